@@ -149,7 +149,7 @@ template <class F> static void each_word(void *p, size_t bytes, F f) {
 }
 // Is this address stored in managed memory? Then a kernel may have written it.
 static bool is_in_shared_memory(uintptr_t address) {
-    for (const Piece &p : memory.pieces) {
+    for (const Allocation &p : memory.allocations) {
         bool found = false;
         if (p.live && p.host)
             each_word(reinterpret_cast<void *>(p.lo), p.hi - p.lo, [&](uintptr_t w) { found = found || w == address; });

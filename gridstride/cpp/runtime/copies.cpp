@@ -58,7 +58,7 @@ void Detector::read_by_product(uintptr_t a, uint32_t where, uint32_t group, Acce
     const size_t off = a - shared_base;
     for (size_t i = off; i < off + 16; i += 4) {
         Cell &word = shared_cells.words[i / 4], *cells = word.split ? shared_cells.bytes + i : &word;
-        if (!word.owner) return outside_shared(i, false, where);
+        if (!word.owner) return report_out_of_bounds_shared(i, false, where);
         for (size_t b = 0; b < (word.split ? 4 : 1); b++) {
             if (memcmp(&cells[b].write, &fine, sizeof fine)) {
                 check_read(cells[b], word.owner, false, shared_base + i + b, mine, nullptr);

@@ -136,7 +136,7 @@ void Detector::new_array(Worker &worker, const char *name, size_t at, const Shap
 }
 // Clears the shadow memory of a freed allocation. It shares no page with others, so that the pages of its cells are
 // freed.
-void Detector::forget(const Piece &p) {
+void Detector::forget(const Allocation &p) {
     const auto [from, to] = memory.span(p);
     if (cells.words) cells.forget(from, to - from);
     operations.forget(p.lo, p.hi);
@@ -145,25 +145,25 @@ void Detector::forget(const Piece &p) {
 // counter of a barrier that is half done. Large variables are not saved, because that could take longer than the
 // launch.
 constexpr size_t max_saved_bytes = size_t(128) << 10;
-void Detector::save_variable(Piece &p) {
+void Detector::save_variable(Allocation &p) {
     const char *lo = reinterpret_cast<const char *>(p.lo);
     const size_t n = p.hi - p.lo;
-    p.held = false;
+    p.check_writes = false;
     saved_variables.push_back({p.lo, {lo, lo + (n > max_saved_bytes ? 0 : n)}});
 }
 void Detector::restore_variables(bool ended) {
     for (const SavedVariable &s : saved_variables) {
-        Piece *p = memory.at(s.lo);
+        Allocation *p = memory.at(s.lo);
         if (ended) memcpy(reinterpret_cast<void *>(s.lo), s.bytes.data(), s.bytes.size());
-        p->held = true;
+        p->check_writes = true;
     }
     saved_variables.clear();
 }
 void Detector::host_wrote(uintptr_t a, size_t n) {
-    Piece *p = memory.at(a);
-    if (!p || !p->fresh) return;
+    Allocation *p = memory.at(a);
+    if (!p || !p->uninitialized) return;
     if (a == p->lo && a + n == p->hi) {
-        p->fresh = false;
+        p->uninitialized = false;
         return;
     }
     if (!cells.reserve(memory.size)) return;

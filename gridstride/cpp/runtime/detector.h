@@ -291,13 +291,14 @@ struct Detector : BlockClock {
         return a.when < launch_start || (a.who == me && !(a.where & (engine_bit | async_bit)));
     }
     inline __attribute__((always_inline)) bool fast_global_access(uintptr_t a, unsigned n, bool write, uint32_t where) {
-        const Piece *p = memory.at(a);
-        if (!p || p->usable_in != launch_number || a < p->lo || a + n > p->hi || (write && p->held)) return false;
+        const Allocation *p = memory.at(a);
+        if (!p || p->usable_in != launch_number || a < p->lo || a + n > p->hi || (write && p->check_writes))
+            return false;
         Cell *c = cells.words + (a - reinterpret_cast<uintptr_t>(memory.base)) / 4;
         for (const Cell *end = c + n / 4; c < end; c++) {
             if (c->split | !is_own(c->write)) return false;
             if (!write) {
-                if (p->fresh && !c->write.when) return false;
+                if (p->uninitialized && !c->write.when) return false;
                 note_plain_read(*c, where);
             } else {
                 if (int(!is_own(c->read)) | int(!is_own(c->read2))) return false;
@@ -312,18 +313,18 @@ struct Detector : BlockClock {
         const uintptr_t off = a - shared_base;
         if (off < shared_cap) return words(shared_cells, off, n, write, where, a, nullptr);
         if (memory.holds(a)) {
-            Piece *p = memory.at(a);
+            Allocation *p = memory.at(a);
             if (!p || (p->usable_in != launch_number && !is_usable(*p)) || a < p->lo || a + n > p->hi)
-                return outside(a, write, where);
-            if (write && p->constant) return constant(*p, a, where);
-            if (write && p->held) save_variable(*p);
+                return report_out_of_bounds(a, write, where);
+            if (write && p->constant) return report_constant_write(*p, a, where);
+            if (write && p->check_writes) save_variable(*p);
             if (__builtin_expect(has_unordered, 0)) check_operations(a, n, write, where);
             return words(cells, a - reinterpret_cast<uintptr_t>(memory.base), n, write, where, a, p);
         }
         if (a - own_stack < stack_bytes || a - builtins < builtin_bytes) return;
         if (Worker *there = w->block_of(reinterpret_cast<const char *>(a)))
             return in_another_block(*there, a, n, write, where);
-        elsewhere(a, write, where);
+        check_other_memory(a, write, where);
     }
     void in_another_block(Worker &there, uintptr_t a, unsigned n, bool write, uint32_t where);
     bool is_begin_acquired(const Worker &there) const;
@@ -336,11 +337,11 @@ struct Detector : BlockClock {
         return (&home == w ? shared_cells : home.clock->shared_cells)
             .words[(a - reinterpret_cast<uintptr_t>(home.shared)) / 4];
     }
-    inline void words(Cells &c, uintptr_t off, unsigned n, bool write, uint32_t where, uintptr_t a, Piece *p) {
+    inline void words(Cells &c, uintptr_t off, unsigned n, bool write, uint32_t where, uintptr_t a, Allocation *p) {
         while (n) {
             const unsigned part = std::min(n, 4 - unsigned(off % 4));
             Cell &cell = c.words[off / 4];
-            if (!p && !cell.owner) return outside_shared(off, write, where);
+            if (!p && !cell.owner) return report_out_of_bounds_shared(off, write, where);
             if (part == 4 && !cell.split) touch(cell, cell.owner, cell.written, a, 4, write, where, p);
             else {
                 Cell *b = c.bytes + off / 4 * 4;
@@ -355,7 +356,7 @@ struct Detector : BlockClock {
         }
     }
     inline void touch(
-        Cell &c, unsigned owner, bool host_wrote, uintptr_t a, unsigned n, bool write, uint32_t where, Piece *p) {
+        Cell &c, unsigned owner, bool host_wrote, uintptr_t a, unsigned n, bool write, uint32_t where, Allocation *p) {
         const bool by_copy = (where & (line_bit | async_bit)) == (line_bit | async_bit);
         const Access mine = {me, by_copy ? not_completed : now, where};
         const uint32_t since = p ? ordered_until() : block_start;
@@ -378,11 +379,11 @@ struct Detector : BlockClock {
             c.write = mine;
     }
     inline void check_read(
-        Cell &c, unsigned owner, bool host_wrote, uintptr_t a, const Access &mine, const Piece *p) {
+        Cell &c, unsigned owner, bool host_wrote, uintptr_t a, const Access &mine, const Allocation *p) {
         if (__builtin_expect(in_flight(c.write), 0)) report_copy_in_flight(c.write, mine, "read", a, owner, p);
         if (conflicts(c, c.write, mine, p ? ordered_until() : block_start, a, false))
             race(c.write, mine, "written", "read", a, owner, p);
-        if (p ? p->fresh && !c.write.when && !host_wrote && !c.written : c.write.when < block_start)
+        if (p ? p->uninitialized && !c.write.when && !host_wrote && !c.written : c.write.when < block_start)
             read_unwritten(a, owner, mine, p);
         if (__builtin_expect(is_engine(mine), 0) && !p && !is_proxy_fenced(c.write))
             report_no_proxy_fence(c, mine, a, owner);
@@ -430,12 +431,12 @@ struct Detector : BlockClock {
     void describe(Finding &, const Access &at, const Access *other, const DeferredRace *held) const;
     void put_line(const Access &, Location &, uintptr_t image) const;
     void put_line(const Access &a, Location &p) const { put_line(a, p, image.base); }
-    ElementName element_name(uintptr_t a, unsigned owner, const Piece *p) const;
+    ElementName element_name(uintptr_t a, unsigned owner, const Allocation *p) const;
 
     // racecheck (racecheck.cpp)
 
     void race(const Access &earlier, const Access &later, const char *before, const char *then, uintptr_t a,
-        unsigned owner, const Piece *p);
+        unsigned owner, const Allocation *p);
     bool may_be_validated(const Access &earlier, const Access &later, const char *then) const;
     void defer_race(DeferredRace);
     void on_compare_and_swap(const void *, unsigned bytes);
@@ -451,7 +452,7 @@ struct Detector : BlockClock {
     void engine_race(
         const Access &earlier, const Access &later, const ElementName &x, const char *before, const char *then);
     void note_conflicting_writes(
-        const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Piece *p);
+        const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Allocation *p);
     void finish_pending_writes() {
         if (pending.active) compare_pending_writes();
     }
@@ -469,14 +470,14 @@ struct Detector : BlockClock {
         return worker.is_undefined(int(me % max_threads));
     }
     void report_copy_in_flight(
-        const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Piece *p);
+        const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Allocation *p);
     void report_bulk_in_flight(
-        const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Piece *p);
+        const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Allocation *p);
     void report_no_proxy_fence(const Cell &c, const Access &mine, uintptr_t a, unsigned owner);
 
     // initcheck (initcheck.cpp)
 
-    void read_unwritten(uintptr_t a, unsigned owner, const Access &at, const Piece *p);
+    void read_unwritten(uintptr_t a, unsigned owner, const Access &at, const Allocation *p);
     void report_unwritten(std::unique_ptr<UnwrittenRead> &);
     void report_unwritten_of_launch();
     const Finding *cause_of(Kind) const;
@@ -489,25 +490,25 @@ struct Detector : BlockClock {
         return atomic ? "atomic" : write ? "write" : "read";
     }
     void begin_arguments();
-    bool is_usable(Piece &);
-    bool is_address_known(Piece &) const;
-    bool is_argument(const Piece &) const;
-    bool may_be_meant(Piece &);              // by an access that is out of bounds near it
+    bool is_usable(Allocation &);
+    bool is_address_known(Allocation &) const;
+    bool is_argument(const Allocation &) const;
+    bool may_be_meant(Allocation &);              // by an access that is out of bounds near it
     std::string arguments_at(uintptr_t a) const;
-    void outside(uintptr_t a, bool write, uint32_t where);
-    void outside_shared(uintptr_t off, bool write, uint32_t where);
-    void elsewhere(uintptr_t a, bool write, uint32_t where);
-    void null(bool write, uint32_t where);
-    void constant(const Piece &p, uintptr_t a, uint32_t where);
-    void misaligned(uintptr_t a, unsigned n, const char *access, uint32_t where);
-    [[noreturn]] void misplaced(const void *p, unsigned n, const char *instruction, int line);
+    void report_out_of_bounds(uintptr_t a, bool write, uint32_t where);
+    void report_out_of_bounds_shared(uintptr_t off, bool write, uint32_t where);
+    void check_other_memory(uintptr_t a, bool write, uint32_t where);
+    void report_null(bool write, uint32_t where);
+    void report_constant_write(const Allocation &p, uintptr_t a, uint32_t where);
+    void report_misaligned(uintptr_t a, unsigned n, const char *access, uint32_t where);
+    [[noreturn]] void report_misplaced(const void *p, unsigned n, const char *instruction, int line);
     void host_access(uintptr_t a, unsigned n, bool write, bool strong, void *pc);
 
     // What the host does (detector.cpp)
 
     void new_array(Worker &worker, const char *name, size_t at, const Shape &s);
-    void forget(const Piece &p);
-    void save_variable(Piece &);
+    void forget(const Allocation &p);
+    void save_variable(Allocation &);
     void restore_variables(bool ended);
     void abandon();
     void host_wrote(uintptr_t a, size_t n);

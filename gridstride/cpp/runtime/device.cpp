@@ -19,7 +19,7 @@ namespace gridstride {
 static char *limited_alloc(size_t bytes, size_t itemsize, bool fresh, bool host, int line, bool of_graph = false) {
     DeviceLock device_lock;
     char *const p = fits_in_memory(bytes) ? memory.alloc(bytes, itemsize, fresh, host, false, "") : nullptr;
-    if (p) memory.pieces.back().line = line, memory.pieces.back().of_graph = of_graph;
+    if (p) memory.allocations.back().line = line, memory.allocations.back().of_graph = of_graph;
     return p;
 }
 // Warns immediately, not at the end of the call: a program that ignores the error soon causes another finding.
@@ -39,8 +39,8 @@ void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host, int l
     if (!p) report_out_of_memory(bytes, line);
     return p;
 }
-static bool free_piece(void *p) {
-    Piece *m = memory.at(reinterpret_cast<uintptr_t>(p));
+static bool free_allocation(void *p) {
+    Allocation *m = memory.at(reinterpret_cast<uintptr_t>(p));
     if (!m || !m->live || m->lo != reinterpret_cast<uintptr_t>(p)) return false;
     if (m->of_graph) return true;
     detector.forget(*m);
@@ -54,13 +54,13 @@ void *graph_alloc(size_t bytes, int line) {
 }
 bool device_free(void *p) {
     DeviceLock device_lock;
-    return free_piece(p);
+    return free_allocation(p);
 }
 bool free_in_order(void *p) {
     DeviceLock device_lock;
-    const Piece *m = memory.at(reinterpret_cast<uintptr_t>(p));
+    const Allocation *m = memory.at(reinterpret_cast<uintptr_t>(p));
     if (m && m->live) operations.touch(p, m->hi - m->lo, "frees");
-    return free_piece(p);
+    return free_allocation(p);
 }
 // For malloc and free in kernels: the launch holds the device, but its blocks may run on several OS threads.
 static std::mutex heap;
@@ -73,21 +73,21 @@ void *heap_alloc(size_t bytes) {
     if (!on_device()) return malloc(bytes);
     std::lock_guard<std::mutex> one(heap);
     char *const p = bytes && fits_in_memory(bytes) ? memory.alloc(bytes, 1, true, false, false, "", true) : nullptr;
-    if (p) memory.pieces.back().of_kernel = true;
+    if (p) memory.allocations.back().of_kernel = true;
     return p;
 }
 void heap_free(void *p, int line) {
     if (!on_device()) return free(p);
     detector.finish_pending_writes();                     // because it compares the memory that is freed
     std::unique_lock<std::mutex> one(heap);
-    const bool freed = !p || free_piece(p);
+    const bool freed = !p || free_allocation(p);
     one.unlock();
     if (!freed) fail(Code::not_allocated, {{"address", reinterpret_cast<uintptr_t>(p)}}, line);
 }
 void share_with_host(const void *p) {
     if (on_device() || !memory.holds(reinterpret_cast<uintptr_t>(p))) return;
     DeviceLock device_lock;
-    if (Piece *m = memory.at(reinterpret_cast<uintptr_t>(p))) m->host = m->fetched = true;
+    if (Allocation *m = memory.at(reinterpret_cast<uintptr_t>(p))) m->host = m->accessed_by_thrust = true;
 }
 bool touch_device(bool on) {
     const bool was = host_accesses_device;
@@ -97,19 +97,19 @@ bool touch_device(bool on) {
 }
 bool is_shared_with_host(const void *p) {
     DeviceLock device_lock;
-    const Piece *m = memory.at(reinterpret_cast<uintptr_t>(p));
+    const Allocation *m = memory.at(reinterpret_cast<uintptr_t>(p));
     return m && m->host;
 }
 bool is_device(const void *p) { return memory.holds(reinterpret_cast<uintptr_t>(p)); }
 bool of_device_alone(const void *p) {
     DeviceLock device_lock;
-    const Piece *m = memory.at(reinterpret_cast<uintptr_t>(p));
+    const Allocation *m = memory.at(reinterpret_cast<uintptr_t>(p));
     return m && !m->host;
 }
 bool device_range(const void *p, size_t bytes) {
     DeviceLock device_lock;
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
-    const Piece *m = memory.at(a);
+    const Allocation *m = memory.at(a);
     return m && m->live && a >= m->lo && a + bytes <= m->hi;
 }
 void device_written(void *p, size_t bytes) {
@@ -170,7 +170,7 @@ size_t device_size() {
 }
 void device_reset() {
     DeviceLock device_lock;
-    for (auto &p : memory.pieces)
+    for (auto &p : memory.allocations)
         if (p.live && !p.symbol) {
             detector.forget(p);
             memory.free(p);
@@ -202,7 +202,7 @@ bool unregister_host(void *p) {
     DeviceLock device_lock;
     const auto r = registered_at(p);
     if (r == registered.end() || r->host != p) return false;
-    if (r->device) free_piece(r->device);
+    if (r->device) free_allocation(r->device);
     registered.erase(r);
     any_registered = !registered.empty();
     return true;
@@ -285,8 +285,8 @@ void put_symbols_back(const std::vector<Symbol> &taken) {
 }
 void drop_symbols(const std::vector<Symbol> &dropped) {
     for (auto &s : dropped) {
-        if (Piece *p = memory.at(reinterpret_cast<uintptr_t>(s.host))) p->host_name = false;
-        free_piece(s.device);
+        if (Allocation *p = memory.at(reinterpret_cast<uintptr_t>(s.host))) p->host_name = false;
+        free_allocation(s.device);
     }
 }
 
@@ -342,7 +342,7 @@ extern "C" {
 gridstride::Finding *gridstride_finding() { return &gridstride::found; }
 bool gridstride_left(int n, gridstride_leak *leak) {
     gridstride::DeviceLock device_lock;
-    for (auto &p : gridstride::memory.pieces)
+    for (auto &p : gridstride::memory.allocations)
         if (p.live && !p.symbol && !p.of_graph && n-- == 0) {
             *leak = {p.hi - p.lo, p.line};
             return true;

@@ -16,7 +16,7 @@ static inline void check_access(const volatile void *p, unsigned n, bool write, 
 static inline void check_alignment(const volatile void *p, unsigned n, bool write, void *pc) {
     n = std::min(n, 8u);
     if (reinterpret_cast<uintptr_t>(p) % n && gridstride::checks_enabled)
-        detector.misaligned(reinterpret_cast<uintptr_t>(p), n, write ? "write" : "read", location_of(pc));
+        detector.report_misaligned(reinterpret_cast<uintptr_t>(p), n, write ? "write" : "read", location_of(pc));
 }
 // PTX counts a volatile access as a relaxed atomic one; it orders nothing (Detector::strong_conflict).
 static inline void check_volatile_access(const volatile void *p, unsigned n, bool write, void *pc) {
@@ -83,7 +83,8 @@ static bool is_argument(uintptr_t a, unsigned alignment) {
 static void wrong_address(const PointerFault *f, uintptr_t a, void *pc) {
     const unsigned alignment = 1u << f->log_alignment;
     if (!gridstride::on_device() || a % alignment == 0 || is_argument(a, alignment)) return;
-    detector.misaligned(a, alignment, f->check == 0 ? "read" : f->check == 1 ? "write" : "access", location_of(pc));
+    const char *access = f->check == 0 ? "read" : f->check == 1 ? "write" : "access";
+    detector.report_misaligned(a, alignment, access, location_of(pc));
 }
 extern "C" {
 GRIDSTRIDE_API void __ubsan_handle_out_of_bounds(IndexFault *f, uintptr_t i) {

@@ -7,7 +7,7 @@
 
 namespace gridstride {
 
-void Detector::read_unwritten(uintptr_t a, unsigned owner, const Access &at, const Piece *p) {
+void Detector::read_unwritten(uintptr_t a, unsigned owner, const Access &at, const Allocation *p) {
     auto &noted = p || !w->leader->cluster.empty() ? unwritten_in_launch : unwritten;
     if (noted || !checks(initcheck)) return;
     const ElementName x = element_name(a, owner, p);

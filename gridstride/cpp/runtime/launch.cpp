@@ -74,12 +74,12 @@ static void name_arguments(const Launch &l) {
     std::string names = parameters_of(l);
     if (names.empty()) return;
     for (int i = 0; i < l.nargs; i++)
-        if (Piece *p = memory.at(reinterpret_cast<uintptr_t>(l.args[i].pointer)); p && !p->symbol) p->begin = 0;
+        if (Allocation *p = memory.at(reinterpret_cast<uintptr_t>(l.args[i].pointer)); p && !p->symbol) p->begin = 0;
     for (int i = 0; i < l.nargs && !names.empty(); i++) {
         const size_t comma = names.find(',');
         const uintptr_t at = reinterpret_cast<uintptr_t>(l.args[i].pointer);
-        if (Piece *p = memory.at(at); p && !p->symbol) {
-            p->called(names.substr(0, comma).c_str(), at);
+        if (Allocation *p = memory.at(at); p && !p->symbol) {
+            p->add_name(names.substr(0, comma).c_str(), at);
             if (l.args[i].itemsize > 1) p->itemsize = l.args[i].itemsize;
         }
         names = comma == std::string::npos ? "" : names.substr(comma + 1);

@@ -1,4 +1,4 @@
-// memcheck: addresses that a kernel, or the host, may not access.
+// memcheck: accesses of addresses that a kernel, or host code, must not access
 #include <dlfcn.h>
 #include <errno.h>
 #include "addresses.h"
@@ -9,27 +9,27 @@
 
 namespace gridstride {
 
-// What a launch may use: an index that has overflowed may lead into an array of another one, wherever that is. Where no
-// argument can contain another address, only what the arguments and variables of the device point to is accessible.
+// May the launch access this allocation? An index that has overflowed may lead into an array of another launch. If no
+// argument can contain another address, only arrays to which arguments and device variables point are accessible.
 void Detector::begin_arguments() {
     launch_number++, has_all_addresses = launch->nargs > 0;
     for (int i = 0; i < launch->nargs; i++) {
         const uintptr_t a = reinterpret_cast<uintptr_t>(launch->args[i].pointer);
-        Piece *const p = memory.at(a);
+        Allocation *const p = memory.at(a);
         const bool alive = p && p->live, away = !alive && memory.surrounds(a);    // away: `x + n`, `x - 1`
         has_all_addresses = has_all_addresses && launch->args[i].without_address && !away;
         if (alive) p->usable_in = launch_number;
     }
 }
-bool Detector::is_usable(Piece &p) {
+bool Detector::is_usable(Allocation &p) {
     if (!p.live) return false;
     const bool known = !has_all_addresses || p.symbol || p.of_kernel || !checks(memcheck) || is_address_known(p);
     if (known) p.usable_in = launch_number;
     return known;
 }
-// Is an address of the piece stored in a variable of the device, now or before the launch, or in an array that the
-// launch was given? Where one was found last is looked up first: a search of all that takes long.
-bool Detector::is_address_known(Piece &p) const {
+// Is an address of the allocation stored in a device variable, now or before the launch, or in an array that the launch
+// may access? The last location is tried first, because searching all of them takes long.
+bool Detector::is_address_known(Allocation &p) const {
     const auto leads_there = [&p](uintptr_t from, uintptr_t to) {
         for (uintptr_t a; from + sizeof a <= to; from += sizeof a) {
             memcpy(&a, reinterpret_cast<const void *>(from), sizeof a);
@@ -37,37 +37,37 @@ bool Detector::is_address_known(Piece &p) const {
         }
         return false;
     };
-    const auto counts = [this](const Piece &x) { return x.live && (x.symbol || x.usable_in == launch_number); };
-    const Piece *const last = memory.at(p.known_from);
+    const auto counts = [this](const Allocation &x) { return x.live && (x.symbol || x.usable_in == launch_number); };
+    const Allocation *const last = memory.at(p.known_from);
     if (last && counts(*last) && leads_there(p.known_from, p.known_from + sizeof p.lo)) return true;
     for (const SavedVariable &s : saved_variables) {
         const uintptr_t from = reinterpret_cast<uintptr_t>(s.bytes.data());
         if (leads_there(from, from + s.bytes.size())) return true;
     }
     for (const bool symbol : {true, false})
-        for (const Piece &in : memory.pieces)
+        for (const Allocation &in : memory.allocations)
             if (in.symbol == symbol && counts(in) && leads_there((in.lo + 7) / 8 * 8, in.hi)) return true;
     return has_plain_variables(reinterpret_cast<const void *>(launch->thread));
 }
 
-bool Detector::is_argument(const Piece &p) const {
+bool Detector::is_argument(const Allocation &p) const {
     return std::any_of(launch->args, launch->args + launch->nargs, [&p](const Arg &x) {
         return memory.at(reinterpret_cast<uintptr_t>(x.pointer)) == &p;
     });
 }
-bool Detector::may_be_meant(Piece &p) {
+bool Detector::may_be_meant(Allocation &p) {
     return p.live ? is_usable(p) : !has_all_addresses || p.of_kernel || is_argument(p) || is_address_known(p);
 }
 
-// The address as an index of each array that the launch was given, if an index of 32 bits can be that: `x 5 100, ` for
-// x[5] of 100
+// Returns the address as an index of each array that was passed to the launch, if that fits into 32 bits: `x 5 100, `
+// for x[5] of 100 elements.
 std::string Detector::arguments_at(uintptr_t a) const {
     std::string found, names = parameters_of(*launch);
     for (int i = 0; i < launch->nargs && !names.empty(); i++) {
         const size_t comma = std::min(names.find(','), names.size());
         const uintptr_t begin = reinterpret_cast<uintptr_t>(launch->args[i].pointer);
-        if (Piece *p = memory.at(begin); p && p->live) {
-            Piece seen = *p;
+        if (Allocation *p = memory.at(begin); p && p->live) {
+            Allocation seen = *p;
             seen.begin = begin;
             const long long index = seen.index_of(a);
             const std::string row = names.substr(0, comma) + ' ' + std::to_string(index) + ' ' +
@@ -79,30 +79,32 @@ std::string Detector::arguments_at(uintptr_t a) const {
     return found;
 }
 
-static const Piece *likelier(const Piece *indexed, const Piece *near, uint32_t launch) {
+static const Allocation *likelier(const Allocation *indexed, const Allocation *near, uint32_t launch) {
     return !near || (indexed && indexed->usable_in == launch && near->usable_in != launch) ? indexed : nullptr;
 }
 
-void Detector::outside(uintptr_t a, bool write, uint32_t where) {
+void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t where) {
     if (!checks(memcheck)) return;
     const Access at = {me, now, where};
     const Field access = {"access", access_of(write, where)};
-    if (const Piece *p = memory.at(a); p && p->host_name)
+    if (const Allocation *p = memory.at(a); p && p->host_name)
         return find(Code::host_symbol, {{"array", p->shown_name()}}, at);
-    const auto given = [this](const Piece &x) {
+    const auto given = [this](const Allocation &x) {
         return !has_all_addresses || x.symbol || x.usable_in == launch_number;
     };
-    Piece *p = memory.nearest(a);
+    Allocation *p = memory.nearest(a);
     if (p && !may_be_meant(*p)) p = memory.nearest(a, given);
     const std::string arrays = p && p->usable_in == launch_number ? "" : arguments_at(a);
-    const Piece *const wrapped = likelier(memory.wrapped(a, given), p && p->is_near(a) ? p : nullptr, launch_number);
-    const Piece *const overflowed = wrapped ? nullptr : likelier(memory.overflowed(a, given), p, launch_number);
-    const Piece *const array = wrapped ? wrapped : overflowed ? overflowed : p;
+    const Allocation *const near = p && p->is_near(a) ? p : nullptr;
+    const Allocation *const wrapped = likelier(memory.at_wrapped_index(a, given), near, launch_number);
+    const Allocation *const overflowed =
+        wrapped ? nullptr : likelier(memory.at_overflowed_index(a, given), p, launch_number);
+    const Allocation *const array = wrapped ? wrapped : overflowed ? overflowed : p;
     if (!array) return find(Code::no_array, {access, {"address", a}, {"arrays", arrays.c_str()}}, at);
     const bool nearest = !wrapped && !overflowed;
     if (nearest && !array->live)
         return find(Code::freed, {access, {"array", array->shown_name()}, {"arrays", arrays.c_str()}}, at);
-    if (nearest && a >= array->lo && a < array->hi) a = array->hi;    // the first byte past its end
+    if (nearest && a >= array->lo && a < array->hi) a = array->hi;    // treated as the first byte past the end
     const long long index = array->index_of(a), size = array->index_of(array->hi);
     const char *const inner = nearest ? array->inner : "";
     find(wrapped ? Code::wrapped : overflowed ? Code::overflowed : index < 0 ? Code::before : Code::outside,
@@ -110,7 +112,7 @@ void Detector::outside(uintptr_t a, bool write, uint32_t where) {
             {"inner_at", inner[0] ? array->index_of(array->inner_begin) : 0}, {"arrays", arrays.c_str()}},
         at);
 }
-void Detector::outside_shared(uintptr_t off, bool write, uint32_t where) {
+void Detector::report_out_of_bounds_shared(uintptr_t off, bool write, uint32_t where) {
     if (!checks(memcheck)) return;
     const Access at = {me, now, where};
     const Field access = {"access", access_of(write, where)};
@@ -118,7 +120,7 @@ void Detector::outside_shared(uintptr_t off, bool write, uint32_t where) {
     for (auto &candidate : w->arrays)
         if (const size_t begin = candidate.offset; begin <= off + shared_gap)
             if (!s || (begin >= s->offset && begin <= off)) s = &candidate;
-    // it begins at 0, before all others, and has no bytes
+    // a dynamic array without bytes begins at 0, before all others
     const bool none = !launch->shared && !w->root->file_scopes[image.base].dynamic.empty();
     if (none && s && off < s->offset) s = nullptr;
     if (!s) return find(none ? Code::no_dynamic : Code::outside_arrays, {access}, at);
@@ -130,7 +132,7 @@ void Detector::outside_shared(uintptr_t off, bool write, uint32_t where) {
         {access, {"array", s->name}, {"index", index, std::max(s->shape.rank, 1)}, {"shape", shape, s->shape.rank}},
         at);
 }
-// Is anything there at all, and not what the detectors keep for themselves?
+// Is the address mapped, and not shadow memory?
 static bool mapped(uintptr_t a) {
     for (const Cells *c : {&detector.cells, &detector.shared_cells})
         if (a - reinterpret_cast<uintptr_t>(c->words) < c->count * sizeof(Cell) ||
@@ -139,9 +141,9 @@ static bool mapped(uintptr_t a) {
     const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE));
     return !msync(reinterpret_cast<void *>(a / page * page), 1, MS_ASYNC) || errno != ENOMEM;
 }
-// Neither device memory nor the thread's own: constants of the program and the arguments are fine, other memory is the
-// host's, that of its libraries too.
-void Detector::elsewhere(uintptr_t a, bool write, uint32_t where) {
+// Checks an access that is neither of device memory nor of the thread's stack. Constants of the module and the
+// arguments are allowed; all other memory belongs to the host, or to another thread.
+void Detector::check_other_memory(uintptr_t a, bool write, uint32_t where) {
     const auto between = [a](uintptr_t from, uintptr_t to) { return a >= from && a < to; };
     if (!checks(memcheck) || between(image.base, image.end) || between(image.own, image.own_end) ||
         between(launch->given, launch->given_end))
@@ -149,8 +151,8 @@ void Detector::elsewhere(uintptr_t a, bool write, uint32_t where) {
     const Field access = {"access", access_of(write, where)};
     if (const auto *f = memory.failed_at(a); f && !mapped(a))
         return find(Code::failed_alloc, {access, {"bytes", f->first}, {"allocated", f->second}}, {me, now, where});
-    if (a < 4096) return null(write, where);
-    if (memory.surrounds(a)) return outside(a, write, where);
+    if (a < 4096) return report_null(write, where);
+    if (memory.surrounds(a)) return report_out_of_bounds(a, write, where);
     Dl_info info;
     if (dladdr(reinterpret_cast<void *>(a), &info) && reinterpret_cast<uintptr_t>(info.dli_fbase) == image.base) return;
     if (w->is_past_stack(a))
@@ -163,14 +165,14 @@ void Detector::elsewhere(uintptr_t a, bool write, uint32_t where) {
     if (!mapped(a)) return find(Code::no_array, {access, {"address", a}}, {me, now, where});
     find(write ? Code::kernel_writes_host : Code::kernel_reads_host, {}, {me, now, where});
 }
-void Detector::null(bool write, uint32_t where) {
+void Detector::report_null(bool write, uint32_t where) {
     if (checks(memcheck)) find(write ? Code::null_written : Code::null_read, {}, {me, now, where});
 }
-void Detector::constant(const Piece &p, uintptr_t a, uint32_t where) {
+void Detector::report_constant_write(const Allocation &p, uintptr_t a, uint32_t where) {
     const ElementName x = element_name(a, 0, &p);
     if (checks(memcheck)) find(Code::constant, {x.array(), x.index()}, {me, now, where});
 }
-void Detector::misaligned(uintptr_t a, unsigned n, const char *access, uint32_t where) {
+void Detector::report_misaligned(uintptr_t a, unsigned n, const char *access, uint32_t where) {
     if (!checks(memcheck)) return;
     const Access at = {me, now, where};
     const ElementName x = element_name(a, 0, memory.at(a));
@@ -178,25 +180,25 @@ void Detector::misaligned(uintptr_t a, unsigned n, const char *access, uint32_t 
     find(Code::misaligned, {{"access", access}, {"space", "shared memory"}, {"bytes", n}}, at);
 }
 
-// An address that an instruction forbids, whatever the type of the pointer: a GPU stops there, too.
-[[noreturn]] void Detector::misplaced(const void *p, unsigned n, const char *instruction, int line) {
+// Reports an address that an instruction does not allow, whatever the pointer's type: a GPU traps there.
+[[noreturn]] void Detector::report_misplaced(const void *p, unsigned n, const char *instruction, int line) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p), off = a - shared_base;
-    const Piece *piece = memory.at(a);
-    const ElementName x = on ? element_name(a, off < shared_cap ? shared_cell(a).owner : 0, piece) : ElementName{};
+    const Allocation *allocation = memory.at(a);
+    const ElementName x = on ? element_name(a, off < shared_cap ? shared_cell(a).owner : 0, allocation) : ElementName{};
     if (x.name[0])
         find(Code::misplaced, {x.array(), x.index(), {"operation", instruction}, {"bytes", n}},
             {me, now, line_bit | uint32_t(line)});
     fail(Code::misplaced,
-        {{"space", piece ? "global memory" : "shared memory"}, {"operation", instruction}, {"bytes", n}}, line);
+        {{"space", allocation ? "global memory" : "shared memory"}, {"operation", instruction}, {"bytes", n}}, line);
 }
 
 void Detector::host_access(uintptr_t a, unsigned n, bool write, bool strong, void *pc) {
     DeviceLock device_lock;
-    Piece *p = memory.at(a);
+    Allocation *p = memory.at(a);
     if (p && p->live && (p->host || host_accesses_device)) {
-        if (host_accesses_device || p->fetched) operations.host_waits();  // a library's function: it waits
+        if (host_accesses_device || p->accessed_by_thrust) operations.host_waits();  // a library function, which waits
         else operations.host_access(a, n, write, strong, pc);
-        if (write) p->fresh = false;
+        if (write) p->uninitialized = false;
         return;
     }
     if (p && p->symbol)

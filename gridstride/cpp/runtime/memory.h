@@ -1,5 +1,10 @@
-// Device memory: one reserved range of addresses, apart from the host's. Every piece has pages of its own with unmapped
-// ones around it, so that even unchecked code cannot harm the process that called it.
+// The arena of device memory: one reserved range of addresses. Each allocation has pages of its own between unmapped
+// guard pages, so that an access out of bounds faults even in unchecked code, and cannot corrupt the host's memory.
+//
+// `alloc` places an allocation at the end of the current hole, and maps its pages; `free` unmaps them, but the
+// addresses are not reused before the hole is used up, so that an access after the free is recognized. When no hole
+// fits, `find_holes` forgets freed allocations. `allocation_of_page` finds the allocation of an address by one shift
+// and one load.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -12,23 +17,24 @@
 
 namespace gridstride {
 
-struct Piece {
-    uintptr_t lo, hi; // the bytes that were asked for
+struct Allocation {
+    uintptr_t lo, hi; // the requested bytes
     size_t itemsize;
-    // fresh: what was never written must not be read; host: the CPU may touch it, too
-    // held: before it is written there is something to do, because it is constant, or a variable that is saved first
-    bool live, fresh, host, constant, symbol, held;
+    // uninitialized: unwritten elements must not be read; host: host code may access it, too
+    // check_writes: a write is an error (constant), or saves the variable first
+    bool live, uninitialized, host, constant, symbol, check_writes;
     char name[64];
-    // of the parameter that begins first, and of another that begins inside it; 0: not known
+    // addresses of the first parameter in it, and of another that begins inside; 0: unknown
     uintptr_t begin = 0, inner_begin = 0;
     char inner[64] = "";
-    int line = 0; // of the call that allocated it; 0: not known
-    bool of_graph = false; // stays when it is freed
-    bool fetched = false;  // the host uses it by Thrust's pointers, which copy in the order of the default stream
+    int line = 0; // of the call that allocated it; 0: unknown
+    bool of_graph = false; // belongs to a graph, so that `free` keeps it
+    // host code accesses it by Thrust's pointers, which synchronize with the default stream
+    bool accessed_by_thrust = false;
     bool of_kernel = false; // a kernel has allocated it
-    uint32_t usable_in = 0; // the number of the launch that may use it: it was given it, or has its address
-    uintptr_t known_from = 0;  // where its address was found last
-    bool host_name = false; // no memory: what the name of a variable of the device means in host code
+    uint32_t usable_in = 0; // the number of the last launch that may access it, by an argument or an address
+    uintptr_t known_from = 0;  // where the search for its address found it last
+    bool host_name = false; // is it an unmapped range, for the address of a device variable in host code?
     bool is_near(uintptr_t a) const { return a - lo + (1 << 20) < hi - lo + (2 << 20); }
     const char *shown_name() const { return name[0] ? name : "memory"; }
     long long index_of(uintptr_t a) const {
@@ -36,7 +42,7 @@ struct Piece {
                         d = static_cast<long long>(a) - static_cast<long long>(begin ? begin : lo);
         return d < 0 ? -((-d + item - 1) / item) : d / item;
     }
-    void called(const char *parameter, uintptr_t at) {
+    void add_name(const char *parameter, uintptr_t at) {
         if (!begin) inner[0] = 0;
         if (begin && at > begin) {
             strncpy(inner, parameter, sizeof inner - 1);
@@ -60,46 +66,51 @@ struct Adopted {
 };
 
 #ifndef GRIDSTRIDE_ADDRESSES
-#define GRIDSTRIDE_ADDRESSES (size_t(16) << 30)   // bytes; fewer under qemu, which has an entry per page
+#define GRIDSTRIDE_ADDRESSES (size_t(16) << 30)   // bytes; fewer under qemu, which has a table entry per page
 #endif
 struct Memory {
     char *base = nullptr;
     size_t size = 0, page = 0, bytes = 0;
-    int page_bits = 0; // a page has 2^page_bits bytes: each access is looked up by a shift instead of a division
-    // The hole that pieces are made in, as offsets: from `used` on, and symbols, which stay, before `end`. Another one
-    // is taken where `used` comes to `middle`, so that addresses return seldom, and are not all touched.
+    int page_bits = 0; // a page has 2^page_bits bytes, so that an access is looked up by a shift instead of a division
+    // The current hole, as offsets: `used` to `end`. Allocations are placed from its start, device variables, which
+    // stay, from its end. At `middle` another hole is chosen, so that addresses are reused rarely.
     size_t used = 0, middle = 0, end = 0;
-    std::vector<std::pair<size_t, size_t>> holes; // the other ones as they were last found: how wide, from where on
-    std::vector<std::pair<size_t, int>> failed; // allocations whose error the host has not read: bytes, line
-    size_t most = 0; // pieces, until those that were freed are forgotten
-    std::vector<Piece> pieces;
-    uint32_t *piece_of = nullptr; // per page: 1 + the index of the piece there
+    std::vector<std::pair<size_t, size_t>> holes; // other holes, at the last `find_holes`: (width, start)
+    std::vector<std::pair<size_t, int>> failed; // failed allocations whose error the host has not read: (bytes, line)
+    size_t max_allocations = 0; // the number of allocations at which `find_holes` runs
+    std::vector<Allocation> allocations;
+    uint32_t *allocation_of_page = nullptr; // per page: 1 + index of its allocation, or 0
     std::vector<Adopted> adopted;
 
-    // Nothing is mapped around it: an unsigned index below zero is 2^32 - 1, and leads up to 64 GB away.
-    static constexpr size_t around = 6;
-    bool surrounds(uintptr_t a) const { return a - reinterpret_cast<uintptr_t>(base) + size < around * size && base; }
+    // The range is surrounded by reserved addresses, because an unsigned index below zero wraps around to 2^32 - 1, up
+    // to 64 GB away.
+    static constexpr size_t reserved_factor = 6;
+    bool surrounds(uintptr_t a) const {
+        return a - reinterpret_cast<uintptr_t>(base) + size < reserved_factor * size && base;
+    }
     bool reserve() {
         if (base) return true;
         page = size_t(sysconf(_SC_PAGESIZE)), page_bits = __builtin_ctzl(page);
         for (size = GRIDSTRIDE_ADDRESSES; size >= size_t(1) << 28; size /= 2) {
-            void *p = mmap(nullptr, around * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            void *p = mmap(
+                nullptr, reserved_factor * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
             if (p == MAP_FAILED) continue;
             void *q = mmap(
                 nullptr, size / page * 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
             if (q != MAP_FAILED) {
-                base = static_cast<char *>(p) + size, piece_of = static_cast<uint32_t *>(q);
+                base = static_cast<char *>(p) + size, allocation_of_page = static_cast<uint32_t *>(q);
                 return true;
             }
-            munmap(p, around * size);
+            munmap(p, reserved_factor * size);
         }
         return false;
     }
     bool holds(uintptr_t a) const { return a - reinterpret_cast<uintptr_t>(base) < size && base; }
     size_t pages(size_t n) const { return (n + page - 1) / page * page; }
 
-    // Right-aligned in its pages: the first byte past the end is soon an unmapped one. The gap grows with the piece.
-    // `close`: one page will do, because there may be thousands of such pieces. `skew`: bytes past a multiple of 256
+    // Allocates n bytes, aligned to the end of their pages, so that the first bytes past the end are soon unmapped. The
+    // gap grows with the size; `close`: one page, for thousands of small allocations. `skew`: bytes past a multiple of
+    // 256.
     char *alloc(
         size_t n, size_t itemsize, bool fresh, bool host, bool constant, const char *name, bool close = false,
         size_t skew = 0, bool symbol = false) {
@@ -109,110 +120,112 @@ struct Memory {
                                  : n < (size_t(64) << 20) ? n
                                                           : size_t(64) << 20),
                      whole = pages(std::max(n, size_t(1)) + skew), needed = gap + whole + gap;
-        if ((used >= middle || end - used < needed || pieces.size() >= most) && !next_hole(needed)) return nullptr;
+        const bool full = used >= middle || end - used < needed || allocations.size() >= max_allocations;
+        if (full && !next_hole(needed)) return nullptr;
         const size_t at = symbol ? end - gap - whole : used + gap;
         char *start = base + at;
         if (mprotect(start, whole, PROT_READ | PROT_WRITE)) return nullptr;
 #ifdef MADV_HUGEPAGE
-        if (whole >= size_t(4) << 20) madvise(start, whole, MADV_HUGEPAGE);    // else each 4 KB costs a fault
+        if (whole >= size_t(4) << 20) madvise(start, whole, MADV_HUGEPAGE);    // against a page fault per 4 KB
 #endif
         if (symbol) end = at;
         else used = at + whole;
         char *p = start + (whole - std::max(n, size_t(1)) - skew) / 256 * 256 + skew;
         const uintptr_t lo = reinterpret_cast<uintptr_t>(p);
-        pieces.push_back({lo, lo + n, itemsize, true, fresh, host, constant, symbol, constant || symbol, ""});
-        strncpy(pieces.back().name, name, sizeof pieces.back().name - 1);
-        number(pieces.back(), uint32_t(pieces.size()));
+        allocations.push_back({lo, lo + n, itemsize, true, fresh, host, constant, symbol, constant || symbol, ""});
+        strncpy(allocations.back().name, name, sizeof allocations.back().name - 1);
+        set_pages(allocations.back(), uint32_t(allocations.size()));
         bytes += n;
         return p;
     }
-    // Addresses of that many bytes that no code can use, which are known by `name`
+    // Reserves `n` unmapped bytes that findings call `name`.
     char *alloc_name(size_t n, size_t itemsize, const char *name, bool close) {
         char *const p = alloc(n, itemsize, false, false, false, name, close, 0, true);
         if (!p) return nullptr;
-        free(pieces.back());
-        pieces.back().host_name = true;
+        free(allocations.back());
+        allocations.back().host_name = true;
         return p;
     }
-    // Whose pages they are: 1 + the number of the piece, or 0
-    void number(const Piece &p, uint32_t n) {
+    // Stores to which allocation the pages of `p` belong: 1 + its index, or 0.
+    void set_pages(const Allocation &p, uint32_t n) {
         const auto [from, to] = span(p);
-        for (size_t i = from / page; i < to / page; i++) piece_of[i] = n;
+        for (size_t i = from / page; i < to / page; i++) allocation_of_page[i] = n;
     }
-    std::pair<size_t, size_t> span(const Piece &p) const { // of its pages
+    std::pair<size_t, size_t> span(const Allocation &p) const { // the offsets of its pages
         const size_t from = p.lo - reinterpret_cast<uintptr_t>(base), to = p.hi - reinterpret_cast<uintptr_t>(base);
         return {from / page * page, pages(std::max(to, from + 1))};
     }
-    // Go on in the widest hole. All are looked for only when none of those that are known will do: where 5,000 pieces
-    // live, far apart, each one more would take half a millisecond else.
+    // Chooses the widest hole. Holes are searched again only if none that is known fits, because that takes half a
+    // millisecond with 5,000 allocations.
     bool next_hole(size_t needed) {
         const auto fits = [&] { return !holes.empty() && holes.back().first >= needed; };
-        if (pieces.size() >= most || !fits()) recycle();
+        if (allocations.size() >= max_allocations || !fits()) find_holes();
         if (!fits()) return false;
         const auto [width, from] = holes.back();
         holes.pop_back();
         used = from, middle = from + width / 2, end = from + width;
         return true;
     }
-    // What was freed is forgotten, and the holes are those between what lives.
-    void recycle() {
-        std::vector<std::pair<size_t, size_t>> taken = {{size, size}};
+    // Removes freed allocations, and finds the holes between the others.
+    void find_holes() {
+        std::vector<std::pair<size_t, size_t>> occupied = {{size, size}};
         size_t n = 0;
-        for (const Piece &p : pieces) {
+        for (const Allocation &p : allocations) {
             if (!p.live && !p.host_name) {
-                number(p, 0);
+                set_pages(p, 0);
                 continue;
             }
-            taken.push_back(span(p));
-            if (&p != &pieces[n++]) number(p, uint32_t(n)), pieces[n - 1] = p;
+            occupied.push_back(span(p));
+            if (&p != &allocations[n++]) set_pages(p, uint32_t(n)), allocations[n - 1] = p;
         }
-        pieces.resize(n);
-        most = std::max(size_t(100000), 2 * n);
-        std::sort(taken.begin(), taken.end());
+        allocations.resize(n);
+        max_allocations = std::max(size_t(100000), 2 * n);
+        std::sort(occupied.begin(), occupied.end());
         holes.clear();
         size_t from = used = middle = end = 0;
-        for (const auto &t : taken) {
+        for (const auto &t : occupied) {
             holes.push_back({t.first - from, from});
             from = t.second;
         }
         std::sort(holes.begin(), holes.end());
     }
-    inline __attribute__((always_inline)) Piece *at(uintptr_t a) { // the piece whose pages include `a`
+    inline __attribute__((always_inline)) Allocation *at(uintptr_t a) { // the allocation with these pages
         if (!holds(a)) return nullptr;
-        const uint32_t i = piece_of[(a - reinterpret_cast<uintptr_t>(base)) >> page_bits];
-        return i ? &pieces[i - 1] : nullptr;
+        const uint32_t i = allocation_of_page[(a - reinterpret_cast<uintptr_t>(base)) >> page_bits];
+        return i ? &allocations[i - 1] : nullptr;
     }
-    Piece *nearest(uintptr_t a) {
-        return nearest(a, [](const Piece &) { return true; });
+    Allocation *nearest(uintptr_t a) {
+        return nearest(a, [](const Allocation &) { return true; });
     }
-    template <class F> Piece *nearest(uintptr_t a, F counts) {
-        Piece *best = nullptr;
+    template <class F> Allocation *nearest(uintptr_t a, F counts) {
+        Allocation *best = nullptr;
         uintptr_t least = ~uintptr_t(0);
-        for (auto &p : pieces) {
+        for (auto &p : allocations) {
             if (p.host_name || !counts(p)) continue;
             const uintptr_t d = a < p.lo ? p.lo - a : a >= p.hi ? a - p.hi : 0;
             if (d < least) least = d, best = &p;
         }
         return least < size_t(64) << 20 ? best : nullptr;
     }
-    // The failed allocation in which `a` would be, counted from the null pointer that it gave
+    // Returns the failed allocation that would contain `a` as an offset from its null pointer.
     const std::pair<size_t, int> *failed_at(uintptr_t a) const {
         for (auto f = failed.rbegin(); f != failed.rend(); ++f)
             if (a < std::min(std::max(f->first, size_t(4096)), size_t(1) << 40)) return &*f;
         return nullptr;
     }
-    // the piece in which `a` would be if an index had not begun again at 2^32 - 1
-    template <class F> Piece *wrapped(uintptr_t a, F counts) {
-        for (auto &p : pieces)
+    // Returns the allocation that would contain `a` if an unsigned index had not wrapped around at 2^32.
+    template <class F> Allocation *at_wrapped_index(uintptr_t a, F counts) {
+        for (auto &p : allocations)
             if (p.live && counts(p) && a - (uint64_t(p.itemsize) << 32) - p.lo + page < p.hi - p.lo + page) return &p;
         return nullptr;
     }
-    template <class F> Piece *overflowed(uintptr_t a, F counts) {   // the same of an int, after 2^31 - 1
-        for (auto &p : pieces)
+    // the same for an int that has overflowed
+    template <class F> Allocation *at_overflowed_index(uintptr_t a, F counts) {
+        for (auto &p : allocations)
             if (p.live && counts(p) && a + (uint64_t(p.itemsize) << 32) - p.lo < p.hi - p.lo) return &p;
         return nullptr;
     }
-    void free(Piece &p) {
+    void free(Allocation &p) {
         const auto [from, to] = span(p);
         p.live = false, p.usable_in = 0;
         bytes -= p.hi - p.lo;
@@ -221,6 +234,7 @@ struct Memory {
     }
 };
 extern Memory memory;
-extern bool any_registered;            // is any memory of the host's own page-locked?
-void registered_access(uintptr_t a, size_t bytes, bool write, bool strong, void *pc);      // by the host, perhaps of it
+extern bool any_registered;            // is any host memory page-locked?
+// an access by the host, maybe of it
+void registered_access(uintptr_t a, size_t bytes, bool write, bool strong, void *pc);
 }

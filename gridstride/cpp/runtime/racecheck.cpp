@@ -11,7 +11,7 @@
 namespace gridstride {
 
 void Detector::report_copy_in_flight(
-    const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Piece *p) {
+    const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Allocation *p) {
     if (!checks(racecheck)) return;
     if (is_engine(copy)) return report_bulk_in_flight(copy, mine, then, a, owner, p);
     const auto &theirs = copies[copy.who % max_threads];
@@ -24,7 +24,7 @@ void Detector::report_copy_in_flight(
         {x.array(), x.index(), {"now", then}, {"whose", whose}}, mine, &copy);
 }
 void Detector::report_bulk_in_flight(
-    const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Piece *p) {
+    const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Allocation *p) {
     const ElementName x = element_name(a, owner, p);
     find(Code::bulk_in_flight, {x.array(), x.index(), {"now", then}}, mine, &copy);
 }
@@ -37,7 +37,7 @@ void Detector::report_no_proxy_fence(const Cell &c, const Access &mine, uintptr_
 }
 
 void Detector::race(const Access &earlier, const Access &later, const char *before, const char *then, uintptr_t a,
-    unsigned owner, const Piece *p) {
+    unsigned owner, const Allocation *p) {
     if (!checks(racecheck)) return;
     const ElementName x = element_name(a, owner, p);
     if (earlier.when < launch_start && p && has_unordered) return race_of_operations(earlier, later, before, then, x);
@@ -163,7 +163,7 @@ void Detector::engine_race(
 
 // Two threads write one address. Whether they write the same value shows when the second store is done.
 void Detector::note_conflicting_writes(
-    const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Piece *p) {
+    const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Allocation *p) {
     if (is_engine(later)) return race(earlier, later, "written", "written", a, owner, p);
     if (changes(later.where)) return race(earlier, later, "written", "changed atomically", a, owner, p);
     PendingWrite write = {a, n, {}, earlier};

@@ -31,7 +31,7 @@ void Detector::put_line(const Access &a, Location &p, uintptr_t base) const {
     else locate(pc_of(a.where, base), p);
 }
 
-ElementName Detector::element_name(uintptr_t a, unsigned owner, const Piece *p) const {
+ElementName Detector::element_name(uintptr_t a, unsigned owner, const Allocation *p) const {
     ElementName r = {};
     if (p) {
         Field::copy(r.name, p->shown_name());

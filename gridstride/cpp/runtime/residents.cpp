@@ -55,7 +55,7 @@ bool Worker::is_spinning(const void *at, unsigned bytes, uint32_t where) {
         return false;
     }
     const uintptr_t a = reinterpret_cast<uintptr_t>(at);
-    const Piece *p = memory.at(a);
+    const Allocation *p = memory.at(a);
     const size_t off = a - reinterpret_cast<uintptr_t>(shared);
     if (p ? !p->live || a < p->lo || a + bytes > p->hi : off > shared_cap - bytes)
         return false;

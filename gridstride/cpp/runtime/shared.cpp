@@ -86,7 +86,7 @@ char *shared_at(uint32_t address, unsigned bytes, const char *what, int line) {
     return there.shared + at;
 }
 void must_be_aligned(const void *p, unsigned bytes, const char *what, int line) {
-    if (reinterpret_cast<uintptr_t>(p) % bytes) detector.misplaced(p, bytes, what, line);
+    if (reinterpret_cast<uintptr_t>(p) % bytes) detector.report_misplaced(p, bytes, what, line);
 }
 void accessed(const void *p, unsigned bytes, bool write, int line) {
     if (detector.on) detector.access(reinterpret_cast<uintptr_t>(p), bytes, write, line_bit | uint32_t(line));

@@ -277,7 +277,7 @@ static void report_host_crash(int sig, siginfo_t *info, void *context, const voi
     // If the host aborts after a kernel's finding, that finding is the cause.
     if (found.kind != nothing && !was_refused()) return;
     const bool memory_fault = sig == SIGSEGV || sig == SIGBUS;
-    const Piece *p = memory_fault ? memory.at(reinterpret_cast<uintptr_t>(info->si_addr)) : nullptr;
+    const Allocation *p = memory_fault ? memory.at(reinterpret_cast<uintptr_t>(info->si_addr)) : nullptr;
     if (p && p->host_name) begin_finding(Code::host_reads_symbol, {{"array", p->shown_name()}});
     else
         begin_finding(memory_fault                  ? Code::host_memory
@@ -442,9 +442,9 @@ static void report_memory_fault(Worker &w) {
         return report(Code::failed_alloc, {access, {"bytes", f->first}, {"allocated", f->second}}, w.pc, 0);
     if (!memory.holds(a))
         return report(a < 4096 ? Code::fault_null : Code::fault_address, {access, {"address", a}}, w.pc, 0);
-    if (const Piece *p = memory.at(a); p && p->host_name)
+    if (const Allocation *p = memory.at(a); p && p->host_name)
         return report(Code::host_symbol, {{"array", p->shown_name()}}, w.pc, 0);
-    const Piece *p = memory.nearest(a);
+    const Allocation *p = memory.nearest(a);
     if (!p) return report(Code::fault_no_array, {access, {"address", a}}, w.pc, 0);
     if (!p->live) return report(Code::fault_freed, {access, {"array", p->shown_name()}}, w.pc, 0);
     const long long index = p->index_of(a), size = p->index_of(p->hi);
