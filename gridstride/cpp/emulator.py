@@ -312,7 +312,7 @@ def _exception_for(f, sources):
         _name_local(f, lines.get(f.line, ''))
     f.name_array(_lines_of_calls(f, file, sources))
     f.order_race(lambda n: lines.get(n, '').strip())
-    if f.is_apart():
+    if f.is_in_other_file():
         there = _learners_file(f.other_file, sources)
         f.other = f.other._replace(file=there, source=_line_text(sources, there, f.other.line))
     home = _defining_file(f.kernel, sources) or file

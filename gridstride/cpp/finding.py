@@ -1,7 +1,7 @@
-"""The findings of the emulator's runtime as Python reads them: the mirror of `include/cuda/finding.h`.
+"""Reads the findings of the emulator's runtime, by ctypes structures that mirror `include/cuda/finding.h`.
 
-The runtime reports a kind, a code and fields; `messages.WORDS` has the words. Both sides keep one copy of the
-structures' layout, and `check_abi` compares the two before anything is read.
+The runtime reports a kind, a code and fields; `messages.WORDS` has the words. C++ and Python each define the layout of
+the structures, and `check_abi` compares the two definitions before anything is read.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from ..diagnostics.errors import Access, Call, KernelCrash, Location, Phrase, ex
 ABI = 4  # `abi_version` in runtime/state.h: incremented on both sides when a shared structure changes
 KINDS = ('nothing', 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'launch', 'assert', 'crash', 'timeout')
 KINDS += ('interrupted', 'warning', 'phrase')  # in the order of the C++ enumeration
-_FAR = 2**26  # elements: hardly any two arrays of a small program are as far apart
+_FAR_APART = 2**26  # elements; arrays of a small program are rarely as far apart
 _NUMBER, _TEXT, _LIST, _PHRASE = range(4)
 
 
@@ -28,7 +28,7 @@ class CCall(ctypes.Structure):
 
 
 class CLocation(ctypes.Structure):
-    "A source location with its (x, y, z) of block and thread, and the calls that led there"
+    "A source location, the indices (x, y, z) of block and thread, and the call stack"
 
     _fields_ = [
         ('line', ctypes.c_int),
@@ -41,7 +41,7 @@ class CLocation(ctypes.Structure):
 
 
 class CField(ctypes.Structure):
-    "One field of a finding; a phrase is followed by `count` fields of its own"
+    "A field of a finding; a phrase is followed by its own `count` fields"
 
     _fields_ = [
         ('name', ctypes.c_char * 16),
@@ -73,6 +73,8 @@ class COptions(ctypes.Structure):
 
 
 class _Abi(ctypes.Structure):
+    "The version and sizes of the shared structures in the runtime"
+
     _fields_ = [(field, ctypes.c_int) for field in ('version', 'options', 'location', 'field', 'finding')]
 
 
@@ -81,11 +83,15 @@ class AbiMismatch(RuntimeError):
 
 
 def check_abi(lib):
-    "Raise `AbiMismatch` unless the library shares this module's version and the sizes of its structures, in bytes"
+    "Raise `AbiMismatch` unless the library has the version of this module, and its structures the same sizes"
     lib.gridstride_abi.restype = ctypes.POINTER(_Abi)
-    there = {name: getattr(lib.gridstride_abi().contents, name) for name, _ in _Abi._fields_}
-    here = dict(zip(there, (ABI, *map(ctypes.sizeof, (COptions, CLocation, CField, CFinding)))))
-    wrong = [f'{name} {there[name]} there and {here[name]} here' for name in here if there[name] != here[name]]
+    compiled = {name: getattr(lib.gridstride_abi().contents, name) for name, _ in _Abi._fields_}
+    expected = dict(zip(compiled, (ABI, *map(ctypes.sizeof, (COptions, CLocation, CField, CFinding)))))
+    wrong = [
+        f'{name} {compiled[name]} there and {expected[name]} here'
+        for name in expected
+        if compiled[name] != expected[name]
+    ]
     if wrong:
         raise AbiMismatch(
             f"the emulator's runtime {lib._name} belongs to another version of this package ({', '.join(wrong)}): "
@@ -94,7 +100,7 @@ def check_abi(lib):
 
 
 def _value(f, following):
-    "Return the value of the field `f`; a phrase takes its own fields from the iterator `following`"
+    "Return the value of the field `f`; a phrase consumes its own fields from the iterator `following`"
     if f.type == _PHRASE:
         return Phrase(f.string.decode(), fields_of([next(following) for _ in range(f.count)]))
     if f.type == _TEXT:
@@ -104,24 +110,24 @@ def _value(f, following):
 
 
 def fields_of(fields) -> dict:  # name -> value
-    "Return the fields that the runtime reported with a code"
+    "Return the fields of a finding or phrase as {name: value}"
     following = iter(fields)
     return {f.name.decode(): _value(f, following) for f in following}
 
 
 def _calls_of(location):
-    "Return the call stack of a `CLocation`, the innermost function first; an inlined lambda has its function's name"
+    "Return the call stack of a `CLocation`, innermost first; addr2line gives an inlined lambda its function's name"
     calls = [Call(call.function.decode(), call.file.decode(), call.line) for call in location.calls[: location.depth]]
     is_lambda = [call.function == calls[-1].function for call in calls[:-1]] + [False]
     return tuple(call._replace(function='lambda') if inner else call for call, inner in zip(calls, is_lambda))
 
 
 class NotEmulatedCall(KernelCrash, NotEmulated):
-    "Raised when the host code calls a function that the emulator does not have"
+    "The host code has called a function that the emulator does not have"
 
 
 class Found:
-    "A finding of the runtime: `kind`, `code` and `fields` as in `errors`, and the location"
+    "A finding of the runtime: `kind`, `code` and `fields` as in `errors`, location, thread and the other access"
 
     def __init__(self, c):  # c: a `CFinding`
         self.kind = KINDS[c.kind]
@@ -140,7 +146,7 @@ class Found:
     def exception(
         self,
         dialect,  # of the words: 'cuda' or 'python'
-        **where,  # fields that the caller knows better: `kernel`, `file`, `line`, `source`, `called`
+        **where,  # fields of `Location` that replace those of the runtime
     ) -> Exception:
         "Return the exception for the finding; `KeyboardInterrupt` if the user stopped the kernel"
         if self.kind == 'interrupted':
@@ -154,15 +160,15 @@ class Found:
         return exception_of(self.kind, self.code, dialect, self.fields, where_found, self.other)
 
     def _interrupted(self, file=None, source=None, **_):
-        "Describe what was interrupted, and where"
+        "Return the message of the `KeyboardInterrupt`: what was interrupted, and where"
         what = f'the kernel {self.kernel}' if self.kernel else 'the host code' if self.code else 'the call'
         where = f'\n  {file}, line {self.line}: {source}' if self.line and source else ''
         return f'{what} was interrupted{where}'
 
     def name_array(self, calls):
-        """Name the arrays that an access to no array may be to: one, or those that fit equally.
+        """Name the arrays that an access out of all arrays may belong to: one, or several that are equally likely.
 
-        `calls`: an `accessed_arrays.Lines` per function from the access to the kernel"""
+        `calls`: an `accessed_arrays.Lines` per function, from the access to the kernel."""
         rows = [row.split() for row in self.fields.pop('arrays', '').split(', ') if row]
         rows = {name: (name, int(at), int(size)) for name, at, size in rows}
         if not rows or not calls[0].line:
@@ -174,6 +180,7 @@ class Found:
             self._name_among(found)
 
     def _name_among(self, found):
+        "Store the array, or the candidates, of `found`: (name, index, size) of each"
         access = self.fields['access']
         if len(found) == 1:
             name, at, size = found[0]
@@ -183,19 +190,19 @@ class Found:
             self.code, self.fields = 'overflowed_among', dict(access=access, candidates=tuple(found))
 
     def _is_in_no_array(self, line):
-        "Is the address in no array that is known to be the one of this line?"
+        "Is the address in no array, or in one that this line does not access?"
         return self.code == 'no_array' or self.code == 'overflowed' and not uses(line, self.fields.get('array', ''))
 
     def _may_be_near_by_chance(self, found):
-        "May an index that has overflowed have led near an array that the launch was not given?"
-        return self.code in ('outside', 'before', 'freed') and all(abs(at) >= _FAR for _, at, _ in found)
+        "May an index that has overflowed have led near another array by chance?"
+        return self.code in ('outside', 'before', 'freed') and all(abs(at) >= _FAR_APART for _, at, _ in found)
 
     def order_race(self, line_of):
-        """Order two accesses between the same barriers: the finding names the one last that is later in the program.
+        """Exchange the two accesses of a data race if the other one is later in the program, which is named last.
 
-        The emulator runs one thread up to a barrier, then the next; so the order in which it sees them means
-        nothing. Lines after the last barrier precede those before it, which are the next iteration of a
-        loop, or the next call of a function. The other's line is quoted; `line_of`: the text of a line."""
+        The emulator runs one thread up to a barrier, then the next, so the order in which it finds the accesses is
+        arbitrary. Lines after the last barrier count as earlier than those before it, which belong to the next
+        iteration of a loop, or the next call of a function. `line_of`: a function that returns the text of a line."""
         barrier, other = self.kind == 'racecheck' and self.fields.pop('barrier', 0), self.other
         if not other or self.file and self.other_file not in ('', self.file):
             return
@@ -215,13 +222,11 @@ class Found:
             self.fields.update(before=now, now=before)
 
     def _lines_to_compare(self, barrier, line_of):
-        "Return the lines of the two accesses, or of the calls that led there, if one function has both; else None"
+        "Return the lines of both accesses, or of the calls that led there, in a common function; None if there is none"
         mine, theirs = ([call.line for call in a.calls] for a in (self, self.other))
-        own, same = (
-            (self.line, self.other.line),
-            [*{call[0].function for call in (self.calls, self.other.calls) if call}],
-        )
-        if mine and theirs and len(same) == 1 and _head_of(line_of, self.line) == _head_of(line_of, barrier):
+        own = self.line, self.other.line
+        functions = {call[0].function for call in (self.calls, self.other.calls) if call}
+        if mine and theirs and len(functions) == 1 and _head_of(line_of, self.line) == _head_of(line_of, barrier):
             return own
         if not self._is_complete():
             return own if self.called in (None, self.line) else None
@@ -234,19 +239,19 @@ class Found:
     def _call_in_kernel(self):
         return self.calls[-1].line if self._is_complete() and len(self.calls) > 1 else None
 
-    def name_calls(self, shown):
-        "Replace each `Call` by `shown(call)`"
-        self.calls = tuple(map(shown, self.calls))
+    def name_calls(self, convert):
+        "Replace each `Call` by `convert(call)`"
+        self.calls = tuple(map(convert, self.calls))
         if self.other:
-            self.other = self.other._replace(calls=tuple(map(shown, self.other.calls)))
+            self.other = self.other._replace(calls=tuple(map(convert, self.other.calls)))
 
-    def is_apart(self):
-        "Is the other access known to be in another file?"
+    def is_in_other_file(self):
+        "Is the other access in another file?"
         return bool(self.other and self.file and self.other_file and self.other_file != self.file)
 
 
 def _head_of(line_of, n):
-    "Return the line at which the function that contains line `n` begins"
+    "Return the first line of the function that contains line `n`; 0 if there is none"
     return next((i for i in range(n, 0, -1) if re.search(r'__(global|device)__|^\s*def ', line_of(i))), 0)
 
 

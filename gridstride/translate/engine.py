@@ -382,7 +382,7 @@ def _exception(compiled_kernel, arrays):
             c._replace(function=c.function.replace(in_c, found.kernel)), compiled_kernel.files, numbered
         )
     )
-    if found.is_apart():
+    if found.is_in_other_file():
         other_file = compiled_kernel.files[numbered.index(file_among(found.other_file, numbered))]
         found.other = found.other._replace(
             file=other_file, source=linecache.getline(other_file, found.other.line).strip()
