@@ -2,6 +2,7 @@
 
 import inspect
 import random
+from functools import cached_property
 from types import SimpleNamespace
 
 import numpy as np
@@ -65,24 +66,28 @@ class Checked:
 
     def warmup(self, *args, grid, **meta):
         "Compile ahead of time, as Triton does; here only the arguments are checked"
-        self.run(*args, grid=grid, warmup=True, **meta)
-        return _Compiled(self)
+        return self.run(*args, grid=grid, warmup=True, **meta)
 
     def __call__(self, *args, **meta):
         raise self._argument_error(f'{self.__name__} is called without a grid: {self.__name__}[grid](...)')
 
     def run(self, *args, grid, warmup=False, **meta):
-        "Launch the kernel: run one program per position in the grid"
+        "Launch the kernel: run one program per position in the grid; returns what stands for the compiled kernel"
         values = self._arguments(args, meta)
         sizes = self._grid(grid, values)
         if warmup:
-            return
+            return self._compiled
         launch = _Launch(self, sizes, values)
         tuner = tuner_of(self.kernel, values, self._tuned)
         if tuner:
             run_tuned(tuner, launch, values, lambda: _Launch(self, sizes, self._arguments(args, meta)))
         else:
             launch.run()
+        return self._compiled
+
+    @cached_property
+    def _compiled(self):
+        return _Compiled(self)
 
     def _argument_error(self, problem):
         return _launch_error('program_arguments', self.__name__, problem=problem, signature=', '.join(self.names))
@@ -162,6 +167,9 @@ class _Compiled:
 
     def _init_handles(self):
         pass
+
+    def _ipython_display_(self):
+        "Show nothing below a cell that ends with a launch"
 
 
 def _launch_error(code, kernel, **fields):

@@ -46,7 +46,7 @@ class LaunchContext:
         self.first_stamp = 1  # the stamp of the running program's first access
         self.acquired = ()  # the `ReleaseEvent`s that the running program has acquired
         self.clock = None  # its vector clock by these events, computed on demand: program number -> stamp
-        # program number -> (stamp, -line): accesses up to the stamp precede a barrier before the release at the line
+        # program number -> (stamp, {stamp of a release: its line}): accesses up to the first precede a barrier
         self.synced_clock = {}
         self.barrier_stamp = 0  # stamp of the running program's last access before its last barrier
         self.is_tuning = False  # is it the first of the runs that an autotuner would make?
@@ -80,12 +80,13 @@ class LaunchContext:
         A scalar atomic is executed by one thread, and releases only the accesses of this thread. A scalar store is
         executed by the same thread; a block is accessed by all threads."""
         program_number, line, _, verb_before, lane_count = self.accesses[stamp]
-        last_synced, negated_atomic_line = self.synced_clock[program_number]
+        last_synced, release_lines = self.synced_clock[program_number]
         if last_synced >= stamp or lane_count == 1:
             return
-        fields = dict(array, before=_PAST_TENSE[verb_before], now=verb_now, stored=line, released=-negated_atomic_line)
+        released = release_lines[min(at for at in release_lines if at >= stamp)]  # the first atomic after the access
+        fields = dict(array, before=_PAST_TENSE[verb_before], now=verb_now, stored=line, released=released)
         fields.update(line=learner_frame().f_lineno, kernel=self.kernel.__name__)
-        self.warn('released', fields, -negated_atomic_line)
+        self.warn('released', fields, released)
 
     def on_atomic(self, shadow, offsets, sem, is_scalar):
         "Acquire what earlier atomics on these elements have released; release the program's accesses (as `sem` says)"
@@ -198,7 +199,7 @@ class ReleaseEvent:
 
 
 def _clocks_of(acquired):
-    "Return the vector clocks of the events: program number -> last stamp, and -> (last synced stamp, -line)"
+    "Return the vector clocks of the events: program number -> last stamp, and -> (last synced stamp, {stamp: line})"
     clock = {}
     synced_clock = {}
     seen = set()
@@ -209,9 +210,9 @@ def _clocks_of(acquired):
             continue
         seen.add(id(event))
         clock[event.number] = max(clock.get(event.number, 0), event.stamp)
-        synced_clock[event.number] = max(
-            synced_clock.get(event.number, (-1, 0)), (event.synced, -event.line)
-        )  # the first of several atomics
+        synced, lines = synced_clock.get(event.number, (-1, {}))
+        lines[event.stamp] = min(lines.get(event.stamp, event.line), event.line)  # the first of several atomics
+        synced_clock[event.number] = max(synced, event.synced), lines
         pending += event.acquired
     return clock, synced_clock
 
