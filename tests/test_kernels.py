@@ -211,7 +211,7 @@ def test_the_instruction_alone(other_gpu, monkeypatch, tmp_path, capsys):
     "Cycles, speed and clock of a GPU that has it; another one says what it lacks, and shows what was recorded"
     assert alone._figures(2e9, 60, 1e-3, 6.*8*32*60/4, 500.) == dict(cycles=6., tflops=2.,
                                                                      ghz=pytest.approx(6*8*32*60/4*1e-6), watts=500.)
-    monkeypatch.setattr('gridstride.bench.recording._said', set())
+    monkeypatch.setattr('gridstride.bench.recording._printed', set())
     monkeypatch.setattr('gridstride.utils.backend', lambda: 'gpu')
     monkeypatch.setattr(alone, '_measure', lambda *o: dict(random=dict(cycles=6.)))
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
@@ -590,7 +590,7 @@ COUNTED = dict(pipe=2.**20, instructions=2.**21, tensor=80., stalls=dict(wait=3.
 @pytest.fixture
 def recorded_climb(monkeypatch, tmp_path):
     "A function that makes a `Climb` with a recording of each rung, with made-up figures"
-    monkeypatch.setattr('gridstride.bench.recording._said', set())
+    monkeypatch.setattr('gridstride.bench.recording._printed', set())
     def climb(*rungs, **how):
         with monkeypatch.context() as patch:
             patch.setattr(Ladder, '_measure', lambda self, r: {**figures(r), 'counters': COUNTED})

@@ -372,7 +372,7 @@ def test_without_ncu_or_gpu_one_line_explains_it(monkeypatch):
 # Recordings
 
 @pytest.fixture(autouse=True)
-def nothing_said(monkeypatch): monkeypatch.setattr(recording, '_said', set())
+def nothing_said(monkeypatch): monkeypatch.setattr(recording, '_printed', set())
 
 
 def test_a_recording_replaces_ncu_where_counters_are_not_permitted(fake, tmp_path, monkeypatch, capsys):

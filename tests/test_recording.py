@@ -26,7 +26,7 @@ def missing(): raise Unavailable('A profile needs an NVIDIA GPU')
 def folder(tmp_path, monkeypatch):
     "An empty folder of recordings that is named nowhere but here, and no recording mode"
     for v in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_MISSED', 'GRIDSTRIDE_CLAIMS'): monkeypatch.delenv(v, raising=False)
-    monkeypatch.setattr(recording, '_said', set())
+    monkeypatch.setattr(recording, '_printed', set())
     monkeypatch.chdir(tmp_path)
     return tmp_path/'recorded'
 

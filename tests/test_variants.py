@@ -190,7 +190,7 @@ def run(tmp_path, monkeypatch):
     for v in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_CLAIMS'): monkeypatch.delenv(v, raising=False)
     monkeypatch.setattr(recording, 'machine',
                         lambda tools=None: dict(gpu='NVIDIA H100', date='2026-11-22', versions={}))
-    monkeypatch.setattr(recording, '_said', set())
+    monkeypatch.setattr(recording, '_printed', set())
 
     def run(gpu, ways=WAYS, sources=SOURCES, record=False, **kw):
         monkeypatch.setenv('GRIDSTRIDE_RECORD', str(int(record)))

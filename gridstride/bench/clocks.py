@@ -124,7 +124,7 @@ def clock_warnings(states) -> list:  # states: of `State`
 
 # An event is an entry in the GPU's queue; the GPU records the time when it reaches the entry. Two events around a
 # kernel give its duration without the launch overhead, as long as the queue does not run empty. So a whole batch is
-# queued behind a pause that is longer than the queueing takes, and the CPU waits once for the batch. If the CPU is
+# queued after a pause that is longer than the queueing takes, and the CPU waits once for the batch. If the CPU is
 # delayed, by other programs or by a slow launch, the GPU may still record the first event before the second one is
 # queued, and the time between them is CPU time. Such a run is discarded; if all runs of a batch are like this, the
 # batch is repeated.

@@ -1,9 +1,8 @@
-"""What only some machines can show, such as a profile of a GPU, kept in a file and shown everywhere.
+"""Recordings: results that need a GPU, stored in a file and shown on machines without one.
 
-A lesson runs from top to bottom on a laptop. Where a cell needs more than a laptop has, it shows what a
-machine that has it once made. Three rules keep that honest: what is recorded is marked as recorded; a
-recording belongs to one source and one set of arguments, and is refused for any other; one command makes
-them all again.
+A lesson runs from top to bottom on a laptop. A cell that needs a GPU shows a result that was recorded on a machine with
+one. Three rules keep this honest: a recorded result is marked as such; a recording belongs to one source and one set of
+arguments, and is refused for any other; one command records everything again.
 
     def copy_rate():
         if not gpu_count():
@@ -12,11 +11,10 @@ them all again.
 
     recorded('08_copy', copy_rate, copy, x)
 
-On a machine with a GPU the value is made, and with `GRIDSTRIDE_RECORD=1` set it is also kept, in
-`recorded/08_copy.json`. On any other machine the recording is shown instead, after a line that says
-why, and where and when it was made; with other parts (here the function `copy` and the shape of `x`) than it
-was made with it is refused. `python3 course.py record 08` records a whole lesson, and prints what was written
-and what was not.
+On a machine with a GPU the value is computed; with `GRIDSTRIDE_RECORD=1` it is also stored, in `recorded/08_copy.json`.
+On any other machine the recording is shown instead, after a line with the reason, the GPU and the date. If the parts
+(here the function `copy` and the shape of `x`) have changed since, the recording is refused. `python3 course.py record
+08` records a lesson, and prints which recordings were written and which were not.
 """
 
 import base64
@@ -59,19 +57,19 @@ __all__ = [
 ]
 
 
-# What makes a thing raises `Unavailable` when this machine cannot make it, with the reason. In a notebook
-# that error is one line, not a page.
+# A function that cannot compute a value on this machine raises `Unavailable` with the reason. A notebook shows this
+# error as one line.
 class Unavailable(RuntimeError):
-    "This machine cannot make this value; the message says why, and how to fix it"
+    "This machine cannot compute a value; the message has the reason, and how to fix it"
 
     def _render_traceback_(self):
         return [f'{type(self).__name__}: {self}']
 
 
-# The key is made of what decides the result: the source of the kernel, sizes, options. Arrays count with
-# their type and shape, since their values are random; a function counts with its source.
+# The key is a hash of everything that decides the result: the source of the kernel, sizes, options. An array counts
+# with its type and shape, because its values are random; a function counts with its source.
 def function_within(f):
-    "The Python function within a kernel of Numba's dialect, or of Triton, checked or not; `f` itself if it is neither"
+    "Return the Python function in a kernel of Numba's dialect or of Triton; `f` itself if it is neither"
     while (inner := getattr(f, 'py_func', getattr(f, 'fn', None))) is not None:
         f = inner
     return f
@@ -80,7 +78,7 @@ def function_within(f):
 def _source(f):
     "Return the source of a function, class or kernel"
     f = function_within(f)
-    text = getattr(f, 'src', None)  # one in CUDA C keeps its text
+    text = getattr(f, 'src', None)  # a kernel in CUDA C stores its source
     return text if isinstance(text, str) else source_of(f).as_written
 
 
@@ -108,7 +106,7 @@ def key(*parts) -> str:  # 16 hexadecimal digits
     return hashlib.sha256('\0'.join(map(_stable, parts)).encode()).hexdigest()[:16]
 
 
-PACKAGES = ['torch', 'triton', 'numba', 'gridstride']  # whose versions a recording holds, where they are installed
+PACKAGES = ['torch', 'triton', 'numba', 'gridstride']  # a recording has their versions, if they are installed
 
 
 def _gpu():
@@ -131,28 +129,28 @@ def _versions():
 
 
 def machine(
-    tools=None,  # versions of other programs that had a part in it, such as {'ncu':'2025.3.1'}
+    tools=None,  # versions of other programs that were used, such as {'ncu': '2025.3.1'}
 ) -> dict:  # gpu, date, versions
-    "Return this machine, as a recording remembers it"
+    "Return the GPU, the date and the versions for a recording"
     gpu, driver = _gpu()
     versions = {**_versions(), **({'driver': driver} if driver else {}), **(tools or {})}
     return dict(gpu=gpu, date=date.today().isoformat(), versions=versions)
 
 
-def brief_mark(made: dict) -> str:  # made: what `machine` says
-    "GPU and date of a recording, for the title of a table or a plot"
+def brief_mark(made: dict) -> str:  # made: as `machine` returns it
+    "Return GPU and date of a recording, for the title of a table or plot"
     on = f"on an {made['gpu']}, " if made['gpu'] else ''
     return f"recorded {on}{made['date']}"
 
 
-def mark(made: dict) -> str:  # made: what `machine` says
+def mark(made: dict) -> str:  # made: as `machine` returns it
     "Return the line that marks a recording"
     versions = ', '.join(f'{k} {v}' for k, v in made['versions'].items())
     return f'{brief_mark(made)} ({versions})' if versions else brief_mark(made)
 
 
-# A value is kept twice: as it shows itself in a notebook, in each form that it has (text, HTML, SVG, PNG),
-# and as data, where it can be written as JSON.
+# A value is stored twice: as a notebook shows it, in each form that it has (text, HTML, SVG, PNG), and as data, if it
+# can be written as JSON.
 _FORMS = {
     'text/html': '_repr_html_',
     'image/svg+xml': '_repr_svg_',
@@ -173,7 +171,7 @@ def _text(v):
 
 
 def forms(x) -> dict:  # MIME type -> text, base64 if it is binary
-    "Return the forms in which `x` shows itself in a notebook"
+    "Return the forms in which a notebook can show `x`"
     if hasattr(x, '_repr_mimebundle_'):
         res = dict(x._repr_mimebundle_())
     else:
@@ -185,18 +183,18 @@ def forms(x) -> dict:  # MIME type -> text, base64 if it is binary
 
 
 def _plain(x):
-    "Return `x` if JSON gives it back as it is, else None"
+    "Return `x` if a round trip through JSON preserves it, else None"
     try:
         return x if json.loads(json.dumps(x)) == x else None
     except (TypeError, ValueError):
         return None
 
 
-# One file per recording, `recorded/NAME.json` in the folder of the lesson, written in one step so that no half of
-# one is ever read.
+# Each recording is one file, `recorded/NAME.json` in the folder of the lesson. It is written atomically, so that no
+# process reads half of it.
 class Recording:
-    """A value made on another machine: shows itself as it did there; `data` is the plain value, `mark` says where and
-    when"""
+    """A value that was recorded on another machine: a notebook shows it as it did there. `data` is the plain value,
+    `mark` the line with GPU, date and versions"""
 
     def __init__(self, key, made, forms, data=None):
         self.key = key
@@ -206,14 +204,14 @@ class Recording:
 
     @property
     def mark(self) -> str:
-        "The line that says where and when it was made"
+        "The line with the GPU, the date and the versions"
         return mark(self.made)
 
     def __repr__(self):
         return f"{self.forms['text/plain']}\n[{self.mark}]"
 
     def _html(self):
-        "Return what a notebook shows, with the mark below it; None if that is text alone"
+        "Return the HTML that a notebook shows, with the mark below it; None if there is only text"
         shown = self.forms.get('text/html') or self.forms.get('image/svg+xml')
         if not shown and 'image/png' in self.forms:
             shown = f'<img src="data:image/png;base64,{self.forms["image/png"]}">'
@@ -232,7 +230,7 @@ def _append(variable, line):
 
 
 def note_lookup(name, how):
-    "For the tests: whether a value was made here, or its recording fits, or is refused"
+    "Log for the tests whether a value was computed here, or its recording fits, or was refused"
     _append('GRIDSTRIDE_LOOKUPS', f'{name} {how}')
 
 
@@ -244,28 +242,28 @@ def _file(name, folder):
 
 def write(
     name,  # of the recording
-    key,  # whose it is, from `key`
-    x,  # what to keep; shows itself as `forms` says
-    data=None,  # the same as plain values (what JSON can hold)
-    tools=None,  # versions of the programs that had a part in it
-    folder='recorded',  # where to
+    key,  # from the function `key`
+    x,  # the value; stored in the forms that `forms` returns
+    data=None,  # the same as plain values, which JSON can store
+    tools=None,  # versions of other programs that were used
+    folder='recorded',  # of the file
 ) -> Path:
-    "Keep `x` in `folder/name.json`"
+    "Store `x` in `folder/name.json`; returns its path"
     path = _file(name, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     made = machine(tools)
     made['versions'] = dict(sorted(made['versions'].items()))
-    kept = dict(data=data, forms=forms(x), key=key, made=made)  # a dict of the reader's keeps its order
+    kept = dict(data=data, forms=forms(x), key=key, made=made)  # dicts of the reader keep their order
     write_whole(path, json.dumps(kept, indent=1, ensure_ascii=False) + '\n')
     return path
 
 
 def read(
     name,  # of the recording
-    key,  # whose it has to be, from `key`
-    folder='recorded',  # where it is
+    key,  # from the function `key`; it must be that of the recording
+    folder='recorded',  # of the file
 ) -> Recording:
-    "The recording called `name`; `Unavailable` if there is none, or if it belongs to another source or other arguments"
+    "Return the recording `name`; raises `Unavailable` if there is none, or if its key is another one"
     path = _file(name, folder)
     try:
         rec = Recording(**json.loads(path.read_text(encoding='utf-8')))
@@ -285,11 +283,11 @@ def read(
 
 def renew_key(
     name,  # of the recording
-    old,  # a key in its file
-    new,  # what that becomes
-    folder='recorded',  # where it is
-) -> bool:  # whether it did
-    """Replace a key in the file of a recording that GRIDSTRIDE_REKEY names, and nothing else there.
+    old,  # the key in its file
+    new,  # the key that replaces it
+    folder='recorded',  # of the file
+) -> bool:  # whether the key was replaced
+    """Replace the key in the file of a recording that GRIDSTRIDE_REKEY names, and nothing else.
 
     `benchmarks/rekey.py` sets that variable after a change of code that changes no result."""
     if name not in os.environ.get('GRIDSTRIDE_REKEY', '').split(','):
@@ -300,31 +298,31 @@ def renew_key(
     return True
 
 
-# `recorded` makes a thing where that is possible, and shows the recording where it is not, after a line that
-# says why. With `GRIDSTRIDE_RECORD=1`, it keeps what it makes; `python3 course.py record 08` sets that for a
-# lesson, and prints what was written and what was not (the file that `GRIDSTRIDE_MISSED` names gets a line for
-# each).
+# `recorded` computes a value if this machine can, and otherwise shows its recording after a line with the reason. With
+# `GRIDSTRIDE_RECORD=1` it stores what it computes; `python3 course.py record 08` sets this for a lesson, and prints
+# which recordings were written and which were not (from the file that `GRIDSTRIDE_MISSED` names).
 def is_recording() -> bool:
-    "Return whether what is made here is to be kept: the variable GRIDSTRIDE_RECORD is 1"
+    "Return whether values are stored as recordings: the environment variable GRIDSTRIDE_RECORD is 1"
     return os.environ.get('GRIDSTRIDE_RECORD') == '1'
 
 
 def _note_missed(name, why):
-    "Append to the file that GRIDSTRIDE_MISSED names, if it is set, what could not be recorded"
+    "Append what could not be recorded to the file that GRIDSTRIDE_MISSED names, if it is set"
     _append('GRIDSTRIDE_MISSED', f"{name}: {' '.join(str(why).split())}")
 
 
 def recorded(
-    name,  # of the recording: NN_what, NN being the lesson's number
-    make,  # called with nothing: returns what to show, or raises `Unavailable`
-    *parts,  # what decides the result: sources, functions, sizes; see `key`
-    save=None,  # what `make` returns -> plain values (what JSON can hold); None: itself, if it is plain
-    load=None,  # (plain values, mark) -> what is shown instead elsewhere; None: a `Recording`
-    tools=None,  # versions of the programs that have a part in it, or a function that returns them
-    folder='recorded',  # where recordings are
+    name,  # of the recording: NN_what, with NN the number of the lesson
+    make,  # called without arguments: returns the value, or raises `Unavailable`
+    *parts,  # everything that decides the result: sources, functions, sizes; see `key`
+    save=None,  # value of `make` -> plain values, which JSON can store; None: the value itself, if it is plain
+    load=None,  # (plain values, mark) -> the value on other machines; None: a `Recording`
+    tools=None,  # versions of other programs that are used, or a function that returns them
+    folder='recorded',  # of recordings
 ):
-    """Return `make()`; if this machine cannot make it, the recording, marked as recorded. Raises `Unavailable` if none
-    fits"""
+    """Return `make()`; if this machine cannot compute it, print a mark and return the recording.
+
+    Raises Unavailable if there is no recording with this key."""
     global _origin, _made
     k = key(*parts)
     _origin = 'here'
@@ -345,25 +343,26 @@ def recorded(
     return x
 
 
-_said = set()  # each reason and each mark once: a page may show twenty recordings of one machine
-_origin, _made = 'here', None  # where the last call of `recorded` got its values; `made` of the recording
+_printed = set()  # reasons and marks that were printed: each is printed once, because a lesson may show many recordings
+_origin = 'here'  # where the last call of `recorded` got its values: 'here', 'recorded'
+_made = None  # `made` of the last recording
 
 
 def _replay(name, k, folder, why):
-    "Return the recording in place of what cannot be made, and the line that reports it"
+    "Print the reason and the mark, and return the recording; raises `Unavailable` if there is none"
     try:
         rec = read(name, k, folder)
     except Unavailable as e:
         raise Unavailable(f'{why}; and {e}') from None
     reason = f'{why}. '
     short = f'R{brief_mark(rec.made)[1:]}, as above'
-    print(f"{'' if reason in _said else reason}{short if rec.mark in _said else f'What follows was {rec.mark}'}")
-    _said.update((reason, rec.mark))
+    print(f"{'' if reason in _printed else reason}{short if rec.mark in _printed else f'What follows was {rec.mark}'}")
+    _printed.update((reason, rec.mark))
     return rec
 
 
 def no_gpu() -> str:
-    "Return why kernels run on no GPU here; empty if they do"
+    "Return the reason why kernels do not run on a GPU; empty if they do"
     from ..utils import backend, gpu_count
 
     if backend() == 'gpu':
@@ -376,15 +375,15 @@ def _need_gpu():
         raise Unavailable(f'This needs an NVIDIA GPU, and {why.replace("no GPU", "none")}')
 
 
-# What a lesson measures: plain data, or something that shows itself.
+# Measurements of a lesson: plain data, or an object that a notebook can show
 def on_gpu(
     name,  # of the recording: NN_what
     make,  # called without arguments, and only on a machine with a GPU
-    *parts,  # what else decides the result, with the source of `make`: sources, functions, kernels
-    folder='recorded',  # where recordings are
+    *parts,  # what decides the result besides the source of `make`: sources, functions, kernels
+    folder='recorded',  # of recordings
     **how,  # `save`, `load` and `tools`, as for `recorded`
 ):
-    """Return `make()` on a machine with a GPU; elsewhere, marked as recorded, its plain data there, or else a
+    """Return `make()` on a machine with a GPU; elsewhere print a mark and return the recorded plain data, or else the
     `Recording`"""
 
     def here():
@@ -396,12 +395,12 @@ def on_gpu(
     return res.data if isinstance(res, Recording) and res.data is not None else res
 
 
-# Some cells only print, and only on a machine with a GPU: the message of an error, a row of times.
+# Cells that only print, and need a GPU: the message of an error, a row of times
 def print_on_gpu(
     name,  # of the recording: NN_what
-    show,  # called with nothing; prints
-    *parts,  # what else decides what it prints, with the source of `show`
-    folder='recorded',  # where recordings are
+    show,  # called without arguments; prints
+    *parts,  # what decides the output besides the source of `show`
+    folder='recorded',  # of recordings
 ):
     "Call `show` on a machine with a GPU; elsewhere print its recorded output, marked as such; raises `Unavailable`"
 
@@ -415,29 +414,29 @@ def print_on_gpu(
     print(recorded(name, make, show, *parts, load=lambda text, mark: text, folder=folder), end='')
 
 
-# What shows a recording is labelled as such itself: a plot does not show the line above it.
+# Tables and plots of recordings are labelled themselves, because they may be shown without the line above.
 def made_on() -> str:
-    "Return where and when what `recorded` gave last was made, for the title of a table or a plot: GPU and date"
+    "Return GPU and date of the last value that `recorded` returned, for the title of a table or plot"
     if _made:
         return brief_mark(_made)
     here = machine()
     return ', '.join(filter(None, [here['gpu'], here['date']]))
 
 
-# What a text says of speeds and counters is true of the GPU that it was written on. So it is a claim: a reader on
-# another GPU, or on a busy one, sees what was measured and reads on. Where a measurement is kept that others will
-# read with that text, by `course.py record` or by `course.py run --save`, a claim that does not hold is an error.
+# The speeds and counters in a text hold for the GPU that it was written on. So each is a claim: a reader with another
+# GPU, or a busy one, sees what was measured and can continue. But when outputs are stored together with the text, by
+# `course.py record` or `course.py run --save`, a claim that does not hold is an error.
 TEXT_GPU = 'H100'  # what the text was written on
 
 
 def measured_in_part():
-    "Called by what `recorded` calls: some of the values, though not all, had to be taken from a recording"
+    "Note that some values of the current `recorded` call come from a recording, and the others do not"
     global _origin
     _origin = 'here, in part recorded,'
 
 
 def _brief(x):
-    "Return a number with as many digits as one reads"
+    "Format a number with three significant digits, or all integer digits from 1000 on"
     return f'{x:,.0f}' if abs(x) >= 1000 else f'{x:.3g}'
 
 
@@ -460,7 +459,7 @@ def _found(measured, holds, origin):
 
 
 def _guessed(guess):
-    "Return the reader's number in a few digits; raises `TypeError` for what is none"
+    "Format the reader's guess; raises `TypeError` unless it is a number or ..."
     if guess is ...:
         return 'none yet'
     try:

@@ -28,7 +28,10 @@ Stats = namedtuple('Stats', 'n median low high q1 q3 drift')
 
 
 def summary(times) -> Stats:  # in the unit of `times`; drift: a fraction
-    "Return the statistics of times, which must be in the order of measurement"
+    """Return the statistics of times, which must be in the order of measurement.
+
+    >>> summary([3, 1, 2]).median
+    2.0"""
     sorted_times = np.asarray(times, float)
     q1, median, q3 = np.percentile(sorted_times, [25, 50, 75])
     third = max(1, len(sorted_times) // 3)

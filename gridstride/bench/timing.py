@@ -241,8 +241,8 @@ def _time_graph(clock, fn, median):
     # the events around a single run take some microseconds, so a graph of very short kernels may be faster
     if graph >= median / 2 or median <= EVENT_OVERHEAD_MATTERS:
         return graph, []
-    doubt = 'does it contain all the work, or is something launched on another stream?'
-    return graph, [f'its CUDA graph takes less than half of the time: {doubt}']
+    question = 'does it contain all the work, or is something launched on another stream?'
+    return graph, [f'its CUDA graph takes less than half of the time: {question}']
 
 
 def time_short(t, clock, fn) -> Timing:  # `t`

@@ -1,11 +1,11 @@
-"""A kernel with a few words changed, and a contest among such variants.
+"""Variants of a kernel with small changes, and contests among them.
 
     no_second = changed(tiled_k, '__syncthreads(); // all have used', '')     # CUDA C, as text
-    frozen = changed(matmul_tiled_k, {', out, tw)': ', out)'})                # a kernel in Python, made again
-    narrow = define(matmul_static_k, tw=8)                                    # the same kernel, where `tw` is 8
+    frozen = changed(matmul_tiled_k, {', out, tw)': ', out)'})                # a kernel in Python, defined again
+    narrow = define(matmul_static_k, tw=8)                                    # the same kernel with tw = 8
 
-What is to be replaced must be there once, letter by letter; if not, the error shows the nearest line. `contest`
-times variants in turns on a GPU, after each has given the right result, and elsewhere shows what was recorded.
+The text to replace must occur exactly once; if it does not, the error shows the nearest line. `contest` checks variants
+and times them interleaved on a GPU; without a GPU it shows the recording.
 """
 
 import ast
@@ -33,20 +33,20 @@ class ChangeError(ShownBriefly, ValueError):
     "The text to replace or to find is missing, or occurs more than once; the message says which"
 
 
-# A text is replaced only where it is the only one of its kind: a change that hits nothing, or two positions, would make
-# another variant than the one that is meant, in silence.
+# A text is replaced only if it occurs once: a change that matches nothing, or two positions, would silently make
+# another variant than the intended one.
 def _brief(text):
     return repr(shorten(text, 90, placeholder=' ...') if '\n' not in text.strip() else text.strip().split('\n')[0])
 
 
 def _likeness(wanted, line):
-    "Return how much of `wanted` is in `line`, in the same order: 0 to 1"
+    "Return the fraction of `wanted` that is in `line`, in the same order"
     blocks = difflib.SequenceMatcher(None, wanted, line, autojunk=False).get_matching_blocks()
     return sum(b.size for b in blocks if b.size > 1) / max(1, len(wanted))
 
 
 def _nearest(wanted, lines):
-    "Return (number, text) of the line that is most like `wanted`; None if none is"
+    "Return (number, text) of the line that is most similar to `wanted`; None if none is similar"
     score, number = max(((_likeness(wanted, line), -n) for n, line in enumerate(lines, 1)), default=(0, 0))
     return (-number, lines[-number - 1].strip()) if score > 0.5 else None
 
@@ -57,7 +57,7 @@ def _where(src, old):
 
 
 def _not_there(whose, src, old):
-    "Return what to say where `old` is not in `src`"
+    "Return the message for an `old` that is not in `src`"
     wanted = [line for line in old.strip().splitlines() if line.strip()]
     lines = src.splitlines()
     missing = next((line for line in wanted if not any(line.strip() in l for l in lines)), None)
@@ -99,19 +99,19 @@ def _text_of(f):
 
 
 def _name_of(src):
-    "Return what to call a text in a message: by its kernel, if it has one"
+    "Return the name of a text in messages: that of its kernel, if it has one"
     found = re.search(r'__global__[^(]*?(\w+)\s*\(', src)
     return found[1] if found else 'the text'
 
 
 def changed(
-    what,  # CUDA C or any other text; a kernel in Python, or another function; a `kernels.Rung`
-    words,  # {old: new}, each `old` being there once; or one such text
-    new=None,  # what replaces `words`, if that is a string
+    what,  # CUDA C or another text; a kernel in Python, or another function; a `kernels.Rung`
+    words,  # {old: new}, where each `old` occurs once; or one such text
+    new=None,  # the replacement, if `words` is a string
     /,
-    **more,  # for a function: names that it finds outside; for a rung: what `tuned` takes, such as `name` and numbers
-):  # of the same kind as `what`
-    "`what` with some of its words replaced; `ChangeError` shows the nearest line where one is not there"
+    **more,  # for a function: its global names; for a rung: arguments of `tuned`, such as `name` and constants
+):  # of the type of `what`
+    "Return `what` with some text replaced; raises `ChangeError`, which shows the nearest line, for a missing text"
     if isinstance(words, str) != (new is not None):
         raise TypeError('call changed(what, old, new), or changed(what, {old: new, ...})')
     words = {words: new} if isinstance(words, str) else words
@@ -123,24 +123,24 @@ def changed(
     return define(text, **{**_names_outside(what), **more})
 
 
-# Python makes a function of a text, too. The text gets a file's name, so that errors, the simulator and Numba can show
-# its lines.
+# A text can also be defined as a Python function. It gets the name of a file, so that errors, the simulator and Numba
+# can show its lines.
 _numbers = itertools.count(1)
 
 
 def _names_outside(f):
-    "Return all that a function may find outside itself"
+    "Return the global and enclosing names that a function can use"
     f = function_within(f)
     closed = zip(f.__code__.co_freevars, (c.cell_contents for c in f.__closure__ or ()))
     return {**f.__globals__, **dict(closed)}
 
 
 def define(
-    what,  # a text that defines a function; or a function or kernel, which is made again
+    what,  # a text that defines a function; or a function or kernel, which is defined again
     /,
-    **names,  # what it finds outside under these names; a function finds the rest where it found it before
+    **names,  # global names of the function; a function that is defined again keeps its other names
 ):
-    "Return the function, or the kernel, that the text defines: the last one, if it defines several"
+    "Define the function or kernel of a text; returns the last one, if the text defines several"
     if not isinstance(what, str):
         return define(_text_of(what), **{**_names_outside(what), **names})
     file = f'<made {next(_numbers)}>'
@@ -159,7 +159,7 @@ def define(
 
 
 def _cells(lesson, folder):
-    "Yield (name of the file, syntax tree, source) of each code cell of a lesson that is Python alone"
+    "Yield (name of the file, syntax tree, source) of each code cell of a lesson that contains only Python"
     found = sorted(Path(folder).glob(f'{lesson}_*.ipynb'))
     if not found:
         raise ChangeError(f'there is no lesson {lesson} next to this one, in {Path(folder).resolve()}')
@@ -174,7 +174,7 @@ def _cells(lesson, folder):
 
 
 def _kept_source(lesson, name, folder):
-    "Return the text as `recorded` keeps it for a lesson that is alone in its folder; None where it is not"
+    "Return the text from `recorded/sources.json` if the other lesson is not in the folder; None if it is"
     kept = Path(folder) / 'recorded/sources.json'
     if any(Path(folder).glob(f'{lesson}_*.ipynb')) or not kept.is_file():
         return None
@@ -182,7 +182,7 @@ def _kept_source(lesson, name, folder):
 
 
 def _named_text(node, src):
-    "Return (name, text) of a statement that gives a name to a text or defines a function; else nothing"
+    "Return (name, text) of a statement that assigns a text to a name or defines a function; else empty strings"
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
         return getattr(node.targets[0], 'id', ''), node.value.value
     if isinstance(node, ast.FunctionDef):
@@ -196,7 +196,7 @@ def source_in(
     name: str,  # of a text, or of a function, in one of its cells
     folder='.',  # where the lessons are
 ) -> str:  # the text; or the function's source, decorators and all
-    """Return what a lesson calls `name`, as it is there now; raises `ChangeError` if it has none, or two
+    """Return the current text or function `name` of a lesson; raises `ChangeError` unless there is exactly one.
 
     If that lesson is not in the folder of this one, the text is that of `recorded/sources.json`."""
     if (kept := _kept_source(lesson, name, folder)) is not None:
@@ -250,13 +250,13 @@ else:
     _unparsed = ast.unparse
 
 
-# What decides a row of a contest is its code. Comments decide nothing, so they may be changed.
+# The key of a row of a contest is its code without comments, so that comments may be changed.
 _C_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.S)
 
 
 def code_of(x):
-    """What decides a result, for `recording.key`: a kernel, function or text of CUDA C as its source without comments;
-    a list or dict with such things likewise; all else as it is"""
+    """Return what decides a result, for `recording.key`: the source without comments of a kernel, function or CUDA C,
+    also in lists and dicts; anything else unchanged"""
     if isinstance(x, str) and '__global__' in x:
         return ' '.join(_C_COMMENT.sub(lambda m: m[1] or ' ', x).split())
     if isinstance(x, dict):
@@ -281,7 +281,7 @@ _CHANGED = 'another source than the recorded one: timed on a GPU alone'
 
 
 class Contest:
-    "The result of a contest: `contest[name]` in milliseconds, `ratio`, and a table that says where it was measured"
+    "The result of a contest: `contest[name]` in milliseconds, `ratio`, and a table with the GPU and date"
 
     def __init__(self, title, rows, baseline, flops=None, made='', warnings=(), bytes=None):
         self.title = title
@@ -292,7 +292,7 @@ class Contest:
         self.made, self.warnings = made, list(warnings)
 
     def __getitem__(self, name):  # None where it was not measured
-        "Return the median of a way, in milliseconds"
+        "Return the median of a variant, in milliseconds"
         if name not in self.rows:
             raise KeyError(f'no {name!r} in this contest; there are {", ".join(self.rows)}')
         return self.rows[name] and self.rows[name]['ms']
@@ -304,18 +304,18 @@ class Contest:
         return mine / other if mine and other else None
 
     def noted(self, name, column):  # None where it was not measured
-        "Return what a column of one's own says of a way"
+        "Return the value of an additional column for a variant"
         columns = self[name] and self.rows[name]['columns']
         if columns and column not in columns:
             raise KeyError(f'no column {column!r} in this contest; there are {", ".join(columns)}')
         return columns and columns[column]
 
     def tflops(self, name):  # None where it was not measured
-        "Return the speed of a way in TFLOP/s, if the contest knows its operations"
+        "Return the speed of a variant in TFLOP/s, if the contest has `flops`"
         return self[name] and self.flops / self[name] / 1e9
 
     def gbs(self, name, of=1):  # None where it was not measured
-        "Return the speed of a variant in GB/s, if the contest knows its bytes; or as a fraction of so many GB/s"
+        "Return the speed of a variant in GB/s, if the contest has `bytes`; or as a fraction of `of` GB/s"
         return self[name] and self.bytes / self[name] / 1e6 / of
 
     def _row(self, name, columns):
@@ -329,7 +329,7 @@ class Contest:
         return [name, f'{row["ms"]:.3f}', *speed, *(str(row['columns'].get(column, '')) for column in columns), versus]
 
     def table(self) -> Table:
-        "One row per variant, in the order given"
+        "Return a table of one row per variant, in the given order"
         columns = list(dict.fromkeys(column for row in self.rows.values() if row for column in row['columns']))
         head = [
             '<',
@@ -352,7 +352,7 @@ class Contest:
 
 
 def _gather(warnings, names):
-    "One line per warning, with all variants that it is about: 'in doubt, a, b: noisy'; 'all' of more than two"
+    "Merge equal warnings of several variants into one line: 'in doubt, a, b: noisy', or 'in doubt, all: noisy'"
     about = {}
     for line in warnings:
         who, _, why = line.removeprefix('in doubt, ').partition(': ')
@@ -361,7 +361,7 @@ def _gather(warnings, names):
 
 
 def _judge(ways, args, check, writes):
-    "Return the `check` of `compare`: the given one, or that all results equal the first"
+    "Return the `check` of `compare`: the given one, or one that compares with the result of the first variant"
     if check is not None:
         return check
     got = next(iter(ways.values()))(*args)
@@ -385,26 +385,25 @@ def _measure(ways, inputs, check, writes, baseline, seconds, columns, clock):
 
 def contest(
     record,  # NN_what, the name of the recording
-    ways,  # name -> function that is called with the inputs
-    inputs,  # called with nothing, on a GPU alone: returns the inputs as a tuple
+    ways,  # name of the variant -> function that is called with the inputs
+    inputs,  # called without arguments, only on a GPU: returns the inputs as a tuple
     *,
-    title,  # what is done, with its sizes
-    sources,  # name -> what decides it, as for `recording.key`; what is not written in Python may be left out
-    check=None,  # what each must give, as for `bench.compare`; None: what the first one gives
-    writes=False,  # does each write the last of the inputs, rather than return its result?
-    baseline=None,  # the name that the others are held against; None: the first
-    flops=None,  # operations of a call
+    title,  # of the table: the task and its sizes
+    sources,  # name -> what decides the variant, as for `recording.key`; optional for variants not written in Python
+    check=None,  # the expected result, as for `bench.compare`; None: that of the first variant
+    writes=False,  # each variant writes the last of the inputs, instead of returning its result
+    baseline=None,  # name of the variant that the others are compared with; None: the first
+    flops=None,  # floating-point operations per call
     bytes=None,  # bytes that a call must move
-    columns={},  # head -> function of a name: what else is noted of each on the GPU, as plain values
-    seconds=0.5,  # to measure each for at most
-    clock=None,  # what to time with, as for `bench.compare`
-    folder='recorded',  # where recordings are
+    columns={},  # head -> function of a name: additional columns, as plain values
+    seconds=0.5,  # time limit per variant
+    clock=None,  # as for `bench.compare`
+    folder='recorded',  # of recordings
 ) -> Contest:
-    """Check variants, and time them interleaved; without a GPU, what was recorded of those that have not changed since.
+    """Check variants and time them interleaved; without a GPU, show the recording of those that have not changed since.
 
-    A changed comment changes nothing; a changed kernel has a row without a time, and the others keep theirs. What was
-    not measured is None in `contest[name]` and `ratio`, which a `claim` takes.
-    """
+    Comments may be changed. A changed kernel has a row without a time, and the other rows keep theirs. A variant that
+    was not measured is None in `contest[name]` and `ratio`, which a `claim` accepts."""
     baseline = baseline or next(iter(ways))
     keys = _keys(ways, sources)
 

@@ -76,7 +76,10 @@ def _mb(n):
 
 
 def format_us(seconds) -> str:
-    "Format seconds as microseconds, with three significant digits or all integer digits"
+    """Format seconds as microseconds, with three significant digits or all integer digits.
+
+    >>> format_us(1.234e-6), format_us(0.0015)
+    ('1.23', '1,500')"""
     us = seconds * 1e6
     return f'{us:,.0f}' if us >= 99.95 else f'{us:#.3g}'
 

@@ -53,7 +53,10 @@ class TensorMap:
 
 
 def why_no_map(shape, strides, address, dtype, box, swizzle):  # strides: in elements; None if there can be a map
-    "Return why the copy engine cannot copy a box of an array"
+    """Return the reason why TMA cannot copy boxes of an array.
+
+    >>> why_no_map((64, 100), (100, 1), 0, 'float16', (16, 64), 128)
+    'a row begins 200 bytes after the one before, and that must be a multiple of 16: pad the rows to 104 elements'"""
     if dtype not in _KINDS:
         return f'there are no {dtype}s in tensor maps; there are {", ".join(_KINDS)}'
     if swizzle not in SWIZZLES:

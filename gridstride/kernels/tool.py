@@ -72,7 +72,10 @@ def refuse_gradient(tool, x):
 
 
 def vector(address, size, rows, width) -> int:
-    "Compute how many elements of `size` bytes a thread may load at once, from the alignment of address and rows"
+    """Compute how many elements of `size` bytes a thread may load at once, from the alignment of address and rows.
+
+    >>> vector(0, 4, rows=2, width=100), vector(0, 4, rows=2, width=102), vector(4, 4, rows=1, width=100)
+    (4, 2, 1)"""
     elements = LOAD // size
     while elements > 1 and (address % (elements * size) or rows > 1 and width % elements):
         elements //= 2
@@ -85,7 +88,10 @@ def vector_of(x, rows, width) -> int:
 
 
 def pow2_clamp(n, low, high) -> int:
-    "Return the largest power of two up to `n`, clamped to [low, high]"
+    """Return the largest power of two up to `n`, clamped to [low, high].
+
+    >>> [pow2_clamp(n, 32, 1024) for n in (3, 100, 5000)]
+    [32, 64, 1024]"""
     return min(high, max(low, 2 ** int(math.log2(max(1, n)))))
 
 

@@ -6,9 +6,9 @@ x N).
 The modules, in the order in which they are read best:
 
 - `rung` (a kernel of a product, called like a function; `operands`: errors for invalid operands; `launches`: prepared
-  launches), `ladder` (checks rungs and times them next to the library; `counters`: explains the time), `climb` (a
+  launches), `ladder` (checks steps and times them next to the library; `counters`: explains the time), `climb` (a
   ladder in a lesson, with the reader's guesses);
 - the kernels of lessons 06 (`lecture`), 13 (`fp32`), 21 (`tensor_cores`) and 22 (`hopper`, `finals`);
-- `listing` (shows a rung in a lesson), `trials` (tests and measurements of kernels for Hopper), `tma` (models of
+- `listing` (shows a step in a lesson), `trials` (tests and measurements of kernels for Hopper), `tma` (models of
   swizzles, fragments and accumulators), `pictures`, `instruction_throughput` (of a tensor core instruction).
 """

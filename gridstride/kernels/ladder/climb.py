@@ -48,7 +48,7 @@ def _loop(rung, op='FFMA'):
 
 
 class Climb:
-    "A ladder on which each rung is checked, measured, and compared with a guess and a count on paper"
+    "A ladder on which each step is checked, measured, and compared with a guess and a count on paper"
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class Climb:
         return Table(['<waiting for', *names], shown, f'What warps wait for ({made})', 'what is below 1% is left out')
 
     def table(self) -> Table:
-        "Tabulate the speed and the counts of all rungs, and the bounds from the counts"
+        "Tabulate the speed and the counts of all steps, and the bounds from the counts"
         head = ['<rung', 'TFLOP/s', 'of torch', 'wavefronts', 'instructions', 'these allow', 'registers', 'occupancy']
         rows = [self._row(s) for s in self.ladder.steps]
         if any(busy := [self._busy(s, '{:.0f}%') for s in self.ladder.steps]):

@@ -1,9 +1,9 @@
-"""`final`: the last kernel of lesson 22, with the size of its tiles, the shape of its clusters and what it does with a
-last wave as constants; `choose` estimates which of them is fastest for a shape.
+"""`final`: the last kernel of lesson 22. The size of its tiles, the shape of its clusters and its treatment of the last
+wave are constants; `choose` estimates which of these kernels is the fastest for a shape.
 
-The parameters in `cost` were fitted to measurements of 53 random shapes on an H100. A fitted number also takes up what
-the formula leaves out; what is still missing is in one factor per tile, in `FINAL`, from the same measurements. So
-use it to compare tiles, not to predict a time.
+The parameters in `cost` were fitted to measurements of 53 random shapes on an H100. A fitted parameter also absorbs
+effects that the formula ignores; the remaining error is in one factor per tile, in `FINAL`, from the same measurements.
+So use the estimate to compare tiles, not to predict a time.
 """
 
 from functools import cache
@@ -12,9 +12,9 @@ from .hopper import barriers, clusters, copies, order, registers, stores_basics,
 from .rung import Rung
 from ...utils import cdiv
 
-# Stream-K for the last, incomplete wave: its tiles are cut along k, and their steps, of 64 elements, are divided evenly
-# among clusters. A cluster's part is no longer than a tile, so it holds at most the end of one tile and then the start
-# of the next: a cluster stores its partial sums before it waits for those of others, so there is no deadlock. All
+# Stream-K for the last, partial wave: its tiles are split along k, and their steps, of 64 elements each, are divided
+# evenly among clusters. A cluster's part is not longer than a tile, so it contains at most the end of one tile and the
+# start of the next. A cluster stores its partial sums before it waits for those of others, so there is no deadlock. All
 # threads compute the same `Schedule`, so producer and consumers agree without synchronization.
 schedule = r'''
 constexpr int CLUSTER = CM*CN;                                            // blocks; what a cluster computes of out:
@@ -60,9 +60,9 @@ struct Schedule {
 '''
 
 
-# Another SM reads the partial sums, so they are stored in L2, past the L1 cache. The flag is set with release and read
-# with acquire: writes before the release are visible after the acquire. One slot per block is enough, as a part stores
-# at most one piece.
+# Another SM reads the partial sums, so they bypass the L1 cache. The flag is stored with release and loaded with
+# acquire: writes before the release are visible after the acquire. One slot per block is enough, because a part has
+# partial sums of at most one tile.
 partial_sums = r'''
 __device__ float4 partial[STREAM_K ? 132*BM*BN/4 : 1];     // partial sums, one slot per block
 __device__ u32 ready[132*WGS*4];                        // one flag per warp: its sums are stored
@@ -99,8 +99,8 @@ template<int M, int R> __device__ void add_partials(float (&d)[M][R], int slot) 
 '''
 
 
-# If several blocks of a cluster need the same box, each loads a part of it and multicasts that to all. i and j are a
-# block's position in its cluster along wgmma's rows and columns; the quotient has every CM-th bit set.
+# If several blocks of a cluster need the same box, each loads a part of it and multicasts this part to all. i and j are
+# the block's position in its cluster along wgmma's rows and columns. The quotient has every CM-th bit set.
 sharing = r'''
 __device__ void prefetch(const TensorMap &x) { asm volatile("prefetch.tensormap [%0];" :: "l"(&x) : "memory"); }
 __device__ void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
@@ -134,8 +134,8 @@ __device__ void load_step(u32 a, u32 b, const TensorMap &m, const TensorMap &n, 
 
 
 # With SWAP_AB (swapped operands) the transpose of `out` is computed, so that wgmma's granularity of 8 columns applies
-# to its rows: the tile of n is wgmma's first one then, and that of m its second. The two halves of a descriptor are
-# kept apart, since in 64 bits they took a third of the instructions in the loop.
+# to the rows of `out`: then wgmma's first tile is one of n, and its second one of m. The two halves of a descriptor are
+# kept in separate registers, because 64-bit arithmetic on descriptors took a third of the instructions in the loop.
 step_products = r'''
 constexpr int M = SPLIT_N ? BM/64 : BM/64/WGS, N = SPLIT_N ? BN/WGS : BN;                        // a consumer: 64*M x N
 constexpr int B_STAGE = SWAP_AB ? B_BYTES : (BN + 63)/64*BOX;                                      // whole boxes
@@ -157,9 +157,9 @@ __device__ void multiply_step(float (&d)[M][N/2], u32 da, u32 db, bool more) {
 '''
 
 
-# With SWAP_AB, stmatrix transposes the tile back when it is stored. A warp has only 16 neighbouring columns of `out`
-# then, so the four warps of a warpgroup fill a box of 64 columns together. TMA would not write boxes that are out of
-# bounds; they are skipped to save the request.
+# With SWAP_AB, stmatrix transposes the tile back when it is stored. A warp then has only 16 neighbouring columns of
+# `out`, so the four warps of a warpgroup fill a box of 64 columns together. TMA does not write boxes that are out of
+# bounds; such stores are skipped to save the request.
 step_stores = r'''
 constexpr int OC = N%64 == 0 ? 64 : N%32 == 0 ? 32 : 16;        // columns of a box that is stored
 
@@ -214,8 +214,8 @@ __device__ void store_results(float (&d)[M][N/2], const TensorMap &out, int x0, 
 '''
 
 
-# A stage is filled by the blocks with the same i or the same j, CM + CN - 1 of them including this one: a consumer
-# signals each of them that it is empty, thread t block t.
+# The blocks with the same i or the same j fill a stage, CM + CN - 1 blocks including this one. A consumer signals to
+# each of them that the stage is empty; thread t signals to block t.
 final_src = r'''
 __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), 1)
 final_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
@@ -280,22 +280,22 @@ final_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
 
 
 def box_out(N):
-    "Columns of the boxes in which N columns of results are stored"
+    "Return the columns of the TMA boxes in which N columns of results are stored"
     return 64 if N % 64 == 0 else 32 if N % 32 == 0 else 16
 
 
 def stage_bytes(BM, BN, SWAP_AB):
-    "Bytes of both tiles of a stage, 64 elements along k; those of n in whole boxes, unless operands are swapped"
+    "Return the bytes of both tiles of a stage, 64 elements along k; the tile of n has whole boxes, unless swapped"
     return 128 * (BM + (BN if SWAP_AB else cdiv(BN, 64) * 64))
 
 
 def final_shared(BM, BN, WGS, STAGES, SWAP_AB, OUT_COLS):  # bytes
-    "Shared memory for all stages, OUT_COLS columns of results per warpgroup, and two barriers per stage"
+    "Return the shared memory for all stages, OUT_COLS columns of results per warpgroup, and two mbarriers per stage"
     return STAGES * stage_bytes(BM, BN, SWAP_AB) + WGS * 128 * OUT_COLS + 16 * STAGES
 
 
 def final_boxes(BM, BN, CM, CN, SWAP_AB, SPLIT_N, OUT_COLS):
-    "Rows and columns of TMA's boxes: the blocks of a cluster share the loads of m and n (multicast)"
+    "Return the TMA boxes (rows, columns): the blocks of a cluster share the loads of m and n by multicast"
     if SWAP_AB:
         return dict(m=(BN // CM, 64), n=(64 // CN, 64), out=(OUT_COLS, 64))
     box = box_out(BN // 2 if SPLIT_N else BN)
@@ -303,22 +303,22 @@ def final_boxes(BM, BN, CM, CN, SWAP_AB, SPLIT_N, OUT_COLS):
 
 
 def at_once(size, sms):
-    "Clusters of `size` blocks that run at the same time: an H100 was seen to run 30 of 4"
+    "Return how many clusters of `size` blocks can be resident; measured on an H100: 30 of 4 blocks"
     return min(sms, 132) // size if size < 4 else min(sms, 132) * 10 // 11 // size
 
 
 def final_grid(h, w, sms, BM, BN, CM, CN, SWAP_AB, STREAM_K):
-    "Blocks: all clusters that run at the same time, but no more than there are tiles, unless these are split"
+    "Return the grid: all clusters that can be resident, but with whole tiles not more than there are tiles"
     tall, wide = (BN * CN, BM * CM) if SWAP_AB else (BM * CM, BN * CN)
     clusters = at_once(CM * CN, sms)
     return (clusters if STREAM_K else min(clusters, cdiv(h, tall) * cdiv(w, wide))) * CM * CN, 1
 
 
-# With STREAM_K all clusters must be resident, since one may wait for a flag that another sets: the grid is never larger
-# than what runs at once. Partial sums and flags are in global memory, so launches on several streams are serialized.
-@cache  # the same rung each time, which is compiled once
+# With STREAM_K all clusters must be resident, because one may wait for a flag that another one sets: the grid is never
+# larger than that. Partial sums and flags are in static global memory, so launches on several streams are serialized.
+@cache  # so that each kernel is compiled once
 def final(BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K):
-    "The rung for a tile of BM x BN by clusters of CM x CN blocks"
+    "Return the kernel for tiles of BM x BN and clusters of CM x CN blocks"
     WGS, stage, N = 1 if BM == 64 else 2, stage_bytes(BM, BN, SWAP_AB), BN // 2 if SPLIT_N else BN
 
     def stages(cols):
@@ -356,7 +356,7 @@ def final(BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K):
     )
 
 
-# BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K: its measured time, in units of what `cost` says without it
+# (BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K): measured time in units of the estimate without this factor
 FINAL = {
     (256, 192, 1, 2, 0, 0, 0): 1.03,
     (256, 160, 1, 1, 0, 0, 0): 1.05,
@@ -396,7 +396,7 @@ FINAL = {
 
 
 def cost(h, w, k, tile, sms=132):
-    "About how many cycles the rung for `tile` takes"
+    "Estimate the cycles of the kernel for `tile`"
     BM, BN, CM, CN, swap_ab, split_n, split = tile
     tall, wide = (BN * CN, BM * CM) if swap_ab else (BM * CM, BN * CN)
     tiles, clusters, steps = cdiv(h, tall) * cdiv(w, wide), at_once(CM * CN, sms), cdiv(k, 64)
@@ -419,10 +419,10 @@ def cost(h, w, k, tile, sms=132):
 
 
 def ranked(h, w, k, sms=132, n=6):
-    "The rungs with the `n` lowest estimates for h x k @ k x w, the lowest first"
+    "Return the kernels with the `n` lowest estimates for h x k @ k x w, the lowest first"
     return [final(*tile) for tile in sorted(FINAL, key=lambda o: cost(h, w, k, o, sms))[:n]]
 
 
 def choose(h, w, k, sms=132):
-    "The rung for h x k @ k x w"
+    "Return the kernel with the lowest estimate for h x k @ k x w"
     return ranked(h, w, k, sms, 1)[0]

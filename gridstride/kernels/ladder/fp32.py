@@ -1,4 +1,4 @@
-"""The ladder of lesson 13: products of float32, each one idea faster than the one before."""
+"""The ladder of lesson 13: float32 products; each step applies one more optimization."""
 
 from .rung import Rung
 from ...bench.variants import changed
@@ -35,7 +35,7 @@ __global__ void shared_k(const float *m, const float *n, float *out, int h, int 
 ''', threads=(32,32), BM=32, BN=32, BK=32)
 
 def one_each(BM, BN, TM, TN): # threads
-    "A thread for each TM x TN results of a tile"
+    "Return the threads per block: one per TM x TN results of a tile"
     return BM//TM*(BN//TN)
 
 fill = r'''
@@ -181,7 +181,7 @@ warps = changed(banked, {'banked_k': 'warps_k', '''
 '''}, name='warps')
 
 def all_stages(BM, BN, BK, STAGES): # bytes
-    "Both tiles, in all stages"
+    "Return the shared memory for both tiles in all stages"
     return 4*STAGES*BK*(BM+4+BN)
 
 asynchronous_copy = r'''
@@ -288,8 +288,8 @@ ahead = changed(staged, {'staged_k': 'ahead_k', '''
 
 large = ahead.tuned('large', BM=256, TM=16, BLOCKS=1)
 
-def whole_tiles(h, w, k): # True, or why not
-    "Is there room for a tile of 128 by 128?"
+def whole_tiles(h, w, k): # True, or the reason why not
+    "Return whether out has at least the size of a tile of 128 x 128"
     return h >= 128 and w >= 128 or 'a matrix is smaller than a tile'
 
 pointers_copy = r'''
@@ -393,9 +393,9 @@ short_first = {'''
         bool more = p + STAGES-1 < phases;
 ''', '(to, j, mz < left)': '(to, j, more)', '(to, j, ny + j*NR < left)': '(to, j, more)'}
 
-def whole_quads(h, w, k): # True, or why not
-    "Is there room for a tile of 128 by 128, and does each row of n begin at a multiple of 16 bytes?"
-    return whole_tiles(h, w, k) if w%4 == 0 else 'a row of n is no multiple of 16 bytes'
+def whole_quads(h, w, k): # True, or the reason why not
+    "Return whether out has the size of a tile, and rows of n begin at multiples of 16 bytes"
+    return whole_tiles(h, w, k) if w%4 == 0 else 'a row of n is not a multiple of 16 bytes'
 
 own_copy = {'''
     __pipeline_memcpy_async(to, from, 4*N, in ? 0 : 4*N);

@@ -1,4 +1,4 @@
-"""The ladder of lesson 22: products of bfloat16 by TMA and `wgmma`, each one idea faster than the one before."""
+"""The ladder of lesson 22: bfloat16 products by TMA and `wgmma`; each step applies one more optimization."""
 
 from .rung import Rung
 
@@ -102,11 +102,11 @@ template<int M> __device__ void store(float (&d)[M][BN/2], __nv_bfloat16 *out, i
 hopper = types + copies + barriers + products
 
 def boxes(BM):
-    "Rows and columns of TMA's boxes, for m and for n"
+    "Return the TMA boxes (rows, columns) of m and n"
     return dict(m=(BM,64), n=(64,64))
 
 def tiles(BM, BN, BK, STAGES): # bytes
-    "Shared memory for both tiles, in all stages"
+    "Return the shared memory for both tiles in all stages"
     return STAGES*(BM + BN)*BK*2
 
 warpgroup = Rung('warpgroup', hopper + store + r'''
@@ -430,11 +430,11 @@ stored_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
 '''
 
 def boxes_with_out(BM):
-    "Rows and columns of TMA's boxes, for the result as well: 16 rows a warp"
+    "Return the TMA boxes (rows, columns) of m, n and out: 16 rows per warp for out"
     return dict(m=(BM,64), n=(64,64), out=(16,64))
 
 def tiles_and_out(BM, BN, BK, STAGES): # bytes
-    "Shared memory for the tiles, and for a box of results of each of 8 warps"
+    "Return the shared memory for the tiles, and for a box of results per warp"
     return tiles(BM, BN, BK, STAGES) + 8*2048
 
 pieces = hopper + registers + order + clusters + stores

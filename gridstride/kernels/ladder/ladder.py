@@ -17,8 +17,8 @@ from ...utils import backend, check
 
 # The reference is computed in float64. The error bound follows from the arithmetic: for values of random sign, the sum
 # of $k$ products $m_i n_i$ in float32, in any order, has an error of at most a few $2^{-24} \sum |m_i n_i|$, and
-# rounding the result to bfloat16 adds up to $2^{-8}$ of it. A missing or an additional product exceeds this bound by
-# far.
+# rounding the result to bfloat16 adds up to $2^{-8}$ of it. A missing or an additional product far exceeds
+# this bound.
 #
 # The bound in units of $2^{-24} \sum |m_i n_i|$; the worst of 16 million sums of 4096 to 8192 terms needs 3
 TERMS = 16
@@ -259,7 +259,7 @@ def time_rung(rung, m, n, judge, seconds=0.5, baseline='torch.matmul'):
 
 
 # In a lesson each rung has its own cell, which shows the ladder so far. Without a GPU, the row of a rung is recorded,
-# for exactly this source with exactly these constants. An edited kernel has no recording; its row says so, and the
+# for exactly this source with exactly these constants. An edited kernel has no recording; its row reports this, and the
 # others stay.
 def _name(o):
     return re.sub(r'\W+', '_', o).strip('_')

@@ -18,7 +18,10 @@ from ...utils import backend, cdiv
 # that the lesson shows, so that one text gives many kernels. Derived values, such as bytes of shared memory, may be
 # functions of the constants.
 def constants_line(constants: dict) -> str:
-    "Return the line of C that defines the constants; empty if there are none"
+    """Return the line of C that defines the constants; empty if there are none.
+
+    >>> constants_line(dict(BM=128, BN=64))
+    'constexpr int BM = 128, BN = 64;'"""
     return f"constexpr int {', '.join(f'{k} = {int(v)}' for k, v in constants.items())};" if constants else ''
 
 

@@ -1,11 +1,11 @@
-"""The ladder of lesson 21: products of bfloat16 by `wmma` and `mma.sync`, each one idea faster than the one before."""
+"""The ladder of lesson 21: bfloat16 products by `wmma` and `mma.sync`; each step applies one more optimization."""
 
 from ..ptx import primitives
 from .rung import Rung
 from ...bench.variants import changed
 
-def whole(h, w, k): # True, or why not
-    "A fragment has no guard"
+def whole(h, w, k): # True, or the reason why not
+    "Return whether all sizes are multiples of 16: a fragment has no guard"
     return h%16==w%16==k%16==0 or 'h, w and k must be multiples of 16: a fragment has no guard'
 
 wmma = Rung('wmma', r'''
@@ -33,8 +33,8 @@ __global__ void matmul_k(const bf16 *m, const bf16 *n, bf16 *out, int h, int w, 
 }
 ''', threads=32, dtype='bfloat16', supports=whole, BM=16, BN=16)
 
-def eights(h, w, k): # True, or why not
-    "Rows are copied 16 bytes at a time"
+def eights(h, w, k): # True, or the reason why not
+    "Return whether rows can be copied 16 bytes at a time"
     return w%8==k%8==0 or 'w and k must be multiples of 8: rows are copied 16 bytes at a time'
 
 basics = r'''
@@ -192,11 +192,11 @@ template<int ROWS, int COLS> __device__ void copy_tile(u32 tile, const bf16 *x, 
 '''
 
 def warps_of(BM, BN, WM, WN):       # threads
-    "A warp for each WM x WN results of a tile"
+    "Return the threads per block: one warp per WM x WN results of a tile"
     return BM//WM*(BN//WN)*32
 
 def all_stages(BM, BN, BK, STAGES): # bytes
-    "Both tiles, in all stages"
+    "Return the shared memory for both tiles in all stages"
     return 2*STAGES*(BM*BK + BK*BN)
 
 stages = Rung('stages', basics + swizzle + ldmatrix + copies + sizes + copy_tile + mma + store + r'''

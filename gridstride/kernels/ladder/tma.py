@@ -38,7 +38,10 @@ def box_offsets(rows, cols, size=2, swizzle=128):
 
 
 def bank_group(byte):
-    "Return which of the eight groups of four banks an offset belongs to"
+    """Return which of the eight groups of four banks an offset belongs to.
+
+    >>> bank_group([0, 16, 112, 128]).tolist()
+    [0, 1, 7, 0]"""
     return np.asarray(byte) // 16 % 8
 
 
