@@ -66,29 +66,43 @@ def visit_math(self, node, display='inline'):
     raise nodes.SkipNode
 
 
-def name_folds(app, page, template, context, doctree):
-    "Label the theme's buttons that fold parts of the menu, which only have an icon"
-    draw, label = context['generate_toctree_html'], context['fold_label']
-    context['generate_toctree_html'] = lambda *args, **kw: str(draw(*args, **kw)).replace(
-        '<summary><span class="toctree-toggle"', f'<summary aria-label="{label}"><span class="toctree-toggle"'
-    )
+_menus = {}  # (function, page or folder, how it is drawn) -> HTML
 
 
-_menus = {}  # (page or folder, how it is drawn) -> HTML
-
-
-def share_menus(app, page, template, context, doctree):
-    "Let pages that are in no menu share the menu of their folder: rendering one per page took 20% of the build"
-    draw, listed = context['toctree'], any(page in pages for pages in app.env.toctree_includes.values())
+def share(app, page, draw):
+    "Call `draw` once for all pages of a folder that are in no menu: rendering a menu per page took 20% of the build"
+    listed = any(page in pages for pages in app.env.toctree_includes.values())
     of = page if listed or '/' not in page else page.rpartition('/')[0] + '/'
 
     def draw_once(**how):
-        key = of, *sorted(how.items())
+        key = draw.__name__, of, *sorted(how.items())
         if key not in _menus:
             _menus[key] = draw(**how)
         return _menus[key]
 
-    context['toctree'] = draw_once
+    return draw_once
+
+
+def share_menus(app, page, template, context, doctree):
+    "Let pages share the menu of their folder"
+    draw = context['toctree']
+
+    def toctree(**how):
+        return draw(**how)
+
+    context['toctree'] = share(app, page, toctree)
+
+
+def name_folds(app, page, template, context, doctree):
+    "Label the theme's buttons that fold parts of the menu, which only have an icon"
+    draw, label = context['generate_toctree_html'], context['fold_label']
+
+    def labelled(**how):
+        return str(draw(**how)).replace(
+            '<summary><span class="toctree-toggle"', f'<summary aria-label="{label}"><span class="toctree-toggle"'
+        )
+
+    context['generate_toctree_html'] = share(app, page, labelled)
 
 
 class English(SearchEnglish):
