@@ -19,9 +19,12 @@ HERE = Path(__file__).parent
 TOGETHER = 100   # kernels in one compilation: starting the compiler costs as much as a dozen of them
 EXAMPLES = 700   # of which a bit less than half are different kernels
 
+_translated = {}
 def translated(case, **how):
-    "The case's kernel as CUDA C"
-    return to_cuda(kernel(case, sim.cuda), *arguments(case)[0], **how)
+    "The case's kernel as CUDA C; made once, as several tests translate it in one way"
+    key = case.name,case.source,str(case.args),*sorted(how.items())
+    if key not in _translated: _translated[key] = to_cuda(kernel(case, sim.cuda), *arguments(case)[0], **how)
+    return _translated[key]
 
 def emulated(compiled, n, case):
     "What the memory holds after translation `n` ran; an exception if the emulator found something"
@@ -94,7 +97,8 @@ def generated(most):
 def _generated(most):
     found = {}
     visit(lambda c: found.setdefault(c.source, c), most, [Phase.generate])
-    return [c._replace(name=f'generated_{n}') for n,c in enumerate(found.values()) if not _refused(c)]
+    named = [c._replace(name=f'generated_{n}') for n,c in enumerate(found.values())]
+    return [c for c in named if not _refused(c)]
 
 def _refused(case):
     "Is it one of the few that the translation asks to be written in two statements?"
