@@ -42,7 +42,8 @@ def build(
     jobs,  # processes that build pages; they exchange data, so one process takes 25% less CPU time
 ) -> int:  # exit status
     "Write the sources and build the pages from them and, at the same time, what runs in the browser"
-    start, out = time.monotonic(), folder / '_build'
+    start = time.monotonic()
+    out = folder / '_build'
     browser_build = subprocess.Popen([sys.executable, LITE, out / 'lite'], cwd=HERE.parent) if lite else None
     status = make_pages(folder, lite, jobs)
     if browser_build and browser_build.wait() == UNAVAILABLE:

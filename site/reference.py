@@ -27,7 +27,8 @@ def comments(source):
     for t in tokenize.generate_tokens(io.StringIO(source).readline):
         if t.type != tokenize.COMMENT:
             continue
-        (line, column), text = t.start, t.string.lstrip('# ')
+        line, column = t.start
+        text = t.string.lstrip('# ')
         continues = not t.line[:column].strip() and above and above[1] == line - 1
         if continues:
             out[above[0]] += f' {text}'
@@ -63,7 +64,8 @@ def parameters(
     head = range(definition.lineno, definition.body[0].lineno)
     left = ' '.join(text for n, text in said.items() if n in head and (n == returns or n not in lines.values()))
     if of := re.match(r'(\w+): ', left):  # the only parameter, on the line of what is returned
-        out, left = [(n, d, left[of.end() :] if n == of[1] else t) for n, d, t in out], ''
+        out = [(n, d, left[of.end() :] if n == of[1] else t) for n, d, t in out]
+        left = ''
     annotation = ast.unparse(definition.returns) if definition.returns else ''
     return out + ([('returns', annotation, left)] if left or annotation else [])
 
@@ -81,11 +83,15 @@ def signature(definition, name):
 
 def pieces(args):
     "Split the parameters of a head"
-    text, depth, piece, out = ast.unparse(args), 0, '', []
+    text = ast.unparse(args)
+    depth = 0
+    piece = ''
+    out = []
     for char in text:
         depth += (char in '([{') - (char in ')]}')
         if char == ',' and not depth:
-            out, piece = [*out, piece.strip()], ''
+            out = [*out, piece.strip()]
+            piece = ''
         else:
             piece += char
     return [*out, piece.strip()]

@@ -67,7 +67,7 @@ def attack(text, **values):
     "The verdict on a submission with these values in it, and what it said, which must fit into what a verdict keeps"
     for name, value in values.items(): text = text.replace(name, repr(value))
     v = judge(PRELUDE + text, 'softmax')
-    assert not v.accepted or len(v.printed) < processes._SAID, 'the output was cut off: print less'
+    assert not v.accepted or len(v.printed) < processes._OUTPUT, 'the output was cut off: print less'
     said = [json.loads(o) for o in v.printed.splitlines() if o.startswith('{')]
     return v, {k: x for o in said for k, x in o.items()}
 

@@ -153,7 +153,8 @@ def _arrays_of(pointer, calls, arrays, seen=()):
         return [pointer]
     values = _values_of(pointer, calls[0].code)
     if not values and len(calls) > 1:
-        values, calls = _given(pointer, *calls[:2]), calls[1:]
+        values = _given(pointer, *calls[:2])
+        calls = calls[1:]
     seen = {*seen, (pointer, len(calls))}
     names = dict.fromkeys(name for value in values for name in _pointers_in(value))
     return list(dict.fromkeys(array for name in names for array in _arrays_of(name, calls, arrays, seen)))
@@ -197,7 +198,8 @@ _WIDE = 'size_t', 'long', 'int64_t', 'uint64_t', 'ptrdiff_t'
 def _computed(use, code):
     "Return the index of a use, followed by the expressions of all variables in it"
     moves = [value for value in _values_of(use.pointer, code) if use.pointer]
-    text, names = ' '.join([use.index, *moves]), set()
+    text = ' '.join([use.index, *moves])
+    names = set()
     while more := {*re.findall(r'(?<![\w.])[A-Za-z_]\w*', text)} - names:
         names |= more
         text = ' '.join([text, *(value for name in sorted(more) for value in _values_of(name, code))])

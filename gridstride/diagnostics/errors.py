@@ -577,5 +577,8 @@ def warn_of(code, dialect, fields, file=None):
     kind, category = WARNINGS[code]
     what, hint = text_of(kind, code, dialect, fields)
     warning = category(f'{what}. {hint}'.rstrip())
-    warning.kind, warning.code, warning.fields, warning.line = kind, code, fields, fields.get('line')
+    warning.kind = kind
+    warning.code = code
+    warning.fields = fields
+    warning.line = fields.get('line')
     warn_learner(warning, file, warning.line)

@@ -121,7 +121,8 @@ def configure(
     >>> configure('square', 4, 256).block
     dim3(x=256, y=1, z=1)"""
     grid, block, cluster = _sizes(kernel, grid, block, _NO_CLUSTER if cluster is None else cluster)
-    stream, shared = _stream(kernel, stream), _shared_bytes(kernel, shared)
+    stream = _stream(kernel, stream)
+    shared = _shared_bytes(kernel, shared)
     shown = dict(grid=tuple(grid), block=tuple(block))
     if min(grid) < 1 or min(block) < 1:
         raise launch_error(kernel, 'empty', **shown)

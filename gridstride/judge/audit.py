@@ -19,7 +19,8 @@ class Reporter:
     "Reports to the judge what the submission does, each kind once"
 
     def __init__(self, fd):
-        self.fd, self.reported = fd, set()
+        self.fd = fd
+        self.reported = set()
 
     def __call__(self, what, text):
         if (what, text) not in self.reported:

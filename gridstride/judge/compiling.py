@@ -37,33 +37,35 @@ class Client:
     "Requests modules from the judge; only one process can, and one of its threads at a time"
 
     def __init__(self, sock):
-        self.sock, self.pid, self.lock = sock, os.getpid(), threading.Lock()
+        self.sock = sock
+        self.pid = os.getpid()
+        self.lock = threading.Lock()
 
-    def __call__(self, asked, fail):
+    def __call__(self, request, fail):
         "Return the module that the judge compiled; None if it must be compiled in this process"
         cache = import_module('gridstride.cpp.toolchain.cache')
-        if os.getpid() != self.pid or cache.is_cached(*asked.steps()):
+        if os.getpid() != self.pid or cache.is_cached(*request.steps()):
             return None
         with self.lock, suppress(wire.ConnectionClosed, wire.ProtocolError):
-            wire.send(self.sock, {}, [json.dumps(asked).encode()])
+            wire.send(self.sock, {}, [json.dumps(request).encode()])
             said, _ = wire.receive(self.sock)
             if said.get('log') is not None:
                 raise fail(said['log'])
             folder = cache_dir() / JUDGED / str(said.get('folder'))
             if folder.is_dir():
-                return cache.BuildResult(folder, asked.steps()[1], 0.0, True)
+                return cache.BuildResult(folder, request.steps()[1], 0.0, True)
         return None
 
 
 # In the judge's process
-def _asked_for(blob):
+def _parse_request(blob):
     "Parse the request of a submission's process; raises `ProtocolError` for an invalid one"
     try:
-        asked = _build().CompileRequest(*json.loads(blob))
-        names = [*asked.sources, asked.name, *asked.more, *asked.plain]
-        is_valid = all(map(_FILE.fullmatch, names)) and all(isinstance(text, str) for text in asked.sources.values())
-        if is_valid and all(isinstance(flag, str) for flag in asked.flags):
-            return asked
+        request = _build().CompileRequest(*json.loads(blob))
+        names = [*request.sources, request.name, *request.more, *request.plain]
+        is_valid = all(map(_FILE.fullmatch, names)) and all(isinstance(text, str) for text in request.sources.values())
+        if is_valid and all(isinstance(flag, str) for flag in request.flags):
+            return request
     except (ValueError, TypeError, AttributeError, RecursionError):
         pass
     raise wire.ProtocolError('an invalid request to compile')
@@ -101,9 +103,9 @@ class Service(threading.Thread):
         ):
             for _ in range(_MOST):
                 _, blobs = wire.receive(self.sock, most=_SOURCES)
-                wire.send(self.sock, self._answer(_asked_for(blobs[0] if blobs else b'')))
+                wire.send(self.sock, self._answer(_parse_request(blobs[0] if blobs else b'')))
 
-    def _answer(self, asked):
+    def _answer(self, request):
         "Return the folder of the module, or the compiler's messages"
         cache = import_module('gridstride.cpp.toolchain.cache')
         logs = []
@@ -113,11 +115,11 @@ class Service(threading.Thread):
             return RuntimeError(log)
 
         def run(command, folder):
-            return self._compile(asked, folder)
+            return self._compile(request, folder)
 
         try:
             built = cache.build(
-                {}, [['compiled apart']], *asked, *asked.steps(), section=JUDGED, shared=True, fail=fail, run=run
+                {}, [['compiled apart']], *request, *request.steps(), section=JUDGED, shared=True, fail=fail, run=run
             )
         except RuntimeError:
             return dict(log=logs[0][: wire.TEXT]) if logs else {}
@@ -127,12 +129,12 @@ class Service(threading.Thread):
             _prune(built.folder.parent)
         return dict(folder=built.folder.name)
 
-    def _compile(self, asked, folder):
+    def _compile(self, request, folder):
         "Compile in a new process and fill `folder` with the files: (status, log)"
         with self.start_process() as self.process:
             if self.stopped:
                 raise wire.ConnectionClosed
-            said, blobs = self.process.ask(dict(op='compile'), [json.dumps(asked).encode()], _MADE)
+            said, blobs = self.process.ask(dict(op='compile'), [json.dumps(request).encode()], _MADE)
         names = said.get('files')
         if isinstance(said.get('log'), str):
             return 1, said['log']
@@ -186,10 +188,10 @@ class _Failed(Exception):
     "The compiler's message about a source that it rejects"
 
 
-def _made(asked):
+def _made(request):
     "Return (header, blobs): the names and the bytes of the files of a module"
-    how = dict(others=asked.others, more=asked.more, plain=asked.plain)
-    folder = _build().compile_module(*asked[:4], lambda log, command: _Failed(log), **how).folder
+    how = dict(others=request.others, more=request.more, plain=request.plain)
+    folder = _build().compile_module(*request[:4], lambda log, command: _Failed(log), **how).folder
     sums = import_module('gridstride.cpp.toolchain.integrity').CHECKSUMS
     files = {p.relative_to(folder).as_posix(): p for p in sorted(Path(folder).rglob('*')) if p.is_file()}
     files.pop(sums, None)

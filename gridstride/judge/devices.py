@@ -66,7 +66,8 @@ class _Event:
 
     def record(self, stream=None):
         "Record the event on a stream"
-        self.stream, self.time = stream or _current_stream(), time.perf_counter()
+        self.stream = stream or _current_stream()
+        self.time = time.perf_counter()
 
     def wait(self, stream=None):
         "Wait for the stream of the event"

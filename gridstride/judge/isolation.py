@@ -252,7 +252,8 @@ def furnish(
 
 def leave():
     "Move to new namespaces, except that of process ids, which only children enter; raises `OSError`"
-    uid, gid = os.getuid(), os.getgid()
+    uid = os.getuid()
+    gid = os.getgid()
     _call('unshare', _USER | _MOUNT | _PID | _NET | _IPC | _UTS)
     Path('/proc/self/setgroups').write_text('deny')
     Path('/proc/self/uid_map').write_text(f'{uid} {uid} 1')
@@ -462,7 +463,7 @@ def too_much(
 def watch_over(
     child,  # the process with the submission
     line,  # a pipe: its other end closes when the warden is gone
-    said,  # a pipe: how the child ended
+    to_warden,  # a pipe: how the child ended
 ):
     "Wait for the child, or for the warden's end; orphans are waited for, too"
     fd = os.pidfd_open(child)
@@ -472,7 +473,7 @@ def watch_over(
             os._exit(0)
         while (found := _ended())[0]:
             if found[0] == child:
-                os.write(said, json.dumps(os.waitstatus_to_exitcode(found[1])).encode())
+                os.write(to_warden, json.dumps(os.waitstatus_to_exitcode(found[1])).encode())
                 os._exit(0)
 
 

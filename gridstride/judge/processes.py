@@ -23,7 +23,7 @@ _COMPILE = 180.0  # to import a submission that may call nvcc: torch's load_inli
 _FORK = 30.0  # for the warm process to fork
 _GRACE = 5.0  # for a warden to end all processes below it
 # Limits in characters and bytes
-_SAID = 2000  # characters of a submission's output that are kept
+_OUTPUT = 2000  # characters of a submission's output that are kept
 _TEXT = 400  # characters of its error message that are repeated
 _MAX_REPORTED = 1 << 16  # bytes of reports that are read at once
 
@@ -164,7 +164,7 @@ class Process:
         self.folder = tempfile.TemporaryDirectory(prefix='gridstride-judge-', ignore_cleanup_errors=True)
         if not compiles:
             (Path(self.folder.name) / 'submission.py').write_text(submission.text, encoding='utf-8')
-        self.said = tempfile.TemporaryFile()
+        self.output = tempfile.TemporaryFile()
         self.talk, talk = socket.socketpair()
         self.talk.settimeout(patience)
         self.life, life = socket.socketpair()
@@ -172,7 +172,7 @@ class Process:
         os.set_blocking(self.report, False)
         order = dict(device=device, folder=self.folder.name, cpu_seconds=int(20 * patience) + 60)
         order |= dict(share=_MEMORY, idle=idle, compiles=compiles)
-        fds = [life.fileno(), talk.fileno(), report, self.said.fileno()]
+        fds = [life.fileno(), talk.fileno(), report, self.output.fileno()]
         self.service, ask = None, None
         if self.compiles:
             mine, ask = socket.socketpair()
@@ -255,7 +255,8 @@ class Process:
                 self.received += text
         with suppress(ValueError):
             known = json.loads(self.received.split(b'\n')[0])
-            self.pids, self.isolation = known['pids'], tuple(known['isolation'])
+            self.pids = known['pids']
+            self.isolation = tuple(known['isolation'])
 
     @contextmanager
     def stopped(self):
@@ -271,8 +272,8 @@ class Process:
         self._read_lines(1)
         with suppress(OSError):
             self.life.sendall(what)
-            if (said := self.life.recv(1)) != b'=':
-                self.received += said
+            if (reply := self.life.recv(1)) != b'=':
+                self.received += reply
 
     def _kill(self):
         "Kill the processes in place of a warden that is stopped or dead"
@@ -296,9 +297,9 @@ class Process:
 
     def _printed(self):
         "Return the end of what the submission printed"
-        size = self.said.seek(0, os.SEEK_END)
-        self.said.seek(max(0, size - _SAID))
-        return self.said.read().decode(errors='replace').strip()
+        size = self.output.seek(0, os.SEEK_END)
+        self.output.seek(max(0, size - _OUTPUT))
+        return self.output.read().decode(errors='replace').strip()
 
     def hang_up(self):
         "Let the warden end all processes below it"
@@ -317,7 +318,7 @@ class Process:
         ended = self._how_it_ended()
         if ended is None:
             self._kill()
-        for end in (self.talk, self.life, self.said):
+        for end in (self.talk, self.life, self.output):
             end.close()
         os.close(self.report)
         self.folder.cleanup()

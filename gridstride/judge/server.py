@@ -50,14 +50,14 @@ def _signal_all(pid, number):
         time.sleep(0.001)
 
 
-def _excess(said, most, before):
+def _excess(output, most, before):
     "Return which limit the submission exceeds; '' if none"
-    if os.fstat(said).st_blocks * 512 > _PRINTED:  # the output is a file on disk
+    if os.fstat(output).st_blocks * 512 > _PRINTED:  # the output is a file on disk
         return f'more than {_PRINTED >> 20} MiB of output'
     return isolation.too_much(most, before)
 
 
-def _wait(pid, life, said, most):
+def _wait(pid, life, output, most):
     "Wait until the process ends, exceeds a limit, or the judge ends it: (status or None, limit or '')"
     watch = [life]
     before = isolation.files_in_memory()
@@ -74,13 +74,13 @@ def _wait(pid, life, said, most):
                 return None, ''
             _signal_all(pid, number)
             life.sendall(b'=')
-        if not ready and (excess := _excess(said, most, before)):
+        if not ready and (excess := _excess(output, most, before)):
             return None, excess
 
 
-def _guard(pid, life, own, ended, said, most):
+def _guard(pid, life, own, ended, output, most):
     "Wait for the process, kill what it left, and report both to the judge"
-    status, excess = _wait(pid, life, said, most)
+    status, excess = _wait(pid, life, output, most)
     left = len(isolation.descendants()) - (own if status is None else 0)
     for kill in (os.killpg, os.kill):
         with suppress(ProcessLookupError, PermissionError):
@@ -92,7 +92,7 @@ def _guard(pid, life, own, ended, said, most):
         life.sendall(json.dumps(dict(status=status, left=max(0, left), excess=excess)).encode() + b'\n')
 
 
-def _warden(pid, report, ended, life, said, most):
+def _warden(pid, report, ended, life, output, most):
     "Report the processes and the isolation to the judge, then guard them"
     with open(report) as f:
         *first, held = f.read().splitlines() or ['[]']
@@ -102,7 +102,7 @@ def _warden(pid, report, ended, life, said, most):
     with socket.socket(fileno=life) as s:
         known = dict(pids=[os.getpid(), watched], isolation=json.loads(held))
         s.sendall(json.dumps(known).encode() + b'\n')
-        _guard(watched, s, 1 + (watched != pid), ended, said, most)
+        _guard(watched, s, 1 + (watched != pid), ended, output, most)
 
 
 def _enter_namespaces(order, report, line, ended):
@@ -122,7 +122,7 @@ def _enter_namespaces(order, report, line, ended):
     isolation.limit_processes()
 
 
-def _start(order, life, talk, report_fd, said, ask=None):
+def _start(order, life, talk, report_fd, output, ask=None):
     "Become the warden, and fork the submission's process; called in a fork of the server"
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     isolation.prctl(_SUBREAPER, 1)
@@ -130,7 +130,7 @@ def _start(order, life, talk, report_fd, said, ask=None):
     if pid := os.fork():
         for fd in (talk, report_fd, to_report, line, to_ended, *([] if ask is None else [ask])):
             os.close(fd)
-        return _warden(pid, report, ended, life, said, order['share'] * isolation.memory())
+        return _warden(pid, report, ended, life, output, order['share'] * isolation.memory())
     for fd in (life, report, lifeline, ended):
         os.close(fd)
     if order['able']:
@@ -140,17 +140,17 @@ def _start(order, life, talk, report_fd, said, ask=None):
         ask = None
     for fd in (line, to_ended):
         os.close(fd)
-    _run(order, to_report, talk, report_fd, said, ask)
+    _run(order, to_report, talk, report_fd, output, ask)
 
 
-def _run(order, report, talk, report_fd, said, ask):
+def _run(order, report, talk, report_fd, output, ask):
     "Confine the submission's process, in which this is called, report the isolation, and start the worker"
     os.setsid()
     isolation.prctl(_DEATH, signal.SIGKILL)
     nothing = os.open(os.devnull, os.O_RDONLY)
-    for fd, to in enumerate((nothing, said, said)):
+    for fd, to in enumerate((nothing, output, output)):
         os.dup2(to, fd)
-    for fd in (nothing, said):
+    for fd in (nothing, output):
         os.close(fd)
     os.chdir(order['folder'])
     isolation.limit(order['cpu_seconds'])

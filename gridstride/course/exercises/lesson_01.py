@@ -55,7 +55,8 @@ def one_element(fn, out):
 )
 def _(fn, rng, n):
     x = rng.uniform(size=n).astype(np.float32)
-    xs, out = Memory('x', x), output(n)
+    xs = Memory('x', x)
+    out = output(n)
     run_watched(fn, rng, n, own_index, out, xs, out, n, needs=1)
     check_unchanged(xs)
     check(out.a, 1 - x)
@@ -76,7 +77,8 @@ SHAPES = [dict(h=h, w=w) for h, w in ((2, 3), (5, 8), (13, 17), (1, 7), (7, 1), 
 )
 def _(fn, rng, h, w):
     x = numbers(rng, h, w)
-    xs, out = Memory('x', x), output(h * w)
+    xs = Memory('x', x)
+    out = output(h * w)
     # thread i may write out[i], or mirror the index that it writes
     checked = one_element(fn, out)
     run_watched(checked, rng, h * w, lambda i: [i, i // w * w + w - 1 - i % w], out, xs, out, h, w, needs=1)
@@ -96,7 +98,8 @@ def _(fn, rng, h, w):
 )
 def _(fn, rng, n):
     x = numbers(rng, 3, n)
-    xs, out = Memory('x', x), output(3 * n)
+    xs = Memory('x', x)
+    out = output(3 * n)
     run_watched(fn, rng, n, lambda i: range(3 * i, 3 * i + 3), out, xs, out, n, needs=3)
     check_unchanged(xs)
     check(out.a, x.T.flatten())
@@ -104,7 +107,8 @@ def _(fn, rng, n):
 
 def _blur(x):
     "Return the mean of each element and its left and right neighbours, computed in float64"
-    total, count = x.astype(np.float64), np.ones(x.shape)
+    total = x.astype(np.float64)
+    count = np.ones(x.shape)
     total[:, 1:] += x[:, :-1]
     count[:, 1:] += 1
     total[:, :-1] += x[:, 1:]
@@ -125,7 +129,8 @@ def _blur(x):
 )
 def _(fn, rng, h, w):
     x = numbers(rng, h, w)
-    xs, out = Memory('x', x), output(h * w)
+    xs = Memory('x', x)
+    out = output(h * w)
     run_watched(fn, rng, h * w, own_index, out, xs, out, h, w, needs=3)
     check_unchanged(xs)
     check(out.a.reshape(h, w), _blur(x))

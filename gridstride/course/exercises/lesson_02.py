@@ -28,7 +28,8 @@ SIZES = (
     ],
 )
 def _(fn, rng, h, w, threads):
-    got, want = fn(h, w, threads), dim3(cdiv(w, threads.x), cdiv(h, threads.y))
+    got = fn(h, w, threads)
+    want = dim3(cdiv(w, threads.x), cdiv(h, threads.y))
     if got is None:
         raise AssertionError('the function returned None: end it with `return` and the grid')
     if tuple(dim3(got)) != tuple(want):
@@ -69,7 +70,8 @@ SHAPES = [dict(h=h, w=w) for h, w in ((2, 3), (5, 17), (18, 3), (4, 8), (1, 9), 
 )
 def _(fn, rng, h, w):
     x = numbers(rng, h, w)
-    xs, out = Memory('x', x), output(h * w)
+    xs = Memory('x', x)
+    out = output(h * w)
     run_2d(fn, h, w, lambda r, c: c * h + r, out, xs, out, h, w, needs=1)
     check_unchanged(xs)
     check(out.a.reshape(w, h), x.T)
@@ -88,7 +90,8 @@ def _(fn, rng, h, w):
 )
 def _(fn, rng, h, w, scale=1):
     x = (normal(rng, h, w) - 3) * np.float32(scale)
-    xs, out = Memory('x', x), output(h)
+    xs = Memory('x', x)
+    out = output(h)
     run_watched(fn, cdiv(h, 32), 32, lambda r, c: [c] if c < h else [], out, xs, out, h, w, needs=w)
     check_unchanged(xs)
     check(out.a, x.max(1))
@@ -106,7 +109,9 @@ def _(fn, rng, h, w, scale=1):
 )
 def _(fn, rng, h, w, k):
     m, n = normal(rng, h, k), normal(rng, w, k)
-    ms, ns, out = Memory('m', m), Memory('n', n), output(h * w)
+    ms = Memory('m', m)
+    ns = Memory('n', n)
+    out = output(h * w)
     run_2d(fn, h, w, lambda r, c: r * w + c, out, ms, ns, out, h, w, k, needs=2 * k)
     check_unchanged(ms, ns)
     want = (m.astype(np.float64) @ n.T).astype(np.float32)
@@ -129,7 +134,8 @@ def _(fn, rng, h, w, k):
 )
 def _(fn, rng, n, blocks, threads):
     x = normal(rng, n)
-    xs, out = Memory('x', x), output(n)
+    xs = Memory('x', x)
+    out = output(n)
     threads_in_grid = blocks * threads
     per_thread = cdiv(n, threads_in_grid)
 

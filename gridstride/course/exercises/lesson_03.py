@@ -116,7 +116,8 @@ def check_row_major(indices, cols, tw, what):
 )
 def _(fn, rng, h, w, tw):
     x = normal(rng, h, w)
-    xs, out = Memory('x', x), output(h * w)
+    xs = Memory('x', x)
+    out = output(h * w)
     used = run_recorded(fn, (cdiv(w, tw), cdiv(h, tw)), (tw, tw), tw * tw, xs, out, h, w, tw)
     check_unchanged(xs)
     check(out.a.reshape(w, h), x.T)
@@ -168,7 +169,8 @@ def reversed_threads(fn):
 )
 def _(fn, rng, n, tpb, order):
     x = normal(rng, n)
-    xs, out = Memory('x', x), output(n)
+    xs = Memory('x', x)
+    out = output(n)
     with reversed_threads(fn) if order == 'reverse' else nullcontext():
         used = run_recorded(fn, cdiv(n, tpb), tpb, tpb + 2, xs, out, n)
     check_unchanged(xs)

@@ -24,7 +24,8 @@ __all__ = ['ORDERS', 'own_line', 'RecordingMemory', 'CountingBarrier', 'run_reco
     ],
 )
 def _(fn, rng, k, tw):
-    got, want = fn(k, tw), 2 * cdiv(k, tw)
+    got = fn(k, tw)
+    want = 2 * cdiv(k, tw)
     if got != want:
         raise AssertionError(f'got {got!r}, but each thread waits {want} times at the barrier')
 
@@ -98,7 +99,9 @@ def run_recorded(fn, rng, blocks, threads, sh_sz, memories, *args, order):
 
     def one(b, t, d, shared, syncb, *args):
         me = threading.current_thread()
-        me.where, me.waits, me.source = (b.x, t.x), 0, getattr(fn, '__code__', one.__code__).co_filename
+        me.where = (b.x, t.x)
+        me.waits = 0
+        me.source = getattr(fn, '__code__', one.__code__).co_filename
         waiting.append(CountingBarrier(syncb))
         fn(b, t, d, shared_of.setdefault(b.x, RecordingMemory('shared', shared)), waiting[-1], *args)
 
@@ -154,7 +157,8 @@ def _(fn, rng, blocks, threads, order):
     ],
 )
 def _(fn, rng, n, threads, order):
-    x, blocks = normal(rng, n), cdiv(n, threads)
+    x = normal(rng, n)
+    blocks = cdiv(n, threads)
     xs, out = RecordingMemory('x', x), RecordingMemory('out', np.full(blocks, np.nan))
     run_recorded(fn, rng, blocks, threads, threads, [xs, out], xs, out, n, order=order)
     check_unchanged(xs)
@@ -186,7 +190,8 @@ def _(fn, rng, n, order):
     check_unchanged(xs)
     want = x.astype(np.float64).cumsum().astype(np.float32)
     check(out.a, want, atol=1e-5)  # up to 40 values around 1: a few roundings
-    steps, (reads, who) = (n - 1).bit_length(), most_reads(accesses)
+    steps = (n - 1).bit_length()
+    reads, who = most_reads(accesses)
     if n > 32 and reads > 4 * steps:
         raise AssertionError(
             f'thread ({who}) reads {reads} elements: take {steps} steps with d = 1, 2, 4, ..., and read one element, '
@@ -210,7 +215,8 @@ def _(fn, rng, n, order):
 )
 def _(fn, rng, n, order, scale=1):
     x = (normal(rng, n) - 3 - 10 * (np.arange(n) // 64)) * scale  # so that elements of an earlier block would win
-    x, out = x.astype(np.float32), np.full(cdiv(n, 64), np.nan, np.float32)
+    x = x.astype(np.float32)
+    out = np.full(cdiv(n, 64), np.nan, np.float32)
     original = x.copy()
     if not hasattr(fn, 'py_func'):
         raise AssertionError('the function is not a kernel: it needs @cuda.jit above it, between @exercise and def')

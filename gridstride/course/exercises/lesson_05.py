@@ -80,7 +80,8 @@ def run(kernel, blocks, threads, **args):
     except WrongArgument as e:
         raise AssertionError(f"{e}\n  Copy the kernel's first line from the exercise") from e
     for k in before:
-        old, new = before[k].cpu(), after[k].cpu()
+        old = before[k].cpu()
+        new = after[k].cpu()
         if not (torch.equal(old[:PAD], new[:PAD]) and torch.equal(old[-PAD:], new[-PAD:])):
             raise AssertionError(f'memory next to {k} was written: add a guard for the threads without work')
         if k != 'out' and not torch.equal(old, new):
@@ -92,7 +93,8 @@ def check_elements(fn, name, threads, own, **args):  # own: which elements of `o
     "Raise `AssertionError` if a launch of the first block alone, of `threads`, writes elements of other blocks"
     if 'gridDim' in without_comments(source(fn)):
         return  # a grid-stride loop, in which one block computes all elements
-    got, out = launch(fn, name, 1, threads, **args).numpy(), args['out']
+    got = launch(fn, name, 1, threads, **args).numpy()
+    out = args['out']
     for i in np.flatnonzero((got != out) & ~(np.isnan(got) & np.isnan(out)) & ~own.reshape(-1)):
         raise AssertionError(
             f'out[{i}] is written by the first block, but belongs to another: let each thread write its own element'
@@ -114,7 +116,9 @@ def check_elements(fn, name, threads, own, **args):  # own: which elements of `o
     ],
 )
 def _(fn, rng, n, blocks, threads):
-    a, x, y = float(rng.normal()), normal(rng, n), normal(rng, n)
+    a = float(rng.normal())
+    x = normal(rng, n)
+    y = normal(rng, n)
     empty = np.full(n, np.nan, np.float32)
     out = launch(fn, 'axpy', blocks, threads, a=a, x=x, y=y, out=empty, n=n)
     check(out, (np.float64(np.float32(a)) * x + y).astype(np.float32))
@@ -162,7 +166,8 @@ def picture(rng, h, w):
 )
 def _(fn, rng, h, w):
     x, grey = picture(rng, h, w)
-    empty, own = np.full(h * w, 99, np.uint8), np.zeros((h, w), bool)
+    empty = np.full(h * w, 99, np.uint8)
+    own = np.zeros((h, w), bool)
     out = launch(fn, 'grey_bytes', (cdiv(w, 16), cdiv(h, 8)), (16, 8), x=x, out=empty, h=h, w=w)
     check(out.reshape(h, w), grey)
     own[:8, :16] = True

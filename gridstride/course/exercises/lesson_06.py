@@ -40,7 +40,8 @@ __all__ = [
     ],
 )
 def _(fn, rng, th, tk, tw):
-    got, first = fn(th, tk, tw), cdiv(4 * (th * tk + tk * tw), 8) * 8
+    got = fn(th, tk, tw)
+    first = cdiv(4 * (th * tk + tk * tw), 8) * 8
     if not isinstance(got, (tuple, list)) or len(got) != 2:
         raise AssertionError(
             f'return two integers, the bytes in total and the byte where the doubles begin; got {got!r}'
@@ -177,8 +178,11 @@ SHAPES = ((1, 1, 1), (5, 9, 7), (8, 3, 13), (8, 16, 8), (11, 17, 2), (3, 40, 9))
 def product(fn, kernel, sizes, size, rng, h, k, w, tw, rows):
     "Judge a kernel for matrix products, whose blocks have `rows` rows of `tw` threads, on random matrices"
     m, n = normal(rng, h, k), normal(rng, k, w)
-    mt, nt, out = torch.tensor(m), torch.tensor(n), torch.full((h, w), torch.nan)
-    args, blocks = 'm_at, n_at, out_at, h, w, k', (cdiv(w, tw), cdiv(h, tw))
+    mt = torch.tensor(m)
+    nt = torch.tensor(n)
+    out = torch.full((h, w), torch.nan)
+    args = 'm_at, n_at, out_at, h, w, k'
+    blocks = (cdiv(w, tw), cdiv(h, tw))
     launch(fn, kernel, sizes, size, args, blocks, (tw, rows), mt, nt, out, h, w, k)
     check_unchanged(('m', m, mt), ('n', n, nt))
     want = (m.astype(np.float64) @ n).astype(np.float32)

@@ -114,7 +114,8 @@ def check_distribution(
 )
 def _(fn, rng, h, w, step):
     x = rng.integers(0, 256, (h * step, w * step, 3)).astype(np.uint8)[::step, ::step]
-    old, out = x.copy(), np.zeros((h, w), np.uint8)
+    old = x.copy()
+    out = np.zeros((h, w), np.uint8)
     t = run(fn, rng, (cdiv(w, 16), cdiv(h, 16)), (16, 16), x, out)
     check_unchanged(x=(old, x))
     if (left := unwritten(t, (h, w))).any():
@@ -166,7 +167,9 @@ def find_double(fn, *args):
     ],
 )
 def _(fn, rng, h, w):
-    x, y, out = normal(rng, h, w), normal(rng, h), np.full(h, np.nan, np.float32)
+    x = normal(rng, h, w)
+    y = normal(rng, h)
+    out = np.full(h, np.nan, np.float32)
     old = x.copy(), y.copy()
     t = run(fn, rng, cdiv(h, 64), 64, x, y, out)
     check_unchanged(x=(old[0], x), y=(old[1], y))
@@ -203,8 +206,10 @@ def count_tile_loads(n):
     ],
 )
 def _(fn, rng, h, w):
-    x, out = normal(rng, h, w), np.full((h, w), np.nan, np.float32)
-    old, blocks = x.copy(), (cdiv(w, 16), cdiv(h, 16))
+    x = normal(rng, h, w)
+    out = np.full((h, w), np.nan, np.float32)
+    old = x.copy()
+    blocks = (cdiv(w, 16), cdiv(h, 16))
     t = run(fn, rng, blocks, (16, 16), x, out)
     check_unchanged(x=(old, x))
     padded = np.pad(x.astype(np.float64), 1)
@@ -214,7 +219,8 @@ def _(fn, rng, h, w):
         atol=1e-5,
         tile=16,
     )  # nine roundings of values around 1
-    reads, most = count_accesses(t, 'global', 'read'), count_tile_loads(h) * count_tile_loads(w)
+    reads = count_accesses(t, 'global', 'read')
+    most = count_tile_loads(h) * count_tile_loads(w)
     if reads > most:
         raise AssertionError(
             f'x is read {reads} times: with tiles of 18x18 in shared memory, read it at most {most} times'
@@ -242,16 +248,15 @@ def _(fn, rng, h, w):
     ],
 )
 def _(fn, rng, h, w, blocks):
-    x, out = (
-        np.minimum(rng.integers(0, 256, (h, w)), rng.integers(0, 256, (h, w))).astype(np.uint8),
-        np.zeros(256, np.int32),
-    )
+    x = np.minimum(rng.integers(0, 256, (h, w)), rng.integers(0, 256, (h, w))).astype(np.uint8)
+    out = np.zeros(256, np.int32)
     x[-1, -1] = 255  # a value that the minimum of two random bytes hardly ever has
     old = x.copy()
     t = run(fn, rng, blocks, (16, 16), x, out)
     check_unchanged(x=(old, x))
     check(out, np.bincount(old.ravel(), minlength=256).astype(np.int32))
-    there, most = count_accesses(t, 'global', 'atomic'), 256 * blocks[0] * blocks[1]
+    there = count_accesses(t, 'global', 'atomic')
+    most = 256 * blocks[0] * blocks[1]
     if there > most:
         raise AssertionError(
             f'{there} additions to out in global memory: count in shared memory first, then at most {most} are needed'

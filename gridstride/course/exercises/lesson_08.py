@@ -108,7 +108,8 @@ class Event:
 
     def record(self):
         "Record the event after all that is queued"
-        self.at, self.flushed = self.gpu.queue(0.0), self.gpu.flushed
+        self.at = self.gpu.queue(0.0)
+        self.flushed = self.gpu.flushed
 
     def elapsed_time(self, end):
         "Return the milliseconds from this event to the event `end`"

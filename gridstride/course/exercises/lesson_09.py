@@ -161,7 +161,8 @@ BLOCKS = (
     ],
 )
 def _(fn, rng, registers, each, arch):
-    got, want = fn(registers, each, arch), best_block(registers, each, arch)
+    got = fn(registers, each, arch)
+    want = best_block(registers, each, arch)
     if got == want:
         return
 
@@ -258,7 +259,8 @@ def _(fn, rng, n=500, blocks=2, threads=64, arch=None):
             'some threads did not write their sum: let each write out[t], or 0 if it has nothing to add'
         )
     check(np.float32(part.numpy().astype(np.float64).sum()), np.float32((x.astype(np.float64) * y).sum()), atol=1e-4)
-    idle, threads = np.count_nonzero(part == 0), blocks * threads
+    idle = np.count_nonzero(part == 0)
+    threads = blocks * threads
     if n >= 4 * threads and idle > threads / 2:
         raise AssertionError(f'the sums of {idle} of {threads} threads are 0: distribute the elements over all threads')
     if arch:

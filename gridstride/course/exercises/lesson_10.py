@@ -38,7 +38,8 @@ __all__ = ['LAYOUTS', 'trace_of']
     ],
 )
 def _(fn, rng, bytes):
-    got, want = fn(list(bytes)), len({byte // 32 for b in bytes for byte in (b, b + 3)})
+    got = fn(list(bytes))
+    want = len({byte // 32 for b in bytes for byte in (b, b + 3)})
     if got != want:
         raise AssertionError(f'got {got!r}, but the request touches {want} sectors')
 
@@ -90,7 +91,8 @@ def _(fn, rng, h, w, a, b):
     got = fn(h, w, a, b)
     if not isinstance(got, str):
         raise AssertionError(f"return the layout as a string, such as '((32,32),3):((96,1),32)'; got {got!r}")
-    layout, indices = Layout(got), np.arange(h * w).reshape(h, w)
+    layout = Layout(got)
+    indices = np.arange(h * w).reshape(h, w)
     if layout.shape != ((a, b), w // b):
         raise AssertionError(
             f'the sizes are (({a},{b}),{w // b}): a tile, and the number of tiles in the first row; got {got}'
@@ -130,7 +132,8 @@ def _(fn, rng, h, w):
 def trace_of(kernel, x):
     "Return the trace of a transpose of `x` by `kernel`, which is checked"
     h, w = x.shape
-    given, out = torch.tensor(x), torch.full((w, h), torch.nan)
+    given = torch.tensor(x)
+    out = torch.full((w, h), torch.nan)
     with sim.trace() as t:
         kernel[(cdiv(w, 32), cdiv(h, 32)), (32, 8)](given, out)
     check(out, np.ascontiguousarray(x.T), tile=32)

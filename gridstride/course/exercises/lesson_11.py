@@ -174,8 +174,10 @@ def runs(rng, n, longest, values):
     ],
 )
 def _(fn, rng, n, per, longest, values):
-    x, threads = runs(rng, n, longest, values), cdiv(n, per)
-    given, out = torch.from_numpy(x.copy()), torch.zeros(256, dtype=torch.int32)
+    x = runs(rng, n, longest, values)
+    threads = cdiv(n, per)
+    given = torch.from_numpy(x.copy())
+    out = torch.zeros(256, dtype=torch.int32)
     t = traced(fn(), cdiv(threads, 64), 64, given, out, per)
     check(out.numpy(), np.bincount(x, minlength=256).astype(np.int32))
     check(given.numpy(), x)
@@ -210,7 +212,8 @@ def _(fn, rng, n, per, longest, values):
 )
 def _(fn, rng, h, w, scale, shift):
     x = (scale * rng.standard_normal((h, w)) + shift).astype(np.float32)
-    given, out = torch.from_numpy(x.copy()), torch.full((w,), math.nan)
+    given = torch.from_numpy(x.copy())
+    out = torch.full((w,), math.nan)
     t = traced(fn(), cdiv(w, 64), 64, given, out)
     want = np.logaddexp.reduce(x.astype(np.float64), axis=0)
     check(out.numpy(), want.astype(np.float32), rtol=1e-5, atol=1e-5)  # some roundings of a sum of up to 33

@@ -142,7 +142,8 @@ def check_is_kernel(kernel):
 def _(fn, rng, h, w):
     kernel = fn()
     check_is_kernel(kernel)
-    x, out = normal(rng, h, w), torch.full((h,), torch.nan)
+    x = normal(rng, h, w)
+    out = torch.full((h,), torch.nan)
     with sim.trace() as t:
         kernel[cdiv(h, 4), 128](torch.tensor(x), out)
     check(out, np.sqrt((x.astype(np.float64) ** 2).sum(1)).astype(np.float32), rtol=1e-5)
@@ -171,7 +172,8 @@ def check_atomics(t, kernel):
 
 def check_all_blocks_work(t, n, parts):
     "Raise `AssertionError` unless all blocks took a ticket and stored a partial sum, and several read the elements"
-    blocks, tickets = len(parts), t.stats.atomics
+    blocks = len(parts)
+    tickets = t.stats.atomics
     if tickets < blocks:
         few = f'{tickets} ticket{"s" * (tickets != 1)} for {blocks} block{"s" * (blocks > 1)}'
         raise AssertionError(f'{few}: let each block take one after it has written its part')
@@ -210,9 +212,11 @@ def check_all_blocks_work(t, n, parts):
 def _(fn, rng, n, blocks, order):
     kernel = fn()
     check_is_kernel(kernel)
-    parts, ticket = torch.full((blocks,), torch.nan), torch.zeros(1, dtype=torch.int32)
+    parts = torch.full((blocks,), torch.nan)
+    ticket = torch.zeros(1, dtype=torch.int32)
     for run in ('first', 'second'):
-        x, out = normal(rng, n), torch.full((1,), torch.nan)
+        x = normal(rng, n)
+        out = torch.full((1,), torch.nan)
         with sim.options(order=order), sim.trace(keep=10**6) as t:
             kernel[blocks, 64](torch.tensor(x), parts, ticket, out)
         check_atomics(t, kernel)

@@ -61,7 +61,8 @@ _PATCHES = (
     ],
 )
 def _(fn, rng, BN, BK, TM, TN):
-    got, want = fn(BN, BK, TM, TN, quads), patch_cost(BN, BK, TM, TN)
+    got = fn(BN, BK, TM, TN, quads)
+    want = patch_cost(BN, BK, TM, TN)
     if (cost := number(got)) is None or not abs(cost - want) < 1e-9:
         raise AssertionError(f'got {got}, but an FMA of this patch takes {want:.6g} wavefronts')
 
@@ -132,7 +133,8 @@ _SIZES = (
     ],
 )
 def _(fn, rng, h, w, bm, bn, each, sms):
-    got, want = fn(h, w, bm, bn, each, sms), useful_fraction(h, w, bm, bn, each, sms)
+    got = fn(h, w, bm, bn, each, sms)
+    want = useful_fraction(h, w, bm, bn, each, sms)
     if (share := number(got)) is None or not abs(share - want) < 1e-9:
         blocks, wave = cdiv(h, bm) * cdiv(w, bn), each * sms
         raise AssertionError(
@@ -255,7 +257,8 @@ def _(fn, rng, h, k, w, tw):
         )
     if reads_operands_in_inner_loop(src):
         raise AssertionError('m or n is read in the inner loop of the loop over the phases: read from the tiles there')
-    waits, phases = product(fn, (tw, tw), rng, h, k, w, BM=tw, BN=tw, BK=tw), cdiv(k, tw)
+    waits = product(fn, (tw, tw), rng, h, k, w, BM=tw, BN=tw, BK=tw)
+    phases = cdiv(k, tw)
     if waits > phases + 1:
         raise AssertionError(
             f'in {phases} phases a thread waits at {waits} barriers: at most {phases + 1} are allowed, one per '

@@ -56,7 +56,9 @@ def _unwritten(*shape):
     ],
 )
 def _(fn, rng, h, w):
-    x, b, out = torch.tensor(normal(rng, h, w)), torch.tensor(normal(rng, w)), _unwritten(h, w)
+    x = torch.tensor(normal(rng, h, w))
+    b = torch.tensor(normal(rng, w))
+    out = _unwritten(h, w)
     launch(fn, h, x, b, out, h, w, BLOCK=power_of_two(w))
     check(out, torch.relu(x + b), rtol=0, atol=0)
 
@@ -74,7 +76,9 @@ def _(fn, rng, h, w):
     ],
 )
 def _(fn, rng, h, w, eps):
-    x, g, out = torch.tensor(normal(rng, h, w)), torch.tensor(normal(rng, w)), _unwritten(h, w)
+    x = torch.tensor(normal(rng, h, w))
+    g = torch.tensor(normal(rng, w))
+    out = _unwritten(h, w)
     launch(fn, h, x, g, out, w, eps, BLOCK=power_of_two(w))
     wide = x.double()
     want = wide / (wide.square().mean(1, keepdim=True) + eps).sqrt() * g
@@ -92,7 +96,8 @@ def _(fn, rng, h, w, eps):
     ],
 )
 def _(fn, rng, n, bins):
-    x, out = torch.tensor(rng.integers(0, bins, n).astype(np.int32)), torch.zeros(bins, dtype=torch.int32)
+    x = torch.tensor(rng.integers(0, bins, n).astype(np.int32))
+    out = torch.zeros(bins, dtype=torch.int32)
     launch(fn, cdiv(n, 64), x, out, n, BLOCK=64)
     if (found := int(out.sum())) != n:
         less = 'lanes with the same bin lost updates, or some elements were not counted: add with tl.atomic_add'
@@ -143,7 +148,8 @@ def _tile_at(t, rows, cols, group):
 )
 def _(fn, rng, rows, cols, th, tw, programs):
     counted = {2**i: count_loaded(2**i, rows, cols, th, tw, programs) for i in range(rows.bit_length())}
-    want, got = min(counted, key=counted.get), fn(rows, cols, th, tw, programs)
+    want = min(counted, key=counted.get)
+    got = fn(rows, cols, th, tw, programs)
     if got not in counted:
         raise AssertionError(f'a group must be one of {", ".join(map(str, counted))}; got {got!r}')
     if got != want:
@@ -160,7 +166,8 @@ def blocked_layout(each, lanes, warps, order) -> str:
 
 def owner(shape, each, lanes, warps, order) -> Linear:
     "Return the layout from row and column to register, lane and warp, as a product of linear layouts"
-    names, found = ('row', 'column'), Linear({'register': [], 'lane': [], 'warp': []}, {'row': 1, 'column': 1})
+    names = ('row', 'column')
+    found = Linear({'register': [], 'lane': [], 'warp': []}, {'row': 1, 'column': 1})
     again = [n // (e * a * b) for n, e, a, b in zip(shape, each, lanes, warps)]
     for name, counts in (('register', each), ('lane', lanes), ('warp', warps), ('register', again)):
         for axis in order:
@@ -188,9 +195,11 @@ def owner(shape, each, lanes, warps, order) -> Linear:
     ],
 )
 def _(fn, rng, shape, each, lanes, warps, order):
-    text, layout = blocked_layout(each, lanes, warps, order), owner(shape, each, lanes, warps, order)
+    text = blocked_layout(each, lanes, warps, order)
+    layout = owner(shape, each, lanes, warps, order)
     for r, c in [(0, 0), *((int(rng.integers(shape[0])), int(rng.integers(shape[1]))) for _ in range(40))]:
-        want, got = layout(row=r, column=c), fn(text, shape, r, c)
+        want = layout(row=r, column=c)
+        got = fn(text, shape, r, c)
         if not isinstance(got, (tuple, list)) or len(got) != 2:
             raise AssertionError(f'return two integers (warp, lane); got {got!r}')
         if tuple(got) != (want['warp'], want['lane']):
@@ -218,7 +227,8 @@ def _(fn, rng, shape, each, lanes, warps, order):
     ],
 )
 def _(fn, rng, h, w, BLOCK, scale, shift):
-    x, out = torch.tensor(normal(rng, h, w)) * scale + shift, _unwritten(h, w)
+    x = torch.tensor(normal(rng, h, w)) * scale + shift
+    out = _unwritten(h, w)
     with tile.trace() as t:
         launch(fn, h, x, out, w, BLOCK=BLOCK)
     check(
@@ -252,7 +262,8 @@ def _(fn, rng, h, w, BLOCK, scale, shift):
 )
 def _(fn, rng, h, k, w, tiles):
     x, wt, b = (torch.tensor(normal(rng, *shape)) for shape in ((h, k), (w, k), (w,)))
-    out, (th, tw, tk) = _unwritten(h, w), tiles
+    out = _unwritten(h, w)
+    th, tw, tk = tiles
     launch(fn, cdiv(h, th) * cdiv(w, tw), x, wt, b, out, h, k, w, th=th, tw=tw, tk=tk)
     want = torch.relu(torch.nn.functional.linear(x.double(), wt.double(), b.double())).float()
     close = dict(rtol=1e-5, atol=1e-5)  # 64 products of float32; TF32 would be off by 1e-3

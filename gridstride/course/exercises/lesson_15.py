@@ -89,7 +89,8 @@ GELU = (
     ],
 )
 def _(fn, rng, ops, wanted):
-    got, want = fn(list(ops), wanted), count_passes(ops, wanted)
+    got = fn(list(ops), wanted)
+    want = count_passes(ops, wanted)
     if not isinstance(got, (tuple, list)) or len(got) != 2:
         raise AssertionError(f'return two values, (one after the other, fused); got {got!r}')
     for name, have, right in zip(('one after the other', 'fused'), got, want):
@@ -107,7 +108,9 @@ def _(fn, rng, ops, wanted):
     ],
 )
 def _(fn, rng, n, scale):
-    a, b, out = scale * random(rng, n), random(rng, n), unwritten(n)
+    a = scale * random(rng, n)
+    b = random(rng, n)
+    out = unwritten(n)
     launch(fn, cdiv(n, 64), a, b, out, n, BLOCK=64)
     check(out, F.silu(a) * b, rtol=1e-5, atol=1e-6)
 
@@ -173,8 +176,11 @@ def _(fn, rng, n):
     ],
 )
 def _(fn, rng, h, w, mean, eps):
-    x, weight, bias = random(rng, h, w) + mean, random(rng, w), random(rng, w)
-    out, BLOCK = unwritten(h, w), 1 << (w - 1).bit_length()
+    x = random(rng, h, w) + mean
+    weight = random(rng, w)
+    bias = random(rng, w)
+    out = unwritten(h, w)
+    BLOCK = 1 << (w - 1).bit_length()
     launch(fn, h, x, weight, bias, out, w, eps, BLOCK=BLOCK)
     want = F.layer_norm(x.double(), (w,), weight.double(), bias.double(), eps)
     # a mean near 10,000 is known to half of its last bit, .0005, and the distances are about 1
@@ -203,7 +209,8 @@ def _(fn, rng, h, w, mean, eps):
     ],
 )
 def _(fn, rng, h, w, scale, shift, fall):
-    logits, loss = scale * random(rng, h, w) + shift, unwritten(h)
+    logits = scale * random(rng, h, w) + shift
+    loss = unwritten(h)
     logits[0] = logits[0].sort().values  # every block has a larger logit than the block before
     logits -= fall * (torch.arange(w) // 32)  # with `fall`, every block is far below the block before
     answer = torch.tensor(rng.integers(0, w, h))

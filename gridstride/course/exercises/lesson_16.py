@@ -132,7 +132,8 @@ def check_work_per_thread(t, w):
     ],
 )
 def _(fn, rng, h, w):
-    kernel, x = fn(), 3 * random(rng, h, w)
+    kernel = fn()
+    x = 3 * random(rng, h, w)
     check_is_kernel(kernel)
     x[:, : w // 3] -= 200
     x[1:2, -1] += 150  # one thread has the largest element, alone
@@ -183,7 +184,8 @@ def _(fn, rng, w, d):
     hidden = (column > column[:, None]) | (column < column[:, None] - d)
     want = x.double().masked_fill(hidden, -INF).softmax(-1).float()
     for what, value in (('NaN', torch.nan), ('a large number', 300.0)):
-        out, given = unwritten(w, w), x.masked_fill(hidden, value)
+        out = unwritten(w, w)
+        given = x.masked_fill(hidden, value)
         with tile.trace() as t:
             launch(fn, w, given, out, w, d, BLOCK=max(64, power_of_two(w)))
         try:

@@ -43,7 +43,8 @@ def bytes_moved(n, d, heads, BM, size, causal):
     ],
 )
 def _(fn, rng, **case):
-    got, want = fn(**case), bytes_moved(**case)
+    got = fn(**case)
+    want = bytes_moved(**case)
     if got != want:
         raise AssertionError(f'got {got!r}, but {want:,} bytes are read and written')
 
@@ -139,7 +140,8 @@ def visible_tiles(first, BM, BN, n, window):
     ],
 )
 def _(fn, rng, **case):
-    got, want = fn(**case), visible_tiles(**case)
+    got = fn(**case)
+    want = visible_tiles(**case)
     if not isinstance(got, list):
         raise AssertionError(f'return a list of pairs (tile, masked); got {type(got).__name__}')
     odd = next((pair for pair in got if not isinstance(pair, (tuple, list)) or len(pair) != 2), None)
@@ -169,11 +171,13 @@ def _(fn, rng, **case):
 )
 def _(fn, rng, n, m, d, BM, BN):
     q, k, v = (torch.tensor(rng.normal(size=(rows, d)), requires_grad=True) for rows in (n, m, m))
-    dout, scale = torch.tensor(rng.normal(size=(n, d))), 0.3
+    dout = torch.tensor(rng.normal(size=(n, d)))
+    scale = 0.3
     s = q @ k.T * scale
     out = s.softmax(-1) @ v
     want = [grad.numpy() for grad in torch.autograd.grad(out, (q, k, v), dout)]
-    lse, delta = s.logsumexp(-1).detach().numpy(), (dout * out).sum(-1).detach().numpy()
+    lse = s.logsumexp(-1).detach().numpy()
+    delta = (dout * out).sum(-1).detach().numpy()
     q, k, v, dout = (array.detach().numpy() for array in (q, k, v, dout))
     sums = [np.zeros_like(array) for array in want]
     for r in range(0, n, BM):
@@ -263,14 +267,18 @@ def _random_quarters(rng, *shape):
     ],
 )
 def _(fn, rng, lens, PAGE, shift, fall):
-    D, PAGES = 16, max(cdiv(n, PAGE) for n in lens) + 1
+    D = 16
+    PAGES = max(cdiv(n, PAGE) for n in lens) + 1
     table = torch.full((len(lens), PAGES), -1, dtype=torch.int32)
     used = iter(rng.permutation(sum(cdiv(n, PAGE) for n in lens) + 2).tolist())
     k, v = (torch.full((len(lens) * PAGES + 2, PAGE, D), torch.nan) for _ in range(2))
-    q, out, rows = _random_quarters(rng, len(lens), D), unwritten(len(lens), D), []
+    q = _random_quarters(rng, len(lens), D)
+    out = unwritten(len(lens), D)
+    rows = []
     q[:, 0] = 2
     for i, n in enumerate(lens):
-        keys, values = _random_quarters(rng, n, D), random(rng, n, D)
+        keys = _random_quarters(rng, n, D)
+        values = random(rng, n, D)
         keys[:, 0] = shift - fall * (
             torch.arange(n) // PAGE
         )  # added to all scores of the page, because q[:, 0] is 2 and `scale` is 0.5

@@ -26,7 +26,8 @@ def check_equal(got, want, what, of=None):
         raise AssertionError(f'{what} must be {want.dtype} {tuple(want.shape)}; got {said}')
     if not torch.equal(got, want):
         row, column = (got != want).nonzero()[0].tolist()
-        have, right = got[row, column].item(), want[row, column].item()
+        have = got[row, column].item()
+        right = want[row, column].item()
         both = (f'{value & 0xFFFFFFFF:#010x}' if want.dtype == torch.int32 else str(value) for value in (have, right))
         made_of = f', from {of(row, column)}' if of else ''
         raise AssertionError('{}[{}, {}] is {}, but must be {}{}'.format(what, row, column, *both, made_of))
@@ -83,7 +84,8 @@ def with_outliers(rng, columns):
 def exact_in_groups_of_64(rng, columns):
     "Return a matrix that 4 bits represent exactly with one scale per 64 columns, but with no other group"
     q = rng.integers(-7, 8, (16, columns // 64, 64))
-    q[..., 0], q[..., 32:] = 7, q[..., 32:].clip(-5, 5)  # so that 32 columns, with 5 for the largest, are not exact
+    q[..., 0] = 7
+    q[..., 32:] = q[..., 32:].clip(-5, 5)  # so that 32 columns, with 5 for the largest, are not exact
     sizes = 4.0 ** np.arange(columns // 64)
     return torch.tensor(q * sizes[:, None], dtype=torch.float32).flatten(1)
 
@@ -247,7 +249,9 @@ def check_blocks(t, k, HEIGHT, BLOCK):
 )
 def _(fn, rng, h, k, G, HEIGHT, BLOCK):
     q = torch.tensor(rng.integers(0, 4, (h, k)), dtype=torch.uint8)
-    scales, x, y = random(rng, h, k // G), random(rng, k), unwritten(h)
+    scales = random(rng, h, k // G)
+    x = random(rng, k)
+    y = unwritten(h)
     with tile.trace() as t:
         launch(fn, cdiv(h, HEIGHT), x, formats.pack_bits(q, 2), scales, y, h, k, G=G, HEIGHT=HEIGHT, BLOCK=BLOCK)
     w = (q.double() - 2) * scales.double().repeat_interleave(G, 1)

@@ -90,12 +90,14 @@ def _(fn, rng, h, w):
     dense[h // 2] = 0
     r, cols = dense.nonzero()
     starts = np.searchsorted(r, np.arange(h + 1)).astype(np.int32)
-    x, before = rng.normal(size=h).astype(np.float32), rng.normal(size=w).astype(np.float32)
+    x = rng.normal(size=h).astype(np.float32)
+    before = rng.normal(size=w).astype(np.float32)
     out = before.copy()
     with sim.options(checks=True), sim.trace() as t:
         kernel[h // 32 + 1, 32](starts, cols.astype(np.int32), dense[r, cols], x, out)
     check(out, (before + dense.T.astype(np.float64) @ x).astype(np.float32), rtol=1e-5, atol=1e-5)
-    adding, rows = count_threads(t, 'atomic'), len(set(r))
+    adding = count_threads(t, 'atomic')
+    rows = len(set(r))
     if adding < rows:
         who = f'{adding} thread{"s add" if adding > 1 else " adds"}' if adding else 'no thread adds'
         raise AssertionError(
@@ -157,7 +159,8 @@ def _(fn, rng, h, like):
         got = fn(w.copy())
         if sorted(map(str, got)) != list('01234567'):
             raise AssertionError(f'return the column indices 0 to 7, each once, in one list; got {got}')
-        have, best = kept_magnitude(w[:, list(got)]), best_kept_magnitude(w)
+        have = kept_magnitude(w[:, list(got)])
+        best = best_kept_magnitude(w)
         if have < best * (1 - 1e-12):
             raise AssertionError(f'{h} rows, {like}: this order keeps {have:.6g}; the best one keeps {best:.6g}')
 
@@ -182,7 +185,8 @@ def valid_masks():
     ],
 )
 def _(fn, rng, h, w, like='normal'):
-    m, masks = rng.normal(size=(h, w)), valid_masks()
+    m = rng.normal(size=(h, w))
+    masks = valid_masks()
     if like == 'each square is best once':
         best = masks.reshape(9, 10, 4, 4).swapaxes(1, 2).reshape(h, w)
         m = np.where(best, np.sign(m) * rng.uniform(1, 2, (h, w)), 0.1 * m)
@@ -190,11 +194,13 @@ def _(fn, rng, h, w, like='normal'):
     if got.shape != (h, w) or got.dtype != bool:
         raise AssertionError(f'return a mask of {h} x {w} booleans; got {got.shape} of {got.dtype}')
     for r, c in itertools.product(range(0, h, 4), range(0, w, 4)):
-        mine, size = got[r : r + 4, c : c + 4], np.abs(m[r : r + 4, c : c + 4])
+        mine = got[r : r + 4, c : c + 4]
+        size = np.abs(m[r : r + 4, c : c + 4])
         where = f'rows {r} to {r + 3}, columns {c} to {c + 3}'
         if (mine.sum(0) != 2).any() or (mine.sum(1) != 2).any():
             counts = f'{mine.sum(1).tolist()} in its rows, {mine.sum(0).tolist()} in its columns'
             raise AssertionError(f'{where}: keep two in each row and each column; got {counts}')
-        have, best = size[mine].sum(), (masks * size).sum((1, 2)).max()
+        have = size[mine].sum()
+        best = (masks * size).sum((1, 2)).max()
         if have < best * (1 - 1e-12):
             raise AssertionError(f'{where}: this mask keeps {have:.6g}; the best one keeps {best:.6g}')

@@ -78,7 +78,8 @@ def _(fn, rng, kind, ranks, each):
     if kind == 'uneven':
         owners = np.array([1, 1, 2, 0, 0, 2])  # the rank with the most work overall is not the slowest of each step
     owners = rng.permutation(owners) if kind == 'shuffled' else owners
-    want, got = n * (n + 1) / 2 / ranks / slowest_rank_scores(owners, ranks), fn(owners.tolist(), ranks)
+    want = n * (n + 1) / 2 / ranks / slowest_rank_scores(owners, ranks)
+    got = fn(owners.tolist(), ranks)
     if not (isinstance(got, (int, float, np.number)) and abs(got - want) < 1e-9):
         raise AssertionError(
             f'{ranks} ranks, {_shown_owners(owners.tolist())}: got {_shown(got)}, but it is {want:.6f}'
@@ -155,12 +156,15 @@ def lockstep(
     arriving_at=None,  # called with (rank, number of exchanges) before the rank receives
 ):  # (what each rank returned, number of exchanges)
     "Run the ranks of a ring in lockstep: each receives what its left neighbour yielded"
-    sent, rounds = [_first(g) if inspect.isgenerator(g) else None for g in makers], 0
+    sent = [_first(g) if inspect.isgenerator(g) else None for g in makers]
+    rounds = 0
     if None in sent:
         raise AssertionError('write a generator: a function with a `yield`')
     done = [None] * len(makers)
     while any(result is None for result in done):
-        rounds, arriving, sent = rounds + 1, [sent[r - 1] for r in range(len(makers))], [None] * len(makers)
+        rounds += 1
+        arriving = [sent[r - 1] for r in range(len(makers))]
+        sent = [None] * len(makers)
         for r, g in enumerate(makers):
             if arriving_at:
                 arriving_at(r, rounds)
@@ -296,7 +300,8 @@ def _(fn, rng, ranks, n, d):
     whole = [x.reshape(1, 1, -1, d) for x in (q, k, v)]
     out, lse = ring.plain.attend(*whole, False, d**-0.5)
     want = ring.plain.gradients(dout.reshape(1, 1, -1, d), *whole, out, lse, False, d**-0.5)
-    out, lse = out.view(ranks, n, d), lse.view(ranks, n)
+    out = out.view(ranks, n, d)
+    lse = lse.view(ranks, n)
     done, rounds = lockstep(
         [fn(r, ranks, q[r], k[r], v[r], dout[r], out[r], lse[r], _checking_gradients(q, r)) for r in range(ranks)]
     )

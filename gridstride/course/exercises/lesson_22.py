@@ -45,7 +45,8 @@ def _(fn, rng, size, swizzle):
     for r in range(32):
         for c in range(row // size):
             plain = r * row + c * size
-            got, want = fn(r, c, size, swizzle), int(swizzled(plain, swizzle))
+            got = fn(r, c, size, swizzle)
+            want = int(swizzled(plain, swizzle))
             if got != want:
                 raise AssertionError(
                     f'row {r}, column {c} of a box with elements of {size} bytes and swizzle {swizzle} is at byte '
@@ -76,7 +77,8 @@ def _(fn, rng, size, swizzle):
     ],
 )
 def _(fn, rng, BM, BN, BK, blocks, groups):
-    got, want = fn(BM, BN, BK, blocks, groups), (1, groups * blocks, 2 * BK * (BM + BN))
+    got = fn(BM, BN, BK, blocks, groups)
+    want = (1, groups * blocks, 2 * BK * (BM + BN))
     if not isinstance(got, (tuple, list)) or len(got) != 3:
         raise AssertionError(
             f'return three integers: the count of full, the count of empty, and the bytes; got {got!r}'
@@ -130,7 +132,8 @@ def descriptor(at, lead, stride, swizzle) -> int:
     ],
 )
 def _(fn, rng, at, lead, stride, swizzle):
-    got, want = fn(at, lead, stride, swizzle), descriptor(at, lead, stride, swizzle)
+    got = fn(at, lead, stride, swizzle)
+    want = descriptor(at, lead, stride, swizzle)
     if not isinstance(got, int):
         raise AssertionError(f'return an integer; got {got!r}')
     for name, value in fields(want).items():
@@ -174,7 +177,8 @@ MAX_SHARED = 232448  # bytes of shared memory per block
     ],
 )
 def _(fn, rng, BM, BN, BK, out):
-    got, one = fn(BM, BN, BK, out), (BM + BN) * BK * 2 + 16
+    got = fn(BM, BN, BK, out)
+    one = (BM + BN) * BK * 2 + 16
     fit = (MAX_SHARED - 1024 - out) // one
     if got != (fit if fit >= 2 else 0):
         raise AssertionError(
@@ -251,10 +255,8 @@ def _(fn, rng, tall, wide, BM, BN, at_once):
         raise AssertionError(
             f'{case}: compute each of the {tall * wide} tiles once; got {len(got)} tiles, {len(set(got))} distinct'
         )
-    have, best = (
-        count_loads(got, BM, BN, at_once),
-        min(count_loads(band, BM, BN, at_once) for band in band_orders(tall, wide)),
-    )
+    have = count_loads(got, BM, BN, at_once)
+    best = min(count_loads(band, BM, BN, at_once) for band in band_orders(tall, wide))
     if have > 1.03 * best:
         raise AssertionError(
             f'{case}: the order loads {have} rows and columns, and the best bands {best}: {have / best:.2f} times '

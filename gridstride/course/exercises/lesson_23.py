@@ -50,7 +50,8 @@ def count_that_fit(memory, lens, layers, elements, page):
     ],
 )
 def _(fn, rng, **case):
-    got, want = fn(**case), count_that_fit(**case)
+    got = fn(**case)
+    want = count_that_fit(**case)
     if tuple(np.ravel(got)) != want:
         pages = case['memory'] // (case['page'] * case['layers'] * case['elements'] * 2)
         takes = ', '.join(str(cdiv(n, case['page'])) for n in case['lens'])
@@ -91,7 +92,8 @@ def slowest(**case):
     ],
 )
 def _(fn, rng, **case):
-    got, want = fn(**case), slowest(**case)
+    got = fn(**case)
+    want = slowest(**case)
     if (n := number(got)) is None or not abs(n - want) <= 1e-9 * want:
         reads, multiplies = (f'{t:.6g}' for t in _work(**case))
         why = f'the slowest GPU loads for {reads} and computes for {multiplies}'
@@ -230,7 +232,8 @@ def best_schedule(pages, sms, fixed):
     ],
 )
 def _(fn, rng, pages, sms, fixed):
-    got, (_, budget) = fn(list(pages), sms, fixed), best_schedule(pages, sms, fixed)
+    got = fn(list(pages), sms, fixed)
+    _, budget = best_schedule(pages, sms, fixed)
     if not isinstance(got, (tuple, list)) or len(got) != sms:
         what = len(got) if isinstance(got, (tuple, list)) else type(got).__name__
         raise AssertionError(f'return a list with one share per SM, {sms} shares; got {what}')
@@ -287,7 +290,8 @@ def expected_merge(outs, lses):
     ],
 )
 def _(fn, rng, rows, parts, D, shift, step, blind):
-    outs, lses = random(rng, parts, rows, D), random(rng, parts, rows).clamp(-1, 1)
+    outs = random(rng, parts, rows, D)
+    lses = random(rng, parts, rows).clamp(-1, 1)
     lses += shift + step * torch.arange(parts)[:, None]  # each part weighs more than the part before, or less
     for p in blind:  # in these parts the first row attends to no key, so its output is uninitialized
         outs[p, 0], lses[p, 0] = torch.nan, -torch.inf

@@ -34,7 +34,8 @@ __all__ = ['Tiles', 'over_tiles', 'trusting']
 def _(fn, rng, warp, block, blocks, order):
     kernel = fn()
     check_is_kernel(kernel)
-    x, parts = normal(rng, blocks * block), torch.full((blocks,), torch.nan)
+    x = normal(rng, blocks * block)
+    parts = torch.full((blocks,), torch.nan)
     with sim.options(warp=warp, order=order), sim.trace() as t:
         kernel[blocks, block](torch.tensor(x), parts)
     want = torch.tensor(x).double().view(blocks, block).sum(1).float()
@@ -154,7 +155,8 @@ class _Watched(Tiles):
 
     def __init__(self, *index):
         super().__init__(*index)
-        self.outside, self.loaded = '', set()
+        self.outside = ''
+        self.loaded = set()
 
     def load(self, array, index, shape):
         self.loaded.add(tuple(shape))
@@ -220,7 +222,8 @@ def expected_columns(tiles):
     ],
 )
 def _(fn, rng, tiles):
-    got, want = fn(list(tiles)), expected_columns(tiles)
+    got = fn(list(tiles))
+    want = expected_columns(tiles)
     if got is not None and not (isinstance(got, tuple) and len(got) == 2):
         raise AssertionError(f'return (columns, blocks) or None; got {got!r}')
     if got != want:
