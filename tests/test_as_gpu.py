@@ -567,3 +567,16 @@ def test_programs_that_cells_start_are_emulated(run_notebook, tmp_path, monkeypa
     *right, racing = map(printed_by, nbformat.read(tmp_path / 'n.emulated.ipynb', as_version=4).cells)
     assert [o[-1] for o in right] == ['[5.] 3.0 True'] * len(starts), right
     assert racing[-1] == ('0' if unchecked else '1') and unchecked != any('RacecheckError' in o for o in racing), racing
+
+
+def test_a_cell_that_ends_with_a_launch_shows_nothing(run_notebook, tmp_path):
+    "A launch of Triton's returns the compiled kernel"
+    (tmp_path / 'kernels.py').write_text(
+        'import triton, triton.language as tl\n\n@triton.jit\n'
+        'def fill(x_ptr, B: tl.constexpr): tl.store(x_ptr + tl.arange(0, B), 1.)\n'
+    )
+    start = 'import torch\nfrom kernels import fill\nx = torch.zeros(8, device="cuda")'
+    status, said = run_notebook(sources=[start, 'fill[(1,)](x, B=8)', 'x.sum()'])
+    assert status == 0, said
+    cells = nbformat.read(tmp_path / 'n.emulated.ipynb', as_version=4).cells
+    assert cells[1].outputs == [] and cells[2].outputs[0].data['text/plain'] == 'tensor(8.)'
