@@ -27,75 +27,79 @@ class _Uses:
             for s in statements(f.body):
                 self.statement(s, f)
 
-    def fits(self, e):
-        "Return whether the interval of `e` fits an `int`"
+    def fits(self, expr):
+        "Return whether the interval of `expr` fits an `int`"
         return within(
-            self.ranges.of(e)
-            if id(e) in self.ranges.expr_intervals or e.op != 'var'
-            else self.ranges.var.get(e.value, ALL),
+            self.ranges.of(expr)
+            if id(expr) in self.ranges.expr_intervals or expr.op != 'var'
+            else self.ranges.var.get(expr.value, ALL),
             INT32,
         )
 
-    def statement(self, s, f):
+    def statement(self, stmt, function):
         "Collect the uses in one statement"
-        if s.kind == 'assign':
-            return self.use(s.expr, s.var if is_int(s.var.type) else None)
-        if s.kind == 'store':
-            for i in s.index:
+        if stmt.kind == 'assign':
+            return self.use(stmt.expr, stmt.var if is_int(stmt.var.type) else None)
+        if stmt.kind == 'store':
+            for i in stmt.index:
                 self.use(i, 'low')
-            return self.use(s.expr, 'low' if is_narrow_int(s.memory.dtype) else None)
-        if s.kind == 'for':
-            self.use(s.start, s.var)
-            self.use(s.step, s.var)
-            self.use(s.stop, 'compare')
-            self.compared.append((Expr('var', INT, value=s.var), s.stop))
+            return self.use(stmt.expr, 'low' if is_narrow_int(stmt.memory.dtype) else None)
+        if stmt.kind == 'for':
+            self.use(stmt.start, stmt.var)
+            self.use(stmt.step, stmt.var)
+            self.use(stmt.stop, 'compare')
+            self.compared.append((Expr('var', INT, value=stmt.var), stmt.stop))
             return
-        for e in expressions(s):
-            self.use(e, 'low' if s.kind == 'pointer' else None)
+        for e in expressions(stmt):
+            self.use(e, 'low' if stmt.kind == 'pointer' else None)
 
-    def use(self, e, sink):
-        "Note that `e` goes to `sink`: 'low' if its low 32 bits are enough, 'compare', a variable, None for all else"
-        if is_int(e.type) and (e.op in _RING or e.op == 'var') and self.fits(e):
+    def use(self, expr, sink):
+        "Note that `expr` goes to `sink`: 'low' if its low 32 bits are enough, 'compare', a variable, None for all else"
+        if is_int(expr.type) and (expr.op in _RING or expr.op == 'var') and self.fits(expr):
             sink = 'low'
-        if e.op == 'var':
-            self.use_variable(e, sink)
-        elif e.op == 'device':
-            for a, p in zip(e.args, e.value.parameter_exprs):
+        if expr.op == 'var':
+            self.use_variable(expr, sink)
+        elif expr.op == 'device':
+            for a, p in zip(expr.args, expr.value.parameter_exprs):
                 self.pass_on(a, p)
         else:
-            if self.compares(e):
-                self.compared.append(e.args)
-            for a, where in zip(e.args, self.sinks(e, sink)):
+            if self.compares(expr):
+                self.compared.append(expr.args)
+            for a, where in zip(expr.args, self.sinks(expr, sink)):
                 self.use(a, where)
 
-    def compares(self, e):
-        "Return whether `e` compares integers as integers; a comparison as float64 needs all of their bits"
-        return e.op == 'cmp' and all(is_int(a.type) for a in e.args) and not comparison_rounds(*e.args, self.ranges.of)
+    def compares(self, expr):
+        "Return whether `expr` compares integers as integers; a comparison as float64 needs all of their bits"
+        return (
+            expr.op == 'cmp'
+            and all(is_int(a.type) for a in expr.args)
+            and not comparison_rounds(*expr.args, self.ranges.of)
+        )
 
-    def use_variable(self, e, sink):
+    def use_variable(self, expr, sink):
         "Note that a variable goes to `sink`"
-        if not is_int(e.type):
+        if not is_int(expr.type):
             return
         if sink is None:
-            self.bad.add(e.value)
+            self.bad.add(expr.value)
         elif not isinstance(sink, str):
-            self.flows.append((e.value, sink))
+            self.flows.append((expr.value, sink))
 
-    def sinks(self, e, sink):
-        "Return where the arguments of `e` go to, if `e` goes to `sink`"
-        n = len(e.args)
-        if e.op in _RING or e.op == 'let':
+    def sinks(self, expr, sink):
+        "Return where the arguments of `expr` go to, if `expr` goes to `sink`"
+        n = len(expr.args)
+        if expr.op in _RING or expr.op == 'let':
             return [sink] * n
-        if e.op == 'select':
+        if expr.op == 'select':
             return [None] + [sink] * (n - 1)
-        if self.compares(e):
+        if self.compares(expr):
             return ['compare'] * n
-        if e.op == 'load':
+        if expr.op == 'load':
             return ['low'] * n
-        if e.op == 'atomic':
-            low = is_narrow_int(e.value.memory.dtype) and e.value.op in ('add', 'sub', 'exch', 'and', 'or', 'xor')
-            return ['low' if k < e.value.count or low else None for k in range(n)]
-        low = e.op == 'cast' and is_narrow_int(e.value) and is_int(e.type) and is_int(e.args[0].type)
+        if expr.op == 'atomic':
+            low = is_narrow_int(expr.value.memory.dtype) and expr.value.op in ('add', 'sub', 'exch', 'and', 'or', 'xor')
+            return ['low' if k < expr.value.count or low else None for k in range(n)]
+        low = expr.op == 'cast' and is_narrow_int(expr.value) and is_int(expr.type) and is_int(expr.args[0].type)
         return ['low' if low else None] * n
 
     def pass_on(self, a, p):
@@ -109,14 +113,14 @@ class _Uses:
             for part in (*a.value.lead, a.value.offset):
                 self.use(part, 'low')
 
-    def narrow(self, e, chosen):
-        "Return whether the low 32 bits of `e` are correct if those of the variables `chosen` are"
+    def narrow(self, expr, chosen):
+        "Return whether the low 32 bits of `expr` are correct if those of the variables `chosen` are"
         return (
-            self.fits(e)
-            or e.op == 'var'
-            and e.value in chosen
-            or e.op in (*_RING, 'let')
-            and all(self.narrow(a, chosen) for a in e.args)
+            self.fits(expr)
+            or expr.op == 'var'
+            and expr.value in chosen
+            or expr.op in (*_RING, 'let')
+            and all(self.narrow(a, chosen) for a in expr.args)
         )
 
 
@@ -201,21 +205,21 @@ def _settle(t, weak):
     return weak if t == WEAK else t
 
 
-def _c_type(unit, v, ranges):
-    if not is_number(v.type):
+def _c_type(unit, variable, ranges):
+    if not is_number(variable.type):
         return None
-    if not is_int(v.type):
-        return C_NAMES[v.type]
-    k, r = v.parameter, ranges.var.get(v, v.bounds or (0, 0))
+    if not is_int(variable.type):
+        return C_NAMES[variable.type]
+    k, r = variable.parameter, ranges.var.get(variable, variable.bounds or (0, 0))
     if k is not None and k.dtype != 'int' and within(r, of_dtype(k.dtype)):
         return C_NAMES[k.dtype]
-    return c_int_type(v.type, r, unit.wide)
+    return c_int_type(variable.type, r, unit.wide)
 
 
-def c_int_type(t, r, wide):
-    "Return C's type for integers of type `t` in the interval `r`: `c_int_type('int64', (0, 9), False)` is 'int'"
-    small = within(of_dtype(t), INT32) or within(r, INT32) and not wide
-    masked = within(r, UINT32) and (is_unsigned(t) or r[1] == UINT32[1]) and not wide
+def c_int_type(t, interval, wide):
+    "Return C's type for integers of type `t` in the interval `interval`: `c_int_type('int64', (0, 9), False)` is 'int'"
+    small = within(of_dtype(t), INT32) or within(interval, INT32) and not wide
+    masked = within(interval, UINT32) and (is_unsigned(t) or interval[1] == UINT32[1]) and not wide
     return (
         'int'
         if small

@@ -335,12 +335,12 @@ def _leading_offset(view):
 class CheckedExpressions(Expressions):
     "Write the address of an element as `gs_at(...)`"
 
-    def _expr_inside(self, e):
+    def _expr_inside(self, expr):
         "Write an index that `gs_at` checks against sizes, and multiplies by strides"
-        n = len(e.args) // 3
-        args = [f'(long long)({self.fit(a, "long long").text})' for a in e.args]
+        n = len(expr.args) // 3
+        args = [f'(long long)({self.fit(a, "long long").text})' for a in expr.args]
         axes = [f'gs_axis{{{", ".join(args[k::n])}}}' for k in range(n)]
-        access, array = e.value
+        access, array = expr.value
         return Text(f'gs_at("{access}", "{array}", __LINE__, {", ".join(axes)})', PRIMARY, 'long long')
 
     def element_at(self, memory, idx):

@@ -144,7 +144,7 @@ _WIDENING_BOUNDS = sorted(
 
 
 def widen(old, new):
-    "Return an interval that holds `old` and `new`, with bounds from a short list, so that loops reach a fixed point"
+    "Return an interval that contains both: a bound that grows becomes the next of `_WIDENING_BOUNDS`, which are few"
     if old is None:
         return new
     low = old[0] if new[0] >= old[0] else max(step for step in _WIDENING_BOUNDS if step <= new[0])

@@ -76,10 +76,10 @@ def _declare(parameter, writer):
     return f'{const}{writer.element(memory.dtype)} *', memory.c_name
 
 
-def _function_head(f, body, writer, unit):
+def _function_head(function, body, writer, unit):
     "Return the line that begins a function, and its parameters"
     params = [_declare(e, writer) for e in body.parameters]
-    if f is unit.main:
+    if function is unit.main:
         unused = [e for e in body.parameters if not body.is_used(e)]
         params = [('[[maybe_unused]] ' + t if e in unused else t, n) for e, (t, n) in zip(body.parameters, params)]
     params += [
@@ -87,9 +87,13 @@ def _function_head(f, body, writer, unit):
             writer.index_type,
             (memory.size_names if w == 'size' else memory.stride_names)[d] if w != 'start' else memory.start_name,
         )
-        for memory, w, d in f.extra
+        for memory, w, d in function.extra
     ]
-    start = f'__global__ void {f.c_name}(' if f is unit.main else f'__device__ inline {f.c_result} {f.c_name}('
+    start = (
+        f'__global__ void {function.c_name}('
+        if function is unit.main
+        else f'__device__ inline {function.c_result} {function.c_name}('
+    )
     return start + wrap([t + n if t.endswith('*') else f'{t} {n}' for t, n in params], start) + ') {', params
 
 
@@ -274,15 +278,15 @@ def _docstring(tree, body):
     return [Line(f'// {line.strip()}'.rstrip(), 0, first.lineno) for line in first.value.value.strip().split('\n')]
 
 
-def _write_body(f, body):
+def _write_body(function, body):
     "Write the statements of a function, without blank lines around them and a return at the end"
-    tree = f.source.tree
+    tree = function.source.tree
     try:
-        body.block(f.body, tree.body[0].col_offset)
+        body.block(function.body, tree.body[0].col_offset)
     except Unsupported as e:
-        following = (s.node for s in statements(f.body) if s.line > body.cursor)
+        following = (s.node for s in statements(function.body) if s.line > body.cursor)
         node = body.writing.node if body.writing else next(following, tree)
-        raise f.source.error(node, *e.args) from None
+        raise function.source.error(node, *e.args) from None
     lines = body.lines
     while lines and not lines[0].text:
         lines.pop(0)

@@ -36,34 +36,34 @@ _NEGATED_COMPARISON = {'<': '>=', '<=': '>', '>': '<=', '>=': '<', '==': '!=', '
 class _Values:
     "Evaluate expressions on intervals: one method `_range_...` per operation"
 
-    def eval(self, e):
-        "Return the interval of `e`, or None if it is not an integer; records the widest interval that it ever has"
-        r = getattr(self, '_range_' + e.op)(e)
-        if e.type == BOOL:
+    def eval(self, expr):
+        "Return the interval of `expr`, or None if it is not an integer; records the widest interval that it ever has"
+        r = getattr(self, '_range_' + expr.op)(expr)
+        if expr.type == BOOL:
             r = hull(r, None) if r is not None and within(r, (0, 1)) else (0, 1)
-        if is_int(e.type) and (r is None or not within(r, of_dtype(e.type))):
-            r = of_dtype(e.type)
-        if self.recording and e.type in INTEGERS:
-            self.expr_intervals[id(e)] = hull(self.expr_intervals.get(id(e)), r)
+        if is_int(expr.type) and (r is None or not within(r, of_dtype(expr.type))):
+            r = of_dtype(expr.type)
+        if self.recording and expr.type in INTEGERS:
+            self.expr_intervals[id(expr)] = hull(self.expr_intervals.get(id(expr)), r)
         return r
 
-    def operation(self, e):
+    def operation(self, expr):
         "Return the interval of an operation on integers: [0, 9] + [1, 1] is [1, 10]"
-        parts = [self.eval(a) for a in e.args]
-        if not is_int(e.type) or None in parts:
+        parts = [self.eval(a) for a in expr.args]
+        if not is_int(expr.type) or None in parts:
             return None
-        if e.type == INT:
+        if expr.type == INT:
             parts = [r if within(r, ALL) else ALL for r in parts]
-        return self.bound_grid(e, INTERVAL_ARITHMETIC[e.op](*parts))
+        return self.bound_grid(expr, INTERVAL_ARITHMETIC[expr.op](*parts))
 
     _range_add = _range_sub = _range_mul = _range_floordiv = _range_mod = _range_cmod = _range_pow = _range_min = (
         _range_max
     ) = operation
     _range_shl = _range_shr = _range_and = _range_or = _range_xor = operation
 
-    def unknown(self, e):
+    def unknown(self, expr):
         "Evaluate the operands of an operation whose result has no interval of its own"
-        for a in e.args:
+        for a in expr.args:
             self.eval(a)
 
     _range_truediv = _range_fmin = _range_fmax = _range_math = _range_test_real = _range_truth = _range_not = (
@@ -71,54 +71,54 @@ class _Values:
     ) = unknown
     _range_size_of = _range_address = _range_inside = _range_pointer_to = _range_tuple = _range_object = unknown
 
-    def bound_grid(self, e, r):
+    def bound_grid(self, expr, interval):
         "Bound the product of blocks and threads along an axis, which the launcher keeps below 2**31"
-        if e.op != 'mul' or self.unit.wide:
-            return r
-        names = {a.value for a in e.args if a.op == 'builtin'}
+        if expr.op != 'mul' or self.unit.wide:
+            return interval
+        names = {a.value for a in expr.args if a.op == 'builtin'}
         small = all(
             a.op == 'builtin' and a.value.startswith(('gridDim', 'blockIdx')) or within(self.interval_of(a), (0, 2**16))
-            for a in e.args
+            for a in expr.args
         )
         for k, low in (('blockIdx', 0), ('gridDim', 1)):
             if small and any(n.startswith(k) for n in names):
-                return max(r[0], low), min(r[1], INT_LIMIT - 2048)
-        return r
+                return max(interval[0], low), min(interval[1], INT_LIMIT - 2048)
+        return interval
 
-    def _range_const(self, e):
-        return (int(e.value),) * 2 if e.type in INTEGERS else None
+    def _range_const(self, expr):
+        return (int(expr.value),) * 2 if expr.type in INTEGERS else None
 
-    def _range_global(self, e):
-        return (int(e.value[1]),) * 2 if e.type in INTEGERS else None
+    def _range_global(self, expr):
+        return (int(expr.value[1]),) * 2 if expr.type in INTEGERS else None
 
-    def _range_var(self, e):
-        if e.type not in INTEGERS:
+    def _range_var(self, expr):
+        if expr.type not in INTEGERS:
             return None
-        v = e.value
+        v = expr.value
         if v.bounds:
             return v.bounds
         r = self.state.get(v)
         return r if r is not None and r != () else (0, 0) if v.undefined else ALL
 
-    def _range_builtin(self, e):
-        return _BUILTIN[e.value]
+    def _range_builtin(self, expr):
+        return _BUILTIN[expr.value]
 
-    def _range_lane(self, e):
+    def _range_lane(self, expr):
         return 0, 31
 
-    def _range_size(self, e):
+    def _range_size(self, expr):
         return 0, self.most
 
-    def _range_stride(self, e):
+    def _range_stride(self, expr):
         return -self.most, self.most
 
     _range_start = _range_size
 
-    def _range_load(self, e):
-        for a in e.args:
+    def _range_load(self, expr):
+        for a in expr.args:
             self.eval(a)
-        m = e.value
-        if e.type not in INTEGERS:
+        m = expr.value
+        if expr.type not in INTEGERS:
             return None
         if m.values is not None:
             return (int(m.values.min()), int(m.values.max())) if m.values.size else (0, 0)
@@ -133,45 +133,45 @@ class _Values:
             r = hull(r, self.eval(operand))
         return r
 
-    def _range_atomic(self, e):
-        for a in e.args:
+    def _range_atomic(self, expr):
+        for a in expr.args:
             self.eval(a)
-        return of_dtype(e.value.memory.dtype) if e.type in INTEGERS else None
+        return of_dtype(expr.value.memory.dtype) if expr.type in INTEGERS else None
 
-    def _range_call(self, e):
-        for a in e.args:
+    def _range_call(self, expr):
+        for a in expr.args:
             self.eval(a)
-        return (e.value.low, e.value.high) if e.type in INTEGERS and e.value.low is not None else None
+        return (expr.value.low, expr.value.high) if expr.type in INTEGERS and expr.value.low is not None else None
 
-    def _range_flag(self, e):
-        self.eval(e.args[0])
+    def _range_flag(self, expr):
+        self.eval(expr.args[0])
         return 0, 1
 
-    def _range_shuffle(self, e):
-        return [self.eval(a) for a in e.args][0]
+    def _range_shuffle(self, expr):
+        return [self.eval(a) for a in expr.args][0]
 
-    def _range_let(self, e):
-        r = self.eval(e.args[0])
-        self.set_interval(e.value, r)
+    def _range_let(self, expr):
+        r = self.eval(expr.args[0])
+        self.set_interval(expr.value, r)
         return r
 
-    def _range_neg(self, e):
-        r = self.eval(e.args[0])
-        return clip(-r[1], -r[0]) if is_int(e.type) else None
+    def _range_neg(self, expr):
+        r = self.eval(expr.args[0])
+        return clip(-r[1], -r[0]) if is_int(expr.type) else None
 
-    def _range_invert(self, e):
-        r = self.eval(e.args[0])
-        return (~r[1], ~r[0]) if e.type == INT else (2**64 - 1 - r[1], 2**64 - 1 - r[0])
+    def _range_invert(self, expr):
+        r = self.eval(expr.args[0])
+        return (~r[1], ~r[0]) if expr.type == INT else (2**64 - 1 - r[1], 2**64 - 1 - r[0])
 
-    def _range_abs(self, e):
-        low, high = self.eval(e.args[0])
+    def _range_abs(self, expr):
+        low, high = self.eval(expr.args[0])
         return clip(0 if low <= 0 <= high else min(abs(low), abs(high)), max(abs(low), abs(high)))
 
-    def _range_cast(self, e):
-        a = e.args[0]
+    def _range_cast(self, expr):
+        a = expr.args[0]
         r = self.eval(a)
         if (
-            e.type == INT
+            expr.type == INT
             and a.op == 'math'
             and a.value in ('floor', 'ceil', 'trunc', 'rint')
             and a.args[0].op == 'truediv'
@@ -181,45 +181,45 @@ class _Values:
             if self.interval_of(a.args[0].args[1])[0] < 0:
                 return min(low, 0, -high), max(high, 0, -low)
             return min(low, 0), max(high, 0)
-        if e.type not in INTEGERS:
+        if expr.type not in INTEGERS:
             return None
-        full = of_dtype(e.value)
+        full = of_dtype(expr.value)
         return r if r is not None and within(r, full) else full
 
-    def _range_bits(self, e):
-        self.eval(e.args[0])
-        return None if e.value == 'brev' else (0, 64)
+    def _range_bits(self, expr):
+        self.eval(expr.args[0])
+        return None if expr.value == 'brev' else (0, 64)
 
-    def _range_select(self, e):
-        self.eval(e.args[0])
+    def _range_select(self, expr):
+        self.eval(expr.args[0])
         state_before = dict(self.state)
-        self.refine(e.args[0], True)
-        a = self.eval(e.args[1])
+        self.refine(expr.args[0], True)
+        a = self.eval(expr.args[1])
         self.state = dict(state_before)
-        self.refine(e.args[0], False)
-        b = self.eval(e.args[2])
+        self.refine(expr.args[0], False)
+        b = self.eval(expr.args[2])
         self.state = state_before
         return hull(a, b) if a is not None and b is not None else None
 
-    def _range_land(self, e):
-        return self.short_circuit(e, True)
+    def _range_land(self, expr):
+        return self.short_circuit(expr, True)
 
-    def _range_lor(self, e):
-        return self.short_circuit(e, False)
+    def _range_lor(self, expr):
+        return self.short_circuit(expr, False)
 
-    def short_circuit(self, e, is_true):
+    def short_circuit(self, expr, is_true):
         "Evaluate `a and b`, `a or b`: the second operand where the first one is true (`is_true`) or false"
-        a = self.eval(e.args[0])
+        a = self.eval(expr.args[0])
         state_before = dict(self.state)
-        self.refine(e.args[0], is_true)
-        b = self.eval(e.args[1])
+        self.refine(expr.args[0], is_true)
+        b = self.eval(expr.args[1])
         self.state = {**state_before, **{k: v for k, v in self.state.items() if k not in state_before}}
         return hull(a, b) if None not in (a, b) else None
 
     _range_value_land, _range_value_lor = _range_land, _range_lor
 
-    def _range_device(self, e):
-        return self.run(e.value, [self.argument(a) for a in e.args])
+    def _range_device(self, expr):
+        return self.run(expr.value, [self.argument(a) for a in expr.args])
 
     def argument(self, a):
         "Return the interval of an argument of a device function; a tuple has several"
@@ -227,17 +227,17 @@ class _Values:
             return tuple(map(self.argument, a.args))
         return self.view(a.value) if a.op == 'view' else self.eval(a)
 
-    def view(self, v):
+    def view(self, variable):
         "Evaluate the offset, sizes and strides of an array"
-        for part in v.parts():
+        for part in variable.parts():
             self.eval(part)
 
-    def _range_view(self, e):
-        self.view(e.value)
+    def _range_view(self, expr):
+        self.view(expr.value)
 
-    def _range_field(self, e):
-        r = self.state.get(e.args[0].value)
-        return r[e.value] if isinstance(r, tuple) and e.type in INTEGERS else None
+    def _range_field(self, expr):
+        r = self.state.get(expr.args[0].value)
+        return r[expr.value] if isinstance(r, tuple) and expr.type in INTEGERS else None
 
 
 # Where `i < n` is true, `i` is at most the upper bound of `n` minus one, and `n` is at least the lower bound of `i`
@@ -264,10 +264,10 @@ class _Conditions:
             self.narrow_by_comparison(a, op, b)
             self.narrow_by_comparison(b, _SWAPPED_COMPARISON[op], a)
 
-    def interval_of(self, e):
-        "Return the interval of `e` in the current state, without recording it"
+    def interval_of(self, expr):
+        "Return the interval of `expr` in the current state, without recording it"
         recording, self.recording = self.recording, False
-        r = self.eval(e)
+        r = self.eval(expr)
         self.recording = recording
         return r
 
@@ -289,17 +289,17 @@ class _Conditions:
         if low <= high:
             self.narrow(a, low, high)
 
-    def narrow(self, e, low, high):
+    def narrow(self, expr, low, high):
         "Narrow a variable, or the variable in `i + 1`, to `low` to `high`"
-        if e.op == 'let':
-            e = Expr('var', e.type, value=e.value)
-        if e.op == 'var' and e.value in self.state:
-            old = self.state[e.value]
+        if expr.op == 'let':
+            expr = Expr('var', expr.type, value=expr.value)
+        if expr.op == 'var' and expr.value in self.state:
+            old = self.state[expr.value]
             if max(low, old[0]) <= min(high, old[1]):
-                self.state[e.value] = max(low, old[0]), min(high, old[1])
-        elif e.op in ('add', 'sub') and number(e.args[1]) is not None:
-            k = number(e.args[1]) * (1 if e.op == 'add' else -1)
-            self.narrow(e.args[0], low - k, high - k)
+                self.state[expr.value] = max(low, old[0]), min(high, old[1])
+        elif expr.op in ('add', 'sub') and number(expr.args[1]) is not None:
+            k = number(expr.args[1]) * (1 if expr.op == 'add' else -1)
+            self.narrow(expr.args[0], low - k, high - k)
 
 
 # A loop is a fixed point: its body is run from the state at its head, the state after the body is joined with that at
@@ -317,22 +317,22 @@ class _Blocks:
                 return
             getattr(self, '_run_' + s.kind)(s)
 
-    def evaluate(self, s):
+    def evaluate(self, stmt):
         "Run a statement that changes no variable"
-        for e in expressions(s):
+        for e in expressions(stmt):
             self.eval(e)
 
     _run_pointer = _run_alloc = _run_store = _run_expr = _run_print = _run_assert = _run_nothing = evaluate
 
-    def _run_assign(self, s):
-        r = self.eval(s.expr)
-        if s.var.type in INTEGERS:
-            self.set_interval(s.var, r if r is not None else ALL)
+    def _run_assign(self, stmt):
+        r = self.eval(stmt.expr)
+        if stmt.var.type in INTEGERS:
+            self.set_interval(stmt.var, r if r is not None else ALL)
         elif r is not None:
-            self.state[s.var] = r
+            self.state[stmt.var] = r
 
-    def _run_return(self, s):
-        parts = [self.eval(e) for e in s.args]
+    def _run_return(self, stmt):
+        parts = [self.eval(e) for e in stmt.args]
         if parts:
             self.returned = (
                 tuple(hull(a, b) for a, b in zip(self.returned or (None,) * len(parts), parts))
@@ -341,63 +341,63 @@ class _Blocks:
             )
         self.state = None
 
-    def _run_break(self, s):
+    def _run_break(self, stmt):
         self.leave(0)
 
-    def _run_continue(self, s):
+    def _run_continue(self, stmt):
         self.leave(1)
 
     def leave(self, n):
         "Leave the loop (0) or the iteration (1): join the current state with that at its end"
         self.loops[-1][n], self.state = _join_states(self.loops[-1][n], self.state), None
 
-    def _run_if(self, s):
-        self.eval(s.test)
+    def _run_if(self, stmt):
+        self.eval(stmt.test)
         state_before = self.state
         self.state = dict(state_before)
-        self.refine(s.test, True)
-        self.block(s.body)
+        self.refine(stmt.test, True)
+        self.block(stmt.body)
         is_true, self.state = self.state, dict(state_before)
-        self.refine(s.test, False)
-        self.block(s.orelse)
+        self.refine(stmt.test, False)
+        self.block(stmt.orelse)
         self.state = _join_states(is_true, self.state)
 
-    def _run_while(self, s):
+    def _run_while(self, stmt):
         def head():
-            self.eval(s.test)
+            self.eval(stmt.test)
             self.exit_state = dict(self.state)
             before, self.state = self.state, self.exit_state
-            self.refine(s.test, False)
+            self.refine(stmt.test, False)
             self.exit_state, self.state = self.state, before
-            if s.test.op == 'const' and s.test.value:
+            if stmt.test.op == 'const' and stmt.test.value:
                 self.exit_state = None
-            self.refine(s.test, True)
+            self.refine(stmt.test, True)
 
-        self.loop(s, head, None)
+        self.loop(stmt, head, None)
 
-    def _run_for(self, s):
-        start = self.eval(s.start)
-        stop = self.eval(s.stop)
-        step = self.eval(s.step)
+    def _run_for(self, stmt):
+        start = self.eval(stmt.start)
+        stop = self.eval(stmt.stop)
+        step = self.eval(stmt.step)
         if step[0] > 0:
             r, trips = (start[0], stop[1] - 1), -((start[0] - stop[1]) // step[0])
         elif step[1] < 0:
             r, trips = (stop[0] + 1, start[1]), -((stop[0] - start[1]) // -step[1])
         else:
             r, trips = (min(start[0], stop[0] + 1), max(start[1], stop[1] - 1)), None
-        self.trip_counts[id(s)] = trips if trips is None else max(trips, 0)
+        self.trip_counts[id(stmt)] = trips if trips is None else max(trips, 0)
         if r[0] > r[1]:
             r = start
 
         def head():
             self.exit_state = dict(self.state)
-            self.set_interval(s.var, r)
+            self.set_interval(stmt.var, r)
 
-        self.loop(s, head, self.trip_counts[id(s)])
+        self.loop(stmt, head, self.trip_counts[id(stmt)])
 
-    def _run_each(self, s):
-        self.trip_counts[id(s)] = s.count
-        values = [(c.var, self.hull_of(c.items)) for c in s.columns]
+    def _run_each(self, stmt):
+        self.trip_counts[id(stmt)] = stmt.count
+        values = [(c.var, self.hull_of(c.items)) for c in stmt.columns]
 
         def head():
             self.exit_state = dict(self.state)
@@ -405,7 +405,7 @@ class _Blocks:
                 if r is not None:
                     self.set_interval(v, r)
 
-        self.loop(s, head, s.count)
+        self.loop(stmt, head, stmt.count)
 
     def loop(self, loop, run_head, trips):
         "Run the body until the state at its head is a fixed point, then once more to record the intervals"
@@ -445,57 +445,61 @@ class _Blocks:
         back_state, self.exit_state = _join_states(self.state, continue_state), exit_state
         return back_state
 
-    def widen_at_head(self, s, v, entry, old, new, trips):
-        "Return the interval of `v` at the head of a loop in which it grows from `old` to `new`, widened"
+    def widen_at_head(self, stmt, variable, entry, old, new, trips):
+        "Return the interval of `variable` at the head of a loop in which it grows from `old` to `new`, widened"
         if new == old or not _is_pair(new):
             return new
-        grows = self.growth(v, s.body, 1) if trips is not None and _is_pair(entry) else None
+        grows = self.growth(variable, stmt.body, 1) if trips is not None and _is_pair(entry) else None
         if grows:
             return clip(entry[0] + trips * min(grows[0], 0), entry[1] + trips * max(grows[1], 0))
         return widen(old, new)
 
-    def growth(self, v, body, times):
-        "Return the interval of what an iteration adds to `v`; None if it does anything else to `v`"
+    def growth(self, variable, body, times):
+        "Return the interval of what an iteration adds to `variable`; None if it does anything else to `variable`"
         low = high = 0
         assigned = {stmt.var for stmt in statements(body) if hasattr(stmt, 'var')}
         for stmt in body:
-            if stmt.kind == 'assign' and stmt.var is v:
-                added = self.addend(v, stmt.expr, assigned)
+            if stmt.kind == 'assign' and stmt.var is variable:
+                added = self.addend(variable, stmt.expr, assigned)
                 if added is None:
                     return
                 low, high = low + times * min(added[0], 0), high + times * max(added[1], 0)
-            elif getattr(stmt, 'var', None) is v or stmt.kind == 'each' and any(c.var is v for c in stmt.columns):
+            elif (
+                getattr(stmt, 'var', None) is variable
+                or stmt.kind == 'each'
+                and any(c.var is variable for c in stmt.columns)
+            ):
                 return
             elif blocks(stmt):
-                if v not in {p.var for p in statements([stmt]) if hasattr(p, 'var')}:
+                if variable not in {p.var for p in statements([stmt]) if hasattr(p, 'var')}:
                     continue
                 if stmt.kind == 'while' or stmt.kind in ('for', 'each') and self.trip_counts.get(id(stmt)) is None:
                     return
                 for b in blocks(stmt):
-                    added = self.growth(v, b, times * (self.trip_counts[id(stmt)] if stmt.kind != 'if' else 1))
+                    added = self.growth(variable, b, times * (self.trip_counts[id(stmt)] if stmt.kind != 'if' else 1))
                     if added is None:
                         return
                     low, high = low + added[0], high + added[1]
         return low, high
 
-    def addend(self, v, e, assigned):
-        "Return the interval of what `e` adds to `v`: that of `k` in `v + k`; None if it does something else"
-        if e.op == 'var' and e.value is v:
+    def addend(self, variable, expr, assigned):
+        "Return the interval of what `expr` adds to `variable`: that of `k` in `variable + k`; None if it does something else"
+        if expr.op == 'var' and expr.value is variable:
             return 0, 0
-        if e.op not in ('add', 'sub'):
+        if expr.op not in ('add', 'sub'):
             return
-        a, b = e.args
-        if b.op == 'var' and b.value is v and e.op == 'add':
+        a, b = expr.args
+        if b.op == 'var' and b.value is variable and expr.op == 'add':
             a, b = b, a
-        if not (a.op == 'var' and a.value is v) or any(
-            part.op == 'var' and (part.value is v or part.value in assigned and not part.value.type == BOOL)
+        if not (a.op == 'var' and a.value is variable) or any(
+            part.op == 'var' and (part.value is variable or part.value in assigned and not part.value.type == BOOL)
             for part in walk(b)
         ):
             return
         state, self.state = self.state, dict(self.state or {})
         added = self.eval(b)
         self.state = state
-        return added if e.op == 'add' else (-added[1], -added[0])
+        return added if expr.op == 'add' else (-added[1], -added[0])
 
 
 # `state` maps each variable to its interval here, and is None in unreachable code: after `return`, `break`, `continue`.
@@ -514,56 +518,61 @@ class Ranges(_Values, _Conditions, _Blocks):
         self.visited_functions = []  # the functions, callers first
         self.run(unit.main, None)
 
-    def of(self, e):
-        "Return the interval of an expression: `ranges.of(e)` is (0, 1023)"
-        return self.expr_intervals.get(id(e), ALL)
+    def of(self, expr):
+        "Return the interval of an expression: `ranges.of(expr)` is (0, 1023)"
+        return self.expr_intervals.get(id(expr), ALL)
 
-    def run(self, f, args):
-        "Run the function `f` on the intervals `args`; return the interval of what it returns"
-        if f not in self.visited_functions:
-            self.visited_functions.append(f)
+    def run(self, function, args):
+        "Run the function `function` on the intervals `args`; return the interval of what it returns"
+        if function not in self.visited_functions:
+            self.visited_functions.append(function)
         outer = getattr(self, 'state', None), getattr(self, 'loops', None), getattr(self, 'returned', None)
         self.state = {}
         self.loops = []
         self.returned = None
-        for n, e in enumerate(f.parameter_exprs):
+        for n, e in enumerate(function.parameter_exprs):
             self.set_parameter(e, args[n] if args else None)
-        self.block(f.body)
+        self.block(function.body)
         returned = self.returned
         self.state, self.loops, self.returned = outer
         return returned
 
-    def set_parameter(self, e, r):
-        "Give a parameter the interval `r`"
-        if e.op == 'tuple':
-            for n, part in enumerate(e.args):
-                self.set_parameter(part, r[n] if r else None)
-        if e.op == 'var' and e.type in INTEGERS:
-            k = e.value.parameter
-            self.set_interval(e.value, r if r is not None else self.of_parameter(e.value, k))
+    def set_parameter(self, expr, interval):
+        "Give a parameter the interval `interval`"
+        if expr.op == 'tuple':
+            for n, part in enumerate(expr.args):
+                self.set_parameter(part, interval[n] if interval else None)
+        if expr.op == 'var' and expr.type in INTEGERS:
+            k = expr.value.parameter
+            self.set_interval(expr.value, interval if interval is not None else self.of_parameter(expr.value, k))
 
-    def of_parameter(self, v, described):
+    def of_parameter(self, variable, described):
         "Return the interval of a parameter of the kernel"
         if described is None or described.dtype != 'int':
             return of_dtype('int64' if described is None else described.dtype)
         low, high = (LOW, HIGH) if self.unit.wide else (-INT_LIMIT, INT_LIMIT)
-        return self.unit.minimums.get(v, low), high
+        return self.unit.minimums.get(variable, low), high
 
-    def set_interval(self, v, r):
-        "Assign a value in the interval `r` to the variable `v`"
-        if v in self.clamped and r is not None:
-            r = (
-                (max(r[0], -INT_LIMIT), min(r[1], INT_LIMIT))
-                if max(r[0], -INT_LIMIT) <= min(r[1], INT_LIMIT)
+    def set_interval(self, variable, interval):
+        "Assign a value in the interval `interval` to the variable `variable`"
+        if variable in self.clamped and interval is not None:
+            interval = (
+                (max(interval[0], -INT_LIMIT), min(interval[1], INT_LIMIT))
+                if max(interval[0], -INT_LIMIT) <= min(interval[1], INT_LIMIT)
                 else (-INT_LIMIT, INT_LIMIT)
             )
-        self.state[v] = r
-        if self.recording and isinstance(r, tuple) and r and not isinstance(r[0], (tuple, type(None))):
-            self.var[v] = hull(self.var.get(v), r)
+        self.state[variable] = interval
+        if (
+            self.recording
+            and isinstance(interval, tuple)
+            and interval
+            and not isinstance(interval[0], (tuple, type(None)))
+        ):
+            self.var[variable] = hull(self.var.get(variable), interval)
 
 
-def _is_pair(r):
-    return isinstance(r, tuple) and len(r) == 2 and isinstance(r[0], int)
+def _is_pair(interval):
+    return isinstance(interval, tuple) and len(interval) == 2 and isinstance(interval[0], int)
 
 
 def _join_states(a, b):

@@ -24,11 +24,11 @@ class Expr:
         return f"{self.op}{'' if self.value is None else f'[{self.value}]'}({', '.join(map(repr, self.args))})"
 
 
-def walk_used(e):
-    "Yield `e` and all expressions in it, without the arguments that a device function does not use"
-    yield e
-    for n, a in enumerate(e.args):
-        p = e.value.parameter_exprs[n] if e.op == 'device' else None
+def walk_used(expr):
+    "Yield `expr` and all expressions in it, without the arguments that a device function does not use"
+    yield expr
+    for n, a in enumerate(expr.args):
+        p = expr.value.parameter_exprs[n] if expr.op == 'device' else None
         if (
             p is None
             or p.op == 'tuple'
@@ -48,28 +48,28 @@ def const(v, type=INT):
 ZERO, ONE = const(0), const(1)
 
 
-def walk(e):
-    "Yield `e` and all expressions in it"
-    yield e
-    for a in e.args:
+def walk(expr):
+    "Yield `expr` and all expressions in it"
+    yield expr
+    for a in expr.args:
         yield from walk(a)
 
 
-def number(e):
+def number(expr):
     "Return the Python number that an expression of constants is; None if it is not one"
-    if e.op == 'const':
-        return e.value
-    if e.op == 'global':
-        return e.value[1]
-    f = _FOLD.get(e.op)
-    if f is None or e.type not in INTEGERS:
+    if expr.op == 'const':
+        return expr.value
+    if expr.op == 'global':
+        return expr.value[1]
+    f = _FOLD.get(expr.op)
+    if f is None or expr.type not in INTEGERS:
         return None
-    values = [number(a) for a in e.args]
+    values = [number(a) for a in expr.args]
     try:
         v = None if None in values else f(*values)
     except (ZeroDivisionError, ValueError, OverflowError):
         return None
-    return v if v is not None and (-(2**63) <= v < 2**63) and not (is_unsigned(e.type) and v < 0) else None
+    return v if v is not None and (-(2**63) <= v < 2**63) and not (is_unsigned(expr.type) and v < 0) else None
 
 
 _FOLD = dict(
@@ -133,8 +133,8 @@ class Literal(Expr):
 
     __slots__ = ('text',)
 
-    def __init__(self, e, text):
-        super().__init__(e.op, e.type, value=e.value)
+    def __init__(self, expr, text):
+        super().__init__(expr.op, expr.type, value=expr.value)
         self.text = text
 
 
@@ -250,19 +250,19 @@ class Stmt(SimpleNamespace):
         super().__init__(kind=kind, line=line, **parts)
 
 
-def blocks(s):
-    "Return the lists of statements in the statement `s`"
-    return [getattr(s, k) for k in ('body', 'orelse') if getattr(s, k, None)]
+def blocks(stmt):
+    "Return the lists of statements in the statement `stmt`"
+    return [getattr(stmt, k) for k in ('body', 'orelse') if getattr(stmt, k, None)]
 
 
-def expressions(s):
-    "Yield the expressions in `s` itself, not in its blocks"
+def expressions(stmt):
+    "Yield the expressions in `stmt` itself, not in its blocks"
     for k in ('expr', 'test', 'start', 'stop', 'step', 'address'):
-        if isinstance(getattr(s, k, None), Expr):
-            yield getattr(s, k)
+        if isinstance(getattr(stmt, k, None), Expr):
+            yield getattr(stmt, k)
     for k in ('index', 'args'):
-        yield from getattr(s, k, None) or ()
-    for column in getattr(s, 'columns', ()):
+        yield from getattr(stmt, k, None) or ()
+    for column in getattr(stmt, 'columns', ()):
         yield from column.items
 
 

@@ -56,20 +56,20 @@ _FIELDS = dict(
 )
 
 
-def _verify_statement(s, unit, settled):
-    _need(s.kind in operations.STATEMENTS, f'no statement is called {s.kind}')
-    fields = operations.STATEMENTS[s.kind]
+def _verify_statement(stmt, unit, settled):
+    _need(stmt.kind in operations.STATEMENTS, f'no statement is called {stmt.kind}')
+    fields = operations.STATEMENTS[stmt.kind]
     for k, kind in fields.items():
-        _need(hasattr(s, k) or kind.endswith('?'), f'{s.kind} has no {k}')
-        v = getattr(s, k, None)
-        fits = not hasattr(s, k) or _FIELDS[kind.rstrip('?')](v)
-        _need(fits, lambda: f'{k} of {s.kind} is {v!r}, and no {kind}')
-    for k in vars(s).keys() - _COMMON - fields.keys():
-        raise Malformed(f'{s.kind} has a {k}')
-    if s.kind == 'assign' and not settled:  # a Python float may settle wider than what it is assigned to
-        t = s.expr.type
-        _need(join_types(s.var.type, t, unit.doubles) == s.var.type, f'{s.var} gets a {t}')
-    for e in expressions(s):
+        _need(hasattr(stmt, k) or kind.endswith('?'), f'{stmt.kind} has no {k}')
+        v = getattr(stmt, k, None)
+        fits = not hasattr(stmt, k) or _FIELDS[kind.rstrip('?')](v)
+        _need(fits, lambda: f'{k} of {stmt.kind} is {v!r}, and no {kind}')
+    for k in vars(stmt).keys() - _COMMON - fields.keys():
+        raise Malformed(f'{stmt.kind} has a {k}')
+    if stmt.kind == 'assign' and not settled:  # a Python float may settle wider than what it is assigned to
+        t = stmt.expr.type
+        _need(join_types(stmt.var.type, t, unit.doubles) == stmt.var.type, f'{stmt.var} gets a {t}')
+    for e in expressions(stmt):
         for part in walk(e):
             verify_expression(part, settled)
 
@@ -88,22 +88,22 @@ def _is_of(kind, t):
     )
 
 
-def verify_expression(e, settled=False):
-    "Raise `Malformed` unless `e` is as the table of operations has it; of its operands only the types count"
-    _need(e.op in operations.OPERATIONS, f'no operation is called {e.op}')
-    operation = operations.OPERATIONS[e.op]
+def verify_expression(expr, settled=False):
+    "Raise `Malformed` unless `expr` is as the table of operations has it; of its operands only the types count"
+    _need(expr.op in operations.OPERATIONS, f'no operation is called {expr.op}')
+    operation = operations.OPERATIONS[expr.op]
     _need(
-        any(_is_of(k, e.type) for k in operation.gives.split()),
-        lambda: f'{e!r} is of type {e.type}, and gives {operation.gives}',
+        any(_is_of(k, expr.type) for k in operation.gives.split()),
+        lambda: f'{expr!r} is of type {expr.type}, and gives {operation.gives}',
     )
-    _need(not settled or e.type != WEAK, lambda: f'{e!r} has no precision yet')
-    kinds = _expect(operation.takes.split(), len(e.args))
-    _need(kinds is not None, lambda: f'{e!r} has {len(e.args)} operands, and takes {operation.takes or "none"}')
-    for k, a in zip(kinds, e.args):
-        k = k if k != 'same' else 'integer' if e.type in INTEGERS else 'number'
-        _need(_is_of(k, a.type), lambda: f'{a!r} in {e!r} is of type {a.type}, and no {k}')
-    _need(isinstance(e.value, operation.value or type(None)), lambda: f'{e.op} has the value {e.value!r}')
-    _need(operation.rule(e), lambda: f'{e!r} is not as {e.op} must be')
+    _need(not settled or expr.type != WEAK, lambda: f'{expr!r} has no precision yet')
+    kinds = _expect(operation.takes.split(), len(expr.args))
+    _need(kinds is not None, lambda: f'{expr!r} has {len(expr.args)} operands, and takes {operation.takes or "none"}')
+    for k, a in zip(kinds, expr.args):
+        k = k if k != 'same' else 'integer' if expr.type in INTEGERS else 'number'
+        _need(_is_of(k, a.type), lambda: f'{a!r} in {expr!r} is of type {a.type}, and no {k}')
+    _need(isinstance(expr.value, operation.value or type(None)), lambda: f'{expr.op} has the value {expr.value!r}')
+    _need(operation.rule(expr), lambda: f'{expr!r} is not as {expr.op} must be')
 
 
 def _expect(kinds, n):
@@ -122,13 +122,13 @@ class _Order:
     unreachable code. A variable that Python, too, may read before it has a value (`undefined`) is not looked at.
     """
 
-    def __init__(self, f):
-        self.f = f
+    def __init__(self, function):
+        self.f = function
         self.there = set()
         self.broken = []
-        for e in f.parameter_exprs:
+        for e in function.parameter_exprs:
             self.there |= {part.value for part in walk(e) if part.op == 'var'}
-        self.block(f.body)
+        self.block(function.body)
 
     def block(self, body):
         for s in body:
@@ -138,58 +138,61 @@ class _Order:
                 self.read(e, s)
             _RULES.get(s.kind, _Order.plain)(self, s)
 
-    def read(self, e, s):
-        for a in e.args:
-            self.read(a, s)
-        if e.op == 'let' or e.op in ('value_land', 'value_lor') and e.value is not None:
-            self.there.add(e.value)
-        if e.op == 'var':
-            _need(e.value in self.there or e.value.undefined, f'{self.at(s)}: {e.value} is read, and has no value')
-        if e.op in ('load', 'address'):
-            self.use(e.value, s)
-        if e.op in ('atomic', 'view'):
-            self.use(e.value.memory, s)
+    def read(self, expr, stmt):
+        for a in expr.args:
+            self.read(a, stmt)
+        if expr.op == 'let' or expr.op in ('value_land', 'value_lor') and expr.value is not None:
+            self.there.add(expr.value)
+        if expr.op == 'var':
+            _need(
+                expr.value in self.there or expr.value.undefined,
+                f'{self.at(stmt)}: {expr.value} is read, and has no value',
+            )
+        if expr.op in ('load', 'address'):
+            self.use(expr.value, stmt)
+        if expr.op in ('atomic', 'view'):
+            self.use(expr.value.memory, stmt)
 
-    def use(self, m, s):
-        if m.space in ('shared', 'local', 'dynamic'):
-            _need(m in self.there, f'{self.at(s)}: {m} is used, and is not declared')
-        if m.space == 'pointer':
-            known = m.variable in self.there or m.variable.undefined
-            _need(known, f'{self.at(s)}: {m} is used, and points nowhere')
+    def use(self, memory, stmt):
+        if memory.space in ('shared', 'local', 'dynamic'):
+            _need(memory in self.there, f'{self.at(stmt)}: {memory} is used, and is not declared')
+        if memory.space == 'pointer':
+            known = memory.variable in self.there or memory.variable.undefined
+            _need(known, f'{self.at(stmt)}: {memory} is used, and points nowhere')
 
-    def at(self, s):
-        return f'{self.f.name}, line {s.line}'
+    def at(self, stmt):
+        return f'{self.f.name}, line {stmt.line}'
 
-    def plain(self, s):
-        if getattr(s, 'var', None) is not None:
-            self.there.add(s.var)
-        if s.kind == 'alloc':
-            self.there.add(s.memory)
-        elif getattr(s, 'memory', None) is not None:
-            self.use(s.memory, s)
+    def plain(self, stmt):
+        if getattr(stmt, 'var', None) is not None:
+            self.there.add(stmt.var)
+        if stmt.kind == 'alloc':
+            self.there.add(stmt.memory)
+        elif getattr(stmt, 'memory', None) is not None:
+            self.use(stmt.memory, stmt)
 
-    def leave(self, s):
+    def leave(self, stmt):
         self.there = None
 
-    def leave_loop(self, s):
+    def leave_loop(self, stmt):
         self.broken[-1].append(self.there)
         self.there = None
 
-    def branch(self, s):
+    def branch(self, stmt):
         before = self.there
         self.there = set(before)
-        self.block(s.body)
+        self.block(stmt.body)
         yes, self.there = self.there, set(before)
-        self.block(s.orelse)
+        self.block(stmt.orelse)
         self.there = _on_both(yes, self.there)
 
-    def loop(self, s):
+    def loop(self, stmt):
         before, self.there = self.there, set(self.there)
-        self.there |= {s.var} if s.kind == 'for' else {c.var for c in getattr(s, 'columns', ())}
+        self.there |= {stmt.var} if stmt.kind == 'for' else {c.var for c in getattr(stmt, 'columns', ())}
         self.broken.append([])
-        self.block(s.body)
+        self.block(stmt.body)
         self.there, ways = before, self.broken.pop()
-        if s.kind == 'while' and _is_true(s.test):
+        if stmt.kind == 'while' and _is_true(stmt.test):
             self.there = None
             for w in ways:
                 self.there = _on_both(self.there, w)
@@ -212,5 +215,5 @@ def _on_both(a, b):
     return a & b
 
 
-def _is_true(e):
-    return e.op == 'const' and bool(e.value) or e.op == 'truth' and _is_true(e.args[0])
+def _is_true(expr):
+    return expr.op == 'const' and bool(expr.value) or expr.op == 'truth' and _is_true(expr.args[0])

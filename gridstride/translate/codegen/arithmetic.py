@@ -42,24 +42,24 @@ _OPERATORS = dict(
 class Arithmetic:
     "Write operators, in a type of C that holds the result"
 
-    def operation(self, e, low=False):
+    def operation(self, expr, low=False):
         "Write an operator with two operands: `i + 1`"
-        if e.type in REAL:
-            return self.real_operation(e)
-        return self.integer_operation(e, low)
+        if expr.type in REAL:
+            return self.real_operation(expr)
+        return self.integer_operation(expr, low)
 
     _expr_add = _expr_sub = _expr_mul = operation
     _expr_truediv = _expr_floordiv = _expr_mod = _expr_cmod = _expr_shl = _expr_shr = _expr_and = _expr_or = (
         _expr_xor
     ) = operation
 
-    def real_operation(self, e, symbol=None):
+    def real_operation(self, expr, symbol=None):
         "Write an operator of floats"
-        if e.op in ('floordiv', 'mod', 'cmod'):
-            return self.real_division(e)
-        op, prec = _OPERATORS[e.op]
-        a, b = self.operands_in(e.args, C_NAMES[e.type])
-        return Text(join_text(op, a, b, prec), prec, C_NAMES[e.type])
+        if expr.op in ('floordiv', 'mod', 'cmod'):
+            return self.real_division(expr)
+        op, prec = _OPERATORS[expr.op]
+        a, b = self.operands_in(expr.args, C_NAMES[expr.type])
+        return Text(join_text(op, a, b, prec), prec, C_NAMES[expr.type])
 
     def operands_in(self, args, type):
         "Return the operands such that C computes with them in `type`"
@@ -80,50 +80,50 @@ class Arithmetic:
             t[n] = self.as_type(args[n], type)
         return t
 
-    def real_division(self, e):
+    def real_division(self, expr):
         "Write Python's `//` or `%` of floats as a call: `real_mod(x, y)`"
-        type = C_NAMES[e.type]
-        a, b = (self.as_type(operand, type) for operand in e.args)
-        if e.op == 'cmod':
+        type = C_NAMES[expr.type]
+        a, b = (self.as_type(operand, type) for operand in expr.args)
+        if expr.op == 'cmod':
             return Text(f"fmod{'f' * (type == 'float')}({a.text}, {b.text})", PRIMARY, type)
         return Text(
-            f"{self.helper_name('real_floor_div' if e.op == 'floordiv' else 'real_mod', type)}({a.text}, {b.text})",
+            f"{self.helper_name('real_floor_div' if expr.op == 'floordiv' else 'real_mod', type)}({a.text}, {b.text})",
             PRIMARY,
             type,
         )
 
-    def integer_operation(self, e, low):
+    def integer_operation(self, expr, low):
         "Write an operator of integers; `low`: only the low 32 bits of the result matter"
-        op, prec = _OPERATORS[e.op]
-        ring = e.op in ('add', 'sub', 'mul')
-        if e.type == BOOL:
-            return Text(join_text(op, self.write(e.args[0]), self.write(e.args[1]), prec), prec, 'bool')
+        op, prec = _OPERATORS[expr.op]
+        ring = expr.op in ('add', 'sub', 'mul')
+        if expr.type == BOOL:
+            return Text(join_text(op, self.write(expr.args[0]), self.write(expr.args[1]), prec), prec, 'bool')
         low = low and ring and not self.unit.wide
-        a, b = (self.write(operand, low) for operand in e.args)
+        a, b = (self.write(operand, low) for operand in expr.args)
         if low and not {a.type, b.type} & {*WIDE_TYPES}:
-            return self.low_operation(e, a, b, op, prec)
+            return self.low_operation(expr, a, b, op, prec)
         if low:
-            a, b = (self.write(operand) for operand in e.args)
-        if e.op in ('floordiv', 'mod') and not self.positive(e):
-            return self.floor_division(e, a, b)
-        a, b, type = self.widen(e, a, b)
+            a, b = (self.write(operand) for operand in expr.args)
+        if expr.op in ('floordiv', 'mod') and not self.positive(expr):
+            return self.floor_division(expr, a, b)
+        a, b, type = self.widen(expr, a, b)
         return Text(join_text(op, a, b, prec), prec, type)
 
-    def low_operation(self, e, a, b, op, prec):
+    def low_operation(self, expr, a, b, op, prec):
         "Write `a op b` where only the low 32 bits matter: no cast to 64 bits"
-        if self.interval(e)[0] < 0 and all(within(self.interval(operand), INT32) for operand in e.args):
+        if self.interval(expr)[0] < 0 and all(within(self.interval(operand), INT32) for operand in expr.args):
             a, b = (self.cast(t, 'int') if t.type == 'unsigned int' else t for t in (a, b))
         return Text(
-            join_text(op, a, b, prec, e.op == 'add' and b.prec == PLUS),
+            join_text(op, a, b, prec, expr.op == 'add' and b.prec == PLUS),
             prec,
             'unsigned int' if 'unsigned int' in (a.type, b.type) else 'int',
         )
 
-    def widen(self, e, a, b):
+    def widen(self, expr, a, b):
         "Return (a, b, type): the operands such that C computes `a op b` without overflow, as `(long long)a*b`"
-        r, ra, rb = (self.interval(operand) for operand in (e, *e.args))
-        shift = e.op in ('shl', 'shr')
-        wide, other = ('unsigned long long', 'long long') if e.type == UINT else ('long long', 'unsigned long long')
+        r, ra, rb = (self.interval(operand) for operand in (expr, *expr.args))
+        shift = expr.op in ('shl', 'shr')
+        wide, other = ('unsigned long long', 'long long') if expr.type == UINT else ('long long', 'unsigned long long')
         if a.type == other:
             a = self.cast(a, wide)
         if b.type == other and not shift:
@@ -136,74 +136,74 @@ class Arithmetic:
                 return a, b, 'unsigned int'
             if all(within(interval, INT32) for interval in (r, ra, rb)):
                 return (*(self.cast(t, 'int') if t.type == 'unsigned int' else t for t in (a, b)), 'int')
-            return self.as_type(e.args[0], wide), b, wide
+            return self.as_type(expr.args[0], wide), b, wide
         if (
             within(r, INT32)
-            and all(within(self.interval(operand), INT32) for operand in e.args[: 1 if shift else 2])
-            or e.op in ('and', 'or', 'xor')
+            and all(within(self.interval(operand), INT32) for operand in expr.args[: 1 if shift else 2])
+            or expr.op in ('and', 'or', 'xor')
         ):
             return a, b, 'int'
-        return self.as_type(e.args[0], wide), b, wide
+        return self.as_type(expr.args[0], wide), b, wide
 
-    def positive(self, e):
+    def positive(self, expr):
         "Return whether both operands are at least 0 in the result's type, so that C's `/` and `%` equal Python's"
-        return e.op == 'cmod' or all(
-            self.interval(a)[0] >= 0 and (e.type == UINT or within(self.interval(a), ALL)) for a in e.args
+        return expr.op == 'cmod' or all(
+            self.interval(a)[0] >= 0 and (expr.type == UINT or within(self.interval(a), ALL)) for a in expr.args
         )
 
-    def floor_division(self, e, a, b):
+    def floor_division(self, expr, a, b):
         "Write division and remainder of what may be negative: `floor_div(i, 2)`"
-        ra, rb = map(self.interval, e.args)
+        ra, rb = map(self.interval, expr.args)
         overflows = ra[0] == -(2**31) and within((-1, -1), rb)  # -2**31 // -1 is not an int
         type = 'int' if within(hull(ra, rb), INT32) and not overflows and not self.unit.wide else 'long long'
-        a, b = (t if t.type == type else self.as_type(operand, type) for t, operand in zip((a, b), e.args))
+        a, b = (t if t.type == type else self.as_type(operand, type) for t, operand in zip((a, b), expr.args))
         return Text(
-            f"{self.helper_name('floor_div' if e.op == 'floordiv' else 'floor_mod', type)}({a.text}, {b.text})",
+            f"{self.helper_name('floor_div' if expr.op == 'floordiv' else 'floor_mod', type)}({a.text}, {b.text})",
             PRIMARY,
             type,
         )
 
-    def _expr_neg(self, e, low):
-        a = self.write(e.args[0], low)
-        if e.type == UINT:
-            a = self.as_type(e.args[0], 'unsigned long long')
-        if e.type == INT:
+    def _expr_neg(self, expr, low):
+        a = self.write(expr.args[0], low)
+        if expr.type == UINT:
+            a = self.as_type(expr.args[0], 'unsigned long long')
+        if expr.type == INT:
             if a.type == 'unsigned long long':
                 a = self.cast(a, 'long long')
             if a.type in ('unsigned int', 'bool'):
-                a = self.cast(a, 'int' if within(self.interval(e.args[0]), INT32) else 'long long')
-            if a.type == 'int' and not within(self.interval(e), INT32) and not low:
+                a = self.cast(a, 'int' if within(self.interval(expr.args[0]), INT32) else 'long long')
+            if a.type == 'int' and not within(self.interval(expr), INT32) and not low:
                 a = self.cast(a, 'long long')
         return Text(f'-{parenthesize(a)}' if not a.text.startswith('-') else f'-({a.text})', UNARY, a.type)
 
-    def _expr_invert(self, e):
-        a = self.write(e.args[0])
-        if e.type == UINT:
-            a = self.as_type(e.args[0], 'unsigned long long')
+    def _expr_invert(self, expr):
+        a = self.write(expr.args[0])
+        if expr.type == UINT:
+            a = self.as_type(expr.args[0], 'unsigned long long')
         elif a.type in ('bool', 'unsigned int', 'unsigned long long'):
             a = self.cast(a, 'long long' if a.type[0] == 'u' else 'int')
         return Text(f'~{parenthesize(a)}', UNARY, a.type)
 
-    def _expr_pow(self, e):
-        a, k = e.args[0], number(e.args[1])
-        if e.type in REAL:
-            t = self.as_type(a, C_NAMES[e.type])
-            return self.small_power(t, k, e.type)
+    def _expr_pow(self, expr):
+        a, k = expr.args[0], number(expr.args[1])
+        if expr.type in REAL:
+            t = self.as_type(a, C_NAMES[expr.type])
+            return self.small_power(t, k, expr.type)
         if k is not None and 1 <= k <= 3 and a.op in ('var', 'load', 'builtin', 'global'):
             res = a
             for _ in range(k - 1):
-                res = self.note(Expr('mul', e.type, (res, a)), self.interval(e))
+                res = self.note(Expr('mul', expr.type, (res, a)), self.interval(expr))
             return self.write(res)
         if k == 0:
             return self.integer(1)
-        type = 'unsigned long long' if e.type == UINT else 'long long'
-        return Text(f"{self.helper_name('int_pow', type)}({self.text(a)}, {self.text(e.args[1])})", PRIMARY, type)
+        type = 'unsigned long long' if expr.type == UINT else 'long long'
+        return Text(f"{self.helper_name('int_pow', type)}({self.text(a)}, {self.text(expr.args[1])})", PRIMARY, type)
 
-    def note(self, e, r):
-        "Note the interval `r` of `e`, an expression that is made here, and return `e`"
-        self.ranges.expr_intervals[id(e)] = r
-        self.generated_exprs.append(e)
-        return e
+    def note(self, expr, interval):
+        "Note the interval `interval` of `expr`, an expression that is made here, and return `expr`"
+        self.ranges.expr_intervals[id(expr)] = interval
+        self.generated_exprs.append(expr)
+        return expr
 
     def small_power(self, t, k, type):
         "Write `t` to the small power `k`: `x*x*x`, or a call of `square`"
@@ -220,41 +220,41 @@ class Arithmetic:
             )
         return Text('*'.join([parenthesize(t)] * k), TIMES, t.type)
 
-    def _expr_abs(self, e):
-        a = self.write(e.args[0])
-        if self.interval(e.args[0])[0] >= 0:
+    def _expr_abs(self, expr):
+        a = self.write(expr.args[0])
+        if self.interval(expr.args[0])[0] >= 0:
             return a
-        if e.type in ('int8', 'int16') and not within((0, -self.interval(e.args[0])[0]), of_dtype(e.type)):
-            return Text(f'({C_NAMES[e.type]})abs({a.text})', UNARY, 'int')
-        if a.type != 'long long' and within(self.interval(e), INT32) and not self.unit.wide:
+        if expr.type in ('int8', 'int16') and not within((0, -self.interval(expr.args[0])[0]), of_dtype(expr.type)):
+            return Text(f'({C_NAMES[expr.type]})abs({a.text})', UNARY, 'int')
+        if a.type != 'long long' and within(self.interval(expr), INT32) and not self.unit.wide:
             return Text(f'abs({self.cast(a, "int").text if a.type != "int" else a.text})', PRIMARY, 'int')
         return Text(f'llabs({a.text})', PRIMARY, 'long long')
 
-    def _expr_min(self, e):
-        return self.extreme(e, 'min', 'least')
+    def _expr_min(self, expr):
+        return self.extreme(expr, 'min', 'least')
 
-    def _expr_max(self, e):
-        return self.extreme(e, 'max', 'greatest')
+    def _expr_max(self, expr):
+        return self.extreme(expr, 'max', 'greatest')
 
-    def _expr_fmin(self, e):
-        return self.extreme(e, 'fmin', 'fmin')
+    def _expr_fmin(self, expr):
+        return self.extreme(expr, 'fmin', 'fmin')
 
-    def _expr_fmax(self, e):
-        return self.extreme(e, 'fmax', 'fmax')
+    def _expr_fmax(self, expr):
+        return self.extreme(expr, 'fmax', 'fmax')
 
-    def extreme(self, e, of_integers, of_floats):
+    def extreme(self, expr, of_integers, of_floats):
         "Write a minimum or maximum: `of_integers(a, b)` or `of_floats(a, b)`"
-        if e.type in REAL:
-            type = C_NAMES[e.type]
+        if expr.type in REAL:
+            type = C_NAMES[expr.type]
             f = of_floats + 'f' * (type == 'float') if of_floats[0] == 'f' else self.helper_name(of_floats, type)
-            a, b = (self.as_type(operand, type) for operand in e.args)
+            a, b = (self.as_type(operand, type) for operand in expr.args)
         else:
             f = of_integers
-            type = c_int_type(e.type, hull(*map(self.interval, e.args)), self.unit.wide)
+            type = c_int_type(expr.type, hull(*map(self.interval, expr.args)), self.unit.wide)
             a, b = (
                 self.as_type(operand, type)
                 if type in WIDE_TYPES and operand.op == 'const' or (t := self.write(operand)).type != type
                 else t
-                for operand in e.args
+                for operand in expr.args
             )
         return Text(f'{f}({a.text}, {b.text})', PRIMARY, type)

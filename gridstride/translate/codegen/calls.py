@@ -24,50 +24,50 @@ _NATIVE = {
 class Calls:
     "Write calls of functions: of CUDA, of its libraries, of the unit itself"
 
-    def _expr_math(self, e):
-        type = C_NAMES[e.type]
+    def _expr_math(self, expr):
+        type = C_NAMES[expr.type]
         args = [
-            self.write(a) if a.op == 'pointer_to' or e.value == 'ldexp' and n else self.as_type(a, type)
-            for n, a in enumerate(e.args)
+            self.write(a) if a.op == 'pointer_to' or expr.value == 'ldexp' and n else self.as_type(a, type)
+            for n, a in enumerate(expr.args)
         ]
-        if e.value == 'pow' and e.args[0].type in REAL and number(e.args[1]) == 0.5:
+        if expr.value == 'pow' and expr.args[0].type in REAL and number(expr.args[1]) == 0.5:
             return Text(f"sqrt{'f' * (type == 'float')}({args[0].text})", PRIMARY, type)
-        return Text(f"{e.value}{'f' * (type == 'float')}({', '.join(a.text for a in args)})", PRIMARY, type)
+        return Text(f"{expr.value}{'f' * (type == 'float')}({', '.join(a.text for a in args)})", PRIMARY, type)
 
-    def _expr_test_real(self, e):
-        a = self.write(e.args[0])
-        return Text(f"{e.value}({self.cast(a, 'float').text if a.type == '__half' else a.text})", PRIMARY, 'bool')
+    def _expr_test_real(self, expr):
+        a = self.write(expr.args[0])
+        return Text(f"{expr.value}({self.cast(a, 'float').text if a.type == '__half' else a.text})", PRIMARY, 'bool')
 
-    def _expr_pointer_to(self, e):
-        return Text(f'&{self.write(e.args[0]).text}', UNARY, '*')
+    def _expr_pointer_to(self, expr):
+        return Text(f'&{self.write(expr.args[0]).text}', UNARY, '*')
 
-    def _expr_call(self, e):
-        c = e.value
+    def _expr_call(self, expr):
+        c = expr.value
         if 'cooperative_groups' in c.name:
             self.headers.add('cooperative_groups.h')
-        args = [self.pass_argument(a, t) for a, t in zip(e.args, (*c.takes, *[None] * len(e.args)))]
+        args = [self.pass_argument(a, t) for a, t in zip(expr.args, (*c.takes, *[None] * len(expr.args)))]
         return Text(f"{c.name}({', '.join(args)})", PRIMARY, c.gives)
 
-    def pass_argument(self, e, type):
+    def pass_argument(self, expr, type):
         "Write an argument of a CUDA function whose parameter is of C's type `type`"
         if type == 'bool':
-            return self.condition(e).text
-        if type == 'unsigned int' and e.op == 'const':
-            return self.mask(e)
-        return self.text(e)
+            return self.condition(expr).text
+        if type == 'unsigned int' and expr.op == 'const':
+            return self.mask(expr)
+        return self.text(expr)
 
-    def mask(self, e):
+    def mask(self, expr):
         "Write a constant mask of lanes, in hexadecimal if the source does"
         return (
-            getattr(e, 'text', None)
-            if getattr(e, 'text', '')[:2].lower() == '0x' and 0 <= e.value < 2**32
-            else hex(e.value % 2**32)
-            if not 0 <= e.value < 2**31
-            else str(e.value)
+            getattr(expr, 'text', None)
+            if getattr(expr, 'text', '')[:2].lower() == '0x' and 0 <= expr.value < 2**32
+            else hex(expr.value % 2**32)
+            if not 0 <= expr.value < 2**31
+            else str(expr.value)
         )
 
-    def _expr_shuffle(self, e):
-        value, mask, other, *more = e.args
+    def _expr_shuffle(self, expr):
+        value, mask, other, *more = expr.args
         v = self.write(value)
         if v.type == 'bool':
             v = Text(v.text, v.prec, 'int')
@@ -77,45 +77,47 @@ class Calls:
             self.text(other),
             *map(self.text, more),
         ]
-        t = Text(f"{e.value}({', '.join(args)})", PRIMARY, v.type)
-        return Text(join_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool') if e.type == BOOL else t
+        t = Text(f"{expr.value}({', '.join(args)})", PRIMARY, v.type)
+        return Text(join_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool') if expr.type == BOOL else t
 
-    def _expr_bits(self, e):
-        a, r = self.write(e.args[0]), self.interval(e.args[0])
+    def _expr_bits(self, expr):
+        a, r = self.write(expr.args[0]), self.interval(expr.args[0])
         narrow = (
-            e.args[0].type not in (INT, UINT)
-            or e.value == 'popc'
+            expr.args[0].type not in (INT, UINT)
+            or expr.value == 'popc'
             and within(r, UINT32)
-            or e.value == 'ffs'
+            or expr.value == 'ffs'
             and (within(r, UINT32) or within(r, INT32))
         )
         type = (
-            ('unsigned int' if e.value in ('popc', 'brev') else 'int')
+            ('unsigned int' if expr.value in ('popc', 'brev') else 'int')
             if narrow
             else 'unsigned long long'
-            if e.value in ('popc', 'brev')
+            if expr.value in ('popc', 'brev')
             else 'long long'
         )
         if a.type in WIDE_TYPES and a.type != type or a.type not in WIDE_TYPES and not narrow:
             a = self.cast(a, type)
-        t = f"__{e.value}{'' if narrow else 'll'}({a.text})"
-        if e.value != 'brev':
+        t = f"__{expr.value}{'' if narrow else 'll'}({a.text})"
+        if expr.value != 'brev':
             return Text(t, PRIMARY, 'int')
         type = 'unsigned int' if narrow else 'unsigned long long'
-        return self.cast(Text(t, PRIMARY, type), 'int' if e.type == 'int32' else 'long long' if e.type == INT else type)
+        return self.cast(
+            Text(t, PRIMARY, type), 'int' if expr.type == 'int32' else 'long long' if expr.type == INT else type
+        )
 
-    def _expr_field(self, e):
-        v = e.args[0].value
-        type = v.struct.c_results[e.value]
-        return Text(f'{v.c_name}.{v.struct.field_names[e.value]}', PRIMARY, PROMOTED.get(type, type))
+    def _expr_field(self, expr):
+        v = expr.args[0].value
+        type = v.struct.c_results[expr.value]
+        return Text(f'{v.c_name}.{v.struct.field_names[expr.value]}', PRIMARY, PROMOTED.get(type, type))
 
-    def _expr_device(self, e):
-        f = e.value
+    def _expr_device(self, expr):
+        f = expr.value
         args = []
-        for a, p in zip(e.args, f.parameter_exprs):
+        for a, p in zip(expr.args, f.parameter_exprs):
             args += self.arguments(a, p)
         for m, what, d in f.extra:
-            args.append(self.extra(e, f, m, what, d))
+            args.append(self.extra(expr, f, m, what, d))
         return Text(f"{f.c_name}({', '.join(args)})", PRIMARY, PROMOTED.get(f.c_result, f.c_result))
 
     def arguments(self, a, p):
@@ -128,19 +130,19 @@ class Calls:
             return [self.argument(a.value, p.value.memory)]
         return [self.fit(a, p.value.c_type).text]
 
-    def extra(self, e, f, m, what, d):
+    def extra(self, expr, f, memory, what, d):
         "Write a size or a stride that the device function needs of an array"
-        view = next(v for a, p in zip(e.args, f.parameter_exprs) for v in views_of(a, p, m))
+        view = next(v for a, p in zip(expr.args, f.parameter_exprs) for v in views_of(a, p, memory))
         return self.text(view.sizes[d] if what == 'size' else view.strides[d])
 
-    def _expr_atomic(self, e):
-        op, m, n = e.value
-        at, values = '&' + self.element_at(m, e.args[:n]), e.args[n:]
+    def _expr_atomic(self, expr):
+        op, m, n = expr.value
+        at, values = '&' + self.element_at(m, expr.args[:n]), expr.args[n:]
         return self.atomic_call(op, m, at, values)
 
-    def as_element(self, e, m):
-        "Write `e` as an element of `m`"
-        return self.fit(e, C_NAMES[m.dtype], low=True)
+    def as_element(self, expr, memory):
+        "Write `expr` as an element of `memory`"
+        return self.fit(expr, C_NAMES[memory.dtype], low=True)
 
     _NAMES = {
         'add': 'Add',
@@ -156,10 +158,10 @@ class Calls:
         'dec': 'Dec',
     }
 
-    def atomic_call(self, op, m, at, values):
+    def atomic_call(self, op, memory, at, values):
         "Write an atomic operation: CUDA's own, or a helper that loops over compare-and-swap"
-        type = C_NAMES[m.dtype]
-        args = [self.as_element(v, m) for v in values]
+        type = C_NAMES[memory.dtype]
+        args = [self.as_element(v, memory) for v in values]
         if op in _NATIVE.get(type, ''):
             return Text(f"atomic{self._NAMES[op]}({at}, {', '.join(a.text for a in args)})", PRIMARY, type)
         if op == 'sub':
@@ -167,8 +169,8 @@ class Calls:
         if type == 'long long' and op in _NATIVE['unsigned long long']:
             return self.as_unsigned(f'atomic{self._NAMES[op]}', at, args)
         if op in ('nanmax', 'nanmin') and type in C_INTEGERS:
-            return self.atomic_call(op[3:], m, at, values)
-        name, text = atomic_helper(op, m.dtype)
+            return self.atomic_call(op[3:], memory, at, values)
+        name, text = atomic_helper(op, memory.dtype)
         self.helpers.setdefault((name, type), text)
         return Text(f'{name}({at}, {args[0].text})', PRIMARY, type)
 
@@ -193,14 +195,14 @@ class Calls:
             Text(call, PRIMARY, 'unsigned long long') if self.quiet else Text(f'(long long){call}', UNARY, 'long long')
         )
 
-    def _expr_view(self, e):
-        return Text(e.value.memory.c_name, PRIMARY, '*')
+    def _expr_view(self, expr):
+        return Text(expr.value.memory.c_name, PRIMARY, '*')
 
 
-def views_of(a, p, m):
-    "Yield the view that the argument `a` gives for the parameter memory `m`"
+def views_of(a, p, memory):
+    "Yield the view that the argument `a` gives for the parameter memory `memory`"
     if a.op == 'tuple':
         for x, y in zip(a.args, p.args):
-            yield from views_of(x, y, m)
-    elif a.op == 'view' and p.value.memory is m:
+            yield from views_of(x, y, memory)
+    elif a.op == 'view' and p.value.memory is memory:
         yield a.value

@@ -10,18 +10,18 @@ from .text import AND, CHOICE, CONVERSION_RANK, EQUAL, LESS, OR, PRIMARY, PROMOT
 class Truth:
     "Write conditions, comparisons and choices"
 
-    def condition(self, e):
-        "Write `e` where C needs a condition: `x != 0`, or `i` itself"
-        if e.op == 'truth':
-            return self.condition(e.args[0]) if e.args[0].type != BOOL else self.write(e.args[0])
-        if e.op == 'flag':
-            return self.write(e.args[0])
-        if e.type == BOOL:
-            return self.write(e)
-        if e.op in ('value_land', 'value_lor'):
-            return self.connective(e, 'land' if e.op == 'value_land' else 'lor')
-        t = self.write(e)
-        if e.type in REAL:
+    def condition(self, expr):
+        "Write `expr` where C needs a condition: `x != 0`, or `i` itself"
+        if expr.op == 'truth':
+            return self.condition(expr.args[0]) if expr.args[0].type != BOOL else self.write(expr.args[0])
+        if expr.op == 'flag':
+            return self.write(expr.args[0])
+        if expr.type == BOOL:
+            return self.write(expr)
+        if expr.op in ('value_land', 'value_lor'):
+            return self.connective(expr, 'land' if expr.op == 'value_land' else 'lor')
+        t = self.write(expr)
+        if expr.type in REAL:
             return Text(
                 join_text('!=', t if t.type != '__half' else self.cast(t, 'float'), Text('0', PRIMARY, 'int'), EQUAL),
                 EQUAL,
@@ -29,65 +29,65 @@ class Truth:
             )
         return (
             t
-            if e.op in ('var', 'and', 'call')
+            if expr.op in ('var', 'and', 'call')
             else Text(join_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
         )
 
-    def _expr_truth(self, e):
-        t = self.condition(e.args[0])
+    def _expr_truth(self, expr):
+        t = self.condition(expr.args[0])
         return t if t.type == 'bool' else Text(join_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
 
-    def _expr_flag(self, e):
-        return Text(join_text('!=', self.write(e.args[0]), Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
+    def _expr_flag(self, expr):
+        return Text(join_text('!=', self.write(expr.args[0]), Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
 
-    def _expr_not(self, e):
-        a = e.args[0]
+    def _expr_not(self, expr):
+        a = expr.args[0]
         if a.op == 'cmp' and all(operand.type in INTEGERS for operand in a.args):
             return self._expr_cmp(a, {'<': '>=', '<=': '>', '>': '<=', '>=': '<', '==': '!=', '!=': '=='}[a.value])
         return Text(f'!{parenthesize(self.condition(a))}', UNARY, 'bool')
 
-    def connective(self, e, op):
+    def connective(self, expr, op):
         "Write `a && b` or `a || b`"
         symbol, prec = ('&&', AND) if op == 'land' else ('||', OR)
-        a, b = (self.condition(operand) for operand in e.args)
+        a, b = (self.condition(operand) for operand in expr.args)
         return Text(join_text(symbol, a, b, prec, b.prec == prec), prec, 'bool')
 
-    def _expr_land(self, e):
-        return self.connective(e, 'land')
+    def _expr_land(self, expr):
+        return self.connective(expr, 'land')
 
-    def _expr_lor(self, e):
-        return self.connective(e, 'lor')
+    def _expr_lor(self, expr):
+        return self.connective(expr, 'lor')
 
-    def _expr_value_land(self, e):
-        return self.value_of(e, lambda a, b: (b, a))
+    def _expr_value_land(self, expr):
+        return self.value_of(expr, lambda a, b: (b, a))
 
-    def _expr_value_lor(self, e):
-        return self.value_of(e, lambda a, b: (a, b))
+    def _expr_value_lor(self, expr):
+        return self.value_of(expr, lambda a, b: (a, b))
 
-    def value_of(self, e, order):
+    def value_of(self, expr, order):
         "Write the value of `a and b` or `a or b`: a choice between the two"
-        a, b = e.args
+        a, b = expr.args
         test = self.condition(a)
-        if e.value is not None:
-            first = self.note(Expr('let', a.type, (a,), e.value), self.interval(a))
-            test, a = self.condition(first), self.note(Expr('var', a.type, value=e.value), self.interval(a))
-        c = self.note(Expr('select', e.type, (None, *order(a, b))), self.interval(e))
-        return Text(*self.choice(c, C_NAMES[e.type] if e.type in REAL else None, test))
+        if expr.value is not None:
+            first = self.note(Expr('let', a.type, (a,), expr.value), self.interval(a))
+            test, a = self.condition(first), self.note(Expr('var', a.type, value=expr.value), self.interval(a))
+        c = self.note(Expr('select', expr.type, (None, *order(a, b))), self.interval(expr))
+        return Text(*self.choice(c, C_NAMES[expr.type] if expr.type in REAL else None, test))
 
-    def _expr_select(self, e):
-        return Text(*self.choice(e, C_NAMES[e.type] if e.type in REAL else None))
+    def _expr_select(self, expr):
+        return Text(*self.choice(expr, C_NAMES[expr.type] if expr.type in REAL else None))
 
-    def choice(self, e, type, test=None):
+    def choice(self, expr, type, test=None):
         "Return the parts of a `Text` for `test ? a : b`, in C's type `type`, or in one that holds both"
-        test = test or self.condition(e.args[0])
-        a, b = (self.write(operand) if type is None else self.as_type(operand, type) for operand in e.args[1:])
+        test = test or self.condition(expr.args[0])
+        a, b = (self.write(operand) if type is None else self.as_type(operand, type) for operand in expr.args[1:])
         if type is None:
             types = {a.type, b.type}
             if 'unsigned long long' in types:
-                type = 'unsigned long long' if e.type == UINT else 'long long'
-                a, b = (self.as_type(operand, type) for operand in e.args[1:])
+                type = 'unsigned long long' if expr.type == UINT else 'long long'
+                a, b = (self.as_type(operand, type) for operand in expr.args[1:])
             elif 'unsigned int' in types and len(types) > 1 and 'long long' not in types:
-                type = 'int' if within(self.interval(e), INT32) else 'long long'
+                type = 'int' if within(self.interval(expr), INT32) else 'long long'
                 a, b = (self.cast(t, type) if t.type == 'unsigned int' else t for t in (a, b))
                 if type == 'long long':
                     a = self.cast(a, type)
@@ -95,17 +95,17 @@ class Truth:
                 type = max(types, key=CONVERSION_RANK.get)
         return f'{parenthesize(test, OR)} ? {parenthesize(a, CHOICE)} : {b.text}', CHOICE, type
 
-    def _expr_let(self, e):
+    def _expr_let(self, expr):
         return Text(
-            f'({e.value.c_name} = {self.fit(e.args[0], e.value.c_type).text})',
+            f'({expr.value.c_name} = {self.fit(expr.args[0], expr.value.c_type).text})',
             PRIMARY,
-            PROMOTED.get(e.value.c_type, e.value.c_type),
+            PROMOTED.get(expr.value.c_type, expr.value.c_type),
         )
 
-    def _expr_cmp(self, e, op=None):
-        op = op or e.value
+    def _expr_cmp(self, expr, op=None):
+        op = op or expr.value
         prec = EQUAL if op in ('==', '!=') else LESS
-        a, b = e.args
+        a, b = expr.args
         if a.type in INTEGERS and b.type in INTEGERS:
             return self.compare(op, prec, a, b)
         x, y = self.exact_in_float32(a), self.exact_in_float32(b)

@@ -24,19 +24,19 @@ def _fit_one_line(head, text, depth):
 class ControlFlow:
     "Write branches and loops"
 
-    def inner(self, s, head, body, column, prefix=()):
+    def inner(self, stmt, head, body, column, prefix=()):
         "Write `head`, then `body` in braces, or on the same line where Python has it there"
         start, depth = len(self.lines), self.depth
-        short = body and body[0].line == s.line and not prefix
-        self.put(head + ' {', s.line)
+        short = body and body[0].line == stmt.line and not prefix
+        self.put(head + ' {', stmt.line)
         self.depth += 1
         for p in prefix:
-            self.put(p, s.line)
+            self.put(p, stmt.line)
         self.block(body, column)
         self.depth = depth
         new = self.lines[start + 1 :]
         if short and len(new) == 1 and _fit_one_line(head, new[0].text, depth):
-            self.lines[start:] = [Line(f'{head} {new[0].text}', depth, s.line)]
+            self.lines[start:] = [Line(f'{head} {new[0].text}', depth, stmt.line)]
             return True
         if not new:
             self.lines[start].text = head + ' {}'
@@ -73,8 +73,8 @@ class ControlFlow:
             if l.line == -1:
                 l.line = s.orelse[0].line
 
-    def _stmt_while(self, s):
-        self.inner(s, f'while ({self.writer.condition(s.test).text})', s.body, s.node.body[0].col_offset)
+    def _stmt_while(self, stmt):
+        self.inner(stmt, f'while ({self.writer.condition(stmt.test).text})', stmt.body, stmt.node.body[0].col_offset)
 
     def _stmt_for(self, s):
         v = s.var.slot
@@ -108,10 +108,10 @@ class ControlFlow:
         "Make the expression of the counter `k`"
         self.k = Expr('var', INT, value=_GeneratedVariable(k, type))
 
-    def loop_test(self, k, stop, step, s):
+    def loop_test(self, k, stop, step, stmt):
         "Write the condition of a `for`: `i < n`, `i > n`, or both for a step of either sign"
-        lo, hi = self.writer.interval(s.step)
-        self.writer.ranges.expr_intervals[id(self.k)] = self.writer.ranges.var.get(s.var, ALL)
+        lo, hi = self.writer.interval(stmt.step)
+        self.writer.ranges.expr_intervals[id(self.k)] = self.writer.ranges.var.get(stmt.var, ALL)
 
         def compare(op):
             return self.writer.compare(op, LESS, self.k, stop).text
@@ -131,61 +131,73 @@ class ControlFlow:
             return f'{k}--'
         return f'{k} -= {-n}' if n is not None and n < 0 else f'{k} += {self.writer.text(step, low=True)}'
 
-    def hoist(self, s, e, name, changing, type):
-        "Return `e` if it is invariant in the loop, else a variable that has its value before the loop"
+    def hoist(self, stmt, expr, name, changing, type):
+        "Return `expr` if it is invariant in the loop, else a variable that has its value before the loop"
         if (
-            all(part.op in INVARIANT or part.op == 'var' and part.value.slot not in changing for part in walk(e))
-            and sum(part.op in ('floordiv', 'mod', 'min', 'max') for part in walk(e)) < 2
+            all(part.op in INVARIANT or part.op == 'var' and part.value.slot not in changing for part in walk(expr))
+            and sum(part.op in ('floordiv', 'mod', 'min', 'max') for part in walk(expr)) < 2
         ):
-            return e
+            return expr
         t = (
             'long long'
-            if type == 'long long' or not within(self.writer.interval(e), INT32) and self.writer.write(e).type != 'int'
+            if type == 'long long'
+            or not within(self.writer.interval(expr), INT32)
+            and self.writer.write(expr).type != 'int'
             else 'int'
         )
-        n = self.take_name(name if name not in self.local else f'{s.var.name}_{name}')
-        self.put(f'{t} {n} = {self.writer.fit(e, t, low=t == "int").text};', s.line)
+        n = self.take_name(name if name not in self.local else f'{stmt.var.name}_{name}')
+        self.put(f'{t} {n} = {self.writer.fit(expr, t, low=t == "int").text};', stmt.line)
         v = Expr('var', INT, value=_GeneratedVariable(n, t))
-        return self.writer.note(v, self.writer.interval(e))
+        return self.writer.note(v, self.writer.interval(expr))
 
     def read_after(self, s):
         "Return whether the loop's variable is read after the loop"
         inside = {id(stmt) for stmt in statements([s])}
         return any(s.var is v for stmt in statements(self.f.body) if id(stmt) not in inside for v in self.read(stmt))
 
-    def _stmt_each(self, s):
-        if not s.count:
+    def _stmt_each(self, stmt):
+        if not stmt.count:
             return
-        if len(s.columns) == 1:
-            return self.each_value(s, s.columns[0])
+        if len(stmt.columns) == 1:
+            return self.each_value(stmt, stmt.columns[0])
         counts = [
             c
-            for c in s.columns
+            for c in stmt.columns
             if all(number(i) == n for n, i in enumerate(c.items)) and not c.declared_before and c.var.c_type == 'int'
         ]
         k = counts[0].var.c_name if counts else self.take_name('k')
         first = []
-        for c in s.columns:
+        for c in stmt.columns:
             if counts and c is counts[0]:
                 continue
-            table = self.table(s, c)
+            table = self.table(stmt, c)
             first.append(f"{'' if c.declared_before else c.var.slot.c_type + ' '}{c.var.c_name} = {table}[{k}];")
-        self.inner(s, f'for (int {k} = 0; {k} < {s.count}; {k}++)', s.body, s.node.body[0].col_offset, first)
+        self.inner(
+            stmt, f'for (int {k} = 0; {k} < {stmt.count}; {k}++)', stmt.body, stmt.node.body[0].col_offset, first
+        )
 
-    def each_value(self, s, c):
+    def each_value(self, stmt, c):
         "Write a loop over a tuple with one variable: `for (int k : values)`"
-        table, v = self.table(s, c), c.var
+        table, v = self.table(stmt, c), c.var
         if not c.declared_before:
-            return self.inner(s, f'for ({v.slot.c_type} {v.c_name} : {table})', s.body, s.node.body[0].col_offset)
+            return self.inner(
+                stmt, f'for ({v.slot.c_type} {v.c_name} : {table})', stmt.body, stmt.node.body[0].col_offset
+            )
         k = self.take_name(f'next_{v.c_name}')
-        self.inner(s, f'for ({v.slot.c_type} {k} : {table})', s.body, s.node.body[0].col_offset, [f'{v.c_name} = {k};'])
+        self.inner(
+            stmt,
+            f'for ({v.slot.c_type} {k} : {table})',
+            stmt.body,
+            stmt.node.body[0].col_offset,
+            [f'{v.c_name} = {k};'],
+        )
 
-    def table(self, s, c):
+    def table(self, stmt, c):
         "Declare the array that holds the items of a loop over a tuple, and return its name"
         name = getattr(c.name, 'name', None)
         n = self.take_name(f'{name.lower()}' if name else f'{c.var.name}_values')
         type = c.var.slot.c_type
-        self.put(f"const {type} {n}[] = {{{', '.join(self.coerce(i, type) for i in c.items)}}};", s.line)
+        self.put(f"const {type} {n}[] = {{{', '.join(self.coerce(i, type) for i in c.items)}}};", stmt.line)
         return n
 
 

@@ -30,63 +30,70 @@ class Conversions:
         f = '__double2half' if t.type == 'double' else '__float2half'
         return Text(f'{f}({t.text})', PRIMARY, '__half')
 
-    def as_type(self, e, type):
-        "Write `e` as a value of C's type `type`; a literal is written in that type: `0.5f`"
-        if e.op == 'const' and e.type != BOOL:
+    def as_type(self, expr, type):
+        "Write `expr` as a value of C's type `type`; a literal is written in that type: `0.5f`"
+        if expr.op == 'const' and expr.type != BOOL:
             if type in ('float', 'double', '__half'):
-                return self.real(float(e.value), type, getattr(e, 'text', None))
-            if e.type in INTEGERS and type == 'unsigned int' and 0 <= e.value < 2**32:
-                return Text(f'{e.value}u', PRIMARY, type)
-            if e.type in INTEGERS and type in ('long long', 'unsigned long long'):
-                return self.integer(int(e.value), getattr(e, 'text', None), type)
-        if type in ('float', 'double') and e.op == 'global' and e.type in REAL and self.write(e).type != type:
-            return self.cast(self.write(e), type)
-        if e.op == 'select' and type in ('float', 'double'):
-            return Text(*self.choice(e, type))
-        return self.cast(self.write(e), type)
+                return self.real(float(expr.value), type, getattr(expr, 'text', None))
+            if expr.type in INTEGERS and type == 'unsigned int' and 0 <= expr.value < 2**32:
+                return Text(f'{expr.value}u', PRIMARY, type)
+            if expr.type in INTEGERS and type in ('long long', 'unsigned long long'):
+                return self.integer(int(expr.value), getattr(expr, 'text', None), type)
+        if type in ('float', 'double') and expr.op == 'global' and expr.type in REAL and self.write(expr).type != type:
+            return self.cast(self.write(expr), type)
+        if expr.op == 'select' and type in ('float', 'double'):
+            return Text(*self.choice(expr, type))
+        return self.cast(self.write(expr), type)
 
-    def fit(self, e, type, low=False):
-        "Write `e` for a variable of C's type `type`: a conversion that loses something is written out"
+    def fit(self, expr, type, low=False):
+        "Write `expr` for a variable of C's type `type`: a conversion that loses something is written out"
         if type == 'bool':
-            return self.condition(e) if e.type != BOOL else self.write(e)
-        if type == 'unsigned int' and e.op == 'const' and 0 <= e.value < 2**32:
-            return Text(getattr(e, 'text', None) or f"{e.value}{'u' * (e.value >= 2**31)}", PRIMARY, type)
-        if type in ('float', '__half', '__nv_bfloat16') and e.type == DOUBLE and (s := self.in_float32(e)) is not None:
-            e = s
+            return self.condition(expr) if expr.type != BOOL else self.write(expr)
+        if type == 'unsigned int' and expr.op == 'const' and 0 <= expr.value < 2**32:
+            return Text(getattr(expr, 'text', None) or f"{expr.value}{'u' * (expr.value >= 2**31)}", PRIMARY, type)
+        if (
+            type in ('float', '__half', '__nv_bfloat16')
+            and expr.type == DOUBLE
+            and (s := self.in_float32(expr)) is not None
+        ):
+            expr = s
         if type == '__nv_bfloat16':
             self.headers.add('cuda_bf16.h')
-            return Text(f'__float2bfloat16({self.as_type(e, "float").text})', PRIMARY, type)
-        if e.type in REAL or type in ('float', 'double', '__half'):
-            if e.op == 'const' and type not in ('float', 'double', '__half'):
+            return Text(f'__float2bfloat16({self.as_type(expr, "float").text})', PRIMARY, type)
+        if expr.type in REAL or type in ('float', 'double', '__half'):
+            if expr.op == 'const' and type not in ('float', 'double', '__half'):
                 return (
-                    self.integer(int(np.float64(e.value).astype(np.int64)))
-                    if math.isfinite(e.value)
-                    else self.cast(self.write(e), type)
+                    self.integer(int(np.float64(expr.value).astype(np.int64)))
+                    if math.isfinite(expr.value)
+                    else self.cast(self.write(expr), type)
                 )
-            if e.op == 'const' and e.type in INTEGERS and type in ('float', 'double') and abs(e.value) < 2**24:
-                return self.integer(int(e.value), getattr(e, 'text', None))
-            if e.type in INTEGERS and type in ('float', 'double'):
-                return self.write(e)
+            if expr.op == 'const' and expr.type in INTEGERS and type in ('float', 'double') and abs(expr.value) < 2**24:
+                return self.integer(int(expr.value), getattr(expr, 'text', None))
+            if expr.type in INTEGERS and type in ('float', 'double'):
+                return self.write(expr)
             return (
-                self.as_type(e, type) if type != C_NAMES.get(e.type) or e.op in ('const', 'select') else self.write(e)
+                self.as_type(expr, type)
+                if type != C_NAMES.get(expr.type) or expr.op in ('const', 'select')
+                else self.write(expr)
             )
-        if e.op == 'const' and e.type == INT:
+        if expr.op == 'const' and expr.type == INT:
             return self.integer(
-                _wrap(int(e.value), type), getattr(e, 'text', None) if _wrap(int(e.value), type) == e.value else None
+                _wrap(int(expr.value), type),
+                getattr(expr, 'text', None) if _wrap(int(expr.value), type) == expr.value else None,
             )
-        return self.write(e, low)
+        return self.write(expr, low)
 
-    def _expr_cast(self, e, low):
-        a, dtype = e.args[0], e.value
-        type = {'weak': C_NAMES[e.type]}.get(dtype, C_NAMES.get(dtype))
+    def _expr_cast(self, expr, low):
+        a, dtype = expr.args[0], expr.value
+        type = {'weak': C_NAMES[expr.type]}.get(dtype, C_NAMES.get(dtype))
         if type is None:
-            type = C_NAMES[e.type]
-        if e.type == BOOL:
+            type = C_NAMES[expr.type]
+        if expr.type == BOOL:
             return self.condition(a)
-        if e.type in REAL:
-            if e.type == FLOAT and a.type == DOUBLE and (s := self.in_float32(a)) is not None:
+        if expr.type in REAL:
+            if expr.type == FLOAT and a.type == DOUBLE and (s := self.in_float32(a)) is not None:
                 return self.write(s) if self.write(s).type == 'float' else self.as_type(s, 'float')
-            if e.type == FLOAT and dtype == 'float16':
+            if expr.type == FLOAT and dtype == 'float16':
                 type = '__half'
             return self.as_type(a, type)
         t = (
@@ -100,9 +107,9 @@ class Conversions:
             return self.write(a, low)
         if (
             type == 'long long'
-            and e.type == INT
+            and expr.type == INT
             and a.type in REAL
-            and (low or within(self.interval(e), INT32))
+            and (low or within(self.interval(expr), INT32))
             and not self.unit.wide
         ):
             type = 'int'
@@ -115,36 +122,42 @@ class Conversions:
 class SinglePrecision:
     "Find what may be computed in float instead of double"
 
-    def exact_in_float32(self, e):
-        "Return `e` as something that float32 holds exactly; None if it may not"
-        if e.type in (FLOAT, HALF):
-            return e
-        if e.op == 'const' and e.type in (DOUBLE, INT, UINT) and float(np.float32(e.value)) == float(e.value):
+    def exact_in_float32(self, expr):
+        "Return `expr` as something that float32 holds exactly; None if it may not"
+        if expr.type in (FLOAT, HALF):
+            return expr
+        if (
+            expr.op == 'const'
+            and expr.type in (DOUBLE, INT, UINT)
+            and float(np.float32(expr.value)) == float(expr.value)
+        ):
             return (
-                Literal(Expr('const', FLOAT, value=float(e.value)), getattr(e, 'text', '')) if e.type == DOUBLE else e
+                Literal(Expr('const', FLOAT, value=float(expr.value)), getattr(expr, 'text', ''))
+                if expr.type == DOUBLE
+                else expr
             )
-        if e.type in INTEGERS and within(self.interval(e), (-(2**24), 2**24)):
-            return e
-        if e.op == 'cast' and e.type == DOUBLE:
-            return self.exact_in_float32(e.args[0])
+        if expr.type in INTEGERS and within(self.interval(expr), (-(2**24), 2**24)):
+            return expr
+        if expr.op == 'cast' and expr.type == DOUBLE:
+            return self.exact_in_float32(expr.args[0])
 
-    def in_float32(self, e):
-        "Return `e`, a double that becomes a float, as one operation on floats, if that gives the same bits; else None"
-        if (s := self.exact_in_float32(e)) is not None:
+    def in_float32(self, expr):
+        "Return `expr`, a double that becomes a float, as one operation on floats, if that gives the same bits; else None"
+        if (s := self.exact_in_float32(expr)) is not None:
             return s
         if (
-            e.op in ('add', 'sub', 'mul', 'truediv', 'neg')
-            or e.op in ('fmin', 'fmax', 'min', 'max')
-            or e.op == 'math'
-            and e.value in ('sqrt', 'fabs')
+            expr.op in ('add', 'sub', 'mul', 'truediv', 'neg')
+            or expr.op in ('fmin', 'fmax', 'min', 'max')
+            or expr.op == 'math'
+            and expr.value in ('sqrt', 'fabs')
         ):
-            parts = [self.exact_in_float32(a) for a in e.args]
+            parts = [self.exact_in_float32(a) for a in expr.args]
             if None not in parts:
-                return Expr(e.op, FLOAT, parts, e.value)
-        if e.op == 'select':
-            parts = [self.in_float32(a) for a in e.args[1:]]
+                return Expr(expr.op, FLOAT, parts, expr.value)
+        if expr.op == 'select':
+            parts = [self.in_float32(a) for a in expr.args[1:]]
             if None not in parts:
-                return Expr('select', FLOAT, (e.args[0], *parts))
+                return Expr('select', FLOAT, (expr.args[0], *parts))
 
 
 def _wrap(v, type):

@@ -41,18 +41,18 @@ class Expressions(Literals, Conversions, SinglePrecision, Arithmetic, Truth, Ele
             self.headers.add('cuda_fp16.h' if dtype == 'float16' else 'cuda_bf16.h')
         return C_NAMES[dtype]
 
-    def write(self, e, low=False) -> Text:
-        "Write `e` as C; `low`: only the low 32 bits of an integer matter"
-        write = getattr(self, '_expr_' + e.op)
-        return write(e, low) if e.op in _TAKES_LOW else write(e)
+    def write(self, expr, low=False) -> Text:
+        "Write `expr` as C; `low`: only the low 32 bits of an integer matter"
+        write = getattr(self, '_expr_' + expr.op)
+        return write(expr, low) if expr.op in _TAKES_LOW else write(expr)
 
-    def text(self, e, low=False):
-        "Write `e` as C, a string alone"
-        return self.write(e, low).text
+    def text(self, expr, low=False):
+        "Write `expr` as C, a string alone"
+        return self.write(expr, low).text
 
-    def interval(self, e):
-        "Return the interval of `e`"
-        return self.ranges.of(e)
+    def interval(self, expr):
+        "Return the interval of `expr`"
+        return self.ranges.of(expr)
 
 
 _TAKES_LOW = {'add', 'sub', 'mul', 'cast', 'neg'}

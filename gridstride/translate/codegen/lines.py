@@ -112,9 +112,9 @@ class SourceLines:
                 self.gap()
                 self.put(f'// {comment}', first.line)
 
-    def header_end(self, s):
+    def header_end(self, stmt):
         "Return the last line of the header of a branch or a loop"
-        return (s.node.iter if s.kind in ('for', 'each') else s.node.test).end_lineno
+        return (stmt.node.iter if stmt.kind in ('for', 'each') else stmt.node.test).end_lineno
 
     def combine(self, texts):
         "Join declarations of one type on one line, if it is not too long"

@@ -15,14 +15,14 @@ from .text import PRIMARY, PROMOTED, UNARY, Text, Unsupported
 class Literals:
     "Write literals, and names: of constants, variables and sizes"
 
-    def _expr_const(self, e):
-        v = e.value
-        if e.type == BOOL:
+    def _expr_const(self, expr):
+        v = expr.value
+        if expr.type == BOOL:
             return Text('true' if v else 'false', PRIMARY, 'bool')
-        if e.type in REAL:
-            return self.real(v, C_NAMES[e.type], getattr(e, 'text', None))
+        if expr.type in REAL:
+            return self.real(v, C_NAMES[expr.type], getattr(expr, 'text', None))
         return self.integer(
-            int(v), getattr(e, 'text', None), 'unsigned long long' if e.type == UINT and v >= 2**31 else None
+            int(v), getattr(expr, 'text', None), 'unsigned long long' if expr.type == UINT and v >= 2**31 else None
         )
 
     def integer(self, v, text=None, type=None):
@@ -63,42 +63,42 @@ class Literals:
             text += '.0'
         return re.sub(r'\.(?=$|[eE])', '.0', text)
 
-    def _expr_global(self, e):
-        name, v = e.value
-        self.globals.setdefault(name, e)
-        if e.type == HALF:
+    def _expr_global(self, expr):
+        name, v = expr.value
+        self.globals.setdefault(name, expr)
+        if expr.type == HALF:
             return Text(f'__float2half({self.unit.names.constant(name)})', PRIMARY, '__half')
         type = (
             'bool'
-            if e.type == BOOL
-            else c_int_type(e.type, (v, v), self.unit.wide)
-            if e.type in INTEGERS
-            else C_NAMES[e.type]
+            if expr.type == BOOL
+            else c_int_type(expr.type, (v, v), self.unit.wide)
+            if expr.type in INTEGERS
+            else C_NAMES[expr.type]
         )
         return Text(self.unit.names.constant(name), PRIMARY, type)
 
-    def _expr_var(self, e):
-        type = (e.value.slot or e.value).c_type
-        return Text(e.value.c_name, PRIMARY, PROMOTED.get(type, type))
+    def _expr_var(self, expr):
+        type = (expr.value.slot or expr.value).c_type
+        return Text(expr.value.c_name, PRIMARY, PROMOTED.get(type, type))
 
-    def _expr_builtin(self, e):
-        return Text(e.value, PRIMARY, 'unsigned int')
+    def _expr_builtin(self, expr):
+        return Text(expr.value, PRIMARY, 'unsigned int')
 
-    def _expr_lane(self, e):
+    def _expr_lane(self, expr):
         return Text(f"{self.helper_name('lane_id')}()", PRIMARY, 'int')
 
-    def _expr_size(self, e):
-        return Text(e.value[0].size_names[e.value[1]], PRIMARY, self.index_type)
+    def _expr_size(self, expr):
+        return Text(expr.value[0].size_names[expr.value[1]], PRIMARY, self.index_type)
 
-    def _expr_stride(self, e):
-        return Text(e.value[0].stride_names[e.value[1]], PRIMARY, self.index_type)
+    def _expr_stride(self, expr):
+        return Text(expr.value[0].stride_names[expr.value[1]], PRIMARY, self.index_type)
 
-    def _expr_size_of(self, e):
-        view, _ = e.value
+    def _expr_size_of(self, expr):
+        view, _ = expr.value
         raise Unsupported(f'the size of {view.memory.name} is not known in the kernel', 'Pass it as an argument.')
 
-    def _expr_start(self, e):
-        return Text(e.value.start_name, PRIMARY, self.index_type)
+    def _expr_start(self, expr):
+        return Text(expr.value.start_name, PRIMARY, self.index_type)
 
     @property
     def index_type(self):

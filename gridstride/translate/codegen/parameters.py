@@ -22,15 +22,15 @@ class Parameters:
                 (e.value if e.op == 'var' else e.value.memory).dropped = not self.is_used(e)
             self.parameters = [e for e in self.parameters if not (e.value if e.op == 'var' else e.value.memory).dropped]
 
-    def is_used(self, e):
-        "Return whether the body uses the parameter `e`"
-        if e.op == 'var':
+    def is_used(self, expr):
+        "Return whether the body uses the parameter `expr`"
+        if expr.op == 'var':
             return any(
-                e.value is v.slot
+                expr.value is v.slot
                 for s in statements(self.f.body)
                 for v in [*self.read(s), *([s.var] if getattr(s, 'var', None) is not None else [])]
             )
-        return any(m is e.value.memory for s in statements(self.f.body) for m in self.memories(s))
+        return any(m is expr.value.memory for s in statements(self.f.body) for m in self.memories(s))
 
     def remove_unread(self):
         "Remove assignments to variables that are never read"
@@ -55,18 +55,18 @@ class Parameters:
                 s.kind = 'nothing'
         self.live = live
 
-    def read(self, s):
-        "Yield the variables that `s` reads, without the one that it assigns"
-        for e in expressions(s):
-            yield from (v for v in self.variables_in(e) if not (s.kind == 'assign' and v is s.var))
-        if s.kind == 'store' and s.memory.variable is not None:
-            yield s.memory.variable
-        if s.kind == 'pointer' and s.memory.variable is not None:
-            yield s.memory.variable
+    def read(self, stmt):
+        "Yield the variables that `stmt` reads, without the one that it assigns"
+        for e in expressions(stmt):
+            yield from (v for v in self.variables_in(e) if not (stmt.kind == 'assign' and v is stmt.var))
+        if stmt.kind == 'store' and stmt.memory.variable is not None:
+            yield stmt.memory.variable
+        if stmt.kind == 'pointer' and stmt.memory.variable is not None:
+            yield stmt.memory.variable
 
-    def variables_in(self, e):
-        "Yield the variables in the expression `e`, those of its arrays included"
-        for part in walk_used(e):
+    def variables_in(self, expr):
+        "Yield the variables in the expression `expr`, those of its arrays included"
+        for part in walk_used(expr):
             if part.op in ('var', 'let') or part.op in ('value_land', 'value_lor') and part.value is not None:
                 yield part.value
             m = (
@@ -85,11 +85,11 @@ class Parameters:
                 for p in part.value.parts():
                     yield from self.variables_in(p)
 
-    def memories(self, s):
-        "Yield the memories that the statement `s` accesses"
-        if s.kind == 'store' or s.kind == 'pointer':
-            yield s.memory
-        for e in expressions(s):
+    def memories(self, stmt):
+        "Yield the memories that the statement `stmt` accesses"
+        if stmt.kind == 'store' or stmt.kind == 'pointer':
+            yield stmt.memory
+        for e in expressions(stmt):
             for part in walk_used(e):
                 if part.op in ('load', 'address'):
                     yield part.value
@@ -129,21 +129,21 @@ class Parameters:
         self.local.add(res)
         return res
 
-    def parameter(self, e, name):
-        "Name the parameter `e`; a tuple becomes several"
-        if e.op == 'tuple':
-            for n, part in enumerate(e.args):
+    def parameter(self, expr, name):
+        "Name the parameter `expr`; a tuple becomes several"
+        if expr.op == 'tuple':
+            for n, part in enumerate(expr.args):
                 self.parameter(part, f'{name}_{n}')
-        elif e.op == 'view':
-            m = e.value.memory
+        elif expr.op == 'view':
+            m = expr.value.memory
             m.c_name = self.take_name(m.name, self.names.kernel)
             self.arrays.append(m)
-            self.parameters.append(e)
-        elif e.op == 'var':
-            e.value.c_name = self.take_name(e.value.name, self.names.kernel)
-            e.value.slot = e.value
-            e.value.dropped = False
-            self.parameters.append(e)
+            self.parameters.append(expr)
+        elif expr.op == 'var':
+            expr.value.c_name = self.take_name(expr.value.name, self.names.kernel)
+            expr.value.slot = expr.value
+            expr.value.dropped = False
+            self.parameters.append(expr)
 
     def list_sizes(self):
         "Return {(what, memory, dimension)} of the sizes and strides in the function's expressions"
@@ -157,10 +157,10 @@ class Parameters:
                         res.add((part.op, part.value, 0))
         return res
 
-    def deep(self, e):
-        "Yield all expressions in `e`, with the sizes that a device function needs of an array"
-        yield from walk(e)
-        for part in walk(e):
+    def deep(self, expr):
+        "Yield all expressions in `expr`, with the sizes that a device function needs of an array"
+        yield from walk(expr)
+        for part in walk(expr):
             if part.op == 'device':
                 for m, what, d in part.value.extra:
                     for a, p in zip(part.args, part.value.parameter_exprs):
@@ -196,15 +196,15 @@ class Parameters:
             s.var = None
             s.expr = None
 
-    def size_name(self, m, d, sizes):
-        "Return a name for the size `d` of the array `m`: n, x_size, x_rows"
+    def size_name(self, memory, d, sizes):
+        "Return a name for the size `d` of the array `memory`: n, x_size, x_rows"
         mine = [(a, k) for w, a, k in sizes if w == 'size' and k not in a.size_names]
         used = {v.name for v in self.f.variables}
-        if m.ndim == 1:
-            return 'n' if len(mine) == 1 and 'n' not in used and 'n' not in self.local else f'{m.c_name}_size'
-        if m.ndim == 2:
-            return f"{m.c_name}_{('rows', 'cols')[d]}"
-        return f'{m.c_name}_{d}'
+        if memory.ndim == 1:
+            return 'n' if len(mine) == 1 and 'n' not in used and 'n' not in self.local else f'{memory.c_name}_size'
+        if memory.ndim == 2:
+            return f"{memory.c_name}_{('rows', 'cols')[d]}"
+        return f'{memory.c_name}_{d}'
 
 
 def _all_views(a):

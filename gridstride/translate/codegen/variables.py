@@ -24,22 +24,26 @@ class NameSharing:
                 self.give_slot(name, v, kept, scopes)
         self.name_memories(scopes)
 
-    def give_slot(self, name, v, kept, scopes):
-        "Choose the variable of C that `v` is: that of one of the `kept`, or another one"
-        if v.slot is v and v.c_name in self.local:
-            kept.append((v, ()))
+    def give_slot(self, name, variable, kept, scopes):
+        "Choose the variable of C that `variable` is: that of one of the `kept`, or another one"
+        if variable.slot is variable and variable.c_name in self.local:
+            kept.append((variable, ()))
             return
-        sees = (k for k, path in kept if not path or _meet(scopes[k.slot], scopes[v]) or v.undefined or k.undefined)
+        sees = (
+            k
+            for k, path in kept
+            if not path or _meet(scopes[k.slot], scopes[variable]) or variable.undefined or k.undefined
+        )
         mate = next(sees, None)
-        if mate is not None and not v.has_unique_name and self.agree(mate, v):
-            v.slot, v.c_name = mate.slot, mate.slot.c_name
-            scopes.setdefault(v.slot, []).extend(scopes[v])
+        if mate is not None and not variable.has_unique_name and self.agree(mate, variable):
+            variable.slot, variable.c_name = mate.slot, mate.slot.c_name
+            scopes.setdefault(variable.slot, []).extend(scopes[variable])
         else:
             free = {k.c_name for k, path in kept if path} if mate is None else ()
-            v.slot = v
-            v.c_name = self.names.unused_name(name, self.local - free) if mate is None else self.take_name(name)
-        self.local.add(v.c_name)
-        kept.append((v, innermost_block(scopes[v])))
+            variable.slot = variable
+            variable.c_name = self.names.unused_name(name, self.local - free) if mate is None else self.take_name(name)
+        self.local.add(variable.c_name)
+        kept.append((variable, innermost_block(scopes[variable])))
 
     def name_memories(self, scopes):
         "Name each array that the kernel makes after its variable, or its kind"
@@ -93,14 +97,14 @@ _LOOPS = 'for', 'while', 'each'
 class Declarations:
     "Choose where variables are declared"
 
-    def slots(self, s):
+    def slots(self, stmt):
         "Return the variables in the statement itself, without its blocks"
-        own = {v.slot for e in expressions(s) for v in self.variables_in(e)}
-        if s.kind in ('assign', 'pointer') and s.var is not None:
-            own.add(s.var.slot)
-        own.update(c.var.slot for c in self.counters(s))
-        if s.kind == 'store' and s.memory.variable is not None:
-            own.add(s.memory.variable.slot)
+        own = {v.slot for e in expressions(stmt) for v in self.variables_in(e)}
+        if stmt.kind in ('assign', 'pointer') and stmt.var is not None:
+            own.add(stmt.var.slot)
+        own.update(c.var.slot for c in self.counters(stmt))
+        if stmt.kind == 'store' and stmt.memory.variable is not None:
+            own.add(stmt.memory.variable.slot)
         return own
 
     def all_slots(self, s):
@@ -138,28 +142,33 @@ class Declarations:
             if not alone or carried:
                 yield at[0], v
 
-    def is_first_value(self, s, v):
+    def is_first_value(self, stmt, v):
         "Return whether the statement assigns to `v` a value that does not depend on `v`"
-        if s.kind not in ('assign', 'pointer') or s.var.slot is not v or s.aug:
+        if stmt.kind not in ('assign', 'pointer') or stmt.var.slot is not v or stmt.aug:
             return False
-        return v not in {variable.slot for e in expressions(s) for variable in self.variables_in(e)}
+        return v not in {variable.slot for e in expressions(stmt) for variable in self.variables_in(e)}
 
-    def counters(self, s):
+    def counters(self, stmt):
         "Return what a loop counts by: itself, or its columns"
-        return [s] if s.kind == 'for' else s.columns if s.kind == 'each' else []
+        return [stmt] if stmt.kind == 'for' else stmt.columns if stmt.kind == 'each' else []
 
-    def is_declared_elsewhere(self, v):
-        "Return whether `v` is declared elsewhere: as a parameter, or with its memory"
-        parameter = v.c_name in {e.value.c_name for e in self.parameters if e.op == 'var'}
-        return parameter or v.names_a_size or isinstance(v.type, Array) and v.memory.space != 'pointer'
+    def is_declared_elsewhere(self, variable):
+        "Return whether `variable` is declared elsewhere: as a parameter, or with its memory"
+        parameter = variable.c_name in {e.value.c_name for e in self.parameters if e.op == 'var'}
+        return (
+            parameter
+            or variable.names_a_size
+            or isinstance(variable.type, Array)
+            and variable.memory.space != 'pointer'
+        )
 
     def is_undefined(self, v):
         "Return whether the variable may be read before it has a value"
         return any(variable.undefined for variable in self.f.variables if variable.slot is v)
 
-    def in_header(self, s, v):
-        "Return whether `v` occurs in the loop `s` only as the loop variable"
-        return v not in {variable.slot for e in expressions(s) for variable in self.variables_in(e)}
+    def in_header(self, stmt, v):
+        "Return whether `v` occurs in the loop `stmt` only as the loop variable"
+        return v not in {variable.slot for e in expressions(stmt) for variable in self.variables_in(e)}
 
 
 def innermost_block(paths):

@@ -40,18 +40,18 @@ class Arrays:
     def __init__(self, fn):
         self.fn = fn
 
-    def need_view(self, node, e):
-        "Return the `View` of `e`, which must be an array"
-        if e.op != 'view':
-            raise self.fn.error(node, f'{describe(e.type) if e.type else "this"} is indexed like an array')
-        m = e.value.memory
+    def need_view(self, node, expr):
+        "Return the `View` of `expr`, which must be an array"
+        if expr.op != 'view':
+            raise self.fn.error(node, f'{describe(expr.type) if expr.type else "this"} is indexed like an array')
+        m = expr.value.memory
         if m.name is None:
             m.name = DEFAULT_NAMES.get(m.space, 'values')
-        return e.value
+        return expr.value
 
-    def size(self, node, e, d):
+    def size(self, node, expr, d):
         "Return the size of the dimension `d` of an array"
-        view = self.need_view(node, e)
+        view = self.need_view(node, expr)
         if d >= view.ndim:
             raise self.fn.error(node, f'an array of {view.ndim} dimensions has no size number {d}')
         if view.sizes[d] is None:
@@ -100,9 +100,9 @@ class Arrays:
         memory.used = True
         return Expr('load', value_type(memory.dtype), at, memory)
 
-    def subscript(self, node, e):
-        "Lower `e[...]` for an array: one of its elements, or an array that is a part of it"
-        view = self.need_view(node, e)
+    def subscript(self, node, expr):
+        "Lower `expr[...]` for an array: one of its elements, or an array that is a part of it"
+        view = self.need_view(node, expr)
         idx = self.indices(node.slice)
         if len(idx) > view.ndim:
             what = f'{view.memory.name} has {_dimensions(view.ndim)}, but {len(idx)} indices were given'
@@ -139,11 +139,11 @@ class Arrays:
         strides += view.strides[indexed:]
         return View(view.memory, sizes, strides, at, plain=plain)
 
-    def transpose(self, node, e):
+    def transpose(self, node, expr):
         "Return an array with its dimensions in reverse"
-        view = e.value
+        view = expr.value
         if view.ndim < 2:
-            return e
+            return expr
         if view.memory.dims is not None:
             view = self.flat(node, view)
         return array(View(view.memory, view.sizes[::-1], view.strides[::-1], view.offset))
@@ -174,53 +174,59 @@ class Arrays:
             return start, None, step
         return start, _length(start, stop, step), step
 
-    def from_end(self, node, view, e, n):
+    def from_end(self, node, view, expr, n):
         "Return a bound of a slice; one that is negative counts from the end"
-        if number(e) is None or number(e) >= 0:
-            return e
+        if number(expr) is None or number(expr) >= 0:
+            return expr
         if n is None:
             what = f'a slice that counts from the end of {view.memory.name}, whose size is not known in the kernel'
             raise self.fn.error(node, what)
-        return Expr('sub', INT, (n, const(-number(e))))
+        return Expr('sub', INT, (n, const(-number(expr))))
 
-    def point(self, s, v, view):
-        "Let `v` be a pointer to where `view` begins"
+    def point(self, s, variable, view):
+        "Let `variable` be a pointer to where `view` begins"
         m = view.memory
-        if v.memory is None:
-            self.new_pointer(s, v, view)
+        if variable.memory is None:
+            self.new_pointer(s, variable, view)
         else:
-            self.same_pointer(s, v, view)
-        if v.memory.written:
+            self.same_pointer(s, variable, view)
+        if variable.memory.written:
             m.write()
         m.used = True
-        self.fn.emit('pointer', s, var=v, memory=m, address=address(view))
+        self.fn.emit('pointer', s, var=variable, memory=m, address=address(view))
 
-    def new_pointer(self, s, v, view):
-        "Make `v` a pointer, with the sizes and strides of `view`"
-        v.memory = Memory(v.name, view.memory.dtype, 'pointer', 1, roots=[view.memory])
-        v.memory.variable = v
-        names = [f'{v.name}_{n}' if view.ndim > 1 else f'{v.name}_size' for n in range(view.ndim)]
+    def new_pointer(self, s, variable, view):
+        "Make `variable` a pointer, with the sizes and strides of `view`"
+        variable.memory = Memory(variable.name, view.memory.dtype, 'pointer', 1, roots=[view.memory])
+        variable.memory.variable = variable
+        names = [f'{variable.name}_{n}' if view.ndim > 1 else f'{variable.name}_size' for n in range(view.ndim)]
         sizes = [self.fixed(s, n, size) for n, size in zip(names, view.sizes)]
         if view.plain and None not in sizes[1:]:
             strides = row_strides(sizes)
         else:
-            strides = [self.fixed(s, f'{v.name}_stride', stride) for stride in view.strides]
-        v.view = View(v.memory, sizes, strides, plain=view.plain)
+            strides = [self.fixed(s, f'{variable.name}_stride', stride) for stride in view.strides]
+        variable.view = View(variable.memory, sizes, strides, plain=view.plain)
 
-    def same_pointer(self, s, v, view):
-        "Let `v`, a pointer already, also point to where `view` begins"
-        if view.memory not in v.memory.roots:
-            v.memory.roots.append(view.memory)
-        if not all(map(structurally_equal, v.view.strides, view.strides)):
-            there = f'line {v.typed_at + self.fn.source.first - 1}'
-            raise self.fn.error(s, f'{v.name} is an array of another layout here than in {there}', 'Use two names.')
-        v.view.sizes = tuple(a if structurally_equal(a, b) else None for a, b in zip(v.view.sizes, view.sizes))
+    def same_pointer(self, s, variable, view):
+        "Let `variable`, a pointer already, also point to where `view` begins"
+        if view.memory not in variable.memory.roots:
+            variable.memory.roots.append(view.memory)
+        if not all(map(structurally_equal, variable.view.strides, view.strides)):
+            there = f'line {variable.typed_at + self.fn.source.first - 1}'
+            raise self.fn.error(
+                s, f'{variable.name} is an array of another layout here than in {there}', 'Use two names.'
+            )
+        variable.view.sizes = tuple(
+            a if structurally_equal(a, b) else None for a, b in zip(variable.view.sizes, view.sizes)
+        )
 
-    def fixed(self, s, name, e):
-        "Return `e` itself where it keeps its value, else a variable that has it"
-        if e is None or all(part.op in _FIXED or part.op == 'var' and self.is_fixed(part.value) for part in walk(e)):
-            return e
-        return self.fn.temporary(s, name, INT, e)
+    def fixed(self, s, name, expr):
+        "Return `expr` itself where it keeps its value, else a variable that has it"
+        if expr is None or all(
+            part.op in _FIXED or part.op == 'var' and self.is_fixed(part.value) for part in walk(expr)
+        ):
+            return expr
+        return self.fn.temporary(s, name, INT, expr)
 
     def is_fixed(self, v):
         "Return whether `v` is assigned once, and no other variable has its name"
@@ -233,17 +239,17 @@ def address(view):
     return Expr('address', None, at, view.memory)
 
 
-def _smaller(e, n):
-    "Return the end `e` of a slice, at most that of the array"
+def _smaller(expr, n):
+    "Return the end `expr` of a slice, at most that of the array"
     if (
         n is None
-        or structurally_equal(e, n)
-        or number(e) is not None
+        or structurally_equal(expr, n)
+        or number(expr) is not None
         and number(n) is not None
-        and number(e) <= number(n)
+        and number(expr) <= number(n)
     ):
-        return e
-    return Expr('min', INT, (e, n))
+        return expr
+    return Expr('min', INT, (expr, n))
 
 
 def _length(start, stop, step):

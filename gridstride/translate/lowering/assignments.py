@@ -1,4 +1,4 @@
-"""Assignments: to names, to elements, to several side by side.
+"""Lowers assignments: to names, to elements, to tuples of targets.
 
 `a, b = b, a` needs the old values: what a later part reads and an earlier part changes goes into a temporary.
 The type of a variable is what holds all that is assigned to it.
@@ -21,71 +21,71 @@ def _is_same(a, b):
 class Assignments(Values):
     "Lower assignments: one method `lower_...` per kind"
 
-    def lower_Assign(self, s):
+    def lower_Assign(self, stmt):
         "Lower `a = ...`, also of several targets"
-        if len(s.targets) == 1:
-            return self.assign_all(s, s.targets[0], s.value)
-        e = self.lower(s.value)
+        if len(stmt.targets) == 1:
+            return self.assign_all(stmt, stmt.targets[0], stmt.value)
+        e = self.lower(stmt.value)
         if e.op not in ('const', 'global', 'var', 'view', 'object', 'tuple'):
-            e = self.temporary(s, 'value', e.type, e)
-        for t in s.targets:
-            self.bind(s, t, e)
+            e = self.temporary(stmt, 'value', e.type, e)
+        for t in stmt.targets:
+            self.bind(stmt, t, e)
 
-    def lower_AnnAssign(self, s):
+    def lower_AnnAssign(self, stmt):
         "Lower `a: type = ...`"
-        if s.value:
-            self.assign_all(s, s.target, s.value)
+        if stmt.value:
+            self.assign_all(stmt, stmt.target, stmt.value)
 
-    def lower_AugAssign(self, s):
+    def lower_AugAssign(self, stmt):
         "Lower `a op= ...`"
-        op, t = type(s.op).__name__, s.target
+        op, t = type(stmt.op).__name__, stmt.target
         if isinstance(t, ast.Subscript):
-            return self.change_element(s, op, t)
+            return self.change_element(stmt, op, t)
         if not isinstance(t, ast.Name):
-            raise self.error(s, f'changing {type(t).__name__.lower()} in place')
+            raise self.error(stmt, f'changing {type(t).__name__.lower()} in place')
         old = self.variable(t, self.reads[t])
         if old.op in ('view', 'tuple', 'object'):
-            raise self.error(s, f'{t.id} is {describe(old.type)}, which cannot be changed in place')
-        e = operators.binary(self, s, op, old, self.lower(s.value))
+            raise self.error(stmt, f'{t.id} is {describe(old.type)}, which cannot be changed in place')
+        e = operators.binary(self, stmt, op, old, self.lower(stmt.value))
         v = self.stores[t]
-        self.note_type(s, v, e.type)
-        self.emit('assign', s, var=v, expr=e, aug=operators.SIGNS[op])
+        self.note_type(stmt, v, e.type)
+        self.emit('assign', stmt, var=v, expr=e, aug=operators.SIGNS[op])
 
-    def change_element(self, s, op, t):
+    def change_element(self, stmt, op, t):
         "Lower `t op= ...` for an element: its index is computed once"
-        view = self.arrays.need_view(s, self.lower(t.value))
-        at = self.arrays.element_index(s, view, self.arrays.indices(t.slice))
+        view = self.arrays.need_view(stmt, self.lower(t.value))
+        at = self.arrays.element_index(stmt, view, self.arrays.indices(t.slice))
         if any(part.op in ('device', 'atomic', 'call') for e in at for part in walk(e)):
-            at = [self.temporary(s, 'at', INT, e) for e in at]
+            at = [self.temporary(stmt, 'at', INT, e) for e in at]
         old = self.arrays.element(view.memory, at)
-        self.put(s, view.memory, at, operators.binary(self, s, op, old, self.lower(s.value)), op)
+        self.put(stmt, view.memory, at, operators.binary(self, stmt, op, old, self.lower(stmt.value)), op)
 
-    def assign_all(self, s, target, value):
+    def assign_all(self, stmt, target, value):
         "Lower `target = value`, or several side by side"
         is_row = isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, ast.Tuple)
         if not is_row or len(target.elts) != len(value.elts):
-            return self.bind(s, target, self.lower(value))
-        new = self.keep_old(s, target.elts, [self.lower(v) for v in value.elts])
+            return self.bind(stmt, target, self.lower(value))
+        new = self.keep_old(stmt, target.elts, [self.lower(v) for v in value.elts])
         for n, e in enumerate(new):
             if e.op == 'view' and any(self.is_pointer_to(t, e.value.memory) for t in target.elts[:n]):
-                new[n] = self.keep_pointer(s, e)
+                new[n] = self.keep_pointer(stmt, e)
         for t, e in zip(target.elts, new):
-            self.bind(s, t, e)
+            self.bind(stmt, t, e)
 
     def is_pointer_to(self, target, memory):
         "Return whether the target is a variable that points to `memory`"
         return isinstance(target, ast.Name) and self.stores[target].memory is memory
 
-    def keep_old(self, s, targets, values):
+    def keep_old(self, stmt, targets, values):
         "Return the values, with temporaries for those that assignments to earlier targets change"
         new = list(values)
         for n, e in enumerate(new):
             if n and e.op not in ('view', 'object') and self.is_disturbed(targets[:n], e):
-                new[n] = self.keep(s, e)
+                new[n] = self.keep(stmt, e)
         return new
 
-    def is_disturbed(self, targets, e):
-        "Return whether assigning to `targets` changes the value of `e`"
+    def is_disturbed(self, targets, expr):
+        "Return whether assigning to `targets` changes the value of `expr`"
         inside = [node for t in targets for node in ast.walk(t)]
         names = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         memory = any(isinstance(node, ast.Subscript) for node in inside)
@@ -95,72 +95,72 @@ class Assignments(Values):
                 return part.value.name in names or part.value.tuple_name in names
             return memory and part.op in ('load', 'device', 'atomic')
 
-        return any(map(changes, walk(e)))
+        return any(map(changes, walk(expr)))
 
-    def keep(self, s, e):
-        "Return a temporary that has the present value of `e`"
-        if e.op == 'tuple':
-            return tuple_of([self.keep(s, part) for part in e.args])
-        return self.temporary(s, f'old_{e.value.name}' if e.op == 'var' else 'old', e.type, e)
+    def keep(self, stmt, expr):
+        "Return a temporary that has the present value of `expr`"
+        if expr.op == 'tuple':
+            return tuple_of([self.keep(stmt, part) for part in expr.args])
+        return self.temporary(stmt, f'old_{expr.value.name}' if expr.op == 'var' else 'old', expr.type, expr)
 
-    def keep_pointer(self, s, e):
-        "Return a pointer to where the array `e` begins now"
-        v = Variable(f'old_{e.value.memory.name or "pointer"}')
-        v.type, v.defs = e.type, 1
-        self.arrays.point(s, v, e.value)
+    def keep_pointer(self, stmt, expr):
+        "Return a pointer to where the array `expr` begins now"
+        v = Variable(f'old_{expr.value.memory.name or "pointer"}')
+        v.type, v.defs = expr.type, 1
+        self.arrays.point(stmt, v, expr.value)
         return array(v.view)
 
-    def bind(self, s, target, e):
-        "Assign the value `e` to a target: a name, an element, or a tuple of such"
+    def bind(self, stmt, target, expr):
+        "Assign the value `expr` to a target: a name, an element, or a tuple of such"
         if isinstance(target, ast.Name):
-            return self.assign(s, self.stores[target], e)
+            return self.assign(stmt, self.stores[target], expr)
         if isinstance(target, ast.Subscript):
-            return self.store(s, target, e)
+            return self.store(stmt, target, expr)
         if not isinstance(target, (ast.Tuple, ast.List)):
             what = f'assigning to {type(target).__name__.lower()} in a kernel'
-            raise self.error(s, what, 'Assign to a name or to an element of an array.')
-        if e.op != 'tuple':
-            raise self.error(s, f'{describe(e.type) if e.type else "this"} is taken apart like a tuple')
-        if len(e.args) != len(target.elts):
-            raise self.error(s, f'{len(e.args)} values for {len(target.elts)} names')
-        for t, value in zip(target.elts, self.keep_old(s, target.elts, e.args)):
-            self.bind(s, t, value)
+            raise self.error(stmt, what, 'Assign to a name or to an element of an array.')
+        if expr.op != 'tuple':
+            raise self.error(stmt, f'{describe(expr.type) if expr.type else "this"} is taken apart like a tuple')
+        if len(expr.args) != len(target.elts):
+            raise self.error(stmt, f'{len(expr.args)} values for {len(target.elts)} names')
+        for t, value in zip(target.elts, self.keep_old(stmt, target.elts, expr.args)):
+            self.bind(stmt, t, value)
 
-    def assign(self, s, v, e, parameter=False):
-        "Assign `e` to the variable `v`; `parameter`: the caller has done so"
-        if e.op == 'object':
-            if v.bound is not None and not _is_same(v.bound.value, e.value):
-                raise self.error(s, f'{v.name} is different functions in different branches')
-            v.bound = e
-        elif e.op == 'view':
-            self.assign_array(s, v, e, parameter)
-        elif e.op == 'tuple':
-            self.assign_tuple(s, v, e, parameter)
+    def assign(self, stmt, variable, expr, parameter=False):
+        "Assign `expr` to the variable `variable`; `parameter`: the caller has done so"
+        if expr.op == 'object':
+            if variable.bound is not None and not _is_same(variable.bound.value, expr.value):
+                raise self.error(stmt, f'{variable.name} is different functions in different branches')
+            variable.bound = expr
+        elif expr.op == 'view':
+            self.assign_array(stmt, variable, expr, parameter)
+        elif expr.op == 'tuple':
+            self.assign_tuple(stmt, variable, expr, parameter)
         else:
-            self.note_type(s, v, e.type)
+            self.note_type(stmt, variable, expr.type)
             if not parameter:
-                self.emit('assign', s, var=v, expr=e)
+                self.emit('assign', stmt, var=variable, expr=expr)
 
-    def assign_tuple(self, s, v, e, parameter):
+    def assign_tuple(self, stmt, variable, expr, parameter):
         "Assign a tuple: one variable per part"
-        t = tuple(a.type for a in e.args)
-        if v.type is not None and (is_number(v.type) or len(v.type) != len(t)):
-            raise self.clash(s, v, t)
-        if v.parts is None:
-            v.parts = [Variable(f'{v.name}_{n}', s) for n in range(len(t))]
-            for p in v.parts:
-                p.defs = v.defs
-                p.undefined = v.undefined
-                p.tuple_name = v.name
-            self.variables += v.parts
-        for n, (p, operand) in enumerate(zip(v.parts, e.args)):
+        t = tuple(a.type for a in expr.args)
+        if variable.type is not None and (is_number(variable.type) or len(variable.type) != len(t)):
+            raise self.clash(stmt, variable, t)
+        if variable.parts is None:
+            variable.parts = [Variable(f'{variable.name}_{n}', stmt) for n in range(len(t))]
+            for p in variable.parts:
+                p.defs = variable.defs
+                p.undefined = variable.undefined
+                p.tuple_name = variable.name
+            self.variables += variable.parts
+        for n, (p, operand) in enumerate(zip(variable.parts, expr.args)):
             if parameter:
                 self.give_part(p, operand)
-            elif n and any(i.op == 'var' and i.value in v.parts[:n] for i in walk(operand)):
-                raise self.error(s, f'{v.name} is built from its own parts', 'Use two names.')
+            elif n and any(i.op == 'var' and i.value in variable.parts[:n] for i in walk(operand)):
+                raise self.error(stmt, f'{variable.name} is built from its own parts', 'Use two names.')
             else:
-                self.assign(s, p, operand)
-        v.type = tuple(p.type for p in v.parts)
+                self.assign(stmt, p, operand)
+        variable.type = tuple(p.type for p in variable.parts)
 
     def give_part(self, p, operand):
         "Note that `p` is the part `operand` of a parameter that is a tuple"
@@ -172,37 +172,37 @@ class Assignments(Values):
         else:
             p.constant = operand
 
-    def assign_array(self, s, v, e, parameter):
+    def assign_array(self, stmt, variable, expr, parameter):
         "Assign an array: one that is assigned once is itself; any other becomes a pointer"
-        view = e.value
-        if v.type is not None and v.type != e.type:
-            raise self.clash(s, v, e.type)
-        self.changed |= v.type is None
-        v.type = e.type
-        if v.typed_at is None:
-            v.typed_at = s.lineno
+        view = expr.value
+        if variable.type is not None and variable.type != expr.type:
+            raise self.clash(stmt, variable, expr.type)
+        self.changed |= variable.type is None
+        variable.type = expr.type
+        if variable.typed_at is None:
+            variable.typed_at = stmt.lineno
         m = view.memory
         is_new = m.name is None and not parameter
-        if is_new and v.defs == 1:
-            m.name, m.variable = v.name, v
-        if not (parameter or v.defs == 1 and (is_new or m.space == 'const' or view.is_full_array)):
-            return self.arrays.point(s, v, view)
-        if parameter and v.defs > 1:
-            what = f'{v.name} is a parameter and is assigned to, so that it would be two arrays'
-            raise self.error(s, what, 'Use another name for the second array.')
-        v.view, v.memory = view, m
+        if is_new and variable.defs == 1:
+            m.name, m.variable = variable.name, variable
+        if not (parameter or variable.defs == 1 and (is_new or m.space == 'const' or view.is_full_array)):
+            return self.arrays.point(stmt, variable, view)
+        if parameter and variable.defs > 1:
+            what = f'{variable.name} is a parameter and is assigned to, so that it would be two arrays'
+            raise self.error(stmt, what, 'Use another name for the second array.')
+        variable.view, variable.memory = view, m
 
-    def store(self, s, target, e):
-        "Lower `target = e` for an element of an array"
-        view = self.arrays.need_view(s, self.lower(target.value))
-        at = self.arrays.element_index(s, view, self.arrays.indices(target.slice))
-        if not convert.is_number_like(e):
-            held = describe(e.type) if e.type else 'this'
-            raise self.error(s, f'an element of {view.memory.name} cannot hold {held}')
-        self.put(s, view.memory, at, e)
+    def store(self, stmt, target, expr):
+        "Lower `target = expr` for an element of an array"
+        view = self.arrays.need_view(stmt, self.lower(target.value))
+        at = self.arrays.element_index(stmt, view, self.arrays.indices(target.slice))
+        if not convert.is_number_like(expr):
+            held = describe(expr.type) if expr.type else 'this'
+            raise self.error(stmt, f'an element of {view.memory.name} cannot hold {held}')
+        self.put(stmt, view.memory, at, expr)
 
-    def put(self, s, memory, at, e, aug=None):
-        "Store `e` at the index `at`; `aug`: the operator of a statement such as `a[i] += 1`"
+    def put(self, stmt, memory, at, expr, aug=None):
+        "Store `expr` at the index `at`; `aug`: the operator of a statement such as `a[i] += 1`"
         memory.write()
         memory.used = True
-        self.emit('store', s, memory=memory, index=at, expr=e, aug=aug and operators.SIGNS[aug])
+        self.emit('store', stmt, memory=memory, index=at, expr=expr, aug=aug and operators.SIGNS[aug])

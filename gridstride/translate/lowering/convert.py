@@ -17,34 +17,38 @@ class Misused(TypeError):
         return {'view': 'an array', 'tuple': 'a tuple'}.get(e.op) or repr(e.value)
 
 
-def is_nothing(e):
-    "Return whether `e` is a call that returns no value, such as a barrier"
-    return e.type is None and e.op in ('call', 'device')
+def is_nothing(expr):
+    "Return whether `expr` is a call that returns no value, such as a barrier"
+    return expr.type is None and expr.op in ('call', 'device')
 
 
-def is_number_like(e):
-    "Return whether `e` is a number, or may be one when its type is known"
-    return e.op not in ('view', 'tuple', 'object') and not is_nothing(e) and (e.type is None or is_number(e.type))
+def is_number_like(expr):
+    "Return whether `expr` is a number, or may be one when its type is known"
+    return (
+        expr.op not in ('view', 'tuple', 'object')
+        and not is_nothing(expr)
+        and (expr.type is None or is_number(expr.type))
+    )
 
 
-def need_number(e):
-    "Return `e`, which must be a number; raise `Misused` for an array, a tuple, another object, or nothing"
-    if not is_number_like(e):
-        raise Misused(e)
-    return e
+def need_number(expr):
+    "Return `expr`, which must be a number; raise `Misused` for an array, a tuple, another object, or nothing"
+    if not is_number_like(expr):
+        raise Misused(expr)
+    return expr
 
 
-def as_number(e):
-    "Return `e` with a boolean as an integer"
-    if e.type != BOOL:
-        return e
-    return const(int(e.value)) if e.op == 'const' else Expr('cast', INT, (e,), 'int64')
+def as_number(expr):
+    "Return `expr` with a boolean as an integer"
+    if expr.type != BOOL:
+        return expr
+    return const(int(expr.value)) if expr.op == 'const' else Expr('cast', INT, (expr,), 'int64')
 
 
-def wide(e):
-    "Return `e` with a small integer as one of 64 bits"
-    e = as_number(e)
-    return e if e.type not in INTEGERS else cast(wide_type(e.type), e)
+def wide(expr):
+    "Return `expr` with a small integer as one of 64 bits"
+    expr = as_number(expr)
+    return expr if expr.type not in INTEGERS else cast(wide_type(expr.type), expr)
 
 
 def real_type(t, doubles):
@@ -54,43 +58,43 @@ def real_type(t, doubles):
     return DOUBLE if doubles else WEAK
 
 
-def real(e, doubles):
-    "Return `e` as a float"
-    e = need_number(e)
-    return e if e.type in REAL or e.type is None else to(real_type(e.type, doubles), e)
+def real(expr, doubles):
+    "Return `expr` as a float"
+    expr = need_number(expr)
+    return expr if expr.type in REAL or expr.type is None else to(real_type(expr.type, doubles), expr)
 
 
-def to(t, e):
-    "Return `e` as a value of the type `t`"
-    if e.type == t or t is None or e.type is None:
-        return e
-    if e.op == 'const' and t in (FLOAT, DOUBLE, WEAK) and e.type in (INT, WEAK, DOUBLE):
-        return Expr('const', t, value=float(e.value))
-    return Expr('cast', t, (e,), t)
+def to(t, expr):
+    "Return `expr` as a value of the type `t`"
+    if expr.type == t or t is None or expr.type is None:
+        return expr
+    if expr.op == 'const' and t in (FLOAT, DOUBLE, WEAK) and expr.type in (INT, WEAK, DOUBLE):
+        return Expr('const', t, value=float(expr.value))
+    return Expr('cast', t, (expr,), t)
 
 
-def half(e):
-    "Return `e` as a float16"
-    return to(HALF, need_number(e))
+def half(expr):
+    "Return `expr` as a float16"
+    return to(HALF, need_number(expr))
 
 
-def truth(e):
-    "Return the condition that `e` is true"
-    if e.op == 'tuple':
-        return Expr('const', BOOL, value=bool(e.args))
-    e = need_number(e)
-    return e if e.type in (BOOL, None) else Expr('truth', BOOL, (e,))
+def truth(expr):
+    "Return the condition that `expr` is true"
+    if expr.op == 'tuple':
+        return Expr('const', BOOL, value=bool(expr.args))
+    expr = need_number(expr)
+    return expr if expr.type in (BOOL, None) else Expr('truth', BOOL, (expr,))
 
 
-def cast(dtype, e):
-    "Return `e` as an element of an array of `dtype` holds it"
+def cast(dtype, expr):
+    "Return `expr` as an element of an array of `dtype` holds it"
     t = value_type(dtype)
-    if e.type is None:
-        return Expr('cast', t, (e,), dtype)
-    if t == e.type:
-        return e
-    if e.op == 'const' and t in (FLOAT, DOUBLE) and e.type in (INT, WEAK, DOUBLE, BOOL):
-        return Expr('const', t, value=float(e.value))
-    if e.op == 'const' and t in INTEGERS and t != BOOL and e.type in INTEGERS:
-        return Expr('const', t, value=int(np.array(e.value).astype(dtype)))
-    return Expr('cast', t, (e,), dtype)
+    if expr.type is None:
+        return Expr('cast', t, (expr,), dtype)
+    if t == expr.type:
+        return expr
+    if expr.op == 'const' and t in (FLOAT, DOUBLE) and expr.type in (INT, WEAK, DOUBLE, BOOL):
+        return Expr('const', t, value=float(expr.value))
+    if expr.op == 'const' and t in INTEGERS and t != BOOL and expr.type in INTEGERS:
+        return Expr('const', t, value=int(np.array(expr.value).astype(dtype)))
+    return Expr('cast', t, (expr,), dtype)

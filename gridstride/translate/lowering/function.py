@@ -12,8 +12,8 @@ class Function:
     The function is lowered again and again until no type changes (a fixed point); the last iteration is the result.
     An expression that needs a statement, such as a call with two results, emits it before the current statement.
 
-    `out` is the list of statements of the block at hand; after lowering `body` has those of the function,
-    `given` the expressions of its parameters, `result` the type of what it returns (None for nothing).
+    `out` is the list of statements of the current block. After lowering, `body` has the statements of the function,
+    `parameter_exprs` the expressions of its parameters, and `result` its return type (None for nothing).
     """
 
     def __init__(self, unit, source, name, params):  # params: [(name, function that makes its expression)]
@@ -52,11 +52,11 @@ class Function:
         "Raise the `Untranslatable` that points at `node`"
         raise self.error(node, what, hint)
 
-    def need_tuple(self, node, e):
-        "Return `e`, which must be a tuple"
-        if e.op == 'tuple':
-            return e
-        what = f'a loop over {describe(e.type) if e.type else "this"}'
+    def need_tuple(self, node, expr):
+        "Return `expr`, which must be a tuple"
+        if expr.op == 'tuple':
+            return expr
+        what = f'a loop over {describe(expr.type) if expr.type else "this"}'
         raise self.error(node, what, 'Loop over range(len(...)), or over a tuple.')
 
     def emit(self, kind, node, **parts):
@@ -67,7 +67,7 @@ class Function:
         return stmt
 
     def without_statements(self, node, lower):
-        "Return what `lower()` gives, which must not need statements of its own"
+        "Return the result of `lower()`; raises if it emits statements, which would run even where this part is skipped"
         statement_count = len(self.out)
         result = lower()
         if len(self.out) > statement_count:

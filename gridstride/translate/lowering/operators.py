@@ -52,9 +52,9 @@ COMPARE = {
 _COSTS = {'load', 'device', 'atomic', 'call', 'math', 'shuffle', 'let', 'floordiv', 'mod', 'pow'}
 
 
-def is_cheap(e):
-    "Return whether it is cheap to compute `e` twice"
-    return not any(part.op in _COSTS for part in walk(e))
+def is_cheap(expr):
+    "Return whether it is cheap to compute `expr` twice"
+    return not any(part.op in _COSTS for part in walk(expr))
 
 
 def binary(fn, node, op, a, b):
@@ -134,25 +134,27 @@ def fma(fn, a, b, c):
     return Expr('math', FLOAT if t == HALF else t, (a, b, c), 'fma')
 
 
-def unary(fn, node, op, e):
-    "Return `op e` for the operations neg, pos and invert"
-    if e.op in ('view', 'tuple', 'object'):
-        raise fn.error(node, f'{describe(e.type) if e.type else e.value!r} has no sign', 'Compute with its elements.')
-    if e.type is None or op == 'pos':
-        return e
+def unary(fn, node, op, expr):
+    "Return `op expr` for the operations neg, pos and invert"
+    if expr.op in ('view', 'tuple', 'object'):
+        raise fn.error(
+            node, f'{describe(expr.type) if expr.type else expr.value!r} has no sign', 'Compute with its elements.'
+        )
+    if expr.type is None or op == 'pos':
+        return expr
     if op == 'invert':
-        return _invert(fn, node, e)
-    e = convert.as_number(e)
-    if e.op == 'const':
-        negative = Expr('const', e.type, value=-e.value)
-        return Literal(negative, '-' + e.text) if isinstance(e, Literal) else negative
-    return Expr('neg', wide_type(e.type) if e.type in INTEGERS else e.type, (e,))
+        return _invert(fn, node, expr)
+    expr = convert.as_number(expr)
+    if expr.op == 'const':
+        negative = Expr('const', expr.type, value=-expr.value)
+        return Literal(negative, '-' + expr.text) if isinstance(expr, Literal) else negative
+    return Expr('neg', wide_type(expr.type) if expr.type in INTEGERS else expr.type, (expr,))
 
 
-def _invert(fn, node, e):
-    if e.type in REAL:
-        raise fn.error(node, f'~ of {describe(e.type)}: bits are those of integers')
-    return Expr('not', BOOL, (e,)) if e.type == BOOL else Expr('invert', wide_type(e.type), (e,))
+def _invert(fn, node, expr):
+    if expr.type in REAL:
+        raise fn.error(node, f'~ of {describe(expr.type)}: bits are those of integers')
+    return Expr('not', BOOL, (expr,)) if expr.type == BOOL else Expr('invert', wide_type(expr.type), (expr,))
 
 
 def compare(fn, node, op, a, b):

@@ -11,8 +11,8 @@ from .assignments import Assignments
 _MOST_ITERATIONS = 20  # a type can only become wider, and there are few
 
 
-def _is_text(s):
-    return isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant) and isinstance(s.value.value, str)
+def _is_text(stmt):
+    return isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, str)
 
 
 def _is_constant(node, value):
@@ -73,36 +73,36 @@ class Lowering(Assignments):
         self.nesting -= 1
         return res
 
-    def lower_Expr(self, s):
+    def lower_Expr(self, stmt):
         "Lower an expression as a statement: a docstring, `print(...)`, a call"
-        if isinstance(s.value, ast.Constant):
+        if isinstance(stmt.value, ast.Constant):
             return
-        if isinstance(s.value, ast.Attribute):
-            called = ast.unparse(s.value)
-            self.refuse(s, f'naming {called} and not calling it does nothing', f'Write {called}().')
-        if isinstance(s.value, ast.Call) and self.callee_name(s.value) == 'print':
-            return self.print(s, s.value)
-        self.evaluate(s, self.lower(s.value))
+        if isinstance(stmt.value, ast.Attribute):
+            called = ast.unparse(stmt.value)
+            self.refuse(stmt, f'naming {called} and not calling it does nothing', f'Write {called}().')
+        if isinstance(stmt.value, ast.Call) and self.callee_name(stmt.value) == 'print':
+            return self.print(stmt, stmt.value)
+        self.evaluate(stmt, self.lower(stmt.value))
 
-    def evaluate(self, s, e):
-        "Lower `e` as a statement of its own"
-        for operand in e.args if e.op == 'tuple' else ():
-            self.evaluate(s, operand)
-        if e.op not in ('object', 'view', 'tuple'):
-            self.emit('expr', s, expr=e)
+    def evaluate(self, stmt, expr):
+        "Lower `expr` as a statement of its own"
+        for operand in expr.args if expr.op == 'tuple' else ():
+            self.evaluate(stmt, operand)
+        if expr.op not in ('object', 'view', 'tuple'):
+            self.emit('expr', stmt, expr=expr)
 
-    def lower_Pass(self, s):
+    def lower_Pass(self, stmt):
         "Lower `pass`"
-        self.emit('nothing', s)
+        self.emit('nothing', stmt)
 
     lower_Import = lower_ImportFrom = lower_Pass
 
-    def print(self, s, call):
+    def print(self, stmt, call):
         "Lower `print(...)`: strings as they are, and values"
         how = dict(sep=' ', end='\n')
         for k in call.keywords:
             if k.arg not in how or not isinstance(k.value, ast.Constant):
-                raise self.error(s, f'print(..., {k.arg}=...) in a kernel')
+                raise self.error(stmt, f'print(..., {k.arg}=...) in a kernel')
             how[k.arg] = k.value.value
 
         def item(a):
@@ -110,105 +110,107 @@ class Lowering(Assignments):
             return a.value if is_text else convert.need_number(self.lower(a))
 
         items = [item(a) for a in call.args]
-        self.emit('print', s, items=items, args=[a for a in items if isinstance(a, Expr)], **how)
+        self.emit('print', stmt, items=items, args=[a for a in items if isinstance(a, Expr)], **how)
 
-    def lower_Assert(self, s):
+    def lower_Assert(self, stmt):
         "Lower `assert ...`"
-        self.emit('assert', s, test=convert.truth(self.without_statements(s, lambda: self.lower(s.test))))
+        self.emit('assert', stmt, test=convert.truth(self.without_statements(stmt, lambda: self.lower(stmt.test))))
 
-    def lower_Return(self, s):
+    def lower_Return(self, stmt):
         "Lower `return`, with values in a device function"
-        e = None if s.value is None or _is_constant(s.value, None) else self.lower(s.value)
+        e = None if stmt.value is None or _is_constant(stmt.value, None) else self.lower(stmt.value)
         if e is None:
-            return self.emit('return', s, args=[])
+            return self.emit('return', stmt, args=[])
         if self.is_kernel:
-            raise self.error(s, 'a kernel returns nothing', 'Write the result into an array.')
+            raise self.error(stmt, 'a kernel returns nothing', 'Write the result into an array.')
         parts = e.args if e.op == 'tuple' else [e]
         if any(p.op in ('view', 'object') for p in parts):
-            raise self.error(s, 'a device function that returns an array', 'Pass the array in, and return scalars.')
+            raise self.error(stmt, 'a device function that returns an array', 'Pass the array in, and return scalars.')
         if not all(map(convert.is_number_like, parts)):
-            raise self.error(s, 'a device function that returns a tuple inside a tuple', 'Return them in one tuple.')
-        self.note_result(s, tuple(p.type for p in parts) if e.op == 'tuple' else e.type)
-        if e.op == 'tuple' and isinstance(s.value, ast.Tuple):
-            self.fields = [node.id if isinstance(node, ast.Name) else None for node in s.value.elts]
-        self.emit('return', s, args=parts)
+            raise self.error(stmt, 'a device function that returns a tuple inside a tuple', 'Return them in one tuple.')
+        self.note_result(stmt, tuple(p.type for p in parts) if e.op == 'tuple' else e.type)
+        if e.op == 'tuple' and isinstance(stmt.value, ast.Tuple):
+            self.fields = [node.id if isinstance(node, ast.Name) else None for node in stmt.value.elts]
+        self.emit('return', stmt, args=parts)
 
-    def note_result(self, s, t):
+    def note_result(self, stmt, t):
         "Note that the function returns a value of type `t`, too"
         new = join_types(self.result, t, self.doubles)
         if new is None:
-            raise self.error(s, f'{self.source.name} returns {describe(t)} here and {describe(self.result)} elsewhere')
+            raise self.error(
+                stmt, f'{self.source.name} returns {describe(t)} here and {describe(self.result)} elsewhere'
+            )
         self.changed |= new != self.result
         self.result = new
 
-    def lower_Break(self, s):
+    def lower_Break(self, stmt):
         "Lower `break`"
-        self.emit('break', s)
+        self.emit('break', stmt)
 
-    def lower_Continue(self, s):
+    def lower_Continue(self, stmt):
         "Lower `continue`"
-        self.emit('continue', s)
+        self.emit('continue', stmt)
 
-    def lower_If(self, s):
+    def lower_If(self, stmt):
         "Lower `if`, with `elif` and `else`"
-        test = convert.truth(self.lower(s.test))
-        body, orelse = self.block(s.body), self.block(s.orelse)
-        first = s.orelse[0] if len(s.orelse) == 1 else None
-        chained = isinstance(first, ast.If) and first.col_offset == s.col_offset
-        self.emit('if', s, test=test, body=body, orelse=orelse, chained=chained)
+        test = convert.truth(self.lower(stmt.test))
+        body, orelse = self.block(stmt.body), self.block(stmt.orelse)
+        first = stmt.orelse[0] if len(stmt.orelse) == 1 else None
+        chained = isinstance(first, ast.If) and first.col_offset == stmt.col_offset
+        self.emit('if', stmt, test=test, body=body, orelse=orelse, chained=chained)
 
-    def lower_While(self, s):
+    def lower_While(self, stmt):
         "Lower `while ...`"
-        test = convert.truth(self.without_statements(s, lambda: self.lower(s.test)))
-        self.emit('while', s, test=test, body=self.block(s.body))
+        test = convert.truth(self.without_statements(stmt, lambda: self.lower(stmt.test)))
+        self.emit('while', stmt, test=test, body=self.block(stmt.body))
 
-    def lower_For(self, s):
+    def lower_For(self, stmt):
         "Lower `for`, over `range(...)` or a tuple"
-        if isinstance(s.iter, ast.Call) and self.callee_name(s.iter) in ('range', 'prange'):
-            return self.loop_over_range(s, s.iter)
-        items = self.need_tuple(s, self.lower(s.iter))
-        columns = self.columns(s, s.target, items.args, items.value)
-        self.emit('each', s, columns=columns, count=len(items.args), body=self.block(s.body))
+        if isinstance(stmt.iter, ast.Call) and self.callee_name(stmt.iter) in ('range', 'prange'):
+            return self.loop_over_range(stmt, stmt.iter)
+        items = self.need_tuple(stmt, self.lower(stmt.iter))
+        columns = self.columns(stmt, stmt.target, items.args, items.value)
+        self.emit('each', stmt, columns=columns, count=len(items.args), body=self.block(stmt.body))
 
-    def loop_over_range(self, s, it):
+    def loop_over_range(self, stmt, it):
         "Lower `for i in range(...)`"
-        start, stop, step = map(convert.as_number, self.bounds(s, it))
-        if not isinstance(s.target, ast.Name):
-            raise self.error(s, 'the target of a loop over range is one name')
-        v = self.stores[s.target]
-        self.note_type(s, v, INT)
-        self.emit('for', s, var=v, start=start, stop=stop, step=step, body=self.block(s.body))
+        start, stop, step = map(convert.as_number, self.bounds(stmt, it))
+        if not isinstance(stmt.target, ast.Name):
+            raise self.error(stmt, 'the target of a loop over range is one name')
+        v = self.stores[stmt.target]
+        self.note_type(stmt, v, INT)
+        self.emit('for', stmt, var=v, start=start, stop=stop, step=step, body=self.block(stmt.body))
 
-    def bounds(self, s, it):
+    def bounds(self, stmt, it):
         "Return (start, stop, step) of `range(...)`"
         if not 1 <= len(it.args) <= 3 or it.keywords:
-            raise self.error(s, 'range takes one to three arguments')
+            raise self.error(stmt, 'range takes one to three arguments')
         args = [convert.need_number(self.lower(a)) for a in it.args]
         for a in args:
             if a.type in REAL:
-                raise self.error(s, f'range of {describe(a.type)}: it takes integers', 'Use // or int(...).')
+                raise self.error(stmt, f'range of {describe(a.type)}: it takes integers', 'Use // or int(...).')
         if len(args) == 3 and number(args[2]) == 0:
-            raise self.error(s, 'a range whose step is 0 never ends')
+            raise self.error(stmt, 'a range whose step is 0 never ends')
         return (ZERO, args[0], ONE) if len(args) == 1 else (*args, ONE) if len(args) == 2 else args
 
-    def columns(self, s, target, items, name=None):
+    def columns(self, stmt, target, items, name=None):
         "Return, per name of the loop's target, its variable and its value in each iteration"
         if isinstance(target, ast.Name):
-            return [self.column(s, self.stores[target], items, name)]
+            return [self.column(stmt, self.stores[target], items, name)]
         if not isinstance(target, (ast.Tuple, ast.List)):
-            raise self.error(s, 'the target of a loop is a name, or a tuple of names')
+            raise self.error(stmt, 'the target of a loop is a name, or a tuple of names')
         for e in items:
             if e.op != 'tuple' or len(e.args) != len(target.elts):
-                raise self.error(s, f'each item of this loop must be a tuple of {len(target.elts)}')
-        return [c for n, t in enumerate(target.elts) for c in self.columns(s, t, [e.args[n] for e in items])]
+                raise self.error(stmt, f'each item of this loop must be a tuple of {len(target.elts)}')
+        return [c for n, t in enumerate(target.elts) for c in self.columns(stmt, t, [e.args[n] for e in items])]
 
-    def column(self, s, v, items, name):
+    def column(self, stmt, v, items, name):
         "Return the variable `v` of a loop, the values that it gets, and the name of the tuple of these"
         for e in items:
             if not convert.is_number_like(e):
                 what = 'a loop over a tuple of items that are not scalars'
-                raise self.error(s, what, 'Loop over range(...), or write the rounds out.')
-            self.note_type(s, v, e.type)
+                raise self.error(stmt, what, 'Loop over range(...), or write the rounds out.')
+            self.note_type(stmt, v, e.type)
         return SimpleNamespace(var=v, items=items, name=name)
 
 
@@ -217,11 +219,11 @@ def _falls_through(body):
     return not any(map(_ends, body))
 
 
-def _ends(s):
-    "Return whether control never continues after the statement `s`"
-    if isinstance(s, ast.If):
-        return bool(s.orelse) and not _falls_through(s.body) and not _falls_through(s.orelse)
-    if isinstance(s, ast.While):
-        is_endless = isinstance(s.test, ast.Constant) and s.test.value
-        return bool(is_endless) and not any(isinstance(node, ast.Break) for node in ast.walk(s))
-    return isinstance(s, (ast.Return, ast.Raise))
+def _ends(stmt):
+    "Return whether control never continues after the statement `stmt`"
+    if isinstance(stmt, ast.If):
+        return bool(stmt.orelse) and not _falls_through(stmt.body) and not _falls_through(stmt.orelse)
+    if isinstance(stmt, ast.While):
+        is_endless = isinstance(stmt.test, ast.Constant) and stmt.test.value
+        return bool(is_endless) and not any(isinstance(node, ast.Break) for node in ast.walk(stmt))
+    return isinstance(stmt, (ast.Return, ast.Raise))

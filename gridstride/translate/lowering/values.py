@@ -68,30 +68,30 @@ _INSTEAD = dict(
 )
 
 
-def dtype_name(v):
-    "Return the name of the dtype that the object `v` means; None if it means none"
-    if isinstance(v, str) and v.startswith(('cuda.', 'np.')):
+def dtype_name(value):
+    "Return the name of the dtype that the object `value` means; None if it means none"
+    if isinstance(value, str) and value.startswith(('cuda.', 'np.')):
         return None
-    if v in (int, float, bool):
-        return _TYPES[v.__name__]
+    if value in (int, float, bool):
+        return _TYPES[value.__name__]
     try:
-        return str(np.dtype(v)) if not type(v).__module__.startswith('numba') else str(np.dtype(str(v)))
+        return str(np.dtype(value)) if not type(value).__module__.startswith('numba') else str(np.dtype(str(value)))
     except TypeError:
         return None
 
 
-def _is_finite(v):
-    return not isinstance(v, float) or math.isfinite(v)
+def _is_finite(value):
+    return not isinstance(value, float) or math.isfinite(value)
 
 
-def _integer_type(v):
-    "Return the type of the Python int `v`"
-    return INT if -(2**63) <= v < 2**63 else UINT
+def _integer_type(value):
+    "Return the type of the Python int `value`"
+    return INT if -(2**63) <= value < 2**63 else UINT
 
 
-def _is_array(v):
-    is_tensor = type(v).__module__.startswith('torch') and hasattr(v, 'numel')
-    return isinstance(v, (np.ndarray, list)) or type(v).__name__ == 'DeviceArray' or is_tensor
+def _is_array(value):
+    is_tensor = type(value).__module__.startswith('torch') and hasattr(value, 'numel')
+    return isinstance(value, (np.ndarray, list)) or type(value).__name__ == 'DeviceArray' or is_tensor
 
 
 def _is_number_type(f):
@@ -132,9 +132,9 @@ class Values(Function):
             return Expr('object', None, value=v)
         raise self.error(node, f'{v!r}: complex numbers are not translated', 'Compute with two floats.')
 
-    def float(self, v, text=None):
+    def float(self, value, text=None):
         "Return a Python float; `text`: as it is written in the source"
-        e = Expr('const', DOUBLE if self.doubles else WEAK, value=v)
+        e = Expr('const', DOUBLE if self.doubles else WEAK, value=value)
         return Literal(e, text) if text else e
 
     def lower_Name(self, node):
@@ -166,39 +166,46 @@ class Values(Function):
             return array(v.view)
         return Expr('var', v.type, value=v)
 
-    def outer_value(self, node, v, name):
+    def outer_value(self, node, value, name):
         "Return the expression of an object outside the function"
-        if isinstance(v, (bool, np.bool_)):
-            return self.name_number(BOOL, name, bool(v))
-        if isinstance(v, np.generic) and v.dtype.kind in 'iuf':
-            return self.name_number(value_type(str(v.dtype)), name, v.item())
-        if isinstance(v, int):
-            return self.name_number(_integer_type(v), name, v)
-        if isinstance(v, float):
-            return self.name_number(DOUBLE if self.doubles else WEAK, name, v) if _is_finite(v) else self.float(v)
-        if isinstance(v, tuple):
-            return Expr(
-                'tuple', None, [self.outer_value(node, item, None) for item in v], SimpleNamespace(name=name, value=v)
+        if isinstance(value, (bool, np.bool_)):
+            return self.name_number(BOOL, name, bool(value))
+        if isinstance(value, np.generic) and value.dtype.kind in 'iuf':
+            return self.name_number(value_type(str(value.dtype)), name, value.item())
+        if isinstance(value, int):
+            return self.name_number(_integer_type(value), name, value)
+        if isinstance(value, float):
+            return (
+                self.name_number(DOUBLE if self.doubles else WEAK, name, value)
+                if _is_finite(value)
+                else self.float(value)
             )
-        if _is_array(v):
-            return self.freeze(node, v, name)
-        return Expr('object', None, value=name_of(v) or v)
+        if isinstance(value, tuple):
+            return Expr(
+                'tuple',
+                None,
+                [self.outer_value(node, item, None) for item in value],
+                SimpleNamespace(name=name, value=value),
+            )
+        if _is_array(value):
+            return self.freeze(node, value, name)
+        return Expr('object', None, value=name_of(value) or value)
 
-    def name_number(self, t, name, v):
+    def name_number(self, t, name, value):
         "Return a constant that has a name outside the function"
-        if name is None or not _is_finite(v):
-            return Expr('const', t, value=v)
-        return Expr('global', t, value=(name, v))
+        if name is None or not _is_finite(value):
+            return Expr('const', t, value=value)
+        return Expr('global', t, value=(name, value))
 
-    def freeze(self, node, v, name):
+    def freeze(self, node, value, name):
         "Return an array outside the function: constant memory"
-        a = np.asarray(getattr(v, 'data', v) if type(v).__name__ == 'DeviceArray' else v)
+        a = np.asarray(getattr(value, 'data', value) if type(value).__name__ == 'DeviceArray' else value)
         if a.dtype.kind not in 'biuf':
             raise self.error(node, f'{name} is an array of {a.dtype}, which CUDA C has not')
         if a.nbytes > _CONSTANT:
             limit = f'variables captured from outside a kernel are stored in constant memory, which has {_CONSTANT}'
             raise self.error(node, f'{name} has {a.nbytes} bytes; {limit}', 'Pass it as an argument.')
-        m = self.unit.constant(SimpleNamespace(name=name or 'table', value=v), a, self)
+        m = self.unit.constant(SimpleNamespace(name=name or 'table', value=value), a, self)
         sizes = [const(n) for n in a.shape]
         return array(View(m, sizes, row_strides(sizes), plain=True))
 
@@ -247,16 +254,16 @@ class Values(Function):
             return Expr('object', None, value=v)
         raise self.error(node, f'{path} is not translated')
 
-    def attribute(self, node, e, k):
+    def attribute(self, node, expr, k):
         "Return the attribute `k` of an array: `x.size`"
-        view = e.value
+        view = expr.value
         if k == 'shape':
             sizes = enumerate(view.sizes)
             return tuple_of([Expr('size_of', INT, value=(view, d)) if s is None else s for d, s in sizes])
         if k == 'size':
             n = ONE
             for d in range(view.ndim):
-                n = mul(n, self.arrays.size(node, e, d))
+                n = mul(n, self.arrays.size(node, expr, d))
             return n
         if k == 'ndim':
             return const(view.ndim)
@@ -265,14 +272,14 @@ class Values(Function):
         if k == 'itemsize':
             return const(np.dtype(view.memory.dtype).itemsize)
         if k == 'T':
-            return self.arrays.transpose(node, e)
+            return self.arrays.transpose(node, expr)
         raise self.error(node, f'an array in a kernel has no {k!r}: work on its elements')
 
-    def dtype(self, node, e):
+    def dtype(self, node, expr):
         "Return the dtype that an expression means"
-        name = dtype_name(e.value) if e.op == 'object' else None
-        if name is None and e.op == 'object' and e.value in ('int', 'float', 'bool'):
-            name = _TYPES[e.value]
+        name = dtype_name(expr.value) if expr.op == 'object' else None
+        if name is None and expr.op == 'object' and expr.value in ('int', 'float', 'bool'):
+            name = _TYPES[expr.value]
         if name not in C_NAMES:
             raise self.error(
                 node, 'this is not a type that elements can have', 'Use np.float32, np.int32 and the like.'
@@ -285,32 +292,32 @@ class Values(Function):
         e = self.lower(node.value)
         return self.part(node, e) if e.op == 'tuple' else self.arrays.subscript(node, e)
 
-    def part(self, node, e):
+    def part(self, node, expr):
         "Return the item of a tuple"
         i = self.lower(node.slice)
         k = number(i)
         if k is not None:
-            if not -len(e.args) <= k < len(e.args):
-                raise self.error(node, f'a tuple of {len(e.args)} has no item {k}')
-            return e.args[k]
+            if not -len(expr.args) <= k < len(expr.args):
+                raise self.error(node, f'a tuple of {len(expr.args)} has no item {k}')
+            return expr.args[k]
         if i.op == 'object':
             raise self.error(node, 'a slice of a tuple')
-        return self.choose(node, e, convert.as_number(convert.need_number(i)))
+        return self.choose(node, expr, convert.as_number(convert.need_number(i)))
 
-    def choose(self, node, e, i):
+    def choose(self, node, expr, i):
         "Return the item `i` of a tuple of values, where `i` is known to the running thread only"
         t = None
-        for operand in e.args:
+        for operand in expr.args:
             if not convert.is_number_like(operand):
                 what = 'a tuple of items that are not scalars, indexed by a variable'
                 raise self.error(node, what, 'Index it with a number.')
             t = join_types(t, operand.type, self.doubles)
-        if e.value and all(number(operand) is not None for operand in e.args):
-            m = self.unit.constant(e.value, np.array([number(operand) for operand in e.args]), self)
+        if expr.value and all(number(operand) is not None for operand in expr.args):
+            m = self.unit.constant(expr.value, np.array([number(operand) for operand in expr.args]), self)
         else:
-            m = Memory('items', t, 'local', 1, [const(len(e.args))])
-            m.items = e.args
-            self.emit('alloc', node, memory=m, args=e.args)
+            m = Memory('items', t, 'local', 1, [const(len(expr.args))])
+            m.items = expr.args
+            self.emit('alloc', node, memory=m, args=expr.args)
         m.used = True
         return Expr('load', t, [i], m)
 
@@ -409,11 +416,11 @@ class Values(Function):
                 raise
             raise self.error(node, f'{f} does not take these arguments') from None
 
-    def need_fixed(self, node, e):
-        "Return the number that `e` is, which must be known at compile time"
-        if number(e) is None:
+    def need_fixed(self, node, expr):
+        "Return the number that `expr` is, which must be known at compile time"
+        if number(expr) is None:
             raise self.error(node, 'a range here must be known when the kernel is compiled', 'Use it in a for loop.')
-        return number(e)
+        return number(expr)
 
     def pair(self, node, f, args, kw):
         "Lower `zip(...)` and `enumerate(...)`, of tuples"
