@@ -55,13 +55,13 @@ def in_a_space(text, n):
     return re.sub(r'\bt0\b(?=::| \{)', f't{n}', INCLUDE.sub('', text)).replace('void enter_0(', f'void enter_{n}(')
 
 
-def combine_translations(found):
+def together(found):
     "{(text, checks): Part} of checked translations, which one compilation makes"
     keys = [k for k in found if k[1] and not _VECTORS.search(k[0])]
     heads = dict.fromkeys(o for text, _ in keys for o in INCLUDE.findall(text))
     unit = ''.join([*heads, *(in_a_space(text, n) for n, (text, _) in enumerate(keys))])
     with pytest.MonkeyPatch.context() as patch, one_at_a_time(cache_dir()/'engine_unit'):
-        patch.setattr(engine, 'together', lambda *_: unit)
+        patch.setattr(engine, 'combine_translations', lambda *_: unit)
         made = engine.Compiled([found[k] for k in keys], True)
     return {k: Part(made, n) for n, k in enumerate(keys)}
 
@@ -69,7 +69,7 @@ def combine_translations(found):
 @contextlib.contextmanager
 def compiled(tests):
     "What `tests` launch is found compiled"
-    there, alone = combine_translations(noted(tests)), engine.Compiled
+    there, alone = together(noted(tests)), engine.Compiled
     def ready(translations, checks, files):
         return there.get((engine.combine_translations(translations, list(files)), checks)) or alone(translations, checks, files)
     with pytest.MonkeyPatch.context() as patch:

@@ -38,22 +38,22 @@ class _Values:
 
     def eval(self, expr):
         "Return the interval of `expr`, or None if it is not an integer; records the widest interval that it ever has"
-        r = getattr(self, '_range_' + expr.op)(expr)
+        interval = getattr(self, '_range_' + expr.op)(expr)
         if expr.type == BOOL:
-            r = hull(r, None) if r is not None and within(r, (0, 1)) else (0, 1)
-        if is_int(expr.type) and (r is None or not within(r, of_dtype(expr.type))):
-            r = of_dtype(expr.type)
+            interval = hull(interval, None) if interval is not None and within(interval, (0, 1)) else (0, 1)
+        if is_int(expr.type) and (interval is None or not within(interval, of_dtype(expr.type))):
+            interval = of_dtype(expr.type)
         if self.recording and expr.type in INTEGERS:
-            self.expr_intervals[id(expr)] = hull(self.expr_intervals.get(id(expr)), r)
-        return r
+            self.expr_intervals[id(expr)] = hull(self.expr_intervals.get(id(expr)), interval)
+        return interval
 
     def operation(self, expr):
         "Return the interval of an operation on integers: [0, 9] + [1, 1] is [1, 10]"
-        parts = [self.eval(a) for a in expr.args]
+        parts = [self.eval(operand) for operand in expr.args]
         if not is_int(expr.type) or None in parts:
             return None
         if expr.type == INT:
-            parts = [r if within(r, ALL) else ALL for r in parts]
+            parts = [interval if within(interval, ALL) else ALL for interval in parts]
         return self.bound_grid(expr, INTERVAL_ARITHMETIC[expr.op](*parts))
 
     _range_add = _range_sub = _range_mul = _range_floordiv = _range_mod = _range_cmod = _range_pow = _range_min = (
@@ -63,8 +63,8 @@ class _Values:
 
     def unknown(self, expr):
         "Evaluate the operands of an operation whose result has no interval of its own"
-        for a in expr.args:
-            self.eval(a)
+        for operand in expr.args:
+            self.eval(operand)
 
     _range_truediv = _range_fmin = _range_fmax = _range_math = _range_test_real = _range_truth = _range_not = (
         _range_cmp
@@ -75,13 +75,15 @@ class _Values:
         "Bound the product of blocks and threads along an axis, which the launcher keeps below 2**31"
         if expr.op != 'mul' or self.unit.wide:
             return interval
-        names = {a.value for a in expr.args if a.op == 'builtin'}
+        names = {operand.value for operand in expr.args if operand.op == 'builtin'}
         small = all(
-            a.op == 'builtin' and a.value.startswith(('gridDim', 'blockIdx')) or within(self.interval_of(a), (0, 2**16))
-            for a in expr.args
+            operand.op == 'builtin'
+            and operand.value.startswith(('gridDim', 'blockIdx'))
+            or within(self.interval_of(operand), (0, 2**16))
+            for operand in expr.args
         )
         for k, low in (('blockIdx', 0), ('gridDim', 1)):
-            if small and any(n.startswith(k) for n in names):
+            if small and any(name.startswith(k) for name in names):
                 return max(interval[0], low), min(interval[1], INT_LIMIT - 2048)
         return interval
 
@@ -94,11 +96,11 @@ class _Values:
     def _range_var(self, expr):
         if expr.type not in INTEGERS:
             return None
-        v = expr.value
-        if v.bounds:
-            return v.bounds
-        r = self.state.get(v)
-        return r if r is not None and r != () else (0, 0) if v.undefined else ALL
+        variable = expr.value
+        if variable.bounds:
+            return variable.bounds
+        interval = self.state.get(variable)
+        return interval if interval is not None and interval != () else (0, 0) if variable.undefined else ALL
 
     def _range_builtin(self, expr):
         return _BUILTIN[expr.value]
@@ -115,32 +117,32 @@ class _Values:
     _range_start = _range_size
 
     def _range_load(self, expr):
-        for a in expr.args:
-            self.eval(a)
-        m = expr.value
+        for operand in expr.args:
+            self.eval(operand)
+        memory = expr.value
         if expr.type not in INTEGERS:
             return None
-        if m.values is not None:
-            return (int(m.values.min()), int(m.values.max())) if m.values.size else (0, 0)
-        if hasattr(m, 'items'):
-            return self.hull_of(m.items)
-        return of_dtype(m.dtype)
+        if memory.values is not None:
+            return (int(memory.values.min()), int(memory.values.max())) if memory.values.size else (0, 0)
+        if hasattr(memory, 'items'):
+            return self.hull_of(memory.items)
+        return of_dtype(memory.dtype)
 
     def hull_of(self, items):
         "Return the interval that contains all of the `items`"
-        r = None
+        interval = None
         for operand in items:
-            r = hull(r, self.eval(operand))
-        return r
+            interval = hull(interval, self.eval(operand))
+        return interval
 
     def _range_atomic(self, expr):
-        for a in expr.args:
-            self.eval(a)
+        for operand in expr.args:
+            self.eval(operand)
         return of_dtype(expr.value.memory.dtype) if expr.type in INTEGERS else None
 
     def _range_call(self, expr):
-        for a in expr.args:
-            self.eval(a)
+        for operand in expr.args:
+            self.eval(operand)
         return (expr.value.low, expr.value.high) if expr.type in INTEGERS and expr.value.low is not None else None
 
     def _range_flag(self, expr):
@@ -148,20 +150,20 @@ class _Values:
         return 0, 1
 
     def _range_shuffle(self, expr):
-        return [self.eval(a) for a in expr.args][0]
+        return [self.eval(operand) for operand in expr.args][0]
 
     def _range_let(self, expr):
-        r = self.eval(expr.args[0])
-        self.set_interval(expr.value, r)
-        return r
+        interval = self.eval(expr.args[0])
+        self.set_interval(expr.value, interval)
+        return interval
 
     def _range_neg(self, expr):
-        r = self.eval(expr.args[0])
-        return clip(-r[1], -r[0]) if is_int(expr.type) else None
+        interval = self.eval(expr.args[0])
+        return clip(-interval[1], -interval[0]) if is_int(expr.type) else None
 
     def _range_invert(self, expr):
-        r = self.eval(expr.args[0])
-        return (~r[1], ~r[0]) if expr.type == INT else (2**64 - 1 - r[1], 2**64 - 1 - r[0])
+        interval = self.eval(expr.args[0])
+        return (~interval[1], ~interval[0]) if expr.type == INT else (2**64 - 1 - interval[1], 2**64 - 1 - interval[0])
 
     def _range_abs(self, expr):
         low, high = self.eval(expr.args[0])
@@ -169,7 +171,7 @@ class _Values:
 
     def _range_cast(self, expr):
         a = expr.args[0]
-        r = self.eval(a)
+        interval = self.eval(a)
         if (
             expr.type == INT
             and a.op == 'math'
@@ -184,7 +186,7 @@ class _Values:
         if expr.type not in INTEGERS:
             return None
         full = of_dtype(expr.value)
-        return r if r is not None and within(r, full) else full
+        return interval if interval is not None and within(interval, full) else full
 
     def _range_bits(self, expr):
         self.eval(expr.args[0])
@@ -227,17 +229,17 @@ class _Values:
             return tuple(map(self.argument, a.args))
         return self.view(a.value) if a.op == 'view' else self.eval(a)
 
-    def view(self, variable):
+    def view(self, array_view):
         "Evaluate the offset, sizes and strides of an array"
-        for part in variable.parts():
+        for part in array_view.parts():
             self.eval(part)
 
     def _range_view(self, expr):
         self.view(expr.value)
 
     def _range_field(self, expr):
-        r = self.state.get(expr.args[0].value)
-        return r[expr.value] if isinstance(r, tuple) and expr.type in INTEGERS else None
+        interval = self.state.get(expr.args[0].value)
+        return interval[expr.value] if isinstance(interval, tuple) and expr.type in INTEGERS else None
 
 
 # Where `i < n` is true, `i` is at most the upper bound of `n` minus one, and `n` is at least the lower bound of `i`
@@ -245,31 +247,31 @@ class _Values:
 class _Conditions:
     "Narrow the intervals of variables by a condition that holds"
 
-    def refine(self, c, is_true):
-        "Narrow the intervals to those where the condition `c` is true, or false"
-        if c.op == 'not':
-            self.refine(c.args[0], not is_true)
-        elif c.op == ('land' if is_true else 'lor'):
-            for a in c.args:
+    def refine(self, condition, is_true):
+        "Narrow the intervals to those where the condition `condition` is true, or false"
+        if condition.op == 'not':
+            self.refine(condition.args[0], not is_true)
+        elif condition.op == ('land' if is_true else 'lor'):
+            for a in condition.args:
                 self.refine(a, is_true)
-        elif c.op == 'truth' and c.args[0].type in INTEGERS:
-            self.narrow_by_comparison(c.args[0], '!=' if is_true else '==', ZERO)
+        elif condition.op == 'truth' and condition.args[0].type in INTEGERS:
+            self.narrow_by_comparison(condition.args[0], '!=' if is_true else '==', ZERO)
         elif (
-            c.op == 'cmp'
-            and all(a.type in INTEGERS for a in c.args)
-            and not comparison_rounds(*c.args, self.interval_of)
+            condition.op == 'cmp'
+            and all(a.type in INTEGERS for a in condition.args)
+            and not comparison_rounds(*condition.args, self.interval_of)
         ):
-            a, b = c.args
-            op = c.value if is_true else _NEGATED_COMPARISON[c.value]
+            a, b = condition.args
+            op = condition.value if is_true else _NEGATED_COMPARISON[condition.value]
             self.narrow_by_comparison(a, op, b)
             self.narrow_by_comparison(b, _SWAPPED_COMPARISON[op], a)
 
     def interval_of(self, expr):
         "Return the interval of `expr` in the current state, without recording it"
         recording, self.recording = self.recording, False
-        r = self.eval(expr)
+        interval = self.eval(expr)
         self.recording = recording
-        return r
+        return interval
 
     def narrow_by_comparison(self, a, op, b):
         "Narrow `a`, given that `a op b`"
@@ -325,11 +327,11 @@ class _Blocks:
     _run_pointer = _run_alloc = _run_store = _run_expr = _run_print = _run_assert = _run_nothing = evaluate
 
     def _run_assign(self, stmt):
-        r = self.eval(stmt.expr)
+        interval = self.eval(stmt.expr)
         if stmt.var.type in INTEGERS:
-            self.set_interval(stmt.var, r if r is not None else ALL)
-        elif r is not None:
-            self.state[stmt.var] = r
+            self.set_interval(stmt.var, interval if interval is not None else ALL)
+        elif interval is not None:
+            self.state[stmt.var] = interval
 
     def _run_return(self, stmt):
         parts = [self.eval(e) for e in stmt.args]
@@ -347,9 +349,9 @@ class _Blocks:
     def _run_continue(self, stmt):
         self.leave(1)
 
-    def leave(self, n):
+    def leave(self, index):
         "Leave the loop (0) or the iteration (1): join the current state with that at its end"
-        self.loops[-1][n], self.state = _join_states(self.loops[-1][n], self.state), None
+        self.loops[-1][index], self.state = _join_states(self.loops[-1][index], self.state), None
 
     def _run_if(self, stmt):
         self.eval(stmt.test)
@@ -380,18 +382,18 @@ class _Blocks:
         stop = self.eval(stmt.stop)
         step = self.eval(stmt.step)
         if step[0] > 0:
-            r, trips = (start[0], stop[1] - 1), -((start[0] - stop[1]) // step[0])
+            interval, trips = (start[0], stop[1] - 1), -((start[0] - stop[1]) // step[0])
         elif step[1] < 0:
-            r, trips = (stop[0] + 1, start[1]), -((stop[0] - start[1]) // -step[1])
+            interval, trips = (stop[0] + 1, start[1]), -((stop[0] - start[1]) // -step[1])
         else:
-            r, trips = (min(start[0], stop[0] + 1), max(start[1], stop[1] - 1)), None
+            interval, trips = (min(start[0], stop[0] + 1), max(start[1], stop[1] - 1)), None
         self.trip_counts[id(stmt)] = trips if trips is None else max(trips, 0)
-        if r[0] > r[1]:
-            r = start
+        if interval[0] > interval[1]:
+            interval = start
 
         def head():
             self.exit_state = dict(self.state)
-            self.set_interval(stmt.var, r)
+            self.set_interval(stmt.var, interval)
 
         self.loop(stmt, head, self.trip_counts[id(stmt)])
 
@@ -483,7 +485,7 @@ class _Blocks:
         return low, high
 
     def addend(self, variable, expr, assigned):
-        "Return the interval of what `expr` adds to `variable`: that of `k` in `variable + k`; None if it does something else"
+        "Return the interval of `k` if `expr` is `variable + k` or `variable - (-k)`; None if it is anything else"
         if expr.op == 'var' and expr.value is variable:
             return 0, 0
         if expr.op not in ('add', 'sub'):
@@ -523,7 +525,7 @@ class Ranges(_Values, _Conditions, _Blocks):
         return self.expr_intervals.get(id(expr), ALL)
 
     def run(self, function, args):
-        "Run the function `function` on the intervals `args`; return the interval of what it returns"
+        "Run a function on the intervals `args`; returns the interval of its result"
         if function not in self.visited_functions:
             self.visited_functions.append(function)
         outer = getattr(self, 'state', None), getattr(self, 'loops', None), getattr(self, 'returned', None)
@@ -538,7 +540,7 @@ class Ranges(_Values, _Conditions, _Blocks):
         return returned
 
     def set_parameter(self, expr, interval):
-        "Give a parameter the interval `interval`"
+        "Assign an interval to a parameter"
         if expr.op == 'tuple':
             for n, part in enumerate(expr.args):
                 self.set_parameter(part, interval[n] if interval else None)
@@ -554,7 +556,7 @@ class Ranges(_Values, _Conditions, _Blocks):
         return self.unit.minimums.get(variable, low), high
 
     def set_interval(self, variable, interval):
-        "Assign a value in the interval `interval` to the variable `variable`"
+        "Assign a value in this interval to a variable"
         if variable in self.clamped and interval is not None:
             interval = (
                 (max(interval[0], -INT_LIMIT), min(interval[1], INT_LIMIT))

@@ -142,7 +142,7 @@ class SinglePrecision:
             return self.exact_in_float32(expr.args[0])
 
     def in_float32(self, expr):
-        "Return `expr`, a double that becomes a float, as one operation on floats, if that gives the same bits; else None"
+        "Return `expr`, a double that is converted to float, as an operation on floats with the same bits; else None"
         if (s := self.exact_in_float32(expr)) is not None:
             return s
         if (
