@@ -71,7 +71,8 @@ def compiled(tests):
     "What `tests` launch is found compiled"
     there, alone = together(noted(tests)), engine.Compiled
     def ready(translations, checks, files):
-        return there.get((engine.combine_translations(translations, list(files)), checks)) or alone(translations, checks, files)
+        combined = engine.combine_translations(translations, list(files))
+        return there.get((combined, checks)) or alone(translations, checks, files)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, 'Compiled', ready)
         yield
