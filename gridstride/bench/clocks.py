@@ -75,7 +75,8 @@ class Sensors:
     "The clock, power and temperature of the GPU with this UUID; `why` is the reason if NVML cannot report them"
 
     def __init__(self, uuid, nvml=_nvml):
-        self.why, self.handle = None, ctypes.c_void_p()
+        self.why = None
+        self.handle = ctypes.c_void_p()
         try:
             self.lib = nvml()
             if status := self.lib.nvmlDeviceGetHandleByUUID(f'GPU-{uuid}'.encode(), ctypes.byref(self.handle)):
@@ -150,9 +151,13 @@ class Events(Clock):
             )
         import torch
 
-        self.torch, p = torch.cuda, torch.cuda.get_device_properties()
-        self.device, self.sensors, self.states, self.each = p.name, Sensors(p.uuid), [], 1e-4
-        size = max(2**28, 2 * p.L2_cache_size) // 4
+        self.torch = torch.cuda
+        properties = torch.cuda.get_device_properties()
+        self.device = properties.name
+        self.sensors = Sensors(properties.uuid)
+        self.states = []
+        self.each = 1e-4  # seconds to queue a run, a first guess
+        size = max(2**28, 2 * properties.L2_cache_size) // 4
         self.buffer = torch.empty(size, dtype=torch.int32, device='cuda') if flush else None
         if flush == 'read':
             self.forget = reads(self.buffer)

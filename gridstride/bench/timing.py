@@ -249,7 +249,8 @@ def time_short(t, clock, fn) -> Timing:  # `t`
     "Add the times in a row and in a CUDA graph to the timing of a short kernel; returns the timing"
     if not isinstance(clock, clocks.Events) or t.median >= SHORT:
         return t
-    t.row, (t.graph, more) = clocks.in_a_row(fn), _time_graph(clock, fn, t.median)
+    t.row = clocks.in_a_row(fn)
+    t.graph, more = _time_graph(clock, fn, t.median)
     if t.row > 20 * t.median:
         whole = f'the {time_text(t.row)} that a call takes'
         more = [

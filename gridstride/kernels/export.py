@@ -74,10 +74,10 @@ def _bfloat16():
     pdl_options = {False, cost_model.PDL_MAX_CYCLES > 0}
     forms = [('bfloat16', layout) for layout in ('nn', 'tn', 'nt')]
     selected = [
-        cost_model.build_kernel(o, early, *form)
+        cost_model.build_kernel(config, pdl, *form)
         for form in forms
-        for o in cost_model.available_configs(*form)
-        for early in pdl_options
+        for config in cost_model.available_configs(*form)
+        for pdl in pdl_options
     ]
     for p in selected:
         yield _selected_kernel(p, *ragged_shapes(p)[1:4], large)

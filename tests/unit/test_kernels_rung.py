@@ -42,7 +42,7 @@ def test_the_line_of_constants_replaces_an_empty_first_line(src, constants, want
     ((M, N.T.contiguous().T), 'not contiguous'),
     ((M, M), 'm is 3x4 and n is 3x4, and m must have as many columns as n has rows; n.T.contiguous'),
     ((M, N, M.new_empty(5, 3)), 'out is 5x3, and the product is 3x5'),
-    ((M, torch.empty(4, 5, device='meta')), 'n is on meta and m on'), ((M, M.new_empty(4, 4), M), 'memory of its own')])
+    ((M, torch.empty(4, 5, device='meta')), 'n is on meta and m on'), ((M, M.new_empty(4, 4), M), 'separate tensor')])
 def test_what_is_wrong_with_matrices_is_said(args, words):
     with pytest.raises((TypeError, ValueError), match=re.escape(words)):
         raise_invalid_operands('k', *(args if len(args) == 3 else (*args, None)), torch.float32)

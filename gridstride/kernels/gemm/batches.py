@@ -155,7 +155,8 @@ class _Grouped(torch.autograd.Function):
     def backward(ctx, g):
         if g.is_cuda:
             enter_thread()
-        (a, b, group_ends), g = ctx.saved_tensors, g.contiguous()
+        a, b, group_ends = ctx.saved_tensors
+        g = g.contiguous()
         da = _groups_forward(g, b.mT, group_ends) if ctx.needs_input_grad[0] else None
         return da, _group_gradients(a, g, group_ends) if ctx.needs_input_grad[1] else None, None
 

@@ -167,7 +167,8 @@ def product_call(
     size = tile.CM * tile.CN
     grid = size * min(device.sms * tile.BLOCKS // size, tiles)
     scalars = (problem.count, problem.M, problem.N, problem.K, float(scale))
-    threads, shared = 128 * (tile.WGS + 1), tile.STAGES * stage_bytes(tile, transposed[1]) + tile.WGS * 4 * 4096
+    threads = 128 * (tile.WGS + 1)
+    shared = tile.STAGES * stage_bytes(tile, transposed[1]) + tile.WGS * 4 * 4096
     call = KernelLaunch(src, 'multiply', _ARRAYS, scalars, (grid,), (threads,), shared, bool(tile.PDL))
     box_a = (1, BK // tile.CN, 64) if transposed[0] else (1, tile.BM // tile.CN, BK)
     box_b = (1, tile.BN // tile.CM, BK) if transposed[1] else (1, BK // tile.CM, 64)

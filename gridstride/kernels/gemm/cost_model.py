@@ -82,8 +82,10 @@ def predict_cycles(model, shape, layout, config, sms=132) -> float:
         if config.swap_ab
         else (config.BM * config.CM, config.BN * config.CN)
     )
-    tiles, slots = cdiv(M, tile_m) * cdiv(N, tile_n), at_once(size, sms) * config.BLOCKS
-    elements, steps = config.BM * config.BN, cdiv(cdiv(K, 64), config.CK)
+    tiles = cdiv(M, tile_m) * cdiv(N, tile_n)
+    slots = at_once(size, sms) * config.BLOCKS  # clusters that are resident at once
+    elements = config.BM * config.BN
+    steps = cdiv(cdiv(K, 64), config.CK)
     step = step_cycles(model, shape, layout, config) * min(config.BLOCKS, cdiv(tiles * size, sms))
     end = model.end + model.store * elements
     tile = steps * step + end + (config.CK > 1) * (model.split_k + model.add * elements)

@@ -53,7 +53,8 @@ _TORCH_ACTIVATIONS = dict(
 @lru_cache(256)
 def _pass_launches(activation, dtype, size):
     "Return two launches: one applies an `Activation` to `size` elements, one multiplies by its gradient"
-    src, grid = pass_source(dtype, activation), (cdiv(size, 256),)
+    src = pass_source(dtype, activation)
+    grid = (cdiv(size, 256),)
     return [
         KernelLaunch(src, name, ('x', 'dy', 'y'), (Long(size),), grid, (256,))
         for name in ('activate', 'activation_backward')
@@ -62,7 +63,8 @@ def _pass_launches(activation, dtype, size):
 
 def _activate(x, dy, activation):
     "Apply an `Activation` to a tensor, or multiply `dy` by its gradient at `x`, by a separate kernel"
-    x, y = x.contiguous(), x.new_empty(x.shape)
+    x = x.contiguous()
+    y = x.new_empty(x.shape)
     if x.numel():
         call = _pass_launches(activation, type_of(x), x.numel())[dy is not None]
         launch([call], x, dy=x if dy is None else dy.contiguous(), y=y)

@@ -148,7 +148,7 @@ def _name(config, dtype, layout, pdl):
     more = [f'{t.CM}x{t.CN}', f'k in {t.CK}' * (t.CK > 1), f'{t.BLOCKS} an SM' * (t.BLOCKS > 1), 'early' * pdl]
     kind = f' {layout}' * (layout != 'nn') + f' {dtype}' * (dtype != 'bfloat16')
     kind += ' turned' * t.swap_ab + ' beside' * t.split_n + ' ping' * t.pingpong
-    return f'half {t.BM}x{t.BN}{kind}, ' + ', '.join(o for o in more if o)
+    return f'half {t.BM}x{t.BN}{kind}, ' + ', '.join(part for part in more if part)
 
 
 # With programmatic dependent launch (PDL) a kernel shares the GPU with earlier kernels of its stream: they may still

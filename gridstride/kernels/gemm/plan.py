@@ -54,8 +54,8 @@ def _clear_caches():
 
 @contextmanager
 def using(
-    *kernels,
-):  # such as rungs: called with (stored_a, stored_b, out); with a `name`; if not all shapes are, `supports(M, N, K)`
+    *kernels,  # called with (stored_a, stored_b, out); each has a `name`, and may have `supports(M, N, K)`
+):
     """Force `matmul` to use these kernels inside the `with` block: the first one that supports the shape, else torch.
     They run on the emulator, too.
 
@@ -155,7 +155,7 @@ def _measured_plan(*key):
     tuned = tuning_cache.find(*key)
     kernels = _candidates(*key, ALL_KERNELS) if tuned else []
     kernel = next(
-        (o for o in kernels if o.name == tuned.name and tuning_cache.source_hash(o) == tuned.source_hash), None
+        (k for k in kernels if k.name == tuned.name and tuning_cache.source_hash(k) == tuned.source_hash), None
     )
     if kernel and _supports(kernel, *key[:4]):
         _tuned[key] = Plan(kernel, f'the fastest of {tuned.candidates} that were measured on {tuned.date}')
@@ -179,7 +179,7 @@ _DTYPE_NAMES = {}  # torch's dtypes -> names; filled when torch is imported
 def _torch():
     import torch
 
-    _DTYPE_NAMES.update({getattr(torch, o): o for o in TYPES})
+    _DTYPE_NAMES.update({getattr(torch, name): name for name in TYPES})
     return torch
 
 

@@ -94,8 +94,8 @@ constexpr bool a_transposed = {transposed[0]}, b_transposed = {transposed[1]}, G
 constexpr bool {flags}, ACCUMULATES = {_bool(first.accumulate)};
 constexpr bool ACTIVATES = {_bool(first.activation)};
 constexpr double SCALE = {_SCALE}, ROUNDING = {_ROUNDING[first.out_dtype]};'''
-    sizes = [(o.count, o.M, o.N, o.K, column_sum_rows(o, product.tile)) for o in product.problems]
-    functions = {'void launch(int number, const Arrays &x)': [_lines(product, o) for o in product.problems]}
+    sizes = [(p.count, p.M, p.N, p.K, column_sum_rows(p, product.tile)) for p in product.problems]
+    functions = {'void launch(int number, const Arrays &x)': [_lines(product, problem) for problem in product.problems]}
     fields = 'count, M, N, K, sum_rows'
     return Program(name, product.description, 'gemm/main.cuh', fields, sizes, functions, constants)
 

@@ -29,7 +29,8 @@ class Reference:
     "The product in float64, and the error bound of a result"
 
     def __init__(self, m, n):
-        self.shape, m, n = (m.shape[0], n.shape[1], m.shape[1]), m.double(), n.double()
+        self.shape = m.shape[0], n.shape[1], m.shape[1]
+        m, n = m.double(), n.double()
         self.want = m @ n
         # In float32, because in float64 the sum of absolute values would take as long as the product.
         self.size = (m.abs().float() @ n.abs().float()).double()
@@ -86,7 +87,9 @@ def ragged_shapes(product) -> list:  # of (h, w, k)
         (2 * tile_m + 7, tile_n + 5, 3 * tile_k - 1),
         (3, 2 * tile_n + 1, 5),
     ]
-    found = dict.fromkeys(next((s for s in _padded_shapes(*o) if _supports(product, s)), None) for o in candidates)
+    found = dict.fromkeys(
+        next((s for s in _padded_shapes(*shape) if _supports(product, s)), None) for shape in candidates
+    )
     return [s for s in found if s]
 
 
@@ -151,12 +154,14 @@ class Step:
     `registers`, `occupancy`, `counters`"""
 
     def __init__(self, shape, mark='', **fields):
-        self.shape, self.mark, self.fields = tuple(shape), mark, {**FIELDS, **fields}
+        self.shape = tuple(shape)
+        self.mark = mark
+        self.fields = {**FIELDS, **fields}
 
-    def __getattr__(self, o):
-        if o == 'fields' or o not in self.fields:
-            raise AttributeError(o)
-        return self.fields[o]
+    def __getattr__(self, name):
+        if name == 'fields' or name not in self.fields:
+            raise AttributeError(name)
+        return self.fields[name]
 
     @property
     def flops(self):
@@ -261,8 +266,8 @@ def time_rung(rung, m, n, judge, seconds=0.5, baseline='torch.matmul'):
 # In a lesson each rung has its own cell, which shows the ladder so far. Without a GPU, the row of a rung is recorded,
 # for exactly this source with exactly these constants. An edited kernel has no recording; its row reports this, and the
 # others stay.
-def _name(o):
-    return re.sub(r'\W+', '_', o).strip('_')
+def _name(text):
+    return re.sub(r'\W+', '_', text).strip('_')
 
 
 def _identity(rung):
@@ -298,9 +303,11 @@ class Ladder:
         self.counters = counters
         self.metrics = dict(metrics)
         self.folder = folder
-        self.steps, self._judge, self._made = [], {}, None
-        for r in rungs:
-            self.climb(r)
+        self.steps = []
+        self._judge = {}  # dtype -> (m, n, Reference)
+        self._made = None
+        for rung in rungs:
+            self.climb(rung)
 
     def climb(self, rung):
         "Check and time a rung, or read its recording; returns the ladder, so that a cell shows it"
@@ -335,7 +342,9 @@ class Ladder:
             rec = read(self._record(rung), key(*self._key_parts(rung)), self.folder)
         except Unavailable:
             return fields
-        missing = {o: v for o, v in rec.data.get('counters', {}).items() if o not in fields.get('counters', {})}
+        missing = {
+            name: v for name, v in rec.data.get('counters', {}).items() if name not in fields.get('counters', {})
+        }
         if not missing:
             return fields
         measured_in_part()

@@ -28,7 +28,7 @@ class _Attribute(ctypes.Structure):
 class _Config(ctypes.Structure):
     "The driver's CUlaunchConfig"
 
-    _fields_ = [(o, ctypes.c_uint) for o in ('gx', 'gy', 'gz', 'bx', 'by', 'bz', 'shared')] + [
+    _fields_ = [(name, ctypes.c_uint) for name in ('gx', 'gy', 'gz', 'bx', 'by', 'bz', 'shared')] + [
         ('stream', ctypes.c_void_p),
         ('attributes', ctypes.POINTER(_Attribute)),
         ('n', ctypes.c_uint),
@@ -168,8 +168,8 @@ class Mapped(Launcher):
             self.pointers[i] = x.data_ptr()
         # Keep references until the next launch: making one map may evict another map of the same launch from the cache.
         self.current_maps = [self.map(i, arrays[i], box, swizzle) for i, box, swizzle in self.mapped_args]
-        for (i, *_), o in zip(self.mapped_args, self.current_maps):
-            self.argument_addresses[i] = o.address
+        for (i, *_), tensor_map_ in zip(self.mapped_args, self.current_maps):
+            self.argument_addresses[i] = tensor_map_.address
 
     def key(self, i, x):
         "Return the cache key of a map"

@@ -165,7 +165,7 @@ class PreparedLaunches:
             arrays = {name: x.data_ptr() for name, x in arrays.items()}
         workspace = self._allocate(m, arrays) if self.workspaces else None
         for launch, names in self.launches:
-            launch([arrays[o] for o in names], stream)
+            launch([arrays[name] for name in names], stream)
         # Keep the workspace alive until every kernel is launched; the allocator then reuses its memory only for later
         # work on the same stream.
         del workspace
@@ -173,17 +173,19 @@ class PreparedLaunches:
     def steps(self, m, n, out):
         "Return (the entries of the compiled launcher's table, bytes of workspace)"
         # name -> (array index, byte offset): the workspaces share the fourth array
-        at = dict(m=(0, 0), n=(1, 0), out=(2, 0), **{o: (3, begin) for o, (begin, *_) in self.workspaces.items()})
-        return tuple((o.compiled, tuple(at[name] for name in names)) for o, names in self.launches), self.bytes
+        at = dict(m=(0, 0), n=(1, 0), out=(2, 0), **{name: (3, begin) for name, (begin, *_) in self.workspaces.items()})
+        return tuple(
+            (launch.compiled, tuple(at[name] for name in names)) for launch, names in self.launches
+        ), self.bytes
 
     def _allocate(self, m, arrays):
         "Add the workspaces to `arrays`: one allocation on a GPU, and one each on the emulator, which checks bounds"
         torch, spaces = _torch(), self.workspaces.items()
         if not m.is_cuda:
-            arrays.update({o: torch.empty(n, dtype=getattr(torch, dtype)) for o, (_, n, dtype) in spaces})
+            arrays.update({name: torch.empty(n, dtype=getattr(torch, dtype)) for name, (_, n, dtype) in spaces})
             return
         workspace = torch.empty(self.bytes, dtype=torch.uint8, device=m.device)
-        arrays.update({o: workspace.data_ptr() + begin for o, (begin, *_) in spaces})
+        arrays.update({name: workspace.data_ptr() + begin for name, (begin, *_) in spaces})
         return workspace
 
 
@@ -420,7 +422,7 @@ class Rung(Product):
             return supported if isinstance(supported, str) else 'unsupported shape'
         size = 4 if self.dtype == 'float32' else 2
         columns = dict(m=h if self.layout[0] == 't' else k, n=k if self.layout[1] == 't' else w, out=w)
-        if bad := [f'{columns[o]} columns of {o}' for o in self.maps if columns[o] * size % 16]:
+        if bad := [f'{columns[array]} columns of {array}' for array in self.maps if columns[array] * size % 16]:
             return f'TMA needs rows that are multiples of 16 bytes, {16 // size} {self.dtype} elements; got {bad[0]}'
 
     def grid_for(self, h, w, k=1, device_properties=None):

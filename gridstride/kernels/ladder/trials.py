@@ -38,7 +38,7 @@ __all__ += ['stamped', 'read_stamps', 'draw_stamps', 'count_wrong', 'draw_speeds
 
 def shapes_around(rung) -> list:  # of (h, w, k)
     "Return shapes with a single row, with one row more than a warpgroup and phases than stages, and with many tiles"
-    BM, BN, STAGES = (rung.constants[o] for o in ('BM', 'BN', 'STAGES'))
+    BM, BN, STAGES = (rung.constants[name] for name in ('BM', 'BN', 'STAGES'))
     return [(1, 8, 8), (65, BN + 8, 64 * STAGES + 72), (2 * BM + 1, 3 * BN - 8, 72)]
 
 
@@ -201,7 +201,7 @@ def read_stamps(sources, shape) -> dict:  # name -> cycles of [phase, stamp]
     res = {}
     for rung, src in sources.items():
         stamps = torch.zeros(cdiv(shape[2], 64), 3, dtype=torch.int64, device=m.device)
-        args = [tensor_map(x, *rung.maps[o]) for o, x in dict(m=m, n=n).items()]
+        args = [tensor_map(x, *rung.maps[name]) for name, x in dict(m=m, n=n).items()]
         grid = rung.grid_for(*shape)
         cuda_kernel(src)[grid, rung.threads, None, rung.shared](*args, out, *shape, stamps)
         res[rung.name] = stamps.tolist()

@@ -95,7 +95,8 @@ def _sums(dtype):
 def _sum_rows(From, Sum, To, arrays, rows, width, per_load, shape, is_first=False, is_second=False):
     types = ('From', From), ('Sum', Sum), ('To', To)
     constants = dict(V=per_load, THREADS=shape.threads, AHEAD=shape.in_flight, FIRST=is_first, SECOND=is_second)
-    src, grid = kernel_source('sum', types, tuple(constants.items())), (rows * shape.blocks,)
+    src = kernel_source('sum', types, tuple(constants.items()))
+    grid = (rows * shape.blocks,)
     scalars = Long(width), Long(shape.share), shape.blocks
     return KernelLaunch(src, 'sum_rows', arrays, scalars, grid, (shape.threads,), pdl=is_second)
 
@@ -133,7 +134,8 @@ def sum_calls(dtype, rows, width, per_load, device) -> tuple:  # (launches, part
 def _sum(x, axis, calls_for):
     _check('sum', x, SIZES)
     torch, (rows, width), (_, partial_dtype, out_dtype) = the_torch(), _rows('sum', x, axis), _sums(type_of(x))
-    shape, options = () if axis is None else x.shape[:-1], dict(dtype=getattr(torch, out_dtype), device=x.device)
+    shape = () if axis is None else x.shape[:-1]
+    options = dict(dtype=getattr(torch, out_dtype), device=x.device)
     if not x.numel():
         return torch.zeros(shape, **options)
     out = torch.empty(shape, **options)
@@ -204,12 +206,15 @@ def argmax_calls(
     "Return the launches that find the largest element of rows on a `Device`, with `per_load` elements per load"
     (threads, in_flight, blocks, share), cluster = _argmax_shape(rows, width, per_load, SIZES[dtype], device)
     two_launches = blocks > 1 and not cluster
-    pdl, threads_of_parts = device.hopper and two_launches, pow2_clamp(blocks, 32, 1024)
-    src, arrays = _argmax_text(dtype, per_load, threads, in_flight, pdl, cluster), ('x', 'out', 'values', 'indices')
+    pdl = device.hopper and two_launches
+    threads_of_parts = pow2_clamp(blocks, 32, 1024)
+    src = _argmax_text(dtype, per_load, threads, in_flight, pdl, cluster)
+    arrays = 'x', 'out', 'values', 'indices'
     first = KernelLaunch(src, 'argmax_rows', arrays, (width, share, blocks), (rows * blocks,), (threads,))
     if not two_launches:
         return [first._replace(cluster=(blocks, 1, 1)) if cluster else first], 1
-    src, arrays = _argmax_text(dtype, 1, threads_of_parts, 1, pdl), ('values', 'indices', 'out')
+    src = _argmax_text(dtype, 1, threads_of_parts, 1, pdl)
+    arrays = 'values', 'indices', 'out'
     return [first, KernelLaunch(src, 'argmax_parts', arrays, (blocks,), (rows,), (threads_of_parts,), pdl=pdl)], blocks
 
 
@@ -224,7 +229,9 @@ def argmax(
 
     Raises TypeError and ValueError for an `x` or `axis` that is not supported."""
     _check('argmax', x, SIZES)
-    torch, (rows, width), dtype = the_torch(), _rows('argmax', x, axis), type_of(x)
+    torch = the_torch()
+    rows, width = _rows('argmax', x, axis)
+    dtype = type_of(x)
     out = torch.empty(() if axis is None else x.shape[:-1], dtype=torch.int64, device=x.device)
     if not width:
         raise ValueError('argmax: x has no elements along the axis, so none is the largest')
@@ -248,7 +255,8 @@ SCAN_BULK = dict(THREADS=1024, STAGES=3)  # one block per SM
 def _scan_bulk(dtype, types, width, device):
     lines = 4 if SIZES[dtype] > 1 else 2
     tile = SCAN_BULK['THREADS'] * lines * LOAD // SIZES[dtype]
-    tiles, shared = cdiv(width, tile), SCAN_BULK['STAGES'] * tile * SIZES[dtype]
+    tiles = cdiv(width, tile)
+    shared = SCAN_BULK['STAGES'] * tile * SIZES[dtype]
     src = kernel_source('scan_bulk', types, (*SCAN_BULK.items(), ('LINES', lines), ('BLOCKS', device.sms)))
     arrays, scalars, block = ('x', 'out', 'status'), (Long(width), tiles), (SCAN_BULK['THREADS'],)
     return [KernelLaunch(src, 'scan_bulk', arrays, scalars, (device.sms,), block, shared, cooperative=True)], tiles
@@ -282,7 +290,9 @@ def scan(
 
     Raises TypeError and ValueError for an `x` or `axis` that is not supported."""
     _check('scan', x, SIZES)
-    torch, (rows, width), out = the_torch(), _rows('scan', x, axis), the_torch().empty_like(x)
+    torch = the_torch()
+    rows, width = _rows('scan', x, axis)
+    out = torch.empty_like(x)
     if not x.numel():
         return out
     calls, tiles = scan_calls(type_of(x), rows, width, vector_of(x, rows, width), this_device())
