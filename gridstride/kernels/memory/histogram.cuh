@@ -1,12 +1,12 @@
-// Counts how many of `size` elements fall into each bin. Integers are their own bin; floats from `low` to `high` are
-// spread over the BINS by `scale` = BINS / (high - low). What falls into none is not counted.
-// Above: the type From, V (elements per load), THREADS, BINS, COPIES, and FLOATS (are they?).
+// Counts how many of `size` elements are in each bin. The bin of an integer is its value; the bin of a float from `low`
+// to `high` follows from `scale` = BINS / (high - low). Elements outside all bins are not counted. Defined above: the
+// type From, V (elements per load), THREADS, BINS, COPIES (of the counters), FLOATS (From is a float).
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 typedef unsigned long long Count;
 
 __global__ void __launch_bounds__(THREADS)
 histogram(const From *x, Count *out, long long size, float low, float high, float scale) {
-    __shared__ unsigned counts[COPIES * BINS];              // warps with different copies do not wait for each other
+    __shared__ unsigned counts[COPIES * BINS];              // private copies reduce contention of atomics
     for (int i = threadIdx.x; i < COPIES * BINS; i += THREADS) counts[i] = 0;
     __syncthreads();
     unsigned *mine = counts + threadIdx.x / 32 % COPIES * BINS;

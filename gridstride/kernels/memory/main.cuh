@@ -1,11 +1,11 @@
-// Host code of an exported memory-bound kernel: integers, a check of every result, times.
-// Above it are what it computes (KIND), the types of what is read and written (From, To), and the sizes to try
-// (cases: rows, width; the last one is timed). Below it are the launches.
+// Host code of an exported memory-bound kernel: it makes random integers, checks every result, and measures the time.
+// Defined above: KIND (the operator), the types From and To of input and result, and the sizes (cases: rows, width; the
+// last one is timed). The launches are defined below.
 void launch(int number, const From *x, To *out);
 
 constexpr int BINS = 256;
 
-// Integers from -3 to 3, whose sums are exact in each type and order, or bytes; the same in each run.
+// Fills x with integers from -3 to 3, whose sums are exact in each type and order, or with bytes; always the same.
 __global__ void fill(From *x, size_t size) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
@@ -14,7 +14,7 @@ __global__ void fill(From *x, size_t size) {
     x[i] = From(sizeof(From) == 1 ? byte : whole);
 }
 
-// What is right, by one thread of the CPU
+// Computes the expected result on the CPU
 std::vector<To> expected(const std::vector<From> &x, size_t rows, size_t width) {
     std::vector<To> out(KIND == HISTOGRAM ? BINS : KIND == SUM || KIND == ARGMAX ? rows : rows * width);
     for (size_t r = 0; r < rows; r++) {
@@ -62,7 +62,7 @@ int run() {
         fill<<<(size + 255) / 256, 256>>>(x, size);
         check(i, x, out);
         if (i == last) ms = median_time([&] { launch(i, x, out); });
-        check(i, x, out);                                   // what it keeps must be clean after a run
+        check(i, x, out);                                   // workspaces must be reusable after a run
     }
     auto [rows, width] = cases[last];
     double bytes = (double)rows * width * (sizeof(From) + (KIND == SCAN || KIND == TRANSPOSE ? sizeof(To) : 0));

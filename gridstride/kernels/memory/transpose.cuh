@@ -1,6 +1,7 @@
-// out (w x h) = x (h x w) transposed, matrix by matrix; a block transposes one tile in shared memory, so that reads and
-// writes are coalesced. Above: the type Number (any of its size), TILE, THREADS, and PAD (elements per row, so that a
-// column crosses all banks). Blocks go down the columns of tiles, so that neighbours write next to each other.
+// Transposes matrices x (h x w) into out (w x h); a block transposes one tile in shared memory, so that loads and
+// stores are coalesced. Defined above: the type Number (any type of the element size), TILE, THREADS, and PAD (elements
+// of padding per row against bank conflicts). Consecutive blocks have tiles of the same column, so that they store
+// neighbouring elements.
 __global__ void __launch_bounds__(THREADS) transpose(const Number *x, Number *out, int h, int w) {
     __shared__ Number tile[TILE][TILE + PAD];
     const int EACH = TILE * TILE / THREADS, STEP = THREADS / TILE;           // elements per thread, rows in between
@@ -10,7 +11,7 @@ __global__ void __launch_bounds__(THREADS) transpose(const Number *x, Number *ou
     const int column = threadIdx.x % TILE, row = threadIdx.x / TILE;
     x += (size_t)matrix * h * w;
     out += (size_t)matrix * h * w;
-    Number held[EACH];                                      // all loads first, then what needs them
+    Number held[EACH];                                      // all loads first, then their uses
     #pragma unroll
     for (int i = 0; i < EACH; i++)
         if (r + row + i * STEP < h && c + column < w) held[i] = x[(size_t)(r + row + i * STEP) * w + c + column];
