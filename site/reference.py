@@ -113,9 +113,10 @@ def table(rows):
 
 
 def said_by(node):
-    "Return a docstring as Markdown, with bold lines in place of headings, which would disturb those of the page"
+    "Return a docstring as Markdown, with bold lines in place of headings, and its examples as code"
     text = ast.get_docstring(node) or ''
-    return re.sub(r'^#+ (.*)', r'**\1**', text, flags=re.M)
+    text = re.sub(r'^#+ (.*)', r'**\1**', text, flags=re.M)
+    return re.sub(r'^>>> .*(?:\n.+)*', lambda example: f'```python\n{example[0]}\n```', text, flags=re.M)
 
 
 def function(definition, name, said, level):

@@ -204,6 +204,11 @@ def test_the_reference_has_what_the_comments_say(site):
     assert 'how many floats of shared memory a block has' in text and 'Call the kernel f for every block' in text
 
 
+def test_examples_in_docstrings_are_code():
+    node = ast.parse('def f(x):\n    """Add 1.\n\n    >>> f(1)\n    2\n\n    More."""').body[0]
+    assert reference.said_by(node) == 'Add 1.\n\n```python\n>>> f(1)\n2\n```\n\nMore.'
+
+
 def test_cuda_in_a_string_has_the_colours_of_cpp():
     def kinds(text, word): return [str(k) for k, v in CudaInPython().get_tokens(text) if v == word]
     cell = "k = cuda_kernel(r'''\n__global__ void k(float *x) { x[0] = 1; }\n''')\nfor i in x: pass"
