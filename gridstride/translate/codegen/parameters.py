@@ -10,7 +10,7 @@ class Parameters:
     "Remove the unread variables of a function, and name its parameters and sizes"
 
     def prepare(self):
-        "Remove unread variables, name the sizes, and give every variable its name and the place of its declaration"
+        "Remove unread variables, name the sizes, and give every variable its name, and choose where it is declared"
         self.remove_unread()
         self.local = set()
         self.name_parameters()

@@ -88,8 +88,8 @@ class Function:
     def clash(self, node, variable, new_type):
         "Make the error for a variable that would have two types"
         first_line = node.lineno if variable.typed_at is None else variable.typed_at
-        other_place = f'line {first_line + self.source.first - 1} ({self.source.text(first_line)})'
-        types = f'{describe(new_type)} here and {describe(variable.type)} in {other_place}'
+        earlier_line = f'line {first_line + self.source.first - 1} ({self.source.text(first_line)})'
+        types = f'{describe(new_type)} here and {describe(variable.type)} in {earlier_line}'
         what = f'{variable.name} is {types}: one variable of C has one type'
         return self.error(node, what, 'Use two names.')
 
