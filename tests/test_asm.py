@@ -468,7 +468,7 @@ def test_what_nvrtc_made_is_kept(tmp_path, monkeypatch, driver_keeps):
     src = '#include "own.h"\n__global__ void k(float *x) { x[threadIdx.x] *= SCALE; }'
     compiled, calls = tools._compiled, []
     def compile_counted(*args):
-        fresh = tools._FRESH in args[4]
+        fresh = tools._NO_CACHE in args[4]
         if not fresh: calls.append(args)
         made = compiled(*args)
         return made if fresh or not driver_keeps else (*made[:2], '', made[3])

@@ -1,4 +1,4 @@
-"""Kernels of Numba, of the simulator and of Triton, compiled for a GPU that need not be there."""
+"""Compile kernels of Numba, of the simulator and of Triton for any GPU architecture, without a GPU."""
 
 import contextlib
 import dis
@@ -18,10 +18,10 @@ from ..support.numba_cuda import import_numba_cuda, numbas_own
 from ..bench.recording import function_within
 
 
-# Numba and Triton compile a kernel for the types of its arguments, so examples of these are needed: arrays of
-# any size, scalars, tuples. Numba's own notation of types, a signature, works as well.
+# Numba and Triton compile a kernel for the types of its arguments, so they need example arguments: arrays of any size,
+# scalars, tuples. A Numba signature works as well.
 def _layout(x):
-    "'C', 'F' or 'A' for an array that is contiguous by rows, by columns, or not"
+    "Return the layout of an array: 'C' for row-major, 'F' for column-major, 'A' if it is not contiguous"
     if hasattr(x, 'is_contiguous'):
         return 'C' if x.is_contiguous() else 'F' if x.T.is_contiguous() else 'A'
     return 'C' if x.flags['C_CONTIGUOUS'] else 'F' if x.flags['F_CONTIGUOUS'] else 'A'
@@ -30,8 +30,13 @@ def _layout(x):
 _NUMBERS = {bool: 'boolean', int: 'int64', float: 'float64', complex: 'complex128'}  # a bool is an int, too
 
 
-def numba_type(x) -> str:  # as a signature has it
-    "Numba's type of an example, such as `float32[:, ::1]`"
+def numba_type(x) -> str:  # in the notation of signatures
+    """Return the Numba type of an example argument.
+
+    >>> numba_type(1), numba_type((1, 2.0))
+    ('int64', 'Tuple((int64, float64,))')
+
+    Raises TypeError for an unsupported object."""
     for t, name in _NUMBERS.items():
         if isinstance(x, t):
             return name
@@ -48,8 +53,8 @@ def numba_type(x) -> str:  # as a signature has it
     return f"{dtype}[{', '.join(dims)}]"
 
 
-def signature(args, f) -> str:  # f: the Python function; `TypeError` if the number of arguments is another
-    "Return the Numba signature for examples, or the one that is given instead of them"
+def signature(args, f) -> str:  # f: the Python function
+    "Return the Numba signature for example arguments, or a given signature. Raises TypeError for a wrong number"
     if len(args) == 1 and isinstance(args[0], str):
         return args[0]
     names = list(inspect.signature(f).parameters)
@@ -62,14 +67,13 @@ def signature(args, f) -> str:  # f: the Python function; `TypeError` if the num
     return f"void({', '.join(numba_type(arg) for arg in args)})"
 
 
-# A kernel may use constants that are defined outside it, and call other functions. All of them belong to the
-# key.
+# The key of a kernel contains the global constants that it uses and the functions that it calls.
 def _names_used(f):
-    "Return the names of globals and closures that a function uses, with their values"
+    "Return {name: value} of the globals and closure variables that a function uses"
     names = set()
 
     def visit(code):
-        # not the names of attributes
+        # LOAD_ATTR is left out: names of attributes are not globals
         names.update(
             instruction.argval
             for instruction in dis.get_instructions(code)
@@ -85,7 +89,7 @@ def _names_used(f):
 
 
 def _value_text(v, seen):
-    "Return a text that is another one for another value"
+    "Return a text that differs for different values"
     g = function_within(v)
     if isinstance(g, types.FunctionType):
         return '' if g in seen else _text_of(g, seen)
@@ -102,7 +106,7 @@ def _text_of(f, seen=()):
 
 
 def _source(f):
-    "Return the text of a function and the number of its first line"
+    "Return (the source of a function, the number of its first line)"
     try:
         source = source_of(f)
     except SourceMissing as e:
@@ -120,10 +124,10 @@ class _InPython(Unit):
         super().__init__(f.__name__, file, lines, (*key, _text_of(f)))
 
 
-# A kernel of the simulator is a kernel of Numba whose `cuda` is another module. To compile it, its function
-# is made again, with Numba's own `cuda` instead.
+# A kernel of the simulator is a kernel of Numba with a different module `cuda`. To compile it, a copy of its function
+# gets Numba's own `cuda`.
 def _numba_cuda(name):
-    "Return the module `numba.cuda`, if it compiles"
+    "Return the module `numba.cuda`. Raises CompilerMissing if it is missing or cannot compile"
     try:
         cuda = import_numba_cuda()
         from numba import config
@@ -135,8 +139,8 @@ def _numba_cuda(name):
     raise missing_tool('numba-cuda', f'Compiling {name} as Numba does', "'numba-cuda[cu13]'")
 
 
-def _twin(v, cuda):
-    "Return what Numba has for a module of the simulator, or for a function or type of one; None for all else"
+def _numba_counterpart(v, cuda):
+    "Return Numba's counterpart of a module of the simulator, or of its functions and types; None for other objects"
     if isinstance(v, types.ModuleType):
         return cuda if v.__name__ == 'gridstride.sim.cuda' or getattr(v, 'simulated', False) else _module_of(v)
     if not hasattr(v, 'lanes') and not type(v).__module__.startswith('gridstride.sim') and not isinstance(v, type):
@@ -150,29 +154,29 @@ def _twin(v, cuda):
 
 
 def _module_of(v):
-    "Numba's module of the name of one that stands for it"
+    "Return Numba's module for a module of the simulator, or None"
     name = v.__name__.replace('gridstride.sim.', 'numba.cuda.')
     known = import_module('gridstride.sim.below').PROVIDED if name.startswith('numba.cuda.') else ()
     return import_module(name) if name.removeprefix('numba.cuda.') in known else None
 
 
 def _for_numba(f, cuda, done=None):
-    "Return the function with Numba's `cuda` instead of the simulator's, and its device functions made again for it"
+    "Return a copy of the function that uses Numba's `cuda`, and copies of its device functions"
     done = {} if done is None else done
     if f in done:
         return done[f]
 
     def swap(v):
-        if (twin := _twin(v, cuda)) is not None:
+        if (twin := _numba_counterpart(v, cuda)) is not None:
             return twin
         if not hasattr(v, 'py_func'):
             return v
-        asked = {
+        options = {
             option: w
             for option, w in getattr(v, 'targetoptions', {}).items()
             if option in ('inline', 'forceinline', 'fastmath')
         }
-        return cuda.jit(device=True, **asked)(_for_numba(v.py_func, cuda, done))
+        return cuda.jit(device=True, **options)(_for_numba(v.py_func, cuda, done))
 
     outer = {**f.__globals__, **{k: swap(v) for k, v in _names_used(f).items() if k in f.__globals__}}
     closure = tuple(types.CellType(swap(c.cell_contents)) for c in f.__closure__ or ()) or None
@@ -183,8 +187,8 @@ def _for_numba(f, cuda, done=None):
 
 
 @contextlib.contextmanager
-def _as_if(cc):
-    "Numba compiles functions for the device for the GPU that is here; let it be one of this compute capability"
+def _with_compute_capability(cc):
+    "Make Numba compile device functions for this compute capability during a `with` block"
     from numba.cuda import dispatcher
 
     here = dispatcher.get_current_device
@@ -207,13 +211,13 @@ class Numba(_InPython):
         super().__init__(self.f, 'numba', self.types, self.fast, self.most)
 
     def compiled(self, cc, **how):  # (PTX or other code, Numba's type of the result)
-        "Return what Numba compiles for a compute capability; raises `CompilerMissing` without libNVVM"
+        "Compile for a compute capability with Numba. Raises CompilerMissing without libNVVM"
         how = dict(device=False, abi='numba', output='ptx', fastmath=self.fast) | how
         with numbas_own():
             cuda = _numba_cuda(self.name)
             lacks = f'Compiling {self.name} as Numba does'
             try:
-                with _as_if(cc):
+                with _with_compute_capability(cc):
                     return cuda.compile(_for_numba(self.f, cuda), self.types, cc=cc, **how)
             except Exception as e:
                 if any((h / 'nvvm').is_dir() for h in homes()):
@@ -221,17 +225,17 @@ class Numba(_InPython):
                 raise missing_tool('libNVVM', lacks, "'numba-cuda[cu13]'") from e
 
     def _front_end(self, cc):
-        "Return what Numba's front end makes of it, before libNVVM"
+        "Return the result of Numba's front end, before libNVVM"
         cuda = _numba_cuda(self.name)
         from numba.cuda import compiler, types
         from numba.cuda.core import sigutils
 
         args, _ = sigutils.normalize_signature(self.types)
-        with _as_if(cc):
+        with _with_compute_capability(cc):
             return compiler.compile_cuda(_for_numba(self.f, cuda), types.void, args, cc=cc)
 
     def llvm(self, cc) -> str:
-        "LLVM IR for a compute capability"
+        "Return the LLVM IR for a compute capability"
         with numbas_own():
             return self._front_end(cc).library.get_llvm_str()
 
@@ -241,7 +245,7 @@ class Numba(_InPython):
             return str(self._front_end(cc).type_annotation)
 
     def make(self, arch, opt, flags) -> Made:
-        "Compile it with Numba, and its PTX with nvJitLink; `CompilerMissing` says what is not here"
+        "Compile with Numba, and the PTX with nvJitLink. Raises CompilerMissing without a compiler"
         cc = divmod(int(re.search(r'\d+', arch)[0]), 10)
         ptx, _ = self.compiled(cc, opt=opt, lineinfo=True)
         entry = re.search(r'\.entry\s+([\w$]+)', ptx)[1]
@@ -250,9 +254,8 @@ class Numba(_InPython):
         return Made(ptx, entry, cubin, usage(said, cubin, entry, arch), by)
 
 
-# Triton brings its compilers along. Its constants (`tl.constexpr`) and options such as `num_warps` are given
-# by name; as in a launch, a number that is a multiple of 16, and a pointer to such an address, is known to be
-# one, and a 1 becomes a constant.
+# Triton contains its compilers. Constants (`tl.constexpr`) and options such as `num_warps` are passed by name. As in a
+# launch, integers and addresses that are multiples of 16 are marked as such, and an integer 1 becomes a constant.
 _TRITON = {
     'bool': 'i1',
     'int8': 'i8',
@@ -272,11 +275,18 @@ _TRITON = {
 }
 
 
-_DECIDES = re.compile('TRITON_|DISABLE_|LLVM_|MLIR_|PTXAS_')  # variables that decide how Triton compiles, and where to
+_COMPILER_VARIABLES = re.compile(
+    'TRITON_|DISABLE_|LLVM_|MLIR_|PTXAS_'
+)  # environment variables that affect how Triton compiles
 
 
 def triton_type(x):  # (Triton's type, is it a multiple of 16?)
-    "Triton's type of an example"
+    """Return the Triton type of an example argument, and whether it is a multiple of 16.
+
+    >>> triton_type(32), triton_type(0.5)
+    (('i32', True), ('fp32', False))
+
+    Raises TypeError for an unsupported object."""
     if isinstance(x, str):
         return x, False
     if hasattr(x, 'block_shape'):
@@ -294,7 +304,7 @@ def triton_type(x):  # (Triton's type, is it a multiple of 16?)
 
 
 def clean_ttgir(text) -> str:
-    "TTGIR without its source locations"
+    "Return TTGIR without source locations"
     lines = (
         re.sub(r' loc\((?:[^()]|\([^()]*\))*\)', '', line) for line in text.splitlines() if not line.startswith('#loc')
     )
@@ -306,7 +316,7 @@ class Triton(_InPython):
 
     def __init__(self, k, args, options):
         while not hasattr(k, 'arg_names'):
-            k = k.fn  # tuned kernels hold the kernel
+            k = k.fn  # an autotuned kernel contains the kernel
         self.k = k
         names = k.arg_names
         given = {**dict(zip(names, args)), **{name: v for name, v in options.items() if name in names}}
@@ -327,24 +337,24 @@ class Triton(_InPython):
         super().__init__(k.fn, 'triton', *map(str, parts))
 
     def _source(self, triton):
-        "Return the kernel with the types of its arguments, as Triton's compiler takes it"
+        "Return the kernel with the types of its arguments in the form that Triton's compiler takes"
         from triton.compiler import ASTSource
 
-        # an interpreted kernel holds the function
+        # An interpreted kernel contains only the Python function.
         jitted = type(self.k).__name__ == 'JITFunction'
         fn = self.k if jitted else triton.runtime.jit.JITFunction(self.k.fn)
         constants = {(i,): self.constants[name] for i, name in enumerate(self.k.arg_names) if name in self.constants}
         return ASTSource(fn, self.types, constants, {(i,): [['tt.divisibility', 16]] for i in self.multiples})
 
     def make(self, arch, opt, flags) -> Made:
-        "Compile it with Triton; raises `CompilerMissing` without it"
+        "Compile with Triton. Raises CompilerMissing without it"
         try:
             import triton
         except ImportError:
             raise missing_tool('Triton', f'Compiling {self.name}', 'triton') from None
-        with _set(DISABLE_PTXAS_OPT='' if opt else '1'), _jitted(self.k.fn.__globals__):
+        with _environment(DISABLE_PTXAS_OPT='' if opt else '1'), _unchecked_functions(self.k.fn.__globals__):
             source = self._source(triton)
-            environment = sorted((k, v) for k, v in os.environ.items() if _DECIDES.match(k))
+            environment = sorted((k, v) for k, v in os.environ.items() if _COMPILER_VARIABLES.match(k))
             how = [
                 triton.__version__,
                 source.hash(),
@@ -357,12 +367,12 @@ class Triton(_InPython):
             return from_cache('triton', lambda: self._compiled(triton, source, arch), *map(str, how))
 
     def _compiled(self, triton, source, arch):
-        "Return `make()`, compiled now: Triton's own cache does not keep the assembler's output"
+        "Compile, bypassing Triton's own cache, which does not store the assembler's output"
         from triton.backends.compiler import GPUTarget
 
         log = io.StringIO()
         target = GPUTarget('cuda', int(re.search(r'\d+', arch)[0]), 32)
-        with _set(TRITON_DUMP_PTXAS_LOG='1', TRITON_ALWAYS_COMPILE='1'), contextlib.redirect_stdout(log):
+        with _environment(TRITON_DUMP_PTXAS_LOG='1', TRITON_ALWAYS_COMPILE='1'), contextlib.redirect_stdout(log):
             made = triton.compile(source, target=target, options=self.options)
         ptx = made.asm['ptx']
         cubin = made.asm['cubin']
@@ -373,8 +383,8 @@ class Triton(_InPython):
 
 
 @contextlib.contextmanager
-def _jitted(names):
-    "Functions that a kernel calls as Triton made them, where checked ones stand for them, for the `with` block"
+def _unchecked_functions(names):
+    "Replace checked functions that a kernel calls by those of Triton during a `with` block"
     old = {k: v for k, v in names.items() if hasattr(v, 'jitted')}
     names.update({k: v.jitted for k, v in old.items()})
     try:
@@ -384,8 +394,8 @@ def _jitted(names):
 
 
 @contextlib.contextmanager
-def _set(**values):
-    "Environment variables for the `with` block; '' for none"
+def _environment(**values):
+    "Set environment variables during a `with` block; '' removes a variable"
     old = {k: os.environ.pop(k, None) for k in values}
     os.environ.update({k: v for k, v in values.items() if v})
     try:

@@ -1,4 +1,4 @@
-"""NVIDIA's compilers where they are found: in Python packages or in a CUDA toolkit, and what they say of a kernel."""
+"""Find NVIDIA's compilers in Python packages or in a CUDA toolkit, call them, and parse their reports."""
 
 import ctypes
 import hashlib
@@ -22,12 +22,12 @@ from ..cpp.toolchain.includes import read_headers
 from ..cpp.toolchain.nvrtc import CUDA, FIRST, replacements
 
 
-# None of this needs a GPU or its driver. [NVRTC](https://docs.nvidia.com/cuda/nvrtc/), a shared library,
-# compiles CUDA C to PTX and machine code. nvJitLink, another library, compiles PTX to machine code. `nvdisasm`, a
-# program, prints machine code. NVIDIA's Python packages put all of them below one folder, `nvidia/cu13`; in a
-# toolkit they are in the folder of `nvcc`.
+# None of these tools needs a GPU or its driver. The library [NVRTC](https://docs.nvidia.com/cuda/nvrtc/) compiles CUDA
+# C to PTX and machine code, the library nvJitLink compiles PTX to machine code, and the program `nvdisasm` disassembles
+# machine code. NVIDIA's Python packages install all of them in one folder, `nvidia/cu13`; in a toolkit they are next to
+# `nvcc`.
 def homes():
-    "Folders with `bin`, `lib` and `include` in which NVIDIA's tools may be, Python's packages first"
+    "Return folders with `bin`, `lib` and `include` that may contain NVIDIA's tools, Python packages first"
     res = [
         d for folder in sys.path if folder for d in sorted(Path(folder).glob('nvidia/*'), reverse=True) if d.is_dir()
     ]
@@ -35,27 +35,27 @@ def homes():
         res.append(Path(nvcc()).resolve().parent.parent)
     except CompilerMissing:
         pass
-    # too, for nvcc may be a script that calls another one
+    # Standard folders come in addition, because nvcc may be a script that calls another nvcc.
     named = [*(os.environ.get(name) for name in ('CUDA_HOME', 'CUDA_PATH')), '/usr/local/cuda', '/opt/cuda']
     return res + [Path(name) for name in named if name and Path(name).is_dir()]
 
 
 def missing_tool(
-    what,  # is missing
+    what,  # the tool
     why,  # what needs it
-    package,  # Python package that brings it
+    package,  # the Python package that contains it
 ) -> CompilerMissing:
-    "Return the exception for a tool that is not here, with the command that brings it"
-    get = f'Get it: pip install {package}' if sys.platform == 'linux' else 'On Linux, a Python package brings it'
+    "Return the exception for a missing tool, with the command that installs it"
+    get = f'Get it: pip install {package}' if sys.platform == 'linux' else 'On Linux, a Python package contains it'
     return CompilerMissing(f'{why} needs {what}, which is not here. {get}')
 
 
-# The packages of one toolkit, or else NVRTC's headers may be of another version than itself.
+# All packages are of one toolkit, so that NVRTC and its headers have the same version.
 _TOOLKIT = "'cuda-toolkit[nvrtc,nvjitlink,cudart,crt,cccl]==13.*'"
 
 
 def _library(pattern, what, why):
-    "Return the first of the libraries that match; raises `CompilerMissing` if there is none"
+    "Return the path of the first library that matches. Raises CompilerMissing if there is none"
     for home in homes():
         for path in sorted(
             p for folder in ('lib', 'lib64') for p in (home / folder).glob(pattern) if '.alt.' not in p.name
@@ -68,7 +68,7 @@ def program(
     name: str,  # such as 'nvdisasm'
     why: str,  # what needs it, for the error
 ) -> str:  # its path
-    "Return one of NVIDIA's programs; raises `CompilerMissing` if there is none"
+    "Return the path of one of NVIDIA's programs. Raises CompilerMissing if it is missing"
     with_triton = [Path(folder) / 'triton/backends/nvidia/bin' / name for folder in sys.path]
     for path in [*(h / 'bin' / name for h in homes()), shutil.which(name), *with_triton]:
         if path and os.access(path, os.X_OK):
@@ -77,7 +77,7 @@ def program(
 
 
 def includes() -> list:  # of paths
-    "Folders with CUDA's headers"
+    "Return the folders of CUDA's headers"
     below = ('include', 'include/cccl', 'targets/x86_64-linux/include/cccl')
     return [str(h / folder) for h in homes() for folder in below if (h / folder).is_dir()]
 
@@ -86,12 +86,12 @@ def includes() -> list:  # of paths
 def _nvrtc():
     path = _library('libnvrtc.so.*', 'NVRTC', 'Compiling CUDA C for a GPU')
     for library in path.parent.glob('libnvrtc-builtins.so.*'):
-        ctypes.CDLL(str(library))  # NVRTC looks for it by its name alone
+        ctypes.CDLL(str(library))  # NVRTC finds it by name only if it is loaded
     return ctypes.CDLL(str(path))
 
 
 def _fetch(lib, function, handle):
-    "Return the bytes that `function` of a library returns, which has a companion that returns their number"
+    "Return the bytes that `function` of a library writes; `functionSize` returns their number"
     n = ctypes.c_size_t()
     getattr(lib, f'{function}Size')(handle, ctypes.byref(n))
     res = ctypes.create_string_buffer(n.value)
@@ -107,11 +107,11 @@ def _strings(xs):
     return (ctypes.c_char_p * len(xs))(*(x.encode() for x in xs))
 
 
-_FRESH = '--no-cache'  # an option of NVRTC and nvJitLink; versions without it have no cache
+_NO_CACHE = '--no-cache'  # an option of NVRTC and nvJitLink; older versions have no cache
 
 
 def _options(arch, opt, folders, flags):
-    "Return the options that NVRTC gets"
+    "Return the options for NVRTC"
     how = ['-std=c++17', '-lineinfo' if opt else '-G', '--ptxas-options=-v', '-default-device', '-w']
     return [f'-arch={arch}', *how, f'--pre-include={FIRST}', *(f'-I{folder}' for folder in folders), '-I.', *flags]
 
@@ -119,13 +119,13 @@ def _options(arch, opt, folders, flags):
 def nvrtc(
     src: str,  # CUDA C without host code
     name: str,  # the kernel; `k<float>` for a template
-    arch='sm_90',  # which GPU's machine code
-    opt=True,  # optimise?
-    flags=(),  # more of NVRTC's options
-    file='kernel.cu',  # the source's name in messages
-    original='',  # the source as it was given, for messages
-) -> tuple:  # PTX, machine code, what the assembler said, the kernel's name in these
-    "Compile for a GPU, or find it in the cache; raises `CompileError`, which shows the line"
+    arch='sm_90',  # the GPU architecture
+    opt=True,  # optimize
+    flags=(),  # more options of NVRTC
+    file='kernel.cu',  # name of the source in messages
+    original='',  # the user's source, for messages
+) -> tuple:  # PTX, machine code, the assembler's output, the mangled name of the kernel
+    "Compile for a GPU, or take the result from the cache. Raises CompileError, which shows the line"
     lib, folders = _nvrtc(), includes()
     given = replacements(src, folders)
     options = _options(arch, opt, folders, flags)
@@ -133,9 +133,9 @@ def nvrtc(
 
     def compile():
         made = _compiled(lib, src, name, given, options, file, original or src)
-        # The driver keeps what NVRTC has compiled, but not what the assembler said then.
-        if _FRESH not in flags and not _part_about(made[3], made[2]):
-            fresh = _options(arch, opt, folders, (*flags, _FRESH))
+        # The driver caches compiled code, but not the output of the assembler: without it, compile again.
+        if _NO_CACHE not in flags and not _log_of_kernel(made[3], made[2]):
+            fresh = _options(arch, opt, folders, (*flags, _NO_CACHE))
             made = _compiled(lib, src, name, given, fresh, file, original or src)
         return made
 
@@ -153,32 +153,32 @@ def nvrtc(
 
 def from_cache(
     compiler,  # its name
-    compile,  # called with nothing: what is to be kept
-    *decides,  # all that decides what that is: what JSON can hold
+    compile,  # a function without arguments, whose result is cached
+    *decides,  # all that the result depends on, as data for JSON
 ):
-    "Return `compile()` for this input, from the cache of compiled kernels if it is there"
+    "Return `compile()`, or its cached result for the same input"
 
     def run(command, folder):
-        _keep(folder, compile())
+        _store(folder, compile())
         return 0, ''
 
     def find():
         return build({}, [[compiler]], *decides, run=run, section='cubin').folder
 
-    if (made := _read_kept(folder := find())) is None:
+    if (made := _load_stored(folder := find())) is None:
         shutil.rmtree(folder, ignore_errors=True)
-        made = _read_kept(find())
+        made = _load_stored(find())
     return made
 
 
-def _keep(folder, made):
-    "Write what was made into the folder, and a sum by which it is known to be whole"
+def _store(folder, made):
+    "Write a result to a folder, with a checksum"
     data = pickle.dumps(made)
     (folder / 'made').write_bytes(hashlib.blake2b(data).digest() + data)
 
 
-def _read_kept(folder):
-    "Return what `_keep` wrote; None if that is broken"
+def _load_stored(folder):
+    "Return what `_store` wrote; None if it is missing or damaged"
     try:
         raw = (folder / 'made').read_bytes()
     except OSError:
@@ -189,10 +189,10 @@ def _read_kept(folder):
 
 @contextmanager
 def _interruptible():
-    """Let Ctrl-C interrupt system calls of this process after the `with` block, as Python does.
+    """Let Ctrl-C interrupt system calls of this process again after the `with` block.
 
-    NVRTC has a handler of its own for SIGINT while it compiles, and restores Python's such that system calls are
-    restarted: a wait for another program would then last until its end."""
+    NVRTC installs its own handler for SIGINT while it compiles. It restores Python's handler in a way that restarts
+    system calls, so that Ctrl-C would not interrupt a wait for another program."""
     try:
         yield
     finally:
@@ -202,9 +202,9 @@ def _interruptible():
 
 @_interruptible()
 def _compiled(lib, src, name, given, options, file, original):
-    "Compile by `nvrtc` now"
+    "Compile for `nvrtc`, without the cache"
     p = ctypes.c_void_p()
-    # in no folder: else the current one is in the machine code, which no cache knows elsewhere
+    # An absolute path keeps the current folder out of the machine code, which is cached.
     path = file if os.path.isabs(file) else f'/{file}'
     texts = _strings(given.values())
     names = _strings(given)
@@ -223,7 +223,7 @@ def _compiled(lib, src, name, given, options, file, original):
 
 
 def _compile_error(log, src, file):
-    "Return the exception for a compilation that ended with this log"
+    "Return the exception for a failed compilation with this log"
     m = re.search(r'could not open source file "([^"]+)"|cannot open source file "([^"]+)"', log)
     if m and CUDA.match(m[1] or m[2]):
         return missing_tool(f"CUDA's header {m[1] or m[2]}", 'This source', _TOOLKIT)
@@ -232,7 +232,7 @@ def _compile_error(log, src, file):
 
 @lru_cache
 def _jitlink():
-    "nvJitLink's functions by name; the library has them once per version"
+    "Load nvJitLink and return its functions by name; their symbols contain the version"
     path = _library('libnvJitLink.so.*', 'nvJitLink', 'Making machine code of PTX')
     lib = ctypes.CDLL(str(path))
     version = path.name.split('.')[-1]
@@ -243,21 +243,21 @@ def _jitlink():
 
 def link(
     ptx: str,  # the whole module
-    arch='sm_90',  # which GPU's machine code
-    opt=True,  # optimise?
-    flags=(),  # more of nvJitLink's options
-) -> tuple:  # machine code, what the assembler said
-    "PTX to machine code; `RuntimeError` with the assembler's words if it refuses"
+    arch='sm_90',  # the GPU architecture
+    opt=True,  # optimize
+    flags=(),  # more options of nvJitLink
+) -> tuple:  # machine code, the assembler's output
+    "Compile PTX to machine code. Raises RuntimeError with the assembler's message"
     made = _linked(ptx, arch, opt, flags)
-    # as with NVRTC: the driver keeps what was linked, but not what the assembler said then
-    if _FRESH not in flags and 'Compiling entry function' not in made[1]:
-        made = _linked(ptx, arch, opt, (*flags, _FRESH))
+    # As with NVRTC, the driver caches the code, but not the output of the assembler.
+    if _NO_CACHE not in flags and 'Compiling entry function' not in made[1]:
+        made = _linked(ptx, arch, opt, (*flags, _NO_CACHE))
     return made
 
 
 @_interruptible()
 def _linked(ptx, arch, opt, flags):
-    "Link by `link` now"
+    "Compile PTX for `link`, without the cache"
     lib = _jitlink()
     p = ctypes.c_void_p()
     options = [f'-arch={arch}', '-lineinfo', '-Xptxas=-v', '-verbose', *([] if opt else ['-O0']), *flags]
@@ -271,11 +271,10 @@ def _linked(ptx, arch, opt, flags):
         lib.Destroy(ctypes.byref(p))
 
 
-# The assembler prints registers and spills of each kernel. Its bytes of shared and of constant memory
-# (its arguments are in the latter) are in the machine code, which comes in an ELF file, whose sections are
-# named after kernels.
+# The assembler prints registers and spills per kernel. The machine code is an ELF file with sections per kernel, whose
+# sizes are the bytes of shared memory and of constant memory, which contains the arguments.
 def _sections(elf):
-    "name -> (where it begins, size) of each section of a 64-bit ELF file"
+    "Return {name: (offset, size)} of the sections of a 64-bit ELF file"
     (at,) = struct.unpack_from('<Q', elf, 0x28)
     size, n, names = struct.unpack_from('<3H', elf, 0x3A)
     heads = [struct.unpack_from('<IIQQQQ', elf, at + i * size) for i in range(n)]
@@ -287,31 +286,31 @@ def _sections(elf):
 
 
 def sections(elf: bytes) -> dict:  # name -> size in bytes
-    "Return the sections of a 64-bit ELF file"
+    "Return the sizes of the sections of a 64-bit ELF file"
     return {name: size for name, (_, size) in _sections(elf).items()}
 
 
-# What the driver is to know of a cubin's functions is in `.nv.info`: records of a format, an attribute and a number,
-# which is how many bytes follow if the format is 4. One attribute has (symbol, registers of a thread).
-_FOLLOWED, _REGISTERS = 4, 0x2F
+# The section `.nv.info` of a cubin has records of a format, an attribute and a number; with format 4, so many bytes
+# follow. One attribute contains (symbol, registers per thread).
+_HAS_PAYLOAD, _REGISTERS = 4, 0x2F
 
 
 def registers_used(cubin: bytes) -> int:
-    "Registers that each thread of a cubin's kernel gets: what its functions use at most"
+    "Return the registers per thread of a cubin's kernel: the maximum over its functions"
     at, size = _sections(cubin)['.nv.info']
     end = at + size
     most = 0
     while at < end:
         form, attribute, n = struct.unpack_from('<BBH', cubin, at)
         at += 4
-        if form == _FOLLOWED:
+        if form == _HAS_PAYLOAD:
             if attribute == _REGISTERS:
                 most = max(most, struct.unpack_from('<II', cubin, at)[1])
             at += n
     return most
 
 
-_TAKES = {
+_USAGE_PATTERNS = {
     'registers': r'Used (\d+) registers',
     'local': r'(\d+) bytes stack frame',
     'spill_stores': r'(\d+) bytes spill stores',
@@ -320,34 +319,35 @@ _TAKES = {
 }
 
 
-def _part_about(entry, log):
-    "Return the part of the assembler's words that is about one kernel"
+def _log_of_kernel(entry, log):
+    "Return the part of the assembler's output that is about one kernel"
     parts = re.split(r"Compiling entry function '|Function properties for ", log)
     return ''.join(part for part in parts if re.match(rf"{re.escape(entry)}\b", part))
 
 
 def usage(
-    log: str,  # what the assembler said
+    log: str,  # the assembler's output
     cubin: bytes,  # machine code
-    entry: str,  # the kernel's name there
-    arch='sm_90',  # whose machine code it is
+    entry: str,  # mangled name of the kernel
+    arch='sm_90',  # architecture of the machine code
 ) -> dict:
-    """What a kernel takes: `registers` of a thread; bytes of static `shared` memory of a block, of a thread's `local`
-    memory, of `spill_stores` and `spill_loads` (as instructions say), of `constant` memory; `barriers`"""
-    text = _part_about(entry, log)
+    """Return the resources of a kernel: `registers` per thread; bytes of static `shared` memory per block, of `local`
+    memory per thread, of `spill_stores` and `spill_loads` in its instructions, of `constant` memory; `barriers`.
+
+    Raises RuntimeError if the log does not contain the kernel."""
+    text = _log_of_kernel(entry, log)
     if not text:
         raise RuntimeError(f'the assembler said nothing of {entry}:\n{log}')
-    res = {k: int(m[1]) if (m := re.search(p, text)) else 0 for k, p in _TAKES.items()}
+    res = {k: int(m[1]) if (m := re.search(p, text)) else 0 for k, p in _USAGE_PATTERNS.items()}
     sizes = sections(cubin)
-    # since sm_90 this includes what the system reserves
+    # Since sm_90 this includes the 1 KiB that the system reserves.
     shared = sizes.get(f'.nv.shared.{entry}', 0) - (1024 if int(re.search(r'\d+', arch)[0]) >= 90 else 0)
     return {**res, 'shared': max(0, shared), 'constant': sizes.get(f'.nv.constant0.{entry}', 0)}
 
 
-# nvdisasm takes a third of a second for a kernel of ten lines, 14 times the time of NVRTC. So its output is
-# kept where compiled kernels are.
+# nvdisasm takes a third of a second for a kernel of ten lines, 14 times as long as NVRTC, so its output is cached.
 def disassemble(cubin: bytes) -> str:
-    "Machine code as nvdisasm prints it, each instruction after the source line that it came from"
+    "Disassemble machine code with nvdisasm, with source lines. Raises CompilerMissing without nvdisasm"
     tool = program('nvdisasm', 'Reading machine code (SASS)')
 
     def run(command, folder):
