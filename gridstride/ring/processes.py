@@ -124,7 +124,7 @@ def _location(thread):
 
 
 def _serve_parent(pipe, thread, send):
-    "Answer the parent when it asks where this rank is; exit when the parent says so, or has ended"
+    "Answer the parent when it asks where this rank is; exit when the parent sends 'end', or has ended"
     with suppress(EOFError, OSError):
         while pipe.recv() == 'where':
             send('where', _location(thread), '')
@@ -174,7 +174,7 @@ def _rank_main(rank, ranks, port, backend, patience, threads, payload, pipe):
         send('result', cloudpickle.dumps(res), printed.getvalue())
     except BaseException as e:
         send('error', _error_text(e), printed.getvalue())
-    watch.join()  # until the parent says so: a rank that exits early closes connections that others still use
+    watch.join()  # until the parent sends 'end': a rank that exits early closes connections that others use
 
 
 # In the parent
