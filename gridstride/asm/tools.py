@@ -345,7 +345,8 @@ def usage(
     return {**res, 'shared': max(0, shared), 'constant': sizes.get(f'.nv.constant0.{entry}', 0)}
 
 
-# nvdisasm takes a third of a second for a kernel of ten lines, and NVRTC only a fourteenth of that, so its output is cached.
+# nvdisasm takes a third of a second for a kernel of ten lines, and NVRTC only a fourteenth of that. So its output is
+# cached.
 def disassemble(cubin: bytes) -> str:
     "Disassemble machine code with nvdisasm, with source lines. Raises CompilerMissing without nvdisasm"
     tool = program('nvdisasm', 'Reading machine code (SASS)')

@@ -97,7 +97,7 @@ multiply_streamed(const From *x, const uint4 *w, const u32 *scales, const u32 *z
         for (int e = 0; e < 4; e++)
             if (t * 2 + e % 2 < batch) warp_sums[(t * 2 + e % 2) * 16 + r + e / 2 * 8] = total[e];
         __syncthreads();
-        // Different warps add the partial sums of consecutive bands, so that no warp falls behind the others.
+        // Different warps add the partial sums of consecutive bands, so that this work is balanced.
         const int i = (threadIdx.x + (WARPS - j % WARPS) * 32) % (32 * WARPS), row = band * 16 + i % 16;
         if (i < batch * 16 && row < rows) {
             float sum = 0;
