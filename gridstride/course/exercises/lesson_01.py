@@ -15,10 +15,10 @@ def run_watched(fn, rng, n, own, out, *args, needs):
     "Run `fn(i, *args)` with at least `n` threads; thread `i` must write `own(i)` of `out`, from `needs` elements"
     times = cdiv(n, 32) * 32
 
-    def one(i):
+    def run_thread(i):
         watch(fn, f'thread {i} of the {times} started', own(i) if i < n else [], out, i, *args, needs=needs)
 
-    run_kernel(one, times, order=rng.permutation(times).tolist())
+    run_kernel(run_thread, times, order=rng.permutation(times).tolist())
 
 
 def own_index(i) -> list:

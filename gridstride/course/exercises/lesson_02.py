@@ -41,12 +41,12 @@ def _(fn, rng, h, w, threads):
 def run_watched(fn, blocks, threads, own, out, *args, needs):
     "Run the kernel on a grid; the thread at (row, column) must write `own(r, c)` of `out`, from `needs` elements"
 
-    def one(b, t, d, *args):
+    def run_thread(b, t, d, *args):
         r, c = b.y * d.y + t.y, b.x * d.x + t.x
         who = f'the thread at row {r}, column {c}' if d.y > 1 else f'the thread with index {c}'
         watch(fn, who, own(r, c), out, b, t, d, *args, needs=needs)
 
-    run_blocks(one, blocks, threads, *args)
+    run_blocks(run_thread, blocks, threads, *args)
 
 
 def run_2d(fn, h, w, index, out, *args, needs):

@@ -15,7 +15,7 @@ def run_recorded(fn, blocks, threads, sh_sz, *args):
     """Run `run_shared` with shared memory that rejects negative indices and records accesses; return whether all
     blocks both wrote and read theirs"""
 
-    def one(b, d, shared, *args):
+    def run_block(b, d, shared, *args):
         shared = Memory('shared', shared)
         fn(b, d, shared, *args)
         if shared.outside:
@@ -23,7 +23,7 @@ def run_recorded(fn, blocks, threads, sh_sz, *args):
         used.extend([bool(shared.writes), bool(shared.reads)])
 
     used = []
-    run_shared(one, blocks, threads, sh_sz, *args)
+    run_shared(run_block, blocks, threads, sh_sz, *args)
     return all(used)
 
 
@@ -84,10 +84,10 @@ def _(fn, rng, h, w, tw, ty, tx):
     padded[:h, :w] = x
     xs, ts = Memory('x', x), Memory('ts', np.full(tw * tw, np.nan))
 
-    def one(tr, tc):
+    def run_thread(tr, tc):
         watch(fn, f'thread tr={tr}, tc={tc}', [tr * tw + tc], ts, tr, tc, ts, xs, h, w, ty, tx, tw, needs=1)
 
-    run_threads(one, dim3(tw, tw))
+    run_threads(run_thread, dim3(tw, tw))
     check_unchanged(xs)
     check(ts.a.reshape(tw, tw), padded[ty * tw : (ty + 1) * tw, tx * tw : (tx + 1) * tw])
 

@@ -97,16 +97,16 @@ def run_recorded(fn, rng, blocks, threads, sh_sz, memories, *args, order):
     "Run the kernel `fn` and return all accesses; raises `AssertionError` for a data race"
     shared_of, waiting = {}, []
 
-    def one(b, t, d, shared, syncb, *args):
+    def run_thread(b, t, d, shared, syncb, *args):
         me = threading.current_thread()
         me.where = (b.x, t.x)
         me.waits = 0
-        me.source = getattr(fn, '__code__', one.__code__).co_filename
+        me.source = getattr(fn, '__code__', run_thread.__code__).co_filename
         waiting.append(CountingBarrier(syncb))
         fn(b, t, d, shared_of.setdefault(b.x, RecordingMemory('shared', shared)), waiting[-1], *args)
 
     try:
-        run_barrier(one, blocks, threads, sh_sz, *args, order=order, seed=int(rng.integers(1000)))
+        run_barrier(run_thread, blocks, threads, sh_sz, *args, order=order, seed=int(rng.integers(1000)))
     except RuntimeError as e:
         lines = sorted({n for thread in waiting for n in thread.lines.values() if n})
         if e.__cause__ or not lines:
