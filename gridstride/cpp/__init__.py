@@ -1,14 +1,14 @@
 """CUDA C: compiled for a GPU if there is one, else for the CPU.
 
-The modules and packages, in the order in which they are read best:
+The modules and packages, in a good order for reading:
 
-- the interface: `kernel` (`cuda_kernel`), `load` (`load_cuda`), `extension` (files that make one extension), `magic`
+- the interface: `kernel` (`cuda_kernel`), `load` (`load_cuda`), `extension` (several files as one extension), `magic`
     (`%%cuda`), `program` (a whole program with its `main`), `listings` (a source as a notebook shows it);
 - compilation: `frontend` (reads a source), `lint` (what nvcc refuses), `rewriters` (CUDA C to C++), `toolchain`
     (compilers and their cache), `driver` (NVIDIA's, for a GPU);
-- launches: `arguments` (checks them), `values` (to compiled code and back), `launcher` (the compiled part),
-    `loaded` (modules, and when one is unloaded);
-- findings: `emulator` (how kernels run there, and what was found), `finding` (the mirror of the runtime's).
+- launches: `arguments` (checks them), `values` (converts them for compiled code), `launcher` (the compiled part),
+    `loaded` (unloads modules);
+- findings: `emulator` (runs kernels, and raises findings as exceptions), `finding` (reads those of the runtime).
 
 The runtime of the emulator is C++, `runtime`, with a README that walks one access; CUDA's and torch's headers for it
 are in `include`. Modules are imported on first use, so that the reader of CUDA C, which needs the standard

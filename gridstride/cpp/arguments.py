@@ -80,10 +80,10 @@ def _is_struct(x):
 
 def _how_to_convert(x, dtype, const):
     "Suggest how to convert an array to this dtype, or for None to a contiguous array; if `const`, a copy will do"
-    how = f'.astype(np.{dtype})' if dtype else 'np.ascontiguousarray(...)'
+    conversion = f'.astype(np.{dtype})' if dtype else 'np.ascontiguousarray(...)'
     if not isinstance(x, np.ndarray):
-        how = f'.to(torch.{dtype})' if dtype else '.contiguous()'
-    return f'with {how}' if const else f'beforehand with {how}, as the kernel writes to it'
+        conversion = f'.to(torch.{dtype})' if dtype else '.contiguous()'
+    return f'with {conversion}' if const else f'beforehand with {conversion}, as the kernel writes to it'
 
 
 def _dtype_name(x):

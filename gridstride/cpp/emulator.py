@@ -313,8 +313,8 @@ def _exception_for(f, sources):
     f.name_array(_lines_of_calls(f, file, sources))
     f.order_race(lambda n: lines.get(n, '').strip())
     if f.is_in_other_file():
-        there = _learners_file(f.other_file, sources)
-        f.other = f.other._replace(file=there, source=_line_text(sources, there, f.other.line))
+        other_file = _learners_file(f.other_file, sources)
+        f.other = f.other._replace(file=other_file, source=_line_text(sources, other_file, f.other.line))
     home = _defining_file(f.kernel, sources) or file
     text, is_elsewhere = _line_text(sources, home, f.called), (home, f.called) != (file, f.line)
     called = (f.called, text, home) if text and is_elsewhere else None

@@ -209,10 +209,10 @@ class Found:
         self.other = other = other._replace(source=line_of(other.line))
         if self.code != 'race' or not (lines := self._lines_to_compare(barrier, line_of)):
             return
-        here, there = ((line <= barrier, line) for line in lines)
+        mine, theirs = ((line <= barrier, line) for line in lines)
         before, now = self.fields['before'], self.fields['now']
-        one = here == there and self.line == other.line and (before, now) == ('written', 'read')
-        if there > here or one and update_of(line_of(self.line), self.fields['array']):
+        is_update = mine == theirs and self.line == other.line and (before, now) == ('written', 'read')
+        if theirs > mine or is_update and update_of(line_of(self.line), self.fields['array']):
             self.other = Access(self.line, self.block, self.thread, line_of(self.line), calls=self.calls)
             self.line = other.line
             self.block = other.block

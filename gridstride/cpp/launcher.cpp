@@ -1,10 +1,10 @@
-// A launch with little of Python: the arguments are read, laid out and handed to the driver by compiled code.
+// The fast path of a launch: compiled code reads the arguments, stores them in a buffer and calls the driver.
 //
-// `Launch` is one kernel with its grid and its block; called with arrays and scalars. `Table` is a function of two
-// tensors that allocates its result and launches the plan that was stored for their shapes. Both are fast paths: what
-// they do not know is left to Python, which checks the arguments, raises, or launches another kernel.
+// A `Launch` is one kernel with a grid and a block, and is called with arrays and scalars. A `Table` is a function of
+// two tensors that allocates its result, and launches the plan that was stored for their shapes. Arguments that they
+// cannot handle are passed to Python code, which checks them, raises an error, or launches another kernel.
 //
-// Tensors are read through torch's DLPackExchangeAPI, which costs no call of Python's.
+// Tensors are read through torch's DLPackExchangeAPI, without a call of Python.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <ATen/dlpack.h>
@@ -14,13 +14,13 @@
 
 namespace {
 
-// What the driver's header says of `cuLaunchKernelEx`.
+// The declarations for `cuLaunchKernelEx`, as in the driver's header
 struct Attribute { int id, pad; unsigned values[16]; };
 struct Config { unsigned grid[3], block[3], shared; void *stream; Attribute *attributes; unsigned count; };
 
 constexpr size_t kMost = 4096, kMostParameters = 128, kMostAxes = 8;
 
-// Functions by their addresses: those of the driver, or what stands for them in a test.
+// Functions that Python passes by address: those of the driver, or replacements in a test
 struct Driver {
     int (*launch)(const Config *, void *kernel, void **parameters, void **extra);
     int (*device)(int *number);                             // cuCtxGetDevice
@@ -29,7 +29,7 @@ struct Driver {
 };
 Driver driver;
 DLPackDLTensorFromPyObjectNoSync read_dlpack;
-DLDeviceType where;                                         // on which tensors have to be
+DLDeviceType where;                                         // of the tensors
 PyObject *tensor_type, *parameter_type;
 
 bool read_tensor(PyObject *x, DLTensor *t) {
@@ -51,11 +51,11 @@ bool is_contiguous(const DLTensor &t) {
     return true;
 }
 
-// A parameter of a kernel: its offset in the block of parameters, and what is written there.
+// A parameter of a kernel: its offset in the buffer of parameters, and its type
 struct Parameter {
-    char kind;          // '=': always the same, '&': an address, 'T': a tensor map of what begins there, '*': an array,
-                        // 'V': a struct by value; else a number, as Python's `struct` calls its type
-    unsigned char code, bits;   // of an array's elements, as DLPack has them; 0 bits: any
+    char kind;          // '=': a constant, '&': an address, 'T': a tensor map of that address, '*': an array,
+                        // 'V': a struct by value; otherwise a scalar, by its code in Python's `struct`
+    unsigned char code, bits;   // the type of an array's elements, as in DLPack; 0 bits: any
     size_t at, size;
 };
 
@@ -65,7 +65,7 @@ struct Plan {
     std::vector<Attribute> attributes;
     std::vector<Parameter> parameters;
     std::vector<char> block;
-    size_t takes = 0;   // arguments that are given at each launch
+    size_t takes = 0;   // the number of arguments that each launch passes
 
     size_t reserve(size_t size, size_t alignment) {
         size_t at = (block.size() + alignment - 1) / alignment * alignment;
@@ -99,12 +99,12 @@ bool put_number(char kind, char *to, PyObject *x) {
         case 'i': return put_integer<int>(to, x);
         case 'I': return put_integer<unsigned>(to, x);
         case 'q': return put_integer<long long>(to, x);
-        case 'Q': return put_integer<unsigned long long>(to, x);  // above 2^63 - 1: left to Python
+        case 'Q': return put_integer<unsigned long long>(to, x);  // for values above 2^63 - 1, Python code is called
     }
     return false;
 }
 
-// What the driver says; it moves no map in a thread that has no context yet
+// Returns the driver's result; in a thread without a context, no map is changed.
 int put_address(const Parameter &p, char *to, void *address) {
     return p.kind == 'T' ? driver.move(to, address) : !put(to, address);
 }
@@ -117,7 +117,7 @@ bool put_array(const Parameter &p, char *to, PyObject *x) {
     return put(to, address_of(t));
 }
 
-// What has `bytes(x)`, as a tensor map has
+// An object with `__bytes__`, such as a tensor map
 bool put_struct(const Parameter &p, char *to, PyObject *x) {
     if (!PyBytes_Check(x) && !PyObject_HasAttrString((PyObject *)Py_TYPE(x), "__bytes__")) return false;
     PyObject *bytes = PyObject_Bytes(x);
@@ -130,7 +130,7 @@ bool put_struct(const Parameter &p, char *to, PyObject *x) {
 
 constexpr int kUnknown = -1;
 
-// 0 if all is well, `kUnknown`, or what the driver says
+// Returns 0, `kUnknown` for an argument that is not handled here, or the driver's error.
 int put_argument(const Parameter &p, char *to, PyObject *x) {
     if (p.kind == '*') return put_array(p, to, x) ? 0 : kUnknown;
     if (p.kind == 'V') return put_struct(p, to, x) ? 0 : kUnknown;
@@ -140,8 +140,8 @@ int put_argument(const Parameter &p, char *to, PyObject *x) {
     return PyLong_CheckExact(x) ? put_address(p, to, address) : kUnknown;
 }
 
-// What the driver says of a launch, or `kUnknown`. `given(p, to, i)`, which returns the same, writes the `i`th
-// argument to its address. All is on the stack, so that threads do not interfere, and others may run meanwhile.
+// Launches a kernel; returns 0, `kUnknown`, or the driver's error, as does `given(p, to, i)`, which writes argument `i`
+// to its address. All data is on the stack, so that threads do not interfere when the GIL is released.
 template <class Given> int launch(const Plan &plan, void *stream, Given given) {
     alignas(64) char block[kMost];
     void *addresses[kMostParameters];
@@ -171,7 +171,7 @@ struct Launch {
     std::shared_ptr<const Plan> plan;
     PyObject *otherwise;
     void *stream;
-    bool chosen;        // is the stream one that was asked for?
+    bool chosen;        // was the stream passed by the caller?
 };
 extern PyTypeObject LaunchType;
 
@@ -235,8 +235,8 @@ bool each(PyObject *items, Plan &plan, bool (*add)(Plan &, PyObject *)) {
     return good;
 }
 
-// Launch(kernel, grid, block, shared, attributes, parameters, otherwise): `otherwise` is called instead, with what
-// it does not know, or what the driver refuses; it has to hold the kernel, which so lives as long as the launch
+// Launch(kernel, grid, block, shared, attributes, parameters, otherwise): `otherwise` is called for arguments that are
+// not handled here, and for a launch that the driver refuses. It must reference the kernel, to keep it alive.
 PyObject *launch_new(PyTypeObject *, PyObject *args, PyObject *) {
     auto plan = std::make_shared<Plan>();
     auto &c = plan->config;
@@ -272,7 +272,7 @@ void launch_dealloc(PyObject *self) {
     PyObject_GC_Del(self);
 }
 
-// launch.on(stream, otherwise): the same on a stream, by its number
+// launch.on(stream, otherwise): returns the same launch on a stream, given by its handle
 PyObject *launch_on(PyObject *self, PyObject *args) {
     unsigned long long stream;
     PyObject *otherwise;
@@ -282,7 +282,7 @@ PyObject *launch_on(PyObject *self, PyObject *args) {
     return (PyObject *)l;
 }
 
-// launch.run(stream, *arguments): 0 if it was launched, `kUnknown`, or what the driver says
+// launch.run(stream, *arguments): launches; returns 0, `kUnknown`, or the driver's error
 PyObject *launch_run(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     auto &plan = *((Launch *)self)->plan;
     void *stream = n ? PyLong_AsVoidPtr(args[0]) : nullptr;
@@ -300,9 +300,9 @@ PyMethodDef launch_methods[] = {
 
 PyTypeObject LaunchType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
-// A function of two tensors, by what was put there for their shapes, strides, type, device and alignment. Each step
-// launches a kernel with some of these addresses: 0 and 1 are those of the operands, 2 that of the result, 3 that of a
-// workspace that lives as long as the call.
+// A function of two tensors: a recipe is stored per shapes, strides, type, device and alignment of them. Each step of a
+// recipe launches a kernel with some of these addresses: 0 and 1 of the operands, 2 of the result, 3 of a workspace,
+// which is freed after the call.
 struct Address { size_t of, offset; };
 struct Step {
     std::shared_ptr<PyObject> launch;
@@ -314,8 +314,8 @@ struct Step {
 struct Recipe {
     std::vector<Step> steps;
     std::vector<int64_t> shape;         // of the result
-    bool left = false;                  // to torch, whatever is launched there
-    PyObject *out = nullptr, *workspace = nullptr;   // with what they are allocated
+    bool left = false;                  // does torch compute it?
+    PyObject *out = nullptr, *workspace = nullptr;   // the arguments with which they are allocated
     Recipe() = default;
     Recipe(const Recipe &) = delete;
     ~Recipe() { Py_XDECREF(out), Py_XDECREF(workspace); }
@@ -346,7 +346,7 @@ PyObject *key_of(PyObject *a, PyObject *b, DLTensor *t) {
 
 Recipe &recipe_of(PyObject *capsule) { return *(Recipe *)PyCapsule_GetPointer(capsule, nullptr); }
 
-// The capsule of the recipe, to be held while it is followed: other threads may clear the table meanwhile.
+// Returns the capsule of the recipe. The caller must hold a reference, because other threads may clear the table.
 PyObject *look_up(Table *table, PyObject *a, PyObject *b, DLTensor *t) {
     PyObject *key = key_of(a, b, t);
     PyObject *found = key ? PyDict_GetItemWithError(table->known, key) : nullptr;
@@ -377,7 +377,7 @@ char *address_of(PyObject *x) {
     return read_tensor(x, &t) ? address_of(t) : nullptr;
 }
 
-// What was computed, into `given` if there is one; None where this is left to Python.
+// Runs a recipe; returns the result, `given` if it is not null; None if Python must compute it.
 PyObject *follow(const Recipe &r, PyObject *allocate, PyObject *given, void *stream, DLTensor *t) {
     if (given && (!read_tensor(given, t + 2) || !fits(r, t[2], t))) Py_RETURN_NONE;
     PyObject *out = given ? Py_NewRef(given) : PyObject_Call(allocate, r.out, nullptr);
@@ -388,13 +388,13 @@ PyObject *follow(const Recipe &r, PyObject *allocate, PyObject *given, void *str
     }
     char *at[] = {address_of(t[0]), address_of(t[1]), address_of(out), workspace ? address_of(workspace) : nullptr};
     bool done = at[2] && (at[3] || !workspace) && launch_steps(r, stream, at);
-    Py_XDECREF(workspace);       // torch's allocator keeps it from those who come later on this stream
+    Py_XDECREF(workspace);       // torch's allocator reuses the memory in the order of the stream
     if (done) return out;
     Py_DECREF(out);
     Py_RETURN_NONE;
 }
 
-// table(a, b, out=None): the result; NotImplemented if torch is faster, None if this is left to Python
+// table(a, b, out=None): returns the result; NotImplemented if torch is faster, None if Python must compute it
 PyObject *table_called(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
     auto table = (Table *)self;
     size_t n = PyVectorcall_NARGS(flags);
@@ -438,7 +438,7 @@ bool add_steps(Recipe &r, PyObject *steps) {
     return true;
 }
 
-// Under the key of such tensors
+// Stores a recipe under the key of these tensors.
 PyObject *put_down(PyObject *self, PyObject *a, PyObject *b, std::unique_ptr<Recipe> r) {
     DLTensor t[2];
     PyObject *key = key_of(a, b, t);
@@ -451,7 +451,7 @@ PyObject *put_down(PyObject *self, PyObject *a, PyObject *b, std::unique_ptr<Rec
     Py_RETURN_NONE;
 }
 
-// table.keep(a, b, steps, shape, out, workspace): what is done from now on for such tensors
+// table.keep(a, b, steps, shape, out, workspace): stores a recipe for such tensors
 PyObject *table_keep(PyObject *self, PyObject *args) {
     PyObject *a, *b, *steps, *shape, *out, *workspace;
     if (!PyArg_ParseTuple(args, "OOO!O!O!O", &a, &b, &PyTuple_Type, &steps, &PyTuple_Type, &shape, &PyTuple_Type,
@@ -465,7 +465,7 @@ PyObject *table_keep(PyObject *self, PyObject *args) {
     return PyErr_Occurred() || !add_steps(*r, steps) ? nullptr : put_down(self, a, b, std::move(r));
 }
 
-// table.leave(a, b): torch multiplies such tensors from now on
+// table.leave(a, b): stores that torch multiplies such tensors
 PyObject *table_leave(PyObject *self, PyObject *args) {
     PyObject *a, *b;
     if (!PyArg_ParseTuple(args, "OO", &a, &b)) return nullptr;
@@ -474,7 +474,7 @@ PyObject *table_leave(PyObject *self, PyObject *args) {
     return put_down(self, a, b, std::move(r));
 }
 
-// table.knows(a, b): is there something to launch for such tensors?
+// table.knows(a, b): is a recipe stored for such tensors?
 PyObject *table_knows(PyObject *self, PyObject *args) {
     PyObject *a, *b;
     DLTensor t[2];
@@ -546,27 +546,28 @@ void describe(PyTypeObject &type, const char *name, size_t size, newfunc make, P
     type.tp_methods = methods;
 }
 
-// setup(Tensor, Parameter, where, launch, device, move, stream): torch's types, DLPack's number of the kind of device,
-// and addresses of functions; the stream's is 0 for torch's own
+// setup(Tensor, Parameter, where, launch, device, move, stream): sets torch's types, DLPack's code of the device type,
+// and addresses of functions; `stream`: 0 for torch's own
 PyObject *setup(PyObject *, PyObject *args) {
     unsigned long long at[4];
     int kind;
     if (!PyArg_ParseTuple(args, "OOiKKKK", &tensor_type, &parameter_type, &kind, at, at + 1, at + 2, at + 3))
         return nullptr;
-    Py_INCREF(tensor_type), Py_INCREF(parameter_type);      // for good
+    Py_INCREF(tensor_type), Py_INCREF(parameter_type);      // never released
     PyObject *capsule = PyObject_GetAttrString(tensor_type, "__dlpack_c_exchange_api__");
     auto api = capsule ? (DLPackExchangeAPI *)PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : nullptr;
     Py_XDECREF(capsule);
     if (!api) return nullptr;
     read_dlpack = api->dltensor_from_py_object_no_sync;
-    if (!read_dlpack) return PyErr_Format(PyExc_ValueError, "torch does not lend its tensors to C");  // DLPack's leave
+    // DLPack allows null
+    if (!read_dlpack) return PyErr_Format(PyExc_ValueError, "torch does not lend its tensors to C");
     where = (DLDeviceType)kind;
     driver = {(decltype(Driver::launch))at[0], (decltype(Driver::device))at[1], (decltype(Driver::move))at[2],
               at[3] ? (decltype(Driver::stream))at[3] : (decltype(Driver::stream))api->current_work_stream};
     Py_RETURN_NONE;
 }
 
-// are_integers(brackets): are these integers, None, or tuples of such? A dictionary finds 2.0 where 2 is, too.
+// are_integers(brackets): are these integers, None, or tuples of them? A dict would find 2.0 under the key 2, too.
 bool is_integer(PyObject *o) {
     if (!PyTuple_Check(o)) return PyLong_CheckExact(o) || o == Py_None;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)

@@ -83,12 +83,12 @@ def _wgmma(n, type, *operands, sparse=()):
     return f"{{ {arrays} {_ptx(function, 'gs_to', 'gs_now', 'gs_a', *others)}; }}"
 
 
-def _barrier(how, barrier, *threads):
+def _named_barrier(operation, barrier, *threads):
     if barrier == '0' and not threads:
         return '::gridstride::sync_block(__LINE__)'
     if not threads:
         _refuse(f'barrier {barrier} without a number of threads', 'bar.sync %0, 128')
-    return f"::gridstride::named_barrier({barrier}, {threads[0]}, {_bool(how == 'sync')}, __LINE__)"
+    return f"::gridstride::named_barrier({barrier}, {threads[0]}, {_bool(operation == 'sync')}, __LINE__)"
 
 
 _SHARED = r'\.shared(?:::cluster)?'
@@ -258,7 +258,7 @@ _CALLS = [
         (r'mov\.[bsuf](?:16|32|64)', lambda d, s: _ptx('mov', d, s)),
         (r'selp\.[bsuf](?:16|32|64)', lambda d, a, b, p: f'{d} = {p} ? {a} : {b}'),
         (r'setp\.(eq|ne|lt|le|gt|ge)\.([bsu](?:32|64))', _compare),
-        (r'(?:bar|barrier)\.(sync|arrive)(?:\.aligned)?', _barrier),
+        (r'(?:bar|barrier)\.(sync|arrive)(?:\.aligned)?', _named_barrier),
         (r'bar\.warp\.sync', lambda mask: f'::gridstride::sync_warp({mask}, __LINE__)'),
     )
 ]

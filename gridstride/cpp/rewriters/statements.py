@@ -165,8 +165,8 @@ def _rewrite_new(e):
             e.replace_tokens(i, i, 'new (::gridstride::heap)')
         elif c[i] == 'delete' and c[i - 1] not in ('=', '::'):
             array = c[i + 1] == '[' and c[i + 2] == ']'
-            how = '{__LINE__, true}' if array else '{__LINE__, false}'
-            e.replace_tokens(i, i + 2 * array, f'::gridstride::Discard{how}->*')
+            initializer = '{__LINE__, true}' if array else '{__LINE__, false}'
+            e.replace_tokens(i, i + 2 * array, f'::gridstride::Discard{initializer}->*')
 
 
 def _device_functions(c):

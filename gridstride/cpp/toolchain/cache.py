@@ -120,16 +120,16 @@ def build(
     contents=True,  # compare the checksums of an existing entry? Otherwise its user must detect damage
 ) -> BuildResult:
     "Return the entry with the outputs of `commands`, run on `sources`, from the cache if it has the entry"
-    usual = entry_folder(sources, commands, *key, section=section)
+    entry = entry_folder(sources, commands, *key, section=section)
     start = time.perf_counter()
-    for final in (usual, _replacement_path() / section / usual.name):
+    for final in (entry, _replacement_path() / section / entry.name):
         if _is_usable(final, contents):
             return BuildResult(final, commands, 0.0, True)
     steps = dict(sources=sources, commands=commands, run=run or run_command, fail=fail)
     try:
-        final = _make_if_missing(usual, shared, contents, steps)
+        final = _make_if_missing(entry, shared, contents, steps)
     except CacheUnusable as e:
-        final = _make_in_replacement(e, usual, section, shared, contents, steps)
+        final = _make_in_replacement(e, entry, section, shared, contents, steps)
     return BuildResult(final, commands, time.perf_counter() - start, False)
 
 
@@ -151,11 +151,11 @@ def _make_if_missing(final, shared, contents, steps):
     raise CacheUnusable(f'{final.parent} is removed again and again')
 
 
-def _make_in_replacement(why, usual, section, shared, contents, steps):
+def _make_in_replacement(why, entry, section, shared, contents, steps):
     "Build an entry in the replacement of the cache; if that fails, too, raises `why`, the error of the cache"
     replacement = _replacement_for(why)
     try:
-        return _make_if_missing(replacement / section / usual.name, shared, contents, steps)
+        return _make_if_missing(replacement / section / entry.name, shared, contents, steps)
     except CacheUnusable:
         raise why from None
 
@@ -341,8 +341,8 @@ def _make(final, sources, commands, run, fail):
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT):
             what = f'no space is left in {final.parent}, or in {tempfile.gettempdir()}, which compilers use'
-            how = 'free some, or set GRIDSTRIDE_CACHE and TMPDIR to folders with free space'
-            raise CacheUnusable(f'{what}: {how}') from None
+            hint = 'free some, or set GRIDSTRIDE_CACHE and TMPDIR to folders with free space'
+            raise CacheUnusable(f'{what}: {hint}') from None
         if not work.exists():
             raise _Removed from None
         raise
@@ -425,10 +425,10 @@ def run_command(
     after=SLOW,  # seconds after which it is reported; None: never
 ) -> tuple:  # (exit status, output)
     "Run a compiler, with messages in English"
-    how = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
+    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
     with (
         report_slow(what, after),
-        subprocess.Popen(command, cwd=folder, env={**os.environ, 'LC_ALL': 'C'}, **how) as process,
+        subprocess.Popen(command, cwd=folder, env={**os.environ, 'LC_ALL': 'C'}, **pipes) as process,
     ):
         try:
             return _wait_interruptibly(process)
