@@ -17,8 +17,8 @@ static void check_bulk_size(const void *p, uint32_t bytes, const char *what, int
     if (bytes % 16 == 0 && bytes) return;
     fail(Code::bulk_bytes, {{"operation", what}, {"bytes", bytes}}, line);
 }
-// Calls f for each block of the cluster in the multicast mask; for the current block if that is 0.
-template <class F> static void for_each_target(uint32_t blocks, int line, F f) {
+// Calls f per block of the cluster in the multicast mask; for the current block if that is 0.
+template <class F> static void call_targets(uint32_t blocks, int line, F f) {
     if (!blocks) return f(*worker);
     const auto &c = worker->leader->cluster;
     for (uint32_t i = 0; i < 16; i++) {
@@ -46,7 +46,7 @@ static void start_bulk_copy(Worker &there, uint32_t to, uint32_t bytes, uint32_t
 void bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, uint32_t blocks, int line) {
     check_bulk_size(from, bytes, "cp.async.bulk", line);
     accessed(from, bytes, false, line);
-    for_each_target(blocks, line, [&](Worker &w) {
+    call_targets(blocks, line, [&](Worker &w) {
         Worker &b = blocks ? w : block_at(to, line);
         char *p = shared_in(b, to, bytes, "cp.async.bulk", line);
         must_be_aligned(p, 16, "cp.async.bulk", line);
@@ -134,7 +134,7 @@ void tensor_load(uint32_t to, const void *map, const int32_t *at, int rank, uint
         rows_of(m, at, [&](uint32_t, const char *from, uint32_t n) {
             if (from) accessed(from, n, false, line);
         });
-    for_each_target(blocks, line, [&](Worker &w) {
+    call_targets(blocks, line, [&](Worker &w) {
         Worker &b = blocks ? w : block_at(to, line);
         const uint32_t first = offset_of(to);
         must_be_aligned(

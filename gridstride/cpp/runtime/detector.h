@@ -66,7 +66,7 @@ struct BlockClock {
     VectorClock proxy_fenced_others;
     Access used_by_others = {};            // the last access of the shared memory by another block of the cluster
     // The reads of shared memory by wgmma, by warpgroup and offset (empty before the first wgmma). Per warpgroup, the
-    // times at which a thread first waited for each group of products.
+    // times at which a thread first waited for the groups of products.
     std::vector<ProductRead> product_reads;
     std::vector<uint32_t> products_completed[max_threads / 128];
     // [thread][lane]: the accesses of a lane before this time happen before those of the thread, by barriers of some

@@ -31,7 +31,7 @@ void Detector::report_unwritten_of_launch() {
     if (unwritten_in_launch && !stop) take_finding(unwritten_in_launch->finding);
 }
 
-// Returns the stored read that may have caused a finding of this kind, to be reported in its place; null if there is
+// Returns the stored read that may have caused a finding of this kind, to be reported instead; null if there is
 // none. A wrong address may be caused by a read of the same thread only. In a deadlock, no thread of the block can
 // write shared memory any more, so the read in shared memory is not a data race.
 const Finding *Detector::cause_of(Kind kind) const {

@@ -1,7 +1,7 @@
 // The arena of device memory: one reserved range of addresses. Each allocation has pages of its own between unmapped
 // guard pages, so that an access out of bounds faults even in unchecked code, and cannot corrupt the host's memory.
 //
-// `alloc` places an allocation at the end of the current hole, and maps its pages; `free` unmaps them, but the
+// `alloc` takes addresses from the start of the current hole, and maps its pages; `free` unmaps them, but the
 // addresses are not reused before the hole is used up, so that an access after the free is recognized. When no hole
 // fits, `find_holes` forgets freed allocations. `allocation_of_page` finds the allocation of an address by one shift
 // and one load.

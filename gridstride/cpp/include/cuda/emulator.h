@@ -193,7 +193,7 @@ GRIDSTRIDE_CALLED __attribute__((noreturn)) void __stack_chk_fail() {
 #endif
 
 // memcpy, memmove and memset report their accesses to the detectors, with the address of the call. With gcc, a flag
-// turns their builtins off (toolchain/compilers.py); clang 16 and later call __tsan_memcpy instead.
+// disables their builtins (toolchain/compilers.py); clang 16 and later call __tsan_memcpy instead.
 #if defined(GRIDSTRIDE_CHECKED) && (!defined(__clang__) || (!defined(__apple_build_version__) && __clang_major__ < 16))
 GRIDSTRIDE_CALLED void *memcpy(void *to, const void *from, size_t n) noexcept {
     return gridstride::copy_memory(to, from, n, __builtin_return_address(0));

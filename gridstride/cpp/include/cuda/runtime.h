@@ -271,9 +271,9 @@ GRIDSTRIDE_API void tensor_store(const void *map, const int32_t *at, int rank, u
 GRIDSTRIDE_API void bulk_commit();
 GRIDSTRIDE_API void bulk_wait(uint32_t groups);
 
-// Metadata of a 2:4 sparse operand: the word of a lane has four groups of 4 bits for each of two rows, and each group
-// has the indices of the two stored elements of four. Indices that PTX does not allow are a finding; without checks
-// each element is multiplied at its index, as an H100 does. `halves`: odd lanes have the columns from 16 on.
+// Metadata of a 2:4 sparse operand: the word of a lane has four groups of 4 bits per row, for two rows, and a group has
+// the indices of the two stored elements of four. Indices that PTX does not allow are a finding; without checks an
+// element is multiplied at its index, as on an H100. `halves`: odd lanes have the columns from 16 on.
 inline int kept_by(uint32_t word, int row, int group, int which) {
     return int(word >> (row * 16 + group * 4 + which * 2) & 3);
 }
