@@ -429,26 +429,33 @@ __global__ void by_table(const float *x, float *out, int w, int h, float **rows)
     const float *row = rows[0];
     out[threadIdx.x] = x[w*h] + row[N];
 }
+__global__ void next_to_a_struct(const float *x, float *out, int w, int h, Rows rows) {
+    int i = w*h;
+    out[threadIdx.x] = x[i];
+}
 __global__ void keep(float **rows, Rows given) { rows[0] = given.of; }
 /* `left`: 'u' and 'i', an array that no launch was given;
    'n', one that an earlier launch calls x, too; 'f', a freed one */
-static float *early, *arrays[6], *x, *out, **rows;
+static float *early, *arrays[12], *x, *out, **rows;
 void go(int kernel, int left) {
     for (float *&a : arrays) cudaMalloc(&a, 4*N);
-    std::sort(arrays, arrays + 6);                  // wherever earlier programs have left memory
-    early = arrays[0], x = arrays[5];
+    std::sort(arrays, arrays + 12);                 // wherever earlier programs have left memory
+    float **six = arrays;
+    while (six[5] - six[0] > 1 << 30) six++;        // the other ones are at the other end of all addresses
+    early = six[0], x = six[5];
     cudaMemset(early, 0, 400), cudaMemset(x, 0, 400);
     if (left == 'n') touch<<<1, 1>>>(early);
     cudaMalloc(&out, 400), cudaMalloc(&rows, 8);
     keep<<<1, 1>>>(rows, Rows{early});
     const int first = int(early - x);
-    if (left == 'f') cudaFree(early), arrays[0] = early = nullptr;
+    if (left == 'f') cudaFree(early), six[0] = early = nullptr;
     const int at = first + 5 + (left == 'i' ? 0 : N);     // 5 elements past the end of the early one, or inside it
     if (kernel == 0) pick<<<1, 1>>>(x, out, at, 1);
     if (kernel == 1) stage<<<1, 1>>>(x, out, at, 1);
     if (kernel == 2) by_member<<<1, 1>>>(x, out, 1, 1, Rows{early});
     if (kernel == 3) by_pointer<<<1, 1>>>(x, out, 1, 1, Rows{early});
     if (kernel == 4) by_table<<<1, 1>>>(x, out, 1, 1, rows);
+    if (kernel == 5) next_to_a_struct<<<1, 1>>>(x, out, at, 1, Rows{nullptr});
 }
 void give_back() {
     cudaGetLastError();
@@ -470,8 +477,8 @@ def found_near(kernel, left):
     return e.value
 
 
-@pytest.mark.parametrize('left', 'unfi')
-@pytest.mark.parametrize('kernel', [0, 1])
+@pytest.mark.parametrize('kernel,left', [(0, 'u'), (0, 'n'), (0, 'f'), (0, 'i'), (1, 'u'), (1, 'n'), (1, 'f'), (1, 'i'),
+                                         (5, 'u'), (5, 'n'), (5, 'f')])
 def test_an_index_that_overflows_to_another_array_is_reported_with_its_own(kernel, left):
     "Near that array, or inside it, where the address is valid, and no argument leads there"
     e = found_near(kernel, left)

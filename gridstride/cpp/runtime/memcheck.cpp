@@ -79,10 +79,6 @@ std::string Detector::arguments_at(uintptr_t a) const {
     return found;
 }
 
-static const Allocation *likelier(const Allocation *indexed, const Allocation *near, uint32_t launch) {
-    return !near || (indexed && indexed->usable_in == launch && near->usable_in != launch) ? indexed : nullptr;
-}
-
 void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t where) {
     if (!checks(memcheck)) return;
     const Access at = {me, now, where};
@@ -94,11 +90,12 @@ void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t where) {
     };
     Allocation *p = memory.nearest(a);
     if (p && !may_be_meant(*p)) p = memory.nearest(a, given);
-    const std::string arrays = p && p->usable_in == launch_number ? "" : arguments_at(a);
-    const Allocation *const near = p && p->is_near(a) ? p : nullptr;
-    const Allocation *const wrapped = likelier(memory.at_wrapped_index(a, given), near, launch_number);
-    const Allocation *const overflowed =
-        wrapped ? nullptr : likelier(memory.at_overflowed_index(a, given), p, launch_number);
+    const auto likelier = [this](const Allocation *indexed, const Allocation *near) {
+        return !near || (indexed && is_argument(*indexed) && !is_argument(*near)) ? indexed : nullptr;
+    };
+    const std::string arrays = p && is_argument(*p) ? "" : arguments_at(a);
+    const Allocation *const wrapped = likelier(memory.at_wrapped_index(a, given), p && p->is_near(a) ? p : nullptr);
+    const Allocation *const overflowed = wrapped ? nullptr : likelier(memory.at_overflowed_index(a, given), p);
     const Allocation *const array = wrapped ? wrapped : overflowed ? overflowed : p;
     if (!array) return find(Code::no_array, {access, {"address", a}, {"arrays", arrays.c_str()}}, at);
     const bool nearest = !wrapped && !overflowed;
