@@ -174,8 +174,9 @@ def test_what_the_package_has_is_the_fit_of_what_was_measured(cost):
     rows = cost.read(FOLDER/'cost.json')
     assert set(cost_model.FACTORS) <= {r['tile'] for r in rows}
     rows = [r for r in rows if r['tile'] in cost_model.FACTORS]
-    ours = np.abs(cost.logs(rows, cost_model.FITTED))
-    assert np.median(ours) <= np.median(np.abs(cost.logs(rows, CostModel())))
+    of_h100 = [r for r in rows if not r['column'].endswith('H200')]     # the parameters are those of an H100
+    ours, default = (np.median(np.abs(cost.logs(of_h100, o))) for o in (cost_model.FITTED, CostModel()))
+    assert ours <= default
     lost = cost.lost(rows, [cost_model.estimate_cycles(*r['shape'], r['tile'], layout=r['layout'])
                            for r in rows])
     assert cost.mean(lost.values()) < 1.03 < cost.mean(cost.lost(rows, [-r['rank'] for r in rows]).values())
