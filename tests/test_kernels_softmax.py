@@ -61,9 +61,9 @@ def test_every_type(dtype):
 @pytest.fixture
 def small(monkeypatch):
     "Blocks that keep little, so that short rows need a cluster, and longer ones two passes"
-    few = dict(_BLOCK_ROW_BYTES={2**8: 32}, _CLUSTER_ROWS={2: (2**9, 2**8, 32), 4: (2**10, 2**10, 32)},
+    few = dict(_THREAD_BYTES_BY_ROW_BYTES={2**8: 32}, _CLUSTER_ROWS={2: (2**9, 2**8, 32), 4: (2**10, 2**10, 32)},
                _MAX_CLUSTER_PACKS=2)
-    few |= dict.fromkeys(('_BLOCK_BYTES', '_MAX_BLOCK_BYTES', '_MAX_STATIC_BYTES', '_SPLIT_BYTES'), 2**10)
+    few |= dict.fromkeys(('_BLOCK_BYTES', '_MAX_BLOCK_BYTES', '_MAX_BLOCK_BYTES_BEFORE_HOPPER', '_SPLIT_BYTES'), 2**10)
     for name, value in few.items(): monkeypatch.setattr(softmaxes, name, value)
     softmaxes.softmax_calls.cache_clear()
     yield monkeypatch

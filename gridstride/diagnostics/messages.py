@@ -13,7 +13,7 @@ __all__ = ['DIALECTS', 'HINTS', 'PHRASES', 'WORDS', 'Words']
 DIALECTS = ('python', 'cuda', 'triton')
 Words = namedtuple('Words', 'what hint', defaults=('',))  # each a template, or one per dialect
 
-_AT_GRID = 'All blocks must meet there, and blocks without work must wait there too: guard the work, not the barrier.'
+_AT_GRID = 'All threads of all blocks must reach it, also in blocks without work: guard the work, not the barrier.'
 _ALL_THREADS = 'All threads of a block must reach it: guard the data, not the barrier.'
 _NOTHING = 'A thread past the end must do nothing: guard it, as in '
 _GUARD = dict(
@@ -45,7 +45,7 @@ _ENDS_LATE = (
     'the end.'
 )
 _UNDEFINED = (
-    'line {{line}} of {{kernel}}: {} depends on undefined lanes: the mask of line {{masked}} excludes them. '
+    'line {{line}} of {{kernel}}: {} depends on undefined lanes: the mask on line {{masked}} excludes them. '
     'A GPU loads 0 there, but Triton does not guarantee it: give the load `other=`,{} or select with tl.where'
 )
 _UNINITIALIZED = 'uninitialized read of {element}'
@@ -129,7 +129,8 @@ WORDS = {
     ),
     ('memcheck', 'outside_before'): Words(
         _OUT_OF_BOUNDS + '{more}',
-        'A negative index addresses memory before the array: mask the lower bound too, as in `mask=offsets >= 0`.',
+        'A negative index addresses memory before the array: mask the lower bound too, as in '
+        '`mask=(offsets >= 0) & (offsets < n)`.',
     ),
     ('memcheck', 'null_pointer'): Words(
         '{access} through an invalid pointer, {address:#x}: no array is stored there',
@@ -210,7 +211,7 @@ WORDS = {
     ),
     ('memcheck', 'host_virtual'): Words(
         "a kernel calls a virtual function of an object that host code constructed: its virtual table is the host's",
-        'Construct the object on the GPU: in a kernel, by `new` or by placement new.',
+        'Construct the object on the GPU: in a kernel, with `new` or placement new.',
     ),
     ('memcheck', 'host_memory_given'): Words(
         'thrust::{algorithm} with the policy thrust::device is called with an address in host memory',
@@ -249,13 +250,13 @@ WORDS = {
     ),
     ('racecheck', 'read_back'): Words(
         'line {line} of {kernel}: data race (read after write) on {element}: one lane reads what another '
-        'lane of the program stored on line {stored}. On a GPU, different threads may execute them: put '
-        'tl.debug_barrier() between the two'
+        'lane of the program stored on line {stored}. On a GPU, different threads may execute the two accesses: put '
+        'tl.debug_barrier() between them'
     ),
     ('racecheck', 'stored_again'): Words(
         'line {line} of {kernel}: data race (write after write) on {element}: another lane of the program wrote it on '
-        'line {stored}. On a GPU, different threads may execute them, and either value may remain: put '
-        'tl.debug_barrier() between the two'
+        'line {stored}. On a GPU, different threads may execute the two stores, and either value may remain: put '
+        'tl.debug_barrier() between them'
     ),
     ('racecheck', 'released'): Words(
         'line {line} of {kernel}: data race on {element}: it is {now} here, and another program {before} it on line '
@@ -276,7 +277,7 @@ WORDS = {
     ('initcheck', 'undefined_decision'): Words(_UNDEFINED.format('a branch or a mask', '')),
     ('initcheck', 'unwritten_program'): Words(
         _UNINITIALIZED,
-        'An array that holds only NaN at the launch counts as uninitialized: fill it, for example with torch.zeros.',
+        'An array that holds only NaN at the launch counts as uninitialized: create it with torch.zeros, for example.',
     ),
     ('racecheck', 'race'): Words(
         _RACE + ': no barrier between the two accesses',
@@ -288,9 +289,9 @@ WORDS = {
     ('racecheck', 'race_of_blocks'): Words(
         _RACE + ': two blocks access it, and nothing orders them',
         dict(
-            python='No barrier orders blocks: let each write its own elements, or use cuda.atomic. '
+            python='A barrier of the block does not order blocks: let each write its own elements, or use cuda.atomic. '
             'Before setting a flag or taking a ticket, call cuda.threadfence().',
-            cuda='No barrier orders blocks: let each write its own elements, or use atomicAdd. '
+            cuda='A barrier of the block does not order blocks: let each write its own elements, or use atomicAdd. '
             'Before setting a flag or taking a ticket, call __threadfence().',
         ),
     ),
@@ -383,12 +384,12 @@ WORDS = {
         _UNREAD,
     ),
     ('racecheck', 'after_engine'): Words(
-        _RACE + ': nothing orders the accesses of {first} and {second}',
+        _RACE + ': nothing orders the accesses by {first} and by {second}',
         'Let every thread that uses the data of a bulk copy wait on its mbarrier (mbarrier.try_wait).',
     ),
     ('racecheck', 'before_engine'): Words(
-        _RACE + ': nothing orders the accesses of {first} and {second}',
-        'Put an mbarrier or a barrier of the block between the two.',
+        _RACE + ': nothing orders the accesses by {first} and by {second}',
+        'Synchronize the two with an mbarrier or with a barrier of the block.',
     ),
     ('racecheck', 'registers_written'): Words(
         'data race on registers: wgmma.mma_async uses registers that the thread wrote, with no wgmma.fence in between',
@@ -472,7 +473,7 @@ WORDS = {
     ),
     ('memcheck', 'descriptor'): Words(
         'wgmma.mma_async: a descriptor points outside shared memory',
-        'Its lowest 14 bits are the address divided by 16, then come the two strides, each divided by 16.',
+        'Its lowest 14 bits hold the address divided by 16; the two strides follow, each divided by 16.',
     ),
     ('memcheck', 'metadata'): Words(
         '{operation}: lane {lane}: metadata {word:#010x} selects elements {first} and {second}, in this order, for '
@@ -510,7 +511,8 @@ WORDS = {
     ),
     ('initcheck', 'no_value'): Words(
         'line {line} of {kernel}: {function} returns no value in block {in_block}, thread {thread}: this thread '
-        'reaches its end without `return`. On a GPU, Numba ends the thread here, without an error; Python returns None',
+        'reaches the end of the function without `return`. On a GPU, Numba ends the thread here, without an error; '
+        'Python returns None',
         'Return a value on every path.',
     ),
     # A barrier of the block or the grid that not all threads reach, and loops that wait
@@ -675,8 +677,8 @@ WORDS = {
         'Set another size with GRIDSTRIDE_DEVICE_MEMORY=8G or cpp.options(memory=...).',
     ),
     ('launch', 'tuned'): Words(
-        '{kernel}: autotune runs each of {configs} configurations many times on the arguments of the launch, and a '
-        'second run changes {array}: on a GPU the first launch gives a wrong result',
+        '{kernel}: autotune runs each of {configs} configurations many times on the arguments of the launch, and '
+        'each run changes {array} again: on a GPU the first launch gives a wrong result',
         "Name the array in the decorator: triton.autotune(..., {argument}=['{array}']).",
     ),
     ('launch', 'program_arguments'): Words('{problem}', 'It takes {signature}.'),
@@ -696,8 +698,8 @@ WORDS = {
     ('assert', 'fails_with'): Words('assertion failed: {message}'),
     ('raise', 'raised'): Words(
         '{raised}',
-        'On a GPU the host gets the exception from a kernel under @cuda.jit(debug=True, opt=False); without debug=True '
-        'the thread ends, and nothing reports it.',
+        'On a GPU the exception reaches the host only if the kernel is compiled with @cuda.jit(debug=True, opt=False); '
+        'without debug=True the thread ends silently.',
     ),
     ('crash', 'division'): Words(
         'integer division by zero', 'A GPU continues with an undefined value: test the divisor first.'
@@ -750,7 +752,7 @@ WORDS = {
     ),
     ('crash', 'no_addresses'): Words(
         'no address space is left for the memory of the emulated device, or for its checks',
-        'A limit on virtual memory (ulimit -v) prevents it, or memory that is never freed has used it up; '
+        'Either virtual memory is limited (ulimit -v), or memory that is never freed has used up the address space; '
         'checks=False needs less.',
     ),
     ('crash', 'not_emulated'): Words(

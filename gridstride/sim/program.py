@@ -36,9 +36,9 @@ def _read_source(f):
 def _definition(source, f):
     "Return the `def` of a function as a syntax tree; raises `NotSimulated` if there is none"
     if (tree := definition(source, f)) is None:
-        if f.__code__.co_filename == '<string>':  # of `exec`: Python 3.13 takes it for the text after `python -c`
+        if f.__code__.co_filename == '<string>':  # from `exec`: Python 3.13 returns the text after `python -c`
             raise _unreadable_source(f)
-        what = 'a kernel is a function made with def, or by the one lambda with its parameters that a line has'
+        what = 'a kernel must be a def, or a lambda: the only one on its line with these parameters'
         raise NotSimulated(what, kernel=f.__name__)
     return tree
 
@@ -78,7 +78,7 @@ class Program:
         outer_value = {k: v for k, v in namespace.items() if k == name}
         exec(compile(self.tree, file, 'exec'), namespace)
         compiled = namespace.pop(name)
-        namespace.update(outer_value)  # a recursive call means the device function
+        namespace.update(outer_value)  # a recursive call resolves to the device function
         return compiled
 
     def __call__(self, ctx, active, *args, **kw):

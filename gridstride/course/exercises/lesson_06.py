@@ -32,9 +32,9 @@ __all__ = [
         for th, tk, tw in ((16, 16, 16), (3, 5, 4), (1, 1, 2), (5, 3, 2), (16, 8, 32), (1, 1, 1))
     ],
     hints=[
-        'How many floats do the two tiles hold? A float has 4 bytes.',
+        'How many floats do the two tiles hold? A float takes 4 bytes.',
         'A double must be aligned to 8 bytes: it may begin at the end of the tiles only if that is a multiple of '
-        '8. `cdiv(x, 8)*8` is the next multiple.',
+        '8. `cdiv(x, 8)*8` rounds x up to a multiple of 8.',
         'The doubles begin at `first = cdiv(4*(th*tk + tk*tw), 8)*8`, and take `8*tw` bytes more. '
         'Return both, the total first.',
     ],
@@ -44,7 +44,7 @@ def _(fn, rng, th, tk, tw):
     first = cdiv(4 * (th * tk + tk * tw), 8) * 8
     if not isinstance(got, (tuple, list)) or len(got) != 2:
         raise AssertionError(
-            f'return two integers, the bytes in total and the byte where the doubles begin; got {got!r}'
+            f'return two integers, the total number of bytes and the byte offset of the doubles; got {got!r}'
         )
     if got[0] < got[1]:
         raise AssertionError(
@@ -81,7 +81,7 @@ def check_source(src, kernel):
     if not head:
         raise AssertionError(
             f'the source has no template {kernel}: copy its first line from the exercise, '
-            'from template to the closing bracket'
+            'from `template` to the closing parenthesis'
         )
     shared = [
         n for declared in re.findall(r'__shared__([^;]*);', code) for n in re.findall(r'(\w+)\s*(?:\[|,|$)', declared)

@@ -17,20 +17,20 @@ from ..ladder.rung import KernelLaunch, this_device
 from ..tool import check_tensor, launch, type_of, vector_of
 from ...utils import cdiv
 
-# Forward, rows in the registers of one block: longest row in bytes -> bytes per thread
-_BLOCK_ROW_BYTES = {2**14: 64, 2**15: 32, 2**16: 64}
+# Forward, rows in the registers of one block: longest row in bytes -> bytes of the row per thread
+_THREAD_BYTES_BY_ROW_BYTES = {2**14: 64, 2**15: 32, 2**16: 64}
 # Forward, rows in the registers of a cluster: bytes per element -> (bytes of the longest row that one block computes
 # alone, bytes per block of the cluster, threads per block)
 _CLUSTER_ROWS = {2: (2**15, 2**14, 256), 4: (2**16, 2**16, 512)}
 _MAX_CLUSTER_PACKS = 8  # packs per thread in a cluster
-# Rows in shared memory: other rows, and the backward pass
+# Rows in shared memory: rows too long for registers, and all rows of the backward pass
 _THREAD_BYTES = 64, 128, 256  # bytes per thread for rows up to 32 KiB, up to 64 KiB, and longer
 _BLOCK_BYTES = 2**16  # bytes of a row per block
-_MAX_BLOCK_BYTES, _MAX_STATIC_BYTES = 200 * 1024, 2**15  # the most per block, on a Hopper GPU and on others
+_MAX_BLOCK_BYTES, _MAX_BLOCK_BYTES_BEFORE_HOPPER = 200 * 1024, 2**15  # of shared memory
 _MAX_BLOCKS = 8  # per cluster
 _MIN_THREADS, _MAX_THREADS = 128, 512  # per block
 _SPLIT_BYTES, _MAX_SPLITS = 2**15, 1024  # rows that are read twice: bytes per block, blocks per row
-_STREAM = 2**25  # larger results in bytes are stored with a streaming hint: the caches could not keep them
+_STREAMING_STORE_BYTES = 2**25  # larger results are stored with a streaming hint, because they do not fit in the caches
 
 
 class RowLayout(NamedTuple):
@@ -47,24 +47,24 @@ def _next_pow2(n):
     return 1 << max(0, n - 1).bit_length()
 
 
-def _block_registers(
+def _block_layout(
     packs,  # of a row
     size,  # bytes of a pack
 ) -> RowLayout:  # None if the row is too long
     "Return the `RowLayout` of rows in the registers of a block"
     row = _next_pow2(packs) * size
-    thread_bytes = next((o for most, o in _BLOCK_ROW_BYTES.items() if row <= most), None)
+    thread_bytes = next((o for most, o in _THREAD_BYTES_BY_ROW_BYTES.items() if row <= most), None)
     if thread_bytes is None:
         return None
     group = max(row // thread_bytes, 1)
     return RowLayout(row // size // group, group, group if group > 32 else _MIN_THREADS, 1, True)
 
 
-def _cluster_registers(
+def _cluster_layout(
     packs,  # of a row
     size,  # bytes of a pack
     dtype,
-) -> RowLayout:  # None if the row is too long, too short, or not divisible by all threads
+) -> RowLayout:  # None if the row is too long, too short, or not evenly divisible among the threads
     "Return the `RowLayout` of rows in the registers of a cluster"
     if SIZES[dtype] not in _CLUSTER_ROWS:
         return None
@@ -77,7 +77,7 @@ def _cluster_registers(
 
 
 def _registers(elements, dtype, blocks):
-    "Return how many registers a thread needs that keeps so many elements"
+    "Estimate the registers of a thread that holds `elements` elements"
     if dtype == 'float64':
         return 64
     return 32 if elements <= 16 else 80 if elements > 32 else 56 if blocks == 1 else 48
@@ -85,18 +85,18 @@ def _registers(elements, dtype, blocks):
 
 def shape_of(
     packs,  # of a row
-    size,  # bytes of a pack; with two inputs, of a pack of each
+    size,  # bytes of a pack; with two inputs, of one pack from each together
     gpu,  # a `Device`
     dtype=None,  # None: not in registers
 ) -> RowLayout:  # None if a row fits nowhere
     "Choose the `RowLayout` of rows: in registers if possible, else in shared memory"
-    if dtype and gpu.hopper and (shape := _cluster_registers(packs, size, dtype)):
+    if dtype and gpu.hopper and (shape := _cluster_layout(packs, size, dtype)):
         return shape
-    if dtype and (shape := _block_registers(packs, size)):
+    if dtype and (shape := _block_layout(packs, size)):
         return shape
     row = packs * size
     blocks = min(_MAX_BLOCKS, _next_pow2(cdiv(row, _BLOCK_BYTES))) if gpu.hopper else 1
-    if row > blocks * (_MAX_BLOCK_BYTES if gpu.hopper else _MAX_STATIC_BYTES):
+    if row > blocks * (_MAX_BLOCK_BYTES if gpu.hopper else _MAX_BLOCK_BYTES_BEFORE_HOPPER):
         return None
     block_packs = cdiv(packs, blocks)
     group = _next_pow2(cdiv(block_packs * size, _THREAD_BYTES[(row > _BLOCK_BYTES // 2) + (row > _BLOCK_BYTES)]))
@@ -132,7 +132,7 @@ def softmax_calls(
 ) -> tuple:  # ([`KernelLaunch`], elements of the workspace between the two launches)
     "Return the launches for rows of `width` elements on the `Device` `gpu`, with `vec` elements per load"
     size, arrays = vec * SIZES[dtype] * (1 + (kernel == 'softmax_backward')), ('x', 'dy', 'out')
-    kind = dict(LOG=log, STREAM=rows * width * SIZES[dtype] > _STREAM)
+    kind = dict(LOG=log, STREAM=rows * width * SIZES[dtype] > _STREAMING_STORE_BYTES)
     if shape := shape_of(width // vec, size, gpu, dtype if kernel == 'softmax' else None):
         packs, group, threads, blocks, in_registers = shape
         scalars, shared, kind['GROUP'] = (Long(rows), width), 0, group
@@ -200,7 +200,7 @@ def softmax(
     x,  # a contiguous tensor of float32, float16, bfloat16 or float64
 ):  # a tensor like `x`
     """Compute exp(x - max(x)) / sum(exp(x - max(x))) along the last axis, as `x.softmax(-1)` does; differentiable once.
-    16-bit types are computed in float32.
+    16-bit inputs are computed in float32.
 
         softmax(scores)
 

@@ -44,7 +44,7 @@ def _loop(rung, op='FFMA'):
     multiply = sum(n for value, n in loop.ops().items() if value.startswith(op))
     if not multiply:
         raise ValueError(f'{rung.name}: there is no multiply-add ({op}) in its longest loop')
-    return {kind: n / multiply for kind, n in loop.count().items()}, listing.compiler_name
+    return {kind: n / multiply for kind, n in loop.count().items()}, listing.by
 
 
 class Climb:

@@ -110,7 +110,7 @@ class KernelLaunch(NamedTuple):
     grid: tuple
     block: tuple
     shared: int = 0  # bytes of dynamic shared memory
-    pdl: bool = False  # as for `Launcher`, like the next two
+    pdl: bool = False  # this and the next two: as for `Launcher`
     cluster: tuple = (1, 1, 1)
     cooperative: bool = False
 
@@ -195,7 +195,7 @@ _DTYPE_BYTES = dict(float32=4, bfloat16=2)  # bytes
 # The base class of all hand-written products, of one kernel or several: they are prepared once per shape and device,
 # and then launched on the current stream.
 class Product:
-    "`product(m, n)` multiplies with hand-written kernels; a subclass defines `launch_plan(h, w, k, on)`"
+    "`product(m, n)` multiplies with hand-written kernels; a subclass defines `launch_plan(h, w, k, device_properties)`"
 
     name, dtype, layout = 'product', 'float32', 'nn'  # layout: 'tn': m is passed transposed; 'nt': n is
     # whether it uses a static buffer in global memory; then launches on different streams are serialized
@@ -338,12 +338,12 @@ def _threads(x):
 
 @lru_cache(256)
 def _last_kernel(src):
-    "Return the name of the last kernel of `src`, which multiplies"
+    "Return the name of the last kernel in `src`, the one that multiplies"
     return kernels(src)[-1].name
 
 
 class Rung(Product):
-    """A hand-written kernel of a product, called like a function: `rung(m, n)`.
+    """A hand-written matrix-product kernel, called like a function: `rung(m, n)`.
 
     The kernel computes out (h x w) = m (h x k) @ n (k x w), all row-major; elsewhere this is C (M x N) = A (M x K) @
     B (K x N). `maps` has the TMA boxes of the arguments that are passed as tensor maps: {'m': (rows, columns), 'n':
@@ -363,7 +363,7 @@ class Rung(Product):
         grid=None,  # a function of any of h, w, k, sms and the constants; None: one block per tile
         supports=None,  # (h, w, k) -> True, False, or a reason; None: all shapes
         uses_workspace=False,  # a static buffer in global memory; launches on different streams are serialized
-        pdl=False,  # programmatic dependent launch; the source waits by griddepcontrol.wait
+        pdl=False,  # programmatic dependent launch; the source waits with griddepcontrol.wait
         layout='nn',  # 'tn': m is passed as k x h, row-major; 'nt': n as w x k
         **constants,
     ):  # BM, BN, BK, ...: the constants in the source
@@ -423,7 +423,8 @@ class Rung(Product):
         size = 4 if self.dtype == 'float32' else 2
         columns = dict(m=h if self.layout[0] == 't' else k, n=k if self.layout[1] == 't' else w, out=w)
         if bad := [f'{columns[array]} columns of {array}' for array in self.maps if columns[array] * size % 16]:
-            return f'TMA needs rows that are multiples of 16 bytes, {16 // size} {self.dtype} elements; got {bad[0]}'
+            unit = f'16 bytes ({16 // size} {self.dtype} elements)'
+            return f'TMA needs row lengths that are multiples of {unit}; got {bad[0]}'
 
     def grid_for(self, h, w, k=1, device_properties=None):
         "Return the grid for h x k @ k x w on a `Device`; None: the current one"
@@ -441,7 +442,7 @@ class Rung(Product):
 
     @property
     def kernel(self):
-        "The `cuda_kernel`, compiled at its first use for the current backend"
+        "The `cuda_kernel`, compiled on first use for the current backend"
         where = backend()
         if where not in self._built:
             self._built[where] = self._compile()
@@ -463,7 +464,7 @@ class Rung(Product):
         kernel = compiled(self.src, None, backend())
         if len(kernel.params) != 6:
             raise TypeError(
-                f'{self.name}: a Rung kernel must take (m, n, out, int h, int w, int k); this one {kernel.__doc__}'
+                f'{self.name}: a Rung kernel must take (m, n, out, int h, int w, int k); this one is {kernel.__doc__}'
             )
         return kernel
 

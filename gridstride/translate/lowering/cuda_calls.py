@@ -11,7 +11,7 @@ from .call_table import CALLS, builtin, call, native
 def _axes(fn, node, n, one):
     k = number(n)
     if k not in (1, 2, 3):
-        raise fn.error(node, 'the number of dimensions is not 1, 2 or 3, written as a number')
+        raise fn.error(node, 'the number of dimensions must be the literal 1, 2 or 3')
     return one('x') if k == 1 else tuple_of([one(a) for a in 'xyz'[:k]])
 
 
@@ -138,7 +138,7 @@ def _dims(fn, node, shape):
     sizes = shape.args if shape.op == 'tuple' else [shape]
     if None not in map(number, sizes):
         return sizes
-    known = constant(shape_of(node), fn.source.tree, outer_values(fn.source.f))  # of a variable
+    known = constant(shape_of(node), fn.source.tree, outer_values(fn.source.f))  # the shape may come from a variable
     if known is None:
         raise fn.error(node, SIZE, SIZE_HINT)
     return [const(n) for n in (known if isinstance(known, tuple) else (known,))]
@@ -148,7 +148,7 @@ def _fresh(fn, node, space, shape, dtype):
     sizes, dtype = _dims(fn, node, shape), fn.dtype(node, dtype)
     dynamic = space == 'shared' and len(sizes) == 1 and number(sizes[0]) == 0
     if dynamic and dtype in fn.dynamic:
-        return array(fn.dynamic[dtype].view)  # there is but one
+        return array(fn.dynamic[dtype].view)  # one array per dtype has all dynamic shared memory
     m = Memory(None, dtype, 'dynamic' if dynamic else space, len(sizes), None if dynamic else sizes)
     fn.emit('alloc', node, memory=m)
     if dynamic and fn.nesting == 1:
@@ -172,7 +172,7 @@ def _constant(fn, node, a):
     return a
 
 
-# An atomic operation gives what was there before.
+# An atomic operation returns the old value.
 def _atomic(op, values=1):
     def _f(fn, node, ary, idx, *args):
         if len(args) != values:
