@@ -3,8 +3,9 @@ the two, else uninitialized memory. All kernels are one unit; each begins with f
 import re
 
 import pytest
+import torch
 
-from gridstride import cpp, load_cuda
+from gridstride import cpp, cuda_kernel, load_cuda
 from gridstride.diagnostics.errors import InitcheckError, MemcheckError, RacecheckError
 
 SRC = r'''
@@ -176,3 +177,26 @@ def test_without_racecheck_a_read_before_the_write_is_uninitialized():
 
 
 def test_what_is_written_before_is_right(): run('right_after_a_barrier')
+
+
+STOPPED = r'''
+__device__ void exchange(float *t) { t[threadIdx.x] = 1; t[threadIdx.x] += t[63 - threadIdx.x]; }
+__global__ void in_shared() { __shared__ float t[64]; exchange(t); }
+__global__ void in_global(float *t) { exchange(t); }
+void stopped(bool shared) {
+    float *t;
+    cudaMalloc(&t, 64*sizeof(float));
+    if (shared) in_shared<<<1, 64>>>(); else in_global<<<1, 64>>>(t);
+    cudaDeviceSynchronize();
+}
+'''
+
+
+def test_what_a_stopped_launch_did_not_report_is_no_finding_of_an_unchecked_one():
+    "Thread 0 reads what is not written yet; a later thread races, and that is reported"
+    stopped = load_cuda(STOPPED).stopped
+    fill, out = cuda_kernel('__global__ void fill(float *out) { out[threadIdx.x] = 1; }', checks=False), torch.zeros(4)
+    for shared in (True, False):
+        with pytest.raises(RacecheckError): stopped(shared)
+        fill[1, 4](out.zero_())
+        assert out.tolist() == [1]*4

@@ -133,7 +133,7 @@ def test_alibi():
     given, bias = qkv(1, 2, 1, 65, 130, 64), '-exp2f(-head - 1)*(row - key)'
     both(given, bias=bias)
     gradients(given, bias=bias)
-    with pytest.raises(ValueError, match="gradients='kernel' computes them"):
+    with pytest.raises(ValueError, match="gradients='kernel'"):
         attention(*given, bias=bias, gradients='sdpa')
     with pytest.raises(ValueError, match='bias'): attention(*(x.float() for x in given), bias=bias)
 
@@ -370,7 +370,7 @@ def test_dq_of_parts_is_summed_in_one_buffer():
              for p, first in ((slice(40), 0), (slice(40, None), 64))]
     is_near(rows.dq(), wants[0])
     for i in (0, 1): is_near(torch.cat([p[i] for p in parts], 2), wants[1 + i])
-    with pytest.raises(ValueError, match=saying('first is', 63, '64 rows')):
+    with pytest.raises(ValueError, match=saying('first', 63, 64)):
         rows.add(k, v, 63)
 
 

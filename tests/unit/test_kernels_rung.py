@@ -68,7 +68,7 @@ def test_tensor_maps_want_rows_of_sixteen_bytes():
     r = Rung('by TMA', MAP, threads=128, maps=lambda BM, BK: dict(m=(BM, BK), n=(BK, 64, 0)),
              dtype='bfloat16', BM=128, BK=64)
     assert r.maps == dict(m=((128, 64), 128), n=((64, 64), 0))
-    assert names(r.why_not(8, 8, 12), 'TMA', '16 bytes, 8 bfloat16 elements', '12 columns', 'm')
+    assert names(r.why_not(8, 8, 12), 'TMA', '16 bytes', '8 bfloat16 elements', '12 columns', 'm')
     assert r.supports(7, 8, 16)
 
 

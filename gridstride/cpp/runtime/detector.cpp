@@ -64,7 +64,6 @@ Detector::Scope::Scope(const Launch &l) {
     detector.pending.stored = {};
     detector.deferred_races.clear();
     detector.has_deferred_races = false;
-    detector.unwritten.reset(), detector.unwritten_in_launch.reset();
     detector.flags.clear();
     detector.forget_arrays();
     detector.image = image_of(reinterpret_cast<void *>(l.thread));
@@ -79,12 +78,15 @@ Detector::Scope::Scope(const Launch &l) {
 }
 Detector::Scope::~Scope() {
     detector.on = checks_enabled = detector.has_unordered = false, detector.shared_base = nowhere;
+    // What a launch that was stopped did not report is not a finding of a later one, which may run without checks.
+    detector.unwritten.reset(), detector.unwritten_in_launch.reset();
     detector.restore_variables(stop);
 }
 
 // Discards the state of a launch, in a forked child.
 void Detector::abandon() {
     on = checks_enabled = has_unordered = false, shared_base = nowhere;
+    unwritten.reset(), unwritten_in_launch.reset();
     saved_variables.clear();
 }
 
