@@ -192,7 +192,7 @@ void stopped(bool shared) {
 '''
 
 
-def test_what_a_stopped_launch_did_not_report_is_no_finding_of_an_unchecked_one():
+def test_an_unchecked_launch_reports_nothing_that_a_stopped_one_left():
     "Thread 0 reads what is not written yet; a later thread races, and that is reported"
     stopped = load_cuda(STOPPED).stopped
     fill, out = cuda_kernel('__global__ void fill(float *out) { out[threadIdx.x] = 1; }', checks=False), torch.zeros(4)
