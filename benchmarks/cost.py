@@ -232,7 +232,7 @@ def logs_of_ratio(rows):
 
 
 def read(path):
-    "Read the measurements of the kernels of `hopper_f16`, as the fit needs them; some files have lesson 22's, too"
+    "Read the measurements of the kernels of `hopper_f16`; runs with the library have some of lesson 22, too"
     rows = [r for r in json.loads(Path(path).read_text())['rows'] if 'seconds' in r]
     return [dict(r, shape=tuple(r['shape']), tile=config) for r in rows if (config := as_config(r['tile']))]
 

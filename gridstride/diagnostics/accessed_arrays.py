@@ -1,4 +1,4 @@
-"""Finds the arrays that an access may be to in the learner's lines, if its address is in none of them.
+"""Find out from the learner's lines which arrays an access may have been meant for, if its address is in none.
 
 A 32-bit index that has overflowed leads gigabytes away from its array, so the address does not identify the array. But
 the line names the pointers that it uses, the lines before it show where these come from, and a call shows which array
@@ -79,7 +79,7 @@ def _uses(line, code, arrays):
         indices = line[m.end() : end]
         name = _cast_pointer(line, m.start(2)) if m[2] == ')' else m[2]
         loaded = re.search(r'\]\s*\[', indices) and re.search(rf'\*\s*\*[^,;)=]*\b{name}\b', code)
-        yield _Use('' if m[1] or loaded else name, indices, _how(line, m.start(2), end))
+        yield _Use('' if m[1] or loaded else name, indices, _access_kind(line, m.start(2), end))
     for m in _STAR.finditer(line):
         yield _dereferenced(line, m.end())
     for m in re.finditer(r'(?<![\w.>])(\w+)\s*->', line):
@@ -101,7 +101,7 @@ def _end_of_indices(line, end):
     return end
 
 
-def _how(line, start, end):
+def _access_kind(line, start, end):
     "Return how the line uses the element at that position: 'read', 'write', ..."
     if re.search(r'(?:^|[^\w)\]&\s])\s*&\s*$', line[:start]):
         return 'atomic' if _call_around(line, start).startswith('atomic') else 'address'
@@ -115,10 +115,10 @@ def _dereferenced(line, at):
     "Return the use that a `*` dereferences"
     if line[at] != '(':
         name = re.match(r'\w+', line[at:])[0]
-        return _Use(name, '0', _how(line, at - 1, at + len(name)))
+        return _Use(name, '0', _access_kind(line, at - 1, at + len(name)))
     end = end_of_bracket(line, at)
     m = re.fullmatch(r'\(\s*(\w+)\s*([-+].*)?\)', line[at:end])
-    return _Use(m[1] if m else '', (m and m[2]) or '', _how(line, at - 1, end))
+    return _Use(m[1] if m else '', (m and m[2]) or '', _access_kind(line, at - 1, end))
 
 
 def _call_around(line, at):
@@ -153,7 +153,7 @@ def _arrays_of(pointer, calls, arrays, seen=()):
         return [pointer]
     values = _values_of(pointer, calls[0].code)
     if not values and len(calls) > 1:
-        values = _given(pointer, *calls[:2])
+        values = _arguments_of(pointer, *calls[:2])
         calls = calls[1:]
     seen = {*seen, (pointer, len(calls))}
     names = dict.fromkeys(name for value in values for name in _pointers_in(value))
@@ -173,7 +173,7 @@ def _pointers_in(value):
     return [m[1] for m in re.finditer(r'(?<![\w.>])([A-Za-z_]\w*)\b(?!\s*(?:\[|\(|->|\.))', value)]
 
 
-def _given(parameter, callee, caller):
+def _arguments_of(parameter, callee, caller):
     "Return the argument that a call passes for a parameter"
     head = re.search(rf'\b{callee.function}\s*\(', callee.code)
     call = re.search(rf'\b{callee.function}\s*(?:<[^;()]*>)?\s*\(', _code_of(caller.line))

@@ -13,7 +13,7 @@ __all__ = ['DIALECTS', 'HINTS', 'PHRASES', 'WORDS', 'Words']
 DIALECTS = ('python', 'cuda', 'triton')
 Words = namedtuple('Words', 'what hint', defaults=('',))  # each a template, or one per dialect
 
-_AT_GRID = 'All threads of all blocks must reach it, also in blocks without work: guard the work, not the barrier.'
+_AT_GRID = 'All threads must reach it, those of blocks without work too: guard the work, not the barrier.'
 _ALL_THREADS = 'All threads of a block must reach it: guard the data, not the barrier.'
 _NOTHING = 'A thread past the end must do nothing: guard it, as in '
 _GUARD = dict(

@@ -38,7 +38,7 @@ def _definition(source, f):
     if (tree := definition(source, f)) is None:
         if f.__code__.co_filename == '<string>':  # from `exec`: Python 3.13 returns the text after `python -c`
             raise _unreadable_source(f)
-        what = 'a kernel must be a def, or a lambda: the only one on its line with these parameters'
+        what = 'a kernel must be defined with def, or be the only lambda on its line with its parameters'
         raise NotSimulated(what, kernel=f.__name__)
     return tree
 
