@@ -434,7 +434,7 @@ WORDS = {
     ),
     ('memcheck', 'not_its_own'): Words(
         "{operation} requires the block's own shared memory, and this address is in another block's",
-        "In another block's shared memory only loads, stores, mbarrier.arrive and .expect_tx are allowed.",
+        "Another block's accepts loads, stores, atomics, bulk copies, mbarrier.arrive and .expect_tx.",
     ),
     ('synccheck', 'programs_wait'): Words(
         'deadlock: a program spins on a value that no other program will write: all others have ended, or spin as well',
