@@ -336,7 +336,8 @@ def test_no_more_is_open_than_its_messages_need():
     kinds = sorted(re.sub(r'[\d\[\]() ].*', '', o) for o in files)
     channels = [o for o in kinds if o[0] != '/']
     assert v.accepted and (sorted(set(channels)) if ON_GPU else channels) == ['pipe:', 'socket:'], files
-    assert [o for o in kinds if o[0] == '/'][:3] == ['/dev/null', '/tmp/#', '/tmp/#'] and len(kinds) <= 6, files
+    assert [o for o in kinds if o[0] == '/'][:3] == ['/dev/null', '/tmp/#', '/tmp/#'], files
+    assert len(kinds) - channels.count('socket:') <= 5, files
 
 
 @pytest.mark.usefixtures('sandbox')
