@@ -147,7 +147,7 @@ WORDS = [
      dict(python=9, cpp=5, benchmarks=2, tests=17, lessons=103)),
     (r'rooms?',
      'package, module; workspace; shared memory',
-     dict(tests=49, lessons=42)),
+     dict(tests=49, lessons=40)),
     (r'wants',
      'needs, expects',
      dict(tests=8, lessons=10)),
