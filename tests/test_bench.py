@@ -355,7 +355,9 @@ def test_ratios_survive_what_times_do_not():
                 clock=clock, seconds=.5)
     r, low, high = c.ratios['twice']
     assert r == pytest.approx(2, rel=.03) and low <= r <= high and c.ratios['base'] == (1, 1, 1)
-    assert c.ratios['same'][1] < 1.01 and 'than base' in repr(c)
+    assert c.ratios['same'][1] < 1.01 and 'over base' in repr(c) and 'expected' not in repr(c)
+    assert c.speedup('twice') == r and c.speedup('base', 'twice') == pytest.approx(1/r, rel=.05)
+    assert '1.5 to 2.5x' in repr(c.expect('twice', 1.5, 2.5)) and 'H100' in c._repr_html_()
     assert any('drifting' in d for _, d in c.warnings), 'the times alone are doubted'
 
 
@@ -385,7 +387,7 @@ def test_sizes(rng):
     s = compare({'a': np.square, 'b': lambda x: x*x}, make, sizes=[10, 20], bytes=lambda n: 16*n, check=np.square,
                 clock=Fake(lambda i, _: .001))
     assert made == [10, 20] == [c.size for c in s] and [c.timings['a'].bytes for c in s] == [160, 320]
-    assert s._repr_png_().startswith(b'\x89PNG') and len(re.findall(r'than a\b', repr(s))) == 2
+    assert s._repr_png_().startswith(b'\x89PNG') and len(re.findall(r'over a\b', repr(s))) == 2
 
 
 def test_a_flush_is_one_of_three():

@@ -40,10 +40,21 @@ def run(folder, *args, **env):
 def test_there_are_lessons(): assert [p.name[:2] for p in L.lessons()][:1] == ['01']
 
 
+def shown(nb):
+    "The lines of all outputs, as text"
+    return [line for c in nb['cells'] for o in c.get('outputs', [])
+            for text in (o.get('text', ''), o.get('data', {}).get('text/plain', ''))
+            for line in ''.join(text).splitlines()]
+
+
 def said(nb):
-    "The lines with which a lesson's claims say what was measured"
-    return [line for c in nb['cells'] for o in c.get('outputs', []) for line in ''.join(o.get('text', '')).splitlines()
-            if re.search(r'; expected [^;]* \([^;()]*\)(;|$)', line)]
+    "The lines of a lesson's claims, and of its tables with a column of claims"
+    return [line for line in shown(nb) if re.search(r'expected (.* )?on |; expected ', line)]
+
+
+def false(nb):
+    "The lines of claims that do not hold"
+    return [line for line in shown(nb) if re.search('but expected|but not here|not measured here, expected', line)]
 
 
 @pytest.fixture
@@ -86,8 +97,7 @@ def test_lesson_runs(path, alone, copied_course, warm_kernels, tmp_path_factory,
     nb = asyncio.run(L.execute(lesson))
     assert misfits(recordings(path.name[:2]), lookups.read_text()) == {}
     assert (states(copied_course), states(lesson.parent)) == before
-    claims = [line for line in said(nb) if 'not so' in line]
-    assert [line for line in claims if 'laptop of' not in line] == []  # a CPU that other tests share
+    assert [line for line in false(nb) if 'laptop of' not in line] == []  # a CPU that other tests share
 
 
 @pytest.mark.slow
@@ -120,7 +130,7 @@ def test_speeds_and_counters_are_claims_and_hold_for_what_is_shown(path):
     "No speed, heat or model of a reader's GPU stops a lesson; and recordings match the text around them"
     nb = L.read(path)
     assert not (found := [m[0].strip() for m in map(MEASURED.search, L.code(nb)) if m]), found
-    assert [line for line in said(nb) if ': not ' in line] == [] and (said(nb) or 'claim(' not in '\n'.join(L.code(nb)))
+    assert false(nb) == [] and (said(nb) or not re.search(r'claim\(|expect', '\n'.join(L.code(nb))))
 
 
 @pytest.mark.slow
@@ -181,11 +191,13 @@ def test_a_kernel_that_dies(tmp_path):
     assert res.returncode == 1 and '01_a stopped: cell [2]' in res.stderr, res
 
 
+FOLDED = cell('a = 2', 'hide-input')
+FOLDED['metadata'] |= dict(jupyter=dict(source_hidden=True), cellView='form')
 MESSY = ['class A: pass\nA()', 'import sys\nprint("a\\nb"); print("c", file=sys.stderr); print("ä")', '"<b>\\n"', '',
          "from IPython.display import display, SVG, HTML\ndisplay(SVG('<svg "
          "xmlns=\"http://www.w3.org/2000/svg\"><g/>\\n</svg>'), HTML('<i>\\n</i>'), metadata={'a': 1})",
          '%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1, 2]);',
-         cell('1/0', 'raises-exception', 'keep'), 'for i in range(3): print(i, end="", flush=True)']
+         cell('1/0', 'raises-exception', 'keep'), FOLDED, 'for i in range(3): print(i, end="", flush=True)']
 
 
 @pytest.mark.slow
@@ -199,9 +211,10 @@ def test_save_is_in_clean_form_and_the_same_again(tmp_path):
     saved = path.read_text(encoding='utf-8')
     nb = json.loads(saved)
     assert nb['metadata']['gridstride'] == dict(code=L.code_hash(nb), backend='sim') and not L.stale(nb)
-    assert [len(c['outputs']) for c in nb['cells']] == [1, 2, 1, 0, 2, 1, 1, 1], 'the outputs of every kind are there'
+    assert [len(c['outputs']) for c in nb['cells']] == [1, 2, 1, 0, 2, 1, 1, 0, 1], 'the outputs of every kind are there'
     assert 'ä' in saved and ' at 0x' not in saved and nb['cells'][6]['metadata'] == dict(
         tags=['raises-exception', 'keep'])
+    assert nb['cells'][7]['metadata'] == FOLDED['metadata']
     done = subprocess.run([Path(sys.executable).with_name('nbdev-clean')], cwd=tmp_path, text=True, capture_output=True)
     assert done.returncode == 0 and path.read_text(encoding='utf-8') == saved, done.stderr
     assert run(tmp_path/'nbs', 'run', '--save', GRIDSTRIDE_BACKEND='sim').returncode == 0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gridstride.course import lessons
 from gridstride.bench import recording
-from gridstride.bench.recording import Unavailable, claim, key, made_on, on_gpu, read, recorded, write
+from gridstride.bench.recording import Unavailable, claim, expected, key, made_on, on_gpu, read, recorded, write
 from found import names
 
 CELLS = '''
@@ -264,22 +264,30 @@ def test_what_is_shown_can_say_where_it_was_made(made, monkeypatch):
 
 # Claims
 
-@pytest.mark.parametrize('low,measured,high,said', [
-    (.8, 1.024, 1.15, 'here 1.02; expected 0.8 to 1.15 (H100)'),
-    (.8, 1.3, 1.15, 'not so here, 1.3; expected 0.8 to 1.15 (H100)'),
-    (.8, .7, None, 'not so here, 0.7; expected at least 0.8 (H100)'),
-    (None, .7, 1, 'here 0.7; expected at most 1 (H100)'), (1, 1, 1, 'here 1; expected 1 to 1 (H100)'),
-    (None, 2, 1, 'not so here, 2'), (1, float('nan'), 2, 'not so here, nan'),
-    (1, None, 2, 'not measured here; expected')])
-def test_a_claim_reports_and_stops_no_reader(folder, monkeypatch, capsys, low, measured, high, said):
+@pytest.mark.parametrize('low,measured,high,unit,shown,wanted', [
+    (2.2, 2.534, 2.8, 'x', '2.53x', '2.2 to 2.8x'), (1, 1, 1, '', '1', '1'), (70, 71, 85, '%', '71%', '70 to 85%'),
+    (2e3, 2531.4, 3e3, 'GB/s', '2,531 GB/s', '2,000 to 3,000 GB/s'), (None, .7, 1, 'µs', '0.7 µs', 'at most 1 µs')])
+def test_a_claim_that_holds_is_one_short_line(folder, monkeypatch, capsys, low, measured, high, unit, shown, wanted):
     recorded('08_b', lambda: measured)
-    claim('a is level with b', low, measured, high)
-    assert capsys.readouterr().out.startswith(f'a is level with b: {said}')
-    for name, value in (('RECORD', '1'), ('CLAIMS', 'hold')):  # but a run that keeps outputs for others
+    monkeypatch.setenv('GRIDSTRIDE_CLAIMS', 'hold')
+    claim('a', low, measured, high, unit)
+    assert capsys.readouterr().out == f'a: {shown}, expected {wanted} on an H100\n'
+    assert expected(low, measured, high, unit) == wanted
+
+
+@pytest.mark.parametrize('low,measured,high,unit,shown', [
+    (.8, 1.3, 1.15, '', '1.3'), (.8, .7, None, 'ms', '0.7 ms'), (None, 2, 1, 'x', '2x'),
+    (1, float('nan'), 2, '', 'nan'), (1, None, 2, 'x', 'not measured')])
+def test_a_claim_that_does_not_hold_stops_no_reader(folder, monkeypatch, capsys, low, measured, high, unit, shown):
+    recorded('08_b', lambda: measured)
+    claim('a', low, measured, high, unit)
+    out = capsys.readouterr().out
+    assert out.startswith(f'a: {shown}') and len(out.splitlines()) == 1
+    assert ('but' in out) == (measured is not None) == ('not here' in expected(low, measured, high, unit))
+    for name, value in (('RECORD', '1'), ('CLAIMS', 'hold')):  # but a run that stores outputs for others
         monkeypatch.setenv(f'GRIDSTRIDE_{name}', value)
-        if 'not' not in said: claim('a', low, measured, high)
-        else:
-            with pytest.raises(AssertionError, match=re.escape(f'a: {said}')): claim('a', low, measured, high)
+        with pytest.raises(AssertionError, match=shown): claim('a', low, measured, high, unit)
+        with pytest.raises(AssertionError, match=shown): expected(low, measured, high, unit)
         monkeypatch.delenv(f'GRIDSTRIDE_{name}')
 
 
@@ -288,28 +296,29 @@ def test_a_claim_about_a_recording_stops_no_reader(made, monkeypatch, capsys):
     rate = recorded('08_a', missing, 'source', 7).data['GB/s']
     claim('rate', 3000, rate, None)
     claim('rate', None, rate, 3000)
+    assert names(expected(None, rate, 3000), '3,000', 'not here')
     recorded('08_b', lambda: 3)
     claim('rate', None, rate, 3000, mark='recorded elsewhere')
-    assert (capsys.readouterr().out.splitlines()[-3:]
-            == ['rate: recorded 3,001; expected at least 3,000 (H100)',
-                *2*['rate: not so in the recording, 3,001; expected at most 3,000 (H100)']])
+    with pytest.raises(AssertionError): claim('rate', None, rate, 3000)
+    assert ['but' in line for line in capsys.readouterr().out.splitlines()[-3:]] == [False, True, True]
 
 
 def test_a_claim_needs_a_bound():
     with pytest.raises(ValueError, match='low, high'): claim('a', None, 1, None)
 
 
-@pytest.mark.parametrize('guess,said', [(None, ''), (..., '; your guess: none yet'), (2.5, '; your guess: 2.5')])
+@pytest.mark.parametrize('guess,said', [(None, ''), (..., ''), (2.5, '; you guessed 2.5x')])
 def test_a_claim_shows_the_readers_guess(folder, capsys, guess, said):
-    claim('a', 1, 2, 3, guess=guess)
-    assert capsys.readouterr().out == f'a: here 2; expected 1 to 3 (H100){said}\n'
+    claim('a', 1, 2, 3, 'x', guess=guess, where='a laptop')
+    assert names(out := capsys.readouterr().out, '2x', '1 to 3x', 'laptop') and out.endswith(f'{said}\n')
+    assert expected(1, 2, 3, 'x', guess=guess) == f'1 to 3x{said}'
     with pytest.raises(TypeError, match="my_guess is 'fast'"): claim('a', 1, 2, 3, guess='fast')
 
 
 @pytest.mark.slow
 def test_claims_must_hold_where_outputs_are_kept(folder):
     nb = notebook(folder.parent/'08_x.ipynb', "from gridstride.bench.recording import claim\nclaim('a', 1, 2, 1.5)")
-    assert 'not so' in asyncio.run(lessons.execute(nb)).cells[1].outputs[0].text
+    assert 'but expected' in asyncio.run(lessons.execute(nb)).cells[1].outputs[0].text
     with pytest.raises(lessons.LessonError, match='not say'):
         asyncio.run(lessons.execute(nb, keeping=True))
 

@@ -203,10 +203,10 @@ def run(tmp_path, monkeypatch):
 
 def test_the_table_says_where_and_what(run):
     c = run(True)
-    assert c['slow'] == pytest.approx(4) and c.ratio('fast') == pytest.approx(.25) == 1/c.ratio('slow', 'fast')
+    assert c['slow'] == pytest.approx(4) and c.speedup('fast') == pytest.approx(4) == 1/c.speedup('slow', 'fast')
     assert c.tflops('fast') == pytest.approx(4)
     assert c.noted('slow', 'registers') == 4 and repr(c).startswith('5 sums, NVIDIA H100, 2026-11-22\n')
-    assert ['slow', '4.000', '1', '4', 'the baseline'] == c.table().rows[0] and c.table().rows[1][-1] == '0.25 x'
+    assert ['slow', '4.000', '1', '4', 'the baseline'] == c.table().rows[0] and c.table().rows[1][-1] == '4x'
 
 
 def test_a_warning_about_several_is_printed_once():
@@ -240,7 +240,7 @@ def test_what_decides_is_spelled_alike_by_each_python():
 def test_a_changed_comment_changes_nothing(run):
     run(True, record=True)
     other = {'slow': SRC.replace('// who', '/* me */'), 'fast': changed(add_k, '# who', '# me')}
-    assert run(False, sources=other).ratio('fast') == pytest.approx(.25)
+    assert run(False, sources=other).speedup('fast') == pytest.approx(4)
 
 
 @pytest.mark.parametrize('name,src',
@@ -253,10 +253,10 @@ def test_a_changed_kernel_has_no_time_and_a_reason(run, capsys, monkeypatch, tmp
     how = [line.split()[1] for line in (tmp_path/'lookups').read_text().splitlines()]
     assert 'refused' not in how[:2] and 'refused' in how[2:], 'the test of lessons reads it'
     other = next(o for o in WAYS if o != name)
-    assert c[name] is None is c.ratio('fast') is c.tflops(name) is c.noted(name, 'registers') and c[other]
+    assert c[name] is None is c.speedup('fast') is c.tflops(name) is c.noted(name, 'registers') and c[other]
     assert c.gbs(name, of=3e3) is None
     assert 'another source' in repr(c)
-    claim('four times as fast', 3, c.ratio('slow', 'fast'), 5)
+    claim('fast', 3, c.speedup('fast'), 5, 'x')
     assert 'not measured' in capsys.readouterr().out
 
 
@@ -267,6 +267,28 @@ def test_a_row_gets_a_new_key_where_its_recording_is_named(run, monkeypatch):
     assert run(False, sources=other)['fast'] == pytest.approx(1)
     monkeypatch.delenv('GRIDSTRIDE_REKEY')
     assert run(False, sources=other)['fast'] == pytest.approx(1) and run(False)['fast'] is None
+
+
+def test_what_the_text_expects_is_a_column(run, monkeypatch):
+    c = run(True, record=True)
+    assert 'expected' not in repr(c)
+    c.expect('fast', 3, 5, guess=2).expect('slow', 3.9, 4.1, unit='ms').expect('slow', .2, .3, over='fast')
+    assert names(c.expectation('fast'), '3 to 5x', '2x')
+    assert names(c.expectation('slow'), '3.9 to 4.1 ms', '0.2 to 0.3x', 'fast', '0.25x')
+    head, *rows = repr(c).splitlines()[1:]
+    assert 'H100' in head and head.index('expected') == rows[1].index('3 to 5x')
+    assert '3 to 5x' in c._repr_html_()
+    with pytest.raises(KeyError): c.expect('other', 1, 2)
+    with pytest.raises(KeyError): c.expect('fast', 1, 2, over='other')
+
+
+def test_what_the_text_expects_must_hold_where_outputs_are_stored(run, monkeypatch):
+    run(True, record=True)
+    monkeypatch.setenv('GRIDSTRIDE_CLAIMS', 'hold')
+    with pytest.raises(AssertionError, match='fast'): run(True).expect('fast', 5, 6)
+    assert names(run(False).expect('fast', 5, 6).expectation('fast'), '5 to 6x', 'not here')  # it stops no reader
+    c = run(False, sources={**SOURCES, 'fast': 'another'})
+    assert c.expect('fast', 3, 5).expectation('fast') == '3 to 5x'
 
 
 def test_a_new_variant_has_a_row(run):

@@ -53,7 +53,10 @@ __all__ = [
     'print_on_gpu',
     'made_on',
     'measured_in_part',
+    'EXPECTED',
     'claim',
+    'expected',
+    'Expectations',
 ]
 
 
@@ -425,8 +428,10 @@ def made_on() -> str:
 
 # The speeds and counters in a text hold for the GPU that it was written on. So each is a claim: a reader with another
 # GPU, or a busy one, sees what was measured and can continue. But when outputs are stored together with the text, by
-# `course.py record` or `course.py run --save`, a claim that does not hold is an error.
-TEXT_GPU = 'H100'  # what the text was written on
+# `course.py record` or `course.py run --save`, a claim that does not hold is an error. Next to a table, claims are a
+# column of it: `expected` makes one cell, and `expect` adds a claim to a `Contest` or a `Comparison`.
+TEXT_GPU = 'an H100'  # what the text was written on
+EXPECTED = f'<expected on {TEXT_GPU}'  # the head of a table's column of `expected`
 
 
 def measured_in_part():
@@ -440,51 +445,124 @@ def _brief(x):
     return f'{x:,.0f}' if abs(x) >= 1000 else f'{x:.3g}'
 
 
-def _range(low, high):
+def _in_unit(number, unit):
+    "Append the unit to a formatted number: 2.53x, 45%, 12 ms"
+    return f'{number}{unit}' if unit in ('x', '%') else f'{number} {unit}'.rstrip()
+
+
+def _range(low, high, unit=''):
     "Return the range from `low` to `high` in words"
     if low is None and high is None:
         raise ValueError('a claim needs a bound: pass low, high, or both')
     if low is None or high is None:
-        return f'at least {_brief(low)}' if high is None else f'at most {_brief(high)}'
-    return f'{_brief(low)} to {_brief(high)}'
+        return _in_unit(f'at least {_brief(low)}' if high is None else f'at most {_brief(high)}', unit)
+    return _in_unit(_brief(low) if low == high else f'{_brief(low)} to {_brief(high)}', unit)
 
 
-def _found(measured, holds, origin):
-    "Return what was measured, and whether that is as claimed, in words"
-    if measured is None:
-        return 'not measured here'
-    if holds:
-        return f'{origin} {_brief(measured)}'
-    return f"not so {'in the recording' if origin == 'recorded' else origin}, {_brief(measured)}"
+def _within(low, measured, high):
+    return measured is not None and (low is None or measured >= low) and (high is None or measured <= high)
 
 
-def _guessed(guess):
-    "Format the reader's guess; raises `TypeError` unless it is a number or ..."
-    if guess is ...:
-        return 'none yet'
+def _guess_of(guess, unit):
+    "Format the reader's guess, if there is one; raises `TypeError` unless it is a number or ..."
+    if guess is None or guess is ...:
+        return ''
     try:
-        return _brief(float(guess))
+        return f'you guessed {_in_unit(_brief(float(guess)), unit)}'
     except (TypeError, ValueError):
         raise TypeError(f'my_guess is {guess!r}, but must be a number, such as 1.5, or ... for no guess') from None
 
 
+def _must_hold(mark):
+    "Return whether a false claim is an error: what was measured here is stored for others"
+    origin = _origin if mark is None else 'recorded' if mark else 'here'
+    return origin != 'recorded' and (is_recording() or os.environ.get('GRIDSTRIDE_CLAIMS') == 'hold')
+
+
 def claim(
-    text,  # what is claimed, in a few words
+    text,  # what is claimed, in a few words; a ratio is a speedup: bigger is better
     low,  # the least for which it holds; None: there is no least
     measured,  # the number measured here, or recorded; None where it could not be had
     high,  # the most; None: there is no most
+    unit='',  # of these values: 'x' for a speedup, '%', 'ms', 'GB/s', 'TFLOP/s'
     mark=None,  # of the recording that the number is from, '' for none; by default, what `recorded` gave last
     guess=None,  # the reader's own guess, which is printed with it; `...` while there is none
     where=TEXT_GPU,  # what the text was written on
 ):
-    """Print what was measured and whether the text's range holds; `AssertionError` only where what was measured here is
-    kept for others: GRIDSTRIDE_RECORD is 1, or GRIDSTRIDE_CLAIMS is 'hold', which `run --save` sets"""
-    origin = _origin if mark is None else 'recorded' if mark else 'here'
-    holds = measured is not None and (low is None or measured >= low) and (high is None or measured <= high)
-    line = f'{text}: {_found(measured, holds, origin)}; expected {_range(low, high)} ({where})'
-    kept = is_recording() or os.environ.get('GRIDSTRIDE_CLAIMS') == 'hold'
-    if guess is not None:
-        line += f'; your guess: {_guessed(guess)}'
-    if not holds and kept and origin != 'recorded':
+    """Print what was measured, and the range that the text expects.
+
+        claim('tiled, speedup over naive', 2.2, race.speedup('tiled', 'naive'), 2.8, 'x')
+
+    prints 'tiled, speedup over naive: 2.53x, expected 2.2 to 2.8x on an H100'. If 2.53 were out of the range, this
+    would be 'but expected', and a reader's lesson continues. Raises AssertionError only where what was measured here is
+    stored for others: GRIDSTRIDE_RECORD is 1, or GRIDSTRIDE_CLAIMS is 'hold', which `run --save` sets."""
+    holds = _within(low, measured, high)
+    found = 'not measured here' if measured is None else _in_unit(_brief(measured), unit)
+    but = '' if holds or measured is None else 'but '
+    line = f'{text}: {found}, {but}expected {_range(low, high, unit)} on {where}'
+    line = '; '.join(filter(None, [line, _guess_of(guess, unit)]))
+    if not holds and _must_hold(mark):
         raise AssertionError(f'The text does not say what is measured now. {line}')
     print(line)
+
+
+def expected(
+    low,  # as for `claim`, like the others
+    measured,
+    high,
+    unit='',
+    mark=None,
+    guess=None,
+) -> str:
+    """Return a claim as the text of a table's cell: the range, and whether the measured number is out of it.
+
+        Table(['<kernel', 'ms', EXPECTED], [['tiled', f'{ms:.2f}', expected(1.1, ms, 1.4, 'ms')]])
+
+    Raises AssertionError as `claim` does."""
+    if not (holds := _within(low, measured, high)) and _must_hold(mark):
+        found = 'not measured' if measured is None else _in_unit(_brief(measured), unit)
+        raise AssertionError(f'The text expects {_range(low, high, unit)}, but this is {found}')
+    short = _range(low, high, unit) + ('' if holds or measured is None else ', but not here')
+    return '; '.join(filter(None, [short, _guess_of(guess, unit)]))
+
+
+class Expectations:
+    """Claims about the rows of a table: `expect` adds one, and the table shows them in a column.
+
+    A subclass has `names`, `baseline`, `mark`, and `in_unit(name, unit, over)`."""
+
+    def expect(
+        self,
+        name,  # of the row
+        low,  # as for `claim`
+        high,
+        over=None,  # for a speedup: the row that `name` is compared with; None: the baseline
+        unit='x',  # 'x': a speedup; or another unit in which the row was measured
+        guess=None,  # as for `claim`
+    ):
+        """Add what the text expects of a row to the table; returns the object itself.
+
+            race.expect('tiled', 2.2, 2.8)
+
+        Raises AssertionError as `claim` does, KeyError for an unknown row."""
+        for row in filter(None, (name, over)):
+            if row not in self.names:
+                raise KeyError(f'no {row!r} in this table; there are {", ".join(self.names)}')
+        measured = self.in_unit(name, unit, over)
+        try:
+            text = expected(low, measured, high, unit, self.mark, guess)
+        except AssertionError as e:
+            raise AssertionError(f'{name}: {e}') from None
+        if over not in (None, self.baseline):
+            text += f', over {over}' + ('' if measured is None else f' ({_in_unit(_brief(measured), unit)})')
+        self.expectations.setdefault(name, []).append(text)
+        return self
+
+    @property
+    def expectations(self):
+        "Row -> what the text expects of it"
+        return self.__dict__.setdefault('_expectations', {})
+
+    def expectation(self, name) -> str:
+        "Return the cell of a row in the column `EXPECTED`"
+        return '; '.join(self.expectations.get(name, []))

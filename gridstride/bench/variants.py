@@ -19,7 +19,17 @@ from pathlib import Path
 from textwrap import shorten
 
 from . import compare
-from .recording import Unavailable, function_within, key, made_on, note_lookup, recorded, renew_key
+from .recording import (
+    EXPECTED,
+    Expectations,
+    Unavailable,
+    function_within,
+    key,
+    made_on,
+    note_lookup,
+    recorded,
+    renew_key,
+)
 from ..support.function_source import SourceMissing, source_of
 from ..support.short_tracebacks import ShownBriefly
 from ..support.tables import Table
@@ -280,8 +290,8 @@ def _keys(ways, sources):
 _CHANGED = 'another source than the recorded one: timed on a GPU alone'
 
 
-class Contest:
-    "The result of a contest: `contest[name]` in milliseconds, `ratio`, and a table with the GPU and date"
+class Contest(Expectations):
+    "The result of a contest: `contest[name]` in milliseconds, `speedup`, `expect`, and a table with the GPU and date"
 
     def __init__(self, title, rows, baseline, flops=None, made='', warnings=(), bytes=None):
         self.title = title
@@ -297,11 +307,32 @@ class Contest:
             raise KeyError(f'no {name!r} in this contest; there are {", ".join(self.rows)}')
         return self.rows[name] and self.rows[name]['ms']
 
+    @property
+    def names(self) -> list:
+        "The variants, in the order of the rows"
+        return [*self.rows]
+
+    @property
+    def mark(self) -> str:
+        "The GPU and date of the recording that is shown; empty if this was measured here"
+        return self.made if self.made.startswith('recorded') else ''
+
+    def speedup(self, name, over=None):  # None where one of the two was not measured
+        "Return the speedup of `name` over another variant, by default the baseline: above 1, `name` is faster"
+        mine = self[name]
+        other = self[self.baseline if over is None else over]
+        return other / mine if mine and other else None
+
     def ratio(self, name, than=None):  # None where one of the two was not measured
         "Return the time of `name` divided by that of `than`, by default the baseline: below 1, it is faster"
-        mine = self[name]
-        other = self[self.baseline if than is None else than]
-        return mine / other if mine and other else None
+        return self.speedup(self.baseline if than is None else than, name)
+
+    def in_unit(self, name, unit, over=None):
+        "Return what `expect` compares: the speedup, the time, the speed or an additional column of a variant"
+        ways = {'ms': self.__getitem__, 'TFLOP/s': self.tflops, 'GB/s': self.gbs}
+        if unit == 'x':
+            return self.speedup(name, over)
+        return ways[unit](name) if unit in ways else self.noted(name, unit)
 
     def noted(self, name, column):  # None where it was not measured
         "Return the value of an additional column for a variant"
@@ -324,8 +355,8 @@ class Contest:
             return [name, *[''] * (len(columns) + 1 + bool(self.flops) + bool(self.bytes)), _CHANGED]
         speed = [f'{self.tflops(name):.3g}'] if self.flops else []
         speed += [f'{self.gbs(name):,.0f}'] if self.bytes else []
-        times = self.ratio(name)
-        versus = 'the baseline' if name == self.baseline else '' if times is None else f'{times:.3g} x'
+        times = self.speedup(name)
+        versus = 'the baseline' if name == self.baseline else '' if times is None else f'{times:.3g}x'
         return [name, f'{row["ms"]:.3f}', *speed, *(str(row['columns'].get(column, '')) for column in columns), versus]
 
     def table(self) -> Table:
@@ -337,12 +368,14 @@ class Contest:
             *(['TFLOP/s'] if self.flops else []),
             *(['GB/s'] if self.bytes else []),
             *columns,
-            f'<as long as {self.baseline}',
+            f'<speedup over {self.baseline}',
         ]
+        rows = [self._row(name, columns) for name in self.rows]
+        if self.expectations:
+            head = [*head, EXPECTED]
+            rows = [[*row, self.expectation(name)] for name, row in zip(self.rows, rows)]
         title = ', '.join(filter(None, [self.title, self.made]))
-        return Table(
-            head, [self._row(name, columns) for name in self.rows], title, '\n'.join(_gather(self.warnings, self.rows))
-        )
+        return Table(head, rows, title, '\n'.join(_gather(self.warnings, self.rows)))
 
     def __repr__(self):
         return repr(self.table())
@@ -403,7 +436,7 @@ def contest(
     """Check variants and time them interleaved; without a GPU, show the recording of those that have not changed since.
 
     Comments may be changed. A changed kernel has a row without a time, and the other rows keep theirs. A variant that
-    was not measured is None in `contest[name]` and `ratio`, which a `claim` accepts."""
+    was not measured is None in `contest[name]` and `speedup`, which a `claim` accepts."""
     baseline = baseline or next(iter(ways))
     keys = _keys(ways, sources)
 

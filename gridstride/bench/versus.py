@@ -13,6 +13,7 @@ import numpy as np
 
 from . import clocks, limits
 from ..support import plots
+from .recording import EXPECTED, Expectations
 from .stats import steady, summary
 from .timing import (
     Timing,
@@ -63,10 +64,10 @@ def ratio(base, other) -> tuple:  # (median, low, high): above 1, `other` is fas
     return s.median, s.low, s.high
 
 
-_HEAD = ('<', '<median', '<in a graph', '<rate', '<share', '<speed')
+_HEAD = ('<', '<median', '<in a graph', '<rate', '<share', '<speedup', EXPECTED)
 
 
-class Comparison:
+class Comparison(Expectations):
     "Timings of candidates: `timings` by name, and `ratios`, the speedups over the baseline (median, low, high)"
 
     def __init__(self, timings, ratios, baseline, size=None):
@@ -75,13 +76,32 @@ class Comparison:
         self.baseline = baseline
         self.size = size
 
+    mark = ''  # a comparison is measured here
+
+    @property
+    def names(self) -> list:
+        "The candidates, in the given order"
+        return [*self.timings]
+
+    def speedup(self, name, over=None) -> float:
+        "Return the speedup of a candidate over another one, by default the baseline: above 1, `name` is faster"
+        if over in (None, self.baseline):
+            return self.ratios[name][0]
+        return self.timings[over].median / self.timings[name].median
+
+    def in_unit(self, name, unit, over=None):
+        "Return what `expect` compares: the speedup, the time or the speed of a candidate"
+        t = self.timings[name]
+        ways = {'s': t.median, 'ms': 1e3 * t.median, 'µs': 1e6 * t.median, 'GB/s': t.gbs, 'TFLOP/s': t.tflops}
+        return self.speedup(name, over) if unit == 'x' else ways[unit]
+
     def _versus(self, name):
         r, low, high = self.ratios[name]
         if name == self.baseline:
             return 'the baseline'
         return f"{r:.3g}x ({low:.3g} to {high:.3g}){'' if high < 1 or low > 1 else ', no difference shown'}"
 
-    def rows(self) -> list:  # of strings: name, median, median in a CUDA graph, rate, fraction of a ceiling, speedup
+    def rows(self) -> list:  # of strings: name, median, in a CUDA graph, rate, fraction of a ceiling, speedup, expected
         "Return the rows of the table, the fastest first"
         return [self._row(name, t) for name, t in sorted(self.timings.items(), key=lambda item: item[1].median)]
 
@@ -89,7 +109,8 @@ class Comparison:
         largest = max(t.shares.items(), key=lambda item: item[1], default=None)
         fraction = f'{largest[1]:.0%} of {largest[0]}' if largest else ''
         graph = time_text(t.graph) if t.graph else ''
-        return name, time_text(t.median), graph, rate_text(t.gbs, t.tflops), fraction, self._versus(name)
+        rate = rate_text(t.gbs, t.tflops)
+        return name, time_text(t.median), graph, rate, fraction, self._versus(name), self.expectation(name)
 
     def _columns(self):
         "Return (head, rows) without empty columns"
@@ -105,7 +126,7 @@ class Comparison:
     def _where(self):
         t = next(iter(self.timings.values()))
         size = '' if self.size is None else f'size {self.size}, '
-        return f"{size}{t.device}{'' if t.gpu else ': no GPU time'}; times faster than {self.baseline}"
+        return f"{size}{t.device}{'' if t.gpu else ': no GPU time'}; speedups over {self.baseline}"
 
     def __repr__(self):
         return repr(

@@ -196,7 +196,7 @@ def trust(
 # timings, addresses of objects. This is the form that `nbdev-clean` gives it. The file is replaced in one
 # step, so a reader never finds half of it. It is left alone if it was edited in the meantime.
 _NB_KEYS = {'kernelspec', 'jekyll', 'jupytext', 'doc', 'widgets', 'nbdev', 'gridstride'}
-_CELL_KEYS = {'hide_input', 'nbdev', 'tags'}
+_CELL_KEYS = {'hide_input', 'nbdev', 'tags', 'jupyter', 'cellView'}  # the last two fold a cell's code
 
 
 def _keep(d, keys):

@@ -5,5 +5,5 @@ use; the message for a missing package), `short_tracebacks` (shows only the lear
 error), `function_source` (text, file, first line and syntax tree of a function), `array_memory` (the memory that an
 array covers), `tables` (a table for terminals and notebooks), `plots` (one style for all plots), `counters` (named
 counters), `memory_transactions` (sectors and wavefronts of a warp's request), `numba_cuda` (Numba's `cuda`, with any
-version of NumPy).
+version of NumPy), `guesses` (a reader's guesses before a result).
 """

@@ -93,7 +93,7 @@ class Climb:
         print(f'{step.registers} registers of a thread, occupancy {step.occupancy:.0%}{busy}')
         _print_guess(guess, next(iter(times), None) if times else None)
         for name, (low, high) in (times or {}).items():
-            claim(f'{rung.name}, speedup over {name}', low, self._times(step, name), high, mark=step.mark)
+            claim(f'{rung.name}, speedup over {name}', low, self._times(step, name), high, 'x', mark=step.mark)
         self._compare_with_paper(step, wavefronts, within)
 
     def _times(self, step, name):
@@ -181,15 +181,13 @@ def _share(stalls, reason):
 
 
 def _print_guess(guess, than):
-    "Print the reader's guess; raises `TypeError` unless it is a number or ..."
+    "Print the reader's guess, if there is one; raises `TypeError` unless it is a number or ..."
     if guess is None:
         return
     unit = f'times as fast as {than}' if than else 'TFLOP/s'
-    if guess is ...:
-        print('your guess: none yet')
-    elif isinstance(guess, (int, float)):
-        print(f'your guess: {guess:g} {unit}')
-    else:
+    if isinstance(guess, (int, float)):
+        print(f'you guessed {guess:g} {unit}')
+    elif guess is not ...:
         raise TypeError(f'my_guess is {guess!r}; it is a number: how many {unit}')
 
 

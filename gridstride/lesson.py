@@ -1,0 +1,121 @@
+"""What a lesson needs, from one line:
+
+    from gridstride.lesson import *
+
+| names | what they are |
+|---|---|
+| `np`, `plt`, `torch` | NumPy, matplotlib's pyplot and PyTorch; the last two are imported on first use |
+| `asm`, `cpp`, `draw`, `kernels`, `plots`, `prof`, `ring`, `sim`, `tile` | gridstride's modules, on first use, too |
+| `cdiv`, `dim3`, `check`, `should_fail`, `show_img`, ... | all of `gridstride.utils` |
+| `cuda_kernel`, `load_cuda`, `on_emulator`, `show_source`, `side_by_side` | CUDA C |
+| `device` | `'cuda'` if kernels run on a GPU, else `'cpu'` |
+| `exercise`, `hint`, `guess`, `guessed` | what the reader does |
+| `bench`, `ceilings`, `compare`, `roofline` | timing |
+| `changed`, `code_of`, `contest`, `define`, `source_in` | variants of a kernel, and contests among them |
+| `recorded`, `on_gpu`, `print_on_gpu`, `made_on`, `Unavailable` | results of a GPU, recorded for readers without one |
+| `claim`, `expected`, `EXPECTED`, `Table` | what the text expects, and tables |
+
+A lesson imports by name what is special to it. The choice of `cuda` and `triton` is visible in the lesson:
+`from gridstride import cuda` runs kernels on the GPU if there is one, `from gridstride.sim import cuda` always in the
+simulator, which counts; `from gridstride import triton` likewise runs Triton's kernels on the GPU, or checks them.
+
+A package that is not installed stops a lesson where the lesson uses it first, with the command that installs it.
+"""
+
+import sys
+from importlib.util import LazyLoader, find_spec, module_from_spec
+from types import ModuleType
+
+import numpy as np
+
+from .bench import bench, ceilings, compare, roofline
+from .bench.recording import EXPECTED, Unavailable, claim, expected, made_on, on_gpu, print_on_gpu, recorded
+from .bench.variants import changed, code_of, contest, define, source_in
+from .course import exercise, hint
+from .cpp import cuda_kernel, load_cuda, on_emulator
+from .cpp.listings import show_source, side_by_side
+from .support import numba_cuda, plots
+from .support.guesses import guess, guessed
+from .support.lazy_exports import lacking
+from .support.tables import Table
+from .utils import *  # noqa: F403
+from .utils import __all__ as _of_utils
+from .utils import backend
+
+
+class _Missing(ModuleType):
+    "Stands for a package that is not installed: any use raises an error that names the command to install it"
+
+    def __getattr__(self, name):
+        if name.startswith('__'):  # Python and IPython look these up in every object
+            raise AttributeError(name)
+        raise lacking(self.__name__, 'this lesson')
+
+
+def _on_first_use(name):
+    "Return a module that is imported when one of its attributes is used first"
+    if name in sys.modules:
+        return sys.modules[name]
+    root = name.partition('.')[0]
+    if find_spec(root) is None:
+        return _Missing(root)
+    spec = find_spec(name)
+    spec.loader = LazyLoader(spec.loader)
+    module = sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    parent, _, child = name.rpartition('.')
+    if parent:  # as an import does
+        setattr(sys.modules[parent], child, module)
+    return module
+
+
+numba_cuda.prepare()
+device = 'cuda' if backend() == 'gpu' else 'cpu'
+torch, plt = _on_first_use('torch'), _on_first_use('matplotlib.pyplot')
+asm, cpp, draw, kernels, prof, ring, sim, tile = (
+    _on_first_use(f'gridstride.{name}') for name in 'asm cpp draw kernels prof ring sim tile'.split()
+)
+
+__all__ = [
+    *_of_utils,
+    'np',
+    'plt',
+    'torch',
+    'asm',
+    'cpp',
+    'draw',
+    'kernels',
+    'plots',
+    'prof',
+    'ring',
+    'sim',
+    'tile',
+    'cuda_kernel',
+    'load_cuda',
+    'on_emulator',
+    'show_source',
+    'side_by_side',
+    'device',
+    'exercise',
+    'hint',
+    'guess',
+    'guessed',
+    'bench',
+    'ceilings',
+    'compare',
+    'roofline',
+    'changed',
+    'code_of',
+    'contest',
+    'define',
+    'source_in',
+    'recorded',
+    'on_gpu',
+    'print_on_gpu',
+    'made_on',
+    'Unavailable',
+    'claim',
+    'expected',
+    'EXPECTED',
+    'Table',
+]

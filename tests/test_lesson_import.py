@@ -1,0 +1,61 @@
+"The line with which a lesson begins: what it offers, what it imports late, and what a missing package says."
+import subprocess, sys
+
+import pytest
+from gridstride import lesson
+
+
+def run(code):
+    res = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, timeout=120)
+    assert res.returncode == 0, res.stderr
+    return res.stdout
+
+
+def test_each_name_is_there_once_and_documented():
+    assert len(set(lesson.__all__)) == len(lesson.__all__)
+    assert [name for name in lesson.__all__ if not hasattr(lesson, name)] == []
+    of_utils = lesson._of_utils
+    assert [n for n in lesson.__all__ if n not in of_utils and f'`{n}`' not in lesson.__doc__] == []
+
+
+def test_heavy_modules_are_imported_on_first_use_and_nothing_is_printed():
+    out = run('''
+from gridstride.lesson import *
+import sys
+heavy = ('torch._C', 'matplotlib.figure', 'numba', 'gridstride.sim.cuda', 'gridstride.kernels.gemm', 'triton')
+assert not [name for name in heavy if name in sys.modules], 'imported too early'
+assert torch.ones(3).sum() == 3 and torch is sys.modules['torch']
+import torch.nn.functional as F
+assert F.relu(torch.tensor(-1.)) == 0 and torch.nn.functional is F
+import matplotlib.pyplot
+assert plt is matplotlib.pyplot and callable(plt.subplots)
+import gridstride.sim
+assert sim is gridstride.sim and sim.cuda.jit and kernels.matmul and asm.sass and draw.Picture and tile.trace
+assert backend() and device in ('cuda', 'cpu') and cdiv(7, 2) == 4
+''')
+    assert out == ''
+
+
+def test_it_is_the_same_as_what_a_lesson_imported_by_name():
+    assert run('''
+from gridstride.lesson import *
+from gridstride.lesson import check as ours
+from utils import *
+from gridstride.bench.variants import contest as same
+assert ours is check and contest is same
+''') == ''
+
+
+@pytest.mark.parametrize('name', ['torch', 'matplotlib'])
+def test_a_missing_package_stops_a_lesson_where_it_is_used(name):
+    module = dict(torch='torch', matplotlib='plt')[name]
+    out = run(f'''
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda of, *more: None if of.partition('.')[0] == {name!r} else find(of, *more)
+from gridstride.lesson import *
+print(cdiv(7, 2))
+try: {module}.anything
+except ModuleNotFoundError as e: print(e.name, e)
+''')
+    assert out.startswith(f'4\n{name} ') and f'pip install {name}' in out
