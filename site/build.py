@@ -1,6 +1,6 @@
 """Builds the site into `site/_build`, and serves it: python3 course.py site [--serve]"""
 
-import argparse, shutil, subprocess, sys, time
+import argparse, gc, shutil, subprocess, sys, time
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -43,6 +43,7 @@ def build(
 ) -> int:  # exit status
     "Write the sources and build the pages from them and, at the same time, what runs in the browser"
     start = time.monotonic()
+    gc.set_threshold(200_000)  # pages stay in memory, and each collection looks through all of them
     out = folder / '_build'
     browser_build = subprocess.Popen([sys.executable, LITE, out / 'lite'], cwd=HERE.parent) if lite else None
     status = make_pages(folder, lite, jobs)

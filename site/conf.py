@@ -7,6 +7,7 @@ from pathlib import Path
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 from myst_nb import sphinx_ext
+from pydata_sphinx_theme import toctree as theme_menus
 from sphinx.search.en import SearchEnglish
 
 HERE = Path(__file__).resolve().parent
@@ -93,8 +94,15 @@ def share_menus(app, page, template, context, doctree):
     context['toctree'] = share(app, page, toctree)
 
 
-def name_folds(app, page, template, context, doctree):
-    "Label the theme's buttons that fold parts of the menu, which only have an icon"
+add_menus = theme_menus.add_toctree_functions
+
+
+def add_named_menus(app, page, template, context, doctree):
+    """Add the theme's menus, with labels on the buttons that fold parts of them, which only have an icon.
+
+    The theme draws the menu of each page twice, the first time to see whether it is empty. This replaces the theme's
+    function, so that pages share both."""
+    add_menus(app, page, template, context, doctree)
     draw, label = context['generate_toctree_html'], context['fold_label']
 
     def labelled(**how):
@@ -103,6 +111,9 @@ def name_folds(app, page, template, context, doctree):
         )
 
     context['generate_toctree_html'] = share(app, page, labelled)
+
+
+theme_menus.add_toctree_functions = add_named_menus
 
 
 class English(SearchEnglish):
@@ -116,7 +127,6 @@ def setup(app):
     app.add_search_language(English)
     app.add_html_math_renderer('mathml', (visit_math, None), (lambda self, node: visit_math(self, node, 'block'), None))
     app.connect('html-page-context', share_menus, priority=100)  # before the theme reads it
-    app.connect('html-page-context', name_folds, priority=900)  # after the theme
     for name in ('python', 'ipython3', 'ipython'):
         app.add_lexer(name, CudaInPython)
     return dict(parallel_read_safe=True, parallel_write_safe=True)
