@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sets up the course and opens it. Needs Python 3.10 or newer, and nothing else.
 
-python3 course.py [NN]         set up, then open JupyterLab on lesson NN (01)
+python3 course.py [NN]         set up, then open JupyterLab on lesson NN (01), such as 08 or 08a
     --port N                   first port to try (8888)
     --no-browser               print the address instead of opening a browser
 python3 course.py setup        only set up
@@ -16,6 +16,7 @@ python3 course.py site         build the course as a website in site/_build, fro
 python3 course.py canary [ARGS] test with the newest version of each requirement, in .canary; ARGS go to pytest
     --keep                     reuse what is in .canary already
 python3 course.py doctor       what is installed, what is missing, and the command that fixes it
+python3 course.py lessons      list the lessons, with the time that each takes
 python3 course.py progress     list the solved exercises
 python3 course.py clean        remove .venv and all build results; notebooks and progress stay
 """
@@ -52,7 +53,7 @@ INPUTS = ['constraints.txt', 'settings.ini', 'setup.py', 'pyproject.toml']
 PORTS = 100  # that are tried
 
 sys.path.insert(0, str(ROOT))
-from gridstride.course import doctor, lessons
+from gridstride.course import curriculum, doctor, lessons
 
 
 def fail(message):
@@ -553,6 +554,12 @@ def examine(argv):
     become(PYTHON if version() else sys.executable, '-m', 'gridstride.course.doctor')
 
 
+def list_lessons(argv):
+    "List the lessons, with the time that each takes"
+    parser('lessons', 'List the lessons.').parse_args(argv)
+    print(curriculum.listing())
+
+
 def progress(argv):
     "List the solved exercises"
     parser('progress', 'List the solved exercises.').parse_args(argv)
@@ -572,12 +579,12 @@ def clean(argv):
 
 
 COMMANDS = dict(open=open_lab, setup=setup_only, test=test, run=run, record=record, site=site, canary=canary,
-                doctor=examine, progress=progress, clean=clean)
+                doctor=examine, lessons=list_lessons, progress=progress, clean=clean)
 
 
 def command_of(argv):
     "Return the command that `argv` names, and its arguments"
-    if not argv or argv[0].isdigit() or argv[0].startswith('-'): return open_lab, argv
+    if not argv or re.fullmatch(r'\d+[a-z]?', argv[0]) or argv[0].startswith('-'): return open_lab, argv
     if argv[0] in COMMANDS: return COMMANDS[argv[0]], argv[1:]
     fail(f"There is no command {argv[0]!r}. The commands are: {', '.join(COMMANDS)}. See: python3 course.py --help")
 

@@ -342,7 +342,7 @@ __global__ void twice(const float *x, float *out, int n) {
     'Two scalars are compared': ['check(np.float32(0.1) + np.float32(0.2), 0.3)\ncheck(7, 8)'],
     'A list is compared': ['check([1, 2, 3], np.array([1, 2, 4]))'],
     'An exercise, without a guard': ['''
-@exercise('04.block_max')
+@exercise('threads_and_barriers.block_max')
 @cuda.jit
 def block_max(x, out):
     s = cuda.shared.array(64, np.float32)
@@ -411,7 +411,8 @@ WORDS = {
     'Two scalars are compared': ['got 7, want 8'],
     'A list is compared': ['the first is at [2]: got 3, want 4'],
     'An exercise, without a guard':
-        ['04.block_max is not right yet, for n=100', 'out-of-bounds read of x[100]', "hint('04.block_max')"],
+        ['threads_and_barriers.block_max is not right yet, for n=100', 'out-of-bounds read of x[100]',
+         "hint('threads_and_barriers.block_max')"],
 }
 
 

@@ -1,16 +1,25 @@
 """Give recordings of lessons new keys, after a change of code that changes no result: a rename, another layout.
 
-    python rekey.py 13_kinds 13_ladder_naive    # executes lesson 13; their values stay as they are
+    python rekey.py matmul_ladder_kinds matmul_ladder_ladder_naive    # executes that chapter; their values stay
 
 A recording belongs to the sources that it was made from, and a lesson refuses it for any others (`bench/recording.py`).
 Name only recordings whose kernels still do the same; what did change must be recorded again (`course.py record`).
-Listings in `NN_asm` have no key to renew: they are made again, without a GPU.
+Listings in `CHAPTER_asm` have no key to renew: they are made again, without a GPU.
 """
 import os, subprocess, sys
 from pathlib import Path
 
+from gridstride.course.curriculum import LESSONS
+
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = ROOT/'nbs/recorded'
+
+
+def number_of(recording):
+    "The number of the chapter whose slug the name of a recording begins with"
+    found = [o for o in LESSONS if recording.startswith(f'{o.chapter}_')]
+    if not found: raise ValueError(f'{recording} begins with the slug of no chapter')
+    return max(found, key=lambda o: len(o.chapter)).number[:2]
 
 
 def rekey(names, run, folder=RECORDED):
@@ -19,7 +28,7 @@ def rekey(names, run, folder=RECORDED):
     if missing := [o for o in names if not (folder/f'{o}.json').is_file()]:
         raise ValueError(f'no recording in {folder} is called {", ".join(missing)}')
     before = {o: (folder/f'{o}.json').read_bytes() for o in names}
-    lessons = sorted({o[:2] for o in names})
+    lessons = sorted({number_of(o) for o in names})
     if run(lessons, {**os.environ, 'GRIDSTRIDE_REKEY': ','.join(names)}): raise ValueError('a lesson failed: see above')
     return [o for o in names if (folder/f'{o}.json').read_bytes() != before[o]]
 

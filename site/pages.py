@@ -9,16 +9,9 @@ import ast, base64, json, os, re
 from pathlib import Path
 
 import findings_pages, reference
+from gridstride.course import curriculum
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = {
-    1: 'One thread at a time',
-    5: 'On the GPU',
-    10: 'Making it fast',
-    14: 'Triton and fusion',
-    16: 'Kernels of machine learning',
-    21: 'Hopper and on',
-}  # number of the first lesson -> the part
 TEXTS = [
     'GLOSSARY.md',
     'ARCHITECTURE.md',
@@ -56,24 +49,13 @@ def prose(nb):
     return '\n\n'.join(source(c) for c in nb['cells'] if c['cell_type'] == 'markdown')
 
 
+def notebook(slug):
+    "Return the path of a lesson's notebook"
+    return ROOT / 'nbs' / curriculum.lesson_of_file(slug).file
+
+
 def title(nb):
     return re.search(r'^# (.*)', prose(nb), re.M)[1]
-
-
-def minutes(
-    text,  # the Markdown of a lesson
-) -> tuple:  # (minutes to read, minutes for the exercises), as text; '' if the lesson does not state them
-    "Read the **Time** line of a lesson, and add up its parts"
-    said = re.search(r'^\*\*Time\*\*(.*)', text, re.M)
-    if not said:
-        return '', ''
-    line = re.sub(r'\([^)]*\)', '', said[1])
-    span = r'(\d+)(?: to (\d+))?'
-    exercises = re.findall(rf'{span}(?: minutes)?(?: more)? for (?:the|its) ', line)
-    exercises += re.findall(rf'exercises take {span}', line)
-    reading = [int(n) for n in re.findall(r'(?<!to )(?<!take )\b(\d+) minutes(?! more)(?! for)', line)]
-    low, high = (sum(int(span[i] or span[0]) for span in exercises) for i in (0, 1))
-    return str(sum(reading) or ''), (f'{low} to {high}' if high > low else str(low or ''))
 
 
 def without_directives(code):
@@ -105,10 +87,10 @@ def to_page(link, folder):
 
 
 def hints_of(
-    number,  # of a lesson: '03'
+    name,  # of a lesson's notebook: '03_shared_memory'
 ) -> dict:  # exercise -> its hints
-    "Read the hints from the source of the lesson's exercises"
-    path = ROOT / f'gridstride/course/exercises/lesson_{number}.py'
+    "Read the hints from the source of the chapter's exercises"
+    path = ROOT / f'gridstride/course/exercises/{curriculum.lesson_of_file(name).chapter}.py'
     if not path.exists():
         return {}
     calls = (
@@ -125,7 +107,7 @@ def folded(summary, text):
 
 def with_hints(text, hints):
     "Insert folded hints before a folded solution"
-    name = re.match(r'<details>\s*<summary>Solution of (\d\d\.\w+)', text)
+    name = re.match(r'<details>\s*<summary>Solution of (\w+\.\w+)', text)
     if not name or name[1] not in hints:
         return text
     said = hints[name[1]]
@@ -137,7 +119,7 @@ def how_to_open(
     lite,  # the content of `lite.json`
 ) -> str:  # HTML
     "Make the box below a notebook's title: a link that runs it in the browser, and the command that opens it locally"
-    number = path.stem[:2] if path.parent.name == 'nbs' else ''
+    number = path.stem.partition('_')[0] if path.parent.name == 'nbs' else ''
     command = f'python3 course.py {number}' if number else f'python3 course.py, then open {path.relative_to(ROOT)}'
     up = '../' * len(path.relative_to(ROOT).parts[:-1])
     here = ''
@@ -161,7 +143,7 @@ def described(cell):
 def page_of(path, lite):
     "Return the JSON of a notebook as the site shows it"
     nb = read(path)
-    hints = hints_of(path.stem[:2]) if path.parent.name == 'nbs' else {}
+    hints = hints_of(path.stem) if path.parent.name == 'nbs' else {}
     cells = []
     for c in nb['cells']:
         if c['cell_type'] == 'code':
@@ -191,23 +173,6 @@ def picture(
     raise LookupError(f'{path.name}: no cell with {code!r} has a picture')
 
 
-def rows():
-    "Return (number, title, file, what it does, GPU) of each lesson in the README's table"
-    text = (ROOT / 'README.md').read_text(encoding='utf-8')
-    return re.findall(r'^\| \[(\d\d) ([^\]]*)\]\((nbs/\S+\.ipynb)\) \| (.*) \| (.*) \|$', text, re.M)
-
-
-def lesson_table():
-    "Make the table of lessons by parts, with times for reading and exercises"
-    out = []
-    for number, name, file, does, gpu in rows():
-        if part := PARTS.get(int(number)):
-            out += [f'\n### {part}\n', '| lesson | what it does | reading | exercises | GPU |', '|---|---|---|---|---|']
-        read_for, work_for = minutes(prose(read(ROOT / file)))
-        out.append(f'| [{number} {name}]({file}) | {does} | {read_for} min | {work_for} min | {gpu} |')
-    return '\n'.join(out)
-
-
 def toctree(caption, docs, **options):
     "Make a part of the table of contents in the left sidebar"
     said = ''.join(f':{k}: {v}\n' for k, v in options.items())
@@ -217,9 +182,8 @@ def toctree(caption, docs, **options):
 def lesson_toctrees():
     "Make a table of contents per part"
     parts = {}
-    for path in sorted((ROOT / 'nbs').glob('[0-9][0-9]_*.ipynb')):
-        first = max(n for n in PARTS if n <= int(path.stem[:2]))
-        parts.setdefault(PARTS[first], []).append(f'nbs/{path.stem}')
+    for lesson in curriculum.LESSONS:
+        parts.setdefault(curriculum.part_of(lesson), []).append(f'nbs/{Path(lesson.file).stem}')
     return '\n'.join(toctree(k, v) for k, v in parts.items())
 
 
@@ -271,13 +235,15 @@ def sources(
     made |= {f'benchmarks/{p.name}': p.read_bytes() for p in sorted((ROOT / 'benchmarks').glob('*.svg'))}
     made |= reference.pages(kept) | findings_pages.pages()
     made |= code_pages(made)
-    made['pictures/fp32.png'] = picture(ROOT / 'nbs/13_matmul_ladder.ipynb', 'climb.plot()')
-    made['pictures/bf16.png'] = picture(ROOT / 'nbs/22_hopper_gemm.ipynb', 'ladder.plot()')
+    made['pictures/fp32.png'] = picture(notebook('matmul_ladder'), 'climb.plot()')
+    made['pictures/bf16.png'] = picture(notebook('hopper_gemm'), 'ladder.plot()')
     home = (ROOT / 'site/index.md').read_text(encoding='utf-8')
     if run_here:
         first, at = (lite['page'].format(name=n) for n in (lite['lessons'][0], lite['scratch']))
         home = home.replace('<!-- scratch -->', SCRATCH.format(**lite, first=first, at=at))
-    made['index.md'] = home.replace('<!-- lessons -->', lesson_table()).replace('<!-- parts -->', lesson_toctrees())
+    made['index.md'] = home.replace('<!-- lessons -->', curriculum.readme_table()).replace(
+        '<!-- parts -->', lesson_toctrees()
+    )
     return made
 
 

@@ -5,13 +5,14 @@
 import ast, json
 from pathlib import Path
 
+from gridstride.course.curriculum import lesson_of_file
 from gridstride.course.lessons import lessons
 from gridstride.bench.variants import source_in
 
 NBS = Path(__file__).resolve().parents[1]/'nbs'
 FILE = NBS/'recorded/sources.json'
-TAKES = 'source_in', 'lesson'  # functions of lessons whose arguments are a lesson's number and a name
-COMPUTED = {('06', 'naive_k'), ('06', 'tiled_k'), ('06', 'static_k')}  # names that lesson 09 has in a table
+TAKES = 'source_in', 'lesson'  # functions of lessons whose arguments are a lesson's slug and a name
+COMPUTED = {('shared_memory_cuda', k) for k in ('naive_k', 'tiled_k', 'static_k')}  # names that a lesson has in a table
 
 
 def code(path):
@@ -23,18 +24,18 @@ def code(path):
 
 
 def taken(path):
-    "(number, name) of each text that a lesson takes from another one"
+    "(slug, name) of each text that a lesson takes from another one"
     calls = (o for tree in code(path) for o in ast.walk(tree) if isinstance(o, ast.Call))
     args = (o.args for o in calls if getattr(o.func, 'id', '') in TAKES and len(o.args) == 2)
     found = {tuple(a.value for a in both) for both in args if all(isinstance(a, ast.Constant) for a in both)}
-    return {(number, name) for number, name in found if number != path.name[:2]}
+    return {(slug, name) for slug, name in found if slug != lesson_of_file(path.name).slug}
 
 
 def sources():
-    "number -> name -> text"
+    "slug -> name -> text"
     res = {}
-    for number, name in sorted({o for p in lessons() for o in taken(p)} | COMPUTED):
-        res.setdefault(number, {})[name] = source_in(number, name, NBS)
+    for slug, name in sorted({o for p in lessons() for o in taken(p)} | COMPUTED):
+        res.setdefault(slug, {})[name] = source_in(slug, name, NBS)
     return res
 
 

@@ -104,7 +104,7 @@ RECORDED = Path(__file__).parents[1]/'nbs'/'recorded'
 @pytest.mark.slow
 @pytest.mark.parametrize('name', ['cutile', 'tilelang', 'cute', 'kittens', 'mojo', 'tvm'])
 def test_what_is_recorded_is_machine_code_and_its_listing(name):
-    made = elsewhere.from_plain(json.loads((RECORDED/f'24_{name}.json').read_text())['data'])
+    made = elsewhere.from_plain(json.loads((RECORDED/f'where_next_{name}.json').read_text())['data'])
     assert elsewhere.kernel_sass(made.cubin) == made.sass and registers_used(made.cubin) == made.registers
     assert elsewhere.from_plain(json.loads(json.dumps(elsewhere.plain(made)))) == made
 
@@ -112,7 +112,7 @@ def test_what_is_recorded_is_machine_code_and_its_listing(name):
 def test_machine_code_for_a_gpu_is_not_run_without_one(monkeypatch):
     def no_driver(): raise OSError('no libcuda.so.1')
     monkeypatch.setattr(driver, 'driver', no_driver)
-    made = elsewhere.from_plain(json.loads((RECORDED/'24_mojo.json').read_text())['data'])
+    made = elsewhere.from_plain(json.loads((RECORDED/'where_next_mojo.json').read_text())['data'])
     with pytest.raises(Unavailable, match='mojo 1.2.0 .*sm_90a .*libcuda'):
         made.kernel(32)
 
@@ -128,7 +128,8 @@ def test_arguments_of_machine_code_are_where_the_driver_expects_them(monkeypatch
     monkeypatch.setattr(elsewhere, 'set_max_dynamic_smem', lambda handle, name, shared: seen.append((handle, shared)))
     monkeypatch.setattr(elsewhere, 'launch_by_driver', launch)
     monkeypatch.setattr(torch.cuda, 'current_stream', lambda: SimpleNamespace(cuda_stream=5))
-    made, x = elsewhere.from_plain(json.loads((RECORDED/'24_tilelang.json').read_text())['data']), torch.zeros(4)
+    kept, x = json.loads((RECORDED/'where_next_tilelang.json').read_text()), torch.zeros(4)
+    made = elsewhere.from_plain(kept['data'])
     made.kernel(128, 512)(3, x, 65536, b'abc')
     assert seen == [(7, 512), (7, 'softmax_kernel', (3, 1, 1), (128, 1, 1), 512, 5, x.data_ptr(), 65536, b'abc')]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import lesson_sources
 import pytest
-from gridstride.course import lessons as L
+from gridstride.course import curriculum, lessons as L
 from found import names
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -67,9 +67,26 @@ def alone(copied_course, tmp_path):
     return copy
 
 
-def recordings(number):
-    "Names of the recordings of a lesson"
-    return {p.stem for p in (NBS/'recorded').glob(f'{number}_*.json')}
+CHAPTERS = {o.chapter for o in curriculum.LESSONS}
+
+
+def chapter_of(recording):
+    "The chapter whose slug a recording's name begins with; `shared_memory` begins that of `shared_memory_cuda`, too"
+    return max((c for c in CHAPTERS if recording.startswith(f'{c}_')), key=len, default=None)
+
+
+def recordings(path):
+    "Names of the recordings of a lesson: those that its code names, or the first part of the name"
+    named = '\n'.join(L.code(L.read(path)))
+    chapter = curriculum.lesson_of_file(path.name).chapter
+    mine = [p.stem for p in (NBS/'recorded').glob('*.json') if chapter_of(p.stem) == chapter]
+    def is_named(name): return re.search(rf"'{re.escape(name)}['{{]", named)
+    return {o for o in mine if any(is_named(o[:n]) for n in range(len(chapter)+2, len(o)+1))}
+
+
+def test_each_recording_belongs_to_a_lesson():
+    kept = {p.stem for p in (NBS/'recorded').glob('*.json')} - {'sources'}
+    assert kept == {o for p in L.lessons() for o in recordings(p)}
 
 
 def misfits(recordings, lookups):
@@ -95,7 +112,7 @@ def test_lesson_runs(path, alone, copied_course, warm_kernels, tmp_path_factory,
     lookups.touch()
     monkeypatch.setenv('GRIDSTRIDE_LOOKUPS', str(lookups))
     nb = asyncio.run(L.execute(lesson))
-    assert misfits(recordings(path.name[:2]), lookups.read_text()) == {}
+    assert misfits(recordings(path), lookups.read_text()) == {}
     assert (states(copied_course), states(lesson.parent)) == before
     assert [line for line in false(nb) if 'laptop of' not in line] == []  # a CPU that other tests share
 
@@ -108,7 +125,7 @@ def test_what_lessons_take_from_each_other_is_what_is_kept():
 
 @pytest.mark.parametrize('path', sorted(NBS.rglob('*.ipynb')), ids=lambda p: str(p.relative_to(NBS)))
 def test_outputs_are_not_older_than_the_code(path):
-    where = path.name[:2] if path.parent == NBS else path.relative_to(ROOT)
+    where = path.name.partition('_')[0] if path.parent == NBS else path.relative_to(ROOT)
     assert not L.stale(L.read(path)), (f'{path.name} was edited after its outputs were made. Run: '
                                        f'python3 course.py run {where} --save')
 
@@ -211,7 +228,8 @@ def test_save_is_in_clean_form_and_the_same_again(tmp_path):
     saved = path.read_text(encoding='utf-8')
     nb = json.loads(saved)
     assert nb['metadata']['gridstride'] == dict(code=L.code_hash(nb), backend='sim') and not L.stale(nb)
-    assert [len(c['outputs']) for c in nb['cells']] == [1, 2, 1, 0, 2, 1, 1, 0, 1], 'the outputs of every kind are there'
+    assert [len(c['outputs']) for c in nb['cells']] == [1, 2, 1, 0, 2, 1, 1, 0, 1], \
+        'the outputs of every kind are there'
     assert 'ä' in saved and ' at 0x' not in saved and nb['cells'][6]['metadata'] == dict(
         tags=['raises-exception', 'keep'])
     assert nb['cells'][7]['metadata'] == FOLDED['metadata']

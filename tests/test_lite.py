@@ -40,7 +40,7 @@ def sources():
         yield from (notebooks.source(c) for c in nb['cells'] if c['cell_type'] == 'code')
         for c in nb['cells']:
             if 'Solution of' in (text := notebooks.source(c)): yield from re.findall(r'```python\n(.*?)```', text, re.S)
-        yield (ROOT/f'gridstride/course/exercises/lesson_{n[:2]}.py').read_text(encoding='utf-8')
+        yield (ROOT/f'gridstride/course/exercises/{n[3:]}.py').read_text(encoding='utf-8')
 
 
 OTHERS = {'split', 'name', 'log', 'trace', 'cumsum', 'values', '__name__', '__init__'}  # of strings, NumPy and ours

@@ -37,14 +37,14 @@ def made(folder, monkeypatch):
     monkeypatch.setattr(recording, 'machine',
         lambda tools: dict(gpu='NVIDIA H100', date='2026-11-21', versions=dict(torch='2.11', **(tools or {}))))
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
-    recorded('08_a', lambda: {'GB/s': 3001}, 'source', 7, tools={'ncu': '2025.3'})
+    recorded('profiling_a', lambda: {'GB/s': 3001}, 'source', 7, tools={'ncu': '2025.3'})
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
     return folder
 
 
 def test_shown_with_its_mark_where_there_is_no_gpu(made, capsys):
     capsys.readouterr()
-    rec = recorded('08_a', missing, 'source', 7)
+    rec = recorded('profiling_a', missing, 'source', 7)
     assert (capsys.readouterr().out == 'A profile needs an NVIDIA GPU. What follows was recorded on an NVIDIA H100, '
                                        '2026-11-21 (ncu 2025.3, torch 2.11)\n')
     assert rec.data == {'GB/s': 3001} and rec.mark in rec._repr_mimebundle_()['text/plain']
@@ -56,15 +56,15 @@ def test_what_a_notebook_shows_of_a_recording_is_marked(folder, monkeypatch, for
     "A table or a picture that is seen alone says in itself where and when it was made"
     monkeypatch.setattr(recording, 'machine', lambda tools: dict(gpu='NVIDIA <H100>', date='2026-11-21', versions={}))
     thing = type('Thing', (), {form: lambda self: b'png' if form == '_repr_png_' else shown})()
-    write('08_h', 'k', thing)
-    html = read('08_h', 'k')._repr_mimebundle_()['text/html']
+    write('profiling_h', 'k', thing)
+    html = read('profiling_h', 'k')._repr_mimebundle_()['text/html']
     assert html.startswith(shown) and names(html, 'recorded', 'NVIDIA &lt;H100&gt;, 2026-11-21]')
 
 
 def test_each_reason_and_each_mark_is_said_once(made, capsys):
     def other(): raise Unavailable('This one needs a library')
     capsys.readouterr()
-    for make in missing, missing, other, other: recorded('08_a', make, 'source', 7)
+    for make in missing, missing, other, other: recorded('profiling_a', make, 'source', 7)
     again = 'Recorded on an NVIDIA H100, 2026-11-21, as above'
     assert (capsys.readouterr().out.splitlines()
             == ['A profile needs an NVIDIA GPU. What follows was recorded on an NVIDIA H100, 2026-11-21 (ncu 2025.3, '
@@ -74,17 +74,18 @@ def test_each_reason_and_each_mark_is_said_once(made, capsys):
 @pytest.mark.parametrize('parts', [(), ('source',), ('source', 8), ('sourcf', 7), (7, 'source'), ('source', '7')])
 def test_refused_for_anything_else(made, parts):
     with pytest.raises(Unavailable,
-                       match=r'NVIDIA GPU.*08_a\.json .*another source'):
-        recorded('08_a', missing, *parts)
+                       match=r'NVIDIA GPU.*profiling_a\.json .*another source'):
+        recorded('profiling_a', missing, *parts)
 
 
 def test_lookups_are_noted_for_the_test_of_lessons(made, monkeypatch):
     monkeypatch.setenv('GRIDSTRIDE_LOOKUPS', str(made/'lookups'))
-    recorded('08_a', missing, 'source', 7)
-    with pytest.raises(Unavailable): recorded('08_a', missing, 'another source', 7)
-    with pytest.raises(Unavailable): recorded('08_none', missing)
-    recorded('08_here', lambda: 3)
-    assert (made/'lookups').read_text().splitlines() == ['08_a fits', '08_a refused', '08_here made']
+    recorded('profiling_a', missing, 'source', 7)
+    with pytest.raises(Unavailable): recorded('profiling_a', missing, 'another source', 7)
+    with pytest.raises(Unavailable): recorded('profiling_none', missing)
+    recorded('profiling_here', lambda: 3)
+    lookups = (made/'lookups').read_text().splitlines()
+    assert lookups == ['profiling_a fits', 'profiling_a refused', 'profiling_here made']
 
 
 @pytest.fixture(scope='module')
@@ -98,36 +99,37 @@ def rekeying():
 
 def test_new_keys_leave_all_values_as_they_are(made, rekeying, monkeypatch, capsys):
     "Only for recordings that are named, and only those that the lesson meets with other sources"
-    other, kept = made/'08_b.json', (made/'08_a.json').read_text()
+    other, kept = made/'profiling_b.json', (made/'profiling_a.json').read_text()
     other.write_text(kept)
 
     def lesson(lessons, env):
         assert lessons == ['08']
         monkeypatch.setenv('GRIDSTRIDE_REKEY', env['GRIDSTRIDE_REKEY'])
-        assert recorded('08_a', missing, 'new source', 7).data == {'GB/s': 3001}
-        with pytest.raises(Unavailable): recorded('08_b', missing, 'new source', 7)
+        assert recorded('profiling_a', missing, 'new source', 7).data == {'GB/s': 3001}
+        with pytest.raises(Unavailable): recorded('profiling_b', missing, 'new source', 7)
 
-    assert rekeying.rekey(['08_a'], lesson, made) == ['08_a'] and 'New key: 08_a' in capsys.readouterr().out
-    assert (made/'08_a.json').read_text() == kept.replace(key('source', 7), key('new source', 7)) != kept
-    assert other.read_text() == kept and rekeying.rekey(['08_a'], lesson, made) == []
-    with pytest.raises(ValueError, match='08_c'): rekeying.rekey(['08_c'], lesson, made)
-    with pytest.raises(ValueError, match='lesson failed'): rekeying.rekey(['08_a'], lambda *_: 1, made)
+    assert rekeying.rekey(['profiling_a'], lesson, made) == ['profiling_a']
+    assert 'New key: profiling_a' in capsys.readouterr().out
+    assert (made/'profiling_a.json').read_text() == kept.replace(key('source', 7), key('new source', 7)) != kept
+    assert other.read_text() == kept and rekeying.rekey(['profiling_a'], lesson, made) == []
+    with pytest.raises(ValueError, match='profiling_c'): rekeying.rekey(['profiling_c'], lesson, made)
+    with pytest.raises(ValueError, match='lesson failed'): rekeying.rekey(['profiling_a'], lambda *_: 1, made)
 
 
 def test_refused_where_there_is_none(folder):
-    with pytest.raises(Unavailable, match='NVIDIA GPU.*no recording'): recorded('08_b', missing, 'source')
+    with pytest.raises(Unavailable, match='NVIDIA GPU.*no recording'): recorded('profiling_b', missing, 'source')
 
 
 @pytest.mark.parametrize('text', ['', '{"key": 1', '[]', '{}', '{"key":"a"}'])
 def test_a_file_that_is_not_a_recording(folder, text):
     folder.mkdir()
-    (folder/'08_a.json').write_text(text)
-    with pytest.raises(Unavailable, match='cannot be'): recorded('08_a', missing)
+    (folder/'profiling_a.json').write_text(text)
+    with pytest.raises(Unavailable, match='cannot be'): recorded('profiling_a', missing)
 
 
 def test_what_can_be_made_is_made(made):
-    assert recorded('08_a', lambda: 'made here', 'source', 7) == 'made here'
-    assert read('08_a', key('source', 7)).data == {'GB/s': 3001}, 'only GRIDSTRIDE_RECORD=1 writes'
+    assert recorded('profiling_a', lambda: 'made here', 'source', 7) == 'made here'
+    assert read('profiling_a', key('source', 7)).data == {'GB/s': 3001}, 'only GRIDSTRIDE_RECORD=1 writes'
 
 
 def test_what_a_lesson_measures(folder, monkeypatch):
@@ -138,40 +140,40 @@ def test_what_a_lesson_measures(folder, monkeypatch):
     jitted = type('JITFunction', (), dict(fn=staticmethod(kernel), src='def kernel(): ...'))()
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
     monkeypatch.setattr('gridstride.utils.backend', lambda: 'gpu')
-    assert on_gpu('08_g', measure, jitted) == {'GB/s': 3001}
+    assert on_gpu('profiling_g', measure, jitted) == {'GB/s': 3001}
     monkeypatch.setattr('gridstride.utils.backend', lambda: 'sim')
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
-    assert on_gpu('08_g', measure, kernel) == {'GB/s': 3001} and '2' in made_on()
-    with pytest.raises(Unavailable, match='another source'): on_gpu('08_g', measure, 'def kernel(): ...')
+    assert on_gpu('profiling_g', measure, kernel) == {'GB/s': 3001} and '2' in made_on()
+    with pytest.raises(Unavailable, match='another source'): on_gpu('profiling_g', measure, 'def kernel(): ...')
 
 
 def test_a_dict_keeps_its_order(tmp_path):
-    write('08_d', '0', ms := {'tiled': 2., 'naive': 1., '8': {'b': 1, 'a': 2}}, ms, folder=tmp_path)
-    assert json.dumps(read('08_d', '0', tmp_path).data) == json.dumps(ms)
+    write('profiling_d', '0', ms := {'tiled': 2., 'naive': 1., '8': {'b': 1, 'a': 2}}, ms, folder=tmp_path)
+    assert json.dumps(read('profiling_d', '0', tmp_path).data) == json.dumps(ms)
 
 
 def test_an_error_is_not_hidden_by_a_recording(made):
     def bang(): raise ZeroDivisionError('bang')
-    with pytest.raises(ZeroDivisionError): recorded('08_a', bang, 'source', 7)
+    with pytest.raises(ZeroDivisionError): recorded('profiling_a', bang, 'source', 7)
 
 
 def test_a_failed_recording_leaves_the_old_one(made, monkeypatch):
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
     monkeypatch.setenv('GRIDSTRIDE_MISSED', str(made/'missed'))
-    before = (made/'08_a.json').read_bytes()
-    recorded('08_a', missing, 'source', 7)
-    assert (made/'08_a.json').read_bytes() == before
-    assert names((made/'missed').read_text(), '08_a', 'NVIDIA GPU\n')
-    with pytest.raises(TypeError): recorded('08_a', lambda: 1, 'source', 7, save=lambda x: {1, 2})
-    assert ((made/'08_a.json').read_bytes() == before
-            and sorted(os.listdir(made)) == ['08_a.json', 'missed']), 'no half-written file is left'
+    before = (made/'profiling_a.json').read_bytes()
+    recorded('profiling_a', missing, 'source', 7)
+    assert (made/'profiling_a.json').read_bytes() == before
+    assert names((made/'missed').read_text(), 'profiling_a', 'NVIDIA GPU\n')
+    with pytest.raises(TypeError): recorded('profiling_a', lambda: 1, 'source', 7, save=lambda x: {1, 2})
+    assert ((made/'profiling_a.json').read_bytes() == before
+            and sorted(os.listdir(made)) == ['missed', 'profiling_a.json']), 'no half-written file is left'
 
 
 def test_save_and_load_rebuild_what_a_gpu_shows(folder, monkeypatch):
     class Table:
         def __init__(self, rows, caption=''): self.rows, self.caption = rows, caption
         def _repr_html_(self): return f'<table>{self.rows}</table>'
-    def call(make): return recorded('08_t', make, save=lambda t: t.rows, load=Table)
+    def call(make): return recorded('profiling_t', make, save=lambda t: t.rows, load=Table)
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
     call(lambda: Table([1, 2]))
     t = call(missing)
@@ -183,9 +185,9 @@ def test_forms_of_a_figure_and_of_bytes(folder):
     matplotlib.use('Agg')
     import matplotlib.pyplot as plt
     fig, _ = plt.subplots(figsize=(1, 1))
-    write('08_f', 'k', fig)
+    write('profiling_f', 'k', fig)
     plt.close(fig)
-    png = read('08_f', 'k')._repr_mimebundle_()['image/png']
+    png = read('profiling_f', 'k')._repr_mimebundle_()['image/png']
     assert png.startswith('iVBORw0KGgo'), 'base64 of a PNG, as Jupyter wants it'
 
 
@@ -240,7 +242,7 @@ def notebook(path, call):
 @pytest.mark.slow
 def test_in_a_lesson(folder, monkeypatch):
     "Recorded on one machine, shown on another, refused in one line after an edit"
-    nb = notebook(folder.parent/'08_x.ipynb', "recorded('08_p', profile, SRC)")
+    nb = notebook(folder.parent/'08_x.ipynb', "recorded('profiling_p', profile, SRC)")
     monkeypatch.setenv('HAS_GPU', '1')
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
     asyncio.run(lessons.execute(nb))
@@ -248,16 +250,16 @@ def test_in_a_lesson(folder, monkeypatch):
     monkeypatch.setenv('HAS_GPU', '0')
     said, shown = asyncio.run(lessons.execute(nb)).cells[1].outputs
     assert 'recorded' in said.text and "{'GB/s': 3001}" in shown.data['text/plain']
-    edited = notebook(folder.parent/'08_x.ipynb', "recorded('08_p', profile, SRC+' ')")
+    edited = notebook(folder.parent/'08_x.ipynb', "recorded('profiling_p', profile, SRC+' ')")
     with pytest.raises(lessons.LessonError) as e: asyncio.run(lessons.execute(edited))
     assert (names(str(e.value).splitlines()[-1], 'Unavailable', 'NVIDIA GPU', 'recording')), e.value
     assert 'Traceback' not in str(e.value), 'one line, not a page'
 
 
 def test_what_is_shown_can_say_where_it_was_made(made, monkeypatch):
-    recorded('08_a', missing, 'source', 7)
+    recorded('profiling_a', missing, 'source', 7)
     assert names(recording.made_on(), 'recorded', 'NVIDIA H100, 2026-11-21')
-    recorded('08_a', lambda: 3, 'source', 7)
+    recorded('profiling_a', lambda: 3, 'source', 7)
     monkeypatch.setattr(recording, 'machine', lambda: dict(gpu='a GPU', date='today', versions={}))
     assert recording.made_on() == 'a GPU, today'
 
@@ -268,7 +270,7 @@ def test_what_is_shown_can_say_where_it_was_made(made, monkeypatch):
     (2.2, 2.534, 2.8, 'x', '2.53x', '2.2 to 2.8x'), (1, 1, 1, '', '1', '1'), (70, 71, 85, '%', '71%', '70 to 85%'),
     (2e3, 2531.4, 3e3, 'GB/s', '2,531 GB/s', '2,000 to 3,000 GB/s'), (None, .7, 1, 'µs', '0.7 µs', 'at most 1 µs')])
 def test_a_claim_that_holds_is_one_short_line(folder, monkeypatch, capsys, low, measured, high, unit, shown, wanted):
-    recorded('08_b', lambda: measured)
+    recorded('profiling_b', lambda: measured)
     monkeypatch.setenv('GRIDSTRIDE_CLAIMS', 'hold')
     claim('a', low, measured, high, unit)
     assert capsys.readouterr().out == f'a: {shown}, expected {wanted} on an H100\n'
@@ -279,7 +281,7 @@ def test_a_claim_that_holds_is_one_short_line(folder, monkeypatch, capsys, low, 
     (.8, 1.3, 1.15, '', '1.3'), (.8, .7, None, 'ms', '0.7 ms'), (None, 2, 1, 'x', '2x'),
     (1, float('nan'), 2, '', 'nan'), (1, None, 2, 'x', 'not measured')])
 def test_a_claim_that_does_not_hold_stops_no_reader(folder, monkeypatch, capsys, low, measured, high, unit, shown):
-    recorded('08_b', lambda: measured)
+    recorded('profiling_b', lambda: measured)
     claim('a', low, measured, high, unit)
     out = capsys.readouterr().out
     assert out.startswith(f'a: {shown}') and len(out.splitlines()) == 1
@@ -293,11 +295,11 @@ def test_a_claim_that_does_not_hold_stops_no_reader(folder, monkeypatch, capsys,
 
 def test_a_claim_about_a_recording_stops_no_reader(made, monkeypatch, capsys):
     monkeypatch.setenv('GRIDSTRIDE_CLAIMS', 'hold')
-    rate = recorded('08_a', missing, 'source', 7).data['GB/s']
+    rate = recorded('profiling_a', missing, 'source', 7).data['GB/s']
     claim('rate', 3000, rate, None)
     claim('rate', None, rate, 3000)
     assert names(expected(None, rate, 3000), '3,000', 'not here')
-    recorded('08_b', lambda: 3)
+    recorded('profiling_b', lambda: 3)
     claim('rate', None, rate, 3000, mark='recorded elsewhere')
     with pytest.raises(AssertionError): claim('rate', None, rate, 3000)
     assert ['but' in line for line in capsys.readouterr().out.splitlines()[-3:]] == [False, True, True]

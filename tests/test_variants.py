@@ -143,19 +143,19 @@ def lesson(tmp_path):
     cells = ["%load_ext x\nsrc = r'''\nint a;\n'''", '# a comment above\n@jit\ndef f(x):\n    return x',
              '%%cuda\nint f;', 'def f(', "a = 'x'", "a = 'y'"]
     cells = [dict(cell_type='code', source=o.splitlines(True)) for o in cells]
-    (tmp_path/'06_x.ipynb').write_text(json.dumps(dict(cells=cells)))
+    (tmp_path/'06_cuda.ipynb').write_text(json.dumps(dict(cells=cells)))
     return tmp_path
 
 
 def test_a_text_and_a_function_of_another_lesson(lesson):
-    assert source_in('06', 'src', lesson) == '\nint a;\n'
-    assert source_in('06', 'f', lesson) == '@jit\ndef f(x):\n    return x'
+    assert source_in('cuda', 'src', lesson) == '\nint a;\n'
+    assert source_in('cuda', 'f', lesson) == '@jit\ndef f(x):\n    return x'
 
 
 def test_what_a_lesson_lacks_is_reported(lesson):
-    assert names(said(source_in, '06', 'scr', lesson), '06_x.ipynb', 'scr', 'src')
-    assert names(said(source_in, '06', 'a', lesson), '06_x.ipynb', 'a 2 times')
-    assert names(said(source_in, '05', 'a', lesson), 'lesson', '05 ')
+    assert names(said(source_in, 'cuda', 'scr', lesson), '06_cuda.ipynb', 'scr', 'src')
+    assert names(said(source_in, 'cuda', 'a', lesson), '06_cuda.ipynb', 'a 2 times')
+    assert names(said(source_in, 'c', 'a', lesson), 'lesson', 'c ')
 
 
 # Contests

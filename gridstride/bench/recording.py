@@ -9,9 +9,10 @@ arguments, and is refused for any other; one command records everything again.
             raise Unavailable('A copy rate needs an NVIDIA GPU, and none is here')
         return {'GB/s': bench(copy, x, bytes=2 * x.nbytes).gbs}
 
-    recorded('08_copy', copy_rate, copy, x)
+    recorded('profiling_copy', copy_rate, copy, x)
 
-On a machine with a GPU the value is computed; with `GRIDSTRIDE_RECORD=1` it is also stored, in `recorded/08_copy.json`.
+On a machine with a GPU the value is computed; with `GRIDSTRIDE_RECORD=1` it is also stored, in
+`recorded/profiling_copy.json`.
 On any other machine the recording is shown instead, after a line with the reason, the GPU and the date. If the parts
 (here the function `copy` and the shape of `x`) have changed since, the recording is refused. `python3 course.py record
 08` records a lesson, and prints which recordings were written and which were not.
@@ -315,7 +316,7 @@ def _note_missed(name, why):
 
 
 def recorded(
-    name,  # of the recording: NN_what, with NN the number of the lesson
+    name,  # of the recording: CHAPTER_what
     make,  # called without arguments: returns the value, or raises `Unavailable`
     *parts,  # everything that decides the result: sources, functions, sizes; see `key`
     save=None,  # value of `make` -> plain values, which JSON can store; None: the value itself, if it is plain
@@ -380,7 +381,7 @@ def _need_gpu():
 
 # Measurements of a lesson: plain data, or an object that a notebook can show
 def on_gpu(
-    name,  # of the recording: NN_what
+    name,  # of the recording: CHAPTER_what
     make,  # called without arguments, and only on a machine with a GPU
     *parts,  # what decides the result besides the source of `make`: sources, functions, kernels
     folder='recorded',  # of recordings
@@ -400,7 +401,7 @@ def on_gpu(
 
 # Cells that only print, and need a GPU: the message of an error, a row of times
 def print_on_gpu(
-    name,  # of the recording: NN_what
+    name,  # of the recording: CHAPTER_what
     show,  # called without arguments; prints
     *parts,  # what decides the output besides the source of `show`
     folder='recorded',  # of recordings

@@ -168,9 +168,14 @@ def define(
     return space[made[-1]]
 
 
+def _files(lesson, folder):
+    "Return the notebook of a lesson, `08a_timing.ipynb` for `timing`; an empty list if it is not in the folder"
+    return [p for p in Path(folder).glob(f'[0-9][0-9]*_{lesson}.ipynb') if p.stem.partition('_')[2] == lesson]
+
+
 def _cells(lesson, folder):
     "Yield (name of the file, syntax tree, source) of each code cell of a lesson that contains only Python"
-    found = sorted(Path(folder).glob(f'{lesson}_*.ipynb'))
+    found = _files(lesson, folder)
     if not found:
         raise ChangeError(f'there is no lesson {lesson} next to this one, in {Path(folder).resolve()}')
     for cell in json.loads(found[0].read_text(encoding='utf-8'))['cells']:
@@ -186,7 +191,7 @@ def _cells(lesson, folder):
 def _kept_source(lesson, name, folder):
     "Return the text from `recorded/sources.json` if the other lesson is not in the folder; None if it is"
     kept = Path(folder) / 'recorded/sources.json'
-    if any(Path(folder).glob(f'{lesson}_*.ipynb')) or not kept.is_file():
+    if _files(lesson, folder) or not kept.is_file():
         return None
     return json.loads(kept.read_text(encoding='utf-8')).get(lesson, {}).get(name)
 
@@ -202,7 +207,7 @@ def _named_text(node, src):
 
 
 def source_in(
-    lesson: str,  # its number, such as '06'
+    lesson: str,  # its name without the number, such as 'cuda_c'
     name: str,  # of a text, or of a function, in one of its cells
     folder='.',  # where the lessons are
 ) -> str:  # the text; or the function's source, decorators and all
@@ -417,7 +422,7 @@ def _measure(ways, inputs, check, writes, baseline, seconds, columns, clock):
 
 
 def contest(
-    record,  # NN_what, the name of the recording
+    record,  # the name of the recording, which begins with that of the chapter
     ways,  # name of the variant -> function that is called with the inputs
     inputs,  # called without arguments, only on a GPU: returns the inputs as a tuple
     *,

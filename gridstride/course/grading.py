@@ -25,6 +25,7 @@ import numpy as np
 
 from ..support.atomic_write import write_whole
 from ..support.function_source import tree_of
+from .curriculum import chapter_of
 from .lessons import progress_file, read_progress
 
 # %% ../../nbs/lib/03_exercise.ipynb #52d3ad3c
@@ -32,7 +33,7 @@ problems = {}
 
 
 def problem(
-    name: str,  # lesson and exercise: '01.invert'
+    name: str,  # chapter and exercise: 'first_kernel.invert'
     cases,  # the keyword arguments of the judge, one dict a case: small, odd, at the edges
     hints,  # from a nudge to nearly the answer
     returns=True,  # is the answer what the function returns? A kernel writes it
@@ -47,8 +48,10 @@ def problem(
 
 
 def _full_name(name):
-    "Complete a name: '1.invert' is '01.invert', a bare 'invert' the exercise of that name that was tried last"
-    name = re.sub(r'^(\d)\.', r'0\1.', str(name).strip())
+    "Complete a name: a bare 'invert' is the exercise of that name that was tried last, '1.invert' that of chapter 1"
+    name = str(name).strip()
+    number, dot, word = name.partition('.')
+    name = f'{chapter_of(number)}.{word}' if dot and chapter_of(number) else name
     tried = [k for k in problems if k.partition('.')[2] == name]
     return tried[-1] if tried and name not in problems else name
 
@@ -57,14 +60,14 @@ def _problem(name):
     "Import the lesson's module and return the problem `name`; raises `LookupError`, which lists the lesson's names"
     name = _full_name(name)
     try:
-        import_module(f"gridstride.course.exercises.lesson_{name.split('.')[0]}")
+        import_module(f"gridstride.course.exercises.{name.split('.')[0]}")
     except ModuleNotFoundError as e:
         if not (e.name or '').startswith('gridstride.course.exercises'):
             raise
     if name in problems:
         return problems[name]
     near = ', '.join(k for k in problems if k.split('.')[0] == name.split('.')[0])
-    near = f'the lesson has {near}' if near else "write the lesson's number, a dot and a word, as in '01.invert'"
+    near = f'the chapter has {near}' if near else "write it as the lesson does: 'first_kernel.invert'"
     raise LookupError(f'no exercise is called {name!r}; {near}')
 
 # %% ../../nbs/lib/03_exercise.ipynb #4135950c
@@ -395,10 +398,10 @@ def _hand_in(p, fn):
         print(f'(progress was not saved: {e})')
 
 
-def exercise(name: str):  # lesson and exercise, as the lesson writes it: '01.invert'
+def exercise(name: str):  # chapter and exercise, as the lesson writes it: 'first_kernel.invert'
     "Decorate an answer: it is judged when its cell is run, and stays unchanged"
     if callable(name):
-        raise TypeError("@exercise takes the name of the exercise, as the lesson writes it: @exercise('01.invert')")
+        raise TypeError("@exercise takes a name, as the lesson writes it: @exercise('first_kernel.invert')")
     global _last
     p = _problem(name)
     name = _last = p.name
@@ -421,10 +424,10 @@ def exercise(name: str):  # lesson and exercise, as the lesson writes it: '01.in
 _last = None  # name of the exercise whose cell was run last
 
 
-def hint(name: str | None = None):  # lesson and exercise, '01.invert'; None: the exercise whose cell was run last
+def hint(name: str | None = None):  # 'first_kernel.invert', or 'invert'; None: the exercise whose cell was run last
     "Print the next hint of an exercise; each one says more than the last"
     if not (name or _last):
-        return print("Which exercise? Name it as the lesson does, hint('01.invert'), or run its cell first")
+        return print("Which exercise? Name it as the lesson does, hint('first_kernel.invert'), or run its cell first")
     p = _problem(name or _last)
     if p.shown == len(p.hints):
         return print('That was the last hint. The solution is folded away below the exercise.')

@@ -46,7 +46,8 @@ __all__ = [
 ]
 
 
-# A lesson is a notebook in `nbs/` whose name starts with two digits.
+# A lesson is a notebook in `nbs/` whose name starts with the number of its chapter, and a letter if the chapter has
+# several: `08a_timing.ipynb`.
 ROOT = Path(gridstride.__file__).resolve().parents[1]
 NBS = ROOT / 'nbs'
 _STARTED = Path.cwd()  # a notebook starts in its own folder, and may change it
@@ -56,25 +57,27 @@ def lessons(
     folder=NBS,  # where to look
 ) -> list:  # paths
     "Return the lessons in `folder`, in order"
-    return sorted(Path(folder).glob('[0-9][0-9]_*.ipynb'))
+    return sorted(p for p in Path(folder).glob('[0-9][0-9]*_*.ipynb') if re.match(r'\d\d[a-z]?_', p.name))
 
 
-def _lesson(n, have):
-    "Return the lesson called `n`: a number, or the path of any notebook"
+def _named(n, have):
+    "Return the lessons called `n`: a chapter, one lesson of it, or the path of any notebook"
     if n.endswith('.ipynb') and Path(n).is_file():
-        return Path(n).resolve()
-    if n.zfill(2) in have:
-        return have[n.zfill(2)]
+        return [Path(n).resolve()]
+    number = re.sub(r'^(\d)(?!\d)', r'0\1', n)
+    if found := [p for k, p in have.items() if number in (k, k[:2])]:
+        return found
     raise LookupError(f"There is no lesson {n}. The lessons are: {', '.join(have) or 'none'}.")
 
 
 def pick(
-    nums,  # numbers as typed, '3' or '03', or paths of other notebooks
+    nums,  # numbers as typed, '3', '03' or '08a', or paths of other notebooks
     folder=NBS,  # where to look
 ) -> list:  # paths
-    "Return the lessons with these numbers, or all lessons; raises `LookupError` for a number that no lesson has"
-    have = {p.name[:2]: p for p in lessons(folder)}
-    return list(dict.fromkeys(_lesson(n, have) for n in nums)) or list(have.values())
+    """Return the lessons with these numbers, all of a chapter for its number, or all lessons; raises `LookupError` for
+    a number that no lesson has"""
+    have = {p.name.partition('_')[0]: p for p in lessons(folder)}
+    return list(dict.fromkeys(p for n in nums for p in _named(n, have))) or list(have.values())
 
 
 # When a lesson is saved, a hash of its code is saved with it. Later the hash shows whether the code was
@@ -327,14 +330,14 @@ def table(
     return repr(Table(['<lesson', '<backend', 'cells', 'seconds', '<result'], rows))
 
 
-# An exercise is a function below `@exercise('NN.name'`. The ids of the solved ones, and the days, are in
+# An exercise is a function below `@exercise('CHAPTER.name'`. The ids of the solved ones, and the days, are in
 # `.progress.json` in the folder of the lessons, so that two people with copies of the notebooks share no progress,
 # whatever installation they use; or in the file that `GRIDSTRIDE_PROGRESS` names. `course.grading` writes it.
 def exercises(nb) -> list:  # of str
     """Return the ids of a lesson's exercises, in order.
 
-    >>> exercises({'cells': [{'cell_type': 'code', 'source': "@exercise('01.invert')\\ndef invert(): ..."}]})
-    ['01.invert']"""
+    >>> exercises({'cells': [{'cell_type': 'code', 'source': "@exercise('first_kernel.invert')\\ndef invert(): ..."}]})
+    ['first_kernel.invert']"""
     return list(dict.fromkeys(re.findall(r'''^@exercise\(\s*['"]([\w.]+)['"]''', '\n'.join(code(nb)), re.M)))
 
 
@@ -349,15 +352,29 @@ def progress_file(
     return folder / '.progress.json' if lessons(folder) else Path.home() / '.gridstride' / 'progress.json'
 
 
-RENAMED = {  # exercises: a progress file may still have the old id
-    '11.rounds': '11.iterations',
-    '13.turns': '13.buffers',
-    '15.slope': '15.gradient',
-    '16.slope': '16.gradient',
-    '17.slopes': '17.gradients',
-    '19.turned': '19.transposed',
-    '20.places': '20.positions',
+# Exercises had the number of their lesson, '12.rows', which renumbering would have changed. A reader's progress file
+# may still have such ids.
+_NUMBERED = (
+    'first_kernel blocks_and_threads shared_memory threads_and_barriers cuda_c shared_memory_cuda numba profiling '
+    'source_to_sass memory checklist reductions matmul_ladder triton fusion softmax flash_attention quantization '
+    'sparsity ring_attention tensor_cores hopper_gemm latent_attention where_next'
+).split()  # the chapters 01 to 24 of then
+RENAMED = {
+    '11.rounds': 'checklist.iterations',
+    '13.turns': 'matmul_ladder.buffers',
+    '15.slope': 'fusion.gradient',
+    '16.slope': 'softmax.gradient',
+    '17.slopes': 'flash_attention.gradients',
+    '19.turned': 'sparsity.transposed',
+    '20.places': 'ring_attention.positions',
 }
+
+
+def _present_id(name):
+    "Return the present id of an exercise whose id a progress file has"
+    number, dot, word = name.partition('.')
+    numbered = dot and number.isdigit() and 1 <= int(number) <= len(_NUMBERED)
+    return RENAMED.get(name) or (f'{_NUMBERED[int(number) - 1]}.{word}' if numbered else name)
 
 
 def read_progress(
@@ -367,7 +384,7 @@ def read_progress(
     path = Path(path or progress_file())
     try:
         solved = dict(json.loads(path.read_text(encoding='utf-8'))['solved'])
-        return {RENAMED.get(name, name): day for name, day in solved.items()}
+        return {_present_id(name): day for name, day in solved.items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, LookupError, TypeError) as e:

@@ -31,12 +31,12 @@ Exported = namedtuple('Exported', 'name description kernel shapes')
 
 
 # The kernels to export
-def _lesson(number, rungs, large):
+def _lesson(slug, rungs, large):
     "Yield the `Exported`s of the rungs of a lesson"
     for kernel in rungs:
         name = re.sub(r'\W+', '_', kernel.name)
-        description = f'Lesson {number}, rung `{kernel.name}`'
-        yield Exported(f'lesson_{number}_{name}', description, kernel, [*ragged_shapes(kernel)[:4], large])
+        description = f'Lesson {slug}, rung `{kernel.name}`'
+        yield Exported(f'{slug}_{name}', description, kernel, [*ragged_shapes(kernel)[:4], large])
 
 
 def _rungs(module):
@@ -84,13 +84,13 @@ def _bfloat16():
 
 
 def list_exports() -> list:  # of `Exported`
-    "Return every rung of lessons 13, 21 and 22, and every kernel that `matmul` can select"
+    "Return every rung of the lessons' three ladders, and every kernel that `matmul` can select"
     large = 8192, 8192, 8192
     last_rung = finals.choose(*large)
     ladders = (
-        (13, _rungs(fp32), (4096, 4096, 4096)),
-        (21, _rungs(tensor_cores), large),
-        (22, [*_rungs(hopper), last_rung], large),
+        ('matmul_ladder', _rungs(fp32), (4096, 4096, 4096)),
+        ('tensor_cores', _rungs(tensor_cores), large),
+        ('hopper_gemm', [*_rungs(hopper), last_rung], large),
     )
     return [*(exported for ladder in ladders for exported in _lesson(*ladder)), *_float32(), *_bfloat16()]
 

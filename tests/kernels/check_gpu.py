@@ -200,7 +200,7 @@ def exported_kernels_pass():
 
 
 def layouts_are_those_of_the_recording():
-    kept = tma.load(json.loads((ROOT/'nbs/recorded/22_layouts.json').read_text())['data'])
+    kept = tma.load(json.loads((ROOT/'nbs/recorded/hopper_gemm_layouts.json').read_text())['data'])
     for k, v in tma.dumps().items():
         if not (v.ravel() == kept[k]).all(): yield f'{k} is not what was recorded'
 

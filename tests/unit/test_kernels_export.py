@@ -28,10 +28,10 @@ def parts(text):
 
 
 def test_all_rungs_of_the_lessons_are_there():
-    for number, module in ((13, fp32), (21, tensor_cores), (22, hopper)):
+    for slug, module in (('matmul_ladder', fp32), ('tensor_cores', tensor_cores), ('hopper_gemm', hopper)):
         rungs = [o for o in vars(module).values() if isinstance(o, Rung)]
-        rungs += [finals.choose(8192, 8192, 8192)]*(number == 22)
-        there = [e.kernel for name, e in ALL.items() if name.startswith(f'lesson_{number}_')]
+        rungs += [finals.choose(8192, 8192, 8192)]*(slug == 'hopper_gemm')
+        there = [e.kernel for name, e in ALL.items() if name.startswith(f'{slug}_')]
         assert len(rungs) > 6 and len(there) == len(rungs) and all(a is b for a, b in zip(rungs, there))
 
 
@@ -232,7 +232,8 @@ def test_the_programs_find_each_number_that_is_wrong(layout):
         assert .5 < wrong[2:].view(torch.float32)[0] <= 1
 
 
-COMPILED = ['lesson_13_tuned', 'lesson_22_stored', 'matmul_split_64x64_k_in_4_tn', 'matmul_half_256x192_nt_turned_1x2',
+COMPILED = ['matmul_ladder_tuned', 'hopper_gemm_stored', 'matmul_split_64x64_k_in_4_tn',
+            'matmul_half_256x192_nt_turned_1x2',
             'matmul_thin_slabs', 'sum_float32', 'scan_int32', 'cross_entropy_bfloat16', 'adamw_float32', 'gelu_float32',
             'softmax_backward_bfloat16']
 HEADERS = ''.join(f'#include <{o}>\n' for o in standalone.HEADERS)

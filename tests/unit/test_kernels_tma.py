@@ -56,7 +56,7 @@ def test_the_panels_can_be_drawn():
 def got():
     "What an H100 wrote, or writes: name -> a row of values"
     return {k: v.ravel()
-            for k, v in recorded('22_layouts', dumps, DUMPS, save=save, load=load, folder=RECORDED).items()}
+            for k, v in recorded('hopper_gemm_layouts', dumps, DUMPS, save=save, load=load, folder=RECORDED).items()}
 
 
 def in_shared(box, swizzle):

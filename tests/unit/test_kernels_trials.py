@@ -106,7 +106,7 @@ def test_what_only_a_hopper_gpu_can_measure_is_refused(measure):
 
 def test_a_contest_belongs_to_its_kernels(tmp_path):
     with pytest.raises(Unavailable, match='no recording'):
-        trials.race_with_torch('22_none', (64, 64, 64), hopper.ring, seconds=.1)
+        trials.race_with_torch('hopper_gemm_none', (64, 64, 64), hopper.ring, seconds=.1)
 
 
 @pytest.mark.slow

@@ -82,19 +82,21 @@ def test_runs_are_a_table():
 
 @pytest.fixture
 def exercises(folder):
-    stubs = "@exercise('01.invert', cases=3)\ndef invert(x): ...", '@exercise("01.blur")\ndef blur(x): ...'
+    stubs = ("@exercise('first_kernel.invert', cases=3)\ndef invert(x): ...",
+             '@exercise("first_kernel.blur")\ndef blur(x): ...')
     (folder/'01_good.ipynb').write_text(json.dumps(notebook(*stubs)))
     return folder
 
 
 def test_exercises_are_found_in_order(exercises):
-    assert L.exercises(L.read(exercises/'01_good.ipynb')) == ['01.invert', '01.blur']
+    assert L.exercises(L.read(exercises/'01_good.ipynb')) == ['first_kernel.invert', 'first_kernel.blur']
 
 
 def test_progress_says_what_is_solved_and_when(exercises):
-    (exercises/'progress.json').write_text('{"solved": {"01.invert": "2026-11-21"}}')
+    (exercises/'progress.json').write_text('{"solved": {"first_kernel.invert": "2026-11-21"}}')
     out = L.progress(exercises, exercises/'progress.json')
-    assert '1 of 2 exercises' in out and '2026-11-21  01.invert' in out and 'not yet     01.blur' in out
+    assert '1 of 2 exercises' in out
+    assert '2026-11-21  first_kernel.invert' in out and 'not yet     first_kernel.blur' in out
     assert '0 of 2 exercises' in L.progress(exercises, exercises/'none.json')
 
 

@@ -53,7 +53,7 @@ class Climb:
     def __init__(
         self,
         shape,  # h, w, k of the product with which rungs are measured
-        record,  # NN_what: the first part of the names of the recordings
+        record,  # CHAPTER_what: the first part of the names of the recordings
         bound,  # (wavefronts, instructions) per multiplying instruction -> the TFLOP/s that they allow
         seconds=0.3,  # time limit for a rung, and for the library
         folder='recorded',
@@ -193,7 +193,7 @@ def _print_guess(guess, than):
 
 # A race is a contest on one product that includes the library, with the error of each result in the table.
 def race(
-    record,  # NN_what: the name of the recording that is shown without a GPU
+    record,  # CHAPTER_what: the name of the recording that is shown without a GPU
     h,
     w,
     k,  # of h x k @ k x w
@@ -264,7 +264,7 @@ class Kinds(dict):
 
 def kinds(
     *rungs,
-    record,  # NN_what: the name of the recording that is shown without compilers
+    record,  # CHAPTER_what: the name of the recording that is shown without compilers
 ) -> Kinds:
     "Count the instructions in the longest loop of each rung, by kind, per multiply-add"
 
@@ -300,7 +300,7 @@ torch.cuda.synchronize()
 
 def count_quads(
     patterns,  # name -> 32 indices from 0 to 63: the group of four floats that each lane loads
-    record,  # NN_what: the name of the recording that is shown without a GPU
+    record,  # CHAPTER_what: the name of the recording that is shown without a GPU
 ) -> dict:  # name -> wavefronts
     "Count the wavefronts of a warp whose lanes load four floats each from shared memory by one instruction"
     metric = 'l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum'
@@ -322,7 +322,7 @@ def count_library(
     h,
     w,
     k,  # of h x k @ k x w
-    record,  # NN_what: the name of the recording that is shown without a GPU
+    record,  # CHAPTER_what: the name of the recording that is shown without a GPU
 ) -> dict:  # issue: fraction of issue slots used; instructions: per multiply-add; name: of the kernel
     "Count events while torch.matmul multiplies two matrices of floats"
     issue = 'smsp__issue_active.avg.pct_of_peak_sustained_active'

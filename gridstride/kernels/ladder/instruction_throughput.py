@@ -17,7 +17,7 @@ def time_alone(
     src,  # CUDA C of a kernel (const int *x, float *out, long long *cycles, int steps), launched with 8 warps per SM
     size,  # of the square bfloat16 product with equally many multiply-adds, for comparison
     multiply_adds,  # per instruction; a warp executes 32 instructions per step
-    record,  # NN_what: the name of the recording that is shown without a GPU
+    record,  # CHAPTER_what: the name of the recording that is shown without a GPU
     folder='recorded',
 ) -> dict:  # 'random', 'zeros' -> dict(cycles=, tflops=, ghz=, watts=); 'ratio' -> speedup over the library
     """Measure the cycles per instruction of one of the four tensor cores of an SM, TFLOP/s, the clock rate and the

@@ -290,7 +290,7 @@ class Ladder:
         *rungs,
         shape=(4096, 4096, 4096),  # h, w, k
         baseline='torch.matmul',  # name of the library in the table
-        record=None,  # NN_what: the recordings NN_what_RUNG are shown without a GPU
+        record=None,  # CHAPTER_what: the recordings CHAPTER_what_RUNG are shown without a GPU
         seconds=0.5,  # time limit for a rung, and for the library
         counters=True,  # also count events by Nsight Compute
         metrics={},  # further metrics: {head of the column: ncu's name}

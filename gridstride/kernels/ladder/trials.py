@@ -136,7 +136,7 @@ def _operands(shape, device='cuda'):
 
 
 def race_with_torch(
-    record,  # NN_what: the name of the recording that is shown without a GPU
+    record,  # CHAPTER_what: the name of the recording that is shown without a GPU
     shape,  # h, w, k
     *rungs,  # with different names
     seconds=0.15,  # time limit per candidate

@@ -1,0 +1,684 @@
+"""The table of lessons, and all that is made from it: the README's table, first cells, and links.
+
+    python -m gridstride.course.curriculum            # list the lessons
+    python -m gridstride.course.curriculum --write    # write what is made from the table
+
+A lesson is a notebook, `nbs/08a_timing.ipynb`: number, letter and slug. Everything else knows a chapter by its slug:
+the ids of its exercises, its recordings, its judges. So a lesson moves by a new number here, `git mv` of its notebook,
+and `--write`. Texts in this table name a lesson as {slug}, which becomes a link with its number.
+"""
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+from ..support.atomic_write import write_whole
+
+__all__ = [
+    'Lesson',
+    'LESSONS',
+    'PARTS',
+    'chapter_of',
+    'chapter_title',
+    'minutes',
+    'part_of',
+    'lesson_of_file',
+    'first_cell',
+    'relinked',
+    'readme_table',
+    'listing',
+    'written',
+    'main',
+]
+
+_FIELDS = 'number slug title reading exercises needs follows does gpu chapter chapter_title'
+
+
+class Lesson(namedtuple('Lesson', _FIELDS, defaults=[None, None])):
+    """A row of the table.
+
+    `number` is that of the chapter, and a letter if the chapter has several lessons; `reading` and `exercises`, a
+    pair, are minutes; `needs` and `follows` go into the notebook's first cell; `does` and `gpu` into the README.
+    `chapter` and `chapter_title` differ from `slug` and `title` if the chapter has several lessons."""
+
+    __slots__ = ()
+
+    @property
+    def file(self):
+        "Return the name of the notebook"
+        return f'{self.number}_{self.slug}.ipynb'
+
+
+PARTS = {
+    1: 'One thread at a time',
+    5: 'On the GPU',
+    10: 'Making it fast',
+    14: 'Triton and fusion',
+    16: 'Kernels of machine learning',
+    21: 'Hopper and on',
+}  # number of the first chapter -> the part
+
+# fmt: off
+LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_title or o.title) for o in (
+    Lesson(
+        '01',
+        'first_kernel',
+        'Your first kernel',
+        reading=35,
+        exercises=(40, 70),
+        needs=(
+            'Python and a little PyTorch. No GPU. Nearly everything here is plain Python, on purpose, so that '
+            "nothing is hidden; at the end the same kernel runs in the course's simulator, and in CUDA C."
+        ),
+        follows=(
+            '[Getting started with CUDA for Python programmers](https://youtu.be/4sgKnKbR-WE) (Jeremy Howard, '
+            'lecture 3), minutes 3 to 24. The ▶ links jump to the matching minute.'
+        ),
+        does='a loop becomes a function of an index; a colour picture becomes grey; guards',
+        gpu='not needed',
+    ),
+    Lesson(
+        '02',
+        'blocks_and_threads',
+        'Blocks and threads',
+        reading=40,
+        exercises=(50, 80),
+        needs='lesson {first_kernel}. No GPU: still plain Python.',
+        follows=(
+            '[lecture 3](https://youtu.be/4sgKnKbR-WE?t=1135), minutes 18 to 25 and 44 to 60, and the first '
+            'minutes of [lecture 5](https://youtu.be/wVsR-YhaHlM?t=320), 5:20 to 9:25 (both Jeremy Howard).'
+        ),
+        does='grids in one and two dimensions; a matrix product as a kernel',
+        gpu='not needed',
+    ),
+    Lesson(
+        '03',
+        'shared_memory',
+        'Shared memory',
+        reading=50,
+        exercises=(70, 110),
+        needs='lesson {blocks_and_threads}. No GPU: plain Python.',
+        follows=(
+            '[Going further with CUDA for Python programmers](https://youtu.be/wVsR-YhaHlM?t=716) (Jeremy Howard,'
+            ' lecture 5), 11:56 to 34:36.'
+        ),
+        does='tiles, padding, fill then dot; each element is loaded once and used sixteen times',
+        gpu='not needed',
+    ),
+    Lesson(
+        '04',
+        'threads_and_barriers',
+        'Threads and barriers',
+        reading=60,
+        exercises=(85, 130),
+        needs=(
+            "lesson {shared_memory}, whose table of runners ends with the two of this lesson. No GPU: Python's "
+            'own threads.'
+        ),
+        follows='[lecture 5](https://youtu.be/wVsR-YhaHlM?t=2076) (Jeremy Howard), 34:36 to 42:09.',
+        does=(
+            'real threads, two barriers and what each protects; schedules that hide a data race, and the '
+            'simulator, which reports it'
+        ),
+        gpu='not needed',
+    ),
+    Lesson(
+        '05',
+        'cuda_c',
+        'CUDA C',
+        reading=70,
+        exercises=(100, 125),
+        needs="lesson {blocks_and_threads}, and a C++ compiler; with a GPU, NVIDIA's compiler `nvcc`.",
+        follows=(
+            '[lecture 1](https://youtu.be/LuhJEEJQgUM?t=1068) (Mark Saroufim) from 17:48, and [lecture '
+            '5](https://youtu.be/wVsR-YhaHlM?t=565) (Jeremy Howard), 9:25 to 11:56.'
+        ),
+        does=(
+            'kernels in C, compiled in a second; what `load_inline` generates and why it takes a minute; reading '
+            'errors'
+        ),
+        gpu='helps',
+    ),
+    Lesson(
+        '06',
+        'shared_memory_cuda',
+        'Shared memory in CUDA C',
+        reading=80,
+        exercises=(90, 125),
+        needs=(
+            'lesson {threads_and_barriers} and lesson {cuda_c}. A GPU helps: without one, everything runs and is '
+            'checked on the emulator, and times are those of an H100.'
+        ),
+        follows='[lecture 5](https://youtu.be/wVsR-YhaHlM?t=2529) (Jeremy Howard), 42:09 to 55:57.',
+        does=(
+            'dynamic, static and templated tiles; why one is slower, as the machine code shows; choosing the tile'
+            ' size'
+        ),
+        gpu='helps',
+    ),
+    Lesson(
+        '07',
+        'numba',
+        'Numba',
+        reading=85,
+        exercises=(105, 130),
+        needs=(
+            'lessons {threads_and_barriers} and {shared_memory_cuda}. A GPU helps. Without one, the kernels are '
+            'simulated, and measurements are those of an NVIDIA H100, marked as recorded.'
+        ),
+        follows='[lecture 5](https://youtu.be/wVsR-YhaHlM?t=3357) (Jeremy Howard), 55:57 to 1:17:33.',
+        does=(
+            "the same kernels in Python; why the lecture's kernel is 4x slower than C, found by experiment; "
+            'Python translated to C'
+        ),
+        gpu='helps',
+    ),
+    Lesson(
+        '08',
+        'profiling',
+        'Profiling',
+        reading=130,
+        exercises=(100, 100),
+        needs=(
+            'lessons {cuda_c}, {shared_memory_cuda} and {numba}. A GPU helps: without one all kernels run and are'
+            " checked (Triton's if Triton is installed), and what only a GPU can show comes from an NVIDIA H100."
+        ),
+        follows='[lecture 1](https://youtu.be/LuhJEEJQgUM?t=597) (Mark Saroufim), 9:57 to the end.',
+        does=(
+            "timing that you can trust; ceilings and the roofline; PyTorch's profiler, Triton, `torch.compile`, "
+            'Nsight Compute, Proton'
+        ),
+        gpu='helps',
+    ),
+    Lesson(
+        '09',
+        'source_to_sass',
+        'From source to SASS',
+        reading=130,
+        exercises=(90, 90),
+        needs=(
+            'lesson {cuda_c}, lesson {shared_memory_cuda} and, for one section each, lesson {numba} and lesson '
+            "{profiling}. No GPU is needed: NVIDIA's compilers work without one, and what only a GPU can measure "
+            'comes from an NVIDIA H100.'
+        ),
+        follows=(
+            '[lecture 1](https://youtu.be/LuhJEEJQgUM?t=1574) (Mark Saroufim), [lecture '
+            '2](https://youtu.be/NQ-0D5Ti2dc) (Andreas Köpf) and [lecture 4](https://youtu.be/lTmYrKwjSOU) '
+            '(Thomas Viehmann).'
+        ),
+        does='PTX, SASS, registers and occupancy, on a laptop; the inner loops of three matrix products',
+        gpu='helps',
+    ),
+    Lesson(
+        '10',
+        'memory',
+        'Memory',
+        reading=75,
+        exercises=(60, 100),
+        needs=(
+            'lesson {shared_memory_cuda}, {numba} and {profiling}. A GPU helps: without one all kernels run, are '
+            'counted and checked; times are those of an NVIDIA H100.'
+        ),
+        follows=(
+            'the first item of [lecture 8](https://youtu.be/SGhfUhlowB4) (Mark Saroufim), coalescing, and '
+            'continues where it stops.'
+        ),
+        does=(
+            'coalescing, bank conflicts, padding, swizzles: a transpose at 94% of copy bandwidth; the layouts of '
+            'CUTLASS and Triton; the latency of each cache'
+        ),
+        gpu='helps',
+    ),
+    Lesson(
+        '11',
+        'checklist',
+        'The checklist',
+        reading=120,
+        exercises=(85, 130),
+        needs=(
+            'lesson {shared_memory_cuda}, {numba}, {source_to_sass} and {memory}. A GPU helps: without one '
+            'all kernels run, are counted and checked; times are those of an NVIDIA H100.'
+        ),
+        follows=(
+            '[lecture 8](https://youtu.be/SGhfUhlowB4) (Mark Saroufim), which has this list, and [lecture '
+            '4](https://youtu.be/lTmYrKwjSOU) (Thomas Viehmann).'
+        ),
+        does=(
+            'eight questions for a slow kernel, each with a counter and a measured time; a histogram as fast as '
+            "CUB's; latency; all layers of a network on one roofline"
+        ),
+        gpu='helps',
+    ),
+    Lesson(
+        '12',
+        'reductions',
+        'Reductions',
+        reading=100,
+        exercises=(100, 130),
+        needs=(
+            'lesson {shared_memory_cuda}, {profiling} and {memory}; the exercise threads_and_barriers.block_sum of '
+            'lesson '
+            '{threads_and_barriers} is the first step. A GPU helps: without one all kernels run and are checked; '
+            'times are those of an NVIDIA H100.'
+        ),
+        follows='[lecture 9](https://youtu.be/09wntC6BT5o) (Mark Saroufim), and continues where it stops.',
+        does=(
+            'a sum from one thread to DRAM bandwidth; five ways to combine blocks; argmax, variance; the rounding'
+            ' error of a float32 sum, and determinism; a scan in one pass'
+        ),
+        gpu='helps',
+    ),
+    Lesson(
+        '13',
+        'matmul_ladder',
+        'The matmul ladder',
+        reading=300,
+        exercises=(110, 150),
+        needs=(
+            'lesson {shared_memory_cuda}; {profiling} (Nsight Compute) and {source_to_sass} (registers, '
+            'occupancy) help, and so does a GPU. Without one every kernel is checked on the emulator, and '
+            'measurements are those of an NVIDIA H100, marked as recorded.'
+        ),
+        follows='[lecture 5](https://youtu.be/wVsR-YhaHlM?t=4015) (Jeremy Howard) beyond its end, 1:06:55.',
+        does=(
+            'float32 from 1% of the speed of `torch.matmul` to 100%, one step and one prediction at a time; then '
+            'faster'
+        ),
+        gpu='helps',
+    ),
+    Lesson(
+        '14',
+        'triton',
+        'Triton',
+        reading=90,
+        exercises=(150, 160),
+        needs=(
+            'lessons {shared_memory_cuda} and {numba}, {source_to_sass} for SASS, {memory} for layouts. A '
+            'GPU helps: without one all kernels run and are checked; what only a GPU can show comes from an '
+            'NVIDIA H100.'
+        ),
+        follows=(
+            '[lecture 1](https://youtu.be/LuhJEEJQgUM?t=1574) (Mark Saroufim) from 26:14, and [lecture '
+            '14](https://youtu.be/DdTsX6DQk24) (Umer Adil).'
+        ),
+        does=(
+            'programs on blocks, with every mask checked; what the compiler decides, in TTGIR, PTX and SASS; '
+            'softmax at DRAM bandwidth; an autotuned bfloat16 product with a tile order for the L2 cache, '
+            'compared with cuBLAS'
+        ),
+        gpu='helps',
+    ),
+    Lesson(
+        '15',
+        'fusion',
+        'Fusion',
+        reading=80,
+        exercises=(70, 100),
+        needs=(
+            "lesson {profiling}, {checklist}, {reductions}, and {triton}'s programs, blocks and masks. A GPU "
+            'helps: without one all kernels run and are checked; times are those of an NVIDIA H100.'
+        ),
+        follows=(
+            '[lecture 4](https://youtu.be/lTmYrKwjSOU) (Thomas Viehmann), where GELU is fused, and [lecture '
+            '6](https://youtu.be/hIop0mWKPHc) (Jane Xu), the optimizers.'
+        ),
+        does=(
+            'speed predicted from bytes: GELU, dropout that stores no mask, norms, a loss that stores no logits, '
+            'AdamW over hundreds of tensors in one launch; a small transformer trained with all of these kernels'
+        ),
+        gpu='helps',
+    ),
+    Lesson(
+        '16',
+        'softmax',
+        'Softmax',
+        reading=60,
+        exercises=(70, 100),
+        needs=(
+            "lesson {memory}, {reductions}, {triton}'s softmax, and {fusion}'s passes. A GPU helps: without one "
+            'all kernels run and are checked; times are those of an NVIDIA H100.'
+        ),
+        follows=(
+            '[lecture 8](https://youtu.be/SGhfUhlowB4) (Mark Saroufim), whose last item is the online softmax; '
+            '[lecture 12](https://youtu.be/zEuwuCTEf_0) needs it.'
+        ),
+        does=(
+            'safe softmax, online softmax and merging partial results, tested on random inputs; rows kept in the '
+            'registers of a warp, a block or eight SMs, each read once; masks, log-softmax and the backward pass'
+        ),
+        gpu='helps',
+    ),
+    Lesson(
+        '17',
+        'flash_attention',
+        'FlashAttention',
+        reading=140,
+        exercises=(100, 150),
+        needs=(
+            'lesson {reductions} and {triton}; {softmax} helps. Part three also needs {tensor_cores}, Part four '
+            '{hopper_gemm}: if you come from lesson 16, run their cells, read "The same in Triton" and "The '
+            'race", and come back. The exercises need neither. A GPU helps: without one all kernels run and are '
+            'checked, and times are those of an NVIDIA H100.'
+        ),
+        follows=(
+            '[lecture 12](https://youtu.be/zEuwuCTEf_0) (Thomas Viehmann) as far as it goes, then the three '
+            'papers: [FlashAttention](https://arxiv.org/abs/2205.14135), [2](https://arxiv.org/abs/2307.08691) '
+            'and [3](https://arxiv.org/abs/2407.08608).'
+        ),
+        does=(
+            'attention that never stores its matrix of scores, from one line of algebra to tensor cores, Triton '
+            'and Hopper; which tiles a mask leaves and how they are scheduled; a backward pass from one saved '
+            'value per row; a small GPT'
+        ),
+        gpu='helps',
+    ),
+    Lesson(
+        '18',
+        'quantization',
+        'Quantization',
+        reading=65,
+        exercises=(90, 135),
+        needs=(
+            "lesson {checklist}'s roofline, {reductions}'s sum of a warp, and {triton}'s Triton. A GPU helps: "
+            'without one all kernels run and are checked; times are those of an NVIDIA H100.'
+        ),
+        follows='[lecture 7](https://youtu.be/1u9xUK3G4VM) (Charles Hernandez) on quantization.',
+        does=(
+            'why generation is limited by reading the weights; quantization grids, groups, outliers, NF4 and '
+            'e4m3, measured in decibels and in the perplexity of a small model; int4 and int8 kernels that build '
+            'floats from bits; 8-bit weights and activations'
+        ),
+        gpu='helps',
+    ),
+    Lesson(
+        '19',
+        'sparsity',
+        'Sparsity',
+        reading=60,
+        exercises=(75, 110),
+        needs=(
+            "lesson {cuda_c}'s CUDA C, {memory}'s sectors and {triton}'s Triton; {tensor_cores}'s `mma.sync` "
+            'helps in Part three, {hopper_gemm}\'s `wgmma` in "Twice as fast?". A GPU helps: without one all '
+            'kernels run and are checked; times are those of an NVIDIA H100.'
+        ),
+        follows='[lecture 11](https://youtu.be/mGDnOLcfE8g) (Jesse Cai).',
+        does=(
+            'which zeros save time: unstructured, in blocks, 2:4; the 2:4 format decoded from its bytes, and the '
+            'one instruction that reads it; how much accuracy a small network loses by pruning, and regains by '
+            'permuting columns and by training'
+        ),
+        gpu='helps',
+    ),
+    Lesson(
+        '20',
+        'ring_attention',
+        'Ring attention',
+        reading=80,
+        exercises=(80, 115),
+        needs=(
+            'lesson {softmax} (the merge) and the first part of lesson {flash_attention}. No GPU is needed: four '
+            'processes on this machine replace four GPUs. Measurements with two real ones are recorded.'
+        ),
+        follows=(
+            '[lecture 13](https://youtu.be/ws7angQYIxI) (Andreas Koepf), then three papers: [Ring '
+            'Attention](https://arxiv.org/abs/2310.01889), [Striped Attention](https://arxiv.org/abs/2311.09431),'
+            ' [Tree Attention](https://arxiv.org/abs/2408.04093).'
+        ),
+        does=(
+            'a sequence that is too long for one GPU: four processes that communicate while they compute, the '
+            'causal mask that leaves half of them idle and the orders that balance the load; the backward pass; '
+            'Ulysses and tree attention; 64 simulated GPUs'
+        ),
+        gpu='not needed',
+    ),
+    Lesson(
+        '21',
+        'tensor_cores',
+        'Tensor cores',
+        reading=150,
+        exercises=(110, 160),
+        needs=(
+            'lesson {matmul_ladder}, whose tiles, stages and counters are taken for granted; lesson '
+            '{source_to_sass} helps. So does a GPU: without one the emulator runs the kernels on small '
+            'products, and what an NVIDIA H100 measured is marked as recorded.'
+        ),
+        follows='[lecture 4](https://youtu.be/lTmYrKwjSOU) where it ends: it names tensor cores and goes on.',
+        does=(
+            'wmma, `mma.sync`, `ldmatrix`, swizzles, asynchronous copies: which lane holds which element, and '
+            'what limits the speed'
+        ),
+        gpu='helps',
+    ),
+    Lesson(
+        '22',
+        'hopper_gemm',
+        'Past cuBLAS on Hopper',
+        reading=150,
+        exercises=(200, 200),
+        needs=(
+            'lesson {matmul_ladder} and lesson {tensor_cores}. Without a Hopper GPU (H100, H200) the emulator '
+            'runs every kernel on small products; speeds are recorded on an H100.'
+        ),
+        follows=(
+            'no lecture; [lecture 45](https://youtu.be/ErTmTCRP1_U) (Outperforming cuBLAS on NVIDIA H100) '
+            'describes such a kernel.'
+        ),
+        does=(
+            'TMA, mbarriers, wgmma, warp specialization, clusters: a bfloat16 product faster than the library at '
+            '8192^3; data races that a GPU hides, reported without one'
+        ),
+        gpu='helps',
+    ),
+    Lesson(
+        '23',
+        'latent_attention',
+        'Latent attention',
+        reading=70,
+        exercises=(70, 105),
+        needs=(
+            "lesson {softmax}'s merge, {flash_attention}'s first two parts, {triton}'s Triton; {hopper_gemm} "
+            'helps at the end. A GPU helps: without one all kernels run and are checked.'
+        ),
+        follows=(
+            '[DeepSeek-V2](https://arxiv.org/abs/2405.04434) (the latent), '
+            '[PagedAttention](https://arxiv.org/abs/2309.06180), '
+            '[Flash-Decoding](https://crfm.stanford.edu/2023/10/12/flashdecoding.html), '
+            '[FlashMLA](https://github.com/deepseek-ai/FlashMLA).'
+        ),
+        does=(
+            'a decode step reads the whole KV cache, so the keys of all heads share one row of 576 elements; '
+            'absorbed matrices, tested equal; bytes counted; one sequence split among 132 SMs, and into how many '
+            'parts; a paged KV cache and a wrong page table; a kernel at the ridge point of the roofline'
+        ),
+        gpu='helps',
+    ),
+    Lesson(
+        '24',
+        'where_next',
+        'Where next',
+        reading=75,
+        exercises=(80, 105),
+        needs=(
+            'lesson {source_to_sass}, {reductions}, {triton}, {softmax} and {hopper_gemm}. No GPU, and none '
+            'of the seven languages except Triton: the output of their compilers is recorded, and so are their '
+            'times on an H100.'
+        ),
+        follows='',
+        does=(
+            'one softmax in seven languages, and which decisions each compiler makes, as the machine code and its'
+            " timing show; Blackwell's tensor memory in PTX; AMD's machine code compared with SASS, and which "
+            'kernels break with 64 lanes; a judge that detects cheats'
+        ),
+        gpu='not needed',
+    ),
+))
+# fmt: on
+
+
+# Look-ups
+
+
+def chapter_of(number: str):  # '8', '08' or '08a'
+    "Return the slug of the chapter with this number; None if there is none"
+    number = number.zfill(2)
+    return next((o.chapter for o in LESSONS if number in (o.number, o.number[:2])), None)
+
+
+def chapter_title(slug: str):
+    "Return the title of a chapter; None if there is none"
+    return next((o.chapter_title for o in LESSONS if o.chapter == slug), None)
+
+
+def lesson_of_file(name: str):  # '08a_timing.ipynb'
+    "Return the lesson whose notebook has this slug, whatever its number; None if there is none"
+    slug = re.sub(r'^\d\d[a-z]?_', '', Path(name).stem)
+    return next((o for o in LESSONS if o.slug == slug), None)
+
+
+def part_of(lesson) -> str:
+    "Return the part of the course that a lesson belongs to"
+    return PARTS[max(n for n in PARTS if n <= int(lesson.number[:2]))]
+
+
+def minutes(lesson) -> tuple:  # of str
+    "Return the minutes for reading and for the exercises: ('35', '40 to 70')"
+    low, high = lesson.exercises
+    return str(lesson.reading), f'{low} to {high}' if high > low else str(low)
+
+
+# What is made for a notebook
+
+
+def _with_links(text):
+    "Replace each {slug} by a link"
+    return re.sub(r'\{(\w+)\}', lambda m: '[{0.number}]({0.file})'.format(lesson_of_file(m[1])), text)
+
+
+def _head_lines(lesson):
+    "Return the lines of a first cell that are made from the table"
+    reading, exercises = minutes(lesson)
+    work = f', {exercises} for the exercises' if lesson.exercises[1] else ''
+    lines = [f'**Needs** {_with_links(lesson.needs)}', f'**Time** {reading} minutes to read and run{work}.']
+    return lines + [f'**Follows** {_with_links(lesson.follows)}'] * bool(lesson.follows)
+
+
+def first_cell(
+    text,  # the first cell of the lesson's notebook
+    lesson,
+) -> str:
+    "Return the first cell with the title, and the lines Needs, Time and Follows, of the table"
+    paragraphs = text.split('\n\n')
+    made = [i for i, p in enumerate(paragraphs) if re.match(r'\*\*(Needs|Time|Follows)\*\*', p)]
+    at = made[0] if made else len(paragraphs)
+    kept = [p for i, p in enumerate(paragraphs) if i not in made]
+    kept[0] = re.sub(r'^#.*', f'# {lesson.number} {lesson.title}', kept[0])
+    return '\n\n'.join([*kept[:at], *_head_lines(lesson), *kept[at:]])
+
+
+_LINK = re.compile(r'\[([^\[\]]*)\]\(([\w./-]*?)(\d\d[a-z]?_\w+\.ipynb)(#[^)\s]*)?\)')
+_NUMBER = re.compile(r'^((?:[Ll]esson |[Cc]hapter )?)\d\d[a-z]?(?=\b)')
+
+
+def relinked(text: str) -> str:
+    "Return Markdown with the present number and file in each link to a lesson"
+
+    def link(m):
+        said, folder, file, anchor = m.groups()
+        lesson = lesson_of_file(file) if folder in ('', 'nbs/', '../', '../nbs/', '../../nbs/') else None
+        if not lesson:
+            return m[0]
+        said = _NUMBER.sub(lambda n: n[1] + lesson.number, said)
+        return f'[{said}]({folder}{lesson.file}{anchor or ""})'
+
+    return _LINK.sub(link, text)
+
+
+# What is made for the README
+
+
+def readme_table() -> str:
+    "Return the table of lessons: Markdown, a table per part"
+    out = []
+    part = None
+    for o in LESSONS:
+        if part_of(o) != part:
+            part = part_of(o)
+            head = f'| {part} | what it does | reading | exercises | GPU |'
+            out += ['', head, '|---|---|---|---|---|']
+        reading, exercises = minutes(o)
+        out.append(f'| [{o.number} {o.title}](nbs/{o.file}) | {o.does} | {reading} min | {exercises} min | {o.gpu} |')
+    return '\n'.join(out[1:])
+
+
+def listing() -> str:
+    "Return the lessons by parts, with their minutes, as plain text"
+    out = []
+    part = None
+    for o in LESSONS:
+        if part_of(o) != part:
+            part = part_of(o)
+            out += ['', part]
+        reading, exercises = minutes(o)
+        out.append(f'  {o.number:<4}{o.title:<34}{reading:>4} min to read, {exercises} for the exercises')
+    return '\n'.join(out[1:])
+
+
+# Writing
+
+_MARKS = '<!-- lessons: made by python -m gridstride.course.curriculum --write -->\n', '\n<!-- end of lessons -->'
+
+
+def _readme(text):
+    "Return the README with the table between its marks"
+    begin, end = _MARKS
+    before, after = text.split(begin)
+    return before + begin + readme_table() + end + after.split(end)[1]
+
+
+def _notebook(text, name, in_course):
+    "Return the JSON of a notebook with its first cell and its links"
+    nb = json.loads(text)
+    if in_course:
+        first = nb['cells'][0]
+        first['source'] = first_cell(''.join(first['source']), lesson_of_file(name)).splitlines(True)
+    for c in nb['cells']:
+        if c['cell_type'] == 'markdown':
+            c['source'] = relinked(''.join(c['source'])).splitlines(True)
+    return json.dumps(nb, indent=1, ensure_ascii=False) + '\n'
+
+
+def _pages(root):
+    "Return the pages of the repository that link to lessons"
+    return [*root.glob('*.md'), root / 'site/index.md', *root.glob('benchmarks/*.md'), *root.glob('gridstride/*/*.md')]
+
+
+def written(
+    root,  # of the repository
+) -> dict:  # {path: text}
+    "Return what `--write` would write: each text and notebook with what is made from the table"
+    made = {p: relinked(p.read_text(encoding='utf-8')) for p in _pages(root)}
+    made[root / 'README.md'] = _readme(made[root / 'README.md'])
+    for folder in ('nbs', 'nbs/inside', 'nbs/lib'):
+        for p in sorted((root / folder).glob('*.ipynb')):
+            made[p] = _notebook(p.read_text(encoding='utf-8'), p.name, folder == 'nbs')
+    return made
+
+
+def main(argv=None):  # None: the command line
+    "List the lessons, or write what is made from the table"
+    p = argparse.ArgumentParser(prog='python -m gridstride.course.curriculum', description=__doc__.splitlines()[0])
+    p.add_argument('--write', action='store_true', help='write the README, first cells and links')
+    if not p.parse_args(argv).write:
+        return print(listing())
+    for path, text in written(Path(__file__).resolve().parents[2]).items():
+        if path.read_text(encoding='utf-8') != text:
+            write_whole(path, text)
+            print(os.path.relpath(path))
+
+
+if __name__ == '__main__':
+    sys.exit(main())

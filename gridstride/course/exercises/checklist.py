@@ -1,0 +1,225 @@
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
+
+import math
+
+from collections import Counter
+
+import numpy as np
+import torch
+
+from ... import sim
+from ..grading import problem
+from ...utils import cdiv, check
+from .numba import check_distribution
+from .returned import integer
+
+__all__ = ['CHIPS', 'LAYERS', 'traced', 'atomics_of', 'busiest']
+
+
+@problem(
+    'checklist.iterations',
+    cases=[
+        dict(lengths=lengths)
+        for lengths in (
+            [5] * 64,
+            [1] * 31 + [100],
+            [7] * 33,
+            list(range(64)),
+            [100, 1] * 48,
+            [3],
+            [0] * 32 + [9] * 8,
+            [40, 2, 2, 2] * 25,
+        )
+    ],
+    hints=[
+        'A warp is 32 consecutive threads. When does the loop of a warp end?',
+        'It ends when the thread with the longest loop has finished; the other threads are idle until then.',
+        'Take the maximum of every 32 lengths, `max(lengths[i:i+32])` for `i` in steps of 32, and add them up.',
+    ],
+)
+def _(fn, rng, lengths):
+    got = integer(fn(list(lengths)))
+    each = [max(lengths[i : i + 32]) for i in range(0, len(lengths), 32)]
+    if got != sum(each):
+        raise AssertionError(f'{len(lengths)} threads are {len(each)} warps, which take {each} iterations; got {got}')
+
+
+CHIPS = (
+    dict(gbs=1500, ns=600, sms=132, warps=64, size=4),
+    dict(gbs=1500, ns=600, sms=132, warps=8, size=4),
+    dict(gbs=1500, ns=600, sms=132, warps=8, size=16),
+    dict(gbs=300, ns=500, sms=40, warps=32, size=4),
+    dict(gbs=1000, ns=1024, sms=125, warps=16, size=4),
+    dict(gbs=4000, ns=800, sms=148, warps=4, size=1),
+    dict(gbs=3350, ns=700, sms=132, warps=16, size=8),
+    dict(gbs=200, ns=500, sms=40, warps=64, size=4),
+)
+
+
+@problem(
+    'checklist.little',
+    cases=[dict(chip) for chip in CHIPS],
+    hints=[
+        "Little's law: the bytes in flight are the bandwidth times the latency. GB/s times nanoseconds are bytes.",
+        '`gbs*ns` bytes must be in flight. One load per thread is `sms*warps*32*size` bytes.',
+        'Divide the first by the second, and round up: if 4.5 loads are needed, 4 are not enough.',
+    ],
+)
+def _(fn, rng, gbs, ns, sms, warps, size):
+    got = integer(fn(gbs, ns, sms, warps, size))
+    need, one = gbs * ns, sms * warps * 32 * size
+    if got != cdiv(need, one):
+        raise AssertionError(
+            f'{need:,} bytes must be in flight, and one load per thread is {one:,} bytes: that is {need / one:.3g} '
+            f'loads, so {cdiv(need, one)}; got {got}'
+        )
+
+
+LAYERS = (
+    dict(k=4096, n=4096, size=2, gbs=3000, tflops=800),
+    dict(k=4096, n=16384, size=2, gbs=3000, tflops=800),
+    dict(k=16384, n=4096, size=1, gbs=3000, tflops=1600),
+    dict(k=512, n=512, size=4, gbs=3000, tflops=52),
+    dict(k=64, n=64, size=2, gbs=3000, tflops=800),
+    dict(k=100, n=1, size=4, gbs=1000, tflops=10),
+    dict(k=1024, n=1024, size=2, gbs=1000, tflops=256),
+    dict(k=600, n=600, size=2, gbs=3350, tflops=989),
+    dict(k=512, n=512, size=2, gbs=1000, tflops=256),  # approaches the ridge and never reaches it
+)
+
+
+def is_compute_bound(tokens, k, n, size, gbs, tflops):
+    "Return whether the product takes longer to compute than to move"
+    return 2 * tokens * k * n * gbs >= size * (tokens * k + k * n + tokens * n) * tflops * 1000
+
+
+@problem(
+    'checklist.tokens',
+    cases=[dict(layer) for layer in LAYERS],
+    hints=[
+        'FLOPs: `2*t*k*n`. Bytes: `size*(t*k + k*n + t*n)`. The ridge: `1000*tflops/gbs` FLOP/byte.',
+        'More tokens mean a higher intensity, but its limit is `2*k*n/(size*(k + n))`. If that is not above the '
+        'ridge, the answer is None.',
+        'Compute the intensity for 1, 2, 3, ... tokens until it reaches the ridge; or solve for `t`: '
+        '`t*(2*k*n - r*size*(k + n)) >= r*size*k*n`, with `r` the ridge.',
+    ],
+)
+def _(fn, rng, k, n, size, gbs, tflops):
+    ridge, most = 1000 * tflops / gbs, 2 * k * n / (size * (k + n))
+    never = f'with any number of tokens the intensity stays below {most:.4g} FLOP/byte, and the ridge is at {ridge:.4g}'
+    try:
+        got = fn(k, n, size, gbs, tflops)
+    except ZeroDivisionError as e:
+        if most != ridge:
+            raise
+        raise AssertionError(f'{never}: return None; got a division by zero') from e
+    if most <= ridge:
+        if got is not None:
+            raise AssertionError(f'{never}: return None; got {got!r}')
+        return
+    got = integer(got)
+    bound = [is_compute_bound(t, k, n, size, gbs, tflops) for t in (got - 1, got)] if got >= 1 else [False, False]
+    if bound != [False, True]:
+        why = 'is still memory-bound' if not bound[1] else 'is not the smallest one: one token fewer is enough'
+        raise AssertionError(f'the ridge is at {ridge:.4g} FLOP/byte, and a product of {got} tokens {why}')
+
+
+def traced(kernel, grid, block, *args):
+    "Launch a kernel on the simulator and return its trace; raises `AssertionError` if it is not a kernel"
+    if not isinstance(kernel, sim.cuda.Kernel):
+        raise AssertionError(f'return the kernel, made with @cuda.jit; got {type(kernel).__name__}')
+    with sim.trace(keep=10**7) as t:
+        kernel[grid, block](*args)
+    return t
+
+
+def atomics_of(t):
+    "Count the atomic operations of single threads"
+    return sum(len(a['at']) for a in t.accesses if a['verb'] == 'atomic')
+
+
+def busiest(t, verb, space='global'):
+    "Return the thread with the most accesses of this kind, as (block, thread), and their number"
+    done = [a for a in t.accesses if (a['verb'], a['space']) == (verb, space)]
+    counts = Counter(at for a in done for at in zip(a['block'].tolist(), a['thread'].tolist()))
+    return max(counts.items(), key=lambda item: item[1], default=((0, 0), 0))
+
+
+def runs(rng, n, longest, values):
+    "Make `n` random bytes in runs of equal values"
+    lengths = rng.integers(1, longest + 1, n)
+    return np.repeat(rng.integers(0, values, n), lengths)[:n].astype(np.uint8)
+
+
+@problem(
+    'checklist.runs',
+    cases=[
+        dict(n=n, per=per, longest=longest, values=values)
+        for n, per, longest, values in (
+            (2048, 32, 100, 256),
+            (1000, 8, 20, 4),
+            (77, 16, 5, 2),
+            (640, 10, 1, 3),
+            (1, 4, 1, 256),
+            (500, 500, 60, 9),
+        )
+    ],
+    hints=[
+        'Keep two local variables, so two registers: the byte that the thread is counting, and how often it has '
+        'occurred.',
+        'If, and only if, the next byte differs, add the count to `out` and start again. The last run ends after '
+        'the loop.',
+        'Begin with `last,count = x[first],0` if `first < x.shape[0]`; then for each `i` of `first` to '
+        '`min(first+per, x.shape[0])`: if `x[i] != last`, add and set both; then `count += 1`. After the loop, add.',
+    ],
+)
+def _(fn, rng, n, per, longest, values):
+    x = runs(rng, n, longest, values)
+    threads = cdiv(n, per)
+    given = torch.from_numpy(x.copy())
+    out = torch.zeros(256, dtype=torch.int32)
+    t = traced(fn(), cdiv(threads, 64), 64, given, out, per)
+    check(out.numpy(), np.bincount(x, minlength=256).astype(np.int32))
+    check(given.numpy(), x)
+    # a run that continues in the piece of the next thread is counted by both threads
+    most = sum(1 + int((np.diff(x[i : i + per].astype(int)) != 0).sum()) for i in range(0, n, per))
+    if (got := atomics_of(t)) > most:
+        raise AssertionError(
+            f'{got} atomic additions for {n} bytes, which are {most} runs in the pieces of the threads: add once '
+            'per run (adding 0 counts, too)'
+        )
+    check_distribution(t, 'atomic', threads, f'counted {threads} pieces of {per} bytes', 'give each thread one piece')
+
+
+@problem(
+    'checklist.logsumexp',
+    cases=[
+        dict(h=h, w=w, scale=scale, shift=shift)
+        for h, w, scale, shift in (
+            (10, 64, 1, 0),
+            (1, 5, 1, 0),
+            (33, 40, 10, 0),
+            (20, 100, 3, 1000),
+            (20, 32, 3, -1000),
+            (7, 1, 50, 0),
+        )
+    ],
+    hints=[
+        "The lesson's `online_k` is nearly the answer: which of its two loops must you keep?",
+        'With `m` the maximum and `s` the sum of `exp(x - m)`, the logarithm of the whole sum is `m + log(s)`.',
+        'Write a guard, the first loop of `online_k`, with `v = x[r,c]` read once, and `out[c] = m + math.log(s)`.',
+    ],
+)
+def _(fn, rng, h, w, scale, shift):
+    x = (scale * rng.standard_normal((h, w)) + shift).astype(np.float32)
+    given = torch.from_numpy(x.copy())
+    out = torch.full((w,), math.nan)
+    t = traced(fn(), cdiv(w, 64), 64, given, out)
+    want = np.logaddexp.reduce(x.astype(np.float64), axis=0)
+    check(out.numpy(), want.astype(np.float32), rtol=1e-5, atol=1e-5)  # some roundings of a sum of up to 33
+    check(given.numpy(), x)
+    if (read := t.stats.global_load_bytes) > x.nbytes:
+        raise AssertionError(
+            f'each element is read {read / x.nbytes:.3g} times: make one pass, with `v = x[r,c]` in a variable'
+        )
+    check_distribution(t, 'written', w, f'wrote {w} columns', 'give each thread one column')

@@ -1,0 +1,322 @@
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
+
+import inspect
+from functools import wraps
+
+import numpy as np
+import torch
+
+from ... import ring
+from ..grading import problem
+from ...utils import check
+
+__all__ = ['attend', 'lockstep', 'merge', 'gradients', 'slowest_rank_scores', 'check_exchanges']
+
+
+@problem(
+    'ring_attention.positions',
+    cases=[
+        dict(order=order, ranks=ranks, length=length)
+        for order in ('striped', 'zigzag')
+        for ranks, length in ((1, 4), (2, 8), (2, 12), (4, 16), (3, 30), (8, 64))
+    ],
+    hints=[
+        'Striped: a position is `ranks*i + rank`. Which two operations invert that?',
+        'Zigzag: a part has `length//(2*ranks)` positions. Part `p` belongs to rank `p` in the first half, and to rank '
+        '`2*ranks - 1 - p` in the second.',
+        "In its rank the second part is stored after the first: add a part's length to the index.",
+    ],
+)
+def _(fn, rng, order, ranks, length):
+    for rank in range(ranks):
+        for i, position in enumerate(ring.positions(order, length, ranks, rank).tolist()):
+            got = fn(order, position, length, ranks)
+            if tuple(np.ravel(got)) != (rank, i):
+                raise AssertionError(
+                    f'{order}, length {length}, {ranks} ranks: position {position} is index {i} of rank {rank}, so '
+                    f'({rank}, {i}); got {got!r}'
+                )
+
+
+def slowest_rank_scores(owners, ranks):
+    """Return the scores that the slowest rank of each step computes, added up, in a causal ring in which position i
+    belongs to rank owners[i]"""
+    at = [np.flatnonzero(np.asarray(owners) == r) for r in range(ranks)]
+    work = np.array([[(a[:, None] >= b).sum() for b in at] for a in at])
+    return sum(max(work[r, (r - step) % ranks] for r in range(ranks)) for step in range(ranks))
+
+
+@problem(
+    'ring_attention.idle',
+    cases=[
+        dict(kind=kind, ranks=ranks, each=each)
+        for kind, ranks, each in (
+            ('all of one', 1, 5),
+            ('uneven', 3, 2),
+            ('contiguous', 2, 3),
+            ('contiguous', 4, 8),
+            ('striped', 4, 8),
+            ('zigzag', 4, 8),
+            ('zigzag', 3, 6),
+            ('shuffled', 4, 10),
+            ('shuffled', 5, 7),
+        )
+    ],
+    hints=[
+        'First make a table: how many scores do the rows of rank `a` have with the keys of rank `b`? Row `i` and '
+        'key `j` have a score if `j <= i`.',
+        'In step `s` rank `r` works with the keys of rank `(r - s) % ranks`, and the step lasts as long as its slowest '
+        'rank.',
+        'The efficiency is the number of all scores, divided by `ranks` times the sum of the steps.',
+    ],
+)
+def _(fn, rng, kind, ranks, each):
+    n = ranks * each
+    owners = np.empty(n, int)
+    for r in range(ranks):
+        owners[ring.positions(kind if kind in ring.ORDERS else 'contiguous', n, ranks, r)] = r
+    if kind == 'uneven':
+        owners = np.array([1, 1, 2, 0, 0, 2])  # the rank with the most work overall is not the slowest of each step
+    owners = rng.permutation(owners) if kind == 'shuffled' else owners
+    want = n * (n + 1) / 2 / ranks / slowest_rank_scores(owners, ranks)
+    got = fn(owners.tolist(), ranks)
+    if not (isinstance(got, (int, float, np.number)) and abs(got - want) < 1e-9):
+        raise AssertionError(
+            f'{ranks} ranks, {_shown_owners(owners.tolist())}: got {_shown(got)}, but it is {want:.6f}'
+        )
+
+
+def _shown(x):
+    "Return a number, without its type"
+    return f'{float(x):.6f}' if isinstance(x, (int, float, np.number)) else repr(x)
+
+
+def _shown_owners(owners):
+    "Format which rank owns which positions, as far as it fits a line"
+    return f'owners {str(owners[:24])[:-1]}{", ..." if len(owners) > 24 else ""}]'
+
+
+def _times(each, heads, kv_heads, d, flops, latency, speed):
+    "Return the seconds of a zigzag step of `each` rows, and those of its message"
+    return 4 * d * heads * each * each / 2 / flops, latency + 2 * kv_heads * d * each * 2 / speed
+
+
+def _hides(each, **case):
+    "Return whether a zigzag step of `each` rows takes at least as long as its message"
+    step, message = _times(each, **case)
+    return step >= message
+
+
+@problem(
+    'ring_attention.hidden',
+    cases=[
+        dict(heads=heads, kv_heads=kv_heads, d=d, flops=flops, latency=latency, speed=speed)
+        for heads, kv_heads, d, flops, latency, speed in (
+            (16, 16, 128, 650e12, 0.0, 281e9),
+            (16, 16, 128, 650e12, 20e-6, 281e9),
+            (16, 2, 128, 650e12, 20e-6, 50e9),
+            (64, 8, 64, 300e12, 1e-3, 25e9),
+            (16, 16, 128, 650e12, 20e-6, 1e15),
+            (32, 1, 128, 2e15, 5e-6, 900e9),
+            (16, 16, 128, 2.0**50, 0.0, 2.0**40),  # 2048 rows take as long as their message
+        )
+    ],
+    hints=[
+        'A step computes `each*each/2` scores per head, `4*d` FLOPs per score; its message has `2*kv_heads*d*each` '
+        'elements of 2 bytes.',
+        'Find the smallest integer `each` with `a*each**2 >= latency + b*each`. A quadratic has two roots; one is '
+        'negative.',
+        '`(b + sqrt(b*b + 4*a*latency))/(2*a)`, rounded up. Rounding may move a root that is an integer: check its '
+        'neighbours.',
+    ],
+)
+def _(fn, rng, **case):
+    got = fn(**case)
+    if not isinstance(got, (int, np.integer)) or got < 1:
+        raise AssertionError(f'return a positive integer; got {got!r}')
+    step, message = (f'{t * 1e6:.6g} us' for t in _times(got, **case))
+    if not _hides(got, **case):
+        raise AssertionError(f'with {got} rows the step takes {step}, but its message takes longer: {message}')
+    if got > 1 and _hides(got - 1, **case):
+        raise AssertionError(
+            f'{got} rows, whose step takes {step}, hide their message of {message}, but fewer rows do, too'
+        )
+
+
+def _first(g):
+    "Return what a rank sends first"
+    try:
+        return next(g)
+    except StopIteration:
+        raise AssertionError('a rank returns before its first `yield`: send something first') from None
+
+
+def lockstep(
+    makers,  # a generator per rank: what it yields is sent to its right neighbour
+    arriving_at=None,  # called with (rank, number of exchanges) before the rank receives
+):  # (what each rank returned, number of exchanges)
+    "Run the ranks of a ring in lockstep: each receives what its left neighbour yielded"
+    sent = [_first(g) if inspect.isgenerator(g) else None for g in makers]
+    rounds = 0
+    if None in sent:
+        raise AssertionError('write a generator: a function with a `yield`')
+    done = [None] * len(makers)
+    while any(result is None for result in done):
+        rounds += 1
+        arriving = [sent[r - 1] for r in range(len(makers))]
+        sent = [None] * len(makers)
+        for r, g in enumerate(makers):
+            if arriving_at:
+                arriving_at(r, rounds)
+            try:
+                sent[r] = g.send(arriving[r])
+            except StopIteration as e:
+                done[r] = e.value if e.value is not None else ()
+        if any(result is None for result in done) and not all(result is None for result in done):
+            late = [r for r, result in enumerate(done) if result is None]
+            raise AssertionError(
+                f'deadlock: after {rounds} exchanges some ranks have finished, but rank {late[0]} still waits'
+            )
+        if rounds > 3 * len(makers):
+            raise AssertionError(f'livelock: {rounds} exchanges among {len(makers)} ranks, and none has finished')
+    return done, rounds
+
+
+def check_exchanges(rounds, wanted):
+    "Raise `AssertionError` unless the number of exchanges is the smallest possible"
+    if rounds != wanted:
+        made = f'{rounds} exchange was' if rounds == 1 else f'{rounds} exchanges were'
+        raise AssertionError(f'{made} made, but {wanted} {"would be enough" if rounds > wanted else "are needed"}')
+
+
+def attend(q, k, v):
+    "Return (out, lse) for rows (n, d), as in the lesson"
+    return ring.plain.attend(q, k, v, False, q.shape[-1] ** -0.5)
+
+
+def merge(a, b):
+    "Merge two pairs (out, lse), as in the lesson"
+    lse = torch.logaddexp(a[1], b[1])
+    return a[0] * (a[1] - lse).exp()[..., None] + b[0] * (b[1] - lse).exp()[..., None], lse
+
+
+def gradients(q, k, v, dout, out, lse):
+    "Return what these keys add to dq, and their dk and dv, as in the lesson"
+    return ring.plain.gradients(dout, q, k, v, out, lse, False, q.shape[-1] ** -0.5)
+
+
+def _recording_attend(parts, seen):
+    "Return `attend`, which appends to `seen` the rank whose keys it gets, or None"
+
+    @wraps(attend)
+    def noted(q, k, v):
+        found = attend(q, k, v)
+        seen.append(next((r for r, x in enumerate(parts) if torch.equal(x, k)), None))
+        return found
+
+    return noted
+
+
+def _checking_gradients(own, r):
+    "Return `gradients` for rank `r`, which raises `AssertionError` for the rows of another rank"
+
+    @wraps(gradients)
+    def of_own(q, *others):
+        for rank, rows in enumerate(own):
+            if rank != r and torch.equal(rows, q):
+                raise AssertionError(
+                    f'rank {r} of {len(own)} computes with rows of rank {rank}: keep `q`, and pass the keys on with '
+                    'their gradients'
+                )
+        return gradients(q, *others)
+
+    return of_own
+
+
+def _random(rng, *shape):
+    return torch.tensor(rng.normal(0, 1.5, shape))
+
+
+@problem(
+    'ring_attention.ring',
+    cases=[dict(ranks=ranks, n=n, d=d) for ranks, n, d in ((2, 3, 2), (3, 4, 4), (4, 2, 8), (5, 3, 2))],
+    hints=[
+        'One `attend` for your own keys; then `ranks - 1` times: exchange, `attend`, `merge`.',
+        '`kv = yield kv`: what you got is what you hand on next time. Otherwise every rank gets the keys of its '
+        'left neighbour again and again.',
+        '`merge` takes and returns pairs `(out, lse)`. Return the first of the pair, once, at the end.',
+    ],
+)
+def _(fn, rng, ranks, n, d):
+    q, k, v = (_random(rng, ranks, n, d) for _ in range(3))
+    seen = [[] for _ in range(ranks)]
+    makers = [fn(r, ranks, q[r], (k[r], v[r]), _recording_attend(k, seen[r]), merge) for r in range(ranks)]
+
+    def arriving_at(r, rounds):
+        later = rounds + 1 - len(seen[r])  # its own part and those that have arrived
+        if later > 2:
+            raise AssertionError(
+                f'rank {r} of {ranks} keeps {later} parts of the keys: attend to each part before the next one arrives'
+            )
+
+    want, _ = ring.plain.attend(*(x.reshape(1, 1, -1, d) for x in (q, k, v)), False, d**-0.5)
+    done, rounds = lockstep(makers, arriving_at)
+    for r, got in enumerate(done):
+        if isinstance(got, tuple):
+            what = f'{len(got)} values; return only `out`' if got else 'nothing; `return` its `out` at the end'
+            raise AssertionError(f'rank {r} of {ranks} returned {what}')
+        if None in seen[r]:
+            raise AssertionError(
+                f'rank {r} of {ranks} gave `attend` keys that are not those of one rank: attend to each part '
+                'separately, and merge the results'
+            )
+        if sorted(map(str, seen[r])) != [str(rank) for rank in range(ranks)]:
+            raise AssertionError(f'rank {r} of {ranks} attended to the keys of ranks {seen[r]}: attend to each once')
+        try:
+            check(got, want.view(ranks, n, d)[r], rtol=1e-9, atol=1e-9)
+        except AssertionError as e:
+            raise AssertionError(f'rank {r} of {ranks} had the right keys, but: {e}') from None
+    check_exchanges(rounds, ranks - 1)
+
+
+def _alike(a, b):
+    "Return whether two tensors differ only by rounding"
+    return isinstance(a, torch.Tensor) and a.shape == b.shape and torch.allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+@problem(
+    'ring_attention.home',
+    cases=[dict(ranks=ranks, n=n, d=d) for ranks, n, d in ((2, 3, 2), (3, 4, 4), (4, 2, 8))],
+    hints=[
+        'Pass on `(k, v, dk, dv)`, where the last two start as zeros. Every rank adds its gradients to them before '
+        'it passes all four on.',
+        'After `ranks - 1` exchanges the sums are complete, but the gradients are one rank short of home: exchange '
+        'once more.',
+        '`lse`, `out` and `dout` belong to the rank\'s own rows and never change. `dq` stays, and accumulates.',
+    ],
+)
+def _(fn, rng, ranks, n, d):
+    q, k, v, dout = (_random(rng, ranks, n, d) for _ in range(4))
+    whole = [x.reshape(1, 1, -1, d) for x in (q, k, v)]
+    out, lse = ring.plain.attend(*whole, False, d**-0.5)
+    want = ring.plain.gradients(dout.reshape(1, 1, -1, d), *whole, out, lse, False, d**-0.5)
+    out = out.view(ranks, n, d)
+    lse = lse.view(ranks, n)
+    done, rounds = lockstep(
+        [fn(r, ranks, q[r], k[r], v[r], dout[r], out[r], lse[r], _checking_gradients(q, r)) for r in range(ranks)]
+    )
+    for r, got in enumerate(done):
+        if not isinstance(got, (tuple, list)) or len(got) != 3:
+            what = f'{len(got)} values' if isinstance(got, (tuple, list)) else type(got).__name__
+            raise AssertionError(f'return (dq, dk, dv); got {what}')
+        for name, have, right in zip(('dq', 'dk', 'dv'), got, want):
+            right = right.view(ranks, n, d)
+            try:
+                check(have, right[r], rtol=1e-9, atol=1e-9)
+            except AssertionError as e:
+                far = (rank for rank in range(ranks) if name != 'dq' and _alike(have, right[rank]))
+                why = next(
+                    (f'it belongs to the keys of rank {rank}: one more exchange brings it home' for rank in far), e
+                )
+                raise AssertionError(f'{name} of rank {r} of {ranks}: {why}') from None
+    check_exchanges(rounds, ranks)

@@ -1,0 +1,412 @@
+"""Test cases for the lesson's exercises. Reading this file spoils them."""
+
+import torch
+
+from ... import sim
+from ..grading import normal, problem
+from ...utils import cdiv, check
+from .reductions import check_is_kernel
+
+__all__ = ['Tiles', 'over_tiles', 'trusting']
+
+
+@problem(
+    'where_next.wide',
+    cases=[
+        dict(warp=warp, block=block, blocks=blocks, order=order)
+        for warp, block, blocks, order in (
+            (32, 64, 1, 'forward'),
+            (64, 64, 3, 'forward'),
+            (32, 256, 2, 'reverse'),
+            (64, 256, 2, 'forward'),
+            (64, 128, 2, 'reverse'),
+            (32, 1024, 1, 'shuffle'),
+            (64, 1024, 1, 'shuffle'),
+        )
+    ],
+    hints=[
+        '`cuda.warpsize` is 32 or 64, inside and outside a kernel. Write it instead of every 32 in the kernel.',
+        'The mask -1 means all lanes, whatever the width. The steps of the tree begin at half the width.',
+        'How many parts are there after the first tree? `cuda.blockDim.x//cuda.warpsize`. The whole first warp '
+        'computes the second tree; lanes past the parts use 0.',
+    ],
+)
+def _(fn, rng, warp, block, blocks, order):
+    kernel = fn()
+    check_is_kernel(kernel)
+    x = normal(rng, blocks * block)
+    parts = torch.full((blocks,), torch.nan)
+    with sim.options(warp=warp, order=order), sim.trace() as t:
+        kernel[blocks, block](torch.tensor(x), parts)
+    want = torch.tensor(x).double().view(blocks, block).sum(1).float()
+    try:
+        check(parts, want, atol=1e-4)  # up to 1024 values of size 1, added in another order
+    except AssertionError as e:
+        raise AssertionError(f'warps of {warp}, blocks of {block}{_ones_sum_text(kernel, warp, block)}: {e}') from None
+    if t.stats.atomics:
+        raise AssertionError('an atomic adds here: build the sums with shuffles')
+    if t.stats.barriers > 2 * blocks * block // warp:
+        raise AssertionError(
+            f'{t.stats.barriers} barriers of warps: build both trees with shuffles, with one barrier in between'
+        )
+    reads, warps = t.stats.global_load_requests + t.stats.shared_load_requests, blocks * block // warp
+    if reads > 3 * warps:  # of `x` once, of the parts once
+        raise AssertionError(f'{warps} warps read {reads} times: build the sums with shuffles, not element by element')
+
+
+def _ones_sum_text(kernel, warp, block):
+    "Return how a block adds ones, if it adds too many or too few of them; else ''"
+    parts = torch.full((1,), torch.nan)
+    with sim.options(warp=warp):
+        kernel[1, block](torch.ones(block), parts)
+    total = parts.item()
+    return f', where {block} ones sum to {total:g}' if total != block else ''
+
+
+class Tiles:
+    "The functions of a block's program, as in cuda.tile: `load` and `store` take indices of *tiles*"
+
+    def __init__(self, *index):
+        self._index = index
+
+    def bid(self, axis):
+        "Return the index of this block along an axis"
+        return self._index[axis]
+
+    def zeros(self, shape):
+        "Return a tile of zeros"
+        return torch.zeros(shape)
+
+    def load(self, array, index, shape):
+        "Load the tile of this shape and index; zeros past the edge of the array"
+        tile = torch.zeros(shape)
+        found = array[self._slices(array, index, shape)]
+        tile[tuple(map(slice, found.shape))] = found
+        return tile
+
+    def store(self, array, index, tile):
+        "Store a tile, without the elements past the edge of the array"
+        to = array[self._slices(array, index, tile.shape)]
+        to[...] = tile[tuple(map(slice, to.shape))]
+
+    def mma(self, a, b, total):
+        "Return `a @ b + total`"
+        return a @ b + total
+
+    def cdiv(self, a, b):
+        "Return `a/b`, rounded up"
+        return cdiv(a, b)
+
+    def _slices(self, array, index, shape):
+        if not len(index) == len(shape) == array.ndim:
+            raise ValueError(f'an array with {array.ndim} axes, an index of {len(index)}, a tile of {len(shape)}')
+        return tuple(slice(i * n, (i + 1) * n) for i, n in zip(index, shape))
+
+
+def over_tiles(program, grid, *args):
+    "Run a program once per block of a grid"
+    for r in range(grid[0]):
+        for c in range(grid[1]):
+            program(Tiles(r, c), *args)
+
+
+@problem(
+    'where_next.tiles',
+    cases=[
+        dict(h=h, w=w, k=k, tile=tile)
+        for h, w, k, tile in (
+            (4, 4, 4, (4, 4, 4)),
+            (8, 12, 16, (4, 4, 4)),
+            (8, 4, 12, (4, 2, 8)),
+            (5, 9, 7, (4, 4, 4)),
+            (3, 20, 33, (2, 8, 16)),
+            (17, 1, 1, (4, 4, 4)),
+        )
+    ],
+    hints=[
+        'Block `(r, c)` computes one tile of `out`: index `r` along the rows, `c` along the columns.',
+        'Start the sum as `ct.zeros((th, tw))`, and loop over the tiles along `k`: `ct.cdiv` counts them.',
+        '`ct.load(m, (r, i), (th, tk))` and `ct.load(n, (i, c), (tk, tw))`: indices of tiles, not of elements.',
+    ],
+    returns=False,
+)
+def _(fn, rng, h, w, k, tile):
+    m, n = (torch.tensor(normal(rng, *shape)) for shape in ((h, k), (k, w)))
+    out = torch.full((h, w), torch.nan)
+    over_tiles(fn, (cdiv(h, tile[0]), cdiv(w, tile[1])), m, n, out, *tile)
+    try:
+        check(out, (m.double() @ n.double()).float(), atol=1e-4)  # at most 33 products of size 1
+    except AssertionError as e:
+        raise AssertionError(f'{e}{_outside(fn, h, w, tile, m, n)}') from None
+    first = torch.full((h, w), torch.nan)
+    fn(block := _Watched(0, 0), m, n, first, *tile)
+    if not (first[tile[0] :].isnan().all() and first[:, tile[1] :].isnan().all()):
+        raise AssertionError(
+            'block (0, 0) wrote outside its tile of `out`: let each program store one tile, with `ct.store`'
+        )
+    th, tw, tk = tile
+    if block.loaded != {(th, tk), (tk, tw)}:
+        shapes = ', '.join(f'{a} by {b}' for a, b in sorted(block.loaded)) or 'none'
+        raise AssertionError(f'load tiles of {th} by {tk} and of {tk} by {tw} with `ct.load`; it loaded {shapes}')
+
+
+class _Watched(Tiles):
+    "Records the first access that is out of bounds of its array, and the shapes of tiles that are loaded"
+
+    def __init__(self, *index):
+        super().__init__(*index)
+        self.outside = ''
+        self.loaded = set()
+
+    def load(self, array, index, shape):
+        self.loaded.add(tuple(shape))
+        return super().load(array, index, shape)
+
+    def _slices(self, array, index, shape):
+        found = super()._slices(array, index, shape)
+        if not self.outside and any(start.start >= size for start, size in zip(found, array.shape)):
+            there = tuple(map(cdiv, array.shape, shape))
+            self.outside = f'tile {tuple(index)} of an array of {there[0]} by {there[1]} tiles'
+        return found
+
+
+def _outside(fn, h, w, tile, m, n):
+    "Return which block accesses a tile that is out of bounds; '' if none does"
+    out = torch.empty(h, w)
+    for r in range(cdiv(h, tile[0])):
+        for c in range(cdiv(w, tile[1])):
+            fn(block := _Watched(r, c), m, n, out, *tile)
+            if block.outside:
+                return f'\n  block ({r}, {c}) accesses {block.outside}, which is out of bounds: an index counts '
+                'tiles, rows first'
+    return ''
+
+
+def count_columns(tiles):
+    "Count the columns for tiles of (n, bits), each rounded up"
+    return sum(cdiv(n * bits, 32) for n, bits in tiles)
+
+
+def expected_columns(tiles):
+    "Return (columns to allocate, blocks of this kind on an SM) for tiles of (n, bits); None if they do not fit"
+    used = count_columns(tiles)
+    whole = max(32, 1 << (used - 1).bit_length())
+    return (whole, 512 // whole) if whole <= 512 else None
+
+
+@problem(
+    'where_next.columns',
+    cases=[
+        dict(tiles=tiles)
+        for tiles in (
+            [(128, 32)],
+            [(128, 32), (128, 32)],
+            [(20, 32)],
+            [(192, 32)],
+            [(192, 32), (20, 32)],
+            [(128, 32), (128, 16)],
+            [(33, 16)],
+            [(16, 16)],
+            [(256, 32), (256, 32)],
+            [(256, 32), (256, 32), (8, 32)],
+            [(128, 32), (128, 32), (128, 16), (128, 16)],
+            [(257, 32)],
+            [(17, 16), (17, 16), (15, 32)],
+        )
+    ],
+    hints=[
+        'First the columns in use: `n` for a tile of 32 bits, half as many for 16 bits, rounded up per tile.',
+        'Then the allocation: a power of two, at least 32. The next power of two from `used` on is `1 << (used - '
+        '1).bit_length()`.',
+        'Round the sum to a power of two, not each tile. More than 512: None. Else `512//whole` blocks share an SM.',
+    ],
+)
+def _(fn, rng, tiles):
+    got = fn(list(tiles))
+    want = expected_columns(tiles)
+    if got is not None and not (isinstance(got, tuple) and len(got) == 2):
+        raise AssertionError(f'return (columns, blocks) or None; got {got!r}')
+    if got != want:
+        used = count_columns(tiles)
+        raise AssertionError(f'tiles {tiles}: {used} columns are used before rounding; got {got}, want {want}')
+
+
+# Honest and cheating kernels for softmax; every case makes a new one.
+def _soft(x):
+    return torch.softmax(x, -1)
+
+
+def _torch_softmax(make):
+    return _soft
+
+
+def _by_hand(make):
+    def kernel(x):
+        e = (x - x.max(-1, keepdim=True).values).exp()
+        return e / e.sum(-1, keepdim=True)
+
+    return kernel
+
+
+def _in_float64(make):
+    return lambda x: _soft(x.double()).float()
+
+
+def _cached(make):
+    kept = {}
+    return lambda x: kept.setdefault(x.shape, _soft(x)).clone()
+
+
+def _tired(make):
+    calls = []
+
+    def kernel(x):
+        calls.append(1)
+        return _soft(x) if len(calls) < 2 else torch.empty_like(x).fill_(0.5)
+
+    return kernel
+
+
+def _unwritten(make):
+    return lambda x: torch.full_like(x, torch.nan)
+
+
+def _zeroing(make):
+    def kernel(x):
+        x.zero_()
+        return torch.full_like(x, 1 / x.shape[-1])
+
+    return kernel
+
+
+def _uniform(make):
+    return lambda x: torch.full_like(x, 1 / x.shape[-1])
+
+
+def _prepared(make):
+    known = [(x, _soft(x)) for x in map(make, range(100))]
+
+    def kernel(x):
+        return next((out for data, out in known if torch.equal(data, x)), torch.zeros_like(x)).clone()
+
+    return kernel
+
+
+def _in_place(make):
+    return lambda x: x.copy_(_soft(x))
+
+
+def _in_float16(make):
+    return lambda x: _soft(x).half().float()
+
+
+def _one_row(make):
+    return lambda x: torch.cat([_soft(x[:1]), torch.full_like(x[1:], 1 / x.shape[-1])])
+
+
+HONEST = dict(plain=_torch_softmax, by_hand=_by_hand, in_float64=_in_float64)
+CHEATS = dict(
+    keeps_answers=_cached,
+    works_once=_tired,
+    never_writes=_unwritten,
+    zeroes_its_input=_zeroing,
+    answers_uniformly=_uniform,
+    knows_the_seeds=_prepared,
+    writes_over_its_input=_in_place,
+    rounds_to_float16=_in_float16,
+    computes_one_row=_one_row,
+)
+
+
+@problem(
+    'where_next.fair',
+    cases=[dict(who=who) for who in (*HONEST, *CHEATS)],
+    hints=[
+        'A cheat uses whatever you do not check: call the kernel several times, with other inputs each time, and '
+        'check each answer.',
+        'Pass a copy. Compute the reference from the original, which the kernel never sees, and check afterwards '
+        'that the copy is unchanged.',
+        'Use seeds that no one can guess: `secrets.randbelow(2**31)`. And a NaN is neither larger nor smaller than '
+        'a tolerance: test `not (error < 1e-5)`, or use `torch.allclose`.',
+    ],
+)
+def _(fn, rng, who):
+    def make(seed):
+        return torch.randn(3, 8, generator=torch.Generator().manual_seed(seed))
+
+    kernel = {**HONEST, **CHEATS}[who](make)
+    got = fn(kernel, _soft, make)
+    if got is not True and got is not False:
+        raise AssertionError(f'return True or False; got {got!r}')
+    if got != (who in HONEST):
+        name = who.replace('_', ' ')
+        said = 'is a cheat, but was accepted' if got else 'is honest, but was refused'
+        raise AssertionError(f'the kernel "{name}" {said}')
+
+
+def trusting(text, task='softmax'):
+    "Judge a submission naively: check the first answer, then time 20 more calls on the same input"
+    from ...judge import TASKS
+
+    names = {}
+    exec(compile(text, '<submission>', 'exec'), names)
+    given = TASKS[task].tests[0]
+    data = TASKS[task].generate_input(**given)
+    first = names['custom_kernel'](data)
+    right = torch.allclose(first, TASKS[task].ref_kernel(data).float(), atol=1e-4)
+    for _ in range(20):
+        names['custom_kernel'](data)
+    return right
+
+
+CAUGHT = 'replay constant seed shapes precision unwritten alias inputs subclass late stream patched spied'.split()
+CAUGHT += ['gave up', 'reference', 'fallback', 'wrong', 'clock']
+
+
+@problem(
+    'where_next.cheat',
+    cases=[dict(look=answer) for answer in ('the trusting judge', 'the judge', 'why')],
+    hints=[
+        'What does the trusting judge not check? For example, it ignores the answers after the first call, and its '
+        'inputs are known beforehand.',
+        'The file has `#!POPCORN leaderboard softmax`, an import of torch, and `def custom_kernel(data): ...`. '
+        'Variables of the module persist between calls.',
+        'For instance: count the calls, and from the second on return `torch.empty_like(data)`.',
+    ],
+)
+def _(fn, rng, look):
+    text = fn()
+    if not isinstance(text, str):
+        raise AssertionError(f'return the contents of a file as a string; got {type(text).__name__}')
+    if look == 'the trusting judge':
+        _check_naive_judge(text)
+        return
+    verdict = _verdict(text)
+    if verdict.accepted:
+        raise AssertionError('the judge checked all answers and accepts the submission: it is not a cheat')
+    if look == 'why' and verdict.code not in CAUGHT:
+        raise AssertionError(f'the submission is refused as {verdict.code!r}, {verdict.why}: an error is not a cheat')
+    if look == 'why' and verdict.code == 'replay':
+        raise AssertionError('the submission is refused as a replay, which the lesson has shown: find another cheat')
+
+
+def _check_naive_judge(text):
+    "Raise `AssertionError` unless the trusting judge accepts the submission"
+    try:
+        accepted = trusting(text)
+    except Exception as e:
+        raise AssertionError(
+            f'the trusting judge could not run the submission: {type(e).__name__}: {e}. It takes a file for '
+            'softmax, in torch: `custom_kernel(data)`, with one tensor'
+        ) from None
+    if not accepted:
+        raise AssertionError(
+            'not even the trusting judge accepts the submission: the first answer must equal, to 1e-4, the result of '
+            'the reference on `data`, which is computed afterwards'
+        )
+
+
+def _verdict(text):
+    from ...judge import judge
+
+    return judge(text, 'softmax')
