@@ -5,8 +5,8 @@
     python -m gridstride.as_gpu notebook.ipynb         # executed, and saved next to it as notebook.emulated.ipynb
     %load_ext gridstride.as_gpu                        # the first cell of a notebook that you run yourself
 
-Tensors "on the GPU" are copies in the CPU's memory: results are real, times are not, and a tensor that was left on the
-CPU by mistake is not reported. On a machine with a GPU nothing is changed.
+Tensors "on the GPU" are copies in the CPU's memory, with the device `cuda:0`: results are real, times are not, and the
+use of a tensor that was left on the CPU by mistake is not reported. On a machine with a GPU nothing is changed.
 
 All checks are enabled. `--unchecked`, before the file's name, disables them: compiled kernels run several times
 faster, and their mistakes are no longer reported. In a notebook that you run yourself `from gridstride import as_gpu;
@@ -24,41 +24,6 @@ from .support.numba_cuda import exchange
 from .utils import backend
 
 __all__ = ['as_gpu', 'enable', 'load_ipython_extension']
-
-
-def _on_gpu(device):
-    "Return whether a device argument of torch names a GPU; an integer is its number"
-    if isinstance(device, str) or type(device).__name__ == 'device':
-        return str(device).split(':')[0] == 'cuda'
-    return type(device) is int
-
-
-def _mode():
-    "Return a mode in which torch's functions use the CPU's memory for the GPU"
-    import torch
-    from torch.overrides import TorchFunctionMode
-
-    def here(x):
-        return 'cpu' if _on_gpu(x) else x
-
-    class Mode(TorchFunctionMode):
-        def __torch_function__(self, func, types, args=(), kwargs=None):
-            kwargs = {k: here(v) if k == 'device' else v for k, v in (kwargs or {}).items()}
-            if func is torch.Tensor.cuda:
-                return args[0].clone()
-            if func is torch.Tensor.to and any(map(_on_gpu, args)):
-                return func(*map(here, args), **kwargs).clone()
-            if getattr(func, '__self__', None) is torch.Tensor.is_cuda and _is_asked_by_program():
-                return True
-            return func(*args, **kwargs)
-
-    return Mode()
-
-
-def _is_asked_by_program():
-    "Return whether the caller is neither torch nor this package"
-    asking = sys._getframe(2).f_globals.get('__name__', '')
-    return not asking.startswith(('torch.', 'gridstride.'))
 
 
 class _Event:
@@ -379,8 +344,24 @@ def as_gpu(
         _swap(stack, load.Emulated, 'call', _timed(load.Emulated.call))
         _numba(stack)
         _triton(stack)
-        stack.enter_context(_mode())
+        _devices(stack)
         yield
+
+
+def _devices(stack):
+    "Let torch's functions take the GPU as a device"
+    import torch
+
+    from .cpp import values
+    from .gpu_tensors import GPU, EmulatedDevices
+
+    devices = EmulatedDevices()
+    for name in ('set_default_device', 'get_default_device'):
+        _swap(stack, torch, name, getattr(devices, name)(getattr(torch, name)))
+    _swap(stack, values, 'EMULATED_GPU', GPU)
+    _swap(stack, torch, 'Generator', devices.generator())
+    _swap(stack, torch.autograd, '_engine_run_backward', devices.run_backward(torch.autograd._engine_run_backward))
+    stack.enter_context(devices)
 
 
 UNCHECKED = 'unchecked: mistakes in kernels are not reported'

@@ -28,6 +28,10 @@ torch::Tensor twice(torch::Tensor x) {
     twice_k<<<(x.numel() + 31) / 32, 32>>>(out.data_ptr<float>(), x.numel());
     return out;
 }
+std::vector<torch::Tensor> on_gpu(torch::Tensor x) {
+    return {x, torch::zeros({2}, torch::kCUDA), torch::zeros({2}, x.options()), torch::empty_like(x)};
+}
+std::vector<torch::Tensor> on_cpu(torch::Tensor x) { return {x.cpu(), torch::zeros({2}), x.to(torch::kCPU)}; }
 '''
 
 
@@ -46,12 +50,85 @@ def test_the_gpu_is_the_cpus_memory_and_a_copy():
             torch.tensor([1.0], device='cuda'),
         )
         layer = torch.nn.Linear(5, 2).cuda()
-        assert layer(a.cuda()).shape == (2,) and all(o.device.type == 'cpu' for o in made)
+        assert layer(a.cuda()).shape == (2,) and all(o.device.type == 'cuda' for o in made)
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         end.record()
         torch.cuda.synchronize()
         assert start.elapsed_time(end) >= 0
+
+
+def test_tensors_on_the_gpu_report_its_device():
+    with as_gpu.as_gpu():
+        x, on_cpu = torch.randn(4, device='cuda'), torch.randn(4)
+        assert x.device == torch.device('cuda', 0) and x.is_cuda and not x.is_cpu and x.get_device() == 0
+        assert on_cpu.device.type == 'cpu' and not on_cpu.is_cuda and on_cpu.is_cpu and on_cpu.get_device() == -1
+        nested = dict(device=x.device, dtype=torch.float16)
+        computed = [x + 1, x[1:], x.view(2, 2).T, x.half(), torch.empty_like(x), torch.zeros(3, **nested), x.detach(),
+                    torch.cat([x, x]), x.max(dim=0).indices, x.new_zeros(2), on_cpu.to(x), torch.topk(x, 2).values]
+        assert [o.device for o in computed] == [x.device]*len(computed)
+        copied = [x.cpu(), x.to('cpu'), x.to(on_cpu), x.to(device='cpu'), torch.zeros_like(x, device='cpu')]
+        assert [o.device.type for o in copied] == ['cpu']*len(copied)
+        assert on_cpu.copy_(x).device.type == 'cpu' and x.copy_(on_cpu).is_cuda
+
+
+def test_moving_a_tensor_copies_it_unless_it_is_there():
+    with as_gpu.as_gpu():
+        x, array = torch.randn(4, device='cuda'), np.zeros(3)
+        assert x.cuda() is x and x.to('cuda') is x and x.to(x.device) is x
+        x.cpu().zero_()
+        torch.as_tensor(array, device='cuda').fill_(1)
+        on_cpu = torch.ones(2)
+        torch.as_tensor(on_cpu, device='cuda').zero_()
+        on_cpu.to(device='cuda').zero_()
+        assert x.abs().min() > 0 and not array.any() and on_cpu.all() and not on_cpu.is_cuda
+        assert on_cpu.pin_memory().to('cuda', non_blocking=True).is_cuda
+
+
+def test_a_deleted_tensor_leaves_no_device_to_the_next_one_at_its_address():
+    with as_gpu.as_gpu():
+        for _ in range(3000):
+            assert torch.zeros(5, device='cuda').is_cuda and not torch.zeros(5).is_cuda
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        assert x.is_cuda
+        return 2*x
+
+    @staticmethod
+    def backward(ctx, grad):
+        assert grad.is_cuda and ctx.saved_tensors[0].device == grad.device
+        return torch.full(grad.shape, 2.0, device='cuda')*grad
+
+
+@pytest.mark.parametrize('run', [torch.Tensor.backward, torch.autograd.backward])
+def test_modules_and_backward_passes_are_on_the_gpu(run):
+    with as_gpu.as_gpu():
+        layer, x, hooked = torch.nn.Linear(4, 2).cuda(), torch.randn(3, 4, device='cuda'), []
+        out = Doubled.apply(layer(x))
+        out.register_hook(lambda grad: hooked.append(grad.device))
+        run((out*out).sum())
+        grad = layer.weight.grad
+        assert hooked == [x.device] and grad.is_cuda and torch.nn.utils.clip_grad_norm_(layer.parameters(), 1.0).is_cuda
+        grads = torch.autograd.grad(Doubled.apply(layer(x)).sum(), layer.parameters())
+        assert all(o.is_cuda for o in grads) and torch.equal(grads[1], torch.full((2,), 6.0))
+        assert not layer.cpu().weight.is_cuda and layer.to('cuda').weight.is_cuda
+
+
+def test_the_default_device_and_generators_may_be_the_gpu():
+    with as_gpu.as_gpu():
+        torch.set_default_device('cuda')
+        assert torch.zeros(2).is_cuda and torch.get_default_device() == torch.device('cuda', 0)
+        assert not torch.zeros(2, device='cpu').is_cuda
+        torch.set_default_device(None)
+        assert not torch.zeros(2).is_cuda and torch.get_default_device().type == 'cpu'
+        with torch.device('cuda'):
+            assert torch.nn.Linear(2, 2).weight.is_cuda
+        made = [torch.randn(3, device='cuda', generator=torch.Generator('cuda').manual_seed(5)) for _ in range(2)]
+        assert torch.equal(*made) and made[0].is_cuda
 
 
 def test_nothing_is_left_over():
@@ -70,10 +147,11 @@ def test_load_inline_compiles_for_the_emulator(monkeypatch, capsys):
     monkeypatch.setenv('CXX', '/usr/lib/ccache/g++-of-another-user')
     with as_gpu.as_gpu():
         m = cpp_extension.load_inline(
-            'twice_ext', ['torch::Tensor twice(torch::Tensor x);'], [TWICE], functions=['twice']
+            'twice_ext', ['torch::Tensor twice(torch::Tensor x);'], [TWICE], functions=['twice', 'on_gpu', 'on_cpu']
         )
         x = torch.randn(70, device='cuda')
         assert torch.equal(m.twice(x).cpu(), 2 * x)
+        assert all(o.is_cuda for o in [m.twice(x), *m.on_gpu(x)]) and not any(o.is_cuda for o in m.on_cpu(x))
     assert names(capsys.readouterr().out, 'g++-of-another-user', 'CXX')
 
 
@@ -295,7 +373,7 @@ def twice(x_ptr, out_ptr, n, B: tl.constexpr):
     tl.store(out_ptr + i, libdevice.fma(tl.load(x_ptr + i, mask=i < n), 2., 0.), mask=i < n)
 
 x, out = torch.randn(100, device=device), torch.empty(100, device='cuda')
-assert x.is_cuda and x.device == device and (target.backend, target.arch) == ('cuda', 90)
+assert x.is_cuda and x.device == device == torch.device('cuda', 0) and (target.backend, target.arch) == ('cuda', 90)
 ms = triton.testing.do_bench(lambda: twice[lambda m: (triton.cdiv(100, m['B']),)](x, out, 100))
 quantiles = triton.testing.do_bench(lambda: None, quantiles=[.5, .2, .8])
 print(torch.equal(out, 2*x), ms > 0, len(quantiles), twice.best_config.kwargs, triton.next_power_of_2(100))
@@ -421,6 +499,22 @@ def test_the_products_that_kernels_are_compared_with():
         torch.testing.assert_close(d, 2 * (a @ b.T) + 3 * c, rtol=1e-2, atol=1e-2)
         blas.matmul(a, b, c)
     torch.testing.assert_close(c, a @ b.T, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
+def test_a_layer_norm_sums_its_gradients_in_float32(dtype):
+    made = torch.Generator().manual_seed(5)
+    x, grad, weight = (torch.randn(*o, generator=made).to(dtype) for o in [(1100, 16), (1100, 16), (16,)])
+    inputs = [x, weight, torch.zeros_like(weight)]
+    exact = torch.nn.functional.layer_norm(inputs[0].double(), (16,)) * grad.double()
+    with as_gpu.as_gpu():
+        x, weight, bias = (o.cuda().requires_grad_() for o in inputs)
+        out = torch.nn.functional.layer_norm(x, (16,), weight, bias)
+        out.backward(grad.cuda())
+        assert out.dtype == weight.grad.dtype == dtype and out.is_cuda
+    one_rounding = torch.finfo(dtype).eps
+    torch.testing.assert_close(bias.grad.double(), grad.double().sum(0), rtol=one_rounding, atol=1e-3)
+    torch.testing.assert_close(weight.grad.double(), exact.sum(0), rtol=one_rounding, atol=1e-3)
 
 
 @pytest.mark.parametrize('alone', [True, False])

@@ -190,9 +190,15 @@ def _dtype(code):
     return getattr(torch, next(k for k, v in _DTYPES.items() if v == code))
 
 
+EMULATED_GPU = 'cpu'  # the device of the emulator's tensors; `as_gpu` replaces it
+_EMULATED = -2  # the index that C++ writes for it
+
+
 def _device(kind, i):
     import torch
 
+    if i == _EMULATED:
+        return torch.device(EMULATED_GPU)
     return torch.device(next(k for k, v in _DEVICES.items() if v == kind), None if i < 0 else i)
 
 

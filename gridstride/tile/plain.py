@@ -44,7 +44,7 @@ class _Driver:
     def get_active_torch_device(self):
         import torch
 
-        return torch.device('cpu')  # where its tensors are
+        return torch.device('cuda', self.get_current_device())
 
     def get_device_interface(self):
         import torch

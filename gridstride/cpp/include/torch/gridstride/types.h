@@ -238,12 +238,14 @@ bool Type<torch::Device>::read(Reader &r, torch::Device &x) {
     return true;
 }
 void Type<torch::Device>::write(Writer &w, torch::Device x) {
-#ifdef GRIDSTRIDE_EMULATOR
-    x = torch::Device();
-#endif
     w.put(device);
+#ifdef GRIDSTRIDE_EMULATOR
+    w.put(int64_t(torch::kCPU));
+    w.put(x.is_cuda() ? -2 : -1);  // -2: the emulated GPU, whose tensors are in the CPU's memory
+#else
     w.put(int64_t(x.type()));
     w.put(x.index());
+#endif
 }
 bool Type<torch::Scalar>::read(Reader &r, torch::Scalar &x) {
     bool b;
