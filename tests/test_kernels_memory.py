@@ -10,7 +10,7 @@ from gridstride.kernels.ladder.rung import H100, Device
 from one_unit import one_unit
 from found import saying
 
-TYPES = {o: getattr(torch, o) for o in tools.SIZES}
+TYPES = {o: getattr(torch, o) for o in tools.DTYPE_BYTES}
 MOVED = [torch.bool, torch.int16, torch.float64, torch.complex64]
 SHAPES = [(1,), (31,), (32,), (33,), (1023,), (3, 33), (2, 3, 8), (0,), (3, 0), (0, 3), ()]
 
@@ -74,7 +74,7 @@ def test_a_slice_that_begins_between(): every_tool_is_right(SLICE)
 @pytest.fixture
 def small(monkeypatch):
     "Shares, rings and tiles that are small, so that small tensors need many"
-    for name, value in dict(_SMALL_PLAN=tools.Plan(2**10, 64, 2), _MIN_BULK=1,
+    for name, value in dict(_SMALL_PLAN=tools.LoadPlan(2**10, 64, 2), _MIN_BULK_BYTES=1,
                             BULK=dict(THREADS=64, PACKS=2, STAGES=3), SCAN_BULK=dict(THREADS=64, STAGES=3),
                             this_device=lambda: Device(3, True)).items():
         monkeypatch.setattr(tools, name, value)
@@ -103,8 +103,8 @@ def test_several_blocks_share_a_row(n, small):
 @pytest.mark.parametrize('name', ['float32', 'int16'])
 def test_a_cluster_reads_a_row(name, small):
     "Six blocks, whose first one writes; ties are in several of them, and NaN wins"
-    x = elements((3, 6000//tools.SIZES[name]), TYPES[name])
-    (call,), _ = tools.argmax_calls(name, *x.shape, 16//tools.SIZES[name], tools.this_device())
+    x = elements((3, 6000//tools.DTYPE_BYTES[name]), TYPES[name])
+    (call,), _ = tools.argmax_calls(name, *x.shape, 16//tools.DTYPE_BYTES[name], tools.this_device())
     assert (call.cluster, call.grid) == ((6, 1, 1), (18,))
     if name == 'float32': x[1, 1400] = x[1, 1450] = torch.nan
     same(argmax(x, -1), x.argmax(-1))
@@ -178,7 +178,7 @@ X = torch.ones(3, 4)
     (lambda: argmax(torch.ones(3, 0), -1), ValueError, 'along'),
     (lambda: histogram(X, 0, 0, 1), ValueError, 'bins .*0.*1 to 8192'),
     (lambda: histogram(X), ValueError, 'two'),
-    (lambda: histogram(X, 4, 1, 1), ValueError, 'larger'),
+    (lambda: histogram(X, 4, 1, 1), ValueError, 'below'),
     (lambda: histogram(X.int(), 4, 0, 1), ValueError, 'x is int32.*bins'),
     (lambda: transpose(X[0]), ValueError, r'transpose: x .*\(4,\)'),
     (lambda: transpose([[1, 2]]), TypeError, 'x .*list'),

@@ -61,9 +61,10 @@ def test_every_type(dtype):
 @pytest.fixture
 def small(monkeypatch):
     "Blocks that keep little, so that short rows need a cluster, and longer ones two passes"
-    few = dict(_THREAD_BYTES_BY_ROW_BYTES={2**8: 32}, _CLUSTER_ROWS={2: (2**9, 2**8, 32), 4: (2**10, 2**10, 32)},
-               _MAX_CLUSTER_PACKS=2)
-    few |= dict.fromkeys(('_BLOCK_BYTES', '_MAX_BLOCK_BYTES', '_MAX_BLOCK_BYTES_BEFORE_HOPPER', '_SPLIT_BYTES'), 2**10)
+    few = dict(_REGISTER_BYTES_PER_THREAD={2**8: 32}, _CLUSTER_CONFIGS={2: (2**9, 2**8, 32), 4: (2**10, 2**10, 32)},
+               _MAX_CLUSTER_VECTORS_PER_THREAD=2)
+    few |= dict.fromkeys(('_ROW_BYTES_PER_BLOCK', '_MAX_SMEM_BYTES', '_MAX_SMEM_BYTES_BEFORE_HOPPER',
+                           '_SPLIT_BYTES'), 2**10)
     for name, value in few.items(): monkeypatch.setattr(softmaxes, name, value)
     softmaxes.softmax_calls.cache_clear()
     yield monkeypatch
@@ -77,8 +78,9 @@ def calls(width, of='softmax', on=None):
 @pytest.mark.slow
 def test_rows_in_registers():
     "Of lanes, of a warp, of a block; the longest, and the first that shared memory keeps"
-    for width in (20, 200, 1000, 5000, 2**14): assert 'Sum terms[HELD][V]' in calls(width)[0].src
-    assert 'terms[HELD]' not in calls(2**14 + 4)[0].src and 'terms[HELD]' not in calls(200, 'softmax_backward')[0].src
+    for width in (20, 200, 1000, 5000, 2**14): assert 'Acc terms[VECS_PER_THREAD][VEC]' in calls(width)[0].src
+    for launches in (calls(2**14 + 4), calls(200, 'softmax_backward')):
+        assert 'terms[VECS_PER_THREAD]' not in launches[0].src
     assert all(calls(width)[0].cluster == (1, 1, 1) for width in (20, 2**14))
     for width in (1, 20, 203, 1000, 5000): both_ways(softmax, normal(3, width))
     for width in (5000, 2**14): both_ways(log_softmax, normal(2, width))
@@ -87,8 +89,8 @@ def test_rows_in_registers():
 
 @pytest.mark.slow
 def test_rows_in_registers_of_a_cluster(small):
-    "Each thread has two packs; with three, or where some had fewer, rows are in shared memory"
-    def blocks(width): return calls(width)[0].cluster[0] if 'terms[HELD]' in calls(width)[0].src else None
+    "Each thread has two vectors; with three, or where some had fewer, rows are in shared memory"
+    def blocks(width): return calls(width)[0].cluster[0] if 'terms[VECS_PER_THREAD]' in calls(width)[0].src else None
     assert [blocks(o) for o in (512, 1024, 2048, 3072, 2044)] == [2, 4, 8, None, None]
     for width in (512, 2048):
         for f in WAYS: both_ways(f, normal(3, width))
@@ -112,13 +114,13 @@ def test_rows_of_a_cluster(small):
 
 
 def test_rows_that_are_read_twice(small):
-    assert [c.name for c in calls(5000)] == ['find_parts', 'finish_rows']
+    assert [c.name for c in calls(5000)] == ['reduce_splits', 'normalize_rows']
     for f in WAYS: both_ways(f, normal(3, 5000))
 
 
 def test_without_a_hopper_gpu(small):
     small.setattr(softmaxes, 'this_device', lambda: Device(3, False))
-    assert calls(256)[0].cluster == (1, 1, 1) and calls(260)[0].name == 'find_parts'
+    assert calls(256)[0].cluster == (1, 1, 1) and calls(260)[0].name == 'reduce_splits'
     for width in (256, 260): both_ways(softmax, normal(3, width))
 
 

@@ -1,15 +1,15 @@
 """The course's kernels as operators: `matmul`, which selects one of many kernels; memory-bound operators; fused
-operators with their backward passes; attention; products with weights of few bits or with sparse weights.
+operators with their backward passes; attention; products with quantized or sparse weights.
 
 The modules and packages, in the order in which they are read best:
 
 - `ladder` (the lessons' matrix products, step by step) and `gemm` (`matmul` and its plans, `mlp`, `bmm`, `grouped_mm`);
-- what all kernels are written with: `ptx` (instructions as C functions), `maps` (tensor maps of TMA);
+- used by all kernels: `ptx` (PTX instructions as CUDA C functions) and `maps` (TMA tensor maps);
 - packages of operators with the same layout: `memory`, `fused`, `flash`, `latent`, `quant`, `sparse`. They share `tool`
-  (checks operands, launches kernels), `operators` (custom operators for `torch.compile`), `texts` (the types and
-  constants above a kernel's source) and `layers` (replaces linear layers);
-- `export` (writes each kernel as a program of its own; `standalone`: the parts of such a program), `cub` (NVIDIA's
-  library, for comparison).
+  (argument checks, launches), `operators` (custom operators for `torch.compile`), `texts` (adds types and constants to
+  a kernel's source) and `layers` (replaces linear layers);
+- `export` (writes each kernel as a standalone program, by means of `standalone`) and `cub` (NVIDIA's library, as a
+  baseline).
 """
 
 from .ladder.ladder import Ladder, right

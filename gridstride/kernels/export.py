@@ -22,25 +22,26 @@ from .latent import programs as _latent
 from .memory import programs as _memory
 from .quant import programs as _quant
 from .sparse import programs as _sparse
-from .standalone import FLAGS, SPACE, Launch, Program, write
+from .standalone import FLAGS, NAMESPACE, Launch, Program, write
 
 # modules with a function `programs`, which returns a list of `Program`
 TOOLS = _memory, _quant, _sparse, _fused, _flash, _latent, _gemm
-# name of the file, description, kernel, and shapes (h, w, k), of which the last is timed
+# a product to export: name of the file, description, kernel, and shapes (h, w, k), of which the last one is timed
 Exported = namedtuple('Exported', 'name description kernel shapes')
 
 
 # The kernels to export
-def _lesson(slug, rungs, large):
-    "Yield the `Exported`s of the rungs of a lesson"
-    for kernel in rungs:
+def _ladder_exports(slug, kernels, large):
+    "Yield the `Exported`s of the kernels of a lesson's ladder"
+    for kernel in kernels:
         name = re.sub(r'\W+', '_', kernel.name)
         description = f'Lesson {slug}, rung `{kernel.name}`'
         yield Exported(f'{slug}_{name}', description, kernel, [*ragged_shapes(kernel)[:4], large])
 
 
-def _rungs(module):
-    return dict.fromkeys(rung for rung in vars(module).values() if isinstance(rung, Rung))
+def _ladder_kernels(module):
+    "Return the kernels of the ladder that a module defines, in order"
+    return dict.fromkeys(kernel for kernel in vars(module).values() if isinstance(kernel, Rung))
 
 
 def _selected_kernel(kernel, *shapes):
@@ -49,27 +50,28 @@ def _selected_kernel(kernel, *shapes):
     return Exported(f'matmul_{name}', f'`matmul` may pick `{kernel.name}`', kernel, [*shapes])
 
 
-def _skinny(form, kernel, *shapes):
+def _skinny_kernel(form, kernel, *shapes):
+    "Return the `Exported` of one form of a kernel for skinny matrices"
     return _selected_kernel(kernel, *shapes)._replace(name=f'matmul_thin_{form}')
 
 
-def _float32():
-    "Yield the float32 kernels that `matmul` may select; skinny ones depend on the shape, so one of each form"
+def _float32_kernels():
+    "Yield the float32 kernels that `matmul` may select; of skinny ones, which depend on the shape, one of each form"
     large = 4096, 4096, 4096
     for p in bf16x6.all_kernels():
         yield _selected_kernel(p, *ragged_shapes(p)[1:4], large)
     yield _selected_kernel(skinny.SMALL, *ragged_shapes(skinny.SMALL)[:4], (100, 100, 100))
-    yield _skinny('rows', skinny.SKINNY, (9001, 10, 784), (50000, 10, 784))
-    yield _skinny('ring', skinny.SKINNY, (9001, 10, 785), (50000, 10, 785))
-    yield _skinny('wide', skinny.SKINNY, (9001, 20, 786), (50000, 20, 786))
-    yield _skinny('planes', skinny.SKINNY, (90001, 32, 188), (100000, 32, 192))
-    yield _skinny('stages', skinny.SKINNY, (6001, 32, 784), (50000, 32, 784))
-    yield _skinny('slabs', skinny.SKINNY, (37, 10, 50000), (784, 10, 50000))
-    yield _skinny('turned', skinny.SKINNY_TN, (36, 10, 785), (784, 10, 50000))
+    yield _skinny_kernel('rows', skinny.SKINNY, (9001, 10, 784), (50000, 10, 784))
+    yield _skinny_kernel('ring', skinny.SKINNY, (9001, 10, 785), (50000, 10, 785))
+    yield _skinny_kernel('wide', skinny.SKINNY, (9001, 20, 786), (50000, 20, 786))
+    yield _skinny_kernel('planes', skinny.SKINNY, (90001, 32, 188), (100000, 32, 192))
+    yield _skinny_kernel('stages', skinny.SKINNY, (6001, 32, 784), (50000, 32, 784))
+    yield _skinny_kernel('slabs', skinny.SKINNY, (37, 10, 50000), (784, 10, 50000))
+    yield _skinny_kernel('turned', skinny.SKINNY_TN, (36, 10, 785), (784, 10, 50000))
 
 
-def _bfloat16():
-    "Yield the bfloat16 kernels that `matmul` may select; those of float16 differ only in the type"
+def _bfloat16_kernels():
+    "Yield the bfloat16 kernels that `matmul` may select; the float16 kernels differ only in the type"
     large = 8192, 8192, 8192
     pdl_options = {False, cost_model.PDL_MAX_CYCLES > 0}
     forms = [('bfloat16', layout) for layout in ('nn', 'tn', 'nt')]
@@ -84,15 +86,19 @@ def _bfloat16():
 
 
 def list_exports() -> list:  # of `Exported`
-    "Return every rung of the lessons' three ladders, and every kernel that `matmul` can select"
+    "Return every kernel of the lessons' three ladders, and every kernel that `matmul` can select"
     large = 8192, 8192, 8192
     last_rung = finals.choose(*large)
     ladders = (
-        ('matmul_ladder', _rungs(fp32), (4096, 4096, 4096)),
-        ('tensor_cores', _rungs(tensor_cores), large),
-        ('hopper_gemm', [*_rungs(hopper), last_rung], large),
+        ('matmul_ladder', _ladder_kernels(fp32), (4096, 4096, 4096)),
+        ('tensor_cores', _ladder_kernels(tensor_cores), large),
+        ('hopper_gemm', [*_ladder_kernels(hopper), last_rung], large),
     )
-    return [*(exported for ladder in ladders for exported in _lesson(*ladder)), *_float32(), *_bfloat16()]
+    return [
+        *(exported for ladder in ladders for exported in _ladder_exports(*ladder)),
+        *_float32_kernels(),
+        *_bfloat16_kernels(),
+    ]
 
 
 # The program of a kernel
@@ -112,20 +118,20 @@ def sources(exported) -> dict:  # kernel -> source
     return res
 
 
-def _map(exported, name, shape):
-    "Return C for the tensor map of m, n or out"
+def _tensor_map_code(exported, name, shape):
+    "Return C++ for the tensor map of m, n or out"
     (h, w, k), layout, ((rows, cols), swizzle) = shape, exported.kernel.layout, exported.kernel.maps[name]
-    sides = dict(m=(k, h) if layout[0] == 't' else (h, k), n=(w, k) if layout[1] == 't' else (k, w), out=(h, w))[name]
-    return f'tensor_map<{SPACE}::TensorMap>({name}, {sides[0]}, {sides[1]}, {rows}, {cols}, {swizzle})'
+    sizes = dict(m=(k, h) if layout[0] == 't' else (h, k), n=(w, k) if layout[1] == 't' else (k, w), out=(h, w))[name]
+    return f'tensor_map<{NAMESPACE}::TensorMap>({name}, {sizes[0]}, {sizes[1]}, {rows}, {cols}, {swizzle})'
 
 
-def _lines(exported, shape):
-    "Return the lines of C for a case"
+def _case_lines(exported, shape):
+    "Return the lines of C++, and the `Launch`es, for a case"
     plan = exported.kernel.launch_plan(*shape, H100)
     workspaces = [
         f'static auto *{name} = allocate<{_TYPES[dtype]}>({n});' for name, (n, dtype) in plan.workspaces.items()
     ]
-    maps = [f'static auto {name}_map = {_map(exported, name, shape)};' for name in exported.kernel.maps]
+    maps = [f'static auto {name}_map = {_tensor_map_code(exported, name, shape)};' for name in exported.kernel.maps]
     launches = [
         Launch(c, [f'{array}_map' if array in exported.kernel.maps else array for array in c.arrays])
         for c in plan.calls
@@ -135,7 +141,7 @@ def _lines(exported, shape):
 
 def _program(exported) -> Program:
     "Return the `Program` of an `Exported`"
-    sources(exported)
+    sources(exported)  # raises for sources that depend on the shape
     transposed = [str(letter == 't').lower() for letter in exported.kernel.layout]
     constants = f'''typedef {_TYPES[exported.kernel.dtype]} Number;
 constexpr bool m_transposed = {transposed[0]}, n_transposed = {transposed[1]};'''
@@ -143,7 +149,7 @@ constexpr bool m_transposed = {transposed[0]}, n_transposed = {transposed[1]};''
     description = f'{exported.description}:\nout (h x w) = m @ n in {exported.kernel.dtype}, row-major; {operands}.'
     functions = {
         'void multiply(int number, const Number *m, const Number *n, Number *out)': [
-            _lines(exported, shape) for shape in exported.shapes
+            _case_lines(exported, shape) for shape in exported.shapes
         ]
     }
     return Program(exported.name, description, 'main.cuh', 'h, w, k', exported.shapes, functions, constants)

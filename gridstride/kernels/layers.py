@@ -1,4 +1,4 @@
-"""Replace the linear layers of a module, report the replacements in a table, and restore the layers."""
+"""Replace the linear layers of a module by layers of another class, report this in a table, and restore them."""
 
 from fnmatch import fnmatch
 from typing import NamedTuple
@@ -7,31 +7,31 @@ import torch
 
 from ..support.tables import Table
 
-_MAX_LINES = 16  # layers that are reported one by one
+_MAX_TABLE_ROWS = 16
 
 
-class Swapped(NamedTuple):
-    "A layer that was replaced"
+class ReplacedLayer(NamedTuple):
+    "What the table reports about a layer that was replaced"
 
     name: str
     shape: tuple  # of the weight
-    before: int  # bytes of the weight before
-    after: int  # and after
+    bytes_before: int  # of the weight
+    bytes_after: int
     decibels: float  # signal-to-noise ratio of the new weight
-    dtype: str  # of the weight before
+    old_dtype: str
 
 
-def _linears(module):
-    """Yield (full name, parent, name in the parent, layer) of each layer of type `Linear`, without derived classes,
-    which may use the weight in other ways"""
+def _iterate_linears(module):
+    """Yield (full name, parent, name in the parent, layer) of each `torch.nn.Linear`. Derived classes are left out,
+    because they may use the weight in other ways"""
     for name, parent in module.named_modules():
         for child, layer in parent.named_children():
             if type(layer) is torch.nn.Linear:
                 yield f'{name}.{child}'.lstrip('.'), parent, child, layer
 
 
-def _shared(module):
-    "Return the ids of parameters that several layers share: replacing one layer would duplicate them"
+def _shared_parameter_ids(module):
+    "Return the ids of the parameters that several layers share: replacing one of these layers would duplicate them"
     owners = {}
     for layer in module.modules():
         for parameter in layer.parameters(recurse=False):
@@ -39,39 +39,41 @@ def _shared(module):
     return {parameter for parameter, layers in owners.items() if len(layers) > 1}
 
 
-def swap_linears(
-    tool,  # name of the caller in messages: 'quantize'
+def replace_linears(
+    op_name,  # of the caller, in messages: 'quantize'
     participle,  # in messages: 'quantized'
     module,  # it is changed in place, unless it is a `Linear` itself
     skip,  # names of layers that stay unchanged, with wildcards; or one name
-    make,  # (name, layer) -> (its new layer, `Swapped`), or the reason why it stays unchanged
-) -> tuple:  # the module, or the new layer; the `Swapped`s; (name, reason) of the unchanged layers
+    convert,  # (name, layer) -> (the new layer, its `ReplacedLayer`), or the reason why the layer stays unchanged
+) -> tuple:  # the module, or the new layer; the `ReplacedLayer`s; (name, reason) of the unchanged layers
     """Replace each linear layer by a new one.
 
     Raises TypeError if `module` is not a module, ValueError if no layer could be replaced."""
     if not isinstance(module, torch.nn.Module):
-        raise TypeError(f'{tool}: module is a {type(module).__name__}, and a torch.nn.Module is needed')
-    skip, shared = (skip,) if isinstance(skip, str) else skip, _shared(module)
-    holder = torch.nn.ModuleDict(dict(itself=module)) if type(module) is torch.nn.Linear else module
-    swapped, unchanged = [], []
-    for name, parent, child, layer in list(_linears(holder)):
+        raise TypeError(f'{op_name}: module is a {type(module).__name__}, and a torch.nn.Module is needed')
+    skip, shared_ids = (skip,) if isinstance(skip, str) else skip, _shared_parameter_ids(module)
+    # A `Linear` has no parent in which it could be replaced, so it gets one.
+    root = torch.nn.ModuleDict(dict(itself=module)) if type(module) is torch.nn.Linear else module
+    replaced, unchanged = [], []
+    for name, parent, child, layer in list(_iterate_linears(root)):
         if any(fnmatch(name, pattern) for pattern in skip):
             result = 'as asked'
         else:
-            result = "its weight is also another layer's" if id(layer.weight) in shared else make(name, layer)
+            result = "its weight is also another layer's" if id(layer.weight) in shared_ids else convert(name, layer)
         if isinstance(result, str):
             unchanged.append((name, result))
             continue
-        parent._modules[child], reported = result
+        parent._modules[child], report = result
         parent._modules[child].train(layer.training)
-        swapped.append(reported)
-    if not swapped:
+        replaced.append(report)
+    if not replaced:
         reasons = ''.join(f'\n{name} stays: {why}' for name, why in unchanged) or ': it has no torch.nn.Linear'
-        raise ValueError(f'{tool}: no layer of the module could be {participle}{reasons}')
-    return holder['itself'] if holder is not module else module, swapped, unchanged
+        raise ValueError(f'{op_name}: no layer of the module could be {participle}{reasons}')
+    return root['itself'] if root is not module else module, replaced, unchanged
 
 
-def _mb(n):
+def _megabytes(n):
+    "Format bytes as megabytes"
     return f'{n / 1e6:,.2f}'
 
 
@@ -86,26 +88,33 @@ def format_us(seconds) -> str:
 
 def report_table(
     title,
-    swapped,  # `Swapped`s
+    replaced,  # `ReplacedLayer`s
     unchanged,  # (name, reason) of the unchanged layers
     notes,  # lines below the table
 ) -> Table:
     "Return a table of the replaced layers"
     rows = [
-        [layer.name, 'x'.join(map(str, layer.shape)), _mb(layer.before), _mb(layer.after), f'{layer.decibels:.1f}']
-        for layer in swapped
+        [
+            layer.name,
+            'x'.join(map(str, layer.shape)),
+            _megabytes(layer.bytes_before),
+            _megabytes(layer.bytes_after),
+            f'{layer.decibels:.1f}',
+        ]
+        for layer in replaced
     ]
-    if len(rows) > _MAX_LINES:
-        rows = [*rows[: _MAX_LINES - 2], [f'... and {len(rows) - _MAX_LINES + 2} more', '', '', '', '']]
-    total_before = sum(layer.before for layer in swapped)
-    total_after = sum(layer.after for layer in swapped)
-    rows.append(['all', '', _mb(total_before), _mb(total_after), ''])
-    reported = '\n'.join([*notes, *(f'{name} stays: {why}' for name, why in unchanged)])
-    return Table(['<layer', 'rows x columns', 'MB', 'MB now', 'dB'], rows, title, reported)
+    if len(rows) > _MAX_TABLE_ROWS:
+        listed = _MAX_TABLE_ROWS - 2
+        rows = [*rows[:listed], [f'... and {len(rows) - listed} more', '', '', '', '']]
+    total_before = sum(layer.bytes_before for layer in replaced)
+    total_after = sum(layer.bytes_after for layer in replaced)
+    rows.append(['all', '', _megabytes(total_before), _megabytes(total_after), ''])
+    note = '\n'.join([*notes, *(f'{name} stays: {why}' for name, why in unchanged)])
+    return Table(['<layer', 'rows x columns', 'MB', 'MB now', 'dB'], rows, title, note)
 
 
-def _as_linear(layer):
-    "Return the `torch.nn.Linear` with the dense weight of a layer"
+def _to_linear(layer):
+    "Convert a layer to a `torch.nn.Linear` with its dense weight"
     weight = layer.weight
     res = torch.nn.Linear(layer.in_features, layer.out_features, bias=False, device='meta')
     res.weight, res.bias = torch.nn.Parameter(weight, requires_grad=False), layer.bias
@@ -114,11 +123,11 @@ def _as_linear(layer):
 
 def restore_linears(
     module,  # or a layer itself
-    layer_type,  # class of the layers to restore, which have a `weight` and a `bias`
+    layer_type,  # the class of the layers to replace; it has a `weight` and a `bias`
 ):  # the module, or None if it has no such layer
-    "Replace each layer of a class by a `torch.nn.Linear`"
+    "Replace each layer of class `layer_type` by a `torch.nn.Linear`"
     if isinstance(module, layer_type):
-        return _as_linear(module)
+        return _to_linear(module)
     matches = [
         (parent, child, layer)
         for parent in module.modules()
@@ -126,5 +135,5 @@ def restore_linears(
         if isinstance(layer, layer_type)
     ]
     for parent, child, layer in matches:
-        parent._modules[child] = _as_linear(layer)
+        parent._modules[child] = _to_linear(layer)
     return module if matches else None

@@ -1,7 +1,8 @@
 """Tensor maps: descriptors of arrays for the copy engine of a Hopper GPU, the Tensor Memory Accelerator (TMA).
 
-One instruction copies a box of an array. The layout of the array is described by a **tensor map**: 128 bytes that the
-driver fills in, and that the kernel takes by value. The emulator has no driver and fills in a map of its own format.
+One TMA instruction copies a box of an array. A **tensor map** describes the layout of the array: 128 bytes that the
+driver fills in, and that the kernel takes by value. On the emulator there is no driver, and the map has a format of its
+own.
 """
 
 import ctypes
@@ -13,7 +14,7 @@ from ..cpp.driver import driver, in_context, error_string
 # The requirements of TMA: rows are multiples of 16 bytes, a box has at most 256 elements along each axis, and with a
 # swizzle a row of the box has at most as many bytes as the swizzle spans. Elements out of bounds are read as zeros and
 # never written, so that a kernel needs no guard for partial tiles.
-_KINDS = {
+_DATA_TYPES = {
     'uint8': (0, 1),
     'uint16': (1, 2),
     'uint32': (2, 4),
@@ -24,11 +25,11 @@ _KINDS = {
     'float32': (7, 4),
     'float64': (8, 8),
     'bfloat16': (9, 2),
-}  # CUtensorMapDataType, bytes
-SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # CUtensorMapSwizzle
+}  # dtype -> (CUtensorMapDataType, bytes per element)
+SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # bytes -> CUtensorMapSwizzle
 # CU_TENSOR_MAP_L2_PROMOTION_L2_128B: with 256 bytes, rows that are not multiples of 128 bytes were 10 to 25% slower on
 # an H100.
-_PROMOTION = 2
+_L2_PROMOTION = 2
 
 
 class TensorMap:
@@ -36,11 +37,9 @@ class TensorMap:
     `const __grid_constant__ TensorMap`"""
 
     def __init__(self, x, box, swizzle):
-        self.description, self.box, self.swizzle = (
-            f"{str(x.dtype).removeprefix('torch.')}{tuple(x.shape)}",
-            tuple(box),
-            swizzle,
-        )
+        self.description = f"{str(x.dtype).removeprefix('torch.')}{tuple(x.shape)}"
+        self.box = tuple(box)
+        self.swizzle = swizzle
         self.tensor = None if _on_gpu(x) else x  # the emulator checks accesses against the tensor
         self._buffer = ctypes.create_string_buffer(128 + 64)
         self.address = -(-ctypes.addressof(self._buffer) // 64) * 64
@@ -57,15 +56,15 @@ def why_no_map(shape, strides, address, dtype, box, swizzle):  # strides: in ele
 
     >>> why_no_map((64, 100), (100, 1), 0, 'float16', (16, 64), 128)
     'a row begins 200 bytes after the one before, and that must be a multiple of 16: pad the rows to 104 elements'"""
-    if dtype not in _KINDS:
-        return f'there are no {dtype}s in tensor maps; there are {", ".join(_KINDS)}'
+    if dtype not in _DATA_TYPES:
+        return f'a tensor map does not support {dtype}; it supports {", ".join(_DATA_TYPES)}'
     if swizzle not in SWIZZLES:
         return f'swizzle is {swizzle}; it must be {", ".join(map(str, SWIZZLES))}'
-    size = _KINDS[dtype][1]
+    size = _DATA_TYPES[dtype][1]
     if len(box) != len(shape) or not 1 <= len(shape) <= 5:
-        return f'the array has {len(shape)} axes and the box {len(box)}; both have the same, 1 to 5'
+        return f'the array has {len(shape)} axes and the box {len(box)}; both must have the same number, 1 to 5'
     if min(shape) < 1 or min(box) < 1:
-        return f'the array is {tuple(shape)} and the box {tuple(box)}; each size is 1 or more'
+        return f'the array is {tuple(shape)} and the box {tuple(box)}; each size must be 1 or more'
     if max(box) > 256:
         return f'the box is {tuple(box)}, and no side may be longer than 256 elements'
     if strides[-1] != 1:
@@ -97,7 +96,7 @@ def _fill_for_emulator(res, shape, strides, box, size, swizzle):
     def pad_to_five(xs):
         return [*reversed(xs), *[1] * (5 - len(xs))]
 
-    words = struct.pack(
+    fields = struct.pack(
         '8sQ4i5i5i5q',
         b'gs tmap',
         0,
@@ -109,7 +108,7 @@ def _fill_for_emulator(res, shape, strides, box, size, swizzle):
         *pad_to_five(box),
         *(s * size for s in pad_to_five(strides)),
     )
-    ctypes.memmove(res.address, words, len(words))
+    ctypes.memmove(res.address, fields, len(fields))
     return res
 
 
@@ -127,32 +126,28 @@ def tensor_map(
     if why := why_no_map(x.shape, strides, x.data_ptr(), dtype, box, swizzle):
         raise ValueError(f'no tensor map of {dtype}{tuple(x.shape)}: {why}')
     res, axes = TensorMap(x, box, swizzle), len(box)
-    kind, size = _KINDS[dtype]
+    data_type, element_bytes = _DATA_TYPES[dtype]
     if not _on_gpu(x):
-        return _fill_for_emulator(res, x.shape, strides, box, size, swizzle)
-    dims, byte_strides, box_sizes = (
-        (ctypes.c_uint64 * axes)(*x.shape[::-1]),
-        (ctypes.c_uint64 * axes)(*(s * size for s in strides[-2::-1])),
-        (ctypes.c_uint32 * axes)(*box[::-1]),
-    )  # the driver names the innermost axis first
-    map_address, offsets, element_strides = (
-        ctypes.c_void_p(res.address),
-        ctypes.c_void_p(x.data_ptr()),
-        (ctypes.c_uint32 * axes)(*[1] * axes),
-    )
+        return _fill_for_emulator(res, x.shape, strides, box, element_bytes, swizzle)
+    # The driver takes the innermost axis first, whose stride is implied.
+    dims = (ctypes.c_uint64 * axes)(*x.shape[::-1])
+    byte_strides = (ctypes.c_uint64 * axes)(*(s * element_bytes for s in strides[-2::-1]))
+    box_sizes = (ctypes.c_uint32 * axes)(*box[::-1])
+    element_strides = (ctypes.c_uint32 * axes)(*[1] * axes)
+    map_address, array_address = ctypes.c_void_p(res.address), ctypes.c_void_p(x.data_ptr())
     code = in_context(
         lambda: driver().cuTensorMapEncodeTiled(
             map_address,
-            kind,
+            data_type,
             axes,
-            offsets,
+            array_address,
             dims,
             byte_strides,
             box_sizes,
             element_strides,
             0,
             SWIZZLES[swizzle],
-            _PROMOTION,
+            _L2_PROMOTION,
             0,
         )
     )

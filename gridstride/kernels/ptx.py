@@ -1,5 +1,5 @@
-"""PTX instructions as C functions: `PTX` is the text of `ptx.cuh`; `primitives` returns single functions of `ptx.cuh`
-and `clusters.cuh`; `wgmma` generates the function for that instruction."""
+"""PTX instructions as CUDA C functions: `PTX` is the text of `ptx.cuh`; `primitives` returns single functions of it and
+of `clusters.cuh`; `wgmma` generates the function that issues `wgmma`."""
 
 import re
 from importlib.resources import files
@@ -7,8 +7,8 @@ from importlib.resources import files
 PTX, _CLUSTERS = (files(__package__).joinpath(name).read_text(encoding='utf-8') for name in ('ptx.cuh', 'clusters.cuh'))
 
 
-# A function begins on a new line, and ends on this line or with a brace on a line of its own. Lessons include only the
-# functions that they show, so that a kernel also compiles for GPUs that lack the instructions of the others.
+# A function begins on a new line, and ends on the same line or with a brace on a line of its own. A kernel includes
+# only the functions that it calls, so that it also compiles for GPUs that lack the instructions of the others.
 _FUNCTION = re.compile(r'^(?:template<.*> )?__device__ \w+ (\w+)\((?:.*\} *(?://.*)?|.*\n(?: .*\n)*\})$', re.M)
 
 
@@ -21,7 +21,7 @@ def primitives(*names) -> str:  # CUDA C, below `typedef unsigned u32;`
     return ''.join(f'{text}\n' for name, text in found if name in names)
 
 
-# wgmma names each of its registers, so its line is generated.
+# The instruction names each register of the accumulators, so the function is generated per tile width.
 def wgmma(n: int) -> str:  # n: columns of the result, a multiple of 8 up to 256
     "Return CUDA C of a function that starts d (+)= m @ n for 64x16 and 16 x `n` bf16 tiles, given by descriptors"
     d = n // 2  # accumulators per thread

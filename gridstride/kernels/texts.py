@@ -1,12 +1,12 @@
-"""Assemble the source of a kernel: headers, type definitions and constants above its text."""
+"""Assemble the source of a kernel: headers, type definitions and constants, followed by its text."""
 
 from functools import lru_cache
 from importlib.resources import files
 
 from .ladder.rung import constants_line
 
-# torch's dtypes -> types of CUDA C
-IN_C = {
+# dtype -> its type in CUDA C
+C_TYPES = {
     'float64': 'double',
     'float32': 'float',
     'float16': '__half',
@@ -19,16 +19,16 @@ _HEADERS = {'__half': 'cuda_fp16.h', '__nv_bfloat16': 'cuda_bf16.h'}
 
 
 @lru_cache(1024)
-def with_types(
+def assemble_source(
     text,
     types,  # ((name in the text, C type), ...)
     constants,  # ((name in the text, int), ...)
-    between='',  # C that is placed between the types and the text
+    preamble='',  # CUDA C between the constants and the text
 ) -> str:
-    "Return CUDA C of a text below its headers, types and constants, ready to be compiled"
+    "Return headers, typedefs, constants, preamble and text as one source, ready to be compiled"
     headers = sorted({f'#include <{_HEADERS[c]}>\n' for _, c in types if c in _HEADERS})
     typedefs = ''.join(f'typedef {c} {name};\n' for name, c in types)
-    return f'{"".join(headers)}{typedefs}{constants_line(dict(constants))}\n{between}{text}'
+    return f'{"".join(headers)}{typedefs}{constants_line(dict(constants))}\n{preamble}{text}'
 
 
 def source_loader(

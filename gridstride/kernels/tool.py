@@ -1,4 +1,4 @@
-"""Shared by all operators: check their operands, compute vector widths, and launch kernels."""
+"""What all operators share: argument checks, vector widths, and kernel launches."""
 
 import math
 import threading
@@ -8,25 +8,25 @@ from .ladder.rung import make_launcher
 from ..cpp.driver import current_stream, make_context_current
 from ..utils import backend
 
-LOAD = 16  # the most bytes that a thread loads by one instruction
+MAX_LOAD_BYTES = 16  # by one instruction of a thread
 
 
 @lru_cache
-def the_torch():
-    "Return torch, which is imported at the first call"
+def import_torch():
+    "Return the module torch, imported at the first call"
     import torch
 
     return torch
 
 
 # Checks of operands
-def type_of(x) -> str:
+def dtype_name(x) -> str:
     "Return the name of a tensor's dtype, such as 'float32'"
     return str(x.dtype).removeprefix('torch.')
 
 
 def check_tensor(
-    tool,  # name of the operator in messages
+    op_name,  # name of the operator in messages
     x,
     types,  # the dtypes that the operator supports
     name='x',  # of `x` in messages
@@ -34,57 +34,61 @@ def check_tensor(
     "Raise `TypeError` or `ValueError` unless `x` is a contiguous tensor of one of these types on the right device"
     if not hasattr(x, 'data_ptr'):
         raise TypeError(
-            f'{tool}: {name} is a {type(x).__name__}, and a torch tensor is needed; torch.tensor(...) makes one'
+            f'{op_name}: {name} is a {type(x).__name__}, and a torch tensor is needed; torch.tensor(...) makes one'
         )
-    if type_of(x) not in types:
-        raise TypeError(f'{tool}: {name} is {type_of(x)}, and it may be {", ".join(types)}; convert it with .to(...)')
+    if dtype_name(x) not in types:
+        raise TypeError(
+            f'{op_name}: {name} is {dtype_name(x)}, and it may be {", ".join(types)}; convert it with .to(...)'
+        )
     where = 'cuda' if backend() == 'gpu' else 'cpu'
     if x.device.type != where:
         raise ValueError(
-            f'{tool}: {name} is on {x.device}, and kernels run on {where} here; move it with .to({where!r})'
+            f'{op_name}: {name} is on {x.device}, and kernels run on {where} here; move it with .to({where!r})'
         )
     if not x.is_contiguous():
         raise ValueError(
-            f'{tool}: {name} is not contiguous (its strides are {x.stride()}), and the kernel needs row-major memory; '
-            'use .contiguous()'
+            f'{op_name}: {name} is not contiguous (its strides are {x.stride()}), and the kernel needs row-major '
+            'memory; use .contiguous()'
         )
 
 
-def check_fits(
-    tool,  # name of the operator in messages
+def check_matches(
+    op_name,  # name of the operator in messages
     name,  # of `y` in messages
     y,
     x,  # a tensor that was already checked
     shape,  # the shape that `y` must have
 ):
-    "Raise `TypeError` or `ValueError` unless `y` is a tensor of that shape, of the type and on the device of `x`"
-    check_tensor(tool, y, [type_of(x)], name)
+    "Raise `TypeError` or `ValueError` unless `y` has that shape, and the dtype and the device of `x`"
+    check_tensor(op_name, y, [dtype_name(x)], name)
     if y.shape != shape:
-        raise ValueError(f'{tool}: {name} has the shape {tuple(y.shape)}, and {tuple(shape)} is needed')
+        raise ValueError(f'{op_name}: {name} has the shape {tuple(y.shape)}, and {tuple(shape)} is needed')
     if y.device != x.device:
-        raise ValueError(f'{tool}: {name} is on {y.device} and x on {x.device}; move it with .to({str(x.device)!r})')
+        raise ValueError(f'{op_name}: {name} is on {y.device} and x on {x.device}; move it with .to({str(x.device)!r})')
 
 
-def refuse_gradient(tool, x):
-    "Raise `ValueError` if `x` needs a gradient, for an operator without a backward pass"
-    if x.requires_grad and the_torch().is_grad_enabled():
-        raise ValueError(f'{tool}: x needs a gradient, and there is none for this kernel; use x.detach()')
+def reject_gradient(op_name, x):
+    "Raise `ValueError` if `x` requires a gradient; for operators without a backward pass"
+    if x.requires_grad and import_torch().is_grad_enabled():
+        raise ValueError(f'{op_name}: x needs a gradient, and there is none for this kernel; use x.detach()')
 
 
-def vector(address, size, rows, width) -> int:
-    """Compute how many elements of `size` bytes a thread may load at once, from the alignment of address and rows.
+def vector_width(address, element_bytes, rows, width) -> int:
+    """Compute how many elements a thread may load by one instruction, from the alignment of the array and its rows.
 
-    >>> vector(0, 4, rows=2, width=100), vector(0, 4, rows=2, width=102), vector(4, 4, rows=1, width=100)
-    (4, 2, 1)"""
-    elements = LOAD // size
-    while elements > 1 and (address % (elements * size) or rows > 1 and width % elements):
+    >>> [vector_width(0, 4, rows=2, width=100), vector_width(0, 4, rows=2, width=102)]
+    [4, 2]
+    >>> vector_width(4, 4, rows=1, width=100)
+    1"""
+    elements = MAX_LOAD_BYTES // element_bytes
+    while elements > 1 and (address % (elements * element_bytes) or rows > 1 and width % elements):
         elements //= 2
     return elements
 
 
-def vector_of(x, rows, width) -> int:
-    "Compute how many elements of a tensor a thread may load at once"
-    return vector(x.data_ptr(), x.element_size(), rows, width)
+def tensor_vector_width(x, rows, width) -> int:
+    "Compute how many elements of a tensor a thread may load by one instruction"
+    return vector_width(x.data_ptr(), x.element_size(), rows, width)
 
 
 def pow2_clamp(n, low, high) -> int:
@@ -98,9 +102,9 @@ def pow2_clamp(n, low, high) -> int:
 _thread = threading.local()
 
 
-def enter_thread():
-    """Make the GPU's context current in a thread that may not have used the GPU yet, such as autograd's: there a launch
-    would fail otherwise"""
+def make_context_current_once():
+    """Make the GPU's context current in this thread, once: without it a launch would fail in a thread that has not used
+    the GPU yet, such as autograd's"""
     if not hasattr(_thread, 'entered'):
         make_context_current()
         _thread.entered = True
@@ -108,21 +112,21 @@ def enter_thread():
 
 @lru_cache(4096)
 def _launcher(call, device, backend):
-    "Return the `Launcher` of a kernel launch on a device"
+    "Return the `Launcher` of a `KernelLaunch` on a device"
     return make_launcher(call, backend)
 
 
-def launch(calls, x, **arrays):
-    "Launch kernels on the device and current stream of `x`; `arrays`: name in the launches -> tensor or None"
-    torch = the_torch()
+def launch(kernel_launches, x, **arrays):
+    "Launch kernels on the current stream of the device of `x`; `arrays`: name in the launches -> tensor or None"
+    torch = import_torch()
     if not x.is_cuda:
-        for c in calls:
+        for c in kernel_launches:
             _launcher(c, None, 'sim')([dict(arrays, x=x)[array] for array in c.arrays])
         return
     addresses = {name: t.data_ptr() for name, t in dict(arrays, x=x).items() if t is not None}
     device = x.get_device()
     with torch.cuda.device(device):
-        enter_thread()
+        make_context_current_once()
         stream = current_stream(device)
-        for c in calls:
+        for c in kernel_launches:
             _launcher(c, device, 'gpu')([addresses[array] for array in c.arrays], stream)

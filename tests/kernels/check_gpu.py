@@ -228,7 +228,7 @@ def cuda_kernel_has_what_nvcc_includes():
 
 SIZES = [(2**20+7,), (1023,), (1000, 33), (64, 65, 66), (1,), (31,), (32,), (33,), (2**22,), (7, 1023), (3, 2**20+8),
          (0,), (0, 3), ()]
-TYPES = {getattr(torch, o): o for o in tools.SIZES}
+TYPES = {getattr(torch, o): o for o in tools.DTYPE_BYTES}
 ONLY = [o for o in sys.argv[1:] if isinstance(getattr(torch, o, None), torch.dtype)]      # types that were asked for
 
 

@@ -137,8 +137,8 @@ def test_the_fused_kernels_that_are_exported_are_those_that_are_launched(o, monk
     for shape in passes.SHAPES[:-1]:
         x, *columns = (torch.zeros(s, dtype=getattr(torch, o.dtype), requires_grad=True)
                        for s in (shape, shape[1:], shape[1:]))
-        given = columns[:dict(gelu=0, bias_gelu=1, rms_norm=1, layer_norm=2)[o.tool]]
-        y = getattr(kernels, o.tool)(x, *given, **({'eps': passes.EPS} if 'norm' in o.tool else {}))
+        given = columns[:dict(gelu=0, bias_gelu=1, rms_norm=1, layer_norm=2)[o.op_name]]
+        y = getattr(kernels, o.op_name)(x, *given, **({'eps': passes.EPS} if 'norm' in o.op_name else {}))
         if o.backward:
             del seen[-1]                                    # the way there
             torch.autograd.grad(y, [x, *given], torch.zeros_like(y))
@@ -156,7 +156,7 @@ def test_the_softmaxes_that_are_exported_are_those_that_are_launched(o, monkeypa
     monkeypatch.setattr(softmaxes, 'launch', lambda calls, x, **arrays: seen.extend(calls))
     for shape in passes.SOFTMAX_SHAPES[:-1]:
         x = torch.zeros(shape, dtype=getattr(torch, o.dtype), requires_grad=True)
-        y = getattr(kernels, o.tool)(x)
+        y = getattr(kernels, o.op_name)(x)
         if o.backward:
             del seen[-len(passes.softmax_launches(o, *shape)[0]):]       # the way there
             torch.autograd.grad(y, x, torch.zeros_like(y))

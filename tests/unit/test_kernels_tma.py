@@ -15,7 +15,7 @@ GOOD = dict(shape=(128, 128), strides=(128, 1), address=0, dtype='bfloat16', box
 
 
 @pytest.mark.parametrize('change,words', [
-    (dict(dtype='bool'), 'no bools'), (dict(box=(64,)), 'the box 1'), (dict(box=(512, 64)), 'longer than 256'),
+    (dict(dtype='bool'), 'bool'), (dict(box=(64,)), 'the box 1'), (dict(box=(512, 64)), 'longer than 256'),
     (dict(strides=(1, 128)), 'contiguous'), (dict(shape=(100, 50), strides=(50, 1)), 'rows to 56'),
     (dict(address=8), 'clone'), (dict(box=(64, 128)), '64 elements'), (dict(box=(64, 4)), 'multiple of 16'),
     (dict(swizzle=16), '0, 32, 64, 128'), (dict(shape=(0, 64)), '1 or more')])

@@ -5,7 +5,7 @@ from functools import lru_cache
 import torch
 
 from ..ladder import launches, rung
-from ..tool import enter_thread
+from ..tool import make_context_current_once
 from ...cpp.driver import current_stream
 
 
@@ -36,7 +36,7 @@ def launch_mapped(call, boxes, x, **arrays):
         return _launcher(call, boxes, None, 'sim')([arrays[array] for array in call.arrays])
     device = x.get_device()
     with torch.cuda.device(device):
-        enter_thread()
+        make_context_current_once()
         stream = current_stream(device)
         if 'taken' in call.arrays:
             arrays |= dict(taken=_counter(x, stream))

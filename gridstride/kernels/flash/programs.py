@@ -5,7 +5,7 @@ from typing import NamedTuple
 from . import calls
 from .calls import AttentionProblem, Strides, padded
 from ..ladder.rung import H100
-from ..standalone import SPACE, Launch, Program
+from ..standalone import NAMESPACE, Launch, Program
 
 SIZES = (2, 4, 2, 24, 24), (1, 2, 1, 191, 260), (2, 2, 2, 320, 77)  # batch, heads, group, rows, keys
 LARGE = {64: (4, 16, 1, 8192, 8192), 128: (4, 16, 1, 8192, 8192), 256: (4, 8, 1, 8192, 8192)}
@@ -63,7 +63,7 @@ def _map(name, sizes, dim, box):
     batch, heads, group, rows, keys = sizes
     sides = (batch, heads // group, keys, dim) if name in 'kv' else (batch, heads, rows, dim)
     size_list, boxes = (', '.join(map(str, values)) for values in (sides, box))
-    return f'tensor_map<{SPACE}::TensorMap>(a.{name}, {{{size_list}}}, {{{boxes}}}, 128)'
+    return f'tensor_map<{NAMESPACE}::TensorMap>(a.{name}, {{{size_list}}}, {{{boxes}}}, 128)'
 
 
 _IN_C = dict(

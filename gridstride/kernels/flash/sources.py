@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from ..ptx import PTX, primitives, wgmma
-from ..texts import source_loader, with_types
+from ..texts import source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
 
@@ -45,7 +45,7 @@ def hopper_source(
     "Return CUDA C of kernels for a Hopper GPU, ready to be compiled"
     products = ''.join([*map(wgmma, scores), *map(wgmma_kept, in_registers)])
     text = PTX + products + _bias_function(bias) + '\n'.join(map(source, names))
-    return with_types(text, (*_TYPES, ('out_t', out)), constants)
+    return assemble_source(text, (*_TYPES, ('out_t', out)), constants)
 
 
 def _preamble(*names):
@@ -62,7 +62,7 @@ def ampere_source(
     "Return CUDA C of kernels for GPUs from Ampere on, ready to be compiled"
     preamble = _preamble('address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix', 'mma', 'pack')
     text = _bias_function(bias) + '\n'.join(map(source, names))
-    return with_types(text, (*_TYPES, ('out_t', 'bf16')), constants, preamble)
+    return assemble_source(text, (*_TYPES, ('out_t', 'bf16')), constants, preamble)
 
 
 @lru_cache
@@ -72,4 +72,4 @@ def ends_source(
 ) -> str:
     "Return CUDA C of the kernels before and after the products of the backward pass"
     text = source('stores') + source('backward_ends')
-    return with_types(text, _TYPES, (('HD', dim), ('ORDERED', ordered)), _preamble('pack'))
+    return assemble_source(text, _TYPES, (('HD', dim), ('ORDERED', ordered)), _preamble('pack'))

@@ -1,7 +1,7 @@
-"""Fused kernels with their gradients. Their modules need torch, and are imported on first use.
+"""Fused operators with their backward passes. Their modules need torch, and are imported on first use.
 
-The modules: `activations`, `norms`, `losses`, `softmaxes`, `optimizers` (the operators), `calls` (the launches for a
-type and a size), `sources` (CUDA C, `*.cuh`), `programs` (what `export` writes).
+The modules: `activations`, `norms`, `losses`, `softmaxes`, `optimizers` (the operators), `calls` (the launches of
+activations and norms), `sources` (assembles the CUDA C of `*.cuh`), `programs` (the programs that `export` writes).
 """
 
 from .sources import source

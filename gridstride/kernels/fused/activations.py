@@ -1,31 +1,31 @@
-"""Define `gelu` and `bias_gelu` (with dropout) as torch operators: check operands, launch, and compute gradients."""
+"""The torch operators `gelu` and `bias_gelu` (with dropout), and their backward passes."""
 
 import torch
 from torch.autograd.function import once_differentiable
 
 from . import calls
 from .calls import Dropout
-from .sources import SIZES, accumulator_type
+from .sources import DTYPE_BYTES, accumulator_type
 from ..operators import operator
 from ..ladder.rung import this_device
-from ..tool import check_fits, check_tensor, launch, type_of, vector_of
+from ..tool import check_matches, check_tensor, launch, dtype_name, tensor_vector_width
 
 _APPROXIMATIONS = {'none': False, 'tanh': True}
 
 
-def _is_tanh(tool, approximate):
+def _is_tanh(op_name, approximate):
     "Return whether the tanh approximation is requested"
     if approximate not in _APPROXIMATIONS:
-        raise ValueError(f"{tool}: approximate must be 'none' or 'tanh'; got {approximate!r}")
+        raise ValueError(f"{op_name}: approximate must be 'none' or 'tanh'; got {approximate!r}")
     return _APPROXIMATIONS[approximate]
 
 
 @operator('gelu(Tensor x, bool tanh) -> Tensor', lambda x, tanh: torch.empty_like(x))
 def _gelu(x, tanh):
-    check_tensor('gelu', x, SIZES)
+    check_tensor('gelu', x, DTYPE_BYTES)
     y, size = torch.empty_like(x), x.numel()
     if size:
-        launch(calls.gelu_calls(type_of(x), size, vector_of(x, 1, size), tanh, this_device()), x, y=y)
+        launch(calls.gelu_calls(dtype_name(x), size, tensor_vector_width(x, 1, size), tanh, this_device()), x, y=y)
     return y
 
 
@@ -34,8 +34,8 @@ def _gelu_backward(x, dy, tanh):
     dy = dy.contiguous()
     dx, size = torch.empty_like(x), x.numel()
     if size:
-        vec = min(vector_of(o, 1, size) for o in (x, dy))
-        launch(calls.gelu_backward_calls(type_of(x), size, vec, tanh, this_device()), x, dy=dy, dx=dx)
+        vec_size = min(tensor_vector_width(operand, 1, size) for operand in (x, dy))
+        launch(calls.gelu_backward_calls(dtype_name(x), size, vec_size, tanh, this_device()), x, dy=dy, dx=dx)
     return dx
 
 
@@ -56,7 +56,7 @@ def gelu(
     x,  # a contiguous tensor of float32, float16, bfloat16 or float64
     approximate='none',  # 'none': exact, by erf; 'tanh': the tanh approximation
 ):  # a tensor like `x`
-    """Apply x * Phi(x) elementwise, where Phi is the normal distribution function, as `F.gelu` does; differentiable
+    """Compute x * Phi(x) elementwise, where Phi is the normal distribution function, as `F.gelu` does; differentiable
     once. 16-bit types are computed in float32.
 
         gelu(x, approximate='tanh')
@@ -65,9 +65,9 @@ def gelu(
     return _Gelu.apply(x, _is_tanh('gelu', approximate))
 
 
-# A bias, gelu and dropout
-def _rows(x):
-    "Return (rows, width)"
+# GELU of x + bias, with dropout
+def _rows_and_width(x):
+    "Return (number of rows, elements per row); a row is along the last axis"
     width = x.shape[-1]
     return (x.numel() // width if width else 0), width
 
@@ -77,16 +77,16 @@ def _rows(x):
     lambda x, bias, tanh, p, seed: torch.empty_like(x),
 )
 def _bias_gelu(x, bias, tanh, p, seed):
-    check_tensor('bias_gelu', x, SIZES)
+    check_tensor('bias_gelu', x, DTYPE_BYTES)
     if not x.dim():
         raise ValueError(
-            'bias_gelu: x is a scalar; it must have at least one axis, to whose last one the bias is added'
+            'bias_gelu: x is a scalar; it must have at least one axis: the bias is added along the last one'
         )
-    check_fits('bias_gelu', 'bias', bias, x, x.shape[-1:])
-    y, (rows, width) = torch.empty_like(x), _rows(x)
+    check_matches('bias_gelu', 'bias', bias, x, x.shape[-1:])
+    y, (rows, width) = torch.empty_like(x), _rows_and_width(x)
     if x.numel():
-        vec = min(vector_of(o, 2, width) for o in (x, bias))
-        launches = calls.bias_gelu_calls(type_of(x), rows, width, vec, tanh, Dropout(p, seed), this_device())
+        vec_size = min(tensor_vector_width(operand, 2, width) for operand in (x, bias))
+        launches = calls.bias_gelu_calls(dtype_name(x), rows, width, vec_size, tanh, Dropout(p, seed), this_device())
         launch(launches, x, bias=bias, y=y)
     return y
 
@@ -97,13 +97,15 @@ def _bias_gelu(x, bias, tanh, p, seed):
 )
 def _bias_gelu_backward(x, bias, dy, tanh, p, seed):
     dy = dy.contiguous()
-    dx, dbias, (rows, width) = torch.empty_like(x), torch.empty_like(bias), _rows(x)
+    dx, dbias, (rows, width) = torch.empty_like(x), torch.empty_like(bias), _rows_and_width(x)
     if not x.numel():
         return dx, dbias.zero_()
-    vec, dtype = min(vector_of(o, 2, width) for o in (x, bias, dy)), type_of(x)
-    launches, count = calls.bias_gelu_backward_calls(dtype, rows, width, vec, tanh, Dropout(p, seed), this_device())
-    parts = torch.empty(count * width, dtype=getattr(torch, accumulator_type(dtype)), device=x.device)
-    launch(launches, x, bias=bias, dy=dy, dx=dx, parts=parts, dbias=dbias)
+    vec_size, dtype = min(tensor_vector_width(operand, 2, width) for operand in (x, bias, dy)), dtype_name(x)
+    launches, partial_rows = calls.bias_gelu_backward_calls(
+        dtype, rows, width, vec_size, tanh, Dropout(p, seed), this_device()
+    )
+    partials = torch.empty(partial_rows * width, dtype=getattr(torch, accumulator_type(dtype)), device=x.device)
+    launch(launches, x, bias=bias, dy=dy, dx=dx, partials=partials, dbias=dbias)
     return dx, dbias
 
 
@@ -128,15 +130,15 @@ def bias_gelu(
     p=0.0,  # dropout probability; elements that are kept are scaled by 1 / (1 - p)
     seed=None,  # of the random numbers, a 64-bit integer; required if p is not 0
 ):  # a tensor like `x`
-    """Apply dropout(gelu(x + bias)), in one kernel forward and one backward; differentiable once.
+    """Compute dropout(gelu(x + bias)) in a single kernel; differentiable once.
 
         bias_gelu(x, bias, p=0.1, seed=step)
 
-    Element i of x is kept if word i % 4 of Philox 4x32-10 (key: the seed, counter: i // 4), shifted right by 8 and
-    divided by 2^24, is p or more: no mask is stored for the backward pass. A CUDA graph keeps the seed that it was
-    captured with. Raises TypeError or ValueError for unsupported operands."""
+    The backward pass recomputes the mask instead of loading it: element i of x is kept if word i % 4 of Philox 4x32-10
+    (key: the seed, counter: i // 4), shifted right by 8 and divided by 2^24, is at least p. A CUDA graph replays the
+    seed that it was captured with. Raises TypeError or ValueError for unsupported operands."""
     if not 0 <= p <= 1:
         raise ValueError(f'bias_gelu: p must be a number from 0 to 1; got {p!r}')
     if p and seed is None:
-        raise ValueError('bias_gelu: dropout (p > 0) needs a seed: give a new one per step')
+        raise ValueError('bias_gelu: dropout (p > 0) needs a seed: pass a new one per step')
     return _BiasGelu.apply(x, bias, _is_tanh('bias_gelu', approximate), float(p), seed or 0)

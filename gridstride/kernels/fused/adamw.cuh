@@ -1,40 +1,40 @@
-// One step of AdamW for many tensors in one launch: a block processes a chunk of one tensor, V elements per thread.
-// Defined above: the types From (of parameters and gradients) and Sum (of the states and of all arithmetic), V
+// One step of AdamW for many tensors in one launch: a block processes a chunk of one tensor, VEC elements per thread.
+// Defined above: the types Elem (of parameters and gradients) and Acc (of the states and of all arithmetic), VEC
 // (elements per load), THREADS, and MAXIMIZE.
-template<class T> struct alignas(V * sizeof(T)) Pack { T at[V]; };
+template<class T> struct alignas(VEC * sizeof(T)) Vector { T at[VEC]; };
 
-struct Tensor { long long param, grad, mean, square, size; };                // addresses relative to `memory`
-// one_minus_beta1: 1 - beta1, and so on
-struct Hyperparameters { Sum decay, one_minus_beta1, one_minus_beta2, rate, root, eps; };
+struct Tensor { long long param, grad, mean, square, size; };  // addresses relative to `memory`
+// step_size: lr / (1 - beta1^step); bias_correction2_sqrt: sqrt(1 - beta2^step); decay: lr * weight_decay
+struct Hyperparameters { Acc decay, one_minus_beta1, one_minus_beta2, step_size, bias_correction2_sqrt, eps; };
 
-// Factors close to 1 (beta2, 1 - decay) would be rounded in the same direction in every step. Therefore the update uses
-// their distance from 1.
-__device__ void update(From &param, From grad, Sum &mean, Sum &square, const Hyperparameters &h) {
-    const Sum g = MAXIMIZE ? -(Sum)grad : (Sum)grad;
+// beta1, beta2 and 1 - decay are close to 1, where float32 is coarse: their rounding errors would add up over the
+// steps. Therefore the update uses 1 - beta1, 1 - beta2 and decay.
+__device__ void update(Elem &param, Elem grad, Acc &mean, Acc &square, const Hyperparameters &h) {
+    const Acc g = MAXIMIZE ? -(Acc)grad : (Acc)grad;
     mean += h.one_minus_beta1 * (g - mean);
     square += h.one_minus_beta2 * (g * g - square);
-    const Sum p = (Sum)param;
-    param = From(p - h.decay * p - h.rate * mean / (sqrt(square) / h.root + h.eps));
+    const Acc p = (Acc)param;
+    param = Elem(p - h.decay * p - h.step_size * mean / (sqrt(square) / h.bias_correction2_sqrt + h.eps));
 }
 
 __global__ void __launch_bounds__(THREADS)
-adamw(char *memory, const long long *table, const int2 *chunks,              // per block: tensor and chunk
-      Sum decay, Sum one_minus_beta1, Sum one_minus_beta2, Sum rate, Sum root, Sum eps) {
-    const Hyperparameters parameters = {decay, one_minus_beta1, one_minus_beta2, rate, root, eps};
+adamw(char *memory, const long long *table, const int2 *chunks,  // per block: tensor and chunk
+      Acc decay, Acc one_minus_beta1, Acc one_minus_beta2, Acc step_size, Acc bias_correction2_sqrt, Acc eps) {
+    const Hyperparameters parameters = {decay, one_minus_beta1, one_minus_beta2, step_size, bias_correction2_sqrt, eps};
     const int2 chunk = chunks[blockIdx.x];
     const Tensor tensor = ((const Tensor *)table)[chunk.x];
-    From *params = (From *)(memory + tensor.param);
-    const From *grads = (const From *)(memory + tensor.grad);
-    Sum *means = (Sum *)(memory + tensor.mean), *squares = (Sum *)(memory + tensor.square);
-    const long long i = (long long)chunk.y * THREADS + threadIdx.x;          // index of the pack
-    if ((i + 1) * V <= tensor.size) {
-        Pack<From> param = ((Pack<From> *)params)[i];
-        const Pack<From> grad = ((const Pack<From> *)grads)[i];
-        Pack<Sum> mean = ((Pack<Sum> *)means)[i], square = ((Pack<Sum> *)squares)[i];
+    Elem *params = (Elem *)(memory + tensor.param);
+    const Elem *grads = (const Elem *)(memory + tensor.grad);
+    Acc *means = (Acc *)(memory + tensor.mean), *squares = (Acc *)(memory + tensor.square);
+    const long long i = (long long)chunk.y * THREADS + threadIdx.x;  // index of the vector
+    if ((i + 1) * VEC <= tensor.size) {
+        Vector<Elem> param = ((Vector<Elem> *)params)[i];
+        const Vector<Elem> grad = ((const Vector<Elem> *)grads)[i];
+        Vector<Acc> mean = ((Vector<Acc> *)means)[i], square = ((Vector<Acc> *)squares)[i];
         #pragma unroll
-        for (int v = 0; v < V; v++) update(param.at[v], grad.at[v], mean.at[v], square.at[v], parameters);
-        ((Pack<From> *)params)[i] = param;
-        ((Pack<Sum> *)means)[i] = mean, ((Pack<Sum> *)squares)[i] = square;
+        for (int v = 0; v < VEC; v++) update(param.at[v], grad.at[v], mean.at[v], square.at[v], parameters);
+        ((Vector<Elem> *)params)[i] = param;
+        ((Vector<Acc> *)means)[i] = mean, ((Vector<Acc> *)squares)[i] = square;
     } else
-        for (long long j = i * V; j < tensor.size; j++) update(params[j], grads[j], means[j], squares[j], parameters);
+        for (long long j = i * VEC; j < tensor.size; j++) update(params[j], grads[j], means[j], squares[j], parameters);
 }

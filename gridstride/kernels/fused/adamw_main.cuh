@@ -3,19 +3,19 @@
 // hyperparameters. The launches are defined below.
 void launch(int number, char *memory, const long long *table, const int2 *chunks);
 
-constexpr long long CHECKED = 1 << 20;      // so many elements at the end of a tensor are checked
+constexpr long long CHECKED = 1 << 20;      // elements at the end of each tensor that are checked
 
-struct Four { float *at[4]; };              // parameters, gradients, means, means of squares
+struct ParameterArrays { float *at[4]; };              // parameters, gradients, means, means of squares
 
 // Fills arrays with values from -2 to 2, the last one from 0 to 4; they are the same in each run.
-__global__ void fill(float *x, long long size, int which) {
+__global__ void fill(float *x, long long size, int device_chunks) {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
-    unsigned long long h = hashed(i * 4 + which);
-    x[i] = (float)(h >> 40) / (1 << 22) - (which < 3 ? 2 : 0);
+    unsigned long long h = hashed(i * 4 + device_chunks);
+    x[i] = (float)(h >> 40) / (1 << 22) - (device_chunks < 3 ? 2 : 0);
 }
 
-std::vector<std::vector<float>> read_last(const Four &tensor, long long size) {
+std::vector<std::vector<float>> read_last(const ParameterArrays &tensor, long long size) {
     long long count = std::min(size, CHECKED);
     std::vector<std::vector<float>> res;
     for (float *x : tensor.at) res.push_back(read(x + size - count, count));
@@ -23,14 +23,15 @@ std::vector<std::vector<float>> read_last(const Four &tensor, long long size) {
 }
 
 // Exits if a result is wrong.
-void compare(const std::vector<std::vector<float>> &given, const std::vector<std::vector<float>> &got, long long size) {
-    for (size_t i = 0; i < given[0].size(); i++) {
-        double p = given[0][i], g = given[1][i], m = given[2][i], s = given[3][i];
+void compare(const std::vector<std::vector<float>> &inputs, const std::vector<std::vector<float>> &got,
+             long long size) {
+    for (size_t i = 0; i < inputs[0].size(); i++) {
+        double p = inputs[0][i], g = inputs[1][i], m = inputs[2][i], s = inputs[3][i];
         m += one_minus_beta1 * (g - m);
         s += one_minus_beta2 * (g * g - s);
-        p += -decay * p - rate * m / (std::sqrt(s) / root + eps);
+        p += -decay * p - step_size * m / (std::sqrt(s) / bias_correction2_sqrt + eps);
         double want[4] = {p, g, m, s};
-        for (int k = 0; k < 4; k++)                         // some rounding errors, each 2^-24 of a value of at most 4
+        for (int k = 0; k < 4; k++)                         // a few rounding errors, each 2^-24 of a value below 4
             if (!(std::abs(got[k][i] - want[k]) <= 2e-6)) {
                 printf("FAIL %-34s array %d of %lld elements: %g, and %g is right\n", NAME, k, size, got[k][i],
                        want[k]);
@@ -39,7 +40,7 @@ void compare(const std::vector<std::vector<float>> &given, const std::vector<std
     }
 }
 
-template <class T> T *copied(const std::vector<T> &from) {
+template <class T> T *copy_to_gpu(const std::vector<T> &from) {
     T *to = allocate<T>(from.size());
     OK(cudaMemcpy(to, from.data(), from.size() * sizeof(T), cudaMemcpyDefault));
     return to;
@@ -47,11 +48,11 @@ template <class T> T *copied(const std::vector<T> &from) {
 
 // Runs a step; returns its time if it is `timed`, else 0.
 double run_case(int number, bool timed) {
-    std::vector<Four> tensors;
+    std::vector<ParameterArrays> tensors;
     std::vector<long long> table;
     std::vector<int2> chunks;
     for (long long size : cases[number]) {
-        Four t;
+        ParameterArrays t;
         for (int k = 0; k < 4; k++) {
             t.at[k] = allocate<float>(size);
             fill<<<(size + 255) / 256, 256>>>(t.at[k], size, k);
@@ -61,15 +62,15 @@ double run_case(int number, bool timed) {
         for (int c = 0; c * CHUNK < size; c++) chunks.push_back({(int)tensors.size(), c});
         tensors.push_back(t);
     }
-    const long long *where = copied(table);
-    const int2 *which = copied(chunks);
-    std::vector<std::vector<std::vector<float>>> given;
-    for (size_t i = 0; i < tensors.size(); i++) given.push_back(read_last(tensors[i], cases[number][i]));
-    launch(number, nullptr, where, which);
+    const long long *device_table = copy_to_gpu(table);
+    const int2 *device_chunks = copy_to_gpu(chunks);
+    std::vector<std::vector<std::vector<float>>> inputs;
+    for (size_t i = 0; i < tensors.size(); i++) inputs.push_back(read_last(tensors[i], cases[number][i]));
+    launch(number, nullptr, device_table, device_chunks);
     OK(cudaDeviceSynchronize());
     for (size_t i = 0; i < tensors.size(); i++)
-        compare(given[i], read_last(tensors[i], cases[number][i]), cases[number][i]);
-    return timed ? median_time([&] { launch(number, nullptr, where, which); }) : 0;
+        compare(inputs[i], read_last(tensors[i], cases[number][i]), cases[number][i]);
+    return timed ? median_time([&] { launch(number, nullptr, device_table, device_chunks); }) : 0;
 }
 
 int run() {

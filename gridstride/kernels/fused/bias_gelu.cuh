@@ -1,6 +1,6 @@
-// y = gelu(x + bias), row-major. With DROPS (dropout), an element becomes 0 with probability `p`, and the others are
-// multiplied by `scale`. A block has ACROSS x DOWN threads and processes `rows_per_block` rows; each thread has one
-// pack of columns. Defined above: AHEAD, the rows in flight per thread.
+// y = gelu(x + bias), row-major. With DROPOUT, an element becomes 0 with probability `p`, and the others are multiplied
+// by `scale`. A block has THREADS_X x THREADS_Y threads and processes `rows_per_block` rows; each thread processes one
+// vector of each of its rows. Defined above: ROWS_IN_FLIGHT, the rows that a thread loads before it uses the first one.
 
 // Random bits of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (Philox 4x32, 10 rounds): element i of a
 // seed is word i % 4 of the 128 bits for i / 4, so forward and backward compute the same mask.
@@ -15,104 +15,106 @@ __device__ uint4 philox(unsigned long long seed, unsigned long long i) {
     return c;
 }
 
-struct KeepMask { bool at[V]; };                                // which elements of a pack dropout keeps
+struct KeepMask { bool at[VEC]; };  // the elements of a vector that dropout keeps
 
 __device__ KeepMask keep_mask(long long first, unsigned long long seed, float p) {
     KeepMask res;
     #pragma unroll
-    for (int v = 0; v < V; v += 4) {
+    for (int v = 0; v < VEC; v += 4) {
         uint4 bits = philox(seed, (first + v) / 4);
         unsigned words[4] = {bits.x, bits.y, bits.z, bits.w};
         #pragma unroll
-        for (int w = 0; w < 4 && v + w < V; w++) {
+        for (int w = 0; w < 4 && v + w < VEC; w++) {
             unsigned word = words[w];
-            if constexpr (V < 4) {  // a pack may begin at any word, but is within one group of four
+            if constexpr (VEC < 4) {  // a vector may begin at any word, but is within one group of four
                 int at = (first + w) % 4;
                 word = at == 0 ? bits.x : at == 1 ? bits.y : at == 2 ? bits.z : bits.w;
             }
-            res.at[v + w] = (word >> 8) * 0x1p-24f >= p;    // 24 bits as a value from 0 to 1
+            res.at[v + w] = (word >> 8) * 0x1p-24f >= p;  // 24 bits as a value from 0 to 1
         }
     }
     return res;
 }
 
-// Loops over the rows of a block: calls read(a, i) for AHEAD rows, then work(a, i) for the same rows; i is the index of
-// the pack in the array.
-template<class Read, class Work>
-__device__ void for_rows(long long rows, int packs, int rows_per_block, int column, Read read, Work work) {
-    const long long begin = blockIdx.x / ((packs + ACROSS - 1) / ACROSS) * (long long)rows_per_block;
+// Loops over the rows of a block: calls load(a, i) for ROWS_IN_FLIGHT rows, then compute(a, i) for the same rows; i is
+// the index of the vector in the array.
+template<class Load, class Compute>
+__device__ void visit_rows(long long rows, int vectors, int rows_per_block, int column, Load load, Compute compute) {
+    const long long begin = blockIdx.x / ((vectors + THREADS_X - 1) / THREADS_X) * (long long)rows_per_block;
     const long long end = min(rows, begin + rows_per_block);
-    if (column >= packs) return;
-    for (long long r = begin + threadIdx.x / ACROSS; r < end; r += AHEAD * DOWN) {
+    if (column >= vectors) return;
+    for (long long r = begin + threadIdx.x / THREADS_X; r < end; r += ROWS_IN_FLIGHT * THREADS_Y) {
         #pragma unroll
-        for (int a = 0; a < AHEAD; a++)
-            if (r + a * DOWN < end) read(a, (r + a * DOWN) * packs + column);
+        for (int a = 0; a < ROWS_IN_FLIGHT; a++)
+            if (r + a * THREADS_Y < end) load(a, (r + a * THREADS_Y) * vectors + column);
         #pragma unroll
-        for (int a = 0; a < AHEAD; a++)
-            if (r + a * DOWN < end) work(a, (r + a * DOWN) * packs + column);
+        for (int a = 0; a < ROWS_IN_FLIGHT; a++)
+            if (r + a * THREADS_Y < end) compute(a, (r + a * THREADS_Y) * vectors + column);
     }
 }
 
-__device__ int column_of_thread(int packs) {
-    return blockIdx.x % ((packs + ACROSS - 1) / ACROSS) * ACROSS + threadIdx.x % ACROSS;
+__device__ int column_of_thread(int vectors) {
+    return blockIdx.x % ((vectors + THREADS_X - 1) / THREADS_X) * THREADS_X + threadIdx.x % THREADS_X;
 }
 
-__global__ void __launch_bounds__(ACROSS * DOWN)
-bias_gelu_forward(const From *x, const From *bias, From *y, long long rows, int packs, int rows_per_block,
-                  long long seed, float p, Sum scale) {
-    const int column = column_of_thread(packs);
-    Pack inputs[AHEAD], b;
-    if (column < packs) b = ((const Pack *)bias)[column];
-    for_rows(rows, packs, rows_per_block, column, [&](int a, long long i) { inputs[a] = ((const Pack *)x)[i]; },
-    [&](int a, long long i) {
-        KeepMask mask;
-        if constexpr (DROPS) mask = keep_mask(i * V, seed, p);
-        Pack pack;
-        #pragma unroll
-        for (int v = 0; v < V; v++) {
-            Sum res = gelu(Sum(inputs[a].at[v]) + Sum(b.at[v]));
-            if constexpr (DROPS) res = mask.at[v] ? res * scale : Sum(0);
-            pack.at[v] = From(res);
-        }
-        store((Pack *)y + i, pack);
-    });
-}
-
-// Computes dx, and per block the column sums of its rows, which are partial sums of the gradient of the bias.
-__global__ void __launch_bounds__(ACROSS * DOWN)
-bias_gelu_backward(const From *x, const From *bias, const From *dy, From *dx, Sum *parts, long long rows, int packs,
-                   int rows_per_block, long long seed, float p, Sum scale) {
-    __shared__ Sum sums[DOWN][ACROSS * V];
-    const int column = column_of_thread(packs);
-    Pack inputs[AHEAD], grads[AHEAD], b;
-    Sum sum[V] = {};
-    if (column < packs) b = ((const Pack *)bias)[column];
-    for_rows(rows, packs, rows_per_block, column, [&](int a, long long i) {
-        inputs[a] = ((const Pack *)x)[i];
-        grads[a] = ((const Pack *)dy)[i];
+__global__ void __launch_bounds__(THREADS_X * THREADS_Y)
+bias_gelu_forward(const Elem *x, const Elem *bias, Elem *y, long long rows, int vectors, int rows_per_block,
+                  long long seed, float p, Acc scale) {
+    const int column = column_of_thread(vectors);
+    Vector inputs[ROWS_IN_FLIGHT], b;
+    if (column < vectors) b = ((const Vector *)bias)[column];
+    visit_rows(rows, vectors, rows_per_block, column, [&](int a, long long i) {
+        inputs[a] = ((const Vector *)x)[i];
     }, [&](int a, long long i) {
         KeepMask mask;
-        if constexpr (DROPS) mask = keep_mask(i * V, seed, p);
-        Pack pack;
+        if constexpr (DROPOUT) mask = keep_mask(i * VEC, seed, p);
+        Vector vector;
         #pragma unroll
-        for (int v = 0; v < V; v++) {
-            Sum res = Sum(grads[a].at[v]) * gelu_grad(Sum(inputs[a].at[v]) + Sum(b.at[v]));
-            if constexpr (DROPS) res = mask.at[v] ? res * scale : Sum(0);
-            pack.at[v] = From(res);
+        for (int v = 0; v < VEC; v++) {
+            Acc res = gelu(Acc(inputs[a].at[v]) + Acc(b.at[v]));
+            if constexpr (DROPOUT) res = mask.at[v] ? res * scale : Acc(0);
+            vector.at[v] = Elem(res);
+        }
+        store((Vector *)y + i, vector);
+    });
+}
+
+// Computes dx and, per block, the column sums of dx over its rows: partial sums of the bias gradient.
+__global__ void __launch_bounds__(THREADS_X * THREADS_Y)
+bias_gelu_backward(const Elem *x, const Elem *bias, const Elem *dy, Elem *dx, Acc *partials, long long rows,
+                   int vectors, int rows_per_block, long long seed, float p, Acc scale) {
+    __shared__ Acc sums[THREADS_Y][THREADS_X * VEC];
+    const int column = column_of_thread(vectors);
+    Vector inputs[ROWS_IN_FLIGHT], grads[ROWS_IN_FLIGHT], b;
+    Acc sum[VEC] = {};
+    if (column < vectors) b = ((const Vector *)bias)[column];
+    visit_rows(rows, vectors, rows_per_block, column, [&](int a, long long i) {
+        inputs[a] = ((const Vector *)x)[i];
+        grads[a] = ((const Vector *)dy)[i];
+    }, [&](int a, long long i) {
+        KeepMask mask;
+        if constexpr (DROPOUT) mask = keep_mask(i * VEC, seed, p);
+        Vector vector;
+        #pragma unroll
+        for (int v = 0; v < VEC; v++) {
+            Acc res = Acc(grads[a].at[v]) * gelu_grad(Acc(inputs[a].at[v]) + Acc(b.at[v]));
+            if constexpr (DROPOUT) res = mask.at[v] ? res * scale : Acc(0);
+            vector.at[v] = Elem(res);
             sum[v] += res;
         }
-        store((Pack *)dx + i, pack);
+        store((Vector *)dx + i, vector);
     });
-    const int across = threadIdx.x % ACROSS, down = threadIdx.x / ACROSS;
+    const int thread_x = threadIdx.x % THREADS_X, thread_y = threadIdx.x / THREADS_X;
     // Elements with the same v are adjacent, which avoids bank conflicts.
     #pragma unroll
-    for (int v = 0; v < V; v++) sums[down][v * ACROSS + across] = sum[v];
+    for (int v = 0; v < VEC; v++) sums[thread_y][v * THREADS_X + thread_x] = sum[v];
     __syncthreads();
-    if (down != 0 || column >= packs) return;
-    Sum *part = parts + (blockIdx.x / ((packs + ACROSS - 1) / ACROSS) * (long long)packs + column) * V;
+    if (thread_y != 0 || column >= vectors) return;
+    const long long row_block = blockIdx.x / ((vectors + THREADS_X - 1) / THREADS_X);
+    Acc *partial = partials + (row_block * vectors + column) * VEC;
     #pragma unroll
-    for (int v = 0; v < V; v++) {
-        for (int d = 1; d < DOWN; d++) sum[v] += sums[d][v * ACROSS + across];
-        part[v] = sum[v];
+    for (int v = 0; v < VEC; v++) {
+        for (int y = 1; y < THREADS_Y; y++) sum[v] += sums[y][v * THREADS_X + thread_x];
+        partial[v] = sum[v];
     }
 }

@@ -1,33 +1,35 @@
 """Choose the launches of GELU and of norms for a type and a size: one `KernelLaunch` per kernel, forward and backward.
 
-A **pack** is the `vec` elements that a thread loads at once. Elementwise kernels launch one block per part of the
-array. Kernels that sum columns are persistent: each block processes many rows and keeps its sums in registers.
+A **vector** is the `vec_size` elements that a thread loads by one instruction. Elementwise kernels launch one block per
+chunk of the array. Kernels that sum columns are persistent: each block processes many rows and keeps its sums in
+registers.
 """
 
 import math
 from functools import lru_cache
 from typing import NamedTuple
 
-from .sources import SIZES, accumulator_type, kernel_source
+from .sources import DTYPE_BYTES, accumulator_type, kernel_source
 from ..ladder.launches import Double, Long
 from ..ladder.rung import KernelLaunch
-from ..tool import LOAD, pow2_clamp
+from ..tool import MAX_LOAD_BYTES, pow2_clamp
 from ...utils import cdiv
 
 # The fastest configurations for 8192 x 8192 elements on an H100, by bytes per element; 8 bytes were not timed.
-_GELU = {2: (512, 1), 4: (512, 1), 8: (512, 1)}  # threads per block, packs per thread
+_GELU = {2: (512, 1), 4: (512, 1), 8: (512, 1)}  # threads per block, vectors per thread
 _BIAS_GELU = {2: (256, 2), 4: (256, 1), 8: (256, 2)}  # likewise, without dropout
 _DROPOUT = {2: (256, 4), 4: (256, 4), 8: (256, 4)}  # likewise, with dropout
-_BIAS_GELU_BACKWARD = {2: (256, 4, 2), 4: (256, 4, 2), 8: (256, 4, 2)}  # threads, packs in flight, blocks per SM
-_NORM_FORWARD = {2: (4, 1), 4: (4, 1), 8: (4, 1)}  # packs per thread; 1: load the weights with the row
+_BIAS_GELU_BACKWARD = {2: (256, 4, 2), 4: (256, 4, 2), 8: (256, 4, 2)}  # threads, rows in flight, blocks per SM
+_NORM_FORWARD = {2: (4, 1), 4: (4, 1), 8: (4, 1)}  # vectors per thread; 1: load the weights with the row
 # Threads, elements of a row per thread, pipeline stages (1: no pipeline)
 _NORM_BACKWARD = {2: (512, 16, 3), 4: (512, 16, 1), 8: (512, 8, 6)}
 
-_STREAM = 2**25  # larger results in bytes are stored with a streaming hint: the caches could not keep them
+_MIN_STREAMING_STORE_BYTES = 2**25  # larger results are stored with a streaming hint: they do not fit in the caches
 
 
-def _constants(vec, size, **more):
-    return (('V', vec), ('STREAM', size > _STREAM), *more.items())
+def _constants(vec_size, result_bytes, **more):
+    "Return the constants of a source, as `kernel_source` takes them"
+    return (('VEC', vec_size), ('STREAMING_STORES', result_bytes > _MIN_STREAMING_STORE_BYTES), *more.items())
 
 
 def _next_pow2(n, lowest, highest):
@@ -36,47 +38,49 @@ def _next_pow2(n, lowest, highest):
 
 
 def _accumulator_scalar(dtype, x):
-    "Wrap a scalar argument in the type in which elements of `dtype` are computed"
+    "Convert a scalar argument to the accumulator type of `dtype`"
     return Double(x) if accumulator_type(dtype) == 'float64' else float(x)
 
 
 # GELU, elementwise, for any shape
-def _elementwise_calls(name, arrays, dtype, size, vec, tanh, gpu):
-    packs, (threads, in_flight) = cdiv(size, vec), _GELU[SIZES[dtype]]
-    in_flight = pow2_clamp(packs // (threads * gpu.sms), 1, in_flight)
-    threads = pow2_clamp(packs // in_flight, 32, threads)
-    constants = _constants(vec, size * SIZES[dtype], TANH=tanh, THREADS=threads, AHEAD=in_flight)
-    src = kernel_source(('pack', 'gelu', 'flat'), dtype, constants)
-    return [KernelLaunch(src, name, arrays, (Long(size),), (cdiv(packs, threads * in_flight),), (threads,))]
+def _elementwise_calls(kernel, arrays, dtype, size, vec_size, tanh, gpu):
+    "Return the launch of an elementwise kernel for `size` elements"
+    vectors, (threads, in_flight) = cdiv(size, vec_size), _GELU[DTYPE_BYTES[dtype]]
+    in_flight = pow2_clamp(vectors // (threads * gpu.sms), 1, in_flight)
+    threads = pow2_clamp(vectors // in_flight, 32, threads)
+    constants = _constants(vec_size, size * DTYPE_BYTES[dtype], TANH=tanh, THREADS=threads, LOADS_IN_FLIGHT=in_flight)
+    src = kernel_source(('vector', 'gelu', 'gelu_kernels'), dtype, constants)
+    return [KernelLaunch(src, kernel, arrays, (Long(size),), (cdiv(vectors, threads * in_flight),), (threads,))]
 
 
 @lru_cache(1024)
-def gelu_calls(dtype, size, vec, tanh, gpu) -> list:  # of `KernelLaunch`
-    "Return the launch of GELU for `size` elements on the `Device` `gpu`, with `vec` elements per load"
-    return _elementwise_calls('gelu_forward', ('x', 'y'), dtype, size, vec, tanh, gpu)
+def gelu_calls(dtype, size, vec_size, tanh, gpu) -> list:  # of `KernelLaunch`
+    "Return the launch of GELU for `size` elements on the `Device` `gpu`, with `vec_size` elements per load"
+    return _elementwise_calls('gelu_forward', ('x', 'y'), dtype, size, vec_size, tanh, gpu)
 
 
 @lru_cache(1024)
-def gelu_backward_calls(dtype, size, vec, tanh, gpu) -> list:  # of `KernelLaunch`
+def gelu_backward_calls(dtype, size, vec_size, tanh, gpu) -> list:  # of `KernelLaunch`
     "Return the launch that computes dx from dy"
-    return _elementwise_calls('gelu_backward', ('x', 'dy', 'dx'), dtype, size, vec, tanh, gpu)
+    return _elementwise_calls('gelu_backward', ('x', 'dy', 'dx'), dtype, size, vec_size, tanh, gpu)
 
 
 # Each block of the first launch writes partial sums of the columns; the second launch adds them.
-_SLICES = 16  # threads that share a column
+_COLUMN_SUM_WARPS = 16  # per block; each warp adds some of the rows of 32 columns
 
 
-def _add_columns(dtype, count, width, outs, gpu):
-    constants = ('SLICES', _SLICES), ('SECOND', gpu.hopper)
-    src, columns = kernel_source(('columns',), dtype, constants), width * len(outs)
-    arrays = 'parts', outs[0], outs[-1]
-    grid, block = (cdiv(columns, 32),), (32 * _SLICES,)
-    return KernelLaunch(src, 'add_columns', arrays, (count, width, columns), grid, block, pdl=gpu.hopper)
+def _column_sums_call(dtype, partial_rows, width, outs, gpu):
+    "Return the launch that adds `partial_rows` rows of partial sums, with one or two results of `width` columns"
+    constants = ('WARPS', _COLUMN_SUM_WARPS), ('PDL', gpu.hopper)
+    src, columns = kernel_source(('column_sums',), dtype, constants), width * len(outs)
+    arrays = 'partials', outs[0], outs[-1]
+    grid, block = (cdiv(columns, 32),), (32 * _COLUMN_SUM_WARPS,)
+    return KernelLaunch(src, 'add_columns', arrays, (partial_rows, width, columns), grid, block, pdl=gpu.hopper)
 
 
-# GELU of rows plus a bias
-class RowTiles(NamedTuple):
-    "How many rows and columns of a matrix each block processes"
+# GELU of x + bias
+class BlockTiling(NamedTuple):
+    "How the rows and columns of a matrix are divided among blocks"
 
     threads_x: int  # of a block, along a row
     threads_y: int  # of a block, along a column
@@ -85,14 +89,15 @@ class RowTiles(NamedTuple):
     grid: int  # blocks in all
 
 
-def _row_tiles(packs, rows, max_threads, in_flight, row_blocks=None):
-    "Choose the `RowTiles` for rows of `packs` and about `row_blocks` blocks; None: as many as there are rows for"
-    threads_x = pow2_clamp(packs, 1, max_threads)
+def _block_tiling(row_vectors, rows, max_threads, in_flight, max_blocks=None):
+    "Choose the `BlockTiling`, with about `max_blocks` blocks; None: as many as there are rows for"
+    threads_x = pow2_clamp(row_vectors, 1, max_threads)
     threads_y = pow2_clamp(min(rows, max_threads // threads_x), 1, max_threads)
-    max_row_blocks = cdiv(row_blocks, cdiv(packs, threads_x)) if row_blocks else rows
+    column_blocks = cdiv(row_vectors, threads_x)
+    max_row_blocks = cdiv(max_blocks, column_blocks) if max_blocks else rows
     rows_per_block = max(in_flight, cdiv(cdiv(rows, max_row_blocks), threads_y)) * threads_y
     row_blocks = cdiv(rows, rows_per_block)
-    return RowTiles(threads_x, threads_y, rows_per_block, row_blocks, row_blocks * cdiv(packs, threads_x))
+    return BlockTiling(threads_x, threads_y, rows_per_block, row_blocks, row_blocks * column_blocks)
 
 
 class Dropout(NamedTuple):
@@ -102,149 +107,154 @@ class Dropout(NamedTuple):
     seed: int
 
     def scalars(self, dtype):
-        "Return the scalar arguments of the kernels: seed, p, and the factor of the elements that are kept"
+        "Return the scalar arguments of the kernels: the seed, p, and the scale of the elements that are kept"
         return Long(self.seed), float(self.p), _accumulator_scalar(dtype, 1 / (1 - self.p) if self.p < 1 else 0)
 
 
-def _bias_gelu_call(name, arrays, dtype, rows, width, vec, tanh, dropout, row_tiles, in_flight):
-    options = dict(
-        TANH=tanh, ACROSS=row_tiles.threads_x, DOWN=row_tiles.threads_y, AHEAD=in_flight, DROPS=dropout.p > 0
-    )
-    options = _constants(vec, rows * width * SIZES[dtype], **options)
-    src = kernel_source(('pack', 'gelu', 'bias_gelu'), dtype, options)
-    scalars = Long(rows), width // vec, row_tiles.rows_per_block, *dropout.scalars(dtype)
-    return KernelLaunch(src, name, arrays, scalars, (row_tiles.grid,), (row_tiles.threads_x * row_tiles.threads_y,))
+def _bias_gelu_call(kernel, arrays, dtype, rows, width, vec_size, tanh, dropout, tiling, in_flight):
+    "Return the launch of a kernel of bias_gelu.cuh"
+    options = dict(TANH=tanh, THREADS_X=tiling.threads_x, THREADS_Y=tiling.threads_y)
+    options |= dict(ROWS_IN_FLIGHT=in_flight, DROPOUT=dropout.p > 0)
+    options = _constants(vec_size, rows * width * DTYPE_BYTES[dtype], **options)
+    src = kernel_source(('vector', 'gelu', 'bias_gelu'), dtype, options)
+    scalars = Long(rows), width // vec_size, tiling.rows_per_block, *dropout.scalars(dtype)
+    return KernelLaunch(src, kernel, arrays, scalars, (tiling.grid,), (tiling.threads_x * tiling.threads_y,))
 
 
 @lru_cache(1024)
-def bias_gelu_calls(dtype, rows, width, vec, tanh, dropout, gpu) -> list:  # of `KernelLaunch`
+def bias_gelu_calls(dtype, rows, width, vec_size, tanh, dropout, gpu) -> list:  # of `KernelLaunch`
     "Return the launch of dropout(gelu(x + bias)) for rows of `width` elements"
-    threads, in_flight = (_DROPOUT if dropout.p else _BIAS_GELU)[SIZES[dtype]]
-    row_tiles = _row_tiles(width // vec, rows, threads, in_flight)
+    threads, in_flight = (_DROPOUT if dropout.p else _BIAS_GELU)[DTYPE_BYTES[dtype]]
+    tiling = _block_tiling(width // vec_size, rows, threads, in_flight)
+    arrays = 'x', 'bias', 'y'
     return [
-        _bias_gelu_call(
-            'bias_gelu_forward', ('x', 'bias', 'y'), dtype, rows, width, vec, tanh, dropout, row_tiles, in_flight
-        )
+        _bias_gelu_call('bias_gelu_forward', arrays, dtype, rows, width, vec_size, tanh, dropout, tiling, in_flight)
     ]
 
 
 @lru_cache(1024)
 def bias_gelu_backward_calls(
-    dtype, rows, width, vec, tanh, dropout, gpu
-) -> tuple:  # ([`KernelLaunch`], partial sums per column)
+    dtype, rows, width, vec_size, tanh, dropout, gpu
+) -> tuple:  # ([`KernelLaunch`], rows of partial sums)
     "Return the launches that compute the gradients of x and of the bias"
-    threads, in_flight, blocks = _BIAS_GELU_BACKWARD[SIZES[dtype]]
-    row_tiles = _row_tiles(width // vec, rows, threads, in_flight, blocks * gpu.sms)
-    arrays = 'x', 'bias', 'dy', 'dx', 'parts'
-    main = _bias_gelu_call('bias_gelu_backward', arrays, dtype, rows, width, vec, tanh, dropout, row_tiles, in_flight)
-    return [main, _add_columns(dtype, row_tiles.row_blocks, width, ['dbias'], gpu)], row_tiles.row_blocks
+    threads, in_flight, blocks_per_sm = _BIAS_GELU_BACKWARD[DTYPE_BYTES[dtype]]
+    tiling = _block_tiling(width // vec_size, rows, threads, in_flight, blocks_per_sm * gpu.sms)
+    arrays = 'x', 'bias', 'dy', 'dx', 'partials'
+    main = _bias_gelu_call('bias_gelu_backward', arrays, dtype, rows, width, vec_size, tanh, dropout, tiling, in_flight)
+    return [main, _column_sums_call(dtype, tiling.row_blocks, width, ['dbias'], gpu)], tiling.row_blocks
 
 
 # Norms of rows
-_MAX_PACKS, _MIN_THREADS = 8, 128  # packs of a row per thread; threads per block
-_REGISTERS, _THREADS = 2**16, 2048  # per SM
+_MAX_THREAD_VECTORS = 8  # of a row, in the registers of a thread
+_MIN_THREADS = 128  # per block
+_REGISTERS_PER_SM, _THREADS_PER_SM = 2**16, 2048
 
 
 class Norm(NamedTuple):
     "The variant of a norm"
 
     centered: bool  # subtract the mean, as layer norm does
-    scaled: bool  # multiply by a weight
-    shifted: bool  # add a bias
-    added: bool  # add a residual first
+    has_weight: bool
+    has_bias: bool
+    has_residual: bool  # a residual that is added first
 
 
 def _array_names(*arrays):
-    "Return the names of the arrays, with x in place of each that is absent: the kernel does not read it"
-    return tuple(name if there else 'x' for name, there in arrays)
+    "Return the names of the arrays, with 'x' instead of an absent one: the kernel does not read that argument"
+    return tuple(name if present else 'x' for name, present in arrays)
 
 
 @lru_cache(1024)
-def norm_calls(dtype, rows, width, vec, norm, eps, gpu) -> list:  # of `KernelLaunch`
-    "Return the launch of a `Norm` for rows of `width` elements, a multiple of `vec`, with `eps` under the root"
-    packs, (packs_per_thread, load_early) = width // vec, _NORM_FORWARD[SIZES[dtype]]
-    if rows * packs < gpu.sms * _THREADS:  # few rows: more threads per row hide more latency
-        packs_per_thread, load_early = 2, 0
-    row_threads = _next_pow2(cdiv(packs, packs_per_thread), 32, 1024)
-    threads, in_registers = max(row_threads, _MIN_THREADS), min(_MAX_PACKS, cdiv(packs, row_threads))
-    blocks = max(1, _REGISTERS // (80 * threads))  # more registers would mean fewer rows in flight for layer norm
+def norm_calls(dtype, rows, width, vec_size, norm, eps, gpu) -> list:  # of `KernelLaunch`
+    "Return the launch of a `Norm` for rows of `width` elements, a multiple of `vec_size`, with `eps` under the root"
+    row_vectors, (target_vectors, load_early) = width // vec_size, _NORM_FORWARD[DTYPE_BYTES[dtype]]
+    if rows * row_vectors < gpu.sms * _THREADS_PER_SM:  # few rows: more threads per row hide more latency
+        target_vectors, load_early = 2, 0
+    row_threads = _next_pow2(cdiv(row_vectors, target_vectors), 32, 1024)
+    threads, thread_vectors = max(row_threads, _MIN_THREADS), min(_MAX_THREAD_VECTORS, cdiv(row_vectors, row_threads))
     constants = dict(
-        GROUP=row_threads,
+        ROW_THREADS=row_threads,
         THREADS=threads,
-        BLOCKS=blocks,
-        HELD=in_registers,
-        BEYOND=packs > in_registers * row_threads,
+        # 80 registers per thread: with more, layer norm would have fewer rows in flight
+        BLOCKS_PER_SM=max(1, _REGISTERS_PER_SM // (80 * threads)),
+        VECS_PER_THREAD=thread_vectors,
+        LONG_ROWS=row_vectors > thread_vectors * row_threads,
         LOAD_EARLY=load_early,
     )
-    variant = dict(CENTERED=norm.centered, SCALED=norm.scaled, SHIFTED=norm.shifted, ADDED=norm.added)
-    src = kernel_source(
-        ('pack', 'group', 'norm'), dtype, _constants(vec, rows * width * SIZES[dtype], **constants, **variant)
-    )
-    arrays = _array_names(('x', 1), ('residual', norm.added), ('weight', norm.scaled), ('bias', norm.shifted))
-    arrays += (*_array_names(('sum', norm.added)), 'y', 'row_stats')
-    grid = (cdiv(rows, threads // row_threads),)
-    return [
-        KernelLaunch(
-            src, 'norm_forward', arrays, (Long(rows), packs, _accumulator_scalar(dtype, eps)), grid, (threads,)
-        )
-    ]
+    constants |= dict(CENTERED=norm.centered, HAS_WEIGHT=norm.has_weight, HAS_BIAS=norm.has_bias)
+    constants |= dict(HAS_RESIDUAL=norm.has_residual)
+    constants = _constants(vec_size, rows * width * DTYPE_BYTES[dtype], **constants)
+    src = kernel_source(('vector', 'row_threads', 'norm'), dtype, constants)
+    inputs = ('residual', norm.has_residual), ('weight', norm.has_weight), ('bias', norm.has_bias)
+    arrays = 'x', *_array_names(*inputs, ('sum', norm.has_residual)), 'y', 'row_stats'
+    scalars, grid = (Long(rows), row_vectors, _accumulator_scalar(dtype, eps)), (cdiv(rows, threads // row_threads),)
+    return [KernelLaunch(src, 'norm_forward', arrays, scalars, grid, (threads,))]
 
 
-_RING_PRIMITIVES = 'address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'bulk_copy_once'
-# At most so many bytes of the 227 KiB that a block may have are for the pipeline. At least 49 KiB are requested: below
-# the default limit of 48 KiB the driver is not asked to raise it, yet static shared memory is counted on top.
-_SHARED, _MIN_SHARED = 192 * 1024, 49 * 1024
+_PIPELINE_PRIMITIVES = ('address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'bulk_copy_once')
+# The pipeline takes at most this much of the 227 KiB of shared memory that a block may have. At least 49 KiB are
+# requested: `ensure_max_dynamic_smem` raises the limit only above the default of 48 KiB, which static shared memory
+# counts towards as well.
+_MAX_PIPELINE_BYTES, _MIN_PIPELINE_BYTES = 192 * 1024, 49 * 1024
 
 
-class PersistentRows(NamedTuple):
-    "The partition of rows among persistent blocks"
+class PersistentTiling(NamedTuple):
+    "How persistent blocks process rows"
 
     row_threads: int  # threads that share a row
     block_threads: int
-    packs_per_thread: int  # packs of a row that a thread holds in registers
+    thread_vectors: int  # vectors of a row that a thread keeps in registers
     blocks_per_sm: int
     stages: int  # of the pipeline of bulk copies; 0: no pipeline
 
 
-def _persistent_rows(packs, vec, size, norm, gpu):
-    "Choose the `PersistentRows` for rows of `packs`"
-    tuned_threads, elements, max_stages = _NORM_BACKWARD[size]
-    max_packs = max(1, elements // vec)
-    row_threads = _next_pow2(cdiv(packs, max_packs), 32, tuned_threads)
-    block_threads, packs_per_thread = max(row_threads, _MIN_THREADS), min(max_packs, cdiv(packs, row_threads))
-    stage_bytes = (2 + norm.added) * tuned_threads // row_threads * packs * LOAD
-    stages = min(max_stages, (_SHARED - (row_threads < tuned_threads) * 2**15) // stage_bytes)
-    if gpu.hopper and vec * size == LOAD and packs <= packs_per_thread * row_threads and stages > 1:
-        return PersistentRows(row_threads, tuned_threads, packs_per_thread, 1, stages)
-    return PersistentRows(row_threads, block_threads, packs_per_thread, max(1, _REGISTERS // (128 * block_threads)), 0)
+def _persistent_tiling(row_vectors, vec_size, element_bytes, norm, gpu):
+    "Choose the `PersistentTiling` for rows of `row_vectors` vectors"
+    tuned_threads, thread_elements, max_stages = _NORM_BACKWARD[element_bytes]
+    max_thread_vectors = max(1, thread_elements // vec_size)
+    row_threads = _next_pow2(cdiv(row_vectors, max_thread_vectors), 32, tuned_threads)
+    threads, thread_vectors = max(row_threads, _MIN_THREADS), min(max_thread_vectors, cdiv(row_vectors, row_threads))
+    stage_bytes = (2 + norm.has_residual) * tuned_threads // row_threads * row_vectors * MAX_LOAD_BYTES
+    reserved_bytes = 2**15 if row_threads < tuned_threads else 0  # for the sums over the rows of a block
+    stages = min(max_stages, (_MAX_PIPELINE_BYTES - reserved_bytes) // stage_bytes)
+    fits_registers = row_vectors <= thread_vectors * row_threads
+    if gpu.hopper and vec_size * element_bytes == MAX_LOAD_BYTES and fits_registers and stages > 1:
+        return PersistentTiling(row_threads, tuned_threads, thread_vectors, 1, stages)
+    return PersistentTiling(row_threads, threads, thread_vectors, max(1, _REGISTERS_PER_SM // (128 * threads)), 0)
 
 
 @lru_cache(1024)
 def norm_backward_calls(
-    dtype, rows, width, vec, norm, param_grads, gpu
-) -> tuple:  # ([`KernelLaunch`], partial sums per column)
+    dtype, rows, width, vec_size, norm, param_grads, gpu
+) -> tuple:  # ([`KernelLaunch`], rows of partial sums)
     "Return the launches that compute the gradient of x and, with `param_grads`, those of weight and bias"
-    packs, size = width // vec, SIZES[dtype]
-    tiling = _persistent_rows(packs, vec, size, norm, gpu)
+    row_vectors, element_bytes = width // vec_size, DTYPE_BYTES[dtype]
+    tiling = _persistent_tiling(row_vectors, vec_size, element_bytes, norm, gpu)
     constants = dict(
-        GROUP=tiling.row_threads,
+        ROW_THREADS=tiling.row_threads,
         THREADS=tiling.block_threads,
-        HELD=tiling.packs_per_thread,
-        BLOCKS=tiling.blocks_per_sm,
-        AHEAD=not norm.centered,
+        VECS_PER_THREAD=tiling.thread_vectors,
+        BLOCKS_PER_SM=tiling.blocks_per_sm,
+        PREFETCH=not norm.centered,
+        LONG_ROWS=not tiling.stages,
+        PIPELINED=tiling.stages > 0,
+        STAGES=max(1, tiling.stages),
+        CENTERED=norm.centered,
+        HAS_WEIGHT=norm.has_weight,
+        HAS_RESIDUAL=norm.has_residual,
+        PARAM_GRADS=param_grads,
     )
-    constants |= dict(BEYOND=not tiling.stages, RING=tiling.stages > 0, STAGES=max(1, tiling.stages))
-    variant = dict(CENTERED=norm.centered, SCALED=norm.scaled, ADDED=norm.added, LEARNT=param_grads)
-    all_constants = _constants(vec, rows * width * size, **constants, **variant)
-    src = kernel_source(('pack', 'group', 'norm_backward'), dtype, all_constants, _RING_PRIMITIVES)
-    rows_at_once = tiling.block_threads // tiling.row_threads
-    grid = min(cdiv(rows, rows_at_once), gpu.sms * tiling.blocks_per_sm)
-    ring_bytes = tiling.stages * (2 + norm.added) * rows_at_once * packs * LOAD
-    shared = max(ring_bytes, _MIN_SHARED) if ring_bytes else 0
-    arrays = _array_names(('x', 1), ('dy', 1), ('weight', norm.scaled), ('dsum', norm.added))
-    arrays += ('row_stats', 'dx', *_array_names(('parts', param_grads)))
-    main = KernelLaunch(src, 'norm_backward', arrays, (Long(rows), packs), (grid,), (tiling.block_threads,), shared)
+    constants = _constants(vec_size, rows * width * element_bytes, **constants)
+    src = kernel_source(('vector', 'row_threads', 'norm_backward'), dtype, constants, _PIPELINE_PRIMITIVES)
+    rows_per_block = tiling.block_threads // tiling.row_threads
+    grid = min(cdiv(rows, rows_per_block), gpu.sms * tiling.blocks_per_sm)
+    pipeline_bytes = tiling.stages * (2 + norm.has_residual) * rows_per_block * row_vectors * MAX_LOAD_BYTES
+    smem_bytes = max(pipeline_bytes, _MIN_PIPELINE_BYTES) if pipeline_bytes else 0
+    arrays = 'x', 'dy', *_array_names(('weight', norm.has_weight), ('dsum', norm.has_residual))
+    arrays += 'row_stats', 'dx', *_array_names(('partials', param_grads))
+    scalars = Long(rows), row_vectors
+    main = KernelLaunch(src, 'norm_backward', arrays, scalars, (grid,), (tiling.block_threads,), smem_bytes)
     if not param_grads:
         return [main], 0
     outs = ['dweight', 'dbias'] if norm.centered else ['dweight']
-    return [main, _add_columns(dtype, grid, width, outs, gpu)], grid
+    return [main, _column_sums_call(dtype, grid, width, outs, gpu)], grid

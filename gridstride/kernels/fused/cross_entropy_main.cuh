@@ -1,44 +1,44 @@
 // Host code of an exported cross entropy: it makes random logits, checks results against double, and times the last
-// size. Defined above: the type of the logits (Number), the tolerance of gradients (ROUNDING), and the sizes (cases:
+// size. Defined above: the type of the logits (Logit), the tolerance of gradients (ROUNDING), and the sizes (cases:
 // rows, width). The launches are defined below: the mean loss, and its gradient, which overwrites the logits.
-void launch(int number, Number *x, const long long *target, float *scale, float *loss, float *out);
+void launch(int number, Logit *x, const long long *target, float *scale, float *loss, float *out);
 
 constexpr long long IGNORED = -100;
 constexpr int CHECKED = 16;                 // rows that are checked
 
 // Makes logits from -8 to 8 and one target per row; every seventh row is ignored. They are the same in each run.
-__global__ void fill(Number *x, long long *target, int rows, int width) {
+__global__ void fill(Logit *x, long long *target, int rows, int width) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x, size = (size_t)rows * width;
-    if (i < size) x[i] = Number((float)(hashed(i) >> 40) / (1 << 20) - 8);
+    if (i < size) x[i] = Logit((float)(hashed(i) >> 40) / (1 << 20) - 8);
     if (i < rows) target[i] = i % 7 == 3 ? IGNORED : (long long)(hashed(size + i) % width);
 }
 
-void need(bool right, const char *what, int rows, int width, int row) {
+void require(bool right, const char *what, int rows, int width, int row) {
     if (right) return;
     printf("FAIL %-34s %d x %d: %s of row %d is wrong\n", NAME, rows, width, what, row);
     exit(1);
 }
 
-bool near(double got, double want, double rounding, double least) {
-    return std::abs(got - want) <= rounding * std::abs(want) + least;
+bool near(double got, double want, double relative, double absolute) {
+    return std::abs(got - want) <= relative * std::abs(want) + absolute;
 }
 
 // Computes the loss of a row and its gradient on the CPU.
-double expected(const std::vector<Number> &x, long long target, double factor, std::vector<double> &gradient) {
-    double most = -1e300, sum = 0;
-    for (Number o : x) most = std::max(most, (double)(float)o);
-    for (Number o : x) sum += std::exp((float)o - most);
+double expected(const std::vector<Logit> &x, long long target, double factor, std::vector<double> &gradient) {
+    double row_max = -1e300, sum = 0;
+    for (Logit o : x) row_max = std::max(row_max, (double)(float)o);
+    for (Logit o : x) sum += std::exp((float)o - row_max);
     for (size_t i = 0; i < x.size(); i++)
-        gradient[i] = factor * (std::exp((float)x[i] - most) / sum - ((long long)i == target));
-    return std::log(sum) + most - (float)x[target];
+        gradient[i] = factor * (std::exp((float)x[i] - row_max) / sum - ((long long)i == target));
+    return std::log(sum) + row_max - (float)x[target];
 }
 
 // Exits if a result is wrong.
-void check(int number, Number *x, const long long *target, float *scale, float *loss, float *out) {
+void check(int number, Logit *x, const long long *target, float *scale, float *loss, float *out) {
     auto [rows, width] = cases[number];
     const int step = std::max(1, rows / CHECKED);
-    std::vector<std::vector<Number>> given;
-    for (int row = 0; row < rows; row += step) given.push_back(read(x + (size_t)row * width, width));
+    std::vector<std::vector<Logit>> inputs;
+    for (int row = 0; row < rows; row += step) inputs.push_back(read(x + (size_t)row * width, width));
     std::vector<long long> targets = read(target, rows);
     const int counted = rows - (int)std::count(targets.begin(), targets.end(), IGNORED);
     launch(number, x, target, scale, loss, out);
@@ -46,14 +46,14 @@ void check(int number, Number *x, const long long *target, float *scale, float *
     std::vector<float> losses = read(loss, rows);
     double sum = 0;
     for (float o : losses) sum += o;
-    need(near(read(out, 1)[0], sum / counted, 1e-5, 0), "the mean", rows, width, 0);
+    require(near(read(out, 1)[0], sum / counted, 1e-5, 0), "the mean", rows, width, 0);
     for (int row = 0; row < rows; row += step) {
-        std::vector<Number> got = read(x + (size_t)row * width, width);
+        std::vector<Logit> got = read(x + (size_t)row * width, width);
         std::vector<double> want(width);
-        double lost = targets[row] == IGNORED ? 0 : expected(given[row / step], targets[row], 1. / counted, want);
-        need(near(losses[row], lost, 1e-6, 1e-6), "the loss", rows, width, row);
+        double want_loss = targets[row] == IGNORED ? 0 : expected(inputs[row / step], targets[row], 1. / counted, want);
+        require(near(losses[row], want_loss, 1e-6, 1e-6), "the loss", rows, width, row);
         for (int i = 0; i < width; i++)
-            need(near((float)got[i], want[i], ROUNDING, 1e-6 / counted), "a gradient", rows, width, row);
+            require(near((float)got[i], want[i], ROUNDING, 1e-6 / counted), "a gradient", rows, width, row);
     }
 }
 
@@ -65,7 +65,7 @@ int run() {
     for (int i = 0; i <= last; i++) {
         auto [rows, width] = cases[i];
         size_t size = (size_t)rows * width;
-        Number *x = allocate<Number>(size);
+        Logit *x = allocate<Logit>(size);
         auto *target = allocate<long long>(rows);
         float *scale = allocate<float>(1), *loss = allocate<float>(rows), *out = allocate<float>(1);
         fill<<<(size + 255) / 256, 256>>>(x, target, rows, width);
@@ -73,7 +73,7 @@ int run() {
         if (i == last) ms = median_time([&] { launch(i, x, target, scale, loss, out); });
     }
     auto [rows, width] = cases[last];
-    double bytes = 2. * rows * width * sizeof(Number);      // logits are read, gradients are written
+    double bytes = 2. * rows * width * sizeof(Logit);      // logits are read, gradients are written
     printf("PASS %-34s %6d x %-10d %9.4f ms  %7.1f GB/s, %s\n", NAME, rows, width, ms, bytes / ms / 1e6, gpu.name);
     return 0;
 }

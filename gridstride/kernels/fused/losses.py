@@ -1,8 +1,8 @@
-"""Define `cross_entropy`, and `linear_cross_entropy`, which stores only some rows of logits at a time.
+"""`cross_entropy`, and `linear_cross_entropy`, which computes the logits as well, only some of their rows at a time.
 
-A row of logits is long: 128,256 bfloat16 values take 250 KiB, more than one block's shared memory. On Hopper a cluster
-of blocks holds the row in distributed shared memory, so the logits are read once and the gradient is written once.
-Elsewhere one pass computes the losses and another the gradient.
+A row of logits is long: 128,256 bfloat16 values take 250 KiB, more than the shared memory of a block. On Hopper the
+blocks of a cluster keep the row in distributed shared memory, so the logits are read once and the gradient is written
+once. On other GPUs one pass computes the losses and a second one the gradient.
 """
 
 from functools import lru_cache
@@ -10,22 +10,22 @@ from typing import NamedTuple
 
 import torch
 
-from .sources import SIZES, accumulator_type, kernel_source
+from .sources import DTYPE_BYTES, accumulator_type, kernel_source
 from ..operators import untraced
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
-from ..tool import LOAD, check_fits, check_tensor, launch, pow2_clamp, type_of, vector
+from ..tool import MAX_LOAD_BYTES, check_matches, check_tensor, launch, pow2_clamp, dtype_name, vector_width
 from ...utils import cdiv
 
-# The single-pass kernel: a block of a cluster typically holds about 64 KiB, so that three blocks share an SM, and one
-# writes while another waits for its logits. Very long rows leave fewer blocks per SM.
+# The single-pass kernel: a block of a cluster typically keeps about 64 KiB of a row, so that three blocks share an SM:
+# one stores its gradients while another waits for its logits. Very long rows leave fewer blocks per SM.
 SINGLE_PASS = dict(block_bytes=2**16, threads=512, loads_in_flight=2, blocks_per_sm=3)
-_MAX_BLOCK_BYTES, _MAX_BLOCKS = 200 * 2**10, 8  # shared memory per block; blocks per cluster
-_LOADS_IN_FLIGHT = 4  # per thread, in the kernels of two passes
-_CHUNK_BYTES = 2**15  # of a row per block of the gradient kernel
+_MAX_SMEM_BYTES, _MAX_CLUSTER_SIZE = 200 * 2**10, 8  # shared memory per block; blocks per cluster
+_LOADS_IN_FLIGHT = 4  # per thread, in the two-pass kernels
+_ROW_BYTES_PER_BLOCK = 2**15  # in the gradient kernel
 _REDUCE_THREADS = 1024  # of the single block that reduces all targets or losses
-_BUFFER = 2**29  # bytes of the logits buffer of `linear_cross_entropy`
-_CLUSTER = 'address', 'cluster_sync', 'cluster_arrive', 'cluster_wait', 'of_block'
+_MAX_LOGITS_BYTES = 2**29  # of the buffer of `linear_cross_entropy`
+_CLUSTER_PRIMITIVES = 'address', 'cluster_sync', 'cluster_arrive', 'cluster_wait', 'of_block'
 REDUCTIONS = 'mean', 'sum', 'none'
 
 
@@ -36,19 +36,19 @@ class LossProblem(NamedTuple):
     dtype: str
     rows: int
     width: int  # logits per row
-    vec: int  # elements per vector load
+    vec_size: int  # elements per load
     ignored: int  # rows with this target do not contribute
 
 
-def _threads(packs, loads_in_flight=_LOADS_IN_FLIGHT, max_threads=512):
-    "Choose the threads per block for so many packs, each of `vec` elements"
-    return pow2_clamp(cdiv(packs, loads_in_flight), 32, max_threads)
+def _threads_per_block(vectors, loads_in_flight=_LOADS_IN_FLIGHT, max_threads=512):
+    "Choose the threads of a block that loads `vectors` vectors of `vec_size` elements"
+    return pow2_clamp(cdiv(vectors, loads_in_flight), 32, max_threads)
 
 
 @lru_cache(1024)
 def scale_call(problem, mean) -> KernelLaunch:
-    "Return the launch that computes `scale`, the factor of the sum of the losses"
-    src = kernel_source(('cross_entropy_mean',), problem.dtype, (('THREADS', _REDUCE_THREADS),))
+    "Return the launch that computes `scale`, the factor of the sum of the losses: 1, or 1 / counted rows"
+    src = kernel_source(('mean_loss',), problem.dtype, (('THREADS', _REDUCE_THREADS),))
     scalars = problem.rows, problem.width, int(mean), Long(problem.ignored)
     return KernelLaunch(src, 'count_targets', ('target', 'scale'), scalars, (1,), (_REDUCE_THREADS,))
 
@@ -56,112 +56,110 @@ def scale_call(problem, mean) -> KernelLaunch:
 @lru_cache(1024)
 def sum_call(problem) -> KernelLaunch:
     "Return the launch that adds up the losses"
-    src = kernel_source(('cross_entropy_mean',), problem.dtype, (('THREADS', _REDUCE_THREADS),))
+    src = kernel_source(('mean_loss',), problem.dtype, (('THREADS', _REDUCE_THREADS),))
     return KernelLaunch(src, 'add_losses', ('loss', 'scale', 'out'), (problem.rows,), (1,), (_REDUCE_THREADS,))
 
 
-def _rows_source(problem, threads):
-    "Return the source of the kernels of two passes"
-    return kernel_source(
-        ('cross_entropy',), problem.dtype, (('V', problem.vec), ('THREADS', threads), ('AHEAD', _LOADS_IN_FLIGHT))
-    )
+def _two_pass_source(problem, threads):
+    "Return the source of the two-pass kernels, `losses` and `gradients`"
+    constants = ('VEC', problem.vec_size), ('THREADS', threads), ('LOADS_IN_FLIGHT', _LOADS_IN_FLIGHT)
+    return kernel_source(('cross_entropy',), problem.dtype, constants)
 
 
 @lru_cache(1024)
 def losses_call(problem) -> KernelLaunch:
     "Return the launch that computes the losses, and saves the max and sum of each row for the gradient"
-    threads = _threads(problem.width // problem.vec)
+    threads = _threads_per_block(problem.width // problem.vec_size)
     arrays, scalars = ('x', 'target', 'loss', 'row_stats'), (problem.width, Long(problem.ignored))
-    return KernelLaunch(_rows_source(problem, threads), 'losses', arrays, scalars, (problem.rows,), (threads,))
+    return KernelLaunch(_two_pass_source(problem, threads), 'losses', arrays, scalars, (problem.rows,), (threads,))
 
 
 @lru_cache(1024)
 def gradients_call(problem, per_row) -> KernelLaunch:
     "Return the launch that computes the gradient from saved row statistics; `per_row`: one upstream gradient per row"
-    packs = max(1, problem.width // problem.vec)
-    block_packs = min(packs, _CHUNK_BYTES // (problem.vec * SIZES[problem.dtype]))
-    blocks, threads = cdiv(packs, block_packs), _threads(block_packs)
-    # A row is split over `blocks` blocks, so the grid is rows * blocks.
-    scalars = problem.width, block_packs, blocks, int(per_row), Long(problem.ignored)
+    row_vectors = max(1, problem.width // problem.vec_size)
+    block_vectors = min(row_vectors, _ROW_BYTES_PER_BLOCK // (problem.vec_size * DTYPE_BYTES[problem.dtype]))
+    blocks_per_row, threads = cdiv(row_vectors, block_vectors), _threads_per_block(block_vectors)
+    scalars = problem.width, block_vectors, blocks_per_row, int(per_row), Long(problem.ignored)
     arrays = 'x', 'target', 'row_stats', 'upstream', 'scale', 'grad'
-    return KernelLaunch(
-        _rows_source(problem, threads), 'gradients', arrays, scalars, (problem.rows * blocks,), (threads,)
-    )
+    src, grid = _two_pass_source(problem, threads), (problem.rows * blocks_per_row,)
+    return KernelLaunch(src, 'gradients', arrays, scalars, grid, (threads,))
 
 
 @lru_cache(1024)
 def single_pass_call(problem, gpu):  # a `KernelLaunch`, or None if unsupported
     "Return the launch that computes losses and gradient in a single pass, on a Hopper GPU"
-    size, packs = SIZES[problem.dtype], max(1, problem.width // problem.vec)
-    # Round the number of 64 KiB parts to an integer, and that up to a power of two. This gives several blocks of 36 to
-    # 96 KiB, or one block for a shorter row.
-    blocks = pow2_clamp(2 * problem.width * size // SINGLE_PASS['block_bytes'] - 1, 1, _MAX_BLOCKS)
-    block_packs = cdiv(packs, blocks)
-    shared = block_packs * problem.vec * size
+    element_bytes, row_vectors = DTYPE_BYTES[problem.dtype], max(1, problem.width // problem.vec_size)
+    # Round row bytes / 64 KiB to an integer, and that up to a power of two: this gives several blocks of 36 to 96 KiB,
+    # or one block for a shorter row.
+    cluster_size = 2 * problem.width * element_bytes // SINGLE_PASS['block_bytes'] - 1
+    cluster_size = pow2_clamp(cluster_size, 1, _MAX_CLUSTER_SIZE)
+    block_vectors = cdiv(row_vectors, cluster_size)
+    smem_bytes = block_vectors * problem.vec_size * element_bytes
     # In float16, small gradients would underflow before the upstream gradient scales them.
-    if not gpu.hopper or problem.dtype not in ('float32', 'bfloat16') or shared > _MAX_BLOCK_BYTES:
+    if not gpu.hopper or problem.dtype not in ('float32', 'bfloat16') or smem_bytes > _MAX_SMEM_BYTES:
         return None
     in_flight = SINGLE_PASS['loads_in_flight']
-    threads = _threads(block_packs, in_flight, SINGLE_PASS['threads'])
-    constants = dict(V=problem.vec, THREADS=threads, AHEAD=in_flight)
-    constants |= dict(MIN_BLOCKS=SINGLE_PASS['blocks_per_sm'], CLUSTER=blocks)
-    src = kernel_source(
-        ('cross_entropy', 'cross_entropy_single_pass'), problem.dtype, tuple(constants.items()), _CLUSTER
-    )
-    arrays, scalars = ('x', 'target', 'scale', 'loss', 'grad'), (problem.width, block_packs, Long(problem.ignored))
-    grid, cluster = (problem.rows, blocks), (1, blocks, 1)
-    return KernelLaunch(src, 'loss_and_gradient', arrays, scalars, grid, (threads,), shared, cluster=cluster)
+    threads = _threads_per_block(block_vectors, in_flight, SINGLE_PASS['threads'])
+    constants = dict(VEC=problem.vec_size, THREADS=threads, LOADS_IN_FLIGHT=in_flight)
+    constants |= dict(BLOCKS_PER_SM=SINGLE_PASS['blocks_per_sm'], CLUSTER=cluster_size)
+    names = 'cross_entropy', 'cross_entropy_single_pass'
+    src = kernel_source(names, problem.dtype, tuple(constants.items()), _CLUSTER_PRIMITIVES)
+    arrays, scalars = ('x', 'target', 'scale', 'loss', 'grad'), (problem.width, block_vectors, Long(problem.ignored))
+    grid, cluster = (problem.rows, cluster_size), (1, cluster_size, 1)
+    return KernelLaunch(src, 'loss_and_gradient', arrays, scalars, grid, (threads,), smem_bytes, cluster=cluster)
 
 
 @lru_cache(1024)
-def multiply_call(dtype, size, vec, gpu) -> KernelLaunch:
-    "Return the launch that multiplies `size` elements by a factor, unless that is 1"
-    src = kernel_source(('multiply',), dtype, (('V', vec), ('THREADS', 512)))
-    blocks = max(1, min(4 * gpu.sms, cdiv(size, 512 * vec)))
-    return KernelLaunch(src, 'multiply', ('x', 'factor'), (Long(size),), (blocks,), (512,))
+def multiply_call(dtype, size, vec_size, gpu) -> KernelLaunch:
+    "Return the launch that multiplies `size` elements by a factor on the device; it does nothing if that is 1"
+    threads = 512
+    src = kernel_source(('multiply',), dtype, (('VEC', vec_size), ('THREADS', threads)))
+    blocks = max(1, min(4 * gpu.sms, cdiv(size, threads * vec_size)))
+    return KernelLaunch(src, 'multiply', ('x', 'factor'), (Long(size),), (blocks,), (threads,))
 
 
 # Argument checks
-def _check_targets(tool, target, x, rows):
+def _check_targets(op_name, target, x, rows):
     "Raise unless target is an int64 tensor (rows,) on the device of x"
     if not hasattr(target, 'data_ptr'):
-        raise TypeError(f'{tool}: target must be an int64 torch tensor; got a {type(target).__name__}')
+        raise TypeError(f'{op_name}: target must be an int64 torch tensor; got a {type(target).__name__}')
     if target.is_floating_point():
         what = 'must have one class index per row (int64), not probabilities'
-        raise TypeError(f'{tool}: target {what}; got {type_of(target)}')
-    check_tensor(tool, target, ['int64'], 'target')
+        raise TypeError(f'{op_name}: target {what}; got {dtype_name(target)}')
+    check_tensor(op_name, target, ['int64'], 'target')
     if target.shape != (rows,):
         what = f'must have shape {(rows,)}, one class per row'
-        raise ValueError(f'{tool}: target {what}; got {tuple(target.shape)}')
+        raise ValueError(f'{op_name}: target {what}; got {tuple(target.shape)}')
     if target.device != x.device:
-        raise ValueError(f'{tool}: target must be on {x.device}; got {target.device}: move it with .to(...)')
+        raise ValueError(f'{op_name}: target must be on {x.device}; got {target.device}: move it with .to(...)')
 
 
-def _check_options(tool, reduction, reductions, ignore_index):
+def _check_options(op_name, reduction, reductions, ignore_index):
     "Raise unless the options are valid"
     if reduction not in reductions:
-        raise ValueError(f'{tool}: reduction must be one of {", ".join(map(repr, reductions))}; got {reduction!r}')
+        raise ValueError(f'{op_name}: reduction must be one of {", ".join(map(repr, reductions))}; got {reduction!r}')
     if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
-        raise TypeError(f'{tool}: ignore_index must be an integer; got {ignore_index!r}')
+        raise TypeError(f'{op_name}: ignore_index must be an integer; got {ignore_index!r}')
 
 
-def _check_rows(tool, x, name, columns):
+def _check_rows(op_name, x, name, columns):
     "Raise unless x is a matrix whose sizes the kernels can index"
-    check_tensor(tool, x, SIZES, name)
+    check_tensor(op_name, x, DTYPE_BYTES, name)
     if x.dim() != 2:
         what = f'must have shape (rows, {columns})'
-        raise ValueError(f'{tool}: {name} {what}; got {tuple(x.shape)}: use .view(-1, {columns})')
+        raise ValueError(f'{op_name}: {name} {what}; got {tuple(x.shape)}: use .view(-1, {columns})')
     if not 0 < x.shape[1] < 2**31 or x.shape[0] >= 2**24:
         what = 'must have at most 2^24 - 1 rows, of 1 to 2^31 - 1 elements'
-        raise ValueError(f'{tool}: {name} {what}; got the shape {tuple(x.shape)}')
+        raise ValueError(f'{op_name}: {name} {what}; got the shape {tuple(x.shape)}')
 
 
-def _check_in_place(tool, x):
+def _check_in_place(op_name, x):
     "Raise if the logits may not be overwritten"
     if x.requires_grad and x.is_leaf and torch.is_grad_enabled():
         raise ValueError(
-            f'{tool}: in_place overwrites the logits with their gradient, but they are a leaf tensor whose values may '
-            'still be needed: pass a computed tensor, or omit in_place'
+            f'{op_name}: in_place overwrites the logits with their gradient, but they are a leaf tensor whose values '
+            'may still be needed: pass a computed tensor, or omit in_place'
         )
 
 
@@ -169,29 +167,29 @@ def _check_in_place(tool, x):
 def _problem(x, ignored, in_place):
     """Return the `LossProblem` of these logits.
 
-    The kernels peel the unaligned elements at the start of each row, so that vector loads of the logits are aligned. A
-    gradient in new memory has the same alignment only if the logits begin at a multiple of 16 bytes; otherwise the
-    vector load is one element."""
+    The kernels peel the unaligned elements at the start of each row, so that their vector loads are aligned. A gradient
+    in new memory has the same alignment only if the logits begin at a multiple of 16 bytes; otherwise a load is of one
+    element."""
     rows, width = x.shape
-    vec = LOAD // x.element_size() if in_place or x.data_ptr() % LOAD == 0 else 1
-    return LossProblem(type_of(x), rows, width, vec, ignored)
+    vec_size = MAX_LOAD_BYTES // x.element_size() if in_place or x.data_ptr() % MAX_LOAD_BYTES == 0 else 1
+    return LossProblem(dtype_name(x), rows, width, vec_size, ignored)
 
 
-def _empty_accumulators(x, *shape):
+def _empty_accumulator_tensor(x, *shape):
     "Return an uninitialized tensor of the accumulator dtype"
-    return torch.empty(shape, dtype=getattr(torch, accumulator_type(type_of(x))), device=x.device)
+    return torch.empty(shape, dtype=getattr(torch, accumulator_type(dtype_name(x))), device=x.device)
 
 
-def _scale_of(x, target, problem, reduction):
+def _compute_scale(x, target, problem, reduction):
     "Compute the scale of the loss sum on the device"
-    scale = _empty_accumulators(x)
+    scale = _empty_accumulator_tensor(x)
     launch([scale_call(problem, reduction == 'mean')], target, target=target, scale=scale)
     return scale
 
 
 def _run_losses(x, target, problem, loss):
     "Compute the losses; return each row's max and sum"
-    row_stats = _empty_accumulators(x, problem.rows, 2)
+    row_stats = _empty_accumulator_tensor(x, problem.rows, 2)
     launch([losses_call(problem)], x, target=target, loss=loss, row_stats=row_stats)
     return row_stats
 
@@ -217,14 +215,14 @@ def _sum_losses(loss, scale, problem):
 def _multiply(x, factor):
     "Multiply `x` in place by a factor on the device, without a host synchronization"
     if x is not None and x.numel():
-        vec = vector(x.data_ptr(), x.element_size(), 1, x.numel())
-        launch([multiply_call(type_of(x), x.numel(), vec, this_device())], x, factor=factor)
+        vec_size = vector_width(x.data_ptr(), x.element_size(), 1, x.numel())
+        launch([multiply_call(dtype_name(x), x.numel(), vec_size, this_device())], x, factor=factor)
 
 
-def _already_used_error(tool):
+def _already_used_error(op_name):
     "Return the error for a second backward pass"
     return RuntimeError(
-        f'{tool}: the gradient was computed in the forward pass and already used: call backward only once'
+        f'{op_name}: the gradient was computed in the forward pass and already used: call backward only once'
     )
 
 
@@ -234,7 +232,7 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, target, ignored, reduction, in_place):
         ctx.problem = problem = _problem(x, ignored, in_place)
-        loss, ctx.scale = _empty_accumulators(x, problem.rows), _scale_of(x, target, problem, reduction)
+        loss, ctx.scale = _empty_accumulator_tensor(x, problem.rows), _compute_scale(x, target, problem, reduction)
         ctx.in_place, ctx.grad, ctx.row_stats, ctx.used = in_place, None, None, False
         if reduction != 'none' and single_pass_call(problem, this_device()):
             ctx.grad = x.detach() if in_place else torch.empty_like(x)
@@ -267,7 +265,7 @@ class _CrossEntropy(torch.autograd.Function):
         "Compute the gradient in a second pass over the logits"
         target, x = ctx.saved_tensors
         if ctx.row_stats is None:  # the gradient of the single pass was returned before: compute it again
-            ctx.row_stats = _run_losses(x, target, ctx.problem, _empty_accumulators(x, ctx.problem.rows))
+            ctx.row_stats = _run_losses(x, target, ctx.problem, _empty_accumulator_tensor(x, ctx.problem.rows))
         grad = x.detach() if ctx.in_place else torch.empty_like(x)
         _run_gradients(x, target, ctx.problem, ctx.row_stats, upstream, ctx.scale, grad)
         if ctx.in_place:
@@ -301,12 +299,12 @@ def cross_entropy(
         _check_in_place('cross_entropy', logits)
     if not len(logits):
         return torch.nn.functional.cross_entropy(logits, target, reduction=reduction).to(
-            _empty_accumulators(logits).dtype
+            _empty_accumulator_tensor(logits).dtype
         )
     if logits.requires_grad and torch.is_grad_enabled():
         return _CrossEntropy.apply(logits, target, ignore_index, reduction, in_place)
     problem, logits = _problem(logits, ignore_index, True), logits.detach()
-    scale, loss = _scale_of(logits, target, problem, reduction), _empty_accumulators(logits, problem.rows)
+    scale, loss = _compute_scale(logits, target, problem, reduction), _empty_accumulator_tensor(logits, problem.rows)
     _run_losses(logits, target, problem, loss)
     return loss if reduction == 'none' else _sum_losses(loss, scale, problem)
 
@@ -319,9 +317,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
         dx, dw = (
             torch.empty_like(operand) if need else None for operand, need in zip((x, weight), ctx.needs_input_grad)
         )
-        logits, loss = x.new_empty(min(chunk_rows, len(x)), len(weight)), _empty_accumulators(x, len(x))
+        logits, loss = x.new_empty(min(chunk_rows, len(x)), len(weight)), _empty_accumulator_tensor(x, len(x))
         full_problem = _problem(logits, ignored, True)._replace(rows=len(x))
-        ctx.scale = _scale_of(x, target, full_problem, reduction)
+        ctx.scale = _compute_scale(x, target, full_problem, reduction)
         unit_scale = torch.ones_like(ctx.scale)
         # float16 gradients would underflow: apply the scale last
         ctx.scale_last = x.dtype is torch.float16
@@ -377,18 +375,20 @@ def linear_cross_entropy(
 
     The weight gradient accumulates in the weight's dtype, with one rounding per chunk, as with gradient accumulation
     over batches. Raises TypeError or ValueError for unsupported operands."""
-    tool = 'linear_cross_entropy'
-    _check_rows(tool, x, 'x', 'features')
+    op_name = 'linear_cross_entropy'
+    _check_rows(op_name, x, 'x', 'features')
     classes = weight.shape[0] if hasattr(weight, 'dim') and weight.dim() else 0
-    check_fits(tool, 'weight', weight, x, (classes, x.shape[1]))
-    _check_targets(tool, target, x, len(x))
-    _check_options(tool, reduction, REDUCTIONS[:2], ignore_index)
+    check_matches(op_name, 'weight', weight, x, (classes, x.shape[1]))
+    _check_targets(op_name, target, x, len(x))
+    _check_options(op_name, reduction, REDUCTIONS[:2], ignore_index)
     if not len(x) or not len(weight):
-        raise ValueError(f'{tool}: needs at least one row and one class; got {len(x)} rows and {len(weight)} classes')
+        raise ValueError(
+            f'{op_name}: needs at least one row and one class; got {len(x)} rows and {len(weight)} classes'
+        )
     if chunk_rows is None:
-        chunk_rows = pow2_clamp(_BUFFER // (len(weight) * x.element_size()), 128, 2**20)
+        chunk_rows = pow2_clamp(_MAX_LOGITS_BYTES // (len(weight) * x.element_size()), 128, 2**20)
     if isinstance(chunk_rows, bool) or not isinstance(chunk_rows, int) or chunk_rows < 1:
-        raise ValueError(f'{tool}: chunk_rows must be a positive integer; got {chunk_rows!r}')
+        raise ValueError(f'{op_name}: chunk_rows must be a positive integer; got {chunk_rows!r}')
     if not torch.is_grad_enabled():
         x, weight = x.detach(), weight.detach()
     return _LinearCrossEntropy.apply(x, weight, target, ignore_index, reduction, chunk_rows)

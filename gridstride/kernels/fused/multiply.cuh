@@ -1,18 +1,18 @@
 // x *= factor; nothing is read or written if the factor is 1. It scales gradients that the forward pass has computed.
-// Defined above: the types From and Sum (of the multiplication), V (elements per load), and THREADS.
-struct alignas(V * sizeof(From)) Pack { From at[V]; };
+// Defined above: the types Elem and Acc (of the multiplication), VEC (elements per load), and THREADS.
+struct alignas(VEC * sizeof(Elem)) Vector { Elem at[VEC]; };
 
-__global__ void __launch_bounds__(THREADS) multiply(From *x, const Sum *factor, long long size) {
-    const Sum by = *factor;
+__global__ void __launch_bounds__(THREADS) multiply(Elem *x, const Acc *factor, long long size) {
+    const Acc by = *factor;
     if (by == 1) return;
-    Pack *packs = (Pack *)x;
+    Vector *vectors = (Vector *)x;
     const long long first = (long long)blockIdx.x * THREADS + threadIdx.x, step = (long long)gridDim.x * THREADS;
-    for (long long i = first; i < size / V; i += step) {
-        Pack pack = packs[i];
+    for (long long i = first; i < size / VEC; i += step) {
+        Vector vector = vectors[i];
         #pragma unroll
-        for (int v = 0; v < V; v++) pack.at[v] = From((Sum)pack.at[v] * by);
-        packs[i] = pack;
+        for (int v = 0; v < VEC; v++) vector.at[v] = Elem((Acc)vector.at[v] * by);
+        vectors[i] = vector;
     }
-    const long long last = size / V * V + first;            // the elements after the last complete pack
-    if (last < size) x[last] = From((Sum)x[last] * by);
+    const long long last = size / VEC * VEC + first;  // the elements after the last complete vector
+    if (last < size) x[last] = Elem((Acc)x[last] * by);
 }

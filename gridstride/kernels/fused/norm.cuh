@@ -1,70 +1,75 @@
-// Norms of rows: each row is divided by its root mean square. With CENTERED its mean is subtracted first, and it is
-// divided by its standard deviation. Then it is multiplied by `weight` (SCALED), and `bias` (SHIFTED) is added. With
-// ADDED the input is x + residual, which is stored in `sum`. `row_stats` gets the factor of each row, and with CENTERED
-// also its mean. A thread keeps HELD packs of a row in registers, and reads the remaining packs of a longer row again.
-// Defined above: BLOCKS per SM, and LOAD_EARLY: load the weights together with the row.
-template<class F> __device__ void each_pack(const Pack (&held)[HELD], const Pack *row, int packs, F f) {
-    each_held(packs, [&](int h, int i) { f(held[h], i, h); });
-    each_beyond(packs, [&](int i) { f(row[i], i, -1); });
+// RMS norm divides each row by its root mean square; layer norm (CENTERED) subtracts its mean and divides by its
+// standard deviation. Then the row is multiplied by `weight` (HAS_WEIGHT), and `bias` is added (HAS_BIAS). With
+// HAS_RESIDUAL the input is x + residual, which is stored in `sum`. `row_stats` receives, per row, 1 / the root mean
+// square or standard deviation and, with CENTERED, the mean. A thread keeps VECS_PER_THREAD vectors of a row in
+// registers, and reads the remaining vectors of a longer row again. Defined above: BLOCKS_PER_SM, and LOAD_EARLY: load
+// the weights together with the row.
+template<class F>
+__device__ void visit_vectors(const Vector (&inputs)[VECS_PER_THREAD], const Vector *row, int vectors, F f) {
+    visit_registers(vectors, [&](int k, int i) { f(inputs[k], i, k); });
+    visit_remaining(vectors, [&](int i) { f(row[i], i, -1); });
 }
 
-__device__ Pack operator+(Pack a, const Pack &b) {
+__device__ Vector operator+(Vector a, const Vector &b) {
     #pragma unroll
-    for (int v = 0; v < V; v++) a.at[v] = From(Sum(a.at[v]) + Sum(b.at[v]));
+    for (int v = 0; v < VEC; v++) a.at[v] = Elem(Acc(a.at[v]) + Acc(b.at[v]));
     return a;
 }
 
-__global__ void __launch_bounds__(THREADS, BLOCKS)
-norm_forward(const From *x, const From *residual, const From *weight, const From *bias, From *sum, From *y,
-             Sum *row_stats, long long rows, int packs, Sum eps) {
-    const int width = packs * V;
-    const long long row = (long long)blockIdx.x * GROUPS + threadIdx.x / GROUP;
-    const int own = row < rows ? packs : 0;                 // packs of the row; none, where there is no row
-    const Pack *from = (const Pack *)x + row * packs, *more = (const Pack *)residual + row * packs;
-    const Pack *weights = (const Pack *)weight, *biases = (const Pack *)bias;
-    Pack *to = (Pack *)y + row * packs, *added = (Pack *)sum + row * packs;
-    Pack held[HELD], other[HELD], scales[HELD];
-    each_held(own, [&](int h, int i) {
-        held[h] = from[i];
-        if constexpr (ADDED) other[h] = more[i];
-        if constexpr (SCALED && LOAD_EARLY) scales[h] = weights[i];
+__global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
+norm_forward(const Elem *x, const Elem *residual, const Elem *weight, const Elem *bias, Elem *sum, Elem *y,
+             Acc *row_stats, long long rows, int vectors, Acc eps) {
+    const int width = vectors * VEC;
+    const long long row = (long long)blockIdx.x * ROWS_PER_BLOCK + threadIdx.x / ROW_THREADS;
+    const int row_vectors = row < rows ? vectors : 0;  // 0 if this row does not exist
+    const Vector *input_row = (const Vector *)x + row * vectors;
+    const Vector *residual_row = (const Vector *)residual + row * vectors;
+    const Vector *weights = (const Vector *)weight, *biases = (const Vector *)bias;
+    Vector *output_row = (Vector *)y + row * vectors, *sum_row = (Vector *)sum + row * vectors;
+    Vector inputs[VECS_PER_THREAD], residuals[VECS_PER_THREAD], weights_in_registers[VECS_PER_THREAD];
+    visit_registers(row_vectors, [&](int k, int i) {
+        inputs[k] = input_row[i];
+        if constexpr (HAS_RESIDUAL) residuals[k] = residual_row[i];
+        if constexpr (HAS_WEIGHT && LOAD_EARLY) weights_in_registers[k] = weights[i];
     });
-    if constexpr (ADDED) {
-        each_held(own, [&](int h, int i) { store(added + i, held[h] = held[h] + other[h]); });
-        each_beyond(own, [&](int i) { added[i] = from[i] + more[i]; });
-        from = added;
+    if constexpr (HAS_RESIDUAL) {
+        visit_registers(row_vectors, [&](int k, int i) {
+            store(sum_row + i, inputs[k] = inputs[k] + residuals[k]);
+        });
+        visit_remaining(row_vectors, [&](int i) { sum_row[i] = input_row[i] + residual_row[i]; });
+        input_row = sum_row;
     }
 
-    Sum mean[1] = {}, square[1] = {};
+    Acc mean[1] = {}, variance[1] = {};
     if constexpr (CENTERED) {
-        each_pack(held, from, own, [&](const Pack &pack, int, int) {
+        visit_vectors(inputs, input_row, row_vectors, [&](const Vector &vector, int, int) {
             #pragma unroll
-            for (int v = 0; v < V; v++) mean[0] += Sum(pack.at[v]);
+            for (int v = 0; v < VEC; v++) mean[0] += Acc(vector.at[v]);
         });
-        group_sum(mean, 0);
+        row_sum(mean, 0);
         mean[0] /= width;
     }
-    each_pack(held, from, own, [&](const Pack &pack, int, int) {
+    visit_vectors(inputs, input_row, row_vectors, [&](const Vector &vector, int, int) {
         #pragma unroll
-        for (int v = 0; v < V; v++) square[0] += (Sum(pack.at[v]) - mean[0]) * (Sum(pack.at[v]) - mean[0]);
+        for (int v = 0; v < VEC; v++) variance[0] += (Acc(vector.at[v]) - mean[0]) * (Acc(vector.at[v]) - mean[0]);
     });
-    group_sum(square, 1);
-    const Sum factor = 1 / sqrt(square[0] / width + eps);
-    each_pack(held, from, own, [&](const Pack &pack, int i, int h) {
-        Pack scale, shift, res;
-        if constexpr (SCALED) scale = LOAD_EARLY && h >= 0 ? scales[h < 0 ? 0 : h] : weights[i];
-        if constexpr (SHIFTED) shift = biases[i];
+    row_sum(variance, 1);
+    const Acc inv_std = 1 / sqrt(variance[0] / width + eps);
+    visit_vectors(inputs, input_row, row_vectors, [&](const Vector &vector, int i, int k) {
+        Vector scale, shift, res;
+        if constexpr (HAS_WEIGHT) scale = LOAD_EARLY && k >= 0 ? weights_in_registers[k < 0 ? 0 : k] : weights[i];
+        if constexpr (HAS_BIAS) shift = biases[i];
         #pragma unroll
-        for (int v = 0; v < V; v++) {
-            Sum value = (Sum(pack.at[v]) - mean[0]) * factor;
-            if constexpr (SCALED) value *= Sum(scale.at[v]);
-            if constexpr (SHIFTED) value += Sum(shift.at[v]);
-            res.at[v] = From(value);
+        for (int v = 0; v < VEC; v++) {
+            Acc value = (Acc(vector.at[v]) - mean[0]) * inv_std;
+            if constexpr (HAS_WEIGHT) value *= Acc(scale.at[v]);
+            if constexpr (HAS_BIAS) value += Acc(shift.at[v]);
+            res.at[v] = Elem(value);
         }
-        store(to + i, res);
+        store(output_row + i, res);
     });
-    if (own && threadIdx.x % GROUP == 0) {
-        row_stats[row] = factor;
+    if (row_vectors && threadIdx.x % ROW_THREADS == 0) {
+        row_stats[row] = inv_std;
         if constexpr (CENTERED) row_stats[rows + row] = mean[0];
     }
 }

@@ -1,140 +1,146 @@
-// Computes dx from dy and, with LEARNT, partial sums of the gradients of weight and bias. With n = (x - mean) * factor
-// and g = dy * weight: dx = factor * (g - mean(g) - n * mean(g * n)); without CENTERED, mean and mean(g) are 0. With
-// ADDED, x is a sum that is used by other operators, too; `dsum` is its gradient from them, which is added. Blocks are
-// persistent, so the gradients of columns accumulate in registers over all rows of a block.
-// With RING, on a Hopper GPU, bulk copies prefetch rows into a pipeline of STAGES buffers in shared memory; otherwise,
-// with AHEAD, a thread loads its next row before it finishes the current one. If a row is longer than HELD packs per
-// thread, the other elements are read again, and their column gradients accumulate in memory.
-struct Row { Pack x[HELD], dy[HELD], dsum[HELD]; Sum factor, mean; };
+// Computes dx from dy and, with PARAM_GRADS, partial sums of the gradients of weight and bias. With n = (x - mean) *
+// inv_std and g = dy * weight: dx = inv_std * (g - mean(g) - n * mean(g * n)); without CENTERED, mean and mean(g) are
+// 0. With HAS_RESIDUAL, other operators use the sum x as well; `dsum` is its gradient from them, which is added. Blocks
+// are persistent, so the column gradients accumulate in registers over all rows of a block. With PIPELINED, on a Hopper
+// GPU, bulk copies prefetch rows into a pipeline of STAGES stages in shared memory; otherwise, with PREFETCH, a thread
+// loads its next row before it finishes the current one. If a row has more than VECS_PER_THREAD vectors per thread, the
+// remaining ones are read again, and their column gradients accumulate in global memory.
+struct Row { Vector x[VECS_PER_THREAD], dy[VECS_PER_THREAD], dsum[VECS_PER_THREAD]; Acc inv_std, mean; };
 
-// Arrays that are read; gradients of columns that are computed
-constexpr int ARRAYS = ADDED ? 3 : 2, COLUMN_GRADS = CENTERED ? 2 : 1;
+// Arrays that are read; gradients per column: of the weight, and with CENTERED of the bias
+constexpr int ARRAYS = HAS_RESIDUAL ? 3 : 2, COLUMN_GRADS = CENTERED ? 2 : 1;
 
 template<class F>  // f(x, dy, weights, index in the row, index in the thread or -1)
-__device__ void each_pack(const Row &row, const Pack (&scales)[HELD], const Pack *x, const Pack *dy,
-                          const Pack *weights, int packs, F f) {
-    each_held(packs, [&](int h, int i) { f(row.x[h], row.dy[h], scales[h], i, h); });
-    each_beyond(packs, [&](int i) { f(x[i], dy[i], SCALED ? weights[i] : Pack(), i, -1); });
+__device__ void visit_vectors(const Row &row, const Vector (&weights_in_registers)[VECS_PER_THREAD], const Vector *x,
+                                const Vector *dy, const Vector *weights, int vectors, F f) {
+    visit_registers(vectors, [&](int k, int i) { f(row.x[k], row.dy[k], weights_in_registers[k], i, k); });
+    visit_remaining(vectors, [&](int i) { f(x[i], dy[i], HAS_WEIGHT ? weights[i] : Vector(), i, -1); });
 }
 
-__global__ void __launch_bounds__(THREADS, BLOCKS)
-norm_backward(const From *x, const From *dy, const From *weight, const From *dsum, const Sum *row_stats, From *dx,
-              Sum *parts, long long rows, int packs) {
-    extern __shared__ __align__(128) char ring[];
-    __shared__ u64 filled[RING ? STAGES : 1];
-    const int thread = threadIdx.x % GROUP, group = threadIdx.x / GROUP, width = packs * V;
-    const long long first = (long long)blockIdx.x * GROUPS, stride = (long long)gridDim.x * GROUPS;
-    const Pack *arrays[3] = {(const Pack *)x, (const Pack *)dy, (const Pack *)dsum}, *weights = (const Pack *)weight;
-    Sum *part = parts + (long long)blockIdx.x * COLUMN_GRADS * width;
-    Sum columns[COLUMN_GRADS][HELD][V] = {};
-    Pack scales[HELD];
-    auto load = [&](Row &to, long long row, const Pack *x, const Pack *dy, const Pack *dsum) {
+__global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
+norm_backward(const Elem *x, const Elem *dy, const Elem *weight, const Elem *dsum, const Acc *row_stats, Elem *dx,
+              Acc *partials, long long rows, int vectors) {
+    extern __shared__ __align__(128) char stages[];
+    __shared__ u64 full_barriers[PIPELINED ? STAGES : 1];
+    const int thread = threadIdx.x % ROW_THREADS, row_in_block = threadIdx.x / ROW_THREADS, width = vectors * VEC;
+    const long long first = (long long)blockIdx.x * ROWS_PER_BLOCK, stride = (long long)gridDim.x * ROWS_PER_BLOCK;
+    const Vector *arrays[3] = {(const Vector *)x, (const Vector *)dy, (const Vector *)dsum};
+    const Vector *weights = (const Vector *)weight;
+    Acc *partial = partials + (long long)blockIdx.x * COLUMN_GRADS * width;
+    Acc column_grads[COLUMN_GRADS][VECS_PER_THREAD][VEC] = {};
+    Vector weights_in_registers[VECS_PER_THREAD];
+    auto load = [&](Row &to, long long row, const Vector *x, const Vector *dy, const Vector *dsum) {
         if (row >= rows) return;
-        each_held(packs, [&](int h, int i) {
-            to.x[h] = x[i];
-            to.dy[h] = dy[i];
-            if constexpr (ADDED) to.dsum[h] = dsum[i];
+        visit_registers(vectors, [&](int k, int i) {
+            to.x[k] = x[i];
+            to.dy[k] = dy[i];
+            if constexpr (HAS_RESIDUAL) to.dsum[k] = dsum[i];
         });
     };
     auto load_row = [&](Row &to, long long row) {
-        load(to, row, arrays[0] + row * packs, arrays[1] + row * packs, arrays[2] + row * packs);
+        load(to, row, arrays[0] + row * vectors, arrays[1] + row * vectors, arrays[2] + row * vectors);
     };
     auto load_stats = [&](Row &to, long long row) {
-        to.factor = row < rows ? row_stats[row] : Sum(0);
-        to.mean = CENTERED && row < rows ? row_stats[rows + row] : Sum(0);
+        to.inv_std = row < rows ? row_stats[row] : Acc(0);
+        to.mean = CENTERED && row < rows ? row_stats[rows + row] : Acc(0);
     };
-    const int stage_packs = GROUPS * packs;                        // packs per array and stage
-    auto fill = [&](int iteration) {                             // called by one thread
+    const int stage_vectors = ROWS_PER_BLOCK * vectors;  // vectors per array and stage
+    auto fill = [&](int iteration) {  // called by one thread
         const long long row = first + iteration * stride;
         if (row >= rows) return;
-        const int bytes = (int)min((long long)GROUPS, rows - row) * packs * (int)sizeof(Pack);
-        barrier_expect(address(filled + iteration % STAGES), ARRAYS * bytes);
+        const int bytes = (int)min((long long)ROWS_PER_BLOCK, rows - row) * vectors * (int)sizeof(Vector);
+        barrier_expect(address(full_barriers + iteration % STAGES), ARRAYS * bytes);
         for (int a = 0; a < ARRAYS; a++)
-            bulk_copy_once(address((Pack *)ring + (iteration % STAGES * ARRAYS + a) * stage_packs),
-                           arrays[a] + row * packs, bytes, address(filled + iteration % STAGES));
+            bulk_copy_once(address((Vector *)stages + (iteration % STAGES * ARRAYS + a) * stage_vectors),
+                           arrays[a] + row * vectors, bytes, address(full_barriers + iteration % STAGES));
     };
-    if constexpr (RING) {
+    if constexpr (PIPELINED) {
         if (threadIdx.x == 0) {
-            for (int s = 0; s < STAGES; s++) barrier_init(address(filled + s), 1);
+            for (int s = 0; s < STAGES; s++) barrier_init(address(full_barriers + s), 1);
             barriers_ready();
             for (int s = 0; s < STAGES; s++) fill(s);
         }
         __syncthreads();
     }
-    if constexpr (SCALED) each_held(packs, [&](int h, int i) { scales[h] = weights[i]; });
+    if constexpr (HAS_WEIGHT)
+        visit_registers(vectors, [&](int k, int i) { weights_in_registers[k] = weights[i]; });
 
     Row current, next;
-    load_stats(next, first + group);
-    if constexpr (AHEAD && !RING) load_row(next, first + group);
+    load_stats(next, first + row_in_block);
+    if constexpr (PREFETCH && !PIPELINED) load_row(next, first + row_in_block);
     for (int iteration = 0; first + iteration * stride < rows; iteration++) {
-        const long long row = first + iteration * stride + group;
+        const long long row = first + iteration * stride + row_in_block;
         current = next;
         load_stats(next, row + stride);
-        if constexpr (RING) {
-            const Pack *stage = (const Pack *)ring + iteration % STAGES * ARRAYS * stage_packs + group * packs;
-            barrier_wait(address(filled + iteration % STAGES), iteration / STAGES);
-            load(current, row, stage, stage + stage_packs, stage + 2 * stage_packs);
-        } else if constexpr (AHEAD) load_row(next, row + stride);
+        if constexpr (PIPELINED) {
+            const Vector *stage = (const Vector *)stages + iteration % STAGES * ARRAYS * stage_vectors;
+            stage += row_in_block * vectors;
+            barrier_wait(address(full_barriers + iteration % STAGES), iteration / STAGES);
+            load(current, row, stage, stage + stage_vectors, stage + 2 * stage_vectors);
+        } else if constexpr (PREFETCH) load_row(next, row + stride);
         else load_row(current, row);
-        const int own = row < rows ? packs : 0;
-        const Pack *far_x = arrays[0] + row * packs, *far_dy = arrays[1] + row * packs;
-        Sum sums[COLUMN_GRADS] = {};                                // of g * n, and of g
-        each_pack(current, scales, far_x, far_dy, weights, own,
-        [&](const Pack &x, const Pack &dy, const Pack &scale, int i, int h) {
+        const int row_vectors = row < rows ? vectors : 0;
+        const Vector *global_x = arrays[0] + row * vectors, *global_dy = arrays[1] + row * vectors;
+        Acc sums[COLUMN_GRADS] = {};  // of g * n, and of g
+        visit_vectors(current, weights_in_registers, global_x, global_dy, weights, row_vectors,
+        [&](const Vector &x, const Vector &dy, const Vector &scale, int i, int k) {
             #pragma unroll
-            for (int v = 0; v < V; v++) {
-                const Sum n = (Sum(x.at[v]) - current.mean) * current.factor, d = Sum(dy.at[v]);
-                const Sum g = SCALED ? d * Sum(scale.at[v]) : d;
+            for (int v = 0; v < VEC; v++) {
+                const Acc n = (Acc(x.at[v]) - current.mean) * current.inv_std, d = Acc(dy.at[v]);
+                const Acc g = HAS_WEIGHT ? d * Acc(scale.at[v]) : d;
                 sums[0] += g * n;
                 if constexpr (CENTERED) sums[1] += g;
-                if constexpr (!LEARNT) continue;
-                if (h >= 0) {
-                    columns[0][h < 0 ? 0 : h][v] += d * n;
-                    if constexpr (CENTERED) columns[1][h < 0 ? 0 : h][v] += d;
+                if constexpr (!PARAM_GRADS) continue;
+                if (k >= 0) {
+                    column_grads[0][k < 0 ? 0 : k][v] += d * n;
+                    if constexpr (CENTERED) column_grads[1][k < 0 ? 0 : k][v] += d;
                 } else {
-                    part[i * V + v] = d * n + (iteration ? part[i * V + v] : Sum(0));
+                    partial[i * VEC + v] = d * n + (iteration ? partial[i * VEC + v] : Acc(0));
                     if constexpr (CENTERED)
-                        part[width + i * V + v] = d + (iteration ? part[width + i * V + v] : Sum(0));
+                        partial[width + i * VEC + v] = d + (iteration ? partial[width + i * VEC + v] : Acc(0));
                 }
             }
         });
-        group_sum(sums, iteration % 2);
-        if constexpr (RING) {                               // all threads have read this stage
-            if constexpr (WARPS == 1) __syncthreads();
+        row_sum(sums, iteration % 2);
+        if constexpr (PIPELINED) {  // all threads have read this stage
+            if constexpr (ROW_WARPS == 1) __syncthreads();
             if (threadIdx.x == 0) fill(iteration + STAGES);
         }
-        each_pack(current, scales, far_x, far_dy, weights, own,
-        [&](const Pack &x, const Pack &dy, const Pack &scale, int i, int h) {
-            Pack res, residual_grad;
-            if constexpr (ADDED) residual_grad = h < 0 ? arrays[2][row * packs + i] : current.dsum[h < 0 ? 0 : h];
+        visit_vectors(current, weights_in_registers, global_x, global_dy, weights, row_vectors,
+        [&](const Vector &x, const Vector &dy, const Vector &scale, int i, int k) {
+            Vector res, residual_grad;
+            if constexpr (HAS_RESIDUAL)
+                residual_grad = k < 0 ? arrays[2][row * vectors + i] : current.dsum[k < 0 ? 0 : k];
             #pragma unroll
-            for (int v = 0; v < V; v++) {
-                const Sum n = (Sum(x.at[v]) - current.mean) * current.factor, d = Sum(dy.at[v]);
-                Sum value = (SCALED ? d * Sum(scale.at[v]) : d) - n * (sums[0] / width);
+            for (int v = 0; v < VEC; v++) {
+                const Acc n = (Acc(x.at[v]) - current.mean) * current.inv_std, d = Acc(dy.at[v]);
+                Acc value = (HAS_WEIGHT ? d * Acc(scale.at[v]) : d) - n * (sums[0] / width);
                 if constexpr (CENTERED) value -= sums[1] / width;
-                value *= current.factor;
-                if constexpr (ADDED) value += Sum(residual_grad.at[v]);
-                res.at[v] = From(value);
+                value *= current.inv_std;
+                if constexpr (HAS_RESIDUAL) value += Acc(residual_grad.at[v]);
+                res.at[v] = Elem(value);
             }
-            store((Pack *)dx + row * packs + i, res);
+            store((Vector *)dx + row * vectors + i, res);
         });
     }
-    if constexpr (!LEARNT) return;
-    if constexpr (GROUPS > 1) {                             // add the columns of all groups of the block
-        __shared__ Sum of_group[GROUPS > 1 ? GROUPS : 1][HELD * V][GROUP];
+    if constexpr (!PARAM_GRADS) return;
+    if constexpr (ROWS_PER_BLOCK > 1) {  // add the column_grads of all groups of the block
+        __shared__ Acc shared_grads[ROWS_PER_BLOCK > 1 ? ROWS_PER_BLOCK : 1][VECS_PER_THREAD * VEC][ROW_THREADS];
         for (int m = 0; m < COLUMN_GRADS; m++) {
-            for (int h = 0; h < HELD * V; h++) of_group[group][h][thread] = columns[m][h / V][h % V];
+            for (int k = 0; k < VECS_PER_THREAD * VEC; k++)
+                shared_grads[row_in_block][k][thread] = column_grads[m][k / VEC][k % VEC];
             __syncthreads();
-            if (group == 0)
-                for (int h = 0; h < HELD * V; h++)
-                    for (int o = 1; o < GROUPS; o++) columns[m][h / V][h % V] += of_group[o][h][thread];
+            if (row_in_block == 0)
+                for (int k = 0; k < VECS_PER_THREAD * VEC; k++)
+                    for (int r = 1; r < ROWS_PER_BLOCK; r++)
+                        column_grads[m][k / VEC][k % VEC] += shared_grads[r][k][thread];
             __syncthreads();
         }
-        if (group > 0) return;
+        if (row_in_block > 0) return;
     }
     for (int m = 0; m < COLUMN_GRADS; m++)
-        each_held(packs, [&](int h, int i) {
+        visit_registers(vectors, [&](int k, int i) {
             #pragma unroll
-            for (int v = 0; v < V; v++) part[m * width + i * V + v] = columns[m][h][v];
+            for (int v = 0; v < VEC; v++) partial[m * width + i * VEC + v] = column_grads[m][k][v];
         });
 }

@@ -1,49 +1,49 @@
-"""Define `rms_norm` and `layer_norm` as torch operators: check operands, launch, and compute gradients."""
+"""The torch operators `rms_norm` and `layer_norm`, and their backward passes."""
 
 import torch
 from torch.autograd.function import once_differentiable
 
 from . import calls
 from .calls import Norm
-from .sources import SIZES, accumulator_type
+from .sources import DTYPE_BYTES, accumulator_type
 from ..operators import operator
 from ..ladder.rung import this_device
-from ..tool import check_fits, check_tensor, launch, type_of, vector_of
+from ..tool import check_matches, check_tensor, launch, dtype_name, tensor_vector_width
 
 
 def _accumulator_dtype(x):
     "Return the torch dtype in which elements of `x` are summed"
-    return getattr(torch, accumulator_type(type_of(x)))
+    return getattr(torch, accumulator_type(dtype_name(x)))
 
 
-def _rows(x):
-    "Return (rows, width)"
+def _rows_and_width(x):
+    "Return (number of rows, elements per row); a row is along the last axis"
     width = x.shape[-1]
     return (x.numel() // width if width else 0), width
 
 
-def _vector(width, *tensors):
-    "Return how many elements a thread may load at once from all of these tensors"
-    return min(vector_of(o, 2, width) for o in tensors if o is not None)
+def _common_vector_width(width, *tensors):
+    "Return how many elements a thread may load by one instruction from each of these tensors"
+    return min(tensor_vector_width(x, 2, width) for x in tensors if x is not None)
 
 
-def _check(tool, x, weight, bias, residual):
-    "Raise unless all are tensors that the kernel can read"
-    check_tensor(tool, x, SIZES)
+def _check_operands(op_name, x, weight, bias, residual):
+    "Raise `TypeError` or `ValueError` for an operand that the kernels do not support"
+    check_tensor(op_name, x, DTYPE_BYTES)
     if not x.dim():
-        raise ValueError(f'{tool}: x is a scalar; it must have at least one axis')
+        raise ValueError(f'{op_name}: x is a scalar; it must have at least one axis')
     for name, y, shape in (
         ('weight', weight, x.shape[-1:]),
         ('bias', bias, x.shape[-1:]),
         ('residual', residual, x.shape),
     ):
         if y is not None:
-            check_fits(tool, name, y, x, shape)
+            check_matches(op_name, name, y, x, shape)
 
 
 def _allocate_outputs(x, weight, bias, residual, eps, centered):
     "Allocate the result, x + residual (empty without a residual), and the statistics of each row for the backward pass"
-    row_stats = torch.empty((1 + centered, _rows(x)[0]), dtype=_accumulator_dtype(x), device=x.device)
+    row_stats = torch.empty((1 + centered, _rows_and_width(x)[0]), dtype=_accumulator_dtype(x), device=x.device)
     return torch.empty_like(x), x.new_empty(0) if residual is None else torch.empty_like(x), row_stats
 
 
@@ -53,12 +53,12 @@ def _allocate_outputs(x, weight, bias, residual, eps, centered):
     _allocate_outputs,
 )
 def _norm(x, weight, bias, residual, eps, centered):
-    _check('layer_norm' if centered else 'rms_norm', x, weight, bias, residual)
+    _check_operands('layer_norm' if centered else 'rms_norm', x, weight, bias, residual)
     y, summed, row_stats = _allocate_outputs(x, weight, bias, residual, eps, centered)
     if x.numel():
         norm = Norm(centered, weight is not None, bias is not None, residual is not None)
-        vec = _vector(x.shape[-1], x, weight, bias, residual)
-        launches = calls.norm_calls(type_of(x), *_rows(x), vec, norm, eps, this_device())
+        vec_size = _common_vector_width(x.shape[-1], x, weight, bias, residual)
+        launches = calls.norm_calls(dtype_name(x), *_rows_and_width(x), vec_size, norm, eps, this_device())
         launch(launches, x, weight=weight, bias=bias, residual=residual, sum=summed, y=y, row_stats=row_stats)
     return y, summed, row_stats
 
@@ -79,11 +79,13 @@ def _norm_backward(x, dy, dsum, weight, row_stats, param_grads, centered):
     dx, dweight, dbias = _allocate_grads(x, dy, dsum, weight, row_stats, param_grads, centered)
     if not x.numel():
         return dx, dweight.zero_(), dbias.zero_()
-    (rows, width), norm = _rows(x), Norm(centered, weight is not None, False, dsum is not None)
-    vec = _vector(width, x, dy, dsum, weight)
-    launches, partial_sums = calls.norm_backward_calls(type_of(x), rows, width, vec, norm, param_grads, this_device())
-    partials = torch.empty(partial_sums * (1 + centered) * width, dtype=_accumulator_dtype(x), device=x.device)
-    outputs = dict(dx=dx, parts=partials, dweight=dweight, dbias=dbias)
+    (rows, width), norm = _rows_and_width(x), Norm(centered, weight is not None, False, dsum is not None)
+    vec_size = _common_vector_width(width, x, dy, dsum, weight)
+    launches, partial_rows = calls.norm_backward_calls(
+        dtype_name(x), rows, width, vec_size, norm, param_grads, this_device()
+    )
+    partials = torch.empty(partial_rows * (1 + centered) * width, dtype=_accumulator_dtype(x), device=x.device)
+    outputs = dict(dx=dx, partials=partials, dweight=dweight, dbias=dbias)
     launch(launches, x, dy=dy, dsum=dsum, weight=weight, row_stats=row_stats, **outputs)
     return dx, dweight, dbias
 

@@ -1,8 +1,9 @@
-"""Define `AdamW`, a torch optimizer whose step is one launch for all tensors of a type.
+"""`AdamW`, a torch optimizer whose step is one launch for all tensors of a dtype.
 
-A float32 parameter moves 28 bytes per step: the parameter, its gradient and two states are read, and all but the
-gradient are written. The step is memory-bound if one launch has enough work for the whole GPU. For that, a table holds
-the addresses of all tensors, and a second table holds the tensor and the chunk of each block.
+A step moves 28 bytes per float32 parameter: the parameter, its gradient and two states are read, and all but the
+gradient are written. The step is memory-bound if a launch has enough work for the whole GPU. Therefore one launch
+updates all tensors: a table has the addresses of the tensors, and a second table has the tensor and the chunk of each
+block.
 """
 
 from functools import lru_cache
@@ -10,10 +11,10 @@ from itertools import accumulate, chain
 
 import torch
 
-from .sources import SIZES, kernel_source
+from .sources import DTYPE_BYTES, kernel_source
 from ..ladder.launches import Launcher
 from ..ladder.rung import KernelLaunch, compiled
-from ..tool import LOAD
+from ..tool import MAX_LOAD_BYTES
 from ...cpp.driver import current_stream
 from ...utils import backend, cdiv
 
@@ -24,25 +25,26 @@ _STATES = 'exp_avg', 'exp_avg_sq'  # their names in torch's AdamW
 
 # Launches
 @lru_cache(1024)
-def adamw_call(dtype, vec, maximize, blocks) -> KernelLaunch:
-    "Return the launch of one step for tensors of a type in `blocks` chunks, with `vec` elements per load"
-    constants = ('V', vec), ('THREADS', THREADS), ('MAXIMIZE', maximize)
+def adamw_call(dtype, vec_size, maximize, blocks) -> KernelLaunch:
+    "Return the launch of one step for tensors of a dtype in `blocks` chunks, with `vec_size` elements per load"
+    constants = ('VEC', vec_size), ('THREADS', THREADS), ('MAXIMIZE', maximize)
     arrays, scalars = ('memory', 'table', 'chunks'), (0.0,) * len(SCALARS)
     return KernelLaunch(kernel_source(('adamw',), dtype, constants), 'adamw', arrays, scalars, (blocks,), (THREADS,))
 
 
-SCALARS = 'decay', 'one_minus_beta1', 'one_minus_beta2', 'rate', 'root', 'eps'  # their names in the kernel
+# the scalar arguments of the kernel
+SCALARS = 'decay', 'one_minus_beta1', 'one_minus_beta2', 'step_size', 'bias_correction2_sqrt', 'eps'
 
 
-def scalars_of(lr, betas, eps, weight_decay, step) -> tuple:  # step: its number, from 1
+def compute_scalars(lr, betas, eps, weight_decay, step) -> tuple:  # step: its number, from 1
     "Compute the `SCALARS` of a step"
     beta1, beta2 = betas
     factors = lr * weight_decay, 1 - beta1, 1 - beta2
     return *factors, lr / (1 - beta1**step), (1 - beta2**step) ** 0.5, eps
 
 
-class _Step(Launcher):
-    "A launch whose scalars change with each call: the caller passes them after the arrays"
+class _StepLauncher(Launcher):
+    "A launcher that takes the scalars, which change with each step, after the arrays"
 
     def __init__(self, call):
         self.arrays = len(call.arrays)
@@ -60,31 +62,31 @@ class _Step(Launcher):
 
 @lru_cache(1024)
 def _launcher(call, device, backend):
-    return _Step(call)
+    return _StepLauncher(call)
 
 
 @lru_cache(64)
-def _chunks(sizes, chunk, device):
+def _chunk_table(sizes, chunk_size, device):
     "Return an int32 tensor (blocks, 2): the tensor, and the chunk within it, of each block"
-    counts = torch.tensor([cdiv(n, chunk) for n in sizes])
+    counts = torch.tensor([cdiv(n, chunk_size) for n in sizes])
     tensor_index = torch.repeat_interleave(torch.arange(len(sizes)), counts)
     chunk_index = torch.arange(len(tensor_index)) - torch.repeat_interleave(counts.cumsum(0) - counts, counts)
     return torch.stack((tensor_index, chunk_index), 1).int().to(device)
 
 
-class _Table:
-    "The addresses of some tensors of one type, for one launch"
+class _AddressTable:
+    "The addresses of tensors of one dtype, for one launch"
 
-    def __init__(self, rows, vec, device):  # rows: per tensor its addresses (parameter, gradient, states) and size
-        self.vec, chunk = vec, vec * THREADS
+    def __init__(self, rows, vec_size, device):  # rows: per tensor its addresses (parameter, gradient, states) and size
+        self.vec_size, chunk_size = vec_size, vec_size * THREADS
         table = torch.tensor(rows)
         if device.type == 'cuda':  # the copy is queued after the reads of the old table, so no wait is needed
             table = table.pin_memory()
         self.table = table.to(device, non_blocking=True)
-        self.chunks = _chunks(tuple(r[-1] for r in rows), chunk, device)
+        self.chunks = _chunk_table(tuple(r[-1] for r in rows), chunk_size, device)
 
     def launch(self, memory, dtype, maximize, scalars):
-        call = adamw_call(dtype, self.vec, maximize, len(self.chunks))
+        call = adamw_call(dtype, self.vec_size, maximize, len(self.chunks))
         arrays = memory, self.table, self.chunks
         if memory is not None:
             return _launcher(call, None, 'sim')([*arrays, *scalars])
@@ -94,17 +96,17 @@ class _Table:
             _launcher(call, device, 'gpu')([0, self.table.data_ptr(), self.chunks.data_ptr(), *scalars], stream)
 
 
-def _tables_of(rows, dtype, device):
-    "Return a `_Table` of the tensors whose alignment allows loads of four elements, and one of the other tensors"
-    unaligned = [r for r in rows if (r[0] | r[1]) % (4 * SIZES[dtype]) or (r[2] | r[3]) % LOAD]
+def _build_tables(rows, dtype, device):
+    "Return an `_AddressTable` of the tensors whose alignment allows loads of four elements, and one of the others"
+    unaligned = [r for r in rows if (r[0] | r[1]) % (4 * DTYPE_BYTES[dtype]) or (r[2] | r[3]) % MAX_LOAD_BYTES]
     aligned = [r for r in rows if r not in unaligned] if unaligned else rows
-    return [_Table(some, vec, device) for some, vec in ((aligned, 4), (unaligned, 1)) if some]
+    return [_AddressTable(group, vec_size, device) for group, vec_size in ((aligned, 4), (unaligned, 1)) if group]
 
 
 # The emulator checks that a kernel accesses only its arguments, so all tensors are copied into one array, and the
 # table has offsets into it instead of addresses.
-def _flat(x):
-    "View the bytes of a tensor without gaps, in memory order"
+def _bytes_of(x):
+    "Return a view of the bytes of a tensor without gaps, in memory order"
     return x.detach().as_strided((x.numel(),), (1,)).view(torch.uint8)
 
 
@@ -113,27 +115,27 @@ class _EmulatorMemory:
 
     def __init__(self, tensors):  # (parameter, gradient, two states) per parameter
         self.tensors = tensors
-        ends = list(accumulate(cdiv(x.nbytes, LOAD) * LOAD for xs in tensors for x in xs))
+        ends = list(accumulate(cdiv(x.nbytes, MAX_LOAD_BYTES) * MAX_LOAD_BYTES for xs in tensors for x in xs))
         starts = iter([0, *ends[:-1]])
         self.rows = [(*(next(starts) for _ in xs), xs[0].numel()) for xs in tensors]
         self.memory = torch.full((ends[-1],), 255, dtype=torch.uint8)  # NaN in the gaps
-        for x, state in self._states_of(range(4)):
-            state.copy_(_flat(x))
+        for x, view in self._views_of(range(4)):
+            view.copy_(_bytes_of(x))
 
-    def _states_of(self, indices):
-        "Yield (tensor, its bytes in the array) for these indices of each tuple"
+    def _views_of(self, indices):
+        "Yield (tensor, the view of its copy) for these indices of each tuple of tensors"
         for xs, row in zip(self.tensors, self.rows):
             yield from ((xs[i], self.memory[row[i] : row[i] + xs[i].nbytes]) for i in indices)
 
     def copy_back(self):
         "Copy parameters and states back to their tensors"
-        for x, state in self._states_of((0, 2, 3)):
-            _flat(x).copy_(state)
+        for x, view in self._views_of((0, 2, 3)):
+            _bytes_of(x).copy_(view)
 
 
 # Argument checks
-def _refuse(what, hint):
-    raise ValueError(f'AdamW: {what}; {hint}')
+def _raise_value_error(problem, hint):
+    raise ValueError(f'AdamW: {problem}; {hint}')
 
 
 _USE_TORCH = 'torch.optim.AdamW(..., fused=True) supports it'
@@ -142,19 +144,23 @@ _USE_TORCH = 'torch.optim.AdamW(..., fused=True) supports it'
 def _check_group(group):
     lr, betas = group['lr'], group['betas']
     if isinstance(lr, torch.Tensor):
-        _refuse('lr is a tensor, and reading it would wait for the GPU', 'give a float; a scheduler may change it')
+        _raise_value_error(
+            'lr is a tensor, and reading it would wait for the GPU', 'pass a float; a scheduler may change it'
+        )
     for name, x in dict(lr=lr, eps=group['eps'], weight_decay=group['weight_decay']).items():
         if not 0 <= x < float('inf'):
-            _refuse(f'{name} is {x}', 'it must be a number of at least 0')
+            _raise_value_error(f'{name} is {x}', 'it must be a number of at least 0')
     if not (isinstance(betas, (tuple, list)) and len(betas) == 2 and all(0 <= beta < 1 for beta in betas)):
-        _refuse(f'betas are {betas}', 'they must be two floats from 0 to below 1')
+        _raise_value_error(f'betas are {betas}', 'they must be two floats from 0 to below 1')
     for name in ('amsgrad', 'capturable', 'differentiable'):
         if group.get(name):
-            _refuse(
+            _raise_value_error(
                 f'{name} is not supported', _USE_TORCH if name != 'differentiable' else 'torch.optim.AdamW supports it'
             )
     if not group.get('decoupled_weight_decay', True):
-        _refuse('decoupled_weight_decay=False is Adam, whose decay is part of the gradient', 'use torch.optim.Adam')
+        _raise_value_error(
+            'decoupled_weight_decay=False is Adam, whose decay is part of the gradient', 'use torch.optim.Adam'
+        )
 
 
 def _check_param(p):
@@ -162,17 +168,21 @@ def _check_param(p):
         raise TypeError(f'AdamW: a parameter is {name}; it must be {", ".join(TYPES)}; {_USE_TORCH}')
     where = 'cuda' if backend() == 'gpu' else 'cpu'
     if p.device.type != where:
-        _refuse(f'a parameter is on {p.device}, and kernels run on {where} here', f'move the model with .to({where!r})')
+        _raise_value_error(
+            f'a parameter is on {p.device}, and kernels run on {where} here', f'move the model with .to({where!r})'
+        )
     if torch.empty_like(p).stride() != p.stride():
-        _refuse(f'a parameter of shape {tuple(p.shape)} has gaps: its strides are {p.stride()}', 'use .contiguous()')
+        _raise_value_error(
+            f'a parameter of shape {tuple(p.shape)} has gaps: its strides are {p.stride()}', 'use .contiguous()'
+        )
 
 
 def _check_states(tensors, device):
-    "Raise if parameters or states have changed in a way that the kernel does not support"
+    "Raise if the parameters or states no longer have the dtype, device or shape that the kernel needs"
     for p, *others in tensors:
         _check_param(p)
         if any(x.device != device or x.shape != p.shape for x in others):
-            _refuse(
+            _raise_value_error(
                 f'a parameter of shape {tuple(p.shape)} on {device} does not match its states',
                 'move a model before its optimizer is created',
             )
@@ -182,7 +192,9 @@ def _gradient(p):
     "Return the gradient of a parameter with the strides of the parameter, as the kernel needs it"
     g = p.grad
     if g.layout is not torch.strided:
-        _refuse('a gradient is sparse', 'torch.optim.SparseAdam supports it; or give the embedding sparse=False')
+        _raise_value_error(
+            'a gradient is sparse', 'torch.optim.SparseAdam supports it; or create the embedding with sparse=False'
+        )
     return g if g.stride() == p.stride() else torch.empty_like(p).copy_(g)
 
 
@@ -249,7 +261,7 @@ class AdamW(torch.optim.Optimizer):
             if not state:
                 self._init_state(p, state)
             count = state['step']
-            if id(count) not in counts:  # most parameters share one counter, and reading it is slow
+            if id(count) not in counts:  # most parameters share one counter, and reading a tensor is slow
                 counts[id(count)] = int(count)
             res.setdefault((p.dtype, p.device, counts[id(count)]), []).append((p, state))
         return res
@@ -260,7 +272,7 @@ class AdamW(torch.optim.Optimizer):
 
     def _step(self, group, key, dtype, device, step, params):
         tensors = [(p, _gradient(p), *(state[name] for name in _STATES)) for p, state in params if p.numel()]
-        scalars = scalars_of(*(group[name] for name in ('lr', 'betas', 'eps', 'weight_decay')), step)
+        scalars = compute_scalars(*(group[name] for name in ('lr', 'betas', 'eps', 'weight_decay')), step)
         if tensors:
             self._launch(tensors, key, str(dtype).removeprefix('torch.'), device, bool(group['maximize']), scalars)
         count = torch.tensor(float(step))
@@ -272,19 +284,19 @@ class AdamW(torch.optim.Optimizer):
         if device.type != 'cuda':
             _check_states(tensors, device)
             memory = _EmulatorMemory(tensors)
-            for table in _tables_of(memory.rows, dtype, device):
+            for table in _build_tables(memory.rows, dtype, device):
                 table.launch(memory.memory, dtype, maximize, scalars)
             return memory.copy_back()
         if torch.cuda.is_current_stream_capturing():
             raise RuntimeError(
                 f'AdamW: a CUDA graph would repeat the scalars of one step; {_USE_TORCH} with capturable=True'
             )
-        # Addresses may change between steps, for example those of new gradients: then the tables are made again.
+        # The tables are built again if addresses have changed since the last step, as those of new gradients do.
         current = [*map(torch.Tensor.data_ptr, chain.from_iterable(tensors)), *(xs[0].numel() for xs in tensors)]
         cached, tables = self._tables_by_key.get(key, (None, None))
         if cached != current:
             _check_states(tensors, device)
-            tables = _tables_of([(*(x.data_ptr() for x in xs), xs[0].numel()) for xs in tensors], dtype, device)
+            tables = _build_tables([(*(x.data_ptr() for x in xs), xs[0].numel()) for xs in tensors], dtype, device)
             self._tables_by_key[key] = current, tables
         for table in tables:
             table.launch(None, dtype, maximize, scalars)

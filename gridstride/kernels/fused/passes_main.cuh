@@ -1,24 +1,25 @@
 // Host code of an exported gelu, bias_gelu, rms_norm or layer_norm, forward or backward: it makes random inputs, checks
 // all results against double, and times the last size. Defined above: the operator (TOOL, BACKWARD), the types of the
-// arrays (From) and accumulators (Sum), the relative tolerance (ROUNDING), EPS of the norms, and the sizes (cases:
+// arrays (Elem) and accumulators (Acc), the relative tolerance (ROUNDING), EPS of the norms, and the sizes (cases:
 // rows, width). The launches are defined below.
-struct Arrays { From *x, *dy, *weight, *bias, *y, *dx, *dweight, *dbias; Sum *row_stats; };
+struct Arrays { Elem *x, *dy, *weight, *bias, *y, *dx, *dweight, *dbias; Acc *row_stats; };
 
 void launch(int number, const Arrays &a);
 
 constexpr bool CENTERED = TOOL == LAYER_NORM, NORM = TOOL == RMS_NORM || CENTERED, BIASED = TOOL == BIAS_GELU;
 
-From *filled(size_t size, int which) {
-    From *x = allocate<From>(size);
+Elem *random_array(size_t size, int which) {
+    Elem *x = allocate<Elem>(size);
     fill_normal<<<(size + 255) / 256, 256>>>(x, size, which);
     return x;
 }
 
-// Exits if a result is wrong; `sums`: how many rows were added up for it.
+// Exits if a result is wrong. `rows_summed`: rows that were added up for it, on which the tolerance depends.
 void compare(const char *what, const std::vector<double> &got, const std::vector<double> &want, int width,
-             double sums) {
+             double rows_summed) {
     for (size_t i = 0; i < want.size(); i++)
-        if (!(std::abs(got[i] - want[i]) <= ROUNDING * std::abs(want[i]) + 2e-5 * std::max(1., std::sqrt(sums)))) {
+        if (!(std::abs(got[i] - want[i]) <=
+              ROUNDING * std::abs(want[i]) + 2e-5 * std::max(1., std::sqrt(rows_summed)))) {
             printf("FAIL %-34s %s[%zu, %zu] is %g, and %g is right\n", NAME, what, i / width, i % width, got[i],
                    want[i]);
             exit(1);
@@ -28,39 +29,39 @@ void compare(const char *what, const std::vector<double> &got, const std::vector
 double normal_cdf(double x) { return std::erfc(-x * std::sqrt(.5)) / 2; }                     // Phi, the normal CDF
 double gelu_grad(double x) { return normal_cdf(x) + x * std::exp(-x * x / 2) * .39894228040143268; }
 
-// Computes the expected row, forward (y) or backward (dx), and what the row adds to the gradients of the columns.
-struct Right { std::vector<double> rows, dweight, dbias; };
+// The expected rows, forward (y) or backward (dx), and the expected gradients of weight and bias
+struct Expected { std::vector<double> rows, dweight, dbias; };
 
-void add_norm(Right &right, const double *x, const double *dy, const std::vector<double> &weight,
+void add_norm(Expected &want, const double *x, const double *dy, const std::vector<double> &weight,
               const std::vector<double> &bias, double mean, double factor) {
     const int width = weight.size();
     double g_mean = 0, gn_mean = 0;
     for (int i = 0; BACKWARD && i < width; i++) {
         double n = (x[i] - mean) * factor, g = dy[i] * weight[i];
         g_mean += CENTERED ? g / width : 0, gn_mean += g * n / width;
-        right.dweight[i] += dy[i] * n, right.dbias[i] += dy[i];
+        want.dweight[i] += dy[i] * n, want.dbias[i] += dy[i];
     }
     for (int i = 0; i < width; i++) {
         double n = (x[i] - mean) * factor;
-        right.rows.push_back(BACKWARD ? factor * (dy[i] * weight[i] - g_mean - n * gn_mean)
+        want.rows.push_back(BACKWARD ? factor * (dy[i] * weight[i] - g_mean - n * gn_mean)
                                       : n * weight[i] + (CENTERED ? bias[i] : 0));
     }
 }
 
-void add_gelu(Right &right, const double *x, const double *dy, const std::vector<double> &bias) {
+void add_gelu(Expected &want, const double *x, const double *dy, const std::vector<double> &bias) {
     for (size_t i = 0; i < bias.size(); i++) {
         double u = x[i] + (BIASED ? bias[i] : 0), res = BACKWARD ? dy[i] * gelu_grad(u) : u * normal_cdf(u);
-        right.rows.push_back(res);
-        if (BACKWARD) right.dbias[i] += res;
+        want.rows.push_back(res);
+        if (BACKWARD) want.dbias[i] += res;
     }
 }
 
 // Computes the expected results; for the backward pass of a norm, also writes the statistics of the forward pass.
-Right expected(const Arrays &a, int rows, int width) {
+Expected compute_expected(const Arrays &a, int rows, int width) {
     auto x = read_doubles(a.x, (size_t)rows * width), dy = read_doubles(a.dy, (size_t)rows * width);
     auto weight = read_doubles(a.weight, width), bias = read_doubles(a.bias, width);
-    Right right = {{}, std::vector<double>(width), std::vector<double>(width)};
-    std::vector<Sum> row_stats(2 * rows);
+    Expected want = {{}, std::vector<double>(width), std::vector<double>(width)};
+    std::vector<Acc> row_stats(2 * rows);
     for (int r = 0; r < rows; r++) {
         const double *row = x.data() + (size_t)r * width, *row_dy = dy.data() + (size_t)r * width;
         double mean = 0, square = 0;
@@ -68,24 +69,24 @@ Right expected(const Arrays &a, int rows, int width) {
         for (int i = 0; NORM && i < width; i++) square += (row[i] - mean) * (row[i] - mean) / width;
         double factor = 1 / std::sqrt(square + EPS);
         row_stats[r] = factor, row_stats[rows + r] = mean;
-        if (NORM) add_norm(right, row, row_dy, weight, bias, mean, factor);
-        else add_gelu(right, row, row_dy, bias);
+        if (NORM) add_norm(want, row, row_dy, weight, bias, mean, factor);
+        else add_gelu(want, row, row_dy, bias);
     }
-    OK(cudaMemcpy(a.row_stats, row_stats.data(), row_stats.size() * sizeof(Sum), cudaMemcpyDefault));
-    return right;
+    OK(cudaMemcpy(a.row_stats, row_stats.data(), row_stats.size() * sizeof(Acc), cudaMemcpyDefault));
+    return want;
 }
 
-void check(int number, const Arrays &a, const Right &right) {
+void check(int number, const Arrays &a, const Expected &want) {
     auto [rows, width] = cases[number];
     size_t size = (size_t)rows * width;
-    OK(cudaMemset(BACKWARD ? a.dx : a.y, 0xff, size * sizeof(From)));
-    OK(cudaMemset(a.dweight, 0xff, width * sizeof(From)));
-    OK(cudaMemset(a.dbias, 0xff, width * sizeof(From)));
+    OK(cudaMemset(BACKWARD ? a.dx : a.y, 0xff, size * sizeof(Elem)));
+    OK(cudaMemset(a.dweight, 0xff, width * sizeof(Elem)));
+    OK(cudaMemset(a.dbias, 0xff, width * sizeof(Elem)));
     launch(number, a);
     OK(cudaDeviceSynchronize());
-    compare(BACKWARD ? "dx" : "y", read_doubles(BACKWARD ? a.dx : a.y, size), right.rows, width, 1);
-    if (BACKWARD && NORM) compare("dweight", read_doubles(a.dweight, width), right.dweight, width, rows);
-    if (BACKWARD && (CENTERED || BIASED)) compare("dbias", read_doubles(a.dbias, width), right.dbias, width, rows);
+    compare(BACKWARD ? "dx" : "y", read_doubles(BACKWARD ? a.dx : a.y, size), want.rows, width, 1);
+    if (BACKWARD && NORM) compare("dweight", read_doubles(a.dweight, width), want.dweight, width, rows);
+    if (BACKWARD && (CENTERED || BIASED)) compare("dbias", read_doubles(a.dbias, width), want.dbias, width, rows);
 }
 
 int run() {
@@ -96,15 +97,16 @@ int run() {
     for (int i = 0; i <= last; i++) {
         auto [rows, width] = cases[i];
         size_t size = (size_t)rows * width;
-        Arrays a = {filled(size, 0), filled(size, 1), filled(width, 2), filled(width, 3), allocate<From>(size),
-                    allocate<From>(size), allocate<From>(width), allocate<From>(width), allocate<Sum>(2 * rows)};
-        Right right = expected(a, rows, width);
-        check(i, a, right);
+        Arrays a = {random_array(size, 0),  random_array(size, 1),  random_array(width, 2),
+                    random_array(width, 3), allocate<Elem>(size),   allocate<Elem>(size),
+                    allocate<Elem>(width),  allocate<Elem>(width),  allocate<Acc>(2 * rows)};
+        Expected want = compute_expected(a, rows, width);
+        check(i, a, want);
         if (i == last) ms = median_time([&] { launch(i, a); });
-        check(i, a, right);                                 // a second run must give the same results
+        check(i, a, want);  // a second run must give the same results
     }
     auto [rows, width] = cases[last];
-    double bytes = (double)rows * width * sizeof(From) * (BACKWARD ? 3 : 2);
+    double bytes = (double)rows * width * sizeof(Elem) * (BACKWARD ? 3 : 2);
     printf("PASS %-34s %6d x %-10d %9.4f ms  %7.1f GB/s, %s\n", NAME, rows, width, ms, bytes / ms / 1e6, gpu.name);
     return 0;
 }

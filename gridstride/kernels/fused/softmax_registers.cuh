@@ -1,44 +1,47 @@
-// Softmax of rows that are read once: GROUP threads of each of CLUSTER blocks hold a row in registers, HELD packs per
-// thread (exactly HELD in a cluster). Exponentials are computed once, relative to the maximum of the thread, and scaled
-// when the maximum and the sum of the row are known. Defined above: GROUP, HELD, BLOCKS (per SM).
-__global__ void __launch_bounds__(THREADS, BLOCKS)
-keep_rows(const From *x, const From *, From *out, long long rows, int width) {
-    begin();
-    const int count = width / V, first = part_of_row() * GROUP * HELD + threadIdx.x % GROUP;
-    const long long row = blockIdx.x / CLUSTER * (long long)(THREADS / GROUP) + threadIdx.x / GROUP;
-    // The number of packs of the row from the thread's first one on.
-    const int own = CLUSTER > 1 ? GROUP * HELD : row < rows ? count - first : 0;
-    const Pack *from = (const Pack *)x + row * count + first;
-    Pack *to = (Pack *)out + row * count + first, held[HELD];
+// Softmax of rows that are read once: ROW_THREADS threads of each of CLUSTER blocks keep a row in registers, up to
+// VECS_PER_THREAD vectors per thread (exactly as many in a cluster). Exponentials are computed once, relative to the
+// maximum of the thread, and rescaled when the maximum and the sum of the row are known. Defined above: ROW_THREADS,
+// VECS_PER_THREAD, BLOCKS_PER_SM.
+__global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
+keep_rows(const Elem *x, const Elem *, Elem *out, long long rows, int width) {
+    signal_started();
+    const int count = width / VEC, first = block_of_row() * ROW_THREADS * VECS_PER_THREAD + threadIdx.x % ROW_THREADS;
+    const long long row = blockIdx.x / CLUSTER * (long long)(THREADS / ROW_THREADS) + threadIdx.x / ROW_THREADS;
+    // vectors of the row from the thread's first one on
+    const int row_vectors = CLUSTER > 1 ? ROW_THREADS * VECS_PER_THREAD : row < rows ? count - first : 0;
+    const Vector *from = (const Vector *)x + row * count + first;
+    Vector *to = (Vector *)out + row * count + first, inputs[VECS_PER_THREAD];
     #pragma unroll
-    for (int h = 0; h < HELD; h++)
-        if (h * GROUP < own) held[h] = from[h * GROUP];
+    for (int k = 0; k < VECS_PER_THREAD; k++)
+        if (k * ROW_THREADS < row_vectors) inputs[k] = from[k * ROW_THREADS];
 
-    Sum terms[HELD][V];
-    Part all = {LOWEST, 0};
+    Acc terms[VECS_PER_THREAD][VEC];
+    RowState total = {NEG_INF, 0};
     #pragma unroll
-    for (int h = 0; h < HELD; h++)
+    for (int k = 0; k < VECS_PER_THREAD; k++)
         #pragma unroll
-        for (int v = 0; v < V; v++) {
-            terms[h][v] = h * GROUP < own ? Sum(held[h].at[v]) : LOWEST;
-            all.most = max(all.most, terms[h][v]);
+        for (int v = 0; v < VEC; v++) {
+            terms[k][v] = k * ROW_THREADS < row_vectors ? Acc(inputs[k].at[v]) : NEG_INF;
+            total.row_max = max(total.row_max, terms[k][v]);
         }
-    const Sum base = base_of(all.most);
+    const Acc base = finite_max(total.row_max);
     #pragma unroll
-    for (int h = 0; h < HELD; h++)
+    for (int k = 0; k < VECS_PER_THREAD; k++)
         #pragma unroll
-        for (int v = 0; v < V; v++) {
-            const Sum e = power(terms[h][v] - base);
-            all.sum += e;
-            if (!LOG) terms[h][v] = e;
+        for (int v = 0; v < VEC; v++) {
+            const Acc e = exp_of(terms[k][v] - base);
+            total.row_sum += e;
+            if (!LOG) terms[k][v] = e;
         }
-    all = finish(CLUSTER == 1 && GROUP <= 32 ? join_lanes<GROUP < 32 ? GROUP : 32>(all) : join_block(all));
-    const Sum factor = power(base - all.most) * all.sum;
+    constexpr int LANES = ROW_THREADS < 32 ? ROW_THREADS : 32;
+    total = finalize(CLUSTER == 1 && ROW_THREADS <= 32 ? merge_lanes<LANES>(total) : merge_row(total));
+    const Acc factor = exp_of(base - total.row_max) * total.row_sum;
     #pragma unroll
-    for (int h = 0; h < HELD; h++) {
-        Pack result;
+    for (int k = 0; k < VECS_PER_THREAD; k++) {
+        Vector result;
         #pragma unroll
-        for (int v = 0; v < V; v++) result.at[v] = From(LOG ? terms[h][v] - all.most - all.sum : terms[h][v] * factor);
-        if (h * GROUP < own) store(to + h * GROUP, result);
+        for (int v = 0; v < VEC; v++)
+            result.at[v] = Elem(LOG ? terms[k][v] - total.row_max - total.row_sum : terms[k][v] * factor);
+        if (k * ROW_THREADS < row_vectors) store(to + k * ROW_THREADS, result);
     }
 }

@@ -1,46 +1,46 @@
-// Softmax of rows that are read once, but are too long for registers or have two inputs: GROUP threads of each of
-// CLUSTER blocks hold a row in shared memory, `packs` packs per thread, until its maximum and sum are known. A thread
-// reads only what it has copied itself, so no barrier is needed. Defined above: GROUP, and ASYNC: use asynchronous
-// copies (cp.async), so that all of them are in flight at once.
-__device__ void copy(Pack *to, const Pack *from) {
-    if constexpr (ASYNC && sizeof(Pack) >= 4) copy_async<sizeof(Pack)>(to, from, true);
+// Softmax of rows that are read once, but are too long for registers or have two inputs: ROW_THREADS threads of each of
+// CLUSTER blocks keep a row in shared memory, `vectors` vectors per thread, until its maximum and sum are known. A
+// thread reads only what it has copied itself, so no barrier is needed. Defined above: ROW_THREADS, and ASYNC: use
+// asynchronous copies (cp.async), all of which are in flight at once.
+__device__ void copy(Vector *to, const Vector *from) {
+    if constexpr (ASYNC && sizeof(Vector) >= 4) copy_async<sizeof(Vector)>(to, from, true);
     else *to = *from;
 }
 
 __global__ void __launch_bounds__(THREADS)
-keep_rows(const From *x, const From *dy, From *out, long long rows, int width, int packs) {
+keep_rows(const Elem *x, const Elem *dy, Elem *out, long long rows, int width, int vectors) {
     extern __shared__ __align__(16) char smem[];
-    begin();
-    const int count = width / V, first = part_of_row() * GROUP * packs + threadIdx.x % GROUP;
-    const long long row = blockIdx.x / CLUSTER * (long long)(THREADS / GROUP) + threadIdx.x / GROUP;
-    const int own = row < rows ? min(packs, (count - first + GROUP - 1) / GROUP) : 0;
-    Pack *xs = (Pack *)smem + threadIdx.x, *dys = INPUTS == 2 ? xs + packs * THREADS : xs;
-    for (int p = 0; p < own; p++) {
-        copy(xs + p * THREADS, (const Pack *)x + row * count + first + p * GROUP);
-        if (INPUTS == 2) copy(dys + p * THREADS, (const Pack *)dy + row * count + first + p * GROUP);
+    signal_started();
+    const int count = width / VEC, first = block_of_row() * ROW_THREADS * vectors + threadIdx.x % ROW_THREADS;
+    const long long row = blockIdx.x / CLUSTER * (long long)(THREADS / ROW_THREADS) + threadIdx.x / ROW_THREADS;
+    const int row_vectors = row < rows ? min(vectors, (count - first + ROW_THREADS - 1) / ROW_THREADS) : 0;
+    Vector *xs = (Vector *)smem + threadIdx.x, *dys = INPUTS == 2 ? xs + vectors * THREADS : xs;
+    for (int p = 0; p < row_vectors; p++) {
+        copy(xs + p * THREADS, (const Vector *)x + row * count + first + p * ROW_THREADS);
+        if (INPUTS == 2) copy(dys + p * THREADS, (const Vector *)dy + row * count + first + p * ROW_THREADS);
     }
     if constexpr (ASYNC) copies_wait_all();
 
-    Part all = {LOWEST, 0};
+    RowState total = {NEG_INF, 0};
     #pragma unroll 4
-    for (int p = 0; p < own; p++) {
-        Pack pack = xs[p * THREADS];
+    for (int p = 0; p < row_vectors; p++) {
+        Vector vector = xs[p * THREADS];
         #pragma unroll
-        for (int v = 0; v < V; v++) all.most = max(all.most, most_of(Sum(pack.at[v])));
+        for (int v = 0; v < VEC; v++) total.row_max = max(total.row_max, max_candidate(Acc(vector.at[v])));
     }
-    const Sum base = base_of(all.most);
+    const Acc base = finite_max(total.row_max);
     #pragma unroll 4
-    for (int p = 0; p < own; p++) {
-        Pack pack = xs[p * THREADS], other = dys[p * THREADS];
+    for (int p = 0; p < row_vectors; p++) {
+        Vector vector = xs[p * THREADS], other = dys[p * THREADS];
         #pragma unroll
-        for (int v = 0; v < V; v++) all.sum += term(Sum(pack.at[v]), Sum(other.at[v]), base);
+        for (int v = 0; v < VEC; v++) total.row_sum += term(Acc(vector.at[v]), Acc(other.at[v]), base);
     }
-    all = finish(GROUP <= 32 ? join_lanes<GROUP < 32 ? GROUP : 32>(all) : join_block(all));
+    total = finalize(ROW_THREADS <= 32 ? merge_lanes<ROW_THREADS < 32 ? ROW_THREADS : 32>(total) : merge_row(total));
     #pragma unroll 4
-    for (int p = 0; p < own; p++) {
-        Pack pack = xs[p * THREADS], other = dys[p * THREADS], outputs;
+    for (int p = 0; p < row_vectors; p++) {
+        Vector vector = xs[p * THREADS], other = dys[p * THREADS], outputs;
         #pragma unroll
-        for (int v = 0; v < V; v++) outputs.at[v] = From(result(Sum(pack.at[v]), Sum(other.at[v]), all));
-        store((Pack *)out + row * count + first + p * GROUP, outputs);
+        for (int v = 0; v < VEC; v++) outputs.at[v] = Elem(result(Acc(vector.at[v]), Acc(other.at[v]), total));
+        store((Vector *)out + row * count + first + p * ROW_THREADS, outputs);
     }
 }

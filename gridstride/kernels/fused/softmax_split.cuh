@@ -1,36 +1,38 @@
-// Softmax of rows that are too long for a cluster: `blocks` blocks per row read `share` packs each and write a Part. A
-// second launch joins the Parts and reads the row again.
-
+// Softmax of rows that are too long for a cluster: `blocks` blocks per row read `split_vectors` vectors each and write
+// a RowState. A second launch merges these states and reads the row again.
 __global__ void __launch_bounds__(THREADS)
-find_parts(const From *x, const From *dy, Part *parts, long long width, long long share, int blocks) {
-    const long long row = blockIdx.x / blocks, part = blockIdx.x % blocks, end = min(width / V, (part + 1) * share);
-    const Pack *xs = (const Pack *)(x + row * width), *dys = (const Pack *)(dy + row * width);
-    Part all = {LOWEST, 0};
-    for (long long i = part * share + threadIdx.x; i < end; i += THREADS) {
-        Pack a = xs[i], b = INPUTS == 2 ? dys[i] : a;
-        Part some = {LOWEST, 0};
+reduce_splits(const Elem *x, const Elem *dy, RowState *states, long long width, long long split_vectors, int blocks) {
+    const long long row = blockIdx.x / blocks, split = blockIdx.x % blocks;
+    const long long end = min(width / VEC, (split + 1) * split_vectors);
+    const Vector *xs = (const Vector *)(x + row * width), *dys = (const Vector *)(dy + row * width);
+    RowState total = {NEG_INF, 0};
+    for (long long i = split * split_vectors + threadIdx.x; i < end; i += THREADS) {
+        Vector a = xs[i], b = INPUTS == 2 ? dys[i] : a;
+        RowState local = {NEG_INF, 0};
         #pragma unroll
-        for (int v = 0; v < V; v++) some.most = max(some.most, most_of(Sum(a.at[v])));
+        for (int v = 0; v < VEC; v++) local.row_max = max(local.row_max, max_candidate(Acc(a.at[v])));
         #pragma unroll
-        for (int v = 0; v < V; v++) some.sum += term(Sum(a.at[v]), Sum(b.at[v]), base_of(some.most));
-        all = join(all, some);
+        for (int v = 0; v < VEC; v++) local.row_sum += term(Acc(a.at[v]), Acc(b.at[v]), finite_max(local.row_max));
+        total = merge(total, local);
     }
-    all = join_block(all);
-    if (threadIdx.x == 0) parts[blockIdx.x] = all;
+    total = merge_row(total);
+    if (threadIdx.x == 0) states[blockIdx.x] = total;
 }
 
-__global__ void __launch_bounds__(THREADS) finish_rows(const From *x, const From *dy, const Part *parts, From *out,
-                                                       long long width, long long share, int blocks) {
-    const long long row = blockIdx.x / blocks, part = blockIdx.x % blocks, end = min(width / V, (part + 1) * share);
-    const Pack *xs = (const Pack *)(x + row * width), *dys = (const Pack *)(dy + row * width);
-    Pack *outs = (Pack *)(out + row * width);
-    Part all = {LOWEST, 0};
-    for (int i = threadIdx.x; i < blocks; i += THREADS) all = join(all, parts[row * blocks + i]);
-    all = finish(join_block(all));
-    for (long long i = part * share + threadIdx.x; i < end; i += THREADS) {
-        Pack a = xs[i], b = INPUTS == 2 ? dys[i] : a, y;
+__global__ void __launch_bounds__(THREADS)
+normalize_rows(const Elem *x, const Elem *dy, const RowState *states, Elem *out, long long width,
+               long long split_vectors, int blocks) {
+    const long long row = blockIdx.x / blocks, split = blockIdx.x % blocks;
+    const long long end = min(width / VEC, (split + 1) * split_vectors);
+    const Vector *xs = (const Vector *)(x + row * width), *dys = (const Vector *)(dy + row * width);
+    Vector *outs = (Vector *)(out + row * width);
+    RowState total = {NEG_INF, 0};
+    for (int i = threadIdx.x; i < blocks; i += THREADS) total = merge(total, states[row * blocks + i]);
+    total = finalize(merge_row(total));
+    for (long long i = split * split_vectors + threadIdx.x; i < end; i += THREADS) {
+        Vector a = xs[i], b = INPUTS == 2 ? dys[i] : a, y;
         #pragma unroll
-        for (int v = 0; v < V; v++) y.at[v] = From(result(Sum(a.at[v]), Sum(b.at[v]), all));
+        for (int v = 0; v < VEC; v++) y.at[v] = Elem(result(Acc(a.at[v]), Acc(b.at[v]), total));
         store(outs + i, y);
     }
 }

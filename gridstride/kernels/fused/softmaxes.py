@@ -1,7 +1,7 @@
-"""Define `softmax` and `log_softmax` along the last axis as torch operators.
+"""The torch operators `softmax` and `log_softmax` along the last axis, and their backward passes.
 
 Each row is read once if it fits in the registers or the shared memory of a block or a cluster; a longer row is read
-twice. A **pack** is the `vec` elements that a thread loads at once.
+twice. A **vector** is the `vec_size` elements that a thread loads by one instruction.
 """
 
 from functools import lru_cache
@@ -10,114 +10,122 @@ from typing import NamedTuple
 import torch
 from torch.autograd.function import once_differentiable
 
-from .sources import SIZES, accumulator_type, kernel_source
+from .sources import DTYPE_BYTES, accumulator_type, kernel_source
 from ..operators import operator
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
-from ..tool import check_tensor, launch, type_of, vector_of
+from ..tool import check_tensor, launch, dtype_name, tensor_vector_width
 from ...utils import cdiv
 
-# Forward, rows in the registers of one block: longest row in bytes -> bytes of the row per thread
-_THREAD_BYTES_BY_ROW_BYTES = {2**14: 64, 2**15: 32, 2**16: 64}
-# Forward, rows in the registers of a cluster: bytes per element -> (bytes of the longest row that one block computes
-# alone, bytes per block of the cluster, threads per block)
-_CLUSTER_ROWS = {2: (2**15, 2**14, 256), 4: (2**16, 2**16, 512)}
-_MAX_CLUSTER_PACKS = 8  # packs per thread in a cluster
+# Forward, rows in the registers of one block: {largest row size in bytes: bytes of the row per thread}
+_REGISTER_BYTES_PER_THREAD = {2**14: 64, 2**15: 32, 2**16: 64}
+# Forward, rows in the registers of a cluster: {bytes per element: (largest row in bytes that a single block processes,
+# bytes of a row per block of the cluster, threads per block)}
+_CLUSTER_CONFIGS = {2: (2**15, 2**14, 256), 4: (2**16, 2**16, 512)}
+_MAX_CLUSTER_VECTORS_PER_THREAD = 8
 # Rows in shared memory: rows too long for registers, and all rows of the backward pass
-_THREAD_BYTES = 64, 128, 256  # bytes per thread for rows up to 32 KiB, up to 64 KiB, and longer
-_BLOCK_BYTES = 2**16  # bytes of a row per block
-_MAX_BLOCK_BYTES, _MAX_BLOCK_BYTES_BEFORE_HOPPER = 200 * 1024, 2**15  # of shared memory
-_MAX_BLOCKS = 8  # per cluster
+_SMEM_BYTES_PER_THREAD = 64, 128, 256  # for rows up to 32 KiB, up to 64 KiB, and longer
+_ROW_BYTES_PER_BLOCK = 2**16
+_MAX_SMEM_BYTES, _MAX_SMEM_BYTES_BEFORE_HOPPER = 200 * 1024, 2**15  # per block
+_MAX_CLUSTER_SIZE = 8  # blocks
 _MIN_THREADS, _MAX_THREADS = 128, 512  # per block
-_SPLIT_BYTES, _MAX_SPLITS = 2**15, 1024  # rows that are read twice: bytes per block, blocks per row
-_STREAMING_STORE_BYTES = 2**25  # larger results are stored with a streaming hint, because they do not fit in the caches
+_SPLIT_BYTES, _MAX_SPLITS = 2**15, 1024  # rows that are read twice: bytes of a row per block, blocks per row
+_MIN_STREAMING_STORE_BYTES = 2**25  # larger results are stored with a streaming hint: they do not fit in the caches
+_REGISTERS_PER_SM = 2**16
 
 
 class RowLayout(NamedTuple):
-    "How rows are distributed over threads and blocks, and where they are stored"
+    "How a row is distributed over threads and blocks, and whether it is kept in registers or in shared memory"
 
-    packs: int  # per thread
+    packs: int  # vectors per thread
     group: int  # threads of a block that share a row
     threads: int  # per block
-    blocks: int  # of a cluster that shares a row; 1: no cluster
+    blocks: int  # cluster size: blocks that share a row
     in_registers: bool = False  # else in shared memory
 
 
 def _next_pow2(n):
+    "Return the smallest power of two that is at least `n`"
     return 1 << max(0, n - 1).bit_length()
 
 
-def _block_layout(
-    packs,  # of a row
-    size,  # bytes of a pack
-) -> RowLayout:  # None if the row is too long
-    "Return the `RowLayout` of rows in the registers of a block"
-    row = _next_pow2(packs) * size
-    thread_bytes = next((o for most, o in _THREAD_BYTES_BY_ROW_BYTES.items() if row <= most), None)
+def _block_register_layout(row_vectors, vector_bytes) -> RowLayout:  # None if the row is too long
+    "Return the `RowLayout` that keeps a row in the registers of one block"
+    row_bytes = _next_pow2(row_vectors) * vector_bytes
+    thread_bytes = next((n for limit, n in _REGISTER_BYTES_PER_THREAD.items() if row_bytes <= limit), None)
     if thread_bytes is None:
         return None
-    group = max(row // thread_bytes, 1)
-    return RowLayout(row // size // group, group, group if group > 32 else _MIN_THREADS, 1, True)
+    row_threads = max(row_bytes // thread_bytes, 1)
+    threads = row_threads if row_threads > 32 else _MIN_THREADS
+    return RowLayout(row_bytes // vector_bytes // row_threads, row_threads, threads, 1, True)
 
 
-def _cluster_layout(
-    packs,  # of a row
-    size,  # bytes of a pack
-    dtype,
+def _cluster_register_layout(
+    row_vectors, vector_bytes, dtype
 ) -> RowLayout:  # None if the row is too long, too short, or not evenly divisible among the threads
-    "Return the `RowLayout` of rows in the registers of a cluster"
-    if SIZES[dtype] not in _CLUSTER_ROWS:
+    "Return the `RowLayout` that keeps a row in the registers of a cluster"
+    if DTYPE_BYTES[dtype] not in _CLUSTER_CONFIGS:
         return None
-    max_block_row, block_bytes, threads = _CLUSTER_ROWS[SIZES[dtype]]
-    blocks = min(_MAX_BLOCKS, _next_pow2(cdiv(packs * size, block_bytes)))
-    thread_packs, remainder = divmod(packs, blocks * threads)
-    if packs * size <= max_block_row or remainder or thread_packs > _MAX_CLUSTER_PACKS:
+    max_single_block_bytes, block_bytes, threads = _CLUSTER_CONFIGS[DTYPE_BYTES[dtype]]
+    cluster_size = min(_MAX_CLUSTER_SIZE, _next_pow2(cdiv(row_vectors * vector_bytes, block_bytes)))
+    thread_vectors, remainder = divmod(row_vectors, cluster_size * threads)
+    fits_one_block = row_vectors * vector_bytes <= max_single_block_bytes
+    if fits_one_block or remainder or thread_vectors > _MAX_CLUSTER_VECTORS_PER_THREAD:
         return None
-    return RowLayout(thread_packs, threads, threads, blocks, True)
+    return RowLayout(thread_vectors, threads, threads, cluster_size, True)
 
 
-def _registers(elements, dtype, blocks):
-    "Estimate the registers of a thread that holds `elements` elements"
+def _registers_per_thread(elements, dtype, cluster_size):
+    "Estimate the registers of a thread that keeps `elements` elements of a row"
     if dtype == 'float64':
         return 64
-    return 32 if elements <= 16 else 80 if elements > 32 else 56 if blocks == 1 else 48
+    return 32 if elements <= 16 else 80 if elements > 32 else 56 if cluster_size == 1 else 48
+
+
+def _shared_memory_layout(row_vectors, vector_bytes, gpu) -> RowLayout:  # None if the row is too long
+    "Return the `RowLayout` that keeps a row in the shared memory of a block or, on Hopper, of a cluster"
+    row_bytes = row_vectors * vector_bytes
+    cluster_size = min(_MAX_CLUSTER_SIZE, _next_pow2(cdiv(row_bytes, _ROW_BYTES_PER_BLOCK))) if gpu.hopper else 1
+    if row_bytes > cluster_size * (_MAX_SMEM_BYTES if gpu.hopper else _MAX_SMEM_BYTES_BEFORE_HOPPER):
+        return None
+    block_vectors = cdiv(row_vectors, cluster_size)
+    length = (row_bytes > _ROW_BYTES_PER_BLOCK // 2) + (row_bytes > _ROW_BYTES_PER_BLOCK)  # 0 (short) to 2 (long)
+    row_threads = _next_pow2(cdiv(block_vectors * vector_bytes, _SMEM_BYTES_PER_THREAD[length]))
+    row_threads = min(row_threads, _next_pow2(block_vectors), _MAX_THREADS)
+    threads = max(row_threads, _MIN_THREADS)
+    row_threads = threads if row_threads > 32 or cluster_size > 1 else row_threads
+    return RowLayout(cdiv(block_vectors, row_threads), row_threads, threads, cluster_size)
 
 
 def shape_of(
-    packs,  # of a row
-    size,  # bytes of a pack; with two inputs, of one pack from each together
+    row_vectors,
+    vector_bytes,  # with two inputs: of one vector from each together
     gpu,  # a `Device`
-    dtype=None,  # None: not in registers
-) -> RowLayout:  # None if a row fits nowhere
+    dtype=None,  # None: do not keep rows in registers
+) -> RowLayout:  # None if a row is too long for shared memory
     "Choose the `RowLayout` of rows: in registers if possible, else in shared memory"
-    if dtype and gpu.hopper and (shape := _cluster_layout(packs, size, dtype)):
-        return shape
-    if dtype and (shape := _block_layout(packs, size)):
-        return shape
-    row = packs * size
-    blocks = min(_MAX_BLOCKS, _next_pow2(cdiv(row, _BLOCK_BYTES))) if gpu.hopper else 1
-    if row > blocks * (_MAX_BLOCK_BYTES if gpu.hopper else _MAX_BLOCK_BYTES_BEFORE_HOPPER):
-        return None
-    block_packs = cdiv(packs, blocks)
-    group = _next_pow2(cdiv(block_packs * size, _THREAD_BYTES[(row > _BLOCK_BYTES // 2) + (row > _BLOCK_BYTES)]))
-    group = min(group, _next_pow2(block_packs), _MAX_THREADS)
-    threads = max(group, _MIN_THREADS)
-    group = threads if group > 32 or blocks > 1 else group
-    return RowLayout(cdiv(block_packs, group), group, threads, blocks)
+    if dtype and gpu.hopper and (layout := _cluster_register_layout(row_vectors, vector_bytes, dtype)):
+        return layout
+    if dtype and (layout := _block_register_layout(row_vectors, vector_bytes)):
+        return layout
+    return _shared_memory_layout(row_vectors, vector_bytes, gpu)
 
 
-def _source(kernel, method, dtype, vec, threads, blocks, **constants):
-    "Return the source of a kernel ('softmax' or 'softmax_backward'); `method` is the file that reads the rows"
-    cluster = 'join_by_mbarrier' if method == 'softmax_registers' else 'join_in_cluster'
-    names = 'pack', 'softmax_part', cluster if blocks > 1 else 'join_in_block', kernel, method
-    constants = dict(V=vec, THREADS=threads, **constants)
-    needs = ['address', 'copy_async', 'copies_wait_all'] if method == 'softmax_shared' else []
-    if blocks > 1:
-        constants['CLUSTER'] = blocks
-        needs += ['rank', 'cluster_arrive_relaxed', 'cluster_wait']
-        mbarrier = ['address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'store_async']
-        needs += mbarrier if method == 'softmax_registers' else ['cluster_sync', 'into_block']
-    return kernel_source(names, dtype, tuple(constants.items()), tuple(needs))
+_MBARRIER_PRIMITIVES = ('address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'store_async')
+
+
+def _source(direction, storage, dtype, vec_size, threads, cluster_size, **constants):
+    """Return the source of a softmax kernel. `direction`: the file with its formulas ('softmax_forward',
+    'softmax_backward'); `storage`: the file with the kernel, by where it keeps rows ('softmax_registers', ...)"""
+    cluster_merge = 'merge_by_mbarrier' if storage == 'softmax_registers' else 'merge_in_cluster'
+    names = 'vector', 'online_softmax', cluster_merge if cluster_size > 1 else 'merge_in_block', direction, storage
+    constants = dict(VEC=vec_size, THREADS=threads, **constants)
+    primitives = ['address', 'copy_async', 'copies_wait_all'] if storage == 'softmax_shared' else []
+    if cluster_size > 1:
+        constants['CLUSTER'] = cluster_size
+        primitives += ['rank', 'cluster_arrive_relaxed', 'cluster_wait']
+        primitives += _MBARRIER_PRIMITIVES if storage == 'softmax_registers' else ['cluster_sync', 'into_block']
+    return kernel_source(names, dtype, tuple(constants.items()), tuple(primitives))
 
 
 @lru_cache(1024)
@@ -125,56 +133,70 @@ def softmax_calls(
     kernel,  # 'softmax', or 'softmax_backward': its gradient
     dtype,
     rows,
-    width,  # a multiple of `vec`
-    vec,
+    width,  # a multiple of `vec_size`
+    vec_size,  # elements per load
     log,  # compute log softmax
-    gpu,
+    gpu,  # a `Device`
 ) -> tuple:  # ([`KernelLaunch`], elements of the workspace between the two launches)
-    "Return the launches for rows of `width` elements on the `Device` `gpu`, with `vec` elements per load"
-    size, arrays = vec * SIZES[dtype] * (1 + (kernel == 'softmax_backward')), ('x', 'dy', 'out')
-    kind = dict(LOG=log, STREAM=rows * width * SIZES[dtype] > _STREAMING_STORE_BYTES)
-    if shape := shape_of(width // vec, size, gpu, dtype if kernel == 'softmax' else None):
-        packs, group, threads, blocks, in_registers = shape
-        scalars, shared, kind['GROUP'] = (Long(rows), width), 0, group
-        if in_registers:
-            kind |= dict(HELD=packs, BLOCKS=2**16 // (threads * _registers(packs * vec, dtype, blocks)), STREAM=False)
-        else:
-            kind['ASYNC'], scalars, shared = gpu.hopper, (*scalars, packs), threads * packs * size
-        src = _source(
-            kernel, 'softmax_registers' if in_registers else 'softmax_shared', dtype, vec, threads, blocks, **kind
-        )
-        grid = (blocks * cdiv(rows, threads // group),)
-        return [KernelLaunch(src, 'keep_rows', arrays, scalars, grid, (threads,), shared, cluster=(blocks, 1, 1))], 0
-    parts = min(_MAX_SPLITS, cdiv(width // vec * size, _SPLIT_BYTES))
-    src = _source(kernel, 'softmax_split', dtype, vec, _MAX_THREADS, 1, **kind)
-    scalars, grid = (Long(width), Long(cdiv(width // vec, parts)), parts), (rows * parts,)
-    find = KernelLaunch(src, 'find_parts', ('x', 'dy', 'parts'), scalars, grid, (_MAX_THREADS,))
-    return [
-        find,
-        KernelLaunch(src, 'finish_rows', ('x', 'dy', 'parts', 'out'), scalars, grid, (_MAX_THREADS,)),
-    ], 2 * rows * parts
+    "Return the launches for rows of `width` elements: one launch if a row can be kept on chip, else two"
+    backward = kernel == 'softmax_backward'
+    direction, row_vectors = 'softmax_backward' if backward else 'softmax_forward', width // vec_size
+    vector_bytes = vec_size * DTYPE_BYTES[dtype] * (2 if backward else 1)
+    streaming = rows * width * DTYPE_BYTES[dtype] > _MIN_STREAMING_STORE_BYTES
+    layout = shape_of(row_vectors, vector_bytes, gpu, None if backward else dtype)
+    if not layout:
+        return _split_calls(direction, dtype, rows, width, vec_size, vector_bytes, LOG=log, STREAMING_STORES=streaming)
+    thread_vectors, row_threads, threads, cluster_size, in_registers = layout
+    scalars, smem_bytes, constants = (Long(rows), width), 0, dict(LOG=log, ROW_THREADS=row_threads)
+    if in_registers:
+        registers = threads * _registers_per_thread(thread_vectors * vec_size, dtype, cluster_size)
+        constants |= dict(VECS_PER_THREAD=thread_vectors, BLOCKS_PER_SM=_REGISTERS_PER_SM // registers)
+        constants |= dict(STREAMING_STORES=False)
+    else:
+        constants |= dict(ASYNC=gpu.hopper, STREAMING_STORES=streaming)
+        scalars, smem_bytes = (*scalars, thread_vectors), threads * thread_vectors * vector_bytes
+    storage = 'softmax_registers' if in_registers else 'softmax_shared'
+    src = _source(direction, storage, dtype, vec_size, threads, cluster_size, **constants)
+    grid, cluster = (cluster_size * cdiv(rows, threads // row_threads),), (cluster_size, 1, 1)
+    arrays = 'x', 'dy', 'out'
+    return [KernelLaunch(src, 'keep_rows', arrays, scalars, grid, (threads,), smem_bytes, cluster=cluster)], 0
+
+
+def _split_calls(direction, dtype, rows, width, vec_size, vector_bytes, **constants):
+    "Return the two launches that split each row over several blocks, and the elements of the workspace between them"
+    row_vectors = width // vec_size
+    splits = min(_MAX_SPLITS, cdiv(row_vectors * vector_bytes, _SPLIT_BYTES))
+    src = _source(direction, 'softmax_split', dtype, vec_size, _MAX_THREADS, 1, **constants)
+    scalars = Long(width), Long(cdiv(row_vectors, splits)), splits
+    grid, block = (rows * splits,), (_MAX_THREADS,)
+    launches = [
+        KernelLaunch(src, 'reduce_splits', ('x', 'dy', 'states'), scalars, grid, block),
+        KernelLaunch(src, 'normalize_rows', ('x', 'dy', 'states', 'out'), scalars, grid, block),
+    ]
+    return launches, 2 * rows * splits  # a row maximum and a row sum per block
 
 
 def _run(kernel, x, dy, log):
-    out, dtype = torch.empty_like(x), type_of(x)
+    "Run softmax, or its backward pass, on operands that have been checked"
+    out, dtype = torch.empty_like(x), dtype_name(x)
     if not x.numel():
         return out
     width = x.shape[-1]
-    vec = min(vector_of(o, 2, width) for o in (x, dy, out))
-    launches, workspace = softmax_calls(kernel, dtype, x.numel() // width, width, vec, log, this_device())
-    workspace = torch.empty(workspace, dtype=getattr(torch, accumulator_type(dtype)), device=x.device)
-    launch(launches, x, dy=dy, parts=workspace, out=out)
+    vec_size = min(tensor_vector_width(operand, 2, width) for operand in (x, dy, out))
+    launches, elements = softmax_calls(kernel, dtype, x.numel() // width, width, vec_size, log, this_device())
+    states = torch.empty(elements, dtype=getattr(torch, accumulator_type(dtype)), device=x.device)
+    launch(launches, x, dy=dy, states=states, out=out)
     return out
 
 
 @operator('softmax(Tensor x, bool log) -> Tensor', lambda x, log: torch.empty_like(x))
 def _softmax(x, log):
-    tool = 'log_softmax' if log else 'softmax'
-    check_tensor(tool, x, SIZES)
+    op_name = 'log_softmax' if log else 'softmax'
+    check_tensor(op_name, x, DTYPE_BYTES)
     if not x.dim():
-        raise ValueError(f'{tool}: x is a scalar; it must have at least one axis')
+        raise ValueError(f'{op_name}: x is a scalar; it must have at least one axis')
     if x.shape[-1] >= 2**31:
-        raise ValueError(f'{tool}: a row has {x.shape[-1]:,} elements; the kernel supports at most 2^31 - 1')
+        raise ValueError(f'{op_name}: a row has {x.shape[-1]:,} elements; the kernel supports at most 2^31 - 1')
     return _run('softmax', x, x, log)
 
 

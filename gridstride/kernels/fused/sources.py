@@ -3,12 +3,12 @@
 from functools import lru_cache
 
 from ..ptx import primitives
-from ..texts import IN_C, source_loader, with_types
+from ..texts import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
 
 # dtype -> bytes per element
-SIZES = dict(float64=8, float32=4, float16=2, bfloat16=2)
+DTYPE_BYTES = dict(float64=8, float32=4, float16=2, bfloat16=2)
 
 
 def accumulator_type(dtype) -> str:
@@ -18,14 +18,13 @@ def accumulator_type(dtype) -> str:
 
 @lru_cache(1024)
 def kernel_source(
-    names,  # of files, in order: ('gelu', 'flat')
-    dtype,  # of the arrays, `From` in the sources; `Sum` is the accumulator type
+    names,  # of files, in order: ('vector', 'gelu', 'gelu_kernels')
+    dtype,  # of the arrays, `Elem` in the sources; `Acc` is the accumulator type
     constants,  # ((name in the source, int), ...)
     primitive_names=(),  # names for `ptx.primitives`: PTX wrappers that the sources call
 ) -> str:
     "Return CUDA C of kernels with their types and constants, ready to be compiled"
-    types = ('From', IN_C[dtype]), ('Sum', IN_C[accumulator_type(dtype)])
-    words = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
-    return with_types(
-        '\n'.join(map(source, names)), types, constants, words + primitives(*primitive_names) if primitive_names else ''
-    )
+    types = ('Elem', C_TYPES[dtype]), ('Acc', C_TYPES[accumulator_type(dtype)])
+    typedefs = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
+    ptx = typedefs + primitives(*primitive_names) if primitive_names else ''
+    return assemble_source('\n'.join(map(source, names)), types, constants, ptx)

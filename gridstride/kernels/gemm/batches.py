@@ -10,7 +10,7 @@ from .launches import stored_layout, stored_operands, run, why_not_device
 from . import plan, bf16x6
 from ..ladder.rung import PreparedLaunches, this_device
 from ..sparse.launches import launch_prepared
-from ..tool import enter_thread, type_of
+from ..tool import make_context_current_once, dtype_name
 
 
 def _why_torch(a, b):
@@ -40,7 +40,7 @@ def _plan(a, b):
     "Return (layout, stored_a, stored_b), for float32 also the kernel, or the reason why torch multiplies"
     if why := _why_torch(a, b):
         return why
-    return _bf16x6_for(a, b) if type_of(a) == 'float32' else stored_operands(a, b)
+    return _bf16x6_for(a, b) if dtype_name(a) == 'float32' else stored_operands(a, b)
 
 
 @lru_cache(256)
@@ -70,7 +70,7 @@ class _Bmm(torch.autograd.Function):
     @staticmethod
     def backward(ctx, g):
         if g.is_cuda:
-            enter_thread()
+            make_context_current_once()
         a, b = ctx.saved_tensors
         return (bmm(g, b.mT) if ctx.needs_input_grad[0] else None, bmm(a.mT, g) if ctx.needs_input_grad[1] else None)
 
@@ -107,11 +107,11 @@ def _check_groups(a, b, group_ends):
         found = f'ends is a {type(group_ends).__name__}'
         raise TypeError(f'grouped_mm: {found}, and a tensor is needed: torch.tensor(ends, dtype=torch.int32)')
     if a.dim() != 2 or b.dim() != 3 or a.shape[1] != b.shape[1] or a.dtype != b.dtype:
-        found = f'{type_of(a)}{tuple(a.shape)} and {type_of(b)}{tuple(b.shape)}'
+        found = f'{dtype_name(a)}{tuple(a.shape)} and {dtype_name(b)}{tuple(b.shape)}'
         raise ValueError(f'grouped_mm: a and b are {found}; (rows, K) and (groups, K, N) of one type are needed')
     if group_ends.dtype != torch.int32 or group_ends.shape != b.shape[:1] or not group_ends.is_contiguous():
         gaps = '' if group_ends.is_contiguous() else ' with gaps in memory'
-        found = f'{type_of(group_ends)}{tuple(group_ends.shape)}{gaps}'
+        found = f'{dtype_name(group_ends)}{tuple(group_ends.shape)}{gaps}'
         raise ValueError(f'grouped_mm: ends is {found}, and int32({b.shape[0]},) is needed: where each group ends')
     if not a.device == b.device == group_ends.device:
         raise ValueError(f'grouped_mm: a, b and ends are on {a.device}, {b.device} and {group_ends.device}')
@@ -154,7 +154,7 @@ class _Grouped(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, g):
         if g.is_cuda:
-            enter_thread()
+            make_context_current_once()
         a, b, group_ends = ctx.saved_tensors
         g = g.contiguous()
         da = _groups_forward(g, b.mT, group_ends) if ctx.needs_input_grad[0] else None

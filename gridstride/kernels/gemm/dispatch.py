@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 from .plan import MAX_PLANS, TYPES, cache_clearers, multiply, tf32, why_torch
 from ..operators import operator
 from ..ladder.rung import Product
-from ..tool import enter_thread
+from ..tool import make_context_current_once
 from ...cpp.launcher import launcher
 
 _FLOAT = torch.float32
@@ -93,7 +93,7 @@ def _shape_of(a, b):
 @operator('matmul(Tensor a, Tensor b) -> Tensor', _shape_of)
 def _multiply_traced(a, b):
     if a.is_cuda:
-        enter_thread()
+        make_context_current_once()
     return multiply(a, b, None, _cache_launches).contiguous()
 
 
@@ -155,7 +155,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx, g):
         if g.is_cuda:  # else cuBLAS warns that there is no context
-            enter_thread()
+            make_context_current_once()
         return _gradients(ctx, g, matmul)
 
 

@@ -15,7 +15,7 @@ from .plan import why_torch
 from ..operators import untraced
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch
-from ..tool import enter_thread, launch, type_of
+from ..tool import make_context_current_once, launch, dtype_name
 from ...utils import cdiv
 
 
@@ -66,7 +66,7 @@ def _activate(x, dy, activation):
     x = x.contiguous()
     y = x.new_empty(x.shape)
     if x.numel():
-        call = _pass_launches(activation, type_of(x), x.numel())[dy is not None]
+        call = _pass_launches(activation, dtype_name(x), x.numel())[dy is not None]
         launch([call], x, dy=x if dy is None else dy.contiguous(), y=y)
     return y
 
@@ -103,11 +103,11 @@ def check_gradient(tool, activation):
 
 def check_operand(tool, name, x, shape, like):
     "Raise `TypeError` or `ValueError` unless `x` is a tensor of this shape, of the type and device of `like`"
-    requirement = f'{type_of(like)}{tuple(shape)} on {like.device} is needed'
+    requirement = f'{dtype_name(like)}{tuple(shape)} on {like.device} is needed'
     if not isinstance(x, torch.Tensor):
         raise TypeError(f'{tool}: {name} is a {type(x).__name__}, and a tensor {requirement}')
     if x.shape != shape or x.dtype != like.dtype or x.device != like.device:
-        raise ValueError(f'{tool}: {name} is {type_of(x)}{tuple(x.shape)} on {x.device}, and {requirement}')
+        raise ValueError(f'{tool}: {name} is {dtype_name(x)}{tuple(x.shape)} on {x.device}, and {requirement}')
 
 
 def _check(a, b, epilogue, out):
@@ -132,7 +132,7 @@ def _check_out(a, shape, epilogue, out):
     if out is not None and (out.shape != shape or out.device != a.device):
         raise ValueError(f'matmul: out is {tuple(out.shape)} on {out.device}, and {shape} on {a.device} is needed')
     if out is not None and out.dtype not in (a.dtype, torch.float32):
-        raise ValueError(f'matmul: out is {type_of(out)}, and {type_of(a)} or float32 is needed')
+        raise ValueError(f'matmul: out is {dtype_name(out)}, and {dtype_name(a)} or float32 is needed')
     if epilogue.accumulate and out is None:
         raise ValueError('matmul: accumulate adds to the contents of `out`; pass out=')
 
@@ -148,7 +148,7 @@ def _plan(a, b, epilogue, out):
         return why
     if out is not None and (not out.is_contiguous() or out.data_ptr() & 15):
         return 'the kernel does not write the memory layout of out'
-    if epilogue.accumulate and type_of(out) != 'float32':
+    if epilogue.accumulate and dtype_name(out) != 'float32':
         return 'the kernel adds to float32 only'
     if any(x is not None and (not x.is_contiguous() or x.data_ptr() & 15) for x in (epilogue.bias, epilogue.residual)):
         return 'the kernel does not read the memory layout of the bias or the residual'
@@ -221,7 +221,7 @@ class _Product(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, dy):
         if dy.is_cuda:
-            enter_thread()
+            make_context_current_once()
         a, b, z = ctx.saved_tensors
         needs_grad = ctx.needs_input_grad
         scaled = Epilogue(scale=ctx.scale)

@@ -12,7 +12,7 @@ from .calls import GemmProblem, choose, is_staged, product_call, column_sum_rows
 from .sources import F16_TYPES
 from ..ladder.rung import this_device, on_hopper
 from ..sparse.launches import launch_prepared, prepare_launch
-from ..tool import type_of
+from ..tool import dtype_name
 
 
 def why_not(dtype, layout, M, N, K):  # None if it can
@@ -48,7 +48,7 @@ def stored_operands(a, b):  # matrices, or batches of matrices
     operands = stored_layout(a, b)
     if operands is None:
         return 'no kernel reads the memory layout of an operand'
-    if why := why_not(type_of(a), operands[0], M, N, K) or why_not_device(a):
+    if why := why_not(dtype_name(a), operands[0], M, N, K) or why_not_device(a):
         return why
     if (a.data_ptr() | b.data_ptr()) & 15:
         return 'an operand begins at an address that is not a multiple of 16'
@@ -91,8 +91,8 @@ def run(
     if out is None:
         out = stored_a.new_empty((b3.shape[0], M, N) if stored_a.dim() == 3 else (M, N))
     problem = GemmProblem(
-        dtype=type_of(stored_a),
-        out_dtype=type_of(out),
+        dtype=dtype_name(stored_a),
+        out_dtype=dtype_name(out),
         layout=layout,
         count=b3.shape[0],
         M=M,

@@ -6,7 +6,7 @@ from torch.autograd.function import once_differentiable
 from .epilogues import Epilogue, check_activation, check_operand, multiply_with, check_gradient, flatten_rows
 from .launches import stored_operands, run
 from .plan import why_torch
-from ..tool import enter_thread
+from ..tool import make_context_current_once
 
 
 def _check(x, up, down, up_bias, down_bias, activation, residual):
@@ -59,7 +59,7 @@ class _Mlp(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, dy):
         if dy.is_cuda:
-            enter_thread()
+            make_context_current_once()
         x, up, down, act_grad, a = ctx.saved_tensors
         needs_grad, residual = ctx.needs_input_grad, ctx.residual
         dy = dy.contiguous()

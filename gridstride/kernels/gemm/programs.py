@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from .calls import BATCH_TILES, TILES, GemmProblem, Tile, is_staged, product_call, column_sum_rows
 from ..ladder.rung import H100
-from ..standalone import SPACE, Launch, Program
-from ..texts import IN_C
+from ..standalone import NAMESPACE, Launch, Program
+from ..texts import C_TYPES
 
 _ROUNDING = dict(float16=2**-11, bfloat16=2**-8, float32=2**-24)
 _SCALE = 0.5  # factor of each product
@@ -68,7 +68,7 @@ def _maps(problem, boxes):
     for name, (box, swizzle) in zip(arrays, boxes):
         sizes = ', '.join(f'{{{", ".join(map(str, size))}}}' for size in (shapes[name], box))
         args = f'x.{arrays[name]}, {sizes}, {swizzle}'
-        yield f'static auto {name}_map = tensor_map<{SPACE}::TensorMap, Number, 3>({args});'
+        yield f'static auto {name}_map = tensor_map<{NAMESPACE}::TensorMap, Number, 3>({args});'
 
 
 def _stored(shape, letter):
@@ -88,8 +88,8 @@ def _program(name, product):
     first = product.problems[0]  # all problems have the same types, layout and epilogue
     flags = ', '.join(f'{flag} = {_bool(getattr(first, field))}' for flag, field in _FLAGS.items())
     transposed = [_bool(letter == 't') for letter in first.layout]
-    constants = f'''typedef {IN_C[first.dtype]} Number;
-typedef {IN_C[first.out_dtype]} Out;
+    constants = f'''typedef {C_TYPES[first.dtype]} Number;
+typedef {C_TYPES[first.out_dtype]} Out;
 constexpr bool a_transposed = {transposed[0]}, b_transposed = {transposed[1]}, GROUPS = {_bool(first.grouped)};
 constexpr bool {flags}, ACCUMULATES = {_bool(first.accumulate)};
 constexpr bool ACTIVATES = {_bool(first.activation)};

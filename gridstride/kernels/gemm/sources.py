@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ..fused.sources import source as fused_source
 from ..ptx import PTX, wgmma
-from ..texts import IN_C, source_loader, with_types
+from ..texts import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # the text of NAME.cuh in this package
 
@@ -25,7 +25,7 @@ ACTIVATIONS = dict(
     gelu_tanh=Activation('gelu(x)', 'gelu_grad(x)'),
     silu=Activation('x * sigmoid(x)', 'sigmoid(x) * (1 + x * (1 - sigmoid(x)))'),
 )
-_SIGMOID = '__device__ float sigmoid(float x) { return inverse(1 + power_of_2(-1.4426950408889634f * x)); }\n'
+_SIGMOID = '__device__ float sigmoid(float x) { return reciprocal(1 + exp2_of(-1.4426950408889634f * x)); }\n'
 
 
 def _grad_stub(activation):
@@ -38,7 +38,7 @@ def _grad_stub(activation):
 def activation_text(
     activation,  # a name of `ACTIVATIONS`, an `Activation`, or None
 ) -> str:
-    "Return CUDA C of `active` and `active_grad`; the types From and Sum must be defined above it"
+    "Return CUDA C of `active` and `active_grad`; the types Elem and Acc must be defined above it"
     if activation is None:
         return ''
     found = activation if isinstance(activation, Activation) else ACTIVATIONS[activation]
@@ -56,13 +56,13 @@ def product_source(
 ) -> str:
     "Return CUDA C of the product, ready to be compiled"
     above = (PTX + wgmma(dict(constants)['BN'])).replace('bf16', F16_TYPES[dtype]) + activation_text(activation)
-    types = ('Number', IN_C[dtype]), ('Out', IN_C[out_dtype]), ('From', IN_C[dtype]), ('Sum', 'float')
+    types = ('Number', C_TYPES[dtype]), ('Out', C_TYPES[out_dtype]), ('Elem', C_TYPES[dtype]), ('Acc', 'float')
     stubs = '' if activation else '__device__ float active(float x) { return x; }\n'
-    return with_types(source('product'), types, constants, above + stubs + _grad_stub(activation))
+    return assemble_source(source('product'), types, constants, above + stubs + _grad_stub(activation))
 
 
 @lru_cache(256)
 def pass_source(dtype, activation) -> str:
     "Return CUDA C of the kernels that apply an `Activation` and its gradient after another kernel has multiplied"
-    types = ('Number', IN_C[dtype]), ('From', IN_C[dtype]), ('Sum', 'float')
-    return with_types(source('pass'), types, (), activation_text(activation) + _grad_stub(activation))
+    types = ('Number', C_TYPES[dtype]), ('Elem', C_TYPES[dtype]), ('Acc', 'float')
+    return assemble_source(source('pass'), types, (), activation_text(activation) + _grad_stub(activation))

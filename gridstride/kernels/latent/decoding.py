@@ -11,7 +11,7 @@ from ..flash.attentions import Backend, has_ampere
 from ..flash.launches import launch_mapped
 from ..operators import constant, operator
 from ..ladder.rung import this_device
-from ..tool import check_tensor, launch, type_of
+from ..tool import check_tensor, launch, dtype_name
 
 _NAME = 'latent_attention'
 
@@ -45,7 +45,7 @@ def _check(q, cache, table, lens):
     for name, x in dict(table=table, lens=lens).items():
         check_tensor(_NAME, x, ('int32',), name)
     if cache.dtype != q.dtype:
-        raise TypeError(f'{_NAME}: cache is {type_of(cache)} and q {type_of(q)}; they must be the same')
+        raise TypeError(f'{_NAME}: cache is {dtype_name(cache)} and q {dtype_name(q)}; they must be the same')
     if any(x.device != q.device for x in (cache, table, lens)):
         raise ValueError(f'{_NAME}: q, cache, table and lens must be on one device')
     for name, x, axes, needed in (
@@ -98,7 +98,7 @@ def _fake(q, *more):
 
 def _problem(q, cache, table):
     batch, heads = q.shape[0], q.shape[-2]
-    return DecodeProblem(type_of(q), batch, math.prod(q.shape[1:-1]), heads, cache.shape[0], table.shape[1])
+    return DecodeProblem(dtype_name(q), batch, math.prod(q.shape[1:-1]), heads, cache.shape[0], table.shape[1])
 
 
 @operator(
@@ -106,7 +106,7 @@ def _problem(q, cache, table):
     _fake,
 )
 def _latent_attention(q, cache, table, lens, scale, splits):
-    if _backend(type_of(q)).name == 'torch':
+    if _backend(dtype_name(q)).name == 'torch':
         return _torch_attention(q, cache, table, lens, scale)
     out, lse = _fake(q)
     if not q.numel() or not table.numel():
@@ -151,7 +151,7 @@ def latent_attention_backend(
 
     latent_attention_backend(q).name"""
     check_tensor(_NAME, q, (*F16_TYPES, 'float32', 'float64'), 'q')
-    return _backend(type_of(q))
+    return _backend(dtype_name(q))
 
 
 def latent_attention(

@@ -6,7 +6,7 @@ from . import calls
 from .calls import DecodeProblem
 from .sources import DIM, PAGE
 from ..ladder.rung import H100
-from ..standalone import SPACE, Launch, Program
+from ..standalone import NAMESPACE, Launch, Program
 from ...utils import cdiv
 
 SIZES = (3, 200), (1, 64), (70, 65)  # batch size, context length
@@ -52,7 +52,7 @@ def _launch(call, boxes, rows):
     "Return a `Launch`; `rows` are those of the arrays that are tensor maps"
     names = [f'a.{array}' if array not in ('part_out', 'part_lse') else array for array in call.arrays]
     for i, (box, n) in enumerate(zip(boxes, rows)):
-        names[i] = f'tensor_map<{SPACE}::TensorMap>({names[i]}, {n}, {DIM}, {box[0]}, {box[1]}, 128)'
+        names[i] = f'tensor_map<{NAMESPACE}::TensorMap>({names[i]}, {n}, {DIM}, {box[0]}, {box[1]}, 128)'
     return Launch(call, names)
 
 

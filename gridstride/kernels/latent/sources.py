@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from ..flash.sources import source as flash_source, wgmma_kept
 from ..ptx import PTX, primitives, wgmma
-from ..texts import IN_C, source_loader, with_types
+from ..texts import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
 
@@ -15,7 +15,7 @@ F16_TYPES = dict(bfloat16='bf16', float16='f16')  # dtype -> its name in PTX
 def _assemble(dtype, name, constants, preamble, shared=''):
     values = (('VALUES', VALUES), ('PAGE', PAGE), *constants)
     text = shared + '\n'.join(map(source, ('schedule', 'results', name)))
-    return with_types(text, (('Number', IN_C[dtype]),), values, preamble.replace('bf16', F16_TYPES[dtype]))
+    return assemble_source(text, (('Number', C_TYPES[dtype]),), values, preamble.replace('bf16', F16_TYPES[dtype]))
 
 
 _WORD_TYPES = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'

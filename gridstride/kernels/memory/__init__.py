@@ -1,6 +1,6 @@
 """Memory-bound operators: `sum`, `argmax`, `scan`, `histogram`, `transpose`.
 
-The modules: `tools` (the operators), `sources` (their CUDA C, `*.cuh`), `programs` (the programs that `export` writes).
+The modules: `tools` (the operators), `sources` (assembles the CUDA C of `*.cuh`), `programs` (what `export` writes).
 """
 
 from .sources import source

@@ -1,7 +1,7 @@
-"""`sum`, `argmax`, `scan`, `histogram`, `transpose`: memory-bound operators.
+"""The memory-bound operators: `sum`, `argmax`, `scan`, `histogram`, `transpose`.
 
-Each operator has two functions: one returns its kernel launches for a type and a size (`export` writes them, too), and
-one takes a tensor, allocates the workspaces and the result, and launches the kernels.
+Each operator has two functions: one returns its kernel launches for a dtype and a size (`export` uses it, too), and the
+other one takes a tensor, allocates the workspaces and the result, and launches the kernels.
 """
 
 import math
@@ -11,137 +11,155 @@ from typing import NamedTuple
 from .sources import TYPES, kernel_source
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
-from ..tool import LOAD, check_tensor, launch, pow2_clamp, refuse_gradient, the_torch, type_of, vector, vector_of
+from ..tool import (
+    MAX_LOAD_BYTES,
+    check_tensor,
+    launch,
+    pow2_clamp,
+    reject_gradient,
+    import_torch,
+    dtype_name,
+    vector_width,
+    tensor_vector_width,
+)
 from ...utils import cdiv
 
 FLOATS = 'float32', 'float16', 'bfloat16'
-SIZES = dict(float32=4, float16=2, bfloat16=2, int32=4, int16=2, uint8=1)  # bytes
+DTYPE_BYTES = dict(float32=4, float16=2, bfloat16=2, int32=4, int16=2, uint8=1)  # bytes
 MAX_BINS = 8192
 
 
 # Checks of operands
-def _check(tool, x, types):
-    "Raise `TypeError` or `ValueError` unless `x` is a tensor that the operator supports"
-    check_tensor(tool, x, types)
-    refuse_gradient(tool, x)
+def _check_operand(op_name, x, types):
+    "Raise `TypeError` or `ValueError` unless the operator supports the tensor `x`"
+    check_tensor(op_name, x, types)
+    reject_gradient(op_name, x)
 
 
-def _rows(tool, x, axis):
-    "Return (rows, width) of `x` for an axis; raises `ValueError` for other axes than the last and None"
+def _rows_and_width(op_name, x, axis):
+    "Return (number of rows, elements per row) of `x` along an axis; raises `ValueError` unless it is the last or None"
     if axis is None or x.dim() == 0 and axis == -1:
         return 1, x.numel()
     if axis not in (-1, x.dim() - 1) or isinstance(axis, bool):
         last = f', or {x.dim() - 1}' if x.dim() > 1 else ''
-        raise ValueError(f'{tool}: axis is {axis!r}, and it may be -1{last}, the last axis, or None, for all elements')
+        raise ValueError(
+            f'{op_name}: axis is {axis!r}, and it may be -1{last}, the last axis, or None, for all elements'
+        )
     return math.prod(x.shape[:-1]), x.shape[-1]
 
 
-# DRAM is read fastest by many short-lived blocks, each of which reads some consecutive KiB: an SM that finishes early
-# gets the next block. Several blocks read a long row; a second launch combines their results, or, if they form a
+# DRAM bandwidth is highest with many short-lived blocks, each of which reads some consecutive KiB: an SM that finishes
+# early gets the next block. Several blocks share a long row; a second launch combines their results or, if they form a
 # cluster, one of them does. The constants were measured. For small inputs blocks are small, so that each SM gets some.
-class Plan(NamedTuple):
-    "How a kernel that reads its input once partitions the loads"
+class LoadPlan(NamedTuple):
+    "How a kernel that reads its input once divides the loads among blocks and threads"
 
-    share: int  # bytes per block, if several blocks share a row
-    threads: int  # per block, at most
+    block_bytes: int  # read by each block, if several blocks share a row
+    max_threads: int  # per block
     in_flight: int  # loads in flight per thread
 
 
-_LARGE = 2**27  # bytes of an input for `_LARGE_PLAN`
-_LARGE_PLAN = Plan(2**16, 1024, 2)
-_SMALL_PLAN = Plan(2**14, 256, 4)
-_PARTS_PLAN = Plan(2**17, 512, 16)  # one block reads the partial results: more loads in flight
-_CLUSTER_PLAN = Plan(2**16, 512, 4)
-_MAX_PARTS = 2**16  # blocks per row
-_MAX_CLUSTER = 8  # blocks per cluster
+_LARGE_BYTES = 2**27  # inputs of at least this size use `_LARGE_PLAN`
+_LARGE_PLAN = LoadPlan(2**16, 1024, 2)
+_SMALL_PLAN = LoadPlan(2**14, 256, 4)
+_PARTIALS_PLAN = LoadPlan(2**17, 512, 16)  # one block per row reads the partial results, with more loads in flight
+_CLUSTER_PLAN = LoadPlan(2**16, 512, 4)
+_MAX_BLOCKS_PER_ROW = 2**16
+_MAX_CLUSTER_SIZE = 8  # blocks
 
 
-class Shape(NamedTuple):
-    "The partition of a row among blocks and threads; a pack is what one load reads"
+class RowPartition(NamedTuple):
+    "How a row is divided among blocks and threads; a vector is what one load reads"
 
     threads: int  # per block
     in_flight: int  # loads in flight per thread
     blocks: int  # per row
-    share: int  # packs per block
+    block_vectors: int
 
 
-def _plan(rows, width, size):
-    return _LARGE_PLAN if rows * width * size >= _LARGE else _SMALL_PLAN
+def _plan_for(rows, width, size):
+    "Return the `LoadPlan` for an input of `rows` x `width` elements of `size` bytes"
+    return _LARGE_PLAN if rows * width * size >= _LARGE_BYTES else _SMALL_PLAN
 
 
-def _shape(
+def _partition(
     width,  # elements per row
-    per_load,  # elements per load
+    vec_size,  # elements per load
     size,  # bytes per element
-    plan,  # a `Plan`
-    blocks=None,  # per row, at most; None: as in the plan
-) -> Shape:
-    "Return the `Shape` for rows by a plan"
-    packs = cdiv(width, per_load)
-    threads = pow2_clamp(min(packs, plan.share // (per_load * size)) // plan.in_flight, 32, plan.threads)
-    in_flight = pow2_clamp(packs // threads, 1, plan.in_flight)
-    if blocks is None:
-        blocks = 1 if width * size < 4 * plan.share else min(_MAX_PARTS, cdiv(width * size, plan.share))
-    share = cdiv(cdiv(packs, blocks), threads * in_flight) * threads * in_flight
-    return Shape(threads, in_flight, cdiv(packs, share), share)
+    plan,  # a `LoadPlan`
+    max_blocks=None,  # per row; None: as many as the plan gives
+) -> RowPartition:
+    "Apply a plan to rows of `width` elements"
+    vectors, row_bytes = cdiv(width, vec_size), width * size
+    threads = min(vectors, plan.block_bytes // (vec_size * size)) // plan.in_flight
+    threads = pow2_clamp(threads, 32, plan.max_threads)
+    in_flight = pow2_clamp(vectors // threads, 1, plan.in_flight)
+    if max_blocks is None:
+        is_short = row_bytes < 4 * plan.block_bytes
+        max_blocks = 1 if is_short else min(_MAX_BLOCKS_PER_ROW, cdiv(row_bytes, plan.block_bytes))
+    # a block reads whole iterations of its loop
+    block_vectors = cdiv(cdiv(vectors, max_blocks), threads * in_flight) * threads * in_flight
+    return RowPartition(threads, in_flight, cdiv(vectors, block_vectors), block_vectors)
 
 
 # Sum
-def _sums(dtype):
-    "Return the C type of accumulators, and torch's dtypes of partial sums and of the result"
+def _sum_types(dtype):
+    "Return the C type of the accumulators, and the dtypes of the partial sums and of the result"
     return ('float', 'float32', dtype) if dtype in FLOATS else ('long long', 'int64', 'int64')
 
 
-def _sum_rows(From, Sum, To, arrays, rows, width, per_load, shape, is_first=False, is_second=False):
-    types = ('From', From), ('Sum', Sum), ('To', To)
-    constants = dict(V=per_load, THREADS=shape.threads, AHEAD=shape.in_flight, FIRST=is_first, SECOND=is_second)
+def _sum_rows_call(c_types, arrays, rows, width, vec_size, partition, is_first=False, is_second=False):
+    """Return a launch of `sum_rows`; `c_types`: of the elements, the accumulators and the results; `is_first`,
+    `is_second`: it is the first or the second of two launches with programmatic dependent launch"""
+    types = tuple(zip(('From', 'Sum', 'To'), c_types))
+    constants = dict(V=vec_size, THREADS=partition.threads, AHEAD=partition.in_flight)
+    constants |= dict(FIRST=is_first, SECOND=is_second)
     src = kernel_source('sum', types, tuple(constants.items()))
-    grid = (rows * shape.blocks,)
-    scalars = Long(width), Long(shape.share), shape.blocks
-    return KernelLaunch(src, 'sum_rows', arrays, scalars, grid, (shape.threads,), pdl=is_second)
+    grid = (rows * partition.blocks,)
+    scalars = Long(width), Long(partition.block_vectors), partition.blocks
+    return KernelLaunch(src, 'sum_rows', arrays, scalars, grid, (partition.threads,), pdl=is_second)
 
 
-def _add_parts(dtype, rows, parts, device):
-    Sum, partial_dtype, out_dtype = _sums(dtype)
+def _add_partials_call(dtype, rows, partials, device):
+    "Return the launch that adds `partials` partial sums per row"
+    accumulator, partial_dtype, out_dtype = _sum_types(dtype)
     size = 8 if partial_dtype == 'int64' else 4
-    per_load = vector(0, size, rows, parts)
-    shape = _shape(parts, per_load, size, _PARTS_PLAN, blocks=1)
-    return _sum_rows(
-        Sum,
-        Sum,
-        TYPES[out_dtype][0] if out_dtype in TYPES else Sum,
-        ('parts', 'out'),
-        rows,
-        parts,
-        per_load,
-        shape,
-        is_second=device.hopper,
-    )
+    vec_size = vector_width(0, size, rows, partials)
+    partition = _partition(partials, vec_size, size, _PARTIALS_PLAN, max_blocks=1)
+    c_types = accumulator, accumulator, TYPES[out_dtype][0] if out_dtype in TYPES else accumulator
+    arrays = 'partials', 'out'
+    return _sum_rows_call(c_types, arrays, rows, partials, vec_size, partition, is_second=device.hopper)
 
 
 @lru_cache(1024)
-def sum_calls(dtype, rows, width, per_load, device) -> tuple:  # (launches, partial sums per row between two launches)
-    "Return the launches that sum rows of `width` elements on a `Device`, with `per_load` elements per load"
-    From, (Sum, _, out_dtype), size = TYPES[dtype][0], _sums(dtype), SIZES[dtype]
-    shape = _shape(width, per_load, size, _plan(rows, width, size))
-    if shape.blocks == 1:
-        To = TYPES[out_dtype][0] if out_dtype in TYPES else Sum
-        return [_sum_rows(From, Sum, To, ('x', 'out'), rows, width, per_load, shape)], 0
-    first = _sum_rows(From, Sum, Sum, ('x', 'parts'), rows, width, per_load, shape, is_first=device.hopper)
-    return [first, _add_parts(dtype, rows, shape.blocks, device)], shape.blocks
+def sum_calls(dtype, rows, width, vec_size, device) -> tuple:  # (launches, partial sums per row between two launches)
+    "Return the launches that sum rows of `width` elements on a `Device`, with `vec_size` elements per load"
+    element, (accumulator, _, out_dtype), size = TYPES[dtype][0], _sum_types(dtype), DTYPE_BYTES[dtype]
+    partition = _partition(width, vec_size, size, _plan_for(rows, width, size))
+    if partition.blocks == 1:
+        c_types = element, accumulator, TYPES[out_dtype][0] if out_dtype in TYPES else accumulator
+        return [_sum_rows_call(c_types, ('x', 'out'), rows, width, vec_size, partition)], 0
+    c_types, arrays = (element, accumulator, accumulator), ('x', 'partials')
+    first = _sum_rows_call(c_types, arrays, rows, width, vec_size, partition, is_first=device.hopper)
+    return [first, _add_partials_call(dtype, rows, partition.blocks, device)], partition.blocks
 
 
-def _sum(x, axis, calls_for):
-    _check('sum', x, SIZES)
-    torch, (rows, width), (_, partial_dtype, out_dtype) = the_torch(), _rows('sum', x, axis), _sums(type_of(x))
+def _sum(x, axis, make_calls):
+    "Compute `sum`; `make_calls`: `sum_calls`, or another function like it"
+    _check_operand('sum', x, DTYPE_BYTES)
+    torch, (rows, width), (_, partial_dtype, out_dtype) = (
+        import_torch(),
+        _rows_and_width('sum', x, axis),
+        _sum_types(dtype_name(x)),
+    )
     shape = () if axis is None else x.shape[:-1]
     options = dict(dtype=getattr(torch, out_dtype), device=x.device)
     if not x.numel():
         return torch.zeros(shape, **options)
     out = torch.empty(shape, **options)
-    calls, parts = calls_for(type_of(x), rows, width, vector_of(x, rows, width), this_device())
-    parts = torch.empty(rows * parts, dtype=getattr(torch, partial_dtype), device=x.device)
-    launch(calls, x, parts=parts, out=out)
+    calls, count = make_calls(dtype_name(x), rows, width, tensor_vector_width(x, rows, width), this_device())
+    partials = torch.empty(rows * count, dtype=getattr(torch, partial_dtype), device=x.device)
+    launch(calls, x, partials=partials, out=out)
     return out
 
 
@@ -158,122 +176,130 @@ def sum(
     return _sum(x, axis, sum_calls)
 
 
-# On a Hopper GPU bulk copies can fill a ring of stages in shared memory. This is faster than threads that load in a
-# loop, but slower than many short-lived blocks. Lesson 12 shows it.
+# On a Hopper GPU bulk copies can fill the stages of a pipeline in shared memory. This is faster than loads in a loop,
+# but slower than many short-lived blocks. It is here because lesson 12 shows it.
 BULK = dict(THREADS=512, PACKS=4, STAGES=6)
 
 
 @lru_cache(1024)
-def ring_calls(dtype, rows, width, per_load, device) -> tuple:  # as for `sum_calls`
-    "Return the launches that sum `width` elements by bulk copies; for unsupported cases those of `sum_calls`"
-    if rows > 1 or not device.hopper or per_load * SIZES[dtype] < LOAD:
-        return sum_calls(dtype, rows, width, per_load, device)
-    src = kernel_source('sum_bulk', (('From', TYPES[dtype][0]), ('Sum', _sums(dtype)[0])), tuple(BULK.items()))
-    shared = LOAD * BULK['THREADS'] * BULK['PACKS'] * BULK['STAGES']
-    first = KernelLaunch(src, 'sum_bulk', ('x', 'parts'), (Long(width),), (device.sms,), (BULK['THREADS'],), shared)
-    return [first, _add_parts(dtype, 1, device.sms, device)], device.sms
+def ring_calls(dtype, rows, width, vec_size, device) -> tuple:  # as for `sum_calls`
+    "Return the launches that sum `width` elements by bulk copies; if these are not supported, those of `sum_calls`"
+    if rows > 1 or not device.hopper or vec_size * DTYPE_BYTES[dtype] < MAX_LOAD_BYTES:
+        return sum_calls(dtype, rows, width, vec_size, device)
+    src = kernel_source('sum_bulk', (('From', TYPES[dtype][0]), ('Sum', _sum_types(dtype)[0])), tuple(BULK.items()))
+    shared = MAX_LOAD_BYTES * BULK['THREADS'] * BULK['PACKS'] * BULK['STAGES']
+    first = KernelLaunch(src, 'sum_bulk', ('x', 'partials'), (Long(width),), (device.sms,), (BULK['THREADS'],), shared)
+    return [first, _add_partials_call(dtype, 1, device.sms, device)], device.sms
 
 
 def ring_sum(
     x,  # as for `sum`
 ):  # as for `sum`
-    "Compute the sum of all elements as `sum` does, by bulk copies into a ring in shared memory on a Hopper GPU"
+    "Compute the sum of all elements as `sum` does, on a Hopper GPU with a pipeline of bulk copies"
     return _sum(x, None, ring_calls)
 
 
 # Argmax
-def _argmax_shape(rows, width, per_load, size, device):
-    "Return (`Shape`, whether the blocks of a row form a cluster)"
-    plan = _plan(rows, width, size)
-    shape = _shape(width, per_load, size, plan)
-    if not device.hopper or not 1 < shape.blocks <= _MAX_CLUSTER:
-        return shape, False
+def _argmax_partition(rows, width, vec_size, size, device):
+    "Return (`RowPartition`, whether the blocks of a row form a cluster)"
+    plan = _plan_for(rows, width, size)
+    partition = _partition(width, vec_size, size, plan)
+    if not device.hopper or not 1 < partition.blocks <= _MAX_CLUSTER_SIZE:
+        return partition, False
     plan = _CLUSTER_PLAN if plan == _LARGE_PLAN else plan
-    return _shape(width, per_load, size, plan, shape.blocks), True
+    return _partition(width, vec_size, size, plan, partition.blocks), True
 
 
-def _argmax_text(dtype, per_load, threads, in_flight, pdl, cluster=False):
+def _argmax_source(dtype, vec_size, threads, in_flight, pdl, cluster=False):
+    "Return the source of the argmax kernels; `pdl`: with programmatic dependent launch of the second one"
     types = ('From', TYPES[dtype][0]), ('Value', TYPES[dtype][1])
-    return kernel_source(
-        'argmax', types, (('V', per_load), ('THREADS', threads), ('AHEAD', in_flight), ('PDL', pdl)), cluster
-    )
+    constants = ('V', vec_size), ('THREADS', threads), ('AHEAD', in_flight), ('PDL', pdl)
+    return kernel_source('argmax', types, constants, cluster)
 
 
 @lru_cache(1024)
 def argmax_calls(
-    dtype, rows, width, per_load, device
+    dtype, rows, width, vec_size, device
 ) -> tuple:  # (launches, partial results per row between two launches)
-    "Return the launches that find the largest element of rows on a `Device`, with `per_load` elements per load"
-    (threads, in_flight, blocks, share), cluster = _argmax_shape(rows, width, per_load, SIZES[dtype], device)
+    "Return the launches that find the largest element of rows on a `Device`, with `vec_size` elements per load"
+    (threads, in_flight, blocks, block_vectors), cluster = _argmax_partition(
+        rows, width, vec_size, DTYPE_BYTES[dtype], device
+    )
     two_launches = blocks > 1 and not cluster
     pdl = device.hopper and two_launches
-    threads_of_parts = pow2_clamp(blocks, 32, 1024)
-    src = _argmax_text(dtype, per_load, threads, in_flight, pdl, cluster)
+    second_threads = pow2_clamp(blocks, 32, 1024)
+    src = _argmax_source(dtype, vec_size, threads, in_flight, pdl, cluster)
     arrays = 'x', 'out', 'values', 'indices'
-    first = KernelLaunch(src, 'argmax_rows', arrays, (width, share, blocks), (rows * blocks,), (threads,))
+    first = KernelLaunch(src, 'argmax_rows', arrays, (width, block_vectors, blocks), (rows * blocks,), (threads,))
     if not two_launches:
         return [first._replace(cluster=(blocks, 1, 1)) if cluster else first], 1
-    src = _argmax_text(dtype, 1, threads_of_parts, 1, pdl)
+    src = _argmax_source(dtype, 1, second_threads, 1, pdl)
     arrays = 'values', 'indices', 'out'
-    return [first, KernelLaunch(src, 'argmax_parts', arrays, (blocks,), (rows,), (threads_of_parts,), pdl=pdl)], blocks
+    return [first, KernelLaunch(src, 'argmax_parts', arrays, (blocks,), (rows,), (second_threads,), pdl=pdl)], blocks
 
 
 def argmax(
     x,  # as for `sum`
     axis=None,  # -1: along the last axis; None: among all elements
 ):  # a tensor of int64
-    """Return the index of the largest element, as `x.argmax()` or `x.argmax(-1)` does: the first of equal ones; NaN is
-    the largest of all.
+    """Return the index of the largest element, as `x.argmax()` or `x.argmax(-1)` does: the first one if several are
+    equal; NaN counts as the largest.
 
         argmax(x, axis=-1)
 
     Raises TypeError and ValueError for an `x` or `axis` that is not supported."""
-    _check('argmax', x, SIZES)
-    torch = the_torch()
-    rows, width = _rows('argmax', x, axis)
-    dtype = type_of(x)
+    _check_operand('argmax', x, DTYPE_BYTES)
+    torch = import_torch()
+    rows, width = _rows_and_width('argmax', x, axis)
+    dtype = dtype_name(x)
     out = torch.empty(() if axis is None else x.shape[:-1], dtype=torch.int64, device=x.device)
     if not width:
-        raise ValueError('argmax: x has no elements along the axis, so none is the largest')
+        raise ValueError('argmax: x has no elements along the axis, so there is no largest one')
     if width >= 2**31:
-        raise ValueError(f'argmax: a row has {width:,} elements, and the kernel counts up to 2^31 - 1')
+        raise ValueError(f'argmax: a row has {width:,} elements, and the kernel supports at most 2^31 - 1')
     if not rows:
         return out
-    calls, parts = argmax_calls(dtype, rows, width, vector_of(x, rows, width), this_device())
-    value = torch.float32 if dtype in FLOATS else torch.int32
-    values = torch.empty(rows * parts if parts > 1 else 1, dtype=value, device=x.device)
+    calls, count = argmax_calls(dtype, rows, width, tensor_vector_width(x, rows, width), this_device())
+    value_dtype = torch.float32 if dtype in FLOATS else torch.int32
+    values = torch.empty(rows * count if count > 1 else 1, dtype=value_dtype, device=x.device)
     launch(calls, x, out=out, values=values, indices=torch.empty_like(values, dtype=torch.int32))
     return out
 
 
 # Scan
-_MIN_BULK = 2**22  # bytes; smaller inputs have too few tiles for all SMs
+_MIN_BULK_BYTES = 2**22  # bytes; smaller inputs have too few tiles for all SMs
 SCAN = dict(THREADS=256, LINES=6, MIN_BLOCKS=5)
 SCAN_BULK = dict(THREADS=1024, STAGES=3)  # one block per SM
 
 
-def _scan_bulk(dtype, types, width, device):
-    lines = 4 if SIZES[dtype] > 1 else 2
-    tile = SCAN_BULK['THREADS'] * lines * LOAD // SIZES[dtype]
+def _bulk_scan_calls(dtype, types, width, device):
+    "Return the launch that scans `width` elements by bulk copies, and the tiles, on a Hopper GPU"
+    lines = 4 if DTYPE_BYTES[dtype] > 1 else 2
+    tile = SCAN_BULK['THREADS'] * lines * MAX_LOAD_BYTES // DTYPE_BYTES[dtype]
     tiles = cdiv(width, tile)
-    shared = SCAN_BULK['STAGES'] * tile * SIZES[dtype]
+    shared = SCAN_BULK['STAGES'] * tile * DTYPE_BYTES[dtype]
     src = kernel_source('scan_bulk', types, (*SCAN_BULK.items(), ('LINES', lines), ('BLOCKS', device.sms)))
     arrays, scalars, block = ('x', 'out', 'status'), (Long(width), tiles), (SCAN_BULK['THREADS'],)
     return [KernelLaunch(src, 'scan_bulk', arrays, scalars, (device.sms,), block, shared, cooperative=True)], tiles
 
 
 @lru_cache(1024)
-def scan_calls(dtype, rows, width, per_load, device) -> tuple:  # (launches, tiles per row)
-    "Return the launches that scan rows of `width` elements on a `Device`, with `per_load` elements per load"
+def scan_calls(dtype, rows, width, vec_size, device) -> tuple:  # (launches, tiles per row)
+    "Return the launches that scan rows of `width` elements on a `Device`, with `vec_size` elements per load"
     types = ('From', TYPES[dtype][0]), ('Sum', TYPES[dtype][1])
-    if device.hopper and rows == 1 and width * SIZES[dtype] >= _MIN_BULK and per_load * SIZES[dtype] == LOAD:
-        return _scan_bulk(dtype, types, width, device)
-    lines = max(1, SCAN['LINES'] * 4 // max(per_load, 4))
-    threads = min(SCAN['THREADS'], 32 * cdiv(width, 32 * lines * per_load))
-    tiles = cdiv(width, threads * lines * per_load)
+    if (
+        device.hopper
+        and rows == 1
+        and width * DTYPE_BYTES[dtype] >= _MIN_BULK_BYTES
+        and vec_size * DTYPE_BYTES[dtype] == MAX_LOAD_BYTES
+    ):
+        return _bulk_scan_calls(dtype, types, width, device)
+    lines = max(1, SCAN['LINES'] * 4 // max(vec_size, 4))
+    threads = min(SCAN['THREADS'], 32 * cdiv(width, 32 * lines * vec_size))
+    tiles = cdiv(width, threads * lines * vec_size)
     min_blocks = SCAN['MIN_BLOCKS'] if threads == SCAN['THREADS'] else 1
     src = kernel_source(
-        'scan', types, (('V', per_load), ('THREADS', threads), ('LINES', lines), ('MIN_BLOCKS', min_blocks))
+        'scan', types, (('V', vec_size), ('THREADS', threads), ('LINES', lines), ('MIN_BLOCKS', min_blocks))
     )
     arrays, scalars = ('x', 'out', 'status', 'ticket'), (Long(width), tiles)
     return [KernelLaunch(src, 'scan_rows', arrays, scalars, (rows * tiles,), (threads,))], tiles
@@ -289,30 +315,30 @@ def scan(
         scan(x)
 
     Raises TypeError and ValueError for an `x` or `axis` that is not supported."""
-    _check('scan', x, SIZES)
-    torch = the_torch()
-    rows, width = _rows('scan', x, axis)
+    _check_operand('scan', x, DTYPE_BYTES)
+    torch = import_torch()
+    rows, width = _rows_and_width('scan', x, axis)
     out = torch.empty_like(x)
     if not x.numel():
         return out
-    calls, tiles = scan_calls(type_of(x), rows, width, vector_of(x, rows, width), this_device())
-    # One status word per tile, initially "not ready", and the ticket (decoupled look-back).
+    calls, tiles = scan_calls(dtype_name(x), rows, width, tensor_vector_width(x, rows, width), this_device())
+    # Decoupled look-back needs a status word per tile, initially 0 ("not ready"), and a ticket that gives blocks tiles.
     status = torch.zeros(rows * tiles + 1, dtype=torch.int64, device=x.device)
     launch(calls, x, out=out, status=status[1:], ticket=status[:1])
     return out
 
 
 # Histogram
-_COUNTERS = 8192  # per block: 32 KiB of shared memory
+_MAX_COUNTERS = 8192  # per block: 32 KiB of shared memory
 
 
 @lru_cache(1024)
-def histogram_calls(dtype, size, bins, low, high, per_load, device) -> list:  # of `KernelLaunch`
-    "Return the launch that counts `size` elements on a `Device`, with `per_load` elements per load"
+def histogram_calls(dtype, size, bins, low, high, vec_size, device) -> list:  # of `KernelLaunch`
+    "Return the launch that counts `size` elements on a `Device`, with `vec_size` elements per load"
     threads = 1024 if size >= 2**16 else 128
-    constants = dict(V=per_load, THREADS=threads, BINS=bins, COPIES=max(1, min(threads // 32, _COUNTERS // bins)))
+    constants = dict(V=vec_size, THREADS=threads, BINS=bins, COPIES=max(1, min(threads // 32, _MAX_COUNTERS // bins)))
     src = kernel_source('histogram', (('From', TYPES[dtype][0]),), (*constants.items(), ('FLOATS', dtype in FLOATS)))
-    blocks = max(1, min(2 * device.sms, cdiv(size, threads * per_load)))
+    blocks = max(1, min(2 * device.sms, cdiv(size, threads * vec_size)))
     scalars = Long(size), low, high, bins / (high - low)
     return [KernelLaunch(src, 'histogram', ('x', 'out'), scalars, (blocks,), (threads,))]
 
@@ -324,33 +350,42 @@ def histogram(
     high=None,  # for floats: upper bound of the last bin, which includes it
 ):  # int64 (bins,)
     """Count the elements per bin: integers from 0 to bins - 1, floats in equal intervals from `low` to `high`. Elements
-    outside all bins, and NaN, are not counted.
+    out of range, and NaN, are not counted.
 
         histogram(bytes_, 256)
 
     Raises TypeError and ValueError for an `x` or bins that are not supported."""
-    _check('histogram', x, SIZES)
+    _check_operand('histogram', x, DTYPE_BYTES)
     if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MAX_BINS:
         raise ValueError(f'histogram: bins is {bins!r}, and it must be an integer from 1 to {MAX_BINS}')
-    if type_of(x) not in FLOATS:
+    if dtype_name(x) not in FLOATS:
         if (low, high) != (None, None):
-            raise ValueError(f'histogram: x is {type_of(x)}, whose values are their own bins; leave out low and high')
+            raise ValueError(
+                f'histogram: x is {dtype_name(x)}, whose values are the bins themselves; omit low and high'
+            )
         low, high = 0.0, float(bins)
     elif low is None or high is None or not -math.inf < low < high < math.inf:
-        raise ValueError(f'histogram: low is {low} and high {high}, and floats need two bounds, the second the larger')
-    torch = the_torch()
+        raise ValueError(
+            f'histogram: low is {low} and high is {high}; floats need two finite bounds, and low must be below high'
+        )
+    torch = import_torch()
     out = torch.zeros(bins, dtype=torch.int64, device=x.device)
     if x.numel():
         calls = histogram_calls(
-            type_of(x), x.numel(), bins, float(low), float(high), vector_of(x, 1, x.numel()), this_device()
+            dtype_name(x), x.numel(), bins, float(low), float(high), tensor_vector_width(x, 1, x.numel()), this_device()
         )
         launch(calls, x, out=out)
     return out
 
 
 # Transpose
-_WORDS = {1: 'uint8', 2: 'int16', 4: 'int32', 8: 'int64'}  # bytes per element -> dtype as which they are moved
-_IN_C = dict(uint8='unsigned char', int16='short', int32='int', int64='long long')
+_MOVED_DTYPES = {
+    1: 'uint8',
+    2: 'int16',
+    4: 'int32',
+    8: 'int64',
+}  # bytes per element -> the dtype as which elements are copied
+_MOVED_C_TYPES = dict(uint8='unsigned char', int16='short', int32='int', int64='long long')
 TILE = 64
 
 
@@ -358,7 +393,7 @@ TILE = 64
 def transpose_calls(size, matrices, rows, columns, device) -> list:  # of `KernelLaunch`
     "Return the launch that transposes matrices of elements of `size` bytes on a `Device`"
     constants = dict(TILE=TILE, THREADS=512, PAD=max(1, 4 // size))
-    src = kernel_source('transpose', (('Number', _IN_C[_WORDS[size]]),), tuple(constants.items()))
+    src = kernel_source('transpose', (('Number', _MOVED_C_TYPES[_MOVED_DTYPES[size]]),), tuple(constants.items()))
     grid = matrices * cdiv(rows, TILE) * cdiv(columns, TILE)
     return [KernelLaunch(src, 'transpose', ('x', 'out'), (rows, columns), (grid,), (constants['THREADS'],))]
 
@@ -371,9 +406,9 @@ def transpose(
         transpose(x)  # (..., rows, columns) -> (..., columns, rows)
 
     Raises TypeError and ValueError for an `x` that is not supported."""
-    torch = the_torch()
-    supported = hasattr(x, 'data_ptr') and x.element_size() in _WORDS
-    _check('transpose', x, [type_of(x)] if supported else SIZES)
+    torch = import_torch()
+    supported = hasattr(x, 'data_ptr') and x.element_size() in _MOVED_DTYPES
+    _check_operand('transpose', x, [dtype_name(x)] if supported else DTYPE_BYTES)
     if x.dim() < 2:
         raise ValueError(f'transpose: x has the shape {tuple(x.shape)}, and a matrix has rows and columns')
     (rows, columns), matrices = x.shape[-2:], math.prod(x.shape[:-2])
@@ -383,7 +418,7 @@ def transpose(
         )
     out = torch.empty(*x.shape[:-2], columns, rows, dtype=x.dtype, device=x.device)
     if x.numel():
-        word_dtype = getattr(torch, _WORDS[x.element_size()])
+        word_dtype = getattr(torch, _MOVED_DTYPES[x.element_size()])
         calls = transpose_calls(x.element_size(), matrices, rows, columns, this_device())
         launch(calls, x.view(word_dtype), out=out.view(word_dtype))
     return out

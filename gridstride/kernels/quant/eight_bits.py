@@ -14,8 +14,8 @@ from .sources import source
 from ..ptx import PTX
 from ..ladder.launches import Mapped
 from ..ladder.rung import KernelLaunch, compiled, this_device, need_bfloat16, need_hopper
-from ..texts import IN_C, with_types
-from ..tool import check_tensor, enter_thread, launch
+from ..texts import C_TYPES, assemble_source
+from ..tool import check_tensor, make_context_current_once, launch
 from ...cpp.driver import current_stream
 from ...utils import cdiv
 
@@ -74,7 +74,7 @@ def wgmma_calls(
 ) -> list:  # of `KernelLaunch`
     "Return the launch of (M x K) @ (N x K).T by `wgmma`"
     types = (('Sum', KINDS[kind].c_accumulator),)
-    src = with_types(source('eight_bits'), types, tuple(TILE.items()), PTX + wgmma_function(kind, TILE['BN']))
+    src = assemble_source(source('eight_bits'), types, tuple(TILE.items()), PTX + wgmma_function(kind, TILE['BN']))
     # A persistent kernel: clusters of 2 blocks iterate over tiles of 2*BM rows. A block of 384 threads has a producer
     # warpgroup and two consumer warpgroups.
     tiles = cdiv(M, 2 * TILE['BM']) * cdiv(N, TILE['BN'])
@@ -94,7 +94,7 @@ def dp4a_calls(
 ) -> list:  # of `KernelLaunch`
     "Return the launch of the int8 product (M x K) @ (N x K).T by dp4a"
     constants = dict(ROWS=next(rows for rows in (1, 2, 4, 8) if M <= rows), EACH=_DP4A_COLUMNS, WARPS=_DP4A_WARPS)
-    src = with_types(source('few_rows'), (('To', IN_C['bfloat16']),), tuple(constants.items()))
+    src = assemble_source(source('few_rows'), (('To', C_TYPES['bfloat16']),), tuple(constants.items()))
     arrays, grid = ('x', 'b', 'out', 'a_scales', 'b_scales'), (cdiv(N, _DP4A_WARPS * _DP4A_COLUMNS),)
     return [KernelLaunch(src, 'multiply_few', arrays, (M, N, K), grid, (32 * _DP4A_WARPS,))]
 
@@ -185,6 +185,6 @@ def _run(kind, a, b, a_scales, b_scales):
             _launcher(call, None, 'sim')(arrays)
             continue
         with torch.cuda.device(a.device):
-            enter_thread()
+            make_context_current_once()
             _launcher(call, a.get_device(), 'gpu')(arrays, current_stream(a.get_device()))
     return out

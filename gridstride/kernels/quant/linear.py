@@ -9,7 +9,7 @@ from .calls import MAX_ROWS
 from .packed import Packed, pack, run_matvec, unpack
 from .sources import FLOATS
 from ..operators import operator
-from ..tool import type_of
+from ..tool import dtype_name
 
 _PER_ROW = 0  # stands for group 'row' in the operator, whose argument is an integer
 
@@ -121,6 +121,6 @@ class QuantLinear(torch.nn.Module):
         before = self.scales, self.zeros
         super()._apply(fn, recurse)
         self.dtype = fn(torch.empty(0, dtype=self.dtype)).dtype
-        if type_of(self.scales) not in FLOATS:
+        if dtype_name(self.scales) not in FLOATS:
             self.scales, self.zeros = (x if x is None else x.to(self.scales.device) for x in before)
         return self

@@ -11,7 +11,7 @@ from .formats import QuantizedNF4, QuantizedInts
 from .fragments import BITS, STEP, from_fragments, to_fragments, to_lane_order, from_lane_order
 from .sources import FLOATS, KINDS
 from ..ladder.rung import this_device
-from ..tool import check_fits, check_tensor, launch, type_of
+from ..tool import check_matches, check_tensor, launch, dtype_name
 from ...utils import backend, cdiv
 
 # How scales are chosen: the largest element of a group is representable, or a search for the least squared error
@@ -89,12 +89,12 @@ def pack(
 
     Raises TypeError or ValueError for unsupported operands and options."""
     group = DEFAULT.get(kind) if group is None else group
-    if w.dim() != 2 or type_of(w) not in (*FLOATS, 'float32'):
+    if w.dim() != 2 or dtype_name(w) not in (*FLOATS, 'float32'):
         choices = f'{", ".join(FLOATS)} or float32'
-        raise TypeError(f'pack: w must be a matrix of {choices}; got {type_of(w)} of {w.dim()} axes')
+        raise TypeError(f'pack: w must be a matrix of {choices}; got {dtype_name(w)} of {w.dim()} axes')
     if why := why_unsupported(kind, group, w.shape) or why_invalid(kind, zeros, fit):
         raise ValueError(f'pack: {why}')
-    dtype = w.dtype if type_of(w) in FLOATS else torch.bfloat16
+    dtype = w.dtype if dtype_name(w) in FLOATS else torch.bfloat16
     (rows, columns), (integers, *others) = w.shape, _quantized(w.detach(), kind, group, dtype, zeros, fit)
     if group == 'tensor':
         group, others = 'row', [other if other is None else other.expand(rows, 1) for other in others]
@@ -131,7 +131,7 @@ def run_matvec(x, p, bias):
     y = x.new_empty(batch, rows)
     if not y.numel():
         return y
-    what = p.kind, type_of(x), p.group, batch, rows, x.shape[1], bias is not None, p.zeros is not None
+    what = p.kind, dtype_name(x), p.group, batch, rows, x.shape[1], bias is not None, p.zeros is not None
     calls, packed = _calls_here(x.get_device(), backend(), *what), dict(words=p.words, scales=p.scales, zeros=p.zeros)
     if not x.is_cuda:  # the emulator checks the types of arrays, too
         packed = {name: x if x is None else x.view(torch.uint32) for name, x in packed.items()}
@@ -149,13 +149,13 @@ def matvec(
         matvec(x, pack(w, 'int4'))
 
     Raises TypeError or ValueError for unsupported operands."""
-    check_tensor('matvec', x, [type_of(p.scales)])
+    check_tensor('matvec', x, [dtype_name(p.scales)])
     if x.dim() != 2 or x.shape[0] > MAX_ROWS or x.shape[1] != p.shape[1]:
         want = f'({MAX_ROWS} or fewer, {p.shape[1]})'
         raise ValueError(f'matvec: x must have the shape {want}; got {tuple(x.shape)}')
     for name, array in (('words', p.words), ('scales', p.scales), ('zeros', p.zeros)):
         if array is not None:
-            check_tensor('matvec', array, [type_of(array)], name)
+            check_tensor('matvec', array, [dtype_name(array)], name)
     if bias is not None:
-        check_fits('matvec', 'bias', bias, x, (p.shape[0],))
+        check_matches('matvec', 'bias', bias, x, (p.shape[0],))
     return run_matvec(x, p, bias)

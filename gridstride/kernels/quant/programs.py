@@ -6,8 +6,8 @@ from .formats import nf4_codebook
 from .packed import DEFAULT
 from .sources import KINDS
 from ..ladder.rung import H100
-from ..standalone import SPACE, Launch, Program
-from ..texts import IN_C
+from ..standalone import NAMESPACE, Launch, Program
+from ..texts import C_TYPES
 
 SHAPES = (1, 33, 136), (3, 203, 320), (16, 1000, 1024)  # rows of x, rows and columns of w
 LARGE = 28672, 8192
@@ -24,7 +24,7 @@ def _calls(kind, dtype, batch, rows, columns):
 
 
 def _matvec(kind, dtype, batch):
-    constants = f'''typedef {IN_C[dtype]} From;
+    constants = f'''typedef {C_TYPES[dtype]} From;
 enum {{ {', '.join(KINDS).upper()} }};
 constexpr int KIND = {kind.upper()}, GROUP = {0 if DEFAULT[kind] == 'row' else DEFAULT[kind]};
 constexpr float BOOK[] = {{{', '.join(f'{o!r}f' for o in nf4_codebook())}}};
@@ -60,7 +60,7 @@ constexpr double TERM = {1e-6 if kind == 'int8' else 2**-10};'''
 def _map(name, sides, box):
     "Return C++ for the tensor map of a, b or out"
     sizes = ', '.join(map(str, (*sides, *box)))
-    return f'static auto {name}_map = tensor_map<{SPACE}::TensorMap>({name}, {sizes}, 128);'
+    return f'static auto {name}_map = tensor_map<{NAMESPACE}::TensorMap>({name}, {sizes}, 128);'
 
 
 def _rows(kind, M, N, K):

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from .formats import nf4_codebook
 from ..ptx import primitives
-from ..texts import IN_C, source_loader, with_types
+from ..texts import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
 
@@ -30,4 +30,4 @@ def kernel_source(
     preamble += f'constexpr int FRACTION = {fraction};\nenum {{ {", ".join(KINDS).upper()} }};\n'
     preamble += f'__constant__ float CODEBOOK[] = {{{", ".join(f"{value!r}f" for value in nf4_codebook())}}};\n'
     preamble += primitives(*_PRIMITIVES[name]).replace('bf16', ptx) + source('dequantize')
-    return with_types(source(name), (('From', IN_C[dtype]),), constants, preamble)
+    return assemble_source(source(name), (('From', C_TYPES[dtype]),), constants, preamble)

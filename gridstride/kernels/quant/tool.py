@@ -1,4 +1,4 @@
-"""Define `quantize` and `dequantize`, which convert the linear layers of a module to few bits, and back."""
+"""`quantize` and `dequantize`: convert the linear layers of a module to few bits, and back."""
 
 from functools import partial
 
@@ -6,31 +6,35 @@ from .formats import decibels
 from .linear import QuantLinear
 from .packed import DEFAULT, unpack, why_unsupported, why_invalid
 from .sources import FLOATS
-from ..layers import Swapped, format_us, report_table, swap_linears, restore_linears
-from ..tool import type_of
+from ..layers import ReplacedLayer, format_us, report_table, replace_linears, restore_linears
+from ..tool import dtype_name
 from ...bench import ceilings
 
 
 def _quantize_layer(kind, group, zeros, fit, name, layer):
-    "Return (the quantized layer, its `Swapped`), or the reason why the layer is not quantized"
+    "Return (the quantized layer, its `ReplacedLayer`), or the reason why the layer is not quantized"
     w = layer.weight.detach()
-    if type_of(w) not in (*FLOATS, 'float32'):
-        return f'it is {type_of(w)}'
+    if dtype_name(w) not in (*FLOATS, 'float32'):
+        return f'it is {dtype_name(w)}'
     if why := why_unsupported(kind, group, w.shape):
         return why
     new = QuantLinear.of(layer, kind, group, zeros, fit)
-    return new, Swapped(name, tuple(w.shape), w.nbytes, new.packed.nbytes, decibels(w, unpack(new.packed)), type_of(w))
+    return new, ReplacedLayer(
+        name, tuple(w.shape), w.nbytes, new.packed.nbytes, decibels(w, unpack(new.packed)), dtype_name(w)
+    )
 
 
-def _notes(swapped):
-    "Yield the lines below the table: the speed to expect"
-    limits, before, after = ceilings(), sum(layer.before for layer in swapped), sum(layer.after for layer in swapped)
-    old, new = (size / limits['read'] / 1e9 for size in (before, after))
+def _notes(replaced):
+    "Yield the lines below the table: the expected speedup"
+    limits = ceilings()
+    bytes_before = sum(layer.bytes_before for layer in replaced)
+    bytes_after = sum(layer.bytes_after for layer in replaced)
+    old, new = (size / limits['read'] / 1e9 for size in (bytes_before, bytes_after))
     yield (
         f'dB: signal to noise of the weights. An {limits["gpu"]} reads {limits["read"]:,.0f} GB/s: these weights in '
         f'{format_us(new)} µs instead of {format_us(old)}.\nThe speedup for one row of x is at most {old / new:.2f}.'
     )
-    if any(layer.dtype == 'float32' for layer in swapped):
+    if any(layer.old_dtype == 'float32' for layer in replaced):
         yield 'The kernels support 16-bit floats only: torch multiplies x of float32, with dequantized weights.'
 
 
@@ -57,10 +61,10 @@ def quantize(
         raise ValueError(f'quantize: {e}') from None
     if why := why_invalid(kind, zeros, fit):
         raise ValueError(f'quantize: {why}')
-    make = partial(_quantize_layer, kind, group, zeros, fit)
-    module, swapped, left = swap_linears('quantize', 'quantized', module, skip, make)
+    convert = partial(_quantize_layer, kind, group, zeros, fit)
+    module, replaced, unchanged = replace_linears('quantize', 'quantized', module, skip, convert)
     scale_scope = dict(row='each row', tensor='each matrix').get(group, f'{group} elements of a row')
-    print(report_table(f'Linear layers in {kind}, a scale for {scale_scope}', swapped, left, _notes(swapped)))
+    print(report_table(f'Linear layers in {kind}, a scale for {scale_scope}', replaced, unchanged, _notes(replaced)))
     return module
 
 
@@ -73,5 +77,5 @@ def dequantize(
 
     Raises ValueError if the module has no quantized layers."""
     if (dense := restore_linears(module, QuantLinear)) is None:
-        raise ValueError('dequantize: the module has no layers in few bits')
+        raise ValueError('dequantize: the module has no quantized layers')
     return dense

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from .launches import launch_prepared, prepare_launch
 from .sources import F16_TYPES, blocks_source
 from ..ladder.rung import KernelLaunch, this_device, need_hopper
-from ..tool import check_tensor, type_of
+from ..tool import check_tensor, dtype_name
 from ...utils import cdiv
 
 BLOCKS = (128, 64), (64, 64)  # (rows, columns) of a block
@@ -74,9 +74,9 @@ def to_blocks(
 ) -> Blocks:
     "Convert a dense matrix to `Blocks`. Raises TypeError or ValueError for an unsupported matrix or block"
     _check_block('to_blocks', block)
-    if type_of(w) not in F16_TYPES or w.dim() != 2:
+    if dtype_name(w) not in F16_TYPES or w.dim() != 2:
         raise TypeError(
-            f'to_blocks: w is {type_of(w)} of {w.dim()} axes; it must be a matrix of {", ".join(F16_TYPES)}'
+            f'to_blocks: w is {dtype_name(w)} of {w.dim()} axes; it must be a matrix of {", ".join(F16_TYPES)}'
         )
     if w.shape[0] % 8 or w.shape[1] % 8:
         raise ValueError(f'to_blocks: w is {w.shape[0]}x{w.shape[1]}, and the kernel needs multiples of 8')
@@ -128,11 +128,11 @@ def multiply_blocks(
         multiply_blocks(x, to_blocks(w))
 
     Raises TypeError or ValueError for unsupported operands, Unavailable on a GPU other than Hopper."""
-    check_tensor('multiply_blocks', x, [type_of(b.values)])
+    check_tensor('multiply_blocks', x, [dtype_name(b.values)])
     if x.dim() != 2 or x.shape[1] != b.shape[1]:
         raise ValueError(f'multiply_blocks: x has the shape {tuple(x.shape)}; it must be (any, {b.shape[1]})')
     for name, array in zip(Blocks._fields[2:], b[2:]):
-        check_tensor('multiply_blocks', array, [type_of(array)], name)
+        check_tensor('multiply_blocks', array, [dtype_name(array)], name)
         if array.device != x.device:
             raise ValueError(f'multiply_blocks: {name} is on {array.device} and x on {x.device}; move it with .to(...)')
     need_hopper('multiply_blocks', emulated=True)
@@ -141,6 +141,6 @@ def multiply_blocks(
         return y
     if not len(b.columns):
         return y.zero_()
-    x, energies = x.clone() if x.data_ptr() % 16 else x, (type_of(x), b.shape[0], x.shape[0], b.block[0])
+    x, energies = x.clone() if x.data_ptr() % 16 else x, (dtype_name(x), b.shape[0], x.shape[0], b.block[0])
     launch_prepared(_prepare, (energies,), x, (b.values, x, y, b.starts, b.columns))
     return y

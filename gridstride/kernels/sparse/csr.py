@@ -7,7 +7,7 @@ import torch
 
 from .sources import csr_source
 from ..ladder.rung import KernelLaunch
-from ..tool import check_tensor, launch, type_of, vector_of
+from ..tool import check_tensor, launch, dtype_name, tensor_vector_width
 from ...utils import cdiv
 
 TYPES = 'float32', 'bfloat16', 'float16'
@@ -36,8 +36,8 @@ def to_csr(
     [1, 0]
 
     Raises TypeError for an unsupported matrix."""
-    if type_of(w) not in TYPES or w.dim() != 2:
-        raise TypeError(f'to_csr: w is {type_of(w)} of {w.dim()} axes; it must be a matrix of {", ".join(TYPES)}')
+    if dtype_name(w) not in TYPES or w.dim() != 2:
+        raise TypeError(f'to_csr: w is {dtype_name(w)} of {w.dim()} axes; it must be a matrix of {", ".join(TYPES)}')
     nonzero = w != 0
     starts = torch.nn.functional.pad(nonzero.sum(1).cumsum(0), (1, 0)).int()
     return Csr(tuple(w.shape), starts, nonzero.nonzero()[:, 1].int(), w.detach()[nonzero])
@@ -95,18 +95,18 @@ def multiply_csr(
         multiply_csr(to_csr(w), x)
 
     Raises TypeError or ValueError for unsupported operands."""
-    check_tensor('multiply_csr', x, [type_of(w.values)])
+    check_tensor('multiply_csr', x, [dtype_name(w.values)])
     if x.dim() not in (1, 2) or x.shape[0] != w.shape[1]:
         want = f'({w.shape[1]},) or ({w.shape[1]}, any)'
         raise ValueError(f'multiply_csr: x has the shape {tuple(x.shape)}; it must be {want}')
     for name, array in zip(Csr._fields[1:], w[1:]):
-        check_tensor('multiply_csr', array, [type_of(array)], name)
+        check_tensor('multiply_csr', array, [dtype_name(array)], name)
         if array.device != x.device:
             raise ValueError(f'multiply_csr: {name} is on {array.device} and x on {x.device}; move it with .to(...)')
     rows, n = w.shape[0], x.shape[1] if x.dim() == 2 else 1
     out = x.new_empty(rows, *x.shape[1:])
     if not out.numel():
         return out
-    call = csr_call(type_of(x), rows, n, 1 if n == 1 else vector_of(x, w.shape[1], n))
+    call = csr_call(dtype_name(x), rows, n, 1 if n == 1 else tensor_vector_width(x, w.shape[1], n))
     launch([call], x, starts=w.starts, columns=w.columns, values=w.values, out=out)
     return out

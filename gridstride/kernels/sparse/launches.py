@@ -5,7 +5,7 @@ from functools import lru_cache
 import torch
 
 from ..ladder import launches, rung
-from ..tool import enter_thread
+from ..tool import make_context_current_once
 from ...cpp.driver import current_stream
 from ...utils import backend
 
@@ -38,5 +38,5 @@ def launch_prepared(
     if device != torch.cuda.current_device():
         with torch.cuda.device(device):
             return launch_prepared(prepare, sizes, x, arrays)
-    enter_thread()
+    make_context_current_once()
     prepare(*sizes, device, 'gpu')(arrays, current_stream(device))

@@ -9,7 +9,7 @@ from .formats import compress, prune, search_order, to_words
 from .sources import F16_TYPES
 from .two_four import TwoFour, run_24, unpack_24
 from ..operators import operator
-from ..tool import type_of
+from ..tool import dtype_name
 
 
 @lru_cache
@@ -20,7 +20,7 @@ def _has_tensor_cores(device) -> bool:
 
 def has_kernel(x, values) -> bool:
     "Return whether a kernel supports x on its device; without a GPU, plain torch is faster than the emulator"
-    return x.is_cuda and x.dtype == values.dtype and type_of(x) in F16_TYPES and _has_tensor_cores(x.get_device())
+    return x.is_cuda and x.dtype == values.dtype and dtype_name(x) in F16_TYPES and _has_tensor_cores(x.get_device())
 
 
 @operator(

@@ -6,8 +6,8 @@ from .blocks import blocks_call
 from .csr import csr_call
 from .two_four import hopper_call, warps_call
 from ..ladder.rung import H100
-from ..standalone import SPACE, Launch, Program
-from ..texts import IN_C
+from ..standalone import NAMESPACE, Launch, Program
+from ..texts import C_TYPES
 
 _ROUNDING = dict(float16=2**-11, bfloat16=2**-8, float32=2**-24)
 _LARGE = 8192, 8192, 8192
@@ -77,7 +77,7 @@ def _maps(product, call, boxes, sizes):
     sides = dict(values=stored, x=f'{n}, {k}', y=f'{n}, {rows}')
     for name, ((box_rows, box_columns), swizzle) in zip(call.arrays, boxes):
         arguments = f'{_CASTS.get(name, name)}, {sides[name]}, {box_rows}, {box_columns}, {swizzle}'
-        yield f'static auto {name}_map = tensor_map<{SPACE}::TensorMap>({arguments});'
+        yield f'static auto {name}_map = tensor_map<{NAMESPACE}::TensorMap>({arguments});'
 
 
 def _lines(product, *sizes):
@@ -89,7 +89,7 @@ def _lines(product, *sizes):
 
 
 def _program(name, product):
-    constants = f'''typedef {IN_C[product.dtype]} Number;
+    constants = f'''typedef {C_TYPES[product.dtype]} Number;
 enum {{ TWO_FOUR, BLOCKS, CSR }};
 constexpr int KIND = {product.kind}, BR = {product.block or 1}, KEPT = {_NONZERO_PER_MILLE};
 constexpr double ROUNDING = {_ROUNDING[product.dtype]};'''

@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from ..ptx import PTX, primitives, wgmma
-from ..texts import IN_C, source_loader, with_types
+from ..texts import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
 
@@ -53,8 +53,8 @@ def hopper_source(
 ) -> str:
     "Return CUDA C of a product on a Hopper GPU, ready to be compiled"
     preamble = (PTX + products).replace('bf16', F16_TYPES[dtype])
-    types = (('Number', IN_C[dtype]),)
-    return with_types('\n'.join(map(source, ('store', *names))), types, constants, preamble)
+    types = (('Number', C_TYPES[dtype]),)
+    return assemble_source('\n'.join(map(source, ('store', *names))), types, constants, preamble)
 
 
 @lru_cache(1024)
@@ -72,7 +72,7 @@ def warps_source(dtype, constants) -> str:
     "Return CUDA C of the product by `mma.sp`, ready to be compiled"
     primitive_names = 'address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix'
     preamble = 'typedef unsigned u32;\n' + primitives(*primitive_names) + MMA_SP.replace('bf16', F16_TYPES[dtype])
-    return with_types(source('two_four_warps'), (('Number', IN_C[dtype]),), constants, preamble)
+    return assemble_source(source('two_four_warps'), (('Number', C_TYPES[dtype]),), constants, preamble)
 
 
 @lru_cache
@@ -81,4 +81,4 @@ def csr_source(
     vector,  # elements that a thread loads at once
 ) -> str:
     "Return CUDA C of the products with CSR, ready to be compiled"
-    return with_types(source('csr'), (('Number', IN_C[dtype]),), (('V', vector),))
+    return assemble_source(source('csr'), (('Number', C_TYPES[dtype]),), (('V', vector),))

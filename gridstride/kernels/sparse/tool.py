@@ -1,4 +1,4 @@
-"""Define `prune_24` and `densify`, which make the linear layers of a module 2:4 sparse, and dense again."""
+"""`prune_24` and `densify`: make the linear layers of a module 2:4 sparse, and dense again."""
 
 from functools import partial
 
@@ -8,51 +8,51 @@ import torch.nn.functional as F
 from .linear import TwoFourLinear, has_kernel
 from .sources import F16_TYPES
 from .two_four import why_unsupported_24
-from ..layers import Swapped, format_us, report_table, swap_linears, restore_linears
+from ..layers import ReplacedLayer, format_us, report_table, replace_linears, restore_linears
 from ..quant.formats import decibels
-from ..tool import type_of
+from ..tool import dtype_name
 from ...bench import bench
 from ...bench.clocks import capture
 
-_ROWS = 4096  # rows of x when a layer is timed
+_TIMED_ROWS = 4096  # of x
 
 
 def _prune_layer(rounds, name, layer):
-    "Return (the sparse layer, its `Swapped`), or the reason why the layer is not pruned"
+    "Return (the sparse layer, its `ReplacedLayer`), or the reason why the layer is not pruned"
     w = layer.weight.detach()
-    if type_of(w) not in (*F16_TYPES, 'float32'):
-        return f'it is {type_of(w)}'
+    if dtype_name(w) not in (*F16_TYPES, 'float32'):
+        return f'it is {dtype_name(w)}'
     if reason := why_unsupported_24(*w.shape):
         return reason
     if w.isnan().any():
         return 'its weight has a NaN'
     new = TwoFourLinear.of(layer, rounds)
-    return new, Swapped(name, tuple(w.shape), w.nbytes, new.packed.nbytes, decibels(w, new.weight), type_of(w))
+    return new, ReplacedLayer(name, tuple(w.shape), w.nbytes, new.packed.nbytes, decibels(w, new.weight), dtype_name(w))
 
 
-def _largest(module):
+def _largest_layer(module):
     "Return the sparse layer with the most elements"
     layers = [layer for layer in module.modules() if isinstance(layer, TwoFourLinear)]
     return max(layers, key=lambda layer: layer.values.numel())
 
 
-def _speed(layer):
+def _speedup_note(layer):
     "Return a sentence: the speedup of a layer over torch's dense one on this GPU, or why no kernel runs"
     values = layer.values
     if not has_kernel(values, values):
-        where = f'{type_of(values)} on {torch.cuda.get_device_name(values.device) if values.is_cuda else "the CPU"}'
+        where = f'{dtype_name(values)} on {torch.cuda.get_device_name(values.device) if values.is_cuda else "the CPU"}'
         return (
             'The kernels support 16-bit floats on a GPU of compute capability 8.0 or more, and these weights are '
             f'{where}:\ntorch multiplies, with dense weights.'
         )
-    x, w = torch.randn(_ROWS, layer.in_features, device=values.device).to(values.dtype), layer.weight
+    x, w = torch.randn(_TIMED_ROWS, layer.in_features, device=values.device).to(values.dtype), layer.weight
     layers = (lambda: layer(x)), (lambda: F.linear(x, w, layer.bias))
     with torch.no_grad():  # in CUDA graphs, so that the time has no launch overhead
         sparse, dense = (bench(capture(f, 1)).median for f in layers)
     return (
-        f'{_ROWS:,} rows of x through {layer.out_features}x{layer.in_features} elements, the largest of these layers: '
-        f'{format_us(sparse)} µs instead of {format_us(dense)}, a speedup of {dense / sparse:.2f}, just measured on '
-        f'{torch.cuda.get_device_name(x.device)}.'
+        f'{_TIMED_ROWS:,} rows of x through {layer.out_features}x{layer.in_features} elements, the largest of these '
+        f'layers: {format_us(sparse)} µs instead of {format_us(dense)}, a speedup of {dense / sparse:.2f}, just '
+        f'measured on {torch.cuda.get_device_name(x.device)}.'
     )
 
 
@@ -69,12 +69,12 @@ def prune_24(
     `state_dict` and `torch.compile` work as before; a saved state loads into a module that was pruned, too. Layers with
     shared weights, or of sizes that the kernels do not support, are not pruned; the table says why. Raises TypeError or
     ValueError for unsupported options."""
-    module, swapped, skipped = swap_linears('prune_24', 'pruned', module, skip, partial(_prune_layer, rounds))
+    module, replaced, unchanged = replace_linears('prune_24', 'pruned', module, skip, partial(_prune_layer, rounds))
     notes = [
         'dB: signal to noise of the weights, of which the two largest of each four are kept.',
-        _speed(_largest(module)),
+        _speedup_note(_largest_layer(module)),
     ]
-    print(report_table('Linear layers, 2:4 sparse', swapped, skipped, notes))
+    print(report_table('Linear layers, 2:4 sparse', replaced, unchanged, notes))
     return module
 
 

@@ -9,7 +9,7 @@ from .formats import Compressed, compress, from_words, to_dense, to_words
 from .launches import launch_prepared, prepare_launch
 from .sources import F16_TYPES, hopper_source, warps_source, wgmma_sp
 from ..ladder.rung import KernelLaunch, this_device, need_bfloat16, runs_hopper
-from ..tool import check_fits, check_tensor, type_of
+from ..tool import check_matches, check_tensor, dtype_name
 from ...utils import cdiv
 
 
@@ -41,8 +41,8 @@ def pack_24(
 
     Raises TypeError or ValueError for an unsupported matrix."""
     values, metadata = compress(w)
-    if type_of(w) not in F16_TYPES:
-        raise TypeError(f'pack_24: w is {type_of(w)}; it must be {", ".join(F16_TYPES)}; convert it with .to(...)')
+    if dtype_name(w) not in F16_TYPES:
+        raise TypeError(f'pack_24: w is {dtype_name(w)}; it must be {", ".join(F16_TYPES)}; convert it with .to(...)')
     if why := why_unsupported_24(*w.shape):
         raise ValueError(f'pack_24: {why}')
     return TwoFour(tuple(w.shape), values.contiguous(), to_words(metadata))
@@ -158,7 +158,7 @@ def run_24(x, p, bias=None, by_warps=False, tile=None):
     if not y.numel():
         return y
     x, words = x.clone() if x.data_ptr() % 16 else x, p.words if x.is_cuda else p.words.view(torch.uint32)
-    sizes = type_of(x), p.shape[0], *x.shape, bias is not None
+    sizes = dtype_name(x), p.shape[0], *x.shape, bias is not None
     launch_prepared(_prepare, (sizes, by_warps, tile), x, (p.values, x, y, words, x if bias is None else bias))
     return y
 
@@ -174,14 +174,14 @@ def multiply_24(
         multiply_24(x, pack_24(prune(w)))
 
     Raises TypeError or ValueError for unsupported operands, Unavailable on a GPU older than Ampere."""
-    check_tensor('multiply_24', x, [type_of(p.values)])
+    check_tensor('multiply_24', x, [dtype_name(p.values)])
     if x.dim() != 2 or x.shape[1] != p.shape[1]:
         raise ValueError(f'multiply_24: x has the shape {tuple(x.shape)}; it must be (any, {p.shape[1]})')
     for name, array in (('values', p.values), ('words', p.words)):
-        check_tensor('multiply_24', array, [type_of(array)], name)
+        check_tensor('multiply_24', array, [dtype_name(array)], name)
         if array.device != x.device:
             raise ValueError(f'multiply_24: {name} is on {array.device} and x on {x.device}; move it with .to(...)')
     if bias is not None:
-        check_fits('multiply_24', 'bias', bias, x, (p.shape[0],))
+        check_matches('multiply_24', 'bias', bias, x, (p.shape[0],))
     need_bfloat16('multiply_24')
     return run_24(x, p, bias, by_warps)
