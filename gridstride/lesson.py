@@ -5,12 +5,14 @@
 | names | what they are |
 |---|---|
 | `np`, `plt`, `torch` | NumPy, matplotlib's pyplot and PyTorch; the last two are imported on first use |
+| `inspect`, `json`, `math`, `os`, `random`, `re`, `sys`, `time`, `cache`, `partial`, `zip_longest`, `Path` | Python's |
 | `asm`, `cpp`, `draw`, `kernels`, `plots`, `prof`, `ring`, `sim`, `tile` | gridstride's modules, on first use, too |
 | `cdiv`, `dim3`, `check`, `should_fail`, `show_img`, ... | all of `gridstride.utils` |
 | `cuda_kernel`, `load_cuda`, `on_emulator`, `show_source`, `side_by_side` | CUDA C |
-| `device` | `'cuda'` if kernels run on a GPU, else `'cpu'` |
+| `gpu`, `device` | whether kernels run on a GPU; then `'cuda'`, else `'cpu'` |
 | `exercise`, `hint`, `guess`, `guessed` | what the reader does |
-| `bench`, `ceilings`, `compare`, `roofline` | timing |
+| `bench`, `ceilings`, `compare`, `H100`, `roofline`, `Roofline` | timing |
+| `occupancy`, `ptx`, `resources`, `sass`, `wavefronts` | the compiler's output, and the hardware's requests |
 | `changed`, `code_of`, `contest`, `define`, `source_in` | variants of a kernel, and contests among them |
 | `recorded`, `on_gpu`, `print_on_gpu`, `made_on`, `Unavailable` | results of a GPU, recorded for readers without one |
 | `claim`, `expected`, `EXPECTED`, `Table` | what the text expects, and tables |
@@ -22,13 +24,26 @@ simulator, which counts; `from gridstride import triton` likewise runs Triton's 
 A package that is not installed stops a lesson where the lesson uses it first, with the command that installs it.
 """
 
+# ruff: noqa: F401, F403 (what is imported here is exported)
+
+import inspect
+import json
+import math
+import os
+import random
+import re
 import sys
+import time
+from functools import cache, partial
 from importlib.util import LazyLoader, find_spec, module_from_spec
+from itertools import zip_longest
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 
-from .bench import bench, ceilings, compare, roofline
+from .asm import occupancy, ptx, resources, sass
+from .bench import H100, Roofline, bench, ceilings, compare, roofline
 from .bench.recording import EXPECTED, Unavailable, claim, expected, made_on, on_gpu, print_on_gpu, recorded
 from .bench.variants import changed, code_of, contest, define, source_in
 from .course import exercise, hint
@@ -37,8 +52,9 @@ from .cpp.listings import show_source, side_by_side
 from .support import numba_cuda, plots
 from .support.guesses import guess, guessed
 from .support.lazy_exports import lacking
+from .support.memory_transactions import wavefronts
 from .support.tables import Table
-from .utils import *  # noqa: F403
+from .utils import *
 from .utils import __all__ as _of_utils
 from .utils import backend
 
@@ -69,8 +85,11 @@ def _on_first_use(name):
     return module
 
 
+os.environ.setdefault('NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS', '0')  # small grids are intended in a lesson
+os.environ.setdefault('KINETO_LOG_LEVEL', '99')  # PyTorch's profiler prints nothing
 numba_cuda.prepare()
-device = 'cuda' if backend() == 'gpu' else 'cpu'
+gpu = backend() == 'gpu'
+device = 'cuda' if gpu else 'cpu'
 torch, plt = _on_first_use('torch'), _on_first_use('matplotlib.pyplot')
 asm, cpp, draw, kernels, prof, ring, sim, tile = (
     _on_first_use(f'gridstride.{name}') for name in 'asm cpp draw kernels prof ring sim tile'.split()
@@ -78,44 +97,15 @@ asm, cpp, draw, kernels, prof, ring, sim, tile = (
 
 __all__ = [
     *_of_utils,
-    'np',
-    'plt',
-    'torch',
-    'asm',
-    'cpp',
-    'draw',
-    'kernels',
-    'plots',
-    'prof',
-    'ring',
-    'sim',
-    'tile',
-    'cuda_kernel',
-    'load_cuda',
-    'on_emulator',
-    'show_source',
-    'side_by_side',
-    'device',
-    'exercise',
-    'hint',
-    'guess',
-    'guessed',
-    'bench',
-    'ceilings',
-    'compare',
-    'roofline',
-    'changed',
-    'code_of',
-    'contest',
-    'define',
-    'source_in',
-    'recorded',
-    'on_gpu',
-    'print_on_gpu',
-    'made_on',
-    'Unavailable',
-    'claim',
-    'expected',
-    'EXPECTED',
-    'Table',
+    *('np', 'plt', 'torch'),
+    *('inspect', 'json', 'math', 'os', 'random', 're', 'sys', 'time', 'cache', 'partial', 'zip_longest', 'Path'),
+    *('asm', 'cpp', 'draw', 'kernels', 'plots', 'prof', 'ring', 'sim', 'tile'),
+    *('cuda_kernel', 'load_cuda', 'on_emulator', 'show_source', 'side_by_side'),
+    *('gpu', 'device'),
+    *('exercise', 'hint', 'guess', 'guessed'),
+    *('bench', 'ceilings', 'compare', 'H100', 'roofline', 'Roofline'),
+    *('occupancy', 'ptx', 'resources', 'sass', 'wavefronts'),
+    *('changed', 'code_of', 'contest', 'define', 'source_in'),
+    *('recorded', 'on_gpu', 'print_on_gpu', 'made_on', 'Unavailable'),
+    *('claim', 'expected', 'EXPECTED', 'Table'),
 ]

@@ -25,6 +25,7 @@ myst_enable_extensions = ['dollarmath', 'attrs_inline', 'deflist', 'colon_fence'
 myst_heading_anchors = 4
 nb_execution_mode = 'off'
 sphinx_ext.OUTPUT_FOLDER = '_cache/outputs'  # the default is `jupyter_execute` next to the site, and no option moves it
+nb_code_prompt_show, nb_code_prompt_hide = 'Show the code', 'Hide the code'  # of cells with the tag hide-input
 nb_ipywidgets_js = {}  # the default loads two scripts from a CDN
 suppress_warnings = ['myst.header', 'mystnb.unknown_mime_type']
 exclude_patterns = []

@@ -132,12 +132,14 @@ def how_to_open(
 
 
 def described(cell):
-    "Return metadata with the alternative text of a cell's pictures, for screen readers"
+    "Return metadata: whether the code is folded, and the alternative text of pictures, for screen readers"
+    folds = {'tags': ['hide-input']} if 'hide-input' in cell['metadata'].get('tags', []) else {}
     for data in (output.get('data', {}) for output in cell.get('outputs', [])):
         if {'image/png', 'image/svg+xml'} & set(data):
             text = ' '.join(''.join(data.get('text/plain', '')).split())
-            return {'mystnb': {'image': {'alt': 'A plot that this cell draws' if text.startswith('<') else text}}}
-    return {}
+            alt = 'A plot that this cell draws' if text.startswith('<') else text
+            return {**folds, 'mystnb': {'image': {'alt': alt}}}
+    return folds
 
 
 def page_of(path, lite):

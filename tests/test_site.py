@@ -269,6 +269,14 @@ todays_theme = pytest.mark.skipif(sys.version_info < (3, 11), reason="today's th
 
 
 @todays_theme
+@pytest.mark.parametrize('tags,outputs,kept', [
+    ([], [], {}), (['hide-input', 'x'], [], dict(tags=['hide-input'])),
+    (['hide-input'], [dict(data={'image/png': '', 'text/plain': 'a plot'})],
+     dict(tags=['hide-input'], mystnb=dict(image=dict(alt='a plot'))))])
+def test_folded_code_is_folded_on_the_site(tags, outputs, kept):
+    assert pages.described(dict(metadata=dict(tags=tags), outputs=outputs)) == kept
+
+
 @pytest.mark.parametrize('size', [(1400, 900), (390, 800)], ids=['desk', 'phone'])
 def test_pages_load_nothing_from_elsewhere_and_fit(site, address, browser_page, size):
     with browser_page(viewport=dict(width=size[0], height=size[1])) as page:

@@ -554,15 +554,22 @@ class Expectations:
             text = expected(low, measured, high, unit, self.mark, guess)
         except AssertionError as e:
             raise AssertionError(f'{name}: {e}') from None
-        if over not in (None, self.baseline):
-            text += f', over {over}' + ('' if measured is None else f' ({_in_unit(_brief(measured), unit)})')
-        self.expectations.setdefault(name, []).append(text)
+        if over in (None, self.baseline):
+            self.expectations.setdefault(name, []).append(text)
+        else:  # the table has no column for this speedup
+            found = 'not measured here' if measured is None else _in_unit(_brief(measured), unit)
+            self.comparisons.append(f'{name}, speedup over {over}: {found}, expected {text}')
         return self
 
     @property
     def expectations(self):
         "Row -> what the text expects of it"
         return self.__dict__.setdefault('_expectations', {})
+
+    @property
+    def comparisons(self):
+        "Lines below the table: expected speedups over other rows than the baseline"
+        return self.__dict__.setdefault('_comparisons', [])
 
     def expectation(self, name) -> str:
         "Return the cell of a row in the column `EXPECTED`"

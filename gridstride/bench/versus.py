@@ -129,14 +129,13 @@ class Comparison(Expectations):
         return f"{size}{t.device}{'' if t.gpu else ': no GPU time'}; speedups over {self.baseline}"
 
     def __repr__(self):
-        return repr(
-            Table(*self._columns(), self._where(), '\n'.join(f'in doubt, {name}: {d}' for name, d in self.warnings))
-        )
+        notes = [*self.comparisons, *(f'in doubt, {name}: {d}' for name, d in self.warnings)]
+        return repr(Table(*self._columns(), self._where(), '\n'.join(notes)))
 
     def _repr_html_(self):
         head, rows = self._columns()
         more = [(f'in doubt, {name}', d) for name, d in self.warnings]
-        return Table(head, [*rows, *more], self._where())._repr_html_()
+        return Table(head, [*rows, *more], self._where(), '\n'.join(self.comparisons))._repr_html_()
 
 
 def _one(fns, args, baseline, clock, check, out, flops, bytes, seconds, peak, roof, size):

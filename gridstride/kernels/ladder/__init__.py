@@ -11,4 +11,17 @@ The modules, in the order in which they are read best:
 - the kernels of lessons 06 (`lecture`), 13 (`fp32`), 21 (`tensor_cores`) and 22 (`hopper`, `finals`);
 - `listing` (shows a step in a lesson), `trials` (tests and measurements of kernels for Hopper), `tma` (models of
   swizzles, fragments and accumulators), `pictures`, `instruction_throughput` (of a tensor core instruction).
+
+What the lessons use is exported here: `from gridstride.kernels.ladder import Climb, kinds, lecture, race`.
 """
+
+from ...support.lazy_exports import front_door
+
+_NAMES = {
+    'rung': ('need_bfloat16', 'need_hopper', 'on_hopper'),
+    'ladder': ('Gpu', 'Ladder', 'inputs', 'right'),
+    'climb': ('Climb', 'count_library', 'count_quads', 'kinds', 'race'),
+    'finals': ('choose', 'final', 'partial_sums', 'schedule'),
+    'instruction_throughput': ('time_alone',),
+}
+__all__, __getattr__, __dir__ = front_door(__name__, _NAMES)
