@@ -480,6 +480,18 @@ def _must_hold(mark):
     return origin != 'recorded' and (is_recording() or os.environ.get('GRIDSTRIDE_CLAIMS') == 'hold')
 
 
+def _judged(text, low, measured, high, unit, mark, guess, where=TEXT_GPU):
+    "Return the line of a claim; raises `AssertionError` as `claim` does"
+    holds = _within(low, measured, high)
+    found = 'not measured here' if measured is None else _in_unit(_brief(measured), unit)
+    but = '' if holds or measured is None else 'but '
+    line = f'{text}: {found}, {but}expected {_range(low, high, unit)} on {where}'
+    line = '; '.join(filter(None, [line, _guess_of(guess, unit)]))
+    if not holds and _must_hold(mark):
+        raise AssertionError(f'The text does not say what is measured now. {line}')
+    return line
+
+
 def claim(
     text,  # what is claimed, in a few words; a ratio is a speedup: bigger is better
     low,  # the least for which it holds; None: there is no least
@@ -497,14 +509,7 @@ def claim(
     prints 'tiled, speedup over naive: 2.53x, expected 2.2 to 2.8x on an H100'. If 2.53 were out of the range, this
     would be 'but expected', and a reader's lesson continues. Raises AssertionError only where what was measured here is
     stored for others: GRIDSTRIDE_RECORD is 1, or GRIDSTRIDE_CLAIMS is 'hold', which `run --save` sets."""
-    holds = _within(low, measured, high)
-    found = 'not measured here' if measured is None else _in_unit(_brief(measured), unit)
-    but = '' if holds or measured is None else 'but '
-    line = f'{text}: {found}, {but}expected {_range(low, high, unit)} on {where}'
-    line = '; '.join(filter(None, [line, _guess_of(guess, unit)]))
-    if not holds and _must_hold(mark):
-        raise AssertionError(f'The text does not say what is measured now. {line}')
-    print(line)
+    print(_judged(text, low, measured, high, unit, mark, guess, where))
 
 
 def expected(
@@ -550,15 +555,15 @@ class Expectations:
             if row not in self.names:
                 raise KeyError(f'no {row!r} in this table; there are {", ".join(self.names)}')
         measured = self.in_unit(name, unit, over)
+        if over not in (None, self.baseline):  # the table has no column for this speedup
+            text = f'{name}, speedup over {over}'
+            self.comparisons.append(_judged(text, low, measured, high, unit, self.mark, guess))
+            return self
         try:
             text = expected(low, measured, high, unit, self.mark, guess)
         except AssertionError as e:
             raise AssertionError(f'{name}: {e}') from None
-        if over in (None, self.baseline):
-            self.expectations.setdefault(name, []).append(text)
-        else:  # the table has no column for this speedup
-            found = 'not measured here' if measured is None else _in_unit(_brief(measured), unit)
-            self.comparisons.append(f'{name}, speedup over {over}: {found}, expected {text}')
+        self.expectations.setdefault(name, []).append(text)
         return self
 
     @property
