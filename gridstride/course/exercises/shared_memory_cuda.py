@@ -214,7 +214,7 @@ TWO_ROW_TILES = [(4,), (8,), (2,), (16,)]  # the last has more than one warp in 
     'shared_memory_cuda.two',
     cases=[dict(h=h, k=k, w=w, tw=tw) for (tw,) in TWO_ROW_TILES for h, k, w in SHAPES],
     hints=[
-        'Two sums, `o` and `o2`; two rows, `r` and `r + tw/2`. In the loop, '
+        'Two accumulators, `o` and `o2`; two rows, `r` and `r + tw/2`. In the loop, '
         'keep `ns[i][tc]` in a variable and use it for both.',
         'Half the threads, the same tiles: each thread fills two elements of `ms` (rows `tr` and `tr + tw/2`) and '
         'two of `ns`, each with its own guard.',
