@@ -149,6 +149,15 @@ void right_functions(torch::Tensor t) {
 }
 void function_as_argument(torch::Tensor x) { map<<<1, 4>>>(x.data_ptr<float>(), cube); }
 void function_in_a_struct(torch::Tensor x) { map<<<1, 4>>>(x.data_ptr<float>(), Functor{cube, 2}); }
+__global__ void map_by(float *x, Functor f) { x[threadIdx.x] = f(x[threadIdx.x]); }
+void function_in_braces(torch::Tensor x) { map_by<<<1, 4>>>(x.data_ptr<float>(), {cube, 2}); }
+void lambda_in_braces(torch::Tensor x) {
+    map_by<<<1, 4>>>(x.data_ptr<float>(), {[](float a) { return a + 1; }, 2});
+}
+__global__ void fill_with(float *x, int n) { x[threadIdx.x] = n; }
+int evaluated;
+int next_value() { return ++evaluated; }
+void right_braces(torch::Tensor x) { fill_with<<<1, 4>>>({x.data_ptr<float>()}, {next_value()}); }
 void function_copied(torch::Tensor x) {
     Functor g{cube, 2}, *on_device;
     cudaMalloc(&on_device, sizeof g);
@@ -330,6 +339,7 @@ void too_large_frame(torch::Tensor x) { big<200 * 1024><<<1, 1>>>(x.data_ptr<flo
 '''
 HOST = ('errors right_symbols right_symbol_in_thrust symbol_as_argument symbol_by_pointer symbol_read symbol_written '
         'right_functions function_as_argument function_in_a_struct function_copied function_in_a_table '
+        'function_in_braces lambda_in_braces right_braces '
         'right_round_trip right_objects right_integers object_of_the_host variable_of_the_host right_not_followed '
         'call_template call_pointer right_pointer right_policies sort_host_memory copy_to_host_memory '
         'transform_host_vector sort_device_memory lt_handle lt_product allocate use_lost use_null_after_a_look '
@@ -403,13 +413,28 @@ def test_without_checks_a_symbol_of_host_code_is_found_too(unchecked):
     assert (e.code, e.array) == ('host_symbol', 'field')
 
 
-FUNCTIONS = 'function_as_argument', 'function_in_a_struct', 'function_copied', 'function_in_a_table'
+FUNCTIONS = ('function_as_argument', 'function_in_a_struct', 'function_copied', 'function_in_a_table',
+             'function_in_braces')
 
 @pytest.mark.parametrize('name', FUNCTIONS)
 def test_a_function_of_host_code(module, name):
     e = finding(getattr(module, name), x())
     assert (e.kind, e.code, e.fields['function']) == ('memcheck', 'host_function', 'cube')
     assert 'f(x' in SRC.splitlines()[e.line-1] or 'operations[1](' in SRC.splitlines()[e.line-1]
+
+
+def test_a_lambda_of_host_code_in_braces(module):
+    e = finding(module.lambda_in_braces, x())
+    assert (e.kind, e.code) == ('memcheck', 'host_function') and 'f(x' in SRC.splitlines()[e.line-1]
+
+
+def test_the_host_evaluates_an_argument_in_braces_once(module):
+    out = x()
+    module.right_braces(out)
+    first = out[0].item()
+    assert (out == first).all()
+    module.right_braces(out)
+    assert (out == first + 1).all()
 
 
 def test_functions_of_the_device(module):

@@ -75,6 +75,35 @@ def test_braces_meet_the_parameter():
     assert (launch('k', '1, 2', 'nullptr, a...', 'auto, auto... gs_a1', '{}, gs_a1...')
             in to_cpp(host('k<<<1, 2>>>({}, a...);')))
 
+def test_braces_get_the_type_of_the_parameter_of_a_kernel_without_a_template():
+    typed = '::gridstride::Parameter<decltype(&{}), {}>'
+    for kernel, name in ('__global__ void k(int *x, P p, Q q);', 'k'), ('namespace a { __global__ void k(P p); }', 'a::k'):
+        want = launch(name, '1, 2', f"x, {typed.format(name, 1)}{{1, f({{2}})}}, {typed.format(name, 2)}{{}}")
+        assert want in to_cpp(kernel + host(f'{name}<<<1, 2>>>(x, {{1, f({{2}})}}, {{}});'))
+    for kernel in 'template <class T> __global__ void k(T);', '__global__ void k(P); __global__ void k(Q);':
+        assert launch('k', '1, 2', 'nullptr', 'auto', '{1}') in to_cpp(kernel + host('k<<<1, 2>>>({1});'))
+
+
+LAMBDA = '[](int i) { return i; }'
+
+@pytest.mark.parametrize('before, args', [('', f'x, {LAMBDA}'), ('', f'S{{{LAMBDA}}}, x'), ('', f'S<F>{{1, {{{LAMBDA}}}}}'),
+    ('', f'{{1, 2}}, {LAMBDA}'), ('', f'S{{.n = 1, .f = {LAMBDA}}}'), (f'auto f = {LAMBDA};', 'S<decltype(f)>{f, 1}'),
+    (f'auto f = {LAMBDA};', 'f'), (f'auto f = {LAMBDA}; S<decltype(f)> s{{f}};', 'x, s'),
+    (f'auto f = {LAMBDA}; S<decltype(f)> s = {{1, f}};', 's'), (f'auto s = S{{{LAMBDA}}};', 's')])
+def test_host_lambdas_given_to_a_kernel_template_are_refused(before, args):
+    with pytest.raises(WrongSource, match=r'__device__(.|\n)*line [23]'):
+        to_cpp(f'template <class... T> __global__ void k(T... a);\n{host(before)[:-2]}\n k<<<1, 2>>>({args}); }}')
+
+
+@pytest.mark.parametrize('before, args', [('', '[] { return 4; }()'), ('', 'S{[] { return 4; }(), x}'),
+    (f'auto f = {LAMBDA};', 'f(1), S{f(2)}'), (f'auto v = {LAMBDA}(3);', 'v'), ('', 'x[1], S{x[1]}'),
+    ('', f'S{{[] __device__ (int i) {{ auto g = {LAMBDA}; return g(i); }}}}'), ('S s{s};', 's'),
+    (f'{{ auto f = {LAMBDA}; }} auto f = [] __device__ (int i) {{ return i; }};', 'f, S{f}'),
+    ('auto a = S{1}; auto b = S{a, a};' + ''.join(f' auto b{n + 1} = S{{b{n}, b{n}}};' for n in range(1, 40)), 'b40')])
+def test_right_arguments_of_a_kernel_template(before, args):
+    to_cpp(f'template <class... T> __global__ void k(T... a);\n{host(before)[:-2]} k<<<1, 2>>>({args}); }}')
+
+
 def test_launch_in_a_launch_and_in_a_lambda():
     assert (to_cpp(host('k<<<1, f([&] { j<<<3, 4>>>(y); })>>>(x);'))
             == host(launch('k', f"1, f([&] {{ {launch('j', '3, 4', 'y')}; }})", 'x')+';'))

@@ -67,7 +67,7 @@ def _rewrite_launch(e, i):
     args_from_macro = c[p] != '(' or (c.mate.get(p) == p + 2 and c[p + 1] in (c.macro or ()))
     args = [] if args_from_macro else c.arguments(p)
     _refuse_host_lambdas(c, i, args)
-    params, passed = _pass_arguments(e, args)
+    params, passed = _pass_arguments(e, args, kernel, i)
     head = '::gridstride::launch(::gridstride::Config('
     call = f'), GRIDSTRIDE_NAME({kernel}), __LINE__, [=]({params}) GRIDSTRIDE_UNSEEN {{ {kernel}({passed}); }}'
     if args_from_macro:
@@ -97,41 +97,71 @@ def _check_configuration(c, i, close):
 
 
 @lru_cache(4)
-def _templates(c):
-    "Return the names of the kernels that are templates"
-    return frozenset(f.name for f in read_functions(c) if f.template and '__global__' in f.words)
+def _kernels(c):
+    "Return {name: the declarations of kernels with this name}"
+    res = {}
+    for f in read_functions(c):
+        if '__global__' in f.words:
+            res.setdefault(f.name, []).append(f)
+    return res
+
+
+def _is_template(c, i):
+    "Is the kernel before token `i` a template?"
+    return any(f.template for f in _kernels(c).get(_name(c, i), ()))
 
 
 def _refuse_host_lambdas(c, i, args):
-    "Raise `WrongSource` for a host lambda among the arguments of a kernel template"
-    if c.macro is not None or not any(c[a] == '[' or b == a + 1 and c.is_word(a) for a, b in args):
+    "Raise `WrongSource` for a host lambda in the arguments of a kernel template"
+    if c.macro is not None or not args or not _is_template(c, i):
         return
-    if _name(c, i) in _templates(c):
-        for a, b in args:
-            opening = a if c[a] == '[' else _lambda_called(c, a, i) if b == a + 1 else None
-            if opening is not None and c[c.mate[opening] + 1] in ('(', '{'):
+    seen = set()
+    for a, b in args:
+        for opening in _held_lambdas(c, a, b, seen):
+            if c[c.mate[opening] + 1] in ('(', '{'):
                 what = 'this is a host lambda, but the kernel runs on the GPU: write `__device__` after its `]`'
                 raise c.error(WrongSource, what, opening)
 
 
-def _lambda_called(c, name, i):
-    "Return the `[` of the lambda that the variable at token `name` holds, for a launch at `i`; None if it holds none"
-    enclosing = set()
-    opening = i
+def _held_lambdas(c, a, b, seen):
+    """Yield the `[` of each lambda that the value `a:b` is, or holds in braces, also by the name of a variable.
+
+    `seen`: the variables that were read before. A lambda with a call after its `}` is not held."""
+    if c[a] == '.' and c[a + 2] == '=':  # `.member = value`
+        a += 3
+    if c[a] == '[':
+        yield from [a] if c[b - 1] == '}' else []
+    elif b == a + 1 and (variable := _variable(c, a)) is not None and variable not in seen:
+        seen.add(variable)
+        yield from _held_lambdas(c, *_initializer(c, variable), seen)
+    elif c[b - 1] == '}' and a < b:
+        for first, end in c.arguments(c.mate[b - 1]):
+            yield from _held_lambdas(c, first, end, seen)
+
+
+def _variable(c, use):
+    "Return the token that declares, with an initializer, the variable named by token `use`; None if none does"
+    enclosing = {-1}
+    opening = use
     while (opening := c.outer[opening]) >= 0:
         enclosing.add(opening)
-    variables = reversed(_auto_variables(c).get(c[name], ()))
-    variable = next((k for k in variables if k < i and c.outer[k] in enclosing), None)
-    return variable + 2 if variable is not None and c[variable + 2] == '[' else None
+    variables = reversed(_initialized_variables(c).get(c[use], ()))
+    return next((k for k in variables if c.outer[k] in enclosing and _initializer(c, k)[1] <= use), None)
+
+
+def _initializer(c, variable):
+    "Return (start, end) of the value that the variable declared at a token is initialized with"
+    start = variable + 1 + (c[variable + 1] == '=')
+    return start, c.mate[start] + 1 if c[start] == '{' else c.until(start, (',', ';'))
 
 
 @lru_cache(4)
-def _auto_variables(c):
-    "Return {name: tokens that declare it as in `auto f = `}"
+def _initialized_variables(c):
+    "Return {name: tokens that declare it, as in `auto f = ...`, `S s = ...` and `S<T> s{...}`}"
     res = {}
-    for i in c.find('auto'):
-        if c[i + 2] == '=':
-            res.setdefault(c[i + 1], []).append(i + 1)
+    for i in c.find('=', '{'):
+        if _names(c, i - 1) and (c[i - 2] in ('auto', '>') or _names(c, i - 2)):
+            res.setdefault(c[i - 1], []).append(i - 1)
     return res
 
 
@@ -197,13 +227,25 @@ def _name(c, i):
     return c[(c.angle_back(i - 1) or i) - 1] if c[i - 1] == '>' else c[i - 1]
 
 
-def _pass_arguments(e, args):
+def _pass_arguments(e, args, kernel, i):
     """Return the parameters of the lambda, and the arguments that it passes to the kernel.
 
-    `{1, 2}` has no type of its own, so the lambda passes it to the kernel directly."""
+    `{1, 2}` has no type of its own. It gets the type of the kernel's parameter, or, if the kernel is a template or
+    overloaded, the lambda passes it to the kernel directly, so that each thread evaluates it."""
     c = e.code
-    if not any(c[a] == '{' for a, _ in args):
+    braced = [n for n, (a, _) in enumerate(args) if c[a] == '{']
+    if braced and len({tuple(p.type for p in f.params) for f in _kernels(c).get(_name(c, i), ())}) == 1:
+        if not _is_template(c, i):
+            for n in braced:
+                e.insert(c.start(args[n][0]), f'::gridstride::Parameter<decltype(&{kernel}), {n}>')
+            braced = []
+    if not braced:
         return 'auto... gs_a', 'gs_a...'
+    return _pass_braces(e, args)
+
+
+def _pass_braces(e, args):
+    c = e.code
     names = ['' if c[a] == '{' else f'gs_a{n}' + '...' * (c[b - 1] == '...') for n, (a, b) in enumerate(args)]
     for a, b in args:
         if c[a] == '{':

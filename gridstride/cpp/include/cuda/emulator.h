@@ -109,6 +109,13 @@ GRIDSTRIDE_UNSEEN void launch(const Config &config, const char *kernel, int line
     launch(config, {&CallOf<decltype(call)>::type, &call, kernel, line, list, int(sizeof...(A))});
 }
 
+// The type of a kernel's parameter, for an argument in braces, which has no type of its own
+template <int i, class T, class... P> struct Nth : Nth<i - 1, P...> {};
+template <class T, class... P> struct Nth<0, T, P...> { using type = std::remove_cv_t<T>; };
+template <class F, int i> struct ParameterOf;
+template <class... P, int i> struct ParameterOf<void (*)(P...), i> : Nth<i, P...> {};
+template <class F, int i> using Parameter = typename ParameterOf<F, i>::type;
+
 template <class T> Shape shape() {
     using Item = std::remove_all_extents_t<T>;
     return {std::extent_v<T> || !std::is_array_v<T>
