@@ -9,10 +9,13 @@ import ast, base64, json, os, re
 from pathlib import Path
 
 import findings_pages, reference
-from gridstride.course import curriculum
+from gridstride.course import curriculum, lanes
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = [
+    'SETUP.md',
+    'nbs/README.md',
+    'gridstride/README.md',
     'GLOSSARY.md',
     'ARCHITECTURE.md',
     'CONTRIBUTING.md',
@@ -79,6 +82,8 @@ def to_page(link, folder):
     file = (folder / path).resolve()
     if not path or ':' in path or not file.exists():
         return link[0]
+    if file == ROOT / 'site/messages':
+        return f'[{text}](messages/index.md)'
     if file.is_dir():
         return text
     if file.suffix in PAGES or file.suffix in PICTURES:
@@ -175,6 +180,26 @@ def picture(
     raise LookupError(f'{path.name}: no cell with {code!r} has a picture')
 
 
+def section(
+    readme,  # its Markdown
+    name,  # of a section; '' is what comes before the first one
+) -> str:  # Markdown
+    "Return the text of a section of the README, without its heading"
+    parts = re.split(r'^## (.*)\n', '## \n' + readme, flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))[name].strip()
+
+
+def home(readme):
+    "Make the home page: index.md, with the README's texts at its marks"
+    title, what, picture_of_a_race = re.fullmatch(
+        r'# .*\n+\*\*(.*)\.\*\*\n+([^!]*)\n\n(!\[.*)', section(readme, '')
+    ).groups()
+    page = (ROOT / 'site/index.md').read_text(encoding='utf-8')
+    for mark, text in dict(title=title, what=what, picture=picture_of_a_race).items():
+        page = page.replace(f'<!-- {mark} -->', text)
+    return re.sub(r'<!-- README: (.*) -->', lambda mark: section(readme, mark[1]), page)
+
+
 def toctree(caption, docs, **options):
     "Make a part of the table of contents in the left sidebar"
     said = ''.join(f':{k}: {v}\n' for k, v in options.items())
@@ -183,10 +208,10 @@ def toctree(caption, docs, **options):
 
 def lesson_toctrees():
     "Make a table of contents per part"
-    parts = {}
-    for lesson in curriculum.LESSONS:
-        parts.setdefault(curriculum.part_of(lesson), []).append(f'nbs/{Path(lesson.file).stem}')
-    return '\n'.join(toctree(k, v) for k, v in parts.items())
+    return '\n'.join(
+        toctree(f'{roman} {part}', [f'nbs/{Path(lesson.file).stem}' for lesson in some])
+        for roman, (part, some) in zip(lanes.ROMAN, curriculum.lessons_by_part().items(), strict=True)
+    )
 
 
 def table_page(path):
@@ -235,17 +260,16 @@ def sources(
     made |= {f: for_the_site((ROOT / f).read_text(encoding='utf-8'), f) for f in TEXTS}
     made |= {f'benchmarks/{p.stem}.md': table_page(p) for p in sorted((ROOT / 'benchmarks').glob('*.txt'))}
     made |= {f'benchmarks/{p.name}': p.read_bytes() for p in sorted((ROOT / 'benchmarks').glob('*.svg'))}
+    made |= {f'images/{p.name}': p.read_bytes() for p in sorted((ROOT / 'images').iterdir())}
+    page = for_the_site(home((ROOT / 'README.md').read_text(encoding='utf-8')), 'README.md')
+    if run_here:
+        first, at = (lite['page'].format(name=n) for n in (lite['lessons'][0], lite['scratch']))
+        page = page.replace('<!-- scratch -->', SCRATCH.format(**lite, first=first, at=at))
+    made['index.md'] = page.replace('<!-- menus -->', lesson_toctrees())
     made |= reference.pages(kept) | findings_pages.pages()
     made |= code_pages(made)
     made['pictures/fp32.png'] = picture(notebook('matmul_ladder'), 'climb.plot()')
     made['pictures/bf16.png'] = picture(notebook('hopper_gemm'), 'ladder.plot()')
-    home = (ROOT / 'site/index.md').read_text(encoding='utf-8')
-    if run_here:
-        first, at = (lite['page'].format(name=n) for n in (lite['lessons'][0], lite['scratch']))
-        home = home.replace('<!-- scratch -->', SCRATCH.format(**lite, first=first, at=at))
-    made['index.md'] = home.replace('<!-- lessons -->', curriculum.readme_table()).replace(
-        '<!-- parts -->', lesson_toctrees()
-    )
     return made
 
 

@@ -3,7 +3,7 @@ import re
 from pathlib import Path
 
 import pytest
-from gridstride.course import curriculum, lessons
+from gridstride.course import curriculum, lanes, lessons
 from gridstride.course.curriculum import LESSONS, PARTS, chapter_of, first_cell, lesson_of_file, part_of, relinked
 from found import names
 
@@ -42,6 +42,28 @@ def test_what_is_made_from_the_table_is_there():
     "The README's table; titles and the lines Needs, Time and Follows of the notebooks; and all links"
     old = [p.name for p, text in curriculum.written(ROOT).items() if p.read_text(encoding='utf-8') != text]
     assert not old, f'{old} differ from the table of lessons. {WRITE}'
+
+
+def test_each_lesson_is_in_a_part_and_each_part_has_its_topics():
+    parts = curriculum.lessons_by_part()
+    assert [o for some in parts.values() for o in some] == list(LESSONS)
+    assert list(parts) == list(lanes.TOPICS) and all(parts.values())
+
+
+def test_a_lane_has_the_hours_of_its_lessons():
+    rows = ('01', 'a', 'a', 40), ('02a', 'b', 'c', 50), ('02b', 'd', 'c', 75)
+    one, two, three = (LESSONS[0]._replace(number=n, slug=slug, chapter=chapter, reading=m, exercises=(m, 2*m))
+                       for n, slug, chapter, m in rows)
+    assert lanes.chosen('c a', [one, two, three]) == [two, three, one] and lanes.chosen('d', [two, three]) == [three]
+    with pytest.raises(LookupError, match='zzz'): lanes.chosen('a zzz', [one, two, three])
+    part = lanes.part_table({title: [one, three] for title in lanes.TOPICS}).splitlines()[2]
+    assert part.endswith('| 2 h | 2 to 4 h |') and '[01](nbs/01_a.ipynb), [02b](nbs/02b_d.ipynb)' in part
+
+
+def test_the_readme_counts_the_exercises():
+    calls = [line for p in (ROOT/'gridstride/course/exercises').glob('*.py') for line in p.read_text().splitlines()
+             if 'problem(' in line]
+    assert names((ROOT/'README.md').read_text(encoding='utf-8'), f'{len(calls)} exercises')
 
 
 SOURCES = [*ROOT.glob('*.md'), *(ROOT/'site').glob('*.md'), *(ROOT/'nbs').rglob('*.ipynb')]

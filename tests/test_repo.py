@@ -89,7 +89,7 @@ def links(text):
     return [unquote(l.split('#')[0]) for l in found if not re.match(r'[a-z]+:|#|//', l)]
 
 
-PAGES = [*sorted(ROOT.glob('*.md')), *NOTEBOOKS]
+PAGES = [*sorted(ROOT.glob('*.md')), ROOT/'gridstride/README.md', ROOT/'nbs/README.md', *NOTEBOOKS]
 
 
 def test_links_are_found():
@@ -190,7 +190,7 @@ def test_commands_of_contributing_exist():
     assert len([l for l in text.splitlines() if re.match(r'\d+\. ', l)]) == 10
 
 
-BLOCKS = re.findall(r'```python\n(.*?)```', (ROOT/'README.md').read_text(encoding='utf-8'), re.S)
+BLOCKS = re.findall(r'```python\n(.*?)```', (ROOT/'gridstride/README.md').read_text(encoding='utf-8'), re.S)
 
 
 def test_readme_code_says_what_it_shows(tmp_path):

@@ -13,7 +13,7 @@ from gridstride.course import curriculum, lessons
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT/'site'))
-import pages, reference
+import pages, race, reference
 from lexer import CudaInPython
 
 LESSONS = [p.stem for p in lessons.lessons()]
@@ -144,10 +144,33 @@ def test_a_lesson_s_pictures_and_exercises_are_there(site, name):
 @pytest.mark.parametrize('name', LESSONS)
 def test_a_lesson_says_how_long_it_takes_and_how_to_open_it(site, name):
     reading, exercises = curriculum.minutes(curriculum.lesson_of_file(name))
-    home = (site/'index.html').read_text('utf-8')
-    row = next(o for o in re.findall(r'<tr.*?</tr>', home, re.S) if f'nbs/{name}.html' in o)
+    assert f'nbs/{name}.html' in (site/'index.html').read_text('utf-8')
+    table = (site/'nbs/README.html').read_text('utf-8')
+    row = next(o for o in re.findall(r'<tr.*?</tr>', table, re.S) if f'href="{name}.html"' in o)
     assert f'{reading} min' in row and f'{exercises} min' in row
     assert f'python3 course.py {name.partition("_")[0]}<' in (site/f'nbs/{name}.html').read_text('utf-8')
+
+
+def test_the_moving_picture_shows_what_a_launch_prints_today():
+    found, drawn = race.finding(), race.draw()
+    assert (found.kind, found.code, found.line, found.other.line) == ('racecheck', 'race', 9, 8)
+    shown = html.unescape(re.sub('<[^>]*>', ' ', drawn))
+    assert {type(found).__name__, *str(found).split()} <= {o.rstrip(':') for o in shown.split()} | set(shown.split())
+    for access, did in (found.other, found.fields['before']), (found, found.fields['now']):
+        assert f'line {access.line}: s[63] is {did} by thread {access.thread[0]}' in shown
+    assert race.PICTURE.read_text('utf-8') == drawn, 'run: python site/race.py'
+    assert len(drawn) < 50_000 and 'prefers-reduced-motion' in drawn
+
+
+def test_the_home_page_begins_as_the_readme_does(site):
+    "What it is, the picture, two commands and the lanes, in this order"
+    readme = (ROOT/'README.md').read_text('utf-8')
+    home = (site/'index.html').read_text('utf-8')
+    text = ' '.join(html.unescape(re.sub('<[^>]*>', '', home)).split())
+    marks = re.search(r'[A-Z][^`.!]*? laptop', readme)[0], 'python3 course.py', 'pip install .', 'I know'
+    order = [text.index(o) for o in marks]
+    assert order == sorted(order) and home.index('race.svg') < home.index('course.py')
+    assert len(readme.splitlines()) <= 100
 
 
 def test_pages_that_run_in_the_browser_state_how_much_they_load():

@@ -1,4 +1,4 @@
-"""The table of lessons, and all that is made from it: the README's table, first cells, and links.
+"""The table of lessons, and all that is made from it: tables of lessons, parts and lanes, first cells, and links.
 
     python -m gridstride.course.curriculum            # list the lessons
     python -m gridstride.course.curriculum --write    # write what is made from the table
@@ -17,6 +17,7 @@ from collections import namedtuple
 from pathlib import Path
 
 from ..support.atomic_write import write_whole
+from .lanes import lane_table, part_table
 
 __all__ = [
     'Lesson',
@@ -26,10 +27,11 @@ __all__ = [
     'chapter_title',
     'minutes',
     'part_of',
+    'lessons_by_part',
     'lesson_of_file',
     'first_cell',
     'relinked',
-    'readme_table',
+    'lesson_table',
     'listing',
     'written',
     'main',
@@ -42,7 +44,7 @@ class Lesson(namedtuple('Lesson', _FIELDS, defaults=[None, None])):
     """A row of the table.
 
     `number` is that of the chapter, and a letter if the chapter has several lessons; `reading` and `exercises`, a
-    pair, are minutes; `needs` and `follows` go into the notebook's first cell; `does` and `gpu` into the README.
+    pair, are minutes; `needs` and `follows` go into the notebook's first cell; `does` and `gpu` into nbs/README.md.
     `chapter` and `chapter_title` differ from `slug` and `title` if the chapter has several lessons."""
 
     __slots__ = ()
@@ -57,9 +59,10 @@ PARTS = {
     1: 'One thread at a time',
     5: 'On the GPU',
     10: 'Making it fast',
-    14: 'Triton and fusion',
-    16: 'Kernels of machine learning',
-    21: 'Hopper and on',
+    14: 'Triton and PyTorch',
+    16: 'Machine-learning kernels',
+    21: 'Tensor cores and Hopper',
+    24: 'Other languages',
 }  # number of the first chapter -> the part
 
 # fmt: off
@@ -544,6 +547,14 @@ def part_of(lesson) -> str:
     return PARTS[max(n for n in PARTS if n <= int(lesson.number[:2]))]
 
 
+def lessons_by_part() -> dict:  # {part: lessons}
+    "Return all lessons, by the part that they belong to"
+    out = {title: [] for title in PARTS.values()}
+    for o in LESSONS:
+        out[part_of(o)].append(o)
+    return out
+
+
 def minutes(lesson) -> tuple:  # of str
     "Return the minutes for reading and for the exercises: ('35', '40 to 70')"
     low, high = lesson.exercises
@@ -597,46 +608,40 @@ def relinked(text: str) -> str:
     return _LINK.sub(link, text)
 
 
-# What is made for the README
+# What is made for pages
 
 
-def readme_table() -> str:
-    "Return the table of lessons: Markdown, a table per part"
+def lesson_table() -> str:
+    "Return the table of lessons of nbs/README.md: Markdown, a table per part"
     out = []
-    part = None
-    for o in LESSONS:
-        if part_of(o) != part:
-            part = part_of(o)
-            head = f'| {part} | what it does | reading | exercises | GPU |'
-            out += ['', head, '|---|---|---|---|---|']
-        reading, exercises = minutes(o)
-        out.append(f'| [{o.number} {o.title}](nbs/{o.file}) | {o.does} | {reading} min | {exercises} min | {o.gpu} |')
+    for part, some in lessons_by_part().items():
+        out += ['', f'## {part}', '', '| lesson | what it does | reading | exercises | GPU |', '|---|---|---|---|---|']
+        for o in some:
+            reading, exercises = minutes(o)
+            out.append(f'| [{o.number} {o.title}]({o.file}) | {o.does} | {reading} min | {exercises} min | {o.gpu} |')
     return '\n'.join(out[1:])
 
 
 def listing() -> str:
     "Return the lessons by parts, with their minutes, as plain text"
     out = []
-    part = None
-    for o in LESSONS:
-        if part_of(o) != part:
-            part = part_of(o)
-            out += ['', part]
-        reading, exercises = minutes(o)
-        out.append(f'  {o.number:<4}{o.title:<34}{reading:>4} min to read, {exercises} for the exercises')
+    for part, some in lessons_by_part().items():
+        out += ['', part]
+        for o in some:
+            reading, exercises = minutes(o)
+            out.append(f'  {o.number:<4}{o.title:<34}{reading:>4} min to read, {exercises} for the exercises')
     return '\n'.join(out[1:])
 
 
 # Writing
 
-_MARKS = '<!-- lessons: made by python -m gridstride.course.curriculum --write -->\n', '\n<!-- end of lessons -->'
 
-
-def _readme(text):
-    "Return the README with the table between its marks"
-    begin, end = _MARKS
+def _filled(text, name, table):
+    "Return a page with a table between its marks"
+    begin = f'<!-- {name}: made by python -m gridstride.course.curriculum --write -->\n'
+    end = f'\n<!-- end of {name} -->'
     before, after = text.split(begin)
-    return before + begin + readme_table() + end + after.split(end)[1]
+    return before + begin + table + end + after.split(end)[1]
 
 
 def _notebook(text, name, in_course):
@@ -653,7 +658,8 @@ def _notebook(text, name, in_course):
 
 def _pages(root):
     "Return the pages of the repository that link to lessons"
-    return [*root.glob('*.md'), root / 'site/index.md', *root.glob('benchmarks/*.md'), *root.glob('gridstride/*/*.md')]
+    texts = '*.md', 'site/index.md', 'nbs/README.md', 'benchmarks/*.md', 'gridstride/*.md', 'gridstride/*/*.md'
+    return [p for pattern in texts for p in root.glob(pattern)]
 
 
 def written(
@@ -661,7 +667,10 @@ def written(
 ) -> dict:  # {path: text}
     "Return what `--write` would write: each text and notebook with what is made from the table"
     made = {p: relinked(p.read_text(encoding='utf-8')) for p in _pages(root)}
-    made[root / 'README.md'] = _readme(made[root / 'README.md'])
+    readme, all_lessons = root / 'README.md', root / 'nbs/README.md'
+    made[readme] = _filled(made[readme], 'lanes', lane_table(LESSONS))
+    made[readme] = _filled(made[readme], 'parts', part_table(lessons_by_part()))
+    made[all_lessons] = _filled(made[all_lessons], 'lessons', lesson_table())
     for folder in ('nbs', 'nbs/inside', 'nbs/lib'):
         for p in sorted((root / folder).glob('*.ipynb')):
             made[p] = _notebook(p.read_text(encoding='utf-8'), p.name, folder == 'nbs')
@@ -671,7 +680,7 @@ def written(
 def main(argv=None):  # None: the command line
     "List the lessons, or write what is made from the table"
     p = argparse.ArgumentParser(prog='python -m gridstride.course.curriculum', description=__doc__.splitlines()[0])
-    p.add_argument('--write', action='store_true', help='write the README, first cells and links')
+    p.add_argument('--write', action='store_true', help='write the tables of pages, first cells and links')
     if not p.parse_args(argv).write:
         return print(listing())
     for path, text in written(Path(__file__).resolve().parents[2]).items():

@@ -1,0 +1,179 @@
+"""Draws `images/race.svg`, the moving picture of the README and of the home page: python3 site/race.py
+
+A program with a data race appears, is launched, and the finding points to both accesses. The script runs the program:
+the text of the finding and the drawing of its two accesses are what that run raised.
+"""
+
+import runpy, tempfile, textwrap
+from html import escape
+from pathlib import Path
+
+from gridstride.diagnostics.errors import RacecheckError
+from pygments import token
+from pygments.lexers import PythonLexer
+
+PICTURE = Path(__file__).resolve().parents[1] / 'images/race.svg'
+THREADS = 64
+PROGRAM = f"""\
+import numpy as np
+from gridstride import sim
+
+@sim.cuda.jit
+def reverse(x, out):
+    s = sim.cuda.shared.array({THREADS}, np.float32)
+    t = sim.cuda.threadIdx.x
+    s[t] = x[t]
+    out[t] = s[{THREADS - 1}-t]
+
+reverse[1, {THREADS}](np.random.randn({THREADS}), np.zeros({THREADS}))
+"""
+
+
+def finding(program=PROGRAM):
+    "Run the program and return the finding that it raises"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / 'reverse.py'
+        path.write_text(program, encoding='utf-8')
+        try:
+            runpy.run_path(str(path))
+        except RacecheckError as found:
+            return found
+    raise AssertionError('the program has a data race, but its launch raised nothing')
+
+
+# The card is dark and opaque: it looks the same on a light and on a dark page.
+CARD, BAR, TEXT, MUTED, READ, WRITE = '#14181d', '#2a323b', '#e8edf2', '#a9b5c1', '#ff9c8f', '#ffce73'
+COLORS = {token.Keyword: '#8fc7ff', token.Name.Decorator: '#8fc7ff', token.Literal: '#c9b8ff'}
+WIDTH, PAD, LINE, COLUMNS = 560, 18, 20, 60  # pixels; the columns of a line of text
+FONT = 'ui-monospace, SFMono-Regular, Menlo, Consolas, DejaVu Sans Mono, monospace'
+SECONDS, PLAYED = 15, 2  # how long it runs, and how often; after that its last frame stays
+
+
+def indented(line):
+    "Return a line whose indentation SVG keeps"
+    return '\xa0' * (len(line) - len(line.lstrip())) + line.lstrip()
+
+
+def text(x, y, svg, fill=TEXT, size=14, anchor='start'):
+    return f'<text x="{x:g}" y="{y:g}" fill="{fill}" font-size="{size}" text-anchor="{anchor}">{svg}</text>'
+
+
+def rect(x, y, w, h, fill):
+    return f'<rect x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}" rx="2" fill="{fill}"/>'
+
+
+def arrow(x, y, to_x, to_y, color):
+    return (
+        f'<path d="M{x:g} {y:g}L{to_x:g} {to_y:g}" stroke="{color}" stroke-width="2"/>'
+        f'<circle cx="{to_x:g}" cy="{to_y:g}" r="3.5" fill="{color}"/>'
+    )
+
+
+def colored(line):
+    "Color a line of Python"
+    parts = []
+    for kind, said in PythonLexer(stripnl=False, ensurenl=False).get_tokens(indented(line)):
+        fill = next((color for of, color in COLORS.items() if kind in of), TEXT)
+        parts.append(f'<tspan fill="{fill}">{escape(said)}</tspan>')
+    return ''.join(parts)
+
+
+def wrapped(message):
+    "Break the lines of a message; lines that continue another are indented"
+    for line in message.splitlines():
+        indent = line[: len(line) - len(line.lstrip())] + '  '
+        yield from textwrap.wrap(line, COLUMNS, subsequent_indent=indent, break_on_hyphens=False)
+
+
+class Film:
+    "Parts of a picture, each of which appears at its own second and stays"
+
+    def __init__(self):
+        self.parts, self.seconds = [], []
+
+    def add(self, second, *svg):
+        "Let some SVG appear at a second"
+        self.parts.append(f'<g class="at at{len(self.seconds)}">{"".join(svg)}</g>')
+        self.seconds.append(100 * second / SECONDS)
+
+    def style(self):
+        "Write the animations; a browser without them, or a reader who prefers none, sees the last frame"
+        rules = [f'.at{{animation:{SECONDS}s linear {PLAYED} both}}']
+        for i, at in enumerate(self.seconds):
+            rules.append(f'.at{i}{{animation-name:k{i}}}')
+            rules.append(f'@keyframes k{i}{{0%,{at:.1f}%{{opacity:0}}{at + 1.5:.1f}%,100%{{opacity:1}}}}')
+        return '\n'.join([*rules, '@media (prefers-reduced-motion:reduce){.at{animation:none}}'])
+
+
+def marker(film, second, line, top, color):
+    "Mark a line of the program"
+    film.add(second, rect(0, top + LINE * (line - 1) + 2, 4, LINE, color))
+
+
+def draw_program(film, found, y):
+    "Let the program appear, line by line; then mark the two lines of the race"
+    for i, line in enumerate(PROGRAM.splitlines()):
+        at = y + LINE * (i + 1) - 3
+        number = text(PAD + 18, at, i + 1, MUTED, 12, 'end')
+        film.add(0.2 * i + (0.8 if line.startswith('reverse[') else 0), number, text(PAD + 32, at, colored(line)))
+    marker(film, 4, found.other.line, y, WRITE)
+    marker(film, 5, found.line, y, READ)
+    return y + LINE * len(PROGRAM.splitlines())
+
+
+def draw_accesses(film, found, y):
+    "Draw the threads, the elements of the array, and two arrows for the two accesses"
+    (element,), reader, writer = found.index, found.thread[0], found.other.thread[0]
+    step, threads, elements = (WIDTH - 2 * PAD) / THREADS, y + 30, y + 66
+
+    def x_of(i):
+        return PAD + step * i
+
+    def row(top, which, color):
+        return ''.join(rect(x_of(i), top, step - 2, 10, color if i in which else '#5b6875') for i in range(THREADS))
+
+    film.add(3.2, text(PAD, y + 22, f'{THREADS} threads', MUTED, 13), row(threads, (), ''))
+    film.add(3.2, text(PAD, elements + 26, f'{found.array}: {THREADS} elements', MUTED, 13), row(elements, (), ''))
+    for second, thread, line, did, color, side in (
+        (4, writer, found.other.line, found.fields['before'], WRITE, y + 22),
+        (5, reader, found.line, found.fields['now'], READ, elements + 26),
+    ):
+        said = f'line {line}: {found.array}[{element}] is {did} by thread {thread}'
+        start, end = x_of(thread) + step / 2 - 1, x_of(element) + step / 2 - 1
+        film.add(
+            second,
+            rect(x_of(thread), threads, step - 2, 10, color),
+            rect(x_of(element), elements, step - 2, 10, color),
+            arrow(start, threads + 10, end, elements + 1, color),
+            text(WIDTH - PAD, side, said, color, 13, 'end'),
+        )
+    return elements + 36
+
+
+def draw_message(film, found, y):
+    "Let the message appear, line by line"
+    lines = list(wrapped(f'{type(found).__name__}: {found}'))
+    for i, line in enumerate(lines):
+        film.add(6.5 + 0.25 * i, text(PAD, y + LINE * (i + 1), escape(indented(line)), READ if i == 0 else TEXT))
+    return y + LINE * len(lines)
+
+
+def draw():
+    "Return the picture as SVG"
+    found, film = finding(), Film()
+    below_program = draw_program(film, found, 12)
+    below_accesses = draw_accesses(film, found, below_program + 10)
+    height = draw_message(film, found, below_accesses + 8) + PAD
+    card = (
+        rect(0, 0, WIDTH, height, CARD)
+        + rect(0, below_program + 6, WIDTH, 1, BAR)
+        + rect(0, below_accesses + 6, WIDTH, 1, BAR)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" height="{height:g}"'
+        f' font-family="{FONT}">\n<style>{film.style()}</style>\n{card}\n' + '\n'.join(film.parts) + '\n</svg>\n'
+    )
+
+
+if __name__ == '__main__':
+    PICTURE.write_text(draw(), encoding='utf-8')
