@@ -31,14 +31,20 @@ _UNEVALUATED = {'sizeof', 'decltype', 'noexcept', 'alignof', 'typeof', '__typeof
 _AFTER_PARAMETER_LIST = {'const', 'noexcept', 'override', 'final', 'try', 'requires', 'throw', '__attribute__'}
 
 
-class Code:
+_PADDING = [''] * 16  # after the tokens, so that an index before the first or past the last gives ''
+
+
+# A list, because `c[i]` is read millions of times, and a method that checks `i` takes twice as long.
+class Code(list):
     """The tokens of a source, or of the body of a macro (`macro`: the set of its parameters), and their brackets.
 
     `mate[i]` is the bracket that matches bracket `i`; `outer[i]` is the innermost bracket around token `i`, or -1.
-    `c[i]` is the text of token `i`, '' if `i` is out of range; `texts` is the list of all. `aliases` maps the name of a
+    `c[i]` is the text of token `i`, '' if `i` is out of range by up to 16; `texts` is the list of all. `aliases` maps the name of a
     macro to the specifiers that it stands for. If `strict`, raises `WrongSource` for a bracket without a match."""
 
     def __init__(self, src, tokens, aliases, name='', macro=None, strict=True, directives=None):
+        super().__init__(tokens.texts)
+        self += _PADDING
         self.src = src
         self.aliases = aliases
         self.name = name
@@ -61,8 +67,7 @@ class Code:
     def __len__(self):
         return self._length
 
-    def __getitem__(self, i):
-        return self.texts[i] if 0 <= i < self._length else ''
+    __hash__, __eq__ = object.__hash__, object.__eq__
 
     def find(self, *texts):
         "Return the indices of the tokens that are one of `texts`, in order"
