@@ -6,8 +6,9 @@ import pytest
 import torch
 from gridstride.kernels import dequantize, quantize
 from gridstride.kernels.layers import format_us
-from gridstride.kernels.quant import (QuantLinear, calls, formats, fragments, matvec, multiply_fp8, multiply_int8,
+from gridstride.kernels.quant import (QuantLinear, calls, formats, fragments, matvec, mixed, multiply_fp8, multiply_int8,
                                       pack, unpack)
+from gridstride.kernels.quant.mixed import MixedTile
 from gridstride.kernels.quant.formats import affine, fp8, nf4, nf4_codebook, restore, restore_nf4, symmetric
 from gridstride.kernels.ladder.rung import H100, Device
 from one_unit import one_unit
@@ -195,6 +196,58 @@ def test_a_product(kind, dtype, group, batch, rows, columns, biased, zeros):
     within(got, want, last*want.abs() + each*size + 2**-25)     # float16 has no finer values near 0
     assert formats.decibels(w, exact) > dict(int8=38, fp8=30, nf4=19, int4=15 + 6*zeros)[kind]
     assert zeros == (p.zeros is not None)
+
+
+# kind, type of x, group, rows of x, rows and columns of w, with a bias? with zeros? and the tile
+MIXED = [('int4', 'bfloat16', 128, 70, 200, 256, True, False, MixedTile(64)),
+         ('int4', 'float16', 32, 200, 130, 160, False, True, MixedTile(192)),
+         ('nf4', 'bfloat16', 64, 130, 70, 384, True, False, MixedTile(128, 1, 2)),
+         ('fp8', 'float16', 'row', 33, 131, 264, False, False, MixedTile(64, 2, 2)),
+         ('int8', 'bfloat16', 'row', 65, 130, 1024, True, True, MixedTile(64, 1, 8))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('kind,dtype,group,batch,rows,columns,biased,zeros,tile', MIXED)
+def test_a_mixed_input_gemm(kind, dtype, group, batch, rows, columns, biased, zeros, tile):
+    "Scaled elements of w are rounded before the product, unless a row has one scale"
+    w, x = matrix(dtype, rows, columns), weights(batch, columns, dtype=getattr(torch, dtype), seed=1)
+    if zeros: w += 2*w.std(1, keepdim=True)
+    bias = weights(rows, dtype=w.dtype, seed=2) if biased else None
+    p = pack(w, kind, group, zeros)
+    got, exact = mixed.run_mixed(x, p, bias, tile), unpack(p).double()
+    want, size = x.double() @ exact.T + (bias.double() if biased else 0), x.double().abs() @ exact.abs().T
+    last = 2**-8 if dtype == 'bfloat16' else 2**-11
+    within(got, want, last*want.abs() + (1e-6 if p.group == 'row' else last)*size + 2**-25)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('kind,dtype,group,rows,columns,zeros', [
+    ('int4', 'bfloat16', 32, 33, 160, True), ('int8', 'float16', 'row', 17, 131, True),
+    ('nf4', 'float16', 64, 40, 320, False), ('fp8', 'bfloat16', 'row', 5, 260, False)])
+def test_a_matrix_is_dequantized_by_a_kernel(kind, dtype, group, rows, columns, zeros):
+    "One rounding of each element, and for NF4 one more of its codebook"
+    p = pack(matrix(dtype, rows, columns), kind, group, zeros)
+    exact, got = unpack(p).double(), mixed.run_unpack(p)
+    last = 2**-8 if dtype == 'bfloat16' else 2**-11
+    assert got.dtype == p.scales.dtype and got.shape == (rows, columns)
+    within(got, exact, last*(1 + (kind == 'nf4'))*exact.abs() + 2**-25)
+
+
+def test_a_product_is_chosen_by_its_estimate():
+    "Few rows are memory-bound; many fill the tensor cores; without wgmma there is no mixed-input GEMM"
+    h100 = partial(mixed.choose, 'int4', rows=14336, columns=4096, gpu=H100)
+    assert h100(8) == 'matvec' and h100(128).BN == 128 and h100(256).BN == 256
+    assert mixed.choose('nf4', 4096, 768, 768, H100) == 'unpack'
+    older = partial(mixed.choose, 'int4', rows=14336, columns=4096, gpu=Device(108, False))
+    assert [older(n) for n in (1, 64, 65)] == ['matvec', 'matvec', 'unpack']
+    assert all(mixed.choose(kind, n, rows, columns, H100) for kind in ('int8', 'nf4', 'fp8') for n in (1, 17, 300, 5000)
+               for rows, columns in ((1, 8), (70, 128), (50257, 768)))
+
+
+@pytest.mark.parametrize('kind,group', [('int4', 32), ('int4', 128), ('int8', 'row'), ('nf4', 64), ('fp8', 'row')])
+def test_three_stages_of_each_tile_fit(kind, group):
+    "Fewer would not hide the latency of TMA"
+    assert all(mixed.stages_of(tile, kind, group, zeros) >= 3 for tile in mixed.TILES for zeros in (False, True))
 
 
 def test_the_kernels_of_all_batches_are_few():

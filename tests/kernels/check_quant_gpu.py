@@ -8,7 +8,7 @@ import copy
 import torch
 from checking import differs_elsewhere, run
 from gridstride.kernels import dequantize, quantize
-from gridstride.kernels.quant import formats, matvec, multiply_fp8, multiply_int8, pack, unpack
+from gridstride.kernels.quant import formats, matvec, mixed, multiply_fp8, multiply_int8, pack, unpack
 
 LAST = {torch.float16: 2**-11, torch.bfloat16: 2**-8}               # half an ulp
 GROUPS = dict(int4=(128, 32, 'row'), int8=('row', 64), nf4=(64,), fp8=('row',))
@@ -40,6 +40,24 @@ def a_packed_product_is_right(batches=(1, 2, 4, 8, 9, 16, 17, 32, 33, 64),
                 for size in sizes:
                     if why := case(kind, group, dtype, batch, *size, i % 2, kind.startswith('int') and i % 3 == 1):
                         yield f'{kind} {group} {dtype} {batch} {size}: {why}'
+
+
+def a_mixed_product_is_right(sizes=((33, 1024), (2117, 4224)), batches=(9, 64, 65, 130, 300), tiles=mixed.TILES, most=9):
+    "The tensor cores multiply scaled values, which are rounded, unless a row has one scale"
+    for dtype in LAST:
+        for kind, group in ((k, o) for k, groups in GROUPS.items() for o in groups[:most]):
+            for i, tile in enumerate(tiles):
+                (rows, columns), batch, zeros = sizes[i % len(sizes)], batches[i % len(batches)], kind[:3] == 'int' and i % 3 == 1
+                w, x = torch.randn(rows, columns, device='cuda').to(dtype), torch.randn(batch, columns, device='cuda').to(dtype)
+                bias = w[:, 0].contiguous() if i % 2 else None
+                p = pack(w, kind, group, zeros)
+                exact = unpack(p).double()
+                want, size = x.double() @ exact.T + (bias.double() if i % 2 else 0), x.double().abs() @ exact.abs().T
+                each = LAST[dtype] if group != 'row' else 2e-6
+                if why := differs(mixed.run_mixed(x, p, bias, tile), want, LAST[dtype]*want.abs() + each*size + 2**-24):
+                    yield f'{kind} {group} {dtype} {batch} {rows} {columns} {tile}: {why}'
+                if why := differs(mixed.run_unpack(p), exact, LAST[dtype]*2*exact.abs() + 2**-24):
+                    yield f'{kind} {group} {dtype} {rows} {columns} dequantized: {why}'
 
 
 def given(few, h, w, k):
@@ -98,10 +116,11 @@ def a_module_is_right():
 def small():
     "Small sizes of each kind: for compute-sanitizer"
     yield from a_packed_product_is_right((1, 9, 33), ((33, 1664),), (torch.bfloat16,), 1)
+    yield from a_mixed_product_is_right(((33, 1664),), (70,), (mixed.MixedTile(64), mixed.MixedTile(96, 1, 2)), 1)
     yield from a_product_of_8_bits_is_right(((3, 40, 400), (300, 520, 400)))
 
 
-CHECKS = [a_packed_product_is_right, a_product_of_8_bits_is_right, sums_of_e4m3_are_as_good_as_torchs,
+CHECKS = [a_packed_product_is_right, a_mixed_product_is_right, a_product_of_8_bits_is_right, sums_of_e4m3_are_as_good_as_torchs,
           a_module_is_right]
 
 if __name__ == '__main__': run(CHECKS, globals())

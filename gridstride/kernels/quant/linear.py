@@ -5,8 +5,8 @@ from functools import lru_cache
 import torch
 import torch.nn.functional as F
 
-from .calls import MAX_ROWS
-from .packed import Packed, pack, run_matvec, unpack
+from .mixed import multiply, run_unpack
+from .packed import Packed, pack, unpack
 from .sources import FLOATS
 from ..operators import operator
 from ..tool import dtype_name
@@ -33,8 +33,8 @@ def has_kernel(x, scales) -> bool:
 def _linear(x, words, scales, zeros, bias, kind, group, rows):
     p = Packed(kind, group or 'row', (rows, x.shape[-1]), words, scales, zeros)
     flat = x.reshape(-1, x.shape[-1])
-    if has_kernel(x, scales) and flat.shape[0] <= MAX_ROWS:
-        y = run_matvec(flat.contiguous(), p, bias)
+    if has_kernel(x, scales):
+        y = multiply(flat, p, bias)
     else:
         y = F.linear(flat, unpack(p).to(x.dtype), bias)
     return y.view(*x.shape[:-1], rows)
@@ -50,7 +50,10 @@ def _setup_context(ctx, inputs, output):
 
 def _backward(ctx, dy):
     "Compute the gradients of x and of the bias; the weight has none"
-    dx = dy @ unpack(Packed(*ctx.format, *ctx.saved_tensors)).to(dy.dtype) if ctx.needs_input_grad[0] else None
+    dx = None
+    if ctx.needs_input_grad[0]:
+        p = Packed(*ctx.format, *ctx.saved_tensors)
+        dx = dy @ (run_unpack(p) if has_kernel(dy, p.scales) else unpack(p).to(dy.dtype))
     dbias = dy.flatten(0, -2).sum(0) if ctx.biased and ctx.needs_input_grad[4] else None
     return dx, None, None, None, dbias, None, None, None
 
@@ -61,8 +64,9 @@ torch.library.register_autograd('gridstride::quant_linear', _backward, setup_con
 class QuantLinear(torch.nn.Module):
     """A linear layer with a quantized weight; `QuantLinear.of` converts a `torch.nn.Linear`.
 
-    x has any shape (..., columns). The kernel `matvec.cuh` multiplies up to 64 rows of the type of the scales, on a GPU
-    of compute capability 8.0 or more. In all other cases the weight is dequantized, and torch multiplies. x and the
+    x has any shape (..., columns). On a GPU of compute capability 8.0 or more, kernels multiply x of the type of the
+    scales: `mixed.choose` selects a matvec, a mixed-input GEMM, or dequantization and torch's product. In all other
+    cases plain torch dequantizes the weight and multiplies. x and the
     bias have gradients, the weight has none."""
 
     def __init__(self, packed, bias=None, dtype=None):

@@ -3,7 +3,8 @@
 from functools import lru_cache
 
 from .formats import nf4_codebook
-from ..ptx import primitives
+from ..flash.sources import wgmma_kept
+from ..ptx import PTX, primitives
 from ..texts import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
@@ -13,7 +14,7 @@ _FLOATS = {'bfloat16': ('__nv_bfloat162', '0x43004300u', 7, 'bf16'), 'float16': 
 FLOATS = tuple(_FLOATS)
 _BARRIERS = tuple(f'barrier_{name}' for name in ('init', 'arrive', 'expect', 'wait'))
 _COPIES = 'address', 'barriers_ready', *_BARRIERS, 'bulk_copy', 'bulk_copy_once'
-_PRIMITIVES = dict(matvec=('mma',), streamed=('mma', *_COPIES))
+_PRIMITIVES = dict(matvec=('mma',), streamed=('mma', *_COPIES), unpack=())
 KINDS = 'int4', 'int8', 'nf4', 'fp8'  # in the order of the enum in C
 
 
@@ -29,5 +30,6 @@ def kernel_source(
     preamble += f'typedef {pair} Pair;\nconstexpr u32 MAGIC = {magic};\n'
     preamble += f'constexpr int FRACTION = {fraction};\nenum {{ {", ".join(KINDS).upper()} }};\n'
     preamble += f'__constant__ float CODEBOOK[] = {{{", ".join(f"{value!r}f" for value in nf4_codebook())}}};\n'
-    preamble += primitives(*_PRIMITIVES[name]).replace('bf16', ptx) + source('dequantize')
+    instructions = PTX + wgmma_kept(dict(constants)['BN']) if name == 'mixed_gemm' else primitives(*_PRIMITIVES[name])
+    preamble += instructions.replace('bf16', ptx) + source('dequantize')
     return assemble_source(source(name), (('From', C_TYPES[dtype]),), constants, preamble)

@@ -1,0 +1,46 @@
+// Writes a quantized matrix w (dequantize.cuh) as 16-bit floats, row-major. A warp dequantizes a step: 16 rows and 128
+// columns. Each thread holds eight contiguous columns of two rows per load of x in a product, and stores them at once.
+// Defined above: WARPS (per block), VECTOR (whether rows begin at multiples of 16 bytes).
+__device__ void store_eight(From *to, int columns, uint4 v) {
+    if (VECTOR && columns >= 8) *(uint4 *)to = v;
+    else
+        #pragma unroll
+        for (int c = 0; c < 8; c++)
+            if (c < columns) to[c] = ((const From *)&v)[c];
+}
+
+__global__ void __launch_bounds__(32 * WARPS)
+unpack_matrix(const uint4 *w, const u32 *scales, const u32 *zeros, From *to, int rows, int k) {
+    extern __shared__ u32 codebook[];                       // for NF4
+    const int lane = threadIdx.x % 32, r = lane / 4, t = lane % 4, steps = (k + STEP - 1) / STEP;
+    if constexpr (KIND == NF4) fill_codebook(codebook);
+    const int all = (rows + 15) / 16 * steps;
+    for (int at = blockIdx.x * WARPS + threadIdx.x / 32; at < all; at += gridDim.x * WARPS) {
+        const int tile = at / steps, step = at % steps;
+        uint4 words[LOADS];
+        #pragma unroll
+        for (int l = 0; l < LOADS; l++) words[l] = __ldcs(w + ((size_t)at * LOADS + l) * 32 + lane);
+        #pragma unroll
+        for (int j = 0; j < 4; j++) {                       // 32 columns
+            const int group = GROUP ? at * SCALES + j * 32 / GROUP_COLUMNS : tile;
+            const u32 pair = scales[group * 8 + r], by[2] = {upper(pair), lower(pair)};
+            u32 offset[2] = {NO_ZERO_POINT, NO_ZERO_POINT}, a[2][4];
+            if constexpr (ZEROS) {
+                offset[0] = add2(NO_ZERO_POINT, upper(zeros[group * 8 + r]));
+                offset[1] = add2(NO_ZERO_POINT, lower(zeros[group * 8 + r]));
+            }
+            #pragma unroll
+            for (int s = 0; s < 2; s++)
+                unpack((const u32 *)words + (2 * j + s) * (BITS / 4), codebook + lane, offset, a[s]);
+            const int column = step * STEP + j * 32 + t * 8;
+            #pragma unroll
+            for (int i = 0; i < 2; i++) {                   // the upper row, the lower one
+                const int row = tile * 16 + i * 8 + r;
+                if (row < rows)
+                    store_eight(to + (size_t)row * k + column, k - column,
+                                {mul2(a[0][i], by[i]), mul2(a[0][i + 2], by[i]), mul2(a[1][i], by[i]),
+                                 mul2(a[1][i + 2], by[i])});
+            }
+        }
+    }
+}
