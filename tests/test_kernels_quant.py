@@ -6,8 +6,8 @@ import pytest
 import torch
 from gridstride.kernels import dequantize, quantize
 from gridstride.kernels.layers import format_us
-from gridstride.kernels.quant import (QuantLinear, calls, formats, fragments, matvec, mixed, multiply_fp8, multiply_int8,
-                                      pack, unpack)
+from gridstride.kernels.quant import (QuantLinear, calls, formats, fragments, matvec, mixed, multiply_fp8,
+                                      multiply_int8, pack, unpack)
 from gridstride.kernels.quant.mixed import MixedTile
 from gridstride.kernels.quant.formats import affine, fp8, nf4, nf4_codebook, restore, restore_nf4, symmetric
 from gridstride.kernels.ladder.rung import H100, Device
