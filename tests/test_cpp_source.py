@@ -77,7 +77,8 @@ def test_braces_meet_the_parameter():
 
 def test_braces_get_the_type_of_the_parameter_of_a_kernel_without_a_template():
     typed = '::gridstride::Parameter<decltype(&{}), {}>'
-    for kernel, name in ('__global__ void k(int *x, P p, Q q);', 'k'), ('namespace a { __global__ void k(P p); }', 'a::k'):
+    for kernel, name in (('__global__ void k(int *x, P p, Q q);', 'k'),
+                         ('namespace a { __global__ void k(P p); }', 'a::k')):
         want = launch(name, '1, 2', f"x, {typed.format(name, 1)}{{1, f({{2}})}}, {typed.format(name, 2)}{{}}")
         assert want in to_cpp(kernel + host(f'{name}<<<1, 2>>>(x, {{1, f({{2}})}}, {{}});'))
     for kernel in 'template <class T> __global__ void k(T);', '__global__ void k(P); __global__ void k(Q);':
@@ -86,7 +87,8 @@ def test_braces_get_the_type_of_the_parameter_of_a_kernel_without_a_template():
 
 LAMBDA = '[](int i) { return i; }'
 
-@pytest.mark.parametrize('before, args', [('', f'x, {LAMBDA}'), ('', f'S{{{LAMBDA}}}, x'), ('', f'S<F>{{1, {{{LAMBDA}}}}}'),
+@pytest.mark.parametrize('before, args', [('', f'x, {LAMBDA}'), ('', f'S{{{LAMBDA}}}, x'),
+    ('', f'S<F>{{1, {{{LAMBDA}}}}}'),
     ('', f'{{1, 2}}, {LAMBDA}'), ('', f'S{{.n = 1, .f = {LAMBDA}}}'), (f'auto f = {LAMBDA};', 'S<decltype(f)>{f, 1}'),
     (f'auto f = {LAMBDA};', 'f'), (f'auto f = {LAMBDA}; S<decltype(f)> s{{f}};', 'x, s'),
     (f'auto f = {LAMBDA}; S<decltype(f)> s = {{1, f}};', 's'), (f'auto s = S{{{LAMBDA}}};', 's')])
