@@ -1,5 +1,5 @@
 "The lessons run from top to bottom, their outputs are not older than their code, and the runner keeps its promises."
-import asyncio, json, os, re, shutil, subprocess, sys
+import ast, asyncio, json, os, re, shutil, subprocess, sys
 from pathlib import Path
 
 import lesson_sources
@@ -136,6 +136,50 @@ def test_a_plot_that_is_shown_is_among_the_outputs(path):
     shown = [c for c in L.read(path)['cells']
              if c['cell_type'] == 'code' and re.search(r'^(?! ).*plt\.show\(\)', ''.join(c['source']), re.M)]
     assert not [c['id'] for c in shown if not any('image/png' in o.get('data', {}) for o in c['outputs'])]
+
+
+IMPORT = 'from gridstride.lesson import *'
+CHANGED = [p for p in L.lessons() if p.name[:2] in ('01', '02', '03', '04')]  # the others follow
+
+
+@pytest.mark.parametrize('path', CHANGED, ids=lambda p: p.stem)
+def test_a_lesson_begins_with_one_line_that_imports_and_at_most_five_more(path):
+    lines = [line for line in L.code(L.read(path))[0].splitlines() if line.strip()]
+    assert lines[0] == IMPORT and len(lines) <= 6, lines
+
+
+def reveals(source):
+    "What a cell with a guess does besides asking for it"
+    if 'my_guess = ' not in source or source.startswith('%%capture'): return []
+    return [ast.unparse(o) for o in ast.parse(source).body
+            if not re.match(r'(my_guess = |guess\(my_guess\b)', ast.unparse(o))]
+
+
+def test_a_cell_with_a_guess_that_reveals_something_is_found():
+    assert reveals("my_guess = ...   # ms\nguess(my_guess, 'ms')") == [] == reveals('claim(1, 2, 3, guess=my_guess)')
+    assert reveals('my_guess = ...\nprint(bench(f))') == ['print(bench(f))']
+
+
+@pytest.mark.parametrize('path', CHANGED, ids=lambda p: p.stem)
+def test_a_cell_with_a_guess_reveals_nothing(path):
+    "The next one does; and the outputs that are stored are those of a reader who has not guessed"
+    assert [o for source in L.code(L.read(path)) if 'my_guess = ' in source for o in reveals(source)] == []
+    assert [line for line in shown(L.read(path)) if re.match('Noted: ', line)] == []
+
+
+def is_folded(cell):
+    "For JupyterLab, for the site, for Colab"
+    kept = cell['metadata']
+    return [kept.get('jupyter', {}).get('source_hidden', False), 'hide-input' in kept.get('tags', []),
+            kept.get('cellView') == 'form']
+
+
+@pytest.mark.parametrize('path', L.lessons(), ids=lambda p: p.stem)
+def test_code_is_folded_everywhere_or_nowhere(path):
+    "And neither an exercise nor a guess is"
+    for c in L.read(path)['cells']:
+        assert len({*is_folded(c)}) == 1, c['id']
+        assert not (is_folded(c)[0] and re.search('^@exercise|^my_guess', ''.join(c['source']), re.M)), c['id']
 
 
 MEASURED = re.compile(r'^\s*assert\b.*(\.(ratio|tflops|gbs|median|seconds)\b(?! == 0)|counters\[|Throughput|Waves)',
