@@ -2,7 +2,11 @@
 
 import ast
 import inspect
+import linecache
+import os
+import re
 from textwrap import dedent
+from types import CodeType
 from typing import NamedTuple
 
 __all__ = ['FunctionSource', 'SourceMissing', 'source_of', 'tree_of']
@@ -35,6 +39,39 @@ def source_of(
 ) -> FunctionSource:
     "Read the source of `f`; raises `SourceMissing`"
     f = inspect.unwrap(f)  # a decorator such as `cache`: `getsourcelines` unwraps it, `getsourcefile` does not
+    return _read_code(getattr(f, '__code__', f)) or _read_by_inspect(f)
+
+
+_FUNCTION = re.compile(r'\s*(?:async\s+)?def\s|\s*@|.*\blambda\b')
+
+
+def _read_code(code):
+    """Read the source of a code object; None if only `inspect` can.
+
+    For a cell or a text, `inspect` looks at all modules, which takes longer than to rewrite a small kernel."""
+    if not isinstance(code, CodeType):
+        return None
+    file = code.co_filename
+    linecache.checkcache(file)
+    lines = linecache.getlines(file) if file in linecache.cache or os.path.exists(file) else []
+    at = code.co_firstlineno - 1
+    if not (0 <= at < len(lines) and _FUNCTION.match(lines[at])):
+        return None
+    return FunctionSource(_function_at(at, lines, file), at + 1, file)
+
+
+_functions = {}  # (file, index of the first line) -> (lines of the file, lines of the function)
+
+
+def _function_at(at, lines, file):
+    "Return the lines of the function that begins at `lines[at]`; to find its end takes long, so it is remembered"
+    known = _functions.get((file, at))
+    if not known or known[0] is not lines:
+        known = _functions[file, at] = lines, inspect.getblock(lines[at:])
+    return [*known[1]]
+
+
+def _read_by_inspect(f):
     try:
         lines, first = inspect.getsourcelines(f)
     except (OSError, TypeError):

@@ -1,4 +1,5 @@
 """`support.function_source` and `support.array_memory`: what is defined or stored anywhere is read the same way."""
+import inspect
 import linecache
 from functools import lru_cache
 from itertools import product
@@ -64,6 +65,21 @@ def test_cells_lambdas_and_what_has_no_source():
     for f in (space['typed'], len, 3):
         with pytest.raises(SourceMissing, match='a file'): source_of(f)
         assert tree_of(f) is None
+
+
+def test_the_modules_are_not_searched_for_a_cell(monkeypatch):
+    "`inspect` would, for as long as it takes to rewrite a small kernel; a cell that was edited is read anew"
+    monkeypatch.setattr(inspect, 'getmodule', lambda *_: pytest.fail('all modules are searched'))
+    for body in ('return 1', 'return 1  # again'):
+        f = made(f'@staticmethod\ndef f():\n    {body}\n\ng = lambda: f\n', 'f').__func__
+        for o in (f, f.__code__): assert source_of(o).lines == ['@staticmethod\n', 'def f():\n', f'    {body}\n']
+    assert source_of(plain).text.startswith('@decorated') and source_of(small).text == '    lambda x: x + 1)\n'.lstrip()
+
+
+@pytest.mark.parametrize('f', [plain, plain.__code__, Holder.method, Holder().method, small, made, lru_cache(plain)])
+def test_it_is_the_source_that_inspect_reads(f):
+    lines, first = inspect.getsourcelines(f)
+    assert source_of(f)[:2] == (lines, first) and source_of(f).file == inspect.getsourcefile(inspect.unwrap(f))
 
 
 ARRAYS = [np.arange(24.)[o] for o in (slice(None), slice(3, 17, 2), slice(None, None, -3), slice(5, 5))]
