@@ -76,9 +76,9 @@ class Climb:
         times=None,  # the claims of the text: {another rung: (lowest, highest) speedup}
         within=0.05,  # the relative error of the count on paper that the text claims
     ):
-        """Check a rung, measure it or read its recording, and compare guess, paper and claims with the result.
+        """Check a version, measure it or read its recording, and compare guess, paper and claims with the result.
 
-        A rung that is neither measured nor recorded, such as an edited one without a GPU, is counted statically."""
+        A version that is neither measured nor recorded, such as an edited one without a GPU, is counted statically."""
         tried = right(rung)
         if tried and self.also:
             right(rung, self.also)
