@@ -8,6 +8,7 @@ import pytest
 from gridstride.cpp.toolchain.build import HEADERS, KERNEL_HEADERS, choose_headers, emulated_flags
 from gridstride.cpp.toolchain.compilers import compiler, here
 from gridstride.cpp.toolchain.cache import build, headers_hash
+from gridstride.cpp.toolchain import headers as precompiled
 from gridstride.cpp.toolchain.headers import get_precompiled
 
 folders = here/'runtime', here/'include'
@@ -70,6 +71,17 @@ def test_the_runtime_consists_of_all_its_sources():
     units = 'inside.cpp', 'around.cpp', 'border.cpp'
     named = re.findall(r'#include "(\w+\.cpp)"', ''.join((here/'runtime'/o).read_text() for o in units))
     assert sorted([*units, *named]) == sorted(p.name for p in (here/'runtime').glob('*.cpp'))
+
+
+def test_after_errors_an_intact_header_is_read_once_and_a_damaged_one_is_noticed(tmp_path, monkeypatch):
+    (header := tmp_path/'headers.h.gch').write_bytes(b'a'*100)
+    (tmp_path/'sum').write_text(precompiled._checksum(header))
+    read, log = [], 'k.cu:1:1: error: expected a semicolon'
+    monkeypatch.setattr(precompiled, '_checksum', lambda path, own=precompiled._checksum: read.append(path) or own(path))
+    assert not any(precompiled._is_caused_by_headers(header, log) for _ in range(3)) and len(read) == 1
+    header.write_bytes(b'b'*100)
+    os.utime(header, ns=(1, 1))
+    assert precompiled._is_caused_by_headers(header, log)
 
 
 @pytest.mark.skipif(compiler().kind != 'gcc', reason='clang instantiates while it precompiles')
