@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from gridstride.bench import compare
 from gridstride.bench.clocks import Events
 from gridstride.kernels.ladder.ladder import Gpu
-from gridstride.kernels.quant import formats, matvec, multiply_fp8, multiply_int8, pack, unpack
+from gridstride.kernels.quant import formats, mixed, multiply_fp8, multiply_int8, pack, unpack
 
 import rows
 
@@ -71,6 +71,13 @@ def shapes():
         for kind in ('int4', 'int8'): yield Case(kind, shape, 1)
 
 
+def many():
+    "A prompt, or many sequences at once: each layer of a model of 8 billion parameters, and a small model's"
+    for kind in ('int4', 'int8', 'nf4', 'fp8'):
+        for shape in ((6144, 4096), (4096, 4096), (14336, 4096), (4096, 14336), (3072, 768)):
+            for batch in (16, 64, 128, 256, 512, 1024, 4096): yield Case(kind, shape, batch, {'bf16': .9})
+
+
 def fp8():
     yield Case('e4m3', (8192, 8192), 8192, {'scaled_mm': 1.}, ('scaled_mm', 'exact_sums'))
     yield Case('e4m3', (4096, 4096), 4096, {}, ('scaled_mm', 'exact_sums'))
@@ -84,7 +91,7 @@ def dp4a():
     for batch in (1, 8): yield Case('dp4a', LARGE, batch, {}, ('bf16',))
 
 
-PARTS = dict(one=one, written=written, batches=batches, shapes=shapes, fp8=fp8, int8=int8, dp4a=dp4a)
+PARTS = dict(one=one, written=written, batches=batches, shapes=shapes, many=many, fp8=fp8, int8=int8, dp4a=dp4a)
 
 
 # Sides: name -> a function of x
@@ -118,7 +125,7 @@ def few_bits(case):
     "x, what it is multiplied by in float64, ours and the others"
     w = torch.randn(case.shape, device='cuda', dtype=torch.bfloat16)
     x, p = torch.randn(case.batch, case.shape[1], device='cuda', dtype=torch.bfloat16), pack(w, case.kind)
-    ways = dict(ours=lambda x: matvec(x, p), bf16=lambda x: F.linear(x, w))
+    ways = dict(ours=lambda x: mixed.multiply(x, p, None), bf16=lambda x: F.linear(x, w))
     ways |= {o: OTHERS[o](w, x) for o in case.others}
     around = x.nbytes + 2*case.batch*case.shape[0]
     some = p._replace(shape=(CHECKED, case.shape[1]), words=p.words[:CHECKED//16], scales=p.scales[:CHECKED//16])

@@ -236,7 +236,8 @@ def test_a_matrix_is_dequantized_by_a_kernel(kind, dtype, group, rows, columns, 
 def test_a_product_is_chosen_by_its_estimate():
     "Few rows are memory-bound; many fill the tensor cores; without wgmma there is no mixed-input GEMM"
     h100 = partial(mixed.choose, 'int4', rows=14336, columns=4096, gpu=H100)
-    assert h100(8) == 'matvec' and h100(128).BN == 128 and h100(256).BN == 256
+    assert h100(8) == h100(16) == 'matvec' and mixed.choose('int4', 16, 4096, 14336, H100) != 'matvec'
+    assert h100(128).BN == 128 and h100(256).BN == 256
     assert mixed.choose('nf4', 4096, 768, 768, H100) == 'unpack'
     older = partial(mixed.choose, 'int4', rows=14336, columns=4096, gpu=Device(108, False))
     assert [older(n) for n in (1, 64, 65)] == ['matvec', 'matvec', 'unpack']

@@ -94,7 +94,7 @@ def estimate_unpacked(kind, batch, rows, columns) -> float:
     return unpacked + _smooth_max(2 * (size + other) / _TORCH_BYTES, 2 * size * batch / _TORCH_FLOP)
 
 
-_MATVEC_ROWS, _LARGE_MATVEC_ROWS, _LARGE = 8, 16, 40_000_000  # rows of x; of a matrix with so many elements
+_MATVEC_ROWS, _TALL_MATVEC_ROWS, _TALL = 8, 16, 10_000  # rows of x; for a matrix with so many rows
 
 
 @lru_cache(4096)
@@ -102,7 +102,7 @@ def choose(kind, batch, rows, columns, gpu):  # gpu: a `Device`
     "Choose how to multiply: 'matvec', 'unpack' (and torch's product), or a `MixedTile` on a Hopper GPU"
     if not gpu.hopper:
         return 'matvec' if batch <= MAX_ROWS else 'unpack'
-    if batch <= (_LARGE_MATVEC_ROWS if rows * columns >= _LARGE else _MATVEC_ROWS):
+    if batch <= (_TALL_MATVEC_ROWS if rows >= _TALL else _MATVEC_ROWS):
         return 'matvec'
     steps = cdiv(columns, STEP)
     tiles = [tile for tile in TILES if tile.CK <= steps]
