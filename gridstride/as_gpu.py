@@ -230,10 +230,10 @@ def _numba(stack):
     except ImportError:
         return
     from . import sim
-    from .sim.below import BelowNumbaCuda, make_shim
+    from .sim.submodules import SubmoduleFinder, make_shim
 
     stack.callback(exchange, exchange({'numba.cuda': make_shim()}))
-    finder = BelowNumbaCuda()
+    finder = SubmoduleFinder()
     sys.meta_path.insert(0, finder)
     stack.callback(sys.meta_path.remove, finder)
     for name in ('vectorize', 'guvectorize'):
@@ -248,7 +248,7 @@ class _Shims:
     def create_module(self, spec):
         from .tile import plain
 
-        found = plain.standins()
+        found = plain.substitute_modules()
         sys.modules.update(found)
         return found['triton']
 

@@ -51,7 +51,7 @@ from .cpp import cuda_kernel, load_cuda, on_emulator
 from .cpp.listings import show_source, side_by_side
 from .support import numba_cuda, plots
 from .support.guesses import guess, guessed
-from .support.lazy_exports import lacking
+from .support.lazy_exports import missing_package
 from .support.memory_transactions import wavefronts
 from .support.tables import Table
 from .utils import *
@@ -65,7 +65,7 @@ class _Missing(ModuleType):
     def __getattr__(self, name):
         if name.startswith('__'):  # Python and IPython look these up in every object
             raise AttributeError(name)
-        raise lacking(self.__name__, 'this lesson')
+        raise missing_package(self.__name__, 'this lesson')
 
 
 def _on_first_use(name):

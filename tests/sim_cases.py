@@ -1176,7 +1176,7 @@ UNCOMPILED = [  # body, error, what it says
     ('s = cuda.shared.array((2, 4), np.float64)\n    x[t] = abs(s[t])', 'MemcheckError',
      'indices for s: 1 instead of 2'),
     ('x[t] = y[t, 0, 0]', 'MemcheckError', 'indices for y: 3 instead of 2'),
-    ('x[t] = y[t,:]*2', 'NotSimulated', r'computing with an array(.|\n)*line 5(.|\n)*one by one'),
+    ('x[t] = y[t,:]*2', 'NotSimulated', r'whole array(.|\n)*line 5(.|\n)*elements'),
     ('return x[t]', 'NotSimulated', r'a kernel that returns something(.|\n)*line 5: return x\[t\]'),
     ('if x[t] > 9: return x[t]', 'NotSimulated', r'a kernel that returns something(.|\n)*line 5: if'),
     ('x[t] = 10**30', 'NotSimulated', r'10{30} needs more than 64 bits(.|\n)*line 5: x(.|\n)*1e30'),
@@ -1186,9 +1186,9 @@ UNCOMPILED = [  # body, error, what it says
     ('s = cuda.shared.array((TPB, TPB+y.ndim*t), np.float64)', 'NotSimulated', r'outside the kernel'),
     ('n = t; s = cuda.local.array(n, np.float64)', 'NotSimulated', r'size of this array is not known'),
     ('for i in range(x.size/2): x[i] = 1', 'NotSimulated',
-     r'a range of a number that is not an integer(.|\n)*line 5: for i in range')]
+     r'a bound that(.|\n)*line 5: for i in range')]
 
 PYTHON_ERRORS = [  # body, error, note
-    ('x[t] = threadIdx.x', NameError, 'cuda.threadIdx is what'),
-    ('x[t] = cuda.blockdim.x', AttributeError, 'cuda.blockDim is what'), ('x[t] = nowhere', NameError, 'in k'),
+    ('x[t] = threadIdx.x', NameError, 'it cuda.threadIdx.'),
+    ('x[t] = cuda.blockdim.x', AttributeError, 'it cuda.blockDim.'), ('x[t] = nowhere', NameError, 'in k'),
     ('x[t] += "a"', TypeError, 'in k')]

@@ -152,7 +152,7 @@ def test_macros():
 @pytest.mark.parametrize('src,line,what', [('\n\nvoid f() {\n  <<<1, 2>>>(x);\n}', 4, 'name of a kernel'),
     ('void f() {\n  k<<<1, 2>>(x);\n}', 2, 'no `>>>`'), ('void f() {\n  k<<<1, 2>>>;\n}', 2, 'no arguments'),
     ('void f() {\n\n  k<<<1, (2>>>(x);\n}', 3, 'not closed'), ('int f() {\n  g(1;\n}', 2, "'(' is not closed"),
-    ('void f() {\n if (x) {\n}', 1, "'{' is never closed"), ('\n}', 2, 'closes nothing'), ('a;\n/* b\n', 2, 'comment'),
+    ('void f() {\n if (x) {\n}', 1, "'{' is never closed"), ('\n}', 2, 'no opening'), ('a;\n/* b\n', 2, 'comment'),
     ('void f() {\n  __shared__ int n = 3;\n}', 2, 'n is in shared memory')])
 def test_errors_name_the_line(src, line, what):
     with pytest.raises(ValueError, match=re.escape(what)) as e: to_cpp(src)

@@ -130,7 +130,7 @@ def test_a_position_without_its_axis_is_refused(line, name, tmp_path):
     (tmp_path/'lone.py').write_text('from gridstride.sim import cuda\n@cuda.jit\ndef k(x):\n'
         f'    i,b,d = cuda.threadIdx,cuda.blockIdx,cuda.blockDim\n    {line}\n')
     k = runpy.run_path(str(tmp_path/'lone.py'))['k']
-    what = rf'cuda.{name} is not a number: take cuda.{name}.x \(or .y, .z\)'
+    what = rf'cuda.{name} is not a number: use cuda.{name}.x \(or .y, .z\)'
     with pytest.raises(TypeError, match=what): k[1,4](np.zeros(4))
 
 def test_an_array_of_numpy_in_a_kernel_is_refused_with_an_alternative():
@@ -167,7 +167,7 @@ def test_types_as_numba_has_them(signature, engine):
     ('(cuda.f8[:], cuda.f8[:])', np.zeros(2), 1, '2, a, is declared as float64[:], but int64 was given'),
     ("'void(f8[::1], f8)'", np.zeros(4)[::2], 1, '1, x, is declared as float64[::1], but float64[:] was given'),
     ("['(f8[::1], f8)']", np.zeros(4)[::-1], 1, '1, x, is declared as float64[::1], but float64[:] was given\n  '
-     'Give a copy, np.ascontiguousarray, or declare float64[:].'),
+     'Pass a copy, np.ascontiguousarray, or declare float64[:].'),
     ("'(f8[:,::1], f8)'", np.zeros((3, 2)).T, 1, 'declared as float64[:, ::1], but float64[::1, :] was given'),
     ('(cuda.f8[::1,:], cuda.f8)', np.zeros((3, 2)), 1, 'declared as float64[::1, :], but float64[:, ::1] was given'),
     ("'(f4[::1], f8)'", np.zeros(4)[::2], 1, 'is declared as float32[::1], but float64[:] was given')])

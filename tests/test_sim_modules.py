@@ -9,8 +9,8 @@ import pytest
 
 from gridstride import as_gpu, sim
 from gridstride.asm import CompilerMissing
-from gridstride.support.numba_cuda import import_numba_cuda, numbas_own, is_simulated
-from gridstride.sim import below, cuda, libdevice, random
+from gridstride.support.numba_cuda import import_numba_cuda, real_numba_cuda, is_simulated
+from gridstride.sim import cuda, libdevice, random, submodules
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_libdevice_computes():
 
 def test_modules_below_numba_cuda_are_the_simulators(emulated):
     from numba import cuda as shown
-    for name in below.PROVIDED:
+    for name in submodules.PROVIDED:
         module = importlib.import_module(f'numba.cuda.{name}')
         assert module.__spec__.name == f'numba.cuda.{name}' and sys.modules[module.__name__] is module
     from numba.cuda import libdevice as other, random as shown_random
@@ -148,13 +148,13 @@ def test_other_names_are_lacking_as_ever(emulated):
     with pytest.raises(ImportError, match='cannot import'): from numba.cuda import nonsense  # noqa: F401
 
 
-def test_modules_are_numbas_own_afterwards():
+def test_modules_are_real_numba_cuda_afterwards():
     pytest.importorskip('numba_cuda', reason='numba-cuda is for Linux')
     own = import_numba_cuda()
     with as_gpu.as_gpu():
         from numba.cuda.random import xoroshiro128p_next
         assert xoroshiro128p_next is random.xoroshiro128p_next and is_simulated()
-        with numbas_own():
+        with real_numba_cuda():
             import numba
             assert not is_simulated() and numba.cuda is own and sys.modules['numba.cuda'] is own
         assert is_simulated()
@@ -169,9 +169,9 @@ def test_numbas_modules_are_imported_once(before):
 {before}
 import sys
 from gridstride import as_gpu
-from gridstride.support.numba_cuda import numbas_own
+from gridstride.support.numba_cuda import real_numba_cuda
 with as_gpu.as_gpu():
-    with numbas_own():
+    with real_numba_cuda():
         import numba.cuda.cudadecl
         first = numba.cuda, numba.cuda.cudadecl
 import numba.cuda.cudadecl

@@ -152,7 +152,7 @@ def test_vectorize_takes_arrays_that_broadcast(engine):
 def test_vectorize_reduces_and_refuses_as_numba_does():
     add = sim.vectorize(['int64(int64, int64)'], target='cuda')(lambda a, b: a + b)
     assert add.reduce(np.arange(77)) == 77 * 38
-    with pytest.raises(TypeError, match=r'\(int32, int32\) fits.*int64, int64'):
+    with pytest.raises(TypeError, match=r'\(int32, int32\) matches.*int64, int64'):
         add(np.zeros(2, 'i4'), np.zeros(2, 'i4'))
     with pytest.raises(TypeError, match='needs signatures'):
         sim.vectorize(slope)
@@ -218,7 +218,7 @@ def test_guvectorize_gives_several_results_and_refuses_as_numba_does():
             sim.guvectorize(['void(int32[:], int32[:])'], layout, target='cuda')(both_ends)
     with pytest.raises(TypeError, match='needs signatures'):
         sim.guvectorize('(n)->(n)', target='cuda')
-    with pytest.raises(ValueError, match="Numba's own"):
+    with pytest.raises(ValueError, match="not target='cpu'"):
         sim.guvectorize(['void(int32[:], int32[:])'], '(n)->(n)', target='cpu')
 
 
@@ -562,7 +562,7 @@ def sum_in_a_tuple(x, out):
 
 
 @pytest.mark.parametrize('kernel,says', [
-    (store_of_nothing, saying('no value', 'out,', 'float32')),
+    (store_of_nothing, saying('undefined', 'out,', 'float32')),
     (store_of_none, 'None .*out,.*float32'),
     (store_of_a_pair, 'tuple .*written'), (store_of_an_array, 'array .*written'),
     (sum_of_none, 'None .*written'), (sum_in_a_tuple, 'tuple .*indexed')])  # fmt: skip
@@ -594,7 +594,7 @@ def test_an_atomic_needs_one_index_per_axis():
     def half_indexed(out):
         cuda.atomic.add(out, 0, 1)
 
-    with pytest.raises(sim.NotSimulated, match=r'part of out(.|\n)*index'):
+    with pytest.raises(sim.NotSimulated, match=r'slice of out(.|\n)*index'):
         half_indexed[1, 1](np.zeros((2, 2)))
 
 
@@ -669,8 +669,8 @@ def comprehension(x, out):
     (index_of_a_number, TypeError, 'number .*indexed'), (length_of_a_number, TypeError, r'len\(\)'),
     (truth_of_an_array, TypeError, r'number: if x:(.|\n)*x\[i\]'),
     (equal_arrays, TypeError, 'x, is an'), (root_of_an_array, TypeError, 'x, is an'),
-    (barrier_that_is_not_called, sim.NotSimulated, r'not calling it(.|\n)*Write cuda.syncthreads\(\)'),
-    (fourth_axis, ValueError, saying('1, 2 or 3', 'ndim is', 4)),
+    (barrier_that_is_not_called, sim.NotSimulated, r'without a call(.|\n)*Write cuda.syncthreads\(\)'),
+    (fourth_axis, ValueError, saying('ndim is', 4, '1, 2 or 3')),
     (no_axis, TypeError, r"cuda\.grid\(ndim\).*'ndim'"),
     (array_of_lists, TypeError, 'type of'),
     (sum_without_an_index, TypeError, saying('atomic.add', '(ary, idx, val)', '2 ')),

@@ -856,7 +856,7 @@ def test_pack():
     assert [p.type for p in t.params][1:6]==['int','double','float','int','unsigned char']
 
 @pytest.mark.parametrize('change,what', [((0,f8(4)),'x is float32'), ((0,f4(8)[::2]),'another layout'),
-    ((1,2.5),'integer'), ((1,2**40),'the example'), ((1,f4(3)),'a number')])
+    ((1,2.5),'integer'), ((1,2**40),'this translation'), ((1,f4(3)),'a number')])
 def test_pack_refuses(change, what):
     @cuda.jit
     def k(x, n, out): out[0] = x[n]
@@ -892,34 +892,34 @@ exec(compile('def hidden(x, out): x[0] = 1', '<nowhere>', 'exec'), HIDDEN)
 @pytest.mark.parametrize('src,what,fix', [
     ('x[0] = not_compiled(x[1])', 'not_compiled is', 'device=True'),
     ('x[0] = endless(3)', 'endless', 'a loop'),
-    ('x[0] = sometimes(3)', 'some ways', 'a return'),
+    ('x[0] = sometimes(3)', 'some paths', 'a return'),
     ('v = [1,2]', 'a list', 'tuple'),
     ('try: x[0] = 1\nexcept ValueError: pass', 'try', 'no exceptions'),
     ('x[0] = x.max()', "'max'", ''),
     ('x[0] = x + 1', 'operand of', 'elements'),
     ('x[1.5] = 1', 'an integer', '//'),
     ('x[0] = nothing_like_this', 'nothing_like_this', ''),
-    ('return x[0]', 'kernel returns', 'array'),
+    ('return x[0]', 'a value', 'array'),
     ('x[0] = math.sqrt(x)', r'math\.sqrt', ''),
     ('x[0] = math.sqrt(1, 2)', 'these arguments', ''),
     ('s = cuda.shared.array(x.size, np.float32)', 'not known', 'cuda.shared.array\\(0'),
     ('for v in x: out[0] += v', 'loop .*float32 array', 'range'),
     ('x[0,1] = 3', '2 indices', ''),
     ('x[:3] = 1', 'slice of x', 'loop'),
-    ('x[0] = x[0] & 3', 'bits .*integers', 'int'),
+    ('x[0] = x[0] & 3', 'have bits', 'int'),
     ('x[0] = 1+2j', 'complex', 'two floats'),
-    ('print(f"{x[0]}")', 'an f-string', 'parts'),
-    ('out[0] = x[0] if x.size else x', 'choice', 'if and else'),
+    ('print(f"{x[0]}")', 'an f-string', 'values'),
+    ('out[0] = x[0] if x.size else x', 'conditional expression', 'if and else'),
     ('if x[0] > 1: v = x\nelse: v = 3\nout[0] = v[0]',
      saying('v', 'int64', 'float32 array', 1, 'line 2 (if'), 'two names'),
     ('x[0] = q\nq = 1', 'q is read', ''),
     ('cuda.atomic.add(x, 0)', 'these arguments', ''),
     ('x[0] = tree_sum(x, x)', 'tree_sum is', 'device=True'),
     ('x[0] = cuda.syncthreads()', 'hold this', ''),
-    ('cuda.syncthreads', r'naming cuda\.syncthreads', r'Write cuda.syncthreads'),
-    ('x[0] = x[1]+cuda.syncthreads()', r'gives nothing .*\+', ''),
-    ('if cuda.syncthreads(): x[0] = 1', 'gives nothing', ''),
-    ('x[cuda.syncthreads()] = 1', 'gives nothing', ''),
+    ('cuda.syncthreads', r'cuda\.syncthreads without', r'Write cuda.syncthreads'),
+    ('x[0] = x[1]+cuda.syncthreads()', r'returns nothing .*\+', ''),
+    ('if cuda.syncthreads(): x[0] = 1', 'returns nothing', ''),
+    ('x[cuda.syncthreads()] = 1', 'returns nothing', ''),
     ('x["a"] = 1', "'a' where", ''),
     ('a,b = array_and_number(x)\nx[0] = b', 'an array', 'the array'),
     ('a,b = nested(x[0])', 'inside a', 'one tuple'),

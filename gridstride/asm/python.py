@@ -14,7 +14,7 @@ from pathlib import Path
 from .kernels import Made, Unit
 from .tools import from_cache, homes, link, missing_tool, usage
 from ..support.function_source import SourceMissing, source_of
-from ..support.numba_cuda import import_numba_cuda, numbas_own
+from ..support.numba_cuda import import_numba_cuda, real_numba_cuda
 from ..bench.recording import function_within
 
 
@@ -156,7 +156,7 @@ def _numba_counterpart(v, cuda):
 def _module_of(v):
     "Return Numba's module for a module of the simulator, or None"
     name = v.__name__.replace('gridstride.sim.', 'numba.cuda.')
-    known = import_module('gridstride.sim.below').PROVIDED if name.startswith('numba.cuda.') else ()
+    known = import_module('gridstride.sim.submodules').PROVIDED if name.startswith('numba.cuda.') else ()
     return import_module(name) if name.removeprefix('numba.cuda.') in known else None
 
 
@@ -213,7 +213,7 @@ class Numba(_InPython):
     def compiled(self, cc, **how):  # (PTX or other code, Numba's type of the result)
         "Compile for a compute capability with Numba. Raises CompilerMissing without libNVVM"
         how = dict(device=False, abi='numba', output='ptx', fastmath=self.fast) | how
-        with numbas_own():
+        with real_numba_cuda():
             cuda = _numba_cuda(self.name)
             lacks = f'Compiling {self.name} as Numba does'
             try:
@@ -236,12 +236,12 @@ class Numba(_InPython):
 
     def llvm(self, cc) -> str:
         "Return the LLVM IR for a compute capability"
-        with numbas_own():
+        with real_numba_cuda():
             return self._front_end(cc).library.get_llvm_str()
 
     def annotated(self, cc) -> str:
         "Return the source with Numba's types"
-        with numbas_own():
+        with real_numba_cuda():
             return str(self._front_end(cc).type_annotation)
 
     def make(self, arch, opt, flags) -> Made:

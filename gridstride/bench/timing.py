@@ -281,7 +281,7 @@ def unseen_warnings(clock, checks) -> list:  # of sentences
     return unchecked + waited + ([f"the GPU's clock could not be read: {why}"] if why else [])
 
 
-def need_function(fn, tool, name=''):
+def require_function(fn, tool, name=''):
     "Raise `TypeError` unless `fn` can be called"
     if not callable(fn):
         what = f'{tool}: {name + " is" if name else "what is to be timed is"} a {type(fn).__name__}, not a function'
@@ -307,7 +307,7 @@ def bench(
         bench(f, x, check=expected, bytes=2 * x.nbytes)
 
     Raises AssertionError for a wrong result, TypeError if `fn` is not a function."""
-    need_function(fn, 'bench')
+    require_function(fn, 'bench')
     clock = clock or clocks.clock_for(args, flush)
     got = call_checked(fn, args, check, out)
     more = input_warnings(args, out)

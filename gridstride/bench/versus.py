@@ -19,7 +19,7 @@ from .timing import (
     Timing,
     call_checked,
     input_warnings,
-    need_function,
+    require_function,
     peak_of,
     rate_text,
     roof_for,
@@ -192,7 +192,7 @@ def compare(
     if not isinstance(fns, dict) or not fns:
         raise TypeError("compare takes the candidates by name: compare({'mine': f, 'torch': g}, x)")
     for name, fn in fns.items():
-        need_function(fn, 'compare', name)
+        require_function(fn, 'compare', name)
     baseline = baseline or next(iter(fns))
     if baseline not in fns:
         raise ValueError(f'{baseline!r} is not one of the candidates: {", ".join(fns)}')

@@ -7,6 +7,6 @@ shows the progress) and `doctor` (what is missing, and the command that installs
 anything is installed, so names are imported on first use.
 """
 
-from ..support.lazy_exports import front_door
+from ..support.lazy_exports import lazy_exports_of
 
-__all__, __getattr__, __dir__ = front_door(__name__, {'grading': ('exercise', 'hint')})
+__all__, __getattr__, __dir__ = lazy_exports_of(__name__, {'grading': ('exercise', 'hint')})

@@ -15,7 +15,7 @@ are in `include`. Modules are imported on first use, so that the reader of CUDA 
 library alone, can be used without the others.
 """
 
-from ..support.lazy_exports import front_door
+from ..support.lazy_exports import lazy_exports_of
 
 _NAMES = {
     'lint.compile_errors': ('CompileError',),
@@ -27,4 +27,4 @@ _NAMES = {
     'load': ('load_cuda',),
     'magic': ('load_ipython_extension',),
 }
-__all__, __getattr__, __dir__ = front_door(__name__, _NAMES)
+__all__, __getattr__, __dir__ = lazy_exports_of(__name__, _NAMES)

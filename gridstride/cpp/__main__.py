@@ -84,7 +84,7 @@ def main(argv=None) -> int:  # exit status
     if {f'{name}.cpp', f'{name}.cu'} & units.keys():
         name += '_'
     if len(units) < len(others):
-        p.error('two of the source files have one name')
+        p.error('two of the source files have the same name')
     include = [path.resolve() for path in (*a.include, *(path.parent for path in files[1:]))]
     try:
         with emulator.options(a.checks, a.order, a.seed, seconds=a.seconds, memory=a.memory):

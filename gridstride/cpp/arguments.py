@@ -49,7 +49,7 @@ _INTERCHANGEABLE = {
     'uint8': 'bool',
     'bool': 'uint8',
     'int8': 'uint8',
-}  # dtype of a parameter -> a dtype of the same size that is accepted, too
+}  # dtype of a parameter -> a dtype of the same size that is also accepted
 
 
 @lru_cache  # called by every launch
@@ -138,15 +138,15 @@ def _check_array(x, dtype, error, device, const):
             raise error('is sparse, not strided; pass its .to_dense()')
         why = 'is not contiguous: the kernel would read its memory in another order'
         if _is_expanded(x):
-            why = 'is expanded (stride 0), so not contiguous: in memory several of its elements are one'
+            why = 'is expanded (stride 0), so not contiguous: several of its elements share one address'
         raise error(f'{why}; make a copy {_how_to_convert(x, None, const)}')
 
 
 def _lazy_view(x):
     "Describe a lazy view, whose memory does not hold the tensor's values; None for any other tensor"
     for name, what in (('is_neg', 'negated'), ('is_conj', 'conjugated')):
-        if (ask := getattr(x, name, None)) and ask():
-            return f'is a {what} view: its memory holds the values before that; give its .resolve_{name[3:]}()'
+        if (is_lazy := getattr(x, name, None)) and is_lazy():
+            return f'is a {what} view: its memory holds the original values; pass its .resolve_{name[3:]}()'
 
 
 def _is_expanded(x):
@@ -156,7 +156,7 @@ def _is_expanded(x):
 
 @lru_cache
 def is_const(type: str) -> bool:
-    "Is it a pointer to const, as `const float *` is, but not `float *const`?"
+    "Return whether it is a pointer to const, such as `const float *`, but not `float *const`"
     return bool(re.search(r'\bconst\b[^*]*\*', type))
 
 

@@ -84,7 +84,7 @@ def set_max_dynamic_smem(handle: int, name: str, shared: int):
 _SMEM_WITHOUT_ATTRIBUTE = 40 * 1024  # bytes: 48 KiB in all need none; 8 of these are for static memory
 
 
-# The attribute holds for all later launches of a kernel. Its value is stored with the kernel object, not by handle,
+# The attribute applies to all later launches of a kernel. Its value is stored with the kernel object, not by handle,
 # because the driver reuses the handle of a kernel that was freed.
 def ensure_max_dynamic_smem(
     kernel,  # with `handle` and `__name__`

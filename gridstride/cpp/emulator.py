@@ -106,7 +106,7 @@ def _print(text, n):
 
 
 def _file_of_warning(f, sources):
-    "Return the learner's file that a warning is about; the runtime may know its line alone"
+    "Return the learner's file that a warning is about; the runtime may know only the line"
     if f.file:
         return _learners_file(f.file, sources)
     if f.code == 'out_of_memory':
@@ -116,7 +116,9 @@ def _file_of_warning(f, sources):
     return _defining_file(f.kernel, sources) or _learners_file('', sources)
 
 
-_called = SimpleNamespace(sources=dict)  # what is called now: one thread at a time has the device
+_current_call = SimpleNamespace(
+    sources=dict
+)  # the sources of the current call: only one thread uses the device at a time
 _pending_errors = []  # warnings that a filter turned into errors, and errors of `print`: C++ cannot propagate these
 
 
@@ -124,7 +126,9 @@ _pending_errors = []  # warnings that a filter turned into errors, and errors of
 def _warn(f):
     f = Found(f.contents)
     try:
-        warn_of(f.code, 'cuda', dict(f.fields, line=f.line, kernel=f.kernel), _file_of_warning(f, _called.sources()))
+        warn_of(
+            f.code, 'cuda', dict(f.fields, line=f.line, kernel=f.kernel), _file_of_warning(f, _current_call.sources())
+        )
     except Warning as e:
         _pending_errors.append(e)
 
@@ -165,7 +169,7 @@ def prepare(
 
     Raises `NotEmulated` under `sim.options(warp=64)`: the emulator has no other warp size."""
     _pending_errors.clear()
-    _called.sources = sources
+    _current_call.sources = sources
     current = values_of(settings)
     limit = values_of(limits)
     if current['warp'] != 32:
@@ -232,7 +236,7 @@ def _learners_file(file, sources):
 
 
 def _is_one_of_several(file, sources):
-    "Does the program have several files, so that a message must name the file of a line?"
+    "Return whether the program has several files, so that a message must name the file of a line"
     first = next((path for path in sources if path.endswith('.cu')), file)
     return file in sources and file != first or sum(path.endswith('.cu') for path in sources) > 1
 
@@ -270,9 +274,8 @@ def try_to_load(
         raise _exception_for(f, sources())
 
 
-_TRIAL_SECONDS = (
-    20  # time limit for a child process that loads a module; its constructors may wait for a thread that it lacks
-)
+# Time limit for a child process that loads a module; its constructors may wait for a thread that it does not have
+_TRIAL_SECONDS = 20
 
 
 def _read_within(pipe, seconds):
@@ -319,7 +322,7 @@ def _exception_for(f, sources):
     text, is_elsewhere = _line_text(sources, home, f.called), (home, f.called) != (file, f.line)
     called = (f.called, text, home) if text and is_elsewhere else None
     around = dict(above=_lines_before(lines, f.line), onward=_lines_from(lines, f.line))
-    around['apart'] = _is_one_of_several(file, sources)
+    around['several_files'] = _is_one_of_several(file, sources)
     return f.exception('cuda', file=file, source=lines.get(f.line, '').strip(), called=called, **around)
 
 

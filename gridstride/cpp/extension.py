@@ -24,7 +24,7 @@ def load_files(
     exported = dict(_EXPORT.findall(host + cuda))
     if not exported:
         hint = 'write m.def("name", &function) in it'
-        raise WrongSource(f'{name}: no PYBIND11_MODULE names the functions for Python: {hint}')
+        raise WrongSource(f'{name}: no PYBIND11_MODULE exports functions to Python: {hint}')
     names = {k: v.split('::')[-1] for k, v in exported.items()}
     module = load_cuda(cuda, host or None, list(dict.fromkeys(names.values())), verbose=verbose, name=name)
     for k, v in names.items():

@@ -190,11 +190,11 @@ class Found:
             self.code, self.fields = 'overflowed_among', dict(access=access, candidates=tuple(found))
 
     def _is_in_no_array(self, line):
-        "Is the address in no array, or in one that this line does not access?"
+        "Return whether the address is in no array, or in one that this line does not access"
         return self.code == 'no_array' or self.code == 'overflowed' and not uses(line, self.fields.get('array', ''))
 
     def _may_be_near_by_chance(self, found):
-        "May an index that has overflowed have led near another array by chance?"
+        "Return whether an index that has overflowed may be near another array by chance"
         return self.code in ('outside', 'before', 'freed') and all(abs(at) >= _FAR_APART for _, at, _ in found)
 
     def order_race(self, line_of):
@@ -233,7 +233,7 @@ class Found:
         return next(((i, k) for i, k in zip(mine[::-1], theirs[::-1]) if i != k), (mine[-1], theirs[-1]))
 
     def _is_complete(self):
-        "Are the calls from the kernel to both accesses known?"
+        "Return whether the calls from the kernel to both accesses are known"
         return all(a.calls and a.calls[-1].function == self.kernel for a in (self, self.other))
 
     def _call_in_kernel(self):
@@ -246,7 +246,7 @@ class Found:
             self.other = self.other._replace(calls=tuple(map(convert, self.other.calls)))
 
     def is_in_other_file(self):
-        "Is the other access in another file?"
+        "Return whether the other access is in another file"
         return bool(self.other and self.file and self.other_file and self.other_file != self.file)
 
 

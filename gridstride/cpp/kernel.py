@@ -36,7 +36,7 @@ from ..diagnostics.launch_config import (
     configure,
     launch_error,
     read_brackets,
-    refuse_names,
+    require_positional,
 )
 from ..diagnostics.settings import checks_to_compile, parse_checks
 from ..utils import backend, dim3
@@ -79,7 +79,7 @@ class Kernel:
         return ConfiguredKernel(self._launch_from_brackets, grid, block, stream, shared)
 
     def _launch_from_brackets(self, grid, block, stream, shared, /, *args, **named):
-        refuse_names(self.__name__, named)
+        require_positional(self.__name__, named)
         self.launch(args, grid, block, stream, shared)
 
     def __reduce__(self):
@@ -147,7 +147,7 @@ class Kernels(dict):
 
 
 def _quote_source(src):
-    "Return how a message names a source: a source of one line is quoted, as it may be a path"
+    "Return how a message names a source: a source of one line is quoted, because it may be a path"
     return 'this source' if '\n' in src.strip() else repr(src.strip()[:60])
 
 
@@ -159,20 +159,20 @@ def _unqualified(name):
 def _find_requested(src, name):
     "Return (requested name, `Function`) per requested kernel; raises `WrongSource` if there is no such kernel"
     if not isinstance(src, str):
-        hint = ': give its .read_text()' if hasattr(src, 'read_text') else ''
-        raise TypeError(f'src is CUDA C as text, not {type(src).__name__}{hint}')
+        hint = ': pass its .read_text()' if hasattr(src, 'read_text') else ''
+        raise TypeError(f'src must be CUDA C as text, not {type(src).__name__}{hint}')
     found = kernels(src)
     known = {k.name: k for k in found}
     if not known:
-        raise WrongSource(f'no __global__ function is in {_quote_source(src)}: a kernel begins with `__global__ void`')
+        raise WrongSource(f'no __global__ function in {_quote_source(src)}: a kernel begins with `__global__ void`')
     defined = Counter((function.scope, function.name) for function in functions(src) if '__global__' in function.words)
     if several := next((name for (_, name), n in defined.items() if n > 1), None):
-        what = f'{several} is the name of several kernels, which cuda_kernel could not tell apart'
-        raise WrongSource(f'{what}: give each a name of its own, or launch them from host code with load_cuda')
+        what = f'{several} is the name of several kernels, which cuda_kernel cannot distinguish'
+        raise WrongSource(f'{what}: give each a different name, or launch them from host code with load_cuda')
     names = [name] if isinstance(name, str) else list(name) if name else [k for k, f in known.items() if not f.template]
     if not names:
         example = f"cuda_kernel(src, name='{next(iter(known))}<float>')"
-        what = f'{", ".join(known)}: a template becomes a kernel when its arguments are named'
+        what = f'{", ".join(known)}: a template is compiled for the arguments that you name'
         raise WrongSource(f'{what}, as in {example}')
     for word in names:
         if _unqualified(word) not in known:
@@ -190,11 +190,11 @@ def _refuse_parameters(kernel):
     "Raise `WrongSource` if the kernel has a parameter that Python cannot pass"
     for p in kernel.params:
         if p.type.endswith('&'):
-            what = f'a reference, {p.type} {p.name}, which Python cannot give'
+            what = f'a reference, {p.type} {p.name}, which Python cannot pass'
             raise WrongSource(f'{kernel.name} takes {what}: take the value itself, or a pointer to an array')
         if re.match(r'(const )?std::(vector|string|array)\b', p.type):
-            what = f'{p.type} {p.name}, which is of the host'
-            raise WrongSource(f'{kernel.name} takes {what}: take a pointer to an array, and how many elements it has')
+            what = f'{p.type} {p.name}, which exists only on the host'
+            raise WrongSource(f'{kernel.name} takes {what}: take a pointer to an array and its number of elements')
 
 
 def _identifier(name):
@@ -283,9 +283,9 @@ def _compile(src, names, file, headers):
         raise CompileError(src, f'{file}.cu', str(e)) from None
 
 
-# Each set of headers has a folder of its own: NVRTC's cache has the folder in its key, but not the headers' texts.
+# Each set of headers has its own folder: the key of NVRTC's cache contains the folder, not the headers' texts.
 def _replacements(src, folders):
-    "Return a folder with stand-ins for the host's headers that `src` includes, and for those that nvcc includes itself"
+    "Return a folder with substitutes for the host's headers that `src` includes, and those that nvcc itself includes"
     texts = {k: v for k, v in replacements(src, folders).items() if k == FIRST or k in HOST}
     return str(build(texts, [], section='nvrtc', shared=True).folder)
 

@@ -35,17 +35,17 @@ class NoLauncher(RuntimeError):
 def _missing_requirement(torch):
     "Return the reason why the compiled launcher cannot be built here; None if it can"
     if sys.platform != 'linux':
-        return 'it is made for Linux'
+        return 'it supports only Linux'
     if not hasattr(torch.Tensor, '__dlpack_c_exchange_api__'):
-        return f'torch {torch.__version__} does not lend its tensors to C; torch 2.10 does'
+        return f'torch {torch.__version__} does not export its tensors to C; torch 2.10 does'
     if gone := next((name for name in _PRIVATE_NAMES if not torch_has(name)), None):
-        return f'torch {torch.__version__} has no torch.{gone}, which each call of matmul would ask'
+        return f'torch {torch.__version__} has no torch.{gone}, which each call of matmul uses'
     if not Path(sysconfig.get_path('include'), 'Python.h').exists():
-        return 'the headers of Python are not here; `python -m gridstride.course.doctor` says how to get them'
+        return "Python's headers are missing; `python -m gridstride.course.doctor` shows how to get them"
 
 
 def torch_has(name: str) -> bool:  # such as '_C._functorch'
-    "Does this torch have `torch.NAME`?"
+    "Return whether this torch has `torch.NAME`"
     import torch
 
     try:

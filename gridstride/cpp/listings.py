@@ -45,7 +45,7 @@ def show_source(
     text = _text(src).splitlines()
     first, last = lines or (1 + next((i for i, line in enumerate(text) if line.strip()), 0), len(text))
     if not 1 <= first <= last <= len(text):
-        raise ValueError(f'this source has lines 1 to {len(text)}, and {first} to {last} were asked for')
+        raise ValueError(f'this source has lines 1 to {len(text)}, but {first} to {last} were requested')
     marked = _marked_lines(text, [mark] if isinstance(mark, (str, int)) else mark)
     if old is not None:
         marked |= _new_lines(_text(old).splitlines(), text)
@@ -57,7 +57,7 @@ def _text(src):
     text = source_of(src).text if inspect.isfunction(src) else getattr(src, 'src', src)
     if not isinstance(text, str):
         found = type(src).__name__
-        raise TypeError(f'show_source takes CUDA C as text, or a kernel or module made of it; this is of type {found}')
+        raise TypeError(f'show_source takes CUDA C as text, or a kernel or module compiled from it, not {found}')
     return text.removeprefix(cuda_begin) or text
 
 
@@ -67,7 +67,7 @@ def _marked_lines(text, marks):
     for m in marks:
         lines = {m} & set(range(1, len(text) + 1)) if isinstance(m, int) else _lines_with(text, m)
         if not lines:
-            raise ValueError(f'there is no line {m!r} to mark' if isinstance(m, int) else f'no line holds {m!r}')
+            raise ValueError(f'there is no line {m!r} to mark' if isinstance(m, int) else f'no line contains {m!r}')
         found |= lines
     return found
 

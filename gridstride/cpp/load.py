@@ -182,7 +182,7 @@ def _read(cuda_src, cpp_src, funcs, name):
     for parameter, src in zip(('cuda_src', 'cpp_src'), arguments):
         if not isinstance(src, str if parameter == 'cuda_src' else (str, type(None))):
             found = type(src).__name__
-            raise TypeError(f"{parameter} is source as text, not {found}; functions are named by funcs=['f', 'g']")
+            raise TypeError(f"{parameter} must be source text, not {found}; name functions with funcs=['f', 'g']")
     cuda_src, cpp_src = without_line_numbers(cuda_src), cpp_src and cpp_src.removeprefix('\ufeff')
     if 'CUDA_ERR(' in cuda_src and '#define CUDA_ERR' not in f'{cpp_src}{cuda_src}':
         cpp_src = f'{cpp_src or ""}{_CUDA_ERR}'
@@ -204,7 +204,7 @@ def _choose(functions, funcs):
     found = [f for f in host if f.name != 'main' and not f.template and not f.words & {'inline', 'static'}]
     if not found:
         what = 'this source has no host function that Python could call'
-        raise WrongSource(f'{what}. Write a host function that launches the kernel, or give the source to cuda_kernel')
+        raise WrongSource(f'{what}. Write a host function that launches the kernel, or pass the source to cuda_kernel')
     return found
 
 
@@ -212,7 +212,7 @@ def _module_name(name, functions):
     if name is None:
         return functions[0].name
     if not re.fullmatch(r'\w+', name):
-        raise ValueError(f'name is {name!r}; it names a file, so it may have letters, digits and _ only')
+        raise ValueError(f'name is {name!r}; it names a file, so it may contain only letters, digits and _')
     return name
 
 

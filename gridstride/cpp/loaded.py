@@ -15,9 +15,8 @@ _BUSY = 2  # the result of `gridstride_unload` while a call from Python is runni
 _open_libraries = weakref.WeakValueDictionary()  # path -> `OpenLibrary`
 _recent = OrderedDict()  # path -> `OpenLibrary` of the most recent modules, which stay loaded
 _unreferenced = {}  # path -> handle of an unreferenced library
-_collect_above = (
-    0  # garbage is collected if more modules are loaded: `MAX_UNREFERENCED` more than the minimum since then
-)
+# Garbage is collected if more modules than this are loaded: `MAX_UNREFERENCED` more than their minimum since then
+_collect_above = 0
 
 
 class OpenLibrary:
@@ -32,7 +31,7 @@ def open_library(
     path: str,  # of a shared library
     emulated,  # does it run on the emulator? Libraries for a GPU are never unloaded
 ) -> OpenLibrary:
-    "Load a library, or return the one that is loaded already"
+    "Load a library, or return the one that is already loaded"
     if not emulated:
         return OpenLibrary(path)
     if (library := _open_libraries.get(path)) is None:
@@ -44,7 +43,7 @@ def open_library(
 
 
 def is_open(path) -> bool:
-    "Is a library loaded?"
+    "Return whether a library is loaded"
     return (path := os.path.abspath(path)) in _open_libraries or path in _unreferenced
 
 
@@ -54,9 +53,8 @@ def collect():
     if len(_open_libraries) > max(_collect_above, 2 * MAX_UNREFERENCED) and gc.isenabled():
         gc.collect()
         _collect_above = len(_open_libraries) + MAX_UNREFERENCED
-    _collect_above = min(
-        _collect_above, len(_open_libraries) + MAX_UNREFERENCED
-    )  # after many were unloaded, fewer new ones trigger a collection
+    # After many were unloaded, fewer new ones trigger a collection
+    _collect_above = min(_collect_above, len(_open_libraries) + MAX_UNREFERENCED)
 
 
 def unload(

@@ -33,7 +33,7 @@ def _missing(symbol):
     name = symbol
     if shutil.which('c++filt'):
         name = subprocess.run(['c++filt', symbol], capture_output=True, text=True).stdout.strip() or symbol
-    return f'no file of the program defines {name}: name them all, as in `python -m gridstride.cpp a.cu b.cu`'
+    return f'no file of the program defines {name}: pass all of its files, as in `python -m gridstride.cpp a.cu b.cu`'
 
 
 def run(
@@ -55,9 +55,8 @@ def run(
     options.update(original=src, prefix=without_nvcc_macros, suffix=_ENTRY)
     built = emulate(without_line_numbers(src), name, bool(checks), ['-I.'], **options)
     emulator.device()
-    with (
-        tempfile.TemporaryDirectory() as folder
-    ):  # a copy: another path makes the loader initialize the variables again
+    # Run a copy, because another path makes the loader initialize the variables again
+    with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(built.folder, folder, dirs_exist_ok=True)
         try:
             return Emulated(built._replace(folder=Path(folder)), name, {}, checks).gs_run([name, *args])

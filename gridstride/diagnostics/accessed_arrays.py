@@ -32,10 +32,12 @@ class _Use(NamedTuple):
 
     pointer: str  # its name; '' for an expression: `a.b`, `f(x)`
     index: str  # added to the pointer
-    how: str  # 'read', 'write', 'update', 'address' or 'atomic'
+    kind: str  # 'read', 'write', 'update', 'address' or 'atomic'
 
 
-_FITTING = dict(read=('read', 'update', 'address'), write=('write', 'update', 'address'), atomic=('atomic', 'address'))
+_USE_KINDS = dict(
+    read=('read', 'update', 'address'), write=('write', 'update', 'address'), atomic=('atomic', 'address')
+)
 
 
 def accessed_arrays(
@@ -46,15 +48,16 @@ def accessed_arrays(
     "Return the arrays that an access may be to, in the order of the line"
     here = calls[0]
     uses = [use for use in _uses(_code_of(here.line), here.code, arrays) if not _is_declared(use.pointer, here.code)]
-    fitting = [use for use in uses if use.how in _FITTING[access]]
+    fitting = [use for use in uses if use.kind in _USE_KINDS[access]]
     uses = fitting or (uses if access != 'read' else [])  # a function may write through a reference that it is given
     found = [(use, _arrays_of(use.pointer, calls, arrays)) for use in uses]
-    if any(not names and use.how != 'address' for use, names in found):
-        return _names(found, lambda use: _is_product(use, here.code)), False
-    return _names(found, lambda use: _may_be_far(use, here.code, arrays)) or _names(found), True
+    if any(not names and use.kind != 'address' for use, names in found):
+        return _array_names(found, lambda use: _is_product(use, here.code)), False
+    return _array_names(found, lambda use: _may_be_far(use, here.code, arrays)) or _array_names(found), True
 
 
-def _names(found, fits=lambda use: True):
+def _array_names(found, fits=lambda use: True):
+    "Return the arrays of the uses for which `fits` is true, each once"
     return list(dict.fromkeys(name for use, names in found if fits(use) for name in names))
 
 
@@ -63,8 +66,8 @@ def _names(found, fits=lambda use: True):
 _KEYWORDS = 'return|else|case|in|and|or|not|do|goto|throw'
 _ELEMENT = re.compile(r'(->|\.)?\s*([A-Za-z_]\w*|\))\s*(?=\[)')
 _STAR = re.compile(r'(?:^|[-=(,+/%<>&|!?:;{}\[]|\breturn\b)\s*\*\s*(?=[A-Za-z_(])')
-_BARE = re.compile(r'(?<![\w.>])([A-Za-z_]\w*)\b(?!\s*(?:\[|\(|->|\.|\w|=(?!=)))([^,;)]*)')
-_SET = re.compile(r'\s*(?:\.\s*\w+\s*)*(\+\+|--|[-+*/%&|^]=|<<=|>>=|=(?!=))')
+_BARE_NAME = re.compile(r'(?<![\w.>])([A-Za-z_]\w*)\b(?!\s*(?:\[|\(|->|\.|\w|=(?!=)))([^,;)]*)')
+_ASSIGNMENT = re.compile(r'\s*(?:\.\s*\w+\s*)*(\+\+|--|[-+*/%&|^]=|<<=|>>=|=(?!=))')
 _TYPES = 'float|double|int|char|short|long|unsigned|bool|void|auto|half|__half|T|const|\\w+_t|(?:int|float|double)[1-4]'
 
 
@@ -84,7 +87,7 @@ def _uses(line, code, arrays):
         yield _dereferenced(line, m.end())
     for m in re.finditer(r'(?<![\w.>])(\w+)\s*->', line):
         yield _Use(m[1], '0', 'read')
-    for m in _BARE.finditer(line):
+    for m in _BARE_NAME.finditer(line):
         if (call := _call_around(line, m.start())) and (m[1] in arrays or _is_pointer(m[1], code)):
             yield _Use(m[1], m[2], 'atomic' if call.startswith('atomic') else 'address')
 
@@ -107,7 +110,7 @@ def _access_kind(line, start, end):
         return 'atomic' if _call_around(line, start).startswith('atomic') else 'address'
     if re.search(r'(\+\+|--)\s*$', line[:start]):
         return 'update'
-    m = _SET.match(line, end)
+    m = _ASSIGNMENT.match(line, end)
     return 'read' if not m else 'write' if m[1] == '=' else 'update'
 
 

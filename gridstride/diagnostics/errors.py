@@ -138,7 +138,7 @@ class KernelError(ShownBriefly, Exception):
         code=None,  # of the finding, in `WORDS`
         fields=None,  # the values of the text: name -> value
         dialect='python',  # one of `DIALECTS`, which decides how blocks and threads are named
-        apart=False,  # name the file of each line, because the program has several?
+        several_files=False,  # name the file of each line, because the program has several?
     ):
         self.kernel = kernel
         self.file = file
@@ -156,16 +156,18 @@ class KernelError(ShownBriefly, Exception):
         self.calls = tuple(calls)
         (self.advice, self.advice_fields) = advice or (None, {})
         there = _call_in(kernel, other)
-        at = _line_namer(file, apart, other.file if other else '', *(called or ())[2:], there.file if there else '')
+        at = _line_namer(
+            file, several_files, other.file if other else '', *(called or ())[2:], there.file if there else ''
+        )
         lines = (
             f'{self.kind}: {what}',
             f'  {at(line)}: {source}' if line else '',
             f'  called on {at(called[0], *called[2:])}: {called[1]}' if called else '',
-            kernel and f'  in {kernel}' + ('' if block is None else f', {_who(block, thread, dialect)}'),
+            kernel and f'  in {kernel}' + ('' if block is None else f', {_thread_text(block, thread, dialect)}'),
             other
             and f'  against {at(other.line, other.file)}'
             + (f' (called on {at(there.line, there.file)}{_quoted(there.source)})' if there else '')
-            + f', {_who(other.block, other.thread, dialect)}{_quoted(other.source)}',
+            + f', {_thread_text(other.block, other.thread, dialect)}{_quoted(other.source)}',
             hint and f'  {hint}',
         )
         super().__init__('\n'.join(filter(None, lines)))
@@ -186,13 +188,13 @@ def position(p):  # (x, y, z)
     return f'({x},{y},{z})' if z else f'({x},{y})' if y else f'({x})'
 
 
-def _line_namer(file, apart, *others):
-    "Return a function that names a line, with its file if `apart`, or if not all lines are of `file`"
-    apart = apart or any(other and other != file for other in others)
-    return lambda line, of='': f'line {line}' + _of(of or file) * apart
+def _line_namer(file, several_files, *others):
+    "Return a function that names a line, with its file if `several_files`, or if not all lines are of `file`"
+    several_files = several_files or any(other and other != file for other in others)
+    return lambda line, of='': f'line {line}' + _file_suffix(of or file) * several_files
 
 
-def _of(file):
+def _file_suffix(file):
     "Return ' of FILE' for a line of this file; nothing for the cells of a notebook, which have no file name"
     return '' if not file or 'ipykernel_' in file or file[0] == '<' else f' of {os.path.basename(file)}'
 
@@ -201,7 +203,7 @@ def _quoted(source):
     return f': {source}' if source else ''
 
 
-def _who(block, thread, dialect='python'):
+def _thread_text(block, thread, dialect='python'):
     if dialect != 'triton':
         return f'block {position(block)}, thread {position(thread)}'
     lane = f', lane {element("", thread, dialect)}' if thread else ''
@@ -354,7 +356,7 @@ class Location(NamedTuple):
     above: str = ''  # the lines of the function before that line
     onward: str = ''  # the unstripped text of that line, and the lines of the function after it
     calls: tuple = ()  # the call stack, each a `Call`, the innermost first
-    apart: bool = False  # is the file one of several, so that lines are named with their files?
+    several_files: bool = False  # is the file one of several, so that lines are named with their files?
 
 
 _OPTIONS = dict(python='sim.options', cuda='cpp.options', triton='tile.options')
@@ -406,10 +408,10 @@ def element(array, index, dialect):
 
 def _templates(kind, code, dialect):
     "Return the templates of `what` and `hint`"
-    return tuple(_in(text, dialect) for text in WORDS[kind, code])
+    return tuple(_dialect_text(text, dialect) for text in WORDS[kind, code])
 
 
-def _in(text, dialect):
+def _dialect_text(text, dialect):
     "Return the text of a dialect; Triton uses Python's if it has none of its own"
     return text if isinstance(text, str) else text.get(dialect) or text['python']
 
@@ -421,10 +423,10 @@ def field_names(kind, code):
     ['access', 'array', 'index', 'shape']"""
     texts = (text for dialect in DIALECTS for text in _templates(kind, code, dialect))
     names = {re.match(r'\w*', name)[0] for text in texts for _, name, _, _ in Formatter().parse(text) if name}
-    return set().union(*(_MADE_OF.get(name, {name}) for name in names))
+    return set().union(*(_DERIVED_FROM.get(name, {name}) for name in names))
 
 
-_MADE_OF = dict(  # derived field -> the fields that it is made of
+_DERIVED_FROM = dict(  # derived field -> the fields that it is made of
     element={'array', 'index'},
     subscript={'index'},
     access_to={'access'},
@@ -435,7 +437,7 @@ _MADE_OF = dict(  # derived field -> the fields that it is made of
 )
 
 
-def _shown(fields, dialect):
+def _formatted(fields, dialect):
     "Format the fields as the templates show them"
     shown = {k: _phrase(v, dialect) if isinstance(v, Phrase) else v for k, v in (fields or {}).items()}
     for k in ('thread', 'in_block'):
@@ -482,18 +484,18 @@ def _access(verb):
 
 
 def _phrase(phrase, dialect):
-    return PHRASES[phrase.code].format(**_shown(phrase.fields, dialect))
+    return PHRASES[phrase.code].format(**_formatted(phrase.fields, dialect))
 
 
 def text_of(kind, code, dialect, fields=None):
     "Return (what, hint), the texts of a finding with its fields filled in; raises `KeyError` for a missing field"
-    shown = _shown(fields, dialect)
+    shown = _formatted(fields, dialect)
     return tuple(template.format(**shown) for template in _templates(kind, code, dialect))
 
 
 def _advised(advice, dialect, fields):
     "Format `advice`, (name of a row of `HINTS`, its fields); None for None"
-    return advice and _in(HINTS[advice[0]], dialect).format(**{**_shown(fields, dialect), **advice[1]})
+    return advice and _dialect_text(HINTS[advice[0]], dialect).format(**{**_formatted(fields, dialect), **advice[1]})
 
 
 def switch_off(kind, code, dialect):
@@ -534,7 +536,7 @@ def also_instance_of(
         if issubclass(base, Exception) and isinstance(error, base):
             return error
         try:
-            new = _both(type(error), base)(error.args[0])
+            new = _combined_class(type(error), base)(error.args[0])
         except TypeError:  # its constructor takes other arguments
             continue
         vars(new).update(vars(error))
@@ -543,7 +545,7 @@ def also_instance_of(
 
 
 @functools.lru_cache
-def _both(kind, other):
+def _combined_class(kind, other):
     "Return a class derived from both"
     text = dict(__str__=Exception.__str__, __reduce__=lambda self: (kind, self.args), __doc__=kind.__doc__)
     return type(other.__name__, (kind, other), dict(text, __module__=kind.__module__))

@@ -10,7 +10,7 @@ It does not guess: a finding whose line does not show the mistake keeps the hint
 import re
 
 from .index_hints import fixed_size_hint, index_hint, moved_hint, moves_of, wrong_word_hint
-from .race_hints import is_in_step, race_hint
+from .race_hints import is_lockstep_exchange, race_hint
 from .source_lines import code_of
 
 __all__ = ['hint_for']
@@ -47,7 +47,7 @@ def hint_for(
         return 'below_0', dict(expr=wraps[0])
     if kind == 'racecheck' and code in ('race', 'race_of_blocks', 'race_of_cluster') and line and other:
         return race_hint(code, fields, line, location, other, above)
-    if code == 'race_of_volatiles' and is_in_step(fields, line, location, other):
+    if code == 'race_of_volatiles' and is_lockstep_exchange(fields, line, location, other):
         return 'in_step', {}
     if kind == 'memcheck' and code == 'misaligned' and fields['bytes'] == 4:
         return 'misaligned_pair', {}

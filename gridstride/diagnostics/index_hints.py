@@ -29,9 +29,9 @@ def index_hint(fields, line, above):
     guards = list(guards_of(names_in(expr), [line, *reversed(above)]))
     guard = guards[0] if guards else None
     flat = _is_flat(_GRID.sub('', expr)) and not _is_strided(expr, line, above)
-    if flat and (wide := [guard for guard in guards if guard.wide]):
-        return _too_many_hint(wide[0])
-    if guard and guard.wide and not flat and '+' not in expr:
+    if flat and (too_wide := [guard for guard in guards if guard.includes_bound]):
+        return _too_many_hint(too_wide[0])
+    if guard and guard.includes_bound and not flat and '+' not in expr:
         return 'one_too_many', dict(guard=guard.text, last=size - 1, size=size)
     if flat and (
         not any(guard.name in _rows(expr) for guard in guards) or _has_free_column(expr, guards, [line, *above])
@@ -43,7 +43,7 @@ def index_hint(fields, line, above):
 
 
 def _too_many_hint(guard):
-    right = guard.fixed if guard.wrote.startswith(guard.name) else guard.bound  # of a `range`
+    right = guard.corrected if guard.wrote.startswith(guard.name) else guard.bound  # of a `range`
     return 'row_too_many', dict(guard=guard.text, bound=guard.bound, wrote=guard.wrote, right=right)
 
 
@@ -55,7 +55,7 @@ def wrong_word_hint(fields, line, above):
     found = {indices for *_, indices in uses(line, fields['array']) if indices}
     parts = [part for access in found for index in access for part in parts_of(index)]
     names = set().union(*map(names_in, parts))
-    if wrong := _joint_hint([line, *reversed(above)], names):
+    if wrong := _connective_hint([line, *reversed(above)], names):
         return wrong
     if len(found) != 1 or fields.get('inner'):
         return None
@@ -68,29 +68,29 @@ def wrong_word_hint(fields, line, above):
     return right and ('swapped', dict(expr=parts[0], right=right))
 
 
-_JOINT = re.compile(r'\s*(&&|\|\||\band\b|\bor\b)\s*')
+_CONNECTIVE = re.compile(r'\s*(&&|\|\||\band\b|\bor\b)\s*')
 _TERM = re.compile(rf'\(?\s*([A-Za-z_]\w*)\s*(<=?|>=?)\s*({COMPARED})(?:\s*[-+]\s*\w+)?\s*\)?')
 
 
-def _joint_hint(lines, names):
+def _connective_hint(lines, names):
     "Find the nearest condition whose `&&` or `||` is wrong, if no nearer line guards its variables"
     for n, line in enumerate(lines):
-        if found := _wrong_joint(line, names):
+        if found := _wrong_connective(line, names):
             nearer = {guard.name for guard in guards_of(names, lines[:n])}
             variables, fits = found
             return None if names & variables <= nearer else ('wrong_joint', fits)
     return None
 
 
-def _wrong_joint(line, names):
+def _wrong_connective(line, names):
     """Return the hint for a guard that returns only if all indices are past the end, or that lets a thread in if one
     index is in bounds"""
     m = re.search(r'\bif\b\s*(.*)', line)
     condition, after = _condition(m[1]) if m else ('', '')
-    terms = _JOINT.split(condition)
+    terms = _CONNECTIVE.split(condition)
     compared = [_TERM.fullmatch(term.strip()) for term in terms[::2]]
-    joints = set(terms[1::2])
-    if len(compared) < 2 or not all(compared) or len(joints) > 1 or not after.strip():
+    connectives = set(terms[1::2])
+    if len(compared) < 2 or not all(compared) or len(connectives) > 1 or not after.strip():
         return None
     variables = {term[1] for term in compared}
     signs = {parsed[2][0] for parsed in compared}
@@ -99,7 +99,7 @@ def _wrong_joint(line, names):
     is_exit = bool(re.match(r'\s*:?\s*\{?\s*(return|continue)\b', after))
     if not all(_is_past(term) == is_exit for term in compared):
         return None
-    joint = joints.pop()
+    joint = connectives.pop()
     right = ({'&&': '||', 'and': 'or'} if is_exit else {'||': '&&', 'or': 'and'}).get(joint)
     return right and (variables, dict(guard=condition, joint=joint, right=right))
 
@@ -183,8 +183,8 @@ def moved_hint(fields, line, above, moves):
         return None
     names = set().union(*(names_in(by) for _, _, by in moves))
     guards = list(guards_of(names | names_in(indices[0]), [line, *reversed(above)]))
-    if wide := next((guard for guard in guards if guard.wide), None):
-        return _too_many_hint(wide)
+    if too_wide := next((guard for guard in guards if guard.includes_bound), None):
+        return _too_many_hint(too_wide)
     text, sign, by = moves[0]
     if len(moves) > 1 or not by.isdigit():
         return 'moved', dict(move=text, expr=indices[0])
@@ -208,8 +208,8 @@ def fixed_size_hint(fields, line, above):
     found = {indices for *_, indices in uses(line, fields['array']) if indices}
     indices = found.pop() if len(found) == 1 else ()
     names = names_in(indices[-len(sizes)]) if len(sizes) <= len(indices) else set()
-    if wide := next((guard for guard in guards_of(names, [line, *reversed(above)]) if guard.wide), None):
-        return 'one_too_many', dict(guard=wide.text, last=size - 1, size=size)
+    if too_wide := next((guard for guard in guards_of(names, [line, *reversed(above)]) if guard.includes_bound), None):
+        return 'one_too_many', dict(guard=too_wide.text, last=size - 1, size=size)
     return 'fixed', dict(last=size - 1)
 
 

@@ -16,7 +16,7 @@ __all__ = [
     'configure',
     'count_arguments',
     'argument_error',
-    'refuse_names',
+    'require_positional',
     'ConfiguredKernel',
     'resident',
 ]
@@ -152,7 +152,7 @@ def count_arguments(
         raise launch_error(kernel, 'arguments', given=given, **shown)
 
 
-def refuse_names(
+def require_positional(
     kernel,  # its name
     named,  # names of the arguments that were passed by name
 ):

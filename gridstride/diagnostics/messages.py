@@ -23,7 +23,7 @@ _GUARD = dict(
 _OUT_OF_BOUNDS = 'out-of-bounds {access_to} {element}: {array} has {extent}'
 _FAULT = (
     'out-of-bounds {access}: the address is in no array; the nearest is {array} of shape {shape}, '
-    'where its index would be {subscript}'
+    'in which it would be index {subscript}'
 )
 _DYNAMIC = dict(
     python='Give the launch the size of dynamic shared memory, in bytes: kernel[grid, block, stream, bytes].',
@@ -270,7 +270,7 @@ WORDS = {
     ),
     ('racecheck', 'lanes'): Words(
         'data race (write after write) on {element}: several lanes of one store write different values to it',
-        'Which of the values remains is undefined: give each lane a distinct offset, or mask off all lanes but one.',
+        'It is undefined which of the values remains: give each lane a distinct offset, or mask off all lanes but one.',
     ),
     ('initcheck', 'undefined_stored'): Words(_UNDEFINED.format('the stored value', ' give the store that mask, too,')),
     ('initcheck', 'undefined_address'): Words(_UNDEFINED.format('an address', '')),
@@ -429,12 +429,13 @@ WORDS = {
         'Use ranks 0 to %cluster_nctarank - 1; __cluster_dims__ sets the number of blocks in a cluster.',
     ),
     ('memcheck', 'copy_to_no_block'): Words(
-        'a copy to a block rank outside the cluster',
-        'Set only bits of ranks in the cluster: bit i of the mask is block rank i.',
+        'a copy targets a block rank that is not in the cluster',
+        'Set only the bits of blocks in the cluster: bit i of the mask is block rank i.',
     ),
     ('memcheck', 'not_its_own'): Words(
         "{operation} requires the block's own shared memory, and this address is in another block's",
-        "Another block's accepts loads, stores, atomics, bulk copies, mbarrier.arrive and .expect_tx.",
+        "Another block's shared memory can be used only by loads, stores, atomics, bulk copies, mbarrier.arrive and "
+        '.expect_tx.',
     ),
     ('synccheck', 'programs_wait'): Words(
         'deadlock: a program spins on a value that no other program will write: all others have ended, or spin as well',
@@ -607,7 +608,7 @@ WORDS = {
         'wgmma.mma_async: the lanes of a warp pass different descriptors',
         'Pass the same descriptor in all threads of a warpgroup.',
     ),
-    # What no GPU launches
+    # Launches that no GPU accepts
     ('launch', 'no_brackets'): Words(
         '{kernel} is a kernel: launch it with a grid and a block, as in {kernel}[grid, block](...)'
     ),
@@ -733,7 +734,7 @@ WORDS = {
     ),
     ('crash', 'host_called'): Words(
         '{function} is a __host__ function, and a kernel called it',
-        'A GPU has no such function. Call it in host code, and pass what the kernel needs as an argument.',
+        'It does not exist on a GPU: call it in host code, and pass its result to the kernel.',
     ),
     ('crash', 'host_memory'): Words(
         'host code accessed memory that it does not own',
@@ -795,8 +796,8 @@ _ATOMIC = dict(
 _TOO_FAR = 'The guard `{guard}` lets this thread in, and '
 HINTS = {
     'at_grid': _AT_GRID,
-    'misaligned_pair': 'An access of 4 bytes must begin at a multiple of 4: two bfloat16, at an even index. Access '
-    'other elements one by one.',
+    'misaligned_pair': 'An access of 4 bytes must begin at a multiple of 4: two bfloat16 must begin at an even index. '
+    'Access other elements one by one.',
     'update': {d: _ONE_LINE + remedy for d, remedy in _ATOMIC.items()},
     'update_apart': {d: _TWO_LINES + remedy for d, remedy in _ATOMIC.items()},
     'update_other': _ONE_LINE + _NO_ATOMIC,
@@ -911,7 +912,7 @@ for _operation in ('max', 'min'):
 
 # The parts of sentences that a `Phrase` names
 PHRASES = {
-    # who copies or reads
+    # the thread or engine that copies or reads
     'own_copy': "the thread's own",
     'other_copy': "another thread's",
     'a_thread': 'a thread',
@@ -942,7 +943,7 @@ PHRASES = {
     'apart_returned': 'has returned',
     'apart_elsewhere': 'is elsewhere',
     'not_in_mask': 'is not in its mask',
-    # who gets the result of a collective
+    # the threads that get the result of a collective
     'first_of_block': 'only the first thread of the block',
     'first_of_warp': 'only the first lane of each warp',
     # what ended a kernel

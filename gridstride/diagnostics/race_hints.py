@@ -4,7 +4,7 @@ import re
 
 from .source_lines import code_of, parts_of, share_loop, statement_of, uses
 
-__all__ = ['is_in_step', 'race_hint', 'update_of']
+__all__ = ['is_lockstep_exchange', 'race_hint', 'update_of']
 
 _ATOMICS = {'+': 'add', '-': 'sub', '&': 'and', '|': 'or', '^': 'xor', 'max': 'max', 'min': 'min'}
 
@@ -66,9 +66,14 @@ def race_hint(code, fields, line, location, other, above):
             return _atomic_hint(found, fields['array'], '_apart')
         if code == 'race' and (found := _calls_hint(location, other)):
             return found
-        if code == 'race' and other.line > number and _are_in_one(location, other) and share_loop(location, other.line):
+        if (
+            code == 'race'
+            and other.line > number
+            and _are_in_one_function(location, other)
+            and share_loop(location, other.line)
+        ):
             return 'next_iteration', dict(line=number, earlier=other.line)
-        return ('one_atomic', {}) if code == 'race' and _is_half_atomic(fields, line, other) else None
+        return ('one_atomic', {}) if code == 'race' and _only_one_is_atomic(fields, line, other) else None
     if found := update_of(line, fields['array']):
         return _atomic_hint(found, fields['array'])
     if fields['before'] == fields['now'] == 'written':
@@ -81,7 +86,7 @@ def race_hint(code, fields, line, location, other, above):
     )
 
 
-def _are_in_one(location, other):
+def _are_in_one_function(location, other):
     "Return whether both accesses are in one function, as far as their calls are known"
     return not (location.calls and other.calls) or location.calls[0].function == other.calls[0].function
 
@@ -91,7 +96,7 @@ def _calls_hint(location, other):
     mine, theirs = location.calls, other.calls
     if not (mine and theirs) or len(mine) == len(theirs) == 1:
         return None
-    apart = next(((a.line, b.line) for a, b in zip(mine[::-1], theirs[::-1]) if a.line != b.line), None)
+    call_lines = next(((a.line, b.line) for a, b in zip(mine[::-1], theirs[::-1]) if a.line != b.line), None)
     first = dict(function=mine[0].function)
     if mine[0].function == theirs[0].function:
         if other.line < location.line:  # the order of two calls would be reversed
@@ -103,13 +108,13 @@ def _calls_hint(location, other):
             return None
         return ('called_twice', dict(first, now=calls[0], earlier=calls[1])) if calls else (
             'called_in_loop', dict(first, line=mine[-1].line))  # fmt: skip
-    if mine[-1].function != theirs[-1].function or not apart:
+    if mine[-1].function != theirs[-1].function or not call_lines:
         return None
-    return ('calls_apart', dict(now=apart[0], earlier=apart[1])) if apart[1] < apart[0] else (
-        'next_iteration', dict(line=apart[0], earlier=apart[1]))  # fmt: skip
+    return ('calls_apart', dict(now=call_lines[0], earlier=call_lines[1])) if call_lines[1] < call_lines[0] else (
+        'next_iteration', dict(line=call_lines[0], earlier=call_lines[1]))  # fmt: skip
 
 
-def is_in_step(fields, line, location, other):
+def is_lockstep_exchange(fields, line, location, other):
     "Return whether two lanes of one warp exchange a value as if they ran in lockstep"
     if not (location.thread and other and other.thread) or location.block != other.block:
         return False
@@ -120,15 +125,15 @@ def is_in_step(fields, line, location, other):
 _ATOMIC_CALL = re.compile(r'\batomic(?:\w+|\.\w+)\(([^,;]*)')
 
 
-def _is_half_atomic(fields, line, other):
+def _only_one_is_atomic(fields, line, other):
     "Return whether one of the two accesses is atomic and the other plain, according to their lines"
 
     name = '' if fields['array'] == 'memory' else rf'(?<![\w.]){re.escape(fields["array"])}(?!\w)'
 
-    def changes(text):
+    def is_atomic_here(text):
         return any(re.search(name, m[1]) for m in _ATOMIC_CALL.finditer(text))
 
-    return changes(line) != changes(code_of(other.source))
+    return is_atomic_here(line) != is_atomic_here(code_of(other.source))
 
 
 def _update_apart(fields, line, other):

@@ -7,7 +7,7 @@ __all__ = [
     'CHECKS',
     'ORDERS',
     'ENGINES',
-    'WARPS',
+    'WARP_SIZES',
     'Settings',
     'settings',
     'values_of',
@@ -28,7 +28,7 @@ ORDERS = ('forward', 'reverse', 'shuffle')
 # `engine='c'` translates a kernel to CUDA C and runs it on the emulator.
 ENGINES = dict(lanes=None, c='gridstride.translate.engine')
 
-WARPS = (32, 64)  # threads of a warp: NVIDIA's, and of a wavefront of AMD's gfx9
+WARP_SIZES = (32, 64)  # threads of a warp: NVIDIA's, and of a wavefront of AMD's gfx9
 
 
 class Settings:
@@ -123,8 +123,8 @@ def check_order(order):
 
 
 def check_warp(warp):
-    "Raise `ValueError` unless `warp` is one of `WARPS`, or None"
-    if warp is not None and (isinstance(warp, bool) or warp not in WARPS):
+    "Raise `ValueError` unless `warp` is one of `WARP_SIZES`, or None"
+    if warp is not None and (isinstance(warp, bool) or warp not in WARP_SIZES):
         raise ValueError(
             f"warp is {warp!r}; it must be 32, as NVIDIA's GPUs have it, or 64, as AMD's gfx90a and gfx942"
         )

@@ -113,12 +113,12 @@ class Guard(NamedTuple):
         return ' '.join(self[:3])
 
     @property
-    def fixed(self):
+    def corrected(self):
         "The comparison that excludes the bound: `i >= n` for `i > n`, `i < n` for `i <= n`"
         return re.sub('<=|>', lambda m: {'<=': '<', '>': '>='}[m[0]], self.wrote, count=1)
 
     @property
-    def wide(self):
+    def includes_bound(self):
         "Whether the guard lets the bound itself in"
         return self.sign == '<=' and '-' not in self.bound
 
@@ -185,7 +185,7 @@ def _in_indented_loop(lines, n):
 
 def _in_braced_loop(lines, n):
     "Return whether line `n` of CUDA C is in a loop that contains the last line as well"
-    opened = []  # opened: does each open `{` belong to a loop?
+    opened = []  # per open `{`, whether it belongs to a loop
     loop = None
     depth = 0
     for k, line in enumerate(lines):
@@ -194,12 +194,12 @@ def _in_braced_loop(lines, n):
         if k == len(lines) - 1:
             break
         for m in re.finditer(r'\b(?:for|while|do)\b|[{};()]', line):
-            opened, loop = _after(m[0], opened, loop)
+            opened, loop = _advance(m[0], opened, loop)
             depth = min(depth, len(opened)) if k > n else len(opened)
     return any(opened[:depth])
 
 
-def _after(token, opened, loop):
+def _advance(token, opened, loop):
     "Return `opened` after a token, and the brackets open since the head of a loop began; None outside a head"
     if token in ('for', 'while', 'do'):
         return opened, 0

@@ -67,7 +67,7 @@ with `devices` (GPU or CPU) and `audit` (notices cheats); `samples` (known cheat
 submission from your kernel).
 """
 
-from ..support.lazy_exports import front_door
+from ..support.lazy_exports import lazy_exports_of
 
 _NAMES = {
     'referee': ('judge',),
@@ -78,4 +78,4 @@ _NAMES = {
     'samples': ('cheats', 'honest'),
     'writing': ('write_submission',),
 }
-__all__, __getattr__, __dir__ = front_door(__name__, _NAMES)
+__all__, __getattr__, __dir__ = lazy_exports_of(__name__, _NAMES)

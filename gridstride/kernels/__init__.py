@@ -22,7 +22,7 @@ from .gemm import Activation, TOOLS as _GEMM
 from .quant import TOOLS as _QUANT
 from .ladder.rung import Rung
 from .sparse import TOOLS as _SPARSE
-from ..support.lazy_exports import front_door
+from ..support.lazy_exports import lazy_exports_of
 
 _LAZY_NAMES = {  # subpackages that import torch -> their public names
     'fused': _FUSED,
@@ -33,6 +33,6 @@ _LAZY_NAMES = {  # subpackages that import torch -> their public names
     'gemm': _GEMM,
     'gemm.dispatch': ('matmul',),
 }
-_lazy_all, __getattr__, __dir__ = front_door(__name__, _LAZY_NAMES)
+_lazy_all, __getattr__, __dir__ = lazy_exports_of(__name__, _LAZY_NAMES)
 __all__ = ['Ladder', 'right', 'explain', 'plan', 'tune', 'using', 'Rung', 'Activation']
 __all__ += ['argmax', 'histogram', 'scan', 'sum', 'transpose', *_lazy_all]

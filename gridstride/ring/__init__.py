@@ -8,7 +8,7 @@ the ring), `ulysses_and_tree` (Ulysses, and a tree for decoding), `processes` (r
 `timestamps` (a timeline of all ranks), `model` (a simulation of the ring).
 """
 
-from ..support.lazy_exports import front_door
+from ..support.lazy_exports import lazy_exports_of
 
 _NAMES = {
     'processes': ('launch', 'RankError', 'PeerError'),
@@ -20,4 +20,4 @@ _NAMES = {
     'timestamps': ('Stamp', 'Stamps', 'busy', 'timeline'),
     'model': ('Link', 'Simulated', 'Task', 'run_tasks', 'simulate'),
 }
-__all__, __getattr__, __dir__ = front_door(__name__, _NAMES)
+__all__, __getattr__, __dir__ = lazy_exports_of(__name__, _NAMES)

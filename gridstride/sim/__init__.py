@@ -16,7 +16,7 @@
   (blocks that wait for others), `run` (the context of one launch);
 - the names: `cuda` (Numba's), `host` (arrays on the device, streams, events), `host_memory` (pinned, mapped and
   managed arrays), `args` (`In`, `Out`), `elementwise` (`vectorize`, `reduce`, ...), `inspection` (PTX, LLVM IR
-  and types from Numba's compiler), `random`, `libdevice`, `below` (the submodules of `numba.cuda`);
+  and types from Numba's compiler), `random`, `libdevice`, `submodules` (those of `numba.cuda`);
 - next to it: `counters` (what the hardware would count), `numba_reference` (the same kernel in Numba's own simulator).
 """
 

@@ -18,20 +18,20 @@ __all__ = ['arguments']
 def _tensor(tensor, name, memories):
     "Make a `View` of a torch tensor in the memory of its whole storage, of which the tensor may be a part"
     if str(tensor.device) != 'cpu':
-        raise NotSimulated(f'{name} is on {tensor.device}; the simulator takes CPU tensors', f'Give it {name}.cpu().')
+        raise NotSimulated(f'{name} is on {tensor.device}; the simulator takes CPU tensors', f'Pass {name}.cpu().')
     if str(tensor.layout) != 'torch.strided':
-        raise NotSimulated(f'{name} is sparse, not strided', f'Give the kernel {name}.to_dense().')
+        raise NotSimulated(f'{name} is sparse, not strided', f'Pass {name}.to_dense().')
     tensor = tensor.detach()
     try:
         return wrap(tensor.numpy(), name, memories, whole_storage(tensor).numpy())
     except TypeError:
-        hint = f'Give the kernel a copy, {name}.float(), or write it in CUDA C.'
+        hint = f'Pass a copy, {name}.float(), or write the kernel in CUDA C.'
         raise NotSimulated(f'{name}: NumPy has no {tensor.dtype}', hint) from None
 
 
 def _argument(
     value,
-    name,  # what messages call it
+    name,  # of the parameter, for messages
     memories,  # memory key -> `Mem`, of the arguments that were converted before
     type_error,  # makes the `TypeError` for a value that no kernel can take
 ):
@@ -50,7 +50,7 @@ def _argument(
         converted = [_argument(item, f'{name}[{i}]', memories, type_error) for i, item in enumerate(value)]
         return value._make(converted) if hasattr(value, '_make') else tuple(converted)
     if isinstance(value, int) and not fits_64_bits(value):
-        raise type_error(f'is {value}, which needs more than 64 bits; give a float')
+        raise type_error(f'is {value}, which needs more than 64 bits; pass a float')
     if isinstance(value, (bool, int, float, complex, np.generic)):
         return as_numba(value)
     hint = '; create one with torch.tensor(...) or np.array(...)' if isinstance(value, list) else ''

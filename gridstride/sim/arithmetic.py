@@ -16,18 +16,18 @@ from .lanes import truth
 __all__ = [
     'OPERATORS',
     'binary',
-    'both',
+    'logical_and',
     'cast',
     'compare',
     'contains',
-    'either',
+    'logical_or',
     'fold',
     'join',
     'kind_of',
-    'negate',
+    'logical_not',
     'as_numba',
     'unary',
-    'wide',
+    'widen_integers',
 ]
 
 
@@ -44,10 +44,10 @@ def as_numba(v):
     return v
 
 
-def wide(v):
+def widen_integers(v):
     """Widen small integers to the 64 bits that Numba computes with; unsigned ones stay unsigned.
 
-    >>> wide(np.int8(-1)).dtype
+    >>> widen_integers(np.int8(-1)).dtype
     dtype('int64')"""
     t = dict(b=np.int64, i=np.int64, u=np.uint64).get(v.dtype.kind)
     return v if t is None or v.dtype == t else v.astype(t)
@@ -129,11 +129,11 @@ _UNARY = dict(USub=np.negative, UAdd=np.positive, Invert=np.invert)
 def unary(op, a):
     "Compute `-a`, `+a` or `~a`; the first two treat a boolean as a number"
     if not (op == 'Invert' and kind_of(a) == 'b'):
-        a = wide(np.asarray(a))[()]
+        a = widen_integers(np.asarray(a))[()]
     return _UNARY[op](a)
 
 
-def negate(a):
+def logical_not(a):
     "Compute `not a`"
     return not a if isinstance(a, bool) else np.logical_not(a)
 
@@ -142,12 +142,12 @@ def _are_bool(*values):
     return all(np.asarray(v).dtype == bool for v in values)
 
 
-def both(a, b):
+def logical_and(a, b):
     "Compute `a and b` if evaluating `b` has no side effects: per lane, `b` if `a` is true, else `a`"
     return np.logical_and(a, b) if _are_bool(a, b) else np.where(truth(a), b, a)[()]
 
 
-def either(a, b):
+def logical_or(a, b):
     "Compute `a or b` if evaluating `b` has no side effects: per lane, `a` if it is true, else `b`"
     return np.logical_or(a, b) if _are_bool(a, b) else np.where(truth(a), a, b)[()]
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..diagnostics.errors import NotCompiled
 from .intrinsics import Namespace, intrinsic
-from .memory import View, as_element, locate, not_an_array, refuse_to_write
+from .memory import View, as_element, locate, not_an_array, check_writable
 
 __all__ = ['atomic']
 
@@ -78,20 +78,20 @@ def _atomic(name, update, reads=True, writes=_always_writes, parameters=('val',)
         "Update `ary[idx]` atomically; returns the old values"
         if len(values) != len(parameters):
             raise TypeError(
-                f'cuda.atomic.{name} takes (ary, idx, {", ".join(parameters)}), and got {2 + len(values)} of these'
+                f'cuda.atomic.{name} takes (ary, idx, {", ".join(parameters)}), not {2 + len(values)} arguments'
             )
         if not isinstance(ary, View):
             if hasattr(ary, 'fields'):
                 raise ctx.unsupported(
-                    site, active, f'an atomic on {ary.name}, which has records', 'Give it a field of them.'
+                    site, active, f'an atomic on {ary.name}, an array of records', 'Use it on a field.'
                 )
             raise not_an_array(ctx, ary, site)
         if ary.dtype not in dtypes:
             raise _wrong_type(ctx, active, site, name, ary)
         offsets = locate(ctx, active, ary, idx, site, 'atomic')
         if isinstance(offsets, View):
-            raise ctx.unsupported(site, active, f'an atomic on a part of {ary.name}', 'Give it one index per axis.')
-        refuse_to_write(ctx, active, ary, offsets, site)
+            raise ctx.unsupported(site, active, f'an atomic on a slice of {ary.name}', 'Pass one index per axis.')
+        check_writable(ctx, active, ary, offsets, site)
         lanes = ctx.active_lanes(active)
         data = ary.mem.data
         offsets = ctx.broadcast_to_active(active, offsets)

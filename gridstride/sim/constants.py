@@ -45,10 +45,10 @@ _BINARY = {
 
 SIZE = 'the size of this array is not known when the kernel is compiled'
 SIZE_HINT = (
-    'Use integers, or names of integers outside the kernel; for a size that an argument gives, '
-    'cuda.shared.array(0, dtype).'
+    'Use integers, or names of integers outside the kernel; for a size that the launch decides, '
+    'pass shape 0: cuda.shared.array(0, dtype).'
 )
-LARGE_HINT = 'Numba refuses it, too. As a float it is in range: 1e30 rather than 10**30.'
+LARGE_HINT = 'Numba rejects it, too. Use a float: 1e30 instead of 10**30.'
 
 
 def outer_values(f):
@@ -213,7 +213,7 @@ def check_constants(
     kernel,  # is it a kernel? A device function may get the size as an argument
     fail,  # a function of (node, what is wrong with it, hint), which raises
 ):
-    "Refuse the numbers, containers and array shapes that Numba would not compile"
+    "Call `fail` for numbers, containers and array shapes that Numba would not compile"
     local_names = _local_names(function)
     _check_containers(function, {name: value for name, value in names.items() if name not in local_names}, fail)
     _check_numbers(function, {name: value for name, value in names.items() if name not in local_names}, fail)

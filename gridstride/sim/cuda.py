@@ -32,9 +32,9 @@ from .vectors import NAMES as _VECTORS
 from .warps import *  # noqa: F403
 from ..diagnostics.settings import settings
 
-_ASKED_FOR = 'b1 boolean i1 i2 i4 i8 u1 u2 u4 u8 f4 f8 c8 c16 int8 int16 int32 int64'.split()
-_ASKED_FOR += 'uint8 uint16 uint32 uint64 float32 float64 complex64 complex128 void warpsize'.split()
-__all__ = ['Device', 'In', 'InOut', 'Kernel', 'Out', 'Reduce', 'declare_device', 'jit', 'reduce', 'types', *_ASKED_FOR]
+_LAZY_NAMES = 'b1 boolean i1 i2 i4 i8 u1 u2 u4 u8 f4 f8 c8 c16 int8 int16 int32 int64'.split()
+_LAZY_NAMES += 'uint8 uint16 uint32 uint64 float32 float64 complex64 complex128 void warpsize'.split()
+__all__ = ['Device', 'In', 'InOut', 'Kernel', 'Out', 'Reduce', 'declare_device', 'jit', 'reduce', 'types', *_LAZY_NAMES]
 __all__ += [*atomics.__all__, *host.__all__, *host_memory.__all__, *inspection.__all__, *intrinsics.__all__]
 __all__ += [*scalars.__all__, *warps.__all__, *_VECTORS]
 globals().update(_VECTORS)

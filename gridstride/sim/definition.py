@@ -24,14 +24,14 @@ def definition(
         tree = ast.parse(source)
     except SyntaxError:
         return None
-    function = _lambda(tree, f) if f.__name__ == '<lambda>' else tree.body[0]
+    function = _lambda_as_def(tree, f) if f.__name__ == '<lambda>' else tree.body[0]
     if not isinstance(function, ast.FunctionDef):
         return None
     names = {node.id for node in walk(function) if isinstance(node, ast.Name)}
     return _LoopElseRewriter(names | {node.arg for node in walk(function) if isinstance(node, ast.arg)}).visit(function)
 
 
-def _lambda(tree, f):
+def _lambda_as_def(tree, f):
     "Convert the `lambda` that is `f` to a `def`; None unless exactly one in these lines has the parameters of `f`"
     names = f.__code__.co_varnames[: f.__code__.co_argcount]
     lambdas = [node for node in walk(tree) if isinstance(node, ast.Lambda)]

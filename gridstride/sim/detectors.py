@@ -611,14 +611,14 @@ def _named_lanes(lanes_by_warp, arrived, mask_bits):
 
 
 class Detectors:
-    "The four detectors, enabled by the options; `shadowed` is true if one of them needs every access"
+    "The four detectors, enabled by the options; `uses_shadow` is true if one of them needs the shadow memory"
 
     def __init__(self):
         self.memcheck = Memcheck(checking('memcheck'))
         self.racecheck = Racecheck(checking('racecheck'), in_bounds=self.memcheck.enabled)
         self.initcheck = Initcheck(checking('initcheck'), self.racecheck)
         self.synccheck = Synccheck(checking('synccheck'))
-        self.shadowed = self.racecheck.enabled or self.initcheck.enabled
+        self.uses_shadow = self.racecheck.enabled or self.initcheck.enabled
 
     def read(self, ctx, lanes, view, offsets, site):
         "Check a read by `lanes` of the elements at `offsets` of the view `view`"

@@ -65,7 +65,7 @@ class Reduce:
                 f'cuda.reduce takes a one-dimensional array, not one of {arr.ndim} dimensions: use arr.ravel()'
             )
         if res is not None and not isinstance(res, DeviceArray):
-            raise TypeError('cuda.reduce(..., res=): an array on the device, such as cuda.device_array(1, arr.dtype)')
+            raise TypeError('cuda.reduce: res must be an array on the device, such as cuda.device_array(1, arr.dtype)')
         elements = _host_array(arr)[:size]
         x = to_device(np.concatenate([[elements.dtype.type(init)], elements]).astype(elements.dtype))
         size = len(x)
@@ -109,16 +109,16 @@ class _Vectorized:
     def _pick(self, args):
         "Return the declared types that fit `args`, arrays exactly and numbers converted; raises `TypeError` if none do"
         exact = [tuple(_host_array(a).dtype for a in args)]
-        candidates = [t for t in self._results if len(t) == len(args) and all(map(_takes, t, args))]
+        candidates = [t for t in self._results if len(t) == len(args) and all(map(_accepts, t, args))]
         matches = [t for t in candidates if t in exact] or candidates
         if len(matches) == 1:
             return matches[0]
-        what = 'fits none' if not matches else 'fits several'
+        what = 'matches none' if not matches else 'matches several'
         given_types = ', '.join(map(str, exact[0]))
         declared = '; '.join(', '.join(map(str, t)) for t in self._results)
         raise TypeError(
-            f'{self.__name__}({given_types}) {what} of its signatures: {declared}. Arrays have to have the very types: '
-            'x.astype(np.float32)'
+            f'{self.__name__}({given_types}) {what} of its signatures: {declared}. Arrays must have exactly these '
+            'types: convert with x.astype(np.float32)'
         )
 
     def reduce(self, arg, stream=0):
@@ -128,7 +128,7 @@ class _Vectorized:
         return Reduce(self.py_func)(arg[1:], init=arg[:1].copy_to_host()[0] if isinstance(arg, DeviceArray) else arg[0])
 
 
-def _takes(dtype, arg):
+def _accepts(dtype, arg):
     "Return whether `arg` may be passed where `dtype` is declared"
     return isinstance(arg, (int, float, complex, np.number)) or _host_array(arg).dtype == dtype
 
@@ -170,11 +170,11 @@ def _generate_kernel(name, f, names, count, call):
 
 def vectorize(
     signatures,  # 'float32(float32, float32)', or a list of such
-    target='cuda',  # no other is simulated
+    target='cuda',  # the only target that is simulated
 ):
     "Make an elementwise function of arrays from a function of numbers, as a decorator"
     if target != 'cuda':
-        raise ValueError(f"the simulator has vectorize(target='cuda'); target={target!r} is Numba's own")
+        raise ValueError(f"the simulator supports vectorize(target='cuda'), not target={target!r}")
     one = isinstance(signatures, str) or hasattr(signatures, 'args')
     if callable(signatures) and not one or not signatures:
         raise TypeError("vectorize(target='cuda') needs signatures: vectorize(['float32(float32)'], target='cuda')")
@@ -194,7 +194,9 @@ class _Guvectorized:
         "Apply `f` to each part: returns device arrays if an argument or output is one, else host arrays"
         input_count = len(self._in)
         if len(args) not in (input_count, input_count + len(self._out)) or out is not None and len(args) > input_count:
-            raise TypeError(f'{self.__name__} takes {input_count} arrays, and the arrays for its results if need be')
+            raise TypeError(
+                f'{self.__name__} takes {input_count} arrays, optionally followed by arrays for the results'
+            )
         outputs = list(args[input_count:]) or [out] * len(self._out)
         on_device = any(isinstance(array, DeviceArray) for array in (*args, *outputs))
         inputs = [np.asarray(_host_array(array)) for array in args[:input_count]]
@@ -229,14 +231,14 @@ class _Guvectorized:
         for position, (array, axes) in enumerate(zip(given, self._in)):
             if array.ndim < len(axes):
                 raise ValueError(
-                    f'{self.__name__}: argument {position} has {array.ndim} axes, and ({",".join(axes)}) are needed'
+                    f'{self.__name__}: argument {position} has {array.ndim} axes, but needs at least ({",".join(axes)})'
                 )
             outer_count = array.ndim - len(axes)
             outer_shapes.append(array.shape[:outer_count])
             for axis, size in zip(axes, array.shape[outer_count:]):
                 if sizes.setdefault(axis, size) != size:
                     raise ValueError(
-                        f'{self.__name__}: argument {position} has {size} along {axis}, others have {sizes[axis]}'
+                        f'{self.__name__}: argument {position} has {size} along {axis}, others {sizes[axis]}'
                     )
         loop_shape = max(outer_shapes, key=math.prod)
         for position, shape in enumerate(outer_shapes):
@@ -295,12 +297,12 @@ def _axes_of(layout):
 def guvectorize(
     ftylist,  # 'void(float32[:], float32[:])', or a list of such
     signature=None,  # the layout: '(n)->(n)'
-    target='cuda',  # no other is simulated
+    target='cuda',  # the only target that is simulated
     **options,
 ):
     "Make a function of arrays from a function of their parts, such as rows, as a decorator; one thread runs per part"
     if target != 'cuda':
-        raise ValueError(f"the simulator has guvectorize(target='cuda'); target={target!r} is Numba's own")
+        raise ValueError(f"the simulator supports guvectorize(target='cuda'), not target={target!r}")
     types = declared(ftylist)
     if signature is None or not types:
         raise TypeError(

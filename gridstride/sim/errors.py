@@ -33,7 +33,7 @@ def _suggest_name(error):
     name = getattr(error, 'name', None) or ''
     cuda = sys.modules[f'{__package__}.cuda']
     if close_matches := get_close_matches(name, dir(cuda), 1, 0.75):
-        return f'\n  cuda.{close_matches[0]} is what Numba calls it.'
+        return f'\n  Numba calls it cuda.{close_matches[0]}.'
     close_matches = get_close_matches(name, dir(getattr(error, 'obj', None)), 1, 0.7)
     return f'\n  There is {close_matches[0]!r}.' if close_matches else ''
 
@@ -54,9 +54,9 @@ def _array_as_number_error(program, values, error):
         if isinstance(value, View) and re.search(rf'(?<![\w.]){name}(?!\s*[\w\[.])', line):
             shape = tuple(map(int, value.shape))
             what = f'is an array of shape {shape}, but line {number} uses it as a number: {line}'
-            hint = 'Pass the number itself: {}.item()' if value.size == 1 else 'Take one of its elements, as in {}[i].'
+            hint = 'Pass the number itself: {}.item()' if value.size == 1 else 'Use one of its elements, as in {}[i].'
             return argument_error(program.name, position, name, f'{what}\n  {hint.format(name)}')
-    what, hint = 'computing with an array', 'A thread computes with numbers: take the elements one by one, in a loop.'
+    what, hint = 'arithmetic on a whole array', 'A thread computes with numbers: write a loop over the elements.'
     return NotSimulated(what, hint, kernel=program.name, file=program.file, line=number or None, source=line)
 
 

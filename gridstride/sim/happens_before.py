@@ -176,7 +176,7 @@ class StreamOrder:
         if self.pending:
             self.wait(dict(self.clock_of(stream)))
 
-    def pass_default(self, waits):
+    def order_default_stream(self, waits):
         "Order an operation of the default stream; it is not recorded: it happens before all that follows"
         if self.pending:
             clock = self.clock_of(None)
@@ -188,19 +188,19 @@ class StreamOrder:
         if self.pending:
             self.wait(dict(self.counts))
 
-    def conflict(self, part, clock, index=...):
+    def find_conflict(self, part, clock, index=...):
         """Find a pending operation that accesses an element of `part` and does not happen before `clock`.
 
         Returns (operation, index of the element, has it written it?), or None."""
         for op in self.pending:
             if op.is_before(clock):
                 continue
-            for used, has_written in self._uses(op, part):
+            for used, has_written in self._accesses_of(op, part):
                 first_index = _first_index(used, index)
                 if first_index is not None:
                     return op, first_index, has_written
 
-    def _uses(self, op, part):
+    def _accesses_of(self, op, part):
         "Yield (mask of the elements of `part` that `op` has accessed, has it written them?), without pairs of reads"
         mem = part.mem()
         for other in op.parts:
@@ -211,9 +211,9 @@ class StreamOrder:
             if part.writes:
                 yield op.includes_times(_select(part, mem.shadow.read_time)), False
 
-    def use(self, operation, part):
+    def record_copy(self, operation, part):
         "Record that a copy accesses a part; raises `RacecheckError` if an unordered operation accesses it, too"
-        if found := self.conflict(part, operation.clock):
+        if found := self.find_conflict(part, operation.clock):
             op, first_index, has_written = found
             fields = dict(
                 now=_verb(part.writes), before=_verb(has_written), second=operation.phrase(), first=op.phrase()
@@ -241,7 +241,7 @@ stream_order = StreamOrder()
 def check_host_access(a, mem, writes, index=...):
     "Check an access of `a[index]` by the host; raises `RacecheckError` if it races with a pending operation"
     part = part_of(a, mem, writes) if stream_order.pending and checking('racecheck') else None
-    if found := part and stream_order.conflict(part, stream_order.host, index):
+    if found := part and stream_order.find_conflict(part, stream_order.host, index):
         op, first_index, has_written = found
         fields = dict(now=_verb(writes), before='write' if has_written else 'read', first=op.phrase())
         raise _finding('host_race', mem, first_index, fields, source_line())
@@ -265,7 +265,7 @@ def _record_copy(name, stream, arrays, waits, location):
     operation = stream_order.begin(name, stream, location)
     try:
         for part in filter(None, (part_of(*a) for a in arrays)):
-            stream_order.use(operation, part)
+            stream_order.record_copy(operation, part)
         yield
     except BaseException:
         stream_order.pending = [op for op in stream_order.pending if op is not operation]
@@ -279,7 +279,7 @@ def launching(ctx, stream, waits):
     if not ctx.detectors.racecheck.enabled:
         return nullcontext()
     if not _stream(stream).number and not stream_order.watches_host:  # the default stream: everything is ordered
-        stream_order.pass_default(waits)
+        stream_order.order_default_stream(waits)
         return nullcontext()
     return _record_launch(ctx, stream, waits, source_line())
 

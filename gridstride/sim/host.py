@@ -181,7 +181,7 @@ def _pinned_part(ary, writes):
     return [] if mem is None else [(ary.data if isinstance(ary, DeviceArray) else ary.view(np.ndarray), mem, writes)]
 
 
-def _new(shape, dtype, order='C', tracks_init=True):
+def _allocate(shape, dtype, order='C', tracks_init=True):
     dtype = as_dtype(dtype)
     data = np.zeros(shape, dtype, order)
     return DeviceArray(data, Mem(data.reshape(-1, order='A'), None, 'global', tracks_init))
@@ -195,12 +195,12 @@ def _order(array):
 
 def device_array(shape, dtype=np.float64, strides=None, order='C', stream=0):
     "Allocate an uninitialized array on the device"
-    return _new(shape, dtype, order)
+    return _allocate(shape, dtype, order)
 
 
 def device_array_like(a, stream=0):
     "Allocate an uninitialized device array with the shape, type and layout of `a`"
-    return _new(a.shape, a.dtype, _order(a))
+    return _allocate(a.shape, a.dtype, _order(a))
 
 
 def to_device(obj, stream=0, copy=True, to=None):
@@ -208,7 +208,7 @@ def to_device(obj, stream=0, copy=True, to=None):
     if isinstance(obj, DeviceArray):
         return obj
     a = np.asarray(obj)
-    res = _new(a.shape, a.dtype, _order(a), tracks_init=False) if to is None else to
+    res = _allocate(a.shape, a.dtype, _order(a), tracks_init=False) if to is None else to
     res._copy_here(obj if getattr(obj, 'mem', None) else a, stream, 'to_device')
     return res
 

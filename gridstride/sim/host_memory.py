@@ -81,7 +81,7 @@ for _writes, _names in ((False, _READ), (True, 'fill itemset partition put sort'
             setattr(HostArray, _name, partialmethod(HostArray._call, _name, _writes))
 
 
-def _new(shape, dtype, order, is_pinned):
+def _allocate(shape, dtype, order, is_pinned):
     stream_order.watches_host = True
     data = np.zeros(shape, as_dtype(dtype), order)
     res = data.view(HostArray)
@@ -92,17 +92,17 @@ def _new(shape, dtype, order, is_pinned):
 
 def pinned_array(shape, dtype=np.float64, strides=None, order='C'):
     "Allocate a page-locked host array: a stream copies to and from it asynchronously"
-    return _new(shape, dtype, order, True)
+    return _allocate(shape, dtype, order, True)
 
 
 def mapped_array(shape, dtype=np.float64, strides=None, order='C', stream=0, portable=False, wc=False):
     "Allocate a host array that kernels access in host memory"
-    return _new(shape, dtype, order, False)
+    return _allocate(shape, dtype, order, False)
 
 
 def managed_array(shape, dtype=np.float64, strides=None, order='C', stream=0, attach_global=True):
     "Allocate an array that both host and kernels access"
-    return _new(shape, dtype, order, False)
+    return _allocate(shape, dtype, order, False)
 
 
 def _order(a):

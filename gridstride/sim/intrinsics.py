@@ -28,7 +28,7 @@ def intrinsic(f, name=None):  # name: for messages, if not that of `f`
 
     @functools.wraps(f)
     def host_function(*args, **kw):
-        raise RuntimeError(f'cuda.{host_function.__name__} works inside a kernel only')
+        raise RuntimeError(f'cuda.{host_function.__name__} works only inside a kernel')
 
     host_function.lane_function = f
     host_function.__name__ = name or f.__name__
@@ -38,7 +38,7 @@ def intrinsic(f, name=None):  # name: for messages, if not that of `f`
 
 def _current_launch():
     if LaunchContext.current is None:
-        raise RuntimeError('threadIdx, blockIdx and the like exist inside a kernel only')
+        raise RuntimeError('threadIdx, blockIdx, blockDim and gridDim exist only inside a kernel')
     return LaunchContext.current
 
 
@@ -49,7 +49,7 @@ class _Dim3:
         self.name, self.attribute = name, attribute
 
     def _raise_not_a_number(self, *_):
-        raise TypeError(f'cuda.{self.name} is not a number: take cuda.{self.name}.x (or .y, .z)')
+        raise TypeError(f'cuda.{self.name} is not a number: use cuda.{self.name}.x (or .y, .z)')
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _raise_not_a_number
     __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = __index__ = __bool__ = _raise_not_a_number
@@ -61,7 +61,7 @@ class _Index(_Dim3):
 
     def __getattr__(self, axis):
         if axis not in ('x', 'y', 'z'):
-            raise AttributeError(f'cuda.{self.name} has .x, .y and .z, and no .{axis}')
+            raise AttributeError(f'cuda.{self.name} has .x, .y and .z, but no .{axis}')
         return _current_launch().group.index(self.attribute, axis)
 
 
@@ -70,7 +70,7 @@ class _Extent(_Dim3):
 
     def __getattr__(self, axis):
         if axis not in ('x', 'y', 'z'):
-            raise AttributeError(f'cuda.{self.name} has .x, .y and .z, and no .{axis}')
+            raise AttributeError(f'cuda.{self.name} has .x, .y and .z, but no .{axis}')
         return np.int64(getattr(getattr(_current_launch(), self.attribute), axis))
 
 
@@ -105,7 +105,7 @@ laneid = _LaneId()
 
 def _per_axis(ndim_, component):
     if np.ndim(ndim_) or ndim_ not in (1, 2, 3):
-        raise ValueError(f'a grid has 1, 2 or 3 axes, and ndim is {ndim_}')
+        raise ValueError(f'ndim is {ndim_}, but must be 1, 2 or 3')
     components = tuple(component(axis) for axis in 'xyz'[: int(ndim_)])
     return components[0] if len(components) == 1 else components
 
@@ -132,7 +132,7 @@ def _shape(ctx, active, site, shape):
         raise ctx.unsupported(site, active, 'an array whose size differs from thread to thread')
     if any(int(size) < 0 for size in shape):
         raise ctx.unsupported(
-            site, active, f'an array of {" x ".join(map(str, shape))} elements', 'No size is below 0.'
+            site, active, f'an array of {" x ".join(map(str, shape))} elements', 'Sizes must not be negative.'
         )
     return tuple(int(size) for size in shape)
 
@@ -140,7 +140,7 @@ def _shape(ctx, active, site, shape):
 def _dynamic_shared(ctx, dtype):
     "Return the block's dynamic shared memory as an array of `dtype`"
     if dtype.names:
-        raise NotSimulated('dynamic shared memory as records', 'Give its size: cuda.shared.array(32, dtype).')
+        raise NotSimulated('dynamic shared memory as records', 'Use a static size: cuda.shared.array(32, dtype).')
     padded_bytes = cdiv(ctx.dynamic_bytes, 16) * 16
     raw_bytes = ctx.block_arrays.setdefault(
         ('dynamic', 'bytes'), np.zeros((ctx.group.block_count, padded_bytes), np.uint8)

@@ -11,16 +11,16 @@ from .host_memory import HostArray
 from .inspection import Inspected, Overload
 from .launch import launch, other_engine
 from .program import Program
-from .signatures import convert_to_declared, declared, note_types
+from .signatures import convert_to_declared, declared, record_types
 from ..diagnostics.errors import NotSimulated
-from ..diagnostics.launch_config import ConfiguredKernel, launch_error, read_brackets, refuse_names
+from ..diagnostics.launch_config import ConfiguredKernel, launch_error, read_brackets, require_positional
 from ..diagnostics.settings import checking
 from ..utils import cdiv
 
 __all__ = ['Device', 'Kernel', 'declare_device', 'jit', 'tracing']
 
 
-def need_function(f):
+def require_function(f):
     "Raise `TypeError` unless a kernel can be made of `f`"
     if not isinstance(f, FunctionType):
         raise TypeError(f'cuda.jit makes a kernel from a Python function, not from {f!r}')
@@ -29,9 +29,8 @@ def need_function(f):
 def _waits_for_copy(argument, stream):
     "Return whether the host waits for the launch because the argument is a host array, which is copied back"
     if isinstance(argument, HostArray):
-        return (
-            not stream and argument.mem is not None and argument.mem.is_pinned
-        )  # a stream's copy to a pinned array is in flight
+        # A stream copies to a pinned array asynchronously, so the host does not wait
+        return not stream and argument.mem is not None and argument.mem.is_pinned
     return isinstance(argument, (np.ndarray, ArgHint))
 
 
@@ -42,9 +41,9 @@ class Kernel(Inspected):
     "A kernel; `kernel[grid, block, stream, shared_bytes](*args)` launches it"
 
     def __init__(self, f, signatures=()):
-        need_function(f)
+        require_function(f)
         self.py_func, self._signatures = f, signatures
-        self._launched = {}  # key of `signatures.note_types` -> types of the arguments of a launch
+        self._launched = {}  # key of `signatures.record_types` -> types of the arguments of a launch
         functools.update_wrapper(self, f)
 
     @functools.cached_property
@@ -64,17 +63,17 @@ class Kernel(Inspected):
         raise launch_error(self.__name__, 'no_brackets')
 
     def load(self, ctx, active, config, site):
-        "Refuse a launch inside a kernel: it is not simulated"
+        "Raise `NotSimulated` for a launch inside a kernel"
         raise ctx.unsupported(
             site, active, f'a launch of {self.__name__} by a kernel', 'Launch it from the host, afterwards.'
         )
 
     def _launch(self, grid, block, dynamic_bytes, stream, /, *args, **named):
-        refuse_names(self.__name__, named)
+        require_positional(self.__name__, named)
         waits = any(_waits_for_copy(a, stream) for a in args)
         args, copy_back = make_copies(args) if any(isinstance(a, ArgHint) for a in args) else (args, None)
         if not self._signatures:
-            note_types(self._launched, args)
+            record_types(self._launched, args)
         args = convert_to_declared(self.__name__, self.py_func.__code__.co_varnames, self._signatures, args)
         for a in args:
             if isinstance(a, DeviceArray) and not checking('initcheck'):
@@ -141,7 +140,7 @@ class Device:
 
 
 def declare_device(name, sig, link=None):
-    "Refuse to declare a CUDA C function: there is no GPU code here to link. Raises `NotSimulated`"
+    "Raise `NotSimulated`: there is no GPU code here to which a CUDA C function could be linked"
     what = f'declare_device({name!r}), a function in CUDA C'
     raise NotSimulated(what, 'Write it in Python, with @cuda.jit(device=True).')
 
@@ -166,5 +165,5 @@ def jit(
     if isinstance(func_or_sig, FunctionType):
         return (Device if device else Kernel)(func_or_sig)
     if isinstance(func_or_sig, (int, type, BuiltinFunctionType)):
-        need_function(func_or_sig)
+        require_function(func_or_sig)
     return Device if device else functools.partial(Kernel, signatures=declared(func_or_sig))

@@ -196,7 +196,7 @@ def merge(mask, new, old):
     if not (
         isinstance(new, (np.ndarray, np.generic, int, float)) and isinstance(old, (np.ndarray, np.generic, int, float))
     ):
-        hint = 'Numbers are written to an array: `out[i] = ...`.' if 'an array' in (_kind(new), _kind(old)) else ''
+        hint = 'Write a number to an array with `out[i] = ...`.' if 'an array' in (_kind(new), _kind(old)) else ''
         raise NotSimulated(f'a variable that is {_kind(new)} in some threads and {_kind(old)} in others', hint)
     if np.ndim(new) == np.ndim(old) == 0 and new == old and type(new) is type(old):
         return new
@@ -259,7 +259,7 @@ class Range(Loop):
     def __init__(self, active, diverged, *args):
         super().__init__(active, diverged)
         if any(np.asarray(bound).dtype.kind not in 'biu' for bound in args):
-            raise NotSimulated('a range of a number that is not an integer; use //, or int(...)')
+            raise NotSimulated('a range() with a bound that is not an integer; use //, or int(...)')
         self.start, self.stop, self.step = (0, args[0], 1) if len(args) == 1 else (*args, 1) if len(args) == 2 else args
 
     def __iter__(self):
@@ -272,7 +272,7 @@ class Range(Loop):
             value, step = np.asarray(self.start).astype(np.int64), np.asarray(self.step).astype(np.int64)
             while self.mask is not None and self.test(np.where(step > 0, value < self.stop, value > self.stop)):
                 yield value
-                value = value + step  # inactive lanes count on, but no lane reads their values
+                value = value + step  # in inactive lanes, too, but nothing reads their values
 
 
 class Items(Loop):

@@ -63,12 +63,12 @@ def _launch(prog, grid, block, dynamic_bytes, args, trace, stream, waits):
 
 def _run_groups(ctx, prog, values):
     "Run the blocks in groups of a few thousand threads, which run in lockstep"
-    ctx.cooperative = prog.meets_grid
+    ctx.cooperative = prog.uses_this_grid
     ctx.require_resident(ctx.dynamic_bytes)
     blocks_per_group = max(1, settings.lanes // ctx.block.size)
     if prog.may_spin:
         blocks_per_group = 1
-    elif prog.meets_grid:
+    elif prog.uses_this_grid:
         blocks_per_group = ctx.grid.size
     first_blocks = list(range(0, ctx.grid.size, blocks_per_group))
     if settings.order == 'reverse':

@@ -49,7 +49,7 @@ def _cast_result(dtype, v):
     return tuple(_cast_result(dtype, x) for x in v) if isinstance(v, tuple) else np.asarray(v).astype(dtype)[()]
 
 
-def _wide(v):
+def _as_float64(v):
     return np.asarray(v).astype(np.float32).astype(np.float64)
 
 
@@ -85,7 +85,7 @@ def _functions():
             _with_dtype(dtype, np.sqrt),
         )
     functions.pop('dsub_rn')  # the library does not have it
-    functions['fmaf'] = lambda a, b, c: np.float32(_wide(a) * _wide(b) + _wide(c))
+    functions['fmaf'] = lambda a, b, c: np.float32(_as_float64(a) * _as_float64(b) + _as_float64(c))
     for ends, f in dict(nan=np.isnan, inf=np.isinf).items():
         functions |= dict.fromkeys((f'is{ends}d', f'is{ends}f'), _predicate(f))
     functions |= dict.fromkeys(('isfinited', 'finitef'), _predicate(np.isfinite))
@@ -144,13 +144,15 @@ def _integer_functions():
     return functions | {name: _high_product(t) for name, t in high.items()}
 
 
-def _high_product(wide):
-    narrow = np.int32 if wide is np.int64 else np.uint32
-    return lambda a, b: (_as(a, narrow, wide) * _as(b, narrow, wide) >> wide(32)).astype(narrow)
+def _high_product(wide_type):
+    narrow_type = np.int32 if wide_type is np.int64 else np.uint32
+    return lambda a, b: (_as(a, narrow_type, wide_type) * _as(b, narrow_type, wide_type) >> wide_type(32)).astype(
+        narrow_type
+    )
 
 
-def _as(v, narrow, wide):
-    return np.asarray(v).astype(narrow).astype(wide)
+def _as(v, narrow_type, wide_type):
+    return np.asarray(v).astype(narrow_type).astype(wide_type)
 
 
 globals().update({name: scalar_intrinsic(f, name) for name, f in _functions().items()})
@@ -159,4 +161,4 @@ __all__ = sorted(_functions())
 
 def __getattr__(name):
     "Raise `AttributeError` for a function that the simulator does not have"
-    raise AttributeError(f'libdevice.{name} is not simulated; math and NumPy have functions that kernels may call')
+    raise AttributeError(f'libdevice.{name} is not simulated; kernels may call functions of math and NumPy')

@@ -25,7 +25,7 @@ __all__ = [
     'locate',
     'load',
     'not_an_array',
-    'refuse_to_write',
+    'check_writable',
     'as_element',
     'store',
 ]
@@ -298,7 +298,7 @@ def not_an_array(ctx, value, site):
     code_site = ctx.program.sites[site]
     what = 'number' if isinstance(value, (np.ndarray, np.generic)) else type(value).__name__
     return TypeError(
-        f'{ctx.kernel}, line {code_site.line}: {code_site.source}: a {what} is indexed; an array or a tensor can be'
+        f'{ctx.kernel}, line {code_site.line}: {code_site.source}: a {what} cannot be indexed; arrays and tensors can'
     )
 
 
@@ -328,7 +328,7 @@ def _read(ctx, active, view, offset, site):
 def _load_from_tuple(ctx, active, items, index, site):
     if index.dtype.kind not in 'iu' or not isinstance(items, tuple):
         raise ctx.unsupported(
-            site, active, 'a tuple with an index that is not an integer', 'Use //, or int(...).', NotCompiled
+            site, active, 'a tuple indexed by a number that is not an integer', 'Use //, or int(...).', NotCompiled
         )
     length = len(items)
     index = index.astype(np.int64)
@@ -358,7 +358,7 @@ def _gather(ctx, active, items, index, site):
     return np.stack([np.broadcast_to(item, index.shape) for item in items])[index, np.arange(len(index))]
 
 
-def refuse_to_write(ctx, active, view, offset, site):
+def check_writable(ctx, active, view, offset, site):
     "Raise an error if the array is read-only, or is a constant from outside the kernel"
     if view.mem.is_constant:
         first = offset if np.ndim(offset) == 0 else offset[ctx.active_lanes(active)[0]]
@@ -370,8 +370,8 @@ def refuse_to_write(ctx, active, view, offset, site):
 
 
 _NOT_NUMBERS = {  # type -> what it is called, and how to fix it
-    'NoneType': ('None', 'A function that returns nothing gives None: let it return a number.'),
-    'Undefined': ('what has no value', 'A variable needs one before, and a function has to `return` what it computes.'),
+    'NoneType': ('None', 'A function without a return value gives None: let it return a number.'),
+    'Undefined': ('an undefined value', 'Assign the variable before, or let the function `return` a value.'),
     'Record': ('a record', 'Write one of its fields.'),
     'Records': ('an array of records', 'Write a field of one of them.'),
     'View': ('an array', 'Write one of its elements.'),
@@ -383,7 +383,7 @@ def not_a_number(ctx, view, value, site):
     "Make the `TypeError` for a store of a value that is not a number"
     code_site = ctx.program.sites[site]
     kind = type(value).__name__
-    called, hint = _NOT_NUMBERS.get(kind, (f'a {kind}', 'An element is a number.'))
+    called, hint = _NOT_NUMBERS.get(kind, (f'a {kind}', 'Elements must be numbers.'))
     where = f'{ctx.kernel}, line {code_site.line}: {code_site.source}'
     return TypeError(f'{where}: {called} is written to {view.name}, whose elements are {view.dtype}\n  {hint}')
 
@@ -400,7 +400,7 @@ def as_element(ctx, active, view, value, site):
         raise not_a_number(ctx, view, original, site)
     if value.dtype.kind == 'c' != dtype.kind:
         what = f'a complex number in {view.name}, whose elements are {dtype}, which Numba does not compile'
-        raise ctx.unsupported(site, active, what, 'Write z.real, or abs(z); or let the array be of np.complex64.')
+        raise ctx.unsupported(site, active, what, 'Write z.real or abs(z), or use an array of np.complex64.')
     return ctx.broadcast_to_active(active, value.astype(dtype))
 
 
@@ -420,7 +420,7 @@ def store(ctx, active, view, idx, value, site):
 def _write(ctx, active, view, offset, value, site):
     "Store `value` at `offset`"
     memory = view.mem
-    refuse_to_write(ctx, active, view, offset, site)
+    check_writable(ctx, active, view, offset, site)
     offset = ctx.broadcast_to_active(active, offset)
     value = as_element(ctx, active, view, value, site)
     if ctx.records_accesses:
@@ -437,7 +437,7 @@ def _store_slice(ctx, active, part, value, site):
         for index, slice_active in _elements_of(active, part):
             _write(ctx, slice_active, part, _offset_at(part, index), value, site)
         return
-    _need_shape(active, part, value)
+    _check_shape(active, part, value)
     extra_axes = len(part.shape) - len(value.shape)
     elements = [
         (index, slice_active, value.element(ctx, slice_active, _broadcast_index(index[extra_axes:], value.shape), site))
@@ -480,10 +480,10 @@ def _broadcast_index(index, shape):
     return tuple(0 if np.ndim(size) == 0 and size == 1 else axis_index for axis_index, size in zip(index, shape))
 
 
-def _need_shape(active, part, value):
+def _check_shape(active, part, value):
     "Raise `ValueError` unless `value` has the shape of the slice, or can be broadcast to it, as in NumPy"
     size_pairs = list(zip(part.shape[::-1], value.shape[::-1]))
     fits = all(np.all((np.equal(size, other) | np.equal(other, 1)) | ~active) for size, other in size_pairs)
     if len(value.shape) > len(part.shape) or not fits:
         value_shape, slice_shape = (tuple(int(np.max(size)) for size in view.shape) for view in (value, part))
-        raise ValueError(f'a part of {part.name} of shape {slice_shape} is assigned what has shape {value_shape}')
+        raise ValueError(f'a slice of {part.name} of shape {slice_shape} is assigned a value of shape {value_shape}')

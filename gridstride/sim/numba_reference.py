@@ -49,7 +49,7 @@ def _run(job, name):
     except subprocess.TimeoutExpired:
         raise TimeoutError(f"{name} has not ended in Numba's simulator after {LIMIT} seconds") from None
     if process.returncode:
-        output = process.stderr.decode().strip().splitlines() or ['it says nothing']
+        output = process.stderr.decode().strip().splitlines() or ['no message']
         raise RuntimeError(f"{name} ended in Numba's simulator with: {output[-1]}")
     return pickle.loads(process.stdout)
 

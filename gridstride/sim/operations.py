@@ -16,14 +16,14 @@ from .arithmetic import (
     COMPARING,
     OPERATORS,
     binary,
-    both,
+    logical_and,
     cast,
     compare,
     contains,
-    either,
+    logical_or,
     join,
     kind_of,
-    negate,
+    logical_not,
     unary,
 )
 from .intrinsics import Namespace
@@ -49,9 +49,11 @@ def give_name(value, name):
 def check_unpack(value, count):
     "Raise `TypeError` or `ValueError` unless `value` can be unpacked to `count` names"
     if not isinstance(value, (tuple, list)):
-        raise TypeError(f'{count} names are given one value: cuda.grid(2) and .shape are several, cuda.grid(1) is one')
+        raise TypeError(
+            f'cannot unpack one value into {count} names: cuda.grid(2) has two values, cuda.grid(1) has one'
+        )
     if len(value) != count:
-        raise ValueError(f'{count} names are given {len(value)} values')
+        raise ValueError(f'cannot unpack {len(value)} values into {count} names')
 
 
 def assign_partly(diverged, active, new, old):
@@ -184,11 +186,13 @@ def call(ctx, active, function, args, keywords, site):
 def _not_callable(value):
     "Make the `TypeError` for a call of an object that is not a function"
     if isinstance(value, Namespace):
-        return TypeError(f'{value} is not a function, but has some: {", ".join(f"{value}.{k}" for k in vars(value))}')
+        return TypeError(
+            f'{value} is not a function, but a namespace of functions: {", ".join(f"{value}.{k}" for k in vars(value))}'
+        )
     what = dict(View='an array', ndarray='a number', Records='an array of records').get(
         type(value).__name__, f'{value!r}'
     )
-    return TypeError(f'{what} is called, as if it were a function; an element is x[i], in square brackets')
+    return TypeError(f'{what} cannot be called like a function; write an element with square brackets: x[i]')
 
 
 def _argument_error(function, error, args, keywords):
@@ -229,8 +233,10 @@ def unsupported_call(ctx, active, function, site):
 
 _OWN_ARRAYS = 'A thread has cuda.local.array(size, dtype), and a block cuda.shared.array(size, dtype).'
 _LOOP = 'A thread computes with numbers: write a loop over the elements.'
-_RANDOM = 'Give the kernel an array of random numbers.'
-_CALLED_BY_KERNELS = "A kernel calls what cuda and math have, NumPy's functions of numbers, and @cuda.jit(device=True)."
+_RANDOM = 'Pass the kernel an array of random numbers, or use cuda.random.'
+_CALLED_BY_KERNELS = (
+    "A kernel may call functions of cuda and math, NumPy's scalar functions, and @cuda.jit(device=True) functions."
+)
 _HINTS = {
     **dict.fromkeys(('append', 'array', 'empty', 'full', 'list', 'ones', 'zeros'), _OWN_ARRAYS),  # NumPy's and torch's
     **dict.fromkeys('all any argmax argmin cumsum dot matmul max mean min prod sort sorted std sum'.split(), _LOOP),
@@ -239,7 +245,7 @@ _HINTS = {
 
 
 _OPERATIONS = (assign, assign_partly, assigned, merge, union, branch, join, Loop, Range, Items)  # lanes and loops
-_OPERATIONS += (binary, unary, negate, both, either, compare, contains)  # numbers
+_OPERATIONS += (binary, unary, logical_not, logical_and, logical_or, compare, contains)  # numbers
 _OPERATIONS += (load, store, attribute, store_attribute, give_name, check_unpack)  # arrays
 _OPERATIONS += (
     fork,
@@ -251,5 +257,5 @@ _OPERATIONS += (
     divide,
     call,
     finish,
-)  # what asks the run
+)  # those that use the context of the launch
 Operations = type('Operations', (), dict(UNDEF=UNDEF, **{f.__name__: f for f in _OPERATIONS}))

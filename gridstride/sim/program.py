@@ -13,7 +13,7 @@ from .memory import freeze_array
 from .operations import Operations
 from .records import freeze_records
 from .rewrite import rewrite_function, rewriter_of
-from .spin_wait import may_spin, meets_grid
+from .spin_wait import may_spin, uses_this_grid
 from .trees import settle
 
 __all__ = ['Program']
@@ -52,7 +52,7 @@ class Program:
     def __init__(self, py_func, kernel=False):
         source, file, first_line = _read_source(py_func)
         fn = _definition(source, py_func)
-        self.may_spin, self.meets_grid = may_spin(fn, py_func), kernel and meets_grid(fn, py_func)
+        self.may_spin, self.uses_this_grid = may_spin(fn, py_func), kernel and uses_this_grid(fn, py_func)
         rewriter = rewriter_of(py_func.__name__, file, source.splitlines(), first_line - 1, self.may_spin, kernel)
         names = outer_values(py_func)
         check_constants(fn, {k: names[k] for k in outer_names_read(py_func) & names.keys()}, kernel, rewriter.fail)

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..diagnostics.errors import NotSimulated, position
 from ..diagnostics.settings import settings
-from .arithmetic import binary, cast, fold, kind_of, wide
+from .arithmetic import binary, cast, fold, kind_of, widen_integers
 from .lanes import truth
 
 __all__ = ['FUNCTIONS', 'print_lanes', 'widen']
@@ -23,7 +23,7 @@ def print_lanes(ctx, active, site, *args, sep=' ', end='\n'):
 
 def widen(v):
     "Widen `v` to 64 bits, as Numba computes, if it is an integer"
-    return wide(v) if kind_of(v) in 'iu' else v
+    return widen_integers(v) if kind_of(v) in 'iu' else v
 
 
 def _fold_arguments(f):

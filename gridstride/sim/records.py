@@ -73,7 +73,7 @@ class Records:
         to = self.load(ctx, active, idx, site)
         if not isinstance(to, Record) or not isinstance(value, Record):
             raise ctx.unsupported(
-                site, active, f'assigning to {self.name} what is not a record; write its fields one by one'
+                site, active, f'assigning a value that is not a record to {self.name}; write its fields one by one'
             )
         _copy(ctx, active, to, value, site)
 
@@ -82,7 +82,7 @@ class Record:
     "One of `records`, or one per lane"
 
     def __init__(self, records, index):
-        self.records, self.index = records, index  # at: its index, per axis
+        self.records, self.index = records, index  # index: one per axis
 
     def merge(self, mask, old):
         "Return this record for the lanes of `mask` and `old` for the others"
@@ -112,16 +112,16 @@ def _copy(ctx, active, target, value, site):
 
 
 def attribute(ctx, active, value, name, site):
-    "Load `value.k`"
+    "Load the attribute `name` of `value`"
     if isinstance(value, Record) or isinstance(value, Records) and name in value.fields:
         return value.load(ctx, active, name, site)
     return getattr(value, name)
 
 
 def store_attribute(ctx, active, record, name, value, site):
-    "Store `record.k = value`"
+    "Store `value` to the field `name` of a record"
     if not isinstance(record, Record):
-        raise ctx.unsupported(site, active, f'assigning to .{name} of what is not a record')
+        raise ctx.unsupported(site, active, f'assigning to .{name} of a value that is not a record')
     record.store(ctx, active, name, value, site)
 
 
@@ -161,8 +161,8 @@ def _wrap_packed_field(array, name, memories):
         return view_of_elements(flat, array, name, memories)
     flat = array.reshape(-1)
     if not np.shares_memory(flat, array) and array.size:
-        what = f'the layout of {name}, whose elements are not on a grid'
-        raise NotSimulated(what, 'Pass a copy; records of np.dtype(..., align=True) are on one.')
+        what = f'the layout of {name}, whose strides are not multiples of the element size'
+        raise NotSimulated(what, 'Pass a copy, or use np.dtype(..., align=True).')
     mem = Mem(flat, name, 'global')
     if not array.flags.writeable:
         mem.read_only_names.add(name)

@@ -75,7 +75,8 @@ class _Rewriter(ast.NodeTransformer):
         self.lines = lines
         self.offset = offset
         self.may_spin = may_spin
-        self.kernel, self.local_names = kernel, frozenset()  # own: names of parameters and variables
+        self.kernel = kernel
+        self.local_names = frozenset()  # parameters and variables
         self.maybe_unassigned = frozenset()  # variables that some lanes may read unassigned
         self.sites = []
         self.unused_calls = set()
@@ -163,7 +164,7 @@ class _Rewriter(ast.NodeTransformer):
             return node
         if isinstance(node.value, ast.Attribute):
             called = ast.unparse(node.value)
-            self.fail(node, f'naming {called} and not calling it, which does nothing', f'Write {called}().')
+            self.fail(node, f'{called} without a call, which does nothing', f'Write {called}().')
         return self.with_location(node, ast.Expr(self.visit(node.value)))
 
     def visit_Pass(self, node):
@@ -218,7 +219,7 @@ class _Rewriter(ast.NodeTransformer):
                 S__=self.site(target),
             )
         what = {ast.Starred: 'a name with a *'}.get(type(target), type(target).__name__.lower())
-        self.fail(node, f'assigning to {what}', 'Give each value a name of its own.')
+        self.fail(node, f'assigning to {what}', 'Assign each value to its own name.')
 
     def visit_AnnAssign(self, node):
         return self.assign_target(node, node.target, self.visit(node.value)) if node.value else None
@@ -467,7 +468,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_UnaryOp(self, node):
         if isinstance(node.op, ast.Not):
-            return self.with_location(node, call_of('__gs.negate', self.visit(node.operand)))
+            return self.with_location(node, call_of('__gs.logical_not', self.visit(node.operand)))
         if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
             return self.constant_name(node, -node.operand.value)
         return self.with_location(
@@ -477,7 +478,9 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Compare(self, node):
         if len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
             found = call_of('__gs.contains', self.visit(node.left), self.visit(node.comparators[0]))
-            return self.with_location(node, found if isinstance(node.ops[0], ast.In) else call_of('__gs.negate', found))
+            return self.with_location(
+                node, found if isinstance(node.ops[0], ast.In) else call_of('__gs.logical_not', found)
+            )
         if len(node.ops) > 1 and not all(
             map(self.is_pure, node.comparators)
         ):  # a < b < c as a < b and b < c, which short-circuits
@@ -496,10 +499,10 @@ class _Rewriter(ast.NodeTransformer):
             comparisons.append(_comparison(before, left, op, right, ast.Name(name, ast.Load())))
             before = right
             left = ast.Name(name, ast.Load())
-        return self.with_location(node, functools.reduce(lambda a, b: call_of('__gs.both', a, b), comparisons))
+        return self.with_location(node, functools.reduce(lambda a, b: call_of('__gs.logical_and', a, b), comparisons))
 
     def visit_BoolOp(self, node):
-        which = 'both' if isinstance(node.op, ast.And) else 'either'
+        which = 'logical_and' if isinstance(node.op, ast.And) else 'logical_or'
         result = self.visit(node.values[0])
         for operand in node.values[1:]:
             if self.is_pure(operand):
@@ -512,7 +515,7 @@ class _Rewriter(ast.NodeTransformer):
         "Make `first and second` or `first or second`: the second is evaluated only in the lanes that need it"
         result = self.fresh_name('e')
         prefix = self.fresh_name('')
-        part = 'y' if which == 'both' else 'n'
+        part = 'y' if which == 'logical_and' else 'n'
         self.hoisted += self.make(node, f'{result} = V__\n{prefix}y, {prefix}n = __gs.branch(__m, {result})', V__=first)
         outer = self.hoisted
         self.hoisted = []
@@ -580,9 +583,9 @@ def rewriter_of(
     lines,  # of its source
     offset,  # number of lines of the file before it
     may_spin,  # does it wait for other blocks?
-    kernel,  # is it a kernel, and not a device function?
+    kernel,  # is it a kernel or a device function?
 ):
-    "Make the rewriter of a function: its `fail` refuses a node, its `sites` and `consts` belong to the rewritten code"
+    "Make the rewriter of a function: `fail` raises for a node, `sites` and `constants` belong to the rewritten code"
     return _Rewriter(name, file, lines, offset, may_spin, kernel)
 
 

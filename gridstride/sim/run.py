@@ -34,7 +34,7 @@ class LaunchContext:
         self.now = LaunchContext.now = LaunchContext.now + 1
         self.deadline = time.monotonic() + settings.seconds
         self.detectors, self.order = Detectors(), Order(grid.size, self.now)
-        self.records_accesses = self.detectors.shadowed or trace is not None  # must every access be reported?
+        self.records_accesses = self.detectors.uses_shadow or trace is not None  # must every access be reported?
         self.concurrent = None  # `ConcurrentOperations`: accesses of other streams that nothing orders with this launch
         self.program = None  # the running function, a `Program`
         self.write_count = 0  # writes to memory that changed a value
@@ -118,10 +118,10 @@ class LaunchContext:
         if self.trace is not None:
             self.trace.access(self, lanes, view, offsets, site, verb)
         if verb == 'read':
-            if self.detectors.shadowed:
+            if self.detectors.uses_shadow:
                 self.detectors.read(self, lanes, view, offsets, site)
             return
-        if self.detectors.shadowed:
+        if self.detectors.uses_shadow:
             self.detectors.write(self, lanes, view, offsets, value, site, verb == 'atomic')
         self.write_count += 1
 

@@ -92,7 +92,7 @@ def _key(value):
     return type(value), value.dtype, value.ndim, flags.c_contiguous, flags.f_contiguous
 
 
-def note_types(
+def record_types(
     launched_types,  # {key: types}
     args,  # of a launch
 ):
@@ -187,6 +187,6 @@ def _signature_error(kernel, params, signatures, args):
         ),
         'A',
     )
-    copy = dict(A='what is declared', C='a copy, np.ascontiguousarray', F='a copy, np.asfortranarray')[layout]
-    what = f'is declared as {expected}, but {given_type} was given\n  Give {copy}, or declare {given_type}.'
+    copy = dict(A='a value of that type', C='a copy, np.ascontiguousarray', F='a copy, np.asfortranarray')[layout]
+    what = f'is declared as {expected}, but {given_type} was given\n  Pass {copy}, or declare {given_type}.'
     return argument_error(kernel, position, params[position], what)

@@ -10,7 +10,7 @@ import types
 from ..support.function_source import tree_of
 from .trees import walk
 
-__all__ = ['may_spin', 'meets_grid']
+__all__ = ['may_spin', 'uses_this_grid']
 
 LOCKS = 'cas', 'compare_and_swap', 'exch'
 _NAMESPACES = types.ModuleType, types.SimpleNamespace, type
@@ -22,15 +22,15 @@ def may_spin(tree, f):
     return _SpinAnalysis(f, {f}).may_spin(tree)
 
 
-def meets_grid(tree, f):
+def uses_this_grid(tree, f):
     "Return whether `f`, whose syntax tree is `tree`, or a function that it calls, uses `cg.this_grid`"
-    return _takes_grid(_SpinAnalysis(f, {f}), tree)
+    return _refers_to_this_grid(_SpinAnalysis(f, {f}), tree)
 
 
-def _takes_grid(analysis, tree):
+def _refers_to_this_grid(analysis, tree):
     if any(getattr(node, 'attr', getattr(node, 'id', '')) == 'this_grid' for node in walk(tree)):
         return True
-    return any(_takes_grid(callee, callee_tree) for callee, callee_tree in analysis.device_functions(tree))
+    return any(_refers_to_this_grid(callee, callee_tree) for callee, callee_tree in analysis.device_functions(tree))
 
 
 # A static analysis of the source. A `while` loop may wait for another block if its condition, or that of an `if` that

@@ -1,4 +1,4 @@
-"""The syntax that kernels cannot use: its name in messages, and a hint what to write instead."""
+"""The syntax that kernels cannot use: its name in messages, and what to write instead."""
 
 import ast
 
@@ -8,7 +8,7 @@ _OUTSIDE = 'Define it outside, with @cuda.jit(device=True) above it.'
 _LOOP = 'Write a loop, and store its values in cuda.local.array(size, dtype).'
 _ARRAY = 'Use an array, or a tuple.'
 RETURNS = 'Write it to an array: `out[i] = ...`.'
-REFUSED = {  # part of the language -> what it is called, and what to write instead
+REFUSED = {  # part of the language -> its name in messages, and what to write instead
     ast.FunctionDef: ('a def', _OUTSIDE),
     ast.Lambda: ('a lambda', _OUTSIDE),
     ast.ListComp: ('a list comprehension', _LOOP),
@@ -18,14 +18,14 @@ REFUSED = {  # part of the language -> what it is called, and what to write inst
     ast.Dict: ('a dict', _ARRAY),
     ast.Set: ('a set', _ARRAY),
     ast.JoinedStr: ('an f-string', 'print takes several values: print(i, x[i]).'),
-    ast.Try: ('try', 'Test with `if` what could go wrong.'),
+    ast.Try: ('try', 'Test for the error with `if`.'),
     ast.Global: ('global', 'Write to an array that is passed to the kernel.'),
     ast.Await: ('await', ''),
     ast.Yield: ('yield', RETURNS),
     ast.YieldFrom: ('yield', RETURNS),
-    ast.With: ('with', 'A thread has no files and no contexts: open them around the launch.'),
+    ast.With: ('with', 'Use the context manager around the launch.'),
     ast.Match: ('match', 'Write if and elif.'),
-    ast.Delete: ('del', 'Leave it out: a variable ends with its thread.'),
+    ast.Delete: ('del', 'Omit it: a variable lives until its thread ends.'),
     ast.Starred: ('a * before an argument', 'Name the values one by one.'),
-    ast.NamedExpr: (':=', 'Assign in a line of its own.'),
+    ast.NamedExpr: (':=', 'Assign on a separate line.'),
 }

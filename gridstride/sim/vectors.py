@@ -13,7 +13,7 @@ __all__ = ['VectorType', 'vector_types']
 
 _ATTRIBUTES = 'xyzw'
 _BASES = 'int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64'.split()
-_OF_C = dict(
+_C_NAMES = dict(
     char='int8', short='int16', int='int32', long='int64', longlong='int64', uchar='uint8', ushort='uint16',
     uint='uint32', ulong='uint64', ulonglong='uint64', float='float32', double='float64',
 )  # fmt: skip
@@ -45,14 +45,14 @@ class Vector:
         "Refuse to store an element by index"
         self.load(ctx, active, index, site)
 
-    def _without(self, *other):
+    def _refuse_operation(self, *other):
         hint = f'Compute with {_attributes(self.kind)}, and make a new one: cuda.{self.kind}(...).'
         raise NotCompiled(f'an operation on {self.kind}, which Numba does not define', hint)
 
     __array_ufunc__ = None  # NumPy leaves operators to this class
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _without
-    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __pos__ = _without
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __len__ = __iter__ = _without
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse_operation
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __pos__ = _refuse_operation
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __len__ = __iter__ = _refuse_operation
     __hash__ = None
 
     def __repr__(self):
@@ -79,14 +79,14 @@ class VectorType:
         return self.name
 
     def __call__(self, *args):
-        raise RuntimeError(f'cuda.{self} is a type of kernels: make one in a kernel')
+        raise RuntimeError(f'cuda.{self} can be used only in a kernel')
 
     def lane_function(self, ctx, active, site, *args):
         "Make a vector from components, and from shorter vectors of the same type"
         parts = [part for a in args for part in self._parts(ctx, active, site, a)]
         if len(parts) != self.num_elements:
             what = f'cuda.{self} of {len(parts)} numbers'
-            raise ctx.unsupported(site, active, what, f'Give it {self.num_elements}.', NotCompiled)
+            raise ctx.unsupported(site, active, what, f'Pass {self.num_elements}.', NotCompiled)
         return Vector(self, parts)
 
     def _parts(self, ctx, active, site, a):
@@ -94,10 +94,10 @@ class VectorType:
             return a.parts
         if isinstance(a, (np.ndarray, np.generic, int, float)) and kind_of(a) in 'biuf':
             return [cast(self.base_type, a)]
-        hint = 'It takes numbers, and vectors of the same numbers: give it their components.'
-        what = a.kind if isinstance(a, Vector) else 'what is not a real number'
+        hint = 'It takes numbers, and vectors of the same element type: pass components.'
+        what = a.kind if isinstance(a, Vector) else 'a value that is not a real number'
         raise ctx.unsupported(site, active, f'cuda.{self} of {what}', hint, NotCompiled)
 
 
 vector_types = {f'{base}x{n}': VectorType(base, n) for base in _BASES for n in (1, 2, 3, 4)}
-NAMES = vector_types | {f'{k}{n}': vector_types[f'{base}x{n}'] for k, base in _OF_C.items() for n in (1, 2, 3, 4)}
+NAMES = vector_types | {f'{k}{n}': vector_types[f'{base}x{n}'] for k, base in _C_NAMES.items() for n in (1, 2, 3, 4)}

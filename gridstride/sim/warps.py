@@ -84,7 +84,7 @@ def shfl_xor_sync(lane, other, width):
 
 
 def _vote(combine):
-    "Make the vote whose result per warp is `combine(yes, here)`, of the predicate and the mask of the active lanes"
+    "Make the vote whose result per warp is `combine(yes, active)`, of the predicate and the mask of the active lanes"
 
     def vote(ctx, active, site, mask, predicate):
         ctx.detectors.synccheck.check_mask(ctx, active, mask, site, 'a vote')
@@ -102,27 +102,27 @@ def _bits(predicates):
 
 
 @_vote
-def all_sync(yes, here):
+def all_sync(yes, active):
     "Return whether the predicate is true in all active lanes of the warp"
-    return (yes | ~here).all(1)
+    return (yes | ~active).all(1)
 
 
 @_vote
-def any_sync(yes, here):
+def any_sync(yes, active):
     "Return whether the predicate is true in any lane of the warp"
-    return (yes & here).any(1)
+    return (yes & active).any(1)
 
 
 @_vote
-def eq_sync(yes, here):
+def eq_sync(yes, active):
     "Return whether the predicate is equal in all lanes of the warp"
-    return (yes | ~here).all(1) | ~(yes & here).any(1)
+    return (yes | ~active).all(1) | ~(yes & active).any(1)
 
 
 @_vote
-def ballot_sync(yes, here):
+def ballot_sync(yes, active):
     "Return the mask of the lanes of the warp whose predicate is true"
-    return _bits(yes & here)
+    return _bits(yes & active)
 
 
 @intrinsic

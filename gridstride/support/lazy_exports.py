@@ -9,20 +9,20 @@ from importlib.util import find_spec
 
 def require(
     package,  # its name
-    who,  # the module or function that needs it
+    needed_by,  # the module or function that needs it
 ):
     "Raise an error that names the command to install `package`, unless it is installed"
     if find_spec(package) is None:
-        raise lacking(package, who)
+        raise missing_package(package, needed_by)
 
 
-def lacking(package, who):
-    "Make the error for a missing package that `who` needs, with the command that installs it"
-    what = f'{who} needs {package}, which is not installed: python -m pip install {package}'
+def missing_package(package, needed_by):
+    "Make the error for a missing package that `needed_by` needs, with the command that installs it"
+    what = f'{needed_by} needs {package}, which is not installed: python -m pip install {package}'
     return ModuleNotFoundError(what, name=package)
 
 
-def front_door(
+def lazy_exports_of(
     package,  # the package's `__name__`
     names,  # module of the package -> the names that the package exports from it
 ):  # (`__all__`, `__getattr__`, `__dir__`) of the package
@@ -38,7 +38,7 @@ def front_door(
         except ModuleNotFoundError as e:
             if not e.name or e.name.partition('.')[0] == package.partition('.')[0]:
                 raise
-            raise lacking(e.name, f'{package}.{name}') from None
+            raise missing_package(e.name, f'{package}.{name}') from None
 
     def listing():
         return sorted({*vars(sys.modules[package]), *home})

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-__all__ = ['exchange', 'import_numba_cuda', 'numbas_own', 'prepare', 'is_simulated']
+__all__ = ['exchange', 'import_numba_cuda', 'real_numba_cuda', 'prepare', 'is_simulated']
 
 
 # numba-cuda 0.30 uses `np.row_stack` when it compiles its first kernel, but NumPy 2.5 has removed it. So all modules
@@ -33,7 +33,7 @@ def prepare():
             import_numba_cuda()
 
 
-_own = {}  # Numba's modules, while the simulator's replace them
+_real_modules = {}  # Numba's modules, while the simulator's replace them
 
 
 def is_simulated():
@@ -50,7 +50,7 @@ def exchange(
 ) -> dict:  # the modules that were replaced
     "Replace `numba.cuda` and all modules below it by `modules`"
     if not _simulated(modules):  # Numba refuses to register the types of a second copy of its modules
-        modules = _own | modules
+        modules = _real_modules | modules
     old = {k: m for k, m in sys.modules.items() if k.split('.')[:2] == ['numba', 'cuda']}
     for k in old:
         del sys.modules[k]
@@ -61,17 +61,17 @@ def exchange(
     elif hasattr(numba, 'cuda'):
         del numba.cuda
     if not _simulated(old):
-        _own.update(old)
+        _real_modules.update(old)
     return old
 
 
 @contextmanager
-def numbas_own():
-    "Restore Numba's own `numba.cuda` in the `with` block, if the simulator's replaces it"
+def real_numba_cuda():
+    "Restore the real `numba.cuda` in the `with` block, if the simulator's replaces it"
     if not is_simulated():
         yield
         return
-    simulated = exchange(_own)
+    simulated = exchange(_real_modules)
     try:
         yield
     finally:

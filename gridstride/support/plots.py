@@ -65,7 +65,7 @@ def styled():
 _OFFSETS = [(s * 7, y) for y in (-12, 6, 20, -26, 34, -40) for s in (1, -1)] + [(0, 12), (0, -20)]
 
 
-def _outside(box, axes_box):
+def _overhang(box, axes_box):
     "Return by how many pixels `box` exceeds `axes_box`"
     return sum(
         max(0, over)
@@ -73,7 +73,7 @@ def _outside(box, axes_box):
     )
 
 
-def _common(a, b):
+def _overlap_area(a, b):
     "Return the area that two boxes share, in pixels"
     return max(0, min(a.x1, b.x1) - max(a.x0, b.x0)) * max(0, min(a.y1, b.y1) - max(a.y0, b.y0))
 
@@ -85,21 +85,22 @@ def name_points(
     "Write a name next to each point where it stays inside the axes and off the other names, points and lines"
     ax.figure.canvas.draw()
     axes_box = ax.get_window_extent()
-    taken = [_dot(ax, x, y) for _, x, y in points]
+    taken = [_marker_box(ax, x, y) for _, x, y in points]
     for name, x, y in points:
-        tries = [_put(ax, name, x, y, *side) for side in _OFFSETS]
-        boxes = [t.get_window_extent() for t in tries]
+        candidates = [_annotate(ax, name, x, y, *side) for side in _OFFSETS]
+        boxes = [t.get_window_extent() for t in candidates]
         cost = [
-            1000 * _outside(b, axes_box) + sum(_common(b, other) for other in taken) + _crossed(ax, b) for b in boxes
+            1000 * _overhang(b, axes_box) + sum(_overlap_area(b, other) for other in taken) + _line_pixels_in(ax, b)
+            for b in boxes
         ]
         best = cost.index(min(cost))
         taken.append(boxes[best])
-        for i, t in enumerate(tries):
+        for i, t in enumerate(candidates):
             if i != best:
                 t.remove()
 
 
-def _dot(ax, x, y):
+def _marker_box(ax, x, y):
     "Return the bounding box of a point's marker"
     from matplotlib.transforms import Bbox
 
@@ -108,7 +109,7 @@ def _dot(ax, x, y):
     return Bbox.from_extents(px - half, py - half, px + half, py + half)
 
 
-def _crossed(ax, box):
+def _line_pixels_in(ax, box):
     "Count the pixels of the axes' lines that run through `box`"
     import numpy as np
 
@@ -122,12 +123,12 @@ def _crossed(ax, box):
     return count
 
 
-def _put(ax, name, x, y, dx, dy):
+def _annotate(ax, name, x, y, dx, dy):
     side = 'left' if dx > 0 else 'right' if dx < 0 else 'center'
     return ax.annotate(name, (x, y), xytext=(dx, dy), textcoords='offset points', ha=side, fontsize=SMALLEST)
 
 
-def _undrawn(fig):
+def _undrawn_tick_labels(fig):
     "Yield the labels of ticks beyond the limits, which matplotlib keeps but does not draw"
     for axis in (axis for ax in fig.axes for axis in (ax.xaxis, ax.yaxis)):
         low, high = sorted(axis.get_view_interval())
@@ -140,13 +141,13 @@ def _texts(fig):
     "Yield the visible texts of a figure with their boxes, in pixels"
     from matplotlib.text import Text
 
-    undrawn = set(_undrawn(fig))
+    undrawn = set(_undrawn_tick_labels(fig))
     for t in fig.findobj(
         lambda artist: isinstance(artist, Text) and artist.get_visible() and artist.get_text().strip()
     ):
         box = t.get_window_extent()
         clip = t.get_clip_on() and t.get_clip_box()
-        if t not in undrawn and box.width and (not clip or _common(box, clip)):
+        if t not in undrawn and box.width and (not clip or _overlap_area(box, clip)):
             yield t, box
 
 
@@ -161,11 +162,11 @@ def faults(
     away = [
         f'{t.get_text()!r} leaves its axes'
         for t, b in seen
-        if t in named and _outside(b, t.axes.get_window_extent()) > 1
+        if t in named and _overhang(b, t.axes.get_window_extent()) > 1
     ]
     over = [
         f'{a.get_text()!r} and {b.get_text()!r} cover each other'
         for (a, p), (b, q) in combinations(seen, 2)
-        if _common(p, q) > 0.05 * min(p.width * p.height, q.width * q.height)
+        if _overlap_area(p, q) > 0.05 * min(p.width * p.height, q.width * q.height)
     ]
     return small + away + over

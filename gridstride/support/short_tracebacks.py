@@ -9,7 +9,7 @@ __all__ = ['ShownBriefly', 'briefly', 'is_machinery', 'point_to_first_cell']
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _MACHINERY = ('/IPython/', '/ipykernel/', '/traitlets/')
-MOST = 4  # lines of the learner that are shown, the innermost
+_MAX_LINES = 4  # lines of the learner that are shown, the innermost
 
 
 def is_machinery(file) -> bool:
@@ -45,14 +45,14 @@ def _shorten_in_scripts():
     global _hook
     if _hook:
         return
-    before = sys.excepthook
+    previous_hook = sys.excepthook
 
     def _hook(kind, error, tb):
         own = isinstance(error, ShownBriefly) or '_render_traceback_' in vars(error)
         frames = _own_frames(tb) if own and os.environ.get('GRIDSTRIDE_TRACEBACK', '0') == '0' else []
         if not frames:
-            return before(kind, error, tb)
-        text = traceback.format_list(frames[-MOST:]) + traceback.format_exception_only(error)
+            return previous_hook(kind, error, tb)
+        text = traceback.format_list(frames[-_MAX_LINES:]) + traceback.format_exception_only(error)
         sys.stderr.write(f'Traceback (most recent call last):\n{"".join(text)}(GRIDSTRIDE_TRACEBACK=1: every call)\n')
 
     sys.excepthook = _hook
@@ -62,7 +62,7 @@ def _render(error):
     shell = sys.modules['IPython'].get_ipython()
     if getattr(shell.InteractiveTB, 'mode', '') == 'Verbose':
         return shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__, tb_offset=1)
-    lines = [_line(shell, frame) for frame in _own_frames(error.__traceback__)[-MOST:]]
+    lines = [_line(shell, frame) for frame in _own_frames(error.__traceback__)[-_MAX_LINES:]]
     message = '\n'.join([f'{type(error).__name__}: {error}', *getattr(error, '__notes__', [])]).split('\n')
     return [*lines, *message, '(%xmode Verbose, then %tb: every call)']
 

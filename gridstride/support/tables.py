@@ -71,18 +71,18 @@ class Table:
     def __repr__(self):
         text = [[f"{'  ' * getattr(c, 'deep', 0)}{c}" for c in r] for r in self.rows]
         text = [self.head, *text] if self.head else text
-        wide = [max(len(r[i]) for r in text) for i in range(len(self.left))]
+        widths = [max(len(r[i]) for r in text) for i in range(len(self.left))]
         if self.head and self.left[-1]:
-            wide[-1] = min(wide[-1], 100)
-        lines = [line for r in text for line in self._lines(r, wide)]
+            widths[-1] = min(widths[-1], 100)
+        lines = [line for r in text for line in self._lines(r, widths)]
         return '\n'.join([*filter(None, [self.title]), *lines, *filter(None, [self.note])])
 
-    def _lines(self, row, wide):
+    def _lines(self, row, widths):
         "Format a row as text: one line, or more if its last column is wrapped"
-        first, *more = textwrap.wrap(row[-1], wide[-1]) if len(row[-1]) > wide[-1] else [row[-1]]
-        cells = zip([*row[:-1], first], wide, self.left)
+        first, *more = textwrap.wrap(row[-1], widths[-1]) if len(row[-1]) > widths[-1] else [row[-1]]
+        cells = zip([*row[:-1], first], widths, self.left)
         line = '  '.join(c.ljust(w) if left else c.rjust(w) for c, w, left in cells).rstrip()
-        return [line, *(f"{' ' * (sum(wide[:-1]) + 2 * (len(wide) - 1))}{below}" for below in more)]
+        return [line, *(f"{' ' * (sum(widths[:-1]) + 2 * (len(widths) - 1))}{below}" for below in more)]
 
     def _repr_html_(self):
         sides = ['left' if left else 'right' for left in self.left]

@@ -186,7 +186,7 @@ class tensor:
         if self.data.ndim:
             hint = 'Write & for and, | for or, ~ for not; choose elements with tl.where(condition, a, b).'
             raise compile_error(
-                f'a decision by a block of shape {list(map(int, self.shape))}, which has many answers', hint
+                f'a block of shape {list(map(int, self.shape))} as a condition: it has one truth value per lane', hint
             )
         if self.undef_mask is not None:
             warn_of_undefined('undefined_decision')
@@ -195,11 +195,11 @@ class tensor:
     def __index__(self):
         raise compile_error(
             'a value that is known only at run time is used where the compiler needs a constant',
-            'Sizes of blocks and the like are tl.constexpr arguments.',
+            'The sizes of blocks, for example, must be tl.constexpr arguments.',
         )
 
     def __iter__(self):
-        raise compile_error('a loop over a block', 'Loops go over range(...) or tl.static_range(...).')
+        raise compile_error('a loop over a block', 'Loop over range(...) or tl.static_range(...).')
 
     def __len__(self):
         raise compile_error('len() of a block', 'Its sizes are in .shape.')
@@ -218,7 +218,7 @@ class tensor:
                 hint = 'An argument that is an array is the address of its first element: tl.load(x + i).'
                 raise compile_error(f'x[{shown}] of an address', hint)
             hint = (
-                'Only x[:, None] and x[None, :] add an axis; elements are in memory, or chosen by tl.where and tl.sum.'
+                'Indexing can only add axes, as in x[:, None]; select elements with tl.where and tl.sum, or load them.'
             )
             raise compile_error(f'x[{shown}]: the elements of a block cannot be indexed', hint)
         if sum(i is not None for i in index) == self.data.ndim:  # the most common case needs one view only
@@ -244,7 +244,7 @@ def _with_axis(x, axis):
     if axis > x.data.ndim:
         shape = list(map(int, x.shape))
         raise compile_error(
-            f'a new axis {axis} for a block of shape {shape}', f'There can be one at 0 to {x.data.ndim}.'
+            f'a new axis {axis} for a block of shape {shape}', f'A new axis must be at 0 to {x.data.ndim}.'
         )
     return map_elements(x, lambda a: np.expand_dims(np.asarray(a), axis))
 
@@ -317,7 +317,7 @@ def block_of(x):
     if isinstance(x, (int, float, np.bool_)):
         return scalar(x)
     if type(x) is Unbound:
-        raise compile_error(f'{x.name} is assigned {x.where}', 'Assign it in front of that, too.')
+        raise compile_error(f'{x.name} is assigned {x.where}', 'Assign it before that, too.')
     raise compile_error(f'{_describe(x)} is used where a value is expected')
 
 
@@ -332,7 +332,7 @@ def pair(a, b, division=False):
     x, y = is_number(a), is_number(b)
     s, t = (dtype_of_number(a) if x else block_of(a).dtype), (dtype_of_number(b) if y else block_of(b).dtype)
     if s.is_ptr() or t.is_ptr():
-        raise compile_error(f'an operation of {s} and {t}', 'Pointers are moved with + and -, and compared.')
+        raise compile_error(f'an operation of {s} and {t}', 'Pointers support +, - and comparisons.')
     try:
         to = computation_type(s, t, x, y, division)
     except TypeError as e:
@@ -340,8 +340,8 @@ def pair(a, b, division=False):
     return _operand(a, x, to), _operand(b, y, to), to
 
 
-def _operand(a, number, to):
-    if number:
+def _operand(a, is_literal, to):
+    if is_literal:
         return _convert_number(a, to)
     return a.data if a.dtype is to else convert(a, to).data
 
@@ -351,7 +351,7 @@ def _convert_number(a, to):
     if to.rank == 1:
         info = np.iinfo(to.np)
         if a < 0 and info.min == 0:
-            raise compile_error(f'{a} with a block of {to}, which has no sign', 'Convert one of them.')
+            raise compile_error(f'{a} with a block of {to}, which is unsigned', 'Convert one of them.')
         if not info.min <= a <= info.max:
             raise compile_error(f'{a} does not fit into {to}', 'Convert the block to a wider type.')
     return to.number(a)
@@ -363,8 +363,8 @@ def _broadcasts(f, a, b):
     except ValueError:
         shapes = ' and '.join(str(list(block.shape)) for block in (a, b))
         raise compile_error(
-            f'blocks of shapes {shapes} do not go together',
-            'Along each axis the sizes are equal, or one of them is 1: x[:, None], x[None, :] add an axis.',
+            f'blocks of shapes {shapes} cannot be broadcast',
+            'Along each axis the sizes must be equal, or one of them 1: x[:, None] and x[None, :] add an axis.',
         ) from None
 
 
@@ -402,7 +402,7 @@ def _move_pointer(a, b):
         a, b = b, a
     b = block_of(b)
     if not b.dtype.is_int():
-        raise compile_error(f'a pointer is moved by {b.dtype}', 'Offsets are integers.')
+        raise compile_error(f'a pointer plus {b.dtype}', 'Offsets must be integers.')
     offset = b.data if b.dtype is _I64 else b.data.astype(np.int64)
     if a.region is None:
         offset = offset * a.dtype.element_ty.size
@@ -413,7 +413,7 @@ def _compare(a, b, f):
     if b is None:
         return f is np.not_equal
     if type(b) is tensor and a.dtype.is_ptr() != b.dtype.is_ptr():
-        hint = 'An argument that is an array is an address here: pass a number, as n.item(), or load it.'
+        hint = 'An array argument is an address here: pass a number, such as n.item(), or load the element.'
         raise compile_error(f'a comparison of {a.dtype} and {b.dtype}', hint)
     if type(b) is tensor and a.dtype.is_ptr():
         return with_undef(_broadcasts(f, addresses(a), addresses(b)), _I1, a, b)
@@ -477,9 +477,9 @@ def _shift(a, b, f):
         raise compile_error(f'a shift of {t}', 'Only integers have bits to shift.')
     bits = t.int_bitwidth
     if y.dtype.kind == 'i' and np.any(y < 0) or np.any(y >= bits):
-        far = (y < 0) | (y >= bits)
+        too_far = (y < 0) | (y >= bits)
         fill = np.where(x < 0, -1, 0).astype(t.np) if f is np.right_shift and t.is_int_signed() else t.number(0)
-        return with_undef(np.where(far, fill, f(x, np.where(far, 0, y).astype(t.np))), t, a, b)
+        return with_undef(np.where(too_far, fill, f(x, np.where(too_far, 0, y).astype(t.np))), t, a, b)
     return with_undef(_broadcasts(f, x, y), t, a, b)
 
 
@@ -493,8 +493,8 @@ def broadcast(*values):
     except ValueError:
         shown = ', '.join(str(list(shape)) for shape in shapes)
         raise compile_error(
-            f'blocks of shapes {shown} do not go together',
-            'Along each axis the sizes are equal, or one of them is 1: x[:, None], x[None, :] add an axis.',
+            f'blocks of shapes {shown} cannot be broadcast',
+            'Along each axis the sizes must be equal, or one of them 1: x[:, None] and x[None, :] add an axis.',
         ) from None
 
 
@@ -520,7 +520,7 @@ def where(condition, x, y):
 def _pointers(x, y):
     "Return (data, data, type, region) of two pointers between which `where` selects"
     if x.dtype is not y.dtype:
-        raise compile_error(f'a choice between {x.dtype} and {y.dtype}')
+        raise compile_error(f'tl.where of {x.dtype} and {y.dtype}')
     if x.region is y.region:
         return x.data, y.data, x.dtype, x.region
     return addresses(x), addresses(y), x.dtype, None
@@ -547,7 +547,7 @@ def _to(x, dtype_, rounding=None, keep_bits=False):
     if rounding not in (None, 'rtne'):
         raise compile_error(f"fp_downcast_rounding is {rounding!r}; it must be 'rtne' or 'rtz'")
     if x.dtype.is_fp8() and t.is_int() or x.dtype.is_int() and t.is_fp8():
-        raise compile_error(f'{x.dtype} as {t}', 'By way of fp32: x.to(tl.float32).')
+        raise compile_error(f'a conversion of {x.dtype} to {t}', 'Convert to fp32 first: x.to(tl.float32).')
     return convert(x, t)
 
 
@@ -563,7 +563,7 @@ def _convert(x, t):
     if t is _I1:
         return tensor(x.data != 0, t)
     if (s.is_fp8() or t.is_fp8()) and 'float64' in (s.name, t.name):
-        raise compile_error(f'{s} as {t}', 'By way of fp32: x.to(tl.float32).')
+        raise compile_error(f'a conversion of {s} to {t}', 'Convert to fp32 first: x.to(tl.float32).')
     if s.rank == 2 and t.rank == 1:
         return tensor(float_to_int(x.data, t), t)
     if t.is_fp8():
@@ -588,7 +588,7 @@ def _convert_pointer(x, t):
         return tensor(addresses(x).astype(t.np), t)
     if t is _I1:
         return tensor(addresses(x) != 0, t)
-    raise compile_error(f'{s} as {t}', 'A pointer fits into tl.int64.')
+    raise compile_error(f'a conversion of {s} to {t}', 'Convert a pointer to tl.int64.')
 
 
 def bitcast(x, t):

@@ -19,7 +19,7 @@ def _to_ints(values, what):
     values = values if isinstance(values, (list, tuple)) else [values]
     blocks = [block_of(value) for value in values]
     if any(block.data.ndim or not block.dtype.is_int() for block in blocks):
-        raise compile_error(f'{what} are integers, one per axis')
+        raise compile_error(f'{what} must be integers, one per axis')
     if any(block.undef_mask is not None for block in blocks):
         warn_of_undefined('undefined_address')
     return [int(block.data) for block in blocks]
@@ -38,7 +38,7 @@ class _Tile:
         block_shape = block_shape if isinstance(block_shape, (list, tuple)) else [block_shape]
         if not all(isinstance(size, int) for size in block_shape):
             raise compile_error(
-                'block_shape is known only when the kernel runs', 'Its sizes are tl.constexpr arguments.'
+                'block_shape is known only when the kernel runs', 'Its sizes must be tl.constexpr arguments.'
             )
         self.block_shape = [const(int(size)) for size in block_shape]
         if bad := [size for size in self.block_shape if size <= 0 or size & (size - 1)]:
@@ -94,7 +94,7 @@ class BlockPointer(_Tile):
         super().__init__(base, shape, strides, block_shape)
         self.offsets, self.order = _to_ints(offsets, 'offsets'), order if isinstance(order, (list, tuple)) else [order]
         if len(self.offsets) != len(self.shape) or sorted(self.order) != list(range(len(self.shape))):
-            raise compile_error('offsets and order have one number per axis; order is (1, 0) for row-major')
+            raise compile_error('offsets and order must have one number per axis; order is (1, 0) for row-major')
 
     type = property(lambda self: f'a pointer to {block_type(self.element, self.block_shape)}')
 
@@ -125,7 +125,7 @@ class BlockPointer(_Tile):
         value = block_of(value)
         if value.data.ndim and (list(value.shape) != self.block_shape or value.dtype is not self.element):
             want = block_type(self.element, self.block_shape)
-            raise compile_error(f'{value.type} is stored to a block pointer to {want}', 'Convert with .to(...).')
+            raise compile_error(f'a store of {value.type} to a block pointer to {want}', 'Convert with .to(...).')
         self.store_at(self.offsets, value, self._checked(boundary_check))
 
 
@@ -136,13 +136,15 @@ class Descriptor(_Tile):
         super().__init__(base, shape, strides, block_shape)
         self.padding = _paddings(self.element, padding or 'zero')
         if not 1 <= len(self.shape) <= 5:
-            raise compile_error(f'a descriptor with {len(self.shape)} axes; it has 1 to 5')
+            raise compile_error(f'a descriptor with {len(self.shape)} axes; it must have 1 to 5')
         if self.strides[-1] != 1:
-            raise compile_error(f'a descriptor whose last stride is {self.strides[-1]}; it is 1')
+            raise compile_error(f'a descriptor whose last stride is {self.strides[-1]}; it must be 1')
         if (n := self.block_shape[-1] * self.element.size) < 16:
             raise compile_error(f'a descriptor whose rows have {n} bytes; the copy engine needs at least 16')
         if bad := [stride for stride in self.strides[:-1] if stride * self.element.size % 16]:
-            raise compile_error(f'a descriptor with a stride of {bad[0]} elements; strides are multiples of 16 bytes')
+            raise compile_error(
+                f'a descriptor with a stride of {bad[0]} elements; strides must be multiples of 16 bytes'
+            )
 
     def _checked_offsets(self, offsets, writes=True):
         "Return (offsets, checked axes); raises a finding if the copy engine cannot start at these offsets"

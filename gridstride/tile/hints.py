@@ -12,7 +12,7 @@ import numpy as np
 from .block import broadcast, is_number, tensor
 from .types import dtype_of_number
 
-__all__ = ['HINT_HOOKS', 'hint', 'hints', 'returned_hint', 'type_by', 'type_of']
+__all__ = ['HINT_HOOKS', 'hint', 'hints', 'returned_hint', 'type_of_hint', 'type_of']
 
 # Functions of `triton.language`, and methods of its values, that have no side effects
 _PURE = set(
@@ -21,11 +21,11 @@ _PURE = set(
     'program_id ravel reshape rsqrt sigmoid sin softmax sqrt sqrt_rn sub sum to trans umulhi unsqueeze view where '
     'xor_sum zeros zeros_like'.split()
 )
-_NODES = (
+_PURE_NODES = (
     ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript, ast.Slice, ast.Tuple, ast.Attribute,
     ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.cmpop, ast.expr_context,
 )  # fmt: skip
-_LONGEST = 2000  # characters of a hint
+_MAX_LENGTH = 2000  # characters of a hint
 
 
 class _Unknown(Exception):
@@ -39,7 +39,7 @@ class _Pure(ast.NodeTransformer):
         self.definitions = definitions  # {name: the expression that was last assigned to it, or None if unknown}
 
     def visit(self, node):
-        if not isinstance(node, _NODES) or isinstance(node, (ast.Not, ast.In, ast.NotIn)):
+        if not isinstance(node, _PURE_NODES) or isinstance(node, (ast.Not, ast.In, ast.NotIn)):
             raise _Unknown
         return super().visit(node)
 
@@ -79,7 +79,7 @@ def _pure(node, definitions):
         pure = _Pure(definitions).visit(copy.deepcopy(node))
     except _Unknown:
         return _pointer_element_hint(node)
-    return pure if len(ast.unparse(pure)) < _LONGEST else None
+    return pure if len(ast.unparse(pure)) < _MAX_LENGTH else None
 
 
 def _pointer_element_hint(node):
@@ -160,7 +160,7 @@ def returned_hint(statements, unstable):
 # Evaluating hints
 
 
-class Elements:
+class ElementType:
     "The type of a value whose shape is unknown"
 
     def __init__(self, dtype):
@@ -190,7 +190,7 @@ def _elements_of(frame, names):
     element_types = {
         value.dtype.element_ty for value in element_types if type(value) is tensor and value.dtype.is_ptr()
     }
-    return Elements(*element_types) if len(element_types) == 1 else Ellipsis
+    return ElementType(*element_types) if len(element_types) == 1 else Ellipsis
 
 
 def _load_ones(p, mask=None):
@@ -203,7 +203,7 @@ def _call(f, *args, **named):
     "Call a function of Triton's language or a method of a value; raises `_Unknown` for any other function"
     owner = getattr(f, '__self__', None)
     if type(owner) is not tensor and not getattr(f, '__module__', '').startswith('gridstride.tile.'):
-        raise TypeError(f'{f} may have effects')
+        raise TypeError(f'{f} may have side effects')
     return f(*args, **named)
 
 
@@ -215,7 +215,7 @@ def _compiled_hint(text):
     return compile(text, '<hint>', 'eval')
 
 
-def type_by(text, frame):
+def type_of_hint(text, frame):
     "Evaluate a hint in a frame and return its type; None if that is unknown"
     try:
         return type_of(eval(_compiled_hint(text), frame.f_globals, _Names(frame)))
@@ -227,7 +227,7 @@ def type_of(value):
     "Return the type of a value: a tuple of types for a tuple, `_Nothing` for None; None if it is not a kernel's value"
     if type(value) is tensor:
         return value.type
-    if isinstance(value, Elements):
+    if isinstance(value, ElementType):
         return value
     if is_number(value):
         return dtype_of_number(value)

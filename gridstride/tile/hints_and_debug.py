@@ -69,7 +69,7 @@ def static_assert(cond, msg=''):
     "Assert a condition that is known at compile time"
     if type(cond) is tensor:
         raise compile_error(
-            'tl.static_assert of what is known only when the kernel runs', 'tl.device_assert checks it then.'
+            'tl.static_assert of a value that is known only when the kernel runs', 'Use tl.device_assert.'
         )
     if not cond:
         raise finding('assert', 'static', dict(message=msg or 'the condition is false'))

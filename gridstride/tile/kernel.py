@@ -256,12 +256,12 @@ class _Launch:
     def positions(self):
         "Return the program ids, in the order in which programs run"
         x, y, z = self.sizes
-        positions_ = [(i, j, name) for name in range(z) for j in range(y) for i in range(x)]
+        program_ids = [(i, j, name) for name in range(z) for j in range(y) for i in range(x)]
         if settings.order == 'reverse':
-            positions_.reverse()
+            program_ids.reverse()
         elif settings.order == 'shuffle':
-            random.Random(settings.seed).shuffle(positions_)
-        return positions_
+            random.Random(settings.seed).shuffle(program_ids)
+        return program_ids
 
     def run(self):
         "Run all programs"

@@ -66,17 +66,17 @@ def constexpr(x):
 
 def program_id(axis):
     "Return this program's index along an axis of the grid: 0, 1 or 2"
-    return _program(current().program, axis)
+    return _index_along(current().program, axis)
 
 
 def num_programs(axis):
     "Return the number of programs along an axis of the grid"
-    return _program(current().grid, axis)
+    return _index_along(current().grid, axis)
 
 
-def _program(sizes, axis):
+def _index_along(sizes, axis):
     if axis not in (0, 1, 2):
-        raise compile_error(f'axis {axis} of the grid: there are 0, 1 and 2')
+        raise compile_error(f'axis {axis} of the grid, whose axes are 0, 1 and 2')
     return tensor(np.int32(sizes[axis]), _I32)
 
 
@@ -153,7 +153,7 @@ def store(pointer, value, mask=None, boundary_check=(), cache_modifier='', evict
 def _refuse_boundary_check(what, *options):
     if any(options):
         raise compile_error(
-            f'{what} with boundary_check or padding_option, which belong to block pointers', 'Use a mask.'
+            f'{what} with boundary_check or padding_option, which are for block pointers', 'Use a mask.'
         )
 
 
@@ -163,7 +163,7 @@ def _atomic(name):
         return memory.atomic(name, pointer, val, mask, sem=sem)
 
     atomic_function.__name__ = f'atomic_{name}'
-    atomic_function.__doc__ = f'Atomic {name} through pointers; gives what was there before'
+    atomic_function.__doc__ = f'Atomic {name} through pointers; returns the old values'
     return atomic_function
 
 
@@ -220,15 +220,15 @@ def store_tensor_descriptor(desc, offsets, value):
     desc.store(offsets, value)
 
 
-# What blocks have as members
+# The methods of blocks
 
-_MEMBERS = (
+_METHODS = (
     'broadcast_to trans permute split view reshape expand_dims cast store advance atomic_cas atomic_xchg atomic_add '
     'atomic_max atomic_min atomic_and atomic_or atomic_xor exp log cos sin sqrt rsqrt abs reduce associative_scan '
     'gather histogram cdiv sigmoid softmax ravel max argmax min argmin sum xor_sum reduce_or cumsum cumprod sort flip '
     'exp2 log2 floor ceil erf item sqrt_rn'
 )
-for _name in _MEMBERS.split():
+for _name in _METHODS.split():
     setattr(tensor, _name, globals()[_name])
 tensor.T = property(globals()['trans'], doc='The block with its two axes exchanged')
 math = core = standard = random = sys.modules[__name__]

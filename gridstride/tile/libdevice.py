@@ -36,7 +36,7 @@ _INTEGER_TYPES = dict(int='int32', uint='uint32', ll='int64', ull='uint64')
 
 
 def _bits_of(x):
-    "Convert integers to Python's, without sign"
+    "Return the bits of each integer as a non-negative Python integer"
     return [int(value) & ((1 << x.dtype.int_bitwidth) - 1) for value in np.ravel(x.data)]
 
 

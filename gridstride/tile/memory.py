@@ -77,7 +77,7 @@ def _flat_memory(array, name):
     if not isinstance(array, np.ndarray):
         return _flat_tensor_memory(array, name)
     if any(stride % array.itemsize for stride in array.strides):
-        raise WrongArgument(f'{name}: its elements are not on a grid; pass a copy')
+        raise WrongArgument(f'{name}: its strides are not multiples of the element size; pass a copy')
     base = owner(array)
     strides = tuple(stride // array.itemsize for stride in array.strides)
     if base.dtype == array.dtype and (base.flags.c_contiguous or base.flags.f_contiguous):
@@ -94,7 +94,7 @@ def _flat_tensor_memory(array, name):
     if array.layout is not sys.modules['torch'].strided:
         raise WrongArgument(f'{name} is sparse, not strided; pass {name}.to_dense()')
     if array.is_conj() or array.is_neg():
-        raise WrongArgument(f'{name} is a tensor that is not plain memory; pass a copy')
+        raise WrongArgument(f'{name} is a lazily conjugated or negated view; pass {name}.resolve_conj().resolve_neg()')
     torch_bits, numpy_type = _TORCH_BITS.get(str(array.dtype).split('.')[-1], (None, None))
     flat = whole_storage(array)
     try:
@@ -164,11 +164,9 @@ def _find_unpassed_tensors(ctx, address):
                 yield ctx.regions[-1]
 
 
-_GENERATIONS = (
-    0,
-    1,
-    None,
-)  # of Python's objects, None: any; what is young is found in a moment, and to look at all takes .1 s
+# Generations of Python's garbage collector to search, None for all objects: young objects are found quickly, a search
+# of all takes 0.1 s.
+_GENERATIONS = 0, 1, None
 
 
 def _live_tensors(generation):
@@ -215,9 +213,9 @@ def _warn_if_undefined(undef_mask, mask, code):
 
 
 def _locate(pointers, mask, user_mask, access):
-    """Return (region, offsets of the active lanes); raises a finding if one is out of bounds, by the `user_mask` mask.
+    """Return (region, offsets of the active lanes); raises a finding if one of them is out of bounds.
 
-    `access`: what is done there, a 'read', a 'write' or an 'atomic'."""
+    `user_mask` is the mask that the kernel passed, and `access` is 'read', 'write' or 'atomic'."""
     region, offsets = pointers.region, pointers.data
     _warn_if_undefined(pointers.undef_mask, mask, 'undefined_address')
     if region is not None and region.dtype is not pointers.dtype.element_ty:
@@ -244,11 +242,9 @@ def _locate(pointers, mask, user_mask, access):
 
 def _report_out_of_bounds(region, active_offsets, pointers, mask, has_mask, access):
     if not current().memcheck and active_offsets.min() >= 0 and active_offsets.max() < region.size:
-        return  # of another array in one memory
+        return  # an element of another array in the same memory
     if not current().memcheck:
-        raise compile_error(
-            f'an out-of-bounds {access} of {region.name}, where there is no memory', 'memcheck is switched off.'
-        )
+        raise compile_error(f'an out-of-bounds {access} of {region.name}, outside its memory', 'memcheck is disabled.')
     bad_lanes = np.flatnonzero(
         (active_offsets < region.first_offset) | (active_offsets >= region.first_offset + region.element_count)
     )
@@ -269,7 +265,7 @@ def _pointer(value, what):
     value = value if type(value) is tensor else block_of(value)
     if not value.dtype.is_ptr():
         raise compile_error(
-            f'{what} of {value.type}: its first argument is a pointer', 'An array argument, and offsets added.'
+            f'{what} of {value.type}: its first argument must be a pointer', 'Pass an array argument plus offsets.'
         )
     return value
 
@@ -302,7 +298,9 @@ def load(pointers, mask=None, other=None, volatile=False):
     pointers = _pointer(pointers, 'tl.load')
     element_type = pointers.dtype.element_ty
     if other is not None and mask is None:
-        raise compile_error('tl.load with `other` and without `mask`', '`other` is what lanes get whose mask is false.')
+        raise compile_error(
+            'tl.load with `other` and without `mask`', '`other` is the value of lanes whose mask is false.'
+        )
     pointers, active = _broadcast_mask(pointers, mask)
     ctx = current()
     region, active_offsets = _locate(pointers, active, mask, 'read') if active is None or active.ndim else (None, None)
@@ -331,7 +329,7 @@ def _masked_out_values(other, element_type, shape):
         return np.zeros(shape, element_type.np)
     other = block_of(other)
     if element_type.is_fp8() and other.dtype.is_int():
-        raise compile_error(f'`other` of {other.dtype} for pointers to {element_type}', 'A float: other=0.')
+        raise compile_error(f'`other` of {other.dtype} for pointers to {element_type}', 'Pass a float: other=0.0.')
     other = convert(other, element_type).data
     try:
         return np.array(np.broadcast_to(other, shape))
@@ -351,19 +349,18 @@ def store(pointers, value, mask=None):
     if value.ndim and value.shape != shape:
         _check_value_shape(value, shape)
     if pointers.data.shape != shape:
-        raise compile_error(f'pointers of shape {list(shape)}, and a mask of {list(pointers.data.shape)}')
+        raise compile_error(f'a mask of shape {list(pointers.data.shape)} for pointers of shape {list(shape)}')
     if active is not None and not active.ndim:
         return
-    region, active_offsets = _locate(
-        pointers, active, mask, 'write'
-    )  # first: lanes past the end may be the whole reason
+    # Before the warning below, because lanes past the end may be its cause
+    region, active_offsets = _locate(pointers, active, mask, 'write')
     _warn_if_undefined(
         undef_mask if undef_mask is None else np.broadcast_to(undef_mask, shape), active, 'undefined_stored'
     )
     if region is None:
         return
     if not region.writable:
-        raise compile_error(f'{region.name} is written, and the host made it read-only')
+        raise compile_error(f'a store to {region.name}, which is read-only on the host')
     if value.ndim:
         value = value if value.shape == shape else np.broadcast_to(value, shape)
         value = value.reshape(-1) if active is None else value[active]
@@ -380,7 +377,7 @@ def _check_value_shape(value, shape):
     except ValueError:
         raise compile_error(
             f'a block of shape {list(value.shape)} is stored through pointers of shape {list(shape)}',
-            'Both have the same shape.',
+            'Both must have the same shape.',
         ) from None
 
 
@@ -451,7 +448,7 @@ def atomic(name, pointers, value, mask=None, expected=None, sem=None):
     ctx = current()
     ctx.before_atomic = ctx.unsynced_stores, ctx.barrier_stamp
     old_values = _atomic(name, pointers, value, mask, expected, sem)
-    if not old_values.data.ndim:  # a scalar's result: all threads wait for it
+    if not old_values.data.ndim:  # all threads wait for the result of a scalar atomic
         ctx.fence()
     return old_values
 
@@ -499,7 +496,8 @@ def _check_atomic_type(name, element_type):
     narrow = element_type.name in ('float16', 'bfloat16') and name not in ('add', 'cas', 'xchg')
     if narrow or element_type.size < 2 or element_type.name in ('int16', 'uint16') and name != 'cas':
         raise compile_error(
-            f'tl.atomic_{name} of {element_type}', 'Atomics work on 32 and 64 bits; atomic_add on fp16 and bf16, too.'
+            f'tl.atomic_{name} of {element_type}',
+            'Atomics take elements of 32 and 64 bits; atomic_add also takes fp16 and bf16.',
         )
     if element_type.rank == 2 and name in ('and', 'or', 'xor'):
         raise compile_error(f'tl.atomic_{name} of {element_type}', 'It combines the bits of integers.')

@@ -10,14 +10,14 @@ from time import perf_counter
 from . import language, libdevice, profiler, triton_shim
 from .rebind import unwrap
 
-__all__ = ['patch', 'standins', 'do_bench']
+__all__ = ['patch', 'substitute_modules', 'do_bench']
 
 _TARGET = ('cuda', 90, 32)  # backend, architecture, threads per warp: an H100
 _PROPERTIES = dict(
     multiprocessor_count=132, max_shared_mem=232448, max_num_regs=65536, warpSize=32, sm_clock_rate=1980000,
     mem_clock_rate=2619000, mem_bus_width=5120,
 )  # fmt: skip
-_OWN = 'torch.', 'triton.'  # modules whose kernels are not launched here
+_TRITON_RUNS = 'torch.', 'triton.'  # modules whose kernels are not launched here
 
 
 class _Utils:
@@ -64,12 +64,12 @@ class _Driver:
     set_current_device = clear_cache = lambda self, *what: None
 
 
-_printed = set()  # benchmarks about which a line was printed
+_printed_lines = set()  # benchmarks about which a line was printed
 
 
 def _print_once(line):
-    if line not in _printed:
-        _printed.add(line)
+    if line not in _printed_lines:
+        _printed_lines.add(line)
         print(f'gridstride: {line}')
 
 
@@ -85,7 +85,7 @@ def do_bench(fn, warmup=25, rep=100, grad_to_none=None, quantiles=None, return_m
 
 
 class _PerfReport:
-    "A benchmark made by `triton.testing.perf_report`: only its first size is run, as the others take long here"
+    "A benchmark made by `triton.testing.perf_report`: only its first size is run, the others would take too long"
 
     def __init__(self, fn, benchmarks):
         self.fn, self.benchmarks = fn, benchmarks
@@ -137,7 +137,7 @@ class _CublasLt:
         d.copy_(alpha * (a.float() @ b.float().T) + beta * c.float())
 
 
-def _whose(fn):
+def _module_name_of(fn):
     return getattr(unwrap(fn), '__module__', None) or ''
 
 
@@ -145,7 +145,7 @@ def _choose_by_owner(ours, theirs):
     "Make a decorator that uses Triton's for functions of torch and Triton, and ours for all others"
 
     def decorator(fn):
-        return (theirs if _whose(fn).startswith(_OWN) else ours)(fn)
+        return (theirs if _module_name_of(fn).startswith(_TRITON_RUNS) else ours)(fn)
 
     return decorator
 
@@ -194,11 +194,11 @@ def patch(triton, swap):
 
 
 def _module(name, **names):
-    found = types.ModuleType(name)
-    found.__path__ = []
-    found.is_shim = True
-    vars(found).update(names)
-    return found
+    module = types.ModuleType(name)
+    module.__path__ = []
+    module.is_shim = True
+    vars(module).update(names)
+    return module
 
 
 class _Benchmark:
@@ -215,7 +215,7 @@ class _Benchmark:
         self.ylabel = ylabel
 
 
-def standins():
+def substitute_modules():
     "Return {name: module} of the modules that programs import from a Triton that is not installed"
     tensor_descriptor = _module('triton.tools.tensor_descriptor', TensorDescriptor=triton_shim.TensorDescriptor)
     testing = _module(

@@ -16,7 +16,7 @@ def dot(a, b, acc, precision, allow_tf32, out_dtype):
     "Compute a @ b + acc of blocks (M, K) and (K, N), or batches of them with three axes"
     a, b, out = block_of(a), block_of(b), to_dtype(out_dtype)
     if precision is not None and allow_tf32 is not None:
-        raise compile_error('tl.dot with both input_precision and allow_tf32', 'Give the first alone.')
+        raise compile_error('tl.dot with both input_precision and allow_tf32', 'Pass input_precision only.')
     if precision is None:
         precision = 'tf32' if allow_tf32 in (None, True) else 'ieee'
     if precision.lower() not in _PRECISIONS:
@@ -28,10 +28,11 @@ def dot(a, b, acc, precision, allow_tf32, out_dtype):
         acc = block_of(acc)
         if acc.data.shape != product.shape or acc.dtype is not result:
             raise compile_error(
-                f'acc is {acc.type}, and the product {tensor(product, result).type}', 'Both have one type and shape.'
+                f'acc is {acc.type}, but the product is {tensor(product, result).type}',
+                'Both must have the same type and shape.',
             )
         if acc.dtype is not out:
-            raise compile_error(f'acc is {acc.type}, and out_dtype is {out}', f'Say out_dtype=tl.{acc.dtype.name}.')
+            raise compile_error(f'acc is {acc.type}, but out_dtype is {out}', f'Pass out_dtype=tl.{acc.dtype.name}.')
         product = product + acc.data
     out = tensor(product.astype(result.np, copy=False), result)
     return _propagate_undef(out, a, b, acc)
@@ -52,13 +53,15 @@ def _result_type(s, t, out):
     "Return the type of the product, by Triton's rules"
     if not (s.is_fp8() and t.is_fp8()):
         if s is not t:
-            raise compile_error(f'tl.dot of {s} and {t}', 'Both have one type: convert with .to(...).')
+            raise compile_error(f'tl.dot of {s} and {t}', 'Both must have the same type: convert with .to(...).')
         if s.name not in 'int8 float16 bfloat16 float32 float64'.split():
             raise compile_error(f'tl.dot of {s}', 'It takes int8, fp8, fp16, bf16, fp32 and fp64.')
     if s.is_int():
         return _I32
     if out.name == 'bfloat16':
-        raise compile_error('tl.dot with out_dtype=tl.bfloat16', 'Take fp32, and convert with .to(tl.bfloat16).')
+        raise compile_error(
+            'tl.dot with out_dtype=tl.bfloat16', 'Use fp32, and convert the result with .to(tl.bfloat16).'
+        )
     if s.name in ('float32', 'bfloat16'):
         return _F32
     return _F64 if s is _F64 else out
@@ -67,13 +70,17 @@ def _result_type(s, t, out):
 def _check_shapes(a, b):
     x, y = a.data.shape, b.data.shape
     if len(x) != len(y) or len(x) not in (2, 3):
-        raise compile_error(f'tl.dot of blocks of shapes {list(x)} and {list(y)}', 'Both have two axes, or three.')
+        raise compile_error(
+            f'tl.dot of blocks of shapes {list(x)} and {list(y)}', 'Both must have two axes, or both three.'
+        )
     if x[-1] != y[-2]:
-        raise compile_error(f'tl.dot of blocks of shapes {list(x)} and {list(y)}: {x[-1]} columns meet {y[-2]} rows')
+        raise compile_error(
+            f'tl.dot of blocks of shapes {list(x)} and {list(y)}: {x[-1]} columns do not match {y[-2]} rows'
+        )
     least = 32 if a.dtype.size == 1 else 16
     if x[-1] < least:
         raise compile_error(
-            f'tl.dot over K = {x[-1]}, and tensor cores take {least} at least', 'Larger blocks, or tl.sum.'
+            f'tl.dot over K = {x[-1]}; tensor cores need at least {least}', 'Use larger blocks, or tl.sum.'
         )
 
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 __all__ = ['modules']
 
 _sessions = itertools.count()
-_printed = []  # whether the line was printed
+_printed = []  # holds True once the line was printed
 
 
 def _print_once():

@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 _I32, _U32, _I64 = (DTYPES[name] for name in ('int32', 'uint32', 'int64'))
-# (multipliers, what the keys are raised by), by the counter's bits
+# number of bits of the counter -> (multipliers, key increments)
 _CONSTANTS = {
     32: ((0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)),
     64: ((0xD2E7470EE14C6C93, 0xCA5A826395121157), (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)),

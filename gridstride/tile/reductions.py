@@ -211,7 +211,7 @@ def cumprod(input, axis=0, reverse=False):
 def sort(x, dim=None, descending=False):
     "Sort along the last axis"
     if dim not in (None, -1, x.data.ndim - 1):
-        raise compile_error(f'tl.sort along axis {dim}', 'It sorts along the last one.')
+        raise compile_error(f'tl.sort along axis {dim}', 'It sorts only along the last axis.')
     a = np.sort(x.data, -1)
     out = tensor(np.flip(a, -1) if descending else a, x.dtype)
     return propagate_undef(out, x, lambda undef: _any(undef, x.data.ndim - 1, True) & np.ones_like(undef))

@@ -8,7 +8,7 @@ Some of Python has another meaning in Triton:
 - a loop-carried variable keeps its type;
 - both branches of an `if` on a run-time value are compiled, so they must agree in the types of their variables.
 
-The rest of Python is refused, as the compiler does. Rewritten code calls the functions of `HOOKS`, whose names begin
+The rest of Python is rejected, as by the compiler. Rewritten code calls the functions of `HOOKS`, whose names begin
 with `__tile_`.
 """
 
@@ -18,7 +18,7 @@ from functools import lru_cache
 
 from ..support.function_source import SourceMissing, source_of
 from .block import Unbound, block_of, convert, is_number, tensor
-from .hints import HINT_HOOKS, hint, hints, returned_hint, type_by, type_of
+from .hints import HINT_HOOKS, hint, hints, returned_hint, type_of_hint, type_of
 from .run import Names, current, learner_frame, compile_error
 from .hints_and_debug import device_assert
 from .types import DTYPES, const
@@ -27,7 +27,7 @@ __all__ = ['code_of', 'HOOKS']
 
 _I1 = DTYPES['int1']
 
-# The syntax that Triton's compiler cannot compile: class of the node -> its name in messages
+# The syntax that Triton's compiler rejects: class of the node -> its name in messages
 _REFUSED = dict(
     Try='try', Raise='raise', Delete='del', Lambda='lambda', ClassDef='a class', Global='global', Nonlocal='nonlocal',
     Yield='yield', YieldFrom='yield', Await='await', Dict='a dict', Set='a set', DictComp='a dict', SetComp='a set',
@@ -35,10 +35,10 @@ _REFUSED = dict(
     Import='import', ImportFrom='import', AsyncFunctionDef='async', AsyncWith='async',
 )  # fmt: skip
 _HINTS = {
-    'break': 'Put what is done into an `if`, or mask it; a `while` loop ends by its condition.',
+    'break': 'Put the work into an `if`, or mask it; end a `while` loop by its condition.',
     'continue': 'Put the rest of the iteration into an `if`.',
-    'lambda': 'Write a function of its own under @triton.jit.',
-    'a dict': 'Pass numbers as tl.constexpr arguments; a namedtuple or a tuple can be passed, too.',
+    'lambda': 'Write a separate function under @triton.jit.',
+    'a dict': 'Pass numbers as tl.constexpr arguments, or a tuple or namedtuple.',
 }
 
 
@@ -47,12 +47,12 @@ class _Refusal(Exception):
 
 
 class _Rewriter(ast.NodeTransformer):
-    "Rewrites one function; `loops` says, per enclosing loop, whether it is one at run time"
+    "Rewrites one function; `loops` has, per enclosing loop, whether it is a loop at run time, not an unrolled one"
 
     def __init__(self):
         self.loops = []
         self.in_function = False
-        self.count = 0
+        self.temporary_count = 0  # variables that the rewritten code adds
         self.assigned = set()  # names that are assigned on all paths to the current statement
         self.names_read = set()  # names that the function reads
         # Each `if` with a `return`, as (name of its condition, hints of what it returns): those around the current
@@ -124,8 +124,7 @@ class _Rewriter(ast.NodeTransformer):
         kind = 'and' if isinstance(node.op, ast.And) else 'or'
         result = values.pop()
         while values:
-            self.count += 1
-            name = f'__tile_{self.count}'
+            name = self._new_name()
             first = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), values.pop()), node)
             both = _call(kind, _name_at(name, node), result)
             result = ast.IfExp(_call(f'{kind}_goes_on', first), both, _name_at(name, node))
@@ -140,7 +139,7 @@ class _Rewriter(ast.NodeTransformer):
         if len(node.ops) > 1:
             raise _Refusal('a < b < c: two comparisons in one', 'Write (a < b) & (b < c).', node.lineno)
         if isinstance(node.ops[0], (ast.In, ast.NotIn)):
-            raise _Refusal('`in`', 'Compare with each, and join with |.', node.lineno)
+            raise _Refusal('`in`', 'Compare with each, and combine the results with |.', node.lineno)
         return self.generic_visit(node)
 
     def visit_IfExp(self, node):
@@ -186,8 +185,8 @@ class _Rewriter(ast.NodeTransformer):
         return [ast.fix_missing_locations(statement) for statement in (begin, node, *after)]
 
     def _new_name(self):
-        self.count += 1
-        return f'__tile_{self.count}'
+        self.temporary_count += 1
+        return f'__tile_{self.temporary_count}'
 
     def _branch(self, statements, assigned_before, enclosing):
         "Rewrite a branch of an `if`; returns (statements, names that it assigns and that were not assigned before)"
@@ -202,7 +201,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_ListComp(self, node):
         if any(isinstance(generator.iter, ast.Call) for generator in node.generators):
-            raise _Refusal('a list of blocks made by a loop', 'A tuple, written out, or tl.join.', node.lineno)
+            raise _Refusal('a list comprehension over a loop', 'Write out a tuple, or use tl.join.', node.lineno)
         return self.generic_visit(node)
 
     def visit_Assert(self, node):
@@ -228,8 +227,8 @@ class _Rewriter(ast.NodeTransformer):
         if node.orelse:
             raise _Refusal('else after a loop', '', node.lineno)
         if not isinstance(node.iter, ast.Call):
-            hint = 'range(...) or tl.static_range(...).'
-            raise _Refusal('a loop over something else than a range', hint, node.lineno)
+            hint = 'Use range(...) or tl.static_range(...).'
+            raise _Refusal('a loop over something other than a range', hint, node.lineno)
         self.assigned |= _assigned_names([node.target])
         if not ast.unparse(node.iter.func).endswith('static_range'):
             return self._loop(node)
@@ -241,8 +240,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_While(self, node):
         if node.orelse:
             raise _Refusal('else after a loop', '', node.lineno)
-        self.count += 1
-        name = f'__tile_{self.count}'
+        name = self._new_name()
         loop = self._loop(node)
         begin = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], _call('while', at=node)), node)
         node.test = ast.copy_location(ast.Call(_name_at(name, node), [node.test], []), node)
@@ -274,12 +272,12 @@ def _ignored_statement(node):
 
 
 def _check_target(target):
-    "Refuse a target that cannot be assigned to"
+    "Raise `_Refusal` for a target that cannot be assigned to"
     if isinstance(target, ast.Subscript):
-        hint = 'Choose with tl.where, or write to memory with tl.store.'
-        raise _Refusal('elements of a block are assigned', hint, target.lineno)
+        hint = 'Select with tl.where, or write to memory with tl.store.'
+        raise _Refusal('an assignment to elements of a block', hint, target.lineno)
     if isinstance(target, (ast.Attribute, ast.Starred)):
-        raise _Refusal('an attribute is assigned', 'Values of a kernel have names alone.', target.lineno)
+        raise _Refusal('an assignment to an attribute', 'Assign to a variable.', target.lineno)
     for element in getattr(target, 'elts', ()):
         _check_target(element)
 
@@ -397,7 +395,7 @@ def _check_condition(value):
     if type(value) is tensor or value is None or isinstance(value, int):
         return value
     raise compile_error(
-        f'a decision by {type(value).__name__} {value!r}', 'A condition is a comparison, a bool, or an integer.'
+        f'{type(value).__name__} {value!r} as a condition', 'A condition must be a comparison, a bool or an integer.'
     )
 
 
@@ -428,7 +426,7 @@ class If:
             _check_same_type(
                 name,
                 types_now[name] if name in types_now else type_of(frame.f_locals.get(name, ...)),
-                type_by(type_hint, frame),
+                type_of_hint(type_hint, frame),
             )
         types_by_branch = current().branch_types.setdefault(_compilation_key(frame, self.if_key), {})
         for name, other_type in types_by_branch.setdefault(not taken, {}).items():
@@ -454,7 +452,7 @@ def _compilation_key(frame, name):
 
 
 def _check_same_type(name, a, b):
-    "Refuse a variable that has different types in the branches of an `if`, both of which are compiled"
+    "Raise if a variable has different types in the branches of an `if`, both of which are compiled"
     if a is not None and b is not None and not b == a:
         raise compile_error(f'{name} is {a} in one branch of the if and {b} in the other', _ONE_TYPE)
 
@@ -468,7 +466,7 @@ def _check_arm_type(value, test, other):
         return value
     frame = learner_frame()
     value = block_of(value) if is_number(value) else value
-    other_type = None if other is None or _ran_often(frame.f_code, frame.f_lasti) else type_by(other, frame)
+    other_type = None if other is None or _ran_often(frame.f_code, frame.f_lasti) else type_of_hint(other, frame)
     if other_type is not None and (own_type := type_of(value)) is not None and not other_type == own_type:
         raise compile_error(f'`a if condition else b` of {own_type} and {other_type}', _ONE_TYPE)
     return value
@@ -483,7 +481,7 @@ def _check_return(value, final_return_hint, others):
             final_return_hint,
             *(value for test, if_hints in others if type(test) is tensor for value in if_hints),
         ]
-        for other_type in (type_by(value, frame) for value in type_hints if value is not None):
+        for other_type in (type_of_hint(value, frame) for value in type_hints if value is not None):
             if other_type is not None and not other_type == own_type:
                 raise compile_error(f'a function returns {own_type} here and {other_type} elsewhere', _ONE_TYPE)
     return value
@@ -492,9 +490,7 @@ def _check_return(value, final_return_hint, others):
 def _define_constexpr(value, name):
     "Return the value of a named constexpr; raises if the name has a value: the compiler does not assign it again"
     if not isinstance(learner_frame().f_locals.get(name, Unbound(name)), Unbound):
-        raise compile_error(
-            f'{name} is defined already, and a constexpr is not assigned again', 'Give it another name.'
-        )
+        raise compile_error(f'{name} is already defined, and a constexpr cannot be assigned again', 'Use another name.')
     return const(value)
 
 
@@ -534,13 +530,12 @@ def keep_types(types_before, types_now, what='the loop', where='after an iterati
             continue
         if type_before is None:
             raise compile_error(
-                f'{name} is known when the kernel is compiled, and a loop changes it',
-                f'Begin with a copy: {name}_ = {name}.',
+                f'{name} is a compile-time constant, but a loop changes it', f'Start with a copy: {name}_ = {name}.'
             )
         raise compile_error(
             f'{name} is {type_before} before {what} and {types_now[name]} {where}',
-            f'What {what} changes keeps its type and shape: convert it with .to(...) there, or begin with the type '
-            'that it has afterwards: tl.zeros(shape, tl.float32) for fp32, tl.float64 for fp64.',
+            f'A variable that {what} changes must keep its type and shape: convert it with .to(...) there, or start '
+            'with the type that it has afterwards: tl.zeros(shape, tl.float32) for fp32, tl.float64 for fp64.',
         )
 
 

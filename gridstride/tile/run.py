@@ -255,9 +255,8 @@ def location(thread=None):
     line, source, file = _line(frame)
     kernel_frame = frame
     caller = frame.f_back
-    while (
-        caller is not None and caller.f_code.co_name != 'begin_program'
-    ):  # perhaps a function that the kernel called is at fault
+    # The kernel's own frame is the outermost one of the learner: the line may be in a function that the kernel calls
+    while caller is not None and caller.f_code.co_name != 'begin_program':
         if isinstance(caller.f_globals, Names):
             kernel_frame = caller
         caller = caller.f_back
@@ -286,7 +285,7 @@ def warn_of_undefined(code):
 
 
 def compile_error(what, hint='', line=None, function=None):
-    "Make the `NotCompiled` error for what Triton's compiler refuses, at the running line or at a line of `function`"
+    "Make the `NotCompiled` error for what Triton's compiler rejects, at the running line or at a line of `function`"
     fields = _line_only()
     if function is not None:
         file = function.__code__.co_filename

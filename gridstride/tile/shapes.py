@@ -55,10 +55,10 @@ def _arange(start, end):
 def arange(start, end):
     "Return the block start, start+1, ..., end-1; its size must be a power of 2"
     if isinstance(start, float) or isinstance(end, float):
-        raise compile_error(f'tl.arange({start}, {end}): its bounds are integers', 'Divide with //.')
+        raise compile_error(f'tl.arange({start}, {end}): its bounds must be integers', 'Divide with //.')
     if not (isinstance(start, int) and isinstance(end, int)):
         raise compile_error('tl.arange with a bound that is known only when the kernel runs',
-                     'Its bounds are numbers or tl.constexpr arguments.')  # fmt: skip
+                     'Its bounds must be numbers or tl.constexpr arguments.')  # fmt: skip
     if end < start:
         raise compile_error(f'tl.arange({start}, {end}): its end is less than its start')
     if end == start:
@@ -77,13 +77,13 @@ def _check_shape(shape):
     for size in shape:
         if not isinstance(size, int):
             raise compile_error(
-                'the shape of a block is known only when the kernel runs', 'Sizes are tl.constexpr arguments.'
+                'the shape of a block is known only when the kernel runs', 'Sizes must be tl.constexpr arguments.'
             )
         if size < 1:
             raise compile_error(f'a block of shape {list(map(int, shape))} has no element', _WHY_EMPTY)
         if not _is_power_of_2(size):
             raise compile_error(f'a block of shape {list(map(int, shape))}: {size} is not a power of 2',
-                         'Take the next one, and mask what is too much.')  # fmt: skip
+                         'Round up to the next one, and mask the surplus lanes.')  # fmt: skip
     if math.prod(shape) > _MAX_NUMEL:
         raise compile_error(f'a block of {math.prod(shape)} elements; a block has at most {_MAX_NUMEL}')
     return shape
@@ -115,7 +115,9 @@ def broadcast_to(input, *shape):
     try:
         return map_elements(x, lambda a: np.broadcast_to(a, shape))
     except ValueError:
-        raise compile_error(f'a block of shape {list(x.data.shape)} as {list(map(int, shape))}') from None
+        raise compile_error(
+            f'a block of shape {list(x.data.shape)} cannot be broadcast to {list(map(int, shape))}'
+        ) from None
 
 
 def broadcast(input, other):
@@ -165,7 +167,7 @@ def trans(input, *dims):
     dims = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
     if not dims:
         if input.data.ndim < 2:
-            raise compile_error(f'tl.trans of a block of shape {list(input.data.shape)}: it has no two axes')
+            raise compile_error(f'tl.trans of a block of shape {list(input.data.shape)}: it needs two axes')
         return map_elements(input, lambda a: np.swapaxes(a, -1, -2))
     return permute(input, *dims)
 
@@ -174,7 +176,9 @@ def permute(input, *dims):
     "Permute the axes"
     dims = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
     if sorted(dims) != list(range(input.data.ndim)):
-        raise compile_error(f'the order {list(dims)} of the axes of a block of shape {list(input.data.shape)}')
+        raise compile_error(
+            f'tl.permute with axes {list(dims)} of a block of shape {list(input.data.shape)}', 'Name each axis once.'
+        )
     return map_elements(input, lambda a: np.transpose(a, tuple(map(int, dims))))
 
 
@@ -194,7 +198,7 @@ def join(a, b):
 def split(a):
     "Split a block along its last axis, of size 2, into two"
     if not a.data.ndim or a.data.shape[-1] != 2:
-        raise compile_error(f'tl.split of a block of shape {list(a.data.shape)}', 'Its last axis has size 2.')
+        raise compile_error(f'tl.split of a block of shape {list(a.data.shape)}', 'Its last axis must have size 2.')
     return map_elements(a, lambda a: a[..., 0][()]), map_elements(a, lambda pairs: pairs[..., 1][()])
 
 

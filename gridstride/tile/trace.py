@@ -80,7 +80,7 @@ class Trace:
             if access['array'] == array and access['verb'] == verb and len(access['shape']) == 2
         ]
         if not tile_accesses:
-            raise ValueError(f'nothing with two axes called {array!r} was {verb} in this trace')
+            raise ValueError(f'this trace has no access {verb!r} to a two-dimensional array {array!r}')
         columns = tile_accesses[0]['shape'][1]
         boxes = [(access['at'] // columns, access['at'] % columns) for access in tile_accesses if len(access['at'])]
         tile_size = [max(int(np.ptp(box[axis])) + 1 for box in boxes) for axis in (0, 1)]

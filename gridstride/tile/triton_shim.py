@@ -23,17 +23,19 @@ class JITFunction:
         self.arg_names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
 
     def __call__(self, *args, **kwargs):
-        raise RuntimeError(f'{self.__name__} is under @triton.jit: a kernel calls it, or a launch, kernel[grid](...)')
+        raise RuntimeError(
+            f'{self.__name__} is under @triton.jit: launch it as {self.__name__}[grid](...), or call it from a kernel'
+        )
 
 
-original_jit = None  # Triton's own `jit`, while its module has another one
+original_jit = None  # Triton's own `jit`, while `plain.patch` replaces it in its module
 
 
 def _triton():
     "Return Triton itself if it is installed, else None"
-    there = sys.modules.get('triton')
-    if there is not None:
-        return None if getattr(there, 'is_shim', False) else there
+    loaded = sys.modules.get('triton')
+    if loaded is not None:
+        return None if getattr(loaded, 'is_shim', False) else loaded
     spec = find_spec('triton')
     return import_module('triton') if spec and not hasattr(spec.loader, 'is_shim') else None
 
@@ -146,18 +148,18 @@ class _Shim(types.ModuleType):
 @functools.lru_cache(None)
 def module():
     "Return the substitute for Triton: the same module at each call"
-    found = _Shim('triton_checked', __doc__)
-    found.is_shim = True
+    shim = _Shim('triton_checked', __doc__)
+    shim.is_shim = True
     real = _triton()
-    found.jit = jit
-    found.autotune = autotune
-    found.heuristics = heuristics
+    shim.jit = jit
+    shim.autotune = autotune
+    shim.heuristics = heuristics
     if real is None:
-        found.language = language
-        found.Config = Config
-        found.cdiv = cdiv
-        found.next_power_of_2 = next_power_of_2
-        found.set_allocator = set_allocator
+        shim.language = language
+        shim.Config = Config
+        shim.cdiv = cdiv
+        shim.next_power_of_2 = next_power_of_2
+        shim.set_allocator = set_allocator
     else:
-        found.language = import_module('triton.language')
-    return found
+        shim.language = import_module('triton.language')
+    return shim

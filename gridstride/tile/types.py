@@ -4,12 +4,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..support.lazy_exports import lacking
+from ..support.lazy_exports import missing_package
 
 try:
     import ml_dtypes
 except ModuleNotFoundError:
-    raise lacking('ml_dtypes', 'gridstride.tile') from None
+    raise missing_package('ml_dtypes', 'gridstride.tile') from None
 
 __all__ = [
     'dtype',
@@ -258,7 +258,7 @@ def computation_type(
     a,
     b,  # types
     a_is_number=False,
-    b_is_number=False,  # is it a number of the source rather than a value of the kernel?
+    b_is_number=False,  # is it a number literal rather than a value of the kernel?
     division=False,  # / // %
 ):  # a type
     "Return the type to which Triton converts two operands before an operation"
@@ -276,9 +276,9 @@ def computation_type(
     if a.is_fp8() and b.is_fp8():
         return a if a is b else _F16
     if not (a.is_int() and b.is_int()):
-        raise TypeError(f'{a} and {b} do not go together: convert one with .to(...)')
+        raise TypeError(f'{a} and {b} have no common type: convert one with .to(...)')
     if division and a.is_int_signed() != b.is_int_signed():
-        raise TypeError(f'/, // and % of {a} and {b}, one with and one without a sign: convert one with .to(...)')
+        raise TypeError(f'/, // and % of {a} and {b}, one signed and one unsigned: convert one with .to(...)')
     return promote(a, b)
 
 

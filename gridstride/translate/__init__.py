@@ -1,11 +1,11 @@
 """Kernels in Numba's dialect as CUDA C.
 
-The modules, in the order in which they are read best:
+The modules, in a good reading order:
 
 - what is translated: `source` (a kernel's tree, comments and names), `kernel` (`to_cuda`, all steps of it);
 - from Python to a tree with types: `tree`, `operations` (its vocabulary), `types`, `lowering` (a subpackage),
   `verify` (is the tree well formed?);
-- what is known of the tree: `intervals` and `ranges` (the values that an integer can have), `c_types` (so which of
+- analyses of the tree: `intervals` and `ranges` (the values that an integer can have), `c_types` (so which of
   them are an `int` in C), `flow` (which assignments are one variable);
 - from the tree to C: `codegen` (a subpackage), `launcher` (the host's part), `translation` (the text, and what its
   arguments are);

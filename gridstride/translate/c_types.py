@@ -6,13 +6,13 @@ from .tree import Expr, function_expressions, expressions, functions, statements
 from .types import C_NAMES, DOUBLE, FLOAT, HALF, INT, UINT, WEAK, INTEGERS, Array, is_int, is_number, is_unsigned
 
 
-# A variable whose interval does not fit may be an `int` all the same where that changes nothing. +, - and * of 32 bits
+# A variable whose interval does not fit may still be an `int` where that changes nothing. +, - and * of 32 bits
 # have the low 32 bits of the exact result, and a valid index fits, because an array has fewer than 2**31 elements. So
 # a variable is an `int` if it flows, through + - and *, only into indices, into comparisons with such variables and
-# other narrow values, or into elements of at most 32 bits. `_Uses` collects the flows, and `index_like` removes
-# variables until none of those left flows into one that is removed. For comparisons this relies on what the docstring
-# of `to_cuda` promises.
-_RING = ('add', 'sub', 'mul', 'neg')
+# other narrow values, or into elements of at most 32 bits. `_Uses` collects the flows, and
+# `variables_with_exact_low_bits` removes variables until none of those left flows into a removed one. For comparisons
+# this relies on what the docstring of `to_cuda` promises.
+_MODULAR_OPS = ('add', 'sub', 'mul', 'neg')
 
 
 class _Uses:
@@ -20,14 +20,14 @@ class _Uses:
 
     def __init__(self, unit, ranges):
         self.ranges = ranges
-        self.bad = set()  # variables that need more than their low 32 bits
-        self.flows = []  # (variable, the variable that gets it)
+        self.needs_all_bits = set()  # variables that need more than their low 32 bits
+        self.flows = []  # (variable, the variable that it is assigned to)
         self.compared = []  # pairs of expressions
         for f in ranges.visited_functions:
             for s in statements(f.body):
                 self.statement(s, f)
 
-    def fits(self, expr):
+    def fits_int(self, expr):
         "Return whether the interval of `expr` fits an `int`"
         return within(
             self.ranges.of(expr)
@@ -54,14 +54,14 @@ class _Uses:
             self.use(e, 'low' if stmt.kind == 'pointer' else None)
 
     def use(self, expr, sink):
-        "Note that `expr` goes to `sink`: 'low' if its low 32 bits are enough, 'compare', a variable, None for all else"
-        if is_int(expr.type) and (expr.op in _RING or expr.op == 'var') and self.fits(expr):
+        "Record that `expr` flows into `sink`: 'low' for its low 32 bits, 'compare', a variable, None for other uses"
+        if is_int(expr.type) and (expr.op in _MODULAR_OPS or expr.op == 'var') and self.fits_int(expr):
             sink = 'low'
         if expr.op == 'var':
             self.use_variable(expr, sink)
         elif expr.op == 'device':
             for a, p in zip(expr.args, expr.value.parameter_exprs):
-                self.pass_on(a, p)
+                self.use_argument(a, p)
         else:
             if self.compares(expr):
                 self.compared.append(expr.args)
@@ -77,18 +77,18 @@ class _Uses:
         )
 
     def use_variable(self, expr, sink):
-        "Note that a variable goes to `sink`"
+        "Record that a variable flows into `sink`"
         if not is_int(expr.type):
             return
         if sink is None:
-            self.bad.add(expr.value)
+            self.needs_all_bits.add(expr.value)
         elif not isinstance(sink, str):
             self.flows.append((expr.value, sink))
 
     def sinks(self, expr, sink):
-        "Return where the arguments of `expr` go to, if `expr` goes to `sink`"
+        "Return the sinks of the arguments of `expr` if `expr` flows into `sink`"
         n = len(expr.args)
-        if expr.op in _RING or expr.op == 'let':
+        if expr.op in _MODULAR_OPS or expr.op == 'let':
             return [sink] * n
         if expr.op == 'select':
             return [None] + [sink] * (n - 1)
@@ -102,25 +102,25 @@ class _Uses:
         low = expr.op == 'cast' and is_narrow_int(expr.value) and is_int(expr.type) and is_int(expr.args[0].type)
         return ['low' if low else None] * n
 
-    def pass_on(self, a, p):
-        "Note that `a` is an argument for the parameter `p` of a device function"
+    def use_argument(self, a, p):
+        "Record that `a` is an argument for the parameter `p` of a device function"
         if a.op == 'tuple':
             for x, y in zip(a.args, p.args):
-                self.pass_on(x, y)
+                self.use_argument(x, y)
         elif a.op != 'view':
             self.use(a, p.value if p.op == 'var' and is_int(p.type) else None)
         else:
             for part in (*a.value.lead, a.value.offset):
                 self.use(part, 'low')
 
-    def narrow(self, expr, chosen):
+    def low_bits_are_exact(self, expr, chosen):
         "Return whether the low 32 bits of `expr` are correct if those of the variables `chosen` are"
         return (
-            self.fits(expr)
+            self.fits_int(expr)
             or expr.op == 'var'
             and expr.value in chosen
-            or expr.op in (*_RING, 'let')
-            and all(self.narrow(a, chosen) for a in expr.args)
+            or expr.op in (*_MODULAR_OPS, 'let')
+            and all(self.low_bits_are_exact(a, chosen) for a in expr.args)
         )
 
 
@@ -129,14 +129,14 @@ def is_narrow_int(dtype):
     return dtype in ('bool', 'int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32')
 
 
-def index_like(unit, ranges):
-    "Return the variables that may be an `int` though their interval does not fit"
+def variables_with_exact_low_bits(unit, ranges):
+    "Return the variables that may be an `int` although their interval does not fit"
     uses = _Uses(unit, ranges)
     fitting = {v for v, r in ranges.var.items() if is_int(v.type) and within(r, INT32)}
     chosen = {
         v
         for v, r in ranges.var.items()
-        if is_int(v.type) and v not in fitting and v not in uses.bad and v.parameter is None
+        if is_int(v.type) and v not in fitting and v not in uses.needs_all_bits and v.parameter is None
     }
     while True:
         out = {a for a, b in uses.flows if a in chosen and b not in chosen and b not in fitting}
@@ -144,7 +144,7 @@ def index_like(unit, ranges):
             part.value
             for a, b in uses.compared
             for x, y in ((a, b), (b, a))
-            if not uses.narrow(y, chosen)
+            if not uses.low_bits_are_exact(y, chosen)
             for part in walk(x)
             if part.op == 'var' and part.value in chosen
         }
@@ -154,37 +154,34 @@ def index_like(unit, ranges):
 
 
 def choose_c_types(unit):
-    """Give the Python floats that have met nothing else their precision, and every variable its type in C.
-
-    Returns the `Ranges` that hold then.
-    """
+    """Resolve weakly typed floats, and choose the C type of every variable; returns the `Ranges` for these types."""
     weak = DOUBLE if unit.doubles or not _computes_in_float32(unit) else FLOAT
     for f in functions(unit):
-        f.result = _settle(f.result, weak)
+        f.result = _resolve_weak(f.result, weak)
         for v in f.variables:
-            v.type = _settle(v.type, weak)
+            v.type = _resolve_weak(v.type, weak)
         for v in f.temporaries.values():
-            v.type = _settle(v.type, weak)
+            v.type = _resolve_weak(v.type, weak)
         for e in function_expressions(f):
-            e.type = _settle(e.type, weak)
+            e.type = _resolve_weak(e.type, weak)
     for m in unit.constants.values():
         if m.dtype == WEAK:
             m.dtype = weak
     unit.weak = weak
-    unit.minimums = _least(unit)
+    unit.minimums = _minimum_arguments(unit)
     ranges = Ranges(unit)
     if not unit.wide:
-        ranges = Ranges(unit, index_like(unit, ranges))
+        ranges = Ranges(unit, variables_with_exact_low_bits(unit, ranges))
     for f in ranges.visited_functions:
         for v in {*f.variables, *f.temporaries.values()}:
             v.c_type = _c_type(unit, v, ranges)
     return ranges
 
 
-def _least(unit):
-    """Return {parameter: 0 or 1} of the Python ints that are divided, or divided by, and were not negative as examples.
+def _minimum_arguments(unit):
+    """Return {parameter: minimum, 0 or 1} of the Python ints that `//` or `%` uses and whose examples are not negative.
 
-    The launcher refuses arguments below.
+    The launcher refuses smaller arguments.
     """
     res = {}
     for f in functions(unit):
@@ -199,9 +196,9 @@ def _least(unit):
     return res
 
 
-def _settle(t, weak):
+def _resolve_weak(t, weak):
     if isinstance(t, tuple) and not isinstance(t, Array):
-        return tuple(_settle(part, weak) for part in t)
+        return tuple(_resolve_weak(part, weak) for part in t)
     return weak if t == WEAK else t
 
 
@@ -242,5 +239,5 @@ def _computes_in_float32(unit):
             elif e.op == 'cast':
                 met.add(e.value)
             elif e.op in ('var', 'const', 'global') or e.type != DOUBLE:
-                met.add(e.type)  # a division of integers is a double, and requires none elsewhere
+                met.add(e.type)  # a division of integers is a double, but does not require double elsewhere
     return bool(met & {FLOAT, HALF, 'bfloat16'}) and DOUBLE not in met

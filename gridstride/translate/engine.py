@@ -296,7 +296,7 @@ class CheckedArrays(Arrays):
     "Lower indices with a check: the operation `inside` reports an index that is out of bounds"
 
     def inside(self, access, view, idx, sizes, strides):
-        "Return the address of the element `idx`, checked against the sizes; `access`: what is done there"
+        "Return the address of the element `idx`, checked against the sizes; `access` is 'read', 'write' or 'atomic'"
         idx = [convert.as_number(convert.need_number(i)) for i in idx]
         return Expr('inside', INT, [*idx, *sizes, *strides], value=(access, view.memory.name))
 
@@ -478,7 +478,7 @@ def launch(kernel, grid, block, shared, args, trace=None):
         'who=True': settings.who,
         f'warps of {settings.warp}': settings.warp != 32,
     }
-    if unsupported := next((operand for operand, is_so in options_used.items() if is_so), None):
+    if unsupported := next((option for option, is_used in options_used.items() if is_used), None):
         hint = "It needs the simulator's own engine: sim.options(engine='lanes')."
         raise NotSimulated(f"{unsupported} with engine='c'", hint, kernel=kernel.__name__)
     grid, block, _, shared, _ = configure(kernel.__name__, grid, block, shared=shared)

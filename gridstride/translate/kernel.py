@@ -72,8 +72,10 @@ def _declare(parameter, writer):
     memory = parameter.value.memory
     const = 'const ' if not memory.written else ''
     if memory.dims is not None:
-        return const + writer.element(memory.dtype), memory.c_name + ''.join(f'[{writer.text(d)}]' for d in memory.dims)
-    return f'{const}{writer.element(memory.dtype)} *', memory.c_name
+        return const + writer.element_type(memory.dtype), memory.c_name + ''.join(
+            f'[{writer.text(d)}]' for d in memory.dims
+        )
+    return f'{const}{writer.element_type(memory.dtype)} *', memory.c_name
 
 
 def _function_head(function, body, writer, unit):
@@ -108,7 +110,7 @@ def _constants(unit, writer):
         if memory.used:
             sizes = ''.join(f'[{n}]' for n in memory.values.shape)
             values = _initializer(memory.values, memory.dtype, writer)
-            res.append(f'__constant__ {writer.element(memory.dtype)} {memory.c_name}{sizes} = {values};')
+            res.append(f'__constant__ {writer.element_type(memory.dtype)} {memory.c_name}{sizes} = {values};')
     return res
 
 
@@ -133,7 +135,7 @@ def _describe_arguments(source, args):
     parameters = source.tree.args
     if parameters.vararg or parameters.kwarg or parameters.kwonlyargs:
         what = 'a kernel with *args, **kwargs or keyword-only arguments'
-        raise source.error(source.tree, what, 'Give it plain arguments.')
+        raise source.error(source.tree, what, 'Use plain positional parameters.')
     names, defaults = [arg.arg for arg in parameters.args], source.f.__defaults__ or ()
     signature_types = signature(args[0]) if len(args) == 1 and isinstance(args[0], str) else None
     count = len(args if signature_types is None else signature_types)
@@ -160,7 +162,7 @@ def _wrong_number(kernel, names, count, are_examples):
     what_was_given = examples if are_examples else f'the signature has {count}'
     call = f"to_cuda({kernel}, {', '.join(names)}) with arguments as the kernel gets them"
     hint = f"{call}, or with a signature such as 'void(float32[:], int64)'."
-    return Untranslatable(f'{takes}, and {what_was_given}: the types of C come from them', hint, kernel=kernel)
+    return Untranslatable(f'{takes}, but {what_was_given}: the types in C are derived from them', hint, kernel=kernel)
 
 
 def to_cuda(
@@ -197,7 +199,7 @@ def translate(kernel, example_args, unit, writer=Expressions):
     "Return the `Translation` that the new `Unit` makes of a kernel; `writer`: the class that writes its expressions"
     if not callable(python_function(kernel)):
         what = f'{kernel!r} is of type {type(kernel).__name__} and not a kernel'
-        raise Untranslatable(what, 'Give the function, not its name or its result.')
+        raise Untranslatable(what, 'Pass the function, not its name or its result.')
     source = Source(python_function(kernel))
     argument_types = _describe_arguments(source, example_args)
     unit.lower(source, argument_types)
@@ -215,7 +217,7 @@ def _write(unit, writer, source, argument_types):
     names = _name_all(unit, order)
     for function in order:
         function.struct_name = (
-            names.at_file_scope(f'{function.c_name}_result') if isinstance(function.result, tuple) else None
+            names.take_at_file_scope(f'{function.c_name}_result') if isinstance(function.result, tuple) else None
         )
         _choose_result_type(function, writer.ranges, unit)
     bodies = {function: Body(function, names, writer) for function in order}
@@ -228,11 +230,11 @@ def _write(unit, writer, source, argument_types):
 def _name_all(unit, order):
     "Give functions and constants their names in C; return the `Names` that are taken"
     names = unit.names = Names()
-    unit.main.c_name = names.at_file_scope(unit.main.name)
+    unit.main.c_name = names.take_at_file_scope(unit.main.name)
     names.taken, names.kernel = set(), {unit.main.c_name}
     for function in unit.functions.values():
         if function in order:
-            function.c_name = names.at_file_scope(function.name)
+            function.c_name = names.take_at_file_scope(function.name)
     for function in order:
         for expr in function_expressions(function):
             if expr.op == 'global':
@@ -246,7 +248,7 @@ def _function(function, body, writer, unit):
     "Return the lines of one function"
     tree, line = function.source.tree, function.source.tree.lineno
     body.cursor = tree.body[0].lineno - 1
-    body.pending = False
+    body.blank_line_pending = False
     body.depth = 1
     head, params = _function_head(function, body, writer, unit)
     if function is unit.main:
@@ -256,7 +258,7 @@ def _function(function, body, writer, unit):
         fields = ' '.join(f'{t} {n};' for t, n in zip(function.c_results, function.field_names))
         lines.insert(0, Line(f'struct {function.struct_name} {{ {fields} }};', 0, line))
     _write_body(function, body)
-    short = function is not unit.main and not function.is_struct and _on_one_line(head, body.lines)
+    short = function is not unit.main and not function.is_struct and _one_line_function(head, body.lines)
     if short:
         lines.append(Line(short, 0, body.lines[0].line))
     else:
@@ -296,7 +298,7 @@ def _write_body(function, body):
         lines.pop()
 
 
-def _on_one_line(head, lines):
+def _one_line_function(head, lines):
     "Return a function that does nothing but return something, if that is short; else None"
     if len(lines) == 1 and '\n' not in head:
         text = lines[0].text

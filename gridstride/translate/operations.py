@@ -18,16 +18,16 @@ COMPARISONS = ('<', '<=', '>', '>=', '==', '!=')
 class Operation(NamedTuple):
     """An operation of expressions.
 
-    `takes`: one kind per operand; one with `*` stands for any number of them, one with `?` may be missing.
-    `gives`: the kinds of type that the result may have. The kinds: integer (bool and integers), real, bool,
+    `operand_kinds`: one kind per operand; one with `*` stands for any number of operands, one with `?` is optional.
+    `result_kinds`: the kinds of type that the result may have. The kinds: integer (bool and integers), real, bool,
     number (all of these), void, tuple, array, object; an operand may also be `same` (integer where the result is
     integer, any number elsewhere) and `any`.
-    `value`: the class of what else the expression needs; None where it needs nothing.
-    `rule`: what else holds of such an expression, as a function of it.
+    `value`: the class of the attribute `value` of the expression; None if it has none.
+    `rule`: a predicate that such an expression must satisfy.
     """
 
-    takes: str
-    gives: str
+    operand_kinds: str
+    result_kinds: str
     value: object = None
     rule: Callable = lambda e: True
 
@@ -38,7 +38,7 @@ _extreme = Operation('same same', 'number')
 _dimension = tuple  # (memory, dimension)
 
 OPERATIONS = {
-    # Values that are there
+    # Leaves
     'const': Operation('', 'number', (bool, int, float)),
     'global': Operation('', 'number', tuple, lambda e: len(e.value) == 2 and isinstance(e.value[0], str)),
     'var': Operation('', 'number tuple', Variable, lambda e: e.type == e.value.type),
@@ -47,7 +47,7 @@ OPERATIONS = {
     'size': Operation('', 'integer', _dimension, lambda e: isinstance(e.value[0], Memory)),
     'stride': Operation('', 'integer', _dimension, lambda e: isinstance(e.value[0], Memory)),
     'start': Operation('', 'integer', Memory),
-    'size_of': Operation('', 'integer', _dimension, lambda e: isinstance(e.value[0], View)),  # one that is not known
+    'size_of': Operation('', 'integer', _dimension, lambda e: isinstance(e.value[0], View)),  # a size that is unknown
     # Arithmetic
     'add': _arithmetic,
     'sub': _arithmetic,
@@ -97,11 +97,11 @@ OPERATIONS = {
     'shuffle': Operation('number integer integer integer?', 'number', str),
     'device': Operation('any*', 'number tuple void', object, lambda e: len(e.args) == len(e.value.parameter_exprs)),
     'field': Operation('tuple', 'number', int, lambda e: e.args[0].value.struct is not None),
-    # What is not a scalar: it is taken apart before anything is written, except for the arguments of device functions
+    # Not scalars: they are decomposed before code generation, except as arguments of device functions
     'view': Operation('', 'array', View),
     'tuple': Operation('any*', 'tuple void', object),
     'object': Operation('', 'void', object),
-    # Of something whose type is not known yet: none is left when the types stay
+    # An operand has no type yet; none is left when the types have reached the fixed point
     'unknown': Operation('any any', 'unknown'),
 }
 NOT_WRITTEN = {'tuple', 'object', 'unknown'}

@@ -512,7 +512,7 @@ class Ranges(_Values, _Conditions, _Blocks):
 
     def __init__(self, unit, clamped=()):
         self.unit = unit
-        self.clamped = clamped  # variables that fit an `int` by `c_types.index_like`
+        self.clamped = clamped  # variables that fit an `int` by `c_types.variables_with_exact_low_bits`
         self.expr_intervals, self.var = {}, {}
         self.recording = True
         self.most = HIGH if unit.wide else INT_LIMIT

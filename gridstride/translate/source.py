@@ -38,13 +38,13 @@ class Source:
         if not inspect.isfunction(f):
             raise Untranslatable(
                 f'{f!r} is of type {type(f).__name__} and not a kernel',
-                'Give a function made with def, with or without @cuda.jit.',
+                'Pass a function defined with def, with or without @cuda.jit.',
             )
         try:
             source = source_of(f)
         except SourceMissing:
             raise Untranslatable(
-                'a kernel whose source cannot be read: C is written from its text',
+                'a kernel whose source cannot be read, from which it is translated',
                 'Define it in a file or in a notebook cell.',
                 kernel=self.name,
             ) from None
@@ -53,11 +53,7 @@ class Source:
         self.lines = source.text.splitlines()
         self.tree = definition(source.text, f)
         if self.tree is None:
-            raise Untranslatable(
-                f'{self.name} is not made with def: only such a function has statements to translate',
-                'Write it with def.',
-                kernel=self.name,
-            )
+            raise Untranslatable(f'{self.name} is not defined with def', 'Define it with def.', kernel=self.name)
         self.name = self.tree.name
         self.comments, self.blank = _comments(source.text)
 
@@ -81,7 +77,7 @@ class Source:
             source=self.text(node.lineno),
         )
 
-    def meaning(self, name):
+    def look_up(self, name):
         "Return (is the name known outside the function, its value)"
         f = self.f
         for k, c in zip(f.__code__.co_freevars, f.__closure__ or ()):

@@ -20,8 +20,8 @@ class Translation(str):
     - `lines`, from the number of a line to (file, line) of the Python source;
     - `pack(args)`, the arguments for `cuda_kernel(text)` that belong to the arguments of the Python kernel.
 
-    `known`, `names`, `defaults` are what is known of the Python kernel's parameters; `least` says of some integers,
-    by name, how large they must be.
+    `known`, `names` and `defaults` describe the Python kernel's parameters; `least` has the minimums of some
+    integers, by name.
     """
 
     def __new__(cls, text, kernel, params, lines, known, names, defaults, least):
@@ -46,36 +46,36 @@ class Translation(str):
             takes = f"{self.kernel} takes {len(self.names)} arguments ({', '.join(self.names)})"
             raise TypeError(f'{takes}, but {len(args)} were given')
         for n, k, a in zip(self.names, self.known, args):
-            _need_like(n, k, a)
+            _require_like_example(n, k, a)
         res = [_pack(p, _at(args, p.path)) for p in self.params]
         for p, v in zip(self.params, res):
             least = self.least.get(p.name)
             if least is not None and v < least:
-                takes = f'this translation takes {least} or more, as its example was'
-                raise TypeError(f'{p.name} is {v}, and {takes}; translate with such an argument')
+                takes = f'this translation requires at least {least}, like its example'
+                raise TypeError(f'{p.name} is {v}, but {takes}; translate again with such an argument')
         return res
 
 
 def _at(args, path):
     for i in path:
         args = args[i]
-    return _bare(args)
+    return _unwrap_device_array(args)
 
 
-def _bare(a):
+def _unwrap_device_array(a):
     return a.data if type(a).__name__ == 'DeviceArray' and hasattr(a, 'mem') else a
 
 
-def _need_like(name, known, a):
+def _require_like_example(name, known, a):
     "Raise unless `a` is of the kind of the example"
     if isinstance(known, tuple) and not isinstance(known, (ArrayOf, Number)):
         if not isinstance(a, (tuple, list)) or len(a) != len(known):
             raise TypeError(f'{name} is a tuple of {len(known)} in this translation')
         for n, (k, x) in enumerate(zip(known, a)):
-            _need_like(f'{name}[{n}]', k, x)
+            _require_like_example(f'{name}[{n}]', k, x)
         return
     if isinstance(known, Number):
-        return _need_number_like(name, known, a)
+        return _require_number_like_example(name, known, a)
     mine = example(a)
     if not isinstance(mine, ArrayOf) or mine[:2] != known[:2]:
         raise TypeError(f'{name} is {write_type(known)} in this translation, but {write_type(mine)} was given')
@@ -84,19 +84,19 @@ def _need_like(name, known, a):
         raise TypeError(f'{name} has another layout than the example; {hint}')
 
 
-def _need_number_like(name, known, a):
+def _require_number_like_example(name, known, a):
     "Raise unless `a` is a number like the example"
     if hasattr(a, 'shape') and not isinstance(a, np.generic):
         raise TypeError(f'{name} is a number in this translation, but a {type(a).__name__} was given')
     if known.type not in INTEGERS:
         return
     if isinstance(a, (float, np.floating)):
-        hint = 'translate with such an argument'
+        hint = 'translate again with such an argument'
         raise TypeError(f'{name} is an integer in this translation, but {a!r} was given; {hint}')
     low, high = (-INT_LIMIT, INT_LIMIT) if known.dtype == 'int' else of_dtype(known.dtype)
     if not low <= int(a) <= high:
         takes = f'this translation takes {known.dtype}s from {low} to {high}'
-        raise TypeError(f'{name} is {a}, and {takes}; give such a number as the example')
+        raise TypeError(f'{name} is {a}, but {takes}; translate again with such a number')
 
 
 def _pack(p, a):
@@ -104,15 +104,15 @@ def _pack(p, a):
     if p.kind == 'number':
         return float(a) if p.type in ('float', 'double') else bool(a) if p.type == 'bool' else int(a)
     if p.kind == 'size':
-        return _need_small(p, int(a.shape[p.dim]))
+        return _require_32_bits(p, int(a.shape[p.dim]))
     if p.kind == 'stride':
-        return _need_small(p, int(steps_of(a)[p.dim]))
+        return _require_32_bits(p, int(steps_of(a)[p.dim]))
     if p.kind == 'start':
-        return _need_small(p, sum((s - 1) * -t for s, t in zip(a.shape, steps_of(a)) if t < 0))
+        return _require_32_bits(p, sum((s - 1) * -t for s, t in zip(a.shape, steps_of(a)) if t < 0))
     return _flat(a, 'const' in p.type)
 
 
-def _need_small(p, v):
+def _require_32_bits(p, v):
     "Return the integer `v`, which must fit into the parameter's type"
     if p.type == 'int' and abs(v) > INT_LIMIT:
         raise TypeError(f'{p.name} is {v}: this kernel has 32-bit indices; translate it with wide=True')
@@ -124,7 +124,7 @@ def _flat(a, const):
     steps = steps_of(a)
     n = reach(a.shape, steps)
     if n > INT_LIMIT:
-        _need_small(Parameter('int', 'the span of an array', '', (), 0), n)
+        _require_32_bits(Parameter('int', 'the span of an array', '', (), 0), n)
     if hasattr(a, 'data_ptr'):
         return a if a.is_contiguous() and a.dim() else a.as_strided((n,), (1,))
     if a.ndim == 0:

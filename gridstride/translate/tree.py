@@ -138,9 +138,11 @@ class Literal(Expr):
         self.text = text
 
 
-# The values of the operations `call` and `atomic`. takes, gives: types of C; effect: has it side effects?; low, high:
-# bounds of an integer result; count: the number of operands that are indices
-Call = namedtuple('Call', 'name takes gives effect low high', defaults=((), 'void', False, None, None))
+# The values of the operations `call` and `atomic`. parameter_types, result_type: of C; low,
+# high: bounds of an integer result; count: the number of operands that are indices
+Call = namedtuple(
+    'Call', 'name parameter_types result_type has_side_effects low high', defaults=((), 'void', False, None, None)
+)
 Atomic = namedtuple('Atomic', 'op memory count')
 
 

@@ -31,7 +31,7 @@ C_NAMES = {
 }
 
 
-def value_type(dtype: str) -> str:  # of what is loaded from an array of `dtype`
+def value_type(dtype: str) -> str:  # of an element of `dtype` once it is loaded
     "Return the type of an element once it is loaded"
     return FLOAT if dtype == 'bfloat16' else dtype
 
@@ -72,8 +72,8 @@ def describe(t):
     return f'{"an" if str(t)[0] in "aiu" else "a"} {t}'
 
 
-# `join_types` gives the type of a variable that is sometimes the one and sometimes the other, `arithmetic_type` that of
-# arithmetic with both. With `doubles` both are NumPy's and Numba's promotion; without it, integers and
+# `join_types` returns the type of a variable that holds values of both types, `arithmetic_type` that of arithmetic with
+# both. With `doubles` both are NumPy's and Numba's promotion; without it, integers and
 # Python floats with a float32 are float32.
 _RANK = {WEAK: 2, HALF: 3, FLOAT: 4, DOUBLE: 5}  # integers come before
 
@@ -100,11 +100,11 @@ def arithmetic_type(a, b, doubles):
     return join_types(a, b, doubles)
 
 
-# What is known of an argument: a number with the type that C gets, an array with its layout, or a tuple of
-# such. `strides` says per dimension whether the kernel gets its stride; `backwards` that one of them is
+# The description of an argument: a number with its C type, an array with its layout, or a tuple of
+# these. `strides` says per dimension whether the kernel gets its stride; `backwards` says that one of them is
 # negative, so that the first element is not at the lowest address.
-# type: of the value; dtype: of the parameter, 'int' for a Python int, 'weak' for a Python float; least: 0 or 1, the
-# example being no less
+# type: of the value; dtype: of the parameter, 'int' for a Python int, 'weak' for a Python float; least: 0 or 1 if the
+# example is at least that
 Number = namedtuple('Number', 'type dtype least', defaults=(None,))
 # strides: one bool per dimension, all False where contiguous
 ArrayOf = namedtuple('ArrayOf', 'dtype ndim strides backwards')
@@ -118,11 +118,11 @@ def _array(a):
     a = getattr(a, 'data', a) if type(a).__name__ == 'DeviceArray' and hasattr(a, 'mem') else a
     dtype = str(a.dtype).removeprefix('torch.')
     if getattr(a.dtype, 'names', None):
-        hint = f"Give the kernel an array of each field: np.ascontiguousarray(a['{a.dtype.names[0]}'])."
-        raise Untranslatable('an array of records, which kernels in CUDA C get as a struct', hint)
+        hint = f"Pass the kernel an array of each field: np.ascontiguousarray(a['{a.dtype.names[0]}'])."
+        raise Untranslatable('an array of records, which to_cuda does not support', hint)
     if dtype not in C_NAMES:
         raise Untranslatable(
-            f'an array of {dtype}: CUDA C has no such elements here',
+            f'an array of {dtype}: to_cuda does not support such elements',
             'Use bool, int8 to uint64, float16, float32 or float64.',
         )
     steps, size = list(steps_of(a)), list(a.shape)
@@ -175,11 +175,11 @@ def example(x):
 
 def _scalar(dtype):
     if dtype not in C_NAMES or dtype == 'bfloat16':
-        raise Untranslatable(f'a number of type {dtype}: CUDA C has no such type here')
+        raise Untranslatable(f'a number of type {dtype}: to_cuda does not support this type')
     return Number(value_type(dtype), dtype)
 
 
-# The same, read off Numba's way to write types: `void(float32[:,::1], int64, float32)`. `[:,:]` may have any
+# The same, parsed from Numba's notation for types: `void(float32[:,::1], int64, float32)`. `[:,:]` may have any
 # strides, `::1` in the last position means that the array is contiguous.
 _SHORT = {
     'b1': 'bool',

@@ -1,8 +1,7 @@
-"""Verifies that a lowered kernel is well formed: every operation is known, with its number and types of operands,
-statements of the shape of their kind, and variables that have a value before they are read.
+"""Verifies that a lowered kernel is well formed: every operation is known and has the right number and types of
+operands, statements have the fields of their kind, and variables are assigned before they are read.
 
-Nothing of this can be wrong in a kernel; it is a check of what lowers it, for tests, and for every translation
-where the environment has `GRIDSTRIDE_VERIFY=1`.
+No kernel can violate this; it checks the lowering: in tests, and in every translation if `GRIDSTRIDE_VERIFY=1` is set.
 """
 
 from . import operations
@@ -12,13 +11,13 @@ from .types import BOOL, REAL, WEAK, INTEGERS, Array, is_number, join_types
 
 
 class Malformed(AssertionError):
-    "Raised for a tree that is not well formed: what is wrong, in which function, on which line"
+    "Raised for a tree that is not well formed: the violation, the function and the line"
 
 
 def verify(unit, settled=False):
     """Raise `Malformed` if something is wrong with the functions of a unit that is lowered.
 
-    `settled`: every value has its final type, too, so that no Python float is left that has met nothing else.
+    `settled`: every value must have its final type, so that no weakly typed float is left.
     """
     for f in functions(unit):
         for s in statements(f.body):
@@ -29,7 +28,7 @@ def verify(unit, settled=False):
         _Order(f)
 
 
-def _need(holds, what):  # a text, or what makes it: that of a large expression takes longer than all that is asked
+def _require(holds, what):  # what: a text, or a function that makes it, because formatting a large expression is slow
     if not holds:
         raise Malformed(what() if callable(what) else what)
 
@@ -57,18 +56,18 @@ _FIELDS = dict(
 
 
 def _verify_statement(stmt, unit, settled):
-    _need(stmt.kind in operations.STATEMENTS, f'no statement is called {stmt.kind}')
+    _require(stmt.kind in operations.STATEMENTS, f'no statement is called {stmt.kind}')
     fields = operations.STATEMENTS[stmt.kind]
     for k, kind in fields.items():
-        _need(hasattr(stmt, k) or kind.endswith('?'), f'{stmt.kind} has no {k}')
+        _require(hasattr(stmt, k) or kind.endswith('?'), f'{stmt.kind} has no {k}')
         v = getattr(stmt, k, None)
         fits = not hasattr(stmt, k) or _FIELDS[kind.rstrip('?')](v)
-        _need(fits, lambda: f'{k} of {stmt.kind} is {v!r}, and no {kind}')
+        _require(fits, lambda: f'{k} of {stmt.kind} is {v!r}, and no {kind}')
     for k in vars(stmt).keys() - _COMMON - fields.keys():
         raise Malformed(f'{stmt.kind} has a {k}')
     if stmt.kind == 'assign' and not settled:  # a Python float may settle wider than what it is assigned to
         t = stmt.expr.type
-        _need(join_types(stmt.var.type, t, unit.doubles) == stmt.var.type, f'{stmt.var} gets a {t}')
+        _require(join_types(stmt.var.type, t, unit.doubles) == stmt.var.type, f'{stmt.var} gets a {t}')
     for e in expressions(stmt):
         for part in walk(e):
             verify_expression(part, settled)
@@ -89,24 +88,27 @@ def _is_of(kind, t):
 
 
 def verify_expression(expr, settled=False):
-    "Raise `Malformed` unless `expr` is as the table of operations has it; of its operands only the types count"
-    _need(expr.op in operations.OPERATIONS, f'no operation is called {expr.op}')
+    "Raise `Malformed` unless `expr` satisfies the table of operations; of its operands only the types are checked"
+    _require(expr.op in operations.OPERATIONS, f'no operation is called {expr.op}')
     operation = operations.OPERATIONS[expr.op]
-    _need(
-        any(_is_of(k, expr.type) for k in operation.gives.split()),
-        lambda: f'{expr!r} is of type {expr.type}, and gives {operation.gives}',
+    _require(
+        any(_is_of(k, expr.type) for k in operation.result_kinds.split()),
+        lambda: f'{expr!r} is of type {expr.type}, and gives {operation.result_kinds}',
     )
-    _need(not settled or expr.type != WEAK, lambda: f'{expr!r} has no precision yet')
-    kinds = _expect(operation.takes.split(), len(expr.args))
-    _need(kinds is not None, lambda: f'{expr!r} has {len(expr.args)} operands, and takes {operation.takes or "none"}')
+    _require(not settled or expr.type != WEAK, lambda: f'{expr!r} has no precision yet')
+    kinds = _operand_kinds(operation.operand_kinds.split(), len(expr.args))
+    _require(
+        kinds is not None,
+        lambda: f'{expr!r} has {len(expr.args)} operands, and takes {operation.operand_kinds or "none"}',
+    )
     for k, a in zip(kinds, expr.args):
         k = k if k != 'same' else 'integer' if expr.type in INTEGERS else 'number'
-        _need(_is_of(k, a.type), lambda: f'{a!r} in {expr!r} is of type {a.type}, and no {k}')
-    _need(isinstance(expr.value, operation.value or type(None)), lambda: f'{expr.op} has the value {expr.value!r}')
-    _need(operation.rule(expr), lambda: f'{expr!r} is not as {expr.op} must be')
+        _require(_is_of(k, a.type), lambda: f'{a!r} in {expr!r} is of type {a.type}, and no {k}')
+    _require(isinstance(expr.value, operation.value or type(None)), lambda: f'{expr.op} has the value {expr.value!r}')
+    _require(operation.rule(expr), lambda: f'{expr!r} is not as {expr.op} must be')
 
 
-def _expect(kinds, n):
+def _operand_kinds(kinds, n):
     "Return the kinds of `n` operands; None if there cannot be so many"
     if kinds and kinds[-1].endswith('*'):
         kinds = kinds[:-1] + [kinds[-1][:-1]] * (n - len(kinds) + 1)
@@ -118,21 +120,21 @@ def _expect(kinds, n):
 class _Order:
     """Follows a function's statements, and raises `Malformed` for a variable that is read before it is assigned.
 
-    `there`: the variables and memories that have a value on every path to the current statement; None in
-    unreachable code. A variable that Python, too, may read before it has a value (`undefined`) is not looked at.
+    `defined`: the variables and memories that have a value on every path to the current statement; None in
+    unreachable code. A variable that Python, too, may read before it has a value (`undefined`) is not checked.
     """
 
     def __init__(self, function):
         self.f = function
-        self.there = set()
-        self.broken = []
+        self.defined = set()
+        self.break_states = []
         for e in function.parameter_exprs:
-            self.there |= {part.value for part in walk(e) if part.op == 'var'}
+            self.defined |= {part.value for part in walk(e) if part.op == 'var'}
         self.block(function.body)
 
     def block(self, body):
         for s in body:
-            if self.there is None:
+            if self.defined is None:
                 return
             for e in expressions(s):
                 self.read(e, s)
@@ -142,10 +144,10 @@ class _Order:
         for a in expr.args:
             self.read(a, stmt)
         if expr.op == 'let' or expr.op in ('value_land', 'value_lor') and expr.value is not None:
-            self.there.add(expr.value)
+            self.defined.add(expr.value)
         if expr.op == 'var':
-            _need(
-                expr.value in self.there or expr.value.undefined,
+            _require(
+                expr.value in self.defined or expr.value.undefined,
                 f'{self.at(stmt)}: {expr.value} is read, and has no value',
             )
         if expr.op in ('load', 'address'):
@@ -155,47 +157,47 @@ class _Order:
 
     def use(self, memory, stmt):
         if memory.space in ('shared', 'local', 'dynamic'):
-            _need(memory in self.there, f'{self.at(stmt)}: {memory} is used, and is not declared')
+            _require(memory in self.defined, f'{self.at(stmt)}: {memory} is used, and is not declared')
         if memory.space == 'pointer':
-            known = memory.variable in self.there or memory.variable.undefined
-            _need(known, f'{self.at(stmt)}: {memory} is used, and points nowhere')
+            known = memory.variable in self.defined or memory.variable.undefined
+            _require(known, f'{self.at(stmt)}: {memory} is used, and points nowhere')
 
     def at(self, stmt):
         return f'{self.f.name}, line {stmt.line}'
 
     def plain(self, stmt):
         if getattr(stmt, 'var', None) is not None:
-            self.there.add(stmt.var)
+            self.defined.add(stmt.var)
         if stmt.kind == 'alloc':
-            self.there.add(stmt.memory)
+            self.defined.add(stmt.memory)
         elif getattr(stmt, 'memory', None) is not None:
             self.use(stmt.memory, stmt)
 
     def leave(self, stmt):
-        self.there = None
+        self.defined = None
 
     def leave_loop(self, stmt):
-        self.broken[-1].append(self.there)
-        self.there = None
+        self.break_states[-1].append(self.defined)
+        self.defined = None
 
     def branch(self, stmt):
-        before = self.there
-        self.there = set(before)
+        before = self.defined
+        self.defined = set(before)
         self.block(stmt.body)
-        yes, self.there = self.there, set(before)
+        yes, self.defined = self.defined, set(before)
         self.block(stmt.orelse)
-        self.there = _on_both(yes, self.there)
+        self.defined = _join_states(yes, self.defined)
 
     def loop(self, stmt):
-        before, self.there = self.there, set(self.there)
-        self.there |= {stmt.var} if stmt.kind == 'for' else {c.var for c in getattr(stmt, 'columns', ())}
-        self.broken.append([])
+        before, self.defined = self.defined, set(self.defined)
+        self.defined |= {stmt.var} if stmt.kind == 'for' else {c.var for c in getattr(stmt, 'columns', ())}
+        self.break_states.append([])
         self.block(stmt.body)
-        self.there, ways = before, self.broken.pop()
+        self.defined, break_states = before, self.break_states.pop()
         if stmt.kind == 'while' and _is_true(stmt.test):
-            self.there = None
-            for w in ways:
-                self.there = _on_both(self.there, w)
+            self.defined = None
+            for state in break_states:
+                self.defined = _join_states(self.defined, state)
 
 
 _RULES = {
@@ -209,7 +211,7 @@ _RULES = {
 }
 
 
-def _on_both(a, b):
+def _join_states(a, b):
     if a is None or b is None:
         return b if a is None else a
     return a & b

@@ -83,11 +83,11 @@ def test_a_condition_has_three_values(text, sure, likely):
 
 def test_brackets_know_their_mates():
     c = code('f(a[1], {b})')
-    assert (c.mate[1], c.mate[3], c.outer[4], c.outer[0]) == (10, 5, 3, -1)
+    assert (c.match[1], c.match[3], c.outer[4], c.outer[0]) == (10, 5, 3, -1)
     code('#if A\nf(x,\n#else\nf(y,\n#endif\nz);')
 
 
-@pytest.mark.parametrize('src,says', [('int main() {\n  f(x;\n}', "line 2: f\\(x;"), ('a\n}', 'closes nothing'),
+@pytest.mark.parametrize('src,says', [('int main() {\n  f(x;\n}', "line 2: f\\(x;"), ('a\n}', 'no opening'),
                                       ('int f() {\n  a = (b // c) + 1;\n}', '`//`(.|\n)*line 2: '),
                                       ('int f() {\n  g();\n', 'never closed')])
 def test_brackets_without_mates_are_named(src, says):

@@ -152,7 +152,7 @@ def test_the_address_of_a_local_variable_is_warned_of(said, flag):
     ('    if (i < n) x[i] = 0;', "expected ',' or ';' before 'if'", 'above it lacks'),
     ('    __syncthreads;', 'statement has no effect', '`__syncthreads();`'),
     ('    __syncthreads;', 'expression result unused', '`__syncthreads();`'),
-    ('    __syncwarp;', 'statement has no effect', 'its parentheses'),
+    ('    __syncwarp;', 'statement has no effect', 'the parentheses'),
     ('    auto f = [=] { c = 1; };', "assignment of read-only variable 'c'", 'captures by copy'),
     ('    k<<<blocks, tpb>>>(x, n);', "'blocks' was not declared in this scope", None),
     ('done:', "jump to label 'done'", 'into braces'), ('    default:', 'jump to case label', 'into braces'),

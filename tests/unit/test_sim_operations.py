@@ -6,12 +6,12 @@ import pytest
 
 from gridstride.diagnostics.errors import NotSimulated
 from gridstride.sim import program, rewrite
-from gridstride.sim.arithmetic import binary, contains, join, as_numba, unary, wide
+from gridstride.sim.arithmetic import binary, contains, join, as_numba, unary, widen_integers
 from gridstride.sim.operations import Operations
 
 
 def test_a_rewritten_kernel_finds_everything_that_it_calls():
-    called = set(re.findall(r'__gs\.(\w+)', inspect.getsource(rewrite))) | {'both', 'either'}
+    called = set(re.findall(r'__gs\.(\w+)', inspect.getsource(rewrite))) | {'logical_and', 'logical_or'}
     assert called == {o for o in vars(Operations) if not o.startswith('__')}
 
 
@@ -29,7 +29,7 @@ def test_integers_of_python_are_64_bits_wide():
 
 
 def test_small_integers_are_computed_with_64_bits():
-    assert wide(np.array([250], np.uint8)).dtype == np.uint64
+    assert widen_integers(np.array([250], np.uint8)).dtype == np.uint64
     with np.errstate(over='ignore'): assert binary('Sub', np.uint8(1), np.uint8(2)) == np.uint64(2**64 - 1)
     assert binary('Add', np.int8(127), np.int64(1)) == 128
 

@@ -9,7 +9,7 @@ from gridstride.translate.engine import CheckedExpressions
 from gridstride.translate.lowering import arrays, operators
 from gridstride.translate.operations import NOT_WRITTEN, OPERATIONS, STATEMENTS
 from gridstride.translate.ranges import Ranges
-from gridstride.translate.verify import _expect
+from gridstride.translate.verify import _operand_kinds
 
 WRITTEN = OPERATIONS.keys() - NOT_WRITTEN
 KINDS = set('integer real bool number void tuple array object same any unknown'.split())
@@ -36,10 +36,10 @@ def test_every_statement_can_be_written_and_followed():
 
 
 @pytest.mark.parametrize('names', [
-    tree._FOLD, arithmetic._OPERATORS, expressions._TAKES_LOW, control_flow.INVARIANT,
+    tree._FOLD, arithmetic._OPERATORS, expressions._TAKES_LOW, control_flow.INVARIANT_OPS,
     simple_statements.COMPOUND_OPERATORS,
-    intervals.INTERVAL_ARITHMETIC, c_types._RING,
-    arrays._FIXED, operators._BINARY.values(), operators._COSTS,
+    intervals.INTERVAL_ARITHMETIC, c_types._MODULAR_OPS,
+    arrays._PURE_OPS, operators._BINARY.values(), operators._COSTS,
 ], ids=lambda o: type(o).__name__)
 def test_sets_of_operations_name_what_there_is(names):
     assert set(names) <= OPERATIONS.keys()
@@ -48,8 +48,8 @@ def test_sets_of_operations_name_what_there_is(names):
 @pytest.mark.parametrize('op', OPERATIONS)
 def test_kinds_are_known(op):
     o = OPERATIONS[op]
-    assert {k.rstrip('*?') for k in o.takes.split()} | set(o.gives.split()) <= KINDS
-    assert all(k[-1] not in '*?' for k in o.takes.split()[:-1])
+    assert {k.rstrip('*?') for k in o.operand_kinds.split()} | set(o.result_kinds.split()) <= KINDS
+    assert all(k[-1] not in '*?' for k in o.operand_kinds.split()[:-1])
 
 
 @pytest.mark.parametrize('kinds,n,want', [
@@ -59,4 +59,4 @@ def test_kinds_are_known(op):
     ('number integer?', 3, None), ('number integer?', 0, None),
 ])
 def test_operand_counts(kinds, n, want):
-    assert _expect(kinds.split(), n) == want
+    assert _operand_kinds(kinds.split(), n) == want

@@ -52,8 +52,8 @@ def test_comments_and_blank_lines_are_known():
 
 
 def test_names_outside_are_looked_up():
-    assert Source(function(SCALE)).meaning('len') == (True, len)
-    assert Source(function(SCALE)).meaning('nothing_like_this') == (False, None)
+    assert Source(function(SCALE)).look_up('len') == (True, len)
+    assert Source(function(SCALE)).look_up('nothing_like_this') == (False, None)
 
 
 def test_an_error_points_into_the_source():
@@ -152,7 +152,7 @@ def test_statements_and_types_of_a_kernel(doubles, want):
 def test_a_name_may_hold_different_functions_in_no_kernel():
     src = 'def k(x):\n    f = abs\n    if x[0] > 1: f = %s\n    x[0] = f(x[0])\n'
     assert 'fabsf(x[0])' in to_cuda(function(src % 'abs'), np.zeros(1, 'f4'))
-    with pytest.raises(Untranslatable, match='f is .*functions'):
+    with pytest.raises(Untranslatable, match='f refers to .*functions'):
         to_cuda(function(src % 'bool'), np.zeros(1, 'f4'))
 
 
@@ -224,7 +224,7 @@ def test_names_keep_their_spelling_where_c_allows_it(name, want):
 
 
 def test_names_that_are_taken():
-    assert Names().at_file_scope('y0') == 'y0_'
+    assert Names().take_at_file_scope('y0') == 'y0_'
     assert [Names().unused_name('x', {'x'}), Names().unused_name('x2', {'x2'})] == ['x2', 'x2_2']
 
 

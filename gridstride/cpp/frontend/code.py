@@ -38,7 +38,7 @@ _PADDING = [''] * 16  # after the tokens, so that an index before the first or p
 class Code(list):
     """The tokens of a source, or of the body of a macro (`macro`: the set of its parameters), and their brackets.
 
-    `mate[i]` is the bracket that matches bracket `i`; `outer[i]` is the innermost bracket around token `i`, or -1.
+    `match[i]` is the bracket that matches bracket `i`; `outer[i]` is the innermost bracket around token `i`, or -1.
     `c[i]` is the text of token `i`, '' if `i` is out of range by up to 16; `texts` is the list of all. `aliases` maps
     the name of a macro to the specifiers that it stands for. If `strict`, raises `WrongSource` for a bracket without a
     match."""
@@ -87,14 +87,14 @@ class Code(list):
         return between(self._found[texts], start, end)
 
     def has_directive(self, start, end, text=''):
-        "Is there a preprocessor line with `text` in it before one of the tokens `start:end`?"
+        "Return whether a preprocessor line that contains `text` precedes one of the tokens `start:end`"
         if self._directive_positions is None:
             self._directive_positions = sorted(self.directives)
         indices = self._directive_positions
         return any(text in d.text for i in between(indices, start, end) for d in self.directives[i])
 
     def contains_directive(self, start, end):
-        "Does a preprocessor line begin between the positions `start` and `end` of the source?"
+        "Return whether a preprocessor line begins between the positions `start` and `end` of the source"
         if not self.directives:
             return False
         if self._directive_starts is None:
@@ -122,15 +122,15 @@ class Code(list):
         return [i for i in self.find(*words, *names) if not set(words).isdisjoint(self.words(i))]
 
     def is_word(self, i):
-        "Is token `i` a name or a keyword?"
+        "Return whether token `i` is a name or a keyword"
         return 0 <= i < self._length and self.tokens.kinds[i] == 'word'
 
     def is_string(self, i):
-        "Is token `i` a string literal?"
+        "Return whether token `i` is a string literal"
         return 0 <= i < self._length and self.tokens.kinds[i] == 'string'
 
     def words(self, i):
-        "Return the specifiers that token `i` is an alias of; if it is none, a tuple of its text"
+        "Return the specifiers that token `i` is an alias of; if it is not an alias, a tuple of its text"
         text = self[i]
         return self.aliases.get(text) or (text,)
 
@@ -173,7 +173,7 @@ class Code(list):
                 raise e from None
 
     def _match(self, choose):
-        self.mate, self.outer = mate, outer = {}, []
+        self.match, self.outer = match, outer = {}, []
         texts = [*self.texts, '']
         directives = self.directives
         opened = [-1]
@@ -191,8 +191,8 @@ class Code(list):
                 at = i + 1
             elif text in CLOSES:
                 if (opening := opened[-1]) >= 0 and texts[opening] == CLOSES[text]:
-                    mate[i] = opened.pop()
-                    mate.setdefault(opening, i)
+                    match[i] = opened.pop()
+                    match.setdefault(opening, i)
                 elif self.strict:
                     raise self._never_opened(i, opening)
         outer.append(opened[-1])  # for callers that access the index after the last token
@@ -200,8 +200,8 @@ class Code(list):
             raise self.error(WrongSource, f'this {self[opened[-1]]!r} is never closed', opened[-1])
 
     def is_balanced(self):
-        "Does each bracket have a match?"
-        return self.mate.keys() >= {*self.find(*CLOSES, *OPENS)}
+        "Return whether each bracket has a match"
+        return self.match.keys() >= {*self.find(*CLOSES, *OPENS)}
 
     def _depth_changes(self):
         "Return the tokens at which the innermost open bracket may change, and the end of the code"
@@ -211,7 +211,7 @@ class Code(list):
     def _never_opened(self, i, opening):
         "Make the error for the closing bracket `i`, which does not match the open one, `opening`; -1: none is open"
         if opening < 0:
-            return self.error(WrongSource, f'this {self[i]!r} closes nothing', i)
+            return self.error(WrongSource, f'this {self[i]!r} has no opening bracket', i)
         what = f'this {self[opening]!r} is not closed before the {self[i]!r} of line {self.line(i)}'
         comment = self.src[self.start(opening) :].partition('\n')[0].partition('//')[2]
         if comment.count(')') > comment.count('('):
@@ -230,7 +230,7 @@ class Code(list):
 
     def _pair_angles(self, i):
         texts = self.texts
-        mate = self.mate
+        match = self.match
         known = self._angles
         n = len(self.texts)
         opened = []
@@ -249,7 +249,7 @@ class Code(list):
                 break
             if not opened:
                 return
-            i = mate.get(i, i) + 1
+            i = match.get(i, i) + 1
         known.update(dict.fromkeys(opened))
 
     def angle_back(self, i):
@@ -262,7 +262,7 @@ class Code(list):
 
     def _pair_angles_back(self, i):
         texts = self.texts
-        mate = self.mate
+        match = self.match
         known = self._angles_back
         opened = []
         while i >= 0:
@@ -280,7 +280,7 @@ class Code(list):
                 break
             if not opened:
                 return
-            i = mate.get(i, i) - 1
+            i = match.get(i, i) - 1
         known.update(dict.fromkeys(opened))
 
     def until(self, i, stops):
@@ -288,7 +288,7 @@ class Code(list):
         if stops not in self._ends:
             self._ends[stops] = {}, {*stops, *CLOSES}
         known, ends = self._ends[stops]
-        texts, mate, n = self.texts, self.mate, self._length
+        texts, match, n = self.texts, self.match, self._length
         steps, passed = 0, []
         while i < n and (text := texts[i]) not in ends:
             if i in known:
@@ -299,7 +299,7 @@ class Code(list):
                 passed.append(i)
             if text == '<':
                 i = self.angle(i) or i
-            i = mate.get(i, i) + 1
+            i = match.get(i, i) + 1
         if passed:
             known.update(dict.fromkeys(passed, i))
         return i
@@ -308,7 +308,7 @@ class Code(list):
         "Return a list with (start, end) of each argument of the call with its `(` at `p`"
         res = []
         i = p + 1
-        q = self.mate.get(p, len(self))
+        q = self.match.get(p, len(self))
         while i < q:
             end = min(self.until(i, (',',)), q)
             res.append((i, end))
@@ -323,25 +323,25 @@ class Code(list):
 
     def _call(self, i, b):
         texts = self.texts
-        mate = self.mate
+        match = self.match
         b = min(b, self._length)
         while i < b and (text := texts[i]) != '=' and text != 'operator':
             named = text == '(' and self.is_word(i - 1) and texts[i - 1] not in NOT_NAMES
-            if named and not self._name_follows(mate.get(i, i) + 1, b):
+            if named and not self._name_follows(match.get(i, i) + 1, b):
                 return i
             if text == '<':
                 i = self.angle(i) or i
-            i = mate.get(i, i) + 1
+            i = match.get(i, i) + 1
 
     def is_evaluated(self, i):
-        "Is token `i` evaluated, as it is not an operand of `sizeof`, `decltype` and the like?"
+        "Return whether token `i` is evaluated: it is not in an operand of `sizeof`, `decltype` or the like"
         while (i := self.outer[i]) >= 0:
             if self[i - 1] in _UNEVALUATED:
                 return False
         return True
 
     def _name_follows(self, i, b):
-        "Does another name follow at `i`, so that what precedes it is an attribute or a macro?"
+        "Return whether another name follows at `i`, so that an attribute or a macro precedes it"
         return i < b and self.is_word(i) and self[i] not in _AFTER_PARAMETER_LIST
 
     def after_template(self, i):
@@ -354,7 +354,7 @@ class Code(list):
 
     def _after_constraint(self, i):
         if self[i] == '(':
-            return self.mate.get(i, i) + 1
+            return self.match.get(i, i) + 1
         while self.is_word(i) or self[i] == '::':
             i += 1
             if self[i] == '<':
@@ -381,9 +381,9 @@ class Code(list):
     def _kind_of_braces(self, opening):
         a = opening
         texts = self.texts
-        mate = self.mate
+        match = self.match
         while a > 0 and texts[a - 1] not in _BEFORE_DECLARATIONS:
-            a = mate.get(a - 1, a - 1)
+            a = match.get(a - 1, a - 1)
         a = self.after_template(a)
         if 'namespace' in (self[a], self[a + 1]) or (self[opening - 2] == 'extern' and self.is_string(opening - 1)):
             return 'namespace'
@@ -411,7 +411,7 @@ class Code(list):
         return ' ' if separate else ''
 
 
-# what may be between tokens other than single spaces, so that `text` joins them one by one
+# matches text between tokens other than single spaces, for which `text` joins the tokens one by one
 _NEEDS_NORMALIZATION = re.compile(r'[^\S ]|  |//|/\*|\\|\ufeff')
 
 

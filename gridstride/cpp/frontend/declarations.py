@@ -75,8 +75,8 @@ def _statement(c, i):
     "Return the index of the first specifier of the declaration that contains the specifier at `i`"
     while i > 0:
         j = i - 1
-        if c[j] == ')' and is_alignment(c, c.mate.get(j, 0) - 1):
-            j = c.mate[j] - 1
+        if c[j] == ')' and is_alignment(c, c.match.get(j, 0) - 1):
+            j = c.match[j] - 1
         elif c[j] == '>' and c.is_word((c.angle_back(j) or 0) - 1):
             j = c.angle_back(j) - 1
         elif not _may_specify(c, j):
@@ -90,13 +90,13 @@ def _may_specify(c, j):
 
 
 def is_alignment(c, i):
-    "Is token `i` an alignment or an attribute, or a macro that contains one?"
+    "Return whether token `i` is an alignment or an attribute, or a macro that contains one"
     text = c[i]
     return not ALIGNMENTS.isdisjoint(c.aliases[text]) if c.aliases.get(text) else text in ALIGNMENTS
 
 
 def is_storage(c, i):
-    "Is token `i` a storage class, such as `static` or `__device__`, or a macro of storage classes alone?"
+    "Return whether token `i` is a storage class, such as `static` or `__device__`, or a macro of storage classes only"
     text = c[i]
     return (STORAGE.issuperset(c.aliases[text]) if c.aliases.get(text) else text in STORAGE) and c.is_word(i)
 
@@ -106,9 +106,9 @@ def past_attribute(c, i):
     if c.is_word(i):
         if not is_alignment(c, i):
             return i
-        return c.mate.get(i + 1, i) + 1 if c[i + 1] == '(' else i + 1
+        return c.match.get(i + 1, i) + 1 if c[i + 1] == '(' else i + 1
     if c[i] == '[' and c[i + 1] == '[':
-        return c.mate.get(i, i) + 1
+        return c.match.get(i, i) + 1
     return i + 1 if c[i - 1] == 'extern' and c.is_string(i) else i
 
 
@@ -124,8 +124,8 @@ def specifiers(c, i, end):
             j, has_type = _past_word(c, i, has_type)
         elif c[i] == '::' and not has_type:
             j = i + 1
-        elif c[i] == '{' and i in c.mate and _defines_type(c, start, i):
-            j, has_type = c.mate[i] + 1, True
+        elif c[i] == '{' and i in c.match and _defines_type(c, start, i):
+            j, has_type = c.match[i] + 1, True
         if j == i:
             return i
         i = j
@@ -146,13 +146,13 @@ def _past_word(c, i, has_type):
     if c[i] in BUILTIN:
         return i + 1, True
     if c[i] in ('decltype', 'typeof', '__typeof__'):
-        return c.mate.get(i + 1, i) + 1, True
+        return c.match.get(i + 1, i) + 1, True
     j = _past_qualified(c, i)
     is_named = c.is_word(j) and not is_alignment(c, j)
     if has_type and not is_named:
         return i, True
     if c[j] == '(' and c[j + 1] not in ('*', '&', '&&'):
-        return (i, True) if has_type else (c.mate.get(j, j) + 1, True)  # a type that a macro expands to
+        return (i, True) if has_type else (c.match.get(j, j) + 1, True)  # a type that a macro expands to
     return j, True
 
 
@@ -202,10 +202,10 @@ def declared_name(c, i, end):
         return i, _past_pasted(c, i + 1)
 
 
-_NOT_OF_TYPE = {'[', *STORAGE, *ALIGNMENTS}  # the tokens that `of_type` drops, or with which such a part begins
+_NOT_OF_TYPE = {'[', *STORAGE, *ALIGNMENTS}  # the tokens that `tokens_of_type` drops, or with which such a part begins
 
 
-def of_type(c, i, end):
+def tokens_of_type(c, i, end):
     "Return the indices in `i:end` of the tokens of a type, without storage classes, alignments and attributes"
     texts = c.texts[i:end]
     if _NOT_OF_TYPE.isdisjoint(texts) and c.aliases.keys().isdisjoint(texts):
@@ -221,7 +221,7 @@ def of_type(c, i, end):
 def statement_of(c, i):
     "Return the index of the first token of the statement, or declaration, that contains token `i`"
     while i > 0 and c[i - 1] not in (';', '{', '}', '('):
-        i = c.mate.get(i - 1, i - 1)
+        i = c.match.get(i - 1, i - 1)
     return i
 
 
@@ -233,7 +233,7 @@ def class_of(c, opening):
         return
     j = key + 1
     while c[j + 1] == '(' or c[j] == '[':
-        j = c.mate[j if c[j] == '[' else j + 1] + 1
+        j = c.match[j if c[j] == '[' else j + 1] + 1
     while c.is_word(j + 1) and c[j + 1] != 'final':
         j += 1
     return c[j] if c.is_word(j) else None

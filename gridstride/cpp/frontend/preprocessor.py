@@ -158,7 +158,7 @@ def evaluate(
 
 
 class _Group:
-    "An open `#if`: is it compiled (`enclosing`), is a branch up to here (`branch_taken`), is the `current` branch?"
+    "An open `#if`: is it compiled (`enclosing`), is a branch up to branches (`branch_taken`), is the `current` branch?"
 
     def __init__(self, enclosing, condition):
         self.enclosing = enclosing
@@ -179,12 +179,12 @@ class Branches:
 
     @property
     def current(self):
-        "Is the innermost branch the one that is compiled, if its `#if` is?"
+        "Whether the innermost branch is the one that is compiled, if its `#if` is"
         return self.groups[-1].current if self.groups else True
 
     @property
     def live(self):
-        "Is this line compiled?"
+        "Whether this line is compiled"
         return _and(self.groups[-1].enclosing, self.current) if self.groups else True
 
     def follow(self, text: str, keyword: str):
@@ -208,30 +208,30 @@ class Branches:
         return True if keyword == 'else' else _truth(evaluate(expression, self.macros))
 
 
-def live(
+def live_lines(
     lines,  # a sequence of preprocessor lines
-    likely=False,  # also drop those that are probably not compiled?
+    likely=False,  # also drop those that are likely_branches not compiled?
 ):
     """Yield (the line, or None if it is dropped; may the code after it be compiled?) per preprocessor line.
 
     The `#if`, `#else` and `#endif` of a conditional are kept if its branches are undecided, with `likely` of each."""
-    here = Branches(likely)
-    probably = Branches(likely=True)
+    branches = Branches(likely)
+    likely_branches = Branches(likely=True)
     undecided = []  # per open conditional: does nothing decide between its branches?
-    compiled = here.live
+    compiled = branches.live
     for t in lines:
         keyword, result = directive_word(t.text), None
-        here.follow(t.text, keyword)
-        probably.follow(t.text, keyword)
-        enclosing, compiled = compiled, here.live
+        branches.follow(t.text, keyword)
+        likely_branches.follow(t.text, keyword)
+        enclosing, compiled = compiled, branches.live
         if keyword.startswith('if'):
-            undecided.append(enclosing is not False and here.current is None)
+            undecided.append(enclosing is not False and branches.current is None)
             if undecided[-1]:
-                result = t._replace(likely=probably.current)
+                result = t._replace(likely=likely_branches.current)
         elif keyword.startswith('el') and undecided:
-            begins = not undecided[-1] and here.current is None and here.groups[-1].enclosing is not False
+            begins = not undecided[-1] and branches.current is None and branches.groups[-1].enclosing is not False
             if begins or undecided[-1]:
-                result = t._replace(text='#if' if begins else t.text, likely=probably.current)
+                result = t._replace(text='#if' if begins else t.text, likely=likely_branches.current)
             undecided[-1] |= begins
         elif keyword == 'endif' and undecided:
             result = t if undecided.pop() else None
@@ -245,6 +245,6 @@ def includes(
 ):
     "Yield (line, result of `read_include`) per `#include` that may be compiled"
     if any('include' in t.text for t in lines):  # otherwise no condition needs to be evaluated
-        for t, _ in live(lines):
+        for t, _ in live_lines(lines):
             if found := t and read_include(t.text):
                 yield t, found

@@ -10,8 +10,8 @@ from itertools import chain
 from typing import NamedTuple
 
 from .code import ALIGNMENTS, NOT_NAMES, OPENS, Code, defer_collection
-from .declarations import BUILTIN, QUALIFIERS, STORAGE, declared_name, of_type, specifiers, spell
-from .preprocessor import DEFINE, directive_word, live
+from .declarations import BUILTIN, QUALIFIERS, STORAGE, declared_name, tokens_of_type, specifiers, spell
+from .preprocessor import DEFINE, directive_word, live_lines
 from .tokens import Tokens, WrongSource, directives, literal, tokens, tokens_of
 
 
@@ -38,7 +38,7 @@ class Function(NamedTuple):
 
     @property
     def on_host(self):
-        "Can the host call it?"
+        "Whether the host can call it"
         return '__global__' not in self.words and ('__device__' not in self.words or '__host__' in self.words)
 
 
@@ -69,9 +69,9 @@ def _heads_of(c):
             head = i + 1
         elif text in ('{', ';') and c.scope(i) == 'namespace':
             yield Head(head, i, text == '{')
-            head = past = (c.mate.get(i, i) if text == '{' else i) + 1
+            head = past = (c.match.get(i, i) if text == '{' else i) + 1
         elif text != ';':
-            past = c.mate.get(i, i) + 1
+            past = c.match.get(i, i) + 1
 
 
 def parenthesis(c: Code, head: Head):
@@ -90,7 +90,7 @@ def read_functions(c: Code) -> tuple:
 def _functions_of(c):
     for head in heads(c):
         p = parenthesis(c, head)
-        if p is None or p not in c.mate or c[p - 2] in ('::', '~'):
+        if p is None or p not in c.match or c[p - 2] in ('::', '~'):
             continue
         first = c.after_template(head.start)
         words = frozenset(c.words_of(first, p - 1))
@@ -102,12 +102,12 @@ def _functions_of(c):
 
 def _returns(c, first, p, end):
     "Return the type of the result of the function with its `(` at `p`"
-    arrow = c.until(c.mate[p] + 1, ('->', '{', ';'))
+    arrow = c.until(c.match[p] + 1, ('->', '{', ';'))
     if c[arrow] == '->':
         return spell([c[i] for i in range(arrow + 1, min(end, c.until(arrow, ('requires', 'try'))))])
     while c.is_word(first) and c[first + 1] == '(' and c[first] not in NOT_NAMES:
-        first = c.mate[first + 1] + 1  # a macro before it
-    return spell([c[i] for i in of_type(c, first, p - 1) if c[i] != 'constexpr'])
+        first = c.match[first + 1] + 1  # a macro before it
+    return spell([c[i] for i in tokens_of_type(c, first, p - 1) if c[i] != 'constexpr'])
 
 
 def _params(c, p):
@@ -131,8 +131,10 @@ def _parameter(c, i, end):
     declarator = specifiers(c, i, init)
     bracket = next((j for j in range(declarator, init) if c[j] == '['), init)
     name, past = declared_name(c, declarator, init) or (bracket, bracket)
-    array_part = _as_pointer([c[j] for j in of_type(c, past, init)])
-    words = [w for w in [c[j] for j in of_type(c, i, name)] + array_part if w not in ('__restrict__', '__restrict')]
+    array_part = _as_pointer([c[j] for j in tokens_of_type(c, past, init)])
+    words = [
+        w for w in [c[j] for j in tokens_of_type(c, i, name)] + array_part if w not in ('__restrict__', '__restrict')
+    ]
     return Param(spell(words), c.text(range(name, past)), c.text(range(init + 1, end)))
 
 
@@ -197,7 +199,7 @@ def compiled(
     start = 0
     is_compiled = True
     positions = all_tokens.directives()
-    for i, (line, compiled_after) in zip(positions, live(map(all_tokens.__getitem__, positions), likely)):
+    for i, (line, compiled_after) in zip(positions, live_lines(map(all_tokens.__getitem__, positions), likely)):
         if is_compiled:
             res.extend(all_tokens, start, i)
         if line:
@@ -245,7 +247,7 @@ def read_compiled(src: str) -> Code:
 
 
 def _has_conditions(src):
-    "Does the source have an `#if`?"
+    "Return whether the source has an `#if`"
     return any(directive_word(t.text).startswith('if') for t in directives(src))
 
 
@@ -311,6 +313,6 @@ def device_only(
     for head in heads(c):
         words = {w for i in range(head.start, head.end) for w in c.words(i)}
         if words & _TORCH if parenthesis(c, head) is None else not words & _FOR_GPU:
-            start, end = c.start(head.start), c.end(c.mate.get(head.end, head.end))
+            start, end = c.start(head.start), c.end(c.match.get(head.end, head.end))
             src = src[:start] + re.sub(r'[^\n]', ' ', src[start:end]) + src[end:]
     return src

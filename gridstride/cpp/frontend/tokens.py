@@ -228,7 +228,7 @@ _NO_BLANK = re.compile(r'[^\s/\\\ufeff#]')
 
 @lru_cache(4096)
 def _are_separate(a, b):
-    "Do a piece that ends with character `a` and one that begins with `b` certainly stay two pieces when joined?"
+    "Return whether pieces that end with character `a` and begin with `b` certainly stay two when joined"
     if a in _SINGLE or b in _SINGLE:
         return True
     return bool(a in _SPACES and _NO_BLANK.match(b) or b in _SPACES and _NO_BLANK.match(a))

@@ -28,7 +28,7 @@ class _Declared(NamedTuple):
     "A declaration of a function, as indices of tokens"
 
     first: int  # after the template header
-    p: int  # the `(` of its parameters
+    paren: int  # the `(` of its parameters
     owner: str  # its class, '' for none
     words: set  # its specifiers
     defined: bool  # does it have a body?
@@ -53,10 +53,10 @@ def mark(
     except ValueError:
         return text  # the compiler will report the error
     found = _declared_functions(c)
-    defined = {c[f.p - 1] for f in found if f.defined}
-    hosts = [f for f in found if _is_host(c, f) and (f.owner or c[f.p - 1] in defined)]
+    defined = {c[f.paren - 1] for f in found if f.defined}
+    hosts = [f for f in found if _is_host(c, f) and (f.owner or c[f.paren - 1] in defined)]
     hosts = _without_overloads(c, hosts, [f for f in found if _may_have_macro(f) or f.words & _FOR_GPU])
-    marks = [(f.first, 'constexpr' if 'constexpr' in f.words else 'host') for f in hosts if c[f.p - 2] != '::']
+    marks = [(f.first, 'constexpr' if 'constexpr' in f.words else 'host') for f in hosts if c[f.paren - 2] != '::']
     marks += host_variables(c, _all_heads(c))
     texts = [(i, _mark(kind)) for i, kind in sorted(marks)] + [
         (i, own) for i in _private_ptx_functions(c, found) if own
@@ -75,16 +75,16 @@ def entry_of(kernel: str) -> str:
 def _entries(c, found):
     "Yield edits that insert `entry_of` at the begin of each kernel of `found`"
     for f in found:
-        body = c.until(c.mate[f.p] + 1, ('{', ';'))
+        body = c.until(c.match[f.paren] + 1, ('{', ';'))
         if f.defined and '__global__' in f.words and c[body] == '{':
-            yield (at := c.end(body)), at, entry_of(c[f.p - 1])
+            yield (at := c.end(body)), at, entry_of(c[f.paren - 1])
 
 
 def _without_overloads(c, hosts, others):
     "Drop from `hosts` the functions that overload one of `others`"
-    names = {c[f.p - 1] for f in hosts} & {c[f.p - 1] for f in others}
-    keys = {_key(c, f) for f in others if c[f.p - 1] in names}
-    return [f for f in hosts if c[f.p - 1] not in names or _key(c, f) not in keys]
+    names = {c[f.paren - 1] for f in hosts} & {c[f.paren - 1] for f in others}
+    keys = {_overload_key(c, f) for f in others if c[f.paren - 1] in names}
+    return [f for f in hosts if c[f.paren - 1] not in names or _overload_key(c, f) not in keys]
 
 
 def _mark(kind):
@@ -97,22 +97,22 @@ _LINKAGE = {'extern', 'static', 'inline', '__inline__', '__forceinline__', 'cons
 def _private_ptx_functions(c, found):
     "Yield the first token of each plain device function of `found` that contains PTX and is declared only once"
     in_ptx = [i for i in c.find('ptx') if (c[i - 2], c[i - 1]) == ('gridstride', '::')]
-    defined = {f.p - 1 for f in found if f.defined}
+    defined = {f.paren - 1 for f in found if f.defined}
     for f in found:
-        plainly = '__device__' in map(c.__getitem__, range(f.first, f.p))  # not as a macro
+        plainly = '__device__' in map(c.__getitem__, range(f.first, f.paren))  # not as a macro
         if not (f.defined and plainly) or f.owner or f.words & _LINKAGE or _may_have_macro(f):
             continue
-        first = bisect(in_ptx, f.p)
-        if c[f.first - 1] not in ('', ';', '{', '}') or first == len(in_ptx) or in_ptx[first] >= _end(c, f.p):
+        first = bisect(in_ptx, f.paren)
+        if c[f.first - 1] not in ('', ';', '{', '}') or first == len(in_ptx) or in_ptx[first] >= _end(c, f.paren):
             continue
-        name, space = c[f.p - 1], namespace_of(c, f.p)
-        before = [i for i in c.find(name) if i < f.p - 1 and i not in defined and _may_declare(c, i)]
+        name, space = c[f.paren - 1], namespace_of(c, f.paren)
+        before = [i for i in c.find(name) if i < f.paren - 1 and i not in defined and _may_declare(c, i)]
         if name not in KNOWN | BUILTIN and not any(namespace_of(c, i) == space for i in before):
             yield f.first
 
 
 def _may_declare(c, i):
-    "May the tokens before the name at token `i` be a type?"
+    "Return whether the tokens before the name at token `i` may be a type"
     return c[i - 1] in ('*', '&', '&&', '>', ']', ')') or c.is_word(i - 1) and c[i - 1] not in KEYWORDS
 
 
@@ -128,9 +128,9 @@ def _declared_in(c):
         if c[first] == 'extern' and c.is_string(first + 1):
             first += 2
         while c[first] == '[' and c[first + 1] == '[':
-            first = c.mate[first] + 1
+            first = c.match[first] + 1
         p = _parameters(c, first, head.end)
-        if p is None or p not in c.mate or c[first] in ('template', 'using', 'typedef', 'return'):
+        if p is None or p not in c.match or c[first] in ('template', 'using', 'typedef', 'return'):
             continue
         words = c.words_of(first, p - 1)
         if owner or c[p - 2] == '::' or p - 1 > first or 'operator' in words:
@@ -151,20 +151,20 @@ def _all_heads_of(c):
 
 
 def _is_local_class(c, opening):
-    "Does the brace at `opening` open a named class in a function?"
+    "Return whether the brace at `opening` opens a named class in a function"
     return c.scope(opening) == 'code' and c.is_word(opening - 1) and c[opening - 2] in TYPES
 
 
 def _members(c, opening):
     "Return the `Head`s of the declarations between the `{` at `opening` and its match"
     i = start = opening + 1
-    while i < c.mate[opening]:
+    while i < c.match[opening]:
         if c[i] == ':' and c[i - 1] in _ACCESS:
             start = i + 1
         elif c[i] in ('{', ';'):
             yield Head(start, i, c[i] == '{')
-            start = c.mate.get(i, i) + 1
-        i = c.mate.get(i, i) + 1
+            start = c.match.get(i, i) + 1
+        i = c.match.get(i, i) + 1
 
 
 def _parameters(c, first, end):
@@ -185,26 +185,26 @@ def _owner(c, p):
     return c[i - 1]
 
 
-def _key(c, f):
+def _overload_key(c, f):
     "Return a key that all declarations of one function share, and no overload has"
     return (
-        namespace_of(c, f.p),
+        namespace_of(c, f.paren),
         f.owner,
-        c[f.p - 2] == '~',
-        c[f.p - 1],
-        tuple(parameter(c, a, b).type for a, b in c.arguments(f.p)),
+        c[f.paren - 2] == '~',
+        c[f.paren - 1],
+        tuple(parameter(c, a, b).type for a, b in c.arguments(f.paren)),
     )
 
 
 def _may_have_macro(f):
-    "May a word before the function be a macro that decides where it runs?"
+    "Return whether a word before the function may be a macro that decides where it runs"
     return any(len(w) > 1 and w.isupper() and w != f.owner for w in f.words)
 
 
 def _is_host(c, f):
-    "Is it certainly a host function? False if a macro or the compiler decides"
-    name, after = c[f.p - 1], c.mate[f.p] + 1
-    stated = {*c.texts[f.first : f.p - 1]}
+    "Return whether it is certainly a host function; False if a macro or the compiler decides"
+    name, after = c[f.paren - 1], c.match[f.paren] + 1
+    stated = {*c.texts[f.first : f.paren - 1]}
     if _may_have_macro(f) or f.words & _NO_MARK or name in KNOWN | BUILTIN and not f.owner:
         return False
     if 'friend' in f.words and not f.defined or c[c.until(after, ('=', ';', '{'))] == '=':
@@ -309,7 +309,7 @@ def _locate(known, m, tab):
 
 
 def _is_declared_by_macro(macros, m, known):
-    "Does the line of the declaration at the location `m` contain one of these macros?"
+    "Return whether the line of the declaration at the location `m` contains one of these macros"
     where = m and _locate(known, m, 1)
     return bool(where) and any(re.search(rf'\b{name}\b', where[2]) for name in macros)
 
@@ -335,16 +335,16 @@ def host_device_code(
 
 
 def _bodies(c, wanted):
-    found = [(f.first, c.mate[f.p], _end(c, f.p)) for f in _declared_functions(c) if f.defined and wanted(f)]
+    found = [(f.first, c.match[f.paren], _end(c, f.paren)) for f in _declared_functions(c) if f.defined and wanted(f)]
     return [(p, b) for a, p, b in found if not _is_conditional(c, a, b)]
 
 
 def _is_in_device_code(text, at, report):
-    "Is the use at position `at` in device code, and an error there? `report` is the match of the compiler's report"
+    "Return whether the use at position `at` is an error in device code; `report` is the match of the compiler's report"
     c, found = device_code(text)
     i = min(bisect(range(len(c)), at, key=c.end), len(c) - 1)
     within = next(((a, b) for a, b in found if a <= i < b), None)
-    if within is None or not c.is_evaluated(i) or report['is'] and is_unused_template(c, c.mate[within[0]]):
+    if within is None or not c.is_evaluated(i) or report['is'] and is_unused_template(c, c.match[within[0]]):
         return False
     return report['is'] != 'array' or not _is_constant(c, i)
 
@@ -353,16 +353,16 @@ def is_unused_template(
     c,  # `Code`
     p: int,  # index of a function's `(`
 ) -> bool:
-    "Is the function a template that is never used?"
+    "Return whether the function is a template that is never used"
     first = p
     while first > 0 and c[first - 1] not in (';', '}', '{'):
-        first = c.mate.get(first - 1, first - 1) if c[first - 1] in (')', ']') else first - 1
+        first = c.match.get(first - 1, first - 1) if c[first - 1] in (')', ']') else first - 1
     return c[first] == 'template' and len(list(c.find(c[p - 1]))) == 1
 
 
 def _is_constant(c, i):
-    "May the element of the array be a compile-time constant, so that device code may use it?"
-    if not any(c.is_word(j) for j in range(i + 1, c.mate.get(i + 1, i + 1))):
+    "Return whether the element of the array may be a compile-time constant, which device code may use"
+    if not any(c.is_word(j) for j in range(i + 1, c.match.get(i + 1, i + 1))):
         return True
     around = i
     while (around := c.outer[around]) >= 0 and c[around] != '{':
@@ -370,7 +370,7 @@ def _is_constant(c, i):
             return True
     start = i
     while c[start - 1] not in (';', '{', '}'):
-        start = c.mate.get(start - 1, start - 1) if c[start - 1] in (')', ']') else start - 1
+        start = c.match.get(start - 1, start - 1) if c[start - 1] in (')', ']') else start - 1
     before = range(start, i)
     if {'constexpr', 'static_assert', 'case'} & {c[j] for j in before} or 'enum' in (c[around - 1], c[around - 2]):
         return True
@@ -379,15 +379,15 @@ def _is_constant(c, i):
 
 def _end(c, p):
     "Return the index after the body of the function with its `(` at `p`, which member initializers may precede"
-    i = c.until(c.mate[p] + 1, (':', '{', ';'))
+    i = c.until(c.match[p] + 1, (':', '{', ';'))
     while c[i] in (':', ','):
         i = next(j for j in range(i + 1, len(c)) if c[j] in ('(', '{'))
-        i = c.mate[i] + 1
-    return c.mate.get(i, i) + 1
+        i = c.match[i] + 1
+    return c.match.get(i, i) + 1
 
 
 def _is_conditional(c, a, b):
-    "Does the preprocessor decide in `a:b` which code is for the host and which for the device?"
+    "Return whether the preprocessor decides in `a:b` which code is for the host and which for the device"
     return c.has_directive(a + 1, b + 1, 'CUDA')
 
 
@@ -420,10 +420,10 @@ def _wrong_call(m, at, unit):
     )
     file, line = os.path.normpath(at[1]), int(at[2])
     what = m['what'] or m['variable'] or m['vla'] or 'this array'  # clang does not name it
-    return wrong(words.format(what=re.sub(r' \[with .*\]', '', what)), file, line, unit)
+    return wrong_source(words.format(what=re.sub(r' \[with .*\]', '', what)), file, line, unit)
 
 
-def wrong(what: str, file: str, line: int, unit: Unit) -> WrongSource:
+def wrong_source(what: str, file: str, line: int, unit: Unit) -> WrongSource:
     "Make the `WrongSource` with the message `what` and the learner's line"
     known = unit.original.splitlines()
     text = known[line - 1].strip() if file == unit.file and line <= len(known) else ''

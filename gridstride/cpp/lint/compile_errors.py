@@ -267,7 +267,7 @@ _HINTS = (
     (
         r'\b__sync\w+\s*;',
         r'no effect|unused',
-        'Write its parentheses, `__syncthreads();`: without them it does nothing.',
+        'Add the parentheses, `__syncthreads();`: without them the line does nothing.',
     ),
     (r'\(', r"::Tensor['\"] to ['\"](const )?\w+ ?\*", "Pass a tensor's address to a kernel: `x.data_ptr<float>()`."),
 )
@@ -306,7 +306,7 @@ _INTEGER_64 = re.compile(r'(unsigned )?long( long)?( unsigned)?( int)?')
 
 
 def _same_size(what):
-    "Is this a warning of a format and an argument that are different 64-bit integer types?"
+    "Return whether this warns of a format and an argument that are different 64-bit integer types"
     types = [quoted for quoted in re.findall(r"'([^']*)'", what) if not quoted.startswith('%')]
     return what.startswith('format') and len(types) > 1 and all(map(_INTEGER_64.fullmatch, (types[0], types[-1])))
 
@@ -327,7 +327,7 @@ def _correct_uninitialized(found, src):
 
 
 def _is_initialized(code, m, line, macros):
-    "Does the source show that the variable of a compiler's warning is initialized on this line?"
+    "Return whether the source shows that the variable of a compiler's warning is initialized on this line"
     return m[2] == 'may be' and is_guarded(code, m[1], line) or is_set_by_call(code, m[1], line, macros)
 
 

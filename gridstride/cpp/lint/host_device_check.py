@@ -36,7 +36,7 @@ def refuse_wrong_side_calls(
         if p is None or not head.defines or c[p - 2] == '::':
             continue  # in a member of a class, a name may be that of another member
         words = c.words_of(head.start, p)
-        body = range(head.end + 1, c.mate.get(head.end, head.end))
+        body = range(head.end + 1, c.match.get(head.end, head.end))
         if words & {'__global__', '__device__'} and 'template' not in words:
             _refuse_exceptions(c, body)
             if '__host__' not in words:
@@ -67,7 +67,7 @@ def _qualified_name(c, i):
 _NOT_IN_DEVICE_CODE = {
     'dynamic_cast': 'the class of an object is not known there at run time; keep it in a member',
     'typeid': 'the class of an object is not known there at run time; keep it in a member',
-    'thread_local': "a kernel's variables are each thread's own",
+    'thread_local': 'a local variable of device code already belongs to one thread',
 }
 
 
@@ -84,7 +84,7 @@ def _refuse_exceptions(c, body):
 
 _ARRAYS = 'use an array whose size is a compile-time constant, or one that is passed to it'
 _STREAMS = 'cout', 'cerr', 'clog', 'cin'
-_LIBRARY = {  # of C++, for the host alone -> what a kernel uses instead
+_LIBRARY = {  # host-only names of the C++ library -> what a kernel uses instead
     **dict.fromkeys(_STREAMS, 'use printf'),
     **dict.fromkeys(('string', 'vector', 'map', 'set', 'deque', 'list', 'unordered_map', 'unordered_set'), _ARRAYS),
 }
@@ -152,7 +152,7 @@ def _refuse_arguments(c, functions, hosts):
         p = parenthesis(c, head) if head.defines and c[head.start] == 'template' else None
         name = p and _join_scope(namespace_of(c, p), c[p - 1])
         if name and all(template.get(name, [False])):
-            body = range(head.end + 1, c.mate.get(head.end, head.end))
+            body = range(head.end + 1, c.match.get(head.end, head.end))
             declared = (_declared_parameter(c, *span) for span in _template_arguments(c, head.start + 1))
             called[name] = {n for n, parameter in enumerate(declared) if parameter and _is_called(c, parameter, body)}
     for i in c.find('<'):

@@ -26,21 +26,23 @@ def functions_to_inline(
     "Return the first token of each device function that is called here, accesses memory and is not recursive"
     # name -> how often it is called or has template arguments
     used = Counter(c[i - 1] for bracket in ('(', '<') for i in c.find(bracket))
-    bodies = [(f, range(f.p, end(c, f.p))) for f in found if f.defined]
+    bodies = [(f, range(f.paren, end(c, f.paren))) for f in found if f.defined]
     calls = _calls(c, bodies)
-    candidates = [(f, body) for f, body in bodies if _may_inline(c, f, used) and not _is_recursive(calls, c[f.p - 1])]
+    candidates = [
+        (f, body) for f, body in bodies if _may_inline(c, f, used) and not _is_recursive(calls, c[f.paren - 1])
+    ]
     chosen = {}
     for _ in range(_MAX_DEPTH):  # a function that calls one of them accesses memory, too
         names = set(chosen.values())
-        chosen = {f.first: c[f.p - 1] for f, body in candidates if _uses_memory(c, body, names)}
+        chosen = {f.first: c[f.paren - 1] for f, body in candidates if _uses_memory(c, body, names)}
     return [*chosen]
 
 
 def _may_inline(c, f, used):
-    name, stated = c[f.p - 1], {*c.texts[f.first : f.p]}
+    name, stated = c[f.paren - 1], {*c.texts[f.first : f.paren]}
     if '__device__' not in f.words or '__global__' in f.words or (f.words | stated) & _REFUSED:
         return False
-    if name == f.owner or c[f.p - 2] == '~' or '...' in c.text(range(f.p, c.mate[f.p])):
+    if name == f.owner or c[f.paren - 2] == '~' or '...' in c.text(range(f.paren, c.match[f.paren])):
         return False
     return used[name] > 1  # one use is its definition
 
@@ -57,7 +59,7 @@ def _calls(c, bodies):
     "Return {function name: names in its body}"
     calls = {}
     for f, body in bodies:
-        calls.setdefault(c[f.p - 1], set()).update(c.names_in(body.start, body.stop))
+        calls.setdefault(c[f.paren - 1], set()).update(c.names_in(body.start, body.stop))
     return calls
 
 

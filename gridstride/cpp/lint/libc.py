@@ -35,14 +35,14 @@ def _opened():
 def is_host_function(
     name: str,  # of a function
 ) -> bool:
-    "Is it a function of C's library that device code does not have?"
+    "Return whether it is a function of C's library that device code does not have"
     if name in _DEVICE_TOO or not _PUBLIC.fullmatch(name):
         return False
     return bool(_POSIX.fullmatch(name)) or any(hasattr(library, name) for library in _opened())
 
 
 _ENDS = 'write `return`, or `__trap()` to end the launch'
-_RANDOM = 'use <curand_kernel.h>, or random numbers that the host has made'
+_RANDOM = 'use <curand_kernel.h>, or random numbers that the host has generated'
 _PAUSE = 'write `__nanosleep(ns)`'
 _CLOCK = 'write `clock64()`'
 _PRINTS = 'write `printf`'

@@ -1,6 +1,6 @@
 """Refuses functions and types of the standard libraries in device code that nvcc 13 refuses there, but g++ accepts."""
 
-from .callers import Unit, host_device_code, device_code, is_unused_template, wrong
+from .callers import Unit, host_device_code, device_code, is_unused_template, wrong_source
 from ..frontend.code import between
 from ..frontend.declarations import KEYWORDS
 from ..frontend.edits import apply
@@ -8,7 +8,7 @@ from .libc import instead, is_host_function
 from ..frontend.reader import read
 
 # functions of C's library, with or without `std::`; some libraries implement them as macros
-_C = set(
+_C_FUNCTIONS = set(
     'abort aligned_alloc atexit atof atoi atol bsearch calloc div drand48 exit fclose fflush fgets fopen fprintf fputs '
     'fread fscanf fwrite getchar getenv gettimeofday isalnum isalpha isdigit islower isspace isupper ldiv lrand48 '
     'memchr memcmp memmove perror putchar puts qsort quick_exit rand rand_r realloc scanf snprintf sprintf srand '
@@ -16,7 +16,7 @@ _C = set(
     'strtol strtoul system time tolower toupper'.split()
 )
 # host-only functions of CUDA's runtime
-_C |= set(
+_C_FUNCTIONS |= set(
     'cudaDeviceReset cudaEventElapsedTime cudaEventQuery cudaEventSynchronize cudaFreeHost '
     'cudaFuncSetAttribute cudaGetDeviceProperties cudaHostAlloc cudaLaunchKernel cudaMallocHost cudaMallocManaged '
     'cudaMemcpy cudaMemcpy2D cudaMemGetInfo cudaMemPrefetchAsync cudaMemset cudaSetDevice cudaStreamCreate '
@@ -58,7 +58,7 @@ _HOST_FUNCTION_WARNING = (
     '{name} is a __host__ function, and a GPU that runs this __host__ __device__ function cannot call it{instead}'
 )
 _ONLY_CONSTEXPR = (
-    'std::{name} is constexpr, which alone is not a device function{instead}; nvcc takes it with '
+    'std::{name} is constexpr, which alone is not a device function{instead}; nvcc accepts it with '
     '--expt-relaxed-constexpr'
 )
 _INSTEAD = {
@@ -66,9 +66,9 @@ _INSTEAD = {
     'min': ': write `min`',
     'clamp': ': write `min(max(x, low), high)`',
     'numeric_limits': ': write a constant, such as `INT_MAX` or `FLT_MAX`',
-    'pair': ': write a struct of your own',
-    'complex': ': write `float2`, or a struct of your own',
-    'array': ': write `float a[3]`, or a struct of your own',
+    'pair': ': write your own struct',
+    'complex': ': write `float2`, or your own struct',
+    'array': ': write `float a[3]`, or your own struct',
     'swap': ': write `auto t = a; a = b; b = t;`',
     'vector': ': write an array of a size that the compiler knows',
     'cout': ': write `printf`',
@@ -76,7 +76,7 @@ _INSTEAD = {
     'this_thread': ': write `__nanosleep(ns)`',
     'chrono': ': write `clock64()`',
     'terminate': ': write `__trap()` to end the launch',
-    'atomic': ': write `atomicAdd` and the like, or `cuda::atomic`',
+    'atomic': ': write `atomicAdd` or another atomic function, or use `cuda::atomic`',
     'atomic_thread_fence': ': write `__threadfence()`',
     'mutex': ': write `atomicCAS`',
 }
@@ -95,25 +95,25 @@ def find_host_uses(
     for a, b in spans:
         for i in between(candidates, a, b):
             if c.is_word(i) and (message := _describe_use(c, i, own, extensions)) and c.is_evaluated(i):
-                if not (is_host_function(c[i]) and is_unused_template(c, c.mate[a])):
-                    yield wrong(message, unit.file, c.line(i), unit)
+                if not (is_host_function(c[i]) and is_unused_template(c, c.match[a])):
+                    yield wrong_source(message, unit.file, c.line(i), unit)
         for i in _parameters_used(c, a, b):
-            yield wrong(_format(_HOST_ONLY, c[i]), unit.file, c.line(i), unit)
+            yield wrong_source(_format(_HOST_ONLY, c[i]), unit.file, c.line(i), unit)
         for i in [] if {'std', 'constexpr'} & {*extensions} else _arrays_used(c, a, b):
-            yield wrong(_format(_ONLY_CONSTEXPR, 'array'), unit.file, c.line(i), unit)
+            yield wrong_source(_format(_ONLY_CONSTEXPR, 'array'), unit.file, c.line(i), unit)
     for i in [] if 'lambda' in extensions else c.find_specifiers('__device__'):
         if c[i - 1] == ']' and c.scope(i) == 'code' and not any(a <= i < b for a, b in bodies):
-            yield wrong(_LAMBDA, unit.file, c.line(i), unit)
+            yield wrong_source(_LAMBDA, unit.file, c.line(i), unit)
 
 
 def _lambdas(c, bodies):
     "Yield (`)` of its parameters, its end) of each `__device__` lambda that host code defines"
     for i in c.find_specifiers('__device__'):
-        p = c.mate.get(i + 1)
+        p = c.match.get(i + 1)
         if c[i - 1] == ']' and c[i + 1] == '(' and '__host__' not in c.words(i) and c.scope(i) == 'code':
             opening = c.until(p + 1, ('{', ';'))
             if c[opening] == '{' and not any(a <= i < b for a, b in bodies):
-                yield p, c.mate[opening]
+                yield p, c.match[opening]
 
 
 def find_host_device_uses(
@@ -128,7 +128,7 @@ def find_host_device_uses(
     for a, b in bodies:
         for i in between(candidates, a, b):
             if c.is_word(i) and _is_host_call(c, i, own) and c.is_evaluated(i):
-                warning = wrong(_format(_HOST_FUNCTION_WARNING, c[i]), unit.file, c.line(i), unit)
+                warning = wrong_source(_format(_HOST_FUNCTION_WARNING, c[i]), unit.file, c.line(i), unit)
                 yield str(warning), unit.file, c.line(i)
 
 
@@ -152,13 +152,13 @@ def guard_host_calls(
         ):
             first = i - 2 if c[i - 2] == 'std' else i - (c[i - 1] == '::')
             edits.append((at := c.tokens[first].start, at, f'(::gridstride::only_on_host("{c[i]}"), '))
-            edits.append((at := c.tokens[c.mate[i + 1]].end, at, ')'))
+            edits.append((at := c.tokens[c.match[i + 1]].end, at, ')'))
     return apply(text, edits)
 
 
 def _candidates(c, own):
     "Return the tokens that may name a function or type of the libraries: called, assigned, after `std::`, or macros"
-    found = {*c.find_any(_C | own.macros.keys() | {'errno'}), *(i - 1 for i in c.find('('))}
+    found = {*c.find_any(_C_FUNCTIONS | own.macros.keys() | {'errno'}), *(i - 1 for i in c.find('('))}
     found.update(i + n for i in c.find('=') for n in (1, 2))
     return sorted(found.union(i + 2 for i in c.find('std')))
 
@@ -185,10 +185,10 @@ def _describe_use(c, i, own, extensions):
 
 def _parameters_used(c, a, b):
     "Yield the host-only types of parameters before the `)` at `a` that the body, up to `b`, uses"
-    if not c.find_between('std', c.mate[a], a):
+    if not c.find_between('std', c.match[a], a):
         return
     body = {*c.texts[a:b]}
-    for first, end in c.arguments(c.mate[a]):
+    for first, end in c.arguments(c.match[a]):
         if c[end - 1] in body and not {'*', '='} & {c[i] for i in range(first, end)}:
             yield from (i for i in range(first, end) if c[i] in _TYPES and c[i - 2] == 'std')
 
@@ -196,14 +196,14 @@ def _parameters_used(c, a, b):
 def _arrays_used(c, a, b):
     "Return the uses of elements and members of the std::arrays that the function with the `)` at `a` declares"
     names = set()
-    for i in c.find_between('array', c.mate[a], b):
+    for i in c.find_between('array', c.match[a], b):
         if (c[i - 2], c[i - 1], c[i]) == ('std', '::', 'array') and (past := c.angle(i + 1)):
             names.add(c[past + 2 if c[past + 1] in ('&', 'const') else past + 1])
     used = c.find_any_between(frozenset(names), a, b) if names else []
     return [i for i in used if c[i + 1] in ('[', '.') and c[i - 1] not in ('.', '->', '::')]
 
 
-_LAMBDA = 'a lambda of the host that says `__device__` is taken by nvcc with --extended-lambda alone'
+_LAMBDA = 'nvcc accepts a `__device__` lambda in host code only with --extended-lambda'
 
 
 def _describe_refusal(c, i, own, extensions):
@@ -227,14 +227,14 @@ def _describe_refusal(c, i, own, extensions):
 
 
 def _is_host_call(c, i, own):
-    "Is the name at token `i` a call of a host function of C's or CUDA's library, or its address?"
+    "Return whether the name at token `i` calls a host function of C's or CUDA's library, or takes its address"
     name = c[i]
     std = c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
     unqualified = std or c[i - 1] not in ('.', '->', '::')
     unqualified = unqualified or c[i - 1] == '::' and (not c.is_word(i - 2) and c[i - 2] != '>' or c[i - 2] in KEYWORDS)
     if name == 'errno':
         return unqualified and name not in own
-    if not unqualified or c[i + 1] not in ('(', ';', ',') or not (name in _C or is_host_function(name)):
+    if not unqualified or c[i + 1] not in ('(', ';', ',') or not (name in _C_FUNCTIONS or is_host_function(name)):
         return False
     if c[i + 1] == '(':
         counted = name == 'strlen' and c.is_string(i + 2)  # by the compiler
@@ -243,7 +243,7 @@ def _is_host_call(c, i, own):
 
 
 def _is_pointed_to(c, i):
-    "Is the name at token `i` the whole right-hand side of a `=`?"
+    "Return whether the name at token `i` is the whole right-hand side of a `=`"
     i -= 2 if (c[i - 2], c[i - 1]) == ('std', '::') else 0
     return c[i - 1] == '=' or (c[i - 2], c[i - 1]) == ('=', '&')
 
@@ -272,7 +272,7 @@ class OwnNames:
 
 
 def _is_own(c, name):
-    "Does the source declare the name, or use it other than as a function?"
+    "Return whether the source declares the name, or uses it other than as a function"
     return any(_declares(c, i) or not (c[i + 1] == '(' or _may_be_of_c(c, i)) for i in c.find(name) if c.is_word(i))
 
 
@@ -281,7 +281,7 @@ def _may_be_of_c(c, i):
 
 
 def _declares(c, i):
-    "Is the name at token `i` that of a variable or a function whose declaration begins there?"
+    "Return whether the name at token `i` is that of a variable or a function that is declared there"
     if c[i - 1] in ('*', '&', '&&'):
         return c.is_word(i - 2) and (c[i + 1] != '(' or c.scope(i) != 'code')
     if c[i - 1] == '::':

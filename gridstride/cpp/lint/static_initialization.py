@@ -20,7 +20,7 @@ _PLAIN = STORAGE | QUALIFIERS | BUILTIN | {'unsigned', '*', '&', ',', '[', ']'}
 def runs_when_loaded(
     src: str,  # CUDA C, as it was written
 ) -> bool:
-    "May this source have an initializer or constructor that runs when its module is loaded?"
+    "Return whether the source may have an initializer or constructor that runs when its module is loaded"
     try:
         c = read_compiled(src)
     except ValueError:
@@ -39,7 +39,7 @@ def _may_run(c: Code, head, classes, aliases):
     if call is not None:
         named = bool(_unknown_types(c, first, call, classes | aliases)) and _passes_names(c, call, classes | aliases)
         return not head.defines and (_passes_values(c, call) or named)
-    last = c.mate.get(end, end) if head.defines else end
+    last = c.match.get(end, end) if head.defines else end
     if head.defines and '=' not in words and not _TYPES.isdisjoint(words):
         return False  # the definition of a type; variables that follow it are a head of their own
     initializer = c.texts[first + (words.index('=') if '=' in words else 0) : last]
@@ -47,21 +47,21 @@ def _may_run(c: Code, head, classes, aliases):
 
 
 def _may_trap(initializer, words):
-    "Does an initializer read through a pointer, or divide by a variable?"
+    "Return whether an initializer reads through a pointer, or divides by a variable"
     pairs = [*zip(initializer, initializer[1:])]
     divides = 'const' not in words and any(a in ('/', '%') and not b[0].isdigit() for a, b in pairs)
     return divides or '->' in initializer or ('=', '*') in pairs
 
 
 def _passes_values(c, call):
-    "Is what looks like the declaration of a function a variable with values for its constructor?"
-    inside = c.texts[call + 1 : c.mate.get(call, call)]
+    "Return whether an apparent function declaration is a variable with values for its constructor"
+    inside = c.texts[call + 1 : c.match.get(call, call)]
     return any(text[0] in '"\'' or text[0].isdigit() or text in ('(', '{') for text in inside)
 
 
 def _passes_names(c, call, types):
-    "Is what looks like the declaration of a function a variable, as `A a(b);` is unless `b` is a type?"
-    inside = c.texts[call + 1 : c.mate.get(call, call)]
+    "Return whether an apparent function declaration is a variable, as `A a(b);` is unless `b` is a type"
+    inside = c.texts[call + 1 : c.match.get(call, call)]
     starts = [i for i, text in enumerate(inside) if not i or inside[i - 1] == ',']
     alone = [inside[i] for i in starts if inside[i + 1 : i + 2] in ([], [','])]
     return (
@@ -72,7 +72,7 @@ def _passes_names(c, call, types):
 
 
 def _is_type(name, types):
-    "Is this the name of a type, as far as a name shows it?"
+    "Return whether the name looks like that of a type"
     return name in types or name in BUILTIN or name.endswith('_t') or bool(_OF_CUDA.fullmatch(name))
 
 

@@ -18,7 +18,7 @@ _LEAVING = ('return', 'break', 'continue', 'goto', 'throw', 'asm', '__asm__', 'e
 
 
 def is_guarded(c: Code, name: str, line: int):
-    "Are all uses of the variable on this line conditional?"
+    "Return whether all uses of the variable on this line are conditional"
     here = [i for i in c.find(name) if _refers_to(c, i, name) and c.line(i) == line]
     return bool(here) and all(_is_conditional_use(c, i, _declaration(c, i, name)) for i in here)
 
@@ -36,7 +36,7 @@ def is_set_by_call(c: Code, name: str, line: int, macros=()):
 
 
 def _is_passed_to_cuda(c, i, macros):
-    "Is the variable at token `i` passed by address to a CUDA function, or to one of `macros`?"
+    "Return whether the variable at token `i` is passed by address to a CUDA function, or to one of `macros`"
     opening, before = c.outer[i], i - 1
     while c[before] == '(':
         before -= 1
@@ -61,7 +61,7 @@ _NO_INITIALIZER = re.compile(rf"[;{{}}]\s*(?:(?:{'|'.join(sorted(BUILTIN))})\s+)
 
 
 def may_use_uninitialized(src: str):
-    "Can `find_uninitialized_uses` find anything? This check is quick"
+    "Return whether `find_uninitialized_uses` can find anything; this check is quick"
     return bool(_NO_INITIALIZER.search(src))
 
 
@@ -86,7 +86,7 @@ def _declaration(c, i, name):
 
 
 def _is_conditional_use(c, use, declared):
-    "Is a use conditional within the scope of its declaration? True for the declaration itself"
+    "Return whether a use is conditional within the scope of its declaration; True for the declaration itself"
     more = _conditions(c, use) - _conditions(c, declared)
     return use == declared or any(c[keyword] not in ('for', 'while') for keyword in more)
 
@@ -100,7 +100,7 @@ def _conditions(c, i):
         while start < i and c[start] in (*_HEADS, 'else', 'do'):
             end = start
             if c[start] in _HEADS:
-                end = c.mate.get(c.until(start, ('(',)), i)
+                end = c.match.get(c.until(start, ('(',)), i)
             if end >= i:
                 break
             found.add(start)
@@ -112,7 +112,7 @@ def _conditions(c, i):
 def _statement(c, i):
     "Return the first token of the statement, or of the part in brackets, that contains token `i`"
     while i > 0 and c[i - 1] not in (';', '{', '}', '(', '['):
-        i = c.mate.get(i - 1, i - 1)
+        i = c.match.get(i - 1, i - 1)
     return i
 
 
@@ -132,14 +132,14 @@ def _declared_without_value(c, i):
 def _uninitialized_use(c, name):
     "Return the first use of the variable declared at token `name` that may be uninitialized; None if there is none"
     body = c.outer[name]
-    uses = [k for k in c.find_between(c[name], name + 1, c.mate.get(body, len(c))) if _refers_to(c, k, c[name])]
+    uses = [k for k in c.find_between(c[name], name + 1, c.match.get(body, len(c))) if _refers_to(c, k, c[name])]
     if not uses or c[uses[0] + 1] != '=' or _statement(c, uses[0]) == uses[0] and c.outer[uses[0]] == body:
         return None
     ifs = sorted(_conditions(c, uses[0]) - _conditions(c, name))
-    if len(ifs) != 1 or c[ifs[0]] != 'if' or c[ifs[0] + 1] != '(' or c[c.mate[ifs[0] + 1] - 2] == '(':
+    if len(ifs) != 1 or c[ifs[0]] != 'if' or c[ifs[0] + 1] != '(' or c[c.match[ifs[0] + 1] - 2] == '(':
         return None
-    end = c.mate[ifs[0] + 1] + 1
-    end = c.mate[end] if c[end] == '{' else c.until(end, (';',))
+    end = c.match[ifs[0] + 1] + 1
+    end = c.match[end] if c[end] == '{' else c.until(end, (';',))
     later = [k for k in uses if k > end]
     if not later or c[end + 1] == 'else' or not _is_certainly_read(c, later[0], body):
         return None
@@ -152,7 +152,7 @@ def _uninitialized_use(c, name):
 
 
 def _is_certainly_read(c, i, body):
-    "Is token `i` certainly read, as it is not assigned, not passed to a function, and in no braces inside the `body`?"
+    "Return whether token `i` is certainly read: not assigned, not passed to a function, not in inner braces of `body`"
     if c[i + 1] == '=' or c[i - 1] in ('&', '>>'):
         return False
     while (opening := c.outer[i]) != body:

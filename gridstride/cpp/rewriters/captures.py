@@ -25,14 +25,14 @@ def rewrite_captures(e: Edits):
     for i in c.find('['):
         if (body := _body(c, i)) is None:
             continue
-        own = _parameters(c, c.mate[i] + 1)
+        own = _parameters(c, c.match[i] + 1)
         used = _used(c, body, by_macros)
-        mentioned = dict.fromkeys([*used, *map(c.__getitem__, range(i, c.mate[i]))])
+        mentioned = dict.fromkeys([*used, *map(c.__getitem__, range(i, c.match[i]))])
         shared = [
             name for name in known if name in mentioned and name not in own and _is_shared(known[name], declared, body)
         ]
         _refuse_captured(c, i, shared)
-        end, by_reference = c.mate[i], c[i + 1] == '&' and c[i + 2] in (',', ']')
+        end, by_reference = c.match[i], c[i + 1] == '&' and c[i + 2] in (',', ']')
         captured = ', '.join(f'&{name}' for name in shared if not by_reference and name in used)
         e.insert(c.start(end), f', {captured}' if captured and end > i + 1 else captured)
 
@@ -44,14 +44,14 @@ def _in_macros(e, names):
 
 def _used(c, body, by_macros):
     "Return the names that a lambda's `body` uses, directly or by a macro"
-    used = {c[k] for k in range(body + 1, c.mate[body]) if c[k - 1] not in ('.', '->', '::')}
+    used = {c[k] for k in range(body + 1, c.match[body]) if c[k - 1] not in ('.', '->', '::')}
     return used.union(*(by_macros[name] for name in used if name in by_macros))
 
 
 def _refuse_captured(c, i, shared):
     for a, b in c.arguments(i):
         if c[b - 1] in shared and (b - a == 1 or b - a == 2 and c[a] == '&'):
-            what = f'{c[b - 1]} is in shared memory, and so static: no lambda captures it, leave it out'
+            what = f'{c[b - 1]} is in shared memory, so it is static: a lambda cannot capture it; remove it there'
             raise c.error(WrongSource, what, b - 1)
 
 
@@ -63,11 +63,11 @@ def _names(c, i):
 def _body(c, i):
     "Return the index of the `{` of the lambda that begins at `i`; None if no lambda begins there"
     before = c[i - 1] in (')', ']', '[') or c.is_word(i - 1) and c[i - 1] not in KEYWORDS or c.is_string(i - 1)
-    after = c.mate.get(i, i) + 1
+    after = c.match.get(i, i) + 1
     if before or c[i + 1] == '[' or c[after] == '=':
         return None
     body = c.until(after, ('{', ';', ','))
-    return body if c[body] == '{' and body in c.mate else None
+    return body if c[body] == '{' and body in c.match else None
 
 
 def _parameters(c, i):
@@ -82,7 +82,7 @@ def _declarations(c, name, declared):
 
 
 def _is_shared(known, declared, body):
-    "Does a name refer to a variable in shared memory, one of `declared`, at the start of a lambda's `body`?"
+    "Return whether a name refers to one of the shared variables `declared` at the start of a lambda's `body`"
     before = range(bisect(known, (body,)) - 1, -1, -1)
     last = next((known[n][0] for n in before if known[n][1] > body), None)
     return last in declared
@@ -92,13 +92,13 @@ def _end_of_scope(c, k):
     "Return the end of the scope of the declaration at `k`: for a parameter the function's body, for `for (` the loop"
     opening = c.outer[k]
     if c[opening] != '(':
-        return c.mate.get(opening, k)
-    end = c.until(c.mate[opening] + 1, ('{', ';'))
-    return c.mate.get(end, end)
+        return c.match.get(opening, k)
+    end = c.until(c.match[opening] + 1, ('{', ';'))
+    return c.match.get(end, end)
 
 
 def _is_declared(c, k):
-    "Is the name at `k` declared there, that is, after a type?"
+    "Return whether the name at `k` is declared there, after a type"
     j = k - 1
     while c[j] in _QUALIFIERS:
         j -= 1

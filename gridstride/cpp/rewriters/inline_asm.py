@@ -20,7 +20,7 @@ def rewrite_asm(e: Edits):
 def _rewrite_statement(e, i):
     c = e.code
     p = next(j for j in range(i + 1, len(c) + 1) if c[j] not in ('volatile', '__volatile__', '__volatile', 'inline'))
-    if c[p] != '(' or p not in c.mate:
+    if c[p] != '(' or p not in c.match:
         raise c.error(NotEmulated, 'the emulator cannot read this asm statement', i)
     text, *more = _sections(c, p)
     operands = [(*operand, n == 0) for n, ids in enumerate(more[:2]) for operand in _operands(c, ids)]
@@ -28,7 +28,7 @@ def _rewrite_statement(e, i):
         calls = statements(_text(e, text), len(operands))
         bindings = [_bind(n, *operand) for n, operand in enumerate(operands)]
     except UnknownPTX as error:
-        what = f'{error}; keep it from the emulator with `#ifndef GRIDSTRIDE_EMULATOR`'
+        what = f'{error}; exclude it from the emulator with `#ifndef GRIDSTRIDE_EMULATOR`'
         raise c.error(NotEmulated, what, i) from None
     block = [
         'do {',
@@ -37,18 +37,18 @@ def _rewrite_statement(e, i):
         *(after for _, after in bindings if after),
         '} while (0)',
     ]
-    e.replace_tokens(i, c.mate[p], ' '.join(block))
+    e.replace_tokens(i, c.match[p], ' '.join(block))
 
 
 def _sections(c, p):
     "Split the tokens of the asm statement with its `(` at `p` at the colons; returns lists of indices"
     res, j = [[]], p + 1
-    while j < c.mate[p]:
+    while j < c.match[p]:
         if c[j] in (':', '::'):
             res += [[] for _ in c[j]]
         else:
-            res[-1] += range(j, c.mate.get(j, j) + 1)
-        j = c.mate.get(j, j) + 1
+            res[-1] += range(j, c.match.get(j, j) + 1)
+        j = c.match.get(j, j) + 1
     return res
 
 
@@ -78,9 +78,9 @@ def _operands(c, ids):
     while j < len(ids):
         i = ids[j]
         if not c.is_string(i) or c[i + 1] != '(':
-            raise c.error(NotEmulated, 'the emulator reads operands of asm as in "r"(x)', i)
-        res.append((literal(c[i]), c.text(range(i + 1, c.mate[i + 1] + 1))))
-        j = ids.index(c.mate[i + 1]) + 2
+            raise c.error(NotEmulated, 'the emulator supports only asm operands of the form "r"(x)', i)
+        res.append((literal(c[i]), c.text(range(i + 1, c.match[i + 1] + 1))))
+        j = ids.index(c.match[i + 1]) + 2
     return res
 
 

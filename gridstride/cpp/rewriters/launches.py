@@ -35,36 +35,38 @@ def _keep_type(e, i):
     "Drop the cast of the argument `(void *)kernel` at token `i`: the type of `kernel` has the parameters' types"
     c = e.code
     if _is_cast(c, i):
-        e.replace_tokens(i, c.mate[i], '')
+        e.replace_tokens(i, c.match[i], '')
     elif c[i] in ('reinterpret_cast', 'static_cast') and 'void' in (c[i + 2], c[i + 3]):
         e.replace_tokens(i, next(j for j in range(i, len(c)) if c[j] == '>'), '')
 
 
 def _is_cast(c, i):
-    "Is there a cast to `void *` at token `i`?"
-    return c[i] == '(' and c.text(range(i + 1, c.mate[i])).replace(' ', '') in ('void*', 'constvoid*')
+    "Return whether there is a cast to `void *` at token `i`"
+    return c[i] == '(' and c.text(range(i + 1, c.match[i])).replace(' ', '') in ('void*', 'constvoid*')
 
 
 def _keep_kernel(e, i):
     "Rewrite the value of `params.func = (void *)kernel`, for a graph node, so that it has the kernel's type"
     c = e.code
     end = c.until(i, (',', ';'))
-    name = c.text(range(c.mate[i] + 1 if c[i] == '(' else i, end))
+    name = c.text(range(c.match[i] + 1 if c[i] == '(' else i, end))
     if _is_cast(c, i):
-        e.replace_tokens(i, c.mate[i], f'::gridstride::Kernel(GRIDSTRIDE_NAME({name}), ')
+        e.replace_tokens(i, c.match[i], f'::gridstride::Kernel(GRIDSTRIDE_NAME({name}), ')
         e.insert(c.start(end), ')')
 
 
 def _rewrite_launch(e, i):
     c = e.code
-    first, close = _kernel(c, i), _config_end(c, i)
+    first, close = _kernel_start(c, i), _config_end(c, i)
     p, kernel = close + 3, c.text(range(first, i))
     _check_configuration(c, i, close)
     # In a macro, the text after `>>>` may be a parameter that contains the parentheses, or is empty. Then the arguments
     # are taken by a variadic lambda, so that no comma is written here.
     if c[p] != '(' and c.macro is None and not c.is_word(p):
-        raise c.error(WrongSource, 'this launch has no arguments: `()` after `>>>` if the kernel takes none', i)
-    args_from_macro = c[p] != '(' or (c.mate.get(p) == p + 2 and c[p + 1] in (c.macro or ()))
+        raise c.error(
+            WrongSource, 'this launch has no argument list: write `()` after `>>>` if the kernel takes none', i
+        )
+    args_from_macro = c[p] != '(' or (c.match.get(p) == p + 2 and c[p + 1] in (c.macro or ()))
     args = [] if args_from_macro else c.arguments(p)
     _refuse_host_lambdas(c, i, args)
     params, passed = _pass_arguments(e, args, kernel, i)
@@ -93,7 +95,7 @@ def _check_configuration(c, i, close):
         raise c.error(WrongSource, what, i)
     if n > 4:
         what = 'a launch takes blocks, threads, bytes of shared memory and a stream'
-        raise c.error(WrongSource, f'{what}, not {n} things', i)
+        raise c.error(WrongSource, f'{what}, not {n} values', i)
 
 
 @lru_cache(4)
@@ -107,7 +109,7 @@ def _kernels(c):
 
 
 def _is_template(c, i):
-    "Is the kernel before token `i` a template?"
+    "Return whether the kernel before token `i` is a template"
     return any(f.template for f in _kernels(c).get(_name(c, i), ()))
 
 
@@ -118,7 +120,7 @@ def _refuse_host_lambdas(c, i, args):
     seen = set()
     for a, b in args:
         for opening in _held_lambdas(c, a, b, seen):
-            if c[c.mate[opening] + 1] in ('(', '{'):
+            if c[c.match[opening] + 1] in ('(', '{'):
                 what = 'this is a host lambda, but the kernel runs on the GPU: write `__device__` after its `]`'
                 raise c.error(WrongSource, what, opening)
 
@@ -135,7 +137,7 @@ def _held_lambdas(c, a, b, seen):
         seen.add(variable)
         yield from _held_lambdas(c, *_initializer(c, variable), seen)
     elif c[b - 1] == '}' and a < b:
-        for first, end in c.arguments(c.mate[b - 1]):
+        for first, end in c.arguments(c.match[b - 1]):
             yield from _held_lambdas(c, first, end, seen)
 
 
@@ -152,7 +154,7 @@ def _variable(c, use):
 def _initializer(c, variable):
     "Return (start, end) of the value that the variable declared at a token is initialized with"
     start = variable + 1 + (c[variable + 1] == '=')
-    return start, c.mate[start] + 1 if c[start] == '{' else c.until(start, (',', ';'))
+    return start, c.match[start] + 1 if c[start] == '{' else c.until(start, (',', ';'))
 
 
 @lru_cache(4)
@@ -160,46 +162,46 @@ def _initialized_variables(c):
     "Return {name: tokens that declare it, as in `auto f = ...`, `S s = ...` and `S<T> s{...}`}"
     res = {}
     for i in c.find('=', '{'):
-        if _names(c, i - 1) and (c[i - 2] in ('auto', '>') or _names(c, i - 2)):
+        if _is_name(c, i - 1) and (c[i - 2] in ('auto', '>') or _is_name(c, i - 2)):
             res.setdefault(c[i - 1], []).append(i - 1)
     return res
 
 
-def _kernel(c, i):
+def _kernel_start(c, i):
     "Return the index of the first token of the expression that ends before token `i`"
     while True:
-        i = _piece(c, i - 1)
+        i = _postfix_start(c, i - 1)
         if c[i - 1] == 'template' and c[i - 2] in ('::', '.', '->'):
             i -= 1
-        if c[i - 1] == '::' and not (_names(c, i - 2) or c[i - 2] == '>'):
+        if c[i - 1] == '::' and not (_is_name(c, i - 2) or c[i - 2] == '>'):
             return i - 1
         if c[i - 1] not in ('::', '.', '->', '##'):
             return i
         i -= 1
 
 
-def _names(c, i):
+def _is_name(c, i):
     return c.is_word(i) and c[i] not in KEYWORDS
 
 
-def _piece(c, end):
+def _postfix_start(c, end):
     "Return the index of the first token of the name, subscript, call or parenthesized expression that ends at `end`"
-    if _names(c, end):
+    if _is_name(c, end):
         return end
-    opening = c.angle_back(end) if c[end] == '>' else c.mate.get(end) if c[end] in (')', ']') else None
+    opening = c.angle_back(end) if c[end] == '>' else c.match.get(end) if c[end] in (')', ']') else None
     if opening is None:
         what = 'a launch `kernel<<<grid, block>>>(...)` needs the name of a kernel before `<<<`'
         raise c.error(WrongSource, what, end + 1)
-    return _piece(c, opening - 1) if c[end] != ')' or _is_called(c, opening) else opening
+    return _postfix_start(c, opening - 1) if c[end] != ')' or _is_called(c, opening) else opening
 
 
 def _is_called(c, opening):
-    "Does the `(` at `opening` begin a call of what precedes it, unlike `if (x)`, `return (x)` and `(void)(x)`?"
+    "Return whether the `(` at `opening` begins a call, unlike in `if (x)`, `return (x)` and `(void)(x)`"
     if c[opening - 1] in (')', ']'):
-        return c[c.mate.get(opening - 1, 0) - 1] not in KEYWORDS and c[opening - 2] != 'void'
+        return c[c.match.get(opening - 1, 0) - 1] not in KEYWORDS and c[opening - 2] != 'void'
     if c[opening - 1] == '>':
         return c.is_word((c.angle_back(opening - 1) or 0) - 1)
-    return _names(c, opening - 1)
+    return _is_name(c, opening - 1)
 
 
 def _config_end(c, i):
@@ -209,7 +211,7 @@ def _config_end(c, i):
     j = i + 1
     while j < len(texts) and (text := texts[j]) not in _ENDS:
         if text != '>':
-            j = c.mate.get(j, j) + 1
+            j = c.match.get(j, j) + 1
             continue
         n = 1
         while c[j + n] == '>' and c.start(j + n) == c.end(j + n - 1):

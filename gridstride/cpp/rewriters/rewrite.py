@@ -27,15 +27,15 @@ _HERE = Path(__file__).parents[1] / 'include/cuda'
 
 # Headers of CUDA that the emulator does not have -> what to do instead, for the error message
 _UNSUPPORTED_HEADERS = {
-    'thrust/': 'the common parts of Thrust are there, not this one',
+    'thrust/': 'only the common parts of Thrust are supported',
     'cub/': 'cub/cub.cuh has reductions and scans of warps, blocks and the device, and sorts',
     'cublas': 'include cublas_v2.h, or call torch.matmul from Python',
     'cudnn': 'call torch.nn from Python',
     'cufft': 'call torch.fft from Python',
     'cusparse': 'call torch.sparse from Python',
     'cusolver': 'call torch.linalg from Python',
-    'curand': 'generate in a kernel by curand_kernel.h, or by torch.rand from Python',
-    'nccl': 'several GPUs are needed for it',
+    'curand': 'generate random numbers with curand_kernel.h in a kernel, or with torch.rand from Python',
+    'nccl': 'it needs several GPUs',
     'cuda_fp6': 'use cuda_fp8.h or cuda_fp16.h',
     'cuda_fp4': 'use cuda_fp8.h or cuda_fp16.h',
     'cuda/ptx': 'PTX needs a GPU',
@@ -44,7 +44,7 @@ _UNSUPPORTED_HEADERS = {
     'cuda/std/semaphore': 'use cuda::atomic',
     'cuda/std/latch': 'use cuda::barrier',
     'cuda/std/barrier': 'use <cuda/barrier>',
-    'cuda/std/': 'some of this library is there, not this header',
+    'cuda/std/': 'only a part of this library is supported',
     'cuda_awbarrier': 'use <cuda/barrier>',
     'cuda_device_runtime_api': 'launch kernels from the host',
     'cutlass/': 'it needs a GPU',
@@ -96,9 +96,9 @@ def _rewrite_heads(e):
         if in_clusters and any('static thread_local' in text for *_, text in e.edits):
             what = 'the emulator does not support __shared__ variables of file scope next to a kernel in clusters'
             raise c.error(NotEmulated, f'{what}: declare them in the function that uses them', i)
-        body = next((j for j in range(c.mate[i + 1], len(c)) if c[j] in ('{', ';')), None)
+        body = next((j for j in range(c.match[i + 1], len(c)) if c[j] in ('{', ';')), None)
         if body and c[body] == '{':
-            argument = c.text(range(i + 2, c.mate[i + 1] if in_clusters else c.until(i + 2, (',',))))
+            argument = c.text(range(i + 2, c.match[i + 1] if in_clusters else c.until(i + 2, (',',))))
             call = f'in_clusters_of(dim3({argument}))' if in_clusters else f'bounded_to({argument})'
             e.insert(c.end(body), f' ::gridstride::{call};')
 
@@ -132,7 +132,7 @@ _WORDS = frozenset(
 )
 
 
-def _names(i, kernel):
+def _registration(i, kernel):
     "Return C++ code that registers the names of a kernel's parameters"
     names = ','.join(p.name for p in kernel.params)
     return f'static const ::gridstride::Names gs_names_{i}("{kernel.name}", "{names}");'
@@ -161,7 +161,7 @@ def to_cpp(
             rewrite(e)
     edits = [edit for e in all_edits for edit in e.edits]
     if names and found:
-        registered = ' '.join(_names(i, k) for i, k in enumerate(found))
+        registered = ' '.join(_registration(i, k) for i, k in enumerate(found))
         if any(e.has_plain_variables for e in all_edits):
             registered += ' static const ::gridstride::PlainVariables gs_plain;'
         line_end = '' if src.endswith('\n') else '\n'

@@ -60,7 +60,7 @@ def _rewrite_exchanges(e):
     "Rewrite `atomicExch(p, v);`, whose result is unused, to a store"
     c = e.code
     for i in c.find(*_EXCHANGES):
-        if c[i + 1] == '(' and c[c.mate.get(i + 1, i) + 1] == ';' and _begins_statement(c, i):
+        if c[i + 1] == '(' and c[c.match.get(i + 1, i) + 1] == ';' and _begins_statement(c, i):
             e.replace_tokens(i, i, f'::gridstride::unread::{c[i]}')
 
 
@@ -81,7 +81,7 @@ def _rewrite_heap(e, own):
 
 
 def _is_declared(c, i):
-    "Is the name at `i` declared there, as a type precedes it?"
+    "Return whether the name at `i` is declared there: a type precedes it"
     j = i - 1
     while c[j] in ('*', '&', '&&', 'const'):
         j -= 1
@@ -106,7 +106,7 @@ class _OwnNames:
                 self.bodies.append((c[i], *_function_around(c, i)))
 
     def means(self, i):
-        "May the name at token `i` refer to one of them?"
+        "Return whether the name at token `i` may refer to one of them"
         c, name = self.c, self.c[i]
         if any(known == name and a <= i < b for known, a, b in self.bodies):
             return True
@@ -122,9 +122,9 @@ def _function_around(c, i):
     while c.outer[opening] >= 0 and c.kind(c.outer[opening]) == 'code':
         opening = c.outer[opening]
     if c[opening] != '(':
-        return opening, c.mate.get(opening, opening)
-    body = c.until(c.mate.get(opening, opening) + 1, ('{', ';'))
-    return opening, c.mate.get(body, body)
+        return opening, c.match.get(opening, opening)
+    body = c.until(c.match.get(opening, opening) + 1, ('{', ';'))
+    return opening, c.match.get(body, body)
 
 
 def _classes_around(c, i):
@@ -175,23 +175,23 @@ def _device_functions(c):
     for i in c.find('__global__', '__device__'):
         if i > last:
             body = c.until(i, ('{', ';'))
-            last = c.mate.get(body, body)
+            last = c.match.get(body, body)
             res.append((body, last))
     return res
 
 
 def _begins_statement(c, i):
-    "Does a statement begin at token `i`, or with a cast before it?"
+    "Return whether a statement begins at token `i`, or with a cast before it"
     if c[i - 1] == '::':
         i -= 1
     if c[i - 1] != ')':
         return c[i - 1] in _BEFORE_STATEMENTS or c[i - 1] == ':' and not _is_conditional_operator(c, i - 1)
-    opening = c.mate.get(i - 1, i - 1)
+    opening = c.match.get(i - 1, i - 1)
     return c[opening - 1] in _HEADS or c[opening - 1] == 'constexpr' or _begins_statement(c, opening)
 
 
 def _is_conditional_operator(c, i):
-    "Does the `:` at `i` belong to a `?`, and not to a label?"
+    "Return whether the `:` at `i` belongs to a `?`, not to a label"
     while i > 0 and c[i - 1] not in (';', '{', '}'):
         i -= 1
         if c[i] == '?':
@@ -206,14 +206,14 @@ def _rewrite_returns(e):
         if c.scope(i) != 'namespace':
             continue
         body = c.until(i, ('{', ';'))
-        for j in c.find_between('return', body, c.mate.get(body, body)):
+        for j in c.find_between('return', body, c.match.get(body, body)):
             if c[j + 1] == ';' and not _in_lambda(c, j, body):
                 line = '__LINE__ + 1' if _is_after_barrier(c, j) else '__LINE__'
                 e.replace_tokens(j, j, f'return ::gridstride::returns({line})')
 
 
 def _is_after_barrier(c, i):
-    "Is there a barrier before token `i` on the same line?"
+    "Return whether there is a barrier before token `i` on the same line"
     line, i = c.line(i), i - 1
     while i > 0 and c.line(i) == line:
         if c[i].startswith('__syncthreads') or c[i] in ('sync', 'barrier_sync'):
@@ -223,12 +223,12 @@ def _is_after_barrier(c, i):
 
 
 def _in_lambda(c, i, body):
-    "Is token `i` in a lambda, or in a member of a local class, within the function with this body?"
+    "Return whether token `i` is in a lambda, or in a member of a local class, in the function with this body"
     opening = c.outer[i]
     while opening != body:
         before = c[opening - 1]
         if c[opening] == '{' and (before == ']' or before in ('mutable', 'const', 'noexcept') or before == ')'
-                            and c[c.mate[opening - 1] - 1] not in _HEADS | {'constexpr'}):  # fmt: skip
+                            and c[c.match[opening - 1] - 1] not in _HEADS | {'constexpr'}):  # fmt: skip
             return True
         opening = c.outer[opening]
     return False

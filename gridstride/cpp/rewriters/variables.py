@@ -5,7 +5,7 @@ The type of such a reference is that of the declaration, without the variable's 
 
 import re
 
-from ..frontend.declarations import is_alignment, is_storage, of_type, past_attribute, read_declaration
+from ..frontend.declarations import is_alignment, is_storage, tokens_of_type, past_attribute, read_declaration
 from ..frontend.edits import Edits, NotEmulated
 from ..frontend.reader import namespace_of, read
 from ..frontend.tokens import WrongSource
@@ -28,7 +28,7 @@ def rewrite_shared(e: Edits):
 
 
 def _is_alias(c):
-    "Is this the body of a macro, and does it consist of specifiers alone?"
+    "Return whether this is the body of a macro that consists only of specifiers"
     words = [j for j in range(len(c)) if c.is_word(j)]
     return c.macro is not None and all(is_storage(c, j) or is_alignment(c, j) for j in words)
 
@@ -55,7 +55,13 @@ def _shared_reference(e, d, declarator, common):
     outside = c.macro is None and c.scope(d.start) == 'namespace'
     make = 'dynamic_shared' if dynamic else 'file_shared' if outside else 'shared'
     suffix = _parenthesize_bounds(
-        c.text([j for j in of_type(c, declarator.first, declarator.end) if not declarator.name <= j < declarator.past])
+        c.text(
+            [
+                j
+                for j in tokens_of_type(c, declarator.first, declarator.end)
+                if not declarator.name <= j < declarator.past
+            ]
+        )
     )
     name, type_ = (
         c.text(range(declarator.name, declarator.past)),
@@ -74,7 +80,7 @@ def _shared_reference(e, d, declarator, common):
 def _declared_as(e, declarator, common):
     "Return C++ code that declares a dynamic array under another name, so that the compiler refuses two types of it"
     c = e.code
-    own = of_type(c, declarator.first, declarator.end)
+    own = tokens_of_type(c, declarator.first, declarator.end)
     before, after = (
         c.text([j for j in own if side(j)]) for side in (lambda j: j < declarator.name, lambda j: j >= declarator.past)
     )
@@ -92,7 +98,7 @@ def _alignment(c, i, end):
     for j in range(i, end):
         is_align = c[j] in ('alignas', '__align__') or c[j] == 'aligned' and c[j - 1] == '('
         if is_align and c[j + 1] == '(':
-            return c.text(range(j + 2, c.mate[j + 1]))
+            return c.text(range(j + 2, c.match[j + 1]))
 
 
 def _defines_type(c, d):
@@ -101,7 +107,7 @@ def _defines_type(c, d):
 
 def _type_of_all(e, d):
     "Return the type that all declarators of `d` share; a type that `d` defines is moved to a declaration of its own"
-    return _extract_type(e, d) if _defines_type(e.code, d) else e.code.text(of_type(e.code, d.start, d.first))
+    return _extract_type(e, d) if _defines_type(e.code, d) else e.code.text(tokens_of_type(e.code, d.start, d.first))
 
 
 def _extract_type(e, d):
@@ -116,8 +122,8 @@ def _extract_type(e, d):
         e.replace(c.start(d.start), c.start(key))
     if j == brace:
         e.insert(c.end(key), f' {name}')
-    e.replace(c.end(c.mate[brace]), c.start(d.first), '; ')
-    outer_tokens = (*range(d.start, key), *range(c.mate[brace] + 1, d.first))
+    e.replace(c.end(c.match[brace]), c.start(d.first), '; ')
+    outer_tokens = (*range(d.start, key), *range(c.match[brace] + 1, d.first))
     return ' '.join([c[i] for i in outer_tokens if c[i] in ('const', 'volatile')] + [name])
 
 
@@ -214,13 +220,13 @@ def _bounds(c, declarator):
     if c[declarator.past] != '[':
         return ''
     if c[declarator.past + 1] != ']':
-        return c.text(range(declarator.past, c.mate[declarator.past] + 1))
+        return c.text(range(declarator.past, c.match[declarator.past] + 1))
     brace = declarator.init + (c[declarator.init] == '=')
     return f'[{len(c.arguments(brace))}]' if declarator.init < declarator.end and c[brace] == '{' else ''
 
 
 def _stays_variable(c, i):
-    "Does the variable declared at token `i` stay a C++ variable, as a constant, a member, or a macro's does?"
+    "Return whether the variable declared at token `i` stays a C++ variable: a constant, a member, or one in a macro"
     if c.scope(i) not in ('namespace', 'type'):
         return False
     d = read_declaration(c, i)
@@ -234,12 +240,12 @@ def _stays_variable(c, i):
 
 
 def _is_declaration(declarator, d):
-    "Is it a mere declaration, with `extern` and no initializer? nvcc takes it as the definition if there is no other"
+    "Return whether it has `extern` and no initializer; nvcc takes it as the definition if there is no other"
     return 'extern' in d.words and declarator.init == declarator.end
 
 
 def _is_symbol(c, d, declarator):
-    "Does the declaration with this first declarator declare a device variable?"
+    "Return whether the declaration with this first declarator declares a device variable"
     if d.words & _NO_SYMBOL or c[d.start - 1] == 'template':
         return False
     if c[declarator.past] == '(':

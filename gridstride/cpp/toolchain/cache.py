@@ -134,7 +134,7 @@ def build(
 
 
 def is_cached(sources, commands, *key) -> bool:
-    "Is the entry for these arguments of `build` in the cache?"
+    "Return whether the entry for these arguments of `build` is in the cache"
     return _is_usable(entry_folder(sources, commands, *key), True)
 
 
@@ -174,7 +174,7 @@ def _replacement_for(why):
 
 # Ownership and integrity
 def _is_usable(final, contents):
-    "Does an entry exist, and is it usable? An unusable entry is reported and removed"
+    "Return whether an entry exists and is usable; an unusable one is reported and removed"
     if _why_foreign(final.parent) or (why := find_damage(final, contents)) is None:
         return False
     if why:

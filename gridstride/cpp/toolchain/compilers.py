@@ -193,7 +193,7 @@ ARCHIVES_INSIDE = ['-Wl,--exclude-libs,ALL'] if sys.platform == 'linux' else []
 
 @lru_cache
 def _shares_libraries(path):
-    "Does this compiler link C++'s library dynamically? Modules need their own copy if the runtime links it statically"
+    "Return whether this compiler links C++'s library dynamically; else each module needs its own copy"
     result = subprocess.run([path, '-print-file-name=libstdc++.so'], capture_output=True, text=True)
     return os.path.isabs(result.stdout.strip())
 

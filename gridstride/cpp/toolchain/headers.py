@@ -103,7 +103,7 @@ def _run_with(precompiled, command, folder):
 
 
 def _is_caused_by_headers(precompiled, log):
-    "Did the precompiled header, not the source, cause the errors of the compiler's `log`?"
+    "Return whether the precompiled header, not the source, caused the errors of the compiler's `log`"
     if precompiled.parent.name in log or 'PCH file' in log or 'internal compiler error' in log:
         return True
     try:

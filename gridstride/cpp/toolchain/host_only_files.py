@@ -43,7 +43,7 @@ def is_host_only(
     folder,  # as for `read_headers`
     include=(),
 ) -> bool:
-    "Does nvcc pass this file to the host's compiler, because neither it nor its headers include anything of CUDA's?"
+    "Return whether nvcc passes this file to the host compiler, because neither it nor its headers include CUDA's"
     names = names_in(src, folder, include) - _C_HEADERS
     uses_cuda = any(hint_for_missing(name) or (p / name).is_file() for name in names for p in _EMULATOR_HEADERS)
     return not file.endswith('.cu') and not uses_cuda

@@ -36,7 +36,7 @@ def _runtime_with(*more):
 
 
 def runtime_is_built():
-    "Is the runtime built already?"
+    "Return whether the runtime is already built"
     return _runtime.cache_info().currsize or any(
         entry_folder(*_build_arguments(*options)).exists() for options in (['-fopenmp'], [])
     )

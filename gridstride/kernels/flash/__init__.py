@@ -6,7 +6,7 @@ The modules: `attentions` (`attention` itself), `calls` (which kernel for which 
 """
 
 from .sources import source
-from ...support.lazy_exports import front_door
+from ...support.lazy_exports import lazy_exports_of
 
-TOOLS, __getattr__, __dir__ = front_door(__name__, {'attentions': ('attention', 'attention_backend')})
+TOOLS, __getattr__, __dir__ = lazy_exports_of(__name__, {'attentions': ('attention', 'attention_backend')})
 __all__ = ['source', *TOOLS]

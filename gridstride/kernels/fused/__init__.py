@@ -5,7 +5,7 @@ activations and norms), `sources` (assembles the CUDA C of `*.cuh`), `programs` 
 """
 
 from .sources import source
-from ...support.lazy_exports import front_door
+from ...support.lazy_exports import lazy_exports_of
 
 _NAMES = {
     'activations': ('gelu', 'bias_gelu'),
@@ -14,5 +14,5 @@ _NAMES = {
     'optimizers': ('AdamW',),
     'softmaxes': ('softmax', 'log_softmax'),
 }
-TOOLS, __getattr__, __dir__ = front_door(__name__, _NAMES)
+TOOLS, __getattr__, __dir__ = lazy_exports_of(__name__, _NAMES)
 __all__ = ['source', *TOOLS]

@@ -14,8 +14,8 @@ The modules, in the order in which they are read best:
 """
 
 from .sources import Activation
-from ...support.lazy_exports import front_door
+from ...support.lazy_exports import lazy_exports_of
 
 _NAMES = {'epilogues': ('Epilogue', 'explain_with'), 'mlps': ('mlp',), 'batches': ('bmm', 'grouped_mm')}
-TOOLS, __getattr__, __dir__ = front_door(__name__, _NAMES)
+TOOLS, __getattr__, __dir__ = lazy_exports_of(__name__, _NAMES)
 __all__ = ['Activation', *TOOLS]

@@ -15,7 +15,7 @@ The modules, in the order in which they are read best:
 What the lessons use is exported here: `from gridstride.kernels.ladder import Climb, kinds, lecture, race`.
 """
 
-from ...support.lazy_exports import front_door
+from ...support.lazy_exports import lazy_exports_of
 
 _NAMES = {
     'rung': ('need_bfloat16', 'need_hopper', 'on_hopper'),
@@ -24,4 +24,4 @@ _NAMES = {
     'finals': ('choose', 'final', 'partial_sums', 'schedule'),
     'instruction_throughput': ('time_alone',),
 }
-__all__, __getattr__, __dir__ = front_door(__name__, _NAMES)
+__all__, __getattr__, __dir__ = lazy_exports_of(__name__, _NAMES)

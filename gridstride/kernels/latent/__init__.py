@@ -6,7 +6,7 @@ The modules: `decoding` (`latent_attention` itself), `calls` (which kernels for 
 """
 
 from .sources import source
-from ...support.lazy_exports import front_door
+from ...support.lazy_exports import lazy_exports_of
 
-TOOLS, __getattr__, __dir__ = front_door(__name__, {'decoding': ('latent_attention', 'latent_attention_backend')})
+TOOLS, __getattr__, __dir__ = lazy_exports_of(__name__, {'decoding': ('latent_attention', 'latent_attention_backend')})
 __all__ = ['source', *TOOLS]

@@ -6,7 +6,7 @@ products with few rows), `mixed` (products with many), `eight_bits` (products of
 (`quantize` and back), `calls` (the launches), `sources` (CUDA C, `*.cuh`), `programs` (what `export` writes).
 """
 
-from ...support.lazy_exports import front_door
+from ...support.lazy_exports import lazy_exports_of
 
 _NAMES = {
     'tool': ('quantize', 'dequantize'),
@@ -16,4 +16,4 @@ _NAMES = {
     'sources': ('source',),
 }
 TOOLS = 'quantize', 'dequantize'
-__all__, __getattr__, __dir__ = front_door(__name__, _NAMES)
+__all__, __getattr__, __dir__ = lazy_exports_of(__name__, _NAMES)

@@ -6,7 +6,7 @@ The modules: `formats` (2:4 in plain torch), `two_four`, `blocks` and `csr` (pro
 writes).
 """
 
-from ...support.lazy_exports import front_door
+from ...support.lazy_exports import lazy_exports_of
 
 _NAMES = {
     'tool': ('prune_24', 'densify'),
@@ -16,4 +16,4 @@ _NAMES = {
     'csr': ('Csr', 'multiply_csr', 'prune_single', 'to_csr', 'from_csr'),
 }
 TOOLS = 'prune_24', 'densify'
-__all__, __getattr__, __dir__ = front_door(__name__, _NAMES)
+__all__, __getattr__, __dir__ = lazy_exports_of(__name__, _NAMES)

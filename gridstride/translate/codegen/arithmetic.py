@@ -95,16 +95,16 @@ class Arithmetic:
     def integer_operation(self, expr, low):
         "Write an operator of integers; `low`: only the low 32 bits of the result matter"
         op, prec = _OPERATORS[expr.op]
-        ring = expr.op in ('add', 'sub', 'mul')
+        is_modular = expr.op in ('add', 'sub', 'mul')
         if expr.type == BOOL:
             return Text(join_text(op, self.write(expr.args[0]), self.write(expr.args[1]), prec), prec, 'bool')
-        low = low and ring and not self.unit.wide
+        low = low and is_modular and not self.unit.wide
         a, b = (self.write(operand, low) for operand in expr.args)
         if low and not {a.type, b.type} & {*WIDE_TYPES}:
             return self.low_operation(expr, a, b, op, prec)
         if low:
             a, b = (self.write(operand) for operand in expr.args)
-        if expr.op in ('floordiv', 'mod') and not self.positive(expr):
+        if expr.op in ('floordiv', 'mod') and not self.has_nonnegative_operands(expr):
             return self.floor_division(expr, a, b)
         a, b, type = self.widen(expr, a, b)
         return Text(join_text(op, a, b, prec), prec, type)
@@ -123,36 +123,38 @@ class Arithmetic:
         "Return (a, b, type): the operands such that C computes `a op b` without overflow, as `(long long)a*b`"
         r, ra, rb = (self.interval(operand) for operand in (expr, *expr.args))
         shift = expr.op in ('shl', 'shr')
-        wide, other = ('unsigned long long', 'long long') if expr.type == UINT else ('long long', 'unsigned long long')
-        if a.type == other:
-            a = self.cast(a, wide)
-        if b.type == other and not shift:
-            b = self.cast(b, wide)
+        wide_type, other_type = (
+            ('unsigned long long', 'long long') if expr.type == UINT else ('long long', 'unsigned long long')
+        )
+        if a.type == other_type:
+            a = self.cast(a, wide_type)
+        if b.type == other_type and not shift:
+            b = self.cast(b, wide_type)
         types = {a.type} if shift else {a.type, b.type}
-        if wide in types:
-            return a, b, wide
+        if wide_type in types:
+            return a, b, wide_type
         if 'unsigned int' in types:
             if ra[0] >= 0 and (rb[0] >= 0 or shift) and within(r, UINT32):
                 return a, b, 'unsigned int'
             if all(within(interval, INT32) for interval in (r, ra, rb)):
                 return (*(self.cast(t, 'int') if t.type == 'unsigned int' else t for t in (a, b)), 'int')
-            return self.as_type(expr.args[0], wide), b, wide
+            return self.as_type(expr.args[0], wide_type), b, wide_type
         if (
             within(r, INT32)
             and all(within(self.interval(operand), INT32) for operand in expr.args[: 1 if shift else 2])
             or expr.op in ('and', 'or', 'xor')
         ):
             return a, b, 'int'
-        return self.as_type(expr.args[0], wide), b, wide
+        return self.as_type(expr.args[0], wide_type), b, wide_type
 
-    def positive(self, expr):
+    def has_nonnegative_operands(self, expr):
         "Return whether both operands are at least 0 in the result's type, so that C's `/` and `%` equal Python's"
         return expr.op == 'cmod' or all(
             self.interval(a)[0] >= 0 and (expr.type == UINT or within(self.interval(a), ALL)) for a in expr.args
         )
 
     def floor_division(self, expr, a, b):
-        "Write division and remainder of what may be negative: `floor_div(i, 2)`"
+        "Write the division or remainder of integers that may be negative: `floor_div(i, 2)`"
         ra, rb = map(self.interval, expr.args)
         overflows = ra[0] == -(2**31) and within((-1, -1), rb)  # -2**31 // -1 is not an int
         type = 'int' if within(hull(ra, rb), INT32) and not overflows and not self.unit.wide else 'long long'
@@ -192,15 +194,15 @@ class Arithmetic:
         if k is not None and 1 <= k <= 3 and a.op in ('var', 'load', 'builtin', 'global'):
             res = a
             for _ in range(k - 1):
-                res = self.note(Expr('mul', expr.type, (res, a)), self.interval(expr))
+                res = self.with_interval(Expr('mul', expr.type, (res, a)), self.interval(expr))
             return self.write(res)
         if k == 0:
             return self.integer(1)
         type = 'unsigned long long' if expr.type == UINT else 'long long'
         return Text(f"{self.helper_name('int_pow', type)}({self.text(a)}, {self.text(expr.args[1])})", PRIMARY, type)
 
-    def note(self, expr, interval):
-        "Note the interval `interval` of `expr`, an expression that is made here, and return `expr`"
+    def with_interval(self, expr, interval):
+        "Record the interval of `expr`, an expression that is made here, and return `expr`"
         self.ranges.expr_intervals[id(expr)] = interval
         self.generated_exprs.append(expr)
         return expr

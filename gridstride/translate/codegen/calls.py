@@ -7,7 +7,7 @@ from .helpers import atomic_helper
 from .text import C_INTEGERS, EQUAL, PRIMARY, PROMOTED, UNARY, WIDE_TYPES, Text, join_text, parenthesize
 
 
-_NATIVE = {
+_NATIVE_ATOMICS = {
     k: v.split()
     for k, v in {
         'int': 'add sub max min exch and or xor cas',
@@ -17,10 +17,10 @@ _NATIVE = {
         'float': 'add',
         'double': 'add',
     }.items()
-}  # what CUDA's functions take
+}  # C type -> the atomic operations that CUDA has for it
 
 
-# Functions, shuffles, and atomic operations: what CUDA does not have is a loop with compare-and-swap.
+# An atomic operation that CUDA does not have becomes a loop with compare-and-swap.
 class Calls:
     "Write calls of functions: of CUDA, of its libraries, of the unit itself"
 
@@ -45,8 +45,8 @@ class Calls:
         c = expr.value
         if 'cooperative_groups' in c.name:
             self.headers.add('cooperative_groups.h')
-        args = [self.pass_argument(a, t) for a, t in zip(expr.args, (*c.takes, *[None] * len(expr.args)))]
-        return Text(f"{c.name}({', '.join(args)})", PRIMARY, c.gives)
+        args = [self.pass_argument(a, t) for a, t in zip(expr.args, (*c.parameter_types, *[None] * len(expr.args)))]
+        return Text(f"{c.name}({', '.join(args)})", PRIMARY, c.result_type)
 
     def pass_argument(self, expr, type):
         "Write an argument of a CUDA function whose parameter is of C's type `type`"
@@ -117,7 +117,7 @@ class Calls:
         for a, p in zip(expr.args, f.parameter_exprs):
             args += self.arguments(a, p)
         for m, what, d in f.extra:
-            args.append(self.extra(expr, f, m, what, d))
+            args.append(self.extra_argument(expr, f, m, what, d))
         return Text(f"{f.c_name}({', '.join(args)})", PRIMARY, PROMOTED.get(f.c_result, f.c_result))
 
     def arguments(self, a, p):
@@ -130,7 +130,7 @@ class Calls:
             return [self.argument(a.value, p.value.memory)]
         return [self.fit(a, p.value.c_type).text]
 
-    def extra(self, expr, f, memory, what, d):
+    def extra_argument(self, expr, f, memory, what, d):
         "Write a size or a stride that the device function needs of an array"
         view = next(v for a, p in zip(expr.args, f.parameter_exprs) for v in views_of(a, p, memory))
         return self.text(view.sizes[d] if what == 'size' else view.strides[d])
@@ -144,7 +144,7 @@ class Calls:
         "Write `expr` as an element of `memory`"
         return self.fit(expr, C_NAMES[memory.dtype], low=True)
 
-    _NAMES = {
+    _ATOMIC_NAMES = {
         'add': 'Add',
         'sub': 'Sub',
         'max': 'Max',
@@ -162,12 +162,12 @@ class Calls:
         "Write an atomic operation: CUDA's own, or a helper that loops over compare-and-swap"
         type = C_NAMES[memory.dtype]
         args = [self.as_element(v, memory) for v in values]
-        if op in _NATIVE.get(type, ''):
-            return Text(f"atomic{self._NAMES[op]}({at}, {', '.join(a.text for a in args)})", PRIMARY, type)
+        if op in _NATIVE_ATOMICS.get(type, ''):
+            return Text(f"atomic{self._ATOMIC_NAMES[op]}({at}, {', '.join(a.text for a in args)})", PRIMARY, type)
         if op == 'sub':
             return self.subtract(at, args[0], type)
-        if type == 'long long' and op in _NATIVE['unsigned long long']:
-            return self.as_unsigned(f'atomic{self._NAMES[op]}', at, args)
+        if type == 'long long' and op in _NATIVE_ATOMICS['unsigned long long']:
+            return self.as_unsigned(f'atomic{self._ATOMIC_NAMES[op]}', at, args)
         if op in ('nanmax', 'nanmin') and type in C_INTEGERS:
             return self.atomic_call(op[3:], memory, at, values)
         name, text = atomic_helper(op, memory.dtype)
@@ -185,14 +185,16 @@ class Calls:
         )
 
     def as_unsigned(self, name, at, args):
-        "Write an atomic operation on a `long long` as one on an `is_unsigned long long`: the bits are the same"
+        "Write an atomic operation on a `long long` as one on an `unsigned long long`: the bits are the same"
         texts = [
             a.text if a.type == 'unsigned long long' or a.text.isdigit() else f'(unsigned long long){parenthesize(a)}'
             for a in args
         ]
         call = f"{name}((unsigned long long *){at}, {', '.join(texts)})"
         return (
-            Text(call, PRIMARY, 'unsigned long long') if self.quiet else Text(f'(long long){call}', UNARY, 'long long')
+            Text(call, PRIMARY, 'unsigned long long')
+            if self.result_unused
+            else Text(f'(long long){call}', UNARY, 'long long')
         )
 
     def _expr_view(self, expr):
@@ -200,7 +202,7 @@ class Calls:
 
 
 def views_of(a, p, memory):
-    "Yield the view that the argument `a` gives for the parameter memory `memory`"
+    "Yield the view that the argument `a` passes for the parameter memory `memory`"
     if a.op == 'tuple':
         for x, y in zip(a.args, p.args):
             yield from views_of(x, y, memory)

@@ -3,12 +3,25 @@
 from ..intervals import INT32, comparison_rounds, within
 from ..tree import Expr
 from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, INT, REAL, UINT, INTEGERS, arithmetic_type
-from .text import AND, CHOICE, CONVERSION_RANK, EQUAL, LESS, OR, PRIMARY, PROMOTED, UNARY, Text, join_text, parenthesize
+from .text import (
+    AND,
+    CONDITIONAL,
+    CONVERSION_RANK,
+    EQUAL,
+    LESS,
+    OR,
+    PRIMARY,
+    PROMOTED,
+    UNARY,
+    Text,
+    join_text,
+    parenthesize,
+)
 
 
 # In Python, every number has a truth value, and `and` and `or` return one of their operands.
-class Truth:
-    "Write conditions, comparisons and choices"
+class Conditions:
+    "Write conditions, comparisons and conditional operators"
 
     def condition(self, expr):
         "Write `expr` where C needs a condition: `x != 0`, or `i` itself"
@@ -59,25 +72,25 @@ class Truth:
         return self.connective(expr, 'lor')
 
     def _expr_value_land(self, expr):
-        return self.value_of(expr, lambda a, b: (b, a))
+        return self.connective_value(expr, lambda a, b: (b, a))
 
     def _expr_value_lor(self, expr):
-        return self.value_of(expr, lambda a, b: (a, b))
+        return self.connective_value(expr, lambda a, b: (a, b))
 
-    def value_of(self, expr, order):
-        "Write the value of `a and b` or `a or b`: a choice between the two"
+    def connective_value(self, expr, order):
+        "Write the value of `a and b` or `a or b`: a conditional operator"
         a, b = expr.args
         test = self.condition(a)
         if expr.value is not None:
-            first = self.note(Expr('let', a.type, (a,), expr.value), self.interval(a))
-            test, a = self.condition(first), self.note(Expr('var', a.type, value=expr.value), self.interval(a))
-        c = self.note(Expr('select', expr.type, (None, *order(a, b))), self.interval(expr))
-        return Text(*self.choice(c, C_NAMES[expr.type] if expr.type in REAL else None, test))
+            first = self.with_interval(Expr('let', a.type, (a,), expr.value), self.interval(a))
+            test, a = self.condition(first), self.with_interval(Expr('var', a.type, value=expr.value), self.interval(a))
+        c = self.with_interval(Expr('select', expr.type, (None, *order(a, b))), self.interval(expr))
+        return Text(*self.conditional(c, C_NAMES[expr.type] if expr.type in REAL else None, test))
 
     def _expr_select(self, expr):
-        return Text(*self.choice(expr, C_NAMES[expr.type] if expr.type in REAL else None))
+        return Text(*self.conditional(expr, C_NAMES[expr.type] if expr.type in REAL else None))
 
-    def choice(self, expr, type, test=None):
+    def conditional(self, expr, type, test=None):
         "Return the parts of a `Text` for `test ? a : b`, in C's type `type`, or in one that holds both"
         test = test or self.condition(expr.args[0])
         a, b = (self.write(operand) if type is None else self.as_type(operand, type) for operand in expr.args[1:])
@@ -93,7 +106,7 @@ class Truth:
                     a = self.cast(a, type)
             else:
                 type = max(types, key=CONVERSION_RANK.get)
-        return f'{parenthesize(test, OR)} ? {parenthesize(a, CHOICE)} : {b.text}', CHOICE, type
+        return f'{parenthesize(test, OR)} ? {parenthesize(a, CONDITIONAL)} : {b.text}', CONDITIONAL, type
 
     def _expr_let(self, expr):
         return Text(
@@ -128,7 +141,7 @@ class Truth:
         return arithmetic_type(a.type, b.type, self.unit.doubles)
 
     def compare(self, op, prec, a, b):
-        "Write a comparison of integers, with casts where C would compare other values"
+        "Write a comparison of integers, with casts where C would convert an operand to another value"
         if comparison_rounds(a, b, self.interval):  # as Numba compares a uint64 and a signed integer
             s, t = (self.as_type(operand, 'double') for operand in (a, b))
             return Text(join_text(op, s, t, prec), prec, 'bool')
@@ -142,8 +155,8 @@ class Truth:
             return self.compare_mixed(op, prec, a, b, s, t)
         if 'unsigned int' in types and types <= {'unsigned int', 'int', 'bool'} and types != {'unsigned int'}:
             flip = {'<': '>', '<=': '>=', '>': '<', '>=': '<='}
-            k, way = (b, op) if b.op == 'const' else (a, flip.get(op, op))
-            if k.op == 'const' and (k.value > 0 or k.value == 0 and way not in ('<', '>=')):
+            constant, direction = (b, op) if b.op == 'const' else (a, flip.get(op, op))
+            if constant.op == 'const' and (constant.value > 0 or constant.value == 0 and direction not in ('<', '>=')):
                 pass
             elif all(within(self.interval(operand), INT32) for operand in (a, b)):
                 s, t = (self.cast(text, 'int') if text.type == 'unsigned int' else text for text in (s, t))

@@ -11,7 +11,7 @@ from .text import LESS
 
 
 # A statement that is on one line in Python stays on one line. As in Python, a loop over `range` evaluates its bounds
-# once; it has a counter of its own if the body assigns to the loop variable, or if that is read after the loop.
+# once; it has a separate counter if the body assigns to the loop variable, or if the variable is read after the loop.
 def _fit_one_line(head, text, depth):
     "Return whether a statement may follow its `head` on one line: no branch or loop, except an `if` in a loop"
     if len(head) + len(text) + 4 * depth >= WIDTH:
@@ -24,8 +24,8 @@ def _fit_one_line(head, text, depth):
 class ControlFlow:
     "Write branches and loops"
 
-    def inner(self, stmt, head, body, column, prefix=()):
-        "Write `head`, then `body` in braces, or on the same line where Python has it there"
+    def compound_statement(self, stmt, head, body, column, prefix=()):
+        "Write `head`, then `body` in braces, or on the same line if Python has it there"
         start, depth = len(self.lines), self.depth
         short = body and body[0].line == stmt.line and not prefix
         self.put(head + ' {', stmt.line)
@@ -46,16 +46,16 @@ class ControlFlow:
 
     def _stmt_if(self, s, prefix=''):
         column = s.node.body[0].col_offset
-        shut = self.inner(s, f'{prefix}if ({self.writer.condition(s.test).text})', s.body, column)
+        closed = self.compound_statement(s, f'{prefix}if ({self.writer.condition(s.test).text})', s.body, column)
         if not s.orelse or all(stmt.kind == 'nothing' for stmt in s.orelse):
             return
         word = 'else'
-        if not shut:
+        if not closed:
             self.lines.pop()
             word = '} else'
-        if s.chained and (id(s.orelse), 0) not in self.where and len(s.orelse) == 1:
+        if s.chained and (id(s.orelse), 0) not in self.declarations_before and len(s.orelse) == 1:
             branch = s.orelse[0]
-            comment = self.trailing(branch.line, self.header_end(branch))
+            comment = self.trailing_comments(branch.line, self.header_end(branch))
             at = len(self.lines)
             self.cursor = max(self.cursor, self.header_end(branch))
             self._stmt_if(branch, word + ' ')
@@ -68,53 +68,55 @@ class ControlFlow:
             branch.line = s.orelse[0].line
         elif not self.source.text(s.orelse[0].line).startswith('else'):
             branch.line = -1
-        self.inner(branch, word, s.orelse, s.node.orelse[0].col_offset if branch.line < 0 else column)
+        self.compound_statement(branch, word, s.orelse, s.node.orelse[0].col_offset if branch.line < 0 else column)
         for l in self.lines:
             if l.line == -1:
                 l.line = s.orelse[0].line
 
     def _stmt_while(self, stmt):
-        self.inner(stmt, f'while ({self.writer.condition(stmt.test).text})', stmt.body, stmt.node.body[0].col_offset)
+        self.compound_statement(
+            stmt, f'while ({self.writer.condition(stmt.test).text})', stmt.body, stmt.node.body[0].col_offset
+        )
 
     def _stmt_for(self, s):
         v = s.var.slot
         assigned = {stmt.var.slot for stmt in statements(s.body) if getattr(stmt, 'var', None) is not None} | {
             c.var.slot for stmt in statements(s.body) if stmt.kind == 'each' for c in stmt.columns
         }
-        counted = v in assigned or self.read_after(s)
+        needs_counter = v in assigned or self.is_read_after(s)
         type = (
             self.loop_type(v)
-            if not counted
+            if not needs_counter
             else c_int_type(INT, self.writer.ranges.var.get(s.var, ALL), self.writer.unit.wide)
         )
         stop = self.hoist(s, s.stop, 'end', assigned | {v}, type)
         step = self.hoist(s, s.step, 'step', assigned | {v}, type)
         start = self.writer.fit(s.start, type, low=type == 'int').text
-        k = self.take_name(f'next_{v.c_name}') if counted else v.c_name
-        new = counted or not s.declared_before
+        k = self.take_name(f'next_{v.c_name}') if needs_counter else v.c_name
+        new = needs_counter or not s.declared_before
         init = f'{type} {k} = {start}' if new else '' if start == k else f'{k} = {start}'
         if k == v.c_name and v.c_name == '_':
             k = v.c_name
-        self.counter(k, v, type)
+        self.make_counter(k, v, type)
         head = f'for ({init}; {self.loop_test(k, stop, step, s)}; {self.loop_step(k, step)})'
-        first = [] if not counted else [f"{'' if s.declared_before else self.type_of(v) + ' '}{v.c_name} = {k};"]
-        self.inner(s, head, s.body, s.node.body[0].col_offset, first)
+        first = [] if not needs_counter else [f"{'' if s.declared_before else self.type_of(v) + ' '}{v.c_name} = {k};"]
+        self.compound_statement(s, head, s.body, s.node.body[0].col_offset, first)
 
     def loop_type(self, v):
         "Return C's type of the counter of a loop whose variable is `v`"
         return 'long long' if v.c_type == 'unsigned int' else v.c_type
 
-    def counter(self, k, v, type):
+    def make_counter(self, k, v, type):
         "Make the expression of the counter `k`"
-        self.k = Expr('var', INT, value=_GeneratedVariable(k, type))
+        self.counter_expr = Expr('var', INT, value=_GeneratedVariable(k, type))
 
     def loop_test(self, k, stop, step, stmt):
         "Write the condition of a `for`: `i < n`, `i > n`, or both for a step of either sign"
         lo, hi = self.writer.interval(stmt.step)
-        self.writer.ranges.expr_intervals[id(self.k)] = self.writer.ranges.var.get(stmt.var, ALL)
+        self.writer.ranges.expr_intervals[id(self.counter_expr)] = self.writer.ranges.var.get(stmt.var, ALL)
 
         def compare(op):
-            return self.writer.compare(op, LESS, self.k, stop).text
+            return self.writer.compare(op, LESS, self.counter_expr, stop).text
 
         if lo > 0:
             return compare('<')
@@ -134,7 +136,7 @@ class ControlFlow:
     def hoist(self, stmt, expr, name, changing, type):
         "Return `expr` if it is invariant in the loop, else a variable that has its value before the loop"
         if (
-            all(part.op in INVARIANT or part.op == 'var' and part.value.slot not in changing for part in walk(expr))
+            all(part.op in INVARIANT_OPS or part.op == 'var' and part.value.slot not in changing for part in walk(expr))
             and sum(part.op in ('floordiv', 'mod', 'min', 'max') for part in walk(expr)) < 2
         ):
             return expr
@@ -148,31 +150,33 @@ class ControlFlow:
         n = self.take_name(name if name not in self.local else f'{stmt.var.name}_{name}')
         self.put(f'{t} {n} = {self.writer.fit(expr, t, low=t == "int").text};', stmt.line)
         v = Expr('var', INT, value=_GeneratedVariable(n, t))
-        return self.writer.note(v, self.writer.interval(expr))
+        return self.writer.with_interval(v, self.writer.interval(expr))
 
-    def read_after(self, s):
+    def is_read_after(self, s):
         "Return whether the loop's variable is read after the loop"
         inside = {id(stmt) for stmt in statements([s])}
-        return any(s.var is v for stmt in statements(self.f.body) if id(stmt) not in inside for v in self.read(stmt))
+        return any(
+            s.var is v for stmt in statements(self.f.body) if id(stmt) not in inside for v in self.variables_read(stmt)
+        )
 
     def _stmt_each(self, stmt):
         if not stmt.count:
             return
         if len(stmt.columns) == 1:
             return self.each_value(stmt, stmt.columns[0])
-        counts = [
+        index_columns = [
             c
             for c in stmt.columns
             if all(number(i) == n for n, i in enumerate(c.items)) and not c.declared_before and c.var.c_type == 'int'
         ]
-        k = counts[0].var.c_name if counts else self.take_name('k')
+        k = index_columns[0].var.c_name if index_columns else self.take_name('k')
         first = []
         for c in stmt.columns:
-            if counts and c is counts[0]:
+            if index_columns and c is index_columns[0]:
                 continue
             table = self.table(stmt, c)
             first.append(f"{'' if c.declared_before else c.var.slot.c_type + ' '}{c.var.c_name} = {table}[{k}];")
-        self.inner(
+        self.compound_statement(
             stmt, f'for (int {k} = 0; {k} < {stmt.count}; {k}++)', stmt.body, stmt.node.body[0].col_offset, first
         )
 
@@ -180,11 +184,11 @@ class ControlFlow:
         "Write a loop over a tuple with one variable: `for (int k : values)`"
         table, v = self.table(stmt, c), c.var
         if not c.declared_before:
-            return self.inner(
+            return self.compound_statement(
                 stmt, f'for ({v.slot.c_type} {v.c_name} : {table})', stmt.body, stmt.node.body[0].col_offset
             )
         k = self.take_name(f'next_{v.c_name}')
-        self.inner(
+        self.compound_statement(
             stmt,
             f'for ({v.slot.c_type} {k} : {table})',
             stmt.body,
@@ -201,7 +205,7 @@ class ControlFlow:
         return n
 
 
-INVARIANT = {
+INVARIANT_OPS = {
     'const',
     'global',
     'size',
@@ -220,7 +224,7 @@ INVARIANT = {
     'neg',
     'cast',
     'abs',
-}  # gives the same as long as its operands do
+}  # operations that have the same value in every iteration if their operands have
 
 
 class _GeneratedVariable:

@@ -42,7 +42,7 @@ class Conversions:
         if type in ('float', 'double') and expr.op == 'global' and expr.type in REAL and self.write(expr).type != type:
             return self.cast(self.write(expr), type)
         if expr.op == 'select' and type in ('float', 'double'):
-            return Text(*self.choice(expr, type))
+            return Text(*self.conditional(expr, type))
         return self.cast(self.write(expr), type)
 
     def fit(self, expr, type, low=False):
@@ -117,7 +117,7 @@ class Conversions:
 
 
 # One addition, multiplication, division or square root of float32 values, computed in double and rounded to
-# float32, has the bits that float arithmetic gives: double has more than twice the digits. So it is written
+# float32, has the same bits as in float arithmetic: double has more than twice the digits. So it is written
 # in float.
 class SinglePrecision:
     "Find what may be computed in float instead of double"

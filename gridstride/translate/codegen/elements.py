@@ -4,7 +4,7 @@ from ..tree import Expr, number
 from .text import PLUS, PRIMARY, PROMOTED, UNARY, Text, join_text
 
 
-# Indices need their low 32 bits only.
+# Only the low 32 bits of an index matter.
 class Elements:
     "Write elements of arrays, and pointers to them"
 
@@ -17,7 +17,7 @@ class Elements:
         return memory.c_name + ''.join(f'[{self.text(i, low=True)}]' for i in idx)
 
     def _expr_load(self, expr):
-        type = self.element(expr.value.dtype)
+        type = self.element_type(expr.value.dtype)
         t = self.element_at(expr.value, expr.args)
         if type == '__nv_bfloat16':
             return Text(f'__bfloat162float({t})', PRIMARY, 'float')

@@ -41,7 +41,7 @@ HELPERS = {
 }
 
 
-def _swapping(name, keep, bits, type, to, back, comment=''):
+def _compare_and_swap_loop(name, keep, bits, type, to, back, comment=''):
     "Write an atomic operation as a loop over compare-and-swap; `keep`: the statements that compute and swap"
     return f'''__device__ inline {type} {name}({type} *address, {type} value) {{{comment}
     {bits} *place = ({bits} *)address;
@@ -78,4 +78,6 @@ def atomic_helper(op, dtype):
     stop = f'if (!({changes})) break;' if changes else ''
     new = {'inc': 'now >= value ? 0 : now + 1', 'dec': 'now == 0 || now > value ? value : now - 1'}.get(op, 'value')
     swap = f'old = atomicCAS(place, seen, {to.format(new)});'
-    return name, _swapping(name, f'{stop}\n        {swap}' if stop else swap, bits, type, to.format, back.format)
+    return name, _compare_and_swap_loop(
+        name, f'{stop}\n        {swap}' if stop else swap, bits, type, to.format, back.format
+    )

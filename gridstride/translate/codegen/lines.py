@@ -18,11 +18,11 @@ class Line:
 WIDTH = 110
 
 
-# Comments and blank lines come along: each statement is preceded by what precedes it in Python.
+# Comments and blank lines are copied: each statement is preceded by those that precede it in Python.
 class SourceLines:
     "Write lines, with the comments and blank lines of the Python source"
 
-    writing = None  # the statement at hand, where nothing of it was written yet
+    writing = None  # the statement that is being written
 
     def put(self, text, line, depth=None):
         "Write a line of C that comes from the line `line` of the source"
@@ -34,21 +34,21 @@ class SourceLines:
             if n in self.source.comments and self.source.comments[n][2]:
                 if column is not None and self.source.comments[n][0] < column:
                     return
-                self.gap()
+                self.put_blank_line()
                 self.put(f'// {self.source.comments[n][1]}', n)
             elif n in self.source.blank:
-                self.pending = True
+                self.blank_line_pending = True
             else:
                 continue
             self.cursor = n
 
-    def gap(self):
+    def put_blank_line(self):
         "Write a blank line if the source has one here"
-        if self.pending and self.lines and self.lines[-1].text and not self.lines[-1].text.endswith('{'):
+        if self.blank_line_pending and self.lines and self.lines[-1].text and not self.lines[-1].text.endswith('{'):
             self.put('', None)
-        self.pending = False
+        self.blank_line_pending = False
 
-    def trailing(self, first, last):
+    def trailing_comments(self, first, last):
         "Return the comments at the end of the source's lines"
         return ' '.join(
             self.source.comments[n][1]
@@ -86,13 +86,17 @@ class SourceLines:
         self.comments_until(first.line)
         start = len(self.lines)
         compound = first.kind in ('if', 'while', 'for', 'each')
-        comment = self.trailing(max(first.line, self.cursor + 1), self.header_end(first) if compound else first.last)
-        if any(s.kind != 'nothing' for _, s in group) or any((id(body), n) in self.where for n, _ in group):
-            self.gap()
+        comment = self.trailing_comments(
+            max(first.line, self.cursor + 1), self.header_end(first) if compound else first.last
+        )
+        if any(s.kind != 'nothing' for _, s in group) or any(
+            (id(body), n) in self.declarations_before for n, _ in group
+        ):
+            self.put_blank_line()
         start = len(self.lines)
         texts = []
         for n, s in group:
-            for t in self.combine([self.declaration(v) for v in self.where.get((id(body), n), ())]):
+            for t in self.combine([self.declaration(v) for v in self.declarations_before.get((id(body), n), ())]):
                 self.put(t, s.line)
         for n, s in group:
             if compound:
@@ -109,7 +113,7 @@ class SourceLines:
             if len(self.lines) > start:
                 self.lines[start].text += f'  // {comment}'
             else:
-                self.gap()
+                self.put_blank_line()
                 self.put(f'// {comment}', first.line)
 
     def header_end(self, stmt):
@@ -141,4 +145,4 @@ class SourceLines:
 
     def pointer_type(self, v):
         "Return C's type of the elements that the pointer `v` leads to"
-        return ('const ' if v.memory.readonly else '') + self.writer.element(v.memory.dtype)
+        return ('const ' if v.memory.readonly else '') + self.writer.element_type(v.memory.dtype)

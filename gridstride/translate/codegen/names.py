@@ -5,7 +5,6 @@ import re
 from .helpers import HELPERS
 
 
-# A name keeps its spelling unless C or CUDA has another use for it.
 _RESERVED = set(
     '''alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const constexpr
 continue decltype default delete do double dynamic_cast else enum explicit export extern false float for friend
@@ -19,7 +18,7 @@ float4 near far linux unix'''.split()
 ) | set(HELPERS)
 
 
-_GLOBAL = set(
+_C_LIBRARY = set(
     '''y0 y1 yn j0 j1 jn gamma lgamma index rindex div time clock remove rename random srandom signal read write open
 close link select dup pipe wait sleep abort exit atexit free malloc rand'''.split()
 )
@@ -37,14 +36,14 @@ class Names:
     def unused_name(self, name, taken=(), at_file_scope=False):
         "Return a name like `name` that C allows and that is not used; `at_file_scope`: for file scope"
         name = base = re.sub(r'[^\w]|[^\x00-\x7f]', lambda m: f'u{ord(m[0]):x}', name) or 'x'
-        if name in _RESERVED or at_file_scope and name in _GLOBAL or re.match(r'__', name):
+        if name in _RESERVED or at_file_scope and name in _C_LIBRARY or re.match(r'__', name):
             name = base = name.strip('_') + '_'
         n = 2
         while name in self.taken or name in taken or at_file_scope and name in self.kernel:
             name, n = f"{base}{'_' if base[-1].isdigit() else ''}{n}", n + 1
         return name
 
-    def at_file_scope(self, name):
+    def take_at_file_scope(self, name):
         "Take a name at file scope"
         res = self.unused_name(name, at_file_scope=True)
         self.taken.add(res)
@@ -53,5 +52,5 @@ class Names:
     def constant(self, name):
         "Return the name in C of a constant at file scope"
         if name not in self.constants:
-            self.constants[name] = self.at_file_scope(name)
+            self.constants[name] = self.take_at_file_scope(name)
         return self.constants[name]

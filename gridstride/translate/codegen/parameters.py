@@ -10,12 +10,12 @@ class Parameters:
     "Remove the unread variables of a function, and name its parameters and sizes"
 
     def prepare(self):
-        "Remove unread variables, name the sizes, and give every variable its name, and choose where it is declared"
+        "Remove unread variables, name sizes and variables, and choose where each variable is declared"
         self.remove_unread()
         self.local = set()
         self.name_parameters()
-        self.join_names()
-        self.where = {}
+        self.share_names()
+        self.declarations_before = {}
         self.choose_declarations(self.f.body, set(), 0)
         if self.f is not self.writer.unit.main:
             for e in self.parameters:
@@ -28,20 +28,20 @@ class Parameters:
             return any(
                 expr.value is v.slot
                 for s in statements(self.f.body)
-                for v in [*self.read(s), *([s.var] if getattr(s, 'var', None) is not None else [])]
+                for v in [*self.variables_read(s), *([s.var] if getattr(s, 'var', None) is not None else [])]
             )
         return any(m is expr.value.memory for s in statements(self.f.body) for m in self.memories(s))
 
     def remove_unread(self):
         "Remove assignments to variables that are never read"
         while True:
-            live = {v for s in statements(self.f.body) for v in self.read(s)}
+            live = {v for s in statements(self.f.body) for v in self.variables_read(s)}
             dead = [s for s in statements(self.f.body) if s.kind in ('assign', 'pointer') and s.var not in live]
             if not dead:
                 break
             for s in dead:
                 if s.kind == 'assign' and s.expr.op == 'size':
-                    s.stands_for = s.var, s.expr.value
+                    s.assigned_size = s.var, s.expr.value
                 if s.kind == 'assign' and any(e.op in ('device', 'atomic', 'call', 'shuffle') for e in walk(s.expr)):
                     s.kind = 'expr'
                 else:
@@ -55,7 +55,7 @@ class Parameters:
                 s.kind = 'nothing'
         self.live = live
 
-    def read(self, stmt):
+    def variables_read(self, stmt):
         "Yield the variables that `stmt` reads, without the one that it assigns"
         for e in expressions(stmt):
             yield from (v for v in self.variables_in(e) if not (stmt.kind == 'assign' and v is stmt.var))
@@ -100,13 +100,13 @@ class Parameters:
         "Name the parameters and the sizes that the function needs"
         self.parameters, self.arrays = [], []
         for (name, _), e in zip(self.f.params, self.f.parameter_exprs):
-            self.parameter(e, name)
+            self.name_parameter(e, name)
         sizes = self.list_sizes()
         for m in self.arrays:
             m.size_names = {}
             m.stride_names = {}
             m.start_name = None
-        self.adopt(sizes)
+        self.adopt_variable_names(sizes)
         for m in self.arrays:
             for d in sorted(d for w, a, d in sizes if a is m and w == 'size'):
                 if d not in m.size_names:
@@ -129,11 +129,11 @@ class Parameters:
         self.local.add(res)
         return res
 
-    def parameter(self, expr, name):
+    def name_parameter(self, expr, name):
         "Name the parameter `expr`; a tuple becomes several"
         if expr.op == 'tuple':
             for n, part in enumerate(expr.args):
-                self.parameter(part, f'{name}_{n}')
+                self.name_parameter(part, f'{name}_{n}')
         elif expr.op == 'view':
             m = expr.value.memory
             m.c_name = self.take_name(m.name, self.names.kernel)
@@ -150,14 +150,14 @@ class Parameters:
         res = set()
         for s in statements(self.f.body):
             for e in expressions(s):
-                for part in self.deep(e):
+                for part in self.expressions_in(e):
                     if part.op in ('size', 'stride'):
                         res.add((part.op, part.value[0], part.value[1]))
                     if part.op == 'start':
                         res.add((part.op, part.value, 0))
         return res
 
-    def deep(self, expr):
+    def expressions_in(self, expr):
         "Yield all expressions in `expr`, with the sizes that a device function needs of an array"
         yield from walk(expr)
         for part in walk(expr):
@@ -172,13 +172,13 @@ class Parameters:
                             yield from walk(p)
             if part.op == 'load' and hasattr(part.value, 'items'):
                 for i in part.value.items:
-                    yield from self.deep(i)
+                    yield from self.expressions_in(i)
 
-    def adopt(self, sizes):
+    def adopt_variable_names(self, sizes):
         "Make a parameter of each size that the kernel assigns to a variable, with the variable's name"
         names = [v.name for v in self.f.variables if v.type is not None]
         for s in statements(self.f.body):
-            v, size = getattr(s, 'stands_for', (None, None))
+            v, size = getattr(s, 'assigned_size', (None, None))
             if s.kind == 'assign' and s.expr.op == 'size':
                 v, size = s.var, s.expr.value
             if (
@@ -198,10 +198,10 @@ class Parameters:
 
     def size_name(self, memory, d, sizes):
         "Return a name for the size `d` of the array `memory`: n, x_size, x_rows"
-        mine = [(a, k) for w, a, k in sizes if w == 'size' and k not in a.size_names]
+        unnamed = [(a, k) for w, a, k in sizes if w == 'size' and k not in a.size_names]
         used = {v.name for v in self.f.variables}
         if memory.ndim == 1:
-            return 'n' if len(mine) == 1 and 'n' not in used and 'n' not in self.local else f'{memory.c_name}_size'
+            return 'n' if len(unnamed) == 1 and 'n' not in used and 'n' not in self.local else f'{memory.c_name}_size'
         if memory.ndim == 2:
             return f"{memory.c_name}_{('rows', 'cols')[d]}"
         return f'{memory.c_name}_{d}'

@@ -2,7 +2,7 @@
 
 from ..tree import number, walk
 from ..types import BOOL, C_NAMES, DOUBLE, REAL, WEAK, is_int
-from .text import CHOICE, C_INTEGERS, Text
+from .text import CONDITIONAL, C_INTEGERS, Text
 
 
 _FORMATS = dict(zip((*C_INTEGERS, 'text'), ('%d', '%u', '%lld', '%llu', '%s')))
@@ -26,11 +26,9 @@ class SimpleStatements:
     def _stmt_expr(self, stmt):
         if not any(part.op in ('device', 'atomic', 'call', 'shuffle') for part in walk(stmt.expr)):
             return []
-        self.writer.quiet = (
-            self.without_conversions(stmt.expr).op == 'atomic'
-        )  # what was there before is of no interest
+        self.writer.result_unused = self.without_conversions(stmt.expr).op == 'atomic'  # its old value is unused
         text = self.writer.text(self.without_conversions(stmt.expr))
-        self.writer.quiet = False
+        self.writer.result_unused = False
         return [text + ';']
 
     def without_conversions(self, expr):
@@ -42,8 +40,8 @@ class SimpleStatements:
         text = self.value(v, e)
         if getattr(stmt, 'declares', False):
             return [(self.type_of(v.slot), f'{v.c_name} = {text}')]
-        mine = stmt.aug and e.args and e.args[0].op == 'var' and e.args[0].value.slot is v.slot
-        if mine and (t := self.compound_assignment(v.c_name, v.slot.c_type, e)):
+        updates_itself = stmt.aug and e.args and e.args[0].op == 'var' and e.args[0].value.slot is v.slot
+        if updates_itself and (t := self.compound_assignment(v.c_name, v.slot.c_type, e)):
             return [t]
         return [f'{v.c_name} = {text};']
 
@@ -88,7 +86,7 @@ class SimpleStatements:
         if type in ('float', 'double', '__half', '__nv_bfloat16', 'bool'):
             return type == 'bool' and expr.type == BOOL
         divides, shifts = expr.op in ('floordiv', 'mod'), expr.op in ('shl', 'shr')
-        if divides and not self.writer.positive(expr):
+        if divides and not self.writer.has_nonnegative_operands(expr):
             return False
         if (divides or shifts) and type not in C_INTEGERS:
             return False
@@ -123,15 +121,15 @@ class SimpleStatements:
     def _stmt_alloc(self, stmt):
         m = stmt.memory
         if m.space == 'dynamic':
-            return [f'extern __shared__ {self.writer.element(m.dtype)} {m.c_name}[];']
+            return [f'extern __shared__ {self.writer.element_type(m.dtype)} {m.c_name}[];']
         if hasattr(m, 'items'):
-            type = self.ex_type(m)
+            type = self.item_type(m)
             items = ', '.join(self.writer.fit(i, type).text for i in m.items)
             return [f'const {type} {m.c_name}[] = {{{items}}};']
         dims = ''.join(f'[{self.writer.text(d)}]' for d in m.dims)
-        return [('__shared__ ' * (m.space == 'shared') + self.writer.element(m.dtype), m.c_name + dims)]
+        return [('__shared__ ' * (m.space == 'shared') + self.writer.element_type(m.dtype), m.c_name + dims)]
 
-    def ex_type(self, memory):
+    def item_type(self, memory):
         "Return C's type of the items of a constant array"
         if memory.dtype == WEAK:
             memory.dtype = self.writer.unit.weak
@@ -159,7 +157,7 @@ class SimpleStatements:
                 continue
             t = self.writer.write(a)
             if t.type == 'bool':
-                t = Text(f'{t.text} ? "True" : "False"', CHOICE, 'text')
+                t = Text(f'{t.text} ? "True" : "False"', CONDITIONAL, 'text')
             if t.type == '__half':
                 t = self.writer.cast(t, 'float')
             fmt.append(_FORMATS.get(t.type, '%f'))

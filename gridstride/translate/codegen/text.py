@@ -3,12 +3,11 @@
 from collections import namedtuple
 
 
-# prec: how tightly it binds; type: of C. An integer of it has the value that Python has, unless only its low
-# bits were asked for.
+# prec: precedence; type: C's type. An integer has the value that it has in Python, unless only its low bits matter.
 Text = namedtuple('Text', 'text prec type')
 
 
-PRIMARY, UNARY, TIMES, PLUS, SHIFT, LESS, EQUAL, BITAND, BITXOR, BITOR, AND, OR, CHOICE = range(15, 2, -1)
+PRIMARY, UNARY, TIMES, PLUS, SHIFT, LESS, EQUAL, BITAND, BITXOR, BITOR, AND, OR, CONDITIONAL = range(15, 2, -1)
 
 
 CONVERSION_RANK = {
@@ -20,7 +19,7 @@ CONVERSION_RANK = {
     '__half': 5,
     'float': 6,
     'double': 7,
-}  # as C's arithmetic conversions go
+}  # in the order of C's usual arithmetic conversions
 
 
 PROMOTED = {'signed char': 'int', 'unsigned char': 'int', 'short': 'int', 'unsigned short': 'int'}
@@ -51,9 +50,9 @@ def join_text(op, a, b, prec, right_loose=False):
 
 
 def parenthesize(t, prec=UNARY):
-    "Write the text `t`, in parentheses unless it binds as tightly as `prec`"
+    "Write the text `t`, in parentheses unless its precedence is at least `prec`"
     return f'({t.text})' if t.prec < prec else t.text
 
 
 class Unsupported(Exception):
-    "Raised for what cannot be written in CUDA C: (what it is, hint)"
+    "Raised for a construct that cannot be written in CUDA C: (its description, hint)"

@@ -6,42 +6,42 @@ from ..types import Array, is_int
 
 # `i` in two loops is two variables; each is declared in its own loop, so they do not conflict. If the scope of one
 # contains the other, they become one variable of C if their types agree, or else get different names.
-_NAME_OF = {'shared': 'tile', 'dynamic': 'shared', 'local': 'values'}  # of an array that has none
+_DEFAULT_NAMES = {'shared': 'tile', 'dynamic': 'shared', 'local': 'values'}  # for an array without a name, by its space
 
 
 class NameSharing:
     "Choose which variables share a name in C"
 
-    def join_names(self):
-        "Make one variable of C of a name of Python where the types agree, else several with other names"
+    def share_names(self):
+        "Make one C variable of the Python variables with one name if their types agree, else several, renamed"
         scopes, by_name = {}, {}
-        self.paths(self.f.body, (), scopes)
+        self.find_occurrences(self.f.body, (), scopes)
         for v in scopes:
             by_name.setdefault(v.name, []).append(v)
         for name, group in sorted(by_name.items()):
             kept = []  # (variable, path of the block that holds all of its occurrences)
             for v in sorted(group, key=lambda v: [n for _, n in scopes[v][0]]):
-                self.give_slot(name, v, kept, scopes)
+                self.assign_slot(name, v, kept, scopes)
         self.name_memories(scopes)
 
-    def give_slot(self, name, variable, kept, scopes):
-        "Choose the variable of C that `variable` is: that of one of the `kept`, or another one"
+    def assign_slot(self, name, variable, kept, scopes):
+        "Choose the variable of C for `variable`: that of one of the `kept`, or a separate one"
         if variable.slot is variable and variable.c_name in self.local:
             kept.append((variable, ()))
             return
-        sees = (
+        conflicting = (
             k
             for k, path in kept
-            if not path or _meet(scopes[k.slot], scopes[variable]) or variable.undefined or k.undefined
+            if not path or _conflict(scopes[k.slot], scopes[variable]) or variable.undefined or k.undefined
         )
-        mate = next(sees, None)
-        if mate is not None and not variable.has_unique_name and self.agree(mate, variable):
-            variable.slot, variable.c_name = mate.slot, mate.slot.c_name
+        other = next(conflicting, None)
+        if other is not None and not variable.has_unique_name and self.can_share(other, variable):
+            variable.slot, variable.c_name = other.slot, other.slot.c_name
             scopes.setdefault(variable.slot, []).extend(scopes[variable])
         else:
-            free = {k.c_name for k, path in kept if path} if mate is None else ()
+            free = {k.c_name for k, path in kept if path} if other is None else ()
             variable.slot = variable
-            variable.c_name = self.names.unused_name(name, self.local - free) if mate is None else self.take_name(name)
+            variable.c_name = self.names.unused_name(name, self.local - free) if other is None else self.take_name(name)
         self.local.add(variable.c_name)
         kept.append((variable, innermost_block(scopes[variable])))
 
@@ -49,12 +49,12 @@ class NameSharing:
         "Name each array that the kernel makes after its variable, or its kind"
         for m in (s.memory for s in statements(self.f.body) if s.kind == 'alloc'):
             named = m.variable is not None and m.variable.slot is not None
-            m.c_name = m.variable.c_name if named else self.take_name(m.name or _NAME_OF[m.space])
+            m.c_name = m.variable.c_name if named else self.take_name(m.name or _DEFAULT_NAMES[m.space])
         for v in scopes:
             if v.memory is not None and v.memory.variable is v:
                 v.memory.c_name = v.c_name
 
-    def agree(self, a, b):
+    def can_share(self, a, b):
         "Return whether two variables of Python can be one of C"
         if isinstance(a.type, Array) or isinstance(b.type, Array):
             return False
@@ -69,8 +69,8 @@ class NameSharing:
                 variable.c_type = 'long long'
         return not a.slot.names_a_size
 
-    def paths(self, block, path, found):
-        """Note where each variable occurs: ((block, number), ...) from the outside in.
+    def find_occurrences(self, block, path, found):
+        """Record where each variable occurs: ((block, number), ...) from the outside in.
 
         The variable of a loop belongs to the loop's body.
         """
@@ -83,10 +83,10 @@ class NameSharing:
                 own.append(s.memory.variable)
             for v in dict.fromkeys(own):
                 found.setdefault(v, []).append(at)
-            for v in [c.var for c in self.counters(s)]:
+            for v in [c.var for c in self.loop_variables(s)]:
                 found.setdefault(v, []).append((*at, (id(s.body), -1)))
             for b in blocks(s):
-                self.paths(b, at, found)
+                self.find_occurrences(b, at, found)
 
 
 # A variable is declared in the innermost block that contains all of its occurrences: at its first assignment, if that
@@ -102,7 +102,7 @@ class Declarations:
         own = {v.slot for e in expressions(stmt) for v in self.variables_in(e)}
         if stmt.kind in ('assign', 'pointer') and stmt.var is not None:
             own.add(stmt.var.slot)
-        own.update(c.var.slot for c in self.counters(stmt))
+        own.update(c.var.slot for c in self.loop_variables(stmt))
         if stmt.kind == 'store' and stmt.memory.variable is not None:
             own.add(stmt.memory.variable.slot)
         return own
@@ -114,19 +114,19 @@ class Declarations:
     def choose_declarations(self, block, declared, loops):
         """Decide before which statement each variable is declared.
 
-        `where[id(block), n]` has those that are declared without a value of their own.
+        `declarations_before[id(block), n]` has those declared before statement `n` of a block, without a value.
         """
         for n, v in self.declared_here(block, declared, loops):
             declared = declared | {v}
             if self.is_first_value(block[n], v):
                 block[n].declares = True
             else:
-                self.where.setdefault((id(block), n), []).append(v)
+                self.declarations_before.setdefault((id(block), n), []).append(v)
         for s in block:
-            own = [c.var.slot for c in self.counters(s)]
+            own = [c.var.slot for c in self.loop_variables(s)]
             for b in blocks(s):
                 self.choose_declarations(b, declared.union(own), loops + (s.kind in _LOOPS))
-            for c in self.counters(s):
+            for c in self.loop_variables(s):
                 c.declared_before = c.var.slot in declared
 
     def declared_here(self, block, declared, loops):
@@ -148,8 +148,8 @@ class Declarations:
             return False
         return v not in {variable.slot for e in expressions(stmt) for variable in self.variables_in(e)}
 
-    def counters(self, stmt):
-        "Return what a loop counts by: itself, or its columns"
+    def loop_variables(self, stmt):
+        "Return what has the variables of a loop: the `for` itself, or the columns of an `each`"
         return [stmt] if stmt.kind == 'for' else stmt.columns if stmt.kind == 'each' else []
 
     def is_declared_elsewhere(self, variable):
@@ -179,7 +179,7 @@ def innermost_block(paths):
     return tuple(b for b, _ in first[:n])
 
 
-def _meet(a, b):
+def _conflict(a, b):
     "Return whether two variables with these occurrences would conflict if they had one name"
     if len(innermost_block(a)) > len(innermost_block(b)):
         a, b = b, a

@@ -26,8 +26,8 @@ from ..types import INT, REAL, describe, value_type
 from . import convert
 
 DEFAULT_NAMES = {'shared': 'tile', 'dynamic': 'shared', 'local': 'values'}  # of memory that has none, by its space
-# operations whose value stays the same if that of their operands does
-_FIXED = set('const global size stride builtin add sub mul floordiv min max neg mod select cmp'.split())
+# operations whose value changes only if that of an operand changes
+_PURE_OPS = set('const global size stride builtin add sub mul floordiv min max neg mod select cmp'.split())
 
 
 def _dimensions(n):
@@ -43,7 +43,7 @@ class Arrays:
     def need_view(self, node, expr):
         "Return the `View` of `expr`, which must be an array"
         if expr.op != 'view':
-            raise self.fn.error(node, f'{describe(expr.type) if expr.type else "this"} is indexed like an array')
+            raise self.fn.error(node, f'{describe(expr.type) if expr.type else "this"} cannot be indexed like an array')
         m = expr.value.memory
         if m.name is None:
             m.name = DEFAULT_NAMES.get(m.space, 'values')
@@ -53,7 +53,7 @@ class Arrays:
         "Return the size of the dimension `d` of an array"
         view = self.need_view(node, expr)
         if d >= view.ndim:
-            raise self.fn.error(node, f'an array of {view.ndim} dimensions has no size number {d}')
+            raise self.fn.error(node, f'an array of {view.ndim} dimensions has no dimension {d}')
         if view.sizes[d] is None:
             what = f'the size of {view.memory.name} is not known in the kernel'
             raise self.fn.error(node, what, 'Pass it as an argument.')
@@ -68,7 +68,7 @@ class Arrays:
             if isinstance(e, Expr) and e.op == 'tuple':
                 res += e.args
             elif isinstance(e, Expr) and e.op == 'object' and e.value is Ellipsis:
-                raise self.fn.error(node, 'an index of ...', 'Write the indices out.')
+                raise self.fn.error(node, 'an Ellipsis (...) as an index', 'Write all indices.')
             else:
                 res.append(e)
         return res
@@ -82,7 +82,7 @@ class Arrays:
         if len(idx) != view.ndim:
             given = f'{len(idx)} {"index" if len(idx) == 1 else "indices"} were given'
             what = f'{name} has {_dimensions(view.ndim)}, and {given}'
-            raise self.fn.error(node, what, 'Give one index per dimension.')
+            raise self.fn.error(node, what, 'Use one index per dimension.')
         idx = [self.integer_index(node, view, i) for i in idx]
         view.memory.used = True
         return index(view, idx)
@@ -153,7 +153,7 @@ class Arrays:
         v = Variable(f'{view.memory.name}_flat', node)
         v.type, v.defs = view.type, 1
         self.fn.variables.append(v)
-        self.point(node, v, view)
+        self.emit_pointer(node, v, view)
         return v.view
 
     def slice(self, node, view, s, n):
@@ -168,14 +168,14 @@ class Arrays:
         if number(step) is None or number(step) < 1:
             what = 'a slice whose step is not a positive number, known when the kernel is compiled'
             raise self.fn.error(node, what)
-        start = self.from_end(node, view, ZERO if start is None else start, n)
-        stop = n if stop is None else _smaller(self.from_end(node, view, stop, n), n)
+        start = self.resolve_slice_bound(node, view, ZERO if start is None else start, n)
+        stop = n if stop is None else _clamp_to_size(self.resolve_slice_bound(node, view, stop, n), n)
         if stop is None:
             return start, None, step
         return start, _length(start, stop, step), step
 
-    def from_end(self, node, view, expr, n):
-        "Return a bound of a slice; one that is negative counts from the end"
+    def resolve_slice_bound(self, node, view, expr, n):
+        "Return a bound of a slice; a negative one counts from the end"
         if number(expr) is None or number(expr) >= 0:
             return expr
         if n is None:
@@ -183,8 +183,8 @@ class Arrays:
             raise self.fn.error(node, what)
         return Expr('sub', INT, (n, const(-number(expr))))
 
-    def point(self, s, variable, view):
-        "Let `variable` be a pointer to where `view` begins"
+    def emit_pointer(self, s, variable, view):
+        "Emit a statement that makes `variable` a pointer to the beginning of `view`"
         m = view.memory
         if variable.memory is None:
             self.new_pointer(s, variable, view)
@@ -200,15 +200,15 @@ class Arrays:
         variable.memory = Memory(variable.name, view.memory.dtype, 'pointer', 1, roots=[view.memory])
         variable.memory.variable = variable
         names = [f'{variable.name}_{n}' if view.ndim > 1 else f'{variable.name}_size' for n in range(view.ndim)]
-        sizes = [self.fixed(s, n, size) for n, size in zip(names, view.sizes)]
+        sizes = [self.save_if_variable(s, n, size) for n, size in zip(names, view.sizes)]
         if view.plain and None not in sizes[1:]:
             strides = row_strides(sizes)
         else:
-            strides = [self.fixed(s, f'{variable.name}_stride', stride) for stride in view.strides]
+            strides = [self.save_if_variable(s, f'{variable.name}_stride', stride) for stride in view.strides]
         variable.view = View(variable.memory, sizes, strides, plain=view.plain)
 
     def same_pointer(self, s, variable, view):
-        "Let `variable`, a pointer already, also point to where `view` begins"
+        "Let the pointer `variable` point to the beginning of `view`, too"
         if view.memory not in variable.memory.roots:
             variable.memory.roots.append(view.memory)
         if not all(map(structurally_equal, variable.view.strides, view.strides)):
@@ -220,15 +220,15 @@ class Arrays:
             a if structurally_equal(a, b) else None for a, b in zip(variable.view.sizes, view.sizes)
         )
 
-    def fixed(self, s, name, expr):
-        "Return `expr` itself where it keeps its value, else a variable that has it"
+    def save_if_variable(self, s, name, expr):
+        "Return `expr` if its value cannot change, else a variable that holds the value"
         if expr is None or all(
-            part.op in _FIXED or part.op == 'var' and self.is_fixed(part.value) for part in walk(expr)
+            part.op in _PURE_OPS or part.op == 'var' and self.is_assigned_once(part.value) for part in walk(expr)
         ):
             return expr
         return self.fn.temporary(s, name, INT, expr)
 
-    def is_fixed(self, v):
+    def is_assigned_once(self, v):
         "Return whether `v` is assigned once, and no other variable has its name"
         return v.defs == 1 and sum(variable.name == v.name for variable in self.fn.variables) == 1
 
@@ -239,7 +239,7 @@ def address(view):
     return Expr('address', None, at, view.memory)
 
 
-def _smaller(expr, n):
+def _clamp_to_size(expr, n):
     "Return the end `expr` of a slice, at most that of the array"
     if (
         n is None

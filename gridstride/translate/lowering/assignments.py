@@ -1,7 +1,7 @@
 """Lowers assignments: to names, to elements, to tuples of targets.
 
 `a, b = b, a` needs the old values: what a later part reads and an earlier part changes goes into a temporary.
-The type of a variable is what holds all that is assigned to it.
+The type of a variable can represent all values that are assigned to it.
 """
 
 import ast
@@ -48,7 +48,7 @@ class Assignments(Values):
             raise self.error(stmt, f'{t.id} is {describe(old.type)}, which cannot be changed in place')
         e = operators.binary(self, stmt, op, old, self.lower(stmt.value))
         v = self.stores[t]
-        self.note_type(stmt, v, e.type)
+        self.add_type(stmt, v, e.type)
         self.emit('assign', stmt, var=v, expr=e, aug=operators.SIGNS[op])
 
     def change_element(self, stmt, op, t):
@@ -58,17 +58,17 @@ class Assignments(Values):
         if any(part.op in ('device', 'atomic', 'call') for e in at for part in walk(e)):
             at = [self.temporary(stmt, 'at', INT, e) for e in at]
         old = self.arrays.element(view.memory, at)
-        self.put(stmt, view.memory, at, operators.binary(self, stmt, op, old, self.lower(stmt.value)), op)
+        self.emit_store(stmt, view.memory, at, operators.binary(self, stmt, op, old, self.lower(stmt.value)), op)
 
     def assign_all(self, stmt, target, value):
         "Lower `target = value`, or several side by side"
-        is_row = isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, ast.Tuple)
-        if not is_row or len(target.elts) != len(value.elts):
+        is_parallel = isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, ast.Tuple)
+        if not is_parallel or len(target.elts) != len(value.elts):
             return self.bind(stmt, target, self.lower(value))
-        new = self.keep_old(stmt, target.elts, [self.lower(v) for v in value.elts])
+        new = self.save_overwritten(stmt, target.elts, [self.lower(v) for v in value.elts])
         for n, e in enumerate(new):
             if e.op == 'view' and any(self.is_pointer_to(t, e.value.memory) for t in target.elts[:n]):
-                new[n] = self.keep_pointer(stmt, e)
+                new[n] = self.save_pointer(stmt, e)
         for t, e in zip(target.elts, new):
             self.bind(stmt, t, e)
 
@@ -76,15 +76,15 @@ class Assignments(Values):
         "Return whether the target is a variable that points to `memory`"
         return isinstance(target, ast.Name) and self.stores[target].memory is memory
 
-    def keep_old(self, stmt, targets, values):
+    def save_overwritten(self, stmt, targets, values):
         "Return the values, with temporaries for those that assignments to earlier targets change"
         new = list(values)
         for n, e in enumerate(new):
-            if n and e.op not in ('view', 'object') and self.is_disturbed(targets[:n], e):
-                new[n] = self.keep(stmt, e)
+            if n and e.op not in ('view', 'object') and self.is_overwritten(targets[:n], e):
+                new[n] = self.save(stmt, e)
         return new
 
-    def is_disturbed(self, targets, expr):
+    def is_overwritten(self, targets, expr):
         "Return whether assigning to `targets` changes the value of `expr`"
         inside = [node for t in targets for node in ast.walk(t)]
         names = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
@@ -97,17 +97,17 @@ class Assignments(Values):
 
         return any(map(changes, walk(expr)))
 
-    def keep(self, stmt, expr):
+    def save(self, stmt, expr):
         "Return a temporary that has the present value of `expr`"
         if expr.op == 'tuple':
-            return tuple_of([self.keep(stmt, part) for part in expr.args])
+            return tuple_of([self.save(stmt, part) for part in expr.args])
         return self.temporary(stmt, f'old_{expr.value.name}' if expr.op == 'var' else 'old', expr.type, expr)
 
-    def keep_pointer(self, stmt, expr):
+    def save_pointer(self, stmt, expr):
         "Return a pointer to where the array `expr` begins now"
         v = Variable(f'old_{expr.value.memory.name or "pointer"}')
         v.type, v.defs = expr.type, 1
-        self.arrays.point(stmt, v, expr.value)
+        self.arrays.emit_pointer(stmt, v, expr.value)
         return array(v.view)
 
     def bind(self, stmt, target, expr):
@@ -120,24 +120,24 @@ class Assignments(Values):
             what = f'assigning to {type(target).__name__.lower()} in a kernel'
             raise self.error(stmt, what, 'Assign to a name or to an element of an array.')
         if expr.op != 'tuple':
-            raise self.error(stmt, f'{describe(expr.type) if expr.type else "this"} is taken apart like a tuple')
+            raise self.error(stmt, f'{describe(expr.type) if expr.type else "this"} cannot be unpacked like a tuple')
         if len(expr.args) != len(target.elts):
             raise self.error(stmt, f'{len(expr.args)} values for {len(target.elts)} names')
-        for t, value in zip(target.elts, self.keep_old(stmt, target.elts, expr.args)):
+        for t, value in zip(target.elts, self.save_overwritten(stmt, target.elts, expr.args)):
             self.bind(stmt, t, value)
 
     def assign(self, stmt, variable, expr, parameter=False):
-        "Assign `expr` to the variable `variable`; `parameter`: the caller has done so"
+        "Assign `expr` to the variable `variable`; `parameter`: it is a parameter, so nothing is emitted"
         if expr.op == 'object':
             if variable.bound is not None and not _is_same(variable.bound.value, expr.value):
-                raise self.error(stmt, f'{variable.name} is different functions in different branches')
+                raise self.error(stmt, f'{variable.name} refers to different functions in different branches')
             variable.bound = expr
         elif expr.op == 'view':
             self.assign_array(stmt, variable, expr, parameter)
         elif expr.op == 'tuple':
             self.assign_tuple(stmt, variable, expr, parameter)
         else:
-            self.note_type(stmt, variable, expr.type)
+            self.add_type(stmt, variable, expr.type)
             if not parameter:
                 self.emit('assign', stmt, var=variable, expr=expr)
 
@@ -155,15 +155,15 @@ class Assignments(Values):
             self.variables += variable.parts
         for n, (p, operand) in enumerate(zip(variable.parts, expr.args)):
             if parameter:
-                self.give_part(p, operand)
+                self.bind_part(p, operand)
             elif n and any(i.op == 'var' and i.value in variable.parts[:n] for i in walk(operand)):
                 raise self.error(stmt, f'{variable.name} is built from its own parts', 'Use two names.')
             else:
                 self.assign(stmt, p, operand)
         variable.type = tuple(p.type for p in variable.parts)
 
-    def give_part(self, p, operand):
-        "Note that `p` is the part `operand` of a parameter that is a tuple"
+    def bind_part(self, p, operand):
+        "Record that `p` is the part `operand` of a tuple parameter"
         p.type = operand.type
         if operand.op == 'view':
             p.view, p.memory = operand.value, operand.value.memory
@@ -186,9 +186,9 @@ class Assignments(Values):
         if is_new and variable.defs == 1:
             m.name, m.variable = variable.name, variable
         if not (parameter or variable.defs == 1 and (is_new or m.space == 'const' or view.is_full_array)):
-            return self.arrays.point(stmt, variable, view)
+            return self.arrays.emit_pointer(stmt, variable, view)
         if parameter and variable.defs > 1:
-            what = f'{variable.name} is a parameter and is assigned to, so that it would be two arrays'
+            what = f'{variable.name} is a parameter that is also assigned to, so it would be two arrays'
             raise self.error(stmt, what, 'Use another name for the second array.')
         variable.view, variable.memory = view, m
 
@@ -199,9 +199,9 @@ class Assignments(Values):
         if not convert.is_number_like(expr):
             held = describe(expr.type) if expr.type else 'this'
             raise self.error(stmt, f'an element of {view.memory.name} cannot hold {held}')
-        self.put(stmt, view.memory, at, expr)
+        self.emit_store(stmt, view.memory, at, expr)
 
-    def put(self, stmt, memory, at, expr, aug=None):
+    def emit_store(self, stmt, memory, at, expr, aug=None):
         "Store `expr` at the index `at`; `aug`: the operator of a statement such as `a[i] += 1`"
         memory.write()
         memory.used = True

@@ -26,9 +26,11 @@ def call(*names):
     return _f
 
 
-def native(name, type, args=(), takes=(), gives='int', effect=False, low=-(2**31), high=2**31 - 1):
+def native(
+    name, type, args=(), parameter_types=(), result_type='int', has_side_effects=False, low=-(2**31), high=2**31 - 1
+):
     "Return a call of a function that CUDA C has: `native('__popc', INT, (e,))`"
-    return Expr('call', type, args, Call(name, takes, gives, effect, low, high))
+    return Expr('call', type, args, Call(name, parameter_types, result_type, has_side_effects, low, high))
 
 
 # How a name in the table is found for an object: `cuda.` and what follows for the functions of `numba.cuda`
@@ -46,14 +48,14 @@ def is_cuda(module):
     )
 
 
-def _under(module, path):
+def _resolve(module, path):
     for k in path.split('.')[1:]:
         module = getattr(module, k, None)
     return module
 
 
 @functools.lru_cache(None)
-def _own(modules):
+def _names_by_id(modules):
     "Return {id: name in the table} of what the CUDA modules define"
     names = [n for n in CALLS if n.startswith('cuda.')] + [
         'cuda.' + name
@@ -76,7 +78,7 @@ def _own(modules):
         id(outer_value): n
         for m in modules
         for n in names
-        if (outer_value := _under(sys.modules[m], n)) is not None and not isinstance(outer_value, int)
+        if (outer_value := _resolve(sys.modules[m], n)) is not None and not isinstance(outer_value, int)
     }
 
 
@@ -84,7 +86,7 @@ def name_of(f):
     "Return the name in the table of the object `f`, 'math.sqrt'; None if it has none"
     if is_cuda(f):
         return 'cuda'
-    known = _own(tuple(m for m in _CUDA_MODULES if m in sys.modules)).get(id(f))
+    known = _names_by_id(tuple(m for m in _CUDA_MODULES if m in sys.modules)).get(id(f))
     if known:
         return known
     name, module = getattr(f, '__name__', None), getattr(f, '__module__', None)

@@ -13,7 +13,7 @@ class Misused(TypeError):
         "Describe it, for a message"
         e = self.args[0]
         if is_nothing(e):
-            return 'a call that gives nothing'
+            return 'a call that returns nothing'
         return {'view': 'an array', 'tuple': 'a tuple'}.get(e.op) or repr(e.value)
 
 
@@ -45,7 +45,7 @@ def as_number(expr):
     return const(int(expr.value)) if expr.op == 'const' else Expr('cast', INT, (expr,), 'int64')
 
 
-def wide(expr):
+def widen(expr):
     "Return `expr` with a small integer as one of 64 bits"
     expr = as_number(expr)
     return expr if expr.type not in INTEGERS else cast(wide_type(expr.type), expr)

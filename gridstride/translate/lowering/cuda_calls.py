@@ -35,7 +35,7 @@ def _gridsize(fn, node, n):
 
 
 def _plain(name):
-    return lambda fn, node: native(name, None, gives='void', effect=True)
+    return lambda fn, node: native(name, None, result_type='void', has_side_effects=True)
 
 
 for _n in ('syncthreads', 'threadfence', 'threadfence_block', 'threadfence_system'):
@@ -67,7 +67,7 @@ def _this_grid(fn, node):
 @call('cuda.cg.grid.sync')
 def _grid_sync(fn, node):
     fn.unit.cooperative = True
-    return native('cooperative_groups::this_grid().sync', None, gives='void', effect=True)
+    return native('cooperative_groups::this_grid().sync', None, result_type='void', has_side_effects=True)
 
 
 def _shuffle(name):
@@ -101,9 +101,9 @@ def _eq(fn, node, mask, p):
     )
 
 
-def _lanes(name, args=(), takes=()):
-    "Return a call that gives a mask of lanes"
-    return native(name, INT, args, takes, 'unsigned int', True, 0, 2**32 - 1)
+def _lanes(name, args=(), parameter_types=()):
+    "Return a call whose result is a mask of lanes"
+    return native(name, INT, args, parameter_types, 'unsigned int', True, 0, 2**32 - 1)
 
 
 @call('cuda.ballot_sync')
@@ -144,7 +144,7 @@ def _dims(fn, node, shape):
     return [const(n) for n in (known if isinstance(known, tuple) else (known,))]
 
 
-def _fresh(fn, node, space, shape, dtype):
+def _allocate(fn, node, space, shape, dtype):
     sizes, dtype = _dims(fn, node, shape), fn.dtype(node, dtype)
     dynamic = space == 'shared' and len(sizes) == 1 and number(sizes[0]) == 0
     if dynamic and dtype in fn.dynamic:
@@ -159,12 +159,12 @@ def _fresh(fn, node, space, shape, dtype):
 
 @call('cuda.shared.array')
 def _shared(fn, node, shape, dtype):
-    return _fresh(fn, node, 'shared', shape, dtype)
+    return _allocate(fn, node, 'shared', shape, dtype)
 
 
 @call('cuda.local.array')
 def _local(fn, node, shape, dtype):
-    return _fresh(fn, node, 'local', shape, dtype)
+    return _allocate(fn, node, 'local', shape, dtype)
 
 
 @call('cuda.const.array_like')

@@ -71,12 +71,12 @@ class Function:
         statement_count = len(self.out)
         result = lower()
         if len(self.out) > statement_count:
-            what = 'a call here needs a statement of its own, and would run though this part is skipped'
+            what = 'a call here needs a separate statement, which would run even if this part is skipped'
             raise self.error(node, what, 'Assign it to a variable before.')
         return result
 
-    def note_type(self, node, variable, new_type):
-        "Note that `variable` holds a value of type `new_type`, too"
+    def add_type(self, node, variable, new_type):
+        "Record that `variable` also holds values of type `new_type`"
         joined = join_types(variable.type, new_type, self.doubles)
         if joined is None and new_type is not None:
             raise self.clash(node, variable, new_type)
@@ -90,7 +90,7 @@ class Function:
         first_line = node.lineno if variable.typed_at is None else variable.typed_at
         earlier_line = f'line {first_line + self.source.first - 1} ({self.source.text(first_line)})'
         types = f'{describe(new_type)} here and {describe(variable.type)} in {earlier_line}'
-        what = f'{variable.name} is {types}: one variable of C has one type'
+        what = f'{variable.name} is {types}: a variable in C has one type'
         return self.error(node, what, 'Use two names.')
 
     # Variables that are not in the Python source

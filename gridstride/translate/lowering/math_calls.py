@@ -14,7 +14,7 @@ def _len(fn, node, a):
     return const(len(a.args)) if a.op == 'tuple' else fn.arrays.size(node, a, 0)
 
 
-# Functions of floats keep the precision of what they get; an integer becomes a Python float first.
+# Functions of floats keep the precision of their arguments; an integer is converted to a Python float first.
 def function(fn, name, *args, like=None):
     "Return a call of `name` of C's math library, in the precision of the arguments"
     args = [convert.need_number(a) for a in args]
@@ -59,7 +59,7 @@ _MATH = dict(
 _NP = dict(arcsin='asin', arccos='acos', arctan='atan', arcsinh='asinh', arccosh='acosh', arctanh='atanh')
 
 
-_TWO = dict(
+_TWO_ARGUMENTS = dict(
     atan2='atan2',
     arctan2='atan2',
     hypot='hypot',
@@ -84,7 +84,7 @@ def _test(name):
 
 for _made, _names in (
     (_of_one, {**_MATH, **_NP}),
-    (_of_two, _TWO),
+    (_of_two, _TWO_ARGUMENTS),
     (_test, {name: name for name in ('isnan', 'isinf', 'isfinite')}),
 ):
     for _py, _c in _names.items():
@@ -104,7 +104,7 @@ def _rounding(name, to_integer):
     def _f(fn, node, a):
         a = convert.need_number(a)
         if a.type in INTEGERS:
-            return convert.wide(a) if to_integer else convert.real(a, fn.doubles)
+            return convert.widen(a) if to_integer else convert.real(a, fn.doubles)
         v = function(fn, name, a)
         return Expr('cast', INT, (v,), 'int64') if to_integer else v
 
@@ -238,7 +238,7 @@ def _abs(fn, node, a):
 
 @call('np.sign')
 def _sign(fn, node, a):
-    a = convert.wide(convert.need_number(a))
+    a = convert.widen(convert.need_number(a))
     zero = Expr('const', a.type, value=0)
     return Expr(
         'sub', a.type, tuple(convert.to(a.type, Expr('cmp', BOOL, operand, '<')) for operand in ((zero, a), (a, zero)))
@@ -274,7 +274,7 @@ def _tuple(fn, node, a):
     return fn.need_tuple(node, a)
 
 
-def _two(op):
+def _binary_operator(op):
     return lambda fn, node, a, b: operators.binary(fn, node, op, a, b)
 
 
@@ -295,7 +295,7 @@ _OPERATORS = dict(
 
 for _op, _names in _OPERATORS.items():
     for _n in _names.split():
-        CALLS[f'operator.{_n}'] = CALLS[f'np.{_n}'] = _two(_op)
+        CALLS[f'operator.{_n}'] = CALLS[f'np.{_n}'] = _binary_operator(_op)
 
 
 CALLS['math.remainder'] = lambda fn, node, a, b: function(fn, 'remainder', a, b)
@@ -352,7 +352,7 @@ _HALF_OPS = dict(hadd='Add', hsub='Sub', hmul='Mult', hdiv='Div')
 
 
 for _n, _op in _HALF_OPS.items():
-    CALLS[f'cuda.fp16.{_n}'] = _halves(_two(_op))
+    CALLS[f'cuda.fp16.{_n}'] = _halves(_binary_operator(_op))
 
 
 for _n in 'sin cos log log2 log10 exp exp2 sqrt rint ceil floor trunc'.split():

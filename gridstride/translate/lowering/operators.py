@@ -10,7 +10,7 @@ from ..tree import Expr, Literal, number, tuple_of, walk
 from ..types import BOOL, DOUBLE, FLOAT, HALF, REAL, WEAK, INTEGERS, arithmetic_type, describe, join_types, wide_type
 from . import convert
 
-# What Python calls an operator, the operation of the tree, and the operator's sign
+# Python's name of an operator -> the operation of the tree, and below the operator's sign
 _BINARY = dict(
     Add='add',
     Sub='sub',
@@ -97,7 +97,7 @@ def _check_operands(fn, node, op, a, b):
 
 def _bitwise(fn, node, op, a, b):
     if {a.type, b.type} & REAL:
-        what = f'{SIGNS[op]} of {describe(a.type)} and {describe(b.type)}: bits are those of integers'
+        what = f'{SIGNS[op]} of {describe(a.type)} and {describe(b.type)}: only integers have bits'
         raise fn.error(node, what, 'Use int(...).')
     is_shift = op[:3] != 'Bit'
     if a.type == b.type == BOOL and not is_shift:
@@ -153,7 +153,7 @@ def unary(fn, node, op, expr):
 
 def _invert(fn, node, expr):
     if expr.type in REAL:
-        raise fn.error(node, f'~ of {describe(expr.type)}: bits are those of integers')
+        raise fn.error(node, f'~ of {describe(expr.type)}: only integers have bits')
     return Expr('not', BOOL, (expr,)) if expr.type == BOOL else Expr('invert', wide_type(expr.type), (expr,))
 
 
@@ -181,7 +181,7 @@ def all_of(parts):
 def contains(fn, node, a, items, negated):
     "Return `a in items` for a tuple, `a not in items` if `negated`"
     if items.op != 'tuple':
-        raise fn.error(node, '`in` for what is not a tuple', 'Write a loop.')
+        raise fn.error(node, '`in` for a value that is not a tuple', 'Write a loop.')
     if not items.args:
         return Expr('const', BOOL, value=negated)
     if not is_cheap(a):
@@ -211,7 +211,7 @@ def choose(fn, node, test, a, b):
     for e in (a, b):
         if not convert.is_number_like(e):
             kind = 'arrays' if e.op == 'view' else 'items that are not scalars'
-            what = f'a choice between {kind}: C must know which it is when it is compiled'
+            what = f'a conditional expression with {kind}: C must know at compile time which one is used'
             raise fn.error(node, what, 'Use if and else, with the work in both.')
     return Expr('select', join_types(a.type, b.type, fn.doubles), (convert.truth(test), a, b))
 

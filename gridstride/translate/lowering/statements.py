@@ -27,7 +27,7 @@ class Lowering(Assignments):
     """
 
     def run(self):
-        "Lower the body again and again until the types of its variables stay"
+        "Lower the body again and again until the types of its variables no longer change"
         for _ in range(_MOST_ITERATIONS):
             self.begin()
             self.take_parameters()
@@ -50,11 +50,11 @@ class Lowering(Assignments):
         "Raise for a variable that has no type, and for a function that returns something on some paths only"
         for node, v in self.reads.items():
             if v is not None and v.type is None and v.memory is None and v.bound is None:
-                what = f'{v.name} has no value that could be computed here'
-                raise self.error(node, what, 'Give it one before this line.')
+                what = f'{v.name} has no value here'
+                raise self.error(node, what, 'Assign a value before this line.')
         tree = self.source.tree
         if self.result is not None and not self.is_kernel and _falls_through(tree.body):
-            what = f'{self.source.name} returns {describe(self.result)} on some ways and nothing on others'
+            what = f'{self.source.name} returns {describe(self.result)} on some paths and nothing on others'
             raise self.error(tree, what, 'End it with a return.')
 
     def block(self, body, top=False):
@@ -79,7 +79,7 @@ class Lowering(Assignments):
             return
         if isinstance(stmt.value, ast.Attribute):
             called = ast.unparse(stmt.value)
-            self.refuse(stmt, f'naming {called} and not calling it does nothing', f'Write {called}().')
+            self.refuse(stmt, f'{called} without a call does nothing', f'Write {called}().')
         if isinstance(stmt.value, ast.Call) and self.callee_name(stmt.value) == 'print':
             return self.print(stmt, stmt.value)
         self.evaluate(stmt, self.lower(stmt.value))
@@ -122,18 +122,18 @@ class Lowering(Assignments):
         if e is None:
             return self.emit('return', stmt, args=[])
         if self.is_kernel:
-            raise self.error(stmt, 'a kernel returns nothing', 'Write the result into an array.')
+            raise self.error(stmt, 'a kernel cannot return a value', 'Write the result into an array.')
         parts = e.args if e.op == 'tuple' else [e]
         if any(p.op in ('view', 'object') for p in parts):
             raise self.error(stmt, 'a device function that returns an array', 'Pass the array in, and return scalars.')
         if not all(map(convert.is_number_like, parts)):
             raise self.error(stmt, 'a device function that returns a tuple inside a tuple', 'Return them in one tuple.')
-        self.note_result(stmt, tuple(p.type for p in parts) if e.op == 'tuple' else e.type)
+        self.add_result_type(stmt, tuple(p.type for p in parts) if e.op == 'tuple' else e.type)
         if e.op == 'tuple' and isinstance(stmt.value, ast.Tuple):
             self.fields = [node.id if isinstance(node, ast.Name) else None for node in stmt.value.elts]
         self.emit('return', stmt, args=parts)
 
-    def note_result(self, stmt, t):
+    def add_result_type(self, stmt, t):
         "Note that the function returns a value of type `t`, too"
         new = join_types(self.result, t, self.doubles)
         if new is None:
@@ -176,9 +176,9 @@ class Lowering(Assignments):
         "Lower `for i in range(...)`"
         start, stop, step = map(convert.as_number, self.bounds(stmt, it))
         if not isinstance(stmt.target, ast.Name):
-            raise self.error(stmt, 'the target of a loop over range is one name')
+            raise self.error(stmt, 'the target of a loop over range must be one name')
         v = self.stores[stmt.target]
-        self.note_type(stmt, v, INT)
+        self.add_type(stmt, v, INT)
         self.emit('for', stmt, var=v, start=start, stop=stop, step=step, body=self.block(stmt.body))
 
     def bounds(self, stmt, it):
@@ -198,7 +198,7 @@ class Lowering(Assignments):
         if isinstance(target, ast.Name):
             return [self.column(stmt, self.stores[target], items, name)]
         if not isinstance(target, (ast.Tuple, ast.List)):
-            raise self.error(stmt, 'the target of a loop is a name, or a tuple of names')
+            raise self.error(stmt, 'the target of a loop must be a name, or a tuple of names')
         for e in items:
             if e.op != 'tuple' or len(e.args) != len(target.elts):
                 raise self.error(stmt, f'each item of this loop must be a tuple of {len(target.elts)}')
@@ -209,8 +209,8 @@ class Lowering(Assignments):
         for e in items:
             if not convert.is_number_like(e):
                 what = 'a loop over a tuple of items that are not scalars'
-                raise self.error(stmt, what, 'Loop over range(...), or write the rounds out.')
-            self.note_type(stmt, v, e.type)
+                raise self.error(stmt, what, 'Loop over range(...), or unroll the loop by hand.')
+            self.add_type(stmt, v, e.type)
         return SimpleNamespace(var=v, items=items, name=name)
 
 

@@ -13,11 +13,11 @@ from .statements import Lowering
 class Unit:
     """A kernel (`main`, once it is lowered), the device functions that it calls, and the constants that they share.
 
-    `doubles`: compute with Numba's types; `wide`: 64 bits for every integer. A device function is lowered
+    `doubles`: compute with Numba's types; `wide`: use 64 bits for every integer. A device function is lowered
     once per set of types that it is called with.
     """
 
-    arrays = Arrays  # what becomes of indices; another executor may have its own
+    arrays = Arrays  # lowers indices; the checked engine has a subclass
 
     def __init__(self, doubles=False, wide=False):
         self.doubles, self.wide = doubles, wide
@@ -85,13 +85,13 @@ class Unit:
     def call(self, fn, node, py_func, args, kw):
         "Return a call of the device function `py_func`"
         if py_func in self.being_lowered:
-            what = f'{py_func.__name__} calls itself, directly or not: recursion is not translated'
+            what = f'{py_func.__name__} calls itself, directly or not: recursion is not supported'
             raise fn.error(node, what, 'Write a loop.')
         source = Source(py_func)
         args = self.arguments(fn, node, py_func, source, args, kw)
         callee = self.function(py_func, source, args)
         for argument, parameter in zip(args, callee.parameter_exprs):
-            _note_writes(argument, parameter)
+            _propagate_writes(argument, parameter)
         call_expr = Expr('device', callee.result, args, callee)
         is_tuple = isinstance(callee.result, tuple) and not isinstance(callee.result, Array)
         return self.unpack_result(fn, node, call_expr, callee) if is_tuple else call_expr
@@ -118,7 +118,7 @@ class Unit:
         signature = source.tree.args
         if signature.vararg or signature.kwarg or signature.kwonlyargs:
             raise fn.error(
-                node, f'{py_func.__name__} takes *args, **kwargs or keyword-only arguments, which CUDA C has not'
+                node, f'{py_func.__name__} takes *args, **kwargs or keyword-only arguments, which CUDA C does not have'
             )
         names = [arg.arg for arg in signature.args]
         defaults = dict(zip(names[::-1], (py_func.__defaults__ or ())[::-1]))
@@ -197,11 +197,11 @@ def _key(argument):
     )
 
 
-def _note_writes(argument, parameter):
-    "Note that what the device function writes to its parameter `parameter` is written to the argument `argument`"
+def _propagate_writes(argument, parameter):
+    "Mark the argument as written if the device function writes to its parameter"
     if argument.op == 'tuple':
         for x, y in zip(argument.args, parameter.args):
-            _note_writes(x, y)
+            _propagate_writes(x, y)
     if argument.op == 'view':
         memory = argument.value.memory
         memory.used = True

@@ -25,7 +25,7 @@ _CONSTANT = 64 * 1024  # bytes of constant memory
 _INDICES = ('cuda.threadIdx', 'cuda.blockIdx', 'cuda.blockDim', 'cuda.gridDim')
 _TYPES = {'int': 'int64', 'float': 'float64', 'bool': 'bool'}  # what Python's types mean as a dtype
 
-# What Python has and CUDA C has not, and what to write instead
+# Syntax of Python that CUDA C does not have, and what to write instead
 _REFUSED = dict(
     ListComp='a list comprehension',
     SetComp='a set comprehension',
@@ -57,12 +57,12 @@ _REFUSED = dict(
 _INSTEAD = dict(
     Try='A GPU has no exceptions: test the condition with `if`.',
     Raise='A GPU has no exceptions: write an error code into an array.',
-    With='No context is entered on a GPU.',
+    With='There are no context managers on a GPU.',
     Dict='Use an array.',
     List='Use a tuple, or cuda.local.array.',
     ListComp='Write a loop.',
-    JoinedStr='Print takes its parts one by one.',
-    NamedExpr='Assign in a statement of its own.',
+    JoinedStr='Pass the values to print one by one.',
+    NamedExpr='Assign in a separate statement.',
     FunctionDef='Define it outside, with @cuda.jit(device=True).',
     Lambda='Define a function with @cuda.jit(device=True).',
 )
@@ -102,7 +102,7 @@ def _is_number_type(f):
 
 
 class Values(Function):
-    "Lower expressions: one method `lower_...` per kind of Python; what has none is refused"
+    "Lower expressions: one method `lower_...` per kind of Python; any other kind raises an error"
 
     def lower(self, node):
         "Return the expression of a node of Python's syntax tree"
@@ -112,7 +112,7 @@ class Values(Function):
         return f(node)
 
     def refusal(self, node):
-        "Return the error for a piece of Python that CUDA C has not"
+        "Return the error for syntax that CUDA C does not have"
         kind = type(node).__name__
         what = f'{_REFUSED.get(kind, kind.lower())} in a kernel cannot be written in CUDA C'
         return self.error(node, what, _INSTEAD.get(kind, ''))
@@ -130,7 +130,7 @@ class Values(Function):
             return self.float(v, self.source.segment(node))
         if isinstance(v, (str, type(None), type(...))):
             return Expr('object', None, value=v)
-        raise self.error(node, f'{v!r}: complex numbers are not translated', 'Compute with two floats.')
+        raise self.error(node, f'{v!r}: complex numbers are not supported', 'Compute with two floats.')
 
     def float(self, value, text=None):
         "Return a Python float; `text`: as it is written in the source"
@@ -144,10 +144,10 @@ class Values(Function):
             if v is None:
                 raise self.error(node, f'{node.id} is read before it has a value')
             return self.variable(node, v)
-        known, value = self.source.meaning(node.id)
+        known, value = self.source.look_up(node.id)
         if not known:
             hint = 'Define it before the kernel, or pass it as an argument.'
-            raise self.error(node, f'nothing is called {node.id} here', hint)
+            raise self.error(node, f'{node.id} is not defined here', hint)
         return self.outer_value(node, value, node.id)
 
     def variable(self, node, v):
@@ -201,7 +201,7 @@ class Values(Function):
         "Return an array outside the function: constant memory"
         a = np.asarray(getattr(value, 'data', value) if type(value).__name__ == 'DeviceArray' else value)
         if a.dtype.kind not in 'biuf':
-            raise self.error(node, f'{name} is an array of {a.dtype}, which CUDA C has not')
+            raise self.error(node, f'{name} is an array of {a.dtype}, which CUDA C does not have')
         if a.nbytes > _CONSTANT:
             limit = f'variables captured from outside a kernel are stored in constant memory, which has {_CONSTANT}'
             raise self.error(node, f'{name} has {a.nbytes} bytes; {limit}', 'Pass it as an argument.')
@@ -228,7 +228,7 @@ class Values(Function):
         try:
             v = getattr(e.value, k)
         except Exception:
-            what = f'{ast.unparse(node)} is nothing that exists when the kernel is translated'
+            what = f'{ast.unparse(node)} does not exist when the kernel is translated'
             raise self.error(node, what) from None
         if not inspect.ismodule(e.value):
             return self.outer_value(node, v, k)
@@ -247,12 +247,12 @@ class Values(Function):
             return const(32)
         if path in CALLS or path in _INDICES or any(name.startswith(path + '.') for name in CALLS):
             return Expr('object', None, value=path)
-        v = self.source.meaning('cuda')[1]
+        v = self.source.look_up('cuda')[1]
         for k in path.split('.')[1:]:
             v = getattr(v, k, None)
         if v is not None and dtype_name(v) or hasattr(v, 'py_func'):
             return Expr('object', None, value=v)
-        raise self.error(node, f'{path} is not translated')
+        raise self.error(node, f'{path} is not supported by to_cuda')
 
     def attribute(self, node, expr, k):
         "Return the attribute `k` of an array: `x.size`"
@@ -281,9 +281,7 @@ class Values(Function):
         if name is None and expr.op == 'object' and expr.value in ('int', 'float', 'bool'):
             name = _TYPES[expr.value]
         if name not in C_NAMES:
-            raise self.error(
-                node, 'this is not a type that elements can have', 'Use np.float32, np.int32 and the like.'
-            )
+            raise self.error(node, 'this is not an element type', 'Use np.float32, np.int32 or another scalar type.')
         return name
 
     # Parts of arrays and tuples
@@ -305,7 +303,7 @@ class Values(Function):
         return self.choose(node, expr, convert.as_number(convert.need_number(i)))
 
     def choose(self, node, expr, i):
-        "Return the item `i` of a tuple of values, where `i` is known to the running thread only"
+        "Return the item `i` of a tuple of values, where `i` is known only at run time"
         t = None
         for operand in expr.args:
             if not convert.is_number_like(operand):
@@ -371,14 +369,14 @@ class Values(Function):
         f = node.func
         if not isinstance(f, ast.Name) or f in self.reads:
             return None
-        value = self.source.meaning(f.id)[1]
+        value = self.source.look_up(f.id)[1]
         return getattr(value, '__name__', None) if value in (print, range) or f.id == 'prange' else None
 
     def lower_Call(self, node):
         "Lower `f(...)`, with arguments that are written out"
         f = self.lower(node.func)
         if f.op != 'object':
-            raise self.error(node, f'{ast.unparse(node.func)} is called, and is {describe(f.type)}')
+            raise self.error(node, f'{ast.unparse(node.func)} cannot be called: it is {describe(f.type)}')
         f, starred = f.value, [a for a in node.args if isinstance(a, ast.Starred)]
         if starred:
             raise self.refusal(starred[0])
@@ -410,7 +408,7 @@ class Values(Function):
         try:
             return CALLS[f](self, node, *args, **kw)
         except convert.Misused as e:
-            raise self.error(node, f'{f} of {e.what()}', 'Give it scalars.') from None
+            raise self.error(node, f'{f} of {e.what()}', 'Pass scalars.') from None
         except TypeError as e:
             if 'argument' not in str(e) and str(e):
                 raise
@@ -419,7 +417,9 @@ class Values(Function):
     def need_fixed(self, node, expr):
         "Return the number that `expr` is, which must be known at compile time"
         if number(expr) is None:
-            raise self.error(node, 'a range here must be known when the kernel is compiled', 'Use it in a for loop.')
+            raise self.error(
+                node, 'range() outside a for loop needs bounds that are known at compile time', 'Use it in a for loop.'
+            )
         return number(expr)
 
     def pair(self, node, f, args, kw):

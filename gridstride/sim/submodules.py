@@ -11,7 +11,7 @@ from . import args, cuda, elementwise, host, inspection, libdevice, random, vect
 from . import types as numba_types
 from ..diagnostics.errors import KernelError, LaunchError
 
-__all__ = ['PROVIDED', 'BelowNumbaCuda', 'make_shim']
+__all__ = ['PROVIDED', 'SubmoduleFinder', 'make_shim']
 
 
 class CudaSupportError(ImportError):
@@ -67,7 +67,7 @@ _NOT_PROVIDED = {
 _PACKAGES = 'cudadrv', 'kernels'
 
 
-class BelowNumbaCuda:
+class SubmoduleFinder:
     "Finds the submodules of the simulator's `numba.cuda`, for `sys.meta_path`"
 
     def find_spec(self, name, path=None, target=None):
@@ -81,7 +81,7 @@ class BelowNumbaCuda:
                 f'{what}. It has numba.cuda.{", ".join(provided for provided in PROVIDED if "." not in provided)}',
                 name=name,
             )
-        if module not in PROVIDED:  # numba-cuda's own finder would loop over the stand-in's empty path
+        if module not in PROVIDED:  # numba-cuda's own finder would loop over the shim's empty `__path__`
             raise ModuleNotFoundError(f'No module named {name!r}', name=name)
         return ModuleSpec(name, self, is_package=module in _PACKAGES)
 
