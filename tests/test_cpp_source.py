@@ -150,7 +150,7 @@ def test_macros():
     assert launch('k', '1, 2', 'x') in to_cpp('#define L k<<<1, 2>>>(x) // \\\n more\n')
 
 @pytest.mark.parametrize('src,line,what', [('\n\nvoid f() {\n  <<<1, 2>>>(x);\n}', 4, 'name of a kernel'),
-    ('void f() {\n  k<<<1, 2>>(x);\n}', 2, 'no `>>>`'), ('void f() {\n  k<<<1, 2>>>;\n}', 2, 'no arguments'),
+    ('void f() {\n  k<<<1, 2>>(x);\n}', 2, 'no `>>>`'), ('void f() {\n  k<<<1, 2>>>;\n}', 2, 'no argument list'),
     ('void f() {\n\n  k<<<1, (2>>>(x);\n}', 3, 'not closed'), ('int f() {\n  g(1;\n}', 2, "'(' is not closed"),
     ('void f() {\n if (x) {\n}', 1, "'{' is never closed"), ('\n}', 2, 'no opening'), ('a;\n/* b\n', 2, 'comment'),
     ('void f() {\n  __shared__ int n = 3;\n}', 2, 'n is in shared memory')])
