@@ -2,7 +2,7 @@
 use.
 
 The modules: `formats` (in plain torch), `fragments` (the order in which tensor cores read), `packed` (packing, and
-products with few rows), `mixed` (products with many), `eight_bits` (products of 8-bit types), `linear` (`QuantLinear`), 
+products with few rows), `mixed` (products with many), `eight_bits` (products of 8-bit types), `linear` (`QuantLinear`),
 `tool` (`quantize` and back), `calls` (the launches), `sources` (CUDA C, `*.cuh`), `programs` (what `export` writes).
 """
 
