@@ -55,7 +55,8 @@ def _request(parts, done, unit):
     "Return the sentence that asks for the guesses that are still `...`"
     left = [str(name) for name in parts if name not in done]
     what = '...' if len(parts) == 1 else f'... for {", ".join(left)}'
-    in_unit = f' ({unit})' if unit else ''
+    named = 'a speedup: 2 is twice as fast' if unit == 'x' else unit
+    in_unit = f' ({named})' if unit else ''
     return f'Make a guess first{in_unit}: replace {what} above, run this cell again. The next cell shows the result.'
 
 
