@@ -2,6 +2,8 @@
 
 import numpy as np
 
+__all__ = ['sectors', 'wavefronts']
+
 # The threads of a warp issue one instruction together. Its cost depends on the addresses of the 32 lanes, or of the 64
 # lanes of an AMD wavefront:
 #
