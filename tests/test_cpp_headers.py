@@ -76,8 +76,8 @@ def test_the_runtime_consists_of_all_its_sources():
 def test_after_errors_an_intact_header_is_read_once_and_a_damaged_one_is_noticed(tmp_path, monkeypatch):
     (header := tmp_path/'headers.h.gch').write_bytes(b'a'*100)
     (tmp_path/'sum').write_text(precompiled._checksum(header))
-    read, log = [], 'k.cu:1:1: error: expected a semicolon'
-    monkeypatch.setattr(precompiled, '_checksum', lambda path, own=precompiled._checksum: read.append(path) or own(path))
+    read, log, own = [], 'k.cu:1:1: error: expected a semicolon', precompiled._checksum
+    monkeypatch.setattr(precompiled, '_checksum', lambda path: read.append(path) or own(path))
     assert not any(precompiled._is_caused_by_headers(header, log) for _ in range(3)) and len(read) == 1
     header.write_bytes(b'b'*100)
     os.utime(header, ns=(1, 1))
