@@ -35,9 +35,10 @@ import re
 import sys
 import time
 from functools import cache, partial
-from importlib.util import LazyLoader, find_spec, module_from_spec
+from importlib.util import find_spec, module_from_spec
 from itertools import zip_longest
 from pathlib import Path
+from threading import RLock
 from types import ModuleType
 
 import numpy as np
@@ -68,6 +69,35 @@ class _Missing(ModuleType):
         raise missing_package(self.__name__, 'this lesson')
 
 
+# `importlib.util.LazyLoader` imports a module at any access, such as that of `__file__` by each traceback.
+class _Later(ModuleType):
+    "A module that is imported when an attribute is used that it does not have yet"
+
+    def __getattr__(self, name):
+        with _one_import:
+            if '_is_loading' in vars(self):
+                raise AttributeError(f'module {self.__name__!r} has no attribute {name!r}')
+            if type(self) is _Later:
+                _load(self)
+        return getattr(self, name)
+
+
+_one_import = RLock()
+
+
+def _load(module):
+    "Execute a module that was made by `_on_first_use`"
+    spec = module.__spec__
+    module._is_loading = True
+    if spec.submodule_search_locations is not None:
+        module.__path__ = spec.submodule_search_locations
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del module._is_loading
+    module.__class__ = ModuleType
+
+
 def _on_first_use(name):
     "Return a module that is imported when one of its attributes is used first"
     if name in sys.modules:
@@ -75,10 +105,10 @@ def _on_first_use(name):
     root = name.partition('.')[0]
     if find_spec(root) is None:
         return _Missing(root)
-    spec = find_spec(name)
-    spec.loader = LazyLoader(spec.loader)
-    module = sys.modules[name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = module_from_spec(find_spec(name))
+    module.__class__ = _Later
+    vars(module).pop('__path__', None)  # the import of a submodule uses it, and so imports this one first
+    sys.modules[name] = module
     parent, _, child = name.rpartition('.')
     if parent:  # as an import does
         setattr(sys.modules[parent], child, module)

@@ -23,6 +23,7 @@ def test_heavy_modules_are_imported_on_first_use_and_nothing_is_printed():
 from gridstride.lesson import *
 import sys
 heavy = ('torch._C', 'matplotlib.figure', 'numba', 'gridstride.sim.cuda', 'gridstride.kernels.gemm', 'triton')
+assert inspect.getmodule(check).__name__ == 'gridstride.utils'    # as tracebacks do it, for all modules
 assert not [name for name in heavy if name in sys.modules], 'imported too early'
 assert torch.ones(3).sum() == 3 and torch is sys.modules['torch']
 import torch.nn.functional as F
@@ -34,6 +35,18 @@ assert sim is gridstride.sim and sim.cuda.jit and kernels.matmul and asm.sass an
 assert backend() and device in ('cuda', 'cpu') and cdiv(7, 2) == 4
 ''')
     assert out == ''
+
+
+def test_a_submodule_imports_its_package_first_and_threads_wait():
+    assert run('''
+from gridstride.lesson import *
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(4) as pool: found = [*pool.map(lambda i: sim.cuda.jit, range(4))]
+assert len({*found}) == 1
+import torch.nn as nn
+assert nn is torch.nn and nn.Linear(2, 3)(torch.ones(1, 2)).shape == (1, 3)
+assert not hasattr(torch, 'no_such_name') and type(torch) is type(sys) is type(sim)
+''') == ''
 
 
 def test_it_is_the_same_as_what_a_lesson_imported_by_name():
