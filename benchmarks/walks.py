@@ -68,7 +68,7 @@ def choice_of_a_product():
     "The plan of `matmul` for an H100, which it looks up by its name alone: no GPU is needed"
     from gridstride.kernels.gemm import plan
     def choose():
-        with mock.patch.object(plan, '_gpu', lambda device: ((9, 0), 132)):
+        with mock.patch.object(plan, '_capability_and_sms', lambda device: ((9, 0), 132)):
             return plan.plan(4096, 4096, 4096, 'bfloat16', 0)
     return choose
 

@@ -170,7 +170,7 @@ def other_gpu(monkeypatch):
         p = SimpleNamespace(name=name, major=major, minor=minor, shared_memory_per_block_optin=shared,
                             multi_processor_count=60)
         monkeypatch.setattr(rung, 'backend', lambda: 'gpu')
-        monkeypatch.setattr(rung, '_torch', lambda: SimpleNamespace(
+        monkeypatch.setattr(rung, '_import_torch', lambda: SimpleNamespace(
             cuda=SimpleNamespace(get_device_properties=lambda: p, get_device_capability=lambda: (major, minor))))
     return fake
 
@@ -209,8 +209,8 @@ def test_every_rung_of_the_lessons_knows_whether_another_gpu_runs_it(other_gpu, 
 
 def test_the_instruction_alone(other_gpu, monkeypatch, tmp_path, capsys):
     "Cycles, speed and clock of a GPU that has it; another one says what it lacks, and shows what was recorded"
-    assert alone._figures(2e9, 60, 1e-3, 6.*8*32*60/4, 500.) == dict(cycles=6., tflops=2.,
-                                                                     ghz=pytest.approx(6*8*32*60/4*1e-6), watts=500.)
+    got = alone._derive_figures(2e9, 60, 1e-3, 6.*8*32*60/4, 500.)
+    assert got == dict(cycles=6., tflops=2., ghz=pytest.approx(6*8*32*60/4*1e-6), watts=500.)
     monkeypatch.setattr('gridstride.bench.recording._printed', set())
     monkeypatch.setattr('gridstride.utils.backend', lambda: 'gpu')
     monkeypatch.setattr(alone, '_measure', lambda *o: dict(random=dict(cycles=6.)))
@@ -273,8 +273,8 @@ def fake(monkeypatch):
 
 
 def prepared(r, h, w, k):
-    r._built['sim'] = SimpleNamespace(handle=77, __name__=r.name)
-    return rung._Launch(r, h, w, k)
+    r._compiled_kernels['sim'] = SimpleNamespace(handle=77, __name__=r.name)
+    return rung._PreparedLaunch(r, h, w, k)
 
 
 def test_a_launch_passes_each_argument_correctly(fake):
@@ -332,7 +332,7 @@ def test_a_kernel_that_must_be_alone_waits_for_the_stream_before(monkeypatch):
     "But not while a graph is captured, which may not depend on what runs outside it"
     waits, now = [], SimpleNamespace(raw=0, capturing=False)
     monkeypatch.setattr(rung, 'current_stream', lambda device: now.raw)
-    monkeypatch.setattr(rung, '_torch', lambda: SimpleNamespace(cuda=SimpleNamespace(
+    monkeypatch.setattr(rung, '_import_torch', lambda: SimpleNamespace(cuda=SimpleNamespace(
         current_stream=lambda: Stream(now.raw, waits), is_current_stream_capturing=lambda: now.capturing)))
     m, alone, other = SimpleNamespace(get_device=lambda: 0), tiled(uses_workspace=True), tiled()
     for raw, capturing in ((0, False), (0, False), (5, False), (5, False), (9, True), (7, True),
@@ -396,7 +396,7 @@ def test_shapes_do_not_pile_up(monkeypatch):
     monkeypatch.setattr(rung, 'MAX_CACHED', 3)
     r = tiled()
     for k in range(1, 9): check(r(torch.ones(1, k), torch.ones(k, 1)), torch.full((1, 1), float(k)))
-    assert len(r._ready) <= 3
+    assert len(r._prepared) <= 3
 
 
 def test_threads_do_not_mix_their_arguments(fake):
@@ -731,7 +731,7 @@ def test_using_is_over_at_its_end():
         assert plan(8, 8, 8).kernel is r
     assert plan(8, 8, 8, device=None).kernel is None
     with pytest.raises(ZeroDivisionError), using(r): 1/0
-    assert not choice._forced
+    assert not choice._forced_kernels
 
 
 def test_a_given_output():
@@ -752,7 +752,7 @@ def on_hopper(monkeypatch, tmp_path):
     monkeypatch.setattr(kept, 'machine_key', lambda device: f'GPU {device}')
     def choose(h, w, k, sms): return f'{sms} SMs are too many' if h == 1 else tiled(supports=lambda h, w, k: h != 2)
     monkeypatch.setattr(choice, 'CHOOSERS', {(dtype, 'nn'): choose for dtype in choice.TYPES})
-    monkeypatch.setattr(choice, '_gpu', lambda device: ((9, 0), 132))
+    monkeypatch.setattr(choice, '_capability_and_sms', lambda device: ((9, 0), 132))
     choice._plans.clear()
     yield
     choice._plans.clear()
@@ -784,7 +784,7 @@ def test_the_table_has_a_chooser_per_type_and_layout():
 
 
 def test_other_gpus(on_hopper, monkeypatch):
-    monkeypatch.setattr(choice, '_gpu', lambda device: ((8, 0), 108))
+    monkeypatch.setattr(choice, '_capability_and_sms', lambda device: ((8, 0), 108))
     assert 'this GPU has 8.0' in plan(8, 8, 8, device=0).reason
 
 
@@ -812,7 +812,7 @@ def test_the_fastest_that_was_measured(untimed):
         assert explain(a[0], b).kernel is slow                                  # of another shape
         assert tune(a.double(), b.double()).kernel is None and tune(a[0].t().contiguous().t(), b).kernel is other
     with using(slow): assert tune(a, b).kernel is slow                          # there is nothing to choose from
-    assert untimed == [2] and not choice._tuned
+    assert untimed == [2] and not choice._tuned_plans
 
 
 def test_what_was_measured_is_kept(on_hopper, monkeypatch):
@@ -821,12 +821,13 @@ def test_what_was_measured_is_kept(on_hopper, monkeypatch):
     monkeypatch.setattr(choice, 'CHOOSERS', {('bfloat16', 'nn'): lambda *s: ranked[0]})
     monkeypatch.setattr(choice, 'RANKERS', {('bfloat16', 'nn'): lambda h, w, k, sms, n: ranked[:n]})
     key = (8, 8, 8, 'bfloat16', 0, 'nn')
-    assert choice._plan(*key).kernel is ranked[0] and [r.name for r in choice._candidates(*key, 3)] == ['0', '1', '2']
+    assert choice._cached_plan(*key).kernel is ranked[0]
+    assert [r.name for r in choice._candidates(*key, 3)] == ['0', '1', '2']
     assert choice._candidates(*key[:-1], 'tn', 3) == []
-    monkeypatch.setitem(choice._tuned, key, choice.Plan(ranked[2], 'the fastest'))
+    monkeypatch.setitem(choice._tuned_plans, key, choice.Plan(ranked[2], 'the fastest'))
     with using(): pass
-    assert choice._plan(*key).kernel is ranked[2] and choice._plan(16, *key[1:]).kernel is ranked[0]
-    with using(ranked[1]): assert choice._plan(*key).kernel is ranked[1]
+    assert choice._cached_plan(*key).kernel is ranked[2] and choice._cached_plan(16, *key[1:]).kernel is ranked[0]
+    with using(ranked[1]): assert choice._cached_plan(*key).kernel is ranked[1]
 
 
 @pytest.fixture
@@ -835,13 +836,13 @@ def ranked(on_hopper, monkeypatch):
     ranked = [tiled(name=str(i), dtype='bfloat16') for i in range(6)]
     monkeypatch.setattr(choice, 'CHOOSERS', {('bfloat16', 'nn'): lambda *s: ranked[0]})
     monkeypatch.setattr(choice, 'RANKERS', {('bfloat16', 'nn'): lambda h, w, k, sms, n: ranked[:n]})
-    monkeypatch.setattr(choice, '_tuned', {})
+    monkeypatch.setattr(choice, '_tuned_plans', {})
     return ranked
 
 
 def next_process():
     "Forget what is not on the disk"
-    choice._tuned.clear()
+    choice._tuned_plans.clear()
     choice._plans.clear()
     kept._cached_entries.cache_clear()
 
@@ -852,11 +853,12 @@ KEY = (8, 16, 24, 'bfloat16', 0, 'nn')
 def test_what_was_tuned_is_there_in_the_next_process(ranked):
     kept.store(ranked[3], 4, *KEY)
     next_process()
-    p = choice._plan(*KEY)
+    p = choice._cached_plan(*KEY)
     assert p.kernel is ranked[3] and re.fullmatch(r'the fastest of 4 .* \d{4}-\d\d-\d\d', p.reason)
-    assert choice._plan(16, *KEY[1:]).kernel is choice._plan(*KEY[:4], 1, 'nn').kernel is ranked[0]  # shape, GPU
-    assert choice._plan(*KEY[:3], 'bfloat16', None, 'nn').kernel is None
-    with using(ranked[1]): assert choice._plan(*KEY).kernel is ranked[1]
+    assert choice._cached_plan(16, *KEY[1:]).kernel is ranked[0]                   # another shape
+    assert choice._cached_plan(*KEY[:4], 1, 'nn').kernel is ranked[0]              # another GPU
+    assert choice._cached_plan(*KEY[:3], 'bfloat16', None, 'nn').kernel is None
+    with using(ranked[1]): assert choice._cached_plan(*KEY).kernel is ranked[1]
 
 
 @pytest.mark.parametrize('change', [dict(BM=16), dict(name='another'), dict(supports=lambda h, w, k: False)])
@@ -864,7 +866,7 @@ def test_a_changed_kernel_must_be_tuned_again(ranked, change):
     kept.store(ranked[3], 4, *KEY)
     ranked[3] = ranked[3].tuned(**change)
     next_process()
-    assert choice._plan(*KEY).kernel is ranked[0]
+    assert choice._cached_plan(*KEY).kernel is ranked[0]
 
 
 def test_what_is_kept_is_not_measured_again(ranked, monkeypatch):
@@ -891,17 +893,17 @@ def test_a_broken_file_of_what_was_tuned_is_none(ranked, text):
     kept.path().parent.mkdir(parents=True)
     kept.path().write_bytes(text if isinstance(text, bytes) else text.encode())
     next_process()
-    assert choice._plan(*KEY).kernel is ranked[0]
+    assert choice._cached_plan(*KEY).kernel is ranked[0]
     kept.store(ranked[3], 4, *KEY)
     next_process()
-    assert choice._plan(*KEY).kernel is ranked[3]
+    assert choice._cached_plan(*KEY).kernel is ranked[3]
 
 
 def test_a_folder_that_cannot_be_written_only_means_to_tune_again(ranked, monkeypatch, tmp_path):
     (tmp_path/'file').write_text('')
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'file/no'))
     kept.store(ranked[3], 4, *KEY)
-    assert choice._plan(*KEY).kernel is ranked[0]
+    assert choice._cached_plan(*KEY).kernel is ranked[0]
 
 
 def test_commands_show_and_forget_what_was_tuned(ranked, capsys):
@@ -913,7 +915,7 @@ def test_commands_show_and_forget_what_was_tuned(ranked, capsys):
         main(['forget'])
         assert said in capsys.readouterr().out
     next_process()
-    assert choice._plan(*KEY).kernel is ranked[0] and not kept.path().exists()
+    assert choice._cached_plan(*KEY).kernel is ranked[0] and not kept.path().exists()
 
 
 def test_the_best_estimates_come_first():

@@ -151,7 +151,7 @@ def test_bad_input_is_named():
             ((q, cache, table, far), {}, ValueError, r'lens\[0\] is 200, and the 2 pages .* have 128'),
             ((q, cache, table, lens), dict(scale=0), ValueError, 'scale is 0.0'),
             ((q, cache, table, lens), dict(splits=0), ValueError, 'splits is 0'),
-            ((q.clone().requires_grad_(), cache, table, lens), {}, ValueError, 'q needs a gradient, and there is')):
+            ((q.clone().requires_grad_(), cache, table, lens), {}, ValueError, 'q requires a gradient')):
         with pytest.raises(error, match=says): latent_attention(*given, **how)
     with torch.no_grad(): latent_attention(q.clone().requires_grad_(), cache, table, lens)
 
@@ -210,8 +210,8 @@ def test_torch_compile_keeps_it_whole():
 @pytest.mark.slow
 def test_an_exported_program_finds_itself_right(monkeypatch, capfd):
     "And one whose parts forget the larger score wrong"
-    monkeypatch.setattr(programs, 'SIZES', ((3, 300),))
-    monkeypatch.setattr(programs, 'LARGE', (1, 70))
+    monkeypatch.setattr(programs, 'CHECKED_SIZES', ((3, 300),))
+    monkeypatch.setattr(programs, 'TIMED_SIZE', (1, 70))
     monkeypatch.setattr(programs, 'H100', Device(4, True))
     monkeypatch.setattr(standalone, 'H100', Device(4, True))
     program = next(o for o in programs.programs() if o.name == 'latent_attention_hopper_16')
@@ -225,10 +225,10 @@ def test_an_exported_program_finds_itself_right(monkeypatch, capfd):
 def test_what_is_exported_is_what_is_launched(way, monkeypatch):
     "As on an H100; nothing is run"
     seen = []
-    monkeypatch.setattr(decoding, 'this_device', lambda: H100._replace(hopper=way.what == 'hopper'))
+    monkeypatch.setattr(decoding, 'this_device', lambda: H100._replace(hopper=way.kernel == 'hopper'))
     monkeypatch.setattr(decoding, 'launch', lambda found, x, **arrays: seen.append((found[0], ())))
     monkeypatch.setattr(decoding, 'launch_mapped', lambda call, boxes, x, **arrays: seen.append((call, boxes)))
-    for batch, keys in programs.SIZES:
+    for batch, keys in programs.CHECKED_SIZES:
         wide = -(-keys//64)
         q, cache = (torch.empty(*o, 576, dtype=torch.bfloat16) for o in ((batch, way.heads), (batch*wide, 64)))
         latent_attention(q, cache, torch.zeros(batch, wide).int(), torch.zeros(batch).int())
@@ -238,7 +238,7 @@ def test_what_is_exported_is_what_is_launched(way, monkeypatch):
 
 def test_parts_are_as_many_as_blocks_or_as_texts():
     def parts(batch, rows, splits=0, wide=128):
-        return calls.parts_of(DecodeProblem('bfloat16', batch, rows, rows, 2**14, wide), splits, 64, 132)
+        return calls.choose_parts(DecodeProblem('bfloat16', batch, rows, rows, 2**14, wide), splits, 64, 132)
     assert parts(128, 64) == 128                                       # of 132: a text each, and nothing to merge
     assert (parts(128, 128), parts(264, 64)) == (64, 132)              # two texts each
     assert parts(128, 128, wide=512) == 66                             # whose merge takes less than two idle SMs
@@ -249,7 +249,7 @@ def test_parts_are_as_many_as_blocks_or_as_texts():
 def test_parts_have_a_few_pages_unless_they_are_few():
     "What was fastest on an H100, of 128 heads"
     def parts(batch, keys):
-        return calls.parts_of(DecodeProblem('bfloat16', batch, 128, 128, 2**14, keys//64), 0, 64, 132)
+        return calls.choose_parts(DecodeProblem('bfloat16', batch, 128, 128, 2**14, keys//64), 0, 64, 132)
 
     assert [parts(1, keys) for keys in (1024, 4096, 8192, 32768)] == [16, 32, 32, 66]
     assert [parts(*o) for o in ((4, 1024), (4, 4096), (16, 1024), (16, 4096))] == [32, 64, 64, 66]

@@ -38,7 +38,7 @@ def at_once(request):
              test_a_custom_activation_needs_no_gradient,
              partial(test_batches, 'kernel', HALF, SimpleNamespace(setattr=lambda *args: None))]
     with one_unit(request, cases):
-        launches._prepared.cache_clear()                               # of launches that were only noted
+        launches._prepared_launch.cache_clear()                               # of launches that were only noted
         yield
 
 
@@ -210,7 +210,7 @@ def test_batches(where, dtype, monkeypatch):
     monkeypatch.setattr(bf16x6, 'LIBRARY_RATE', 1)                         # as if torch took long
     x, y = doubles = doubled(a, b)
     with using(Marker()) if where == 'kernel' else nullcontext():
-        assert isinstance(batches._plan(a, b), str) == (where == 'torch')
+        assert isinstance(batches._kernel_operands(a, b), str) == (where == 'torch')
         agree(bmm(a, b), x @ y, (a, b), doubles, 2.**-7 if dtype == HALF else 2.**-20)
 
 
@@ -254,7 +254,7 @@ def test_sizes_may_be_0(where):
 def test_a_plan_for_batches_copies_nothing():
     "This one would be of 2^44 bytes"
     a = torch.empty(2**21, dtype=HALF).as_strided((2**20, 2**20, 8), (1, 0, 1))
-    with using(Marker()): assert 'no kernel' in batches._plan(a, normal(8, 8).expand(2**20, 8, 8))
+    with using(Marker()): assert 'no kernel' in batches._kernel_operands(a, normal(8, 8).expand(2**20, 8, 8))
 
 
 @pytest.mark.slow

@@ -124,7 +124,7 @@ def test_two_fours_are_parted_in_the_best_way():
     w = weights(16, 8)
     best = max(kept_magnitude(w[:, [*o, *(i for i in range(8) if i not in o)]]) for o in combinations(range(8), 4))
     assert kept_magnitude(w[:, search_order(w, 1)]) == pytest.approx(best, rel=1e-6)
-    assert len(formats._splits()) == 35
+    assert len(formats._group_splits()) == 35
 
 
 # Products
@@ -186,7 +186,7 @@ def test_a_24_product_without_rows_is_empty():
 
 def test_a_tile_is_chosen_by_its_rounds():
     "Large products get large tiles; few rows of x, many blocks"
-    large, few = two_four.choose(8192, 8192, 8192), two_four.choose(4096, 16, 4096)
+    large, few = two_four.choose_tile(8192, 8192, 8192), two_four.choose_tile(4096, 16, 4096)
     assert large.BM*large.BN == 2**15 and few.BM*few.BN == 2**13
     for tile in two_four.TILES:
         call, boxes = two_four.hopper_call('bfloat16', 4096, 4096, 4096, True, H100, tile)

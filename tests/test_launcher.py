@@ -335,7 +335,7 @@ def test_a_launch_plan_goes_into_a_table(driver, monkeypatch):
                                (1, 2, 1))]
     sequence = rung.PreparedLaunches(rung.LaunchPlan(calls, dict(ms=(100, 'bfloat16'), ns=(7, 'float32'))))
     m, n, out = torch.randn(6, 4), torch.randn(4, 5), torch.empty(6, 5)
-    steps, size = sequence.steps(m, n, out)
+    steps, size = sequence.launch_table(m, n, out)
     assert size == 512 and [s[1] for s in steps] == [((0, 0), (1, 0), (3, 0), (3, 256)), ((3, 0), (3, 256), (2, 0))]
     t, driver.sizes = driver.module.Table(allocate), [8]*3
     t.keep(m, n, steps, (6, 5), ((6, 5), (5, 1), m.dtype), ((size,), (1,), torch.uint8))
@@ -352,8 +352,8 @@ def test_a_rung_takes_tensor_maps_that_are_moved(driver, monkeypatch):
     made = []
     monkeypatch.setattr(launches, 'tensor_map', lambda x, box, swizzle: made.append(x.data_ptr()) or bytes(128))
     r = rung.Rung('far', SRC, threads=128, maps=dict(m=(64, 32), n=(16, 8, 32)), BM=8, BN=8)
-    r._built['sim'] = SimpleNamespace(handle=77, __name__='far')
-    l, driver.sizes = rung._Launch(r, 100, 40, 32), [8]*3
+    r._compiled_kernels['sim'] = SimpleNamespace(handle=77, __name__='far')
+    l, driver.sizes = rung._PreparedLaunch(r, 100, 40, 32), [8]*3
     for _ in range(3):
         m, n, out = torch.empty(100, 32), torch.empty(32, 40), torch.empty(100, 40)
         l(m, n, out, 4)
@@ -369,8 +369,8 @@ def test_a_thread_without_a_context_gets_one(driver, monkeypatch):
     monkeypatch.setattr(nvidia, 'make_context_current', lambda: entered.append(1))
     driver.answer = lambda: 0 if entered else 201
     r = rung.Rung('far', SRC, threads=128, maps=dict(m=(64, 32)), BM=8, BN=8)
-    r._built['sim'] = SimpleNamespace(handle=77, __name__='far')
-    rung._Launch(r, 8, 8, 8)(*(torch.ones(8, 8) for _ in range(3)), 4)
+    r._compiled_kernels['sim'] = SimpleNamespace(handle=77, __name__='far')
+    rung._PreparedLaunch(r, 8, 8, 8)(*(torch.ones(8, 8) for _ in range(3)), 4)
     assert entered and len(driver.launches) == 1
 
 

@@ -158,7 +158,7 @@ def by_one_kernel(q, k, v, more, first, causal, wide, parts):
     "out and lse: it begins before the other keys have come"
     flag, wanted = (torch.tensor([n], dtype=torch.int32, device='cuda') for n in (-7, 11))
     other, held = sent_late(more, flag, 11, parts)
-    got = attentions.attention_pair(q, k, v, *other, first, flag, wanted, causal, wide=wide, parts=parts)
+    got = attentions.attention_pair(q, k, v, *other, first, flag, wanted, causal, float32_out=wide, parts=parts)
     torch.cuda.synchronize()
     return got
 

@@ -1,8 +1,9 @@
-"""Attention that keeps its scores in registers: `attention`, and the sources of its kernels. `attention` needs torch,
-and is imported on first use.
+"""FlashAttention, forward and backward: `attention`, and the sources of its kernels. `attention` needs torch, and is
+imported on first use.
 
-The modules: `attentions` (`attention` itself), `calls` (which kernel for which sizes), `schedule` (which tiles first),
-`launches` (with tensor maps and counters), `sources` (CUDA C, `*.cuh`), `programs` (what `export` writes).
+The modules: `attentions` (the operator), `calls` (the launches for a problem), `schedule` (the order of tiles),
+`launches` (with tensor maps and tile counters), `sources` (assembles the CUDA C of `*.cuh`), `programs` (what `export`
+writes).
 """
 
 from .sources import source

@@ -1,4 +1,4 @@
-"""Define `attention` as a torch operator: check operands, choose a kernel for the GPU, and compute gradients."""
+"""The torch operator `attention` and its backward pass: check operands, and choose a kernel for the GPU."""
 
 import math
 from functools import lru_cache
@@ -20,7 +20,7 @@ _TYPES = 'bfloat16', 'float16', 'float32', 'float64'
 
 
 class Backend(NamedTuple):
-    "The implementation that computes attention, and why it is not one of our kernels"
+    "The implementation that computes attention; if it is torch, also the reason why none of our kernels does"
 
     name: str  # our kernels: 'hopper', 'mma.sync'; torch: 'sdpa', 'torch'
     why: str = ''
@@ -54,8 +54,8 @@ def _backend(q):
     return Backend('mma.sync')
 
 
-def _check(q, k, v):
-    "Raise unless the shapes of q, k and v fit, and they are on a device where kernels run"
+def _check_qkv(q, k, v):
+    "Raise `TypeError` or `ValueError` unless q, k and v have matching shapes and types, on a device where kernels run"
     for name, x in dict(q=q, k=k, v=v).items():
         if not torch.compiler.is_compiling():
             check_tensor('attention', x[..., :0].contiguous() if hasattr(x, 'data_ptr') else x, _TYPES, name)
@@ -72,8 +72,8 @@ def _check(q, k, v):
         raise ValueError(f'attention: {q.shape[1]} heads of q cannot share {k.shape[1]} of k: it is not a multiple')
 
 
-def _scale(q, scale):
-    "Return the scale of the scores, by default 1/sqrt(dim)"
+def _check_scale(q, scale):
+    "Return the scale of the scores as a float, by default 1/sqrt(dim); raise `ValueError` unless it is positive"
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if isinstance(scale, str) or not 0 < float(scale) < math.inf:
         raise ValueError(
@@ -83,23 +83,23 @@ def _scale(q, scale):
     return float(scale)
 
 
-def _lens(q, k, lens):
+def _pack_lens(q, k, lens):
     "Convert lengths to the int32 tensor [2, batch] that the kernels take: of rows, then of keys"
     if lens is None:
         return None
     if not isinstance(lens, (tuple, list)):
         if q.shape[2] != k.shape[2]:
-            raise ValueError('attention: q and k have different lengths; give lens as a pair (of rows, of keys)')
+            raise ValueError('attention: q and k have different lengths; pass lens as a pair (of rows, of keys)')
         lens = lens, lens
     if len(lens) != 2:
-        raise ValueError(f'attention: lens has {len(lens)} items; give one tensor, or a pair (of rows, of keys)')
+        raise ValueError(f'attention: lens has {len(lens)} items; pass one tensor, or a pair (of rows, of keys)')
     for x in lens:
         if not hasattr(x, 'data_ptr') or x.is_floating_point() or x.shape != (q.shape[0],):
             raise ValueError(f'attention: lens needs {q.shape[0]} integers in a tensor, one per sequence')
     return torch.stack([x.to(device=q.device, dtype=torch.int32) for x in lens])
 
 
-def _window(window):
+def _check_window(window):
     "Return the window as an integer, 0 for none"
     if window is None:
         return 0
@@ -108,24 +108,26 @@ def _window(window):
     return window
 
 
-def _aligned(x):
+def _aligned_rows(x):
     "Return x if its rows are contiguous and aligned to 16 bytes, else a contiguous copy"
-    well = x.stride(3) == 1 and x.data_ptr() % 16 == 0 and all(s * x.element_size() % 16 == 0 for s in x.stride()[:3])
-    return x if well else x.contiguous()
+    is_aligned = (
+        x.stride(3) == 1 and x.data_ptr() % 16 == 0 and all(s * x.element_size() % 16 == 0 for s in x.stride()[:3])
+    )
+    return x if is_aligned else x.contiguous()
 
 
 def _empty_out(q):
     "Return an uninitialized result in the memory order of q; for the emulator it must be contiguous"
     out = torch.empty_like(q)
-    ordered = out.stride(3) == 1 and q.is_cuda
-    return out if ordered else torch.empty_like(q, memory_format=torch.contiguous_format)
+    usable = out.stride(3) == 1 and q.is_cuda
+    return out if usable else torch.empty_like(q, memory_format=torch.contiguous_format)
 
 
-def _fake(q, k, v, *how):
+def _fake_attention(q, k, v, *how):
     return _empty_out(q), q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
-def _problem(q, k, causal, window, lens, bias):
+def _attention_problem(q, k, causal, window, lens, bias):
     batch, heads, rows, dim = q.shape
     return AttentionProblem(
         batch, heads, heads // k.shape[1], rows, k.shape[2], dim, causal, window, lens is not None, bias
@@ -135,14 +137,14 @@ def _problem(q, k, causal, window, lens, bias):
 @operator(
     'attention(Tensor q, Tensor k, Tensor v, bool causal, float scale, int window, Tensor? lens, str bias) '
     '-> (Tensor, Tensor)',
-    _fake,
+    _fake_attention,
 )
 def _attention(q, k, v, causal, scale, window, lens, bias):
-    q, k, v = map(_aligned, (q, k, v))
-    out, lse = _fake(q, k, v)
+    q, k, v = map(_aligned_rows, (q, k, v))
+    out, lse = _fake_attention(q, k, v)
     if not q.numel() or not k.numel():
         return out.zero_(), lse.fill_(-math.inf)
-    problem, gpu = _problem(q, k, causal, window, lens, bias), this_device()
+    problem, gpu = _attention_problem(q, k, causal, window, lens, bias), this_device()
     arrays = dict(q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32) if lens is None else lens)
     if gpu.hopper:
         call, boxes = calls.forward_hopper(problem, scale, out.stride()[:3], gpu)
@@ -189,13 +191,12 @@ def _sdpa(q, k, v, causal, scale, window, lens):
 )
 def _attention_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, method):
     heads = q.shape[0] * q.shape[1]
-    fits = (
-        this_device().hopper and q.shape[3] < 256 and q.numel() and k.numel() and heads < 2**16
-    )  # the limit of gridDim.y
-    if method == 'sdpa' or not fits:
+    max_heads = 2**16  # the limit of gridDim.y
+    supported = this_device().hopper and q.shape[3] < 256 and q.numel() and k.numel() and heads < max_heads
+    if method == 'sdpa' or not supported:
         if bias or method == 'ordered':
-            what = 'with a bias' if bias else 'deterministic'
-            raise ValueError(f'attention: {what}, there are gradients for head dimension 64 or 128, on a Hopper GPU')
+            option = 'a bias' if bias else 'deterministic=True'
+            raise ValueError(f'attention: gradients with {option} need head dimension 64 or 128, and a Hopper GPU')
         return _sdpa_backward(dout, q, k, v, causal, scale, window, lens)
     grads = tuple(map(_empty_out, (q, k, v)))
     return _kernel_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, method, grads)
@@ -205,39 +206,46 @@ def _kernel_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias,
     "Compute dq, dk and dv with our kernel, and write them to `grads`"
     dq, dk, dv = grads
     rows = _BackwardPass(dout, q, out, lse, scale, dq, method == 'ordered')
-    rows.add(k, v, _problem(q, k, causal, window, lens, bias), (dk, dv), lens)
+    rows.add(k, v, _attention_problem(q, k, causal, window, lens, bias), (dk, dv), lens)
     return rows.finish(), dk, dv
 
 
 class _BackwardPass:
-    "The backward pass for some rows: compute delta = rowsum(dO * O) first, then accumulate dq in float32"
+    "The backward pass of some rows of q: first delta = rowsum(dO * O), then dk, dv and dq, which is summed in float32"
 
     def __init__(self, dout, q, out, lse, scale, dq, ordered=False):
-        (self.q, self.dout, out), self.dq, self.scale, self.ordered = map(_aligned, (q, dout, out)), dq, scale, ordered
+        (self.q, self.dout, out), self.dq, self.scale, self.ordered = (
+            map(_aligned_rows, (q, dout, out)),
+            dq,
+            scale,
+            ordered,
+        )
         if not q.is_cuda:
             self.dout, out = self.dout.contiguous(), out.contiguous()
-        heads, rows = q.shape[0] * q.shape[1], calls.padded(q.shape[2])
+        heads, rows = q.shape[0] * q.shape[1], calls.pad_rows(q.shape[2])
         lse_log2, delta, dq_sums = (q.new_empty(heads * rows * n, dtype=torch.float32) for n in (1, 1, q.shape[3]))
         size = calls.dq_semaphores(heads, q.shape[2]) if ordered else 1
         semaphores = q.new_empty(size, dtype=torch.int32)
-        self.prepared = dict(lse_log2=lse_log2, delta=delta, dq_sums=dq_sums, semaphores=semaphores)
+        self.workspaces = dict(lse_log2=lse_log2, delta=delta, dq_sums=dq_sums, semaphores=semaphores)
         strides = tuple(x.stride()[:3] for x in (out, self.dout, dq))
-        prepare, self.last = calls.backward_ends(_problem(q, q, False, 0, None, ''), scale, strides, ordered)
-        launch([prepare], q, **self.prepared, out=out, dout=self.dout, lse=lse)
+        prepare, self.finish_call = calls.backward_ends(
+            _attention_problem(q, q, False, 0, None, ''), scale, strides, ordered
+        )
+        launch([prepare], q, **self.workspaces, out=out, dout=self.dout, lse=lse)
 
     def add(self, k, v, problem, into, lens=None, rows=slice(None)):
         "Compute dk and dv of these keys from some of the rows, write them to `into`, and add to dq"
-        q, k, v, dout = (_aligned(x) for x in (self.q[:, :, rows], k, v, self.dout[:, :, rows]))
+        q, k, v, dout = (_aligned_rows(x) for x in (self.q[:, :, rows], k, v, self.dout[:, :, rows]))
         if not q.is_cuda:
             q, dout = q.contiguous(), dout.contiguous()
         strides, output_rows = tuple(x.stride()[:3] for x in into), calls.OutputRows(rows.start or 0, self.q.shape[2])
         main = calls.backward_products(problem, self.scale, strides, self.ordered, output_rows)
-        arrays = dict(self.prepared, q=q, k=k, v=v, dout=dout, dk=into[0], dv=into[1])
-        launch_mapped(*main, q, **arrays, lens=self.prepared['semaphores'] if lens is None else lens)
+        arrays = dict(self.workspaces, q=q, k=k, v=v, dout=dout, dk=into[0], dv=into[1])
+        launch_mapped(*main, q, **arrays, lens=self.workspaces['semaphores'] if lens is None else lens)
 
     def finish(self):
         "Convert the accumulated dq to the type of q, and return it"
-        launch([self.last], self.q, **self.prepared, dq=self.dq)
+        launch([self.finish_call], self.q, **self.workspaces, dq=self.dq)
         return self.dq
 
 
@@ -264,46 +272,46 @@ class _Attention(torch.autograd.Function):
         return *_attention_backward(dout, *qkv, *ctx.how, lens, *ctx.options), *[None] * 6
 
 
-def _check_hopper(tool, q, k, v, max_dim=256):
+def _check_hopper(op_name, q, k, v, max_dim=256):
     "Raise ValueError unless our kernels for a Hopper GPU support these operands, with head dimension up to `max_dim`"
-    _check(q, k, v)
+    _check_qkv(q, k, v)
     if _backend(q).name != 'hopper' or q.shape[3] > max_dim:
         dims = ', '.join(str(dim) for dim in DIMS if dim <= max_dim)
-        raise ValueError(f'{tool}: {_backend(q).why or f"this needs a Hopper GPU, and head dimension {dims}"}')
+        raise ValueError(f'{op_name}: {_backend(q).why or f"it needs a Hopper GPU, and head dimension {dims}"}')
     if not q.numel() or not k.numel():
-        raise ValueError(f'{tool}: q is {tuple(q.shape)} and k {tuple(k.shape)}; there have to be rows and keys')
+        raise ValueError(f'{op_name}: q is {tuple(q.shape)} and k {tuple(k.shape)}; both must have rows')
 
 
-def _check_array(tool, name, x, like, shape, dtypes):
+def _check_array(op_name, name, x, like, shape, dtypes):
     "Raise ValueError unless x has this shape, one of these dtypes, and is on the device of `like`"
     if x.shape != shape or x.dtype not in dtypes or x.device != like.device:
         want = f'{" or ".join(map(str, dtypes))} {tuple(shape)} on {like.device}'
-        raise ValueError(f'{tool}: {name} is {x.dtype} {tuple(x.shape)} on {x.device}, and it has to be {want}')
+        raise ValueError(f'{op_name}: {name} is {x.dtype} {tuple(x.shape)} on {x.device}, and it has to be {want}')
 
 
-def _check_lse(tool, lse, like, shape):
+def _check_lse(op_name, lse, like, shape):
     "Raise ValueError unless lse is a contiguous float32 tensor of this shape"
-    _check_array(tool, 'lse', lse, like, shape, (torch.float32,))
+    _check_array(op_name, 'lse', lse, like, shape, (torch.float32,))
     if not lse.is_contiguous():
-        raise ValueError(f'{tool}: lse has to be contiguous; use lse.contiguous()')
+        raise ValueError(f'{op_name}: lse has to be contiguous; use lse.contiguous()')
 
 
-def _check_first(tool, first, rows=math.inf):
+def _check_first(op_name, first, rows=math.inf):
     "Raise ValueError unless `first` is the index of a row"
     if not isinstance(first, int) or not 0 <= first < rows:
-        raise ValueError(f'{tool}: first is {first!r}, and it has to be the index of a row, from 0 on')
+        raise ValueError(f'{op_name}: first is {first!r}, and it has to be the index of a row, from 0 on')
 
 
-def _check_saved(tool, dout, q, out, lse):
+def _check_saved(op_name, dout, q, out, lse):
     "Raise ValueError unless dout, out and lse match q"
     for name, x in dict(dout=dout, out=out).items():
-        _check_array(tool, name, x, q, q.shape, (q.dtype,))
-    _check_lse(tool, lse, q, q.shape[:3])
+        _check_array(op_name, name, x, q, q.shape, (q.dtype,))
+    _check_lse(op_name, lse, q, q.shape[:3])
 
 
-def _writable(x):
+def _writable_or_empty(x):
     "Return x if kernels can write to it, else an uninitialized tensor of its size"
-    return x if _aligned(x) is x and (x.is_cuda or x.is_contiguous()) else _empty_out(x)
+    return x if _aligned_rows(x) is x and (x.is_cuda or x.is_contiguous()) else _empty_out(x)
 
 
 def _copy_grads(into, grads):
@@ -333,13 +341,13 @@ def attention_gradients(
     _check_hopper('attention_gradients', q, k, v, 128)
     _check_saved('attention_gradients', dout, q, out, lse)
     into = into or tuple(map(_empty_out, (q, k, v)))
-    grads = tuple(map(_writable, into))
-    how = bool(causal), _scale(q, scale), 0, None, '', 'kernel'
+    grads = tuple(map(_writable_or_empty, into))
+    how = bool(causal), _check_scale(q, scale), 0, None, '', 'kernel'
     return _copy_grads(into, _kernel_backward(dout, q, k, v, out, lse, *how, grads))
 
 
 class PartGradients:
-    """Gradients of attention, part by part of the keys: each part gets its dk and dv, and dq is accumulated in float32
+    """Gradients of attention if the keys come in parts: `add` returns dk and dv of a part, and dq is summed in float32
     over all parts. Raises ValueError if the kernel does not support the operands."""
 
     def __init__(
@@ -352,7 +360,7 @@ class PartGradients:
     ):
         _check_hopper('PartGradients', q, q, q, 128)
         _check_saved('PartGradients', dout, q, out, lse)
-        self.rows = _BackwardPass(dout, q, out, lse, _scale(q, scale), _empty_out(q))
+        self.rows = _BackwardPass(dout, q, out, lse, _check_scale(q, scale), _empty_out(q))
 
     @staticmethod
     def fits(first) -> bool:
@@ -374,8 +382,8 @@ class PartGradients:
         q = self.rows.q[:, :, first:]
         _check_hopper('PartGradients', q, k, v, 128)
         into = into or tuple(map(_empty_out, (k, v)))
-        grads = tuple(map(_writable, into))
-        self.rows.add(k, v, _problem(q, k, bool(causal), 0, None, ''), grads, rows=slice(first, None))
+        grads = tuple(map(_writable_or_empty, into))
+        self.rows.add(k, v, _attention_problem(q, k, bool(causal), 0, None, ''), grads, rows=slice(first, None))
         return _copy_grads(into, grads)
 
     def dq(self):  # like q
@@ -394,8 +402,8 @@ def attention_onto(
     scale=None,
     fresh=False,  # `out` and `lse` are uninitialized: overwrite them
 ):
-    """Merge `attention` of more keys into `out` and `lse`, in the kernel that computes it. For bfloat16 and head
-    dimension 64, 128 or 256 on a Hopper GPU; raises ValueError elsewhere."""
+    """Merge `attention` to more keys into `out` and `lse`, in the kernel that computes it. For bfloat16 and head
+    dimension 64, 128 or 256 on a Hopper GPU; otherwise raises ValueError."""
     _check_hopper('attention_onto', q, k, v)
     _check_first('attention_onto', first)
     shape = *q.shape[:2], first + q.shape[2], q.shape[3]
@@ -403,10 +411,10 @@ def attention_onto(
     if not out.is_contiguous() or out.data_ptr() % 16:
         raise ValueError('attention_onto: out has to be contiguous, and aligned to 16 bytes')
     _check_lse('attention_onto', lse, q, shape[:3])
-    q, k, v = map(_aligned, (q, k, v))
+    q, k, v = map(_aligned_rows, (q, k, v))
     output_rows = calls.OutputRows(first, out.shape[2], not fresh, out.dtype == torch.float32)
-    problem = _problem(q, k, bool(causal), 0, None, '')
-    call, boxes = calls.forward_hopper(problem, _scale(q, scale), out.stride()[:3], this_device(), output_rows)
+    problem = _attention_problem(q, k, bool(causal), 0, None, '')
+    call, boxes = calls.forward_hopper(problem, _check_scale(q, scale), out.stride()[:3], this_device(), output_rows)
     launch_mapped(call, boxes, q, q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32))
 
 
@@ -427,33 +435,35 @@ def attention_pair(
     wanted,  # int32 [1]
     causal=False,
     scale=None,
-    wide=False,  # return out in float32
+    float32_out=False,  # return out in float32
     parts=1,  # groups of heads in which the second array arrives, one after the other; each increments `arrived`
 ):  # like q, contiguous, and lse, float32 [batch, heads, rows]
     """Compute `attention` to two arrays of keys, the second of which may still be in flight: the kernel waits for it
-    only when it has no other work. For bfloat16 and head dimension 64, 128 or 256 on a Hopper GPU; raises ValueError
-    elsewhere."""
+    only when it has no other work. For bfloat16 and head dimension 64, 128 or 256 on a Hopper GPU; otherwise raises
+    ValueError."""
     _check_hopper('attention_pair', q, k, v)
     _check_hopper('attention_pair', q, other_k, other_v)
     if other_k.shape[1] != k.shape[1]:
-        raise ValueError(f'attention_pair: k has {k.shape[1]} heads and other_k {other_k.shape[1]}; give both as many')
+        raise ValueError(
+            f'attention_pair: k has {k.shape[1]} heads and other_k {other_k.shape[1]}; they must have the same number'
+        )
     _check_first('attention_pair', first, q.shape[2])
     if not isinstance(parts, int) or parts < 1:
         raise ValueError(f'attention_pair: parts is {parts!r}, and it must be an integer from 1 on')
     for name, x in dict(arrived=arrived, wanted=wanted).items():
         _check_array('attention_pair', name, x, q, (1,), (torch.int32,))
     for name, x in dict(other_k=other_k, other_v=other_v).items():
-        if _aligned(x) is not x:
+        if _aligned_rows(x) is not x:
             raise ValueError(
                 f'attention_pair: {name} may still be in flight, so it cannot be copied; its rows have to '
                 'begin at multiples of 16 bytes'
             )
-    q, k, v = map(_aligned, (q, k, v))
-    out = torch.empty(q.shape, dtype=torch.float32 if wide else q.dtype, device=q.device)
+    q, k, v = map(_aligned_rows, (q, k, v))
+    out = torch.empty(q.shape, dtype=torch.float32 if float32_out else q.dtype, device=q.device)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-    problem = _problem(q, k, bool(causal), 0, None, '')
+    problem = _attention_problem(q, k, bool(causal), 0, None, '')
     pair = this_device(), first, other_k.shape[2]
-    call, boxes = calls.forward_pair(problem, _scale(q, scale), *pair, bool(wide), parts)
+    call, boxes = calls.forward_pair(problem, _check_scale(q, scale), *pair, bool(float32_out), parts)
     arrays = dict(q=q, k=k, v=v, other_k=other_k, other_v=other_v, out=out, lse=lse, arrived=arrived, wanted=wanted)
     launch_mapped(call, boxes, q, **arrays, order=_pair_order(q.device, problem, *pair, parts))
     return out, lse
@@ -467,7 +477,7 @@ def attention_backend(
     """Return what computes `attention` of these operands: our kernels 'hopper' or 'mma.sync', or 'sdpa', and why.
 
     attention_backend(q, k, v).name"""
-    _check(q, k, v)
+    _check_qkv(q, k, v)
     return _backend(q)
 
 
@@ -496,12 +506,14 @@ def attention(
 
     Raises TypeError or ValueError for unsupported operands or options. After Dao, FlashAttention-2 (2023), and
     Shah and others, FlashAttention-3 (2024)."""
-    _check(q, k, v)
+    _check_qkv(q, k, v)
     if not isinstance(bias, str):
-        raise TypeError(f"attention: bias is a {type(bias).__name__}, and CUDA C is needed: bias='-0.5f*(row - key)'")
+        raise TypeError(
+            f"attention: bias is a {type(bias).__name__}, and a string of CUDA C is needed: bias='-0.5f*(row - key)'"
+        )
     if gradients not in ('sdpa', 'kernel'):
         raise ValueError(f"attention: gradients is {gradients!r}, and it may be 'sdpa' or 'kernel'")
-    scale, window, lens = _scale(q, scale), _window(window), _lens(q, k, lens)
+    scale, window, lens = _check_scale(q, scale), _check_window(window), _pack_lens(q, k, lens)
     if deterministic and gradients == 'sdpa':
         raise ValueError(
             "attention: SDPA's gradients are not deterministic; with deterministic=True use gradients='kernel'"

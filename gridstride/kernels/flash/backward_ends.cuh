@@ -29,8 +29,8 @@ prepare_backward(const bf16 *out, const bf16 *dout, const float *lse, float *lse
     if (lane < HD/4) dq_sums[at*(HD/4) + lane] = make_float4(0, 0, 0, 0);
 }
 
-// dq = scale * sums. The sums are stored as the threads of two warpgroups hold 64 rows, one half of the columns each:
-// 4 elements per thread (two neighbours of two rows), next to those of the next thread
+// dq = scale * sums. The sums are in the order in which two warpgroups hold 64 rows in registers, with one half of the
+// columns each: 4 elements per thread (two neighbours in each of two rows), next to those of the next thread.
 __global__ void __launch_bounds__(128)
 finish_dq(const float4 *sums, bf16 *dq, float scale, int heads, int rows, int tiles, long long dq_batch,
           long long dq_head, long long dq_row) {

@@ -1,10 +1,10 @@
 // FlashAttention backward for a Hopper GPU: dk and dv of a tile of keys, and its part of dq; scores are recomputed.
-// Two warpgroups have 64 keys each and keep dk and dv in registers; tiles of q and dout come through a pipeline.
+// Two warpgroups have 64 keys each, whose dk and dv they keep in registers; a pipeline loads tiles of q and dout.
 // With P = exp(S - lse): dV = P^T @ dO, dS = P*(dO @ V^T - delta), dK = dS^T @ Q, dQ = dS @ K; S and dS are transposed.
 constexpr int PARTS = HD/64, TILE = 64*HD*2;                     // boxes of 64 columns; bytes of 64 rows
 constexpr int K_BYTES = BN*HD*2, D_BYTES = BN*64*2;              // of the block's keys; of ds
 constexpr int BOTH = 1;                                  // named barrier of both warpgroups; then one per warpgroup
-constexpr bool UPWARDS = CAUSAL || WINDOW;                       // do later keys begin with later rows?
+constexpr bool UPWARDS = CAUSAL || WINDOW;                       // the first rows that attend to later keys are later
 
 struct Shared { u32 k, v, q, dout, ds, lse_log2, delta, kv_full, q_full, dout_full, empty; };
 
@@ -66,7 +66,7 @@ __device__ void produce(const Shared &s, const TensorMap &q, const TensorMap &k,
             load_step(s, q, dout, stats, i*BM, keys.head*z.group + g, keys.t.batch, z.heads, at);
 }
 
-// s = a warpgroup's 64 keys (or values) times BM rows of q (or dout), along their columns
+// s = a warpgroup's 64 keys (or values) times the transpose of BM rows of q (or dout)
 __device__ void start_transposed(float (&s)[BM/2], u32 keys, u32 rows) {
     fence_sums(s);
     wgmma_fence();
@@ -140,15 +140,17 @@ __device__ void add_dq(float4 *sums, const float (&dq)[HD/4]) {
         atomicAdd(sums + c*128 + threadIdx.x%128, make_float4(dq[4*c], dq[4*c + 1], dq[4*c + 2], dq[4*c + 3]));
 }
 
-// ORDERED (deterministic dq): how many blocks add to rows from `row` on before this one? A block waits only for blocks
-// with a lower index, which have started. Blocks that begin with later rows come first, so that hardly any has to wait.
+// For ORDERED (deterministic dq): returns how many blocks add to the rows from `row` on before this block. A block
+// waits only for blocks with a lower index, which have started. Blocks that begin with later rows come first, so waits
+// are rare.
 __device__ int rank_of(const Keys &keys, const Sizes &z, int row) {
     if (!UPWARDS) return keys.key/BN;
     // the last key that these rows attend to
     int last = min(row + BM - 1 + (CAUSAL ? 0 : z.window - 1), keys.t.keys - 1);
     return last/BN - keys.key/BN;
 }
-// A warpgroup signals that it has added to rows: one step later, when its atomics have finished, so the fence is cheap
+// Signals that this warpgroup has added to its rows, one step later: then its atomics have finished, and the fence is
+// cheap.
 __device__ void signal_added(int *semaphore) {
     __threadfence();
     named_sync(BOTH + 1 + threadIdx.x/128, 128);
@@ -208,7 +210,7 @@ __device__ void consume(const Shared &m, char *smem, const Keys &keys, const Siz
             store_ds(put + buffer*D_BYTES, ds);
             start_gradient(dk, ds, q);
             fence_for_tma();
-            named_sync(BOTH, 256);                         // dS of both is stored; that of the step before is used
+            named_sync(BOTH, 256);                         // dS of both is stored; the previous one has been read
             start_dq(dq, m.ds + buffer*D_BYTES, m.k, wg);
             wgmma_wait<0>();
             fence_sums(dq);

@@ -11,7 +11,7 @@ from ..ladder.rung import KernelLaunch
 from ...utils import cdiv
 
 DIMS = 64, 128, 256  # head dimensions
-_L2_BYTES = 2**25  # keys and values of the heads that run at the same time: the L2 cache serves all reads but the first
+_L2_BYTES = 2**25  # keys and values of the heads that run concurrently: all reads but the first hit the L2 cache
 
 
 class AttentionProblem(NamedTuple):
@@ -33,9 +33,9 @@ class OutputRows(NamedTuple):
     "Which rows of the output a launch writes, and what the output holds before"
 
     first: int  # the first row that is written
-    all: int  # rows of the output
-    onto: bool = False  # merge with results of other keys that the output holds
-    wide: bool = False  # the output is float32
+    total: int  # rows of the output
+    merge: bool = False  # merge with results of other keys that the output holds
+    float32_out: bool = False  # the output is float32
 
 
 class Tile(NamedTuple):
@@ -44,26 +44,33 @@ class Tile(NamedTuple):
     warpgroups: int  # consumers, each with 64 rows of q
     keys: int  # per step
     stages: int  # of the pipelines of keys and of values
-    ahead: int  # buffers for rows of q; 2: the rows of the next tile are prefetched
+    q_buffers: int  # for rows of q; 2: the rows of the next tile are prefetched
 
 
 # head dimension -> the fastest tile that fits into registers and shared memory. For head dimension 128 on an H100, two
 # warpgroups with 128 keys per step take 8% longer, three with 64 keys 6%; a third stage gains nothing.
 _HOPPER_TILES = {64: Tile(3, 128, 2, 2), 128: Tile(3, 80, 2, 2), 256: Tile(2, 80, 2, 1)}
-_OUT_TYPES = {False: '__nv_bfloat16', True: 'float'}  # wide? -> C type of the output
+_OUT_TYPES = {False: '__nv_bfloat16', True: 'float'}  # float32_out? -> C type of the output
 _AMPERE_TILES = {64: (128, 96, 2), 128: (128, 64, 2)}  # `mma.sync`: rows per block, keys per step, blocks per SM
 
 
-def _section(problem, others=0):
-    "Return how many heads have keys and values that fit into the L2 cache together; `others`: keys of a second array"
-    return min(
-        problem.batch * problem.heads, max(1, _L2_BYTES // (4 * (problem.keys + others) * problem.dim)) * problem.group
-    )
+def _heads_per_section(problem, other_keys=0):
+    "Return how many heads have keys and values that fit into the L2 cache; `other_keys`: keys of a second array"
+    kv_heads = max(1, _L2_BYTES // (4 * (problem.keys + other_keys) * problem.dim))
+    return min(problem.batch * problem.heads, kv_heads * problem.group)
 
 
 def _problem_scalars(problem):
     "Return the scalar arguments of every kernel"
-    return problem.batch, problem.heads, problem.group, problem.rows, problem.keys, problem.window, _section(problem)
+    return (
+        problem.batch,
+        problem.heads,
+        problem.group,
+        problem.rows,
+        problem.keys,
+        problem.window,
+        _heads_per_section(problem),
+    )
 
 
 def _constants(problem):
@@ -83,18 +90,20 @@ def log2_scale(scale) -> float:
     return scale / math.log(2)
 
 
-def _forward(problem, kernel, gpu, extra, out):
-    "Return the source of a forward kernel, (grid, block, shared memory), and the boxes of q and of keys"
+def _forward_launch_parts(problem, kernel, gpu, extra, out):
+    "Return the source of a forward kernel; its grid, block and shared memory; and the TMA boxes of q and of keys"
     tile = _HOPPER_TILES[problem.dim]
     block_rows = 64 * tile.warpgroups
     constants = _constants(problem) | dict(
-        BM=block_rows, BN=tile.keys, WGS=tile.warpgroups, STAGES=tile.stages, AHEAD=tile.ahead, **extra
+        BM=block_rows, BN=tile.keys, WGS=tile.warpgroups, STAGES=tile.stages, AHEAD=tile.q_buffers, **extra
     )
     names = 'hopper', 'tiles', 'fragments', 'stores', 'rows', 'forward_hopper', kernel
     src = hopper_source(names, (tile.keys,), (problem.dim,), tuple(constants.items()), problem.bias, out)
     grid = (min(gpu.sms, problem.batch * problem.heads * cdiv(problem.rows, block_rows)),)
     shared = (
-        2 * problem.dim * (tile.ahead * block_rows + 2 * tile.stages * tile.keys) + 16 * tile.ahead + 32 * tile.stages
+        2 * problem.dim * (tile.q_buffers * block_rows + 2 * tile.stages * tile.keys)
+        + 16 * tile.q_buffers
+        + 32 * tile.stages
     )
     return src, (grid, (128 * (tile.warpgroups + 1),), shared), ((1, 1, 64, 64), (1, 1, tile.keys, 64))
 
@@ -109,11 +118,17 @@ def forward_hopper(
 ) -> tuple:  # a `KernelLaunch`, and the boxes of q, k and v
     "Return the launch of the forward pass on a Hopper GPU"
     output_rows = output_rows or OutputRows(0, problem.rows)
-    src, size, (rows, keys) = _forward(
-        problem, 'forward_one', gpu, dict(ONTO=output_rows.onto), _OUT_TYPES[output_rows.wide]
+    src, size, (rows, keys) = _forward_launch_parts(
+        problem, 'forward_one', gpu, dict(ONTO=output_rows.merge), _OUT_TYPES[output_rows.float32_out]
     )
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens', 'taken'
-    scalars = log2_scale(scale), *_problem_scalars(problem), *map(Long, out_strides), output_rows.first, output_rows.all
+    scalars = (
+        log2_scale(scale),
+        *_problem_scalars(problem),
+        *map(Long, out_strides),
+        output_rows.first,
+        output_rows.total,
+    )
     return KernelLaunch(src, 'attention_forward', arrays, scalars, *size), (rows, keys, keys)
 
 
@@ -123,21 +138,17 @@ def forward_pair(
     scale,
     gpu,  # a `Device`
     first,  # the first row that also attends to the second array
-    others,  # keys of the second array
-    wide,  # write the results in float32
+    other_keys,  # keys of the second array
+    float32_out,  # write the results in float32
     parts,  # groups of heads in which the second array arrives, one after the other
 ) -> tuple:  # a `KernelLaunch`, and the boxes of q, k, v, other_k and other_v
     "Return the launch of attention to two arrays of keys on a Hopper GPU; the second may still be in flight"
-    src, size, (rows, keys) = _forward(problem, 'forward_pair', gpu, dict(ONTO=False, PAIR=True), _OUT_TYPES[wide])
+    src, size, (rows, keys) = _forward_launch_parts(
+        problem, 'forward_pair', gpu, dict(ONTO=False, PAIR=True), _OUT_TYPES[float32_out]
+    )
     arrays = 'q', 'k', 'v', 'other_k', 'other_v', 'out', 'lse', 'arrived', 'wanted', 'order', 'taken'
-    scalars = (
-        log2_scale(scale),
-        *_problem_scalars(problem)[:-1],
-        1,
-        first,
-        others,
-        parts,
-    )  # sections have one head here: `order` already orders the heads
+    heads_per_section = 1  # because `order` already orders the heads
+    scalars = log2_scale(scale), *_problem_scalars(problem)[:-1], heads_per_section, first, other_keys, parts
     return KernelLaunch(src, 'attention_forward_pair', arrays, scalars, *size), (rows, keys, keys, keys, keys)
 
 
@@ -145,19 +156,25 @@ def pair_order(
     problem,  # this and what follows, as for `forward_pair`
     gpu,
     first,
-    others,
+    other_keys,
     parts,
 ) -> list:  # indices of tiles, as the kernel numbers them
-    "Return the order in which blocks take tiles"
+    "Return the order in which persistent blocks take tiles"
     tile = _HOPPER_TILES[problem.dim]
     block_rows = 64 * tile.warpgroups
     row_tiles = cdiv(problem.rows, block_rows)
     row_ends = [min(problem.rows, block_rows * (r + 1)) for r in range(row_tiles)]
     own_steps = [cdiv(min(problem.keys, e) if problem.causal else problem.keys, tile.keys) for e in row_ends]
-    other_steps = [cdiv(others, tile.keys) if e > first else 0 for e in row_ends]
+    other_steps = [cdiv(other_keys, tile.keys) if e > first else 0 for e in row_ends]
     heads = problem.batch * problem.heads
     order = choose_order(
-        heads, own_steps, other_steps, min(gpu.sms, heads * row_tiles), problem.group, _section(problem, others), parts
+        heads,
+        own_steps,
+        other_steps,
+        min(gpu.sms, heads * row_tiles),
+        problem.group,
+        _heads_per_section(problem, other_keys),
+        parts,
     )
     return [head * row_tiles + row_tiles - 1 - row for head, row in order]
 
@@ -175,7 +192,11 @@ def forward_ampere(
         ('tiles', 'fragments', 'stores', 'rows', 'forward_ampere'), tuple(constants.items()), problem.bias
     )
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens'
-    scalars = log2_scale(scale), *_problem_scalars(problem), *(Long(s) for three in strides for s in three)
+    scalars = (
+        log2_scale(scale),
+        *_problem_scalars(problem),
+        *(Long(stride) for strides_of_array in strides for stride in strides_of_array),
+    )
     grid, shared = (
         problem.batch * problem.heads * cdiv(problem.rows, block_rows),
         2 * problem.dim * (block_rows + 4 * step),
@@ -183,20 +204,24 @@ def forward_ampere(
     return KernelLaunch(src, 'attention_forward', arrays, scalars, (grid,), (block_rows,), shared)
 
 
-_BACK_ROWS, _BACK_KEYS, _BACK_STAGES = 64, 128, 2  # backward: rows per step, keys per block, pipeline stages of rows
+_BACKWARD_ROWS, _BACKWARD_KEYS, _BACKWARD_STAGES = (
+    64,
+    128,
+    2,
+)  # backward: rows per step, keys per block, pipeline stages of rows
 
 
-def padded(rows) -> int:
+def pad_rows(rows) -> int:
     "Round rows up to whole tiles of the backward pass"
-    return cdiv(rows, _BACK_ROWS) * _BACK_ROWS
+    return cdiv(rows, _BACKWARD_ROWS) * _BACKWARD_ROWS
 
 
 def dq_semaphores(
     heads,  # of the whole batch
     rows,
 ) -> int:
-    "Count the semaphores that serialize the additions to dq: one per tile of rows and half of the columns"
-    return heads * cdiv(rows, _BACK_ROWS) * 2
+    "Return the number of semaphores that order the additions to dq: one per tile of rows and half of the columns"
+    return heads * cdiv(rows, _BACKWARD_ROWS) * 2
 
 
 class Strides(NamedTuple):
@@ -217,19 +242,21 @@ def backward_ends(
     ordered=False,  # add to dq in a fixed order
 ) -> tuple:  # two `KernelLaunch`s
     "Return the launch before the products (delta per row, dq = 0), and the launch after them (dq to bfloat16)"
-    src, padded_rows, heads = ends_source(problem.dim, ordered), padded(problem.rows), problem.batch * problem.heads
+    src, padded_rows, heads = ends_source(problem.dim, ordered), pad_rows(problem.rows), problem.batch * problem.heads
     out, dout, dq = (tuple(map(Long, stride)) for stride in strides)
     scalars = problem.heads, problem.rows, padded_rows, *out, *dout
     arrays = 'out', 'dout', 'lse', 'lse_log2', 'delta', 'dq_sums', 'semaphores'
     prepare = KernelLaunch(src, 'prepare_backward', arrays, scalars, (padded_rows // 8, heads), (256,))
-    scalars = scale, problem.heads, problem.rows, padded_rows // _BACK_ROWS, *dq
-    finish = KernelLaunch(src, 'finish_dq', ('dq_sums', 'dq'), scalars, (padded_rows // _BACK_ROWS, heads, 2), (128,))
+    scalars = scale, problem.heads, problem.rows, padded_rows // _BACKWARD_ROWS, *dq
+    finish = KernelLaunch(
+        src, 'finish_dq', ('dq_sums', 'dq'), scalars, (padded_rows // _BACKWARD_ROWS, heads, 2), (128,)
+    )
     return prepare, finish
 
 
 def fits_backward(first) -> bool:  # first: index of a row that `backward_ends` prepared
     "Return whether the products may begin at row `first`"
-    return first % _BACK_ROWS == 0
+    return first % _BACKWARD_ROWS == 0
 
 
 @lru_cache(1024)
@@ -242,17 +269,29 @@ def backward_products(
 ) -> tuple:  # a `KernelLaunch`, and the boxes of q, k, v and dout
     "Return the launch that computes dk and dv, and adds to dq"
     output_rows = output_rows or OutputRows(0, problem.rows)
-    constants = dict(_constants(problem), BM=_BACK_ROWS, BN=_BACK_KEYS, STAGES=_BACK_STAGES, ORDERED=ordered)
-    products = tuple(sorted({_BACK_ROWS, problem.dim // 2}))
+    constants = dict(
+        _constants(problem), BM=_BACKWARD_ROWS, BN=_BACKWARD_KEYS, STAGES=_BACKWARD_STAGES, ORDERED=ordered
+    )
+    products = tuple(sorted({_BACKWARD_ROWS, problem.dim // 2}))
     names = 'hopper', 'tiles', 'fragments', 'stores', 'backward_hopper'
     src = hopper_source(names, products, (problem.dim,), tuple(constants.items()), problem.bias)
     dk, dv = (tuple(map(Long, stride)) for stride in strides)
     arrays = 'q', 'k', 'v', 'dout', 'lse_log2', 'delta', 'dq_sums', 'semaphores', 'dk', 'dv', 'lens'
-    scalars = log2_scale(scale), scale, *_problem_scalars(problem), output_rows.first, padded(output_rows.all), *dk, *dv
-    shared = 4 * problem.dim * (_BACK_KEYS + _BACK_STAGES * _BACK_ROWS) + 4 * _BACK_KEYS * _BACK_ROWS
-    shared += _BACK_STAGES * (8 * _BACK_ROWS + 24) + 8
-    grid = (cdiv(problem.keys, _BACK_KEYS) * problem.batch * problem.heads // problem.group,)
-    rows, keys = (1, 1, _BACK_ROWS, 64), (1, 1, _BACK_KEYS, 64)
+    scalars = (
+        log2_scale(scale),
+        scale,
+        *_problem_scalars(problem),
+        output_rows.first,
+        pad_rows(output_rows.total),
+        *dk,
+        *dv,
+    )
+    shared = (
+        4 * problem.dim * (_BACKWARD_KEYS + _BACKWARD_STAGES * _BACKWARD_ROWS) + 4 * _BACKWARD_KEYS * _BACKWARD_ROWS
+    )
+    shared += _BACKWARD_STAGES * (8 * _BACKWARD_ROWS + 24) + 8
+    grid = (cdiv(problem.keys, _BACKWARD_KEYS) * problem.batch * problem.heads // problem.group,)
+    rows, keys = (1, 1, _BACKWARD_ROWS, 64), (1, 1, _BACKWARD_KEYS, 64)
     return KernelLaunch(src, 'attention_backward', arrays, scalars, grid, (384,), shared), (rows, keys, keys, rows)
 
 

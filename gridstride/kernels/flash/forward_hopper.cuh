@@ -68,7 +68,7 @@ __device__ void start_scores(float (&s)[BN/2], u32 q, u32 k) {
     fence_sums(s);
     wgmma_fence();
     #pragma unroll
-    for (int i = 0; i < HD/16; i++)                        // 16 columns: 32 bytes on, or the next box
+    for (int i = 0; i < HD/16; i++)                        // the next 16 columns are 32 bytes on, or in the next box
         wgmma<false, false>(s, advance(q, i/4*64*128 + i%4*32), advance(k, i/4*BN*128 + i%4*32), i > 0);
     wgmma_commit();
 }
@@ -76,7 +76,7 @@ __device__ void start_pv(float (&o)[HD/2], const u32 (&p)[BN/4], u32 v) {
     fence_sums(o);
     wgmma_fence();
     #pragma unroll
-    for (int i = 0; i < BN/16; i++)                        // 16 keys: 16 rows of 128 bytes on
+    for (int i = 0; i < BN/16; i++)                        // the next 16 keys are 16 rows of 128 bytes on
         wgmma_kept<true>(o, p[4*i], p[4*i + 1], p[4*i + 2], p[4*i + 3], advance(v, i*16*128), 1);
     wgmma_commit();
 }

@@ -14,7 +14,7 @@ __device__ void named_arrive(int bar, int threads) {
     asm volatile("bar.arrive %0, %1;" :: "r"(bar), "r"(threads) : "memory");
 }
 
-// For the compiler, which cannot see that products change d: ready d is read and written
+// For the compiler, which cannot see that wgmma changes d: declares that d is read and written here
 template<int N> __device__ void fence_sums(float (&d)[N]) {
     #pragma unroll
     for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i]) :: "memory");

@@ -1,4 +1,4 @@
-"""Launch kernels whose first arrays are TMA tensor maps, with the counter by which persistent blocks take tiles."""
+"""Launch kernels whose first arguments are TMA tensor maps, and a counter from which persistent blocks take tiles."""
 
 from functools import lru_cache
 
@@ -17,27 +17,27 @@ def _launcher(call, boxes, device, backend):
 
 
 @lru_cache(256)
-def _cached_counter(device, stream):
+def _cached_tile_counter(device, stream):
     return torch.zeros(1, dtype=torch.uint32, device=device)
 
 
-def _counter(x, stream):
-    "Return a counter that is 0 between launches on a stream; a CUDA graph gets its own, since it may run concurrently"
+def _tile_counter(x, stream):
+    "Return a counter that is 0 between launches on a stream; a CUDA graph gets a new one, as it may run elsewhere"
     if not x.is_cuda or torch.cuda.is_current_stream_capturing():
         return torch.zeros(1, dtype=torch.int32, device=x.device).view(torch.uint32)
-    return _cached_counter(x.device, stream)
+    return _cached_tile_counter(x.device, stream)
 
 
 def launch_mapped(call, boxes, x, **arrays):
     "Launch on the device of `x`, on its current stream; `arrays`: name in the call -> tensor"
     if not x.is_cuda:
         if 'taken' in call.arrays:
-            arrays |= dict(taken=_counter(x, None))
+            arrays |= dict(taken=_tile_counter(x, None))
         return _launcher(call, boxes, None, 'sim')([arrays[array] for array in call.arrays])
     device = x.get_device()
     with torch.cuda.device(device):
         make_context_current_once()
         stream = current_stream(device)
         if 'taken' in call.arrays:
-            arrays |= dict(taken=_counter(x, stream))
+            arrays |= dict(taken=_tile_counter(x, stream))
         _launcher(call, boxes, device, 'gpu')([arrays[array] for array in call.arrays], stream)

@@ -1,40 +1,40 @@
-"""Export `attention`, forward and backward, as standalone programs."""
+"""The standalone programs of `attention`, forward and backward, which `export` writes."""
 
 from typing import NamedTuple
 
 from . import calls
-from .calls import AttentionProblem, Strides, padded
+from .calls import AttentionProblem, Strides, pad_rows
 from ..ladder.rung import H100
 from ..standalone import NAMESPACE, Launch, Program
 
-SIZES = (2, 4, 2, 24, 24), (1, 2, 1, 191, 260), (2, 2, 2, 320, 77)  # batch, heads, group, rows, keys
-LARGE = {64: (4, 16, 1, 8192, 8192), 128: (4, 16, 1, 8192, 8192), 256: (4, 8, 1, 8192, 8192)}
+CHECKED_SIZES = (2, 4, 2, 24, 24), (1, 2, 1, 191, 260), (2, 2, 2, 320, 77)  # batch, heads, group, rows, keys
+TIMED_SIZE = {64: (4, 16, 1, 8192, 8192), 128: (4, 16, 1, 8192, 8192), 256: (4, 8, 1, 8192, 8192)}
 
 
 class Variant(NamedTuple):
     "A variant of attention that one program computes"
 
-    what: str  # 'forward', 'backward' or 'mma_sync'
+    kernel: str  # 'forward', 'backward' or 'mma_sync'
     dim: int
     causal: bool
 
     @property
     def name(self):
         "The name of the file"
-        return f'attention_{self.what}_{self.dim}{"_causal" * self.causal}'
+        return f'attention_{self.kernel}_{self.dim}{"_causal" * self.causal}'
 
 
-VARIANTS = [Variant('forward', d, problem) for d, problem in ((64, True), (128, False), (128, True), (256, False))]
-VARIANTS += [Variant('backward', d, problem) for d, problem in ((64, True), (128, False), (128, True))]
-VARIANTS += [Variant('mma_sync', d, problem) for d, problem in ((64, False), (128, True))]
+VARIANTS = [Variant('forward', d, causal) for d, causal in ((64, True), (128, False), (128, True), (256, False))]
+VARIANTS += [Variant('backward', d, causal) for d, causal in ((64, True), (128, False), (128, True))]
+VARIANTS += [Variant('mma_sync', d, causal) for d, causal in ((64, False), (128, True))]
 
 
 def cases_of(variant) -> list:  # of (batch, heads, group, rows, keys)
     "Return the sizes that are tested; the last one is also timed"
-    return [*SIZES, LARGE[variant.dim]]
+    return [*CHECKED_SIZES, TIMED_SIZE[variant.dim]]
 
 
-def _strides(heads, rows, dim):
+def _contiguous_strides(heads, rows, dim):
     "Return the strides of batch, heads and rows of a contiguous array, in elements"
     return heads * rows * dim, rows * dim, dim
 
@@ -44,13 +44,13 @@ def launches(variant, batch, heads, group, rows, keys) -> list:  # of (`KernelLa
     problem = AttentionProblem(batch, heads, group, rows, keys, variant.dim, variant.causal, 0, False)
     scale, q_strides, k_strides = (
         variant.dim**-0.5,
-        _strides(heads, rows, variant.dim),
-        _strides(heads // group, keys, variant.dim),
+        _contiguous_strides(heads, rows, variant.dim),
+        _contiguous_strides(heads // group, keys, variant.dim),
     )
-    if variant.what == 'mma_sync':
+    if variant.kernel == 'mma_sync':
         return [(calls.forward_ampere(problem, scale, (q_strides, k_strides, k_strides, q_strides)), ())]
     res = [calls.forward_hopper(problem, scale, q_strides, H100)]
-    if variant.what == 'backward':
+    if variant.kernel == 'backward':
         first, main, last = calls.backward_hopper(
             problem, scale, Strides(q_strides, q_strides, q_strides, k_strides, k_strides)
         )
@@ -58,7 +58,7 @@ def launches(variant, batch, heads, group, rows, keys) -> list:  # of (`KernelLa
     return res
 
 
-def _map(name, sizes, dim, box):
+def _tensor_map_code(name, sizes, dim, box):
     "Return C++ for a tensor map"
     batch, heads, group, rows, keys = sizes
     sides = (batch, heads // group, keys, dim) if name in 'kv' else (batch, heads, rows, dim)
@@ -66,7 +66,7 @@ def _map(name, sizes, dim, box):
     return f'tensor_map<{NAMESPACE}::TensorMap>(a.{name}, {{{size_list}}}, {{{boxes}}}, 128)'
 
 
-_IN_C = dict(
+_WORKSPACE_CODE = dict(
     lens='(const int *)nullptr',
     semaphores='(int *)nullptr',
     dq_sums='(float4 *)dq_sums',
@@ -74,39 +74,41 @@ _IN_C = dict(
 )
 
 
-def _launch(call, boxes, sizes, dim):
-    maps = [_map(name, sizes, dim, box) for name, box in zip(call.arrays, boxes)]
-    return Launch(call, [*maps, *(_IN_C.get(array, f'a.{array}') for array in call.arrays[len(maps) :])])
+def _make_launch(call, boxes, sizes, dim):
+    maps = [_tensor_map_code(name, sizes, dim, box) for name, box in zip(call.arrays, boxes)]
+    return Launch(call, [*maps, *(_WORKSPACE_CODE.get(array, f'a.{array}') for array in call.arrays[len(maps) :])])
 
 
-def _workspaces(variant, batch, heads, group, rows, keys):
+def _workspace_code(variant, batch, heads, group, rows, keys):
     "Return C++ that allocates the workspaces of the backward pass"
     row_elements = dict(lse_log2=1, delta=1, dq_sums=variant.dim)
     return [
-        f'static float *{name} = allocate<float>({batch * heads * padded(rows) * n});'
+        f'static float *{name} = allocate<float>({batch * heads * pad_rows(rows) * n});'
         for name, n in row_elements.items()
     ]
 
 
-def _lines(variant, backward, sizes):
+def _pass_code(variant, backward, sizes):
     "Return the lines of C++ of one pass for one size"
     launched = launches(variant, *sizes)
     selected = launched[1:] if backward else launched[:1]
-    workspaces = _workspaces(variant, *sizes) if backward and selected else []
-    return [*workspaces, *(_launch(*o, sizes, variant.dim) for o in selected)]
+    workspaces = _workspace_code(variant, *sizes) if backward and selected else []
+    return [*workspaces, *(_make_launch(*o, sizes, variant.dim) for o in selected)]
 
 
 def _program(variant):
     constants = f'''constexpr int DIM = {variant.dim};
-constexpr bool CAUSAL = {str(variant.causal).lower()}, BACKWARD = {str(variant.what == 'backward').lower()};
+constexpr bool CAUSAL = {str(variant.causal).lower()}, BACKWARD = {str(variant.kernel == 'backward').lower()};
 typedef __nv_bfloat16 bf16;'''
     sizes, main = cases_of(variant), 'flash/main.cuh'
     functions = {
-        f'void {name}(int number, const Arrays &a)': [_lines(variant, backward, size) for size in sizes]
+        f'void {name}(int number, const Arrays &a)': [_pass_code(variant, backward, size) for size in sizes]
         for name, backward in (('forward', False), ('backward', True))
     }
-    what = f'`gridstride.kernels.attention`, {variant.what.replace("_", ".")}, head dimension {variant.dim}, bfloat16.'
-    return Program(variant.name, what, main, 'batch, heads, group, rows, keys', sizes, functions, constants)
+    description = (
+        f'`gridstride.kernels.attention`, {variant.kernel.replace("_", ".")}, head dimension {variant.dim}, bfloat16.'
+    )
+    return Program(variant.name, description, main, 'batch, heads, group, rows, keys', sizes, functions, constants)
 
 
 def programs() -> list:  # of `Program`

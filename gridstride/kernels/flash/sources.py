@@ -16,7 +16,7 @@ def wgmma_kept(n: int) -> str:  # n: columns of the result, a multiple of 8 up t
     registers = ','.join(f'%{i}' for i in range(d))
     operands = ', '.join(f'"+f"(d[{i}])' for i in range(d))
     return f'''
-// starts d (+)= a @ n of 16 k, a in four registers of each thread
+// issues d (+)= a @ n for 16 elements along K; a is in four registers per thread
 template<bool N_TRANSPOSED> __device__ void wgmma_kept(float (&d)[{d}], u32 a, u32 b, u32 c, u32 e, u64 n, int more) {{
     asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{d + 5}, 0;\\n"
                  "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 "

@@ -1,16 +1,15 @@
-"""Matrix products: `matmul`, which picks a kernel, and products of 16-bit floats with what follows them in the same
-kernel: a bias, an activation, a residual; of many matrices at once; of groups of rows, each with a matrix of its own.
+"""Matrix products: `matmul`, which selects a kernel; products of 16-bit floats with an epilogue (bias, activation,
+residual); batched products (`bmm`); and grouped GEMMs (`grouped_mm`).
 
 The modules, in the order in which they are read best:
 
-- `matmul`: `dispatch` (operands to a launch), `plan` (which kernel, and why), `cost_model` (the time of kernels of
-  16-bit floats), `tuning_cache` (what `tune` measured, on disk);
-- its kernels next to the lessons': `bf16x6` (float32 by tensor cores), `skinny` (a few columns), `hopper_f16` (16-bit
-  floats in each layout);
+- `matmul`: `dispatch` (from the operands to a launch), `plan` (the choice of a kernel, and its reason), `cost_model`
+  (estimates for 16-bit kernels), `tuning_cache` (the results of `tune` on disk);
+- its kernels: `bf16x6` (float32 by tensor cores), `skinny` (a few columns), `hopper_f16` (16-bit floats);
 - products with an epilogue, which need torch, so that they are imported on first use: `epilogues`, `mlps`, `batches`
-  (`bmm`, `grouped_mm`), `calls` (which tile for which sizes), `launches`, `sources` (CUDA C,
+  (`bmm`, `grouped_mm`), `calls` (tile and launch for a problem), `launches`, `sources` (assembles the CUDA C of
   `product.cuh`), `programs` (what `export` writes);
-- `cublaslt`: NVIDIA's own, for comparison.
+- `cublaslt`: NVIDIA's library, as a baseline.
 """
 
 from .sources import Activation

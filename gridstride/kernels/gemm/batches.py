@@ -1,5 +1,5 @@
-"""`bmm`: batched products in one launch. `grouped_mm`: a grouped GEMM, in which each group of rows is multiplied by its
-own matrix, as in a mixture of experts."""
+"""`bmm`: a batch of products in one launch. `grouped_mm`: a grouped GEMM, in which each group of rows is multiplied by
+its own matrix, as in a mixture of experts."""
 
 from functools import lru_cache
 
@@ -20,7 +20,7 @@ def _why_torch(a, b):
     return plan.why_torch(a[0], b[0]) if len(a) else 'the batch is empty'
 
 
-def _bf16x6_for(a, b):
+def _float32_operands(a, b):
     "Return (layout, stored_a, stored_b, kernel) for float32 batches, or the reason why torch multiplies"
     operands = stored_layout(a, b)
     (count, M, K), N = a.shape, b.shape[2]
@@ -36,28 +36,30 @@ def _bf16x6_for(a, b):
     return kernel if isinstance(kernel, str) else (*operands, kernel)
 
 
-def _plan(a, b):
+def _kernel_operands(a, b):
     "Return (layout, stored_a, stored_b), for float32 also the kernel, or the reason why torch multiplies"
     if why := _why_torch(a, b):
         return why
-    return _bf16x6_for(a, b) if dtype_name(a) == 'float32' else stored_operands(a, b)
+    return _float32_operands(a, b) if dtype_name(a) == 'float32' else stored_operands(a, b)
 
 
 @lru_cache(256)
-def _ready(kernel, count, M, N, K, device, backend):
+def _prepared_launches(kernel, count, M, N, K, device, backend):
+    "Return the prepared launches of a float32 kernel for a batch, cached: a function of (arrays, stream)"
     launches = PreparedLaunches(kernel.launch_plan(M, N, K, this_device(), count))
     return lambda arrays, stream=None: launches(*arrays, stream)
 
 
 def _forward(a, b):
-    plan_or_reason = _plan(a, b)
-    if isinstance(plan_or_reason, str):
+    "Compute `bmm` without a gradient"
+    operands = _kernel_operands(a, b)
+    if isinstance(operands, str):
         return torch.bmm(a, b)
-    layout, stored_a, stored_b, *kernel = plan_or_reason
+    layout, stored_a, stored_b, *kernel = operands
     if not kernel:
         return run(stored_a, stored_b, None, layout)
     out = a.new_empty(a.shape[0], a.shape[1], b.shape[2])
-    launch_prepared(_ready, (*kernel, *out.shape, a.shape[2]), a, (stored_a, stored_b, out))
+    launch_prepared(_prepared_launches, (*kernel, *out.shape, a.shape[2]), a, (stored_a, stored_b, out))
     return out
 
 
@@ -85,7 +87,7 @@ def bmm(
 
     One kernel multiplies 16-bit floats on a Hopper GPU, and tensor cores multiply float32, as in `matmul`; torch
     multiplies all other operands and raises for shapes or types that do not match."""
-    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad) and not isinstance(_plan(a, b), str):
+    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad) and not isinstance(_kernel_operands(a, b), str):
         return _Bmm.apply(a, b)
     return _forward(a, b)
 
@@ -119,7 +121,7 @@ def _check_groups(a, b, group_ends):
         _group_bounds(group_ends, len(a))
 
 
-def _plan_groups(a, b):
+def _kernel_operands_for_groups(a, b):
     "Return (layout, stored_a, stored_b) for the kernel, or the reason why torch multiplies"
     if why := plan.why_torch(a, b[0]) if len(b) else 'there are no groups':
         return why
@@ -128,7 +130,7 @@ def _plan_groups(a, b):
     return stored_operands(a[None], b)
 
 
-def _multiply_groups(a, b, group_ends):
+def _multiply_groups_by_torch(a, b, group_ends):
     "Multiply the groups one after the other, by torch"
     bounds = _group_bounds(group_ends, len(a))
     if not len(b):
@@ -137,10 +139,11 @@ def _multiply_groups(a, b, group_ends):
 
 
 def _groups_forward(a, b, group_ends):
-    plan_or_reason = _plan_groups(a, b)
-    if isinstance(plan_or_reason, str):
-        return _multiply_groups(a, b, group_ends)
-    layout, stored_a, stored_b = plan_or_reason
+    "Compute `grouped_mm` without a gradient"
+    operands = _kernel_operands_for_groups(a, b)
+    if isinstance(operands, str):
+        return _multiply_groups_by_torch(a, b, group_ends)
+    layout, stored_a, stored_b = operands
     return run(stored_a[0], stored_b, None, layout, group_ends=group_ends)
 
 

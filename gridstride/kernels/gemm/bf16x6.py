@@ -44,40 +44,41 @@ def bf16_terms(x) -> tuple:  # (hi, mid, lo)
 # along K, a tensor core finds the largest exponent among the accumulator and the 16 products, truncates all of them two
 # bits below the last bit that a float32 of this exponent has, adds them, and truncates the result to float32. In NumPy:
 def _exponent(x):
+    "Return the exponents of float values; a very small one for 0"
     return np.where(x == 0, -999, np.frexp(x)[1] - 1)
 
 
-def _truncate(x):
+def _truncate_to_float32(x):
     "Truncate float64 to float32, towards zero"
     y = x.astype(np.float32)
     return np.where(np.abs(y) > np.abs(x), np.nextafter(y, np.float32(0)), y)
 
 
-def _step(acc, a, b):
+def _tensor_core_step(acc, a, b):
     "Compute acc + a @ b for at most 16 elements along K"
     products = a.astype(np.float64)[:, :, None] * b
     exponents = _exponent(a)[:, :, None] + _exponent(b)
     last = np.exp2(
         np.maximum(np.maximum(_exponent(acc), exponents.max(1)), -900) - 25.0
     )  # two bits below the last bit of a float32
-    return _truncate((np.trunc(acc / last) + np.trunc(products / last[:, None]).sum(1)) * last)
+    return _truncate_to_float32((np.trunc(acc / last) + np.trunc(products / last[:, None]).sum(1)) * last)
 
 
 def tensor_core(acc, a, b) -> np.ndarray:
     "Compute acc + a @ b as wgmma does, for bf16 matrices `a` and `b` (stored as float32) and float32 accumulators"
     for i in range(0, a.shape[1], 16):
-        acc = _step(acc, a[:, i : i + 16], b[i : i + 16])
+        acc = _tensor_core_step(acc, a[:, i : i + 16], b[i : i + 16])
     return acc
 
 
 # Because a step keeps two extra bits, two halves of the last bit add up to one; but three quarters of it are truncated,
-# where rounding would give one. An H100 returns exactly the bits of this model, for values of equal size and for values
-# whose exponents differ by up to 28.
+# although rounding would give one. An H100 returns exactly the bits of this model, for values of equal magnitude and
+# for values whose exponents differ by up to 28.
 #
 # Truncation always goes towards zero. Rounding errors average out, but truncation errors add up: over K terms the
 # tensor core's error grows like K, not like its square root. The usual remedy: sum a short piece along K on the tensor
-# core, add it to a float32 accumulator in registers, which rounds, and start the next piece from zero. Within a piece
-# the small products come first, while the sum is small and little is truncated.
+# core, add the result to a float32 accumulator in registers, which rounds, and start the next piece from zero. Within a
+# piece the small products come first, while the sum is small and little is truncated.
 TERMS = (2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)  # (term of A, term of B) of the six products, small ones first
 
 
@@ -95,12 +96,12 @@ def split_product(a, b, piece=32) -> np.ndarray:
 
 # With nine products instead of six the result is the same; with three (hi hi, hi mid, mid hi) five bits are lost.
 #
-# A first kernel splits both operands into terms. It stores them in the order that the second kernel needs in shared
-# memory: one contiguous piece per tile and 32 elements along K, the three terms one after the other, each in blocks of
-# 8 lines by 8 elements along K, which is how wgmma reads a tile without swizzle. Pieces are padded with zeros. So the
-# second kernel loads a piece by one bulk copy, without tensor maps, and supports every shape at the same speed.
+# A first kernel splits both operands into terms, and stores them in the order that the second kernel needs in shared
+# memory. A **piece** is 32 elements along K of a tile: it is contiguous, with the three terms one after the other, each
+# in blocks of 8 lines by 8 elements along K, as wgmma reads a tile without swizzle. Pieces are padded with zeros. So
+# the second kernel loads a piece by one bulk copy, without tensor maps, and supports every shape at the same speed.
 #
-# A line is a row of A or a column of B. Either operand may be K-major (a line is contiguous) or not, so that the
+# A **line** is a row of A or a column of B. Either operand may be K-major (a line is contiguous) or not, so that the
 # transposed operands of the gradients need no copy. The terms take 6 bytes per element of A and B while the product
 # runs.
 split_src = r'''
@@ -284,8 +285,8 @@ _PRODUCT_OFFSETS = '''    size_t z = blockIdx.z;
 
 
 class Bf16x6(Product):
-    """A product A @ B of float32 matrices by tensor cores, with tiles of BM x BN and split-K by `SPLITS` blocks per
-    tile.
+    """A product A @ B of float32 matrices by tensor cores, with tiles of BM x BN, and with split-K over `SPLITS` blocks
+    per tile.
 
     Bf16x6(128, 128)(A, B)"""
 
@@ -308,7 +309,7 @@ class Bf16x6(Product):
 
     @property
     def _k_major(self):
-        "The constants that say which operands are K-major"
+        "The constants for the memory layout of the operands"
         return dict(A_K_MAJOR=self.layout[0] == 'n', B_K_MAJOR=self.layout[1] == 't')
 
     @property
@@ -322,7 +323,7 @@ class Bf16x6(Product):
         return with_constants(split_src, dict(BM=self.constants['BM'], BN=self.constants['BN'], **self._k_major))
 
     def _sources(self, count):
-        "Return both sources; for a batch with the lines that select the product of a block"
+        "Return both sources; for a batch, with the lines that offset the arrays to the product of a block"
         if count == 1:
             return self.split_src, self.src
         return self.split_src.replace(_SPLIT_CONTINUES, _SPLIT_OFFSETS + _SPLIT_CONTINUES), self.src.replace(
@@ -371,7 +372,7 @@ TILES = {
 }  # (BM, BN): (blocks per SM, µs per piece of 32 elements along K, µs of overhead per block)
 SPLIT_COUNTS = 1, 2, 4, 8  # how many blocks may share the K of a tile
 MIN_ROWS, MIN_COLUMNS = 150, 64  # below these, splitting costs as much as the tensor cores save
-SHORT_K = 128  # up to this K, too, it may
+SHORT_K = 128  # up to this K it may cost as much, too
 # As measured for twelve batches:
 LIBRARY_RATE = 4.2e7  # operations per µs of torch
 EXTRA_TIME = 10  # µs that our kernels take longer than estimated
@@ -379,9 +380,10 @@ COMPUTE_BOUND_COLUMNS = 20  # columns above which a skinny product without tenso
 
 
 def _bf16x6_time(BM, BN, SPLITS, M, N, K, sms, count=1):
-    at_once, piece, overhead = TILES[BM, BN]
+    "Estimate the time of `count` products, in µs"
+    blocks_at_once, piece, overhead = TILES[BM, BN]
     rows, cols, pieces = cdiv(M, BM) * BM, cdiv(N, BN) * BN, cdiv(K, 32)
-    waves = cdiv(count * (rows // BM) * (cols // BN) * SPLITS, at_once * sms)
+    waves = cdiv(count * (rows // BM) * (cols // BN) * SPLITS, blocks_at_once * sms)
     return (
         5.1
         + count * 10 * 32 * pieces * (rows + cols) / 2.78e6
@@ -391,19 +393,23 @@ def _bf16x6_time(BM, BN, SPLITS, M, N, K, sms, count=1):
 
 
 def _library_time(M, N, K, count=1):
+    "Estimate the time of torch, in µs"
     return 4 + 2 * count * M * N * K / LIBRARY_RATE
 
 
-def _small_time(M, N, K, sms):
+def _small_kernel_time(M, N, K, sms):
+    "Estimate the time of `SMALL`, in µs"
     return 4 + 0.05 * K * max(1, 0.7 * cdiv(M, 32) * cdiv(N, 32) / sms)
 
 
 def _skinny_time(M, N, row, K, tensor_cores):
+    "Estimate the time of a skinny product, in µs; `row`: elements per stored row of A"
     return 10 + 4 * M * K / 2.6e6 * max(1 if row % 4 == 0 else 1.25, 1 if tensor_cores else N / COMPUTE_BOUND_COLUMNS)
 
 
 @lru_cache
 def _bf16x6(*args):
+    "Return the `Bf16x6` for these arguments, cached, so that each kernel is compiled once"
     return Bf16x6(*args)
 
 
@@ -418,7 +424,7 @@ def _fastest(M, N, K, sms, layout):
         (_bf16x6_time(*tile, s, M, N, K, sms), _bf16x6(*tile, s, layout)) for tile in TILES for s in SPLIT_COUNTS
     ]
     if layout == 'nn':
-        candidates.append((_small_time(M, N, K, sms), SMALL))
+        candidates.append((_small_kernel_time(M, N, K, sms), SMALL))
     skinny = dict(nn=SKINNY, tn=SKINNY_TN).get(layout)
     device = Device(sms, True)
     tensor_cores = skinny and (skinny.stages_config(M, N, K, device) or skinny.planes_config(M, N, K, device))

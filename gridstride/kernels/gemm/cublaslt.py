@@ -62,7 +62,7 @@ _SIGNATURES = dict(
 )
 
 
-def file_in(maps: str) -> str:  # maps: the text of /proc/self/maps
+def loaded_path(maps: str) -> str:  # maps: the text of /proc/self/maps
     "Return the path of the cublasLt that a process has loaded; raises `Unavailable` if it has loaded none"
     found = re.search(r'/\S*libcublasLt\.so\S*', maps)
     if not found:
@@ -84,7 +84,7 @@ def library():
     import torch
 
     torch.cuda.init()
-    return declare(ctypes.CDLL(file_in(Path('/proc/self/maps').read_text())))
+    return declare(ctypes.CDLL(loaded_path(Path('/proc/self/maps').read_text())))
 
 
 def call(lib, name, *args):
@@ -112,8 +112,8 @@ def _workspace(device):
     return torch.empty(WORKSPACE, dtype=torch.uint8, device=f'cuda:{device}')
 
 
-# The library is column-major: it reads a row-major matrix as its transpose. So it computes the transposed product,
-# B^T @ A^T instead of A @ B, whose column-major result is C in row-major order.
+# The library is column-major: it reads a row-major matrix as its transpose. So it computes the transposed product
+# B^T @ A^T, whose column-major result is C in row-major order.
 def column_major(
     M, N, K, layout
 ):  # (transposed, rows, columns) of B and of A as the library reads them, and (rows, columns) of its result
@@ -133,15 +133,15 @@ class Problem:
         self.lib, kind = lib or library(), _TYPES[dtype]
         first, second, result = column_major(M, N, K, layout)
         self.product = create(self.lib, 'cublasLtMatmulDescCreate', _COMPUTE_FLOAT, _TYPES['float32'])
-        for what, (transposed, _, _) in ((_TRANSPOSE_A, first), (_TRANSPOSE_B, second)):
-            self._set('cublasLtMatmulDescSetAttribute', self.product, what, c_int32(transposed))
+        for attribute, (transposed, _, _) in ((_TRANSPOSE_A, first), (_TRANSPOSE_B, second)):
+            self._set('cublasLtMatmulDescSetAttribute', self.product, attribute, c_int32(transposed))
         sizes = first[1:], second[1:], result
         self.layouts = [create(self.lib, 'cublasLtMatrixLayoutCreate', kind, *size, size[0]) for size in sizes]
         self.preference = create(self.lib, 'cublasLtMatmulPreferenceCreate')
         self._set('cublasLtMatmulPreferenceSetAttribute', self.preference, _MAX_WORKSPACE, c_size_t(WORKSPACE))
 
-    def _set(self, name, of, what, value):
-        call(self.lib, name, of, what, byref(value), ctypes.sizeof(value))
+    def _set(self, function, description, attribute, value):
+        call(self.lib, function, description, attribute, byref(value), ctypes.sizeof(value))
 
     def proposals(self, handle, count):
         "Return up to `count` algorithms that the library proposes, the fastest by its estimate first"
@@ -169,10 +169,10 @@ class Pick:
     def config(self) -> dict:
         "Return the library's configuration of this proposal: tile, stages, split-K, cluster"
         res = {}
-        for name, (what, kind) in _CONFIG.items():
-            v, size = kind(), c_size_t()
-            at = byref(self.proposal.algorithm), what, byref(v), ctypes.sizeof(v), byref(size)
-            call(self.problem.lib, 'cublasLtMatmulAlgoConfigGetAttribute', *at)
+        for name, (attribute, c_type) in _CONFIG.items():
+            v, size = c_type(), c_size_t()
+            args = byref(self.proposal.algorithm), attribute, byref(v), ctypes.sizeof(v), byref(size)
+            call(self.problem.lib, 'cublasLtMatmulAlgoConfigGetAttribute', *args)
             res[name] = v.value
         return res
 
@@ -185,9 +185,9 @@ class Pick:
         device, p, (a, b, d) = stored_a.get_device(), self.problem, self.problem.layouts
         x, y, z = stored_b.data_ptr(), stored_a.data_ptr(), out.data_ptr()
         workspace = _workspace(device).data_ptr(), self.proposal.workspace
-        how = byref(self.proposal.algorithm), *workspace, current_stream(device)
+        algorithm_and_stream = byref(self.proposal.algorithm), *workspace, current_stream(device)
         operands = byref(self._one), x, a, y, b, byref(self._zero), z, d, z, d
-        call(p.lib, 'cublasLtMatmul', _handle(device), p.product, *operands, *how)
+        call(p.lib, 'cublasLtMatmul', _handle(device), p.product, *operands, *algorithm_and_stream)
         return out
 
 

@@ -1,7 +1,8 @@
-"""`matmul(a, b)`: the fast path for operands like those of an earlier call, the operator for `torch.compile`, and the
+"""`matmul(a, b)`: a fast path for operands like those of an earlier call, the operator for `torch.compile`, and the
 gradients.
 
-`plan` selects the kernel, or torch. `stored_a` and `stored_b` are the operands as memory holds them (see `plan`).
+`plan` selects the kernel, or torch. `stored_a` and `stored_b` are the operands in the layout of their memory (see
+`plan`).
 """
 
 from functools import lru_cache
@@ -28,6 +29,7 @@ _functorch = getattr(torch._C, '_functorch', None)
 
 
 def _may_use_tf32():
+    "Return whether torch may use TF32 for float32 products"
     return _precision('cuda', 'matmul') == 'tf32' if _precision else tf32(torch.backends.cuda.matmul)
 
 
@@ -50,6 +52,7 @@ _launch_table = None
 
 @lru_cache
 def _table():
+    "Return the compiled launcher's table, made at the first call; None if there is no compiled launcher"
     module = launcher()
     if not module:
         return
@@ -78,19 +81,21 @@ def _cache_launches(a, b, kernel, stored_a, stored_b, out):
     if kernel is None:
         table.leave(a, b)
     else:
-        steps, size = kernel.ready(stored_a, stored_b).steps(stored_a, stored_b, out)
-        workspace = ((size,), (1,), torch.uint8) if size else None
-        table.keep(a, b, steps, tuple(out.shape), (tuple(out.shape), out.stride(), out.dtype), workspace)
+        prepared = kernel.prepared_launches(stored_a, stored_b)
+        launches, workspace_bytes = prepared.launch_table(stored_a, stored_b, out)
+        workspace = ((workspace_bytes,), (1,), torch.uint8) if workspace_bytes else None
+        table.keep(a, b, launches, tuple(out.shape), (tuple(out.shape), out.stride(), out.dtype), workspace)
     _launch_table = table
 
 
 # The operator for `torch.compile`: a traced product is one operator, which selects its kernel in the same way at run
 # time.
-def _shape_of(a, b):
+def _fake_product(a, b):
+    "Return an empty result, for `torch.compile`"
     return a.new_empty(*a.shape[:-1], b.shape[1])
 
 
-@operator('matmul(Tensor a, Tensor b) -> Tensor', _shape_of)
+@operator('matmul(Tensor a, Tensor b) -> Tensor', _fake_product)
 def _multiply_traced(a, b):
     if a.is_cuda:
         make_context_current_once()
@@ -102,6 +107,7 @@ def _save_operands(ctx, inputs, output):
 
 
 def _gradients(ctx, g, product):
+    "Return the gradients of a and b from g, that of their product; `product`: the function that multiplies"
     a, b = ctx.saved_tensors
     ga = product(g, b.t()) if ctx.needs_input_grad[0] else None
     gb = product(a.reshape(-1, a.shape[-1]).t(), g.reshape(-1, g.shape[-1])) if ctx.needs_input_grad[1] else None
@@ -116,6 +122,7 @@ torch.library.register_autograd('gridstride::matmul', _backward, setup_context=_
 
 
 def _multiply_batch(info, dims, a, b):
+    "Implement `torch.vmap` of the operator"
     a, b = (x[None] if dim is None else x.movedim(dim, 0) for x, dim in zip((a, b), dims))
     out = a.reshape(a.shape[0], -1, a.shape[-1]) @ b
     return out.view(out.shape[0], *a.shape[1:-1], b.shape[-1]), 0

@@ -1,4 +1,4 @@
-"""`Epilogue`: operations on a product before it is stored, in the kernel that multiplies, with their backward pass."""
+"""`Epilogue`: operations on a product that the GEMM kernel applies before it stores the result; and their gradients."""
 
 from functools import lru_cache
 from numbers import Real
@@ -38,7 +38,7 @@ class Epilogue(NamedTuple):
         return multiply_with(a, b, self, out)
 
 
-# torch's functions, if there is no kernel: name -> (activation, gradient of its input)
+# torch's functions, used if no kernel supports the operands: name -> (activation, gradient of its input)
 _TORCH_ACTIVATIONS = dict(
     relu=(F.relu, lambda dy, z: torch.ops.aten.threshold_backward(dy, z, 0)),
     gelu=(F.gelu, torch.ops.aten.gelu_backward),
@@ -51,8 +51,8 @@ _TORCH_ACTIVATIONS = dict(
 
 
 @lru_cache(256)
-def _pass_launches(activation, dtype, size):
-    "Return two launches: one applies an `Activation` to `size` elements, one multiplies by its gradient"
+def _activation_launches(activation, dtype, size):
+    "Return two launches for `size` elements: the first applies an `Activation`, the second multiplies by its gradient"
     src = pass_source(dtype, activation)
     grid = (cdiv(size, 256),)
     return [
@@ -66,12 +66,13 @@ def _activate(x, dy, activation):
     x = x.contiguous()
     y = x.new_empty(x.shape)
     if x.numel():
-        call = _pass_launches(activation, dtype_name(x), x.numel())[dy is not None]
+        call = _activation_launches(activation, dtype_name(x), x.numel())[dy is not None]
         launch([call], x, dy=x if dy is None else dy.contiguous(), y=y)
     return y
 
 
 def _apply_activation(z, activation):
+    "Apply an activation, by name or an `Activation`, to a tensor"
     return (
         _activate(z, None, activation) if isinstance(activation, Activation) else _TORCH_ACTIVATIONS[activation][0](z)
     )
@@ -84,33 +85,33 @@ def activation_backward(dy, z, activation):
     )
 
 
-def check_activation(tool, activation):
+def check_activation(op_name, activation):
     "Raise `ValueError` unless `activation` is the name of one, an `Activation`, or None"
     is_custom = isinstance(activation, Activation)
     is_named = isinstance(activation, str) and activation in ACTIVATIONS
     if activation is not None and not is_custom and not is_named:
         names = ', '.join(ACTIVATIONS)
-        raise ValueError(f'{tool}: the activation is {activation!r}; it must be {names}, or an Activation of CUDA C')
+        raise ValueError(f'{op_name}: the activation is {activation!r}; it must be {names}, or an Activation of CUDA C')
     if is_custom and not (all(isinstance(field, str) for field in activation) and activation.value.strip()):
-        raise ValueError(f"{tool}: {activation!r} is not CUDA C of `float x`, such as Activation('x > 0 ? x : 0')")
+        raise ValueError(f"{op_name}: {activation!r} is not CUDA C of `float x`, such as Activation('x > 0 ? x : 0')")
 
 
-def check_gradient(tool, activation):
+def check_gradient(op_name, activation):
     "Raise `ValueError` for an `Activation` without a gradient"
     if isinstance(activation, Activation) and not activation.grad:
-        raise ValueError(f"{tool}: the Activation has no gradient: Activation('x * x', grad='2 * x')")
+        raise ValueError(f"{op_name}: the Activation has no gradient: Activation('x * x', grad='2 * x')")
 
 
-def check_operand(tool, name, x, shape, like):
+def check_operand(op_name, name, x, shape, like):
     "Raise `TypeError` or `ValueError` unless `x` is a tensor of this shape, of the type and device of `like`"
     requirement = f'{dtype_name(like)}{tuple(shape)} on {like.device} is needed'
     if not isinstance(x, torch.Tensor):
-        raise TypeError(f'{tool}: {name} is a {type(x).__name__}, and a tensor {requirement}')
+        raise TypeError(f'{op_name}: {name} is a {type(x).__name__}, and a tensor {requirement}')
     if x.shape != shape or x.dtype != like.dtype or x.device != like.device:
-        raise ValueError(f'{tool}: {name} is {dtype_name(x)}{tuple(x.shape)} on {x.device}, and {requirement}')
+        raise ValueError(f'{op_name}: {name} is {dtype_name(x)}{tuple(x.shape)} on {x.device}, and {requirement}')
 
 
-def _check(a, b, epilogue, out):
+def _check_operands(a, b, epilogue, out):
     "Raise `TypeError` or `ValueError` for an invalid epilogue or operands"
     check_epilogue(epilogue)
     check_activation('matmul', epilogue.activation)
@@ -142,8 +143,8 @@ def flatten_rows(x):
     return x.flatten(0, -2)
 
 
-def _plan(a, b, epilogue, out):
-    "Return (layout, stored_a, stored_b) for the kernel, or the reason why torch multiplies and the epilogue follows"
+def _kernel_operands(a, b, epilogue, out):
+    "Return (layout, stored_a, stored_b) for the kernel, or the reason why torch computes product and epilogue"
     if why := why_torch(a, b):
         return why
     if out is not None and (not out.is_contiguous() or out.data_ptr() & 15):
@@ -166,9 +167,11 @@ def explain_with(
         explain_with(a, b, Epilogue(bias))
 
     Raises TypeError and ValueError as `matmul` does."""
-    _check(a, b, epilogue, out)
-    plan = _plan(a, b, epilogue, out)
-    return f'torch.matmul, then the epilogue: {plan}' if isinstance(plan, str) else 'one kernel, with its epilogue'
+    _check_operands(a, b, epilogue, out)
+    operands = _kernel_operands(a, b, epilogue, out)
+    return (
+        f'torch.matmul, then the epilogue: {operands}' if isinstance(operands, str) else 'one kernel, with its epilogue'
+    )
 
 
 def _multiply_unfused(a, b, epilogue, out):
@@ -184,11 +187,11 @@ def _multiply_unfused(a, b, epilogue, out):
 
 
 def _forward(a, b, epilogue, out=None, save_input=False):
-    "Compute (result, input of the activation, or None unless it is saved)"
-    plan = _plan(a, b, epilogue, out)
-    if isinstance(plan, str):
+    "Return (result, input of the activation); the latter is None unless `save_input`, or if torch has not computed it"
+    operands = _kernel_operands(a, b, epilogue, out)
+    if isinstance(operands, str):
         return _multiply_unfused(a, b, epilogue, out)
-    layout, stored_a, stored_b = plan
+    layout, stored_a, stored_b = operands
     shape = *a.shape[:-1], b.shape[1]
     y = a.new_empty(shape) if out is None else out
     z = a.new_empty(shape) if save_input and epilogue.activation else None
@@ -237,18 +240,18 @@ class _Product(torch.autograd.Function):
 
 def multiply_with(a, b, epilogue, out=None):
     "Compute `matmul` with an epilogue"
-    _check(a, b, epilogue, out)
+    _check_operands(a, b, epilogue, out)
     if torch.compiler.is_compiling():
         is_custom = isinstance(epilogue.activation, Activation)
-        return _untraced(a, b, epilogue, out) if is_custom else _multiply_unfused(a, b, epilogue, out)[0]
+        return _multiply_untraced(a, b, epilogue, out) if is_custom else _multiply_unfused(a, b, epilogue, out)[0]
     needs_grad = torch.is_grad_enabled() and any(
         x is not None and x.requires_grad for x in (a, b, epilogue.bias, epilogue.residual)
     )
     if needs_grad and out is not None:
-        raise ValueError('matmul: `out` has no gradient; leave it out, or use torch.no_grad()')
+        raise ValueError('matmul: `out` has no gradient; omit it, or use torch.no_grad()')
     if needs_grad:
         return _Product.apply(a, b, epilogue.bias, epilogue.residual, epilogue.activation, epilogue.scale)
     return _forward(a, b, epilogue, out)[0]
 
 
-_untraced = untraced(multiply_with)  # torch.compile cannot trace an activation in CUDA C
+_multiply_untraced = untraced(multiply_with)  # torch.compile cannot trace an activation in CUDA C

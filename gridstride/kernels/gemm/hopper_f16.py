@@ -1,10 +1,10 @@
 """`gemm_f16`: products of 16-bit floats in each layout, with tiles of any size, split-K in a cluster and programmatic
 dependent launch.
 
-The kernel is lesson 22's last one, some of whose source it reuses, with more options: transposed operands, both 16-bit
-types, as many pipeline stages as fit into shared memory, clusters of up to eight blocks, several blocks per SM, split-K
-whose partial sums are reduced through distributed shared memory, and ping-pong: two warpgroups take turns at tiles, so
-that one multiplies while the other stores.
+The kernel extends the last one of the Hopper ladder (`ladder.finals`), and reuses some of its source. Its further
+options: transposed operands, both 16-bit types, as many pipeline stages as fit into shared memory, clusters of up to
+eight blocks, several blocks per SM, split-K with a reduction through distributed shared memory, and ping-pong: two
+warpgroups take turns at tiles, so that one multiplies while the other stores.
 
 Here a and b are the first and the second operand of `wgmma`: A and B, or, with swapped operands, B^T and A^T. The CUDA
 source has the names of the lesson: m (h x k) and n (k x w) for A (M x K) and B (K x N).
@@ -19,14 +19,14 @@ from ..ladder.rung import Rung
 from ..texts import source_loader
 from ...utils import cdiv
 
-_SM_BYTES = 228 * 1024  # shared memory of an SM
-_BLOCK_BYTES = 1024  # of it that the system reserves per block
+_SMEM_PER_SM = 228 * 1024  # bytes
+_RESERVED_SMEM_PER_BLOCK = 1024  # bytes
 _MAX_STAGES = 16
-_IN_PTX = dict(bfloat16='bf16', float16='f16')
+_PTX_TYPES = dict(bfloat16='bf16', float16='f16')
 _LAYOUTS = 'nn', 'tn', 'nt'
 
 
-def mn_major(swap_ab, layout):
+def is_mn_major(swap_ab, layout):
     "Return whether wgmma's first tile is MN-major in shared memory (K is the outer axis), and whether its second is"
     A, B = layout[0] == 't', layout[1] == 'n'
     return (B, A) if swap_ab else (A, B)
@@ -40,8 +40,8 @@ def box_columns(config):
 
 def rows_of_b(config, layout):
     "Return how many rows of wgmma's second tile are loaded: whole boxes if it is MN-major, else multiples of eight"
-    least = box_columns(config) if mn_major(config.swap_ab, layout)[1] else 8 * config.CM
-    return cdiv(config.BN, least) * least
+    granularity = box_columns(config) if is_mn_major(config.swap_ab, layout)[1] else 8 * config.CM
+    return cdiv(config.BN, granularity) * granularity
 
 
 def stage_bytes(config, layout):
@@ -51,104 +51,117 @@ def stage_bytes(config, layout):
 
 def stored_columns(config):
     "Return the columns of wgmma's result that a warpgroup stores: all, or with split-K the block's part of them"
-    columns, least = config.BN // 2 if config.split_n else config.BN, 8 if config.swap_ab else 16
-    return columns if config.CK == 1 else cdiv(columns, least * config.CK) * least
+    columns, granularity = config.BN // 2 if config.split_n else config.BN, 8 if config.swap_ab else 16
+    return columns if config.CK == 1 else cdiv(columns, granularity * config.CK) * granularity
 
 
-def _warpgroups(config):
+def _consumer_warpgroups(config):
+    "Return the number of consumer warpgroups"
     return 2 if config.pingpong or config.BM > 64 else 1
 
 
-def _m_blocks(config):
+def _row_blocks_per_warpgroup(config):
     "Return how many blocks of 64 rows a warpgroup multiplies"
-    return config.BM // 64 // (1 if config.split_n or config.pingpong else _warpgroups(config))
+    return config.BM // 64 // (1 if config.split_n or config.pingpong else _consumer_warpgroups(config))
 
 
-def _accumulators(config):
-    "Return the accumulators per thread of a consumer"
-    return _m_blocks(config) * config.BN // (1 + config.split_n) // 2
+def _accumulators_per_thread(config):
+    "Return the accumulators per thread of a consumer warpgroup"
+    return _row_blocks_per_warpgroup(config) * config.BN // (1 + config.split_n) // 2
 
 
-def _registers(config):
+def _registers_per_thread(config):
     "Return the registers per thread after `setmaxnreg`: DOWN for the producer, UP for a consumer"
-    wgs = _warpgroups(config)
-    each = 65536 // (config.BLOCKS * 128 * (wgs + 1)) // 8 * 8  # registers per thread at launch
-    producer = 24 if each <= 80 or _accumulators(config) > 200 else 40 if _accumulators(config) > 176 else 56
-    return dict(DOWN=producer, UP=min(240, (each * (wgs + 1) - producer) // wgs // 8 * 8))
+    wgs = _consumer_warpgroups(config)
+    at_launch = 65536 // (config.BLOCKS * 128 * (wgs + 1)) // 8 * 8
+    producer = (
+        24
+        if at_launch <= 80 or _accumulators_per_thread(config) > 200
+        else 40
+        if _accumulators_per_thread(config) > 176
+        else 56
+    )
+    return dict(DOWN=producer, UP=min(240, (at_launch * (wgs + 1) - producer) // wgs // 8 * 8))
 
 
 def _smem_plan(config, layout):
     "Return (stages, columns stored at once, bytes per warpgroup to stage these or to receive partial sums)"
-    wgs, stage, n = _warpgroups(config), stage_bytes(config, layout), stored_columns(config)
-    least = 8 if config.swap_ab else box_out(n)
-    most = _SM_BYTES // config.BLOCKS - _BLOCK_BYTES - 16 * _MAX_STAGES - 8 * (config.CK > 1)
-    sums = (config.CK - 1) * 256 * n * _m_blocks(config)
+    wgs, stage, n = _consumer_warpgroups(config), stage_bytes(config, layout), stored_columns(config)
+    granularity = 8 if config.swap_ab else box_out(n)  # of the columns that are stored together
+    mbarrier_bytes = 16 * _MAX_STAGES + 8 * (config.CK > 1)
+    available = _SMEM_PER_SM // config.BLOCKS - _RESERVED_SMEM_PER_BLOCK - mbarrier_bytes
+    partial_sum_bytes = (config.CK - 1) * 256 * n * _row_blocks_per_warpgroup(config)
 
-    def stages(columns):
-        return (
-            most - wgs * max(sums, 128 * min(n, columns))
-        ) // stage  # number of stages that fit, if so many columns of results are stored at once
+    def stages_that_fit(columns):  # if this many columns of results are stored at once
+        return (available - wgs * max(partial_sum_bytes, 128 * min(n, columns))) // stage
 
-    found = min(_MAX_STAGES, max(stages(128), min(4, stages(64))))
-    columns = (most - found * stage) // (wgs * 128) // least * least
-    if found < 1 or columns < least:
+    stages = min(_MAX_STAGES, max(stages_that_fit(128), min(4, stages_that_fit(64))))
+    columns = (available - stages * stage) // (wgs * 128) // granularity * granularity
+    if stages < 1 or columns < granularity:
         return 0, 0, 0
-    columns = cdiv(cdiv(n, cdiv(n, columns)), least) * least
-    return found, columns, max(sums, 128 * columns)
+    columns = cdiv(cdiv(n, cdiv(n, columns)), granularity) * granularity
+    return stages, columns, max(partial_sum_bytes, 128 * columns)
 
 
 def why_not(config, layout):  # None if there is one
     "Return the reason why there is no kernel of this configuration"
-    size, (a_mn_major, producer) = config.CM * config.CN * config.CK, mn_major(config.swap_ab, layout)
-    if size > 8:
+    cluster_size, (a_mn_major, b_mn_major) = config.CM * config.CN * config.CK, is_mn_major(config.swap_ab, layout)
+    if cluster_size > 8:
         return 'a cluster has at most eight blocks'
     if not config.swap_ab and stored_columns(config) % 16 or config.BN // (1 + config.split_n) % 8:
         return 'the columns are not a multiple of those that are stored together'
-    if not a_mn_major and config.BM // config.CN > 256 or not producer and rows_of_b(config, layout) // config.CM > 256:
+    if (
+        not a_mn_major
+        and config.BM // config.CN > 256
+        or not b_mn_major
+        and rows_of_b(config, layout) // config.CM > 256
+    ):
         return 'a TMA box has at most 256 rows'
-    if config.split_n and producer and config.BN // 2 % box_columns(config):
+    if config.split_n and b_mn_major and config.BN // 2 % box_columns(config):
         return 'each of the two warpgroups needs whole TMA boxes'
     if config.split_n and config.BM == 64:
         return 'two warpgroups that split BN need 128 rows or more'
     if config.pingpong and (config.split_n or config.CK > 1 or config.BLOCKS > 1):
         return 'ping-pong warpgroups need whole tiles, and one block per SM'
-    if not config.split_n and not config.pingpong and config.BM // 64 % _warpgroups(config):
+    if not config.split_n and not config.pingpong and config.BM // 64 % _consumer_warpgroups(config):
         return 'the two warpgroups would not have equally many rows'
-    columns, sums = config.BN // (1 + config.split_n), _accumulators(config)
-    each = 65536 // (config.BLOCKS * 128 * (_warpgroups(config) + 1)) // 8 * 8
-    if columns > 256 or sums + 32 > _registers(config)['UP'] or columns // 2 + 26 > each:
+    columns, accumulators = config.BN // (1 + config.split_n), _accumulators_per_thread(config)
+    launch_registers = 65536 // (config.BLOCKS * 128 * (_consumer_warpgroups(config) + 1)) // 8 * 8
+    if columns > 256 or accumulators + 32 > _registers_per_thread(config)['UP'] or columns // 2 + 26 > launch_registers:
         return 'a thread has too few registers for its accumulators'
     stages, columns, _ = _smem_plan(config, layout)
     if stages < 3 or not columns:
         return 'three stages do not fit into shared memory'
-    if config.CK > 1 and sums > 96:
+    if config.CK > 1 and accumulators > 96:
         return 'a thread has too few registers for partial sums'
 
 
-def _shared(WGS, STAGES, STAGE, BUFFER, CK):
+def _smem_bytes(WGS, STAGES, STAGE, BUFFER, CK):
+    "Return the bytes of shared memory: stages, a buffer per warpgroup, and mbarriers"
     return STAGES * STAGE + WGS * BUFFER + 16 * STAGES + 8 * (CK > 1)
 
 
-def _boxes(config, layout, columns):
+def _tma_boxes(config, layout, columns):
     "Return the TMA boxes (rows, columns): the blocks of a cluster share the loads of m and n by multicast"
-    a_mn_major, b_mn_major = mn_major(config.swap_ab, layout)
+    a_mn_major, b_mn_major = is_mn_major(config.swap_ab, layout)
     a = (64 // config.CN if a_mn_major else config.BM // config.CN, 64)
     b = (
         (64 // config.CM, box_columns(config), 2 * box_columns(config))
         if b_mn_major
         else (rows_of_b(config, layout) // config.CM, 64)
     )
-    each = box_out(stored_columns(config))
-    out = (columns, 64) if config.swap_ab else (16, each, 2 * each)
+    box = box_out(stored_columns(config))
+    out = (columns, 64) if config.swap_ab else (16, box, 2 * box)
     return dict(m=b, n=a, out=out) if config.swap_ab else dict(m=a, n=b, out=out)
 
 
-def _name(config, dtype, layout, pdl):
+def _kernel_name(config, dtype, layout, pdl):
+    "Return the name of a kernel in tables and messages"
     t = config
-    more = [f'{t.CM}x{t.CN}', f'k in {t.CK}' * (t.CK > 1), f'{t.BLOCKS} an SM' * (t.BLOCKS > 1), 'early' * pdl]
+    options = [f'{t.CM}x{t.CN}', f'k in {t.CK}' * (t.CK > 1), f'{t.BLOCKS} an SM' * (t.BLOCKS > 1), 'early' * pdl]
     kind = f' {layout}' * (layout != 'nn') + f' {dtype}' * (dtype != 'bfloat16')
     kind += ' turned' * t.swap_ab + ' beside' * t.split_n + ' ping' * t.pingpong
-    return f'half {t.BM}x{t.BN}{kind}, ' + ', '.join(part for part in more if part)
+    return f'half {t.BM}x{t.BN}{kind}, ' + ', '.join(option for option in options if option)
 
 
 # With programmatic dependent launch (PDL) a kernel shares the GPU with earlier kernels of its stream: they may still
@@ -175,9 +188,9 @@ def gemm_f16(
         gemm_f16(TileConfig(128, 256, CM=2))(A, B)
 
     Raises ValueError if there is none."""
-    if dtype not in _IN_PTX or layout not in _LAYOUTS:
+    if dtype not in _PTX_TYPES or layout not in _LAYOUTS:
         raise ValueError(
-            f'gemm_f16: {dtype!r} in the layout {layout!r}; the type may be {", ".join(_IN_PTX)}, the layout '
+            f'gemm_f16: {dtype!r} in the layout {layout!r}; the type may be {", ".join(_PTX_TYPES)}, the layout '
             f'{", ".join(_LAYOUTS)}'
         )
     return _gemm_f16(config, dtype, layout, bool(pdl))
@@ -186,7 +199,7 @@ def gemm_f16(
 @cache  # so that each kernel is compiled once
 def _gemm_f16(config, dtype, layout, pdl):
     if why := why_not(config, layout):
-        raise ValueError(f'there is no {_name(config, dtype, layout, pdl)}: {why}')
+        raise ValueError(f'there is no {_kernel_name(config, dtype, layout, pdl)}: {why}')
     (stages, columns, buffer), size = _smem_plan(config, layout), config.CM * config.CN * config.CK
 
     def grid(h, w, sms):
@@ -202,19 +215,19 @@ def _gemm_f16(config, dtype, layout, pdl):
     def supports(h, w, k):
         return cdiv(k, 64) >= config.CK or f'K is too short for {config.CK} blocks'
 
-    instructions = (PTX + wgmma(config.BN // 2 if config.split_n else config.BN)).replace('bf16', _IN_PTX[dtype])
+    instructions = (PTX + wgmma(config.BN // 2 if config.split_n else config.BN)).replace('bf16', _PTX_TYPES[dtype])
     constants = {name: getattr(config, name) for name in ('BM', 'BN', 'CM', 'CN', 'CK', 'BLOCKS')}
     flags = dict(SWAP_AB=config.swap_ab, SPLIT_N=config.split_n, PINGPONG=config.pingpong, PDL=pdl)
     flags |= dict(M_TRANSPOSED=layout[0] == 't', N_TRANSPOSED=layout[1] == 't')
     columns_each = config.BN // 2 if config.split_n else config.BN
-    each = dict(M=_m_blocks(config), N=stored_columns(config), COLUMNS=columns_each)
+    sizes = dict(M=_row_blocks_per_warpgroup(config), N=stored_columns(config), COLUMNS=columns_each)
     src = instructions + sharing + order + step_stores + source_loader(__package__)('hopper_f16')
     return Rung(
-        _name(config, dtype, layout, pdl),
+        _kernel_name(config, dtype, layout, pdl),
         src,
-        threads=128 * (_warpgroups(config) + 1),
-        shared=_shared,
-        maps=_boxes(config, layout, columns),
+        threads=128 * (_consumer_warpgroups(config) + 1),
+        shared=_smem_bytes,
+        maps=_tma_boxes(config, layout, columns),
         grid=grid,
         supports=supports,
         dtype=dtype,
@@ -222,14 +235,14 @@ def _gemm_f16(config, dtype, layout, pdl):
         layout=layout,
         **constants,
         BK=64,
-        WGS=_warpgroups(config),
+        WGS=_consumer_warpgroups(config),
         STAGES=stages,
         STAGE=stage_bytes(config, layout),
         OUT_COLS=columns,
         BUFFER=buffer,
         BOX=box_columns(config),
         GROUP=8,
-        **_registers(config),
-        **each,
+        **_registers_per_thread(config),
+        **sizes,
         **{k: int(v) for k, v in flags.items()},
     )

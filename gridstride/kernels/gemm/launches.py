@@ -56,12 +56,13 @@ def stored_operands(a, b):  # matrices, or batches of matrices
 
 
 @lru_cache(1024)
-def _prepared(problem, scale, tile, device, backend):
+def _prepared_launch(problem, scale, tile, device, backend):
     "Return the prepared launch of a problem on a device"
     return prepare_launch(*product_call(problem, scale, this_device(), tile), device)
 
 
 def _with_batch_axis(x):
+    "Add a batch axis to a matrix"
     return x if x.dim() == 3 else x[None]
 
 
@@ -118,5 +119,5 @@ def run(
     optional = [stored_a if x is None else x for x in (for_backward, bias, other)]
     group_ends = out.view(torch.int32) if group_ends is None else group_ends
     arrays = a3, b3, *mapped, out, *optional, sums, group_ends
-    launch_prepared(_prepared, (problem, float(scale), tile), stored_a, arrays)
+    launch_prepared(_prepared_launch, (problem, float(scale), tile), stored_a, arrays)
     return (out, sums) if column_sums else out

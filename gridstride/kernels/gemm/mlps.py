@@ -1,4 +1,5 @@
-"""`mlp`: the two linear layers of a transformer block. All other operations are epilogues of its six products."""
+"""`mlp`: the two linear layers of a transformer block. Forward and backward are six products, with all other operations
+in their epilogues."""
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -9,7 +10,7 @@ from .plan import why_torch
 from ..tool import make_context_current_once
 
 
-def _check(x, up, down, up_bias, down_bias, activation, residual):
+def _check_operands(x, up, down, up_bias, down_bias, activation, residual):
     "Raise `TypeError` or `ValueError` for invalid operands"
     check_activation('mlp', activation)
     if activation is None:
@@ -42,8 +43,8 @@ def why_not_fused(x, up, down, *biases):  # None if they can
         return 'an operand is not contiguous, or begins at an address that is not a multiple of 16'
     if down.shape[0] % 8:
         return f'rows must be multiples of 16 bytes, and those of the result have {down.shape[0]} elements'
-    plans = stored_operands(rows, up.t()), stored_operands(down, up)
-    return next((reason for reason in plans if isinstance(reason, str)), None)
+    operands = stored_operands(rows, up.t()), stored_operands(down, up)
+    return next((reason for reason in operands if isinstance(reason, str)), None)
 
 
 class _Mlp(torch.autograd.Function):
@@ -88,7 +89,7 @@ def mlp(
     For 16-bit floats on a Hopper GPU the biases, the activation, its gradient and both additions of the residual are
     fused into the epilogues of the products; otherwise torch applies them after the products. Raises TypeError and
     ValueError for invalid operands."""
-    _check(x, up, down, up_bias, down_bias, activation, residual)
+    _check_operands(x, up, down, up_bias, down_bias, activation, residual)
     if not torch.compiler.is_compiling() and not why_not_fused(x, up, down, up_bias, down_bias):
         y = _Mlp.apply(flatten_rows(x), up, down, up_bias, down_bias, activation, residual)
         return y.view(*x.shape[:-1], down.shape[0])

@@ -41,13 +41,14 @@ class Plan(namedtuple('Plan', 'kernel reason')):
         return f"{self.kernel.name if self.kernel else 'torch.matmul'}: {self.reason}"
 
 
-_forced = []  # the kernels passed to `using`
+_forced_kernels = []  # those passed to `using`
 _plans = {}  # (M, N, K, dtype, device, layout) -> `Plan`
-_tuned = {}  # the same for plans that `tune` measured
+_tuned_plans = {}  # likewise, for plans that `tune` measured
 cache_clearers = []  # functions that clear caches of other modules, which depend on plans
 
 
 def _clear_caches():
+    "Clear the plans, and the caches that depend on them"
     for clear in (_plans.clear, *cache_clearers):
         clear()
 
@@ -61,30 +62,33 @@ def using(
 
         with using(my_kernel):
             matmul(a, b)"""
-    before = list(_forced)
-    _forced[:] = kernels
+    before = list(_forced_kernels)
+    _forced_kernels[:] = kernels
     _clear_caches()
     try:
         yield
     finally:
-        _forced[:] = before
+        _forced_kernels[:] = before
         _clear_caches()
 
 
 def _supports(kernel, M, N, K, dtype):
+    "Return whether a kernel supports a product"
     return getattr(kernel, 'dtype', 'float32') == dtype and getattr(kernel, 'supports', lambda *_: True)(M, N, K)
 
 
-def _layout(kernel):
+def _layout_of(kernel):
+    "Return the layout of the operands that a kernel reads"
     return getattr(kernel, 'layout', 'nn')
 
 
-def _forced_for(M, N, K, dtype, layout):
-    return [kernel for kernel in _forced if layout == _layout(kernel) and _supports(kernel, M, N, K, dtype)]
+def _forced_kernels_for(M, N, K, dtype, layout):
+    "Return the kernels passed to `using` that support this product"
+    return [kernel for kernel in _forced_kernels if layout == _layout_of(kernel) and _supports(kernel, M, N, K, dtype)]
 
 
 @lru_cache
-def _gpu(device):
+def _capability_and_sms(device):
     "Return (compute capability, number of SMs) of a GPU"
     import torch
 
@@ -92,11 +96,12 @@ def _gpu(device):
     return (p.major, p.minor), p.multi_processor_count
 
 
-def _make_plan(M, N, K, dtype, device, layout):
+def _select_plan(M, N, K, dtype, device, layout):
+    "Select the kernel that is estimated to be the fastest, or torch"
     if min(M, N, K) < 1:
         return Plan(None, 'a size is 0')
-    if _forced:
-        forced = _forced_for(M, N, K, dtype, layout)
+    if _forced_kernels:
+        forced = _forced_kernels_for(M, N, K, dtype, layout)
         return (
             Plan(forced[0], 'selected by `using`')
             if forced
@@ -106,7 +111,7 @@ def _make_plan(M, N, K, dtype, device, layout):
         return Plan(None, 'it is not on a GPU')
     if dtype not in TYPES:
         return Plan(None, f'there is no kernel for {dtype}')
-    capability, sms = _gpu(device)
+    capability, sms = _capability_and_sms(device)
     if capability != (9, 0):
         has = '.'.join(map(str, capability))
         return Plan(None, f'the kernels are made for Hopper (compute capability 9.0), and this GPU has {has}')
@@ -136,39 +141,40 @@ def plan(
         import torch
 
         device = torch.cuda.current_device()
-    return _plan(M, N, K, str(dtype).removeprefix('torch.'), device, layout)
+    return _cached_plan(M, N, K, str(dtype).removeprefix('torch.'), device, layout)
 
 
-def _plan(M, N, K, dtype, device, layout='nn'):
+def _cached_plan(M, N, K, dtype, device, layout='nn'):
+    "Return the plan for a product: measured by `tune`, or selected by estimate; cached"
     key = (M, N, K, dtype, device, layout)
     if key not in _plans:
         if len(_plans) >= MAX_PLANS:
             _plans.clear()
-        _plans[key] = not _forced and _measured_plan(*key) or _make_plan(*key)
+        _plans[key] = not _forced_kernels and _measured_plan(*key) or _select_plan(*key)
     return _plans[key]
 
 
 def _measured_plan(*key):
     "Return the plan that `tune` measured, in this process or an earlier one; None if it did not"
-    if key in _tuned or key[4] is None or (key[3], key[5]) not in RANKERS:
-        return _tuned.get(key)
+    if key in _tuned_plans or key[4] is None or (key[3], key[5]) not in RANKERS:
+        return _tuned_plans.get(key)
     tuned = tuning_cache.find(*key)
     kernels = _candidates(*key, ALL_KERNELS) if tuned else []
     kernel = next(
         (k for k in kernels if k.name == tuned.name and tuning_cache.source_hash(k) == tuned.source_hash), None
     )
     if kernel and _supports(kernel, *key[:4]):
-        _tuned[key] = Plan(kernel, f'the fastest of {tuned.candidates} that were measured on {tuned.date}')
-    return _tuned.get(key)
+        _tuned_plans[key] = Plan(kernel, f'the fastest of {tuned.candidates} that were measured on {tuned.date}')
+    return _tuned_plans.get(key)
 
 
-# Most kernels read two row-major matrices. Both gradients of a product have one operand that is a transpose. A kernel
-# that reads this layout multiplies it, if there is one. Otherwise the operand is copied, if the copy takes no more than
-# a tenth of the product's time; otherwise torch multiplies, because its kernels read either layout. Leading axes of `a`
-# are rows, too. torch multiplies all other operands: vectors, batches on both sides, other types, other devices,
-# autocast, float32 where TF32 is allowed, and products that `torch.compile` traces.
+# Most kernels read two row-major matrices, but both gradients of a product have one transposed operand. If no kernel
+# reads that layout, the operand is copied, provided that the copy takes at most a tenth of the product's time;
+# otherwise torch multiplies, because its kernels read either layout. All leading axes of `a` are rows. torch multiplies
+# all other operands: vectors, batches on both sides, other types, other devices, autocast, float32 where TF32 is
+# allowed, and products that `torch.compile` traces.
 #
-# As measured on an H100, for the estimate whether the copy of a transpose pays.
+# Measured on an H100, to estimate whether the copy of a transpose is worth its time
 COPY_RATE = 6e11  # bytes per second of torch's copy of a transpose
 FLOP_RATES = dict(float32=5e13, bfloat16=7e14, float16=7e14)  # FLOP/s of products
 
@@ -176,7 +182,7 @@ _DTYPE_NAMES = {}  # torch's dtypes -> names; filled when torch is imported
 
 
 @lru_cache
-def _torch():
+def _import_torch():
     import torch
 
     _DTYPE_NAMES.update({getattr(torch, name): name for name in TYPES})
@@ -185,7 +191,7 @@ def _torch():
 
 @lru_cache
 def _tensor_types():
-    return _torch().Tensor, _torch().nn.Parameter
+    return _import_torch().Tensor, _import_torch().nn.Parameter
 
 
 def why_torch(a, b):
@@ -196,7 +202,7 @@ def why_torch(a, b):
         torch.compiler.is_compiling()
     ):  # checked first, because dynamo warns of each function with a cache that it traces
         return 'torch.compile traces it'
-    torch = _torch()
+    torch = _import_torch()
     tensor_types = _tensor_types()
     if type(a) not in tensor_types or type(b) not in tensor_types:
         return 'an operand is not a plain tensor'
@@ -205,10 +211,10 @@ def why_torch(a, b):
     if a.dtype is not b.dtype:
         return 'the types differ'
     if a.shape[-1] != b.shape[0]:
-        return 'the sizes do not fit'
+        return 'the sizes do not match'
     if a.device != b.device:
         return 'the operands are on different devices'
-    if not a.is_cuda and not (_forced and backend() == 'sim'):
+    if not a.is_cuda and not (_forced_kernels and backend() == 'sim'):
         return 'it is not on a GPU'
     if torch.is_autocast_enabled(a.device.type):
         return 'autocast decides the type'
@@ -235,7 +241,7 @@ def _missing_torch_name():
 
 
 def _is_transformed(x):
-    return _torch()._C._functorch.is_functorch_wrapped_tensor(x)
+    return _import_torch()._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def _is_copy_cheap(x, other, dtype):
@@ -247,7 +253,7 @@ def _row_major(x, other):
     "Return `x` in row-major order, copied if that is cheap; None if it is not"
     if x.is_contiguous():
         return x
-    if x.dim() == 2 and x.t().is_contiguous() and (_forced or _is_copy_cheap(x, other, str(x.dtype)[6:])):
+    if x.dim() == 2 and x.t().is_contiguous() and (_forced_kernels or _is_copy_cheap(x, other, str(x.dtype)[6:])):
         return x.contiguous()
 
 
@@ -274,11 +280,11 @@ def _plan_for(a, b):
     reason = 'no kernel reads the memory layout of an operand'
     if not (a.is_contiguous() and b.is_contiguous()) and (transposed := _operands_in_memory(a, b)):
         layout, stored_a, stored_b = transposed
-        layout_plan = _plan(M, N, K, dtype, device, layout)
+        layout_plan = _cached_plan(M, N, K, dtype, device, layout)
         if layout_plan.kernel and _is_aligned(stored_a, stored_b):
             return layout_plan, stored_a, stored_b
         reason = layout_plan.reason
-    row_major_plan = _plan(M, N, K, dtype, device)
+    row_major_plan = _cached_plan(M, N, K, dtype, device)
     if not row_major_plan.kernel:
         return row_major_plan, None, None
     stored_a, stored_b = _row_major(a, N), _row_major(b, M)
@@ -288,6 +294,7 @@ def _plan_for(a, b):
 
 
 def _is_aligned(stored_a, stored_b):
+    "Return whether both operands begin at multiples of 16 bytes"
     return not (stored_a.data_ptr() | stored_b.data_ptr()) & 15
 
 
@@ -311,7 +318,7 @@ def multiply(
     if on_multiply and stored_a is None and not reason:
         on_multiply(a, b, None, None, None, out)
     if stored_a is None or out is not None and not _is_writable(out, a, b):
-        return _torch().matmul(a, b) if out is None else _torch().matmul(a, b, out=out)
+        return _import_torch().matmul(a, b) if out is None else _import_torch().matmul(a, b, out=out)
     if out is not None:
         chosen.kernel(stored_a, stored_b, out.view(-1, b.shape[1]))
     else:
@@ -322,6 +329,7 @@ def multiply(
 
 
 def _is_writable(out, a, b):
+    "Return whether a kernel can write the product to `out`"
     return (
         out.shape == (*a.shape[:-1], b.shape[1])
         and out.dtype is a.dtype
@@ -338,7 +346,7 @@ def tune(
     a,
     b,  # as for `matmul`
     tries=6,  # number of kernels to measure, those with the lowest estimates; `using`: all that were passed to it
-    fresh=False,  # measure again, even if there is a cached measurement?
+    fresh=False,  # measure again, even if a result is stored
 ) -> Plan:  # what `matmul` does with such operands from now on, in all processes or within `using`
     """Measure the kernels that can multiply `a` and `b`, and let `matmul` use the fastest for their shape and type.
 
@@ -353,8 +361,8 @@ def tune(
     estimated, stored_a, stored_b = (Plan(None, reason), None, None) if reason else _plan_for(a, b)
     if not estimated.kernel:
         return estimated
-    key = (*_sizes_of(a, b), _layout(estimated.kernel))
-    if not (fresh or _forced) and (measured := _measured_plan(*key)):
+    key = (*_sizes_of(a, b), _layout_of(estimated.kernel))
+    if not (fresh or _forced_kernels) and (measured := _measured_plan(*key)):
         return measured
     kernels = _candidates(*key, tries)
     if len(kernels) < 2:
@@ -362,8 +370,8 @@ def tune(
     best = _fastest(kernels, stored_a, stored_b, key)
     _clear_caches()
     _plans[key] = Plan(best, f'the fastest of {len(kernels)} that were measured')
-    if not _forced:
-        _tuned[key] = _plans[key]
+    if not _forced_kernels:
+        _tuned_plans[key] = _plans[key]
         tuning_cache.store(best, len(kernels), *key)
     return _plans[key]
 
@@ -386,7 +394,8 @@ def _fastest(kernels, stored_a, stored_b, key):
 
 
 def _candidates(M, N, K, dtype, device, layout, tries):
-    if _forced:
-        return _forced_for(M, N, K, dtype, layout)
+    "Return the kernels that `tune` measures for a product"
+    if _forced_kernels:
+        return _forced_kernels_for(M, N, K, dtype, layout)
     ranked = RANKERS.get((dtype, layout))
-    return ranked(M, N, K, _gpu(device)[1], tries) if ranked else []
+    return ranked(M, N, K, _capability_and_sms(device)[1], tries) if ranked else []

@@ -43,12 +43,12 @@ template <int COUNT, int D> __device__ void reduce_lanes(float *o, int &first, i
 # A warp multiplies a few rows of A at a time. LANES lanes share a row; each lane keeps accumulators for R rows and all
 # columns in registers. B is stored transposed in shared memory.
 #
-# - A multistage pipeline of STAGES steps per warp keeps copies in flight, also across the end of a row. Only lanes of
-# the   same warp read what a warp copies, so `__syncwarp` is enough.
+# - A multistage pipeline of STAGES steps per warp keeps copies in flight, even across the end of a row. Only lanes of
+#   the same warp read what a warp copies, so `__syncwarp` is enough.
 # - Copies are coalesced. Neighbouring lanes read the same piece of B: such a load of 16 bytes per lane takes two
 #   wavefronts instead of four, which matters if there are many columns, because these loads are then the most frequent.
 # - Split-K: if K is too long for shared memory, or rows are too few to keep all SMs busy, different blocks compute
-# slabs   of K, and a second kernel adds their partial sums in order: the result is the same in every run.
+#   slabs of K, and a second kernel adds their partial sums in order: the result is the same in every run.
 pipeline_src = r'''
 constexpr int CHUNK = LANES*VEC;                                        // elements of a row per step
 // pieces from one row to the next in shared memory; padded so that lanes access different banks
@@ -116,10 +116,10 @@ thin(const float *A, const float *B, float *C, int M, int N, int K, int slab) {
 '''
 
 
-# If rows of A are multiples of 16 bytes, one instruction of one thread, Hopper's bulk copy, loads several consecutive
-# rows. An mbarrier counts the bytes that have arrived. A warp then needs no pipeline: it waits for its rows, multiplies
-# them, issues the next copy, and reduces its accumulators meanwhile; the copies of the other warps are in flight all
-# the time.
+# If rows of A are multiples of 16 bytes, a single bulk copy (on Hopper), issued by one thread, loads several
+# consecutive rows. An mbarrier counts the bytes that have arrived. A warp then needs no pipeline: it waits for its
+# rows, multiplies them, issues the next copy, and reduces its accumulators meanwhile; the copies of the other warps are
+# in flight all the time.
 #
 # The copies use the L2 policy evict_first. Otherwise A would evict modified lines from L2, whose write-back costs time.
 # (The copies of the pipeline cannot use it: ptxas 13.0 encodes some variants wrongly, and the GPU stops at an illegal
@@ -449,17 +449,17 @@ __global__ void __launch_bounds__(THREADS) small(const float *A, const float *B,
 '''
 
 
-# The constants follow from the number of columns, because the registers hold R*COLUMNS accumulators; the slabs of K
-# follow from the shared memory and the number of SMs.
+# The constants depend on the number of columns, because a thread has R*COLUMNS accumulators in registers; the slabs of
+# K depend on the shared memory and the number of SMs.
 MAX_SHARED = 200 * 1024  # bytes of shared memory per block
 TERM_BYTES = 226 * 1024  # bytes of shared memory for the terms of B and the pipelines
-FEW_COLUMNS = 16  # up to so many, FMAs are as fast as the pipeline with terms
-PLANES_FROM = 2**24  # elements of A; with fewer the pipeline with terms was not measured
-# at most FEW_COLUMNS columns? -> (K, elements of A) from which on whole rows with terms are used
+FEW_COLUMNS = 16  # up to this many columns, FMAs are as fast as tensor cores
+PLANES_FROM = 2**24  # elements of A from which `thin_planes` is used; with fewer it was not measured
+# whether there are at most FEW_COLUMNS columns -> the least K, and the least elements of A, for `thin_stages`
 STAGES_FROM = {True: (768, 2**22), False: (256, 1_600_000)}
-BYTES_IN_FLIGHT = 50_000  # bytes of whole rows that are in flight per SM
+BYTES_IN_FLIGHT = 50_000  # of complete rows, per SM
 MAX_WARPS = 14  # warps that may share K
-LONG_ROW = 1792  # elements; from this K on, few rows fit into shared memory next to 13 columns or more
+LONG_ROW = 1792  # from this K on, few rows fit into shared memory if B has 13 columns or more
 _ARRAYS = 'm', 'n', 'out'  # A, B and C, by the names of the ladder's `LaunchPlan`
 
 
@@ -488,7 +488,7 @@ class Skinny(Product):
         return {'COLUMNS': N, 'VEC': vec, **(few_columns if N <= 12 else many_columns), **self.constants}
 
     def _is_special(self, K, device):
-        "Return whether the kernels with bulk copies or tensor cores may be used at all"
+        "Return whether the kernels with bulk copies or tensor cores support this product"
         return self.layout == 'nn' and not self.constants and device.hopper and K % 4 == 0
 
     def rows_config(self, N, K):
@@ -519,6 +519,7 @@ class Skinny(Product):
             return dict(COLUMNS=N, WARPS=WARPS, STAGES=min(STAGES, 7))
 
     def _plane_bytes(self, N, K):
+        "Return the bytes of the terms of B"
         return cdiv(K, 32) * cdiv(N, 8) * 1536
 
     def planes_launch(self, M, N, K, device):
@@ -545,6 +546,7 @@ class Skinny(Product):
             return dict(config, AHEAD=min(STAGES, max(2, cdiv(BYTES_IN_FLIGHT, 32 * K))))
 
     def _lo_bytes(self, N, workers, chunks):
+        "Return the bytes of the lo terms of B, which are in shared memory"
         return workers * chunks * cdiv(N, 16) * 512
 
     def stages_launch(self, M, N, K, device):
@@ -596,7 +598,7 @@ class Skinny(Product):
         return min(max_blocks, cdiv(sms, cdiv(K, slab))), slab, ring + slab * COLUMNS * 4
 
     def blocks_transposed(self, M, N, K, sms, COLUMNS, VEC, R, WARPS, STAGES):
-        "Return the same for a transposed A, whose blocks split its columns and whose slabs split its rows"
+        "Return what `blocks` does, for a transposed A: blocks split its columns, and slabs its rows"
         blocks_m, row = cdiv(M, 32 * VEC), cdiv(COLUMNS, 4) * 16
         ring = WARPS * STAGES * R * 32 * VEC * 4
         slabs_that_fit = cdiv(K, (MAX_SHARED - ring) // row - 1)

@@ -1,4 +1,4 @@
-"""`Climb`: a ladder in a lesson: it compares the reader's guesses with counts on paper, by compiler and by hardware."""
+"""`Climb`: a ladder in a lesson. It compares the reader's guesses with counts on paper, by compiler and by hardware."""
 
 from functools import lru_cache
 
@@ -17,11 +17,11 @@ from .rung import H100
 __all__ = ['Climb', 'Kinds', 'kinds', 'race', 'count_quads', 'count_library']
 
 
-# The hardware counts the work of the load/store pipe in wavefronts, and that of the schedulers in issued instructions
-# of a warp. Both are reported per multiplying instruction: an FFMA of a warp, which is 32 multiply-adds, or an
-# instruction of a tensor core, which is more.
-_PIPE, _ISSUED = 'l1tex__data_pipe_lsu_wavefronts.sum', 'smsp__inst_executed.sum'
-_REASONS = dict(
+# Nsight Compute counts the work of the load/store pipe in wavefronts, and that of the warp schedulers in issued
+# instructions. Both are reported per multiplying instruction: an FFMA of a warp, which is 32 multiply-adds, or a tensor
+# core instruction, which is more.
+_WAVEFRONTS, _INSTRUCTIONS = 'l1tex__data_pipe_lsu_wavefronts.sum', 'smsp__inst_executed.sum'
+_STALL_TEXTS = dict(
     long_scoreboard='data from global memory',
     short_scoreboard='data from shared memory',
     barrier='the others, at a barrier',
@@ -32,13 +32,13 @@ _REASONS = dict(
 )
 
 
-def _instructions(shape, multiply_adds=32):
-    "Return how many instructions of so many multiply-adds a product needs"
+def _multiplying_instructions(shape, multiply_adds=32):
+    "Return how many instructions of `multiply_adds` multiply-adds each a product needs"
     return float(np.prod(shape, dtype=float)) / multiply_adds
 
 
-def _loop(rung, op='FFMA'):
-    "Return ({kind: instructions per multiplying instruction in the rung's longest loop}, name of the compiler)"
+def _count_loop(rung, op='FFMA'):
+    "Return ({kind: count per multiplying instruction} of the instructions in the longest loop, name of the compiler)"
     listing = sass(rung.src)
     loop = listing.loop()
     multiply = sum(n for value, n in loop.ops().items() if value.startswith(op))
@@ -54,18 +54,23 @@ class Climb:
         self,
         shape,  # h, w, k of the product with which rungs are measured
         record,  # CHAPTER_what: the first part of the names of the recordings
-        bound,  # (wavefronts, instructions) per multiplying instruction -> the TFLOP/s that they allow
+        bound,  # (wavefronts, instructions) per multiplying instruction -> the upper bound in TFLOP/s
         seconds=0.3,  # time limit for a rung, and for the library
         folder='recorded',
         unit='a multiply-add',  # the multiplying instruction, as the output calls it
         multiply_adds=32,  # per multiplying instruction
         op='FFMA',  # the prefix of its name in machine code
-        also=(),  # further shapes h, w, k with which a rung is checked
+        also=(),  # further shapes (h, w, k) for which a rung is checked
         reasons={},  # further stall reasons: {Nsight Compute's name: the text for it}
     ):
-        self.bound, self.units, self.unit, self.op = bound, _instructions(shape, multiply_adds), unit, op
-        self.also, self.reasons = list(also), {**_REASONS, **reasons}
-        metrics = dict(pipe=_PIPE, instructions=_ISSUED)
+        self.bound, self.multiplying_instructions, self.unit, self.op = (
+            bound,
+            _multiplying_instructions(shape, multiply_adds),
+            unit,
+            op,
+        )
+        self.also, self.reasons = list(also), {**_STALL_TEXTS, **reasons}
+        metrics = dict(pipe=_WAVEFRONTS, instructions=_INSTRUCTIONS)
         self.ladder = Ladder(shape=shape, record=record, seconds=seconds, metrics=metrics, folder=folder)
 
     def __call__(
@@ -78,27 +83,27 @@ class Climb:
     ):
         """Check a version, measure it or read its recording, and compare guess, paper and claims with the result.
 
-        A version that is neither measured nor recorded, such as an edited one without a GPU, is counted statically."""
-        tried = right(rung)
-        if tried and self.also:
+        For a version without a measurement or recording, such as an edited one without a GPU, print static counts."""
+        checked_shapes = right(rung)
+        if checked_shapes and self.also:
             right(rung, self.also)
         try:
             step = self.ladder.climb(rung)[rung.name]
         except Unavailable as e:
-            found = f'{rung.name} is right. It is not timed' if tried else f'{rung.name} is not timed'
+            found = f'{rung.name} is right. It is not timed' if checked_shapes else f'{rung.name} is not timed'
             print(f'{found}: {e}.\n{self.count(rung, wavefronts)}')
             return
         print(f'{rung.name}: {step.tflops:.2f} TFLOP/s, {step.ratio:.1%} of torch.matmul ({step.made_on})')
-        busy = self._busy(step, ', tensor cores busy {:.0f}%')
+        busy = self._format_tensor_busy(step, ', tensor cores busy {:.0f}%')
         print(f'{step.registers} registers of a thread, occupancy {step.occupancy:.0%}{busy}')
         _print_guess(guess, next(iter(times), None) if times else None)
         for name, (low, high) in (times or {}).items():
-            claim(f'{rung.name}, speedup over {name}', low, self._times(step, name), high, 'x', mark=step.mark)
+            claim(f'{rung.name}, speedup over {name}', low, self._speedup_over(step, name), high, 'x', mark=step.mark)
         self._compare_with_paper(step, wavefronts, within)
 
-    def _times(self, step, name):
+    def _speedup_over(self, step, name):
         """Return the speedup over another rung; None if that was not measured. It is computed from their ratios to the
-        library, with which each was timed interleaved, because a hot GPU lowers its clock for both"""
+        library: each was timed interleaved with it, and a hot GPU lowers its clock for both"""
         other = next((s for s in self.ladder.steps if s.name == name), None)
         return other and step.ratio / other.ratio
 
@@ -119,43 +124,43 @@ class Climb:
         "Return the `Step` of a rung"
         return self.ladder[name]
 
-    def counts(self, name) -> tuple:  # both None where nothing was counted
+    def counts(self, name) -> tuple:  # both None if nothing was counted
         "Return wavefronts and instructions per multiplying instruction, as the hardware counted them"
         found = (self.ladder[name].counters.get(value) for value in ('pipe', 'instructions'))
-        return tuple(None if v is None else v / self.units for v in found)
+        return tuple(None if v is None else v / self.multiplying_instructions for v in found)
 
     def count(self, rung, wavefronts) -> Table:
         "Tabulate registers, occupancy and instructions of a rung, and the speed that they allow, without running it"
         title = f'{rung.name}, without a clock'
         try:
-            resources_ = resources(rung.src, block=int(np.prod(rung.threads)), shared_bytes=rung.shared)
-            found, compiler_name = _loop(rung, self.op)
+            compiled = resources(rung.src, block=int(np.prod(rung.threads)), shared_bytes=rung.shared)
+            found, compiler_name = _count_loop(rung, self.op)
         except CompilerMissing as e:
             return Table((), [[f'wavefronts for {self.unit}, on paper', f'{wavefronts:.3f}']], title, str(e))
         instructions = sum(found.values())
         rows = [
-            ['registers of a thread', resources_.registers],
-            ['occupancy', f'{resources_.occupancy.share:.0%}, limited by {", ".join(resources_.occupancy.limiter)}'],
-            ['spilled', f'{resources_.spill_stores + resources_.spill_loads} bytes of a thread'],
+            ['registers of a thread', compiled.registers],
+            ['occupancy', f'{compiled.occupancy.share:.0%}, limited by {", ".join(compiled.occupancy.limiter)}'],
+            ['spilled', f'{compiled.spill_stores + compiled.spill_loads} bytes of a thread'],
             [f'wavefronts for {self.unit}, on paper', f'{wavefronts:.3f}'],
             [f'instructions for {self.unit}, in its loop', f'{instructions:.3f}'],
             ['these allow, at most', f'{self.bound(wavefronts, instructions):.1f} TFLOP/s'],
         ]
-        return Table((), rows, title, f'[compiled for {resources_.arch} by {compiler_name}]')
+        return Table((), rows, title, f'[compiled for {compiled.arch} by {compiler_name}]')
 
     def waits(self, *names) -> Table:
         "Tabulate the stall reasons of some rungs, each as a fraction of all waiting"
-        stalls = {value: self.ladder[value].counters.get('stalls') or {} for value in names}
-        rows = {words: [_share(s, reason) for s in stalls.values()] for reason, words in self.reasons.items()}
+        stalls = {name: self.ladder[name].counters.get('stalls') or {} for name in names}
+        rows = {words: [_stall_fraction(s, reason) for s in stalls.values()] for reason, words in self.reasons.items()}
         shown = [[k, *(f'{v:.0%}' for v in row)] for k, row in rows.items() if max(row) >= 0.01]
-        made = ', '.join(dict.fromkeys(self.ladder[value].made_on for value in names))
+        made = ', '.join(dict.fromkeys(self.ladder[name].made_on for name in names))
         return Table(['<waiting for', *names], shown, f'What warps wait for ({made})', 'what is below 1% is left out')
 
     def table(self) -> Table:
         "Tabulate the speed and the counts of all steps, and the bounds from the counts"
         head = ['<rung', 'TFLOP/s', 'of torch', 'wavefronts', 'instructions', 'these allow', 'registers', 'occupancy']
         rows = [self._row(s) for s in self.ladder.steps]
-        if any(busy := [self._busy(s, '{:.0f}%') for s in self.ladder.steps]):
+        if any(busy := [self._format_tensor_busy(s, '{:.0f}%') for s in self.ladder.steps]):
             head, rows = [*head, 'tensor cores busy'], [[*r, b] for r, b in zip(rows, busy)]
         made = ', '.join(dict.fromkeys(s.made_on for s in self.ladder.steps))
         return Table(head, rows, f'The ladder ({made})', f'wavefronts and instructions for {self.unit} of a warp')
@@ -165,8 +170,8 @@ class Climb:
         counted = ['', '', ''] if w is None else [f'{w:.3f}', f'{i:.2f}', f'{self.bound(w, i):.1f}']
         return [s.name, f'{s.tflops:.2f}', f'{s.ratio:.1%}', *counted, s.registers, f'{s.occupancy:.0%}']
 
-    def _busy(self, step, text):
-        "Format the fraction of cycles in which tensor cores are busy; empty for FFMA, or if it was not counted"
+    def _format_tensor_busy(self, step, text):
+        "Format the percentage of cycles in which tensor cores are busy; empty for FFMA, or if it was not counted"
         busy = step.counters.get('tensor')
         return text.format(busy) if busy and self.op != 'FFMA' else ''
 
@@ -175,7 +180,7 @@ class Climb:
         return self.ladder.plot()
 
 
-def _share(stalls, reason):
+def _stall_fraction(stalls, reason):
     "Return one stall reason as a fraction of all stalls"
     return stalls.get(reason, 0) / (sum(stalls.values()) or 1)
 
@@ -191,7 +196,7 @@ def _print_guess(guess, than):
         raise TypeError(f'my_guess is {guess!r}; it is a number: how many {unit}')
 
 
-# A race is a contest on one product that includes the library, with the error of each result in the table.
+# A race is a contest on one product, with the library among the candidates and the error of each result in the table.
 def race(
     record,  # CHAPTER_what: the name of the recording that is shown without a GPU
     h,
@@ -214,8 +219,8 @@ def race(
     functions = {'torch.matmul': multiply, **{kernel.name: kernel for kernel in kernels}}
 
     def error(name):
-        m, n, out, judge = inputs_and_reference()
-        return f'{judge.error(functions[name](m, n, out)):.1e}'
+        m, n, out, reference = inputs_and_reference()
+        return f'{reference.error(functions[name](m, n, out)):.1e}'
 
     return contest(
         record,
@@ -245,15 +250,18 @@ class Kinds(dict):
         self.made = made
 
     def all(self, name) -> float:
-        "Return all instructions of a rung per multiply-add"
+        "Return the total of a rung, in instructions per multiply-add"
         return sum(self[name].values())
 
     def table(self) -> Table:
         "Return a table of one row per rung and one column per kind"
-        every = [kind for kind in KINDS if any(kind in value for value in self.values())]
-        rows = [[k, *(f'{value.get(e, 0):.3f}' for e in every), f'{self.all(k):.3f}'] for k, value in self.items()]
+        kinds_found = [kind for kind in KINDS if any(kind in value for value in self.values())]
+        rows = [
+            [k, *(f'{value.get(kind, 0):.3f}' for kind in kinds_found), f'{self.all(k):.3f}']
+            for k, value in self.items()
+        ]
         title = f'Instructions in the longest loop, for one multiply-add ({self.made})'
-        return Table(['<', *every, 'all'], rows, title)
+        return Table(['<', *kinds_found, 'all'], rows, title)
 
     def __repr__(self):
         return repr(self.table())
@@ -270,7 +278,7 @@ def kinds(
 
     def make():
         try:
-            loops = {r.name: _loop(r) for r in rungs}
+            loops = {r.name: _count_loop(r) for r in rungs}
         except CompilerMissing as e:
             raise Unavailable(str(e)) from None
         return {k: value for k, (value, _) in loops.items()}, next(iter(loops.values()))[1]
@@ -305,8 +313,8 @@ def count_quads(
     "Count the wavefronts of a warp whose lanes load four floats each from shared memory by one instruction"
     metric = 'l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum'
     script = _QUADS.format(patterns=[list(map(int, p)) for p in patterns.values()])
-    asked = ncu(script, sections=[], metrics=[metric], kernel='lanes_k', record=record)
-    return {name: int(k[metric]) for name, k in zip(patterns, asked.kernels, strict=True)}
+    profiled = ncu(script, sections=[], metrics=[metric], kernel='lanes_k', record=record)
+    return {name: int(k[metric]) for name, k in zip(patterns, profiled.kernels, strict=True)}
 
 
 _LIBRARY = """
@@ -326,7 +334,9 @@ def count_library(
 ) -> dict:  # issue: fraction of issue slots used; instructions: per multiply-add; name: of the kernel
     "Count events while torch.matmul multiplies two matrices of floats"
     issue = 'smsp__issue_active.avg.pct_of_peak_sustained_active'
-    asked = ncu(_LIBRARY.format(h=h, w=w, k=k), sections=[], metrics=[issue, _ISSUED], kernel='gemm', record=record)
-    found = asked.kernels[-1]
-    each = float(found[_ISSUED]) / _instructions((h, w, k))
+    profiled = ncu(
+        _LIBRARY.format(h=h, w=w, k=k), sections=[], metrics=[issue, _INSTRUCTIONS], kernel='gemm', record=record
+    )
+    found = profiled.kernels[-1]
+    each = float(found[_INSTRUCTIONS]) / _multiplying_instructions((h, w, k))
     return dict(issue=float(found[issue]) / 100, instructions=each, name=found.name, made=made_on())

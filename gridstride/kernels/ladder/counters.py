@@ -1,4 +1,4 @@
-"""Counters that explain the time of a rung: registers and occupancy, and what Nsight Compute counts during a launch."""
+"""What explains the time of a rung: its registers and occupancy, and the counters of Nsight Compute."""
 
 import ctypes
 
@@ -9,9 +9,13 @@ from ...cpp.driver import driver
 from ...prof.counters import ncu
 
 
-# The driver reports registers and shared memory, from which the occupancy follows. Nsight Compute counts the rest:
-# sectors per request of a warp, wavefronts per load of shared memory, issue slots used, and the stall reasons of warps.
-_REGISTERS, _LOCAL, _STATIC = 4, 3, 1  # CU_FUNC_ATTRIBUTE_NUM_REGS, _LOCAL_SIZE_BYTES, _SHARED_SIZE_BYTES
+# The driver reports registers and shared memory, from which the occupancy follows. Nsight Compute counts sectors per
+# request of a warp, wavefronts per load from shared memory, issue slots used, and the stall reasons of warps.
+_NUM_REGS, _LOCAL_BYTES, _STATIC_SHARED_BYTES = (
+    4,
+    3,
+    1,
+)  # CU_FUNC_ATTRIBUTE_NUM_REGS, _LOCAL_SIZE_BYTES, _SHARED_SIZE_BYTES
 
 
 def resources(rung) -> dict:
@@ -20,18 +24,20 @@ def resources(rung) -> dict:
 
     device, v = torch.cuda.current_device(), ctypes.c_int()
 
-    def attribute(what):
-        driver().cuKernelGetAttribute(ctypes.byref(v), what, ctypes.c_void_p(rung.kernel.handle), device)
+    def attribute(name):
+        driver().cuKernelGetAttribute(ctypes.byref(v), name, ctypes.c_void_p(rung.kernel.handle), device)
         return v.value
 
-    shared = attribute(_STATIC) + rung.shared
-    fits = occupancy(
-        attribute(_REGISTERS), shared, int(np.prod(rung.threads)), 'sm_{}{}'.format(*torch.cuda.get_device_capability())
+    shared = attribute(_STATIC_SHARED_BYTES) + rung.shared
+    occupancy_ = occupancy(
+        attribute(_NUM_REGS), shared, int(np.prod(rung.threads)), 'sm_{}{}'.format(*torch.cuda.get_device_capability())
     )
-    return dict(registers=attribute(_REGISTERS), local=attribute(_LOCAL), shared=shared, occupancy=fits.share)
+    return dict(
+        registers=attribute(_NUM_REGS), local=attribute(_LOCAL_BYTES), shared=shared, occupancy=occupancy_.share
+    )
 
 
-_STALLS = dict(
+_STALL_TEXTS = dict(
     long_scoreboard='global memory',
     short_scoreboard='shared memory',
     mio_throttle='the queue to shared memory',
@@ -91,7 +97,7 @@ def count_events(rung, h, w, k, metrics={}) -> dict:  # metrics: further ones, {
         threads=rung.threads,
         shared=rung.shared,
     )
-    stalls = {stall: f'smsp__average_warps_issue_stalled_{stall}_per_issue_active.ratio' for stall in _STALLS}
+    stalls = {stall: f'smsp__average_warps_issue_stalled_{stall}_per_issue_active.ratio' for stall in _STALL_TEXTS}
     names = {**_METRICS, **metrics}
     profiled = ncu(
         script, metrics=[*names.values(), *stalls.values()], sections=(), kernel=f'^{rung.kernel.__name__}$'
@@ -111,4 +117,4 @@ def longest_wait(counters) -> str:  # counters: as `count_events` gives them
     "Return the most frequent stall reason in plain words, with its fraction of all stalls"
     stalls = counters.get('stalls') or {}
     most = max(stalls, key=stalls.get, default=None)
-    return f'{_STALLS[most]} ({stalls[most] / sum(stalls.values()):.0%})' if most and stalls[most] else ''
+    return f'{_STALL_TEXTS[most]} ({stalls[most] / sum(stalls.values()):.0%})' if most and stalls[most] else ''

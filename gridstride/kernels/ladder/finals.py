@@ -1,9 +1,9 @@
 """`final`: the last kernel of lesson 22. The size of its tiles, the shape of its clusters and its treatment of the last
 wave are constants; `choose` estimates which of these kernels is the fastest for a shape.
 
-The parameters in `cost` were fitted to measurements of 53 random shapes on an H100. A fitted parameter also absorbs
-effects that the formula ignores; the remaining error is in one factor per tile, in `FINAL`, from the same measurements.
-So use the estimate to compare tiles, not to predict a time.
+The parameters in `cost` were fitted to measurements of 53 random shapes on an H100. Fitted parameters also absorb
+effects that the formula ignores, and `FINAL` has a correction factor per tile from the same measurements. So use the
+estimate to compare tiles, not to predict a time.
 """
 
 from functools import cache
@@ -12,10 +12,10 @@ from .hopper import barriers, clusters, copies, order, registers, stores_basics,
 from .rung import Rung
 from ...utils import cdiv
 
-# Stream-K for the last, partial wave: its tiles are split along k, and their steps, of 64 elements each, are divided
-# evenly among clusters. A cluster's part is not longer than a tile, so it contains at most the end of one tile and the
-# start of the next. A cluster stores its partial sums before it waits for those of others, so there is no deadlock. All
-# threads compute the same `Schedule`, so producer and consumers agree without synchronization.
+# Stream-K for the last, partial wave: its tiles are split along k, and their steps (of 64 elements along k) are divided
+# evenly among clusters. The part of a cluster is not longer than a tile, so it contains at most the end of one tile and
+# the start of the next one. A cluster stores its partial sums before it waits for those of others, so there is no
+# deadlock. All threads compute the same `Schedule`, so producer and consumers agree without synchronization.
 schedule = r'''
 constexpr int CLUSTER = CM*CN;                                            // blocks; what a cluster computes of out:
 constexpr int HIGH = SWAP_AB ? BN*CN : BM*CM, WIDE = SWAP_AB ? BM*CM : BN*CN;
@@ -402,13 +402,13 @@ def cost(h, w, k, tile, sms=132):
     tiles, clusters, steps = cdiv(h, tall) * cdiv(w, wide), at_once(CM * CN, sms), cdiv(k, 64)
     loaded = BN if swap_ab else cdiv(BN, 64) * 64
 
-    def lines(r, row):
-        return r * (1.67 if row % 64 else 1)  # a row that does not begin with a cache line has parts of two
+    def l2_traffic(r, row):
+        return r * (1.67 if row % 64 else 1)  # a row that does not begin at a cache line straddles two
 
     a_row, b_row = (w, k) if swap_ab else (k, w)
     tensor = BM * BN / 32
     shared = 0.74 * (BM // 64 * 4 * (16 * (1 + split_n) + BN / 4) + BM + loaded)
-    l2 = (lines(BM / CN, a_row) + lines(loaded / CM, b_row)) * 128 / 63
+    l2 = (l2_traffic(BM / CN, a_row) + l2_traffic(loaded / CM, b_row)) * 128 / 63
     step, once = (tensor**4 + shared**4 + l2**4) ** 0.25, 3500 + 6400 * (CM * CN > 1)
     cut = tiles % clusters if split else 0
     sharers = min(clusters, cut * 8, cut * steps // 4)

@@ -10,7 +10,7 @@ from .ladder import Gpu, inputs, library
 from .rung import need_bfloat16, sms
 
 WARPS = 8  # per block, one block per SM
-EACH = 32  # instructions per warp and step
+INSTRUCTIONS_PER_STEP = 32  # per warp
 
 
 def time_alone(
@@ -20,10 +20,10 @@ def time_alone(
     record,  # CHAPTER_what: the name of the recording that is shown without a GPU
     folder='recorded',
 ) -> dict:  # 'random', 'zeros' -> dict(cycles=, tflops=, ghz=, watts=); 'ratio' -> speedup over the library
-    """Measure the cycles per instruction of one of the four tensor cores of an SM, TFLOP/s, the clock rate and the
-    power.
+    """Measure cycles per instruction (of one of the four tensor cores of an SM), TFLOP/s, clock rate and power.
 
-    This is done on random values and on zeros, each for some seconds, because power and clock need time to settle."""
+    The instruction runs on random values and on zeros, each for some seconds, because power and clock need time to
+    settle."""
 
     def make():
         need_bfloat16('The instruction alone')
@@ -37,7 +37,7 @@ def _measure(src, size, multiply_adds):
 
     m, n = inputs(size, size, size, 'bfloat16', 'cuda')
     out, blocks = torch.empty_like(m), sms()
-    steps = round(size**3 / (multiply_adds * EACH * WARPS * blocks))
+    steps = round(size**3 / (multiply_adds * INSTRUCTIONS_PER_STEP * WARPS * blocks))
     kernel, threads = cuda_kernel(src), blocks * WARPS * 32
     sums, cycles = torch.empty(threads, device='cuda'), torch.empty(threads, dtype=torch.int64, device='cuda')
     operands = dict(random=m.view(torch.int32), zeros=torch.zeros_like(m).view(torch.int32))
@@ -46,26 +46,29 @@ def _measure(src, size, multiply_adds):
         kernel[blocks, WARPS * 32](x, sums, cycles, steps)
         return sums
 
-    done, found = 2 * multiply_adds * EACH * WARPS * blocks * steps, {}  # operations; a multiply-add counts as two
+    flops, found = (
+        2 * multiply_adds * INSTRUCTIONS_PER_STEP * WARPS * blocks * steps,
+        {},
+    )  # a multiply-add counts as two
     for name, x in operands.items():
-        seconds, watts = _by_itself(lambda: alone(x))
-        found[name] = _figures(done, steps, seconds, float(cycles.double().median()), watts)
-    ways = {'torch.matmul': lambda m, n: library(m, n, out), 'alone': lambda m, n: alone(operands['random'])}
-    c = compare(ways, m, n, flops=done, seconds=0.5, clock=Gpu())
+        seconds, watts = _settled_time(lambda: alone(x))
+        found[name] = _derive_figures(flops, steps, seconds, float(cycles.double().median()), watts)
+    functions = {'torch.matmul': lambda m, n: library(m, n, out), 'alone': lambda m, n: alone(operands['random'])}
+    c = compare(functions, m, n, flops=flops, seconds=0.5, clock=Gpu())
     return {**found, 'ratio': c.ratios['alone'][0]}
 
 
-def _by_itself(run, lasts=2.0):
+def _settled_time(run, min_seconds=2.0):
     "Run a kernel until power and clock have settled; returns (seconds, watts)"
     clock, times = Events(flush=False), []
     start = clock.now()
-    while clock.now() - start < lasts:
+    while clock.now() - start < min_seconds:
         times.append(np.median(clock.times(run, 20)))
     state = clock.states[-1]
     return float(np.median(times[len(times) // 2 :])), state and state.watt
 
 
-def _figures(done, steps, seconds, took, watts):
+def _derive_figures(flops, steps, seconds, kernel_cycles, watts):
     "Compute cycles per instruction, TFLOP/s and the clock rate from a thread's cycles and the time"
-    each = took / (steps * EACH * WARPS / 4)
-    return dict(cycles=each, tflops=done / seconds / 1e12, ghz=took / seconds / 1e9, watts=watts)
+    cycles = kernel_cycles / (steps * INSTRUCTIONS_PER_STEP * WARPS / 4)
+    return dict(cycles=cycles, tflops=flops / seconds / 1e12, ghz=kernel_cycles / seconds / 1e9, watts=watts)

@@ -1,4 +1,4 @@
-"""`Ladder`: steps of a matrix product, each checked and timed next to the library, with counters that explain it."""
+"""`Ladder`: kernels of a matrix product, each checked and timed next to the library, with counters that explain it."""
 
 import re
 from contextlib import contextmanager
@@ -16,12 +16,11 @@ from ...utils import backend, check
 
 
 # The reference is computed in float64. The error bound follows from the arithmetic: for values of random sign, the sum
-# of $k$ products $m_i n_i$ in float32, in any order, has an error of at most a few $2^{-24} \sum |m_i n_i|$, and
-# rounding the result to bfloat16 adds up to $2^{-8}$ of it. A missing or an additional product far exceeds
-# this bound.
+# of $k$ products $m_i n_i$ in float32, in any order, has an error of a few $2^{-24} \sum |m_i n_i|$ at most, and
+# rounding the result to bfloat16 adds up to $2^{-8}$ of it. A missing or an additional product far exceeds this bound.
 #
-# The bound in units of $2^{-24} \sum |m_i n_i|$; the worst of 16 million sums of 4096 to 8192 terms needs 3
-TERMS = 16
+# The bound in units of $2^{-24} \sum |m_i n_i|$. The largest error among 16 million sums of 4096 to 8192 terms was 3.
+MAX_SUM_ERROR = 16
 _ROUNDING = dict(float32=2.0**-24, float16=2.0**-11, bfloat16=2.0**-8)
 
 
@@ -32,12 +31,12 @@ class Reference:
         self.shape = m.shape[0], n.shape[1], m.shape[1]
         m, n = m.double(), n.double()
         self.want = m @ n
-        # In float32, because in float64 the sum of absolute values would take as long as the product.
-        self.size = (m.abs().float() @ n.abs().float()).double()
+        # In float32, because in float64 it would take as long as the product.
+        self.abs_sum = (m.abs().float() @ n.abs().float()).double()
 
     def bound(self, dtype):
         "Return the error bound of each element for results of type `dtype`, as a tensor like `want`"
-        return _ROUNDING[dtype] * self.want.abs() + TERMS * 2.0**-24 * self.size
+        return _ROUNDING[dtype] * self.want.abs() + MAX_SUM_ERROR * 2.0**-24 * self.abs_sum
 
     def error(self, got) -> float:  # 0 is exact
         "Return the norm of the error, relative to the norm of the product"
@@ -45,9 +44,9 @@ class Reference:
 
     def __call__(self, got):
         "Raise `AssertionError` with the first wrong elements of `got`"
-        far = (got.double() - self.want).abs() > self.bound(str(got.dtype)[6:])
-        if bool(far.any()) or bool(got.isnan().any()):
-            check(got.double().where(far | got.isnan(), self.want), self.want)
+        wrong = (got.double() - self.want).abs() > self.bound(str(got.dtype)[6:])
+        if bool(wrong.any()) or bool(got.isnan().any()):
+            check(got.double().where(wrong | got.isnan(), self.want), self.want)
 
 
 def inputs(h, w, k, dtype='float32', device=None, seed=0):
@@ -61,19 +60,20 @@ def inputs(h, w, k, dtype='float32', device=None, seed=0):
     ]
 
 
-# The sizes are around the tile: one element, a tile, one more and one less, and a few tiles with a remainder. `right`
-# checks all of them, each with an output that is filled with NaN; on the emulator only small ones.
+# The sizes are around that of a tile: one element, a tile, one more and one less, and several tiles with a remainder.
+# `right` checks all of them, each with an output that is filled with NaN; on the emulator only small ones.
 def _supports(rung, shape):
+    "Return whether a kernel, or another function, supports a shape"
     return min(shape) > 0 and getattr(rung, 'supports', lambda *_: True)(*shape)
 
 
 def _padded_shapes(h, w, k):
     "Return the shape itself, and larger ones with rows of multiples of 16 bytes, which some kernels need"
 
-    def up(x):
+    def round_up(x):
         return -(-x // 8) * 8
 
-    return [(h, w, k), (h, up(w), up(k)), (up(h), up(w), up(k))]
+    return [(h, w, k), (h, round_up(w), round_up(k)), (round_up(h), round_up(w), round_up(k))]
 
 
 def ragged_shapes(product) -> list:  # of (h, w, k)
@@ -102,7 +102,7 @@ def right(
     rung,  # a `Rung`, or another function, called as `rung(m, n, out)`
     shapes=None,  # (h, w, k) of each product; None: around the tile
 ) -> int:  # number of shapes that were checked
-    """Check a rung against float64. On a GPU that cannot run it, print the reason and check nothing.
+    """Check a rung against a float64 reference. If the GPU does not support it, print the reason and check nothing.
 
         right(rung)
 
@@ -130,6 +130,7 @@ def right(
     return len(shapes)
 
 
+# the fields of a `Step`, and their defaults
 FIELDS = dict(
     name='',
     seconds=None,
@@ -150,8 +151,8 @@ FIELDS = dict(
 
 
 class Step:
-    """The measurements of one rung: `seconds`, `tflops`, `ratio` to the library (with `low` and `high`), `error`,
-    `registers`, `occupancy`, `counters`"""
+    """The measurements of a rung: its `FIELDS`, among them `ratio`, the speedup over the library (with `low` and
+    `high`), and the derived `tflops`"""
 
     def __init__(self, shape, mark='', **fields):
         self.shape = tuple(shape)
@@ -211,7 +212,7 @@ def library(m, n, out):
 
 
 class Gpu(clocks.Clock):
-    """CUDA events with the L2 flushed, as in `bench`, but without the CUDA graphs and ceilings that `bench` adds: a
+    """A clock that uses CUDA events and flushes the L2, as `bench` does, but without its CUDA graphs and ceilings: a
     ladder compares with the library instead"""
 
     gpu = True
@@ -228,49 +229,51 @@ class Gpu(clocks.Clock):
         self.times = events.times
 
 
-def time_rung(rung, m, n, judge, seconds=0.5, baseline='torch.matmul'):
+def time_rung(rung, m, n, reference, seconds=0.5, baseline='torch.matmul'):
     "Time a rung and the library; returns the fields of a `Step`, raises `AssertionError` for a wrong result"
     import torch
 
-    h, w, k = judge.shape
+    h, w, k = reference.shape
     out = torch.empty(h, w, dtype=m.dtype, device=m.device)
     with exact():
-        both = {baseline: lambda m, n: library(m, n, out), rung.name: lambda m, n: rung(m, n, out)}
-        c = compare(
-            both,
+        functions = {baseline: lambda m, n: library(m, n, out), rung.name: lambda m, n: rung(m, n, out)}
+        comparison = compare(
+            functions,
             m,
             n,
             out=out,
-            check=lambda got: judge(got),
+            check=lambda got: reference(got),
             flops=2 * h * w * k,
             seconds=seconds,
             clock=Gpu() if m.is_cuda else None,
         )
-        errors = [judge.error(f(m, n, out)) for f in (rung, library)]
-    mine, (ratio, low, high) = c.timings[rung.name], c.ratios[rung.name]
-    mhz = [s.mhz for s in mine.states if s and s.mhz]
+        errors = [reference.error(f(m, n, out)) for f in (rung, library)]
+    timing, (ratio, low, high) = comparison.timings[rung.name], comparison.ratios[rung.name]
+    mhz = [s.mhz for s in timing.states if s and s.mhz]
     return dict(
         name=rung.name,
-        seconds=mine.median,
-        library=c.timings[baseline].median,
+        seconds=timing.median,
+        library=comparison.timings[baseline].median,
         ratio=ratio,
         low=low,
         high=high,
         error=errors[0],
         library_error=errors[1],
         mhz=float(np.median(mhz)) if mhz else None,
-        warnings=list(mine.warnings),
+        warnings=list(timing.warnings),
     )
 
 
-# In a lesson each rung has its own cell, which shows the ladder so far. Without a GPU, the row of a rung is recorded,
-# for exactly this source with exactly these constants. An edited kernel has no recording; its row reports this, and the
-# others stay.
-def _name(text):
+# In a lesson each rung has its own cell, which shows the ladder so far. Without a GPU, the row of a rung is a recording
+# for exactly this source with exactly these constants. An edited kernel has no recording: its row reports this, and the
+# other rows stay.
+def _file_name(text):
+    "Convert a kernel's name to a part of a file name"
     return re.sub(r'\W+', '_', text).strip('_')
 
 
-def _identity(rung):
+def _recorded_parts(rung):
+    "Return the parts of a recording's key that identify a kernel, or another function"
     return (
         [rung.src, list(rung.threads), rung.shared, {k: list(map(str, v)) for k, v in rung.maps.items()}]
         if isinstance(rung, Rung)
@@ -278,12 +281,12 @@ def _identity(rung):
     )
 
 
-def _dtype(rung):
+def _dtype_of(rung):
     return getattr(rung, 'dtype', 'float32')
 
 
 class Ladder:
-    "Rungs compared with the library: a table with the speed and the limiter of each"
+    "Rungs compared with the library: a table with the speed and the main stall reason of each"
 
     def __init__(
         self,
@@ -304,8 +307,8 @@ class Ladder:
         self.metrics = dict(metrics)
         self.folder = folder
         self.steps = []
-        self._judge = {}  # dtype -> (m, n, Reference)
-        self._made = None
+        self._references = {}  # dtype -> (m, n, Reference)
+        self._machine = None
         for rung in rungs:
             self.climb(rung)
 
@@ -320,7 +323,12 @@ class Ladder:
 
         step = (
             recorded(
-                self._record(rung), make, *self._key_parts(rung), save=lambda s: s.fields, load=load, folder=self.folder
+                self._recording_name(rung),
+                make,
+                *self._key_parts(rung),
+                save=lambda s: s.fields,
+                load=load,
+                folder=self.folder,
             )
             if self.record
             else make()
@@ -328,18 +336,18 @@ class Ladder:
         self.steps = [s for s in self.steps if s.name != rung.name] + [step]
         return self
 
-    def _record(self, rung):
-        return f'{self.record}_{_name(rung.name)}'
+    def _recording_name(self, rung):
+        return f'{self.record}_{_file_name(rung.name)}'
 
     def _key_parts(self, rung):
-        return _identity(rung), list(self.shape), _dtype(rung)
+        return _recorded_parts(rung), list(self.shape), _dtype_of(rung)
 
     def _with_counters(self, rung, fields):
-        "Add recorded counters that cannot be read on this machine, and a warning about them"
+        "Add recorded counters that this machine cannot read, with a warning about them"
         if not (self.record and self.counters) or is_recording():
             return fields
         try:
-            rec = read(self._record(rung), key(*self._key_parts(rung)), self.folder)
+            rec = read(self._recording_name(rung), key(*self._key_parts(rung)), self.folder)
         except Unavailable:
             return fields
         missing = {
@@ -359,19 +367,19 @@ class Ladder:
             raise ValueError(f'{rung.name} cannot multiply {self.shape}: {why}')
         if isinstance(rung, Product):
             rung.need_gpu()
-        m, n, judge = self._inputs_and_reference(_dtype(rung))
-        fields = time_rung(rung, m, n, judge, self.seconds, self.baseline)
+        m, n, reference = self._inputs_and_reference(_dtype_of(rung))
+        fields = time_rung(rung, m, n, reference, self.seconds, self.baseline)
         if isinstance(rung, Rung):
             fields.update(resources(rung), counters=self._count_events(rung))
-        self._made = machine()
+        self._machine = machine()
         return fields
 
     def _inputs_and_reference(self, dtype):
-        "Return the inputs and the reference, made once per type"
-        if dtype not in self._judge:
+        "Return m, n and the `Reference` of a dtype, made once"
+        if dtype not in self._references:
             m, n = inputs(*self.shape, dtype, 'cuda')
-            self._judge = {dtype: (m, n, Reference(m, n))}
-        return self._judge[dtype]
+            self._references = {dtype: (m, n, Reference(m, n))}
+        return self._references[dtype]
 
     def _count_events(self, rung):
         if not self.counters:
@@ -398,8 +406,8 @@ class Ladder:
         h, w, k = self.shape
         return f'{h}x{k} @ {k}x{w}, compared with {self.baseline}'
 
-    def _row(self, s, before):
-        "Return the cells of a step; `before` is the step below it, or None"
+    def _row(self, s, below):
+        "Return the cells of a step; `below` is the step below it, or None"
 
         def number(v, form='{:.3g}'):
             return '' if v is None else form.format(v)
@@ -415,7 +423,7 @@ class Ladder:
             s.name,
             number(s.tflops),
             number(s.ratio, '{:.1%}'),
-            number(before and s.ratio / before.ratio, '{:.2f}x'),
+            number(below and s.ratio / below.ratio, '{:.2f}x'),
             number(s.registers, '{}') + ('*' if s.local else ''),
             number(s.occupancy, '{:.0%}'),
             *counts,
@@ -428,12 +436,12 @@ class Ladder:
         local = ['* some registers are kept in local memory'] if any(s.local for s in self.steps) else []
         return '\n'.join([*warnings, *local, *(f'[{m}]' for m in dict.fromkeys(s.mark for s in self.steps if s.mark))])
 
-    def _before(self, step, aside):
-        "Return the step below this one, without those in `aside`"
+    def _step_below(self, step, aside):
+        "Return the step below this one that is not in `aside`; None if there is none"
         below = [s for s in self.steps[: self.steps.index(step)] if s.name not in aside]
         return below[-1] if below else None
 
-    def table(self, aside=()) -> Table:  # aside: names of rungs that no other rung is built upon
+    def table(self, aside=()) -> Table:  # aside: names of side branches, on which no later version is built
         """Return a table of one row per rung, and one for the library. Each rung was timed interleaved with the
         library, so the speedup over the rung before it is computed from the ratios to the library"""
         head = [
@@ -450,7 +458,7 @@ class Ladder:
             *self.metrics,
             '<waits most for',
         ]
-        rows = [self._row(s, self._before(s, aside)) for s in self.steps]
+        rows = [self._row(s, self._step_below(s, aside)) for s in self.steps]
         if rows:
             rows.append(
                 [
@@ -513,5 +521,8 @@ class Ladder:
             for s in self.steps
         ]
         return dict(
-            shape=list(self.shape), baseline=self.baseline, **({'made': self._made} if self._made else {}), steps=steps
+            shape=list(self.shape),
+            baseline=self.baseline,
+            **({'made': self._machine} if self._machine else {}),
+            steps=steps,
         )

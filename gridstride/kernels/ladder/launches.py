@@ -1,4 +1,4 @@
-"""`Launcher`: a kernel with its scalar arguments bound, launched with little overhead; `Mapped`: with tensor maps."""
+"""`Launcher`: a kernel with its scalar arguments bound, for a low launch overhead; `Mapped`: with tensor maps."""
 
 import ctypes
 import threading
@@ -9,11 +9,11 @@ from ...cpp.launcher import launcher
 from ..maps import tensor_map
 from ...utils import dim3
 
-# A small product takes the GPU a few microseconds, about as long as a handful of Python calls. To keep the launch
+# A small product takes a GPU a few microseconds, about as long as a handful of Python calls. To keep the launch
 # overhead low, everything that is constant for a shape is prepared once: the grid, the sizes, the array of argument
 # addresses. A call then only stores the pointers and calls the driver. A kernel that loads by TMA takes tensor maps
-# instead of pointers; the map for an address is made once, too.
-MAX_CACHED = 64  # the most cached tensor maps per launcher, and cached shapes per product
+# instead of pointers; the map for an address is cached, too.
+MAX_CACHED = 64  # tensor maps per launcher, and shapes per product
 
 # CU_LAUNCH_ATTRIBUTE_COOPERATIVE, _CLUSTER_DIMENSION, _PROGRAMMATIC_STREAM_SERIALIZATION
 _COOPERATIVE, _CLUSTER, _PDL = 2, 4, 6
@@ -43,7 +43,7 @@ class Double(float):
     "An argument of type `double`"
 
 
-_C = {Long: ctypes.c_longlong, float: ctypes.c_float, Double: ctypes.c_double}
+_C_TYPES = {Long: ctypes.c_longlong, float: ctypes.c_float, Double: ctypes.c_double}
 
 
 class Launcher:
@@ -58,7 +58,7 @@ class Launcher:
         grid,
         block,
         shared=0,
-        pdl=False,  # programmatic dependent launch: it may begin before the previous kernel ends, see griddepcontrol
+        pdl=False,  # programmatic dependent launch: the kernel may begin before the previous one ends (griddepcontrol)
         cluster=(1, 1, 1),  # blocks of a cluster along x, y, z, if the source has no `__cluster_dims__`
         cooperative=False,  # all blocks must be resident at once, because they wait for each other
     ):
@@ -68,7 +68,7 @@ class Launcher:
         if not kernel.handle:
             return
         ensure_max_dynamic_smem(kernel, shared)
-        self.values = [_C.get(type(scalar), ctypes.c_int)(scalar) for scalar in scalars]
+        self.values = [_C_TYPES.get(type(scalar), ctypes.c_int)(scalar) for scalar in scalars]
         attributes = [(_PDL, (1,))] * pdl + [(_CLUSTER, cluster)] * (max(cluster) > 1)
         attributes += [(_COOPERATIVE, (1,))] * cooperative
         self.attributes, self.arrays = attributes, arrays
@@ -79,12 +79,12 @@ class Launcher:
         "Prepare the structures that ctypes passes to the driver, if there is no compiled launcher"
         kernel, shared = self.kernel, self.shared
         self.pointers = (ctypes.c_void_p * self.arrays)()
-        at = [ctypes.addressof(self.pointers) + 8 * i for i in range(self.arrays)]
-        at += [ctypes.addressof(value) for value in self.values]
-        values = [_Attribute(i, 0, (ctypes.c_uint * 16)(*v)) for i, v in self.attributes]
-        attributes = (_Attribute * len(values))(*values)
-        self.argument_addresses = (ctypes.c_void_p * len(at))(*at)
-        self.config = _Config(*self.grid, *self.block, shared, None, attributes, len(values))
+        addresses = [ctypes.addressof(self.pointers) + 8 * i for i in range(self.arrays)]
+        addresses += [ctypes.addressof(value) for value in self.values]
+        structures = [_Attribute(i, 0, (ctypes.c_uint * 16)(*v)) for i, v in self.attributes]
+        attributes = (_Attribute * len(structures))(*structures)
+        self.argument_addresses = (ctypes.c_void_p * len(addresses))(*addresses)
+        self.config = _Config(*self.grid, *self.block, shared, None, attributes, len(structures))
         self.run = driver().cuLaunchKernelEx
         self.launch_args = ctypes.byref(self.config), ctypes.c_void_p(kernel.handle), self.argument_addresses, None
 
@@ -92,25 +92,25 @@ class Launcher:
         if not self.kernel.handle:
             return self.kernel.launch((*arrays, *self.scalars), self.grid, self.block, None, self.shared, self.cluster)
         if launcher():
-            return self.launch(self.compiled, stream or 0, *arrays)
+            return self.launch(self.launch_object, stream or 0, *arrays)
         with self.lock:  # threads share the argument buffer
             self.bind_arrays(arrays)
             self.config.stream = stream
             if self.run(*self.launch_args):
                 call_driver(lambda: self.run(*self.launch_args), self.kernel.__name__)
 
-    def launch(self, compiled, *launch_args):
-        "Launch by the compiled launcher; `launch_args`: a stream handle and the addresses of the arrays"
-        if compiled.run(*launch_args):
-            call_driver(lambda: compiled.run(*launch_args), self.kernel.__name__)
+    def launch(self, launch_object, *launch_args):
+        "Launch by the compiled launcher (`launcher.cpp`); `launch_args`: a stream handle and addresses of the arrays"
+        if launch_object.run(*launch_args):
+            call_driver(lambda: launch_object.run(*launch_args), self.kernel.__name__)
 
     @cached_property
-    def compiled(self):
-        "The launch as an object of the compiled launcher"
-        return self.compile(self.parameters())
+    def launch_object(self):
+        "The `Launch` of the compiled launcher, with this kernel and its scalars"
+        return self.make_launch_object(self.parameters())
 
-    def compile(self, parameters):
-        "Return the launch as an object of the compiled launcher, for parameters in the format of `launcher.cpp`"
+    def make_launch_object(self, parameters):
+        "Return a `Launch` of the compiled launcher; `parameters`: in the format of `launcher.cpp`"
         attributes = [(i, (*v, 0, 0)[:3]) for i, v in self.attributes]
         size = tuple(self.grid), tuple(self.block), self.shared
         return launcher().Launch(self.kernel.handle, *size, attributes, parameters, self.kernel)
@@ -125,7 +125,7 @@ class Launcher:
 
 
 class Mapped(Launcher):
-    "A launcher that is called with tensors; the kernel takes some of them as tensor maps"
+    "A launcher that is called with tensors, some of which the kernel takes as tensor maps"
 
     def __init__(
         self,
@@ -134,50 +134,50 @@ class Mapped(Launcher):
         *launch_options,  # the further arguments of `Launcher`
     ):
         super().__init__(kernel, *launch_options)
-        self.mapped_args, self.maps, self.current_maps, self.compiled_by_form = mapped_args, {}, [], {}
+        self.mapped_args, self.maps, self.current_maps, self.launch_objects = mapped_args, {}, [], {}
 
     def __call__(self, arrays, stream=None):
         if self.kernel.handle and launcher():
-            return self.launch(self.compiled_for(arrays), stream or 0, *(x.data_ptr() for x in arrays))
+            return self.launch(self.launch_object_for(arrays), stream or 0, *(x.data_ptr() for x in arrays))
         if not self.kernel.handle:
             arrays = list(arrays)
             for i, box, swizzle in self.mapped_args:
                 arrays[i] = tensor_map(arrays[i], box, swizzle)
         super().__call__(arrays, stream)
 
-    def compiled_for(self, arrays):
-        "Return the compiled launcher's object for arrays of one form; it updates the addresses in the maps itself"
+    def launch_object_for(self, arrays):
+        "Return the compiled launcher's `Launch` for arrays of these shapes; it updates the maps' addresses itself"
         if any(arrays[i].data_ptr() & 15 for i, *_ in self.mapped_args):
             for i, box, swizzle in self.mapped_args:
                 tensor_map(arrays[i], box, swizzle)  # raises for the unaligned array
-        if (key := self.form_of(arrays)) not in self.compiled_by_form:
-            if len(self.compiled_by_form) >= MAX_CACHED:
-                self.compiled_by_form.clear()
+        if (key := self.layout_key(arrays)) not in self.launch_objects:
+            if len(self.launch_objects) >= MAX_CACHED:
+                self.launch_objects.clear()
             parameters = self.parameters()
             for i, box, swizzle in self.mapped_args:
                 parameters[i] = 'T', 0, 0, bytes(tensor_map(arrays[i], box, swizzle))
-            self.compiled_by_form[key] = self.compile(parameters)
-        return self.compiled_by_form[key]
+            self.launch_objects[key] = self.make_launch_object(parameters)
+        return self.launch_objects[key]
 
-    def form_of(self, arrays):
+    def layout_key(self, arrays):
         "Return what the maps depend on besides the addresses: shapes and strides"
         return tuple((arrays[i].shape, arrays[i].stride()) for i, *_ in self.mapped_args)
 
     def bind_arrays(self, arrays):
         for i, x in enumerate(arrays):
             self.pointers[i] = x.data_ptr()
-        # Keep references until the next launch: making one map may evict another map of the same launch from the cache.
-        self.current_maps = [self.map(i, arrays[i], box, swizzle) for i, box, swizzle in self.mapped_args]
+        # Keep references until the next launch, because a new map may evict another map of this launch from the cache.
+        self.current_maps = [self.map_for(i, arrays[i], box, swizzle) for i, box, swizzle in self.mapped_args]
         for (i, *_), tensor_map_ in zip(self.mapped_args, self.current_maps):
             self.argument_addresses[i] = tensor_map_.address
 
-    def key(self, i, x):
+    def map_key(self, i, x):
         "Return the cache key of a map"
         return i, x.data_ptr(), x.shape, x.stride()
 
-    def map(self, i, x, box, swizzle):
+    def map_for(self, i, x, box, swizzle):
         "Return the map of the array that is the `i`th argument"
-        if (key := self.key(i, x)) not in self.maps:
+        if (key := self.map_key(i, x)) not in self.maps:
             if len(self.maps) >= MAX_CACHED:
                 self.maps.clear()
             self.maps[key] = tensor_map(x, box, swizzle)

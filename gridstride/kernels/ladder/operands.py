@@ -1,37 +1,37 @@
-"""Raise the error for operands that a kernel cannot multiply.
+"""Raise the error for operands that a kernel does not support.
 
-The hot path only checks whether all requirements are met. If not, this module finds the violated one, off the hot path.
+The hot path only checks whether all requirements are met. If they are not, this module finds out which one is violated.
 """
 
 from ...utils import backend
 
 
-def _device_of(x):
+def _device_name(x):
     return str(x.device)
 
 
-def _check_matrix(what, x, dtype, shape=None):
-    "Raise `TypeError` or `ValueError` unless `x` is a matrix of this type and shape; `what` is its name in messages"
+def _check_matrix(label, x, dtype, shape=None):
+    "Raise `TypeError` or `ValueError` unless `x` is a matrix of this type and shape; `label` is its name in messages"
     if not hasattr(x, 'data_ptr'):
-        raise TypeError(f'{what} is a {type(x).__name__}, and a torch tensor is needed; torch.tensor(...) makes one')
+        raise TypeError(f'{label} is a {type(x).__name__}, and a torch tensor is needed; torch.tensor(...) makes one')
     if x.ndim != 2:
-        raise ValueError(f'{what} has the shape {tuple(x.shape)}, and a matrix has rows and columns')
+        raise ValueError(f'{label} has the shape {tuple(x.shape)}, and a matrix has rows and columns')
     if shape and tuple(x.shape) != shape:
-        raise ValueError(f'{what} is {x.shape[0]}x{x.shape[1]}, and the product is {shape[0]}x{shape[1]}')
+        raise ValueError(f'{label} is {x.shape[0]}x{x.shape[1]}, and the product is {shape[0]}x{shape[1]}')
     if x.dtype != dtype:
-        raise TypeError(f"{what} is {str(x.dtype)[6:]}, and {str(dtype)[6:]} is needed; convert it with .to({dtype})")
+        raise TypeError(f"{label} is {str(x.dtype)[6:]}, and {str(dtype)[6:]} is needed; convert it with .to({dtype})")
 
 
-def _check_memory(what, x):
+def _check_memory(label, x):
     "Raise `ValueError` unless `x` is row-major and contiguous, at an address that is a multiple of 16 bytes"
     if not x.is_contiguous():
         raise ValueError(
-            f'{what} is not contiguous (its strides are {x.stride()}), and the kernel needs row-major memory; '
+            f'{label} is not contiguous (its strides are {x.stride()}), and the kernel needs row-major memory; '
             'use .contiguous()'
         )
     if x.device.type != 'meta' and x.data_ptr() % 16:
         raise ValueError(
-            f'{what} begins at an address that is not a multiple of 16, as a slice may, and the kernel loads 16 bytes '
+            f'{label} begins at an address that is not a multiple of 16, as a slice may, and the kernel loads 16 bytes '
             'at a time; use .clone()'
         )
 
@@ -61,12 +61,13 @@ def _check_devices(name, m, n, out):
     where = 'cuda' if backend() == 'gpu' else 'cpu'
     if m.device.type != where:
         raise ValueError(
-            f'{name}: m is on {_device_of(m)}, and kernels run on {where} here; move m and n with .to({where!r})'
+            f'{name}: m is on {_device_name(m)}, and kernels run on {where} here; move m and n with .to({where!r})'
         )
     for operand, x in (('n', n), ('out', out)):
-        if x is not None and _device_of(x) != _device_of(m):
+        if x is not None and _device_name(x) != _device_name(m):
             raise ValueError(
-                f'{name}: {operand} is on {_device_of(x)} and m on {_device_of(m)}; move it with .to({_device_of(m)!r})'
+                f'{name}: {operand} is on {_device_name(x)} and m on {_device_name(m)}; '
+                f'move it with .to({_device_name(m)!r})'
             )
     if out is not None and out.numel() and out.data_ptr() in (m.data_ptr(), n.data_ptr()):
         raise ValueError(

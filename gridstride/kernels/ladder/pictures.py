@@ -1,4 +1,4 @@
-"""Pictures of a tiled product: elements that a block, a warp and a thread access in one phase, and bank wavefronts."""
+"""Pictures of a tiled product: the elements that a block, a warp and a thread access, and wavefronts of bank groups."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def _runs(indices):
     return [(int(run[0]), len(run)) for run in np.split(indices, np.flatnonzero(np.diff(indices) > 1) + 1)]
 
 
-def _filled(rows, cols, color, size):
+def _fill_cells(rows, cols, color, size):
     "Return rectangles over some rows and columns"
     return [
         svg_rect(size * c, size * r, size * w, size * h, color, f'stroke="{LINE}" stroke-width="0.5"')
@@ -25,12 +25,12 @@ def _filled(rows, cols, color, size):
     ]
 
 
-def _matrix(name, rows, cols, parts, size):
+def _draw_matrix(name, rows, cols, parts, size):
     "Return a matrix with coloured parts, each (rows, columns, colour), and its name above"
     frame = svg_rect(0, 0, size * cols, size * rows, 'none', f'stroke="{LINE}" stroke-width="1.5"')
     body = [svg_rect(0, 0, size * cols, size * rows, '#ffffff')]
     for r, c, color in parts:
-        body += _filled(r, c, color, size)
+        body += _fill_cells(r, c, color, size)
     title = svg_text(size * cols / 2, -6, name, 12, extra='font-weight="bold"')
     return f'{"".join(body)}{frame}{title}'
 
@@ -51,18 +51,18 @@ def phase(
     tile_rows, tile_columns = thread_of_result.shape
     top, left = block[0] * tile_rows, block[1] * tile_columns
     steps = np.arange(idx, min(idx + bk, k))
-    sets = [
-        np.nonzero(owned)
-        for owned in (thread_of_result >= 0, thread_of_result // 32 == warp, thread_of_result == 32 * warp + lane)
+    elements = [
+        np.nonzero(mask)
+        for mask in (thread_of_result >= 0, thread_of_result // 32 == warp, thread_of_result == 32 * warp + lane)
     ]
-    rows, cols = ([top + r for r, _ in sets], [left + c for _, c in sets])
+    rows, cols = ([top + r for r, _ in elements], [left + c for _, c in elements])
     colors = [_BLOCK, _WARP, _THREAD]
     gap, label = 16, 20
     x, y = size * k + gap, label + size * k + gap + label
     panels = (
-        (0, y, _matrix('m', h, k, [(r, steps, c) for r, c in zip(rows, colors)], size)),
-        (x, label, _matrix('n', k, w, [(steps, run, c) for run, c in zip(cols, colors)], size)),
-        (x, y, _matrix('out', h, w, list(zip(rows, cols, colors)), size)),
+        (0, y, _draw_matrix('m', h, k, [(r, steps, c) for r, c in zip(rows, colors)], size)),
+        (x, label, _draw_matrix('n', k, w, [(steps, run, c) for run, c in zip(cols, colors)], size)),
+        (x, y, _draw_matrix('out', h, w, list(zip(rows, cols, colors)), size)),
     )
     parts = [f'<g transform="translate({a:.1f},{b:.1f})">{svg}</g>' for a, b, svg in panels]
     for i, (color, words) in enumerate(_LEGEND):

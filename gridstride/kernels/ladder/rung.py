@@ -1,4 +1,4 @@
-"""`Rung`: a hand-written matrix product, with its source and constants in one object, called like a function."""
+"""`Rung`: a step of a ladder: a matrix-product kernel with its source and constants, called like a function."""
 
 import inspect
 import re
@@ -14,9 +14,9 @@ from .operands import raise_invalid_operands, sizes
 from ...utils import backend, cdiv
 
 
-# A kernel is tuned by constants such as tile size and stage count. A line that defines them is prepended to the source
-# that the lesson shows, so that one text gives many kernels. Derived values, such as bytes of shared memory, may be
-# functions of the constants.
+# Constants such as the tile size and the number of stages tune a kernel. A line that defines them is prepended to the
+# source that the lesson shows, so that one source gives many kernels. Derived values, such as the bytes of shared
+# memory, may be functions of the constants.
 def constants_line(constants: dict) -> str:
     """Return the line of C that defines the constants; empty if there are none.
 
@@ -26,14 +26,14 @@ def constants_line(constants: dict) -> str:
 
 
 def with_constants(src, constants) -> str:
-    """Prepend the constants line to the source. If the source begins with an empty line, the constants line replaces
-    it, so that every line keeps its number"""
+    """Prepend the constants line to the source. It replaces an empty first line, so that every other line keeps its
+    number"""
     line = constants_line(constants)
     return src if not line else line + src if src.startswith('\n') else f'{line}\n{src}'
 
 
 @lru_cache
-def _torch():
+def _import_torch():
     import torch
 
     return torch
@@ -41,7 +41,7 @@ def _torch():
 
 def on_hopper() -> bool:
     "Return whether the current device is a Hopper GPU, with TMA and wgmma"
-    return backend() == 'gpu' and _torch().cuda.get_device_capability() == (9, 0)
+    return backend() == 'gpu' and _import_torch().cuda.get_device_capability() == (9, 0)
 
 
 def runs_hopper() -> bool:
@@ -60,24 +60,24 @@ def need_hopper(name, emulated=False):
 
 def need_bfloat16(name):
     "Raise `Unavailable` if the current GPU cannot run `name`, which multiplies bfloat16; the emulator can"
-    if backend() != 'gpu' or (p := _torch().cuda.get_device_properties()).major >= 8:
+    if backend() != 'gpu' or (p := _import_torch().cuda.get_device_properties()).major >= 8:
         return
     what = 'compute capability 8.0 or more, for bfloat16, mma.sync and cp.async'
     raise Unavailable(f'{name} needs {what}; {p.name} has {p.major}.{p.minor}')
 
 
 def sms() -> int:
-    "Return the number of SMs of the current GPU; 8 on the emulator, where more would only be slower"
-    return _torch().cuda.get_device_properties().multi_processor_count if backend() == 'gpu' else 8
+    "Return the number of SMs of the current GPU; 8 on the emulator, which gains nothing from more"
+    return _import_torch().cuda.get_device_properties().multi_processor_count if backend() == 'gpu' else 8
 
 
 def _resolve(x, constants):
-    "Return `x`; if it is a function, call it with the constants that its parameters name"
+    "Return `x` or, if it is a function, its result for the constants that its parameters name"
     return x(**{k: constants[k] for k in inspect.signature(x).parameters}) if callable(x) else x
 
 
-class _Launch(Mapped):
-    "The prepared launch of a rung for one shape"
+class _PreparedLaunch(Mapped):
+    "The prepared launch of a single kernel for one shape"
 
     def __init__(self, rung, h, w, k):
         # (index of the argument, box, swizzle) per tensor map
@@ -88,18 +88,19 @@ class _Launch(Mapped):
     def __call__(self, m, n, out, stream):
         super().__call__([m, n, out], stream)
 
-    def key(self, i, x):  # shapes and strides are fixed per launch
+    def map_key(self, i, x):  # shapes and strides are fixed per launch
         return i, x.data_ptr()
 
-    def form_of(self, arrays):
+    def layout_key(self, arrays):
         return None
 
-    def steps(self, m, n, out):
-        "Return (the entries of the compiled launcher's table, bytes of workspace)"
-        return ((self.compiled_for([m, n, out]), ((0, 0), (1, 0), (2, 0))),), 0
+    def launch_table(self, m, n, out):
+        """Return (what the compiled launcher's table needs, bytes of workspace). The former is a pair per kernel: its
+        launch object, and (index of the array, byte offset) per argument"""
+        return ((self.launch_object_for([m, n, out]), ((0, 0), (1, 0), (2, 0))),), 0
 
 
-# A plan is plain data, so that it can be launched, or exported as a standalone program (`export`).
+# A plan is plain data: it can be launched, or exported as a standalone program (`export`).
 class KernelLaunch(NamedTuple):
     "One launch of a kernel"
 
@@ -110,13 +111,13 @@ class KernelLaunch(NamedTuple):
     grid: tuple
     block: tuple
     shared: int = 0  # bytes of dynamic shared memory
-    pdl: bool = False  # this and the next two: as for `Launcher`
+    pdl: bool = False  # programmatic dependent launch; this and the next two are as for `Launcher`
     cluster: tuple = (1, 1, 1)
     cooperative: bool = False
 
 
 class LaunchPlan(NamedTuple):
-    "All launches of a product for one shape, in order, and the workspaces that they need besides m, n and out"
+    "All launches of a product for one shape, in order, and their workspaces"
 
     calls: list
     workspaces: dict = {}  # name -> (elements, dtype)
@@ -139,7 +140,7 @@ def this_device() -> Device:
 
 @lru_cache
 def compiled(src, name, backend):
-    "Return a kernel of a source, compiled once per backend; on the emulator with all checks enabled"
+    "Return a kernel of a source, compiled once per backend; on the emulator, all checks are enabled"
     return cuda_kernel(src, name, checks=None if backend == 'gpu' else True)
 
 
@@ -170,47 +171,50 @@ class PreparedLaunches:
         # work on the same stream.
         del workspace
 
-    def steps(self, m, n, out):
-        "Return (the entries of the compiled launcher's table, bytes of workspace)"
-        # name -> (array index, byte offset): the workspaces share the fourth array
-        at = dict(m=(0, 0), n=(1, 0), out=(2, 0), **{name: (3, begin) for name, (begin, *_) in self.workspaces.items()})
+    def launch_table(self, m, n, out):
+        "Return (what the compiled launcher's table needs, bytes of workspace), as `_PreparedLaunch.launch_table` does"
+        # name -> (index of the array, byte offset): the workspaces share the fourth array
+        locations = dict(
+            m=(0, 0), n=(1, 0), out=(2, 0), **{name: (3, begin) for name, (begin, *_) in self.workspaces.items()}
+        )
         return tuple(
-            (launch.compiled, tuple(at[name] for name in names)) for launch, names in self.launches
+            (launch.launch_object, tuple(locations[name] for name in names)) for launch, names in self.launches
         ), self.bytes
 
     def _allocate(self, m, arrays):
-        "Add the workspaces to `arrays`: one allocation on a GPU, and one each on the emulator, which checks bounds"
-        torch, spaces = _torch(), self.workspaces.items()
+        "Add the workspaces to `arrays`: slices of one allocation, but separate ones on the emulator, for its checks"
+        torch, workspaces = _import_torch(), self.workspaces.items()
         if not m.is_cuda:
-            arrays.update({name: torch.empty(n, dtype=getattr(torch, dtype)) for name, (_, n, dtype) in spaces})
+            arrays.update({name: torch.empty(n, dtype=getattr(torch, dtype)) for name, (_, n, dtype) in workspaces})
             return
         workspace = torch.empty(self.bytes, dtype=torch.uint8, device=m.device)
-        arrays.update({name: workspace.data_ptr() + begin for name, (begin, *_) in spaces})
+        arrays.update({name: workspace.data_ptr() + begin for name, (begin, *_) in workspaces})
         return workspace
 
 
-_DTYPE_BYTES = dict(float32=4, bfloat16=2)  # bytes
+_DTYPE_BYTES = dict(float32=4, bfloat16=2)
 
 
-# The base class of all hand-written products, of one kernel or several: they are prepared once per shape and device,
-# and then launched on the current stream.
+# The base class of all hand-written products, with one kernel or several: the launches are prepared once per shape and
+# device, and then launched on the current stream.
 class Product:
     "`product(m, n)` multiplies with hand-written kernels; a subclass defines `launch_plan(h, w, k, device_properties)`"
 
-    name, dtype, layout = 'product', 'float32', 'nn'  # layout: 'tn': m is passed transposed; 'nt': n is
-    # whether it uses a static buffer in global memory; then launches on different streams are serialized
+    name, dtype = 'product', 'float32'
+    layout = 'nn'  # 'tn': m is passed transposed; 'nt': n is
+    # whether it has a static buffer in global memory, so that launches on different streams must be serialized
     uses_workspace = False
     hopper = False  # uses TMA, bulk copies or wgmma
     # {'m': ((rows, columns) of a TMA box, swizzle)}, for those of m, n and out that are passed as tensor maps
     maps = {}
 
     def why_not(self, h, w, k):  # None if it can
-        "Return the reason why this product cannot multiply h x k by k x w"
+        "Return the reason why this product does not support h x k @ k x w"
         if min(h, w, k) < 1:
             return 'a size is 0'
 
     def supports(self, h, w, k) -> bool:
-        "Return whether it can multiply h x k by k x w"
+        "Return whether this product supports h x k @ k x w"
         return self.why_not(h, w, k) is None
 
     def launch_plan(self, h, w, k, device_properties) -> LaunchPlan:
@@ -223,91 +227,94 @@ class Product:
         return PreparedLaunches(self.launch_plan(h, w, k, this_device()))
 
     def need(self, h, w, k):
-        "Raise `ValueError` for an unsupported shape, `Unavailable` on a GPU that cannot run it"
+        "Raise `ValueError` for an unsupported shape, `Unavailable` on an unsupported GPU"
         if why := self.why_not(h, w, k):
             raise ValueError(f'{self.name} does not multiply {h}x{k} by {k}x{w}: {why}')
         self.need_gpu()
 
     def need_gpu(self):
-        "Raise `Unavailable` if the current GPU cannot run it; the emulator can"
+        "Raise `Unavailable` if the current GPU does not support this product; the emulator supports all"
         if self.hopper:
             need_hopper(self.name, emulated=True)
 
     @cached_property
-    def _ready(self):
+    def _prepared(self):
+        "The prepared launches: (h, w, k, device) -> a function of (m, n, out, stream)"
         return {}
 
     @cached_property
-    def _last(self):
+    def _last_stream(self):
+        "Per device the stream of the last launch: (its handle, torch's object)"
         return {}
 
     def __call__(self, m, n, out=None):
         "Compute m @ n, into `out` if it is passed; returns the result"
-        if not self._accepts(m, n, out):
+        if not self._are_valid_operands(m, n, out):
             raise_invalid_operands(self.name, m, n, out, self._dtype, self.layout)
         if out is None:
             (h, _), (_, w) = sizes(m, n, self.layout)
             out = m.new_empty((h, w))
-        launch = self.ready(m, n)
+        launch = self.prepared_launches(m, n)
         if not m.is_cuda:
             launch(m, n, out, None)
-        elif m.get_device() == _torch().cuda.current_device():
+        elif m.get_device() == _import_torch().cuda.current_device():
             launch(m, n, out, self._stream(m))
         else:
-            with _torch().cuda.device(m.device):
+            with _import_torch().cuda.device(m.device):
                 launch(m, n, out, self._stream(m))
         return out
 
-    def ready(self, m, n):
+    def prepared_launches(self, m, n):
         "Return the prepared launches for these operands on their device: a function of (m, n, out, stream)"
         (h, k), (_, w) = (m.shape, n.shape) if self.layout == 'nn' else sizes(m, n, self.layout)
         key = (h, w, k, m.get_device())
-        return self._ready.get(key) or self._keep_ready(m, *key)
+        return self._prepared.get(key) or self._prepare_and_cache(m, *key)
 
     def _stream(self, m):
         """Return the handle of the current stream. A kernel with a static buffer first waits for the previous stream,
         except during graph capture, which cannot order itself against streams outside the graph"""
         device = m.get_device()
-        stream, last = current_stream(device), self._last.get(device)
+        stream, last = current_stream(device), self._last_stream.get(device)
         if (
             self.uses_workspace
             and (last is None or last[0] != stream)
-            and not _torch().cuda.is_current_stream_capturing()
+            and not _import_torch().cuda.is_current_stream_capturing()
         ):
-            current = _torch().cuda.current_stream()
+            current = _import_torch().cuda.current_stream()
             if last:
                 current.wait_stream(last[1])
-            self._last[device] = stream, current
+            self._last_stream[device] = stream, current
         return stream
 
-    def _accepts(self, m, n, out):
-        "Return whether the operands are valid; `raise_invalid_operands` reports what is not"
+    def _are_valid_operands(self, m, n, out):
+        "Return whether the operands are valid; if not, `raise_invalid_operands` finds the reason"
         try:
-            d, where, (m_transposed, n_transposed) = self._dtype, m.get_device(), self._transposed
+            dtype, device, (m_transposed, n_transposed) = self._dtype, m.get_device(), self._transposed
             return (
-                m.dtype is d
-                and n.dtype is d
+                m.dtype is dtype
+                and n.dtype is dtype
                 and m.dim() == 2 == n.dim()
                 and m.shape[1 - m_transposed] == n.shape[n_transposed]
-                and where == n.get_device()
+                and device == n.get_device()
                 and m.is_contiguous()
                 and n.is_contiguous()
                 and not (m.data_ptr() | n.data_ptr()) & 15
                 and (m.is_cuda or backend() == 'sim' and m.device == n.device)
-                and (out is None or self._accepts_out(out, m, n))
+                and (out is None or self._is_valid_out(out, m, n))
             )
         except AttributeError:
             return False
 
-    def _accepts_out(self, out, m, n):
-        (m_transposed, n_transposed), at = self._transposed, out.data_ptr()
+    def _is_valid_out(self, out, m, n):
+        "Return whether the result can be written to `out`"
+        (m_transposed, n_transposed), address = self._transposed, out.data_ptr()
         return (
             out.dtype is self._dtype
             and out.shape == (m.shape[m_transposed], n.shape[1 - n_transposed])
             and out.get_device() == m.get_device()
             and out.is_contiguous()
-            and not at & 15
-            and at not in (m.data_ptr(), n.data_ptr())
+            and not address & 15
+            and address not in (m.data_ptr(), n.data_ptr())
         )
 
     @cached_property
@@ -316,29 +323,30 @@ class Product:
 
     @cached_property
     def _dtype(self):
-        return getattr(_torch(), self.dtype)
+        return getattr(_import_torch(), self.dtype)
 
-    def _keep_ready(self, m, h, w, k, device):
+    def _prepare_and_cache(self, m, h, w, k, device):
         "Prepare and cache the launches for one shape on one device, that of `m`"
-        if len(self._ready) >= MAX_CACHED:
-            self._ready.clear()
-        with _torch().cuda.device(m.device if m.is_cuda else -1):
-            launch = self._ready[h, w, k, device] = self.prepare(h, w, k, device)
+        if len(self._prepared) >= MAX_CACHED:
+            self._prepared.clear()
+        with _import_torch().cuda.device(m.device if m.is_cuda else -1):
+            launch = self._prepared[h, w, k, device] = self.prepare(h, w, k, device)
         return launch
 
 
 # The requirements of a kernel are read from its source, because a lesson may change the source or pass its own.
-_HOPPER = re.compile(r"\bTensorMap\b|\bwgmma\b|\bmbarrier\b|cp\.async\.bulk")
-_AMPERE = re.compile(r"\bcp\.async\b|\bmma\.sync\b|\b__nv_bfloat16\b")
+_HOPPER_INSTRUCTIONS = re.compile(r"\bTensorMap\b|\bwgmma\b|\bmbarrier\b|cp\.async\.bulk")
+_AMPERE_INSTRUCTIONS = re.compile(r"\bcp\.async\b|\bmma\.sync\b|\b__nv_bfloat16\b")
 
 
-def _threads(x):
+def _as_tuple(x):
+    "Return the sizes of a block as a tuple"
     return tuple(x) if isinstance(x, (tuple, list)) else (x,)
 
 
 @lru_cache(256)
 def _last_kernel(src):
-    "Return the name of the last kernel in `src`, the one that multiplies"
+    "Return the name of the last kernel in `src`: it is the one that multiplies"
     return kernels(src)[-1].name
 
 
@@ -373,7 +381,7 @@ class Rung(Product):
         self.uses_workspace = uses_workspace
         self.pdl = pdl
         self.constants = constants
-        self._given = dict(
+        self._arguments = dict(
             src=src,
             threads=threads,
             shared=shared,
@@ -386,17 +394,17 @@ class Rung(Product):
             layout=layout,
         )
         self.src = with_constants(src, constants)
-        self.threads = _threads(_resolve(threads, constants))
+        self.threads = _as_tuple(_resolve(threads, constants))
         self.shared = int(_resolve(shared, constants))
         boxes = _resolve(maps, constants) or {}
         self.maps = {array: (tuple(box[:2]), box[2] if len(box) == 3 else 128) for array, box in boxes.items()}
-        self.hopper = bool(_HOPPER.search(src))
-        self._built = {}
+        self.hopper = bool(_HOPPER_INSTRUCTIONS.search(src))
+        self._compiled_kernels = {}
 
     @property
     def text(self) -> str:
-        "The source as it was passed, without the constants line"
-        return self._given['src']
+        "The source without the constants line"
+        return self._arguments['src']
 
     def __repr__(self):
         constants = ''.join(f', {k}={v}' for k, v in self.constants.items())
@@ -405,19 +413,19 @@ class Rung(Product):
         return f'<Rung {self.name!r}: {self.dtype}, {threads} threads, {memory}{constants}>'
 
     def tuned(self, name=None, **changes):
-        "Return a copy with other constants or arguments; raises `ValueError` for an unknown constant"
+        "Return a copy with other constants or arguments of `__init__`; raises `ValueError` for an unknown one"
         for k in () if 'src' in changes else changes:
-            if k not in self._given and k not in self.constants:
+            if k not in self._arguments and k not in self.constants:
                 raise ValueError(f'{self.name} has no {k}; its constants are {", ".join(self.constants)}')
-        return Rung(name or self.name, **{**self._given, **self.constants, **changes})
+        return Rung(name or self.name, **{**self._arguments, **self.constants, **changes})
 
     def why_not(self, h, w, k):  # None if it can
-        "Return the reason why this kernel cannot multiply h x k by k x w"
+        "Return the reason why this kernel does not support h x k @ k x w"
         if min(h, w, k) < 1:
             return 'a size is 0'
         if max(h * k, k * w, h * w) >= 2**31:
             return 'a matrix has 2^31 elements or more; the kernel indexes with int'
-        supported = self._given['supports'](h, w, k) if self._given['supports'] else True
+        supported = self._arguments['supports'](h, w, k) if self._arguments['supports'] else True
         if supported is not True:
             return supported if isinstance(supported, str) else 'unsupported shape'
         size = 4 if self.dtype == 'float32' else 2
@@ -428,10 +436,10 @@ class Rung(Product):
 
     def grid_for(self, h, w, k=1, device_properties=None):
         "Return the grid for h x k @ k x w on a `Device`; None: the current one"
-        if not self._given['grid']:
+        if not self._arguments['grid']:
             return cdiv(w, self.constants['BN']), cdiv(h, self.constants['BM'])
         return _resolve(
-            self._given['grid'],
+            self._arguments['grid'],
             dict(self.constants, h=h, w=w, k=k, sms=device_properties.sms if device_properties else sms()),
         )
 
@@ -443,18 +451,18 @@ class Rung(Product):
     @property
     def kernel(self):
         "The `cuda_kernel`, compiled on first use for the current backend"
-        where = backend()
-        if where not in self._built:
-            self._built[where] = self._compile()
-        return self._built[where]
+        name = backend()
+        if name not in self._compiled_kernels:
+            self._compiled_kernels[name] = self._compile()
+        return self._compiled_kernels[name]
 
     def need_gpu(self):
         super().need_gpu()
         if backend() != 'gpu':
             return
-        if _AMPERE.search(self.src):
+        if _AMPERE_INSTRUCTIONS.search(self.src):
             need_bfloat16(self.name)
-        p = _torch().cuda.get_device_properties()
+        p = _import_torch().cuda.get_device_properties()
         if self.shared > p.shared_memory_per_block_optin:
             what = f'{self.shared:,} bytes of shared memory per block'
             raise Unavailable(f'{self.name} needs {what}; {p.name} allows at most {p.shared_memory_per_block_optin:,}')
@@ -470,4 +478,4 @@ class Rung(Product):
 
     def prepare(self, h, w, k, device):
         self.need(h, w, k)
-        return _Launch(self, h, w, k)
+        return _PreparedLaunch(self, h, w, k)

@@ -1,7 +1,5 @@
-"""Models of layouts: a swizzled box in shared memory, the fragments of `mma.sync`, and the accumulator of `wgmma`, each
-compared with an H100.
-
-The descriptors of arrays for the copy engine (TMA) are in `maps`.
+"""Models of hardware layouts, each compared with an H100: a swizzled TMA box in shared memory, the fragments of
+`mma.sync`, and the accumulator of `wgmma`. (Tensor maps are in `maps`.)
 """
 
 import numpy as np
@@ -45,7 +43,6 @@ def bank_group(byte):
     return np.asarray(byte) // 16 % 8
 
 
-# In this picture each cell is a 16-byte piece of a box of 8 rows; its label and colour are its bank group.
 def swizzle_panel(rows=8, swizzle=128, title=None, size=30):
     "Draw the 16-byte pieces of a box, labelled and coloured by their bank group"
     at = box_offsets(rows, (swizzle or 128) // 16, 16, swizzle)
@@ -63,25 +60,26 @@ def swizzle_panel(rows=8, swizzle=128, title=None, size=30):
 # elements of the 16x16 matrix a, four of the 16x8 matrix b, and four of the 16x8 accumulator. Which ones follows from
 # the lane's group of four (`lane//4`) and its index in the group (`lane%4`). `wgmma` uses four warps, each with sixteen
 # of the 64 rows, and its accumulator repeats that of `mma.sync` along the columns.
-def _lanes(n):
+def _lane_and_element(n):
+    "Return the indices of 32 lanes as a column, and those of their n elements as a row"
     return np.arange(32)[:, None], np.arange(n)[None, :]
 
 
 def mma_a():
     "(row, column) of the 16x16 matrix a that each of 32 lanes holds in its 8 elements, for mma.sync.m16n8k16"
-    lane, i = _lanes(8)
+    lane, i = _lane_and_element(8)
     return lane // 4 + i // 2 % 2 * 8, lane % 4 * 2 + i % 2 + i // 4 * 8
 
 
 def mma_b():
     "(row, column) of the 16x8 matrix b that each of 32 lanes holds in its 4 elements"
-    lane, i = _lanes(4)
+    lane, i = _lane_and_element(4)
     return lane % 4 * 2 + i % 2 + i // 2 * 8, lane // 4 + 0 * i
 
 
 def mma_c():
     "(row, column) of the 16x8 accumulator that each of 32 lanes holds in its 4 elements"
-    lane, i = _lanes(4)
+    lane, i = _lane_and_element(4)
     return lane // 4 + i // 2 * 8, lane % 4 * 2 + i % 2
 
 
@@ -107,10 +105,10 @@ def lane_panel(positions, shape, title='', size=22, first=None):
     return cells(thread_index[:r, :c], thread_index[:r, :c] // 4, title, rows=range(r), cols=range(c), size=size)
 
 
-# These kernels test the models. One loads a box of consecutive integers by TMA and copies shared memory to the output.
-# One loads a matrix of values that encode their position by `ldmatrix`, and each lane stores its registers. The others
-# multiply matrices whose product encodes the positions by `mma.sync` and `wgmma`, and each thread stores its registers.
-# The emulator must give the same results.
+# These kernels show the layouts, on a GPU or on the emulator, and the models must agree with them. One loads a box of
+# consecutive integers by TMA and copies shared memory to the output. One loads matrices whose values encode their
+# positions by `ldmatrix`, and each lane stores its registers. The others multiply matrices whose product encodes the
+# positions, by `mma.sync` and `wgmma`, and each thread stores its accumulators.
 DUMPS = dict(
     box=PTX
     + r"""
@@ -179,7 +177,7 @@ def _device():
 
 
 def _make_numbered(h, w, k):
-    "Return m and n whose product is w*row + column in each element, exactly, also in bf16"
+    "Return m and n whose product is w*row + column in each element, exactly even in bf16"
     import torch
 
     m, n = torch.zeros(h, k, device=_device()), torch.zeros(k, w, device=_device())
@@ -199,6 +197,7 @@ def _box(swizzle, row=0, col=0):
 
 
 def _fragments():
+    "Return the registers of each lane for `mma.sync`: a, b, and the accumulators c"
     import torch
 
     m, n = (
@@ -217,6 +216,7 @@ def _fragments():
 
 
 def _accumulator():
+    "Return the accumulators of each thread of a warpgroup after `wgmma`"
     import torch
 
     m, n = (x.contiguous() for x in _make_numbered(64, 64, 64))

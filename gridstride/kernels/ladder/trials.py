@@ -1,5 +1,5 @@
-"""Tests and measurements of lesson 22's kernels: correctness on the GPU or the emulator, a ladder with expected L2
-traffic, timestamps, the effect of a missing wait, and a comparison with the library on many shapes."""
+"""Tests and measurements of the kernels for Hopper: correctness on the GPU or the emulator, a ladder with the expected
+L2 traffic, timestamps, the effect of a missing wait, and a comparison with the library on many shapes."""
 
 import json
 from contextlib import nullcontext
@@ -37,7 +37,7 @@ __all__ += ['stamped', 'read_stamps', 'draw_stamps', 'count_wrong', 'draw_speeds
 
 
 def shapes_around(rung) -> list:  # of (h, w, k)
-    "Return shapes with a single row, with one row more than a warpgroup and phases than stages, and with many tiles"
+    "Return shapes with a single row; with a few rows and phases more than fit at once; and with many tiles"
     BM, BN, STAGES = (rung.constants[name] for name in ('BM', 'BN', 'STAGES'))
     return [(1, 8, 8), (65, BN + 8, 64 * STAGES + 72), (2 * BM + 1, 3 * BN - 8, 72)]
 
@@ -148,7 +148,7 @@ def race_with_torch(
 
     def make_inputs():
         need_hopper('What is timed here')
-        cached['judge'] = Reference(*(args := _operands(shape))[:2])
+        cached['reference'] = Reference(*(args := _operands(shape))[:2])
         return args
 
     return contest(
@@ -157,7 +157,7 @@ def race_with_torch(
         make_inputs,
         title=title or '{}x{} @ {}x{}'.format(shape[0], shape[2], shape[2], shape[1]),
         sources={'torch.matmul': 'torch.matmul', **{r.name: (r.launch_plan(*shape, H100), seconds) for r in rungs}},
-        check=lambda got: cached['judge'](got),
+        check=lambda got: cached['reference'](got),
         writes=True,
         baseline='torch.matmul',
         flops=2 * shape[0] * shape[1] * shape[2],
@@ -225,11 +225,11 @@ def draw_stamps(cycles, stages, title, phases=(20, 48), span=9000):
         for ax, (name, stamps) in zip(axes[:, 0], cycles.items()):
             stamps = np.array(stamps) - stamps[phases[0] + 4][0]
             for ph in range(*phases):
-                ordered, used, done = stamps[ph]
+                issued, used, released = stamps[ph]
                 y, first = ph % stages[name], ph == phases[0]
-                ax.barh(y, used - ordered, left=ordered, color=plots.COLORS[0], label='ordered' if first else None)
-                ax.barh(y, done - used, left=used, color=plots.COLORS[5], label='multiplied' if first else None)
-                ax.text((used + done) / 2, y, ph, ha='center', va='center', fontsize=plots.SMALLEST, clip_on=True)
+                ax.barh(y, used - issued, left=issued, color=plots.COLORS[0], label='ordered' if first else None)
+                ax.barh(y, released - used, left=used, color=plots.COLORS[5], label='multiplied' if first else None)
+                ax.text((used + released) / 2, y, ph, ha='center', va='center', fontsize=plots.SMALLEST, clip_on=True)
             rows = range(stages[name])
             ax.set(yticks=rows, yticklabels=[f'stage {s}' for s in rows], ylabel=name, xlim=(0, span))
         axes[-1, 0].set_xlabel('cycles of the SM')
@@ -244,13 +244,13 @@ def count_wrong(rungs, shape=(2048, 2048, 2048), times=10) -> dict:  # name -> [
 
     need_hopper('What counts wrong results')
     m, n, _ = _operands(shape)
-    judge, res = Reference(m, n), {}
+    reference, res = Reference(m, n), {}
     for name, rung in rungs.items():
         bad = []
         for _ in range(times):
             out = torch.full(shape[:2], torch.nan, dtype=m.dtype, device=m.device)
             rung(m, n, out)
-            far = (out.double() - judge.want).abs() > judge.bound('bfloat16')
+            far = (out.double() - reference.want).abs() > reference.bound('bfloat16')
             bad.append(int(far.logical_or(out.isnan()).sum()))
         res[name] = [sum(b > 0 for b in bad), sum(bad)]
     return res

@@ -1,7 +1,7 @@
-"""Decoding with a latent KV cache: `latent_attention`, and the sources of its kernels. `latent_attention` needs torch,
-and is imported on first use.
+"""Decoding with a latent KV cache (MLA): `latent_attention`, and the sources of its kernels. `latent_attention` needs
+torch, and is imported on first use.
 
-The modules: `decoding` (`latent_attention` itself), `calls` (which kernels for which sizes), `sources` (CUDA C,
+The modules: `decoding` (the operator), `calls` (the launches for a problem), `sources` (assembles the CUDA C of
 `*.cuh`), `programs` (what `export` writes).
 """
 

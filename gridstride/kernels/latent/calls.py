@@ -1,4 +1,4 @@
-"""Choose the launches of a decode step with a latent KV cache: sources with their constants and grids."""
+"""Choose the launches of a decode step with a latent KV cache: sources, constants and grids."""
 
 import math
 from functools import lru_cache
@@ -21,48 +21,39 @@ class DecodeProblem(NamedTuple):
 
 
 SCALE = 192**-0.5  # of head dimension 128 + 64 (RoPE), before absorption
-_BLOCK_ROWS, _STEP_KEYS = 32, 32  # `mma.sync`: rows of q per block, keys per step
+_BLOCK_ROWS, _KEYS_PER_STEP = 32, 32  # `mma.sync`: rows of q per block, keys per step
 _STAGES = 2  # pages in shared memory, on a Hopper GPU
-_MIN_PAGES, _MIN_PARTS = (
-    4,
-    32,
-)  # with more than _MIN_PARTS parts, each has at least _MIN_PAGES pages: measured on an H100
-_MAX_UNSPLIT_PAGES = (
-    256  # pages per part up to which sequences are not split: faster for context 8,192, slower for 32,768
-)
-_MULTICAST_PAGES = (
-    1024  # with more pages in all, blocks share copies by multicast; with fewer, separate copies are 1 to 8% faster
-)
+# Measured on an H100: if there are more than _MIN_PARTS parts, each has at least _MIN_PAGES pages.
+_MIN_PAGES, _MIN_PARTS = 4, 32
+# Up to this many pages per part sequences are not split: this is faster for context 8,192, and slower for 32,768.
+_MAX_UNSPLIT_PAGES = 256
+# With more pages in all, blocks share copies by multicast; with fewer, separate copies are 1 to 8% faster.
+_MULTICAST_PAGES = 1024
 _ARRAYS = 'q', 'cache', 'table', 'lens', 'out', 'lse', 'part_out', 'part_lse'
 
 
-def _scalars(problem, parts):
+def _problem_scalars(problem, parts):
     return *problem[1:], parts
 
 
-def parts_of(
+def choose_parts(
     problem,  # a `DecodeProblem`
     splits,  # as for `latent_attention`; 0: choose
     block_rows,  # rows of q per block
     resident_blocks,  # blocks that run at the same time
 ) -> int:
-    """Choose into how many parts all pages are split (split-K).
+    """Choose into how many parts the pages of all sequences are split (split-K).
 
-    There are as many parts as blocks run at once per tile of rows, but a part has at least `_MIN_PAGES` pages, unless
-    there are few parts. If nearly as many parts can hold whole sequences, no sequence is split, so that sequences of
-    equal length need no merge. With many pages the merge costs less than idle SMs, so then sequences are split."""
-    max_parts, pages = (
-        max(1, resident_blocks // cdiv(problem.rows, block_rows)),
-        max(1, problem.batch * problem.table_columns),
-    )
-    part_count = problem.batch / cdiv(problem.batch, max_parts)
-    if (
-        not splits
-        and part_count.is_integer()
-        and part_count >= 0.95 * max_parts
-        and pages <= _MAX_UNSPLIT_PAGES * part_count
-    ):
-        return int(part_count)
+    There are as many parts as blocks are resident per tile of rows, but each part has at least `_MIN_PAGES` pages,
+    unless there are few parts. If nearly as many parts can consist of complete sequences, no sequence is split, so that
+    sequences of equal length need no merge. With many pages the merge costs less than idle SMs, so then sequences are
+    split."""
+    max_parts = max(1, resident_blocks // cdiv(problem.rows, block_rows))
+    pages = max(1, problem.batch * problem.table_columns)
+    unsplit_parts = problem.batch / cdiv(problem.batch, max_parts)
+    fills_gpu = unsplit_parts.is_integer() and unsplit_parts >= 0.95 * max_parts
+    if not splits and fills_gpu and pages <= _MAX_UNSPLIT_PAGES * unsplit_parts:
+        return int(unsplit_parts)
     return splits or min(max_parts, pages, max(_MIN_PARTS, cdiv(pages, _MIN_PAGES)))
 
 
@@ -79,10 +70,12 @@ def decode_ampere(
     gpu,  # a `Device`
 ) -> tuple:  # `KernelLaunch`, number of parts
     "Return the launch of the decode kernel by `mma.sync`, with two blocks per SM"
-    parts = parts_of(problem, splits, _BLOCK_ROWS, 2 * gpu.sms)
-    src = ampere_source(problem.dtype, (('BM', _BLOCK_ROWS), ('BN', _STEP_KEYS)))
-    shared = 2 * DIM * (_BLOCK_ROWS + _STEP_KEYS) + _BLOCK_ROWS * (4 * (_STEP_KEYS + 4) + 2 * (_STEP_KEYS + 8) + 4)
-    scalars = _log2_scale(scale), *_scalars(problem, parts)
+    parts = choose_parts(problem, splits, _BLOCK_ROWS, 2 * gpu.sms)
+    src = ampere_source(problem.dtype, (('BM', _BLOCK_ROWS), ('BN', _KEYS_PER_STEP)))
+    shared = 2 * DIM * (_BLOCK_ROWS + _KEYS_PER_STEP) + _BLOCK_ROWS * (
+        4 * (_KEYS_PER_STEP + 4) + 2 * (_KEYS_PER_STEP + 8) + 4
+    )
+    scalars = _log2_scale(scale), *_problem_scalars(problem, parts)
     return KernelLaunch(
         src, 'decode', _ARRAYS, scalars, (cdiv(problem.rows, _BLOCK_ROWS), parts), (128,), shared
     ), parts
@@ -93,12 +86,12 @@ def decode_hopper(problem, scale, splits, gpu) -> tuple:  # `KernelLaunch`, boxe
     """Return the launch of the decode kernel on a Hopper GPU, with one block per SM.
 
     Two blocks whose rows of q attend to the same pages share the copies by multicast, unless there are few pages: then
-    waiting for each other costs more."""
-    tiles, parts = cdiv(problem.rows, 64), parts_of(problem, splits, 64, gpu.sms)
+    waiting for each other takes longer than the copies that they save."""
+    tiles, parts = cdiv(problem.rows, 64), choose_parts(problem, splits, 64, gpu.sms)
     cluster = 1 if tiles % 2 or problem.batch * problem.table_columns <= _MULTICAST_PAGES else 2
     src = hopper_source(problem.dtype, (('STAGES', _STAGES), ('CLUSTER', cluster)))
     shared = (1 + _STAGES) * (2 * DIM * PAGE + 4 * 64) + 8 * (4 + 7 * _STAGES)
-    scalars = _log2_scale(scale), *_scalars(problem, parts)
+    scalars = _log2_scale(scale), *_problem_scalars(problem, parts)
     call = KernelLaunch(src, 'decode', _ARRAYS, scalars, (tiles, parts), (512,), shared, cluster=(cluster, 1, 1))
     return call, ((64, 64), (PAGE // cluster, 64)), parts
 
@@ -108,7 +101,7 @@ def merge(problem, parts, gpu) -> KernelLaunch:
     arrays = 'out', 'lse', 'part_out', 'part_lse', 'lens'
     split = 4 if problem.batch * problem.rows // 8 <= gpu.sms else 1
     src, grid = merge_source(problem.dtype, gpu.hopper, split), (problem.batch, problem.rows // 8, split)
-    return KernelLaunch(src, 'merge_parts', arrays, _scalars(problem, parts), grid, (256,), pdl=gpu.hopper)
+    return KernelLaunch(src, 'merge_parts', arrays, _problem_scalars(problem, parts), grid, (256,), pdl=gpu.hopper)
 
 
 def workspaces(problem, parts) -> dict:  # name -> float32 elements

@@ -82,7 +82,7 @@ __device__ void produce(const Shared &s, const TensorMap &q, const TensorMap &ca
     }
 }
 
-// A thread of a warpgroup has two rows of 64, this one and the eighth below
+// Returns the first of the two rows of a thread of a warpgroup; the second one is 8 rows below.
 __device__ int row_of_thread() { return threadIdx.x%128/32*16 + threadIdx.x%32/4; }
 
 // S = Q @ K^T, by the first warpgroup
@@ -97,7 +97,7 @@ __device__ void compute_scores(float (&x)[32], const Shared &s, const PipelineSt
             wgmma_fence();
         }
         #pragma unroll
-        for (int i = 0; i < 4; i++)                            // 16 columns: 32 bytes on
+        for (int i = 0; i < 4; i++)                            // the next 16 columns are 32 bytes on
             wgmma<false, false>(x, advance(qs, c*CHUNK + i*32), advance(keys, c*CHUNK + i*32), n + i > 0);
     }
     wgmma_commit();
@@ -109,7 +109,7 @@ __device__ void compute_scores(float (&x)[32], const Shared &s, const PipelineSt
 struct OnlineSoftmax { float row_max[2], row_sum[2], rescale[2]; };
 
 __device__ void mask(float (&x)[32], const int (&ends)[2], int key) {
-    int first = key + threadIdx.x%4*2;                         // an int: an end is below 0 where tokens outnumber keys
+    int first = key + threadIdx.x%4*2;  // signed: an end is below 0 if there are more new tokens than keys
     #pragma unroll
     for (int i = 0; i < 32; i++)
         if (first + i/4*8 + i%2 >= ends[i/2%2]) x[i] = MINUS_INFINITY;
@@ -175,7 +175,7 @@ __device__ void score(const Shared &s, const Work &work) {
         int len = uniform(work.lens[p.b]);
         p.first = uniform(p.first); p.last = uniform(p.last);
         int ends[2] = {end_of(min(row, last), len, work.z), end_of(min(row + 8, last), len, work.z)};
-        int least = end_of(work.row, len, work.z);             // of all 64
+        int least = end_of(work.row, len, work.z);             // of all 64 rows
         OnlineSoftmax r = {{MINUS_INFINITY, MINUS_INFINITY}, {0, 0}, {1, 1}};
         barrier_wait(s.q_full, iteration);
         #pragma unroll 1
@@ -195,7 +195,7 @@ __device__ void score(const Shared &s, const Work &work) {
 // 256 columns here, as it counts the registers that a launch of 512 threads begins with
 __device__ void rescale(float (&o)[2][COLUMNS/4], const float *rescale) {
     float a = rescale[row_of_thread()], b = rescale[row_of_thread() + 8];
-    if (!__any_sync(~0u, a != 1 || b != 1)) return;            // no larger score: soon that is so for most pages
+    if (!__any_sync(~0u, a != 1 || b != 1)) return;            // the maximum did not rise, as for most pages
     #pragma unroll
     for (int i = 0; i < COLUMNS/2; i++) o[i/(COLUMNS/4)][i%(COLUMNS/4)] *= i/2%2 ? b : a;
 }
@@ -269,7 +269,7 @@ decode(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap ca
     if (threadIdx.x == 384) { prefetch(q); prefetch(cache); make_barriers(s); }
     Sizes z = {batch, rows, heads, pages, wide, parts};
     Work work = {walk_of_block(lens, z), table, lens, {out, lse, part_out, part_lse}, factor, (int)blockIdx.x*64, z};
-    if (CLUSTER > 1) cluster_sync();                           // the other block's barriers are there, too
+    if (CLUSTER > 1) cluster_sync();                           // the barriers of the other block are initialized, too
     int wg = uniform(threadIdx.x/128);
     if (wg == 0) { registers_down<112>(); score(s, work); }
     else if (wg < 3) { registers_up<176>(); accumulate_pv(s, work, wg - 1); }
@@ -277,5 +277,5 @@ decode(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap ca
         registers_down<48>();
         if (threadIdx.x == 384) produce(s, q, cache, work);
     }
-    if (CLUSTER > 1) cluster_sync();                           // the other block may still arrive at my barriers
+    if (CLUSTER > 1) cluster_sync();  // the other block may still arrive at this block's barriers
 }

@@ -1,4 +1,4 @@
-"""Define `latent_attention` as a torch operator: check operands, and choose a kernel for the GPU."""
+"""The torch operator `latent_attention`: check operands, and choose a kernel for the GPU."""
 
 import math
 
@@ -22,7 +22,7 @@ def _has_hopper():
     return this_device().hopper
 
 
-def _backend(dtype):
+def _choose_backend(dtype):
     "Choose the `Backend` for a dtype"
     if dtype not in F16_TYPES:
         return Backend('torch', f'our kernels multiply bfloat16 and float16, and this is {dtype}')
@@ -33,13 +33,13 @@ def _backend(dtype):
     return Backend('mma.sync')
 
 
-def _check(q, cache, table, lens):
-    "Raise unless dtypes and shapes match, and all tensors are on a device where kernels run"
+def _check_operands(q, cache, table, lens):
+    "Raise `TypeError` or `ValueError` unless dtypes and shapes match, on a device where kernels run"
     for name, x in dict(q=q, cache=cache).items():
         check_tensor(_NAME, x, (*F16_TYPES, 'float32', 'float64'), name)
         if x.requires_grad and torch.is_grad_enabled():
             raise ValueError(
-                f'{_NAME}: {name} needs a gradient, and there is none: this decodes; use {name}.detach(), or '
+                f'{_NAME}: {name} requires a gradient, and decoding has no backward pass; use {name}.detach(), or '
                 'torch.no_grad() around it'
             )
     for name, x in dict(table=table, lens=lens).items():
@@ -77,41 +77,41 @@ def _check_pages(cache, table, lens):
             raise ValueError(f'{_NAME}: table[{b}, {i}] is {int(used[i])}, and the cache has pages 0 to {pages - 1}')
 
 
-def _scale(scale):
-    "Return the scale of the scores"
+def _check_scale(scale):
+    "Return the scale of the scores as a float; raise `ValueError` unless it is positive"
     scale = calls.SCALE if scale is None else float(scale)
     if not 0 < scale < math.inf:
         raise ValueError(f'{_NAME}: scale is {scale}, and it must be above 0')
     return scale
 
 
-def _splits(splits):
-    "Return the number of splits, 0 for None"
+def _check_splits(splits):
+    "Return the number of splits, 0 for None; raise `ValueError` for an invalid one"
     if splits is not None and (not isinstance(splits, int) or not 1 <= splits < 2**16):
         raise ValueError(f'{_NAME}: splits is {splits!r}, and it must be an integer from 1 to 65535, or None')
     return splits or 0
 
 
-def _fake(q, *more):
+def _allocate_results(q, *more):
     return q.new_empty(*q.shape[:-1], VALUES), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
-def _problem(q, cache, table):
+def _decode_problem(q, cache, table):
     batch, heads = q.shape[0], q.shape[-2]
     return DecodeProblem(dtype_name(q), batch, math.prod(q.shape[1:-1]), heads, cache.shape[0], table.shape[1])
 
 
 @operator(
     'latent_attention(Tensor q, Tensor cache, Tensor table, Tensor lens, float scale, int splits) -> (Tensor, Tensor)',
-    _fake,
+    _allocate_results,
 )
 def _latent_attention(q, cache, table, lens, scale, splits):
-    if _backend(dtype_name(q)).name == 'torch':
+    if _choose_backend(dtype_name(q)).name == 'torch':
         return _torch_attention(q, cache, table, lens, scale)
-    out, lse = _fake(q)
+    out, lse = _allocate_results(q)
     if not q.numel() or not table.numel():
         return out.zero_(), lse.fill_(-math.inf)
-    problem = _problem(q, cache, table)
+    problem = _decode_problem(q, cache, table)
     gpu, boxes = this_device(), ()
     if gpu.hopper:
         call, boxes, parts = calls.decode_hopper(problem, scale, splits, gpu)
@@ -151,7 +151,7 @@ def latent_attention_backend(
 
     latent_attention_backend(q).name"""
     check_tensor(_NAME, q, (*F16_TYPES, 'float32', 'float64'), 'q')
-    return _backend(dtype_name(q))
+    return _choose_backend(dtype_name(q))
 
 
 def latent_attention(
@@ -175,7 +175,7 @@ def latent_attention(
     because a check would wait for the GPU; on a GPU, a page that is out of range stops the kernel. After
     DeepSeek-AI, DeepSeek-V2 (2024), and Dao and others, Flash-Decoding (2023)."""
     if not torch.compiler.is_compiling():
-        _check(q, cache, table, lens)
+        _check_operands(q, cache, table, lens)
         if not q.is_cuda:
             _check_pages(cache, table, lens)
-    return _latent_attention(q, cache, table, lens, _scale(scale), _splits(splits))
+    return _latent_attention(q, cache, table, lens, _check_scale(scale), _check_splits(splits))

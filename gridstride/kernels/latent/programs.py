@@ -1,4 +1,4 @@
-"""Export `latent_attention` as standalone programs."""
+"""The standalone programs of `latent_attention`, which `export` writes."""
 
 from typing import NamedTuple
 
@@ -9,20 +9,20 @@ from ..ladder.rung import H100
 from ..standalone import NAMESPACE, Launch, Program
 from ...utils import cdiv
 
-SIZES = (3, 200), (1, 64), (70, 65)  # batch size, context length
-LARGE = 128, 8192
+CHECKED_SIZES = (3, 200), (1, 64), (70, 65)  # batch size, context length
+TIMED_SIZE = 128, 8192
 
 
 class Variant(NamedTuple):
     "A variant of latent attention that one program computes"
 
-    what: str  # 'hopper' or 'mma_sync'
+    kernel: str  # 'hopper' or 'mma_sync'
     heads: int
 
     @property
     def name(self):
         "The name of the file"
-        return f'latent_attention_{self.what}_{self.heads}'
+        return f'latent_attention_{self.kernel}_{self.heads}'
 
 
 VARIANTS = [Variant('hopper', 128), Variant('hopper', 64), Variant('hopper', 16), Variant('mma_sync', 128)]
@@ -30,17 +30,15 @@ VARIANTS = [Variant('hopper', 128), Variant('hopper', 64), Variant('hopper', 16)
 
 def cases_of(variant) -> list:  # of (batch, keys)
     "Return the sizes that are tested; the last one is also timed"
-    return [*SIZES, LARGE]
+    return [*CHECKED_SIZES, TIMED_SIZE]
 
 
 def launches(variant, batch, keys) -> tuple:  # of (`KernelLaunch`, boxes of its first arrays), and the workspaces
     "Return the launches of a `Variant` for one size on an H100"
     table_columns = cdiv(keys, PAGE)
-    problem, boxes = (
-        DecodeProblem('bfloat16', batch, variant.heads, variant.heads, batch * table_columns, table_columns),
-        (),
-    )
-    gpu = H100._replace(hopper=variant.what == 'hopper')
+    pages, boxes = batch * table_columns, ()
+    problem = DecodeProblem('bfloat16', batch, variant.heads, variant.heads, pages, table_columns)
+    gpu = H100._replace(hopper=variant.kernel == 'hopper')
     if gpu.hopper:
         call, boxes, parts = calls.decode_hopper(problem, calls.SCALE, 0, gpu)
     else:
@@ -48,7 +46,7 @@ def launches(variant, batch, keys) -> tuple:  # of (`KernelLaunch`, boxes of its
     return [(call, boxes), (calls.merge(problem, parts, gpu), ())], calls.workspaces(problem, parts)
 
 
-def _launch(call, boxes, rows):
+def _make_launch(call, boxes, rows):
     "Return a `Launch`; `rows` are those of the arrays that are tensor maps"
     names = [f'a.{array}' if array not in ('part_out', 'part_lse') else array for array in call.arrays]
     for i, (box, n) in enumerate(zip(boxes, rows)):
@@ -56,22 +54,24 @@ def _launch(call, boxes, rows):
     return Launch(call, names)
 
 
-def _lines(variant, batch, keys):
+def _case_code(variant, batch, keys):
     "Return the lines of C++ for one size"
     launched, workspaces = launches(variant, batch, keys)
     rows = batch * variant.heads, batch * cdiv(keys, PAGE) * PAGE
     allocations = [f'static float *{name} = allocate<float>({n});' for name, n in workspaces.items()]
-    return [*allocations, *(_launch(*launch, rows) for launch in launched)]
+    return [*allocations, *(_make_launch(*launch, rows) for launch in launched)]
 
 
 def _program(variant):
     constants = f'''constexpr int HEADS = {variant.heads};
 constexpr double SCALE = {calls.SCALE};
 typedef __nv_bfloat16 bf16;'''
-    what = f'`gridstride.kernels.latent_attention`, {variant.what.replace("_", ".")}, {variant.heads} heads, bfloat16.'
+    description = (
+        f'`gridstride.kernels.latent_attention`, {variant.kernel.replace("_", ".")}, {variant.heads} heads, bfloat16.'
+    )
     main, sizes = 'latent/main.cuh', cases_of(variant)
-    functions = {'void decode(int number, const Arrays &a)': [_lines(variant, *size) for size in sizes]}
-    return Program(variant.name, what, main, 'batch, keys', sizes, functions, constants)
+    functions = {'void decode(int number, const Arrays &a)': [_case_code(variant, *size) for size in sizes]}
+    return Program(variant.name, description, main, 'batch, keys', sizes, functions, constants)
 
 
 def programs() -> list:  # of `Program`

@@ -13,12 +13,14 @@ F16_TYPES = dict(bfloat16='bf16', float16='f16')  # dtype -> its name in PTX
 
 
 def _assemble(dtype, name, constants, preamble, shared=''):
-    values = (('VALUES', VALUES), ('PAGE', PAGE), *constants)
+    all_constants = (('VALUES', VALUES), ('PAGE', PAGE), *constants)
     text = shared + '\n'.join(map(source, ('schedule', 'results', name)))
-    return assemble_source(text, (('Number', C_TYPES[dtype]),), values, preamble.replace('bf16', F16_TYPES[dtype]))
+    return assemble_source(
+        text, (('Number', C_TYPES[dtype]),), all_constants, preamble.replace('bf16', F16_TYPES[dtype])
+    )
 
 
-_WORD_TYPES = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
+_TYPEDEFS = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
 
 
 @lru_cache
@@ -28,7 +30,7 @@ def ampere_source(
 ) -> str:
     "Return CUDA C of the decode kernel for GPUs from Ampere on, ready to be compiled"
     primitive_names = 'address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix', 'mma', 'pack'
-    return _assemble(dtype, 'decode_ampere', (('DIM', DIM), *constants), _WORD_TYPES + primitives(*primitive_names))
+    return _assemble(dtype, 'decode_ampere', (('DIM', DIM), *constants), _TYPEDEFS + primitives(*primitive_names))
 
 
 @lru_cache
@@ -45,4 +47,4 @@ def merge_source(
     split,  # warps per row
 ) -> str:
     "Return CUDA C of the kernel that merges partial results, ready to be compiled"
-    return _assemble(dtype, 'merge', (('PDL', pdl), ('SPLIT', split)), _WORD_TYPES + primitives('pack'))
+    return _assemble(dtype, 'merge', (('PDL', pdl), ('SPLIT', split)), _TYPEDEFS + primitives('pack'))

@@ -1,25 +1,26 @@
-// The index of the largest element of a row, the first one if there are several; a NaN is larger than all.
-// `blocks` blocks read a row of `width`, each `share` packs of V elements. If there is one, or they are a cluster, it
-// writes `where`; else each writes its best to `values` and `indices`, and a second kernel takes the best of these.
-// Above: the types From and Value (in which elements are compared), LOWEST (a Value), V (elements per load), THREADS,
-// AHEAD (loads in flight), and on a Hopper GPU PDL (the second kernel may begin when all blocks of the first have), or
-// CLUSTER, if they are one, with the instructions for it.
+// Finds the index of the largest element of each row, the first one if several are equal; NaN counts as the largest.
+// `blocks` blocks read a row of `width` elements, each `share` packs of V elements. A single block, or a cluster,
+// writes the index to `where`; otherwise each block writes its best element to `values` and `indices`, from which a
+// second kernel finds the best one. Defined above: the types From and Value (in which elements are compared), LOWEST
+// (of type Value), V (elements per load), THREADS, AHEAD (loads in flight per thread); on a Hopper GPU also PDL (the
+// second kernel may begin when all blocks of the first one have started), and the macro CLUSTER if the blocks of a row
+// form a cluster.
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 struct Best { Value value; unsigned at; };
 
 __device__ bool beats(Value a, Value b) { return !(a <= b) && b == b; }      // larger, or the first NaN
 
-__device__ Best better(Best a, Best b) {                    // of equals the one that comes first
+__device__ Best better(Best a, Best b) {                    // the first one if both are equal
     return beats(b.value, a.value) || (!beats(a.value, b.value) && b.at < a.at) ? b : a;
 }
 
-__device__ Best warp_best(Best best) {                      // lane 0 gets the best of its warp
+__device__ Best warp_best(Best best) {                      // returns the best of the warp to lane 0
     for (int d = 16; d > 0; d /= 2)
         best = better(best, {__shfl_down_sync(~0u, best.value, d), __shfl_down_sync(~0u, best.at, d)});
     return best;
 }
 
-__device__ Best block_best(Best best) {                     // thread 0 gets the best of its block
+__device__ Best block_best(Best best) {                     // returns the best of the block to thread 0
     __shared__ Best of_warp[THREADS / 32];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     best = warp_best(best);
@@ -31,7 +32,7 @@ __device__ Best block_best(Best best) {                     // thread 0 gets the
 
 #ifdef CLUSTER
 constexpr bool TOGETHER = true;
-__device__ Best cluster_best(Best best, int blocks) {       // thread 0 of its first block gets the best of a cluster
+__device__ Best cluster_best(Best best, int blocks) {       // returns the best of the cluster to thread 0 of block 0
     __shared__ Best mine;
     if (threadIdx.x == 0) mine = best;
     cluster_sync();
@@ -41,7 +42,7 @@ __device__ Best cluster_best(Best best, int blocks) {       // thread 0 of its f
         memcpy(&best, words, sizeof best);
         best = warp_best(best);
     }
-    cluster_sync();                                         // no block exits while others still read
+    cluster_sync();                                         // no block exits while others still read its memory
     return best;
 }
 #else
@@ -49,7 +50,7 @@ constexpr bool TOGETHER = false;
 __device__ Best cluster_best(Best best, int) { return best; }
 #endif
 
-__global__ void __launch_bounds__(THREADS, THREADS == 1024 ? 2 : 1)          // no SM has more than 2048 threads
+__global__ void __launch_bounds__(THREADS, THREADS == 1024 ? 2 : 1)          // an SM has at most 2048 threads
 argmax_rows(const From *x, long long *where, Value *values, int *indices, unsigned width, unsigned share, int blocks) {
     if (PDL) asm volatile("griddepcontrol.launch_dependents;");
     size_t row = blockIdx.x / blocks;
@@ -58,13 +59,13 @@ argmax_rows(const From *x, long long *where, Value *values, int *indices, unsign
     const Pack *packs = (const Pack *)elements;
     const unsigned count = width / V, step = AHEAD * THREADS;
     const unsigned end = min(count, (part + 1) * share);
-    Best best = {LOWEST, 0};                                // right, too, if all are the lowest
-    auto look = [&](From x, unsigned at) {                  // indices of a thread only grow: an equal comes later
+    Best best = {LOWEST, 0};                                // also the result if all elements are LOWEST
+    auto look = [&](From x, unsigned at) {                  // indices ascend, so the first of equals stays
         Value value = (Value)x;
         if (beats(value, best.value)) best = {value, at};
     };
     unsigned i = part * share + threadIdx.x;
-    #pragma unroll 1                                        // few registers, many threads
+    #pragma unroll 1                                        // for few registers, so that many threads fit
     for (; i + (AHEAD - 1) * THREADS < end; i += step) {
         Pack pack[AHEAD];
         #pragma unroll
@@ -74,7 +75,7 @@ argmax_rows(const From *x, long long *where, Value *values, int *indices, unsign
             #pragma unroll
             for (int v = 0; v < V; v++) look(pack[a].at[v], (i + a * THREADS) * V + v);
     }
-    for (int a = 0; a < AHEAD; a++)                         // the last packs, if they are fewer
+    for (int a = 0; a < AHEAD; a++)                         // the last packs, fewer than AHEAD
         if (i + a * THREADS < end)
             for (int v = 0; v < V; v++) look(packs[i + a * THREADS].at[v], (i + a * THREADS) * V + v);
     if (part == 0 && threadIdx.x < width % V) look(elements[count * V + threadIdx.x], count * V + threadIdx.x);
@@ -84,10 +85,10 @@ argmax_rows(const From *x, long long *where, Value *values, int *indices, unsign
     else values[blockIdx.x] = best.value, indices[blockIdx.x] = best.at;
 }
 
-// A block for a row of `blocks` bests
+// One block per row: finds the best of the `blocks` candidates of the row.
 __global__ void __launch_bounds__(THREADS)
 argmax_parts(const Value *values, const int *indices, long long *where, int blocks) {
-    if (PDL) asm volatile("griddepcontrol.wait;" ::: "memory");            // until the first kernel has written
+    if (PDL) asm volatile("griddepcontrol.wait;" ::: "memory");            // until the first kernel has finished
     Best best = {LOWEST, 0};
     for (int b = threadIdx.x; b < blocks; b += THREADS) {
         size_t i = (size_t)blockIdx.x * blocks + b;

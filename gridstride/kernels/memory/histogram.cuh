@@ -10,24 +10,24 @@ histogram(const From *x, Count *out, long long size, float low, float high, floa
     for (int i = threadIdx.x; i < COPIES * BINS; i += THREADS) counts[i] = 0;
     __syncthreads();
     unsigned *mine = counts + threadIdx.x / 32 % COPIES * BINS;
-    auto count = [&](From number) {
+    auto count = [&](From element) {
         if (FLOATS) {
-            float f = (float)number;
+            float f = (float)element;
             if (f >= low && f <= high) atomicAdd(&mine[min(int((f - low) * scale), BINS - 1)], 1u);
         } else {
-            int i = (int)number;
+            int i = (int)element;
             if (i >= 0 && i < BINS) atomicAdd(&mine[i], 1u);
         }
     };
     const Pack *packs = (const Pack *)x;
-    const long long whole = size / V, step = (long long)gridDim.x * THREADS;
+    const long long vectors = size / V, step = (long long)gridDim.x * THREADS;
     const long long first = (long long)blockIdx.x * THREADS + threadIdx.x;
-    for (long long i = first; i < whole; i += step) {
+    for (long long i = first; i < vectors; i += step) {
         Pack pack = packs[i];
         #pragma unroll
         for (int v = 0; v < V; v++) count(pack.at[v]);
     }
-    if (first < size % V) count(x[whole * V + first]);
+    if (first < size % V) count(x[vectors * V + first]);
     __syncthreads();
     for (int i = threadIdx.x; i < BINS; i += THREADS) {
         Count sum = 0;

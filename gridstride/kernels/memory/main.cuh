@@ -10,8 +10,8 @@ __global__ void fill(From *x, size_t size) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
     unsigned long long h = hashed(i);
-    int byte = h >> 56, whole = (int)((h >> 33) % 7) - 3;
-    x[i] = From(sizeof(From) == 1 ? byte : whole);
+    int byte = h >> 56, small = (int)((h >> 33) % 7) - 3;
+    x[i] = From(sizeof(From) == 1 ? byte : small);
 }
 
 // Computes the expected result on the CPU
@@ -45,7 +45,7 @@ void check(int number, const From *x, To *out) {
     OK(cudaMemcpy(got.data(), out, got.size() * sizeof(To), cudaMemcpyDefault));
     for (size_t i = 0; i < want.size(); i++)
         if (!(got[i] == want[i])) {
-            printf("FAIL %-34s %d x %d: number %zu of %zu is wrong\n", NAME, rows, width, i, want.size());
+            printf("FAIL %-34s %d x %d: element %zu of %zu is wrong\n", NAME, rows, width, i, want.size());
             exit(1);
         }
 }

@@ -1,24 +1,24 @@
-// Prefix sums along rows of `width` elements, in one pass (decoupled look-back): each block sums a tile, publishes its
-// sum, and looks back at the status of the tiles before it.
-// Above: the types From and Sum (of 32 bits), V (elements per load), THREADS, LINES (loads per thread), MIN_BLOCKS.
-// A tile is a row of warps, a warp's share LINES lines, and a line V elements per lane.
+// Prefix sums along rows of `width` elements, in one pass (decoupled look-back): each block sums a tile, publishes the
+// sum, and looks back at the status of the preceding tiles.
+// Defined above: the types From and Sum (of 32 bits), V (elements per load), THREADS, LINES (loads per thread), and
+// MIN_BLOCKS (per SM). A tile has SHARE elements per warp: LINES lines of V elements per lane.
 constexpr int LINE = 32 * V, SHARE = LINES * LINE, WARPS = THREADS / 32, TILE = WARPS * SHARE;
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 
-// The status of a tile: nothing yet, the sum of its own elements, or that of all elements of the row up to its end.
-// State and sum are one word, which is written at once, so no fence is needed.
+// The status of a tile: NOTHING is published yet, or OWN, the sum of its elements, or ALL, the sum of all elements of
+// the row up to its end (the inclusive prefix). State and sum are stored as one word, so no fence is needed.
 typedef unsigned long long Word;
 enum { NOTHING, OWN, ALL };
 __device__ Word word(int state, Sum sum) { unsigned bits; memcpy(&bits, &sum, 4); return (Word)state << 32 | bits; }
 __device__ int state(Word w) { return w >> 32; }
 __device__ Sum sum(Word w) { unsigned bits = (unsigned)w; Sum s; memcpy(&s, &bits, 4); return s; }
 
-__device__ Sum lane_before(Sum x) {                         // what the lane before has; 0 for the first
+__device__ Sum lane_before(Sum x) {                         // returns the value of the previous lane, 0 to lane 0
     Sum before = __shfl_up_sync(~0u, x, 1);
     return threadIdx.x % 32 ? before : Sum(0);
 }
 
-__device__ Sum warp_scan(Sum x) {                           // the sum over the lanes up to one's own
+__device__ Sum warp_scan(Sum x) {                           // inclusive scan over the lanes of a warp
     int lane = threadIdx.x % 32;
     #pragma unroll
     for (int d = 1; d < 32; d *= 2) {
@@ -28,23 +28,23 @@ __device__ Sum warp_scan(Sum x) {                           // the sum over the 
     return x;
 }
 
-__device__ void store(Pack *to, Pack pack) {                // not to be kept in the caches, where it is one store
+__device__ void store(Pack *to, Pack pack) {                // with a streaming hint if one instruction stores it
     if constexpr (sizeof(Pack) == 16) __stcs((uint4 *)to, *(uint4 *)&pack);
     else *to = pack;
 }
 
-// A warp: the sum of all tiles of the row before tile `t`, 32 of them at a time
+// Called by a whole warp: returns the sum of all tiles of the row before tile `t`, 32 of which it reads at a time.
 __device__ Sum look_back(const volatile Word *status, int t) {
     int lane = threadIdx.x % 32;
     Sum before = 0;
     for (t -= 1 + lane;; t -= 32) {
-        Word w = t >= 0 ? status[t] : word(ALL, 0);           // ahead of the row there is nothing to add
+        Word w = t >= 0 ? status[t] : word(ALL, 0);           // before the row there is nothing to add
         while (__any_sync(~0u, state(w) == NOTHING)) {
             __nanosleep(100);                               // polling without a pause would delay the writers
             if (state(w) == NOTHING) w = status[t];
         }
         unsigned ends = __ballot_sync(~0u, state(w) == ALL);
-        int nearest = ends ? __ffs(ends) - 1 : 31;          // the nearest tile with an inclusive prefix: go no further
+        int nearest = ends ? __ffs(ends) - 1 : 31;          // the nearest tile with an inclusive prefix
         Sum x = lane <= nearest ? sum(w) : 0;
         for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(~0u, x, d);
         before += x;
@@ -53,19 +53,20 @@ __device__ Sum look_back(const volatile Word *status, int t) {
 }
 
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
-scan_rows(const From *x, From *out, Word *status, Word *ticket, long long width, int tiles) {    // tiles of a row
+scan_rows(const From *x, From *out, Word *status, Word *ticket, long long width, int tiles) {    // tiles: per row
     __shared__ Sum before_warp[WARPS];
     __shared__ int number;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    if (threadIdx.x == 0) number = atomicAdd(ticket, 1ull); // in the order in which blocks begin: no block waits for
-    __syncthreads();                                        // one that has not begun
+    // tiles are numbered in the order in which blocks start, so no block waits for one that has not started
+    if (threadIdx.x == 0) number = atomicAdd(ticket, 1ull);
+    __syncthreads();
     int row = number / tiles, t = number % tiles;
-    long long first = (long long)t * TILE + warp * SHARE + lane * V;          // of the row, as `last`
+    long long first = (long long)t * TILE + warp * SHARE + lane * V;          // index in the row
     const From *from = x + row * width;
     From *to = out + row * width;
     const bool whole = (long long)(t + 1) * TILE <= width;
 
-    Sum at[LINES][V], lines[LINES];                         // running sums of a pack, then of a line's packs
+    Sum at[LINES][V], lines[LINES];                         // prefix sums within a pack; then of the packs of a line
     #pragma unroll
     for (int l = 0; l < LINES; l++) {
         Pack pack;
@@ -82,18 +83,18 @@ scan_rows(const From *x, From *out, Word *status, Word *ticket, long long width,
         for (int v = 1; v < V; v++) at[l][v] += at[l][v-1];
         lines[l] = warp_scan(at[l][V-1]);
     }
-    Sum share = 0;                                          // of the warp, up to the line
+    Sum share = 0;                                          // sum of the warp's lines so far
     #pragma unroll
     for (int l = 0; l < LINES; l++) {
         Sum line = __shfl_sync(~0u, lines[l], 31);
-        lines[l] = share + lane_before(lines[l]);           // now: all of the warp's elements before this pack
+        lines[l] = share + lane_before(lines[l]);           // the sum of the warp's elements before this pack
         share += line;
     }
     if (lane == 0) before_warp[warp] = share;
     __syncthreads();
     if (warp == 0) {
         Sum upto = warp_scan(lane < WARPS ? before_warp[lane] : Sum(0)), tile = __shfl_sync(~0u, upto, 31);
-        Sum warps = lane_before(upto);                      // those before warp `lane`
+        Sum warps = lane_before(upto);                      // the sum of the warps before warp `lane`
         Sum before = 0;
         if (tiles > 1) {
             volatile Word *of_row = status + (size_t)row * tiles;

@@ -1,29 +1,29 @@
 // Prefix sums of `width` elements that begin at a multiple of 16 bytes, in one pass, on a Hopper GPU. All blocks are
-// resident at once. In each round every block has a tile, and all blocks exchange the sums of their tiles: so each has
-// the prefix of its own tile, and of the next round. Bulk copies prefetch tiles, and a tile's sum is published one
-// round before other blocks need it, so that hardly any waits.
-// Above: the types From and Sum (of 32 bits), THREADS, LINES (16-byte loads per thread), STAGES, and BLOCKS, how many
-// there are. A tile is a row of warps, a warp's share LINES lines, and a line V elements per lane.
+// resident at once. In each round every block processes one tile, and the blocks exchange the sums of their tiles, from
+// which each computes the prefix of its own tile and that of the next round. Bulk copies prefetch tiles, and the sum of
+// a tile is published one round before other blocks need it, so that waits are rare. Defined above: the types From and
+// Sum (of 32 bits), THREADS, LINES (16-byte loads per thread), STAGES, and BLOCKS (of the grid). A tile has SHARE
+// elements per warp: LINES lines of V elements per lane.
 constexpr int V = 16 / sizeof(From), LINE = 32 * V, SHARE = LINES * LINE, WARPS = THREADS / 32, TILE = WARPS * SHARE;
-constexpr int BYTES = TILE * sizeof(From), ASKS = (BLOCKS + 31) / 32;        // of a tile; words that a lane reads
+constexpr int BYTES = TILE * sizeof(From), ASKS = (BLOCKS + 31) / 32;  // bytes of a tile; status words per lane
 struct alignas(16) Pack { From at[V]; };
 
-// The status of a tile: 1 and its sum, in one word, which is written at once; 0 before that
+// The status of a tile: 1 and its sum, stored as one word; 0 before that
 typedef unsigned long long Word;
 __device__ Word word(Sum sum) { unsigned bits; memcpy(&bits, &sum, 4); return 1ull << 32 | bits; }
 __device__ Sum sum(Word w) { unsigned bits = (unsigned)w; Sum s; memcpy(&s, &bits, 4); return s; }
 
-__device__ Sum warp_sum(Sum x) {                            // every lane gets the sum over its warp
+__device__ Sum warp_sum(Sum x) {                            // returns the sum over the warp to all lanes
     for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(~0u, x, d);
     return x;
 }
 
-__device__ Sum lane_before(Sum x) {                         // what the lane before has; 0 for the first
+__device__ Sum lane_before(Sum x) {                         // returns the value of the previous lane, 0 to lane 0
     Sum before = __shfl_up_sync(~0u, x, 1);
     return threadIdx.x % 32 ? before : Sum(0);
 }
 
-__device__ Sum warp_scan(Sum x) {                           // the sum over the lanes up to one's own
+__device__ Sum warp_scan(Sum x) {                           // inclusive scan over the lanes of a warp
     int lane = threadIdx.x % 32;
     #pragma unroll
     for (int d = 1; d < 32; d *= 2) {
@@ -40,9 +40,9 @@ scan_bulk(const From *x, From *out, Word *status, long long width, int tiles) {
     __shared__ Sum of_warp[WARPS], before_warp[2][WARPS], before_tile;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, block = blockIdx.x;
     const int rounds = (tiles - block + BLOCKS - 1) / BLOCKS;                // of this block
-    const long long whole = width / TILE;                   // tiles
+    const long long whole = width / TILE;                   // full tiles
     auto tile = [&](int round) { return (long long)round * BLOCKS + block; };
-    auto fill = [&](int round) {                            // by one thread; a tile that is not whole is read by all
+    auto fill = [&](int round) {                            // called by one thread; all threads load a partial tile
         if (round >= rounds || tile(round) >= whole) return;
         u32 stage = round % STAGES, bar = address(filled + stage);
         barrier_expect(bar, BYTES);
@@ -56,7 +56,7 @@ scan_bulk(const From *x, From *out, Word *status, long long width, int tiles) {
     __syncthreads();
 
     Sum before_round = 0;                                   // in warp 0: the sum of all elements before this round
-    for (int next = 0; next <= rounds; next++) {            // tile `next` is summed, the one before it is written
+    for (int next = 0; next <= rounds; next++) {            // tile `next` is summed, and the previous one is written
         const int now = next - 1;
         Word words[ASKS] = {};                               // the status of the blocks' tiles of round `now`
         if (warp == 0 && now >= 0)
@@ -83,7 +83,7 @@ scan_bulk(const From *x, From *out, Word *status, long long width, int tiles) {
             share = warp_sum(share);
             if (lane == 0) of_warp[warp] = share;
         }
-        __syncthreads();                                    // the sums are there, and tile now-1 is written
+        __syncthreads();                                    // of_warp is complete, and tile now-1 is written
         if (threadIdx.x == 0 && next >= 2) fill(next - 2 + STAGES);
         if (warp == 0) {
             if (next < rounds) {
@@ -110,7 +110,7 @@ scan_bulk(const From *x, From *out, Word *status, long long width, int tiles) {
         const From *elements = (const From *)(ring + now % STAGES * BYTES) + warp * SHARE;
         const long long first = tile(now) * TILE + warp * SHARE + lane * V;
         Sum before = before_tile + before_warp[now % 2][warp];
-        Sum at[LINES][V], lines[LINES];                     // running sums of a pack, then of a line's packs
+        Sum at[LINES][V], lines[LINES];                     // prefix sums within a pack; then of the packs of a line
         #pragma unroll
         for (int l = 0; l < LINES; l++) {
             Pack pack = ((const Pack *)elements)[l * 32 + lane];

@@ -1,6 +1,6 @@
 // Sums `width` elements that begin at a multiple of 16 bytes; each block writes one sum. For a Hopper GPU: bulk copies
-// fill a ring of STAGES pieces in shared memory (multistage pipeline), while the threads add up the oldest one.
-// Above: the types From and Sum, THREADS, PACKS (16-byte packs of a piece for a thread), and STAGES.
+// fill the STAGES stages of a pipeline in shared memory, one piece each, while the threads add up the oldest piece.
+// Defined above: the types From and Sum, THREADS, PACKS (16-byte packs per thread and piece), and STAGES.
 constexpr int V = 16 / sizeof(From), PIECE = 16 * PACKS * THREADS;           // elements of a pack, bytes of a piece
 struct alignas(16) Pack { From at[V]; };
 
@@ -9,9 +9,9 @@ __global__ void __launch_bounds__(THREADS) sum_bulk(const From *x, Sum *out, lon
     __shared__ u64 filled[STAGES];
     __shared__ Sum of_warp[THREADS / 32];
     const int thread = threadIdx.x;
-    const long long pieces = width * sizeof(From) / PIECE;   // whole ones
-    asm volatile("griddepcontrol.launch_dependents;");      // PDL: the kernel that adds up the sums may start
-    auto fill = [&](int stage, long long piece) {           // by one thread
+    const long long pieces = width * sizeof(From) / PIECE;   // full pieces
+    asm volatile("griddepcontrol.launch_dependents;");      // PDL: the kernel that adds the block sums may start
+    auto fill = [&](int stage, long long piece) {           // called by one thread
         barrier_expect(address(filled + stage), PIECE);
         bulk_copy(address(ring + stage * PIECE), (const char *)x + piece * PIECE, PIECE, address(filled + stage));
     };
@@ -33,12 +33,12 @@ __global__ void __launch_bounds__(THREADS) sum_bulk(const From *x, Sum *out, lon
             #pragma unroll
             for (int v = 0; v < V; v++) sum[v] += (Sum)pack.at[v];
         }
-        __syncthreads();                                    // all have read: the stage may be filled again
+        __syncthreads();                                    // all threads have read this stage: it may be refilled
         long long next = piece + (long long)STAGES * gridDim.x;
         if (thread == 0 && next < pieces) fill(stage, next);
         if (++stage == STAGES) stage = 0, phase ^= 1;
     }
-    const long long tail = pieces * (PIECE / sizeof(From));  // the elements after the last whole piece
+    const long long tail = pieces * (PIECE / sizeof(From));  // the elements after the last full piece
     for (long long i = tail + blockIdx.x * THREADS + thread; i < width; i += gridDim.x * THREADS) sum[0] += (Sum)x[i];
     for (int v = 1; v < V; v++) sum[0] += sum[v];
     for (int d = 16; d > 0; d /= 2) sum[0] += __shfl_down_sync(~0u, sum[0], d);

@@ -1,9 +1,10 @@
 """Quantized matrices: formats, packing, products, and linear layers. The modules need torch, and are imported on first
 use.
 
-The modules: `formats` (in plain torch), `fragments` (the order in which tensor cores read), `packed` (packing, and
-products with few rows), `mixed` (products with many), `eight_bits` (products of 8-bit types), `linear` (`QuantLinear`),
-`tool` (`quantize` and back), `calls` (the launches), `sources` (CUDA C, `*.cuh`), `programs` (what `export` writes).
+The modules: `formats` (quantization in plain torch), `fragments` (the element order that tensor cores read), `packed`
+(packing, and products with few rows), `mixed` (products with many rows), `eight_bits` (products of 8-bit types),
+`linear` (`QuantLinear`), `tool` (`quantize` and `dequantize`), `calls` (the launches), `sources` (assembles the CUDA C
+of `*.cuh`), `programs` (what `export` writes).
 """
 
 from ...support.lazy_exports import lazy_exports_of

@@ -1,4 +1,4 @@
-"""Choose the launch of a product with a quantized matrix, by kind of quantization, type and size."""
+"""Choose the launch of a product with a quantized matrix: its kernel, its tiling and its source."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -8,9 +8,9 @@ from .sources import KINDS, kernel_source
 from ..ladder.rung import KernelLaunch
 from ...utils import cdiv
 
-MAX_ROWS = 64  # rows of x
-_CODEBOOK_BYTES = 4 * 256 * 32  # shared memory for the table of all pairs of NF4 values
-GROUPS = 32, 64, 128, 'row'  # columns that share a scale
+MAX_ROWS = 64  # of x
+_CODEBOOK_TABLE_BYTES = 4 * 256 * 32  # shared memory for the table of all pairs of NF4 values
+GROUPS = 32, 64, 128, 'row'  # group sizes: columns that share a scale
 
 
 class WarpTiling(NamedTuple):
@@ -19,13 +19,13 @@ class WarpTiling(NamedTuple):
     tiles: int  # tiles of 16 rows per warp
     row_warps: int  # warps of a block along the rows
     k_warps: int  # warps that share the columns of a tile (split-K within the block)
-    steps_in_flight: int  # steps of 128 columns that a warp has in flight
+    steps_in_flight: int  # steps of 128 columns that a warp has loaded but not used yet
     blocks_per_sm: int
-    persistent: bool  # one block per slot of an SM loops over the rows; else one block per tile
+    persistent: bool  # persistent blocks loop over the rows; else one block per tile
 
 
-# The fastest for 28672 x 8192 elements on an H100: groups of eight rows of x -> bits per element -> tiling. DRAM
-# bandwidth is best with one tile per block, but for NF4 persistent blocks fill their codebook only once.
+# The fastest for 28672 x 8192 elements on an H100: {batch tiles (of eight rows of x): {bits per element: tiling}}. DRAM
+# bandwidth is highest with one tile per block, but with NF4 persistent blocks fill their codebook table only once.
 _TILINGS = {
     1: {4: WarpTiling(1, 2, 4, 2, 3, False), 8: WarpTiling(1, 1, 16, 1, 2, False)},
     2: {4: WarpTiling(2, 4, 2, 2, 2, True), 8: WarpTiling(2, 4, 4, 1, 1, True)},
@@ -36,37 +36,39 @@ _NF4_TILING = WarpTiling(1, 1, 16, 2, 2, True)  # for eight rows of x or fewer
 
 
 def choose_tiling(kind, batch, steps) -> WarpTiling:
-    "Choose the `WarpTiling` for `batch` rows of x and so many steps along a row of w"
+    "Choose the `WarpTiling` for `batch` rows of x and `steps` steps of 128 columns"
     tiling = _NF4_TILING if kind == 'nf4' and batch <= 8 else _TILINGS[_batch_tiles(batch)][BITS[kind]]
     return tiling._replace(k_warps=min(tiling.k_warps, 1 << max(0, steps - 1).bit_length()))
 
 
-class Ring(NamedTuple):
+class Pipeline(NamedTuple):
     "A multistage pipeline of bulk copies of a matrix, on a Hopper GPU"
 
-    warps: int
-    chunk: int  # steps per copy
+    warps: int  # per block
+    chunk: int  # steps of 128 columns per copy
     stages: int  # copies in flight per warp
 
 
 # The fastest on an H100: copies as large as possible, but at least one per warp for a tile of 16 rows. Matrices of 8
 # bits gain nothing from bulk copies.
-_RINGS = Ring(16, 4, 2), Ring(16, 2, 3), Ring(16, 1, 4)
-_STREAMED = 'int4', 'nf4'
-_MAX_STREAMED = 4  # rows of x, which are kept in shared memory
-_SHARED = 226 * 1024  # bytes of dynamic shared memory that a block may request, in addition to its barriers
+_PIPELINES = Pipeline(16, 4, 2), Pipeline(16, 2, 3), Pipeline(16, 1, 4)
+_STREAMED_KINDS = 'int4', 'nf4'
+_MAX_STREAMED_ROWS = 4  # of x, which is kept in shared memory
+_MAX_SMEM_BYTES = 226 * 1024  # bytes of dynamic shared memory that a block may request, in addition to its barriers
 
 
-def choose_ring(kind, group, batch, columns, zeros):  # (a `Ring`, bytes of shared memory), or None
-    "Choose the pipeline of bulk copies; None if the kind is not streamed, or x leaves too little shared memory"
-    if kind not in _STREAMED or batch > _MAX_STREAMED:
+def choose_pipeline(kind, group, batch, columns, zeros):  # (a `Pipeline`, bytes of shared memory), or None
+    "Choose the pipeline of bulk copies; None if it is not used for this kind, or x leaves too little shared memory"
+    if kind not in _STREAMED_KINDS or batch > _MAX_STREAMED_ROWS:
         return None
     steps = cdiv(columns, STEP)
-    ring = next((r for r in _RINGS if steps >= r.warps * r.chunk), _RINGS[-1])
-    scales = 0 if group == 'row' else 32 * (STEP // group) * (1 + zeros)
-    stage_bytes = ring.warps * ring.stages * ring.chunk * (2 * STEP * BITS[kind] + scales)
-    other_bytes = batch * (256 * steps + 64) + _CODEBOOK_BYTES * (kind == 'nf4') + 2 * 4 * ring.warps * 16 * batch
-    return (ring, stage_bytes + other_bytes) if stage_bytes + other_bytes <= _SHARED else None
+    pipeline = next((r for r in _PIPELINES if steps >= r.warps * r.chunk), _PIPELINES[-1])
+    scale_bytes = 0 if group == 'row' else 32 * (STEP // group) * (1 + zeros)  # and zero points, per step
+    stage_bytes = pipeline.warps * pipeline.stages * pipeline.chunk * (2 * STEP * BITS[kind] + scale_bytes)
+    other_bytes = (
+        batch * (256 * steps + 64) + _CODEBOOK_TABLE_BYTES * (kind == 'nf4') + 2 * 4 * pipeline.warps * 16 * batch
+    )
+    return (pipeline, stage_bytes + other_bytes) if stage_bytes + other_bytes <= _MAX_SMEM_BYTES else None
 
 
 @lru_cache(1024)
@@ -83,14 +85,14 @@ def matvec_calls(
 ) -> list:  # of `KernelLaunch`
     "Return the launch that multiplies rows of x by a packed matrix"
     constants = dict(KIND=KINDS.index(kind), GROUP=0 if group == 'row' else group, BIAS=bias, ZEROS=zeros)
+    # an absent array is replaced by another one, which the kernel does not read
     arrays = 'x', 'words', 'scales', 'zeros' if zeros else 'scales', 'bias' if bias else 'x', 'y'
-    found = choose_ring(kind, group, batch, columns, zeros) if gpu.hopper else None
-    if found:
-        ring, shared = found
+    if gpu.hopper and (choice := choose_pipeline(kind, group, batch, columns, zeros)):
+        pipeline, shared = choice
         src = kernel_source(
-            'streamed', dtype, (*constants.items(), *((name.upper(), n) for name, n in ring._asdict().items()))
+            'streamed', dtype, (*constants.items(), *((name.upper(), n) for name, n in pipeline._asdict().items()))
         )
-        grid, block = (min(gpu.sms, cdiv(rows, 16)),), (32 * ring.warps,)
+        grid, block = (min(gpu.sms, cdiv(rows, 16)),), (32 * pipeline.warps,)
         return [KernelLaunch(src, 'multiply_streamed', arrays, (batch, rows, columns), grid, block, shared)]
     tiling = choose_tiling(kind, batch, cdiv(columns, STEP))
     constants |= dict(
@@ -105,10 +107,10 @@ def matvec_calls(
     grid = (min(gpu.sms * tiling.blocks_per_sm, blocks) if tiling.persistent else blocks,)
     shared = 4 * tiling.k_warps * 8 * _batch_tiles(batch) * (
         16 * tiling.tiles * tiling.row_warps + 1
-    ) + _CODEBOOK_BYTES * (kind == 'nf4')
+    ) + _CODEBOOK_TABLE_BYTES * (kind == 'nf4')
     return [KernelLaunch(src, 'multiply_packed', arrays, (batch, rows, columns), grid, block, shared)]
 
 
 def _batch_tiles(batch):
-    "Round the number of groups of eight rows up to 1, 2, 4 or 8, so that few kernels are compiled"
-    return next(shape for shape in _TILINGS if batch <= 8 * shape)
+    "Return the tiles of eight rows of x, rounded up to 1, 2, 4 or 8 so that few kernels are compiled"
+    return next(tiles for tiles in _TILINGS if batch <= 8 * tiles)

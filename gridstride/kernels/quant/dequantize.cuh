@@ -1,12 +1,12 @@
 // Dequantizes a matrix w of 4 or 8 bits per element to 16-bit floats. A step of a warp is a block of 16 rows and 128
-// columns of w, stored in the order in which the threads need it (fragments.py). Defined above: From (type of scales
+// columns of w, stored in the order in which the threads need it (fragments.py). Defined above: Elem (type of scales
 // and zero points), KIND, GROUP (columns that share a scale; 0: the whole row), ZEROS (there are zero points), MAGIC
-// (the bits of 128 or 1024 in From, twice) and FRACTION (bits of the fraction of From).
+// (the bits of 128 or 1024 in Elem, twice) and FRACTION (bits of the fraction of Elem).
 constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, LOADS = BITS / 2;
 // Columns of a step that share a scale; scales per step and row
 constexpr int GROUP_COLUMNS = GROUP ? GROUP : STEP, SCALES = STEP / GROUP_COLUMNS;
 
-__device__ u32 sub2(u32 a, u32 b) {                        // of both halves of the register
+__device__ u32 sub2(u32 a, u32 b) {                        // subtracts both halves of a register
     Pair d = __hsub2(*(const Pair *)&a, *(const Pair *)&b);
     return *(const u32 *)&d;
 }
@@ -33,7 +33,7 @@ __device__ u32 from_int8(u32 w) {
     if constexpr (FRACTION == 7) return sub2((w & 0x007f007f) | MAGIC, (w & 0x00800080) | MAGIC);
     else return sub2((w & 0x00ff00ff) ^ (MAGIC | 0x00800080), MAGIC + 0x00800080);
 }
-// Exponent and fraction of an e4m3 value, aligned to the lower end of those of From, give the value divided by a power
+// Exponent and fraction of an e4m3 value, aligned to the lower end of those of Elem, give the value divided by a power
 // of two.
 __device__ u32 from_e4m3(u32 w) {
     constexpr u32 POWER = FRACTION == 7 ? 0x7b807b80 : 0x5c005c00;            // 2^120, 2^8
@@ -55,7 +55,7 @@ __device__ void unpack(const u32 *words, const u32 *codebook, const u32 (&offset
 
 __device__ void fill_codebook(u32 *codebook) {
     for (int i = threadIdx.x; i < 256 * 32; i += blockDim.x) {
-        Pair two = {From(CODEBOOK[i / 32 % 16]), From(CODEBOOK[i / 32 / 16])};
+        Pair two = {Elem(CODEBOOK[i / 32 % 16]), Elem(CODEBOOK[i / 32 / 16])};
         codebook[i] = *(const u32 *)&two;
     }
     __syncthreads();

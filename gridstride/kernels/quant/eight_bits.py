@@ -24,7 +24,7 @@ TILE = dict(BM=128, BN=256, BK=128, STAGES=4, GROUP=8)
 # multicasts it to both.
 BOXES = (TILE['BM'], TILE['BK']), (TILE['BN'] // 2, TILE['BK']), (16, 64)
 # The tiles of all stages, and 4096 bytes per consumer warp for the epilogue
-SHARED = TILE['STAGES'] * (TILE['BM'] + TILE['BN']) * TILE['BK'] + 8 * 4096
+SMEM_BYTES = TILE['STAGES'] * (TILE['BM'] + TILE['BN']) * TILE['BK'] + 8 * 4096
 
 
 class EightBitType(NamedTuple):
@@ -37,18 +37,18 @@ class EightBitType(NamedTuple):
     constraint: str  # of the accumulators, in inline assembly
 
 
-KINDS = dict(
+TYPES = dict(
     fp8=EightBitType('float8_e4m3fn', 'e4m3', 'f32', 'float', 'f'), int8=EightBitType('int8', 's8', 's32', 'int', 'r')
 )
 
 
 def wgmma_function(
-    kind,  # of `KINDS`
+    kind,  # of `TYPES`
     n,  # columns of the result, a multiple of 8 up to 256
 ) -> str:
     "Return CUDA C of a function that issues d (+)= A @ B.T, for A of 64 x 32 and B of `n` x 32"
-    t = KINDS[kind]
-    signs = ', 1, 1' * (kind == 'fp8')  # no operand is negated; integers have no such flags
+    t = TYPES[kind]
+    scale_flags = ', 1, 1' * (kind == 'fp8')  # 1: the operand is not negated; integer products have no such flags
     registers = ','.join(f'%{i}' for i in range(n // 2))
     operands = ', '.join(f'"+{t.constraint}"(d[{i}])' for i in range(n // 2))
     return f'''
@@ -57,7 +57,7 @@ __device__ void wgmma({t.c_accumulator} (&d)[{n // 2}], u64 a, u64 b, int more) 
     asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{n // 2 + 2}, 0;\\n"
                  "wgmma.mma_async.sync.aligned.m64n{n}k32.{t.ptx_accumulator}.{t.ptx_type}.{t.ptx_type} "
                  "{{{registers}}}, "
-                 "%{n // 2}, %{n // 2 + 1}, more{signs}; }}"
+                 "%{n // 2}, %{n // 2 + 1}, more{scale_flags}; }}"
                  : {operands}
                  : "l"(a), "l"(b), "r"(more) : "memory");
 }}
@@ -73,16 +73,16 @@ def wgmma_calls(
     gpu,  # a `Device`
 ) -> list:  # of `KernelLaunch`
     "Return the launch of (M x K) @ (N x K).T by `wgmma`"
-    types = (('Sum', KINDS[kind].c_accumulator),)
+    types = (('Sum', TYPES[kind].c_accumulator),)
     src = assemble_source(source('eight_bits'), types, tuple(TILE.items()), PTX + wgmma_function(kind, TILE['BN']))
     # A persistent kernel: clusters of 2 blocks iterate over tiles of 2*BM rows. A block of 384 threads has a producer
     # warpgroup and two consumer warpgroups.
     tiles = cdiv(M, 2 * TILE['BM']) * cdiv(N, TILE['BN'])
     arrays, grid = ('a', 'b', 'out', 'a_scales', 'b_scales'), (2 * min(gpu.sms // 2, tiles),)
-    return [KernelLaunch(src, 'multiply_rows', arrays, (M, N, K), grid, (384,), SHARED)]
+    return [KernelLaunch(src, 'multiply_rows', arrays, (M, N, K), grid, (384,), SMEM_BYTES)]
 
 
-MAX_DP4A_ROWS = 8  # int8 products with at most so many rows of A use dp4a
+MAX_DP4A_ROWS = 8  # int8 products with at most this many rows of A use dp4a
 _DP4A_WARPS, _DP4A_COLUMNS = 4, 2  # warps per block; columns of the result (rows of B) per warp
 
 
@@ -100,7 +100,7 @@ def dp4a_calls(
 
 
 @lru_cache(1024)
-def _launcher(call, device, backend):  # `device` is part of the key of the cache only
+def _launcher(call, device, backend):  # `device` is only part of the cache key
     mapped = [(i, box, 128) for i, box in enumerate(BOXES)]
     # call[3:7]: scalars, grid, block, shared
     return Mapped(compiled(call.src, call.name, backend), mapped, len(call.arrays), *call[3:7])
@@ -119,21 +119,21 @@ def why_unsupported(kind, M, N, K):  # None if it is supported
         return f'K is {K} and b has {N} rows; TMA needs multiples of 16 and of 8'
 
 
-def _check(tool, kind, a, b, a_scales, b_scales):
-    "Raise unless a kernel can multiply these operands"
+def _check(op_name, kind, a, b, a_scales, b_scales):
+    "Raise `TypeError`, `ValueError` or `Unavailable` unless a kernel can multiply these operands"
     for name, x in (('a', a), ('b', b)):
-        check_tensor(tool, x, [KINDS[kind].torch_dtype], name)
+        check_tensor(op_name, x, [TYPES[kind].torch_dtype], name)
     if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[1]:
-        raise ValueError(f'{tool}: a is {tuple(a.shape)} and b is {tuple(b.shape)}; the column counts must match')
+        raise ValueError(f'{op_name}: a is {tuple(a.shape)} and b is {tuple(b.shape)}; the column counts must match')
     for name, x, rows in (('a_scales', a_scales, a.shape[0]), ('b_scales', b_scales, b.shape[0])):
-        check_tensor(tool, x, ['float32'], name)
+        check_tensor(op_name, x, ['float32'], name)
         if x.shape != (rows, 1):
-            raise ValueError(f'{tool}: {name} must have shape {(rows, 1)}; got {tuple(x.shape)}')
+            raise ValueError(f'{op_name}: {name} must have shape {(rows, 1)}; got {tuple(x.shape)}')
     if why := why_unsupported(kind, a.shape[0], b.shape[0], a.shape[1]):
-        raise ValueError(f'{tool}: {why}')
+        raise ValueError(f'{op_name}: {why}')
     if bad := [name for name, x in (('a', a), ('b', b)) if x.data_ptr() % 16]:
-        raise ValueError(f'{tool}: {bad[0]} begins at an address that is not a multiple of 16; use .clone()')
-    need_bfloat16(tool) if _uses_dp4a(kind, a.shape[0]) else need_hopper(tool, emulated=True)
+        raise ValueError(f'{op_name}: {bad[0]} begins at an address that is not a multiple of 16; use .clone()')
+    need_bfloat16(op_name) if _uses_dp4a(kind, a.shape[0]) else need_hopper(op_name, emulated=True)
 
 
 def multiply_fp8(
@@ -149,7 +149,7 @@ def multiply_fp8(
 
     Raises TypeError or ValueError for invalid operands, Unavailable on a GPU other than Hopper."""
     _check('multiply_fp8', 'fp8', a, b, a_scales, b_scales)
-    return _run('fp8', a, b, a_scales, b_scales)
+    return _multiply('fp8', a, b, a_scales, b_scales)
 
 
 def multiply_int8(
@@ -166,10 +166,10 @@ def multiply_int8(
     Raises TypeError or ValueError for invalid operands. Raises Unavailable below compute capability 8.0, and for more
     than `MAX_DP4A_ROWS` rows on a GPU other than Hopper."""
     _check('multiply_int8', 'int8', a, b, a_scales, b_scales)
-    return _run('int8', a, b, a_scales, b_scales)
+    return _multiply('int8', a, b, a_scales, b_scales)
 
 
-def _run(kind, a, b, a_scales, b_scales):
+def _multiply(kind, a, b, a_scales, b_scales):
     "Multiply operands that have been checked"
     (M, K), N = a.shape, b.shape[0]
     out = torch.empty(M, N, dtype=torch.bfloat16, device=a.device)

@@ -1,7 +1,7 @@
 """Quantize matrices in plain torch: to integers with scales, to the codebook NF4, and to e4m3; pack bits into bytes.
 
-A group of elements shares a scale: the whole matrix, a row, or some consecutive elements of a row. Larger groups need
-fewer scales, but an outlier then makes the quantization steps of more elements large.
+The elements of a group share a scale. A group is the whole matrix, a row, or some consecutive elements of a row. Larger
+groups need fewer scales, but then an outlier makes the quantization steps of more elements large.
 """
 
 from functools import lru_cache
@@ -38,7 +38,7 @@ def group_size(
     return 1, group
 
 
-def _in_groups(w, group):
+def _split_into_groups(w, group):
     "Reshape a matrix to (rows of groups, groups per row, elements of a group)"
     h, k = group_size(w.shape, group)
     return w.reshape(w.shape[0] // h, -1, h * k) if h > 1 else w.reshape(w.shape[0], -1, k)
@@ -61,10 +61,10 @@ def symmetric(
     bits,  # 2 to 8
     group='row',  # as for `group_size`
     scale_dtype=torch.float32,
-    shrink=1.0,  # factor of the scale: below 1 it clips the largest elements, and gives the others finer steps
+    shrink=1.0,  # factor of the scale; below 1, the largest elements are clipped, and the others have finer steps
 ) -> QuantizedInts:
     "Quantize so that the largest element of a group becomes 2^(bits-1) - 1, and 0 stays 0; ties round to even"
-    g, top = _in_groups(w.float(), group), 2 ** (bits - 1) - 1
+    g, top = _split_into_groups(w.float(), group), 2 ** (bits - 1) - 1
     scales = _stored_scale(g.abs().amax(-1) * shrink / top, scale_dtype)
     q = (w.float() / _expand(scales.float(), w.shape)).round().clamp(-top - 1, top)
     return QuantizedInts(q.to(torch.int8), scales)
@@ -78,7 +78,7 @@ def affine(
     shrink=1.0,  # of the scale, as for `symmetric`
 ) -> QuantizedInts:
     "Quantize the range of a group, extended to contain 0, in 2^bits - 1 steps; 0 is represented exactly"
-    g, top = _in_groups(w.float(), group), 2**bits - 1
+    g, top = _split_into_groups(w.float(), group), 2**bits - 1
     low, high = g.amin(-1).clamp(max=0) * shrink, g.amax(-1).clamp(min=0) * shrink
     scales = _stored_scale((high - low) / top, scale_dtype)
     zeros = (-low / scales.float()).round().clamp(0, top)
@@ -94,12 +94,12 @@ def restore(q: QuantizedInts):  # a matrix of float32
     return values * _expand(q.scales.float(), values.shape)
 
 
-def _search(quantize, dequantize, w, group, steps):
+def _search_shrink(quantize, dequantize, w, group, steps):
     "Return, per group, the `quantize(shrink)` with the least squared error after `dequantize`"
     best, least_error = None, None
     for shrink in torch.linspace(1, 0.5, steps).tolist():
         q = quantize(shrink)
-        error = _in_groups((dequantize(q) - w.float()) ** 2, group).sum(-1)
+        error = _split_into_groups((dequantize(q) - w.float()) ** 2, group).sum(-1)
         if best is None:
             best, least_error = q, error
             continue
@@ -115,18 +115,19 @@ def search_scales(
     bits,
     group='row',
     scale_dtype=torch.float32,
-    steps=20,  # scales that are tried per group, from all to half of the one that `quantizer` chooses
+    steps=20,  # candidate scales per group, from 1 to 0.5 times the scale that `quantizer` chooses
     quantizer=symmetric,  # or `affine`
 ) -> QuantizedInts:
     "Quantize with the scale per group that has the least squared error among `steps` candidates"
-    return _search(lambda shrink: quantizer(w, bits, group, scale_dtype, shrink), restore, w, group, steps)
+    return _search_shrink(lambda shrink: quantizer(w, bits, group, scale_dtype, shrink), restore, w, group, steps)
 
 
 # NF4 of Dettmers et al., "QLoRA": 16 quantiles of the normal distribution, because weights are distributed like it.
 # Nine are at least 0 and eight at most 0, so both halves share the 0; the largest is 1.
-_TAIL = (
-    1 - 1 / 32 + 1 - 1 / 30
-) / 2  # the probability of the outermost quantile, as in QLoRA: a mean, since that of 1 is infinite
+#
+# The probability of the outermost quantile, as in QLoRA: a mean of two values below 1, because the quantile of 1 is
+# infinite
+_OUTERMOST_PROBABILITY = (1 - 1 / 32 + 1 - 1 / 30) / 2
 
 
 @lru_cache
@@ -137,7 +138,7 @@ def nf4_codebook():  # (16,) of float32, ascending from -1 to 1; a tuple
     (-1.0, 0.0, 1.0)"""
 
     def quantiles(n):
-        return torch.special.ndtri(torch.linspace(_TAIL, 0.5, n, dtype=torch.float64))[:-1]
+        return torch.special.ndtri(torch.linspace(_OUTERMOST_PROBABILITY, 0.5, n, dtype=torch.float64))[:-1]
 
     values = torch.cat([-quantiles(8), torch.zeros(1, dtype=torch.float64), quantiles(9)]).sort().values
     return tuple((values / values.max()).float().tolist())
@@ -162,10 +163,12 @@ def nf4(
     shrink=1.0,  # of the scale, as for `symmetric`
 ) -> QuantizedNF4:
     "Quantize to the nearest values of NF4, after a scale that makes the largest element of a group 1 or -1"
-    scales = _stored_scale(_in_groups(w.float(), group).abs().amax(-1) * shrink, scale_dtype)
+    scales = _stored_scale(_split_into_groups(w.float(), group).abs().amax(-1) * shrink, scale_dtype)
     codebook = _codebook(scales)
-    between = (codebook[1:] + codebook[:-1]) / 2
-    return QuantizedNF4(torch.bucketize(w.float() / _expand(scales.float(), w.shape), between).to(torch.uint8), scales)
+    boundaries = (codebook[1:] + codebook[:-1]) / 2
+    return QuantizedNF4(
+        torch.bucketize(w.float() / _expand(scales.float(), w.shape), boundaries).to(torch.uint8), scales
+    )
 
 
 def restore_nf4(q: QuantizedNF4):  # a matrix of float32
@@ -180,7 +183,7 @@ def search_nf4(
     steps=20,
 ) -> QuantizedNF4:
     "Quantize to NF4 with the scale per group that has the least squared error among `steps` candidates"
-    return _search(lambda shrink: nf4(w, group, scale_dtype, shrink), restore_nf4, w, group, steps)
+    return _search_shrink(lambda shrink: nf4(w, group, scale_dtype, shrink), restore_nf4, w, group, steps)
 
 
 E4M3_MAX = 448.0
@@ -192,7 +195,7 @@ def fp8(
     scale_dtype=torch.float32,
 ) -> tuple:  # (x's shape of float8_e4m3fn, (rows, groups))
     "Quantize to e4m3, after a scale that makes the largest element of a group 448, the largest e4m3 value"
-    scales = _stored_scale(_in_groups(x.float(), group).abs().amax(-1) / E4M3_MAX, scale_dtype)
+    scales = _stored_scale(_split_into_groups(x.float(), group).abs().amax(-1) / E4M3_MAX, scale_dtype)
     q = (x.float() / _expand(scales.float(), x.shape)).clamp(-E4M3_MAX, E4M3_MAX)
     return q.to(torch.float8_e4m3fn), scales
 
@@ -203,10 +206,10 @@ def pack_bits(
     bits,  # 1 to 8
 ):  # (..., ceil(n * bits / 8)) of uint8
     "Pack elements without their unused bits; the last byte is padded with 0"
-    each = integers.unsqueeze(-1) >> torch.arange(bits, dtype=torch.uint8, device=integers.device) & 1
-    each = each.flatten(-2)
-    each = torch.nn.functional.pad(each, (0, -each.shape[-1] % 8)).unflatten(-1, (-1, 8))
-    return (each << torch.arange(8, dtype=torch.uint8, device=integers.device)).sum(-1, dtype=torch.uint8)
+    single_bits = integers.unsqueeze(-1) >> torch.arange(bits, dtype=torch.uint8, device=integers.device) & 1
+    single_bits = single_bits.flatten(-2)
+    single_bits = torch.nn.functional.pad(single_bits, (0, -single_bits.shape[-1] % 8)).unflatten(-1, (-1, 8))
+    return (single_bits << torch.arange(8, dtype=torch.uint8, device=integers.device)).sum(-1, dtype=torch.uint8)
 
 
 def unpack_bits(
@@ -218,9 +221,9 @@ def unpack_bits(
 
     >>> unpack_bits(pack_bits(torch.tensor([5, 2, 7], dtype=torch.uint8), 3), 3, 3).tolist()
     [5, 2, 7]"""
-    each = packed.unsqueeze(-1) >> torch.arange(8, dtype=torch.uint8, device=packed.device) & 1
-    each = each.flatten(-2)[..., : count * bits].unflatten(-1, (count, bits))
-    return (each << torch.arange(bits, dtype=torch.uint8, device=packed.device)).sum(-1, dtype=torch.uint8)
+    single_bits = packed.unsqueeze(-1) >> torch.arange(8, dtype=torch.uint8, device=packed.device) & 1
+    single_bits = single_bits.flatten(-2)[..., : count * bits].unflatten(-1, (count, bits))
+    return (single_bits << torch.arange(bits, dtype=torch.uint8, device=packed.device)).sum(-1, dtype=torch.uint8)
 
 
 def decibels(

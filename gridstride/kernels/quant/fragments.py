@@ -1,8 +1,8 @@
-"""Convert matrices to fragment order: the order in which the threads of a warp load them for `mma.sync`.
+"""Convert matrices to fragment order: the order in which the threads of a warp load elements for `mma.sync`.
 
 `mma.sync` multiplies 16 x 16 elements of w by 16 x 8 elements of x. Each thread holds eight elements of w in four
-registers: lane l of a warp has elements of rows l/4 and l/4 + 8. Here one step of a warp is 16 rows and 128 columns,
-which is eight such products. Each thread reads its part by loads of 16 bytes, contiguous across the 32 lanes:
+registers: lane l of a warp holds elements of rows l/4 and l/4 + 8. Here one step of a warp is 16 rows and 128 columns,
+which is eight such products. Each thread loads its elements 16 bytes at a time, contiguous across the 32 lanes:
 
     (tile of 16 rows, step of 128 columns, load, lane, 16 bytes)
 

@@ -1,4 +1,4 @@
-"""Define `QuantLinear`, a linear layer with a quantized weight, and the torch operator that it calls."""
+"""`QuantLinear`, a linear layer with a quantized weight, and the torch operator that it calls."""
 
 from functools import lru_cache
 
@@ -11,7 +11,7 @@ from .sources import FLOATS
 from ..operators import operator
 from ..tool import dtype_name
 
-_PER_ROW = 0  # stands for group 'row' in the operator, whose argument is an integer
+_ROW_GROUP = 0  # group 'row' as an argument of the operator, which is an integer
 
 
 @lru_cache
@@ -45,7 +45,7 @@ def _setup_context(ctx, inputs, output):
     x, words, scales, zeros, bias, kind, group, rows = inputs
     ctx.save_for_backward(words, scales, zeros)
     ctx.format = kind, group or 'row', (rows, x.shape[-1])
-    ctx.biased = bias is not None
+    ctx.has_bias = bias is not None
 
 
 def _backward(ctx, dy):
@@ -54,7 +54,7 @@ def _backward(ctx, dy):
     if ctx.needs_input_grad[0]:
         p = Packed(*ctx.format, *ctx.saved_tensors)
         dx = dy @ (run_unpack(p) if has_kernel(dy, p.scales) else unpack(p).to(dy.dtype))
-    dbias = dy.flatten(0, -2).sum(0) if ctx.biased and ctx.needs_input_grad[4] else None
+    dbias = dy.flatten(0, -2).sum(0) if ctx.has_bias and ctx.needs_input_grad[4] else None
     return dx, None, None, None, dbias, None, None, None
 
 
@@ -97,7 +97,7 @@ class QuantLinear(torch.nn.Module):
         "Compute x @ weight.T (+ bias)"
         if x.shape[-1] != self.in_features:
             raise ValueError(f'x has the shape {tuple(x.shape)}, and the layer takes (..., {self.in_features})')
-        group = _PER_ROW if self.group == 'row' else self.group
+        group = _ROW_GROUP if self.group == 'row' else self.group
         operands = x, self.words, self.scales, self.zeros, self.bias, self.kind, group, self.out_features
         needs_grad = x.requires_grad or self.bias is not None and self.bias.requires_grad
         if needs_grad and torch.is_grad_enabled():
@@ -115,13 +115,13 @@ class QuantLinear(torch.nn.Module):
         return dict(kind=self.kind, group=self.group)
 
     def set_extra_state(self, state):
-        "Raise if a saved weight has another format: its buffers would load, but mean other values"
-        mine = self.get_extra_state()
-        if state != mine:
-            raise ValueError(f'the saved layer has the format {state}, but this layer has {mine}')
+        "Raise `ValueError` if a saved weight has another format: its buffers would load, but stand for other values"
+        expected = self.get_extra_state()
+        if state != expected:
+            raise ValueError(f'the saved layer has the format {state}, but this layer has {expected}')
 
     def _apply(self, fn, recurse=True):
-        "Apply `fn` to all tensors, as `module.to()` does, but keep the scales and zero points in 16 bits"
+        "Apply `fn` to all tensors, as `module.to()` does, but keep the 16-bit types of the scales and zero points"
         before = self.scales, self.zeros
         super()._apply(fn, recurse)
         self.dtype = fn(torch.empty(0, dtype=self.dtype)).dtype

@@ -7,7 +7,7 @@ constexpr int ROWS = 16 * TILES * ACROSS;                   // of w per block
 // many registers, so the elements of w are scaled instead, which rounds them once more.
 constexpr bool SCALE_WEIGHTS = GROUP && COLUMNS > 2, SCALE_SUMS = GROUP && !SCALE_WEIGHTS;
 
-struct StepData { uint4 words[LOADS]; u32 scales[SCALES], zeros[SCALES]; };     // a thread's part of a step
+struct StepData { uint4 words[LOADS]; u32 scales[SCALES], zeros[SCALES]; };     // what a thread loads per step
 
 __device__ void scale_up(u32 (&a)[4], u32 pair) {
     const u32 by[2] = {upper(pair), lower(pair)};
@@ -16,7 +16,7 @@ __device__ void scale_up(u32 (&a)[4], u32 pair) {
 }
 
 __global__ void __launch_bounds__(32 * ACROSS * DEEP, BLOCKS)
-multiply_packed(const From *x, const uint4 *w, const u32 *scales, const u32 *zeros, const From *bias, From *y,
+multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zeros, const Elem *bias, Elem *y,
                 int batch, int rows, int k) {
     extern __shared__ float shared[];
     float (*sums)[COLUMNS * 8][ROWS + 1] = (float (*)[COLUMNS * 8][ROWS + 1])shared;
@@ -104,9 +104,9 @@ multiply_packed(const From *x, const uint4 *w, const u32 *scales, const u32 *zer
             float sum = 0;
             #pragma unroll
             for (int p = 0; p < DEEP; p++) sum += sums[p][column][mine];
-            if constexpr (GROUP == 0) sum *= (float)((const From *)scales)[row / 16 * 16 + row % 8 * 2 + row % 16 / 8];
+            if constexpr (GROUP == 0) sum *= (float)((const Elem *)scales)[row / 16 * 16 + row % 8 * 2 + row % 16 / 8];
             if constexpr (BIAS) sum += (float)bias[row];
-            y[(size_t)column * rows + row] = From(sum);
+            y[(size_t)column * rows + row] = Elem(sum);
         }
         __syncthreads();
     };

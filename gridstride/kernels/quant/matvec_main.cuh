@@ -1,17 +1,17 @@
 // Host code of an exported product with quantized weights: it makes random inputs, checks results against double, and
-// times the last size. Defined above: the sizes (cases: rows of x, rows and columns of w), the type From (of x, y and
+// times the last size. Defined above: the sizes (cases: rows of x, rows and columns of w), the type Elem (of x, y and
 // the scales), KIND, GROUP (columns that share a scale; 0: the whole row), BOOK (the values of NF4) and the tolerance
 // (ROUNDING). The launches are defined below.
-void launch(int number, const From *x, const unsigned char *words, const From *scales, From *y);
+void launch(int number, const Elem *x, const unsigned char *words, const Elem *scales, Elem *y);
 
 constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, SHARE = GROUP ? GROUP : STEP;
 
 __device__ unsigned random_bits(unsigned long long i) { return hashed(i) >> 32; }
 
 // Makes values from -1 to 1, or scales from 1/2 to 1.
-__global__ void fill(From *x, size_t size, bool scales) {
+__global__ void fill(Elem *x, size_t size, bool scales) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < size) x[i] = From((random_bits(i) >> 8) * (scales ? 0x1p-25f : 0x1p-23f) + (scales ? .5f : -1.f));
+    if (i < size) x[i] = Elem((random_bits(i) >> 8) * (scales ? 0x1p-25f : 0x1p-23f) + (scales ? .5f : -1.f));
 }
 
 // Makes random bytes: all of them are weights, except the NaN of e4m3.
@@ -38,13 +38,13 @@ float number_at(const std::vector<unsigned char> &words, int steps, int row, int
     size_t load = ((size_t)(row / 16) * steps + column / STEP) * (BITS / 2) + byte / 16;
     unsigned found = words[(load * 32 + lane) * 16 + byte % 16] >> bit % 8;
     if (KIND == INT4) return int(found & 15) - 8;
-    if (KIND == NF4) return (float)From(BOOK[found & 15]);
+    if (KIND == NF4) return (float)Elem(BOOK[found & 15]);
     return KIND == INT8 ? (float)(signed char)found : from_e4m3(found);
 }
 
 // Exits if a result is wrong: checks all rows of small results, and some rows in each part of large ones.
-void check(int number, const std::vector<From> &x, const std::vector<unsigned char> &words,
-           const std::vector<From> &scales, const std::vector<From> &y) {
+void check(int number, const std::vector<Elem> &x, const std::vector<unsigned char> &words,
+           const std::vector<Elem> &scales, const std::vector<Elem> &y) {
     auto [batch, rows, columns] = cases[number];
     int steps = (columns + STEP - 1) / STEP, groups = GROUP ? steps * (STEP / SHARE) : 1;
     std::vector<double> w(columns);
@@ -75,12 +75,12 @@ double run_case(int number, bool timed) {
     auto [batch, rows, columns] = cases[number];
     size_t tiles = (rows + 15) / 16, steps = (columns + STEP - 1) / STEP, groups = GROUP ? steps * (STEP / SHARE) : 1;
     size_t bytes = tiles * steps * 16 * STEP * BITS / 8, count = tiles * groups * 16, in = (size_t)batch * columns;
-    From *x = allocate<From>(in), *scales = allocate<From>(count), *y = allocate<From>((size_t)batch * rows);
+    Elem *x = allocate<Elem>(in), *scales = allocate<Elem>(count), *y = allocate<Elem>((size_t)batch * rows);
     unsigned char *words = allocate<unsigned char>(bytes);
     fill<<<(in + 255) / 256, 256>>>(x, in, false);
     fill<<<(count + 255) / 256, 256>>>(scales, count, true);
     fill<<<(bytes + 255) / 256, 256>>>(words, bytes);
-    OK(cudaMemset(y, 0xff, (size_t)batch * rows * sizeof(From)));
+    OK(cudaMemset(y, 0xff, (size_t)batch * rows * sizeof(Elem)));
     launch(number, x, words, scales, y);
     OK(cudaDeviceSynchronize());
     check(number, read(x, in), read(words, bytes), read(scales, count), read(y, (size_t)batch * rows));

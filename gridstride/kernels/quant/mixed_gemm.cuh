@@ -1,8 +1,8 @@
 // y = x @ w.T + bias for many rows of x and a quantized matrix w (dequantize.cuh), on a Hopper GPU: a mixed-input GEMM.
 // wgmma takes its first operand, 64 rows of w per warpgroup, from registers, where the elements are dequantized just
-// before they are used; w is stored in the order of these registers (fragments.py). The second operand, BN rows of x, is
-// loaded to shared memory by TMA. Its columns were permuted before (`permute_columns`), because in w the 16 columns of a
-// product are not contiguous.
+// before they are used; w is stored in the order of these registers (fragments.py). The second operand, BN rows of x,
+// is loaded to shared memory by TMA. Its columns were permuted before (`permute_columns`), because in w the 16 columns
+// of a product are not contiguous.
 //
 // A stage is 64 columns, half of a step of w. Defined above: BN (rows of x per block), WGS (consumer warpgroups), CK
 // (blocks of a cluster that share the columns: split-K), STAGES, BIAS, UP (registers of a consumer thread).
@@ -37,8 +37,8 @@ __device__ void scale_both_rows(u32 (&a)[4], u32 pair) {
     for (int i = 0; i < 4; i++) a[i] = mul2(a[i], by[i % 2]);
 }
 
-// Dequantizes a stage of a warp's tile, 16 rows and 64 columns: four products' registers. `words`, `scales`, `zeros`: in
-// shared memory, of this tile. `offset`: of the rows, if all columns share the zero points.
+// Dequantizes a stage of a warp's tile, 16 rows and 64 columns: four products' registers. `words`, `scales`, `zeros`:
+// in shared memory, of this tile. `offset`: of the rows, if all columns share the zero points.
 __device__ void dequantize(const uint4 *words, const u32 *scales, const u32 *zeros, const u32 *codebook,
                            const u32 (&row_offset)[2], u32 (&a)[4][4]) {
     const int lane = threadIdx.x % 32, r = lane / 4;
@@ -63,7 +63,7 @@ __device__ void consumers_sync() { asm volatile("bar.sync 1, %0;" :: "n"(128 * W
 
 // Adds the partial sums of the CK blocks for this block's share of the rows of x, and stores them. `sums`: the
 // accumulators [BN][PITCH] in shared memory.
-__device__ void store(const float *sums, const u32 *scales, const From *bias, From *y, int batch, int rows, int first_w,
+__device__ void store(const float *sums, const u32 *scales, const Elem *bias, Elem *y, int batch, int rows, int first_w,
                       int first_x, int q) {
     constexpr int SHARE = BN / CK;
     for (int i = threadIdx.x; i < SHARE * BM / 2; i += 128 * WGS) {
@@ -79,22 +79,22 @@ __device__ void store(const float *sums, const u32 *scales, const From *bias, Fr
             }
         const bool both = row + 1 < rows;
         if constexpr (GROUP == 0) {                        // one scale per row: rows r and r + 8 of a tile are adjacent
-            const From *s = (const From *)scales + row / 16 * 16;
+            const Elem *s = (const Elem *)scales + row / 16 * 16;
             v.x *= (float)s[row % 8 * 2 + row % 16 / 8];
             v.y *= (float)s[(row + 1) % 8 * 2 + (row + 1) % 16 / 8];
         }
         if constexpr (BIAS) { v.x += (float)bias[row]; if (both) v.y += (float)bias[row + 1]; }
-        From *to = y + (size_t)(first_x + column) * rows + row;
-        const Pair two = {From(v.x), From(v.y)};
+        Elem *to = y + (size_t)(first_x + column) * rows + row;
+        const Pair two = {Elem(v.x), Elem(v.y)};
         if (rows % 2 == 0) *(Pair *)to = two;
-        else { to[0] = From(v.x); if (both) to[1] = From(v.y); }
+        else { to[0] = Elem(v.x); if (both) to[1] = Elem(v.y); }
     }
 }
 
 __global__ void __cluster_dims__(CK) __launch_bounds__(128 * (WGS + 1), 1)
 multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w,
                const __grid_constant__ TensorMap scale_map, const __grid_constant__ TensorMap zero_map,
-               const u32 *scales, const u32 *zeros, const From *bias, From *y, int batch, int rows, int k) {
+               const u32 *scales, const u32 *zeros, const Elem *bias, Elem *y, int batch, int rows, int k) {
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 bars[2 * STAGES];
     u32 *codebook = (u32 *)(shared + STAGES * STAGE_BYTES);         // for NF4

@@ -1,4 +1,4 @@
-"""Pack quantized matrices as the kernels read them, and multiply by them."""
+"""Pack quantized matrices in the memory layout that the kernels read, and multiply by packed matrices."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -14,9 +14,9 @@ from ..ladder.rung import this_device
 from ..tool import check_matches, check_tensor, launch, dtype_name
 from ...utils import backend, cdiv
 
-# How scales are chosen: the largest element of a group is representable, or a search for the least squared error
+# How scales are chosen: 'absmax': by the largest element of a group; 'mse': by a search for the least squared error
 FITS = 'absmax', 'mse'
-DEFAULT = dict(int8='row', int4=128, nf4=64, fp8='row')  # kind -> its default group
+DEFAULT_GROUP = dict(int8='row', int4=128, nf4=64, fp8='row')  # by kind
 
 
 class Packed(NamedTuple):
@@ -48,7 +48,7 @@ def why_unsupported(kind, group, shape):  # None if it is supported
         return f'{shape[1]} columns are not a multiple of the group of {group}'
 
 
-def _quantized(w, kind, group, dtype, zeros, fit):
+def _quantize(w, kind, group, dtype, zeros, fit):
     "Return (one byte per element, scales, zero points or None)"
     if kind == 'fp8':
         return *formats.fp8(w, group, dtype), None
@@ -88,19 +88,19 @@ def pack(
         matvec(x, pack(w, 'int4'))
 
     Raises TypeError or ValueError for unsupported operands and options."""
-    group = DEFAULT.get(kind) if group is None else group
+    group = DEFAULT_GROUP.get(kind) if group is None else group
     if w.dim() != 2 or dtype_name(w) not in (*FLOATS, 'float32'):
         choices = f'{", ".join(FLOATS)} or float32'
         raise TypeError(f'pack: w must be a matrix of {choices}; got {dtype_name(w)} of {w.dim()} axes')
     if why := why_unsupported(kind, group, w.shape) or why_invalid(kind, zeros, fit):
         raise ValueError(f'pack: {why}')
     dtype = w.dtype if dtype_name(w) in FLOATS else torch.bfloat16
-    (rows, columns), (integers, *others) = w.shape, _quantized(w.detach(), kind, group, dtype, zeros, fit)
+    (rows, columns), (integers, *scales_and_zeros) = w.shape, _quantize(w.detach(), kind, group, dtype, zeros, fit)
     if group == 'tensor':
-        group, others = 'row', [other if other is None else other.expand(rows, 1) for other in others]
+        group, scales_and_zeros = 'row', [x if x is None else x.expand(rows, 1) for x in scales_and_zeros]
     groups = 1 if group == 'row' else cdiv(columns, STEP) * (STEP // group)
-    lanes = [other if other is None else to_lane_order(other, groups) for other in others]
-    return Packed(kind, group, (rows, columns), to_fragments(integers, kind), *lanes)
+    ordered = [x if x is None else to_lane_order(x, groups) for x in scales_and_zeros]
+    return Packed(kind, group, (rows, columns), to_fragments(integers, kind), *ordered)
 
 
 def unpack(p: Packed):  # (rows, columns) of float32
@@ -116,9 +116,9 @@ def unpack(p: Packed):  # (rows, columns) of float32
 
 
 @lru_cache(1024)
-def _calls_here(device, backend, *what):
-    "Return the launches on a device, whose properties are queried only once"
-    return matvec_calls(*what, this_device())
+def _calls_on(device, backend, *problem):
+    "Return the launches on a device, cached, so that the properties of the device are queried only once"
+    return matvec_calls(*problem, this_device())
 
 
 def run_matvec(x, p, bias):
@@ -131,8 +131,8 @@ def run_matvec(x, p, bias):
     y = x.new_empty(batch, rows)
     if not y.numel():
         return y
-    what = p.kind, dtype_name(x), p.group, batch, rows, x.shape[1], bias is not None, p.zeros is not None
-    calls, packed = _calls_here(x.get_device(), backend(), *what), dict(words=p.words, scales=p.scales, zeros=p.zeros)
+    problem = p.kind, dtype_name(x), p.group, batch, rows, x.shape[1], bias is not None, p.zeros is not None
+    calls, packed = _calls_on(x.get_device(), backend(), *problem), dict(words=p.words, scales=p.scales, zeros=p.zeros)
     if not x.is_cuda:  # the emulator checks the types of arrays, too
         packed = {name: x if x is None else x.view(torch.uint32) for name, x in packed.items()}
     launch(calls, x, **packed, bias=bias, y=y)

@@ -1,90 +1,92 @@
-"""Export products with quantized weights as standalone programs."""
+"""The standalone programs of products with quantized weights, which `export` writes."""
 
 from .calls import matvec_calls
 from .eight_bits import BOXES, MAX_DP4A_ROWS, dp4a_calls, wgmma_calls
 from .formats import nf4_codebook
-from .packed import DEFAULT
+from .packed import DEFAULT_GROUP
 from .sources import KINDS
 from ..ladder.rung import H100
 from ..standalone import NAMESPACE, Launch, Program
 from ..texts import C_TYPES
 
-SHAPES = (1, 33, 136), (3, 203, 320), (16, 1000, 1024)  # rows of x, rows and columns of w
-LARGE = 28672, 8192
+MATVEC_SHAPES = (1, 33, 136), (3, 203, 320), (16, 1000, 1024)  # rows of x, rows and columns of w
+TIMED_SHAPE = 28672, 8192
 _ROUNDING = dict(float16=2**-11, bfloat16=2**-8)
 
 
-def cases_of(batch) -> list:  # of (rows of x, rows and columns of w)
+def matvec_cases(batch) -> list:  # of (rows of x, rows and columns of w)
     "Return the sizes that are tested; the last one is also timed"
-    return [*SHAPES, (batch, *LARGE)]
+    return [*MATVEC_SHAPES, (batch, *TIMED_SHAPE)]
 
 
-def _calls(kind, dtype, batch, rows, columns):
-    return matvec_calls(kind, dtype, DEFAULT[kind], batch, rows, columns, False, False, H100)
+def _matvec_calls(kind, dtype, batch, rows, columns):
+    return matvec_calls(kind, dtype, DEFAULT_GROUP[kind], batch, rows, columns, False, False, H100)
 
 
-def _matvec(kind, dtype, batch):
-    constants = f'''typedef {C_TYPES[dtype]} From;
+def _matvec_program(kind, dtype, batch):
+    constants = f'''typedef {C_TYPES[dtype]} Elem;
 enum {{ {', '.join(KINDS).upper()} }};
-constexpr int KIND = {kind.upper()}, GROUP = {0 if DEFAULT[kind] == 'row' else DEFAULT[kind]};
+constexpr int KIND = {kind.upper()}, GROUP = {0 if DEFAULT_GROUP[kind] == 'row' else DEFAULT_GROUP[kind]};
 constexpr float BOOK[] = {{{', '.join(f'{o!r}f' for o in nf4_codebook())}}};
 constexpr double ROUNDING = {_ROUNDING[dtype]};'''
-    head = 'void launch(int number, const From *x, const unsigned char *words, const From *scales, From *y)'
+    signature = 'void launch(int number, const Elem *x, const unsigned char *words, const Elem *scales, Elem *y)'
     casts = dict(words='(const uint4 *)words', scales='(const unsigned *)scales')
-    sizes = cases_of(batch)
+    sizes = matvec_cases(batch)
     lines = [
-        [Launch(c, [casts.get(array, array) for array in c.arrays]) for c in _calls(kind, dtype, *size)]
+        [Launch(c, [casts.get(array, array) for array in c.arrays]) for c in _matvec_calls(kind, dtype, *size)]
         for size in sizes
     ]
-    what = f'`gridstride.kernels.quant.matvec` of {kind}, x of {dtype}, timed with {batch} of its rows.'
-    name, main = f'matvec_{kind}_{dtype}' + f'_{batch}_rows' * (batch > 1), 'quant/matvec_main.cuh'
-    return Program(name, what, main, 'batch, rows, columns', sizes, {head: lines}, constants)
+    description = f'`gridstride.kernels.quant.matvec` of {kind}, x of {dtype}, timed with {batch} of its rows.'
+    name, main = f'matvec_{kind}_{dtype}' + f'_{batch}_wgmma_launch_code' * (batch > 1), 'quant/matvec_main.cuh'
+    return Program(name, description, main, 'batch, rows, columns', sizes, {signature: lines}, constants)
 
 
-ROWS = (40, 8, 16), (300, 520, 400), (8192, 8192, 8192)  # M, N, K; the last one is timed
-FEW_ROWS = (1, 40, 16), (3, 203, 400), (MAX_DP4A_ROWS, 1000, 1040), (1, *LARGE)
-_HEAD = (
+WGMMA_SHAPES = (40, 8, 16), (300, 520, 400), (8192, 8192, 8192)  # M, N, K; the last one is timed
+DP4A_SHAPES = (1, 40, 16), (3, 203, 400), (MAX_DP4A_ROWS, 1000, 1040), (1, *TIMED_SHAPE)
+_EIGHT_BIT_SIGNATURE = (
     'void launch(int number, const unsigned char *a, const unsigned char *b, __nv_bfloat16 *out, '
     'const float *a_scales, const float *b_scales)'
 )
 
 
-def _eight_bits(name, kind, what, sizes, lines):
+def _eight_bit_program(name, kind, description, sizes, lines):
     "Return the `Program` of a product of two 8-bit operands"
     constants = f'''constexpr bool WHOLE = {str(kind == 'int8').lower()};
 // per 32 elements along K, e4m3 accumulators keep about 13 bits of the largest term, which may far exceed the mean
 constexpr double TERM = {1e-6 if kind == 'int8' else 2**-10};'''
-    return Program(name, what, 'quant/rows_main.cuh', 'M, N, K', sizes, {_HEAD: lines}, constants)
+    return Program(name, description, 'quant/rows_main.cuh', 'M, N, K', sizes, {_EIGHT_BIT_SIGNATURE: lines}, constants)
 
 
-def _map(name, sides, box):
+def _tensor_map_code(name, sides, box):
     "Return C++ for the tensor map of a, b or out"
     sizes = ', '.join(map(str, (*sides, *box)))
-    return f'static auto {name}_map = tensor_map<{NAMESPACE}::TensorMap>({name}, {sizes}, 128);'
+    return f'static auto {name}_tensor_map_code = tensor_map<{NAMESPACE}::TensorMap>({name}, {sizes}, 128);'
 
 
-def _rows(kind, M, N, K):
+def _wgmma_launch_code(kind, M, N, K):
     "Return the lines of C++ for one size"
     (c,) = wgmma_calls(kind, M, N, K, H100)
-    maps = [_map(o, sides, box) for o, sides, box in zip(c.arrays, ((M, K), (N, K), (M, N)), BOXES)]
-    return [*maps, Launch(c, [*(f'{array}_map' for array in c.arrays[:3]), *c.arrays[3:]])]
+    maps = [_tensor_map_code(o, sides, box) for o, sides, box in zip(c.arrays, ((M, K), (N, K), (M, N)), BOXES)]
+    return [*maps, Launch(c, [*(f'{array}_tensor_map_code' for array in c.arrays[:3]), *c.arrays[3:]])]
 
 
-def _rows_program(kind):
-    what = f'`gridstride.kernels.quant.multiply_{kind}`: 8 bits on both sides, one scale per row.'
-    return _eight_bits(f'multiply_{kind}', kind, what, ROWS, [_rows(kind, *row) for row in ROWS])
+def _wgmma_program(kind):
+    description = f'`gridstride.kernels.quant.multiply_{kind}`: 8 bits on both sides, one scale per row.'
+    return _eight_bit_program(
+        f'multiply_{kind}', kind, description, WGMMA_SHAPES, [_wgmma_launch_code(kind, *row) for row in WGMMA_SHAPES]
+    )
 
 
-def _few_program():
-    what = '`gridstride.kernels.quant.multiply_int8` for few rows: int8, multiplied by dp4a.'
+def _dp4a_program():
+    description = '`gridstride.kernels.quant.multiply_int8` for few rows: int8, multiplied by dp4a.'
     casts = dict(x='(const int4 *)a', b='(const int4 *)b')
     lines = [
-        [Launch(c, [casts.get(array, array) for array in c.arrays]) for c in dp4a_calls(*size)] for size in FEW_ROWS
+        [Launch(c, [casts.get(array, array) for array in c.arrays]) for c in dp4a_calls(*size)] for size in DP4A_SHAPES
     ]
-    return _eight_bits('multiply_int8_few_rows', 'int8', what, FEW_ROWS, lines)
+    return _eight_bit_program('multiply_int8_few_rows', 'int8', description, DP4A_SHAPES, lines)
 
 
 def programs() -> list:  # of `Program`
     "Return one program per kind, one in float16, one for many rows of x, and those of two 8-bit operands"
     few = [(kind, 'bfloat16', 1) for kind in KINDS] + [('int4', 'float16', 1), ('int4', 'bfloat16', 16)]
-    return [*(_matvec(*o) for o in few), _rows_program('fp8'), _rows_program('int8'), _few_program()]
+    return [*(_matvec_program(*o) for o in few), _wgmma_program('fp8'), _wgmma_program('int8'), _dp4a_program()]

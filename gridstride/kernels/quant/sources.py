@@ -9,19 +9,19 @@ from ..texts import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
 
-# dtype -> (a pair in C, the bits of two floats 128 or 1024, bits of the fraction, name in PTX)
+# dtype -> (type of a pair in C, the bits of a pair of 128.0 or 1024.0, bits of the fraction, name in PTX)
 _FLOATS = {'bfloat16': ('__nv_bfloat162', '0x43004300u', 7, 'bf16'), 'float16': ('__half2', '0x64006400u', 10, 'f16')}
 FLOATS = tuple(_FLOATS)
-_BARRIERS = tuple(f'barrier_{name}' for name in ('init', 'arrive', 'expect', 'wait'))
-_COPIES = 'address', 'barriers_ready', *_BARRIERS, 'bulk_copy', 'bulk_copy_once'
-_PRIMITIVES = dict(matvec=('mma',), streamed=('mma', *_COPIES), unpack=())
+_BARRIER_PRIMITIVES = tuple(f'barrier_{name}' for name in ('init', 'arrive', 'expect', 'wait'))
+_COPY_PRIMITIVES = 'address', 'barriers_ready', *_BARRIER_PRIMITIVES, 'bulk_copy', 'bulk_copy_once'
+_PRIMITIVES = dict(matvec=('mma',), streamed=('mma', *_COPY_PRIMITIVES), unpack=())
 KINDS = 'int4', 'int8', 'nf4', 'fp8'  # in the order of the enum in C
 
 
 @lru_cache(1024)
 def kernel_source(
     name,  # of a file
-    dtype,  # of x and y, `From` in the source
+    dtype,  # of x and y, `Elem` in the source
     constants,  # ((name in the source, int), ...)
 ) -> str:
     "Return CUDA C of a kernel with its types and constants, ready to be compiled"
@@ -32,4 +32,4 @@ def kernel_source(
     preamble += f'__constant__ float CODEBOOK[] = {{{", ".join(f"{value!r}f" for value in nf4_codebook())}}};\n'
     instructions = PTX + wgmma_kept(dict(constants)['BN']) if name == 'mixed_gemm' else primitives(*_PRIMITIVES[name])
     preamble += instructions.replace('bf16', ptx) + source('dequantize')
-    return assemble_source(source(name), (('From', C_TYPES[dtype]),), constants, preamble)
+    return assemble_source(source(name), (('Elem', C_TYPES[dtype]),), constants, preamble)

@@ -5,7 +5,7 @@ constexpr int WORDS = 512 * LOADS, PAIRS = GROUP ? 32 * SCALES : 0;      // byte
 constexpr int STAGE = CHUNK * (WORDS + PAIRS * (1 + ZEROS));
 
 __global__ void __launch_bounds__(32 * WARPS, 1)
-multiply_streamed(const From *x, const uint4 *w, const u32 *scales, const u32 *zeros, const From *bias, From *y,
+multiply_streamed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zeros, const Elem *bias, Elem *y,
                   int batch, int rows, int k) {
     extern __shared__ __align__(128) char shared[];
     __shared__ u64 bars[WARPS * STAGES + 1];
@@ -45,7 +45,7 @@ multiply_streamed(const From *x, const uint4 *w, const u32 *scales, const u32 *z
     }
     for (int row = 0; row < batch; row++)                   // fill the last step with zeros
         for (int c = k + threadIdx.x; c < steps * STEP; c += blockDim.x)
-            ((From *)(xs + row * x_row_bytes))[c] = From(0.f);
+            ((Elem *)(xs + row * x_row_bytes))[c] = Elem(0.f);
     if constexpr (KIND == NF4) fill_codebook(codebook);
     __syncthreads();
     barrier_wait(x_ready, 0);
@@ -103,9 +103,9 @@ multiply_streamed(const From *x, const uint4 *w, const u32 *scales, const u32 *z
             float sum = 0;
             #pragma unroll
             for (int p = 0; p < WARPS; p++) sum += sums[(j % 2 * WARPS + p) * batch * 16 + i];
-            if constexpr (GROUP == 0) sum *= (float)((const From *)scales)[band * 16 + row % 8 * 2 + row % 16 / 8];
+            if constexpr (GROUP == 0) sum *= (float)((const Elem *)scales)[band * 16 + row % 8 * 2 + row % 16 / 8];
             if constexpr (BIAS) sum += (float)bias[row];
-            y[(size_t)(i / 16) * rows + row] = From(sum);
+            y[(size_t)(i / 16) * rows + row] = Elem(sum);
         }
     }
 }

@@ -4,7 +4,7 @@ from functools import partial
 
 from .formats import decibels
 from .linear import QuantLinear
-from .packed import DEFAULT, unpack, why_unsupported, why_invalid
+from .packed import DEFAULT_GROUP, unpack, why_unsupported, why_invalid
 from .sources import FLOATS
 from ..layers import ReplacedLayer, format_us, report_table, replace_linears, restore_linears
 from ..tool import dtype_name
@@ -54,7 +54,7 @@ def quantize(
     `state_dict` and `torch.compile` work as before; a saved state loads into a module that was quantized in the same
     way. Layers with shared weights, or whose columns are not a multiple of the group, are not quantized; the table says
     why. Raises TypeError or ValueError for unsupported options."""
-    group = DEFAULT.get(kind) if group is None else group
+    group = DEFAULT_GROUP.get(kind) if group is None else group
     try:
         why_unsupported(kind, group, (0, 0))
     except ValueError as e:

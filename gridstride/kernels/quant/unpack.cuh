@@ -1,16 +1,16 @@
 // Writes a quantized matrix w (dequantize.cuh) as 16-bit floats, row-major. A warp dequantizes a step: 16 rows and 128
 // columns. Each thread holds eight contiguous columns of two rows per load of x in a product, and stores them at once.
 // Defined above: WARPS (per block), VECTOR (whether rows begin at multiples of 16 bytes).
-__device__ void store_eight(From *to, int columns, uint4 v) {
+__device__ void store_eight(Elem *to, int columns, uint4 v) {
     if (VECTOR && columns >= 8) *(uint4 *)to = v;
     else
         #pragma unroll
         for (int c = 0; c < 8; c++)
-            if (c < columns) to[c] = ((const From *)&v)[c];
+            if (c < columns) to[c] = ((const Elem *)&v)[c];
 }
 
 __global__ void __launch_bounds__(32 * WARPS)
-unpack_matrix(const uint4 *w, const u32 *scales, const u32 *zeros, From *to, int rows, int k) {
+unpack_matrix(const uint4 *w, const u32 *scales, const u32 *zeros, Elem *to, int rows, int k) {
     extern __shared__ u32 codebook[];                       // for NF4
     const int lane = threadIdx.x % 32, r = lane / 4, t = lane % 4, steps = (k + STEP - 1) / STEP;
     if constexpr (KIND == NF4) fill_codebook(codebook);

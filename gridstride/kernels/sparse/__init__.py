@@ -1,9 +1,9 @@
-"""Matrices in which most or half of the elements are 0: their formats, and products that skip the zeros. Its modules
-need torch, and are imported on first use.
+"""Sparse matrices: their formats, and products that skip the zeros. The modules need torch, and are imported on first
+use.
 
-The modules: `formats` (2:4 in plain torch), `two_four`, `blocks` and `csr` (products, by what is left out), `linear`
-(`TwoFourLinear`), `tool` (`prune_24` and back), `launches`, `sources` (CUDA C, `*.cuh`), `programs` (what `export`
-writes).
+The modules: `formats` (2:4 sparsity in plain torch), `two_four`, `blocks` and `csr` (products with 2:4, block and
+unstructured sparsity), `linear` (`TwoFourLinear`), `tool` (`prune_24` and `densify`), `launches`, `sources` (assembles
+the CUDA C of `*.cuh`), `programs` (what `export` writes).
 """
 
 from ...support.lazy_exports import lazy_exports_of

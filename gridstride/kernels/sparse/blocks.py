@@ -13,7 +13,7 @@ from ..tool import check_tensor, dtype_name
 from ...utils import cdiv
 
 BLOCKS = (128, 64), (64, 64)  # (rows, columns) of a block
-_X_ROWS, _STAGES, _OUT_ROWS = 256, 4, 64  # rows of x per thread block; pipeline stages; rows of y per TMA store
+_TILE_X_ROWS, _STAGES, _STORE_ROWS = 256, 4, 64  # rows of x per thread block; pipeline stages; rows of y per TMA store
 
 
 class Blocks(NamedTuple):
@@ -21,11 +21,9 @@ class Blocks(NamedTuple):
 
     shape: tuple  # (rows, columns)
     block: tuple  # (rows, columns) of a block
-    values: (
-        object  # (blocks * block rows, block columns): the blocks one below the other, row of blocks by row of blocks
-    )
-    starts: object  # (rows of blocks + 1,) of int32: the index of the first block of each row
-    columns: object  # (blocks,) of int32: the position of each block in its row
+    values: object  # (blocks * block rows, block columns): the blocks, one row of blocks after the other
+    starts: object  # (rows of blocks + 1,) of int32: the index of the first block of each row of blocks
+    columns: object  # (blocks,) of int32: the column of each block, in units of blocks
 
     @property
     def nbytes(self):
@@ -33,13 +31,13 @@ class Blocks(NamedTuple):
         return self.values.nbytes + self.starts.nbytes + self.columns.nbytes
 
 
-def _check_block(tool, block):
+def _check_block(op_name, block):
     "Raise ValueError unless the kernels support this block"
     if tuple(block) not in BLOCKS:
-        raise ValueError(f'{tool}: block is {block!r}; it must be {" or ".join(map(str, BLOCKS))}')
+        raise ValueError(f'{op_name}: block is {block!r}; it must be {" or ".join(map(str, BLOCKS))}')
 
 
-def _in_blocks(w, block):
+def _split_into_blocks(w, block):
     "Reshape to (rows of blocks, blocks per row, block rows, block columns), padded with zeros"
     block_rows, block_columns = block
     w = F.pad(w, (0, -w.shape[1] % block_columns, 0, -w.shape[0] % block_rows))
@@ -59,9 +57,9 @@ def prune_blocks(
     _check_block('prune_blocks', block)
     if not 0 <= zeros <= 1:
         raise ValueError(f'prune_blocks: zeros is {zeros!r}; it must be a fraction from 0 to 1')
-    energies = _in_blocks(w.detach().float(), block).square().sum((2, 3))
+    energies = _split_into_blocks(w.detach().float(), block).square().sum((2, 3))
     if energies.isnan().any():
-        raise ValueError('prune_blocks: w has a NaN, which is neither large nor small')
+        raise ValueError('prune_blocks: w has a NaN, whose magnitude is undefined')
     keep = torch.zeros_like(energies, dtype=torch.bool).flatten()
     keep[energies.flatten().argsort(descending=True, stable=True)[: round((1 - zeros) * energies.numel())]] = True
     keep = keep.view_as(energies).repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)
@@ -80,7 +78,7 @@ def to_blocks(
         )
     if w.shape[0] % 8 or w.shape[1] % 8:
         raise ValueError(f'to_blocks: w is {w.shape[0]}x{w.shape[1]}, and the kernel needs multiples of 8')
-    blocks = _in_blocks(w.detach(), block)
+    blocks = _split_into_blocks(w.detach(), block)
     nonzero = (blocks != 0).flatten(2).any(-1)
     starts = F.pad(nonzero.sum(1).cumsum(0), (1, 0)).int()
     return Blocks(tuple(w.shape), tuple(block), blocks[nonzero].flatten(0, 1), starts, nonzero.nonzero()[:, 1].int())
@@ -104,19 +102,19 @@ def blocks_call(
     gpu,  # a `Device`
 ) -> tuple:  # a `KernelLaunch`, and the (box, swizzle) of values, x and y
     "Return the launch of the product with a block-sparse matrix"
-    products_n = _X_ROWS if block_rows == 128 else _X_ROWS // 2
-    constants = dict(BR=block_rows, STAGES=_STAGES, M=1, N=products_n, OUT=_OUT_ROWS, BIAS=False)
+    products_n = _TILE_X_ROWS if block_rows == 128 else _TILE_X_ROWS // 2  # columns per wgmma
+    constants = dict(BR=block_rows, STAGES=_STAGES, M=1, N=products_n, OUT=_STORE_ROWS, BIAS=False)
     src, row_blocks = blocks_source(dtype, tuple(constants.items()), products_n), cdiv(rows, block_rows)
-    shared = _STAGES * (block_rows + _X_ROWS) * 128 + 2 * 256 * _OUT_ROWS
-    arrays, grid = ('values', 'x', 'y', 'starts', 'columns'), (min(gpu.sms, row_blocks * cdiv(n, _X_ROWS)),)
+    shared = _STAGES * (block_rows + _TILE_X_ROWS) * 128 + 2 * 256 * _STORE_ROWS
+    arrays, grid = ('values', 'x', 'y', 'starts', 'columns'), (min(gpu.sms, row_blocks * cdiv(n, _TILE_X_ROWS)),)
     call = KernelLaunch(src, 'multiply_blocks', arrays, (row_blocks, n), grid, (384,), shared)
-    return call, (((block_rows, 64), 128), ((_X_ROWS, 64), 128), ((_OUT_ROWS, 64), 128))
+    return call, (((block_rows, 64), 128), ((_TILE_X_ROWS, 64), 128), ((_STORE_ROWS, 64), 128))
 
 
 @lru_cache(1024)
-def _prepare(energies, device, backend):
-    "Return the prepared launch for these sizes on a device, cached"
-    return prepare_launch(*blocks_call(*energies, this_device()), device)
+def _prepare(problem, device, backend):
+    "Return the prepared launch for these arguments of `blocks_call` on a device, cached"
+    return prepare_launch(*blocks_call(*problem, this_device()), device)
 
 
 def multiply_blocks(
@@ -141,6 +139,6 @@ def multiply_blocks(
         return y
     if not len(b.columns):
         return y.zero_()
-    x, energies = x.clone() if x.data_ptr() % 16 else x, (dtype_name(x), b.shape[0], x.shape[0], b.block[0])
-    launch_prepared(_prepare, (energies,), x, (b.values, x, y, b.starts, b.columns))
+    x, problem = x.clone() if x.data_ptr() % 16 else x, (dtype_name(x), b.shape[0], x.shape[0], b.block[0])
+    launch_prepared(_prepare, (problem,), x, (b.values, x, y, b.starts, b.columns))
     return y

@@ -64,7 +64,7 @@ def prune_single(
     if not 0 <= zeros <= 1:
         raise ValueError(f'prune_single: zeros is {zeros!r}; it must be a fraction from 0 to 1')
     if w.isnan().any():
-        raise ValueError('prune_single: w has a NaN, which is neither large nor small')
+        raise ValueError('prune_single: w has a NaN, whose magnitude is undefined')
     largest = w.detach().abs().flatten().argsort(descending=True, stable=True)[: round((1 - zeros) * w.numel())]
     keep = torch.zeros(w.numel(), dtype=torch.bool, device=w.device)
     keep[largest] = True
@@ -76,21 +76,21 @@ def csr_call(
     dtype,
     rows,
     n,  # columns of x
-    vector,  # elements that a thread loads at once
+    vec_size,  # elements per load
 ) -> KernelLaunch:
-    "Return the launch of the product: one kernel for a vector, another one for a matrix"
-    src, arrays = csr_source(dtype, vector), ('starts', 'columns', 'values', 'x', 'out')
+    "Return the launch of the product: one kernel for a vector x, another one for a matrix x"
+    src, arrays = csr_source(dtype, vec_size), ('starts', 'columns', 'values', 'x', 'out')
     if n == 1:
         return KernelLaunch(src, 'multiply_vector', arrays, (rows,), (cdiv(rows, 8),), (256,))
-    return KernelLaunch(src, 'multiply_rows', arrays, (rows, n), (cdiv(rows, 8), cdiv(n, 32 * vector)), (256,))
+    return KernelLaunch(src, 'multiply_rows', arrays, (rows, n), (cdiv(rows, 8), cdiv(n, 32 * vec_size)), (256,))
 
 
 def multiply_csr(
     w,  # a `Csr`
     x,  # (columns, n) or (columns,), of the type of w
 ):  # (rows, n) or (rows,)
-    """Compute w @ x with float32 accumulators. One warp multiplies a row of w by the columns that its lanes load at
-    once.
+    """Compute w @ x with float32 accumulators. A warp multiplies one row of w by as many columns of x as its lanes load
+    at once.
 
         multiply_csr(to_csr(w), x)
 

@@ -1,8 +1,8 @@
 """Prune and compress matrices to 2:4 sparsity in plain torch.
 
 Of every four consecutive elements of a row (a **group**), at most two are not 0. A compressed matrix stores two
-elements per group and a nibble with their positions, 0 to 3, of two bits each, the lower position in the lower bits. A
-valid nibble is therefore 4, 8, 9, 12, 13 or 14.
+elements per group, and a nibble with their positions: two bits each, 0 to 3, with the lower position in the lower bits.
+A valid nibble is therefore 4, 8, 9, 12, 13 or 14.
 """
 
 from itertools import combinations
@@ -18,14 +18,14 @@ TILE_ROWS, TILE_COLUMNS = 64, 128  # of a tile of metadata
 
 
 def _nibble(mask):
-    "Return the positions of the set bits as a nibble, padded to two from the left; `_INVALID_NIBBLE` for more than two"
+    "Return the positions of the set bits, padded to two, as a nibble; `_INVALID_NIBBLE` if more than two bits are set"
     positions = [i for i in range(4) if mask >> i & 1]
     first, second = sorted((positions + [i for i in range(4) if i not in positions])[:2])
     return first | second << 2 if len(positions) <= 2 else _INVALID_NIBBLE
 
 
 def _nibble_table(device):
-    "Return the nibbles of all masks of four bits"
+    "Return the nibble of each mask of four bits"
     return torch.tensor([_nibble(m) for m in range(16)], dtype=torch.uint8, device=device)
 
 
@@ -36,15 +36,15 @@ class Compressed(NamedTuple):
     metadata: object  # (rows, columns/4) of uint8: one nibble per group
 
 
-def _check(tool, w):
+def _check_matrix(op_name, w):
     "Raise unless `w` is a matrix of floats without NaN, whose columns are a multiple of 4"
     if not hasattr(w, 'is_floating_point') or not w.is_floating_point() or w.dim() != 2:
-        raise TypeError(f'{tool}: w must be a torch tensor of floats with two axes')
+        raise TypeError(f'{op_name}: w must be a torch tensor of floats with two axes')
     if w.shape[1] % 4:
-        raise ValueError(f'{tool}: {w.shape[1]} columns are not a multiple of 4; pad them with zeros')
+        raise ValueError(f'{op_name}: {w.shape[1]} columns are not a multiple of 4; pad them with zeros')
     if w.isnan().any():
         r, c = w.isnan().nonzero()[0].tolist()
-        raise ValueError(f'{tool}: w[{r}, {c}] is NaN, which is neither large nor small')
+        raise ValueError(f'{op_name}: w[{r}, {c}] is NaN, whose magnitude is undefined')
 
 
 def keep_mask(w):  # w's shape of bool
@@ -52,7 +52,7 @@ def keep_mask(w):  # w's shape of bool
 
     >>> keep_mask(torch.tensor([[1., -4., 2., 3.]])).tolist()
     [[False, True, False, True]]"""
-    _check('keep_mask', w)
+    _check_matrix('keep_mask', w)
     size = w.detach().abs().unflatten(1, (-1, 4))
     own_size, other_size = size.unsqueeze(-1), size.unsqueeze(-2)
     earlier = torch.ones(4, 4, dtype=torch.bool, device=w.device).tril(-1)
@@ -71,7 +71,7 @@ def compress(
     w,  # (rows, columns): at most two elements of each group are not 0
 ) -> Compressed:
     "Compress to two elements per group and their positions. Raises ValueError for a group with more nonzero elements"
-    _check('compress', w)
+    _check_matrix('compress', w)
     fours = w.detach().unflatten(1, (-1, 4))
     metadata = _nibble_table(w.device)[((fours != 0) << torch.arange(4, device=w.device)).sum(-1)]
     if (full := metadata == _INVALID_NIBBLE).any():
@@ -103,11 +103,11 @@ def decompress(c: Compressed):  # (rows, columns)
     return to_dense(c)
 
 
-# The tensor cores read the positions (the metadata) from registers. A thread has a 32-bit word for sixteen elements of
-# two rows: lane l has row l/4 in the lower half, and row l/4 + 8 in the upper half. For 32 elements along K, `mma.sp`
-# and `wgmma.sp` read the words of two of every four lanes, which the *selector* chooses: 0 for the first two, 1 for the
-# last two. One word per lane is therefore enough for 64 elements along K: lane l has those from 16*(l%4) on. Here each
-# thread loads two adjacent words.
+# The tensor cores read the positions (the metadata) from registers. A 32-bit word of a thread holds the metadata of
+# sixteen elements of two rows: in lane l, row l/4 in the lower half and row l/4 + 8 in the upper half. For 32 elements
+# along K, `mma.sp` and `wgmma.sp` read the words of two of every four lanes, which the *selector* chooses: 0 for the
+# first two, 1 for the last two. One word per lane is therefore enough for 64 elements along K: lane l holds those from
+# 16*(l%4) on. Here each thread loads two adjacent words.
 def to_words(
     metadata,  # (rows, columns/4) of uint8
 ):  # (tiles of 64 rows, of 128 columns, 4 warps, 32 lanes, 2) of int32
@@ -136,9 +136,9 @@ def from_words(
     return nibbles[:rows, : columns // 4].contiguous()
 
 
-# x may have its columns in any order if w has the same order. So a permutation of the columns can move large elements
-# that would share a group to different groups.
-def _splits():
+# The columns of w may be permuted if those of x are permuted in the same way. A permutation can move large elements of
+# one group to different groups, so that pruning keeps more of them.
+def _group_splits():
     "Return the 35 ways to split eight columns into two groups of four, as permutations of the eight"
     fours = [(0, *o) for o in combinations(range(1, 8), 3)]
     return torch.tensor([[*four, *(i for i in range(8) if i not in four)] for four in fours])
@@ -159,11 +159,11 @@ def search_order(
 
     Each round splits random pairs of groups in the best of the 35 ways, so the kept magnitude never decreases. After
     Pool and Yu, "Channel Permutations for N:M Sparsity". Raises ValueError unless the columns are a multiple of 8."""
-    _check('search_order', w)
+    _check_matrix('search_order', w)
     if w.shape[1] % 8:
         raise ValueError(f'search_order: {w.shape[1]} columns are not a multiple of 8; pad them with zeros')
     size, order = w.detach().abs().float(), torch.arange(w.shape[1], device=w.device)
-    generator, splits = torch.Generator().manual_seed(seed), _splits().to(w.device)
+    generator, splits = torch.Generator().manual_seed(seed), _group_splits().to(w.device)
     for _ in range(rounds):
         column_groups = order.view(-1, 4)[torch.randperm(len(order) // 4, generator=generator).to(w.device)].view(-1, 8)
         gains = [size[:, column_groups[:, s]].unflatten(-1, (2, 4)).topk(2).values.sum((0, 2, 3)) for s in splits]

@@ -1,4 +1,4 @@
-"""Launch kernels whose first arrays are TMA tensor maps; launches are prepared once per size and device."""
+"""Launch kernels whose first arguments are TMA tensor maps. Launches are prepared once per size and device."""
 
 from functools import lru_cache
 
@@ -26,7 +26,7 @@ def prepare_launch(
 
 
 def launch_prepared(
-    prepare,  # a cached function of the `sizes`, a device and a backend that returns a launcher
+    prepare,  # a cached function (*sizes, device, backend) -> a launcher
     sizes,
     x,  # a tensor on the device of the launch
     arrays,

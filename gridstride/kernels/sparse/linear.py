@@ -1,4 +1,4 @@
-"""Define `TwoFourLinear`, a linear layer with a 2:4 sparse weight, and the torch operator that it calls."""
+"""`TwoFourLinear`, a linear layer with a 2:4 sparse weight, and the torch operator that it calls."""
 
 from functools import lru_cache
 
@@ -41,13 +41,13 @@ def _setup_context(ctx, inputs, output):
     "Save what the backward pass needs"
     x, values, words, bias = inputs
     ctx.save_for_backward(values, words)
-    ctx.shape, ctx.biased = (values.shape[0], x.shape[-1]), bias is not None
+    ctx.shape, ctx.has_bias = (values.shape[0], x.shape[-1]), bias is not None
 
 
 def _backward(ctx, dy):
     "Compute the gradients of x and of the bias; the weight has none"
     dx = dy @ unpack_24(TwoFour(ctx.shape, *ctx.saved_tensors)).to(dy.dtype) if ctx.needs_input_grad[0] else None
-    dbias = dy.flatten(0, -2).sum(0) if ctx.biased and ctx.needs_input_grad[3] else None
+    dbias = dy.flatten(0, -2).sum(0) if ctx.has_bias and ctx.needs_input_grad[3] else None
     return dx, None, None, dbias
 
 

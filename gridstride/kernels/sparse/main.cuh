@@ -88,7 +88,7 @@ Matrix make(int rows, int k) {
     return w;
 }
 
-// Checks every `down`th row of w and every `right`th row of x: the error of a result may be ROUNDING times the result
+// Checks every `down`th row of w and every `right`th row of x. The error of a result may be ROUNDING times the result
 // plus 16 * 2^-24 times the sum of the magnitudes of its terms.
 __global__ void compare(Matrix w, const Number *x, const Number *y, int rows, int n, int k, int down, int right,
                         int *wrong) {

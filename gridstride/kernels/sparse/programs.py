@@ -1,4 +1,4 @@
-"""Export products with sparse matrices as standalone programs."""
+"""The standalone programs of products with sparse matrices, which `export` writes."""
 
 from typing import NamedTuple
 
@@ -10,8 +10,8 @@ from ..standalone import NAMESPACE, Launch, Program
 from ..texts import C_TYPES
 
 _ROUNDING = dict(float16=2**-11, bfloat16=2**-8, float32=2**-24)
-_LARGE = 8192, 8192, 8192
-_NONZERO_PER_MILLE = 100  # blocks or elements that are not 0
+_TIMED_SHAPE = 8192, 8192, 8192
+_NONZERO_PER_THOUSAND = 100  # blocks or elements that are not 0
 _CASTS = dict(words='(const {} *)w.words', values='w.values', starts='w.starts', columns='w.columns', out='y')
 
 
@@ -22,24 +22,24 @@ class _Product(NamedTuple):
     kind: str  # its constant in C
     dtype: str
     cases: tuple  # (rows of w, rows of x, k); the last one is timed
-    calls: object  # (rows, n, k) -> a `KernelLaunch`, and the (box, swizzle) of its first arrays
-    word: str = 'uint2'  # the type of `words` in C
+    make_call: object  # (rows, n, k) -> a `KernelLaunch`, and the (box, swizzle) of its first arrays
+    words_type: str = 'uint2'  # of `words`, in C
     block: int = 0  # rows of a block
 
 
-def _hopper(dtype):
+def _make_hopper_call(dtype):
     return lambda *sizes: hopper_call(dtype, *sizes, False, H100)
 
 
-def _warps(*sizes):
+def _make_warps_call(*sizes):
     return warps_call('bfloat16', *sizes, False), ()
 
 
-def _blocks(block_rows):
+def _make_blocks_call(block_rows):
     return lambda rows, n, k: blocks_call('bfloat16', rows, n, block_rows, H100)
 
 
-def _csr(dtype):
+def _make_csr_call(dtype):
     return lambda rows, n, k: (csr_call(dtype, rows, n, 1 if n % 8 else 16 // (4 if dtype == 'float32' else 2)), ())
 
 
@@ -49,14 +49,24 @@ def _products():
     template = '`gridstride.kernels.sparse.multiply_24`, {}: 2:4 sparse, by {}.'
     for dtype in ('bfloat16', 'float16'):
         description = template.format(dtype, '`wgmma.sp`')
-        yield f'multiply_24_{dtype}', _Product(description, 'TWO_FOUR', dtype, (*sizes_24, _LARGE), _hopper(dtype))
+        yield (
+            f'multiply_24_{dtype}',
+            _Product(description, 'TWO_FOUR', dtype, (*sizes_24, _TIMED_SHAPE), _make_hopper_call(dtype)),
+        )
     description, cases = template.format('bfloat16', '`mma.sp`'), (*sizes_24, (4096,) * 3)
-    yield 'multiply_24_mma_sp', _Product(description, 'TWO_FOUR', 'bfloat16', cases, _warps, 'unsigned')
+    yield 'multiply_24_mma_sp', _Product(description, 'TWO_FOUR', 'bfloat16', cases, _make_warps_call, 'unsigned')
     for block_rows in (128, 64):
         description = f'`gridstride.kernels.sparse.multiply_blocks`, blocks of {block_rows}x64, nine of ten are 0.'
         yield (
             f'multiply_blocks_{block_rows}',
-            _Product(description, 'BLOCKS', 'bfloat16', (*sizes_24, _LARGE), _blocks(block_rows), block=block_rows),
+            _Product(
+                description,
+                'BLOCKS',
+                'bfloat16',
+                (*sizes_24, _TIMED_SHAPE),
+                _make_blocks_call(block_rows),
+                block=block_rows,
+            ),
         )
     for dtype, n in (('bfloat16', 512), ('float32', 512), ('float32', 1)):
         description = (
@@ -64,38 +74,41 @@ def _products():
         )
         yield (
             f'multiply_csr_{dtype}_{n}',
-            _Product(description, 'CSR', dtype, (*odd_sizes, (4096, n, 4096)), _csr(dtype)),
+            _Product(description, 'CSR', dtype, (*odd_sizes, (4096, n, 4096)), _make_csr_call(dtype)),
         )
 
 
-def _maps(product, call, boxes, sizes):
+def _tensor_map_code(product, call, boxes, sizes):
     "Yield C++ for the tensor maps of a call"
     rows, n, k = sizes
-    stored = (
+    stored_sizes = (
         f'{product.block}*read(w.starts + {-(-rows // product.block)}), 64' if product.block else f'{rows}, {k // 2}'
     )
-    sides = dict(values=stored, x=f'{n}, {k}', y=f'{n}, {rows}')
+    sides = dict(values=stored_sizes, x=f'{n}, {k}', y=f'{n}, {rows}')
     for name, ((box_rows, box_columns), swizzle) in zip(call.arrays, boxes):
         arguments = f'{_CASTS.get(name, name)}, {sides[name]}, {box_rows}, {box_columns}, {swizzle}'
         yield f'static auto {name}_map = tensor_map<{NAMESPACE}::TensorMap>({arguments});'
 
 
-def _lines(product, *sizes):
+def _launch_code(product, *sizes):
     "Return the lines of C++ for one size"
-    call, boxes = product.calls(*sizes)
+    call, boxes = product.make_call(*sizes)
     maps, others = call.arrays[: len(boxes)], call.arrays[len(boxes) :]
-    args = [*(f'{name}_map' for name in maps), *(_CASTS.get(other, other).format(product.word) for other in others)]
-    return [*_maps(product, call, boxes, sizes), Launch(call, args)]
+    args = [
+        *(f'{name}_map' for name in maps),
+        *(_CASTS.get(other, other).format(product.words_type) for other in others),
+    ]
+    return [*_tensor_map_code(product, call, boxes, sizes), Launch(call, args)]
 
 
 def _program(name, product):
     constants = f'''typedef {C_TYPES[product.dtype]} Number;
 enum {{ TWO_FOUR, BLOCKS, CSR }};
-constexpr int KIND = {product.kind}, BR = {product.block or 1}, KEPT = {_NONZERO_PER_MILLE};
+constexpr int KIND = {product.kind}, BR = {product.block or 1}, KEPT = {_NONZERO_PER_THOUSAND};
 constexpr double ROUNDING = {_ROUNDING[product.dtype]};'''
     functions = {
         'void launch(int number, const Matrix &w, const Number *x, Number *y)': [
-            _lines(product, *problem) for problem in product.cases
+            _launch_code(product, *problem) for problem in product.cases
         ]
     }
     main = 'sparse/main.cuh'

@@ -78,7 +78,7 @@ def warps_source(dtype, constants) -> str:
 @lru_cache
 def csr_source(
     dtype,
-    vector,  # elements that a thread loads at once
+    vec_size,  # elements per load
 ) -> str:
     "Return CUDA C of the products with CSR, ready to be compiled"
-    return assemble_source(source('csr'), (('Number', C_TYPES[dtype]),), (('V', vector),))
+    return assemble_source(source('csr'), (('Number', C_TYPES[dtype]),), (('V', vec_size),))

@@ -65,7 +65,7 @@ class Tile(NamedTuple):
     GROUP: int  # rows of tiles that are visited together
 
 
-# tile -> its measured time on an H100 as a multiple of the estimate of `cost` without this factor
+# tile -> its measured time on an H100, relative to `estimate_cycles` without this factor
 TILES = {
     Tile(128, 256, 5, 2, 1, 32, 8): 0.94,
     Tile(256, 192, 5, 2, 1, 48, 8): 1,
@@ -79,14 +79,14 @@ _CONSUMERS = 2  # consumer warpgroups
 _K_STEP = 64  # elements along k per pipeline stage
 
 
-def cost(
+def estimate_cycles(
     tile,  # of `TILES`
     rows,  # of w
     n,  # rows of x
     k,
     sms=132,
 ) -> float:
-    "Estimate the cycles of the product: a step takes a little longer than its slowest part, and the parts overlap"
+    "Estimate the cycles of the product. The parts of a step overlap, so it takes a little longer than the slowest part"
     blocks = tile.CM * tile.CN
     tiles = cdiv(rows, tile.BM * tile.CM) * cdiv(n, tile.BN * tile.CN)
     tensor = tile.BM * tile.BN / 64
@@ -98,16 +98,16 @@ def cost(
 
 
 @lru_cache(1024)
-def choose(rows, n, k, sms=132) -> Tile:
+def choose_tile(rows, n, k, sms=132) -> Tile:
     "Return the tile with the lowest estimate"
-    return min(TILES, key=lambda tile: cost(tile, rows, n, k, sms))
+    return min(TILES, key=lambda tile: estimate_cycles(tile, rows, n, k, sms))
 
 
 _ARRAYS = 'values', 'x', 'y', 'words'
 
 
 def _array_names(bias):
-    "Return the names of the arrays, with x in place of an absent bias, which the kernel does not read"
+    "Return the names of the arrays, with x instead of an absent bias: the kernel does not read that argument"
     return *_ARRAYS, 'bias' if bias else 'x'
 
 
@@ -119,10 +119,10 @@ def hopper_call(
     k,
     bias,  # add a bias
     gpu,  # a `Device`
-    tile=None,  # None: the one of `choose`
+    tile=None,  # None: the one of `choose_tile`
 ) -> tuple:  # a `KernelLaunch`, and the (box, swizzle) of values, x and y
     "Return the launch on a Hopper GPU"
-    tile = tile or choose(rows, n, k, gpu.sms)
+    tile = tile or choose_tile(rows, n, k, gpu.sms)
     constants = dict(tile._asdict(), BK=_K_STEP, WGS=_CONSUMERS, M=tile.BM // 64 // _CONSUMERS, N=tile.BN, BIAS=bias)
     src = hopper_source(('two_four',), dtype, wgmma_sp(tile.BN), tuple(constants.items()))
     blocks, tiles = tile.CM * tile.CN, cdiv(rows, tile.BM * tile.CM) * cdiv(n, tile.BN * tile.CN)
