@@ -147,6 +147,8 @@ def divide(ctx, active, op, a, b, site):
 
 def call(ctx, active, function, args, keywords, site):
     "Call a function in a kernel: one of CUDA's, one of Python's, or a device function"
+    if is_number_type(function):  # first, because conversions are frequent
+        return cast(function, *args)
     if hasattr(function, 'lane_function'):
         try:
             return function.lane_function(ctx, active, site, *args, **keywords)
@@ -170,8 +172,6 @@ def call(ctx, active, function, args, keywords, site):
         return compare(COMPARING[function], *args)
     if isinstance(function, np.ufunc) or getattr(operator, getattr(function, '__name__', ''), None) is function:
         return function(*map(widen, args), **keywords)
-    if is_number_type(function):
-        return cast(function, *args)
     if type(function).__module__.startswith('numba.'):
         return cast(np.dtype(str(function)), *args)  # one of Numba's types
     if isinstance(function, type) and issubclass(function, tuple):
