@@ -232,13 +232,13 @@ def logs_of_ratio(rows):
 
 
 def read(path):
-    "Read the measurements of the kernels of `hopper_f16`; runs with the library have some of lesson 22, too"
+    "Read the measurements of the kernels of `hopper_f16`; runs with the library have some of lesson 25, too"
     rows = [r for r in json.loads(Path(path).read_text())['rows'] if 'seconds' in r]
     return [dict(r, shape=tuple(r['shape']), tile=config) for r in rows if (config := as_config(r['tile']))]
 
 
 def as_config(tile):
-    "Return the `TileConfig` of a recorded tile; None for a kernel of lesson 22, which `matmul` does not pick"
+    "Return the `TileConfig` of a recorded tile; None for a kernel of lesson 25, which `matmul` does not pick"
     if tile.get('family', 'half') == 'half': return TileConfig(**{o: tile[o] for o in TileConfig._fields if o in tile})
 
 

@@ -1,4 +1,4 @@
-"""The matrix products of lessons 13, 21 and 22 against NVIDIA's library on a Hopper GPU: the course's goals, 40 random
+"""The matrix products of the three ladders against NVIDIA's library on a Hopper GPU: the course's goals, 40 random
 shapes per type and layout, those in float32, several seconds at the power limit, and every rung of the ladders.
 
     python matmul.py                  # all of it; prints what matmul.txt holds, writes matmul.json
@@ -41,7 +41,7 @@ GOALS = [('float32', (4096, 4096, 4096), 1.03), ('float32', (8192, 8192, 8192), 
          ('float32', (5120, 5120, 256), 1.05), ('float32', (50000, 10, 784), 1.5),
          ('bfloat16', (4096, 4096, 4096), 1.03), ('bfloat16', (8192, 8192, 8192), 1.05)]
 MEANS = dict(read=1.02, graph=1.)       # of the random shapes, compared with cublasLt's best
-MMA_SYNC = .95*.738                     # of torch, what lesson 21's best shall reach: 0.738 is the instruction's
+MMA_SYNC = .95*.738                     # of torch, what the best by `mma.sync` shall reach: 0.738 is the instruction's
 SEED, DRAWN = 0, 20
 LAYOUTS = 'nn', 'tn', 'nt'
 POWER = 1.5                             # seconds per side and run: long enough for the clock to settle
@@ -73,7 +73,7 @@ def rungs(module):
     return [v for v in vars(import_module(f'gridstride.kernels.ladder.{module}')).values() if isinstance(v, Rung)]
 
 
-# the last rung of lesson 13 has ordinary arithmetic only; `matmul` takes whatever is fastest
+# the last rung of the float32 ladder, once lesson 13, has ordinary arithmetic only; `matmul` takes whatever is fastest
 WAYS = {'matmul': dict(ours=matmul), 'tuned': dict(ours=matmul, measured=True),
         'lesson 13': dict(ours=rungs('fp32')[-1])}
 

@@ -268,8 +268,8 @@ def sources(
     made['index.md'] = page.replace('<!-- menus -->', lesson_toctrees())
     made |= reference.pages(kept) | findings_pages.pages()
     made |= code_pages(made)
-    made['pictures/fp32.png'] = picture(notebook('matmul_ladder'), 'climb.plot()')
-    made['pictures/bf16.png'] = picture(notebook('hopper_gemm'), 'ladder.plot()')
+    made['pictures/fp32.png'] = picture(notebook('past_the_library'), 'climb.plot()')
+    made['pictures/bf16.png'] = picture(notebook('every_shape'), 'ladder.plot()')
     return made
 
 

@@ -81,7 +81,7 @@ def test_a_missing_barrier_is_found():
 
 
 def test_the_repr_of_a_launch_is_fixed():
-    "A recording of lesson 13 is keyed on it: another field would have it refused"
+    "A recording of lesson 16 is keyed on it: another field would have it refused"
     call = str(tiled().launch_plan(8, 8, 8, H100).calls[0])
     assert call.endswith('shared=0, pdl=False, cluster=(1, 1, 1), cooperative=False)')
 

@@ -141,7 +141,7 @@ WORDS = [
      dict(python=6, lessons=9)),
     (r'numbers',
      'elements, values; indices',
-     dict(python=120, cpp=3, texts=2, benchmarks=2, tests=88, lessons=123)),
+     dict(python=120, cpp=3, texts=2, benchmarks=2, tests=88, lessons=124)),
     (r'for each(?! other)',
      'per, if it is a rate',
      dict(python=9, cpp=5, benchmarks=2, tests=17, lessons=102)),
@@ -152,8 +152,8 @@ WORDS = [
      'needs, expects',
      dict(tests=8, lessons=10)),
     (r'rungs?',
-     'version, step (lessons 13, 16, 21, 22 have ladders)',
-     dict(python=328, benchmarks=22, tests=173, lessons=183)),
+     'version, step (lessons 16, 20, 24, 25 have ladders)',
+     dict(python=329, benchmarks=22, tests=173, lessons=191)),
     (r'leaves? (?:it|this|that|the result) open',
      'undefined behaviour',
      dict()),
@@ -217,8 +217,10 @@ def plain(text):
 
 
 def cells(path):
-    "The Markdown and code of a notebook; what its cells print is made by code that is counted elsewhere"
-    return '\n'.join(''.join(c['source']) for c in json.loads(path.read_text(encoding='utf-8'))['cells'])
+    """The Markdown and code of a notebook; what its cells print is made by code that is counted elsewhere, as is what a
+    lesson repeats from the one before"""
+    texts = (''.join(c['source']) for c in json.loads(path.read_text(encoding='utf-8'))['cells'])
+    return '\n'.join(t for t in texts if not t.startswith('%%capture'))
 
 
 def text_of(path):
@@ -302,7 +304,8 @@ def glossary():
     "(term, what it means, [lessons]) of each row"
     text = (ROOT/'GLOSSARY.md').read_text(encoding='utf-8')
     rows = re.findall(r'^\| (?!term \||---)(.*?) \| (.*) \| (.*) \|$', text, re.M)
-    return [(term, means, re.findall(r'\[(\d\d)\]\((nbs/(\d\d)_\w+\.ipynb)\)', links)) for term, means, links in rows]
+    return [(term, means,
+             re.findall(r'\[(\d\d)\]\((nbs/(\d\d)[a-z]?_\w+\.ipynb)\)', links)) for term, means, links in rows]
 
 
 def test_the_glossary_leads_to_lessons():

@@ -178,7 +178,9 @@ def test_code_is_folded_everywhere_or_nowhere(path):
     "And neither an exercise nor a guess is"
     for c in L.read(path)['cells']:
         assert len({*is_folded(c)}) == 1, c['id']
-        assert not (is_folded(c)[0] and re.search('^@exercise|^my_guess', ''.join(c['source']), re.M)), c['id']
+        source = ''.join(c['source'])  # `%%capture` repeats what was in the lesson before
+        assert source.startswith('%%capture') or not (
+            is_folded(c)[0] and re.search('^@exercise|^my_guess', source, re.M)), c['id']
 
 
 MEASURED = re.compile(r'^\s*assert\b.*(\.(ratio|tflops|gbs|median|seconds)\b(?! == 0)|counters\[|Throughput|Waves)',

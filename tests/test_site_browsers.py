@@ -183,7 +183,7 @@ PICTURES = """async () => {
     }
     return Promise.all([...document.querySelectorAll('.bd-article img')].map(of))
 }"""
-PAGES = ['index', 'nbs/03_shared_memory', 'nbs/08_profiling', 'nbs/inside/simulator', 'messages/index',
+PAGES = ['index', 'nbs/03_shared_memory', 'nbs/08a_timing', 'nbs/inside/simulator', 'messages/index',
          'reference/sim', 'benchmarks/sim', 'search']
 
 
@@ -204,7 +204,7 @@ FILTERS = """() => [...document.querySelectorAll('.bd-article img, .bd-article .
 
 
 def test_themes_leave_pictures_alone(browser, address):
-    browser.go(f'{address}/nbs/08_profiling.html')
+    browser.go(f'{address}/nbs/08a_timing.html')
     for theme in ('light', 'dark'):
         browser.js(THEME, theme)
         assert set(browser.js(FILTERS)) == {'none,normal,1'}, theme
@@ -334,7 +334,7 @@ VIOLATIONS = """async only => {
 }"""
 COLORS = ['color-contrast', 'link-in-text-block']
 JUDGED = ['index', 'nbs/03_shared_memory', 'messages/assert-fails', 'reference/sim', 'search.html?q=bank+conflict',
-          *(['nbs/14_triton', 'benchmarks/README'] if EVERY else [])]
+          *(['nbs/17a_programs', 'benchmarks/README'] if EVERY else [])]
 
 
 @in_chromium

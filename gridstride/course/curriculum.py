@@ -59,10 +59,10 @@ PARTS = {
     1: 'One thread at a time',
     5: 'On the GPU',
     10: 'Making it fast',
-    14: 'Triton and PyTorch',
-    16: 'Machine-learning kernels',
-    21: 'Tensor cores and Hopper',
-    24: 'Other languages',
+    17: 'Triton and PyTorch',
+    20: 'Machine-learning kernels',
+    24: 'Tensor cores, Hopper, Blackwell',
+    29: 'Many GPUs, other languages',
 }  # number of the first chapter -> the part
 
 # fmt: off
@@ -74,12 +74,12 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=35,
         exercises=(40, 70),
         needs=(
-            'Python and a little PyTorch. No GPU. Nearly everything here is plain Python, on purpose, so that '
-            "nothing is hidden; at the end the same kernel runs in the course's simulator, and in CUDA C."
+            'Python and a little PyTorch. No GPU. Nearly everything here is plain Python, on purpose, so that nothing'
+            " is hidden; at the end the same kernel runs in the course's simulator, and in CUDA C."
         ),
         follows=(
-            '[Getting started with CUDA for Python programmers](https://youtu.be/4sgKnKbR-WE) (Jeremy Howard, '
-            'lecture 3), minutes 3 to 24. The ▶ links jump to the matching minute.'
+            '[Getting started with CUDA for Python programmers](https://youtu.be/4sgKnKbR-WE) (Jeremy Howard, lecture'
+            ' 3), minutes 3 to 24. The ▶ links jump to the matching minute.'
         ),
         does='a loop becomes a function of an index; a colour picture becomes grey; guards',
         gpu='not needed',
@@ -92,8 +92,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         exercises=(50, 80),
         needs='lesson {first_kernel}. No GPU: still plain Python.',
         follows=(
-            '[lecture 3](https://youtu.be/4sgKnKbR-WE?t=1135), minutes 18 to 25 and 44 to 60, and the first '
-            'minutes of [lecture 5](https://youtu.be/wVsR-YhaHlM?t=320), 5:20 to 9:25 (both Jeremy Howard).'
+            '[lecture 3](https://youtu.be/4sgKnKbR-WE?t=1135), minutes 18 to 25 and 44 to 60, and the first minutes '
+            'of [lecture 5](https://youtu.be/wVsR-YhaHlM?t=320), 5:20 to 9:25 (both Jeremy Howard).'
         ),
         does='grids in one and two dimensions; a matrix product as a kernel',
         gpu='not needed',
@@ -106,8 +106,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         exercises=(70, 110),
         needs='lesson {blocks_and_threads}. No GPU: plain Python.',
         follows=(
-            '[Going further with CUDA for Python programmers](https://youtu.be/wVsR-YhaHlM?t=716) (Jeremy Howard,'
-            ' lecture 5), 11:56 to 34:36.'
+            '[Going further with CUDA for Python programmers](https://youtu.be/wVsR-YhaHlM?t=716) (Jeremy Howard, '
+            'lecture 5), 11:56 to 34:36.'
         ),
         does='tiles, padding, fill then dot; each element is loaded once and used sixteen times',
         gpu='not needed',
@@ -119,13 +119,13 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=60,
         exercises=(85, 130),
         needs=(
-            "lesson {shared_memory}, whose table of runners ends with the two of this lesson. No GPU: Python's "
-            'own threads.'
+            "lesson {shared_memory}, whose table of runners ends with the two of this lesson. No GPU: Python's own "
+            'threads.'
         ),
         follows='[lecture 5](https://youtu.be/wVsR-YhaHlM?t=2076) (Jeremy Howard), 34:36 to 42:09.',
         does=(
-            'real threads, two barriers and what each protects; schedules that hide a data race, and the '
-            'simulator, which reports it'
+            'real threads, two barriers and what each protects; schedules that hide a data race, and the simulator, '
+            'which reports it'
         ),
         gpu='not needed',
     ),
@@ -158,51 +158,90 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         ),
         follows='[lecture 5](https://youtu.be/wVsR-YhaHlM?t=2529) (Jeremy Howard), 42:09 to 55:57.',
         does=(
-            'dynamic, static and templated tiles; why one is slower, as the machine code shows; choosing the tile'
-            ' size'
+            'dynamic, static and templated tiles; why one is slower, as the machine code shows; choosing the tile '
+            'size'
         ),
         gpu='helps',
     ),
     Lesson(
-        '07',
-        'numba',
-        'Numba',
-        reading=85,
-        exercises=(105, 130),
+        '07a',
+        'why_slow',
+        'Why Numba was slow',
+        reading=40,
+        exercises=(25, 25),
         needs=(
             'lessons {threads_and_barriers} and {shared_memory_cuda}. A GPU helps. Without one, the kernels are '
             'simulated, and measurements are those of an NVIDIA H100, marked as recorded.'
         ),
         follows='[lecture 5](https://youtu.be/wVsR-YhaHlM?t=3357) (Jeremy Howard), 55:57 to 1:17:33.',
-        does=(
-            "the same kernels in Python; why the lecture's kernel is 4x slower than C, found by experiment; "
-            'Python translated to C'
-        ),
+        does="the kernels of lesson 06 in Python; why the lecture's kernel is 4x slower than C, found by experiment",
         gpu='helps',
+        chapter='numba',
+        chapter_title='Numba',
     ),
     Lesson(
-        '08',
-        'profiling',
-        'Profiling',
-        reading=130,
-        exercises=(100, 100),
+        '07b',
+        'simulators',
+        'Simulators and to_cuda',
+        reading=25,
+        exercises=(85, 105),
         needs=(
-            'lessons {cuda_c}, {shared_memory_cuda} and {numba}. A GPU helps: without one all kernels run and are'
-            " checked (Triton's if Triton is installed), and what only a GPU can show comes from an NVIDIA H100."
+            'lesson {why_slow}. A GPU helps: without one all kernels run and are checked; times are those of an '
+            'NVIDIA H100.'
         ),
-        follows='[lecture 1](https://youtu.be/LuhJEEJQgUM?t=597) (Mark Saroufim), 9:57 to the end.',
+        follows='[lecture 5](https://youtu.be/wVsR-YhaHlM?t=3607) (Jeremy Howard), 1:00:07 to 1:17:33.',
         does=(
-            "timing that you can trust; ceilings and the roofline; PyTorch's profiler, Triton, `torch.compile`, "
-            'Nsight Compute, Proton'
+            'two simulators, one of which reports mistakes; Python translated to CUDA C of the same speed; shipping a'
+            ' kernel'
         ),
         gpu='helps',
+        chapter='numba',
+        chapter_title='Numba',
     ),
     Lesson(
-        '09',
-        'source_to_sass',
-        'From source to SASS',
-        reading=130,
-        exercises=(90, 90),
+        '08a',
+        'timing',
+        'Timing',
+        reading=65,
+        exercises=(70, 70),
+        needs=(
+            'lessons {cuda_c}, {shared_memory_cuda} and {numba}. A GPU helps: without one all kernels run and are '
+            "checked (Triton's if Triton is installed), and what only a GPU can show comes from an NVIDIA H100."
+        ),
+        follows='[lecture 1](https://youtu.be/LuhJEEJQgUM?t=597) (Mark Saroufim), 9:57 to 39:16.',
+        does=(
+            "timing that you can trust; ceilings and the roofline; PyTorch's profiler; one kernel in four languages; "
+            'launch overhead; what `torch.compile` and Triton generate'
+        ),
+        gpu='helps',
+        chapter='profiling',
+        chapter_title='Profiling',
+    ),
+    Lesson(
+        '08b',
+        'profilers',
+        'Profilers',
+        reading=55,
+        exercises=(30, 30),
+        needs=(
+            'lesson {timing}. A GPU helps: without one all kernels run and are checked; times are those of an NVIDIA '
+            'H100.'
+        ),
+        follows='[lecture 1](https://youtu.be/LuhJEEJQgUM?t=2356) (Mark Saroufim), 39:16 to the end.',
+        does=(
+            'Nsight Compute: counters, waves, the tail effect, stall reasons; Proton, down to the lines of a Triton '
+            'kernel'
+        ),
+        gpu='helps',
+        chapter='profiling',
+        chapter_title='Profiling',
+    ),
+    Lesson(
+        '09a',
+        'ptx_and_sass',
+        'PTX and SASS',
+        reading=40,
+        exercises=(25, 25),
         needs=(
             'lesson {cuda_c}, lesson {shared_memory_cuda} and, for one section each, lesson {numba} and lesson '
             "{profiling}. No GPU is needed: NVIDIA's compilers work without one, and what only a GPU can measure "
@@ -210,11 +249,36 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         ),
         follows=(
             '[lecture 1](https://youtu.be/LuhJEEJQgUM?t=1574) (Mark Saroufim), [lecture '
-            '2](https://youtu.be/NQ-0D5Ti2dc) (Andreas Köpf) and [lecture 4](https://youtu.be/lTmYrKwjSOU) '
-            '(Thomas Viehmann).'
+            '2](https://youtu.be/NQ-0D5Ti2dc) (Andreas Köpf) and [lecture 4](https://youtu.be/lTmYrKwjSOU) (Thomas '
+            'Viehmann).'
         ),
-        does='PTX, SASS, registers and occupancy, on a laptop; the inner loops of three matrix products',
+        does='PTX and SASS next to the source, on a laptop; which code runs on which GPU; registers, spills, occupancy',
         gpu='helps',
+        chapter='source_to_sass',
+        chapter_title='From source to SASS',
+    ),
+    Lesson(
+        '09b',
+        'occupancy',
+        'Occupancy',
+        reading=45,
+        exercises=(55, 75),
+        needs=(
+            "lesson {ptx_and_sass}. No GPU is needed: NVIDIA's compilers work without one, and what only a GPU can "
+            'measure comes from an NVIDIA H100.'
+        ),
+        follows=(
+            '[lecture 1](https://youtu.be/LuhJEEJQgUM?t=1574) (Mark Saroufim), [lecture '
+            '2](https://youtu.be/NQ-0D5Ti2dc) (Andreas Köpf) and [lecture 4](https://youtu.be/lTmYrKwjSOU) (Thomas '
+            'Viehmann).'
+        ),
+        does=(
+            'when few warps are enough; the inner loops of three matrix products, in CUDA C, Numba and Triton, '
+            'instruction by instruction'
+        ),
+        gpu='helps',
+        chapter='source_to_sass',
+        chapter_title='From source to SASS',
     ),
     Lesson(
         '10',
@@ -227,8 +291,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
             'counted and checked; times are those of an NVIDIA H100.'
         ),
         follows=(
-            'the first item of [lecture 8](https://youtu.be/SGhfUhlowB4) (Mark Saroufim), coalescing, and '
-            'continues where it stops.'
+            'the first item of [lecture 8](https://youtu.be/SGhfUhlowB4) (Mark Saroufim), coalescing, and continues '
+            'where it stops.'
         ),
         does=(
             'coalescing, bank conflicts, padding, swizzles: a transpose at 94% of copy bandwidth; the layouts of '
@@ -237,113 +301,261 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         gpu='helps',
     ),
     Lesson(
-        '11',
-        'checklist',
-        'The checklist',
-        reading=120,
-        exercises=(85, 130),
+        '11a',
+        'traffic',
+        'The checklist: memory and branches',
+        reading=60,
+        exercises=(10, 10),
         needs=(
-            'lesson {shared_memory_cuda}, {numba}, {source_to_sass} and {memory}. A GPU helps: without one '
-            'all kernels run, are counted and checked; times are those of an NVIDIA H100.'
+            'lesson {shared_memory_cuda}, {numba}, {source_to_sass} and {memory}. A GPU helps: without one all '
+            'kernels run, are counted and checked; times are those of an NVIDIA H100.'
         ),
         follows=(
             '[lecture 8](https://youtu.be/SGhfUhlowB4) (Mark Saroufim), which has this list, and [lecture '
             '4](https://youtu.be/lTmYrKwjSOU) (Thomas Viehmann).'
         ),
         does=(
-            'eight questions for a slow kernel, each with a counter and a measured time; a histogram as fast as '
-            "CUB's; latency; all layers of a network on one roofline"
+            'five of eight questions for a slow kernel, each with a counter and a measured time: coalescing, '
+            'occupancy, memory-bound or compute-bound, divergence, tiling'
         ),
         gpu='helps',
+        chapter='checklist',
+        chapter_title='The checklist',
+    ),
+    Lesson(
+        '11b',
+        'privatization',
+        'The checklist: privatization and the others',
+        reading=60,
+        exercises=(50, 50),
+        needs=(
+            'lesson {traffic}. A GPU helps: without one all kernels run and are checked; times are those of an NVIDIA'
+            ' H100.'
+        ),
+        follows=(
+            '[lecture 8](https://youtu.be/SGhfUhlowB4) (Mark Saroufim), which has this list, and [lecture '
+            '4](https://youtu.be/lTmYrKwjSOU) (Thomas Viehmann).'
+        ),
+        does=(
+            "a histogram as fast as CUB's; sliding windows, coarsening, online softmax; and what the counters of the "
+            'hardware say'
+        ),
+        gpu='helps',
+        chapter='checklist',
+        chapter_title='The checklist',
     ),
     Lesson(
         '12',
-        'reductions',
-        'Reductions',
-        reading=100,
-        exercises=(100, 130),
+        'latency_and_roofline',
+        'Latency and the roofline',
+        reading=30,
+        exercises=(25, 25),
         needs=(
-            'lesson {shared_memory_cuda}, {profiling} and {memory}; the exercise threads_and_barriers.block_sum of '
-            'lesson '
-            '{threads_and_barriers} is the first step. A GPU helps: without one all kernels run and are checked; '
-            'times are those of an NVIDIA H100.'
+            'lesson {traffic}; {privatization} helps. A GPU helps: without one all kernels run and are checked; times'
+            ' are those of an NVIDIA H100.'
         ),
-        follows='[lecture 9](https://youtu.be/09wntC6BT5o) (Mark Saroufim), and continues where it stops.',
+        follows=(
+            '[lecture 8](https://youtu.be/SGhfUhlowB4) (Mark Saroufim) and [lecture 4](https://youtu.be/lTmYrKwjSOU) '
+            '(Thomas Viehmann), and continues where they stop.'
+        ),
         does=(
-            'a sum from one thread to DRAM bandwidth; five ways to combine blocks; argmax, variance; the rounding'
-            ' error of a float32 sum, and determinism; a scan in one pass'
+            "loads in flight instead of warps; Little's law; the latency of a small kernel; all layers of a network "
+            'on one roofline'
         ),
         gpu='helps',
     ),
     Lesson(
-        '13',
-        'matmul_ladder',
-        'The matmul ladder',
-        reading=300,
-        exercises=(110, 150),
+        '13a',
+        'sum',
+        'Reductions: the sum',
+        reading=65,
+        exercises=(30, 40),
         needs=(
-            'lesson {shared_memory_cuda}; {profiling} (Nsight Compute) and {source_to_sass} (registers, '
-            'occupancy) help, and so does a GPU. Without one every kernel is checked on the emulator, and '
-            'measurements are those of an NVIDIA H100, marked as recorded.'
+            'lesson {shared_memory_cuda}, {profiling} and {memory}; the exercise threads_and_barriers.block_sum of '
+            'lesson {threads_and_barriers} is the first step. A GPU helps: without one all kernels run and are '
+            'checked; times are those of an NVIDIA H100.'
+        ),
+        follows='[lecture 9](https://youtu.be/09wntC6BT5o) (Mark Saroufim), and continues where it stops.',
+        does='a sum from one thread to DRAM bandwidth; five ways to combine blocks',
+        gpu='helps',
+        chapter='reductions',
+        chapter_title='Reductions',
+    ),
+    Lesson(
+        '13b',
+        'other_reductions',
+        'Reductions: accuracy, and the scan',
+        reading=70,
+        exercises=(70, 90),
+        needs=(
+            'lesson {sum}. A GPU helps: without one all kernels run and are checked; times are those of an NVIDIA '
+            'H100.'
+        ),
+        follows='[lecture 9](https://youtu.be/09wntC6BT5o) (Mark Saroufim), and continues where it stops.',
+        does='argmax, variance, rows; the rounding error of a float32 sum, and determinism; a scan in one pass',
+        gpu='helps',
+        chapter='reductions',
+        chapter_title='Reductions',
+    ),
+    Lesson(
+        '16a',
+        'tiles',
+        'The matmul ladder: tiles',
+        reading=60,
+        exercises=(15, 15),
+        needs=(
+            'lesson {shared_memory_cuda}; {profiling} (Nsight Compute) and {source_to_sass} (registers, occupancy) '
+            'help, and so does a GPU. Without one every kernel is checked on the emulator, and measurements are those'
+            ' of an NVIDIA H100, marked as recorded.'
         ),
         follows='[lecture 5](https://youtu.be/wVsR-YhaHlM?t=4015) (Jeremy Howard) beyond its end, 1:06:55.',
         does=(
-            'float32 from 1% of the speed of `torch.matmul` to 100%, one step and one prediction at a time; then '
-            'faster'
+            'float32 from 1% of the speed of `torch.matmul` to 49%, one step and one prediction at a time: '
+            'coalescing, shared memory, tiles in registers'
         ),
         gpu='helps',
+        chapter='matmul_ladder',
+        chapter_title='The matmul ladder',
     ),
     Lesson(
-        '14',
-        'triton',
-        'Triton',
-        reading=90,
-        exercises=(150, 160),
+        '16b',
+        'asynchronous_copies',
+        'The matmul ladder: asynchronous copies',
+        reading=35,
+        exercises=(60, 80),
         needs=(
-            'lessons {shared_memory_cuda} and {numba}, {source_to_sass} for SASS, {memory} for layouts. A '
-            'GPU helps: without one all kernels run and are checked; what only a GPU can show comes from an '
-            'NVIDIA H100.'
+            'lesson {tiles}. A GPU helps: without one all kernels run and are checked; times are those of an NVIDIA '
+            'H100.'
+        ),
+        follows='',
+        does='wide loads, no bank conflicts, a tile per warp, copies in the background: 70% of `torch.matmul`',
+        gpu='helps',
+        chapter='matmul_ladder',
+        chapter_title='The matmul ladder',
+    ),
+    Lesson(
+        '16c',
+        'past_the_library',
+        'The matmul ladder: past the library',
+        reading=55,
+        exercises=(0, 0),
+        needs=(
+            'lesson {asynchronous_copies}. A GPU helps: without one all kernels run and are checked; times are those '
+            'of an NVIDIA H100.'
+        ),
+        follows='',
+        does=(
+            'prefetching into registers, larger tiles, fewer instructions; five ideas, each tested alone: 102% of '
+            '`torch.matmul`'
+        ),
+        gpu='helps',
+        chapter='matmul_ladder',
+        chapter_title='The matmul ladder',
+    ),
+    Lesson(
+        '16d',
+        'other_shapes',
+        'The matmul ladder: other shapes',
+        reading=20,
+        exercises=(30, 30),
+        needs=(
+            'lesson {past_the_library}. A GPU helps: without one all kernels run and are checked; times are those of '
+            'an NVIDIA H100.'
+        ),
+        follows='',
+        does='thin matrices; float32 products from bfloat16 ones; the kernel in a model',
+        gpu='helps',
+        chapter='matmul_ladder',
+        chapter_title='The matmul ladder',
+    ),
+    Lesson(
+        '17a',
+        'programs',
+        'Triton: programs',
+        reading=45,
+        exercises=(70, 80),
+        needs=(
+            'lessons {shared_memory_cuda} and {numba}, {source_to_sass} for SASS, {memory} for layouts. A GPU helps: '
+            'without one all kernels run and are checked; what only a GPU can show comes from an NVIDIA H100.'
         ),
         follows=(
             '[lecture 1](https://youtu.be/LuhJEEJQgUM?t=1574) (Mark Saroufim) from 26:14, and [lecture '
             '14](https://youtu.be/DdTsX6DQk24) (Umer Adil).'
         ),
         does=(
-            'programs on blocks, with every mask checked; what the compiler decides, in TTGIR, PTX and SASS; '
-            'softmax at DRAM bandwidth; an autotuned bfloat16 product with a tile order for the L2 cache, '
-            'compared with cuBLAS'
+            'programs on blocks, with every mask checked; what the compiler decides, in TTGIR, PTX and SASS; softmax '
+            'at DRAM bandwidth; the debugger'
         ),
         gpu='helps',
+        chapter='triton',
+        chapter_title='Triton',
     ),
     Lesson(
-        '15',
-        'fusion',
-        'Fusion',
-        reading=80,
-        exercises=(70, 100),
+        '17b',
+        'matrix_product',
+        'Triton: a matrix product',
+        reading=60,
+        exercises=(80, 80),
         needs=(
-            "lesson {profiling}, {checklist}, {reductions}, and {triton}'s programs, blocks and masks. A GPU "
-            'helps: without one all kernels run and are checked; times are those of an NVIDIA H100.'
+            'lesson {programs}. A GPU helps: without one all kernels run and are checked; times are those of an '
+            'NVIDIA H100.'
+        ),
+        follows='[lecture 14](https://youtu.be/DdTsX6DQk24) (Umer Adil).',
+        does=(
+            'an autotuned bfloat16 product with a tile order for the L2 cache, compared with cuBLAS; descriptors, '
+            'warp specialization, layouts'
+        ),
+        gpu='helps',
+        chapter='triton',
+        chapter_title='Triton',
+    ),
+    Lesson(
+        '18a',
+        'norms',
+        'Fusion: elementwise kernels and norms',
+        reading=60,
+        exercises=(40, 55),
+        needs=(
+            "lesson {profiling}, {checklist}, {reductions}, and {triton}'s programs, blocks and masks. A GPU helps: "
+            'without one all kernels run and are checked; times are those of an NVIDIA H100.'
         ),
         follows=(
             '[lecture 4](https://youtu.be/lTmYrKwjSOU) (Thomas Viehmann), where GELU is fused, and [lecture '
             '6](https://youtu.be/hIop0mWKPHc) (Jane Xu), the optimizers.'
         ),
-        does=(
-            'speed predicted from bytes: GELU, dropout that stores no mask, norms, a loss that stores no logits, '
-            'AdamW over hundreds of tensors in one launch; a small transformer trained with all of these kernels'
-        ),
+        does='speed predicted from bytes: GELU, dropout that stores no mask, norms, forward and backward',
         gpu='helps',
+        chapter='fusion',
+        chapter_title='Fusion',
     ),
     Lesson(
-        '16',
+        '18b',
+        'loss_and_optimizers',
+        'Fusion: the loss and the optimizer',
+        reading=55,
+        exercises=(30, 45),
+        needs=(
+            'lesson {norms}. A GPU helps: without one all kernels run and are checked; times are those of an NVIDIA '
+            'H100.'
+        ),
+        follows='[lecture 6](https://youtu.be/hIop0mWKPHc) (Jane Xu).',
+        does=(
+            'a loss that stores no logits, AdamW over hundreds of tensors in one launch; a small transformer trained '
+            'with all of these kernels'
+        ),
+        gpu='helps',
+        chapter='fusion',
+        chapter_title='Fusion',
+    ),
+    Lesson(
+        '20',
         'softmax',
         'Softmax',
-        reading=60,
+        reading=85,
         exercises=(70, 100),
         needs=(
-            "lesson {memory}, {reductions}, {triton}'s softmax, and {fusion}'s passes. A GPU helps: without one "
-            'all kernels run and are checked; times are those of an NVIDIA H100.'
+            "lesson {memory}, {reductions}, {triton}'s softmax, and {fusion}'s passes. A GPU helps: without one all "
+            'kernels run and are checked; times are those of an NVIDIA H100.'
         ),
         follows=(
             '[lecture 8](https://youtu.be/SGhfUhlowB4) (Mark Saroufim), whose last item is the online softmax; '
@@ -356,68 +568,182 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         gpu='helps',
     ),
     Lesson(
-        '17',
+        '21',
         'flash_attention',
         'FlashAttention',
-        reading=140,
-        exercises=(100, 150),
+        reading=65,
+        exercises=(85, 120),
         needs=(
-            'lesson {reductions} and {triton}; {softmax} helps. Part three also needs {tensor_cores}, Part four '
-            '{hopper_gemm}: if you come from lesson 16, run their cells, read "The same in Triton" and "The '
-            'race", and come back. The exercises need neither. A GPU helps: without one all kernels run and are '
-            'checked, and times are those of an NVIDIA H100.'
+            'lesson {reductions} and {triton}; {softmax} helps. A GPU helps: without one all kernels run and are '
+            'checked; times are those of an NVIDIA H100.'
         ),
         follows=(
-            '[lecture 12](https://youtu.be/zEuwuCTEf_0) (Thomas Viehmann) as far as it goes, then the three '
-            'papers: [FlashAttention](https://arxiv.org/abs/2205.14135), [2](https://arxiv.org/abs/2307.08691) '
-            'and [3](https://arxiv.org/abs/2407.08608).'
+            '[lecture 12](https://youtu.be/zEuwuCTEf_0) (Thomas Viehmann) as far as it goes, then the three papers: '
+            '[FlashAttention](https://arxiv.org/abs/2205.14135), [2](https://arxiv.org/abs/2307.08691) and '
+            '[3](https://arxiv.org/abs/2407.08608).'
         ),
         does=(
-            'attention that never stores its matrix of scores, from one line of algebra to tensor cores, Triton '
-            'and Hopper; which tiles a mask leaves and how they are scheduled; a backward pass from one saved '
-            'value per row; a small GPT'
+            'attention that never stores its matrix of scores, from one line of algebra to Triton; masks; a backward '
+            'pass from one saved value per row; a small GPT'
         ),
         gpu='helps',
     ),
     Lesson(
-        '18',
+        '22',
         'quantization',
         'Quantization',
-        reading=65,
+        reading=100,
         exercises=(90, 135),
         needs=(
-            "lesson {checklist}'s roofline, {reductions}'s sum of a warp, and {triton}'s Triton. A GPU helps: "
-            'without one all kernels run and are checked; times are those of an NVIDIA H100.'
+            "lesson {checklist}'s roofline, {reductions}'s sum of a warp, and {triton}'s Triton. A GPU helps: without"
+            ' one all kernels run and are checked; times are those of an NVIDIA H100.'
         ),
         follows='[lecture 7](https://youtu.be/1u9xUK3G4VM) (Charles Hernandez) on quantization.',
         does=(
-            'why generation is limited by reading the weights; quantization grids, groups, outliers, NF4 and '
-            'e4m3, measured in decibels and in the perplexity of a small model; int4 and int8 kernels that build '
-            'floats from bits; 8-bit weights and activations'
+            'why generation is limited by reading the weights; quantization grids, groups, outliers, NF4 and e4m3, '
+            'measured in decibels and in the perplexity of a small model; int4 and int8 kernels that build floats '
+            'from bits; 8-bit weights and activations'
         ),
         gpu='helps',
     ),
     Lesson(
-        '19',
+        '23',
         'sparsity',
         'Sparsity',
-        reading=60,
+        reading=70,
         exercises=(75, 110),
         needs=(
-            "lesson {cuda_c}'s CUDA C, {memory}'s sectors and {triton}'s Triton; {tensor_cores}'s `mma.sync` "
-            'helps in Part three, {hopper_gemm}\'s `wgmma` in "Twice as fast?". A GPU helps: without one all '
-            'kernels run and are checked; times are those of an NVIDIA H100.'
+            "lesson {cuda_c}'s CUDA C, {memory}'s sectors and {triton}'s Triton; {tensor_cores}'s `mma.sync` helps in"
+            ' Part three, {hopper_gemm}\'s `wgmma` in "Twice as fast?". A GPU helps: without one all kernels run and '
+            'are checked; times are those of an NVIDIA H100.'
         ),
         follows='[lecture 11](https://youtu.be/mGDnOLcfE8g) (Jesse Cai).',
         does=(
-            'which zeros save time: unstructured, in blocks, 2:4; the 2:4 format decoded from its bytes, and the '
-            'one instruction that reads it; how much accuracy a small network loses by pruning, and regains by '
-            'permuting columns and by training'
+            'which zeros save time: unstructured, in blocks, 2:4; the 2:4 format decoded from its bytes, and the one '
+            'instruction that reads it; how much accuracy a small network loses by pruning, and regains by permuting '
+            'columns and by training'
         ),
         gpu='helps',
     ),
     Lesson(
-        '20',
+        '24a',
+        'mma',
+        'Tensor cores: wmma and mma.sync',
+        reading=65,
+        exercises=(30, 30),
+        needs=(
+            'lesson {matmul_ladder}, whose tiles, stages and counters are taken for granted; lesson {source_to_sass} '
+            'helps. So does a GPU: without one the emulator runs the kernels on small products, and what an NVIDIA '
+            'H100 measured is marked as recorded.'
+        ),
+        follows='[lecture 4](https://youtu.be/lTmYrKwjSOU) where it ends: it names tensor cores and goes on.',
+        does='wmma, `mma.sync`, `ldmatrix`, swizzles: which lane holds which element, and how exact the sums are',
+        gpu='helps',
+        chapter='tensor_cores',
+        chapter_title='Tensor cores',
+    ),
+    Lesson(
+        '24b',
+        'pipelines',
+        'Tensor cores: pipelines',
+        reading=60,
+        exercises=(80, 100),
+        needs=(
+            'lesson {mma}. A GPU helps: without one all kernels run and are checked; times are those of an NVIDIA '
+            'H100.'
+        ),
+        follows='',
+        does='asynchronous copies in several stages, fragments prefetched, stores by rows; and what limits the speed',
+        gpu='helps',
+        chapter='tensor_cores',
+        chapter_title='Tensor cores',
+    ),
+    Lesson(
+        '25a',
+        'tma_and_wgmma',
+        'Hopper: TMA and wgmma',
+        reading=85,
+        exercises=(55, 55),
+        needs=(
+            'lesson {matmul_ladder} and lesson {tensor_cores}. Without a Hopper GPU (H100, H200) the emulator runs '
+            'every kernel on small products; speeds are recorded on an H100.'
+        ),
+        follows=(
+            'no lecture; [lecture 45](https://youtu.be/ErTmTCRP1_U) (Outperforming cuBLAS on NVIDIA H100) describes '
+            'such a kernel.'
+        ),
+        does='TMA, mbarriers, wgmma, warp specialization, clusters: a bfloat16 product at 731 TFLOP/s',
+        gpu='helps',
+        chapter='hopper_gemm',
+        chapter_title='Past cuBLAS on Hopper',
+    ),
+    Lesson(
+        '25b',
+        'every_shape',
+        'Hopper: every shape',
+        reading=65,
+        exercises=(110, 150),
+        needs=(
+            'lesson {tma_and_wgmma}. Without a Hopper GPU (H100, H200) the emulator runs every kernel on small '
+            'products; speeds are recorded on an H100.'
+        ),
+        follows=(
+            'no lecture; [lecture 45](https://youtu.be/ErTmTCRP1_U) (Outperforming cuBLAS on NVIDIA H100) describes '
+            'such a kernel.'
+        ),
+        does=(
+            'stream-K, ping-pong, a tile and a schedule per shape: faster than the library at 8192^3; data races that'
+            ' a GPU hides, reported without one'
+        ),
+        gpu='helps',
+        chapter='hopper_gemm',
+        chapter_title='Past cuBLAS on Hopper',
+    ),
+    Lesson(
+        '26',
+        'flash_attention_hopper',
+        'FlashAttention on Hopper',
+        reading=60,
+        exercises=(15, 20),
+        needs=(
+            'lesson {flash_attention}, {tensor_cores} and {hopper_gemm}. A GPU helps: without one all kernels run and'
+            ' are checked; times are those of an NVIDIA H100.'
+        ),
+        follows=(
+            'the papers [FlashAttention-2](https://arxiv.org/abs/2307.08691) and '
+            '[3](https://arxiv.org/abs/2407.08608).'
+        ),
+        does=(
+            'attention on tensor cores, then with TMA and wgmma; which tiles a mask leaves, and how they are '
+            'scheduled'
+        ),
+        gpu='helps',
+    ),
+    Lesson(
+        '27',
+        'latent_attention',
+        'Latent attention',
+        reading=90,
+        exercises=(70, 105),
+        needs=(
+            "lesson {softmax}'s merge, {flash_attention}'s first two parts, {triton}'s Triton; {hopper_gemm} helps at"
+            ' the end. A GPU helps: without one all kernels run and are checked.'
+        ),
+        follows=(
+            '[DeepSeek-V2](https://arxiv.org/abs/2405.04434) (the latent), '
+            '[PagedAttention](https://arxiv.org/abs/2309.06180), '
+            '[Flash-Decoding](https://crfm.stanford.edu/2023/10/12/flashdecoding.html), '
+            '[FlashMLA](https://github.com/deepseek-ai/FlashMLA).'
+        ),
+        does=(
+            'a decode step reads the whole KV cache, so the keys of all heads share one row of 576 elements; absorbed'
+            ' matrices, tested equal; bytes counted; one sequence split among 132 SMs, and into how many parts; a '
+            'paged KV cache and a wrong page table; a kernel at the ridge point of the roofline'
+        ),
+        gpu='helps',
+    ),
+    Lesson(
+        '29',
         'ring_attention',
         'Ring attention',
         reading=80,
@@ -428,93 +754,32 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         ),
         follows=(
             '[lecture 13](https://youtu.be/ws7angQYIxI) (Andreas Koepf), then three papers: [Ring '
-            'Attention](https://arxiv.org/abs/2310.01889), [Striped Attention](https://arxiv.org/abs/2311.09431),'
-            ' [Tree Attention](https://arxiv.org/abs/2408.04093).'
+            'Attention](https://arxiv.org/abs/2310.01889), [Striped Attention](https://arxiv.org/abs/2311.09431), '
+            '[Tree Attention](https://arxiv.org/abs/2408.04093).'
         ),
         does=(
-            'a sequence that is too long for one GPU: four processes that communicate while they compute, the '
-            'causal mask that leaves half of them idle and the orders that balance the load; the backward pass; '
-            'Ulysses and tree attention; 64 simulated GPUs'
+            'a sequence that is too long for one GPU: four processes that communicate while they compute, the causal '
+            'mask that leaves half of them idle and the orders that balance the load; the backward pass; Ulysses and '
+            'tree attention; 64 simulated GPUs'
         ),
         gpu='not needed',
     ),
     Lesson(
-        '21',
-        'tensor_cores',
-        'Tensor cores',
-        reading=150,
-        exercises=(110, 160),
-        needs=(
-            'lesson {matmul_ladder}, whose tiles, stages and counters are taken for granted; lesson '
-            '{source_to_sass} helps. So does a GPU: without one the emulator runs the kernels on small '
-            'products, and what an NVIDIA H100 measured is marked as recorded.'
-        ),
-        follows='[lecture 4](https://youtu.be/lTmYrKwjSOU) where it ends: it names tensor cores and goes on.',
-        does=(
-            'wmma, `mma.sync`, `ldmatrix`, swizzles, asynchronous copies: which lane holds which element, and '
-            'what limits the speed'
-        ),
-        gpu='helps',
-    ),
-    Lesson(
-        '22',
-        'hopper_gemm',
-        'Past cuBLAS on Hopper',
-        reading=150,
-        exercises=(200, 200),
-        needs=(
-            'lesson {matmul_ladder} and lesson {tensor_cores}. Without a Hopper GPU (H100, H200) the emulator '
-            'runs every kernel on small products; speeds are recorded on an H100.'
-        ),
-        follows=(
-            'no lecture; [lecture 45](https://youtu.be/ErTmTCRP1_U) (Outperforming cuBLAS on NVIDIA H100) '
-            'describes such a kernel.'
-        ),
-        does=(
-            'TMA, mbarriers, wgmma, warp specialization, clusters: a bfloat16 product faster than the library at '
-            '8192^3; data races that a GPU hides, reported without one'
-        ),
-        gpu='helps',
-    ),
-    Lesson(
-        '23',
-        'latent_attention',
-        'Latent attention',
-        reading=70,
-        exercises=(70, 105),
-        needs=(
-            "lesson {softmax}'s merge, {flash_attention}'s first two parts, {triton}'s Triton; {hopper_gemm} "
-            'helps at the end. A GPU helps: without one all kernels run and are checked.'
-        ),
-        follows=(
-            '[DeepSeek-V2](https://arxiv.org/abs/2405.04434) (the latent), '
-            '[PagedAttention](https://arxiv.org/abs/2309.06180), '
-            '[Flash-Decoding](https://crfm.stanford.edu/2023/10/12/flashdecoding.html), '
-            '[FlashMLA](https://github.com/deepseek-ai/FlashMLA).'
-        ),
-        does=(
-            'a decode step reads the whole KV cache, so the keys of all heads share one row of 576 elements; '
-            'absorbed matrices, tested equal; bytes counted; one sequence split among 132 SMs, and into how many '
-            'parts; a paged KV cache and a wrong page table; a kernel at the ridge point of the roofline'
-        ),
-        gpu='helps',
-    ),
-    Lesson(
-        '24',
+        '31',
         'where_next',
         'Where next',
-        reading=75,
+        reading=80,
         exercises=(80, 105),
         needs=(
-            'lesson {source_to_sass}, {reductions}, {triton}, {softmax} and {hopper_gemm}. No GPU, and none '
-            'of the seven languages except Triton: the output of their compilers is recorded, and so are their '
-            'times on an H100.'
+            'lesson {source_to_sass}, {reductions}, {triton}, {softmax} and {hopper_gemm}. No GPU, and none of the '
+            'seven languages except Triton: the output of their compilers is recorded, and so are their times on an '
+            'H100.'
         ),
         follows='',
         does=(
-            'one softmax in seven languages, and which decisions each compiler makes, as the machine code and its'
-            " timing show; Blackwell's tensor memory in PTX; AMD's machine code compared with SASS, and which "
-            'kernels break with 64 lanes; a judge that detects cheats'
+            'one softmax in seven languages, and which decisions each compiler makes, as the machine code and its '
+            "timing show; Blackwell's tensor memory in PTX; AMD's machine code compared with SASS, and which kernels "
+            'break with 64 lanes; a judge that detects cheats'
         ),
         gpu='not needed',
     ),
@@ -537,9 +802,10 @@ def chapter_title(slug: str):
 
 
 def lesson_of_file(name: str):  # '08a_timing.ipynb'
-    "Return the lesson whose notebook has this slug, whatever its number; None if there is none"
+    "Return the lesson whose notebook has this slug, or the first one of a chapter; None if there is none"
     slug = re.sub(r'^\d\d[a-z]?_', '', Path(name).stem)
-    return next((o for o in LESSONS if o.slug == slug), None)
+    found = [o for o in LESSONS if o.slug == slug] or [o for o in LESSONS if o.chapter == slug]
+    return found[0] if found else None
 
 
 def part_of(lesson) -> str:
@@ -566,7 +832,14 @@ def minutes(lesson) -> tuple:  # of str
 
 def _with_links(text):
     "Replace each {slug} by a link"
-    return re.sub(r'\{(\w+)\}', lambda m: '[{0.number}]({0.file})'.format(lesson_of_file(m[1])), text)
+    return re.sub(r'\{(\w+)\}', lambda m: _link(m[1]), text)
+
+
+def _link(slug):
+    "Return a link to a lesson, or to the first one of a chapter: [08](08a_timing.ipynb)"
+    lesson = lesson_of_file(slug)
+    number = lesson.number if lesson.slug == slug else lesson.number[:2]
+    return f'[{number}]({lesson.file})'
 
 
 def _head_lines(lesson):
@@ -591,7 +864,7 @@ def first_cell(
 
 
 _LINK = re.compile(r'\[([^\[\]]*)\]\(([\w./-]*?)(\d\d[a-z]?_\w+\.ipynb)(#[^)\s]*)?\)')
-_NUMBER = re.compile(r'^((?:[Ll]esson |[Cc]hapter )?)\d\d[a-z]?(?=\b)')
+_NUMBER = re.compile(r'^((?:[Ll]esson |[Cc]hapter )?)\d\d([a-z]?)(?=\b)')  # of a lesson, or of a chapter
 
 
 def relinked(text: str) -> str:
@@ -602,7 +875,7 @@ def relinked(text: str) -> str:
         lesson = lesson_of_file(file) if folder in ('', 'nbs/', '../', '../nbs/', '../../nbs/') else None
         if not lesson:
             return m[0]
-        said = _NUMBER.sub(lambda n: n[1] + lesson.number, said)
+        said = _NUMBER.sub(lambda n: n[1] + (lesson.number if n[2] else lesson.number[:2]), said)
         return f'[{said}]({folder}{lesson.file}{anchor or ""})'
 
     return _LINK.sub(link, text)
@@ -629,7 +902,8 @@ def listing() -> str:
         out += ['', part]
         for o in some:
             reading, exercises = minutes(o)
-            out.append(f'  {o.number:<4}{o.title:<34}{reading:>4} min to read, {exercises} for the exercises')
+            work = f', {exercises} for the exercises' if o.exercises[1] else ''
+            out.append(f'  {o.number:<4}{o.title:<46}{reading:>3} min to read{work}')
     return '\n'.join(out[1:])
 
 

@@ -16,14 +16,14 @@ LANES = (
     (
         'PyTorch, no CUDA',
         'Triton kernels for my model',
-        'first_kernel blocks_and_threads profiling triton fusion softmax',
+        'first_kernel blocks_and_threads timing programs fusion softmax',
         '',
     ),
-    ('CUDA C', 'to find out why it is slow', 'profiling source_to_sass memory checklist', ''),
+    ('CUDA C', 'to find out why it is slow', 'profiling ptx_and_sass memory checklist latency_and_roofline', ''),
     ('CUDA C', 'reductions and scans', 'reductions', ''),
     ('CUDA C and profiling', 'a matmul as fast as the library', 'matmul_ladder tensor_cores hopper_gemm', ''),
-    ('attention on paper', 'FlashAttention', 'reductions triton softmax flash_attention', ''),
-    ('serving language models', 'quantization, decoding', 'checklist quantization latent_attention', ''),
+    ('attention on paper', 'FlashAttention', 'sum programs softmax flash_attention flash_attention_hopper', ''),
+    ('serving language models', 'quantization, decoding', 'latency_and_roofline quantization latent_attention', ''),
     (
         'all of CUDA',
         'the checkers on my own code',
@@ -41,10 +41,11 @@ TOPICS = {  # part -> what it teaches
     'Triton and PyTorch': 'blocks and masks, autotuning, fused GELU, dropout, norms, losses, optimizers, a small '
     'transformer',
     'Machine-learning kernels': 'online softmax, FlashAttention forward and backward, int4, int8 and FP8 quantization, '
-    '2:4 sparsity, ring attention',
-    'Tensor cores and Hopper': '`wmma`, `mma.sync`, `ldmatrix`, asynchronous copies, TMA, mbarriers, `wgmma`, warp '
-    'specialization, clusters, decoding with a paged KV cache',
-    'Other languages': 'seven kernel languages, AMD, Blackwell in PTX, judging kernels that a language model wrote',
+    '2:4 sparsity',
+    'Tensor cores, Hopper, Blackwell': '`wmma`, `mma.sync`, `ldmatrix`, asynchronous copies, TMA, mbarriers, `wgmma`, '
+    'warp specialization, clusters, FlashAttention on Hopper, decoding with a paged KV cache',
+    'Many GPUs, other languages': 'ring attention, seven kernel languages, AMD, Blackwell in PTX, judging kernels '
+    'that a language model wrote',
 }
 ROMAN = 'I II III IV V VI VII'.split()
 _HEAD = '|---|---|---|---|---|'

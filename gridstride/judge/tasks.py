@@ -91,7 +91,7 @@ def _matmul_scale(data, answer):
     return data[0].abs() @ data[1].abs()
 
 
-# Sums and softmax, lessons 12 and 16
+# Sums and softmax, lessons 13 and 20
 def _sum_input(n, seed):
     return _normal(seed, n)
 

@@ -107,7 +107,7 @@ def _of_cuda_kernel(name, kernel):
 
 
 def _of_rung(name, rung):
-    "Return Python code for a rung of lesson 13: a product in float32, one block per tile"
+    "Return Python code for a rung of lesson 16: a product in float32, one block per tile"
     from ..cpp.frontend.reader import kernels
     from ..kernels.ladder.rung import H100
 

@@ -1,4 +1,4 @@
-"""Lesson 13's tools: a rung compared with a guess, a count on paper and a text; what is counted
+"""Lesson 16's tools: a rung compared with a guess, a count on paper and a text; what is counted
 without a clock; the pictures of a phase."""
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"The last kernel of lesson 22: which block computes which steps of which tile."
+"The last kernel of lesson 25: which block computes which steps of which tile."
 import pytest
 import torch
 from gridstride.cpp import cuda_kernel, on_emulator

@@ -1,4 +1,4 @@
-"What lesson 22 tries its kernels with: the shapes, the verdicts, the bytes on paper, the stamps."
+"What lesson 25 tries its kernels with: the shapes, the verdicts, the bytes on paper, the stamps."
 import json, sys
 from pathlib import Path
 from types import SimpleNamespace

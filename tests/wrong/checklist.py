@@ -1,8 +1,6 @@
 import math
-
 import numpy as np
 from gridstride.sim import cuda
-
 from . import wrong
 
 
@@ -20,51 +18,6 @@ def an_average(lengths): return sum(sum(lengths[i:i+32])/32 for i in range(0, le
 
 @wrong('checklist.iterations')
 def whole_warps_only(lengths): return sum(max(lengths[32*i:32*i+32]) for i in range(len(lengths)//32))
-
-
-@wrong('checklist.little')
-def rounded_down(gbs, ns, sms, warps, size): return gbs*ns//(sms*warps*32*size)
-
-@wrong('checklist.little')
-def a_load_per_warp(gbs, ns, sms, warps, size): return -(-gbs*ns//(sms*warps*size))
-
-@wrong('checklist.little')
-def one_more_always(gbs, ns, sms, warps, size): return gbs*ns//(sms*warps*32*size) + 1
-
-@wrong('checklist.little')
-def not_whole(gbs, ns, sms, warps, size): return gbs*ns/(sms*warps*32*size)
-
-
-@wrong('checklist.little')
-def rounded_to_the_nearest(gbs, ns, sms, warps, size): return max(1, round(gbs*ns/(sms*warps*32*size)))
-
-
-def tokens(k, n, size, gbs, tflops, bytes=lambda t, k, n: t*k + k*n + t*n, most=100_000):
-    return next((t for t in range(1, most) if 2*t*k*n*gbs >= size*bytes(t, k, n)*tflops*1000), None)
-
-@wrong('checklist.tokens')
-def weights_alone(k, n, size, gbs, tflops): return tokens(k, n, size, gbs, tflops, lambda t, k, n: k*n)
-
-@wrong('checklist.tokens')
-def never_none(k, n, size, gbs, tflops): return tokens(k, n, size, gbs, tflops) or 100_000
-
-@wrong('checklist.tokens')
-def not_many_tried(k, n, size, gbs, tflops): return tokens(k, n, size, gbs, tflops, most=10_000)
-
-@wrong('checklist.tokens')
-def elements_are_bytes(k, n, size, gbs, tflops): return tokens(k, n, 1, gbs, tflops)
-
-@wrong('checklist.tokens')
-def tokens_one_less(k, n, size, gbs, tflops): return (t := tokens(k, n, size, gbs, tflops)) and t - 1
-
-@wrong('checklist.tokens')
-def tokens_by_thousands(k, n, size, gbs, tflops): return (t := tokens(k, n, size, gbs, tflops)) and -(-t//1000)*1000
-
-
-@wrong('checklist.tokens')
-def none_above_the_ridge_alone(k, n, size, gbs, tflops):
-    ridge = 1000*tflops/gbs
-    return None if 2*k*n < (less := ridge*size*(k + n)) else math.ceil(ridge*size*k*n/(2*k*n - less))
 
 
 @wrong('checklist.runs')

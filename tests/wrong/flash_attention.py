@@ -1,8 +1,6 @@
 import numpy as np
-
 from gridstride import triton
 from gridstride.bench.variants import changed
-
 from . import wrong
 
 tl = triton.language
@@ -86,15 +84,6 @@ diagonal_alone = tiles_with(right_begin, lambda low, high, first, last, window: 
 diagonal_alone.__name__ = 'diagonal_alone'
 of_the_last_row = tiles_with(right_begin, lambda low, high, first, last, window: high > last or low <= last - window)
 of_the_last_row.__name__ = 'of_the_last_row'
-for f in (all_to_the_left, one_too_late, diagonal_alone, of_the_last_row): wrong('flash_attention.tiles')(f)
-
-@wrong('flash_attention.tiles')
-def always_masked(first, BM, BN, n, window):
-    return [(t, True) for t in range(max(0, first - window + 1)//BN, (min(first + BM, n) - 1)//BN + 1)]
-
-@wrong('flash_attention.tiles')
-def values_alone(first, BM, BN, n, window):
-    return list(range(max(0, first - window + 1)//BN, (min(first + BM, n) - 1)//BN + 1))
 
 
 @wrong('flash_attention.gradients')

@@ -1,19 +1,16 @@
 """Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import math
-
 from collections import Counter
-
 import numpy as np
 import torch
-
 from ... import sim
 from ..grading import problem
 from ...utils import cdiv, check
 from .numba import check_distribution
 from .returned import integer
 
-__all__ = ['CHIPS', 'LAYERS', 'traced', 'atomics_of', 'busiest']
+__all__ = ['traced', 'atomics_of', 'busiest']
 
 
 @problem(
@@ -42,86 +39,6 @@ def _(fn, rng, lengths):
     each = [max(lengths[i : i + 32]) for i in range(0, len(lengths), 32)]
     if got != sum(each):
         raise AssertionError(f'{len(lengths)} threads are {len(each)} warps, which take {each} iterations; got {got}')
-
-
-CHIPS = (
-    dict(gbs=1500, ns=600, sms=132, warps=64, size=4),
-    dict(gbs=1500, ns=600, sms=132, warps=8, size=4),
-    dict(gbs=1500, ns=600, sms=132, warps=8, size=16),
-    dict(gbs=300, ns=500, sms=40, warps=32, size=4),
-    dict(gbs=1000, ns=1024, sms=125, warps=16, size=4),
-    dict(gbs=4000, ns=800, sms=148, warps=4, size=1),
-    dict(gbs=3350, ns=700, sms=132, warps=16, size=8),
-    dict(gbs=200, ns=500, sms=40, warps=64, size=4),
-)
-
-
-@problem(
-    'checklist.little',
-    cases=[dict(chip) for chip in CHIPS],
-    hints=[
-        "Little's law: the bytes in flight are the bandwidth times the latency. GB/s times nanoseconds are bytes.",
-        '`gbs*ns` bytes must be in flight. One load per thread is `sms*warps*32*size` bytes.',
-        'Divide the first by the second, and round up: if 4.5 loads are needed, 4 are not enough.',
-    ],
-)
-def _(fn, rng, gbs, ns, sms, warps, size):
-    got = integer(fn(gbs, ns, sms, warps, size))
-    need, one = gbs * ns, sms * warps * 32 * size
-    if got != cdiv(need, one):
-        raise AssertionError(
-            f'{need:,} bytes must be in flight, and one load per thread is {one:,} bytes: that is {need / one:.3g} '
-            f'loads, so {cdiv(need, one)}; got {got}'
-        )
-
-
-LAYERS = (
-    dict(k=4096, n=4096, size=2, gbs=3000, tflops=800),
-    dict(k=4096, n=16384, size=2, gbs=3000, tflops=800),
-    dict(k=16384, n=4096, size=1, gbs=3000, tflops=1600),
-    dict(k=512, n=512, size=4, gbs=3000, tflops=52),
-    dict(k=64, n=64, size=2, gbs=3000, tflops=800),
-    dict(k=100, n=1, size=4, gbs=1000, tflops=10),
-    dict(k=1024, n=1024, size=2, gbs=1000, tflops=256),
-    dict(k=600, n=600, size=2, gbs=3350, tflops=989),
-    dict(k=512, n=512, size=2, gbs=1000, tflops=256),  # approaches the ridge and never reaches it
-)
-
-
-def is_compute_bound(tokens, k, n, size, gbs, tflops):
-    "Return whether the product takes longer to compute than to move"
-    return 2 * tokens * k * n * gbs >= size * (tokens * k + k * n + tokens * n) * tflops * 1000
-
-
-@problem(
-    'checklist.tokens',
-    cases=[dict(layer) for layer in LAYERS],
-    hints=[
-        'FLOPs: `2*t*k*n`. Bytes: `size*(t*k + k*n + t*n)`. The ridge: `1000*tflops/gbs` FLOP/byte.',
-        'More tokens mean a higher intensity, but its limit is `2*k*n/(size*(k + n))`. If that is not above the '
-        'ridge, the answer is None.',
-        'Compute the intensity for 1, 2, 3, ... tokens until it reaches the ridge; or solve for `t`: '
-        '`t*(2*k*n - r*size*(k + n)) >= r*size*k*n`, with `r` the ridge.',
-    ],
-)
-def _(fn, rng, k, n, size, gbs, tflops):
-    ridge, most = 1000 * tflops / gbs, 2 * k * n / (size * (k + n))
-    never = f'with any number of tokens the intensity stays below {most:.4g} FLOP/byte, and the ridge is at {ridge:.4g}'
-    try:
-        got = fn(k, n, size, gbs, tflops)
-    except ZeroDivisionError as e:
-        if most != ridge:
-            raise
-        raise AssertionError(f'{never}: return None; got a division by zero') from e
-    if most <= ridge:
-        if got is not None:
-            raise AssertionError(f'{never}: return None; got {got!r}')
-        return
-    got = integer(got)
-    bound = [is_compute_bound(t, k, n, size, gbs, tflops) for t in (got - 1, got)] if got >= 1 else [False, False]
-    if bound != [False, True]:
-        why = 'is still memory-bound' if not bound[1] else 'is not the smallest one: one token fewer is enough'
-        raise AssertionError(f'the ridge is at {ridge:.4g} FLOP/byte, and a product of {got} tokens {why}')
 
 
 def traced(kernel, grid, block, *args):

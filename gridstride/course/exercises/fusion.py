@@ -171,7 +171,7 @@ def _(fn, rng, n):
     hints=[
         'The mean is `tl.sum(v)/n`, with `other=0` for the lanes past the row. Then the distances, `v - mean`.',
         'What are the distances past the end of the row? `0 - mean`! Mask them: `tl.where(c < n, ..., 0)`.',
-        'The mean of the squares minus the square of the mean fails for a mean of 10,000 (lesson 12): square the '
+        'The mean of the squares minus the square of the mean fails for a mean of 10,000 (lesson 13): square the '
         'distances. `s = 1/tl.sqrt(tl.sum(d*d)/n + eps)`.',
     ],
 )

@@ -1,6 +1,6 @@
 #!POPCORN leaderboard add
 #!POPCORN gpu H100
-"Triton, lesson 14: one block of elements per program"
+"Triton, lesson 17: one block of elements per program"
 
 import torch
 import triton

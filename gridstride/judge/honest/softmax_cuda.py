@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"CUDA C, lesson 16: one warp per row, shuffles"
+"CUDA C, lesson 20: one warp per row, shuffles"
 
 import torch
 from gridstride import cdiv, cuda_kernel

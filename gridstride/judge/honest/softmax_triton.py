@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"Triton, lesson 14: one program per row"
+"Triton, lesson 17: one program per row"
 
 import torch
 import triton

@@ -1,6 +1,6 @@
 #!POPCORN leaderboard sum
 #!POPCORN gpu H100
-"Numba, lesson 12: a tree in shared memory, the blocks together by an atomic"
+"Numba, lesson 13: a tree in shared memory, the blocks together by an atomic"
 
 import numpy as np
 import torch

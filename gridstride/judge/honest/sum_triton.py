@@ -1,6 +1,6 @@
 #!POPCORN leaderboard sum
 #!POPCORN gpu H100
-"Triton, lesson 12: one partial sum per program, then the sum of these, in a fixed order"
+"Triton, lesson 13: one partial sum per program, then the sum of these, in a fixed order"
 
 import torch
 import triton

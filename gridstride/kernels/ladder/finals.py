@@ -1,4 +1,4 @@
-"""`final`: the last kernel of lesson 22. The size of its tiles, the shape of its clusters and its treatment of the last
+"""`final`: the last kernel of lesson 25. The size of its tiles, the shape of its clusters and its treatment of the last
 wave are constants; `choose` estimates which of these kernels is the fastest for a shape.
 
 The parameters in `cost` were fitted to measurements of 53 random shapes on an H100. Fitted parameters also absorb

@@ -1,4 +1,4 @@
-"""The ladder of lesson 13: float32 products; each step applies one more optimization."""
+"""The ladder of lesson 16: float32 products; each step applies one more optimization."""
 
 from .rung import Rung
 from ...bench.variants import changed

@@ -1,4 +1,4 @@
-"""The ladder of lesson 22: bfloat16 products by TMA and `wgmma`; each step applies one more optimization."""
+"""The ladder of lesson 25: bfloat16 products by TMA and `wgmma`; each step applies one more optimization."""
 
 from .rung import Rung
 

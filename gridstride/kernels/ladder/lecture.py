@@ -1,4 +1,4 @@
-"""Lesson 06's kernels as rungs, with which lesson 13 begins: `NAIVE`, `DYNAMIC`, `STATIC`, `STATIC32`.
+"""Lesson 06's kernels as rungs, with which lesson 16 begins: `NAIVE`, `DYNAMIC`, `STATIC`, `STATIC32`.
 
 Their inner loops compile to the same instructions as those of lesson 06: in `DYNAMIC` the width of a tile is known only
 at run time, in `STATIC` and `STATIC32` it is a constant.

@@ -1,4 +1,4 @@
-"""The ladder of lesson 21: bfloat16 products by `wmma` and `mma.sync`; each step applies one more optimization."""
+"""The ladder of lesson 24: bfloat16 products by `wmma` and `mma.sync`; each step applies one more optimization."""
 
 from ..ptx import primitives
 from .rung import Rung

@@ -177,7 +177,7 @@ def sum(
 
 
 # On a Hopper GPU bulk copies can fill the stages of a pipeline in shared memory. This is faster than loads in a loop,
-# but slower than many short-lived blocks. It is here because lesson 12 shows it.
+# but slower than many short-lived blocks. It is here because lesson 13 shows it.
 BULK = dict(THREADS=512, PACKS=4, STAGES=6)
 
 
