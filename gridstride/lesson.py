@@ -35,10 +35,9 @@ import re
 import sys
 import time
 from functools import cache, partial
-from importlib.util import find_spec, module_from_spec
+from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
-from threading import RLock
 from types import ModuleType
 
 import numpy as np
@@ -60,59 +59,27 @@ from .utils import __all__ as _of_utils
 from .utils import backend
 
 
-class _Missing(ModuleType):
-    "Stands for a package that is not installed: any use raises an error that names the command to install it"
-
-    def __getattr__(self, name):
-        if name.startswith('__'):  # Python and IPython look these up in every object
-            raise AttributeError(name)
-        raise missing_package(self.__name__, 'this lesson')
-
-
-# `importlib.util.LazyLoader` imports a module at any access, such as that of `__file__` by each traceback.
 class _Later(ModuleType):
-    "A module that is imported when an attribute is used that it does not have yet"
+    """Stands for a module that is imported when one of its attributes is used first. From then on, the notebook's name
+    for it is bound to the module itself."""
+
+    def _module(self):
+        "Import the module; raises ModuleNotFoundError, which names the command to install it"
+        try:
+            module = import_module(self.__name__)
+        except ModuleNotFoundError as e:
+            root = self.__name__.partition('.')[0]
+            raise missing_package(root, 'this lesson') if e.name == root else e from None
+        notebook = vars(sys.modules['__main__'])
+        for name in [name for name, value in list(notebook.items()) if value is self]:
+            notebook[name] = module
+        return module
 
     def __getattr__(self, name):
-        with _one_import:
-            if '_is_loading' in vars(self):
-                raise AttributeError(f'module {self.__name__!r} has no attribute {name!r}')
-            if type(self) is _Later:
-                _load(self)
-        return getattr(self, name)
+        return getattr(self._module(), name)
 
-
-_one_import = RLock()
-
-
-def _load(module):
-    "Execute a module that was made by `_on_first_use`"
-    spec = module.__spec__
-    module._is_loading = True
-    if spec.submodule_search_locations is not None:
-        module.__path__ = spec.submodule_search_locations
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        del module._is_loading
-    module.__class__ = ModuleType
-
-
-def _on_first_use(name):
-    "Return a module that is imported when one of its attributes is used first"
-    if name in sys.modules:
-        return sys.modules[name]
-    root = name.partition('.')[0]
-    if find_spec(root) is None:
-        return _Missing(root)
-    module = module_from_spec(find_spec(name))
-    module.__class__ = _Later
-    vars(module).pop('__path__', None)  # the import of a submodule uses it, and so imports this one first
-    sys.modules[name] = module
-    parent, _, child = name.rpartition('.')
-    if parent:  # as an import does
-        setattr(sys.modules[parent], child, module)
-    return module
+    def __dir__(self):
+        return dir(self._module())
 
 
 os.environ.setdefault('NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS', '0')  # small grids are intended in a lesson
@@ -120,9 +87,9 @@ os.environ.setdefault('KINETO_LOG_LEVEL', '99')  # PyTorch's profiler prints not
 numba_cuda.prepare()
 gpu = backend() == 'gpu'
 device = 'cuda' if gpu else 'cpu'
-torch, plt = _on_first_use('torch'), _on_first_use('matplotlib.pyplot')
+torch, plt = _Later('torch'), _Later('matplotlib.pyplot')
 asm, cpp, draw, kernels, prof, ring, sim, tile = (
-    _on_first_use(f'gridstride.{name}') for name in 'asm cpp draw kernels prof ring sim tile'.split()
+    _Later(f'gridstride.{name}') for name in 'asm cpp draw kernels prof ring sim tile'.split()
 )
 
 __all__ = [

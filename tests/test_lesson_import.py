@@ -29,9 +29,9 @@ assert torch.ones(3).sum() == 3 and torch is sys.modules['torch']
 import torch.nn.functional as F
 assert F.relu(torch.tensor(-1.)) == 0 and torch.nn.functional is F
 import matplotlib.pyplot
-assert plt is matplotlib.pyplot and callable(plt.subplots)
+assert callable(plt.subplots) and plt is matplotlib.pyplot
 import gridstride.sim
-assert sim is gridstride.sim and sim.cuda.jit and kernels.matmul and asm.sass and draw.Picture and tile.trace
+assert sim.cuda.jit and sim is gridstride.sim and kernels.matmul and asm.sass and draw.Picture and tile.trace
 assert backend() and device in ('cuda', 'cpu') and cdiv(7, 2) == 4
 ''')
     assert out == ''
@@ -43,9 +43,10 @@ from gridstride.lesson import *
 from concurrent.futures import ThreadPoolExecutor
 with ThreadPoolExecutor(4) as pool: found = [*pool.map(lambda i: sim.cuda.jit, range(4))]
 assert len({*found}) == 1
+from torch.autograd.gradcheck import gradcheck
 import torch.nn as nn
-assert nn is torch.nn and nn.Linear(2, 3)(torch.ones(1, 2)).shape == (1, 3)
-assert not hasattr(torch, 'no_such_name') and type(torch) is type(sys) is type(sim)
+assert nn is torch.nn and gradcheck is torch.autograd.gradcheck and nn.Linear(2, 3)(torch.ones(1, 2)).shape == (1, 3)
+assert not hasattr(torch, 'no_such_name') and 'Tensor' in dir(torch) and type(torch) is type(sys) is type(sim)
 ''') == ''
 
 
@@ -63,9 +64,8 @@ assert ours is check and contest is same
 def test_a_missing_package_stops_a_lesson_where_it_is_used(name):
     module = dict(torch='torch', matplotlib='plt')[name]
     out = run(f'''
-import importlib.util
-find = importlib.util.find_spec
-importlib.util.find_spec = lambda of, *more: None if of.partition('.')[0] == {name!r} else find(of, *more)
+import sys
+sys.modules[{name!r}] = None   # as if it were not installed
 from gridstride.lesson import *
 print(cdiv(7, 2))
 try: {module}.anything
