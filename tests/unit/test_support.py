@@ -68,7 +68,7 @@ def test_cells_lambdas_and_what_has_no_source():
 
 
 def test_the_modules_are_not_searched_for_a_cell(monkeypatch):
-    "`inspect` would, for as long as it takes to rewrite a small kernel; a cell that was edited is read anew"
+    "`inspect` would, for as long as it takes to rewrite a small kernel; a cell that was edited is read again"
     monkeypatch.setattr(inspect, 'getmodule', lambda *_: pytest.fail('all modules are searched'))
     for body in ('return 1', 'return 1  # again'):
         f = made(f'@staticmethod\ndef f():\n    {body}\n\ng = lambda: f\n', 'f').__func__
