@@ -75,13 +75,20 @@ def chapter_of(recording):
     return max((c for c in CHAPTERS if recording.startswith(f'{c}_')), key=len, default=None)
 
 
+def is_named(recording, path, whole):
+    "Does the code of a lesson name a recording, or else the first part of its name, as a ladder does?"
+    named, first = '\n'.join(L.code(L.read(path))), len(chapter_of(recording)) + 2
+    parts = [recording] if whole else [recording[:n] for n in range(first, len(recording))]
+    return any(re.search(rf"'{re.escape(o)}['{{]", named) for o in parts)
+
+
 def recordings(path):
-    "Names of the recordings of a lesson: those that its code names, or the first part of the name"
-    named = '\n'.join(L.code(L.read(path)))
+    "Names of the recordings of a lesson; those of which it names the first part are of the last lesson that does"
     chapter = curriculum.lesson_of_file(path.name).chapter
+    later = [p for p in L.lessons() if p > path and curriculum.lesson_of_file(p.name).chapter == chapter]
     mine = [p.stem for p in (NBS/'recorded').glob('*.json') if chapter_of(p.stem) == chapter]
-    def is_named(name): return re.search(rf"'{re.escape(name)}['{{]", named)
-    return {o for o in mine if any(is_named(o[:n]) for n in range(len(chapter)+2, len(o)+1))}
+    return {o for o in mine if is_named(o, path, True)
+            or is_named(o, path, False) and not any(is_named(o, p, False) for p in later)}
 
 
 def test_each_recording_belongs_to_a_lesson():
