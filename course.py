@@ -486,7 +486,7 @@ def setup_only(argv):
 def test(argv):
     "Set up with what the tests need, and run the named tests, the fast ones (--fast), or all"
     setup('test')
-    unused = ['-p', 'no:logging', '-p', 'no:anyio']  # plugins that slow down every test
+    unused = ['-p', 'no:logging', '-p', 'no:anyio', '-p', 'no:hypothesispytest']  # plugins that slow down every test
     cores = max(2, min(os.cpu_count() or 2, 8))
     workers = ['--dist', 'worksteal', *unused]
     if argv == ['--fast']:

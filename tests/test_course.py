@@ -893,8 +893,8 @@ def test_test_command(quick):
     argv = json.loads(res.stdout.splitlines()[-1])['argv']
     assert argv[0] == '-n' and 3 <= int(argv[1]) <= 9
     assert argv[2:8] == ['--dist', 'worksteal', '-p', 'no:logging', '-p', 'no:anyio']
-    assert argv[8:] == ['-rsx', '--durations=10', 'tests']
-    fast = ['-n', str(int(argv[1]) - 1), *argv[2:8], '-m', 'not slow and not browser', '-q', 'tests']
+    assert argv[8:] == ['-p', 'no:hypothesispytest', '-rsx', '--durations=10', 'tests']
+    fast = ['-n', str(int(argv[1]) - 1), *argv[2:10], '-m', 'not slow and not browser', '-q', 'tests']
     assert json.loads(course(quick, 'test', '--fast').stdout)['argv'] == fast
     res = course(quick, 'test', '-x', 'tests/test_a.py', '-k', 'b')
     called = json.loads(res.stdout)  # nothing else: the second time it is set up already
