@@ -92,7 +92,10 @@ class Film:
         self.parts, self.seconds = [], []
 
     def add(self, second, *svg):
-        "Let some SVG appear at a second"
+        "Let some SVG appear at a second; at 0 it is there from the start, in a still picture, too"
+        if not second:
+            self.parts.append(''.join(svg))
+            return
         self.parts.append(f'<g class="at at{len(self.seconds)}">{"".join(svg)}</g>')
         self.seconds.append(100 * second / SECONDS)
 
@@ -115,7 +118,8 @@ def draw_program(film, found, y):
     for i, line in enumerate(PROGRAM.splitlines()):
         at = y + LINE * (i + 1) - 3
         number = text(PAD + 18, at, i + 1, MUTED, 12, 'end')
-        film.add(0.2 * i + (0.8 if line.startswith('reverse[') else 0), number, text(PAD + 32, at, colored(line)))
+        second = 0 if i < 3 else 0.25 * i + (0.8 if line.startswith('reverse[') else 0)
+        film.add(second, number, text(PAD + 32, at, colored(line)))
     marker(film, 4, found.other.line, y, WRITE)
     marker(film, 5, found.line, y, READ)
     return y + LINE * len(PROGRAM.splitlines())

@@ -157,7 +157,7 @@ def read_events(browser):
 # Pictures
 
 # Of each picture: what it is, how much smaller it is shown than drawn, how far it sticks out of its column, which share
-# of it is transparent, and the contrast of its darkest ink with its card, the most frequent colour
+# of it is transparent, and the contrast of its card, the most frequent colour, with its darkest or brightest ink
 PICTURES = """async () => {
     const light = c => {
         const [r, g, b] = c.map(v => (v /= 255) <= .04045 ? v/12.92 : ((v + .055)/1.055)**2.4)
@@ -179,7 +179,7 @@ PICTURES = """async () => {
         const card = [...counts].reduce((a, b) => b[1] > a[1] ? b : a)[0]
         const out = picture.getBoundingClientRect().right - picture.parentElement.getBoundingClientRect().right
         return [picture.src, picture.width/picture.naturalWidth, out, clear/(width*height),
-                lights.get(card)/Math.min(...lights.values())]
+                Math.max(lights.get(card)/Math.min(...lights.values()), Math.max(...lights.values())/lights.get(card))]
     }
     return Promise.all([...document.querySelectorAll('.bd-article img')].map(of))
 }"""
