@@ -11,7 +11,9 @@ from ..ladder.rung import KernelLaunch
 from ...utils import cdiv
 
 DIMS = 64, 128, 256  # head dimensions
-_L2_BYTES = 2**25  # keys and values of the heads that run concurrently: all reads but the first hit the L2 cache
+# Blocks process a section of the heads at a time: as many as have at most this many bytes of keys and values, so that
+# all reads but the first hit the L2 cache.
+_SECTION_BYTES = 2**25
 
 
 class AttentionProblem(NamedTuple):
@@ -55,8 +57,8 @@ _AMPERE_TILES = {64: (128, 96, 2), 128: (128, 64, 2)}  # `mma.sync`: rows per bl
 
 
 def _heads_per_section(problem, other_keys=0):
-    "Return how many heads have keys and values that fit into the L2 cache; `other_keys`: keys of a second array"
-    kv_heads = max(1, _L2_BYTES // (4 * (problem.keys + other_keys) * problem.dim))
+    "Return the number of heads in a section; `other_keys`: keys of a second array"
+    kv_heads = max(1, _SECTION_BYTES // (4 * (problem.keys + other_keys) * problem.dim))
     return min(problem.batch * problem.heads, kv_heads * problem.group)
 
 
@@ -90,12 +92,12 @@ def log2_scale(scale) -> float:
     return scale / math.log(2)
 
 
-def _forward_launch_parts(problem, kernel, gpu, extra, out):
+def _forward_source_and_sizes(problem, kernel, gpu, variant_constants, out):
     "Return the source of a forward kernel; its grid, block and shared memory; and the TMA boxes of q and of keys"
     tile = _HOPPER_TILES[problem.dim]
     block_rows = 64 * tile.warpgroups
     constants = _constants(problem) | dict(
-        BM=block_rows, BN=tile.keys, WGS=tile.warpgroups, STAGES=tile.stages, AHEAD=tile.q_buffers, **extra
+        BM=block_rows, BN=tile.keys, WGS=tile.warpgroups, STAGES=tile.stages, AHEAD=tile.q_buffers, **variant_constants
     )
     names = 'hopper', 'tiles', 'fragments', 'stores', 'rows', 'forward_hopper', kernel
     src = hopper_source(names, (tile.keys,), (problem.dim,), tuple(constants.items()), problem.bias, out)
@@ -118,7 +120,7 @@ def forward_hopper(
 ) -> tuple:  # a `KernelLaunch`, and the boxes of q, k and v
     "Return the launch of the forward pass on a Hopper GPU"
     output_rows = output_rows or OutputRows(0, problem.rows)
-    src, size, (rows, keys) = _forward_launch_parts(
+    src, grid_block_smem, (row_box, key_box) = _forward_source_and_sizes(
         problem, 'forward_one', gpu, dict(ONTO=output_rows.merge), _OUT_TYPES[output_rows.float32_out]
     )
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens', 'taken'
@@ -129,7 +131,7 @@ def forward_hopper(
         output_rows.first,
         output_rows.total,
     )
-    return KernelLaunch(src, 'attention_forward', arrays, scalars, *size), (rows, keys, keys)
+    return KernelLaunch(src, 'attention_forward', arrays, scalars, *grid_block_smem), (row_box, key_box, key_box)
 
 
 @lru_cache(1024)
@@ -140,25 +142,26 @@ def forward_pair(
     first,  # the first row that also attends to the second array
     other_keys,  # keys of the second array
     float32_out,  # write the results in float32
-    parts,  # groups of heads in which the second array arrives, one after the other
+    parts,  # groups of heads in which the second array arrives, one group after the other
 ) -> tuple:  # a `KernelLaunch`, and the boxes of q, k, v, other_k and other_v
     "Return the launch of attention to two arrays of keys on a Hopper GPU; the second may still be in flight"
-    src, size, (rows, keys) = _forward_launch_parts(
+    src, grid_block_smem, (row_box, key_box) = _forward_source_and_sizes(
         problem, 'forward_pair', gpu, dict(ONTO=False, PAIR=True), _OUT_TYPES[float32_out]
     )
     arrays = 'q', 'k', 'v', 'other_k', 'other_v', 'out', 'lse', 'arrived', 'wanted', 'order', 'taken'
     heads_per_section = 1  # because `order` already orders the heads
     scalars = log2_scale(scale), *_problem_scalars(problem)[:-1], heads_per_section, first, other_keys, parts
-    return KernelLaunch(src, 'attention_forward_pair', arrays, scalars, *size), (rows, keys, keys, keys, keys)
+    launch = KernelLaunch(src, 'attention_forward_pair', arrays, scalars, *grid_block_smem)
+    return launch, (row_box, key_box, key_box, key_box, key_box)
 
 
 def pair_order(
-    problem,  # this and what follows, as for `forward_pair`
+    problem,  # all parameters are those of `forward_pair`
     gpu,
     first,
     other_keys,
     parts,
-) -> list:  # indices of tiles, as the kernel numbers them
+) -> list:  # of tile indices: row tiles of a head are counted from the last one
     "Return the order in which persistent blocks take tiles"
     tile = _HOPPER_TILES[problem.dim]
     block_rows = 64 * tile.warpgroups
@@ -186,8 +189,8 @@ def forward_ampere(
     strides,  # of batch, heads and rows, for q, k, v and out
 ) -> KernelLaunch:
     "Return the launch of the forward pass by `mma.sync`"
-    block_rows, step, blocks = _AMPERE_TILES[problem.dim]
-    constants = dict(_constants(problem), BM=block_rows, BN=step, BLOCKS=blocks, ONTO=False)
+    block_rows, keys_per_step, blocks_per_sm = _AMPERE_TILES[problem.dim]
+    constants = dict(_constants(problem), BM=block_rows, BN=keys_per_step, BLOCKS=blocks_per_sm, ONTO=False)
     src = ampere_source(
         ('tiles', 'fragments', 'stores', 'rows', 'forward_ampere'), tuple(constants.items()), problem.bias
     )
@@ -197,18 +200,13 @@ def forward_ampere(
         *_problem_scalars(problem),
         *(Long(stride) for strides_of_array in strides for stride in strides_of_array),
     )
-    grid, shared = (
-        problem.batch * problem.heads * cdiv(problem.rows, block_rows),
-        2 * problem.dim * (block_rows + 4 * step),
-    )
+    grid = problem.batch * problem.heads * cdiv(problem.rows, block_rows)
+    shared = 2 * problem.dim * (block_rows + 4 * keys_per_step)
     return KernelLaunch(src, 'attention_forward', arrays, scalars, (grid,), (block_rows,), shared)
 
 
-_BACKWARD_ROWS, _BACKWARD_KEYS, _BACKWARD_STAGES = (
-    64,
-    128,
-    2,
-)  # backward: rows per step, keys per block, pipeline stages of rows
+_BACKWARD_ROWS, _BACKWARD_KEYS = 64, 128  # rows per step, keys per block
+_BACKWARD_STAGES = 2  # of the pipeline of rows
 
 
 def pad_rows(rows) -> int:
@@ -241,7 +239,7 @@ def backward_ends(
     strides,  # of out, dout and dq, each of batch, heads and rows
     ordered=False,  # add to dq in a fixed order
 ) -> tuple:  # two `KernelLaunch`s
-    "Return the launch before the products (delta per row, dq = 0), and the launch after them (dq to bfloat16)"
+    "Return two launches: the first computes delta per row and zeros dq; the last one converts dq to bfloat16"
     src, padded_rows, heads = ends_source(problem.dim, ordered), pad_rows(problem.rows), problem.batch * problem.heads
     out, dout, dq = (tuple(map(Long, stride)) for stride in strides)
     scalars = problem.heads, problem.rows, padded_rows, *out, *dout
@@ -255,7 +253,7 @@ def backward_ends(
 
 
 def fits_backward(first) -> bool:  # first: index of a row that `backward_ends` prepared
-    "Return whether the products may begin at row `first`"
+    "Return whether `backward_products` may begin at row `first`"
     return first % _BACKWARD_ROWS == 0
 
 
@@ -291,16 +289,17 @@ def backward_products(
     )
     shared += _BACKWARD_STAGES * (8 * _BACKWARD_ROWS + 24) + 8
     grid = (cdiv(problem.keys, _BACKWARD_KEYS) * problem.batch * problem.heads // problem.group,)
-    rows, keys = (1, 1, _BACKWARD_ROWS, 64), (1, 1, _BACKWARD_KEYS, 64)
-    return KernelLaunch(src, 'attention_backward', arrays, scalars, grid, (384,), shared), (rows, keys, keys, rows)
+    row_box, key_box = (1, 1, _BACKWARD_ROWS, 64), (1, 1, _BACKWARD_KEYS, 64)
+    launch = KernelLaunch(src, 'attention_backward', arrays, scalars, grid, (384,), shared)
+    return launch, (row_box, key_box, key_box, row_box)
 
 
 def backward_hopper(
-    problem,  # as for `backward_products`, and what follows
+    problem,  # all parameters but `strides` are those of `backward_products`
     scale,
     strides,  # `Strides`
     ordered=False,
-) -> tuple:  # the launch before, (the products, their boxes), the launch after
+) -> tuple:  # first launch, (main launch, its TMA boxes), last launch
     "Return the launches of the backward pass on a Hopper GPU"
     first, last = backward_ends(problem, scale, strides[:3], ordered)
     return first, backward_products(problem, scale, strides[3:], ordered), last

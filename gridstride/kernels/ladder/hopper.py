@@ -36,8 +36,8 @@ __device__ void barrier_wait(u32 bar, int turn) {      // until phase `turn` is 
 '''
 
 def wgmma(n, turned=False):
-    """CUDA C of a function that starts d (+)= 64x16 times 16 x `n` elements; `turned`: the first lie along their rows,
-    the second along k"""
+    """Return CUDA C of a function that issues d (+)= a @ b for a of 64 x 16 and b of 16 x `n` elements. By default a is
+    K-major and b is N-major in shared memory; with `turned` a is M-major and b is K-major"""
     d = n//2
     registers,operands = ','.join(f'%{i}' for i in range(d)),', '.join(f'"+f"(d[{i}])' for i in range(d))
     return f"""

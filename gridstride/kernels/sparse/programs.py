@@ -12,34 +12,35 @@ from ..texts import C_TYPES
 _ROUNDING = dict(float16=2**-11, bfloat16=2**-8, float32=2**-24)
 _TIMED_SHAPE = 8192, 8192, 8192
 _NONZERO_PER_THOUSAND = 100  # blocks or elements that are not 0
-_CASTS = dict(words='(const {} *)w.words', values='w.values', starts='w.starts', columns='w.columns', out='y')
+# name of an array in the launches -> the C++ expression that the host code passes
+_C_ARGUMENTS = dict(words='(const {} *)w.words', values='w.values', starts='w.starts', columns='w.columns', out='y')
 
 
 class _Product(NamedTuple):
     "A product to export"
 
     description: str
-    kind: str  # its constant in C
+    kind: str  # TWO_FOUR, BLOCKS or CSR, as the host code calls it
     dtype: str
     cases: tuple  # (rows of w, rows of x, k); the last one is timed
     make_call: object  # (rows, n, k) -> a `KernelLaunch`, and the (box, swizzle) of its first arrays
     words_type: str = 'uint2'  # of `words`, in C
-    block: int = 0  # rows of a block
+    block_rows: int = 0  # of a block-sparse matrix
 
 
-def _make_hopper_call(dtype):
+def _hopper_call_function(dtype):
     return lambda *sizes: hopper_call(dtype, *sizes, False, H100)
 
 
-def _make_warps_call(*sizes):
+def _make_mma_sp_call(*sizes):
     return warps_call('bfloat16', *sizes, False), ()
 
 
-def _make_blocks_call(block_rows):
+def _blocks_call_function(block_rows):
     return lambda rows, n, k: blocks_call('bfloat16', rows, n, block_rows, H100)
 
 
-def _make_csr_call(dtype):
+def _csr_call_function(dtype):
     return lambda rows, n, k: (csr_call(dtype, rows, n, 1 if n % 8 else 16 // (4 if dtype == 'float32' else 2)), ())
 
 
@@ -51,10 +52,10 @@ def _products():
         description = template.format(dtype, '`wgmma.sp`')
         yield (
             f'multiply_24_{dtype}',
-            _Product(description, 'TWO_FOUR', dtype, (*sizes_24, _TIMED_SHAPE), _make_hopper_call(dtype)),
+            _Product(description, 'TWO_FOUR', dtype, (*sizes_24, _TIMED_SHAPE), _hopper_call_function(dtype)),
         )
     description, cases = template.format('bfloat16', '`mma.sp`'), (*sizes_24, (4096,) * 3)
-    yield 'multiply_24_mma_sp', _Product(description, 'TWO_FOUR', 'bfloat16', cases, _make_warps_call, 'unsigned')
+    yield 'multiply_24_mma_sp', _Product(description, 'TWO_FOUR', 'bfloat16', cases, _make_mma_sp_call, 'unsigned')
     for block_rows in (128, 64):
         description = f'`gridstride.kernels.sparse.multiply_blocks`, blocks of {block_rows}x64, nine of ten are 0.'
         yield (
@@ -64,8 +65,8 @@ def _products():
                 'BLOCKS',
                 'bfloat16',
                 (*sizes_24, _TIMED_SHAPE),
-                _make_blocks_call(block_rows),
-                block=block_rows,
+                _blocks_call_function(block_rows),
+                block_rows=block_rows,
             ),
         )
     for dtype, n in (('bfloat16', 512), ('float32', 512), ('float32', 1)):
@@ -74,29 +75,31 @@ def _products():
         )
         yield (
             f'multiply_csr_{dtype}_{n}',
-            _Product(description, 'CSR', dtype, (*odd_sizes, (4096, n, 4096)), _make_csr_call(dtype)),
+            _Product(description, 'CSR', dtype, (*odd_sizes, (4096, n, 4096)), _csr_call_function(dtype)),
         )
 
 
 def _tensor_map_code(product, call, boxes, sizes):
     "Yield C++ for the tensor maps of a call"
     rows, n, k = sizes
-    stored_sizes = (
-        f'{product.block}*read(w.starts + {-(-rows // product.block)}), 64' if product.block else f'{rows}, {k // 2}'
+    values_sizes = (
+        f'{product.block_rows}*read(w.starts + {-(-rows // product.block_rows)}), 64'
+        if product.block_rows
+        else f'{rows}, {k // 2}'
     )
-    sides = dict(values=stored_sizes, x=f'{n}, {k}', y=f'{n}, {rows}')
+    array_sizes = dict(values=values_sizes, x=f'{n}, {k}', y=f'{n}, {rows}')
     for name, ((box_rows, box_columns), swizzle) in zip(call.arrays, boxes):
-        arguments = f'{_CASTS.get(name, name)}, {sides[name]}, {box_rows}, {box_columns}, {swizzle}'
+        arguments = f'{_C_ARGUMENTS.get(name, name)}, {array_sizes[name]}, {box_rows}, {box_columns}, {swizzle}'
         yield f'static auto {name}_map = tensor_map<{NAMESPACE}::TensorMap>({arguments});'
 
 
 def _launch_code(product, *sizes):
     "Return the lines of C++ for one size"
     call, boxes = product.make_call(*sizes)
-    maps, others = call.arrays[: len(boxes)], call.arrays[len(boxes) :]
+    maps, plain_arrays = call.arrays[: len(boxes)], call.arrays[len(boxes) :]
     args = [
         *(f'{name}_map' for name in maps),
-        *(_CASTS.get(other, other).format(product.words_type) for other in others),
+        *(_C_ARGUMENTS.get(array, array).format(product.words_type) for array in plain_arrays),
     ]
     return [*_tensor_map_code(product, call, boxes, sizes), Launch(call, args)]
 
@@ -104,7 +107,7 @@ def _launch_code(product, *sizes):
 def _program(name, product):
     constants = f'''typedef {C_TYPES[product.dtype]} Number;
 enum {{ TWO_FOUR, BLOCKS, CSR }};
-constexpr int KIND = {product.kind}, BR = {product.block or 1}, KEPT = {_NONZERO_PER_THOUSAND};
+constexpr int KIND = {product.kind}, BR = {product.block_rows or 1}, KEPT = {_NONZERO_PER_THOUSAND};
 constexpr double ROUNDING = {_ROUNDING[product.dtype]};'''
     functions = {
         'void launch(int number, const Matrix &w, const Number *x, Number *y)': [
