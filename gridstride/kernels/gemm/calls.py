@@ -82,27 +82,23 @@ def estimate_cycles(tile, problem, sms=132) -> float:
     step = step_cycles(model, (problem.M, problem.N, problem.K), problem.layout, config) * tile.BLOCKS
     waves = cdiv(tiles_m * cdiv(problem.N, cluster_n), sms * tile.BLOCKS // size)
     # the blocks of a cluster synchronize before their first loads, which programmatic dependent launch does not hide
-    begin = 1000 + 500 * (tile.PDL and size > 1)
-    moved = (
-        (
-            problem.M * problem.K * (1 if problem.grouped else problem.count)
-            + problem.count * problem.K * problem.N
-            + problem.M * problem.N * problem.count
-        )
-        * 2
-        / 1500
-    )
-    computed = _tiles_for(problem)[tile] * waves * (cdiv(problem.K, BK) * step + begin + tile.BM * tile.BN / 16)
-    return 5000 + smooth_max(computed, moved)
+    prologue, epilogue = 1000 + 500 * (tile.PDL and size > 1), tile.BM * tile.BN / 16
+    elements_a = problem.M * problem.K * (1 if problem.grouped else problem.count)
+    elements_b, elements_out = problem.count * problem.K * problem.N, problem.M * problem.N * problem.count
+    dram_cycles = (elements_a + elements_b + elements_out) * 2 / 1500  # 2 bytes per element
+    tile_cycles = cdiv(problem.K, BK) * step + prologue + epilogue
+    compute_cycles = _tiles_for(problem)[tile] * waves * tile_cycles
+    return 5000 + smooth_max(compute_cycles, dram_cycles)
 
 
 def _tiles_for(problem):
+    "Return the tiles that may be selected, with the factors of their estimates"
     return BATCH_TILES if problem.count > 1 and not problem.grouped else TILES
 
 
 @lru_cache(4096)
 def choose(problem, sms=132) -> Tile:
-    "Return the tile with the lowest estimate; 128 accumulators per thread leave no registers for a further operand"
+    "Return the tile with the lowest estimate. Tiles with 128 accumulators per thread have no registers for an operand"
     has_operand = problem.multiplied or problem.added or problem.saved
     tiles = [tile for tile in _tiles_for(problem) if not has_operand or tile.BM // tile.WGS == 64]
     return min(tiles, key=lambda tile: estimate_cycles(tile, problem, sms))
@@ -115,9 +111,9 @@ def max_registers(tile):
 
 def register_split(tile):
     "Return the registers per thread after `setmaxnreg`: the producer releases some, and the consumers receive them"
-    each = max_registers(tile)
-    producer = 40 if each > 80 else 24
-    consumer = min(240, (each + (each - producer) // tile.WGS) // 8 * 8)
+    at_launch = max_registers(tile)
+    producer = 40 if at_launch > 80 else 24
+    consumer = min(240, (at_launch + (at_launch - producer) // tile.WGS) // 8 * 8)
     return dict(PRODUCER_REGS=producer, CONSUMER_REGS=consumer)
 
 

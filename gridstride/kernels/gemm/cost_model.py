@@ -87,14 +87,15 @@ def predict_cycles(model, shape, layout, config, sms=132) -> float:
     elements = config.BM * config.BN
     steps = cdiv(cdiv(K, 64), config.CK)
     step = step_cycles(model, shape, layout, config) * min(config.BLOCKS, cdiv(tiles * size, sms))
-    end = model.end + model.store * elements
-    tile = steps * step + end + (config.CK > 1) * (model.split_k + model.add * elements)
+    epilogue = model.end + model.store * elements
+    reduction = (config.CK > 1) * (model.split_k + model.add * elements)
+    tile_cycles = steps * step + epilogue + reduction
     waves = cdiv(tiles, slots)
     if config.pingpong and waves == 1:
         return float('inf')  # one of the two warpgroups would have no tile
-    computed = waves * tile - (waves - 1) * (end - model.pingpong) * config.pingpong
-    busy = smooth_max(computed, model.memory * 2 * (M * K + K * N + M * N))
-    return model.begin + model.cluster * (size > 1) + busy
+    compute_cycles = waves * tile_cycles - (waves - 1) * (epilogue - model.pingpong) * config.pingpong
+    dram_cycles = model.memory * 2 * (M * K + K * N + M * N)
+    return model.begin + model.cluster * (size > 1) + smooth_max(compute_cycles, dram_cycles)
 
 
 # The fit for an H100, in cycles at 1,755 MHz. `FACTORS` has the configurations that may be selected, and the measured
