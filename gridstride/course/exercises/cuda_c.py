@@ -55,7 +55,7 @@ def padded(
 
 
 def compile_for_emulator(fn, name):  # a name, or several
-    "Compile a kernel, or several, of the source that `fn` returns for the emulator"
+    "Compile one or more kernels of the source that `fn` returns, for the emulator"
     with on_emulator():
         return cuda_kernel(source(fn), name=name)
 

@@ -74,8 +74,8 @@ TILES = [
     cases=TILES,
     hints=[
         'First compute the row and column in `x`: tile index times tile width, plus the position within the tile.',
-        '`r = ty*tw + tr`, `c = tx*tw + tc`. Which of the two tests belongs to `h`?',
-        'Every thread writes: the element if it exists, else 0. A bare `if` would leave old values in the tile.',
+        '`r = ty*tw + tr`, `c = tx*tw + tc`. Which of the two must be less than `h`, and which less than `w`?',
+        'Every thread writes the element if it exists, and 0 if not. A bare `if` would leave old values in the tile.',
     ],
 )
 def _(fn, rng, h, w, tw, ty, tx):
@@ -99,7 +99,10 @@ def check_row_major(indices, cols, tw, what):
     # Compares only consecutive accesses, so it catches column order but not uncoalesced access as such.
     for a, b in zip(indices, indices[1:]):
         if a // cols // tw == b // cols // tw and a % cols // tw == b % cols // tw and b < a:
-            raise AssertionError(f'{what}[{b}] was accessed after {what}[{a}]: access the tile of {what} row by row')
+            raise AssertionError(
+                f'the result is right, but {what}[{b}] was accessed after {what}[{a}]: '
+                f'let thread (tr, tc) access row tr, column tc of the tile of {what}'
+            )
 
 
 @problem(

@@ -219,7 +219,7 @@ TWO_ROW_TILES = [(4,), (8,), (2,), (16,)]  # the last has more than one warp in 
         'Half the threads, the same tiles: each thread fills two elements of `ms` (rows `tr` and `tr + tw/2`) and '
         'two of `ns`, each with its own guard.',
         'The block covers `tw` rows of `out`, but `blockDim.y` is `tw/2`: `int r = blockIdx.y*tw + tr`. '
-        'At the end, write twice, each with its own guard.',
+        'At the end, write both results, each with its own guard.',
     ],
 )
 def _(fn, rng, h, k, w, tw):

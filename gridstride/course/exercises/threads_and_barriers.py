@@ -150,7 +150,8 @@ def _(fn, rng, blocks, threads, order):
         dict(n=n, threads=t, order=order) for n, t in ((13, 4), (40, 16), (8, 4), (3, 4), (1, 1)) for order in ORDERS
     ],
     hints=[
-        'First every thread loads its element, or 0. Then `half = blockDim.x//2`, and it halves until it is 0.',
+        'First every thread loads its element, or 0. Then start with `half = blockDim.x//2`, and halve it until it '
+        'is 0.',
         'In each iteration only `t < half` adds `shared[t+half]` to `shared[t]`. But which threads must wait?',
         'The wait is inside the loop but outside the `if`: all threads wait in each iteration, before adding. '
         'At the end thread 0 writes `out[blockIdx.x]`.',
