@@ -361,7 +361,7 @@ WORDS = {
     'No guard in two dimensions': ['out-of-bounds read of x[10, 0]', 'as in `if r < x.shape[0] and c < x.shape[1]`'],
     'Rows and columns swapped': ['out-of-bounds read of x[4, 0]: x has shape (4, 25)',
         'Along axis 0 valid indices are 0 to 3, and this one is 4',
-        '`c, r` has rows and columns swapped, it must be `r, c`'],
+        '`c, r` has rows and columns swapped, use `r, c`'],
     'A wrong stride, though there is a guard': ['lets this thread in, and `r * 2 * w + c` is 100: check its stride'],
     'One step too far': ['`i <= x.size` lets in one too many: with 100 elements the last index is 99'],
     'A negative index': ['out-of-bounds read of x[-1]', 'Write the index that you mean'],

@@ -301,12 +301,12 @@ def _triton(stack):
         return
     if finder.find_spec('triton').loader.__class__ is _Shims:
         _swap(stack, builtins, '__import__', _not_for_torch(builtins.__import__))
-        stack.callback(_forget_standins)
+        stack.callback(_forget_substitutes)
     sys.meta_path.insert(0, finder)
     stack.callback(sys.meta_path.remove, finder)
 
 
-def _forget_standins():
+def _forget_substitutes():
     if getattr(sys.modules.get('triton'), 'is_shim', False):
         for k in [k for k in sys.modules if k.partition('.')[0] == 'triton']:
             del sys.modules[k]

@@ -699,8 +699,8 @@ def test_the_reference_is_timed_while_the_submission_stands_still(monkeypatch):
 
 def test_what_is_compiled_for_submissions_does_not_fill_the_disk(tmp_path, monkeypatch):
     "The newest entries remain, as many and as large as may be"
-    monkeypatch.setattr(compiling, '_KEPT', 4)
-    monkeypatch.setattr(compiling, '_BYTES', 2500)
+    monkeypatch.setattr(compiling, '_MAX_ENTRIES', 4)
+    monkeypatch.setattr(compiling, '_MAX_CACHE_BYTES', 2500)
     for i, size in enumerate((10, 10, 1000, 1000, 10, 10, 10)):
         (tmp_path/f'{i}').mkdir()
         (tmp_path/f'{i}'/'made.so').write_bytes(bytes(size))
@@ -893,13 +893,13 @@ def test_events_longer_than_their_call_or_none_at_all_are_refused(event):
     "On a GPU the time between events comes from the submission's process"
     bench = Bench(None, TASKS['sum'], 'cuda', 1)
     facts = _facts_of(json.loads(json.dumps(dict(facts=dict(event=event) if event is not None else {}))))
-    with pytest.raises(Refused) as e: bench.look_at_times(Call({}, (), (), facts, .1))
+    with pytest.raises(Refused) as e: bench.check_times(Call({}, (), (), facts, .1))
     assert e.value.code == 'clock'
-    bench.look_at_times(Call({}, (), (), dict(event=.05), .1))
+    bench.check_times(Call({}, (), (), dict(event=.05), .1))
 
 
 def test_a_gpu_that_works_on_for_no_number_of_seconds_is_refused():
-    with pytest.raises(Refused): Bench(None, TASKS['sum'], 'cuda', 1).look_at_ends(dict(after=math.nan))
+    with pytest.raises(Refused): Bench(None, TASKS['sum'], 'cuda', 1).check_ends(dict(after=math.nan))
 
 
 @cpu_only

@@ -38,7 +38,7 @@ def _resolve_kernel(src, name):
         raise ValueError(f'{what} has no __global__ function')
     if name is None and len(known) > 1:
         raise ValueError(
-            f"this source has {len(known)} kernels: say which one, as in name='{next(iter(known))}'. "
+            f"this source has {len(known)} kernels: select one, as in name='{next(iter(known))}'. "
             f"There are {', '.join(known)}"
         )
     name = name or next(iter(known))

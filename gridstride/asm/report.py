@@ -25,7 +25,7 @@ from ..support.tables import Table
 def _raise_ambiguous(kernels):
     "Raise ValueError, which asks for the name of one of several kernels"
     raise ValueError(
-        f"these are {len(kernels)} kernels: say which one, as in name='{next(iter(kernels))}'. "
+        f"there are {len(kernels)} kernels: select one, as in name='{next(iter(kernels))}'. "
         f"There are {', '.join(kernels)}"
     )
 
@@ -203,7 +203,7 @@ def ttgir(k, *example_args, arch='sm_90', **options) -> str:
     code = _code(unit, arch, True, ())
     if 'ttgir' in code:
         return '\n'.join(code['ttgir'])
-    raise TypeError(f'{unit.name} is not a kernel of Triton: its compiler alone writes TTGIR')
+    raise TypeError(f"{unit.name} is not a kernel of Triton: only Triton's compiler produces TTGIR")
 
 
 _FIELDS = 'name arch by registers shared dynamic local spill_stores spill_loads constant barriers block occupancy'

@@ -337,7 +337,7 @@ def usage(
     Raises RuntimeError if the log does not contain the kernel."""
     text = _log_of_kernel(entry, log)
     if not text:
-        raise RuntimeError(f'the assembler said nothing of {entry}:\n{log}')
+        raise RuntimeError(f"the assembler's output does not mention {entry}:\n{log}")
     res = {k: int(m[1]) if (m := re.search(p, text)) else 0 for k, p in _USAGE_PATTERNS.items()}
     sizes = sections(cubin)
     # Since sm_90 this includes the 1 KiB that the system reserves.

@@ -436,7 +436,7 @@ EXPECTED = f'<expected on {TEXT_GPU}'  # the head of a table's column of `expect
 
 
 def measured_in_part():
-    "Note that some values of the current `recorded` call come from a recording, and the others do not"
+    "Record that some values of the current `recorded` call come from a recording, and the others do not"
     global _origin
     _origin = 'here, in part recorded,'
 

@@ -162,7 +162,7 @@ def size_of_parameter(handle: int, i: int) -> int:
 # The output of `printf` in a kernel stays in a buffer of the GPU until the host synchronizes. The driver then writes it
 # to C's stdout, which a notebook does not show; wurlitzer forwards it to Python's.
 @contextmanager
-def show_prints(prints: bool):  # does the source call printf?
+def show_prints(prints: bool):  # whether the source calls printf
     "Forward the output of kernels that run in the `with` block to Python's stdout, at the end of the block"
     if not prints:
         return (yield)

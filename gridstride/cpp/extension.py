@@ -16,7 +16,7 @@ def load_files(
     name,  # of the module
     sources,  # paths: files of CUDA C, and others of C++
     include_paths=None,  # folders of the headers that they include
-    verbose=False,  # print the commands?
+    verbose=False,  # whether to print the commands
 ):  # a module with the functions that its PYBIND11_MODULE names
     "Compile the files as one source for the emulator"
     folders = [Path(path) for path in include_paths or ()]

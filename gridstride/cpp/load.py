@@ -141,8 +141,8 @@ def load_cuda(
     cuda_src: str,  # CUDA C, with host functions that launch its kernels
     cpp_src=None,  # declarations (or more C++) to put before it; not needed
     funcs=None,  # names of the functions for Python; None: all host functions that are not static or inline
-    opt=True,  # optimise?
-    verbose=False,  # print the commands?
+    opt=True,  # whether to optimize
+    verbose=False,  # whether to print the commands
     name=None,  # of the module; None: the first function's
     checks=None,  # which checks: True, False, 'racecheck, memcheck', a list; None: all, if `options` enable any
 ) -> Module:  # its attributes are the functions; they take and return torch tensors

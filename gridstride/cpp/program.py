@@ -45,7 +45,7 @@ def run(
     include=(),  # more such folders
     defines=(),  # macros: 'NAME' or 'NAME=VALUE'
     units=(),  # dict: file name -> text of its other source files, each a translation unit
-    host=False,  # is the first file a `.cpp`, which nvcc passes to the host's compiler?
+    host=False,  # whether the first file is a `.cpp`, which nvcc passes to the host's compiler
     extensions=(),  # of 'constexpr' and 'lambda': those of nvcc's --expt-relaxed-constexpr and --extended-lambda
 ) -> int:  # the exit status
     "Compile a program for the emulator and run it; raises `CompileError`, or `KernelError` for a finding"

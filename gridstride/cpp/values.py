@@ -41,7 +41,7 @@ _torch_codes = {}  # torch dtype -> code; filled on demand
 def _device_words(device):
     "Return type and index of a torch device"
     if device.type not in _DEVICES:
-        what = f'a tensor on {device.type!r} cannot be given to C++'
+        what = f'a tensor on {device.type!r} cannot be passed to C++'
         raise TypeError(f'{what}: only those on the CPU and on CUDA devices')
     return _DEVICES[device.type], -1 if device.index is None else device.index
 
@@ -68,7 +68,7 @@ def _pack_array(x, fmt, out):
     if x.dtype not in _NUMPY:
         raise TypeError(f'an array of {x.dtype} has no counterpart in C++')
     if not x.flags.writeable:
-        raise TypeError('this array is read-only, and C++ could write to it; give it a copy')
+        raise TypeError('this array is read-only, and C++ could write to it; pass a copy')
     size = x.itemsize
     if any(stride % size or stride < 0 for stride in x.strides) and x.size:
         raise TypeError('this array has negative or odd strides; np.ascontiguousarray makes a plain one')
@@ -518,7 +518,7 @@ class Library:
         self,
         path,  # of the shared library
         declarations=None,  # dict: name -> declaration, for docstrings and parameters by name
-        emulated=False,  # does it run on the emulated device?
+        emulated=False,  # whether it runs on the emulated device
         name=None,  # of the library; None: that of its file
     ):
         self.__file__ = os.path.abspath(path)

@@ -138,7 +138,7 @@ class KernelError(ShownBriefly, Exception):
         code=None,  # of the finding, in `WORDS`
         fields=None,  # the values of the text: name -> value
         dialect='python',  # one of `DIALECTS`, which decides how blocks and threads are named
-        several_files=False,  # name the file of each line, because the program has several?
+        several_files=False,  # whether to name the file of each line, because the program has several
     ):
         self.kernel = kernel
         self.file = file
@@ -356,7 +356,7 @@ class Location(NamedTuple):
     above: str = ''  # the lines of the function before that line
     onward: str = ''  # the unstripped text of that line, and the lines of the function after it
     calls: tuple = ()  # the call stack, each a `Call`, the innermost first
-    several_files: bool = False  # is the file one of several, so that lines are named with their files?
+    several_files: bool = False  # whether the file is one of several, so that lines are named with their files
 
 
 _OPTIONS = dict(python='sim.options', cuda='cpp.options', triton='tile.options')

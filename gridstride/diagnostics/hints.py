@@ -1,4 +1,4 @@
-"""Selects the hint of a finding from the learner's own lines: which index lacks a guard, which update needs an atomic.
+"""Selects the hint of a finding from the lines of the kernel: which index lacks a guard, which update needs an atomic.
 
 A finding names the array, the element and the lines. How to fix it depends on how those lines are written: a
 missing guard, a guard that lets too many threads in, a wrong stride and an index from memory are all reported as
@@ -15,7 +15,7 @@ from .source_lines import code_of
 
 __all__ = ['hint_for']
 
-_ELSEWHERE = ('no_array', 'fault_no_array', 'fault_address', 'kernel_reads_host', 'kernel_writes_host')
+_OUTSIDE_ALL_ARRAYS = ('no_array', 'fault_no_array', 'fault_address', 'kernel_reads_host', 'kernel_writes_host')
 _UNSIGNED = re.compile(r'\b(?:thread|block)Idx\.[xyz]\s*-\s*\w+')
 
 
@@ -43,7 +43,7 @@ def hint_for(
         return index_hint(fields, line, above)
     if kind == 'memcheck' and code == 'outside_named' and line:
         return fixed_size_hint(fields, line, above)
-    if kind == 'memcheck' and code in _ELSEWHERE and (wraps := _UNSIGNED.search(line)):
+    if kind == 'memcheck' and code in _OUTSIDE_ALL_ARRAYS and (wraps := _UNSIGNED.search(line)):
         return 'below_0', dict(expr=wraps[0])
     if kind == 'racecheck' and code in ('race', 'race_of_blocks', 'race_of_cluster') and line and other:
         return race_hint(code, fields, line, location, other, above)

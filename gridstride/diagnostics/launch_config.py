@@ -114,7 +114,7 @@ def configure(
     stream=None,  # an integer handle, or an object that has one, such as a stream of torch
     shared=None,  # bytes of dynamic shared memory; None: 0
     cluster=None,  # blocks per cluster, as `grid`; None: 1
-    opts_in=False,  # does the kernel opt in to more than 48 KB of shared memory?
+    opts_in=False,  # whether the kernel opts in to more than 48 KB of shared memory
 ) -> Config:
     """Validate the sizes of a launch; raises `LaunchError` for sizes that no GPU accepts.
 

@@ -560,7 +560,7 @@ WORDS = {
         'deadlock: this block waits for blocks that have not started: {resident} of the {blocks} blocks are resident, '
         'no more fit on the device, and all of them wait',
         'Launch no more blocks than fit, or let a block take its number from an atomic counter and wait only for '
-        'those with lower ones.',
+        'blocks with lower numbers.',
     ),
     ('synccheck', 'not_cooperative'): Words(
         'this_grid().sync() in a launch that is not cooperative', 'Launch with cudaLaunchCooperativeKernel.'
@@ -884,7 +884,7 @@ HINTS = {
     'wrong_joint': '`{guard}` lets in threads of which one index is past the end: `{joint}` must be `{right}`.',
     'swapped': 'The index is `{expr}`, with rows and columns swapped: it must be `{right}`.',
     'swapped_axes': 'Along axis {axis} valid indices are 0 to {last}, and this one is {index_there}: `{expr}` has rows '
-    'and columns swapped, it must be `{right}`; or this is a transpose, and {array} must have shape {transposed}.',
+    'and columns swapped, use `{right}`. If this is a transpose, {array} must have shape {transposed}.',
     'moved': '`{move}` has moved the pointer: `{expr}` counts from its new position, the index above from the first '
     'element of {array}. Check how far the pointer was moved, and how many elements are left.',
     'moved_by': '`{move}` has moved the pointer: `{expr}` is {own}, counted from its new position, and only {left} '

@@ -142,7 +142,7 @@ def options(
     checks=None,  # True or 'all', False or 'none', or some of `CHECKS`: 'racecheck, memcheck', or a list
     order=None,  # of blocks, and of threads between two barriers: 'forward', 'reverse', 'shuffle'
     seed=None,  # of the shuffle
-    who=None,  # prefix each line that a kernel prints with its block and thread?
+    who=None,  # whether to prefix each line that a kernel prints with its block and thread
     seconds=None,  # time limit of a simulated kernel
     engine=None,  # for kernels of Numba's dialect: 'lanes', the simulator, or 'c', CUDA C on the emulator
     warp=None,  # threads per warp in the simulator: 32, or 64 as in AMD's wavefronts

@@ -202,16 +202,16 @@ class Bench:
 
     def look_at(self, call, sent, now, expected, scale):
         "Check a call; raises `Refused`"
-        self.look_at_kind(call.facts)
-        self.look_at_times(call)
-        self.look_at_ends(call.facts)
-        self.look_at_inputs(call.data, sent, now)
-        self.look_at_values(call, expected, scale)
+        self.check_kind(call.facts)
+        self.check_times(call)
+        self.check_ends(call.facts)
+        self.check_inputs(call.data, sent, now)
+        self.check_values(call, expected, scale)
         if self.device == 'cpu' and self.submission.kernels and not call.facts.get('launches'):
             names = ', '.join(self.submission.kernels)
             raise Refused('fallback', f'{self.at()} right, but none of its kernels ({names}) ran')
 
-    def look_at_kind(self, facts):
+    def check_kind(self, facts):
         "Check that the answer is a plain tensor with memory of its own"
         if text := facts.get('returned'):
             raise Refused('type', f'{self.at()} {text}')
@@ -220,7 +220,7 @@ class Bench:
         if facts.get('alias') is not None:
             raise Refused('alias', f'{self.at()} the answer shares the memory of input {facts["alias"]}')
 
-    def look_at_ends(self, facts):
+    def check_ends(self, facts):
         "Check that the submission had finished when it returned"
         if threads := facts.get('threads'):
             raise Refused('late', f'{self.at()} one of its threads still ran when it returned: {threads}')
@@ -229,13 +229,13 @@ class Bench:
         if not (after := facts.get('after', 0)) <= _AFTER:
             raise Refused('stream', f'{self.at()} the GPU worked for {after * 1e3:.3g} ms more after the answer')
 
-    def look_at_times(self, call):
+    def check_times(self, call):
         "Check on a GPU that the time between its events is possible: its own process measures them"
         if self.device == 'cuda' and not 0 < (event := call.facts.get('event', math.nan)) <= call.seconds:
             said = f'its events show {event * 1e3:.3g} ms of a call that took {call.seconds * 1e3:.3g} ms'
             raise Refused('clock', f'{self.at()} {said}')
 
-    def look_at_inputs(self, data, sent, now):
+    def check_inputs(self, data, sent, now):
         "Check that the inputs are unchanged"
         tensors = [(i, x) for i, x in enumerate(_items(data)) if isinstance(x, torch.Tensor)]
         if [len(blob) for blob in now] != [len(was) for was in sent]:
@@ -245,7 +245,7 @@ class Bench:
                 n = int((x != wire.tensor_of(after, **wire.describe(x))).sum())
                 raise Refused('inputs', f'{self.at()} {n} elements of input {i} were changed')
 
-    def look_at_values(self, call, expected, scale):
+    def check_values(self, call, expected, scale):
         "Check that the answer is right, and if not, classify the mistake"
         found = self.miss_of(call.got, expected, scale, call.sizes)
         if found is None and self.task.check_implementation:
@@ -357,7 +357,7 @@ class Bench:
         for what, sizes in _plan(self.task, self.rng):
             self.call(self.data(what, sizes), sizes)
 
-    def look_at_idle(self):
+    def check_idle(self):
         "Check that the answer comes from its kernels, by one more call in which launches do nothing"
         if not self.submission.kernels:
             return
@@ -367,13 +367,13 @@ class Bench:
             needed = True
         if not needed:
             names = ', '.join(self.submission.kernels)
-            raise Refused('fallback', f'its kernels ({names}) run for show: the answer is right without them, too')
+            raise Refused('fallback', f'the answer is right even if its kernels ({names}) do nothing')
 
     def fails_idle(self):
         """Return whether the answer is wrong if launches do nothing; on a CPU, in a second process in which none ever
         did"""
         if self.idle:
-            self.idle.receive(patience=self.idle.patience_for('load'))
+            self.idle.receive(timeout=self.idle.timeout_for('load'))
             return self.fails_now(self.idle)
         return self.fails_now(idle=True) or not self.launched
 

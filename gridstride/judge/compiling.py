@@ -20,11 +20,11 @@ from . import wire
 from ..utils import cache_dir
 
 JUDGED = 'judged'  # in the cache
-_MOST = 64  # modules that a process may request
-_SOURCES, _MADE = 16 << 20, 64 << 20  # largest request and largest module, in bytes
+_MAX_REQUESTS = 64  # modules that a process may request
+_MAX_REQUEST_BYTES, _MAX_MODULE_BYTES = 16 << 20, 64 << 20  # largest request and largest module, in bytes
 # Limits of the cache, in entries and in bytes: a submission may compile large ones
-_KEPT = 200
-_BYTES = 512 << 20
+_MAX_ENTRIES = 200
+_MAX_CACHE_BYTES = 512 << 20
 _FILE = re.compile(r'(?:[\w-][\w.-]*/)*[\w-][\w.-]*')
 
 
@@ -48,10 +48,10 @@ class Client:
             return None
         with self.lock, suppress(wire.ConnectionClosed, wire.ProtocolError):
             wire.send(self.sock, {}, [json.dumps(request).encode()])
-            said, _ = wire.receive(self.sock)
-            if said.get('log') is not None:
-                raise fail(said['log'])
-            folder = cache_dir() / JUDGED / str(said.get('folder'))
+            answer, _ = wire.receive(self.sock)
+            if answer.get('log') is not None:
+                raise fail(answer['log'])
+            folder = cache_dir() / JUDGED / str(answer.get('folder'))
             if folder.is_dir():
                 return cache.BuildResult(folder, request.steps()[1], 0.0, True)
         return None
@@ -101,8 +101,8 @@ class Service(threading.Thread):
             ),
             self.sock,
         ):
-            for _ in range(_MOST):
-                _, blobs = wire.receive(self.sock, most=_SOURCES)
+            for _ in range(_MAX_REQUESTS):
+                _, blobs = wire.receive(self.sock, most=_MAX_REQUEST_BYTES)
                 wire.send(self.sock, self._answer(_parse_request(blobs[0] if blobs else b'')))
 
     def _answer(self, request):
@@ -134,10 +134,10 @@ class Service(threading.Thread):
         with self.start_process() as self.process:
             if self.stopped:
                 raise wire.ConnectionClosed
-            said, blobs = self.process.ask(dict(op='compile'), [json.dumps(request).encode()], _MADE)
-        names = said.get('files')
-        if isinstance(said.get('log'), str):
-            return 1, said['log']
+            answer, blobs = self.process.ask(dict(op='compile'), [json.dumps(request).encode()], _MAX_MODULE_BYTES)
+        names = answer.get('files')
+        if isinstance(answer.get('log'), str):
+            return 1, answer['log']
         if not isinstance(names, list) or len(names) != len(blobs) or not all(map(_is_name, names)):
             raise wire.ProtocolError('no module')
         for name, blob in zip(names, blobs):
@@ -166,7 +166,7 @@ def _prune(section):
         total = 0
         for i, p in enumerate(entries):
             total += sum(path.stat().st_size for path in p.rglob('*') if path.is_file())
-            if i >= _KEPT or total > _BYTES:
+            if i >= _MAX_ENTRIES or total > _MAX_CACHE_BYTES:
                 shutil.rmtree(p, ignore_errors=True)
 
 
@@ -178,7 +178,7 @@ def main(
     with suppress(wire.ConnectionClosed):
         _, blobs = wire.receive(sock)
         try:
-            wire.send(sock, *_made(_build().CompileRequest(*json.loads(blobs[0]))))
+            wire.send(sock, *_build_files(_build().CompileRequest(*json.loads(blobs[0]))))
         except _Failed as e:
             wire.send(sock, dict(log=str(e)[: wire.TEXT]))
     os._exit(0)
@@ -188,10 +188,10 @@ class _Failed(Exception):
     "The compiler's message about a source that it rejects"
 
 
-def _made(request):
+def _build_files(request):
     "Return (header, blobs): the names and the bytes of the files of a module"
-    how = dict(others=request.others, more=request.more, plain=request.plain)
-    folder = _build().compile_module(*request[:4], lambda log, command: _Failed(log), **how).folder
+    options = dict(others=request.others, more=request.more, plain=request.plain)
+    folder = _build().compile_module(*request[:4], lambda log, command: _Failed(log), **options).folder
     sums = import_module('gridstride.cpp.toolchain.integrity').CHECKSUMS
     files = {p.relative_to(folder).as_posix(): p for p in sorted(Path(folder).rglob('*')) if p.is_file()}
     files.pop(sums, None)

@@ -109,8 +109,8 @@ def _count(owner, name, counts, instead=None):
 
 def _triton_here():
     "Let `import triton` give kernels that are checked on the CPU"
-    standin = importlib.import_module('gridstride.tile.triton_shim')
-    shim = standin.module()
+    substitute = importlib.import_module('gridstride.tile.triton_shim')
+    shim = substitute.module()
     real = sys.modules.get('triton')
     if real is None:
         sys.modules['triton'] = shim
@@ -123,8 +123,8 @@ def _triton_here():
         return functools.partial(jit, **options) if fn is None else checked(compile_(fn, **options))
 
     real.jit = jit
-    real.autotune = standin.autotune
-    real.heuristics = standin.heuristics
+    real.autotune = substitute.autotune
+    real.heuristics = substitute.heuristics
     shim.jit = jit
 
 

@@ -28,7 +28,7 @@ class Submission(NamedTuple):
         return bool(_COMPILES.search(self.text))
 
 
-_MOST = 1 << 20  # characters of a file, which this process parses without a time limit
+_MAX_CHARACTERS = 1 << 20  # characters of a file, which this process parses without a time limit
 _COMPILES = re.compile(r'__global__|\b(?:cpp_extension|load_inline|RawKernel|RawModule|gridstride)\b')
 
 
@@ -151,11 +151,11 @@ def _form(tree, name):
         said = f'it defines {", ".join(shown)}' if shown else 'it defines nothing'
         ask = 'a submission has `def custom_kernel(data): ...`, or `class ModelNew(torch.nn.Module)`'
         raise FormError(f'{name}: {said}; {ask}')
-    _look_at_parameters(tree, name)
+    _check_parameters(tree, name)
     return found[0]
 
 
-def _look_at_parameters(tree, name):
+def _check_parameters(tree, name):
     "Raise `FormError` if no `custom_kernel` can be called with one argument; decorators may change what one takes"
     of_name = [n for n in _in_module(tree) if 'custom_kernel' in _bound(n)]
     plain = [n for n in of_name if isinstance(n, ast.FunctionDef) and not n.decorator_list]
@@ -188,8 +188,8 @@ def read_submission(
     else:
         text = _text_of(Path(source))
         name = Path(source).name
-    if len(text) > _MOST:
-        raise FormError(f'{name} has {len(text):,} characters; a submission has at most {_MOST:,}')
+    if len(text) > _MAX_CHARACTERS:
+        raise FormError(f'{name} has {len(text):,} characters; a submission has at most {_MAX_CHARACTERS:,}')
     try:
         tree = ast.parse(text)
         return Submission(text, name, *read_head(text), _form(tree, name), kernels_of(tree))
@@ -204,10 +204,10 @@ def read_submission(
 def _text_of(path):
     if not os.path.isfile(path):
         what = 'a folder' if os.path.isdir(path) else 'not a file'
-        raise FormError(f'{str(path)[:80]} is {what}; give the path of a submission, or its text (some lines)')
+        raise FormError(f'{str(path)[:80]} is {what}; pass the path of a submission, or its text (some lines)')
     try:
         with tokenize.open(path) as f:  # handles byte order marks, and lines such as `# coding: latin-1`
-            return f.read(_MOST + 1)
+            return f.read(_MAX_CHARACTERS + 1)
     except UnicodeDecodeError as e:
         raise FormError(f'{path.name} is not text in UTF-8: {e.reason} at byte {e.start}') from None
     except SyntaxError as e:

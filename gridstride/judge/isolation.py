@@ -72,7 +72,7 @@ def prctl(option, value=0):
 
 
 # Folders
-def _is_below(path, folders):
+def _is_inside(path, folders):
     "Return whether a path is one of these folders, or inside one of them"
     return any(path == folder or path.startswith(folder.rstrip('/') + '/') for folder in folders)
 
@@ -81,7 +81,7 @@ def hidden() -> list:  # of paths
     "List folders that a submission finds empty: homes, other disks, mail, temporary files, sockets of services"
     found = {os.path.expanduser('~'), tempfile.gettempdir(), *_HIDDEN.split()}
     real = sorted({os.path.realpath(path) for path in found} - {'/'})
-    return [path for i, path in enumerate(real) if os.path.isdir(path) and not _is_below(path, real[:i])]
+    return [path for i, path in enumerate(real) if os.path.isdir(path) and not _is_inside(path, real[:i])]
 
 
 def _secrets():
@@ -106,8 +106,10 @@ def needed_paths(folders) -> list:  # of paths
         paths += os.environ.get(name, '').split(os.pathsep)
     paths = [path for path in paths if os.path.isabs(path) and os.path.exists(path)]
     real = {*map(os.path.abspath, paths), *map(os.path.realpath, paths)}
-    real = sorted(path for path in real if _is_below(path, folders) and not any(_is_below(f, [path]) for f in folders))
-    return [path for i, path in enumerate(real) if not _is_below(path, real[:i])]
+    real = sorted(
+        path for path in real if _is_inside(path, folders) and not any(_is_inside(f, [path]) for f in folders)
+    )
+    return [path for i, path in enumerate(real) if not _is_inside(path, real[:i])]
 
 
 # Mounts, in a mount namespace of its own
@@ -152,7 +154,7 @@ def _show(path, fd):
     os.close(fd)
 
 
-def _handles(paths):
+def _open_paths(paths):
     return {path: os.open(path, os.O_PATH) for path in paths}
 
 
@@ -184,8 +186,8 @@ def _cover(path):
 
 def _hide(folders, writable, cache):
     "Hide folders, except for what is needed in them; writes to caches are discarded at the end"
-    again, below = _handles(needed_paths(folders)), _handles(_caches(cache))
-    judged = _handles(filter(os.path.isdir, [os.path.join(cache, JUDGED)]))
+    again, below = _open_paths(needed_paths(folders)), _open_paths(_caches(cache))
+    judged = _open_paths(filter(os.path.isdir, [os.path.join(cache, JUDGED)]))
     _share_memory([*folders, *writable])
     for path, fd in again.items():
         _show(path, fd)
@@ -205,7 +207,7 @@ def _device_files():
 
 def _devices():
     "Mount a /dev with only the GPUs and the devices that every program needs: no terminals, no disks"
-    fds = _handles(_device_files())
+    fds = _open_paths(_device_files())
     _in_memory('/dev', '1m')
     for path, fd in fds.items():
         _show(path, fd)
@@ -230,7 +232,7 @@ def _processes():
         _cover(path)
 
 
-def furnish(
+def mount_file_system(
     folder,  # of the submission, which stays writable
     cache,  # the compile cache
     sockets=(),  # paths of named sockets to hide
@@ -241,7 +243,7 @@ def furnish(
     _read_only('/')
     covered = hidden()
     _devices()
-    _hide(covered, ['/dev/shm', *[folder] * (not _is_below(folder, covered))], cache)
+    _hide(covered, ['/dev/shm', *[folder] * (not _is_inside(folder, covered))], cache)
     for path in filter(os.path.exists, [*_secrets(), *sockets]):
         _cover(path)
     os.makedirs(folder, exist_ok=True)
@@ -267,7 +269,7 @@ def possible(
     if sys.platform != 'linux' or not hasattr(os, 'pidfd_open'):
         return False
     with tempfile.TemporaryDirectory(prefix='gridstride-judge-') as folder:
-        return _ends_well(lambda: leave() or _ends_well(lambda: furnish(folder, cache) or True))
+        return _ends_well(lambda: leave() or _ends_well(lambda: mount_file_system(folder, cache) or True))
 
 
 def _ends_well(f):
@@ -298,15 +300,15 @@ def forget_keys():
         _call('syscall', _KEYCTL[os.uname().machine], _JOIN_SESSION_KEYRING, None, 0, 0, 0)
 
 
-def _around(folders, path='/'):
+def _paths_outside(folders, path='/'):
     "Yield the largest folders and files that contain none of `folders`"
-    if not _is_below(path, folders):
-        if not any(_is_below(folder, [path]) for folder in folders):
+    if not _is_inside(path, folders):
+        if not any(_is_inside(folder, [path]) for folder in folders):
             yield path
         else:
             with suppress(OSError):
                 for name in sorted(os.listdir(path)):
-                    yield from _around(folders, os.path.join(path, name))
+                    yield from _paths_outside(folders, os.path.join(path, name))
 
 
 def _allow(ruleset, path, rights):
@@ -345,7 +347,7 @@ def landlock(
 def confine(
     folder,  # of the submission
     cache,  # the compile cache
-    furnished: bool,  # is this process in namespaces of its own?
+    furnished: bool,  # whether this process is in namespaces of its own
     without=(),  # words of `verdicts.ISOLATION` that are left out
 ) -> list:  # words of `verdicts.ISOLATION`: the protections that hold from now on
     "Drop privileges and keys, and apply Landlock and a filter of system calls"
@@ -356,7 +358,7 @@ def confine(
         drop_privileges()
         covered = hidden()
         forget_keys()
-        readable = ['/'] if furnished else [*_around([*covered, '/dev', *_secrets()]), *needed_paths(covered)]
+        readable = ['/'] if furnished else [*_paths_outside([*covered, '/dev', *_secrets()]), *needed_paths(covered)]
         writable = [folder, '/dev/shm', *_caches(cache), *([*covered, '/proc'] if furnished else [])]
         held += ['landlock'] * ('landlock' not in without and landlock(readable, writable) > 0)
         held += ['seccomp'] * ('seccomp' not in without and seccomp.deny())
@@ -427,7 +429,7 @@ def _resident(pid, name):
     return 0
 
 
-def _at_most(pid):
+def _resident_with_shared(pid):
     "Return the resident bytes of a process, including shared ones"
     with suppress(OSError, ValueError, IndexError):
         return int(Path(f'/proc/{pid}/statm').read_text().split()[1]) * os.sysconf('SC_PAGE_SIZE')
@@ -443,7 +445,7 @@ def files_in_memory() -> int:
     return 0
 
 
-def too_much(
+def exceeded_limit(
     most,  # bytes of memory
     before,  # `files_in_memory()` before the submission started
 ) -> str:  # '' if it is within the limits
@@ -452,7 +454,7 @@ def too_much(
     files = max(0, files_in_memory() - before)
     if len(pids) > _PROCESSES:
         return f'more than {_PROCESSES} processes'
-    if sum(map(_at_most, pids)) + files > most:
+    if sum(map(_resident_with_shared, pids)) + files > most:
         mapped = sum(_resident(pid, 'Pss_Shmem') for pid in pids)  # files that are counted in Pss, too
         if sum(_resident(pid, 'Pss') for pid in pids) + max(0, files - mapped) > most:
             return f'more than {most / 2**30:.3g} GiB of memory'
@@ -460,7 +462,7 @@ def too_much(
 
 
 # The first process of a PID namespace: all others end with it
-def watch_over(
+def wait_for_child(
     child,  # the process with the submission
     line,  # a pipe: its other end closes when the warden is gone
     to_warden,  # a pipe: how the child ended

@@ -150,12 +150,12 @@ class Process:
         self,
         submission,  # a `Submission`
         device: str,  # 'cpu' or 'cuda'
-        patience: float,  # seconds that each answer may take
-        idle: bool = False,  # on a CPU: let launches do nothing?
-        compiles: bool = False,  # only compile, instead of running the submission?
+        timeout: float,  # seconds that each answer may take
+        idle: bool = False,  # on a CPU: whether launches do nothing
+        compiles: bool = False,  # whether to compile only, instead of running the submission
     ):
         self.device = device
-        self.patience = patience
+        self.timeout = timeout
         self.reported = []
         self.printed = ''
         self.received = b''
@@ -166,11 +166,11 @@ class Process:
             (Path(self.folder.name) / 'submission.py').write_text(submission.text, encoding='utf-8')
         self.output = tempfile.TemporaryFile()
         self.talk, talk = socket.socketpair()
-        self.talk.settimeout(patience)
+        self.talk.settimeout(timeout)
         self.life, life = socket.socketpair()
         self.report, report = os.pipe()
         os.set_blocking(self.report, False)
-        order = dict(device=device, folder=self.folder.name, cpu_seconds=int(20 * patience) + 60)
+        order = dict(device=device, folder=self.folder.name, cpu_seconds=int(20 * timeout) + 60)
         order |= dict(share=_MEMORY, idle=idle, compiles=compiles)
         fds = [life.fileno(), talk.fileno(), report, self.output.fileno()]
         self.service, ask = None, None
@@ -193,53 +193,53 @@ class Process:
 
     def ask(self, header, blobs=(), most=0):
         "Send a message and return the header and blobs of the answer; raises `Ended` if there is none"
-        patience = self.patience_for(header['op'])
+        timeout = self.timeout_for(header['op'])
         self.send(header, blobs)
-        return self.receive(most, patience)
+        return self.receive(most, timeout)
 
-    def patience_for(self, op):
+    def timeout_for(self, op):
         "Return the seconds that an answer may take: more if a compiler runs"
         compiles = op == 'load' and self.device == 'cuda' or self.compiles
         self.compiles = self.compiles and op == 'load'  # a compiler may run once more, in the first call
-        return max(self.patience, _COMPILE) if compiles else self.patience
+        return max(self.timeout, _COMPILE) if compiles else self.timeout
 
     def send(self, header, blobs=()):
         "Send a message; raises `Ended` if the process does not read it"
-        with self._ending(self.patience):
+        with self._connection_errors(self.timeout):
             wire.send(self.talk, header, blobs)
 
-    def receive(self, most=0, patience=None, buffer=bytearray):
-        "Return the next message within `patience` seconds; `buffer(n)` makes the buffers of its blobs"
-        patience = patience or self.patience
-        with self._ending(patience):
-            header, blobs = wire.receive(self.talk, most, time.monotonic() + patience, buffer)
+    def receive(self, most=0, timeout=None, buffer=bytearray):
+        "Return the next message within `timeout` seconds; `buffer(n)` makes the buffers of its blobs"
+        timeout = timeout or self.timeout
+        with self._connection_errors(timeout):
+            header, blobs = wire.receive(self.talk, most, time.monotonic() + timeout, buffer)
         if header.get('op') == 'error':
             raise Ended('raised', str(header.get('text'))[:_TEXT])
         return header, blobs
 
     @contextmanager
-    def _ending(self, patience):
+    def _connection_errors(self, timeout):
         "Raise `Ended` for errors of the connection"
         try:
             yield
         except wire.ConnectionClosed:
-            raise self._gone() from None
+            raise self._ended_error() from None
         except wire.Timeout:
-            raise Ended('time', f'no answer within {patience:g} s') from None
+            raise Ended('time', f'no answer within {timeout:g} s') from None
         except wire.ProtocolError as e:
             raise Ended('type', f'it sent {e}') from None
 
-    def _gone(self):
+    def _ended_error(self):
         "Make the `Ended` of a process that closed the connection"
         ended = self._how_it_ended() or {}
         if ended.get('excess'):
-            return Ended('died', f'it was ended, as it used {ended["excess"]}')
+            return Ended('died', f'it was killed because it used {ended["excess"]}')
         code = ended.get('status')
         if code == -signal.SIGXCPU:
-            return Ended('time', 'it used the processor for too long')
+            return Ended('time', 'it exceeded its limit of CPU time')
         how = 'it left' if code is None or code >= 0 else f'it died of {_signal_name(code)}'
         more = f', with exit code {code}' if code and code > 0 else ''
-        return Ended('died', f'{how} before it gave an answer{more}')
+        return Ended('died', f'{how} before it sent an answer{more}')
 
     def _how_it_ended(self):
         "Return the warden's last report: how the process ended, how many processes it left; None if there is none"
@@ -286,10 +286,10 @@ class Process:
         "Return the reports from within the process so far"
         with suppress(OSError):  # no report, or closed
             for line in os.read(self.report, _MAX_REPORTED).decode(errors='replace').splitlines():
-                self._note(line)
+                self._keep_report(line)
         return self.reported
 
-    def _note(self, line):
+    def _keep_report(self, line):
         "Parse and keep one report"
         with suppress(ValueError, TypeError, RecursionError):
             code, text = json.loads(line)

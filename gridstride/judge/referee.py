@@ -53,7 +53,7 @@ def _seconds_outside_events(bench):
     return sorted(c.seconds - c.facts['event'] for c in _last(bench))[_ROUNDS // 4]
 
 
-def _look_at_clocks(bench, base):
+def _check_clocks(bench, base):
     "Check that the events of a submission agree with the judge's clock"
     ours, theirs = _seconds_outside_events(bench), _seconds_outside_events(base)
     if ours > _VARIES * theirs + _NOISE:
@@ -61,7 +61,7 @@ def _look_at_clocks(bench, base):
         raise Refused('clock', f"the judge's clock measured {said}")
 
 
-def _look_at_kernels(bench, sizes):
+def _check_kernels(bench, sizes):
     "Profile one call on a GPU and return its kernels; raises `Refused` if the file has kernels and none of them runs"
     names = bench.submission.kernels
     header, blobs = bench.send(bench.data('new', sizes))
@@ -83,7 +83,7 @@ def _measure(stack, bench, limit):
     base.start(stack)
     _compare(bench, base, sizes)
     if bench.device == 'cuda':
-        _look_at_clocks(bench, base)
+        _check_clocks(bench, base)
     seconds = _clock(bench.device)
     return tuple(map(seconds, _last(bench))), tuple(map(seconds, _last(base)))
 
@@ -104,8 +104,8 @@ def _decide(bench, timing, limit):
         if timing:
             times, reference = _measure(stack, bench, limit)
         if bench.device == 'cuda':
-            counts = _look_at_kernels(bench, first)
-        bench.look_at_idle()
+            counts = _check_kernels(bench, first)
+        bench.check_idle()
         bench.end()
         return dict(times=times, reference=reference, counts=counts)
 
@@ -119,7 +119,7 @@ def _refusal_for_end(bench, e):
     return Refused(e.code, f'{bench.at()} {e.text}')
 
 
-def _look_at_options(limit, device):
+def _check_options(limit, device):
     "Raise `ValueError` for an invalid limit or device"
     if not (isinstance(limit, (int, float)) and 0 < limit < 1e6):
         raise ValueError(f'limit is {limit!r}; it must be a positive number of seconds')
@@ -143,7 +143,7 @@ def judge(
     A file that is not a submission, or is wrong in any way, gets a refused `Verdict`, not an exception; raises
     `ValueError` for an unknown task, or an invalid limit or device."""
     device = device or ('cuda' if backend() == 'gpu' else 'cpu')
-    _look_at_options(limit, device)
+    _check_options(limit, device)
     name = str(getattr(submission, 'name', 'submission.py'))
     try:
         submission = read_submission(submission)

@@ -24,29 +24,29 @@ _ALLOW, _FAIL = 0x7FFF0000, 0x00050000  # of linux/seccomp.h; the second with an
 _SET_SECCOMP, _FILTER = 22, 2  # of linux/prctl.h
 
 
-def _fail(number):
+def _return_error(number):
     return _RETURN, 0, 0, _FAIL | number
 
 
-def _program(machine):
+def _filter_program(machine):
     "Return the filter, a list of (code, instructions to skip if true, if false, value)"
     at = list(_ARCHITECTURES).index(machine)
-    res = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, _ARCHITECTURES[machine]), _fail(errno.ENOSYS)]
-    res += [(_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _X32), _fail(errno.ENOSYS)]
+    res = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, _ARCHITECTURES[machine]), _return_error(errno.ENOSYS)]
+    res += [(_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _X32), _return_error(errno.ENOSYS)]
     for _, *syscalls in _DENIED:
-        res += [(_EQUAL, 0, 1, syscalls[at]), _fail(errno.EPERM)]
+        res += [(_EQUAL, 0, 1, syscalls[at]), _return_error(errno.EPERM)]
     allow = _RETURN, 0, 0, _ALLOW
     res += [(_EQUAL, 2, 0, _SOCKETS[0][at]), (_EQUAL, 1, 0, _SOCKETS[1][at]), allow]
-    return [*res, (_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 1, 0, _AF_UNIX), _fail(errno.EACCES), allow]
+    return [*res, (_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 1, 0, _AF_UNIX), _return_error(errno.EACCES), allow]
 
 
-def deny() -> bool:  # whether the filter holds
-    "Deny these calls from now on in this process and all that it starts, which can gain no privileges any more"
+def deny() -> bool:  # whether the filter was installed
+    "Install the filter for this process and its future children; it cannot be removed. The caller has set no_new_privs"
     machine = os.uname().machine
     if sys.platform != 'linux' or machine not in _ARCHITECTURES or sys.maxsize < 1 << 32:
         return False
-    steps = _program(machine)
-    text = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *step) for step in steps))
-    head = ctypes.create_string_buffer(struct.pack('@HP', len(steps), ctypes.addressof(text)))
-    arguments = [ctypes.c_ulong(value) for value in (_FILTER, ctypes.addressof(head), 0, 0)]
+    instructions = _filter_program(machine)
+    code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *step) for step in instructions))
+    program = ctypes.create_string_buffer(struct.pack('@HP', len(instructions), ctypes.addressof(code)))
+    arguments = [ctypes.c_ulong(value) for value in (_FILTER, ctypes.addressof(program), 0, 0)]
     return ctypes.CDLL(None).prctl(_SET_SECCOMP, *arguments) == 0

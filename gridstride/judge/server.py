@@ -24,7 +24,7 @@ _ORDERS = {b's': signal.SIGSTOP, b'c': signal.SIGCONT}  # from the judge to a wa
 _PRINTED = 64 << 20  # limit of its output, in bytes
 
 
-def _sweep():
+def _kill_descendants():
     "Kill all descendants of this process"
     while alive := isolation.children():
         for pid in alive:
@@ -50,11 +50,11 @@ def _signal_all(pid, number):
         time.sleep(0.001)
 
 
-def _excess(output, most, before):
+def _exceeded_limit(output, most, before):
     "Return which limit the submission exceeds; '' if none"
     if os.fstat(output).st_blocks * 512 > _PRINTED:  # the output is a file on disk
         return f'more than {_PRINTED >> 20} MiB of output'
-    return isolation.too_much(most, before)
+    return isolation.exceeded_limit(most, before)
 
 
 def _wait(pid, life, output, most):
@@ -74,7 +74,7 @@ def _wait(pid, life, output, most):
                 return None, ''
             _signal_all(pid, number)
             life.sendall(b'=')
-        if not ready and (excess := _excess(output, most, before)):
+        if not ready and (excess := _exceeded_limit(output, most, before)):
             return None, excess
 
 
@@ -85,7 +85,7 @@ def _guard(pid, life, own, ended, output, most):
     for kill in (os.killpg, os.kill):
         with suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
-    _sweep()
+    _kill_descendants()
     if own > 1 and status is not None:  # the first process of a namespace, which reports how the submission's ended
         status = json.loads(os.read(ended, 64) or b'null')
     with suppress(OSError):
@@ -112,13 +112,13 @@ def _enter_namespaces(order, report, line, ended):
     if pid := os.fork():
         os.write(report, f'{pid}\n'.encode())
         os._exit(0)
-    isolation.furnish(order['folder'], order['cache'], sockets)
+    isolation.mount_file_system(order['folder'], order['cache'], sockets)
     isolation.hide()
     if pid := os.fork():
         low, high = sorted((line, ended))
         for span in ((0, low), (low + 1, high), (high + 1, os.sysconf('SC_OPEN_MAX'))):
             os.closerange(*span)
-        isolation.watch_over(pid, line, ended)
+        isolation.wait_for_child(pid, line, ended)
     isolation.limit_processes()
 
 
@@ -182,7 +182,7 @@ def serve(
     while True:
         text, fds, _, _ = socket.recv_fds(control, 1 << 16, 5)
         if not text:
-            _sweep()  # processes that outlived their warden
+            _kill_descendants()  # processes that outlived their warden
             return
         control.sendall(b'!')
         if os.fork() == 0:

@@ -60,7 +60,7 @@ def _inspect(answer, data, writes):
     items = list(answer) if isinstance(answer, (tuple, list)) else [answer]
     if not items or not all(isinstance(x, torch.Tensor) for x in items):
         names = dict.fromkeys(type(x).__name__ for x in items)
-        return [], dict(returned=f'it returned {", ".join(names) or "nothing"}, where a tensor was asked for')
+        return [], dict(returned=f'it returned {", ".join(names) or "nothing"}, where a tensor was requested')
     if odd := next(filter(None, map(_plain, items)), None):
         return [], dict(odd=odd)
     inputs = data if isinstance(data, tuple) else (data,)

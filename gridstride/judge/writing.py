@@ -219,7 +219,7 @@ def _module_of(path):
     return module
 
 
-def _look_at_source(thing):
+def _check_source(thing):
     "Raise `FormError` for a thing without a source"
     try:
         source_of(thing)
@@ -258,7 +258,7 @@ def write_submission(
         needs = re.search(rf'^\s*(from|import) {_PACKAGE}\b', found.text, re.M)
         text = _collected(getattr(_module_of(kernel), found.form)) if needs else _without_head(found.text)
     else:
-        _look_at_source(kernel)
+        _check_source(kernel)
         text = _collected(kernel)
     text = f'{head}{text}'
     if line := next((i for i, code in enumerate(text.splitlines(), 1) if 'stream' in code.lower()), None):

@@ -77,7 +77,7 @@ class Layout:
     ):
         if isinstance(shape, str):
             if stride is not None:
-                raise TypeError('give a layout as text, or shape and stride, not both')
+                raise TypeError('pass a layout as text, or shape and stride, not both')
             shape, stride = _parse(shape)
         shape, stride = _tree(shape), _tree(stride)
         if not _is_tree(shape, 1):
@@ -87,7 +87,9 @@ class Layout:
         if not _is_tree(stride, 0):
             raise ValueError(f'a stride must be an integer of at least 0, or a tuple of strides; this is {stride!r}')
         if not _is_congruent(shape, stride):
-            raise ValueError(f'{_format(shape)}:{_format(stride)}: each size needs its stride, so both nest alike')
+            raise ValueError(
+                f'{_format(shape)}:{_format(stride)}: each size needs a stride, so both must be nested in the same way'
+            )
         object.__setattr__(self, 'shape', shape)
         object.__setattr__(self, 'stride', stride)
 

@@ -21,6 +21,8 @@ from collections import namedtuple
 from pathlib import Path
 from types import ModuleType
 
+from ..support.function_source import lambda_text
+
 
 # A statement with the names that it defines (`makes`), reads when it runs (`now`), and reads in functions that are
 # called later (`later`), according to the compiler's symbol table.
@@ -185,26 +187,6 @@ def _unwrap(fn):
     return fn
 
 
-def _lambda(fn):
-    "Return the source of a lambda, found by its line and its bytecode"
-    lines, _ = inspect.findsource(fn)
-    source = ''.join(lines)
-    code = fn.__code__
-    nodes = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Lambda) and n.lineno == code.co_firstlineno]
-    texts = {t for n in nodes if (t := ast.get_source_segment(source, n))}
-    alike = [t for t in texts if _is_same_lambda(compile(t, 'lambda', 'eval'), code)]
-    if len(alike) != 1:
-        line = f'line {code.co_firstlineno} has {len(nodes)} lambdas that look alike'
-        raise ValueError(f'{line}. Give the function a name with def')
-    return alike[0]
-
-
-def _is_same_lambda(made, code):
-    "Return whether the lambda in the compiled text `made` is the one with this code"
-    inner = next(c for c in made.co_consts if hasattr(c, 'co_code'))
-    return (inner.co_code, inner.co_names, inner.co_varnames) == (code.co_code, code.co_names, code.co_varnames)
-
-
 def _program_of(fn):
     "Return (sources of the program, module) of a function; the sources are None if it can be imported"
     if fn.__module__ != '__main__':
@@ -219,7 +201,7 @@ def _program_of(fn):
     return [Path(file).read_text(encoding='utf-8')], None
 
 
-_USE_SETUP = 'Give setup=, source that defines it: imports, sources, tensors'
+_USE_SETUP = 'Pass setup=, source that defines it: imports, sources, tensors'
 
 
 def _function(fn):
@@ -230,9 +212,9 @@ def _function(fn):
     name = plain.__name__
     if plain.__closure__:
         free = ', '.join(plain.__code__.co_freevars)
-        raise ValueError(f'{name} uses {free} of the function around it. Make them its arguments')
+        raise ValueError(f'{name} uses {free} of the enclosing function. Pass them as arguments')
     if name == '<lambda>':
-        return plain, _lambda(plain)
+        return plain, lambda_text(plain)
     if '.' in plain.__qualname__:
         raise ValueError(f'{plain.__qualname__} is defined inside a function or class. Define it at the top level')
     return plain, name
@@ -269,7 +251,7 @@ def _imports(missing, fn, name):
     values = {n: fn.__globals__.get(n) for n in missing}
     lost = sorted(n for n, v in values.items() if not isinstance(v, ModuleType))
     if lost:
-        no = f"no plain statement of the notebook or file makes {'them' if lost[1:] else 'it'}"
+        no = f"no top-level statement of the notebook or file defines {'them' if lost[1:] else 'it'}"
         raise ValueError(f'{name} uses {", ".join(lost)}, and {no}. {_USE_SETUP}')
     return statements('\n'.join(f'import {v.__name__} as {n}' for n, v in sorted(values.items())))
 
@@ -279,7 +261,7 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, thing):
         "Refuse a function or class of this notebook, which another process cannot import"
         if getattr(thing, '__module__', None) == '__main__' and (inspect.isfunction(thing) or inspect.isclass(thing)):
-            raise pickle.PicklingError(f'{thing.__name__} is known here only')
+            raise pickle.PicklingError(f'{thing.__name__} exists only in this process')
         return NotImplemented
 
 

@@ -136,7 +136,7 @@ class Timeline:
             self.marks.append(dict(who, name=e['name'], start=e['ts'] * hz, cycles=round(e['dur'] * hz)))
         if not self.marks:
             need = 'it needs `with pl.scope("name"):` around some of its lines, pl being triton.profiler.language'
-            raise ValueError(f'the kernel left no marks: {need}')
+            raise ValueError(f'the kernel recorded no scopes: {need}')
 
     def plain(self):
         "Return the marks as data for JSON, in the same format as `data`"
@@ -180,7 +180,7 @@ class Timeline:
         block = self.blocks[0] if block is None else block
         here = [m for m in self.marks if m['block'] == block]
         if not here:
-            raise ValueError(f'block {block} left no marks; those that did: {self.blocks}')
+            raise ValueError(f'block {block} recorded no scopes; those that did: {self.blocks}')
         warps = sorted({m['warp'] for m in here})[:max_warps]
         rows = [r for w in warps for r in self._warp_rows([m for m in here if m['warp'] == w], here)]
         drawn = strip(rows, title=f"{here[0]['kernel']}, block {block}", unit='cycles')

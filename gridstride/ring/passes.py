@@ -20,7 +20,7 @@ _HEAD_GROUPS = (
 
 
 def _no_stamp(what, step):
-    "Note nothing"
+    "Record nothing"
     return nullcontext()
 
 

@@ -81,7 +81,7 @@ def waiting(
     what,  # 'the keys of rank 1'
     patience,  # the timeout, in seconds
 ):
-    "Note what this rank waits for during a `with` block, so that the parent can ask; gloo's errors become `PeerError`"
+    "Record what this rank waits for in a `with` block, so that the parent can ask; gloo's errors become `PeerError`"
     _wait_stack.append(what)
     try:
         yield

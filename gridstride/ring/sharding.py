@@ -23,7 +23,7 @@ def check_order(order, length, ranks):
     if not isinstance(ranks, int) or ranks < 1:
         raise ValueError(f'ring: ranks is {ranks!r}, and it must be an integer from 1 on')
     if order not in ORDERS:
-        raise ValueError(f'ring: order is {order!r}, and it may be {", ".join(map(repr, ORDERS))}')
+        raise ValueError(f'ring: order is {order!r}; it must be one of {", ".join(map(repr, ORDERS))}')
     parts = 2 * ranks if order == 'zigzag' else ranks
     if length % parts or length < parts:
         raise ValueError(

@@ -124,5 +124,5 @@ def bytes_sent(
         'ring decoding': keys_and_values,
     }
     if way not in formulas:
-        raise ValueError(f'bytes_sent: way is {way!r}, and it may be {", ".join(map(repr, formulas))}')
+        raise ValueError(f'bytes_sent: way is {way!r}; it must be one of {", ".join(map(repr, formulas))}')
     return formulas[way]

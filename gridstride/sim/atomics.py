@@ -70,7 +70,7 @@ def _wrong_type(ctx, active, site, name, ary):
     return ctx.unsupported(site, active, what, f'It takes {", ".join(atomic_types(name))}.', NotCompiled)
 
 
-# reads: does the new value depend on the old one? writes: given the old value, does it write?
+# reads: whether the new value depends on the old one. writes: whether it writes, given the old value.
 def _atomic(name, update, reads=True, writes=_always_writes, parameters=('val',)):
     dtypes = {np.dtype(t) for t in atomic_types(name)}
 

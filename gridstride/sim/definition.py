@@ -8,7 +8,8 @@ else: out[0] = 1                        if x[i] == 0: broke = True; break
 
 import ast
 
-from .trees import settle, walk
+from ..support.function_source import lambdas_like
+from .trees import fix_locations, walk
 
 __all__ = ['definition']
 
@@ -33,14 +34,12 @@ def definition(
 
 def _lambda_as_def(tree, f):
     "Convert the `lambda` that is `f` to a `def`; None unless exactly one in these lines has the parameters of `f`"
-    names = f.__code__.co_varnames[: f.__code__.co_argcount]
-    lambdas = [node for node in walk(tree) if isinstance(node, ast.Lambda)]
-    lambdas = [function for function in lambdas if tuple(arg.arg for arg in function.args.args) == names]
+    lambdas = lambdas_like(tree, f)
     if len(lambdas) != 1:
         return None
     body = ast.copy_location(ast.Return(lambdas[0].body), lambdas[0].body)
     function = ast.FunctionDef('lambda_', lambdas[0].args, [body], [])
-    return settle(ast.copy_location(function, lambdas[0]))
+    return fix_locations(ast.copy_location(function, lambdas[0]))
 
 
 class _LoopElseRewriter(ast.NodeTransformer):

@@ -27,7 +27,7 @@ class Shadow:
     def __init__(
         self,
         size,  # number of elements
-        sparse=False,  # will kernels use only a small part of them?
+        sparse=False,  # whether kernels will use only a small part of them
     ):
         arrays = (_small_pages if sparse else _zeros)(size, np.int64, np.int64, np.int32, np.int32, np.int32, bool)
         # A reader is packed into 64 bits, the thread in the upper half and the time in the lower half, so that one
@@ -35,7 +35,7 @@ class Shadow:
         self.lowest_reader, self.highest_reader = arrays[:2]
         self.read_time = arrays[2]
         self.write_time, self.writer = arrays[3:5]  # of the last write; time 0 means uninitialized
-        self.written_atomically = arrays[5]  # was the last write an atomic one?
+        self.written_atomically = arrays[5]  # whether the last write was atomic
 
 
 def _zeros(size, *types):
@@ -221,7 +221,7 @@ class Racecheck:
     has is ordered before the current one. Most accesses need no such call: their element was last accessed before
     `ordered_until`, a time before which everything is ordered."""
 
-    def __init__(self, enabled, in_bounds):  # in_bounds: does memcheck guarantee that every index is in bounds?
+    def __init__(self, enabled, in_bounds):  # in_bounds: whether memcheck guarantees that every index is in bounds
         self.enabled, self.in_bounds = enabled, in_bounds
         self.history = []  # per access: (time, source location, name of the array, its call stack)
         self.warned = set()  # source locations where several threads wrote the same value

@@ -85,7 +85,7 @@ class Operation:
         self.number = number
         self.clock = clock
         self.location = location  # (file, line) of the call
-        self.launches = launches  # is it the launch of a kernel?
+        self.launches = launches  # whether it is the launch of a kernel
         self.begin = self.end = 0  # the detectors' time at the begin and the end of a launch
         self.parts = []  # what a copy uses, as `Part`s
         self.history = ()  # the accesses of a launch, of `Racecheck.history`
@@ -139,7 +139,7 @@ class StreamOrder:
         self.host = {}
         self.counts = {}
         self.clocks = {}  # stream -> what happens before its next operation
-        self.watches_host = False  # is there a host array that kernels may access?
+        self.watches_host = False  # whether kernels may access a host array
 
     def clock_of(self, stream):
         "Return the clock of what happens before the next operation of a stream"
@@ -251,7 +251,7 @@ def copying(
     name,  # of the function
     stream,  # as it was given
     *arrays,  # (NumPy array, its memory, is it written?)
-    waits,  # does the host wait for the copy?
+    waits,  # whether the host waits for the copy
 ):
     "Return a context manager around a copy; raises `RacecheckError` if the copy races with another operation"
     if not _stream(stream).number:  # the default stream waits for all others, and the host for the copy

@@ -215,8 +215,8 @@ class Loop:
 
     iterations = 0  # since a write to memory
     write_count = None  # the context's `write_count` then
-    spinning = False  # has nothing been written for some iterations?
-    stuck = False  # will the loop never end, unless another block writes?
+    spinning = False  # whether nothing has been written for some iterations
+    stuck = False  # whether the loop never ends unless another block writes
 
     def __init__(self, active, diverged):
         self.mask = active  # the lanes that execute the current iteration

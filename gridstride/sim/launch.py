@@ -53,7 +53,7 @@ def _launch(prog, grid, block, dynamic_bytes, args, trace, stream, waits):
         with np.errstate(all='ignore'), launching(ctx, stream, waits):
             _run_groups(ctx, prog, values)
     except RecursionError:
-        raise NotSimulated('recursion this deep', kernel=prog.name) from None
+        raise NotSimulated("recursion deeper than Python's limit", kernel=prog.name) from None
     except Exception as error:
         raise add_kernel_line(prog, values, ctx.detectors.initcheck.cause_of(error) or error) from None
     finally:

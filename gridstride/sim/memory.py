@@ -37,9 +37,9 @@ class Mem:
     def __init__(self, data, name, space, tracks_init=False):
         self.data, self.name = data, name
         self.space = space  # 'global', 'shared' or 'local'
-        self.tracks_init = tracks_init  # is it uninitialized at first, so that initcheck tracks its writes?
-        self.is_dynamic = False  # is it dynamic shared memory, whose size the launch sets?
-        self.is_constant = False  # is it an array from outside the kernel, which Numba compiles into it?
+        self.tracks_init = tracks_init  # whether it is uninitialized at first, so that initcheck tracks its writes
+        self.is_dynamic = False  # whether it is dynamic shared memory, whose size the launch sets
+        self.is_constant = False  # whether it is an array from outside the kernel, which Numba compiles into it
         self.read_only_names = set()  # names of read-only arrays in this memory
         self.views = {}  # name in this launch -> `View`: the arrays in this memory
         self.fields = {}  # of records on the device: memory key -> `Mem` of a field

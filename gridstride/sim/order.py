@@ -110,7 +110,7 @@ class Order:
         self.ordered_until = now  # every access up to this time is ordered
         self.level = max(2, -(-(10 + int(blocks).bit_length()) // 5) - 1)  # of a clock's root: 5 bits of a key each
         self.flags = {}  # memory -> offset of an element -> Flag
-        self.has_fences = False  # has a thread of the launch executed a fence?
+        self.has_fences = False  # whether a thread of the launch has executed a fence
 
     def begin_group(self, group, now, isolated):
         """Begin a group of blocks; `isolated` means that its blocks do not wait for those of earlier groups.

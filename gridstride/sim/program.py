@@ -14,7 +14,7 @@ from .operations import Operations
 from .records import freeze_records
 from .rewrite import rewrite_function, rewriter_of
 from .spin_wait import may_spin, uses_this_grid
-from .trees import settle
+from .trees import fix_locations
 
 __all__ = ['Program']
 
@@ -56,7 +56,7 @@ class Program:
         rewriter = rewriter_of(py_func.__name__, file, source.splitlines(), first_line - 1, self.may_spin, kernel)
         names = outer_values(py_func)
         check_constants(fn, {k: names[k] for k in outer_names_read(py_func) & names.keys()}, kernel, rewriter.fail)
-        self.tree = settle(rewrite_function(fn, rewriter), first_line - 1)
+        self.tree = fix_locations(rewrite_function(fn, rewriter), first_line - 1)
         self.file = file
         self.py_func = py_func
         self.name = py_func.__name__

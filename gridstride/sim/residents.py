@@ -15,7 +15,7 @@ class _SpinningBlock(NamedTuple):
 
     steps: object  # the generator that runs it
     saved: object  # its state, of `LaunchContext.save_group`
-    stuck: bool  # would it spin without end if no other block wrote to memory?
+    stuck: bool  # whether it would spin without end if no other block wrote to memory
     last_poll: object  # `LaunchContext.last_poll`: what it polls, and the values that it found
 
     def has_progress(self):

@@ -582,8 +582,8 @@ def rewriter_of(
     file,
     lines,  # of its source
     offset,  # number of lines of the file before it
-    may_spin,  # does it wait for other blocks?
-    kernel,  # is it a kernel or a device function?
+    may_spin,  # whether it waits for other blocks
+    kernel,  # whether it is a kernel, not a device function
 ):
     "Make the rewriter of a function: `fail` raises for a node, `sites` and `constants` belong to the rewritten code"
     return _Rewriter(name, file, lines, offset, may_spin, kernel)

@@ -34,13 +34,13 @@ class LaunchContext:
         self.now = LaunchContext.now = LaunchContext.now + 1
         self.deadline = time.monotonic() + settings.seconds
         self.detectors, self.order = Detectors(), Order(grid.size, self.now)
-        self.records_accesses = self.detectors.uses_shadow or trace is not None  # must every access be reported?
+        self.records_accesses = self.detectors.uses_shadow or trace is not None  # whether every access must be reported
         self.concurrent = None  # `ConcurrentOperations`: accesses of other streams that nothing orders with this launch
         self.program = None  # the running function, a `Program`
         self.write_count = 0  # writes to memory that changed a value
         self.callers = ()  # the sites of the calls that led to the running function, the innermost first
         self.last_poll = None  # (data, offsets, values) of the last atomic operation that changed nothing
-        self.cooperative = False  # must all blocks be resident together?
+        self.cooperative = False  # whether all blocks must be resident together
         self.at_grid_barrier = set()  # blocks that wait at the grid's barrier, if blocks run one by one
         self.deadlock = None  # (code, fields) of the finding, once all resident blocks are in a deadlock
 

@@ -1,8 +1,8 @@
-"Walks Python's syntax trees in a third of the time that `ast` takes, because each kernel's first launch waits for it."
+"Walks Python's syntax trees three times as fast as `ast` does, because the first launch of each kernel waits for it."
 
 import ast
 
-__all__ = ['children', 'settle', 'walk']
+__all__ = ['children', 'fix_locations', 'walk']
 
 
 def children(
@@ -29,7 +29,7 @@ def walk(tree) -> list:  # of nodes
     return nodes
 
 
-def settle(tree, line_offset=0):
+def fix_locations(tree, line_offset=0):
     """Give the parts of `tree` without a location that of their parent, and add `line_offset` to all line numbers.
 
     `ast.fix_missing_locations` and `ast.increment_lineno` do the same."""

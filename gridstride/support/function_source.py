@@ -9,7 +9,7 @@ from textwrap import dedent
 from types import CodeType
 from typing import NamedTuple
 
-__all__ = ['FunctionSource', 'SourceMissing', 'source_of', 'tree_of']
+__all__ = ['FunctionSource', 'SourceMissing', 'lambda_text', 'lambdas_like', 'source_of', 'tree_of']
 
 
 class SourceMissing(OSError):
@@ -86,3 +86,29 @@ def tree_of(f) -> ast.Module:
         return ast.parse(source_of(f).text)
     except (SourceMissing, SyntaxError):
         return None
+
+
+def lambdas_like(tree, f):
+    "Return the lambdas in `tree` that have the parameters of `f`: one of them is `f`, if the text is its source"
+    names = f.__code__.co_varnames[: f.__code__.co_argcount]
+    lambdas = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
+    return [o for o in lambdas if tuple(arg.arg for arg in o.args.posonlyargs + o.args.args) == names]
+
+
+def lambda_text(f) -> str:
+    "Return the source of the lambda `f`, found by its line and its bytecode; raises `ValueError` if several match"
+    source = ''.join(inspect.findsource(f)[0])
+    line = f.__code__.co_firstlineno
+    lambdas = [node for node in lambdas_like(ast.parse(source), f) if node.lineno == line]
+    texts = {text for node in lambdas if (text := ast.get_source_segment(source, node))}
+    matching = [text for text in texts if _has_same_bytecode(compile(text, 'lambda', 'eval'), f.__code__)]
+    if len(matching) != 1:
+        what = f'line {line} has {len(lambdas)} lambdas that look alike'
+        raise ValueError(f'{what}. Define the function with def')
+    return matching[0]
+
+
+def _has_same_bytecode(expression, code):
+    "Return whether the lambda in a compiled expression has the instructions and names of `code`"
+    inner = next(c for c in expression.co_consts if hasattr(c, 'co_code'))
+    return (inner.co_code, inner.co_names, inner.co_varnames) == (code.co_code, code.co_names, code.co_varnames)

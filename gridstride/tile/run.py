@@ -49,7 +49,7 @@ class LaunchContext:
         # program number -> (stamp, {stamp of a release: its line}): accesses up to the first precede a barrier
         self.synced_clock = {}
         self.barrier_stamp = 0  # stamp of the running program's last access before its last barrier
-        self.is_tuning = False  # is it the first of the runs that an autotuner would make?
+        self.is_tuning = False  # whether it is the first of the runs that an autotuner would make
         self.before_atomic = [], 0  # `unsynced_stores` and `barrier_stamp` before the last atomic
         self.regions = []  # the arrays of the launch
         self.unpassed_tensors = {}  # generation of the garbage collector -> tensors that are not arguments
@@ -145,7 +145,7 @@ class LaunchContext:
             warn_of(code, 'triton', fields)
 
     def on_poll(self, value):
-        "If the running program polls the same value again and again, suspend it and run the next program"
+        "If the running program keeps polling the same value, suspend it and run the next program"
         frame = learner_frame()
         poll = id(frame), frame.f_lasti, value.tobytes()
         self.last_poll = poll, self.last_poll[1] + 1 if self.last_poll[0] == poll else 0

@@ -27,7 +27,7 @@ class Shadow:
         self.early_reads = []  # (offsets, stamp) of the reads before the first write
         self.early_read_count = 0  # elements in `early_reads`
         self.latest_read = 0, None  # (stamp, offsets) of the latest read
-        self.updated_in_place = False  # was an element updated by an atomic, or written after it was read?
+        self.updated_in_place = False  # whether an element was updated by an atomic, or written after it was read
         self.unwritten = None  # a mask of the uninitialized elements
         self.release_events = None  # per element, the latest `ReleaseEvent` of an atomic
 

@@ -258,7 +258,7 @@ def computation_type(
     a,
     b,  # types
     a_is_number=False,
-    b_is_number=False,  # is it a number literal rather than a value of the kernel?
+    b_is_number=False,  # whether it is a number literal rather than a value of the kernel
     division=False,  # / // %
 ):  # a type
     "Return the type to which Triton converts two operands before an operation"

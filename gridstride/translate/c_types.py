@@ -32,7 +32,7 @@ class _Uses:
         return within(
             self.ranges.of(expr)
             if id(expr) in self.ranges.expr_intervals or expr.op != 'var'
-            else self.ranges.var.get(expr.value, ALL),
+            else self.ranges.variable_intervals.get(expr.value, ALL),
             INT32,
         )
 
@@ -132,10 +132,10 @@ def is_narrow_int(dtype):
 def variables_with_exact_low_bits(unit, ranges):
     "Return the variables that may be an `int` although their interval does not fit"
     uses = _Uses(unit, ranges)
-    fitting = {v for v, r in ranges.var.items() if is_int(v.type) and within(r, INT32)}
+    fitting = {v for v, r in ranges.variable_intervals.items() if is_int(v.type) and within(r, INT32)}
     chosen = {
         v
-        for v, r in ranges.var.items()
+        for v, r in ranges.variable_intervals.items()
         if is_int(v.type) and v not in fitting and v not in uses.needs_all_bits and v.parameter is None
     }
     while True:
@@ -207,7 +207,7 @@ def _c_type(unit, variable, ranges):
         return None
     if not is_int(variable.type):
         return C_NAMES[variable.type]
-    k, r = variable.parameter, ranges.var.get(variable, variable.bounds or (0, 0))
+    k, r = variable.parameter, ranges.variable_intervals.get(variable, variable.bounds or (0, 0))
     if k is not None and k.dtype != 'int' and within(r, of_dtype(k.dtype)):
         return C_NAMES[k.dtype]
     return c_int_type(variable.type, r, unit.wide)

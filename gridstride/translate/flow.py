@@ -24,7 +24,7 @@ class Variable:
 
     def __init__(self, name, node=None):
         self.name, self.node = name, node  # node: where it is first assigned
-        self.defs, self.undefined = 0, False  # assignments to it; may it be read before?
+        self.defs, self.undefined = 0, False  # assignments to it; whether it may be read before them
         self.type = self.memory = self.view = self.parts = self.bound = None
         self.typed_at = None  # the line that gave it its first type
         self.tuple_name = self.same_as = self.constant = self.bounds = self.struct = None
@@ -61,24 +61,24 @@ class _ReachingDefinitions:
         return definition
 
     def define(self, node, name):
-        "Note that the node assigns to `name`: no earlier assignment reaches what follows"
+        "Record that the node assigns to `name`: no earlier assignment reaches what follows"
         if node not in self.ids:
             self.ids[node] = len(self.parent)
             self.parent.append(len(self.parent))
         self.state[name] = frozenset([self.ids[node]])
 
     def read(self, node, name):
-        "Note which assignments reach a read of `name`"
+        "Record which assignments reach a read of `name`"
         self.reads[node] = self.reads.get(node, frozenset()) | self.state.get(name, _UNASSIGNED)
 
     def read_names(self, tree):
-        "Note what is read in an expression"
+        "Record what is read in an expression"
         for node in walk(tree):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in self.names:
                 self.read(node, node.id)
 
     def assign(self, target):
-        "Note an assignment to a target, or to its parts"
+        "Record an assignment to a target, or to its parts"
         if isinstance(target, ast.Name):
             self.define(target, target.id)
         elif isinstance(target, (ast.Tuple, ast.List)):

@@ -505,15 +505,16 @@ class _Blocks:
 
 
 # `state` maps each variable to its interval here, and is None in unreachable code: after `return`, `break`, `continue`.
-# `expr_intervals` has the widest interval that each expression ever has, `var` that of each variable; both are written
-# while `recording`. `run` goes into device functions with the intervals of the arguments; recursion is refused earlier.
+# `expr_intervals` has the widest interval that each expression ever has, `variable_intervals` that of each variable;
+# both are written while `recording`. `run` enters device functions with the intervals of the arguments; recursion is
+# refused earlier.
 class Ranges(_Values, _Conditions, _Blocks):
-    "Computes the intervals of a unit's expressions (`of(e)`) and variables (`var[v]`)"
+    "Computes the intervals of a unit's expressions (`of(e)`) and variables (`variable_intervals[v]`)"
 
     def __init__(self, unit, clamped=()):
         self.unit = unit
         self.clamped = clamped  # variables that fit an `int` by `c_types.variables_with_exact_low_bits`
-        self.expr_intervals, self.var = {}, {}
+        self.expr_intervals, self.variable_intervals = {}, {}
         self.recording = True
         self.most = HIGH if unit.wide else INT_LIMIT
         self.trip_counts = {}  # id of a loop -> its maximum number of iterations
@@ -570,7 +571,7 @@ class Ranges(_Values, _Conditions, _Blocks):
             and interval
             and not isinstance(interval[0], (tuple, type(None)))
         ):
-            self.var[variable] = hull(self.var.get(variable), interval)
+            self.variable_intervals[variable] = hull(self.variable_intervals.get(variable), interval)
 
 
 def _is_pair(interval):

@@ -19,12 +19,12 @@ sys.path.append(str(Path(__file__).parents[1]))
 from cheat_reasons import reasons_for
 
 after, unseen = [], []
-look_at_ends, unseen_of = bench.Bench.look_at_ends, referee._seconds_outside_events
+check_ends, unseen_of = bench.Bench.check_ends, referee._seconds_outside_events
 
 
 def noted_ends(self, facts):
     after.append(facts.get('after', 0))
-    look_at_ends(self, facts)
+    check_ends(self, facts)
 
 
 def noted_unseen(bench):
@@ -32,7 +32,7 @@ def noted_unseen(bench):
     return unseen[-1]
 
 
-bench.Bench.look_at_ends, referee._seconds_outside_events = noted_ends, noted_unseen
+bench.Bench.check_ends, referee._seconds_outside_events = noted_ends, noted_unseen
 
 
 def verdict_of(*args):

@@ -73,7 +73,7 @@ def test_marks_are_cycles_of_each_scope(inside):
 
 def test_missing_marks_are_reported(inside):
     with pytest.raises(ValueError, match=r'block 3 .*: \[0\]'): inside.picture(block=3)
-    with pytest.raises(ValueError, match='no marks'): Timeline(dict(traceEvents=[]))
+    with pytest.raises(ValueError, match='no scopes'): Timeline(dict(traceEvents=[]))
 
 
 def test_a_scope_outside_a_session_does_nothing():

@@ -25,7 +25,7 @@ class Edits:
         self.launchers = source.launchers
         self.pointers = pointers  # kernel -> which of its parameters are pointers, by their index
         self.edits = []  # (start, end, text)
-        self.has_plain_variables = False  # are there device variables that stay ordinary C++ variables?
+        self.has_plain_variables = False  # whether some device variables stay ordinary C++ variables
 
     def replace(self, start: int, end: int, text=''):
         "Record that `src[start:end]` becomes `text`, followed by the line ends that it had"

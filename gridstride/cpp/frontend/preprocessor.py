@@ -8,13 +8,13 @@ False, and None for unknown.
 
 import operator, re
 
-_GAP = r'(?:[ \t]|\\\r?\n|/\*.*?\*/)'
-_WORD = re.compile(rf'\#{_GAP}*(\w*)', re.S)
-DEFINE = re.compile(rf'\#{_GAP}*define{_GAP}+(\w+)(?:\(([^)]*)\))?', re.S)  # name, parameters; the body follows
-_UNDEF = re.compile(rf'\#{_GAP}*undef{_GAP}+(\w+)', re.S)
-_INCLUDE = re.compile(rf'\#{_GAP}*include{_GAP}*([<"])([^>"\n]+)[>"]', re.S)
+_SPACE = r'(?:[ \t]|\\\r?\n|/\*.*?\*/)'
+_WORD = re.compile(rf'\#{_SPACE}*(\w*)', re.S)
+DEFINE = re.compile(rf'\#{_SPACE}*define{_SPACE}+(\w+)(?:\(([^)]*)\))?', re.S)  # name, parameters; the body follows
+_UNDEF = re.compile(rf'\#{_SPACE}*undef{_SPACE}+(\w+)', re.S)
+_INCLUDE = re.compile(rf'\#{_SPACE}*include{_SPACE}*([<"])([^>"\n]+)[>"]', re.S)
 
-# macros that `emulator.h` and the compiler define; names that other headers may define
+# macros that `emulator.h` and the compiler define, with their values; names that other headers may define
 _CERTAIN = dict(GRIDSTRIDE_EMULATOR='1', true='1', false='0')
 _LIKELY = dict(CUDA_VERSION='13000', CUDART_VERSION='13000', __CUDA_ARCH__='900', __CUDACC__='1', __NVCC__='1')
 _LIKELY |= dict(__cplusplus='201703')
@@ -27,7 +27,7 @@ def directive_word(text: str) -> str:
 
 
 def read_include(text: str):  # a preprocessor line
-    "Return (is the name in quotes?, the header's name) of an `#include`; None for any other line"
+    "Return (whether the name is in quotes, the header's name) of an `#include`; None for any other line"
     m = _INCLUDE.match(text)
     return m and (m[1] == '"', m[2])
 
@@ -38,7 +38,8 @@ class Macros:
     def __init__(self, likely=False):
         self.likely, self.has_own_headers = likely, False
         start = {**_CERTAIN, **_LIKELY} if likely else _CERTAIN
-        self.known = {k: (True, v) for k, v in start.items()}  # name -> (is it defined, its body); None: unknown
+        # name -> (whether it is defined, its body); None: unknown
+        self.known = {k: (True, v) for k, v in start.items()}
 
     def follow(self, text: str, live):
         "Process the preprocessor line `text`, which is compiled if `live`"
@@ -51,7 +52,7 @@ class Macros:
             self.has_own_headers = True  # which may define any name
 
     def look_up(self, name: str):
-        "Return (is `name` defined, its body)"
+        "Return (whether `name` is defined, its body)"
         undefined = self.likely and not self.has_own_headers and not _RESERVED.match(name)
         return self.known.get(name, (False, '0') if undefined else (None, None))
 
@@ -93,38 +94,38 @@ _LEVELS = (
 _BINARY = _LOGIC | {op: (n, _of_known(f)) for n, level in enumerate(_LEVELS, 2) for op, f in level.items()}
 _UNARY = {'!': _not, '-': lambda a: a and -a, '+': lambda a: a, '~': lambda a: None if a is None else ~a}
 _COMMENT = re.compile(r'//.*|/\*.*?\*/|\\\r?\n', re.S)
-_PIECE = re.compile(r"\d[\w']*|\w+|<<|>>|[<>=!]=|&&|\|\||\S")
+_TOKEN = re.compile(r"\d[\w']*|\w+|<<|>>|[<>=!]=|&&|\|\||\S")
 
 
 class _Condition:
-    "The evaluation of one condition, which removes its words from the left"
+    "A recursive-descent parser that evaluates one condition; it consumes `tokens` from the front"
 
-    def __init__(self, words, macros, depth):
-        self.words = words
+    def __init__(self, tokens, macros, depth):
+        self.tokens = tokens
         self.macros = macros
         self.depth = depth
 
     def value(self):
-        "Evaluate all words as one condition; raises `ValueError` if some are left"
+        "Evaluate all tokens as one condition; raises `ValueError` if some are left"
         value = self.binary(0)
-        if self.words:
-            raise ValueError(self.words)
+        if self.tokens:
+            raise ValueError(self.tokens)
         return value
 
     def binary(self, level):
         "Evaluate an expression with operators of this precedence `level` or higher"
         a = self.unary()
-        while self.words and _BINARY.get(self.words[0], (-1,))[0] >= level:
-            n, f = _BINARY[self.words.pop(0)]
+        while self.tokens and _BINARY.get(self.tokens[0], (-1,))[0] >= level:
+            n, f = _BINARY[self.tokens.pop(0)]
             a = f(a, self.binary(n + 1))
         return a
 
     def unary(self):
-        word = self.words.pop(0)
+        word = self.tokens.pop(0)
         if word in _UNARY:
             return _UNARY[word](self.unary())
         if word == '(':
-            return self.close(self.binary(0))
+            return self.expect_closing(self.binary(0))
         if word == 'defined':
             return self.read_defined()
         if word[0].isdigit():
@@ -132,14 +133,14 @@ class _Condition:
         return evaluate(self.macros.look_up(word)[1], self.macros, self.depth + 1)
 
     def read_defined(self):
-        name = self.words.pop(0)
+        name = self.tokens.pop(0)
         if name != '(':
             return self.macros.look_up(name)[0]
-        return self.close(self.macros.look_up(self.words.pop(0))[0])
+        return self.expect_closing(self.macros.look_up(self.tokens.pop(0))[0])
 
-    def close(self, value):
-        if self.words.pop(0) != ')':
-            raise ValueError(self.words)
+    def expect_closing(self, value):
+        if self.tokens.pop(0) != ')':
+            raise ValueError(self.tokens)
         return value
 
 
@@ -152,13 +153,16 @@ def evaluate(
     if text is None or depth > 9:
         return None
     try:
-        return _Condition(_PIECE.findall(_COMMENT.sub(' ', text)), macros, depth).value()
+        return _Condition(_TOKEN.findall(_COMMENT.sub(' ', text)), macros, depth).value()
     except (ValueError, IndexError, ArithmeticError):
         return None
 
 
 class _Group:
-    "An open `#if`: is it compiled (`enclosing`), is a branch up to branches (`branch_taken`), is the `current` branch?"
+    """An open `#if`, in three-valued logic.
+
+    `enclosing`: whether the `#if` itself is compiled; `branch_taken`: whether one of its branches so far is;
+    `current`: whether the current branch is compiled if the `#if` is."""
 
     def __init__(self, enclosing, condition):
         self.enclosing = enclosing
@@ -210,14 +214,14 @@ class Branches:
 
 def live_lines(
     lines,  # a sequence of preprocessor lines
-    likely=False,  # also drop those that are likely_branches not compiled?
+    likely=False,  # whether to drop those that are probably not compiled, too
 ):
-    """Yield (the line, or None if it is dropped; may the code after it be compiled?) per preprocessor line.
+    """Yield (the line, or None if it is dropped; whether the code after it may be compiled) per preprocessor line.
 
-    The `#if`, `#else` and `#endif` of a conditional are kept if its branches are undecided, with `likely` of each."""
+    The `#if`, `#else` and `#endif` of a conditional are kept if its compiled branch is unknown, each with `likely`."""
     branches = Branches(likely)
     likely_branches = Branches(likely=True)
-    undecided = []  # per open conditional: does nothing decide between its branches?
+    undecided = []  # per open conditional: whether its compiled branch is unknown
     compiled = branches.live
     for t in lines:
         keyword, result = directive_word(t.text), None

@@ -34,7 +34,7 @@ class Function(NamedTuple):
     scope: str
     words: frozenset  # its specifiers, and other words before its name
     signature: str  # the whole head on one line, without comments
-    defined: bool  # does it have a body?
+    defined: bool  # whether it has a body
 
     @property
     def on_host(self):
@@ -47,7 +47,7 @@ class Head(NamedTuple):
 
     start: int
     end: int
-    defines: bool  # is there a `{` at `end`?
+    defines: bool  # whether token `end` is a `{`
 
 
 @lru_cache(4)
@@ -173,7 +173,7 @@ class Source(NamedTuple):
 @defer_collection()
 def read(
     src: str,  # CUDA C
-    likely=False,  # drop branches that are probably not compiled, too?
+    likely=False,  # whether to drop branches that are probably not compiled, too
 ) -> Source:
     "Read a source; raises `WrongSource` with the line of a bracket without a match"
     tokens_read, lines = compiled(src, likely)
@@ -190,7 +190,7 @@ def read(
 
 def compiled(
     src: str,  # CUDA C
-    likely: bool,  # drop the branches that are probably not compiled?
+    likely: bool,  # whether branches that are probably not compiled are dropped
 ) -> tuple:  # (`Tokens`, dict: index of a token -> the preprocessor lines before it)
     "Return the tokens that may be compiled, and the preprocessor lines among them"
     all_tokens = tokens_of(src)

@@ -94,7 +94,7 @@ def tokens(
     src: str,  # CUDA C
     start=0,
     end=None,
-    macro=False,  # is this a macro's body, in which `#` makes strings and begins no preprocessor line?
+    macro=False,  # whether this is a macro's body, in which `#` makes strings and begins no directive
 ) -> Tokens:
     "Tokenize `src[start:end]`; raises `WrongSource` for a comment that is never closed"
     return _tokens_of_pieces(src, start, _pieces(src, start, len(src) if end is None else end, macro), macro)

@@ -31,7 +31,7 @@ class _Declared(NamedTuple):
     paren: int  # the `(` of its parameters
     owner: str  # its class, '' for none
     words: set  # its specifiers
-    defined: bool  # does it have a body?
+    defined: bool  # whether it has a body
 
     @property
     def for_gpu(self):

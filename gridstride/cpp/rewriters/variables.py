@@ -144,7 +144,7 @@ def rewrite_symbols(e: Edits):
         for declarator in declarators
     )
     defined = {name for name, declarator, d in names if not _is_declaration(declarator, d)}
-    seen = {}  # name of a variable that was declared -> is its size known already?
+    seen = {}  # name of a declared variable -> whether its size is known
     for d, declarators in found:
         _rewrite_symbol(e, d, declarators, defined, seen)
 

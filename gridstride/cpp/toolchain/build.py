@@ -200,7 +200,7 @@ def _macros(defines):
 def emulate(
     src: str,  # CUDA C
     name: str,  # of the source, in messages: `name.cu`
-    checks: bool,  # report every access to the detectors?
+    checks: bool,  # whether every access is reported to the detectors
     more=(),  # more flags
     original='',  # the learner's source, for messages
     folder=None,  # with the learner's own headers; None: the current one
@@ -239,7 +239,7 @@ def emulate_rewritten(
     extensions=(),
     defines=(),
     shared=(),  # the result of `shared_variables` for all of its files
-    constructs=False,  # may `original`, `units` or their headers have static constructors?
+    constructs=False,  # whether `original`, `units` or their headers may have static constructors
 ) -> BuildResult:
     "Compile a source that was rewritten to C++; the parameters are those of `emulate`"
     c = compiler()

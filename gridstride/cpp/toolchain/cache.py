@@ -148,7 +148,7 @@ def _make_if_missing(final, shared, contents, steps):
             with suppress(_Removed):
                 _make(final, **steps)
                 return final
-    raise CacheUnusable(f'{final.parent} is removed again and again')
+    raise CacheUnusable(f'{final.parent} keeps being removed')
 
 
 def _make_in_replacement(why, entry, section, shared, contents, steps):
@@ -180,7 +180,7 @@ def _is_usable(final, contents):
     if why:
         with one_at_a_time(final.with_name(f'{final.name}-broken')):
             if find_damage(final, contents):  # otherwise another process has replaced it
-                _report_once(f'the cache is damaged ({final} {why}); what cannot be used is made again')
+                _report_once(f'the cache is damaged ({final} {why}); unusable entries are rebuilt')
                 discard(final)
         return False
     return True

@@ -43,7 +43,7 @@ def _for_cpp(name):
         return name
     cpp_name = m[1] + _C_TO_CPP[m[2]] + m[3]
     if not shutil.which(cpp_name):
-        what = f'{name} (from the variable CXX) compiles C, and there is no {cpp_name}'
+        what = f'{name} (from the variable CXX) is a C compiler, and {cpp_name} was not found'
         raise CompilerMissing(f'{what}: let CXX name a C++ compiler, such as g++ or clang++')
     return cpp_name
 
@@ -53,14 +53,14 @@ def compiler() -> Compiler:
     cxx = os.environ.get('CXX')
     found = _compiler((_for_cpp(cxx),) if cxx else ('g++', 'clang++', 'c++'))
     if found and found.version < (oldest := _OLDEST[found.kind]):
-        what = f'{found.path} is of version {found.version}, and C++17 needs {oldest} or newer'
-        raise CompilerMissing(f'{what}. CXX may hold the path of another compiler')
+        what = f'{found.path} has version {found.version}, but C++17 needs {oldest} or newer'
+        raise CompilerMissing(f'{what}. Set CXX to the path of another compiler')
     if found:
         return found
     install = {'darwin': 'xcode-select --install'}.get(sys.platform, 'sudo apt install g++')
     if cxx:
         raise CompilerMissing(f'{cxx} (from the variable CXX) is not a compiler')
-    raise CompilerMissing(f'CUDA C needs a C++ compiler, and neither g++ nor clang++ is here. Get one: {install}')
+    raise CompilerMissing(f'CUDA C needs a C++ compiler, and neither g++ nor clang++ was found. Install one: {install}')
 
 
 def nvcc() -> str:  # its path
@@ -69,7 +69,7 @@ def nvcc() -> str:  # its path
     for path in [shutil.which('nvcc'), *(f'{h}/bin/nvcc' for h in homes if h)]:
         if path and os.access(path, os.X_OK):
             return path
-    what = 'CUDA C on this GPU needs nvcc, and none is here; `python -m gridstride.course.doctor` says how to get it'
+    what = 'CUDA C on this GPU needs nvcc, which was not found: run `python -m gridstride.course.doctor`'
     raise CompilerMissing(f'{what}. GRIDSTRIDE_BACKEND=sim runs without')
 
 

@@ -45,7 +45,7 @@ def get_precompiled(
     c,  # a `Compiler`
     flags: list,  # as for `runner`
     names: tuple,  # of the headers
-    announce=True,  # report at once that they are precompiled?
+    announce=True,  # whether to report at once that they are precompiled
 ) -> Path:
     "Return the precompiled header of `names`, compiled if it does not exist; None if that is not possible"
     file = 'headers.h.pch' if c.kind == 'clang' else 'headers.h.gch'

@@ -49,7 +49,7 @@ def names_in(src, folder, more=()) -> set:  # of strings
 
 
 def _included(src):
-    "Return a list of (is it in quotes?, name) of each header that `src` may include; [] if `src` cannot be tokenized"
+    "Return [(whether it is in quotes, name)] of each header that `src` may include; [] if `src` cannot be tokenized"
     try:
         return [found for _, found in includes(directives(src))]
     except ValueError:

@@ -40,7 +40,7 @@ def write_checksums(
 
 def find_damage(
     folder,  # an entry of the cache
-    contents=True,  # compare the checksums, too?
+    contents=True,  # whether to compare the checksums, too
 ) -> str:
     "Return why an entry of the cache cannot be used; '' if it can, None if it does not exist"
     folder = Path(folder)
@@ -72,7 +72,7 @@ def _damage_of_files(folder, contents):
         except FileNotFoundError:
             return f'has lost {file}'
         if states[file].st_size != size:
-            return f'has another size of {file}'
+            return f'has a different size of {file} than when it was stored'
     for file, found in states.items():
         if not stat.S_ISREG(found.st_mode) or is_foreign(found):
             return f'has a file {file} that {is_foreign(found) or "is a link or a folder"}'
@@ -81,6 +81,6 @@ def _damage_of_files(folder, contents):
         if damaged := next(
             (file for file, (_, checksum) in files.items() if _hash_of(folder / file) != checksum), None
         ):
-            return f'has another {damaged} than was put there'
+            return f'has a different {damaged} than when it was stored'
         _verified[folder] = metadata
     return ''

@@ -1,4 +1,4 @@
-"""Makes stand-ins for the host's headers, which NVRTC does not have, and for those that nvcc includes itself.
+"""Makes substitutes for the host's headers, which NVRTC does not have, and for those that nvcc includes itself.
 
 Sources include headers of the host's libraries, of which kernels use little."""
 
@@ -51,7 +51,7 @@ CUDA = re.compile(r'cuda|cooperative_groups|mma\.h|nv/|crt/')
 
 
 def replacements(src: str, folders: list) -> dict:  # name -> text
-    "Return {name: text} of stand-ins for headers that `src` includes and `folders` do not have, except CUDA's"
+    "Return {name: text} of substitutes for headers that `src` includes and `folders` do not have, except CUDA's"
 
     def exists(path):
         return any((Path(f) / path).is_file() for f in folders)

@@ -87,7 +87,7 @@ class ControlFlow:
         type = (
             self.loop_type(v)
             if not needs_counter
-            else c_int_type(INT, self.writer.ranges.var.get(s.var, ALL), self.writer.unit.wide)
+            else c_int_type(INT, self.writer.ranges.variable_intervals.get(s.var, ALL), self.writer.unit.wide)
         )
         stop = self.hoist(s, s.stop, 'end', assigned | {v}, type)
         step = self.hoist(s, s.step, 'step', assigned | {v}, type)
@@ -113,7 +113,9 @@ class ControlFlow:
     def loop_test(self, k, stop, step, stmt):
         "Write the condition of a `for`: `i < n`, `i > n`, or both for a step of either sign"
         lo, hi = self.writer.interval(stmt.step)
-        self.writer.ranges.expr_intervals[id(self.counter_expr)] = self.writer.ranges.var.get(stmt.var, ALL)
+        self.writer.ranges.expr_intervals[id(self.counter_expr)] = self.writer.ranges.variable_intervals.get(
+            stmt.var, ALL
+        )
 
         def compare(op):
             return self.writer.compare(op, LESS, self.counter_expr, stop).text

@@ -24,7 +24,7 @@ class Expressions(Literals, Conversions, SinglePrecision, Arithmetic, Conditions
         self.headers = set()
         self.globals = {}
         self.macros = set()
-        self.result_unused = False  # is the result of an atomic operation unused?
+        self.result_unused = False  # whether the result of an atomic operation is unused
         # Expressions that are made here are kept alive, because their intervals are looked up by `id`
         self.generated_exprs = []
 

@@ -214,7 +214,7 @@ class Arrays:
         if not all(map(structurally_equal, variable.view.strides, view.strides)):
             there = f'line {variable.typed_at + self.fn.source.first - 1}'
             raise self.fn.error(
-                s, f'{variable.name} is an array of another layout here than in {there}', 'Use two names.'
+                s, f'{variable.name} has a different array layout here than in {there}', 'Use two names.'
             )
         variable.view.sizes = tuple(
             a if structurally_equal(a, b) else None for a, b in zip(variable.view.sizes, view.sizes)

@@ -9,7 +9,7 @@ from ..types import describe, is_number, join_types
 class Function:
     """The state of lowering one function for one set of argument types, which all parts of lowering share.
 
-    The function is lowered again and again until no type changes (a fixed point); the last iteration is the result.
+    The function is lowered repeatedly until no type changes (a fixed point); the last iteration is the result.
     An expression that needs a statement, such as a call with two results, emits it before the current statement.
 
     `out` is the list of statements of the current block. After lowering, `body` has the statements of the function,

@@ -8,10 +8,10 @@ from ..types import INT, REAL, describe, join_types
 from . import convert
 from .assignments import Assignments
 
-_MOST_ITERATIONS = 20  # a type can only become wider, and there are few
+_MAX_ITERATIONS = 20  # more than enough: a type only becomes wider, and there are few types
 
 
-def _is_text(stmt):
+def _is_string(stmt):
     return isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, str)
 
 
@@ -27,8 +27,8 @@ class Lowering(Assignments):
     """
 
     def run(self):
-        "Lower the body again and again until the types of its variables no longer change"
-        for _ in range(_MOST_ITERATIONS):
+        "Lower the body repeatedly until the types of its variables no longer change"
+        for _ in range(_MAX_ITERATIONS):
             self.begin()
             self.take_parameters()
             self.body = self.block(self.source.tree.body, top=True)
@@ -38,7 +38,7 @@ class Lowering(Assignments):
         return self
 
     def take_parameters(self):
-        "Make the parameters again, in each iteration"
+        "Make the variables of the parameters, anew in each iteration"
         self.parameter_exprs = []
         for (_, make), arg in zip(self.params, self.source.tree.args.args):
             v = self.stores[arg]
@@ -61,7 +61,7 @@ class Lowering(Assignments):
         "Lower the statements of a block; `top`: it is the function's own, which may begin with a docstring"
         outer, self.out = self.out, []
         self.nesting += 1
-        for s in body[1:] if top and body and _is_text(body[0]) else body:
+        for s in body[1:] if top and body and _is_string(body[0]) else body:
             f = getattr(self, f'lower_{type(s).__name__}', None)
             if f is None:
                 raise self.refusal(s)
@@ -98,19 +98,19 @@ class Lowering(Assignments):
     lower_Import = lower_ImportFrom = lower_Pass
 
     def print(self, stmt, call):
-        "Lower `print(...)`: strings as they are, and values"
-        how = dict(sep=' ', end='\n')
+        "Lower `print(...)`: string literals are copied, other arguments are numbers"
+        options = dict(sep=' ', end='\n')
         for k in call.keywords:
-            if k.arg not in how or not isinstance(k.value, ast.Constant):
+            if k.arg not in options or not isinstance(k.value, ast.Constant):
                 raise self.error(stmt, f'print(..., {k.arg}=...) in a kernel')
-            how[k.arg] = k.value.value
+            options[k.arg] = k.value.value
 
         def item(a):
             is_text = isinstance(a, ast.Constant) and isinstance(a.value, str)
             return a.value if is_text else convert.need_number(self.lower(a))
 
         items = [item(a) for a in call.args]
-        self.emit('print', stmt, items=items, args=[a for a in items if isinstance(a, Expr)], **how)
+        self.emit('print', stmt, items=items, args=[a for a in items if isinstance(a, Expr)], **options)
 
     def lower_Assert(self, stmt):
         "Lower `assert ...`"
@@ -134,7 +134,7 @@ class Lowering(Assignments):
         self.emit('return', stmt, args=parts)
 
     def add_result_type(self, stmt, t):
-        "Note that the function returns a value of type `t`, too"
+        "Record that the function returns a value of type `t`"
         new = join_types(self.result, t, self.doubles)
         if new is None:
             raise self.error(

@@ -25,7 +25,7 @@ class Unit:
         self.functions = {}
         self.constants = {}
         self.being_lowered = []  # the device functions that are being lowered
-        self.cooperative = False  # does the kernel wait for its whole grid?
+        self.cooperative = False  # whether the kernel waits for its whole grid
 
     def lower(self, source, argument_types):
         "Return the kernel's `Lowering`, for arguments of which `argument_types` is known"
