@@ -28,6 +28,11 @@ def test_letters_count_the_lessons_of_a_chapter():
         assert letters == (['a', 'b', 'c', 'd'][:len(letters)] if len(letters) > 1 else [''])
 
 
+def test_a_lesson_is_one_sitting():
+    "An hour and a half, except one that waits for its cut"
+    assert [o.slug for o in LESSONS if o.reading > 90] == ['quantization']
+
+
 def test_each_part_begins_with_a_chapter():
     assert {f'{n:02}' for n in PARTS} <= {o.number[:2] for o in LESSONS}
     assert [part_of(o) for o in LESSONS if o.number[:2] in ('01', '05')][:2] == [PARTS[1], PARTS[5]]
