@@ -185,7 +185,7 @@ def tuned(monkeypatch):
 @pytest.mark.slow
 def test_rows_beyond_the_registers(tuned):
     "What a thread cannot hold is read again, and summed in memory"
-    tuned(_MAX_PACKS=1, _MIN_THREADS=32, _NORM_FORWARD={4: (1, 0)}, _NORM_BACKWARD={4: (32, 4, 2)},
+    tuned(_MAX_THREAD_VECTORS=1, _MIN_THREADS=32, _NORM_FORWARD={4: (1, 0)}, _NORM_BACKWARD={4: (32, 4, 2)},
           _next_pow2=lambda n, lowest, highest: lowest)
     assert 'VECS_PER_THREAD = 1,' in calls.norm_calls('float32', 3, 500, 4, calls.Norm(0, 0, 0, 0), 1e-6, H100)[0].src
     x, r, w, b, *dys = elements((20, 500), (20, 500), (500,), (500,), (20, 500), (20, 500))
@@ -200,7 +200,7 @@ def test_blocks_that_stay_go_round(tuned, monkeypatch):
     for hopper in (True, False):
         for module in ('activations', 'norms'):
             monkeypatch.setattr(f'gridstride.kernels.fused.{module}.this_device', lambda: Device(2, hopper))
-        tuned(_NORM_BACKWARD={4: (64, 16, 2)}, _REGISTERS=128*128, _BIAS_GELU_BACKWARD={4: (32, 2, 1)})
+        tuned(_NORM_BACKWARD={4: (64, 16, 2)}, _REGISTERS_PER_SM=128*128, _BIAS_GELU_BACKWARD={4: (32, 2, 1)})
         how, on = calls.Norm(False, True, False, False), Device(2, hopper)
         (first, *_), parts = calls.norm_backward_calls('float32', 75, 64, 4, how, True, on)
         assert f'PIPELINED = {int(hopper)},' in first.src and parts == 2
