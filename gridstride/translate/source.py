@@ -44,9 +44,7 @@ class Source:
             source = source_of(f)
         except SourceMissing:
             raise Untranslatable(
-                'a kernel whose source cannot be read, from which it is translated',
-                'Define it in a file or in a notebook cell.',
-                kernel=self.name,
+                'a kernel whose source cannot be read', 'Define it in a file or in a notebook cell.', kernel=self.name
             ) from None
         self.file = source.file
         self.first = source.first

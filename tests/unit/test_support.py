@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gridstride.support.array_memory import address, byte_bounds, owner, part, reach, span, whole_storage
-from gridstride.support.function_source import SourceMissing, source_of, tree_of
+from gridstride.support.function_source import lambda_text, SourceMissing, source_of, tree_of
 
 HERE = __file__
 
@@ -55,6 +55,13 @@ def test_an_indented_function_keeps_its_columns_where_wanted():
 
 
 def test_a_cached_function_has_the_source_of_what_it_calls(): assert source_of(lru_cache(plain)) == source_of(plain)
+
+
+def test_the_source_of_a_lambda_is_found_by_its_bytecode():
+    first, second, named = lambda x: x + 1, lambda x: x * 2, lambda y: y + 1
+    assert [lambda_text(f) for f in (first, second, named)] == ['lambda x: x + 1', 'lambda x: x * 2', 'lambda y: y + 1']
+    alike = lambda x: print(1), lambda x: print(2)
+    with pytest.raises(ValueError, match='2 lambdas'): lambda_text(alike[0])
 
 
 def test_cells_lambdas_and_what_has_no_source():
