@@ -69,7 +69,7 @@ class _Later(ModuleType):
             module = import_module(self.__name__)
         except ModuleNotFoundError as e:
             root = self.__name__.partition('.')[0]
-            raise missing_package(root, 'this lesson') if e.name == root else e from None
+            raise missing_package(root, 'this lesson') if e.name.partition('.')[0] == root else e from None
         notebook = vars(sys.modules['__main__'])
         for name in [name for name, value in list(notebook.items()) if value is self]:
             notebook[name] = module

@@ -328,10 +328,6 @@ class Contest(Expectations):
         other = self[self.baseline if over is None else over]
         return other / mine if mine and other else None
 
-    def ratio(self, name, than=None):  # None where one of the two was not measured
-        "Return the time of `name` divided by that of `than`, by default the baseline: below 1, it is faster"
-        return self.speedup(self.baseline if than is None else than, name)
-
     def in_unit(self, name, unit, over=None):
         "Return what `expect` compares: the speedup, the time, the speed or an additional column of a variant"
         ways = {'ms': self.__getitem__, 'TFLOP/s': self.tflops, 'GB/s': self.gbs}
