@@ -58,8 +58,8 @@ class Kernel:
             return found[0].value
         words = set(metric.lower().split())
         near = sorted({m.name for ms in self.sections.values() for m in ms if words & set(m.name.lower().split())})
-        there = f"near it: {', '.join(near[:6])}" if near else f"its sections: {', '.join(self.sections)}"
-        raise KeyError(f'{short(self.name)} has no metric {name!r}; {there}')
+        hint = f"near it: {', '.join(near[:6])}" if near else f"its sections: {', '.join(self.sections)}"
+        raise KeyError(f'{short(self.name)} has no metric {name!r}; {hint}')
 
     @property
     def seconds(self):
@@ -208,9 +208,9 @@ def advice(
     k,  # a `Kernel`
 ) -> Table:
     "Return the rules that recommend a change, sorted by estimated speedup"
-    asks = [r for r in k.rules if r.kind != 'INF' and not _IGNORED_RULES.search(r.text)]
-    asks.sort(key=lambda r: (r.scope == 'local', -(r.speedup or 0)))
-    rows = [[_speedup_text(r), r.section, _strip_links(r.text)] for r in asks]
+    recommended = [r for r in k.rules if r.kind != 'INF' and not _IGNORED_RULES.search(r.text)]
+    recommended.sort(key=lambda r: (r.scope == 'local', -(r.speedup or 0)))
+    rows = [[_speedup_text(r), r.section, _strip_links(r.text)] for r in recommended]
     return Table(['est. speed-up', '<section', '<advice'], rows, title='Advice')
 
 
@@ -349,10 +349,10 @@ def from_plain(d, mark='') -> Ncu:
     return Ncu([_kernel(kernel) for kernel in d['kernels']], d['version'], d['warnings'], mark)
 
 
-def _kernel(kept):
+def _kernel(data):
     "Return the `Kernel` from its data in JSON"
-    k = Kernel(kept['name'], kept['grid'], kept['block'])
-    k.sections = {s: [Metric(*m) for m in ms] for s, ms in kept['sections']}
-    k.rules, k.lines = [Rule(*r) for r in kept['rules']], [Line(*l) for l in kept['lines']]
-    k.raw = {m[0]: Metric(*m) for m in kept['raw']}
+    k = Kernel(data['name'], data['grid'], data['block'])
+    k.sections = {s: [Metric(*m) for m in ms] for s, ms in data['sections']}
+    k.rules, k.lines = [Rule(*r) for r in data['rules']], [Line(*l) for l in data['lines']]
+    k.raw = {m[0]: Metric(*m) for m in data['raw']}
     return k

@@ -29,7 +29,7 @@ class SourceLines:
         self.lines.append(Line(text, self.depth if depth is None else depth, line))
 
     def comments_until(self, line, column=None):
-        "Write the comments and the blank lines that come before the source's `line`"
+        "Write the comments and blank lines of the source that precede `line`"
         for n in range(self.cursor + 1, line):
             if n in self.source.comments and self.source.comments[n][2]:
                 if column is not None and self.source.comments[n][0] < column:
@@ -49,7 +49,7 @@ class SourceLines:
         self.blank_line_pending = False
 
     def trailing_comments(self, first, last):
-        "Return the comments at the end of the source's lines"
+        "Return the comments at the ends of the lines `first` to `last` of the source"
         return ' '.join(
             self.source.comments[n][1]
             for n in range(first, last + 1)
@@ -77,8 +77,8 @@ class SourceLines:
 
     def belongs_to_block(self, n, column):
         "Return whether line `n` of the source is empty, or a comment that belongs to a block at `column`"
-        at, _, alone = self.source.comments.get(n, (0, '', False))
-        return n in self.source.blank or alone and at >= column
+        comment_column, _, is_own_line = self.source.comments.get(n, (0, '', False))
+        return n in self.source.blank or is_own_line and comment_column >= column
 
     def group(self, body, group):
         "Write the statements that come from one statement of Python"
@@ -121,7 +121,7 @@ class SourceLines:
         return (stmt.node.iter if stmt.kind in ('for', 'each') else stmt.node.test).end_lineno
 
     def combine(self, texts):
-        "Join declarations of one type on one line, if it is not too long"
+        "Join declarations of the same type into one line if it fits"
         res = []
         for t in texts:
             t = t if isinstance(t, tuple) else (None, t)
@@ -144,5 +144,5 @@ class SourceLines:
         return v.struct.struct_name if v.struct else v.c_type
 
     def pointer_type(self, v):
-        "Return C's type of the elements that the pointer `v` leads to"
+        "Return C's type of the elements that `v` points to"
         return ('const ' if v.memory.readonly else '') + self.writer.element_type(v.memory.dtype)
