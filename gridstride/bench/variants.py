@@ -135,7 +135,7 @@ def changed(
 
 # A text can also be defined as a Python function. It gets the name of a file, so that errors, the simulator and Numba
 # can show its lines.
-_numbers = itertools.count(1)
+_file_counter = itertools.count(1)
 
 
 def _names_outside(f):
@@ -153,7 +153,7 @@ def define(
     "Define the function or kernel of a text; returns the last one, if the text defines several"
     if not isinstance(what, str):
         return define(_text_of(what), **{**_names_outside(what), **names})
-    file = f'<made {next(_numbers)}>'
+    file = f'<made {next(_file_counter)}>'
     linecache.cache[file] = (len(what), None, what.splitlines(True), file)
     tree = ast.parse(what, file)
     made = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]

@@ -189,11 +189,11 @@ def _print_guess(guess, than):
     "Print the reader's guess, if there is one; raises `TypeError` unless it is a number or ..."
     if guess is None:
         return
-    unit = f'times as fast as {than}' if than else 'TFLOP/s'
+    unit = f'the speedup over {than}' if than else 'TFLOP/s'
     if isinstance(guess, (int, float)):
-        print(f'you guessed {guess:g} {unit}')
+        print(f'you guessed {guess:g}x over {than}' if than else f'you guessed {guess:g} TFLOP/s')
     elif guess is not ...:
-        raise TypeError(f'my_guess is {guess!r}; it is a number: how many {unit}')
+        raise TypeError(f'my_guess is {guess!r}, but must be a number: {unit}')
 
 
 # A race is a contest on one product, with the library among the candidates and the error of each result in the table.

@@ -38,7 +38,7 @@ class Lowering(Assignments):
         return self
 
     def take_parameters(self):
-        "Make the variables of the parameters, anew in each iteration"
+        "Make the variables of the parameters, new ones in each iteration"
         self.parameter_exprs = []
         for (_, make), arg in zip(self.params, self.source.tree.args.args):
             v = self.stores[arg]
