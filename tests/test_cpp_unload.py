@@ -17,8 +17,8 @@ __global__ void k(int *x) {{ x[0] = count; count += step; }}'''
 
 
 @pytest.fixture(autouse=True)
-def few(monkeypatch):
-    "Two unused modules stay; none of other tests"
+def few(monkeypatch, young):
+    "Two unused modules stay; none of other tests. Garbage is collected at each load, so only what a test makes counts"
     monkeypatch.setattr(loaded, 'MAX_UNREFERENCED', 2)
     monkeypatch.setattr(loaded, '_collect_above', 0)
     with cpp.on_emulator(): yield
