@@ -47,7 +47,7 @@ def phase(
     lane=0,  # the lane of this warp that is coloured
     size=7,  # pixels per element
 ) -> Panel:
-    "Draw `m` to the left of `out` and `n` above it, with the elements that one phase reads and the results it updates"
+    "Draw A to the left of C and B above it, with the elements that one phase reads and the results it updates"
     tile_rows, tile_columns = thread_of_result.shape
     top, left = block[0] * tile_rows, block[1] * tile_columns
     steps = np.arange(idx, min(idx + bk, k))
@@ -60,9 +60,9 @@ def phase(
     gap, label = 16, 20
     x, y = size * k + gap, label + size * k + gap + label
     panels = (
-        (0, y, _draw_matrix('m', h, k, [(r, steps, c) for r, c in zip(rows, colors)], size)),
-        (x, label, _draw_matrix('n', k, w, [(steps, run, c) for run, c in zip(cols, colors)], size)),
-        (x, y, _draw_matrix('out', h, w, list(zip(rows, cols, colors)), size)),
+        (0, y, _draw_matrix('A', h, k, [(r, steps, c) for r, c in zip(rows, colors)], size)),
+        (x, label, _draw_matrix('B', k, w, [(steps, run, c) for run, c in zip(cols, colors)], size)),
+        (x, y, _draw_matrix('C', h, w, list(zip(rows, cols, colors)), size)),
     )
     parts = [f'<g transform="translate({a:.1f},{b:.1f})">{svg}</g>' for a, b, svg in panels]
     for i, (color, words) in enumerate(_LEGEND):
