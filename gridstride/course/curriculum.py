@@ -167,7 +167,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         '07a',
         'why_slow',
         'Why Numba was slow',
-        reading=40,
+        reading=45,
         exercises=(25, 25),
         needs=(
             'lessons {threads_and_barriers} and {shared_memory_cuda}. A GPU helps. Without one, the kernels are '
@@ -202,7 +202,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         '08a',
         'timing',
         'Timing',
-        reading=65,
+        reading=60,
         exercises=(70, 70),
         needs=(
             'lessons {cuda_c}, {shared_memory_cuda} and {numba}. A GPU helps: without one all kernels run and are '
