@@ -574,8 +574,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=65,
         exercises=(85, 120),
         needs=(
-            'lesson {reductions} and {triton}; {softmax} helps. A GPU helps: without one all kernels run and are '
-            'checked; times are those of an NVIDIA H100.'
+            'lesson {softmax} and {triton}. A GPU helps: without one all kernels run and are checked; times are those '
+            'of an NVIDIA H100.'
         ),
         follows=(
             '[lecture 12](https://youtu.be/zEuwuCTEf_0) (Thomas Viehmann) as far as it goes, then the three papers: '
