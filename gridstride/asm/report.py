@@ -220,12 +220,12 @@ class Resources(namedtuple('Resources', _FIELDS)):
         limits = ', '.join(f'{v} by {k}' for k, v in fit.limits.items())
         fits = f'{fit.blocks} block{"s" * (fit.blocks != 1)} of {self.block} threads'
         return [
-            ('registers', self.registers, 'a thread'),
-            ('shared memory', f'{self.shared} + {self.dynamic} bytes', 'a block, static + dynamic'),
-            ('local memory', f'{self.local} bytes', 'a thread: arrays and spills'),
+            ('registers', self.registers, 'per thread'),
+            ('shared memory', f'{self.shared} + {self.dynamic} bytes', 'per block, static + dynamic'),
+            ('local memory', f'{self.local} bytes', 'per thread: arrays and spills'),
             ('spills', f'{self.spill_stores} + {self.spill_loads} bytes', 'stored + loaded'),
-            ('constants', f'{self.constant} bytes', 'the kernel, with its arguments'),
-            ('barriers', self.barriers, 'a block'),
+            ('constants', f'{self.constant} bytes', 'per kernel, with its arguments'),
+            ('barriers', self.barriers, 'per block'),
             ('occupancy', f'{fit.share:.0%}', f'{fit.warps} of {most} warps: {fits}'),
             ('limited by', ', '.join(fit.limiter), f'blocks: {limits}'),
         ]
