@@ -99,11 +99,7 @@ WORDS = [
      dict(python=15, tests=72, lessons=29)),
     (r'(?<!in )(?<!in-)(?<!take )(?<!takes )(?<!decimal )places?',
      'index, address, location, position',
-<<<<<<< HEAD
-     dict(python=40, cpp=4, benchmarks=3, tests=112, lessons=112)),
-=======
-     dict(python=40, cpp=4, benchmarks=3, tests=112, lessons=113)),
->>>>>>> a6c8bda3 (Give the softmax lesson a reason per section, and the library's table)
+     dict(python=40, cpp=4, benchmarks=3, tests=112, lessons=111)),
     (r'lies|lie',
      'is stored at, is at',
      dict(python=2, tests=7, lessons=6)),
@@ -148,11 +144,7 @@ WORDS = [
      dict(python=118, cpp=3, texts=2, benchmarks=2, tests=88, lessons=99)),
     (r'for each(?! other)',
      'per, if it is a rate',
-<<<<<<< HEAD
-     dict(python=9, cpp=5, benchmarks=2, tests=17, lessons=81)),
-=======
-     dict(python=9, cpp=5, benchmarks=2, tests=17, lessons=85)),
->>>>>>> a6c8bda3 (Give the softmax lesson a reason per section, and the library's table)
+     dict(python=9, cpp=5, benchmarks=2, tests=17, lessons=79)),
     (r'rooms?',
      'package, module; workspace; shared memory',
      dict(tests=49, lessons=38)),
