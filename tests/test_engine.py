@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.slow,  # one unit of all kernels is compiled first
 
 @pytest.fixture(params=['forward'], autouse=True)
 def order(request):
-    with sim.options(order=request.param, seed=3, engine='c'): yield request.param
+    "A loop that does not end is reported after 10 s, not after a minute"
+    with sim.options(order=request.param, seed=3, engine='c'), change(settings, seconds=10): yield request.param
 
 @pytest.fixture(scope='module', autouse=True)
 def one_unit():
