@@ -29,8 +29,8 @@ def test_letters_count_the_lessons_of_a_chapter():
 
 
 def test_a_lesson_is_one_sitting():
-    "An hour and a half, except one that waits for its cut"
-    assert [o.slug for o in LESSONS if o.reading > 90] == ['quantization']
+    "An hour and a half"
+    assert [o.slug for o in LESSONS if o.reading > 90] == []
 
 
 def test_each_part_begins_with_a_chapter():

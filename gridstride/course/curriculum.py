@@ -592,7 +592,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         '22',
         'quantization',
         'Quantization',
-        reading=100,
+        reading=90,
         exercises=(90, 135),
         needs=(
             "lesson {checklist}'s roofline, {reductions}'s sum of a warp, and {triton}'s Triton. A GPU helps: without"
