@@ -72,7 +72,7 @@ for nb in lessons: chapters.setdefault(lesson_of_file(nb.name).chapter, []).appe
 def own_progress(tmp_path, monkeypatch): monkeypatch.setenv('GRIDSTRIDE_PROGRESS', str(tmp_path/'progress.json'))
 
 
-FEWER = dict(latency_and_roofline=2, flash_attention_hopper=1)  # exercises of chapters that wait for more
+FEWER = dict(flash_attention_hopper=1)  # exercises of a chapter that waits for more
 
 
 @pytest.mark.parametrize('chapter', chapters)

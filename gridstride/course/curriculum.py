@@ -349,7 +349,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         'latency_and_roofline',
         'Latency and the roofline',
         reading=30,
-        exercises=(25, 25),
+        exercises=(40, 40),
         needs=(
             'lesson {traffic}; {privatization} helps. A GPU helps: without one all kernels run and are checked; times'
             ' are those of an NVIDIA H100.'

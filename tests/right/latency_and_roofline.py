@@ -38,3 +38,13 @@ def by_intensity(k, n, size, gbs, tflops):
     t = np.arange(1, 1_000_000)
     found = np.flatnonzero(2*t*k*n/(size*(t*k + k*n + t*n)) >= 1000*tflops/gbs)
     return t[found[0]] if len(found) else None
+
+@right('latency_and_roofline.predict')
+def in_seconds(bytes, flops, us, gbs, tflops):
+    times = [(us/1e6, 'latency'), (bytes/(gbs*1e9), 'memory'), (flops/(tflops*1e12), 'compute')]
+    return 1e6*(times[0][0] + max(times[1:])[0]),max(times)[1]
+
+@right('latency_and_roofline.predict')
+def with_a_numpy_array(bytes, flops, us, gbs, tflops):
+    times = np.array([us, bytes/gbs/1e3, flops/tflops/1e6])
+    return [times[0] + times[1:].max(), ['latency','memory','compute'][times.argmax()]]

@@ -45,3 +45,33 @@ def tokens_by_thousands(k, n, size, gbs, tflops): return (t := tokens(k, n, size
 def none_above_the_ridge_alone(k, n, size, gbs, tflops):
     ridge = 1000*tflops/gbs
     return None if 2*k*n < (less := ridge*size*(k + n)) else math.ceil(ridge*size*k*n/(2*k*n - less))
+
+
+@wrong('latency_and_roofline.predict')
+def no_latency(bytes, flops, us, gbs, tflops):
+    times = dict(memory=bytes/gbs/1e3, compute=flops/tflops/1e6)
+    return max(times.values()),max(times, key=times.get)
+
+@wrong('latency_and_roofline.predict')
+def one_after_the_other(bytes, flops, us, gbs, tflops):
+    times = dict(latency=us, memory=bytes/gbs/1e3, compute=flops/tflops/1e6)
+    return sum(times.values()),max(times, key=times.get)
+
+@wrong('latency_and_roofline.predict')
+def never_latency_bound(bytes, flops, us, gbs, tflops):
+    memory,compute = bytes/gbs/1e3,flops/tflops/1e6
+    return us + max(memory, compute),'memory' if memory > compute else 'compute'
+
+@wrong('latency_and_roofline.predict')
+def latency_bound_below_half(bytes, flops, us, gbs, tflops):
+    memory,compute = bytes/gbs/1e3,flops/tflops/1e6
+    return us + max(memory, compute),('latency' if max(memory, compute) < 2*us else
+                                      'memory' if memory > compute else 'compute')
+
+@wrong('latency_and_roofline.predict')
+def in_milliseconds(bytes, flops, us, gbs, tflops):
+    memory,compute = bytes/gbs/1e6,flops/tflops/1e9
+    return us + max(memory, compute),'memory' if memory > compute else 'compute'
+
+@wrong('latency_and_roofline.predict')
+def the_time_alone(bytes, flops, us, gbs, tflops): return us + max(bytes/gbs/1e3, flops/tflops/1e6)

@@ -1,8 +1,10 @@
 """Test cases for the lesson's exercises. Reading this file spoils them."""
 
+import math
+
 from ..grading import problem
 from ...utils import cdiv
-from .returned import integer
+from .returned import integer, number
 
 __all__ = ['CHIPS', 'LAYERS']
 
@@ -85,3 +87,44 @@ def _(fn, rng, k, n, size, gbs, tflops):
     if bound != [False, True]:
         why = 'is still memory-bound' if not bound[1] else 'is not the smallest one: one token fewer is enough'
         raise AssertionError(f'the ridge is at {ridge:.4g} FLOP/byte, and a product of {got} tokens {why}')
+
+
+H100 = dict(us=4.5, gbs=3000, tflops=800)
+KERNELS = (
+    dict(bytes=8192, flops=0, us=4.5, gbs=2700, tflops=50),
+    dict(bytes=8 * 2**28, flops=0, us=4.5, gbs=2700, tflops=50),
+    dict(bytes=302_000_000, flops=549_760_000_000, **H100),
+    dict(bytes=134_000_000, flops=134_000_000, **H100),
+    dict(bytes=16_000, flops=25_000, **H100),
+    dict(bytes=12_000_000, flops=3_000_000_000, **H100),  # the memory needs less than the latency
+    dict(bytes=15_000_000, flops=3_000_000_000, **H100),  # and here more
+    dict(bytes=3000, flops=8_000_000_000, us=2, gbs=300, tflops=10),
+)
+
+
+def predicted(bytes, flops, us, gbs, tflops):
+    "Return the time of a kernel in microseconds, and what limits it"
+    times = {'latency': us, 'memory': bytes / gbs / 1e3, 'compute': flops / tflops / 1e6}
+    return us + max(times['memory'], times['compute']), max(times, key=times.get)
+
+
+@problem(
+    'latency_and_roofline.predict',
+    cases=[dict(kernel) for kernel in KERNELS],
+    hints=[
+        'The memory and the arithmetic work at the same time, so the longer of the two counts. The latency is added.',
+        'One GB/s is 1000 bytes per microsecond, and one TFLOP/s is a million FLOPs per microsecond.',
+        'With `memory = bytes/gbs/1e3` and `compute = flops/tflops/1e6`, the time is `us + max(memory, compute)`. '
+        'The limiter is the name of the largest of `us`, `memory` and `compute`.',
+    ],
+)
+def _(fn, rng, bytes, flops, us, gbs, tflops):
+    time, limiter = predicted(bytes, flops, us, gbs, tflops)
+    got = fn(bytes, flops, us, gbs, tflops)
+    if not isinstance(got, (tuple, list)) or len(got) != 2 or (took := number(got[0])) is None:
+        raise AssertionError(f'return a time in microseconds and a limiter, such as (4.9, "latency"); got {got!r}')
+    parts = f'latency {us} µs, memory {bytes / gbs / 1e3:.4g} µs, arithmetic {flops / tflops / 1e6:.4g} µs'
+    if not math.isclose(took, time, rel_tol=1e-6):
+        raise AssertionError(f'{parts}: together {time:.5g} µs; got {took:.5g} µs')
+    if got[1] != limiter:
+        raise AssertionError(f"{parts}: the limiter is '{limiter}'; got {got[1]!r}")
