@@ -284,7 +284,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         '10',
         'memory',
         'Memory',
-        reading=75,
+        reading=65,
         exercises=(60, 100),
         needs=(
             'lesson {shared_memory_cuda}, {numba} and {profiling}. A GPU helps: without one all kernels run, are '
@@ -296,7 +296,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         ),
         does=(
             'coalescing, bank conflicts, padding, swizzles: a transpose at 94% of copy bandwidth; the layouts of '
-            'CUTLASS and Triton; the latency of each cache'
+            'CUTLASS and Triton'
         ),
         gpu='helps',
     ),
@@ -348,7 +348,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         '12',
         'latency_and_roofline',
         'Latency and the roofline',
-        reading=30,
+        reading=45,
         exercises=(40, 40),
         needs=(
             'lesson {traffic}; {privatization} helps. A GPU helps: without one all kernels run and are checked; times'
@@ -359,8 +359,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
             '(Thomas Viehmann), and continues where they stop.'
         ),
         does=(
-            "loads in flight instead of warps; Little's law; the latency of a small kernel; all layers of a network "
-            'on one roofline'
+            "the latency of each cache; Little's law; loads in flight instead of warps; the latency of a small kernel; "
+            'all layers of a network on one roofline'
         ),
         gpu='helps',
     ),
