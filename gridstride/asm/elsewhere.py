@@ -151,7 +151,7 @@ class Compiled(NamedTuple):
         return launch
 
     def __repr__(self):
-        return f'{self.by}: {len(self.sass)} instructions for {self.arch}, {self.registers} registers a thread'
+        return f'{self.by}: {len(self.sass)} instructions for {self.arch}, {self.registers} registers per thread'
 
 
 _CONSTANTS = '.nv.constant0.'  # the section with the arguments of a kernel; device functions have none

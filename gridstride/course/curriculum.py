@@ -173,7 +173,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
             'lessons {threads_and_barriers} and {shared_memory_cuda}. A GPU helps. Without one, the kernels are '
             'simulated, and measurements are those of an NVIDIA H100, marked as recorded.'
         ),
-        follows='[lecture 5](https://youtu.be/wVsR-YhaHlM?t=3357) (Jeremy Howard), 55:57 to 1:17:33.',
+        follows='[lecture 5](https://youtu.be/wVsR-YhaHlM?t=3357) (Jeremy Howard), 55:57 to 1:00:07.',
         does="the kernels of lesson 06 in Python; why the lecture's kernel is 4x slower than C, found by experiment",
         gpu='helps',
         chapter='numba',
@@ -243,9 +243,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=40,
         exercises=(25, 25),
         needs=(
-            'lesson {cuda_c}, lesson {shared_memory_cuda} and, for one section each, lesson {numba} and lesson '
-            "{profiling}. No GPU is needed: NVIDIA's compilers work without one, and what only a GPU can measure "
-            'comes from an NVIDIA H100.'
+            "lessons {cuda_c} and {shared_memory_cuda}. No GPU is needed: NVIDIA's compilers work without one, and "
+            'what only a GPU can measure comes from an NVIDIA H100.'
         ),
         follows=(
             '[lecture 1](https://youtu.be/LuhJEEJQgUM?t=1574) (Mark Saroufim), [lecture '
@@ -264,8 +263,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=45,
         exercises=(55, 75),
         needs=(
-            "lesson {ptx_and_sass}. No GPU is needed: NVIDIA's compilers work without one, and what only a GPU can "
-            'measure comes from an NVIDIA H100.'
+            'lesson {ptx_and_sass} and, for one section each, lessons {why_slow} and {profilers}. No GPU is needed: '
+            "NVIDIA's compilers work without one, and what only a GPU can measure comes from an NVIDIA H100."
         ),
         follows=(
             '[lecture 1](https://youtu.be/LuhJEEJQgUM?t=1574) (Mark Saroufim), [lecture '

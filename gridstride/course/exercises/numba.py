@@ -240,7 +240,8 @@ def _(fn, rng, h, w):
         for h, w, b in ((40, 50, (2, 1)), (16, 16, (1, 1)), (3, 70, (1, 2)), (65, 33, (2, 2)), (1, 1, (2, 1)))
     ],
     hints=[
-        'Each of the 256 threads has one count of the block: clear it, wait, count, wait, add it to `out`.',
+        'Each of the 256 threads takes care of one of the 256 counters in shared memory: it clears that counter, '
+        'waits, counts its pixels, waits, and adds that counter to `out`.',
         'The grid is smaller than the picture: `for r in range(first row of this thread, h, '
         'rows of the whole grid)`, and the same for columns. The whole grid has `cuda.gridDim.y*cuda.blockDim.y` rows.',
         '`cuda.atomic.add(s, x[r,c], 1)` in the loops; after the second wait, with `i = tr*16 + tc`: '

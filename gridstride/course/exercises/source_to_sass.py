@@ -194,7 +194,8 @@ def _advice_on_multiplies(products):  # how many a loop multiplies without addin
 
 _REMAINDER_LOOP = (
     'the results are right, but the longest loop with products is the one for the remaining elements, which the '
-    'compiler unrolled, and it loads less than 16 bytes at a time: let each thread take at most one remaining element'
+    'compiler unrolled, and it loads less than 16 bytes at a time: distribute the remaining elements '
+    'over the threads, from n/4*4 + t with stride all'
 )
 
 
@@ -256,7 +257,8 @@ def _(fn, rng, n=500, blocks=2, threads=64, arch=None):
     part = launch(fn, 'dots_k', blocks, threads, x=x, y=y, out=np.full(blocks * threads, np.nan, np.float32), n=n)
     if np.isnan(part.numpy()).any():
         raise AssertionError(
-            'some threads did not write their sum: let each write out[t], or 0 if it has nothing to add'
+            'some threads did not write their sum: let each thread write its sum to out[t], or 0 if '
+            'it has nothing to add'
         )
     check(np.float32(part.numpy().astype(np.float64).sum()), np.float32((x.astype(np.float64) * y).sum()), atol=1e-4)
     idle = np.count_nonzero(part == 0)

@@ -95,7 +95,7 @@ class Climb:
             return
         print(f'{rung.name}: {step.tflops:.2f} TFLOP/s, {step.ratio:.1%} of torch.matmul ({step.made_on})')
         busy = self._format_tensor_busy(step, ', tensor cores busy {:.0f}%')
-        print(f'{step.registers} registers of a thread, occupancy {step.occupancy:.0%}{busy}')
+        print(f'{step.registers} registers per thread, occupancy {step.occupancy:.0%}{busy}')
         _print_guess(guess, next(iter(times), None) if times else None)
         for name, (low, high) in (times or {}).items():
             claim(f'{rung.name}, speedup over {name}', low, self._speedup_over(step, name), high, 'x', mark=step.mark)
@@ -139,9 +139,9 @@ class Climb:
             return Table((), [[f'wavefronts for {self.unit}, on paper', f'{wavefronts:.3f}']], title, str(e))
         instructions = sum(found.values())
         rows = [
-            ['registers of a thread', compiled.registers],
+            ['registers per thread', compiled.registers],
             ['occupancy', f'{compiled.occupancy.share:.0%}, limited by {", ".join(compiled.occupancy.limiter)}'],
-            ['spilled', f'{compiled.spill_stores + compiled.spill_loads} bytes of a thread'],
+            ['spilled', f'{compiled.spill_stores + compiled.spill_loads} bytes per thread'],
             [f'wavefronts for {self.unit}, on paper', f'{wavefronts:.3f}'],
             [f'instructions for {self.unit}, in its loop', f'{instructions:.3f}'],
             ['these allow, at most', f'{self.bound(wavefronts, instructions):.1f} TFLOP/s'],
