@@ -609,7 +609,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         '23',
         'sparsity',
         'Sparsity',
-        reading=70,
+        reading=60,
         exercises=(75, 110),
         needs=(
             "lesson {cuda_c}'s CUDA C, {memory}'s sectors and {triton}'s Triton; {tensor_cores}'s `mma.sync` helps in"
