@@ -474,8 +474,9 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=45,
         exercises=(70, 80),
         needs=(
-            'lessons {shared_memory_cuda} and {numba}, {source_to_sass} for SASS, {memory} for layouts. A GPU helps: '
-            'without one all kernels run and are checked; what only a GPU can show comes from an NVIDIA H100.'
+            'lessons {first_kernel} and {blocks_and_threads}; {source_to_sass} and {memory} help with the sections on '
+            'the compiler. A GPU helps: without one all kernels run and are checked; what only a GPU can show comes '
+            'from an NVIDIA H100.'
         ),
         follows=(
             '[lecture 1](https://youtu.be/LuhJEEJQgUM?t=1574) (Mark Saroufim) from 26:14, and [lecture '
