@@ -242,7 +242,7 @@ def _random(rng, *shape):
     cases=[dict(ranks=ranks, n=n, d=d) for ranks, n, d in ((2, 3, 2), (3, 4, 4), (4, 2, 8), (5, 3, 2))],
     hints=[
         'One `attend` for your own keys; then `ranks - 1` times: exchange, `attend`, `merge`.',
-        '`kv = yield kv`: what you got is what you hand on next time. Otherwise every rank gets the keys of its '
+        '`kv = yield kv`: send next time what you received. Otherwise every rank gets the keys of its '
         'left neighbour again and again.',
         '`merge` takes and returns pairs `(out, lse)`. Return the first of the pair, once, at the end.',
     ],
