@@ -113,7 +113,7 @@ def check_registers(fn, arch):
     hints=[
         'Which index does the compiler not know? Turn it into one that the compiler knows: a constant, or the '
         'variable of a loop with a constant length.',
-        'A value in memory cannot select a register. But you can compare that value with the number of every register.',
+        'A value in memory cannot select a register. But you can compare that value with each of 0, 1, 2 and 3.',
         'For each element `v` of the row: `for (int j = 0; j < 4; j++) count[j] += v == j;` The compiler unrolls '
         'it into four comparisons.',
     ],
