@@ -57,7 +57,7 @@ class Climb:
         bound,  # (wavefronts, instructions) per multiplying instruction -> the upper bound in TFLOP/s
         seconds=0.3,  # time limit for a rung, and for the library
         folder='recorded',
-        unit='a multiply-add',  # the multiplying instruction, as the output calls it
+        unit='multiply-add',  # the multiplying instruction, as the output calls it
         multiply_adds=32,  # per multiplying instruction
         op='FFMA',  # the prefix of its name in machine code
         also=(),  # further shapes (h, w, k) for which a rung is checked
@@ -111,14 +111,14 @@ class Climb:
         "Compare the counts of the hardware with those on paper"
         counted, instructions = self.counts(step.name)
         if counted is None:
-            print(f'{wavefronts:.3f} wavefronts for {self.unit} on paper; the hardware did not count')
+            print(f'{wavefronts:.3f} wavefronts per {self.unit} on paper; the hardware did not count')
             return
         print(
-            f'for {self.unit}: {wavefronts:.3f} wavefronts on paper, {counted:.3f} counted; '
+            f'per {self.unit}: {wavefronts:.3f} wavefronts on paper, {counted:.3f} counted; '
             f'{instructions:.2f} instructions; these allow {self.bound(counted, instructions):.1f} TFLOP/s'
         )
         low, high = (1 - within) * wavefronts, (1 + within) * wavefronts
-        claim(f'wavefronts for {self.unit}', low, counted, high, mark=step.mark)
+        claim(f'wavefronts per {self.unit}', low, counted, high, mark=step.mark)
 
     def __getitem__(self, name):
         "Return the `Step` of a rung"
@@ -136,14 +136,14 @@ class Climb:
             compiled = resources(rung.src, block=int(np.prod(rung.threads)), shared_bytes=rung.shared)
             found, compiler_name = _count_loop(rung, self.op)
         except CompilerMissing as e:
-            return Table((), [[f'wavefronts for {self.unit}, on paper', f'{wavefronts:.3f}']], title, str(e))
+            return Table((), [[f'wavefronts per {self.unit}, on paper', f'{wavefronts:.3f}']], title, str(e))
         instructions = sum(found.values())
         rows = [
             ['registers per thread', compiled.registers],
             ['occupancy', f'{compiled.occupancy.share:.0%}, limited by {", ".join(compiled.occupancy.limiter)}'],
             ['spilled', f'{compiled.spill_stores + compiled.spill_loads} bytes per thread'],
-            [f'wavefronts for {self.unit}, on paper', f'{wavefronts:.3f}'],
-            [f'instructions for {self.unit}, in its loop', f'{instructions:.3f}'],
+            [f'wavefronts per {self.unit}, on paper', f'{wavefronts:.3f}'],
+            [f'instructions per {self.unit}, in its loop', f'{instructions:.3f}'],
             ['these allow, at most', f'{self.bound(wavefronts, instructions):.1f} TFLOP/s'],
         ]
         return Table((), rows, title, f'[compiled for {compiled.arch} by {compiler_name}]')
@@ -163,7 +163,7 @@ class Climb:
         if any(busy := [self._format_tensor_busy(s, '{:.0f}%') for s in self.ladder.steps]):
             head, rows = [*head, 'tensor cores busy'], [[*r, b] for r, b in zip(rows, busy)]
         made = ', '.join(dict.fromkeys(s.made_on for s in self.ladder.steps))
-        return Table(head, rows, f'The ladder ({made})', f'wavefronts and instructions for {self.unit} of a warp')
+        return Table(head, rows, f'The ladder ({made})', f'wavefronts and instructions per {self.unit} of a warp')
 
     def _row(self, s):
         w, i = self.counts(s.name)
