@@ -559,9 +559,12 @@ def test_a_recorded_ladder_belongs_to_its_kernels(measured, monkeypatch, tmp_pat
     assert l['tiled'].fields == {**Step((1, 1, 1)).fields, **figures(tiled())} and 'recorded' in l['tiled'].mark
     assert '[recorded' in repr(l)
     assert sorted(p.name for p in tmp_path.iterdir()) == ['99_ladder_tiled.json', '99_ladder_two_words.json']
-    for other in (tiled(BK=4), tiled(SRC+'\n'), tiled(shared=4), tiled(threads=(8, 4))):
+    wider = SRC.replace('ns[BK][BN]', 'ns[BK][BN+1]')
+    for other in (tiled(BK=4), tiled(wider), tiled(shared=4), tiled(threads=(8, 4))):
         with pytest.raises(Unavailable, match='other arguments'): l.climb(other)
     assert len(l) == 1
+    commented = SRC.replace('ns[BK][BN];', 'ns[BK][BN]; // both tiles\n    /* of a\n    block */')
+    assert commented != SRC and 'recorded' in l.climb(tiled(commented))['tiled'].mark
 
 
 def test_counters_that_cannot_be_read_here_are_those_recorded(measured, monkeypatch, tmp_path, capsys):

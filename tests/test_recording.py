@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from gridstride.course import lessons
 from gridstride.bench import recording
-from gridstride.bench.recording import Unavailable, claim, expected, key, made_on, on_gpu, read, recorded, write
+from gridstride.bench.keys import key, without_comments
+from gridstride.bench.variants import define
+from gridstride.bench.recording import Unavailable, claim, expected, made_on, on_gpu, read, recorded, write
 from found import names
 
 CELLS = '''
@@ -193,7 +195,7 @@ def test_forms_of_a_figure_and_of_bytes(folder):
 
 @pytest.mark.slow
 def test_keys_do_not_depend_on_values_or_runs(folder):
-    code = ('import numpy as np; from gridstride.bench.recording import key; '
+    code = ('import numpy as np; from gridstride.bench.keys import key; '
             'print(key(np.zeros((2,3), np.float32), dict(b=1, a=2), key))')
     keys = {subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True,
                            env={**os.environ, 'PYTHONHASHSEED': s}).stdout.strip() for s in '12'}
@@ -214,6 +216,58 @@ def test_kernels_count_with_their_source():
     assert key(k) != key(plain), 'decorator and name are part of the source'
     assert (key(type('Triton', (), dict(src='a'))()) == key(type('Triton', (), dict(src='a'))())
             != key(type('Triton', (), dict(src='b'))()))
+
+
+KERNEL = r"""
+#define TWICE(x) (2*(x))     // a macro
+__global__ void k(float *x) {
+    x[0] = TWICE(1); /* one
+    thread */
+    printf("http://%s /* no comment */", "\"//");
+}
+"""
+
+
+@pytest.mark.parametrize('parts', [
+    lambda src: [src], lambda src: [[src, 7]], lambda src: [dict(k=src)],
+    lambda src: [type('Kernel', (), dict(src=src))()]], ids=['text', 'list', 'dict', 'kernel'])
+def test_comments_of_cuda_c_decide_nothing_and_its_code_decides(folder, monkeypatch, parts):
+    def measure(): return 7
+    commented = KERNEL.replace('a macro', 'another').replace('/* one\n    thread */', '// thread 0\n').replace(
+        'x[0]', '// the first\n    x[0]')
+    monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
+    recorded('profiling_k', measure, *parts(KERNEL))
+    assert recorded('profiling_k', missing, *parts(commented)).data == 7
+    for old, new in {'TWICE(1)': 'TWICE(2)', '2*(x)': '3*(x)', 'http://': 'http:/', '/* no comment */': '',
+                     r'\"//': r'\"/'}.items():
+        assert old in KERNEL
+        with pytest.raises(Unavailable, match='another source'):
+            recorded('profiling_k', missing, *parts(KERNEL.replace(old, new)))
+
+
+def test_a_launched_kernel_counts_without_its_comments_and_its_launcher_as_written(folder, monkeypatch):
+    monkeypatch.setattr('gridstride.utils.backend', lambda: 'gpu')
+    monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
+    measure, another = (define(f'def measure(): return [{x}, "__global__ void k() {{}}"]') for x in ('7//2', '7//3'))
+    kernel, commented, other = (type('Kernel', (), dict(src=s))() for s in (
+        KERNEL, KERNEL.replace('a macro', 'another'), KERNEL.replace('[0]', '[1]')))
+    on_gpu('profiling_l', measure, kernel)
+    monkeypatch.setattr('gridstride.utils.backend', lambda: 'sim')
+    assert on_gpu('profiling_l', measure, commented)[0] == 3
+    for call in (measure, other), (another, kernel):
+        with pytest.raises(Unavailable, match='another source'): on_gpu('profiling_l', *call)
+
+
+@pytest.mark.parametrize('text', [
+    f'launch({KERNEL!r}, x // 2)', repr([KERNEL, 7 // 2]), f'<Plan {KERNEL!r}>', 'x // 2',
+    f'    def f(x):\n        return x // 2, {KERNEL!r}\n'])
+def test_text_that_quotes_cuda_c_keeps_its_comments(text):
+    assert without_comments(text) == text
+
+
+def test_cuda_c_without_comments_has_no_more_of_them():
+    assert without_comments(without_comments(KERNEL)) == without_comments(KERNEL) != KERNEL
+    assert without_comments('__device__ int f(); // declared') == '__device__ int f();'
 
 
 @pytest.mark.parametrize('name', ['', '.', '..', 'a/b', '../a', '/a'])

@@ -7,6 +7,7 @@ from gridstride.bench import recording, variants
 from gridstride import sim
 from gridstride.bench import clocks
 from gridstride.kernels.ladder.rung import Rung
+from gridstride.bench.keys import key
 from gridstride.bench.recording import Unavailable, claim
 from gridstride.bench.variants import ChangeError, changed, code_of, contest, define, source_in
 from hypothesis import given, strategies as st
@@ -95,7 +96,7 @@ def test_a_kernel_in_python_is_made_again():
 def test_a_kernel_of_triton_is_made_again():
     more = changed(scale_k, 'TW*x', 'TW*x + 1')
     assert isinstance(more, Jitted) and more.fn.fn(5) == 21
-    assert recording.key(scale_k) == recording.key(scale_k.fn.fn) != recording.key(more)
+    assert key(scale_k) == key(scale_k.fn.fn) != key(more)
 
 
 def test_an_error_in_a_changed_kernel_shows_its_line():

@@ -15,7 +15,7 @@ from .kernels import Made, Unit
 from .tools import from_cache, homes, link, missing_tool, usage
 from ..support.function_source import SourceMissing, source_of
 from ..support.numba_cuda import import_numba_cuda, real_numba_cuda
-from ..bench.recording import function_within
+from ..bench.keys import function_within
 
 
 # Numba and Triton compile a kernel for the types of its arguments, so they need example arguments: arrays of any size,

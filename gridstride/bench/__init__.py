@@ -6,8 +6,8 @@ run), `reading` (a kernel that only reads), `stats` (statistics of repeated meas
 candidates, interleaved), `limits` (`ceilings`, measured on this machine), `roof` (`roofline`), `columns` (one call
 timed in five ways, with the measured clock rate).
 
-Next to it: `recording` (results that need a GPU, stored for readers without one, and claims about them) and `variants`
-(a kernel with small changes, and contests among variants).
+Next to it: `recording` (results that need a GPU, stored for readers without one, and claims about them), `keys` (what
+decides a result) and `variants` (a kernel with small changes, and contests among variants).
 """
 
 from .limits import Ceilings, H100, ceilings

@@ -19,7 +19,6 @@ On any other machine the recording is shown instead, after a line with the reaso
 """
 
 import base64
-import hashlib
 import json
 import os
 import re
@@ -32,14 +31,12 @@ from io import BytesIO, StringIO
 from pathlib import Path
 
 from ..support.atomic_write import write_whole
-from ..support.function_source import SourceMissing, source_of
+from .keys import key, source_text
 
 __all__ = [
     'PACKAGES',
     'Unavailable',
     'no_gpu',
-    'key',
-    'function_within',
     'machine',
     'mark',
     'brief_mark',
@@ -68,46 +65,6 @@ class Unavailable(RuntimeError):
 
     def _render_traceback_(self):
         return [f'{type(self).__name__}: {self}']
-
-
-# The key is a hash of everything that decides the result: the source of the kernel, sizes, options. An array counts
-# with its type and shape, because its values are random; a function counts with its source.
-def function_within(f):
-    "Return the Python function in a kernel of Numba's dialect or of Triton; `f` itself if it is neither"
-    while (inner := getattr(f, 'py_func', getattr(f, 'fn', None))) is not None:
-        f = inner
-    return f
-
-
-def _source(f):
-    "Return the source of a function, class or kernel"
-    f = function_within(f)
-    text = getattr(f, 'src', None)  # a kernel in CUDA C stores its source
-    return text if isinstance(text, str) else source_of(f).as_written
-
-
-def _stable(x):
-    "Return `x` as text that is the same in every run"
-    if x is None or isinstance(x, (bool, int, float, str, bytes)):
-        return repr(x)
-    if hasattr(x, 'shape') and hasattr(x, 'dtype'):
-        return f"{str(x.dtype).removeprefix('torch.')}{tuple(x.shape)}"
-    if isinstance(x, dict):
-        return f"{{{','.join(f'{_stable(k)}:{_stable(x[k])}' for k in sorted(x, key=str))}}}"
-    if isinstance(x, (tuple, list)):
-        return f"[{','.join(map(_stable, x))}]"
-    try:
-        return _source(x)
-    except SourceMissing:
-        raise TypeError(
-            f'a recording cannot be keyed by {x!r}: pass strings, numbers, arrays, functions, or tuples, lists and '
-            'dicts of them'
-        ) from None
-
-
-def key(*parts) -> str:  # 16 hexadecimal digits
-    "Return a hash of what decides a result"
-    return hashlib.sha256('\0'.join(map(_stable, parts)).encode()).hexdigest()[:16]
 
 
 PACKAGES = ['torch', 'triton', 'numba', 'gridstride']  # a recording has their versions, if they are installed
@@ -246,7 +203,7 @@ def _file(name, folder):
 
 def write(
     name,  # of the recording
-    key,  # from the function `key`
+    key,  # from `keys.key`
     x,  # the value; stored in the forms that `forms` returns
     data=None,  # the same as plain values, which JSON can store
     tools=None,  # versions of other programs that were used
@@ -264,7 +221,7 @@ def write(
 
 def read(
     name,  # of the recording
-    key,  # from the function `key`; it must be that of the recording
+    key,  # from `keys.key`; it must be that of the recording
     folder='recorded',  # of the file
 ) -> Recording:
     "Return the recording `name`; raises `Unavailable` if there is none, or if its key is another one"
@@ -318,7 +275,7 @@ def _note_missed(name, why):
 def recorded(
     name,  # of the recording: CHAPTER_what
     make,  # called without arguments: returns the value, or raises `Unavailable`
-    *parts,  # everything that decides the result: sources, functions, sizes; see `key`
+    *parts,  # everything that decides the result: sources, functions, sizes; see `keys.key`
     save=None,  # value of `make` -> plain values, which JSON can store; None: the value itself, if it is plain
     load=None,  # (plain values, mark) -> the value on other machines; None: a `Recording`
     tools=None,  # versions of other programs that are used, or a function that returns them
@@ -394,7 +351,7 @@ def on_gpu(
         _need_gpu()
         return make()
 
-    texts = [p if isinstance(p, str) else _source(p) for p in (make, *parts)]
+    texts = [p if isinstance(p, str) else source_text(p) for p in (make, *parts)]
     res = recorded(name, here, *texts, folder=folder, **how)
     return res.data if isinstance(res, Recording) and res.data is not None else res
 

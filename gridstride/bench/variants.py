@@ -19,17 +19,8 @@ from pathlib import Path
 from textwrap import shorten
 
 from . import compare
-from .recording import (
-    EXPECTED,
-    Expectations,
-    Unavailable,
-    function_within,
-    key,
-    made_on,
-    note_lookup,
-    recorded,
-    renew_key,
-)
+from .keys import function_within, key, without_comments
+from .recording import EXPECTED, Expectations, Unavailable, made_on, note_lookup, recorded, renew_key
 from ..support.function_source import SourceMissing, source_of
 from ..support.short_tracebacks import ShownBriefly
 from ..support.tables import Table
@@ -266,14 +257,11 @@ else:
 
 
 # The key of a row of a contest is its code without comments, so that comments may be changed.
-_C_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.S)
-
-
 def code_of(x):
-    """Return what decides a result, for `recording.key`: the source without comments of a kernel, function or CUDA C,
+    """Return what decides a result, for `keys.key`: the source without comments of a kernel, function or CUDA C,
     also in lists and dicts; anything else unchanged"""
-    if isinstance(x, str) and '__global__' in x:
-        return ' '.join(_C_COMMENT.sub(lambda m: m[1] or ' ', x).split())
+    if isinstance(x, str):
+        return without_comments(x)
     if isinstance(x, dict):
         return {k: code_of(v) for k, v in x.items()}
     if isinstance(x, (tuple, list)):
@@ -423,7 +411,7 @@ def contest(
     inputs,  # called without arguments, only on a GPU: returns the inputs as a tuple
     *,
     title,  # of the table: the task and its sizes
-    sources,  # name -> what decides the variant, as for `recording.key`; optional for variants not written in Python
+    sources,  # name -> what decides the variant, as for `keys.key`; optional for variants not written in Python
     check=None,  # the expected result, as for `bench.compare`; None: that of the first variant
     writes=False,  # each variant writes the last of the inputs, instead of returning its result
     baseline=None,  # name of the variant that the others are compared with; None: the first

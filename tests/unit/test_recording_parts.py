@@ -5,7 +5,8 @@ from importlib import metadata
 import numpy as np
 import pytest
 from gridstride.bench import recording
-from gridstride.bench.recording import Unavailable, forms, is_recording, key, machine, mark, read, recorded, write
+from gridstride.bench.keys import key
+from gridstride.bench.recording import Unavailable, forms, is_recording, machine, mark, read, recorded, write
 from found import names
 
 

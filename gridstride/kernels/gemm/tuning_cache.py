@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ... import __version__
 from ...bench.clocks import driver
 from ...support.atomic_write import write_whole
-from ...bench.recording import key
+from ...bench.keys import key
 from ...utils import cache_dir
 
 

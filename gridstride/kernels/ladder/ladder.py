@@ -11,7 +11,8 @@ from .counters import count_events, longest_wait, resources
 from .rung import Product, Rung
 from ...support import plots
 from ...prof.show import Table
-from ...bench.recording import Unavailable, is_recording, key, machine, measured_in_part, read, recorded
+from ...bench.keys import key
+from ...bench.recording import Unavailable, is_recording, machine, measured_in_part, read, recorded
 from ...utils import backend, check
 
 

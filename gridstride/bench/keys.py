@@ -1,0 +1,90 @@
+"""Keys: a hash of everything that decides a recorded result, so that a recording is shown for nothing else.
+
+Comments and line breaks of CUDA C decide nothing: `without_comments` drops them, here and nowhere else.
+"""
+
+import ast
+import hashlib
+import re
+from textwrap import dedent
+
+from ..support.function_source import SourceMissing, source_of
+
+__all__ = ['function_within', 'key', 'source_text', 'without_comments']
+
+
+def function_within(f):
+    "Return the Python function in a kernel of Numba's dialect or of Triton; `f` itself if it is neither"
+    while (inner := getattr(f, 'py_func', getattr(f, 'fn', None))) is not None:
+        f = inner
+    return f
+
+
+_CUDA_C = re.compile(r'\b__(?:global|device)__\b')
+_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.S)
+
+
+def _is_python(text):
+    "Return whether a text is Python: a program with CUDA C in its strings, or the `repr` of something"
+    try:
+        ast.parse(dedent(text))
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def _is_cuda_c(text):
+    """Return whether a text is CUDA C. One that quotes CUDA C, with `\\n` for its line breaks, is not: comments in it
+    have no end"""
+    quoted = '\n' not in text and r'\n' in text
+    return bool(_CUDA_C.search(text)) and not quoted and not _is_python(text)
+
+
+def without_comments(text: str) -> str:
+    """Return CUDA C without comments, on one line; any other text unchanged.
+
+    >>> without_comments('__global__ void k() { // one thread\\n    f();\\n}')
+    '__global__ void k() { f(); }'"""
+    return ' '.join(_COMMENT.sub(lambda m: m[1] or ' ', text).split()) if _is_cuda_c(text) else text
+
+
+class _FunctionText(str):
+    "The source of a Python function, in which // does not begin a comment"
+
+
+def source_text(f) -> str:
+    "Return the source of a function, class or kernel"
+    f = function_within(f)
+    text = getattr(f, 'src', None)  # a kernel in CUDA C stores its source
+    return text if isinstance(text, str) else _FunctionText(source_of(f).as_written)
+
+
+def _without_comments(text):
+    return text if isinstance(text, _FunctionText) else without_comments(text)
+
+
+# An array counts with its type and shape, because its values are random; a function counts with its source.
+def _stable(x):
+    "Return `x` as text that is the same in every run"
+    if isinstance(x, str):
+        return repr(_without_comments(x))
+    if x is None or isinstance(x, (bool, int, float, bytes)):
+        return repr(x)
+    if hasattr(x, 'shape') and hasattr(x, 'dtype'):
+        return f"{str(x.dtype).removeprefix('torch.')}{tuple(x.shape)}"
+    if isinstance(x, dict):
+        return f"{{{','.join(f'{_stable(k)}:{_stable(x[k])}' for k in sorted(x, key=str))}}}"
+    if isinstance(x, (tuple, list)):
+        return f"[{','.join(map(_stable, x))}]"
+    try:
+        return _without_comments(source_text(x))
+    except SourceMissing:
+        raise TypeError(
+            f'a recording cannot be keyed by {x!r}: pass strings, numbers, arrays, functions, or tuples, lists and '
+            'dicts of them'
+        ) from None
+
+
+def key(*parts) -> str:  # 16 hexadecimal digits
+    "Return a hash of what decides a result"
+    return hashlib.sha256('\0'.join(map(_stable, parts)).encode()).hexdigest()[:16]
