@@ -1,10 +1,10 @@
-// More instructions of a Hopper GPU for the blocks of a cluster. (Products are compiled below all of ptx.cuh, and their
-// recordings are keyed on that text, so what they do not need is here.)
+// More PTX instructions for thread block clusters. (The source of a product includes all of ptx.cuh, and its recordings
+// are keyed on that code, so functions that products do not need are here.)
 __device__ void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
-// As `cluster_arrive`, where others need not see what this thread wrote: no fence, which takes a thousand cycles
+// As `cluster_arrive`, but without a release of this thread's writes, which takes a thousand cycles
 __device__ void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
 __device__ void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
-__device__ void into_block(float *p, int rank, float v) {
+__device__ void into_block(float *p, int rank, float v) {       // stores to the same address of another block
     u32 there;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address(p)), "r"(rank));
     asm volatile("st.shared::cluster.f32 [%0], %1;" :: "r"(there), "f"(v) : "memory");

@@ -3,7 +3,8 @@
 The kernels are those of `hopper_f16`, for both 16-bit types in each layout. `benchmarks/cost.py` measures products on a
 GPU and fits the model; `benchmarks/cost.json` has the measurements, and `python cost.py fit` prints how much slower the
 selected kernels are than the fastest that were measured. `calls.estimate_cycles`, for products with an epilogue, in
-batches and in groups, uses the same model for a step; lesson 25 derives an early version of it, `finals.cost`.
+batches and in groups, uses the same model for a step; the lesson `every_shape` derives an early version of it,
+`finals.cost`.
 """
 
 from functools import lru_cache

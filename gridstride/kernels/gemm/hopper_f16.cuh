@@ -1,22 +1,22 @@
 // out (h x w) = m (h x k) @ n (k x w) for 16-bit floats, accumulated in float32; each matrix is row-major, or memory
-// holds its transpose. The names are those of lesson 22: elsewhere this is C (M x N) = A (M x K) @ B (K x N).
+// holds its transpose. The names are those of the ladder: elsewhere this is C (M x N) = A (M x K) @ B (K x N).
 //
 // Defined above this source: BM, BN, BK, STAGES, WGS (consumer warpgroups), CM, CN and CK (blocks of a cluster along
 // wgmma's rows, along its columns, and for split-K), BLOCKS (per SM), DOWN and UP (registers per thread of the
 // producer, and of a consumer), SWAP_AB (swapped operands: the transpose of out is computed, so that wgmma's first tile
 // is one of n, and its second one of m), SPLIT_N (the two warpgroups split BN instead of BM), PINGPONG (they take turns
-// at whole tiles, so that one multiplies while the other stores), PDL (programmatic dependent launch: the kernel begins
+// at tiles, so that one multiplies while the other stores), PDL (programmatic dependent launch: the kernel begins
 // before the previous one ends), M_TRANSPOSED, N_TRANSPOSED (memory holds the transpose), M and COLUMNS (a consumer has
 // 64*M x COLUMNS accumulators), N (columns of these that it stores), OUT_COLS (columns that are stored at once), BUFFER
 // (bytes per warpgroup to stage these, and to receive partial sums from other blocks), GROUP (rows of tiles in a band);
-// wgmma, and from lesson 22 `place`, `load_part` and `store_results`.
+// wgmma, and from ladder/finals.py `place`, `load_part` and `store_results`.
 //
 // a and b are the tiles of wgmma's first and second operand. MN-major: K is the outer axis in shared memory.
 constexpr bool A_MN_MAJOR = SWAP_AB ? !N_TRANSPOSED : M_TRANSPOSED;
 constexpr bool B_MN_MAJOR = SWAP_AB ? M_TRANSPOSED : !N_TRANSPOSED;
 // rows of b's tile: CM parts, each a multiple of eight rows
 constexpr int ROWS = (BN + 8*CM-1)/(8*CM)*8*CM;
-constexpr int A_BYTES = BM*128, B_BYTES = (B_MN_MAJOR ? (BN + BOX-1)/BOX*BOX : ROWS)*128;           // whole boxes
+constexpr int A_BYTES = BM*128, B_BYTES = (B_MN_MAJOR ? (BN + BOX-1)/BOX*BOX : ROWS)*128;           // complete boxes
 constexpr int SHARERS = CM*CN, CLUSTER = SHARERS*CK;
 constexpr int A_STEP = A_MN_MAJOR ? 16*128 : 32, B_STEP = B_MN_MAJOR ? 16*2*BOX : 32;  // bytes to the next 16 along k
 constexpr int A_OWN = SPLIT_N || PINGPONG ? 0 : M*64*128, B_OWN = SPLIT_N ? COLUMNS*128 : 0;
@@ -44,7 +44,7 @@ __device__ void load_tile(u32 to, const TensorMap &x, int row, int at, u32 bar, 
         load_box<PARTS, BK, 2*COLS>(to + r*128, x, at, row + r, bar, part, blocks);
 }
 
-// Starts d (+)= the product of a step; da and db: the lower halves of the descriptors of its tiles
+// Issues d (+)= the product of a step; da and db: the lower halves of the descriptors of its tiles
 __device__ void multiply_step(float (&d)[M][COLUMNS/2], u32 da, u32 db, bool more) {
     fence_sums(d);
     wgmma_fence();
@@ -104,7 +104,7 @@ __device__ void reduce_cluster(float (&all)[M][N/2], const float (&d)[M][COLUMNS
 // that other blocks read
 __device__ void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
 
-// Computes the position of the first tile here: where it is first used is on the critical path
+// Computes the position of the first tile here, because its first use is on the critical path
 __device__ void first_position(int tile, int tall, int wide, int &tr, int &tc) {
     place(tile, tall, wide, tr, tc);
     asm volatile("" : "+r"(tr), "+r"(tc));
@@ -135,7 +135,7 @@ gemm_f16_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMa
         for (int s = 0; s < 2*STAGES; s++) barrier_init(full + 8*s, s < STAGES ? 1 : TAKERS*(CM + CN - 1));
         if (CK > 1) { barrier_init(added, 1); barrier_expect(added, WGS*(CK - 1)*EACH*4*16); }
         barriers_ready();
-    } else if (threadIdx.x == WGS*128) first_position(cluster, tall, wide, tr, tc);    // meanwhile, as this divides
+    } else if (threadIdx.x == WGS*128) first_position(cluster, tall, wide, tr, tc);    // meanwhile: divisions are slow
     if (CLUSTER > 1) { cluster_arrive_relaxed(); cluster_wait(); } else __syncthreads();
     if (PDL) {                                            // after the wait, the writes of earlier kernels are visible
         asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -202,7 +202,7 @@ gemm_f16_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMa
             last = -1;
             if (PINGPONG) pass(EVERY - 1);
             if (CLUSTER > 1 && tile + EVERY*clusters >= tiles) cluster_arrive_relaxed();
-            if constexpr (CK > 1) {                         // a cluster has one tile
+            if constexpr (CK > 1) {                         // there is one tile per cluster
                 float all[M][N/2];
                 reduce_cluster(all, d, (float4 *)(shared + buffer - a), added, q, j*CM + i);
                 store_results(all, out, x, y + min(q*N, COLUMNS - N), h, w, mine, sends, wg);

@@ -10,7 +10,7 @@
 // of the activation is stored, too), SAVE_GRAD (its gradient is stored instead), COLUMN_SUMS, ACCUMULATE (the result is
 // added to `out`), and the functions `active` and `active_grad`.
 constexpr int A_BYTES = BM*BK*2, BOX = BK*128, M_BLOCKS = BM/64/WGS;
-constexpr int B_BYTES = B_TRANSPOSED ? BN*128 : (BN + 63)/64*BOX;  // TMA boxes along N are loaded whole
+constexpr int B_BYTES = B_TRANSPOSED ? BN*128 : (BN + 63)/64*BOX;  // complete TMA boxes along N
 constexpr int CLUSTER = CM*CN, TALL = BM*CM, WIDE = BN*CN;               // blocks, rows and columns of a cluster
 constexpr int GROUP = 16;                                                // rows of tiles in a band (L2 reuse)
 constexpr bool STAGED = sizeof(Out) == 2 && !GROUPED;                    // results are stored by TMA
@@ -128,8 +128,8 @@ __device__ LoadedOperand load_operand(const EpilogueOperands &o, const Tile &t, 
     return res;
 }
 
-// Reduces eight values per lane over the lanes with the same lane%4. Returns value number lane/4 of the eight, with the
-// bits of that number reversed
+// Reduces eight values per lane over the lanes with the same lane%4. Returns one of the eight sums: its index is lane/4
+// with the three bits reversed
 __device__ float add_rows(float (&v)[8]) {
     #pragma unroll
     for (int bit = 16, n = 4; n > 0; bit /= 2, n /= 2) {
@@ -147,7 +147,7 @@ __device__ void tma_store(const TensorMap &x, int z, int r, int c, u32 from) {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];"
                  :: "l"(&x), "r"(c), "r"(r), "r"(z), "r"(from) : "memory");
 }
-// Waits until at most one of the thread's stores still reads shared memory
+// Waits until at most one of the thread's TMA stores still reads shared memory
 __device__ void wait_for_all_stores_but_one() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
 // Stores 16 x 64 elements of a warp by TMA, through one of two buffers of 2048 bytes at `mine` (double buffering)
@@ -164,8 +164,8 @@ __device__ void store_by_tma(u32 (&v)[2][8], const TensorMap &x, int z, int r, i
     if (lane == 0) { tma_store(x, z, r, c, piece); stores_commit(); }
 }
 
-// Stores the same without TMA, because a row of the next group may follow. `to`: the address of the thread's first
-// element; `rows` and `columns` remain from there
+// Stores the same elements without TMA, whose boxes would also overwrite rows of the next group. `to`: the address of
+// the thread's first element; `rows`, `columns`: how many remain from there on
 __device__ void store_rows(u32 (&v)[2][8], Number *to, int rows, int columns, int N) {
     #pragma unroll
     for (int i = 0; i < 4; i++) {                           // two halves of the rows, two of the columns

@@ -8,7 +8,8 @@ The modules, in the order in which they are read best:
 - `rung` (a kernel of a product, called like a function; `operands`: errors for invalid operands; `launches`: prepared
   launches), `ladder` (checks steps and times them next to the library; `counters`: explains the time), `climb` (a
   ladder in a lesson, with the reader's guesses);
-- the kernels of lessons 06 (`lecture`), 13 (`fp32`), 21 (`tensor_cores`) and 22 (`hopper`, `finals`);
+- the kernels of the chapters `shared_memory_cuda` (`lecture`), `matmul_ladder` (`fp32`), `tensor_cores` (a module of
+  the same name) and `hopper_gemm` (`hopper`, `finals`);
 - `listing` (shows a step in a lesson), `trials` (tests and measurements of kernels for Hopper), `tma` (models of
   swizzles, fragments and accumulators), `pictures`, `instruction_throughput` (of a tensor core instruction).
 

@@ -1,5 +1,5 @@
-"""`final`: the last kernel of lesson 25. The size of its tiles, the shape of its clusters and its treatment of the last
-wave are constants; `choose` estimates which of these kernels is the fastest for a shape.
+"""`final`: the last kernel of the chapter `hopper_gemm`. The size of its tiles, the shape of its clusters and its
+treatment of the last wave are constants; `choose` estimates which of these kernels is the fastest for a shape.
 
 The parameters in `cost` were fitted to measurements of 53 random shapes on an H100. Fitted parameters also absorb
 effects that the formula ignores, and `FINAL` has a correction factor per tile from the same measurements. So use the
@@ -17,18 +17,18 @@ from ...utils import cdiv
 # the start of the next one. A cluster stores its partial sums before it waits for those of others, so there is no
 # deadlock. All threads compute the same `Schedule`, so producer and consumers agree without synchronization.
 schedule = r'''
-constexpr int CLUSTER = CM*CN;                                            // blocks; what a cluster computes of out:
+constexpr int CLUSTER = CM*CN;                                           // blocks; rows and columns of out per cluster:
 constexpr int HIGH = SWAP_AB ? BN*CN : BM*CM, WIDE = SWAP_AB ? BM*CM : BN*CN;
 
 struct Piece { int tile, from, to, x, y; };    // steps `from` to `to` of a tile; x, y: along wgmma's rows and columns
 
-// Whole tiles one after the other, then an equal part of the last `cut` tiles, which are split along k
+// Complete tiles first, then an equal part of the last `cut` tiles, which are split along k (stream-K)
 struct Schedule {
     int tall, wide, steps, clusters, whole, cut, sharers, share, pos, end;
     __device__ Schedule(int h, int w, int k, int cluster, int clusters)
         : tall(cdiv(h, HIGH)), wide(cdiv(w, WIDE)), steps(cdiv(k, BK)), clusters(clusters), whole(cluster) {
         cut = STREAM_K ? tall*wide%clusters : 0;
-        sharers = min(clusters, min(cut*8, cut*steps/4));    // at most 8 for a tile, with at least 4 steps each
+        sharers = min(clusters, min(cut*8, cut*steps/4));    // at most 8 per tile, with at least 4 steps each
         if (sharers <= cut) cut = sharers = 0;               // the parts would be too short
         bool joins = cluster < sharers;
         share = joins ? cluster : 0;
@@ -52,7 +52,7 @@ struct Schedule {
         p.x = SWAP_AB ? tc : tr; p.y = SWAP_AB ? tr : tc;
         return true;
     }
-    // does this later part contain steps of the piece's tile, too?
+    // Returns whether this later part also contains steps of the piece's tile
     __device__ bool adds(int share, const Piece &p) {
         return share < sharers && begin(share) < (p.tile - (tall*wide - cut) + 1)*steps;
     }
@@ -65,7 +65,7 @@ struct Schedule {
 # partial sums of at most one tile.
 partial_sums = r'''
 __device__ float4 partial[STREAM_K ? 132*BM*BN/4 : 1];     // partial sums, one slot per block
-__device__ u32 ready[132*WGS*4];                        // one flag per warp: its sums are stored
+__device__ u32 ready[132*WGS*4];                        // one flag per warp: its partial sums are stored
 
 // Stores a warp's partial sums for the block that has the first part of the tile
 template<int M, int R> __device__ void store_partials(float (&d)[M][R], int slot) {
@@ -106,7 +106,7 @@ __device__ void prefetch(const TensorMap &x) { asm volatile("prefetch.tensormap 
 __device__ void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
 __device__ void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
 
-// This block's part of a box of ROWS rows, for all `blocks`
+// Loads this block's part of a box of ROWS rows, multicast to all `blocks`
 template<int PARTS, int ROWS>
 __device__ void load_part(u32 to, const TensorMap &x, int r, int c, u32 bar, int part, short blocks) {
     if (PARTS == 1) tma_load(to, x, r, c, bar);
@@ -116,10 +116,10 @@ __device__ void load_part(u32 to, const TensorMap &x, int r, int c, u32 bar, int
 parts = (
     sharing
     + r'''
-// a step's tiles, from `at` on along k, for the block in row i and column j of its cluster
+// Loads the tiles of a step, from `at` on along k, for the block in row i and column j of its cluster
 __device__ void load_step(u32 a, u32 b, const TensorMap &m, const TensorMap &n, int x, int y, int at, u32 bar,
                           int i, int j) {
-    // the blocks that need a, and b, too
+    // masks of the blocks that need the same tile a, and the same tile b
     short same_i = ((1 << CLUSTER) - 1)/((1 << CM) - 1) << i, same_j = ((1 << CM) - 1) << j*CM;
     if (SWAP_AB) {
         for (int c = 0; c < BM; c += 64) load_part<CN, BK>(a + c/64*BOX, n, at, x + c, bar, j, same_i);
@@ -137,13 +137,13 @@ __device__ void load_step(u32 a, u32 b, const TensorMap &m, const TensorMap &n, 
 # to the rows of `out`: then wgmma's first tile is one of n, and its second one of m. The two halves of a descriptor are
 # kept in separate registers, because 64-bit arithmetic on descriptors took a third of the instructions in the loop.
 step_products = r'''
-constexpr int M = SPLIT_N ? BM/64 : BM/64/WGS, N = SPLIT_N ? BN/WGS : BN;                        // a consumer: 64*M x N
-constexpr int B_STAGE = SWAP_AB ? B_BYTES : (BN + 63)/64*BOX;                                      // whole boxes
-constexpr int A_STEP = SWAP_AB ? 16*128 : 32, B_STEP = SWAP_AB ? 32 : 16*128;                      // bytes to 16 k on
-constexpr int A_OWN = SPLIT_N ? 0 : M*64*128, B_OWN = !SPLIT_N ? 0 : SWAP_AB ? N*128 : N/64*BOX;  // to the other's tile
-constexpr u64 UPPER = (u64)(1024 >> 4 | 1 << 30) << 32;                                          // of each descriptor
+constexpr int M = SPLIT_N ? BM/64 : BM/64/WGS, N = SPLIT_N ? BN/WGS : BN;             // a consumer has 64*M x N results
+constexpr int B_STAGE = SWAP_AB ? B_BYTES : (BN + 63)/64*BOX;                         // complete boxes
+constexpr int A_STEP = SWAP_AB ? 16*128 : 32, B_STEP = SWAP_AB ? 32 : 16*128;         // bytes to the next 16 along k
+constexpr int A_OWN = SPLIT_N ? 0 : M*64*128, B_OWN = !SPLIT_N ? 0 : SWAP_AB ? N*128 : N/64*BOX; // to a consumer's part
+constexpr u64 UPPER = (u64)(1024 >> 4 | 1 << 30) << 32;                             // upper half of each descriptor
 
-// Starts d (+)= a step's product; da and db: the lower halves of its tiles' descriptors
+// Issues d (+)= the product of a step; da and db: the lower halves of the descriptors of its tiles
 __device__ void multiply_step(float (&d)[M][N/2], u32 da, u32 db, bool more) {
     fence_sums(d);
     wgmma_fence();
@@ -161,9 +161,9 @@ __device__ void multiply_step(float (&d)[M][N/2], u32 da, u32 db, bool more) {
 # `out`, so the four warps of a warpgroup fill a box of 64 columns together. TMA does not write boxes that are out of
 # bounds; such stores are skipped to save the request.
 step_stores = r'''
-constexpr int OC = N%64 == 0 ? 64 : N%32 == 0 ? 32 : 16;        // columns of a box that is stored
+constexpr int OC = N%64 == 0 ? 64 : N%32 == 0 ? 32 : 16;        // columns of a TMA box of out
 
-// Synchronizes the threads that fill the same piece of shared memory with results: the warpgroup, or the warp
+// Synchronizes the threads that share a staging buffer for results: the warpgroup, or the warp
 __device__ void sync_storers(int wg) {
     if (SWAP_AB) asm volatile("bar.sync %0, 128;" :: "r"(wg + 1) : "memory");
     else __syncwarp();
@@ -173,14 +173,14 @@ __device__ void stmatrix_trans(u32 to, u32 a, u32 b, u32 c, u32 d) {
                  :: "r"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 
-// a warp's 16 rows of 64, and up to OUT_COLS columns of results from `c0` on, into shared memory at `to`
+// Writes a warp's 16 of 64 rows, and up to OUT_COLS columns from `c0` on, to the staging buffer at `to`
 __device__ void put_results(float *d, int c0, u32 to) {
     int lane = threadIdx.x%32, warp = threadIdx.x/32;
     u32 flip = OC == 64 ? lane%8 : OC == 32 ? lane/2%4 : lane/4%2;
     #pragma unroll
     for (int c = 0; c < OUT_COLS && c0 + c < N; c += 16) {
         float *e = d + (c0 + c)/2;
-        int more = c + 8 < OUT_COLS;                            // else 8 columns are left: the same ones twice
+        int more = c + 8 < OUT_COLS;                            // else only 8 columns remain: they are written twice
         u32 v[4] = {pack(e[0], e[1]), pack(e[2], e[3]),
                     pack(e[4*more], e[4*more + 1]), pack(e[4*more + 2], e[4*more + 3])};
         u32 straight = c/OC*OC*32 + lane%16*OC*2 + ((c%OC/8 + lane/16) ^ flip)*16;
@@ -190,15 +190,15 @@ __device__ void put_results(float *d, int c0, u32 to) {
     }
 }
 
-// Stores 64*M x N results of a warpgroup, from row x0 and column y0 of wgmma's on, through the buffer at `mine`; one
-// thread `sends`
+// Stores 64*M x N results of a warpgroup, from wgmma's row x0 and column y0 on, staged in the buffer at `mine`; the
+// thread with `sends` issues the TMA stores
 __device__ void store_results(float (&d)[M][N/2], const TensorMap &out, int x0, int y0, int h, int w, u32 mine,
                               bool sends, int wg) {
     #pragma unroll
     for (int x = 0; x < M; x++)
         #pragma unroll
         for (int from = 0; from < N; from += OUT_COLS) {
-            int c0 = SWAP_AB ? min(from, N - OUT_COLS) : from;   // the last piece may overlap the one before
+            int c0 = SWAP_AB ? min(from, N - OUT_COLS) : from;   // the last piece may overlap the previous one
             if (sends) stores_have_read();
             sync_storers(wg);
             put_results(d[x], c0, mine);
@@ -230,13 +230,13 @@ final_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
         barriers_ready();
     }
     if (CLUSTER > 1) cluster_arrive();
-    Schedule work(h, w, k, blockIdx.x/CLUSTER, gridDim.x/CLUSTER);          // while other blocks start
+    Schedule work(h, w, k, blockIdx.x/CLUSTER, gridDim.x/CLUSTER);          // while the other blocks start
     Piece p;
     if (CLUSTER > 1) cluster_wait(); else __syncthreads();
     if (wg == WGS) {                                        // producer
         registers_down<40>();
         if (threadIdx.x == WGS*128) while (work.next(p)) {
-            int x = (p.x*CM + i)*BM, y = (p.y*CN + j)*BN, by = p.tile/work.clusters%2 ? -BK : BK;    // there, and back
+            int x = (p.x*CM + i)*BM, y = (p.y*CN + j)*BN, by = p.tile/work.clusters%2 ? -BK : BK;    // serpentine
             for (int step = p.from, at = (by < 0 ? p.to - 1 : p.from)*BK; step < p.to; step++, at += by) {
                 barrier_wait(empty + 8*s, phase-1);
                 barrier_expect(full + 8*s, A_BYTES + B_STAGE);
@@ -248,7 +248,7 @@ final_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
         registers_up<WGS == 2 ? 232 : 240>();
         int warp = threadIdx.x/32, t = threadIdx.x%128, last = -1;
         bool signals = t < CLUSTER && (t%CM == i || t/CM == j);              // thread t signals block t
-        bool sends = SWAP_AB ? t == 0 : t%32 == 0;                           // for the warpgroup, for the warp
+        bool sends = SWAP_AB ? t == 0 : t%32 == 0;                           // one thread per warpgroup, or per warp
         u32 mine = o + (SWAP_AB ? wg*64 : warp*16)*OUT_COLS*2;
         u32 da = descriptor(a + wg*A_OWN, SWAP_AB ? BOX : 16), db = descriptor(b + wg*B_OWN, SWAP_AB ? 16 : BOX);
         float d[M][N/2];
@@ -256,7 +256,7 @@ final_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
             for (int step = p.from; step < p.to; step++) {
                 barrier_wait(full + 8*s, phase);
                 multiply_step(d, da + s*(A_BYTES/16), db + s*(B_STAGE/16), step > p.from);
-                wgmma_wait<1>();                            // the step before is done, and its stage is free
+                wgmma_wait<1>();                            // the previous step has finished: its stage is empty
                 if (last >= 0 && signals) barrier_arrive_at(empty + 8*last, t);
                 last = s;
                 if (++s == STAGES) { s = 0; phase++; }
@@ -274,7 +274,7 @@ final_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
         }
         if (sends) stores_have_read();
     }
-    if (CLUSTER > 1) cluster_sync();                        // others may still arrive at this block's barriers
+    if (CLUSTER > 1) cluster_sync();                        // other blocks may still arrive at the barriers here
 }
 '''
 

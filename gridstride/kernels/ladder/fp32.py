@@ -1,4 +1,4 @@
-"""The ladder of lesson 16: float32 products; each step applies one more optimization."""
+"""The ladder of the chapter `matmul_ladder`: float32 products; each step applies one more optimization."""
 
 from .rung import Rung
 from ...bench.variants import changed
@@ -26,9 +26,9 @@ __global__ void shared_k(const float *m, const float *n, float *out, int h, int 
     for (int idx = 0; idx < k; idx += BK) {
         ms[tr][tc] = r < h && idx+tc < k ? m[r*k + idx+tc] : 0;
         ns[tr][tc] = c < w && idx+tr < k ? n[(idx+tr)*w + c] : 0;
-        __syncthreads();                                      // all have filled
+        __syncthreads();                                      // both tiles are complete
         for (int i = 0; i < BK; i++) o += ms[tr][i] * ns[i][tc];
-        __syncthreads();                                      // all have used
+        __syncthreads();                                      // both tiles may be overwritten
     }
     if (r < h && c < w) out[r*w + c] = o;
 }
@@ -39,9 +39,9 @@ def one_each(BM, BN, TM, TN): # threads
     return BM//TM*(BN//TN)
 
 fill = r'''
-constexpr int threads = BM/TM * (BN/TN);       // of a block
+constexpr int threads = BM/TM * (BN/TN);       // per block
 
-// `tile` becomes the H x W numbers of `x` (h x w) from row r and column c on; zeros outside of x
+// Loads H x W elements of `x` (h x w), from row r and column c on, into `tile`; zeros where out of bounds
 template<int H, int W>
 __device__ void fill(float (&tile)[H][W], const float *x, int r, int c, int h, int w) {
     static_assert(H*W % threads == 0, "each thread fills equally many places");
@@ -56,15 +56,15 @@ __device__ void fill(float (&tile)[H][W], const float *x, int r, int c, int h, i
 column = Rung('column', fill + r'''
 __global__ void column_k(const float *m, const float *n, float *out, int h, int w, int k) {
     __shared__ float ms[BM][BK], ns[BK][BN];
-    int tc = threadIdx.x%BN, tr = threadIdx.x/BN*TM;          // my column, and the first of my rows
-    int r = blockIdx.y*BM, c = blockIdx.x*BN;                 // the tile's corner
+    int tc = threadIdx.x%BN, tr = threadIdx.x/BN*TM;          // this thread's column, and the first of its rows
+    int r = blockIdx.y*BM, c = blockIdx.x*BN;                 // first row and column of the tile
     float o[TM] = {};
     for (int idx = 0; idx < k; idx += BK) {
         fill(ms, m, r, idx, h, k);
         fill(ns, n, idx, c, k, w);
         __syncthreads();
         for (int i = 0; i < BK; i++) {
-            float b = ns[i][tc];                              // one load, TM multiply-adds
+            float b = ns[i][tc];                              // one load for TM multiply-adds
             for (int y = 0; y < TM; y++) o[y] += ms[tr+y][i] * b;
         }
         __syncthreads();
@@ -75,15 +75,15 @@ __global__ void column_k(const float *m, const float *n, float *out, int h, int 
 ''', threads=one_each, BM=64, BN=64, BK=8, TM=8, TN=1)
 
 patch = changed(column, {'column_k': 'patch_k', '''
-    int tc = threadIdx.x%BN, tr = threadIdx.x/BN*TM;          // my column, and the first of my rows
-    int r = blockIdx.y*BM, c = blockIdx.x*BN;                 // the tile's corner
+    int tc = threadIdx.x%BN, tr = threadIdx.x/BN*TM;          // this thread's column, and the first of its rows
+    int r = blockIdx.y*BM, c = blockIdx.x*BN;                 // first row and column of the tile
     float o[TM] = {};
 ''': '''
-    int tc = threadIdx.x%(BN/TN)*TN, tr = threadIdx.x/(BN/TN)*TM;   // the corner of my patch
+    int tc = threadIdx.x%(BN/TN)*TN, tr = threadIdx.x/(BN/TN)*TM;   // first row and column of this thread's patch
     int r = blockIdx.y*BM, c = blockIdx.x*BN;
     float o[TM][TN] = {}, a[TM], b[TN];
 ''', '''
-            float b = ns[i][tc];                              // one load, TM multiply-adds
+            float b = ns[i][tc];                              // one load for TM multiply-adds
             for (int y = 0; y < TM; y++) o[y] += ms[tr+y][i] * b;
 ''': '''
             for (int y = 0; y < TM; y++) a[y] = ms[tr+y][i];
@@ -100,7 +100,7 @@ patch = changed(column, {'column_k': 'patch_k', '''
 fill_quads = r'''
 constexpr int threads = BM/TM * (BN/TN);
 
-// the four numbers of `x` (h x w) in row r from column c on, by one load if that can be; zeros outside
+// Loads four elements of row r of `x` (h x w), from column c on, by one load if aligned; zeros where out of bounds
 __device__ float4 four(const float *x, int r, int c, int h, int w) {
     const float *p = x + r*w + c;
     if (r < h && c+3 < w && (size_t)p%16 == 0) return *(const float4 *)p;
@@ -118,7 +118,7 @@ __device__ void fill(float (&tile)[H][W], const float *x, int r, int c, int h, i
     }
 }
 
-// the BM x W numbers from row r and column c on, turned: tile[z][y] is row r+y, column c+z
+// Loads BM x W elements, from row r and column c on, transposed: tile[z][y] is row r+y, column c+z
 template<int W, int H>
 __device__ void fill_turned(float (&tile)[W][H], const float *x, int r, int c, int h, int w) {
     static_assert(BM*W/4 % threads == 0, "each thread fills equally many quads");
@@ -130,7 +130,7 @@ __device__ void fill_turned(float (&tile)[W][H], const float *x, int r, int c, i
     }
 }
 
-// N numbers of a tile, by wide loads: four from `s` on, and the next four each `far` further
+// Loads N elements of a tile by 16-byte loads: four at `s`, then four more every `far` elements
 template<int N> __device__ void take(float (&a)[N], const float *s, int far) {
     #pragma unroll
     for (int y = 0; y < N; y += 4) *(float4 *)&a[y] = *(const float4 *)&s[y/4*far];
@@ -140,7 +140,7 @@ template<int N> __device__ void take(float (&a)[N], const float *s, int far) {
 wide = changed(patch, {fill: fill_quads, 'patch_k': 'wide_k', '''
     __shared__ float ms[BM][BK], ns[BK][BN];
 ''': '''
-    __shared__ __align__(16) float ms[BK][BM], ns[BK][BN];          // ms is turned
+    __shared__ __align__(16) float ms[BK][BM], ns[BK][BN];          // ms is transposed
 ''', 'o[TM][TN] = {}, a[TM], b[TN];': 'o[TM][TN] = {};', 'fill(ms, ': 'fill_turned(ms, ', '''
         for (int i = 0; i < BK; i++) {
             for (int y = 0; y < TM; y++) a[y] = ms[tr+y][i];
@@ -154,12 +154,12 @@ wide = changed(patch, {fill: fill_quads, 'patch_k': 'wide_k', '''
 '''}, name='wide')
 
 banked = changed(wide, {'wide_k': 'banked_k', '''
-    __shared__ __align__(16) float ms[BK][BM], ns[BK][BN];          // ms is turned
-    int tc = threadIdx.x%(BN/TN)*TN, tr = threadIdx.x/(BN/TN)*TM;   // the corner of my patch
+    __shared__ __align__(16) float ms[BK][BM], ns[BK][BN];          // ms is transposed
+    int tc = threadIdx.x%(BN/TN)*TN, tr = threadIdx.x/(BN/TN)*TM;   // first row and column of this thread's patch
 ''': '''
     __shared__ __align__(16) float ms[BK][BM+4], ns[BK][BN];
-    int tc = threadIdx.x%(BN/TN)*4, tr = threadIdx.x/(BN/TN)*4;     // four of mine begin here,
-    constexpr int dc = BN/TN*4, dr = BM/TM*4;                       // the next four this far on
+    int tc = threadIdx.x%(BN/TN)*4, tr = threadIdx.x/(BN/TN)*4;     // this thread's first four,
+    constexpr int dc = BN/TN*4, dr = BM/TM*4;                       // and the stride to its next four
 ''', 'ms[i][tr], 4)': 'ms[i][tr], dr)', 'ns[i][tc], 4)': 'ns[i][tc], dc)', '''
         for (int x = 0; x < TN; x++)
             if (r+tr+y < h && c+tc+x < w) out[(r+tr+y)*w + c+tc+x] = o[y][x];
@@ -171,13 +171,13 @@ banked = changed(wide, {'wide_k': 'banked_k', '''
 '''}, name='banked')
 
 warps = changed(banked, {'banked_k': 'warps_k', '''
-    int tc = threadIdx.x%(BN/TN)*4, tr = threadIdx.x/(BN/TN)*4;     // four of mine begin here,
-    constexpr int dc = BN/TN*4, dr = BM/TM*4;                       // the next four this far on
+    int tc = threadIdx.x%(BN/TN)*4, tr = threadIdx.x/(BN/TN)*4;     // this thread's first four,
+    constexpr int dc = BN/TN*4, dr = BM/TM*4;                       // and the stride to its next four
 ''': '''
     int warp = threadIdx.x/32, lane = threadIdx.x%32;
-    constexpr int WM = 4*TM, WN = 8*TN, dr = 4*4, dc = 8*4;         // of a warp: 4 by 8 lanes
-    int tr = warp/(BN/WN)*WM + (lane%2 + lane/16*2)*4;              // lanes 0 and 1 below each other,
-    int tc = warp%(BN/WN)*WN + lane/2%8*4;                          // 0 and 2 side by side
+    constexpr int WM = 4*TM, WN = 8*TN, dr = 4*4, dc = 8*4;         // tile of a warp: 4 x 8 lanes
+    int tr = warp/(BN/WN)*WM + (lane%2 + lane/16*2)*4;              // lanes 0 and 1: one above the other,
+    int tc = warp%(BN/WN)*WN + lane/2%8*4;                          // lanes 0 and 2: side by side
 '''}, name='warps')
 
 def all_stages(BM, BN, BK, STAGES): # bytes
@@ -188,15 +188,15 @@ asynchronous_copy = r'''
 #include <cuda_pipeline.h>
 constexpr int threads = BM/TM * (BN/TN);
 
-struct Stage { float ms[BK][BM+4], ns[BK][BN]; };                   // the tiles of one phase
+struct Stage { float ms[BK][BM+4], ns[BK][BN]; };                   // both tiles of one phase
 
-// starts to copy number (r, c) of `x` to shared memory, and does not wait; outside of x it is a zero
+// Starts an asynchronous copy of element (r, c) of `x` to shared memory; a zero where it is out of bounds
 __device__ void copy(float *to, const float *x, int r, int c, int h, int w) {
     bool in = r < h && c < w;
     __pipeline_memcpy_async(to, in ? x + r*w + c : x, 4, in ? 0 : 4);
 }
 
-// starts to copy both tiles of the phase that begins at `idx`
+// Starts the asynchronous copies of both tiles of the phase that begins at `idx`
 __device__ void copy_phase(Stage &s, const float *m, const float *n,
                            int r, int c, int idx, int h, int w, int k) {
     #pragma unroll
@@ -212,7 +212,7 @@ __device__ void copy_phase(Stage &s, const float *m, const float *n,
     __pipeline_commit();
 }
 
-// N numbers of a tile, by wide loads: four from `s` on, and the next four each `far` further
+// Loads N elements of a tile by 16-byte loads: four at `s`, then four more every `far` elements
 template<int N> __device__ void take(float (&a)[N], const float *s, int far) {
     #pragma unroll
     for (int y = 0; y < N; y += 4) *(float4 *)&a[y] = *(const float4 *)&s[y/4*far];
@@ -222,7 +222,7 @@ template<int N> __device__ void take(float (&a)[N], const float *s, int far) {
 staged = Rung('staged', asynchronous_copy + r'''
 __global__ void __launch_bounds__(threads, BLOCKS)
 staged_k(const float *m, const float *n, float *out, int h, int w, int k) {
-    extern __shared__ __align__(16) Stage stages[];                 // STAGES of them, in turns
+    extern __shared__ __align__(16) Stage stages[];                 // a ring of STAGES stages
     int warp = threadIdx.x/32, lane = threadIdx.x%32;
     constexpr int WM = 4*TM, WN = 8*TN, dr = 4*4, dc = 8*4;
     int tr = warp/(BN/WN)*WM + (lane%2 + lane/16*2)*4;
@@ -231,8 +231,8 @@ staged_k(const float *m, const float *n, float *out, int h, int w, int k) {
     float o[TM][TN] = {};
     for (int p = 0; p < STAGES-1; p++) copy_phase(stages[p], m, n, r, c, p*BK, h, w, k);
     for (int p = 0; p*BK < k; p++) {
-        __pipeline_wait_prior(STAGES-2);                            // my copies for phase p have arrived,
-        __syncthreads();                                            // and everybody's; phase p-1 is used
+        __pipeline_wait_prior(STAGES-2);                            // this thread's copies for phase p are done,
+        __syncthreads();                                            // and all threads'; stage p-1 is free
         copy_phase(stages[(p+STAGES-1)%STAGES], m, n, r, c, (p+STAGES-1)*BK, h, w, k);
         Stage &s = stages[p%STAGES];
         #pragma unroll
@@ -254,8 +254,8 @@ staged_k(const float *m, const float *n, float *out, int h, int w, int k) {
 
 ahead = changed(staged, {'staged_k': 'ahead_k', '''
     for (int p = 0; p*BK < k; p++) {
-        __pipeline_wait_prior(STAGES-2);                            // my copies for phase p have arrived,
-        __syncthreads();                                            // and everybody's; phase p-1 is used
+        __pipeline_wait_prior(STAGES-2);                            // this thread's copies for phase p are done,
+        __syncthreads();                                            // and all threads'; stage p-1 is free
         copy_phase(stages[(p+STAGES-1)%STAGES], m, n, r, c, (p+STAGES-1)*BK, h, w, k);
         Stage &s = stages[p%STAGES];
         #pragma unroll
@@ -268,14 +268,14 @@ ahead = changed(staged, {'staged_k': 'ahead_k', '''
 ''': '''
     __pipeline_wait_prior(STAGES-2);
     __syncthreads();
-    __align__(16) float a[2][TM], b[2][TN];                         // the numbers in use, and the next ones
+    __align__(16) float a[2][TM], b[2][TN];                         // the elements in use, and the next ones
     take(a[0], &stages[0].ms[0][tr], dr);
     take(b[0], &stages[0].ns[0][tc], dc);
     for (int p = 0; p*BK < k; p++) {
         #pragma unroll
         for (int i = 0; i < BK; i++) {
-            if (i == BK-1) {                                        // multiply-adds are still to be made:
-                __pipeline_wait_prior(STAGES-2);                    // meanwhile the next phase's tiles
+            if (i == BK-1) {                                        // before the last multiply-adds, wait
+                __pipeline_wait_prior(STAGES-2);                    // for the tiles of the next phase
                 __syncthreads();
             }
             Stage &s = stages[(p + (i+1)/BK)%STAGES];
@@ -298,12 +298,12 @@ constexpr int threads = BM/TM * (BN/TN);
 
 struct Stage { float ms[BK][BM+4], ns[BK][BN]; };
 
-// starts to copy N numbers that lie side by side (N is 1 or 4), or to set them to zero
+// Starts an asynchronous copy of N contiguous elements (N is 1 or 4); zeros unless `in`
 template<int N> __device__ void copy(float *to, const float *from, bool in) {
     __pipeline_memcpy_async(to, from, 4*N, in ? 0 : 4*N);
 }
 
-// N numbers of a tile, by wide loads: four from `s` on, and the next four each `far` further
+// Loads N elements of a tile by 16-byte loads: four at `s`, then four more every `far` elements
 template<int N> __device__ void take(float (&a)[N], const float *s, int far) {
     #pragma unroll
     for (int y = 0; y < N; y += 4) *(float4 *)&a[y] = *(const float4 *)&s[y/4*far];
@@ -321,7 +321,7 @@ pointers_k(const float *m, const float *n, float *out, int h, int w, int k) {
     int row = blockIdx.y*BM, col = blockIdx.x*BN;
     int r = min(row, h-BM), c = min(col, w-BN);         // the last tiles move back inside
 
-    // what I copy: of m a number in each MR-th row, of n V numbers in each NR-th row
+    // what this thread copies: one element of every MR-th row of m, V elements of every NR-th row of n
     constexpr int MR = threads/BK, NR = threads*V/BN;
     int my = t/BK, mz = t%BK, ny = t*V/BN, nz = t*V%BN;
     const float *pm = m + (r + my)*k + mz, *pn = n + ny*w + c + nz;
@@ -344,7 +344,7 @@ pointers_k(const float *m, const float *n, float *out, int h, int w, int k) {
     take(b[0], &stages[0].ns[0][tc], dc);
     int use = 0, fill = STAGES-1;
     for (int p = 0; p < phases; p++) {
-        int left = k - (p + STAGES-1)*BK;                       // of the phase that is copied now
+        int left = k - (p + STAGES-1)*BK;                       // elements left along k for the copies below
         Stage &to = stages[fill];
         #pragma unroll
         for (int i = 0; i < BK; i++) {
@@ -368,7 +368,7 @@ pointers_k(const float *m, const float *n, float *out, int h, int w, int k) {
     for (int y = 0; y < TM; y++)
         for (int x = 0; x < TN; x++) {
             int ry = r+tr + y/4*dr + y%4, cx = c+tc + x/4*dc + x%4;
-            if (ry >= row && cx >= col) out[ry*w + cx] = o[y][x];   // the others are a neighbour's
+            if (ry >= row && cx >= col) out[ry*w + cx] = o[y][x];   // the neighbouring tile stores the others
         }
 }
 ''', threads=one_each, shared=all_stages, supports=whole_tiles,
@@ -381,14 +381,14 @@ short_first = {'''
         for (int i = 0; i < BK/NR; i++) copy_n(stages[p], i, p*BK + ny + i*NR < k);
         next(BK);
 ''': '''
-    int phases = (k + BK-1)/BK, first = k - (phases-1)*BK;      // the short phase comes first
+    int phases = (k + BK-1)/BK, first = k - (phases-1)*BK;      // the partial phase comes first
     for (int p = 0; p < STAGES-1; p++) {
         int some = p ? BK : first;
         for (int i = 0; i < BM/MR; i++) copy_m(stages[p], i, p < phases && mz < some);
         for (int i = 0; i < BK/NR; i++) copy_n(stages[p], i, p < phases && ny + i*NR < some);
         next(some);
 ''', '''
-        int left = k - (p + STAGES-1)*BK;                       // of the phase that is copied now
+        int left = k - (p + STAGES-1)*BK;                       // elements left along k for the copies below
 ''': '''
         bool more = p + STAGES-1 < phases;
 ''', '(to, j, mz < left)': '(to, j, more)', '(to, j, ny + j*NR < left)': '(to, j, more)'}
@@ -413,7 +413,7 @@ snake = {'''
             for (int y = 0; y < TM; y++)
                 for (int x = 0; x < TN; x++) o[y][x] += a[i%2][y]*b[i%2][x];
 ''': '''
-            for (int x = 0; x < TN; x++)                // down a column of the patch, up the next
+            for (int x = 0; x < TN; x++)                // serpentine: down one column, up the next
                 for (int j = 0; j < TM; j++) {
                     int y = x%2 ? TM-1-j : j;
                     o[y][x] += a[i%2][y]*b[i%2][x];
@@ -427,7 +427,7 @@ spread = {'''
                 next(BK);
             }
 ''': '''
-            if (i < SPREAD) {                                   // the copies, a few in each step
+            if (i < SPREAD) {                                   // spread the copies over SPREAD steps
                 for (int j = i*(BM/MR)/SPREAD; j < (i+1)*(BM/MR)/SPREAD; j++) copy_m(to, j, more);
                 for (int j = i*(BK/NR)/SPREAD; j < (i+1)*(BK/NR)/SPREAD; j++) copy_n(to, j, more);
             }
@@ -437,7 +437,7 @@ spread = {'''
 grouped = {'''
     int row = blockIdx.y*BM, col = blockIdx.x*BN;
 ''': '''
-    // GROUP tiles below each other, then the next column: what runs together shares rows and columns
+    // Bands of GROUP tile rows, column-major within a band: concurrent blocks share rows and columns in L2
     int wide = gridDim.x, id = blockIdx.y*wide + blockIdx.x, top = id/(GROUP*wide)*GROUP;
     int high = min(GROUP, (int)gridDim.y - top), rest = id%(GROUP*wide);
     int row = (top + rest%high)*BM, col = rest/high*BN;
@@ -447,10 +447,10 @@ stores = {'''
     for (int y = 0; y < TM; y++)
         for (int x = 0; x < TN; x++) {
             int ry = r+tr + y/4*dr + y%4, cx = c+tc + x/4*dc + x%4;
-            if (ry >= row && cx >= col) out[ry*w + cx] = o[y][x];   // the others are a neighbour's
+            if (ry >= row && cx >= col) out[ry*w + cx] = o[y][x];   // the neighbouring tile stores the others
         }
 ''': '''
-    for (int y = 0; y < TM; y++) {                      // the stores to a sector follow each other
+    for (int y = 0; y < TM; y++) {                      // stores to the same sector are consecutive
         int ry = r+tr + y/4*dr + y%4, cx = c+tc;
         float *to = out + (size_t)ry*w + cx;
         if (ry >= row)
@@ -463,7 +463,7 @@ plain = {'''
     int tr = warp/(BN/WN)*WM + (lane%2 + lane/16*2)*4;
     int tc = warp%(BN/WN)*WN + lane/2%8*4;
 ''': '''
-    int tr = warp/(BN/WN)*WM + lane%4*4, tc = warp%(BN/WN)*WN + lane/4*4;    // columns of 4 lanes
+    int tr = warp/(BN/WN)*WM + lane%4*4, tc = warp%(BN/WN)*WN + lane/4*4;    // 4 x 8 lanes, column-major
 '''}
 five = {**snake, **spread, **grouped, **stores, **plain}
 tuned = changed(lean, {'lean_k': 'tuned_k', **five}, name='tuned', SPREAD=2, GROUP=8)

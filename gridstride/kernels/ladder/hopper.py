@@ -1,4 +1,5 @@
-"""The ladder of lesson 25: bfloat16 products by TMA and `wgmma`; each step applies one more optimization."""
+"""The ladder of the chapter `hopper_gemm`: bfloat16 products by TMA and `wgmma`; each step applies one more
+optimization."""
 
 from .rung import Rung
 
@@ -6,7 +7,7 @@ types = r'''
 typedef unsigned u32;
 typedef unsigned long long u64;
 struct alignas(64) TensorMap { char bytes[128]; };
-constexpr int A_BYTES = BM*BK*2, B_BYTES = BK*BN*2, BOX = BK*64*2;     // of a tile of m, of n, of 64 columns of that
+constexpr int A_BYTES = BM*BK*2, B_BYTES = BK*BN*2, BOX = BK*64*2;   // of a tile of m, a tile of n, 64 columns of n
 
 __device__ u32 address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
 __device__ int cdiv(int a, int b) { return (a + b - 1)/b; }
@@ -29,7 +30,7 @@ __device__ void barrier_arrive(u32 bar) { asm volatile("mbarrier.arrive.shared.b
 __device__ void barrier_expect(u32 bar, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" :: "r"(bar), "r"(bytes) : "memory");
 }
-__device__ void barrier_wait(u32 bar, int turn) {      // until phase `turn` is over; phase -1 is from the beginning
+__device__ void barrier_wait(u32 bar, int turn) {      // until phase `turn` has completed; phase -1 already has
     asm volatile("{ .reg .pred over;\nagain: mbarrier.try_wait.parity.shared.b64 over, [%0], %1;\n@!over bra again; }"
                  :: "r"(bar), "r"(turn & 1) : "memory");
 }
@@ -56,7 +57,7 @@ __device__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "me
 __device__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template<int N> __device__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory"); }
 
-// For the compiler, which cannot see that products change d: here d is read and written
+// For the compiler, which does not see that wgmma writes d later: it must assume that d is read and written here
 template<int M, int N> __device__ void fence_sums(float (&d)[M][N]) {
     #pragma unroll
     for (int i = 0; i < M*N; i++) asm volatile("" : "+f"(d[i/N][i%N]) :: "memory");
@@ -69,12 +70,12 @@ __device__ u64 descriptor(u32 at, u32 lead) {
 '''
 
 multiply = r'''
-// starts d (+)= a tile of m, 64*M x BK, at `a`, times a tile of n, BK x BN, at `b`
+// Issues d (+)= the tile of m at `a` (64*M x BK) @ the tile of n at `b` (BK x BN), as one wgmma group
 template<int M> __device__ void multiply(float (&d)[M][BN/2], u32 a, u32 b, bool more) {
     fence_sums(d);
     wgmma_fence();
     #pragma unroll
-    for (int i = 0; i < BK; i += 16)                       // 16 steps of k: 32 bytes on in m, 16 rows on in n
+    for (int i = 0; i < BK; i += 16)                       // per wgmma 16 along k: 32 bytes in m, 16 rows in n
         #pragma unroll
         for (int x = 0; x < M; x++)
             wgmma(d[x], descriptor(a + x*64*128 + i*2, 16), descriptor(b + i*128, BOX), more || i > 0);
@@ -86,7 +87,7 @@ products = ''.join(wgmma(n) for n in (64,128,192,256)) + tensor_cores + multiply
 store = r'''
 #include <cuda_bf16.h>
 
-// a warpgroup's 64*M x BN results, from row r and column c on
+// Stores a warpgroup's 64*M x BN results, from row r and column c of out on
 template<int M> __device__ void store(float (&d)[M][BN/2], __nv_bfloat16 *out, int r, int c, int h, int w) {
     int tr = threadIdx.x%128/32*16 + threadIdx.x%32/4, tc = threadIdx.x%4*2;
     #pragma unroll
@@ -126,11 +127,11 @@ warpgroup_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorM
             tma_load(a, m, r, ph*BK, full);
             for (int x = 0; x < BN; x += 64) tma_load(b + x/64*BOX, n, ph*BK, c + x, full);
         }
-        barrier_wait(full, ph);                            // all has come
+        barrier_wait(full, ph);                            // both tiles have arrived
         multiply(d, a, b, ph > 0);
         wgmma_wait<0>();
         fence_sums(d);
-        __syncthreads();                                   // all have used it
+        __syncthreads();                                   // both tiles may be overwritten
     }
     store(d, out, r, c, h, w);
 }
@@ -219,7 +220,7 @@ consumers_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorM
 ''', threads=384, shared=tiles, maps=boxes, dtype='bfloat16', BM=128, BN=256, BK=64, STAGES=4)
 
 order = r'''
-// tile number `tile` lies in this row and column of tiles: bands of GROUP rows, in a band column after column
+// The tile row and tile column of tile `tile`: bands of GROUP tile rows, column-major within a band (L2 reuse)
 __device__ void place(int tile, int tall, int wide, int &tr, int &tc) {
     int band = tile/(GROUP*wide), inside = tile%(GROUP*wide), rows = min(GROUP, tall - band*GROUP);
     tr = band*GROUP + inside%rows; tc = inside/rows;
@@ -276,12 +277,12 @@ persistent_k(const __grid_constant__ TensorMap m, const __grid_constant__ Tensor
 clusters = r'''
 __device__ int rank() { u32 x; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(x)); return x; }
 __device__ void cluster_sync() { asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory"); }
-__device__ void barrier_arrive_at(u32 bar, int rank) {      // at the barrier in the same place of another block
+__device__ void barrier_arrive_at(u32 bar, int rank) {      // at the barrier at the same address of another block
     asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"
                  "mbarrier.arrive.shared::cluster.b64 _, [there]; }"
                  :: "r"(bar), "r"(rank) : "memory");
 }
-__device__ void tma_load_for(u32 to, const TensorMap &x, int r, int c, u32 bar, short blocks) {    // a bit for each
+__device__ void tma_load_for(u32 to, const TensorMap &x, int r, int c, u32 bar, short blocks) {    // one bit per block
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
                  "[%0], [%1, {%2, %3}], [%4], %5;"
                  :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(bar), "h"(blocks) : "memory");
@@ -295,7 +296,7 @@ pairs_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 bars[2*STAGES];
     u32 a = address(shared), b = a + STAGES*A_BYTES, full = address(bars), empty = full + 8*STAGES;
-    int tall = cdiv(h, 2*BM), wide = cdiv(w, BN), tr, tc, ph = 0;      // a tile is a cluster's now
+    int tall = cdiv(h, 2*BM), wide = cdiv(w, BN), tr, tc, ph = 0;      // a tile belongs to a cluster now
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 2*2); }
         barriers_ready();
@@ -358,12 +359,12 @@ __device__ void stores_have_read() { asm volatile("cp.async.bulk.wait_group.read
 '''
 
 store_by_tma = r'''
-// a warp's 16 x BN results, from row r and column c on, 64 columns at a time by way of its own 2048 bytes at `s`
+// Stores a warp's 16 x BN results, from row r and column c on, staging 64 columns at a time in its 2048 bytes at `s`
 __device__ void store_by_tma(float (&d)[BN/2], const TensorMap &out, int r, int c, u32 s) {
     int lane = threadIdx.x%32, tr = lane%16;
     #pragma unroll
     for (int x = 0; x < BN; x += 64) {
-        if (lane == 0) stores_have_read();                 // the last piece has left
+        if (lane == 0) stores_have_read();                 // the previous store has read them
         __syncwarp();
         #pragma unroll
         for (int y = 0; y < 64; y += 16) {

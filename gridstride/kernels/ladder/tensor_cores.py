@@ -1,4 +1,5 @@
-"""The ladder of lesson 24: bfloat16 products by `wmma` and `mma.sync`; each step applies one more optimization."""
+"""The ladder of the chapter `tensor_cores`: bfloat16 products by `wmma` and `mma.sync`; each step applies one more
+optimization."""
 
 from ..ptx import primitives
 from .rung import Rung
@@ -22,7 +23,7 @@ __global__ void matmul_k(const bf16 *m, const bf16 *n, bf16 *out, int h, int w, 
     fragment<accumulator, 16, 16, 16, float> o;
     fill_fragment(o, 0.0f);
     for (int idx = 0; idx < k; idx += 16) {
-        load_matrix_sync(a, m + r*k + idx, k);            // 16 rows of 16 numbers, each row k further
+        load_matrix_sync(a, m + r*k + idx, k);            // 16x16 elements; the leading dimension is k
         load_matrix_sync(b, n + idx*w + c, w);
         mma_sync(o, a, b, o);
     }
@@ -48,7 +49,7 @@ template<int COLS> constexpr __device__ int place(int r, int c) { return r*COLS 
 load_tile = r'''
 constexpr int THREADS = 256;
 
-// `tile` becomes ROWS x COLS of x (rows x cols) from row r and column c on; zeros outside of x
+// Loads ROWS x COLS elements of x (rows x cols), from row r and column c on, into `tile`; zeros where out of bounds
 template<int ROWS, int COLS> __device__ void load_tile(bf16 *tile, const bf16 *x, int r, int c, int rows, int cols) {
     int tr = threadIdx.x/(COLS/8), tc = threadIdx.x%(COLS/8)*8;
     for (int i = 0; i < ROWS; i += THREADS*8/COLS) {
@@ -66,7 +67,7 @@ __global__ void __launch_bounds__(THREADS) matmul_k(const bf16 *m, const bf16 *n
     __shared__ __align__(128) bf16 ms[BM*BK], ns[BK*BN];
     __shared__ __align__(128) float tile[8][16*16];
     int r = blockIdx.y*BM, c = blockIdx.x*BN, warp = threadIdx.x/32, lane = threadIdx.x%32;
-    int wr = warp/2*32, wc = warp%2*64;                   // the warp's corner in the tile: 4 down, 2 across
+    int wr = warp/2*32, wc = warp%2*64;                   // first row and column of this warp: 4 x 2 warps
     fragment<matrix_a, 16, 16, 16, bf16, row_major> a[2];
     fragment<matrix_b, 16, 16, 16, bf16, row_major> b[4];
     fragment<accumulator, 16, 16, 16, float> o[2][4];
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(THREADS) matmul_k(const bf16 *m, const bf16 *n
         }
         __syncthreads();
     }
-    for (int i = 0; i < 2; i++) for (int j = 0; j < 4; j++) {  // through 16x16 floats of each warp, as before
+    for (int i = 0; i < 2; i++) for (int j = 0; j < 4; j++) {  // staged in 16x16 floats per warp, as before
         store_matrix_sync(tile[warp], o[i][j], 16, mem_row_major);
         __syncwarp();
         for (int t = lane; t < 16*16; t += 32) {
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(THREADS) matmul_k(const bf16 *m, const bf16 *n
 
 mma = primitives('mma')
 store = r'''
-// The warp's fragments of o, from row r and column c of out on, two neighbours at a time
+// Stores the warp's fragments of o, from row r and column c of out on, two adjacent elements at a time
 template<int I, int J> __device__ void store(const float (&o)[I][J][4], bf16 *out, int r, int c, int h, int w) {
     int g = threadIdx.x%32/4, t = threadIdx.x%4*2;
     for (int i = 0; i < I; i++) for (int j = 0; j < J; j++) for (int q = 0; q < 2; q++) {
@@ -107,7 +108,7 @@ template<int I, int J> __device__ void store(const float (&o)[I][J][4], bf16 *ou
 }
 '''
 pair_up = r'''
-__device__ u32 pair(const bf16 *p, int step) {            // p[0] below, p[step] above
+__device__ u32 pair(const bf16 *p, int step) {            // p[0] in the low half, p[step] in the high half
     return *(const unsigned short *)p | *(const unsigned short *)(p + step) << 16;
 }
 '''
@@ -140,7 +141,7 @@ padded = r'''
 template<int COLS> constexpr __device__ int place(int r, int c) { return r*(COLS+8) + c; }
 '''
 ldmatrix = primitives('address', 'ldmatrix') + r'''
-// The same, but each 8x8 matrix is turned around on its way
+// The same, but each 8x8 matrix is transposed
 __device__ void ldmatrix_trans(u32 (&x)[4], u32 row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
         : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(row));
@@ -152,7 +153,7 @@ __global__ void __launch_bounds__(THREADS) matmul_k(const bf16 *m, const bf16 *n
     __shared__ __align__(128) bf16 ms[place<BK>(BM, 0)], ns[place<BN>(BK, 0)];
     int r = blockIdx.y*BM, c = blockIdx.x*BN, warp = threadIdx.x/32, lane = threadIdx.x%32;
     int wr = warp/2*32, wc = warp%2*64;
-    int lr = lane%16, lc = lane/16*8;                     // what this lane points at
+    int lr = lane%16, lc = lane/16*8;                     // the row and column that this lane addresses
     float o[2][8][4] = {};
     for (int idx = 0; idx < k; idx += BK) {
         load_tile<BM, BK>(ms, m, r, idx, h, k);
@@ -172,14 +173,14 @@ __global__ void __launch_bounds__(THREADS) matmul_k(const bf16 *m, const bf16 *n
 ''', threads=256, dtype='bfloat16', supports=eights, BM=128, BN=128, BK=64)
 
 swizzle = r'''
-// Row after row, but the 16-byte chunks within 128 bytes change places, in each of eight rows differently
+// Row-major, but swizzled: the index of a 16-byte chunk within its 128 bytes is XORed with the row modulo 8
 template<int COLS> constexpr __device__ int place(int r, int c) { return r*COLS + (c ^ r%8*8); }
 '''
 swizzled = changed(matrices, {padded: swizzle}, name='swizzled')
 
 copies = primitives('copy_async', 'copies_commit', 'copies_wait')
 sizes = r'''
-constexpr int THREADS = BM/WM*(BN/WN)*32;                 // a warp makes WM x WN
+constexpr int THREADS = BM/WM*(BN/WN)*32;                 // WM x WN results per warp
 constexpr int MTILE = 2*BM*BK, STAGE = MTILE + 2*BK*BN;   // bytes: a stage has a tile of m, then one of n
 '''
 copy_tile = r'''
@@ -203,7 +204,7 @@ stages = Rung('stages', basics + swizzle + ldmatrix + copies + sizes + copy_tile
 __global__ void __launch_bounds__(THREADS, BLOCKS)
 matmul_k(const bf16 *m, const bf16 *n, bf16 *out, int h, int w, int k) {
     extern __shared__ __align__(128) bf16 shared[];
-    u32 stages = address(shared);                         // STAGES of them, in turns
+    u32 stages = address(shared);                         // a ring of STAGES stages
     int r = blockIdx.y*BM, c = blockIdx.x*BN, warp = threadIdx.x/32, lane = threadIdx.x%32;
     int wr = warp/(BN/WN)*WM, wc = warp%(BN/WN)*WN, lr = lane%16, lc = lane/16*8;
     float o[WM/16][WN/8][4] = {};
@@ -215,8 +216,8 @@ matmul_k(const bf16 *m, const bf16 *n, bf16 *out, int h, int w, int k) {
     };
     for (int phase = 0; phase < STAGES-1; phase++) fetch(phase);
     for (int phase = 0; phase*BK < k; phase++) {
-        copies_wait<STAGES-2>();                          // my copies for this phase have arrived,
-        __syncthreads();                                  // and everybody's; the stage before is used
+        copies_wait<STAGES-2>();                          // this thread's copies for this phase are done,
+        __syncthreads();                                  // and all threads'; the previous stage is free
         fetch(phase + STAGES-1);
         u32 ms = stages + phase%STAGES*STAGE, ns = ms + MTILE;
         for (int s = 0; s < BK; s += 16) {
@@ -271,8 +272,8 @@ loop = r'''
     for (int phase = 0; phase*BK < k; phase++) {
         #pragma unroll
         for (int s = 0; s < STEPS; s++) {
-            if (s == STEPS-1) {                           // the next step is in the next stage:
-                copies_wait<STAGES-2>();                  // has it arrived?
+            if (s == STEPS-1) {                           // the next step reads the next stage:
+                copies_wait<STAGES-2>();                  // wait for its copies
                 __syncthreads();
             }
             load_fragments(stages + (s == STEPS-1 ? phase+1 : phase)%STAGES*STAGE, (s+1)%STEPS);
@@ -291,11 +292,11 @@ before = basics + swizzle + ldmatrix + copies + sizes + mma + store
 ahead = larger.tuned('ahead', src=before + copy_tile + head + load + fetch + loop + finish)
 
 parts = r'''
-// rows that all threads copy at once; how often that is, for m, and for both
+// rows of m and of n that all threads copy at once; copies per thread and stage, of m and in all
 constexpr int MDOWN = THREADS*8/BK, NDOWN = THREADS*8/BN, MCOPIES = BM/MDOWN, COPIES = MCOPIES + BK/NDOWN;
 '''
 load_ready = r'''
-    int mat[STEPS], nat[WN/16];                           // where this lane points, in any stage
+    int mat[STEPS], nat[WN/16];                           // this lane's offsets for ldmatrix in a stage
     for (int s = 0; s < STEPS; s++) mat[s] = 2*place<BK>(wr + lr, 16*s + lc);
     for (int j = 0; j < WN/16; j++) nat[j] = 2*place<BN>(lr, wc + 16*j + lc) + MTILE;
     auto load_fragments = [&](u32 stage, int s) {
@@ -305,12 +306,12 @@ load_ready = r'''
 '''
 
 fetch_ready = r'''
-    int mr = threadIdx.x/(BK/8), mc = threadIdx.x%(BK/8)*8;  // this thread's first copy of m
+    int mr = threadIdx.x/(BK/8), mc = threadIdx.x%(BK/8)*8;  // row and column of this thread's first copy of m
     int nr = threadIdx.x/(BN/8), nc = threadIdx.x%(BN/8)*8;  // and of n
-    const bf16 *from[COPIES];                             // where each of its copies reads
+    const bf16 *from[COPIES];                             // the source address of each of its copies
     for (int i = 0; i < MCOPIES; i++) from[i] = m + (size_t)(r+mr + i*MDOWN)*k + mc;
     for (int i = MCOPIES; i < COPIES; i++) from[i] = n + (size_t)(nr + (i-MCOPIES)*NDOWN)*w + c+nc;
-    int left = k;                                         // how far k goes on from there
+    int left = k;                                         // elements that remain along k from there on
     auto copy = [&](u32 stage, int i) {
         int y = i < MCOPIES ? i*MDOWN : (i-MCOPIES)*NDOWN;
         if (i < MCOPIES) copy_async<16>(stage + 2*(place<BK>(mr, mc) + y*BK), from[i], r+mr+y < h && mc < left);
@@ -333,8 +334,8 @@ loop_ready = r'''
         int next = use+1 < STAGES ? use+1 : 0;
         #pragma unroll
         for (int s = 0; s < STEPS; s++) {
-            if (s == STEPS-1) {                           // the next step is in the next stage:
-                copies_wait<STAGES-3>();                  // has it arrived?
+            if (s == STEPS-1) {                           // the next step reads the next stage:
+                copies_wait<STAGES-3>();                  // wait for its copies
                 __syncthreads();
             }
             load_fragments(stages + (s == STEPS-1 ? next : use)*STAGE, (s+1)%STEPS);
@@ -351,7 +352,7 @@ loop_ready = r'''
 ready = larger.tuned('ready', src=before + parts + head + load_ready + fetch_ready + loop_ready + finish)
 
 store_rows = r'''
-// The block's tile of out: from the fragments to shared memory, and from there row by row
+// Stores the block's tile of out: from fragments to shared memory, and from there row by row
 __device__ void store_rows(const float (&o)[WM/16][WN/8][4], bf16 *tile, bf16 *out,
                            int wr, int wc, int r, int c, int h, int w) {
     int g = threadIdx.x%32/4, t = threadIdx.x%4*2;
@@ -366,7 +367,7 @@ __device__ void store_rows(const float (&o)[WM/16][WN/8][4], bf16 *tile, bf16 *o
 }
 '''
 finish_rows = r'''
-    copies_wait<0>();                                     // copies of zeros past the end of k
+    copies_wait<0>();                                     // copies of zeros past the end of k are in flight
     __syncthreads();
     store_rows(o, shared, out, wr, wc, r, c, h, w);
 }
@@ -374,7 +375,7 @@ finish_rows = r'''
 stored = changed(ready, {store: store_rows, finish: finish_rows}, name='stored')
 
 tile_of = r'''
-// Blocks go down GROUP tiles before they go right
+// The tile of a block: bands of GROUP tile rows, column-major within a band, for reuse in L2
 __device__ int2 tile_of(int block, int across, int down) {
     int first = block/(GROUP*across)*GROUP, rows = min(GROUP, down - first), i = block%(GROUP*across);
     return {i/rows, first + i%rows};                      // across, down
@@ -388,7 +389,7 @@ order = changed(stored, {store_rows: store_rows + tile_of, '''
                 for (int j = 0; j < WN/8; j++) mma(o[i][j], a[s%2][i], b[s%2][j/2][j%2*2], b[s%2][j/2][j%2*2+1]);
 ''': '''
                 for (int x = 0; x < WN/8; x++) {
-                    int j = i%2 ? WN/8-1-x : x;           // forth, and back
+                    int j = i%2 ? WN/8-1-x : x;           // serpentine
                     mma(o[i][j], a[s%2][i], b[s%2][j/2][j%2*2], b[s%2][j/2][j%2*2+1]);
                 }
 '''}, name='order', GROUP=16)
