@@ -170,9 +170,9 @@ MAX_SHARED = 232448  # bytes of shared memory per block
         )
     ],
     hints=[
-        'Left for stages: 232448 - 1024 - `out` bytes. What does one stage take? Two tiles with 2 bytes per '
-        'element, and 16 bytes of barriers.',
-        '`left//stage` is how many fit.',
+        '232448 - 1024 - `out` bytes are left for stages. How many bytes does one stage take? Two tiles with 2 '
+        'bytes per element, and 16 bytes of barriers.',
+        '`left//stage` stages fit.',
         'If that is less than 2, return 0.',
     ],
 )
@@ -231,12 +231,12 @@ def band_orders(tall, wide):
         )
     ],
     hints=[
-        'A lot needs least if it is nearly square, in rows and columns of elements rather than of tiles. So a band '
-        'should be about as high as such a square.',
-        'Which height is best depends on how the lots fall, so try: make the order for every height, count what it '
-        'needs, and keep the best. `min(orders, key=cost)`.',
-        'Also try bands along the columns: the same code with `tall` and `wide` swapped, and (c, r) swapped back '
-        'to (r, c). And write `cost` after `from_memory`.',
+        'Tiles that are computed at the same time load least if together they are nearly square, measured in '
+        'elements rather than in tiles. So a band should be about as high as such a square.',
+        'Which height is best also depends on the last tiles, so try all: make the order for every height, count '
+        'what it loads, and keep the best: `min(orders, key=cost)`.',
+        'Also try bands along the columns: use the same code with `tall` and `wide` swapped, and swap (c, r) back '
+        'to (r, c). Write `cost` in the same way as `from_memory`.',
     ],
 )
 def _(fn, rng, tall, wide, BM, BN, at_once):
@@ -297,8 +297,8 @@ def one_warp_does_all(src, x, want):
     cases=[dict(h=h, w=w) for h, w in ((64, 64), (1, 8), (100, 136), (200, 64))],
     hints=[
         'Rung 1 up to `barrier_wait` is nearly the first half: a barrier that counts one arrival, '
-        'made by one thread, then `__syncthreads`; announce the bytes, issue one TMA load, and let all wait for '
-        'phase 0.',
+        'initialized by one thread, then `__syncthreads`. One thread announces the bytes and issues one TMA load; '
+        'all threads wait for phase 0.',
         'A box is `__shared__ __align__(1024) __nv_bfloat16 box[64*64]`, and `address(box)` is its address. '
         'Distribute its 64*64 elements over the threads as always: `for (int i = threadIdx.x; i < 64*64; i += 128)`.',
         'After the loop: `fence_for_tma()` by all threads, since all have written; `__syncthreads()`; then one '
@@ -362,7 +362,7 @@ __global__ void __launch_bounds__(256) broken_k(const __grid_constant__ TensorMa
     cases=[dict(h=h, w=w, k=k) for h, w, k in ((1, 8, 8), (64, 64, 64), (65, 72, 200), (130, 136, 392))],
     hints=[
         'First there is a deadlock. At the start all stages are empty, so the producer must not wait. Which phase '
-        'of `empty` does it wait for in turn 0, and which phase counts as completed from the beginning?',
+        'of `empty` does it wait for if `turn` is 0, and which phase counts as complete from the beginning?',
         'Then a tile is read while its copy may be in flight, although the consumer waits at `full`. What '
         'completes that phase? One arrival, and the announced bytes: how many bytes arrive?',
         'Last, a stage is overwritten while the tensor cores may still read it. `barrier_arrive` releases the '

@@ -80,7 +80,7 @@ def bank_groups(
     hints=[
         'Two rows of 64 bytes fill the 32 banks once. So rows 0 and 1 never conflict; rows 0 and 2 do, if their '
         'chunks are in the same order.',
-        'There are four chunks in a row, and four pairs of rows in an 8x8 matrix. Each pair needs another order.',
+        'There are four chunks in a row, and four pairs of rows in an 8x8 matrix. Each pair needs an order of its own.',
         'The pair is `r//2%4`; as in the lesson, change the index of the chunk by exclusive or: `32*r + (c ^ '
         'r//2%4*8)`.',
     ],
@@ -198,7 +198,7 @@ def nans(*shape):
         'As in rung 3, without shared memory: load `a` in the same way, directly from `m`.',
         'Register `q` of `b` has rows `t + q*8` and the next, column `g`. '
         'Row `i`, column `j` of `b` is `n[(c + j)*k + idx + i]`: the two elements are neighbours in memory, so one '
-        'load of 4 bytes gets both.',
+        'load of 4 bytes loads both.',
         '`b[q] = *(const unsigned *)&n[(c + g)*k + idx + t + q*8]`, and `d` goes to rows `g` and `g + 8`, '
         'columns `t` and `t + 1`.',
     ],
@@ -214,9 +214,9 @@ def _(fn, rng, h, w, k):
     hints=[
         'For the tile in row `r` and column `c` of `out` you need columns `r` to `r+15` of `m`, '
         'which must become the rows of `a`, and columns `c` to `c+15`, which are `b` as it is in the lesson. '
-        'In each step, 16 rows of both: 16 rows of 32 bytes, one 16-byte load per lane.',
-        '`b` is stored along its rows, so `.trans`, as in the lesson. `a` is stored along its *columns*, '
-        'so it must be transposed, too: `.trans`.',
+        'In each step, load 16 rows of both. These are 16 rows of 32 bytes each, one 16-byte load per lane.',
+        '`b` is stored along its rows, so load it with `.trans`, as in the lesson. `a` is stored along its '
+        '*columns*, so it needs `.trans`, too.',
         'The four matrices of `a` must be in the order upper left, lower left, upper right, '
         'lower right *of a*. In shared memory, where `a` is stored transposed, the lower left one of `a` is the '
         'upper right one: lane `lane` gives the `address` of row `lane%8 + '
