@@ -746,7 +746,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         '29',
         'ring_attention',
         'Ring attention',
-        reading=80,
+        reading=75,
         exercises=(80, 115),
         needs=(
             'lesson {softmax} (the merge) and the first part of lesson {flash_attention}. No GPU is needed: four '
@@ -768,7 +768,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         '31',
         'where_next',
         'Where next',
-        reading=80,
+        reading=85,
         exercises=(80, 105),
         needs=(
             'lesson {source_to_sass}, {reductions}, {triton}, {softmax} and {hopper_gemm}. No GPU, and none of the '
