@@ -2,7 +2,8 @@
 
     python rekey.py matmul_ladder_kinds matmul_ladder_ladder_naive    # executes that chapter; their values stay
 
-A recording belongs to the sources that it was made from, and a lesson refuses it for any others (`bench/recording.py`).
+A recording belongs to the sources that it was made from, and a lesson refuses it for any others (`bench/recording.py`);
+comments of CUDA C may change (`bench/keys.py`).
 Name only recordings whose kernels still do the same; what did change must be recorded again (`course.py record`).
 Listings in `CHAPTER_asm` have no key to renew: they are made again, without a GPU.
 """

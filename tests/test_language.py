@@ -96,7 +96,7 @@ WORDS = [
      dict(python=30, cpp=2, tests=102, lessons=70)),
     (r'turned(?! (?:\w+ ){0,5}into| out| off| on\b| grey)',
      'transposed, swapped',
-     dict(python=11, tests=72, lessons=12)),
+     dict(python=7, tests=72, lessons=12)),
     (r'(?<!in )(?<!in-)(?<!take )(?<!takes )(?<!decimal )places?',
      'index, address, location, position',
      dict(python=38, cpp=4, benchmarks=3, tests=112, lessons=71)),
