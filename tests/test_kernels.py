@@ -604,7 +604,7 @@ def recorded_climb(monkeypatch, tmp_path):
     return climb
 
 
-MMA = dict(unit='an mma', multiply_adds=2048, op='HMMA', reasons=dict(wait='the instruction before'))
+MMA = dict(unit='mma', multiply_adds=2048, op='HMMA', reasons=dict(wait='the instruction before'))
 
 
 @pytest.mark.parametrize('gpu,rungs,words', [
@@ -642,7 +642,7 @@ def test_what_a_climb_counts_without_a_clock():
     said = repr(Climb((8192, 8192, 8192), '99_ladder', lambda wavefronts, instructions: 700/instructions, **MMA)
                 .count(tensor_cores.stages, 2.))
     assert names(said, 'wavefronts', 'mma')
-    assert 2 < float(re.search(r'instructions for an mma.* +([\d.]+)', said)[1]) < 4
+    assert 2 < float(re.search(r'instructions per mma.* +([\d.]+)', said)[1]) < 4
 
 
 # The choice
