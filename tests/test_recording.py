@@ -304,7 +304,7 @@ def test_in_a_lesson(folder, monkeypatch):
     monkeypatch.setenv('HAS_GPU', '0')
     said, shown = asyncio.run(lessons.execute(nb)).cells[1].outputs
     assert 'recorded' in said.text and "{'GB/s': 3001}" in shown.data['text/plain']
-    edited = notebook(folder.parent/'08_x.ipynb', "recorded('profiling_p', profile, SRC+' ')")
+    edited = notebook(folder.parent/'08_x.ipynb', "recorded('profiling_p', profile, SRC+';')")
     with pytest.raises(lessons.LessonError) as e: asyncio.run(lessons.execute(edited))
     assert (names(str(e.value).splitlines()[-1], 'Unavailable', 'NVIDIA GPU', 'recording')), e.value
     assert 'Traceback' not in str(e.value), 'one line, not a page'
