@@ -186,7 +186,7 @@ WORDS = [
      dict(tests=1)),
     (r'says? so',
      'reports it; say what',
-     dict(tests=1, lessons=3)),
+     dict(tests=1, lessons=2)),
     (r'times as (?:fast|long|much)',
      'speedup; 2.5x faster',
      dict(python=1, benchmarks=1, lessons=24)),
