@@ -869,7 +869,7 @@ def custom_kernel(data):
 def test_a_forged_counter_does_not_prove_that_kernels_run():
     "The executor decides: in a process in which launches never do anything the answer is right, too"
     v, _ = attack(FORGED)
-    assert v.code == 'fallback' and ('softmax_kernel' if ON_GPU else 'for show') in v.why, str(v)
+    assert v.code == 'fallback' and 'softmax_kernel' in v.why, str(v)
 
 
 def test_no_character_of_a_submission_controls_a_terminal(capsys, tmp_path):

@@ -413,7 +413,7 @@ def test_output_buffers_that_do_not_fit():
         'arrived is torch.int64': lambda: pair(q, k, v, k, v, 0, one.long(), one),
         r'dout is torch.bfloat16 \(1, 1, 69, 64\)': lambda: parts(q[:, :, 1:], q, out, lse),
         'lse has to be contiguous': lambda: parts(q, q, out, torch.empty(1, 1, 140)[..., ::2]),
-        'PartGradients: this needs a Hopper GPU, and head dimension 64, 128':
+        'PartGradients: it needs a Hopper GPU, and head dimension 64, 128':
             lambda: parts(*[torch.empty(1, 1, 70, 256, dtype=q.dtype)]*3, lse),
         'attention_gradients: out is torch.float32':
             lambda: attentions.attention_gradients(q, q, k, v, out.float(), lse),
