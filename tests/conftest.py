@@ -59,20 +59,6 @@ def import_path(path):
     importlib.import_module(path.stem)
 
 
-class Survivors:
-    """Modules that are loaded make Python collect garbage. What has survived is left out the next time: in the middle
-    of a run each collection would take half a second"""
-    collections = 0
-
-    def pytest_runtest_setup(self):
-        if self.collections == self.count(): return
-        gc.collect()  # or what the test before has left would stay
-        gc.freeze()
-        self.collections = self.count()
-
-    def count(self): return gc.get_stats()[2]['collections']
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish():
     "Pytest looks through all for garbage five times at the end; once is enough"
@@ -87,7 +73,6 @@ def pytest_configure(config):
     config.addinivalue_line('markers', 'real_backend: runs kernels where a user would: on the GPU, if one is here')
     config.addinivalue_line('markers', 'takes(seconds): slow; takes so long if nothing is compiled, and starts early')
     config.pluginmanager.register(Clock())
-    config.pluginmanager.register(Survivors())
 
 
 @pytest.fixture(autouse=True)
