@@ -55,10 +55,10 @@ def test_coordinates_may_nest_and_may_be_arrays():
 
 @pytest.mark.parametrize('wrong,says',
     [(lambda: Layout('4,8:8'), 'stride'), (lambda: Layout('x:1'), 'write shape:stride'),
-    (lambda: Layout(0), 'at least 1'), (lambda: Layout((4, 8), (8,)), 'must be nested'),
-    (lambda: Layout(4, -1), 'at least 0'), (lambda: Layout((4, 8))(1, 2, 3), '3 were given'),
+    (lambda: Layout(0), 'positive integer'), (lambda: Layout((4, 8), (8,)), 'must be nested'),
+    (lambda: Layout(4, -1), 'non-negative integer'), (lambda: Layout((4, 8))(1, 2, 3), '3 were given'),
     (lambda: Layout((4, 8))((1, 2), 3), 'one number'), (lambda: Layout('4:1', 2), 'not both'),
-    (lambda: Layout(2.0), 'an integer'), (lambda: Layout.row_major(6, 4).compose(Layout(4, 4)), 'divide'),
+    (lambda: Layout(2.0), 'positive integer'), (lambda: Layout.row_major(6, 4).compose(Layout(4, 4)), 'divide'),
     (lambda: Layout('(2,2):(0,1)').compose(Layout('(2,2):(1,1)')), 'share a mode'),
     (lambda: Layout((4, 4), (1, 8)).compose(6), 'multiple'),
     (lambda: Layout((2, 2), (1, 3)).complement(12), 'no complement'),

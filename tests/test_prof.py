@@ -143,12 +143,12 @@ def test_what_was_not_measured_is_named(kernels):
     ("==ERROR== './nothere' does not exist or is not an executable.", RuntimeError, 'exit status 1'),
 ])
 def test_troubles_are_told_apart(said, kind, words):
-    e = counters.trouble(said, 1)
+    e = counters.error_from_output(said, 1)
     assert type(e) is kind and words in str(e)
 
 
 def test_no_trouble_where_ncu_only_notes_something():
-    assert counters.trouble('==WARNING== Note: Running with unmodified GPU clocks.\n'
+    assert counters.error_from_output('==WARNING== Note: Running with unmodified GPU clocks.\n'
                             '==PROF== Profiling "transpose" - 0: 0%....50%....100% - 38 passes\nno error', 0) is None
 
 
@@ -355,7 +355,7 @@ def test_too_slow_is_said(fake):
 
 
 def test_neither_file_nor_source(fake):
-    with pytest.raises(FileNotFoundError, match='file .*source'): prof.ncu('jop.py')
+    with pytest.raises(FileNotFoundError, match='jop.py .*file.*source'): prof.ncu('jop.py')
 
 
 def test_without_ncu_or_gpu_one_line_explains_it(monkeypatch):

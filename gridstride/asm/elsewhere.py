@@ -196,7 +196,8 @@ def run_program(
         process = subprocess.run([*arguments, file.name], cwd=folder, capture_output=True, text=True, env=env)
         outputs = {p.suffix: p.read_bytes() for p in Path(folder).glob('kernel.*')}
     if not outputs:
-        raise RuntimeError(f'{package} {version} wrote no kernel:\n{process.stdout[-2000:]}{process.stderr[-2000:]}')
+        output = process.stdout[-2000:] + process.stderr[-2000:]
+        raise RuntimeError(f'{package} {version} produced no compiled kernel; its output:\n{output}')
     return read_made(f'{package} {version}', outputs, arch)
 
 

@@ -38,8 +38,8 @@ def _resolve_kernel(src, name):
         raise ValueError(f'{what} has no __global__ function')
     if name is None and len(known) > 1:
         raise ValueError(
-            f"this source has {len(known)} kernels: select one, as in name='{next(iter(known))}'. "
-            f"There are {', '.join(known)}"
+            f"found {len(known)} kernels ({', '.join(known)}) in this source: select one, "
+            f"for example name='{next(iter(known))}'"
         )
     name = name or next(iter(known))
     base = name.split('<')[0].split('::')[-1].strip()

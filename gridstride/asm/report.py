@@ -25,8 +25,7 @@ from ..support.tables import Table
 def _raise_ambiguous(kernels):
     "Raise ValueError, which asks for the name of one of several kernels"
     raise ValueError(
-        f"there are {len(kernels)} kernels: select one, as in name='{next(iter(kernels))}'. "
-        f"There are {', '.join(kernels)}"
+        f"found {len(kernels)} kernels ({', '.join(kernels)}): select one, for example name='{next(iter(kernels))}'"
     )
 
 

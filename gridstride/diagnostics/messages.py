@@ -796,8 +796,8 @@ _ATOMIC = dict(
 _TOO_FAR = 'The guard `{guard}` lets this thread in, and '
 HINTS = {
     'at_grid': _AT_GRID,
-    'misaligned_pair': 'An access of 4 bytes must begin at a multiple of 4: two bfloat16 must begin at an even index. '
-    'Access other elements one by one.',
+    'misaligned_pair': 'A pair of bfloat16 must begin at an even index. Access a pair that begins at an odd index as '
+    'two single elements.',
     'update': {d: _ONE_LINE + remedy for d, remedy in _ATOMIC.items()},
     'update_apart': {d: _TWO_LINES + remedy for d, remedy in _ATOMIC.items()},
     'update_other': _ONE_LINE + _NO_ATOMIC,

@@ -275,7 +275,8 @@ class Bench:
         if i := self.older(call):
             raise Refused('replay', f'{self.at()} the answer is that of call {i}, which had other inputs')
         if seed := self.of_known_seed(call):
-            raise Refused('seed', f'{self.at()} the answer belongs to the inputs of {seed}, which were not sent')
+            why = f'the output is right for the public test {seed}, but this call was given other inputs'
+            raise Refused('seed', f'{self.at()} {why}')
         if self.was_right(call.sizes):
             raise Refused('gave up', f'{said}; an earlier answer with the same sizes was right')
         if self.calls and self.fails_now():

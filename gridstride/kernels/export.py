@@ -114,7 +114,8 @@ def sources(exported) -> dict:  # kernel -> source
     for shape in exported.shapes:
         for call in exported.kernel.launch_plan(*shape, H100).calls:
             if res.setdefault(call.name, call.src) != call.src:
-                raise ValueError(f'{exported.name}: {call.name} has another source for {shape}')
+                what = f'the source of {call.name} depends on the shape (it differs for {shape})'
+                raise ValueError(f'{exported.name}: {what}, so it cannot be exported')
     return res
 
 

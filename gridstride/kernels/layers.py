@@ -50,7 +50,7 @@ def replace_linears(
 
     Raises TypeError if `module` is not a module, ValueError if no layer could be replaced."""
     if not isinstance(module, torch.nn.Module):
-        raise TypeError(f'{op_name}: module is a {type(module).__name__}, and a torch.nn.Module is needed')
+        raise TypeError(f'{op_name}: module is a {type(module).__name__}; expected a torch.nn.Module')
     skip, shared_ids = (skip,) if isinstance(skip, str) else skip, _shared_parameter_ids(module)
     # A `Linear` has no parent in which it could be replaced, so it gets one.
     root = torch.nn.ModuleDict(dict(itself=module)) if type(module) is torch.nn.Linear else module

@@ -34,7 +34,7 @@ def check_tensor(
     "Raise `TypeError` or `ValueError` unless `x` is a contiguous tensor of one of these types on the right device"
     if not hasattr(x, 'data_ptr'):
         raise TypeError(
-            f'{op_name}: {name} is a {type(x).__name__}, and a torch tensor is needed; torch.tensor(...) makes one'
+            f'{op_name}: {name} is a {type(x).__name__}; expected a torch tensor: torch.tensor(...) makes one'
         )
     if dtype_name(x) not in types:
         raise TypeError(
@@ -62,7 +62,7 @@ def check_matches(
     "Raise `TypeError` or `ValueError` unless `y` has that shape, and the dtype and the device of `x`"
     check_tensor(op_name, y, [dtype_name(x)], name)
     if y.shape != shape:
-        raise ValueError(f'{op_name}: {name} has the shape {tuple(y.shape)}, and {tuple(shape)} is needed')
+        raise ValueError(f'{op_name}: {name} has shape {tuple(y.shape)}; expected {tuple(shape)}')
     if y.device != x.device:
         raise ValueError(f'{op_name}: {name} is on {y.device} and x on {x.device}; move it with .to({str(x.device)!r})')
 

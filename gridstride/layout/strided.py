@@ -81,11 +81,11 @@ class Layout:
             shape, stride = _parse(shape)
         shape, stride = _tree(shape), _tree(stride)
         if not _is_tree(shape, 1):
-            raise ValueError(f'a shape must be an integer of at least 1, or a tuple of shapes; this is {shape!r}')
+            raise ValueError(f'a shape must be a positive integer or a tuple of shapes; got {shape!r}')
         if stride is None:
             stride = _tree_like(shape, accumulate([1, *_leaves(shape)], mul))
         if not _is_tree(stride, 0):
-            raise ValueError(f'a stride must be an integer of at least 0, or a tuple of strides; this is {stride!r}')
+            raise ValueError(f'a stride must be a non-negative integer or a tuple of strides; got {stride!r}')
         if not _is_congruent(shape, stride):
             raise ValueError(
                 f'{_format(shape)}:{_format(stride)}: each size needs a stride, so both must be nested in the same way'
@@ -204,8 +204,8 @@ class Layout:
         for d, n in sorted((d, n) for n, d in self.flat if n > 1 and d > 0):
             if d % reached:
                 raise ValueError(
-                    f'{self} has no complement: stride {d} is not a multiple of {reached}, the end of what smaller '
-                    'strides reach'
+                    f'{self} has no complement: stride {d} is not a multiple of {reached}, the extent that the '
+                    'modes with smaller strides cover'
                 )
             modes.append((d // reached, reached))
             reached = n * d

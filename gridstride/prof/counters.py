@@ -1,8 +1,8 @@
 """Profile kernels with Nsight Compute: hardware counters, the advice of NVIDIA's rules, and counters per source line.
 
 `ncu` runs a program and replays each of its kernels as often as it takes to read all requested counters. Here it runs
-in a process of its own, on a script, or on a function of the notebook that `prof.isolate` sliced out with what it
-needs; `ncu_report` parses its report.
+in a process of its own, on a script, or on a function of the notebook that `prof.isolate` extracted together with its
+dependencies; `ncu_report` parses its report.
 """
 
 import ast
@@ -20,10 +20,10 @@ from .ncu_report import ROOFLINE, Ncu, details, from_plain, lines, raw
 from .show import short
 from ..bench.recording import Unavailable, no_gpu, recorded
 
-__all__ = ['SECTIONS', 'SETS', 'command', 'find_ncu', 'ncu', 'ncu_version', 'read_report', 'trouble']
+__all__ = ['SECTIONS', 'SETS', 'command', 'error_from_output', 'find_ncu', 'ncu', 'ncu_version', 'read_report']
 
-# Of a function, the kernels of one call are measured: a first call compiles them, then the profiler is switched on. Of
-# a script or program, all kernels are measured, or those that `kernel` matches.
+# For a function, only the second call is profiled: the first one compiles. For a script or program, every kernel is
+# profiled, or those that match `kernel`.
 SECTIONS = (
     'SpeedOfLight',
     'MemoryWorkloadAnalysis',
@@ -38,7 +38,7 @@ SETS = ('basic', 'detailed', 'full', 'roofline', 'pmsampling', 'nvlink')
 
 
 def find_ncu() -> str:  # its path
-    "Find the command of Nsight Compute; raises `Unavailable` if there is none"
+    "Find the ncu executable; raises `Unavailable` if there is none"
     homes = [os.environ.get(name) for name in ('CUDA_HOME', 'CUDA_PATH')] + ['/usr/local/cuda', '/opt/cuda']
     newest = sorted(Path('/opt/nvidia/nsight-compute').glob('*/ncu'), reverse=True)
     for path in [shutil.which('ncu'), *(f'{h}/bin/ncu' for h in homes if h), *map(str, newest)]:
@@ -69,15 +69,15 @@ _driver.cuProfilerStop()
 '''
 
 
-def _target(what, args, kwargs, setup, folder):
-    "Return (the command to profile, whether `what` is a function)"
-    if callable(what):
-        source, name = program(what, setup)
+def _target_command(target, args, kwargs, setup, folder):
+    "Return (the command to profile, whether `target` is a function)"
+    if callable(target):
+        source, name = program(target, setup)
         (folder / 'arguments').write_bytes(pack(args, kwargs))
-        around = _FUNCTION_SCRIPT.format(args=str(folder / 'arguments'), name=name)
-        (folder / 'profiled.py').write_text(f'{source}\n{around}', encoding='utf-8')
+        driver = _FUNCTION_SCRIPT.format(args=str(folder / 'arguments'), name=name)
+        (folder / 'profiled.py').write_text(f'{source}\n{driver}', encoding='utf-8')
         return [sys.executable, str(folder / 'profiled.py')], True
-    path = _write_source(what, folder) if isinstance(what, str) and '\n' in what else Path(what)
+    path = _write_source(target, folder) if isinstance(target, str) and '\n' in target else Path(target)
     return [*_command_of(path, folder), *map(str, args)], False
 
 
@@ -95,13 +95,13 @@ def _write_source(source, folder):
     return path
 
 
-def _text(what):
+def _text(target):
     "Return the text that identifies a recording: the source, or the name of a program"
-    if '\n' in str(what):
-        return what
-    if not Path(what).exists():
-        raise FileNotFoundError(f'{what} is neither a file nor a source: a source has more than one line')
-    return Path(what).read_text(encoding='utf-8') if Path(what).suffix in ('.py', '.cu') else Path(what).name
+    if '\n' in str(target):
+        return target
+    if not Path(target).exists():
+        raise FileNotFoundError(f'{target} is not an existing file; source text must have more than one line')
+    return Path(target).read_text(encoding='utf-8') if Path(target).suffix in ('.py', '.cu') else Path(target).name
 
 
 def _compile(path, folder):
@@ -109,19 +109,22 @@ def _compile(path, folder):
     paths = ('/usr/local/cuda/bin/nvcc', '/opt/cuda/bin/nvcc')
     nvcc = shutil.which('nvcc') or next((p for p in paths if os.access(p, os.X_OK)), None)
     if not nvcc:
-        raise Unavailable(f'{path.name} is CUDA C, and nvcc is not here to compile it')
-    made = folder / path.stem
-    cmd = [nvcc, '-O3', '-lineinfo', '-arch=native', '-o', str(made), str(path)]
+        raise Unavailable(f'nvcc was not found; install the CUDA toolkit to compile {path.name}')
+    executable = folder / path.stem
+    cmd = [nvcc, '-O3', '-lineinfo', '-arch=native', '-o', str(executable), str(path)]
     result = subprocess.run(cmd, capture_output=True, text=True)
     if result.returncode:
         raise RuntimeError(f'{path.name} does not compile:\n{result.stderr or result.stdout}')
-    return made
+    return executable
 
 
-def command(ncu, report, target, sections, metrics, with_lines, only_marked, kernel, skip, count, more=()) -> list:
-    "Return the command line that writes a report"
-    res = [ncu, *([] if '--clock-control' in more else ['--clock-control', 'none']), *more, '-f', '-o', str(report)]
-    if only_marked:
+def command(
+    ncu, report, target, sections, metrics, with_lines, profiler_range_only, kernel, skip, count, extra_options=()
+) -> list:
+    "Return the ncu command line that profiles the command `target` and writes the report"
+    clock = [] if '--clock-control' in extra_options else ['--clock-control', 'none']
+    res = [ncu, *clock, *extra_options, '-f', '-o', str(report)]
+    if profiler_range_only:
         res += ['--profile-from-start', 'off']
     if isinstance(sections, str) and sections in SETS:
         res += ['--set', sections]
@@ -137,57 +140,58 @@ def command(ncu, report, target, sections, metrics, with_lines, only_marked, ker
 
 # There are two kinds of errors: those of this machine (`Unavailable`, then a recording is shown instead), and those
 # that the reader can fix.
-_PERMIT = (
-    "the driver restricts the GPU's counters to administrators (ERR_NVGPUCTRPERM). An administrator can open them: "
+_NO_PERMISSION = (
+    "the driver restricts the GPU's counters to administrators (ERR_NVGPUCTRPERM). An administrator can grant access: "
     'echo "options nvidia NVreg_RestrictProfilingToAdminUsers=0" | sudo tee /etc/modprobe.d/nvidia-counters.conf, '
     'then restart'
 )
-_CANNOT = (
+_UNSUPPORTED = (
     'LibraryNotLoaded|not supported|InsufficientDriver|driver is not compatible|Profiling failed|'
     'initialize the profiler'
 )
 
 
-def trouble(
+def error_from_output(
     output: str,  # what ncu and the program printed
     status: int,  # exit status
 ):  # an exception, or None
     "Return the exception for a failed run, or None"
     errors = [l.split('==ERROR==')[1].strip() for l in output.splitlines() if '==ERROR==' in l]
     if 'ERR_NVGPUCTRPERM' in output:
-        return Unavailable(_PERMIT)
+        return Unavailable(_NO_PERMISSION)
     if m := re.search(r"Option '(--section|--set) (.*?)' did not match", output):
-        return ValueError(f'ncu has no section or set {m[2]!r}; `ncu --list-sections` names those it has')
+        return ValueError(f'ncu has no section or set {m[2]!r}; list them with `ncu --list-sections`')
     if busy := [e for e in errors if e.startswith(('Failed to prepare kernel', 'Unknown Error on device'))]:
         again = 'another profiler may be using this GPU; try again when it has finished'
         return Unavailable(f'ncu could not begin ({busy[0]}): {again}')
     if any('application returned an error' in e for e in errors):
-        return RuntimeError(f'the program failed under ncu; what it printed last:\n{_tail(output)}')
-    if re.search(_CANNOT, ' '.join(errors)):
+        return RuntimeError(f'the program failed under ncu; its last output:\n{_tail(output)}')
+    if re.search(_UNSUPPORTED, ' '.join(errors)):
         return Unavailable(f'ncu cannot profile here ({errors[0]})')
     if 'No kernels were profiled' in output:
-        ask = 'Does the call reach the GPU? With `kernel=`, does a kernel have such a name?'
+        ask = "Does the call launch a kernel? If you passed `kernel=`, does any kernel's name match it?"
         return ValueError(f'no kernel ran while ncu was profiling. {ask}')
     if status:
         return RuntimeError(f'ncu failed (exit status {status}):\n{_tail(output)}')
 
 
-def _tail(output, most=12):
+def _tail(output, max_lines=12):
     "Return the last lines of output, without ncu's own messages"
     lines = [l for l in output.splitlines() if l.strip() and not l.startswith(('==PROF==', '==WARNING=='))]
-    return '\n'.join(lines[-most:])
+    return '\n'.join(lines[-max_lines:])
 
 
-# The report is read page by page. Changes that the function makes to its arguments stay in the other process.
-def _run(cmd, seconds, **more):
+# The report is read page by page. The function runs in a child process, so changes to its arguments are not visible
+# here.
+def _run(cmd, timeout, **extra_env):
     "Run a command and return (its output, exit status); the locale is C, so that decimals have points"
-    env = {**os.environ, **more, 'LC_ALL': 'C', 'PYTHONPATH': search_path(), 'GRIDSTRIDE_UNDER_NCU': '1'}
+    env = {**os.environ, **extra_env, 'LC_ALL': 'C', 'PYTHONPATH': search_path(), 'GRIDSTRIDE_UNDER_NCU': '1'}
     out = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
     try:
-        result = subprocess.run(cmd, timeout=seconds, env=env, **out)
+        result = subprocess.run(cmd, timeout=timeout, env=env, **out)
     except subprocess.TimeoutExpired:
         less = 'Measure fewer sections, or fewer launches (`count=`)'
-        raise RuntimeError(f'ncu took more than {seconds} s. {less}') from None
+        raise RuntimeError(f'ncu took more than {timeout} s. {less}') from None
     return result.stdout, result.returncode
 
 
@@ -199,26 +203,28 @@ def _unknown_metrics(kernels, metrics):
 
 
 def _assign_lines(kernels, source):
-    "Assign source lines to kernels by name; functions come in the order of the launches, but spell types differently"
+    """Assign source lines to kernels by name.
+
+    Both pages list kernels in launch order but print their types differently, so only short names are compared."""
     for k in kernels:
-        at = next((j for j, (name, _) in enumerate(source) if short(name) == short(k.name)), None)
-        if at is not None:
-            k.lines = source.pop(at)[1]
+        index = next((j for j, (name, _) in enumerate(source) if short(name) == short(k.name)), None)
+        if index is not None:
+            k.lines = source.pop(index)[1]
 
 
-def read_report(ncu, report, metrics, with_lines, seconds=120) -> Ncu:
+def read_report(ncu, report, metrics, with_lines, timeout=120) -> Ncu:
     "Return the pages of a report as an `Ncu`"
 
-    def page(*how):
-        output, status = _run([ncu, '--import', str(report), '--csv', '--page', *how], seconds)
+    def page(*options):
+        output, status = _run([ncu, '--import', str(report), '--csv', '--page', *options], timeout)
         if status:
             raise RuntimeError(f'ncu cannot read its report:\n{_tail(output)}')
         return output
 
     kernels = details(page('details'))
-    own = raw(page('raw', '--print-units', 'base'))
+    raw_metrics = raw(page('raw', '--print-units', 'base'))
     for i, k in kernels.items():
-        k.raw = {n: m for n, m in own.get(i, {}).items() if n in metrics or n == 'gpu__time_duration.sum'}
+        k.raw = {n: m for n, m in raw_metrics.get(i, {}).items() if n in metrics or n == 'gpu__time_duration.sum'}
     warnings = _unknown_metrics(kernels.values(), metrics)
     if with_lines:
         _assign_lines(kernels.values(), lines(page('source', '--print-source', 'cuda,sass')))
@@ -238,18 +244,18 @@ def _kernel_sources(source):
     return [text for text in texts if '__global__' in text]
 
 
-def _complete_source(k, literals, numbered):
-    "Add the text of lines that only the program had; keep line numbers only if they are those of the reader's file"
-    own = [t.splitlines() for t in literals if re.search(rf'\b{re.escape(short(k.name))}\s*\(', t)]
+def _complete_source(k, literals, keep_line_number):
+    "Fill in source lines that ncu could not open; drop the line numbers unless they refer to the user's file"
+    matching_sources = [t.splitlines() for t in literals if re.search(rf'\b{re.escape(short(k.name))}\s*\(', t)]
 
     def text(l):
         if not l.text.startswith('<Unable to open'):
             return l.text
-        if len(own) == 1 and l.number <= len(own[0]):
-            return own[0][l.number - 1]
-        return f'(line {l.number} of a source that is not at hand)'
+        if len(matching_sources) == 1 and l.number <= len(matching_sources[0]):
+            return matching_sources[0][l.number - 1]
+        return f'(line {l.number}: source not available)'
 
-    k.lines = [l._replace(text=text(l), number=l.number if numbered else None) for l in k.lines]
+    k.lines = [l._replace(text=text(l), number=l.number if keep_line_number else None) for l in k.lines]
 
 
 def _tool_versions():
@@ -257,30 +263,31 @@ def _tool_versions():
     return {'ncu': ncu_version(find_ncu())}
 
 
-def _profile_once(what, args, kwargs, setup, source, selection, seconds):
+def _profile_once(target, args, kwargs, setup, source, selection, timeout):
     "Profile one run and return its `Ncu`; raises `Unavailable` if something is missing"
     if why := no_gpu():
         raise Unavailable(f'{why} for Nsight Compute to profile')
     tool = find_ncu()
-    (sections, metrics, lines, *launches) = selection
+    (sections, metrics, lines, *filters) = selection
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        target, marked = _target(what, args, kwargs, setup, folder)
+        cmd, is_function = _target_command(target, args, kwargs, setup, folder)
         # an empty cache, so that every source found there is one that ran
         fresh = dict(GRIDSTRIDE_CACHE=str(folder / 'cache')) if lines else {}
         output, status = _run(
-            command(tool, folder / 'report', target, sections, metrics, lines, marked, *launches), seconds, **fresh
+            command(tool, folder / 'report', cmd, sections, metrics, lines, is_function, *filters), timeout, **fresh
         )
-        if e := trouble(output, status):
+        if e := error_from_output(output, status):
             raise e
         res = read_report(tool, folder / 'report.ncu-rep', metrics, lines)
     for k in res.kernels:
-        _complete_source(k, _kernel_sources(source), not marked)
+        _complete_source(k, _kernel_sources(source), not is_function)
     return res
 
 
 def ncu(
-    what,  # a function, a script (`.py`), a program, a CUDA C source file (`.cu`), or source text
+    target,  # a function, a script (`.py`), a program, a CUDA C source file (`.cu`), or source text
+    /,
     *args,  # for the function; for a script, its command line
     sections=SECTIONS,  # names of sections, or of one set: 'basic', 'detailed', 'full', 'roofline'
     metrics=(),  # more metrics by their names in ncu, such as 'dram__bytes.sum'
@@ -300,15 +307,15 @@ def ncu(
 
     Raises Unavailable without a GPU, ncu, or the permission to read counters."""
     if os.environ.get('GRIDSTRIDE_UNDER_NCU'):
-        way = 'Put the call after if __name__=="__main__", in another file'
-        raise RuntimeError(f'this program calls ncu, and runs under ncu already. {way}')
+        way = 'Move the call to another file'
+        raise RuntimeError(f'ncu() was called in a program that ncu is already profiling. {way}')
     metrics = [metrics] if isinstance(metrics, str) else list(metrics)
-    sources = program(what, setup) if callable(what) else [_text(what)]
+    sources = program(target, setup) if callable(target) else [_text(target)]
     selection = [sections if isinstance(sections, str) else list(sections), metrics, lines, kernel, skip, count]
     selection += [list(options)] if options else []
 
     def measure():
-        return _profile_once(what, args, kwargs, setup, sources[0], selection, seconds)
+        return _profile_once(target, args, kwargs, setup, sources[0], selection, seconds)
 
     if record is None:
         return measure()

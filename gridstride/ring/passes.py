@@ -28,7 +28,7 @@ def _check(q, k, v, order, ranks):
     "Raise TypeError or ValueError unless q, k and v match, and the order fits the length"
     for name, x in dict(q=q, k=k, v=v).items():
         if not isinstance(x, torch.Tensor):
-            raise TypeError(f'ring: {name} is a {type(x).__name__}, and a torch tensor is needed')
+            raise TypeError(f'ring: {name} is a {type(x).__name__}; expected a torch tensor')
     if q.dim() != 4 or any((x.shape, x.dtype, x.device) != (q.shape, q.dtype, q.device) for x in (k, v)):
         said = ', '.join(f'{tuple(x.shape)} {x.dtype} on {x.device}' for x in (q, k, v))
         raise ValueError(

@@ -136,7 +136,7 @@ def variables_with_exact_low_bits(unit, ranges):
     chosen = {
         v
         for v, r in ranges.variable_intervals.items()
-        if is_int(v.type) and v not in fitting and v not in uses.needs_all_bits and v.parameter is None
+        if is_int(v.type) and v not in fitting and v not in uses.needs_all_bits and v.parameter_info is None
     }
     while True:
         out = {a for a, b in uses.flows if a in chosen and b not in chosen and b not in fitting}
@@ -190,7 +190,7 @@ def _minimum_arguments(unit):
                 continue
             for least, a in enumerate(e.args):
                 for part in walk(a):
-                    k = part.value.parameter if part.op == 'var' and part.value.defs == 1 else None
+                    k = part.value.parameter_info if part.op == 'var' and part.value.num_defs == 1 else None
                     if k is not None and k.dtype == 'int' and k.least is not None and k.least >= least:
                         res[part.value] = max(least, res.get(part.value, 0))
     return res
@@ -207,7 +207,7 @@ def _c_type(unit, variable, ranges):
         return None
     if not is_int(variable.type):
         return C_NAMES[variable.type]
-    k, r = variable.parameter, ranges.variable_intervals.get(variable, variable.bounds or (0, 0))
+    k, r = variable.parameter_info, ranges.variable_intervals.get(variable, variable.bounds or (0, 0))
     if k is not None and k.dtype != 'int' and within(r, of_dtype(k.dtype)):
         return C_NAMES[k.dtype]
     return c_int_type(variable.type, r, unit.wide)

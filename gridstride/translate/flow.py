@@ -15,26 +15,29 @@ class Variable:
 
     `Lowering` sets:
 
-    - `type`; for an array `memory` and `view`, for a tuple `parts` (its variables), for a function `bound`;
-    - `tuple_name`, the name of the tuple that it is a part of; as a part of a parameter `same_as` or `constant`;
-    - `bounds`, (least, most) of a temporary; `struct`, the device function whose results it holds.
+    - `type`; for an array `memory` and `view`, for a tuple `parts` (its variables), for a function `callee`;
+    - `tuple_name`, the name of the tuple that it is a part of; for an element of a tuple parameter `alias_of` or
+      `constant`;
+    - `bounds`, the (min, max) value of a temporary; `result_of`, the device function whose results it holds.
 
     Code generation sets its name and type in C, and `slot`, the variable whose storage it shares.
     """
 
     def __init__(self, name, node=None):
         self.name, self.node = name, node  # node: where it is first assigned
-        self.defs, self.undefined = 0, False  # assignments to it; whether it may be read before them
-        self.type = self.memory = self.view = self.parts = self.bound = None
+        # number of its assignments, whether it may be read before any
+        self.num_defs, self.maybe_uninitialized = 0, False
+        self.type = self.memory = self.view = self.parts = self.callee = None
         self.typed_at = None  # the line that gave it its first type
-        self.tuple_name = self.same_as = self.constant = self.bounds = self.struct = None
+        self.tuple_name = self.alias_of = self.constant = self.bounds = self.result_of = None
         self.is_temporary = self.has_unique_name = False
-        self.is_parameter, self.parameter = False, None  # parameter: what is known of it, for one of the kernel
+        # parameter_info: the description of the argument, None unless it is a parameter of the kernel
+        self.is_parameter, self.parameter_info = False, None
         self.c_name = name
         self.c_type = None
         self.slot = None
         self.dropped = False  # a parameter that a device function makes no use of
-        self.names_a_size = False  # it is the name of a size of an array, which is a parameter of C
+        self.names_a_size = False  # it stands for an array dimension that is passed to the C function as a parameter
 
     def __repr__(self):
         return f'<{self.name}: {self.type}>'
@@ -55,7 +58,7 @@ class _ReachingDefinitions:
         self.loops = []
 
     def root(self, definition):
-        "Return the number that stands for the group of the assignment `definition` (union-find)"
+        "Return the representative (root) of the set of the assignment `definition` (union-find)"
         while self.parent[definition] != definition:
             definition = self.parent[definition]
         return definition
@@ -92,9 +95,9 @@ class _ReachingDefinitions:
         for stmt in body:
             if self.state is None:
                 return
-            getattr(self, type(stmt).__name__, self.other)(stmt)
+            getattr(self, type(stmt).__name__, self.visit_default)(stmt)
 
-    def other(self, stmt):
+    def visit_default(self, stmt):
         self.read_names(stmt)
 
     def Assign(self, stmt):
@@ -168,9 +171,9 @@ def _join_states(a, b):
 
 
 def variables(tree):
-    """Return the variables of a function: {Name node: `Variable`} for what is read, and the same for what is assigned.
+    """Return two dicts: load node -> `Variable`, store node -> `Variable`.
 
-    Parameters count as assigned at their `arg`.
+    A parameter's definition is its `ast.arg` node.
     """
     args = tree.args.args
     names = {inner.id for inner in walk(tree) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)} | {
@@ -189,12 +192,12 @@ def variables(tree):
         variable = variables_by_root.setdefault(
             flow.root(i), Variable(node.arg if isinstance(node, ast.arg) else node.id, node)
         )
-        variable.defs += 1
+        variable.num_defs += 1
         stores[node] = variable
     reads = {}
     for node, ids in flow.reads.items():
         variable = next((variables_by_root[flow.root(i)] for i in ids if i >= 0), None)
         reads[node] = variable
         if variable is not None and -1 in ids:
-            variable.undefined = True
+            variable.maybe_uninitialized = True
     return reads, stores

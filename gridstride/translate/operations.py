@@ -96,7 +96,7 @@ OPERATIONS = {
     'call': Operation('number*', 'number void', Call),
     'shuffle': Operation('number integer integer integer?', 'number', str),
     'device': Operation('any*', 'number tuple void', object, lambda e: len(e.args) == len(e.value.parameter_exprs)),
-    'field': Operation('tuple', 'number', int, lambda e: e.args[0].value.struct is not None),
+    'field': Operation('tuple', 'number', int, lambda e: e.args[0].value.result_of is not None),
     # Not scalars: they are decomposed before code generation, except as arguments of device functions
     'view': Operation('', 'array', View),
     'tuple': Operation('any*', 'tuple void', object),

@@ -100,7 +100,7 @@ class _Values:
         if variable.bounds:
             return variable.bounds
         interval = self.state.get(variable)
-        return interval if interval is not None and interval != () else (0, 0) if variable.undefined else ALL
+        return interval if interval is not None and interval != () else (0, 0) if variable.maybe_uninitialized else ALL
 
     def _range_builtin(self, expr):
         return _BUILTIN[expr.value]
@@ -546,7 +546,7 @@ class Ranges(_Values, _Conditions, _Blocks):
             for n, part in enumerate(expr.args):
                 self.set_parameter(part, interval[n] if interval else None)
         if expr.op == 'var' and expr.type in INTEGERS:
-            k = expr.value.parameter
+            k = expr.value.parameter_info
             self.set_interval(expr.value, interval if interval is not None else self.of_parameter(expr.value, k))
 
     def of_parameter(self, variable, described):

@@ -70,7 +70,7 @@ def _require_like_example(name, known, a):
     "Raise unless `a` is of the kind of the example"
     if isinstance(known, tuple) and not isinstance(known, (ArrayOf, Number)):
         if not isinstance(a, (tuple, list)) or len(a) != len(known):
-            raise TypeError(f'{name} is a tuple of {len(known)} in this translation')
+            raise TypeError(f'{name} was translated as a tuple of {len(known)}')
         for n, (k, x) in enumerate(zip(known, a)):
             _require_like_example(f'{name}[{n}]', k, x)
         return
@@ -78,7 +78,7 @@ def _require_like_example(name, known, a):
         return _require_number_like_example(name, known, a)
     mine = example(a)
     if not isinstance(mine, ArrayOf) or mine[:2] != known[:2]:
-        raise TypeError(f'{name} is {write_type(known)} in this translation, but {write_type(mine)} was given')
+        raise TypeError(f'{name} was translated as {write_type(known)}, but got {write_type(mine)}')
     if any(m and not k for m, k in zip(mine.strides, known.strides)) or mine.backwards and not known.backwards:
         hint = 'translate with this array, or give a contiguous copy'
         raise TypeError(f'{name} has another layout than the example; {hint}')
@@ -87,12 +87,12 @@ def _require_like_example(name, known, a):
 def _require_number_like_example(name, known, a):
     "Raise unless `a` is a number like the example"
     if hasattr(a, 'shape') and not isinstance(a, np.generic):
-        raise TypeError(f'{name} is a number in this translation, but a {type(a).__name__} was given')
+        raise TypeError(f'{name} was translated as a number, but got a {type(a).__name__}')
     if known.type not in INTEGERS:
         return
     if isinstance(a, (float, np.floating)):
         hint = 'translate again with such an argument'
-        raise TypeError(f'{name} is an integer in this translation, but {a!r} was given; {hint}')
+        raise TypeError(f'{name} was translated as an integer, but got {a!r}; {hint}')
     low, high = (-INT_LIMIT, INT_LIMIT) if known.dtype == 'int' else of_dtype(known.dtype)
     if not low <= int(a) <= high:
         takes = f'this translation takes {known.dtype}s from {low} to {high}'

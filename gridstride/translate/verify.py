@@ -147,7 +147,7 @@ class _Order:
             self.defined.add(expr.value)
         if expr.op == 'var':
             _require(
-                expr.value in self.defined or expr.value.undefined,
+                expr.value in self.defined or expr.value.maybe_uninitialized,
                 f'{self.at(stmt)}: {expr.value} is read, and has no value',
             )
         if expr.op in ('load', 'address'):
@@ -159,7 +159,7 @@ class _Order:
         if memory.space in ('shared', 'local', 'dynamic'):
             _require(memory in self.defined, f'{self.at(stmt)}: {memory} is used, and is not declared')
         if memory.space == 'pointer':
-            known = memory.variable in self.defined or memory.variable.undefined
+            known = memory.variable in self.defined or memory.variable.maybe_uninitialized
             _require(known, f'{self.at(stmt)}: {memory} is used, and points nowhere')
 
     def at(self, stmt):

@@ -1,7 +1,7 @@
 "Pages of Nsight Compute in small, the command that makes them, and what may go wrong."
 import pytest
 from gridstride.prof import counters
-from gridstride.prof.counters import command, ncu, trouble
+from gridstride.prof.counters import command, ncu, error_from_output
 from gridstride.prof.ncu_report import Kernel, Line, Metric, Ncu, details, from_plain, lines, raw
 from gridstride.bench.recording import Unavailable
 
@@ -108,19 +108,19 @@ def test_a_source_is_written_as_what_it_is(tmp_path):
 
 def test_what_the_program_printed_last_is_shown():
     said = '==PROF== Connected\nTraceback\nNameError: x\n==ERROR== The application returned an error code (1).'
-    assert str(trouble(said, 1)).splitlines()[1:3] == ['Traceback', 'NameError: x']
+    assert str(error_from_output(said, 1)).splitlines()[1:3] == ['Traceback', 'NameError: x']
     taken = ('==ERROR== Failed to prepare kernel for profiling', '==ERROR== Unknown Error on device 0.',
              '==ERROR== Failed to profile "naive_k" in process 2030',
              '==ERROR== The application returned an error code (9).')
     # as printed on an H100 that a second ncu used
-    assert isinstance(e := trouble('\n'.join(taken), 9), Unavailable) and 'another profiler' in str(e)
-    assert trouble('==PROF== Profiling "k" - 0: 0%....100% - 20 passes', 0) is None
+    assert isinstance(e := error_from_output('\n'.join(taken), 9), Unavailable) and 'another profiler' in str(e)
+    assert error_from_output('==PROF== Profiling "k" - 0: 0%....100% - 20 passes', 0) is None
 
 
 def test_without_a_gpu_it_is_unavailable(monkeypatch):
     monkeypatch.setattr(counters, 'no_gpu', lambda: 'no GPU is here')
     with pytest.raises(Unavailable, match='no GPU is here'): ncu(details)
-    with pytest.raises(FileNotFoundError, match='file .*source'): ncu('nowhere.py')
+    with pytest.raises(FileNotFoundError, match='nowhere.py .*file.*source'): ncu('nowhere.py')
 
 
 def test_lines_of_a_kernel_in_a_text_of_the_program_get_their_text():
@@ -130,5 +130,5 @@ def test_lines_of_a_kernel_in_a_text_of_the_program_get_their_text():
     counters._complete_source(k, counters._kernel_sources(source), False)
     assert [(l.number, l.text) for l in k.lines] == [
         (None, '  use(i);'),
-        (None, '(line 9 of a source that is not at hand)'),
+        (None, '(line 9: source not available)'),
     ]

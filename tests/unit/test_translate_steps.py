@@ -80,7 +80,7 @@ def test_assignments_that_meet_are_one_variable():
     _, stores = variables(ast.parse(src).body[0])
     by_name = {k: {v for v in stores.values() if v.name == k} for k in 'xyin'}
     assert {k: len(v) for k, v in by_name.items()} == dict(x=2, y=1, i=1, n=1)
-    assert [v.undefined for v in by_name['i']] == [True]
+    assert [v.maybe_uninitialized for v in by_name['i']] == [True]
 
 
 # Types

@@ -97,7 +97,7 @@ def check_distribution(
 ):
     "Raise `AssertionError` if fewer than `least` threads, or warps, made such an access"
     if (n := count_threads(t, verb, each)) < least:
-        raise AssertionError(f'{n} {"thread" if each == 1 else "warp"}{"s" * (n > 1)} {work}: {wanted}')
+        raise AssertionError(f'only {n} {"thread" if each == 1 else "warp"}{"s" * (n != 1)} {work}: {wanted}')
 
 
 @problem(

@@ -1,8 +1,8 @@
 """Rewrites a launch, `k<<<grid, block>>>(args)`, to a call of a function.
 
-The kernel is the expression that ends before `<<<`: `k`, `ns::k<float, 16>`, `table[i]`, `(fast ? a : b)`. Its begin is
-found by going backwards. Template arguments in the configuration may end in a `>>>` of their own, so the end of the
-configuration is the last three of a sequence of `>` with a `(` after it.
+The kernel is the expression that ends before `<<<`: `k`, `ns::k<float, 16>`, `table[i]`, `(fast ? a : b)`. Its start is
+found by scanning backwards. The `>` that close template arguments may form or touch a `>>>`: the configuration ends at
+the last three `>` of the first run of three or more that is followed by `(`.
 """
 
 from functools import lru_cache
@@ -24,15 +24,17 @@ def rewrite_launches(e: Edits):
         if c[i] == '<<<' and c[i - 1] != 'operator':
             _rewrite_launch(e, i)
         elif c[i] in ('cudaLaunchKernel', 'cudaLaunchCooperativeKernel') and c[i + 1] == '(':
-            _keep_type(e, i + 2)
+            _drop_void_cast(e, i + 2)
         elif c[i] == 'func' and c[i - 1] in ('.', '->') and c[i + 1] == '=':
-            _keep_kernel(e, i + 2)
+            _wrap_func_field(e, i + 2)
         elif c[i] in e.launchers and c[i + 1] == '(':
-            _write_null_pointers(e, c.arguments(i + 1))
+            _rewrite_null(e, c.arguments(i + 1))
 
 
-def _keep_type(e, i):
-    "Drop the cast of the argument `(void *)kernel` at token `i`: the type of `kernel` has the parameters' types"
+def _drop_void_cast(e, i):
+    """Drop the cast of the argument `(void *)kernel` at token `i`.
+
+    Without the cast, `kernel` keeps its function type, from which the parameter types are deduced."""
     c = e.code
     if _is_cast(c, i):
         e.replace_tokens(i, c.match[i], '')
@@ -45,7 +47,7 @@ def _is_cast(c, i):
     return c[i] == '(' and c.text(range(i + 1, c.match[i])).replace(' ', '') in ('void*', 'constvoid*')
 
 
-def _keep_kernel(e, i):
+def _wrap_func_field(e, i):
     "Rewrite the value of `params.func = (void *)kernel`, for a graph node, so that it has the kernel's type"
     c = e.code
     end = c.until(i, (',', ';'))
@@ -60,8 +62,8 @@ def _rewrite_launch(e, i):
     first, close = _kernel_start(c, i), _config_end(c, i)
     p, kernel = close + 3, c.text(range(first, i))
     _check_configuration(c, i, close)
-    # In a macro, the text after `>>>` may be a parameter that contains the parentheses, or is empty. Then the arguments
-    # are taken by a variadic lambda, so that no comma is written here.
+    # In a macro, the text after `>>>` may be a parameter that contains the parentheses, or is empty. Whether there are
+    # arguments is then unknown, so a variadic lambda takes them, which needs no separating comma.
     if c[p] != '(' and c.macro is None and not c.is_word(p):
         raise c.error(
             WrongSource, 'this launch has no argument list: write `()` after `>>>` if the kernel takes none', i
@@ -69,7 +71,7 @@ def _rewrite_launch(e, i):
     args_from_macro = c[p] != '(' or (c.match.get(p) == p + 2 and c[p + 1] in (c.macro or ()))
     args = [] if args_from_macro else c.arguments(p)
     _refuse_host_lambdas(c, i, args)
-    params, passed = _pass_arguments(e, args, kernel, i)
+    params, passed = _forward_arguments(e, args, kernel, i)
     head = '::gridstride::launch(::gridstride::Config('
     call = f'), GRIDSTRIDE_NAME({kernel}), __LINE__, [=]({params}) GRIDSTRIDE_UNSEEN {{ {kernel}({passed}); }}'
     if args_from_macro:
@@ -78,7 +80,7 @@ def _rewrite_launch(e, i):
     e.replace_tokens(close, close + 2, call)
     if not args_from_macro:
         e.replace_tokens(p, p, ', ' if args else '')
-    _write_null_pointers(e, args, _name(c, i))
+    _rewrite_null(e, args, _name(c, i))
 
 
 def _check_configuration(c, i, close):
@@ -119,29 +121,30 @@ def _refuse_host_lambdas(c, i, args):
         return
     seen = set()
     for a, b in args:
-        for opening in _held_lambdas(c, a, b, seen):
+        for opening in _lambdas_in_value(c, a, b, seen):
             if c[c.match[opening] + 1] in ('(', '{'):
                 what = 'this is a host lambda, but the kernel runs on the GPU: write `__device__` after its `]`'
                 raise c.error(WrongSource, what, opening)
 
 
-def _held_lambdas(c, a, b, seen):
-    """Yield the `[` of each lambda that the value `a:b` is, or holds in braces, also by the name of a variable.
+def _lambdas_in_value(c, a, b, seen):
+    """Yield the `[` of each lambda in the value `a:b`.
 
-    `seen`: the variables that were read before. A lambda with a call after its `}` is not held."""
+    A lambda may be the value itself, an element of its braced initializer, or the initializer of a variable that it
+    names. `seen`: variables already visited. An immediately invoked lambda does not count."""
     if c[a] == '.' and c[a + 2] == '=':  # `.member = value`
         a += 3
     if c[a] == '[':
         yield from [a] if c[b - 1] == '}' else []
-    elif b == a + 1 and (variable := _variable(c, a)) is not None and variable not in seen:
+    elif b == a + 1 and (variable := _find_declaration(c, a)) is not None and variable not in seen:
         seen.add(variable)
-        yield from _held_lambdas(c, *_initializer(c, variable), seen)
+        yield from _lambdas_in_value(c, *_initializer(c, variable), seen)
     elif c[b - 1] == '}' and a < b:
         for first, end in c.arguments(c.match[b - 1]):
-            yield from _held_lambdas(c, first, end, seen)
+            yield from _lambdas_in_value(c, first, end, seen)
 
 
-def _variable(c, use):
+def _find_declaration(c, use):
     "Return the token that declares, with an initializer, the variable named by token `use`; None if none does"
     enclosing = {-1}
     opening = use
@@ -207,7 +210,7 @@ def _is_called(c, opening):
 def _config_end(c, i):
     "Return the index of the first `>` of the `>>>` that ends the configuration opened at `i`"
     texts = c.texts
-    found = []
+    candidates = []
     j = i + 1
     while j < len(texts) and (text := texts[j]) not in _ENDS:
         if text != '>':
@@ -217,11 +220,11 @@ def _config_end(c, i):
         while c[j + n] == '>' and c.start(j + n) == c.end(j + n - 1):
             n += 1
         if n >= 3:
-            found.append(j + n - 3)
+            candidates.append(j + n - 3)
         j += n
-    if not found:
+    if not candidates:
         raise c.error(WrongSource, 'this launch has no `>>>`', i)
-    return next((j for j in found if c[j + 3] == '('), found[0])
+    return next((j for j in candidates if c[j + 3] == '('), candidates[0])
 
 
 def _name(c, i):
@@ -229,7 +232,7 @@ def _name(c, i):
     return c[(c.angle_back(i - 1) or i) - 1] if c[i - 1] == '>' else c[i - 1]
 
 
-def _pass_arguments(e, args, kernel, i):
+def _forward_arguments(e, args, kernel, i):
     """Return the parameters of the lambda, and the arguments that it passes to the kernel.
 
     `{1, 2}` has no type of its own. It gets the type of the kernel's parameter, or, if the kernel is a template or
@@ -243,10 +246,10 @@ def _pass_arguments(e, args, kernel, i):
             braced = []
     if not braced:
         return 'auto... gs_a', 'gs_a...'
-    return _pass_braces(e, args)
+    return _forward_braces(e, args)
 
 
-def _pass_braces(e, args):
+def _forward_braces(e, args):
     c = e.code
     names = ['' if c[a] == '{' else f'gs_a{n}' + '...' * (c[b - 1] == '...') for n, (a, b) in enumerate(args)]
     for a, b in args:
@@ -256,7 +259,7 @@ def _pass_braces(e, args):
     return ', '.join(params), ', '.join(name or c.text(range(a, b)) for name, (a, b) in zip(names, args))
 
 
-def _write_null_pointers(e, args, kernel=None):
+def _rewrite_null(e, args, kernel=None):
     """Rewrite `NULL`, and `0` for a pointer parameter of the kernel, to `nullptr`.
 
     The template `gridstride::launch` would pass them as integers."""

@@ -61,14 +61,14 @@ _reporting = threading.Lock()
 
 @contextmanager
 def report_slow(
-    what,  # describes the operation
-    after=SLOW,  # seconds; nothing is printed if the block ends before; None: never
+    description,  # of the operation
+    report_delay=SLOW,  # seconds; nothing is printed if the block ends earlier; None: never
 ):
     "Print to stderr, with a dot per second, that a slow operation runs in the `with` block; not with GRIDSTRIDE_QUIET"
-    if after is None or os.environ.get('GRIDSTRIDE_QUIET') or not _reporting.acquire(blocking=False):
+    if report_delay is None or os.environ.get('GRIDSTRIDE_QUIET') or not _reporting.acquire(blocking=False):
         return (yield)
     ended = threading.Event()
-    printer = threading.Thread(target=_report, args=(what, after, ended), daemon=True)
+    printer = threading.Thread(target=_report, args=(description, report_delay, ended), daemon=True)
     printer.start()
     try:
         yield
@@ -78,15 +78,15 @@ def report_slow(
         _reporting.release()
 
 
-def _report(what, after, ended):
+def _report(description, report_delay, ended):
     start = time.perf_counter()
-    if ended.wait(after):
+    if ended.wait(report_delay):
         return
 
     def write(text):
         print(text, end='', file=sys.stderr, flush=True)
 
-    write(f'gridstride: {what} ')
+    write(f'gridstride: {description} ')
     while not ended.wait(1):
         write('.')
     write(f' {time.perf_counter() - start:.0f} s\n')
@@ -421,13 +421,13 @@ def _rename_to_final(work, final):
 def run_command(
     command: list,  # of strings
     folder,  # to run it in
-    what='compiling',  # describes the command if it is slow
-    after=SLOW,  # seconds after which it is reported; None: never
+    description='compiling',  # of the command, printed if it is slow
+    report_delay=SLOW,  # seconds after which it is reported; None: never
 ) -> tuple:  # (exit status, output)
     "Run a compiler, with messages in English"
     pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
     with (
-        report_slow(what, after),
+        report_slow(description, report_delay),
         subprocess.Popen(command, cwd=folder, env={**os.environ, 'LC_ALL': 'C'}, **pipes) as process,
     ):
         try:
@@ -468,8 +468,8 @@ def one_at_a_time(final):
                 path.unlink()
 
 
-def run_first_time(command, folder, after=0.0):
-    "Run a compiler, and report after `after` seconds that this is done only once; linking is fast, and not reported"
+def run_first_time(command, folder, report_delay=0.0):
+    "Run a compiler; after `report_delay` seconds, print that this happens only once. Linking is fast, so it is silent"
     if '-shared' in command:
         return run_command(command, folder)
-    return run_command(command, folder, 'preparing the emulator for this compiler, once', after)
+    return run_command(command, folder, 'preparing the emulator for this compiler, once', report_delay)

@@ -1,8 +1,8 @@
 """Precompiles the emulator's headers, and runs the compiler with the result.
 
 Without it, a compiler would spend half of its time for a small kernel on these headers. There is one precompiled
-header per set of flags, of 47 MB with g++ and 8 MB with clang. The sources include the headers,
-too, so that the compiler has the same result without the precompiled header, if that cannot be made or is broken.
+header per set of flags, of 47 MB with g++ and 8 MB with clang. The sources still #include the headers, so a missing or
+damaged precompiled header costs only time.
 """
 
 import hashlib, os, shutil
@@ -15,23 +15,23 @@ from .cache import SLOW, build, cpu, run_first_time, headers_hash, run_command, 
 
 here = Path(__file__).parents[1]
 MIN_FREE_SPACE = 500e6  # bytes on the disk, for a precompiled header and temporary files of the compiler
-MAX_HEADERS = 16  # the most recently used ones that stay; older ones are of other versions or compilers
+MAX_HEADERS = 16  # keep this many, the most recently used: the others belong to other versions or compilers
 _broken = Counter()  # folder -> how often its header was found broken; after the second time it is not used
 
 
 def runner(
     c,  # a `Compiler`
     flags: list,  # all of its arguments except for the files
-    names: tuple,  # the headers with which each source begins; (): their precompiled header does not exist yet
-    what: str,  # describes the command if it is slow
+    names: tuple,  # the headers with which each source begins; (): do not use one (the runtime is still being prepared)
+    description: str,  # of the command, printed if it is slow
 ):  # (command, folder) -> (status, log)
-    "Return a function that runs the compiler, with precompiled headers if there are any and the command compiles"
+    "Return a function that runs the compiler, with the precompiled header if one is available for a compile step"
 
     def run(command, folder):
         if not names:
-            return run_command(command, folder, after=None)
+            return run_command(command, folder, report_delay=None)
         precompiled = get_precompiled(c, flags, names) if '-c' in command else None
-        with report_slow(what):
+        with report_slow(description):
             return _run_with(precompiled, command, folder) if precompiled else run_command(command, folder)
 
     return run
@@ -45,7 +45,7 @@ def get_precompiled(
     c,  # a `Compiler`
     flags: list,  # as for `runner`
     names: tuple,  # of the headers
-    announce=True,  # whether to report at once that they are precompiled
+    announce=True,  # whether to print "preparing" immediately instead of after `SLOW` seconds
 ) -> Path:
     "Return the precompiled header of `names`, compiled if it does not exist; None if that is not possible"
     file = 'headers.h.pch' if c.kind == 'clang' else 'headers.h.gch'
@@ -54,7 +54,7 @@ def get_precompiled(
     command = [c.path, *header_flags, '-x', 'c++-header', os.devnull, *include, '-o', file]
     key = c, cpu(), headers_hash(here / 'include')
     try:
-        run = partial(_precompile, after=0.0 if announce else SLOW)
+        run = partial(_precompile, report_delay=0.0 if announce else SLOW)
         built = build({}, [command], *key, run=run, section='headers', shared=True, contents=False)
         if _broken[built.folder] > 1:
             return None
@@ -66,10 +66,10 @@ def get_precompiled(
     return built.folder / file
 
 
-def _precompile(command, folder, after):
+def _precompile(command, folder, report_delay):
     if shutil.disk_usage(folder).free < MIN_FREE_SPACE:
-        return 1, 'the disk is full'
-    status, log = run_first_time(command, folder, after)
+        return 1, f'less than {MIN_FREE_SPACE / 1e6:.0f} MB of disk space is free'
+    status, log = run_first_time(command, folder, report_delay)
     if not status:
         (folder / 'sum').write_text(_checksum(folder / command[-1]))
     return status, log
@@ -80,11 +80,11 @@ def _checksum(path):
 
 
 def _prune(folder):
-    for p in sorted(folder.iterdir(), key=_age)[:-MAX_HEADERS]:
+    for p in sorted(folder.iterdir(), key=_last_used)[:-MAX_HEADERS]:
         shutil.rmtree(p, ignore_errors=True)
 
 
-def _age(path):
+def _last_used(path):
     try:
         return path.stat().st_mtime
     except OSError:  # another process has removed it
@@ -115,5 +115,5 @@ def _is_caused_by_headers(precompiled, log):
 
 @lru_cache
 def _is_intact(precompiled, *state):
-    "Compare the checksum of a header, once as long as the file's `state` is the same: this takes a tenth of a second"
+    "Return whether the checksum matches; cached until the file's `state` changes, because hashing takes 0.1 s"
     return (precompiled.parent / 'sum').read_text() == _checksum(precompiled)

@@ -60,7 +60,7 @@ def _check_qkv(q, k, v):
         if not torch.compiler.is_compiling():
             check_tensor('attention', x[..., :0].contiguous() if hasattr(x, 'data_ptr') else x, _TYPES, name)
         if x.dim() != 4:
-            raise ValueError(f'attention: {name} has the shape {tuple(x.shape)}, and needs [batch, heads, rows, dim]')
+            raise ValueError(f'attention: {name} has shape {tuple(x.shape)}; expected [batch, heads, rows, dim]')
         if x.dtype != q.dtype or x.device != q.device:
             where = f'{x.dtype} on {x.device}, and q is {q.dtype} on {q.device}'
             raise ValueError(f'attention: {name} is {where}; {name}.to(q) makes it the same')
@@ -509,7 +509,7 @@ def attention(
     _check_qkv(q, k, v)
     if not isinstance(bias, str):
         raise TypeError(
-            f"attention: bias is a {type(bias).__name__}, and a string of CUDA C is needed: bias='-0.5f*(row - key)'"
+            f"attention: bias is a {type(bias).__name__}; expected a string of CUDA C, such as bias='-0.5f*(row - key)'"
         )
     if gradients not in ('sdpa', 'kernel'):
         raise ValueError(f"attention: gradients is {gradients!r}, and it may be 'sdpa' or 'kernel'")

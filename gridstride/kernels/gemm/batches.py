@@ -107,14 +107,14 @@ def _check_groups(a, b, group_ends):
     "Raise `TypeError` or `ValueError` for invalid operands"
     if not isinstance(group_ends, torch.Tensor):
         found = f'ends is a {type(group_ends).__name__}'
-        raise TypeError(f'grouped_mm: {found}, and a tensor is needed: torch.tensor(ends, dtype=torch.int32)')
+        raise TypeError(f'grouped_mm: {found}; expected a tensor, such as torch.tensor(ends, dtype=torch.int32)')
     if a.dim() != 2 or b.dim() != 3 or a.shape[1] != b.shape[1] or a.dtype != b.dtype:
         found = f'{dtype_name(a)}{tuple(a.shape)} and {dtype_name(b)}{tuple(b.shape)}'
-        raise ValueError(f'grouped_mm: a and b are {found}; (rows, K) and (groups, K, N) of one type are needed')
+        raise ValueError(f'grouped_mm: a and b are {found}; expected (rows, K) and (groups, K, N) of one type')
     if group_ends.dtype != torch.int32 or group_ends.shape != b.shape[:1] or not group_ends.is_contiguous():
         gaps = '' if group_ends.is_contiguous() else ' with gaps in memory'
         found = f'{dtype_name(group_ends)}{tuple(group_ends.shape)}{gaps}'
-        raise ValueError(f'grouped_mm: ends is {found}, and int32({b.shape[0]},) is needed: where each group ends')
+        raise ValueError(f'grouped_mm: ends is {found}; expected int32({b.shape[0]},): the end of each group')
     if not a.device == b.device == group_ends.device:
         raise ValueError(f'grouped_mm: a, b and ends are on {a.device}, {b.device} and {group_ends.device}')
     if group_ends.device.type == 'cpu':

@@ -170,7 +170,7 @@ def check_epilogue(epilogue):
     "Raise `TypeError` unless `epilogue` is an `Epilogue`, that is, has a method `product`"
     if not hasattr(epilogue, 'product'):
         raise TypeError(
-            f'matmul: epilogue is a {type(epilogue).__name__}, and an Epilogue is needed: Epilogue(bias=...)'
+            f'matmul: epilogue is a {type(epilogue).__name__}; expected an Epilogue, such as Epilogue(bias=...)'
         )
 
 

@@ -93,7 +93,9 @@ def check_activation(op_name, activation):
         names = ', '.join(ACTIVATIONS)
         raise ValueError(f'{op_name}: the activation is {activation!r}; it must be {names}, or an Activation of CUDA C')
     if is_custom and not (all(isinstance(field, str) for field in activation) and activation.value.strip()):
-        raise ValueError(f"{op_name}: {activation!r} is not CUDA C of `float x`, such as Activation('x > 0 ? x : 0')")
+        raise ValueError(
+            f"{op_name}: {activation!r} is not a CUDA C expression in `float x`, such as Activation('x > 0 ? x : 0')"
+        )
 
 
 def check_gradient(op_name, activation):
@@ -104,11 +106,11 @@ def check_gradient(op_name, activation):
 
 def check_operand(op_name, name, x, shape, like):
     "Raise `TypeError` or `ValueError` unless `x` is a tensor of this shape, of the type and device of `like`"
-    requirement = f'{dtype_name(like)}{tuple(shape)} on {like.device} is needed'
+    expected = f'{dtype_name(like)}{tuple(shape)} on {like.device}'
     if not isinstance(x, torch.Tensor):
-        raise TypeError(f'{op_name}: {name} is a {type(x).__name__}, and a tensor {requirement}')
+        raise TypeError(f'{op_name}: {name} is a {type(x).__name__}; expected a tensor {expected}')
     if x.shape != shape or x.dtype != like.dtype or x.device != like.device:
-        raise ValueError(f'{op_name}: {name} is {dtype_name(x)}{tuple(x.shape)} on {x.device}, and {requirement}')
+        raise ValueError(f'{op_name}: {name} is {dtype_name(x)}{tuple(x.shape)} on {x.device}; expected {expected}')
 
 
 def _check_operands(a, b, epilogue, out):
@@ -116,11 +118,9 @@ def _check_operands(a, b, epilogue, out):
     check_epilogue(epilogue)
     check_activation('matmul', epilogue.activation)
     if b.dim() != 2 or a.dim() < 2 or a.shape[-1] != b.shape[0]:
-        raise ValueError(f'matmul: with an epilogue (..., K) @ (K, N) is needed: {tuple(a.shape)} @ {tuple(b.shape)}')
+        raise ValueError(f'matmul: an epilogue needs (..., K) @ (K, N); got {tuple(a.shape)} @ {tuple(b.shape)}')
     if not isinstance(epilogue.scale, Real):
-        raise TypeError(
-            f'matmul: scale is a {type(epilogue.scale).__name__}, and a number is needed; it has no gradient'
-        )
+        raise TypeError(f'matmul: scale is a {type(epilogue.scale).__name__}; expected a number, which has no gradient')
     shape = *a.shape[:-1], b.shape[1]
     for name, x, expected in (('bias', epilogue.bias, shape[-1:]), ('residual', epilogue.residual, shape)):
         if x is not None:
@@ -131,9 +131,9 @@ def _check_operands(a, b, epilogue, out):
 def _check_out(a, shape, epilogue, out):
     "Raise `ValueError` unless a result of this shape can be stored in `out`"
     if out is not None and (out.shape != shape or out.device != a.device):
-        raise ValueError(f'matmul: out is {tuple(out.shape)} on {out.device}, and {shape} on {a.device} is needed')
+        raise ValueError(f'matmul: out is {tuple(out.shape)} on {out.device}; expected {shape} on {a.device}')
     if out is not None and out.dtype not in (a.dtype, torch.float32):
-        raise ValueError(f'matmul: out is {dtype_name(out)}, and {dtype_name(a)} or float32 is needed')
+        raise ValueError(f'matmul: out is {dtype_name(out)}; expected {dtype_name(a)} or float32')
     if epilogue.accumulate and out is None:
         raise ValueError('matmul: accumulate adds to the contents of `out`; pass out=')
 

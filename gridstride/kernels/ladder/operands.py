@@ -13,13 +13,13 @@ def _device_name(x):
 def _check_matrix(label, x, dtype, shape=None):
     "Raise `TypeError` or `ValueError` unless `x` is a matrix of this type and shape; `label` is its name in messages"
     if not hasattr(x, 'data_ptr'):
-        raise TypeError(f'{label} is a {type(x).__name__}, and a torch tensor is needed; torch.tensor(...) makes one')
+        raise TypeError(f'{label} is a {type(x).__name__}; expected a torch tensor: torch.tensor(...) makes one')
     if x.ndim != 2:
         raise ValueError(f'{label} has the shape {tuple(x.shape)}, and a matrix has rows and columns')
     if shape and tuple(x.shape) != shape:
         raise ValueError(f'{label} is {x.shape[0]}x{x.shape[1]}, and the product is {shape[0]}x{shape[1]}')
     if x.dtype != dtype:
-        raise TypeError(f"{label} is {str(x.dtype)[6:]}, and {str(dtype)[6:]} is needed; convert it with .to({dtype})")
+        raise TypeError(f"{label} is {str(x.dtype)[6:]}; expected {str(dtype)[6:]}: convert it with .to({dtype})")
 
 
 def _check_memory(label, x):

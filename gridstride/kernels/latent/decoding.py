@@ -53,13 +53,13 @@ def _check_operands(q, cache, table, lens):
         ('cache', cache, (3,), f'[pages, {PAGE}, {DIM}]'),
     ):
         if x.dim() not in axes or x.shape[-1] != DIM or name == 'cache' and x.shape[1] != PAGE:
-            raise ValueError(f'{_NAME}: {name} has the shape {tuple(x.shape)}, and {needed} is needed')
+            raise ValueError(f'{_NAME}: {name} has shape {tuple(x.shape)}; expected {needed}')
     if not 0 < q.shape[-2] <= 128 or q.shape[-2] % 16:
-        raise ValueError(f'{_NAME}: q has {q.shape[-2]} heads, and a multiple of 16 up to 128 is needed: pad them')
+        raise ValueError(f'{_NAME}: q has {q.shape[-2]} heads; expected a multiple of 16 up to 128: pad them')
     if lens.shape != q.shape[:1]:
-        raise ValueError(f'{_NAME}: lens has the shape {tuple(lens.shape)}, and q a batch of {q.shape[0]}')
+        raise ValueError(f'{_NAME}: lens has shape {tuple(lens.shape)}; expected ({q.shape[0]},), the batch size of q')
     if table.dim() != 2 or table.shape[0] != q.shape[0]:
-        raise ValueError(f'{_NAME}: table has the shape {tuple(table.shape)}, and [{q.shape[0]}, pages] is needed')
+        raise ValueError(f'{_NAME}: table has shape {tuple(table.shape)}; expected [{q.shape[0]}, pages]')
 
 
 def _check_pages(cache, table, lens):

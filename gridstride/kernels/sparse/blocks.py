@@ -74,7 +74,8 @@ def to_blocks(
     _check_block('to_blocks', block)
     if dtype_name(w) not in F16_TYPES or w.dim() != 2:
         raise TypeError(
-            f'to_blocks: w is {dtype_name(w)} of {w.dim()} axes; it must be a matrix of {", ".join(F16_TYPES)}'
+            f'to_blocks: w is a {w.dim()}-dimensional {dtype_name(w)} tensor; '
+            f'expected a matrix of {" or ".join(F16_TYPES)}'
         )
     if w.shape[0] % 8 or w.shape[1] % 8:
         raise ValueError(f'to_blocks: w is {w.shape[0]}x{w.shape[1]}, and the kernel needs multiples of 8')

@@ -37,7 +37,10 @@ def to_csr(
 
     Raises TypeError for an unsupported matrix."""
     if dtype_name(w) not in TYPES or w.dim() != 2:
-        raise TypeError(f'to_csr: w is {dtype_name(w)} of {w.dim()} axes; it must be a matrix of {", ".join(TYPES)}')
+        raise TypeError(
+            f'to_csr: w is a {w.dim()}-dimensional {dtype_name(w)} tensor; '
+            f'expected a matrix of one of {", ".join(TYPES)}'
+        )
     nonzero = w != 0
     starts = torch.nn.functional.pad(nonzero.sum(1).cumsum(0), (1, 0)).int()
     return Csr(tuple(w.shape), starts, nonzero.nonzero()[:, 1].int(), w.detach()[nonzero])

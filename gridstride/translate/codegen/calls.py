@@ -108,8 +108,8 @@ class Calls:
 
     def _expr_field(self, expr):
         v = expr.args[0].value
-        type = v.struct.c_results[expr.value]
-        return Text(f'{v.c_name}.{v.struct.field_names[expr.value]}', PRIMARY, PROMOTED.get(type, type))
+        type = v.result_of.c_results[expr.value]
+        return Text(f'{v.c_name}.{v.result_of.field_names[expr.value]}', PRIMARY, PROMOTED.get(type, type))
 
     def _expr_device(self, expr):
         f = expr.value

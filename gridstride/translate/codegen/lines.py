@@ -135,13 +135,13 @@ class SourceLines:
         "Return (type, name and value) to declare `v` before its first assignment"
         if isinstance(v.type, Array):
             return self.pointer_type(v), f'*{v.c_name}'
-        zero = self.is_undefined(v) and v.type != HALF and v.struct is None
+        zero = self.may_be_uninitialized(v) and v.type != HALF and v.result_of is None
         value = '' if not zero else ' = false' if v.type == BOOL else ' = 0'
         return self.type_of(v), v.c_name + value
 
     def type_of(self, v):
         "Return C's type of the variable `v`"
-        return v.struct.struct_name if v.struct else v.c_type
+        return v.result_of.struct_name if v.result_of else v.c_type
 
     def pointer_type(self, v):
         "Return C's type of the elements that `v` points to"

@@ -185,7 +185,7 @@ class Parameters:
                 v is None
                 or ('size', *size) not in sizes
                 or size[1] in size[0].size_names
-                or v.defs != 1
+                or v.num_defs != 1
                 or names.count(v.name) != 1
                 or v.is_temporary
             ):

@@ -47,7 +47,7 @@ class SimpleStatements:
 
     def value(self, variable, expr):
         "Write the expression `expr` as a value for the variable `variable`"
-        if variable.struct:
+        if variable.result_of:
             return self.writer.text(expr)
         return self.writer.fit(
             expr, variable.slot.c_type, low=variable.slot.c_type in ('int', 'unsigned int') and is_int(variable.type)

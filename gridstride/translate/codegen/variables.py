@@ -32,7 +32,10 @@ class NameSharing:
         conflicting = (
             k
             for k, path in kept
-            if not path or _conflict(scopes[k.slot], scopes[variable]) or variable.undefined or k.undefined
+            if not path
+            or _conflict(scopes[k.slot], scopes[variable])
+            or variable.maybe_uninitialized
+            or k.maybe_uninitialized
         )
         other = next(conflicting, None)
         if other is not None and not variable.has_unique_name and self.can_share(other, variable):
@@ -58,7 +61,7 @@ class NameSharing:
         "Return whether two variables of Python can be one of C"
         if isinstance(a.type, Array) or isinstance(b.type, Array):
             return False
-        if a.type != b.type and not (is_int(a.type) and is_int(b.type)) or a.struct is not b.struct:
+        if a.type != b.type and not (is_int(a.type) and is_int(b.type)) or a.result_of is not b.result_of:
             return False
         if a.c_type != b.c_type:
             if a.c_name in self.local and a.is_parameter or a.names_a_size:
@@ -138,7 +141,9 @@ class Declarations:
             at = [n for n, d in enumerate(deep) if v in d]
             first = block[at[0]]
             alone = len(at) == 1 and (v not in own[at[0]] or first.kind in ('for', 'each') and self.in_header(first, v))
-            carried = self.is_undefined(v) and loops == 0 and any(stmt.kind in _LOOPS for stmt in statements([first]))
+            carried = (
+                self.may_be_uninitialized(v) and loops == 0 and any(stmt.kind in _LOOPS for stmt in statements([first]))
+            )
             if not alone or carried:
                 yield at[0], v
 
@@ -162,9 +167,9 @@ class Declarations:
             and variable.memory.space != 'pointer'
         )
 
-    def is_undefined(self, v):
+    def may_be_uninitialized(self, v):
         "Return whether the variable may be read before it has a value"
-        return any(variable.undefined for variable in self.f.variables if variable.slot is v)
+        return any(variable.maybe_uninitialized for variable in self.f.variables if variable.slot is v)
 
     def in_header(self, stmt, v):
         "Return whether `v` occurs in the loop `stmt` only as the loop variable"

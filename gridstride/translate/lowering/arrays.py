@@ -151,7 +151,7 @@ class Arrays:
     def flat(self, node, view):
         "Return a pointer to the first element of a C array of several dimensions"
         v = Variable(f'{view.memory.name}_flat', node)
-        v.type, v.defs = view.type, 1
+        v.type, v.num_defs = view.type, 1
         self.fn.variables.append(v)
         self.emit_pointer(node, v, view)
         return v.view
@@ -230,7 +230,7 @@ class Arrays:
 
     def is_assigned_once(self, v):
         "Return whether `v` is assigned once, and no other variable has its name"
-        return v.defs == 1 and sum(variable.name == v.name for variable in self.fn.variables) == 1
+        return v.num_defs == 1 and sum(variable.name == v.name for variable in self.fn.variables) == 1
 
 
 def address(view):

@@ -1,7 +1,7 @@
 """Lowers assignments: to names, to elements, to tuples of targets.
 
 `a, b = b, a` needs the old values: what a later part reads and an earlier part changes goes into a temporary.
-The type of a variable can represent all values that are assigned to it.
+A variable's type is the common type (join) of everything assigned to it.
 """
 
 import ast
@@ -14,7 +14,7 @@ from .values import Values
 
 
 def _is_same(a, b):
-    "Return whether two objects outside the function, or two names in the table of calls, are the same"
+    "Return whether two global objects, or two keys of the call table, are the same"
     return a is b or isinstance(a, str) and a == b
 
 
@@ -22,9 +22,9 @@ class Assignments(Values):
     "Lower assignments: one method `lower_...` per kind"
 
     def lower_Assign(self, stmt):
-        "Lower `a = ...`, also of several targets"
+        "Lower `a = ...`, including chained `a = b = ...`"
         if len(stmt.targets) == 1:
-            return self.assign_all(stmt, stmt.targets[0], stmt.value)
+            return self.lower_target_value(stmt, stmt.targets[0], stmt.value)
         e = self.lower(stmt.value)
         if e.op not in ('const', 'global', 'var', 'view', 'object', 'tuple'):
             e = self.temporary(stmt, 'value', e.type, e)
@@ -34,13 +34,13 @@ class Assignments(Values):
     def lower_AnnAssign(self, stmt):
         "Lower `a: type = ...`"
         if stmt.value:
-            self.assign_all(stmt, stmt.target, stmt.value)
+            self.lower_target_value(stmt, stmt.target, stmt.value)
 
     def lower_AugAssign(self, stmt):
         "Lower `a op= ...`"
         op, t = type(stmt.op).__name__, stmt.target
         if isinstance(t, ast.Subscript):
-            return self.change_element(stmt, op, t)
+            return self.augment_element(stmt, op, t)
         if not isinstance(t, ast.Name):
             raise self.error(stmt, f'changing {type(t).__name__.lower()} in place')
         old = self.variable(t, self.reads[t])
@@ -51,17 +51,17 @@ class Assignments(Values):
         self.add_type(stmt, v, e.type)
         self.emit('assign', stmt, var=v, expr=e, aug=operators.SIGNS[op])
 
-    def change_element(self, stmt, op, t):
+    def augment_element(self, stmt, op, t):
         "Lower `t op= ...` for an element: its index is computed once"
         view = self.arrays.need_view(stmt, self.lower(t.value))
-        at = self.arrays.element_index(stmt, view, self.arrays.indices(t.slice))
-        if any(part.op in ('device', 'atomic', 'call') for e in at for part in walk(e)):
-            at = [self.temporary(stmt, 'at', INT, e) for e in at]
-        old = self.arrays.element(view.memory, at)
-        self.emit_store(stmt, view.memory, at, operators.binary(self, stmt, op, old, self.lower(stmt.value)), op)
+        index = self.arrays.element_index(stmt, view, self.arrays.indices(t.slice))
+        if any(part.op in ('device', 'atomic', 'call') for e in index for part in walk(e)):
+            index = [self.temporary(stmt, 'at', INT, e) for e in index]
+        old = self.arrays.element(view.memory, index)
+        self.emit_store(stmt, view.memory, index, operators.binary(self, stmt, op, old, self.lower(stmt.value)), op)
 
-    def assign_all(self, stmt, target, value):
-        "Lower `target = value`, or several side by side"
+    def lower_target_value(self, stmt, target, value):
+        "Lower `target = value`, or a parallel assignment `a, b = x, y`"
         is_parallel = isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, ast.Tuple)
         if not is_parallel or len(target.elts) != len(value.elts):
             return self.bind(stmt, target, self.lower(value))
@@ -88,12 +88,12 @@ class Assignments(Values):
         "Return whether assigning to `targets` changes the value of `expr`"
         inside = [node for t in targets for node in ast.walk(t)]
         names = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-        memory = any(isinstance(node, ast.Subscript) for node in inside)
+        writes_memory = any(isinstance(node, ast.Subscript) for node in inside)
 
         def changes(part):
             if part.op == 'var':
                 return part.value.name in names or part.value.tuple_name in names
-            return memory and part.op in ('load', 'device', 'atomic')
+            return writes_memory and part.op in ('load', 'device', 'atomic')
 
         return any(map(changes, walk(expr)))
 
@@ -104,9 +104,9 @@ class Assignments(Values):
         return self.temporary(stmt, f'old_{expr.value.name}' if expr.op == 'var' else 'old', expr.type, expr)
 
     def save_pointer(self, stmt, expr):
-        "Return a pointer to where the array `expr` begins now"
+        "Return a pointer that holds the current base address of the array `expr`"
         v = Variable(f'old_{expr.value.memory.name or "pointer"}')
-        v.type, v.defs = expr.type, 1
+        v.type, v.num_defs = expr.type, 1
         self.arrays.emit_pointer(stmt, v, expr.value)
         return array(v.view)
 
@@ -122,16 +122,16 @@ class Assignments(Values):
         if expr.op != 'tuple':
             raise self.error(stmt, f'{describe(expr.type) if expr.type else "this"} cannot be unpacked like a tuple')
         if len(expr.args) != len(target.elts):
-            raise self.error(stmt, f'{len(expr.args)} values for {len(target.elts)} names')
+            raise self.error(stmt, f'cannot unpack {len(expr.args)} values into {len(target.elts)} targets')
         for t, value in zip(target.elts, self.save_overwritten(stmt, target.elts, expr.args)):
             self.bind(stmt, t, value)
 
     def assign(self, stmt, variable, expr, parameter=False):
         "Assign `expr` to the variable `variable`; `parameter`: it is a parameter, so nothing is emitted"
         if expr.op == 'object':
-            if variable.bound is not None and not _is_same(variable.bound.value, expr.value):
+            if variable.callee is not None and not _is_same(variable.callee.value, expr.value):
                 raise self.error(stmt, f'{variable.name} refers to different functions in different branches')
-            variable.bound = expr
+            variable.callee = expr
         elif expr.op == 'view':
             self.assign_array(stmt, variable, expr, parameter)
         elif expr.op == 'tuple':
@@ -149,8 +149,8 @@ class Assignments(Values):
         if variable.parts is None:
             variable.parts = [Variable(f'{variable.name}_{n}', stmt) for n in range(len(t))]
             for p in variable.parts:
-                p.defs = variable.defs
-                p.undefined = variable.undefined
+                p.num_defs = variable.num_defs
+                p.maybe_uninitialized = variable.maybe_uninitialized
                 p.tuple_name = variable.name
             self.variables += variable.parts
         for n, (p, operand) in enumerate(zip(variable.parts, expr.args)):
@@ -168,12 +168,12 @@ class Assignments(Values):
         if operand.op == 'view':
             p.view, p.memory = operand.value, operand.value.memory
         elif operand.op == 'var':
-            p.same_as = operand.value
+            p.alias_of = operand.value
         else:
             p.constant = operand
 
     def assign_array(self, stmt, variable, expr, parameter):
-        "Assign an array: one that is assigned once is itself; any other becomes a pointer"
+        "Assign an array: a name assigned once is its alias; a name assigned several times becomes a pointer variable"
         view = expr.value
         if variable.type is not None and variable.type != expr.type:
             raise self.clash(stmt, variable, expr.type)
@@ -183,26 +183,26 @@ class Assignments(Values):
             variable.typed_at = stmt.lineno
         m = view.memory
         is_new = m.name is None and not parameter
-        if is_new and variable.defs == 1:
+        if is_new and variable.num_defs == 1:
             m.name, m.variable = variable.name, variable
-        if not (parameter or variable.defs == 1 and (is_new or m.space == 'const' or view.is_full_array)):
+        if not (parameter or variable.num_defs == 1 and (is_new or m.space == 'const' or view.is_full_array)):
             return self.arrays.emit_pointer(stmt, variable, view)
-        if parameter and variable.defs > 1:
-            what = f'{variable.name} is a parameter that is also assigned to, so it would be two arrays'
+        if parameter and variable.num_defs > 1:
+            what = f'{variable.name} is a parameter that is also assigned to, so the name would refer to two arrays'
             raise self.error(stmt, what, 'Use another name for the second array.')
         variable.view, variable.memory = view, m
 
     def store(self, stmt, target, expr):
         "Lower `target = expr` for an element of an array"
         view = self.arrays.need_view(stmt, self.lower(target.value))
-        at = self.arrays.element_index(stmt, view, self.arrays.indices(target.slice))
+        index = self.arrays.element_index(stmt, view, self.arrays.indices(target.slice))
         if not convert.is_number_like(expr):
             held = describe(expr.type) if expr.type else 'this'
             raise self.error(stmt, f'an element of {view.memory.name} cannot hold {held}')
-        self.emit_store(stmt, view.memory, at, expr)
+        self.emit_store(stmt, view.memory, index, expr)
 
-    def emit_store(self, stmt, memory, at, expr, aug=None):
-        "Store `expr` at the index `at`; `aug`: the operator of a statement such as `a[i] += 1`"
+    def emit_store(self, stmt, memory, index, expr, aug=None):
+        "Store `expr` at `index`; `aug`: the operator of a statement such as `a[i] += 1`"
         memory.write()
         memory.used = True
-        self.emit('store', stmt, memory=memory, index=at, expr=expr, aug=aug and operators.SIGNS[aug])
+        self.emit('store', stmt, memory=memory, index=index, expr=expr, aug=aug and operators.SIGNS[aug])

@@ -100,7 +100,7 @@ class Function:
         self.temporary_count += 1
         if key not in self.temporaries:
             variable = self.temporaries[key] = Variable(name, node)
-            variable.defs = 1
+            variable.num_defs = 1
             self.variables.append(variable)
         variable = self.temporaries[key]
         variable.is_temporary = True

@@ -49,7 +49,7 @@ class Lowering(Assignments):
     def finish(self):
         "Raise for a variable that has no type, and for a function that returns something on some paths only"
         for node, v in self.reads.items():
-            if v is not None and v.type is None and v.memory is None and v.bound is None:
+            if v is not None and v.type is None and v.memory is None and v.callee is None:
                 what = f'{v.name} has no value here'
                 raise self.error(node, what, 'Assign a value before this line.')
         tree = self.source.tree

@@ -51,8 +51,8 @@ class Unit:
         variable = v
         if name != v.name:  # a part of a tuple
             variable = fn.temporaries.setdefault(('parameter', name), Variable(name, v.node))
-            variable.defs = 1
-        variable.is_parameter, variable.parameter = True, described
+            variable.num_defs = 1
+        variable.is_parameter, variable.parameter_info = True, described
         variable.type = join_types(
             variable.type, DOUBLE if described.type == WEAK and self.doubles else described.type, self.doubles
         )
@@ -145,14 +145,14 @@ class Unit:
             if name == variable.name
             else callee.temporaries.setdefault(('parameter', name), Variable(name, variable.node))
         )
-        parameter.is_parameter, parameter.defs = True, max(parameter.defs, 1)
+        parameter.is_parameter, parameter.num_defs = True, max(parameter.num_defs, 1)
         parameter.type = join_types(parameter.type, argument.type, self.doubles)
         return Expr('var', parameter.type, value=parameter)
 
     def unpack_result(self, fn, node, call_expr, callee):
         "Return the parts of the tuple that a device function returns"
         result = fn.new_variable(node, 'result', callee.result)
-        result.struct = callee
+        result.result_of = callee
         fn.emit('assign', node, var=result, expr=call_expr)
         return tuple_of(
             [

@@ -152,12 +152,12 @@ class Values(Function):
 
     def variable(self, node, v):
         "Return the expression of the variable `v`"
-        if v.bound is not None:
-            return v.bound
+        if v.callee is not None:
+            return v.callee
         if v.constant is not None:
             return v.constant
-        if v.same_as is not None:
-            v = v.same_as
+        if v.alias_of is not None:
+            v = v.alias_of
         if v.parts is not None:
             return tuple_of([self.variable(node, p) for p in v.parts])
         if isinstance(v.type, Array):
