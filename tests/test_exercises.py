@@ -432,10 +432,10 @@ def test_exercises_that_were_renamed_stay_solved(tmp_path):
     "Those that a reader solved when ids had the number of the lesson, too"
     path = tmp_path/'progress.json'
     path.write_text('{"solved": {"13.turns": "2026-01-02", "01.invert": "2026-01-01", "24.wide": "2026-01-03",'
-                    ' "cuda_c.axpy": "2026-01-04", "99.none": "2026-01-05"}}')
+                    ' "cuda_c.axpy": "2026-01-04", "99.none": "2026-01-05", "17.tiles": "2026-01-06"}}')
     assert read_progress(path) == {
         'matmul_ladder.buffers': '2026-01-02', 'first_kernel.invert': '2026-01-01', 'where_next.wide': '2026-01-03',
-        'cuda_c.axpy': '2026-01-04', '99.none': '2026-01-05'}
+        'cuda_c.axpy': '2026-01-04', '99.none': '2026-01-05', 'flash_attention_hopper.tiles': '2026-01-06'}
     assert set(RENAMED.values()) <= set(by_name) and not set(RENAMED) & set(by_name)
 
 def test_three_wrong_answers_each():

@@ -360,11 +360,14 @@ _NUMBERED = (
     'sparsity ring_attention tensor_cores hopper_gemm latent_attention where_next'
 ).split()  # the chapters 01 to 24 of then
 RENAMED = {
+    '11.little': 'latency_and_roofline.little',
     '11.rounds': 'checklist.iterations',
+    '11.tokens': 'latency_and_roofline.tokens',
     '13.turns': 'matmul_ladder.buffers',
     '15.slope': 'fusion.gradient',
     '16.slope': 'softmax.gradient',
     '17.slopes': 'flash_attention.gradients',
+    '17.tiles': 'flash_attention_hopper.tiles',
     '19.turned': 'sparsity.transposed',
     '20.places': 'ring_attention.positions',
 }
