@@ -138,7 +138,7 @@ def make_course(folder):
     for f in ('course.py', 'settings.ini', 'setup.py', 'pyproject.toml'): shutil.copy(ROOT/f, folder)
     (folder/'constraints.txt').write_text(PINS)
     for name in ('01_first', '02_second'):
-        (folder/'nbs'/f'{name}.ipynb').write_text(notebook("@exercise('%s.a')\ndef f(): ..." % name[:2]))
+        (folder/'nbs'/f'{name}.ipynb').write_text(notebook("@exercise('%s.a')\ndef f(): ..." % name[3:]))
     return folder
 
 
@@ -962,9 +962,9 @@ def test_progress(quick):
         assert res.returncode == 0, res
         return res.stdout
     assert '0 of 2 exercises' in ask()
-    done = json.dumps(dict(solved={'01.a': '2026-11-21'}))
+    done = json.dumps(dict(solved={'first.a': '2026-11-21'}))
     (quick/'nbs/.progress.json').write_text(done)
-    assert '1 of 2 exercises' in ask() and '2026-11-21  01.a' in ask()
+    assert '1 of 2 exercises' in ask() and '2026-11-21  first.a' in ask()
     assert '0 of 2 exercises' in ask(GRIDSTRIDE_PROGRESS=quick/'other.json')
     assert not (quick/'.venv').exists()
 
