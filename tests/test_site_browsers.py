@@ -183,8 +183,8 @@ PICTURES = """async () => {
     }
     return Promise.all([...document.querySelectorAll('.bd-article img')].map(of))
 }"""
-PAGES = ['index', 'nbs/03_shared_memory', 'nbs/08a_timing', 'nbs/inside/simulator', 'messages/index',
-         'reference/sim', 'benchmarks/sim', 'search']
+PAGES = ['index', 'nbs/03_shared_memory', 'nbs/08a_timing', 'nbs/08b_profilers', 'nbs/inside/simulator',
+         'messages/index', 'reference/sim', 'benchmarks/sim', 'search']
 
 
 def test_consoles_are_quiet_and_pictures_have_cards(browser, site, address):
