@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from .calls import MAX_ROWS
 from .fragments import BITS, STEP
-from .packed import run_matvec
+from .packed import align_rows, packed_arrays, run_matvec
 from .sources import KINDS, kernel_source
 from ..ladder.finals import at_once
 from ..ladder.launches import Mapped
@@ -168,16 +168,12 @@ def _mapped_launcher(call, maps, device, backend):  # `device` is part of the ke
 
 def run_mixed(x, p, bias, tile):
     "Compute x @ w.T (+ bias) by the mixed-input GEMM for operands that have been checked; x is contiguous"
-    (batch, columns), (rows, _) = x.shape, p.shape
-    if columns % 8:
-        x = torch.nn.functional.pad(x, (0, -columns % 8))
-    elif x.data_ptr() % 4:
-        x = x.clone()
+    batch, rows, x = x.shape[0], p.shape[0], align_rows(x)
     y = x.new_empty(batch, rows)
     if not y.numel():
         return y
-    what = p.kind, dtype_name(x), p.group, batch, rows, x.shape[1], bias is not None, p.zeros is not None
-    permute, multiply = mixed_calls(*what, tile)
+    problem = p.kind, dtype_name(x), p.group, batch, rows, x.shape[1], bias is not None, p.zeros is not None
+    permute, multiply = mixed_calls(*problem, tile)
     permuted = x.new_empty(batch, permute.scalars[2])
     words = (lambda v: v) if x.is_cuda else lambda v: v.view(torch.uint32)  # the emulator checks types, too
     launch([permute], words(x), permuted=words(permuted))
@@ -225,8 +221,5 @@ def run_unpack(p):
     w = p.scales.new_empty(p.shape)
     if w.numel():
         calls = unpack_calls(p.kind, dtype_name(w), p.group, *p.shape, p.zeros is not None, this_device().sms)
-        words = {name: getattr(p, name) for name in ('words', 'scales', 'zeros')}
-        if not w.is_cuda:  # the emulator checks the types of arrays, too
-            words = {name: v if v is None else v.view(torch.uint32) for name, v in words.items()}
-        launch(calls, w, w=w, **words)
+        launch(calls, w, w=w, **packed_arrays(p))
     return w

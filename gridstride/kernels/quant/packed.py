@@ -121,21 +121,29 @@ def _calls_on(device, backend, *problem):
     return matvec_calls(*problem, this_device())
 
 
+def align_rows(x):
+    "Return x with rows that begin at a multiple of 16 bytes: padded with zeros, or copied, if they do not"
+    if x.shape[1] % 8:
+        return torch.nn.functional.pad(x, (0, -x.shape[1] % 8))
+    return x.clone() if x.data_ptr() % 16 else x
+
+
+def packed_arrays(p) -> dict:
+    "Return the arrays of a packed matrix, {name: tensor or None}, as words on the emulator, which checks types"
+    arrays = dict(words=p.words, scales=p.scales, zeros=p.zeros)
+    if p.words.is_cuda:
+        return arrays
+    return {name: array if array is None else array.view(torch.uint32) for name, array in arrays.items()}
+
+
 def run_matvec(x, p, bias):
     "Compute `matvec` of operands that have been checked"
-    (batch, columns), (rows, _) = x.shape, p.shape
-    if columns % 8:
-        x = torch.nn.functional.pad(x, (0, -columns % 8))
-    elif x.data_ptr() % 16:
-        x = x.clone()
+    batch, rows, x = x.shape[0], p.shape[0], align_rows(x)
     y = x.new_empty(batch, rows)
     if not y.numel():
         return y
     problem = p.kind, dtype_name(x), p.group, batch, rows, x.shape[1], bias is not None, p.zeros is not None
-    calls, packed = _calls_on(x.get_device(), backend(), *problem), dict(words=p.words, scales=p.scales, zeros=p.zeros)
-    if not x.is_cuda:  # the emulator checks the types of arrays, too
-        packed = {name: x if x is None else x.view(torch.uint32) for name, x in packed.items()}
-    launch(calls, x, **packed, bias=bias, y=y)
+    launch(_calls_on(x.get_device(), backend(), *problem), x, **packed_arrays(p), bias=bias, y=y)
     return y
 
 
