@@ -1,5 +1,5 @@
 "What holds of the package's code as a whole: which package may import which, lines, names, docstrings."
-import ast, importlib, re
+import ast, importlib, inspect, re
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -188,6 +188,25 @@ def test_imported_modules_exist():
             parts = (*p.relative_to(ROOT).parts[:-len(dots)], *filter(None, m.split('.')))
             if not is_module(parts): gone.add((name(p), dots + m))
     assert len(texts) > 500 and not gone
+
+
+def unknown_keywords(path):
+    "(line, keyword) of each keyword argument that the called function of the package does not take"
+    names = vars(importlib.import_module('.'.join(path.relative_to(ROOT).with_suffix('').parts)))
+    for call in (n for n in ast.walk(ast.parse(path.read_text(encoding='utf-8'))) if isinstance(n, ast.Call)):
+        callee = call.args[0] if getattr(call.func, 'id', '') == 'partial' and call.args else call.func
+        function = names.get(getattr(callee, 'id', ''))
+        if not inspect.isfunction(function) or not function.__module__.startswith('gridstride'): continue
+        parameters = inspect.signature(function).parameters.values()
+        taken = {p.name for p in parameters}
+        if any(p.kind == p.VAR_KEYWORD for p in parameters): continue
+        yield from ((call.lineno, k.arg) for k in call.keywords if k.arg and k.arg not in taken)
+
+
+def test_keyword_arguments_exist():
+    "Code that needs a GPU is not executed here, so a renamed parameter would be noticed too late"
+    checked = [p for p in MODULES if p.relative_to(PACKAGE).parts[0] == 'cpp' and p.stem != '__main__']
+    assert len(checked) > 40 and not [(name(p), *wrong) for p in checked for wrong in unknown_keywords(p)]
 
 
 def test_the_names_of_the_map_exist():

@@ -67,7 +67,7 @@ def _build():
         c = compiler()
         command = [c.path, '-std=c++17', '-O2', '-fPIC', '-shared', *headers, 'launcher.cpp', '-o', 'launcher.so']
         key = c, sys.version, torch.__version__
-        run = partial(run_command, what='preparing launches for this Python, once')
+        run = partial(run_command, description='preparing launches for this Python, once')
         built = build({'launcher.cpp': source}, [command], *key, run=run, shared=True)
     except (RuntimeError, OSError) as e:
         raise NoLauncher(_main_error(str(e))) from None

@@ -366,7 +366,7 @@ def native(
         headers_hash(here / 'include/torch'),
         sorted(others.items()),
         fail=lambda log: CompileError(shown, file, log, command),
-        run=partial(run_command, what=f'compiling {file} by nvcc'),
+        run=partial(run_command, description=f'compiling {file} by nvcc'),
     )
 
 
