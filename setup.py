@@ -20,9 +20,15 @@ DATA = ['cpp/launcher.cpp', 'cpp/include/**/*', 'cpp/runtime/*', 'kernels/*.cuh'
 
 
 class Build(build_py):
-    "Leaves out the index that nbdev-export writes for itself (MANIFEST.in does so for an sdist)"
+    """Adds the recordings of the lessons, which they show on machines without a GPU, and leaves out the index that
+    nbdev-export writes for itself (MANIFEST.in does so for an sdist)"""
     def find_package_modules(self, package, folder):
         return [m for m in super().find_package_modules(package, folder) if m[1] != '_modidx']
+
+    def run(self):
+        super().run()
+        if not self.editable_mode:
+            self.copy_tree(str(here/'nbs/recorded'), f"{self.build_lib}/{meta['name']}/recorded")
 
 
 def pythons():

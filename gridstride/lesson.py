@@ -15,6 +15,7 @@
 | `occupancy`, `ptx`, `resources`, `sass`, `wavefronts` | the compiler's output, and the hardware's requests |
 | `changed`, `code_of`, `contest`, `define`, `source_in` | variants of a kernel, and contests among them |
 | `recorded`, `on_gpu`, `print_on_gpu`, `made_on`, `Unavailable` | results of a GPU, recorded for readers without one |
+| `recorded_file` | the path of a recorded file, next to the lesson or in the package |
 | `claim`, `expected`, `EXPECTED`, `Table` | what the text expects, and tables |
 
 A lesson imports by name what is special to it. The choice of `cuda` and `triton` is visible in the lesson:
@@ -44,7 +45,17 @@ import numpy as np
 
 from .asm import occupancy, ptx, resources, sass
 from .bench import H100, Roofline, bench, ceilings, compare, roofline
-from .bench.recording import EXPECTED, Unavailable, claim, expected, made_on, on_gpu, print_on_gpu, recorded
+from .bench.recording import (
+    EXPECTED,
+    Unavailable,
+    claim,
+    expected,
+    made_on,
+    on_gpu,
+    print_on_gpu,
+    recorded,
+    recorded_file,
+)
 from .bench.variants import changed, code_of, contest, define, source_in
 from .course import exercise, hint
 from .cpp import cuda_kernel, load_cuda, on_emulator
@@ -103,6 +114,6 @@ __all__ = [
     *('bench', 'ceilings', 'compare', 'H100', 'roofline', 'Roofline'),
     *('occupancy', 'ptx', 'resources', 'sass', 'wavefronts'),
     *('changed', 'code_of', 'contest', 'define', 'source_in'),
-    *('recorded', 'on_gpu', 'print_on_gpu', 'made_on', 'Unavailable'),
+    *('recorded', 'recorded_file', 'on_gpu', 'print_on_gpu', 'made_on', 'Unavailable'),
     *('claim', 'expected', 'EXPECTED', 'Table'),
 ]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import findings_pages, reference
 from gridstride.course import curriculum, lanes
+from gridstride.course.publishing import is_setup, launch_links, settings, without_links
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = [
@@ -133,7 +134,9 @@ def how_to_open(
             f'<a class="run-here" href="{up}{lite["page"].format(name=path.stem)}">Run here</a> '
             f'<span>in your browser, nothing to install; the first time it loads {lite["megabytes"]} MB</span>'
         )
-    return f'<div class="open-box">{here}<span>Open locally: <code>{command}</code></span></div>'
+    links = launch_links(path.name, settings(ROOT)) if number else {}
+    elsewhere = ''.join(f'<a href="{address}">{text}</a> ' for text, address in links.items())
+    return f'<div class="open-box">{here}{elsewhere}<span>Open locally: <code>{command}</code></span></div>'
 
 
 def described(cell):
@@ -153,12 +156,14 @@ def page_of(path, lite):
     hints = hints_of(path.stem) if path.parent.name == 'nbs' else {}
     cells = []
     for c in nb['cells']:
+        if is_setup(c):
+            continue
         if c['cell_type'] == 'code':
             text = without_directives(source(c))
             if text.strip() and '#| hide' not in source(c):
                 cells.append(dict(c, source=text, metadata=described(c)))
         else:
-            text = for_the_site(source(c), path.relative_to(ROOT))
+            text = for_the_site(without_links(source(c)), path.relative_to(ROOT))
             cells.append(dict(c, source=with_hints(text, hints), metadata={}))
     cells.insert(1, dict(cell_type='markdown', id='how-to-open', metadata={}, source=how_to_open(path, lite)))
     return json.dumps(dict(nb, cells=cells, metadata={'kernelspec': nb['metadata']['kernelspec']}), indent=1)

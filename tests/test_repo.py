@@ -141,6 +141,8 @@ def test_wheel_and_sdist_hold_the_package_and_nothing_else(built, wheel):
     cpp = subprocess.run(['git', 'ls-files', *folders], cwd=ROOT, capture_output=True, text=True,
                          check=True).stdout.split()
     assert len(cpp) > 50 and set(cpp) <= set(names)
+    recorded = {f'gridstride/recorded/{f}' for f in texts(ROOT/'nbs/recorded', '*')}
+    assert len(recorded) > 100 and recorded == {n for n in names if n.startswith('gridstride/recorded/')}
 
 
 def test_metadata_is_that_of_settings(wheel):

@@ -18,7 +18,7 @@ from ..cpp.toolchain.compilers import CompilerMissing
 from ..cpp.kernel import Kernel, Kernels
 from ..cpp.load import Module
 from ..support.atomic_write import write_whole
-from ..bench.recording import is_recording
+from ..bench.recording import is_recording, recorded_file
 from ..support.tables import Table
 
 
@@ -151,8 +151,8 @@ def _note_recording(by, arch):
 def _load_recording(name, error):
     "Return the recording of this name. Raises CompilerMissing if there is none"
     for f in _folders:
-        if (f / name).is_file():
-            code = json.loads((f / name).read_text(encoding='utf-8'))
+        if (path := recorded_file(f / name)).is_file():
+            code = json.loads(path.read_text(encoding='utf-8'))
             _note_recording(code['by'], code['arch'])
             return code
     if not _folders:

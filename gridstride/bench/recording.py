@@ -42,6 +42,7 @@ __all__ = [
     'brief_mark',
     'forms',
     'Recording',
+    'recorded_file',
     'is_recording',
     'write',
     'read',
@@ -201,6 +202,25 @@ def _file(name, folder):
     return Path(folder) / f'{name}.json'
 
 
+# A reader's own recordings are next to the lesson, and come first. A lesson that is opened alone, as on Colab, finds
+# the course's recordings in the package: the wheel carries them, and in a copy of the repository they are in `nbs`.
+_PACKAGE = Path(__file__).resolve().parents[1]
+_SHIPPED = _PACKAGE / 'recorded', _PACKAGE.parent / 'nbs/recorded'
+
+
+def recorded_file(
+    path,  # relative to the lesson's folder, such as 'recorded/quantization_prose.txt'
+) -> Path:
+    """Return the path of a recorded file or folder: in the lesson's folder, or else in the package.
+
+    `recorded_file('recorded/sources.json')`; a path that exists in neither is returned as it is."""
+    path = Path(path)
+    if path.exists() or path.parts[:1] != ('recorded',):
+        return path
+    shipped = [folder.joinpath(*path.parts[1:]) for folder in _SHIPPED]
+    return next((p for p in shipped if p.exists()), path)
+
+
 def write(
     name,  # of the recording
     key,  # from `keys.key`
@@ -225,7 +245,7 @@ def read(
     folder='recorded',  # of the file
 ) -> Recording:
     "Return the recording `name`; raises `Unavailable` if there is none, or if its key is another one"
-    path = _file(name, folder)
+    path = recorded_file(_file(name, folder))
     try:
         rec = Recording(**json.loads(path.read_text(encoding='utf-8')))
     except FileNotFoundError:

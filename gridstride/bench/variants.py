@@ -20,7 +20,7 @@ from textwrap import shorten
 
 from . import compare
 from .keys import function_within, key, without_comments
-from .recording import EXPECTED, Expectations, Unavailable, made_on, note_lookup, recorded, renew_key
+from .recording import EXPECTED, Expectations, Unavailable, made_on, note_lookup, recorded, recorded_file, renew_key
 from ..support.function_source import SourceMissing, source_of
 from ..support.short_tracebacks import ShownBriefly
 from ..support.tables import Table
@@ -181,7 +181,7 @@ def _cells(lesson, folder):
 
 def _kept_source(lesson, name, folder):
     "Return the text from `recorded/sources.json` if the other lesson is not in the folder; None if it is"
-    kept = Path(folder) / 'recorded/sources.json'
+    kept = recorded_file(Path(folder) / 'recorded/sources.json')
     if _files(lesson, folder) or not kept.is_file():
         return None
     return json.loads(kept.read_text(encoding='utf-8')).get(lesson, {}).get(name)

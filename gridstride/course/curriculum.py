@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ..support.atomic_write import write_whole
 from .lanes import lane_table, part_table
+from .publishing import clone_commands, is_setup, launch_links, settings, setup_cell, with_links
 
 __all__ = [
     'Lesson',
@@ -884,14 +885,27 @@ def relinked(text: str) -> str:
 # What is made for pages
 
 
-def lesson_table() -> str:
+def _links(lesson, root):
+    "Return the links that open a lesson elsewhere"
+    browser = json.loads((root / 'site/lite/lite.json').read_text(encoding='utf-8'))
+    name = lesson.file.removesuffix('.ipynb')
+    page = browser['page'].format(name=name) if name in browser['lessons'] else None
+    return launch_links(lesson.file, settings(root), page)
+
+
+def lesson_table(
+    root,  # of the repository
+) -> str:
     "Return the table of lessons of nbs/README.md: Markdown, a table per part"
     out = []
+    head = '| lesson | what it does | reading | exercises | GPU | open in |'
     for part, some in lessons_by_part().items():
-        out += ['', f'## {part}', '', '| lesson | what it does | reading | exercises | GPU |', '|---|---|---|---|---|']
+        out += ['', f'## {part}', '', head, '|---' * 6 + '|']
         for o in some:
             reading, exercises = minutes(o)
-            out.append(f'| [{o.number} {o.title}]({o.file}) | {o.does} | {reading} min | {exercises} min | {o.gpu} |')
+            links = ', '.join(f'[{text.split()[-1]}]({url})' for text, url in _links(o, root).items())
+            row = f'[{o.number} {o.title}]({o.file})', o.does, f'{reading} min', f'{exercises} min', o.gpu, links
+            out.append(f'| {" | ".join(row)} |')
     return '\n'.join(out[1:])
 
 
@@ -918,12 +932,13 @@ def _filled(text, name, table):
     return before + begin + table + end + after.split(end)[1]
 
 
-def _notebook(text, name, in_course):
-    "Return the JSON of a notebook with its first cell and its links"
+def _notebook(text, lesson, links):  # lesson: None for a notebook that is not in the table
+    "Return the JSON of a notebook with its first cell, its set-up cell and its links"
     nb = json.loads(text)
-    if in_course:
-        first = nb['cells'][0]
-        first['source'] = first_cell(''.join(first['source']), lesson_of_file(name)).splitlines(True)
+    if lesson:
+        first, *others = nb['cells']
+        first['source'] = with_links(first_cell(''.join(first['source']), lesson), links).splitlines(True)
+        nb['cells'] = [first, setup_cell(), *[c for c in others if not is_setup(c)]]
     for c in nb['cells']:
         if c['cell_type'] == 'markdown':
             c['source'] = relinked(''.join(c['source'])).splitlines(True)
@@ -942,12 +957,15 @@ def written(
     "Return what `--write` would write: each text and notebook with what is made from the table"
     made = {p: relinked(p.read_text(encoding='utf-8')) for p in _pages(root)}
     readme, all_lessons = root / 'README.md', root / 'nbs/README.md'
+    made[readme] = _filled(made[readme], 'clone', f'```bash\n{clone_commands(settings(root))}\n```')
     made[readme] = _filled(made[readme], 'lanes', lane_table(LESSONS))
     made[readme] = _filled(made[readme], 'parts', part_table(lessons_by_part()))
-    made[all_lessons] = _filled(made[all_lessons], 'lessons', lesson_table())
+    made[all_lessons] = _filled(made[all_lessons], 'lessons', lesson_table(root))
     for folder in ('nbs', 'nbs/inside', 'nbs/lib'):
         for p in sorted((root / folder).glob('*.ipynb')):
-            made[p] = _notebook(p.read_text(encoding='utf-8'), p.name, folder == 'nbs')
+            lesson = lesson_of_file(p.name) if folder == 'nbs' else None
+            links = _links(lesson, root) if lesson else {}
+            made[p] = _notebook(p.read_text(encoding='utf-8'), lesson, links)
     return made
 
 

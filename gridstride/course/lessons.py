@@ -19,6 +19,7 @@ from pathlib import Path
 import gridstride
 from ..support.atomic_write import write_whole
 from ..support.tables import Table
+from .publishing import is_setup
 
 __all__ = [
     'ROOT',
@@ -94,8 +95,8 @@ def read(path) -> dict:  # the notebook's JSON
 
 
 def code(nb) -> list:  # of str
-    "Return the sources of the code cells, in order"
-    return [''.join(c['source']) for c in nb['cells'] if c['cell_type'] == 'code']
+    "Return the sources of the code cells, in order, without the cell that installs the package"
+    return [''.join(c['source']) for c in nb['cells'] if c['cell_type'] == 'code' and not is_setup(c)]
 
 
 def code_hash(nb) -> str:  # 16 hexadecimal digits
@@ -169,7 +170,7 @@ async def execute(
         try:
             await _client(nb, Path(path).parent, start, tick).async_execute(env=env)
         except Exception as e:
-            cell = sum(bool(s.strip()) for s in code({'cells': nb.cells[: at + 1]}))
+            cell = sum(c['cell_type'] == 'code' and bool(c['source'].strip()) for c in nb.cells[: at + 1])
             trace = getattr(e, 'traceback', str(e))
             raise LessonError(
                 Path(path).stem, cell, nb.cells[at].source if cell else '', _strip_colors(trace)

@@ -2,6 +2,8 @@
 
 import ast, copy, re
 
+from gridstride.course.publishing import is_setup, without_links
+
 COMPILED = '*This cell needs a C++ compiler, which browsers lack. Its source and recorded output:*'
 HERE = '''> **In the browser.** This lesson runs in your own browser, which keeps your changes and remembers which
 > exercises you have solved. There are no outputs until you run the cells. `torch` is a small replacement with what
@@ -59,7 +61,7 @@ def page(
     here,  # the names of the notebooks that are in the browser
 ) -> dict:
     "Make the notebook for the browser"
-    nb = copy.deepcopy(nb)
+    nb = dict(nb, cells=[c for c in copy.deepcopy(nb['cells']) if not is_setup(c)])
     shown = {c['id'] for c in compiled(nb['cells'])}
     nb['cells'] = [as_markdown(c) if c['id'] in shown else c for c in nb['cells']]
     for c in nb['cells']:
@@ -67,7 +69,7 @@ def page(
             code = re.sub(r'^#\|.*\n+', '', source(c), flags=re.M)  # nbdev's directives
             c.update(outputs=[], execution_count=None, source=code)
         else:
-            c['source'] = without_links_to_others(source(c), here)
+            c['source'] = without_links_to_others(without_links(source(c)), here)
     nb['cells'].insert(1, dict(cell_type='markdown', id='in-the-browser', metadata={}, source=HERE))
     nb['metadata'] = {'kernelspec': dict(name='python', display_name='Python (in the browser)', language='python')}
     return nb

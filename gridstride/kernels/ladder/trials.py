@@ -3,7 +3,6 @@ L2 traffic, timestamps, the effect of a missing wait, and a comparison with the 
 
 import json
 from contextlib import nullcontext
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from ...bench.versus import compare
 from ...cpp.kernel import cuda_kernel
 from ...diagnostics.errors import KernelError
 from ...prof.show import Table
-from ...bench.recording import claim
+from ...bench.recording import claim, recorded_file
 from ...utils import cdiv
 from ...bench.variants import Contest, contest
 from .ladder import Gpu, Ladder, Reference, inputs, library, right
@@ -283,7 +282,7 @@ class Comparison(NamedTuple):
 
 def load_comparison(path) -> Comparison:
     "Read the bfloat16 shapes of a committed run of benchmarks/matmul.py"
-    cached = json.loads(Path(path).read_text())
+    cached = json.loads(recorded_file(path).read_text())
     made = f'{cached["made"]["gpu"]}, {cached["made"]["date"]}'
     rows = [r for r in cached['bfloat16'] if r['layout'] == 'nn' and 'failed' not in r]
     sides = {tuple(r['shape']): r['columns']['read'].get('sides', {}) for r in rows}

@@ -1,0 +1,94 @@
+"""Where a lesson can be opened, and the cell that prepares it there.
+
+The course's address is in settings.ini. From it come the links to Colab, to Kaggle and to the lesson in the browser in
+each notebook's first cell, the same links in tables and on the site, and the command that copies the repository.
+`python -m gridstride.course.curriculum --write` writes all of them.
+"""
+
+import re
+from configparser import ConfigParser
+
+__all__ = [
+    'settings',
+    'launch_links',
+    'with_links',
+    'without_links',
+    'clone_commands',
+    'SETUP_TAG',
+    'setup_cell',
+    'is_setup',
+]
+
+_SERVICES = {
+    'Open in Colab': 'https://colab.research.google.com/github/{owner_and_name}/blob/{branch}/nbs/{file}',
+    'Open in Kaggle': 'https://kaggle.com/kernels/welcome?src={repository}/blob/{branch}/nbs/{file}',
+}
+
+
+def settings(
+    root,  # of the repository
+) -> dict:
+    "Return the settings of settings.ini: `settings(root)['repository']`"
+    parser = ConfigParser()
+    parser.read(root / 'settings.ini', encoding='utf-8')
+    return dict(parser['DEFAULT'])
+
+
+def launch_links(
+    file,  # of the lesson: '01_first_kernel.ipynb'
+    meta,  # as `settings` returns them
+    in_browser=None,  # the lesson's page below the site's address, if it runs in the browser
+) -> dict:  # {text of the link: address}
+    "Return the links that open a lesson: `launch_links('01_first_kernel.ipynb', settings(root))['Open in Colab']`"
+    owner_and_name = '/'.join(meta['repository'].rstrip('/').split('/')[-2:])
+    links = {text: url.format(owner_and_name=owner_and_name, file=file, **meta) for text, url in _SERVICES.items()}
+    if in_browser:
+        links['Run in the browser'] = f'{meta["site"]}/{in_browser}'
+    return links
+
+
+_LINE_OF_LINKS = re.compile(r'\n\n\[Open in Colab\].*')
+
+
+def with_links(
+    text,  # a notebook's first cell
+    links,  # as `launch_links` returns them
+) -> str:
+    "Return a first cell with the links that open the lesson, on a line below its title"
+    title, *paragraphs = without_links(text).split('\n\n')
+    line = ' · '.join(f'[{name}]({address})' for name, address in links.items())
+    return '\n\n'.join([title, line, *paragraphs])
+
+
+def without_links(text) -> str:
+    "Return a first cell without the line that `with_links` wrote"
+    return _LINE_OF_LINKS.sub('', text)
+
+
+def clone_commands(meta) -> str:
+    "Return the two shell commands that copy the repository and enter the copy"
+    return f'git clone {meta["repository"]}\ncd {meta["repository"].rstrip("/").rpartition("/")[2]}'
+
+
+# The cell is folded in JupyterLab and on Colab, and left out of the site and of the lessons in the browser. It is not
+# part of the lesson's code: outputs do not depend on it.
+SETUP_TAG = 'setup'
+_SETUP = '''\
+#@title Set-up: installs gridstride if it is missing (on Colab, on Kaggle, in a Jupyter of your own)
+import importlib.util
+missing = [name for name in ('gridstride', 'torch', 'matplotlib', 'ml_dtypes') if not importlib.util.find_spec(name)]
+if missing:
+    print(f'{", ".join(missing)} missing: installing gridstride[lesson] takes about a minute')
+    %pip install -q "gridstride[lesson]"'''
+
+
+def setup_cell() -> dict:
+    "Return the code cell that installs the package where it is missing"
+    metadata = {'cellView': 'form', 'jupyter': {'source_hidden': True}, 'tags': ['hide-input', SETUP_TAG]}
+    cell = dict(cell_type='code', execution_count=None, id=SETUP_TAG, metadata=metadata, outputs=[])
+    return {**cell, 'source': _SETUP.splitlines(True)}
+
+
+def is_setup(cell) -> bool:
+    "Return whether a cell of a notebook's JSON is the one that `setup_cell` made"
+    return SETUP_TAG in cell.get('metadata', {}).get('tags', [])
