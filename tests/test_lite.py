@@ -268,7 +268,7 @@ def test_what_needs_a_compiler_is_shown_with_its_outputs():
     assert '307,200 values agree' in notebooks.source(shown[SETTINGS['lessons'][0]][1])
     for n, (nb, page) in nbs.items():
         assert len(page['cells']) == len(nb['cells']), 'one more explains the browser; none installs the package'
-        assert not any(map(is_setup, page['cells'])) and 'Open in Colab' not in notebooks.source(page['cells'][0])
+        assert not any(map(is_setup, page['cells'])) and 'colab.' not in notebooks.source(page['cells'][0])
         code = [c for c in page['cells'] if c['cell_type'] == 'code']
         assert code and not any(c['outputs'] for c in code)
         assert not any('cuda_kernel(' in (text := notebooks.source(c)) or text.startswith('#|') for c in code)
