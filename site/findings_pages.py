@@ -20,7 +20,7 @@ IMPORTS = {  # what a block uses -> the line that it begins with
     r'\bcdiv\(': 'from gridstride import cdiv',
     r'\bPTX \+ r': 'from gridstride.kernels.ptx import PTX',
     r'\bPTX \+ wgmma': 'from gridstride.kernels.ptx import PTX, wgmma',
-    r'\btensor_map\(': 'from gridstride.kernels.maps import tensor_map',
+    r'\btensor_map\(': 'from gridstride.kernels.tensor_maps import tensor_map',
     r'\btriton\.': 'from gridstride import triton',
     r'\btl\.': 'tl = triton.language',
     r'\bsim\.': 'from gridstride import sim',

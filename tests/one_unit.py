@@ -5,7 +5,7 @@ import contextlib, re
 import pytest
 from gridstride.cpp import cuda_kernel, program
 from gridstride.kernels.ladder import rung
-from gridstride.kernels import tool
+from gridstride.kernels import common
 from gridstride.kernels.flash import launches
 from gridstride.kernels.ptx import PTX, wgmma
 from gridstride.kernels.sparse import launches as sparse_launches
@@ -19,7 +19,7 @@ def noted(tests):
     fails because nothing is launched; what it launches after that is compiled alone"""
     calls = []
     with pytest.MonkeyPatch.context() as patch:
-        for o in (tool, launches, sparse_launches):
+        for o in (common, launches, sparse_launches):
             patch.setattr(o, '_launcher', lambda call, *where: calls.append(call) or (lambda arrays: None))
         for test in tests:
             with contextlib.suppress(AssertionError): test()

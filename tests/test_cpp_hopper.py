@@ -14,7 +14,7 @@ from gridstride.kernels.gemm import hopper_f16
 from gridstride.kernels.gemm.cost_model import TileConfig as Tile
 from gridstride.kernels.gemm.bf16x6 import Bf16x6
 from gridstride.diagnostics.errors import *
-from gridstride.kernels.maps import tensor_map
+from gridstride.kernels.tensor_maps import tensor_map
 from gridstride.kernels.ladder.tma import swizzled, wgmma_d
 from gridstride.bench.variants import changed
 from found import finding

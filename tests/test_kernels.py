@@ -23,7 +23,7 @@ from gridstride.kernels.ladder import (
     tma,
 )
 from gridstride.kernels.gemm import plan as choice, cost_model, tuning_cache as kept, bf16x6, skinny
-from gridstride.kernels import maps, ptx as ptx_header
+from gridstride.kernels import tensor_maps, ptx as ptx_header
 from gridstride.kernels.ladder.climb import Climb
 from gridstride.kernels.ladder.ladder import Reference, Step, inputs, shapes_for
 from gridstride.kernels.ladder.rung import H100
@@ -267,8 +267,8 @@ def fake(monkeypatch):
     d = Driver()
     monkeypatch.setattr(launches, 'launcher', lambda: None)
     monkeypatch.setattr(launches, 'driver', lambda: d)
-    monkeypatch.setattr(maps, 'driver', lambda: d)
-    monkeypatch.setattr(maps, '_on_gpu', lambda x: True)
+    monkeypatch.setattr(tensor_maps, 'driver', lambda: d)
+    monkeypatch.setattr(tensor_maps, '_on_gpu', lambda x: True)
     return d
 
 
@@ -380,7 +380,7 @@ def test_no_map_of_a_launch_is_dropped_before_the_launch(fake, monkeypatch):
     "The second map may be allocated when the first is already stored"
     monkeypatch.setattr(launches, 'MAX_CACHED', 5)
     made, dead = weakref.WeakSet(), []
-    monkeypatch.setattr(launches, 'tensor_map', lambda *what: made.add(o := maps.tensor_map(*what)) or o)
+    monkeypatch.setattr(launches, 'tensor_map', lambda *what: made.add(o := tensor_maps.tensor_map(*what)) or o)
     def launched(config, handle, places, extra):
         dead.extend({*list(places)[:2]} - {o.address for o in made})
         return 0
@@ -414,9 +414,9 @@ def test_threads_do_not_mix_their_arguments(fake):
 
 def test_the_error_of_the_driver_is_the_readers(fake):
     with pytest.raises(ValueError, match='56 elements'):
-        maps.tensor_map(torch.empty(100, 50, dtype=torch.bfloat16), (8, 8))
+        tensor_maps.tensor_map(torch.empty(100, 50, dtype=torch.bfloat16), (8, 8))
     with pytest.raises(ValueError, match='clone'):
-        maps.tensor_map(torch.empty(1000, dtype=torch.bfloat16)[1:513].view(8, 64), (8, 64))
+        tensor_maps.tensor_map(torch.empty(1000, dtype=torch.bfloat16)[1:513].view(8, 64), (8, 64))
     assert not fake.maps
 
 

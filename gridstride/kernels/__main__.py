@@ -1,5 +1,5 @@
-"""The command line of the kernels: `python -m gridstride.kernels export DIR` writes each kernel as a program of its own
-in CUDA C; `tuned` lists the results of `tune`, and `forget` deletes them."""
+"""The command line of the kernels: `python -m gridstride.kernels export DIR` writes each kernel as a standalone CUDA C
+program; `tuned` lists the results of `tune`, and `forget` deletes them."""
 
 import argparse
 import sys
@@ -9,12 +9,12 @@ from ..support.lazy_exports import require
 
 
 def main(args=None):
-    "Parse the command line and run its command; returns an exit status or an error message"
+    "Run the command of a command line; return the exit status, or an error message"
     parser = argparse.ArgumentParser(prog='python -m gridstride.kernels')
     commands = parser.add_subparsers(required=True, dest='command')
-    export_parser = commands.add_parser('export', help='write each kernel as one .cu that checks and times itself')
+    export_parser = commands.add_parser('export', help='write each kernel as a .cu file that checks and times itself')
     export_parser.add_argument('folder', metavar='DIR', help='created if it does not exist')
-    export_parser.add_argument('--match', default='', help='only kernels with this in their name')
+    export_parser.add_argument('--match', default='', help='export only kernels whose name contains this text')
     export_parser.set_defaults(run=_export)
     commands.add_parser('tuned', help='list the results of `tune`').set_defaults(run=_show_tuned)
     commands.add_parser('forget', help='delete the results of `tune`').set_defaults(run=_forget_tuned)
@@ -27,11 +27,11 @@ def _export(options):
     from .export import export
 
     try:
-        written = export(options.folder, options.match)
+        paths = export(options.folder, options.match)
     except ValueError as e:
         return str(e)
-    print(f'{len(written)} kernels in {options.folder}; to compile and run them: sh {options.folder}/run.sh')
-    return 0 if written else f'no kernel has {options.match!r} in its name'
+    print(f'{len(paths)} kernels in {options.folder}; to compile and run them: sh {options.folder}/run.sh')
+    return 0 if paths else f'no kernel name contains {options.match!r}; omit --match to export all kernels'
 
 
 def _show_tuned(options):

@@ -1,7 +1,7 @@
 """CUB, NVIDIA's library of memory-bound kernels, as a baseline: sum, inclusive scan and histogram of a tensor.
 
-CUB is a library of templates: nvcc compiles the functions that are used here, once, in about 20 seconds. The workspace
-of each call is allocated before the call and cached.
+CUB is a library of C++ templates: nvcc compiles the three functions once, which takes about 20 seconds. Workspaces are
+allocated once per size and cached.
 """
 
 import ctypes
@@ -34,21 +34,22 @@ extern "C" int call(int operation, int is_float, void *workspace, size_t *bytes,
 
 @lru_cache
 def _compiled_function(arch):
-    "Return the function of the compiled library for a GPU such as `sm_90`"
+    "Compile the library for an architecture such as `sm_90`, and return its function `call`"
     command = [nvcc(), '-O3', f'-arch={arch}', '-Xcompiler', '-fPIC', '-shared', '-o', 'cub.so', 'cub.cu']
-    found = build({'cub.cu': _SOURCE}, [command], section='cub', shared=True).folder
-    call = ctypes.CDLL(str(found / 'cub.so')).call
+    folder = build({'cub.cu': _SOURCE}, [command], section='cub', shared=True).folder
+    call = ctypes.CDLL(str(folder / 'cub.so')).call
     pointer = ctypes.c_void_p
     call.argtypes = [ctypes.c_int] * 2 + [pointer] * 4 + [ctypes.c_longlong, pointer]
     return call
 
 
-def _run(operation, n, like, workspace, bytes, x=None, out=None):
-    "Call CUB for `n` elements of the type and device of `like`; returns the bytes of workspace that it needs"
+def _run(operation, n, like, workspace, workspace_bytes, x=None, out=None):
+    """Run an operation of CUB on `n` elements of the dtype and device of `like`; without a workspace, only return the
+    bytes that it needs"""
     import torch
 
     major, minor = torch.cuda.get_device_capability(like.device)
-    bytes_needed, stream = ctypes.c_size_t(bytes), torch.cuda.current_stream(like.device).cuda_stream
+    bytes_needed, stream = ctypes.c_size_t(workspace_bytes), torch.cuda.current_stream(like.device).cuda_stream
     call = _compiled_function(f'sm_{major}{minor}')
     if status := call(operation, like.dtype == torch.float32, workspace, ctypes.byref(bytes_needed), x, out, n, stream):
         raise RuntimeError(f'CUB failed with CUDA error {status}')
@@ -57,20 +58,20 @@ def _run(operation, n, like, workspace, bytes, x=None, out=None):
 
 @lru_cache(maxsize=8)
 def _workspace(operation, n, dtype, device):
-    "Return the workspace that CUB needs for `n` elements"
+    "Allocate the workspace that CUB needs for `n` elements"
     import torch
 
     like = torch.empty(0, dtype=dtype, device=device)
     return torch.empty(max(1, _run(operation, n, like, None, 0)), dtype=torch.uint8, device=device)
 
 
-def _checked_run(operation, x, out, types):
+def _check_and_run(operation, x, out, dtypes):
     "Check the tensor, run an operation of CUB, and return `out`"
     if not x.is_cuda:
-        raise Unavailable('CUB runs on an NVIDIA GPU, and this tensor is not on one')
-    if str(x.dtype).removeprefix('torch.') not in types or not x.is_contiguous() or not x.numel():
-        found = f'{x.dtype}, {tuple(x.shape)}'
-        raise ValueError(f'x must be a contiguous tensor of {" or ".join(types)}, and not empty; got {found}')
+        raise Unavailable(f'CUB runs on an NVIDIA GPU, but x is on {x.device}')
+    if str(x.dtype).removeprefix('torch.') not in dtypes or not x.is_contiguous() or not x.numel():
+        actual = f'{x.dtype} {tuple(x.shape)} with strides {x.stride()}'
+        raise ValueError(f'x must be a contiguous, non-empty tensor of {" or ".join(dtypes)}; got {actual}')
     workspace = _workspace(operation, x.numel(), x.dtype, x.device)
     _run(operation, x.numel(), x, workspace.data_ptr(), workspace.numel(), x.data_ptr(), out.data_ptr())
     return out
@@ -80,21 +81,21 @@ def total(
     x,  # contiguous tensor on the GPU, float32 or int32
     out,  # one element of the same type
 ):
-    "Compute the sum by `cub::DeviceReduce`. Raises ValueError for other tensors, Unavailable without a GPU"
-    return _checked_run(0, x, out, ('float32', 'int32'))
+    "Compute the sum with `cub::DeviceReduce`. Raises ValueError for other tensors, Unavailable without a GPU"
+    return _check_and_run(0, x, out, ('float32', 'int32'))
 
 
 def running(
     x,  # contiguous tensor on the GPU, float32 or int32
     out,  # of the same shape and type
 ):
-    "Compute the inclusive scan by `cub::DeviceScan`; raises as `total` does"
-    return _checked_run(1, x, out, ('float32', 'int32'))
+    "Compute the inclusive scan with `cub::DeviceScan`. Raises the errors of `total`"
+    return _check_and_run(1, x, out, ('float32', 'int32'))
 
 
 def histogram(
     x,  # contiguous tensor of bytes on the GPU
     out,  # 256 counters, int32
 ):
-    "Count how often each byte occurs, by `cub::DeviceHistogram`; raises as `total` does"
-    return _checked_run(2, x, out, ('uint8',))
+    "Count how often each byte value occurs, with `cub::DeviceHistogram`. Raises the errors of `total`"
+    return _check_and_run(2, x, out, ('uint8',))

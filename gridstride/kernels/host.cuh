@@ -1,6 +1,6 @@
-// Host code that every exported kernel needs: errors, launches, memory, inputs, times. Above it are the kernel's NAME
-// and SMS, the number of SMs that the grids are made for.
-constexpr int RUNS = 20;                    // of which the median is printed
+// Host code of every exported kernel: checks errors, launches, allocates memory, makes inputs, measures times. Defined
+// above: the kernel's NAME, and SMS, the number of SMs that the grids are made for.
+constexpr int RUNS = 20;                    // timed runs; the median is printed
 constexpr size_t CACHE = 128 << 20;         // bytes: more than the L2 cache holds
 
 #define OK(call) ok((call), #call, __LINE__)
@@ -11,13 +11,13 @@ inline void ok(cudaError_t code, const char *call, int line) {
     exit(1);
 }
 
-// Launch attributes: programmatic dependent launch (the kernel may begin before the previous one ends), the cluster's
-// size, and a cooperative launch (all blocks are resident at once).
+// Launch attributes: programmatic dependent launch (the kernel may begin before the previous one ends), the cluster
+// size, and cooperative launch (all blocks are resident at once).
 struct LaunchAttributes { bool pdl; dim3 cluster; bool cooperative; };
 
 template <class... Params, class... Args>
 void start(void (*kernel)(Params...), dim3 grid, dim3 block, int shared, LaunchAttributes attributes, Args... args) {
-    // static memory counts among the 48 KiB that need no leave
+    // A block may use 48 KiB without a request, including static shared memory, of which kernels have at most 8 KiB
     if (shared > 40 << 10) OK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     cudaLaunchAttribute list[3];
     cudaLaunchConfig_t config = {grid, block, (size_t)shared, 0, list, 0};
@@ -42,7 +42,7 @@ template <class T> T *allocate(size_t elements) {
     return p;
 }
 
-// What the host reads back, as it is or as doubles
+// Copies an array to the host, as it is or converted to doubles
 template <class T> std::vector<T> read(const T *from, size_t size) {
     std::vector<T> to(size);
     OK(cudaMemcpy(to.data(), from, size * sizeof(T), cudaMemcpyDefault));
@@ -53,17 +53,17 @@ template <class T> std::vector<double> read_doubles(const T *from, size_t size) 
     return {given.begin(), given.end()};
 }
 
-// Inputs are the same in each run: a hash of the index
+// Inputs are hashes of their indices, so they are the same in each run
 __host__ __device__ inline unsigned long long hashed(unsigned long long i) {
     unsigned long long h = (i + 1) * 0x9e3779b97f4a7c15ull;
     return (h ^ h >> 31) * 0x7fb5d329728ea185ull;
 }
-// from -1 to 1
+// Returns a value from -1 to 1
 __host__ __device__ inline float random_number(unsigned long long i) {
     unsigned long long h = hashed(i);
     return (int)((h ^ h >> 29) >> 32) * 0x1p-31f;
 }
-// from a normal distribution, by Box and Muller's formula
+// Returns a value of the normal distribution, by Box and Muller's formula
 __device__ inline float normal(unsigned long long i) {
     unsigned long long h = hashed(i);
     float u = ((unsigned)(h >> 40) + 1) * 0x1p-24f, v = (unsigned)(h >> 16 & 0xffffff) * 0x1p-24f;
@@ -74,7 +74,7 @@ template <class T> __global__ void fill_normal(T *x, size_t size, int which) {
     if (i < size) x[i] = T(normal(i * 4 + which));
 }
 
-// The median time of `run` in milliseconds; the L2 cache is overwritten before each run.
+// Returns the median time of `run` in milliseconds; overwrites the L2 cache before each run
 template <class F> double median_time(F run) {
     char *other = allocate<char>(CACHE);
     cudaEvent_t begin, end;
@@ -93,7 +93,7 @@ template <class F> double median_time(F run) {
     return times[RUNS / 2];
 }
 
-// Exits unless this is a GPU that the kernels and their grids were made for
+// Exits unless the GPU is one that the kernels and their grids are made for
 inline void need_gpu(cudaDeviceProp &gpu) {
     OK(cudaGetDeviceProperties(&gpu, 0));
     if (gpu.multiProcessorCount >= SMS && gpu.major == 9) return;

@@ -11,7 +11,7 @@ _MAX_TABLE_ROWS = 16
 
 
 class ReplacedLayer(NamedTuple):
-    "What the table reports about a layer that was replaced"
+    "A layer that was replaced, as a row of the table"
 
     name: str
     shape: tuple  # of the weight
@@ -22,8 +22,8 @@ class ReplacedLayer(NamedTuple):
 
 
 def _iterate_linears(module):
-    """Yield (full name, parent, name in the parent, layer) of each `torch.nn.Linear`. Derived classes are left out,
-    because they may use the weight in other ways"""
+    """Yield (full name, parent, name in the parent, layer) of each `torch.nn.Linear`. Skip derived classes, as they may
+    use the weight in other ways"""
     for name, parent in module.named_modules():
         for child, layer in parent.named_children():
             if type(layer) is torch.nn.Linear:
@@ -31,7 +31,7 @@ def _iterate_linears(module):
 
 
 def _shared_parameter_ids(module):
-    "Return the ids of the parameters that several layers share: replacing one of these layers would duplicate them"
+    "Return the ids of the parameters that several layers share; replacing one of the layers would duplicate them"
     owners = {}
     for layer in module.modules():
         for parameter in layer.parameters(recurse=False):
@@ -40,10 +40,10 @@ def _shared_parameter_ids(module):
 
 
 def replace_linears(
-    op_name,  # of the caller, in messages: 'quantize'
-    participle,  # in messages: 'quantized'
-    module,  # it is changed in place, unless it is a `Linear` itself
-    skip,  # names of layers that stay unchanged, with wildcards; or one name
+    op_name,  # name of the caller in messages: 'quantize'
+    participle,  # of the caller's verb, in messages: 'quantized'
+    module,  # changed in place, unless it is a `Linear` itself
+    skip,  # names of layers that stay unchanged, which may have wildcards; or one name
     convert,  # (name, layer) -> (the new layer, its `ReplacedLayer`), or the reason why the layer stays unchanged
 ) -> tuple:  # the module, or the new layer; the `ReplacedLayer`s; (name, reason) of the unchanged layers
     """Replace each linear layer by a new one.
@@ -52,14 +52,14 @@ def replace_linears(
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f'{op_name}: module is a {type(module).__name__}; expected a torch.nn.Module')
     skip, shared_ids = (skip,) if isinstance(skip, str) else skip, _shared_parameter_ids(module)
-    # A `Linear` has no parent in which it could be replaced, so it gets one.
+    # A layer is replaced in its parent, so a `Linear` that was passed alone gets a parent.
     root = torch.nn.ModuleDict(dict(itself=module)) if type(module) is torch.nn.Linear else module
     replaced, unchanged = [], []
     for name, parent, child, layer in list(_iterate_linears(root)):
         if any(fnmatch(name, pattern) for pattern in skip):
-            result = 'as asked'
+            result = 'it is in skip'
         else:
-            result = "its weight is also another layer's" if id(layer.weight) in shared_ids else convert(name, layer)
+            result = "another layer shares its weight" if id(layer.weight) in shared_ids else convert(name, layer)
         if isinstance(result, str):
             unchanged.append((name, result))
             continue
@@ -73,7 +73,7 @@ def replace_linears(
 
 
 def _megabytes(n):
-    "Format bytes as megabytes"
+    "Format a number of bytes as megabytes"
     return f'{n / 1e6:,.2f}'
 
 
@@ -122,9 +122,9 @@ def _to_linear(layer):
 
 
 def restore_linears(
-    module,  # or a layer itself
-    layer_type,  # the class of the layers to replace; it has a `weight` and a `bias`
-):  # the module, or None if it has no such layer
+    module,  # or one layer of this class
+    layer_type,  # class of the layers to replace; it has a `weight` and a `bias`
+):  # the module; None if it has no layer of this class
     "Replace each layer of class `layer_type` by a `torch.nn.Linear`"
     if isinstance(module, layer_type):
         return _to_linear(module)

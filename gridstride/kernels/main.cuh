@@ -1,11 +1,11 @@
-// Host code of an exported kernel: random inputs, a check of every result against float64, times.
-// Above it are the kernel, NAME, SMS (of the grids), the type Number of m, n and out, whether m and n are given as
-// their transposes (m_transposed, n_transposed), and the sizes to test (cases: h, w, k of h x k @ k x w; the last one
-// is timed). The launches are below it.
+// Host code of an exported matrix product: makes random inputs, checks every result against float64, measures the time.
+// Defined above: the kernel, NAME, SMS (the number of SMs that the grids are made for), Number (the type of m, n and
+// out), m_transposed and n_transposed (m or n is stored transposed), and cases (h, w, k of h x k @ k x w; the last case
+// is timed). The launches are defined below.
 void multiply(int number, const Number *m, const Number *n, Number *out);
 
-// Normal random values, the same in each run: two hashes of the index, then Box and Muller's formula.
-__device__ inline float uniform(unsigned long long x) {                    // above 0, at most 1
+// Normal random values, the same in each run: two hashes of the index, transformed by Box and Muller's formula.
+__device__ inline float uniform(unsigned long long x) {                    // returns a value above 0, at most 1
     x = (x ^ x >> 31) * 0x7fb5d329728ea185ull;
     x = (x ^ x >> 27) * 0x81dadef4bc2dd44dull;
     return ((x ^ x >> 33) >> 40) * 0x1p-24f + 0x1p-25f;
@@ -18,19 +18,23 @@ __global__ void randomize(Number *x, size_t size, unsigned long long seed) {
     x[i] = Number(sqrtf(-2 * logf(uniform(at))) * cospif(2 * uniform(at + 1)));
 }
 
-// How far a right result may be from the float64 product: a sum of k products in float32, in whatever order, is off
-// by a few 2^-24 of the sum of their absolute values (3 were seen, 16 are allowed; one product too few, or one too
-// many, is far beyond that), and rounding the result to its type adds up to 2^-8 (bfloat16) or 2^-24 of it.
+// The error bound of a right result, compared with the float64 product. A sum of k products in float32, in any order,
+// has an error of a few 2^-24 times the sum of the products' absolute values: 3 was the largest that was measured, 16
+// are allowed. A missing or additional product exceeds this by far. Rounding the result to its type adds up to 2^-8
+// (bfloat16) or 2^-24 (float32) of its value.
 constexpr double ROUNDING = sizeof(Number) == 2 ? 0x1p-8 : 0x1p-24, TERMS = 16 * 0x1p-24;
 
 struct Wrong {
     unsigned long long count, first;        // how many elements are wrong, and the index of the first
-    unsigned worst;                         // the largest error in units of the bound, as the bits of a float
+    unsigned worst;                         // the largest error, divided by its bound, as the bits of a float
 };
 
-constexpr int SIDE = 64, DEEP = 16, EACH = 4;                              // of out, of k, of a thread: 16 x 16 threads
+// A block of 16 x 16 threads computes SIDE x SIDE elements of out, DEEP steps of k at a time; a thread computes EACH x
+// EACH of them.
+constexpr int SIDE = 64, DEEP = 16, EACH = 4;
 
-// Each product of two elements is exact in float64; a block shares its loads, since 8192^3 take seconds otherwise.
+// Compares out with the product in float64, in which each product of two elements is exact. Blocks load tiles into
+// shared memory, because otherwise a product of 8192^3 takes seconds.
 __global__ void compare(const Number *m, const Number *n, const Number *out, int h, int w, int k, Wrong *wrong) {
     __shared__ double a[DEEP][SIDE + 1], b[DEEP][SIDE + 1];
     const int top = blockIdx.y * SIDE, left = blockIdx.x * SIDE, thread = threadIdx.y * 16 + threadIdx.x;
@@ -60,14 +64,14 @@ __global__ void compare(const Number *m, const Number *n, const Number *out, int
             double error = fabs((double)(float)out[i] - sum[r][c]) /
                            (ROUNDING * fabs(sum[r][c]) + TERMS * size[r][c]);
             if (error <= 1) atomicMax(&wrong->worst, __float_as_uint((float)error));
-            else {                          // NaN is here, too
+            else {                          // also if the error is NaN
                 atomicAdd(&wrong->count, 1);
                 atomicMin(&wrong->first, i);
             }
         }
 }
 
-// Multiplies into memory full of NaN, and checks every element. Returns the largest error in units of the bound.
+// Multiplies into memory full of NaN, and checks every element. Returns the largest error, divided by its bound.
 double check(int number, const Number *m, const Number *n, Number *out) {
     auto [h, w, k] = cases[number];
     size_t size = (size_t)h * w;
@@ -78,7 +82,7 @@ double check(int number, const Number *m, const Number *n, Number *out) {
     multiply(number, m, n, out);
     OK(cudaDeviceSynchronize());
     compare<<<dim3((w + SIDE - 1) / SIDE, (h + SIDE - 1) / SIDE), dim3(16, 16)>>>(m, n, out, h, w, k, wrong);
-    OK(cudaGetLastError());                                                // what is not compared would pass
+    OK(cudaGetLastError());                    // without a comparison every result would pass
     OK(cudaMemcpy(&got, wrong, sizeof got, cudaMemcpyDefault));
     if (got.count) {
         printf("FAIL %-34s %dx%d @ %dx%d: %llu of %zu elements are wrong, the first at [%llu, %llu]\n", NAME, h, k, k,
@@ -101,8 +105,8 @@ int run() {
         randomize<<<((size_t)h * k + 255) / 256, 256>>>(m, (size_t)h * k, 2 * i);
         randomize<<<((size_t)k * w + 255) / 256, 256>>>(n, (size_t)k * w, 2 * i + 1);
         worst = std::max(worst, check(i, m, n, out));
-        if (i + 1 == int(sizeof cases / sizeof *cases)) ms = median_time([&] { multiply(i, m, n, out); });  // the last
-        worst = std::max(worst, check(i, m, n, out));                      // what it keeps must be clean after a run
+        if (i + 1 == int(sizeof cases / sizeof *cases)) ms = median_time([&] { multiply(i, m, n, out); });
+        worst = std::max(worst, check(i, m, n, out));  // its workspaces must be reusable after a run
     }
     auto [h, w, k] = *(std::end(cases) - 1);
     double tflops = 2. * h * w * k / ms / 1e9;

@@ -1,4 +1,4 @@
-"""Register functions that launch kernels as custom operators of torch: `torch.compile` then traces each as one node."""
+"""Register functions that launch kernels as custom operators of torch: `torch.compile` traces each call as one node."""
 
 import functools, sys
 
@@ -9,10 +9,10 @@ _LIBRARY = torch.library.Library('gridstride', 'FRAGMENT')
 
 def operator(
     schema,  # in torch's syntax: 'gelu(Tensor x, bool tanh) -> Tensor'
-    fake,  # the same function for tensors without data: it returns empty results of the right shapes and dtypes
+    fake,  # a function of the same arguments that returns empty results of the right shapes and dtypes
 ):  # a decorator
     """Register the decorated function as the operator `torch.ops.gridstride.NAME`. Traced code calls the operator;
-    other code calls the function directly, whose overhead is a third of the operator's.
+    other code calls the function directly, with a third of the operator's overhead.
 
         @operator('gelu(Tensor x, bool tanh) -> Tensor', lambda x, tanh: torch.empty_like(x))
         def gelu(x, tanh): ..."""
@@ -33,24 +33,25 @@ def operator(
 
 
 def constant(function):
-    """Mark a function without arguments whose result never changes, as `torch.compiler.assume_constant_result` does,
-    but without importing the compiler: for a rank of ring attention, the import would take longer than its attention"""
+    """Mark a function without arguments whose result never changes, as `torch.compiler.assume_constant_result` does.
+    Unlike that function, this one does not import the compiler: the import takes longer than a rank of ring attention
+    computes"""
     function._dynamo_marked_constant = True
     return function
 
 
 def untraced(function):
-    """Exclude a function from tracing, as `torch.compiler.disable` does, but without importing the compiler: until
-    other code has imported it, nothing is traced_operator"""
-    disabled = []
+    """Exclude a function from tracing, as `torch.compiler.disable` does, but do not import the compiler: until other
+    code imports it, nothing is traced"""
+    disabled_function = []  # at most one, created when the compiler is first needed
 
     @functools.wraps(function)
     def call(*args, **kwargs):
         if 'torch._dynamo' not in sys.modules:
             return function(*args, **kwargs)
-        if not disabled:
-            disabled.append(torch.compiler.disable(function))
-        return disabled[0](*args, **kwargs)
+        if not disabled_function:
+            disabled_function.append(torch.compiler.disable(function))
+        return disabled_function[0](*args, **kwargs)
 
     call._torchdynamo_disable = True
     return call

@@ -1,11 +1,11 @@
-// PTX instructions that CUDA C has no function for, many of them for Hopper, under the same names in all kernels of
-// this package. The lessons `mma`, `pipelines` and `tma_and_wgmma` explain most of them.
+// Functions for PTX instructions that CUDA C has no function for. Many of them need a Hopper GPU. The lessons `mma`,
+// `pipelines` and `tma_and_wgmma` explain most of them.
 typedef unsigned u32;
 typedef unsigned long long u64;
 
-__device__ u32 address(const void *p) { return (u32)__cvta_generic_to_shared(p); }    // 32-bit shared address
+__device__ u32 address(const void *p) { return (u32)__cvta_generic_to_shared(p); }    // in shared memory
 
-// Asynchronous copies by threads, from global to shared memory, not through registers; zeros unless `there`
+// Asynchronous copies by threads, from global to shared memory, without registers; they write zeros unless `there`
 template<int BYTES> __device__ void copy_async(u32 to, const void *from, bool there) {
     if (BYTES == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
@@ -32,11 +32,11 @@ __device__ void barrier_arrive(u32 bar) { asm volatile("mbarrier.arrive.shared.b
 __device__ void barrier_expect(u32 bar, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" :: "r"(bar), "r"(bytes) : "memory");
 }
-__device__ void barrier_wait(u32 bar, int turn) {      // until this phase has completed; phase -1 already has
+__device__ void barrier_wait(u32 bar, int turn) {      // waits until this phase has completed; phase -1 already has
     asm volatile("{ .reg .pred over;\nagain: mbarrier.try_wait.parity.shared.b64 over, [%0], %1;\n@!over bra again; }"
                  :: "r"(bar), "r"(turn & 1) : "memory");
 }
-// Returns whether the phase of this parity has completed; waits for a limited time before it returns 0
+// Returns whether the phase of this parity has completed; waits for it for a limited time
 __device__ int barrier_over(u32 bar, int parity) {
     int over;
     asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
@@ -44,12 +44,12 @@ __device__ int barrier_over(u32 bar, int parity) {
     return over;
 }
 
-// Bulk copies, which one thread issues: of contiguous bytes ...
+// Bulk copies, which one thread issues: copies of contiguous bytes ...
 __device__ void bulk_copy(u32 to, const void *from, int bytes, u32 bar) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                  :: "r"(to), "l"(from), "r"(bytes), "r"(bar) : "memory");
 }
-__device__ void bulk_copy_once(u32 to, const void *from, int bytes, u32 bar) {    // hint: L2 evicts them first
+__device__ void bulk_copy_once(u32 to, const void *from, int bytes, u32 bar) {    // hint: evict them from L2 first
     u64 policy;
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
@@ -57,7 +57,7 @@ __device__ void bulk_copy_once(u32 to, const void *from, int bytes, u32 bar) {  
                  :: "r"(to), "l"(from), "r"(bytes), "r"(bar), "l"(policy) : "memory");
 }
 
-// ... and of boxes of an array that a tensor map describes (TMA)
+// ... and copies of boxes of an array that a tensor map describes (TMA)
 struct alignas(64) TensorMap { char bytes[128]; };
 
 __device__ void tma_load(u32 to, const TensorMap &x, int r, int c, u32 bar) {
@@ -65,7 +65,7 @@ __device__ void tma_load(u32 to, const TensorMap &x, int r, int c, u32 bar) {
                  "[%0], [%1, {%2, %3}], [%4];"
                  :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(bar) : "memory");
 }
-__device__ void tma_load_for(u32 to, const TensorMap &x, int r, int c, u32 bar, short blocks) {    // one bit per block
+__device__ void tma_load_for(u32 to, const TensorMap &x, int r, int c, u32 bar, short blocks) {    // mask of blocks
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
                  "[%0], [%1, {%2, %3}], [%4], %5;"
                  :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(bar), "h"(blocks) : "memory");
@@ -78,35 +78,36 @@ __device__ void tma_store(const TensorMap &x, int r, int c, u32 from) {
 __device__ void stores_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 __device__ void stores_have_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 
-// Matrix products of a warpgroup; `wgmma` in ptx.py generates the function that issues one
+// Matrix products by a warpgroup; `wgmma` in ptx.py generates the function that issues a product
 __device__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template<int N> __device__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory"); }
 
-// For the compiler, which does not see that wgmma writes d later: it must assume that d is read and written here
+// Makes the compiler assume that d is read and written here: it does not see that an asynchronous wgmma writes d later
 template<int M, int N> __device__ void fence_sums(float (&d)[M][N]) {
     #pragma unroll
     for (int i = 0; i < M*N; i++) asm volatile("" : "+f"(d[i/N][i%N]) :: "memory");
 }
 
-// wgmma's descriptor of a tile with a 128-byte swizzle: rows of 128 bytes, 1024 bytes from 8 rows to the next 8
+// Returns the wgmma descriptor of a tile with a 128-byte swizzle: rows of 128 bytes; 8 rows are 1024 bytes after the
+// previous 8 rows
 __device__ u64 descriptor(u32 at, u32 lead) {
     return (at & 0x3ffff) >> 4 | (u64)(lead >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
 }
 
-// Moves registers between warpgroups: lowers, or raises, the registers per thread to N
+// Move registers between warpgroups: decrease or increase the registers per thread to N
 template<int N> __device__ void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N)); }
 template<int N> __device__ void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N)); }
 
 // Thread block clusters
 __device__ int rank() { u32 x; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(x)); return x; }
 __device__ void cluster_sync() { asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory"); }
-__device__ void barrier_arrive_at(u32 bar, int rank) {      // at the barrier at the same address of another block
+__device__ void barrier_arrive_at(u32 bar, int rank) {      // `bar` is an address in another block
     asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"
                  "mbarrier.arrive.shared::cluster.b64 _, [there]; }"
                  :: "r"(bar), "r"(rank) : "memory");
 }
-__device__ float of_block(const float *p, int rank) {       // loads from the same address of another block
+__device__ float of_block(const float *p, int rank) {       // loads from the same address in another block
     u32 there;
     float v;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address(p)), "r"(rank));
@@ -114,8 +115,8 @@ __device__ float of_block(const float *p, int rank) {       // loads from the sa
     return v;
 }
 
-// Loads 8x8 matrices from shared memory, four as stored or two transposed (lane l has the address of row l%8 of matrix
-// l/8); and a warp's product, d[16][8] += a[16][16] @ b[16][8]
+// `ldmatrix` loads four 8x8 matrices from shared memory, `ldmatrix_trans2` loads two and transposes them; lane l passes
+// the address of row l%8 of matrix l/8. `mma` is a product by a warp: d[16][8] += a[16][16] @ b[16][8]
 __device__ void ldmatrix(u32 (&x)[4], u32 row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
         : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(row));
@@ -129,7 +130,8 @@ __device__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Packs two 16-bit floats into one register; and stores four 8x8 matrices of such pairs to shared memory
+// `pack` rounds two floats to bf16 and packs them into one register; `stmatrix` stores four 8x8 matrices of such pairs
+// to shared memory
 __device__ u32 pack(float lo, float hi) {
     u32 x;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(hi), "f"(lo));

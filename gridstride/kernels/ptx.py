@@ -1,5 +1,5 @@
-"""PTX instructions as CUDA C functions: `PTX` is the text of `ptx.cuh`; `primitives` returns single functions of it and
-of `clusters.cuh`; `wgmma` generates the function that issues `wgmma`."""
+"""PTX instructions as CUDA C functions: `PTX` is the text of `ptx.cuh`, `primitives` selects functions of `ptx.cuh` and
+`clusters.cuh`, and `wgmma` generates the function that issues a `wgmma`."""
 
 import re
 from importlib.resources import files
@@ -12,23 +12,23 @@ PTX, _CLUSTERS = (files(__package__).joinpath(name).read_text(encoding='utf-8') 
 _FUNCTION = re.compile(r'^(?:template<.*> )?__device__ \w+ (\w+)\((?:.*\} *(?://.*)?|.*\n(?: .*\n)*\})$', re.M)
 
 
-def primitives(*names) -> str:  # CUDA C, below `typedef unsigned u32;`
+def primitives(*names) -> str:  # CUDA C that needs `typedef unsigned u32;` above it
     "Return the functions with these names, in the order of the headers; raises `KeyError` for an unknown name"
-    found = [(match[1], match[0]) for match in _FUNCTION.finditer(PTX + _CLUSTERS)]
-    if unknown := set(names) - {name for name, _ in found}:
-        has = ', '.join(dict.fromkeys(name for name, _ in found))
-        raise KeyError(f'ptx.cuh has no {", ".join(sorted(unknown))}; it has {has}')
-    return ''.join(f'{text}\n' for name, text in found if name in names)
+    functions = [(match[1], match[0]) for match in _FUNCTION.finditer(PTX + _CLUSTERS)]
+    if unknown := set(names) - {name for name, _ in functions}:
+        available = ', '.join(dict.fromkeys(name for name, _ in functions))
+        raise KeyError(f'ptx.cuh has no {", ".join(sorted(unknown))}; it has {available}')
+    return ''.join(f'{text}\n' for name, text in functions if name in names)
 
 
-# The instruction names each register of the accumulators, so the function is generated per tile width.
+# A `wgmma` names every register of its accumulators, so each tile width needs a function of its own.
 def wgmma(n: int) -> str:  # n: columns of the result, a multiple of 8 up to 256
-    "Return CUDA C of a function that starts d (+)= m @ n for 64x16 and 16 x `n` bf16 tiles, given by descriptors"
+    "Return a CUDA C function that issues d (+)= m @ n for bf16 tiles of 64 x 16 and 16 x `n`, given by descriptors"
     d = n // 2  # accumulators per thread
     registers = ','.join(f'%{i}' for i in range(d))
     operands = ', '.join(f'"+f"(d[{i}])' for i in range(d))
     return f'''
-// Starts d (+)= m @ n of 16 k. *_TRANSPOSED: memory holds the transpose, so that k is not contiguous
+// Issues d (+)= m @ n for 16 elements along k. *_TRANSPOSED: the operand is stored transposed: k is not contiguous
 template<bool M_TRANSPOSED, bool N_TRANSPOSED> __device__ void wgmma(float (&d)[{d}], u64 m, u64 n, int more) {{
     asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{d + 2}, 0;\\n"
                  "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 "

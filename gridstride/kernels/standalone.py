@@ -1,4 +1,4 @@
-"""Write the `.cu` of an exported program: the command that compiles it, the sources of its kernels, and host code."""
+"""Write exported programs as `.cu` files: the command that compiles the file, the kernels and the host code."""
 
 import re
 from importlib.resources import files
@@ -9,36 +9,37 @@ from .ladder.rung import H100
 BEGIN, END = '// ---- as gridstride launches it, from here', '// ---- to here'
 FLAGS = '-O3 -std=c++17 -arch=sm_90a'
 HEADERS = ['cuda.h', 'cuda_bf16.h', *'algorithm cassert cmath cstdio cstdlib cstring iterator vector'.split()]
-NAMESPACE = 'NAMESPACE'  # placeholder in C++ for the namespace of the kernel that is launched next
+NAMESPACE = 'NAMESPACE'  # placeholder in a line of C++: the namespace of the kernel that is launched after it
 
 
 class Launch(NamedTuple):
     "A kernel launch in a program"
 
     call: object  # a `KernelLaunch`
-    args: tuple  # C++ expressions for the arrays; the scalars of the launch follow them
+    args: tuple  # C++ expressions for the array arguments; the scalar arguments of `call` follow them
 
 
 class Program(NamedTuple):
     "A program to export: its launches per case, and the host code that checks the results"
 
-    name: str  # of the file
-    description: str  # of what it computes
-    main: str  # file with the host code for this kind of kernel, which follows `host.cuh`
-    fields: str  # C++ names of the integers of a case
-    sizes: tuple  # these integers per case; the last case is timed
-    functions: dict  # signature of a C++ function of `number` -> per case a list of lines of C++ and `Launch`es
-    constants: str = ''  # further C++ that the host code needs
+    name: str  # of the file, without `.cu`
+    description: str  # comment at the top of the file
+    main: str  # name of the file with the host code for this kind of kernel; it is written after `host.cuh`
+    fields: str  # C++ names of the sizes of a case: 'rows, width'
+    sizes: tuple  # values of `fields` per case; the last case is timed
+    functions: dict  # signature of a C++ function with a parameter `number`, the case -> per case a list of C++ lines
+    # and `Launch`es
+    constants: str = ''  # C++ definitions that the host code needs
 
 
 def _between_markers(src) -> str:
-    "Return the source of a kernel between its two marker lines"
+    "Return the source of a kernel, enclosed by the two marker lines"
     return f'{BEGIN}\n{src}\n{END}\n'
 
 
-def _dim3(xs) -> str:
+def _dim3(sizes) -> str:
     "Return C++ for the sizes of a grid or a block"
-    return f'dim3({", ".join(map(str, [*xs, 1, 1][:3]))})'
+    return f'dim3({", ".join(map(str, [*sizes, 1, 1][:3]))})'
 
 
 def _launch_code(launch, namespace) -> str:
@@ -50,38 +51,38 @@ def _launch_code(launch, namespace) -> str:
     return f'start({namespace}::{call.name}, {configuration}, {", ".join([*launch.args, *map(str, call.scalars)])});'
 
 
-def _put_in_namespaces(calls) -> tuple:  # (C++, {source: its namespace})
-    "Put each source in its own namespace, because the launches of a program may use one source with other constants"
+def _put_in_namespaces(calls) -> tuple:  # (C++, {source: name of its namespace})
+    "Put each source in its own namespace: two sources that differ only in constants define the same names"
     namespaces = {src: f'text_{i}' for i, src in enumerate(dict.fromkeys(c.src for c in calls))}
-    # headers must be included outside namespaces
+    # headers cannot be included inside a namespace
     headers = sorted(set(re.findall(r'#include <([\w./]+)>', ''.join(namespaces))) - set(HEADERS))
     texts = [f'namespace {name} {{\n{_between_markers(src)}}}\n' for src, name in namespaces.items()]
     return '\n'.join([*(f'#include <{header}>' for header in headers), *texts]), namespaces
 
 
 def _case_body(lines, namespaces):
-    "Return C++ for a case; the placeholder in a line is replaced by the namespace of the next launch"
-    res, namespace = ['break;'], ''
-    for item in reversed(lines):
-        if isinstance(item, Launch):
-            namespace = namespaces[item.call.src]
-            item = _launch_code(item, namespace)
-        res.append(item.replace(NAMESPACE, namespace))
-    return ''.join(f'        {line}\n' for line in reversed(res))
+    "Return C++ for a case; in each line, replace `NAMESPACE` by the namespace of the next launch"
+    reversed_lines, namespace = ['break;'], ''
+    for line in reversed(lines):
+        if isinstance(line, Launch):
+            namespace = namespaces[line.call.src]
+            line = _launch_code(line, namespace)
+        reversed_lines.append(line.replace(NAMESPACE, namespace))
+    return ''.join(f'        {line}\n' for line in reversed(reversed_lines))
 
 
-def _function_of_case(signature, cases, namespaces) -> str:
-    "Return C++ of a function of `number`, which switches over the cases"
+def _case_function(signature, cases, namespaces) -> str:
+    "Return a C++ function that switches over `number`, the case"
     body = ''.join(f'    case {i}: {{\n{_case_body(lines, namespaces)}    }}\n' for i, lines in enumerate(cases))
     return f'{signature} {{\n    switch (number) {{\n{body}    }}\n}}\n'
 
 
 def _constants(program):
-    "Return C++ for the name, the number of SMs, the constants and the cases of a program"
+    "Return C++ that defines NAME, SMS (number of SMs), the constants and the cases of a program"
     cases = ', '.join(f'{{{", ".join(map(str, size))}}}' for size in program.sizes)
     cases = f'constexpr struct {{ int {program.fields}; }} cases[] = {{{cases}}};' if program.fields else ''
-    named = f'const char *const NAME = "{program.name}";\nconstexpr int SMS = {H100.sms};'
-    return '\n'.join(filter(None, [named, program.constants, cases]))
+    name_and_sms = f'const char *const NAME = "{program.name}";\nconstexpr int SMS = {H100.sms};'
+    return '\n'.join(filter(None, [name_and_sms, program.constants, cases]))
 
 
 def write(program) -> str:
@@ -95,7 +96,7 @@ def write(program) -> str:
     ]
     kernels, namespaces = _put_in_namespaces(calls)
     functions = program.functions.items()
-    launches = '\n'.join(_function_of_case(signature, cases, namespaces) for signature, cases in functions)
+    launches = '\n'.join(_case_function(signature, cases, namespaces) for signature, cases in functions)
     tensor_map = ['tensor_map.cuh'] * ('tensor_map<' in launches)
     host = [
         files(__package__).joinpath(name).read_text(encoding='utf-8')

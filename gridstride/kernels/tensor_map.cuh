@@ -1,5 +1,5 @@
-// The tensor map of a row-major array of N axes, whose boxes TMA copies. The driver makes it; its function is looked up
-// by name, so that no library has to be linked.
+// Returns the tensor map of a row-major array of N axes, with which TMA copies boxes. The driver's function that fills
+// in the map is looked up by name, so that the program need not link the driver's library.
 template <class Map, class Number, int N>
 Map tensor_map(const Number *x, const int (&sides)[N], const int (&boxes)[N], int swizzle) {
     static void *encode = nullptr;
@@ -14,7 +14,7 @@ Map tensor_map(const Number *x, const int (&sides)[N], const int (&boxes)[N], in
     CUtensorMap map;
     cuuint64_t dims[N], step[N], size = sizeof(Number);
     cuuint32_t box[N], ones[N];
-    for (int i = 0; i < N; i++) {                      // the driver names the innermost axis first
+    for (int i = 0; i < N; i++) {                      // the driver takes the innermost axis first
         dims[i] = sides[N - 1 - i];
         box[i] = boxes[N - 1 - i];
         step[i] = size *= dims[i];

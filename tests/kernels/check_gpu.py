@@ -19,7 +19,7 @@ from gridstride.kernels import Rung, explain, matmul, right
 from gridstride.kernels import argmax, cub, export, histogram, scan, sum as sum_of, transpose
 from gridstride.kernels.gemm import dispatch, skinny
 from gridstride.kernels.ladder import tma
-from gridstride.kernels.memory import ring_sum, tools
+from gridstride.kernels.memory import operators, ring_sum
 from gridstride.kernels.ladder.ladder import Reference, inputs, shapes_for
 from gridstride.kernels.ladder.rung import Device
 from gridstride.kernels.gemm.bf16x6 import Bf16x6
@@ -228,7 +228,7 @@ def cuda_kernel_has_what_nvcc_includes():
 
 SIZES = [(2**20+7,), (1023,), (1000, 33), (64, 65, 66), (1,), (31,), (32,), (33,), (2**22,), (7, 1023), (3, 2**20+8),
          (0,), (0, 3), ()]
-TYPES = {getattr(torch, o): o for o in tools.DTYPE_BYTES}
+TYPES = {getattr(torch, o): o for o in operators.DTYPE_BYTES}
 ONLY = [o for o in sys.argv[1:] if isinstance(getattr(torch, o, None), torch.dtype)]      # types that were asked for
 
 
@@ -272,11 +272,11 @@ def memory_tools_are_right():
                                  torch.stack([(x == i).sum() for i in (range(-3, 4) if bins else range(7))]))
                 if len(shape) > 1: yield from equal(f'transpose of {what}', transpose(x), x.mT.contiguous())
         x = small_values((2**22,), dtype)
-        old, tools.this_device = tools.this_device, lambda: Device(132, False)
+        old, operators.this_device = operators.this_device, lambda: Device(132, False)
         try:
             for tool, got, want in zip(('sum', 'scan', 'argmax'), (sum_of(x), scan(x), argmax(x)), of_torch(x, None)):
                 yield from equal(f'{tool} of {name} as on an older GPU', got, want)
-        finally: tools.this_device = old
+        finally: operators.this_device = old
         print(f'  {name}')
 
 

@@ -15,7 +15,7 @@ from gridstride.kernels.ladder import finals, fp32, hopper, launches, rung, tens
 from gridstride.kernels.__main__ import main
 from gridstride.kernels.fused import activations, losses, norms, softmaxes
 from gridstride.kernels.fused import programs as passes
-from gridstride.kernels.memory import programs, tools
+from gridstride.kernels.memory import operators, programs
 from gridstride.kernels.ladder.rung import Rung
 
 ALL = {e.name: e for e in export.list_exports()}
@@ -97,17 +97,17 @@ def test_what_is_exported_is_what_is_launched(name, launched, monkeypatch):
     assert list(dict.fromkeys(launched)) == parts(export.program(e))
 
 
-@pytest.mark.parametrize('tool', programs.OPERATORS, ids=lambda o: f'{o.kind}_{o.dtype}')
+@pytest.mark.parametrize('tool', programs.OPERATORS, ids=lambda o: f'{o.name}_{o.dtype}')
 def test_the_tools_that_are_exported_are_those_that_are_launched(tool, monkeypatch):
     "Case by case, as on an H100; nothing is run"
     seen = []
-    monkeypatch.setattr(tools, 'this_device', lambda: export.H100)
-    monkeypatch.setattr(tools, 'launch', lambda calls, x, **arrays: seen.extend(calls))
+    monkeypatch.setattr(operators, 'this_device', lambda: export.H100)
+    monkeypatch.setattr(operators, 'launch', lambda calls, x, **arrays: seen.extend(calls))
     for rows, width in tool.cases:
         given = torch.empty(rows, width, dtype=getattr(torch, tool.dtype))
-        if rows == 1 and tool.kind != 'transpose': given = given[0]
-        getattr(kernels, tool.kind)(given, *[-1]*(tool.kind in ('sum', 'argmax', 'scan')))
-    text = MEMORY[f'{tool.kind}_{tool.dtype}']
+        if rows == 1 and tool.name != 'transpose': given = given[0]
+        getattr(kernels, tool.name)(given, *[-1]*(tool.name in ('sum', 'argmax', 'scan')))
+    text = MEMORY[f'{tool.name}_{tool.dtype}']
     assert list(dict.fromkeys(c.src for c in seen)) == parts(text)
     grids = [f'{c.name}, dim3({", ".join(map(str, [*c.grid, 1, 1][:3]))})' for c in seen]
     assert grids == re.findall(r'start\(text_\d+::(\w+, dim3\([^)]*\))', text)

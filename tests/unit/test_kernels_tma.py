@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from gridstride.cpp import on_emulator
 from gridstride.draw import Picture
-from gridstride.kernels.maps import why_no_map
+from gridstride.kernels.tensor_maps import why_no_map
 from gridstride.kernels.ladder.tma import (DUMPS, bank_group, box_offsets, dumps, holders, lane_panel, load, mma_a,
                                            mma_b, mma_c, save, swizzle_panel, wgmma_d)
 from gridstride.bench.recording import recorded
@@ -18,7 +18,7 @@ GOOD = dict(shape=(128, 128), strides=(128, 1), address=0, dtype='bfloat16', box
     (dict(dtype='bool'), 'bool'), (dict(box=(64,)), 'the box 1'), (dict(box=(512, 64)), 'longer than 256'),
     (dict(strides=(1, 128)), 'contiguous'), (dict(shape=(100, 50), strides=(50, 1)), 'rows to 56'),
     (dict(address=8), 'clone'), (dict(box=(64, 128)), '64 elements'), (dict(box=(64, 4)), 'multiple of 16'),
-    (dict(swizzle=16), '0, 32, 64, 128'), (dict(shape=(0, 64)), '1 or more')])
+    (dict(swizzle=16), '0, 32, 64, 128'), (dict(shape=(0, 64)), 'at least 1')])
 def test_what_the_copy_engine_refuses(change, words): assert words in why_no_map(**{**GOOD, **change})
 
 

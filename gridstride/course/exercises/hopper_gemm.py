@@ -11,7 +11,7 @@ from ...kernels.ladder.hopper import boxes, hopper, store, stores_basics, tiles
 from ...kernels.ladder.ladder import right
 from ...kernels.ladder.rung import Rung, constants_line
 from ...kernels.ladder.tma import swizzled
-from ...kernels.maps import tensor_map
+from ...kernels.tensor_maps import tensor_map
 from ...utils import cdiv, check
 
 __all__ = [

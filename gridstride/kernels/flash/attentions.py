@@ -13,7 +13,7 @@ from .calls import DIMS, AttentionProblem
 from .launches import launch_mapped
 from ..operators import constant, operator
 from ..ladder.rung import this_device
-from ..tool import check_tensor, launch
+from ..common import check_tensor, launch
 from ...utils import backend
 
 _TYPES = 'bfloat16', 'float16', 'float32', 'float64'

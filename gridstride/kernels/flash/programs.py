@@ -1,4 +1,4 @@
-"""The standalone programs of `attention`, forward and backward, which `export` writes."""
+"""Standalone programs of `attention`, forward and backward, for `export`."""
 
 from typing import NamedTuple
 

@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from ..ptx import PTX, primitives, wgmma
-from ..texts import source_loader, assemble_source
+from ..source_assembly import source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
 

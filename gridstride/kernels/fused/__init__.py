@@ -1,7 +1,8 @@
-"""Fused operators with their backward passes. Their modules need torch, and are imported on first use.
+"""Fused operators with their backward passes. Their modules need torch, so they are imported on first use.
 
 The modules: `activations`, `norms`, `losses`, `softmaxes`, `optimizers` (the operators), `calls` (the launches of
-activations and norms), `sources` (assembles the CUDA C of `*.cuh`), `programs` (the programs that `export` writes).
+activations and norms), `sources` (assembles the CUDA C of `*.cuh`), `programs` (standalone programs
+for `export`).
 """
 
 from .sources import source
@@ -14,5 +15,5 @@ _NAMES = {
     'optimizers': ('AdamW',),
     'softmaxes': ('softmax', 'log_softmax'),
 }
-TOOLS, __getattr__, __dir__ = lazy_exports_of(__name__, _NAMES)
-__all__ = ['source', *TOOLS]
+PUBLIC_NAMES, __getattr__, __dir__ = lazy_exports_of(__name__, _NAMES)
+__all__ = ['source', *PUBLIC_NAMES]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from .sources import DTYPE_BYTES, accumulator_type, kernel_source
 from ..ladder.launches import Double, Long
 from ..ladder.rung import KernelLaunch
-from ..tool import MAX_LOAD_BYTES, pow2_clamp
+from ..common import MAX_LOAD_BYTES, pow2_clamp
 from ...utils import cdiv
 
 # The fastest configurations for 8192 x 8192 elements on an H100, by bytes per element; 8 bytes were not timed.

@@ -14,7 +14,7 @@ from .sources import DTYPE_BYTES, accumulator_type, kernel_source
 from ..operators import untraced
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
-from ..tool import MAX_LOAD_BYTES, check_matches, check_tensor, launch, pow2_clamp, dtype_name, vector_width
+from ..common import MAX_LOAD_BYTES, check_matches, check_tensor, launch, pow2_clamp, dtype_name, vector_width
 from ...utils import cdiv
 
 # The single-pass kernel: a block of a cluster typically keeps about 64 KiB of a row, so that three blocks share an SM:

@@ -8,7 +8,7 @@ from .calls import Norm
 from .sources import DTYPE_BYTES, accumulator_type
 from ..operators import operator
 from ..ladder.rung import this_device
-from ..tool import check_matches, check_tensor, launch, dtype_name, tensor_vector_width
+from ..common import check_matches, check_tensor, launch, dtype_name, tensor_vector_width
 
 
 def _accumulator_dtype(x):

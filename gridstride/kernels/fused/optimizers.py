@@ -14,7 +14,7 @@ import torch
 from .sources import DTYPE_BYTES, kernel_source
 from ..ladder.launches import Launcher
 from ..ladder.rung import KernelLaunch, compiled
-from ..tool import MAX_LOAD_BYTES
+from ..common import MAX_LOAD_BYTES
 from ...cpp.driver import current_stream
 from ...utils import backend, cdiv
 

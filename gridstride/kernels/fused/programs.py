@@ -1,4 +1,4 @@
-"""The standalone programs of activations, norms, softmax, the loss and the optimizer, which `export` writes."""
+"""Standalone programs of activations, norms, softmax, the loss and the optimizer, for `export`."""
 
 from typing import NamedTuple
 
@@ -9,8 +9,8 @@ from .softmaxes import softmax_calls
 from .sources import DTYPE_BYTES, accumulator_type
 from ..ladder.rung import H100
 from ..standalone import NAMESPACE, Launch, Program
-from ..texts import C_TYPES
-from ..tool import MAX_LOAD_BYTES, vector_width
+from ..source_assembly import C_TYPES
+from ..common import MAX_LOAD_BYTES, vector_width
 from ...utils import cdiv
 
 SHAPES = (1, 33), (75, 64), (5, 1000), (20, 40000), (8192, 8192)  # (rows, width); the last one is timed

@@ -14,7 +14,7 @@ from .sources import DTYPE_BYTES, accumulator_type, kernel_source
 from ..operators import operator
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
-from ..tool import check_tensor, launch, dtype_name, tensor_vector_width
+from ..common import check_tensor, launch, dtype_name, tensor_vector_width
 from ...utils import cdiv
 
 # Forward, rows in the registers of one block: {largest row size in bytes: bytes of the row per thread}

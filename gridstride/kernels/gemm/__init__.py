@@ -16,5 +16,5 @@ from .sources import Activation
 from ...support.lazy_exports import lazy_exports_of
 
 _NAMES = {'epilogues': ('Epilogue', 'explain_with'), 'mlps': ('mlp',), 'batches': ('bmm', 'grouped_mm')}
-TOOLS, __getattr__, __dir__ = lazy_exports_of(__name__, _NAMES)
-__all__ = ['Activation', *TOOLS]
+PUBLIC_NAMES, __getattr__, __dir__ = lazy_exports_of(__name__, _NAMES)
+__all__ = ['Activation', *PUBLIC_NAMES]

@@ -10,7 +10,7 @@ from .launches import stored_layout, stored_operands, run, why_not_device
 from . import plan, bf16x6
 from ..ladder.rung import PreparedLaunches, this_device
 from ..sparse.launches import launch_prepared
-from ..tool import make_context_current_once, dtype_name
+from ..common import make_context_current_once, dtype_name
 
 
 def _why_torch(a, b):

@@ -13,7 +13,7 @@ from torch.autograd import forward_ad
 from .plan import MAX_PLANS, TYPES, cache_clearers, multiply, tf32, why_torch
 from ..operators import operator
 from ..ladder.rung import Product
-from ..tool import make_context_current_once
+from ..common import make_context_current_once
 from ...cpp.launcher import launcher
 
 _FLOAT = torch.float32

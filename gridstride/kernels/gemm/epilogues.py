@@ -15,7 +15,7 @@ from .plan import why_torch
 from ..operators import untraced
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch
-from ..tool import make_context_current_once, launch, dtype_name
+from ..common import make_context_current_once, launch, dtype_name
 from ...utils import cdiv
 
 

@@ -16,7 +16,7 @@ from ..ladder.finals import at_once, box_out, sharing, step_stores
 from ..ladder.hopper import order
 from ..ptx import PTX, wgmma
 from ..ladder.rung import Rung
-from ..texts import source_loader
+from ..source_assembly import source_loader
 from ...utils import cdiv
 
 _SMEM_PER_SM = 228 * 1024  # bytes

@@ -12,7 +12,7 @@ from .calls import GemmProblem, choose, is_staged, product_call, column_sum_rows
 from .sources import F16_TYPES
 from ..ladder.rung import this_device, on_hopper
 from ..sparse.launches import launch_prepared, prepare_launch
-from ..tool import dtype_name
+from ..common import dtype_name
 
 
 def why_not(dtype, layout, M, N, K):  # None if it can

@@ -7,7 +7,7 @@ from torch.autograd.function import once_differentiable
 from .epilogues import Epilogue, check_activation, check_operand, multiply_with, check_gradient, flatten_rows
 from .launches import stored_operands, run
 from .plan import why_torch
-from ..tool import make_context_current_once
+from ..common import make_context_current_once
 
 
 def _check_operands(x, up, down, up_bias, down_bias, activation, residual):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from .calls import BATCH_TILES, TILES, GemmProblem, Tile, is_staged, product_call, column_sum_rows
 from ..ladder.rung import H100
 from ..standalone import NAMESPACE, Launch, Program
-from ..texts import C_TYPES
+from ..source_assembly import C_TYPES
 
 _ROUNDING = dict(float16=2**-11, bfloat16=2**-8, float32=2**-24)
 _SCALE = 0.5  # factor of each product

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ..fused.sources import source as fused_source
 from ..ptx import PTX, wgmma
-from ..texts import C_TYPES, source_loader, assemble_source
+from ..source_assembly import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # the text of NAME.cuh in this package
 

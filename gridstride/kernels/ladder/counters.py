@@ -75,7 +75,7 @@ _SCRIPT = '''
 import torch
 from gridstride.cpp import cuda_kernel
 from gridstride.kernels.ladder.ladder import inputs
-from gridstride.kernels.maps import tensor_map
+from gridstride.kernels.tensor_maps import tensor_map
 h,w,k = {shape}
 m,n = inputs(h, w, k, {dtype!r}, 'cuda')
 out = torch.empty(h, w, dtype=m.dtype, device='cuda')

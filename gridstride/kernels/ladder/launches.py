@@ -6,7 +6,7 @@ from functools import cached_property
 
 from ...cpp.driver import call_driver, driver, ensure_max_dynamic_smem
 from ...cpp.launcher import launcher
-from ..maps import tensor_map
+from ..tensor_maps import tensor_map
 from ...utils import dim3
 
 # A small product takes a GPU a few microseconds, about as long as a handful of Python calls. To keep the launch

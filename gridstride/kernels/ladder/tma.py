@@ -1,12 +1,12 @@
 """Models of hardware layouts, each compared with an H100: a swizzled TMA box in shared memory, the fragments of
-`mma.sync`, and the accumulator of `wgmma`. (Tensor maps are in `maps`.)
+`mma.sync`, and the accumulator of `wgmma`. (Tensor maps are in `tensor_maps`.)
 """
 
 import numpy as np
 
 from ...cpp.kernel import cuda_kernel
 from ...draw import cells
-from ..maps import SWIZZLES, TensorMap, tensor_map, why_no_map
+from ..tensor_maps import SWIZZLES, TensorMap, tensor_map, why_no_map
 from ..ptx import PTX, wgmma
 from .rung import need_hopper
 from ...utils import backend

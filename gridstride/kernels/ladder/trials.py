@@ -19,7 +19,7 @@ from ...bench.recording import claim, recorded_file
 from ...utils import cdiv
 from ...bench.variants import Contest, contest
 from .ladder import Gpu, Ladder, Reference, inputs, library, right
-from ..maps import tensor_map
+from ..tensor_maps import tensor_map
 from .rung import H100, need_hopper, on_hopper
 
 __all__ = [

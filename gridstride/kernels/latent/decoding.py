@@ -11,7 +11,7 @@ from ..flash.attentions import Backend, has_ampere
 from ..flash.launches import launch_mapped
 from ..operators import constant, operator
 from ..ladder.rung import this_device
-from ..tool import check_tensor, launch, dtype_name
+from ..common import check_tensor, launch, dtype_name
 
 _NAME = 'latent_attention'
 

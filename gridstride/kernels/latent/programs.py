@@ -1,4 +1,4 @@
-"""The standalone programs of `latent_attention`, which `export` writes."""
+"""Standalone programs of `latent_attention`, for `export`."""
 
 from typing import NamedTuple
 

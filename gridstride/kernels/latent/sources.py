@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from ..flash.sources import source as flash_source, wgmma_kept
 from ..ptx import PTX, primitives, wgmma
-from ..texts import C_TYPES, source_loader, assemble_source
+from ..source_assembly import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
 

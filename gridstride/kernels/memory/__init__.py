@@ -1,9 +1,10 @@
 """Memory-bound operators: `sum`, `argmax`, `scan`, `histogram`, `transpose`.
 
-The modules: `tools` (the operators), `sources` (assembles the CUDA C of `*.cuh`), `programs` (what `export` writes).
+The modules: `operators` (the functions), `sources` (assembles the CUDA C of `*.cuh`), `programs` (standalone programs
+for `export`).
 """
 
+from .operators import argmax, histogram, ring_sum, scan, sum, transpose
 from .sources import source
-from .tools import argmax, histogram, ring_sum, scan, sum, transpose
 
 __all__ = ['argmax', 'histogram', 'ring_sum', 'scan', 'source', 'sum', 'transpose']

@@ -1,26 +1,26 @@
-// Finds the index of the largest element of each row, the first one if several are equal; NaN counts as the largest.
-// `blocks` blocks read a row of `width` elements, each `share` packs of V elements. A single block, or a cluster,
-// writes the index to `where`; otherwise each block writes its best element to `values` and `indices`, from which a
-// second kernel finds the best one. Defined above: the types From and Value (in which elements are compared), LOWEST
-// (of type Value), V (elements per load), THREADS, AHEAD (loads in flight per thread); on a Hopper GPU also PDL (the
-// second kernel may begin when all blocks of the first one have started), and the macro CLUSTER if the blocks of a row
-// form a cluster.
+// Finds the index of the largest element of each row: the first one of equal elements; NaN counts as the largest.
+// `blocks` blocks read a row of `width` elements, each of them `share` packs of V elements. A single block, or a
+// cluster, writes the index to `where`. Otherwise each block writes its best element to `values` and its index to
+// `indices`, and a second kernel finds the best of these.
+// Defined above: the types From (of an element) and Value (elements are compared in this type), LOWEST (of type Value),
+// V (elements per load), THREADS, AHEAD (loads in flight per thread), PDL (on a Hopper GPU: the second kernel may begin
+// when all blocks of the first one have started), and the macro CLUSTER if the blocks of a row form a cluster.
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 struct Best { Value value; unsigned at; };
 
-__device__ bool beats(Value a, Value b) { return !(a <= b) && b == b; }      // larger, or the first NaN
+__device__ bool beats(Value a, Value b) { return !(a <= b) && b == b; }      // a is larger, or a NaN while b is none
 
-__device__ Best better(Best a, Best b) {                    // the first one if both are equal
+__device__ Best better(Best a, Best b) {                    // the one with the lower index if both are equal
     return beats(b.value, a.value) || (!beats(a.value, b.value) && b.at < a.at) ? b : a;
 }
 
-__device__ Best warp_best(Best best) {                      // returns the best of the warp to lane 0
+__device__ Best warp_best(Best best) {                      // returns the best element of the warp to lane 0
     for (int d = 16; d > 0; d /= 2)
         best = better(best, {__shfl_down_sync(~0u, best.value, d), __shfl_down_sync(~0u, best.at, d)});
     return best;
 }
 
-__device__ Best block_best(Best best) {                     // returns the best of the block to thread 0
+__device__ Best block_best(Best best) {                     // returns the best element of the block to thread 0
     __shared__ Best of_warp[THREADS / 32];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     best = warp_best(best);
@@ -32,7 +32,7 @@ __device__ Best block_best(Best best) {                     // returns the best 
 
 #ifdef CLUSTER
 constexpr bool TOGETHER = true;
-__device__ Best cluster_best(Best best, int blocks) {       // returns the best of the cluster to thread 0 of block 0
+__device__ Best cluster_best(Best best, int blocks) {       // returns the cluster's best to thread 0 of block 0
     __shared__ Best mine;
     if (threadIdx.x == 0) mine = best;
     cluster_sync();
@@ -42,7 +42,7 @@ __device__ Best cluster_best(Best best, int blocks) {       // returns the best 
         memcpy(&best, words, sizeof best);
         best = warp_best(best);
     }
-    cluster_sync();                                         // no block exits while others still read its memory
+    cluster_sync();                                         // no block may exit while others read its memory
     return best;
 }
 #else
@@ -59,13 +59,13 @@ argmax_rows(const From *x, long long *where, Value *values, int *indices, unsign
     const Pack *packs = (const Pack *)elements;
     const unsigned count = width / V, step = AHEAD * THREADS;
     const unsigned end = min(count, (part + 1) * share);
-    Best best = {LOWEST, 0};                                // also the result if all elements are LOWEST
-    auto look = [&](From x, unsigned at) {                  // indices ascend, so the first of equals stays
+    Best best = {LOWEST, 0};                                // this is the result if all elements are LOWEST
+    auto look = [&](From x, unsigned at) {                  // indices ascend, so the first of equal elements stays
         Value value = (Value)x;
         if (beats(value, best.value)) best = {value, at};
     };
     unsigned i = part * share + threadIdx.x;
-    #pragma unroll 1                                        // for few registers, so that many threads fit
+    #pragma unroll 1                                        // saves registers, so that more threads are resident
     for (; i + (AHEAD - 1) * THREADS < end; i += step) {
         Pack pack[AHEAD];
         #pragma unroll
@@ -85,7 +85,7 @@ argmax_rows(const From *x, long long *where, Value *values, int *indices, unsign
     else values[blockIdx.x] = best.value, indices[blockIdx.x] = best.at;
 }
 
-// One block per row: finds the best of the `blocks` candidates of the row.
+// One block per row: finds the best of the row's `blocks` partial results.
 __global__ void __launch_bounds__(THREADS)
 argmax_parts(const Value *values, const int *indices, long long *where, int blocks) {
     if (PDL) asm volatile("griddepcontrol.wait;" ::: "memory");            // until the first kernel has finished

@@ -1,6 +1,7 @@
 // Counts how many of `size` elements are in each bin. The bin of an integer is its value; the bin of a float from `low`
-// to `high` follows from `scale` = BINS / (high - low). Elements outside all bins are not counted. Defined above: the
-// type From, V (elements per load), THREADS, BINS, COPIES (of the counters), FLOATS (From is a float).
+// to `high` is (float - low) * scale, where scale = BINS / (high - low). Elements outside all bins are not counted.
+// Defined above: the type From (of an element), V (elements per load), THREADS, BINS, COPIES (of the counters), FLOATS
+// (From is a floating-point type).
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 typedef unsigned long long Count;
 

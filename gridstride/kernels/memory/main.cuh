@@ -1,11 +1,11 @@
-// Host code of an exported memory-bound kernel: it makes random integers, checks every result, and measures the time.
-// Defined above: KIND (the operator), the types From and To of input and result, and the sizes (cases: rows, width; the
-// last one is timed). The launches are defined below.
+// Host code of an exported memory-bound kernel: makes random integers, checks every result, measures the time.
+// Defined above: KIND (the operator), From and To (the types of input and result), cases (rows, width; the last case is
+// timed). The launches are defined below.
 void launch(int number, const From *x, To *out);
 
 constexpr int BINS = 256;
 
-// Fills x with integers from -3 to 3, whose sums are exact in each type and order, or with bytes; always the same.
+// Fills x with integers from -3 to 3, whose sums are exact in each type and order, or with bytes; the same in each run
 __global__ void fill(From *x, size_t size) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
@@ -33,7 +33,7 @@ std::vector<To> expected(const std::vector<From> &x, size_t rows, size_t width) 
     return out;
 }
 
-// Exits if a result is wrong.
+// Exits if a result is wrong
 void check(int number, const From *x, To *out) {
     auto [rows, width] = cases[number];
     std::vector<From> given((size_t)rows * width);

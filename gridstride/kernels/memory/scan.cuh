@@ -1,12 +1,13 @@
-// Prefix sums along rows of `width` elements, in one pass (decoupled look-back): each block sums a tile, publishes the
-// sum, and looks back at the status of the preceding tiles.
-// Defined above: the types From and Sum (of 32 bits), V (elements per load), THREADS, LINES (loads per thread), and
-// MIN_BLOCKS (per SM). A tile has SHARE elements per warp: LINES lines of V elements per lane.
+// Computes prefix sums along rows of `width` elements in one pass, by decoupled look-back: each block sums a tile,
+// publishes the sum, and adds the published sums of the preceding tiles.
+// Defined above: the types From (of an element) and Sum (of a sum, 32 bits), V (elements per load), THREADS, LINES
+// (loads per thread), MIN_BLOCKS (per SM). A tile has SHARE elements per warp: LINES lines of V elements per lane.
 constexpr int LINE = 32 * V, SHARE = LINES * LINE, WARPS = THREADS / 32, TILE = WARPS * SHARE;
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 
-// The status of a tile: NOTHING is published yet, or OWN, the sum of its elements, or ALL, the sum of all elements of
-// the row up to its end (the inclusive prefix). State and sum are stored as one word, so no fence is needed.
+// The status of a tile: a state, and the sum that it announces. NOTHING: no sum yet; OWN: the sum of the tile's
+// elements; ALL: the inclusive prefix, which is the sum of all elements of the row up to the end of the tile. State and
+// sum are stored as one word, so no fence is needed.
 typedef unsigned long long Word;
 enum { NOTHING, OWN, ALL };
 __device__ Word word(int state, Sum sum) { unsigned bits; memcpy(&bits, &sum, 4); return (Word)state << 32 | bits; }
@@ -28,17 +29,17 @@ __device__ Sum warp_scan(Sum x) {                           // inclusive scan ov
     return x;
 }
 
-__device__ void store(Pack *to, Pack pack) {                // with a streaming hint if one instruction stores it
+__device__ void store(Pack *to, Pack pack) {                // with a streaming hint if the pack has 16 bytes
     if constexpr (sizeof(Pack) == 16) __stcs((uint4 *)to, *(uint4 *)&pack);
     else *to = pack;
 }
 
-// Called by a whole warp: returns the sum of all tiles of the row before tile `t`, 32 of which it reads at a time.
+// Called by all lanes of a warp: returns the sum of all tiles of the row before tile `t`; reads 32 tiles at a time.
 __device__ Sum look_back(const volatile Word *status, int t) {
     int lane = threadIdx.x % 32;
     Sum before = 0;
     for (t -= 1 + lane;; t -= 32) {
-        Word w = t >= 0 ? status[t] : word(ALL, 0);           // before the row there is nothing to add
+        Word w = t >= 0 ? status[t] : word(ALL, 0);           // before the row begins: nothing to add
         while (__any_sync(~0u, state(w) == NOTHING)) {
             __nanosleep(100);                               // polling without a pause would delay the writers
             if (state(w) == NOTHING) w = status[t];

@@ -1,14 +1,14 @@
-// Prefix sums of `width` elements that begin at a multiple of 16 bytes, in one pass, on a Hopper GPU. All blocks are
-// resident at once. In each round every block processes one tile, and the blocks exchange the sums of their tiles, from
-// which each computes the prefix of its own tile and that of the next round. Bulk copies prefetch tiles, and the sum of
-// a tile is published one round before other blocks need it, so that waits are rare. Defined above: the types From and
-// Sum (of 32 bits), THREADS, LINES (16-byte loads per thread), STAGES, and BLOCKS (of the grid). A tile has SHARE
-// elements per warp: LINES lines of V elements per lane.
+// Computes prefix sums of `width` elements that begin at a multiple of 16 bytes, in one pass, on a Hopper GPU. All
+// blocks are resident at once. In each round every block processes one tile, and publishes its sum. From the sums of a
+// round each block computes the prefix of its own tile, and the prefix of the next round. Bulk copies prefetch tiles,
+// and a tile's sum is published one round before other blocks need it, so that waits are rare.
+// Defined above: the types From (of an element) and Sum (of a sum, 32 bits), THREADS, LINES (16-byte loads per thread),
+// STAGES, BLOCKS (of the grid). A tile has SHARE elements per warp: LINES lines of V elements per lane.
 constexpr int V = 16 / sizeof(From), LINE = 32 * V, SHARE = LINES * LINE, WARPS = THREADS / 32, TILE = WARPS * SHARE;
 constexpr int BYTES = TILE * sizeof(From), ASKS = (BLOCKS + 31) / 32;  // bytes of a tile; status words per lane
 struct alignas(16) Pack { From at[V]; };
 
-// The status of a tile: 1 and its sum, stored as one word; 0 before that
+// The status of a tile: 1 and its sum, stored as one word; 0 until the sum is known
 typedef unsigned long long Word;
 __device__ Word word(Sum sum) { unsigned bits; memcpy(&bits, &sum, 4); return 1ull << 32 | bits; }
 __device__ Sum sum(Word w) { unsigned bits = (unsigned)w; Sum s; memcpy(&s, &bits, 4); return s; }
@@ -42,7 +42,7 @@ scan_bulk(const From *x, From *out, Word *status, long long width, int tiles) {
     const int rounds = (tiles - block + BLOCKS - 1) / BLOCKS;                // of this block
     const long long whole = width / TILE;                   // full tiles
     auto tile = [&](int round) { return (long long)round * BLOCKS + block; };
-    auto fill = [&](int round) {                            // called by one thread; all threads load a partial tile
+    auto fill = [&](int round) {                            // called by one thread; a partial tile is loaded later
         if (round >= rounds || tile(round) >= whole) return;
         u32 stage = round % STAGES, bar = address(filled + stage);
         barrier_expect(bar, BYTES);
@@ -56,7 +56,7 @@ scan_bulk(const From *x, From *out, Word *status, long long width, int tiles) {
     __syncthreads();
 
     Sum before_round = 0;                                   // in warp 0: the sum of all elements before this round
-    for (int next = 0; next <= rounds; next++) {            // tile `next` is summed, and the previous one is written
+    for (int next = 0; next <= rounds; next++) {            // sum tile `next`, and write the result of tile `now`
         const int now = next - 1;
         Word words[ASKS] = {};                               // the status of the blocks' tiles of round `now`
         if (warp == 0 && now >= 0)

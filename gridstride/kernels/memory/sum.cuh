@@ -1,8 +1,8 @@
-// Sums rows of `width` elements with `blocks` blocks per row, which write `blocks` partial sums; a second launch adds
-// these. A block reads `share` packs of V elements. Defined above: the types From, Sum (of the accumulators) and To, V
-// (elements per load), THREADS, AHEAD (loads in flight per thread). With programmatic dependent launch on a Hopper GPU,
-// FIRST and SECOND are set in these two launches: the second one may begin when all blocks of the first one have
-// started.
+// Sums rows of `width` elements. `blocks` blocks per row write a partial sum each, and a second launch adds these. A
+// block reads `share` packs of V elements.
+// Defined above: the types From (of an element), Sum (of the accumulators) and To (of a result), V (elements per load),
+// THREADS, AHEAD (loads in flight per thread). FIRST or SECOND is set in the two launches if they use programmatic
+// dependent launch on a Hopper GPU: the second one may begin when all blocks of the first one have started.
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 constexpr int CHAINS = V < 4 ? V : 4;                       // independent chains of additions
 
@@ -32,7 +32,7 @@ sum_rows(const From *x, To *out, long long width, long long share, int blocks) {
     const long long end = min(count, (part + 1) * share);
     Sum sum[CHAINS] = {};
     long long i = part * share + threadIdx.x;
-    #pragma unroll 1                                        // for few registers, so that many threads fit
+    #pragma unroll 1                                        // saves registers, so that more threads are resident
     for (; i + (AHEAD - 1) * stride < end; i += step) {
         Pack pack[AHEAD];
         #pragma unroll

@@ -1,6 +1,8 @@
-// Sums `width` elements that begin at a multiple of 16 bytes; each block writes one sum. For a Hopper GPU: bulk copies
-// fill the STAGES stages of a pipeline in shared memory, one piece each, while the threads add up the oldest piece.
-// Defined above: the types From and Sum, THREADS, PACKS (16-byte packs per thread and piece), and STAGES.
+// Sums `width` elements that begin at a multiple of 16 bytes, on a Hopper GPU; each block writes one partial sum. Bulk
+// copies fill the STAGES stages of a pipeline in shared memory, one piece per stage, while the threads add the elements
+// of the oldest piece.
+// Defined above: the types From (of an element) and Sum (of a sum), THREADS, PACKS (16-byte packs per thread and
+// piece), STAGES.
 constexpr int V = 16 / sizeof(From), PIECE = 16 * PACKS * THREADS;           // elements of a pack, bytes of a piece
 struct alignas(16) Pack { From at[V]; };
 
@@ -33,7 +35,7 @@ __global__ void __launch_bounds__(THREADS) sum_bulk(const From *x, Sum *out, lon
             #pragma unroll
             for (int v = 0; v < V; v++) sum[v] += (Sum)pack.at[v];
         }
-        __syncthreads();                                    // all threads have read this stage: it may be refilled
+        __syncthreads();                                    // all threads have read this stage: it may be filled again
         long long next = piece + (long long)STAGES * gridDim.x;
         if (thread == 0 && next < pieces) fill(stage, next);
         if (++stage == STAGES) stage = 0, phase ^= 1;

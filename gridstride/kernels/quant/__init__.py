@@ -1,20 +1,20 @@
-"""Quantized matrices: formats, packing, products, and linear layers. The modules need torch, and are imported on first
-use.
+"""Quantized matrices: formats, packing, products, and linear layers. The modules need torch, so they are imported on
+first use.
 
 The modules: `formats` (quantization in plain torch), `fragments` (the element order that tensor cores read), `packed`
 (packing, and products with few rows), `mixed` (products with many rows), `eight_bits` (products of 8-bit types),
-`linear` (`QuantLinear`), `tool` (`quantize` and `dequantize`), `calls` (the launches), `sources` (assembles the CUDA C
-of `*.cuh`), `programs` (what `export` writes).
+`linear` (`QuantLinear`), `model_conversion` (`quantize` and `dequantize`), `calls` (the launches), `sources`
+(assembles the CUDA C of `*.cuh`), `programs` (standalone programs for `export`).
 """
 
 from ...support.lazy_exports import lazy_exports_of
 
 _NAMES = {
-    'tool': ('quantize', 'dequantize'),
+    'model_conversion': ('quantize', 'dequantize'),
     'linear': ('QuantLinear',),
     'packed': ('Packed', 'matvec', 'pack', 'unpack'),
     'eight_bits': ('multiply_fp8', 'multiply_int8'),
     'sources': ('source',),
 }
-TOOLS = 'quantize', 'dequantize'
+PUBLIC_NAMES = 'quantize', 'dequantize'
 __all__, __getattr__, __dir__ = lazy_exports_of(__name__, _NAMES)

@@ -14,8 +14,8 @@ from .sources import source
 from ..ptx import PTX
 from ..ladder.launches import Mapped
 from ..ladder.rung import KernelLaunch, compiled, this_device, need_bfloat16, need_hopper
-from ..texts import C_TYPES, assemble_source
-from ..tool import check_tensor, make_context_current_once, launch
+from ..source_assembly import C_TYPES, assemble_source
+from ..common import check_tensor, make_context_current_once, launch
 from ...cpp.driver import current_stream
 from ...utils import cdiv
 

@@ -9,7 +9,7 @@ from .mixed import multiply, run_unpack
 from .packed import Packed, pack, unpack
 from .sources import FLOATS
 from ..operators import operator
-from ..tool import dtype_name
+from ..common import dtype_name
 
 _ROW_GROUP = 0  # group 'row' as an argument of the operator, which is an integer
 

@@ -18,7 +18,7 @@ from .sources import KINDS, kernel_source
 from ..ladder.finals import at_once
 from ..ladder.launches import Mapped
 from ..ladder.rung import KernelLaunch, compiled, this_device
-from ..tool import make_context_current_once, launch, dtype_name
+from ..common import make_context_current_once, launch, dtype_name
 from ...cpp.driver import current_stream
 from ...utils import cdiv
 

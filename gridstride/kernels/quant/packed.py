@@ -11,7 +11,7 @@ from .formats import QuantizedNF4, QuantizedInts
 from .fragments import BITS, STEP, from_fragments, to_fragments, to_lane_order, from_lane_order
 from .sources import FLOATS, KINDS
 from ..ladder.rung import this_device
-from ..tool import check_matches, check_tensor, launch, dtype_name
+from ..common import check_matches, check_tensor, launch, dtype_name
 from ...utils import backend, cdiv
 
 # How scales are chosen: 'absmax': by the largest element of a group; 'mse': by a search for the least squared error

@@ -1,4 +1,4 @@
-"""The standalone programs of products with quantized weights, which `export` writes."""
+"""Standalone programs of products with quantized weights, for `export`."""
 
 from .calls import matvec_calls
 from .eight_bits import BOXES, MAX_DP4A_ROWS, dp4a_calls, wgmma_calls
@@ -7,7 +7,7 @@ from .packed import DEFAULT_GROUP
 from .sources import KINDS
 from ..ladder.rung import H100
 from ..standalone import NAMESPACE, Launch, Program
-from ..texts import C_TYPES
+from ..source_assembly import C_TYPES
 
 MATVEC_SHAPES = (1, 33, 136), (3, 203, 320), (16, 1000, 1024)  # rows of x, rows and columns of w
 TIMED_SHAPE = 28672, 8192

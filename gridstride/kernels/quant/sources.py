@@ -5,7 +5,7 @@ from functools import lru_cache
 from .formats import nf4_codebook
 from ..flash.sources import wgmma_kept
 from ..ptx import PTX, primitives
-from ..texts import C_TYPES, source_loader, assemble_source
+from ..source_assembly import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from .launches import launch_prepared, prepare_launch
 from .sources import F16_TYPES, blocks_source
 from ..ladder.rung import KernelLaunch, this_device, need_hopper
-from ..tool import check_tensor, dtype_name
+from ..common import check_tensor, dtype_name
 from ...utils import cdiv
 
 BLOCKS = (128, 64), (64, 64)  # (rows, columns) of a block

@@ -7,7 +7,7 @@ import torch
 
 from .sources import csr_source
 from ..ladder.rung import KernelLaunch
-from ..tool import check_tensor, launch, dtype_name, tensor_vector_width
+from ..common import check_tensor, launch, dtype_name, tensor_vector_width
 from ...utils import cdiv
 
 TYPES = 'float32', 'bfloat16', 'float16'

@@ -5,7 +5,7 @@ from functools import lru_cache
 import torch
 
 from ..ladder import launches, rung
-from ..tool import make_context_current_once
+from ..common import make_context_current_once
 from ...cpp.driver import current_stream
 from ...utils import backend
 

@@ -9,7 +9,7 @@ from .formats import compress, prune, search_order, to_words
 from .sources import F16_TYPES
 from .two_four import TwoFour, run_24, unpack_24
 from ..operators import operator
-from ..tool import dtype_name
+from ..common import dtype_name
 
 
 @lru_cache

@@ -1,4 +1,4 @@
-"""The standalone programs of products with sparse matrices, which `export` writes."""
+"""Standalone programs of products with sparse matrices, for `export`."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from .csr import csr_call
 from .two_four import hopper_call, warps_call
 from ..ladder.rung import H100
 from ..standalone import NAMESPACE, Launch, Program
-from ..texts import C_TYPES
+from ..source_assembly import C_TYPES
 
 _ROUNDING = dict(float16=2**-11, bfloat16=2**-8, float32=2**-24)
 _TIMED_SHAPE = 8192, 8192, 8192

@@ -9,7 +9,7 @@ from .formats import Compressed, compress, from_words, to_dense, to_words
 from .launches import launch_prepared, prepare_launch
 from .sources import F16_TYPES, hopper_source, warps_source, wgmma_sp
 from ..ladder.rung import KernelLaunch, this_device, need_bfloat16, runs_hopper
-from ..tool import check_matches, check_tensor, dtype_name
+from ..common import check_matches, check_tensor, dtype_name
 from ...utils import cdiv
 
 

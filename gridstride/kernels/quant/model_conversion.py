@@ -7,7 +7,7 @@ from .linear import QuantLinear
 from .packed import DEFAULT_GROUP, unpack, why_unsupported, why_invalid
 from .sources import FLOATS
 from ..layers import ReplacedLayer, format_us, report_table, replace_linears, restore_linears
-from ..tool import dtype_name
+from ..common import dtype_name
 from ...bench import ceilings
 
 

@@ -10,7 +10,7 @@ from .sources import F16_TYPES
 from .two_four import why_unsupported_24
 from ..layers import ReplacedLayer, format_us, report_table, replace_linears, restore_linears
 from ..quant.formats import decibels
-from ..tool import dtype_name
+from ..common import dtype_name
 from ...bench import bench
 from ...bench.clocks import capture
 

@@ -1,4 +1,4 @@
-"""What all operators share: argument checks, vector widths, and kernel launches."""
+"""Functions that all operators share: argument checks, vector widths, and kernel launches."""
 
 import math
 import threading
@@ -8,7 +8,7 @@ from .ladder.rung import make_launcher
 from ..cpp.driver import current_stream, make_context_current
 from ..utils import backend
 
-MAX_LOAD_BYTES = 16  # by one instruction of a thread
+MAX_LOAD_BYTES = 16  # the largest load of one thread in one instruction
 
 
 @lru_cache
@@ -28,53 +28,51 @@ def dtype_name(x) -> str:
 def check_tensor(
     op_name,  # name of the operator in messages
     x,
-    types,  # the dtypes that the operator supports
-    name='x',  # of `x` in messages
+    dtypes,  # names of the dtypes that the operator supports
+    name='x',  # name of `x` in messages
 ):
-    "Raise `TypeError` or `ValueError` unless `x` is a contiguous tensor of one of these types on the right device"
+    "Raise `TypeError` or `ValueError` unless `x` is a contiguous tensor of one of `dtypes` on the kernels' device"
     if not hasattr(x, 'data_ptr'):
         raise TypeError(
             f'{op_name}: {name} is a {type(x).__name__}; expected a torch tensor: torch.tensor(...) makes one'
         )
-    if dtype_name(x) not in types:
+    if dtype_name(x) not in dtypes:
         raise TypeError(
-            f'{op_name}: {name} is {dtype_name(x)}, and it may be {", ".join(types)}; convert it with .to(...)'
+            f'{op_name}: {name} is {dtype_name(x)}; expected one of {", ".join(dtypes)}: convert it with .to(...)'
         )
-    where = 'cuda' if backend() == 'gpu' else 'cpu'
-    if x.device.type != where:
+    device_type = 'cuda' if backend() == 'gpu' else 'cpu'
+    if x.device.type != device_type:
         raise ValueError(
-            f'{op_name}: {name} is on {x.device}, and kernels run on {where} here; move it with .to({where!r})'
+            f'{op_name}: {name} is on {x.device}, but kernels run on {device_type} here: move it with '
+            f'.to({device_type!r})'
         )
     if not x.is_contiguous():
-        raise ValueError(
-            f'{op_name}: {name} is not contiguous (its strides are {x.stride()}), and the kernel needs row-major '
-            'memory; use .contiguous()'
-        )
+        raise ValueError(f'{op_name}: {name} must be contiguous; its strides are {x.stride()}: use .contiguous()')
 
 
 def check_matches(
     op_name,  # name of the operator in messages
-    name,  # of `y` in messages
+    name,  # name of `y` in messages
     y,
-    x,  # a tensor that was already checked
+    x,  # a tensor that `check_tensor` has accepted
     shape,  # the shape that `y` must have
 ):
-    "Raise `TypeError` or `ValueError` unless `y` has that shape, and the dtype and the device of `x`"
+    "Raise `TypeError` or `ValueError` unless `y` has the shape `shape`, and the dtype and device of `x`"
     check_tensor(op_name, y, [dtype_name(x)], name)
     if y.shape != shape:
         raise ValueError(f'{op_name}: {name} has shape {tuple(y.shape)}; expected {tuple(shape)}')
     if y.device != x.device:
-        raise ValueError(f'{op_name}: {name} is on {y.device} and x on {x.device}; move it with .to({str(x.device)!r})')
+        raise ValueError(f'{op_name}: {name} is on {y.device} and x on {x.device}: move it with .to({str(x.device)!r})')
 
 
 def reject_gradient(op_name, x):
-    "Raise `ValueError` if `x` requires a gradient; for operators without a backward pass"
+    "Raise `ValueError` if `x` requires a gradient, which an operator without a backward pass cannot compute"
     if x.requires_grad and import_torch().is_grad_enabled():
-        raise ValueError(f'{op_name}: x needs a gradient, and there is none for this kernel; use x.detach()')
+        raise ValueError(f'{op_name}: x requires a gradient, but this operator has no backward pass: use x.detach()')
 
 
 def vector_width(address, element_bytes, rows, width) -> int:
-    """Compute how many elements a thread may load by one instruction, from the alignment of the array and its rows.
+    """Compute how many elements a thread may load in one instruction, given the alignment of the array and its rows.
 
     >>> [vector_width(0, 4, rows=2, width=100), vector_width(0, 4, rows=2, width=102)]
     [4, 2]
@@ -87,7 +85,7 @@ def vector_width(address, element_bytes, rows, width) -> int:
 
 
 def tensor_vector_width(x, rows, width) -> int:
-    "Compute how many elements of a tensor a thread may load by one instruction"
+    "Compute how many elements of a tensor a thread may load in one instruction"
     return vector_width(x.data_ptr(), x.element_size(), rows, width)
 
 
@@ -99,15 +97,15 @@ def pow2_clamp(n, low, high) -> int:
     return min(high, max(low, 2 ** int(math.log2(max(1, n)))))
 
 
-_thread = threading.local()
+_thread_state = threading.local()
 
 
 def make_context_current_once():
-    """Make the GPU's context current in this thread, once: without it a launch would fail in a thread that has not used
-    the GPU yet, such as autograd's"""
-    if not hasattr(_thread, 'entered'):
+    """Make the GPU's context current, once per thread. Otherwise a launch fails in a thread that has not used the GPU
+    yet, such as autograd's threads"""
+    if not hasattr(_thread_state, 'has_context'):
         make_context_current()
-        _thread.entered = True
+        _thread_state.has_context = True
 
 
 @lru_cache(4096)
@@ -117,16 +115,17 @@ def _launcher(call, device, backend):
 
 
 def launch(kernel_launches, x, **arrays):
-    "Launch kernels on the current stream of the device of `x`; `arrays`: name in the launches -> tensor or None"
+    """Launch kernels on the device of `x`, on its current stream. `arrays`: name of an array in the launches -> tensor,
+    or None for an array that these launches do not have"""
     torch = import_torch()
     if not x.is_cuda:
-        for c in kernel_launches:
-            _launcher(c, None, 'sim')([dict(arrays, x=x)[array] for array in c.arrays])
+        for call in kernel_launches:
+            _launcher(call, None, 'sim')([dict(arrays, x=x)[name] for name in call.arrays])
         return
     addresses = {name: t.data_ptr() for name, t in dict(arrays, x=x).items() if t is not None}
     device = x.get_device()
     with torch.cuda.device(device):
         make_context_current_once()
         stream = current_stream(device)
-        for c in kernel_launches:
-            _launcher(c, device, 'gpu')([addresses[array] for array in c.arrays], stream)
+        for call in kernel_launches:
+            _launcher(call, device, 'gpu')([addresses[name] for name in call.arrays], stream)

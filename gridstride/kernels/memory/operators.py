@@ -1,7 +1,7 @@
 """The memory-bound operators: `sum`, `argmax`, `scan`, `histogram`, `transpose`.
 
-Each operator has two functions: one returns its kernel launches for a dtype and a size (`export` uses it, too), and the
-other one takes a tensor, allocates the workspaces and the result, and launches the kernels.
+Each operator has two functions: NAME_calls returns its kernel launches for a dtype and a size (`export` uses it, too),
+and NAME takes a tensor, allocates the workspaces and the result, and launches the kernels.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from .sources import TYPES, kernel_source
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
-from ..tool import (
+from ..common import (
     MAX_LOAD_BYTES,
     check_tensor,
     launch,
@@ -25,14 +25,14 @@ from ..tool import (
 from ...utils import cdiv
 
 FLOATS = 'float32', 'float16', 'bfloat16'
-DTYPE_BYTES = dict(float32=4, float16=2, bfloat16=2, int32=4, int16=2, uint8=1)  # bytes
+DTYPE_BYTES = dict(float32=4, float16=2, bfloat16=2, int32=4, int16=2, uint8=1)  # dtype -> bytes per element
 MAX_BINS = 8192
 
 
 # Checks of operands
-def _check_operand(op_name, x, types):
+def _check_operand(op_name, x, dtypes):
     "Raise `TypeError` or `ValueError` unless the operator supports the tensor `x`"
-    check_tensor(op_name, x, types)
+    check_tensor(op_name, x, dtypes)
     reject_gradient(op_name, x)
 
 
@@ -41,20 +41,19 @@ def _rows_and_width(op_name, x, axis):
     if axis is None or x.dim() == 0 and axis == -1:
         return 1, x.numel()
     if axis not in (-1, x.dim() - 1) or isinstance(axis, bool):
-        last = f', or {x.dim() - 1}' if x.dim() > 1 else ''
-        raise ValueError(
-            f'{op_name}: axis is {axis!r}, and it may be -1{last}, the last axis, or None, for all elements'
-        )
+        last_axis = f'-1 or {x.dim() - 1}' if x.dim() > 1 else '-1'
+        raise ValueError(f'{op_name}: axis is {axis!r}; expected the last axis, {last_axis}, or None for all elements')
     return math.prod(x.shape[:-1]), x.shape[-1]
 
 
 # DRAM bandwidth is highest with many short-lived blocks, each of which reads some consecutive KiB: an SM that finishes
-# early gets the next block. Several blocks share a long row; a second launch combines their results or, if they form a
-# cluster, one of them does. The constants were measured. For small inputs blocks are small, so that each SM gets some.
+# early gets the next block. Several blocks share a long row. Their results are combined by a second launch or, if the
+# blocks form a cluster, by one of the blocks. Small inputs use small blocks, so that each SM gets some. The constants
+# are the fastest that were measured.
 class LoadPlan(NamedTuple):
-    "How a kernel that reads its input once divides the loads among blocks and threads"
+    "How a kernel distributes the loads of its input among blocks and threads"
 
-    block_bytes: int  # read by each block, if several blocks share a row
+    block_bytes: int  # bytes that each block reads, if several blocks share a row
     max_threads: int  # per block
     in_flight: int  # loads in flight per thread
 
@@ -63,41 +62,41 @@ _LARGE_BYTES = 2**27  # inputs of at least this size use `_LARGE_PLAN`
 _LARGE_PLAN = LoadPlan(2**16, 1024, 2)
 _SMALL_PLAN = LoadPlan(2**14, 256, 4)
 _PARTIALS_PLAN = LoadPlan(2**17, 512, 16)  # one block per row reads the partial results, with more loads in flight
-_CLUSTER_PLAN = LoadPlan(2**16, 512, 4)
+_CLUSTER_PLAN = LoadPlan(2**16, 512, 4)  # the blocks of a row form a cluster
 _MAX_BLOCKS_PER_ROW = 2**16
 _MAX_CLUSTER_SIZE = 8  # blocks
 
 
 class RowPartition(NamedTuple):
-    "How a row is divided among blocks and threads; a vector is what one load reads"
+    "How a row is distributed among blocks and threads. A vector is the elements that one load reads"
 
     threads: int  # per block
     in_flight: int  # loads in flight per thread
     blocks: int  # per row
-    block_vectors: int
+    block_vectors: int  # vectors per block
 
 
-def _plan_for(rows, width, size):
-    "Return the `LoadPlan` for an input of `rows` x `width` elements of `size` bytes"
-    return _LARGE_PLAN if rows * width * size >= _LARGE_BYTES else _SMALL_PLAN
+def _plan_for(rows, width, element_bytes):
+    "Return the `LoadPlan` for an input of `rows` x `width` elements"
+    return _LARGE_PLAN if rows * width * element_bytes >= _LARGE_BYTES else _SMALL_PLAN
 
 
 def _partition(
     width,  # elements per row
     vec_size,  # elements per load
-    size,  # bytes per element
+    element_bytes,
     plan,  # a `LoadPlan`
     max_blocks=None,  # per row; None: as many as the plan gives
 ) -> RowPartition:
     "Apply a plan to rows of `width` elements"
-    vectors, row_bytes = cdiv(width, vec_size), width * size
-    threads = min(vectors, plan.block_bytes // (vec_size * size)) // plan.in_flight
+    vectors, row_bytes = cdiv(width, vec_size), width * element_bytes
+    threads = min(vectors, plan.block_bytes // (vec_size * element_bytes)) // plan.in_flight
     threads = pow2_clamp(threads, 32, plan.max_threads)
     in_flight = pow2_clamp(vectors // threads, 1, plan.in_flight)
     if max_blocks is None:
         is_short = row_bytes < 4 * plan.block_bytes
         max_blocks = 1 if is_short else min(_MAX_BLOCKS_PER_ROW, cdiv(row_bytes, plan.block_bytes))
-    # a block reads whole iterations of its loop
+    # Round up to complete iterations of the loop in the kernel.
     block_vectors = cdiv(cdiv(vectors, max_blocks), threads * in_flight) * threads * in_flight
     return RowPartition(threads, in_flight, cdiv(vectors, block_vectors), block_vectors)
 
@@ -109,8 +108,8 @@ def _sum_types(dtype):
 
 
 def _sum_rows_call(c_types, arrays, rows, width, vec_size, partition, is_first=False, is_second=False):
-    """Return a launch of `sum_rows`; `c_types`: of the elements, the accumulators and the results; `is_first`,
-    `is_second`: it is the first or the second of two launches with programmatic dependent launch"""
+    """Return a launch of `sum_rows`. `c_types`: the C types of elements, accumulators and results; `is_first` or
+    `is_second`: this is the first or the second of two launches with programmatic dependent launch"""
     types = tuple(zip(('From', 'Sum', 'To'), c_types))
     constants = dict(V=vec_size, THREADS=partition.threads, AHEAD=partition.in_flight)
     constants |= dict(FIRST=is_first, SECOND=is_second)
@@ -123,19 +122,19 @@ def _sum_rows_call(c_types, arrays, rows, width, vec_size, partition, is_first=F
 def _add_partials_call(dtype, rows, partials, device):
     "Return the launch that adds `partials` partial sums per row"
     accumulator, partial_dtype, out_dtype = _sum_types(dtype)
-    size = 8 if partial_dtype == 'int64' else 4
-    vec_size = vector_width(0, size, rows, partials)
-    partition = _partition(partials, vec_size, size, _PARTIALS_PLAN, max_blocks=1)
+    element_bytes = 8 if partial_dtype == 'int64' else 4
+    vec_size = vector_width(0, element_bytes, rows, partials)
+    partition = _partition(partials, vec_size, element_bytes, _PARTIALS_PLAN, max_blocks=1)
     c_types = accumulator, accumulator, TYPES[out_dtype][0] if out_dtype in TYPES else accumulator
     arrays = 'partials', 'out'
     return _sum_rows_call(c_types, arrays, rows, partials, vec_size, partition, is_second=device.hopper)
 
 
 @lru_cache(1024)
-def sum_calls(dtype, rows, width, vec_size, device) -> tuple:  # (launches, partial sums per row between two launches)
+def sum_calls(dtype, rows, width, vec_size, device) -> tuple:  # (launches, partial sums per row; 0 for one launch)
     "Return the launches that sum rows of `width` elements on a `Device`, with `vec_size` elements per load"
-    element, (accumulator, _, out_dtype), size = TYPES[dtype][0], _sum_types(dtype), DTYPE_BYTES[dtype]
-    partition = _partition(width, vec_size, size, _plan_for(rows, width, size))
+    element, (accumulator, _, out_dtype), element_bytes = TYPES[dtype][0], _sum_types(dtype), DTYPE_BYTES[dtype]
+    partition = _partition(width, vec_size, element_bytes, _plan_for(rows, width, element_bytes))
     if partition.blocks == 1:
         c_types = element, accumulator, TYPES[out_dtype][0] if out_dtype in TYPES else accumulator
         return [_sum_rows_call(c_types, ('x', 'out'), rows, width, vec_size, partition)], 0
@@ -145,20 +144,18 @@ def sum_calls(dtype, rows, width, vec_size, device) -> tuple:  # (launches, part
 
 
 def _sum(x, axis, make_calls):
-    "Compute `sum`; `make_calls`: `sum_calls`, or another function like it"
+    "Compute `sum` with the launches that `make_calls` returns: `sum_calls` or `ring_calls`"
     _check_operand('sum', x, DTYPE_BYTES)
-    torch, (rows, width), (_, partial_dtype, out_dtype) = (
-        import_torch(),
-        _rows_and_width('sum', x, axis),
-        _sum_types(dtype_name(x)),
-    )
+    torch, (rows, width) = import_torch(), _rows_and_width('sum', x, axis)
+    _, partial_dtype, out_dtype = _sum_types(dtype_name(x))
     shape = () if axis is None else x.shape[:-1]
     options = dict(dtype=getattr(torch, out_dtype), device=x.device)
     if not x.numel():
         return torch.zeros(shape, **options)
     out = torch.empty(shape, **options)
-    calls, count = make_calls(dtype_name(x), rows, width, tensor_vector_width(x, rows, width), this_device())
-    partials = torch.empty(rows * count, dtype=getattr(torch, partial_dtype), device=x.device)
+    vec_size = tensor_vector_width(x, rows, width)
+    calls, row_partials = make_calls(dtype_name(x), rows, width, vec_size, this_device())
+    partials = torch.empty(rows * row_partials, dtype=getattr(torch, partial_dtype), device=x.device)
     launch(calls, x, partials=partials, out=out)
     return out
 
@@ -167,8 +164,8 @@ def sum(
     x,  # a contiguous tensor of float32, float16, bfloat16, int32, int16 or uint8
     axis=None,  # -1: along the last axis; None: of all elements
 ):  # a tensor of the type of `x` for floats, accumulated in float32; of int64 for integers, as in torch
-    """Compute the sum, as `x.sum()` or `x.sum(-1)` does; the order of additions, and so every bit, is the same in each
-    run.
+    """Compute the sum, as `x.sum()` or `x.sum(-1)` does. The order of additions, and therefore the result, is the same
+    in each run, bit for bit.
 
         sum(x, axis=-1)
 
@@ -177,13 +174,13 @@ def sum(
 
 
 # On a Hopper GPU bulk copies can fill the stages of a pipeline in shared memory. This is faster than loads in a loop,
-# but slower than many short-lived blocks. It is here because lesson 13 shows it.
+# but slower than many short-lived blocks. Only lesson 13 uses this version.
 BULK = dict(THREADS=512, PACKS=4, STAGES=6)
 
 
 @lru_cache(1024)
 def ring_calls(dtype, rows, width, vec_size, device) -> tuple:  # as for `sum_calls`
-    "Return the launches that sum `width` elements by bulk copies; if these are not supported, those of `sum_calls`"
+    "Return the launches that sum `width` elements with bulk copies; where these are unsupported, those of `sum_calls`"
     if rows > 1 or not device.hopper or vec_size * DTYPE_BYTES[dtype] < MAX_LOAD_BYTES:
         return sum_calls(dtype, rows, width, vec_size, device)
     src = kernel_source('sum_bulk', (('From', TYPES[dtype][0]), ('Sum', _sum_types(dtype)[0])), tuple(BULK.items()))
@@ -200,39 +197,37 @@ def ring_sum(
 
 
 # Argmax
-def _argmax_partition(rows, width, vec_size, size, device):
+def _argmax_partition(rows, width, vec_size, element_bytes, device):
     "Return (`RowPartition`, whether the blocks of a row form a cluster)"
-    plan = _plan_for(rows, width, size)
-    partition = _partition(width, vec_size, size, plan)
+    plan = _plan_for(rows, width, element_bytes)
+    partition = _partition(width, vec_size, element_bytes, plan)
     if not device.hopper or not 1 < partition.blocks <= _MAX_CLUSTER_SIZE:
         return partition, False
     plan = _CLUSTER_PLAN if plan == _LARGE_PLAN else plan
-    return _partition(width, vec_size, size, plan, partition.blocks), True
+    return _partition(width, vec_size, element_bytes, plan, partition.blocks), True
 
 
 def _argmax_source(dtype, vec_size, threads, in_flight, pdl, cluster=False):
-    "Return the source of the argmax kernels; `pdl`: with programmatic dependent launch of the second one"
+    "Return the source of the argmax kernels; `pdl`: the second one uses programmatic dependent launch"
     types = ('From', TYPES[dtype][0]), ('Value', TYPES[dtype][1])
     constants = ('V', vec_size), ('THREADS', threads), ('AHEAD', in_flight), ('PDL', pdl)
     return kernel_source('argmax', types, constants, cluster)
 
 
 @lru_cache(1024)
-def argmax_calls(
-    dtype, rows, width, vec_size, device
-) -> tuple:  # (launches, partial results per row between two launches)
-    "Return the launches that find the largest element of rows on a `Device`, with `vec_size` elements per load"
-    (threads, in_flight, blocks, block_vectors), cluster = _argmax_partition(
+def argmax_calls(dtype, rows, width, vec_size, device) -> tuple:  # (launches, partial results per row)
+    "Return the launches that find the largest element of each row on a `Device`, with `vec_size` elements per load"
+    (threads, in_flight, blocks, block_vectors), is_cluster = _argmax_partition(
         rows, width, vec_size, DTYPE_BYTES[dtype], device
     )
-    two_launches = blocks > 1 and not cluster
-    pdl = device.hopper and two_launches
+    needs_second_launch = blocks > 1 and not is_cluster
+    pdl = device.hopper and needs_second_launch
     second_threads = pow2_clamp(blocks, 32, 1024)
-    src = _argmax_source(dtype, vec_size, threads, in_flight, pdl, cluster)
+    src = _argmax_source(dtype, vec_size, threads, in_flight, pdl, is_cluster)
     arrays = 'x', 'out', 'values', 'indices'
     first = KernelLaunch(src, 'argmax_rows', arrays, (width, block_vectors, blocks), (rows * blocks,), (threads,))
-    if not two_launches:
-        return [first._replace(cluster=(blocks, 1, 1)) if cluster else first], 1
+    if not needs_second_launch:
+        return [first._replace(cluster=(blocks, 1, 1)) if is_cluster else first], 1
     src = _argmax_source(dtype, 1, second_threads, 1, pdl)
     arrays = 'values', 'indices', 'out'
     return [first, KernelLaunch(src, 'argmax_parts', arrays, (blocks,), (rows,), (second_threads,), pdl=pdl)], blocks
@@ -242,8 +237,8 @@ def argmax(
     x,  # as for `sum`
     axis=None,  # -1: along the last axis; None: among all elements
 ):  # a tensor of int64
-    """Return the index of the largest element, as `x.argmax()` or `x.argmax(-1)` does: the first one if several are
-    equal; NaN counts as the largest.
+    """Return the index of the largest element, as `x.argmax()` or `x.argmax(-1)` does. Of equal elements it is
+    the first one. NaN counts as the largest.
 
         argmax(x, axis=-1)
 
@@ -254,30 +249,30 @@ def argmax(
     dtype = dtype_name(x)
     out = torch.empty(() if axis is None else x.shape[:-1], dtype=torch.int64, device=x.device)
     if not width:
-        raise ValueError('argmax: x has no elements along the axis, so there is no largest one')
+        raise ValueError('argmax: x has no elements along the axis; expected at least one')
     if width >= 2**31:
-        raise ValueError(f'argmax: a row has {width:,} elements, and the kernel supports at most 2^31 - 1')
+        raise ValueError(f'argmax: a row has {width:,} elements; expected at most 2^31 - 1')
     if not rows:
         return out
-    calls, count = argmax_calls(dtype, rows, width, tensor_vector_width(x, rows, width), this_device())
+    calls, row_partials = argmax_calls(dtype, rows, width, tensor_vector_width(x, rows, width), this_device())
     value_dtype = torch.float32 if dtype in FLOATS else torch.int32
-    values = torch.empty(rows * count if count > 1 else 1, dtype=value_dtype, device=x.device)
+    values = torch.empty(rows * row_partials if row_partials > 1 else 1, dtype=value_dtype, device=x.device)
     launch(calls, x, out=out, values=values, indices=torch.empty_like(values, dtype=torch.int32))
     return out
 
 
 # Scan
-_MIN_BULK_BYTES = 2**22  # bytes; smaller inputs have too few tiles for all SMs
+_MIN_BULK_BYTES = 2**22  # smaller inputs have too few tiles for all SMs
 SCAN = dict(THREADS=256, LINES=6, MIN_BLOCKS=5)
 SCAN_BULK = dict(THREADS=1024, STAGES=3)  # one block per SM
 
 
 def _bulk_scan_calls(dtype, types, width, device):
-    "Return the launch that scans `width` elements by bulk copies, and the tiles, on a Hopper GPU"
+    "Return the launch that scans `width` elements with bulk copies on a Hopper GPU, and the number of tiles"
     lines = 4 if DTYPE_BYTES[dtype] > 1 else 2
-    tile = SCAN_BULK['THREADS'] * lines * MAX_LOAD_BYTES // DTYPE_BYTES[dtype]
-    tiles = cdiv(width, tile)
-    shared = SCAN_BULK['STAGES'] * tile * DTYPE_BYTES[dtype]
+    tile_elements = SCAN_BULK['THREADS'] * lines * MAX_LOAD_BYTES // DTYPE_BYTES[dtype]
+    tiles = cdiv(width, tile_elements)
+    shared = SCAN_BULK['STAGES'] * tile_elements * DTYPE_BYTES[dtype]
     src = kernel_source('scan_bulk', types, (*SCAN_BULK.items(), ('LINES', lines), ('BLOCKS', device.sms)))
     arrays, scalars, block = ('x', 'out', 'status'), (Long(width), tiles), (SCAN_BULK['THREADS'],)
     return [KernelLaunch(src, 'scan_bulk', arrays, scalars, (device.sms,), block, shared, cooperative=True)], tiles
@@ -309,8 +304,8 @@ def scan(
     x,  # as for `sum`
     axis=-1,  # along the last axis; None: along all elements, row-major
 ):  # a tensor like `x`
-    """Compute running sums (an inclusive scan), as `x.cumsum(-1)` does, in the type of `x`: integers wrap around, and
-    16-bit floats are added in float32. The last bits of floats may differ from run to run.
+    """Compute an inclusive scan (running sums), as `x.cumsum(-1)` does. The result has the dtype of `x`: integers wrap
+    around. 16-bit floats are added in float32. The last bits of floats may differ from run to run.
 
         scan(x)
 
@@ -322,7 +317,8 @@ def scan(
     if not x.numel():
         return out
     calls, tiles = scan_calls(dtype_name(x), rows, width, tensor_vector_width(x, rows, width), this_device())
-    # Decoupled look-back needs a status word per tile, initially 0 ("not ready"), and a ticket that gives blocks tiles.
+    # Decoupled look-back needs a status word per tile, initially 0 ("not ready"), and a counter from which blocks take
+    # their tiles (the ticket).
     status = torch.zeros(rows * tiles + 1, dtype=torch.int64, device=x.device)
     launch(calls, x, out=out, status=status[1:], ticket=status[:1])
     return out
@@ -345,29 +341,25 @@ def histogram_calls(dtype, size, bins, low, high, vec_size, device) -> list:  # 
 
 def histogram(
     x,  # as for `sum`
-    bins=256,  # at most 8192
+    bins=256,  # number of bins, at most 8192
     low=None,  # for floats: lower bound of the first bin
     high=None,  # for floats: upper bound of the last bin, which includes it
 ):  # int64 (bins,)
     """Count the elements per bin: integers from 0 to bins - 1, floats in equal intervals from `low` to `high`. Elements
-    out of range, and NaN, are not counted.
+    out of range and NaN are not counted.
 
         histogram(bytes_, 256)
 
-    Raises TypeError and ValueError for an `x` or bins that are not supported."""
+    Raises TypeError and ValueError for unsupported arguments."""
     _check_operand('histogram', x, DTYPE_BYTES)
     if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MAX_BINS:
-        raise ValueError(f'histogram: bins is {bins!r}, and it must be an integer from 1 to {MAX_BINS}')
+        raise ValueError(f'histogram: bins is {bins!r}; expected an integer from 1 to {MAX_BINS}')
     if dtype_name(x) not in FLOATS:
         if (low, high) != (None, None):
-            raise ValueError(
-                f'histogram: x is {dtype_name(x)}, whose values are the bins themselves; omit low and high'
-            )
+            raise ValueError(f'histogram: low and high are only for floats; x is {dtype_name(x)}: omit low and high')
         low, high = 0.0, float(bins)
     elif low is None or high is None or not -math.inf < low < high < math.inf:
-        raise ValueError(
-            f'histogram: low is {low} and high is {high}; floats need two finite bounds, and low must be below high'
-        )
+        raise ValueError(f'histogram: low is {low} and high is {high}; expected finite floats with low < high')
     torch = import_torch()
     out = torch.zeros(bins, dtype=torch.int64, device=x.device)
     if x.numel():
@@ -379,21 +371,17 @@ def histogram(
 
 
 # Transpose
-_MOVED_DTYPES = {
-    1: 'uint8',
-    2: 'int16',
-    4: 'int32',
-    8: 'int64',
-}  # bytes per element -> the dtype as which elements are copied
-_MOVED_C_TYPES = dict(uint8='unsigned char', int16='short', int32='int', int64='long long')
+_INTEGER_DTYPES = {1: 'uint8', 2: 'int16', 4: 'int32', 8: 'int64'}  # bytes per element -> dtype of the copied words
+_INTEGER_C_TYPES = dict(uint8='unsigned char', int16='short', int32='int', int64='long long')
 TILE = 64
 
 
 @lru_cache(1024)
-def transpose_calls(size, matrices, rows, columns, device) -> list:  # of `KernelLaunch`
-    "Return the launch that transposes matrices of elements of `size` bytes on a `Device`"
-    constants = dict(TILE=TILE, THREADS=512, PAD=max(1, 4 // size))
-    src = kernel_source('transpose', (('Number', _MOVED_C_TYPES[_MOVED_DTYPES[size]]),), tuple(constants.items()))
+def transpose_calls(element_bytes, matrices, rows, columns, device) -> list:  # of `KernelLaunch`
+    "Return the launch that transposes matrices on a `Device`"
+    constants = dict(TILE=TILE, THREADS=512, PAD=max(1, 4 // element_bytes))
+    c_type = _INTEGER_C_TYPES[_INTEGER_DTYPES[element_bytes]]
+    src = kernel_source('transpose', (('Number', c_type),), tuple(constants.items()))
     grid = matrices * cdiv(rows, TILE) * cdiv(columns, TILE)
     return [KernelLaunch(src, 'transpose', ('x', 'out'), (rows, columns), (grid,), (constants['THREADS'],))]
 
@@ -407,18 +395,16 @@ def transpose(
 
     Raises TypeError and ValueError for an `x` that is not supported."""
     torch = import_torch()
-    supported = hasattr(x, 'data_ptr') and x.element_size() in _MOVED_DTYPES
-    _check_operand('transpose', x, [dtype_name(x)] if supported else DTYPE_BYTES)
+    is_supported = hasattr(x, 'data_ptr') and x.element_size() in _INTEGER_DTYPES
+    _check_operand('transpose', x, [dtype_name(x)] if is_supported else DTYPE_BYTES)
     if x.dim() < 2:
-        raise ValueError(f'transpose: x has the shape {tuple(x.shape)}, and a matrix has rows and columns')
+        raise ValueError(f'transpose: x has shape {tuple(x.shape)}; expected at least two axes')
     (rows, columns), matrices = x.shape[-2:], math.prod(x.shape[:-2])
     if max(rows, columns) >= 2**31:
-        raise ValueError(
-            f'transpose: x has the shape {tuple(x.shape)}, and the kernel counts rows and columns with int'
-        )
+        raise ValueError(f'transpose: x has shape {tuple(x.shape)}; expected fewer than 2^31 rows and columns')
     out = torch.empty(*x.shape[:-2], columns, rows, dtype=x.dtype, device=x.device)
     if x.numel():
-        word_dtype = getattr(torch, _MOVED_DTYPES[x.element_size()])
+        word_dtype = getattr(torch, _INTEGER_DTYPES[x.element_size()])
         calls = transpose_calls(x.element_size(), matrices, rows, columns, this_device())
         launch(calls, x.view(word_dtype), out=out.view(word_dtype))
     return out

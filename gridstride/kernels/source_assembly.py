@@ -5,8 +5,7 @@ from importlib.resources import files
 
 from .ladder.rung import constants_line
 
-# dtype -> its type in CUDA C
-C_TYPES = {
+C_TYPES = {  # dtype -> type in CUDA C
     'float64': 'double',
     'float32': 'float',
     'float16': '__half',
@@ -15,18 +14,18 @@ C_TYPES = {
     'int16': 'short',
     'uint8': 'unsigned char',
 }
-_HEADERS = {'__half': 'cuda_fp16.h', '__nv_bfloat16': 'cuda_bf16.h'}
+_HEADER_OF_TYPE = {'__half': 'cuda_fp16.h', '__nv_bfloat16': 'cuda_bf16.h'}
 
 
 @lru_cache(1024)
 def assemble_source(
     text,
-    types,  # ((name in the text, C type), ...)
-    constants,  # ((name in the text, int), ...)
+    types,  # ((name in the text, its C type), ...)
+    constants,  # ((name in the text, its integer value), ...)
     preamble='',  # CUDA C between the constants and the text
 ) -> str:
-    "Return headers, typedefs, constants, preamble and text as one source, ready to be compiled"
-    headers = sorted({f'#include <{_HEADERS[c]}>\n' for _, c in types if c in _HEADERS})
+    "Return a source that can be compiled: headers, typedefs, constants, preamble and text"
+    headers = sorted({f'#include <{_HEADER_OF_TYPE[c]}>\n' for _, c in types if c in _HEADER_OF_TYPE})
     typedefs = ''.join(f'typedef {c} {name};\n' for name, c in types)
     return f'{"".join(headers)}{typedefs}{constants_line(dict(constants))}\n{preamble}{text}'
 
@@ -34,7 +33,7 @@ def assemble_source(
 def source_loader(
     package,  # the `__package__` of the caller
 ):
-    "Return a function that returns the text of NAME.cuh in a package"
+    "Return a function that reads NAME.cuh in a package: `source(name)`"
 
     @lru_cache
     def source(name) -> str:

@@ -1,8 +1,7 @@
 """Tensor maps: descriptors of arrays for the copy engine of a Hopper GPU, the Tensor Memory Accelerator (TMA).
 
 One TMA instruction copies a box of an array. A **tensor map** describes the layout of the array: 128 bytes that the
-driver fills in, and that the kernel takes by value. On the emulator there is no driver, and the map has a format of its
-own.
+driver fills in, and that a kernel takes by value. The emulator has no driver, so its maps have a format of their own.
 """
 
 import ctypes
@@ -33,7 +32,7 @@ _L2_PROMOTION = 2
 
 
 class TensorMap:
-    """A tensor map of 128 bytes, at an `address` that is a multiple of 64; pass it to a kernel as its
+    """A tensor map of 128 bytes, stored at `address`, a multiple of 64; pass it for a kernel's parameter
     `const __grid_constant__ TensorMap`"""
 
     def __init__(self, x, box, swizzle):
@@ -51,24 +50,31 @@ class TensorMap:
         return ctypes.string_at(self.address, 128)
 
 
-def why_no_map(shape, strides, address, dtype, box, swizzle):  # strides: in elements; None if there can be a map
+def why_no_map(
+    shape,
+    strides,  # in elements
+    address,  # of the first element
+    dtype,  # its name
+    box,  # sizes of a box
+    swizzle,  # in bytes
+):  # None if TMA can copy them
     """Return the reason why TMA cannot copy boxes of an array.
 
     >>> why_no_map((64, 100), (100, 1), 0, 'float16', (16, 64), 128)
     'a row begins 200 bytes after the one before, and that must be a multiple of 16: pad the rows to 104 elements'"""
     if dtype not in _DATA_TYPES:
-        return f'a tensor map does not support {dtype}; it supports {", ".join(_DATA_TYPES)}'
+        return f'the dtype is {dtype}; expected one of {", ".join(_DATA_TYPES)}'
     if swizzle not in SWIZZLES:
-        return f'swizzle is {swizzle}; it must be {", ".join(map(str, SWIZZLES))}'
+        return f'swizzle is {swizzle}; expected one of {", ".join(map(str, SWIZZLES))}'
     size = _DATA_TYPES[dtype][1]
     if len(box) != len(shape) or not 1 <= len(shape) <= 5:
-        return f'the array has {len(shape)} axes and the box {len(box)}; both must have the same number, 1 to 5'
+        return f'the array has {len(shape)} axes and the box {len(box)}; both must have the same number of axes, 1 to 5'
     if min(shape) < 1 or min(box) < 1:
-        return f'the array is {tuple(shape)} and the box {tuple(box)}; each size must be 1 or more'
+        return f'the shape of the array is {tuple(shape)} and the box is {tuple(box)}; each size must be at least 1'
     if max(box) > 256:
         return f'the box is {tuple(box)}, and no side may be longer than 256 elements'
     if strides[-1] != 1:
-        return f'its strides are {tuple(strides)}, and the last must be 1: use .contiguous()'
+        return f'its strides are {tuple(strides)}; the last one must be 1: use .contiguous()'
     if bad := [s * size for s in strides[:-1] if s * size % 16]:
         padded = -(-bad[-1] // 16) * 16 // size
         return (
@@ -76,9 +82,9 @@ def why_no_map(shape, strides, address, dtype, box, swizzle):  # strides: in ele
             f'pad the rows to {padded} elements'
         )
     if address % 16:
-        return 'it begins at an address that is not a multiple of 16, as a slice may; use .clone()'
+        return 'its address must be a multiple of 16, which that of a slice may not be: use .clone()'
     if box[-1] * size % 16:
-        return f'a row of the box has {box[-1] * size} bytes, and that must be a multiple of 16'
+        return f'a row of the box has {box[-1] * size} bytes; expected a multiple of 16'
     if swizzle and box[-1] * size > swizzle:
         return (
             f'a row of the box has {box[-1] * size} bytes, and a swizzle of {swizzle} spans no more than {swizzle}: '
@@ -90,46 +96,46 @@ def _on_gpu(x):
     return x.is_cuda
 
 
-def _fill_for_emulator(res, shape, strides, box, size, swizzle):
-    "Fill in a map in the format of the emulator's `TensorMap` in `runtime.h`"
+def _fill_for_emulator(tensor_map, shape, strides, box, element_bytes, swizzle):
+    "Fill in a map in the format of the emulator's `TensorMap` in `runtime.h`; innermost axis first"
 
-    def pad_to_five(xs):
-        return [*reversed(xs), *[1] * (5 - len(xs))]
+    def reverse_and_pad(sizes):
+        return [*reversed(sizes), *[1] * (5 - len(sizes))]
 
     fields = struct.pack(
         '8sQ4i5i5i5q',
         b'gs tmap',
         0,
         len(box),
-        size,
+        element_bytes,
         swizzle,
         0,
-        *pad_to_five(shape),
-        *pad_to_five(box),
-        *(s * size for s in pad_to_five(strides)),
+        *reverse_and_pad(shape),
+        *reverse_and_pad(box),
+        *(stride * element_bytes for stride in reverse_and_pad(strides)),
     )
-    ctypes.memmove(res.address, fields, len(fields))
-    return res
+    ctypes.memmove(tensor_map.address, fields, len(fields))
+    return tensor_map
 
 
 def tensor_map(
     x,  # a torch tensor on the device where kernels run
     box,  # sizes of a box, like a shape: (rows, columns)
-    swizzle=128,  # of the box in shared memory: 0, 32, 64 or 128 bytes
+    swizzle=128,  # bytes that the swizzle of the box in shared memory spans: 0, 32, 64 or 128
 ) -> TensorMap:
-    """Return the tensor map by which TMA copies boxes of `x`.
+    """Return the tensor map with which TMA copies boxes of `x`.
 
         tensor_map(x, (128, 64))
 
     Raises ValueError if TMA does not support the array or the box."""
     strides, dtype = x.stride(), str(x.dtype).removeprefix('torch.')
     if why := why_no_map(x.shape, strides, x.data_ptr(), dtype, box, swizzle):
-        raise ValueError(f'no tensor map of {dtype}{tuple(x.shape)}: {why}')
+        raise ValueError(f'cannot create a tensor map of {dtype}{tuple(x.shape)}: {why}')
     res, axes = TensorMap(x, box, swizzle), len(box)
     data_type, element_bytes = _DATA_TYPES[dtype]
     if not _on_gpu(x):
         return _fill_for_emulator(res, x.shape, strides, box, element_bytes, swizzle)
-    # The driver takes the innermost axis first, whose stride is implied.
+    # The driver takes the innermost axis first, and no stride for it.
     dims = (ctypes.c_uint64 * axes)(*x.shape[::-1])
     byte_strides = (ctypes.c_uint64 * axes)(*(s * element_bytes for s in strides[-2::-1]))
     box_sizes = (ctypes.c_uint32 * axes)(*box[::-1])
@@ -152,5 +158,7 @@ def tensor_map(
         )
     )
     if code:
-        raise RuntimeError(f'no tensor map of {dtype}{tuple(x.shape)}, box {tuple(box)}: {error_string(code)}')
+        raise RuntimeError(
+            f'cannot create a tensor map of {dtype}{tuple(x.shape)} with box {tuple(box)}: {error_string(code)}'
+        )
     return res
