@@ -11,7 +11,7 @@
 | `cuda_kernel`, `load_cuda`, `on_emulator`, `show_source`, `side_by_side` | CUDA C |
 | `gpu`, `device` | whether kernels run on a GPU; then `'cuda'`, else `'cpu'` |
 | `exercise`, `hint`, `guess`, `guessed` | what the reader does |
-| `bench`, `ceilings`, `compare`, `H100`, `roofline`, `Roofline` | timing |
+| `bench`, `ceilings`, `compare`, `Comparison`, `H100`, `roofline`, `Roofline` | timing |
 | `occupancy`, `ptx`, `resources`, `sass`, `wavefronts` | the compiler's output, and the hardware's requests |
 | `changed`, `code_of`, `contest`, `define`, `source_in` | variants of a kernel, and contests among them |
 | `recorded`, `on_gpu`, `print_on_gpu`, `made_on`, `Unavailable` | results of a GPU, recorded for readers without one |
@@ -44,7 +44,7 @@ from types import ModuleType
 import numpy as np
 
 from .asm import occupancy, ptx, resources, sass
-from .bench import H100, Roofline, bench, ceilings, compare, roofline
+from .bench import H100, Comparison, Roofline, bench, ceilings, compare, roofline
 from .bench.recording import (
     EXPECTED,
     Unavailable,
@@ -111,7 +111,7 @@ __all__ = [
     *('cuda_kernel', 'load_cuda', 'on_emulator', 'show_source', 'side_by_side'),
     *('gpu', 'device'),
     *('exercise', 'hint', 'guess', 'guessed'),
-    *('bench', 'ceilings', 'compare', 'H100', 'roofline', 'Roofline'),
+    *('bench', 'ceilings', 'compare', 'Comparison', 'H100', 'roofline', 'Roofline'),
     *('occupancy', 'ptx', 'resources', 'sass', 'wavefronts'),
     *('changed', 'code_of', 'contest', 'define', 'source_in'),
     *('recorded', 'recorded_file', 'on_gpu', 'print_on_gpu', 'made_on', 'Unavailable'),

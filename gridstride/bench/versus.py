@@ -8,6 +8,7 @@ confidence interval. With `sizes` all this is repeated for each size.
 
 import io
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,16 +68,40 @@ def ratio(base, other) -> tuple:  # (median, low, high): above 1, `other` is fas
 _HEAD = ('<', '<median', '<in a graph', '<rate', '<share', '<speedup', EXPECTED)
 
 
+class StoredTiming(NamedTuple):
+    "What a table shows of a `Timing`, read from a recording"
+
+    median: float
+    graph: float | None
+    gbs: float | None
+    tflops: float | None
+    shares: dict
+    device: str
+    gpu: bool
+    warnings: list
+
+
 class Comparison(Expectations):
     "Timings of candidates: `timings` by name, and `ratios`, the speedups over the baseline (median, low, high)"
 
-    def __init__(self, timings, ratios, baseline, size=None):
+    def __init__(self, timings, ratios, baseline, size=None, mark=''):
         self.timings = timings
         self.ratios = ratios
         self.baseline = baseline
         self.size = size
+        self.mark = mark  # of the recording that it was read from; empty: measured here
 
-    mark = ''  # a comparison is measured here
+    def plain(self) -> dict:
+        "Return the values as JSON can store them, for a recording"
+        timings = {name: {k: getattr(t, k) for k in StoredTiming._fields} for name, t in self.timings.items()}
+        ratios = {name: list(r) for name, r in self.ratios.items()}
+        return dict(timings=timings, ratios=ratios, baseline=self.baseline, size=self.size)
+
+    @classmethod
+    def load(cls, data, mark=''):
+        "Restore what `plain` returned; `mark` says where it was measured"
+        timings = {name: StoredTiming(**t) for name, t in data['timings'].items()}
+        return cls(timings, data['ratios'], data['baseline'], data['size'], mark)
 
     @property
     def names(self) -> list:
@@ -126,7 +151,8 @@ class Comparison(Expectations):
     def _where(self):
         t = next(iter(self.timings.values()))
         size = '' if self.size is None else f'size {self.size}, '
-        return f"{size}{t.device}{'' if t.gpu else ': no GPU time'}; speedups over {self.baseline}"
+        where = self.mark.partition(' (')[0] or t.device  # without the versions
+        return f"{size}{where}{'' if t.gpu else ': no GPU time'}; speedups over {self.baseline}"
 
     def __repr__(self):
         notes = [*self.comparisons, *(f'in doubt, {name}: {d}' for name, d in self.warnings)]

@@ -203,16 +203,16 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         '08a',
         'timing',
         'Timing',
-        reading=60,
+        reading=50,
         exercises=(70, 70),
         needs=(
             'lessons {cuda_c}, {shared_memory_cuda} and {numba}. A GPU helps: without one all kernels run and are '
-            "checked (Triton's if Triton is installed), and what only a GPU can show comes from an NVIDIA H100."
+            'checked, and what only a GPU can show comes from an NVIDIA H100.'
         ),
-        follows='[lecture 1](https://youtu.be/LuhJEEJQgUM?t=597) (Mark Saroufim), 9:57 to 39:16.',
+        follows='[lecture 1](https://youtu.be/LuhJEEJQgUM?t=597) (Mark Saroufim), 9:57 to 26:14.',
         does=(
-            "timing that you can trust; ceilings and the roofline; PyTorch's profiler; one kernel in four languages; "
-            'launch overhead; what `torch.compile` and Triton generate'
+            "timing that you can trust; ceilings and the roofline; PyTorch's profiler; one kernel in CUDA C and Numba, "
+            "made as fast as PyTorch's; launch overhead"
         ),
         gpu='helps',
         chapter='profiling',
@@ -472,20 +472,20 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         '17a',
         'programs',
         'Triton: programs',
-        reading=45,
+        reading=55,
         exercises=(70, 80),
         needs=(
-            'lessons {first_kernel} and {blocks_and_threads}; {source_to_sass} and {memory} help with the sections on '
-            'the compiler. A GPU helps: without one all kernels run and are checked; what only a GPU can show comes '
-            'from an NVIDIA H100.'
+            'lessons {first_kernel} and {blocks_and_threads}; {timing}, {source_to_sass} and {memory} help with the '
+            'sections on speed and on the compiler. A GPU helps: without one all kernels run and are checked; what '
+            'only a GPU can show comes from an NVIDIA H100.'
         ),
         follows=(
             '[lecture 1](https://youtu.be/LuhJEEJQgUM?t=1574) (Mark Saroufim) from 26:14, and [lecture '
             '14](https://youtu.be/DdTsX6DQk24) (Umer Adil).'
         ),
         does=(
-            'programs on blocks, with every mask checked; what the compiler decides, in TTGIR, PTX and SASS; softmax '
-            'at DRAM bandwidth; the debugger'
+            'programs on blocks, with every mask checked; what the compiler decides, in TTGIR, PTX and SASS; what '
+            '`torch.compile` writes; softmax at DRAM bandwidth; the debugger'
         ),
         gpu='helps',
         chapter='triton',

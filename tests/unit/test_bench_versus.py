@@ -1,4 +1,6 @@
 "Interleaving, ratios, and the table and the picture of a comparison."
+import json
+
 import numpy as np
 import pytest
 from gridstride.bench import clocks, limits
@@ -50,6 +52,15 @@ def test_the_table_is_fastest_first_and_says_where_no_difference_was_shown(three
     rows = {r[0]: r for r in three.rows()}
     assert list(rows)[0] == 'fast' and rows['fast'][-2].startswith('2x') and rows['slow'][-2] == 'the baseline'
     assert 'no difference' in rows['same'][-2]
+
+
+def test_a_recorded_comparison_shows_the_same_table_and_takes_expectations(three):
+    again = Comparison.load(json.loads(json.dumps(three.plain())), 'recorded on a GPU, 2026-11-22 (driver 1)')
+    assert again.rows() == three.rows() and again.speedup('fast') == three.speedup('fast')
+    assert again.speedup('fast', over='same') == pytest.approx(2) and again.in_unit('slow', 'ms') == pytest.approx(2)
+    again.expect('fast', 1.9, 2.1)
+    assert {r[0]: r[-1] for r in again.rows()} == dict(fast='1.9 to 2.1x', slow='', same='')
+    assert again.mark.partition(' (')[0] in repr(again) and three.timings['slow'].device not in repr(again)
 
 
 def test_over_sizes_flops_and_bytes_may_be_functions():
