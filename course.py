@@ -7,6 +7,8 @@ python3 course.py [NN]         set up, then open JupyterLab on lesson NN (01), s
 python3 course.py setup        only set up
 python3 course.py test [ARGS]  set up, then run the tests; ARGS go to pytest
     --fast                     without tests that are marked slow or browser, while editing
+    --all                      also the tests that are marked exhaustive: more cases of what the others cover, before a
+                               release, or after a change of the emulator, the translation or a family of kernels
 python3 course.py run [NN ...] execute these lessons, or all, and report each result
     --save                     write the outputs back into the lessons that completed
     --jobs N                   how many lessons run at a time (1)
@@ -484,7 +486,7 @@ def setup_only(argv):
 
 
 def test(argv):
-    "Set up with what the tests need, and run the named tests, the fast ones (--fast), or all"
+    "Set up with what the tests need, and run the named tests, the fast ones (--fast), the usual ones, or all (--all)"
     setup('test')
     unused = ['-p', 'no:logging', '-p', 'no:anyio', '-p', 'no:hypothesispytest']  # plugins that slow down every test
     cores = max(2, min(os.cpu_count() or 2, 8))
@@ -492,7 +494,9 @@ def test(argv):
     if argv == ['--fast']:
         argv = ['-n', str(cores), *workers, '-m', 'not slow and not browser', '-q', 'tests']
     # one more than cores, since tests also wait: for the network, a browser, a deadline
-    become(PYTHON, '-m', 'pytest', *(argv or ['-n', str(cores+1), *workers, '-rsx', '--durations=10', 'tests']))
+    if argv in ([], ['--all']):
+        argv = ['-n', str(cores+1), *workers, '-rsx', '--durations=10', *argv, 'tests']
+    become(PYTHON, '-m', 'pytest', *argv)
 
 
 def run(argv):

@@ -1,4 +1,5 @@
-"""The course with the newest of what it needs: `python3 course.py canary [ARGS]`; ARGS go to pytest.
+"""The course with the newest of what it needs: `python3 course.py canary [ARGS]`; ARGS go to pytest: `--all`
+adds the exhaustive tests.
 
 An environment of its own, .canary, takes whatever the ranges in settings.ini allow; constraints.txt has no say. It
 prints which versions came and how the tests went, and leaves the rest to who reads that.
@@ -64,7 +65,7 @@ def run_tests(args):
     "Run pytest in .canary; its exit status"
     path = os.pathsep.join([str(PYTHON.parent), os.environ.get('PATH', '')])
     workers = ['-n', str(max(2, min(os.cpu_count() or 2, 8))), '--dist', 'worksteal']
-    given = args or [*workers, '-q', '-rsx', 'tests']
+    given = [*workers, '-q', '-rsx', *args, 'tests'] if args in ([], ['--all']) else args
     return subprocess.call([PYTHON, '-m', 'pytest', f'--junitxml={RESULTS}', *given], cwd=ROOT,
                            env=dict(os.environ, PATH=path))
 

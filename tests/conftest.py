@@ -2,7 +2,8 @@
 
 Kernels run on the emulator and the simulator, even if a GPU is here, except in tests that are marked `gpu` or
 `real_backend`; no file of the user's is touched. `course.py test --fast` selects the tests that are marked neither
-`slow` nor `browser`.
+`slow` nor `browser`. Tests that are marked `exhaustive` run with `--all`, or if they are named; the last line of a run
+says how many were left out.
 """
 
 import gc, importlib, os, shutil, sys
@@ -66,11 +67,16 @@ def pytest_sessionfinish():
     gc.freeze()
 
 
+def pytest_addoption(parser):
+    parser.addoption('--all', action='store_true', dest='all_tests', help='also run tests that are marked exhaustive')
+
+
 def pytest_configure(config):
     config.addinivalue_line('markers', 'slow: uses a core for longer than half a second once its kernels are compiled')
     config.addinivalue_line('markers', 'browser: opens pages in a browser')
     config.addinivalue_line('markers', 'gpu: needs a GPU, is skipped without one, and runs its kernels there')
     config.addinivalue_line('markers', 'real_backend: runs kernels where a user would: on the GPU, if one is here')
+    config.addinivalue_line('markers', 'exhaustive: one more case of what others cover; runs with --all, or if named')
     config.addinivalue_line('markers', 'takes(seconds): slow; takes so long if nothing is compiled, and starts early')
     config.pluginmanager.register(Clock())
 
@@ -129,7 +135,32 @@ def pytest_collection_modifyitems(config, items):
         if used & NOTEBOOKS: o.add_marker(pytest.mark.takes(10))
         if used & SLOW or o.get_closest_marker('takes'): o.add_marker('slow')
         if used & BROWSERS: o.add_marker('browser')
+    leave_out_exhaustive(config, items)
     items[:] = dealt(items, getattr(config, 'workerinput', {}).get('workercount', 1))
+
+
+def leave_out_exhaustive(config, items):
+    "Deselect tests that are marked `exhaustive`, unless `--all`, `-m` or a name (`file::test`) requests them"
+    asked = config.option.all_tests or 'exhaustive' in config.option.markexpr or any('::' in o for o in config.args)
+    left = [] if asked else [o for o in items if o.get_closest_marker('exhaustive')]
+    if not left: return
+    items[:] = [o for o in items if not o.get_closest_marker('exhaustive')]
+    config.hook.pytest_deselected(items=left)
+    getattr(config, 'workeroutput', config.stash.setdefault(LEFT, {}))['left'] = len(left)
+
+
+LEFT = pytest.StashKey()  # {'left': how many tests are left to `--all`}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    "Each of the processes that share the tests has left out the same ones"
+    node.config.stash.setdefault(LEFT, {}).update({k: v for k, v in node.workeroutput.items() if k == 'left'})
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if left := config.stash.get(LEFT, {}).get('left'):
+        terminalreporter.write_line(f'{left} tests are left to: python3 course.py test --all')
 
 
 def pytest_runtest_setup(item):

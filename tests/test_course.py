@@ -896,6 +896,7 @@ def test_test_command(quick):
     assert argv[8:] == ['-p', 'no:hypothesispytest', '-rsx', '--durations=10', 'tests']
     fast = ['-n', str(int(argv[1]) - 1), *argv[2:10], '-m', 'not slow and not browser', '-q', 'tests']
     assert json.loads(course(quick, 'test', '--fast').stdout)['argv'] == fast
+    assert json.loads(course(quick, 'test', '--all').stdout)['argv'] == [*argv[:-1], '--all', 'tests']
     res = course(quick, 'test', '-x', 'tests/test_a.py', '-k', 'b')
     called = json.loads(res.stdout)  # nothing else: the second time it is set up already
     assert called['argv'] == ['-x', 'tests/test_a.py', '-k', 'b']

@@ -1,4 +1,4 @@
-"The marks by which `course.py test --fast` selects tests."
+"The marks by which `course.py test` selects tests, with `--fast` and `--all`, too."
 import os, re, subprocess, sys
 from pathlib import Path
 
@@ -21,6 +21,12 @@ def test_slow(): pass
 @pytest.mark.takes(30)
 def test_that_takes_long(): pass
 
+@pytest.mark.exhaustive
+def test_exhaustive(): pass
+
+@pytest.mark.parametrize('n', [1, pytest.param(2, marks=pytest.mark.exhaustive)])
+def test_cases(n): pass
+
 def test_that_builds_the_site(site): pass
 
 def test_that_opens_a_page(browser_page): pass
@@ -32,20 +38,51 @@ def test_on_a_gpu():
 """
 
 
-def ended(folder, *args):
-    "The outcome of each of `TESTS` that pytest selects"
+def ran(folder, *args):
+    "What pytest prints for those of `TESTS` that it selects"
     (folder/'test_those.py').write_text(TESTS)
     here = Path(__file__).parents[1]
     env = {**os.environ, 'PYTHONPATH': os.pathsep.join(map(str, [here, here.parent]))}
-    ran = subprocess.run([sys.executable, '-m', 'pytest', '-p', 'conftest', '-p', 'no:xdist', '-v', *args],
-                         cwd=folder, env=env, capture_output=True, text=True)
-    return dict(re.findall(r'::(\w+) (\w+)', ran.stdout))
+    return subprocess.run([sys.executable, '-m', 'pytest', '-p', 'conftest', '-v', *args], cwd=folder, env=env,
+                          capture_output=True, text=True).stdout
+
+
+def outcomes(said): return dict(re.findall(r'::(\w+(?:\[\w+\])?) (PASSED|FAILED|SKIPPED|ERROR)', said))
+
+
+USUAL = {'test_short', 'test_slow', 'test_that_takes_long', 'test_that_builds_the_site', 'test_that_opens_a_page',
+         'test_on_a_gpu', 'test_cases[1]'}
+
+
+def left(said):
+    "How many tests the summary says that it leaves to `--all`, once; 0 if it says nothing"
+    return sum(map(int, re.findall(r'^(\d+) tests are left to: python3 course.py test --all', said, re.M)))
 
 
 @pytest.mark.slow
-def test_fast_tests_are_neither_slow_nor_in_a_browser(tmp_path):
-    fast = ended(tmp_path, '-m', 'not slow and not browser')
-    assert fast.keys() == {'test_short', 'test_on_a_gpu'} and fast['test_short'] == 'PASSED'
-    every = ended(tmp_path)
-    assert len(every) == 6 and {end for name, end in every.items() if name != 'test_on_a_gpu'} == {'PASSED'}
-    assert every['test_on_a_gpu'] in ('PASSED', 'SKIPPED')
+def test_fast_tests_are_neither_slow_nor_in_a_browser_nor_exhaustive(tmp_path):
+    said = ran(tmp_path, '-p', 'no:xdist', '-m', 'not slow and not browser')
+    assert outcomes(said).keys() == {'test_short', 'test_on_a_gpu', 'test_cases[1]'} and left(said) == 2
+    assert outcomes(said)['test_short'] == 'PASSED'
+
+
+@pytest.mark.slow
+def test_a_run_counts_what_it_leaves_to_all(tmp_path):
+    said = ran(tmp_path, '-p', 'no:xdist')
+    usual = outcomes(said)
+    assert usual.keys() == USUAL and {end for name, end in usual.items() if name != 'test_on_a_gpu'} == {'PASSED'}
+    assert usual['test_on_a_gpu'] in ('PASSED', 'SKIPPED')
+    assert left(said) == 2 and '2 deselected' in said
+    said = ran(tmp_path, '--all', '-n', '2')
+    assert len(re.findall('PASSED|SKIPPED', said)) >= len(USUAL) + 2 and not left(said)
+
+
+@pytest.mark.slow
+def test_processes_that_share_the_tests_leave_out_the_same_ones(tmp_path):
+    assert left(said := ran(tmp_path, '-n', '2')) == 2 and 'test_exhaustive' not in said
+
+
+@pytest.mark.slow
+def test_an_exhaustive_test_that_is_named_runs(tmp_path):
+    said = ran(tmp_path, '-p', 'no:xdist', 'test_those.py::test_exhaustive', 'test_those.py::test_cases')
+    assert outcomes(said) == dict.fromkeys(['test_exhaustive', 'test_cases[1]', 'test_cases[2]'], 'PASSED')
