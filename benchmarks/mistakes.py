@@ -401,7 +401,7 @@ WORDS = {
     'CUDA C: a kernel is called like a function':
         ['twice is a kernel', 'as in twice<<<grid, block>>>(...)', 'line 6: twice(x.data_ptr<float>(), x.numel());'],
     'CUDA C: a wild address': ['is in no array', 'the index is far out of bounds'],
-    'CUDA C: an array that begins inside another': ['y begins inside x, at x[10]: counted from there it is y[90]'],
+    'CUDA C: an array that begins inside another': ['y begins inside x, at x[10], so this element is y[90]'],
     'CUDA C: a name that does not exist': ['twice.cu, line 3:', 'x[j] *= 2;'],
     'CUDA C: a name that does not exist, after cuda_begin': ['go.cu, line 3:', 'x[j] *= 2;'],
     'CUDA C: one equals sign, and a printf that does not fit': ['show.cu, line 3:', 'show.cu, line 4:', 'has type'],

@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from gridstride.diagnostics.errors import ALWAYS, CLASSES, WARNINGS, switch_off
+from gridstride.diagnostics.errors import ALWAYS, CLASSES, WARNINGS, how_to_disable
 from gridstride.diagnostics.messages import WORDS
 
 LANGUAGES = dict(python="Python, in Numba's dialect", cuda='CUDA C', triton='Triton')
@@ -69,7 +69,7 @@ def in_dialects(text):
 
 def wording(words):
     "Format the message and its hint, with the names of the fields, once per dialect in which they differ"
-    whats, hints = in_dialects(words.what), in_dialects(words.hint)
+    whats, hints = in_dialects(words.summary), in_dialects(words.hint)
     out = []
     for dialect in sorted({*whats, *hints} - {''}) or ['']:
         said = [texts.get(dialect, texts.get('', '')) for texts in (whats, hints)]
@@ -88,7 +88,7 @@ def how_it_is_reported(kind, code):
         reported = f'It is raised as `{CLASSES[kind].__name__}`.'
     if code in ALWAYS.get(kind, '').split():
         return f'{reported} It is reported even with checks disabled, because the kernel could not continue.'
-    off = switch_off(kind, code, 'python')
+    off = how_to_disable(kind, code, 'python')
     everywhere = off.replace('sim.options', '`sim.options`, `cpp.options` or `tile.options`', 1)
     return f'{reported} {everywhere}' if off else reported
 
@@ -128,7 +128,7 @@ def escaped(text):
 
 def first_wording(words):
     "Return the message of a finding, in the first dialect that has one"
-    return next(iter(in_dialects(words.what).values()))
+    return next(iter(in_dialects(words.summary).values()))
 
 
 def is_bare(words):

@@ -21,7 +21,7 @@ from types import SimpleNamespace
 
 from ..diagnostics.accessed_arrays import Lines
 from ..diagnostics.errors import warn_of
-from ..diagnostics.source_lines import uses
+from ..diagnostics.source_lines import find_uses
 from ..diagnostics.settings import (
     CHECKS,
     ORDERS,
@@ -206,7 +206,7 @@ def access_at(line, column):
 
     It is 'access' if the line takes a reference, or cannot be parsed. `x[i] += 1` is a read, which comes first."""
     name = array_at(line, column)
-    for start, end, _ in uses(line, name) if name else ():
+    for start, end, _ in find_uses(line, name) if name else ():
         if start < column <= end and not _IS_REFERENCED.search(line[:start]):
             return 'write' if _IS_ASSIGNED.match(line, end) else 'read'
     return 'access'
@@ -321,7 +321,7 @@ def _exception_for(f, sources):
     home = _defining_file(f.kernel, sources) or file
     text, is_elsewhere = _line_text(sources, home, f.called), (home, f.called) != (file, f.line)
     called = (f.called, text, home) if text and is_elsewhere else None
-    around = dict(above=_lines_before(lines, f.line), onward=_lines_from(lines, f.line))
+    around = dict(lines_before=_lines_before(lines, f.line), lines_from=_lines_from(lines, f.line))
     around['several_files'] = _is_one_of_several(file, sources)
     return f.exception('cuda', file=file, source=lines.get(f.line, '').strip(), called=called, **around)
 

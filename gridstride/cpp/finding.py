@@ -11,7 +11,7 @@ from pathlib import Path
 from .frontend.edits import NotEmulated
 from ..diagnostics.accessed_arrays import accessed_arrays
 from ..diagnostics.race_hints import update_of
-from ..diagnostics.source_lines import uses
+from ..diagnostics.source_lines import find_uses
 from ..diagnostics.errors import Access, Call, KernelCrash, Location, Phrase, exception_of, text_of
 
 ABI = 4  # `abi_version` in runtime/state.h: incremented on both sides when a shared structure changes
@@ -191,7 +191,8 @@ class Found:
 
     def _is_in_no_array(self, line):
         "Return whether the address is in no array, or in one that this line does not access"
-        return self.code == 'no_array' or self.code == 'overflowed' and not uses(line, self.fields.get('array', ''))
+        is_elsewhere = self.code == 'overflowed' and not find_uses(line, self.fields.get('array', ''))
+        return self.code == 'no_array' or is_elsewhere
 
     def _may_be_near_by_chance(self, found):
         "Return whether an index that has overflowed may be near another array by chance"

@@ -2,7 +2,7 @@
 
 `errors` (exceptions and warnings: kind, code and fields of each finding), `messages` (the one table of their texts),
 `hints` (how to fix a finding, quoting the learner's own lines; `index_hints` and `race_hints` have the rules,
-`source_lines` reads the lines), `accessed_arrays` (the arrays that an access may be to whose address is in none),
-`launch_config` (`kernel[grid, block, stream, shared]`: brackets, sizes, count and kind of arguments), `settings`
-(checks, order, seed, engine).
+`source_lines` parses the lines), `accessed_arrays` (finds the arrays that an access to an address in no array may
+belong to), `launch_config` (`kernel[grid, block, stream, shared]`: brackets, sizes, count and kind of arguments),
+`settings` (checks, order, seed, engine).
 """

@@ -1,15 +1,15 @@
-"""Find out from the learner's lines which arrays an access may have been meant for, if its address is in none.
+"""Finds the arrays that an access may belong to if its address is in no array, by the learner's lines.
 
-A 32-bit index that has overflowed leads gigabytes away from its array, so the address does not identify the array. But
-the line names the pointers that it uses, the lines before it show where these come from, and a call shows which array
-a parameter is. For a read, elements that the line only writes are excluded; so are elements whose index is always
+After an overflow, a 32-bit index may be gigabytes past its array, so the address does not identify the array. But the
+line names the pointers that it uses, the lines before it assign these pointers, and a call shows which array is passed
+for a parameter. For a read, elements that the line only writes are excluded, and so are elements whose index is always
 small. The result is one array, several that fit equally well, or none if another pointer may be the cause.
 """
 
 import re
 from typing import NamedTuple
 
-from .source_lines import code_of, end_of_bracket, parts_of
+from .source_lines import strip_comment, end_of_bracket, split_indices
 
 __all__ = ['Lines', 'accessed_arrays']
 
@@ -19,12 +19,12 @@ class Lines(NamedTuple):
 
     function: str
     line: str
-    above: str = ''
+    lines_before: str = ''
 
     @property
     def code(self):
         "All these lines, without comments"
-        return '\n'.join(map(_code_of, [*self.above.split('\n'), self.line]))
+        return '\n'.join(map(_code_of, [*self.lines_before.split('\n'), self.line]))
 
 
 class _Use(NamedTuple):
@@ -44,21 +44,29 @@ def accessed_arrays(
     access,  # 'read', 'write' or 'atomic'
     calls,  # `Lines` from the access to the kernel, the innermost first
     arrays,  # the names of the kernel's arrays
-):  # (names, whether the line uses no other pointer)
+):  # (names of arrays, whether the line uses no pointer of unknown origin)
     "Return the arrays that an access may be to, in the order of the line"
-    here = calls[0]
-    uses = [use for use in _uses(_code_of(here.line), here.code, arrays) if not _is_declared(use.pointer, here.code)]
-    fitting = [use for use in uses if use.kind in _USE_KINDS[access]]
-    uses = fitting or (uses if access != 'read' else [])  # a function may write through a reference that it is given
-    found = [(use, _arrays_of(use.pointer, calls, arrays)) for use in uses]
-    if any(not names and use.kind != 'address' for use, names in found):
-        return _array_names(found, lambda use: _is_product(use, here.code)), False
-    return _array_names(found, lambda use: _may_be_far(use, here.code, arrays)) or _array_names(found), True
+    executed = calls[0]
+    uses = [
+        use
+        for use in _uses(_code_of(executed.line), executed.code, arrays)
+        if not _is_declared(use.pointer, executed.code)
+    ]
+    matching_uses = [use for use in uses if use.kind in _USE_KINDS[access]]
+    uses = matching_uses or (
+        uses if access != 'read' else []
+    )  # a function may write through a reference that is passed to it
+    arrays_of_uses = [(use, _arrays_of(use.pointer, calls, arrays)) for use in uses]
+    if any(not names and use.kind != 'address' for use, names in arrays_of_uses):
+        return _array_names(arrays_of_uses, lambda use: _is_product(use, executed.code)), False
+    return _array_names(arrays_of_uses, lambda use: _may_be_large(use, executed.code, arrays)) or _array_names(
+        arrays_of_uses
+    ), True
 
 
-def _array_names(found, fits=lambda use: True):
+def _array_names(arrays_of_uses, fits=lambda use: True):
     "Return the arrays of the uses for which `fits` is true, each once"
-    return list(dict.fromkeys(name for use, names in found if fits(use) for name in names))
+    return list(dict.fromkeys(name for use, names in arrays_of_uses if fits(use) for name in names))
 
 
 # The pointers that a line uses
@@ -72,7 +80,7 @@ _TYPES = 'float|double|int|char|short|long|unsigned|bool|void|auto|half|__half|T
 
 
 def _code_of(line):
-    return re.sub(r'/\*.*?\*/', '', code_of(line))
+    return re.sub(r'/\*.*?\*/', '', strip_comment(line))
 
 
 def _uses(line, code, arrays):
@@ -84,11 +92,11 @@ def _uses(line, code, arrays):
         loaded = re.search(r'\]\s*\[', indices) and re.search(rf'\*\s*\*[^,;)=]*\b{name}\b', code)
         yield _Use('' if m[1] or loaded else name, indices, _access_kind(line, m.start(2), end))
     for m in _STAR.finditer(line):
-        yield _dereferenced(line, m.end())
+        yield _parse_dereference(line, m.end())
     for m in re.finditer(r'(?<![\w.>])(\w+)\s*->', line):
         yield _Use(m[1], '0', 'read')
     for m in _BARE_NAME.finditer(line):
-        if (call := _call_around(line, m.start())) and (m[1] in arrays or _is_pointer(m[1], code)):
+        if (call := _enclosing_call(line, m.start())) and (m[1] in arrays or _is_pointer_variable(m[1], code)):
             yield _Use(m[1], m[2], 'atomic' if call.startswith('atomic') else 'address')
 
 
@@ -99,35 +107,36 @@ def _cast_pointer(line, end):
 
 
 def _end_of_indices(line, end):
+    "Return the end of the brackets that follow `end`"
     while m := re.compile(r'\s*\[').match(line, end):
         end = end_of_bracket(line, m.end() - 1)
     return end
 
 
 def _access_kind(line, start, end):
-    "Return how the line uses the element at that position: 'read', 'write', ..."
+    "Return how the line uses the element in its columns `start:end`: 'read', 'write', ..."
     if re.search(r'(?:^|[^\w)\]&\s])\s*&\s*$', line[:start]):
-        return 'atomic' if _call_around(line, start).startswith('atomic') else 'address'
+        return 'atomic' if _enclosing_call(line, start).startswith('atomic') else 'address'
     if re.search(r'(\+\+|--)\s*$', line[:start]):
         return 'update'
     m = _ASSIGNMENT.match(line, end)
     return 'read' if not m else 'write' if m[1] == '=' else 'update'
 
 
-def _dereferenced(line, at):
-    "Return the use that a `*` dereferences"
-    if line[at] != '(':
-        name = re.match(r'\w+', line[at:])[0]
-        return _Use(name, '0', _access_kind(line, at - 1, at + len(name)))
-    end = end_of_bracket(line, at)
-    m = re.fullmatch(r'\(\s*(\w+)\s*([-+].*)?\)', line[at:end])
-    return _Use(m[1] if m else '', (m and m[2]) or '', _access_kind(line, at - 1, end))
+def _parse_dereference(line, start):
+    "Return the use that the `*` before `start` dereferences"
+    if line[start] != '(':
+        name = re.match(r'\w+', line[start:])[0]
+        return _Use(name, '0', _access_kind(line, start - 1, start + len(name)))
+    end = end_of_bracket(line, start)
+    m = re.fullmatch(r'\(\s*(\w+)\s*([-+].*)?\)', line[start:end])
+    return _Use(m[1] if m else '', (m and m[2]) or '', _access_kind(line, start - 1, end))
 
 
-def _call_around(line, at):
+def _enclosing_call(line, position):
     "Return the name of the function whose call contains that position, or ''"
     depth = 0
-    for i in reversed(range(at)):
+    for i in reversed(range(position)):
         depth += (line[i] == ')') - (line[i] == '(')
         if depth < 0:
             m = re.search(r'\b(?!(?:if|for|while|switch|sizeof)\b)(\w+)\s*(?:<[\w\s,*]*>)?\s*$', line[:i])
@@ -135,7 +144,7 @@ def _call_around(line, at):
     return ''
 
 
-def _is_pointer(name, code):
+def _is_pointer_variable(name, code):
     return bool(re.search(rf'\b(?:{_TYPES})\s*\*\s*(?:(?:const|__restrict__|__restrict)\s+)*{name}\b', code))
 
 
@@ -177,18 +186,19 @@ def _pointers_in(value):
 
 
 def _arguments_of(parameter, callee, caller):
-    "Return the argument that a call passes for a parameter"
+    "Return [the argument that a call passes for a parameter]; [] if it is not found"
     head = re.search(rf'\b{callee.function}\s*\(', callee.code)
     call = re.search(rf'\b{callee.function}\s*(?:<[^;()]*>)?\s*\(', _code_of(caller.line))
     if not head or not call:
         return []
-    names = [re.search(r'(\w*)\s*(?:\[\s*\])?\s*$', text)[1] for text in _in_brackets(callee.code, head.end() - 1)]
-    values = _in_brackets(_code_of(caller.line), call.end() - 1)
+    names = [re.search(r'(\w*)\s*(?:\[\s*\])?\s*$', text)[1] for text in _split_brackets(callee.code, head.end() - 1)]
+    values = _split_brackets(_code_of(caller.line), call.end() - 1)
     return [value for name, value in zip(names, values) if name == parameter]
 
 
-def _in_brackets(text, at):
-    return parts_of(text[at + 1 : end_of_bracket(text, at) - 1])
+def _split_brackets(text, opening):
+    "Split the text in the brackets that open at `opening` at its commas"
+    return split_indices(text[opening + 1 : end_of_bracket(text, opening) - 1])
 
 
 # How large an index may be
@@ -198,25 +208,25 @@ _SMALL = re.compile(r'\b(?:thread|block|grid)(?:Idx|Dim)\.\w\b|\b(?:int|unsigned
 _WIDE = 'size_t', 'long', 'int64_t', 'uint64_t', 'ptrdiff_t'
 
 
-def _computed(use, code):
-    "Return the index of a use, followed by the expressions of all variables in it"
+def _expand_index(use, code):
+    "Return the index of a use, followed by the values of all variables in it and in these values"
     moves = [value for value in _values_of(use.pointer, code) if use.pointer]
     text = ' '.join([use.index, *moves])
     names = set()
-    while more := {*re.findall(r'(?<![\w.])[A-Za-z_]\w*', text)} - names:
-        names |= more
-        text = ' '.join([text, *(value for name in sorted(more) for value in _values_of(name, code))])
+    while new_names := {*re.findall(r'(?<![\w.])[A-Za-z_]\w*', text)} - names:
+        names |= new_names
+        text = ' '.join([text, *(value for name in sorted(new_names) for value in _values_of(name, code))])
     return _GRID.sub('', text)
 
 
-def _may_be_far(use, code, arrays):
-    "Return whether the index may be large; thread and block indices and constants are small"
-    text = _SMALL.sub('', _computed(use, code))
+def _may_be_large(use, code, arrays):
+    "Return whether the index may be large; thread indices, block indices and constants are small"
+    text = _SMALL.sub('', _expand_index(use, code))
     unset = {name for name in re.findall(r'(?<![\w.])[A-Za-z_]\w*', text) if not _values_of(name, code)}
     return bool(unset - {*arrays} or re.search(r'[\w)]\s*\*|<<|\w\s*\[', text))
 
 
 def _is_product(use, code):
     "Return whether the index is a 32-bit product"
-    text = _computed(use, code)
+    text = _expand_index(use, code)
     return bool(re.search(r'\*|<<', text)) and not any(wide in text for wide in _WIDE)

@@ -1,26 +1,26 @@
-"""Exceptions for what a kernel can do wrong: they state what happened, where, in which threads, and how to fix it.
+"""Exceptions for mistakes of kernels: each states what happened, where, in which threads, and how to fix it.
 
 The kinds carry the names of compute-sanitizer's tools, so that a finding here and one on a GPU have the same name.
 
-| kind | what was found |
+| kind | finding |
 |---|---|
 | `memcheck` | an out-of-bounds access, or an invalid address |
 | `racecheck` | a data race: two accesses to one element, at least one write, and no barrier in between |
 | `initcheck` | a read of uninitialized memory |
 | `synccheck` | a barrier in divergent code, a wrong warp mask, a deadlock |
-| `launch` | a launch that no GPU would accept |
+| `launch` | a launch that no GPU accepts |
 | `assert`, `raise` | an assertion that fails, an exception that a kernel raises |
-| `crash`, `timeout` | a kernel that crashed, one that did not end |
+| `crash`, `timeout` | a kernel that crashes, a kernel that does not end in time |
 
-A check reports a *kind*, a *code* and *fields*, and no text. `messages.WORDS` has the text of every code, and
+A check reports a *kind*, a *code* and *fields*, but no text. `messages.WORDS` has the text of every code, and
 `exception_of` is the only function that turns a finding into an exception:
 
     exception_of('racecheck', 'race', 'python', dict(array='s', index=(3,), before='written', now='read'),
                  Location(kernel='reverse', line=12, ...), other=Access(11, (0, 0, 0), (3, 0, 0)))
 
 The first line of a message is `racecheck: data race (read after write) on s[3]: no barrier between the two accesses`:
-the kind, what it is in the field's term, the element, the cause. Then come the line, block and thread, the other
-access, and a hint.
+the kind, the field's term for it, the element and the cause. The next lines give the source line, the block and thread,
+the other access, and a hint.
 
 There are three *dialects*, because the remedy is written differently in them: `'python'` for kernels in Numba's
 dialect (in the simulator, or in the emulator with `engine='c'`), `'cuda'` for CUDA C, and `'triton'`, which uses the
@@ -28,9 +28,9 @@ wording of `'python'` where it has none of its own.
 A template names its fields as `str.format` does. Some of them mean the same in every row:
 
 - `array`, a name, and `index`, a tuple of integers, become attributes of the exception; `element` is made of the two
-  as the dialect writes it, `s[3, 4]` or `s[3][4]`, and `subscript` of the index alone, `105` or `(3, 4)`. Where there
-  is not an array, `space` names the memory instead: 'shared memory'.
-- `access` is 'read', 'write', 'atomic', or 'access' where the three cannot be told apart; `access_to` adds its
+  as the dialect writes it, `s[3, 4]` or `s[3][4]`, and `subscript` is made of the index alone, `105` or `(3, 4)`. If
+  the array is unknown, `space` names the memory instead: 'shared memory'.
+- `access` is 'read', 'write', 'atomic', or 'access' if it is unknown which of the three; `access_to` adds its
   preposition, as in 'write to'. `extent` is made of `shape`: '100 elements', or 'shape (4, 25)'.
 - `candidates` are the elements that an access may be to, (array, index, size); `either` lists them.
 - `before` and `now` are the two accesses of a race, as in 'read' and 'written'; `hazard` is made of them,
@@ -38,18 +38,19 @@ A template names its fields as `str.format` does. Some of them mean the same in 
 - `threads` is a number of threads; `waiting` is made of it, '1 thread waits'.
 - `thread` is a position (x, y, z) and is shown without the dimensions that are not used.
 
-A code for the C++ side of the emulator is one word that is a C identifier. To add one: a row in `messages.WORDS`, the
-same kind and code in the C++ list of codes (`cpp/include/cuda/finding.h`), and the call that reports it, which
-gives a value to each field that the row names (`field_names` lists them). A field is an integer, a text, a
+A code for the C++ side of the emulator must be a C identifier. To add one, add a row to `messages.WORDS`, the same kind
+and code to the C++ list of codes (`cpp/include/cuda/finding.h`), and the call that reports it, which sets each field
+that the row names (`field_names` lists them). A field is an integer, a text, a
 tuple of integers, or a `Phrase`: a part of the sentence that has a row of its own, in `messages.PHRASES`, and fields
 of its own. Addresses and masks are integers there; the row formats them (`{mask:#x}`).
-A test holds the C++ side against the rows: its list, and the fields that each call gives.
+A test compares the C++ side with the rows: its list of codes, and the fields that each call sets.
 
 The hint depends on the learner's line, too: `hints.hint_for` may choose a row of `messages.HINTS` instead of the
-hint of `WORDS`. `switch_off` returns how to run without the check, which is not possible for `ALWAYS`; a message does
-not repeat it, but its page and `help(error)` do. Some findings are warnings: `WARNINGS`.
+hint of `WORDS`. `how_to_disable` returns how to run without a check, which is not possible for the findings in
+`ALWAYS`; the page of a message and `help(error)` show it. Some findings are warnings: `WARNINGS`.
 
-What an executor cannot do is not a finding: `NotSimulated` carries its own text, written where it is raised.
+A feature that the simulator does not support is not a finding: `NotSimulated` has no row, its text is written where it
+is raised.
 """
 
 import functools
@@ -97,32 +98,32 @@ __all__ = [
     'element',
     'exception_of',
     'field_names',
-    'also_instance_of',
+    'as_instance_of',
     'learner_stacklevel',
     'warn_learner',
     'position',
-    'switch_off',
+    'how_to_disable',
     'text_of',
     'warn_of',
 ]
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
-# the other access of a race: its line and thread, the text of the line; its file and call stack if they are known
+# the other access of a race: its line, block and thread, the text of the line, and if known its file and call stack
 Access = namedtuple('Access', 'line block thread source file calls', defaults=('', '', ()))
 Call = namedtuple('Call', 'function file line source', defaults=('',))  # a frame of a call stack: innermost first
 Phrase = namedtuple('Phrase', 'code fields', defaults=({},))  # a part of a sentence, with a row of its own
 
 
 class KernelError(ShownBriefly, Exception):
-    "A finding: a mistake that a kernel made. Attributes that do not apply are None"
+    "A finding: a mistake of a kernel. Attributes that do not apply are None"
 
     kind = None
 
     def __init__(
         self,
-        what,  # one line: what happened
-        hint='',  # how it is usually fixed
+        summary,  # one line
+        hint='',  # how to fix it
         kernel=None,  # its name
         file=None,
         line=None,
@@ -132,11 +133,11 @@ class KernelError(ShownBriefly, Exception):
         array=None,
         index=None,  # of the element
         other=None,  # an `Access`
-        called=None,  # (line, its text, perhaps its file): the kernel's line that called the function with `line`
-        calls=(),  # the call stack, each a `Call`, the innermost first; empty where it is not known
-        advice=None,  # (name of a row of `HINTS`, its fields), if the hint is not the finding's own
+        called=None,  # (line, its text, its file or nothing) of the kernel's line that called the function with `line`
+        calls=(),  # the call stack, each a `Call`, the innermost first; empty if it is unknown
+        advice=None,  # (name of a row of `HINTS`, its fields), if it replaces the hint of the finding's row
         code=None,  # of the finding, in `WORDS`
-        fields=None,  # the values of the text: name -> value
+        fields=None,  # of the text: name -> value
         dialect='python',  # one of `DIALECTS`, which decides how blocks and threads are named
         several_files=False,  # whether to name the file of each line, because the program has several
     ):
@@ -151,23 +152,31 @@ class KernelError(ShownBriefly, Exception):
         self.called = called[0] if called else None
         self.code = code
         self.fields = fields or {}
-        self.what = what
+        self.summary = summary
         self.hint = hint
         self.calls = tuple(calls)
         (self.advice, self.advice_fields) = advice or (None, {})
-        there = _call_in(kernel, other)
-        at = _line_namer(
-            file, several_files, other.file if other else '', *(called or ())[2:], there.file if there else ''
+        call_in_kernel = _call_in(kernel, other)
+        name_line = _line_namer(
+            file,
+            several_files,
+            other.file if other else '',
+            *(called or ())[2:],
+            call_in_kernel.file if call_in_kernel else '',
         )
         lines = (
-            f'{self.kind}: {what}',
-            f'  {at(line)}: {source}' if line else '',
-            f'  called on {at(called[0], *called[2:])}: {called[1]}' if called else '',
-            kernel and f'  in {kernel}' + ('' if block is None else f', {_thread_text(block, thread, dialect)}'),
+            f'{self.kind}: {summary}',
+            f'  {name_line(line)}: {source}' if line else '',
+            f'  called on {name_line(called[0], *called[2:])}: {called[1]}' if called else '',
+            kernel and f'  in {kernel}' + ('' if block is None else f', {_format_thread(block, thread, dialect)}'),
             other
-            and f'  against {at(other.line, other.file)}'
-            + (f' (called on {at(there.line, there.file)}{_quoted(there.source)})' if there else '')
-            + f', {_thread_text(other.block, other.thread, dialect)}{_quoted(other.source)}',
+            and f'  against {name_line(other.line, other.file)}'
+            + (
+                f' (called on {name_line(call_in_kernel.line, call_in_kernel.file)}{_quoted(call_in_kernel.source)})'
+                if call_in_kernel
+                else ''
+            )
+            + f', {_format_thread(other.block, other.thread, dialect)}{_quoted(other.source)}',
             hint and f'  {hint}',
         )
         super().__init__('\n'.join(filter(None, lines)))
@@ -179,19 +188,19 @@ def _call_in(kernel, access):
     return calls[-1] if len(calls) > 1 and calls[-1].function == kernel else None
 
 
-def position(p):  # (x, y, z)
-    """Format a position without the dimensions that are not used: '(4)', '(4,1)'.
+def position(xyz):
+    """Format a position (x, y, z) without the dimensions that are not used: '(4)', '(4,1)'.
 
     >>> position((4, 1, 0))
     '(4,1)'"""
-    x, y, z = (int(i) for i in p)
+    x, y, z = (int(i) for i in xyz)
     return f'({x},{y},{z})' if z else f'({x},{y})' if y else f'({x})'
 
 
-def _line_namer(file, several_files, *others):
-    "Return a function that names a line, with its file if `several_files`, or if not all lines are of `file`"
-    several_files = several_files or any(other and other != file for other in others)
-    return lambda line, of='': f'line {line}' + _file_suffix(of or file) * several_files
+def _line_namer(file, several_files, *other_files):
+    "Return a function that names a line, with its file if `several_files`, or if one of `other_files` differs"
+    several_files = several_files or any(other and other != file for other in other_files)
+    return lambda line, line_file='': f'line {line}' + _file_suffix(line_file or file) * several_files
 
 
 def _file_suffix(file):
@@ -200,10 +209,12 @@ def _file_suffix(file):
 
 
 def _quoted(source):
+    "Return a line's text as the end of a line of the message; '' if it is unknown"
     return f': {source}' if source else ''
 
 
-def _thread_text(block, thread, dialect='python'):
+def _format_thread(block, thread, dialect='python'):
+    "Format block and thread; in Triton, program and lane"
     if dialect != 'triton':
         return f'block {position(block)}, thread {position(thread)}'
     lane = f', lane {element("", thread, dialect)}' if thread else ''
@@ -243,7 +254,7 @@ class SynccheckError(KernelError):
 
 
 class LaunchError(KernelError, ValueError, RuntimeError):
-    "A launch that no GPU would accept, because of its sizes, its shared memory or its number of arguments"
+    "A launch that no GPU accepts, because of its sizes, its shared memory or its number of arguments"
 
     kind = 'launch'
 
@@ -324,9 +335,9 @@ class UndefinedBehaviour(RuntimeWarning):
     "Undefined behaviour in arithmetic: a GPU may give another result than the emulator"
 
 
-CLASSES = {
-    c.kind: c
-    for c in (
+CLASSES = {  # kind -> exception class
+    cls.kind: cls
+    for cls in (
         MemcheckError,
         RacecheckError,
         InitcheckError,
@@ -340,7 +351,7 @@ CLASSES = {
 }
 
 
-_CLASSES_OF = {('crash', 'division'): DivisionByZero}  # codes that have a class of their own
+_CLASS_OF_CODE = {('crash', 'division'): DivisionByZero}  # codes that have a class of their own
 
 
 class Location(NamedTuple):
@@ -352,9 +363,11 @@ class Location(NamedTuple):
     source: str = ''  # the text of that line
     block: tuple = None  # (x, y, z)
     thread: tuple = None  # (x, y, z)
-    called: tuple = None  # (line, its text, perhaps its file): the kernel's line that called the function with `line`
-    above: str = ''  # the lines of the function before that line
-    onward: str = ''  # the unstripped text of that line, and the lines of the function after it
+    called: tuple = (
+        None  # (line, its text, its file or nothing) of the kernel's line that called the function with `line`
+    )
+    lines_before: str = ''  # the lines of the function before that line
+    lines_from: str = ''  # the unstripped text of that line, and the lines of the function after it
     calls: tuple = ()  # the call stack, each a `Call`, the innermost first
     several_files: bool = False  # whether the file is one of several, so that lines are named with their files
 
@@ -383,7 +396,7 @@ WARNINGS = {
     'does_not_fit': ('crash', UndefinedBehaviour),
 }
 
-# Findings that are reported whatever is checked, by kind: the kernel could not continue
+# kind -> codes of findings that are reported even if their check is disabled, because the kernel cannot continue
 ALWAYS = dict(
     memcheck='indices index_type no_shared_address fault_outside fault_no_array fault_freed fault_null fault_address '
     'host_function host_virtual misplaced host_reads host_writes host_reads_symbol host_writes_symbol host_symbol '
@@ -406,8 +419,8 @@ def element(array, index, dialect):
     return array + ''.join(f'[{i}]' for i in index) if dialect == 'cuda' else f'{array}[{", ".join(map(str, index))}]'
 
 
-def _templates(kind, code, dialect):
-    "Return the templates of `what` and `hint`"
+def _templates_of(kind, code, dialect):
+    "Return the templates of summary and hint in a dialect"
     return tuple(_dialect_text(text, dialect) for text in WORDS[kind, code])
 
 
@@ -421,7 +434,7 @@ def field_names(kind, code):
 
     >>> sorted(field_names('memcheck', 'outside'))
     ['access', 'array', 'index', 'shape']"""
-    texts = (text for dialect in DIALECTS for text in _templates(kind, code, dialect))
+    texts = (text for dialect in DIALECTS for text in _templates_of(kind, code, dialect))
     names = {re.match(r'\w*', name)[0] for text in texts for _, name, _, _ in Formatter().parse(text) if name}
     return set().union(*(_DERIVED_FROM.get(name, {name}) for name in names))
 
@@ -437,9 +450,9 @@ _DERIVED_FROM = dict(  # derived field -> the fields that it is made of
 )
 
 
-def _formatted(fields, dialect):
+def _format_fields(fields, dialect):
     "Format the fields as the templates show them"
-    shown = {k: _phrase(v, dialect) if isinstance(v, Phrase) else v for k, v in (fields or {}).items()}
+    shown = {k: _format_phrase(v, dialect) if isinstance(v, Phrase) else v for k, v in (fields or {}).items()}
     for k in ('thread', 'in_block'):
         if k in shown:
             shown[k] = position(shown[k])
@@ -447,18 +460,18 @@ def _formatted(fields, dialect):
     threads = shown.get('threads')
     shown['waiting'] = '1 thread waits' if threads == 1 else f'{threads} threads wait'
     shown.setdefault('element', element(name, shown.get('index'), dialect))
-    return {**shown, **_derived(shown)}
+    return {**shown, **_derive_fields(shown)}
 
 
-def _derived(shown):
+def _derive_fields(shown):
     "Derive the fields that are made of others, as the module's docstring lists them"
     index, now, before = (shown.get(k) for k in ('index', 'now', 'before'))
     return dict(
         subscript=index[0] if index and len(index) == 1 else index,
         **({'access_to': _with_preposition(shown['access'])} if 'access' in shown else {}),
-        **({'extent': _extent(shown['shape'])} if 'shape' in shown else {}),
-        **({'either': _either(shown['candidates'])} if 'candidates' in shown else {}),
-        **({'hazard': f'{_access(now)} after {_access(before)}'} if now and before else {}),
+        **({'extent': _format_extent(shown['shape'])} if 'shape' in shown else {}),
+        **({'either': _format_candidates(shown['candidates'])} if 'candidates' in shown else {}),
+        **({'hazard': f'{_access_noun(now)} after {_access_noun(before)}'} if now and before else {}),
     )
 
 
@@ -466,42 +479,44 @@ def _with_preposition(access):
     return f'{access} {dict(read="of", atomic="on").get(access, "to")}'
 
 
-def _extent(shape):
+def _format_extent(shape):
     "Format the size of an array: `100 elements`, or `shape (4, 25)`"
     if len(shape) > 1:
         return f'shape {shape}'
     return '1 element' if tuple(shape) in ((), (1,)) else f'{shape[0]} elements'
 
 
-def _either(candidates):
+def _format_candidates(candidates):
     "Format the elements that an access may be to: `x[-5] (100 elements) or y[7] (50 elements)`"
-    return ' or '.join(f'{array}[{index}] ({_extent((size,))})' for array, index, size in candidates)
+    return ' or '.join(f'{array}[{index}] ({_format_extent((size,))})' for array, index, size in candidates)
 
 
-def _access(verb):
+def _access_noun(verb):
     "Return the noun for an access: 'read' for 'reads', 'write' for 'written', 'atomic' for 'changed atomically'"
     return 'read' if verb.startswith('read') else 'atomic' if 'atomic' in verb else 'write'
 
 
-def _phrase(phrase, dialect):
-    return PHRASES[phrase.code].format(**_formatted(phrase.fields, dialect))
+def _format_phrase(phrase, dialect):
+    return PHRASES[phrase.code].format(**_format_fields(phrase.fields, dialect))
 
 
 def text_of(kind, code, dialect, fields=None):
-    "Return (what, hint), the texts of a finding with its fields filled in; raises `KeyError` for a missing field"
-    shown = _formatted(fields, dialect)
-    return tuple(template.format(**shown) for template in _templates(kind, code, dialect))
+    "Return (summary, hint), the text of a finding, with its fields filled in; raises `KeyError` for a missing field"
+    shown = _format_fields(fields, dialect)
+    return tuple(template.format(**shown) for template in _templates_of(kind, code, dialect))
 
 
-def _advised(advice, dialect, fields):
+def _format_advice(advice, dialect, fields):
     "Format `advice`, (name of a row of `HINTS`, its fields); None for None"
-    return advice and _dialect_text(HINTS[advice[0]], dialect).format(**{**_formatted(fields, dialect), **advice[1]})
+    return advice and _dialect_text(HINTS[advice[0]], dialect).format(
+        **{**_format_fields(fields, dialect), **advice[1]}
+    )
 
 
-def switch_off(kind, code, dialect):
-    """Return how to run without the check that found it; '' if that is not possible.
+def how_to_disable(kind, code, dialect):
+    """Return how to run without the check that reports a finding; '' if that is not possible.
 
-    >>> switch_off('racecheck', 'race', 'cuda')
+    >>> how_to_disable('racecheck', 'race', 'cuda')
     "To run without this check: with cpp.options(checks='no racecheck'): ..." """
     if kind not in ('memcheck', 'racecheck', 'initcheck', 'synccheck') or code in ALWAYS.get(kind, '').split():
         return ''
@@ -517,17 +532,17 @@ def exception_of(
     other=None,  # an `Access`: the other access of a race
 ) -> KernelError:  # of the class that belongs to the kind
     "Make the exception of a finding; raises `KeyError` for an unknown code or a missing field"
-    what, hint = text_of(kind, code, dialect, fields)
+    summary, hint = text_of(kind, code, dialect, fields)
     advice = hint_for(kind, code, fields or {}, location, other)
-    hint = _advised(advice, dialect, fields) or hint
+    hint = _format_advice(advice, dialect, fields) or hint
     array, index = ((fields or {}).get(k) or None for k in ('array', 'index'))
-    on = dict(array=array, index=index, other=other, code=code, fields=fields, dialect=dialect, advice=advice)
-    where = {k: v for k, v in location._asdict().items() if k not in ('above', 'onward')}
-    cls = _CLASSES_OF.get((kind, code), CLASSES[kind])
-    return cls(what, hint, **on, **where)
+    attributes = dict(array=array, index=index, other=other, code=code, fields=fields, dialect=dialect, advice=advice)
+    location_fields = {k: v for k, v in location._asdict().items() if k not in ('lines_before', 'lines_from')}
+    cls = _CLASS_OF_CODE.get((kind, code), CLASSES[kind])
+    return cls(summary, hint, **attributes, **location_fields)
 
 
-def also_instance_of(
+def as_instance_of(
     error,  # a `KernelError`
     other,  # a class of exceptions
 ):
@@ -545,25 +560,29 @@ def also_instance_of(
 
 
 @functools.lru_cache
-def _combined_class(kind, other):
-    "Return a class derived from both"
-    text = dict(__str__=Exception.__str__, __reduce__=lambda self: (kind, self.args), __doc__=kind.__doc__)
-    return type(other.__name__, (kind, other), dict(text, __module__=kind.__module__))
+def _combined_class(finding_class, exception_class):
+    "Return a class that is derived from both"
+    members = dict(
+        __str__=Exception.__str__, __reduce__=lambda self: (finding_class, self.args), __doc__=finding_class.__doc__
+    )
+    return type(
+        exception_class.__name__, (finding_class, exception_class), dict(members, __module__=finding_class.__module__)
+    )
 
 
 def learner_stacklevel():
     "Return the `stacklevel` of a warning about the learner's code: the number of frames from the caller up to it"
     frame = sys._getframe(1)
-    n = 1
+    level = 1
     while frame.f_back and (frame.f_code.co_filename.startswith(_PACKAGE) or is_machinery(frame.f_code.co_filename)):
         frame = frame.f_back
-        n = n + 1
-    return n
+        level += 1
+    return level
 
 
 def warn_learner(
     warning: Warning,
-    file=None,  # used if no line of Python is the learner's, as under `python -m gridstride.cpp`
+    file=None,  # for the case that no line of Python is the learner's, as under `python -m gridstride.cpp`
     line=None,
 ):
     "Emit a warning at the learner's line of Python that led here, or else at `line` of `file`"
@@ -577,8 +596,8 @@ def warn_learner(
 def warn_of(code, dialect, fields, file=None):
     "Emit the warning of a finding, one of `WARNINGS`, at the line of the launch, or else at a line of `file`"
     kind, category = WARNINGS[code]
-    what, hint = text_of(kind, code, dialect, fields)
-    warning = category(f'{what}. {hint}'.rstrip())
+    summary, hint = text_of(kind, code, dialect, fields)
+    warning = category(f'{summary}. {hint}'.rstrip())
     warning.kind = kind
     warning.code = code
     warning.fields = fields

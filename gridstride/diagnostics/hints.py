@@ -1,17 +1,17 @@
-"""Selects the hint of a finding from the lines of the kernel: which index lacks a guard, which update needs an atomic.
+"""Selects the hint of a finding by the lines of the kernel: which index lacks a guard, which update needs an atomic.
 
 A finding names the array, the element and the lines. How to fix it depends on how those lines are written: a
 missing guard, a guard that lets too many threads in, a wrong stride and an index from memory are all reported as
-`outside`. `hint_for` reads the lines and returns the row of `messages.HINTS` that fits, with its fields, or None.
+`outside`. `hint_for` parses the lines and returns the row of `messages.HINTS` that fits, with its fields, or None.
 It does not guess: a finding whose line does not show the mistake keeps the hint of its own row. `race_hints` and
-`index_hints` have the rules, `source_lines` reads the lines.
+`index_hints` have the rules, `source_lines` parses the lines.
 """
 
 import re
 
 from .index_hints import fixed_size_hint, index_hint, moved_hint, moves_of, wrong_word_hint
 from .race_hints import is_lockstep_exchange, race_hint
-from .source_lines import code_of
+from .source_lines import strip_comment
 
 __all__ = ['hint_for']
 
@@ -27,26 +27,26 @@ def hint_for(
     other,  # an `errors.Access`, or None
 ):  # (name of a row of `HINTS`, its fields), or None
     "Return the hint that fits the learner's line better than the one in the finding's row; None if there is none"
-    line = code_of(location.source)
-    above = [code_of(text) for text in location.above.split('\n')]
+    line = strip_comment(location.source)
+    lines_before = [strip_comment(text) for text in location.lines_before.split('\n')]
     if (
         kind == 'memcheck'
         and code in ('outside', 'before')
         and line
-        and (wrong := wrong_word_hint(fields, line, above))
+        and (hint := wrong_word_hint(fields, line, lines_before))
     ):
-        return wrong
+        return hint
     if kind == 'memcheck' and code == 'outside' and line and not fields.get('inner'):
         if moves := moves_of(fields['array'], location):
-            return moved_hint(fields, line, above, moves)
+            return moved_hint(fields, line, lines_before, moves)
     if kind == 'memcheck' and code == 'outside' and line:
-        return index_hint(fields, line, above)
+        return index_hint(fields, line, lines_before)
     if kind == 'memcheck' and code == 'outside_named' and line:
-        return fixed_size_hint(fields, line, above)
+        return fixed_size_hint(fields, line, lines_before)
     if kind == 'memcheck' and code in _OUTSIDE_ALL_ARRAYS and (wraps := _UNSIGNED.search(line)):
         return 'below_0', dict(expr=wraps[0])
     if kind == 'racecheck' and code in ('race', 'race_of_blocks', 'race_of_cluster') and line and other:
-        return race_hint(code, fields, line, location, other, above)
+        return race_hint(code, fields, line, location, other, lines_before)
     if code == 'race_of_volatiles' and is_lockstep_exchange(fields, line, location, other):
         return 'in_step', {}
     if kind == 'memcheck' and code == 'misaligned' and fields['bytes'] == 4:

@@ -2,89 +2,101 @@
 
 import re
 
-from .source_lines import COMPARED, code_of, end_of_bracket, guards_of, names_in, parts_of, share_loop, uses
+from .source_lines import (
+    BOUND,
+    strip_comment,
+    end_of_bracket,
+    guards_of,
+    variables_in,
+    split_indices,
+    share_loop,
+    find_uses,
+)
 
 __all__ = ['axes_hint', 'fixed_size_hint', 'index_hint', 'moved_hint', 'moves_of', 'wrong_word_hint']
 
 _GRID = re.compile(r'(block|grid)(Idx|Dim)\.\w\s*\*\s*(block|grid)(Idx|Dim)\.\w')
 
 
-def index_hint(fields, line, above):
-    "Select the hint for an index that is out of bounds, by how the line computes it and which guards are above"
-    array, shape, at = fields['array'], fields['shape'], fields['index']
+def index_hint(fields, line, lines_before):
+    "Select the hint for an index that is out of bounds, by how the line computes it and which guards precede it"
+    array, shape, index = fields['array'], fields['shape'], fields['index']
     if fields.get('inner'):
-        return 'inside_another', dict(inner_index=at[0] - fields['inner_at'])
-    found = {indices for *_, indices in uses(line, array) if indices}
-    indices = next(iter(found)) if len(found) == 1 else ()
-    parts = parts_of(indices[0]) if len(indices) == 1 else list(indices)
+        return 'inside_another', dict(inner_index=index[0] - fields['inner_at'])
+    accesses = {indices for *_, indices in find_uses(line, array) if indices}
+    indices = next(iter(accesses)) if len(accesses) == 1 else ()
+    parts = split_indices(indices[0]) if len(indices) == 1 else list(indices)
     if len(shape) > 1:
-        return axes_hint(array, shape, at, parts if len(parts) == len(shape) else None)
-    if at[0] >= shape[0] and (last := _farthest(found)):
-        return 'farthest', dict(expr=last, size=shape[0])
+        return axes_hint(array, shape, index, parts if len(parts) == len(shape) else None)
+    if index[0] >= shape[0] and (farthest := _farthest(accesses)):
+        return 'farthest', dict(expr=farthest, size=shape[0])
     if len(parts) != 1:
         return None
     expr, size = parts[0], shape[0]
     if '[' in expr:
-        return 'from_memory', dict(expr=expr, at=at[0])
-    guards = list(guards_of(names_in(expr), [line, *reversed(above)]))
+        return 'from_memory', dict(expr=expr, at=index[0])
+    guards = list(guards_of(variables_in(expr), [line, *reversed(lines_before)]))
     guard = guards[0] if guards else None
-    flat = _is_flat(_GRID.sub('', expr)) and not _is_strided(expr, line, above)
+    flat = _is_flat(_GRID.sub('', expr)) and not _is_strided(expr, line, lines_before)
     if flat and (too_wide := [guard for guard in guards if guard.includes_bound]):
         return _too_many_hint(too_wide[0])
     if guard and guard.includes_bound and not flat and '+' not in expr:
         return 'one_too_many', dict(guard=guard.text, last=size - 1, size=size)
     if flat and (
-        not any(guard.name in _rows(expr) for guard in guards) or _has_free_column(expr, guards, [line, *above])
+        not any(guard.name in _row_variables(expr) for guard in guards)
+        or _has_free_column(expr, guards, [line, *lines_before])
     ):
         return 'guard_flat', dict(expr=expr)
     if guard:
-        return 'stride' if flat else 'lets_in', dict(guard=guard.text, expr=expr, at=at[0], size=size)
+        return 'stride' if flat else 'lets_in', dict(guard=guard.text, expr=expr, at=index[0], size=size)
     return 'guard', dict(expr=expr, size=size)
 
 
 def _too_many_hint(guard):
-    right = guard.corrected if guard.wrote.startswith(guard.name) else guard.bound  # of a `range`
-    return 'row_too_many', dict(guard=guard.text, bound=guard.bound, wrote=guard.wrote, right=right)
+    "Return the hint for a guard that includes its bound"
+    right = guard.corrected if guard.comparison.startswith(guard.name) else guard.bound  # for a `range`, only the bound
+    return 'row_too_many', dict(guard=guard.text, bound=guard.bound, wrote=guard.comparison, right=right)
 
 
 # One wrong word: `&&` for `||`, or two swapped variables
 
 
-def wrong_word_hint(fields, line, above):
+def wrong_word_hint(fields, line, lines_before):
     "Select the hint for a guard with `&&` instead of `||`, or vice versa, or an index with its two parts swapped"
-    found = {indices for *_, indices in uses(line, fields['array']) if indices}
-    parts = [part for access in found for index in access for part in parts_of(index)]
-    names = set().union(*map(names_in, parts))
-    if wrong := _connective_hint([line, *reversed(above)], names):
-        return wrong
-    if len(found) != 1 or fields.get('inner'):
+    accesses = {indices for *_, indices in find_uses(line, fields['array']) if indices}
+    parts = [part for indices in accesses for index in indices for part in split_indices(index)]
+    names = set().union(*map(variables_in, parts))
+    if wrong_connective := _wrong_connective_hint([line, *reversed(lines_before)], names):
+        return wrong_connective
+    if len(accesses) != 1 or fields.get('inner'):
         return None
-    guards = list(guards_of(names, [line, *reversed(above)]))
+    guards = list(guards_of(names, [line, *reversed(lines_before)]))
     if len(parts) > 1:
         return _swapped_axes(fields, parts, guards)
-    right = _swapped(parts[0], guards, [line, *above])
-    if right and any(right.replace(' ', '') in text.replace(' ', '') for text in [line, *above]):
+    corrected = _swapped(parts[0], guards, [line, *lines_before])
+    if corrected and any(corrected.replace(' ', '') in text.replace(' ', '') for text in [line, *lines_before]):
         return None  # the kernel uses both orders: a transpose
-    return right and ('swapped', dict(expr=parts[0], right=right))
+    return corrected and ('swapped', dict(expr=parts[0], right=corrected))
 
 
 _CONNECTIVE = re.compile(r'\s*(&&|\|\||\band\b|\bor\b)\s*')
-_TERM = re.compile(rf'\(?\s*([A-Za-z_]\w*)\s*(<=?|>=?)\s*({COMPARED})(?:\s*[-+]\s*\w+)?\s*\)?')
+_TERM = re.compile(rf'\(?\s*([A-Za-z_]\w*)\s*(<=?|>=?)\s*({BOUND})(?:\s*[-+]\s*\w+)?\s*\)?')
 
 
-def _connective_hint(lines, names):
+def _wrong_connective_hint(lines, names):
     "Find the nearest condition whose `&&` or `||` is wrong, if no nearer line guards its variables"
     for n, line in enumerate(lines):
-        if found := _wrong_connective(line, names):
+        if wrong := _find_wrong_connective(line, names):
             nearer = {guard.name for guard in guards_of(names, lines[:n])}
-            variables, fits = found
-            return None if names & variables <= nearer else ('wrong_joint', fits)
+            variables, hint_fields = wrong
+            return None if names & variables <= nearer else ('wrong_joint', hint_fields)
     return None
 
 
-def _wrong_connective(line, names):
-    """Return the hint for a guard that returns only if all indices are past the end, or that lets a thread in if one
-    index is in bounds"""
+def _find_wrong_connective(line, names):
+    """Find a guard that returns only if all indices are past the end, or that lets a thread in if one is in bounds.
+
+    Returns (the variables that it compares, the fields of the hint), or None."""
     m = re.search(r'\bif\b\s*(.*)', line)
     condition, after = _condition(m[1]) if m else ('', '')
     terms = _CONNECTIVE.split(condition)
@@ -97,14 +109,14 @@ def _wrong_connective(line, names):
     if not names & variables or len(variables) + len(signs) < 3:
         return None
     is_exit = bool(re.match(r'\s*:?\s*\{?\s*(return|continue)\b', after))
-    if not all(_is_past(term) == is_exit for term in compared):
+    if not all(_is_past_end(term) == is_exit for term in compared):
         return None
-    joint = connectives.pop()
-    right = ({'&&': '||', 'and': 'or'} if is_exit else {'||': '&&', 'or': 'and'}).get(joint)
-    return right and (variables, dict(guard=condition, joint=joint, right=right))
+    connective = connectives.pop()
+    corrected = ({'&&': '||', 'and': 'or'} if is_exit else {'||': '&&', 'or': 'and'}).get(connective)
+    return corrected and (variables, dict(guard=condition, joint=connective, right=corrected))
 
 
-def _is_past(term):
+def _is_past_end(term):
     "Return whether a comparison means an index past an end: `i >= n`, `i < 0`"
     return (term[2][0] == '>') != (term[3] == '0')
 
@@ -148,82 +160,86 @@ def _axis(name, lines):
 
 def _swapped_axes(fields, parts, guards):
     "Select the hint for `x, y` instead of `y, x`, if both have guards and the swapped index is in bounds"
-    shape, at = fields['shape'], fields['index']
-    if not len(parts) == len(shape) == len(at) == 2 or not all(0 <= i < n for i, n in zip(at, shape[::-1])):
+    shape, index = fields['shape'], fields['index']
+    if not len(parts) == len(shape) == len(index) == 2 or not all(0 <= i < n for i, n in zip(index, shape[::-1])):
         return None
     if parts[0] == parts[1] or not set(parts) <= {guard.name for guard in guards}:
         return None
-    axis = int(0 <= at[0] < shape[0])
-    there = dict(axis=axis, last=shape[axis] - 1, index_there=at[axis], transposed=tuple(shape[::-1]))
-    return 'swapped_axes', dict(there, expr=', '.join(parts), right=', '.join(reversed(parts)))
+    axis = int(0 <= index[0] < shape[0])
+    index_fields = dict(axis=axis, last=shape[axis] - 1, index_there=index[axis], transposed=tuple(shape[::-1]))
+    return 'swapped_axes', dict(index_fields, expr=', '.join(parts), right=', '.join(reversed(parts)))
 
 
 # Pointers that were moved, arrays with a size in the source, several axes
 
 
 def moves_of(array, location):
-    "Find where a line above, the surrounding loop or a call moves the pointer `array`: [(text, sign, distance)]"
+    "Find where an earlier line, the surrounding loop or a call moves the pointer `array`: [(text, sign, distance)]"
     name = rf'(?<![\w.>*]){re.escape(array)}\s*'
     move = re.compile(rf'({name}(?:(?:=\s*{name})?([-+])=?)\s*([^;,]+))[;,]')
-    code = '\n'.join(code_of(text) for text in location.above.split('\n'))
-    found = [moved for moved in move.findall(code) if '=' in moved[0]]
-    for n, line in enumerate(map(code_of, location.onward.split('\n'))):
-        if (m := move.search(line)) and '=' in m[1] and share_loop(location, location.line + n):
-            found.append(m.groups())
+    code = '\n'.join(strip_comment(text) for text in location.lines_before.split('\n'))
+    moves = [m for m in move.findall(code) if '=' in m[0]]
+    for lines_down, line in enumerate(map(strip_comment, location.lines_from.split('\n'))):
+        if (m := move.search(line)) and '=' in m[1] and share_loop(location, location.line + lines_down):
+            moves.append(m.groups())
     text = location.called[1] if location.called else ''
     if m := re.search(rf'{name}\+\s*([^,;]+)|&\s*{name}\[([^\]]+)\]', text):
-        found.append((m[0].strip(), '+', (m[1] or m[2]).strip()))
-    return found
+        moves.append((m[0].strip(), '+', (m[1] or m[2]).strip()))
+    return moves
 
 
-def moved_hint(fields, line, above, moves):
+def moved_hint(fields, line, lines_before, moves):
     "Select the hint for an index relative to a pointer that was moved, not to the array's first element"
-    found = {indices for *_, indices in uses(line, fields['array']) if indices}
-    if len(found) != 1 or len(indices := found.pop()) != 1 or len(fields['shape']) != 1:
+    accesses = {indices for *_, indices in find_uses(line, fields['array']) if indices}
+    if len(accesses) != 1 or len(indices := accesses.pop()) != 1 or len(fields['shape']) != 1:
         return None
-    names = set().union(*(names_in(by) for _, _, by in moves))
-    guards = list(guards_of(names | names_in(indices[0]), [line, *reversed(above)]))
-    if too_wide := next((guard for guard in guards if guard.includes_bound), None):
-        return _too_many_hint(too_wide)
+    names = set().union(*(variables_in(by) for _, _, by in moves))
+    guards = list(guards_of(names | variables_in(indices[0]), [line, *reversed(lines_before)]))
+    if wide_guard := next((guard for guard in guards if guard.includes_bound), None):
+        return _too_many_hint(wide_guard)
     text, sign, by = moves[0]
     if len(moves) > 1 or not by.isdigit():
         return 'moved', dict(move=text, expr=indices[0])
-    own = fields['index'][0] - int(sign + by)
-    return 'moved_by', dict(move=text, expr=indices[0], own=own, left=fields['shape'][0] - int(sign + by))
+    index_from_pointer = fields['index'][0] - int(sign + by)
+    return 'moved_by', dict(
+        move=text, expr=indices[0], own=index_from_pointer, left=fields['shape'][0] - int(sign + by)
+    )
 
 
-def _farthest(found):
+def _farthest(accesses):
     "Return the largest of indices that differ by constants, such as `r` and `r+1`; None for others"
-    parts = [re.fullmatch(r'(.*?\w)(?:\s*([-+])\s*(\d+))?', access[0]) for access in found if len(access) == 1]
-    if len(found) < 2 or len(parts) < len(found) or not all(parts) or len({part[1] for part in parts}) > 1:
+    parts = [re.fullmatch(r'(.*?\w)(?:\s*([-+])\s*(\d+))?', access[0]) for access in accesses if len(access) == 1]
+    if len(accesses) < 2 or len(parts) < len(accesses) or not all(parts) or len({part[1] for part in parts}) > 1:
         return None
     return max(parts, key=lambda part: int((part[2] or '') + (part[3] or '0')))[0]
 
 
-def fixed_size_hint(fields, line, above):
+def fixed_size_hint(fields, line, lines_before):
     "Select the hint for an array whose size is in the source: `type` begins at the axis that is out of bounds"
     if not (sizes := re.findall(r'\[(\d+)\]', fields['type'])):
         return None
     size = int(sizes[0])
-    found = {indices for *_, indices in uses(line, fields['array']) if indices}
-    indices = found.pop() if len(found) == 1 else ()
-    names = names_in(indices[-len(sizes)]) if len(sizes) <= len(indices) else set()
-    if too_wide := next((guard for guard in guards_of(names, [line, *reversed(above)]) if guard.includes_bound), None):
-        return 'one_too_many', dict(guard=too_wide.text, last=size - 1, size=size)
+    accesses = {indices for *_, indices in find_uses(line, fields['array']) if indices}
+    indices = accesses.pop() if len(accesses) == 1 else ()
+    names = variables_in(indices[-len(sizes)]) if len(sizes) <= len(indices) else set()
+    if wide_guard := next(
+        (guard for guard in guards_of(names, [line, *reversed(lines_before)]) if guard.includes_bound), None
+    ):
+        return 'one_too_many', dict(guard=wide_guard.text, last=size - 1, size=size)
     return 'fixed', dict(last=size - 1)
 
 
-def axes_hint(array, shape, at, parts):
+def axes_hint(array, shape, index, parts):
     "Select the hint for an array of several axes: a guard for each of them"
-    axis = next((a for a, (i, n) in enumerate(zip(at, shape)) if not 0 <= i < n), None)
-    if axis is None or len(at) != len(shape):
+    axis = next((a for a, (i, n) in enumerate(zip(index, shape)) if not 0 <= i < n), None)
+    if axis is None or len(index) != len(shape):
         return None
     parts = parts or ['rc'[a] if len(shape) == 2 else 'ijkl'[a] for a in range(len(shape))]
     if any('[' in part for part in parts):
-        return 'from_memory', dict(expr=parts[axis], at=at[axis])
+        return 'from_memory', dict(expr=parts[axis], at=index[axis])
     return 'guard_axes', dict(
         axis=axis,
-        index_there=at[axis],
+        index_there=index[axis],
         last=shape[axis] - 1,
         conditions=' and '.join(f'{part} < {array}.shape[{a}]' for a, part in enumerate(parts)),
         both=' && '.join(f'{part} < {n}' for part, n in zip(parts, shape)),
@@ -234,35 +250,35 @@ def axes_hint(array, shape, at, parts):
 
 
 def _is_flat(expr):
-    "Return whether it contains a row times its length, as in `r * w + c`"
+    "Return whether `expr` contains a row times its length, as in `r * w + c`"
     return bool(re.search(r'\)\s*\*\s*[A-Za-z]|[A-Za-z]\w*\s*\*\s*\(', expr)) or any(
-        '*' in term and len(names_in(term)) > 1 for term in re.split(r'[-+]', expr)
+        '*' in term and len(variables_in(term)) > 1 for term in re.split(r'[-+]', expr)
     )
 
 
-def _is_strided(expr, line, above):
-    "Return whether it is one index times a stride, as in `i*stride + shift`, where the kernel sets only `i`"
+def _is_strided(expr, line, lines_before):
+    "Return whether `expr` is one index times a stride, as in `i*stride + shift`, where the kernel sets only `i`"
     if re.search(r'(thread|block)Idx|\bgrid\(', expr):
         return False
-    if any(re.search(rf'\bfor\b[^;:]*\b{name}\s*(=(?!=)|in\b)', line) for name in names_in(expr)):
+    if any(re.search(rf'\bfor\b[^;:]*\b{name}\s*(=(?!=)|in\b)', line) for name in variables_in(expr)):
         return False  # a loop in the line itself iterates over the columns
     is_set = [
         name
-        for name in names_in(expr)
-        if any(re.search(rf'\b{name}\s*(,\s*\w+\s*)*=(?!=)|\bfor {name}\b', a) for a in above)
+        for name in variables_in(expr)
+        if any(re.search(rf'\b{name}\s*(,\s*\w+\s*)*=(?!=)|\bfor {name}\b', text) for text in lines_before)
     ]
     return len(is_set) == 1
 
 
-def _rows(expr):
+def _row_variables(expr):
     "Return the variables that are part of a product: `r` and `w` in `r*w + c`"
-    return {name for term in re.split(r'[-+]', expr) if '*' in term for name in names_in(term)}
+    return {name for term in re.split(r'[-+]', expr) if '*' in term for name in variables_in(term)}
 
 
 def _has_free_column(expr, guards, lines):
-    "Return whether it adds a column to the row, `c` in `r*w + c`, that no guard compares with anything"
-    columns = names_in(expr) - _rows(expr)
-    known = {guard.name for guard in guards} | {
+    "Return whether `expr` adds a column to the row, `c` in `r*w + c`, that no guard compares"
+    columns = variables_in(expr) - _row_variables(expr)
+    guarded = {guard.name for guard in guards} | {
         name for text in lines for name in re.findall(r'\bfor (\w+) in\b', text)
     }
-    return bool(columns) and not columns & known
+    return bool(columns) and not columns & guarded

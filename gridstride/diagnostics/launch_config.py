@@ -36,9 +36,9 @@ def resident(
 
     >>> resident(1024, 0)
     264"""
-    by_threads = 2048 // (-(-threads // 32) * 32)
-    by_memory = (228 << 10) // (-(-shared // 128) * 128 + 1024)
-    return 132 * max(1, min(32, by_threads, by_memory))
+    limit_by_threads = 2048 // (-(-threads // 32) * 32)
+    limit_by_memory = (228 << 10) // (-(-shared // 128) * 128 + 1024)
+    return 132 * max(1, min(32, limit_by_threads, limit_by_memory))
 
 
 class Config(NamedTuple):
@@ -72,7 +72,7 @@ def read_brackets(
     if not 2 <= len(parts) <= 4:
         raise launch_error(kernel, 'brackets', given=len(parts))
     grid, block, stream, shared = (*parts, None, None)[:4]
-    return grid, block, _stream(kernel, stream), _shared_bytes(kernel, shared)
+    return grid, block, _check_stream(kernel, stream), _check_shared_bytes(kernel, shared)
 
 
 def _integer(x):
@@ -83,16 +83,18 @@ def _integer(x):
         return -1
 
 
-def _shared_bytes(kernel, shared):
-    n = 0 if shared is None else _integer(shared)
-    if n < 0:
+def _check_shared_bytes(kernel, shared):
+    "Return a size of shared memory, 0 for None; raises `LaunchError` if it is not a non-negative integer"
+    size = 0 if shared is None else _integer(shared)
+    if size < 0:
         raise launch_error(kernel, 'shared_number', given=shared)
-    return n
+    return size
 
 
-def _stream(kernel, stream):
-    known = stream is None or any(hasattr(stream, k) for k in ('cuda_stream', '__cuda_stream__', 'handle'))
-    if not known and _integer(stream) < 0:
+def _check_stream(kernel, stream):
+    "Return the stream; raises `LaunchError` if it is not a stream"
+    is_stream = stream is None or any(hasattr(stream, k) for k in ('cuda_stream', '__cuda_stream__', 'handle'))
+    if not is_stream and _integer(stream) < 0:
         raise launch_error(kernel, 'stream', given=stream)
     return stream
 
@@ -100,7 +102,8 @@ def _stream(kernel, stream):
 _NO_CLUSTER = dim3(1)
 
 
-def _sizes(kernel, *sizes):
+def _to_dim3(kernel, *sizes):
+    "Convert each size to a `dim3`; raises `LaunchError` for an invalid size"
     try:
         return [size if isinstance(size, dim3) else dim3(size) for size in sizes]
     except (TypeError, ValueError) as e:
@@ -120,20 +123,20 @@ def configure(
 
     >>> configure('square', 4, 256).block
     dim3(x=256, y=1, z=1)"""
-    grid, block, cluster = _sizes(kernel, grid, block, _NO_CLUSTER if cluster is None else cluster)
-    stream = _stream(kernel, stream)
-    shared = _shared_bytes(kernel, shared)
-    shown = dict(grid=tuple(grid), block=tuple(block))
+    grid, block, cluster = _to_dim3(kernel, grid, block, _NO_CLUSTER if cluster is None else cluster)
+    stream = _check_stream(kernel, stream)
+    shared = _check_shared_bytes(kernel, shared)
+    sizes = dict(grid=tuple(grid), block=tuple(block))
     if min(grid) < 1 or min(block) < 1:
-        raise launch_error(kernel, 'empty', **shown)
+        raise launch_error(kernel, 'empty', **sizes)
     if block.size > LIMITS.threads or block.z > LIMITS.z:
-        raise launch_error(kernel, 'block_size', threads=block.size, most=LIMITS.threads, most_z=LIMITS.z, **shown)
+        raise launch_error(kernel, 'block_size', threads=block.size, most=LIMITS.threads, most_z=LIMITS.z, **sizes)
     if grid.x > LIMITS.grid_x or max(grid.y, grid.z) > LIMITS.grid_yz:
-        raise launch_error(kernel, 'grid_size', most_x=LIMITS.grid_x, most_yz=LIMITS.grid_yz, **shown)
+        raise launch_error(kernel, 'grid_size', most_x=LIMITS.grid_x, most_yz=LIMITS.grid_yz, **sizes)
     if cluster is not _NO_CLUSTER and (
         min(cluster) < 1 or cluster.size > LIMITS.cluster or any(g % c for g, c in zip(grid, cluster))
     ):
-        raise launch_error(kernel, 'cluster_size', cluster=tuple(cluster), **shown)
+        raise launch_error(kernel, 'cluster_size', cluster=tuple(cluster), **sizes)
     if shared > (LIMITS.shared_opt_in if opts_in else LIMITS.shared):
         code = 'dynamic_size' if opts_in else 'shared_size'
         raise launch_error(kernel, code, bytes=shared, most=LIMITS.shared_opt_in if opts_in else LIMITS.shared)
@@ -158,8 +161,8 @@ def require_positional(
 ):
     "Raise `WrongArgument` if arguments were passed by name"
     if named:
-        what = f'arguments must be positional, not by name as {", ".join(named)}'
-        raise WrongArgument(f'{kernel}: {what}')
+        message = f'a launch takes positional arguments only, not {", ".join(named)} by name'
+        raise WrongArgument(f'{kernel}: {message}')
 
 
 class ConfiguredKernel(partial):
@@ -173,9 +176,9 @@ class ConfiguredKernel(partial):
 
 def argument_error(
     kernel,  # its name
-    i,  # which argument, from 0
+    i,  # index of the argument
     parameter,  # as `count_arguments` has it
-    what,  # what the parameter takes, what was passed, and how to fix it
+    message,  # the expected value, the passed one, and how to fix it: continues 'argument 1, float *x, '
 ):
     "Make the `WrongArgument` for an argument of a launch"
-    return WrongArgument(f'{kernel}: argument {i + 1}, {parameter}, {what}')
+    return WrongArgument(f'{kernel}: argument {i + 1}, {parameter}, {message}')

@@ -1,50 +1,53 @@
-"""The wording of findings: what each says, and how to fix it, per dialect. Pure data, which `errors` fills in.
+"""The text of each finding, per dialect: a summary of what happened, and a hint at how to fix it.
 
-A row of `WORDS` belongs to a kind and a code; `HINTS` replace the hint of a row where `hints.hint_for` can read more
-off the learner's lines; `PHRASES` are parts of sentences that a `Phrase` names. A template names its fields as
-`str.format` does; `errors` explains those that mean the same in every row.
+This module is data alone; `errors` fills in the fields. A row of `WORDS` belongs to a kind and a code. A row of `HINTS`
+replaces the hint of a finding if `hints.hint_for` recognizes the mistake in the learner's lines. `PHRASES` are parts of
+sentences that a `Phrase` names. A template names its fields as `str.format` does; `errors` explains the fields that
+mean the same in every row.
 """
 
 from collections import namedtuple
 
 __all__ = ['DIALECTS', 'HINTS', 'PHRASES', 'WORDS', 'Words']
 
-# A text that is the same in all dialects appears once.
 DIALECTS = ('python', 'cuda', 'triton')
-Words = namedtuple('Words', 'what hint', defaults=('',))  # each a template, or one per dialect
+Words = namedtuple('Words', 'summary hint', defaults=('',))  # each a template, or a dict: dialect -> template
 
-_AT_GRID = 'All threads must reach it, those of blocks without work too: guard the work, not the barrier.'
-_ALL_THREADS = 'All threads of a block must reach it: guard the data, not the barrier.'
-_NOTHING = 'A thread past the end must do nothing: guard it, as in '
+_REACH_GRID_BARRIER = (
+    'All threads must reach it, including those of blocks without work: guard the work, not the barrier.'
+)
+_REACH_BARRIER = 'All threads of a block must reach it: guard the data, not the barrier.'
+_MUST_DO_NOTHING = 'A thread past the end must do nothing: guard it, as in '
 _GUARD = dict(
-    python=_NOTHING + '`if i < n`, where n is the number of items.',
-    cuda=_NOTHING + '`if (i < n)`, where n is the number of items.',
+    python=_MUST_DO_NOTHING + '`if i < n`, where n is the number of items.',
+    cuda=_MUST_DO_NOTHING + '`if (i < n)`, where n is the number of items.',
 )
 _OUT_OF_BOUNDS = 'out-of-bounds {access_to} {element}: {array} has {extent}'
-_FAULT = (
-    'out-of-bounds {access}: the address is in no array; the nearest is {array} of shape {shape}, '
-    'in which it would be index {subscript}'
+_FAULT_OUTSIDE = (
+    'out-of-bounds {access}: the address is not in any array; in the nearest one, {array} of shape {shape}, it would '
+    'be '
+    'index {subscript}'
 )
-_DYNAMIC = dict(
+_REQUEST_DYNAMIC = dict(
     python='Give the launch the size of dynamic shared memory, in bytes: kernel[grid, block, stream, bytes].',
     cuda='Give the launch the size of dynamic shared memory, in bytes: <<<grid, block, bytes>>>, '
     'or from Python [grid, block, stream, bytes].',
 )
-_SMALLER = 'Use a smaller tile, or a smaller element type.'
-_WILD = 'Either the pointer was never set, or the index is far out of bounds: check how it is computed.'
-_FIRST_ACCESS = dict(
+_USE_SMALLER_TILE = 'Use a smaller tile, or a smaller element type.'
+_CHECK_POINTER = 'Either the pointer was never set, or the index is far out of bounds: check how it is computed.'
+_RUN_WITH_CHECKS = dict(
     python="Run with sim.options(checks='all') to see the first access that is out of bounds.",
     cuda='Compile with checks=True to see the first access that is out of bounds.',
 )
-_NEVER_ALLOCATED = 'Check for an empty array, for memory that was never allocated, and for a cudaMalloc that failed.'
-_TO_THE_GPU = 'Copy it to the GPU first: cudaMalloc and cudaMemcpy, or a tensor on the GPU.'
-_TO_THE_HOST = 'Copy it with cudaMemcpy; only kernels can dereference a device pointer.'
-_MULTIPLES = 'Rows, paddings and offsets must all be multiples of it, in bytes.'
-_ENDS_LATE = (
+_CHECK_ALLOCATION = 'Check for an empty array, for memory that was never allocated, and for a cudaMalloc that failed.'
+_COPY_TO_GPU = 'Copy it to the GPU first: cudaMalloc and cudaMemcpy, or a tensor on the GPU.'
+_COPY_TO_HOST = 'Copy it with cudaMemcpy; only kernels can dereference a device pointer.'
+_ALIGN_OFFSETS = 'Make row lengths, padding and offsets multiples of it, in bytes.'
+_KEEP_BLOCK_ALIVE = (
     'Keep each block alive until the others no longer need its shared memory: barrier.cluster.arrive and .wait at '
     'the end.'
 )
-_UNDEFINED = (
+_UNDEFINED_LANES = (
     'line {{line}} of {{kernel}}: {} depends on undefined lanes: the mask on line {{masked}} excludes them. '
     'A GPU loads 0 there, but Triton does not guarantee it: give the load `other=`,{} or select with tl.where'
 )
@@ -52,22 +55,22 @@ _UNINITIALIZED = 'uninitialized read of {element}'
 _RACE = 'data race ({hazard}) on {element}'
 _COPY_IN_FLIGHT = 'data race on {element}: it is {now} while {whose} asynchronous copy to it may still be in flight'
 _WAIT_FOR_BULK = 'Wait on the mbarrier that the copy signals'
-_UNREAD = (
+_WAIT_FOR_READS = (
     'Wait until they have read it (wgmma.wait_group, cp.async.bulk.wait_group.read), then signal the thread that '
     'writes: with an mbarrier, or a barrier of the block.'
 )
-_TOO_LARGE = 'integer overflow in a division: the smallest integer of its type is divided by -1'
-_UNDEFINED_QUOTIENT = 'This is undefined behaviour: test for a divisor of -1 first, or divide in a wider type.'
-_UNREACHABLE = 'It called a trap, or reached code that the compiler considers unreachable.'
-_AT_MBARRIER = 'at the mbarrier {mbarrier}, whose phase {phase}'
-_PAIRS = 'Use barrier.cluster.arrive and barrier.cluster.wait in pairs.'
-_ARRIVAL_COUNT = 'Pass the number of arrivals per phase to mbarrier.init.'
+_DIVISION_OVERFLOW = 'integer overflow in a division: the smallest integer of its type is divided by -1'
+_CHECK_DIVISOR = 'This is undefined behaviour: test for a divisor of -1 first, or divide in a wider type.'
+_TRAP_CAUSES = 'It executed a trap, or reached code that the compiler considers unreachable.'
+_MBARRIER_PHASE = 'at the mbarrier {mbarrier}, whose phase {phase}'
+_ARRIVE_THEN_WAIT = 'Use barrier.cluster.arrive and barrier.cluster.wait in pairs.'
+_SET_ARRIVAL_COUNT = 'Pass the number of arrivals per phase to mbarrier.init.'
 _DEADLOCK = 'deadlock: this thread waits {why}, and no thread can proceed'
 _CHECK_MBARRIER = 'Check the arrival count, the expected bytes and the parity.'
-_SAME_CALL = 'Every lane that the mask names must reach the same call with the same mask.'
-_DIVERGENT = "barrier in divergent code: {here} of the block's {threads} threads reach it; thread {thread} "
-_ILLEGAL = 'A GPU stops with an illegal instruction.'
-_BOX_BEFORE = '{}: the box begins at {{at}} along axis {{axis}}, and a store must not begin before the array'
+_REACH_SAME_CALL = 'All lanes in the mask must reach the same call with the same mask.'
+_DIVERGENT_BARRIER = "barrier in divergent code: {here} of the block's {threads} threads reach it; thread {thread} "
+_ILLEGAL_INSTRUCTION = 'A GPU stops with an illegal instruction.'
+_BOX_BEFORE_ARRAY = '{}: the box begins at {{at}} along axis {{axis}}; a store must not begin before the array'
 
 WORDS = {
     # An index that is out of bounds: past the end, before the beginning, or of a type that no array takes
@@ -96,13 +99,13 @@ WORDS = {
         'Compute it in 64 bits: `(size_t)row*w + column`.',
     ),
     ('memcheck', 'indices'): Words(
-        'wrong number of indices for {array}: {given} instead of {dimensions}', 'Use one index per dimension.'
+        'wrong number of indices for {array}: expected {dimensions}, got {given}', 'Use one index per dimension.'
     ),
     ('memcheck', 'index_type'): Words(
-        'an index of {array} must be an integer, but is {type}', 'Divide with //, or use int(...).'
+        'an index of {array} must be an integer, not {type}', 'Divide with //, or use int(...).'
     ),
     ('memcheck', 'outside_type'): Words(
-        'out-of-bounds {access}: index {index[0]} is out of bounds for {type}', _GUARD['cuda']
+        'out-of-bounds {access} at index {index[0]} of an array of type {type}', _GUARD['cuda']
     ),  # an array without a name
     ('memcheck', 'outside_named'): Words('out-of-bounds {access_to} {element}: {array} is {type}', _GUARD),
     # Programs of Triton: blocks of lanes, and pointers
@@ -122,8 +125,8 @@ WORDS = {
         'entry.',
     ),
     ('memcheck', 'outside_expanded'): Words(
-        'out-of-bounds {access}: past the end of {array}, which is expanded (stride 0) to shape {shape}; elements in '
-        'memory: {count}{more}',
+        'out-of-bounds {access}: past the end of {array}, which is expanded (stride 0) to shape {shape}, but has only '
+        '{count} elements in memory{more}',
         'All indices along an axis of stride 0 address the same element. Multiply the index by '
         '{array}.stride(...), or pass {array}.contiguous().',
     ),
@@ -147,12 +150,12 @@ WORDS = {
     ),
     # Shared memory: out of bounds of one array, of all arrays, and where the launch requests none
     ('memcheck', 'outside_shared'): Words(_OUT_OF_BOUNDS),
-    ('memcheck', 'outside_dynamic'): Words(_OUT_OF_BOUNDS, _DYNAMIC),
+    ('memcheck', 'outside_dynamic'): Words(_OUT_OF_BOUNDS, _REQUEST_DYNAMIC),
     ('memcheck', 'outside_arrays'): Words(
-        'out-of-bounds {access} in shared memory, far from any of its arrays',
+        'out-of-bounds {access} in shared memory, far outside all of its arrays',
         'Check how the pointer or the index is computed.',
     ),
-    ('memcheck', 'no_dynamic'): Words('dynamic shared memory is used, but the launch requests none', _DYNAMIC),
+    ('memcheck', 'no_dynamic'): Words('dynamic shared memory is used, but the launch requests none', _REQUEST_DYNAMIC),
     ('memcheck', 'no_shared_address'): Words(
         '{operation}: {address:#x} is not an address in shared memory',
         'Convert the pointer to the 32-bit address that PTX takes: __cvta_generic_to_shared(pointer).',
@@ -162,15 +165,15 @@ WORDS = {
         'To copy from shared memory, or to registers, use an ordinary assignment.',
     ),
     # Memory that the kernel must not access
-    ('memcheck', 'no_array'): Words('invalid {access} at {address:#x}: the address is in no array', _WILD),
+    ('memcheck', 'no_array'): Words('invalid {access} at {address:#x}: the address is in no array', _CHECK_POINTER),
     ('memcheck', 'freed'): Words(
         'use after free: {access_to} {array}, which was freed before', 'Free it after its last use.'
     ),
     ('memcheck', 'not_allocated'): Words(
         'invalid free({address:#x}): malloc did not return this address, or it was freed before'
     ),
-    ('memcheck', 'null_read'): Words('read through a null pointer', _NEVER_ALLOCATED),
-    ('memcheck', 'null_written'): Words('write through a null pointer', _NEVER_ALLOCATED),
+    ('memcheck', 'null_read'): Words('read through a null pointer', _CHECK_ALLOCATION),
+    ('memcheck', 'null_written'): Words('write through a null pointer', _CHECK_ALLOCATION),
     ('memcheck', 'failed_alloc'): Words(
         '{access_to} memory whose allocation failed: line {allocated} requested {bytes} bytes and got '
         'cudaErrorMemoryAllocation (out of memory), and its error was not checked',
@@ -183,14 +186,14 @@ WORDS = {
         ),
         dict(python='Pass it as an argument.', cuda='Fill it from the host with cudaMemcpyToSymbol.'),
     ),
-    ('memcheck', 'kernel_reads_host'): Words('a kernel reads host memory', _TO_THE_GPU),
-    ('memcheck', 'kernel_writes_host'): Words('a kernel writes host memory', _TO_THE_GPU),
+    ('memcheck', 'kernel_reads_host'): Words('a kernel reads host memory', _COPY_TO_GPU),
+    ('memcheck', 'kernel_writes_host'): Words('a kernel writes host memory', _COPY_TO_GPU),
     ('memcheck', 'local_of_other'): Words(
         "{access_to} another thread's local variable",
         'A pointer to a local variable is valid only in its own thread: exchange values through shared memory.',
     ),
-    ('memcheck', 'host_reads'): Words('host code reads {array}, which is device memory', _TO_THE_HOST),
-    ('memcheck', 'host_writes'): Words('host code writes {array}, which is device memory', _TO_THE_HOST),
+    ('memcheck', 'host_reads'): Words('host code reads {array}, which is device memory', _COPY_TO_HOST),
+    ('memcheck', 'host_writes'): Words('host code writes {array}, which is device memory', _COPY_TO_HOST),
     ('memcheck', 'host_reads_symbol'): Words(
         'host code reads {array}, which is a device variable',
         'Copy it: cudaMemcpyFromSymbol(&value, {array}, sizeof value).',
@@ -223,13 +226,15 @@ WORDS = {
         'Write thrust::device instead, or copy to a thrust::host_vector first.',
     ),
     # The same mistakes with checks disabled: the operating system found them
-    ('memcheck', 'fault_outside'): Words(_FAULT, _FIRST_ACCESS),
+    ('memcheck', 'fault_outside'): Words(_FAULT_OUTSIDE, _RUN_WITH_CHECKS),
     ('memcheck', 'fault_no_array'): Words(
-        'invalid {access} at {address:#x}: the address is in no array', _FIRST_ACCESS
+        'invalid {access} at {address:#x}: the address is in no array', _RUN_WITH_CHECKS
     ),
-    ('memcheck', 'fault_freed'): Words('use after free: {access_to} {array}, which was freed before', _FIRST_ACCESS),
-    ('memcheck', 'fault_null'): Words('{access} through a null pointer', _NEVER_ALLOCATED),
-    ('memcheck', 'fault_address'): Words('invalid {access} at {address:#x}: the address is not device memory', _WILD),
+    ('memcheck', 'fault_freed'): Words('use after free: {access_to} {array}, which was freed before', _RUN_WITH_CHECKS),
+    ('memcheck', 'fault_null'): Words('{access} through a null pointer', _CHECK_ALLOCATION),
+    ('memcheck', 'fault_address'): Words(
+        'invalid {access} at {address:#x}: the address is not device memory', _CHECK_POINTER
+    ),
     # Addresses that must be multiples of something
     ('memcheck', 'misaligned'): Words(
         'misaligned {access} of {bytes} bytes at {element}: the address must be a multiple of {bytes}',
@@ -237,7 +242,7 @@ WORDS = {
         'float, or at every eighth bfloat16.',
     ),
     ('memcheck', 'misplaced'): Words(
-        '{operation}: misaligned address of {element}: it must be a multiple of {bytes}', _MULTIPLES
+        '{operation}: the address of {element} must be a multiple of {bytes} bytes', _ALIGN_OFFSETS
     ),
     # Two threads access one element: two programs of Triton, one block, two blocks
     ('racecheck', 'programs'): Words(
@@ -272,9 +277,11 @@ WORDS = {
         'data race (write after write) on {element}: several lanes of one store write different values to it',
         'It is undefined which of the values remains: give each lane a distinct offset, or mask off all lanes but one.',
     ),
-    ('initcheck', 'undefined_stored'): Words(_UNDEFINED.format('the stored value', ' give the store that mask, too,')),
-    ('initcheck', 'undefined_address'): Words(_UNDEFINED.format('an address', '')),
-    ('initcheck', 'undefined_decision'): Words(_UNDEFINED.format('a branch or a mask', '')),
+    ('initcheck', 'undefined_stored'): Words(
+        _UNDEFINED_LANES.format('the stored value', ' give the store that mask, too,')
+    ),
+    ('initcheck', 'undefined_address'): Words(_UNDEFINED_LANES.format('an address', '')),
+    ('initcheck', 'undefined_decision'): Words(_UNDEFINED_LANES.format('a branch or a mask', '')),
     ('initcheck', 'unwritten_program'): Words(
         _UNINITIALIZED,
         'An array that holds only NaN at the launch counts as uninitialized: create it with torch.zeros, for example.',
@@ -376,12 +383,12 @@ WORDS = {
     ),
     ('racecheck', 'engine_reads'): Words(
         'data race on {element}: the element is {now} while the tensor cores or the copy engine may still read it',
-        _UNREAD,
+        _WAIT_FOR_READS,
     ),
     ('racecheck', 'engine_has_read'): Words(
         'data race on {element}: the element is {now} with no wait for the tensor cores or the copy engine to finish '
         'reading it',
-        _UNREAD,
+        _WAIT_FOR_READS,
     ),
     ('racecheck', 'after_engine'): Words(
         _RACE + ': nothing orders the accesses by {first} and by {second}',
@@ -419,10 +426,10 @@ WORDS = {
         'memory.',
     ),
     ('memcheck', 'block_may_end'): Words(
-        "a block accesses another block's shared memory, but that block may exit first", _ENDS_LATE
+        "a block accesses another block's shared memory, but that block may exit first", _KEEP_BLOCK_ALIVE
     ),
     ('memcheck', 'block_ended'): Words(
-        "a block accesses another block's shared memory after that block has exited", _ENDS_LATE
+        "a block accesses another block's shared memory after that block has exited", _KEEP_BLOCK_ALIVE
     ),
     ('memcheck', 'no_block'): Words(
         'mapa: block rank {block_rank} is out of range for a cluster of {blocks} blocks',
@@ -442,16 +449,18 @@ WORDS = {
         'Release every lock, and set the flag in a program that does not itself wait here.',
     ),
     ('synccheck', 'arrives_twice'): Words(
-        "a thread arrives twice at the cluster's barrier with no wait in between", _PAIRS
+        "a thread arrives twice at the cluster's barrier with no wait in between", _ARRIVE_THEN_WAIT
     ),
-    ('synccheck', 'waits_unarrived'): Words("a thread waits at the cluster's barrier without arriving first", _PAIRS),
+    ('synccheck', 'waits_unarrived'): Words(
+        "a thread waits at the cluster's barrier without arriving first", _ARRIVE_THEN_WAIT
+    ),
     # Bulk copies, tensor maps and the descriptors of wgmma
     ('memcheck', 'bulk_bytes'): Words(
         '{operation} copies {bytes} bytes; the size of a bulk copy must be a multiple of 16',
         'Pad the rows, or copy the remainder with threads.',
     ),
     ('memcheck', 'no_tensor_map'): Words(
-        'this is not a tensor map',
+        'this address is not that of a tensor map',
         'Create it on the host with tensor_map(x, box), take it in the kernel as '
         '`const __grid_constant__ TensorMap`, and pass its address.',
     ),
@@ -461,16 +470,16 @@ WORDS = {
     ),
     ('memcheck', 'box_misaligned'): Words(
         '{operation}: the box begins at element {at} of its rows, '
-        'and that must be a multiple of 16 bytes, {elements} elements',
-        _ILLEGAL,
+        'but must begin at a multiple of 16 bytes ({elements} elements)',
+        _ILLEGAL_INSTRUCTION,
     ),
     ('memcheck', 'box_before'): Words(
         dict(
-            python=_BOX_BEFORE.format('cp.async.bulk.tensor'),
-            cuda=_BOX_BEFORE.format('cp.async.bulk.tensor'),
-            triton=_BOX_BEFORE.format('a descriptor'),
+            python=_BOX_BEFORE_ARRAY.format('cp.async.bulk.tensor'),
+            cuda=_BOX_BEFORE_ARRAY.format('cp.async.bulk.tensor'),
+            triton=_BOX_BEFORE_ARRAY.format('a descriptor'),
         ),
-        _ILLEGAL,
+        _ILLEGAL_INSTRUCTION,
     ),
     ('memcheck', 'descriptor'): Words(
         'wgmma.mma_async: a descriptor points outside shared memory',
@@ -518,13 +527,15 @@ WORDS = {
     ),
     # A barrier of the block or the grid that not all threads reach, and loops that wait
     ('synccheck', 'returned'): Words(
-        'line {line} of {kernel}: ' + _DIVERGENT + 'has returned. GPUs since Volta continue without it, but CUDA '
+        'line {line} of {kernel}: '
+        + _DIVERGENT_BARRIER
+        + 'has returned. GPUs since Volta continue without it, but CUDA '
         'requires all threads: guard the data, not the barrier'
     ),
-    ('synccheck', 'skipped'): Words(_DIVERGENT + 'has skipped it', _ALL_THREADS),
-    ('synccheck', 'diverged'): Words(_DIVERGENT + 'is in another branch', _ALL_THREADS),
+    ('synccheck', 'skipped'): Words(_DIVERGENT_BARRIER + 'has skipped it', _REACH_BARRIER),
+    ('synccheck', 'diverged'): Words(_DIVERGENT_BARRIER + 'is in another branch', _REACH_BARRIER),
     ('synccheck', 'grid_diverged'): Words(
-        'grid barrier in divergent code: thread {thread} of block {in_block} does not reach it', _AT_GRID
+        'grid barrier in divergent code: thread {thread} of block {in_block} does not reach it', _REACH_GRID_BARRIER
     ),
     ('synccheck', 'endless_wait'): Words(
         'deadlock: {waiting} here for a change of memory that never happens',
@@ -538,8 +549,8 @@ WORDS = {
     ),
     # Barriers with a number, and mbarriers; `why`: a phrase, what the thread waits for
     ('synccheck', 'no_such_barrier'): Words(
-        'barrier {barrier} for {threads} threads is invalid: its number must be 0 to 15, its thread count a multiple '
-        'of 32',
+        'barrier {barrier} for {threads} threads is invalid: its number must be 0 to 15, and its thread count a '
+        'multiple of 32',
         'Count 32 threads for every warp that arrives.',
     ),
     ('synccheck', 'barrier_threads'): Words(
@@ -551,10 +562,10 @@ WORDS = {
         'Initialize it in one thread: mbarrier.init, then fence.mbarrier_init, then a barrier of the block '
         '(of the cluster, if other blocks use it).',
     ),
-    ('synccheck', 'mbarrier_count'): Words("an mbarrier's arrival count must be 1 to 2^20 - 1", _ARRIVAL_COUNT),
+    ('synccheck', 'mbarrier_count'): Words("an mbarrier's arrival count must be 1 to 2^20 - 1", _SET_ARRIVAL_COUNT),
     ('synccheck', 'too_many_arrive'): Words(
         'more than {count} arrivals at an mbarrier in one phase: line {made_on} set its arrival count to {count}',
-        _ARRIVAL_COUNT,
+        _SET_ARRIVAL_COUNT,
     ),
     ('synccheck', 'not_resident'): Words(
         'deadlock: this block waits for blocks that have not started: {resident} of the {blocks} blocks are resident, '
@@ -569,12 +580,12 @@ WORDS = {
     ('synccheck', 'stuck_together'): Words(_DEADLOCK + '; thread {thread} waits {other_why}', _CHECK_MBARRIER),
     # A warp and its masks; `operation`: 'a shuffle', 'a vote', 'syncwarp'
     ('synccheck', 'unnamed_lane'): Words(
-        '{operation} is reached by a thread that its mask {mask:#x} does not name',
-        'Name all lanes that take part in the mask: {whole:#x} for the whole warp, -1 for a warp of any width.',
+        'a thread executes {operation} with mask {mask:#x}, which does not include that thread',
+        'Include all participating lanes in the mask: {whole:#x} for the whole warp, -1 for a warp of any width.',
     ),
     ('synccheck', 'absent_lane'): Words(
-        '{operation} waits for lane {lane} of the warp, which its mask names, but which is in another branch',
-        'Name only the lanes that reach it, or call it before the branch.',
+        '{operation} waits for lane {lane} of the warp, which is in its mask, but in another branch',
+        'Include only the lanes that reach it in the mask, or call it before the branch.',
     ),
     ('synccheck', 'source_lane'): Words(
         'a shuffle reads from lane {lane}, which does not take part', 'All lanes that are read must call the shuffle.'
@@ -594,10 +605,11 @@ WORDS = {
         'Include each calling lane in the mask that it passes.',
     ),
     ('synccheck', 'lane_elsewhere'): Words(
-        'lane {lane} waits here for the lanes of mask {mask:#x}, but lane {other_lane} is elsewhere', _SAME_CALL
+        'lane {lane} waits here for the lanes of mask {mask:#x}, but lane {other_lane} executes other code',
+        _REACH_SAME_CALL,
     ),
     ('synccheck', 'different_calls'): Words(
-        'the lanes of mask {mask:#x} wait at different operations or with different masks', _SAME_CALL
+        'the lanes of mask {mask:#x} wait at different operations or with different masks', _REACH_SAME_CALL
     ),
     ('synccheck', 'warp_apart'): Words(
         '{operation} must be executed by all 32 lanes of a warp together: lane {lane} waits here, lane {other_lane} '
@@ -635,14 +647,17 @@ WORDS = {
         'of whole clusters',
         'Round the grid up, and let surplus blocks do nothing.',
     ),
-    ('launch', 'shared_number'): Words('{given!r} bytes of shared memory: it must be a non-negative integer'),
-    ('launch', 'stream'): Words(
-        '{given!r} is not a stream: it must be None, an integer, or a stream of torch or Numba'
+    ('launch', 'shared_number'): Words(
+        'the size of shared memory must be a non-negative integer, in bytes; got {given!r}'
     ),
+    ('launch', 'stream'): Words('a stream must be None, an integer, or a stream of torch or Numba; got {given!r}'),
     ('launch', 'shared_size'): Words(
-        '{bytes} bytes of shared memory; the limit of a block is {most} unless a kernel requests more', _SMALLER
+        '{bytes} bytes of shared memory; the limit of a block is {most} unless a kernel requests more',
+        _USE_SMALLER_TILE,
     ),
-    ('launch', 'shared_arrays'): Words('{bytes} bytes of shared memory per block; the limit is {most}', _SMALLER),
+    ('launch', 'shared_arrays'): Words(
+        '{bytes} bytes of shared memory per block; the limit is {most}', _USE_SMALLER_TILE
+    ),
     ('launch', 'dynamic_size'): Words(
         '{bytes} bytes of dynamic shared memory; the limit of this kernel is {most}',
         'Above 48 KB: cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), up to 227 KB.',
@@ -656,7 +671,8 @@ WORDS = {
         'Launch smaller blocks, or raise the bound.',
     ),
     ('launch', 'shared_sum'): Words(
-        '{bytes} bytes of static and {dynamic} of dynamic shared memory; the limit of this kernel is {most}', _SMALLER
+        '{bytes} bytes of static and {dynamic} of dynamic shared memory; the limit of this kernel is {most}',
+        _USE_SMALLER_TILE,
     ),
     ('launch', 'static_size'): Words(
         "the block's shared arrays exceed the shared memory of a block",
@@ -668,13 +684,13 @@ WORDS = {
     ),
     ('launch', 'waits_in_kernel'): Words(
         'a kernel waits for kernels that it has launched, which CUDA no longer allows',
-        'They start when the parent grid has finished. Launch what follows them into cudaStreamTailLaunch, or from '
-        'the host.',
+        'They start only after the parent grid has finished: launch the work that follows them into '
+        'cudaStreamTailLaunch, or from the host.',
     ),
     ('launch', 'out_of_memory'): Words(
         'line {line}: out of memory: {bytes} bytes requested, but the emulated device has {limit}, '
         '{used} of them in use',
-        'By default the device has as much memory as this machine has free; with checks, each byte takes eleven. '
+        'By default the device has as much memory as this machine has free; with checks, each byte takes eleven bytes. '
         'Set another size with GRIDSTRIDE_DEVICE_MEMORY=8G or cpp.options(memory=...).',
     ),
     ('launch', 'tuned'): Words(
@@ -692,7 +708,8 @@ WORDS = {
     ('assert', 'static'): Words('tl.static_assert failed: {message}', 'It is evaluated when the kernel is compiled.'),
     ('assert', 'multiple'): Words(
         'tl.multiple_of promises multiples of {of}, but {value} is not a multiple of {of}',
-        'The compiler relies on it and reads several elements at once: promise only what holds for every program.',
+        'The compiler relies on it and reads several elements at once: pass only a divisor that is right for every '
+        'program.',
     ),
     ('assert', 'device'): Words('tl.device_assert failed: {message}'),
     ('assert', 'fails'): Words(dict(python='assertion failed', cuda='assertion `{expression}` failed')),
@@ -706,7 +723,7 @@ WORDS = {
         'integer division by zero', 'A GPU continues with an undefined value: test the divisor first.'
     ),
     ('crash', 'division_overflows'): Words(
-        _TOO_LARGE, f'{_UNDEFINED_QUOTIENT} A GPU continues with an undefined value.'
+        _DIVISION_OVERFLOW, f'{_CHECK_DIVISOR} A GPU continues with an undefined value.'
     ),
     ('crash', 'stack'): Words(
         'stack overflow in a thread: its local variables need more than the {kilobytes} KB of the emulator',
@@ -716,7 +733,7 @@ WORDS = {
     ('crash', 'aborts'): Words(
         'the kernel called abort(), or threw an exception', 'Device code has no exceptions: use assert(...).'
     ),
-    ('crash', 'instruction'): Words('the kernel executed an instruction that traps', _UNREACHABLE),
+    ('crash', 'instruction'): Words('the kernel executed an instruction that traps', _TRAP_CAUSES),
     ('crash', 'trap'): Words('{operation}'),
     ('crash', 'no_return'): Words(
         'a function that must return a value ends without `return`', 'Return a value on every path.'
@@ -741,7 +758,7 @@ WORDS = {
         'Check for a null pointer, an out-of-bounds index, or freed memory.',
     ),
     ('crash', 'host_division'): Words('integer division by zero in host code', 'Test the divisor first.'),
-    ('crash', 'host_division_overflows'): Words(f'in host code: {_TOO_LARGE}', _UNDEFINED_QUOTIENT),
+    ('crash', 'host_division_overflows'): Words(f'in host code: {_DIVISION_OVERFLOW}', _CHECK_DIVISOR),
     ('crash', 'host'): Words(
         'host code crashed',
         'It called std::terminate (an exception that nothing catches, a thread that is not joined), freed memory '
@@ -785,23 +802,25 @@ WORDS = {
 }
 
 
-# Hints that replace the one of a row, where `hints.hint_for` can read more off the learner's lines
-_ONE_LINE = 'Both accesses are on this line: it reads {element}, then writes it, and another thread comes in between. '
-_TWO_LINES = 'An update in two lines reads {element}, then writes it, and another thread comes in between. '
-_NO_ATOMIC = 'No atomic does exactly this: let one thread do it, or give each thread an element of its own.'
-_ATOMIC = dict(
+# Hints that replace that of a row if `hints.hint_for` recognizes the mistake in the learner's lines
+_UPDATE_IN_LINE = (
+    'Both accesses are on this line: it reads {element}, then writes it, and another thread comes in between. '
+)
+_UPDATE_IN_TWO_LINES = 'An update in two lines reads {element}, then writes it, and another thread comes in between. '
+_WITHOUT_ATOMIC = 'No atomic does exactly this: let one thread do it, or give each thread an element of its own.'
+_USE_ATOMIC = dict(
     python='In one step: cuda.atomic.{operation}({array_text}, {index_text}, {value}).',
     cuda='In one step: atomic{Operation}(&{target}, {value}).',
 )
-_TOO_FAR = 'The guard `{guard}` lets this thread in, and '
+_GUARD_ADMITS = 'The guard `{guard}` lets this thread in, and '
 HINTS = {
-    'at_grid': _AT_GRID,
+    'at_grid': _REACH_GRID_BARRIER,
     'misaligned_pair': 'A pair of bfloat16 must begin at an even index. Access a pair that begins at an odd index as '
     'two single elements.',
-    'update': {d: _ONE_LINE + remedy for d, remedy in _ATOMIC.items()},
-    'update_apart': {d: _TWO_LINES + remedy for d, remedy in _ATOMIC.items()},
-    'update_other': _ONE_LINE + _NO_ATOMIC,
-    'update_other_apart': _TWO_LINES + _NO_ATOMIC,
+    'update': {d: _UPDATE_IN_LINE + remedy for d, remedy in _USE_ATOMIC.items()},
+    'update_apart': {d: _UPDATE_IN_TWO_LINES + remedy for d, remedy in _USE_ATOMIC.items()},
+    'update_other': _UPDATE_IN_LINE + _WITHOUT_ATOMIC,
+    'update_other_apart': _UPDATE_IN_TWO_LINES + _WITHOUT_ATOMIC,
     'two_names': '{element} is {second_element}, too: these arrays share memory. Pass one of them as a copy, '
     'or let no two threads use the same element under either name.',
     'expanded': '{array} is expanded (stride 0): several of its elements are one element of memory. Pass the kernel a '
@@ -845,22 +864,24 @@ HINTS = {
         'after line {earlier}.',
     ),
     'one_atomic': dict(
-        python='Put a cuda.syncthreads() between these two lines, or make both accesses atomic: one alone orders '
-        'nothing. An atomic read: cuda.atomic.add(array, i, 0).',
-        cuda='Put a __syncthreads() between these two lines, or make both accesses atomic: one alone orders '
-        'nothing. An atomic read: atomicAdd(&x, 0).',
+        python='Put a cuda.syncthreads() between these two lines, or make both accesses atomic: one atomic '
+        'access alone orders nothing. To read atomically, use cuda.atomic.add(array, i, 0).',
+        cuda='Put a __syncthreads() between these two lines, or make both accesses atomic: one atomic '
+        'access alone orders nothing. To read atomically, use atomicAdd(&x, 0).',
     ),
     'before_swap': dict(
-        python='A compare-and-swap checks what its own thread has read there. A thread that reads and does not swap '
+        python='A compare-and-swap checks only the value that its own thread has read. A thread that reads without a '
+        'swap '
         'needs an atomic read: cuda.atomic.add(array, i, 0).',
-        cuda='A compare-and-swap checks what its own thread has read there. A thread that reads and does not swap '
+        cuda='A compare-and-swap checks only the value that its own thread has read. A thread that reads without a '
+        'swap '
         'needs an atomic read: atomicAdd(&x, 0).',
     ),
-    'in_step': 'Lanes of one warp need not run in lockstep, since Volta: read, __syncwarp(), write, __syncwarp(); or '
-    'let __shfl_down_sync carry the values.',
+    'in_step': 'Since Volta, lanes of one warp need not run in lockstep: put a __syncwarp() between the reads and the '
+    'writes, and after the writes, or exchange the values with __shfl_down_sync.',
     'guard': dict(
-        python=_NOTHING + '`if {expr} < {array}.size`.',
-        cuda=_NOTHING + '`if ({expr} < n)`, where n is the number of elements, {size}.',
+        python=_MUST_DO_NOTHING + '`if {expr} < {array}.size`.',
+        cuda=_MUST_DO_NOTHING + '`if ({expr} < n)`, where n is the number of elements, {size}.',
     ),
     'farthest': dict(
         python='The index that goes farthest is `{expr}`: guard that one, as in `if {expr} < {array}.size`.',
@@ -881,24 +902,24 @@ HINTS = {
     ),
     'one_too_many': '`{guard}` lets in one too many: with {size} elements the last index is {last}.',
     'row_too_many': '`{guard}` lets in one too many: the last one is {bound} - 1. `{wrote}` must be `{right}`.',
-    'wrong_joint': '`{guard}` lets in threads of which one index is past the end: `{joint}` must be `{right}`.',
+    'wrong_joint': '`{guard}` lets in threads with one index past the end: `{joint}` must be `{right}`.',
     'swapped': 'The index is `{expr}`, with rows and columns swapped: it must be `{right}`.',
     'swapped_axes': 'Along axis {axis} valid indices are 0 to {last}, and this one is {index_there}: `{expr}` has rows '
     'and columns swapped, use `{right}`. If this is a transpose, {array} must have shape {transposed}.',
     'moved': '`{move}` has moved the pointer: `{expr}` counts from its new position, the index above from the first '
     'element of {array}. Check how far the pointer was moved, and how many elements are left.',
     'moved_by': '`{move}` has moved the pointer: `{expr}` is {own}, counted from its new position, and only {left} '
-    'elements are left there. Use that number in the guard.',
+    'elements are left there. Compare with that number in the guard.',
     'fixed': 'Valid indices of {array} are 0 to {last}: check whether the block, or a loop, is larger.',
     'lets_in': dict(
-        python=_TOO_FAR + '`{expr}` is {at}: guard this index, too, as in `if {expr} < {array}.size`.',
-        cuda=_TOO_FAR
+        python=_GUARD_ADMITS + '`{expr}` is {at}: guard this index, too, as in `if {expr} < {array}.size`.',
+        cuda=_GUARD_ADMITS
         + '`{expr}` is {at}: guard this index, too, or give {array} as many elements as the guard lets in.',
     ),
-    'stride': _TOO_FAR + '`{expr}` is {at}: check its stride, the distance from one row to the next.',
-    'inside_another': '{inner} begins inside {array}, at {array}[{inner_at}]: counted from there it is '
-    '{inner}[{inner_index}]. Guard the index of the array that this line means.',
-    'below_0': '`{expr}` is unsigned: below 0 it wraps around to 4294967295. Put it into an int first, '
+    'stride': _GUARD_ADMITS + '`{expr}` is {at}: check its stride, the distance from one row to the next.',
+    'inside_another': '{inner} begins inside {array}, at {array}[{inner_at}], so this element is '
+    '{inner}[{inner_index}]. Guard the index of the array that this line is meant to access.',
+    'below_0': '`{expr}` is unsigned: below 0 it wraps around to 4294967295. Assign it to an int first, '
     'as in `int i = threadIdx.x;`, and guard `i` from below.',
     'from_memory': 'The index `{expr}` was read from memory and is {at}: check where it was written.',
 }
@@ -932,16 +953,16 @@ PHRASES = {
     'at_cluster': "at the cluster's barrier for threads that do not arrive",
     'at_grid': "at the grid's barrier, where {arrived} of {threads} threads have arrived",
     'at_barrier': 'at barrier {barrier}, where {arrived} of {threads} threads have arrived',
-    'gets_more': f'{_AT_MBARRIER} got {{bytes}} bytes more than it expects',
-    'lacks_both': f'{_AT_MBARRIER} lacks {{left}} of {{count}} arrivals and {{bytes}} bytes',
-    'lacks_bytes': f'{_AT_MBARRIER} lacks {{bytes}} bytes',
-    'lacks_arrivals': f'{_AT_MBARRIER} lacks {{left}} of {{count}} arrivals',
+    'gets_more': f'{_MBARRIER_PHASE} got {{bytes}} bytes more than it expects',
+    'lacks_both': f'{_MBARRIER_PHASE} lacks {{left}} of {{count}} arrivals and {{bytes}} bytes',
+    'lacks_bytes': f'{_MBARRIER_PHASE} lacks {{bytes}} bytes',
+    'lacks_arrivals': f'{_MBARRIER_PHASE} lacks {{left}} of {{count}} arrivals',
     'for_wgmma': 'for a wgmma that not all four warps of its warpgroup have issued',
     # what the other lane of a warp does
     'apart_waits': 'waits {why}',
     'apart_absent': 'does not exist',
     'apart_returned': 'has returned',
-    'apart_elsewhere': 'is elsewhere',
+    'apart_elsewhere': 'executes other code',
     'not_in_mask': 'is not in its mask',
     # the threads that get the result of a collective
     'first_of_block': 'only the first thread of the block',

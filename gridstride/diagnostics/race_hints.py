@@ -2,7 +2,7 @@
 
 import re
 
-from .source_lines import code_of, parts_of, share_loop, statement_of, uses
+from .source_lines import strip_comment, split_indices, share_loop, statement_of, find_uses
 
 __all__ = ['is_lockstep_exchange', 'race_hint', 'update_of']
 
@@ -12,36 +12,37 @@ _ATOMICS = {'+': 'add', '-': 'sub', '&': 'and', '|': 'or', '^': 'xor', 'max': 'm
 def update_of(
     line,
     array,  # its name
-):  # (operation, element, value): ('add', 'n[i]', '1'); operation '' for one without an atomic; or None
+):  # (operation, element, value), as ('add', 'n[i]', '1'), with operation '' if no atomic does it; or None
     """Parse a line that updates one element: `n[i] += 1`, `n[i]++`, `m[0] = max(m[0], v)`.
 
     >>> update_of('n[i] += 2', 'n')
     ('add', 'n[i]', '2')"""
-    found = uses(line, array)
-    if not found or len({indices for *_, indices in found}) > 1:
+    elements = find_uses(line, array)
+    if not elements or len({indices for *_, indices in elements}) > 1:
         return None
-    start, end, _ = found[0]
+    start, end, _ = elements[0]
     element = line[start:end]
-    after = line[end:].lstrip()
-    step = re.match(r'(\+\+|--)', after) or re.search(r'(\+\+|--)\s*$', line[:start])
-    if step and len(found) == 1:
-        return _ATOMICS[step[1][0]], element, '1'
-    if (m := re.match(r'(<<|>>|\*\*|//|[-+*/%&|^])=(?!=)', after)) and len(found) == 1:
-        return _ATOMICS.get(m[1], ''), element, statement_of(after[m.end() :])
-    if (m := re.match(r'=(?!=)', after)) and len(found) > 1:
-        return _assigned(element, statement_of(after[m.end() :]))
+    suffix = line[end:].lstrip()
+    increment = re.match(r'(\+\+|--)', suffix) or re.search(r'(\+\+|--)\s*$', line[:start])
+    if increment and len(elements) == 1:
+        return _ATOMICS[increment[1][0]], element, '1'
+    if (m := re.match(r'(<<|>>|\*\*|//|[-+*/%&|^])=(?!=)', suffix)) and len(elements) == 1:
+        return _ATOMICS.get(m[1], ''), element, statement_of(suffix[m.end() :])
+    if (m := re.match(r'=(?!=)', suffix)) and len(elements) > 1:
+        return _parse_assignment(element, statement_of(suffix[m.end() :]))
     return None
 
 
-def _assigned(element, value):
-    same = r'\s*'.join(map(re.escape, re.findall(r'\w+|\W', element.replace(' ', ''))))
-    if m := re.fullmatch(rf'{same}\s*([-+&|^])\s*(.+)', value):
+def _parse_assignment(element, value):
+    "Parse the update `element = value`, as `update_of` does"
+    element_pattern = r'\s*'.join(map(re.escape, re.findall(r'\w+|\W', element.replace(' ', ''))))
+    if m := re.fullmatch(rf'{element_pattern}\s*([-+&|^])\s*(.+)', value):
         return _ATOMICS[m[1]], element, m[2]
-    if m := re.fullmatch(rf'(.+?)\s*([+&|^])\s*{same}', value):
+    if m := re.fullmatch(rf'(.+?)\s*([+&|^])\s*{element_pattern}', value):
         return _ATOMICS[m[2]], element, m[1]
-    if m := re.fullmatch(rf'(?:\w+::)?f?(max|min)f?\(\s*{same}\s*,\s*(.+)\)', value):
+    if m := re.fullmatch(rf'(?:\w+::)?f?(max|min)f?\(\s*{element_pattern}\s*,\s*(.+)\)', value):
         return m[1], element, m[2]
-    if m := re.fullmatch(rf'(?:\w+::)?f?(max|min)f?\(\s*(.+)\s*,\s*{same}\s*\)', value):
+    if m := re.fullmatch(rf'(?:\w+::)?f?(max|min)f?\(\s*(.+)\s*,\s*{element_pattern}\s*\)', value):
         return m[1], element, m[2]
     return '', element, value
 
@@ -49,7 +50,7 @@ def _assigned(element, value):
 _SWAP = re.compile(r'\b(atomicCAS\w*|compare_exchange_\w+|compare_and_swap|atomic\.cas)\s*\(')
 
 
-def race_hint(code, fields, line, location, other, above):
+def race_hint(code, fields, line, location, other, lines_before):
     "Select the hint for a data race: an atomic for an update, a barrier between lines, calls or iterations"
     if second := fields.get('second'):
         name, index = second
@@ -58,14 +59,14 @@ def race_hint(code, fields, line, location, other, above):
         return 'expanded', {}
     number = location.line
     if 'read' in (fields['before'], fields['now']) and _SWAP.search(
-        line if fields['before'] == 'read' else code_of(other.source)
+        line if fields['before'] == 'read' else strip_comment(other.source)
     ):
         return 'before_swap', {}
     if other.line != number:
-        if found := _update_apart(fields, line, code_of(other.source)):
-            return _atomic_hint(found, fields['array'], '_apart')
-        if code == 'race' and (found := _calls_hint(location, other)):
-            return found
+        if update := _update_in_two_lines(fields, line, strip_comment(other.source)):
+            return _atomic_hint(update, fields['array'], '_apart')
+        if code == 'race' and (hint := _calls_hint(location, other)):
+            return hint
         if (
             code == 'race'
             and other.line > number
@@ -74,8 +75,8 @@ def race_hint(code, fields, line, location, other, above):
         ):
             return 'next_iteration', dict(line=number, earlier=other.line)
         return ('one_atomic', {}) if code == 'race' and _only_one_is_atomic(fields, line, other) else None
-    if found := update_of(line, fields['array']):
-        return _atomic_hint(found, fields['array'])
+    if update := update_of(line, fields['array']):
+        return _atomic_hint(update, fields['array'])
     if fields['before'] == fields['now'] == 'written':
         return 'one_element', {}
     if code != 'race':
@@ -93,22 +94,36 @@ def _are_in_one_function(location, other):
 
 def _calls_hint(location, other):
     "Select the hint for two accesses in called functions, with no barrier in between; None if none fits"
-    mine, theirs = location.calls, other.calls
-    if not (mine and theirs) or len(mine) == len(theirs) == 1:
+    here, there = location.calls, other.calls
+    if not (here and there) or len(here) == len(there) == 1:
         return None
-    call_lines = next(((a.line, b.line) for a, b in zip(mine[::-1], theirs[::-1]) if a.line != b.line), None)
-    first = dict(function=mine[0].function)
-    if mine[0].function == theirs[0].function:
+    call_lines = next(
+        (
+            (call.line, other_call.line)
+            for call, other_call in zip(here[::-1], there[::-1])
+            if call.line != other_call.line
+        ),
+        None,
+    )
+    hint_fields = dict(function=here[0].function)
+    if here[0].function == there[0].function:
         if other.line < location.line:  # the order of two calls would be reversed
             return None
-        if len(mine) != len(theirs):
-            return 'called_again', first
-        calls = next(((a.line, b.line) for a, b in zip(mine[:0:-1], theirs[:0:-1]) if a.line != b.line), None)
+        if len(here) != len(there):
+            return 'called_again', hint_fields
+        calls = next(
+            (
+                (call.line, other_call.line)
+                for call, other_call in zip(here[:0:-1], there[:0:-1])
+                if call.line != other_call.line
+            ),
+            None,
+        )
         if not calls and other.line == location.line:
             return None
-        return ('called_twice', dict(first, now=calls[0], earlier=calls[1])) if calls else (
-            'called_in_loop', dict(first, line=mine[-1].line))  # fmt: skip
-    if mine[-1].function != theirs[-1].function or not call_lines:
+        return ('called_twice', dict(hint_fields, now=calls[0], earlier=calls[1])) if calls else (
+            'called_in_loop', dict(hint_fields, line=here[-1].line))  # fmt: skip
+    if here[-1].function != there[-1].function or not call_lines:
         return None
     return ('calls_apart', dict(now=call_lines[0], earlier=call_lines[1])) if call_lines[1] < call_lines[0] else (
         'next_iteration', dict(line=call_lines[0], earlier=call_lines[1]))  # fmt: skip
@@ -127,35 +142,34 @@ _ATOMIC_CALL = re.compile(r'\batomic(?:\w+|\.\w+)\(([^,;]*)')
 
 def _only_one_is_atomic(fields, line, other):
     "Return whether one of the two accesses is atomic and the other plain, according to their lines"
-
     name = '' if fields['array'] == 'memory' else rf'(?<![\w.]){re.escape(fields["array"])}(?!\w)'
 
     def is_atomic_here(text):
         return any(re.search(name, m[1]) for m in _ATOMIC_CALL.finditer(text))
 
-    return is_atomic_here(line) != is_atomic_here(code_of(other.source))
+    return is_atomic_here(line) != is_atomic_here(strip_comment(other.source))
 
 
-def _update_apart(fields, line, other):
-    "Parse an update in two lines, as `update_of`: `v = n[i]`, then `n[i] = v + 1`"
+def _update_in_two_lines(fields, line, other):
+    "Parse an update in two lines, `v = n[i]`, then `n[i] = v + 1`; returns the same as `update_of`"
     if {fields['before'], fields['now']} != {'read', 'written'}:
         return None
-    first, then = (other, line) if fields['now'] == 'written' else (line, other)
-    found = uses(first, fields['array'])
-    name = re.search(r'(\w+)\s*=\s*$', first[: found[0][0]]) if len(found) == 1 else None
-    if not name or statement_of(first[found[0][1] :]):
+    first, second = (other, line) if fields['now'] == 'written' else (line, other)
+    elements = find_uses(first, fields['array'])
+    name = re.search(r'(\w+)\s*=\s*$', first[: elements[0][0]]) if len(elements) == 1 else None
+    if not name or statement_of(first[elements[0][1] :]):
         return None
-    element = first[found[0][0] : found[0][1]]
-    return update_of(re.sub(rf'(?<![\w.]){name[1]}\b', lambda _: element, then), fields['array'])
+    element = first[elements[0][0] : elements[0][1]]
+    return update_of(re.sub(rf'(?<![\w.]){name[1]}\b', lambda _: element, second), fields['array'])
 
 
-def _atomic_hint(found, name, apart=''):
-    "Return the row of `HINTS`, and its fields, for an update of the array `name` as `update_of` returns it"
-    operation, element, value = found
-    array = element.partition('[')[0]
-    indices = uses(element, name)[0][2]
-    parts = [part for index in indices for part in parts_of(index)] or ['0']
+def _atomic_hint(update, name, suffix=''):
+    "Return the row of `HINTS`, and its fields, for an update of the array, as `update_of` returns it"
+    operation, element, value = update
+    array_text = element.partition('[')[0]
+    indices = find_uses(element, name)[0][2]
+    parts = [part for index in indices for part in split_indices(index)] or ['0']
     index = parts[0] if len(parts) == 1 else f'({", ".join(parts)})'
     row = f'update_{operation}' if operation in ('max', 'min') else 'update' if operation else 'update_other'
-    return row + apart, dict(operation=operation + '_' * (operation in ('and', 'or')), Operation=operation.title(),
-                             target=element, array_text=array.strip(), index_text=index, value=value)  # fmt: skip
+    return row + suffix, dict(operation=operation + '_' * (operation in ('and', 'or')), Operation=operation.title(),
+                             target=element, array_text=array_text.strip(), index_text=index, value=value)  # fmt: skip

@@ -32,28 +32,28 @@ WARP_SIZES = (32, 64)  # threads of a warp: NVIDIA's, and of a wavefront of AMD'
 
 
 class Settings:
-    "Settings by name: a value set by the main thread holds in every thread, one set in another thread only there"
+    "Settings by name: a value that the main thread sets holds in all threads, another thread's only in that thread"
 
     def __init__(self, **values):
-        vars(self).update(_values=values, _own=threading.local())
+        vars(self).update(_values=values, _of_thread=threading.local())
 
-    def _mine(self):
-        return self._values if threading.current_thread() is threading.main_thread() else vars(self._own)
+    def _values_of_current_thread(self):
+        return self._values if threading.current_thread() is threading.main_thread() else vars(self._of_thread)
 
     def __getattr__(self, k):
-        own = vars(self._own)
-        if k in own:
-            return own[k]
+        thread_values = vars(self._of_thread)
+        if k in thread_values:
+            return thread_values[k]
         try:
             return self._values[k]
         except KeyError:
             raise AttributeError(k) from None
 
     def __setattr__(self, k, v):
-        self._mine()[k] = v
+        self._values_of_current_thread()[k] = v
 
 
-# `lanes`: the maximal number of threads that run in lockstep
+# `lanes`: the maximum number of threads that run in lockstep
 settings = Settings(
     checks=CHECKS, order='forward', seed=0, who=False, engine='lanes', lanes=16384, seconds=60.0, warp=32
 )
@@ -61,12 +61,12 @@ settings = Settings(
 
 def values_of(settings) -> dict:
     "Return all values that hold for this thread; faster than reading them one by one"
-    return {**vars(settings)['_values'], **vars(vars(settings)['_own'])}
+    return {**vars(settings)['_values'], **vars(vars(settings)['_of_thread'])}
 
 
 @contextmanager
 def change(settings, **new):
-    "Apply those of the new values that are not None, inside the `with` block"
+    "Apply the new values that are not None, in the `with` block"
     new = {k: v for k, v in new.items() if v is not None}
     old = {k: getattr(settings, k) for k in new}
     for k, v in new.items():
@@ -92,14 +92,14 @@ def parse_checks(
     if checks is False or isinstance(checks, str) and checks.strip() == 'none':
         return ()
     if isinstance(checks, str) and checks.strip().startswith('no '):
-        without = parse_checks(checks.strip()[3:])
-        return tuple(check for check in CHECKS if check not in without)
+        disabled = parse_checks(checks.strip()[3:])
+        return tuple(check for check in CHECKS if check not in disabled)
     names = checks.split(',') if isinstance(checks, str) else checks if isinstance(checks, (list, tuple)) else [checks]
     names = [name.strip() if isinstance(name, str) else name for name in names]
     if any(name not in CHECKS for name in names):
         raise ValueError(
-            f"checks is {checks!r}; it must be True or 'all', False or 'none', or some of {', '.join(CHECKS)} "
-            "as a list or separated by commas, or 'no racecheck' for all but one"
+            f"checks must be True or 'all', False or 'none', some of {', '.join(CHECKS)} as a list or separated by "
+            f"commas, or 'no racecheck' for all but one; got {checks!r}"
         )
     return tuple(check for check in CHECKS if check in names)
 
@@ -107,7 +107,7 @@ def parse_checks(
 def checks_to_compile(
     checks,  # as `parse_checks` takes them
 ):  # tuple of names
-    "Return the detectors that code is compiled for; for None all of them, or none if the options disable all"
+    "Return the detectors that code is compiled for; None means all of them, or none if the options disable all"
     return (CHECKS if settings.checks else ()) if checks is None else parse_checks(checks)
 
 
@@ -119,22 +119,20 @@ def checking(kind):
 def check_order(order):
     "Raise `ValueError` unless `order` is one of `ORDERS`, or None"
     if order not in (None, *ORDERS):
-        raise ValueError(f"order is {order!r}; it must be 'forward', 'reverse' or 'shuffle'")
+        raise ValueError(f"order must be 'forward', 'reverse' or 'shuffle'; got {order!r}")
 
 
 def check_warp(warp):
     "Raise `ValueError` unless `warp` is one of `WARP_SIZES`, or None"
     if warp is not None and (isinstance(warp, bool) or warp not in WARP_SIZES):
-        raise ValueError(
-            f"warp is {warp!r}; it must be 32, as NVIDIA's GPUs have it, or 64, as AMD's gfx90a and gfx942"
-        )
+        raise ValueError(f"warp must be 32, as on NVIDIA's GPUs, or 64, as on AMD's gfx90a and gfx942; got {warp!r}")
 
 
 def check_non_negative(**values):
     "Raise `ValueError` unless each of `values` is None or a non-negative integer"
     for k, v in values.items():
         if v is not None and (not isinstance(v, int) or v < 0):
-            raise ValueError(f'{k} is {v!r}; it must be a non-negative integer')
+            raise ValueError(f'{k} must be a non-negative integer; got {v!r}')
 
 
 @contextmanager
@@ -147,15 +145,15 @@ def options(
     engine=None,  # for kernels of Numba's dialect: 'lanes', the simulator, or 'c', CUDA C on the emulator
     warp=None,  # threads per warp in the simulator: 32, or 64 as in AMD's wavefronts
 ):
-    "Set how kernels run inside the `with` block, without a GPU; raises `ValueError` for an invalid value"
+    "Set how kernels run without a GPU, in the `with` block; raises `ValueError` for an invalid value"
     checks = parse_checks(checks)
     check_order(order)
     check_warp(warp)
     check_non_negative(seed=seed)
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
-        raise ValueError(f'seconds is {seconds!r}; it must be a positive number')
+        raise ValueError(f'seconds must be a positive number; got {seconds!r}')
     if engine not in (None, *ENGINES):
-        raise ValueError(f"engine is {engine!r}; it must be {' or '.join(map(repr, ENGINES))}")
+        raise ValueError(f"engine must be {' or '.join(map(repr, ENGINES))}; got {engine!r}")
     new = dict(checks=checks, order=order, seed=seed, who=who, seconds=seconds, engine=engine, warp=warp)
     with change(settings, **new):
         yield

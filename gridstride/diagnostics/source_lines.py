@@ -1,32 +1,32 @@
-"""Reads the learner's lines for a hint: the elements that a line accesses, its variables, the guards around it.
+"""Parses the learner's lines for a hint: the elements that a line accesses, its variables, the guards around it.
 
-These functions work on text, with regular expressions and a count of brackets: a hint quotes the learner's own words,
-in Numba's dialect and in CUDA C alike, and a line that they cannot read gets no hint of its own.
+These functions use regular expressions and count brackets, so they work for Numba's dialect and for CUDA C. A finding
+whose line they cannot parse keeps the hint of its own row.
 """
 
 import re
 from typing import NamedTuple
 
 __all__ = [
-    'COMPARED',
+    'BOUND',
     'Guard',
-    'code_of',
+    'strip_comment',
     'end_of_bracket',
     'guards_of',
-    'names_in',
-    'parts_of',
+    'variables_in',
+    'split_indices',
     'share_loop',
     'statement_of',
-    'uses',
+    'find_uses',
 ]
 
-COMPARED = r'len\([\w.]+\)|[\w.]+(?:\(\)|\[\d+\])?'
+BOUND = r'len\([\w.]+\)|[\w.]+(?:\(\)|\[\d+\])?'
 
 
-def code_of(line):
+def strip_comment(line):
     """Return a line without the comment at its end.
 
-    >>> code_of('x[i] = 1;  // clear it')
+    >>> strip_comment('x[i] = 1;  // clear it')
     'x[i] = 1;'"""
     return re.sub(r'\s*(//|#(?!define)).*', '', line or '')
 
@@ -44,21 +44,21 @@ def end_of_bracket(text, i):
     return len(text)
 
 
-def uses(
+def find_uses(
     line,
     array,  # its name
-):  # list of (start, end, indices): where `array[...][...]` is in the line, and the texts in its brackets
+):  # list of (start, end, indices): the range of `array[...][...]` in the line, and the texts in its brackets
     "Find the elements of an array in a line; if the line has none, the uses of its bare name"
-    found = []
+    matches = []
     for m in re.finditer(rf'(?<![\w.]){re.escape(array)}(?!\w)', line):
         end = m.end()
         indices = []
-        while b := re.compile(r'\s*\[').match(line, end):
-            stop = end_of_bracket(line, b.end() - 1)
-            indices.append(line[b.end() : stop - 1].strip())
-            end = stop
-        found.append((m.start(), end, tuple(indices)))
-    return [indexed for indexed in found if indexed[2]] or found
+        while bracket := re.compile(r'\s*\[').match(line, end):
+            index_end = end_of_bracket(line, bracket.end() - 1)
+            indices.append(line[bracket.end() : index_end - 1].strip())
+            end = index_end
+        matches.append((m.start(), end, tuple(indices)))
+    return [match for match in matches if match[2]] or matches
 
 
 def statement_of(text):
@@ -74,10 +74,10 @@ def statement_of(text):
     return text.strip()
 
 
-def parts_of(index):
+def split_indices(index):
     """Split the indices in one pair of brackets: `r, c`.
 
-    >>> parts_of('r, f(c, 1)')
+    >>> split_indices('r, f(c, 1)')
     ['r', 'f(c, 1)']"""
     parts = []
     depth = 0
@@ -90,13 +90,13 @@ def parts_of(index):
     return [*parts, index[start:].strip()]
 
 
-def names_in(expr):
+def variables_in(expr):
     """Return the variables in an index.
 
-    >>> sorted(names_in('blockIdx.x*w + c'))
+    >>> sorted(variables_in('blockIdx.x*w + c'))
     ['c', 'w']"""
-    own = {'blockIdx', 'blockDim', 'threadIdx', 'gridDim', 'cuda', 'grid', 'gridsize', 'int'}
-    return {name for name in re.findall(r'(?<![\w.])[A-Za-z_]\w*', expr) if name not in own}
+    builtin_names = {'blockIdx', 'blockDim', 'threadIdx', 'gridDim', 'cuda', 'grid', 'gridsize', 'int'}
+    return {name for name in re.findall(r'(?<![\w.])[A-Za-z_]\w*', expr) if name not in builtin_names}
 
 
 class Guard(NamedTuple):
@@ -105,7 +105,7 @@ class Guard(NamedTuple):
     name: str  # of the variable
     sign: str  # < or <=
     bound: str
-    wrote: str = ''  # the comparison in the source: `i >= n` before a `return`
+    comparison: str = ''  # as the source has it: `i >= n` before a `return`
 
     @property
     def text(self):
@@ -115,7 +115,7 @@ class Guard(NamedTuple):
     @property
     def corrected(self):
         "The comparison that excludes the bound: `i >= n` for `i > n`, `i < n` for `i <= n`"
-        return re.sub('<=|>', lambda m: {'<=': '<', '>': '>='}[m[0]], self.wrote, count=1)
+        return re.sub('<=|>', lambda m: {'<=': '<', '>': '>='}[m[0]], self.comparison, count=1)
 
     @property
     def includes_bound(self):
@@ -123,24 +123,26 @@ class Guard(NamedTuple):
         return self.sign == '<=' and '-' not in self.bound
 
 
-def _compared(name, sign, bound, more):
-    "Return the guard for a comparison with `bound` plus `more`; `i <= n-1` is `i < n`"
-    wrote = f'{name} {sign} {bound}{more}'
+def _make_guard(name, sign, bound, offset):
+    "Return the guard for a comparison with `bound` plus `offset`; `i <= n-1` becomes `i < n`"
+    comparison = f'{name} {sign} {bound}{offset}'
     sign = '<=' if sign in ('<=', '>') else '<'
-    return Guard(name, *(('<', bound) if sign + more.replace(' ', '') == '<=-1' else (sign, bound + more)), wrote)
+    return Guard(
+        name, *(('<', bound) if sign + offset.replace(' ', '') == '<=-1' else (sign, bound + offset)), comparison
+    )
 
 
 def guards_of(names, lines):
-    "Yield the comparisons of these variables with an upper bound, the nearest first: `i < n`"
-    for n, line in enumerate(lines):
+    "Yield a `Guard` per comparison of these variables with an upper bound; `lines` begin with the nearest"
+    for distance, line in enumerate(lines):
         if not re.search(r'\b(if|while|for|elif)\b|\?', line):
             continue
-        if n and not re.search(r'[:{)]\s*$|\b(return|continue|break)\b', line):
+        if distance and not re.search(r'[:{)]\s*$|\b(return|continue|break)\b', line):
             continue  # this guard holds on its own line only
         is_exit = re.search(r'\b(return|continue|break)\b', line)
-        for m in re.finditer(rf'(\w+)\s*(<=?|>=?)(?![<=>])\s*({COMPARED})(\s*[-+]\s*\w+)?', line):
+        for m in re.finditer(rf'(\w+)\s*(<=?|>=?)(?![<=>])\s*({BOUND})(\s*[-+]\s*\w+)?', line):
             if m[1] in names and (m[2] != '>' or is_exit):
-                yield _compared(m[1], m[2], m[3], m[4] or '')
+                yield _make_guard(m[1], m[2], m[3], m[4] or '')
         if m := re.search(r'for (\w+) in range\([^,]*,\s*([^,]+\+ ?1)\s*[,)]', line):
             if m[1] in names:
                 bound = m[2][:-1].rstrip(' +')
@@ -152,12 +154,12 @@ def guards_of(names, lines):
 
 def share_loop(location, until):
     "Return whether a loop around the location also contains line `until`, the same one or a later one"
-    above = location.above.split('\n') if location.above else []
-    onward = location.onward.split('\n')
-    own = onward[0] or ' ' * _indent_after(above) + location.source
-    lines = [code_of(text) for text in (*above, own, *onward[1 : until - location.line + 1])]
+    lines_before = location.lines_before.split('\n') if location.lines_before else []
+    lines_from = location.lines_from.split('\n')
+    current = lines_from[0] or ' ' * _indent_after(lines_before) + location.source
+    lines = [strip_comment(text) for text in (*lines_before, current, *lines_from[1 : until - location.line + 1])]
     is_python = any(re.match(r'\s*(def|for|while|if)\b.*:\s*$', text) for text in lines)
-    return (_in_indented_loop if is_python else _in_braced_loop)(lines, len(above))
+    return (_is_in_indented_loop if is_python else _is_in_braced_loop)(lines, len(lines_before))
 
 
 def _indent(line):
@@ -170,7 +172,7 @@ def _indent_after(lines):
     return _indent(last) + 4 * last.rstrip().endswith(':')
 
 
-def _in_indented_loop(lines, n):
+def _is_in_indented_loop(lines, n):
     "Return whether line `n` of Python is in a loop whose body contains the last line as well"
     if n == len(lines) - 1 and re.match(r'\s*(for|while)\b', lines[n]):
         return True
@@ -183,28 +185,30 @@ def _in_indented_loop(lines, n):
     return False
 
 
-def _in_braced_loop(lines, n):
+def _is_in_braced_loop(lines, n):
     "Return whether line `n` of CUDA C is in a loop that contains the last line as well"
-    opened = []  # per open `{`, whether it belongs to a loop
-    loop = None
+    is_loop_brace = []  # per open `{`: whether it opens the body of a loop
+    num_head_brackets = None  # open brackets since the head of a loop began; None elsewhere
     depth = 0
-    for k, line in enumerate(lines):
-        if n == k == len(lines) - 1:
-            return any(opened) or loop is not None or bool(re.search(r'\b(for|while|do)\b', line))
-        if k == len(lines) - 1:
+    for i, line in enumerate(lines):
+        if n == i == len(lines) - 1:
+            return any(is_loop_brace) or num_head_brackets is not None or bool(re.search(r'\b(for|while|do)\b', line))
+        if i == len(lines) - 1:
             break
         for m in re.finditer(r'\b(?:for|while|do)\b|[{};()]', line):
-            opened, loop = _advance(m[0], opened, loop)
-            depth = min(depth, len(opened)) if k > n else len(opened)
-    return any(opened[:depth])
+            is_loop_brace, num_head_brackets = _advance(m[0], is_loop_brace, num_head_brackets)
+            depth = min(depth, len(is_loop_brace)) if i > n else len(is_loop_brace)
+    return any(is_loop_brace[:depth])
 
 
-def _advance(token, opened, loop):
-    "Return `opened` after a token, and the brackets open since the head of a loop began; None outside a head"
+def _advance(token, is_loop_brace, num_head_brackets):
+    "Return the two counters of `_is_in_braced_loop` after a token"
     if token in ('for', 'while', 'do'):
-        return opened, 0
+        return is_loop_brace, 0
     if token in '{}':
-        return ([*opened, loop is not None] if token == '{' else opened[:-1]), None
+        return ([*is_loop_brace, num_head_brackets is not None] if token == '{' else is_loop_brace[:-1]), None
     if token == ';':
-        return opened, loop or None
-    return opened, loop if loop is None else loop + (1 if token == '(' else -1)
+        return is_loop_brace, num_head_brackets or None
+    return is_loop_brace, num_head_brackets if num_head_brackets is None else num_head_brackets + (
+        1 if token == '(' else -1
+    )

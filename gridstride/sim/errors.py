@@ -19,7 +19,7 @@ def add_kernel_line(program, values, error):
     source = linecache.getline(program.file, number).strip()
     if isinstance(error, NotSimulated) and number and not error.line:
         where = dict(kernel=program.name, file=program.file, line=number, source=source)
-        return NotSimulated(error.what, error.hint, **where)
+        return NotSimulated(error.summary, error.hint, **where)
     if isinstance(error, ShownBriefly) or not number:
         return error
     if isinstance(error, TypeError) and re.search(r'\bView\b', str(error)):

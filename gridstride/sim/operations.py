@@ -32,7 +32,7 @@ from .lanes import UNDEF, Items, Loop, Range, assign, branch, merge, union
 from .memory import View, load, store
 from .records import Records, attribute, store_attribute
 from .types import is_number_type
-from ..diagnostics.errors import also_instance_of
+from ..diagnostics.errors import as_instance_of
 
 __all__ = ['Operations']
 
@@ -132,7 +132,7 @@ def raise_exception(ctx, active, kind, values, site):
     text = _text(ctx, active, values)
     raised = f'{kind.__name__}: {text}' if text else kind.__name__
     found = ctx.finding('raise', 'raised', site, active, raised=raised, exception=kind.__name__, message=text)
-    raise also_instance_of(found, kind)
+    raise as_instance_of(found, kind)
 
 
 def divide(ctx, active, op, a, b, site):

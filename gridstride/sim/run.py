@@ -153,7 +153,7 @@ class LaunchContext:
         first = self.program.py_func.__code__.co_firstlineno
         lines = linecache.getlines(code_site.file)
         context_lines = dict(
-            above=''.join(lines[first - 1 : code_site.line - 1]), onward=''.join(lines[code_site.line - 1 :])
+            lines_before=''.join(lines[first - 1 : code_site.line - 1]), lines_from=''.join(lines[code_site.line - 1 :])
         )
         calls = calls_of(code_site, self.callers)
         call_site = (calls[-1].line, calls[-1].source, calls[-1].file) if self.callers else None

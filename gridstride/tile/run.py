@@ -332,5 +332,5 @@ def _line_only():
     return {
         name: value
         for name, value in location()._asdict().items()
-        if name not in ('above', 'onward', 'block', 'thread')
+        if name not in ('lines_before', 'lines_from', 'block', 'thread')
     }

@@ -389,10 +389,10 @@ def _exception(compiled_kernel, arrays):
         )
     found.order_race(lambda n: linecache.getline(file, n).strip())
     source = linecache.getline(file, found.line).strip() if found.line else ''
-    above = ''.join(linecache.getlines(file)[compiled_kernel.first - 1 : found.line - 1]) if found.line else ''
-    onward = ''.join(linecache.getlines(file)[found.line - 1 :]) if found.line else ''
-    around = dict(above=above, onward=onward, called=_call_site(found))
-    return found.exception('python', kernel=compiled_kernel.kernel, file=file, source=source, **around)
+    lines_before = ''.join(linecache.getlines(file)[compiled_kernel.first - 1 : found.line - 1]) if found.line else ''
+    lines_from = ''.join(linecache.getlines(file)[found.line - 1 :]) if found.line else ''
+    context = dict(lines_before=lines_before, lines_from=lines_from, called=_call_site(found))
+    return found.exception('python', kernel=compiled_kernel.kernel, file=file, source=source, **context)
 
 
 def _call_site(found):

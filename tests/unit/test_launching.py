@@ -120,7 +120,7 @@ def test_both_count_arguments(k, x, more):
 
 
 def test_both_refuse_names(k, x):
-    with pytest.raises(WrongArgument, match=saying('simulated:', 'as n, grid')):
+    with pytest.raises(WrongArgument, match=saying('simulated:', 'n, grid')):
         k[1, 32](x, n=8, grid=1)
     assert np.isnan(x).all()
 
