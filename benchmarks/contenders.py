@@ -11,7 +11,7 @@ from gridstride.bench.columns import COLUMNS, FlushedByReads, FlushedByWrites, b
 from gridstride.bench.versus import time_interleaved
 from gridstride.kernels.gemm import cublaslt
 from gridstride.kernels import explain, matmul, tune
-from gridstride.kernels.ladder.ladder import Reference, exact, inputs
+from gridstride.kernels.ladder.ladder import Reference, tf32_disabled, inputs
 from gridstride.prof import profile
 from gridstride.prof.show import short
 
@@ -79,7 +79,7 @@ def sides_of(shape, dtype, layout, ours, measured, reading):
 def product(shape, dtype, layout='nn', ours=matmul, measured=False, reading=False, seconds=.1, runs=1,
             columns=tuple(COLUMNS), **more):
     "A row: one product by `ours`, after `tune` if it is `measured`, in all columns; `reading`: and reads of m alone"
-    with exact():
+    with tf32_disabled():
         calls, about = sides_of(shape, dtype, layout, ours, measured, reading)
         found = by_column(calls, seconds, runs, columns_of(columns), APART)
     return dict(more, shape=list(shape), dtype=dtype, layout=layout, columns=found, **about)
@@ -192,7 +192,7 @@ def name_kernels(rows):
     rows, done = [r for r in rows if 'failed' not in r and r.get('way') == 'matmul'], []
     byte = torch.zeros(1, dtype=torch.int8, device='cuda')
     def run(): done[:] = launch_all(rows, byte)
-    with exact(): seen = profile(run)
+    with tf32_disabled(): seen = profile(run)
     names = [s.name for s in sorted((s for s in seen.spans if s.kind == 'gpu'), key=lambda s: s.start)]
     found = split_by(names, MARK)
     if len(found) != len(done): raise RuntimeError(f'{len(found)} calls in the trace of {len(done)}')

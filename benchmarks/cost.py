@@ -143,7 +143,7 @@ FEW = 4                         # cells; what was measured in fewer is not named
 def fits(layout, shape, tile):
     "Is there such a kernel, for such a product?"
     if tile.CK > cdiv(shape[2], 64): return False
-    return not hopper_f16.why_not(tile, layout)
+    return not hopper_f16.unsupported_reason(tile, layout)
 
 
 def losses(rows, fit_for):
@@ -328,7 +328,7 @@ def halves_for(layout):
     every = (TileConfig(BM, BN, CM, CN, CK, blocks, swap_ab, split_n, pingpong)
              for (BM, split_n), BN, (CM, CN), CK, blocks, swap_ab, pingpong
              in product(ROWS, range(24, 257, 8), SHARING, (1, 2, 4), (1, 2), (0, 1), (0, 1)))
-    return [o for o in every if not hopper_f16.why_not(o, layout)]
+    return [o for o in every if not hopper_f16.unsupported_reason(o, layout)]
 
 
 def candidates(shape, layout, rng, n=8):

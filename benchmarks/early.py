@@ -16,7 +16,7 @@ from gridstride.bench.columns import by_column
 from gridstride.kernels.gemm import plan, cost_model
 from gridstride.kernels import matmul
 from gridstride.kernels.gemm.cost_model import TileConfig
-from gridstride.kernels.ladder.ladder import exact
+from gridstride.kernels.ladder.ladder import tf32_disabled
 from gridstride.bench.recording import machine
 from gridstride.utils import cdiv
 from matmul import random as shapes
@@ -150,7 +150,7 @@ def timed(shape):
     plain, early = (cost_model.build_kernel(cut, o) for o in (False, True))
     calls = {contenders.TORCH: lambda: torch.matmul(a, b, out=out), 'ours': lambda: plain(m, n, out),
              'early': lambda: early(m, n, out)}
-    with exact():
+    with tf32_disabled():
         pick = contenders.best_pick(m, n, out, 'nn')
         calls[contenders.BEST] = lambda: pick(m, n, out)
         found = by_column(calls, .012, 1, contenders.columns_of(COLUMNS), contenders.APART)

@@ -9,13 +9,13 @@ import torch
 
 from gridstride import cpp
 from gridstride.cpp import NotEmulated, cuda_kernel
-from gridstride.kernels.ladder import finals, hopper
+from gridstride.kernels.ladder import stream_k, hopper
 from gridstride.kernels.gemm import hopper_f16
 from gridstride.kernels.gemm.cost_model import TileConfig as Tile
 from gridstride.kernels.gemm.bf16x6 import Bf16x6
 from gridstride.diagnostics.errors import *
 from gridstride.kernels.tensor_maps import tensor_map
-from gridstride.kernels.ladder.tma import swizzled, wgmma_d
+from gridstride.kernels.ladder.tma import swizzle_offsets, wgmma_d
 from gridstride.bench.variants import changed
 from found import finding
 
@@ -196,7 +196,7 @@ def test_swizzles_there_and_back(swizzle, at):
     index,inside = window(x.shape, box, at)
     want = np.where(inside, x.numpy()[tuple(np.where(inside, index, 0))], 0)
     kernels.load[1,64](tensor_map(x, box, swizzle), got.view(torch.int8), 2, c, got.nbytes)
-    assert got.numpy()[swizzled(np.arange(16*cols)*2, swizzle)//2].tolist()==want.tolist()
+    assert got.numpy()[swizzle_offsets(np.arange(16*cols)*2, swizzle)//2].tolist()==want.tolist()
     y = torch.zeros_like(x)
     kernels.save[1,64](tensor_map(y, box, swizzle), got.view(torch.int8), 2, c, got.nbytes)
     assert y.numpy()[tuple(index[:,inside])].tolist()==want[inside].tolist() and (y==0).sum()==y.numel()-inside.sum()
@@ -703,7 +703,7 @@ def along_k(x, swizzle, spread):
     wide = swizzle or 16
     groups,pieces = x.shape[0]//8,x.shape[1]//16
     stride,lead = (8*swizzle,16) if swizzle else (128*pieces,128) if spread else (128,128*groups)
-    return x,swizzled(r//8*stride + r%8*wide + i//wide*lead + i%wide, swizzle),lead,stride
+    return x,swizzle_offsets(r//8*stride + r%8*wide + i//wide*lead + i%wide, swizzle),lead,stride
 
 def across_k(x, swizzle, spread):
     "The same for an operand whose memory holds its transpose"
@@ -713,7 +713,7 @@ def across_k(x, swizzle, spread):
     atoms = -(-x.shape[1]//wide)
     of_k,of_row = (8*wide,16*wide) if spread else (8*wide*atoms,8*wide)
     at = i//8*of_k + r//wide*of_row + i%8*wide + r%wide
-    return x,swizzled(at, swizzle),*((of_row,of_k) if swizzle else (of_k,of_row))
+    return x,swizzle_offsets(at, swizzle),*((of_row,of_k) if swizzle else (of_k,of_row))
 
 def image(x, turned, swizzle, spread, size):
     "Shared memory with an operand, and its descriptor but for the address"
@@ -778,7 +778,7 @@ def test_shared_memory_of_file_scope_is_within_reach_of_a_descriptor():
     x,out = torch.arange(128*64, dtype=torch.float16).view(128, 64),torch.empty(128*64, dtype=torch.float16)
     compiled(FAR)[1,128](tensor_map(x, (64,64)), out.view(torch.int8))
     assert out.view(torch.int8)[0]==0
-    assert out.view(2, 64*64)[:,swizzled(np.arange(64*64)*2)//2].flatten()[1:].equal(x.flatten()[1:])
+    assert out.view(2, 64*64)[:,swizzle_offsets(np.arange(64*64)*2)//2].flatten()[1:].equal(x.flatten()[1:])
 
 FENCED = PTX + r"""
 // who fences: the writers, one lane for its warp after a barrier of the warp, one thread for all
@@ -1131,8 +1131,8 @@ def test_rungs_on_ragged_shapes(name):
 @pytest.mark.parametrize('tile',
     [(256,192,1,2,0,0,0), (128,160,2,1,1,0,0), (192,160,1,2,1,1,0), (64,64,1,1,0,0,0), (128,256,2,1,0,0,1)])
 def test_final_tiles_on_ragged_shapes(tile):
-    assert tile in finals.FINAL
-    rung = finals.final(*tile)
+    assert tile in stream_k.CORRECTION_FACTORS
+    rung = stream_k.final_gemm(*tile)
     for order,shape in ('forward',(70,136,72)),('shuffle',(8,16,200)),('reverse',(200,136,712)):
         with cpp.options(order=order, seed=1): assert right(rung, *shape)
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from gridstride.asm import CompilerMissing, ptx, resources, tools
 from gridstride.cpp import CompileError, cuda_kernel
-from gridstride.kernels import Ladder, Rung, explain, matmul, plan, right, tune, using
+from gridstride.kernels import Ladder, Rung, explain, matmul, plan, check_product, tune, using
 from gridstride.cpp import driver as nvidia
 from gridstride.kernels.ladder import (
     instruction_throughput as alone,
-    finals,
+    stream_k,
     fp32,
     hopper,
     ladder,
@@ -24,7 +24,7 @@ from gridstride.kernels.ladder import (
 )
 from gridstride.kernels.gemm import plan as choice, cost_model, tuning_cache as kept, bf16x6, skinny
 from gridstride.kernels import tensor_maps, ptx as ptx_header
-from gridstride.kernels.ladder.climb import Climb
+from gridstride.kernels.ladder.lesson_ladder import LessonLadder
 from gridstride.kernels.ladder.ladder import Reference, Step, inputs, shapes_for
 from gridstride.kernels.ladder.rung import H100
 from gridstride.bench.recording import Unavailable, claim
@@ -60,7 +60,7 @@ def tiled(src=SRC, name='tiled', **more): return Rung(name, src, **{**dict(threa
 
 def test_a_rung_is_right_around_its_tile():
     r = tiled()
-    assert right(r) == len(shapes_for(r)) >= 6
+    assert check_product(r) == len(shapes_for(r)) >= 6
     assert {(1, 1, 1), (9, 7, 9), (7, 11, 19)} <= set(shapes_for(r))
 
 
@@ -72,12 +72,12 @@ def test_a_wrong_rung_is_not(a, b):
     "By the float64 check or, where it reads what is not there, by the emulator's detectors"
     assert a in SRC
     with pytest.raises(Exception, match='values (is|are) wrong|outside|out of bounds|past|element'):
-        right(tiled(SRC.replace(a, b)))
+        check_product(tiled(SRC.replace(a, b)))
 
 
 def test_a_missing_barrier_is_found():
     first = SRC.index('__syncthreads();')
-    with pytest.raises(Exception, match='race|written|barrier'): right(tiled(SRC[:first]+SRC[first+16:]))
+    with pytest.raises(Exception, match='race|written|barrier'): check_product(tiled(SRC[:first]+SRC[first+16:]))
 
 
 def test_the_repr_of_a_launch_is_fixed():
@@ -88,18 +88,19 @@ def test_the_repr_of_a_launch_is_fixed():
 
 def test_constants_make_other_kernels():
     r = tiled()
-    t = r.tuned('small', BM=4, threads=(8, 4))
+    t = r.variant('small', BM=4, threads=(8, 4))
     assert (t.name, t.threads, t.constants, t.src.count('BM = 4')) == ('small', (8, 4), dict(BM=4, BN=8, BK=8), 1)
     assert r.constants['BM'] == 8
-    assert t.grid_for(9, 17, 1) == (3, 3) and r.tuned(grid=lambda k, sms, BM: (k, sms*BM)).grid_for(9, 17, 5) == (5, 64)
-    with pytest.raises(ValueError, match='STAGE.*BM, BN, BK'): r.tuned(STAGE=3)
+    assert t.grid_for(9, 17, 1) == (3, 3)
+    assert r.variant(grid=lambda k, sms, BM: (k, sms*BM)).grid_for(9, 17, 5) == (5, 64)
+    with pytest.raises(ValueError, match='STAGE.*BM, BN, BK'): r.variant(STAGE=3)
 
 
 def test_derived_constants_may_be_a_function():
     r = Rung('f', SRC, threads=lambda BM, BN: (BN, BM), shared=lambda BM, BK: 4*BM*BK,
-             maps=lambda BM, BK: dict(m=(BM, BK, 64)), BM=8, BN=4, BK=16)
-    assert (r.threads, r.shared, r.maps) == ((4, 8), 512, dict(m=((8, 16), 64)))
-    assert r.tuned(BM=2).shared == 128
+             tma_boxes=lambda BM, BK: dict(m=(BM, BK, 64)), BM=8, BN=4, BK=16)
+    assert (r.threads, r.shared, r.tma_boxes) == ((4, 8), 512, dict(m=((8, 16), 64)))
+    assert r.variant(BM=2).shared == 128
 
 
 def test_line_numbers_stay():
@@ -140,7 +141,7 @@ def test_a_slice_that_begins_between():
 
 
 def test_sizes_past_what_int_counts():
-    assert '2^31' in tiled().why_not(2**16, 2**15, 8) and tiled().supports(2**16, 2**15-1, 8)
+    assert '2^31' in tiled().unsupported_reason(2**16, 2**15, 8) and tiled().supports(2**16, 2**15-1, 8)
 
 
 def test_supports():
@@ -151,15 +152,15 @@ def test_supports():
 
 
 def test_a_kernel_for_hopper_is_refused_elsewhere(monkeypatch):
-    r = Rung('far', MAP, threads=1, maps=dict(m=(8, 8), n=(8, 8)), BM=8, BN=8)
+    r = Rung('far', MAP, threads=1, tma_boxes=dict(m=(8, 8), n=(8, 8)), BM=8, BN=8)
     with monkeypatch.context() as patch:
         patch.setattr(rung, 'backend', lambda: 'gpu')
         patch.setattr(rung, 'on_hopper', lambda: False)
         with pytest.raises(Unavailable, match=saying('far needs', 'Hopper', 'emulator')): r.kernel
-    with pytest.raises(Unavailable, match=saying('timing needs', 'Hopper')): rung.need_hopper('timing')
+    with pytest.raises(Unavailable, match=saying('timing needs', 'Hopper')): rung.require_hopper('timing')
     # the emulator takes the maps; this kernel does nothing
     assert torch.equal(r(torch.ones(8, 8), torch.ones(8, 8), torch.full((8, 8), 3.)), torch.full((8, 8), 3.))
-    assert r.why_not(8, 6, 8).endswith('6 columns of n')
+    assert r.unsupported_reason(8, 6, 8).endswith('6 columns of n')
 
 
 @pytest.fixture
@@ -180,7 +181,7 @@ ADA = 'an RTX 4090', 8, 9, 101_376
 
 def test_what_another_gpu_cannot_run_is_skipped_in_words(other_gpu, capsys):
     other_gpu(*ADA)
-    assert [right(r) for r in (tiled(shared=150_000), hopper.ring)] == [0, 0]
+    assert [check_product(r) for r in (tiled(shared=150_000), hopper.ring)] == [0, 0]
     assert capsys.readouterr().out.splitlines() == [
         'tiled needs 150,000 bytes of shared memory per block; an RTX 4090 allows at most 101,376; '
         'it is not tried here',
@@ -188,7 +189,7 @@ def test_what_another_gpu_cannot_run_is_skipped_in_words(other_gpu, capsys):
         'GRIDSTRIDE_BACKEND=sim; it is not tried here']
     with pytest.raises(Unavailable, match='150,000 bytes'): tiled(shared=150_000).kernel
     with pytest.raises(Unavailable, match='150,000 bytes'): tiled(shared=150_000).prepare(8, 8, 8, None)
-    tiled(shared=101_376).need_gpu()
+    tiled(shared=101_376).require_gpu()
 
 
 @pytest.mark.parametrize('gpu,runs', [
@@ -199,7 +200,7 @@ def test_what_another_gpu_cannot_run_is_skipped_in_words(other_gpu, capsys):
 def test_every_rung_of_the_lessons_knows_whether_another_gpu_runs_it(other_gpu, gpu, runs):
     other_gpu(*gpu)
     def fits(r):
-        try: r.need_gpu()
+        try: r.require_gpu()
         except Unavailable as e:
             assert re.search(' needs .*(bytes of shared|compute capability )', str(e))
             return False
@@ -316,7 +317,7 @@ def test_a_launch_may_begin_early(fake):
 
 def test_a_rung_may_begin_early(fake):
     r = tiled()
-    for o in (r, r.tuned(pdl=True), r.tuned(pdl=True).tuned('other')):
+    for o in (r, r.variant(pdl=True), r.variant(pdl=True).variant('other')):
         prepared(o, 8, 8, 8)(*[torch.ones(8, 8)]*3, 0)
         assert o.launch_plan(8, 8, 8, H100).calls[0].pdl is o.pdl
     assert fake.attributes == [[], [(6, 1, 0, 0)], [(6, 1, 0, 0)]]
@@ -355,7 +356,7 @@ def test_the_current_stream_comes_from_torch_in_either_way(monkeypatch):
 
 
 def test_tensor_maps_are_made_once_for_an_address(fake):
-    launch = prepared(Rung('far', MAP, threads=128, maps=dict(m=(64, 32), n=(16, 8, 32)), BM=8, BN=8), 100, 40, 32)
+    launch = prepared(Rung('far', MAP, threads=128, tma_boxes=dict(m=(64, 32), n=(16, 8, 32)), BM=8, BN=8), 100, 40, 32)
     m, n, out = torch.empty(100, 32), torch.empty(32, 40), torch.empty(100, 40)
     for _ in range(3): launch(m, n, out, 0)
     assert fake.maps == [(7, m.data_ptr(), [32, 100], [128], [32, 64], 3),
@@ -370,7 +371,7 @@ def test_tensor_maps_are_made_once_for_an_address(fake):
 
 def test_tensor_maps_do_not_pile_up(fake, monkeypatch):
     monkeypatch.setattr(launches, 'MAX_CACHED', 4)
-    launch = prepared(Rung('far', MAP, threads=128, maps=dict(m=(8, 8)), BM=8, BN=8), 8, 8, 8)
+    launch = prepared(Rung('far', MAP, threads=128, tma_boxes=dict(m=(8, 8)), BM=8, BN=8), 8, 8, 8)
     kept = [torch.empty(8, 8) for _ in range(20)]
     for m in kept: launch(m, m, m, 0)
     assert len(fake.maps) == 20 and len(launch.maps) <= 4
@@ -385,7 +386,7 @@ def test_no_map_of_a_launch_is_dropped_before_the_launch(fake, monkeypatch):
         dead.extend({*list(places)[:2]} - {o.address for o in made})
         return 0
     fake.cuLaunchKernelEx = launched
-    launch = prepared(Rung('far', MAP, threads=128, maps=dict(m=(8, 8), n=(8, 8)), BM=8, BN=8), 8, 8, 8)
+    launch = prepared(Rung('far', MAP, threads=128, tma_boxes=dict(m=(8, 8), n=(8, 8)), BM=8, BN=8), 8, 8, 8)
     n = torch.empty(8, 8)
     for m in [torch.empty(8, 8) for _ in range(20)]: launch(m, n, m, 0)
     for m in [torch.empty(8, 8) for _ in range(20)]: launch(n, m, m, 0)
@@ -426,9 +427,9 @@ def test_the_error_of_the_driver_is_the_readers(fake):
 @settings(deadline=None)
 def test_a_swizzle_moves_pieces_of_sixteen_bytes_within_their_line(swizzle, lines):
     byte = np.arange(128*lines)
-    to = tma.swizzled(byte, swizzle)
+    to = tma.swizzle_offsets(byte, swizzle)
     assert sorted(to) == list(byte) and (to//128 == byte//128).all() and (to%16 == byte%16).all()
-    assert (tma.swizzled(to, swizzle) == byte).all(), 'done twice, all is where it was'
+    assert (tma.swizzle_offsets(to, swizzle) == byte).all(), 'done twice, all is where it was'
 
 
 @pytest.mark.parametrize('places,shape', [(tma.mma_a(), (16, 16)), (tma.mma_b(), (16, 8)), (tma.mma_c(), (16, 8)),
@@ -592,14 +593,14 @@ COUNTED = dict(pipe=2.**20, instructions=2.**21, tensor=80., stalls=dict(wait=3.
 
 @pytest.fixture
 def recorded_climb(monkeypatch, tmp_path):
-    "A function that makes a `Climb` with a recording of each rung, with made-up figures"
+    "A function that makes a `LessonLadder` with a recording of each rung, with made-up figures"
     monkeypatch.setattr('gridstride.bench.recording._printed', set())
     def climb(*rungs, **how):
         with monkeypatch.context() as patch:
             patch.setattr(Ladder, '_measure', lambda self, r: {**figures(r), 'counters': COUNTED})
             patch.setenv('GRIDSTRIDE_RECORD', '1')
             Ladder(*rungs, shape=(1024, 1024, 2048), record='99_ladder', folder=tmp_path)
-        return Climb((1024, 1024, 2048), '99_ladder', lambda wavefronts, instructions: 1/wavefronts,
+        return LessonLadder((1024, 1024, 2048), '99_ladder', lambda wavefronts, instructions: 1/wavefronts,
                      folder=tmp_path, **how)
     return climb
 
@@ -629,8 +630,8 @@ def test_a_climb_goes_on_with_what_was_recorded_elsewhere(recorded_climb, other_
     assert names(out, '1.000 wavefronts', '1.000 counted', '2.00 instructions', '1.0 TFLOP/s')
     assert re.search('before +75%', repr(climb.waits(rungs[0].name)))
     assert repr(climb.table()).count('80%') == len(rungs)
-    monkeypatch.setattr(Climb, 'count', lambda *o: 'counted')
-    climb(rungs[1].tuned('mine'), 1., 2.)
+    monkeypatch.setattr(LessonLadder, 'count', lambda *o: 'counted')
+    climb(rungs[1].variant('mine'), 1., 2.)
     out = capsys.readouterr().out
     assert f'mine needs {words}; it is not tried here\nmine is not timed: mine needs {words}; and ' in out
     assert out.endswith('counted\n')
@@ -639,7 +640,7 @@ def test_a_climb_goes_on_with_what_was_recorded_elsewhere(recorded_climb, other_
 @pytest.mark.slow
 def test_what_a_climb_counts_without_a_clock():
     "Of the instructions of a tensor core: the loop has fewer than four per instruction"
-    said = repr(Climb((8192, 8192, 8192), '99_ladder', lambda wavefronts, instructions: 700/instructions, **MMA)
+    said = repr(LessonLadder((8192, 8192, 8192), '99_ladder', lambda wavefronts, instructions: 700/instructions, **MMA)
                 .count(tensor_cores.stages, 2.))
     assert names(said, 'wavefronts', 'mma')
     assert 2 < float(re.search(r'instructions per mma.* +([\d.]+)', said)[1]) < 4
@@ -867,7 +868,7 @@ def test_what_was_tuned_is_there_in_the_next_process(ranked):
 @pytest.mark.parametrize('change', [dict(BM=16), dict(name='another'), dict(supports=lambda h, w, k: False)])
 def test_a_changed_kernel_must_be_tuned_again(ranked, change):
     kept.store(ranked[3], 4, *KEY)
-    ranked[3] = ranked[3].tuned(**change)
+    ranked[3] = ranked[3].variant(**change)
     next_process()
     assert choice._cached_plan(*KEY).kernel is ranked[0]
 
@@ -878,7 +879,7 @@ def test_what_is_kept_is_not_measured_again(ranked, monkeypatch):
         seen.append(len(kernels))
         return kernels[-1]
     a, b = torch.randn(8, 24).bfloat16(), torch.randn(24, 16).bfloat16()
-    monkeypatch.setattr(choice, 'why_torch', lambda a, b: None)
+    monkeypatch.setattr(choice, 'fallback_reason', lambda a, b: None)
     monkeypatch.setattr(choice, '_sizes_of', lambda a, b: KEY[:5])
     monkeypatch.setattr(choice, '_fastest', fastest)
     assert tune(a, b, tries=3).kernel is ranked[2]
@@ -922,13 +923,13 @@ def test_commands_show_and_forget_what_was_tuned(ranked, capsys):
 
 
 def test_the_best_estimates_come_first():
-    from gridstride.kernels.ladder.finals import FINAL, choose, cost, ranked
+    from gridstride.kernels.ladder.stream_k import CORRECTION_FACTORS, choose, estimate_cycles, rank_kernels
     for shape in ((8192, 8192, 8192), (600, 2064, 4224), (64, 64, 64)):
-        best = sorted(cost(*shape, tile) for tile in FINAL)
-        rungs = ranked(*shape)
+        best = sorted(estimate_cycles(*shape, tile) for tile in CORRECTION_FACTORS)
+        rungs = rank_kernels(*shape)
         assert len(rungs) == 6 and choose(*shape) is rungs[0]
         def tile(r): return tuple(r.constants[o] for o in ('BM', 'BN', 'CM', 'CN', 'SWAP_AB', 'SPLIT_N', 'STREAM_K'))
-        assert [cost(*shape, tile(r)) for r in rungs] == best[:6] and best[5] < math.inf
+        assert [estimate_cycles(*shape, tile(r)) for r in rungs] == best[:6] and best[5] < math.inf
 
 
 def test_a_copy_that_does_not_pay():
@@ -940,7 +941,7 @@ def test_a_copy_that_does_not_pay():
 @pytest.mark.gpu
 def test_on_the_gpu():
     "The same kernel there, with its gradients"
-    assert right(tiled()) >= 6
+    assert check_product(tiled()) >= 6
 
 
 def test_tf32_is_seen_and_switched_off():
@@ -950,7 +951,7 @@ def test_tf32_is_seen_and_switched_off():
         for value in ('tf32', 'ieee'):
             settings.fp32_precision = value
             assert choice.tf32(settings) == (value == 'tf32')
-            with ladder.exact(): assert not choice.tf32(settings)
+            with ladder.tf32_disabled(): assert not choice.tf32(settings)
             assert settings.fp32_precision == value
     finally: settings.fp32_precision = before
     assert choice.tf32(SimpleNamespace(allow_tf32=True)) and not choice.tf32(SimpleNamespace(allow_tf32=False))
@@ -988,7 +989,8 @@ def made_on_demand():
     """One of each kind of kernel that the choosers have made for Hopper: (name, the launch, blocks
     that it counts on an SM)"""
     large = 8192, 8192, 8192
-    kinds = [finals.final(*o) for o in {o[4:]: o for o in finals.FINAL}.values()]  # n transposed or not, k split or not
+    kinds = [stream_k.final_gemm(*o)                            # n transposed or not, k split or not
+             for o in {o[4:]: o for o in stream_k.CORRECTION_FACTORS}.values()]
     configs = {(o.swap_ab, o.split_n, o.pingpong, o.CK, o.BLOCKS): o for o in reversed(cost_model.FACTORS)}.values()
     kinds += [cost_model.build_kernel(o, True, dtype, layout) for o in configs for dtype, layout in (
         ('bfloat16', 'nn'), ('float16', 'tn'), ('bfloat16', 'nt')) if o in cost_model.available_configs(dtype, layout)]

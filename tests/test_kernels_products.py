@@ -197,7 +197,7 @@ def test_an_mlp(where):
     inputs = x, up, down, b1, b2 = leaf(2, 30, 64), leaf(104, 64), leaf(64, 104), leaf(104), leaf(64)
     X, U, D, B1, B2 = doubles = doubled(*inputs)
     with using(Marker()) if where == 'kernel' else nullcontext():
-        assert (mlps.why_not_fused(x, up, down, b1, b2) is None) == (where == 'kernel')
+        assert (mlps.unfused_reason(x, up, down, b1, b2) is None) == (where == 'kernel')
         agree(mlp(x, up, down, b1, b2, residual=True), X + F.linear(F.gelu(F.linear(X, U, B1)), D, B2), inputs, doubles,
               2.**-6)
 

@@ -351,7 +351,7 @@ def test_a_rung_takes_tensor_maps_that_are_moved(driver, monkeypatch):
     monkeypatch.setattr(launches, 'launcher', lambda: driver.module)
     made = []
     monkeypatch.setattr(launches, 'tensor_map', lambda x, box, swizzle: made.append(x.data_ptr()) or bytes(128))
-    r = rung.Rung('far', SRC, threads=128, maps=dict(m=(64, 32), n=(16, 8, 32)), BM=8, BN=8)
+    r = rung.Rung('far', SRC, threads=128, tma_boxes=dict(m=(64, 32), n=(16, 8, 32)), BM=8, BN=8)
     r._compiled_kernels['sim'] = SimpleNamespace(handle=77, __name__='far')
     l, driver.sizes = rung._PreparedLaunch(r, 100, 40, 32), [8]*3
     for _ in range(3):
@@ -368,7 +368,7 @@ def test_a_thread_without_a_context_gets_one(driver, monkeypatch):
     entered = []
     monkeypatch.setattr(nvidia, 'make_context_current', lambda: entered.append(1))
     driver.answer = lambda: 0 if entered else 201
-    r = rung.Rung('far', SRC, threads=128, maps=dict(m=(64, 32)), BM=8, BN=8)
+    r = rung.Rung('far', SRC, threads=128, tma_boxes=dict(m=(64, 32)), BM=8, BN=8)
     r._compiled_kernels['sim'] = SimpleNamespace(handle=77, __name__='far')
     rung._PreparedLaunch(r, 8, 8, 8)(*(torch.ones(8, 8) for _ in range(3)), 4)
     assert entered and len(driver.launches) == 1
@@ -391,7 +391,7 @@ def test_only_what_is_ordinary_goes_the_short_way():
     try:
         torch.set_float32_matmul_precision('high')
         assert not dispatch._is_ordinary(a) and dispatch._is_ordinary(a.bfloat16())
-        with ladder.exact(): assert dispatch._is_ordinary(a)
+        with ladder.tf32_disabled(): assert dispatch._is_ordinary(a)
     finally: torch.set_float32_matmul_precision(before)
 
 
@@ -431,8 +431,8 @@ def test_it_is_kept_that_no_kernel_is_for_such_operands(monkeypatch):
     "But not what depends on more than their shapes, strides and type"
     a, b, kept = torch.randn(6, 4), torch.randn(4, 5), []
     plan.multiply(a, b, on_multiply=lambda *o: kept.append(o))
-    assert plan.why_torch(a, b) and not kept
-    monkeypatch.setattr(plan, 'why_torch', lambda a, b: None)
+    assert plan.fallback_reason(a, b) and not kept
+    monkeypatch.setattr(plan, 'fallback_reason', lambda a, b: None)
     monkeypatch.setattr(plan, '_plan_for', lambda a, b: (plan.Plan(None, 'torch is faster'), None, None))
     check(plan.multiply(a, b, on_multiply=lambda *o: kept.append(o)), a@b, 0, 0)
     assert kept == [(a, b, None, None, None, None)]

@@ -114,7 +114,7 @@ def test_a_rung_keeps_its_constants():
     r = Rung('r', SRC, threads=32, BM=4, BN=8)
     other = changed(r, 'if (i == 0)', 'if (i == 1)', name='other', BN=16)
     assert other.name == 'other' and other.constants == dict(BM=4, BN=16)
-    assert other.text == SRC.replace('i == 0', 'i == 1') and r.text == SRC
+    assert other.src_without_constants == SRC.replace('i == 0', 'i == 1') and r.src_without_constants == SRC
     assert said(changed, r, 'if (i==0)', '').startswith('r has no ')
 
 

@@ -110,7 +110,7 @@ def changed(
     words,  # {old: new}, where each `old` occurs once; or one such text
     new=None,  # the replacement, if `words` is a string
     /,
-    **more,  # for a function: its global names; for a rung: arguments of `tuned`, such as `name` and constants
+    **more,  # for a function: its global names; for a rung: arguments of `variant`, such as `name` and constants
 ):  # of the type of `what`
     "Return `what` with some text replaced; raises `ChangeError`, which shows the nearest line, for a missing text"
     if isinstance(words, str) != (new is not None):
@@ -118,8 +118,8 @@ def changed(
     words = {words: new} if isinstance(words, str) else words
     if isinstance(what, str):
         return _replace(what, words, _name_of(what))
-    if hasattr(what, 'tuned'):
-        return what.tuned(src=_replace(what.text, words, what.name), **more)
+    if hasattr(what, 'variant'):
+        return what.variant(src=_replace(what.src_without_constants, words, what.name), **more)
     text = _replace(_text_of(what), words, function_within(what).__name__)
     return define(text, **{**_names_outside(what), **more})
 

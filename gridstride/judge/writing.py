@@ -116,7 +116,7 @@ def _of_rung(name, rung):
     tile = [(cdiv(w, rung.constants['BN']), cdiv(h, rung.constants['BM'])) for h, w, k in shapes]
     if (
         rung.dtype != 'float32'
-        or rung.maps
+        or rung.tma_boxes
         or any(len(c) > 1 or tuple(c[0].grid)[:2] != t or c[0].shared for c, t in zip(calls, tile, strict=True))
     ):
         raise FormError(f'{name}: only rungs in float32 with a block per tile and static shared memory are written')

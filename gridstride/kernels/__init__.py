@@ -12,7 +12,7 @@ The modules and packages, in reading order:
   baseline).
 """
 
-from .ladder.ladder import Ladder, right
+from .ladder.ladder import Ladder, check_product
 from .gemm.plan import explain, plan, tune, using
 from .flash import PUBLIC_NAMES as _FLASH
 from .fused import PUBLIC_NAMES as _FUSED
@@ -34,5 +34,5 @@ _LAZY_NAMES = {  # subpackages that import torch -> their public names
     'gemm.dispatch': ('matmul',),
 }
 _lazy_all, __getattr__, __dir__ = lazy_exports_of(__name__, _LAZY_NAMES)
-__all__ = ['Ladder', 'right', 'explain', 'plan', 'tune', 'using', 'Rung', 'Activation']
+__all__ = ['Ladder', 'check_product', 'explain', 'plan', 'tune', 'using', 'Rung', 'Activation']
 __all__ += ['argmax', 'histogram', 'scan', 'sum', 'transpose', *_lazy_all]

@@ -15,7 +15,7 @@ from .flash import programs as _flash
 from .fused import programs as _fused
 from .gemm import bf16x6, cost_model, skinny
 from .gemm import programs as _gemm
-from .ladder import finals, fp32, hopper, tensor_cores
+from .ladder import stream_k, fp32, hopper, tensor_cores
 from .ladder.ladder import ragged_shapes
 from .ladder.rung import H100, Rung
 from .latent import programs as _latent
@@ -87,7 +87,7 @@ def _bfloat16_kernels():
 def list_exports() -> list:  # of `Export`
     "Return every kernel of the lessons' three ladders, and every kernel that `matmul` can select"
     large = 8192, 8192, 8192
-    final_kernel = finals.choose(*large)
+    final_kernel = stream_k.choose(*large)
     ladders = (
         ('matmul_ladder', _ladder_kernels(fp32), (4096, 4096, 4096)),
         ('tensor_cores', _ladder_kernels(tensor_cores), large),
@@ -123,7 +123,7 @@ def sources(exported) -> dict:  # kernel -> source
 
 def _tensor_map_code(exported, name, shape):
     "Return C++ that creates the tensor map of m, n or out; `name`: which of them"
-    (h, w, k), layout, ((rows, cols), swizzle) = shape, exported.kernel.layout, exported.kernel.maps[name]
+    (h, w, k), layout, ((rows, cols), swizzle) = shape, exported.kernel.layout, exported.kernel.tma_boxes[name]
     sizes = dict(m=(k, h) if layout[0] == 't' else (h, k), n=(w, k) if layout[1] == 't' else (k, w), out=(h, w))[name]
     return f'tensor_map<{NAMESPACE}::TensorMap>({name}, {sizes[0]}, {sizes[1]}, {rows}, {cols}, {swizzle})'
 
@@ -134,9 +134,11 @@ def _case_lines(exported, shape):
     workspaces = [
         f'static auto *{name} = allocate<{_C_TYPES[dtype]}>({n});' for name, (n, dtype) in plan.workspaces.items()
     ]
-    maps = [f'static auto {name}_map = {_tensor_map_code(exported, name, shape)};' for name in exported.kernel.maps]
+    maps = [
+        f'static auto {name}_map = {_tensor_map_code(exported, name, shape)};' for name in exported.kernel.tma_boxes
+    ]
     launches = [
-        Launch(call, [f'{array}_map' if array in exported.kernel.maps else array for array in call.arrays])
+        Launch(call, [f'{array}_map' if array in exported.kernel.tma_boxes else array for array in call.arrays])
         for call in plan.calls
     ]
     return [*workspaces, *maps, *launches]

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from gridstride import kernels
-from gridstride.kernels import Rung, explain, matmul, right
+from gridstride.kernels import Rung, explain, matmul, check_product
 from gridstride.kernels import argmax, cub, export, histogram, scan, sum as sum_of, transpose
 from gridstride.kernels.gemm import dispatch, skinny
 from gridstride.kernels.ladder import tma
@@ -47,7 +47,7 @@ def rungs():
 
 def each_rung_is_right():
     for name, r in rungs().items():
-        try: n = right(r)
+        try: n = check_product(r)
         except Exception as e: yield f'{name}: {e}'
         else: print(f'  {name}: {n} shapes')
 
@@ -56,7 +56,7 @@ def each_rung_compiles_at_once():
     """In half a second, from a source that NVRTC has not seen; the largest of those with ordinary arithmetic, many
     hundred unrolled products, in one. Other work on the machine only adds time: the fastest of three"""
     def built(r):
-        fresh = r.tuned(**{})
+        fresh = r.variant(**{})
         # NVRTC keeps what it has compiled, whatever the comments say
         fresh.src += f'\n__device__ int at_{time.time_ns()};\n'
         return fresh.kernel.built
@@ -200,8 +200,8 @@ def exported_kernels_pass():
 
 
 def layouts_are_those_of_the_recording():
-    kept = tma.load(json.loads((ROOT/'nbs/recorded/hopper_gemm_layouts.json').read_text())['data'])
-    for k, v in tma.dumps().items():
+    kept = tma.layouts_from_json(json.loads((ROOT/'nbs/recorded/hopper_gemm_layouts.json').read_text())['data'])
+    for k, v in tma.dump_layouts().items():
         if not (v.ravel() == kept[k]).all(): yield f'{k} is not what was recorded'
 
 

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from checking import differs_elsewhere, run
 from gridstride.kernels.gemm import cost_model
-from gridstride.kernels import right
-from gridstride.kernels.ladder.finals import at_once
+from gridstride.kernels import check_product
+from gridstride.kernels.ladder.stream_k import resident_clusters
 from gridstride.kernels.ladder.ladder import ragged_shapes
 from gridstride.kernels.ladder.rung import sms
 from gridstride.utils import cdiv
@@ -45,7 +45,7 @@ def beyond(cut):
     """More tiles than run at once, for ping-pong warpgroups, too, and more steps than any kernel has
     stages; ragged at all ends"""
     high, wide = (cut.BN*cut.CN, cut.BM*cut.CM) if cut.swap_ab else (cut.BM*cut.CM, cut.BN*cut.CN)
-    tiles = (5 if cut.pingpong else 3)*at_once(cut.CM*cut.CN*cut.CK, sms())*cut.BLOCKS//2
+    tiles = (5 if cut.pingpong else 3)*resident_clusters(cut.CM*cut.CN*cut.CK, sms())*cut.BLOCKS//2
     return 2*high + 8, cdiv(tiles, 3)*wide + 8, 64*17*cut.CK + 8
 
 
@@ -58,7 +58,7 @@ def wrong(kernels, shapes_of):
     compiled(kernels[0])                                            # what is imported for it, once
     with ThreadPoolExecutor(os.cpu_count()) as pool: list(pool.map(compiled, kernels))
     for cut, kernel in kernels:
-        try: right(kernel, [s for s in shapes_of(cut, kernel) if kernel.supports(*s)])
+        try: check_product(kernel, [s for s in shapes_of(cut, kernel) if kernel.supports(*s)])
         except Exception as e: yield f'{kernel.name}: {type(e).__name__}: {e}'.splitlines()[0]
     print(f'  {len(kernels)} kernels')
 

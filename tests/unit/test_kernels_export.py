@@ -11,7 +11,7 @@ from gridstride.cpp import cuda_kernel
 from gridstride.cpp.toolchain.cache import build
 from gridstride.kernels.gemm import plan, cost_model, bf16x6
 from gridstride.kernels import export, standalone
-from gridstride.kernels.ladder import finals, fp32, hopper, launches, rung, tensor_cores
+from gridstride.kernels.ladder import stream_k, fp32, hopper, launches, rung, tensor_cores
 from gridstride.kernels.__main__ import main
 from gridstride.kernels.fused import activations, losses, norms, softmaxes
 from gridstride.kernels.fused import programs as passes
@@ -30,7 +30,7 @@ def parts(text):
 def test_all_rungs_of_the_lessons_are_there():
     for slug, module in (('matmul_ladder', fp32), ('tensor_cores', tensor_cores), ('hopper_gemm', hopper)):
         rungs = [o for o in vars(module).values() if isinstance(o, Rung)]
-        rungs += [finals.choose(8192, 8192, 8192)]*(slug == 'hopper_gemm')
+        rungs += [stream_k.choose(8192, 8192, 8192)]*(slug == 'hopper_gemm')
         there = [e.kernel for name, e in ALL.items() if name.startswith(f'{slug}_')]
         assert len(rungs) > 6 and len(there) == len(rungs) and all(a is b for a, b in zip(rungs, there))
 
@@ -52,7 +52,7 @@ def test_whatever_matmul_picks_is_there():
 
 def test_every_kernel_that_is_chosen_from_is_there():
     names = {e.kernel.name for e in ALL.values()}
-    assert {p.name for p in bf16x6.all_kernels()} <= names and finals.choose(8192, 8192, 8192).name in names
+    assert {p.name for p in bf16x6.all_kernels()} <= names and stream_k.choose(8192, 8192, 8192).name in names
     for layout in ('nn', 'tn', 'nt'):
         configs = cost_model.available_configs(layout=layout)
         assert {cost_model.build_kernel(o, layout=layout).name for o in configs} <= names

@@ -7,8 +7,8 @@ from gridstride import cpp
 from gridstride.cpp import on_emulator
 from gridstride.kernels.gemm.cost_model import TileConfig as Tile
 from gridstride.kernels.gemm.hopper_f16 import (
-    _smem_plan, box_columns, gemm_f16, is_mn_major, rows_of_b, stage_bytes, stored_columns, why_not)
-from gridstride.kernels.ladder.ladder import right
+    _smem_plan, box_columns, gemm_f16, is_mn_major, rows_of_b, stage_bytes, stored_columns, unsupported_reason)
+from gridstride.kernels.ladder.ladder import check_product
 from found import names, saying
 
 # Of each kind: swapped operands, columns split among warpgroups, shared along rows, columns and k, several per SM; all
@@ -30,14 +30,14 @@ def test_each_kind_is_right_in_any_order(i):
     config, layout = CONFIGS[i]
     kernel = gemm_f16(config, 'float16' if i % 3 == 1 else 'bfloat16', layout, pdl=bool(i % 2))
     with on_emulator(), cpp.options(order=ORDERS[i % 3], seed=i):
-        assert right(kernel, [(8, 8, 64*config.CK), (136, 72, 264), (72, 264, 328)][:3 - (config.BM > 128)])
+        assert check_product(kernel, [(8, 8, 64*config.CK), (136, 72, 264), (72, 264, 328)][:3 - (config.BM > 128)])
 
 
 @pytest.mark.slow
 def test_tiles_beyond_the_first_take_turns():
     "More tiles than blocks: the emulator has eight SMs"
     for config in (Tile(64, 32, swap_ab=1), Tile(64, 32, 2, 2, swap_ab=1)):
-        with on_emulator(): assert right(gemm_f16(config, layout='tn', pdl=True), [(200, 328, 136)])
+        with on_emulator(): assert check_product(gemm_f16(config, layout='tn', pdl=True), [(200, 328, 136)])
 
 
 @pytest.mark.parametrize('config,layout', CONFIGS)
@@ -75,7 +75,7 @@ def test_which_way_k_goes():
     (Tile(256, 256), 'nn', 'few registers'), (Tile(128, 256, CK=2), 'nn', 'partial sums'),
     (Tile(64, 200, BLOCKS=2, swap_ab=1), 'tn', 'three stages')])
 def test_what_there_is_no_kernel_for(config, layout, why):
-    assert why in why_not(config, layout)
+    assert why in unsupported_reason(config, layout)
     with pytest.raises(ValueError, match=why): gemm_f16(config, layout=layout)
 
 
@@ -88,7 +88,7 @@ def test_a_type_or_a_layout_that_there_is_none_for():
 
 def test_a_k_that_is_too_short_to_share():
     r = gemm_f16(Tile(64, 64, CK=4, swap_ab=1))
-    assert names(r.why_not(64, 64, 192), 'too short', '4 blocks') and r.supports(64, 64, 200)
+    assert names(r.unsupported_reason(64, 64, 192), 'too short', '4 blocks') and r.supports(64, 64, 200)
 
 
 @pytest.mark.parametrize('config,layout', CONFIGS)

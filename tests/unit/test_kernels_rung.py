@@ -5,7 +5,7 @@ import pytest
 import torch
 from gridstride.cpp import on_emulator
 from gridstride.kernels.ladder.operands import raise_invalid_operands
-from gridstride.kernels.ladder.rung import Rung, need_hopper, with_constants
+from gridstride.kernels.ladder.rung import Rung, require_hopper, with_constants
 from gridstride.bench.recording import Unavailable
 from gridstride.utils import cdiv, check
 from found import names, saying
@@ -59,19 +59,19 @@ def test_a_grid_of_its_own_and_shapes_that_it_supports():
 
 
 def test_a_matrix_that_is_given_as_its_transpose():
-    r = naive().tuned('turned', src=NAIVE.replace('m[r*k+i]', 'm[i*h+r]'), layout='tn')
+    r = naive().variant('turned', src=NAIVE.replace('m[r*k+i]', 'm[i*h+r]'), layout='tn')
     check(r(M.t().contiguous(), N), M@N, atol=1e-5)
     with pytest.raises(ValueError, match='transposed.*4x3.*4x5'): r(M, N)
 
 
 def test_tensor_maps_want_rows_of_sixteen_bytes():
-    r = Rung('by TMA', MAP, threads=128, maps=lambda BM, BK: dict(m=(BM, BK), n=(BK, 64, 0)),
+    r = Rung('by TMA', MAP, threads=128, tma_boxes=lambda BM, BK: dict(m=(BM, BK), n=(BK, 64, 0)),
              dtype='bfloat16', BM=128, BK=64)
-    assert r.maps == dict(m=((128, 64), 128), n=((64, 64), 0))
-    assert names(r.why_not(8, 8, 12), 'TMA', '16 bytes', '8 bfloat16 elements', '12 columns', 'm')
+    assert r.tma_boxes == dict(m=((128, 64), 128), n=((64, 64), 0))
+    assert names(r.unsupported_reason(8, 8, 12), 'TMA', '16 bytes', '8 bfloat16 elements', '12 columns', 'm')
     assert r.supports(7, 8, 16)
 
 
 def test_hopper_may_be_emulated_or_not():
-    with pytest.raises(Unavailable, match='Hopper GPU'): need_hopper('A ladder')
-    need_hopper('a rung', emulated=True)
+    with pytest.raises(Unavailable, match='Hopper GPU'): require_hopper('A ladder')
+    require_hopper('a rung', emulated=True)

@@ -7,7 +7,7 @@ import torch
 from gridstride.cpp import cuda_kernel, on_emulator
 from gridstride.kernels.gemm import bf16x6
 from gridstride.kernels.ptx import wgmma
-from gridstride.kernels.ladder.rung import H100, need_hopper
+from gridstride.kernels.ladder.rung import H100, require_hopper
 from gridstride.kernels.gemm.bf16x6 import (
     Bf16x6, bf16, bf16_terms, choose, choose_nt, choose_tn, split_product, tensor_core)
 from gridstride.bench.recording import recorded
@@ -52,7 +52,7 @@ def sample(seed, k, spread):
 def bits():
     """What wgmma makes of the cases, as hexadecimal digits; with bf16 values, whose mid and lo are
     zero, `Bf16x6` does nothing else"""
-    need_hopper('The product')
+    require_hopper('The product')
     return [Bf16x6()(*(torch.tensor(x).cuda() for x in sample(*c))).cpu().numpy().tobytes().hex() for c in CASES]
 
 
@@ -196,7 +196,7 @@ def matrices(kind, h, w, k):
 
 def errors():
     "Rows of kind, h, w, k, who, error by norm, largest error"
-    need_hopper('The product')
+    require_hopper('The product')
     rows = []
     for kind in KINDS:
         for s in SHAPES:

@@ -6,8 +6,9 @@ import pytest
 from gridstride.cpp import on_emulator
 from gridstride.draw import Picture
 from gridstride.kernels.tensor_maps import why_no_map
-from gridstride.kernels.ladder.tma import (DUMPS, bank_group, box_offsets, dumps, holders, lane_panel, load, mma_a,
-                                           mma_b, mma_c, save, swizzle_panel, wgmma_d)
+from gridstride.kernels.ladder.tma import (LAYOUT_KERNELS, bank_group, box_offsets, dump_layouts, lane_panel,
+                                           layouts_from_json, layouts_to_json, mma_a, mma_b, mma_c, swizzle_panel,
+                                           thread_and_element, wgmma_d)
 from gridstride.bench.recording import recorded
 
 RECORDED = Path(__file__).resolve().parents[2]/'nbs/recorded'
@@ -42,7 +43,7 @@ def test_a_column_of_eight_rows_covers_all_bank_groups(swizzle):
 @pytest.mark.parametrize('places,shape',
     [(mma_a(), (16, 16)), (mma_b(), (16, 8)), (mma_c(), (16, 8)), (wgmma_d(64), (64, 64)), (wgmma_d(256), (64, 256))])
 def test_each_element_has_a_holder(places, shape):
-    who, nth = holders(places, shape)
+    who, nth = thread_and_element(places, shape)
     assert who.min() == 0 == nth.min() and who.size == places[0].size
 
 
@@ -56,7 +57,8 @@ def test_the_panels_can_be_drawn():
 def got():
     "What an H100 wrote, or writes: name -> a row of values"
     return {k: v.ravel()
-            for k, v in recorded('hopper_gemm_layouts', dumps, DUMPS, save=save, load=load, folder=RECORDED).items()}
+            for k, v in recorded('hopper_gemm_layouts', dump_layouts, LAYOUT_KERNELS, save=layouts_to_json,
+                                 load=layouts_from_json, folder=RECORDED).items()}
 
 
 def in_shared(box, swizzle):
@@ -81,5 +83,5 @@ def test_fragments_are_held_as_the_model_says(got):
 
 
 def test_the_emulator_writes_the_same(got):
-    with on_emulator(): emulated = dumps(emulated=True)
+    with on_emulator(): emulated = dump_layouts(emulated=True)
     assert set(emulated) == set(got) and all((x.ravel() == got[name]).all() for name, x in emulated.items())

@@ -17,14 +17,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_shapes_go_around_the_tile_and_the_ring():
-    shapes = trials.shapes_around(hopper.ring)
+    shapes = trials.edge_shapes(hopper.ring)
     assert shapes == [(1, 8, 8), (65, 136, 64*4 + 72), (2*128 + 1, 3*128 - 8, 72)]
     assert all(hopper.ring.supports(*o) for o in shapes)
 
 
 def test_each_order_is_tried(monkeypatch, capsys):
     seen = []
-    monkeypatch.setattr(trials, 'right', lambda rung, shapes: seen.append(settings.order))
+    monkeypatch.setattr(trials, 'check_product', lambda rung, shapes: seen.append(settings.order))
     trials.check_kernel(hopper.ring, [(8, 8, 8)])
     assert seen == ['forward', 'reverse']
     assert names(capsys.readouterr().out, 'ring is right', '(8, 8, 8)')
@@ -35,10 +35,10 @@ def test_a_verdict_says_what_is_wrong_and_where(monkeypatch):
     def wrong(rung, shapes):
         raise RacecheckError('x is read', hint='Wait for it.', line=3, source='asm',
                              called=(line, 'multiply'))
-    monkeypatch.setattr(trials, 'right', wrong)
+    monkeypatch.setattr(trials, 'check_product', wrong)
     assert trials.diagnose(hopper.ring) == ('racecheck: x is read. Wait for it.',
                                            'multiply(d, a + s*A_BYTES, b + s*B_BYTES, ph > 0);')
-    monkeypatch.setattr(trials, 'right', lambda rung, shapes: len(shapes))
+    monkeypatch.setattr(trials, 'check_product', lambda rung, shapes: len(shapes))
     assert trials.diagnose(hopper.ring) == ('right', '')
 
 
@@ -87,19 +87,19 @@ def test_a_climb_without_counters_leaves_the_ladder_as_it_was(monkeypatch, capsy
 
 
 def test_stamps_are_after_their_lines():
-    src = trials.stamped(hopper.ring, 'barrier_wait(empty + 8*s, turn-1);', 'barrier_wait(full + 8*s, turn);',
+    src = trials.with_timestamps(hopper.ring, 'barrier_wait(empty + 8*s, turn-1);', 'barrier_wait(full + 8*s, turn);',
                          'wgmma_wait<0>();')
     assert src.count('clock64()') == 3 and 'wgmma_wait<0>(); if (' in src and 'long long *stamps' in src
     with pytest.raises(ValueError, match=saying("'nothing like it'", '0 times')):
-        trials.stamped(hopper.ring, 'nothing like it')
-    fig = trials.draw_stamps({'a': np.arange(150).reshape(50, 3)*50}, dict(a=2), 'here')
+        trials.with_timestamps(hopper.ring, 'nothing like it')
+    fig = trials.plot_timestamps({'a': np.arange(150).reshape(50, 3)*50}, dict(a=2), 'here')
     assert [t.get_text() for t in fig.axes[0].get_yticklabels()] == ['stage 0', 'stage 1']
     assert fig.axes[0].get_title() == 'here'
 
 
 @pytest.mark.parametrize('measure',
-    [lambda: trials.read_stamps({}, (64, 64, 64)), lambda: trials.count_wrong({}),
-     lambda: trials.on_random((64, 64, 64))])
+    [lambda: trials.read_timestamps({}, (64, 64, 64)), lambda: trials.count_wrong_results({}),
+     lambda: trials.time_unchecked((64, 64, 64))])
 def test_what_only_a_hopper_gpu_can_measure_is_refused(measure):
     with pytest.raises(Unavailable, match='Hopper GPU'): measure()
 
@@ -112,12 +112,12 @@ def test_a_contest_belongs_to_its_kernels(tmp_path):
 @pytest.mark.slow
 def test_machine_code_is_counted_by_engine():
     from gridstride.cpp.toolchain.compilers import CompilerMissing
-    try: counted = trials.engines(hopper.larger)
+    try: counted = trials.count_per_engine(hopper.larger)
     except CompilerMissing as e:
         if sys.platform == 'linux': raise       # there the course installs NVRTC
         pytest.skip(str(e))
     assert counted['wgmma'] and counted['wgmma'] % 8 == 0 == counted['mma.sync']
-    assert trials.compiled(hopper.larger).registers > 128
+    assert trials.compiler_resources(hopper.larger).registers > 128
 
 
 def _row(shape, layout='nn', **sides):
@@ -134,7 +134,7 @@ def test_a_committed_run_compares_ours_with_the_library(tmp_path):
     beside = trials.load_comparison(tmp_path/'matmul.json')
     assert beside.ratios == {(8, 8, 8): .5, (16, 8, 8): 1.5} and beside.made == 'an H100, 2026-11-24'
     assert names(beside.against, 'fastest of', 'cublasLt')
-    ax, = trials.draw_comparison(beside).axes
+    ax, = trials.plot_comparison(beside).axes
     assert [t.get_text() for t in ax.get_yticklabels()] == ['8x8 @ 8x8']                    # the library is faster here
     assert [(p.get_x(), p.get_width()) for p in ax.patches] == [(1, -.5), (1, .5)]
 
@@ -144,6 +144,6 @@ def test_the_committed_run_has_forty_shapes():
 
 
 def test_speeds_are_bars_in_panels():
-    first, second = trials.draw_speeds({'forward': {'torch': 600, 'yours': 700}, 'both': {'torch': 5}}).axes
+    first, second = trials.plot_speeds({'forward': {'torch': 600, 'yours': 700}, 'both': {'torch': 5}}).axes
     assert [p.get_width() for p in first.patches] == [600, 700] and second.get_title() == 'both'
     assert first.patches[0].get_facecolor() != first.patches[1].get_facecolor()

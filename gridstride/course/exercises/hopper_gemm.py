@@ -8,9 +8,9 @@ from ..grading import problem
 from ...diagnostics.errors import KernelError
 from .cuda_c import without_comments, source
 from ...kernels.ladder.hopper import boxes, hopper, store, stores_basics, tiles
-from ...kernels.ladder.ladder import right
+from ...kernels.ladder.ladder import check_product
 from ...kernels.ladder.rung import Rung, constants_line
-from ...kernels.ladder.tma import swizzled
+from ...kernels.ladder.tma import swizzle_offsets
 from ...kernels.tensor_maps import tensor_map
 from ...utils import cdiv, check
 
@@ -46,7 +46,7 @@ def _(fn, rng, size, swizzle):
         for c in range(row // size):
             plain = r * row + c * size
             got = fn(r, c, size, swizzle)
-            want = int(swizzled(plain, swizzle))
+            want = int(swizzle_offsets(plain, swizzle))
             if got != want:
                 raise AssertionError(
                     f'row {r}, column {c} of a box with elements of {size} bytes and swizzle {swizzle} is at byte '
@@ -378,11 +378,11 @@ def _(fn, rng, h, w, k):
         hopper + store + src,
         threads=256,
         shared=tiles,
-        maps=boxes,
+        tma_boxes=boxes,
         dtype='bfloat16',
         BM=64,
         BN=64,
         BK=64,
         STAGES=2,
     )
-    judge_in_both_orders(lambda: right(rung, [(h, w, k)]))
+    judge_in_both_orders(lambda: check_product(rung, [(h, w, k)]))

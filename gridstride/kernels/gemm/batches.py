@@ -6,18 +6,18 @@ from functools import lru_cache
 import torch
 from torch.autograd.function import once_differentiable
 
-from .launches import stored_layout, stored_operands, run, why_not_device
+from .launches import stored_layout, stored_operands, run, unsupported_device_reason
 from . import plan, bf16x6
 from ..ladder.rung import PreparedLaunches, this_device
 from ..sparse.launches import launch_prepared
 from ..common import make_context_current_once, dtype_name
 
 
-def _why_torch(a, b):
+def _fallback_reason(a, b):
     "Return the reason why torch multiplies these batches, for any type; None if a kernel may"
     if a.dim() != 3 or b.dim() != 3 or a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1]:
         return 'the shapes are not (count, M, K) and (count, K, N)'
-    return plan.why_torch(a[0], b[0]) if len(a) else 'the batch is empty'
+    return plan.fallback_reason(a[0], b[0]) if len(a) else 'the batch is empty'
 
 
 def _float32_operands(a, b):
@@ -26,8 +26,8 @@ def _float32_operands(a, b):
     (count, M, K), N = a.shape, b.shape[2]
     if operands is None:
         return 'no kernel reads the memory layout of an operand'
-    if why := why_not_device(a):
-        return why
+    if reason := unsupported_device_reason(a):
+        return reason
     if min(count, M, N, K) < 1 or count > 65535:
         return 'a size is 0, or the batch is longer than 65,535'
     if (a.data_ptr() | b.data_ptr()) & 15:
@@ -38,8 +38,8 @@ def _float32_operands(a, b):
 
 def _kernel_operands(a, b):
     "Return (layout, stored_a, stored_b), for float32 also the kernel, or the reason why torch multiplies"
-    if why := _why_torch(a, b):
-        return why
+    if reason := _fallback_reason(a, b):
+        return reason
     return _float32_operands(a, b) if dtype_name(a) == 'float32' else stored_operands(a, b)
 
 
@@ -123,8 +123,8 @@ def _check_groups(a, b, group_ends):
 
 def _kernel_operands_for_groups(a, b):
     "Return (layout, stored_a, stored_b) for the kernel, or the reason why torch multiplies"
-    if why := plan.why_torch(a, b[0]) if len(b) else 'there are no groups':
-        return why
+    if reason := plan.fallback_reason(a, b[0]) if len(b) else 'there are no groups':
+        return reason
     if not a.is_contiguous():
         return 'a is not contiguous'
     return stored_operands(a[None], b)

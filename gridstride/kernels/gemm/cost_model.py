@@ -4,13 +4,13 @@ The kernels are those of `hopper_f16`, for both 16-bit types in each layout. `be
 GPU and fits the model; `benchmarks/cost.json` has the measurements, and `python cost.py fit` prints how much slower the
 selected kernels are than the fastest that were measured. `calls.estimate_cycles`, for products with an epilogue, in
 batches and in groups, uses the same model for a step; the lesson `every_shape` derives an early version of it,
-`finals.cost`.
+`stream_k.estimate_cycles`.
 """
 
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..ladder.finals import at_once
+from ..ladder.stream_k import resident_clusters
 from . import hopper_f16
 from ...utils import cdiv
 
@@ -84,7 +84,7 @@ def predict_cycles(model, shape, layout, config, sms=132) -> float:
         else (config.BM * config.CM, config.BN * config.CN)
     )
     tiles = cdiv(M, tile_m) * cdiv(N, tile_n)
-    slots = at_once(size, sms) * config.BLOCKS  # clusters that are resident at once
+    slots = resident_clusters(size, sms) * config.BLOCKS  # clusters that are resident at once
     elements = config.BM * config.BN
     steps = cdiv(cdiv(K, 64), config.CK)
     step = step_cycles(model, shape, layout, config) * min(config.BLOCKS, cdiv(tiles * size, sms))
@@ -179,7 +179,7 @@ def build_kernel(config, pdl=False, dtype='bfloat16', layout='nn'):
 @lru_cache
 def available_configs(dtype='bfloat16', layout='nn') -> tuple:
     "Return the configurations that have a kernel for a type and a layout"
-    return tuple(config for config in FACTORS if not hopper_f16.why_not(config, layout))
+    return tuple(config for config in FACTORS if not hopper_f16.unsupported_reason(config, layout))
 
 
 def estimate_cycles(M, N, K, config, sms=132, layout='nn') -> float:

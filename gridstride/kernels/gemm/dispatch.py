@@ -10,7 +10,7 @@ from functools import lru_cache
 import torch
 from torch.autograd import forward_ad
 
-from .plan import MAX_PLANS, TYPES, cache_clearers, multiply, tf32, why_torch
+from .plan import MAX_PLANS, TYPES, cache_clearers, multiply, tf32, fallback_reason
 from ..operators import operator
 from ..ladder.rung import Product
 from ..common import make_context_current_once
@@ -209,6 +209,6 @@ def matmul(
             return _Product.apply(a, b)
     if not needs_grad:
         return multiply(a, b, out, _cache_launches)
-    if out is None and not why_torch(a, b):
+    if out is None and not fallback_reason(a, b):
         return _Product.apply(a, b)
     return _multiply_by_torch(a, b, out)  # with `out`, torch raises that it has no gradient

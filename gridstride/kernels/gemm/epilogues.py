@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 from .launches import stored_operands, run
 from .sources import ACTIVATIONS, Activation, pass_source
 from .dispatch import check_epilogue, matmul
-from .plan import why_torch
+from .plan import fallback_reason
 from ..operators import untraced
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch
@@ -145,8 +145,8 @@ def flatten_rows(x):
 
 def _kernel_operands(a, b, epilogue, out):
     "Return (layout, stored_a, stored_b) for the kernel, or the reason why torch computes product and epilogue"
-    if why := why_torch(a, b):
-        return why
+    if reason := fallback_reason(a, b):
+        return reason
     if out is not None and (not out.is_contiguous() or out.data_ptr() & 15):
         return 'the kernel does not write the memory layout of out'
     if epilogue.accumulate and dtype_name(out) != 'float32':

@@ -9,7 +9,7 @@
 // before the previous one ends), M_TRANSPOSED, N_TRANSPOSED (memory holds the transpose), M and COLUMNS (a consumer has
 // 64*M x COLUMNS accumulators), N (columns of these that it stores), OUT_COLS (columns that are stored at once), BUFFER
 // (bytes per warpgroup to stage these, and to receive partial sums from other blocks), GROUP (rows of tiles in a band);
-// wgmma, and from ladder/finals.py `place`, `load_part` and `store_results`.
+// wgmma, and from ladder/stream_k.py `place`, `load_part` and `store_results`.
 //
 // a and b are the tiles of wgmma's first and second operand. MN-major: K is the outer axis in shared memory.
 constexpr bool A_MN_MAJOR = SWAP_AB ? !N_TRANSPOSED : M_TRANSPOSED;

@@ -1,7 +1,7 @@
 """`gemm_f16`: products of 16-bit floats in each layout, with tiles of any size, split-K in a cluster and programmatic
 dependent launch.
 
-The kernel extends the last one of the Hopper ladder (`ladder.finals`), and reuses some of its source. Its further
+The kernel extends the last one of the Hopper ladder (`ladder.stream_k`), and reuses some of its source. Its further
 options: transposed operands, both 16-bit types, as many pipeline stages as fit into shared memory, clusters of up to
 eight blocks, several blocks per SM, split-K with a reduction through distributed shared memory, and ping-pong: two
 warpgroups take turns at tiles, so that one multiplies while the other stores.
@@ -12,7 +12,7 @@ source has the names of the lesson: m (h x k) and n (k x w) for A (M x K) and B 
 
 from functools import cache
 
-from ..ladder.finals import at_once, box_out, sharing, step_stores
+from ..ladder.stream_k import resident_clusters, box_out, multicast_src, store_results_src
 from ..ladder.hopper import order
 from ..ptx import PTX, wgmma
 from ..ladder.rung import Rung
@@ -103,7 +103,7 @@ def _smem_plan(config, layout):
     return stages, columns, max(partial_sum_bytes, 128 * columns)
 
 
-def why_not(config, layout):  # None if there is one
+def unsupported_reason(config, layout):  # None if there is one
     "Return the reason why there is no kernel of this configuration"
     cluster_size, (a_mn_major, b_mn_major) = config.CM * config.CN * config.CK, is_mn_major(config.swap_ab, layout)
     if cluster_size > 8:
@@ -198,8 +198,8 @@ def gemm_f16(
 
 @cache  # so that each kernel is compiled once
 def _gemm_f16(config, dtype, layout, pdl):
-    if why := why_not(config, layout):
-        raise ValueError(f'there is no {_kernel_name(config, dtype, layout, pdl)}: {why}')
+    if reason := unsupported_reason(config, layout):
+        raise ValueError(f'there is no {_kernel_name(config, dtype, layout, pdl)}: {reason}')
     (stages, columns, buffer), size = _smem_plan(config, layout), config.CM * config.CN * config.CK
 
     def grid(h, w, sms):
@@ -209,7 +209,7 @@ def _gemm_f16(config, dtype, layout, pdl):
             else (config.BM * config.CM, config.BN * config.CN)
         )
         tiles = cdiv(h, tall) * cdiv(w, wide)
-        resident = max(1, at_once(size, sms)) * config.BLOCKS
+        resident = max(1, resident_clusters(size, sms)) * config.BLOCKS
         return (tiles if config.CK > 1 else min(resident, tiles)) * size, 1
 
     def supports(h, w, k):
@@ -221,13 +221,13 @@ def _gemm_f16(config, dtype, layout, pdl):
     flags |= dict(M_TRANSPOSED=layout[0] == 't', N_TRANSPOSED=layout[1] == 't')
     columns_each = config.BN // 2 if config.split_n else config.BN
     sizes = dict(M=_row_blocks_per_warpgroup(config), N=stored_columns(config), COLUMNS=columns_each)
-    src = instructions + sharing + order + step_stores + source_loader(__package__)('hopper_f16')
+    src = instructions + multicast_src + order + store_results_src + source_loader(__package__)('hopper_f16')
     return Rung(
         _kernel_name(config, dtype, layout, pdl),
         src,
         threads=128 * (_consumer_warpgroups(config) + 1),
         shared=_smem_bytes,
-        maps=_tma_boxes(config, layout, columns),
+        tma_boxes=_tma_boxes(config, layout, columns),
         grid=grid,
         supports=supports,
         dtype=dtype,

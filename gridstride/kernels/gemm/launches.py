@@ -15,7 +15,7 @@ from ..sparse.launches import launch_prepared, prepare_launch
 from ..common import dtype_name
 
 
-def why_not(dtype, layout, M, N, K):  # None if it can
+def unsupported_reason(dtype, layout, M, N, K):  # None if it can
     "Return the reason why the kernel cannot multiply matrices of this type and these sizes"
     if dtype not in F16_TYPES:
         return f'the kernel multiplies {" and ".join(F16_TYPES)}, and these are {dtype}'
@@ -26,7 +26,7 @@ def why_not(dtype, layout, M, N, K):  # None if it can
         return f'rows must be multiples of 16 bytes, 8 {dtype} elements, and some have {unaligned[0]} elements'
 
 
-def why_not_device(x):  # None if it does
+def unsupported_device_reason(x):  # None if it does
     "Return the reason why the kernel does not run on the device of `x`; on the emulator it runs within `using`"
     if x.is_cuda and not on_hopper():
         return 'the kernel is made for Hopper (compute capability 9.0), and this is another GPU'
@@ -48,8 +48,8 @@ def stored_operands(a, b):  # matrices, or batches of matrices
     operands = stored_layout(a, b)
     if operands is None:
         return 'no kernel reads the memory layout of an operand'
-    if why := why_not(dtype_name(a), operands[0], M, N, K) or why_not_device(a):
-        return why
+    if reason := unsupported_reason(dtype_name(a), operands[0], M, N, K) or unsupported_device_reason(a):
+        return reason
     if (a.data_ptr() | b.data_ptr()) & 15:
         return 'an operand begins at an address that is not a multiple of 16'
     return operands

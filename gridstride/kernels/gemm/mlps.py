@@ -6,7 +6,7 @@ from torch.autograd.function import once_differentiable
 
 from .epilogues import Epilogue, check_activation, check_operand, multiply_with, check_gradient, flatten_rows
 from .launches import stored_operands, run
-from .plan import why_torch
+from .plan import fallback_reason
 from ..common import make_context_current_once
 
 
@@ -34,11 +34,11 @@ def _check_operands(x, up, down, up_bias, down_bias, activation, residual):
             check_operand('mlp', name, operand, shape, x)
 
 
-def why_not_fused(x, up, down, *biases):  # None if they can
+def unfused_reason(x, up, down, *biases):  # None if they can
     "Return the reason why kernels cannot compute the products of `mlp` with fused epilogues"
     rows = flatten_rows(x)
-    if why := why_torch(rows, up.t()) or why_torch(up.t(), down.t()):
-        return why
+    if reason := fallback_reason(rows, up.t()) or fallback_reason(up.t(), down.t()):
+        return reason
     if not all(t is None or t.is_contiguous() and not t.data_ptr() & 15 for t in (x, up, down, *biases)):
         return 'an operand is not contiguous, or begins at an address that is not a multiple of 16'
     if down.shape[0] % 8:
@@ -90,7 +90,7 @@ def mlp(
     fused into the epilogues of the products; otherwise torch applies them after the products. Raises TypeError and
     ValueError for invalid operands."""
     _check_operands(x, up, down, up_bias, down_bias, activation, residual)
-    if not torch.compiler.is_compiling() and not why_not_fused(x, up, down, up_bias, down_bias):
+    if not torch.compiler.is_compiling() and not unfused_reason(x, up, down, up_bias, down_bias):
         y = _Mlp.apply(flatten_rows(x), up, down, up_bias, down_bias, activation, residual)
         return y.view(*x.shape[:-1], down.shape[0])
     a = multiply_with(x, up.t(), Epilogue(up_bias, activation))

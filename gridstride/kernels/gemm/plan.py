@@ -194,7 +194,7 @@ def _tensor_types():
     return _import_torch().Tensor, _import_torch().nn.Parameter
 
 
-def why_torch(a, b):
+def fallback_reason(a, b):
     "Return the reason why no kernel can multiply these operands; None if one may"
     import torch
 
@@ -302,7 +302,7 @@ def explain(a, b) -> Plan:
     """Return the plan of `matmul(a, b)`: which kernel multiplies, or torch, and the reason.
 
     explain(a, b)"""
-    reason = why_torch(a, b)
+    reason = fallback_reason(a, b)
     return Plan(None, reason) if reason else _plan_for(a, b)[0]
 
 
@@ -313,7 +313,7 @@ def multiply(
     on_multiply=None,  # called with (a, b, kernel, stored_a, stored_b, out); kernel None: torch multiplies
 ):
     "Multiply by a kernel or by torch, without a gradient"
-    reason = why_torch(a, b)
+    reason = fallback_reason(a, b)
     chosen, stored_a, stored_b = (None, None, None) if reason else _plan_for(a, b)
     if on_multiply and stored_a is None and not reason:
         on_multiply(a, b, None, None, None, out)
@@ -357,7 +357,7 @@ def tune(
 
     The result is stored in the user's cache for this GPU, driver and version, and not measured again; `python -m
     gridstride.kernels tuned` lists the stored results, `python -m gridstride.kernels forget` deletes them."""
-    reason = why_torch(a, b)
+    reason = fallback_reason(a, b)
     estimated, stored_a, stored_b = (Plan(None, reason), None, None) if reason else _plan_for(a, b)
     if not estimated.kernel:
         return estimated

@@ -476,7 +476,7 @@ class Skinny(Product):
     def __repr__(self):
         return f'<Skinny {self.name!r}>'
 
-    def why_not(self, M, N, K):
+    def unsupported_reason(self, M, N, K):
         if not (min(M, N, K) > 0 and N <= self.WIDEST):
             return f'B may have 1 to {self.WIDEST} columns'
 

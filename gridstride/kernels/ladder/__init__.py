@@ -5,24 +5,24 @@ x N).
 
 The modules, in the order in which they are read best:
 
-- `rung` (a kernel of a product, called like a function; `operands`: errors for invalid operands; `launches`: prepared
-  launches), `ladder` (checks steps and times them next to the library; `counters`: explains the time), `climb` (a
-  ladder in a lesson, with the reader's guesses);
+- `rung` (a kernel of a product, called like a function), with `operands` (errors for invalid operands) and `launches`
+  (prepared launches); `ladder` (checks rungs and times them next to the library), with `counters` (explains the time);
+  `lesson_ladder` (a ladder in a lesson, with the reader's guesses);
 - the kernels of the chapters `shared_memory_cuda` (`lecture`), `matmul_ladder` (`fp32`), `tensor_cores` (a module of
-  the same name) and `hopper_gemm` (`hopper`, `finals`);
-- `listing` (shows a step in a lesson), `trials` (tests and measurements of kernels for Hopper), `tma` (models of
+  the same name) and `hopper_gemm` (`hopper`, `stream_k`);
+- `listing` (shows a rung in a lesson), `trials` (tests and measurements of kernels for Hopper), `tma` (models of
   swizzles, fragments and accumulators), `pictures`, `instruction_throughput` (of a tensor core instruction).
 
-What the lessons use is exported here: `from gridstride.kernels.ladder import Climb, kinds, lecture, race`.
+The lessons import from this package: `from gridstride.kernels.ladder import LessonLadder, check_product, race`.
 """
 
 from ...support.lazy_exports import lazy_exports_of
 
 _NAMES = {
-    'rung': ('need_bfloat16', 'need_hopper', 'on_hopper'),
-    'ladder': ('Gpu', 'Ladder', 'inputs', 'right'),
-    'climb': ('Climb', 'count_library', 'count_quads', 'kinds', 'race'),
-    'finals': ('choose', 'final', 'partial_sums', 'schedule'),
+    'rung': ('require_bfloat16', 'require_hopper', 'on_hopper'),
+    'ladder': ('Gpu', 'Ladder', 'inputs', 'check_product'),
+    'lesson_ladder': ('LessonLadder', 'count_library', 'count_quads', 'count_kinds', 'race'),
+    'stream_k': ('choose', 'final_gemm', 'partial_sums', 'schedule'),
     'instruction_throughput': ('time_alone',),
 }
 __all__, __getattr__, __dir__ = lazy_exports_of(__name__, _NAMES)

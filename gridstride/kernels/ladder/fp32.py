@@ -286,7 +286,7 @@ ahead = changed(staged, {'staged_k': 'ahead_k', '''
                 for (int x = 0; x < TN; x++) o[y][x] += a[i%2][y]*b[i%2][x];
 '''}, name='ahead')
 
-large = ahead.tuned('large', BM=256, TM=16, BLOCKS=1)
+large = ahead.variant('large', BM=256, TM=16, BLOCKS=1)
 
 def whole_tiles(h, w, k): # True, or the reason why not
     "Return whether out has at least the size of a tile of 128 x 128"

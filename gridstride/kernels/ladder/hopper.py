@@ -135,9 +135,9 @@ warpgroup_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorM
     }
     store(d, out, r, c, h, w);
 }
-''', threads=128, shared=tiles, maps=boxes, dtype='bfloat16', BM=64, BN=64, BK=64, STAGES=1)
+''', threads=128, shared=tiles, tma_boxes=boxes, dtype='bfloat16', BM=64, BN=64, BK=64, STAGES=1)
 
-larger = warpgroup.tuned('larger', BM=128, BN=128)
+larger = warpgroup.variant('larger', BM=128, BN=128)
 
 ring = Rung('ring', hopper + store + r'''
 __global__ void __launch_bounds__(256)
@@ -173,7 +173,7 @@ ring_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
         }
     }
 }
-''', threads=256, shared=tiles, maps=boxes, dtype='bfloat16', BM=128, BN=128, BK=64, STAGES=4)
+''', threads=256, shared=tiles, tma_boxes=boxes, dtype='bfloat16', BM=128, BN=128, BK=64, STAGES=4)
 
 registers = r'''
 template<int N> __device__ void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N)); }
@@ -217,7 +217,7 @@ consumers_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorM
         }
     }
 }
-''', threads=384, shared=tiles, maps=boxes, dtype='bfloat16', BM=128, BN=256, BK=64, STAGES=4)
+''', threads=384, shared=tiles, tma_boxes=boxes, dtype='bfloat16', BM=128, BN=256, BK=64, STAGES=4)
 
 order = r'''
 // The tile row and tile column of tile `tile`: bands of GROUP tile rows, column-major within a band (L2 reuse)
@@ -271,7 +271,7 @@ persistent_k(const __grid_constant__ TensorMap m, const __grid_constant__ Tensor
         }
     }
 }
-''', threads=384, shared=tiles, maps=boxes, grid=lambda sms: (sms,1), dtype='bfloat16',
+''', threads=384, shared=tiles, tma_boxes=boxes, grid=lambda sms: (sms,1), dtype='bfloat16',
     BM=128, BN=256, BK=64, STAGES=4, GROUP=16)
 
 clusters = r'''
@@ -335,7 +335,7 @@ pairs_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
     }
     cluster_sync();
 }
-''', threads=384, shared=tiles, maps=boxes, grid=lambda sms: (sms//2*2,1), dtype='bfloat16',
+''', threads=384, shared=tiles, tma_boxes=boxes, grid=lambda sms: (sms//2*2,1), dtype='bfloat16',
     BM=128, BN=256, BK=64, STAGES=4, GROUP=8)
 
 stores_basics = r'''
@@ -439,5 +439,5 @@ def tiles_and_out(BM, BN, BK, STAGES): # bytes
     return tiles(BM, BN, BK, STAGES) + 8*2048
 
 pieces = hopper + registers + order + clusters + stores
-stored = Rung('stored', pieces + stored_src, threads=384, shared=tiles_and_out, maps=boxes_with_out,
+stored = Rung('stored', pieces + stored_src, threads=384, shared=tiles_and_out, tma_boxes=boxes_with_out,
               grid=lambda sms: (sms//2*2,1), dtype='bfloat16', BM=128, BN=256, BK=64, STAGES=4, GROUP=8)

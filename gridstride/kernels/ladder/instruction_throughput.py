@@ -6,8 +6,8 @@ from ...bench import compare
 from ...bench.clocks import Events
 from ...cpp.kernel import cuda_kernel
 from ...bench.recording import on_gpu
-from .ladder import Gpu, inputs, library
-from .rung import need_bfloat16, sms
+from .ladder import Gpu, inputs, multiply_by_torch
+from .rung import require_bfloat16, sms
 
 WARPS = 8  # per block, one block per SM
 INSTRUCTIONS_PER_STEP = 32  # per warp
@@ -26,7 +26,7 @@ def time_alone(
     settle."""
 
     def make():
-        need_bfloat16('The instruction alone')
+        require_bfloat16('The instruction alone')
         return _measure(src, size, multiply_adds)
 
     return on_gpu(record, make, src, str((size, multiply_adds)), folder=folder)
@@ -53,7 +53,10 @@ def _measure(src, size, multiply_adds):
     for name, x in operands.items():
         seconds, watts = _settled_time(lambda: alone(x))
         found[name] = _derive_figures(flops, steps, seconds, float(cycles.double().median()), watts)
-    functions = {'torch.matmul': lambda m, n: library(m, n, out), 'alone': lambda m, n: alone(operands['random'])}
+    functions = {
+        'torch.matmul': lambda m, n: multiply_by_torch(m, n, out),
+        'alone': lambda m, n: alone(operands['random']),
+    }
     c = compare(functions, m, n, flops=flops, seconds=0.5, clock=Gpu())
     return {**found, 'ratio': c.ratios['alone'][0]}
 

@@ -62,7 +62,7 @@ def inputs(h, w, k, dtype='float32', device=None, seed=0):
 
 
 # The sizes are around that of a tile: one element, a tile, one more and one less, and several tiles with a remainder.
-# `right` checks all of them, each with an output that is filled with NaN; on the emulator only small ones.
+# `check_product` checks all of them, each with an output that is filled with NaN; on the emulator only small ones.
 def _supports(rung, shape):
     "Return whether a kernel, or another function, supports a shape"
     return min(shape) > 0 and getattr(rung, 'supports', lambda *_: True)(*shape)
@@ -99,20 +99,20 @@ def shapes_for(rung) -> list:
     return [s for s in ragged_shapes(rung) if backend() == 'gpu' or np.prod(s) <= 2**22]
 
 
-def right(
+def check_product(
     rung,  # a `Rung`, or another function, called as `rung(m, n, out)`
     shapes=None,  # (h, w, k) of each product; None: around the tile
 ) -> int:  # number of shapes that were checked
     """Check a rung against a float64 reference. If the GPU does not support it, print the reason and check nothing.
 
-        right(rung)
+        check_product(rung)
 
     Raises AssertionError for a wrong result, ValueError if there is no shape to check."""
     import torch
 
     if isinstance(rung, Product):
         try:
-            rung.need_gpu()
+            rung.require_gpu()
         except Unavailable as e:
             print(f'{e}; it is not tried here')
             return 0
@@ -191,7 +191,7 @@ class Step:
 
 
 @contextmanager
-def exact():
+def tf32_disabled():
     "Disable TF32 in torch inside the `with` block"
     import torch
 
@@ -205,7 +205,7 @@ def exact():
         setattr(settings, name, before)
 
 
-def library(m, n, out):
+def multiply_by_torch(m, n, out):
     "Compute m @ n by torch, into `out`"
     import torch
 
@@ -236,8 +236,8 @@ def time_rung(rung, m, n, reference, seconds=0.5, baseline='torch.matmul'):
 
     h, w, k = reference.shape
     out = torch.empty(h, w, dtype=m.dtype, device=m.device)
-    with exact():
-        functions = {baseline: lambda m, n: library(m, n, out), rung.name: lambda m, n: rung(m, n, out)}
+    with tf32_disabled():
+        functions = {baseline: lambda m, n: multiply_by_torch(m, n, out), rung.name: lambda m, n: rung(m, n, out)}
         comparison = compare(
             functions,
             m,
@@ -248,7 +248,7 @@ def time_rung(rung, m, n, reference, seconds=0.5, baseline='torch.matmul'):
             seconds=seconds,
             clock=Gpu() if m.is_cuda else None,
         )
-        errors = [reference.error(f(m, n, out)) for f in (rung, library)]
+        errors = [reference.error(f(m, n, out)) for f in (rung, multiply_by_torch)]
     timing, (ratio, low, high) = comparison.timings[rung.name], comparison.ratios[rung.name]
     mhz = [s.mhz for s in timing.states if s and s.mhz]
     return dict(
@@ -276,7 +276,7 @@ def _file_name(text):
 def _recorded_parts(rung):
     "Return the parts of a recording's key that identify a kernel, or another function"
     return (
-        [rung.src, list(rung.threads), rung.shared, {k: list(map(str, v)) for k, v in rung.maps.items()}]
+        [rung.src, list(rung.threads), rung.shared, {k: list(map(str, v)) for k, v in rung.tma_boxes.items()}]
         if isinstance(rung, Rung)
         else rung
     )
@@ -364,10 +364,10 @@ class Ladder:
     def _measure(self, rung):
         if backend() != 'gpu':
             raise Unavailable('A ladder is timed on an NVIDIA GPU, and none is here')
-        if isinstance(rung, Rung) and (why := rung.why_not(*self.shape)):
-            raise ValueError(f'{rung.name} cannot multiply {self.shape}: {why}')
+        if isinstance(rung, Rung) and (reason := rung.unsupported_reason(*self.shape)):
+            raise ValueError(f'{rung.name} cannot multiply {self.shape}: {reason}')
         if isinstance(rung, Product):
-            rung.need_gpu()
+            rung.require_gpu()
         m, n, reference = self._inputs_and_reference(_dtype_of(rung))
         fields = time_rung(rung, m, n, reference, self.seconds, self.baseline)
         if isinstance(rung, Rung):

@@ -35,4 +35,4 @@ def edit(step):
 
     shell = get_ipython()
     name = next(k for k, v in shell.user_ns.items() if v is step and not k.startswith('_'))
-    shell.set_next_input(f"{name} = {name}.tuned(src=r'''{step.text}''')")
+    shell.set_next_input(f"{name} = {name}.variant(src=r'''{step.src_without_constants}''')")

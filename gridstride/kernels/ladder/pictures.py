@@ -4,7 +4,7 @@ import numpy as np
 
 from ...draw import LINE, PALETTE, Panel, cells, svg_rect, svg_text
 
-__all__ = ['phase', 'served']
+__all__ = ['draw_phase', 'draw_wavefronts']
 
 _BLOCK, _WARP, _THREAD = PALETTE[0], PALETTE[1], '#d55e00'
 _LEGEND = ((_BLOCK, 'the block'), (_WARP, 'one of its warps'), (_THREAD, 'one thread of it'))
@@ -35,7 +35,7 @@ def _draw_matrix(name, rows, cols, parts, size):
     return f'{"".join(body)}{frame}{title}'
 
 
-def phase(
+def draw_phase(
     thread_of_result,  # BM x BN: the index of the thread that computes each element of a tile
     h,
     w,
@@ -70,7 +70,7 @@ def phase(
     return Panel(x + size * w + 2, y + size * h + 2, parts)
 
 
-def served(
+def draw_wavefronts(
     wavefronts,  # per wavefront {quad: lanes}: the groups of four floats that it reads, and the lanes that need them
     title,
 ) -> Panel:

@@ -49,7 +49,7 @@ def runs_hopper() -> bool:
     return on_hopper() or backend() != 'gpu'
 
 
-def need_hopper(name, emulated=False):
+def require_hopper(name, emulated=False):
     """Raise `Unavailable` unless the current device is a Hopper GPU, which `name` needs for TMA, bulk copies or wgmma,
     or, if it may be `emulated`, the emulator"""
     if on_hopper() or emulated and runs_hopper():
@@ -58,7 +58,7 @@ def need_hopper(name, emulated=False):
     raise Unavailable(f'{name} needs {needs}' + (', or the emulator: GRIDSTRIDE_BACKEND=sim' if emulated else ''))
 
 
-def need_bfloat16(name):
+def require_bfloat16(name):
     "Raise `Unavailable` if the current GPU cannot run `name`, which multiplies bfloat16; the emulator can"
     if backend() != 'gpu' or (p := _import_torch().cuda.get_device_properties()).major >= 8:
         return
@@ -81,7 +81,7 @@ class _PreparedLaunch(Mapped):
 
     def __init__(self, rung, h, w, k):
         # (index of the argument, box, swizzle) per tensor map
-        mapped = [(i, *rung.maps[o]) for i, o in enumerate(('m', 'n', 'out')) if o in rung.maps]
+        mapped = [(i, *rung.tma_boxes[o]) for i, o in enumerate(('m', 'n', 'out')) if o in rung.tma_boxes]
         launch_options = rung.grid_for(h, w, k), rung.threads, rung.shared, rung.pdl
         super().__init__(rung.kernel, mapped, 3, (h, w, k), *launch_options)  # 3 arrays: m, n and out
 
@@ -206,16 +206,16 @@ class Product:
     uses_workspace = False
     hopper = False  # uses TMA, bulk copies or wgmma
     # {'m': ((rows, columns) of a TMA box, swizzle)}, for those of m, n and out that are passed as tensor maps
-    maps = {}
+    tma_boxes = {}
 
-    def why_not(self, h, w, k):  # None if it can
+    def unsupported_reason(self, h, w, k):  # None if it can
         "Return the reason why this product does not support h x k @ k x w"
         if min(h, w, k) < 1:
             return 'a size is 0'
 
     def supports(self, h, w, k) -> bool:
         "Return whether this product supports h x k @ k x w"
-        return self.why_not(h, w, k) is None
+        return self.unsupported_reason(h, w, k) is None
 
     def launch_plan(self, h, w, k, device_properties) -> LaunchPlan:
         "Return the `LaunchPlan` for h x k @ k x w on a `Device`"
@@ -223,19 +223,19 @@ class Product:
 
     def prepare(self, h, w, k, device):
         "Prepare the launches for one shape on the current device; returns a function of (m, n, out, stream)"
-        self.need(h, w, k)
+        self.require_support(h, w, k)
         return PreparedLaunches(self.launch_plan(h, w, k, this_device()))
 
-    def need(self, h, w, k):
+    def require_support(self, h, w, k):
         "Raise `ValueError` for an unsupported shape, `Unavailable` on an unsupported GPU"
-        if why := self.why_not(h, w, k):
-            raise ValueError(f'{self.name} does not multiply {h}x{k} by {k}x{w}: {why}')
-        self.need_gpu()
+        if reason := self.unsupported_reason(h, w, k):
+            raise ValueError(f'{self.name} does not multiply {h}x{k} by {k}x{w}: {reason}')
+        self.require_gpu()
 
-    def need_gpu(self):
+    def require_gpu(self):
         "Raise `Unavailable` if the current GPU does not support this product; the emulator supports all"
         if self.hopper:
-            need_hopper(self.name, emulated=True)
+            require_hopper(self.name, emulated=True)
 
     @cached_property
     def _prepared(self):
@@ -354,7 +354,7 @@ class Rung(Product):
     """A hand-written matrix-product kernel, called like a function: `rung(m, n)`.
 
     The kernel computes out (h x w) = m (h x k) @ n (k x w), all row-major; elsewhere this is C (M x N) = A (M x K) @
-    B (K x N). `maps` has the TMA boxes of the arguments that are passed as tensor maps: {'m': (rows, columns), 'n':
+    B (K x N). `tma_boxes` has the boxes of the arguments that are passed as tensor maps: {'m': (rows, columns), 'n':
     (rows, columns, swizzle)}; the default swizzle is 128. Without a `grid` there is one block per BM x BN tile of out,
     along w first.
     """
@@ -364,10 +364,10 @@ class Rung(Product):
         name,  # in tables and messages
         src,  # CUDA C whose last `__global__` function has the parameters (m, n, out, int h, int w, int k)
         *,
-        threads,  # per block: an int, (x, y), or a function of the constants, as `shared` and `maps` may be
+        threads,  # per block: an int, (x, y), or a function of the constants, as `shared` and `tma_boxes` may be
         shared=0,  # bytes of dynamic shared memory
         dtype='float32',  # of m, n and out
-        maps=None,  # the TMA boxes of the arguments that are tensor maps
+        tma_boxes=None,  # the TMA boxes of the arguments that are tensor maps
         grid=None,  # a function of any of h, w, k, sms and the constants; None: one block per tile
         supports=None,  # (h, w, k) -> True, False, or a reason; None: all shapes
         uses_workspace=False,  # a static buffer in global memory; launches on different streams are serialized
@@ -386,7 +386,7 @@ class Rung(Product):
             threads=threads,
             shared=shared,
             dtype=dtype,
-            maps=maps,
+            tma_boxes=tma_boxes,
             grid=grid,
             supports=supports,
             uses_workspace=uses_workspace,
@@ -396,13 +396,13 @@ class Rung(Product):
         self.src = with_constants(src, constants)
         self.threads = _as_tuple(_resolve(threads, constants))
         self.shared = int(_resolve(shared, constants))
-        boxes = _resolve(maps, constants) or {}
-        self.maps = {array: (tuple(box[:2]), box[2] if len(box) == 3 else 128) for array, box in boxes.items()}
+        boxes = _resolve(tma_boxes, constants) or {}
+        self.tma_boxes = {array: (tuple(box[:2]), box[2] if len(box) == 3 else 128) for array, box in boxes.items()}
         self.hopper = bool(_HOPPER_INSTRUCTIONS.search(src))
         self._compiled_kernels = {}
 
     @property
-    def text(self) -> str:
+    def src_without_constants(self) -> str:
         "The source without the constants line"
         return self._arguments['src']
 
@@ -412,14 +412,14 @@ class Rung(Product):
         memory = f'{self.shared} bytes of shared memory'
         return f'<Rung {self.name!r}: {self.dtype}, {threads} threads, {memory}{constants}>'
 
-    def tuned(self, name=None, **changes):
+    def variant(self, name=None, **changes):
         "Return a copy with other constants or arguments of `__init__`; raises `ValueError` for an unknown one"
         for k in () if 'src' in changes else changes:
             if k not in self._arguments and k not in self.constants:
                 raise ValueError(f'{self.name} has no {k}; its constants are {", ".join(self.constants)}')
         return Rung(name or self.name, **{**self._arguments, **self.constants, **changes})
 
-    def why_not(self, h, w, k):  # None if it can
+    def unsupported_reason(self, h, w, k):  # None if it can
         "Return the reason why this kernel does not support h x k @ k x w"
         if min(h, w, k) < 1:
             return 'a size is 0'
@@ -430,7 +430,7 @@ class Rung(Product):
             return supported if isinstance(supported, str) else 'unsupported shape'
         size = 4 if self.dtype == 'float32' else 2
         columns = dict(m=h if self.layout[0] == 't' else k, n=k if self.layout[1] == 't' else w, out=w)
-        if bad := [f'{columns[array]} columns of {array}' for array in self.maps if columns[array] * size % 16]:
+        if bad := [f'{columns[array]} columns of {array}' for array in self.tma_boxes if columns[array] * size % 16]:
             unit = f'16 bytes ({16 // size} {self.dtype} elements)'
             return f'TMA needs row lengths that are multiples of {unit}; got {bad[0]}'
 
@@ -444,7 +444,10 @@ class Rung(Product):
         )
 
     def launch_plan(self, h, w, k, device_properties):
-        name, arrays = _last_kernel(self.text), ('m', 'n', 'out')  # constants never change the kernel's name
+        name, arrays = (
+            _last_kernel(self.src_without_constants),
+            ('m', 'n', 'out'),
+        )  # constants never change the kernel's name
         grid = self.grid_for(h, w, k, device_properties)
         return LaunchPlan([KernelLaunch(self.src, name, arrays, (h, w, k), grid, self.threads, self.shared, self.pdl)])
 
@@ -456,19 +459,19 @@ class Rung(Product):
             self._compiled_kernels[name] = self._compile()
         return self._compiled_kernels[name]
 
-    def need_gpu(self):
-        super().need_gpu()
+    def require_gpu(self):
+        super().require_gpu()
         if backend() != 'gpu':
             return
         if _AMPERE_INSTRUCTIONS.search(self.src):
-            need_bfloat16(self.name)
+            require_bfloat16(self.name)
         p = _import_torch().cuda.get_device_properties()
         if self.shared > p.shared_memory_per_block_optin:
             what = f'{self.shared:,} bytes of shared memory per block'
             raise Unavailable(f'{self.name} needs {what}; {p.name} allows at most {p.shared_memory_per_block_optin:,}')
 
     def _compile(self):
-        self.need_gpu()
+        self.require_gpu()
         kernel = compiled(self.src, None, backend())
         if len(kernel.params) != 6:
             raise TypeError(
@@ -477,5 +480,5 @@ class Rung(Product):
         return kernel
 
     def prepare(self, h, w, k, device):
-        self.need(h, w, k)
+        self.require_support(h, w, k)
         return _PreparedLaunch(self, h, w, k)

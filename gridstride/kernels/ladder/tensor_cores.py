@@ -233,7 +233,7 @@ matmul_k(const bf16 *m, const bf16 *n, bf16 *out, int h, int w, int k) {
 ''', threads=warps_of, shared=all_stages, dtype='bfloat16', supports=eights,
     BM=128, BN=128, BK=64, WM=32, WN=64, STAGES=3, BLOCKS=2)
 
-larger = stages.tuned('larger', BM=128, BN=256, BK=64, WM=64, WN=64, STAGES=4, BLOCKS=1)
+larger = stages.variant('larger', BM=128, BN=256, BK=64, WM=64, WN=64, STAGES=4, BLOCKS=1)
 
 head = r'''
 constexpr int STEPS = BK/16;
@@ -289,7 +289,7 @@ finish = r'''
 }
 '''
 before = basics + swizzle + ldmatrix + copies + sizes + mma + store
-ahead = larger.tuned('ahead', src=before + copy_tile + head + load + fetch + loop + finish)
+ahead = larger.variant('ahead', src=before + copy_tile + head + load + fetch + loop + finish)
 
 parts = r'''
 // rows of m and of n that all threads copy at once; copies per thread and stage, of m and in all
@@ -349,7 +349,7 @@ loop_ready = r'''
         use = next;
     }
 '''
-ready = larger.tuned('ready', src=before + parts + head + load_ready + fetch_ready + loop_ready + finish)
+ready = larger.variant('ready', src=before + parts + head + load_ready + fetch_ready + loop_ready + finish)
 
 store_rows = r'''
 // Stores the block's tile of out: from fragments to shared memory, and from there row by row

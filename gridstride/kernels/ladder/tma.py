@@ -8,19 +8,19 @@ from ...cpp.kernel import cuda_kernel
 from ...draw import cells
 from ..tensor_maps import SWIZZLES, TensorMap, tensor_map, why_no_map
 from ..ptx import PTX, wgmma
-from .rung import need_hopper
+from .rung import require_hopper
 from ...utils import backend
 
-__all__ = ['SWIZZLES', 'TensorMap', 'tensor_map', 'why_no_map', 'swizzled', 'box_offsets', 'bank_group']
-__all__ += ['swizzle_panel', 'mma_a', 'mma_b', 'mma_c', 'wgmma_d', 'holders', 'lane_panel']
-__all__ += ['DUMPS', 'dumps', 'save', 'load']
+__all__ = ['SWIZZLES', 'TensorMap', 'tensor_map', 'why_no_map', 'swizzle_offsets', 'box_offsets', 'bank_group']
+__all__ += ['swizzle_panel', 'mma_a', 'mma_b', 'mma_c', 'wgmma_d', 'thread_and_element', 'lane_panel']
+__all__ += ['LAYOUT_KERNELS', 'dump_layouts', 'layouts_to_json', 'layouts_from_json']
 
 
 # Without a swizzle a box is row-major in shared memory. Then a column of a box with rows of 128 bytes is in one bank
 # group, and the tensor cores, which read eight rows of 16 bytes at once, have 8-way bank conflicts. So TMA permutes the
 # 16-byte pieces: the index of a piece within its 128 bytes is XORed with the index of the 128-byte line. A swizzle of
 # 128 bytes uses three bits of the line, 64 two, 32 one.
-def swizzled(
+def swizzle_offsets(
     byte,  # offsets in a row-major box, which begins at a multiple of 1024
     swizzle=128,  # 0, 32, 64 or 128 bytes
 ):  # the offsets at which TMA stores these bytes
@@ -32,7 +32,7 @@ def swizzled(
 def box_offsets(rows, cols, size=2, swizzle=128):
     "Return the offset in bytes of each element of a box in shared memory; `size`: bytes per element"
     r, c = np.mgrid[:rows, :cols]
-    return swizzled((r * cols + c) * size, swizzle)
+    return swizzle_offsets((r * cols + c) * size, swizzle)
 
 
 def bank_group(byte):
@@ -89,7 +89,7 @@ def wgmma_d(n):
     return t // 32 * 16 + t % 32 // 4 + i // 2 % 2 * 8, i // 4 * 8 + t % 4 * 2 + i % 2
 
 
-def holders(positions, shape):
+def thread_and_element(positions, shape):
     "Return two arrays of `shape`: the thread that holds each element, and the index of the element in that thread"
     thread_index, element_index = np.full(shape, -1), np.full(shape, -1)
     t, i = np.indices(positions[0].shape)
@@ -100,7 +100,7 @@ def holders(positions, shape):
 def lane_panel(positions, shape, title='', size=22, first=None):
     """Draw which thread holds each element of a matrix, coloured by groups of four lanes. `first`: only so many rows
     and columns"""
-    thread_index, _ = holders(positions, shape)
+    thread_index, _ = thread_and_element(positions, shape)
     r, c = first or shape
     return cells(thread_index[:r, :c], thread_index[:r, :c] // 4, title, rows=range(r), cols=range(c), size=size)
 
@@ -109,7 +109,7 @@ def lane_panel(positions, shape, title='', size=22, first=None):
 # consecutive integers by TMA and copies shared memory to the output. One loads matrices whose values encode their
 # positions by `ldmatrix`, and each lane stores its registers. The others multiply matrices whose product encodes the
 # positions, by `mma.sync` and `wgmma`, and each thread stores its accumulators.
-DUMPS = dict(
+LAYOUT_KERNELS = dict(
     box=PTX
     + r"""
 __global__ void box(const __grid_constant__ TensorMap x, unsigned short *out, int row, int col, int bytes) {
@@ -192,7 +192,7 @@ def _box(swizzle, row=0, col=0):
     cols = (swizzle or 128) // 2
     x = torch.arange(1, 64 * 64 + 1, dtype=torch.int32, device=_device()).to(torch.uint16).view(64, 64)
     out = torch.empty(32 * cols, dtype=torch.uint16, device=_device())
-    cuda_kernel(DUMPS['box'])[1, 128](tensor_map(x, (32, cols), swizzle), out, row, col, 64 * cols)
+    cuda_kernel(LAYOUT_KERNELS['box'])[1, 128](tensor_map(x, (32, cols), swizzle), out, row, col, 64 * cols)
     return out.cpu().numpy().astype(int)
 
 
@@ -208,7 +208,7 @@ def _fragments():
         torch.empty(32, i, dtype=d, device=_device())
         for i, d in ((8, torch.bfloat16), (4, torch.bfloat16), (4, torch.float32))
     ]
-    k = cuda_kernel(DUMPS['fragments'])
+    k = cuda_kernel(LAYOUT_KERNELS['fragments'])
     k[1, 32](m, n, *res)
     c = torch.empty_like(res[2])
     k[1, 32](*_make_numbered(16, 8, 16), *(torch.empty_like(output) for output in res[:2]), c)
@@ -221,25 +221,25 @@ def _accumulator():
 
     m, n = (x.contiguous() for x in _make_numbered(64, 64, 64))
     out = torch.empty(128, 32, device=_device())
-    cuda_kernel(DUMPS['accumulator'])[1, 128](tensor_map(m, (64, 64)), tensor_map(n, (16, 64)), out)
+    cuda_kernel(LAYOUT_KERNELS['accumulator'])[1, 128](tensor_map(m, (64, 64)), tensor_map(n, (16, 64)), out)
     return out
 
 
-def dumps(
+def dump_layouts(
     emulated=False,  # allow the emulator if there is no GPU
 ) -> dict:  # name -> array of integers
     "Run TMA, ldmatrix, mma.sync and wgmma, and return the layouts"
-    need_hopper('What shows the layouts', emulated)
+    require_hopper('What shows the layouts', emulated)
     res = {f'box {s}': _box(s) for s in SWIZZLES}
     res['box over the edge'] = _box(128, 50, -8)
     return {**res, **{k: v.float().cpu().numpy().astype(int) for k, v in dict(_fragments(), d=_accumulator()).items()}}
 
 
-def save(dumped) -> dict:  # name -> rows of 32 integers, each as one string
-    "Convert what `dumps` returns to what JSON can hold"
+def layouts_to_json(dumped) -> dict:  # name -> rows of 32 integers, each as one string
+    "Convert what `dump_layouts` returns to what JSON can hold"
     return {k: [' '.join(map(str, r)) for r in v.reshape(-1, 32).tolist()] for k, v in dumped.items()}
 
 
-def load(rows, mark='') -> dict:  # name -> array of integers, with one axis
+def layouts_from_json(rows, mark='') -> dict:  # name -> array of integers, with one axis
     "Convert what `save` returned to arrays; `mark` is for `recorded`, which gives one"
     return {k: np.array([int(value) for r in v for value in r.split()]) for k, v in rows.items()}

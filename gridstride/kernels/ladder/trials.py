@@ -18,24 +18,32 @@ from ...prof.show import Table
 from ...bench.recording import claim, recorded_file
 from ...utils import cdiv
 from ...bench.variants import Contest, contest
-from .ladder import Gpu, Ladder, Reference, inputs, library, right
+from .ladder import Gpu, Ladder, Reference, inputs, multiply_by_torch, check_product
 from ..tensor_maps import tensor_map
-from .rung import H100, need_hopper, on_hopper
+from .rung import H100, require_hopper, on_hopper
 
 __all__ = [
-    'shapes_around',
+    'edge_shapes',
     'check_kernel',
     'diagnose',
-    'compiled',
-    'engines',
+    'compiler_resources',
+    'count_per_engine',
     'HopperLadder',
     'race_with_torch',
-    'on_random',
+    'time_unchecked',
 ]
-__all__ += ['stamped', 'read_stamps', 'draw_stamps', 'count_wrong', 'draw_speeds', 'load_comparison', 'draw_comparison']
+__all__ += [
+    'with_timestamps',
+    'read_timestamps',
+    'plot_timestamps',
+    'count_wrong_results',
+    'plot_speeds',
+    'load_comparison',
+    'plot_comparison',
+]
 
 
-def shapes_around(rung) -> list:  # of (h, w, k)
+def edge_shapes(rung) -> list:  # of (h, w, k)
     "Return shapes with a single row; with a few rows and phases more than fit at once; and with many tiles"
     BM, BN, STAGES = (rung.constants[name] for name in ('BM', 'BN', 'STAGES'))
     return [(1, 8, 8), (65, BN + 8, 64 * STAGES + 72), (2 * BM + 1, 3 * BN - 8, 72)]
@@ -43,7 +51,7 @@ def shapes_around(rung) -> list:  # of (h, w, k)
 
 def check_kernel(
     rung,
-    shapes=None,  # (h, w, k) of each; None: `shapes_around`
+    shapes=None,  # (h, w, k) of each; None: `edge_shapes`
     orders=('forward', 'reverse'),  # orders in which the emulator runs threads and blocks
 ):
     """Check a rung against float64, on a Hopper GPU or else on the emulator with all its checks, and print where.
@@ -52,11 +60,11 @@ def check_kernel(
 
     The last of three shapes, which has many tiles, is checked in the first order only. Raises AssertionError for a
     wrong result, and the findings of the emulator."""
-    shapes = shapes or shapes_around(rung)
+    shapes = shapes or edge_shapes(rung)
     with nullcontext() if on_hopper() else cpp.on_emulator():
         for order in orders:
             with cpp.options(order=order):
-                right(rung, shapes if order == orders[0] else shapes[:2])
+                check_product(rung, shapes if order == orders[0] else shapes[:2])
     where = 'this GPU' if on_hopper() else 'the emulator'
     print(f'{rung.name} is right on {where}: h, w, k =', *shapes)
 
@@ -66,14 +74,14 @@ def diagnose(rung, shape=(200, 136, 392)) -> tuple:  # (what is wrong and its hi
     for order in ('forward', 'reverse'):
         with cpp.on_emulator(), cpp.options(order=order):
             try:
-                right(rung, [shape])
+                check_product(rung, [shape])
             except KernelError as e:
                 line = e.called or e.line
                 return f'{e.kind}: {e.what}. {e.hint}', rung.src.splitlines()[line - 1].strip() if line else ''
     return 'right', ''
 
 
-def compiled(rung) -> Resources:
+def compiler_resources(rung) -> Resources:
     "Return registers, spills and occupancy of a rung on Hopper, from the compiler"
     return _resources(rung.src, block=rung.threads[0], shared_bytes=rung.shared, arch='sm_90a')
 
@@ -81,7 +89,7 @@ def compiled(rung) -> Resources:
 _ENGINES = {'wgmma': 'HGMMA', 'TMA': 'UTMA', 'barriers': 'SYNCS', 'mma.sync': 'HMMA'}
 
 
-def engines(rung) -> dict:
+def count_per_engine(rung) -> dict:
     "Count the instructions per engine in the machine code of a rung"
     ops = sass(rung.src, arch='sm_90a').ops()
     return {name: sum(n for op, n in ops.items() if op.startswith(start)) for name, start in _ENGINES.items()}
@@ -142,11 +150,11 @@ def race_with_torch(
     title='',
 ) -> Contest:
     "Check bf16 rungs and `torch.matmul`, then time them interleaved, with the L2 flushed between runs"
-    functions = {'torch.matmul': library, **{r.name: r for r in rungs}}
+    functions = {'torch.matmul': multiply_by_torch, **{r.name: r for r in rungs}}
     cached = {}
 
     def make_inputs():
-        need_hopper('What is timed here')
+        require_hopper('What is timed here')
         cached['reference'] = Reference(*(args := _operands(shape))[:2])
         return args
 
@@ -165,18 +173,18 @@ def race_with_torch(
     )
 
 
-def on_random(shape, *rungs, seconds=0.4) -> dict:  # name -> speedup over torch
+def time_unchecked(shape, *rungs, seconds=0.4) -> dict:  # name -> speedup over torch
     "Time rungs interleaved with torch on random inputs, without a check, for example rungs that lack a step"
-    need_hopper('What is timed here')
+    require_hopper('What is timed here')
     m, n, out = _operands(shape)
-    functions = {'torch.matmul': lambda m, n: library(m, n, out)}
+    functions = {'torch.matmul': lambda m, n: multiply_by_torch(m, n, out)}
     for r in rungs:
         functions[r.name] = lambda m, n, r=r: r(m, n, out)
     return {k: v[0] for k, v in compare(functions, m, n, out=out, seconds=seconds, clock=Gpu()).ratios.items()}
 
 
 # A kernel stores the cycle counter of its SM after some of its lines, in one block in the middle of the product.
-def stamped(rung, *lines) -> str:
+def with_timestamps(rung, *lines) -> str:
     "Return the source of `rung` with a timestamp after each of three lines of its loop over `ph`, in block (33, 33)"
     src = _replace_once(rung.src, 'int h, int w, int k) {', 'int h, int w, int k, long long *stamps) {')
     for i, line in enumerate(lines):
@@ -191,23 +199,23 @@ def _replace_once(src, old, new):
     return src.replace(old, new)
 
 
-def read_stamps(sources, shape) -> dict:  # name -> cycles of [phase, stamp]
+def read_timestamps(sources, shape) -> dict:  # name -> cycles of [phase, stamp]
     "Run each rung of `sources`, {rung: its source with stamps}, once; raises `Unavailable` without a Hopper GPU"
     import torch
 
-    need_hopper('What stamps the time')
+    require_hopper('What stamps the time')
     m, n, out = _operands(shape)
     res = {}
     for rung, src in sources.items():
         stamps = torch.zeros(cdiv(shape[2], 64), 3, dtype=torch.int64, device=m.device)
-        args = [tensor_map(x, *rung.maps[name]) for name, x in dict(m=m, n=n).items()]
+        args = [tensor_map(x, *rung.tma_boxes[name]) for name, x in dict(m=m, n=n).items()]
         grid = rung.grid_for(*shape)
         cuda_kernel(src)[grid, rung.threads, None, rung.shared](*args, out, *shape, stamps)
         res[rung.name] = stamps.tolist()
     return res
 
 
-def draw_stamps(cycles, stages, title, phases=(20, 48), span=9000):
+def plot_timestamps(cycles, stages, title, phases=(20, 48), span=9000):
     """Plot one row per pipeline stage: when its TMA loads were issued, and when its tiles were used and released;
     returns the figure. `cycles`: name -> [phase, stamp]; `stages`: name -> number of stages"""
     import matplotlib.pyplot as plt
@@ -237,11 +245,13 @@ def draw_stamps(cycles, stages, title, phases=(20, 48), span=9000):
     return fig
 
 
-def count_wrong(rungs, shape=(2048, 2048, 2048), times=10) -> dict:  # name -> [wrong results, wrong elements in them]
+def count_wrong_results(
+    rungs, shape=(2048, 2048, 2048), times=10
+) -> dict:  # name -> [wrong results, wrong elements in them]
     "Count how often each rung of {name: rung} is wrong on this GPU; raises `Unavailable` without a Hopper GPU"
     import torch
 
-    need_hopper('What counts wrong results')
+    require_hopper('What counts wrong results')
     m, n, _ = _operands(shape)
     reference, res = Reference(m, n), {}
     for name, rung in rungs.items():
@@ -255,7 +265,7 @@ def count_wrong(rungs, shape=(2048, 2048, 2048), times=10) -> dict:  # name -> [
     return res
 
 
-def draw_speeds(panels):
+def plot_speeds(panels):
     "Plot one bar per speed in TFLOP/s, one panel per title; returns the figure. `panels`: title -> name -> speed"
     import matplotlib.pyplot as plt
 
@@ -291,7 +301,7 @@ def load_comparison(path) -> Comparison:
     return Comparison(made, against, ratios)
 
 
-def draw_comparison(comparison):
+def plot_comparison(comparison):
     "Plot one bar per shape, from the library's speed to ours; shapes on which the library is faster are named"
     import matplotlib.pyplot as plt
 

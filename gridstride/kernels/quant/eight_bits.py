@@ -13,7 +13,7 @@ import torch
 from .sources import source
 from ..ptx import PTX
 from ..ladder.launches import Mapped
-from ..ladder.rung import KernelLaunch, compiled, this_device, need_bfloat16, need_hopper
+from ..ladder.rung import KernelLaunch, compiled, this_device, require_bfloat16, require_hopper
 from ..source_assembly import C_TYPES, assemble_source
 from ..common import check_tensor, make_context_current_once, launch
 from ...cpp.driver import current_stream
@@ -133,7 +133,7 @@ def _check(op_name, kind, a, b, a_scales, b_scales):
         raise ValueError(f'{op_name}: {why}')
     if bad := [name for name, x in (('a', a), ('b', b)) if x.data_ptr() % 16]:
         raise ValueError(f'{op_name}: {bad[0]} begins at an address that is not a multiple of 16; use .clone()')
-    need_bfloat16(op_name) if _uses_dp4a(kind, a.shape[0]) else need_hopper(op_name, emulated=True)
+    require_bfloat16(op_name) if _uses_dp4a(kind, a.shape[0]) else require_hopper(op_name, emulated=True)
 
 
 def multiply_fp8(

@@ -15,7 +15,7 @@ from .calls import MAX_ROWS
 from .fragments import BITS, STEP
 from .packed import align_rows, packed_arrays, run_matvec
 from .sources import KINDS, kernel_source
-from ..ladder.finals import at_once
+from ..ladder.stream_k import resident_clusters
 from ..ladder.launches import Mapped
 from ..ladder.rung import KernelLaunch, compiled, this_device
 from ..common import make_context_current_once, launch, dtype_name
@@ -82,7 +82,7 @@ def estimate_mixed(tile, kind, batch, rows, columns, sms=132) -> float:
     tiles, stages = cdiv(rows, 64 * tile.WGS) * cdiv(batch, tile.BN), 2 * cdiv(cdiv(columns, STEP), tile.CK)
     cost, elements = _STAGE_COSTS[kind], tile.BN * tile.WGS
     stage = _smooth_max(_PER_ELEMENT * elements, cost.least + cost.dequantize * tile.WGS)
-    time = cdiv(tiles, max(1, at_once(tile.CK, sms))) * (stages * stage + _STORE * elements + _TILE)
+    time = cdiv(tiles, max(1, resident_clusters(tile.CK, sms))) * (stages * stage + _STORE * elements + _TILE)
     time += _CLUSTER * (tile.CK > 1)
     return _LAUNCH + 4 * batch * columns / _X_BYTES + _smooth_max(time, rows * columns * BITS[kind] / 8 / _W_BYTES)
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from .launches import launch_prepared, prepare_launch
 from .sources import F16_TYPES, blocks_source
-from ..ladder.rung import KernelLaunch, this_device, need_hopper
+from ..ladder.rung import KernelLaunch, this_device, require_hopper
 from ..common import check_tensor, dtype_name
 from ...utils import cdiv
 
@@ -134,7 +134,7 @@ def multiply_blocks(
         check_tensor('multiply_blocks', array, [dtype_name(array)], name)
         if array.device != x.device:
             raise ValueError(f'multiply_blocks: {name} is on {array.device} and x on {x.device}; move it with .to(...)')
-    need_hopper('multiply_blocks', emulated=True)
+    require_hopper('multiply_blocks', emulated=True)
     y = x.new_empty(x.shape[0], b.shape[0])
     if not y.numel():
         return y

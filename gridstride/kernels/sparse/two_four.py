@@ -8,7 +8,7 @@ import torch
 from .formats import Compressed, compress, from_words, to_dense, to_words
 from .launches import launch_prepared, prepare_launch
 from .sources import F16_TYPES, hopper_source, warps_source, wgmma_sp
-from ..ladder.rung import KernelLaunch, this_device, need_bfloat16, runs_hopper
+from ..ladder.rung import KernelLaunch, this_device, require_bfloat16, runs_hopper
 from ..common import check_matches, check_tensor, dtype_name
 from ...utils import cdiv
 
@@ -183,5 +183,5 @@ def multiply_24(
             raise ValueError(f'multiply_24: {name} is on {array.device} and x on {x.device}; move it with .to(...)')
     if bias is not None:
         check_matches('multiply_24', 'bias', bias, x, (p.shape[0],))
-    need_bfloat16('multiply_24')
+    require_bfloat16('multiply_24')
     return run_24(x, p, bias, by_warps)

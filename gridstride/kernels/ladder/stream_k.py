@@ -1,9 +1,10 @@
-"""`final`: the last kernel of the chapter `hopper_gemm`. The size of its tiles, the shape of its clusters and its
-treatment of the last wave are constants; `choose` estimates which of these kernels is the fastest for a shape.
+"""`final_gemm`: the last kernel of the chapter `hopper_gemm`. Its constants are the size of the tiles, the shape of the
+clusters, and whether the last wave is split along k (stream-K); `choose` returns the kernel with the lowest estimated
+time for a shape.
 
-The parameters in `cost` were fitted to measurements of 53 random shapes on an H100. Fitted parameters also absorb
-effects that the formula ignores, and `FINAL` has a correction factor per tile from the same measurements. So use the
-estimate to compare tiles, not to predict a time.
+The parameters in `estimate_cycles` were fitted to measurements of 53 random shapes on an H100. Fitted parameters also
+absorb effects that the formula ignores, and `CORRECTION_FACTORS` has a factor per tile from the same measurements. So
+use the estimate to compare tiles, not to predict a time.
 """
 
 from functools import cache
@@ -101,7 +102,7 @@ template<int M, int R> __device__ void add_partials(float (&d)[M][R], int slot) 
 
 # If several blocks of a cluster need the same box, each loads a part of it and multicasts this part to all. i and j are
 # the block's position in its cluster along wgmma's rows and columns. The quotient has every CM-th bit set.
-sharing = r'''
+multicast_src = r'''
 __device__ void prefetch(const TensorMap &x) { asm volatile("prefetch.tensormap [%0];" :: "l"(&x) : "memory"); }
 __device__ void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
 __device__ void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
@@ -113,8 +114,8 @@ __device__ void load_part(u32 to, const TensorMap &x, int r, int c, u32 bar, int
     else tma_load_for(to + part*(ROWS/PARTS)*128, x, r + part*(ROWS/PARTS), c, bar, blocks);
 }
 '''
-parts = (
-    sharing
+load_step_src = (
+    multicast_src
     + r'''
 // Loads the tiles of a step, from `at` on along k, for the block in row i and column j of its cluster
 __device__ void load_step(u32 a, u32 b, const TensorMap &m, const TensorMap &n, int x, int y, int at, u32 bar,
@@ -136,7 +137,7 @@ __device__ void load_step(u32 a, u32 b, const TensorMap &m, const TensorMap &n, 
 # With SWAP_AB (swapped operands) the transpose of `out` is computed, so that wgmma's granularity of 8 columns applies
 # to the rows of `out`: then wgmma's first tile is one of n, and its second one of m. The two halves of a descriptor are
 # kept in separate registers, because 64-bit arithmetic on descriptors took a third of the instructions in the loop.
-step_products = r'''
+multiply_step_src = r'''
 constexpr int M = SPLIT_N ? BM/64 : BM/64/WGS, N = SPLIT_N ? BN/WGS : BN;             // a consumer has 64*M x N results
 constexpr int B_STAGE = SWAP_AB ? B_BYTES : (BN + 63)/64*BOX;                         // complete boxes
 constexpr int A_STEP = SWAP_AB ? 16*128 : 32, B_STEP = SWAP_AB ? 32 : 16*128;         // bytes to the next 16 along k
@@ -160,7 +161,7 @@ __device__ void multiply_step(float (&d)[M][N/2], u32 da, u32 db, bool more) {
 # With SWAP_AB, stmatrix transposes the tile back when it is stored. A warp then has only 16 neighbouring columns of
 # `out`, so the four warps of a warpgroup fill a box of 64 columns together. TMA does not write boxes that are out of
 # bounds; such stores are skipped to save the request.
-step_stores = r'''
+store_results_src = r'''
 constexpr int OC = N%64 == 0 ? 64 : N%32 == 0 ? 32 : 16;        // columns of a TMA box of out
 
 // Synchronizes the threads that share a staging buffer for results: the warpgroup, or the warp
@@ -289,12 +290,12 @@ def stage_bytes(BM, BN, SWAP_AB):
     return 128 * (BM + (BN if SWAP_AB else cdiv(BN, 64) * 64))
 
 
-def final_shared(BM, BN, WGS, STAGES, SWAP_AB, OUT_COLS):  # bytes
+def _shared_bytes(BM, BN, WGS, STAGES, SWAP_AB, OUT_COLS):  # bytes
     "Return the shared memory for all stages, OUT_COLS columns of results per warpgroup, and two mbarriers per stage"
     return STAGES * stage_bytes(BM, BN, SWAP_AB) + WGS * 128 * OUT_COLS + 16 * STAGES
 
 
-def final_boxes(BM, BN, CM, CN, SWAP_AB, SPLIT_N, OUT_COLS):
+def _tma_boxes(BM, BN, CM, CN, SWAP_AB, SPLIT_N, OUT_COLS):
     "Return the TMA boxes (rows, columns): the blocks of a cluster share the loads of m and n by multicast"
     if SWAP_AB:
         return dict(m=(BN // CM, 64), n=(64 // CN, 64), out=(OUT_COLS, 64))
@@ -302,22 +303,22 @@ def final_boxes(BM, BN, CM, CN, SWAP_AB, SPLIT_N, OUT_COLS):
     return dict(m=(BM // CN, 64), n=(64 // CM, 64), out=(16, box, 2 * box))
 
 
-def at_once(size, sms):
+def resident_clusters(size, sms):
     "Return how many clusters of `size` blocks can be resident; measured on an H100: 30 of 4 blocks"
     return min(sms, 132) // size if size < 4 else min(sms, 132) * 10 // 11 // size
 
 
-def final_grid(h, w, sms, BM, BN, CM, CN, SWAP_AB, STREAM_K):
+def _grid_size(h, w, sms, BM, BN, CM, CN, SWAP_AB, STREAM_K):
     "Return the grid: all clusters that can be resident, but with whole tiles not more than there are tiles"
     tall, wide = (BN * CN, BM * CM) if SWAP_AB else (BM * CM, BN * CN)
-    clusters = at_once(CM * CN, sms)
+    clusters = resident_clusters(CM * CN, sms)
     return (clusters if STREAM_K else min(clusters, cdiv(h, tall) * cdiv(w, wide))) * CM * CN, 1
 
 
 # With STREAM_K all clusters must be resident, because one may wait for a flag that another one sets: the grid is never
 # larger than that. Partial sums and flags are in static global memory, so launches on several streams are serialized.
 @cache  # so that each kernel is compiled once
-def final(BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K):
+def final_gemm(BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K):
     "Return the kernel for tiles of BM x BN and clusters of CM x CN blocks"
     WGS, stage, N = 1 if BM == 64 else 2, stage_bytes(BM, BN, SWAP_AB), BN // 2 if SPLIT_N else BN
 
@@ -330,15 +331,15 @@ def final(BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K):
         cdiv(cdiv(N, cdiv(N, OUT_COLS // 8 * 8)), 8) * 8 if SWAP_AB else min(N, OUT_COLS // box_out(N) * box_out(N))
     )
     src = types + copies + barriers + wgmma(N, SWAP_AB) + tensor_cores + registers + order + clusters + stores_basics
-    src += schedule + partial_sums + parts + step_products + step_stores + final_src
+    src += schedule + partial_sums + load_step_src + multiply_step_src + store_results_src + final_src
     kind = ' turned' * SWAP_AB + ' beside' * SPLIT_N + ' split' * STREAM_K
     return Rung(
         f'final {BM}x{BN}{kind}, {CM}x{CN}',
         src,
         threads=128 * (WGS + 1),
-        shared=final_shared,
-        maps=final_boxes,
-        grid=final_grid,
+        shared=_shared_bytes,
+        tma_boxes=_tma_boxes,
+        grid=_grid_size,
         dtype='bfloat16',
         uses_workspace=bool(STREAM_K),
         BM=BM,
@@ -357,7 +358,7 @@ def final(BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K):
 
 
 # (BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K): measured time in units of the estimate without this factor
-FINAL = {
+CORRECTION_FACTORS = {
     (256, 192, 1, 2, 0, 0, 0): 1.03,
     (256, 160, 1, 1, 0, 0, 0): 1.05,
     (128, 256, 2, 1, 0, 0, 0): 1.01,
@@ -395,11 +396,11 @@ FINAL = {
 }
 
 
-def cost(h, w, k, tile, sms=132):
+def estimate_cycles(h, w, k, tile, sms=132):
     "Estimate the cycles of the kernel for `tile`"
     BM, BN, CM, CN, swap_ab, split_n, split = tile
     tall, wide = (BN * CN, BM * CM) if swap_ab else (BM * CM, BN * CN)
-    tiles, clusters, steps = cdiv(h, tall) * cdiv(w, wide), at_once(CM * CN, sms), cdiv(k, 64)
+    tiles, clusters, steps = cdiv(h, tall) * cdiv(w, wide), resident_clusters(CM * CN, sms), cdiv(k, 64)
     loaded = BN if swap_ab else cdiv(BN, 64) * 64
 
     def l2_traffic(r, row):
@@ -413,16 +414,20 @@ def cost(h, w, k, tile, sms=132):
     cut = tiles % clusters if split else 0
     sharers = min(clusters, cut * 8, cut * steps // 4)
     if sharers <= cut:
-        return float('inf') if split else FINAL[tile] * (once + cdiv(tiles, clusters) * (steps * step + 500))
+        return (
+            float('inf') if split else CORRECTION_FACTORS[tile] * (once + cdiv(tiles, clusters) * (steps * step + 500))
+        )
     split_too = cut * steps / sharers * step + 20500 + 0.1 * BM * BN * cdiv(sharers, cut)
-    return FINAL[tile] * (once + tiles // clusters * (steps * step + 500) + split_too)
+    return CORRECTION_FACTORS[tile] * (once + tiles // clusters * (steps * step + 500) + split_too)
 
 
-def ranked(h, w, k, sms=132, n=6):
+def rank_kernels(h, w, k, sms=132, n=6):
     "Return the kernels with the `n` lowest estimates for h x k @ k x w, the lowest first"
-    return [final(*tile) for tile in sorted(FINAL, key=lambda o: cost(h, w, k, o, sms))[:n]]
+    return [
+        final_gemm(*tile) for tile in sorted(CORRECTION_FACTORS, key=lambda o: estimate_cycles(h, w, k, o, sms))[:n]
+    ]
 
 
 def choose(h, w, k, sms=132):
     "Return the kernel with the lowest estimate for h x k @ k x w"
-    return ranked(h, w, k, sms, 1)[0]
+    return rank_kernels(h, w, k, sms, 1)[0]

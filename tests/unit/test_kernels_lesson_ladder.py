@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from gridstride.asm import CompilerMissing
-from gridstride.kernels import Rung, right
-from gridstride.kernels.ladder import climb as tools, lecture
-from gridstride.kernels.ladder.climb import Climb, count_library, count_quads, kinds, race
+from gridstride.kernels import Rung, check_product
+from gridstride.kernels.ladder import lesson_ladder as tools, lecture
+from gridstride.kernels.ladder.lesson_ladder import LessonLadder, count_library, count_quads, count_kinds, race
 from gridstride.kernels.ladder.ladder import Ladder
-from gridstride.kernels.ladder.pictures import phase, served
+from gridstride.kernels.ladder.pictures import draw_phase, draw_wavefronts
 from gridstride.bench.recording import Unavailable
 from found import names, saying
 
@@ -27,7 +27,7 @@ def bound(wavefronts, instructions=1): return 60*min(.25/wavefronts, 1/instructi
 @pytest.fixture
 def climb(monkeypatch, tmp_path):
     "A climb whose figures are made up: 2.02 wavefronts, 4.5 instructions, and twice as fast per additional letter"
-    monkeypatch.setattr(tools, 'right', lambda r: 1)
+    monkeypatch.setattr(tools, 'check_product', lambda r: 1)
     def measure(self, r):
         if r.name == 'mine': raise Unavailable('No GPU is here')
         counters = {} if r.name == 'silent' else dict(pipe=2.02*MULTIPLY_ADDS, instructions=4.5*MULTIPLY_ADDS,
@@ -36,7 +36,7 @@ def climb(monkeypatch, tmp_path):
         return dict(name=r.name, seconds=.01/times, library=.001, ratio=.1*times, registers=32, occupancy=.75,
                     counters=counters)
     monkeypatch.setattr(Ladder, '_measure', measure)
-    return Climb(SHAPE, '99_ladder', bound, folder=tmp_path)
+    return LessonLadder(SHAPE, '99_ladder', bound, folder=tmp_path)
 
 
 def test_a_guess_the_paper_and_the_text_next_to_the_measurement(climb, capsys):
@@ -77,15 +77,15 @@ def test_without_a_compiler_the_paper_is_left(climb, monkeypatch):
     assert 'NVRTC is not' in repr(climb.count(naive(), 2)) and '2.000' in repr(climb.count(naive(), 2))
     monkeypatch.setattr(tools, 'sass', missing)
     with pytest.raises(Unavailable, match=saying('NVRTC', 'no recording')):
-        kinds(naive(), record='99_kinds')
+        count_kinds(naive(), record='99_kinds')
 
 
 @pytest.mark.slow
 def test_instructions_by_kind():
-    found = kinds(naive(), lecture.STATIC, record='99_kinds')
+    found = count_kinds(naive(), lecture.STATIC, record='99_kinds')
     assert found['naive']['float'] == found['static 16']['float'] == 1
     assert found['static 16']['shared'] == pytest.approx(22/16)
-    assert found.all('static 16') == pytest.approx(sum(found['static 16'].values())) and 'NVRTC' in repr(found)
+    assert found.total('static 16') == pytest.approx(sum(found['static 16'].values())) and 'NVRTC' in repr(found)
     assert 'static 16' in repr(found)
 
 
@@ -93,13 +93,13 @@ def test_instructions_by_kind():
 def test_a_kernel_without_multiply_adds():
     src = lecture.naive_src.replace('o += m[r*k + i] * n[i*w + c]', 'o += m[r*k + i]')
     with pytest.raises(ValueError, match='no multiply-add'):
-        kinds(Rung('sum', src, threads=32, BM=4, BN=8), record='99_kinds')
+        count_kinds(Rung('sum', src, threads=32, BM=4, BN=8), record='99_kinds')
 
 
 @pytest.mark.slow
 def test_lesson_06_again():
-    for o in (lecture.NAIVE, lecture.DYNAMIC, lecture.STATIC, lecture.STATIC32): assert right(o) == 6
-    loops = {o.name: kinds(o, record='99_kinds')[o.name]['shared']
+    for o in (lecture.NAIVE, lecture.DYNAMIC, lecture.STATIC, lecture.STATIC32): assert check_product(o) == 6
+    loops = {o.name: count_kinds(o, record='99_kinds')[o.name]['shared']
              for o in (lecture.DYNAMIC, lecture.STATIC, lecture.STATIC32)}
     assert (loops['dynamic'] == 2 and loops['static 16'] == 20/16 + 2/16
             and loops['static 32'] == 40/32 + 2/32), 'LDS, LDS.128, and the stores'
@@ -130,14 +130,14 @@ def test_no_race_without_a_gpu(tmp_path, monkeypatch):
 
 
 def test_wavefronts_as_a_picture():
-    svg = served([{0: np.arange(16)}, {9: np.array([17])}], 'quads').svg
+    svg = draw_wavefronts([{0: np.arange(16)}, {9: np.array([17])}], 'quads').svg
     assert 'quads: 2 wavefronts' in svg and 'wavefront 1' in svg and svg.count('<rect ') >= 16
     assert svg.index('>0-15<') < svg.index('>17<'), 'quad 9 is in the second four banks'
 
 
 def test_a_phase_as_a_picture():
     who = np.arange(64).reshape(8, 8).repeat(2, 0).repeat(2, 1)       # two warps, 2 x 2 results a thread
-    svg = phase(who, 32, 48, 16, idx=4, bk=4, block=(1, 1), warp=1, lane=13, size=10).svg
+    svg = draw_phase(who, 32, 48, 16, idx=4, bk=4, block=(1, 1), warp=1, lane=13, size=10).svg
     orange = '#d55e00'
     assert svg.count(orange) == 4, 'three matrices and the legend'
     spots = [o.split('"/>')[0].split('fill=')[0] for o in svg.split('<rect ')[1:] if orange in o]

@@ -1,4 +1,4 @@
-"""`Climb`: a ladder in a lesson. It compares the reader's guesses with counts on paper, by compiler and by hardware."""
+"""`LessonLadder`: a ladder in a lesson. For each rung it compares a guess and a count on paper with the measurement."""
 
 from functools import lru_cache
 
@@ -11,10 +11,10 @@ from ...bench.recording import Unavailable, claim, made_on, recorded
 from ...support.tables import Table
 from ...utils import backend
 from ...bench.variants import Contest, contest
-from .ladder import Gpu, Ladder, Reference, exact, inputs, library, right
+from .ladder import Gpu, Ladder, Reference, tf32_disabled, inputs, multiply_by_torch, check_product
 from .rung import H100
 
-__all__ = ['Climb', 'Kinds', 'kinds', 'race', 'count_quads', 'count_library']
+__all__ = ['LessonLadder', 'InstructionCounts', 'count_kinds', 'race', 'count_quads', 'count_library']
 
 
 # Nsight Compute counts the work of the load/store pipe in wavefronts, and that of the warp schedulers in issued
@@ -47,7 +47,7 @@ def _count_loop(rung, op='FFMA'):
     return {kind: n / multiply for kind, n in loop.count().items()}, listing.by
 
 
-class Climb:
+class LessonLadder:
     "A ladder on which each step is checked, measured, and compared with a guess and a count on paper"
 
     def __init__(
@@ -84,9 +84,9 @@ class Climb:
         """Check a version, measure it or read its recording, and compare guess, paper and claims with the result.
 
         For a version without a measurement or recording, such as an edited one without a GPU, print static counts."""
-        checked_shapes = right(rung)
+        checked_shapes = check_product(rung)
         if checked_shapes and self.also:
-            right(rung, self.also)
+            check_product(rung, self.also)
         try:
             step = self.ladder.climb(rung)[rung.name]
         except Unavailable as e:
@@ -213,8 +213,8 @@ def race(
         return m, n, m.new_empty((h, w)), Reference(m, n)
 
     def multiply(m, n, out):
-        with exact():
-            return library(m, n, out)
+        with tf32_disabled():
+            return multiply_by_torch(m, n, out)
 
     functions = {'torch.matmul': multiply, **{kernel.name: kernel for kernel in kernels}}
 
@@ -242,14 +242,14 @@ def race(
 
 
 # Where compilers are installed, instructions are counted without a GPU.
-class Kinds(dict):
+class InstructionCounts(dict):
     "Instruction counts, name -> {kind: instructions per multiply-add}; a notebook shows them as a table"
 
     def __init__(self, found, made):
         super().__init__(found)
         self.made = made
 
-    def all(self, name) -> float:
+    def total(self, name) -> float:
         "Return the total of a rung, in instructions per multiply-add"
         return sum(self[name].values())
 
@@ -257,7 +257,7 @@ class Kinds(dict):
         "Return a table of one row per rung and one column per kind"
         kinds_found = [kind for kind in KINDS if any(kind in value for value in self.values())]
         rows = [
-            [k, *(f'{value.get(kind, 0):.3f}' for kind in kinds_found), f'{self.all(k):.3f}']
+            [k, *(f'{value.get(kind, 0):.3f}' for kind in kinds_found), f'{self.total(k):.3f}']
             for k, value in self.items()
         ]
         title = f'Instructions in the longest loop, for one multiply-add ({self.made})'
@@ -270,10 +270,10 @@ class Kinds(dict):
         return self.table()._repr_html_()
 
 
-def kinds(
+def count_kinds(
     *rungs,
     record,  # CHAPTER_what: the name of the recording that is shown without compilers
-) -> Kinds:
+) -> InstructionCounts:
     "Count the instructions in the longest loop of each rung, by kind, per multiply-add"
 
     def make():
@@ -287,7 +287,7 @@ def kinds(
         return data, f'{mark.partition(" (")[0]}'
 
     found, compiler_name = recorded(record, make, *[r.src for r in rungs], save=lambda value: value[0], load=load)
-    return Kinds(found, compiler_name)
+    return InstructionCounts(found, compiler_name)
 
 
 _QUADS = '''

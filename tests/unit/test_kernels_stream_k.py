@@ -2,7 +2,7 @@
 import pytest
 import torch
 from gridstride.cpp import cuda_kernel, on_emulator
-from gridstride.kernels.ladder.finals import schedule
+from gridstride.kernels.ladder.stream_k import schedule
 from gridstride.kernels.ladder.hopper import order, types
 from gridstride.utils import cdiv
 
