@@ -45,5 +45,12 @@ def _version():
         return settings.get('DEFAULT', 'version', fallback='unknown')
 
 
+_REQUIRED = dict(tile='ml_dtypes', triton='ml_dtypes', kernels='torch')  # by subpackages, beyond NumPy
+
+
 def __dir__():
-    return sorted({*globals(), *__all__, '__version__'})
+    "List the public names, without subpackages that cannot be imported here: `help(gridstride)` imports all it lists"
+    from importlib.util import find_spec
+
+    missing = {name for name, package in _REQUIRED.items() if not find_spec(package)}
+    return sorted({*globals(), *__all__, '__version__'} - missing)

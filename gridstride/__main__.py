@@ -8,6 +8,7 @@ import sys
 from importlib import import_module
 
 import gridstride
+from gridstride.support.lazy_exports import run_command
 
 COMMANDS = {  # name -> (module, {arguments: what the command does})
     'cpp': ('gridstride.cpp.__main__', {'program.cu': 'compile and run a CUDA program, checked if there is no GPU'}),
@@ -43,7 +44,7 @@ def print_commands():
     for name, (_, forms) in COMMANDS.items():
         for arguments, does in forms.items():
             print(f'python -m gridstride {f"{name} {arguments}":<23} {does}')
-    print("\nIn Python: help('gridstride'); the README lists the subpackages.")
+    print("\nIn Python: help('gridstride'). In the shell: python -m gridstride COMMAND --help")
 
 
 def main(
@@ -51,7 +52,7 @@ def main(
 ):  # exit status, or an error message for `sys.exit`
     "Run a command; without one, print all commands"
     if argv and argv[0] in COMMANDS:
-        return import_module(COMMANDS[argv[0]][0]).main(list(argv[1:]))
+        return run_command(import_module(COMMANDS[argv[0]][0]).main, list(argv[1:]))
     print_commands()
     if argv and argv[0] not in ('-h', '--help', 'help'):
         return f'There is no command {argv[0]}'

@@ -19,7 +19,7 @@ from pathlib import Path
 from time import perf_counter
 
 from .child_processes import emulate_children
-from .support.lazy_exports import require
+from .support.lazy_exports import require, run_command
 from .support.numba_cuda import exchange
 from .utils import backend
 
@@ -500,7 +500,9 @@ def main(argv=None) -> int:  # exit status
     if not a.file.is_file():
         p.error(f'{a.file} is not a file')
     if a.file.suffix == '.ipynb':
+        require('nbclient', 'gridstride.as_gpu, for a notebook,')
         return min(_report(execute(a.file, a.seconds, a.unchecked), a.seconds, a.unchecked), 125)
+    require('torch', 'gridstride.as_gpu')
     enable(a.unchecked)
     sys.argv = [str(a.file), *a.args]
     sys.path.insert(0, str(a.file.resolve().parent))
@@ -509,4 +511,4 @@ def main(argv=None) -> int:  # exit status
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(run_command(main))

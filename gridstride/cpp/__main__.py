@@ -9,6 +9,7 @@ from .toolchain.compilers import CompilerMissing
 from .frontend.edits import NotEmulated
 from .program import run
 from ..diagnostics.errors import KernelError
+from ..support.lazy_exports import run_command
 
 _SOURCES = '.cu', '.cpp', '.cc', '.cxx', '.c'
 
@@ -104,4 +105,4 @@ def main(argv=None) -> int:  # exit status
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(run_command(main))

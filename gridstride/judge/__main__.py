@@ -6,10 +6,11 @@ python -m gridstride.judge submit KERNEL [--leaderboard NAME] [--gpu NAME ...] [
 
 import argparse
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
-from . import TASKS, honest, judge, read_submission, task_named, write_submission
-
+from ..support.lazy_exports import require, run_command
+from .samples import honest
 
 _DESCRIPTION = """Judge a submission: run it in a process of its own, with inputs that it has never seen, and report
 whether its answers are right, how long they take (on a machine with a GPU), or the one reason for which it is refused.
@@ -28,14 +29,26 @@ def _seconds(text):
     return seconds
 
 
+def _tasks():
+    "Return the names of the tasks; None, which accepts any, if torch is not installed"
+    if not find_spec('torch'):
+        return None
+    from . import TASKS
+
+    return list(TASKS)
+
+
 def _judge(argv):
     "Judge a file and print the verdict; return whether it is refused"
     p = argparse.ArgumentParser(prog='python -m gridstride.judge', description=_DESCRIPTION, epilog=_EPILOG)
     p.add_argument('file', help='a Python file with custom_kernel(data), or ModelNew')
-    p.add_argument('--task', choices=TASKS, help=_TASK)
+    p.add_argument('--task', choices=_tasks(), help=_TASK)
     p.add_argument('--timing', action='store_true', default=None, help='time it next to the reference, even on a CPU')
     p.add_argument('--limit', type=_seconds, default=20.0, metavar='SECONDS', help='limit of a call; default 20')
     a = p.parse_args(argv)
+    require('torch', 'gridstride.judge')
+    from . import judge
+
     try:
         verdict = judge(Path(a.file), a.task, limit=a.limit, timing=a.timing)
     except ValueError as e:
@@ -55,9 +68,12 @@ def _submit(argv):
     p.add_argument('kernel', help=f'a file with custom_kernel(data) or ModelNew, or one of {", ".join(honest())}')
     p.add_argument('--leaderboard', metavar='NAME', help='name of the leaderboard; default: the task')
     p.add_argument('--gpu', nargs='+', default=['H100'], metavar='NAME', help='GPUs of the leaderboard')
-    p.add_argument('--task', choices=TASKS, help=_TASK)
+    p.add_argument('--task', choices=_tasks(), help=_TASK)
     p.add_argument('--out', default='submission.py', metavar='FILE', help='where to write it')
     a = p.parse_args(argv)
+    require('torch', 'gridstride.judge')
+    from . import judge, read_submission, task_named, write_submission
+
     try:
         source = honest().get(a.kernel, a.kernel)
         task = a.task or read_submission(Path(source)).leaderboard
@@ -81,4 +97,4 @@ def main(argv=None) -> int:  # exit status: 0 if the submission is accepted
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(run_command(main))

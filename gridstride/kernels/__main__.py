@@ -5,7 +5,7 @@ import argparse
 import sys
 
 from .gemm import tuning_cache
-from ..support.lazy_exports import require
+from ..support.lazy_exports import require, run_command
 
 
 def main(args=None):
@@ -46,4 +46,4 @@ def _forget_tuned(options):
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(run_command(main))

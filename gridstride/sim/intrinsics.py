@@ -4,6 +4,7 @@ import functools
 import inspect
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ __all__ += ['shared', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'sy
 __all__ += ['threadfence', 'threadfence_block', 'threadfence_system']
 
 
-def intrinsic(f, name=None):  # name: for messages, if not that of `f`
+def intrinsic(f, name=None) -> Any:  # name: for messages, if not that of `f`
     """Make a function that only kernels can call, as a decorator.
 
     `f(ctx, active, site, ...)` computes it in the lanes of `active`; it becomes the attribute `lane_function`, which

@@ -2,6 +2,7 @@
 
 import functools
 from types import BuiltinFunctionType, FunctionType
+from typing import Any
 
 import numpy as np
 
@@ -157,7 +158,7 @@ def jit(
     lineinfo=False,
     max_registers=None,
     **kws,
-):
+) -> Any:  # a `Kernel`; with `device=True` a `Device`; without a function, a decorator that makes one
     """Make a kernel, or with `device=True` a device function, as a decorator.
 
     Compiler options and the signatures of device functions have no effect; for those of kernels see `signatures`.

@@ -54,11 +54,13 @@ class Constant:
         return f'constexpr[{self.value!r}]'
 
 
-def constexpr(x):
+class constexpr:  # a class, because it annotates parameters
     "Mark a compile-time constant; outside a kernel it makes a global variable usable in kernels"
-    if learner_frame() is not None:
-        return const(x)
-    return x if isinstance(x, Constant) else Constant(x)
+
+    def __new__(cls, x):
+        if learner_frame() is not None:
+            return const(x)
+        return x if isinstance(x, Constant) else Constant(x)
 
 
 # Programs

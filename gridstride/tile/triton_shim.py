@@ -5,6 +5,7 @@ import sys
 import types
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 from . import language
 from .kernel import Checked, checked
@@ -40,7 +41,7 @@ def _triton():
     return import_module('triton') if spec and not hasattr(spec.loader, 'is_shim') else None
 
 
-def jit(fn=None, **options):
+def jit(fn=None, **options) -> Any:
     "Make a kernel, or a function that kernels call; compiler options are accepted and ignored"
     if fn is None:
         return functools.partial(jit, **options)
@@ -87,14 +88,14 @@ class Heuristics:
         self.arg_names = fn.arg_names
 
 
-def autotune(configs, key, **options):
+def autotune(configs, key, **options) -> Any:
     "Make a kernel that chooses one of its configs; without a GPU the first"
     if not configs:
         raise ValueError('triton.autotune without configs: give at least one triton.Config')
     return lambda fn: Checked(Tuned(_inner(fn), configs, key, **options))
 
 
-def heuristics(values):
+def heuristics(values) -> Any:
     "Make a kernel some of whose constants are computed by `values`: {name: function of the dict of arguments}"
     return lambda fn: Checked(Heuristics(_inner(fn), values))
 
