@@ -2,10 +2,10 @@
 from .eight_bits import multiply_fp8 as multiply_fp8
 from .eight_bits import multiply_int8 as multiply_int8
 from .linear import QuantLinear as QuantLinear
+from .model_conversion import dequantize as dequantize
+from .model_conversion import quantize as quantize
 from .packed import Packed as Packed
 from .packed import matvec as matvec
 from .packed import pack as pack
 from .packed import unpack as unpack
 from .sources import source as source
-from .tool import dequantize as dequantize
-from .tool import quantize as quantize

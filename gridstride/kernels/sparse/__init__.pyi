@@ -10,8 +10,8 @@ from .csr import multiply_csr as multiply_csr
 from .csr import prune_single as prune_single
 from .csr import to_csr as to_csr
 from .linear import TwoFourLinear as TwoFourLinear
-from .tool import densify as densify
-from .tool import prune_24 as prune_24
+from .model_conversion import densify as densify
+from .model_conversion import prune_24 as prune_24
 from .two_four import TwoFour as TwoFour
 from .two_four import multiply_24 as multiply_24
 from .two_four import pack_24 as pack_24
