@@ -670,9 +670,9 @@ def comprehension(x, out):
     (truth_of_an_array, TypeError, r'number: if x:(.|\n)*x\[i\]'),
     (equal_arrays, TypeError, 'x, is an'), (root_of_an_array, TypeError, 'x, is an'),
     (barrier_that_is_not_called, sim.NotSimulated, r'without a call(.|\n)*Write cuda.syncthreads\(\)'),
-    (fourth_axis, ValueError, saying('ndim is', 4, '1, 2 or 3')),
+    (fourth_axis, ValueError, saying('ndim', '1, 2 or 3', 4)),
     (no_axis, TypeError, r"cuda\.grid\(ndim\).*'ndim'"),
-    (array_of_lists, TypeError, 'type of'),
+    (array_of_lists, TypeError, 'numeric type'),
     (sum_without_an_index, TypeError, saying('atomic.add', '(ary, idx, val)', '2 ')),
     (swap_of_one_value, TypeError, saying('atomic.cas', '(ary, idx, old, val)', '3 ')),
     (comprehension, sim.NotSimulated, r'list comprehension(.|\n)*loop')])  # fmt: skip

@@ -156,7 +156,7 @@ def _numba_counterpart(v, cuda):
 def _module_of(v):
     "Return Numba's module for a module of the simulator, or None"
     name = v.__name__.replace('gridstride.sim.', 'numba.cuda.')
-    known = import_module('gridstride.sim.submodules').PROVIDED if name.startswith('numba.cuda.') else ()
+    known = import_module('gridstride.sim.submodules').NAMES_OF_MODULE if name.startswith('numba.cuda.') else ()
     return import_module(name) if name.removeprefix('numba.cuda.') in known else None
 
 

@@ -12,11 +12,11 @@ from .constants import fits_64_bits
 from .memory import wrap
 from .records import wrap_array
 
-__all__ = ['arguments']
+__all__ = ['convert_arguments']
 
 
-def _tensor(tensor, name, memories):
-    "Make a `View` of a torch tensor in the memory of its whole storage, of which the tensor may be a part"
+def _wrap_tensor(tensor, name, memories):
+    "Make a `View` of a torch tensor; its memory is the whole storage, because several tensors may share one"
     if str(tensor.device) != 'cpu':
         raise NotSimulated(f'{name} is on {tensor.device}; the simulator takes CPU tensors', f'Pass {name}.cpu().')
     if str(tensor.layout) != 'torch.strided':
@@ -29,17 +29,17 @@ def _tensor(tensor, name, memories):
         raise NotSimulated(f'{name}: NumPy has no {tensor.dtype}', hint) from None
 
 
-def _argument(
+def _convert_argument(
     value,
     name,  # of the parameter, for messages
-    memories,  # memory key -> `Mem`, of the arguments that were converted before
-    type_error,  # makes the `TypeError` for a value that no kernel can take
+    memories,  # memory key -> `Mem`: the memories of earlier arguments
+    type_error,  # a function of a message that makes the `TypeError` for an invalid argument
 ):
     "Convert one argument to a `View`, `Records`, a number of Numba's type, or a tuple of these"
     if hasattr(value, 'device_view'):
         return value.device_view(name, memories)
     if hasattr(value, 'detach'):
-        return _tensor(value, name, memories)
+        return _wrap_tensor(value, name, memories)
     if isinstance(value, np.ma.MaskedArray):
         raise type_error(f'is a masked array, which kernels do not support; pass {name}.filled(...), and the mask')
     if isinstance(value, np.ndarray):
@@ -47,7 +47,7 @@ def _argument(
     if isinstance(value, np.void):
         raise type_error('is a single record; pass an array of one, such as a[i:i+1]')
     if isinstance(value, tuple):
-        converted = [_argument(item, f'{name}[{i}]', memories, type_error) for i, item in enumerate(value)]
+        converted = [_convert_argument(item, f'{name}[{i}]', memories, type_error) for i, item in enumerate(value)]
         return value._make(converted) if hasattr(value, '_make') else tuple(converted)
     if isinstance(value, int) and not fits_64_bits(value):
         raise type_error(f'is {value}, which needs more than 64 bits; pass a float')
@@ -59,7 +59,7 @@ def _argument(
     )
 
 
-def arguments(
+def convert_arguments(
     kernel,  # its name
     params,  # names of its parameters
     values,  # its arguments
@@ -67,6 +67,6 @@ def arguments(
     "Convert the arguments of a launch; raises `TypeError`, with the name of the parameter, for an invalid one"
     memories = {}
     return [
-        _argument(value, name, memories, partial(argument_error, kernel, position, name))
+        _convert_argument(value, name, memories, partial(argument_error, kernel, position, name))
         for position, (name, value) in enumerate(zip(params, values))
     ]

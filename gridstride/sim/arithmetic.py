@@ -2,8 +2,8 @@
 
 Numba computes with 64-bit integers: unsigned ones if both operands are unsigned, so that `a[i]-b[i]` of two
 `uint8` wraps; literals are `int64`. A loaded integer keeps its small type until it is an operand. For floats, NumPy has
-the same rules as Numba. A variable has one type in Numba: if a branch assigns another type of integer to it, it has the
-wider type afterwards. A uint64 and a signed integer are compared as float64.
+the same rules as Numba. A variable has one type in Numba: if a branch assigns another type of integer to it, the
+variable has the wider type afterwards. A uint64 and a signed integer are compared as float64.
 """
 
 import operator
@@ -14,7 +14,7 @@ from ..diagnostics.errors import NotSimulated
 from .lanes import truth
 
 __all__ = [
-    'OPERATORS',
+    'AST_NAME_OF_OPERATOR',
     'binary',
     'logical_and',
     'cast',
@@ -49,17 +49,22 @@ def widen_integers(v):
 
     >>> widen_integers(np.int8(-1)).dtype
     dtype('int64')"""
-    t = dict(b=np.int64, i=np.int64, u=np.uint64).get(v.dtype.kind)
-    return v if t is None or v.dtype == t else v.astype(t)
+    wide_type = dict(b=np.int64, i=np.int64, u=np.uint64).get(v.dtype.kind)
+    return v if wide_type is None or v.dtype == wide_type else v.astype(wide_type)
 
 
-def join(new, old):
-    "Return `new`, the value of a variable after a branch, in the wider type if it and `old` are of two integer types"
-    a, b = getattr(new, 'dtype', None), getattr(old, 'dtype', None)
-    if a is None or b is None or a == b or a.kind not in 'biu' or b.kind not in 'biu':
-        return new
-    t = np.promote_types(a, b)
-    return new if t == a or t.kind == 'f' else new.astype(t)
+def join(
+    new_value,  # of a variable, assigned in a branch
+    old_value,  # of the variable, before the branch
+):
+    "Return `new_value`, converted to the wider type if the two values have different integer types"
+    new_type, old_type = getattr(new_value, 'dtype', None), getattr(old_value, 'dtype', None)
+    if new_type is None or old_type is None or new_type == old_type:
+        return new_value
+    if new_type.kind not in 'biu' or old_type.kind not in 'biu':
+        return new_value
+    joined_type = np.promote_types(new_type, old_type)
+    return new_value if joined_type == new_type or joined_type.kind == 'f' else new_value.astype(joined_type)
 
 
 def cast(dtype, v=0):
@@ -82,14 +87,14 @@ def _power(a, b):
     if kind_of(a) in 'iu' and kind_of(b) in 'iu' and np.any(np.asarray(b) < 0):
         return np.float64(a) ** b
     if kind_of(a) == 'f' and kind_of(b) in 'biu':
-        b = np.asarray(b).astype(a.dtype)  # x**2 is of the type of x
+        b = np.asarray(b).astype(a.dtype)  # x**2 has the type of x
     return a**b
 
 
-def _integers(op, a, b):
+def _to_64_bits(op, a, b):
     "Convert two integer operands to 64 bits: unsigned if both are (for a shift, if the first one is), else signed"
-    t = np.uint64 if kind_of(a) == 'u' and (kind_of(b) == 'u' or 'Shift' in op) else np.int64
-    return tuple(v if getattr(v, 'dtype', None) == t else np.asarray(v).astype(t)[()] for v in (a, b))
+    dtype = np.uint64 if kind_of(a) == 'u' and (kind_of(b) == 'u' or 'Shift' in op) else np.int64
+    return tuple(v if getattr(v, 'dtype', None) == dtype else np.asarray(v).astype(dtype)[()] for v in (a, b))
 
 
 _BINARY = {
@@ -106,7 +111,7 @@ _BINARY = {
     'BitOr': operator.or_,
     'BitXor': operator.xor,
 }
-OPERATORS = {f: op for op, f in _BINARY.items()} | {operator.pow: 'Pow'}  # operator.add -> 'Add', ...
+AST_NAME_OF_OPERATOR = {f: op for op, f in _BINARY.items()} | {operator.pow: 'Pow'}  # operator.add -> 'Add', ...
 
 
 def binary(
@@ -117,9 +122,10 @@ def binary(
     "Compute `a op b` with Numba's types; raises `NotSimulated` if there is no such operator"
     if op not in _BINARY:
         raise NotSimulated(f'the operator {op}')
-    ka, kb = kind_of(a), kind_of(b)
-    if ka in 'biu' and kb in 'biu' and op != 'Div' and not (ka == kb == 'b' and op[:3] == 'Bit'):
-        a, b = _integers(op, a, b)
+    kind_a, kind_b = kind_of(a), kind_of(b)
+    is_logical = kind_a == kind_b == 'b' and op[:3] == 'Bit'
+    if kind_a in 'biu' and kind_b in 'biu' and op != 'Div' and not is_logical:
+        a, b = _to_64_bits(op, a, b)
     return _BINARY[op](a, b)
 
 
@@ -157,23 +163,23 @@ def fold(f, items):
 
     >>> fold(operator.sub, [9, 3, 1])
     5"""
-    res = items[0]
+    result = items[0]
     for item in items[1:]:
-        res = f(res, item)
-    return res
+        result = f(result, item)
+    return result
 
 
 # Comparisons
 
 _COMPARISONS = dict(Lt=operator.lt, LtE=operator.le, Gt=operator.gt, GtE=operator.ge, Eq=operator.eq, NotEq=operator.ne)
 _COMPARISONS |= dict(Is=operator.is_, IsNot=operator.is_not)
-COMPARING = {f: op for op, f in _COMPARISONS.items() if not op.startswith('Is')}  # operator.lt -> 'Lt', ...
-EXACT = 2**53  # integers below it, and above its negative, are exact in float64
+AST_NAME_OF_COMPARISON = {f: op for op, f in _COMPARISONS.items() if not op.startswith('Is')}  # operator.lt -> 'Lt'
+EXACT_LIMIT = 2**53  # integers between -EXACT_LIMIT and EXACT_LIMIT are exact in float64
 _UINT64 = np.dtype(np.uint64)
 
 
 def _is_mixed(a, b):
-    "Return whether one is a uint64 and the other a signed integer, for which Numba has no common integer type"
+    "Return whether one operand is a uint64 and the other a signed integer: Numba has no common integer type for them"
     if not all(isinstance(operand, (np.ndarray, np.generic)) for operand in (a, b)):
         return False
     return {(a.dtype.kind, a.dtype == _UINT64), (b.dtype.kind, b.dtype == _UINT64)} == {('u', True), ('i', False)}
@@ -185,14 +191,14 @@ def compare(
     b,
 ):
     "Compute `a op b`; a uint64 and a signed integer are compared as float64, as in Numba"
-    t, u = getattr(a, 'dtype', None), getattr(b, 'dtype', None)
-    if t is not u and (t == _UINT64 or u == _UINT64) and _is_mixed(a, b):
+    type_a, type_b = getattr(a, 'dtype', None), getattr(b, 'dtype', None)
+    if type_a is not type_b and (type_a == _UINT64 or type_b == _UINT64) and _is_mixed(a, b):
         a, b = a.astype(np.float64), b.astype(np.float64)
     return _COMPARISONS[op](a, b)
 
 
 def contains(a, items):
-    "Compute `a in items`, for a tuple"
+    "Compute `a in items`; `items` must be a tuple"
     if not isinstance(items, tuple):
         raise NotSimulated(f'`in` for {type(items).__name__}; use a tuple')
     return fold(np.logical_or, [compare('Eq', a, item) for item in items]) if items else False

@@ -12,34 +12,34 @@ from .memory import View, as_element, locate, not_an_array, check_writable
 __all__ = ['atomic']
 
 _INTEGERS = 'int32', 'uint32', 'int64', 'uint64'
-_TYPES = dict.fromkeys('and_ or_ xor exch cas compare_and_swap'.split(), _INTEGERS)
-_TYPES |= dict.fromkeys(('inc', 'dec'), ('uint32', 'uint64'))
+_TYPES_OF_OPERATION = dict.fromkeys('and_ or_ xor exch cas compare_and_swap'.split(), _INTEGERS)
+_TYPES_OF_OPERATION |= dict.fromkeys(('inc', 'dec'), ('uint32', 'uint64'))
 
 
 def atomic_types(
     name,  # of an operation: 'add', 'and_'
 ) -> tuple:  # of names of dtypes
     "Return the names of the dtypes for which numba-cuda compiles `cuda.atomic.<name>`"
-    return _TYPES.get(name, (*_INTEGERS, 'float32', 'float64'))
+    return _TYPES_OF_OPERATION.get(name, (*_INTEGERS, 'float32', 'float64'))
 
 
 def _add_in_order(data, offsets, addends):
     """Add `addends` to the elements of `data` at `offsets`, one lane after the other; returns the old value per lane.
 
     A stable sort by the offset brings the lanes of one element together, in the order in which they run. The running
-    sum (`cumsum`) of such a segment has the value that each lane finds, and in the end the value of the element."""
+    sum (`cumsum`) of such a segment contains the old value of each lane and, at its end, the element's new value."""
     by_offset = np.argsort(offsets, kind='stable')
     sorted_offsets, sorted_addends = offsets[by_offset], addends[by_offset]
     is_first = np.r_[True, sorted_offsets[1:] != sorted_offsets[:-1]]
     starts = np.flatnonzero(is_first)
-    lane_count = len(sorted_offsets)
+    num_lanes = len(sorted_offsets)
     old_values = np.empty_like(sorted_addends)
-    for begin, end in zip(starts, np.r_[starts[1:], lane_count]) if len(starts) < lane_count else ():
+    for begin, end in zip(starts, np.r_[starts[1:], num_lanes]) if len(starts) < num_lanes else ():
         element = sorted_offsets[begin]
         running_sum = np.cumsum(np.r_[data[element], sorted_addends[begin:end]], dtype=sorted_addends.dtype)
         old_values[begin:end] = running_sum[:-1]
         data[element] = running_sum[-1]
-    if len(starts) == lane_count:  # no two lanes have the same element
+    if len(starts) == num_lanes:  # no two lanes have the same element
         old_values = data[sorted_offsets]
         data[sorted_offsets] = old_values + sorted_addends
     result = np.empty_like(old_values)
@@ -64,14 +64,20 @@ def _always_writes(old_values, *_):
     return np.ones(len(old_values), bool)
 
 
-def _wrong_type(ctx, active, site, name, ary):
+def _element_type_error(ctx, active, site, name, ary):
     "Make the `NotCompiled` error for an element type that the operation does not take"
-    what = f'cuda.atomic.{name} on {ary.name}, whose elements are {ary.dtype}, which Numba does not compile'
-    return ctx.unsupported(site, active, what, f'It takes {", ".join(atomic_types(name))}.', NotCompiled)
+    problem = f'cuda.atomic.{name} on {ary.name}, whose elements are {ary.dtype}, which Numba does not compile'
+    return ctx.unsupported(site, active, problem, f'It takes {", ".join(atomic_types(name))}.', NotCompiled)
 
 
-# reads: whether the new value depends on the old one. writes: whether it writes, given the old value.
-def _atomic(name, update, reads=True, writes=_always_writes, parameters=('val',)):
+def _make_atomic(
+    name,  # in `cuda.atomic`
+    update,  # a function of (data, offsets, *values), which updates the elements and returns their old values
+    depends_on_old=True,  # whether the new value depends on the old one
+    writes=_always_writes,  # a function of (old values, *values): in which lanes does the operation write?
+    parameters=('val',),  # names of the parameters after `ary` and `idx`
+):
+    "Make the function `cuda.atomic.<name>`"
     dtypes = {np.dtype(t) for t in atomic_types(name)}
 
     def apply(ctx, active, site, ary, idx, *values):
@@ -87,7 +93,7 @@ def _atomic(name, update, reads=True, writes=_always_writes, parameters=('val',)
                 )
             raise not_an_array(ctx, ary, site)
         if ary.dtype not in dtypes:
-            raise _wrong_type(ctx, active, site, name, ary)
+            raise _element_type_error(ctx, active, site, name, ary)
         offsets = locate(ctx, active, ary, idx, site, 'atomic')
         if isinstance(offsets, View):
             raise ctx.unsupported(site, active, f'an atomic on a slice of {ary.name}', 'Pass one index per axis.')
@@ -99,14 +105,14 @@ def _atomic(name, update, reads=True, writes=_always_writes, parameters=('val',)
         if name == 'cas' and ctx.detectors.racecheck.enabled:
             ctx.detectors.racecheck.on_compare_and_swap(ctx, lanes, ary, offsets)
         if ctx.records_accesses:
-            ctx.access(active, ary, offsets, site, 'atomic', None if reads else values[0])
+            ctx.access(active, ary, offsets, site, 'atomic', None if depends_on_old else values[0])
         else:
-            ctx.write_count += 1
+            ctx.num_writes += 1
         values_before = data[offsets]
         old_values = update(data, offsets, *values)
         ctx.order.on_atomic(ctx.group, lanes, ary.mem, offsets, ctx.now, writes(old_values, *values))
         if (data[offsets] == values_before).all():
-            ctx.write_count -= 1
+            ctx.num_writes -= 1
             ctx.last_poll = data, offsets, values_before
         result = np.zeros(ctx.group.size, data.dtype)
         result[lanes] = old_values
@@ -117,7 +123,7 @@ def _atomic(name, update, reads=True, writes=_always_writes, parameters=('val',)
 
 _UPDATES = dict(
     add=_add_in_order,
-    sub=lambda d, offsets, value: _add_in_order(d, offsets, -value),
+    sub=lambda data, offsets, values: _add_in_order(data, offsets, -values),
     max=_lane_by_lane(lambda a, value: value if value > a else a),
     min=_lane_by_lane(lambda a, value: value if value < a else a),
     nanmax=_lane_by_lane(np.fmax),
@@ -128,18 +134,20 @@ _UPDATES = dict(
     inc=_lane_by_lane(lambda a, value: 0 if a >= value else a + 1),
     dec=_lane_by_lane(lambda a, value: value if a == 0 or a > value else a - 1),
 )
-_swap_if = _lane_by_lane(lambda a, old, value: value if a == old else a)
-_cas = _atomic('cas', _swap_if, writes=lambda found, old, value: found == old, parameters=('old', 'val'))
+_swap_if_equal = _lane_by_lane(lambda a, expected, value: value if a == expected else a)
+_cas = _make_atomic(
+    'cas', _swap_if_equal, writes=lambda old, expected, value: old == expected, parameters=('old', 'val')
+)
 
 
 def _compare_and_swap(ctx, active, site, ary, old, val):
-    "Apply `cas` to the first element"
+    "Compare and swap the first element of `ary`"
     return _cas.lane_function(ctx, active, site, ary, np.int64(0), old, val)
 
 
 atomic = Namespace(
-    **{name: _atomic(name, f) for name, f in _UPDATES.items()},
-    exch=_atomic('exch', _lane_by_lane(lambda a, value: value), reads=False),
+    **{name: _make_atomic(name, f) for name, f in _UPDATES.items()},
+    exch=_make_atomic('exch', _lane_by_lane(lambda a, value: value), depends_on_old=False),
     cas=_cas,
     compare_and_swap=intrinsic(_compare_and_swap, 'atomic.compare_and_swap'),
 )

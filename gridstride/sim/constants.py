@@ -1,4 +1,4 @@
-"""Evaluates what Numba must know at compile time: integers of at most 64 bits, the shapes of shared and local arrays.
+"""Evaluates expressions that Numba must know at compile time: integers, and shapes of shared and local arrays.
 
 A size is an integer, a name of an integer outside the kernel, a variable that is assigned one, or a tuple of these. It
 cannot be `cuda.blockDim.x` or `x.size`. `TILE + 1` is accepted, as in CUDA C; Numba requires a name for the sum.
@@ -16,17 +16,17 @@ from ..support.function_source import tree_of
 from .trees import children, walk
 
 __all__ = [
-    'SIZE',
-    'SIZE_HINT',
+    'UNKNOWN_SIZE',
+    'UNKNOWN_SIZE_HINT',
     'check_constants',
     'constant',
     'fits_64_bits',
     'fold_integer',
     'outer_values',
     'outer_names_read',
-    'shape_of',
+    'shape_argument',
+    'static_bytes',
 ]
-__all__ += ['static_bytes']
 
 _UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
 _BINARY = {
@@ -43,30 +43,30 @@ _BINARY = {
     ast.BitXor: operator.xor,
 }
 
-SIZE = 'the size of this array is not known when the kernel is compiled'
-SIZE_HINT = (
+UNKNOWN_SIZE = 'the size of this array is not known when the kernel is compiled'
+UNKNOWN_SIZE_HINT = (
     'Use integers, or names of integers outside the kernel; for a size that the launch decides, '
     'pass shape 0: cuda.shared.array(0, dtype).'
 )
-LARGE_HINT = 'Numba rejects it, too. Use a float: 1e30 instead of 10**30.'
+_LARGE_INTEGER_HINT = 'Numba rejects it, too. Use a float: 1e30 instead of 10**30.'
 
 
 def outer_values(f):
     "Return {name: value} of the names that `f` reads from its globals and its closure"
-    closure = {
+    value_of_closure_name = {
         name: cell.cell_contents for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()) if _is_filled(cell)
     }
-    return {**f.__globals__, **closure}
+    return {**f.__globals__, **value_of_closure_name}
 
 
 def outer_names_read(f):
     "Return the names of the globals and of the closure that `f` reads; an attribute `.x` does not read a global `x`"
-    loaded = {
+    global_names = {
         instruction.argval
         for instruction in dis.get_instructions(f)
         if instruction.opname in ('LOAD_GLOBAL', 'LOAD_NAME')
     }
-    return loaded.union(f.__code__.co_freevars)
+    return global_names.union(f.__code__.co_freevars)
 
 
 def _is_filled(cell):
@@ -110,18 +110,18 @@ def fold_integer(node, evaluate_part=None):
 
 
 def constant(
-    node,  # an expression in
+    node,  # an expression in `function`
     function,  # the syntax tree of a function
-    names,  # the values of its names outside the function
-):  # an int, a tuple of such, or None
+    value_of_name,  # values of names outside the function
+):  # an int, a tuple of ints, or None
     "Return the value of an expression that is constant at compile time; None for any other expression"
-    if (value := fold_integer(node, lambda operand: constant(operand, function, names))) is not None:
+    if (value := fold_integer(node, lambda operand: constant(operand, function, value_of_name))) is not None:
         return value
     if isinstance(node, ast.Tuple):
-        parts = tuple(constant(part, function, names) for part in node.elts)
+        parts = tuple(constant(part, function, value_of_name) for part in node.elts)
         return None if None in parts else parts
     if isinstance(node, ast.Subscript):
-        container = constant(node.value, function, names)
+        container = constant(node.value, function, value_of_name)
         index = fold_integer(node.slice)
         return (
             container[index]
@@ -129,19 +129,19 @@ def constant(
             else None
         )
     if isinstance(node, ast.Name) and node.id in _local_names(function):
-        assigned = _last_value(function, node)
-        return None if assigned is None else constant(assigned, function, names)
-    value = _outer_value(node, names)
+        expression = _last_assigned_expression(function, node)
+        return None if expression is None else constant(expression, function, value_of_name)
+    value = _outer_value(node, value_of_name)
     is_constant = _is_integer(value) or isinstance(value, tuple) and all(map(_is_integer, value))
     return value if is_constant else None
 
 
-def _outer_value(node, names):
+def _outer_value(node, value_of_name):
     "Return the value of a name, `a` or `a.b`, outside the function; None if it is undefined"
     if isinstance(node, ast.Attribute):
-        namespace = _outer_value(node.value, names)
+        namespace = _outer_value(node.value, value_of_name)
         return getattr(namespace, node.attr, None) if isinstance(namespace, (types.ModuleType, type)) else None
-    return names.get(node.id) if isinstance(node, ast.Name) else None
+    return value_of_name.get(node.id) if isinstance(node, ast.Name) else None
 
 
 def _local_names(function):
@@ -150,15 +150,15 @@ def _local_names(function):
     return stored | {arg.arg for arg in function.args.args}
 
 
-def _last_value(function, use):
-    "Return the expression of the last assignment above a use of a variable; None if it is not a plain assignment"
+def _last_assigned_expression(function, use):
+    "Return the expression that a variable is assigned last above the node `use`; None unless by a plain assignment"
     use_position = use.lineno, use.col_offset
     stores = [
         node
         for node in walk(function)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == use.id
     ]
-    last = max(
+    last_store = max(
         (node for node in stores if (node.lineno, node.col_offset) < use_position),
         key=lambda store: store.lineno,
         default=None,
@@ -166,9 +166,9 @@ def _last_value(function, use):
     for statement in walk(function):
         if (
             isinstance(statement, ast.Assign)
-            and last in statement.targets
+            and last_store in statement.targets
             or isinstance(statement, ast.AnnAssign)
-            and statement.target is last
+            and statement.target is last_store
         ):
             return statement.value
 
@@ -178,7 +178,7 @@ def _memory_space(call):
     return getattr(call.func.value, 'attr', getattr(call.func.value, 'id', ''))
 
 
-def shape_of(node):
+def shape_argument(node):
     "Return the shape argument of `cuda.shared.array` or `cuda.local.array`; None for any other node"
     if not isinstance(node, ast.Call) or getattr(node.func, 'attr', '') != 'array':
         return None
@@ -188,20 +188,22 @@ def shape_of(node):
 
 
 def static_bytes(f):
-    "Return the bytes of static shared memory that a function allocates, as far as its source determines them"
+    "Return the bytes of static shared memory that a function allocates; arrays whose size is unknown count as 0"
     if (tree := tree_of(f)) is None:
         return 0
     function = tree.body[0]
-    names = outer_values(f)
-    calls = (call for call in walk(function) if shape_of(call) and _memory_space(call) == 'shared')
-    return sum(_array_bytes(call, constant(shape_of(call), function, names), names) for call in calls)
+    value_of_name = outer_values(f)
+    calls = (call for call in walk(function) if shape_argument(call) and _memory_space(call) == 'shared')
+    return sum(
+        _array_bytes(call, constant(shape_argument(call), function, value_of_name), value_of_name) for call in calls
+    )
 
 
-def _array_bytes(call, shape, names):
+def _array_bytes(call, shape, value_of_name):
     "Return the bytes of the array that a call allocates; 0 if unknown"
     dtypes = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == 'dtype')]
     try:
-        dtype = np.dtype(eval(compile(ast.Expression(dtypes[0]), '<dtype>', 'eval'), dict(names)))
+        dtype = np.dtype(eval(compile(ast.Expression(dtypes[0]), '<dtype>', 'eval'), dict(value_of_name)))
         return math.prod(shape if isinstance(shape, tuple) else (shape,)) * dtype.itemsize
     except (IndexError, NameError, AttributeError, TypeError):
         return 0
@@ -209,39 +211,43 @@ def _array_bytes(call, shape, names):
 
 def check_constants(
     function,  # the syntax tree of a kernel, or a device function
-    names,  # the values, outside the function, of the names that it reads
-    kernel,  # is it a kernel? A device function may get the size as an argument
-    fail,  # a function of (node, what is wrong with it, hint), which raises
+    value_of_name,  # values of names outside the function
+    is_kernel,  # whether it is a kernel; a device function may take a size as an argument
+    fail,  # a function of (node, problem, hint), which raises
 ):
-    "Call `fail` for numbers, containers and array shapes that Numba would not compile"
+    "Call `fail` for integers, containers and array shapes that Numba would not compile"
     local_names = _local_names(function)
-    _check_containers(function, {name: value for name, value in names.items() if name not in local_names}, fail)
-    _check_numbers(function, {name: value for name, value in names.items() if name not in local_names}, fail)
+    _check_containers(function, {name: value for name, value in value_of_name.items() if name not in local_names}, fail)
+    _check_numbers(function, {name: value for name, value in value_of_name.items() if name not in local_names}, fail)
     for node in walk(function):
-        shape = shape_of(node)
+        shape = shape_argument(node)
         for size in shape.elts if isinstance(shape, ast.Tuple) else [shape] if shape else ():
-            is_argument = not kernel and isinstance(size, ast.Name) and size.id in local_names
-            if not is_argument and getattr(size, 'attr', '') != 'ndim' and constant(size, function, names) is None:
-                fail(node, SIZE, SIZE_HINT)
+            is_argument = not is_kernel and isinstance(size, ast.Name) and size.id in local_names
+            if (
+                not is_argument
+                and getattr(size, 'attr', '') != 'ndim'
+                and constant(size, function, value_of_name) is None
+            ):
+                fail(node, UNKNOWN_SIZE, UNKNOWN_SIZE_HINT)
 
 
 _CONTAINERS = list, dict, set, range, bytearray
 
 
-def _check_containers(function, names, fail):
+def _check_containers(function, value_of_name, fail):
     for node in walk(function):
-        value = names.get(node.id) if isinstance(node, ast.Name) else None
+        value = value_of_name.get(node.id) if isinstance(node, ast.Name) else None
         for element in value if isinstance(value, tuple) else [value]:
             if isinstance(element, _CONTAINERS):
-                what = f'{node.id}, a {type(element).__name__} outside the kernel, which Numba does not compile'
-                fail(node, what, f'Use a tuple, or an array: {node.id} = np.array(...).')
+                problem = f'{node.id}, a {type(element).__name__} outside the kernel, which Numba does not compile'
+                fail(node, problem, f'Use a tuple, or an array: {node.id} = np.array(...).')
 
 
-def _check_numbers(node, names, fail):
+def _check_numbers(node, value_of_name, fail):
     value = fold_integer(node)
-    if value is None and isinstance(node, ast.Name) and _is_integer(names.get(node.id)):
-        value = names[node.id]
+    if value is None and isinstance(node, ast.Name) and _is_integer(value_of_name.get(node.id)):
+        value = value_of_name[node.id]
     if value is not None and not fits_64_bits(value):
-        fail(node, f'the integer {value} needs more than 64 bits', LARGE_HINT)
+        fail(node, f'the integer {value} needs more than 64 bits', _LARGE_INTEGER_HINT)
     for child in children(node) if value is None else ():
-        _check_numbers(child, names, fail)
+        _check_numbers(child, value_of_name, fail)

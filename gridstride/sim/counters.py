@@ -1,4 +1,4 @@
-"""What the hardware would count per line of a kernel: requests, sectors, wavefronts, bank conflicts, branches."""
+"""Counts per line of a kernel what a GPU would count: requests, sectors, wavefronts, bank conflicts, branches."""
 
 from collections import defaultdict
 from contextlib import contextmanager
@@ -7,11 +7,11 @@ import numpy as np
 
 from ..support import counters
 from ..support.memory_transactions import sectors, wavefronts
-from .kernel import tracing
+from .kernel import active_traces
 
 
 class Counters(counters.Counters):
-    "Hardware counters by name, also as attributes; `lanes/requests` is the average number of lanes per memory request"
+    "Hardware counters, read as attributes; `lanes/requests` is the average number of lanes per memory request"
 
     NAMES = (
         *(
@@ -31,22 +31,18 @@ class Counters(counters.Counters):
 class Trace:
     "The counters of the recorded launches, in total and per source line, and their accesses one by one"
 
-    def __init__(self, keep=200_000):  # keep: the number of accesses by single threads to record
-        self.keep = keep  # how many more to record
+    def __init__(self, keep=200_000):  # keep: how many accesses of single threads to record
+        self.num_to_record = keep  # how many more
         self.stats = Counters()
         self.lines = defaultdict(Counters)  # line number -> counters
-        self.accesses = []
+        self.accesses = []  # dicts: time, line, block, thread, array, ...
         self.source = {}  # line number -> source line
 
-    def begin(self, ctx):
-        "Begin a launch"
-        self.run = ctx
-
     def _count(self, ctx, site, **counts):
-        code_site = ctx.program.sites[site]
-        self.source[code_site.line] = code_site.source
+        location = ctx.program.sites[site]
+        self.source[location.line] = location.source
         self.stats.add(**counts)
-        self.lines[code_site.line].add(**counts)
+        self.lines[location.line].add(**counts)
 
     def access(self, ctx, lanes, view, offsets, site, access):
         "Record that `lanes` access the elements of `view` at `offsets`; `access` is 'read', 'written' or 'atomic'"
@@ -72,27 +68,25 @@ class Trace:
         "Count an access of shared memory, a 'load' or a 'store'; returns (number of requests, {counter: increment})"
         size = view.dtype.itemsize
         byte_offsets = offsets * size - (
-            group.block_in_group[lanes] * (len(view.mem.data) // group.block_count) * size
-            if group.block_count > 1
-            else 0
+            group.block_in_group[lanes] * (len(view.mem.data) // group.num_blocks) * size if group.num_blocks > 1 else 0
         )
-        requests, wavefront_count, conflicts = wavefronts(
+        requests, num_wavefronts, conflicts = wavefronts(
             group.warp_in_group[lanes], group.laneid[lanes], byte_offsets, size, group.warp_size
         )
         names = (f'shared_{direction}_{counter}' for counter in ('requests', 'wavefronts', 'conflicts'))
-        return requests, dict(zip(names, (requests, wavefront_count, conflicts)))
+        return requests, dict(zip(names, (requests, num_wavefronts, conflicts)))
 
     def _count_global(self, group, lanes, view, offsets, direction):
         "Count an access of global memory, a 'load' or a 'store'; returns (number of requests, {counter: increment})"
         size = view.dtype.itemsize
-        requests, sector_count, ideal = sectors(group.warp_in_group[lanes], offsets * size, size)
+        requests, num_sectors, ideal = sectors(group.warp_in_group[lanes], offsets * size, size)
         names = (f'global_{direction}_{counter}' for counter in ('requests', 'sectors', 'ideal', 'bytes'))
-        return requests, dict(zip(names, (requests, sector_count, ideal, len(offsets) * size)))
+        return requests, dict(zip(names, (requests, num_sectors, ideal, len(offsets) * size)))
 
-    def _record_access(self, ctx, lanes, site, thread_count, record):
-        "Record an access or a barrier of `thread_count` threads, unless the limit is reached"
-        if self.keep > 0:
-            self.keep -= thread_count
+    def _record_access(self, ctx, lanes, site, num_threads, record):
+        "Record an access or a barrier of `num_threads` threads, unless the limit is reached"
+        if self.num_to_record > 0:
+            self.num_to_record -= num_threads
             line = ctx.program.sites[site].line
             self.accesses.append(
                 dict(
@@ -104,19 +98,24 @@ class Trace:
                 )
             )
 
-    def branch(self, ctx, active, yes, no, site):
-        "Record a branch: the lanes of `yes` take it, those of `no` do not"
-        warp_count = ctx.group.warps_per_block * ctx.group.block_count
+    def branch(self, ctx, active, taken, not_taken, site):
+        "Record a branch: the lanes of `taken` take it, those of `not_taken` do not"
+        num_warps = ctx.group.warps_per_block * ctx.group.num_blocks
 
-        def has_lane(mask):
+        def warps_with_lanes(mask):
             return (
-                np.zeros(warp_count, bool)
+                np.zeros(num_warps, bool)
                 if mask is None
-                else np.bincount(ctx.group.warp_in_group[mask], minlength=warp_count) > 0
+                else np.bincount(ctx.group.warp_in_group[mask], minlength=num_warps) > 0
             )
 
-        taken, not_taken = has_lane(yes), has_lane(no)
-        self._count(ctx, site, branches=(taken | not_taken).sum(), divergent_branches=(taken & not_taken).sum())
+        takes_branch, skips_branch = warps_with_lanes(taken), warps_with_lanes(not_taken)
+        self._count(
+            ctx,
+            site,
+            branches=(takes_branch | skips_branch).sum(),
+            divergent_branches=(takes_branch & skips_branch).sum(),
+        )
 
     def barrier(self, ctx, active, site):
         "Record that the lanes of `active` reach a barrier"
@@ -146,11 +145,11 @@ class Trace:
 
 
 @contextmanager
-def trace(keep=200_000):  # how many accesses of single threads are recorded, for pictures
-    "Record what the kernels launched in the `with` block do"
+def trace(keep=200_000):  # how many accesses of single threads to record, for pictures
+    "Record counters and accesses of the kernels that the `with` block launches"
     recorder = Trace(keep)
-    tracing.append(recorder)
+    active_traces.append(recorder)
     try:
         yield recorder
     finally:
-        tracing.remove(recorder)
+        active_traces.remove(recorder)

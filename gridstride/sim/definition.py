@@ -1,4 +1,5 @@
-"""Reads the `def` of a kernel, and simplifies it: a `lambda` becomes a `def`, the `else` of a loop an `if` after it.
+"""Reads the `def` of a kernel, and simplifies it: a `lambda` becomes a `def`, and the `else` of a loop
+becomes an `if` after it.
 
 for i in range(n):                  broke = False
     if x[i] == 0: break             for i in range(n):
@@ -33,7 +34,7 @@ def definition(
 
 
 def _lambda_as_def(tree, f):
-    "Convert the `lambda` that is `f` to a `def`; None unless exactly one in these lines has the parameters of `f`"
+    "Convert the `lambda` that defines `f` to a `def`; None unless exactly one in `tree` has the parameters of `f`"
     lambdas = lambdas_like(tree, f)
     if len(lambdas) != 1:
         return None
@@ -81,11 +82,11 @@ class _LoopElseRewriter(ast.NodeTransformer):
 
 
 def _with_location(node, tree):
-    "Give the parts of `tree` without a location that of `node`, and return it"
-    for sub in walk(tree):
-        if not hasattr(sub, 'lineno'):
-            sub.lineno = sub.end_lineno = node.lineno
-            sub.col_offset = sub.end_col_offset = node.col_offset
+    "Copy the location of `node` to the nodes of `tree` that have none; returns `tree`"
+    for subtree_node in walk(tree):
+        if not hasattr(subtree_node, 'lineno'):
+            subtree_node.lineno = subtree_node.end_lineno = node.lineno
+            subtree_node.col_offset = subtree_node.end_col_offset = node.col_offset
     return tree
 
 
@@ -94,7 +95,7 @@ def _assign_constant(name, value, node):
 
 
 def _breaks(body):
-    "Return [(statements, index of a `break` in them)] of each `break` of the loop with this body, from last to first"
+    "Return (statements, index in them) of each `break` that leaves the loop with this body, from last to first"
     breaks = []
     for index in reversed(range(len(body))):
         statement = body[index]

@@ -2,8 +2,9 @@
 
 memcheck finds out-of-bounds accesses, initcheck uninitialized reads, racecheck data races, synccheck barriers that not
 all threads reach, and deadlocks. The context of the launch, `ctx`, reports each access and barrier to them; a detector
-reads the group of threads and the time from it, and keeps no reference to it. The time counts accesses, from launch to
-launch. `active` is the mask of the active lanes; `lanes` are their indices, in the order in which they run.
+reads the group of threads and the time from it, and keeps no reference to it. The time is the number of accesses so
+far, over all launches. `active` is the mask of the active lanes; `lanes` are their indices, in the order in which they
+run.
 
 CUDA C's detectors are in `cpp/runtime`, Triton's in `tile/shadow.py`.
 """
@@ -29,7 +30,9 @@ class Shadow:
         size,  # number of elements
         sparse=False,  # whether kernels will use only a small part of them
     ):
-        arrays = (_small_pages if sparse else _zeros)(size, np.int64, np.int64, np.int32, np.int32, np.int32, bool)
+        arrays = (_zeros_in_small_pages if sparse else _zeros)(
+            size, np.int64, np.int64, np.int32, np.int32, np.int32, bool
+        )
         # A reader is packed into 64 bits, the thread in the upper half and the time in the lower half, so that one
         # integer comparison finds the lowest and the highest thread that has read since the barrier.
         self.lowest_reader, self.highest_reader = arrays[:2]
@@ -43,15 +46,15 @@ def _zeros(size, *types):
     return [np.zeros(size, t) for t in types]
 
 
-_LARGE = 1 << 19  # elements: the least size for which the page size matters
+_LARGE_SIZE = 1 << 19  # elements; for smaller arrays, the page size does not matter
 
 
-def _small_pages(size, *types):
+def _zeros_in_small_pages(size, *types):
     """Allocate an array of `size` zeros of each type in pages of 4 KB.
 
     NumPy requests pages of 2 MB for large arrays, and each page is cleared at its first use: a kernel that accesses a
     few elements would pay for whole pages."""
-    if size < _LARGE or sys.platform != 'linux':
+    if size < _LARGE_SIZE or sys.platform != 'linux':
         return _zeros(size, *types)
     import mmap
 
@@ -85,14 +88,14 @@ def calls_of(site, callers):
 
 
 class Memcheck:
-    "Reports out-of-bounds accesses; if it is disabled, it refuses only what cannot be an index"
+    "Reports out-of-bounds accesses; even if disabled, it rejects indices of a wrong type or number"
 
     def __init__(self, enabled):
         self.enabled = enabled
 
-    def raise_index_count(self, ctx, active, view, given, site):
+    def raise_index_count(self, ctx, active, view, num_indices, site):
         "Raise the finding that there are more indices than dimensions"
-        raise ctx.finding('memcheck', 'indices', site, active, array=view.name, dimensions=view.ndim, given=given)
+        raise ctx.finding('memcheck', 'indices', site, active, array=view.name, dimensions=view.ndim, given=num_indices)
 
     def raise_index_type(self, ctx, active, view, index, site):
         "Raise the finding that `index` is not an integer"
@@ -110,7 +113,7 @@ class Memcheck:
         code = 'before' if axis_index[lane] < 0 else 'outside'
         if view.mem.is_dynamic and code == 'outside':
             code = 'outside_dynamic' if ctx.dynamic_bytes else 'no_dynamic'
-        if access == 'read' and len(index) < view.ndim:  # of a row or a slice, which a later index reads or writes
+        if access == 'read' and len(index) < view.ndim:  # of a row or a slice: a later index selects its elements
             access = 'access'
         raise ctx.finding(
             'memcheck', code, site, by_lane=lane, access=access, array=view.name, index=index, shape=shape
@@ -125,7 +128,7 @@ class UnwrittenRead(NamedTuple):
     offset: int  # of the element in the view's memory
     block: int  # index of the reader's block in the grid
     time: int
-    atomic: bool
+    is_atomic: bool
 
     def exception(self):
         "Make the exception for this read"
@@ -143,7 +146,7 @@ class Initcheck:
     def __init__(self, enabled, racecheck):  # racecheck: the `Racecheck` that finds such a data race
         self.enabled, self.racecheck = enabled, racecheck
         self.deferred = {}  # 'shared' or 'global' -> the first `UnwrittenRead` of this memory space
-        self.warned = set()  # (variable or function, file, line) of reads of unassigned variables, and of such calls
+        self.warned = set()  # (variable or function, file, line) of each warning so far
 
     def warn_unassigned(self, ctx, active, name, site):
         "Warn, once per line, that the lanes of `active` read a variable that they have not assigned"
@@ -161,16 +164,16 @@ class Initcheck:
         if self.enabled and site.uses_value and (ctx.program.name, site.file, site.line) not in self.warned:
             self.warned.add((ctx.program.name, site.file, site.line))
             block, thread = ctx.group.position(ctx.active_lanes(active)[0])
-            called = dict(line=site.line, kernel=ctx.kernel, function=ctx.program.name)
-            warn_of('no_value', 'python', dict(called, in_block=block, thread=thread))
+            fields = dict(line=site.line, kernel=ctx.kernel, function=ctx.program.name, in_block=block, thread=thread)
+            warn_of('no_value', 'python', fields)
 
     def read(self, ctx, lanes, view, offsets, write_times, site, atomic=False):
-        "Check that the elements which `lanes` read have been written: `write_times` are nonzero"
+        "Check that the elements which `lanes` read have been written: 0 in `write_times` means uninitialized"
         if not self.enabled or not view.mem.tracks_init or view.mem.space in self.deferred:
             return
-        unwritten = write_times == 0
-        if unwritten.any():
-            i = np.argmax(unwritten)
+        is_unwritten = write_times == 0
+        if is_unwritten.any():
+            i = np.argmax(is_unwritten)
             location = ctx.location(site, lane=lanes[i])
             block = int(ctx.group.block_index[lanes[i]])
             read = UnwrittenRead(location, view, int(offsets[i]), block, ctx.now, atomic)
@@ -179,7 +182,7 @@ class Initcheck:
             self.deferred[view.mem.space] = read
 
     def check_at_barrier(self, first_block, blocks):
-        "Raise the deferred read of shared memory if its block, `first_block` plus one of `blocks`, is at a barrier"
+        "Raise the deferred read of shared memory if its block is one of `blocks`, which count from `first_block`"
         if 'shared' in self.deferred and self.deferred['shared'].block - first_block in blocks:
             raise self.deferred['shared'].exception()
 
@@ -201,11 +204,11 @@ class Initcheck:
                 return read.exception()
 
 
-_DEFERRED_LIMIT = 1 << 16  # deferred races; the next one is raised at once
+_MAX_DEFERRED_RACES = 1 << 16  # the next one is raised at once
 
 
 def sort_by_lane(lanes, offsets):
-    "Sort `lanes`, and their `offsets` with them, in ascending order: lanes may run in another one (`order='shuffle'`)"
+    "Sort `lanes` and their `offsets` by lane, because `order='shuffle'` runs lanes in another order"
     if lanes.size < 2 or (lanes[1:] > lanes[:-1]).all():
         return lanes, offsets
     order = np.argsort(lanes)
@@ -217,8 +220,8 @@ class Racecheck:
 
     The shadow keeps one writer per element, the last one: earlier writers were checked against it when it wrote. It
     keeps two readers, the lowest and the highest thread since the barrier, because a write that is ordered after one
-    reader may still race with another. `Order.happens_before` (`order.py`) decides whether an access that the shadow
-    has is ordered before the current one. Most accesses need no such call: their element was last accessed before
+    reader may still race with another. `Order.happens_before` (`order.py`) decides whether an access in the shadow
+    is ordered before the current one. Most accesses need no such call: their element was last accessed before
     `ordered_until`, a time before which everything is ordered."""
 
     def __init__(self, enabled, in_bounds):  # in_bounds: whether memcheck guarantees that every index is in bounds
@@ -245,13 +248,15 @@ class Racecheck:
             ctx.concurrent.read(ctx, lanes, view, offsets, write_times, site)
         shadow = view.mem.shadow
         ordered_until = self.ordered_until(ctx.order, view.mem)
-        recent = write_times > ordered_until
-        if recent.any():
+        is_recent = write_times > ordered_until
+        if is_recent.any():
             writer = shadow.writer[offsets]
-            racing = self.unordered_lanes(ctx, lanes, recent, write_times, writer)
+            racing_indices = self.unordered_lanes(ctx, lanes, is_recent, write_times, writer)
             # Races with plain writes are raised at once, so they come first; those with atomics are deferred.
             for i in (
-                racing[np.argsort(shadow.written_atomically[offsets[racing]], kind='stable')] if racing.size else ()
+                racing_indices[np.argsort(shadow.written_atomically[offsets[racing_indices]], kind='stable')]
+                if racing_indices.size
+                else ()
             ):
                 raise_race = partial(
                     self.raise_race, ctx, lanes, view, offsets, i, write_times, writer, 'written', 'read', site
@@ -268,7 +273,7 @@ class Racecheck:
         If the thread's next access of the element is a compare-and-swap, it detects a stale value, as in the loop
         `old = x[0]; while True: assumed = old; old = cas(x, 0, assumed, new); if old == assumed: break` of CUDA's
         programming guide: then the race is dropped. Otherwise it is raised."""
-        if len(self.deferred) == _DEFERRED_LIMIT:
+        if len(self.deferred) == _MAX_DEFERRED_RACES:
             raise_race()
         self.deferred.setdefault((id(view.mem), int(offset), int(reader)), (ctx.program, raise_race))
 
@@ -278,18 +283,18 @@ class Racecheck:
         thread_ids = ctx.group.thread_ids[lanes]
         for element, thread in zip(offsets, thread_ids) if self.deferred else ():
             self.deferred.pop((id(view.mem), int(element), int(thread)), None)
-        # A later write must not race with these reads either: forget a reader of this access, or keep the other reader
-        # in both fields; where both readers are of this access, nothing has been read.
-        ordered = np.maximum(ctx.order.ordered_until, ctx.order.barrier_time[ctx.group.block_in_group[lanes]])
-        own_lowest, own_highest = (
-            offsets[(reader >> 32 == thread_ids) & (reader & (2**32 - 1) > ordered)]
+        # A later write must not race with these reads either. Where one of the two readers is a thread of this access,
+        # replace it by the other reader; where both are, mark the element as not read.
+        ordered_until = np.maximum(ctx.order.ordered_until, ctx.order.barrier_time[ctx.group.block_in_group[lanes]])
+        replaced_lowest, replaced_highest = (
+            offsets[(reader >> 32 == thread_ids) & (reader & (2**32 - 1) > ordered_until)]
             for reader in (shadow.lowest_reader[offsets], shadow.highest_reader[offsets])
         )
-        shadow.lowest_reader[own_lowest], shadow.highest_reader[own_highest] = (
-            shadow.highest_reader[own_lowest],
-            shadow.lowest_reader[own_highest],
+        shadow.lowest_reader[replaced_lowest], shadow.highest_reader[replaced_highest] = (
+            shadow.highest_reader[replaced_lowest],
+            shadow.lowest_reader[replaced_highest],
         )
-        shadow.read_time[np.intersect1d(own_lowest, own_highest)] = 0
+        shadow.read_time[np.intersect1d(replaced_lowest, replaced_highest)] = 0
 
     def raise_deferred(self, ctx, active, view=None, offsets=()):
         "Raise the first deferred race of a lane of `active`; if `view` is given, one with its elements at `offsets`"
@@ -302,13 +307,13 @@ class Racecheck:
                 ctx.program = program
                 raise_race()
 
-    def unordered_lanes(self, ctx, lanes, recent, time, thread):
-        "Return the indices of `lanes` whose `recent` access by `thread` at `time` does not happen before theirs"
-        candidates = np.flatnonzero(recent & (thread != ctx.group.thread_ids[lanes]))
+    def unordered_lanes(self, ctx, lanes, is_recent, time, thread):
+        "Return the indices of `lanes` whose `is_recent` access by `thread` at `time` does not happen before theirs"
+        candidates = np.flatnonzero(is_recent & (thread != ctx.group.thread_ids[lanes]))
         if not candidates.size:
             return candidates
-        ordered = ctx.order.happens_before(ctx.group, lanes[candidates], time[candidates], thread[candidates])
-        return candidates[~ordered]
+        is_ordered = ctx.order.happens_before(ctx.group, lanes[candidates], time[candidates], thread[candidates])
+        return candidates[~is_ordered]
 
     def record_readers(self, ctx, shadow, lanes, offsets, ordered_until):
         "Record the time of a read, and the lowest and the highest reader since the barrier"
@@ -342,31 +347,35 @@ class Racecheck:
         self.check_writers(ctx, lanes, view, offsets, ordered_until, write_times, value, site, atomic)
         shadow.writer[offsets] = thread_ids
         if not atomic:
-            overwritten = np.flatnonzero(shadow.writer[offsets] != thread_ids)
-            if overwritten.size:
-                self.check_same_access(ctx, lanes, view, offsets, overwritten, value, site)
+            overwritten_indices = np.flatnonzero(shadow.writer[offsets] != thread_ids)
+            if overwritten_indices.size:
+                self.check_same_access(ctx, lanes, view, offsets, overwritten_indices, value, site)
         shadow.write_time[offsets] = ctx.now
         shadow.written_atomically[offsets] = atomic
         if not atomic:
             ctx.order.forget(view.mem, offsets)
 
-    def check_readers(self, ctx, lanes, view, offsets, ordered_until, site, now):
+    def check_readers(self, ctx, lanes, view, offsets, ordered_until, site, access):
         "Raise a data race (write after read) if a recent read does not happen before this write"
         shadow = view.mem.shadow
         time = shadow.read_time[offsets]
-        recent = time > ordered_until
-        if recent.any():
+        is_recent = time > ordered_until
+        if is_recent.any():
             for reader in (shadow.lowest_reader[offsets], shadow.highest_reader[offsets]):
-                racing = self.unordered_lanes(ctx, lanes, recent, time, reader >> 32)
-                for i in racing[np.unique(reader[racing], return_index=True)[1]] if racing.size else ():
+                racing_indices = self.unordered_lanes(ctx, lanes, is_recent, time, reader >> 32)
+                for i in (
+                    racing_indices[np.unique(reader[racing_indices], return_index=True)[1]]
+                    if racing_indices.size
+                    else ()
+                ):
                     times, threads = reader & (2**32 - 1), reader >> 32
                     raise_race = partial(
-                        self.raise_race, ctx, lanes, view, offsets, i, times, threads, 'read', now, site
+                        self.raise_race, ctx, lanes, view, offsets, i, times, threads, 'read', access, site
                     )
                     # The reader may still compare and swap if it is a live thread of this group that does not take
                     # part in this atomic.
                     lane = int(threads[i]) - ctx.group.thread_ids[0]
-                    may_swap = now != 'written' and 0 <= lane < ctx.group.size and ctx.group.live[lane]
+                    may_swap = access != 'written' and 0 <= lane < ctx.group.size and ctx.group.live[lane]
                     if not may_swap or (offsets[lanes == lane] == offsets[i]).any():
                         raise_race()
                     self.defer(ctx, view, offsets[i], ctx.group.thread_ids[lane], raise_race)
@@ -374,49 +383,58 @@ class Racecheck:
     def check_writers(self, ctx, lanes, view, offsets, ordered_until, write_times, value, site, atomic):
         "Raise a data race (write after write) if a recent write does not happen before this one"
         shadow = view.mem.shadow
-        recent = write_times > ordered_until
+        is_recent = write_times > ordered_until
         if atomic:
-            recent = recent & ~shadow.written_atomically[offsets]  # two atomics do not race
-        if recent.any():
+            is_recent = is_recent & ~shadow.written_atomically[offsets]  # two atomics do not race
+        if is_recent.any():
             writer = shadow.writer[offsets]
-            racing = self.unordered_lanes(ctx, lanes, recent, write_times, writer)
-            if racing.size:
+            racing_indices = self.unordered_lanes(ctx, lanes, is_recent, write_times, writer)
+            if racing_indices.size:
                 self.report_two_writes(
-                    ctx, lanes, view, offsets, racing, write_times, writer, value, view.mem.data[offsets], site
+                    ctx, lanes, view, offsets, racing_indices, write_times, writer, value, view.mem.data[offsets], site
                 )
 
-    def check_same_access(self, ctx, lanes, view, offsets, overwritten, value, site):
+    def check_same_access(self, ctx, lanes, view, offsets, overwritten_indices, value, site):
         "Check lanes that write one element in the same access: the last of them wins"
-        final = dict(zip(offsets.tolist(), value.tolist()))
-        final_values = np.array([final[element] for element in offsets.tolist()], value.dtype)
+        final_value_of = dict(zip(offsets.tolist(), value.tolist()))
+        final_values = np.array([final_value_of[element] for element in offsets.tolist()], value.dtype)
         times = np.full(len(offsets), ctx.now)
         self.report_two_writes(
-            ctx, lanes, view, offsets, overwritten, times, view.mem.shadow.writer[offsets], value, final_values, site
+            ctx,
+            lanes,
+            view,
+            offsets,
+            overwritten_indices,
+            times,
+            view.mem.shadow.writer[offsets],
+            value,
+            final_values,
+            site,
         )
 
-    def report_two_writes(self, ctx, lanes, view, offsets, racing, time, writer, value, stored, site):
+    def report_two_writes(self, ctx, lanes, view, offsets, racing_indices, time, writer, value, stored, site):
         "Report two writes of one element: different values are a data race, the same value is a warning"
         if value is not None:
-            same = (stored == value) | (stored != stored) & (value != value)
-            differing = racing[~same[racing]]
+            is_same_value = (stored == value) | (stored != stored) & (value != value)  # NaN is equal to NaN here
+            differing_indices = racing_indices[~is_same_value[racing_indices]]
         else:
-            differing = racing
-        if differing.size:
-            self.raise_race(ctx, lanes, view, offsets, differing[0], time, writer, 'written', 'written', site)
+            differing_indices = racing_indices
+        if differing_indices.size:
+            self.raise_race(ctx, lanes, view, offsets, differing_indices[0], time, writer, 'written', 'written', site)
         else:
-            self.warn_same_value(ctx, view, offsets[racing[0]], site)
+            self.warn_same_value(ctx, view, offsets[racing_indices[0]], site)
 
-    def raise_race(self, ctx, lanes, view, offsets, i, times, threads, before, now, site):
+    def raise_race(self, ctx, lanes, view, offsets, i, times, threads, earlier_access, access, site):
         "Raise the data race of the lane `lanes[i]` with the access by the thread `threads[i]` at `times[i]`"
         block, thread = ctx.group.position_of_thread(threads[i])
-        own_entry = ctx.program.sites[site], view.name, ctx.callers
-        earlier = (entry for time, *entry in reversed(self.history) if time == times[i])
-        other_site, name, callers = next(earlier, own_entry)
+        entry_of_this_access = ctx.program.sites[site], view.name, ctx.callers
+        entries = (entry for time, *entry in reversed(self.history) if time == times[i])
+        other_site, name, callers = next(entries, entry_of_this_access)
         other = Access(
             other_site.line, block, thread, other_site.source, other_site.file, calls_of(other_site, callers)
         )
         code = ctx.order.race_code(ctx.group, lanes[i], times[i], threads[i])
-        fields = dict(before=before, now=now, **element_at(view, offsets[i]))
+        fields = dict(before=earlier_access, now=access, **element_at(view, offsets[i]))
         if name != view.name:
             fields['second'] = tuple(element_at(view.mem.views[name], offsets[i]).values())
         elif any(not stride and np.max(n) > 1 for stride, n in zip(view.strides, view.shape)):
@@ -424,19 +442,19 @@ class Racecheck:
         raise ctx.finding('racecheck', code, site, by_lane=lanes[i], other=other, **fields)
 
     def race_with_later_write(self, ctx, read):
-        "Return the exception for an `UnwrittenRead` that races with a later write by another block; None without one"
+        "Return the exception for an `UnwrittenRead` that races with a later write by another block; None if none does"
         shadow = read.view.mem.shadow
         time = int(shadow.write_time[read.offset])
         thread = shadow.writer[read.offset]
-        ordered = (
+        is_ordered = (
             thread // ctx.group.threads_per_block == read.block
-            or read.atomic
+            or read.is_atomic
             and shadow.written_atomically[read.offset]
             or ctx.order.has_fences
         )
-        if time <= read.time or ordered:
+        if time <= read.time or is_ordered:
             return None
-        other_site, _, callers = next(entry for at, *entry in reversed(self.history) if at == time)
+        other_site, _, callers = next(entry for entry_time, *entry in reversed(self.history) if entry_time == time)
         calls = calls_of(other_site, callers)
         other = Access(
             other_site.line, *ctx.group.position_of_thread(thread), other_site.source, other_site.file, calls
@@ -469,26 +487,30 @@ class Synccheck:
     def check_barrier(self, ctx, active, site):
         "Check that all threads of each block are at its barrier; returns the number of lanes that arrived, per block"
         group = ctx.group
-        arrived = np.bincount(group.block_in_group[active], minlength=group.block_count)
-        incomplete = (arrived > 0) & (arrived < group.threads_per_block)
+        num_arrived = np.bincount(group.block_in_group[active], minlength=group.num_blocks)
+        incomplete = (num_arrived > 0) & (num_arrived < group.threads_per_block)
         if incomplete.any() and self.enabled:
             diverged = incomplete & (
-                arrived < np.bincount(group.block_in_group[group.live], minlength=group.block_count)
+                num_arrived < np.bincount(group.block_in_group[group.live], minlength=group.num_blocks)
             )
-            self.report_missing(ctx, active, int(np.argmax(diverged if diverged.any() else incomplete)), arrived, site)
-        return arrived
+            self.report_missing(
+                ctx, active, int(np.argmax(diverged if diverged.any() else incomplete)), num_arrived, site
+            )
+        return num_arrived
 
-    def report_missing(self, ctx, active, block, arrived, site):
-        "Report that threads of a block miss its barrier: raise if one of them is running, warn if all have returned"
+    def report_missing(self, ctx, active, block, num_arrived, site):
+        "Report that threads of a block are not at its barrier: raise if one of them still runs, else warn"
         group = ctx.group
         location = ctx.program.sites[site]
-        absent, alive = (
-            np.flatnonzero((group.block_in_group == block) & ~active & which) for which in (group.all_lanes, group.live)
+        absent_lanes, running_lanes = (
+            np.flatnonzero((group.block_in_group == block) & ~active & mask) for mask in (group.all_lanes, group.live)
         )
         fields = dict(
-            here=int(arrived[block]), threads=group.threads_per_block, thread=group.position((*alive, *absent)[0])[1]
+            here=int(num_arrived[block]),
+            threads=group.threads_per_block,
+            thread=group.position((*running_lanes, *absent_lanes)[0])[1],
         )
-        if len(alive):
+        if len(running_lanes):
             raise ctx.finding(
                 'synccheck',
                 'diverged',
@@ -510,28 +532,28 @@ class Synccheck:
         absent = ~active & (group.live | (group.thread_index == 0))
         if absent.any():
             block, thread = group.position(int(np.argmax(absent)))
-            self.raise_not_at_grid(ctx, active, site, block, thread)
+            self.raise_grid_diverged(ctx, active, site, block, thread)
 
-    def raise_not_at_grid(self, ctx, active, site, block, thread):
+    def raise_grid_diverged(self, ctx, active, site, block, thread):
         "Raise the finding that a thread is not at the grid's barrier, where the lanes of `active` wait"
         raise ctx.finding('synccheck', 'grid_diverged', site, active, in_block=block, thread=thread)
 
     def check_mask(self, ctx, active, mask, site, operation):
-        "Check a warp operation: each lane is in its own mask, and every lane that a mask names takes part"
+        "Check a warp operation: each lane is in its own mask, and every lane in a mask takes part"
         group = ctx.group
         mask_bits = np.broadcast_to(_mask_bits(mask, group.warp_size), group.size)
         full_mask = 2**group.warp_size - 1
         if not self.enabled or active is group.all_lanes and (mask_bits == full_mask).all():
             return
-        unnamed = active & ((mask_bits >> group.laneid.astype(np.uint64)) & 1 == 0)
-        if unnamed.any():
-            lane = int(np.argmax(unnamed))
+        not_in_own_mask = active & ((mask_bits >> group.laneid.astype(np.uint64)) & 1 == 0)
+        if not_in_own_mask.any():
+            lane = int(np.argmax(not_in_own_mask))
             fields = dict(operation=operation, mask=int(mask_bits[lane]), whole=full_mask)
             raise ctx.finding('synccheck', 'unnamed_lane', site, by_lane=lane, **fields)
         lanes_by_warp = group.lanes_by_warp()
         alive = (lanes_by_warp >= 0) & group.live[lanes_by_warp]
         arrived = alive & active[lanes_by_warp]
-        absent = (_named_lanes(lanes_by_warp, arrived, mask_bits) == 1) & alive & ~arrived & arrived.any(1)[:, None]
+        absent = (_bits_of_masks(lanes_by_warp, arrived, mask_bits) == 1) & alive & ~arrived & arrived.any(1)[:, None]
         if absent.any():
             warp, lane = (int(i) for i in np.argwhere(absent)[0])
             by_lane = int(lanes_by_warp[warp][arrived[warp]][0])
@@ -555,31 +577,31 @@ class Synccheck:
     def check_iteration(self, ctx, loop, site, frame):
         """Check, at the beginning of an iteration of a `while` loop of the kernel's `frame`, that the loop can end.
 
-        If neither memory nor a variable changes from one iteration to the next, none ever will: the loop is stuck. It
+        If neither memory nor a variable changes from one iteration to the next, the loop never ends: it is stuck. This
         is checked even if the detector is disabled, because the launch would hang."""
         if time.monotonic() > ctx.deadline:
             raise ctx.finding('timeout', 'endless', site, loop.mask, seconds=f'{settings.seconds:g}')
-        if loop.write_count != ctx.write_count:
+        if loop.num_writes != ctx.num_writes:
             loop.iterations = 0
-            loop.write_count = ctx.write_count
-            loop.spinning = False
-            loop.stuck = False
+            loop.num_writes = ctx.num_writes
+            loop.is_spinning = False
+            loop.is_stuck = False
             return
         self.check_deadlock(ctx, site, loop.mask)
         loop.iterations += 1
         limit = POLL_LIMIT if ctx.program.may_spin else SPIN_LIMIT
-        loop.spinning = loop.iterations >= POLL_LIMIT
+        loop.is_spinning = loop.iterations >= POLL_LIMIT
         if loop.iterations % limit == 0:
             loop.variables = _variables(frame)
         elif loop.iterations > limit and loop.iterations % limit == 1:
-            loop.stuck = _are_equal(loop.variables, _variables(frame))
-            if loop.stuck and not ctx.program.may_spin:
+            loop.is_stuck = _are_equal(loop.variables, _variables(frame))
+            if loop.is_stuck and not ctx.program.may_spin:
                 code = 'endless_wait' if ctx.grid.size == 1 else 'blocks_wait'
                 raise ctx.finding('synccheck', code, site, loop.mask, threads=np.count_nonzero(loop.mask))
 
 
 def _variables(frame):
-    "Return the kernel's own variables by name"
+    "Return {name: value} of the variables of the kernel; names of the rewritten code begin with `__`"
     return {
         name: value
         for name, value in frame.f_locals.items()
@@ -595,14 +617,14 @@ def _are_equal(a, b):
 
 
 def _mask_bits(mask, warp_size):
-    "Convert a mask that the kernel passes to uint64, without the bits past the warp's size"
+    "Convert a mask that a kernel passes to uint64; bits past the size of the warp become 0"
     mask = np.asarray(mask)
     bits = mask if mask.dtype == np.uint64 else mask.astype(np.int64).view(np.uint64)
     return bits & np.uint64(2**warp_size - 1)
 
 
-def _named_lanes(lanes_by_warp, arrived, mask_bits):
-    "Return, as (warps, lanes of a warp), which lanes the mask of the first lane that arrived in each warp names"
+def _bits_of_masks(lanes_by_warp, arrived, mask_bits):
+    "Return bits of shape (warps, lanes per warp): the mask of the first lane that arrived in each warp"
     if (mask_bits != mask_bits[0]).any():
         first_arrived = lanes_by_warp[np.arange(len(lanes_by_warp)), np.argmax(arrived, 1)]
     else:
@@ -611,7 +633,7 @@ def _named_lanes(lanes_by_warp, arrived, mask_bits):
 
 
 class Detectors:
-    "The four detectors, enabled by the options; `uses_shadow` is true if one of them needs the shadow memory"
+    "The four detectors, enabled by the options; `uses_shadow`: does one of them need the shadow memory?"
 
     def __init__(self):
         self.memcheck = Memcheck(checking('memcheck'))

@@ -16,7 +16,7 @@ from . import types
 from .host import DeviceArray, device_array, to_device
 from .intrinsics import grid
 from .kernel import jit
-from .signatures import declared
+from .signatures import declared_types
 from ..utils import cdiv
 
 __all__ = ['Reduce', 'reduce', 'vectorize', 'guvectorize']
@@ -87,17 +87,18 @@ class _Vectorized:
     "Applies a function of numbers elementwise to arrays, which broadcast as in NumPy"
 
     def __init__(self, f, signatures):
-        self.py_func, self._results = f, dict(map(_signature, signatures))  # {argument dtypes: result dtype}
+        self.py_func = f
+        self._result_of_types = dict(map(_parse_signature, signatures))  # argument dtypes -> result dtype
         functools.update_wrapper(self, f)
-        self._kernel = jit(_kernel_on_arrays(f, len(next(iter(self._results)))))
+        self._kernel = jit(_kernel_on_arrays(f, len(next(iter(self._result_of_types)))))
 
     def __call__(self, *args, out=None, stream=0):
         "Apply `f` elementwise: returns a device array if an argument, or `out`, is one, else a host array"
-        dtypes = self._pick(args)
+        dtypes = self._match_signature(args)
         on_device = any(isinstance(array, DeviceArray) for array in (*args, out))
         arrays = np.broadcast_arrays(*(np.asarray(_host_array(a), t) for a, t in zip(args, dtypes)))
         inputs = [to_device(a.ravel()) for a in arrays]
-        result = to_device(np.empty(arrays[0].size, self._results[dtypes]))
+        result = to_device(np.empty(arrays[0].size, self._result_of_types[dtypes]))
         if result.size:
             _launch_elementwise(self._kernel, result.size, *inputs, result)
         result = result.reshape(arrays[0].shape or (1,))  # for numbers, Numba makes arrays of one element
@@ -106,19 +107,18 @@ class _Vectorized:
         out[...] = result if isinstance(out, DeviceArray) else result.data
         return out
 
-    def _pick(self, args):
-        "Return the declared types that fit `args`, arrays exactly and numbers converted; raises `TypeError` if none do"
-        exact = [tuple(_host_array(a).dtype for a in args)]
-        candidates = [t for t in self._results if len(t) == len(args) and all(map(_accepts, t, args))]
-        matches = [t for t in candidates if t in exact] or candidates
+    def _match_signature(self, args):
+        "Return the only declared types that fit `args`; arrays must have these types, numbers are converted"
+        dtypes = tuple(_host_array(a).dtype for a in args)
+        candidates = [t for t in self._result_of_types if len(t) == len(args) and all(map(_accepts, t, args))]
+        matches = [t for t in candidates if t == dtypes] or candidates
         if len(matches) == 1:
             return matches[0]
-        what = 'matches none' if not matches else 'matches several'
-        given_types = ', '.join(map(str, exact[0]))
-        declared = '; '.join(', '.join(map(str, t)) for t in self._results)
+        num_matches = 'several' if matches else 'none'
+        signatures = '; '.join(', '.join(map(str, t)) for t in self._result_of_types)
         raise TypeError(
-            f'{self.__name__}({given_types}) {what} of its signatures: {declared}. Arrays must have exactly these '
-            'types: convert with x.astype(np.float32)'
+            f'{self.__name__}({", ".join(map(str, dtypes))}) matches {num_matches} of its signatures: {signatures}. '
+            'Arrays must have exactly these types: convert with x.astype(np.float32)'
         )
 
     def reduce(self, arg, stream=0):
@@ -129,12 +129,12 @@ class _Vectorized:
 
 
 def _accepts(dtype, arg):
-    "Return whether `arg` may be passed where `dtype` is declared"
+    "Return whether `arg` may be passed to a parameter of type `dtype`"
     return isinstance(arg, (int, float, complex, np.number)) or _host_array(arg).dtype == dtype
 
 
-def _signature(signature):
-    "Return (argument dtypes, result dtype) of one signature, given as a string or as Numba's object"
+def _parse_signature(signature):
+    "Return (argument dtypes, result dtype) of a signature: a string, or an object of Numba"
     if isinstance(signature, str):
         try:
             signature = eval(signature, dict(vars(types)))  # as Numba evaluates it
@@ -147,20 +147,25 @@ def _signature(signature):
         raise TypeError(
             f"vectorize(target='cuda') needs the result's type, too: 'float32(float32, float32)', not {signature}"
         )
-    as_dtype = [np.dtype(t if isinstance(t, type) else str(t)) for t in (*signature.args, result)]
-    return tuple(as_dtype[:-1]), as_dtype[-1]
+    *argument_types, result_type = (np.dtype(t if isinstance(t, type) else str(t)) for t in (*signature.args, result))
+    return tuple(argument_types), result_type
 
 
-def _kernel_on_arrays(f, count):
-    "Make a kernel of `count` input arrays and an output array, to which it writes `f` of the elements"
-    names = [f'x{i}' for i in range(count)]
+def _kernel_on_arrays(f, num_inputs):
+    "Make a kernel of `num_inputs` arrays and an output array, to which it writes `f` of the elements"
+    names = [f'x{i}' for i in range(num_inputs)]
     call = f'out[i] = f({", ".join(f"{operand}[i]" for operand in names)})'
     return _generate_kernel('vectorized', f, [*names, 'out'], 'out.size', call)
 
 
-def _generate_kernel(name, f, names, count, call):
-    "Make a kernel of this name: source in which each of the first `count` threads executes `call`, a call of `f`"
-    lines = [f'def {name}({", ".join(names)}):\n', '    i = grid(1)\n', f'    if i < {count}:\n', f'        {call}\n']
+def _generate_kernel(name, f, parameters, num_threads, call):
+    "Make a kernel from source text: each of the first `num_threads` threads executes `call`, a call of `f`"
+    lines = [
+        f'def {name}({", ".join(parameters)}):\n',
+        '    i = grid(1)\n',
+        f'    if i < {num_threads}:\n',
+        f'        {call}\n',
+    ]
     file = f'<{name}, {call}>'
     namespace = dict(grid=grid, f=jit(device=True)(f))
     linecache.cache[file] = sum(map(len, lines)), None, lines, file
@@ -169,16 +174,16 @@ def _generate_kernel(name, f, names, count, call):
 
 
 def vectorize(
-    signatures,  # 'float32(float32, float32)', or a list of such
+    signatures,  # 'float32(float32, float32)', or a list of such strings
     target='cuda',  # the only target that is simulated
 ):
     "Make an elementwise function of arrays from a function of numbers, as a decorator"
     if target != 'cuda':
         raise ValueError(f"the simulator supports vectorize(target='cuda'), not target={target!r}")
-    one = isinstance(signatures, str) or hasattr(signatures, 'args')
-    if callable(signatures) and not one or not signatures:
+    is_single = isinstance(signatures, str) or hasattr(signatures, 'args')
+    if callable(signatures) and not is_single or not signatures:
         raise TypeError("vectorize(target='cuda') needs signatures: vectorize(['float32(float32)'], target='cuda')")
-    return lambda f: _Vectorized(f, [signatures] if one else signatures)
+    return lambda f: _Vectorized(f, [signatures] if is_single else signatures)
 
 
 class _Guvectorized:
@@ -187,58 +192,61 @@ class _Guvectorized:
     def __init__(self, f, types, layout):
         self.py_func, self._types = f, types
         functools.update_wrapper(self, f)
-        self._in, self._out = _axes_of(layout)
+        self._input_axes, self._output_axes = _parse_layout(layout)  # axis names per argument
         self._kernels = {}
 
     def __call__(self, *args, out=None, stream=0):
         "Apply `f` to each part: returns device arrays if an argument or output is one, else host arrays"
-        input_count = len(self._in)
-        if len(args) not in (input_count, input_count + len(self._out)) or out is not None and len(args) > input_count:
-            raise TypeError(
-                f'{self.__name__} takes {input_count} arrays, optionally followed by arrays for the results'
-            )
-        outputs = list(args[input_count:]) or [out] * len(self._out)
+        num_inputs = len(self._input_axes)
+        if (
+            len(args) not in (num_inputs, num_inputs + len(self._output_axes))
+            or out is not None
+            and len(args) > num_inputs
+        ):
+            raise TypeError(f'{self.__name__} takes {num_inputs} arrays, optionally followed by arrays for the results')
+        outputs = list(args[num_inputs:]) or [out] * len(self._output_axes)
         on_device = any(isinstance(array, DeviceArray) for array in (*args, *outputs))
-        inputs = [np.asarray(_host_array(array)) for array in args[:input_count]]
-        types = self._pick(tuple(array.dtype for array in inputs))
-        sizes, loop = self._sizes(inputs)
-        spread_inputs = [
-            to_device(self._broadcast(array, axes, loop, sizes, t)) for array, axes, t in zip(inputs, self._in, types)
+        inputs = [np.asarray(_host_array(array)) for array in args[:num_inputs]]
+        types = self._match_signature(tuple(array.dtype for array in inputs))
+        size_of_axis, loop_shape = self._match_axes(inputs)
+        device_inputs = [
+            to_device(self._broadcast(array, axes, loop_shape, size_of_axis, t))
+            for array, axes, t in zip(inputs, self._input_axes, types)
         ]
-        shapes = [(*loop, *(sizes[axis] for axis in axes)) for axes in self._out]
+        shapes = [(*loop_shape, *(size_of_axis[axis] for axis in axes)) for axes in self._output_axes]
         results = [
             device_array(self._with_thread_axis(shape, axes, t), t.dtype)
-            for shape, axes, t in zip(shapes, self._out, types[input_count:])
+            for shape, axes, t in zip(shapes, self._output_axes, types[num_inputs:])
         ]
-        _launch_elementwise(self._kernel(types), math.prod(loop), *spread_inputs, *results)
+        _launch_elementwise(self._kernel(types), math.prod(loop_shape), *device_inputs, *results)
         results = [device_result.reshape(shape) for device_result, shape in zip(results, shapes)]
         returned = [_return_result(device_result, output, on_device) for device_result, output in zip(results, outputs)]
         return returned[0] if len(returned) == 1 else tuple(returned)
 
-    def _pick(self, dtypes):
-        "Return the declared types for these dtypes: an exact match, else the first to which they can be converted"
-        input_count = len(self._in)
-        declared_types = {tuple(np.dtype(t.dtype) for t in types[:input_count]): types for types in self._types}
-        convertible = [w for w in declared_types if all(map(np.can_cast, w, dtypes))]
-        if dtypes not in declared_types and not convertible:
+    def _match_signature(self, dtypes):
+        "Return the declared types that equal `dtypes`, else the first ones to which they can be converted"
+        num_inputs = len(self._input_axes)
+        types_of_dtypes = {tuple(np.dtype(t.dtype) for t in types[:num_inputs]): types for types in self._types}
+        convertible = [types for types in types_of_dtypes if all(map(np.can_cast, types, dtypes))]
+        if dtypes not in types_of_dtypes and not convertible:
             raise TypeError(f'{self.__name__}: no signature takes {", ".join(map(str, dtypes))}')
-        return declared_types[dtypes if dtypes in declared_types else convertible[0]]
+        return types_of_dtypes[dtypes if dtypes in types_of_dtypes else convertible[0]]
 
-    def _sizes(self, given):
-        "Return ({axis name: size}, sizes of the loop axes)"
-        sizes = {}
+    def _match_axes(self, inputs):
+        "Return ({axis name: size}, shape of the outer axes); raises `ValueError` if the inputs do not fit"
+        size_of_axis = {}
         outer_shapes = []
-        for position, (array, axes) in enumerate(zip(given, self._in)):
+        for position, (array, axes) in enumerate(zip(inputs, self._input_axes)):
             if array.ndim < len(axes):
                 raise ValueError(
                     f'{self.__name__}: argument {position} has {array.ndim} axes, but needs at least ({",".join(axes)})'
                 )
-            outer_count = array.ndim - len(axes)
-            outer_shapes.append(array.shape[:outer_count])
-            for axis, size in zip(axes, array.shape[outer_count:]):
-                if sizes.setdefault(axis, size) != size:
+            num_outer_axes = array.ndim - len(axes)
+            outer_shapes.append(array.shape[:num_outer_axes])
+            for axis, size in zip(axes, array.shape[num_outer_axes:]):
+                if size_of_axis.setdefault(axis, size) != size:
                     raise ValueError(
-                        f'{self.__name__}: argument {position} has {size} along {axis}, others {sizes[axis]}'
+                        f'{self.__name__}: argument {position} has {size} along {axis}, others {size_of_axis[axis]}'
                     )
         loop_shape = max(outer_shapes, key=math.prod)
         for position, shape in enumerate(outer_shapes):
@@ -246,18 +254,18 @@ class _Guvectorized:
                 raise ValueError(
                     f'{self.__name__}: the outer axes of argument {position} are {shape}, those of others {loop_shape}'
                 )
-        return sizes, loop_shape
+        return size_of_axis, loop_shape
 
-    def _broadcast(self, array, axes, loop_shape, sizes, type_):
+    def _broadcast(self, array, axes, loop_shape, size_of_axis, type_):
         "Broadcast an argument to one part per thread"
-        inner_shape = tuple(sizes[axis] for axis in axes)
+        inner_shape = tuple(size_of_axis[axis] for axis in axes)
         broadcast = np.broadcast_to(
             array.reshape(inner_shape) if array.size == math.prod(inner_shape) else array, (*loop_shape, *inner_shape)
         )
         return broadcast.reshape(self._with_thread_axis(broadcast.shape, axes, type_)).astype(type_.dtype)
 
     def _with_thread_axis(self, shape, axes, type_):
-        "Return a shape whose first axis is that of the threads; a number declared as an array has one element"
+        "Return `shape` with one outer axis, of threads; a number that is declared as an array has one element"
         inner_shape = shape[len(shape) - len(axes) :]
         return (math.prod(shape[: len(shape) - len(axes)]), *inner_shape, *(1,) * (type_.ndim is not None and not axes))
 
@@ -273,15 +281,15 @@ class _Guvectorized:
 
 
 def _return_result(result, out, on_device):
-    "Return a result: in `out` if given, else on the device or the host, as the arguments are"
+    "Copy a result to `out` if there is one; else return it on the device if `on_device`, or on the host"
     if out is None:
         return result if on_device else result.copy_to_host()
     out[...] = result if isinstance(out, DeviceArray) else result.data
     return out
 
 
-def _axes_of(layout):
-    "Parse a layout such as '(n),()->(n)' to (axis names of each argument, of each result)"
+def _parse_layout(layout):
+    "Parse a layout such as '(n),()->(n)'; returns (axis names of each argument, axis names of each result)"
     sides = layout.replace(' ', '').split('->')
     if len(sides) != 2 or any(re.sub(r'\(([A-Za-z_]\w*(,[A-Za-z_]\w*)*)?\)', '', side).strip(',') for side in sides):
         raise TypeError(f"guvectorize: {layout!r} is not a layout, such as '(n),()->(n)'")
@@ -295,7 +303,7 @@ def _axes_of(layout):
 
 
 def guvectorize(
-    ftylist,  # 'void(float32[:], float32[:])', or a list of such
+    ftylist,  # 'void(float32[:], float32[:])', or a list of such strings
     signature=None,  # the layout: '(n)->(n)'
     target='cuda',  # the only target that is simulated
     **options,
@@ -303,7 +311,7 @@ def guvectorize(
     "Make a function of arrays from a function of their parts, such as rows, as a decorator; one thread runs per part"
     if target != 'cuda':
         raise ValueError(f"the simulator supports guvectorize(target='cuda'), not target={target!r}")
-    types = declared(ftylist)
+    types = declared_types(ftylist)
     if signature is None or not types:
         raise TypeError(
             "guvectorize(target='cuda') needs signatures and a layout: "

@@ -14,22 +14,22 @@ __all__ = ['add_kernel_line']
 
 
 def add_kernel_line(program, values, error):
-    "Return the error with the kernel's line; one of Python's errors is shown without the simulator's frames"
-    _, number = _kernel_frame(program, error)
-    source = linecache.getline(program.file, number).strip()
-    if isinstance(error, NotSimulated) and number and not error.line:
-        where = dict(kernel=program.name, file=program.file, line=number, source=source)
-        return NotSimulated(error.summary, error.hint, **where)
-    if isinstance(error, ShownBriefly) or not number:
+    "Return the error with the line of the kernel that raised it; Python's own errors hide the simulator's frames"
+    _, line = _innermost_kernel_frame(program, error)
+    source = linecache.getline(program.file, line).strip()
+    if isinstance(error, NotSimulated) and line and not error.line:
+        location = dict(kernel=program.name, file=program.file, line=line, source=source)
+        return NotSimulated(error.summary, error.hint, **location)
+    if isinstance(error, ShownBriefly) or not line:
         return error
     if isinstance(error, TypeError) and re.search(r'\bView\b', str(error)):
         return _array_as_number_error(program, values, error)
-    error.__notes__ = [f'  line {number}: {source}\n  in {program.name}{_suggest_name(error)}']
+    error.__notes__ = [f'  line {line}: {source}\n  in {program.name}{_similar_name_hint(error)}']
     return briefly(error)
 
 
-def _suggest_name(error):
-    "Return a hint with a similar name for one that does not exist, or ''"
+def _similar_name_hint(error):
+    "Return a hint that suggests a similar name if the error is about an unknown one, else ''"
     name = getattr(error, 'name', None) or ''
     cuda = sys.modules[f'{__package__}.cuda']
     if close_matches := get_close_matches(name, dir(cuda), 1, 0.75):
@@ -40,32 +40,34 @@ def _suggest_name(error):
 
 def _array_as_number_error(program, values, error):
     "Make the error for a line that uses an array as a number"
-    frame, number = _kernel_frame(program, error)
-    line = linecache.getline(program.file, number).strip()
-    for name, value in frame.items():
-        subscripts = re.findall(rf'(?<![\w.]){re.escape(name)}\s*\[([^][]*)\]', line) if isinstance(value, View) else []
-        for index_count in (subscript.count(',') + 1 for subscript in subscripts if ':' not in subscript):
-            if index_count < value.ndim:
-                fields = dict(array=name, dimensions=value.ndim, given=index_count)
+    variables, line = _innermost_kernel_frame(program, error)
+    source = linecache.getline(program.file, line).strip()
+    for name, value in variables.items():
+        subscripts = (
+            re.findall(rf'(?<![\w.]){re.escape(name)}\s*\[([^][]*)\]', source) if isinstance(value, View) else []
+        )
+        for num_indices in (subscript.count(',') + 1 for subscript in subscripts if ':' not in subscript):
+            if num_indices < value.ndim:
+                fields = dict(array=name, dimensions=value.ndim, given=num_indices)
                 return exception_of(
-                    'memcheck', 'indices', 'python', fields, Location(program.name, program.file, number, line)
+                    'memcheck', 'indices', 'python', fields, Location(program.name, program.file, line, source)
                 )
     for position, (name, value) in enumerate(zip(program.params, values)):
-        if isinstance(value, View) and re.search(rf'(?<![\w.]){name}(?!\s*[\w\[.])', line):
+        if isinstance(value, View) and re.search(rf'(?<![\w.]){name}(?!\s*[\w\[.])', source):
             shape = tuple(map(int, value.shape))
-            what = f'is an array of shape {shape}, but line {number} uses it as a number: {line}'
+            problem = f'is an array of shape {shape}, but line {line} uses it as a number: {source}'
             hint = 'Pass the number itself: {}.item()' if value.size == 1 else 'Use one of its elements, as in {}[i].'
-            return argument_error(program.name, position, name, f'{what}\n  {hint.format(name)}')
-    what, hint = 'arithmetic on a whole array', 'A thread computes with numbers: write a loop over the elements.'
-    return NotSimulated(what, hint, kernel=program.name, file=program.file, line=number or None, source=line)
+            return argument_error(program.name, position, name, f'{problem}\n  {hint.format(name)}')
+    problem, hint = 'arithmetic on a whole array', 'A thread computes with numbers: write a loop over the elements.'
+    return NotSimulated(problem, hint, kernel=program.name, file=program.file, line=line or None, source=source)
 
 
-def _kernel_frame(program, error):
-    "Return (variables, line number) of the kernel's frame that an error comes from"
-    found = {}, 0
+def _innermost_kernel_frame(program, error):
+    "Return (variables, line number) of the innermost frame of the kernel in the traceback of an error"
+    variables, line = {}, 0
     traceback = error.__traceback__
     while traceback:
         if traceback.tb_frame.f_code.co_filename == program.file:
-            found = traceback.tb_frame.f_locals, traceback.tb_lineno
+            variables, line = traceback.tb_frame.f_locals, traceback.tb_lineno
         traceback = traceback.tb_next
-    return found
+    return variables, line

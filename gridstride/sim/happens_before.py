@@ -2,9 +2,9 @@
 
 A launch or a copy runs in the background on a GPU. Here it runs at once, and this module computes which earlier
 operations happen before it: those of its stream, those before an event that the stream has waited for, those that the
-legacy default stream orders, and all that the host has waited for. Each stream has a vector clock, {stream: how many
-of its operations happen before}, and so has the host. The shadow of an array records in which launch an element was
-used; a copy records which elements it has used.
+legacy default stream orders, and all that the host has waited for. Each stream has a vector clock: {other stream: how
+many of its operations happen before the next one here}. So does the host. The shadow of an array records in which
+launch an element was accessed; a copy records which elements it accesses.
 
 Not modelled: kernels of `engine='c'`; tensors, plain NumPy arrays and elements of records, whose shadow ends with the
 launch; a stream of another library, and the per-thread default stream, which count as the default stream; reads of a
@@ -28,15 +28,15 @@ from .detectors import element_at
 
 __all__ = ['copying', 'check_host_access', 'launching', 'stream_order', 'source_line']
 
-_PENDING_LIMIT = 256  # pending operations; older ones count as ordered
-_HISTORY_LIMIT = 20_000  # accesses; messages do not name the line in a launch that has more
+_MAX_PENDING = 256  # pending operations; older ones count as ordered
+_MAX_HISTORY = 20_000  # accesses; messages about a launch with more do not name its line
 
 
 class Part(NamedTuple):
     "The elements of a memory that a copy reads or writes"
 
-    mem: ref
-    first: int
+    mem: ref  # to the `Mem`
+    first: int  # offset of the first element
     shape: tuple
     strides: tuple  # in elements
     writes: bool
@@ -52,25 +52,25 @@ def part_of(a, mem, writes):
 
 
 def _select(part, values):
-    "Return the `values` of the elements of a part, of an array with one value per element of its memory"
+    "Return the values for the elements of a part; `values` has one value per element of its memory"
     return array_memory.part(values, part.first, part.shape, part.strides)
 
 
 def _part_mask(part):
-    "Return a mask of the elements of its memory that are in the part"
+    "Return a mask over the memory of a part: is this element in the part?"
     mask = np.zeros(len(part.mem().data), bool)
     _select(part, mask)[...] = True
     return mask
 
 
-def _first_index(used, index):
-    "Return the index of the first element of `used[index]` that is true; None if there is none"
-    used = np.asarray(used)
-    picked = np.asarray(used[index])
-    if not picked.any():
+def _first_index(mask, index):
+    "Return the index in `mask` of the first true element of `mask[index]`; None if there is none"
+    mask = np.asarray(mask)
+    selected = np.asarray(mask[index])
+    if not selected.any():
         return None
-    indices = np.asarray(np.arange(used.size).reshape(used.shape)[index])
-    return tuple(int(i) for i in np.unravel_index(indices[picked][0], used.shape))
+    indices = np.asarray(np.arange(mask.size).reshape(mask.shape)[index])
+    return tuple(int(i) for i in np.unravel_index(indices[selected][0], mask.shape))
 
 
 class Operation:
@@ -87,23 +87,22 @@ class Operation:
         self.location = location  # (file, line) of the call
         self.launches = launches  # whether it is the launch of a kernel
         self.begin = self.end = 0  # the detectors' time at the begin and the end of a launch
-        self.parts = []  # what a copy uses, as `Part`s
-        self.history = ()  # the accesses of a launch, of `Racecheck.history`
+        self.parts = []  # of a copy: the `Part`s that it accesses
+        self.history = ()  # of a launch: `Racecheck.history`
         self.position_of_thread = None  # of a launch: `Group.position_of_thread`
 
     def is_before(self, clock):
         "Return whether the operation happens before an event with this clock"
         return clock.get(self.stream.number, 0) >= self.number
 
-    def includes_times(self, times):
-        "Return, per access, whether it is one of this launch, by its time"
+    def contains_times(self, times):
+        "Return, per access time, whether it is in this launch"
         return (times > self.begin) & (times <= self.end)
 
     def phrase(self):
-        "Return the `Phrase` that names it in messages"
-        own_stream = self.stream
-        code = 'created_stream' if own_stream.number else 'default_stream'
-        stream = Phrase(code, dict(number=own_stream.number, created=own_stream.line))
+        "Return the `Phrase` that names this operation in messages"
+        number, line = self.stream.number, self.stream.line
+        stream = Phrase('created_stream' if number else 'default_stream', dict(number=number, created=line))
         return Phrase(
             'kernel_on' if self.launches else 'call_on', dict(name=self.name, line=self.location[1], stream=stream)
         )
@@ -115,13 +114,14 @@ class _DefaultStream:
     number, line = 0, 0
 
 
-def _stream(given):
-    "Return the stream that is passed to a call; any object that is not a stream counts as the default one"
-    return given if hasattr(given, 'number') and hasattr(given, 'line') else _DefaultStream
+def _as_stream(stream):
+    "Return the argument `stream` of a call if it is a `Stream`, else the default stream"
+    return stream if hasattr(stream, 'number') and hasattr(stream, 'line') else _DefaultStream
 
 
-def _join(clock, other):
-    for stream, count in other.items():
+def _join(clock, other_clock):
+    "Change `clock` to the maximum of both vector clocks, per stream"
+    for stream, count in other_clock.items():
         clock[stream] = max(clock.get(stream, 0), count)
 
 
@@ -136,39 +136,40 @@ class StreamOrder:
 
     def __init__(self):
         self.pending = []
-        self.host = {}
-        self.counts = {}
-        self.clocks = {}  # stream -> what happens before its next operation
+        self.host_clock = {}
+        self.num_operations = {}  # stream -> number of its operations so far
+        self.clocks = {}  # stream -> vector clock of its next operation
         self.watches_host = False  # whether kernels may access a host array
 
     def clock_of(self, stream):
-        "Return the clock of what happens before the next operation of a stream"
-        number = _stream(stream).number
+        "Return the vector clock of the next operation of a stream"
+        number = _as_stream(stream).number
         clock = self.clocks.setdefault(number, {})
-        _join(clock, self.host)
+        _join(clock, self.host_clock)
         for other in [0] if number else list(self.clocks):
             _join(clock, self.clocks.get(other, {}))
         return clock
 
     def begin(self, name, stream, location, launches=False):
         "Begin an operation of a stream, and return it"
-        stream = _stream(stream)
+        stream = _as_stream(stream)
         clock = self.clock_of(stream)
         stream_number = stream.number
-        number = clock[stream_number] = self.counts[stream_number] = self.counts.get(stream_number, 0) + 1
+        number = self.num_operations.get(stream_number, 0) + 1
+        clock[stream_number] = self.num_operations[stream_number] = number
         operation = Operation(name, stream, number, dict(clock), location, launches)
-        self.pending = [*self.pending[-_PENDING_LIMIT:], operation]
+        self.pending = [*self.pending[-_MAX_PENDING:], operation]
         return operation
 
     def wait(self, clock):
-        "Order all that happens before `clock` before what the host does next"
-        _join(self.host, clock)
-        self.pending = [op for op in self.pending if not op.is_before(self.host)]
+        "Make the host wait for all that happens before `clock`"
+        _join(self.host_clock, clock)
+        self.pending = [op for op in self.pending if not op.is_before(self.host_clock)]
         if not self.pending:  # every operation happens before the next one
-            self.host, self.clocks = {}, {}
+            self.host_clock, self.clocks = {}, {}
 
     def join(self, stream, clock):
-        "Order all that happens before `clock` before the next operation of a stream"
+        "Make the next operation of a stream wait for all that happens before `clock`"
         _join(self.clock_of(stream), clock)
 
     def wait_for(self, stream):
@@ -177,7 +178,7 @@ class StreamOrder:
             self.wait(dict(self.clock_of(stream)))
 
     def order_default_stream(self, waits):
-        "Order an operation of the default stream; it is not recorded: it happens before all that follows"
+        "Order an operation of the default stream, which is not recorded because it happens before all later ones"
         if self.pending:
             clock = self.clock_of(None)
             if waits:
@@ -186,35 +187,35 @@ class StreamOrder:
     def wait_for_all(self):
         "Synchronize the host with the device"
         if self.pending:
-            self.wait(dict(self.counts))
+            self.wait(dict(self.num_operations))
 
     def find_conflict(self, part, clock, index=...):
         """Find a pending operation that accesses an element of `part` and does not happen before `clock`.
 
-        Returns (operation, index of the element, has it written it?), or None."""
+        Returns (operation, index of the element, whether the operation writes it), or None."""
         for op in self.pending:
             if op.is_before(clock):
                 continue
-            for used, has_written in self._accesses_of(op, part):
-                first_index = _first_index(used, index)
+            for accessed, has_written in self._accesses_of(op, part):
+                first_index = _first_index(accessed, index)
                 if first_index is not None:
                     return op, first_index, has_written
 
     def _accesses_of(self, op, part):
-        "Yield (mask of the elements of `part` that `op` has accessed, has it written them?), without pairs of reads"
+        "Yield (mask of the elements of `part` that `op` accesses, whether it writes them), unless both only read"
         mem = part.mem()
         for other in op.parts:
             if other.mem() is mem and (other.writes or part.writes):
                 yield _select(part, _part_mask(other)), other.writes
         if op.end and 'shadow' in vars(mem):
-            yield op.includes_times(_select(part, mem.shadow.write_time)), True
+            yield op.contains_times(_select(part, mem.shadow.write_time)), True
             if part.writes:
-                yield op.includes_times(_select(part, mem.shadow.read_time)), False
+                yield op.contains_times(_select(part, mem.shadow.read_time)), False
 
     def record_copy(self, operation, part):
         "Record that a copy accesses a part; raises `RacecheckError` if an unordered operation accesses it, too"
-        if found := self.find_conflict(part, operation.clock):
-            op, first_index, has_written = found
+        if conflict := self.find_conflict(part, operation.clock):
+            op, first_index, has_written = conflict
             fields = dict(
                 now=_verb(part.writes), before=_verb(has_written), second=operation.phrase(), first=op.phrase()
             )
@@ -241,20 +242,20 @@ stream_order = StreamOrder()
 def check_host_access(a, mem, writes, index=...):
     "Check an access of `a[index]` by the host; raises `RacecheckError` if it races with a pending operation"
     part = part_of(a, mem, writes) if stream_order.pending and checking('racecheck') else None
-    if found := part and stream_order.find_conflict(part, stream_order.host, index):
-        op, first_index, has_written = found
+    if conflict := part and stream_order.find_conflict(part, stream_order.host_clock, index):
+        op, first_index, has_written = conflict
         fields = dict(now=_verb(writes), before='write' if has_written else 'read', first=op.phrase())
         raise _finding('host_race', mem, first_index, fields, source_line())
 
 
 def copying(
     name,  # of the function
-    stream,  # as it was given
-    *arrays,  # (NumPy array, its memory, is it written?)
+    stream,  # the argument of the call
+    *arrays,  # (NumPy array, its memory, whether it is written)
     waits,  # whether the host waits for the copy
 ):
     "Return a context manager around a copy; raises `RacecheckError` if the copy races with another operation"
-    if not _stream(stream).number:  # the default stream waits for all others, and the host for the copy
+    if not _as_stream(stream).number:  # the default stream waits for all others, and the host for the copy
         stream_order.wait_for(None)
         return nullcontext()
     return _record_copy(name, stream, arrays, waits, source_line()) if checking('racecheck') else nullcontext()
@@ -275,10 +276,10 @@ def _record_copy(name, stream, arrays, waits, location):
 
 
 def launching(ctx, stream, waits):
-    "Return a context manager around a launch, which checks it against pending operations; `waits`: does the host wait?"
+    "Return a context manager that checks a launch against pending operations; `waits`: whether the host waits"
     if not ctx.detectors.racecheck.enabled:
         return nullcontext()
-    if not _stream(stream).number and not stream_order.watches_host:  # the default stream: everything is ordered
+    if not _as_stream(stream).number and not stream_order.watches_host:  # the default stream: everything is ordered
         stream_order.order_default_stream(waits)
         return nullcontext()
     return _record_launch(ctx, stream, waits, source_line())
@@ -288,8 +289,8 @@ def launching(ctx, stream, waits):
 def _record_launch(ctx, stream, waits, location):
     launch = stream_order.begin(ctx.kernel, stream, location, launches=True)
     launch.begin = ctx.now
-    others = [op for op in stream_order.pending if not op.is_before(launch.clock)]
-    ctx.concurrent = ConcurrentOperations(launch, others) if others else None
+    unordered = [op for op in stream_order.pending if not op.is_before(launch.clock)]
+    ctx.concurrent = ConcurrentOperations(launch, unordered) if unordered else None
     try:
         yield
     except BaseException:
@@ -297,7 +298,7 @@ def _record_launch(ctx, stream, waits, location):
         raise
     launch.end = ctx.now
     history = ctx.detectors.racecheck.history
-    if launch.stream.number and len(history) < _HISTORY_LIMIT:  # no operation races with one of the default stream
+    if launch.stream.number and len(history) < _MAX_HISTORY:  # no operation races with one of the default stream
         launch.history = history
         launch.position_of_thread = ctx.group.position_of_thread
     if waits:
@@ -307,48 +308,48 @@ def _record_launch(ctx, stream, waits, location):
 class ConcurrentOperations:
     "The earlier operations that are not ordered before a launch: it races with them on elements that both access"
 
-    def __init__(self, launch, others):
-        self.launch, self.launches = launch, [op for op in others if op.launches]
-        self.masks = [
-            (op, part.mem(), part.writes, _part_mask(part)) for op in others for part in op.parts if part.mem()
+    def __init__(self, launch, operations):
+        self.launch, self.launches = launch, [op for op in operations if op.launches]
+        self.masks = [  # (copy, memory, whether it writes, mask of the elements)
+            (op, part.mem(), part.writes, _part_mask(part)) for op in operations for part in op.parts if part.mem()
         ]
 
     def read(self, ctx, lanes, view, offsets, write_times, site):
         "Check that no unordered operation has written the elements that `lanes` read"
         for earlier in self.launches:
-            self.raise_if_used(
-                ctx, lanes, view, offsets, earlier, earlier.includes_times(write_times), False, True, site
+            self.raise_if_launch_accessed(
+                ctx, lanes, view, offsets, earlier, earlier.contains_times(write_times), False, True, site
             )
-        self.raise_if_copied(ctx, lanes, view, offsets, False, site)
+        self.raise_if_copy_accessed(ctx, lanes, view, offsets, False, site)
 
     def write(self, ctx, lanes, view, offsets, write_times, value, site, atomic):
         "Check that no unordered operation has accessed the elements to which `lanes` write"
         shadow = view.mem.shadow
         for earlier in list(self.launches):
-            written = earlier.includes_times(write_times)
-            if atomic and (written & shadow.written_atomically[offsets]).any():
+            accessed = earlier.contains_times(write_times)
+            if atomic and (accessed & shadow.written_atomically[offsets]).any():
                 self.acquire(earlier)
                 continue
             if value is not None:
-                written = written & (view.mem.data[offsets] != value)
-            self.raise_if_used(ctx, lanes, view, offsets, earlier, written, True, True, site)
-            self.raise_if_used(
-                ctx, lanes, view, offsets, earlier, earlier.includes_times(shadow.read_time[offsets]), True, False, site
+                accessed = accessed & (view.mem.data[offsets] != value)
+            self.raise_if_launch_accessed(ctx, lanes, view, offsets, earlier, accessed, True, True, site)
+            self.raise_if_launch_accessed(
+                ctx, lanes, view, offsets, earlier, earlier.contains_times(shadow.read_time[offsets]), True, False, site
             )
-        self.raise_if_copied(ctx, lanes, view, offsets, True, site)
+        self.raise_if_copy_accessed(ctx, lanes, view, offsets, True, site)
 
     def acquire(self, earlier):
-        "Acquire a flag or counter that the launch `earlier` has changed: all of that launch is ordered from now on"
+        "Acquire a flag that the launch `earlier` has changed: from now on, that whole launch happens before this one"
         for clock in (self.launch.clock, stream_order.clock_of(self.launch.stream)):
             _join(clock, earlier.clock)
         self.launches = [launch for launch in self.launches if not launch.is_before(self.launch.clock)]
-        self.masks = [active for active in self.masks if not active[0].is_before(self.launch.clock)]
+        self.masks = [entry for entry in self.masks if not entry[0].is_before(self.launch.clock)]
 
-    def raise_if_used(self, ctx, lanes, view, offsets, earlier, used, writes, has_written, site):
-        "Raise a race with the launch `earlier` if it has accessed one of the elements: the mask `used`"
-        if not used.any():
+    def raise_if_launch_accessed(self, ctx, lanes, view, offsets, earlier, accessed, writes, has_written, site):
+        "Raise a race with the launch `earlier` if it has accessed an element; `accessed` is the mask of such elements"
+        if not accessed.any():
             return
-        i = int(used.argmax())
+        i = int(accessed.argmax())
         shadow = view.mem.shadow
         time, thread = (
             (shadow.write_time, shadow.writer[offsets[i]])
@@ -356,20 +357,20 @@ class ConcurrentOperations:
             else (shadow.read_time, shadow.lowest_reader[offsets[i]] >> 32)
         )
         other_site = next((location for t, location, *_ in reversed(earlier.history) if t == time[offsets[i]]), None)
-        other = other_site and Access(
+        other_access = other_site and Access(
             other_site.line, *earlier.position_of_thread(thread), other_site.source, other_site.file
         )
-        self.race(ctx, lanes[i], view, offsets[i], earlier, writes, has_written, site, other)
+        self.raise_race(ctx, lanes[i], view, offsets[i], earlier, writes, has_written, site, other_access)
 
-    def raise_if_copied(self, ctx, lanes, view, offsets, writes, site):
+    def raise_if_copy_accessed(self, ctx, lanes, view, offsets, writes, site):
         "Raise a race with a copy that has accessed one of the elements"
         for op, mem, has_written, mask in self.masks:
             if mem is view.mem and (has_written or writes) and mask[offsets].any():
                 i = int(mask[offsets].argmax())
-                self.race(ctx, lanes[i], view, offsets[i], op, writes, has_written, site)
+                self.raise_race(ctx, lanes[i], view, offsets[i], op, writes, has_written, site)
 
-    def race(self, ctx, lane, view, offset, op, writes, has_written, site, other=None):
+    def raise_race(self, ctx, lane, view, offset, op, writes, has_written, site, other_access=None):
         "Raise the data race of the launch with the operation `op`"
         fields = dict(now=_verb(writes), before=_verb(has_written), second=self.launch.phrase(), first=op.phrase())
         fields |= element_at(view, offset)
-        raise ctx.finding('racecheck', 'unordered_operations', site, by_lane=lane, other=other, **fields)
+        raise ctx.finding('racecheck', 'unordered_operations', site, by_lane=lane, other=other_access, **fields)

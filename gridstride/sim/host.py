@@ -1,4 +1,4 @@
-"""The host's side of a device, simulated: arrays on it, streams, events, and the device itself."""
+"""The simulated device as the host sees it: its arrays, streams and events, and the device itself."""
 
 import time
 from contextlib import contextmanager
@@ -49,7 +49,7 @@ __all__ = [
 
 
 def _has_disjoint_fields(dtype):
-    "Return whether a dtype is one of records, whose fields do not overlap"
+    "Return whether a dtype has fields, and none of them overlap"
     fields = sorted((offset, offset + kind.itemsize, kind.base) for kind, offset, *_ in (dtype.fields or {}).values())
     inner = all(_has_disjoint_fields(base) for *_, base in fields if base.names)
     return bool(fields) and inner and all(end <= start for (_, end, _), (start, *_) in pairwise(fields))
@@ -70,39 +70,41 @@ class DeviceArray:
         return len(self.data)
 
     def device_view(self, name, memories):
-        "Return this array as a `View` or `Records` for a kernel; `memories` as for `memory.wrap`"
+        "Return this array as a `View` or `Records` for a kernel; adds its memory to `memories`, as `memory.wrap` does"
         mem = self.mem
-        own_memories = {memory_key(mem.data): mem, **mem.fields}
-        for key in own_memories.keys() - memories.keys():
-            own_memories[key].views = {}
-        memories.update(own_memories)
-        seen = set(memories)
+        mem_of_key = {memory_key(mem.data): mem, **mem.fields}
+        for key in mem_of_key.keys() - memories.keys():
+            mem_of_key[key].views = {}
+        memories.update(mem_of_key)
+        known_keys = set(memories)
         if mem.name is None:
             mem.name = name
         view = wrap_array(self.data, name, memories)
         if _has_disjoint_fields(mem.data.dtype):  # keep the fields' shadows from launch to launch
-            mem.fields |= {key: memories[key] for key in memories.keys() - seen}
+            mem.fields |= {key: memories[key] for key in memories.keys() - known_keys}
             for field in mem.fields.values():
                 field.tracks_init = mem.tracks_init
         return view
 
     def copy_to_host(self, ary=None, stream=0):
-        "Copy to a NumPy array, or to `ary`; the host waits, unless a stream copies to a pinned array"
-        pinned = _pinned_part(ary, True)
-        with copying('copy_to_host', stream, (self.data, self.mem, False), *pinned, waits=not (stream and pinned)):
+        "Copy to a new NumPy array, or to `ary`; the host waits, unless a stream copies to a pinned array"
+        pinned_arrays = _pinned_arrays(ary, True)
+        with copying(
+            'copy_to_host', stream, (self.data, self.mem, False), *pinned_arrays, waits=not (stream and pinned_arrays)
+        ):
             if ary is None:
                 return self.data.copy()
-            to = ary if not pinned else pinned[0][0]
-            to[...] = self.data
+            target = pinned_arrays[0][0] if pinned_arrays else ary
+            target[...] = self.data
         return ary
 
     def copy_to_device(self, ary, stream=0):
         "Copy from the array `ary`; the host waits, unless a stream copies"
-        self._copy_here(ary, stream, 'copy_to_device')
+        self._copy_from(ary, stream, 'copy_to_device')
 
-    def _copy_here(self, ary, stream, name):
-        here = self.data, self.mem, True
-        with copying(name, stream, here, *_pinned_part(ary, False), waits=not stream):
+    def _copy_from(self, ary, stream, name):
+        target = self.data, self.mem, True
+        with copying(name, stream, target, *_pinned_arrays(ary, False), waits=not stream):
             self._write(..., ary.data if isinstance(ary, DeviceArray) else np.asarray(ary))
 
     def _view_of(self, data):
@@ -121,14 +123,13 @@ class DeviceArray:
 
     def _write(self, index, value):
         self.data[index] = value
-        if self.mem.data.dtype.names:  # all records count as written
+        if self.mem.data.dtype.names:  # from now on, all records count as written
             self.mem.tracks_init = False
             return
-        first = (address(self.data) - address(self.mem.data)) // self.data.itemsize
-        offsets = first + sum(
-            np.arange(size).reshape([-1 if own_axis == axis else 1 for axis in range(self.ndim)])
-            * (stride // self.data.itemsize)
-            for own_axis, (size, stride) in enumerate(zip(self.shape, self.data.strides))
+        first_offset = (address(self.data) - address(self.mem.data)) // self.data.itemsize
+        offsets = first_offset + sum(
+            np.arange(size).reshape([-1 if i == axis else 1 for i in range(self.ndim)]) * (stride // self.data.itemsize)
+            for axis, (size, stride) in enumerate(zip(self.shape, self.data.strides))
         )
         self.mem.shadow.write_time[np.asarray(offsets)[index]] = 1
 
@@ -154,7 +155,7 @@ class DeviceArray:
         return [self._view_of(self.data[i : i + section]) for i in range(0, self.size, section)]
 
     def view(self, dtype):
-        "Return a view with another dtype; initcheck does not track what is written through it"
+        "Return a view with another dtype; from now on, initcheck does not track this memory"
         res = self._view_of(self.data.view(dtype))
         self.mem.tracks_init &= res.dtype == self.dtype
         return res
@@ -175,8 +176,8 @@ class DeviceArray:
         return f'DeviceArray(shape={self.shape}, dtype={self.dtype})'
 
 
-def _pinned_part(ary, writes):
-    "Return [(array, memory, is it written?)] of a host array that a copy accesses; [] if it is not pinned"
+def _pinned_arrays(ary, writes):
+    "Return [(array, memory, writes)], an argument of `copying`, for a host array; [] if it is not pinned"
     mem = getattr(ary, 'mem', None)
     return [] if mem is None else [(ary.data if isinstance(ary, DeviceArray) else ary.view(np.ndarray), mem, writes)]
 
@@ -209,7 +210,7 @@ def to_device(obj, stream=0, copy=True, to=None):
         return obj
     a = np.asarray(obj)
     res = _allocate(a.shape, a.dtype, _order(a), tracks_init=False) if to is None else to
-    res._copy_here(obj if getattr(obj, 'mem', None) else a, stream, 'to_device')
+    res._copy_from(obj if getattr(obj, 'mem', None) else a, stream, 'to_device')
     return res
 
 
@@ -245,7 +246,7 @@ def defer_cleanup():
 
 
 class Stream:
-    "A stream, whose operations run at once, but count as in flight until something synchronizes with it"
+    "A stream: its operations run immediately, but count as in flight until the host or a stream waits for them"
 
     _ids = count(1)
 
@@ -292,12 +293,12 @@ def default_stream():
 
 
 legacy_default_stream = per_thread_default_stream = default_stream
-_external = {}
+_external_streams = {}  # handle -> stream
 
 
 def external_stream(ptr):
     "Return the stream with the handle `ptr`, an integer"
-    return _external.setdefault(ptr, Stream()) if ptr else _default
+    return _external_streams.setdefault(ptr, Stream()) if ptr else _default
 
 
 class Event:
@@ -308,16 +309,16 @@ class Event:
         self.clock = {}
 
     def record(self, stream=0):
-        "Record the time, and which operations of the stream precede the event"
+        "Record the time, and the operations of the stream that happen before the event"
         self.time, self.clock = time.perf_counter(), dict(stream_order.clock_of(stream))
 
     def query(self):
-        "Return True: all operations before it have finished, and the host is synchronized with them"
+        "Return True: all operations before the event have finished; the host waits for them"
         self.synchronize()
         return True
 
     def synchronize(self):
-        "Wait for all operations before it"
+        "Wait for all operations before the event"
         stream_order.wait(self.clock)
 
     def wait(self, stream=0):
@@ -389,7 +390,7 @@ def get_current_device():
 def select_device(i):
     "Select device 0, the simulated one; raises `ValueError` for another index"
     if i:
-        raise ValueError(f'there is only one simulated device, number 0, not {i}')
+        raise ValueError(f'device must be 0, the only simulated one, not {i}')
     return _device
 
 
@@ -408,13 +409,13 @@ def is_available():
 
 
 def detect():
-    "Print the devices that were found"
+    "Print the devices: the simulated one"
     print('Found 1 device: the gridstride simulator')
     return True
 
 
 def current_context(i=0):
-    "Return the context, with the device and unlimited memory"
+    "Return the context of the simulated device, with 8 GiB of memory"
     return SimpleNamespace(
         device=_device,
         get_memory_info=lambda: SimpleNamespace(free=2**33, total=2**33),

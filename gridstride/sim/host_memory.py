@@ -47,24 +47,25 @@ class HostArray(np.ndarray):
 
     def __setitem__(self, i, value):
         self.report_access(True, i)
-        super().__setitem__(i, _plain(value))
+        super().__setitem__(i, _read_plain(value))
 
-    def __array_ufunc__(self, ufunc, method, *inputs, out=(), **named):
-        written = (*out, *inputs[:1]) if method == 'at' else out
-        for a in written:
+    def __array_ufunc__(self, ufunc, method, *inputs, out=(), **keywords):
+        outputs = (*out, *inputs[:1]) if method == 'at' else out
+        for a in outputs:
             if isinstance(a, HostArray):
                 a.report_access(True)
         if out:
-            named['out'] = tuple(array.view(np.ndarray) if isinstance(array, HostArray) else array for array in out)
-        res = getattr(ufunc, method)(*map(_plain, inputs), **{k: _plain(v) for k, v in named.items()})
+            keywords['out'] = tuple(array.view(np.ndarray) if isinstance(array, HostArray) else array for array in out)
+        res = getattr(ufunc, method)(*map(_read_plain, inputs), **{k: _read_plain(v) for k, v in keywords.items()})
         return res if not out else out[0] if len(out) == 1 else out
 
-    def _call(self, method, writes, /, *args, **named):
+    def _call(self, method, writes, /, *args, **keywords):
+        "Report an access to the array, and call NumPy's method"
         self.report_access(writes)
-        return getattr(self.view(np.ndarray), method)(*args, **named)
+        return getattr(self.view(np.ndarray), method)(*args, **keywords)
 
 
-def _plain(value):
+def _read_plain(value):
     "Convert an argument of a NumPy function to a plain array, and report that the function reads it"
     if not isinstance(value, HostArray):
         return value
@@ -72,11 +73,11 @@ def _plain(value):
     return value.view(np.ndarray)
 
 
-_READ = """__repr__ __str__ __iter__ __contains__ __float__ __int__ __bool__ __index__ __complex__ all any argmax argmin
-argsort astype choose clip compress copy cumprod cumsum diagonal dot flatten item max mean min nonzero prod repeat round
-searchsorted std sum take tobytes tofile tolist trace var"""
-for _writes, _names in ((False, _READ), (True, 'fill itemset partition put sort')):
-    for _name in _names.split():
+_READING_METHODS = """__repr__ __str__ __iter__ __contains__ __float__ __int__ __bool__ __index__ __complex__ all any
+argmax argmin argsort astype choose clip compress copy cumprod cumsum diagonal dot flatten item max mean min nonzero
+prod repeat round searchsorted std sum take tobytes tofile tolist trace var"""
+for _writes, _methods in ((False, _READING_METHODS), (True, 'fill itemset partition put sort')):
+    for _name in _methods.split():
         if hasattr(np.ndarray, _name):
             setattr(HostArray, _name, partialmethod(HostArray._call, _name, _writes))
 
@@ -101,7 +102,7 @@ def mapped_array(shape, dtype=np.float64, strides=None, order='C', stream=0, por
 
 
 def managed_array(shape, dtype=np.float64, strides=None, order='C', stream=0, attach_global=True):
-    "Allocate an array that both host and kernels access"
+    "Allocate an array that both the host and kernels access"
     return _allocate(shape, dtype, order, False)
 
 

@@ -1,5 +1,6 @@
 """Compiles simulated kernels with Numba's own compiler, without a GPU: to PTX, LLVM IR, SASS and types."""
 
+import math
 from importlib import import_module
 
 from ..diagnostics.launch_config import resident
@@ -7,14 +8,14 @@ from .constants import static_bytes
 
 __all__ = ['compile', 'compile_for_current_device', 'compile_ptx', 'compile_ptx_for_current_device']
 
-_CC = 9, 0  # of the simulated device
+_COMPUTE_CAPABILITY = 9, 0  # of the simulated device
 
 
 def compile_with_numba(
     kernel,  # or a device function
-    signature,  # the types of its arguments: a signature as text
+    signature,  # its signature as text: 'void(float32[:])'
 ):
-    "Compile a kernel with Numba, see `asm.python.Numba`"
+    "Compile a kernel with Numba; returns an `asm.python.Numba`"
     return import_module('gridstride.asm.python').Numba(kernel, (signature,))
 
 
@@ -29,11 +30,11 @@ def compile(
     opt=None,
     abi='c',
     output='ptx',
-    **others,
+    **other_options,
 ):  # (PTX, the type of the result)
     "Compile a function to PTX with Numba's own compiler; raises `CompilerMissing` without it"
     options = dict(lineinfo=lineinfo, device=device, fastmath=fastmath, opt=opt, abi=abi, output=output, debug=debug)
-    return compile_with_numba(pyfunc, sig).compiled(cc or _CC, **options, **others)
+    return compile_with_numba(pyfunc, sig).compiled(cc or _COMPUTE_CAPABILITY, **options, **other_options)
 
 
 def compile_ptx(pyfunc, sig, debug=None, lineinfo=False, device=False, fastmath=False, cc=None, opt=None, abi='numba'):
@@ -53,37 +54,35 @@ class Overload:
     @property
     def text(self):
         "Return the signature as a string"
-        return f'void({", ".join(map(_text, self.signature))})'
+        return f'void({", ".join(map(_type_name, self.signature))})'
 
     def _compile(self):
         return compile_with_numba(self.kernel, self.text)
 
     def inspect_asm(self):
-        "Return its PTX"
-        return self._compile().compiled(_CC, lineinfo=True)[0]
+        "Return the PTX of the kernel"
+        return self._compile().compiled(_COMPUTE_CAPABILITY, lineinfo=True)[0]
 
     def inspect_llvm(self):
-        "Return its LLVM IR"
-        return self._compile().llvm(_CC)
+        "Return the LLVM IR of the kernel"
+        return self._compile().llvm(_COMPUTE_CAPABILITY)
 
     def inspect_types(self):
-        "Return its source with the types that Numba infers"
-        return self._compile().annotated(_CC)
+        "Return the source of the kernel with the types that Numba infers"
+        return self._compile().annotated(_COMPUTE_CAPABILITY)
 
     def inspect_sass(self):
-        "Return its SASS, for an H100"
+        "Return the SASS of the kernel, for an H100"
         return str(import_module('gridstride.asm').sass(self.kernel, self.text))
 
     def resources(self):
-        "Return registers and memory, see `asm.resources`"
+        "Return the registers and memory that the kernel uses, as `asm.resources` does"
         return import_module('gridstride.asm').resources(self.kernel, self.text)
 
     def max_cooperative_grid_blocks(self, blockdim, dynsmemsize=0):
         "Return the maximum number of blocks of a cooperative launch; registers are not counted"
-        threads = 1
-        for n in blockdim if isinstance(blockdim, tuple) else (blockdim,):
-            threads *= n
-        return resident(threads, dynsmemsize + static_bytes(self.kernel.py_func))
+        num_threads = math.prod(blockdim if isinstance(blockdim, tuple) else (blockdim,))
+        return resident(num_threads, dynsmemsize + static_bytes(self.kernel.py_func))
 
     regs_per_thread = property(lambda self: self.resources().registers)
     shared_mem_per_block = property(lambda self: self.resources().shared)
@@ -92,13 +91,13 @@ class Overload:
     max_threads_per_block = 1024
 
 
-def _text(t):
+def _type_name(t):
     if type(t) is tuple:
-        return f'Tuple(({", ".join(map(_text, t))},))'
+        return f'Tuple(({", ".join(map(_type_name, t))},))'
     return str(t).replace('bool', 'boolean')
 
 
-class Inspected:
+class InspectableKernel:
     "Inspection methods of a kernel, for all of its signatures or for one"
 
     def _inspect(self, method, signature):

@@ -21,11 +21,11 @@ __all__ += ['shared', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'sy
 __all__ += ['threadfence', 'threadfence_block', 'threadfence_system']
 
 
-def intrinsic(f, name=None) -> Any:  # name: for messages, if not that of `f`
-    """Make a function that only kernels can call, as a decorator.
+def intrinsic(f, name=None) -> Any:  # name: in messages; None: the name of `f`
+    """Make a function that only kernels can call, as a decorator; a call by the host raises `RuntimeError`.
 
-    `f(ctx, active, site, ...)` computes it in the lanes of `active`; it becomes the attribute `lane_function`, which
-    `operations.call` calls. The host gets a `RuntimeError`."""
+    `f(ctx, active, site, ...)` computes the result in the lanes of `active`; it becomes the attribute `lane_function`,
+    which `operations.call` calls."""
 
     @functools.wraps(f)
     def host_function(*args, **kw):
@@ -44,7 +44,7 @@ def _current_launch():
 
 
 class _Dim3:
-    "A `dim3`: a value with the components x, y and z, which is not a number itself"
+    "A `dim3`: it has the components x, y and z; its use as a number raises `TypeError`"
 
     def __init__(self, name, attribute):
         self.name, self.attribute = name, attribute
@@ -104,10 +104,11 @@ class _LaneId(np.lib.mixins.NDArrayOperatorsMixin):
 laneid = _LaneId()
 
 
-def _per_axis(ndim_, component):
-    if np.ndim(ndim_) or ndim_ not in (1, 2, 3):
-        raise ValueError(f'ndim is {ndim_}, but must be 1, 2 or 3')
-    components = tuple(component(axis) for axis in 'xyz'[: int(ndim_)])
+def _per_axis(ndim, component):
+    "Return `component(axis)` for the first `ndim` of the axes x, y and z: a number for one axis, else a tuple"
+    if np.ndim(ndim) or ndim not in (1, 2, 3):
+        raise ValueError(f'ndim must be 1, 2 or 3, not {ndim}')
+    components = tuple(component(axis) for axis in 'xyz'[: int(ndim)])
     return components[0] if len(components) == 1 else components
 
 
@@ -127,7 +128,8 @@ def gridsize(ctx, active, site, ndim):
 
 # A shared or local array belongs to the source location of the call that allocates it: two calls on one line allocate
 # two arrays, and a call in a loop allocates one.
-def _shape(ctx, active, site, shape):
+def _check_shape(ctx, active, site, shape):
+    "Return the shape of an array as a tuple of ints; raises `NotSimulated` if threads differ or a size is negative"
     shape = shape if isinstance(shape, tuple) else (shape,)
     if any(np.ndim(size) for size in shape):
         raise ctx.unsupported(site, active, 'an array whose size differs from thread to thread')
@@ -144,28 +146,28 @@ def _dynamic_shared(ctx, dtype):
         raise NotSimulated('dynamic shared memory as records', 'Use a static size: cuda.shared.array(32, dtype).')
     padded_bytes = cdiv(ctx.dynamic_bytes, 16) * 16
     raw_bytes = ctx.block_arrays.setdefault(
-        ('dynamic', 'bytes'), np.zeros((ctx.group.block_count, padded_bytes), np.uint8)
+        ('dynamic', 'bytes'), np.zeros((ctx.group.num_blocks, padded_bytes), np.uint8)
     )
     memory = Mem(raw_bytes.reshape(-1).view(dtype), None, 'shared', tracks_init=True)
     memory.is_dynamic = True
-    offset = ctx.group.block_in_group * (padded_bytes // dtype.itemsize) if ctx.group.block_count > 1 else 0
+    offset = ctx.group.block_in_group * (padded_bytes // dtype.itemsize) if ctx.group.num_blocks > 1 else 0
     return View(memory, offset, (np.int64(ctx.dynamic_bytes // dtype.itemsize),), (1,))
 
 
 def _shared_array(ctx, active, site, shape, dtype):
     "Make a shared array; shape 0 means the dynamic shared memory of the launch"
-    shape = _shape(ctx, active, site, shape)
+    shape = _check_shape(ctx, active, site, shape)
     dtype = as_dtype(dtype)
     key = ('dynamic', dtype) if shape == (0,) else (ctx.program, site)
     if key not in ctx.block_arrays:
         group = ctx.group
         ctx.require_resident(ctx.shared_bytes + math.prod(shape) * dtype.itemsize)
-        allocated = (
+        array = (
             _dynamic_shared(ctx, dtype)
             if shape == (0,)
-            else allocate_array(shape, dtype, 'shared', group.block_count, group.block_in_group)
+            else allocate_array(shape, dtype, 'shared', group.num_blocks, group.block_in_group)
         )
-        ctx.block_arrays[key] = allocated
+        ctx.block_arrays[key] = array
         if ctx.shared_bytes > LIMITS.shared:
             raise ctx.finding('launch', 'shared_arrays', site, bytes=ctx.shared_bytes, most=LIMITS.shared)
     return ctx.block_arrays[key].renamable_copy()
@@ -174,15 +176,15 @@ def _shared_array(ctx, active, site, shape, dtype):
 def _local_array(ctx, active, site, shape, dtype):
     "Make a local array of the thread"
     key = ('local', ctx.program, site)
-    n = ctx.group.size
+    num_lanes = ctx.group.size
     if key not in ctx.block_arrays:
-        shape = _shape(ctx, active, site, shape)
-        ctx.block_arrays[key] = allocate_array(shape, as_dtype(dtype), 'local', n, np.arange(n))
+        shape = _check_shape(ctx, active, site, shape)
+        ctx.block_arrays[key] = allocate_array(shape, as_dtype(dtype), 'local', num_lanes, np.arange(num_lanes))
     return ctx.block_arrays[key].renamable_copy()
 
 
 def _const_like(ctx, active, site, a):
-    "Make a constant array"
+    "Return `a` as a constant array"
     return a if isinstance(a, View) else wrap(np.asarray(a), 'const', {})
 
 
@@ -198,11 +200,11 @@ def syncthreads(ctx, active, site):
 
 
 def _count_at_barrier(ctx, active, site, predicate):
-    "Wait at a barrier; returns, per lane, how many threads of its block arrived and how many have a true predicate"
+    "Wait at a barrier; returns, per lane, (number of threads at the barrier, number with a true predicate)"
     ctx.barrier(active, site)
     is_true = active & truth(np.broadcast_to(predicate, ctx.group.size))
     return (
-        np.bincount(ctx.group.block_in_group[mask], minlength=ctx.group.block_count)[ctx.group.block_in_group]
+        np.bincount(ctx.group.block_in_group[mask], minlength=ctx.group.num_blocks)[ctx.group.block_in_group]
         for mask in (active, is_true)
     )
 
@@ -210,22 +212,22 @@ def _count_at_barrier(ctx, active, site, predicate):
 @intrinsic
 def syncthreads_count(ctx, active, site, predicate):
     "Wait at a barrier; returns the number of threads whose predicate is true"
-    arrived, true_count = _count_at_barrier(ctx, active, site, predicate)
-    return true_count.astype(np.int64)
+    num_arrived, num_true = _count_at_barrier(ctx, active, site, predicate)
+    return num_true.astype(np.int64)
 
 
 @intrinsic
 def syncthreads_and(ctx, active, site, predicate):
     "Wait at a barrier; returns 1 if the predicate is true for all threads of the block, else 0"
-    arrived, true_count = _count_at_barrier(ctx, active, site, predicate)
-    return (true_count == arrived).astype(np.int64)
+    num_arrived, num_true = _count_at_barrier(ctx, active, site, predicate)
+    return (num_true == num_arrived).astype(np.int64)
 
 
 @intrinsic
 def syncthreads_or(ctx, active, site, predicate):
     "Wait at a barrier; returns 1 if the predicate is true for any thread of the block, else 0"
-    arrived, true_count = _count_at_barrier(ctx, active, site, predicate)
-    return (true_count > 0).astype(np.int64)
+    num_arrived, num_true = _count_at_barrier(ctx, active, site, predicate)
+    return (num_true > 0).astype(np.int64)
 
 
 @intrinsic
@@ -263,7 +265,7 @@ def nanosleep(ctx, active, site, ns):
     "Sleep; does nothing here"
 
 
-class _Grid:
+class _GridGroup:
     "The grid as a cooperative group"
 
     def __init__(self):
@@ -279,25 +281,25 @@ def _grid_sync(ctx, active, site):
 
 
 def _wait_at_grid_barrier(ctx, active, site):
-    "Wait at the grid's barrier if blocks run one by one; yields while other blocks have not arrived"
-    arrived = ctx.at_grid_barrier
-    arrived.add(ctx.group.first_block)
-    if len(arrived) == ctx.grid.size:
+    "Wait at the grid's barrier if blocks run one by one; yields until all blocks have arrived"
+    blocks_at_barrier = ctx.at_grid_barrier
+    blocks_at_barrier.add(ctx.group.first_block)
+    if len(blocks_at_barrier) == ctx.grid.size:
         ctx.at_grid_barrier = set()
         ctx.grid_barrier()
-        ctx.write_count += 1
-    while ctx.at_grid_barrier is arrived:
+        ctx.num_writes += 1
+    while ctx.at_grid_barrier is blocks_at_barrier:
         if ctx.deadlock is not None:
-            absent = next(b for b in range(ctx.grid.size) if b not in arrived)
-            ctx.detectors.synccheck.raise_not_at_grid(
-                ctx, active, site, *ctx.group.position_of_thread(absent * ctx.block.size)
+            absent_block = next(b for b in range(ctx.grid.size) if b not in blocks_at_barrier)
+            ctx.detectors.synccheck.raise_grid_diverged(
+                ctx, active, site, *ctx.group.position_of_thread(absent_block * ctx.block.size)
             )
         yield True
 
 
 def _this_grid(ctx, active, site):
     "Return the grid as a group, whose `sync` is a grid-wide barrier"
-    return _Grid()
+    return _GridGroup()
 
 
 cg = SimpleNamespace(this_grid=intrinsic(_this_grid, 'this_grid'))

@@ -9,16 +9,16 @@ import numpy as np
 from .args import ArgHint, make_copies
 from .host import DeviceArray
 from .host_memory import HostArray
-from .inspection import Inspected, Overload
+from .inspection import InspectableKernel, Overload
 from .launch import launch, other_engine
 from .program import Program
-from .signatures import convert_to_declared, declared, record_types
+from .signatures import convert_to_declared, declared_types, record_types
 from ..diagnostics.errors import NotSimulated
 from ..diagnostics.launch_config import ConfiguredKernel, launch_error, read_brackets, require_positional
 from ..diagnostics.settings import checking
 from ..utils import cdiv
 
-__all__ = ['Device', 'Kernel', 'declare_device', 'jit', 'tracing']
+__all__ = ['Device', 'Kernel', 'declare_device', 'jit', 'active_traces']
 
 
 def require_function(f):
@@ -27,30 +27,30 @@ def require_function(f):
         raise TypeError(f'cuda.jit makes a kernel from a Python function, not from {f!r}')
 
 
-def _waits_for_copy(argument, stream):
-    "Return whether the host waits for the launch because the argument is a host array, which is copied back"
+def _is_copied_back(argument, stream):
+    "Return whether an argument is a host array that the launch copies back, so that the host waits"
     if isinstance(argument, HostArray):
         # A stream copies to a pinned array asynchronously, so the host does not wait
         return not stream and argument.mem is not None and argument.mem.is_pinned
     return isinstance(argument, (np.ndarray, ArgHint))
 
 
-tracing = []  # traces that are recording, the innermost last
+active_traces = []  # traces that record launches, the innermost one last
 
 
-class Kernel(Inspected):
+class Kernel(InspectableKernel):
     "A kernel; `kernel[grid, block, stream, shared_bytes](*args)` launches it"
 
     def __init__(self, f, signatures=()):
         require_function(f)
         self.py_func, self._signatures = f, signatures
-        self._launched = {}  # key of `signatures.record_types` -> types of the arguments of a launch
+        self._types_of_launches = {}  # key of `signatures.record_types` -> argument types of a launch
         functools.update_wrapper(self, f)
 
     @functools.cached_property
     def program(self):
         "Rewrite the function for lanes, once"
-        return Program(self.py_func, kernel=True)
+        return Program(self.py_func, is_kernel=True)
 
     def __getitem__(self, config):
         grid, block, stream, shared = read_brackets(self.__name__, config)
@@ -69,19 +69,19 @@ class Kernel(Inspected):
             site, active, f'a launch of {self.__name__} by a kernel', 'Launch it from the host, afterwards.'
         )
 
-    def _launch(self, grid, block, dynamic_bytes, stream, /, *args, **named):
-        require_positional(self.__name__, named)
-        waits = any(_waits_for_copy(a, stream) for a in args)
+    def _launch(self, grid, block, dynamic_bytes, stream, /, *args, **keywords):
+        require_positional(self.__name__, keywords)
+        waits = any(_is_copied_back(a, stream) for a in args)
         args, copy_back = make_copies(args) if any(isinstance(a, ArgHint) for a in args) else (args, None)
         if not self._signatures:
-            record_types(self._launched, args)
+            record_types(self._types_of_launches, args)
         args = convert_to_declared(self.__name__, self.py_func.__code__.co_varnames, self._signatures, args)
         for a in args:
             if isinstance(a, DeviceArray) and not checking('initcheck'):
-                a.mem.tracks_init = False  # later writes do not need to be tracked
-        trace = tracing[-1] if tracing else None
-        if other := other_engine():
-            other.launch(self, grid, block, dynamic_bytes, args, trace)
+                a.mem.tracks_init = False  # this launch may write to it, and nothing tracks that
+        trace = active_traces[-1] if active_traces else None
+        if engine := other_engine():
+            engine.launch(self, grid, block, dynamic_bytes, args, trace)
         else:
             launch(self.program, grid, block, dynamic_bytes, args, trace, stream, waits)
         if copy_back is not None:
@@ -101,13 +101,13 @@ class Kernel(Inspected):
         )
 
     def specialize(self, *args):
-        "Return this kernel: nothing here is specialized by types"
+        "Return this kernel: the simulator does not specialize kernels by types"
         return self
 
     @property
     def overloads(self):
         "Return {signature: `Overload`} of the declared signatures, or else of the launches"
-        signatures = self._signatures or self._launched.values()
+        signatures = self._signatures or self._types_of_launches.values()
         return {signature: Overload(self, signature) for signature in signatures if None not in signature}
 
     @property
@@ -136,14 +136,15 @@ class Device:
     __getitem__ = __call__
 
     def lane_function(self, ctx, active, site, /, *args, **kw):
-        "Call it in the lanes of `active`"
+        "Call the function in the lanes of `active`"
         return self.program.call(ctx, active, site, args, kw)
 
 
 def declare_device(name, sig, link=None):
-    "Raise `NotSimulated`: there is no GPU code here to which a CUDA C function could be linked"
-    what = f'declare_device({name!r}), a function in CUDA C'
-    raise NotSimulated(what, 'Write it in Python, with @cuda.jit(device=True).')
+    "Raise `NotSimulated`: the simulator cannot link a CUDA C function"
+    raise NotSimulated(
+        f'declare_device({name!r}), a function in CUDA C', 'Write it in Python, with @cuda.jit(device=True).'
+    )
 
 
 def jit(
@@ -161,10 +162,10 @@ def jit(
 ) -> Any:  # a `Kernel`; with `device=True` a `Device`; without a function, a decorator that makes one
     """Make a kernel, or with `device=True` a device function, as a decorator.
 
-    Compiler options and the signatures of device functions have no effect; for those of kernels see `signatures`.
-    Raises `TypeError` for what is not a Python function."""
+    Compiler options and the signatures of device functions have no effect; `signatures` describes those of kernels.
+    Raises `TypeError` for an object that is not a Python function."""
     if isinstance(func_or_sig, FunctionType):
         return (Device if device else Kernel)(func_or_sig)
     if isinstance(func_or_sig, (int, type, BuiltinFunctionType)):
         require_function(func_or_sig)
-    return Device if device else functools.partial(Kernel, signatures=declared(func_or_sig))
+    return Device if device else functools.partial(Kernel, signatures=declared_types(func_or_sig))

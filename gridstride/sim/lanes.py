@@ -17,10 +17,22 @@ import numpy as np
 
 from ..diagnostics.errors import NotSimulated
 
-__all__ = ['UNDEF', 'Group', 'Undefined', 'truth', 'union', 'branch', 'merge', 'assign', 'Loop', 'Range', 'Items']
+__all__ = [
+    'UNDEF',
+    'Group',
+    'Undefined',
+    'truth',
+    'union',
+    'branch',
+    'merge',
+    'assign',
+    'Loop',
+    'RangeLoop',
+    'TupleLoop',
+]
 
 
-def _along(axis, linear_index, size):
+def _coordinate(axis, linear_index, size):
     "Return the coordinate along `axis` of a linear index into a `dim3` of this size"
     if axis == 'x':
         return linear_index % size.x
@@ -28,12 +40,12 @@ def _along(axis, linear_index, size):
 
 
 class _Lanes:
-    "The index arrays that all groups of `block_count` blocks of shape `block_dim` share, wherever they are in the grid"
+    "The index arrays that all groups of `num_blocks` blocks of shape `block_dim` share, wherever they are in the grid"
 
     # `block_in_group` and `warp_in_group` index NumPy arrays, so they have NumPy's index type, which has 32 bits in a
     # browser; `thread_index` and `laneid` are values of the kernel, so they are int64.
-    def __init__(self, block_dim, block_count, warp_size):
-        lanes = np.arange(block_count * block_dim.size)
+    def __init__(self, block_dim, num_blocks, warp_size):
+        lanes = np.arange(num_blocks * block_dim.size)
         threads_per_block = block_dim.size
         warps_per_block = -(-threads_per_block // warp_size)
         self.block_dim = block_dim
@@ -48,7 +60,7 @@ class _Lanes:
 
     @cached_property
     def thread_idx(self):
-        return {axis: _along(axis, self.thread_index, self.block_dim) for axis in 'xyz'}
+        return {axis: _coordinate(axis, self.thread_index, self.block_dim) for axis in 'xyz'}
 
     @cached_property
     def lanes_by_warp(self):
@@ -61,18 +73,18 @@ _lanes_of = lru_cache(maxsize=8)(_Lanes)  # repeated launches usually have the s
 
 
 class Group:
-    "The threads of `block_count` blocks from `first_block` on, one lane each, in the order in which CUDA numbers them"
+    "The threads of `num_blocks` blocks from `first_block` on, one lane each, in the order in which CUDA numbers them"
 
-    def __init__(self, grid_dim, block_dim, first_block, block_count, warp_size=32):
+    def __init__(self, grid_dim, block_dim, first_block, num_blocks, warp_size=32):
         self.grid_dim = grid_dim
         self.block_dim = block_dim
         self.first_block = first_block
-        self.block_count = block_count
+        self.num_blocks = num_blocks
         self.threads_per_block = block_dim.size
-        self.size = block_count * self.threads_per_block
+        self.size = num_blocks * self.threads_per_block
         self.warp_size = warp_size
         self.warps_per_block = -(-self.threads_per_block // warp_size)
-        self._lanes = lanes = _lanes_of(block_dim, block_count, warp_size)
+        self._lanes = lanes = _lanes_of(block_dim, num_blocks, warp_size)
         # Per lane:
         self.block_in_group = lanes.block_in_group  # index of its block within the group
         self.warp_in_group = lanes.warp_in_group  # index of its warp within the group
@@ -85,20 +97,20 @@ class Group:
         self.live = lanes.all_lanes  # a mask of the lanes that have not returned
         self._block_idx = {}
 
-    def index(self, of, axis):  # of: 'thread' or 'block'
+    def index(self, level, axis):  # level: 'thread' or 'block'
         "Return threadIdx or blockIdx along an axis, per lane"
-        if of == 'thread':
+        if level == 'thread':
             return self._lanes.thread_idx[axis]
         if axis not in self._block_idx:
-            self._block_idx[axis] = _along(axis, self.block_index, self.grid_dim)
+            self._block_idx[axis] = _coordinate(axis, self.block_index, self.grid_dim)
         return self._block_idx[axis]
 
     def position(self, lane):
         "Return (block, thread) of a lane, each as (x, y, z)"
-        return tuple(tuple(int(self.index(of, axis)[lane]) for axis in 'xyz') for of in ('block', 'thread'))
+        return tuple(tuple(int(self.index(level, axis)[lane]) for axis in 'xyz') for level in ('block', 'thread'))
 
     def position_of_thread(self, thread_id):
-        "Return (block, thread), each as (x, y, z), of the thread with this linear index in the grid, of any group"
+        "Return (block, thread), each as (x, y, z), of the thread with this linear index in the grid"
         block, thread = divmod(int(thread_id), self.threads_per_block)
 
         def coordinates(linear_index, size):
@@ -107,18 +119,18 @@ class Group:
         return coordinates(block, self.grid_dim), coordinates(thread, self.block_dim)
 
     @cached_property
-    def _starts(self):
-        "Per lane, the `thread_ids` of the first thread of its block and of its warp"
+    def _first_threads(self):
+        "Return, per lane, (id of the first thread of its block, id of the first thread of its warp)"
         return self.thread_ids - self.thread_index, self.thread_ids - self.laneid
 
     def in_block(self, lanes, threads):
-        "Return, per lane, whether the corresponding one of `threads` (linear indices in the grid) is in its block"
-        first_thread = self._starts[0][lanes]
+        "Return, per lane, whether a thread is in the lane's block; `threads` has one linear index in the grid per lane"
+        first_thread = self._first_threads[0][lanes]
         return (threads >= first_thread) & (threads < first_thread + self.threads_per_block)
 
     def in_warp(self, lanes, threads):
-        "Return, per lane, whether the corresponding one of `threads` (linear indices in the grid) is in its warp"
-        first_thread = self._starts[1][lanes]
+        "Return, per lane, whether a thread is in the lane's warp; `threads` has one linear index in the grid per lane"
+        first_thread = self._first_threads[1][lanes]
         return self.in_block(lanes, threads) & (threads >= first_thread) & (threads < first_thread + self.warp_size)
 
     def lanes_by_warp(self):
@@ -138,8 +150,8 @@ UNDEF = Undefined()
 
 # A mask is a boolean array with one element per lane, or None if no lane is active. `active` is the mask of the lanes
 # that execute the current statement. An `if` splits it in two (`branch`), and both sides run one after the other, each
-# under its part; afterwards the parts are united. `diverged` is true while inactive lanes will become active again:
-# only then must an assignment keep their old values (`assign`). Most branches do not diverge.
+# under its part; afterwards the parts are merged (`union`). `diverged` is true while inactive lanes will become active
+# again: only then must an assignment keep their old values (`assign`). Most branches do not diverge.
 def truth(condition):
     """Convert `condition` to booleans.
 
@@ -164,17 +176,17 @@ def branch(active, condition):
     if isinstance(condition, bool):
         return (active, None) if condition else (None, active)
     # If all active lanes take the same side, return `active` itself: a uniform branch then needs no merge.
-    yes = condition & active
-    true_count = np.count_nonzero(yes)
-    if not true_count:
+    true_lanes = condition & active
+    num_true = np.count_nonzero(true_lanes)
+    if not num_true:
         return None, active
-    if true_count == np.count_nonzero(active):
+    if num_true == np.count_nonzero(active):
         return active, None
-    return yes, active & ~condition
+    return true_lanes, active & ~condition
 
 
-def _kind(value):
-    "Name the kind of a value, for a message"
+def _describe(value):
+    "Describe a value for a message"
     if isinstance(value, (np.ndarray, np.generic, int, float)):
         return 'a number'
     return 'an array' if hasattr(value, 'strides') else repr(value)
@@ -196,15 +208,17 @@ def merge(mask, new, old):
     if not (
         isinstance(new, (np.ndarray, np.generic, int, float)) and isinstance(old, (np.ndarray, np.generic, int, float))
     ):
-        hint = 'Write a number to an array with `out[i] = ...`.' if 'an array' in (_kind(new), _kind(old)) else ''
-        raise NotSimulated(f'a variable that is {_kind(new)} in some threads and {_kind(old)} in others', hint)
+        hint = (
+            'Write a number to an array with `out[i] = ...`.' if 'an array' in (_describe(new), _describe(old)) else ''
+        )
+        raise NotSimulated(f'a variable that is {_describe(new)} in some threads and {_describe(old)} in others', hint)
     if np.ndim(new) == np.ndim(old) == 0 and new == old and type(new) is type(old):
         return new
     return np.where(mask, new, old)
 
 
 def assign(diverged, active, new, old):
-    "Return the value of a variable after `new` was assigned to it in the lanes of `active`"
+    "Return the value of a variable after `new` is assigned to it in the lanes of `active`"
     return merge(active, new, old) if diverged else new
 
 
@@ -214,46 +228,46 @@ class Loop:
     Lanes that leave early, by `break` or because their condition is false, become active again after the loop."""
 
     iterations = 0  # since a write to memory
-    write_count = None  # the context's `write_count` then
-    spinning = False  # whether nothing has been written for some iterations
-    stuck = False  # whether the loop never ends unless another block writes
+    num_writes = None  # the context's `num_writes` when `iterations` was 0
+    is_spinning = False  # whether nothing has been written for some iterations
+    is_stuck = False  # whether the loop never ends unless another block writes
 
     def __init__(self, active, diverged):
         self.mask = active  # the lanes that execute the current iteration
         self.diverged_outside = diverged
         self.diverged = diverged
-        self.left_by_break = None
-        self.continued = None  # lanes that wait for the next iteration
-        self.finished = None  # lanes whose condition was false
+        self.broken_lanes = None  # lanes that left the loop by `break`
+        self.continuing_lanes = None  # lanes that wait for the next iteration
+        self.finished_lanes = None  # lanes whose condition was false
 
-    def has_left_lanes(self):
+    def has_waiting_lanes(self):
         "Return whether there are inactive lanes that become active again, in the loop or after it"
         return (
             self.diverged_outside
-            or self.left_by_break is not None
-            or self.continued is not None
-            or self.finished is not None
+            or self.broken_lanes is not None
+            or self.continuing_lanes is not None
+            or self.finished_lanes is not None
         )
 
     def test(self, condition):
         "Deactivate the lanes where `condition` is false; return whether a lane is still active"
         self.mask, inactive = branch(self.mask, condition)
-        self.finished = union(self.finished, inactive)
-        self.diverged = self.has_left_lanes()
+        self.finished_lanes = union(self.finished_lanes, inactive)
+        self.diverged = self.has_waiting_lanes()
         return self.mask is not None
 
     def end_iteration(self, active):
         "End an iteration: `active` are the lanes that reached the end of the body"
-        self.mask = union(active, self.continued)
-        self.continued = None
-        self.diverged = self.has_left_lanes()
+        self.mask = union(active, self.continuing_lanes)
+        self.continuing_lanes = None
+        self.diverged = self.has_waiting_lanes()
 
     def active_after(self):
         "Return the mask of the lanes that are active after the loop"
-        return union(union(self.mask, self.finished), self.left_by_break)
+        return union(union(self.mask, self.finished_lanes), self.broken_lanes)
 
 
-class Range(Loop):
+class RangeLoop(Loop):
     "A `for` loop over `range`, with uniform or per-lane bounds"
 
     def __init__(self, active, diverged, *args):
@@ -275,7 +289,7 @@ class Range(Loop):
                 value = value + step  # in inactive lanes, too, but nothing reads their values
 
 
-class Items(Loop):
+class TupleLoop(Loop):
     "A `for` loop over a tuple"
 
     def __init__(self, active, diverged, items):

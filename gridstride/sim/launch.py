@@ -11,7 +11,7 @@ import numpy as np
 from ..diagnostics.errors import NotSimulated
 from ..diagnostics.launch_config import configure, count_arguments
 from ..diagnostics.settings import ENGINES, settings
-from .arguments import arguments
+from .arguments import convert_arguments
 from .errors import add_kernel_line
 from .happens_before import launching
 from .lanes import Group
@@ -24,18 +24,18 @@ _device_lock = threading.RLock()  # one launch at a time: there is one simulated
 os.register_at_fork(after_in_child=_device_lock._at_fork_reinit)  # another thread may hold it when the process forks
 
 # glibc's malloc returns free memory to the system when there is twice as much as the largest array that was ever freed.
-# After arrays of a few thousand lanes only, each operation would get new pages and fault them in. Freeing one large
-# array, here, raises the limit.
+# If only arrays of a few thousand lanes were ever freed, each operation would get new pages and fault them in. Freeing
+# one large array, here, raises the limit.
 np.empty(2**22, np.uint8)
 
 
 def other_engine():
-    "Return the module whose `launch` runs kernels in place of this one's, by `settings.engine`; None for this one"
+    "Return the module of `settings.engine`, whose `launch` runs kernels; None if this module runs them"
     return ENGINES[settings.engine] and importlib.import_module(ENGINES[settings.engine])
 
 
 def launch(prog, grid, block, dynamic_bytes, args, trace=None, stream=None, waits=False):
-    "Run a kernel's program in every thread of the grid; `waits`: does the host wait for the launch?"
+    "Run a kernel's program in every thread of the grid; `waits`: whether the host waits for the launch"
     grid, block, _, dynamic_bytes, _ = configure(prog.name, grid, block, shared=dynamic_bytes)
     count_arguments(prog.name, prog.params, len(args), len(prog.defaults))
     with _device_lock:
@@ -44,10 +44,8 @@ def launch(prog, grid, block, dynamic_bytes, args, trace=None, stream=None, wait
 
 def _launch(prog, grid, block, dynamic_bytes, args, trace, stream, waits):
     ctx = LaunchContext(prog.name, grid, block, dynamic_bytes, trace)
-    values = arguments(prog.name, prog.params, args)
-    if trace is not None:
-        trace.begin(ctx)
-    outer = LaunchContext.current
+    values = convert_arguments(prog.name, prog.params, args)
+    outer_launch = LaunchContext.current
     LaunchContext.current = ctx
     try:
         with np.errstate(all='ignore'), launching(ctx, stream, waits):
@@ -57,13 +55,13 @@ def _launch(prog, grid, block, dynamic_bytes, args, trace, stream, waits):
     except Exception as error:
         raise add_kernel_line(prog, values, ctx.detectors.initcheck.cause_of(error) or error) from None
     finally:
-        LaunchContext.current = outer
+        LaunchContext.current = outer_launch
         LaunchContext.now = ctx.now
 
 
 def _run_groups(ctx, prog, values):
     "Run the blocks in groups of a few thousand threads, which run in lockstep"
-    ctx.cooperative = prog.uses_this_grid
+    ctx.is_cooperative = prog.uses_this_grid
     ctx.require_resident(ctx.dynamic_bytes)
     blocks_per_group = max(1, settings.lanes // ctx.block.size)
     if prog.may_spin:
@@ -77,8 +75,10 @@ def _run_groups(ctx, prog, values):
         ctx.random.shuffle(first_blocks)
     progress = _Progress(ctx.kernel, len(first_blocks))
     residents = Residents(ctx)
-    for i, first in enumerate(first_blocks):
-        group = Group(ctx.grid, ctx.block, first, min(blocks_per_group, ctx.grid.size - first), ctx.warp_size)
+    for i, first_block in enumerate(first_blocks):
+        group = Group(
+            ctx.grid, ctx.block, first_block, min(blocks_per_group, ctx.grid.size - first_block), ctx.warp_size
+        )
         ctx.begin_group(group, isolated=not prog.may_spin)
         steps = prog(ctx, ctx.group.all_lanes, *values)
         if prog.may_spin:
@@ -93,21 +93,21 @@ def _run_groups(ctx, prog, values):
 
 
 class _Progress:
-    "A progress line of a long launch, updated twice a second after the first second"
+    "Prints the progress of a launch that takes longer than 2 seconds, twice a second"
 
-    def __init__(self, kernel, total):
-        self.kernel, self.total, self.start, self.last = kernel, total, time.monotonic(), None
+    def __init__(self, kernel, num_groups):
+        self.kernel, self.num_groups, self.start, self.last_print = kernel, num_groups, time.monotonic(), None
 
-    def __call__(self, finished):
+    def __call__(self, num_finished):
         now = time.monotonic()
-        if now - self.start < 2 or self.last and now - self.last < 0.5 and finished < self.total:
+        if now - self.start < 2 or self.last_print and now - self.last_print < 0.5 and num_finished < self.num_groups:
             return
-        if self.last is None and finished == self.total:
+        if self.last_print is None and num_finished == self.num_groups:
             return
-        self.last = now
+        self.last_print = now
         print(
-            f'\r{self.kernel}: {finished / self.total:.0%} of the blocks, {now - self.start:.0f} s',
-            end='\n' if finished == self.total else '',
+            f'\r{self.kernel}: {num_finished / self.num_groups:.0%} of the blocks, {now - self.start:.0f} s',
+            end='\n' if num_finished == self.num_groups else '',
             file=sys.stderr,
             flush=True,
         )

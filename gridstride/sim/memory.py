@@ -1,6 +1,6 @@
 """The arrays of a kernel: their memory, and how a kernel loads and stores elements.
 
-What a kernel indexes is a `View`: a flat memory (`Mem`), an offset, a shape and strides. The offset
+A kernel indexes a `View`: a flat memory (`Mem`), an offset, a shape and strides. The offset
 of a shared array differs between blocks, that of a local array between threads, so the same
 code serves global, shared and local memory.
 """
@@ -71,19 +71,19 @@ class View:
     def __getattr__(self, k):
         raise AttributeError(f'an array in a kernel has no {k!r}: work on its elements')
 
-    def _refuse_as_number(self, *_):
+    def _raise_not_a_number(self, *_):
         raise TypeError("a 'View' is not a number")  # `errors` explains it, with the array's name
 
-    __eq__ = __ne__ = __bool__ = _refuse_as_number
+    __eq__ = __ne__ = __bool__ = _raise_not_a_number
     __hash__ = object.__hash__
 
     @property
     def size(self):
         "The number of elements"
-        count = np.int64(1)
+        num_elements = np.int64(1)
         for size in self.shape:
-            count = count * size
-        return count
+            num_elements = num_elements * size
+        return num_elements
 
     @property
     def T(self):
@@ -100,7 +100,7 @@ class View:
         return _read(ctx, active, self, _offset_at(self, index), site)
 
     def rename(self, name):
-        "Name the view"
+        "Name the view and its memory"
         self.name = self.mem.name = name
         self.mem.views[name] = self
 
@@ -109,7 +109,7 @@ class View:
         return View(self.mem, self.offset, self.shape, self.strides, self.name)
 
     def merge(self, mask, old):
-        "Return a view that is this one in the lanes of `mask` and `old` in the others: both must be of one memory"
+        "Return this view in the lanes of `mask` and `old` in the others, as one view; both must be in the same memory"
         if not (
             isinstance(old, View) and old.mem is self.mem and old.strides == self.strides and old.ndim == self.ndim
         ):
@@ -118,8 +118,8 @@ class View:
             self.mem,
             np.where(mask, self.offset, old.offset),
             tuple(
-                own_size if own_size is size else np.where(mask, own_size, size)
-                for own_size, size in zip(self.shape, old.shape)
+                size if size is old_size else np.where(mask, size, old_size)
+                for size, old_size in zip(self.shape, old.shape)
             ),
             self.strides,
             self.name,
@@ -143,7 +143,7 @@ def as_dtype(d):
     except TypeError:
         dtype = _dtype_named(str(d))
     if dtype is None or dtype.kind == 'O':
-        raise TypeError(f'{d!r} is not a type of numbers; np.float32 is one')
+        raise TypeError(f'{d!r} is not a numeric type; pass one, such as np.float32')
     return dtype
 
 
@@ -160,12 +160,12 @@ def strides_of(shape):
     return tuple(strides[::-1])
 
 
-def allocate_view(shape, dtype, name, space, copies=1, copy_index=0):
-    "Allocate `copies` uninitialized arrays, one after the other; lane i gets copy `copy_index[i]`"
+def allocate_view(shape, dtype, name, space, num_copies=1, copy_index=0):
+    "Allocate `num_copies` uninitialized arrays, one after the other; lane i gets copy `copy_index[i]`"
     size = int(np.prod(shape, dtype=np.int64))
-    mem = Mem(np.zeros(size * copies, dtype), name, space, tracks_init=True)
+    mem = Mem(np.zeros(size * num_copies, dtype), name, space, tracks_init=True)
     return View(
-        mem, copy_index * size if copies > 1 else 0, tuple(np.int64(extent) for extent in shape), strides_of(shape)
+        mem, copy_index * size if num_copies > 1 else 0, tuple(np.int64(extent) for extent in shape), strides_of(shape)
     )
 
 
@@ -173,11 +173,11 @@ def allocate_view(shape, dtype, name, space, copies=1, copy_index=0):
 # so that a race through two names is found, too. `memories` maps the key of each memory of the launch to its `Mem`.
 def wrap(
     array,  # a NumPy array of any layout
-    name,  # what messages call it
-    memories,  # memory key -> `Mem`, of the arrays that were wrapped before
-    flat=None,  # flat array of all the memory that `array` is a part of, if known
+    name,  # in messages
+    memories,  # memory key -> `Mem`: the memories of this launch so far
+    flat=None,  # the whole memory of `array` as a flat array, if known
 ):
-    "Make a `View` of a NumPy array; raises `NotSimulated` if its elements are not numbers that kernels have"
+    "Make a `View` of a NumPy array; raises `NotSimulated` if kernels do not support its dtype"
     if array.dtype.kind not in 'biufc' or array.dtype.char in 'gG' or not array.dtype.isnative:
         hint = f'Convert it to a numeric type of the GPU, for example with {name}.astype(np.float32).'
         raise NotSimulated(f'{name} is an array of {array.dtype}', hint)
@@ -192,13 +192,13 @@ def wrap(
 
 
 def memory_key(flat):
-    "Return the key in `memories` of a memory, which is given as a flat array"
+    "Return the key of the memory `flat` in `memories`"
     return address(flat), flat.size, flat.dtype.str, flat.strides[0]
 
 
 def view_of_elements(
     flat,  # the memory: a flat array of any stride
-    array,  # an array of some of its elements
+    array,  # a view of some of its elements
     name,
     memories,
 ):
@@ -229,7 +229,7 @@ def freeze_array(array, name):
 
 
 def _to_int64(ctx, active, view, index, site):
-    "Convert an index to int64; reports one that is not an integer"
+    "Convert an index to int64; raises `MemcheckError` if it is not an integer"
     if getattr(index, 'dtype', None) is None or index.dtype == np.int64:
         return index
     if index.dtype.kind not in 'iub':
@@ -237,7 +237,7 @@ def _to_int64(ctx, active, view, index, site):
     return index.astype(np.int64)
 
 
-def _slice(ctx, active, bounds, length, site):
+def _slice_bounds(ctx, active, bounds, length, site):
     "Return (first index, number of elements, step) of a slice of an axis of this length"
     start, stop, step = (
         bound if bound is None else np.asarray(bound).astype(np.int64)[()]
@@ -249,7 +249,7 @@ def _slice(ctx, active, bounds, length, site):
     )
     step = 1 if step is None else step
     if np.ndim(step) or step < 1:
-        raise ctx.unsupported(site, active, 'a slice whose step is not a positive number, the same for all threads')
+        raise ctx.unsupported(site, active, 'a slice whose step is not positive, or differs between threads')
     return start, np.maximum(-((start - stop) // step), 0), int(step)
 
 
@@ -278,8 +278,8 @@ def locate(ctx, active, view, indices, site, access):
     strides = []
     for axis, (index, length, stride) in enumerate(zip(indices, view.shape, view.strides)):
         if isinstance(index, slice):
-            index, count, step = _slice(ctx, active, index, length, site)
-            shape.append(count)
+            index, num_elements, step = _slice_bounds(ctx, active, index, length, site)
+            shape.append(num_elements)
             strides.append(int(stride) * step)
         else:
             index = _to_int64(ctx, active, view, index, site)
@@ -295,10 +295,10 @@ def locate(ctx, active, view, indices, site, access):
 
 def not_an_array(ctx, value, site):
     "Make the `TypeError` for an index of a value that is not an array"
-    code_site = ctx.program.sites[site]
-    what = 'number' if isinstance(value, (np.ndarray, np.generic)) else type(value).__name__
+    location = ctx.program.sites[site]
+    kind = 'number' if isinstance(value, (np.ndarray, np.generic)) else type(value).__name__
     return TypeError(
-        f'{ctx.kernel}, line {code_site.line}: {code_site.source}: a {what} cannot be indexed; arrays and tensors can'
+        f'{ctx.kernel}, line {location.line}: {location.source}: a {kind} cannot be indexed; arrays and tensors can'
     )
 
 
@@ -315,7 +315,7 @@ def load(ctx, active, view, idx, site):
 
 
 def _read(ctx, active, view, offset, site):
-    "Load the elements at `offset`"
+    "Load the elements at `offset`, in the lanes of `active`"
     memory = view.mem
     if ctx.records_accesses:
         ctx.access(active, view, offset, site, 'read')
@@ -344,8 +344,8 @@ def _gather(ctx, active, items, index, site):
     "Return, per lane, element `index` of the tuple `items`"
     kinds = {(type(x), getattr(as_numba(x), 'dtype', len(x) if isinstance(x, tuple) else None)) for x in items}
     if len({kind for _, kind in kinds}) > 1 or None in {kind for _, kind in kinds}:
-        what = 'a tuple of several types that is indexed differently in different threads'
-        raise ctx.unsupported(site, active, what, 'Make its elements of one type, or use an array.', NotCompiled)
+        problem = 'a tuple of several types that is indexed differently in different threads'
+        raise ctx.unsupported(site, active, problem, 'Make its elements of one type, or use an array.', NotCompiled)
     if isinstance(items[0], tuple):
         return tuple(_gather(ctx, active, part, index, site) for part in zip(*items))
     if isinstance(items[0], View):
@@ -359,17 +359,17 @@ def _gather(ctx, active, items, index, site):
 
 
 def check_writable(ctx, active, view, offset, site):
-    "Raise an error if the array is read-only, or is a constant from outside the kernel"
+    "Raise an error if the array is read-only, or a constant that Numba compiles into the kernel"
     if view.mem.is_constant:
-        first = offset if np.ndim(offset) == 0 else offset[ctx.active_lanes(active)[0]]
-        raise ctx.finding('memcheck', 'constant', site, active, **element_at(view, first))
+        first_offset = offset if np.ndim(offset) == 0 else offset[ctx.active_lanes(active)[0]]
+        raise ctx.finding('memcheck', 'constant', site, active, **element_at(view, first_offset))
     if view.name in view.mem.read_only_names:
-        code_site = ctx.program.sites[site]
-        what = f'{ctx.kernel}: {view.name} is read-only, but line {code_site.line} writes to it: {code_site.source}'
-        raise WrongArgument(f'{what}\n  Pass a copy: {view.name}.copy()')
+        location = ctx.program.sites[site]
+        problem = f'{ctx.kernel}: {view.name} is read-only, but line {location.line} writes to it: {location.source}'
+        raise WrongArgument(f'{problem}\n  Pass a copy: {view.name}.copy()')
 
 
-_NOT_NUMBERS = {  # type -> what it is called, and how to fix it
+_NOT_NUMBERS = {  # name of a type -> (its description, a hint)
     'NoneType': ('None', 'A function without a return value gives None: let it return a number.'),
     'Undefined': ('an undefined value', 'Assign the variable before, or let the function `return` a value.'),
     'Record': ('a record', 'Write one of its fields.'),
@@ -381,17 +381,17 @@ _NOT_NUMBERS = {  # type -> what it is called, and how to fix it
 
 def not_a_number(ctx, view, value, site):
     "Make the `TypeError` for a store of a value that is not a number"
-    code_site = ctx.program.sites[site]
-    kind = type(value).__name__
-    called, hint = _NOT_NUMBERS.get(kind, (f'a {kind}', 'Elements must be numbers.'))
-    where = f'{ctx.kernel}, line {code_site.line}: {code_site.source}'
-    return TypeError(f'{where}: {called} is written to {view.name}, whose elements are {view.dtype}\n  {hint}')
+    location = ctx.program.sites[site]
+    type_name = type(value).__name__
+    description, hint = _NOT_NUMBERS.get(type_name, (f'a {type_name}', 'Elements must be numbers.'))
+    line = f'{ctx.kernel}, line {location.line}: {location.source}'
+    return TypeError(f'{line}: {description} is written to {view.name}, whose elements are {view.dtype}\n  {hint}')
 
 
 def as_element(ctx, active, view, value, site):
     """Convert `value` to the type of `view`, one element per active lane.
 
-    Raises `NotSimulated` for a complex number that is stored to an array of real ones, `TypeError` for what is not a
+    Raises `NotSimulated` if a complex number is stored to an array of real ones, `TypeError` for a value that is not a
     number."""
     original = value
     value = np.asarray(value)
@@ -399,8 +399,8 @@ def as_element(ctx, active, view, value, site):
     if value.dtype.kind not in 'biufc' or isinstance(original, (tuple, list)):
         raise not_a_number(ctx, view, original, site)
     if value.dtype.kind == 'c' != dtype.kind:
-        what = f'a complex number in {view.name}, whose elements are {dtype}, which Numba does not compile'
-        raise ctx.unsupported(site, active, what, 'Write z.real or abs(z), or use an array of np.complex64.')
+        problem = f'a complex number in {view.name}, whose elements are {dtype}, which Numba does not compile'
+        raise ctx.unsupported(site, active, problem, 'Write z.real or abs(z), or use an array of np.complex64.')
     return ctx.broadcast_to_active(active, value.astype(dtype))
 
 
@@ -418,7 +418,7 @@ def store(ctx, active, view, idx, value, site):
 
 
 def _write(ctx, active, view, offset, value, site):
-    "Store `value` at `offset`"
+    "Store `value` at `offset`, in the lanes of `active`"
     memory = view.mem
     check_writable(ctx, active, view, offset, site)
     offset = ctx.broadcast_to_active(active, offset)
@@ -459,12 +459,12 @@ class _NumberTuple:
 
 def _elements_of(active, part):
     "Yield, per element of a slice, (index, mask of the active lanes whose slice contains it)"
-    uniform = all(np.ndim(size) == 0 for size in part.shape)
+    is_uniform = all(np.ndim(size) == 0 for size in part.shape)
     for index in np.ndindex(*(int(np.max(np.where(active, size, 0))) for size in part.shape)):
         slice_active = active
-        for axis_index, size in zip(index, () if uniform else part.shape):
+        for axis_index, size in zip(index, () if is_uniform else part.shape):
             slice_active = slice_active & (axis_index < size)
-        if uniform or slice_active.any():
+        if is_uniform or slice_active.any():
             yield index, slice_active
 
 
@@ -476,14 +476,16 @@ def _offset_at(view, index):
 
 
 def _broadcast_index(index, shape):
-    "Map an index to one of an array of this shape, whose axes of one element are broadcast"
+    "Map an index to an array of this shape, whose axes of size 1 are broadcast"
     return tuple(0 if np.ndim(size) == 0 and size == 1 else axis_index for axis_index, size in zip(index, shape))
 
 
 def _check_shape(active, part, value):
     "Raise `ValueError` unless `value` has the shape of the slice, or can be broadcast to it, as in NumPy"
     size_pairs = list(zip(part.shape[::-1], value.shape[::-1]))
-    fits = all(np.all((np.equal(size, other) | np.equal(other, 1)) | ~active) for size, other in size_pairs)
+    fits = all(
+        np.all(np.equal(size, value_size) | np.equal(value_size, 1) | ~active) for size, value_size in size_pairs
+    )
     if len(value.shape) > len(part.shape) or not fits:
         value_shape, slice_shape = (tuple(int(np.max(size)) for size in view.shape) for view in (value, part))
         raise ValueError(f'a slice of {part.name} of shape {slice_shape} is assigned a value of shape {value_shape}')

@@ -10,21 +10,21 @@ import numpy as np
 
 from ..support.function_source import source_of
 
-# Numba decides at its import whether it simulates, so the kernel needs a process of its own. This process reads a
-# pickle, and writes the arrays after the kernel, the seconds that the kernel took, and its output.
+# Numba decides at its import whether it simulates, so the kernel runs in another process. This process reads a pickle
+# and writes another one: the arrays after the kernel, the seconds that the kernel took, and the text that it printed.
 _PROCESS = """
 import io, pickle, sys, time
 from contextlib import redirect_stdout
 import numpy as np
 from numba import cuda
-source, name, names, grid, block, args = pickle.load(sys.stdin.buffer)
-space = dict(names, cuda=cuda, np=np)
-exec(source, space)
-kernel, said, start = cuda.jit(space[name]), io.StringIO(), time.perf_counter()
-with redirect_stdout(said): kernel[grid, block](*args)
-pickle.dump((args, time.perf_counter() - start, said.getvalue()), sys.stdout.buffer)
+source, name, global_values, grid, block, args = pickle.load(sys.stdin.buffer)
+namespace = dict(global_values, cuda=cuda, np=np)
+exec(source, namespace)
+kernel, output, start = cuda.jit(namespace[name]), io.StringIO(), time.perf_counter()
+with redirect_stdout(output): kernel[grid, block](*args)
+pickle.dump((args, time.perf_counter() - start, output.getvalue()), sys.stdout.buffer)
 """
-LIMIT = 60  # seconds; at a barrier that not all threads reach it may deadlock
+TIMEOUT = 60  # seconds; Numba's simulator may deadlock at a barrier that not all threads reach
 
 
 def _source(f):
@@ -34,20 +34,20 @@ def _source(f):
     return '\n'.join(text.splitlines()[node.lineno - 1 :]), node
 
 
-def _names_used(f, node):
+def _global_values(f, node):
     "Return {name: value} of the globals that a function reads, if they are numbers, strings or tuples"
-    used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-    return {k: v for k, v in f.__globals__.items() if k in used and isinstance(v, (bool, int, float, str, tuple))}
+    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return {k: v for k, v in f.__globals__.items() if k in names and isinstance(v, (bool, int, float, str, tuple))}
 
 
 def _run(job, name):
-    "Run a job in another process; returns (arrays, seconds, output)"
+    "Run the kernel of `job`, the input of `_PROCESS`, in another process; returns (arrays, seconds, output)"
     cmd = [sys.executable, '-W', 'ignore', '-c', _PROCESS]
     env = {**environ, 'NUMBA_ENABLE_CUDASIM': '1'}
     try:
-        process = subprocess.run(cmd, input=pickle.dumps(job), capture_output=True, timeout=LIMIT, env=env)
+        process = subprocess.run(cmd, input=pickle.dumps(job), capture_output=True, timeout=TIMEOUT, env=env)
     except subprocess.TimeoutExpired:
-        raise TimeoutError(f"{name} has not ended in Numba's simulator after {LIMIT} seconds") from None
+        raise TimeoutError(f"{name} has not ended in Numba's simulator after {TIMEOUT} seconds") from None
     if process.returncode:
         output = process.stderr.decode().strip().splitlines() or ['no message']
         raise RuntimeError(f"{name} ended in Numba's simulator with: {output[-1]}")
@@ -55,7 +55,7 @@ def _run(job, name):
 
 
 class _ConfiguredKernel:
-    "A kernel with its grid and block"
+    "A kernel with its grid and block; a call runs it in Numba's simulator"
 
     def __init__(self, f, grid, block):
         self.f = f
@@ -65,12 +65,12 @@ class _ConfiguredKernel:
     def __call__(self, *args):
         copies = [np.array(a) if hasattr(a, 'shape') else a for a in args]
         text, node = _source(self.f)
-        job = text, self.f.__name__, _names_used(self.f, node), self.grid, self.block, copies
+        job = text, self.f.__name__, _global_values(self.f, node), self.grid, self.block, copies
         results, seconds, output = _run(job, self.f.__name__)
         print(output, end='')
-        for a, b in zip(args, results):
-            if hasattr(a, 'shape'):
-                a[...] = a.new_tensor(b) if hasattr(a, 'new_tensor') else b
+        for array, result in zip(args, results):
+            if hasattr(array, 'shape'):
+                array[...] = array.new_tensor(result) if hasattr(array, 'new_tensor') else result
         return seconds
 
 

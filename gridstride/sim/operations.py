@@ -1,4 +1,4 @@
-"""The operations that a rewritten kernel calls: the class `Operations` has them all; kernels access it as `__gs`.
+"""The operations that a rewritten kernel calls, as attributes of the class `Operations`; kernels access it as `__gs`.
 
 An operation gets `ctx`, the context of the launch (`run`); `active`, the mask of the active lanes (`lanes`); and
 `site`, the index of its source location (`rewrite.Site`).
@@ -13,8 +13,8 @@ import types
 import numpy as np
 
 from .arithmetic import (
-    COMPARING,
-    OPERATORS,
+    AST_NAME_OF_COMPARISON,
+    AST_NAME_OF_OPERATOR,
     binary,
     logical_and,
     cast,
@@ -28,7 +28,7 @@ from .arithmetic import (
 )
 from .intrinsics import Namespace
 from .python_functions import FUNCTIONS, print_lanes, widen
-from .lanes import UNDEF, Items, Loop, Range, assign, branch, merge, union
+from .lanes import UNDEF, TupleLoop, Loop, RangeLoop, assign, branch, merge, union
 from .memory import View, load, store
 from .records import Records, attribute, store_attribute
 from .types import is_number_type
@@ -36,46 +36,46 @@ from ..diagnostics.errors import as_instance_of
 
 __all__ = ['Operations']
 
-_SMALLEST = np.iinfo(np.int64).min
+_MIN_INT64 = np.iinfo(np.int64).min
 
 
 def give_name(value, name):
-    "Name an array without a name after the variable to which it is assigned"
+    "Name an array after the variable to which it is assigned, if it has no name"
     if isinstance(value, (View, Records)) and value.name is None:
         value.rename(name)
     return value
 
 
-def check_unpack(value, count):
-    "Raise `TypeError` or `ValueError` unless `value` can be unpacked to `count` names"
+def check_unpack(value, num_names):
+    "Raise `TypeError` or `ValueError` unless `value` can be unpacked to `num_names` names"
     if not isinstance(value, (tuple, list)):
         raise TypeError(
-            f'cannot unpack one value into {count} names: cuda.grid(2) has two values, cuda.grid(1) has one'
+            f'cannot unpack one value into {num_names} names: cuda.grid(2) has two values, cuda.grid(1) has one'
         )
-    if len(value) != count:
-        raise ValueError(f'cannot unpack {len(value)} values into {count} names')
+    if len(value) != num_names:
+        raise ValueError(f'cannot unpack {len(value)} values into {num_names} names')
 
 
 def assign_partly(diverged, active, new, old):
-    "Assign to a variable that other lanes may read unassigned: a number is 0 there, as in Numba"
+    "Assign to a variable that other lanes may read before they assign it: there it is 0, as in Numba"
     if old is UNDEF and isinstance(new, (np.ndarray, np.generic)):
         return merge(active, new, new.dtype.type(0))
     return assign(diverged, active, new, old)
 
 
-def assigned(ctx, active, value, assigned_lanes, name, site):
-    "Return `value`, that of a variable; warns if lanes read it that are not among the `assigned_lanes`"
-    if assigned_lanes is not None and assigned_lanes is not active and (without := active & ~assigned_lanes).any():
-        ctx.detectors.initcheck.warn_unassigned(ctx, without, name, site)
+def read_variable(ctx, active, value, assigned_lanes, name, site):
+    "Return `value`, the value of a variable; warns if lanes read it that are not in the mask `assigned_lanes`"
+    if assigned_lanes is not None and assigned_lanes is not active and (missing := active & ~assigned_lanes).any():
+        ctx.detectors.initcheck.warn_unassigned(ctx, missing, name, site)
     return value
 
 
 def fork(ctx, active, condition, site):
     "Split `active` by a condition, as `lanes.branch` does, and report the branch to the trace"
-    yes, no = branch(active, condition)
+    taken, not_taken = branch(active, condition)
     if ctx.trace is not None:
-        ctx.trace.branch(ctx, active, yes, no, site)
-    return yes, no
+        ctx.trace.branch(ctx, active, taken, not_taken, site)
+    return taken, not_taken
 
 
 def continue_loop(ctx, loop, condition, site):
@@ -86,16 +86,16 @@ def continue_loop(ctx, loop, condition, site):
     return continues
 
 
-def return_from(ctx, kernel, active, value, returned):
-    "Execute `return`: in a kernel the lanes end, in a device function `value` is merged into what others returned"
-    if kernel:
+def return_from(ctx, is_kernel, active, value, returned):
+    "Execute `return`: ends the lanes of a kernel, or merges `value` into `returned`, the result of a device function"
+    if is_kernel:
         ctx.group.live = ctx.group.live & ~active
         return None
     return value if returned is UNDEF else merge(active, value, returned)
 
 
 def return_at_end(ctx, active, returned):
-    "Return the value of a device function at its end: 0 in lanes that reach it without `return`, where Python has None"
+    "Return the result of a device function: 0 in the lanes of `active`, which reach its end without a `return`"
     if active is None or not isinstance(returned, (np.ndarray, np.generic)):
         return returned
     ctx.detectors.initcheck.warn_no_value(ctx, active)
@@ -104,16 +104,17 @@ def return_at_end(ctx, active, returned):
 
 def check_assert(ctx, active, condition, site, message=None):
     "Execute `assert`, with the text after the condition as `message`; raises for the lanes where it is false"
-    yes, no = branch(active, condition)
-    if no is None:
+    _, failing = branch(active, condition)
+    if failing is None:
         return
     if message is None:
-        raise ctx.finding('assert', 'fails', site, no)
-    raise ctx.finding('assert', 'fails_with', site, no, message=_text(ctx, no, (message,)))
+        raise ctx.finding('assert', 'fails', site, failing)
+    text = _format_first_lane(ctx, failing, (message,))
+    raise ctx.finding('assert', 'fails_with', site, failing, message=text)
 
 
-def _text(ctx, active, values):
-    "Format the arguments of an exception, which are `values`, for the first lane of `active`"
+def _format_first_lane(ctx, active, values):
+    "Format `values`, the arguments of an exception, in the first lane of `active`"
     lane = ctx.active_lanes(active)[0]
     values = [
         np.asarray(value)[lane if np.ndim(value) else ()].item() if _is_number(value) else value for value in values
@@ -125,23 +126,24 @@ def _is_number(value):
     return isinstance(value, (np.ndarray, np.generic))
 
 
-def raise_exception(ctx, active, kind, values, site):
+def raise_exception(ctx, active, exception_type, values, site):
     "Execute `raise`: the launch ends with the exception of the first lane"
-    if not (isinstance(kind, type) and issubclass(kind, Exception)):
-        raise TypeError(f'a kernel raises {kind!r}, which is not an exception')
-    text = _text(ctx, active, values)
-    raised = f'{kind.__name__}: {text}' if text else kind.__name__
-    found = ctx.finding('raise', 'raised', site, active, raised=raised, exception=kind.__name__, message=text)
-    raise as_instance_of(found, kind)
+    if not (isinstance(exception_type, type) and issubclass(exception_type, Exception)):
+        raise TypeError(f'a kernel raises {exception_type!r}, which is not an exception')
+    text = _format_first_lane(ctx, active, values)
+    name = exception_type.__name__
+    raised = f'{name}: {text}' if text else name
+    finding = ctx.finding('raise', 'raised', site, active, raised=raised, exception=name, message=text)
+    raise as_instance_of(finding, exception_type)
 
 
 def divide(ctx, active, op, a, b, site):
     "Compute `a op b`; raises `KernelCrash` if `//` or `%` divides an integer by zero, or the smallest one by -1"
     if op in ('FloorDiv', 'Mod') and kind_of(a) in 'biu' and kind_of(b) in 'biu':
-        if not np.all(b) and (zero := branch(active, b)[1]) is not None:
-            raise ctx.finding('crash', 'division', site, zero)
-        if np.any(np.equal(b, -1)) and (wrong := branch(active, (b == -1) & (a == _SMALLEST))[0]) is not None:
-            raise ctx.finding('crash', 'division_overflows', site, wrong)
+        if not np.all(b) and (dividing_by_zero := branch(active, b)[1]) is not None:
+            raise ctx.finding('crash', 'division', site, dividing_by_zero)
+        if np.any(np.equal(b, -1)) and (overflowing := branch(active, (b == -1) & (a == _MIN_INT64))[0]) is not None:
+            raise ctx.finding('crash', 'division_overflows', site, overflowing)
     return binary(op, a, b)
 
 
@@ -166,10 +168,10 @@ def call(ctx, active, function, args, keywords, site):
         return FUNCTIONS[function](*args, **keywords)
     if function is print:
         return print_lanes(ctx, active, site, *args, **keywords)
-    if function in OPERATORS:
-        return divide(ctx, active, OPERATORS[function], *args, site)
-    if function in COMPARING:
-        return compare(COMPARING[function], *args)
+    if function in AST_NAME_OF_OPERATOR:
+        return divide(ctx, active, AST_NAME_OF_OPERATOR[function], *args, site)
+    if function in AST_NAME_OF_COMPARISON:
+        return compare(AST_NAME_OF_COMPARISON[function], *args)
     if isinstance(function, np.ufunc) or getattr(operator, getattr(function, '__name__', ''), None) is function:
         return function(*map(widen, args), **keywords)
     if type(function).__module__.startswith('numba.'):
@@ -189,10 +191,9 @@ def _not_callable(value):
         return TypeError(
             f'{value} is not a function, but a namespace of functions: {", ".join(f"{value}.{k}" for k in vars(value))}'
         )
-    what = dict(View='an array', ndarray='a number', Records='an array of records').get(
-        type(value).__name__, f'{value!r}'
-    )
-    return TypeError(f'{what} cannot be called like a function; write an element with square brackets: x[i]')
+    descriptions = dict(View='an array', ndarray='a number', Records='an array of records')
+    description = descriptions.get(type(value).__name__, repr(value))
+    return TypeError(f'{description} cannot be called like a function; index an array with square brackets: x[i]')
 
 
 def _argument_error(function, error, args, keywords):
@@ -211,13 +212,13 @@ def _njit_program(py_func):
     return sys.modules[f'{__package__}.program'].Program(py_func)
 
 
-def finish(value):
+def finish_call(value):
     "Return the value of a call; yields while the called device function waits for other blocks"
     return (yield from value) if isinstance(value, types.GeneratorType) else value
 
 
 def device_function_hint(function):
-    "Return the hint for a call of a plain Python function: how to make it a device function"
+    "Return a hint that says how to make a device function of a plain Python function"
     name = function.__name__
     return f'Put @cuda.jit(device=True) above it; if it is not yours: {name} = cuda.jit(device=True)({name})'
 
@@ -225,26 +226,41 @@ def device_function_hint(function):
 def unsupported_call(ctx, active, function, site):
     "Make the `NotSimulated` error for a call of `function`"
     if isinstance(function, types.FunctionType):
-        what = f'{function.__name__} is a plain Python function, which Numba does not compile'
-        return ctx.unsupported(site, active, what, device_function_hint(function))
+        problem = f'{function.__name__} is a plain Python function, which Numba does not compile'
+        return ctx.unsupported(site, active, problem, device_function_hint(function))
     name = getattr(function, '__name__', function)
-    return ctx.unsupported(site, active, f'calling {name!r} in a kernel', _HINTS.get(name, _CALLED_BY_KERNELS))
+    return ctx.unsupported(site, active, f'calling {name!r} in a kernel', _HINT_OF_FUNCTION.get(name, _CALLABLE_HINT))
 
 
-_OWN_ARRAYS = 'A thread has cuda.local.array(size, dtype), and a block cuda.shared.array(size, dtype).'
-_LOOP = 'A thread computes with numbers: write a loop over the elements.'
-_RANDOM = 'Pass the kernel an array of random numbers, or use cuda.random.'
-_CALLED_BY_KERNELS = (
+_ALLOCATE_HINT = 'A thread has cuda.local.array(size, dtype), and a block cuda.shared.array(size, dtype).'
+_LOOP_HINT = 'A thread computes with numbers: write a loop over the elements.'
+_RANDOM_HINT = 'Pass the kernel an array of random numbers, or use cuda.random.'
+_CALLABLE_HINT = (
     "A kernel may call functions of cuda and math, NumPy's scalar functions, and @cuda.jit(device=True) functions."
 )
-_HINTS = {
-    **dict.fromkeys(('append', 'array', 'empty', 'full', 'list', 'ones', 'zeros'), _OWN_ARRAYS),  # NumPy's and torch's
-    **dict.fromkeys('all any argmax argmin cumsum dot matmul max mean min prod sort sorted std sum'.split(), _LOOP),
-    **dict.fromkeys('choice normal rand randint randn random uniform'.split(), _RANDOM),
+_HINT_OF_FUNCTION = {
+    **dict.fromkeys(
+        ('append', 'array', 'empty', 'full', 'list', 'ones', 'zeros'), _ALLOCATE_HINT
+    ),  # NumPy's and torch's
+    **dict.fromkeys(
+        'all any argmax argmin cumsum dot matmul max mean min prod sort sorted std sum'.split(), _LOOP_HINT
+    ),
+    **dict.fromkeys('choice normal rand randint randn random uniform'.split(), _RANDOM_HINT),
 }
 
 
-_OPERATIONS = (assign, assign_partly, assigned, merge, union, branch, join, Loop, Range, Items)  # lanes and loops
+_OPERATIONS = (
+    assign,
+    assign_partly,
+    read_variable,
+    merge,
+    union,
+    branch,
+    join,
+    Loop,
+    RangeLoop,
+    TupleLoop,
+)  # lanes and loops
 _OPERATIONS += (binary, unary, logical_not, logical_and, logical_or, compare, contains)  # numbers
 _OPERATIONS += (load, store, attribute, store_attribute, give_name, check_unpack)  # arrays
 _OPERATIONS += (
@@ -256,6 +272,6 @@ _OPERATIONS += (
     raise_exception,
     divide,
     call,
-    finish,
-)  # those that use the context of the launch
+    finish_call,
+)  # operations that use the context of the launch
 Operations = type('Operations', (), dict(UNDEF=UNDEF, **{f.__name__: f for f in _OPERATIONS}))

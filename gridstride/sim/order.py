@@ -1,4 +1,4 @@
-"""The memory model: which access happens before which, by barriers, and by flags between fences.
+"""The memory model: computes whether one access happens before another, by barriers, and by flags between fences.
 
 A flag is an element that atomics access. An atomic store to it releases what happens before the writer's last fence;
 an atomic load acquires that at the reader's next fence, or at the next barrier of its block. `threadfence_block` does
@@ -22,11 +22,11 @@ __all__ = ['Order']
 # not one entry per thread. Nodes are immutable, and clocks share them. The same tree in C++ is in
 # `cpp/runtime/vector_clock.h`.
 class VectorClock:
-    "A vector clock, or a node of one: `floor` is the least time of any thread below it, `latest` the greatest"
+    "A vector clock, or a node of its tree: `floor` is a lower bound of the times below it, `latest` their maximum"
 
     __slots__ = 'floor', 'latest', 'below'
 
-    def __init__(self, floor, below):  # below: index -> VectorClock, or a lane's time
+    def __init__(self, floor, below):  # below: index -> child, a VectorClock, or the time of a lane
         self.floor, self.below = floor, below
         self.latest = max((child if isinstance(child, int) else child.latest for child in below.values()), default=0)
         self.latest = max(self.latest, floor)
@@ -49,26 +49,26 @@ def includes(node, level, key, time):
 
 
 def join(a, b):
-    "Return the elementwise maximum of two clocks: the same object if one of the two includes the other"
+    "Return the elementwise maximum of two clocks; if one of them includes the other, return that object"
     if b is None or a is b or a is not None and b.latest <= a.floor:
         return a
     if a is None or a.latest <= b.floor:
         return b
     below = dict(a.below)
     for key, child in b.below.items():
-        other = below.get(key)
-        below[key] = max(other or 0, child) if isinstance(child, int) else join(other, child)
-    for joined in (a, b):
-        same = len(joined.below) == len(below) and all(
-            below[key] is child or below[key] == child for key, child in joined.below.items()
+        a_child = below.get(key)
+        below[key] = max(a_child or 0, child) if isinstance(child, int) else join(a_child, child)
+    for clock in (a, b):
+        is_same = len(clock.below) == len(below) and all(
+            below[key] is child or below[key] == child for key, child in clock.below.items()
         )
-        if joined.floor == max(a.floor, b.floor) and same:
-            return joined
+        if clock.floor == max(a.floor, b.floor) and is_same:
+            return clock
     return VectorClock(max(a.floor, b.floor), below)
 
 
 def make_clock(level, block, floor, warps, lanes):
-    "Make the clock of one block: a time for all threads, `floor`, per 32 threads, `warps`, and per thread, `lanes`"
+    "Make the clock of one block: `floor` is the time of all threads, `warps` of 32 each, `lanes` of single ones"
     below = {warp: {} for warp in warps}
     for thread, time in lanes.items():
         below.setdefault(thread // 32, {})[thread % 32] = time
@@ -82,8 +82,8 @@ def make_clock(level, block, floor, warps, lanes):
 class Flag:
     "An element that atomics access: the clocks that its writers have released, by the scope of their fences"
 
-    # `by_block` has, per block, what its threads have released to threads of this block; `any_block` joins these
-    # clocks: it only serves to report a fence whose scope is too small.
+    # `by_block` has, per block, the clock that its threads have released to threads of this block; `any_block` joins
+    # these clocks: it only serves to report a fence whose scope is too small.
 
     device: VectorClock = None
     any_block: VectorClock = None
@@ -94,22 +94,25 @@ class Flag:
 class _Fences:
     """The last fence of each thread of a group: one object for fences of any scope, one for those of device scope.
 
-    Per lane: `time` of the fence, and the time of the last barrier of its `block` and of its `warp` before it. `shared`
-    is the time of the latest fence by another thread that a block's barrier has ordered before the lane."""
+    Per lane: `time` of the fence; `block_barrier` and `warp_barrier`, the times of the last barriers before the fence;
+    `shared`, the time of the latest fence by another thread that a barrier of the block has ordered before the lane."""
 
     def __init__(self, group):
-        self.time, self.block, self.warp, self.shared = (np.zeros(group.size, np.int64) for _ in range(4))
-        self.floor = np.zeros(group.block_count, np.int64)  # per block: the latest barrier before a fence of it
-        self.acquired, self.acquired_block = {}, {}  # lane -> clock, block -> clock: what was acquired before the fence
+        self.time, self.block_barrier, self.warp_barrier, self.shared = (
+            np.zeros(group.size, np.int64) for _ in range(4)
+        )
+        self.floor = np.zeros(group.num_blocks, np.int64)  # per block: its latest barrier before one of its fences
+        self.acquired, self.acquired_block = {}, {}  # lane -> clock, block -> clock: acquired before the fence
 
 
 class Order:
     "The happens-before relation of accesses, by barriers of a warp, a block or the grid, and by flags"
 
-    def __init__(self, blocks, now):  # blocks: of the grid
+    def __init__(self, num_blocks, now):  # num_blocks: of the grid
         self.ordered_until = now  # every access up to this time is ordered
-        self.level = max(2, -(-(10 + int(blocks).bit_length()) // 5) - 1)  # of a clock's root: 5 bits of a key each
-        self.flags = {}  # memory -> offset of an element -> Flag
+        # The level of the root of a clock: a level has 5 bits of a key.
+        self.level = max(2, -(-(10 + int(num_blocks).bit_length()) // 5) - 1)
+        self.flags = {}  # id of a memory -> {offset of an element: Flag}
         self.has_fences = False  # whether a thread of the launch has executed a fence
 
     def begin_group(self, group, now, isolated):
@@ -120,16 +123,16 @@ class Order:
         if isolated and not self.has_fences:
             self.ordered_until = now
         self.group_start = now
-        self.barrier_time = np.full(group.block_count, now, np.int64)
+        self.barrier_time = np.full(group.num_blocks, now, np.int64)
         self.oldest_barrier = now  # the minimum of `barrier_time`
-        self.warp_barrier_time = np.full(group.block_count * group.warps_per_block, now, np.int64)
+        self.warp_barrier_time = np.full(group.num_blocks * group.warps_per_block, now, np.int64)
         self.fences = None
-        self.acquired = {}  # lane -> clock of what happens before its next access
-        self.acquired_block = {}  # block of the group -> clock of what happens before the next access of its threads
-        # lane -> clock that its loads of flags have released, within the block and to the device: its next fence
-        # acquires it
+        self.acquired = {}  # lane -> clock of its next access
+        self.acquired_block = {}  # block of the group -> clock of the next access of its threads
+        # Within the block, and to the device: lane -> clock that the flags it has loaded release. Its next fence
+        # acquires this clock.
         self.loaded = {}, {}
-        self.any_block = {}  # block of the group -> clock that the flags it has loaded release in any block
+        self.any_block = {}  # block of the group -> clock that the flags it has loaded release within any block
 
     _GROUP_STATE = (
         'group_start',
@@ -147,19 +150,19 @@ class Order:
         "Return the state of the current group, before another one begins or continues"
         return {name: getattr(self, name) for name in self._GROUP_STATE}
 
-    def restore_group(self, saved):
+    def restore_group(self, state):
         "Continue the group whose state `save_group` returned"
-        vars(self).update(saved)
+        vars(self).update(state)
 
     # Barriers
 
     def block_barrier(self, group, blocks, now):
-        "Execute a barrier in each of `blocks`: after it, all threads of a block have acquired what any of them had"
+        "Execute a barrier in each of `blocks`: all threads of a block acquire the clocks of each other"
         if self.fences is not None:
             lanes = np.isin(group.block_in_group, blocks)
             for fences in self.fences:
                 fences.shared[lanes] = np.maximum(fences.shared[lanes], fences.time[lanes])
-                np.maximum.at(fences.floor, group.block_in_group[lanes], fences.block[lanes])
+                np.maximum.at(fences.floor, group.block_in_group[lanes], fences.block_barrier[lanes])
                 self.join_into_blocks(group, blocks, fences.acquired, fences.acquired_block)
         for clocks in (self.acquired, *self.loaded):
             if clocks:
@@ -174,22 +177,22 @@ class Order:
             block_clocks[block] = join(block_clocks.get(block), clocks.pop(lane))
 
     def warp_barrier(self, group, lanes, now):
-        "Execute a barrier of `lanes`, each with the others of its warp"
+        "Execute a barrier of the warps of `lanes`, in which only these lanes take part"
         warps = np.unique(group.warp_in_group[lanes])
         for clocks in (self.acquired, *(f.acquired for f in self.fences or ())):
             for warp in warps if clocks else ():
                 warp_lanes = lanes[group.warp_in_group[lanes] == warp]
-                joined = None
+                warp_clock = None
                 for lane in warp_lanes:
-                    joined = join(joined, clocks.get(int(lane)))
-                if joined is not None:
-                    clocks.update((int(lane), joined) for lane in warp_lanes)
+                    warp_clock = join(warp_clock, clocks.get(int(lane)))
+                if warp_clock is not None:
+                    clocks.update((int(lane), warp_clock) for lane in warp_lanes)
         self.warp_barrier_time[warps] = now
 
     # Fences and flags
 
     def fence(self, group, lanes, now, device_scope):
-        "Execute a fence by `lanes`, of device or block scope: it acquires what the flags that they have loaded release"
+        "Execute a fence by `lanes`, of device or block scope: it acquires the clocks of the flags they have loaded"
         if self.fences is None:
             self.fences = (_Fences(group), _Fences(group))
             self.has_fences = True
@@ -198,19 +201,19 @@ class Order:
                 self.acquired[lane] = join(self.acquired.get(lane), loaded.pop(lane))
         for fences in self.fences[: 1 + device_scope]:
             fences.time[lanes] = now
-            fences.block[lanes] = self.barrier_time[group.block_in_group[lanes]]
-            fences.warp[lanes] = self.warp_barrier_time[group.warp_in_group[lanes]]
+            fences.block_barrier[lanes] = self.barrier_time[group.block_in_group[lanes]]
+            fences.warp_barrier[lanes] = self.warp_barrier_time[group.warp_in_group[lanes]]
             for lane in map(int, lanes) if self.acquired or self.acquired_block else ():
                 clock = join(self.acquired.get(lane), self.acquired_block.get(int(group.block_in_group[lane])))
                 if clock is not None:
                     fences.acquired[lane] = clock
 
-    def released(self, group, lane, fences):
-        """Return the clock of what happens before the last fence of `lane` in `fences`; None if it has executed none.
+    def released_clock(self, group, lane, fences):
+        """Return the clock of the last fence of `lane` in `fences`; None if it has executed none.
 
-        That is: its own accesses before the fence, those of its warp and its block before the last barrier that
-        preceded the fence, what it had acquired, and what the fences of other threads cover that a barrier has ordered
-        before it."""
+        The clock includes the accesses of the lane before the fence, those of its warp and its block before the last
+        barrier that preceded the fence, the clocks that the lane had acquired, and the clocks of fences of other
+        threads that a barrier has ordered before this one."""
         block, warp = int(group.block_in_group[lane]), int(group.warp_in_group[lane])
         block_lanes = slice(block * group.threads_per_block, (block + 1) * group.threads_per_block)
         fence_times = np.where(
@@ -222,49 +225,54 @@ class Order:
         fence_times[lane - block_lanes.start] = max(fence_times[lane - block_lanes.start], fences.time[lane])
         if not fence_times.any():
             return None
-        floor = int(max(fences.floor[block], fences.block[lane]))
+        floor = int(max(fences.floor[block], fences.block_barrier[lane]))
         lanes = {int(thread): int(fence_times[thread]) for thread in np.flatnonzero(fence_times > floor)}
-        halves = range(
+        clock_nodes = range(  # a warp of 64 lanes has two
             warp % group.warps_per_block * group.warp_size // 32,
             (warp % group.warps_per_block + 1) * group.warp_size // 32,
         )
         clock = make_clock(
-            self.level, group.first_block + block, floor, dict.fromkeys(halves, int(fences.warp[lane])), lanes
+            self.level,
+            group.first_block + block,
+            floor,
+            dict.fromkeys(clock_nodes, int(fences.warp_barrier[lane])),
+            lanes,
         )
         return join(join(clock, fences.acquired.get(lane)), fences.acquired_block.get(block))
 
-    def on_atomic(self, group, lanes, mem, offsets, now, changed):
-        "Execute atomics by `lanes` on the elements at `offsets`; `changed` says which lanes have written a value"
+    def on_atomic(self, group, lanes, mem, offsets, now, writes):
+        "Execute atomics by `lanes` on the elements at `offsets`; `writes` says which lanes have written a value"
         if not self.has_fences:
             return
-        for lane, offset, has_changed in zip(map(int, lanes), map(int, offsets), changed):
+        for lane, offset, has_written in zip(map(int, lanes), map(int, offsets), writes):
             flag = self.flags.get(id(mem), {}).get(offset)
             if flag is not None and flag.time <= self.group_start and mem.space != 'global':
-                flag = None  # of shared memory that belonged to an earlier block
+                flag = None  # the shared memory belonged to an earlier block
             if flag is not None:
                 self.on_atomic_load(group, lane, flag)
-            if has_changed and self.fences is not None:
+            if has_written and self.fences is not None:
                 self.on_atomic_store(group, lane, mem, offset, flag, now)
 
     def on_atomic_load(self, group, lane, flag):
-        "Load a flag: the next fence of the lane acquires what the flag releases"
+        "Load a flag: the next fence of the lane acquires its clock"
         block = int(group.block_index[lane])
-        for loaded, released_clock in zip(self.loaded, (flag.by_block.get(block), flag.device)):
-            if released_clock is not None:
-                loaded[lane] = join(loaded.get(lane), released_clock)
+        for loaded, clock in zip(self.loaded, (flag.by_block.get(block), flag.device)):
+            if clock is not None:
+                loaded[lane] = join(loaded.get(lane), clock)
         block_slot = int(group.block_in_group[lane])
         self.any_block[block_slot] = join(self.any_block.get(block_slot), flag.any_block)
 
     def on_atomic_store(self, group, lane, mem, offset, flag, now):
-        "Store a flag: it releases what happens before the lane's last fence"
-        in_block, device = (self.released(group, lane, fences) for fences in self.fences)
-        if in_block is None:
+        "Store a flag: it releases the clock of the lane's last fence"
+        block_clock, device_clock = (self.released_clock(group, lane, fences) for fences in self.fences)
+        if block_clock is None:
             return
         if flag is None:
             flag = self.flags.setdefault(id(mem), {})[offset] = Flag()
         block = int(group.block_index[lane])
-        flag.by_block[block] = join(flag.by_block.get(block), in_block)
-        flag.device, flag.any_block, flag.time = join(flag.device, device), join(flag.any_block, in_block), now
+        flag.by_block[block] = join(flag.by_block.get(block), block_clock)
+        flag.device, flag.any_block = join(flag.device, device_clock), join(flag.any_block, block_clock)
+        flag.time = now
 
     def forget(self, mem, offsets):
         "Forget the flags at `offsets`, which a plain write has overwritten"
@@ -275,26 +283,26 @@ class Order:
     # Happens-before
 
     def happens_before(self, group, lanes, time, thread):
-        "Return, per lane, whether the access by the thread `thread` at `time` happens before an access by the lane now"
-        synced = group.in_block(lanes, thread) & (time <= self.barrier_time[group.block_in_group[lanes]])
-        ordered = (time <= self.ordered_until) | (thread == group.thread_ids[lanes]) | synced
-        if ordered.all():
-            return ordered
-        ordered |= group.in_warp(lanes, thread) & (time <= self.warp_barrier_time[group.warp_in_group[lanes]])
+        "Return, per lane, whether the access by `thread` at `time` happens before an access by the lane now"
+        has_barrier = group.in_block(lanes, thread) & (time <= self.barrier_time[group.block_in_group[lanes]])
+        is_ordered = (time <= self.ordered_until) | (thread == group.thread_ids[lanes]) | has_barrier
+        if is_ordered.all():
+            return is_ordered
+        is_ordered |= group.in_warp(lanes, thread) & (time <= self.warp_barrier_time[group.warp_in_group[lanes]])
         if self.acquired or self.acquired_block:
-            for i in np.flatnonzero(~ordered):
+            for i in np.flatnonzero(~is_ordered):
                 lane = int(lanes[i])
                 clocks = self.acquired.get(lane), self.acquired_block.get(int(group.block_in_group[lane]))
-                ordered[i] = any(self.includes(group, clock, thread[i], time[i]) for clock in clocks)
-        return ordered
+                is_ordered[i] = any(self.includes(group, clock, thread[i], time[i]) for clock in clocks)
+        return is_ordered
 
     def includes(self, group, clock, thread, time):
-        "Return whether the access by `thread` at `time` happens before an event with this clock, or None for no clock"
+        "Return whether `clock` is not None and includes the access by `thread` at `time`"
         block, thread_index = divmod(int(thread), group.threads_per_block)
         return clock is not None and includes(clock, self.level, block << 10 | thread_index, int(time))
 
     def race_code(self, group, lane, time, thread):
-        "Return the code of the finding for a data race of `thread` at `time` with `lane`: it names what is missing"
+        "Return the code of the finding for a data race with `thread` at `time`: it names the missing synchronization"
         lane = int(lane)
         block = thread // group.threads_per_block
         if any(self.includes(group, loaded.get(lane), thread, time) for loaded in self.loaded):
@@ -306,23 +314,23 @@ class Order:
     def may_forget(self, group, lanes, lowest, highest, time):
         """Return, per lane, whether the shadow may forget the readers `lowest` and `highest`.
 
-        It may if both reads, the last of them at `time`, happen before the access of the lane: what races with them
-        races with that access, too."""
-        synced = (
+        It may if both reads, the later of them at `time`, happen before the access of the lane: a write that races with
+        one of them then races with that access, too."""
+        has_barrier = (
             group.in_block(lanes, lowest)
             & group.in_block(lanes, highest)
             & (time <= self.barrier_time[group.block_in_group[lanes]])
         )
-        forgettable = (time <= self.ordered_until) | synced
-        if forgettable.all():
-            return forgettable
-        forgettable |= (
+        is_forgettable = (time <= self.ordered_until) | has_barrier
+        if is_forgettable.all():
+            return is_forgettable
+        is_forgettable |= (
             group.in_warp(lanes, lowest)
             & group.in_warp(lanes, highest)
             & (time <= self.warp_barrier_time[group.warp_in_group[lanes]])
         )
-        if (self.acquired or self.acquired_block) and not forgettable.all():
-            forgettable |= self.happens_before(group, lanes, time, lowest) & self.happens_before(
+        if (self.acquired or self.acquired_block) and not is_forgettable.all():
+            is_forgettable |= self.happens_before(group, lanes, time, lowest) & self.happens_before(
                 group, lanes, time, highest
             )
-        return forgettable
+        return is_forgettable

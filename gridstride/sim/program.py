@@ -20,8 +20,8 @@ __all__ = ['Program']
 
 
 def _unreadable_source(f):
-    what = 'a kernel whose source cannot be read; define it in a file or in a notebook cell'
-    return NotSimulated(what, kernel=f.__name__)
+    problem = 'a kernel whose source cannot be read; define it in a file or in a notebook cell'
+    return NotSimulated(problem, kernel=f.__name__)
 
 
 def _read_source(f):
@@ -36,10 +36,10 @@ def _read_source(f):
 def _definition(source, f):
     "Return the `def` of a function as a syntax tree; raises `NotSimulated` if there is none"
     if (tree := definition(source, f)) is None:
-        if f.__code__.co_filename == '<string>':  # from `exec`: Python 3.13 returns the text after `python -c`
+        if f.__code__.co_filename == '<string>':  # made by `exec`; Python 3.13 returns the text after `python -c` here
             raise _unreadable_source(f)
-        what = 'a kernel must be defined with def, or be the only lambda on its line with its parameters'
-        raise NotSimulated(what, kernel=f.__name__)
+        problem = 'a kernel must be defined with def, or be the only lambda on its line with its parameters'
+        raise NotSimulated(problem, kernel=f.__name__)
     return tree
 
 
@@ -49,18 +49,19 @@ class Program:
     `Program(f)(ctx, active, *args)` runs it in the lanes of `active`; `.text` is the rewritten source. A function that
     `may_spin`, because it waits for other blocks, becomes a generator."""
 
-    def __init__(self, py_func, kernel=False):
+    def __init__(self, py_func, is_kernel=False):
         source, file, first_line = _read_source(py_func)
         fn = _definition(source, py_func)
-        self.may_spin, self.uses_this_grid = may_spin(fn, py_func), kernel and uses_this_grid(fn, py_func)
-        rewriter = rewriter_of(py_func.__name__, file, source.splitlines(), first_line - 1, self.may_spin, kernel)
-        names = outer_values(py_func)
-        check_constants(fn, {k: names[k] for k in outer_names_read(py_func) & names.keys()}, kernel, rewriter.fail)
+        self.may_spin, self.uses_this_grid = may_spin(fn, py_func), is_kernel and uses_this_grid(fn, py_func)
+        rewriter = rewriter_of(py_func.__name__, file, source.splitlines(), first_line - 1, self.may_spin, is_kernel)
+        values = outer_values(py_func)
+        values_read = {name: values[name] for name in outer_names_read(py_func) & values.keys()}
+        check_constants(fn, values_read, is_kernel, rewriter.fail)
         self.tree = fix_locations(rewrite_function(fn, rewriter), first_line - 1)
         self.file = file
         self.py_func = py_func
         self.name = py_func.__name__
-        self.kernel = kernel
+        self.is_kernel = is_kernel
         self.lane_function = self._compile(file, rewriter.constants)
         self.sites = rewriter.sites
         self.params = [arg.arg for arg in fn.args.args]
@@ -72,52 +73,54 @@ class Program:
         return ast.unparse(self.tree)
 
     def _compile(self, file, constants):
-        "Compile the rewritten function in a namespace of the original's globals, its constants, and the operations"
-        namespace = {**_names(self.py_func), **constants, '__gs': Operations}
+        "Compile the rewritten function in a namespace with the globals and closure of the original, and the operations"
+        namespace = {**_outer_kernel_values(self.py_func), **constants, '__gs': Operations}
         name = self.tree.body[0].name
-        outer_value = {k: v for k, v in namespace.items() if k == name}
+        value_of_outer_name = {k: v for k, v in namespace.items() if k == name}
         exec(compile(self.tree, file, 'exec'), namespace)
-        compiled = namespace.pop(name)
-        namespace.update(outer_value)  # a recursive call resolves to the device function
-        return compiled
+        function = namespace.pop(name)
+        namespace.update(value_of_outer_name)  # a recursive call resolves to the device function
+        return function
 
     def __call__(self, ctx, active, *args, **kw):
         return self.call(ctx, active, None, args, kw)
 
-    def call(self, ctx, active, site, args, kw):
-        "Call it from the running function, at `site`; a kernel is called by the launch, and its site is None"
-        missing = self.params[len(args) :]
-        values = {**dict(zip(self.params[::-1], map(as_numba, self.defaults[::-1]))), **kw}
-        if len(args) > len(self.params) or set(kw) - set(missing) or set(missing) - set(values):
+    def call(self, ctx, active, site, args, keywords):
+        "Call the program from the running function at `site`; the launch calls a kernel, with the site None"
+        other_params = self.params[len(args) :]
+        values = {**dict(zip(self.params[::-1], map(as_numba, self.defaults[::-1]))), **keywords}
+        if len(args) > len(self.params) or set(keywords) - set(other_params) or set(other_params) - set(values):
             raise TypeError(f'{self.name} takes ({", ".join(self.params)})')
-        args = (*args, *(values[name] for name in missing))
+        args = (*args, *(values[name] for name in other_params))
         callers = () if site is None else (ctx.program.sites[site], *ctx.callers)
         if self.may_spin:
-            return self.steps(ctx, active, callers, *args)
-        saved = ctx.program, ctx.callers
+            return self.run_steps(ctx, active, callers, *args)
+        caller_state = ctx.program, ctx.callers
         ctx.program, ctx.callers = self, callers
         try:
-            return self.lane_function(ctx, active, self.kernel, *args)
+            return self.lane_function(ctx, active, self.is_kernel, *args)
         finally:
-            ctx.program, ctx.callers = saved
+            ctx.program, ctx.callers = caller_state
 
-    def steps(self, ctx, active, callers, *args):
+    def run_steps(self, ctx, active, callers, *args):
         "Run a call as a generator, which yields while it waits for other blocks"
-        saved = ctx.program, ctx.callers
+        caller_state = ctx.program, ctx.callers
         ctx.program, ctx.callers = self, callers
-        result = yield from self.lane_function(ctx, active, self.kernel, *args)
-        ctx.program, ctx.callers = saved
+        result = yield from self.lane_function(ctx, active, self.is_kernel, *args)
+        ctx.program, ctx.callers = caller_state
         return result
 
 
-def _names(f):
-    "Return {name: value} of the globals and the closure of `f`: numbers with Numba's types, arrays as constants"
-    used = outer_names_read(f)
-    return {name: _as_kernel_value(name, value) if name in used else value for name, value in outer_values(f).items()}
+def _outer_kernel_values(f):
+    "Return {name: value} of the globals and the closure of `f`; those that `f` reads are converted for kernels"
+    names_read = outer_names_read(f)
+    return {
+        name: _as_kernel_value(name, value) if name in names_read else value for name, value in outer_values(f).items()
+    }
 
 
 def _as_kernel_value(name, value):
-    "Convert a value from outside the kernel to its constant in the kernel"
+    "Convert a value from outside the kernel: numbers to Numba's types, arrays to constants"
     if isinstance(value, np.ndarray) and value.dtype.names:
         return freeze_records(value, name)
     if isinstance(value, np.ndarray) and value.ndim and value.dtype.kind in 'biufc':

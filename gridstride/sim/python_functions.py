@@ -22,7 +22,7 @@ def print_lanes(ctx, active, site, *args, sep=' ', end='\n'):
 
 
 def widen(v):
-    "Widen `v` to 64 bits, as Numba computes, if it is an integer"
+    "Widen `v` to the 64 bits of Numba's arithmetic if it is an integer"
     return widen_integers(v) if kind_of(v) in 'iu' else v
 
 
@@ -30,8 +30,8 @@ def _fold_arguments(f):
     return lambda *a: fold(f, a[0] if len(a) == 1 else a)
 
 
-def _tuple(v):
-    "Return `v`, which must be a tuple"
+def _check_tuple(v):
+    "Return `v`; raises `NotSimulated` unless it is a tuple or a range"
     if isinstance(v, (tuple, range)):
         return v
     raise NotSimulated(f'enumerate or zip over {type(v).__name__}; loop over range(len(...))')
@@ -39,12 +39,12 @@ def _tuple(v):
 
 def _len(v):
     if isinstance(v, (np.ndarray, np.generic)):
-        raise TypeError('a number has no len(); an array or a tuple has')
+        raise TypeError('a number has no len(); pass an array or a tuple')
     return np.int64(len(v))
 
 
 def _enumerate(a, start=0):
-    return tuple((np.int64(start + i), item) for i, item in enumerate(_tuple(a)))
+    return tuple((np.int64(start + i), item) for i, item in enumerate(_check_tuple(a)))
 
 
 def _int(v=0):
@@ -62,16 +62,17 @@ def _round(v, n=None):
 
 
 def _on_floats(f):
-    "Apply `f` of floats; integers are converted"
+    "Make a function that converts integer arguments to float64 for `f`"
     return lambda *a: f(*(cast(np.float64, v) if kind_of(v) in 'biu' else v for v in a))
 
 
 def _lane_by_lane(f):
-    "Apply `f`, a function of one number, lane by lane"
+    "Make a function that applies `f`, a function of numbers, lane by lane"
     return _on_floats(lambda *a: np.vectorize(f, otypes=[np.result_type(*a)])(*a)[()])
 
 
-def _to_int(f):
+def _rounding(f):
+    "Make a function that rounds floats by `f`, to int64"
     return lambda v: widen(v) if kind_of(v) in 'iu' else f(v).astype(np.int64)
 
 
@@ -86,13 +87,13 @@ FUNCTIONS = {
     round: _round,
     pow: lambda a, b: binary('Pow', a, b),
     tuple: tuple,
-    zip: lambda *a: tuple(zip(*map(_tuple, a))),
+    zip: lambda *a: tuple(zip(*map(_check_tuple, a))),
     enumerate: _enumerate,
     complex: lambda a, b=0.0: a + 1j * b,
     slice: slice,
-    math.floor: _to_int(np.floor),
-    math.ceil: _to_int(np.ceil),
-    math.trunc: _to_int(np.trunc),
+    math.floor: _rounding(np.floor),
+    math.ceil: _rounding(np.ceil),
+    math.trunc: _rounding(np.trunc),
     math.pow: _on_floats(np.power),
     math.fmod: _on_floats(np.fmod),
     math.atan2: _on_floats(np.arctan2),

@@ -1,12 +1,12 @@
 """`numba.cuda.random`: Numba's own streams of pseudorandom numbers, xoroshiro128+, bit for bit.
 
-Each thread has a state of its own, 2**64 steps of the one stream after the state before it:
+Each thread has its own state, which is 2**64 steps after the state of the thread before it in the same stream:
 
     states = create_xoroshiro128p_states(threads, seed=1)
     ... in the kernel: x = xoroshiro128p_uniform_float32(states, cuda.grid(1))
 
 xoroshiro128+ and SplitMix64 are David Blackman's and Sebastiano Vigna's, http://xoroshiro.di.unimi.it. A step of the
-generator is linear over bits, so 2**64 steps are a matrix of 128 x 128 bits: it makes many states at once.
+generator is linear over bits, so 2**64 steps are a product with a matrix of 128 x 128 bits, for many states at once.
 """
 
 import math
@@ -54,7 +54,7 @@ def _step(s0, s1):
 
 
 def _first_state(seed):
-    "Return SplitMix64's value for a seed: it is both halves of the first state"
+    "Return SplitMix64's value for a seed: both halves of the first state have this value"
     with np.errstate(over='ignore'):
         z = _u64(seed) + np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
@@ -74,7 +74,7 @@ def _jump(s0, s1):
 
 
 class _JumpMatrix:
-    "A number of jumps as a 128 x 128 matrix of bits: `s0` and `s1` hold the images of the 128 unit vectors"
+    "Several jumps as a 128 x 128 matrix of bits: `s0` and `s1` hold the images of the 128 unit vectors"
 
     def __init__(self, s0, s1):
         self.s0, self.s1 = s0, s1
@@ -87,42 +87,41 @@ class _JumpMatrix:
             result0, result1 = result0 ^ bit * self.s0[i], result1 ^ bit * self.s1[i]
         return result0, result1
 
-    def twice(self):
+    def square(self):
         "Return the matrix of twice as many jumps"
         return _JumpMatrix(*self(self.s0, self.s1))
 
 
-def _one_jump():
+def _matrix_of_one_jump():
     bits = np.uint64(1) << np.arange(64, dtype=np.uint64)
-    none = np.zeros(64, np.uint64)
-    return _JumpMatrix(*_jump(np.r_[bits, none], np.r_[none, bits]))
+    zeros = np.zeros(64, np.uint64)
+    return _JumpMatrix(*_jump(np.r_[bits, zeros], np.r_[zeros, bits]))
 
 
 def init_xoroshiro128p_states_cpu(states, seed, subsequence_start=0):
     "Initialize an array of states on the host"
-    first = np.atleast_1d(_first_state(int(seed) % 2**64))
-    s0 = s1 = first
-    jumps = _one_jump()
+    s0 = s1 = np.atleast_1d(_first_state(int(seed) % 2**64))
+    jumps = _matrix_of_one_jump()
     remaining_jumps = int(subsequence_start)
     while remaining_jumps:
         if remaining_jumps & 1:
             s0, s1 = jumps(s0, s1)
-        jumps = jumps.twice()
+        jumps = jumps.square()
         remaining_jumps = remaining_jumps >> 1
-    jumps = _one_jump()
-    while len(s0) < len(states):  # the states so far, and as many that are this many jumps ahead
+    jumps = _matrix_of_one_jump()
+    while len(s0) < len(states):  # double the states: the new ones are this many jumps after the present ones
         next_states = jumps(s0, s1)
         s0 = np.r_[s0, next_states[0]]
         s1 = np.r_[s1, next_states[1]]
-        jumps = jumps.twice()
+        jumps = jumps.square()
     states['s0'], states['s1'] = s0[: len(states)], s1[: len(states)]
 
 
 def init_xoroshiro128p_states(states, seed, subsequence_start=0, stream=0):
     "Initialize an array of states on the device"
-    on_host = np.empty(states.shape, xoroshiro128p_dtype)
-    init_xoroshiro128p_states_cpu(on_host, seed, subsequence_start)
-    states.copy_to_device(on_host, stream=stream)
+    host_states = np.empty(states.shape, xoroshiro128p_dtype)
+    init_xoroshiro128p_states_cpu(host_states, seed, subsequence_start)
+    states.copy_to_device(host_states, stream=stream)
 
 
 def create_xoroshiro128p_states(n, seed, subsequence_start=0, stream=0):
@@ -183,8 +182,9 @@ def uint64_to_unit_float32(ctx, active, site, x):
     return np.float32(_to_unit_interval(x))
 
 
-def _uniform(states, dtype=np.float32):
-    return dtype(_to_unit_interval(xoroshiro128p_next.lane_function(*states)))
+def _uniform(next_arguments, dtype=np.float32):
+    "Return the next number in [0, 1); `next_arguments` are those of `xoroshiro128p_next`"
+    return dtype(_to_unit_interval(xoroshiro128p_next.lane_function(*next_arguments)))
 
 
 @intrinsic
@@ -199,26 +199,26 @@ def xoroshiro128p_uniform_float64(ctx, active, site, states, index):
     return _uniform((ctx, active, site, states, index), np.float64)
 
 
-def _rounded_once(f, v):
+def _round_once(f, v):
     "Compute `f` in float64 and round once: NumPy's float32 version differs from a math library's in the last bit"
     return np.float32(f(np.float64(v)))
 
 
-def _log_and_uniform(states):
-    "Return (the logarithm of a uniform float32, the next uniform float32): both of Numba's normal functions use these"
-    first = _uniform(states)
-    return _rounded_once(np.log, first), _uniform(states)
+def _log_and_uniform(next_arguments):
+    "Return (the logarithm of a uniform float32, the next uniform float32), for the Box-Muller transform"
+    log = _round_once(np.log, _uniform(next_arguments))
+    return log, _uniform(next_arguments)
 
 
 @intrinsic
 def xoroshiro128p_normal_float32(ctx, active, site, states, index):
     "Return the next normally distributed float32, by the Box-Muller transform"
     log, u = _log_and_uniform((ctx, active, site, states, index))
-    return np.sqrt(np.float32(-2) * log) * _rounded_once(np.cos, np.float32(2 * math.pi) * u)
+    return np.sqrt(np.float32(-2) * log) * _round_once(np.cos, np.float32(2 * math.pi) * u)
 
 
 @intrinsic
 def xoroshiro128p_normal_float64(ctx, active, site, states, index):
-    "Return the next normally distributed float64, from two float32, as Numba does"
+    "Return the next normally distributed float64, computed from two float32, as in Numba"
     log, u = _log_and_uniform((ctx, active, site, states, index))
     return np.sqrt(np.float64(-2) * log) * np.cos(np.float64(2 * math.pi) * np.float64(u))

@@ -1,8 +1,8 @@
 """Arrays of records in a kernel, `np.dtype([('x', 'f4'), ('n', 'i4')])`: one `View` per field.
 
-`a[i]` is a record, `a[i].x` and `a[i]['x']` its field, `a['x']` and `a.x` the array of this field of all records. A
-field may be an array, or a record. Memory is accessed per field, so each field has its own shadow, and findings name
-it: `a.x`. initcheck tracks shared, local and device arrays of records; others count as written.
+`a[i]` is a record, and `a[i].x` or `a[i]['x']` is its field x. `a['x']` or `a.x` is the array of the fields x of all
+records. A field may be an array, or a record. Memory is accessed per field, so each field has its own shadow, and
+findings name it: `a.x`. initcheck tracks shared, local and device arrays of records; others count as written.
 """
 
 import numpy as np
@@ -23,8 +23,8 @@ class Records:
         self.fields = fields  # name -> `View` or `Records`
         self.ndim = ndim
 
-    first = property(lambda self: next(iter(self.fields.values())))
-    shape = property(lambda self: self.first.shape[: self.ndim])
+    first_field = property(lambda self: next(iter(self.fields.values())))
+    shape = property(lambda self: self.first_field.shape[: self.ndim])
     size = property(lambda self: np.prod(self.shape, dtype=np.int64))
     nbytes = property(lambda self: sum(v.nbytes for v in self.fields.values()))
 
@@ -70,19 +70,19 @@ class Records:
 
     def store(self, ctx, active, idx, value, site):
         "Store a record"
-        to = self.load(ctx, active, idx, site)
-        if not isinstance(to, Record) or not isinstance(value, Record):
+        target = self.load(ctx, active, idx, site)
+        if not isinstance(target, Record) or not isinstance(value, Record):
             raise ctx.unsupported(
                 site, active, f'assigning a value that is not a record to {self.name}; write its fields one by one'
             )
-        _copy(ctx, active, to, value, site)
+        _copy(ctx, active, target, value, site)
 
 
 class Record:
-    "One of `records`, or one per lane"
+    "An element of `records`, which may differ between lanes"
 
     def __init__(self, records, index):
-        self.records, self.index = records, index  # index: one per axis
+        self.records, self.index = records, index  # index: a number per axis
 
     def merge(self, mask, old):
         "Return this record for the lanes of `mask` and `old` for the others"
@@ -100,7 +100,7 @@ class Record:
 
 
 def _copy(ctx, active, target, value, site):
-    "Copy a record, or an array in one, field by field"
+    "Copy a record field by field, or an array in a record element by element"
     for key in target.records.fields if isinstance(target, Record) else np.ndindex(*map(int, target.shape)):
         element = (
             value.load(ctx, active, key, site) if isinstance(value, Record) else load(ctx, active, value, key, site)
@@ -127,8 +127,8 @@ def store_attribute(ctx, active, record, name, value, site):
 
 def wrap_array(
     array,  # a NumPy array of any layout
-    name,  # what messages call it
-    memories,  # memory key -> `Mem`, of the arrays that were wrapped before
+    name,  # in messages
+    memories,  # memory key -> `Mem`: the memories of this launch so far
 ):
     "Make a `View` of an array of numbers, or `Records` of an array of records"
     if array.dtype.names is None:
@@ -156,25 +156,25 @@ def _wrap_packed_field(array, name, memories):
     base = owner(array)
     step = base.itemsize
     if base.flags.c_contiguous and base.dtype.names and not any(stride % step for stride in array.strides):
-        phase = (address(array) - address(base)) % step
-        flat = np.ndarray(base.size, array.dtype, base.reshape(-1).view(np.uint8), phase, (step,))
+        byte_offset = (address(array) - address(base)) % step  # of the field in a record
+        flat = np.ndarray(base.size, array.dtype, base.reshape(-1).view(np.uint8), byte_offset, (step,))
         return view_of_elements(flat, array, name, memories)
     flat = array.reshape(-1)
     if not np.shares_memory(flat, array) and array.size:
-        what = f'the layout of {name}, whose strides are not multiples of the element size'
-        raise NotSimulated(what, 'Pass a copy, or use np.dtype(..., align=True).')
+        problem = f'the layout of {name}, whose strides are not multiples of the element size'
+        raise NotSimulated(problem, 'Pass a copy, or use np.dtype(..., align=True).')
     mem = Mem(flat, name, 'global')
     if not array.flags.writeable:
         mem.read_only_names.add(name)
     return View(mem, np.int64(0), tuple(np.int64(size) for size in array.shape), strides_of(array.shape), name)
 
 
-def allocate_array(shape, dtype, space, copies, copy_index):
-    "Allocate `copies` uninitialized arrays of numbers or of records; lane i has copy `copy_index[i]`"
+def allocate_array(shape, dtype, space, num_copies, copy_index):
+    "Allocate `num_copies` uninitialized arrays of numbers or of records; lane i has copy `copy_index[i]`"
     if dtype.subdtype is not None:
-        dtype, inner = dtype.subdtype
-        shape = (*shape, *inner)
+        dtype, inner_shape = dtype.subdtype
+        shape = (*shape, *inner_shape)
     if dtype.names is None:
-        return allocate_view(shape, dtype, None, space, copies, copy_index)
-    fields = {name: allocate_array(shape, dtype[name], space, copies, copy_index) for name in dtype.names}
+        return allocate_view(shape, dtype, None, space, num_copies, copy_index)
+    fields = {name: allocate_array(shape, dtype[name], space, num_copies, copy_index) for name in dtype.names}
     return Records(None, fields, len(shape))

@@ -11,12 +11,12 @@ __all__ = ['Residents']
 
 
 class _SpinningBlock(NamedTuple):
-    "A suspended block, which spins"
+    "A suspended block that spins"
 
     steps: object  # the generator that runs it
-    saved: object  # its state, of `LaunchContext.save_group`
-    stuck: bool  # whether it would spin without end if no other block wrote to memory
-    last_poll: object  # `LaunchContext.last_poll`: what it polls, and the values that it found
+    state: object  # from `LaunchContext.save_group`
+    is_stuck: bool  # whether it would spin without end if no other block wrote to memory
+    last_poll: object  # `LaunchContext.last_poll`: the elements that it polls, and their values then
 
     def has_progress(self):
         "Return whether a value that it polls has changed"
@@ -27,56 +27,56 @@ class _SpinningBlock(NamedTuple):
 
 
 class Residents:
-    "The resident blocks of a launch, of which `waiting` are suspended"
+    "The resident blocks of a launch; `waiting_blocks` are suspended"
 
     def __init__(self, ctx):
         self.ctx = ctx
-        self.waiting = []
+        self.waiting_blocks = []
 
     def start_block(self, steps):
-        "Run a new block until it ends or spins, then others until another block fits on the device"
+        "Run a new block until it ends or spins, then the waiting blocks until another block fits on the device"
         self.run_block(steps)
-        while self.waiting and len(self.waiting) >= self.ctx.resident_limit:
+        while self.waiting_blocks and len(self.waiting_blocks) >= self.ctx.resident_limit:
             self.resume_all(False)
 
     def finish(self):
         "Run all resident blocks to their ends"
-        while self.waiting:
+        while self.waiting_blocks:
             self.resume_all(True)
 
     def run_block(self, steps):
         "Run a block until it ends or spins"
         self.ctx.last_poll = None
-        for stuck in steps:
-            self.waiting.append(_SpinningBlock(steps, self.ctx.save_group(), stuck, self.ctx.last_poll))
+        for is_stuck in steps:
+            self.waiting_blocks.append(_SpinningBlock(steps, self.ctx.save_group(), is_stuck, self.ctx.last_poll))
             return
         self.ctx.detectors.racecheck.raise_deferred(self.ctx, self.ctx.group.all_lanes)
 
     def resume_all(self, all_started):
-        "Resume the blocks whose polled values have changed, else all; record a deadlock if none of them proceeds"
-        write_count = self.ctx.write_count
-        waiting_count = len(self.waiting)
+        "Resume the blocks whose polled values have changed, or all if none have; record a deadlock if none proceeds"
+        num_writes = self.ctx.num_writes
+        num_waiting = len(self.waiting_blocks)
         if self.resume(_SpinningBlock.has_progress):
             return
         self.resume(lambda block: True)
         if (
-            len(self.waiting) == waiting_count
-            and self.ctx.write_count == write_count
-            and all(block.stuck for block in self.waiting)
+            len(self.waiting_blocks) == num_waiting
+            and self.ctx.num_writes == num_writes
+            and all(block.is_stuck for block in self.waiting_blocks)
         ):
-            fields = dict(resident=waiting_count, blocks=self.ctx.grid.size)
+            fields = dict(resident=num_waiting, blocks=self.ctx.grid.size)
             self.ctx.deadlock = ('endless_wait', {}) if all_started else ('not_resident', fields)
 
     def resume(self, may_resume):
-        "Resume the blocks for which `may_resume` is true, in alternating order; returns whether there were any"
-        blocks = self.waiting[::-1]
-        self.waiting = []
-        resumed = False
+        "Resume the blocks for which `may_resume` is true, in reverse order; returns whether any was resumed"
+        blocks = self.waiting_blocks[::-1]
+        self.waiting_blocks = []
+        has_resumed = False
         for block in blocks:
             if may_resume(block):
-                self.ctx.restore_group(block.saved)
+                self.ctx.restore_group(block.state)
                 self.run_block(block.steps)
-                resumed = True
+                has_resumed = True
             else:
-                self.waiting.append(block)
-        return resumed
+                self.waiting_blocks.append(block)
+        return has_resumed

@@ -1,18 +1,18 @@
 """Rewrites a kernel written for one thread to a function for many lanes.
 
 The kernel's syntax tree is rewritten, statement by statement, into one that works on whole lanes under a
-mask `__m`. Line numbers stay, so tracebacks and `pdb` show the kernel's own lines.
+mask `__m`. Line numbers do not change, so tracebacks and `pdb` show the lines of the kernel.
 
-| in the kernel | rewritten, in outline |
+| in the kernel | rewritten, simplified |
 |---|---|
 | `x = e` | `x = assign(__d, __m, e, x)` |
-| `x`, if it may be unassigned | `assigned(ctx, __m, x, the lanes that have assigned it, 'x', site)` |
+| `x`, if it may be unassigned | `read_variable(ctx, __m, x, the lanes that have assigned it, 'x', site)` |
 | `a[i] = e`, `a[i]` | `store(ctx, __m, a, i, e, site)`, `load(ctx, __m, a, i, site)` |
 | `if c: ... else: ...` | both branches, each under its part of the mask, if any lane takes it |
 | `for i in range(n): ...` | a loop until no lane is active |
 | `for i in range(n): ... else: ...` | a variable that records `break`, and an `if` after the loop (`definition`) |
 | `p and q` | `q` only in the lanes where `p` is true |
-| `f(x)` | `call(ctx, __m, f, ..., site)`: one of CUDA's, one of Python's, or a device function, rewritten |
+| `f(x)` | `call(ctx, __m, f, ..., site)`: calls a function of CUDA or Python, or a rewritten device function |
 
 A kernel that waits for other blocks (`spin_wait`) becomes a generator. It yields at each iteration of a loop in which
 the block spins; the yielded value is true if the loop never ends unless another block writes to memory.
@@ -26,23 +26,23 @@ import functools
 from collections import namedtuple
 
 from ..diagnostics.errors import NotSimulated
-from .arithmetic import EXACT, as_numba
+from .arithmetic import EXACT_LIMIT, as_numba
 from .constants import fold_integer
 from .templates import call_of, expression, fill, statements, template
 from .trees import children, walk
 from .unassigned import maybe_unassigned
-from .unsupported_syntax import REFUSED, RETURNS
+from .unsupported_syntax import RETURN_HINT, UNSUPPORTED
 
 __all__ = ['Site', 'rewrite_function', 'rewriter_of']
 
 # A location in a kernel's source. Operations get its index in `sites`, as an argument that is called `site`.
-# `uses_value`: does a call use its value at once? It is not known whether a variable that is set to it is ever read.
+# `uses_value`: whether the expression around a call uses its value; an assignment to a variable does not count.
 Site = namedtuple('Site', 'function file line col source uses_value')
 
 
-def _may_leave(body, kinds=(ast.Return, ast.Break, ast.Continue)):
-    "Return whether a lane can leave `body` before its end, by one of `kinds`"
-    return any(isinstance(node, kinds) for s in body for node in walk(s))
+def _may_leave(body, statement_types=(ast.Return, ast.Break, ast.Continue)):
+    "Return whether a lane can leave `body` before its end, by one of these statements"
+    return any(isinstance(node, statement_types) for s in body for node in walk(s))
 
 
 def _assigned_names(body):
@@ -56,44 +56,46 @@ def _is_literal(node):
 
 def _has_no_effect(node):
     "Return whether evaluating `node` has no side effect in any lane: no memory access, call or division"
-    kinds = ast.Call, ast.Subscript, ast.BoolOp, ast.IfExp, ast.FloorDiv, ast.Mod
-    return not any(isinstance(sub, kinds) for sub in walk(node))
+    types_with_effects = ast.Call, ast.Subscript, ast.BoolOp, ast.IfExp, ast.FloorDiv, ast.Mod
+    return not any(isinstance(part, types_with_effects) for part in walk(node))
 
 
 # Names that begin with `__` belong to the rewritten code: `__m` is the mask of the active lanes; `__d` says whether
-# lanes that are inactive now become active again and need their old values; `__gs` has the operations. A condition
-# splits the mask (`fork`); each branch runs under its part, and afterwards the parts are united.
+# inactive lanes become active again later and need their old values; `__gs` has the operations. A condition
+# splits the mask (`fork`); each branch runs under its part, and afterwards the parts are merged.
 #
-# An expression of the kernel may need statements, as `p and q` does, which evaluates `q` under a mask. The visitor of
+# An expression of the kernel may need statements: `p and q` evaluates `q` under a mask. The visitor of
 # the expression appends them to `hoisted`, and `block` puts them before the statement that contains the expression.
 class _Rewriter(ast.NodeTransformer):
     "Rewrites one function; `sites` collects the locations of memory accesses and calls, `constants` the literals"
 
-    def __init__(self, name, file, lines, offset, may_spin, kernel):
+    def __init__(self, name, file, lines, offset, may_spin, is_kernel):
         self.name = name
         self.file = file
         self.lines = lines
         self.offset = offset
         self.may_spin = may_spin
-        self.kernel = kernel
+        self.is_kernel = is_kernel
         self.local_names = frozenset()  # parameters and variables
         self.maybe_unassigned = frozenset()  # variables that some lanes may read unassigned
         self.sites = []
-        self.unused_calls = set()
-        self.constants = {}
-        self.name_count = 0
-        self.hoisted = None
-        self.loops = []
+        self.unused_calls = set()  # calls whose value is not used
+        self.constants = {}  # name in the rewritten code -> value of a literal
+        self.num_fresh_names = 0
+        self.hoisted = None  # statements that run before the current one
+        self.loops = []  # names of the enclosing loops, the innermost last
 
-    def fail(self, node, what, hint=''):
+    def fail(self, node, problem, hint=''):
+        "Raise `NotSimulated` at the line of `node`"
         line = node.lineno
-        where = dict(kernel=self.name, file=self.file, line=line + self.offset, source=self._source(line))
-        raise NotSimulated(what, hint, **where)
+        location = dict(kernel=self.name, file=self.file, line=line + self.offset, source=self._source(line))
+        raise NotSimulated(problem, hint, **location)
 
     def _source(self, line):
         return self.lines[line - 1].strip() if line <= len(self.lines) else ''
 
     def site(self, node):
+        "Add the location of `node` to the sites, and return its index as an expression"
         self.sites.append(
             Site(
                 *(self.name, self.file, node.lineno + self.offset, node.col_offset, self._source(node.lineno)),
@@ -103,20 +105,20 @@ class _Rewriter(ast.NodeTransformer):
         return ast.Constant(len(self.sites) - 1)
 
     def fresh_name(self, prefix):
-        self.name_count += 1
-        return f'__{prefix}{self.name_count}'
+        self.num_fresh_names += 1
+        return f'__{prefix}{self.num_fresh_names}'
 
     def make(self, node, source, **parts):
-        "Make statements at the line of `node` from `source`, whose names in `parts` are replaced by expressions"
+        "Make statements from `source` at the line of `node`; `parts` maps placeholders in `source` to expressions"
         parts = {name: self.with_location(node, value) for name, value in parts.items()}
-        where = {k: getattr(node, k, None) for k in ast.expr._attributes}
-        if where['end_lineno'] != where['lineno']:  # a call over several lines is reported at its first line
-            where |= dict(end_lineno=where['lineno'], end_col_offset=where['col_offset'])
-        return [fill(tree, parts, where) for tree in template(source)]
+        location = {k: getattr(node, k, None) for k in ast.expr._attributes}
+        if location['end_lineno'] != location['lineno']:  # a call over several lines is reported at its first line
+            location |= dict(end_lineno=location['lineno'], end_col_offset=location['col_offset'])
+        return [fill(tree, parts, location) for tree in template(source)]
 
-    def with_location(self, node, new):
-        "Give the parts of `new` that have no location that of `node`: the others are parts of the kernel"
-        todo = [new]
+    def with_location(self, node, tree):
+        "Copy the location of `node` to the parts of `tree` that have none, and return `tree`"
+        todo = [tree]
         while todo:
             part = todo.pop()
             if part._attributes:
@@ -124,19 +126,18 @@ class _Rewriter(ast.NodeTransformer):
                     continue
                 ast.copy_location(part, node)
             todo.extend(children(part))
-        return new
+        return tree
 
     # blocks
 
     def block(self, body):
-        "Rewrite the statements of a body; after a statement in which lanes may leave, the rest runs if one is active"
+        "Rewrite the statements of a body; after one in which lanes may leave, the others run only if a lane is active"
         rewritten = []
         for i, statement in enumerate(body):
             outer = self.hoisted
             self.hoisted = []
-            new = self.visit(statement)
-            new = new if isinstance(new, list) else [] if new is None else [new]
-            rewritten += self.hoisted + new
+            result = self.visit(statement)
+            rewritten += self.hoisted + (result if isinstance(result, list) else [] if result is None else [result])
             self.hoisted = outer
             if i + 1 < len(body) and _may_leave([statement]):
                 later = self.block(body[i + 1 :])
@@ -146,9 +147,9 @@ class _Rewriter(ast.NodeTransformer):
         return rewritten
 
     def generic_visit(self, node):
-        if type(node) in REFUSED:
-            what, hint = REFUSED[type(node)]
-            self.fail(node, f'{what} in a kernel', hint)
+        if type(node) in UNSUPPORTED:
+            construct, hint = UNSUPPORTED[type(node)]
+            self.fail(node, f'{construct} in a kernel', hint)
         if isinstance(node, ast.stmt) and not isinstance(node, (ast.Pass, ast.Expr)):
             self.fail(node, f'the statement {type(node).__name__.lower()} in a kernel')
         return super().generic_visit(node)
@@ -163,8 +164,8 @@ class _Rewriter(ast.NodeTransformer):
         ) in ('breakpoint', 'set_trace'):
             return node
         if isinstance(node.value, ast.Attribute):
-            called = ast.unparse(node.value)
-            self.fail(node, f'{called} without a call, which does nothing', f'Write {called}().')
+            function = ast.unparse(node.value)
+            self.fail(node, f'{function} without a call, which does nothing', f'Write {function}().')
         return self.with_location(node, ast.Expr(self.visit(node.value)))
 
     def visit_Pass(self, node):
@@ -187,8 +188,8 @@ class _Rewriter(ast.NodeTransformer):
         "Make the statements that assign `value` to a target: a name, an element, or a tuple of targets"
         if isinstance(target, ast.Name) and target.id in self.maybe_unassigned:
             name = target.id
-            code = f'{name} = __gs.assign_partly(__d, __m, __gs.give_name(V__, {name!r}), {name})'
-            return self.make(node, f'{code}\n__of_{name} = __gs.union(__of_{name}, __m)', V__=value)
+            source = f'{name} = __gs.assign_partly(__d, __m, __gs.give_name(V__, {name!r}), {name})'
+            return self.make(node, f'{source}\n__assigned_{name} = __gs.union(__assigned_{name}, __m)', V__=value)
         if isinstance(target, ast.Name):
             return self.make(
                 node, f'{target.id} = __gs.assign(__d, __m, __gs.give_name(V__, {target.id!r}), {target.id})', V__=value
@@ -218,8 +219,8 @@ class _Rewriter(ast.NodeTransformer):
                 V__=value,
                 S__=self.site(target),
             )
-        what = {ast.Starred: 'a name with a *'}.get(type(target), type(target).__name__.lower())
-        self.fail(node, f'assigning to {what}', 'Assign each value to its own name.')
+        description = {ast.Starred: 'a name with a *'}.get(type(target), type(target).__name__.lower())
+        self.fail(node, f'assigning to {description}', 'Assign each value to its own name.')
 
     def visit_AnnAssign(self, node):
         return self.assign_target(node, node.target, self.visit(node.value)) if node.value else None
@@ -242,13 +243,13 @@ class _Rewriter(ast.NodeTransformer):
                 S__=self.site(target),
             )
         if not isinstance(target, ast.Subscript):
-            self.fail(node, f'changing {type(target).__name__.lower()} in place')
+            self.fail(node, f'an augmented assignment to {type(target).__name__.lower()}')
         if any(
             isinstance(index, ast.Slice)
             for index in (target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice])
         ):
             hint = 'Write a loop over its elements: x[i] += 1.'
-            self.fail(node, 'changing a part of an array in place, which Numba does not compile', hint)
+            self.fail(node, 'an augmented assignment to a part of an array, which Numba does not compile', hint)
         array_name, index_name = self.fresh_name('a'), self.fresh_name('i')
         res = self.make(
             node, f'{array_name} = A__\n{index_name} = I__', A__=self.visit(target.value), I__=self.index(target.slice)
@@ -268,7 +269,7 @@ class _Rewriter(ast.NodeTransformer):
         save = self.make(node, '\n'.join(f'{prefix}o{name} = {name}' for name in assigned_in_one))
         join = self.make(node, '\n'.join(f'{name} = __gs.join({name}, {prefix}o{name})' for name in assigned_in_one))
         outer_diverged = (
-            f'{prefix}d or {self.loops[-1]}.has_left_lanes()'
+            f'{prefix}d or {self.loops[-1]}.has_waiting_lanes()'
             if self.loops and _may_leave([node], (ast.Break, ast.Continue))
             else f'{prefix}d'
         )
@@ -299,7 +300,7 @@ class _Rewriter(ast.NodeTransformer):
         test = self.hoisted
         self.hoisted = outer
         self.loops.append(loop)
-        yield_if_spinning = f'if {loop}.spinning: yield {loop}.stuck\n' if self.may_spin else ''
+        yield_if_spinning = f'if {loop}.is_spinning: yield {loop}.is_stuck\n' if self.may_spin else ''
         loop_body = (
             self.make(node, f'__m = {loop}.mask\n__d = {loop}.diverged')
             + test
@@ -325,12 +326,12 @@ class _Rewriter(ast.NodeTransformer):
         iterable = node.iter
         loop = self.fresh_name('L')
         value = self.fresh_name('v')
-        called = iterable.func if isinstance(iterable, ast.Call) else None
-        if isinstance(called, ast.Name) and called.id in ('range', 'prange'):
-            kind, args = '__gs.Range', [self.visit(arg) for arg in iterable.args]
+        function = iterable.func if isinstance(iterable, ast.Call) else None
+        if isinstance(function, ast.Name) and function.id in ('range', 'prange'):
+            loop_type, args = '__gs.RangeLoop', [self.visit(arg) for arg in iterable.args]
         else:
-            kind, args = '__gs.Items', [self.visit(iterable)]
-        loop_call = call_of(kind, expression('__m'), expression('__d'), *args)
+            loop_type, args = '__gs.TupleLoop', [self.visit(iterable)]
+        loop_call = call_of(loop_type, expression('__m'), expression('__d'), *args)
         setup = self.make(node, f'{loop} = V__', V__=loop_call)
         self.loops.append(loop)
         loop_body = (
@@ -346,23 +347,24 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Break(self, node):
         return self.make(
-            node, f'{self.loops[-1]}.left_by_break = __gs.union({self.loops[-1]}.left_by_break, __m)\n__m = None'
+            node, f'{self.loops[-1]}.broken_lanes = __gs.union({self.loops[-1]}.broken_lanes, __m)\n__m = None'
         )
 
     def visit_Continue(self, node):
-        return self.make(node, f'{self.loops[-1]}.continued = __gs.union({self.loops[-1]}.continued, __m)\n__m = None')
+        loop = self.loops[-1]
+        return self.make(node, f'{loop}.continuing_lanes = __gs.union({loop}.continuing_lanes, __m)\n__m = None')
 
     def visit_Return(self, node):
         value = self.visit(node.value) if node.value else ast.Constant(None)
-        if self.kernel and not (isinstance(value, ast.Constant) and value.value is None):
-            self.fail(node, 'a kernel that returns something', RETURNS)
-        code = '__ret = __gs.return_from(__run, __kernel, __m, V__, __ret)\n__m = None'
-        return self.make(node, code, V__=value)
+        if self.is_kernel and not (isinstance(value, ast.Constant) and value.value is None):
+            self.fail(node, 'a kernel that returns a value', RETURN_HINT)
+        source = '__ret = __gs.return_from(__run, __kernel, __m, V__, __ret)\n__m = None'
+        return self.make(node, source, V__=value)
 
     def visit_Assert(self, node):
         message = f', {node.msg.value!r}' if isinstance(node.msg, ast.Constant) else ''
-        code = f'__gs.check_assert(__run, __m, C__, S__{message})'
-        return self.make(node, code, C__=self.visit(node.test), S__=self.site(node))
+        source = f'__gs.check_assert(__run, __m, C__, S__{message})'
+        return self.make(node, source, C__=self.visit(node.test), S__=self.site(node))
 
     def visit_Raise(self, node):
         if node.exc is None or node.cause is not None:
@@ -371,8 +373,8 @@ class _Rewriter(ast.NodeTransformer):
         if call.keywords:
             self.fail(node, 'an exception with arguments by name', 'Write raise ValueError("...").')
         values = ast.Tuple(self.visit_in_order(call.args), ast.Load())
-        code = '__gs.raise_exception(__run, __m, F__, V__, S__)'
-        return self.make(node, code, F__=self.visit(call.func), V__=values, S__=self.site(node))
+        source = '__gs.raise_exception(__run, __m, F__, V__, S__)'
+        return self.make(node, source, F__=self.visit(call.func), V__=values, S__=self.site(node))
 
     # expressions
 
@@ -382,17 +384,17 @@ class _Rewriter(ast.NodeTransformer):
         If one of them hoists statements, those before it are assigned to variables ahead of these statements."""
         values = []
         for node in nodes:
-            hoisted_count = len(self.hoisted)
+            num_hoisted = len(self.hoisted)
             value = self.visit(node)
-            if len(self.hoisted) > hoisted_count:
-                for position, earlier in enumerate(nodes[: len(values)]):
-                    if self.is_pure(earlier):
+            if len(self.hoisted) > num_hoisted:
+                for position, earlier_node in enumerate(nodes[: len(values)]):
+                    if self.is_pure(earlier_node):
                         continue
                     name = self.fresh_name('t')
-                    self.hoisted[hoisted_count:hoisted_count] = self.make(
-                        earlier, f'{name} = V__', V__=values[position]
+                    self.hoisted[num_hoisted:num_hoisted] = self.make(
+                        earlier_node, f'{name} = V__', V__=values[position]
                     )
-                    hoisted_count = hoisted_count + 1
+                    num_hoisted = num_hoisted + 1
                     values[position] = ast.Name(name, ast.Load())
             values.append(value)
         return values
@@ -427,20 +429,20 @@ class _Rewriter(ast.NodeTransformer):
             base = base.value
         if isinstance(base, ast.Name) and base.id not in self.local_names:  # cuda.threadIdx.x
             return self.generic_visit(node)
-        get = '__gs.attribute(__run, __m, V__, K__, S__)'
+        source = '__gs.attribute(__run, __m, V__, K__, S__)'
         value, name = self.visit(node.value), ast.Constant(node.attr)
-        return self.make(node, get, V__=value, K__=name, S__=self.site(node))[0].value
+        return self.make(node, source, V__=value, K__=name, S__=self.site(node))[0].value
 
     def visit_Name(self, node):
         if node.id not in self.maybe_unassigned or not isinstance(node.ctx, ast.Load):
             return node
-        code = f'__gs.assigned(__run, __m, {node.id}, __of_{node.id}, {node.id!r}, S__)'
-        return self.make(node, code, S__=self.site(node))[0].value
+        source = f'__gs.read_variable(__run, __m, {node.id}, __assigned_{node.id}, {node.id!r}, S__)'
+        return self.make(node, source, S__=self.site(node))[0].value
 
     def is_pure(self, node):
         "Return whether evaluating `node` has no side effect in any lane, even where a variable is unassigned"
         return _has_no_effect(node) and not any(
-            isinstance(sub, ast.Name) and sub.id in self.maybe_unassigned for sub in walk(node)
+            isinstance(part, ast.Name) and part.id in self.maybe_unassigned for part in walk(node)
         )
 
     def visit_Constant(self, node):
@@ -477,9 +479,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Compare(self, node):
         if len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
-            found = call_of('__gs.contains', self.visit(node.left), self.visit(node.comparators[0]))
+            contains = call_of('__gs.contains', self.visit(node.left), self.visit(node.comparators[0]))
             return self.with_location(
-                node, found if isinstance(node.ops[0], ast.In) else call_of('__gs.logical_not', found)
+                node, contains if isinstance(node.ops[0], ast.In) else call_of('__gs.logical_not', contains)
             )
         if len(node.ops) > 1 and not all(
             map(self.is_pure, node.comparators)
@@ -492,30 +494,30 @@ class _Rewriter(ast.NodeTransformer):
             return self.with_location(node, _comparison(node.left, a, node.ops[0], node.comparators[0], b))
         names = [self.fresh_name('c') for _ in node.comparators]
         comparisons = []
-        before = node.left
+        left_source = node.left  # in the kernel; `left` is rewritten
         left = self.visit(node.left)
         for name, op, right in zip(names, node.ops, node.comparators):  # a < b < c: b once, then two comparisons
             self.hoisted += self.make(node, f'{name} = V__', V__=self.visit(right))
-            comparisons.append(_comparison(before, left, op, right, ast.Name(name, ast.Load())))
-            before = right
+            comparisons.append(_comparison(left_source, left, op, right, ast.Name(name, ast.Load())))
+            left_source = right
             left = ast.Name(name, ast.Load())
         return self.with_location(node, functools.reduce(lambda a, b: call_of('__gs.logical_and', a, b), comparisons))
 
     def visit_BoolOp(self, node):
-        which = 'logical_and' if isinstance(node.op, ast.And) else 'logical_or'
+        operation = 'logical_and' if isinstance(node.op, ast.And) else 'logical_or'
         result = self.visit(node.values[0])
         for operand in node.values[1:]:
             if self.is_pure(operand):
-                result = call_of(f'__gs.{which}', result, self.visit(operand))
+                result = call_of(f'__gs.{operation}', result, self.visit(operand))
             else:
-                result = self.short_circuit(node, result, operand, which)
+                result = self.short_circuit(node, result, operand, operation)
         return self.with_location(node, result)
 
-    def short_circuit(self, node, first, second, which):
+    def short_circuit(self, node, first, second, operation):
         "Make `first and second` or `first or second`: the second is evaluated only in the lanes that need it"
         result = self.fresh_name('e')
         prefix = self.fresh_name('')
-        part = 'y' if which == 'logical_and' else 'n'
+        part = 'y' if operation == 'logical_and' else 'n'
         self.hoisted += self.make(node, f'{result} = V__\n{prefix}y, {prefix}n = __gs.branch(__m, {result})', V__=first)
         outer = self.hoisted
         self.hoisted = []
@@ -562,17 +564,19 @@ class _Rewriter(ast.NodeTransformer):
         call = call_of(
             '__gs.call', expression('__run'), expression('__m'), self.visit(node.func), args, keywords, self.site(node)
         )
-        return self.with_location(node, ast.YieldFrom(call_of('__gs.finish', call)) if self.may_spin else call)
+        return self.with_location(node, ast.YieldFrom(call_of('__gs.finish_call', call)) if self.may_spin else call)
 
     def visit_Tuple(self, node):
         return self.with_location(node, ast.Tuple(self.visit_in_order(node.elts), node.ctx))
 
 
-def _comparison(before, a, op, after, b):
-    """Make the comparison `a op b`; `before` and `after` are the kernel's expressions for `a` and `b`.
+def _comparison(a_source, a, op, b_source, b):
+    """Make the comparison `a op b`; `a_source` and `b_source` are the kernel's expressions for `a` and `b`.
 
     If one of them is a small constant, NumPy compares as Numba does, and no call is needed."""
-    if any((v := fold_integer(operand)) is not None and -EXACT < v < EXACT for operand in (before, after)):
+    if any(
+        (v := fold_integer(operand)) is not None and -EXACT_LIMIT < v < EXACT_LIMIT for operand in (a_source, b_source)
+    ):
         return ast.Compare(a, [op], [b])
     return call_of('__gs.compare', ast.Constant(type(op).__name__), a, b)
 
@@ -583,16 +587,16 @@ def rewriter_of(
     lines,  # of its source
     offset,  # number of lines of the file before it
     may_spin,  # whether it waits for other blocks
-    kernel,  # whether it is a kernel, not a device function
+    is_kernel,  # whether it is a kernel, not a device function
 ):
-    "Make the rewriter of a function: `fail` raises for a node, `sites` and `constants` belong to the rewritten code"
-    return _Rewriter(name, file, lines, offset, may_spin, kernel)
+    "Make the rewriter of a function; its `sites` and `constants` belong to the rewritten code"
+    return _Rewriter(name, file, lines, offset, may_spin, is_kernel)
 
 
 def _unused_calls(fn):
     """Return the calls in a function whose value is ignored, returned, set to a variable or compared with None.
 
-    A condition counts as a comparison: None is false."""
+    A condition counts as a comparison, because None is false."""
     values = [value for node in walk(fn) for value in _unused_values(node)]
     return {value for value in values if isinstance(value, ast.Call)}
 
@@ -612,7 +616,7 @@ def _unused_values(node):
 
 
 def rewrite_function(fn, rewriter):
-    "Rewrite a `def` for lanes: its parameters follow the context and the mask; all variables are defined at its start"
+    "Rewrite a `def` for lanes: adds parameters for the context and the mask, and defines all variables at the start"
     if fn.args.vararg or fn.args.kwarg or fn.args.kwonlyargs:
         rewriter.fail(fn, 'a kernel with *args, **kwargs or keyword-only arguments', 'Name its parameters one by one.')
     rewriter.local_names = _locals(fn).union(arg.arg for arg in fn.args.args)
@@ -621,7 +625,7 @@ def rewrite_function(fn, rewriter):
     body = rewriter.block(fn.body)
     params = [arg.arg for arg in fn.args.args]
     initialization = [f'{local} = __gs.UNDEF' for local in sorted(_locals(fn) - set(params))]
-    initialization += [f'__of_{local} = None' for local in sorted(rewriter.maybe_unassigned)]
+    initialization += [f'__assigned_{local} = None' for local in sorted(rewriter.maybe_unassigned)]
     rewritten = statements(f'def {fn.name}({", ".join(["__run", "__m", "__kernel", *params])}): pass')[0]
     rewritten.body = [
         *statements('\n'.join(['__d = False', '__ret = __gs.UNDEF', *initialization])),

@@ -21,32 +21,32 @@ class LaunchContext:
     Each operation of a rewritten kernel gets it as its first argument, `ctx`, and the mask of the active lanes as the
     second one, `active`."""
 
-    now = 0  # the time at which the last launch ended: time counts accesses, from launch to launch
+    now = 0  # the time at which the last launch ended: the number of accesses so far, over all launches
     current = None  # the context of the running launch, or None outside kernels
 
-    def __init__(self, kernel, grid, block, dynamic_bytes, trace=None):  # dynamic_bytes: of dynamic shared memory
+    def __init__(self, kernel, grid, block, dynamic_bytes, trace=None):
         self.kernel = kernel
         self.grid = grid
         self.block = block
-        self.dynamic_bytes = dynamic_bytes
+        self.dynamic_bytes = dynamic_bytes  # of dynamic shared memory
         self.trace = trace
         self.warp_size = settings.warp  # threads per warp
         self.now = LaunchContext.now = LaunchContext.now + 1
         self.deadline = time.monotonic() + settings.seconds
         self.detectors, self.order = Detectors(), Order(grid.size, self.now)
         self.records_accesses = self.detectors.uses_shadow or trace is not None  # whether every access must be reported
-        self.concurrent = None  # `ConcurrentOperations`: accesses of other streams that nothing orders with this launch
+        self.concurrent = None  # `ConcurrentOperations`: those that may run at the same time as this launch
         self.program = None  # the running function, a `Program`
-        self.write_count = 0  # writes to memory that changed a value
-        self.callers = ()  # the sites of the calls that led to the running function, the innermost first
+        self.num_writes = 0  # writes to memory that changed a value
+        self.callers = ()  # the sites of the calls on the call stack, the innermost first
         self.last_poll = None  # (data, offsets, values) of the last atomic operation that changed nothing
-        self.cooperative = False  # whether all blocks must be resident together
+        self.is_cooperative = False  # whether all blocks must be resident together
         self.at_grid_barrier = set()  # blocks that wait at the grid's barrier, if blocks run one by one
         self.deadlock = None  # (code, fields) of the finding, once all resident blocks are in a deadlock
 
     @cached_property
     def random(self):
-        "The random generator for `order='shuffle'`, made on demand: making one takes longer than a small kernel"
+        "The random generator for `order='shuffle'`; created on demand, because that takes longer than a small kernel"
         return np.random.default_rng(settings.seed)
 
     def begin_group(self, group, isolated):
@@ -67,26 +67,28 @@ class LaunchContext:
         "Return the state of the current group, before another one begins or continues"
         return {name: getattr(self, name) for name in self._GROUP_STATE}, self.order.save_group()
 
-    def restore_group(self, saved):
+    def restore_group(self, state):
         "Continue the group whose state `save_group` returned"
-        vars(self).update(saved[0], _active_cache=(None, None))
-        self.order.restore_group(saved[1])
+        attributes, order_state = state
+        vars(self).update(attributes, _active_cache=(None, None))
+        self.order.restore_group(order_state)
 
     @property
     def shared_bytes(self):
         "The bytes of shared memory per block: its arrays, and the dynamic shared memory of the launch"
         arrays = (array.nbytes for key, array in self.block_arrays.items() if key[0] not in ('local', 'dynamic'))
-        return self.dynamic_bytes + sum(arrays) // self.group.block_count
+        return self.dynamic_bytes + sum(arrays) // self.group.num_blocks
 
     @property
     def resident_limit(self):
         "The number of blocks of this launch that can be resident at once"
         return resident(self.block.size, self.shared_bytes)
 
-    def require_resident(self, shared):
-        "Raise `LaunchError` if the launch is cooperative and its blocks, with `shared` bytes each, cannot be resident"
-        if self.cooperative and self.grid.size > (fit := resident(self.block.size, shared)):
-            raise launch_error(self.kernel, 'cooperative_size', blocks=self.grid.size, resident=fit)
+    def require_resident(self, shared_bytes):
+        "Raise `LaunchError` if the launch is cooperative and its blocks, with `shared_bytes` each, cannot be resident"
+        num_resident = resident(self.block.size, shared_bytes)
+        if self.is_cooperative and self.grid.size > num_resident:
+            raise launch_error(self.kernel, 'cooperative_size', blocks=self.grid.size, resident=num_resident)
 
     # Lanes
 
@@ -110,27 +112,27 @@ class LaunchContext:
 
     # Events
 
-    def access(self, active, view, offsets, site, verb, value=None):
-        "Report an access to the detectors and the trace; `offsets` are those of all lanes, of a write the active ones"
+    def access(self, active, view, offsets, site, access, value=None):
+        "Report an access; `offsets` has one element per lane for a read, one per active lane for a write"
         lanes = self.active_lanes(active)
-        offsets = self.broadcast_to_active(active, offsets) if verb == 'read' else offsets
+        offsets = self.broadcast_to_active(active, offsets) if access == 'read' else offsets
         self.now += 1
         if self.trace is not None:
-            self.trace.access(self, lanes, view, offsets, site, verb)
-        if verb == 'read':
+            self.trace.access(self, lanes, view, offsets, site, access)
+        if access == 'read':
             if self.detectors.uses_shadow:
                 self.detectors.read(self, lanes, view, offsets, site)
             return
         if self.detectors.uses_shadow:
-            self.detectors.write(self, lanes, view, offsets, value, site, verb == 'atomic')
-        self.write_count += 1
+            self.detectors.write(self, lanes, view, offsets, value, site, access == 'atomic')
+        self.num_writes += 1
 
     def barrier(self, active, site):
         "Execute `syncthreads`; raises a finding if a thread of a block is not there"
         self.detectors.racecheck.raise_deferred(self, active)
         self.now += 1
         if active is self.group.all_lanes:
-            block_slots = np.arange(self.group.block_count)
+            block_slots = np.arange(self.group.num_blocks)
         else:
             block_slots = np.flatnonzero(self.detectors.synccheck.check_barrier(self, active, site) > 0)
         self.detectors.initcheck.check_at_barrier(self.group.first_block, block_slots)
@@ -147,21 +149,22 @@ class LaunchContext:
 
     def location(self, site, active=None, lane=None):
         "Return the `Location` of a site, with the thread of `lane`, or of the first lane of `active`, if one is given"
-        code_site = self.program.sites[site]
+        source_site = self.program.sites[site]
         lane = lane if lane is not None else self.active_lanes(active)[0] if active is not None else None
         block, thread = self.group.position(lane) if lane is not None else (None, None)
-        first = self.program.py_func.__code__.co_firstlineno
-        lines = linecache.getlines(code_site.file)
+        first_line = self.program.py_func.__code__.co_firstlineno
+        lines = linecache.getlines(source_site.file)
         context_lines = dict(
-            lines_before=''.join(lines[first - 1 : code_site.line - 1]), lines_from=''.join(lines[code_site.line - 1 :])
+            lines_before=''.join(lines[first_line - 1 : source_site.line - 1]),
+            lines_from=''.join(lines[source_site.line - 1 :]),
         )
-        calls = calls_of(code_site, self.callers)
+        calls = calls_of(source_site, self.callers)
         call_site = (calls[-1].line, calls[-1].source, calls[-1].file) if self.callers else None
         return Location(
             self.kernel,
-            code_site.file,
-            code_site.line,
-            code_site.source,
+            source_site.file,
+            source_site.line,
+            source_site.source,
             block,
             thread,
             call_site,
@@ -173,11 +176,11 @@ class LaunchContext:
         "Make the exception for a finding at a site, by the thread of `by_lane`, or of the first lane of `active`"
         return exception_of(kind, code, 'python', fields, self.location(site, active, by_lane), other)
 
-    def unsupported(self, site, active, what, hint='', kind=NotSimulated):
-        "Make the exception, `NotSimulated` or of class `kind`, for what a kernel does at a site"
+    def unsupported(self, site, active, problem, hint='', exception_type=NotSimulated):
+        "Make the exception for an operation of a kernel that is not supported"
         location = self.location(site, active)
-        return kind(
-            what,
+        return exception_type(
+            problem,
             hint,
             kernel=location.kernel,
             file=location.file,

@@ -1,4 +1,4 @@
-"""CUDA's functions of scalars: bit operations, a few that Python does not have, and 16-bit floats."""
+"""CUDA's functions of scalars: bit operations, `fma`, `cbrt`, `rsqrt`, `selp`, and functions of 16-bit floats."""
 
 import inspect
 from types import FunctionType
@@ -26,34 +26,34 @@ def scalar_intrinsic(f, name=None):
     return result
 
 
-def _on_bits(f, value, result=np.int64):
+def _apply_to_bits(f, value, result_type=np.int64):
     "Apply `f(bits of value, bit width)` lane by lane: 64 bits for a 64-bit integer, else 32"
     width = 64 if np.asarray(value).dtype.itemsize == 8 else 32
-    return np.vectorize(lambda x: f(int(x) & (2**width - 1), width), otypes=[result])(value)
+    return np.vectorize(lambda x: f(int(x) & (2**width - 1), width), otypes=[result_type])(value)
 
 
 @scalar_intrinsic
 def popc(v):
     "Count the bits that are 1"
-    return _on_bits(lambda bits, width: bin(bits).count('1'), v)
+    return _apply_to_bits(lambda bits, width: bin(bits).count('1'), v)
 
 
 @scalar_intrinsic
 def clz(v):
     "Count the leading zeros"
-    return _on_bits(lambda bits, width: width - bits.bit_length(), v)
+    return _apply_to_bits(lambda bits, width: width - bits.bit_length(), v)
 
 
 @scalar_intrinsic
 def ffs(v):
     "Return the position of the least significant 1 bit, counted from 1; 0 for 0"
-    return _on_bits(lambda bits, width: (bits & -bits).bit_length(), v)
+    return _apply_to_bits(lambda bits, width: (bits & -bits).bit_length(), v)
 
 
 @scalar_intrinsic
 def brev(v):
     "Reverse the bits"
-    res = _on_bits(lambda bits, width: int(f'{bits:0{width}b}'[::-1], 2), v, np.uint64)
+    res = _apply_to_bits(lambda bits, width: int(f'{bits:0{width}b}'[::-1], 2), v, np.uint64)
     return res.astype(np.asarray(v).dtype if np.asarray(v).dtype.itemsize >= 4 else np.int32)
 
 
@@ -81,17 +81,29 @@ def selp(c, a, b):
     return np.where(truth(np.asarray(c)), a, b)
 
 
-def _half(f):
-    "Make a function of 16-bit floats from `f`"
+def _with_float16(f):
+    "Make a function whose arguments and result are converted to float16"
     return lambda *a: np.float16(f(*(np.asarray(x).astype(np.float16) for x in a)))
 
 
-_SAME = 'sin cos log log2 log10 exp exp2 sqrt rint ceil floor trunc'.split()  # they have the same names in NumPy
-_HALF = {f'h{k}': _half(getattr(np, k)) for k in _SAME}
-_HALF |= dict(hadd=_half(np.add), hsub=_half(np.subtract), hmul=_half(np.multiply), hdiv=_half(np.divide))
-_HALF |= dict(hneg=_half(np.negative), habs=_half(np.abs), hmax=_half(np.fmax), hmin=_half(np.fmin))
-_HALF |= dict(hexp10=_half(lambda value: np.float16(10) ** value), hrsqrt=_half(lambda value: 1 / np.sqrt(value)))
-_HALF |= dict(hrcp=_half(lambda value: 1 / value))
+_UNARY = 'sin cos log log2 log10 exp exp2 sqrt rint ceil floor trunc'.split()  # they have the same names in NumPy
+_HALF = {f'h{k}': _with_float16(getattr(np, k)) for k in _UNARY}
+_HALF |= dict(
+    hadd=_with_float16(np.add),
+    hsub=_with_float16(np.subtract),
+    hmul=_with_float16(np.multiply),
+    hdiv=_with_float16(np.divide),
+)
+_HALF |= dict(
+    hneg=_with_float16(np.negative),
+    habs=_with_float16(np.abs),
+    hmax=_with_float16(np.fmax),
+    hmin=_with_float16(np.fmin),
+)
+_HALF |= dict(
+    hexp10=_with_float16(lambda value: np.float16(10) ** value), hrsqrt=_with_float16(lambda value: 1 / np.sqrt(value))
+)
+_HALF |= dict(hrcp=_with_float16(lambda value: 1 / value))
 _HALF |= dict(hfma=lambda a, b, c: (np.asarray(a, np.float32) * b + c).astype(np.float16))
 _HALF |= dict(heq=np.equal, hne=np.not_equal, hlt=np.less, hle=np.less_equal, hgt=np.greater, hge=np.greater_equal)
 fp16 = Namespace(**{name: scalar_intrinsic(f, f'fp16.{name}') for name, f in _HALF.items()})

@@ -1,4 +1,4 @@
-"""Finds whether a kernel may spin: wait for other blocks, in a `while` loop that depends on atomics.
+"""Finds out whether a kernel may spin, that is, wait for other blocks in a `while` loop that depends on atomics.
 
 Most kernels do not spin, and their blocks run in groups, in lockstep. The blocks of a kernel that may spin run one by
 one, each until it ends or spins; then the next one begins, and the one that spins stays resident (`residents`).
@@ -12,18 +12,18 @@ from .trees import walk
 
 __all__ = ['may_spin', 'uses_this_grid']
 
-LOCKS = 'cas', 'compare_and_swap', 'exch'
+_LOCK_OPERATIONS = 'cas', 'compare_and_swap', 'exch'
 _NAMESPACES = types.ModuleType, types.SimpleNamespace, type
 _IDLE_CALLS = 'nanosleep', 'threadfence', 'threadfence_block', 'threadfence_system'
 
 
 def may_spin(tree, f):
-    "Return whether `f`, whose syntax tree is `tree`, or a function that it calls, may spin until another block writes"
+    "Return whether `f` or a function that it calls may spin until another block writes; `tree` is the tree of `f`"
     return _SpinAnalysis(f, {f}).may_spin(tree)
 
 
 def uses_this_grid(tree, f):
-    "Return whether `f`, whose syntax tree is `tree`, or a function that it calls, uses `cg.this_grid`"
+    "Return whether `f` or a function that it calls uses `cg.this_grid`; `tree` is the tree of `f`"
     return _refers_to_this_grid(_SpinAnalysis(f, {f}), tree)
 
 
@@ -37,13 +37,14 @@ def _refers_to_this_grid(analysis, tree):
 # leaves it, depends on a value that an atomic has returned. `names_from_atomics` follows such values through
 # assignments until no name is added (a fixed point).
 class _SpinAnalysis:
-    "Analyses a function and those that it calls; `seen` are the functions that are being analysed"
+    "Analyses a function and the functions that it calls; `callers` are the functions that led to it, and itself"
 
-    def __init__(self, f, seen):
+    def __init__(self, f, callers):
         closure = zip(f.__code__.co_freevars, f.__closure__ or ())
-        self.f, self.seen, self.closure = f, seen, dict(closure)
+        self.f, self.callers, self.closure = f, callers, dict(closure)  # closure: name -> cell
 
     def may_spin(self, tree):
+        "Return whether the function with this tree, or one that it calls, may spin"
         loops = [node for node in walk(tree) if isinstance(node, ast.While)]
         return any(map(self.polls, loops)) or any(
             callee.may_spin(callee_tree) for callee, callee_tree in self.device_functions(tree)
@@ -52,28 +53,28 @@ class _SpinAnalysis:
     def polls(self, loop):
         "Return whether a loop may wait for a lock, for the value of an atomic, or for an element that it polls"
         nodes = list(walk(loop))
-        if any(isinstance(node, ast.Attribute) and node.attr in LOCKS for node in nodes):
+        if any(isinstance(node, ast.Attribute) and node.attr in _LOCK_OPERATIONS for node in nodes):
             return True
         if all(map(_is_idle, loop.body)) and any(isinstance(node, ast.Subscript) for node in walk(loop.test)):
             return True
         exit_tests = [loop.test, *(node.test for node in nodes if isinstance(node, ast.If) and _leaves_loop(node))]
         names = self.names_from_atomics(nodes)
-        return any(self.depends(test, names) for test in exit_tests)
+        return any(self.depends_on_atomics(test, names) for test in exit_tests)
 
     def names_from_atomics(self, nodes):
-        "Return the variables that are assigned values from atomics in the nodes of a loop"
+        "Return the variables to which the nodes of a loop assign values that depend on atomics"
         names = set()
         has_grown = True
         while has_grown:
-            count = len(names)
+            old_size = len(names)
             for node in nodes:
                 if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
-                    if self.depends(node.value, names):
-                        names |= _names(node.targets if isinstance(node, ast.Assign) else [node.target])
-            has_grown = len(names) > count
+                    if self.depends_on_atomics(node.value, names):
+                        names |= _assigned_names(node.targets if isinstance(node, ast.Assign) else [node.target])
+            has_grown = len(names) > old_size
         return names
 
-    def depends(self, node, names):
+    def depends_on_atomics(self, node, names):
         "Return whether the value of `node` depends on one of `names`, or on an atomic operation"
         if any(isinstance(inner, ast.Name) and inner.id in names or _is_atomic(inner) for inner in walk(node)):
             return True
@@ -81,15 +82,15 @@ class _SpinAnalysis:
 
     def device_functions(self, node):
         "Yield (analysis, syntax tree) of each device function that is called in `node`"
-        for sub in walk(node):
-            f = getattr(self.value(sub.func), 'py_func', None) if isinstance(sub, ast.Call) else None
-            if f is not None and f not in self.seen and (tree := tree_of(f)):
-                yield _SpinAnalysis(f, self.seen | {f}), tree
+        for call in (part for part in walk(node) if isinstance(part, ast.Call)):
+            f = getattr(self.outer_value(call.func), 'py_func', None)
+            if f is not None and f not in self.callers and (tree := tree_of(f)):
+                yield _SpinAnalysis(f, self.callers | {f}), tree
 
-    def value(self, node):
+    def outer_value(self, node):
         "Return the value of a name, `a` or `a.b`, outside the function; None for a local variable"
         if isinstance(node, ast.Attribute):
-            namespace = self.value(node.value)
+            namespace = self.outer_value(node.value)
             return getattr(namespace, node.attr, None) if isinstance(namespace, _NAMESPACES) else None
         name = node.id if isinstance(node, ast.Name) else None
         if name not in self.closure:
@@ -121,5 +122,5 @@ def _leaves_loop(branch):
     return any(isinstance(node, (ast.Break, ast.Return)) for node in walk(branch))
 
 
-def _names(targets):
+def _assigned_names(targets):
     return {node.id for target in targets for node in walk(target) if isinstance(node, ast.Name)}

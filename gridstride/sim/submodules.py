@@ -11,19 +11,19 @@ from . import args, cuda, elementwise, host, inspection, libdevice, random, vect
 from . import types as numba_types
 from ..diagnostics.errors import KernelError, LaunchError
 
-__all__ = ['PROVIDED', 'SubmoduleFinder', 'make_shim']
+__all__ = ['NAMES_OF_MODULE', 'SubmoduleFinder', 'make_shim']
 
 
 class CudaSupportError(ImportError):
-    "No usable GPU: never raised here"
+    "Numba's error for a missing GPU; the simulator never raises it"
 
 
 class CudaAPIError(RuntimeError):
-    "An error of the driver: never raised here"
+    "Numba's error of the driver; the simulator never raises it"
 
 
 def _transpose(a, b=None):
-    "Return a transposed copy of an array on the device"
+    "Copy the transpose of `a` to `b`, or to a new device array, and return it"
     b = host.device_array(a.shape[::-1], a.dtype) if b is None else b
     b[...] = a.T
     return b
@@ -33,7 +33,7 @@ _DEVICES = dict(gpus=host.gpus, get_context=host.current_context, reset=host.clo
 _DRIVER = dict(CudaAPIError=CudaAPIError, CudaSupportError=CudaSupportError, Stream=host.Stream, Event=host.Event)
 _ARRAYS = dict(DeviceNDArray=host.DeviceArray, DeviceRecord=host.DeviceArray, is_cuda_ndarray=host.is_cuda_array)
 _ARRAYS |= dict(to_device=host.to_device)
-PROVIDED = {  # module name -> {name: value}
+NAMES_OF_MODULE = {  # module name -> {name: value}
     'api': {name: getattr(host, name) for name in host.__all__},
     'args': vars(args),
     'compiler': {name: getattr(inspection, name) for name in inspection.__all__ if name.startswith('compile')},
@@ -76,32 +76,34 @@ class SubmoduleFinder:
         if module == name or not getattr(sys.modules.get('numba.cuda'), 'simulated', False):
             return None
         if module in _NOT_PROVIDED:
-            what = f'{name} belongs to the compiler of numba-cuda, or to the driver of a GPU: the simulator has neither'
+            problem = (
+                f'{name} belongs to the compiler of numba-cuda, or to the driver of a GPU: the simulator has neither'
+            )
             raise ImportError(
-                f'{what}. It has numba.cuda.{", ".join(provided for provided in PROVIDED if "." not in provided)}',
+                f'{problem}. Import one of numba.cuda.{", ".join(key for key in NAMES_OF_MODULE if "." not in key)}',
                 name=name,
             )
-        if module not in PROVIDED:  # numba-cuda's own finder would loop over the shim's empty `__path__`
+        if module not in NAMES_OF_MODULE:  # numba-cuda's own finder would loop over the shim's empty `__path__`
             raise ModuleNotFoundError(f'No module named {name!r}', name=name)
         return ModuleSpec(name, self, is_package=module in _PACKAGES)
 
     def create_module(self, spec):
-        "Create the module as Python does"
+        "Return None, so that Python creates the module"
 
     def exec_module(self, module):
-        "Fill a module with its names"
-        names = PROVIDED[module.__name__.removeprefix('numba.cuda.')]
+        "Add the names of a module to it"
+        value_of_name = NAMES_OF_MODULE[module.__name__.removeprefix('numba.cuda.')]
         vars(module).update(
             {
                 name: value
-                for name, value in names.items()
+                for name, value in value_of_name.items()
                 if not name.startswith('__') or name in ('__all__', '__getattr__')
             }
         )
 
 
 def make_shim():
-    "Make the substitute for `numba.cuda`"
+    "Make the module that replaces `numba.cuda`"
     module = types.ModuleType('numba.cuda', cuda.__doc__)
     module.simulated = True
     module.__path__ = []

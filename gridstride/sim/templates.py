@@ -1,6 +1,6 @@
-"""Code templates: short pieces of Python source as syntax trees, in which names stand for other expressions.
+"""Code templates: short pieces of Python source as syntax trees, in which names are placeholders for expressions.
 
-A tree that is made here has no source locations, or those of the kernel's node that it replaces.
+The nodes of the result have no source locations, or those of the kernel's node that they replace.
 """
 
 import ast
@@ -12,8 +12,8 @@ from .trees import walk
 __all__ = ['call_of', 'expression', 'fill', 'statements', 'template']
 
 
-def _without_locations(tree):
-    "Remove the line numbers of `tree`, and return it"
+def _strip_locations(tree):
+    "Remove the source locations of all nodes of `tree`, and return it"
     for node in walk(tree):
         for k in node._attributes:
             if hasattr(node, k):
@@ -23,12 +23,12 @@ def _without_locations(tree):
 
 def statements(src):
     "Parse `src` to statements without line numbers"
-    return _without_locations(ast.parse(src)).body
+    return _strip_locations(ast.parse(src)).body
 
 
 def expression(src):
     "Parse `src` to an expression without line numbers"
-    if all(map(str.isidentifier, names := src.split('.'))):  # most are
+    if all(map(str.isidentifier, names := src.split('.'))):  # such as `__run` or `__gs.load`, which are most frequent
         return functools.reduce(
             lambda value, name: ast.Attribute(value, name, ast.Load()), names[1:], ast.Name(names[0], ast.Load())
         )
@@ -37,11 +37,11 @@ def expression(src):
 
 @lru_cache(1000)
 def _expression_template(src):
-    return _without_locations(ast.parse(src, mode='eval')).body
+    return _strip_locations(ast.parse(src, mode='eval')).body
 
 
 def call_of(f, *args):
-    "Make the call of the function with the dotted name `f`, with these trees as arguments"
+    "Make a call of `f`, a dotted name, with trees as arguments"
     return ast.Call(expression(f), list(args), [])
 
 
@@ -51,22 +51,22 @@ def template(src):
     return ast.parse(src).body
 
 
-def fill(tree, parts, where):
-    "Copy `tree` to the location `where`, replacing the names in `parts` by their expressions"
-    kind = type(tree)
-    if kind is ast.Name and tree.id in parts:
+def fill(tree, parts, location):
+    "Copy `tree` to a source location, with the placeholders in `parts` replaced by their expressions"
+    node_type = type(tree)
+    if node_type is ast.Name and tree.id in parts:
         return parts[tree.id]
     if not tree._fields and not tree._attributes:
         return tree  # a context or an operator: it has neither location nor children
-    new = kind.__new__(kind)
-    attributes = new.__dict__
-    if kind._attributes:
-        attributes.update(where)
+    copy = node_type.__new__(node_type)
+    attributes = copy.__dict__
+    if node_type._attributes:
+        attributes.update(location)
     for name, value in tree.__dict__.items():
         if isinstance(value, ast.AST):
-            attributes[name] = fill(value, parts, where)
+            attributes[name] = fill(value, parts, location)
         elif type(value) is list:
-            attributes[name] = [fill(item, parts, where) if isinstance(item, ast.AST) else item for item in value]
+            attributes[name] = [fill(item, parts, location) if isinstance(item, ast.AST) else item for item in value]
         elif name not in attributes:
             attributes[name] = value
-    return new
+    return copy

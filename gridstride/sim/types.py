@@ -1,6 +1,6 @@
 """Numba's types: element types such as `float32`, which can replace `np.float32`, and the types of signatures.
 
-`float32[:]` is the type of an array, `void(float32[:], int32)` the signature of a kernel.
+`float32[:]` is the type of an array, and `void(float32[:], int32)` is the signature of a kernel.
 """
 
 from typing import NamedTuple
@@ -32,7 +32,7 @@ class ArrayType(NamedTuple):
 
     dtype: np.dtype
     ndim: int
-    layout: str = 'A'  # 'C': the last axis is contiguous, `::1`; 'F': the first is; 'A': any strides
+    layout: str = 'A'  # 'C': the last axis is contiguous, `::1`; 'F': the first axis is; 'A': any strides
 
 
 class Signature(NamedTuple):
@@ -53,7 +53,7 @@ def _is_dense(axis):
 
 
 def _indexable_type(base):
-    "Make a subclass of a NumPy type: indexed with a colon per axis it is an array type, called with types a signature"
+    "Make a subclass of a NumPy type: an index of colons makes an array type, a call with types makes a signature"
 
     def array(cls, axes):
         axes = axes if isinstance(axes, tuple) else (axes,)
@@ -64,10 +64,10 @@ def _indexable_type(base):
         is_signature = args and all(isinstance(arg, (type, ArrayType)) for arg in args)
         return Signature(cls, args) if is_signature else base(*args)
 
-    space = dict(__class_getitem__=classmethod(array), __new__=new, __module__=__name__)
+    attributes = dict(__class_getitem__=classmethod(array), __new__=new, __module__=__name__)
     if base is np.bool_:  # it cannot be subclassed; NumPy accepts a class with a `dtype` instead
-        return type('boolean', (), dict(space, dtype=np.dtype(base)))
-    return type(base.__name__, (base,), space)
+        return type('boolean', (), dict(attributes, dtype=np.dtype(base)))
+    return type(base.__name__, (base,), attributes)
 
 
 none = void
@@ -86,11 +86,11 @@ short = int16
 ushort = uint16
 intc = int32
 uintc = uint32
-# C's long has 64 bits on a GPU's host (Linux), so `int_` and `long_` have.
+# `int_` and `long_` have 64 bits, as C's long on Linux, the host of most GPUs.
 int_ = long_ = longlong = intp = ssize_t = int64
 uint = ulong = ulonglong = uintp = size_t = uint64
 
 
-def is_number_type(f):
-    "Return whether `f` is a type of numbers, NumPy's or one of these"
-    return isinstance(f, type) and (issubclass(f, np.generic) or f is boolean)
+def is_number_type(value):
+    "Return whether `value` is a type of numbers, of NumPy or of this module"
+    return isinstance(value, type) and (issubclass(value, np.generic) or value is boolean)

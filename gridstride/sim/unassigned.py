@@ -12,7 +12,7 @@ __all__ = ['maybe_unassigned']
 
 
 def maybe_unassigned(fn):
-    "Return the variables of a function, given as a syntax tree, that are read unassigned on some path"
+    "Return the variables that some path through the syntax tree of a function reads before it assigns them"
     stored = {node.id for node in walk(fn) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     params = {arg.arg for arg in fn.args.args}
     analysis = _DefiniteAssignment(stored - params)
@@ -20,7 +20,7 @@ def maybe_unassigned(fn):
     return frozenset(analysis.maybe_unassigned)
 
 
-# The state at a statement is a set, `assigned`: the variables that every path to it has assigned, or None if no path
+# The state at a statement is a set, `assigned`: the variables that every path to it has assigned. It is None if no path
 # leads to it. Each rule maps the state before a statement to the state after it. Where paths meet, the states are
 # joined by intersection (`_join_states`). One pass over a loop's body is enough: an assignment only adds variables, so
 # the state at the head of the loop is smallest in the first iteration.
@@ -31,34 +31,36 @@ class _DefiniteAssignment:
         self.names, self.maybe_unassigned, self.break_states = names, set(), []
 
     def read(self, node, assigned):
+        "Record the variables that the expression `node` reads unassigned"
         if node is not None:
-            read = {sub.id for sub in walk(node) if isinstance(sub, ast.Name) and isinstance(sub.ctx, ast.Load)}
-            self.maybe_unassigned |= (read & self.names) - assigned
+            names = {part.id for part in walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
+            self.maybe_unassigned |= (names & self.names) - assigned
 
     def block(self, body, assigned):
+        "Return the state after the statements of `body`"
         for statement in body:
             if assigned is None:
                 return None
-            assigned = self.RULES.get(type(statement), _DefiniteAssignment.other)(self, statement, assigned)
+            assigned = self.RULES.get(type(statement), _DefiniteAssignment.visit_default)(self, statement, assigned)
         return assigned
 
-    def other(self, statement, assigned):
+    def visit_default(self, statement, assigned):
         self.read(statement, assigned)
         return assigned | {
             node.id for node in walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
 
-    def augassign(self, statement, assigned):
+    def augmented_assignment(self, statement, assigned):
         if (
             isinstance(statement.target, ast.Name)
             and statement.target.id not in assigned
             and statement.target.id in self.names
         ):
             self.maybe_unassigned.add(statement.target.id)
-        return self.other(statement, assigned)
+        return self.visit_default(statement, assigned)
 
-    def annassign(self, statement, assigned):
-        return assigned if statement.value is None else self.other(statement, assigned)
+    def annotated_assignment(self, statement, assigned):
+        return assigned if statement.value is None else self.visit_default(statement, assigned)
 
     def leave_function(self, statement, assigned):
         self.read(statement, assigned)
@@ -67,14 +69,14 @@ class _DefiniteAssignment:
         self.break_states[-1].append(assigned)
 
     def continue_loop(self, statement, assigned):
-        "Return None: no path continues, and the state at the head of the loop has no more variables than this one"
+        "Return None: no path leads on, and the state at the head of the loop is already smaller than this one"
 
     def branches(self, statement, assigned):
         self.read(statement.test, assigned)
         return _join_states(self.block(statement.body, assigned), self.block(statement.orelse, assigned))
 
     def loop(self, statement, assigned):
-        endless = (
+        is_endless = (
             isinstance(statement, ast.While) and isinstance(statement.test, ast.Constant) and bool(statement.test.value)
         )
         self.read(statement.iter if isinstance(statement, ast.For) else statement.test, assigned)
@@ -83,14 +85,14 @@ class _DefiniteAssignment:
             body_state = assigned | {node.id for node in walk(statement.target) if isinstance(node, ast.Name)}
         self.break_states.append([])
         self.block(statement.body, body_state)
-        exit_state = None if endless else assigned
+        exit_state = None if is_endless else assigned
         for break_state in self.break_states.pop():
             exit_state = _join_states(exit_state, break_state)
         return exit_state
 
     RULES = {
-        ast.AugAssign: augassign,
-        ast.AnnAssign: annassign,
+        ast.AugAssign: augmented_assignment,
+        ast.AnnAssign: annotated_assignment,
         ast.Return: leave_function,
         ast.Raise: leave_function,
         ast.Break: break_loop,

@@ -1,7 +1,7 @@
 """CUDA's built-in vector types, as Numba has them: `cuda.float32x4`, also called `cuda.float4`.
 
 A kernel makes a vector from numbers or shorter vectors, and reads its x, y, z and w. Numba compiles nothing else: no
-index into a vector, no arithmetic, and no arrays of vectors."""
+index of a vector, no arithmetic, and no arrays of vectors."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from .lanes import merge
 
 __all__ = ['VectorType', 'vector_types']
 
-_ATTRIBUTES = 'xyzw'
+_COMPONENTS = 'xyzw'
 _BASES = 'int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64'.split()
 _C_NAMES = dict(
     char='int8', short='int16', int='int32', long='int64', longlong='int64', uchar='uint8', ushort='uint16',
@@ -20,58 +20,63 @@ _C_NAMES = dict(
 
 
 class Vector:
-    "A value of a vector type, with one array of all lanes per component"
+    "A value of a vector type: per component, an array with one element per lane"
 
-    def __init__(self, kind, parts):
-        self.kind, self.parts = kind, tuple(parts)
+    def __init__(self, vector_type, parts):
+        self.type, self.parts = vector_type, tuple(parts)
 
     def __getattr__(self, k):
-        if k in self.kind.attr_names:
-            return self.parts[self.kind.attr_names.index(k)]
-        raise AttributeError(f'{self.kind} has no {k}; it has {", ".join(self.kind.attr_names)}')
+        if k in self.type.attr_names:
+            return self.parts[self.type.attr_names.index(k)]
+        raise AttributeError(f'{self.type} has no {k}; it has {", ".join(self.type.attr_names)}')
 
     def merge(self, mask, old):
-        "Return this vector for the lanes of `mask` and `old` for the others"
-        if getattr(old, 'kind', None) is not self.kind:
-            kind = getattr(old, 'kind', 'of another type')
-            raise NotSimulated(f'a variable that is {self.kind} in some threads and {kind} in others', _ONE_TYPE)
-        return Vector(self.kind, (merge(mask, new, old_part) for new, old_part in zip(self.parts, old.parts)))
+        "Return this vector in the lanes of `mask` and `old` in the others"
+        if getattr(old, 'type', None) is not self.type:
+            old_type = getattr(old, 'type', 'of another type')
+            raise NotSimulated(
+                f'a variable that is {self.type} in some threads and {old_type} in others', _ONE_TYPE_HINT
+            )
+        return Vector(self.type, (merge(mask, new, old_part) for new, old_part in zip(self.parts, old.parts)))
 
     def load(self, ctx, active, index, site):
-        "Refuse to load an element by index, which Numba does not compile"
-        raise ctx.unsupported(site, active, f'an index of {self.kind}', f'Read {_attributes(self.kind)}.', NotCompiled)
+        "Raise `NotCompiled`: Numba does not compile an index of a vector"
+        raise ctx.unsupported(
+            site, active, f'an index of {self.type}', f'Read {_attribute_names(self.type)}.', NotCompiled
+        )
 
     def store(self, ctx, active, index, value, site):
-        "Refuse to store an element by index"
+        "Raise `NotCompiled`: Numba does not compile an index of a vector"
         self.load(ctx, active, index, site)
 
-    def _refuse_operation(self, *other):
-        hint = f'Compute with {_attributes(self.kind)}, and make a new one: cuda.{self.kind}(...).'
-        raise NotCompiled(f'an operation on {self.kind}, which Numba does not define', hint)
+    def _raise_not_compiled(self, *operands):
+        hint = f'Compute with {_attribute_names(self.type)}, and make a new vector: cuda.{self.type}(...).'
+        raise NotCompiled(f'an operation on {self.type}, which Numba does not define', hint)
 
     __array_ufunc__ = None  # NumPy leaves operators to this class
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse_operation
-    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __pos__ = _refuse_operation
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __len__ = __iter__ = _refuse_operation
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _raise_not_compiled
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __pos__ = _raise_not_compiled
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __len__ = __iter__ = _raise_not_compiled
     __hash__ = None
 
     def __repr__(self):
-        return str(self.kind)
+        return str(self.type)
 
 
-_ONE_TYPE = 'Make vectors of one type in both branches.'
+_ONE_TYPE_HINT = 'Make vectors of one type in both branches.'
 
 
-def _attributes(kind):
-    return ', '.join(f'.{k}' for k in kind.attr_names)
+def _attribute_names(vector_type):
+    return ', '.join(f'.{k}' for k in vector_type.attr_names)
 
 
 class VectorType:
-    "The type of vectors of `num_elements` components"
+    "The type of vectors with `num_elements` components of type `base_type`"
 
-    def __init__(self, base, count):
-        self.name, self.__name__ = f'{base}x{count}', f'{base}x{count}'
-        self.base_type, self.num_elements, self.attr_names = np.dtype(base).type, count, tuple(_ATTRIBUTES[:count])
+    def __init__(self, base, num_elements):
+        self.name = self.__name__ = f'{base}x{num_elements}'
+        self.base_type, self.num_elements = np.dtype(base).type, num_elements
+        self.attr_names = tuple(_COMPONENTS[:num_elements])
 
     user_facing_object = property(lambda self: self)
 
@@ -83,20 +88,21 @@ class VectorType:
 
     def lane_function(self, ctx, active, site, *args):
         "Make a vector from components, and from shorter vectors of the same type"
-        parts = [part for a in args for part in self._parts(ctx, active, site, a)]
+        parts = [part for a in args for part in self._components(ctx, active, site, a)]
         if len(parts) != self.num_elements:
-            what = f'cuda.{self} of {len(parts)} numbers'
-            raise ctx.unsupported(site, active, what, f'Pass {self.num_elements}.', NotCompiled)
+            problem = f'cuda.{self} of {len(parts)} numbers'
+            raise ctx.unsupported(site, active, problem, f'Pass {self.num_elements}.', NotCompiled)
         return Vector(self, parts)
 
-    def _parts(self, ctx, active, site, a):
-        if isinstance(a, Vector) and a.kind.base_type is self.base_type:
+    def _components(self, ctx, active, site, a):
+        "Return the components that the argument `a` of the type contributes"
+        if isinstance(a, Vector) and a.type.base_type is self.base_type:
             return a.parts
         if isinstance(a, (np.ndarray, np.generic, int, float)) and kind_of(a) in 'biuf':
             return [cast(self.base_type, a)]
-        hint = 'It takes numbers, and vectors of the same element type: pass components.'
-        what = a.kind if isinstance(a, Vector) else 'a value that is not a real number'
-        raise ctx.unsupported(site, active, f'cuda.{self} of {what}', hint, NotCompiled)
+        hint = 'Pass numbers, or vectors of the same element type.'
+        argument = a.type if isinstance(a, Vector) else 'a value that is not a real number'
+        raise ctx.unsupported(site, active, f'cuda.{self} of {argument}', hint, NotCompiled)
 
 
 vector_types = {f'{base}x{n}': VectorType(base, n) for base in _BASES for n in (1, 2, 3, 4)}

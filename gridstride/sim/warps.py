@@ -1,6 +1,6 @@
 """The functions by which the lanes of a warp exchange values: shuffles, votes and matches.
 
-Values are reshaped to (warps, lanes of a warp): a vote reduces each row, and a match compares each row with itself.
+Values are reshaped to (warps, lanes per warp): a vote reduces each row, and a match compares each row with itself.
 """
 
 import numpy as np
@@ -21,19 +21,19 @@ __all__ = [
 __all__ += ['shfl_down_sync', 'shfl_sync', 'shfl_up_sync', 'shfl_xor_sync']
 
 
-def _warps(ctx, values):
-    "Reshape `values` to (warps, lanes of a warp)"
+def _by_warp(ctx, values):
+    "Reshape `values` from lanes to (warps, lanes per warp)"
     return np.broadcast_to(values, ctx.group.size)[ctx.group.lanes_by_warp()]
 
 
-def _lanes(ctx, values):
-    "Reshape (warps, lanes of a warp) back to lanes"
+def _by_lane(ctx, values):
+    "Reshape `values` from (warps, lanes per warp) to lanes"
     return values[ctx.group.warp_in_group, ctx.group.laneid]
 
 
-def _active_lanes(ctx, active):
-    "Reshape the mask `active` to (warps, lanes of a warp)"
-    return _warps(ctx, active) & (ctx.group.lanes_by_warp() >= 0)
+def _active_by_warp(ctx, active):
+    "Reshape the mask `active` to (warps, lanes per warp); lanes without a thread are inactive"
+    return _by_warp(ctx, active) & (ctx.group.lanes_by_warp() >= 0)
 
 
 def _broadcast_to_lanes(ctx, values):
@@ -42,7 +42,7 @@ def _broadcast_to_lanes(ctx, values):
 
 
 def _shuffle(source_of):
-    "Make the shuffle in which each lane reads from the lane that `source_of(lane, other, width)` returns"
+    "Make a shuffle in which each lane reads from the lane `source_of(lane, other, width)`; `other` is the argument"
 
     def shuffle(ctx, active, site, mask, value, other, width=None):
         ctx.detectors.synccheck.check_mask(ctx, active, mask, site, 'a shuffle')
@@ -84,72 +84,74 @@ def shfl_xor_sync(lane, other, width):
 
 
 def _vote(combine):
-    "Make the vote whose result per warp is `combine(yes, active)`, of the predicate and the mask of the active lanes"
+    "Make a vote whose result per warp is `combine(predicate, active)`; both arguments are (warps, lanes per warp)"
 
     def vote(ctx, active, site, mask, predicate):
         ctx.detectors.synccheck.check_mask(ctx, active, mask, site, 'a vote')
-        return _broadcast_to_lanes(ctx, combine(_warps(ctx, truth(np.asarray(predicate))), _active_lanes(ctx, active)))
+        return _broadcast_to_lanes(
+            ctx, combine(_by_warp(ctx, truth(np.asarray(predicate))), _active_by_warp(ctx, active))
+        )
 
     vote.__name__, vote.__doc__ = combine.__name__, combine.__doc__
     return intrinsic(vote)
 
 
-def _bits(predicates):
+def _pack_bits(predicates):
     "Pack each row of booleans into an integer, bit i for lane i: uint64 for 64 lanes, else int64"
-    lane_count = predicates.shape[-1]
-    bits = (predicates.astype(np.uint64) << np.arange(lane_count, dtype=np.uint64)).sum(-1, dtype=np.uint64)
-    return bits if lane_count == 64 else bits.astype(np.int64)
+    num_lanes = predicates.shape[-1]
+    bits = (predicates.astype(np.uint64) << np.arange(num_lanes, dtype=np.uint64)).sum(-1, dtype=np.uint64)
+    return bits if num_lanes == 64 else bits.astype(np.int64)
 
 
 @_vote
-def all_sync(yes, active):
+def all_sync(predicate, active):
     "Return whether the predicate is true in all active lanes of the warp"
-    return (yes | ~active).all(1)
+    return (predicate | ~active).all(1)
 
 
 @_vote
-def any_sync(yes, active):
+def any_sync(predicate, active):
     "Return whether the predicate is true in any lane of the warp"
-    return (yes & active).any(1)
+    return (predicate & active).any(1)
 
 
 @_vote
-def eq_sync(yes, active):
+def eq_sync(predicate, active):
     "Return whether the predicate is equal in all lanes of the warp"
-    return (yes | ~active).all(1) | ~(yes & active).any(1)
+    return (predicate | ~active).all(1) | ~(predicate & active).any(1)
 
 
 @_vote
-def ballot_sync(yes, active):
+def ballot_sync(predicate, active):
     "Return the mask of the lanes of the warp whose predicate is true"
-    return _bits(yes & active)
+    return _pack_bits(predicate & active)
 
 
 @intrinsic
 def match_any_sync(ctx, active, site, mask, value):
     "Return the mask of the lanes that have the same value as this one"
     ctx.detectors.synccheck.check_mask(ctx, active, mask, site, 'a match')
-    values, here = _warps(ctx, value), _active_lanes(ctx, active)
-    return _lanes(ctx, _bits((values[:, :, None] == values[:, None, :]) & here[:, None, :]))
+    values, is_active = _by_warp(ctx, value), _active_by_warp(ctx, active)
+    return _by_lane(ctx, _pack_bits((values[:, :, None] == values[:, None, :]) & is_active[:, None, :]))
 
 
 @intrinsic
 def match_all_sync(ctx, active, site, mask, value):
     "Return (mask of the active lanes if all have the same value, else 0; whether all have the same value)"
     ctx.detectors.synccheck.check_mask(ctx, active, mask, site, 'a match')
-    values, here = _warps(ctx, value), _active_lanes(ctx, active)
-    first = values[np.arange(len(values)), np.argmax(here, 1)]
-    same = ((values == first[:, None]) | ~here).all(1)
-    return _broadcast_to_lanes(ctx, _bits(here & same[:, None])), _broadcast_to_lanes(ctx, same)
+    values, is_active = _by_warp(ctx, value), _active_by_warp(ctx, active)
+    first_value = values[np.arange(len(values)), np.argmax(is_active, 1)]
+    is_same = ((values == first_value[:, None]) | ~is_active).all(1)
+    return _broadcast_to_lanes(ctx, _pack_bits(is_active & is_same[:, None])), _broadcast_to_lanes(ctx, is_same)
 
 
 @intrinsic
 def activemask(ctx, active, site):
     "Return the mask of the active lanes of the warp"
-    return _broadcast_to_lanes(ctx, _bits(_active_lanes(ctx, active)))
+    return _broadcast_to_lanes(ctx, _pack_bits(_active_by_warp(ctx, active)))
 
 
 @intrinsic
 def lanemask_lt(ctx, active, site):
     "Return the mask of the lanes with a smaller index"
-    return _bits(np.arange(ctx.warp_size) < ctx.group.laneid[:, None])
+    return _pack_bits(np.arange(ctx.warp_size) < ctx.group.laneid[:, None])

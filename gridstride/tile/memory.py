@@ -29,7 +29,7 @@ class Region:
     """The memory of an array that is an argument, as a flat array, with its shadow.
 
     Offsets count elements from the beginning of the memory. Element 0 of the array is at `origin`; the array extends
-    over `element_count` elements from `first_offset` on, including those between its rows."""
+    over `num_elements` elements from `first_offset` on, including those between its rows."""
 
     def __init__(self, flat, name, shape, strides, origin=0):
         self.flat = flat
@@ -42,7 +42,7 @@ class Region:
         self.shadow = None
         self.writable = flat.flags.writeable
         self.first_offset = origin + sum((n - 1) * stride for n, stride in zip(shape, strides) if stride < 0)
-        self.element_count = reach(shape, strides)
+        self.num_elements = reach(shape, strides)
         self.dtype = dtype_of_numpy(flat.dtype)
 
     def flat_index(self, offsets):
@@ -145,7 +145,7 @@ def _resolve_region(pointers, mask, access):
         return None
     for region in chain(ctx.regions, _find_unpassed_tensors(ctx, int(active_addresses[0]))):
         first_address = region.address + region.first_offset * region.itemsize
-        if first_address <= active_addresses[0] < first_address + region.element_count * region.itemsize:
+        if first_address <= active_addresses[0] < first_address + region.num_elements * region.itemsize:
             return _reinterpret(region, pointers.dtype.element_ty), pointers.data - region.address, itemsize
     code = 'null_pointer' if active_addresses[0] < 4096 else 'foreign_pointer'
     raise finding(
@@ -189,11 +189,11 @@ def _reinterpret(region, element_type):
     if region.dtype is element_type:
         return region
     raw_bytes = region.flat.view(np.uint8)
-    byte_count = raw_bytes.size // element_type.size * element_type.size
-    other = Region(raw_bytes[:byte_count].view(element_type.np), region.name, (byte_count // element_type.size,), (1,))
+    num_bytes = raw_bytes.size // element_type.size * element_type.size
+    other = Region(raw_bytes[:num_bytes].view(element_type.np), region.name, (num_bytes // element_type.size,), (1,))
     other.shadow, other.writable = region.shadow, region.writable
-    other.first_offset, other.element_count = (
-        byte_count * region.itemsize // element_type.size for byte_count in (region.first_offset, region.element_count)
+    other.first_offset, other.num_elements = (
+        num_bytes * region.itemsize // element_type.size for num_bytes in (region.first_offset, region.num_elements)
     )
     return other
 
@@ -235,7 +235,7 @@ def _locate(pointers, mask, user_mask, access):
     else:
         active_offsets = offsets.reshape(-1) if mask is None else offsets[mask]
     from_first = active_offsets - region.first_offset if region.first_offset else active_offsets
-    if active_offsets.size and from_first.view(np.uint64).max() >= region.element_count:
+    if active_offsets.size and from_first.view(np.uint64).max() >= region.num_elements:
         _report_out_of_bounds(region, active_offsets, pointers, mask, user_mask is not None, access)
     return region, active_offsets
 
@@ -246,18 +246,18 @@ def _report_out_of_bounds(region, active_offsets, pointers, mask, has_mask, acce
     if not current().memcheck:
         raise compile_error(f'an out-of-bounds {access} of {region.name}, outside its memory', 'memcheck is disabled.')
     bad_lanes = np.flatnonzero(
-        (active_offsets < region.first_offset) | (active_offsets >= region.first_offset + region.element_count)
+        (active_offsets < region.first_offset) | (active_offsets >= region.first_offset + region.num_elements)
     )
     lane = _lane_index(pointers, mask, bad_lanes[0])
-    other_count = bad_lanes.size - 1
-    more = f'; {other_count} more lane{"s are" if other_count > 1 else " is"} out of bounds, too' if other_count else ''
+    num_others = bad_lanes.size - 1
+    more = f'; {num_others} more lane{"s are" if num_others > 1 else " is"} out of bounds, too' if num_others else ''
     offset = int(active_offsets[bad_lanes[0]])
     past_end = 'outside_masked' if has_mask else 'outside_program' if pointers.data.ndim else 'outside_single'
     expanded = any(not stride and n > 1 for stride, n in zip(region.strides, region.shape)) and 'outside_expanded'
     code = 'outside_before' if offset < region.first_offset else expanded or past_end
     fields = dict(access=access, array=region.name, index=region.index_of(offset), shape=region.shape, more=more)
     if expanded and code == expanded:
-        fields.update(count=region.element_count)
+        fields.update(count=region.num_elements)
     raise finding('memcheck', code, fields, lane)
 
 

@@ -52,7 +52,7 @@ class _Rewriter(ast.NodeTransformer):
     def __init__(self):
         self.loops = []
         self.in_function = False
-        self.temporary_count = 0  # variables that the rewritten code adds
+        self.num_temporaries = 0  # variables that the rewritten code adds
         self.assigned = set()  # names that are assigned on all paths to the current statement
         self.names_read = set()  # names that the function reads
         # Each `if` with a `return`, as (name of its condition, hints of what it returns): those around the current
@@ -185,18 +185,18 @@ class _Rewriter(ast.NodeTransformer):
         return [ast.fix_missing_locations(statement) for statement in (begin, node, *after)]
 
     def _new_name(self):
-        self.temporary_count += 1
-        return f'__tile_{self.temporary_count}'
+        self.num_temporaries += 1
+        return f'__tile_{self.num_temporaries}'
 
     def _branch(self, statements, assigned_before, enclosing):
         "Rewrite a branch of an `if`; returns (statements, names that it assigns and that were not assigned before)"
-        self.assigned, rewritten, earlier_count = set(assigned_before), [], len(self.earlier_ifs)
+        self.assigned, rewritten, num_earlier_ifs = set(assigned_before), [], len(self.earlier_ifs)
         self.enclosing_ifs.append(enclosing)
         for statement in statements:
             new_statements = self.visit(statement)
             rewritten += new_statements if isinstance(new_statements, list) else [new_statements]
         self.enclosing_ifs.pop()
-        del self.earlier_ifs[earlier_count:]
+        del self.earlier_ifs[num_earlier_ifs:]
         return rewritten, self.assigned - assigned_before
 
     def visit_ListComp(self, node):

@@ -79,9 +79,9 @@ class LaunchContext:
 
         A scalar atomic is executed by one thread, and releases only the accesses of this thread. A scalar store is
         executed by the same thread; a block is accessed by all threads."""
-        program_number, line, _, verb_before, lane_count = self.accesses[stamp]
+        program_number, line, _, verb_before, num_lanes = self.accesses[stamp]
         last_synced, release_lines = self.synced_clock[program_number]
-        if last_synced >= stamp or lane_count == 1:
+        if last_synced >= stamp or num_lanes == 1:
             return
         released = release_lines[min(at for at in release_lines if at >= stamp)]  # the first atomic after the access
         fields = dict(array, before=_PAST_TENSE[verb_before], now=verb_now, stored=line, released=released)

@@ -25,7 +25,7 @@ class Shadow:
         self.region = region
         self.write_stamp = self.atomic_stamp = self.first_read = self.last_read = None
         self.early_reads = []  # (offsets, stamp) of the reads before the first write
-        self.early_read_count = 0  # elements in `early_reads`
+        self.num_early_reads = 0  # elements in `early_reads`
         self.latest_read = 0, None  # (stamp, offsets) of the latest read
         self.updated_in_place = False  # whether an element was updated by an atomic, or written after it was read
         self.unwritten = None  # a mask of the uninitialized elements
@@ -93,8 +93,8 @@ class Shadow:
         if self.write_stamp is None:
             if verb == 'read':
                 self.early_reads.append((offsets, stamp))
-                self.early_read_count += offsets.size
-                if self.early_read_count > 1 << 22:
+                self.num_early_reads += offsets.size
+                if self.num_early_reads > 1 << 22:
                     self._allocate()
                 return
             self._allocate()

@@ -28,7 +28,7 @@ from ..cpp.rewriters.rewrite import to_cpp
 from ..diagnostics.errors import NotSimulated, learner_stacklevel
 from ..diagnostics.launch_config import configure, count_arguments
 from ..diagnostics.settings import checking, settings
-from ..sim.arguments import arguments
+from ..sim.arguments import convert_arguments
 from ..sim.memory import View
 from ..sim.records import Records
 from ..support.array_memory import address, byte_bounds, part
@@ -486,7 +486,7 @@ def launch(kernel, grid, block, shared, args, trace=None):
     params, defaults = list(inspect.signature(py_func).parameters), py_func.__defaults__ or ()
     count_arguments(kernel.__name__, params, len(args), len(defaults))
     missing = defaults[len(defaults) - len(params) + len(args) :]
-    views = arguments(kernel.__name__, params, (*args, *missing))
+    views = convert_arguments(kernel.__name__, params, (*args, *missing))
     if any(isinstance(v, Records) for v in views):
         hint = "They need the simulator's own engine: sim.options(engine='lanes')."
         raise NotSimulated("arrays of records with engine='c'", hint, kernel=kernel.__name__)

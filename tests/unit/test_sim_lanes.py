@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 
-from gridstride.sim.lanes import Group, Range, assign, branch
+from gridstride.sim.lanes import Group, RangeLoop, assign, branch
 from gridstride.utils import dim3
 
 MASK = np.array([True, True, False, True])
@@ -38,7 +38,7 @@ def test_other_lanes_keep_their_values():
 
 
 def test_a_loop_continues_until_no_lane_is_active():
-    loop, seen = Range(np.ones(3, bool), False, np.array([1, 0, 3])), []
+    loop, seen = RangeLoop(np.ones(3, bool), False, np.array([1, 0, 3])), []
     for _ in loop:
         seen.append(loop.mask.tolist())
         loop.end_iteration(loop.mask)

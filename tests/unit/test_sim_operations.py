@@ -17,7 +17,7 @@ def test_a_rewritten_kernel_finds_everything_that_it_calls():
 
 def test_a_rewritten_kernel_knows_the_operations_as_one_object():
     def k(x): x[0] = 1 + 2
-    made = program.Program(k, kernel=True)
+    made = program.Program(k, is_kernel=True)
     assert made.lane_function.__globals__['__gs'] is Operations
     assert not {'load', 'store', 'merge'} & set(made.lane_function.__globals__)
 

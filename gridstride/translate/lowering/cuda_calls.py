@@ -1,7 +1,7 @@
 """Lowers the names of `cuda`: indices, barriers, lanes, shared and local arrays, atomic operations."""
 
 from ...sim.atomics import atomic_types
-from ...sim.constants import SIZE, SIZE_HINT, constant, outer_values, shape_of
+from ...sim.constants import UNKNOWN_SIZE, UNKNOWN_SIZE_HINT, constant, outer_values, shape_argument
 from ..tree import Expr, ONE, ZERO, Atomic, Memory, View, array, const, number, row_strides, tuple_of
 from ..types import BOOL, INT, value_type
 from . import convert, operators
@@ -138,9 +138,11 @@ def _dims(fn, node, shape):
     sizes = shape.args if shape.op == 'tuple' else [shape]
     if None not in map(number, sizes):
         return sizes
-    known = constant(shape_of(node), fn.source.tree, outer_values(fn.source.f))  # the shape may come from a variable
+    known = constant(
+        shape_argument(node), fn.source.tree, outer_values(fn.source.f)
+    )  # the shape may come from a variable
     if known is None:
-        raise fn.error(node, SIZE, SIZE_HINT)
+        raise fn.error(node, UNKNOWN_SIZE, UNKNOWN_SIZE_HINT)
     return [const(n) for n in (known if isinstance(known, tuple) else (known,))]
 
 
