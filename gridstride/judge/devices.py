@@ -135,7 +135,7 @@ def _uncompiled(f=None, **options):
 
 _COUNTS = {}  # kernel -> launches that have finished
 _LAUNCHES = (
-    ('gridstride.tile.kernel', 'Checked', 'run'),
+    ('gridstride.tile.kernel', 'CheckedKernel', 'run'),
     ('gridstride.sim.cuda', 'Kernel', '_launch'),
     ('gridstride.cpp.values', 'Function', 'run'),
 )

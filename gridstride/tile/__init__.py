@@ -1,23 +1,23 @@
 """Triton kernels on a CPU, checked: `tile.checked(kernel)[grid](...)` runs any function under `@triton.jit`.
 
-The kernel's own Python code runs, program by program, on NumPy arrays, with Triton's types and rules. The modules, in a
-good reading order: `types` (types and promotion), `rounding` (arithmetic of arrays), `block` (values and their
+The Python code of the kernel runs, program by program, on NumPy arrays, with Triton's types and rules. The modules, in
+a good reading order: `types` (types and promotion), `rounding` (arithmetic of arrays), `block` (values and their
 operators), `memory` (pointers, load, store, atomics), `descriptors` (block pointers and tensor descriptors), `shadow`
 (the shadow memory of racecheck and initcheck), `language` (the names of `triton.language`; `shapes`, `elements`,
 `reductions`, `randoms`, `hints_and_debug`, `products` and `libdevice` are parts of it), `rewrite`, `hints` and `rebind`
-(rewrite a function as Triton's compiler reads it, and give it these names), `run` (the context of a launch), `kernel`
-(launches), `tuning` (checks what autotune does to arguments), `trace` (records accesses), `triton_shim` (the module
-`from gridstride import triton`), `plain` and `profiler` (`import triton` and `import triton.profiler` under
-`gridstride.as_gpu`).
+(rewrite a function as Triton's compiler reads it, and replace the names of `triton.language` in it), `run` (the context
+of a launch), `kernel` (launches), `tuning` (checks how autotune changes arguments), `trace` (records accesses),
+`triton_shim` (the module `from gridstride import triton`), `plain` and `profiler` (`import triton` and `import
+triton.profiler` under `gridstride.as_gpu`).
 
 Triton's own interpreter is not used because it needs Triton, which is for Linux only; it does not report out-of-bounds
 stores, data races and masked lanes, does not round bf16, and does not support autotune. It is also slower: it takes
 0.57, 1.13 and 17 ms per program for a vector add, a softmax and a matmul, and this package 0.10, 0.08 and 1.0 ms with
 every check (benchmarks/tile.txt).
 
-The checks find out-of-bounds accesses and invalid pointers; data races between programs, whatever the order in which
-they run (atomics order accesses as their `sem` says); reads of uninitialized elements and lanes; invalid launches; and
-what Triton does not compile. An array whose elements are all NaN when the launch begins counts as uninitialized. Lanes
+The checks find out-of-bounds accesses and invalid pointers; data races between programs, in whichever order they run
+(atomics order accesses as their `sem` says); reads of uninitialized elements and lanes; invalid launches; and code that
+Triton does not compile. An array whose elements are all NaN when the launch begins counts as uninitialized. Lanes
 that are masked out of a load without `other` are 0, as on NVIDIA's GPUs; a warning reports a result that depends on
 such a lane, because Triton leaves its value undefined.
 
@@ -34,8 +34,8 @@ What is not modelled:
 """
 
 from ..diagnostics.settings import options
-from .kernel import Checked, checked
+from .kernel import CheckedKernel, checked
 from .triton_shim import TensorDescriptor
 from .trace import Trace, trace
 
-__all__ = ['Checked', 'TensorDescriptor', 'Trace', 'checked', 'options', 'trace']
+__all__ = ['CheckedKernel', 'TensorDescriptor', 'Trace', 'checked', 'options', 'trace']

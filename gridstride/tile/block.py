@@ -38,7 +38,7 @@ class tensor:
     None if there is no such lane."""
 
     __slots__ = ('data', 'dtype', 'region', 'undef_mask')
-    __array_ufunc__ = None  # a NumPy scalar on the left leaves the operation to us
+    __array_ufunc__ = None  # makes NumPy call the operators of this class if the left operand is a NumPy scalar
 
     def __init__(self, data, dtype, region=None):
         self.data = data
@@ -153,7 +153,7 @@ class tensor:
 
     def __neg__(self):
         if self.dtype.is_ptr() or self.dtype is _I1:
-            raise compile_error(f'- of {self.type}', 'A mask is inverted with ~.')
+            raise compile_error(f'- of {self.type}', 'Invert a mask with ~.')
         return with_undef(
             np.subtract(self.dtype.number(0), self.data), self.dtype, self
         )  # the result for 0 is 0, not -0
@@ -172,7 +172,7 @@ class tensor:
     __rpow__ = __pow__
 
     def __matmul__(self, other):
-        raise compile_error('Triton has no @ for blocks', 'The product of two blocks is tl.dot(a, b).')
+        raise compile_error('Triton has no @ for blocks', 'Multiply two blocks with tl.dot(a, b).')
 
     def logical_and(self, other):
         "Compute `and` elementwise"
@@ -195,14 +195,14 @@ class tensor:
     def __index__(self):
         raise compile_error(
             'a value that is known only at run time is used where the compiler needs a constant',
-            'The sizes of blocks, for example, must be tl.constexpr arguments.',
+            'Sizes of blocks, for example, must be tl.constexpr arguments.',
         )
 
     def __iter__(self):
         raise compile_error('a loop over a block', 'Loop over range(...) or tl.static_range(...).')
 
     def __len__(self):
-        raise compile_error('len() of a block', 'Its sizes are in .shape.')
+        raise compile_error('len() of a block', 'Read its sizes from .shape.')
 
     def __float__(self):
         raise compile_error('float() of a value of the kernel', 'Convert with .to(tl.float32).')
@@ -213,18 +213,18 @@ class tensor:
     def __getitem__(self, index):
         index = index if isinstance(index, tuple) else (index,)
         if not all(i is None or isinstance(i, slice) and i == slice(None) for i in index):
-            shown = ', '.join(map(_index, index))
+            index_text = ', '.join(map(_format_index, index))
             if self.dtype.is_ptr():
-                hint = 'An argument that is an array is the address of its first element: tl.load(x + i).'
-                raise compile_error(f'x[{shown}] of an address', hint)
+                hint = 'An array argument is the address of its first element: write tl.load(x + i).'
+                raise compile_error(f'x[{index_text}] of an address', hint)
             hint = (
                 'Indexing can only add axes, as in x[:, None]; select elements with tl.where and tl.sum, or load them.'
             )
-            raise compile_error(f'x[{shown}]: the elements of a block cannot be indexed', hint)
+            raise compile_error(f'x[{index_text}]: the elements of a block cannot be indexed', hint)
         if sum(i is not None for i in index) == self.data.ndim:  # the most common case needs one view only
             return map_elements(self, lambda a: np.asarray(a)[index])
         out = self
-        for axis, i in enumerate(index):  # as Triton does; there may be fewer indices than axes, or more
+        for axis, i in enumerate(index):  # as in Triton, there may be fewer indices than axes, or more
             out = out if i is not None else _with_axis(out, axis)
         return out
 
@@ -233,7 +233,7 @@ class tensor:
         return _to(self, dtype, fp_downcast_rounding, bitcast)
 
 
-def _index(i):
+def _format_index(i):
     "Format an index for a message"
     return ':' if isinstance(i, slice) else '...' if i is Ellipsis else str(getattr(i, 'type', i))
 
@@ -249,13 +249,13 @@ def _with_axis(x, axis):
     return map_elements(x, lambda a: np.expand_dims(np.asarray(a), axis))
 
 
-def with_undef(data, t, *operands, region=None):
-    "Return the result of an operation on `operands`: a lane is undefined if it is undefined in any of them"
-    out = tensor(data, t, region)
+def with_undef(data, dtype, *operands, region=None):
+    "Make the result of an operation on `operands`: a lane is undefined if it is undefined in any of them"
+    out = tensor(data, dtype, region)
     for operand in operands:
         if type(operand) is tensor and operand.undef_mask is not None:
-            undef = operand.undef_mask if out.undef_mask is None else out.undef_mask | operand.undef_mask
-            out.undef_mask = np.broadcast_to(undef, out.data.shape)
+            undef_mask = operand.undef_mask if out.undef_mask is None else out.undef_mask | operand.undef_mask
+            out.undef_mask = np.broadcast_to(undef_mask, out.data.shape)
     return out
 
 
@@ -297,27 +297,27 @@ def is_number(x):
     return isinstance(x, (int, float)) and not isinstance(x, tensor)
 
 
-def scalar(x, t=None):
-    "Convert a number to a scalar of the kernel, of type `t` or of the type that Triton gives it"
-    t = t or dtype_of_number(x)
-    return tensor(t.number(x), t)
+def scalar(x, dtype=None):
+    "Convert a number to a scalar of the kernel; by default, of the type that Triton gives it"
+    dtype = dtype or dtype_of_number(x)
+    return tensor(dtype.number(x), dtype)
 
 
 class Unbound:
     "An unbound variable: only one branch of an `if`, or the body of a loop, assigns it"
 
-    def __init__(self, name, where='in one branch of an `if` alone'):
-        self.name, self.where = name, where
+    def __init__(self, name, scope='in one branch of an `if`'):
+        self.name, self.scope = name, scope
 
 
 def block_of(x):
-    "Return `x` as a value of the kernel; raises `NotCompiled` for what is neither a value nor a number"
+    "Return `x` as a value of the kernel; raises `NotCompiled` unless it is a value of the kernel or a number"
     if type(x) is tensor:
         return x
     if isinstance(x, (int, float, np.bool_)):
         return scalar(x)
     if type(x) is Unbound:
-        raise compile_error(f'{x.name} is assigned {x.where}', 'Assign it before that, too.')
+        raise compile_error(f'{x.name} is assigned only {x.scope}', 'Assign it before that, too.')
     raise compile_error(f'{_describe(x)} is used where a value is expected')
 
 
@@ -329,35 +329,36 @@ def _describe(x):
 
 def pair(a, b, division=False):
     "Convert two operands to their common type; returns (data, data, type)"
-    x, y = is_number(a), is_number(b)
-    s, t = (dtype_of_number(a) if x else block_of(a).dtype), (dtype_of_number(b) if y else block_of(b).dtype)
-    if s.is_ptr() or t.is_ptr():
-        raise compile_error(f'an operation of {s} and {t}', 'Pointers support +, - and comparisons.')
+    type_a, type_b = (dtype_of_number(x) if is_number(x) else block_of(x).dtype for x in (a, b))
+    if type_a.is_ptr() or type_b.is_ptr():
+        raise compile_error(f'an operation of {type_a} and {type_b}', 'Pointers support +, - and comparisons.')
     try:
-        to = computation_type(s, t, x, y, division)
+        common_type = computation_type(type_a, type_b, is_number(a), is_number(b), division)
     except TypeError as e:
         raise compile_error(str(e)) from None
-    return _operand(a, x, to), _operand(b, y, to), to
+    return _convert_operand(a, common_type), _convert_operand(b, common_type), common_type
 
 
-def _operand(a, is_literal, to):
-    if is_literal:
-        return _convert_number(a, to)
-    return a.data if a.dtype is to else convert(a, to).data
+def _convert_operand(a, dtype):
+    "Return the data of an operand, a value or a number, converted to a type"
+    if is_number(a):
+        return _convert_number(a, dtype)
+    return a.data if a.dtype is dtype else convert(a, dtype).data
 
 
-def _convert_number(a, to):
+def _convert_number(a, dtype):
     "Convert a compile-time number to a type; raises `NotCompiled` if it is out of range"
-    if to.rank == 1:
-        info = np.iinfo(to.np)
-        if a < 0 and info.min == 0:
-            raise compile_error(f'{a} with a block of {to}, which is unsigned', 'Convert one of them.')
-        if not info.min <= a <= info.max:
-            raise compile_error(f'{a} does not fit into {to}', 'Convert the block to a wider type.')
-    return to.number(a)
+    if dtype.rank == 1:
+        limits = np.iinfo(dtype.np)
+        if a < 0 and limits.min == 0:
+            raise compile_error(f'{a} with a block of {dtype}, which is unsigned', 'Convert one of them.')
+        if not limits.min <= a <= limits.max:
+            raise compile_error(f'{a} does not fit into {dtype}', 'Convert the block to a wider type.')
+    return dtype.number(a)
 
 
-def _broadcasts(f, a, b):
+def _apply_broadcast(f, a, b):
+    "Compute `f(a, b)` of two arrays; raises `NotCompiled` if they cannot be broadcast"
     try:
         return f(a, b)
     except ValueError:
@@ -371,29 +372,29 @@ def _broadcasts(f, a, b):
 def compute(a, b, f, division=False):
     "Apply `f` to two operands in their common type"
     if type(a) is tensor and type(b) is tensor and a.dtype is b.dtype and not division and not a.dtype.is_ptr():
-        x, y, t = a.data, b.data, a.dtype
+        x, y, dtype = a.data, b.data, a.dtype
     else:
-        x, y, t = pair(a, b, division)
-    return with_undef(_broadcasts(f, x, y), t, a, b)
+        x, y, dtype = pair(a, b, division)
+    return with_undef(_apply_broadcast(f, x, y), dtype, a, b)
 
 
 def _arithmetic(a, b, f):
     if type(b) is tensor and type(a) is tensor and a.dtype is b.dtype:
-        x, y, t = a.data, b.data, a.dtype
+        x, y, dtype = a.data, b.data, a.dtype
     else:
-        x, y, t = pair(a, b)
-    if t.special:
-        return _special(x, y, t, f, a, b)
+        x, y, dtype = pair(a, b)
+    if dtype.special:
+        return _compute_int1(x, y, dtype, f, a, b)
     if x.shape == y.shape:
-        return with_undef(f(x, y), t, a, b)
-    return with_undef(_broadcasts(f, x, y), t, a, b)
+        return with_undef(f(x, y), dtype, a, b)
+    return with_undef(_apply_broadcast(f, x, y), dtype, a, b)
 
 
-def _special(x, y, t, f, a, b):
-    "Compute with int1, which has one bit; raises an error for fp8"
-    if t.is_fp8():
-        raise compile_error(f'arithmetic with {t}', 'Convert first: x.to(tl.float32).')
-    return with_undef((_broadcasts(f, np.uint8(x), np.uint8(y)) & 1).astype(bool), t, a, b)
+def _compute_int1(x, y, dtype, f, a, b):
+    "Compute with int1, which has one bit; raises `NotCompiled` if `dtype` is fp8"
+    if dtype.is_fp8():
+        raise compile_error(f'arithmetic with {dtype}', 'Convert first: x.to(tl.float32).')
+    return with_undef((_apply_broadcast(f, np.uint8(x), np.uint8(y)) & 1).astype(bool), dtype, a, b)
 
 
 def _move_pointer(a, b):
@@ -406,34 +407,34 @@ def _move_pointer(a, b):
     offset = b.data if b.dtype is _I64 else b.data.astype(np.int64)
     if a.region is None:
         offset = offset * a.dtype.element_ty.size
-    return with_undef(_broadcasts(np.add, a.data, offset), a.dtype, a, b, region=a.region)
+    return with_undef(_apply_broadcast(np.add, a.data, offset), a.dtype, a, b, region=a.region)
 
 
 def _compare(a, b, f):
     if b is None:
         return f is np.not_equal
     if type(b) is tensor and a.dtype.is_ptr() != b.dtype.is_ptr():
-        hint = 'An array argument is an address here: pass a number, such as n.item(), or load the element.'
+        hint = 'An array argument is an address: pass a number, such as n.item(), or load the element.'
         raise compile_error(f'a comparison of {a.dtype} and {b.dtype}', hint)
     if type(b) is tensor and a.dtype.is_ptr():
-        return with_undef(_broadcasts(f, addresses(a), addresses(b)), _I1, a, b)
+        return with_undef(_apply_broadcast(f, addresses(a), addresses(b)), _I1, a, b)
     if not (type(b) is tensor or is_number(b)):
         raise compile_error(f'a comparison of a value of the kernel with {_describe(b)}')
     if type(b) is tensor and a.dtype is b.dtype:
-        return with_undef(_broadcasts(f, a.data, b.data), _I1, a, b)
+        return with_undef(_apply_broadcast(f, a.data, b.data), _I1, a, b)
     x, y, _ = pair(a, b)
-    return with_undef(_broadcasts(f, x, y), _I1, a, b)
+    return with_undef(_apply_broadcast(f, x, y), _I1, a, b)
 
 
 def _divide(a, b):
-    x, y, t = pair(a, b, division=True)
-    if t.rank < 2:
+    x, y, dtype = pair(a, b, division=True)
+    if dtype.rank < 2:
         x = x.astype(np.float32)
         y = y.astype(np.float32)
-        t = _F32
-    if t.special:
-        return _special(x, y, t, np.divide, a, b)
-    return with_undef(_broadcasts(np.divide, x, y), t, a, b)
+        dtype = _F32
+    if dtype.special:
+        return _compute_int1(x, y, dtype, np.divide, a, b)
+    return with_undef(_apply_broadcast(np.divide, x, y), dtype, a, b)
 
 
 def _check_divisible(x, y):
@@ -445,42 +446,46 @@ def _check_divisible(x, y):
 
 
 def _floor_divide(a, b):
-    x, y, t = pair(a, b, division=True)
-    if t.rank == 2:
+    x, y, dtype = pair(a, b, division=True)
+    if dtype.rank == 2:
         raise compile_error('// is for integers', 'Divide with /, then tl.floor(...).')
     _check_divisible(x, y)
-    return with_undef(_broadcasts(int_quotient, x, y), t, a, b)
+    return with_undef(_apply_broadcast(int_quotient, x, y), dtype, a, b)
 
 
 def _mod(a, b):
-    x, y, t = pair(a, b, division=True)
-    if t.rank == 2:
-        return with_undef(_broadcasts(fmod, x, y), t, a, b)
+    x, y, dtype = pair(a, b, division=True)
+    if dtype.rank == 2:
+        return with_undef(_apply_broadcast(fmod, x, y), dtype, a, b)
     _check_divisible(x, y)
-    return with_undef(_broadcasts(np.fmod, x, y), t, a, b)
+    return with_undef(_apply_broadcast(np.fmod, x, y), dtype, a, b)
 
 
 def _bitwise(a, b, f):
     if type(a) is tensor and type(b) is tensor and a.dtype is b.dtype:
-        x, y, t = a.data, b.data, a.dtype
+        x, y, dtype = a.data, b.data, a.dtype
     else:
-        x, y, t = pair(a, b)
-    if not t.is_int():
+        x, y, dtype = pair(a, b)
+    if not dtype.is_int():
         name = {np.bitwise_and: '&', np.bitwise_or: '|'}.get(f, '^')
-        raise compile_error(f'{name} of {t}', 'It combines masks, or the bits of integers.')
-    return with_undef(_broadcasts(f, x, y), t, a, b)
+        raise compile_error(f'{name} of {dtype}', 'Use it with masks or integers.')
+    return with_undef(_apply_broadcast(f, x, y), dtype, a, b)
 
 
 def _shift(a, b, f):
-    x, y, t = pair(a, b)
-    if not t.is_int():
-        raise compile_error(f'a shift of {t}', 'Only integers have bits to shift.')
-    bits = t.int_bitwidth
-    if y.dtype.kind == 'i' and np.any(y < 0) or np.any(y >= bits):
-        too_far = (y < 0) | (y >= bits)
-        fill = np.where(x < 0, -1, 0).astype(t.np) if f is np.right_shift and t.is_int_signed() else t.number(0)
-        return with_undef(np.where(too_far, fill, f(x, np.where(too_far, 0, y).astype(t.np))), t, a, b)
-    return with_undef(_broadcasts(f, x, y), t, a, b)
+    x, y, dtype = pair(a, b)
+    if not dtype.is_int():
+        raise compile_error(f'a shift of {dtype}', 'Shift integers only.')
+    num_bits = dtype.int_bitwidth
+    if y.dtype.kind == 'i' and np.any(y < 0) or np.any(y >= num_bits):
+        is_too_far = (y < 0) | (y >= num_bits)
+        fill = (
+            np.where(x < 0, -1, 0).astype(dtype.np)
+            if f is np.right_shift and dtype.is_int_signed()
+            else dtype.number(0)
+        )
+        return with_undef(np.where(is_too_far, fill, f(x, np.where(is_too_far, 0, y).astype(dtype.np))), dtype, a, b)
+    return with_undef(_apply_broadcast(f, x, y), dtype, a, b)
 
 
 def broadcast(*values):
@@ -491,34 +496,32 @@ def broadcast(*values):
     try:
         return np.broadcast_arrays(*(block.data for block in values))
     except ValueError:
-        shown = ', '.join(str(list(shape)) for shape in shapes)
+        shape_list = ', '.join(str(list(shape)) for shape in shapes)
         raise compile_error(
-            f'blocks of shapes {shown} cannot be broadcast',
+            f'blocks of shapes {shape_list} cannot be broadcast',
             'Along each axis the sizes must be equal, or one of them 1: x[:, None] and x[None, :] add an axis.',
         ) from None
 
 
 def where(condition, x, y):
     "Select elements of `x` where the condition is true, else of `y`"
-    c = convert(block_of(condition), _I1)
+    condition = convert(block_of(condition), _I1)
     if any(type(value) is tensor and value.dtype.is_ptr() for value in (x, y)):
-        a, b, t, region = _pointers(block_of(x), block_of(y))
+        a, b, dtype, region = _pointer_pair(block_of(x), block_of(y))
     else:
-        a, b, t, region = *pair(x, y), None
-    d, a, b = broadcast(c, tensor(a, t), tensor(b, t))
-    out = tensor(np.where(d, a, b)[()], t, region)
-    if any(type(value) is tensor and value.undef_mask is not None for value in (c, x, y)):
-        none = np.False_
-        undef = [
-            none if type(value) is not tensor or value.undef_mask is None else value.undef_mask for value in (c, x, y)
-        ]
-        undef = np.broadcast_to(np.where(c.data, undef[1], undef[2]) | undef[0], out.data.shape)
-        out.undef_mask = undef if undef.any() else None
+        a, b, dtype, region = *pair(x, y), None
+    is_true, a, b = broadcast(condition, tensor(a, dtype), tensor(b, dtype))
+    out = tensor(np.where(is_true, a, b)[()], dtype, region)
+    undef_masks = [getattr(value, 'undef_mask', None) for value in (condition, x, y)]
+    if any(mask is not None for mask in undef_masks):
+        in_condition, in_x, in_y = (np.False_ if mask is None else mask for mask in undef_masks)
+        undef_mask = np.broadcast_to(np.where(condition.data, in_x, in_y) | in_condition, out.data.shape)
+        out.undef_mask = undef_mask if undef_mask.any() else None
     return out
 
 
-def _pointers(x, y):
-    "Return (data, data, type, region) of two pointers between which `where` selects"
+def _pointer_pair(x, y):
+    "Return (data, data, type, region) of two pointers: addresses in bytes if their regions differ"
     if x.dtype is not y.dtype:
         raise compile_error(f'tl.where of {x.dtype} and {y.dtype}')
     if x.region is y.region:
@@ -529,73 +532,82 @@ def _pointers(x, y):
 # Conversions
 
 
-def _to(x, dtype_, rounding=None, keep_bits=False):
+def _to(x, dtype, rounding=None, keep_bits=False):
+    "Implement `tensor.to`"
     try:
-        t = to_dtype(dtype_)
+        target_type = to_dtype(dtype)
     except TypeError as e:
         raise compile_error(str(e)) from None
-    t = t.scalar
+    target_type = target_type.scalar
     if keep_bits:
-        return bitcast(x, t)
-    narrows = x.dtype.rank == t.rank == 2 and t.primitive_bitwidth < x.dtype.primitive_bitwidth
-    if x.dtype is t:
+        return bitcast(x, target_type)
+    narrows = x.dtype.rank == target_type.rank == 2 and target_type.primitive_bitwidth < x.dtype.primitive_bitwidth
+    if x.dtype is target_type:
         return x
     if rounding is not None and not narrows:
-        raise compile_error('fp_downcast_rounding is for conversions to a narrower floating type')
+        raise compile_error('fp_downcast_rounding is only for conversions to a narrower floating type')
     if rounding == 'rtz':
-        return with_undef(round_towards_zero(x.data, t), t, x)
+        return with_undef(round_towards_zero(x.data, target_type), target_type, x)
     if rounding not in (None, 'rtne'):
-        raise compile_error(f"fp_downcast_rounding is {rounding!r}; it must be 'rtne' or 'rtz'")
-    if x.dtype.is_fp8() and t.is_int() or x.dtype.is_int() and t.is_fp8():
-        raise compile_error(f'a conversion of {x.dtype} to {t}', 'Convert to fp32 first: x.to(tl.float32).')
-    return convert(x, t)
+        raise compile_error(f"fp_downcast_rounding must be 'rtne' or 'rtz', not {rounding!r}")
+    if x.dtype.is_fp8() and target_type.is_int() or x.dtype.is_int() and target_type.is_fp8():
+        raise compile_error(f'a conversion of {x.dtype} to {target_type}', 'Convert to fp32 first: x.to(tl.float32).')
+    return convert(x, target_type)
 
 
-def convert(x, t):
+def convert(x, dtype):
     "Convert a value to another type, with the rounding of the hardware"
-    return x if x.dtype is t else propagate_undef(_convert(x, t), x)
+    return x if x.dtype is dtype else propagate_undef(_convert(x, dtype), x)
 
 
-def _convert(x, t):
-    s = x.dtype
-    if s.is_ptr() or t.is_ptr():
-        return _convert_pointer(x, t)
-    if t is _I1:
-        return tensor(x.data != 0, t)
-    if (s.is_fp8() or t.is_fp8()) and 'float64' in (s.name, t.name):
-        raise compile_error(f'a conversion of {s} to {t}', 'Convert to fp32 first: x.to(tl.float32).')
-    if s.rank == 2 and t.rank == 1:
-        return tensor(float_to_int(x.data, t), t)
-    if t.is_fp8():
-        return tensor(float_to_fp8(x.data, t), t)
-    if (s.name, t.name) == ('float8e5', 'bfloat16'):
-        return tensor(fp8e5_to_bf16(x.data).astype(t.np), t)
-    if s.is_fp8() or s.name == 'bfloat16' and t.name != 'float32' or s.name == 'float16' and t.name == 'bfloat16':
-        return tensor(x.data.astype(np.float32).astype(t.np), t)
-    return tensor(x.data.astype(t.np), t)
+def _convert(x, target_type):
+    source_type = x.dtype
+    if source_type.is_ptr() or target_type.is_ptr():
+        return _convert_pointer(x, target_type)
+    if target_type is _I1:
+        return tensor(x.data != 0, target_type)
+    if (source_type.is_fp8() or target_type.is_fp8()) and 'float64' in (source_type.name, target_type.name):
+        raise compile_error(
+            f'a conversion of {source_type} to {target_type}', 'Convert to fp32 first: x.to(tl.float32).'
+        )
+    if source_type.rank == 2 and target_type.rank == 1:
+        return tensor(float_to_int(x.data, target_type), target_type)
+    if target_type.is_fp8():
+        return tensor(float_to_fp8(x.data, target_type), target_type)
+    if (source_type.name, target_type.name) == ('float8e5', 'bfloat16'):
+        return tensor(fp8e5_to_bf16(x.data).astype(target_type.np), target_type)
+    if (
+        source_type.is_fp8()
+        or source_type.name == 'bfloat16'
+        and target_type.name != 'float32'
+        or source_type.name == 'float16'
+        and target_type.name == 'bfloat16'
+    ):
+        return tensor(x.data.astype(np.float32).astype(target_type.np), target_type)
+    return tensor(x.data.astype(target_type.np), target_type)
 
 
-def _convert_pointer(x, t):
-    s = x.dtype
-    if s.is_ptr() and t.is_ptr():
-        size = s.element_ty.size
-        if x.region is not None and size == t.element_ty.size:
-            return tensor(x.data, t, x.region)
-        return tensor(addresses(x), t)
-    if t.is_ptr() and s.is_int():
-        return tensor(x.data.astype(np.int64), t)
-    if t in (_I64, DTYPES['uint64']):
-        return tensor(addresses(x).astype(t.np), t)
-    if t is _I1:
-        return tensor(addresses(x) != 0, t)
-    raise compile_error(f'a conversion of {s} to {t}', 'Convert a pointer to tl.int64.')
+def _convert_pointer(x, target_type):
+    source_type = x.dtype
+    if source_type.is_ptr() and target_type.is_ptr():
+        size = source_type.element_ty.size
+        if x.region is not None and size == target_type.element_ty.size:
+            return tensor(x.data, target_type, x.region)
+        return tensor(addresses(x), target_type)
+    if target_type.is_ptr() and source_type.is_int():
+        return tensor(x.data.astype(np.int64), target_type)
+    if target_type in (_I64, DTYPES['uint64']):
+        return tensor(addresses(x).astype(target_type.np), target_type)
+    if target_type is _I1:
+        return tensor(addresses(x) != 0, target_type)
+    raise compile_error(f'a conversion of {source_type} to {target_type}', 'Convert a pointer to tl.int64.')
 
 
-def bitcast(x, t):
+def bitcast(x, target_type):
     "Reinterpret the bits of a value as another type of the same size"
-    s = x.dtype
-    if s.is_ptr() or t.is_ptr():
-        return convert(x, t)
-    if s.primitive_bitwidth != t.primitive_bitwidth:
-        raise compile_error(f'bitcast from {s} to {t}: their sizes differ')
-    return with_undef(np.ascontiguousarray(x.data).reshape(x.data.shape).view(t.np)[()], t, x)
+    source_type = x.dtype
+    if source_type.is_ptr() or target_type.is_ptr():
+        return convert(x, target_type)
+    if source_type.primitive_bitwidth != target_type.primitive_bitwidth:
+        raise compile_error(f'bitcast from {source_type} to {target_type}: their sizes differ')
+    return with_undef(np.ascontiguousarray(x.data).reshape(x.data.shape).view(target_type.np)[()], target_type, x)

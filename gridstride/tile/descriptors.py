@@ -14,26 +14,26 @@ __all__ = ['BlockPointer', 'Descriptor', 'from_host']
 _I1, _I64 = DTYPES['int1'], DTYPES['int64']
 
 
-def _to_ints(values, what):
-    "Convert offsets or sizes, constants or scalars of the kernel, to Python integers"
+def _to_ints(values, name):
+    "Convert offsets or sizes, which are constants or scalars of the kernel, to Python integers"
     values = values if isinstance(values, (list, tuple)) else [values]
     blocks = [block_of(value) for value in values]
     if any(block.data.ndim or not block.dtype.is_int() for block in blocks):
-        raise compile_error(f'{what} must be integers, one per axis')
+        raise compile_error(f'{name} must be integers, one per axis')
     if any(block.undef_mask is not None for block in blocks):
         warn_of_undefined('undefined_address')
     return [int(block.data) for block in blocks]
 
 
-class _Tile:
-    "A strided block of an array: pointers to its elements, and a mask of those within bounds"
+class _StridedBlock:
+    "A block of a strided array: computes pointers to its elements, and masks of the elements in bounds"
 
     def __init__(self, base, shape, strides, block_shape):
         base = block_of(base)
         if not base.dtype.is_ptr() or base.data.ndim:
-            raise compile_error(f'a base of {base.type}: it must be a pointer to the array, an argument')
+            raise compile_error(f'base must be a pointer argument, not {base.type}')
         self.base = base
-        self.element = base.dtype.element_ty
+        self.element_type = base.dtype.element_ty
         self.shape, self.strides = _to_ints(shape, 'shape'), _to_ints(strides, 'strides')
         block_shape = block_shape if isinstance(block_shape, (list, tuple)) else [block_shape]
         if not all(isinstance(size, int) for size in block_shape):
@@ -41,12 +41,12 @@ class _Tile:
                 'block_shape is known only when the kernel runs', 'Its sizes must be tl.constexpr arguments.'
             )
         self.block_shape = [const(int(size)) for size in block_shape]
-        if bad := [size for size in self.block_shape if size <= 0 or size & (size - 1)]:
-            raise compile_error(f'block_shape {list(map(int, block_shape))}: {bad[0]} is not a power of 2')
+        if invalid_sizes := [size for size in self.block_shape if size <= 0 or size & (size - 1)]:
+            raise compile_error(f'block_shape {list(map(int, block_shape))}: {invalid_sizes[0]} is not a power of 2')
         if not len(self.shape) == len(self.strides) == len(self.block_shape):
-            raise compile_error('shape, strides and block_shape have different lengths')
+            raise compile_error('shape, strides and block_shape must have the same length')
 
-    dtype = property(lambda self: self.element)
+    dtype = property(lambda self: self.element_type)
 
     def offsets_and_masks(self, offsets):
         "Return (offsets of all elements of the block, one in-bounds mask per axis)"
@@ -60,34 +60,35 @@ class _Tile:
             in_bounds.append(((indices >= 0) & (indices < extent)).reshape(shape))
         return offset, in_bounds
 
-    def pointers(self, offsets, checked):
-        "Return (pointers, mask) of the block at `offsets`; along the axes `checked` the mask is false out of bounds"
+    def pointers(self, offsets, checked_axes):
+        "Return (pointers, mask) of the block at `offsets`; out of bounds along `checked_axes`, the mask is false"
         offset, in_bounds = self.offsets_and_masks(offsets)
         mask = np.ones([int(size) for size in self.block_shape], bool)
-        for axis in checked:
+        for axis in checked_axes:
             mask &= in_bounds[axis]
         return self.base + tensor(offset, _I64), None if mask.all() else tensor(mask, _I1)
 
-    def load_at(self, offsets, checked, padding):
+    def load_at(self, offsets, checked_axes, padding):
         "Load the block at `offsets`; masked-out elements are `padding`"
-        p, mask = self.pointers(offsets, checked)
+        p, mask = self.pointers(offsets, checked_axes)
         return memory.load(p, mask, None if mask is None else padding)
 
-    def store_at(self, offsets, value, checked):
+    def store_at(self, offsets, value, checked_axes):
         "Store `value` to the block at `offsets`"
-        p, mask = self.pointers(offsets, checked)
+        p, mask = self.pointers(offsets, checked_axes)
         memory.store(p, value, mask)
 
 
-def _paddings(t, option):
+def _padding_value(dtype, option):
+    "Return the value for elements out of bounds; None if it is undefined"
     if option not in ('', None, 'zero', 'nan'):
-        raise compile_error(f"padding_option is {option!r}; it must be '', 'zero' or 'nan'")
-    if option == 'nan' and not t.is_floating():
-        raise compile_error(f"padding_option='nan' for {t}, which has no NaN")
+        raise compile_error(f"padding_option must be '', 'zero' or 'nan', not {option!r}")
+    if option == 'nan' and not dtype.is_floating():
+        raise compile_error(f"padding_option='nan' for {dtype}, which has no NaN")
     return None if not option else 0 if option == 'zero' else float('nan')
 
 
-class BlockPointer(_Tile):
+class BlockPointer(_StridedBlock):
     "A block pointer, as made by `tl.make_block_ptr`"
 
     def __init__(self, base, shape, strides, offsets, block_shape, order):
@@ -96,15 +97,16 @@ class BlockPointer(_Tile):
         if len(self.offsets) != len(self.shape) or sorted(self.order) != list(range(len(self.shape))):
             raise compile_error('offsets and order must have one number per axis; order is (1, 0) for row-major')
 
-    type = property(lambda self: f'a pointer to {block_type(self.element, self.block_shape)}')
+    type = property(lambda self: f'a pointer to {block_type(self.element_type, self.block_shape)}')
 
     def advance(self, offsets):
         "Return the block pointer, advanced by `offsets` elements along each axis"
-        moved = [a + b for a, b in zip(self.offsets, _to_ints(offsets, 'offsets'), strict=True)]
-        return BlockPointer(self.base, self.shape, self.strides, moved, self.block_shape, self.order)
+        new_offsets = [a + b for a, b in zip(self.offsets, _to_ints(offsets, 'offsets'), strict=True)]
+        return BlockPointer(self.base, self.shape, self.strides, new_offsets, self.block_shape, self.order)
 
-    def _checked(self, axes):
-        axes = (axes,) if isinstance(axes, int) else tuple(axes or ())
+    def _checked_axes(self, boundary_check):
+        "Return the axes of `boundary_check`, an argument of `tl.load` and `tl.store`, as a tuple"
+        axes = (boundary_check,) if isinstance(boundary_check, int) else tuple(boundary_check or ())
         if any(not 0 <= axis < len(self.shape) for axis in axes):
             raise compile_error(f'boundary_check={axes} of a block with {len(self.shape)} axes')
         return axes
@@ -115,60 +117,60 @@ class BlockPointer(_Tile):
             raise compile_error(
                 'tl.load of a block pointer with mask or other', 'Name the axes: boundary_check=(0, 1).'
             )
-        padding = _paddings(self.element, padding_option)
-        return self.load_at(self.offsets, self._checked(boundary_check), padding)
+        padding = _padding_value(self.element_type, padding_option)
+        return self.load_at(self.offsets, self._checked_axes(boundary_check), padding)
 
     def store_block(self, value, mask, boundary_check):
         "Implement `tl.store` to a block pointer"
         if mask is not None:
             raise compile_error('tl.store to a block pointer with a mask', 'Name the axes: boundary_check=(0, 1).')
         value = block_of(value)
-        if value.data.ndim and (list(value.shape) != self.block_shape or value.dtype is not self.element):
-            want = block_type(self.element, self.block_shape)
-            raise compile_error(f'a store of {value.type} to a block pointer to {want}', 'Convert with .to(...).')
-        self.store_at(self.offsets, value, self._checked(boundary_check))
+        if value.data.ndim and (list(value.shape) != self.block_shape or value.dtype is not self.element_type):
+            block = block_type(self.element_type, self.block_shape)
+            raise compile_error(f'a store of {value.type} to a block pointer to {block}', 'Convert with .to(...).')
+        self.store_at(self.offsets, value, self._checked_axes(boundary_check))
 
 
-class Descriptor(_Tile):
+class Descriptor(_StridedBlock):
     "A tensor descriptor, made by `tl.make_tensor_descriptor` in a kernel or by `TensorDescriptor` on the host"
 
     def __init__(self, base, shape, strides, block_shape, padding='zero'):
         super().__init__(base, shape, strides, block_shape)
-        self.padding = _paddings(self.element, padding or 'zero')
+        self.padding = _padding_value(self.element_type, padding or 'zero')
         if not 1 <= len(self.shape) <= 5:
-            raise compile_error(f'a descriptor with {len(self.shape)} axes; it must have 1 to 5')
+            raise compile_error(f'a descriptor must have 1 to 5 axes, not {len(self.shape)}')
         if self.strides[-1] != 1:
-            raise compile_error(f'a descriptor whose last stride is {self.strides[-1]}; it must be 1')
-        if (n := self.block_shape[-1] * self.element.size) < 16:
-            raise compile_error(f'a descriptor whose rows have {n} bytes; the copy engine needs at least 16')
-        if bad := [stride for stride in self.strides[:-1] if stride * self.element.size % 16]:
+            raise compile_error(f'the last stride of a descriptor must be 1, not {self.strides[-1]}')
+        if (row_bytes := self.block_shape[-1] * self.element_type.size) < 16:
+            raise compile_error(f'the rows of a descriptor must have at least 16 bytes, not {row_bytes}')
+        if invalid_strides := [stride for stride in self.strides[:-1] if stride * self.element_type.size % 16]:
             raise compile_error(
-                f'a descriptor with a stride of {bad[0]} elements; strides must be multiples of 16 bytes'
+                f'a descriptor with a stride of {invalid_strides[0]} elements: strides must be multiples of 16 bytes'
             )
 
-    def _checked_offsets(self, offsets, writes=True):
-        "Return (offsets, checked axes); raises a finding if the copy engine cannot start at these offsets"
+    def _check_offsets(self, offsets, writes=True):
+        "Return (offsets, axes to check); raises a finding if the copy engine cannot start at these offsets"
         offsets = _to_ints(offsets, 'offsets')
         if len(offsets) != len(self.shape):
             raise compile_error(f'{len(offsets)} offsets for a descriptor with {len(self.shape)} axes')
-        step = 16 // self.element.size
+        step = 16 // self.element_type.size
         if offsets[-1] % step:
-            what = f'a {"store to" if writes else "load from"} a descriptor'
-            raise finding('memcheck', 'box_misaligned', dict(operation=what, at=offsets[-1], elements=step))
-        for axis, at in enumerate(offsets):
-            if writes and at < 0:
-                raise finding('memcheck', 'box_before', dict(at=at, axis=axis))
+            operation = f'a {"store to" if writes else "load from"} a descriptor'
+            raise finding('memcheck', 'box_misaligned', dict(operation=operation, at=offsets[-1], elements=step))
+        for axis, offset in enumerate(offsets):
+            if writes and offset < 0:
+                raise finding('memcheck', 'box_before', dict(at=offset, axis=axis))
         return offsets, range(len(offsets))
 
     def load(self, offsets):
         "Load the block at `offsets`; elements out of bounds are 0"
-        return self.load_at(*self._checked_offsets(offsets, writes=False), self.padding)
+        return self.load_at(*self._check_offsets(offsets, writes=False), self.padding)
 
     def store(self, offsets, value):
         "Store `value` to the block at `offsets`, where it is in bounds"
         value = self._check_value(value)
-        offsets, checked = self._checked_offsets(offsets)
-        self.store_at(offsets, value, checked)
+        offsets, checked_axes = self._check_offsets(offsets)
+        self.store_at(offsets, value, checked_axes)
 
     def _check_value(self, value):
         value = block_of(value)
@@ -176,24 +178,26 @@ class Descriptor(_Tile):
             raise compile_error(
                 f'a block of shape {list(map(int, value.shape))} for a descriptor of {self.block_shape}'
             )
-        return convert(map_elements(value, lambda a: np.reshape(a, self.block_shape)), self.element)
+        return convert(map_elements(value, lambda a: np.reshape(a, self.block_shape)), self.element_type)
 
     def _update(self, name, offsets, value):
+        "Update the elements of the block at `offsets` by the atomic operation `name`"
         value = self._check_value(value)
-        p, mask = self.pointers(*self._checked_offsets(offsets))
+        p, mask = self.pointers(*self._check_offsets(offsets))
         memory.atomic(name, p, value, mask, sem='relaxed')
 
     def gather(self, x_offsets, y_offset):
         "Load rows `x_offsets`, from column `y_offset` on"
-        p, mask = self._rows(x_offsets, y_offset)
+        p, mask = self._row_pointers(x_offsets, y_offset)
         return memory.load(p, mask, self.padding)
 
     def scatter(self, value, x_offsets, y_offset):
         "Store to rows `x_offsets`, from column `y_offset` on"
-        p, mask = self._rows(x_offsets, y_offset)
+        p, mask = self._row_pointers(x_offsets, y_offset)
         memory.store(p, value, mask)
 
-    def _rows(self, x_offsets, y_offset):
+    def _row_pointers(self, x_offsets, y_offset):
+        "Return (pointers, mask of the elements in bounds) of the rows `x_offsets`, from column `y_offset` on"
         rows = block_of(x_offsets)
         if rows.undef_mask is not None:
             warn_of_undefined('undefined_address')
@@ -205,12 +209,12 @@ class Descriptor(_Tile):
 
 for _name in 'add min max and or xor'.split():
 
-    def _f(self, offsets, value, _name=_name):
+    def _atomic(self, offsets, value, _name=_name):
         self._update(_name, offsets, value)
 
-    _f.__name__ = f'atomic_{_name}'
-    _f.__doc__ = f'Atomic {_name} of each element of the block at `offsets`'
-    setattr(Descriptor, _f.__name__, _f)
+    _atomic.__name__ = f'atomic_{_name}'
+    _atomic.__doc__ = f'Update each element of the block at `offsets` by an atomic {_name}'
+    setattr(Descriptor, _atomic.__name__, _atomic)
 
 
 def from_host(d, name, regions):

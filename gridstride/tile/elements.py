@@ -71,7 +71,7 @@ def swizzle2d(i, j, size_i, size_j, size_g):
 
 
 def item(input):
-    "Return the only element of a block as a scalar"
+    "Return the element of a block of size 1 as a scalar"
     if input.data.size != 1:
         raise compile_error(f'.item() of a block of shape {list(input.data.shape)}')
     return map_elements(input, lambda a: np.reshape(a, ())[()])
@@ -93,13 +93,13 @@ def map_elementwise(scalar_fn, *args, pack=1):
         for i in range(columns[0].size)
     ]
     shape = broadcast(*blocks)[0].shape
-    several = type(rows[0]) is tuple
-    result_rows = [row if several else (row,) for row in rows]
+    has_several_results = type(rows[0]) is tuple
+    result_rows = [row if has_several_results else (row,) for row in rows]
     results = tuple(
         with_undef(np.array([element.data for element in column]).reshape(shape), column[0].dtype, *blocks)
         for column in zip(*result_rows)
     )
-    return results if several else results[0]
+    return results if has_several_results else results[0]
 
 
 def next_power_of_2(n):
@@ -132,40 +132,42 @@ def mul(x, y, sanitize_overflow=True):
     return block_of(x) * y
 
 
-def _extreme(x, y, propagate_nan, ignoring, propagating):
+def _extreme(x, y, propagate_nan, f_ignoring_nan, f_propagating_nan):
+    "Compute `minimum` or `maximum` by one of two functions of NumPy"
     a, b = (block_of(value) if is_number(x) and is_number(y) else value for value in (x, y))
-    return compute(a, b, propagating if propagate_nan == PropagateNan.ALL else ignoring)
+    return compute(a, b, f_propagating_nan if propagate_nan == PropagateNan.ALL else f_ignoring_nan)
 
 
 def minimum(x, y, propagate_nan=PropagateNan.NONE):
-    "Return the smaller of x and y, elementwise; the other operand of a NaN unless NaN is propagated"
+    "Return the smaller of x and y, elementwise; by default, if one is NaN, the other one"
     return _extreme(x, y, propagate_nan, np.fmin, np.minimum)
 
 
 def maximum(x, y, propagate_nan=PropagateNan.NONE):
-    "Return the larger of x and y, elementwise; the other operand of a NaN unless NaN is propagated"
+    "Return the larger of x and y, elementwise; by default, if one is NaN, the other one"
     return _extreme(x, y, propagate_nan, np.fmax, np.maximum)
 
 
 def clamp(x, min, max, propagate_nan=PropagateNan.NONE):
-    "Limit floating x to [min, max]"
+    "Limit a floating-point x to [min, max]"
     if not block_of(x).dtype.is_floating():
-        raise compile_error(f'tl.clamp of {x.dtype}', 'Integers: tl.minimum(tl.maximum(x, low), high).')
+        raise compile_error(f'tl.clamp of {x.dtype}', 'For integers, write tl.minimum(tl.maximum(x, low), high).')
     return minimum(maximum(x, min, propagate_nan), max, propagate_nan)
 
 
 def builtin_min(*args):
     "Implement Python's `min` in a kernel"
-    return _choose(args, minimum, min)
+    return _reduce_arguments(args, minimum, min)
 
 
 def builtin_max(*args):
     "Implement Python's `max` in a kernel"
-    return _choose(args, maximum, max)
+    return _reduce_arguments(args, maximum, max)
 
 
-def _choose(args, f, native):
-    return functools.reduce(f, args) if any(type(arg) is tensor for arg in args) else native(*args)
+def _reduce_arguments(args, f, python_function):
+    "Reduce the arguments by `f` if one of them is a value of the kernel, else call Python's own function"
+    return functools.reduce(f, args) if any(type(arg) is tensor for arg in args) else python_function(*args)
 
 
 def abs(x):
@@ -175,17 +177,17 @@ def abs(x):
     return with_undef(np.abs(x.data), x.dtype, x)
 
 
-def _float_function(f, name, narrow=True):
-    "Make a function of fp32 and fp64 from one of NumPy, with Triton's types"
+def _float_function(f, name):
+    "Make a function of fp32 and fp64 values from `f`, a function of arrays"
 
     def elementwise(x):
         x = block_of(x)
         if x.dtype.name not in ('float32', 'float64'):
-            raise compile_error(f'tl.{name} of {x.dtype}', 'It takes fp32 and fp64: convert with .to(tl.float32).')
+            raise compile_error(f'tl.{name} of {x.dtype}', 'Convert to fp32: x.to(tl.float32).')
         return with_undef(f(x.data), x.dtype, x)
 
     elementwise.__name__ = name
-    elementwise.__doc__ = f'{name}(x) of each element'
+    elementwise.__doc__ = f'Compute {name}(x) elementwise'
     return elementwise
 
 
@@ -218,9 +220,9 @@ erf = _float_function(_erf, 'erf')
 
 def fma(x, y, z):
     "Compute x*y + z, rounded once"
-    t = compute(compute(x, y, np.multiply), z, np.add).dtype
-    a, b, c = (convert(block_of(value), t) for value in (x, y, z))
-    return with_undef(fma_data(*broadcast(a, b, c)), t, a, b, c)
+    dtype = compute(compute(x, y, np.multiply), z, np.add).dtype
+    a, b, c = (convert(block_of(value), dtype) for value in (x, y, z))
+    return with_undef(fma_data(*broadcast(a, b, c)), dtype, a, b, c)
 
 
 def fdiv(x, y, ieee_rounding=False):

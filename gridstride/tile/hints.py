@@ -1,7 +1,7 @@
-"""Finds the types of expressions that do not run: Triton compiles both branches of an `if`, but only one runs here.
+"""Finds the types of expressions that do not run: Triton compiles both branches of an `if`, but here only one runs.
 
-An expression without side effects becomes a string, its hint, which is evaluated when its type is needed; a `tl.load`
-evaluates to ones of its type and shape. An expression with side effects, or with unknown names, has no hint."""
+An expression without side effects becomes a string, its hint, which is evaluated when the type is needed; in a hint, a
+`tl.load` evaluates to ones of its type and shape. An expression with side effects or unknown names has no hint."""
 
 import ast
 import copy
@@ -12,10 +12,10 @@ import numpy as np
 from .block import broadcast, is_number, tensor
 from .types import dtype_of_number
 
-__all__ = ['HINT_HOOKS', 'hint', 'hints', 'returned_hint', 'type_of_hint', 'type_of']
+__all__ = ['HINT_HOOKS', 'hint', 'hints', 'return_hint', 'type_of_hint', 'type_of']
 
 # Functions of `triton.language`, and methods of its values, that have no side effects
-_PURE = set(
+_PURE_FUNCTIONS = set(
     'abs add arange argmax argmin broadcast broadcast_to cast cdiv ceil clamp cos cumprod cumsum div_rn dot erf exp '
     'exp2 expand_dims fdiv flip floor fma full join log log2 max maximum min minimum mul num_programs permute '
     'program_id ravel reshape rsqrt sigmoid sin softmax sqrt sqrt_rn sub sum to trans umulhi unsqueeze view where '
@@ -25,42 +25,42 @@ _PURE_NODES = (
     ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript, ast.Slice, ast.Tuple, ast.Attribute,
     ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.cmpop, ast.expr_context,
 )  # fmt: skip
-_MAX_LENGTH = 2000  # characters of a hint
+_MAX_HINT_LENGTH = 2000  # characters
 
 
-class _Unknown(Exception):
+class _NoHint(Exception):
     "Raised for an expression that has no hint"
 
 
-class _Pure(ast.NodeTransformer):
-    "Transform an expression into one that can be evaluated without side effects"
+class _PureTransformer(ast.NodeTransformer):
+    "Transforms an expression into one that can be evaluated without side effects"
 
     def __init__(self, definitions):
-        self.definitions = definitions  # {name: the expression that was last assigned to it, or None if unknown}
+        self.definitions = definitions  # name -> the expression that it was assigned last, or None if unknown
 
     def visit(self, node):
         if not isinstance(node, _PURE_NODES) or isinstance(node, (ast.Not, ast.In, ast.NotIn)):
-            raise _Unknown
+            raise _NoHint
         return super().visit(node)
 
     def visit_Name(self, node):
         value = self.definitions.get(node.id, node)
         if value is None:
-            raise _Unknown
+            raise _NoHint
         return value
 
     def visit_Compare(self, node):
         if len(node.ops) > 1:
-            raise _Unknown
+            raise _NoHint
         return self.generic_visit(node)
 
     def visit_Call(self, node):
         name = getattr(node.func, 'attr', None) or getattr(node.func, 'id', '')
-        if any(keyword.arg is None for keyword in node.keywords) or name not in _PURE | {'load'}:
-            raise _Unknown
+        if any(keyword.arg is None for keyword in node.keywords) or name not in _PURE_FUNCTIONS | {'load'}:
+            raise _NoHint
         hook = _hook('loaded' if name == 'load' else 'pure')
         if name == 'load':
-            return ast.Call(hook, list(map(self.visit, node.args[:2])), _mask_of(self, node))
+            return ast.Call(hook, list(map(self.visit, node.args[:2])), _mask_keyword(self, node))
         keywords = [ast.keyword(keyword.arg, self.visit(keyword.value)) for keyword in node.keywords]
         return ast.Call(hook, list(map(self.visit, (node.func, *node.args))), keywords)
 
@@ -69,34 +69,35 @@ def _hook(name):
     return ast.Name(f'__tile_{name}', ast.Load())
 
 
-def _mask_of(pure, call):
-    return [ast.keyword('mask', pure.visit(keyword.value)) for keyword in call.keywords if keyword.arg == 'mask']
+def _mask_keyword(transformer, call):
+    "Return the transformed keyword argument `mask` of a call, in a list; [] if there is none"
+    return [ast.keyword('mask', transformer.visit(keyword.value)) for keyword in call.keywords if keyword.arg == 'mask']
 
 
-def _pure(node, definitions):
+def _without_effects(node, definitions):
     "Transform an expression to one without side effects; None if that is not possible"
     try:
-        pure = _Pure(definitions).visit(copy.deepcopy(node))
-    except _Unknown:
+        pure = _PureTransformer(definitions).visit(copy.deepcopy(node))
+    except _NoHint:
         return _pointer_element_hint(node)
-    return pure if len(ast.unparse(pure)) < _MAX_LENGTH else None
+    return pure if len(ast.unparse(pure)) < _MAX_HINT_LENGTH else None
 
 
 def _pointer_element_hint(node):
-    "Make an expression for the element type of a load whose address is unknown: one of its names is the pointer"
+    "Make an expression for the element type of a load with an unknown address, from the pointers among its names"
     if not (isinstance(node, ast.Call) and getattr(node.func, 'attr', '') == 'load' and node.args):
         return None
-    names = {sub.id for sub in ast.walk(node.args[0]) if isinstance(sub, ast.Name)}
-    return ast.Call(_hook('elements'), [ast.Constant(k) for k in sorted(names)], [])
+    names = sorted(_names(node.args[0]))
+    return ast.Call(_hook('elements'), [ast.Constant(name) for name in names], [])
 
 
 def _names(node):
-    return {sub.id for sub in ast.walk(node) if isinstance(sub, ast.Name)}
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def hint(node, definitions=None, unstable=()):
-    "Return the hint of an expression, without names of `unstable`; None if it has side effects or is unknown"
-    pure = None if node is None else _pure(node, definitions or {})
+    "Return the hint of an expression; None if it has side effects, is unknown, or contains a name of `unstable`"
+    pure = None if node is None else _without_effects(node, definitions or {})
     return None if pure is None or _names(pure) & set(unstable) else ast.unparse(pure)
 
 
@@ -128,9 +129,10 @@ def _update_definitions(statement, definitions):
     pairs = _assignments(statement)
     if pairs is None:
         return definitions | dict.fromkeys(_assigned_names([statement]))
-    exprs = {name: _pure(expression, definitions) for name, expression in pairs}
+    expression_of_name = {name: _without_effects(expression, definitions) for name, expression in pairs}
     return definitions | {
-        name: expression and ast.Call(_hook('value'), [expression], []) for name, expression in exprs.items()
+        name: expression and ast.Call(_hook('value'), [expression], [])
+        for name, expression in expression_of_name.items()
     }
 
 
@@ -146,13 +148,13 @@ def hints(statements, unstable):
     }
 
 
-def returned_hint(statements, unstable):
-    "Return the hint of what statements return, as a tuple; empty if there is none"
+def return_hint(statements, unstable):
+    "Return the hint of the value that statements return, as a tuple; an empty tuple if there is none"
     definitions = {}
     for statement in statements:
         if isinstance(statement, ast.Return):
-            returned = hint(statement.value or ast.Constant(None), definitions, unstable)
-            return () if returned is None else (returned,)
+            value_hint = hint(statement.value or ast.Constant(None), definitions, unstable)
+            return () if value_hint is None else (value_hint,)
         definitions = _update_definitions(statement, definitions)
     return ()
 
@@ -173,23 +175,22 @@ class ElementType:
         return repr(self.dtype)
 
 
-class _Names(dict):
-    "The variables of a frame, with all of their lanes defined"
+class _FrameVariables(dict):
+    "The variables of a frame, with all lanes marked as defined"
 
-    def __init__(self, f):
-        super().__init__(__tile_elements=lambda *names: _elements_of(f, names))
-        self.local, self.outer = f.f_locals, f.f_globals
+    def __init__(self, frame):
+        super().__init__(__tile_elements=lambda *names: _element_type(frame, names))
+        self.local, self.outer = frame.f_locals, frame.f_globals
 
     def __missing__(self, name):
         value = self.local[name] if name in self.local else self.outer[name]
         return tensor(value.data, value.dtype, value.region) if type(value) is tensor else value
 
 
-def _elements_of(frame, names):
-    element_types = (frame.f_locals.get(value) for value in names)
-    element_types = {
-        value.dtype.element_ty for value in element_types if type(value) is tensor and value.dtype.is_ptr()
-    }
+def _element_type(frame, names):
+    "Return the only element type of the pointers among these variables; `...` if there are several, or none"
+    values = (frame.f_locals.get(name) for name in names)
+    element_types = {value.dtype.element_ty for value in values if type(value) is tensor and value.dtype.is_ptr()}
     return ElementType(*element_types) if len(element_types) == 1 else Ellipsis
 
 
@@ -199,32 +200,32 @@ def _load_ones(p, mask=None):
     return tensor(np.ones(shape, p.dtype.element_ty.np)[()], p.dtype.element_ty)
 
 
-def _call(f, *args, **named):
-    "Call a function of Triton's language or a method of a value; raises `_Unknown` for any other function"
+def _call_pure(f, *args, **keywords):
+    "Call a function of Triton's language or a method of a value; raises `TypeError` for any other function"
     owner = getattr(f, '__self__', None)
     if type(owner) is not tensor and not getattr(f, '__module__', '').startswith('gridstride.tile.'):
         raise TypeError(f'{f} may have side effects')
-    return f(*args, **named)
+    return f(*args, **keywords)
 
 
-HINT_HOOKS = dict(loaded=_load_ones, pure=_call)
+HINT_HOOKS = dict(loaded=_load_ones, pure=_call_pure)
 
 
 @lru_cache(4096)
-def _compiled_hint(text):
+def _compile_hint(text):
     return compile(text, '<hint>', 'eval')
 
 
 def type_of_hint(text, frame):
     "Evaluate a hint in a frame and return its type; None if that is unknown"
     try:
-        return type_of(eval(_compiled_hint(text), frame.f_globals, _Names(frame)))
+        return type_of(eval(_compile_hint(text), frame.f_globals, _FrameVariables(frame)))
     except Exception:  # the expression cannot be evaluated here: its type is unknown
         return None
 
 
 def type_of(value):
-    "Return the type of a value: a tuple of types for a tuple, `_Nothing` for None; None if it is not a kernel's value"
+    "Return the type of a value: a tuple of types for a tuple, `_NOTHING` for None; None for an object of the host"
     if type(value) is tensor:
         return value.type
     if isinstance(value, ElementType):
@@ -238,6 +239,8 @@ def type_of(value):
 
 
 class _Nothing:
+    "The type of None"
+
     def __repr__(self):
         return 'None'
 

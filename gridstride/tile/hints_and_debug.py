@@ -22,7 +22,7 @@ _I1 = DTYPES['int1']
 
 
 def multiple_of(input, values):
-    "Declare that the first value of each contiguous run is a multiple of `values`; checked here"
+    "Check that the first value of each contiguous run is a multiple of `values`; for Triton, it is a hint"
     x = block_of(input)
     values = (values,) if isinstance(values, int) else values
     if x.dtype.is_int() and x.data.ndim < 2 and len(values) == 1:
@@ -35,7 +35,7 @@ def multiple_of(input, values):
 
 
 def max_contiguous(input, values):
-    "Declare that runs of `values` elements are contiguous; not checked here"
+    "Return `input`: a hint for Triton that runs of `values` elements are contiguous, which is not checked"
     return input
 
 
@@ -43,13 +43,14 @@ max_constancy = max_contiguous
 
 
 def _check_defined(cond):
+    "Return a condition, after a warning if one of its lanes is undefined"
     if cond.undef_mask is not None and cond.undef_mask.any():
         warn_of_undefined('undefined_decision')
     return cond
 
 
 def assume(cond):
-    "Declare that a condition holds; checked here"
+    "Check that a condition holds; for Triton, it is a hint"
     if not np.all(_check_defined(block_of(cond)).data):
         raise finding('assert', 'device', dict(message='tl.assume: the condition is false'))
 
@@ -60,7 +61,7 @@ def debug_barrier():
 
 
 def static_print(*values, sep=' ', end='\n', file=None, flush=False):
-    "Print at compile time; here, in the first program"
+    "Print values that are known at compile time, once per launch"
     if current().number == current().first_program:
         print(*values, sep=sep, end=end)
 
@@ -76,17 +77,17 @@ def static_assert(cond, msg=''):
 
 
 def device_print(prefix, *args, hex=False):
-    "Print values; a GPU prints one line per lane, here a block is printed in one line"
+    "Print values, a block in one line; a GPU prints one line per lane"
     x, y, z = current().program
-    shown = ', '.join(str(arg.data) if type(arg) is tensor else str(arg) for arg in args)
-    print(f'pid ({x}, {y}, {z}) {prefix}{": " if args and not prefix.rstrip().endswith(":") else ""}{shown}')
+    values = ', '.join(str(arg.data) if type(arg) is tensor else str(arg) for arg in args)
+    print(f'pid ({x}, {y}, {z}) {prefix}{": " if args and not prefix.rstrip().endswith(":") else ""}{values}')
 
 
 def device_assert(cond, msg='', mask=None):
     "Assert that a condition holds in every lane"
-    holds = convert(block_of(cond), _I1)
+    cond = convert(block_of(cond), _I1)
     if mask is not None:
-        holds = holds | ~convert(block_of(mask), _I1)
-    if not np.all(_check_defined(holds).data):
-        lane = tuple(map(int, np.unravel_index(np.argmin(holds.data), holds.data.shape))) if holds.data.ndim else ()
+        cond = cond | ~convert(block_of(mask), _I1)
+    if not np.all(_check_defined(cond).data):
+        lane = tuple(map(int, np.unravel_index(np.argmin(cond.data), cond.data.shape))) if cond.data.ndim else ()
         raise finding('assert', 'device', dict(message=msg or 'the condition is false'), lane)

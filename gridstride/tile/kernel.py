@@ -18,10 +18,10 @@ from .trace import recorder
 from .tuning import run_tuned, tuner_of
 from .types import const, to_dtype
 
-__all__ = ['checked', 'Checked', 'OPTIONS']
+__all__ = ['checked', 'CheckedKernel', 'COMPILER_OPTIONS']
 
 # Compiler options that a launch may pass
-OPTIONS = (
+COMPILER_OPTIONS = (
     'num_warps num_stages num_ctas maxnreg enable_fp_fusion grid warmup debug sanitize_overflow stream extern_libs '
     'launch_cooperative_grid launch_pdl allow_fp8e4nv supported_fp8_dtypes default_dot_input_precision cluster_dims '
     'max_num_imprecise_acc_default ptx_version waves_per_eu matrix_instr_nonkdim kpack noinline '
@@ -29,27 +29,27 @@ OPTIONS = (
 ).split()
 
 
-class Checked:
+class CheckedKernel:
     "A kernel that runs on the CPU with every check: `kernel[grid](*arguments, **constants)`"
 
     def __init__(self, kernel):
-        self.kernel = kernel  # perhaps wrapped by autotune or heuristics
+        self.kernel = kernel  # may be wrapped by autotune or heuristics
         self.py_func = function_of(kernel)
         self.__name__ = self.py_func.__name__
         self.__doc__ = self.py_func.__doc__
         self.__module__ = self.py_func.__module__
         self.signature = inspect.signature(self.py_func)
-        self.names = list(self.signature.parameters)
-        self.constants = {
+        self.arg_names = list(self.signature.parameters)
+        self.constexpr_names = {
             name for name, parameter in self.signature.parameters.items() if _is_constexpr(parameter.annotation)
         }
-        self.unspecialized = _unspecialized(self.jitted)
-        self._printed, self._tuned = False, set()
+        self.unspecialized_names = _unspecialized_names(self.jitted)
+        self._has_printed_config = False
+        self._tuned_keys = set()
 
-    arg_names = property(lambda self: self.names, doc='the names of its arguments')
     fn = property(
         lambda self: self.py_func if unwrap(self.kernel) is self.kernel else checked(self.kernel.fn),
-        doc='the Python function; of one under autotune or heuristics the kernel, as on a GPU',
+        doc='the Python function; for a kernel under autotune or heuristics, the kernel below them, as on a GPU',
     )
     jitted = property(lambda self: unwrap(self.kernel), doc='the function under `@triton.jit`, for other tools')
 
@@ -65,53 +65,57 @@ class Checked:
         return getattr(self.kernel, k)
 
     def warmup(self, *args, grid, **meta):
-        "Compile ahead of time, as Triton does; here only the arguments are checked"
+        "Check the arguments; Triton would compile the kernel"
         return self.run(*args, grid=grid, warmup=True, **meta)
 
     def __call__(self, *args, **meta):
         raise self._argument_error(f'{self.__name__} is called without a grid: {self.__name__}[grid](...)')
 
     def run(self, *args, grid, warmup=False, **meta):
-        "Launch the kernel: run one program per position in the grid; returns what stands for the compiled kernel"
+        "Launch the kernel: run one program per position in the grid; returns a substitute for the compiled kernel"
         values = self._arguments(args, meta)
         sizes = self._grid(grid, values)
         if warmup:
-            return self._compiled
+            return self._compiled_kernel
         launch = _Launch(self, sizes, values)
-        tuner = tuner_of(self.kernel, values, self._tuned)
+        tuner = tuner_of(self.kernel, values, self._tuned_keys)
         if tuner:
             run_tuned(tuner, launch, values, lambda: _Launch(self, sizes, self._arguments(args, meta)))
         else:
             launch.run()
-        return self._compiled
+        return self._compiled_kernel
 
     @cached_property
-    def _compiled(self):
-        return _Compiled(self)
+    def _compiled_kernel(self):
+        return _CompiledKernel(self)
 
     def _argument_error(self, problem):
-        return _launch_error('program_arguments', self.__name__, problem=problem, signature=', '.join(self.names))
+        return _launch_error('program_arguments', self.__name__, problem=problem, signature=', '.join(self.arg_names))
 
     def _arguments(self, args, meta):
         "Return {name: value} of all arguments, including those that the first config and heuristics choose"
-        own_arguments = {name: value for name, value in meta.items() if name in self.names or name not in OPTIONS}
+        keywords = {
+            name: value for name, value in meta.items() if name in self.arg_names or name not in COMPILER_OPTIONS
+        }
         try:
-            values = self.signature.bind_partial(*args, **own_arguments).arguments
+            values = self.signature.bind_partial(*args, **keywords).arguments
         except TypeError as error:
             raise self._argument_error(f'{self.__name__}: {error}') from None
-        warps = meta.get('num_warps', 4)
-        if 'num_warps' not in self.names and warps not in (1, 2, 4, 8, 16, 32):
-            raise self._argument_error(f'{self.__name__}: num_warps is {warps!r}, but must be a power of 2, at most 32')
-        values = {**values, **self._chosen_constants(values)}
+        num_warps = meta.get('num_warps', 4)
+        if 'num_warps' not in self.arg_names and num_warps not in (1, 2, 4, 8, 16, 32):
+            raise self._argument_error(
+                f'{self.__name__}: num_warps must be a power of 2, at most 32, not {num_warps!r}'
+            )
+        values = {**values, **self._choose_constants(values)}
         for name, parameter in self.signature.parameters.items():
             if name not in values and parameter.default is not parameter.empty:
                 values[name] = parameter.default
-        if missing := [name for name in self.names if name not in values]:
+        if missing := [name for name in self.arg_names if name not in values]:
             raise self._argument_error(f'{self.__name__}: missing arguments {", ".join(missing)}')
-        return {name: values[name] for name in self.names}
+        return {name: values[name] for name in self.arg_names}
 
-    def _chosen_constants(self, values):
-        "Return the constants that autotune and heuristics choose: autotune takes the first config"
+    def _choose_constants(self, values):
+        "Return {name: value} of the constants that autotune and heuristics choose; for autotune, of the first config"
         kernel = self.kernel
         constants = {}
         while unwrap(kernel) is not kernel:
@@ -131,28 +135,29 @@ class Checked:
         constants.update(config.kwargs)
         if getattr(config, 'pre_hook', None):
             config.pre_hook({**values, **constants})
-        if not self._printed and len(configs) > 1:
-            self._printed = True
-            shown = ', '.join(f'{name}={value}' for name, value in config.kwargs.items())
-            which = f'the first of {len(configs)} configs, {shown}'
-            print(f'gridstride: {self.__name__} runs with {which}: nothing is timed here')
+        if not self._has_printed_config and len(configs) > 1:
+            self._has_printed_config = True
+            constants_text = ', '.join(f'{name}={value}' for name, value in config.kwargs.items())
+            config_text = f'the first of {len(configs)} configs, {constants_text}'
+            print(f'gridstride: {self.__name__} runs with {config_text}: nothing is timed here')
 
     def _grid(self, grid, values):
-        sizes_given = grid(values) if callable(grid) else grid
-        sizes_given = tuple(sizes_given) if isinstance(sizes_given, (tuple, list)) else (sizes_given,)
-        integers = [size for size in sizes_given if isinstance(size, (int, np.integer)) and not isinstance(size, bool)]
-        if len(integers) != len(sizes_given) or not 1 <= len(sizes_given) <= 3 or any(size < 0 for size in integers):
-            raise _launch_error('program_grid', self.__name__, given=repr(sizes_given))
-        sizes = tuple(int(size) for size in sizes_given) + (1,) * (3 - len(sizes_given))
+        "Return the three sizes of the grid, which may be a function of the arguments; raises `LaunchError` if invalid"
+        grid = grid(values) if callable(grid) else grid
+        grid = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
+        integers = [size for size in grid if isinstance(size, (int, np.integer)) and not isinstance(size, bool)]
+        if len(integers) != len(grid) or not 1 <= len(grid) <= 3 or any(size < 0 for size in integers):
+            raise _launch_error('program_grid', self.__name__, given=repr(grid))
+        sizes = tuple(int(size) for size in grid) + (1,) * (3 - len(grid))
         for axis, limit in enumerate((2**31 - 1, 65535, 65535)):
             if sizes[axis] > limit:
-                shown = f'{sizes}, and axis {axis} has {limit} programs at most'
-                raise _launch_error('program_grid', self.__name__, given=shown)
+                problem = f'{sizes}, and axis {axis} has {limit} programs at most'
+                raise _launch_error('program_grid', self.__name__, given=problem)
         return sizes
 
 
-class _Compiled:
-    "A substitute for a compiled kernel: nothing was compiled, so its register and shared memory counts are made up"
+class _CompiledKernel:
+    "A substitute for a compiled kernel: nothing is compiled, so the counts of registers and memory are fictitious"
 
     n_regs, n_spills, n_max_threads = 32, 0, 1024
 
@@ -181,8 +186,8 @@ def _is_constexpr(annotation):
     return 'constexpr' in name or getattr(annotation, '__name__', '') == 'const'
 
 
-def _unspecialized(jitted):
-    "Return the names of the arguments by whose values Triton does not specialize the kernel"
+def _unspecialized_names(jitted):
+    "Return the names of the arguments for whose values Triton does not specialize the kernel"
     return {
         parameter.name for parameter in getattr(jitted, 'params', ()) if getattr(parameter, 'do_not_specialize', False)
     }
@@ -190,15 +195,15 @@ def _unspecialized(jitted):
 
 def checked(
     kernel,  # a function under `@triton.jit`, or under autotune or heuristics above it
-) -> Checked:
+) -> CheckedKernel:
     """Wrap a kernel to launch it on the CPU with every check: `checked(k)[grid](*args)`.
 
     Raises `TypeError` for an object that is not a kernel."""
-    if isinstance(kernel, Checked):
+    if isinstance(kernel, CheckedKernel):
         return kernel
     if not callable(function_of(kernel)):
         raise TypeError(f'{kernel!r} is not a kernel: checked() takes a function under @triton.jit')
-    return Checked(kernel)
+    return CheckedKernel(kernel)
 
 
 class _Launch:
@@ -212,11 +217,12 @@ class _Launch:
         self.args = [self._convert_argument(name, value) for name, value in values.items()]
 
     def _convert_argument(self, name, value):
+        "Convert an argument: an array becomes a pointer, a number a scalar of the kernel or a constant"
         if is_array(value):
-            if name in self.kernel.constants:
+            if name in self.kernel.constexpr_names:
                 raise WrongArgument(f'{name} is a tl.constexpr, but an array is passed for it')
             return wrap(value, name, self.ctx.regions)
-        if name in self.kernel.constants or value is None or isinstance(value, str):
+        if name in self.kernel.constexpr_names or value is None or isinstance(value, str):
             return self.bindings.value(value)
         if isinstance(value, (np.integer, np.floating, np.bool_)):
             value = value.item()
@@ -228,19 +234,16 @@ class _Launch:
         return self._convert_other(name, value)
 
     def _convert_number(self, name, value):
-        "Convert a number argument to fp32, int32 or int64; Triton specializes a kernel on the number 1"
-        if type(value) is int and value == 1 and name not in self.kernel.unspecialized:
+        "Convert a number to fp32, int32 or int64, or to a constant if it is 1: Triton specializes a kernel for 1"
+        if type(value) is int and value == 1 and name not in self.kernel.unspecialized_names:
             return const(1)
-        narrow = (
-            type(value) is bool
-            or type(value) is int
-            and -(2**31) <= value < 2**31
-            or type(value) is int
-            and value >= 2**63
-        )
-        return scalar(value, to_dtype('float32' if isinstance(value, float) else 'int64') if not narrow else None)
+        is_int = type(value) is int
+        if type(value) is bool or is_int and (-(2**31) <= value < 2**31 or value >= 2**63):
+            return scalar(value)
+        return scalar(value, to_dtype('float32' if isinstance(value, float) else 'int64'))
 
     def _convert_other(self, name, value):
+        "Convert a tensor descriptor, a type or a function"
         if hasattr(value, 'block_shape') and hasattr(value, 'base'):
             return from_host(value, name, self.ctx.regions)
         try:
@@ -250,13 +253,13 @@ class _Launch:
         if callable(value):
             return self.bindings.value(value)
         raise WrongArgument(
-            f'{name} is {type(value).__name__}; a kernel takes arrays of NumPy or torch, numbers and types'
+            f'{name} must be an array of NumPy or torch, a number or a type, not {type(value).__name__}'
         )
 
     def positions(self):
         "Return the program ids, in the order in which programs run"
         x, y, z = self.sizes
-        program_ids = [(i, j, name) for name in range(z) for j in range(y) for i in range(x)]
+        program_ids = [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
         if settings.order == 'reverse':
             program_ids.reverse()
         elif settings.order == 'shuffle':
@@ -273,13 +276,13 @@ class _Launch:
         ctx.trace = recorder()
         if ctx.trace:
             ctx.trace.begin(ctx)
-        before = set_current(ctx)
+        outer_launch = set_current(ctx)
         try:
             with np.errstate(all='ignore'):
                 while self.begin_program():
                     pass
         finally:
-            set_current(before)
+            set_current(outer_launch)
 
     def begin_program(self):
         "Start the next program; returns False if there is none left"

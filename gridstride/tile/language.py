@@ -32,13 +32,18 @@ TRITON_MAX_TENSOR_NUMEL = 1 << 20
 
 
 def __getattr__(k):
+    "Raise an error for a name that is missing here: Triton may have it"
     if k.startswith('__'):
         raise AttributeError(k)
     real_module = sys.modules.get('triton.language')
     if real_module and real_module is not sys.modules[__name__] and not hasattr(real_module, k):
         close_matches = get_close_matches(k, dir(real_module), 1, 0.7)
         hint = (
-            'A mean is tl.sum(x) / n.' if k == 'mean' else f'There is tl.{close_matches[0]}.' if close_matches else ''
+            'Compute a mean as tl.sum(x) / n.'
+            if k == 'mean'
+            else f'There is tl.{close_matches[0]}.'
+            if close_matches
+            else ''
         )
         raise unknown_name(f'tl.{k}', hint)
     raise unsupported_name(f'tl.{k}')
@@ -78,11 +83,11 @@ def num_programs(axis):
 
 def _index_along(sizes, axis):
     if axis not in (0, 1, 2):
-        raise compile_error(f'axis {axis} of the grid, whose axes are 0, 1 and 2')
+        raise compile_error(f'axis must be 0, 1 or 2, not {axis}')
     return tensor(np.int32(sizes[axis]), _I32)
 
 
-def _loop(frame, values, value_type):
+def _iterate(frame, values, value_type):
     "Yield the values of a loop's variable; checks that loop-carried variables keep their type"
     types_before = None
     for iteration, value in enumerate(values):
@@ -98,7 +103,7 @@ def _loop(frame, values, value_type):
 
 
 class range:
-    "A kernel's `range`: its bounds are known at run time; compiler options are accepted and ignored"
+    "The `range` of a kernel, whose bounds may be known at run time only; compiler options are ignored"
 
     def __init__(self, start, stop=None, step=None, num_stages=None, loop_unroll_factor=None,
                  disallow_acc_multi_buffer=False, flatten=False, warp_specialize=False,
@@ -107,14 +112,14 @@ class range:
         bounds = [block_of(bound) for bound in (start, stop, 1 if step is None else step)]
         for bound in bounds:
             if bound.data.ndim or not bound.dtype.is_int():
-                raise compile_error(f'range() of {bound.type}', 'Its bounds must be integers, not blocks.')
+                raise compile_error(f'range() of {bound.type}', 'Bounds must be integers, not blocks.')
             if bound.undef_mask is not None:
                 warn_of_undefined('undefined_decision')
         self.type = next((bound.dtype for bound in bounds if bound.dtype.size == 8), _I32)
         self.values = builtins.range(*(int(bound.data) for bound in bounds))
 
     def __iter__(self):
-        return _loop(learner_frame(), self.values, self.type)
+        return _iterate(learner_frame(), self.values, self.type)
 
 
 class static_range:
@@ -140,7 +145,7 @@ def load(pointer, mask=None, other=None, boundary_check=(), padding_option='', c
     "Load elements through pointers; lanes whose `mask` is false get `other`"
     if hasattr(pointer, 'load_block'):
         return pointer.load_block(mask, other, boundary_check, padding_option)
-    _refuse_boundary_check('tl.load', boundary_check, padding_option)
+    _check_no_boundary_check('tl.load', boundary_check, padding_option)
     return memory.load(pointer, mask, other, volatile)
 
 
@@ -148,35 +153,39 @@ def store(pointer, value, mask=None, boundary_check=(), cache_modifier='', evict
     "Store `value` through pointers, where `mask` is true"
     if hasattr(pointer, 'store_block'):
         return pointer.store_block(value, mask, boundary_check)
-    _refuse_boundary_check('tl.store', boundary_check)
+    _check_no_boundary_check('tl.store', boundary_check)
     return memory.store(pointer, value, mask)
 
 
-def _refuse_boundary_check(what, *options):
+def _check_no_boundary_check(function, *options):
+    "Raise `NotCompiled` for options of block pointers in a call with other pointers"
     if any(options):
         raise compile_error(
-            f'{what} with boundary_check or padding_option, which are for block pointers', 'Use a mask.'
+            f'{function} with boundary_check or padding_option, which are only for block pointers', 'Use a mask.'
         )
 
 
-def _atomic(name):
+def _make_atomic(name):
+    "Make the function `tl.atomic_<name>`"
+
     def atomic_function(pointer, val, mask=None, sem=None, scope=None):
         _check_ordering(sem, scope)
         return memory.atomic(name, pointer, val, mask, sem=sem)
 
     atomic_function.__name__ = f'atomic_{name}'
-    atomic_function.__doc__ = f'Atomic {name} through pointers; returns the old values'
+    atomic_function.__doc__ = f'Update elements through pointers by an atomic {name}; returns the old values'
     return atomic_function
 
 
 def _check_ordering(sem, scope):
+    "Raise `NotCompiled` for an unknown memory ordering or scope"
     for name, option, allowed in (('sem', sem, 'acquire release acq_rel relaxed'), ('scope', scope, 'gpu cta sys')):
         if option is not None and option not in allowed.split():
-            raise compile_error(f"{name} is {option!r}; it must be {', '.join(allowed.split())}")
+            raise compile_error(f"{name} must be one of {', '.join(allowed.split())}, not {option!r}")
 
 
 atomic_add, atomic_max, atomic_min, atomic_and, atomic_or, atomic_xor, atomic_xchg = map(
-    _atomic, 'add max min and or xor xchg'.split()
+    _make_atomic, 'add max min and or xor xchg'.split()
 )
 
 
@@ -190,7 +199,7 @@ def atomic_cas(pointer, cmp, val, sem=None, scope=None):
 
 
 def dot(input, other, acc=None, input_precision=None, allow_tf32=None, max_num_imprecise_acc=None, out_dtype=_F32):
-    "Compute input @ other + acc; fp32 goes through the tensor cores as tf32 unless `input_precision` is 'ieee'"
+    "Compute input @ other + acc; fp32 operands are rounded to tf32 unless `input_precision` is 'ieee'"
     return products.dot(input, other, acc, input_precision, allow_tf32, out_dtype)
 
 
@@ -208,7 +217,7 @@ def advance(base, offsets):
 
 
 def make_tensor_descriptor(base, shape, strides, block_shape, padding_option='zero'):
-    "Make a descriptor of an array, to load and store blocks of one shape as the copy engine (TMA) does"
+    "Make a descriptor of an array: it loads and stores blocks of one shape as the copy engine (TMA) does"
     return Descriptor(base, shape, strides, block_shape, padding_option)
 
 

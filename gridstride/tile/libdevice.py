@@ -1,4 +1,4 @@
-"""The functions of `triton.language.extra.libdevice`: CUDA's, elementwise."""
+"""The functions of `triton.language.extra.libdevice`: functions of CUDA's device library, elementwise."""
 
 import math
 import re
@@ -35,7 +35,7 @@ _ROUNDING_MODES = dict(rn=np.rint, rz=np.trunc, rd=np.floor, ru=np.ceil)
 _INTEGER_TYPES = dict(int='int32', uint='uint32', ll='int64', ull='uint64')
 
 
-def _bits_of(x):
+def _integer_bits(x):
     "Return the bits of each integer as a non-negative Python integer"
     return [int(value) & ((1 << x.dtype.int_bitwidth) - 1) for value in np.ravel(x.data)]
 
@@ -45,22 +45,22 @@ def _bit_function(f):
 
     def bit_function(x):
         x = block_of(x)
-        results = np.array([f(bits, x.dtype.int_bitwidth) for bits in _bits_of(x)], np.int32)
+        results = np.array([f(bits, x.dtype.int_bitwidth) for bits in _integer_bits(x)], np.int32)
         return with_undef(results.reshape(x.data.shape)[()], DTYPES['int32'], x)
 
     return bit_function
 
 
-popc = _bit_function(lambda v, n: bin(v).count('1'))
-clz = _bit_function(lambda v, n: n - v.bit_length())
-ffs = _bit_function(lambda v, n: (v & -v).bit_length())
+popc = _bit_function(lambda bits, width: bin(bits).count('1'))
+clz = _bit_function(lambda bits, width: width - bits.bit_length())
+ffs = _bit_function(lambda bits, width: (bits & -bits).bit_length())
 
 
 def brev(x):
     "Reverse the order of the bits"
     x = block_of(x)
     width = x.dtype.int_bitwidth
-    reversed_bits = np.array([int(f'{bits:0{width}b}'[::-1], 2) for bits in _bits_of(x)], f'u{width // 8}')
+    reversed_bits = np.array([int(f'{bits:0{width}b}'[::-1], 2) for bits in _integer_bits(x)], f'u{width // 8}')
     return with_undef(reversed_bits.view(x.dtype.np).reshape(x.data.shape)[()], x.dtype, x)
 
 
@@ -70,7 +70,7 @@ def fma(x, y, z):
 
 
 def mulhi(x, y):
-    "Return the upper half of a product"
+    "Return the upper half of the product of two integers"
     return elements.umulhi(x, y)
 
 
@@ -85,7 +85,7 @@ def int_as_float(x):
 
 
 def _conversion(name):
-    "Return the conversion of this name, such as float2int_rn; None if the name is not a conversion"
+    "Return the conversion with a name such as float2int_rn; None for a name of another form"
     match = re.fullmatch(r'(?:float|double)2(int|uint|ll|ull)_(rn|rz|rd|ru)', name)
     if not match:
         return None
@@ -98,14 +98,15 @@ def _conversion(name):
 
 
 def _require_float(x, name):
+    "Return an argument of the function `name` as a block; raises `NotCompiled` unless it is fp32 or fp64"
     x = block_of(x)
     if x.dtype.name not in ('float32', 'float64'):
-        raise compile_error(f'libdevice.{name} of {x.dtype}', 'It takes fp32 and fp64: convert with .to(tl.float32).')
+        raise compile_error(f'libdevice.{name} of {x.dtype}', 'Convert to fp32: x.to(tl.float32).')
     return x
 
 
-def _function(name):
-    "Return libdevice's function of this name, for blocks"
+def _float_function(name):
+    "Return the function of this name in one of the tables, for blocks"
 
     def unary(x):
         x = _require_float(x, name)
@@ -129,7 +130,7 @@ def __getattr__(k):
     if k.startswith('__'):
         raise AttributeError(k)
     if k in _UNARY or k in _BINARY or k in _PREDICATES:
-        return _function(k)
+        return _float_function(k)
     if conversion := _conversion(k):
         return conversion
     raise unsupported_name(f'libdevice.{k}')

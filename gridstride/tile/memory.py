@@ -17,7 +17,8 @@ from .types import DTYPES, dtype_of_numpy, pointer_type
 __all__ = ['Region', 'wrap', 'load', 'store', 'atomic']
 
 _I1 = DTYPES['int1']
-_TORCH_BITS = dict(
+# Types that torch cannot convert to NumPy: (a torch type of the same size, the NumPy type).
+_TYPES_BY_BITS = dict(
     bfloat16=('int16', ml_dtypes.bfloat16), float8_e4m3fn=('uint8', ml_dtypes.float8_e4m3fn),
     float8_e5m2=('uint8', ml_dtypes.float8_e5m2), float8_e4m3fnuz=('uint8', ml_dtypes.float8_e4m3fnuz),
     float8_e5m2fnuz=('uint8', ml_dtypes.float8_e5m2fnuz),
@@ -29,7 +30,7 @@ class Region:
     """The memory of an array that is an argument, as a flat array, with its shadow.
 
     Offsets count elements from the beginning of the memory. Element 0 of the array is at `origin`; the array extends
-    over `num_elements` elements from `first_offset` on, including those between its rows."""
+    over `num_elements` elements from `first_offset` on, including the elements between its rows."""
 
     def __init__(self, flat, name, shape, strides, origin=0):
         self.flat = flat
@@ -46,21 +47,21 @@ class Region:
         self.dtype = dtype_of_numpy(flat.dtype)
 
     def flat_index(self, offsets):
-        "Convert offsets to row-major linear indices of the array, whatever its strides"
-        offsets, flat = offsets - self.origin, np.zeros(offsets.shape, np.int64)
+        "Convert offsets to row-major linear indices of the array"
+        offsets, flat_index = offsets - self.origin, np.zeros(offsets.shape, np.int64)
         for axis in sorted(range(len(self.shape)), key=lambda a: -abs(self.strides[a])):
             stride = self.strides[axis]
             if stride and self.shape[axis] > 1:
                 axis_index, offsets = np.divmod(offsets, stride)
-                flat += axis_index * int(np.prod(self.shape[axis + 1 :]))
-        return flat
+                flat_index += axis_index * int(np.prod(self.shape[axis + 1 :]))
+        return flat_index
 
     def view(self, flat):
-        "Return the array's part of `flat`, which has one element per element of the memory"
+        "Return the elements of `flat` that belong to the array; `flat` has one element per element of the memory"
         return part(flat, self.origin, self.shape, self.strides)
 
     def index_of(self, offset):
-        "Convert an offset to an index of the array; out of bounds it extends along the longest stride"
+        "Convert an offset to an index of the array; out of bounds, the index of the axis with the longest stride grows"
         offset = int(offset) - self.origin
         index = [0] * len(self.shape)
         for axis in sorted(range(len(self.shape)), key=lambda a: -abs(self.strides[a])):
@@ -88,6 +89,7 @@ def _flat_memory(array, name):
 
 
 def _flat_tensor_memory(array, name):
+    "Return the same for a torch tensor; raises `WrongArgument` if a kernel cannot take it"
     if array.device.type != 'cpu':
         raise WrongArgument(f'{name} is on {array.device}: kernels run checked on the CPU; pass {name}.cpu()')
     array = array.detach()
@@ -95,12 +97,12 @@ def _flat_tensor_memory(array, name):
         raise WrongArgument(f'{name} is sparse, not strided; pass {name}.to_dense()')
     if array.is_conj() or array.is_neg():
         raise WrongArgument(f'{name} is a lazily conjugated or negated view; pass {name}.resolve_conj().resolve_neg()')
-    torch_bits, numpy_type = _TORCH_BITS.get(str(array.dtype).split('.')[-1], (None, None))
+    torch_type, numpy_type = _TYPES_BY_BITS.get(str(array.dtype).split('.')[-1], (None, None))
     flat = whole_storage(array)
     try:
         flat = (
-            flat.view(getattr(sys.modules['torch'], torch_bits)).numpy().view(numpy_type)
-            if torch_bits
+            flat.view(getattr(sys.modules['torch'], torch_type)).numpy().view(numpy_type)
+            if torch_type
             else flat.numpy()
         )
     except TypeError:
@@ -133,14 +135,14 @@ def wrap(array, name, regions):
 
 
 def _resolve_region(pointers, mask, access):
-    """Find the array that contains the addresses of pointers whose region is unknown, such as loaded ones.
+    """Find the array that contains the addresses of pointers whose region is unknown, for example loaded pointers.
 
     Returns (region, byte offsets of all lanes, bytes per element), or None if no lane is active. Raises a finding if
-    the first address is in no array."""
+    no array contains the first address."""
     ctx = current()
     itemsize = pointers.dtype.element_ty.size
-    active_offsets = pointers.data[mask] if mask is not None and pointers.data.ndim else pointers.data
-    active_addresses = np.atleast_1d(active_offsets).reshape(-1)
+    active_addresses = pointers.data[mask] if mask is not None and pointers.data.ndim else pointers.data
+    active_addresses = np.atleast_1d(active_addresses).reshape(-1)
     if not active_addresses.size:
         return None
     for region in chain(ctx.regions, _find_unpassed_tensors(ctx, int(active_addresses[0]))):
@@ -164,8 +166,8 @@ def _find_unpassed_tensors(ctx, address):
                 yield ctx.regions[-1]
 
 
-# Generations of Python's garbage collector to search, None for all objects: young objects are found quickly, a search
-# of all takes 0.1 s.
+# Generations of Python's garbage collector to search, None for all objects: it is fast to search the young objects; a
+# search of all objects takes 0.1 s.
 _GENERATIONS = 0, 1, None
 
 
@@ -190,24 +192,24 @@ def _reinterpret(region, element_type):
         return region
     raw_bytes = region.flat.view(np.uint8)
     num_bytes = raw_bytes.size // element_type.size * element_type.size
-    other = Region(raw_bytes[:num_bytes].view(element_type.np), region.name, (num_bytes // element_type.size,), (1,))
-    other.shadow, other.writable = region.shadow, region.writable
-    other.first_offset, other.num_elements = (
+    result = Region(raw_bytes[:num_bytes].view(element_type.np), region.name, (num_bytes // element_type.size,), (1,))
+    result.shadow, result.writable = region.shadow, region.writable
+    result.first_offset, result.num_elements = (
         num_bytes * region.itemsize // element_type.size for num_bytes in (region.first_offset, region.num_elements)
     )
-    return other
+    return result
 
 
-def _lane_index(pointers, mask, active_number):
-    "Return the index in the block of the active lane number `active_number`"
+def _lane_index(pointers, mask, active_position):
+    "Return the index in the block of an active lane; `active_position` counts the active lanes"
     if not pointers.data.ndim:
         return ()
     lanes = np.flatnonzero(mask) if mask is not None else np.arange(pointers.data.size)
-    return tuple(map(int, np.unravel_index(lanes[active_number], pointers.data.shape)))
+    return tuple(map(int, np.unravel_index(lanes[active_position], pointers.data.shape)))
 
 
 def _warn_if_undefined(undef_mask, mask, code):
-    "Warn, with this code, if an active lane is undefined"
+    "Warn if an active lane is undefined; `code` is that of the warning"
     if undef_mask is not None and (undef_mask if mask is None else undef_mask & mask).any():
         warn_of_undefined(code)
 
@@ -234,13 +236,14 @@ def _locate(pointers, mask, user_mask, access):
         active_offsets = offsets.reshape(1)
     else:
         active_offsets = offsets.reshape(-1) if mask is None else offsets[mask]
-    from_first = active_offsets - region.first_offset if region.first_offset else active_offsets
-    if active_offsets.size and from_first.view(np.uint64).max() >= region.num_elements:
+    relative_offsets = active_offsets - region.first_offset if region.first_offset else active_offsets
+    if active_offsets.size and relative_offsets.view(np.uint64).max() >= region.num_elements:
         _report_out_of_bounds(region, active_offsets, pointers, mask, user_mask is not None, access)
     return region, active_offsets
 
 
 def _report_out_of_bounds(region, active_offsets, pointers, mask, has_mask, access):
+    "Raise the finding for the first lane out of bounds, unless memcheck is disabled and the memory has the elements"
     if not current().memcheck and active_offsets.min() >= 0 and active_offsets.max() < region.size:
         return  # an element of another array in the same memory
     if not current().memcheck:
@@ -250,22 +253,25 @@ def _report_out_of_bounds(region, active_offsets, pointers, mask, has_mask, acce
     )
     lane = _lane_index(pointers, mask, bad_lanes[0])
     num_others = bad_lanes.size - 1
-    more = f'; {num_others} more lane{"s are" if num_others > 1 else " is"} out of bounds, too' if num_others else ''
+    others_text = (
+        f'; {num_others} more lane{"s are" if num_others > 1 else " is"} out of bounds, too' if num_others else ''
+    )
     offset = int(active_offsets[bad_lanes[0]])
-    past_end = 'outside_masked' if has_mask else 'outside_program' if pointers.data.ndim else 'outside_single'
-    expanded = any(not stride and n > 1 for stride, n in zip(region.strides, region.shape)) and 'outside_expanded'
-    code = 'outside_before' if offset < region.first_offset else expanded or past_end
-    fields = dict(access=access, array=region.name, index=region.index_of(offset), shape=region.shape, more=more)
-    if expanded and code == expanded:
+    past_end_code = 'outside_masked' if has_mask else 'outside_program' if pointers.data.ndim else 'outside_single'
+    expanded_code = any(not stride and n > 1 for stride, n in zip(region.strides, region.shape)) and 'outside_expanded'
+    code = 'outside_before' if offset < region.first_offset else expanded_code or past_end_code
+    fields = dict(access=access, array=region.name, index=region.index_of(offset), shape=region.shape, more=others_text)
+    if expanded_code and code == expanded_code:
         fields.update(count=region.num_elements)
     raise finding('memcheck', code, fields, lane)
 
 
-def _pointer(value, what):
+def _pointer(value, function):
+    "Return the first argument of a function as a value; raises `NotCompiled` unless it is a pointer"
     value = value if type(value) is tensor else block_of(value)
     if not value.dtype.is_ptr():
         raise compile_error(
-            f'{what} of {value.type}: its first argument must be a pointer', 'Pass an array argument plus offsets.'
+            f'{function} of {value.type}: its first argument must be a pointer', 'Pass an array argument plus offsets.'
         )
     return value
 
@@ -279,8 +285,8 @@ def _broadcast_mask(pointers, mask):
         mask_block = convert(mask_block, _I1)
     if pointers.data.ndim == 0:
         if mask_block.data.ndim:
-            shown = list(mask_block.data.shape)
-            raise compile_error(f'a mask of shape {shown} for a single pointer', 'Add offsets: x + tl.arange(...).')
+            shape = list(mask_block.data.shape)
+            raise compile_error(f'a mask of shape {shape} for a single pointer', 'Add offsets: x + tl.arange(...).')
         _warn_if_undefined(mask_block.undef_mask, None, 'undefined_decision')
         return pointers, None if mask_block.data else np.False_
     if mask_block.data.shape != pointers.data.shape:
@@ -298,9 +304,7 @@ def load(pointers, mask=None, other=None, volatile=False):
     pointers = _pointer(pointers, 'tl.load')
     element_type = pointers.dtype.element_ty
     if other is not None and mask is None:
-        raise compile_error(
-            'tl.load with `other` and without `mask`', '`other` is the value of lanes whose mask is false.'
-        )
+        raise compile_error('tl.load with `other` and without `mask`', 'Pass a mask: its false lanes get `other`.')
     pointers, active = _broadcast_mask(pointers, mask)
     ctx = current()
     region, active_offsets = _locate(pointers, active, mask, 'read') if active is None or active.ndim else (None, None)
@@ -343,7 +347,9 @@ def store(pointers, value, mask=None):
     value = convert(block_of(value), pointers.dtype.element_ty)
     value, undef_mask = value.data, value.undef_mask
     if value.ndim and not pointers.data.ndim:
-        raise compile_error('a block is stored through one pointer', 'Add offsets to it: out + tl.arange(...).')
+        raise compile_error(
+            'a block is stored through one pointer', 'Add offsets to the pointer: out + tl.arange(...).'
+        )
     shape = pointers.data.shape
     pointers, active = _broadcast_mask(pointers, mask)
     if value.ndim and value.shape != shape:
@@ -352,7 +358,7 @@ def store(pointers, value, mask=None):
         raise compile_error(f'a mask of shape {list(pointers.data.shape)} for pointers of shape {list(shape)}')
     if active is not None and not active.ndim:
         return
-    # Before the warning below, because lanes past the end may be its cause
+    # First check the bounds, because lanes out of bounds may be the cause of the undefined values
     region, active_offsets = _locate(pointers, active, mask, 'write')
     _warn_if_undefined(
         undef_mask if undef_mask is None else np.broadcast_to(undef_mask, shape), active, 'undefined_stored'
@@ -372,6 +378,7 @@ def store(pointers, value, mask=None):
 
 
 def _check_value_shape(value, shape):
+    "Raise `NotCompiled` unless a value can be broadcast to the shape of the pointers"
     try:
         np.broadcast_to(value, shape)
     except ValueError:
@@ -384,20 +391,20 @@ def _check_value_shape(value, shape):
 def _check_lanes_agree(region, active_offsets, value, pointers, active):
     "Raise a finding if two lanes of a store have written different values to one element"
     size = f'u{region.itemsize}'
-    lost = np.flatnonzero(region.flat[active_offsets].view(size) != np.ascontiguousarray(value).view(size))
-    if lost.size:
-        offset = active_offsets[lost[0]]
-        last = np.flatnonzero(active_offsets == offset)[-1]
+    overwritten = np.flatnonzero(region.flat[active_offsets].view(size) != np.ascontiguousarray(value).view(size))
+    if overwritten.size:
+        offset = active_offsets[overwritten[0]]
+        last_position = np.flatnonzero(active_offsets == offset)[-1]
         fields = dict(
             array=region.name,
             index=region.index_of(offset),
             shape=region.shape,
-            lane=_lane_index(pointers, active, last),
+            lane=_lane_index(pointers, active, last_position),
         )
-        raise finding('racecheck', 'lanes', fields, _lane_index(pointers, active, lost[0]))
+        raise finding('racecheck', 'lanes', fields, _lane_index(pointers, active, overwritten[0]))
 
 
-def _report_access(ctx, region, active_offsets, verb, pointers, active, value=None, sem=None):
+def _report_access(ctx, region, active_offsets, access, pointers, active, value=None, sem=None):
     "Report an access to the detectors and to the trace"
     if not (ctx.racecheck or ctx.initcheck or ctx.trace):
         return
@@ -408,7 +415,7 @@ def _report_access(ctx, region, active_offsets, verb, pointers, active, value=No
     )
     if ctx.initcheck and shadow.unwritten is not None:
         shadow.initcheck(
-            region, active_offsets, shadow_offsets, verb, lambda position: _lane_index(pointers, active, position)
+            region, active_offsets, shadow_offsets, access, lambda position: _lane_index(pointers, active, position)
         )
     if ctx.racecheck:
         ctx.accesses.append(
@@ -416,7 +423,7 @@ def _report_access(ctx, region, active_offsets, verb, pointers, active, value=No
                 ctx.number,
                 frame.f_lineno,
                 frame.f_code.co_filename,
-                verb,
+                access,
                 shadow_offsets.size if pointers.data.ndim else 1,
             )
         )
@@ -425,19 +432,19 @@ def _report_access(ctx, region, active_offsets, verb, pointers, active, value=No
             region,
             active_offsets,
             shadow_offsets,
-            verb,
+            access,
             lambda position: _lane_index(pointers, active, position),
             value,
         )
         lanes = np.arange(shadow_offsets.size) if active is None or not active.ndim else np.flatnonzero(active)
-        ctx.check_lanes_of_program(shadow, region, active_offsets, shadow_offsets, verb, lanes, value)
-        if verb == 'atomic':  # after it: what this atomic releases does not order its own access
+        ctx.check_lanes_of_program(shadow, region, active_offsets, shadow_offsets, access, lanes, value)
+        if access == 'atomic':  # after the checks: the clock that this atomic releases does not order its own access
             ctx.on_atomic(shadow, shadow_offsets, sem, not pointers.data.ndim)
     if ctx.trace:
-        ctx.trace.access(ctx, region, active_offsets, verb, frame, pointers, active)
+        ctx.trace.access(ctx, region, active_offsets, access, frame, pointers, active)
 
 
-_ATOMICS = dict(
+_UPDATES = dict(
     add=np.add, max=np.maximum, min=np.minimum, xor=np.bitwise_xor, xchg=lambda old, new: new,
     **{'and': np.bitwise_and, 'or': np.bitwise_or},
 )  # fmt: skip
@@ -476,15 +483,15 @@ def _atomic(name, pointers, value, mask, expected, sem):
     ctx = current()
     _report_access(ctx, region, active_offsets, 'atomic', pointers, active, sem=sem)
 
-    def per_lane(block_value):
+    def of_active_lanes(block_value):
         block_value = np.broadcast_to(block_value, pointers.data.shape)
         return block_value.reshape(-1) if active is None else block_value[active]
 
     if expected is not None:
         expected = convert(block_of(expected), element_type)
         _warn_if_undefined(expected.undef_mask, None, 'undefined_decision')
-        expected = per_lane(expected.data)
-    old_values = _update(region.flat, active_offsets, per_lane(value), name, expected)
+        expected = of_active_lanes(expected.data)
+    old_values = _update(region.flat, active_offsets, of_active_lanes(value), name, expected)
     ctx.on_poll(old_values)
     if active is None:
         return tensor(old_values.reshape(pointers.data.shape)[()], element_type)
@@ -493,25 +500,25 @@ def _atomic(name, pointers, value, mask, expected, sem):
 
 
 def _check_atomic_type(name, element_type):
-    narrow = element_type.name in ('float16', 'bfloat16') and name not in ('add', 'cas', 'xchg')
-    if narrow or element_type.size < 2 or element_type.name in ('int16', 'uint16') and name != 'cas':
+    "Raise `NotCompiled` if Triton has no atomic operation `name` for elements of this type"
+    is_narrow = element_type.name in ('float16', 'bfloat16') and name not in ('add', 'cas', 'xchg')
+    if is_narrow or element_type.size < 2 or element_type.name in ('int16', 'uint16') and name != 'cas':
         raise compile_error(
-            f'tl.atomic_{name} of {element_type}',
-            'Atomics take elements of 32 and 64 bits; atomic_add also takes fp16 and bf16.',
+            f'tl.atomic_{name} of {element_type}', 'Use elements of 32 or 64 bits; atomic_add also takes fp16 and bf16.'
         )
     if element_type.rank == 2 and name in ('and', 'or', 'xor'):
-        raise compile_error(f'tl.atomic_{name} of {element_type}', 'It combines the bits of integers.')
+        raise compile_error(f'tl.atomic_{name} of {element_type}', 'Use elements of an integer type.')
 
 
 def _update(flat, offsets, value, name, expected):
-    "Apply the update in lane order where lanes share an element; returns the old values"
+    "Update elements atomically, in lane order if lanes share an element; returns the old values"
     old_values = np.empty(offsets.size, flat.dtype)
     for lanes in _lanes_without_conflicts(offsets):
         current_values = old_values[lanes] = flat[offsets[lanes]]
         if name == 'cas':
             new_values = np.where(current_values == expected[lanes], value[lanes], current_values)
         else:
-            new_values = _ATOMICS[name](current_values, value[lanes])
+            new_values = _UPDATES[name](current_values, value[lanes])
         flat[offsets[lanes]] = new_values.astype(flat.dtype)
     return old_values
 
@@ -519,13 +526,13 @@ def _update(flat, offsets, value, name, expected):
 def _lanes_without_conflicts(offsets):
     """Split the lanes of an atomic into groups, in which no two lanes access the same element.
 
-    A lane is in group k if k lanes before it access the same element: its rank among the lanes of one offset, which a
-    stable sort by the offset brings together."""
+    A lane is in group k if k lanes before it access the same element. This k is its rank among the lanes of one offset,
+    which a stable sort by the offset brings together."""
     if offsets.size == 1 or np.unique(offsets).size == offsets.size:
         return [slice(None)]
-    by_offset = np.argsort(offsets, kind='stable')
-    starts = np.flatnonzero(np.append(True, np.diff(offsets[by_offset]) != 0))
+    order = np.argsort(offsets, kind='stable')
+    starts = np.flatnonzero(np.append(True, np.diff(offsets[order]) != 0))
     rank = np.empty(offsets.size, np.int64)
-    rank[by_offset] = np.arange(offsets.size) - np.repeat(starts, np.diff(np.append(starts, offsets.size)))
+    rank[order] = np.arange(offsets.size) - np.repeat(starts, np.diff(np.append(starts, offsets.size)))
     lanes = np.argsort(rank, kind='stable')
     return np.split(lanes, np.cumsum(np.bincount(rank))[:-1])

@@ -1,7 +1,7 @@
 """Replaces parts of `import triton` for a program that runs under `gridstride.as_gpu`.
 
-Its kernels are checked here, its driver reports an H100, and its benchmarks call each function once. Kernels of torch
-and of Triton itself are left alone."""
+The kernels of the program run checked, Triton's driver reports an H100, and Triton's benchmarks call each function
+once. Kernels of torch and of Triton itself are not replaced."""
 
 import sys
 import types
@@ -17,7 +17,7 @@ _PROPERTIES = dict(
     multiprocessor_count=132, max_shared_mem=232448, max_num_regs=65536, warpSize=32, sm_clock_rate=1980000,
     mem_clock_rate=2619000, mem_bus_width=5120,
 )  # fmt: skip
-_TRITON_RUNS = 'torch.', 'triton.'  # modules whose kernels are not launched here
+_NOT_REPLACED = 'torch.', 'triton.'  # modules whose kernels Triton launches
 
 
 class _Utils:
@@ -30,7 +30,7 @@ class _Utils:
 
 
 class _Driver:
-    "A Triton driver without a GPU: it reports an H100, and its memory is the CPU's"
+    "A Triton driver without a GPU: it reports an H100, and device memory is CPU memory"
 
     utils = _Utils()
 
@@ -61,10 +61,10 @@ class _Driver:
         return do_bench
 
     get_current_device = get_current_stream = lambda self, *device: 0
-    set_current_device = clear_cache = lambda self, *what: None
+    set_current_device = clear_cache = lambda self, *args: None
 
 
-_printed_lines = set()  # benchmarks about which a line was printed
+_printed_lines = set()
 
 
 def _print_once(line):
@@ -75,7 +75,7 @@ def _print_once(line):
 
 def do_bench(fn, warmup=25, rep=100, grad_to_none=None, quantiles=None, return_mode='mean', **options):
     "Time one call on the CPU, in ms"
-    _print_once('benchmarks call each function once; times of a CPU say nothing about a GPU')
+    _print_once('benchmarks call each function once; times on a CPU say nothing about a GPU')
     start = perf_counter()
     fn()
     ms = (perf_counter() - start) * 1e3
@@ -85,36 +85,39 @@ def do_bench(fn, warmup=25, rep=100, grad_to_none=None, quantiles=None, return_m
 
 
 class _PerfReport:
-    "A benchmark made by `triton.testing.perf_report`: only its first size is run, the others would take too long"
+    "A benchmark made by `triton.testing.perf_report`: it runs the first size only, because all would take too long"
 
     def __init__(self, fn, benchmarks):
         self.fn, self.benchmarks = fn, benchmarks
 
-    def _rows(self, bench, options):
-        first = next(iter(bench.x_vals))
+    def _measure_first(self, bench, options):
+        "Return the results of a benchmark at its first size, as a row {column: value}"
+        first_size = next(iter(bench.x_vals))
         names = list(bench.x_names)
-        sizes = dict(zip(names, first if isinstance(first, (list, tuple)) else [first] * len(names)))
+        sizes = dict(zip(names, first_size if isinstance(first_size, (list, tuple)) else [first_size] * len(names)))
         row = dict(sizes)
         for value, name in zip(bench.line_vals, bench.line_names):
-            got = self.fn(**sizes, **{bench.line_arg: value}, **bench.args, **options)
-            row[f'{name} ({bench.ylabel})'] = got[0] if isinstance(got, (list, tuple)) else got
+            result = self.fn(**sizes, **{bench.line_arg: value}, **bench.args, **options)
+            row[f'{name} ({bench.ylabel})'] = result[0] if isinstance(result, (list, tuple)) else result
         return row
 
     def run(self, show_plots=False, print_data=False, save_path='', return_df=False, **options):
         "Run each benchmark at its first size"
-        alone = not isinstance(self.benchmarks, (list, tuple))
+        is_single = not isinstance(self.benchmarks, (list, tuple))
         rows = []
-        for bench in [self.benchmarks] if alone else self.benchmarks:
-            rows.append(self._rows(bench, options))
+        for bench in [self.benchmarks] if is_single else self.benchmarks:
+            rows.append(self._measure_first(bench, options))
             size = ', '.join(f'{k}={rows[-1][k]}' for k in bench.x_names)
-            more = len(bench.x_vals) - 1
-            print(f'gridstride: {bench.plot_name or self.fn.__name__} ran at {size}; {more} more sizes are left out')
+            num_others = len(bench.x_vals) - 1
+            print(
+                f'gridstride: {bench.plot_name or self.fn.__name__} ran at {size}; {num_others} more sizes are left out'
+            )
         if not return_df:
             return None
         import pandas
 
         frames = [pandas.DataFrame([row]) for row in rows]
-        return frames[0] if alone else frames
+        return frames[0] if is_single else frames
 
 
 def perf_report(benchmarks):
@@ -123,7 +126,7 @@ def perf_report(benchmarks):
 
 
 class _CublasLt:
-    "The cuBLASLt products that Triton's tutorials compare with"
+    "The matrix products of cuBLASLt, with which Triton's tutorials compare"
 
     def __init__(self, workspace):
         pass
@@ -141,59 +144,63 @@ def _module_name_of(fn):
     return getattr(unwrap(fn), '__module__', None) or ''
 
 
-def _choose_by_owner(ours, theirs):
-    "Make a decorator that uses Triton's for functions of torch and Triton, and ours for all others"
+def _choose_by_module(checked_decorator, triton_decorator):
+    "Make a decorator that applies Triton's to functions of torch and Triton, and the checked one to all others"
 
     def decorator(fn):
-        return (theirs if _module_name_of(fn).startswith(_TRITON_RUNS) else ours)(fn)
+        is_triton = _module_name_of(fn).startswith(_NOT_REPLACED)
+        return (triton_decorator if is_triton else checked_decorator)(fn)
 
     return decorator
 
 
-def _jit(theirs):
+def _jit(triton_jit):
     def jit(fn=None, **options):
         "Make a kernel, or a function that kernels call"
-        choose = _choose_by_owner(
-            triton_shim.jit if not options else triton_shim.jit(**options), lambda f: theirs(f, **options)
+        decorator = _choose_by_module(
+            triton_shim.jit if not options else triton_shim.jit(**options), lambda f: triton_jit(f, **options)
         )
-        return choose if fn is None else choose(fn)
+        return decorator if fn is None else decorator(fn)
 
     return jit
 
 
-def _wrapper(ours, theirs):
-    "Make `autotune` or `heuristics`, which use Triton's for Triton's kernels and ours for others"
+def _kernel_wrapper(checked_wrapper, triton_wrapper):
+    "Make `autotune` or `heuristics`: Triton's for kernels of torch and Triton, the checked one for others"
 
     def decorator(*args, **options):
-        return _choose_by_owner(lambda fn: ours(*args, **options)(fn), lambda fn: theirs(*args, **options)(fn))
+        return _choose_by_module(
+            lambda fn: checked_wrapper(*args, **options)(fn), lambda fn: triton_wrapper(*args, **options)(fn)
+        )
 
     return decorator
 
 
 def patch(triton, swap):
-    "Replace the launches, the driver and the benchmarks of an installed Triton; `swap(owner, name, new)` sets them"
+    "Replace the launches, the driver and the benchmarks of an installed Triton; `swap(owner, name, value)` sets them"
     runtime, testing = triton.runtime, triton.testing
     swap(triton_shim, 'original_jit', triton.jit)
     decorators = dict(
         jit=_jit(triton.jit),
-        autotune=_wrapper(triton_shim.autotune, triton.autotune),
-        heuristics=_wrapper(triton_shim.heuristics, triton.heuristics),
+        autotune=_kernel_wrapper(triton_shim.autotune, triton.autotune),
+        heuristics=_kernel_wrapper(triton_shim.heuristics, triton.heuristics),
     )
     for owner in (triton, runtime, runtime.jit, runtime.autotuner):
-        for name, new in decorators.items():
+        for name, decorator in decorators.items():
             if callable(vars(owner).get(name)) and not isinstance(vars(owner)[name], types.ModuleType):
-                swap(owner, name, new)
+                swap(owner, name, decorator)
     swap(runtime.driver, '_active', _Driver())
-    for name, new in dict(do_bench=do_bench, do_bench_cudagraph=do_bench, perf_report=perf_report).items():
-        swap(testing, name, new)
+    for name, function in dict(do_bench=do_bench, do_bench_cudagraph=do_bench, perf_report=perf_report).items():
+        swap(testing, name, function)
     if cublas := getattr(getattr(sys.modules.get('triton._C.libtriton'), 'nvidia', None), 'cublas', None):
         swap(cublas, 'CublasLt', _CublasLt)
 
 
-# Where Triton is not installed
+# Modules for a program that imports Triton where it is not installed
 
 
-def _module(name, **names):
+def _make_module(name, **names):
+    "Make a module with these names"
     module = types.ModuleType(name)
     module.__path__ = []
     module.is_shim = True
@@ -216,27 +223,29 @@ class _Benchmark:
 
 
 def substitute_modules():
-    "Return {name: module} of the modules that programs import from a Triton that is not installed"
-    tensor_descriptor = _module('triton.tools.tensor_descriptor', TensorDescriptor=triton_shim.TensorDescriptor)
-    testing = _module(
+    "Return {name: module} of the modules of Triton that programs import, for a machine without Triton"
+    tensor_descriptor = _make_module('triton.tools.tensor_descriptor', TensorDescriptor=triton_shim.TensorDescriptor)
+    testing = _make_module(
         'triton.testing', do_bench=do_bench, do_bench_cudagraph=do_bench, perf_report=perf_report, Benchmark=_Benchmark
     )
     driver = types.SimpleNamespace(active=_Driver(), set_active=lambda driver: None)
-    runtime = _module('triton.runtime', driver=driver, Config=triton_shim.Config, JITFunction=triton_shim.JITFunction)
+    runtime = _make_module(
+        'triton.runtime', driver=driver, Config=triton_shim.Config, JITFunction=triton_shim.JITFunction
+    )
     triton = triton_shim.module()
     triton.testing = testing
     triton.runtime = runtime
     triton.__path__ = []
     triton.__version__ = '3.7.1'
-    extra = _module('triton.language.extra', libdevice=libdevice)
-    tools = _module('triton.tools', tensor_descriptor=tensor_descriptor)
-    profiling = profiler.modules()
+    extra = _make_module('triton.language.extra', libdevice=libdevice)
+    tools = _make_module('triton.tools', tensor_descriptor=tensor_descriptor)
+    profiler_modules = profiler.modules()
     triton.tools = tools
-    triton.profiler = profiling['triton.profiler']
+    triton.profiler = profiler_modules['triton.profiler']
     return {
         'triton': triton, 'triton.language': language, 'triton.testing': testing, 'triton.runtime': runtime,
         'triton.language.extra': extra, 'triton.language.extra.libdevice': libdevice,
-        'triton.language.extra.cuda': _module('triton.language.extra.cuda', libdevice=libdevice),
+        'triton.language.extra.cuda': _make_module('triton.language.extra.cuda', libdevice=libdevice),
         'triton.language.extra.cuda.libdevice': libdevice, 'triton.tools': tools,
-        'triton.tools.tensor_descriptor': tensor_descriptor, **profiling,
+        'triton.tools.tensor_descriptor': tensor_descriptor, **profiler_modules,
     }  # fmt: skip

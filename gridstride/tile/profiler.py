@@ -1,7 +1,7 @@
 """A substitute for `triton.profiler` in a program that runs under `gridstride.as_gpu`: it records nothing.
 
-The functions have the names and the arguments of Triton's profiler, Proton. Its modules that need no GPU, such as
-`triton.profiler.specs`, stay Triton's where Triton is installed."""
+The functions have the names and the arguments of Triton's profiler, Proton. Where Triton is installed, its own
+modules are used if they need no GPU, for example `triton.profiler.specs`."""
 
 import functools
 import itertools
@@ -13,13 +13,11 @@ from importlib.util import find_spec
 __all__ = ['modules']
 
 _sessions = itertools.count()
-_printed = []  # holds True once the line was printed
 
 
+@functools.cache
 def _print_once():
-    if not _printed:
-        _printed.append(True)
-        print('gridstride: triton.profiler records nothing: no kernel runs on a GPU here')
+    print('gridstride: triton.profiler records nothing: no kernel runs on a GPU here')
 
 
 def start(name=None, *, context='shadow', data='tree', backend=None, mode=None, hook=None):
@@ -46,7 +44,7 @@ def profile(func=None, **options):
 
 
 class scope(ContextDecorator):
-    "A scope, as a context manager or a decorator; nothing is recorded"
+    "A scope that records nothing, as a context manager or a decorator"
 
     def __init__(self, name='', metrics=None):
         self.name, self.metrics = name, metrics
@@ -59,7 +57,7 @@ class scope(ContextDecorator):
 
 
 class Hook:
-    "The base class of a program's own hooks, none of which is called"
+    "The base class of hooks that a program defines; none of them is called"
 
 
 def parse(metrics, filename, *args, **options):
@@ -73,10 +71,10 @@ def read(filename):
     return parse(None, filename) + (None, None)
 
 
-def _module(name, **names):
-    found = types.ModuleType(f'triton.profiler.{name}'.rstrip('.'))
-    vars(found).update(names)
-    return found
+def _make_module(name, **names):
+    module = types.ModuleType(f'triton.profiler.{name}'.rstrip('.'))
+    vars(module).update(names)
+    return module
 
 
 def _submodules():
@@ -90,19 +88,19 @@ def _submodules():
         clear=_do_nothing,
     )
     return dict(
-        viewer=_module('viewer', parse=parse, read=read, print_tree=_do_nothing, show_metrics=_do_nothing),
-        language=_module('language', scope=scope, **dict.fromkeys(_IN_KERNELS, _do_nothing)),
-        hooks=_module('hooks', Hook=Hook, **hooks),
-        context=_module('context', depth=lambda session=0: 0),
-        data=_module('data', **data),
+        viewer=_make_module('viewer', parse=parse, read=read, print_tree=_do_nothing, show_metrics=_do_nothing),
+        language=_make_module('language', scope=scope, **dict.fromkeys(_KERNEL_FUNCTIONS, _do_nothing)),
+        hooks=_make_module('hooks', Hook=Hook, **hooks),
+        context=_make_module('context', depth=lambda session=0: 0),
+        data=_make_module('data', **data),
     )
 
 
-_IN_KERNELS = 'record enter_scope exit_scope enable_semantic disable_semantic'.split()
-_RECORDING = 'activate deactivate finalize enter_scope exit_scope enter_state exit_state'.split()
+_KERNEL_FUNCTIONS = 'record enter_scope exit_scope enable_semantic disable_semantic'.split()
+_SESSION_FUNCTIONS = 'activate deactivate finalize enter_scope exit_scope enter_state exit_state'.split()
 
 
-def _folders():
+def _installed_folders():
     "Return the folders of Triton's own profiler modules, if Triton is installed"
     triton = sys.modules.get('triton')
     if triton is None or getattr(triton, 'is_shim', False):
@@ -113,11 +111,11 @@ def _folders():
 
 def modules():
     "Return {name: module} of the profiler and the modules below it"
-    below = _submodules()
-    names = dict.fromkeys(_RECORDING, _do_nothing) | dict(
+    submodules = _submodules()
+    names = dict.fromkeys(_SESSION_FUNCTIONS, _do_nothing) | dict(
         start=start, profile=profile, scope=scope, cpu_timed_scope=scope, state=scope, metadata_state=scope
     )
-    found = _module('', **names, **below, DEFAULT_PROFILE_NAME='proton')
-    found.__path__ = _folders()
-    found.is_shim = True
-    return {'triton.profiler': found} | {f'triton.profiler.{k}': v for k, v in below.items()}
+    module = _make_module('', **names, **submodules, DEFAULT_PROFILE_NAME='proton')
+    module.__path__ = _installed_folders()
+    module.is_shim = True
+    return {'triton.profiler': module} | {f'triton.profiler.{k}': v for k, v in submodules.items()}

@@ -18,7 +18,7 @@ from functools import lru_cache
 
 from ..support.function_source import SourceMissing, source_of
 from .block import Unbound, block_of, convert, is_number, tensor
-from .hints import HINT_HOOKS, hint, hints, returned_hint, type_of_hint, type_of
+from .hints import HINT_HOOKS, hint, hints, return_hint, type_of_hint, type_of
 from .run import Names, current, learner_frame, compile_error
 from .hints_and_debug import device_assert
 from .types import DTYPES, const
@@ -82,7 +82,7 @@ class _Rewriter(ast.NodeTransformer):
             parameter.annotation = None
         stored = [name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)]
         self.reassigned = {name for name in stored if stored.count(name) > 1 or name in self.assigned}
-        self.final_return_hint = next(iter(returned_hint(node.body, self.reassigned)), None)
+        self.final_return_hint = next(iter(return_hint(node.body, self.reassigned)), None)
         node.args.defaults = [_name_at('None', default) for default in node.args.defaults]
         node.args.kw_defaults = [default and _name_at('None', default) for default in node.args.kw_defaults]
         self.generic_visit(node)
@@ -159,7 +159,7 @@ class _Rewriter(ast.NodeTransformer):
             tuple(hints(node.body, else_names - self.assigned).items()),
             tuple(hints(node.orelse, body_names - self.assigned).items()),
         )
-        returned = [returned_hint(branch, self.reassigned) for branch in (node.body, node.orelse)]
+        returned = [return_hint(branch, self.reassigned) for branch in (node.body, node.orelse)]
         returns = any(isinstance(sub, ast.Return) for sub in ast.walk(node))
         name = self._new_name()
         node.test = self.visit(node.test)
@@ -567,6 +567,6 @@ HOOKS = {
         'and_goes_on': _and_evaluates_second, 'or_goes_on': _or_evaluates_second, 'not': _logical_not,
         'decides': _check_condition, 'assert': _assert, 'while': While, 'if': If, 'ignored': _ignore_result,
         'arm': _check_arm_type, 'returned': _check_return, 'defined': _define_constexpr, 'only': _after_one_branch,
-        'in_loop': lambda name: Unbound(name, 'in a loop alone'), **HINT_HOOKS,
+        'in_loop': lambda name: Unbound(name, 'in a loop'), **HINT_HOOKS,
     }.items()
 }  # fmt: skip

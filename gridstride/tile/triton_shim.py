@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from . import language
-from .kernel import Checked, checked
+from .kernel import CheckedKernel, checked
 
 __all__ = ['module', 'jit', 'autotune', 'heuristics', 'Config', 'TensorDescriptor', 'cdiv', 'next_power_of_2']
 
@@ -92,16 +92,16 @@ def autotune(configs, key, **options) -> Any:
     "Make a kernel that chooses one of its configs; without a GPU the first"
     if not configs:
         raise ValueError('triton.autotune without configs: give at least one triton.Config')
-    return lambda fn: Checked(Tuned(_inner(fn), configs, key, **options))
+    return lambda fn: CheckedKernel(Tuned(_inner(fn), configs, key, **options))
 
 
 def heuristics(values) -> Any:
     "Make a kernel some of whose constants are computed by `values`: {name: function of the dict of arguments}"
-    return lambda fn: Checked(Heuristics(_inner(fn), values))
+    return lambda fn: CheckedKernel(Heuristics(_inner(fn), values))
 
 
 def _inner(fn):
-    return fn.kernel if isinstance(fn, Checked) else fn
+    return fn.kernel if isinstance(fn, CheckedKernel) else fn
 
 
 def cdiv(x, y):
