@@ -307,7 +307,8 @@ FACTS = {
         ('row_with_a_remainder', '.0]', '//'), ('rotates_the_whole_picture', 'read 105 ', ' 3:')],
     'blocks_and_threads': [
         ('maxima_of_all_rows', 'index 0 read 99 ', ' 3:'), ('whole_product', 'read 42 ', ' 6:'),
-        ('two_brackets', 'x[r*w + c]', 'x[r][c]'), ('whole_dim3', 'blockIdx.x')],
+        ('two_brackets', 'x[r*w + c]', 'x[r][c]'), ('whole_dim3', 'blockIdx.x'),
+        ('not_transposed', '3 rows of 9', '9 rows of 3'), ('one_each', 'the first 12 of 50 ')],
     'shared_memory': [
         ('lists', 'view 0 ', 'list'), ('pads_all_of_x', 'read 15 ', ' 1:'), ('list_for_shared', '`shared`'),
         ('catches_the_end', 'x[-1]', '0 to 8')],
@@ -333,7 +334,8 @@ FACTS = {
         ('a_plain_function', '@cuda.jit'), ('and_of_bits', '`and`', '`r < out.shape[0] & c < out.shape[1]`'),
         ('one_thread_for_the_picture', '1 thread wrote 256 '), ('one_thread_for_all_rows', '1 thread wrote 64 '),
         ('first_warp_brings_the_tile', '32 threads', ' 256 '), ('first_block_counts_all', '256 threads read 2145 '),
-        ('first_threads_add_all', '2 threads added 512 ')],
+        ('first_threads_add_all', '2 threads added 512 '), ('one_pixel_each', '512 of 2000 ', '16 rows', '32 columns'),
+        ('wide_sum', 'double total')],
     'profiling': [('none_for_no_operator', "''", 'None')],
     'source_to_sass': [
         ('counts_of_sixteen_bits', 'h=4, w=70000, equal=True'), ('one_thread_for_all', ' 63 of 64 threads')],

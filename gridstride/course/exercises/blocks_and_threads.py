@@ -115,7 +115,13 @@ def _(fn, rng, h, w, k):
     run_2d(fn, h, w, lambda r, c: r * w + c, out, ms, ns, out, h, w, k, needs=2 * k)
     check_unchanged(ms, ns)
     want = (m.astype(np.float64) @ n.T).astype(np.float32)
-    check(out.a.reshape(h, w), want, atol=1e-4)  # at most 20 roundings of values around 5
+    got = out.a.reshape(h, w)
+    if not np.allclose(got, want, atol=1e-4) and np.allclose(got, m @ n.reshape(k, w), atol=1e-4):
+        raise AssertionError(
+            f'this is the product of m and an n with {k} rows of {w} elements; '
+            f'but n has {w} rows of {k}, and each is needed as a column'
+        )
+    check(got, want, atol=1e-4)  # at most 20 roundings of values around 5
 
 
 @problem(
@@ -144,6 +150,11 @@ def _(fn, rng, n, blocks, threads):
 
     run_watched(fn, blocks, threads, own, out, dim3(blocks), xs, out, n, needs=per_thread)
     check_unchanged(xs)
+    if set(out.writes) == set(range(min(threads_in_grid, n))) and n > threads_in_grid:
+        raise AssertionError(
+            f'only the first {threads_in_grid} of {n} elements are written, one per thread: '
+            'each thread must go on, by the number of threads in the whole grid'
+        )
     check(out.a, 2 * x)
     if len(out.writes) > n:
         twice = next(i for i in out.writes if out.writes.count(i) > 1)

@@ -25,6 +25,7 @@ __all__ = [
     'expected_float32',
     'find_double',
     'count_tile_loads',
+    'check_counted',
 ]
 
 
@@ -177,13 +178,11 @@ def _(fn, rng, h, w):
     check(out, want, atol=1e-5)  # right to within float32 at all?
     if h < 100:  # a trace keeps no more
         check_distribution(t, 'written', h, f'wrote {h} results')
-    n = int((out != want).sum())
-    if n:
-        raise AssertionError(
-            f'{n} of {h} results differ in their last bits from those of float32 alone: '
-            'somewhere the kernel still computes in float64, or adds in another order'
-        )
-    if line := find_double(fn, x, y, out):
+    line = find_double(fn, x, y, out)
+    if n := int((out != want).sum()):
+        why = f'this line, as C, computes in float64: {line}' if line else 'the kernel computes in another order'
+        raise AssertionError(f'{n} of {h} results differ in their last bits from those of float32 alone: {why}')
+    if line:
         raise AssertionError(f'the bits are right, but this line, as C, computes in float64 and then rounds: {line}')
 
 
@@ -232,6 +231,16 @@ def _(fn, rng, h, w):
     check(c, out, atol=1e-6, tile=16)  # the same roundings, but for a fused multiply-add
 
 
+def check_counted(out, h, w, blocks):
+    "Raise `AssertionError` if a grid that is smaller than the picture leaves pixels uncounted"
+    wide, high = 16 * blocks[0], 16 * blocks[1]
+    if 0 < out.sum() < h * w and (wide < w or high < h):
+        raise AssertionError(
+            f'only {out.sum()} of {h * w} pixels are counted: the grid has {high} rows and {wide} columns of threads, '
+            'fewer than the picture, so each thread must go on to its next pixels, in both directions'
+        )
+
+
 @problem(
     'numba.histogram',
     returns=False,
@@ -255,6 +264,7 @@ def _(fn, rng, h, w, blocks):
     old = x.copy()
     t = run(fn, rng, blocks, (16, 16), x, out)
     check_unchanged(x=(old, x))
+    check_counted(out, h, w, blocks)
     check(out, np.bincount(old.ravel(), minlength=256).astype(np.int32))
     there = count_accesses(t, 'global', 'atomic')
     most = 256 * blocks[0] * blocks[1]
