@@ -438,7 +438,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         'past_the_library',
         'The matmul ladder: past the library',
         reading=55,
-        exercises=(0, 0),
+        exercises=(10, 10),
         needs=(
             'lesson {asynchronous_copies}. A GPU helps: without one all kernels run and are checked; times are those '
             'of an NVIDIA H100.'

@@ -18,6 +18,17 @@ def one_wave_after_the_other(h, w, bm, bn, each, sms):
     return np.divide(h*w, waves*each*sms*bm*bn)
 
 
+@right('matmul_ladder.group')
+def largest_of_equals(blocks, across, down):
+    def count(group):
+        tiles = set()
+        for top in range(0, down, group):
+            band = range(top, min(top+group, down))
+            tiles |= set([(r,c) for c in range(across) for r in band][:max(0, blocks - top*across)])
+        return sum(len(set(o)) for o in zip(*tiles))
+    return np.int64(min(range(down, 0, -1), key=count))
+
+
 @right('matmul_ladder.patch')
 def bank_by_bank(BN, BK, TM, TN, quads):
     across,banks = BN//TN,{}

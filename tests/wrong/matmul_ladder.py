@@ -34,6 +34,46 @@ def tiles_have_swapped_axes(h, w, bm, bn, each, sms):
     return h*w/(cdiv(cdiv(h,bn)*cdiv(w,bm), each*sms)*each*sms*bm*bn)
 
 
+def needs(group, blocks, across, down):
+    "The rows and columns of tiles that the first blocks need"
+    tiles = []
+    for i in range(blocks):
+        top,rest = i//(group*across)*group,i%(group*across)
+        high = min(group, down-top)
+        tiles.append((top + rest%high, rest//high))
+    return [len(set(o)) for o in zip(*tiles)]
+
+def best(blocks, across, down, cost):
+    return min(range(1, down+1), key=lambda g: cost(*needs(g, blocks, across, down)))
+
+@wrong('matmul_ladder.group')
+def always_eight(blocks, across, down): return 8
+
+@wrong('matmul_ladder.group')
+def eight_if_it_fits(blocks, across, down): return min(8, down)
+
+@wrong('matmul_ladder.group')
+def a_square_of_blocks(blocks, across, down): return max(1, min(down, round(blocks**.5)))
+
+@wrong('matmul_ladder.group')
+def row_by_row(blocks, across, down): return 1
+
+@wrong('matmul_ladder.group')
+def fewest_columns(blocks, across, down): return best(blocks, across, down, lambda rows, columns: columns)
+
+@wrong('matmul_ladder.group')
+def most_of_both(blocks, across, down): return best(blocks, across, down, lambda rows, columns: -rows-columns)
+
+@wrong('matmul_ladder.group')
+def the_count_itself(blocks, across, down): return min(sum(needs(g, blocks, across, down)) for g in range(1, down+1))
+
+@wrong('matmul_ladder.group')
+def axes_swapped(blocks, across, down): return best(blocks, down, across, lambda rows, columns: rows+columns)
+
+@wrong('matmul_ladder.group')
+def nearly_whole(blocks, across, down): return best(blocks, across, down, lambda rows, columns: rows+columns) + .5
+
+
 LANE = np.arange(32)
 
 def patch(BN, BK, TM, TN, single=None, wide=None):

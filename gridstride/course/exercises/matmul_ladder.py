@@ -5,11 +5,20 @@ import numpy as np
 
 from ..grading import normal, problem
 from .cuda_c import without_comments, compile_for_emulator, launch, run, source
-from .returned import number
+from .returned import integer, number
 from ...sim.counters import wavefronts
 from ...utils import cdiv, check
 
-__all__ = ['SHAPES', 'EDGES_KERNEL', 'quads', 'patch_cost', 'max_wavefronts', 'useful_fraction', 'product']
+__all__ = [
+    'SHAPES',
+    'EDGES_KERNEL',
+    'quads',
+    'patch_cost',
+    'max_wavefronts',
+    'useful_fraction',
+    'needed_tiles',
+    'product',
+]
 
 
 # A load of four floats per lane, as the lesson's experiment shows: half a warp is served at once if its lanes load the
@@ -140,6 +149,43 @@ def _(fn, rng, h, w, bm, bn, each, sms):
         raise AssertionError(
             f'got {got!r}, but the fraction {want:.6g} of the work is useful: blocks: {blocks}, waves of up to {wave}: '
             f'{cdiv(blocks, wave)}, results: {h}x{w}'
+        )
+
+
+# Grouped tiles: which rows of tiles of A, and which columns of B, the blocks that run at once need.
+def needed_tiles(group, blocks, across, down) -> tuple:
+    "Return how many rows and how many columns of tiles the first `blocks` blocks need, in bands of `group` rows"
+    i = np.arange(blocks)
+    top, rest = i // (group * across) * group, i % (group * across)
+    high = np.minimum(group, down - top)
+    return len(np.unique(top + rest % high)), len(np.unique(rest // high))
+
+
+_WAVES = ((64, 32, 16), (264, 32, 32), (264, 8, 64), (264, 64, 8), (132, 40, 20), (30, 7, 5), (12, 3, 7), (1, 5, 5))
+
+
+@problem(
+    'matmul_ladder.group',
+    cases=[dict(zip(('blocks', 'across', 'down'), wave)) for wave in _WAVES],
+    hints=[
+        'There are few candidates: try each `GROUP` from 1 to `down`, and count what its first `blocks` tiles need.',
+        'The listing of 13c, and the cell that draws the tiles, compute the tile of a block. Collect the rows and the '
+        'columns in two sets; the count is the sum of their sizes.',
+        'For block `i`: `top = i//(GROUP*across)*GROUP`, `high = min(GROUP, down-top)`, `rest = i%(GROUP*across)`; '
+        'row `top + rest%high`, column `rest//high`. Then `min(range(1, down+1), key=count)`.',
+    ],
+)
+def _(fn, rng, blocks, across, down):
+    group = integer(fn(blocks, across, down))
+    if not 1 <= group <= down:
+        raise AssertionError(f'got {group}, but GROUP is from 1 to {down}, the rows of tiles')
+    cost = {g: needed_tiles(g, blocks, across, down) for g in range(1, down + 1)}
+    best = min(cost, key=lambda g: sum(cost[g]))
+    if sum(cost[group]) > sum(cost[best]):
+        rows, columns = cost[group]
+        raise AssertionError(
+            f'with GROUP = {group} these {blocks} blocks need {rows} rows of tiles and {columns} columns, '
+            f'{rows + columns} in all; another GROUP needs only {sum(cost[best])}'
         )
 
 
