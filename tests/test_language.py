@@ -126,7 +126,7 @@ WORDS = [
      dict(tests=2)),
     (r'texts of|steps? of writing',
      'sequences; decode step',
-     dict(python=2)),
+     dict(python=1)),
     (r'speed of (?:the )?(?:memory|a copy)',
      'DRAM bandwidth, copy bandwidth',
      dict()),

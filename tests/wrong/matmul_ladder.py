@@ -38,9 +38,9 @@ def needs(group, blocks, across, down):
     "The rows and columns of tiles that the first blocks need"
     tiles = []
     for i in range(blocks):
-        top,rest = i//(group*across)*group,i%(group*across)
+        top,inside = i//(group*across)*group,i%(group*across)
         high = min(group, down-top)
-        tiles.append((top + rest%high, rest//high))
+        tiles.append((top + inside%high, inside//high))
     return [len(set(o)) for o in zip(*tiles)]
 
 def best(blocks, across, down, cost):

@@ -156,9 +156,9 @@ def _(fn, rng, h, w, bm, bn, each, sms):
 def needed_tiles(group, blocks, across, down) -> tuple:
     "Return how many rows and how many columns of tiles the first `blocks` blocks need, in bands of `group` rows"
     i = np.arange(blocks)
-    top, rest = i // (group * across) * group, i % (group * across)
+    top, inside = i // (group * across) * group, i % (group * across)
     high = np.minimum(group, down - top)
-    return len(np.unique(top + rest % high)), len(np.unique(rest // high))
+    return len(np.unique(top + inside % high)), len(np.unique(inside // high))
 
 
 _WAVES = ((64, 32, 16), (264, 32, 32), (264, 8, 64), (264, 64, 8), (132, 40, 20), (30, 7, 5), (12, 3, 7), (1, 5, 5))
@@ -171,8 +171,8 @@ _WAVES = ((64, 32, 16), (264, 32, 32), (264, 8, 64), (264, 64, 8), (132, 40, 20)
         'There are few candidates: try each `GROUP` from 1 to `down`, and count what its first `blocks` tiles need.',
         'The listing of 13c, and the cell that draws the tiles, compute the tile of a block. Collect the rows and the '
         'columns in two sets; the count is the sum of their sizes.',
-        'For block `i`: `top = i//(GROUP*across)*GROUP`, `high = min(GROUP, down-top)`, `rest = i%(GROUP*across)`; '
-        'row `top + rest%high`, column `rest//high`. Then `min(range(1, down+1), key=count)`.',
+        'For block `i`: `top = i//(GROUP*across)*GROUP`, `high = min(GROUP, down-top)`, `inside = i%(GROUP*across)`; '
+        'row `top + inside%high`, column `inside//high`. Then `min(range(1, down+1), key=count)`.',
     ],
 )
 def _(fn, rng, blocks, across, down):
