@@ -1,4 +1,5 @@
-"""`python -m gridstride.cpp program.cu`: a whole CUDA program, with its own `main`, on the emulator."""
+"""`python -m gridstride.cpp program.cu`: a whole CUDA program, with its own `main`, on the emulator; with `--launch`, a
+kernel of a source that has no `main`."""
 
 import argparse, ctypes, sys
 from pathlib import Path
@@ -39,7 +40,29 @@ def _parser():
         '--memory', metavar='SIZE', help='of the device: 8G; default: GRIDSTRIDE_DEVICE_MEMORY, or what is free'
     )
     p.add_argument('--leaks', action='store_true', help='report memory that was never freed; then the exit status is 1')
+    g = p.add_argument_group('a file without a main')
+    g.add_argument('--launch', metavar='KERNEL', help="launch this kernel, 'k<float>' for a template")
+    g.add_argument('--size', type=int, default=1000, help='of arrays, and value of integers; default 1000')
+    g.add_argument('--grid', type=_dims, metavar='X[,Y[,Z]]', help='blocks; default: as many as SIZE threads need')
+    g.add_argument('--block', type=_dims, metavar='X[,Y[,Z]]', default=256, help='threads per block; default 256')
+    g.add_argument('--arg', metavar='NAME=VALUE', action='append', default=[], help='a number, 32x48, or x.npy')
+    g.add_argument('--args', dest='args_file', metavar='FILE', help='JSON: {"x": "x.npy", "out": [32, 48], "n": 48}')
     return p
+
+
+def _dims(text):
+    "Parse the size of a grid or of a block"
+    sizes = tuple(map(int, text.split(',')))
+    return sizes if len(sizes) > 1 else sizes[0]
+
+
+def _launch(a, src):
+    "Launch one kernel of a file that has no `main`, and print the launch"
+    from .harness import launch, read_values
+
+    values = read_values(a.arg, a.args_file)
+    print(launch(src, a.launch, values, a.size, a.grid, a.block, a.seed or 0, False if a.unchecked else None))
+    return 0
 
 
 def _split(a):
@@ -92,7 +115,11 @@ def main(argv=None) -> int:  # exit status
             extensions = [short for _, short, _ in _EXTENSIONS if getattr(a, short)]
             sources = dict(folder=a.file.resolve().parent, include=include, units=units, host=a.file.suffix != '.cu')
             checks = False if a.unchecked else None
-            status = run(src, name, args, checks, defines=a.define, extensions=extensions, **sources)
+            status = (
+                _launch(a, src)
+                if a.launch
+                else run(src, name, args, checks, defines=a.define, extensions=extensions, **sources)
+            )
     except (KernelError, CompileError, CompilerMissing, NotEmulated, ValueError) as e:
         print(f'{type(e).__name__}: {e}', file=sys.stderr)
         return 1

@@ -33,7 +33,9 @@ def _missing(symbol):
     name = symbol
     if shutil.which('c++filt'):
         name = subprocess.run(['c++filt', symbol], capture_output=True, text=True).stdout.strip() or symbol
-    return f'no file of the program defines {name}: pass all of its files, as in `python -m gridstride.cpp a.cu b.cu`'
+    what = f'no file of the program defines {name}: pass all of its files, as in `python -m gridstride.cpp a.cu b.cu`'
+    alone = '; without a main, launch a kernel: `python -m gridstride.cpp --launch KERNEL a.cu`'
+    return what + alone * (name == 'main')
 
 
 def run(
