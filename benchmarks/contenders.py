@@ -55,7 +55,7 @@ def error_of(f, judge, out, is_ours):
 
 def best_pick(m, n, out, layout, seconds=.01):
     "The fastest of cublasLt's first proposals, other memory read before each run"
-    picks = cublaslt.picks(m, n, layout, COUNT)
+    picks = cublaslt.proposed_kernels(m, n, layout, COUNT)
     calls = {i: lambda p=p: p(m, n, out) for i, p in enumerate(picks)}
     times = time_interleaved(KEPT['read'](), calls, seconds)
     return min(picks, key=lambda p: np.median(sum(times[p.rank], [])))
@@ -177,7 +177,7 @@ def launch_all(rows, byte):
         m, n, a, b, out = operands(row['shape'], row['dtype'], row['layout'], zeros)
         calls = {TORCH: lambda: torch.matmul(a, b, out=out), 'ours': lambda: matmul(a, b, out)}
         if 'pick' in row:
-            pick = cublaslt.picks(m, n, row['layout'], COUNT)[row['pick']['number']]
+            pick = cublaslt.proposed_kernels(m, n, row['layout'], COUNT)[row['pick']['number']]
             calls[BEST] = lambda: pick(m, n, out)
         for name, f in calls.items():
             byte.fill_(1)

@@ -252,9 +252,10 @@ def text_of(config):
 def fit_main(args):
     rows = merged(read(args.data))
     (m, by_tile), others = fit = fit_all(rows), unseen(rows)
-    named = chosen(rows, lambda _: fit[0], others, start=cost_model.FACTORS)
+    named = chosen(rows, lambda _: fit[0], others, start=cost_model.CORRECTION_FACTORS)
     print(*report(rows, *fit), f'{len(named)} of them are named:', *report(rows, *fit, named), sep='\n')
-    print('\nFITTED = CostModel(', *(f'    {k}={v:.4g},' for k, v in m._asdict().items()), ')', 'FACTORS = {', sep='\n')
+    print('\nH100_MODEL = CostModel(', *(f'    {k}={v:.4g},' for k, v in m._asdict().items()), ')',
+          'CORRECTION_FACTORS = {', sep='\n')
     print(*(f'    {text_of(t)}: {by_tile[t]:.3f},' for t in sorted(named)), '}', sep='\n')
 
 
@@ -335,7 +336,7 @@ def candidates(shape, layout, rng, n=8):
     "(kernel, its configuration, its rank by today's rules)"
     known = cost_model.rank_kernels(*shape, SMS, 2*n, 'bfloat16', layout)
     every = [o for o in halves_for(layout) if o.CK <= cdiv(shape[2], 64)]
-    every.sort(key=lambda o: predict_cycles(cost_model.FITTED, shape, layout, o, SMS))
+    every.sort(key=lambda o: predict_cycles(cost_model.H100_MODEL, shape, layout, o, SMS))
     known += [hopper_f16.gemm_f16(o, layout=layout) for o in every[:n] + rng.sample(every[n:80], DRAWN)]
     return [(o, config_of(o), rank) for rank, o in enumerate(dict.fromkeys(known))]
 

@@ -187,7 +187,7 @@ def test_picks_of_a_gpu(dtype):
     a, b = inputs(72, 200, 136, dtype, 'cuda')
     for layout in 'nn', 'tn', 'nt':
         m, n = (x.t().contiguous() if o == 't' else x for x, o in zip((a, b), layout))
-        with tf32_disabled(): found = cublaslt.picks(m, n, layout)
+        with tf32_disabled(): found = cublaslt.proposed_kernels(m, n, layout)
         assert found and all(p.config['tile'] for p in found)
         # sums of parts of k may be rounded to 16 bits: a few roundings of the result
         for p in found: assert Reference(a, b).error(p(m, n, a.new_full((72, 200), float('nan')))) < 2**-7
@@ -253,7 +253,7 @@ def standin(monkeypatch):
 def test_picks_multiply_in_each_layout(standin, layout):
     a, b = torch.randn(5, 7), torch.randn(7, 3)
     m, n = (x.t().contiguous() if o == 't' else x for x, o in zip((a, b), layout))
-    every = cublaslt.picks(m, n, layout, 3)
+    every = cublaslt.proposed_kernels(m, n, layout, 3)
     assert [p.name for p in every] == ['cublasLt 0', 'cublasLt 1'], 'one of three was refused'
     out = torch.full((5, 3), float('nan'))
     assert every[1](m, n, out) is out and standin.last == (2, 102, 77)
@@ -268,7 +268,7 @@ def test_picks_multiply_in_each_layout(standin, layout):
 def test_a_refusal_is_reported(standin):
     standin.cublasLtMatmulAlgoGetHeuristic = lambda *args: 15
     with pytest.raises(RuntimeError, match='cublasLtMatmulAlgoGetHeuristic returned cublasStatus_t 15'):
-        cublaslt.picks(torch.randn(8, 8), torch.randn(8, 8))
+        cublaslt.proposed_kernels(torch.randn(8, 8), torch.randn(8, 8))
 
 
 def test_the_library_is_the_one_that_is_loaded():

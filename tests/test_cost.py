@@ -163,19 +163,19 @@ def test_a_fit_is_printed_as_the_package_stores_it(cost, rows, tmp_path, capsys)
     (tmp_path/'cost.json').write_text(json.dumps(dict(made=dict(gpu='a GPU'), rows=kept)))
     cost.main(['fit', '--data', str(tmp_path/'cost.json')])
     said, found = capsys.readouterr().out, dict(TileConfig=TileConfig, CostModel=CostModel)
-    exec(said[said.index('FITTED ='):], found)
-    assert found['FITTED'] == pytest.approx(cost.fit_all(rows)[0], rel=1e-3)
-    assert found['FACTORS'] and set(found['FACTORS']) < set(TILES)
+    exec(said[said.index('H100_MODEL ='):], found)
+    assert found['H100_MODEL'] == pytest.approx(cost.fit_all(rows)[0], rel=1e-3)
+    assert found['CORRECTION_FACTORS'] and set(found['CORRECTION_FACTORS']) < set(TILES)
     assert 'pick nn' in said
 
 
 def test_what_the_package_has_is_the_fit_of_what_was_measured(cost):
     "As near as that comes; every kernel there is one of those that were measured"
     rows = cost.read(FOLDER/'cost.json')
-    assert set(cost_model.FACTORS) <= {r['tile'] for r in rows}
-    rows = [r for r in rows if r['tile'] in cost_model.FACTORS]
+    assert set(cost_model.CORRECTION_FACTORS) <= {r['tile'] for r in rows}
+    rows = [r for r in rows if r['tile'] in cost_model.CORRECTION_FACTORS]
     of_h100 = [r for r in rows if not r['column'].endswith('H200')]     # the parameters are those of an H100
-    ours, default = (np.median(np.abs(cost.logs(of_h100, o))) for o in (cost_model.FITTED, CostModel()))
+    ours, default = (np.median(np.abs(cost.logs(of_h100, o))) for o in (cost_model.H100_MODEL, CostModel()))
     assert ours <= default
     lost = cost.lost(rows, [cost_model.estimate_cycles(*r['shape'], r['tile'], layout=r['layout'])
                            for r in rows])
@@ -187,15 +187,15 @@ def test_each_kernel_that_may_be_picked_is_there():
         for config in cost_model.available_configs(dtype, layout):
             kernel = cost_model.build_kernel(config, False, dtype, layout)
             assert kernel.supports(4096, 4096, 4096) and (kernel.dtype, kernel.layout) == (dtype, layout)
-    assert set().union(*(cost_model.available_configs(*o) for o in plan.RANKERS)) == set(cost_model.FACTORS)
+    assert set().union(*(cost_model.available_configs(*o) for o in plan.RANKERS)) == set(cost_model.CORRECTION_FACTORS)
 
 
 def test_the_lowest_estimates_come_first():
     for shape in ((8192, 8192, 8192), (600, 2064, 4224), (64, 64, 64)):
         kernels = cost_model.rank_kernels(*shape)
-        best = sorted(cost_model.estimate_cycles(*shape, o) for o in cost_model.FACTORS)
+        best = sorted(cost_model.estimate_cycles(*shape, o) for o in cost_model.CORRECTION_FACTORS)
         assert len(set(kernels)) == 6 and cost_model.choose(*shape) is kernels[0] and best[5] < math.inf
-        first = min(cost_model.FACTORS, key=lambda o: cost_model.estimate_cycles(*shape, o))
+        first = min(cost_model.CORRECTION_FACTORS, key=lambda o: cost_model.estimate_cycles(*shape, o))
         pdl = cost_model.estimate_cycles(*shape, first) < cost_model.PDL_MAX_CYCLES
         assert cost_model.build_kernel(first, pdl) is kernels[0]
 

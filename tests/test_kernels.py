@@ -881,7 +881,7 @@ def test_what_is_kept_is_not_measured_again(ranked, monkeypatch):
     a, b = torch.randn(8, 24).bfloat16(), torch.randn(24, 16).bfloat16()
     monkeypatch.setattr(choice, 'fallback_reason', lambda a, b: None)
     monkeypatch.setattr(choice, '_sizes_of', lambda a, b: KEY[:5])
-    monkeypatch.setattr(choice, '_fastest', fastest)
+    monkeypatch.setattr(choice, '_measure_fastest', fastest)
     assert tune(a, b, tries=3).kernel is ranked[2]
     next_process()
     assert tune(a, b).kernel is ranked[2] and seen == [3]
@@ -991,7 +991,8 @@ def made_on_demand():
     large = 8192, 8192, 8192
     kinds = [stream_k.final_gemm(*o)                            # n transposed or not, k split or not
              for o in {o[4:]: o for o in stream_k.CORRECTION_FACTORS}.values()]
-    configs = {(o.swap_ab, o.split_n, o.pingpong, o.CK, o.BLOCKS): o for o in reversed(cost_model.FACTORS)}.values()
+    configs = {(o.swap_ab, o.split_n, o.pingpong, o.CK, o.BLOCKS): o
+               for o in reversed(cost_model.CORRECTION_FACTORS)}.values()
     kinds += [cost_model.build_kernel(o, True, dtype, layout) for o in configs for dtype, layout in (
         ('bfloat16', 'nn'), ('float16', 'tn'), ('bfloat16', 'nt')) if o in cost_model.available_configs(dtype, layout)]
     wanted = [(p, large, {}) for p in (*kinds, skinny.SMALL)]

@@ -13,7 +13,7 @@ from gridstride.kernels.gemm import bf16x6
 from gridstride.kernels import standalone, using
 from gridstride.kernels.gemm import batches, launches, mlps, programs
 from gridstride.kernels.gemm.calls import BATCH_TILES, TILES as KNOWN, GemmProblem, Tile, choose, product_call
-from gridstride.kernels.gemm.launches import run
+from gridstride.kernels.gemm.launches import run_product
 from gridstride.kernels.ladder.rung import H100
 from one_unit import one_unit, right_and_wrong
 from found import names, saying
@@ -81,7 +81,7 @@ PRODUCTS += [(Tile(64, 104, 4, 1, 1, 1, 2), 'tn', HALF, 1, 72, 216, 520),
 def test_layouts_tiles_and_batches(tile, layout, dtype, count, h, w, k):
     a, b = normal(count, h, k, dtype=dtype), normal(count, k, w, dtype=dtype)
     out = torch.full((count, h, w), NAN, dtype=dtype)
-    close(run(*given(a, b, layout), out, layout, tile=tile), *exact(a, b), dtype)
+    close(run_product(*given(a, b, layout), out, layout, tile=tile), *exact(a, b), dtype)
 
 
 SMALL = Tile(64, 64, 2, 1, 1, 1, 1)
@@ -102,15 +102,15 @@ def test_epilogues(way):
     p, size = exact(a, b)
     out, saved = torch.full((H, W), NAN, dtype=HALF), torch.full((H, W), NAN, dtype=HALF)
     if way == 'residual':
-        got, sums = run(a, b, out, bias=bias, addend=other, column_sums=True, tile=SMALL)
+        got, sums = run_product(a, b, out, bias=bias, addend=other, column_sums=True, tile=SMALL)
         close(got, p + bias.double() + other.double(), size + bias.abs() + other.abs(), HALF)
         close(sums.sum(0), other.double().sum(0), other.double().abs().sum(0), torch.float32)
     elif way == 'onto':
         c = normal(H, W, dtype=torch.float32)
-        got = run(a, b, c.clone(), scale=-.5, accumulate=True, tile=SMALL)
+        got = run_product(a, b, c.clone(), scale=-.5, accumulate=True, tile=SMALL)
         close(got, c.double() - .5*p, size + c.abs(), torch.float32)
     else:
-        run(a, b, out, bias=bias, scale=.5, activation=way, saved=saved, tile=SMALL)
+        run_product(a, b, out, bias=bias, scale=.5, activation=way, saved=saved, tile=SMALL)
         z, size = .5*p + bias.double(), .5*size + bias.double().abs()
         close(saved, z, size, HALF)
         # a gradient is 2 z at most for the square and 1.13 for the others
@@ -118,7 +118,8 @@ def test_epilogues(way):
         x = z.clone().requires_grad_()
         grad, = torch.autograd.grad(REFERENCE[way](x).sum(), x)
         act_grad = torch.full_like(out, NAN)
-        again = run(a, b, torch.full_like(out, NAN), bias=bias, scale=.5, activation=way, act_grad=act_grad, tile=SMALL)
+        again = run_product(a, b, torch.full_like(out, NAN), bias=bias, scale=.5, activation=way, act_grad=act_grad,
+                            tile=SMALL)
         torch.testing.assert_close(again, out, rtol=0, atol=0)
         # a gradient is 2 at most steep, but where it jumps
         close(act_grad, torch.where(z.abs() < 1e-4, act_grad.double(), grad), 2*size, HALF, 2.**-20)
@@ -128,7 +129,7 @@ def test_epilogues(way):
 def test_times_another_and_its_sums():
     a, b, other = normal(H, K), normal(K, W), normal(H, W, seed=1)
     p, size = exact(a, b)
-    got, sums = run(a, b, torch.full((H, W), NAN, dtype=HALF), multiplier=other, column_sums=True, tile=SMALL)
+    got, sums = run_product(a, b, torch.full((H, W), NAN, dtype=HALF), multiplier=other, column_sums=True, tile=SMALL)
     close(got, p*other.double(), size*other.abs(), HALF)
     close(sums.sum(0), (p*other.double()).sum(0), (size*other.abs()).sum(0), torch.float32)
 
@@ -142,7 +143,7 @@ def test_groups_may_be_ragged_or_empty(tile):
     ends = [0, 13, 13, 150, 290]
     a, b, starts = normal(290, 136), normal(5, 136, 88), [0, *ends[:-1]]
     out = torch.full((290, 88), NAN, dtype=HALF)
-    run(a, b, out, group_ends=int32(*ends), tile=tile)
+    run_product(a, b, out, group_ends=int32(*ends), tile=tile)
     parts = [exact(a[s:e], b[i]) for i, (s, e) in enumerate(zip(starts, ends))]
     close(out, *(torch.cat([o[i] for o in parts]) for i in range(2)), HALF)
 
@@ -283,37 +284,38 @@ def test_torch_compile_traces_what_torch_does():
 
 
 @pytest.mark.parametrize('call,words', [
-    (lambda a, b: matmul(a, b, epilogue='gelu'), saying('epilogue', 'str', 'Epilogue')),
-    (lambda a, b: matmul(a, b, epilogue=Epilogue(activation='tanh')), saying("'tanh'", 'relu, gelu, gelu_tanh')),
-    (lambda a, b: matmul(a, b, epilogue=Epilogue(bias=a[0])), saying('bias', 'bfloat16(16,)', 'cpu', 'bfloat16(24,)')),
-    (lambda a, b: matmul(a, b, epilogue=Epilogue(accumulate=True)), 'accumulate .*`out`'),
-    (lambda a, b: matmul(a, a, epilogue=Epilogue()), r'\(\.\.\., K\) @ \(K, N\); got \(8, 16\) @ \(8, 16\)'),
+    (lambda a, b: matmul(a, b, epilogue='gelu'), saying('epilogue', 'Epilogue', 'str')),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(activation='tanh')), saying('relu, gelu, gelu_tanh', "'tanh'")),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(bias=a[0])), saying('bias', 'bfloat16(24,)', 'cpu', 'bfloat16(16,)')),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(accumulate=True)), saying('accumulate', '`out`')),
+    (lambda a, b: matmul(a, a, epilogue=Epilogue()), saying('(..., K) @ (K, N)', '(8, 16) @ (8, 16)')),
     (lambda a, b: matmul(a.clone().requires_grad_(), b, torch.empty(8, 24), Epilogue()), '`out` .*gradient'),
     (lambda a, b: matmul(a.clone().requires_grad_(), b, epilogue=Epilogue(activation=Activation('x'))), 'no gradient'),
-    (lambda a, b: matmul(a, b, epilogue=Epilogue('gelu')), saying('bias', 'str', 'bfloat16(24,)', 'cpu')),
-    (lambda a, b: matmul(a, b, epilogue=Epilogue(scale=a.sum())), saying('scale', 'Tensor', 'number')),
-    (lambda a, b: matmul(a, b, epilogue=Epilogue(activation=['gelu'])), r"\['gelu'\].*relu"),
-    (lambda a, b: matmul(a, b, epilogue=Epilogue(activation=Activation(' '))), 'is not a CUDA C expression'),
-    (lambda a, b: matmul(a, b, torch.empty(8, 24, dtype=torch.int32), Epilogue()), 'out is int32; expected bfloat16'),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue('gelu')), saying('bias', 'bfloat16(24,)', 'cpu', 'str')),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(scale=a.sum())), saying('scale', 'number', 'Tensor')),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(activation=['gelu'])), r"relu.*\['gelu'\]"),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(activation=Activation(' '))), saying('CUDA C', '`float x`', "' '")),
+    (lambda a, b: matmul(a, b, torch.empty(8, 24, dtype=torch.int32), Epilogue()),
+     saying('out', 'bfloat16', 'float32', 'int32')),
     (lambda a, b: mlp(a[0], a, a.t()), saying('mlp: x', 1, '(..., width)')),
     (lambda a, b: mlp(a, None, a.t()), 'mlp: up is a NoneType; '),
-    (lambda a, b: mlp(a, a, a.t(), residual=a), saying('residual', 'Tensor', 'True')),
-    (lambda a, b: mlp(a, b, b), saying('mlp: up', 'bfloat16(16, 24)', 'cpu', 'bfloat16(16, 16)')),
+    (lambda a, b: mlp(a, a, a.t(), residual=a), saying('residual', 'True', 'Tensor')),
+    (lambda a, b: mlp(a, b, b), saying('mlp: up', 'bfloat16(16, 16)', 'cpu', 'bfloat16(16, 24)')),
     (lambda a, b: mlp(a, a, a.t(), activation=None), 'matmul'),
     (lambda a, b: mlp(a, a, b.t()[:, :8], residual=True), '16 .*24'),
     (lambda a, b: grouped_mm(a, b, torch.tensor([8])), r'\(rows, K\).*\(groups, K, N\)'),
-    (lambda a, b: grouped_mm(a, b[None], torch.tensor([8])), r'ends .*int64\(1,\).*int32\(1,\)'),
+    (lambda a, b: grouped_mm(a, b[None], torch.tensor([8])), r'ends .*int32\(1,\).*int64\(1,\)'),
     (lambda a, b: grouped_mm(a, b[None], [8]), 'ends .*list'),
-    (lambda a, b: grouped_mm(a, b.expand(2, 16, 24), int32(8, 7, 6, 5)[::2]), r'int32\(2,\) .*gaps'),
-    (lambda a, b: grouped_mm(a, b.expand(2, 16, 24), int32(3, 7)), r'ends is \[3, 7\].*8'),
-    (lambda a, b: grouped_mm(a, b.expand(3, 16, 24), int32(5, 3, 8)), r'ends is \[5, 3, 8\]')])
+    (lambda a, b: grouped_mm(a, b.expand(2, 16, 24), int32(8, 7, 6, 5)[::2]), r'int32\(2,\) .*contiguous'),
+    (lambda a, b: grouped_mm(a, b.expand(2, 16, 24), int32(3, 7)), r'ends .*8; got \[3, 7\]'),
+    (lambda a, b: grouped_mm(a, b.expand(3, 16, 24), int32(5, 3, 8)), r'ends .*\[5, 3, 8\]')])
 def test_errors_in_words(call, words):
     with pytest.raises((TypeError, ValueError), match=words): call(normal(8, 16), normal(16, 24))
 
 
 @pytest.mark.parametrize('make,why', [
-    (lambda: (normal(8, 16, dtype=torch.float32), normal(16, 8, dtype=torch.float32)), 'these are float32'),
-    (lambda: (normal(8, 16), normal(16, 12)), saying('16 bytes, 8 bfloat16', '12')),
+    (lambda: (normal(8, 16, dtype=torch.float32), normal(16, 8, dtype=torch.float32)), 'not float32'),
+    (lambda: (normal(8, 16), normal(16, 12)), saying('16 bytes', '8 bfloat16', '12')),
     (lambda: (normal(16, 8).t(), normal(8, 16).t()), 'no kernel'),
     (lambda: (normal(9, 16).flatten()[4:132].view(8, 16), normal(16, 8)), 'multiple of 16')])
 def test_unsupported_operands_are_refused(make, why):
@@ -327,7 +329,7 @@ def test_tiles_are_chosen_by_size():
     assert of(2, 512, 512, 512).PDL and not of(1, 512, 512, 512).PDL
     assert of(16, 512, 512, 512)[:6] == (256, 128, 4, 2, 1, 1), 'a short k is over before a cluster pays'
     assert of(16, 1024, 1024, 1024)[:6] == (128, 256, 4, 2, 2, 1)
-    assert not of(8, 512, 512, 512, grouped=True).PDL
+    assert not of(8, 512, 512, 512, is_grouped=True).PDL
 
 
 # Exported programs
@@ -362,8 +364,8 @@ def test_an_exported_program_finds_itself_right(name, sizes, right, wrong, capfd
 
 # What the compiler makes of it
 
-MOST = [dict(bias=True, activation='gelu', saved='grad'), dict(multiplied=True, column_sums=True),
-        dict(bias=True, added=True), dict(out_dtype='float32', accumulate=True)]
+MOST = [dict(has_bias=True, activation='gelu', save='grad'), dict(has_multiplier=True, sum_columns=True),
+        dict(has_bias=True, has_addend=True), dict(out_dtype='float32', accumulate=True)]
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from gridstride.kernels.gemm import bf16x6
 from gridstride.kernels.ptx import wgmma
 from gridstride.kernels.ladder.rung import H100, require_hopper
 from gridstride.kernels.gemm.bf16x6 import (
-    Bf16x6, bf16, bf16_terms, choose, choose_nt, choose_tn, split_product, tensor_core)
+    Bf16x6, round_to_bf16, split_into_terms, choose, choose_nt, choose_tn, split_product, tensor_core)
 from gridstride.bench.recording import recorded
 from gridstride.utils import cdiv
 from found import names
@@ -29,10 +29,10 @@ def normal(rng, *shape): return rng.standard_normal(shape).astype(np.float32)
 
 def test_three_bf16_are_one_float(rng):
     x = (rng.standard_normal(10**5)*np.exp2(rng.integers(-80, 120, 10**5))).astype(np.float32)
-    hi, mid, lo = bf16_terms(x)
+    hi, mid, lo = split_into_terms(x)
     assert (hi.astype(np.float64)+mid+lo == x.astype(np.float64)).all()
     assert (np.abs(mid) <= 2**-8*np.abs(x)).all() and (np.abs(lo) <= 2**-17*np.abs(x)).all()
-    assert (bf16(x) == torch.tensor(x).bfloat16().float().numpy()).all()
+    assert (round_to_bf16(x) == torch.tensor(x).bfloat16().float().numpy()).all()
 
 
 def test_two_more_bits_are_kept_while_a_step_is_added():
@@ -45,7 +45,8 @@ def test_two_more_bits_are_kept_while_a_step_is_added():
 def sample(seed, k, spread):
     "bf16 matrices of 16 x k and k x 16"
     rng = np.random.default_rng(seed)
-    def one(*shape): return bf16(normal(rng, *shape)*np.exp2(rng.integers(-spread, spread+1, shape)).astype(np.float32))
+    def one(*shape):
+        return round_to_bf16(normal(rng, *shape)*np.exp2(rng.integers(-spread, spread+1, shape)).astype(np.float32))
     return one(16, k), one(k, 16)
 
 

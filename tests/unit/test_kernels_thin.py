@@ -7,7 +7,7 @@ from gridstride.asm import CompilerMissing, resources
 from gridstride.cpp import on_emulator, options
 from gridstride.kernels.gemm import skinny
 from gridstride.kernels.ladder.rung import H100, this_device
-from gridstride.kernels.gemm.skinny import MAX_SHARED, SMALL, SKINNY, SKINNY_TN
+from gridstride.kernels.gemm.skinny import MAX_SHARED_BYTES, SMALL, SKINNY, SKINNY_TN
 from gridstride.utils import cdiv
 
 
@@ -76,8 +76,8 @@ def test_rows_that_bulk_copies_do_not_take():
 
 @pytest.fixture
 def planes_anywhere(monkeypatch):
-    monkeypatch.setattr(skinny, 'PLANES_FROM', 0)
-    monkeypatch.setattr(skinny, 'STAGES_FROM', {few: (k, 0) for few, (k, _) in skinny.STAGES_FROM.items()})
+    monkeypatch.setattr(skinny, 'MIN_PLANES_ELEMENTS', 0)
+    monkeypatch.setattr(skinny, 'MIN_STAGES_SIZES', {few: (k, 0) for few, (k, _) in skinny.MIN_STAGES_SIZES.items()})
 
 
 @pytest.mark.slow
@@ -141,11 +141,11 @@ def test_what_is_not_a_skinny_product():
 
 def test_the_constants_follow_from_the_shape():
     assert [SKINNY.config(10, k)['VEC'] for k in (784, 786, 785)] == [4, 2, 1]
-    assert SKINNY.blocks(50000, 10, 784, 132, **SKINNY.config(10, 784))[:2] == (132, 896)
+    assert SKINNY.partition(50000, 10, 784, 132, **SKINNY.config(10, 784))[:2] == (132, 896)
 
 
 def test_slabs_keep_all_sms_busy_within_the_shared_memory():
-    across, slab, shared = SKINNY.blocks(784, 10, 50000, 132, **SKINNY.config(10, 50000))
-    assert across*cdiv(50000, slab) >= 100 and shared <= MAX_SHARED
-    across, slab, shared = SKINNY_TN.blocks_transposed(784, 10, 50000, 132, 10, 4, 2, 8, 4)
-    assert across*cdiv(50000, slab) >= 132 and shared <= MAX_SHARED
+    across, slab, shared = SKINNY.partition(784, 10, 50000, 132, **SKINNY.config(10, 50000))
+    assert across*cdiv(50000, slab) >= 100 and shared <= MAX_SHARED_BYTES
+    across, slab, shared = SKINNY_TN.partition_transposed(784, 10, 50000, 132, 10, 4, 2, 8, 4)
+    assert across*cdiv(50000, slab) >= 132 and shared <= MAX_SHARED_BYTES

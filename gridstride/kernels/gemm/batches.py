@@ -6,7 +6,7 @@ from functools import lru_cache
 import torch
 from torch.autograd.function import once_differentiable
 
-from .launches import stored_layout, stored_operands, run, unsupported_device_reason
+from .launches import stored_layout, stored_operands, run_product, unsupported_device_reason
 from . import plan, bf16x6
 from ..ladder.rung import PreparedLaunches, this_device
 from ..sparse.launches import launch_prepared
@@ -14,14 +14,14 @@ from ..common import make_context_current_once, dtype_name
 
 
 def _fallback_reason(a, b):
-    "Return the reason why torch multiplies these batches, for any type; None if a kernel may"
+    "Return the reason why no kernel can multiply these batches; None if one may"
     if a.dim() != 3 or b.dim() != 3 or a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1]:
         return 'the shapes are not (count, M, K) and (count, K, N)'
     return plan.fallback_reason(a[0], b[0]) if len(a) else 'the batch is empty'
 
 
 def _float32_operands(a, b):
-    "Return (layout, stored_a, stored_b, kernel) for float32 batches, or the reason why torch multiplies"
+    "Return (layout, stored_a, stored_b, kernel) for float32 batches, or the reason why torch must multiply them"
     operands = stored_layout(a, b)
     (count, M, K), N = a.shape, b.shape[2]
     if operands is None:
@@ -37,7 +37,7 @@ def _float32_operands(a, b):
 
 
 def _kernel_operands(a, b):
-    "Return (layout, stored_a, stored_b), for float32 also the kernel, or the reason why torch multiplies"
+    "Return (layout, stored_a, stored_b), for float32 also the kernel, or the reason why torch must multiply"
     if reason := _fallback_reason(a, b):
         return reason
     return _float32_operands(a, b) if dtype_name(a) == 'float32' else stored_operands(a, b)
@@ -50,14 +50,14 @@ def _prepared_launches(kernel, count, M, N, K, device, backend):
     return lambda arrays, stream=None: launches(*arrays, stream)
 
 
-def _forward(a, b):
+def _bmm_forward(a, b):
     "Compute `bmm` without a gradient"
     operands = _kernel_operands(a, b)
     if isinstance(operands, str):
         return torch.bmm(a, b)
     layout, stored_a, stored_b, *kernel = operands
     if not kernel:
-        return run(stored_a, stored_b, None, layout)
+        return run_product(stored_a, stored_b, None, layout)
     out = a.new_empty(a.shape[0], a.shape[1], b.shape[2])
     launch_prepared(_prepared_launches, (*kernel, *out.shape, a.shape[2]), a, (stored_a, stored_b, out))
     return out
@@ -67,14 +67,17 @@ class _Bmm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b):
         ctx.save_for_backward(a, b)
-        return _forward(a, b)
+        return _bmm_forward(a, b)
 
     @staticmethod
-    def backward(ctx, g):
-        if g.is_cuda:
+    def backward(ctx, grad_out):
+        if grad_out.is_cuda:
             make_context_current_once()
         a, b = ctx.saved_tensors
-        return (bmm(g, b.mT) if ctx.needs_input_grad[0] else None, bmm(a.mT, g) if ctx.needs_input_grad[1] else None)
+        return (
+            bmm(grad_out, b.mT) if ctx.needs_input_grad[0] else None,
+            bmm(a.mT, grad_out) if ctx.needs_input_grad[1] else None,
+        )
 
 
 def bmm(
@@ -89,16 +92,16 @@ def bmm(
     multiplies all other operands and raises for shapes or types that do not match."""
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad) and not isinstance(_kernel_operands(a, b), str):
         return _Bmm.apply(a, b)
-    return _forward(a, b)
+    return _bmm_forward(a, b)
 
 
-# Rows in groups
+# A grouped GEMM: consecutive rows of `a` form groups, and each group has its own matrix of `b`.
 def _group_bounds(group_ends, rows):
     "Return the bounds of the groups on the host; raise `ValueError` unless each row is in one group"
     bounds = [0, *group_ends.tolist()]
     if bounds != sorted(bounds) or bounds[-1] != rows:
         raise ValueError(
-            f'grouped_mm: ends is {bounds[1:]}; no end may be below the previous one, and the last must be {rows}'
+            f'grouped_mm: ends must not decrease, and the last end must be the number of rows, {rows}; got {bounds[1:]}'
         )
     return bounds
 
@@ -106,23 +109,25 @@ def _group_bounds(group_ends, rows):
 def _check_groups(a, b, group_ends):
     "Raise `TypeError` or `ValueError` for invalid operands"
     if not isinstance(group_ends, torch.Tensor):
-        found = f'ends is a {type(group_ends).__name__}'
-        raise TypeError(f'grouped_mm: {found}; expected a tensor, such as torch.tensor(ends, dtype=torch.int32)')
+        expected = 'a tensor, such as torch.tensor(ends, dtype=torch.int32)'
+        raise TypeError(f'grouped_mm: ends must be {expected}; got a {type(group_ends).__name__}')
     if a.dim() != 2 or b.dim() != 3 or a.shape[1] != b.shape[1] or a.dtype != b.dtype:
-        found = f'{dtype_name(a)}{tuple(a.shape)} and {dtype_name(b)}{tuple(b.shape)}'
-        raise ValueError(f'grouped_mm: a and b are {found}; expected (rows, K) and (groups, K, N) of one type')
+        received = f'{dtype_name(a)}{tuple(a.shape)} and {dtype_name(b)}{tuple(b.shape)}'
+        raise ValueError(f'grouped_mm: a must be (rows, K) and b (groups, K, N), of one type; got {received}')
     if group_ends.dtype != torch.int32 or group_ends.shape != b.shape[:1] or not group_ends.is_contiguous():
-        gaps = '' if group_ends.is_contiguous() else ' with gaps in memory'
-        found = f'{dtype_name(group_ends)}{tuple(group_ends.shape)}{gaps}'
-        raise ValueError(f'grouped_mm: ends is {found}; expected int32({b.shape[0]},): the end of each group')
+        layout = '' if group_ends.is_contiguous() else ', not contiguous'
+        received = f'{dtype_name(group_ends)}{tuple(group_ends.shape)}{layout}'
+        expected = f'int32({b.shape[0]},) and contiguous, one end per group'
+        raise ValueError(f'grouped_mm: ends must be {expected}; got {received}')
     if not a.device == b.device == group_ends.device:
-        raise ValueError(f'grouped_mm: a, b and ends are on {a.device}, {b.device} and {group_ends.device}')
+        received = f'{a.device}, {b.device} and {group_ends.device}'
+        raise ValueError(f'grouped_mm: a, b and ends must be on one device; got {received}')
     if group_ends.device.type == 'cpu':
         _group_bounds(group_ends, len(a))
 
 
-def _kernel_operands_for_groups(a, b):
-    "Return (layout, stored_a, stored_b) for the kernel, or the reason why torch multiplies"
+def _grouped_kernel_operands(a, b):
+    "Return (layout, stored_a, stored_b) for the kernel, or the reason why torch must multiply"
     if reason := plan.fallback_reason(a, b[0]) if len(b) else 'there are no groups':
         return reason
     if not a.is_contiguous():
@@ -131,52 +136,53 @@ def _kernel_operands_for_groups(a, b):
 
 
 def _multiply_groups_by_torch(a, b, group_ends):
-    "Multiply the groups one after the other, by torch"
+    "Multiply the groups one after the other with torch"
     bounds = _group_bounds(group_ends, len(a))
     if not len(b):
         return a.new_empty(0, b.shape[2])
     return torch.cat([a[start:end] @ matrix for start, end, matrix in zip(bounds, bounds[1:], b)])
 
 
-def _groups_forward(a, b, group_ends):
+def _grouped_mm_forward(a, b, group_ends):
     "Compute `grouped_mm` without a gradient"
-    operands = _kernel_operands_for_groups(a, b)
+    operands = _grouped_kernel_operands(a, b)
     if isinstance(operands, str):
         return _multiply_groups_by_torch(a, b, group_ends)
     layout, stored_a, stored_b = operands
-    return run(stored_a[0], stored_b, None, layout, group_ends=group_ends)
+    return run_product(stored_a[0], stored_b, None, layout, group_ends=group_ends)
 
 
-class _Grouped(torch.autograd.Function):
+class _GroupedMm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b, group_ends):
         ctx.save_for_backward(a, b, group_ends)
-        return _groups_forward(a, b, group_ends)
+        return _grouped_mm_forward(a, b, group_ends)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, g):
-        if g.is_cuda:
+    def backward(ctx, grad_out):
+        if grad_out.is_cuda:
             make_context_current_once()
         a, b, group_ends = ctx.saved_tensors
-        g = g.contiguous()
-        da = _groups_forward(g, b.mT, group_ends) if ctx.needs_input_grad[0] else None
-        return da, _group_gradients(a, g, group_ends) if ctx.needs_input_grad[1] else None, None
+        grad_out = grad_out.contiguous()
+        da = _grouped_mm_forward(grad_out, b.mT, group_ends) if ctx.needs_input_grad[0] else None
+        return da, _group_gradients(a, grad_out, group_ends) if ctx.needs_input_grad[1] else None, None
 
 
-def _has_torch_kernel(a, g):
-    "Return whether torch has a kernel for all groups: bfloat16 rows that begin at multiples of 16 bytes"
-    fits = a.is_contiguous() and not ((a.shape[1] | g.shape[1]) % 8 or (a.data_ptr() | g.data_ptr()) & 15)
-    return g.is_cuda and a.dtype is torch.bfloat16 and fits and len(a) and hasattr(torch, '_grouped_mm')
+def _torch_has_kernel(a, grad_out):
+    "Return whether torch can multiply all groups by one kernel, which needs bfloat16 and 16-byte aligned rows"
+    is_aligned = not ((a.shape[1] | grad_out.shape[1]) % 8 or (a.data_ptr() | grad_out.data_ptr()) & 15)
+    is_supported = grad_out.is_cuda and a.dtype is torch.bfloat16 and a.is_contiguous() and len(a)
+    return is_supported and is_aligned and hasattr(torch, '_grouped_mm')
 
 
-def _group_gradients(a, g, group_ends):
-    "Compute the gradient of each group's matrix, by torch"
-    if _has_torch_kernel(a, g):
-        return torch._grouped_mm(a.t(), g, group_ends)
+def _group_gradients(a, grad_out, group_ends):
+    "Compute the gradient of each group's matrix with torch"
+    if _torch_has_kernel(a, grad_out):
+        return torch._grouped_mm(a.t(), grad_out, group_ends)
     bounds = _group_bounds(group_ends, len(a))
-    gradients = [a[start:end].t() @ g[start:end] for start, end in zip(bounds, bounds[1:])]
-    return torch.stack(gradients) if gradients else a.new_empty(0, a.shape[1], g.shape[1])
+    gradients = [a[start:end].t() @ grad_out[start:end] for start, end in zip(bounds, bounds[1:])]
+    return torch.stack(gradients) if gradients else a.new_empty(0, a.shape[1], grad_out.shape[1])
 
 
 def grouped_mm(
@@ -194,5 +200,5 @@ def grouped_mm(
     the host then waits for `ends` and checks it. Raises TypeError and ValueError for invalid operands."""
     _check_groups(a, b, ends)
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
-        return _Grouped.apply(a, b, ends)
-    return _groups_forward(a, b, ends)
+        return _GroupedMm.apply(a, b, ends)
+    return _grouped_mm_forward(a, b, ends)

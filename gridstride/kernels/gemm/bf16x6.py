@@ -25,19 +25,19 @@ from ...utils import cdiv
 
 
 # A bf16 value is the upper half of a float32 value. Each term is the rounded remainder after the previous terms.
-def bf16(
+def round_to_bf16(
     x: np.ndarray,  # float32
 ) -> np.ndarray:
     "Round to the nearest bf16, ties to even; returns float32 values"
-    b = x.view(np.uint32)
-    return ((b + 0x7FFF + (b >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+    bits = x.view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
 
 
-def bf16_terms(x) -> tuple:  # (hi, mid, lo)
+def split_into_terms(x) -> tuple:  # (hi, mid, lo)
     "Split `x` into three bf16 arrays (stored as float32) whose sum is `x`"
-    hi = bf16(x)
-    mid = bf16(x - hi)
-    return hi, mid, bf16(x - hi - mid)
+    hi = round_to_bf16(x)
+    mid = round_to_bf16(x - hi)
+    return hi, mid, round_to_bf16(x - hi - mid)
 
 
 # Tensor cores multiply bf16 values exactly, but they truncate the sums instead of rounding them. Per 16 elements
@@ -50,18 +50,17 @@ def _exponent(x):
 
 def _truncate_to_float32(x):
     "Truncate float64 to float32, towards zero"
-    y = x.astype(np.float32)
-    return np.where(np.abs(y) > np.abs(x), np.nextafter(y, np.float32(0)), y)
+    rounded = x.astype(np.float32)
+    return np.where(np.abs(rounded) > np.abs(x), np.nextafter(rounded, np.float32(0)), rounded)
 
 
 def _tensor_core_step(acc, a, b):
     "Compute acc + a @ b for at most 16 elements along K"
     products = a.astype(np.float64)[:, :, None] * b
     exponents = _exponent(a)[:, :, None] + _exponent(b)
-    last = np.exp2(
-        np.maximum(np.maximum(_exponent(acc), exponents.max(1)), -900) - 25.0
-    )  # two bits below the last bit of a float32
-    return _truncate_to_float32((np.trunc(acc / last) + np.trunc(products / last[:, None]).sum(1)) * last)
+    largest = np.maximum(np.maximum(_exponent(acc), exponents.max(1)), -900)
+    unit = np.exp2(largest - 25.0)  # the lowest bit that is kept: two bits below the last bit of a float32
+    return _truncate_to_float32((np.trunc(acc / unit) + np.trunc(products / unit[:, None]).sum(1)) * unit)
 
 
 def tensor_core(acc, a, b) -> np.ndarray:
@@ -84,13 +83,13 @@ TERMS = (2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)  # (term of A, term of B)
 
 def split_product(a, b, piece=32) -> np.ndarray:
     "Compute a @ b of float32 matrices as the kernel below does, in pieces of `piece` elements along K"
-    a_terms, b_terms = bf16_terms(a), bf16_terms(b)
+    a_terms, b_terms = split_into_terms(a), split_into_terms(b)
     out = np.zeros((a.shape[0], b.shape[1]), np.float32)
     for i in range(0, a.shape[1], piece):
-        part = np.zeros_like(out)
-        for p, q in TERMS:
-            part = tensor_core(part, a_terms[p][:, i : i + piece], b_terms[q][i : i + piece])
-        out += part
+        piece_sum = np.zeros_like(out)
+        for a_term, b_term in TERMS:
+            piece_sum = tensor_core(piece_sum, a_terms[a_term][:, i : i + piece], b_terms[b_term][i : i + piece])
+        out += piece_sum
     return out
 
 
@@ -269,16 +268,16 @@ multiply_planes(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, cons
 '''
 
 
-# For a batch, the third axis of the grid is the index of the product, and these lines are inserted into the sources.
-# The source for one product does not have them: after pointer arithmetic the compiler would use narrower stores for the
-# terms.
-_SPLIT_CONTINUES = '    int blocks_a = '
-_SPLIT_OFFSETS = '''    size_t z = blockIdx.z, chunks = (K+31)/32;
+# For a batch, the third axis of the grid is the index of the product. Lines that offset the pointers are then inserted
+# before or after the anchor lines. The source for one product does not have them, because after pointer arithmetic the
+# compiler would use narrower stores for the terms.
+_SPLIT_ANCHOR = '    int blocks_a = '
+_SPLIT_BATCH_OFFSETS = '''    size_t z = blockIdx.z, chunks = (K+31)/32;
     A += z*M*K; B += z*K*N;
     A_terms += z*3*32*chunks*((M+BM-1)/BM*BM); B_terms += z*3*32*chunks*((N+BN-1)/BN*BN);
 '''
-_PRODUCT_BEGINS = '    int begin = min(all, (int)blockIdx.y*each), chunks = min(all, begin+each)-begin;\n'
-_PRODUCT_OFFSETS = '''    size_t z = blockIdx.z;
+_PRODUCT_ANCHOR = '    int begin = min(all, (int)blockIdx.y*each), chunks = min(all, begin+each)-begin;\n'
+_PRODUCT_BATCH_OFFSETS = '''    size_t z = blockIdx.z;
     A += z*M*K; B += z*K*N; C += z*M*N;
     A_terms += z*rows*all*PIECE_A; B_terms += z*cols*all*PIECE_B;
 '''
@@ -326,23 +325,22 @@ class Bf16x6(Product):
         "Return both sources; for a batch, with the lines that offset the arrays to the product of a block"
         if count == 1:
             return self.split_src, self.src
-        return self.split_src.replace(_SPLIT_CONTINUES, _SPLIT_OFFSETS + _SPLIT_CONTINUES), self.src.replace(
-            _PRODUCT_BEGINS, _PRODUCT_BEGINS + _PRODUCT_OFFSETS
-        )
+        split_src = self.split_src.replace(_SPLIT_ANCHOR, _SPLIT_BATCH_OFFSETS + _SPLIT_ANCHOR)
+        return split_src, self.src.replace(_PRODUCT_ANCHOR, _PRODUCT_ANCHOR + _PRODUCT_BATCH_OFFSETS)
 
     def launch_plan(self, M, N, K, device, count=1):
         "Return the two launches, which split the operands and multiply the terms, for `count` products"
         BM, BN, SPLITS = (self.constants[name] for name in ('BM', 'BN', 'SPLITS'))
         rows, cols, chunks = cdiv(M, BM), cdiv(N, BN), cdiv(K, 32)
         blocks = chunks * (rows * BM + cols * BN) // 64
-        shape, grid = (M, N, K), (rows * cols, SPLITS)
-        batch = (1, count) if count > 1 else ()
+        shape = M, N, K
+        split_grid, grid = (blocks,), (rows * cols, SPLITS)
+        if count > 1:
+            split_grid, grid = (blocks, 1, count), (*grid, count)
         split_src, src = self._sources(count)
-        split = KernelLaunch(
-            split_src, 'split_planes', ('m', 'n', 'a_terms', 'b_terms'), shape, (blocks, *batch), (256,)
-        )
+        split = KernelLaunch(split_src, 'split_planes', ('m', 'n', 'a_terms', 'b_terms'), shape, split_grid, (256,))
         arrays = 'a_terms', 'b_terms', 'm', 'n', 'out'
-        product = KernelLaunch(src, 'multiply_planes', arrays, shape, (*grid, *batch[1:]), (2 * BM + 32,), self.shared)
+        product = KernelLaunch(src, 'multiply_planes', arrays, shape, grid, (2 * BM + 32,), self.shared)
         product = product._replace(pdl=True, cluster=(1, SPLITS, 1))
         a_size, b_size = (3 * 32 * chunks * count * lines for lines in (rows * BM, cols * BN))
         workspaces = dict(a_terms=(a_size, 'bfloat16'), b_terms=(b_size, 'bfloat16'))
@@ -373,21 +371,21 @@ TILES = {
 SPLIT_COUNTS = 1, 2, 4, 8  # how many blocks may share the K of a tile
 MIN_ROWS, MIN_COLUMNS = 150, 64  # below these, splitting costs as much as the tensor cores save
 SHORT_K = 128  # up to this K it may cost as much, too
-# As measured for twelve batches:
+# Measured for twelve batches:
 LIBRARY_RATE = 4.2e7  # operations per µs of torch
-EXTRA_TIME = 10  # µs that our kernels take longer than estimated
+KERNEL_OVERHEAD = 10  # µs by which our kernels exceed their estimate
 COMPUTE_BOUND_COLUMNS = 20  # columns above which a skinny product without tensor cores is compute-bound
 
 
 def _bf16x6_time(BM, BN, SPLITS, M, N, K, sms, count=1):
     "Estimate the time of `count` products, in µs"
-    blocks_at_once, piece, overhead = TILES[BM, BN]
+    blocks_per_sm, piece_time, block_overhead = TILES[BM, BN]
     rows, cols, pieces = cdiv(M, BM) * BM, cdiv(N, BN) * BN, cdiv(K, 32)
-    waves = cdiv(count * (rows // BM) * (cols // BN) * SPLITS, blocks_at_once * sms)
+    waves = cdiv(count * (rows // BM) * (cols // BN) * SPLITS, blocks_per_sm * sms)
     return (
         5.1
         + count * 10 * 32 * pieces * (rows + cols) / 2.78e6
-        + waves * (cdiv(pieces, SPLITS) * piece + overhead + (SPLITS > 1) * (1.9 + 0.07 * SPLITS))
+        + waves * (cdiv(pieces, SPLITS) * piece_time + block_overhead + (SPLITS > 1) * (1.9 + 0.07 * SPLITS))
         + count * 4 * M * N / 3.8e6
     )
 
@@ -402,36 +400,38 @@ def _small_kernel_time(M, N, K, sms):
     return 4 + 0.05 * K * max(1, 0.7 * cdiv(M, 32) * cdiv(N, 32) / sms)
 
 
-def _skinny_time(M, N, row, K, tensor_cores):
-    "Estimate the time of a skinny product, in µs; `row`: elements per stored row of A"
-    return 10 + 4 * M * K / 2.6e6 * max(1 if row % 4 == 0 else 1.25, 1 if tensor_cores else N / COMPUTE_BOUND_COLUMNS)
+def _skinny_time(M, N, row_length, K, uses_tensor_cores):
+    "Estimate the time of a skinny product, in µs; `row_length`: elements per stored row of A"
+    copy_factor = 1 if row_length % 4 == 0 else 1.25
+    compute_factor = 1 if uses_tensor_cores else N / COMPUTE_BOUND_COLUMNS
+    return 10 + 4 * M * K / 2.6e6 * max(copy_factor, compute_factor)
 
 
 @lru_cache
-def _bf16x6(*args):
+def _cached_bf16x6(*args):
     "Return the `Bf16x6` for these arguments, cached, so that each kernel is compiled once"
     return Bf16x6(*args)
 
 
 def all_kernels() -> list:
     "Return all kernels that `choose` may select, in each layout"
-    return [_bf16x6(*tile, s, layout) for tile in TILES for s in SPLIT_COUNTS for layout in ('nn', 'tn', 'nt')]
+    return [_cached_bf16x6(*tile, s, layout) for tile in TILES for s in SPLIT_COUNTS for layout in ('nn', 'tn', 'nt')]
 
 
-def _fastest(M, N, K, sms, layout):
+def _select_kernel(M, N, K, sms, layout):
     "Return the kernel with the shortest estimated time, or the reason why torch is faster"
     candidates = [
-        (_bf16x6_time(*tile, s, M, N, K, sms), _bf16x6(*tile, s, layout)) for tile in TILES for s in SPLIT_COUNTS
+        (_bf16x6_time(*tile, s, M, N, K, sms), _cached_bf16x6(*tile, s, layout)) for tile in TILES for s in SPLIT_COUNTS
     ]
     if layout == 'nn':
         candidates.append((_small_kernel_time(M, N, K, sms), SMALL))
     skinny = dict(nn=SKINNY, tn=SKINNY_TN).get(layout)
     device = Device(sms, True)
-    tensor_cores = skinny and (skinny.stages_config(M, N, K, device) or skinny.planes_config(M, N, K, device))
+    uses_tensor_cores = skinny and (skinny.stages_config(M, N, K, device) or skinny.planes_config(M, N, K, device))
     if skinny and skinny.supports(M, N, K):
-        candidates.append((_skinny_time(M, N, K if layout == 'nn' else M, K, tensor_cores), skinny))
+        candidates.append((_skinny_time(M, N, K if layout == 'nn' else M, K, uses_tensor_cores), skinny))
     time, kernel = min(candidates, key=lambda candidate: candidate[0])
-    if kernel is skinny and N > COMPUTE_BOUND_COLUMNS and not tensor_cores:
+    if kernel is skinny and N > COMPUTE_BOUND_COLUMNS and not uses_tensor_cores:
         return f'torch is faster for {COMPUTE_BOUND_COLUMNS + 1} to {skinny.WIDEST} columns'
     if isinstance(kernel, Bf16x6) and (M < MIN_ROWS or N < MIN_COLUMNS):
         return (
@@ -448,24 +448,26 @@ def _fastest(M, N, K, sms, layout):
 
 def choose(M, N, K, sms):
     "Return the fastest kernel for (M x K) @ (K x N) on `sms` SMs, or the reason why torch is faster"
-    return _fastest(M, N, K, sms, 'nn')
+    return _select_kernel(M, N, K, sms, 'nn')
 
 
 def choose_tn(M, N, K, sms):
     "Select as `choose` does, for an A whose memory holds its transpose"
-    return _fastest(M, N, K, sms, 'tn')
+    return _select_kernel(M, N, K, sms, 'tn')
 
 
 def choose_nt(M, N, K, sms):
     "Select as `choose` does, for a B whose memory holds its transpose"
-    return _fastest(M, N, K, sms, 'nt')
+    return _select_kernel(M, N, K, sms, 'nt')
 
 
 def choose_batch(count, M, N, K, sms, layout):
     "Return the fastest kernel for `count` products (M x K) @ (K x N), or the reason why torch is faster"
     candidates = [
-        (_bf16x6_time(*tile, s, M, N, K, sms, count), _bf16x6(*tile, s, layout)) for tile in TILES for s in SPLIT_COUNTS
+        (_bf16x6_time(*tile, s, M, N, K, sms, count), _cached_bf16x6(*tile, s, layout))
+        for tile in TILES
+        for s in SPLIT_COUNTS
     ]
     time, kernel = min(candidates, key=lambda candidate: candidate[0])
-    library = _library_time(M, N, K, count)
-    return kernel if time + EXTRA_TIME < library else 'torch is faster: splitting the operands costs too much'
+    is_faster = time + KERNEL_OVERHEAD < _library_time(M, N, K, count)
+    return kernel if is_faster else 'torch is faster: splitting the operands costs too much'

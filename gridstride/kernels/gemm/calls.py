@@ -19,14 +19,14 @@ class GemmProblem(NamedTuple):
     M: int  # rows of one product, or of all groups together
     N: int
     K: int
-    grouped: bool = False  # grouped GEMM: each group of rows has its own B
-    bias: bool = False  # (N,) is added to each row
+    is_grouped: bool = False  # grouped GEMM: each group of rows has its own B
+    has_bias: bool = False  # (N,) is added to each row
     activation: object = None  # a name, or an `Activation`
-    multiplied: bool = False  # the result is multiplied elementwise by another matrix
-    added: bool = False  # another matrix is added
-    saved: str = ''  # stored for the backward pass: 'input' of the activation, or 'grad', its gradient there
-    column_sums: bool = False  # the columns of the result are summed if it is multiplied, else those of the addend
-    accumulate: bool = False  # the result is added to the contents of `out`
+    has_multiplier: bool = False  # the result is multiplied elementwise by another matrix
+    has_addend: bool = False  # another matrix is added
+    save: str = ''  # stored for the backward pass: 'input' of the activation, or 'grad', its gradient there
+    sum_columns: bool = False  # sum the columns of the result if there is a multiplier, else those of the addend
+    accumulate: bool = False  # add the result to the contents of `out`
 
 
 class Tile(NamedTuple):
@@ -42,7 +42,7 @@ class Tile(NamedTuple):
     PDL: int = 0  # programmatic dependent launch: 1 if it begins before the previous kernel ends
 
 
-# tile -> its measured time on an H100, in units of the estimate without this factor
+# tile -> correction factor: its measured time on an H100, divided by the estimate without the factor
 TILES = {
     Tile(128, 256, 4, 2, 2, 1, 1): 0.96,
     Tile(128, 256, 4, 2, 1, 2, 1): 1.0,
@@ -52,9 +52,9 @@ TILES = {
     Tile(64, 128, 4, 1, 1, 1, 2): 1.25,
     Tile(64, 64, 3, 1, 1, 1, 3): 1.21,
 }
-# The same for batches. Their kernels begin before the previous one ends (see `hopper_f16`). In CUDA graphs they
-# reach 1.03 of the speed of `torch.bmm` over ten shapes, and the tiles above 0.95. Chains of each kernel gave the same
-# bits on a GPU.
+# The same for batches. Their kernels begin before the previous one ends (see `hopper_f16`). In CUDA graphs their mean
+# speedup over `torch.bmm` is 1.03 for ten shapes; that of the tiles above is 0.95. On a GPU, chains of each kernel gave
+# the same bits with and without this overlap.
 BATCH_TILES = {
     Tile(128, 256, 4, 2, 2, 1, 1, PDL=1): 0.754,
     Tile(128, 256, 4, 2, 1, 1, 1, PDL=1): 0.762,
@@ -66,24 +66,24 @@ BATCH_TILES = {
 }
 BK = 64  # elements along K per step
 
-# If a row ends within a cache line, the boxes of the next row straddle cache lines: this was measured for batches only.
+# If rows do not begin at cache lines, TMA boxes straddle cache lines. The factor was measured for batches only.
 _MODEL, _BATCH_MODEL = CostModel(unaligned=1.0), CostModel(unaligned=1.5)
 
 
 def estimate_cycles(tile, problem, sms=132) -> float:
-    "Estimate the cycles of a product with a tile, by `cost_model` with parameters for these kernels"
-    cluster_m, cluster_n, size = tile.BM * tile.CM, tile.BN * tile.CN, tile.CM * tile.CN
-    if problem.grouped:  # each group ends within a tile: on average half a tile is wasted
+    "Estimate the cycles of a product with a tile: the formula of `cost_model`, with parameters for these kernels"
+    cluster_m, cluster_n, cluster_size = tile.BM * tile.CM, tile.BN * tile.CN, tile.CM * tile.CN
+    if problem.is_grouped:  # each group ends within a tile: on average half a tile is wasted
         tiles_m = cdiv(problem.M, cluster_m) + problem.count // 2
     else:
         tiles_m = problem.count * cdiv(problem.M, cluster_m)
     model = _BATCH_MODEL if _tiles_for(problem) is BATCH_TILES else _MODEL
     config = TileConfig(tile.BM, tile.BN, tile.CM, tile.CN)
     step = step_cycles(model, (problem.M, problem.N, problem.K), problem.layout, config) * tile.BLOCKS
-    waves = cdiv(tiles_m * cdiv(problem.N, cluster_n), sms * tile.BLOCKS // size)
+    waves = cdiv(tiles_m * cdiv(problem.N, cluster_n), sms * tile.BLOCKS // cluster_size)
     # the blocks of a cluster synchronize before their first loads, which programmatic dependent launch does not hide
-    prologue, epilogue = 1000 + 500 * (tile.PDL and size > 1), tile.BM * tile.BN / 16
-    elements_a = problem.M * problem.K * (1 if problem.grouped else problem.count)
+    prologue, epilogue = 1000 + 500 * (tile.PDL and cluster_size > 1), tile.BM * tile.BN / 16
+    elements_a = problem.M * problem.K * (1 if problem.is_grouped else problem.count)
     elements_b, elements_out = problem.count * problem.K * problem.N, problem.M * problem.N * problem.count
     dram_cycles = (elements_a + elements_b + elements_out) * 2 / 1500  # 2 bytes per element
     tile_cycles = cdiv(problem.K, BK) * step + prologue + epilogue
@@ -93,24 +93,25 @@ def estimate_cycles(tile, problem, sms=132) -> float:
 
 def _tiles_for(problem):
     "Return the tiles that may be selected, with the factors of their estimates"
-    return BATCH_TILES if problem.count > 1 and not problem.grouped else TILES
+    return BATCH_TILES if problem.count > 1 and not problem.is_grouped else TILES
 
 
 @lru_cache(4096)
 def choose(problem, sms=132) -> Tile:
-    "Return the tile with the lowest estimate. Tiles with 128 accumulators per thread have no registers for an operand"
-    has_operand = problem.multiplied or problem.added or problem.saved
-    tiles = [tile for tile in _tiles_for(problem) if not has_operand or tile.BM // tile.WGS == 64]
+    """Return the tile with the lowest estimate. If the epilogue loads or stores another matrix, only tiles with 64 rows
+    per warpgroup qualify: the others have no registers for its elements"""
+    has_matrix = problem.has_multiplier or problem.has_addend or problem.save
+    tiles = [tile for tile in _tiles_for(problem) if not has_matrix or tile.BM // tile.WGS == 64]
     return min(tiles, key=lambda tile: estimate_cycles(tile, problem, sms))
 
 
 def max_registers(tile):
-    "Return the registers per thread at launch, when producer and consumers have equally many"
+    "Return the registers per thread at launch, when producer and consumers have the same number"
     return 65536 // (tile.BLOCKS * 128 * (tile.WGS + 1)) // 8 * 8
 
 
 def register_split(tile):
-    "Return the registers per thread after `setmaxnreg`: the producer releases some, and the consumers receive them"
+    "Return the registers per thread after `setmaxnreg`, by which the producer releases some to the consumers"
     at_launch = max_registers(tile)
     producer = 40 if at_launch > 80 else 24
     consumer = min(240, (at_launch + (at_launch - producer) // tile.WGS) // 8 * 8)
@@ -120,18 +121,18 @@ def register_split(tile):
 _ARRAYS = 'A', 'B', 'out_map', 'saved_map', 'out', 'saved', 'bias', 'other', 'sums', 'ends'  # parameters of the kernel
 
 
-def stage_bytes(tile, transposed):  # transposed: whether memory holds the transpose of B
-    "Return the bytes of both tiles of a stage; if B is not `transposed`, its tile is loaded in whole TMA boxes"
-    return BK * 2 * (tile.BM + (tile.BN if transposed else cdiv(tile.BN, 64) * 64))
+def stage_bytes(tile, is_b_transposed):  # whether memory holds the transpose of B
+    "Return the bytes of both tiles of a stage; unless memory holds the transpose of B, its tile has whole TMA boxes"
+    return BK * 2 * (tile.BM + (tile.BN if is_b_transposed else cdiv(tile.BN, 64) * 64))
 
 
 def is_staged(problem):
     "Return whether results are staged in shared memory and stored by TMA"
-    return problem.out_dtype != 'float32' and not problem.grouped
+    return problem.out_dtype != 'float32' and not problem.is_grouped
 
 
 def column_sum_rows(problem, tile):
-    "Return the number of rows of partial column sums: one per warp"
+    "Return the number of rows of the partial column sums: one per warp along M"
     return cdiv(problem.M, tile.BM * tile.CM) * tile.CM * tile.WGS * 4
 
 
@@ -144,29 +145,32 @@ def product_call(
 ) -> tuple:  # a `KernelLaunch`, and the (box, swizzle) of its first four arrays
     "Return the launch of a product on a Hopper GPU, and its TMA boxes"
     tile = tile or choose(problem, device.sms)
-    transposed = problem.layout[0] == 't', problem.layout[1] == 't'
+    is_a_transposed, is_b_transposed = problem.layout[0] == 't', problem.layout[1] == 't'
     flags = dict(
-        BIAS=problem.bias, ACTIVATION=bool(problem.activation), MULTIPLIED=problem.multiplied, ADDED=problem.added
+        BIAS=problem.has_bias,
+        ACTIVATION=bool(problem.activation),
+        MULTIPLIED=problem.has_multiplier,
+        ADDED=problem.has_addend,
     )
     flags |= dict(
-        SAVED=bool(problem.saved),
-        SAVE_GRAD=problem.saved == 'grad',
-        COLUMN_SUMS=problem.column_sums,
+        SAVED=bool(problem.save),
+        SAVE_GRAD=problem.save == 'grad',
+        COLUMN_SUMS=problem.sum_columns,
         ACCUMULATE=problem.accumulate,
     )
-    flags |= dict(GROUPED=problem.grouped, A_TRANSPOSED=transposed[0], B_TRANSPOSED=transposed[1])
+    flags |= dict(GROUPED=problem.is_grouped, A_TRANSPOSED=is_a_transposed, B_TRANSPOSED=is_b_transposed)
     constants = dict(tile._asdict(), BK=BK, **register_split(tile), **flags)
     src = product_source(problem.dtype, problem.out_dtype, problem.activation, tuple(constants.items()))
-    tiles = problem.count * cdiv(problem.M, tile.BM * tile.CM) * cdiv(problem.N, tile.BN * tile.CN)
-    if problem.grouped:
-        tiles += problem.count * cdiv(problem.N, tile.BN * tile.CN)
-    size = tile.CM * tile.CN
-    grid = size * min(device.sms * tile.BLOCKS // size, tiles)
+    num_tiles = problem.count * cdiv(problem.M, tile.BM * tile.CM) * cdiv(problem.N, tile.BN * tile.CN)
+    if problem.is_grouped:
+        num_tiles += problem.count * cdiv(problem.N, tile.BN * tile.CN)
+    cluster_size = tile.CM * tile.CN
+    grid = cluster_size * min(device.sms * tile.BLOCKS // cluster_size, num_tiles)
     scalars = (problem.count, problem.M, problem.N, problem.K, float(scale))
     threads = 128 * (tile.WGS + 1)
-    shared = tile.STAGES * stage_bytes(tile, transposed[1]) + tile.WGS * 4 * 4096
-    call = KernelLaunch(src, 'multiply', _ARRAYS, scalars, (grid,), (threads,), shared, bool(tile.PDL))
-    box_a = (1, BK // tile.CN, 64) if transposed[0] else (1, tile.BM // tile.CN, BK)
-    box_b = (1, tile.BN // tile.CM, BK) if transposed[1] else (1, BK // tile.CM, 64)
+    shared = tile.STAGES * stage_bytes(tile, is_b_transposed) + tile.WGS * 4 * 4096
+    launch = KernelLaunch(src, 'multiply', _ARRAYS, scalars, (grid,), (threads,), shared, bool(tile.PDL))
+    box_a = (1, BK // tile.CN, 64) if is_a_transposed else (1, tile.BM // tile.CN, BK)
+    box_b = (1, tile.BN // tile.CM, BK) if is_b_transposed else (1, BK // tile.CM, 64)
     box_out = (1, 16, 64) if is_staged(problem) else box_a
-    return call, tuple((box, 128) for box in (box_a, box_b, box_out, box_out))
+    return launch, tuple((box, 128) for box in (box_a, box_b, box_out, box_out))

@@ -1,10 +1,13 @@
 """A cost model for products of 16-bit floats, fitted to measurements: it selects the kernel with the lowest estimate.
 
-The kernels are those of `hopper_f16`, for both 16-bit types in each layout. `benchmarks/cost.py` measures products on a
-GPU and fits the model; `benchmarks/cost.json` has the measurements, and `python cost.py fit` prints how much slower the
-selected kernels are than the fastest that were measured. `calls.estimate_cycles`, for products with an epilogue, in
-batches and in groups, uses the same model for a step; the lesson `every_shape` derives an early version of it,
-`stream_k.estimate_cycles`.
+The kernels are those of `hopper_f16`, for both 16-bit types in each layout. The time of a step (64 elements along K) is
+a smooth maximum of three times: those of the tensor cores, of shared memory and of the L2 cache. A tile takes its
+steps, an epilogue, and with split-K a reduction. A kernel takes its waves of tiles, but at least its DRAM traffic.
+
+`benchmarks/cost.py` measures products on a GPU and fits the parameters. `benchmarks/cost.json` has the measurements,
+and `python cost.py fit` prints how much slower the selected kernels are than the fastest that were measured.
+`calls.estimate_cycles`, for products with an epilogue, in batches and in groups, uses the same model for a step. The
+lesson `every_shape` derives an early version, `stream_k.estimate_cycles`.
 """
 
 from functools import lru_cache
@@ -16,9 +19,9 @@ from ...utils import cdiv
 
 
 class TileConfig(NamedTuple):
-    "The tile of a thread block, and the partition of a product among blocks and warpgroups"
+    "The tile of a thread block, and how a product is divided among blocks and warpgroups"
 
-    BM: int  # rows of a block's tile of wgmma's product; with `swap_ab` these are columns of C
+    BM: int  # rows of a block's tile, in the product that wgmma computes; with `swap_ab` these are columns of C
     BN: int  # columns of that tile
     CM: int = 1  # blocks of a cluster along BM
     CN: int = 1  # blocks of a cluster along BN
@@ -29,16 +32,15 @@ class TileConfig(NamedTuple):
     pingpong: int = 0  # ping-pong: two warpgroups take turns at tiles, so that one multiplies while the other stores
 
 
-# All parameters are positive, because their logarithms are fitted.
+# The fit uses the logarithms of the parameters, so that they stay positive.
 class CostModel(NamedTuple):
-    """The parameters of the cost model, in cycles unless they are factors. A tile has BM x BN elements, a step is 64
-    elements along K"""
+    "The parameters of the cost model: factors, or cycles. A tile has BM x BN elements; a step is 64 elements along K"
 
     tensor: float = 1.0  # factor: the tensor cores' time per step, relative to their peak rate
     shared: float = 0.74  # shared memory traffic of a step: cycles per 128 bytes
     l2: float = 128 / 63  # L2 traffic of a step: cycles per 128 bytes
     unaligned: float = 1.67  # factor: L2 traffic of rows that do not begin at a cache line
-    mn_major: float = 1.0  # factor: L2 traffic of an MN-major second tile
+    mn_major: float = 1.0  # factor: L2 traffic of an MN-major tile of wgmma's second operand
     memory: float = 1 / 1500  # DRAM traffic, with A, B and C moved once: cycles per byte
     begin: float = 6000  # per kernel
     cluster: float = 1000  # per kernel with clusters
@@ -56,53 +58,51 @@ def smooth_max(*cycles) -> float:
 
 def step_cycles(model, shape, layout, config) -> float:
     "Estimate the cycles per step (64 elements along K) of a block that is alone on its SM"
-    (M, N, K), (a_transposed, b_transposed) = shape, (letter == 't' for letter in layout)
-    a_row, b_row = M if a_transposed else K, K if b_transposed else N  # elements per row in memory
+    (M, N, K), (is_a_transposed, is_b_transposed) = shape, (letter == 't' for letter in layout)
+    a_row_length, b_row_length = M if is_a_transposed else K, K if is_b_transposed else N  # elements per row in memory
     if config.swap_ab:
-        a_row, b_row = b_row, a_row
-    second_mn_major = a_transposed if config.swap_ab else not b_transposed  # such a tile is loaded in whole TMA boxes
+        a_row_length, b_row_length = b_row_length, a_row_length
+    is_b_mn_major = is_a_transposed if config.swap_ab else not is_b_transposed  # then its tile has whole TMA boxes
     box = hopper_f16.box_columns(config)
-    loaded = cdiv(config.BN, box) * box if second_mn_major else config.BN
+    loaded_columns = cdiv(config.BN, box) * box if is_b_mn_major else config.BN
 
-    def traffic(rows, length):
-        return rows * (model.unaligned if length % 64 else 1)
+    def l2_traffic(rows, row_length):
+        return rows * (model.unaligned if row_length % 64 else 1)
 
-    shared = max(1, config.BM // 64) * 4 * (16 * (1 + config.split_n) + config.BN / 4) + config.BM + loaded
-    l2 = traffic(config.BM / config.CN, a_row) + traffic(loaded / config.CM, b_row) * (
-        model.mn_major if second_mn_major else 1
-    )
+    shared = max(1, config.BM // 64) * 4 * (16 * (1 + config.split_n) + config.BN / 4) + config.BM + loaded_columns
+    l2_a = l2_traffic(config.BM / config.CN, a_row_length)
+    l2_b = l2_traffic(loaded_columns / config.CM, b_row_length) * (model.mn_major if is_b_mn_major else 1)
+    l2 = l2_a + l2_b
     return smooth_max(model.tensor * config.BM * config.BN / 32, model.shared * shared, model.l2 * l2)
 
 
 def predict_cycles(model, shape, layout, config, sms=132) -> float:
     "Predict the cycles of a product of `shape`, (M, N, K); infinite if the configuration makes no sense for it"
     M, N, K = shape
-    size = config.CM * config.CN * config.CK
-    tile_m, tile_n = (
-        (config.BN * config.CN, config.BM * config.CM)
-        if config.swap_ab
-        else (config.BM * config.CM, config.BN * config.CN)
-    )
-    tiles = cdiv(M, tile_m) * cdiv(N, tile_n)
-    slots = resident_clusters(size, sms) * config.BLOCKS  # clusters that are resident at once
+    cluster_size = config.CM * config.CN * config.CK
+    cluster_rows, cluster_columns = config.BM * config.CM, config.BN * config.CN
+    if config.swap_ab:
+        cluster_rows, cluster_columns = cluster_columns, cluster_rows
+    num_tiles = cdiv(M, cluster_rows) * cdiv(N, cluster_columns)  # of a cluster
+    num_resident = resident_clusters(cluster_size, sms) * config.BLOCKS
     elements = config.BM * config.BN
     steps = cdiv(cdiv(K, 64), config.CK)
-    step = step_cycles(model, shape, layout, config) * min(config.BLOCKS, cdiv(tiles * size, sms))
+    step = step_cycles(model, shape, layout, config) * min(config.BLOCKS, cdiv(num_tiles * cluster_size, sms))
     epilogue = model.end + model.store * elements
     reduction = (config.CK > 1) * (model.split_k + model.add * elements)
     tile_cycles = steps * step + epilogue + reduction
-    waves = cdiv(tiles, slots)
+    waves = cdiv(num_tiles, num_resident)
     if config.pingpong and waves == 1:
         return float('inf')  # one of the two warpgroups would have no tile
     compute_cycles = waves * tile_cycles - (waves - 1) * (epilogue - model.pingpong) * config.pingpong
     dram_cycles = model.memory * 2 * (M * K + K * N + M * N)
-    return model.begin + model.cluster * (size > 1) + smooth_max(compute_cycles, dram_cycles)
+    return model.begin + model.cluster * (cluster_size > 1) + smooth_max(compute_cycles, dram_cycles)
 
 
-# The fit for an H100, in cycles at 1,755 MHz. `FACTORS` has the configurations that may be selected, and the measured
-# time of each in units of the model's prediction; with only two measurements, half of the deviation from 1 counts.
-# The factors of 128x160 and 128x256 were fitted to measurements on an H200, too.
-FITTED = CostModel(
+# The fit for an H100, in cycles at 1,755 MHz. `CORRECTION_FACTORS` has the configurations that may be selected, and for
+# each the measured time divided by the model's prediction; with only two measurements, half of the deviation from 1
+# counts. The factors of 128x160 and 128x256 were fitted to measurements on an H200, too.
+H100_MODEL = CostModel(
     tensor=0.8895,
     shared=0.7403,
     l2=2.543,
@@ -117,7 +117,7 @@ FITTED = CostModel(
     add=0.1437,
     pingpong=730.8,
 )
-FACTORS = {
+CORRECTION_FACTORS = {
     TileConfig(64, 32, CN=4, swap_ab=1): 0.976,
     TileConfig(64, 48, CM=2, CN=2, swap_ab=1): 0.984,
     TileConfig(64, 64, CM=2, CN=2, CK=2, swap_ab=1): 0.944,
@@ -166,25 +166,25 @@ FACTORS = {
 
 # A kernel with a lower estimate begins before the previous kernel ends, by programmatic dependent launch (see
 # `hopper_f16`). In CUDA graphs on an H100 the mean speedup is 1.29 for eight products below 10,000 cycles, 1.16
-# up to 15,000 and 1.09 up to 25,000; above, it is 1.02 or less (`benchmarks/early.txt`; before it was measured, chains
-# of such kernels were compared bit by bit).
+# up to 15,000 and 1.09 up to 25,000; above, it is 1.02 or less (`benchmarks/early.txt`). Before the measurement, the
+# results of chains of such kernels were compared bit by bit.
 PDL_MAX_CYCLES = 35_000
 
 
 def build_kernel(config, pdl=False, dtype='bfloat16', layout='nn'):
-    "Build the kernel of a `TileConfig`; `pdl`: it begins before the previous kernel ends"
+    "Build the kernel of a `TileConfig`; `pdl`: with programmatic dependent launch"
     return hopper_f16.gemm_f16(config, dtype, layout, pdl)
 
 
 @lru_cache
 def available_configs(dtype='bfloat16', layout='nn') -> tuple:
     "Return the configurations that have a kernel for a type and a layout"
-    return tuple(config for config in FACTORS if not hopper_f16.unsupported_reason(config, layout))
+    return tuple(config for config in CORRECTION_FACTORS if not hopper_f16.unsupported_reason(config, layout))
 
 
 def estimate_cycles(M, N, K, config, sms=132, layout='nn') -> float:
     "Estimate the cycles of a kernel for (M x K) @ (K x N)"
-    return FACTORS[config] * predict_cycles(FITTED, (M, N, K), layout, config, sms)
+    return CORRECTION_FACTORS[config] * predict_cycles(H100_MODEL, (M, N, K), layout, config, sms)
 
 
 @lru_cache(4096)
@@ -196,9 +196,9 @@ def rank_configs(M, N, K, sms=132, dtype='bfloat16', layout='nn') -> list:
 
 def rank_kernels(M, N, K, sms=132, count=6, dtype='bfloat16', layout='nn') -> list:
     "Return the `count` kernels with the lowest estimates for (M x K) @ (K x N), the lowest first"
-    best = rank_configs(M, N, K, sms, dtype, layout)[:count]
-    pdl = [estimate_cycles(M, N, K, config, sms, layout) < PDL_MAX_CYCLES for config in best]
-    return [build_kernel(config, early, dtype, layout) for config, early in zip(best, pdl)]
+    configs = rank_configs(M, N, K, sms, dtype, layout)[:count]
+    uses_pdl = [estimate_cycles(M, N, K, config, sms, layout) < PDL_MAX_CYCLES for config in configs]
+    return [build_kernel(config, pdl, dtype, layout) for config, pdl in zip(configs, uses_pdl)]
 
 
 def choose(M, N, K, sms=132, dtype='bfloat16', layout='nn'):

@@ -1,4 +1,4 @@
-"""NVIDIA's matrix products, as a baseline: `picks` returns the algorithms that cublasLt proposes for a shape.
+"""NVIDIA's matrix products, as a baseline: `proposed_kernels` returns the kernels that cublasLt proposes for a shape.
 
 torch uses the first proposal, which is not the fastest for some shapes. The library is the one that torch has loaded;
 its functions and constants are documented in NVIDIA's `cublasLt.h`.
@@ -13,7 +13,7 @@ from pathlib import Path
 from ...cpp.driver import current_stream
 from ...bench.recording import Unavailable
 
-__all__ = ['picks', 'Pick']
+__all__ = ['proposed_kernels', 'ProposedKernel']
 
 _TYPES = dict(float32=0, float16=2, bfloat16=14)  # cudaDataType
 _COMPUTE_FLOAT = 68  # CUBLAS_COMPUTE_32F: float32 accumulation without TF32
@@ -64,17 +64,17 @@ _SIGNATURES = dict(
 
 def loaded_path(maps: str) -> str:  # maps: the text of /proc/self/maps
     "Return the path of the cublasLt that a process has loaded; raises `Unavailable` if it has loaded none"
-    found = re.search(r'/\S*libcublasLt\.so\S*', maps)
-    if not found:
+    match = re.search(r'/\S*libcublasLt\.so\S*', maps)
+    if not match:
         raise Unavailable('cublasLt is not loaded: it comes with a torch for CUDA, on Linux')
-    return found[0]
+    return match[0]
 
 
 def declare(library):
     "Declare the parameter types of the library's functions; returns the library"
     for name, types in _SIGNATURES.items():
-        f = getattr(library, name)
-        f.argtypes, f.restype = types, c_int
+        function = getattr(library, name)
+        function.argtypes, function.restype = types, c_int
     return library
 
 
@@ -102,11 +102,13 @@ def create(lib, name, *args):
 
 @lru_cache
 def _handle(device):
+    "Return a cublasLt handle for a GPU"
     return create(library(), 'cublasLtCreate')
 
 
 @lru_cache
 def _workspace(device):
+    "Return the workspace of a GPU's products"
     import torch
 
     return torch.empty(WORKSPACE, dtype=torch.uint8, device=f'cuda:{device}')
@@ -116,12 +118,12 @@ def _workspace(device):
 # B^T @ A^T, whose column-major result is C in row-major order.
 def column_major(
     M, N, K, layout
-):  # (transposed, rows, columns) of B and of A as the library reads them, and (rows, columns) of its result
+):  # (is transposed, rows, columns) of B and of A as the library reads them, and (rows, columns) of its result
     "Convert a row-major product (M x K) @ (K x N) to the library's column-major order; B is the first operand"
-    a_transposed, b_transposed = layout[0] == 't', layout[1] == 't'
+    is_a_transposed, is_b_transposed = layout[0] == 't', layout[1] == 't'
     return (
-        (b_transposed, K if b_transposed else N, N if b_transposed else K),
-        (a_transposed, M if a_transposed else K, K if a_transposed else M),
+        (is_b_transposed, K if is_b_transposed else N, N if is_b_transposed else K),
+        (is_a_transposed, M if is_a_transposed else K, K if is_a_transposed else M),
         (N, M),
     )
 
@@ -130,25 +132,27 @@ class Problem:
     "The library's description of a product (M x K) @ (K x N)"
 
     def __init__(self, M, N, K, dtype, layout, lib=None):
-        self.lib, kind = lib or library(), _TYPES[dtype]
+        self.lib, cuda_type = lib or library(), _TYPES[dtype]
         first, second, result = column_major(M, N, K, layout)
         self.product = create(self.lib, 'cublasLtMatmulDescCreate', _COMPUTE_FLOAT, _TYPES['float32'])
-        for attribute, (transposed, _, _) in ((_TRANSPOSE_A, first), (_TRANSPOSE_B, second)):
-            self._set('cublasLtMatmulDescSetAttribute', self.product, attribute, c_int32(transposed))
+        for attribute, (is_transposed, _, _) in ((_TRANSPOSE_A, first), (_TRANSPOSE_B, second)):
+            self._set_attribute('cublasLtMatmulDescSetAttribute', self.product, attribute, c_int32(is_transposed))
         sizes = first[1:], second[1:], result
-        self.layouts = [create(self.lib, 'cublasLtMatrixLayoutCreate', kind, *size, size[0]) for size in sizes]
+        self.layouts = [create(self.lib, 'cublasLtMatrixLayoutCreate', cuda_type, *size, size[0]) for size in sizes]
         self.preference = create(self.lib, 'cublasLtMatmulPreferenceCreate')
-        self._set('cublasLtMatmulPreferenceSetAttribute', self.preference, _MAX_WORKSPACE, c_size_t(WORKSPACE))
+        max_workspace = c_size_t(WORKSPACE)
+        self._set_attribute('cublasLtMatmulPreferenceSetAttribute', self.preference, _MAX_WORKSPACE, max_workspace)
 
-    def _set(self, function, description, attribute, value):
+    def _set_attribute(self, function, description, attribute, value):
+        "Set an attribute of one of the library's objects by its function for this"
         call(self.lib, function, description, attribute, byref(value), ctypes.sizeof(value))
 
     def proposals(self, handle, count):
         "Return up to `count` algorithms that the library proposes, the fastest by its estimate first"
-        found, length, (a, b, d) = (Proposal * count)(), c_int(), self.layouts
-        args = handle, self.product, a, b, d, d, self.preference, count, found, length
+        proposals, num_proposals, (a, b, d) = (Proposal * count)(), c_int(), self.layouts
+        args = handle, self.product, a, b, d, d, self.preference, count, proposals, num_proposals
         call(self.lib, 'cublasLtMatmulAlgoGetHeuristic', *args)
-        return [proposal for proposal in found[: length.value] if proposal.state == 0]
+        return [proposal for proposal in proposals[: num_proposals.value] if proposal.state == 0]
 
     def __del__(self):
         if hasattr(self, 'preference'):
@@ -158,52 +162,54 @@ class Problem:
                 self.lib.cublasLtMatrixLayoutDestroy(layout)
 
 
-class Pick:
-    "One proposal of the library, called like a kernel: `pick(stored_a, stored_b, out)`; `rank` 0 is the first proposal"
+class ProposedKernel:
+    "A proposal of the library, called like a kernel: `kernel(stored_a, stored_b, out)`; `rank` 0 is the first proposal"
 
     def __init__(self, problem, proposal, rank):
         self.problem, self.proposal, self.rank = problem, proposal, rank
-        self._one, self._zero = c_float(1), c_float(0)
+        self._alpha, self._beta = c_float(1), c_float(0)  # out = alpha * A @ B + beta * out
 
     @property
     def config(self) -> dict:
         "Return the library's configuration of this proposal: tile, stages, split-K, cluster"
-        res = {}
+        config = {}
         for name, (attribute, c_type) in _CONFIG.items():
-            v, size = c_type(), c_size_t()
-            args = byref(self.proposal.algorithm), attribute, byref(v), ctypes.sizeof(v), byref(size)
+            value, size = c_type(), c_size_t()
+            args = byref(self.proposal.algorithm), attribute, byref(value), ctypes.sizeof(value), byref(size)
             call(self.problem.lib, 'cublasLtMatmulAlgoConfigGetAttribute', *args)
-            res[name] = v.value
-        return res
+            config[name] = value.value
+        return config
 
     @property
     def name(self):
-        "The name in tables: cublasLt and the rank of the proposal"
+        "Return the name in tables: cublasLt and the rank of the proposal"
         return f'cublasLt {self.rank}'
 
     def __call__(self, stored_a, stored_b, out):
-        device, p, (a, b, d) = stored_a.get_device(), self.problem, self.problem.layouts
-        x, y, z = stored_b.data_ptr(), stored_a.data_ptr(), out.data_ptr()
+        "Compute A @ B into `out`; the library's first operand is B"
+        device, problem, result = stored_a.get_device(), self.problem, out.data_ptr()
+        first_layout, second_layout, result_layout = problem.layouts
+        inputs = stored_b.data_ptr(), first_layout, stored_a.data_ptr(), second_layout
         workspace = _workspace(device).data_ptr(), self.proposal.workspace
-        algorithm_and_stream = byref(self.proposal.algorithm), *workspace, current_stream(device)
-        operands = byref(self._one), x, a, y, b, byref(self._zero), z, d, z, d
-        call(p.lib, 'cublasLtMatmul', _handle(device), p.product, *operands, *algorithm_and_stream)
+        operands = byref(self._alpha), *inputs, byref(self._beta), *(result, result_layout) * 2
+        options = byref(self.proposal.algorithm), *workspace, current_stream(device)
+        call(problem.lib, 'cublasLtMatmul', _handle(device), problem.product, *operands, *options)
         return out
 
 
-def picks(
+def proposed_kernels(
     stored_a,
     stored_b,  # contiguous: (M, K) and (K, N); with layout 'tn' A is stored as (K, M), with 'nt' B as (N, K)
     layout='nn',
-    count=8,  # the most proposals to return
-) -> list:  # of `Pick`, in the library's order
-    """Return the algorithms that cublasLt proposes for a product.
+    count=8,  # maximum number of proposals
+) -> list:  # of `ProposedKernel`, in the library's order
+    """Return the kernels that cublasLt proposes for a product.
 
-        picks(A, B)[0](A, B, out)
+        proposed_kernels(A, B)[0](A, B, out)
 
     Raises Unavailable without a cublasLt."""
     M, K = stored_a.shape[::-1] if layout[0] == 't' else stored_a.shape
     N = stored_b.shape[0] if layout[1] == 't' else stored_b.shape[1]
     problem = Problem(M, N, K, str(stored_a.dtype).removeprefix('torch.'), layout)
     proposals = problem.proposals(_handle(stored_a.get_device()), count)
-    return [Pick(problem, proposal, rank) for rank, proposal in enumerate(proposals)]
+    return [ProposedKernel(problem, proposal, rank) for rank, proposal in enumerate(proposals)]

@@ -20,23 +20,23 @@ _FLOAT = torch.float32
 _TENSOR_TYPES = torch.Tensor, torch.nn.Parameter
 _KERNEL_DTYPES = tuple(getattr(torch, name) for name in TYPES)
 
-# Private functions of torch that report a mode in a fraction of a microsecond. In a version of torch without the first
-# two, public functions report it; in a version without one of the others there is no compiled launcher
+# Private functions of torch that report a mode in a fraction of a microsecond. If a version of torch lacks one of the
+# first two, a public function replaces it; if it lacks one of the others, there is no compiled launcher
 # (`launcher.why_not`), and so no fast path.
-_is_any_autocast = getattr(torch._C, '_is_any_autocast_enabled', lambda: torch.is_autocast_enabled('cuda'))
-_precision = getattr(torch._C, '_get_fp32_precision_getter', None)
+_is_any_autocast_enabled = getattr(torch._C, '_is_any_autocast_enabled', lambda: torch.is_autocast_enabled('cuda'))
+_get_precision = getattr(torch._C, '_get_fp32_precision_getter', None)
 _functorch = getattr(torch._C, '_functorch', None)
 
 
 def _may_use_tf32():
     "Return whether torch may use TF32 for float32 products"
-    return _precision('cuda', 'matmul') == 'tf32' if _precision else tf32(torch.backends.cuda.matmul)
+    return _get_precision('cuda', 'matmul') == 'tf32' if _get_precision else tf32(torch.backends.cuda.matmul)
 
 
 def _is_ordinary(a):
-    "Return whether no autocast, dispatch mode, transform of torch.func or TF32 changes the product"
+    "Return whether neither autocast, a dispatch mode, a transform of torch.func nor TF32 changes the product"
     return not (
-        _is_any_autocast()
+        _is_any_autocast_enabled()
         or torch._C._len_torch_dispatch_stack()
         or _functorch.peek_interpreter_stack() is not None
         or forward_ad._current_level >= 0
@@ -51,7 +51,7 @@ _launch_table = None
 
 
 @lru_cache
-def _table():
+def _compiled_table():
     "Return the compiled launcher's table, made at the first call; None if there is no compiled launcher"
     module = launcher()
     if not module:
@@ -62,7 +62,7 @@ def _table():
 
 
 def _is_repeatable(a, b, kernel, stored_a, stored_b):
-    "Return whether the launches can be repeated as they are: no operand was copied, and no other launch must end first"
+    "Return whether later calls can repeat the launches: no operand was copied, and no static buffer is used"
     if kernel is None:
         return a.is_cuda
     if not (a.is_cuda and isinstance(kernel, Product)) or kernel.uses_workspace:
@@ -73,7 +73,7 @@ def _is_repeatable(a, b, kernel, stored_a, stored_b):
 def _cache_launches(a, b, kernel, stored_a, stored_b, out):
     "Add the launches of a product, or that torch multiplied it, to the table, if they can be repeated without Python"
     global _launch_table
-    table = _table() if _is_repeatable(a, b, kernel, stored_a, stored_b) else None
+    table = _compiled_table() if _is_repeatable(a, b, kernel, stored_a, stored_b) else None
     if table is None:
         return
     if len(table) >= MAX_PLANS:
@@ -106,37 +106,40 @@ def _save_operands(ctx, inputs, output):
     ctx.save_for_backward(*inputs)
 
 
-def _gradients(ctx, g, product):
-    "Return the gradients of a and b from g, that of their product; `product`: the function that multiplies"
+def _gradients(ctx, grad_out, product):
+    "Return the gradients of a and b from `grad_out`, that of their product; `product`: the function that multiplies"
     a, b = ctx.saved_tensors
-    ga = product(g, b.t()) if ctx.needs_input_grad[0] else None
-    gb = product(a.reshape(-1, a.shape[-1]).t(), g.reshape(-1, g.shape[-1])) if ctx.needs_input_grad[1] else None
-    return ga, gb
+    grad_a = product(grad_out, b.t()) if ctx.needs_input_grad[0] else None
+    grad_b = None
+    if ctx.needs_input_grad[1]:
+        grad_b = product(a.reshape(-1, a.shape[-1]).t(), grad_out.reshape(-1, grad_out.shape[-1]))
+    return grad_a, grad_b
 
 
-def _backward(ctx, g):
-    return _gradients(ctx, g, torch.ops.gridstride.matmul.default)
+def _backward(ctx, grad_out):
+    return _gradients(ctx, grad_out, torch.ops.gridstride.matmul.default)
 
 
 torch.library.register_autograd('gridstride::matmul', _backward, setup_context=_save_operands)
 
 
-def _multiply_batch(info, dims, a, b):
+def _multiply_vmapped(info, dims, a, b):
     "Implement `torch.vmap` of the operator"
     a, b = (x[None] if dim is None else x.movedim(dim, 0) for x, dim in zip((a, b), dims))
     out = a.reshape(a.shape[0], -1, a.shape[-1]) @ b
     return out.view(out.shape[0], *a.shape[1:-1], b.shape[-1]), 0
 
 
-torch.library.register_vmap('gridstride::matmul', _multiply_batch)
+torch.library.register_vmap('gridstride::matmul', _multiply_vmapped)
 
 
 def _multiply_by_torch(a, b, out):
+    "Multiply with torch, into `out` if it is passed"
     return torch.matmul(a, b) if out is None else torch.matmul(a, b, out=out)
 
 
 def _is_supported(a, b):
-    "Return whether a kernel may multiply the operands, as far as is known while `torch.compile` traces"
+    "Return whether a kernel may multiply the operands, by the properties that are known while `torch.compile` traces"
     return (
         type(a) in _TENSOR_TYPES
         and type(b) in _TENSOR_TYPES
@@ -160,18 +163,17 @@ class _Product(torch.autograd.Function):
         return matmul(a, b)
 
     @staticmethod
-    def backward(ctx, g):
-        if g.is_cuda:  # else cuBLAS warns that there is no context
+    def backward(ctx, grad_out):
+        if grad_out.is_cuda:  # else cuBLAS warns that there is no context
             make_context_current_once()
-        return _gradients(ctx, g, matmul)
+        return _gradients(ctx, grad_out, matmul)
 
 
 def check_epilogue(epilogue):
     "Raise `TypeError` unless `epilogue` is an `Epilogue`, that is, has a method `product`"
     if not hasattr(epilogue, 'product'):
-        raise TypeError(
-            f'matmul: epilogue is a {type(epilogue).__name__}; expected an Epilogue, such as Epilogue(bias=...)'
-        )
+        received = type(epilogue).__name__
+        raise TypeError(f'matmul: epilogue must be an Epilogue, such as Epilogue(bias=...); got a {received}')
 
 
 def matmul(

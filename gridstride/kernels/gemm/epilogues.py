@@ -1,4 +1,4 @@
-"""`Epilogue`: operations on a product that the GEMM kernel applies before it stores the result; and their gradients."""
+"""`Epilogue`: operations that the GEMM kernel applies to a product before it stores the result; and their gradients."""
 
 from functools import lru_cache
 from numbers import Real
@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 
-from .launches import stored_operands, run
+from .launches import stored_operands, run_product
 from .sources import ACTIVATIONS, Activation, pass_source
 from .dispatch import check_epilogue, matmul
 from .plan import fallback_reason
@@ -62,55 +62,58 @@ def _activation_launches(activation, dtype, size):
 
 
 def _activate(x, dy, activation):
-    "Apply an `Activation` to a tensor, or multiply `dy` by its gradient at `x`, by a separate kernel"
+    "Apply an `Activation` to a tensor by a separate kernel, or multiply `dy` by its gradient at `x`"
     x = x.contiguous()
     y = x.new_empty(x.shape)
     if x.numel():
-        call = _activation_launches(activation, dtype_name(x), x.numel())[dy is not None]
-        launch([call], x, dy=x if dy is None else dy.contiguous(), y=y)
+        kernel_launch = _activation_launches(activation, dtype_name(x), x.numel())[dy is not None]
+        launch([kernel_launch], x, dy=x if dy is None else dy.contiguous(), y=y)
     return y
 
 
 def _apply_activation(z, activation):
     "Apply an activation, by name or an `Activation`, to a tensor"
-    return (
-        _activate(z, None, activation) if isinstance(activation, Activation) else _TORCH_ACTIVATIONS[activation][0](z)
-    )
+    if isinstance(activation, Activation):
+        return _activate(z, None, activation)
+    return _TORCH_ACTIVATIONS[activation][0](z)
 
 
 def activation_backward(dy, z, activation):
     "Return the gradient of the input `z` of an activation from `dy`, the gradient of its output"
-    return (
-        _activate(z, dy, activation) if isinstance(activation, Activation) else _TORCH_ACTIVATIONS[activation][1](dy, z)
-    )
+    if isinstance(activation, Activation):
+        return _activate(z, dy, activation)
+    return _TORCH_ACTIVATIONS[activation][1](dy, z)
 
 
 def check_activation(op_name, activation):
-    "Raise `ValueError` unless `activation` is the name of one, an `Activation`, or None"
+    "Raise `ValueError` unless `activation` is a name of `ACTIVATIONS`, an `Activation`, or None"
     is_custom = isinstance(activation, Activation)
     is_named = isinstance(activation, str) and activation in ACTIVATIONS
     if activation is not None and not is_custom and not is_named:
         names = ', '.join(ACTIVATIONS)
-        raise ValueError(f'{op_name}: the activation is {activation!r}; it must be {names}, or an Activation of CUDA C')
+        raise ValueError(f'{op_name}: activation must be {names}, or an Activation of CUDA C; got {activation!r}')
     if is_custom and not (all(isinstance(field, str) for field in activation) and activation.value.strip()):
         raise ValueError(
-            f"{op_name}: {activation!r} is not a CUDA C expression in `float x`, such as Activation('x > 0 ? x : 0')"
+            f"{op_name}: an Activation must be a CUDA C expression in `float x`, such as Activation('x > 0 ? x : 0'); "
+            f'got {activation!r}'
         )
 
 
 def check_gradient(op_name, activation):
     "Raise `ValueError` for an `Activation` without a gradient"
     if isinstance(activation, Activation) and not activation.grad:
-        raise ValueError(f"{op_name}: the Activation has no gradient: Activation('x * x', grad='2 * x')")
+        raise ValueError(
+            f"{op_name}: the Activation has no gradient; pass its derivative, as in Activation('x * x', grad='2 * x')"
+        )
 
 
 def check_operand(op_name, name, x, shape, like):
     "Raise `TypeError` or `ValueError` unless `x` is a tensor of this shape, of the type and device of `like`"
     expected = f'{dtype_name(like)}{tuple(shape)} on {like.device}'
     if not isinstance(x, torch.Tensor):
-        raise TypeError(f'{op_name}: {name} is a {type(x).__name__}; expected a tensor {expected}')
+        raise TypeError(f'{op_name}: {name} must be a tensor {expected}; got a {type(x).__name__}')
     if x.shape != shape or x.dtype != like.dtype or x.device != like.device:
-        raise ValueError(f'{op_name}: {name} is {dtype_name(x)}{tuple(x.shape)} on {x.device}; expected {expected}')
+        raise ValueError(f'{op_name}: {name} must be {expected}; got {dtype_name(x)}{tuple(x.shape)} on {x.device}')
 
 
 def _check_operands(a, b, epilogue, out):
@@ -118,9 +121,10 @@ def _check_operands(a, b, epilogue, out):
     check_epilogue(epilogue)
     check_activation('matmul', epilogue.activation)
     if b.dim() != 2 or a.dim() < 2 or a.shape[-1] != b.shape[0]:
-        raise ValueError(f'matmul: an epilogue needs (..., K) @ (K, N); got {tuple(a.shape)} @ {tuple(b.shape)}')
+        shapes = f'{tuple(a.shape)} @ {tuple(b.shape)}'
+        raise ValueError(f'matmul: the operands must be (..., K) @ (K, N) with an epilogue; got {shapes}')
     if not isinstance(epilogue.scale, Real):
-        raise TypeError(f'matmul: scale is a {type(epilogue.scale).__name__}; expected a number, which has no gradient')
+        raise TypeError(f'matmul: scale must be a number, without a gradient; got a {type(epilogue.scale).__name__}')
     shape = *a.shape[:-1], b.shape[1]
     for name, x, expected in (('bias', epilogue.bias, shape[-1:]), ('residual', epilogue.residual, shape)):
         if x is not None:
@@ -131,15 +135,15 @@ def _check_operands(a, b, epilogue, out):
 def _check_out(a, shape, epilogue, out):
     "Raise `ValueError` unless a result of this shape can be stored in `out`"
     if out is not None and (out.shape != shape or out.device != a.device):
-        raise ValueError(f'matmul: out is {tuple(out.shape)} on {out.device}; expected {shape} on {a.device}')
+        raise ValueError(f'matmul: out must be {shape} on {a.device}; got {tuple(out.shape)} on {out.device}')
     if out is not None and out.dtype not in (a.dtype, torch.float32):
-        raise ValueError(f'matmul: out is {dtype_name(out)}; expected {dtype_name(a)} or float32')
+        raise ValueError(f'matmul: out must be {dtype_name(a)} or float32; got {dtype_name(out)}')
     if epilogue.accumulate and out is None:
-        raise ValueError('matmul: accumulate adds to the contents of `out`; pass out=')
+        raise ValueError('matmul: accumulate=True adds to the contents of `out`, so pass out=')
 
 
 def flatten_rows(x):
-    "Return `x` with all axes except the last one flattened, even if a size is 0"
+    "Return `x` as a matrix: all axes except the last one are flattened, even if a size is 0"
     return x.flatten(0, -2)
 
 
@@ -162,20 +166,20 @@ def explain_with(
     epilogue,
     out=None,  # all as for `matmul`
 ) -> str:
-    """Explain what computes `matmul(a, b, out, epilogue)`, and why.
+    """Report whether one kernel or torch computes `matmul(a, b, out, epilogue)`, with the reason.
 
         explain_with(a, b, Epilogue(bias))
 
     Raises TypeError and ValueError as `matmul` does."""
     _check_operands(a, b, epilogue, out)
     operands = _kernel_operands(a, b, epilogue, out)
-    return (
-        f'torch.matmul, then the epilogue: {operands}' if isinstance(operands, str) else 'one kernel, with its epilogue'
-    )
+    if isinstance(operands, str):
+        return f'torch.matmul, then the epilogue: {operands}'
+    return 'one kernel, with its epilogue'
 
 
 def _multiply_unfused(a, b, epilogue, out):
-    "Multiply, then apply the epilogue step by step; returns (result, input of the activation)"
+    "Multiply, then apply the epilogue step by step with torch; returns (result, input of the activation)"
     z = matmul(a, b)
     z = z if epilogue.scale == 1 else z * epilogue.scale
     z = z if epilogue.bias is None else z + epilogue.bias
@@ -187,7 +191,7 @@ def _multiply_unfused(a, b, epilogue, out):
 
 
 def _forward(a, b, epilogue, out=None, save_input=False):
-    "Return (result, input of the activation); the latter is None unless `save_input`, or if torch has not computed it"
+    "Return (result, input of the activation); the kernel stores the latter only if `save_input`, else it is None"
     operands = _kernel_operands(a, b, epilogue, out)
     if isinstance(operands, str):
         return _multiply_unfused(a, b, epilogue, out)
@@ -196,7 +200,7 @@ def _forward(a, b, epilogue, out=None, save_input=False):
     y = a.new_empty(shape) if out is None else out
     z = a.new_empty(shape) if save_input and epilogue.activation else None
     out_rows, residual_rows, z_rows = (None if x is None else x.view(-1, shape[-1]) for x in (y, epilogue.residual, z))
-    run(
+    run_product(
         stored_a,
         stored_b,
         out_rows,
@@ -248,7 +252,7 @@ def multiply_with(a, b, epilogue, out=None):
         x is not None and x.requires_grad for x in (a, b, epilogue.bias, epilogue.residual)
     )
     if needs_grad and out is not None:
-        raise ValueError('matmul: `out` has no gradient; omit it, or use torch.no_grad()')
+        raise ValueError('matmul: a result in `out` has no gradient; omit out=, or use torch.no_grad()')
     if needs_grad:
         return _Product.apply(a, b, epilogue.bias, epilogue.residual, epilogue.activation, epilogue.scale)
     return _forward(a, b, epilogue, out)[0]

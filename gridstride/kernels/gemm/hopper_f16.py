@@ -1,4 +1,4 @@
-"""`gemm_f16`: products of 16-bit floats in each layout, with tiles of any size, split-K in a cluster and programmatic
+"""`gemm_f16`: products of 16-bit floats in each layout, with tiles of many sizes, split-K in a cluster and programmatic
 dependent launch.
 
 The kernel extends the last one of the Hopper ladder (`ladder.stream_k`), and reuses some of its source. Its further
@@ -27,19 +27,19 @@ _LAYOUTS = 'nn', 'tn', 'nt'
 
 
 def is_mn_major(swap_ab, layout):
-    "Return whether wgmma's first tile is MN-major in shared memory (K is the outer axis), and whether its second is"
-    A, B = layout[0] == 't', layout[1] == 'n'
-    return (B, A) if swap_ab else (A, B)
+    "Return whether wgmma's first and second tile are MN-major in shared memory, that is, whether K is the outer axis"
+    is_a_mn_major, is_b_mn_major = layout[0] == 't', layout[1] == 'n'
+    return (is_b_mn_major, is_a_mn_major) if swap_ab else (is_a_mn_major, is_b_mn_major)
 
 
 def box_columns(config):
-    "Return the columns of the TMA boxes of an MN-major second tile: 64, which is faster, or 32"
+    "Return the width of the TMA boxes of an MN-major second tile: 64 columns, which is faster, or 32"
     columns = config.BN // 2 if config.split_n else config.BN
     return 32 if columns <= 32 or config.split_n and columns % 64 else 64
 
 
 def rows_of_b(config, layout):
-    "Return how many rows of wgmma's second tile are loaded: whole boxes if it is MN-major, else multiples of eight"
+    "Return how many rows of wgmma's second tile TMA loads: whole boxes if it is MN-major, else a multiple of eight"
     granularity = box_columns(config) if is_mn_major(config.swap_ab, layout)[1] else 8 * config.CM
     return cdiv(config.BN, granularity) * granularity
 
@@ -50,7 +50,7 @@ def stage_bytes(config, layout):
 
 
 def stored_columns(config):
-    "Return the columns of wgmma's result that a warpgroup stores: all, or with split-K the block's part of them"
+    "Return how many columns of wgmma's result a warpgroup stores: all, or with split-K the block's part of them"
     columns, granularity = config.BN // 2 if config.split_n else config.BN, 8 if config.swap_ab else 16
     return columns if config.CK == 1 else cdiv(columns, granularity * config.CK) * granularity
 
@@ -74,18 +74,16 @@ def _registers_per_thread(config):
     "Return the registers per thread after `setmaxnreg`: DOWN for the producer, UP for a consumer"
     wgs = _consumer_warpgroups(config)
     at_launch = 65536 // (config.BLOCKS * 128 * (wgs + 1)) // 8 * 8
-    producer = (
-        24
-        if at_launch <= 80 or _accumulators_per_thread(config) > 200
-        else 40
-        if _accumulators_per_thread(config) > 176
-        else 56
-    )
+    accumulators, producer = _accumulators_per_thread(config), 56
+    if at_launch <= 80 or accumulators > 200:
+        producer = 24
+    elif accumulators > 176:
+        producer = 40
     return dict(DOWN=producer, UP=min(240, (at_launch * (wgs + 1) - producer) // wgs // 8 * 8))
 
 
 def _smem_plan(config, layout):
-    "Return (stages, columns stored at once, bytes per warpgroup to stage these or to receive partial sums)"
+    "Return (stages, columns stored at once, bytes per warpgroup to stage results or to receive partial sums)"
     wgs, stage, n = _consumer_warpgroups(config), stage_bytes(config, layout), stored_columns(config)
     granularity = 8 if config.swap_ab else box_out(n)  # of the columns that are stored together
     mbarrier_bytes = 16 * _MAX_STAGES + 8 * (config.CK > 1)
@@ -103,28 +101,24 @@ def _smem_plan(config, layout):
     return stages, columns, max(partial_sum_bytes, 128 * columns)
 
 
-def unsupported_reason(config, layout):  # None if there is one
+def unsupported_reason(config, layout):  # None if there is a kernel
     "Return the reason why there is no kernel of this configuration"
     cluster_size, (a_mn_major, b_mn_major) = config.CM * config.CN * config.CK, is_mn_major(config.swap_ab, layout)
     if cluster_size > 8:
         return 'a cluster has at most eight blocks'
     if not config.swap_ab and stored_columns(config) % 16 or config.BN // (1 + config.split_n) % 8:
-        return 'the columns are not a multiple of those that are stored together'
-    if (
-        not a_mn_major
-        and config.BM // config.CN > 256
-        or not b_mn_major
-        and rows_of_b(config, layout) // config.CM > 256
-    ):
+        return 'the number of columns is not a multiple of the columns that are stored together'
+    box_rows_a, box_rows_b = config.BM // config.CN, rows_of_b(config, layout) // config.CM
+    if not a_mn_major and box_rows_a > 256 or not b_mn_major and box_rows_b > 256:
         return 'a TMA box has at most 256 rows'
     if config.split_n and b_mn_major and config.BN // 2 % box_columns(config):
         return 'each of the two warpgroups needs whole TMA boxes'
     if config.split_n and config.BM == 64:
         return 'two warpgroups that split BN need 128 rows or more'
     if config.pingpong and (config.split_n or config.CK > 1 or config.BLOCKS > 1):
-        return 'ping-pong warpgroups need whole tiles, and one block per SM'
+        return 'ping-pong needs whole tiles per warpgroup, and one block per SM'
     if not config.split_n and not config.pingpong and config.BM // 64 % _consumer_warpgroups(config):
-        return 'the two warpgroups would not have equally many rows'
+        return 'the two warpgroups would have different numbers of rows'
     columns, accumulators = config.BN // (1 + config.split_n), _accumulators_per_thread(config)
     launch_registers = 65536 // (config.BLOCKS * 128 * (_consumer_warpgroups(config) + 1)) // 8 * 8
     if columns > 256 or accumulators + 32 > _registers_per_thread(config)['UP'] or columns // 2 + 26 > launch_registers:
@@ -142,7 +136,7 @@ def _smem_bytes(WGS, STAGES, STAGE, BUFFER, CK):
 
 
 def _tma_boxes(config, layout, columns):
-    "Return the TMA boxes (rows, columns): the blocks of a cluster share the loads of m and n by multicast"
+    "Return the TMA boxes (rows, columns) of m, n and out; the blocks of a cluster multicast parts of the tiles"
     a_mn_major, b_mn_major = is_mn_major(config.swap_ab, layout)
     a = (64 // config.CN if a_mn_major else config.BM // config.CN, 64)
     b = (
@@ -157,23 +151,22 @@ def _tma_boxes(config, layout, columns):
 
 def _kernel_name(config, dtype, layout, pdl):
     "Return the name of a kernel in tables and messages"
-    t = config
-    options = [f'{t.CM}x{t.CN}', f'k in {t.CK}' * (t.CK > 1), f'{t.BLOCKS} an SM' * (t.BLOCKS > 1), 'early' * pdl]
-    kind = f' {layout}' * (layout != 'nn') + f' {dtype}' * (dtype != 'bfloat16')
-    kind += ' turned' * t.swap_ab + ' beside' * t.split_n + ' ping' * t.pingpong
-    return f'half {t.BM}x{t.BN}{kind}, ' + ', '.join(option for option in options if option)
+    split_k, blocks = f'k in {config.CK}' * (config.CK > 1), f'{config.BLOCKS} an SM' * (config.BLOCKS > 1)
+    options = [f'{config.CM}x{config.CN}', split_k, blocks, 'early' * pdl]
+    variant = f' {layout}' * (layout != 'nn') + f' {dtype}' * (dtype != 'bfloat16')
+    variant += ' turned' * config.swap_ab + ' beside' * config.split_n + ' ping' * config.pingpong
+    return f'half {config.BM}x{config.BN}{variant}, ' + ', '.join(option for option in options if option)
 
 
 # With programmatic dependent launch (PDL) a kernel shares the GPU with earlier kernels of its stream: they may still
 # write what it reads, read what it writes, or use memory that was freed since and is `out` now. So every thread waits
 # (griddepcontrol.wait) before its first access to global memory, a store as well as a load; before that are only
 # barriers and shared memory of the cluster, arithmetic on sizes, and prefetches of tensor maps, which are arguments.
-# The wait lasts until the previous grid has ended and all its writes are visible. One grid is enough: in a chain A,
-# B, C of which B and C begin early, C may begin while A runs, as B allows it; but B ends only after each of its
-# threads has waited for A. There is no deadlock, either: a grid lets the next one start when all its blocks are
-# resident, so C takes no SM that a block of A or B still needs. TMA boxes and partial sums are read past the L1
-# cache, so nothing from before the wait is read after it. After a kernel that does not trigger the next one, the
-# launch is as any other.
+# The wait lasts until the previous grid has ended and all its writes are visible. Waiting for one grid is enough: in a
+# chain of grids A, B, C with PDL, C may begin while A runs, but B ends only after each of its threads has waited for A,
+# so the wait for B includes A. There is no deadlock, because a grid triggers the next one when all its own blocks are
+# resident: C takes no SM that a block of A or B still needs. TMA loads and partial sums bypass the L1 cache, so no
+# stale line is read after the wait. After a kernel that does not trigger the next one, the launch is an ordinary one.
 #
 # With CK > 1 there is one cluster per tile. Otherwise the kernel is persistent: as many clusters as fit on the GPU loop
 # over the tiles.
@@ -187,12 +180,10 @@ def gemm_f16(
 
         gemm_f16(TileConfig(128, 256, CM=2))(A, B)
 
-    Raises ValueError if there is none."""
+    Raises ValueError if the configuration has no kernel."""
     if dtype not in _PTX_TYPES or layout not in _LAYOUTS:
-        raise ValueError(
-            f'gemm_f16: {dtype!r} in the layout {layout!r}; the type may be {", ".join(_PTX_TYPES)}, the layout '
-            f'{", ".join(_LAYOUTS)}'
-        )
+        expected = f'one of {", ".join(_PTX_TYPES)}, and layout one of {", ".join(_LAYOUTS)}'
+        raise ValueError(f'gemm_f16: dtype must be {expected}; got {dtype!r} and {layout!r}')
     return _gemm_f16(config, dtype, layout, bool(pdl))
 
 
@@ -200,27 +191,26 @@ def gemm_f16(
 def _gemm_f16(config, dtype, layout, pdl):
     if reason := unsupported_reason(config, layout):
         raise ValueError(f'there is no {_kernel_name(config, dtype, layout, pdl)}: {reason}')
-    (stages, columns, buffer), size = _smem_plan(config, layout), config.CM * config.CN * config.CK
+    stages, columns, buffer = _smem_plan(config, layout)
+    cluster_size = config.CM * config.CN * config.CK
 
     def grid(h, w, sms):
-        tall, wide = (
-            (config.BN * config.CN, config.BM * config.CM)
-            if config.swap_ab
-            else (config.BM * config.CM, config.BN * config.CN)
-        )
-        tiles = cdiv(h, tall) * cdiv(w, wide)
-        resident = max(1, resident_clusters(size, sms)) * config.BLOCKS
-        return (tiles if config.CK > 1 else min(resident, tiles)) * size, 1
+        cluster_rows, cluster_columns = config.BM * config.CM, config.BN * config.CN
+        if config.swap_ab:
+            cluster_rows, cluster_columns = cluster_columns, cluster_rows
+        num_tiles = cdiv(h, cluster_rows) * cdiv(w, cluster_columns)
+        num_resident = max(1, resident_clusters(cluster_size, sms)) * config.BLOCKS
+        return (num_tiles if config.CK > 1 else min(num_resident, num_tiles)) * cluster_size, 1
 
     def supports(h, w, k):
         return cdiv(k, 64) >= config.CK or f'K is too short for {config.CK} blocks'
 
-    instructions = (PTX + wgmma(config.BN // 2 if config.split_n else config.BN)).replace('bf16', _PTX_TYPES[dtype])
+    columns_per_warpgroup = config.BN // 2 if config.split_n else config.BN
+    instructions = (PTX + wgmma(columns_per_warpgroup)).replace('bf16', _PTX_TYPES[dtype])
     constants = {name: getattr(config, name) for name in ('BM', 'BN', 'CM', 'CN', 'CK', 'BLOCKS')}
     flags = dict(SWAP_AB=config.swap_ab, SPLIT_N=config.split_n, PINGPONG=config.pingpong, PDL=pdl)
     flags |= dict(M_TRANSPOSED=layout[0] == 't', N_TRANSPOSED=layout[1] == 't')
-    columns_each = config.BN // 2 if config.split_n else config.BN
-    sizes = dict(M=_row_blocks_per_warpgroup(config), N=stored_columns(config), COLUMNS=columns_each)
+    sizes = dict(M=_row_blocks_per_warpgroup(config), N=stored_columns(config), COLUMNS=columns_per_warpgroup)
     src = instructions + multicast_src + order + store_results_src + source_loader(__package__)('hopper_f16')
     return Rung(
         _kernel_name(config, dtype, layout, pdl),

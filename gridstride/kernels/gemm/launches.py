@@ -15,19 +15,19 @@ from ..sparse.launches import launch_prepared, prepare_launch
 from ..common import dtype_name
 
 
-def unsupported_reason(dtype, layout, M, N, K):  # None if it can
+def unsupported_reason(dtype, layout, M, N, K):  # None if the kernel can
     "Return the reason why the kernel cannot multiply matrices of this type and these sizes"
     if dtype not in F16_TYPES:
-        return f'the kernel multiplies {" and ".join(F16_TYPES)}, and these are {dtype}'
+        return f'the kernel multiplies {" and ".join(F16_TYPES)}, not {dtype}'
     if min(M, N, K) < 1:
         return 'a size is 0'
-    rows = dict(nn=(K, N), tn=(M, N), nt=(K, N))[layout]
-    if unaligned := [row for row in rows if row % 8]:
-        return f'rows must be multiples of 16 bytes, 8 {dtype} elements, and some have {unaligned[0]} elements'
+    row_lengths = dict(nn=(K, N), tn=(M, N), nt=(K, N))[layout]
+    if unaligned := [length for length in row_lengths if length % 8]:
+        return f'rows must be multiples of 16 bytes (8 {dtype} elements); some have {unaligned[0]} elements'
 
 
-def unsupported_device_reason(x):  # None if it does
-    "Return the reason why the kernel does not run on the device of `x`; on the emulator it runs within `using`"
+def unsupported_device_reason(x):  # None if the kernel runs there
+    "Return the reason why the kernel does not run on the device of `x`; the emulator runs it within `using`"
     if x.is_cuda and not on_hopper():
         return 'the kernel is made for Hopper (compute capability 9.0), and this is another GPU'
 
@@ -66,7 +66,7 @@ def _with_batch_axis(x):
     return x if x.dim() == 3 else x[None]
 
 
-def run(
+def run_product(
     stored_a,  # (M, K), or (K, M) with 'tn'; or a batch of these
     stored_b,  # (K, N), or (N, K) with 'nt'; or a batch of these
     out=None,  # receives the result, instead of a new tensor: of the same type, or float32
@@ -83,41 +83,41 @@ def run(
     accumulate=False,  # add the result to the contents of a float32 `out`
     scale=1.0,  # factor of the product
     tile=None,  # None: that of `calls.choose`
-):  # the result; with `column_sums` also partial column sums, float32 (any, N)
+):  # the result; with `column_sums` also the partial column sums, float32 (rows, N)
     "Launch the kernel for operands that were checked by `stored_operands`"
-    a3 = _with_batch_axis(stored_a)
-    b3 = _with_batch_axis(stored_b)
-    M, K = a3.shape[1:] if layout[0] == 'n' else a3.shape[:0:-1]
-    N = b3.shape[2 if layout[1] == 'n' else 1]
+    batch_a = _with_batch_axis(stored_a)
+    batch_b = _with_batch_axis(stored_b)
+    M, K = batch_a.shape[1:] if layout[0] == 'n' else batch_a.shape[:0:-1]
+    N = batch_b.shape[2 if layout[1] == 'n' else 1]
     if out is None:
-        out = stored_a.new_empty((b3.shape[0], M, N) if stored_a.dim() == 3 else (M, N))
+        out = stored_a.new_empty((batch_b.shape[0], M, N) if stored_a.dim() == 3 else (M, N))
     problem = GemmProblem(
         dtype=dtype_name(stored_a),
         out_dtype=dtype_name(out),
         layout=layout,
-        count=b3.shape[0],
+        count=batch_b.shape[0],
         M=M,
         N=N,
         K=K,
-        grouped=group_ends is not None,
-        bias=bias is not None,
+        is_grouped=group_ends is not None,
+        has_bias=bias is not None,
         activation=activation,
-        multiplied=multiplier is not None,
-        added=addend is not None,
-        saved='input' if saved is not None else 'grad' if act_grad is not None else '',
-        column_sums=column_sums,
+        has_multiplier=multiplier is not None,
+        has_addend=addend is not None,
+        save='input' if saved is not None else 'grad' if act_grad is not None else '',
+        sum_columns=column_sums,
         accumulate=accumulate,
     )
     tile = tile or choose(problem, this_device().sms)
-    rows = column_sum_rows(problem, tile) if column_sums else 0
-    sums = torch.empty(rows, N, dtype=torch.float32, device=stored_a.device)
-    for_backward = saved if act_grad is None else act_grad
-    stored = [_with_batch_axis(x) for x in (out, out if for_backward is None else for_backward)]
-    mapped = stored if is_staged(problem) else [a3, a3]
-    # The kernel does not read the operands that this problem does not have, so their addresses do not matter.
+    num_sum_rows = column_sum_rows(problem, tile) if column_sums else 0
+    sums = torch.empty(num_sum_rows, N, dtype=torch.float32, device=stored_a.device)
+    saved_or_grad = saved if act_grad is None else act_grad
+    outputs = [_with_batch_axis(x) for x in (out, out if saved_or_grad is None else saved_or_grad)]
+    mapped_outputs = outputs if is_staged(problem) else [batch_a, batch_a]
+    # The kernel does not access the operands that this problem does not have, so any address will do for them.
     other = addend if multiplier is None else multiplier
-    optional = [stored_a if x is None else x for x in (for_backward, bias, other)]
+    optional = [stored_a if x is None else x for x in (saved_or_grad, bias, other)]
     group_ends = out.view(torch.int32) if group_ends is None else group_ends
-    arrays = a3, b3, *mapped, out, *optional, sums, group_ends
+    arrays = batch_a, batch_b, *mapped_outputs, out, *optional, sums, group_ends
     launch_prepared(_prepared_launch, (problem, float(scale), tile), stored_a, arrays)
     return (out, sums) if column_sums else out

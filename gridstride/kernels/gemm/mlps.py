@@ -5,7 +5,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from .epilogues import Epilogue, check_activation, check_operand, multiply_with, check_gradient, flatten_rows
-from .launches import stored_operands, run
+from .launches import stored_operands, run_product
 from .plan import fallback_reason
 from ..common import make_context_current_once
 
@@ -14,35 +14,37 @@ def _check_operands(x, up, down, up_bias, down_bias, activation, residual):
     "Raise `TypeError` or `ValueError` for invalid operands"
     check_activation('mlp', activation)
     if activation is None:
-        raise ValueError('mlp: without an activation the two layers are one product; use matmul')
+        raise ValueError('mlp: activation must not be None: without one the two layers are one product; use matmul')
     check_gradient('mlp', activation)
     for name, operand in dict(x=x, up=up, down=down).items():
         if not isinstance(operand, torch.Tensor) or operand.dim() < 2:
             is_tensor = isinstance(operand, torch.Tensor)
-            found = f'has {operand.dim()} axes' if is_tensor else f'is a {type(operand).__name__}'
-            needed = 'x (..., width), up (hidden, width) and down (width, hidden) are needed'
-            raise ValueError(f'mlp: {name} {found}; {needed}')
+            received = f'has {operand.dim()} axes' if is_tensor else f'is a {type(operand).__name__}'
+            expected = 'expected x (..., width), up (hidden, width) and down (width, hidden)'
+            raise ValueError(f'mlp: {name} {received}; {expected}')
     if not isinstance(residual, bool):
-        raise TypeError(f'mlp: residual is a {type(residual).__name__}; True adds x')
+        raise TypeError(f'mlp: residual must be True, which adds x, or False; got a {type(residual).__name__}')
     width, hidden, out_width = x.shape[-1], up.shape[0], down.shape[0]
     if residual and out_width != width:
-        raise ValueError(f'mlp: x has {width} elements per row and the result {out_width}, so x cannot be added to it')
-    needed = (('up', up, (hidden, width)), ('down', down, (out_width, hidden)))
-    needed += (('up_bias', up_bias, (hidden,)), ('down_bias', down_bias, (out_width,)))
-    for name, operand, shape in needed:
+        raise ValueError(f'mlp: x has rows of {width} elements and the result rows of {out_width}; pass residual=False')
+    shapes = (('up', up, (hidden, width)), ('down', down, (out_width, hidden)))
+    shapes += (('up_bias', up_bias, (hidden,)), ('down_bias', down_bias, (out_width,)))
+    for name, operand, shape in shapes:
         if operand is not None:
             check_operand('mlp', name, operand, shape, x)
 
 
-def unfused_reason(x, up, down, *biases):  # None if they can
-    "Return the reason why kernels cannot compute the products of `mlp` with fused epilogues"
+def unfused_reason(x, up, down, *biases):  # None if the kernels can
+    "Return the reason why the kernels cannot compute the products of `mlp` with fused epilogues"
     rows = flatten_rows(x)
     if reason := fallback_reason(rows, up.t()) or fallback_reason(up.t(), down.t()):
         return reason
-    if not all(t is None or t.is_contiguous() and not t.data_ptr() & 15 for t in (x, up, down, *biases)):
+    if not all(
+        operand is None or operand.is_contiguous() and not operand.data_ptr() & 15 for operand in (x, up, down, *biases)
+    ):
         return 'an operand is not contiguous, or begins at an address that is not a multiple of 16'
     if down.shape[0] % 8:
-        return f'rows must be multiples of 16 bytes, and those of the result have {down.shape[0]} elements'
+        return f'rows must be multiples of 16 bytes (8 elements); those of the result have {down.shape[0]} elements'
     operands = stored_operands(rows, up.t()), stored_operands(down, up)
     return next((reason for reason in operands if isinstance(reason, str)), None)
 
@@ -51,26 +53,27 @@ class _Mlp(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, up, down, up_bias, down_bias, activation, residual):
         act_grad = x.new_empty(x.shape[0], up.shape[0])
-        a = run(x, up, None, 'nt', bias=up_bias, activation=activation, act_grad=act_grad)
-        ctx.save_for_backward(x, up, down, act_grad, a)
+        hidden = run_product(x, up, None, 'nt', bias=up_bias, activation=activation, act_grad=act_grad)
+        ctx.save_for_backward(x, up, down, act_grad, hidden)
         ctx.residual = residual
-        return run(a, down, None, 'nt', bias=down_bias, addend=x if residual else None)
+        return run_product(hidden, down, None, 'nt', bias=down_bias, addend=x if residual else None)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
         if dy.is_cuda:
             make_context_current_once()
-        x, up, down, act_grad, a = ctx.saved_tensors
+        x, up, down, act_grad, hidden = ctx.saved_tensors
         needs_grad, residual = ctx.needs_input_grad, ctx.residual
         dy = dy.contiguous()
-        dz, up_sums = run(dy, down, multiplier=act_grad, column_sums=True)
-        dx = run(dz, up, addend=dy if residual else None, column_sums=residual) if needs_grad[0] else None
-        dx, down_sums = dx if needs_grad[0] and residual else (dx, dy)
-        dup = run(dz, x, None, 'tn') if needs_grad[1] else None
-        ddown = run(dy, a, None, 'tn') if needs_grad[2] else None
-        biases = (sums.sum(0).to(x.dtype) if need else None for sums, need in zip((up_sums, down_sums), needs_grad[3:]))
-        return dx, dup, ddown, *biases, None, None
+        dz, up_bias_sums = run_product(dy, down, multiplier=act_grad, column_sums=True)
+        dx = run_product(dz, up, addend=dy if residual else None, column_sums=residual) if needs_grad[0] else None
+        dx, down_bias_sums = dx if needs_grad[0] and residual else (dx, dy)
+        grad_up = run_product(dz, x, None, 'tn') if needs_grad[1] else None
+        grad_down = run_product(dy, hidden, None, 'tn') if needs_grad[2] else None
+        partial_sums = zip((up_bias_sums, down_bias_sums), needs_grad[3:])
+        grad_biases = (sums.sum(0).to(x.dtype) if needed else None for sums, needed in partial_sums)
+        return dx, grad_up, grad_down, *grad_biases, None, None
 
 
 def mlp(
@@ -93,5 +96,5 @@ def mlp(
     if not torch.compiler.is_compiling() and not unfused_reason(x, up, down, up_bias, down_bias):
         y = _Mlp.apply(flatten_rows(x), up, down, up_bias, down_bias, activation, residual)
         return y.view(*x.shape[:-1], down.shape[0])
-    a = multiply_with(x, up.t(), Epilogue(up_bias, activation))
-    return multiply_with(a, down.t(), Epilogue(down_bias, residual=x if residual else None))
+    hidden = multiply_with(x, up.t(), Epilogue(up_bias, activation))
+    return multiply_with(hidden, down.t(), Epilogue(down_bias, residual=x if residual else None))

@@ -14,9 +14,9 @@ from ...cpp.launcher import torch_has
 from ...utils import backend, gpu_count
 
 
-# One function per type and layout selects the kernel that is estimated to be the fastest for a shape: large tiles if
-# there is work for every SM, smaller tiles or split-K if there is not. It is called with (M, N, K, sms) and returns the
-# kernel, or a sentence with the reason why there is none. A plan is made once per shape and cached.
+# (type, layout) -> function of (M, N, K, sms) that returns the kernel with the lowest estimate, or the reason why torch
+# multiplies. It selects large tiles if there is work for every SM, smaller tiles or split-K if there is not. A plan is
+# made once per shape and cached.
 CHOOSERS = {
     ('float32', 'nn'): bf16x6.choose,
     ('float32', 'tn'): bf16x6.choose_tn,  # A is column-major: its memory holds the transpose
@@ -24,12 +24,12 @@ CHOOSERS = {
 }
 _F16_KINDS = [(dtype, layout) for dtype in ('bfloat16', 'float16') for layout in ('nn', 'tn', 'nt')]
 CHOOSERS |= {kind: partial(cost_model.choose, dtype=kind[0], layout=kind[1]) for kind in _F16_KINDS}
-# called with (M, N, K, sms, count): the `count` kernels with the lowest estimates, which `tune` measures
+# (type, layout) -> function of (M, N, K, sms, count) that returns the `count` kernels with the lowest estimates
 RANKERS = {kind: partial(cost_model.rank_kernels, dtype=kind[0], layout=kind[1]) for kind in _F16_KINDS}
 TYPES = list(dict.fromkeys(dtype for dtype, _ in CHOOSERS))
 MAX_PLANS = 4096  # cached plans
-ALL_KERNELS = 1000  # more than there are for any shape
-TUNE_SECONDS = 0.05  # for which `tune` times each kernel in each column
+MAX_CANDIDATES = 1000  # more kernels than any shape has
+TUNE_SECONDS = 0.05  # for which `tune` times each kernel, with a cold L2 cache and in a CUDA graph each
 
 
 class Plan(namedtuple('Plan', 'kernel reason')):
@@ -41,9 +41,9 @@ class Plan(namedtuple('Plan', 'kernel reason')):
         return f"{self.kernel.name if self.kernel else 'torch.matmul'}: {self.reason}"
 
 
-_forced_kernels = []  # those passed to `using`
+_forced_kernels = []  # the kernels passed to `using`
 _plans = {}  # (M, N, K, dtype, device, layout) -> `Plan`
-_tuned_plans = {}  # likewise, for plans that `tune` measured
+_tuned_plans = {}  # the same key -> `Plan` that `tune` measured
 cache_clearers = []  # functions that clear caches of other modules, which depend on plans
 
 
@@ -62,13 +62,13 @@ def using(
 
         with using(my_kernel):
             matmul(a, b)"""
-    before = list(_forced_kernels)
+    previous_kernels = list(_forced_kernels)
     _forced_kernels[:] = kernels
     _clear_caches()
     try:
         yield
     finally:
-        _forced_kernels[:] = before
+        _forced_kernels[:] = previous_kernels
         _clear_caches()
 
 
@@ -92,8 +92,8 @@ def _capability_and_sms(device):
     "Return (compute capability, number of SMs) of a GPU"
     import torch
 
-    p = torch.cuda.get_device_properties(device)
-    return (p.major, p.minor), p.multi_processor_count
+    properties = torch.cuda.get_device_properties(device)
+    return (properties.major, properties.minor), properties.multi_processor_count
 
 
 def _select_plan(M, N, K, dtype, device, layout):
@@ -101,29 +101,24 @@ def _select_plan(M, N, K, dtype, device, layout):
     if min(M, N, K) < 1:
         return Plan(None, 'a size is 0')
     if _forced_kernels:
-        forced = _forced_kernels_for(M, N, K, dtype, layout)
-        return (
-            Plan(forced[0], 'selected by `using`')
-            if forced
-            else Plan(None, 'no kernel passed to `using` supports this shape and type')
-        )
+        if kernels := _forced_kernels_for(M, N, K, dtype, layout):
+            return Plan(kernels[0], 'selected by `using`')
+        return Plan(None, 'no kernel passed to `using` supports this shape and type')
     if device is None:
         return Plan(None, 'it is not on a GPU')
     if dtype not in TYPES:
         return Plan(None, f'there is no kernel for {dtype}')
     capability, sms = _capability_and_sms(device)
     if capability != (9, 0):
-        has = '.'.join(map(str, capability))
-        return Plan(None, f'the kernels are made for Hopper (compute capability 9.0), and this GPU has {has}')
+        received = '.'.join(map(str, capability))
+        return Plan(None, f'the kernels need a Hopper GPU (compute capability 9.0); this GPU has {received}')
     choose = CHOOSERS.get((dtype, layout))
     kernel = choose(M, N, K, sms) if choose else f'no kernel reads {layout}'
     if isinstance(kernel, str):
         return Plan(None, kernel)
-    return (
-        Plan(kernel, 'by estimate the fastest kernel for this shape')
-        if _supports(kernel, M, N, K, dtype)
-        else Plan(None, f'{kernel.name} does not support this shape')
-    )
+    if not _supports(kernel, M, N, K, dtype):
+        return Plan(None, f'{kernel.name} does not support this shape')
+    return Plan(kernel, 'by estimate the fastest kernel for this shape')
 
 
 def plan(
@@ -132,7 +127,7 @@ def plan(
     K,  # of (M x K) @ (K x N)
     dtype='float32',  # its name, or torch's dtype
     device=None,  # index of the GPU; None: the current one, if there is one
-    layout='nn',  # 'tn': A is column-major, that is, memory holds its transpose; 'nt': B is
+    layout='nn',  # 'tn': A is column-major, that is, memory holds its transpose; 'nt': B is column-major
 ) -> Plan:
     """Return the kernel that multiplies matrices of this shape, type and layout, and the reason.
 
@@ -155,14 +150,13 @@ def _cached_plan(M, N, K, dtype, device, layout='nn'):
 
 
 def _measured_plan(*key):
-    "Return the plan that `tune` measured, in this process or an earlier one; None if it did not"
+    "Return the plan that `tune` measured, in this process or an earlier one; None if there is none"
     if key in _tuned_plans or key[4] is None or (key[3], key[5]) not in RANKERS:
         return _tuned_plans.get(key)
     tuned = tuning_cache.find(*key)
-    kernels = _candidates(*key, ALL_KERNELS) if tuned else []
-    kernel = next(
-        (k for k in kernels if k.name == tuned.name and tuning_cache.source_hash(k) == tuned.source_hash), None
-    )
+    kernels = _candidates(*key, MAX_CANDIDATES) if tuned else []
+    matches = (k for k in kernels if k.name == tuned.name and tuning_cache.source_hash(k) == tuned.source_hash)
+    kernel = next(matches, None)
     if kernel and _supports(kernel, *key[:4]):
         _tuned_plans[key] = Plan(kernel, f'the fastest of {tuned.candidates} that were measured on {tuned.date}')
     return _tuned_plans.get(key)
@@ -174,7 +168,7 @@ def _measured_plan(*key):
 # all other operands: vectors, batches on both sides, other types, other devices, autocast, float32 where TF32 is
 # allowed, and products that `torch.compile` traces.
 #
-# Measured on an H100, to estimate whether the copy of a transpose is worth its time
+# Rates on an H100, by which `_is_copy_cheap` compares the times of a transpose's copy and of the product:
 COPY_RATE = 6e11  # bytes per second of torch's copy of a transpose
 FLOP_RATES = dict(float32=5e13, bfloat16=7e14, float16=7e14)  # FLOP/s of products
 
@@ -198,9 +192,8 @@ def fallback_reason(a, b):
     "Return the reason why no kernel can multiply these operands; None if one may"
     import torch
 
-    if (
-        torch.compiler.is_compiling()
-    ):  # checked first, because dynamo warns of each function with a cache that it traces
+    # This is checked first, because dynamo warns of each function with a cache that it traces.
+    if torch.compiler.is_compiling():
         return 'torch.compile traces it'
     torch = _import_torch()
     tensor_types = _tensor_types()
@@ -227,7 +220,7 @@ def fallback_reason(a, b):
 
 
 def tf32(settings):
-    "Return whether torch may use TF32"
+    "Return whether torch may use TF32; `settings`: `torch.backends.cuda.matmul`"
     # Older versions have one name for the setting, newer ones two, of which the first may raise.
     precision = getattr(settings, 'fp32_precision', None)
     return settings.allow_tf32 if precision is None else precision == 'tf32'
@@ -244,16 +237,17 @@ def _is_transformed(x):
     return _import_torch()._C._functorch.is_functorch_wrapped_tensor(x)
 
 
-def _is_copy_cheap(x, other, dtype):
-    "Return whether the copy of the transpose `x` takes at most a tenth of its product with `other` rows or columns"
-    return dtype in FLOP_RATES and 2 * x.element_size() / COPY_RATE <= 0.1 * 2 * other / FLOP_RATES[dtype]
+def _is_copy_cheap(x, other_size, dtype):
+    """Return whether the copy of the transpose `x` takes at most a tenth of the time of its product with a matrix of
+    `other_size` rows or columns"""
+    return dtype in FLOP_RATES and 2 * x.element_size() / COPY_RATE <= 0.1 * 2 * other_size / FLOP_RATES[dtype]
 
 
-def _row_major(x, other):
-    "Return `x` in row-major order, copied if that is cheap; None if it is not"
+def _row_major(x, other_size):
+    "Return `x` in row-major order, copied if that is cheap; None if the copy would take too long"
     if x.is_contiguous():
         return x
-    if x.dim() == 2 and x.t().is_contiguous() and (_forced_kernels or _is_copy_cheap(x, other, str(x.dtype)[6:])):
+    if x.dim() == 2 and x.t().is_contiguous() and (_forced_kernels or _is_copy_cheap(x, other_size, str(x.dtype)[6:])):
         return x.contiguous()
 
 
@@ -274,7 +268,7 @@ def _sizes_of(a, b):
 
 
 def _plan_for(a, b):
-    """Return (plan, stored_a, stored_b) for two operands that a kernel may multiply; the operands are None if torch
+    """Return (plan, stored_a, stored_b) for operands that a kernel may multiply; both operands are None if torch
     multiplies, for example because a copy would take too long"""
     M, N, K, dtype, device = _sizes_of(a, b)
     reason = 'no kernel reads the memory layout of an operand'
@@ -299,7 +293,7 @@ def _is_aligned(stored_a, stored_b):
 
 
 def explain(a, b) -> Plan:
-    """Return the plan of `matmul(a, b)`: which kernel multiplies, or torch, and the reason.
+    """Return the plan of `matmul(a, b)`: the kernel, or None if torch multiplies, and the reason.
 
     explain(a, b)"""
     reason = fallback_reason(a, b)
@@ -314,17 +308,17 @@ def multiply(
 ):
     "Multiply by a kernel or by torch, without a gradient"
     reason = fallback_reason(a, b)
-    chosen, stored_a, stored_b = (None, None, None) if reason else _plan_for(a, b)
+    selected, stored_a, stored_b = (None, None, None) if reason else _plan_for(a, b)
     if on_multiply and stored_a is None and not reason:
         on_multiply(a, b, None, None, None, out)
     if stored_a is None or out is not None and not _is_writable(out, a, b):
         return _import_torch().matmul(a, b) if out is None else _import_torch().matmul(a, b, out=out)
     if out is not None:
-        chosen.kernel(stored_a, stored_b, out.view(-1, b.shape[1]))
+        selected.kernel(stored_a, stored_b, out.view(-1, b.shape[1]))
     else:
-        out = chosen.kernel(stored_a, stored_b).view(*a.shape[:-1], b.shape[1])
+        out = selected.kernel(stored_a, stored_b).view(*a.shape[:-1], b.shape[1])
     if on_multiply:
-        on_multiply(a, b, chosen.kernel, stored_a, stored_b, out)
+        on_multiply(a, b, selected.kernel, stored_a, stored_b, out)
     return out
 
 
@@ -346,7 +340,7 @@ def tune(
     a,
     b,  # as for `matmul`
     tries=6,  # number of kernels to measure, those with the lowest estimates; `using`: all that were passed to it
-    fresh=False,  # measure again, even if a result is stored
+    fresh=False,  # measure again even if a result is stored
 ) -> Plan:  # what `matmul` does with such operands from now on, in all processes or within `using`
     """Measure the kernels that can multiply `a` and `b`, and let `matmul` use the fastest for their shape and type.
 
@@ -367,30 +361,30 @@ def tune(
     kernels = _candidates(*key, tries)
     if len(kernels) < 2:
         return estimated
-    best = _fastest(kernels, stored_a, stored_b, key)
+    fastest = _measure_fastest(kernels, stored_a, stored_b, key)
     _clear_caches()
-    _plans[key] = Plan(best, f'the fastest of {len(kernels)} that were measured')
+    _plans[key] = Plan(fastest, f'the fastest of {len(kernels)} that were measured')
     if not _forced_kernels:
         _tuned_plans[key] = _plans[key]
-        tuning_cache.store(best, len(kernels), *key)
+        tuning_cache.store(fastest, len(kernels), *key)
     return _plans[key]
 
 
-def _fastest(kernels, stored_a, stored_b, key):
+def _measure_fastest(kernels, stored_a, stored_b, key):
     "Return the kernel with the lowest geometric mean of its median times with a cold L2 cache and in a CUDA graph"
     from gridstride.bench.clocks import Clock
     from gridstride.bench.columns import COLUMNS, by_column
 
     out = stored_a.new_empty(key[:2])
     calls = {i: lambda kernel=kernel: kernel(stored_a, stored_b, out) for i, kernel in enumerate(kernels)}
-    for call in calls.values():  # compiles each kernel before any is timed; a failure is raised here
+    for call in calls.values():  # compile each kernel before any is timed; an error is raised here
         call()
     columns = {column: COLUMNS[column] for column in ('read', 'graph')} if stored_a.is_cuda else dict(none=Clock)
     results = by_column(calls, TUNE_SECONDS, columns=columns).values()
-    timed = [result['sides'] for result in results if 'sides' in result]
-    if not timed:
+    timings = [result['sides'] for result in results if 'sides' in result]
+    if not timings:
         raise RuntimeError('; '.join(result['failed'] for result in results))
-    return kernels[min(calls, key=lambda i: prod(sides[i]['seconds'] for sides in timed))]
+    return kernels[min(calls, key=lambda i: prod(sides[i]['seconds'] for sides in timings))]
 
 
 def _candidates(M, N, K, dtype, device, layout, tries):

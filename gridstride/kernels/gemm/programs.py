@@ -10,7 +10,7 @@ from ..source_assembly import C_TYPES
 _ROUNDING = dict(float16=2**-11, bfloat16=2**-8, float32=2**-24)
 _SCALE = 0.5  # factor of each product
 # flags of the host code -> fields of `GemmProblem`
-_FLAGS = dict(BIASED='bias', MULTIPLIES='multiplied', ADDS='added', SAVES='saved', SUMS='column_sums')
+_FLAGS = dict(BIASED='has_bias', MULTIPLIES='has_multiplier', ADDS='has_addend', SAVES='save', SUMS='sum_columns')
 
 
 class _Product(NamedTuple):
@@ -21,43 +21,43 @@ class _Product(NamedTuple):
     tile: Tile = next(iter(TILES))
 
 
-def _problems(sizes, **more):
-    "Return the `GemmProblem`s for sizes (count, M, N, K)"
-    options = dict(dtype='bfloat16', out_dtype='bfloat16', layout='nn') | more
-    return tuple(GemmProblem(**options, count=count, M=M, N=N, K=K) for count, M, N, K in sizes)
+def _problems(sizes, **fields):
+    "Return one `GemmProblem` per (count, M, N, K) of `sizes`; `fields`: its other fields"
+    fields = dict(dtype='bfloat16', out_dtype='bfloat16', layout='nn') | fields
+    return tuple(GemmProblem(**fields, count=count, M=M, N=N, K=K) for count, M, N, K in sizes)
 
 
 def _products():
-    "Yield (name of the file, `_Product`)"
+    "Yield (name of the file, `_Product`) for each program"
     small = (1, 8, 8, 8), (1, 136, 264, 72), (1, 520, 1032, 1000)
     up, down = (1, 8192, 14336, 4096), (1, 8192, 4096, 14336)
-    with_epilogue = '`matmul` with an `Epilogue`: {}.'
-    for name, description, large, more in (
-        ('gelu', 'a bias and GELU, whose gradient is stored', up, dict(bias=True, activation='gelu', saved='grad')),
-        ('times', 'times another matrix, and column sums', up, dict(multiplied=True, column_sums=True)),
-        ('residual', 'a bias and a residual', down, dict(bias=True, added=True)),
-        ('summed', 'a residual, whose columns are summed', down, dict(added=True, column_sums=True)),
+    description_format = '`matmul` with an `Epilogue`: {}.'
+    for name, epilogue, large, fields in (
+        ('gelu', 'a bias and GELU, whose gradient is stored', up, dict(has_bias=True, activation='gelu', save='grad')),
+        ('times', 'times another matrix, and column sums', up, dict(has_multiplier=True, sum_columns=True)),
+        ('residual', 'a bias and a residual', down, dict(has_bias=True, has_addend=True)),
+        ('summed', 'a residual, whose columns are summed', down, dict(has_addend=True, sum_columns=True)),
     ):
-        layout = 'nt' if 'bias' in more else 'nn'
+        layout = 'nt' if 'has_bias' in fields else 'nn'
         yield (
             f'product_{name}',
-            _Product(with_epilogue.format(description), _problems((*small, large), layout=layout, **more)),
+            _Product(description_format.format(epilogue), _problems((*small, large), layout=layout, **fields)),
         )
     yield 'product_tn', _Product('`matmul` of a transpose.', _problems((*small, (1, 4096, 14336, 8192)), layout='tn'))
-    options = dict(out_dtype='float32', accumulate=True, layout='tn')
-    accumulated = _problems((*small, (1, 4096, 4096, 8192)), **options)
-    yield 'product_onto', _Product(with_epilogue.format('added to float32'), accumulated)
+    fields = dict(out_dtype='float32', accumulate=True, layout='tn')
+    problems = _problems((*small, (1, 4096, 4096, 8192)), **fields)
+    yield 'product_onto', _Product(description_format.format('added to float32'), problems)
     batch = (1, 8, 8, 8), (3, 136, 72, 72), (16, 520, 264, 136), (64, 1024, 1024, 64)
     for tile in BATCH_TILES:
         name = f'bmm_{tile.BM}x{tile.BN}' + '_below' * (tile.CM == 2) + f'_{tile.BLOCKS}_an_SM' * (tile.BLOCKS > 1)
         yield name, _Product(f'`bmm`, tiles of {tile.BM}x{tile.BN}.', _problems(batch), tile)
     groups = (1, 8, 8, 8), (5, 290, 88, 136), (16, 8192, 14336, 4096)
-    yield 'grouped_mm', _Product('`grouped_mm`.', _problems(groups, grouped=True), list(TILES)[1])
+    yield 'grouped_mm', _Product('`grouped_mm`.', _problems(groups, is_grouped=True), list(TILES)[1])
 
 
 def _tensor_map_code(problem, boxes):
-    "Yield C that makes the tensor maps of a launch"
-    single = problem.count == 1 or problem.grouped
+    "Yield the C++ lines that create the tensor maps of a launch"
+    single = problem.count == 1 or problem.is_grouped
     shape_a = (1 if single else problem.count, problem.M, problem.K)
     shape_b = (problem.count, problem.K, problem.N)
     shape_out = (problem.count, problem.M, problem.N)
@@ -75,25 +75,26 @@ def _tensor_map_code(problem, boxes):
 
 
 def _stored_shape(shape, letter):
-    "Return a batch's shape in memory, with rows and columns swapped for the letter 't' of the layout"
+    "Return the shape of a batch in memory: rows and columns are swapped if its letter in the layout is 't'"
     return (shape[0], shape[2], shape[1]) if letter == 't' else shape
 
 
 def _case_code(product, problem):
-    "Return the lines of C for a case"
-    call, boxes = product_call(problem, _SCALE, H100, product.tile)
-    args = ['A_map', 'B_map', 'out_map', 'saved_map', *(f'x.{array}' for array in call.arrays[4:])]
-    call = call._replace(scalars=(*call.scalars[:-1], f'{_SCALE}f'))
-    return [*_tensor_map_code(problem, boxes), Launch(call, args)]
+    "Return the C++ lines and the `Launch` for one problem"
+    launch, boxes = product_call(problem, _SCALE, H100, product.tile)
+    args = ['A_map', 'B_map', 'out_map', 'saved_map', *(f'x.{array}' for array in launch.arrays[4:])]
+    launch = launch._replace(scalars=(*launch.scalars[:-1], f'{_SCALE}f'))
+    return [*_tensor_map_code(problem, boxes), Launch(launch, args)]
 
 
 def _program(name, product):
+    "Return the `Program` of a product"
     first = product.problems[0]  # all problems have the same types, layout and epilogue
     flags = ', '.join(f'{flag} = {_c_bool(getattr(first, field))}' for flag, field in _FLAGS.items())
     transposed = [_c_bool(letter == 't') for letter in first.layout]
     constants = f'''typedef {C_TYPES[first.dtype]} Number;
 typedef {C_TYPES[first.out_dtype]} Out;
-constexpr bool a_transposed = {transposed[0]}, b_transposed = {transposed[1]}, GROUPS = {_c_bool(first.grouped)};
+constexpr bool a_transposed = {transposed[0]}, b_transposed = {transposed[1]}, GROUPS = {_c_bool(first.is_grouped)};
 constexpr bool {flags}, ACCUMULATES = {_c_bool(first.accumulate)};
 constexpr bool ACTIVATES = {_c_bool(first.activation)};
 constexpr double SCALE = {_SCALE}, ROUNDING = {_ROUNDING[first.out_dtype]};'''
@@ -106,10 +107,10 @@ constexpr double SCALE = {_SCALE}, ROUNDING = {_ROUNDING[first.out_dtype]};'''
 
 
 def _c_bool(x):
-    "Return C's true or false"
+    "Return a bool as C++ writes it: true or false"
     return str(bool(x)).lower()
 
 
 def programs() -> list:  # of `Program`
-    "Return one program per epilogue of `mlp`, for accumulation, per tile of `bmm`, and for a grouped GEMM"
+    "Return one program per epilogue of `mlp`, one for accumulation, one per tile of `bmm`, and one for grouped GEMMs"
     return [_program(name, product) for name, product in _products()]

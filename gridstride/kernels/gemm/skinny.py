@@ -451,14 +451,14 @@ __global__ void __launch_bounds__(THREADS) small(const float *A, const float *B,
 
 # The constants depend on the number of columns, because a thread has R*COLUMNS accumulators in registers; the slabs of
 # K depend on the shared memory and the number of SMs.
-MAX_SHARED = 200 * 1024  # bytes of shared memory per block
-TERM_BYTES = 226 * 1024  # bytes of shared memory for the terms of B and the pipelines
+MAX_SHARED_BYTES = 200 * 1024  # per block, for rows of A and for B
+MAX_TERM_BYTES = 226 * 1024  # of shared memory, for the terms of B and the pipelines
 FEW_COLUMNS = 16  # up to this many columns, FMAs are as fast as tensor cores
-PLANES_FROM = 2**24  # elements of A from which `thin_planes` is used; with fewer it was not measured
-# whether there are at most FEW_COLUMNS columns -> the least K, and the least elements of A, for `thin_stages`
-STAGES_FROM = {True: (768, 2**22), False: (256, 1_600_000)}
-BYTES_IN_FLIGHT = 50_000  # of complete rows, per SM
-MAX_WARPS = 14  # warps that may share K
+MIN_PLANES_ELEMENTS = 2**24  # of A, for `thin_planes`; with fewer elements it was not measured
+# whether there are at most FEW_COLUMNS columns -> (minimum K, minimum elements of A) for `thin_stages`
+MIN_STAGES_SIZES = {True: (768, 2**22), False: (256, 1_600_000)}
+BYTES_IN_FLIGHT = 50_000  # per SM, of rows that are being copied
+MAX_WARPS = 14  # maximum number of warps that share K
 LONG_ROW = 1792  # from this K on, few rows fit into shared memory if B has 13 columns or more
 _ARRAYS = 'm', 'n', 'out'  # A, B and C, by the names of the ladder's `LaunchPlan`
 
@@ -476,32 +476,33 @@ class Skinny(Product):
     def __repr__(self):
         return f'<Skinny {self.name!r}>'
 
-    def unsupported_reason(self, M, N, K):
+    def unsupported_reason(self, M, N, K):  # None if it can
+        "Return the reason why this kernel cannot multiply (M x K) @ (K x N)"
         if not (min(M, N, K) > 0 and N <= self.WIDEST):
             return f'B may have 1 to {self.WIDEST} columns'
 
-    def config(self, N, row):
-        "Return the constants of the pipeline for N columns and stored rows of `row` elements"
-        vec = next(v for v in (4, 2, 1) if row % v == 0)
+    def config(self, N, row_length):
+        "Return the constants of the pipeline for N columns and stored rows of `row_length` elements"
+        vec = next(v for v in (4, 2, 1) if row_length % v == 0)
         few_columns = dict(LANES=32, R=2, WARPS=16, STAGES=3) if vec == 4 else dict(LANES=32, R=4, WARPS=16, STAGES=6)
-        many_columns = dict(LANES=8 if N > 16 or vec < 4 or row < LONG_ROW else 32, R=4, WARPS=8, STAGES=4)
+        many_columns = dict(LANES=8 if N > 16 or vec < 4 or row_length < LONG_ROW else 32, R=4, WARPS=8, STAGES=4)
         return {'COLUMNS': N, 'VEC': vec, **(few_columns if N <= 12 else many_columns), **self.constants}
 
-    def _is_special(self, K, device):
-        "Return whether the kernels with bulk copies or tensor cores support this product"
+    def _allows_special_kernels(self, K, device):
+        "Return whether the layout and the GPU allow the kernels with bulk copies or tensor cores"
         return self.layout == 'nn' and not self.constants and device.hopper and K % 4 == 0
 
     def rows_config(self, N, K):
-        """Return the constants for whole rows by bulk copies; None if rows are not multiples of 16 bytes or too long
-        for 4 warps, if B has too many columns, or if the pipeline is faster, as for long rows and 13 columns or more"""
+        """Return the constants for bulk copies of whole rows; None if rows are not multiples of 16 bytes or too long for
+        four warps, if B has too many columns, or if the pipeline is faster (long rows and 13 to 16 columns)"""
         R = 4 if K * N <= 2048 and N <= 10 else 2  # rows per warp: more if rows are short and columns few
-        WARPS = min(16, (MAX_SHARED - K * N * 4) // (R * K * 4))
+        WARPS = min(16, (MAX_SHARED_BYTES - K * N * 4) // (R * K * 4))
         if K % 4 == 0 and WARPS >= 4 and N <= 20 and not (12 < N <= 16 and K >= LONG_ROW):
             return dict(COLUMNS=N, VEC=4, LANES=32, R=R, WARPS=WARPS)
 
     def rows_launch(self, M, N, K, device):
-        "Return the launch with bulk copies of whole rows; None if it is impossible, or rows are too few for all warps"
-        config = self._is_special(K, device) and self.rows_config(N, K)
+        "Return the launch with bulk copies of whole rows; None if that is unsupported, or there are too few rows"
+        config = self._allows_special_kernels(K, device) and self.rows_config(N, K)
         if not config or M < device.sms * config['WARPS'] * config['R']:
             return
         src = with_constants(PTX + piece_src + reduce_src + rows_src, config)
@@ -509,13 +510,13 @@ class Skinny(Product):
         return KernelLaunch(src, 'thin_rows', _ARRAYS, (M, N, K), (device.sms,), (32 * config['WARPS'],), shared)
 
     def planes_config(self, M, N, K, device):
-        """Return the constants for tensor cores with all terms of B in shared memory; None if that is impossible, or
-        not known to be faster"""
+        """Return the constants for tensor cores with all terms of B in shared memory; None if they do not fit, or if
+        this kernel is not known to be faster"""
         WARPS = 8
-        STAGES = (TERM_BYTES - self._plane_bytes(N, K)) // (WARPS * 2048)
-        if not (self._is_special(K, device) and STAGES >= 3):
+        STAGES = (MAX_TERM_BYTES - self._plane_bytes(N, K)) // (WARPS * 2048)
+        if not (self._allows_special_kernels(K, device) and STAGES >= 3):
             return
-        if FEW_COLUMNS < N <= self.WIDEST and M >= device.sms * WARPS * 16 and M * K >= PLANES_FROM:
+        if FEW_COLUMNS < N <= self.WIDEST and M >= device.sms * WARPS * 16 and M * K >= MIN_PLANES_ELEMENTS:
             return dict(COLUMNS=N, WARPS=WARPS, STAGES=min(STAGES, 7))
 
     def _plane_bytes(self, N, K):
@@ -530,23 +531,23 @@ class Skinny(Product):
             return KernelLaunch(src, 'thin_planes', _ARRAYS, (M, N, K), (device.sms,), (32 * config['WARPS'],), shared)
 
     def stages_config(self, M, N, K, device):
-        """Return the constants for tensor cores on whole rows, with warps that share K; None if the terms of B do not
-        fit into shared memory, or if it is not known to be faster"""
+        """Return the constants for tensor cores on whole rows, with warps that share K; None if K is too long for the
+        warps, or if this kernel is not known to be faster"""
         chunks = cdiv(K, 16)
         PARTS = cdiv(chunks, 4 if chunks <= 4 * MAX_WARPS else 8 if N <= FEW_COLUMNS else 5)
         TEAMS = max(1, 13 // PARTS)
         CHUNKS = cdiv(chunks, PARTS)
         WORKERS = PARTS * TEAMS
-        STAGES = min(24, (TERM_BYTES - self._lo_bytes(N, WORKERS, CHUNKS)) // (32 * K))
+        STAGES = min(24, (MAX_TERM_BYTES - self._lo_bytes(N, WORKERS, CHUNKS)) // (32 * K))
         config = dict(COLUMNS=N, PARTS=PARTS, CHUNKS=CHUNKS, TEAMS=TEAMS, ADDERS=min(2, 15 - WORKERS), STAGES=STAGES)
-        min_k, min_elements = STAGES_FROM[N <= FEW_COLUMNS]
-        if not self._is_special(K, device) or PARTS > MAX_WARPS:
+        min_k, min_elements = MIN_STAGES_SIZES[N <= FEW_COLUMNS]
+        if not self._allows_special_kernels(K, device) or PARTS > MAX_WARPS:
             return
         if 12 < N <= self.WIDEST and K >= min_k and M * K >= min_elements:
             return dict(config, AHEAD=min(STAGES, max(2, cdiv(BYTES_IN_FLIGHT, 32 * K))))
 
     def _lo_bytes(self, N, workers, chunks):
-        "Return the bytes of the lo terms of B, which are in shared memory"
+        "Return the bytes of shared memory for the lo terms of B"
         return workers * chunks * cdiv(N, 16) * 512
 
     def stages_launch(self, M, N, K, device):
@@ -559,14 +560,14 @@ class Skinny(Product):
             return KernelLaunch(src, 'thin_stages', _ARRAYS, (M, N, K), (device.sms,), block, shared)
 
     def slabs_launch(self, M, N, K, device):
-        "Return (the launch of the pipeline by slabs of K, the number of slabs)"
-        transposed = self.layout == 'tn'
-        config = self.config(N, M if transposed else K)
-        if transposed:
+        "Return (the launch that multiplies slabs of K by the pipeline, the number of slabs)"
+        is_transposed = self.layout == 'tn'
+        config = self.config(N, M if is_transposed else K)
+        if is_transposed:
             del config['LANES']
-            name, body, partition = 'thin_transposed', transposed_src, self.blocks_transposed
+            name, body, partition = 'thin_transposed', transposed_src, self.partition_transposed
         else:
-            name, body, partition = 'thin', reduce_src + pipeline_src, self.blocks
+            name, body, partition = 'thin', reduce_src + pipeline_src, self.partition
         blocks_m, slab, shared = partition(M, N, K, device.sms, **config)
         src = with_constants(PTX + piece_src + body, config)
         grid, block = (blocks_m, cdiv(K, slab)), (32 * config['WARPS'],)
@@ -574,8 +575,8 @@ class Skinny(Product):
 
     def launch_plan(self, M, N, K, device):
         "Return one launch, or one that multiplies slabs of K and one that adds the partial sums"
-        for special in (self.stages_launch, self.planes_launch, self.rows_launch):
-            if launch := special(M, N, K, device):
+        for make_launch in (self.stages_launch, self.planes_launch, self.rows_launch):
+            if launch := make_launch(M, N, K, device):
                 return LaunchPlan([launch])
         launch, slabs = self.slabs_launch(M, N, K, device)
         if slabs == 1:
@@ -584,27 +585,27 @@ class Skinny(Product):
         launch = launch._replace(arrays=('m', 'n', 'parts'))
         return LaunchPlan([launch, add], dict(parts=(slabs * M * N, 'float32')))
 
-    def blocks(self, M, N, K, sms, COLUMNS, VEC, LANES, R, WARPS, STAGES):
-        """Return (blocks along M, elements of K per slab, bytes of shared memory); there are several slabs if B does
-        not fit into shared memory, or if rows are too few for the SMs"""
+    def partition(self, M, N, K, sms, COLUMNS, VEC, LANES, R, WARPS, STAGES):
+        """Return (blocks along M, elements of K per slab, bytes of shared memory). There are several slabs if B does
+        not fit into shared memory, or if there are too few rows for all SMs"""
         rows_at_once = 32 // LANES
         line = LANES + (8 // rows_at_once if VEC == 4 and rows_at_once > 1 else 0)
         chunk, groups = LANES * VEC, cdiv(M, rows_at_once * R)
         ring = WARPS * STAGES * rows_at_once * R * line * VEC * 4
         max_blocks = cdiv(groups, WARPS)
-        slabs_that_fit = cdiv(K, (MAX_SHARED - ring) // (4 * COLUMNS) - chunk)
+        slabs_that_fit = cdiv(K, (MAX_SHARED_BYTES - ring) // (4 * COLUMNS) - chunk)
         slabs = max(slabs_that_fit, min(sms // max_blocks, K // (4 * chunk)), 1)
         slab = cdiv(cdiv(K, slabs), chunk) * chunk
         return min(max_blocks, cdiv(sms, cdiv(K, slab))), slab, ring + slab * COLUMNS * 4
 
-    def blocks_transposed(self, M, N, K, sms, COLUMNS, VEC, R, WARPS, STAGES):
-        "Return what `blocks` does, for a transposed A: blocks split its columns, and slabs its rows"
-        blocks_m, row = cdiv(M, 32 * VEC), cdiv(COLUMNS, 4) * 16
+    def partition_transposed(self, M, N, K, sms, COLUMNS, VEC, R, WARPS, STAGES):
+        "Return the same as `partition` for a transposed A: blocks split its columns, and slabs its rows"
+        blocks_m, row_bytes = cdiv(M, 32 * VEC), cdiv(COLUMNS, 4) * 16  # of a padded row of B
         ring = WARPS * STAGES * R * 32 * VEC * 4
-        slabs_that_fit = cdiv(K, (MAX_SHARED - ring) // row - 1)
+        slabs_that_fit = cdiv(K, (MAX_SHARED_BYTES - ring) // row_bytes - 1)
         slabs = max(slabs_that_fit, min(cdiv(2 * sms, blocks_m), K // (4 * WARPS * R)), 1)
         slab = cdiv(K, slabs)
-        return blocks_m, slab, max(slab * row + ring, WARPS * 32 * VEC * COLUMNS * 4)
+        return blocks_m, slab, max(slab * row_bytes + ring, WARPS * 32 * VEC * COLUMNS * 4)
 
 
 SKINNY, SKINNY_TN = Skinny('thin'), Skinny('thin, turned', 'tn', R=2, WARPS=8, STAGES=4)

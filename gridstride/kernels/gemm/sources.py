@@ -29,9 +29,9 @@ _SIGMOID = '__device__ float sigmoid(float x) { return reciprocal(1 + exp2_of(-1
 
 
 def _grad_stub(activation):
-    "Return CUDA C of an unused `active_grad` for an activation without a derivative, else nothing"
-    has = activation and ACTIVATIONS.get(activation, activation).grad
-    return '' if has else '__device__ float active_grad(float x) { return 1; }\n'
+    "Return CUDA C of an `active_grad` that is never called, for an activation without a derivative; else ''"
+    has_grad = activation and ACTIVATIONS.get(activation, activation).grad
+    return '' if has_grad else '__device__ float active_grad(float x) { return 1; }\n'
 
 
 @lru_cache(256)
@@ -41,10 +41,11 @@ def activation_text(
     "Return CUDA C of `active` and `active_grad`; the types Elem and Acc must be defined above it"
     if activation is None:
         return ''
-    found = activation if isinstance(activation, Activation) else ACTIVATIONS[activation]
-    head = f'constexpr bool TANH = {str(activation == "gelu_tanh").lower()};\n{fused_source("gelu")}{_SIGMOID}'
-    text = f'{head}__device__ float active(float x) {{ return {found.value}; }}\n'
-    return text + f'__device__ float active_grad(float x) {{ return {found.grad}; }}\n' * bool(found.grad)
+    expressions = activation if isinstance(activation, Activation) else ACTIVATIONS[activation]
+    helpers = f'constexpr bool TANH = {str(activation == "gelu_tanh").lower()};\n{fused_source("gelu")}{_SIGMOID}'
+    text = f'{helpers}__device__ float active(float x) {{ return {expressions.value}; }}\n'
+    gradient = f'__device__ float active_grad(float x) {{ return {expressions.grad}; }}\n'
+    return text + gradient * bool(expressions.grad)
 
 
 @lru_cache(1024)
@@ -55,14 +56,14 @@ def product_source(
     constants,  # ((name in the source, int), ...)
 ) -> str:
     "Return CUDA C of the product, ready to be compiled"
-    above = (PTX + wgmma(dict(constants)['BN'])).replace('bf16', F16_TYPES[dtype]) + activation_text(activation)
+    prefix = (PTX + wgmma(dict(constants)['BN'])).replace('bf16', F16_TYPES[dtype]) + activation_text(activation)
     types = ('Number', C_TYPES[dtype]), ('Out', C_TYPES[out_dtype]), ('Elem', C_TYPES[dtype]), ('Acc', 'float')
     stubs = '' if activation else '__device__ float active(float x) { return x; }\n'
-    return assemble_source(source('product'), types, constants, above + stubs + _grad_stub(activation))
+    return assemble_source(source('product'), types, constants, prefix + stubs + _grad_stub(activation))
 
 
 @lru_cache(256)
 def pass_source(dtype, activation) -> str:
-    "Return CUDA C of the kernels that apply an `Activation` and its gradient after another kernel has multiplied"
+    "Return CUDA C of the kernels that apply an `Activation`, or its gradient, to an array"
     types = ('Number', C_TYPES[dtype]), ('Elem', C_TYPES[dtype]), ('Acc', 'float')
     return assemble_source(source('pass'), types, (), activation_text(activation) + _grad_stub(activation))

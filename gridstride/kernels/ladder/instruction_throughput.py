@@ -1,4 +1,4 @@
-"""`time_alone`: the throughput of a tensor core instruction that waits for nothing else."""
+"""`time_alone`: measures the throughput of a tensor core instruction in a kernel that executes nothing else."""
 
 import numpy as np
 
@@ -39,30 +39,29 @@ def _measure(src, size, multiply_adds):
     out, blocks = torch.empty_like(m), sms()
     steps = round(size**3 / (multiply_adds * INSTRUCTIONS_PER_STEP * WARPS * blocks))
     kernel, threads = cuda_kernel(src), blocks * WARPS * 32
-    sums, cycles = torch.empty(threads, device='cuda'), torch.empty(threads, dtype=torch.int64, device='cuda')
+    sums = torch.empty(threads, device='cuda')
+    cycles = torch.empty(threads, dtype=torch.int64, device='cuda')
     operands = dict(random=m.view(torch.int32), zeros=torch.zeros_like(m).view(torch.int32))
 
-    def alone(x):
+    def run_instruction(x):
         kernel[blocks, WARPS * 32](x, sums, cycles, steps)
         return sums
 
-    flops, found = (
-        2 * multiply_adds * INSTRUCTIONS_PER_STEP * WARPS * blocks * steps,
-        {},
-    )  # a multiply-add counts as two
+    flops = 2 * multiply_adds * INSTRUCTIONS_PER_STEP * WARPS * blocks * steps  # a multiply-add counts as two
+    figures = {}
     for name, x in operands.items():
-        seconds, watts = _settled_time(lambda: alone(x))
-        found[name] = _derive_figures(flops, steps, seconds, float(cycles.double().median()), watts)
+        seconds, watts = _time_settled(lambda: run_instruction(x))
+        figures[name] = _derive_figures(flops, steps, seconds, float(cycles.double().median()), watts)
     functions = {
         'torch.matmul': lambda m, n: multiply_by_torch(m, n, out),
-        'alone': lambda m, n: alone(operands['random']),
+        'alone': lambda m, n: run_instruction(operands['random']),
     }
-    c = compare(functions, m, n, flops=flops, seconds=0.5, clock=Gpu())
-    return {**found, 'ratio': c.ratios['alone'][0]}
+    comparison = compare(functions, m, n, flops=flops, seconds=0.5, clock=Gpu())
+    return {**figures, 'ratio': comparison.ratios['alone'][0]}
 
 
-def _settled_time(run, min_seconds=2.0):
-    "Run a kernel until power and clock have settled; returns (seconds, watts)"
+def _time_settled(run, min_seconds=2.0):
+    "Time a kernel after power and clock have settled; returns (seconds, watts)"
     clock, times = Events(flush=False), []
     start = clock.now()
     while clock.now() - start < min_seconds:

@@ -77,7 +77,7 @@ def diagnose(rung, shape=(200, 136, 392)) -> tuple:  # (what is wrong and its hi
                 check_product(rung, [shape])
             except KernelError as e:
                 line = e.called or e.line
-                return f'{e.kind}: {e.what}. {e.hint}', rung.src.splitlines()[line - 1].strip() if line else ''
+                return f'{e.kind}: {e.summary}. {e.hint}', rung.src.splitlines()[line - 1].strip() if line else ''
     return 'right', ''
 
 
