@@ -141,7 +141,7 @@ WORDS = [
      dict(python=6, lessons=4)),
     (r'numbers',
      'elements, values; indices',
-     dict(python=108, cpp=3, texts=2, benchmarks=2, tests=88, lessons=51)),
+     dict(python=100, cpp=3, texts=2, benchmarks=2, tests=88, lessons=51)),
     (r'for each(?! other)',
      'per, if it is a rate',
      dict(python=8, cpp=5, benchmarks=2, tests=17, lessons=43)),
