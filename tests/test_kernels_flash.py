@@ -208,7 +208,7 @@ def test_bad_input_is_named():
             ((q, k, v), dict(lens=torch.tensor([1, 2])), ValueError, 'different lengths'),
             ((q, k, v), dict(lens=(torch.tensor([1]),)*2), ValueError, 'lens needs 2 integers'),
             ((q, k, v), dict(lens=[torch.tensor([1, 2])]), ValueError, 'lens has 1 items'),
-            ((q, k, v), dict(scale='large'), ValueError, "scale is 'large', and it must be a positive number"),
+            ((q, k, v), dict(scale='large'), ValueError, "scale is 'large'; expected a positive number"),
             ((q, k, v), dict(window=True), ValueError, 'window is True'),
             ((q, k, v), dict(bias=torch.ones(8, 8)), TypeError, 'bias is a Tensor; expected ')):
         with pytest.raises(error, match=says): attention(*given, **how)
@@ -396,17 +396,17 @@ def test_output_buffers_that_do_not_fit():
     out, lse, one = torch.empty_like(q), torch.empty(1, 1, 70), torch.ones(1, dtype=torch.int32)
     onto, pair, parts = attentions.attention_onto, attentions.attention_pair, attentions.PartGradients
     wrong = {
-        r'out is torch.bfloat16 \(1, 1, 70, 64\) on cpu, and it has to be torch.bfloat16 or torch.float32 \(1, 1, 71, ':
+        r'out is torch.bfloat16 \(1, 1, 70, 64\) on cpu; expected torch.bfloat16 or torch.float32 \(1, 1, 71, ':
             lambda: onto(out, lse, 1, q, k, v),
         'out is torch.float64': lambda: onto(out.double(), lse, 0, q, k, v),
         'out has to be contiguous': lambda: onto(torch.empty(1, 1, 64, 70).bfloat16().mT, lse, 0, q, k, v),
         'lse is torch.float64': lambda: onto(out, lse.double(), 0, q, k, v),
-        'first is -1, and it has to be the index of a row': lambda: onto(out[:, :, 1:], lse[:, :, 1:], -1, q, k, v),
+        'first is -1; expected the index of a row': lambda: onto(out[:, :, 1:], lse[:, :, 1:], -1, q, k, v),
         'our kernels support bfloat16; q is float32':
             lambda: onto(out, lse, 0, *(x.float() for x in (q, k, v))),
         'must have rows': lambda: onto(out, lse, 0, q, k[:, :, :0], v[:, :, :0]),
         'first is 70': lambda: pair(q, k, v, k, v, 70, one, one),
-        'parts is 0, and it must be an integer': lambda: pair(q, k, v, k, v, 0, one, one, parts=0),
+        'parts is 0; expected an integer': lambda: pair(q, k, v, k, v, 0, one, one, parts=0),
         'k has 1 heads and other_k 2': lambda: pair(*qkv(1, 2, 2, 70, 66, 64), *[k.repeat(1, 2, 1, 1)]*2, 0, one, one),
         'other_v may still be in flight':
             lambda: pair(q, k, v, k, torch.empty(1, 1, 66, 65).bfloat16()[..., 1:], 0, one, one),

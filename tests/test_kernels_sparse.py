@@ -283,7 +283,7 @@ def test_a_module_is_swapped_and_back(dtype, capsys):
     q = prune_24(m)
     said = capsys.readouterr().out
     assert q is m and type(q[0]) is type(q[2]) is TwoFourLinear and '2:4 sparse' in said
-    assert names(said, '3.last', '60x96', 'multiples of 8')
+    assert names(said, '3.last', '60x96', 'multiple of 8')
     name = str(dtype).removeprefix('torch.')
     assert names(said, f'{name} on the CPU', 'torch', 'dense')
     size = x.element_size()
@@ -367,7 +367,7 @@ def test_what_cannot_be_pruned_stays_and_is_listed(capsys):
     said = capsys.readouterr().out
     assert [k for k, o in m.items() if type(o) is TwoFourLinear] == ['one']
     for line in ('head stays: another layer shares its weight', 'wide stays: it is float64', 'two stays: it is in skip',
-                 'bad stays: its weight has a NaN', 'odd stays: it is 8x24, and the kernels need'): assert line in said
+                 'bad stays: its weight has a NaN', 'odd stays: it is 8x24, but the kernels need'): assert line in said
 
 
 @pytest.mark.parametrize('call,error,words', [

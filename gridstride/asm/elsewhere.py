@@ -78,7 +78,7 @@ def hip(
     "Compile a kernel for an AMD GPU with hipcc. Raises Unavailable without hipcc, RuntimeError for compile errors"
     tool = shutil.which('hipcc')
     if tool is None:
-        raise Unavailable('This needs hipcc, which is not here (Debian has it: apt install hipcc)')
+        raise Unavailable('hipcc was not found; install it (on Debian: apt install hipcc)')
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / 'k.hip').write_text(f'#include <hip/hip_runtime.h>\n{src}')
         flags = [f'--offload-arch={arch}', '--offload-device-only', '-x', 'hip', '-S', '-O3', 'k.hip', '-o', 'k.s']
@@ -237,7 +237,7 @@ def kittens(
     root = os.environ.get('THUNDERKITTENS_ROOT')
     nvcc = shutil.which('nvcc')
     if not root or not nvcc:
-        raise Unavailable("ThunderKittens' headers (THUNDERKITTENS_ROOT) or nvcc are not here")
+        raise Unavailable("ThunderKittens' headers (THUNDERKITTENS_ROOT) or nvcc were not found")
     flags = ['-std=c++20', f'-arch={arch}', '-DKITTENS_HOPPER', '-DKITTENS_SM90', f'-I{root}/include', '-ptx']
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / 'kernel.cu').write_text(src)

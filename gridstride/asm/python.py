@@ -61,8 +61,8 @@ def signature(args, f) -> str:  # f: the Python function
     if len(args) != len(names):
         raise TypeError(
             f"{f.__name__} takes {len(names)} arguments ({', '.join(names)}), "
-            f"and {len(args)} examples are given: its types are known only from examples, "
-            "or from a signature such as 'void(float32[::1], int64)'"
+            f"but {len(args)} examples were given: pass one example per argument, or a signature such as "
+            f"'void(float32[::1], int64)'"
         )
     return f"void({', '.join(numba_type(arg) for arg in args)})"
 

@@ -50,7 +50,7 @@ def find(
     if hasattr(k, 'fn') and hasattr(k, 'arg_names'):
         return Triton(k, args, options or {})
     raise TypeError(
-        f'{k!r} is not a kernel: it may be CUDA C, a cuda_kernel, a load_cuda module, a kernel of Numba, '
+        f'{k!r} is not a kernel; expected CUDA C, a cuda_kernel, a load_cuda module, a kernel of Numba, '
         'of the simulator or of Triton'
     )
 

@@ -47,7 +47,7 @@ def missing_tool(
 ) -> CompilerMissing:
     "Return the exception for a missing tool, with the command that installs it"
     get = f'Get it: pip install {package}' if sys.platform == 'linux' else 'On Linux, a Python package contains it'
-    return CompilerMissing(f'{why} needs {what}, which is not here. {get}')
+    return CompilerMissing(f'{why} needs {what}, which was not found. {get}')
 
 
 # All packages are of one toolkit, so that NVRTC and its headers have the same version.

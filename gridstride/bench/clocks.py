@@ -261,7 +261,7 @@ def clock_for(
     if not torch.cuda.is_available():
         raise RuntimeError(
             'this machine has a GPU, but torch, which times it, cannot use it. '
-            '`python -m gridstride.course.doctor` says what is missing'
+            '`python -m gridstride.course.doctor` reports what is missing'
         )
     here = torch.cuda.current_device()
     away = {a.device.index for a in arrays if getattr(a, 'is_cuda', False)} - {here}

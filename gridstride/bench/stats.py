@@ -80,7 +80,7 @@ def time_warnings(times) -> list:  # of sentences; empty for good measurements
     s = summary(times)
     res = []
     if s.n < MIN_RUNS:
-        res.append(f'too few runs: {s.n}, and {MIN_RUNS} are needed; give it more seconds')
+        res.append(f'too few runs: {s.n}, but {MIN_RUNS} are needed: increase `seconds`')
     if relative_half_width(s) > STEADY_WIDTH:
         res.append(f'not steady: the median is only known to ±{relative_half_width(s):.1%}')
     if relative_quartile_distance(s) > MAX_SPREAD:

@@ -188,7 +188,7 @@ class Bench:
                 wire.tensor_of(b, meta['dtype'], meta['shape']) for b, meta in zip(parts, answer['answer'], strict=True)
             ]
         except (wire.ProtocolError, KeyError, TypeError, ValueError) as e:
-            raise Refused('type', f'{self.at()} it sent no answer that can be read: {e}') from None
+            raise Refused('type', f'{self.at()} its answer cannot be read: {e}') from None
 
     def at(self):
         "Return which call this is, in words"
@@ -223,11 +223,11 @@ class Bench:
     def check_ends(self, facts):
         "Check that the submission had finished when it returned"
         if threads := facts.get('threads'):
-            raise Refused('late', f'{self.at()} one of its threads still ran when it returned: {threads}')
+            raise Refused('late', f'{self.at()} one of its threads was still running when it returned: {threads}')
         if facts.get('streams'):
-            raise Refused('stream', f'{self.at()} {facts["streams"]} of its streams were not waited for')
+            raise Refused('stream', f'{self.at()} it did not wait for {facts["streams"]} of its streams')
         if not (after := facts.get('after', 0)) <= _AFTER:
-            raise Refused('stream', f'{self.at()} the GPU worked for {after * 1e3:.3g} ms more after the answer')
+            raise Refused('stream', f'{self.at()} the GPU worked for {after * 1e3:.3g} ms after the answer')
 
     def check_times(self, call):
         "Check on a GPU that the time between its events is possible: its own process measures them"
@@ -239,7 +239,7 @@ class Bench:
         "Check that the inputs are unchanged"
         tensors = [(i, x) for i, x in enumerate(_items(data)) if isinstance(x, torch.Tensor)]
         if [len(blob) for blob in now] != [len(was) for was in sent]:
-            raise Refused('inputs', f'{self.at()} the inputs that came back have other sizes')
+            raise Refused('inputs', f'{self.at()} its inputs have other sizes after the call')
         for (i, x), before, after in zip(tensors, sent, now, strict=True):
             if i not in self.task.writes and not np.array_equal(np.frombuffer(before, 'B'), np.frombuffer(after, 'B')):
                 n = int((x != wire.tensor_of(after, **wire.describe(x))).sum())
@@ -396,7 +396,7 @@ class Bench:
     def end(self):
         "End what is left of its process; raises `Refused` if it had started others"
         if left := self.process.end():
-            raise Refused('late', f'{left} processes that it had started still ran at the end')
+            raise Refused('late', f'{left} processes that it had started were still running at the end')
 
 
 def sizes_text(sizes) -> str:

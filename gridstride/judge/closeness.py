@@ -100,7 +100,7 @@ def miss(
         return None
     said = f'{_values(got, want, bad)}, {dtype} would be within {_bound(want, scale, dtype, terms, bad):.1g}'
     if coarse := _coarser(error, want, scale, dtype, terms):
-        return Miss('precision', f'as far off as sums in {coarse}, but the task requires {dtype}: {said}')
+        return Miss('precision', f'the error is that of sums in {coarse}, but the task requires {dtype}: {said}')
     return Miss('wrong', f'wrong in {said}')
 
 

@@ -181,7 +181,7 @@ def read_submission(
         return source
     if not isinstance(source, (str, Path)):
         ask = 'the path of a file, or its text; `write_submission` makes one from a function'
-        raise TypeError(f'a submission is {ask}; got {type(source).__name__}')
+        raise TypeError(f'a submission must be {ask}; got {type(source).__name__}')
     if isinstance(source, str) and '\n' in source:
         text = source.removeprefix('\ufeff')
         name = 'submission.py'

@@ -77,7 +77,7 @@ class _Server:
             self.process = subprocess.Popen(command, env=_environment(device), cwd=_ROOT, **how)
         if not self.answers(_START):
             self.close()
-            raise RuntimeError(f'the process that starts submissions does not start: {" ".join(command)}')
+            raise RuntimeError(f'the process that starts submissions did not start: {" ".join(command)}')
 
     def answers(self, seconds):
         "Return whether the server confirms, in time, that it is ready or got an order"
@@ -128,7 +128,7 @@ def _start(device, order, fds, process):
                 server.users.add(process)
                 return server
             server.leave(last=True)
-    raise RuntimeError('the process that starts submissions does not answer')
+    raise RuntimeError('the process that starts submissions did not answer')
 
 
 @atexit.register

@@ -68,7 +68,9 @@ def _check_kernels(bench, sizes):
     answer, _ = bench.process.ask({**header, 'op': 'kernels'}, blobs)
     counts = launch_counts(answer.get('kernels'))
     if names and not any(n in k for n in names for k in counts):
-        raise Refused('fallback', f'none of its kernels ({", ".join(names)}) ran, but {", ".join(counts) or "nothing"}')
+        raise Refused(
+            'fallback', f'none of its kernels ({", ".join(names)}) ran; these did: {", ".join(counts) or "none"}'
+        )
     return counts
 
 

@@ -60,7 +60,7 @@ def _inspect(answer, data, writes):
     items = list(answer) if isinstance(answer, (tuple, list)) else [answer]
     if not items or not all(isinstance(x, torch.Tensor) for x in items):
         names = dict.fromkeys(type(x).__name__ for x in items)
-        return [], dict(returned=f'it returned {", ".join(names) or "nothing"}, where a tensor was requested')
+        return [], dict(returned=f'it returned {", ".join(names) or "nothing"} instead of a tensor')
     if odd := next(filter(None, map(_plain, items)), None):
         return [], dict(odd=odd)
     inputs = data if isinstance(data, tuple) else (data,)
@@ -107,7 +107,7 @@ class _Worker:
     def _function(self, module, header):
         "Return what is called with the data"
         if header['form'] not in vars(module):
-            raise NameError(f"{header['form']} is not defined when the import ends")
+            raise NameError(f"{header['form']} is not defined by the file")
         if header['form'] == 'custom_kernel':
             return module.custom_kernel
         model = module.ModelNew(*header['init']).eval()

@@ -119,7 +119,7 @@ def _of_rung(name, rung):
         or rung.tma_boxes
         or any(len(c) > 1 or tuple(c[0].grid)[:2] != t or c[0].shared for c, t in zip(calls, tile, strict=True))
     ):
-        raise FormError(f'{name}: only rungs in float32 with a block per tile and static shared memory are written')
+        raise FormError(f'{name}: only float32 rungs with one block per tile and static shared memory can be written')
     head = f'torch::Tensor {name}(torch::Tensor m, torch::Tensor n)'
     threads = ', '.join(map(str, rung.threads))
     src = f'''{rung.src}
@@ -179,7 +179,8 @@ class _Collector:
             )
         else:
             raise FormError(
-                f'it uses {name}, a {type(thing).__name__}, which cannot be written to a file: create it inside'
+                f'it uses {name}, a {type(thing).__name__}, which cannot be written to a file: create it inside the '
+                f'function'
             )
 
     def compiled(self, text):

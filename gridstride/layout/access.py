@@ -42,15 +42,15 @@ def cost(
     >>> cost(Layout.row_major(32, 32), range(32), [0] * 32).conflicts
     31"""
     if size * vector not in (1, 2, 4, 8, 16):
-        raise ValueError(f'a lane reads 1, 2, 4, 8 or 16 bytes at once, not {vector} times {size}')
+        raise ValueError(f'a lane must read 1, 2, 4, 8 or 16 bytes at once; got {vector} x {size} bytes')
     addresses = _offset(layout, np.broadcast_arrays(*map(np.asarray, coordinate))) * size
     if addresses.ndim < 1 or addresses.shape[-1] > 32:
         raise ValueError(
-            f'a warp has 32 lanes, these coordinates have the shape {addresses.shape}: the last axis is the lanes'
+            f'the last axis of the coordinates must have one entry per lane, 32; their shape is {addresses.shape}'
         )
     if (addresses % (size * vector)).any():
         raise ValueError(
-            f'a read of {size * vector} bytes begins at a multiple of {size * vector}; here one begins at byte '
+            f'a read of {size * vector} bytes must begin at a multiple of {size * vector}; here one begins at byte '
             f'{addresses[addresses % (size * vector) != 0].flat[0]}'
         )
     addresses = addresses.reshape(-1, addresses.shape[-1])
@@ -71,7 +71,7 @@ def walk(
     >>> walk(Layout.row_major(32, 32), 'column').conflicts
     992"""
     if along not in ('row', 'column'):
-        raise ValueError(f"along is 'row' or 'column', not {along!r}")
+        raise ValueError(f"along must be 'row' or 'column'; got {along!r}")
     shape = np.shape(layout.offsets())
     if len(shape) != 2:
         raise ValueError(f'walk reads a tile, which has rows and columns: {layout} has {len(shape)} mode(s), not 2')
@@ -82,7 +82,7 @@ def walk(
     first = slice(None, None, vector)
     lanes = [index[:, first].reshape(-1) for index in (rows, columns)]
     if len(lanes[0]) % 32:
-        raise ValueError(f'a tile of {h} x {w}, {vector} a lane, does not fill whole warps of 32 lanes')
+        raise ValueError(f'a tile of {h} x {w}, {vector} elements per lane, does not fill whole warps of 32 lanes')
     return cost(layout, *(index.reshape(-1, 32) for index in lanes), size=size, vector=vector)
 
 
@@ -96,7 +96,7 @@ def picture(
 ) -> draw.Panel:
     "Draw a tile in shared memory: which of the 32 banks each element is in"
     if show not in ('bank', 'offset'):
-        raise ValueError(f"show is 'bank' or 'offset', not {show!r}")
+        raise ValueError(f"show must be 'bank' or 'offset'; got {show!r}")
     offsets = layout.offsets()
     banks = offsets * size // 4 % 32
     bad = None

@@ -155,7 +155,7 @@ class Linear:
     def compose(self, other):
         "Return the composition `other(self(...))`: the outputs of `self` are the inputs of `other`, by name"
         if set(self.out) != set(other.bases) or any(self.out[k] > other.sizes[k] for k in self.out):
-            raise ValueError(f'the outputs {self.out} do not fit the inputs {other.sizes}')
+            raise ValueError(f'the outputs {self.out} do not match the inputs {other.sizes}')
         return Linear(
             {k: [tuple(other(**dict(zip(self.out, p))).values()) for p in v] for k, v in self.bases.items()}, other.out
         )

@@ -196,7 +196,8 @@ def _program_of(fn):
     file = getattr(sys.modules['__main__'], '__file__', None)
     if file is None:
         raise ValueError(
-            'the source of what was typed at a prompt is not kept. Put the program in a file, or its text in a string'
+            'Python does not keep the source of code that is typed at a prompt: put the program in a file, or its '
+            'text in a string'
         )
     return [Path(file).read_text(encoding='utf-8')], None
 

@@ -367,7 +367,9 @@ def _plan(steps, schedule):
     if schedule is None:
         return 0, 1, steps
     if len(schedule) != 3 or min(schedule) < 0 or schedule[2] < 1:
-        raise ValueError(f'schedule is (wait, warm-up, active) calls, with at least one active; this is {schedule}')
+        raise ValueError(
+            f'schedule must be numbers of calls (wait, warm-up, active) with at least one active; got {schedule}'
+        )
     return tuple(schedule)
 
 

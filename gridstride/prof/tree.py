@@ -297,7 +297,7 @@ class Session:
         if error is not None:
             return
         if not text.strip():
-            raise ValueError(f"Proton saw no kernel{' with scopes in it' if self.inside else ''}")
+            raise ValueError(f"Proton recorded no kernel{' with scopes in it' if self.inside else ''}")
         self.result = (Timeline if self.inside else Tree)(json.loads(text))
 
     def _wait(self):
@@ -341,7 +341,7 @@ def _profile_in_process(fn, args, kwargs, inside, hook):
         done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=env)
         if done.returncode:
             last = (done.stdout + done.stderr)[-1500:]
-            raise RuntimeError(f'the function failed in a process of its own; what it printed last:\n{last}')
+            raise RuntimeError(f'the function failed in a process of its own; its last output:\n{last}')
         return (Timeline if inside else Tree)(json.loads(Path(files['out']).read_text(encoding='utf-8')))
 
 

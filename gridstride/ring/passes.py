@@ -32,7 +32,7 @@ def _check(q, k, v, order, ranks):
     if q.dim() != 4 or any((x.shape, x.dtype, x.device) != (q.shape, q.dtype, q.device) for x in (k, v)):
         said = ', '.join(f'{tuple(x.shape)} {x.dtype} on {x.device}' for x in (q, k, v))
         raise ValueError(
-            f'ring: q, k and v need one shape [batch, heads, rows, dim], one type and one device; they are {said}'
+            f'ring: q, k and v must have the same shape [batch, heads, rows, dim], type and device; got {said}'
         )
     check_order(order, q.shape[2] * ranks, ranks)
 
@@ -328,7 +328,7 @@ def attention(
     After Liu, Zaharia and Abbeel, Ring Attention (2023), and Brandon and others, Striped Attention (2023)."""
     carrier = carrier or Messages()
     if isinstance(carrier, type) or not hasattr(carrier, 'fetch'):
-        raise TypeError(f'ring: carrier is {carrier!r}, and it must be an instance: carrier=ring.Copies()')
+        raise TypeError(f'ring: carrier is {carrier!r}; expected an instance, such as carrier=ring.Copies()')
     _check(q, k, v, order, rank_and_ranks()[1])
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
     call = _RingCall(order, causal, scale, kernels or kernels_for(q, k, v), carrier, stamp or _no_stamp)

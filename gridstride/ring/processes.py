@@ -234,8 +234,8 @@ def _how_it_ended(process):
     process.join(_GRACE)
     code = process.exitcode
     if code == -signal.SIGABRT:
-        return 'died: SIGABRT; gloo does so where ranks call with tensors of different shapes'
-    return f'died: {signal.Signals(-code).name}' if code and code < 0 else f'died: it left with exit code {code}'
+        return 'died: SIGABRT; gloo aborts if ranks pass tensors of different shapes'
+    return f'died: {signal.Signals(-code).name}' if code and code < 0 else f'died: it exited with code {code}'
 
 
 def _receive(child):
@@ -297,7 +297,7 @@ def _collect(processes, patience):
         remaining = None if end is None else max(0, end - time.monotonic())
         if not connection.wait([child.pipe for child in pending], remaining):
             raise _failure(
-                processes, results, pending[0].rank, f'did not finish within {patience:g} s of the first that did'
+                processes, results, pending[0].rank, f'did not finish within {patience:g} s of the first rank that did'
             )
         for child in pending:
             what, value, text = _receive(child) or (None, None, '')
@@ -340,12 +340,12 @@ def launch(
     What a rank prints is printed here. If a rank raises, dies or hangs, all of them are ended, and `RankError` says
     which rank failed, why, and what the others were waiting for. An interrupt ends them, too."""
     if not callable(fn):
-        raise TypeError(f'launch: fn is {fn!r}, and it needs to be a function of the rank: launch(fn, ranks)')
+        raise TypeError(f'launch: fn is {fn!r}; expected a function of the rank: launch(fn, ranks)')
     if not isinstance(ranks, int) or ranks < 1:
-        raise ValueError(f'launch: ranks is {ranks!r}, and it must be an integer from 1 on')
+        raise ValueError(f'launch: ranks is {ranks!r}; expected an integer of at least 1')
     backend = backend or ('nccl' if torch.cuda.device_count() >= ranks else 'gloo')
     if backend == 'nccl' and torch.cuda.device_count() < ranks:
-        raise ValueError(f"launch: {ranks} ranks need as many GPUs for 'nccl'; give backend='gloo', or fewer ranks")
+        raise ValueError(f"launch: {ranks} ranks need as many GPUs for 'nccl'; pass backend='gloo', or fewer ranks")
     payload = _pickle((fn, args, kwargs, _source_of(fn)))
     store = dist.TCPStore(_HOST, 0, is_master=True, wait_for_workers=False)
     context, processes = _context(), []

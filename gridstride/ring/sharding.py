@@ -21,7 +21,7 @@ _ALL = slice(None)
 def check_order(order, length, ranks):
     "Raise ValueError unless the sequence can be split in this order"
     if not isinstance(ranks, int) or ranks < 1:
-        raise ValueError(f'ring: ranks is {ranks!r}, and it must be an integer from 1 on')
+        raise ValueError(f'ring: ranks is {ranks!r}; expected an integer of at least 1')
     if order not in ORDERS:
         raise ValueError(f'ring: order is {order!r}; it must be one of {", ".join(map(repr, ORDERS))}')
     parts = 2 * ranks if order == 'zigzag' else ranks
@@ -46,7 +46,7 @@ def positions(
     front and one from the end. Raises ValueError for an unknown order or a length that cannot be split."""
     check_order(order, length, ranks)
     if not 0 <= rank < ranks:
-        raise ValueError(f'ring: rank is {rank}, and {ranks} ranks are 0 to {ranks - 1}')
+        raise ValueError(f'ring: rank is {rank}; expected 0 to {ranks - 1}')
     all_positions = torch.arange(length)
     if order == 'striped':
         return all_positions[rank::ranks]

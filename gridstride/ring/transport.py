@@ -177,7 +177,7 @@ class Copies:
     def __init__(self):
         self.me, self.ranks = rank_and_ranks()
         if not torch.cuda.is_available():
-            raise RuntimeError('ring.Copies: copy engines need a GPU, and there is none here; use ring.Messages()')
+            raise RuntimeError('ring.Copies: copy engines need a GPU, and none was found; use ring.Messages()')
         self.device = torch.device('cuda', torch.cuda.current_device())
         self.copy_stream, self.call, self.shape = torch.cuda.Stream(priority=-1), 0, None
         self.event = torch.cuda.Event()

@@ -57,7 +57,7 @@ def ulysses_attention(
     for name, x in dict(q=q, k=k, v=v).items():
         if x.shape[1] % ranks:
             raise ValueError(
-                f'ulysses_attention: {x.shape[1]} heads of {name} cannot be shared by {ranks} ranks evenly'
+                f'ulysses_attention: {name} has {x.shape[1]} heads; expected a multiple of the number of ranks, {ranks}'
             )
     q, k, v = (_to_heads(x, order) for x in (q, k, v))
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
@@ -80,7 +80,7 @@ def tree_decode(
     Raises ValueError unless the number of ranks is a power of two. After Shyam and others, Tree Attention (2024)."""
     me, ranks = rank_and_ranks()
     if ranks & ranks - 1:
-        raise ValueError(f'tree_decode: {ranks} ranks are not a power of two')
+        raise ValueError(f'tree_decode: the number of ranks must be a power of two; got {ranks}')
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
     out, lse = (kernels or kernels_for(q, k, v)).attend(q, k, v, False, scale)
     wide = torch.promote_types(out.dtype, torch.float32)

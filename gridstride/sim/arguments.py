@@ -41,11 +41,13 @@ def _convert_argument(
     if hasattr(value, 'detach'):
         return _wrap_tensor(value, name, memories)
     if isinstance(value, np.ma.MaskedArray):
-        raise type_error(f'is a masked array, which kernels do not support; pass {name}.filled(...), and the mask')
+        raise type_error(
+            f'is a masked array, which kernels do not support; pass {name}.filled(...), and the mask as another array'
+        )
     if isinstance(value, np.ndarray):
         return wrap_array(value, name, memories)
     if isinstance(value, np.void):
-        raise type_error('is a single record; pass an array of one, such as a[i:i+1]')
+        raise type_error('is a single record; pass an array with one record, such as a[i:i+1]')
     if isinstance(value, tuple):
         converted = [_convert_argument(item, f'{name}[{i}]', memories, type_error) for i, item in enumerate(value)]
         return value._make(converted) if hasattr(value, '_make') else tuple(converted)

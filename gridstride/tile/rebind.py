@@ -140,7 +140,7 @@ def _uncallable(function, name=None):
         hint = (
             f'Triton has tl.{replacement}.'
             if replacement
-            else 'Look for it in tl; a function of your own gets @triton.jit.'
+            else 'Look for it in tl; decorate your own function with @triton.jit.'
         )
         raise compile_error(f'{name} is a function of Python, which a kernel cannot call', hint)
 

@@ -65,7 +65,7 @@ def arange(start, end):
         raise compile_error(f'tl.arange({start}, {end}) has no element', _WHY_EMPTY)
     if not _is_power_of_2(end - start):
         raise compile_error(f'tl.arange({start}, {end}) has {end - start} elements, which is not a power of 2',
-                     'Take the next one, triton.next_power_of_2(n), and mask what is too much.')  # fmt: skip
+                     'Round up to triton.next_power_of_2(n), and mask the surplus lanes.')  # fmt: skip
     return tensor(_arange(int(start), int(end)), _I32)
 
 

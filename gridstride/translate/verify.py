@@ -62,12 +62,12 @@ def _verify_statement(stmt, unit, settled):
         _require(hasattr(stmt, k) or kind.endswith('?'), f'{stmt.kind} has no {k}')
         v = getattr(stmt, k, None)
         fits = not hasattr(stmt, k) or _FIELDS[kind.rstrip('?')](v)
-        _require(fits, lambda: f'{k} of {stmt.kind} is {v!r}, and no {kind}')
+        _require(fits, lambda: f'{k} of {stmt.kind} must be a {kind}; got {v!r}')
     for k in vars(stmt).keys() - _COMMON - fields.keys():
-        raise Malformed(f'{stmt.kind} has a {k}')
+        raise Malformed(f'{stmt.kind} must have no {k}')
     if stmt.kind == 'assign' and not settled:  # a Python float may settle wider than what it is assigned to
         t = stmt.expr.type
-        _require(join_types(stmt.var.type, t, unit.doubles) == stmt.var.type, f'{stmt.var} gets a {t}')
+        _require(join_types(stmt.var.type, t, unit.doubles) == stmt.var.type, f'{stmt.var} cannot hold a {t}')
     for e in expressions(stmt):
         for part in walk(e):
             verify_expression(part, settled)
@@ -93,19 +93,20 @@ def verify_expression(expr, settled=False):
     operation = operations.OPERATIONS[expr.op]
     _require(
         any(_is_of(k, expr.type) for k in operation.result_kinds.split()),
-        lambda: f'{expr!r} is of type {expr.type}, and gives {operation.result_kinds}',
+        lambda: f'{expr!r} is of type {expr.type}; expected {operation.result_kinds}',
     )
     _require(not settled or expr.type != WEAK, lambda: f'{expr!r} has no precision yet')
     kinds = _operand_kinds(operation.operand_kinds.split(), len(expr.args))
     _require(
         kinds is not None,
-        lambda: f'{expr!r} has {len(expr.args)} operands, and takes {operation.operand_kinds or "none"}',
+        lambda: f'{expr!r} has {len(expr.args)} operands; expected {operation.operand_kinds or "none"}',
     )
     for k, a in zip(kinds, expr.args):
         k = k if k != 'same' else 'integer' if expr.type in INTEGERS else 'number'
-        _require(_is_of(k, a.type), lambda: f'{a!r} in {expr!r} is of type {a.type}, and no {k}')
-    _require(isinstance(expr.value, operation.value or type(None)), lambda: f'{expr.op} has the value {expr.value!r}')
-    _require(operation.rule(expr), lambda: f'{expr!r} is not as {expr.op} must be')
+        _require(_is_of(k, a.type), lambda: f'{a!r} in {expr!r} is of type {a.type}; expected {k}')
+    fits = isinstance(expr.value, operation.value or type(None))
+    _require(fits, lambda: f'the value of {expr.op} has the wrong type: {expr.value!r}')
+    _require(operation.rule(expr), lambda: f'{expr!r} violates the rule of {expr.op}')
 
 
 def _operand_kinds(kinds, n):
@@ -148,7 +149,7 @@ class _Order:
         if expr.op == 'var':
             _require(
                 expr.value in self.defined or expr.value.maybe_uninitialized,
-                f'{self.at(stmt)}: {expr.value} is read, and has no value',
+                f'{self.at(stmt)}: {expr.value} is read before it has a value',
             )
         if expr.op in ('load', 'address'):
             self.use(expr.value, stmt)
@@ -157,10 +158,10 @@ class _Order:
 
     def use(self, memory, stmt):
         if memory.space in ('shared', 'local', 'dynamic'):
-            _require(memory in self.defined, f'{self.at(stmt)}: {memory} is used, and is not declared')
+            _require(memory in self.defined, f'{self.at(stmt)}: {memory} is used, but not declared')
         if memory.space == 'pointer':
             known = memory.variable in self.defined or memory.variable.maybe_uninitialized
-            _require(known, f'{self.at(stmt)}: {memory} is used, and points nowhere')
+            _require(known, f'{self.at(stmt)}: {memory} is used before it points to an array')
 
     def at(self, stmt):
         return f'{self.f.name}, line {stmt.line}'

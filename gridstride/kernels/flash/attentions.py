@@ -63,11 +63,15 @@ def _check_qkv(q, k, v):
             raise ValueError(f'attention: {name} has shape {tuple(x.shape)}; expected [batch, heads, rows, dim]')
         if x.dtype != q.dtype or x.device != q.device:
             where = f'{x.dtype} on {x.device}, and q is {q.dtype} on {q.device}'
-            raise ValueError(f'attention: {name} is {where}; {name}.to(q) makes it the same')
+            raise ValueError(f'attention: {name} is {where}: move it with {name}.to(q)')
     if k.shape != v.shape:
-        raise ValueError(f'attention: k has the shape {tuple(k.shape)} and v {tuple(v.shape)}; they must be the same')
+        raise ValueError(
+            f'attention: k has shape {tuple(k.shape)} and v has shape {tuple(v.shape)}; both must have the same shape'
+        )
     if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
-        raise ValueError(f'attention: q is {tuple(q.shape)} and k {tuple(k.shape)}; batch and dim must be the same')
+        raise ValueError(
+            f'attention: q has shape {tuple(q.shape)} and k has shape {tuple(k.shape)}; batch and dim must be the same'
+        )
     if not k.shape[1] or q.shape[1] % k.shape[1]:
         raise ValueError(f'attention: {q.shape[1]} heads of q cannot share {k.shape[1]} of k: it is not a multiple')
 
@@ -77,7 +81,7 @@ def _check_scale(q, scale):
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if isinstance(scale, str) or not 0 < float(scale) < math.inf:
         raise ValueError(
-            f'attention: scale is {scale!r}, and it must be a positive number: the kernels compare '
+            f'attention: scale is {scale!r}; expected a positive number: the kernels compare '
             'unscaled scores to find the row maximum'
         )
     return float(scale)
@@ -104,7 +108,7 @@ def _check_window(window):
     if window is None:
         return 0
     if not isinstance(window, int) or window is True or window < 1:
-        raise ValueError(f'attention: window is {window!r}, and it must be an integer from 1 on: |row - key| < window')
+        raise ValueError(f'attention: window is {window!r}; expected an integer of at least 1: |row - key| < window')
     return window
 
 
@@ -286,20 +290,20 @@ def _check_array(op_name, name, x, like, shape, dtypes):
     "Raise ValueError unless x has this shape, one of these dtypes, and is on the device of `like`"
     if x.shape != shape or x.dtype not in dtypes or x.device != like.device:
         want = f'{" or ".join(map(str, dtypes))} {tuple(shape)} on {like.device}'
-        raise ValueError(f'{op_name}: {name} is {x.dtype} {tuple(x.shape)} on {x.device}, and it has to be {want}')
+        raise ValueError(f'{op_name}: {name} is {x.dtype} {tuple(x.shape)} on {x.device}; expected {want}')
 
 
 def _check_lse(op_name, lse, like, shape):
     "Raise ValueError unless lse is a contiguous float32 tensor of this shape"
     _check_array(op_name, 'lse', lse, like, shape, (torch.float32,))
     if not lse.is_contiguous():
-        raise ValueError(f'{op_name}: lse has to be contiguous; use lse.contiguous()')
+        raise ValueError(f'{op_name}: lse must be contiguous: use lse.contiguous()')
 
 
 def _check_first(op_name, first, rows=math.inf):
     "Raise ValueError unless `first` is the index of a row"
     if not isinstance(first, int) or not 0 <= first < rows:
-        raise ValueError(f'{op_name}: first is {first!r}, and it has to be the index of a row, from 0 on')
+        raise ValueError(f'{op_name}: first is {first!r}; expected the index of a row, at least 0')
 
 
 def _check_saved(op_name, dout, q, out, lse):
@@ -378,7 +382,7 @@ class PartGradients:
         "Compute dk and dv of these keys, and add their contribution to dq; two streams may add parts concurrently"
         _check_first('PartGradients', first, self.rows.q.shape[2])
         if not self.fits(first):
-            raise ValueError(f'PartGradients: first is {first}, and it must be a multiple of 64, the rows of a tile')
+            raise ValueError(f'PartGradients: first is {first}; expected a multiple of 64, the rows of a tile')
         q = self.rows.q[:, :, first:]
         _check_hopper('PartGradients', q, k, v, 128)
         into = into or tuple(map(_empty_out, (k, v)))
@@ -409,7 +413,7 @@ def attention_onto(
     shape = *q.shape[:2], first + q.shape[2], q.shape[3]
     _check_array('attention_onto', 'out', out, q, shape, (q.dtype, torch.float32))
     if not out.is_contiguous() or out.data_ptr() % 16:
-        raise ValueError('attention_onto: out has to be contiguous, and aligned to 16 bytes')
+        raise ValueError('attention_onto: out must be contiguous and aligned to 16 bytes')
     _check_lse('attention_onto', lse, q, shape[:3])
     q, k, v = map(_aligned_rows, (q, k, v))
     output_rows = calls.OutputRows(first, out.shape[2], not fresh, out.dtype == torch.float32)
@@ -445,18 +449,18 @@ def attention_pair(
     _check_hopper('attention_pair', q, other_k, other_v)
     if other_k.shape[1] != k.shape[1]:
         raise ValueError(
-            f'attention_pair: k has {k.shape[1]} heads and other_k {other_k.shape[1]}; they must have the same number'
+            f'attention_pair: k has {k.shape[1]} heads and other_k {other_k.shape[1]}; both must have the same number'
         )
     _check_first('attention_pair', first, q.shape[2])
     if not isinstance(parts, int) or parts < 1:
-        raise ValueError(f'attention_pair: parts is {parts!r}, and it must be an integer from 1 on')
+        raise ValueError(f'attention_pair: parts is {parts!r}; expected an integer of at least 1')
     for name, x in dict(arrived=arrived, wanted=wanted).items():
         _check_array('attention_pair', name, x, q, (1,), (torch.int32,))
     for name, x in dict(other_k=other_k, other_v=other_v).items():
         if _aligned_rows(x) is not x:
             raise ValueError(
-                f'attention_pair: {name} may still be in flight, so it cannot be copied; its rows have to '
-                'begin at multiples of 16 bytes'
+                f'attention_pair: {name} may still be in flight, so it cannot be copied; its rows must begin at '
+                f'multiples of 16 bytes'
             )
     q, k, v = map(_aligned_rows, (q, k, v))
     out = torch.empty(q.shape, dtype=torch.float32 if float32_out else q.dtype, device=q.device)
@@ -512,7 +516,7 @@ def attention(
             f"attention: bias is a {type(bias).__name__}; expected a string of CUDA C, such as bias='-0.5f*(row - key)'"
         )
     if gradients not in ('sdpa', 'kernel'):
-        raise ValueError(f"attention: gradients is {gradients!r}, and it may be 'sdpa' or 'kernel'")
+        raise ValueError(f"attention: gradients is {gradients!r}; expected 'sdpa' or 'kernel'")
     scale, window, lens = _check_scale(q, scale), _check_window(window), _pack_lens(q, k, lens)
     if deterministic and gradients == 'sdpa':
         raise ValueError(

@@ -25,7 +25,7 @@ def _has_hopper():
 def _choose_backend(dtype):
     "Choose the `Backend` for a dtype"
     if dtype not in F16_TYPES:
-        return Backend('torch', f'our kernels multiply bfloat16 and float16, and this is {dtype}')
+        return Backend('torch', f'our kernels multiply bfloat16 and float16, not {dtype}')
     if _has_hopper():
         return Backend('hopper')
     if not has_ampere():
@@ -39,13 +39,13 @@ def _check_operands(q, cache, table, lens):
         check_tensor(_NAME, x, (*F16_TYPES, 'float32', 'float64'), name)
         if x.requires_grad and torch.is_grad_enabled():
             raise ValueError(
-                f'{_NAME}: {name} requires a gradient, and decoding has no backward pass; use {name}.detach(), or '
+                f'{_NAME}: {name} requires a gradient, but decoding has no backward pass; use {name}.detach(), or '
                 'torch.no_grad() around it'
             )
     for name, x in dict(table=table, lens=lens).items():
         check_tensor(_NAME, x, ('int32',), name)
     if cache.dtype != q.dtype:
-        raise TypeError(f'{_NAME}: cache is {dtype_name(cache)} and q {dtype_name(q)}; they must be the same')
+        raise TypeError(f'{_NAME}: cache is {dtype_name(cache)} and q {dtype_name(q)}; both must have the same type')
     if any(x.device != q.device for x in (cache, table, lens)):
         raise ValueError(f'{_NAME}: q, cache, table and lens must be on one device')
     for name, x, axes, needed in (
@@ -68,27 +68,27 @@ def _check_pages(cache, table, lens):
     for b, n in enumerate(lens.tolist()):
         if not 0 <= n <= table_columns * PAGE:
             raise ValueError(
-                f'{_NAME}: lens[{b}] is {n}, and the {table_columns} pages of its row of table have '
-                f'{table_columns * PAGE}'
+                f'{_NAME}: lens[{b}] is {n}, but the {table_columns} pages of its row of table hold only '
+                f'{table_columns * PAGE} tokens'
             )
         used = table[b, : -(-n // PAGE)]
         if (bad := ((used < 0) | (used >= pages)).nonzero().flatten()).numel():
             i = int(bad[0])
-            raise ValueError(f'{_NAME}: table[{b}, {i}] is {int(used[i])}, and the cache has pages 0 to {pages - 1}')
+            raise ValueError(f'{_NAME}: table[{b}, {i}] is {int(used[i])}, but the cache has pages 0 to {pages - 1}')
 
 
 def _check_scale(scale):
     "Return the scale of the scores as a float; raise `ValueError` unless it is positive"
     scale = calls.SCALE if scale is None else float(scale)
     if not 0 < scale < math.inf:
-        raise ValueError(f'{_NAME}: scale is {scale}, and it must be above 0')
+        raise ValueError(f'{_NAME}: scale is {scale}; expected a number above 0')
     return scale
 
 
 def _check_splits(splits):
     "Return the number of splits, 0 for None; raise `ValueError` for an invalid one"
     if splits is not None and (not isinstance(splits, int) or not 1 <= splits < 2**16):
-        raise ValueError(f'{_NAME}: splits is {splits!r}, and it must be an integer from 1 to 65535, or None')
+        raise ValueError(f'{_NAME}: splits is {splits!r}; expected an integer from 1 to 65535, or None')
     return splits or 0
 
 

@@ -96,7 +96,7 @@ class QuantLinear(torch.nn.Module):
     def forward(self, x):
         "Compute x @ weight.T (+ bias)"
         if x.shape[-1] != self.in_features:
-            raise ValueError(f'x has the shape {tuple(x.shape)}, and the layer takes (..., {self.in_features})')
+            raise ValueError(f'x has shape {tuple(x.shape)}; expected (..., {self.in_features})')
         group = _ROW_GROUP if self.group == 'row' else self.group
         operands = x, self.words, self.scales, self.zeros, self.bias, self.kind, group, self.out_features
         needs_grad = x.requires_grad or self.bias is not None and self.bias.requires_grad

@@ -78,7 +78,7 @@ def to_blocks(
             f'expected a matrix of {" or ".join(F16_TYPES)}'
         )
     if w.shape[0] % 8 or w.shape[1] % 8:
-        raise ValueError(f'to_blocks: w is {w.shape[0]}x{w.shape[1]}, and the kernel needs multiples of 8')
+        raise ValueError(f'to_blocks: w is {w.shape[0]}x{w.shape[1]}, but the kernel needs multiples of 8')
     blocks = _split_into_blocks(w.detach(), block)
     nonzero = (blocks != 0).flatten(2).any(-1)
     starts = F.pad(nonzero.sum(1).cumsum(0), (1, 0)).int()
@@ -129,7 +129,7 @@ def multiply_blocks(
     Raises TypeError or ValueError for unsupported operands, Unavailable on a GPU other than Hopper."""
     check_tensor('multiply_blocks', x, [dtype_name(b.values)])
     if x.dim() != 2 or x.shape[1] != b.shape[1]:
-        raise ValueError(f'multiply_blocks: x has the shape {tuple(x.shape)}; it must be (any, {b.shape[1]})')
+        raise ValueError(f'multiply_blocks: x has shape {tuple(x.shape)}; expected (any, {b.shape[1]})')
     for name, array in zip(Blocks._fields[2:], b[2:]):
         check_tensor('multiply_blocks', array, [dtype_name(array)], name)
         if array.device != x.device:

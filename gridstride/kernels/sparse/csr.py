@@ -101,7 +101,7 @@ def multiply_csr(
     check_tensor('multiply_csr', x, [dtype_name(w.values)])
     if x.dim() not in (1, 2) or x.shape[0] != w.shape[1]:
         want = f'({w.shape[1]},) or ({w.shape[1]}, any)'
-        raise ValueError(f'multiply_csr: x has the shape {tuple(x.shape)}; it must be {want}')
+        raise ValueError(f'multiply_csr: x has shape {tuple(x.shape)}; expected {want}')
     for name, array in zip(Csr._fields[1:], w[1:]):
         check_tensor('multiply_csr', array, [dtype_name(array)], name)
         if array.device != x.device:

@@ -93,7 +93,7 @@ class TwoFourLinear(torch.nn.Module):
     def forward(self, x):
         "Compute x @ weight.T (+ bias)"
         if x.shape[-1] != self.in_features:
-            raise ValueError(f'x has the shape {tuple(x.shape)}, and the layer takes (..., {self.in_features})')
+            raise ValueError(f'x has shape {tuple(x.shape)}; expected (..., {self.in_features})')
         x = x if self.order is None else x.index_select(-1, self.order)
         operands = x, self.values, self.words, self.bias
         needs_grad = x.requires_grad or self.bias is not None and self.bias.requires_grad

@@ -29,7 +29,7 @@ class TwoFour(NamedTuple):
 def why_unsupported_24(rows, columns):  # None if it is supported
     "Return the reason why the kernels do not support a matrix of these sizes"
     if columns % 16 or rows % 8:
-        return f'it is {rows}x{columns}, and the kernels need rows in multiples of 8 and columns in multiples of 16'
+        return f'it is {rows}x{columns}, but the kernels need a multiple of 8 rows and of 16 columns'
 
 
 def pack_24(
@@ -176,7 +176,7 @@ def multiply_24(
     Raises TypeError or ValueError for unsupported operands, Unavailable on a GPU older than Ampere."""
     check_tensor('multiply_24', x, [dtype_name(p.values)])
     if x.dim() != 2 or x.shape[1] != p.shape[1]:
-        raise ValueError(f'multiply_24: x has the shape {tuple(x.shape)}; it must be (any, {p.shape[1]})')
+        raise ValueError(f'multiply_24: x has shape {tuple(x.shape)}; expected (any, {p.shape[1]})')
     for name, array in (('values', p.values), ('words', p.words)):
         check_tensor('multiply_24', array, [dtype_name(array)], name)
         if array.device != x.device:

@@ -157,7 +157,7 @@ class Assignments(Values):
             if parameter:
                 self.bind_part(p, operand)
             elif n and any(i.op == 'var' and i.value in variable.parts[:n] for i in walk(operand)):
-                raise self.error(stmt, f'{variable.name} is built from its own parts', 'Use two names.')
+                raise self.error(stmt, f'{variable.name} is assigned a tuple of its own items', 'Use two names.')
             else:
                 self.assign(stmt, p, operand)
         variable.type = tuple(p.type for p in variable.parts)
