@@ -148,7 +148,7 @@ def test_bad_input_is_named():
             ((q, cache, table, lens[:1]), {}, ValueError, 'lens has shape'),
             ((q, cache, table[:1], lens), {}, ValueError, 'table has shape'),
             ((q, cache, wild, lens), {}, ValueError, r'table\[1, 1\] is 9, but the cache has pages 0 to 4'),
-            ((q, cache, table, far), {}, ValueError, r'lens\[0\] is 200, and the 2 pages .* hold only 128'),
+            ((q, cache, table, far), {}, ValueError, r'lens\[0\] is 200, but the 2 pages .* hold only 128'),
             ((q, cache, table, lens), dict(scale=0), ValueError, 'scale is 0.0'),
             ((q, cache, table, lens), dict(splits=0), ValueError, 'splits is 0'),
             ((q.clone().requires_grad_(), cache, table, lens), {}, ValueError, 'q requires a gradient')):

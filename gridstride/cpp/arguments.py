@@ -83,7 +83,7 @@ def _how_to_convert(x, dtype, const):
     conversion = f'.astype(np.{dtype})' if dtype else 'np.ascontiguousarray(...)'
     if not isinstance(x, np.ndarray):
         conversion = f'.to(torch.{dtype})' if dtype else '.contiguous()'
-    return f'with {conversion}' if const else f'beforehand with {conversion}, as the kernel writes to it'
+    return f'with {conversion}' if const else f'beforehand with {conversion}, because the kernel writes to it'
 
 
 def _dtype_name(x):

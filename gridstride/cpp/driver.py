@@ -180,5 +180,5 @@ def show_prints(prints: bool):  # whether the source calls printf
 @lru_cache
 def warn_unchecked():
     "Warn, once, that nothing is checked on a GPU"
-    what = "checks=True: the detectors are the emulator's; on this GPU the code runs unchecked"
-    warnings.warn(f'{what}. GRIDSTRIDE_BACKEND=sim runs it emulated', stacklevel=learner_stacklevel())
+    what = "checks=True has no effect on a GPU: only the emulator has detectors"
+    warnings.warn(f'{what}. Set GRIDSTRIDE_BACKEND=sim to use the emulator', stacklevel=learner_stacklevel())

@@ -55,7 +55,7 @@ def options(
     "Set how emulated kernels run in the `with` block; the first three options are those of `sim.options`"
     check_non_negative(threads=threads)
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
-        raise ValueError(f'seconds is {seconds!r}; it must be a positive number')
+        raise ValueError(f'seconds must be a positive number; got {seconds!r}')
     memory = parse_bytes(memory)
     with options_of_all(checks, order, seed), change(limits, threads=threads, seconds=seconds, memory=memory):
         yield

@@ -88,7 +88,7 @@ def check_abi(lib):
     compiled = {name: getattr(lib.gridstride_abi().contents, name) for name, _ in _Abi._fields_}
     expected = dict(zip(compiled, (ABI, *map(ctypes.sizeof, (COptions, CLocation, CField, CFinding)))))
     wrong = [
-        f'{name} {compiled[name]} there and {expected[name]} here'
+        f'{name} is {compiled[name]} there and {expected[name]} here'
         for name in expected
         if compiled[name] != expected[name]
     ]

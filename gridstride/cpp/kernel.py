@@ -172,7 +172,7 @@ def _find_requested(src, name):
     names = [name] if isinstance(name, str) else list(name) if name else [k for k, f in known.items() if not f.template]
     if not names:
         example = f"cuda_kernel(src, name='{next(iter(known))}<float>')"
-        what = f'{", ".join(known)}: a template is compiled for the arguments that you name'
+        what = f'all kernels of this source are templates ({", ".join(known)}): name the arguments of one'
         raise WrongSource(f'{what}, as in {example}')
     for word in names:
         if _unqualified(word) not in known:

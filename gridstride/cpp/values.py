@@ -68,10 +68,12 @@ def _pack_array(x, fmt, out):
     if x.dtype not in _NUMPY:
         raise TypeError(f'an array of {x.dtype} has no counterpart in C++')
     if not x.flags.writeable:
-        raise TypeError('this array is read-only, and C++ could write to it; pass a copy')
+        raise TypeError('it is read-only, but C++ could write to it; pass a copy')
     size = x.itemsize
     if any(stride % size or stride < 0 for stride in x.strides) and x.size:
-        raise TypeError('this array has negative or odd strides; np.ascontiguousarray makes a plain one')
+        raise TypeError(
+            'its strides are negative or not multiples of the element size; copy it with np.ascontiguousarray'
+        )
     fmt.append(f'{7 + 2 * x.ndim}q')
     address = x.ctypes.data if x.size else 0  # as for an empty tensor
     out += (TENSOR, id(x), address, _NUMPY[x.dtype], 0, -1, x.ndim, *x.shape, *(stride // size for stride in x.strides))
@@ -274,7 +276,7 @@ def _compute(op, args):
         return print(x)
     res = getattr(x, op)(*others) if hasattr(x, op) else getattr(torch, op)(x, *others)
     if isinstance(res, tuple):
-        what = f'Tensor::{op} gives several tensors here, which is not supported in C++'
+        what = f'Tensor::{op} returns several tensors here, which C++ does not support'
         raise NotImplementedError(f'{what} (for max and min along a dimension: amax, argmax, amin, argmin)')
     return res
 
@@ -466,7 +468,7 @@ class Function:
         last = max(map(names.index, kwargs))
         for nm in names[len(args) : last]:
             if nm not in kwargs:
-                what = f'{self.__name__}() needs {nm!r}, too, since a later parameter is given'
+                what = f'{self.__name__}() needs {nm!r}, too, because a later argument was passed'
                 raise TypeError(f'{what}\n  {self.__doc__}')
         return (*args, *(kwargs[nm] for nm in names[len(args) : last + 1]))
 

@@ -31,7 +31,7 @@ class Edits:
         "Record that `src[start:end]` becomes `text`, followed by the line ends that it had"
         c = self.code
         if c.contains_directive(start, end):
-            what = 'the emulator cannot read a preprocessor line in the middle of this'
+            what = 'the emulator cannot parse a preprocessor line in the middle of this'
             raise error_at(NotEmulated, what, c.src, start)
         line_end = '\n' if c.macro is None else '\\\n'
         self.edits.append((start, end, text + line_end * c.src.count('\n', start, end)))

@@ -65,8 +65,8 @@ def _qualified_name(c, i):
 
 
 _NOT_IN_DEVICE_CODE = {
-    'dynamic_cast': 'the class of an object is not known there at run time; keep it in a member',
-    'typeid': 'the class of an object is not known there at run time; keep it in a member',
+    'dynamic_cast': 'it has no type information at run time; keep the type in a member',
+    'typeid': 'it has no type information at run time; keep the type in a member',
     'thread_local': 'a local variable of device code already belongs to one thread',
 }
 
@@ -77,7 +77,7 @@ _EXCEPTIONS = frozenset(('throw', 'try', *_NOT_IN_DEVICE_CODE))
 def _refuse_exceptions(c, body):
     for i in c.find_any_between(_EXCEPTIONS, body.start, body.stop):
         if c[i] in ('throw', 'try') and c.is_word(i) and (c[i + 1], c[i + 2]) != ('(', ')'):
-            raise c.error(WrongSource, f'device code has no exceptions, so no `{c[i]}`: return an error value', i)
+            raise c.error(WrongSource, f'device code has no exceptions: return an error value instead of `{c[i]}`', i)
         if c[i] in _NOT_IN_DEVICE_CODE and c.is_word(i):
             raise c.error(WrongSource, f'device code has no `{c[i]}`: {_NOT_IN_DEVICE_CODE[c[i]]}', i)
 

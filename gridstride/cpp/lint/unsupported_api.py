@@ -6,10 +6,10 @@ from .compile_errors import read_log
 
 # pattern of CUDA names -> what to use instead
 _FAMILIES = (
-    (r'cudaIpc\w*|cudaMemPool(?:Export|Import|Ptr)\w*|cudaEventInterprocess', 'each process has its own emulated GPU'),
-    (r'cuda\w*Mipmap\w*|tex\w+Grad|tex2Dgather', 'textures have one level here'),
-    (r'cuda(?:Graphics|GL|Egl|EGL|D3D|VDPAU)\w*|cu(?:Graphics|GL|EGL)\w*', 'there are no graphics APIs here'),
-    (r'cuda(?:Import)?External\w*', 'there are no external APIs here'),
+    (r'cudaIpc\w*|cudaMemPool(?:Export|Import|Ptr)\w*|cudaEventInterprocess', 'share memory within one process'),
+    (r'cuda\w*Mipmap\w*|tex\w+Grad|tex2Dgather', 'use a texture with one level'),
+    (r'cuda(?:Graphics|GL|Egl|EGL|D3D|VDPAU)\w*|cu(?:Graphics|GL|EGL)\w*', 'copy the data through host memory'),
+    (r'cuda(?:Import)?External\w*', 'copy the data through host memory'),
     (r'cu[A-Z]\w+|CU[a-z]\w+|CU_\w+', "call CUDA's runtime instead of the driver: cudaMalloc, kernel<<<...>>>"),
     (r'cublas\w+', 'call torch.matmul from Python'),
     (r'curand\w+', 'use curandState or curandStatePhilox4_32_10_t'),

@@ -21,7 +21,7 @@ def _rewrite_statement(e, i):
     c = e.code
     p = next(j for j in range(i + 1, len(c) + 1) if c[j] not in ('volatile', '__volatile__', '__volatile', 'inline'))
     if c[p] != '(' or p not in c.match:
-        raise c.error(NotEmulated, 'the emulator cannot read this asm statement', i)
+        raise c.error(NotEmulated, 'the emulator cannot parse this asm statement', i)
     text, *more = _sections(c, p)
     operands = [(*operand, n == 0) for n, ids in enumerate(more[:2]) for operand in _operands(c, ids)]
     try:
@@ -65,9 +65,7 @@ def _text(e, ids):
         elif c[j] in e.literals:
             parts.append(e.literals[c[j]])
         elif c[j] != '#':
-            what = (
-                f'the emulator reads the text of an asm statement where it is written; {c[j]!r} is not a string literal'
-            )
+            what = f'on the emulator, the text of an asm statement must be written as string literals, not as {c[j]!r}'
             raise c.error(NotEmulated, what, j)
     return ''.join(parts)
 

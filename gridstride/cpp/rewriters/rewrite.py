@@ -27,28 +27,28 @@ _HERE = Path(__file__).parents[1] / 'include/cuda'
 
 # Headers of CUDA that the emulator does not have -> what to do instead, for the error message
 _UNSUPPORTED_HEADERS = {
-    'thrust/': 'only the common parts of Thrust are supported',
-    'cub/': 'cub/cub.cuh has reductions and scans of warps, blocks and the device, and sorts',
+    'thrust/': 'use only the common parts of Thrust',
+    'cub/': 'use cub/cub.cuh, which has reductions and scans of warps, blocks and the device, and sorts',
     'cublas': 'include cublas_v2.h, or call torch.matmul from Python',
     'cudnn': 'call torch.nn from Python',
     'cufft': 'call torch.fft from Python',
     'cusparse': 'call torch.sparse from Python',
     'cusolver': 'call torch.linalg from Python',
     'curand': 'generate random numbers with curand_kernel.h in a kernel, or with torch.rand from Python',
-    'nccl': 'it needs several GPUs',
+    'nccl': 'use one GPU',
     'cuda_fp6': 'use cuda_fp8.h or cuda_fp16.h',
     'cuda_fp4': 'use cuda_fp8.h or cuda_fp16.h',
-    'cuda/ptx': 'PTX needs a GPU',
+    'cuda/ptx': 'write inline PTX with asm',
     'cuda/semaphore': 'use cuda::atomic',
     'cuda/latch': 'use cuda::barrier',
     'cuda/std/semaphore': 'use cuda::atomic',
     'cuda/std/latch': 'use cuda::barrier',
     'cuda/std/barrier': 'use <cuda/barrier>',
-    'cuda/std/': 'only a part of this library is supported',
+    'cuda/std/': 'use another header of this library',
     'cuda_awbarrier': 'use <cuda/barrier>',
     'cuda_device_runtime_api': 'launch kernels from the host',
-    'cutlass/': 'it needs a GPU',
-    'cute/': 'it needs a GPU',
+    'cutlass/': 'call torch.matmul from Python',
+    'cute/': 'compute the layouts in the kernel',
 }
 
 

@@ -22,7 +22,7 @@ def rewrite_shared(e: Edits):
         if declarators := list(d.declarators):
             _rewrite_shared(e, d, declarators)
         elif not _is_alias(c):
-            what = 'the emulator cannot read this declaration of a __shared__ variable: write its type and its name'
+            what = 'the emulator cannot parse this declaration of a __shared__ variable: write its type and its name'
             raise c.error(NotEmulated, what, i)
         end = declarators[-1].end if declarators else i
 

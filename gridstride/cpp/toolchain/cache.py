@@ -148,7 +148,7 @@ def _make_if_missing(final, shared, contents, steps):
             with suppress(_Removed):
                 _make(final, **steps)
                 return final
-    raise CacheUnusable(f'{final.parent} keeps being removed')
+    raise CacheUnusable(f'another process keeps removing {final.parent}')
 
 
 def _make_in_replacement(why, entry, section, shared, contents, steps):
@@ -167,7 +167,7 @@ def _replacement_for(why):
     except OSError:
         raise why from None
     _report_once(
-        f'{why}; {replacement} is used instead. Set GRIDSTRIDE_CACHE to a folder of yours to keep what is compiled'
+        f'{why}; {replacement} is used instead. To keep compiled modules, set GRIDSTRIDE_CACHE to a folder of your own'
     )
     return replacement
 
@@ -236,7 +236,7 @@ def _prepare_folder(final):
             _make_private(ancestor)
     except OSError as e:
         raise CacheUnusable(
-            f'{section} cannot be written ({e.strerror}); set GRIDSTRIDE_CACHE to a folder that can'
+            f'{section} cannot be written ({e.strerror}); set GRIDSTRIDE_CACHE to a writable folder'
         ) from None
     if why := _why_foreign(section):
         raise CacheUnusable(why)
@@ -383,7 +383,7 @@ def _unfinished_folder(final):
         _remove_unfinished(final.parent)
         return Path(tempfile.mkdtemp(dir=final.parent, prefix=f'{final.name}.'))
     except OSError as e:
-        why = f'{final.parent} cannot be written ({e.strerror}); set GRIDSTRIDE_CACHE to a folder that can'
+        why = f'{final.parent} cannot be written ({e.strerror}); set GRIDSTRIDE_CACHE to a writable folder'
         raise CacheUnusable(why) from None
 
 

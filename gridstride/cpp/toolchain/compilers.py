@@ -70,7 +70,7 @@ def nvcc() -> str:  # its path
         if path and os.access(path, os.X_OK):
             return path
     what = 'CUDA C on this GPU needs nvcc, which was not found: run `python -m gridstride.course.doctor`'
-    raise CompilerMissing(f'{what}. GRIDSTRIDE_BACKEND=sim runs without')
+    raise CompilerMissing(f'{what}. GRIDSTRIDE_BACKEND=sim runs it on the emulator, without nvcc')
 
 
 # A module is compiled and linked by two commands, because linking with `-fsanitize=thread` would add ThreadSanitizer's
