@@ -82,7 +82,7 @@ def test_what_there_is_no_kernel_for(config, layout, why):
 def test_a_type_or_a_layout_that_there_is_none_for():
     with pytest.raises(ValueError, match="bfloat16, float16.*'float32' .*'nn'"):
         gemm_f16(Tile(64, 64), 'float32')
-    with pytest.raises(ValueError, match=saying("'tt'", 'nn, tn, nt')):
+    with pytest.raises(ValueError, match=saying('nn, tn, nt', "'tt'")):
         gemm_f16(Tile(64, 64), layout='tt')
 
 

@@ -28,7 +28,7 @@ def _problems(sizes, **fields):
 
 
 def _products():
-    "Yield (name of the file, `_Product`) for each program"
+    "Yield (name of the file, `_Product`) per program"
     small = (1, 8, 8, 8), (1, 136, 264, 72), (1, 520, 1032, 1000)
     up, down = (1, 8192, 14336, 4096), (1, 8192, 4096, 14336)
     description_format = '`matmul` with an `Epilogue`: {}.'

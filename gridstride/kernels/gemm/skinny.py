@@ -493,8 +493,8 @@ class Skinny(Product):
         return self.layout == 'nn' and not self.constants and device.hopper and K % 4 == 0
 
     def rows_config(self, N, K):
-        """Return the constants for bulk copies of whole rows; None if rows are not multiples of 16 bytes or too long for
-        four warps, if B has too many columns, or if the pipeline is faster (long rows and 13 to 16 columns)"""
+        """Return the constants for bulk copies of whole rows. None if rows are not multiples of 16 bytes or too long
+        for 4 warps, if B has too many columns, or if the pipeline is faster (long rows and 13 to 16 columns)"""
         R = 4 if K * N <= 2048 and N <= 10 else 2  # rows per warp: more if rows are short and columns few
         WARPS = min(16, (MAX_SHARED_BYTES - K * N * 4) // (R * K * 4))
         if K % 4 == 0 and WARPS >= 4 and N <= 20 and not (12 < N <= 16 and K >= LONG_ROW):

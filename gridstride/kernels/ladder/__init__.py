@@ -6,11 +6,11 @@ x N).
 The modules, in the order in which they are read best:
 
 - `rung` (a kernel of a product, called like a function), with `operands` (errors for invalid operands) and `launches`
-  (prepared launches); `ladder` (checks rungs and times them next to the library), with `counters` (explains the time);
+  (prepared launches); `ladder` (checks steps and times them next to the library), with `counters` (explains the time);
   `lesson_ladder` (a ladder in a lesson, with the reader's guesses);
 - the kernels of the chapters `shared_memory_cuda` (`lecture`), `matmul_ladder` (`fp32`), `tensor_cores` (a module of
   the same name) and `hopper_gemm` (`hopper`, `stream_k`);
-- `listing` (shows a rung in a lesson), `trials` (tests and measurements of kernels for Hopper), `tma` (models of
+- `listing` (shows a step in a lesson), `trials` (tests and measurements of kernels for Hopper), `tma` (models of
   swizzles, fragments and accumulators), `pictures`, `instruction_throughput` (of a tensor core instruction).
 
 The lessons import from this package: `from gridstride.kernels.ladder import LessonLadder, check_product, race`.

@@ -1,4 +1,4 @@
-"""`LessonLadder`: a ladder in a lesson. For each rung it compares a guess and a count on paper with the measurement."""
+"""`LessonLadder`: a ladder in a lesson. It compares the measurement of a step with a guess and a count on paper."""
 
 from functools import lru_cache
 
