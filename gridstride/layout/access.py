@@ -1,4 +1,4 @@
-"""The cost of a warp's access to a tile with a given layout, and pictures of it."""
+"""The cost of a warp's access to a tile with a given layout, and pictures of tiles."""
 
 from typing import NamedTuple
 
@@ -14,25 +14,25 @@ class Cost(NamedTuple):
     "The cost of a warp's requests"
 
     requests: int  # instructions of a warp
-    wavefronts: int  # that they need in shared memory
+    wavefronts: int  # of these requests, in shared memory
     ideal: int  # wavefronts without bank conflicts
-    sectors: int  # 32-byte sectors that they touch, if the layout is one of global memory
+    sectors: int  # 32-byte sectors that the requests access, in global memory
 
     @property
     def conflicts(self) -> int:
-        "Wavefronts beyond the ideal"
+        "The number of wavefronts beyond the ideal"
         return self.wavefronts - self.ideal
 
 
 def _offset(layout, coordinate):
-    "Return the offset that any kind of layout computes: an integer, or a dict with one value"
-    found = layout(*coordinate)
-    return np.asarray(next(iter(found.values())) if isinstance(found, dict) else found)
+    "Return the offset of a coordinate as an array; a `Linear` layout returns a dict with one value"
+    offset = layout(*coordinate)
+    return np.asarray(next(iter(offset.values())) if isinstance(offset, dict) else offset)
 
 
 def cost(
-    layout,  # a `Layout`, a `Swizzled`, or any function of coordinates that gives an offset in elements
-    *coordinate,  # per mode the coordinates of the lanes: arrays whose last axis is the lanes, the others are requests
+    layout,  # a `Layout`, a `Swizzled`, or a function of coordinates that returns an offset in elements
+    *coordinate,  # per mode, an array of shape (..., lanes); other axes are requests
     size=4,  # bytes of an element
     vector=1,  # elements that a lane reads at once, starting at the offset
 ) -> Cost:
@@ -55,8 +55,9 @@ def cost(
         )
     addresses = addresses.reshape(-1, addresses.shape[-1])
     warp, lane = (index.ravel() for index in np.indices(addresses.shape))
-    n, passes, conflicts = memory_transactions.wavefronts(warp, lane, addresses.ravel(), size * vector)
-    return Cost(n, passes, passes - conflicts, memory_transactions.sectors(warp, addresses.ravel(), size * vector)[1])
+    requests, wavefronts, conflicts = memory_transactions.wavefronts(warp, lane, addresses.ravel(), size * vector)
+    _, sectors, _ = memory_transactions.sectors(warp, addresses.ravel(), size * vector)
+    return Cost(requests, wavefronts, wavefronts - conflicts, sectors)
 
 
 def walk(
@@ -74,22 +75,23 @@ def walk(
         raise ValueError(f"along must be 'row' or 'column'; got {along!r}")
     shape = np.shape(layout.offsets())
     if len(shape) != 2:
-        raise ValueError(f'walk reads a tile, which has rows and columns: {layout} has {len(shape)} mode(s), not 2')
-    h, w = shape
+        raise ValueError(f'a tile must have 2 modes, rows and columns, but {layout} has {len(shape)}')
+    height, width = shape
     rows, columns = np.indices(shape)
     if along == 'column':
         rows, columns = rows.T, columns.T
-    first = slice(None, None, vector)
-    lanes = [index[:, first].reshape(-1) for index in (rows, columns)]
+    lanes = [index[:, ::vector].reshape(-1) for index in (rows, columns)]  # each reads `vector` elements
     if len(lanes[0]) % 32:
-        raise ValueError(f'a tile of {h} x {w}, {vector} elements per lane, does not fill whole warps of 32 lanes')
+        raise ValueError(
+            f'a tile of {height} x {width}, {vector} elements per lane, does not fill whole warps of 32 lanes'
+        )
     return cost(layout, *(index.reshape(-1, 32) for index in lanes), size=size, vector=vector)
 
 
 def picture(
     layout,  # two modes: rows and columns
     size=4,  # bytes of an element
-    show='bank',  # the number in a cell: 'bank' or 'offset'; the colour is that of the bank, four banks share one
+    show='bank',  # the number in a cell: 'bank' or 'offset'; each colour stands for four banks
     mark=None,  # (rows, columns) of a request, whose elements get a red frame
     title=None,
     cell=26,  # pixels
@@ -99,17 +101,17 @@ def picture(
         raise ValueError(f"show must be 'bank' or 'offset'; got {show!r}")
     offsets = layout.offsets()
     banks = offsets * size // 4 % 32
-    bad = None
+    is_marked = None
     if mark is not None:
-        bad = np.zeros(offsets.shape, bool)
-        bad[mark] = True
-    h, w = offsets.shape
+        is_marked = np.zeros(offsets.shape, bool)
+        is_marked[mark] = True
+    height, width = offsets.shape
     return draw.cells(
         banks if show == 'bank' else offsets,
         banks // 4,
         str(layout) if title is None else title,
-        bad,
+        is_marked,
         cell,
-        rows=range(h),
-        cols=range(w),
+        rows=range(height),
+        cols=range(width),
     )

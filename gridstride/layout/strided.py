@@ -1,12 +1,12 @@
 """CuTe's layouts: a shape and a stride per mode, and the algebra on them.
 
 A layout is a function from coordinates to an offset: `Layout((4, 8), (1, 4))` puts (i, j) at `i + 4*j`. Shapes nest:
-`Layout(((2, 2), 8), ((1, 16), 2))` has two modes, of which the first one has two modes itself. An integer is a
-coordinate, too: it counts through the shape, leftmost mode first. All sizes and offsets are in elements. The text form
-of a layout is `shape:stride`, which `Layout` parses: `Layout('((2,2),8):((1,16),2)')`.
+`Layout(((2, 2), 8), ((1, 16), 2))` has two modes, of which the first one has two modes itself. An integer is
+also a coordinate: it counts through the shape, leftmost mode first. All sizes and offsets are in elements. The text of
+a layout is `shape:stride`, which `Layout` parses: `Layout('((2,2),8):((1,16),2)')`.
 
 The algebra is that of CuTe in NVIDIA's CUTLASS: `compose`, `coalesce`, `complement`, `divide` and `product` return
-layouts. If the result is not a layout, they raise an error that names the sizes that do not divide.
+layouts. If the result is not a layout, they raise an error with the sizes that do not divide each other.
 """
 
 import ast
@@ -20,16 +20,16 @@ import numpy as np
 __all__ = ['Layout', 'Swizzle', 'Swizzled']
 
 
-def _is_tree(x, least):
-    "Return whether `x` is an integer of at least `least`, or a tuple of such trees"
+def _is_tree(x, minimum):
+    "Return whether `x` is an integer of at least `minimum`, or a tuple of such trees"
     if isinstance(x, tuple):
-        return bool(x) and all(_is_tree(part, least) for part in x)
-    return isinstance(x, int) and not isinstance(x, bool) and x >= least
+        return bool(x) and all(_is_tree(part, minimum) for part in x)
+    return isinstance(x, int) and not isinstance(x, bool) and x >= minimum
 
 
-def _tree(x):
+def _to_tree(x):
     "Convert lists to tuples, and NumPy's integers to Python's"
-    return tuple(map(_tree, x)) if isinstance(x, (tuple, list)) else int(x) if isinstance(x, np.integer) else x
+    return tuple(map(_to_tree, x)) if isinstance(x, (tuple, list)) else int(x) if isinstance(x, np.integer) else x
 
 
 def _leaves(x):
@@ -37,9 +37,9 @@ def _leaves(x):
     return [leaf for part in x for leaf in _leaves(part)] if isinstance(x, tuple) else [x]
 
 
-def _tree_like(shape, leaves):
-    "Return the tree of `shape` with the next of `leaves` at each leaf; `leaves` is an iterator"
-    return tuple(_tree_like(part, leaves) for part in shape) if isinstance(shape, tuple) else next(leaves)
+def _replace_leaves(tree, leaves):
+    "Return `tree` with its leaves replaced by those of the iterator `leaves`"
+    return tuple(_replace_leaves(part, leaves) for part in tree) if isinstance(tree, tuple) else next(leaves)
 
 
 def _is_congruent(a, b):
@@ -50,7 +50,7 @@ def _is_congruent(a, b):
 
 
 def _format(x):
-    "Return a tree in CuTe's notation"
+    "Format a tree in CuTe's notation"
     return f'({",".join(map(_format, x))})' if isinstance(x, tuple) else str(x)
 
 
@@ -73,17 +73,17 @@ class Layout:
     def __init__(
         self,
         shape,  # sizes: an integer, a tuple that may nest, or the whole layout as text
-        stride=None,  # a tree like `shape`'s; by default the leftmost mode is contiguous
+        stride=None,  # a tree with the structure of `shape`; by default, the leftmost mode is contiguous
     ):
         if isinstance(shape, str):
             if stride is not None:
                 raise TypeError('pass a layout as text, or shape and stride, not both')
             shape, stride = _parse(shape)
-        shape, stride = _tree(shape), _tree(stride)
+        shape, stride = _to_tree(shape), _to_tree(stride)
         if not _is_tree(shape, 1):
             raise ValueError(f'a shape must be a positive integer or a tuple of shapes; got {shape!r}')
         if stride is None:
-            stride = _tree_like(shape, accumulate([1, *_leaves(shape)], mul))
+            stride = _replace_leaves(shape, accumulate([1, *_leaves(shape)], mul))
         if not _is_tree(stride, 0):
             raise ValueError(f'a stride must be a non-negative integer or a tuple of strides; got {stride!r}')
         if not _is_congruent(shape, stride):
@@ -99,9 +99,9 @@ class Layout:
 
         >>> Layout.row_major(4, 8)
         Layout('(4,8):(8,1)')"""
-        sizes = _leaves(_tree(shape))
+        sizes = _leaves(_to_tree(shape))
         strides = list(accumulate([1, *reversed(sizes)], mul))[: len(sizes)][::-1]
-        return cls(shape, _tree_like(_tree(shape), iter(strides)))
+        return cls(shape, _replace_leaves(_to_tree(shape), iter(strides)))
 
     @classmethod
     def of(cls, *modes):
@@ -179,7 +179,7 @@ class Layout:
                 modes[-1] = modes[-1][0] * n, modes[-1][1]
             else:
                 modes.append((n, d))
-        return _of_flat(modes)
+        return _from_flat(modes)
 
     def compose(self, other):
         "Return `self(other(i))` as a layout in the shape of `other`: a layout, a size, or one of these per mode"
@@ -188,32 +188,32 @@ class Layout:
         if isinstance(other, (tuple, list)):
             return self._per_mode('compose', other)
         if not isinstance(other.shape, tuple):
-            return _of_flat(_take_every(self, other.shape, other.stride))
-        res = Layout.of(*map(self.compose, other))
-        i = np.arange(other.size)
-        if not np.array_equal(res(i), self(other(i))):
+            return _from_flat(_take_every(self, other.shape, other.stride))
+        layout = Layout.of(*map(self.compose, other))
+        indices = np.arange(other.size)
+        if not np.array_equal(layout(indices), self(other(indices))):
             raise ValueError(
                 f'{self} after {other} is not a layout: two modes of the second layout share a mode of the first'
             )
-        return res
+        return layout
 
     def complement(self, size):
-        "Return the layout of the offsets below `size` that `self` does not reach: both together reach each offset once"
+        "Return a layout that, together with `self`, reaches each offset below `size` once"
         modes = []
-        reached = 1
+        extent = 1  # of the modes so far
         for d, n in sorted((d, n) for n, d in self.flat if n > 1 and d > 0):
-            if d % reached:
+            if d % extent:
                 raise ValueError(
-                    f'{self} has no complement: stride {d} is not a multiple of {reached}, the extent that the '
+                    f'{self} has no complement: stride {d} is not a multiple of {extent}, the extent that the '
                     'modes with smaller strides cover'
                 )
-            modes.append((d // reached, reached))
-            reached = n * d
-        modes.append((-(-size // reached), reached))
-        return _of_flat(modes).coalesce()
+            modes.append((d // extent, extent))
+            extent = n * d
+        modes.append((-(-size // extent), extent))
+        return _from_flat(modes).coalesce()
 
     def divide(self, tile):
-        "Return two modes: the position in a tile, and the tile; `tile` is a layout or a size, or one of these per mode"
+        "Return two modes, the position in a tile and the tile; `tile` is a layout or a size, or one of these per mode"
         if isinstance(tile, int):
             tile = Layout(tile)
         if isinstance(tile, (tuple, list)):
@@ -221,43 +221,43 @@ class Layout:
         return self.compose(Layout.of(tile, tile.complement(self.size)))
 
     def tiles(self, tile):
-        "Divide each mode, and group the results: the first mode is the position inside a tile, the second the tile"
-        inside, which = zip(*self.divide(tuple(tile)))
-        return Layout.of(Layout.of(*inside), Layout.of(*which))
+        "Divide each mode, and return two modes: the position in a tile, and the tile"
+        positions, tiles = zip(*self.divide(tuple(tile)))
+        return Layout.of(Layout.of(*positions), Layout.of(*tiles))
 
     def product(self, tile):
-        "Return two modes: `self`, and copies of it in the layout `tile`"
+        "Return two modes: `self`, and the copies of it that the layout `tile` arranges"
         if isinstance(tile, int):
             tile = Layout(tile)
         return Layout.of(self, self.complement(self.size * tile.cosize).compose(tile))
 
-    def _per_mode(self, how, others):
-        "Apply the method `how` to each mode, with one argument per mode"
-        if len(others) != len(self):
-            raise ValueError(f'{self} has {len(self)} modes, but {len(others)} were given; give one per mode')
-        return Layout.of(*(getattr(mode, how)(other) for mode, other in zip(self, others)))
+    def _per_mode(self, method, arguments):
+        "Apply the method with this name to each mode, with one argument per mode"
+        if len(arguments) != len(self):
+            raise ValueError(f'expected {len(self)} arguments, one per mode of {self}, got {len(arguments)}')
+        return Layout.of(*(getattr(mode, method)(argument) for mode, argument in zip(self, arguments)))
 
 
 def _offset(c, shape, stride):
     "Return the offset of coordinate `c`"
     if not isinstance(shape, tuple):
         if isinstance(c, (tuple, list)):
-            raise ValueError(f'a mode of {shape} takes one number, not {c!r}')
+            raise ValueError(f'the coordinate of a mode of size {shape} must be an integer, not {c!r}')
         return c * stride
     if isinstance(c, (tuple, list)):
         if len(c) != len(shape):
-            raise ValueError(f'{_format(shape)} takes {len(shape)} coordinates, but {len(c)} were given')
+            raise ValueError(f'expected {len(shape)} coordinates for {_format(shape)}, got {len(c)}')
         return sum(map(_offset, c, shape, stride))
-    res = 0
+    offset = 0
     for i, (n, d) in enumerate(zip(shape, stride)):
         size = prod(_leaves(n))
-        res = res + _offset(c if i == len(shape) - 1 else c % size, n, d)
+        offset = offset + _offset(c if i == len(shape) - 1 else c % size, n, d)
         c = c // size
-    return res
+    return offset
 
 
-def _of_flat(modes):
-    "Make a layout of [(size, stride)]; with a single one, shape and stride are integers"
+def _from_flat(modes):
+    "Make a layout from [(size, stride)]; with a single mode, shape and stride are integers"
     if len(modes) == 1:
         return Layout(*modes[0])
     return Layout(*map(tuple, zip(*modes))) if modes else Layout(1, 0)
@@ -267,29 +267,29 @@ def _take_every(layout, n, d):
     "Return [(size, stride)] of the `n` elements 0, d, 2d, ... of `layout`"
     if d == 0 or n == 1:
         return [(n, 0)]
-    res = []
-    failure = f'every {d}th of {layout}, {n} times, is not a layout'
-    *modes, last = layout.coalesce().flat
+    taken_modes = []
+    failure = f'{n} elements of {layout} with a step of {d} are not a layout'
+    *modes, (_, last_stride) = layout.coalesce().flat
     for size, stride in modes:
         if d % size == 0:
             d //= size
             continue
         if size % d:
             raise ValueError(f'{failure}: {d} and {size} do not divide each other')
-        take = min(size // d, n)
-        if n % take:
-            raise ValueError(f'{failure}: {n} is not a multiple of {take}')
-        res.append((take, d * stride))
-        n = n // take
+        num_taken = min(size // d, n)
+        if n % num_taken:
+            raise ValueError(f'{failure}: {n} is not a multiple of {num_taken}')
+        taken_modes.append((num_taken, d * stride))
+        n = n // num_taken
         d = 1
         if n == 1:
-            return res
-    return [*res, (n, d * last[1])]
+            return taken_modes
+    return [*taken_modes, (n, d * last_stride)]
 
 
 @dataclass(frozen=True)
 class Swizzle:
-    "A swizzle: it xors `bits` bits of an offset from bit `base + shift` on into the bits from `base` on"
+    "A swizzle: it xors `bits` bits of an offset, from bit `base + shift` on, into the bits from bit `base` on"
 
     bits: int  # the number of bits
     base: int  # the lowest bits that do not change: 2**base elements stay contiguous
@@ -303,7 +303,7 @@ class Swizzle:
         return f'Swizzle<{self.bits},{self.base},{self.shift}>'
 
     def __call__(self, offset):
-        """Return the swizzled offset; applying it twice gives the offset back: a swizzle is its own inverse.
+        """Return the swizzled offset; a swizzle is its own inverse.
 
         >>> Swizzle(3, 0, 3)(9)
         8"""
@@ -317,7 +317,7 @@ class Swizzle:
 
 @dataclass(frozen=True)
 class Swizzled:
-    "A layout whose offsets a swizzle, or any function of an offset, is applied to"
+    "A layout with a swizzle, or another function of offsets, applied to its offsets"
 
     swizzle: Swizzle
     layout: Layout

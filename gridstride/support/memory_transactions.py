@@ -50,7 +50,7 @@ def _counts(values, least=0):
 
 
 def _distinct(values):
-    "Return the distinct values, sorted, and for each of the sorted values its index among them"
+    "Return (the distinct values, sorted; the index of each sorted value among them)"
     values = np.sort(values, kind='stable')  # fast for values that are almost sorted, as addresses of lanes are
     new = np.ones(len(values), bool)
     new[1:] = values[1:] != values[:-1]

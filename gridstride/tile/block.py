@@ -383,7 +383,7 @@ def _arithmetic(a, b, f):
         x, y, dtype = a.data, b.data, a.dtype
     else:
         x, y, dtype = pair(a, b)
-    if dtype.special:
+    if dtype.is_special:
         return _compute_int1(x, y, dtype, f, a, b)
     if x.shape == y.shape:
         return with_undef(f(x, y), dtype, a, b)
@@ -432,7 +432,7 @@ def _divide(a, b):
         x = x.astype(np.float32)
         y = y.astype(np.float32)
         dtype = _F32
-    if dtype.special:
+    if dtype.is_special:
         return _compute_int1(x, y, dtype, np.divide, a, b)
     return with_undef(_apply_broadcast(np.divide, x, y), dtype, a, b)
 

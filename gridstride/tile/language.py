@@ -13,7 +13,7 @@ from . import block as _block, types as _types
 from . import elements, libdevice, memory, products, randoms, reductions, shapes, hints_and_debug
 from .block import block_of, tensor
 from .descriptors import BlockPointer, Descriptor
-from .rewrite import keep_types, types_of
+from .rewrite import check_types_kept, types_of
 from .run import current, learner_frame, unknown_name, unsupported_name, compile_error, warn_of_undefined
 from .types import DTYPES, const
 
@@ -94,12 +94,12 @@ def _iterate(frame, values, value_type):
         if iteration == 0:
             types_before = types_of(frame)
         elif iteration < 3:
-            keep_types(types_before, types_of(frame))
+            check_types_kept(types_before, types_of(frame))
         elif iteration % 1024 == 0:
             current().check_deadline()
         yield tensor(value_type.number(value), value_type)
     if types_before:
-        keep_types(types_before, types_of(frame))
+        check_types_kept(types_before, types_of(frame))
 
 
 class range:

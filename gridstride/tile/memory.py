@@ -413,7 +413,7 @@ def _report_access(ctx, region, active_offsets, access, pointers, active, value=
     shadow_offsets = (
         active_offsets if shadow.region.dtype is region.dtype else shadow.offsets_of(region, active_offsets)
     )
-    if ctx.initcheck and shadow.unwritten is not None:
+    if ctx.initcheck and shadow.is_unwritten is not None:
         shadow.initcheck(
             region, active_offsets, shadow_offsets, access, lambda position: _lane_index(pointers, active, position)
         )

@@ -1,4 +1,4 @@
-"""Philox (Salmon et al., 2011), the random numbers of `tl.rand`: the same bits as on a GPU."""
+"""The random numbers of `tl.rand`, with the same bits as on a GPU: the generator Philox (Salmon et al., 2011)."""
 
 import numpy as np
 
@@ -19,28 +19,26 @@ __all__ = [
 ]
 
 _I32, _U32, _I64 = (DTYPES[name] for name in ('int32', 'uint32', 'int64'))
-# number of bits of the counter -> (multipliers, key increments)
-_CONSTANTS = {
+# bits per word of the counter -> (multipliers, key increments)
+_PHILOX_CONSTANTS = {
     32: ((0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)),
     64: ((0xD2E7470EE14C6C93, 0xCA5A826395121157), (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)),
 }
 
 
 def _philox(
-    seed,  # NumPy's uint64
+    seed,  # a `np.uint64`
     counter,  # four arrays of one shape
-    counter_type,  # their type, of 32 or 64 bits
-    rounds=10,
+    counter_type,  # the type of its words, which has 32 or 64 bits
+    num_rounds=10,
 ):  # four blocks of random bits, unsigned
     "Run the rounds of Philox 4x32 or 4x64"
-    bits = counter_type.primitive_bitwidth
-    unsigned = np.dtype(f'u{bits // 8}').type
-    (multiplier_a, multiplier_b), key_increments = (tuple(map(unsigned, words)) for words in _CONSTANTS[bits])
-    counters = [np.asarray(word).astype(unsigned) for word in counter]
-    keys = (
-        [unsigned(seed & np.uint64(0xFFFFFFFF)), unsigned(seed >> np.uint64(32))] if bits == 32 else [seed, unsigned(0)]
-    )
-    for _ in range(rounds):
+    num_bits = counter_type.primitive_bitwidth
+    uint = np.dtype(f'u{num_bits // 8}').type
+    (multiplier_a, multiplier_b), key_increments = (tuple(map(uint, words)) for words in _PHILOX_CONSTANTS[num_bits])
+    counters = [np.asarray(word).astype(uint) for word in counter]
+    keys = [uint(seed & np.uint64(0xFFFFFFFF)), uint(seed >> np.uint64(32))] if num_bits == 32 else [seed, uint(0)]
+    for _ in range(num_rounds):
         high_b, high_a = _upper_half(multiplier_b, counters[2]), _upper_half(multiplier_a, counters[0])
         counters = [
             high_b ^ counters[1] ^ keys[0],
@@ -49,11 +47,11 @@ def _philox(
             multiplier_a * counters[0],
         ]
         keys = [key + increment for key, increment in zip(keys, key_increments)]
-    return tuple(tensor(word[()], DTYPES[f'uint{bits}']) for word in counters)
+    return tuple(tensor(word[()], DTYPES[f'uint{num_bits}']) for word in counters)
 
 
 def _upper_half(x, y):
-    "Return the upper half of products"
+    "Return the upper halves of the products of `x` and the words `y`"
     if x.dtype.itemsize == 4:
         return ((np.uint64(x) * y.astype(np.uint64)) >> np.uint64(32)).astype(np.uint32)
     low, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -75,7 +73,7 @@ def philox(seed, c0, c1, c2, c3, n_rounds=10):
 
 
 def randint4x(seed, offset, n_rounds=10):
-    "Return four blocks of random int32, one element of each per offset"
+    "Return four blocks of random 32-bit integers, each with one element per offset"
     offset = block_of(offset)
     low = offset.to(_U32)
     zero = low * 0
@@ -90,9 +88,9 @@ def randint(seed, offset, n_rounds=10):
 
 def uint_to_uniform_float(x):
     "Convert random bits to floats in [0, 1)"
-    wide = x.dtype.primitive_bitwidth == 64
-    x = x.to(_I64 if wide else _I32, bitcast=True)
-    return where(x < 0, -x - 1, x) * (1.0842020432385337e-19 if wide else 4.6566127342e-10)
+    is_64_bit = x.dtype.primitive_bitwidth == 64
+    x = x.to(_I64 if is_64_bit else _I32, bitcast=True)
+    return where(x < 0, -x - 1, x) * (1.0842020432385337e-19 if is_64_bit else 4.6566127342e-10)
 
 
 def rand4x(seed, offsets, n_rounds=10):

@@ -1,6 +1,6 @@
-"""Binds a kernel's function to this package's names: `tl` is `tile.language`, `range` and `max` are Triton's.
+"""Binds the function of a kernel to the names of this package: `tl` is `tile.language`, `range` is that of Triton.
 
-The function's rewritten code keeps its file and its lines, so that errors and debuggers show what the learner wrote."""
+The rewritten code of the function keeps its file and its lines, so that errors and debuggers show the original."""
 
 import builtins
 import types
@@ -12,7 +12,7 @@ from .types import const, dtype, to_dtype
 
 __all__ = ['BoundFunctions', 'function_of', 'is_jitted', 'unwrap']
 
-# The builtins that a kernel may call. Those to which Triton gives another meaning come from the language.
+# The builtins of Python that a kernel may call; builtins that have another meaning in Triton are in `_BUILTINS`.
 _UNCHANGED_BUILTINS = (
     'len list tuple float int bool str isinstance getattr hasattr breakpoint slice type AssertionError __import__'
 )
@@ -50,7 +50,7 @@ class BoundFunctions:
         self.functions = {}
 
     def function(self, f):
-        "Return a copy of the Python function `f` whose globals are a `_Scope`"
+        "Return a copy of the Python function `f` with a `_Scope` as its globals"
         key = id(f)
         if key not in self.functions:
             scope = _Scope(f, self)
@@ -76,40 +76,42 @@ class BoundFunctions:
         if type(value) is language.Constant or type(value).__name__ == 'constexpr' and module.startswith('triton.'):
             return self.value(value.value)
         if isinstance(value, types.ModuleType):
-            return _module(value)
+            return _substitute_module(value)
         if is_jitted(unwrap(value)):
-            return self._jitted(value)
+            return self._bind_jitted(value)
         if isinstance(value, dtype):
             return value
         if module.startswith('triton.') or type(value).__module__.startswith('triton.'):
-            return self._translate(value)
+            return self._convert_triton_object(value)
         if isinstance(value, (types.FunctionType, types.BuiltinFunctionType)):
-            return _uncallable(value)
+            return _substitute_host_function(value)
         return value
 
-    def _jitted(self, value):
+    def _bind_jitted(self, value):
+        "Convert a function under `@triton.jit`: of the learner, or of Triton's own library"
         function = function_of(value)
         if function.__module__.startswith('triton.language'):
-            return _replacement(function.__module__, function.__name__)
+            return _language_function(function.__module__, function.__name__)
         return self.function(function)
 
-    def _translate(self, value):
+    def _convert_triton_object(self, value):
+        "Convert a type, function or option of Triton to that of this package"
         try:
             return to_dtype(value)
         except TypeError:
             pass
         if callable(value):
-            return _replacement(value.__module__, value.__name__)
+            return _language_function(value.__module__, value.__name__)
         if type(value).__name__ == 'PropagateNan':
             return value.value
         return value
 
 
-def _module(module):
-    "Return the substitute for a module that a kernel names"
+def _substitute_module(module):
+    "Return the substitute for a module that a kernel refers to"
     name = module.__name__
     if name == 'triton' or getattr(module, 'is_shim', False):
-        return _Triton
+        return _TritonModule
     if name.endswith('libdevice'):
         return libdevice
     if name == 'triton.language' or name.startswith('triton.language.'):
@@ -126,35 +128,39 @@ class _HostModule:
     def __getattr__(self, name):
         value = getattr(self._module, name)
         module_name = self._module.__name__.split('.')[-1]
-        return _uncallable(value, f'{module_name}.{name}') if callable(value) and not isinstance(value, type) else value
+        return (
+            _substitute_host_function(value, f'{module_name}.{name}')
+            if callable(value) and not isinstance(value, type)
+            else value
+        )
 
 
-def _uncallable(function, name=None):
-    "Return a substitute for a function that is not under `@triton.jit`: calling it raises an error"
+def _substitute_host_function(function, name=None):
+    "Return a function that raises an error, for one that is not under `@triton.jit`"
     name = name or function.__name__
     replacement = function.__name__ if hasattr(language, getattr(function, '__name__', '?')) else None
     if (getattr(function, '__module__', '') or '').startswith('gridstride.tile.'):
         return getattr(language, replacement) if replacement else function
 
-    def called(*args, **kwargs):
+    def raise_not_callable(*args, **kwargs):
         hint = (
-            f'Triton has tl.{replacement}.'
+            f'Use tl.{replacement}.'
             if replacement
             else 'Look for it in tl; decorate your own function with @triton.jit.'
         )
         raise compile_error(f'{name} is a function of Python, which a kernel cannot call', hint)
 
-    return called
+    return raise_not_callable
 
 
-def _replacement(module, name):
-    "Return this package's function of the same name as one of Triton"
-    if 'libdevice' in module:
+def _language_function(module_name, name):
+    "Return the function of this package for a function of Triton"
+    if 'libdevice' in module_name:
         return getattr(libdevice, name)
     return getattr(language, name)
 
 
-class _Triton:
+class _TritonModule:
     "The names of `triton` that a kernel uses"
 
     language = language
@@ -162,11 +168,12 @@ class _Triton:
 
     @staticmethod
     def next_power_of_2(n):
-        "Return the next power of 2"
+        "Return the smallest power of 2 that is at least `n`"
         return const(1 << (n - 1).bit_length())
 
 
 def _cells(f, code, bindings):
+    "Return the closure of the bound function, with converted values; None if it is not a closure"
     cells = dict(zip(f.__code__.co_freevars, f.__closure__ or ()))
     return tuple(types.CellType(bindings.value(cells[k].cell_contents)) for k in code.co_freevars) or None
 
@@ -192,9 +199,7 @@ class _Scope(Names):
         if name in _BUILTINS:
             return _BUILTINS[name]
         if hasattr(builtins, name):
-            raise compile_error(
-                f"Python's {name} is not one of the few functions that a kernel may use", 'Look for it in tl.'
-            )
+            raise compile_error(f"a kernel cannot use Python's {name}", 'Use a function of tl.')
         raise KeyError(name)
 
 

@@ -29,36 +29,39 @@ __all__ = [
 _I32, _U32, _F32 = (DTYPES[name] for name in ('int32', 'uint32', 'float32'))
 
 
-def _any(undef_mask, axis, keep_dims):
+def _any_along(undef_mask, axis, keep_dims):
     return np.any(undef_mask, axis=axis, keepdims=keep_dims)
 
 
-def _reduce(x, f, axis, keep_dims, what):
+def _reduce(x, f, axis, keep_dims, name):
+    "Reduce by `f`, a function of NumPy; `name` is that of the function in the kernel, for messages"
     x = block_of(x)
     if not x.data.ndim:
-        raise compile_error(f'{what} of a scalar')
-    axis = axis_of(x, axis, what)
+        raise compile_error(f'{name} of a scalar')
+    axis = axis_of(x, axis, name)
     result = f(x.data, axis=axis)
     if keep_dims:
         result = np.reshape(
             result, [1 if axis in (None, axis_number) else size for axis_number, size in enumerate(x.data.shape)]
         )
-    return propagate_undef(tensor(np.asarray(result, x.dtype.np)[()], x.dtype), x, lambda a: _any(a, axis, keep_dims))
+    return propagate_undef(
+        tensor(np.asarray(result, x.dtype.np)[()], x.dtype), x, lambda a: _any_along(a, axis, keep_dims)
+    )
 
 
 def sum(input, axis=None, keep_dims=False, dtype=None):
-    "Sum along an axis, or over all; integers of less than 32 bits are summed as 32-bit ones"
+    "Sum along an axis, or all elements; integers of less than 32 bits are summed in 32 bits"
     x = block_of(input)
-    t = to_dtype(dtype) if dtype is not None else x.dtype
-    if dtype is None and t.is_int() and t.int_bitwidth < 32:
-        t = _U32 if t.is_int_unsigned() else _I32
-    x = convert(x, t)
-    f = _sum_of_pairs if t.name == 'bfloat16' else np.add.reduce
+    result_type = to_dtype(dtype) if dtype is not None else x.dtype
+    if dtype is None and result_type.is_int() and result_type.int_bitwidth < 32:
+        result_type = _U32 if result_type.is_int_unsigned() else _I32
+    x = convert(x, result_type)
+    f = _sum_pairwise if result_type.name == 'bfloat16' else np.add.reduce
     return _reduce(x, f, axis, keep_dims, 'tl.sum')
 
 
-def _sum_of_pairs(elements, axis):
-    "Sum pairwise, in the order of a tree as on a GPU, each step rounded: sequentially, bf16 soon adds nothing"
+def _sum_pairwise(elements, axis):
+    "Sum in a tree, as a GPU does, with each step rounded: a sequential sum in bf16 soon stops growing"
     elements = elements.reshape(-1) if axis is None else np.moveaxis(elements, axis, 0)
     while len(elements) > 1:
         elements = elements[: len(elements) // 2] + elements[len(elements) // 2 :]
@@ -75,23 +78,25 @@ def reduce_or(input, axis, keep_dims=False):
     return _reduce(input, np.bitwise_or.reduce, axis, keep_dims, 'tl.reduce_or')
 
 
-def _at_least_32(x):
-    "Widen narrow elements to 32 bits, as max and min do"
+def _widen_to_32_bits(x):
+    "Widen narrow elements to 32 bits, as Triton's max and min do"
     if x.dtype.primitive_bitwidth >= 32:
         return x
     return convert(x, _F32 if x.dtype.is_floating() else _I32)
 
 
-def _extreme(input, axis, return_indices, tie_break_left, keep_dims, f, arg_function, what):
-    x = _at_least_32(block_of(input))
-    extreme = _reduce(x, f, axis, keep_dims, what)
+def _extreme(input, axis, return_indices, tie_break_left, keep_dims, f, arg_function, name):
+    "Compute `max` or `min`, with its index if `return_indices`"
+    x = _widen_to_32_bits(block_of(input))
+    extreme = _reduce(x, f, axis, keep_dims, name)
     if not return_indices:
         return extreme
-    return extreme, _argument(x, axis, tie_break_left, keep_dims, arg_function, what)
+    return extreme, _extreme_index(x, axis, tie_break_left, keep_dims, arg_function, name)
 
 
-def _argument(x, axis, tie_break_left, keep_dims, arg_function, what):
-    axis = axis_of(x, axis, what)
+def _extreme_index(x, axis, tie_break_left, keep_dims, arg_function, name):
+    "Return the index of the largest or smallest element; NaN is never one"
+    axis = axis_of(x, axis, name)
     without_nan = (
         np.where(np.isnan(x.data), -np.inf if arg_function is np.argmax else np.inf, x.data)
         if x.dtype.rank == 2
@@ -105,7 +110,7 @@ def _argument(x, axis, tie_break_left, keep_dims, arg_function, what):
         indices = np.reshape(
             indices, [1 if axis in (None, axis_number) else size for axis_number, size in enumerate(x.data.shape)]
         )
-    return propagate_undef(tensor(np.asarray(indices, np.int32)[()], _I32), x, lambda a: _any(a, axis, keep_dims))
+    return propagate_undef(tensor(np.asarray(indices, np.int32)[()], _I32), x, lambda a: _any_along(a, axis, keep_dims))
 
 
 def max(input, axis=None, return_indices=False, return_indices_tie_break_left=True, keep_dims=False):
@@ -135,12 +140,12 @@ def _as_tuple(input):
 
 
 def _combine(f, a, b):
-    combined = f(*a, *b)
-    return (combined,) if type(combined) is tensor else tuple(combined)
+    return _as_tuple(f(*a, *b))
 
 
-def _slice(values, axis, s):
-    index = (slice(None),) * axis + (s,)
+def _slice(values, axis, bounds):
+    "Return a slice of each value along an axis"
+    index = (slice(None),) * axis + (bounds,)
     return tuple(map_elements(value, lambda a: a[index]) for value in values)
 
 
@@ -169,13 +174,13 @@ def associative_scan(input, axis, combine_fn, reverse=False):
     size = values[0].data.shape[axis]
     step = 1
     while step < size:
-        combined = _combine(
+        combined_parts = _combine(
             combine_fn, _slice(values, axis, slice(0, size - step)), _slice(values, axis, slice(step, size))
         )
-        unchanged = _slice(values, axis, slice(0, step))
+        unchanged_parts = _slice(values, axis, slice(0, step))
         values = tuple(
-            combine_elements(first_part, second_part, lambda x, y: np.concatenate([x, y], axis))
-            for first_part, second_part in zip(unchanged, combined)
+            combine_elements(unchanged, combined, lambda x, y: np.concatenate([x, y], axis))
+            for unchanged, combined in zip(unchanged_parts, combined_parts)
         )
         step *= 2
     if reverse:
@@ -183,18 +188,21 @@ def associative_scan(input, axis, combine_fn, reverse=False):
     return values[0] if type(input) is tensor else values
 
 
-def _scan(input, axis, reverse, dtype, f, what):
+def _scan(input, axis, reverse, dtype, f, name):
+    "Scan by `f`, a function of NumPy; `name` is that of the function in the kernel, for messages"
     x = block_of(input)
-    t = to_dtype(dtype) if dtype is not None else x.dtype
-    if dtype is None and t.is_int() and t.int_bitwidth < 32:
-        t = _U32 if t.is_int_unsigned() else _I32
-    if dtype is None and t.name == 'bfloat16':
-        t = _F32
-    x, axis = convert(x, t), axis_of(x, axis, what)
+    result_type = to_dtype(dtype) if dtype is not None else x.dtype
+    if dtype is None and result_type.is_int() and result_type.int_bitwidth < 32:
+        result_type = _U32 if result_type.is_int_unsigned() else _I32
+    if dtype is None and result_type.name == 'bfloat16':
+        result_type = _F32
+    x, axis = convert(x, result_type), axis_of(x, axis, name)
     a = np.flip(x.data, axis) if reverse else x.data
-    a = f(a, axis=axis, dtype=t.np)
+    a = f(a, axis=axis, dtype=result_type.np)
     return propagate_undef(
-        tensor(np.flip(a, axis) if reverse else a, t), x, lambda undef: _any(undef, axis, True) & np.ones_like(undef)
+        tensor(np.flip(a, axis) if reverse else a, result_type),
+        x,
+        lambda undef: _any_along(undef, axis, True) & np.ones_like(undef),
     )
 
 
@@ -211,10 +219,10 @@ def cumprod(input, axis=0, reverse=False):
 def sort(x, dim=None, descending=False):
     "Sort along the last axis"
     if dim not in (None, -1, x.data.ndim - 1):
-        raise compile_error(f'tl.sort along axis {dim}', 'It sorts only along the last axis.')
+        raise compile_error(f'tl.sort along axis {dim}', 'Sort along the last axis.')
     a = np.sort(x.data, -1)
     out = tensor(np.flip(a, -1) if descending else a, x.dtype)
-    return propagate_undef(out, x, lambda undef: _any(undef, x.data.ndim - 1, True) & np.ones_like(undef))
+    return propagate_undef(out, x, lambda undef: _any_along(undef, x.data.ndim - 1, True) & np.ones_like(undef))
 
 
 def topk(x, k, dim=None):
@@ -225,22 +233,21 @@ def topk(x, k, dim=None):
 def histogram(input, num_bins, mask=None):
     "Count how often each of 0, 1, ..., num_bins-1 occurs in a block"
     if input.data.ndim != 1 or not input.dtype.is_int():
-        raise compile_error(f'tl.histogram of {input.type}', 'It counts the integers of a block with one axis.')
-    counted = np.ones(input.data.shape, bool) if mask is None else np.broadcast_to(mask.data, input.data.shape)
-    elements = input.data[counted].astype(np.int64)
+        raise compile_error(f'tl.histogram of {input.type}', 'Pass a block of integers with one axis.')
+    is_counted = np.ones(input.data.shape, bool) if mask is None else np.broadcast_to(mask.data, input.data.shape)
+    elements = input.data[is_counted].astype(np.int64)
     bins = np.bincount(elements[(elements >= 0) & (elements < num_bins)], minlength=num_bins).astype(np.int32)
-    out = propagate_undef(tensor(bins, _I32), input, lambda undef: np.full(bins.shape, (undef & counted).any()))
-    return out if mask is None or mask.undef_mask is None else with_undef(bins, _I32, out, _any_undefined(mask))
+    out = propagate_undef(tensor(bins, _I32), input, lambda undef: np.full(bins.shape, (undef & is_counted).any()))
+    return out if mask is None or mask.undef_mask is None else with_undef(bins, _I32, out, _undefined_scalar(mask))
 
 
-def _any_undefined(x):
-    "Make a scalar from a block, undefined if any lane of the block is"
+def _undefined_scalar(x):
+    "Reduce a block to a scalar that is undefined if any lane of the block is"
     return propagate_undef(tensor(x.data.any(), x.dtype), x, np.any)
 
 
 def softmax(x, dim=None, keep_dims=False, ieee_rounding=False):
     "Compute the softmax along an axis, by default the first"
     axis = 0 if dim is None else dim
-    z = x - max(x, axis, keep_dims=True)
-    num = exp(z)
-    return num / sum(num, axis, keep_dims=True)
+    numerator = exp(x - max(x, axis, keep_dims=True))
+    return numerator / sum(numerator, axis, keep_dims=True)

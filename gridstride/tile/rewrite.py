@@ -1,6 +1,6 @@
-"""Rewrites a kernel's function to Python that does what Triton's compiler reads in it, with the same names and lines.
+"""Rewrites the function of a kernel to Python that behaves as Triton compiles it, with the same names and lines.
 
-Some of Python has another meaning in Triton:
+Some constructs of Python have another meaning in Triton:
 
 - an assignment makes a value of the kernel: after `half = 0.5` the name is an fp32 scalar;
 - `and`, `or` and `not` work elementwise on values of the kernel;
@@ -8,8 +8,8 @@ Some of Python has another meaning in Triton:
 - a loop-carried variable keeps its type;
 - both branches of an `if` on a run-time value are compiled, so they must agree in the types of their variables.
 
-The rest of Python is rejected, as by the compiler. Rewritten code calls the functions of `HOOKS`, whose names begin
-with `__tile_`.
+Other constructs that the compiler rejects raise errors. Rewritten code calls the functions of `HOOKS`; their names
+begin with `__tile_`.
 """
 
 import ast
@@ -28,13 +28,13 @@ __all__ = ['code_of', 'HOOKS']
 _I1 = DTYPES['int1']
 
 # The syntax that Triton's compiler rejects: class of the node -> its name in messages
-_REFUSED = dict(
+_UNSUPPORTED = dict(
     Try='try', Raise='raise', Delete='del', Lambda='lambda', ClassDef='a class', Global='global', Nonlocal='nonlocal',
     Yield='yield', YieldFrom='yield', Await='await', Dict='a dict', Set='a set', DictComp='a dict', SetComp='a set',
     GeneratorExp='a generator', Break='break', Continue='continue', NamedExpr=':=', AsyncFor='async', Match='match',
     Import='import', ImportFrom='import', AsyncFunctionDef='async', AsyncWith='async',
 )  # fmt: skip
-_HINTS = {
+_HINT_OF_CONSTRUCT = {
     'break': 'Put the work into an `if`, or mask it; end a `while` loop by its condition.',
     'continue': 'Put the rest of the iteration into an `if`.',
     'lambda': 'Write a separate function under @triton.jit.',
@@ -42,12 +42,12 @@ _HINTS = {
 }
 
 
-class _Refusal(Exception):
-    "Raised for a construct that cannot be compiled: (what it is, hint, line)"
+class _CompileError(Exception):
+    "Raised for a construct that cannot be compiled: (problem, hint, line)"
 
 
 class _Rewriter(ast.NodeTransformer):
-    "Rewrites one function; `loops` has, per enclosing loop, whether it is a loop at run time, not an unrolled one"
+    "Rewrites one function; `loops` has a bool per enclosing loop: False if the compiler unrolls it"
 
     def __init__(self):
         self.loops = []
@@ -55,33 +55,33 @@ class _Rewriter(ast.NodeTransformer):
         self.num_temporaries = 0  # variables that the rewritten code adds
         self.assigned = set()  # names that are assigned on all paths to the current statement
         self.names_read = set()  # names that the function reads
-        # Each `if` with a `return`, as (name of its condition, hints of what it returns): those around the current
-        # statement, and those before it.
+        # Each `if` with a `return`, as (name of its condition, hints of the values that it returns): those around the
+        # current statement, and those before it.
         self.enclosing_ifs = []
         self.earlier_ifs = []
         self.reassigned = set()  # names that are assigned more than once, so that their type may vary
-        self.final_return_hint = None  # the hint of what the function's last statement returns
+        self.final_return_hint = None  # the hint of the value that the last statement of the function returns
 
     def visit(self, node):
-        what = _REFUSED.get(type(node).__name__)
-        if what:
-            raise _Refusal(f'{what} in a kernel', _HINTS.get(what, ''), node.lineno)
+        construct = _UNSUPPORTED.get(type(node).__name__)
+        if construct:
+            raise _CompileError(f'{construct} in a kernel', _HINT_OF_CONSTRUCT.get(construct, ''), node.lineno)
         return super().visit(node)
 
     def visit_FunctionDef(self, node):
         if self.in_function:
-            raise _Refusal('a function inside a kernel', _HINTS['lambda'], node.lineno)
+            raise _CompileError('a function inside a kernel', _HINT_OF_CONSTRUCT['lambda'], node.lineno)
         self.in_function = True
         self.assigned = {arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)}
         self.names_read = {
-            sub.id for sub in ast.walk(node) if isinstance(sub, ast.Name) and isinstance(sub.ctx, ast.Load)
+            name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load)
         }
         node.decorator_list = []
         node.returns = None
         for parameter in (*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs):
             parameter.annotation = None
-        stored = [name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)]
-        self.reassigned = {name for name in stored if stored.count(name) > 1 or name in self.assigned}
+        stores = [name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)]
+        self.reassigned = {name for name in stores if stores.count(name) > 1 or name in self.assigned}
         self.final_return_hint = next(iter(return_hint(node.body, self.reassigned)), None)
         node.args.defaults = [_name_at('None', default) for default in node.args.defaults]
         node.args.kw_defaults = [default and _name_at('None', default) for default in node.args.kw_defaults]
@@ -90,12 +90,12 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Assign(self, node):
         if len(node.targets) > 1:
-            raise _Refusal('a = b = ...: two names for one value', 'Assign one after the other.', node.lineno)
+            raise _CompileError('a = b = ...: two names for one value', 'Write two assignments.', node.lineno)
         _check_target(node.targets[0])
         self.assigned |= _assigned_names([node])
-        ignored = _is_atomic(node.value) and not _assigned_names([node]) & self.names_read
+        is_ignored = _is_atomic(node.value) and not _assigned_names([node]) & self.names_read
         node.value = _call('value', self.visit(node.value))
-        return [node, _ignored_statement(node)] if ignored else node
+        return [node, _ignored_statement(node)] if is_ignored else node
 
     def visit_AugAssign(self, node):
         _check_target(node.target)
@@ -121,13 +121,13 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_BoolOp(self, node):
         values = [self.visit(value) for value in node.values]
-        kind = 'and' if isinstance(node.op, ast.And) else 'or'
+        operator = 'and' if isinstance(node.op, ast.And) else 'or'
         result = values.pop()
         while values:
             name = self._new_name()
             first = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), values.pop()), node)
-            both = _call(kind, _name_at(name, node), result)
-            result = ast.IfExp(_call(f'{kind}_goes_on', first), both, _name_at(name, node))
+            combined = _call(operator, _name_at(name, node), result)
+            result = ast.IfExp(_call(f'{operator}_needs_second', first), combined, _name_at(name, node))
             result = ast.copy_location(result, node)
         return result
 
@@ -137,61 +137,61 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Compare(self, node):
         if len(node.ops) > 1:
-            raise _Refusal('a < b < c: two comparisons in one', 'Write (a < b) & (b < c).', node.lineno)
+            raise _CompileError('a < b < c: two comparisons in one', 'Write (a < b) & (b < c).', node.lineno)
         if isinstance(node.ops[0], (ast.In, ast.NotIn)):
-            raise _Refusal('`in`', 'Compare with each, and combine the results with |.', node.lineno)
+            raise _CompileError('`in`', 'Compare with each element, and combine the results with |.', node.lineno)
         return self.generic_visit(node)
 
     def visit_IfExp(self, node):
-        arms = hint(node.body), hint(node.orelse)
+        arm_hints = hint(node.body), hint(node.orelse)
         self.generic_visit(node)
         name = self._new_name()
         test = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), _call('decides', node.test)), node)
         arms = [
-            _call('arm', value, _name_at(name, node), ast.Constant(other))
-            for value, other in zip((node.body, node.orelse), reversed(arms))
+            _call('arm', value, _name_at(name, node), ast.Constant(other_hint))
+            for value, other_hint in zip((node.body, node.orelse), reversed(arm_hints))
         ]
         return ast.copy_location(ast.IfExp(test, *arms), node)
 
     def visit_If(self, node):
         body_names, else_names = _assigned_names(node.body), _assigned_names(node.orelse)
-        hints_of_other = (
+        hints_of_other_branch = (
             tuple(hints(node.body, else_names - self.assigned).items()),
             tuple(hints(node.orelse, body_names - self.assigned).items()),
         )
-        returned = [return_hint(branch, self.reassigned) for branch in (node.body, node.orelse)]
-        returns = any(isinstance(sub, ast.Return) for sub in ast.walk(node))
+        return_hints = [return_hint(branch, self.reassigned) for branch in (node.body, node.orelse)]
+        has_return = any(isinstance(part, ast.Return) for part in ast.walk(node))
         name = self._new_name()
         node.test = self.visit(node.test)
         assigned_before = set(self.assigned)
-        node.body, body_assigned = self._branch(node.body, assigned_before, (name, returned[1]))
-        node.orelse, else_assigned = self._branch(node.orelse, assigned_before, (name, returned[0]))
+        node.body, body_assigned = self._rewrite_branch(node.body, assigned_before, (name, return_hints[1]))
+        node.orelse, else_assigned = self._rewrite_branch(node.orelse, assigned_before, (name, return_hints[0]))
         assigned_in_one = sorted(body_assigned ^ else_assigned)
         self.assigned = assigned_before | body_assigned | else_assigned
-        if returns or not body_names | else_names:
-            decided = _call('decides', node.test)
-            self.earlier_ifs.append((name, returned[0] + returned[1]))
-            node.test = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), decided), node)
+        if has_return or not body_names | else_names:
+            condition = _call('decides', node.test)
+            self.earlier_ifs.append((name, return_hints[0] + return_hints[1]))
+            node.test = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), condition), node)
             return node
-        in_both = ast.Constant(tuple(sorted(body_names & else_names)))
+        common_names = ast.Constant(tuple(sorted(body_names & else_names)))
         key = ast.Constant(name)
-        if_call = _call('if', node.test, key, in_both, ast.Constant(hints_of_other))
+        if_call = _call('if', node.test, key, common_names, ast.Constant(hints_of_other_branch))
         begin = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], if_call), node)
         node.test = ast.copy_location(ast.Attribute(_name_at(name, node), 'condition', ast.Load()), node)
-        after = [ast.copy_location(ast.Expr(ast.Call(_name_at(name, node), [], [])), node)]
-        for lost_name in assigned_in_one:
-            after_call = _call('only', _name_at(name, node), ast.Constant(lost_name), _getter_of(lost_name))
-            after.append(ast.copy_location(ast.Assign([ast.Name(lost_name, ast.Store())], after_call), node))
-        return [ast.fix_missing_locations(statement) for statement in (begin, node, *after)]
+        end = [ast.copy_location(ast.Expr(ast.Call(_name_at(name, node), [], [])), node)]
+        for variable in assigned_in_one:
+            value = _call('only', _name_at(name, node), ast.Constant(variable), _getter_of(variable))
+            end.append(ast.copy_location(ast.Assign([ast.Name(variable, ast.Store())], value), node))
+        return [ast.fix_missing_locations(statement) for statement in (begin, node, *end)]
 
     def _new_name(self):
         self.num_temporaries += 1
         return f'__tile_{self.num_temporaries}'
 
-    def _branch(self, statements, assigned_before, enclosing):
-        "Rewrite a branch of an `if`; returns (statements, names that it assigns and that were not assigned before)"
+    def _rewrite_branch(self, statements, assigned_before, enclosing_if):
+        "Rewrite a branch of an `if`; returns (statements, the names that are first assigned in it)"
         self.assigned, rewritten, num_earlier_ifs = set(assigned_before), [], len(self.earlier_ifs)
-        self.enclosing_ifs.append(enclosing)
+        self.enclosing_ifs.append(enclosing_if)
         for statement in statements:
             new_statements = self.visit(statement)
             rewritten += new_statements if isinstance(new_statements, list) else [new_statements]
@@ -201,7 +201,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_ListComp(self, node):
         if any(isinstance(generator.iter, ast.Call) for generator in node.generators):
-            raise _Refusal('a list comprehension over a loop', 'Write out a tuple, or use tl.join.', node.lineno)
+            raise _CompileError('a list comprehension over a loop', 'Write out a tuple, or use tl.join.', node.lineno)
         return self.generic_visit(node)
 
     def visit_Assert(self, node):
@@ -211,7 +211,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Return(self, node):
         if any(self.loops):
-            raise _Refusal('return inside a loop', 'Keep the result in a variable, and return after it.', node.lineno)
+            raise _CompileError(
+                'return inside a loop', 'Keep the result in a variable, and return it after the loop.', node.lineno
+            )
         self.generic_visit(node)
         runtime_ifs = [
             ast.Tuple([_name_at(name, node), ast.Constant(type_hint)], ast.Load())
@@ -219,19 +221,19 @@ class _Rewriter(ast.NodeTransformer):
             if type_hint
         ]
         if node.value and (runtime_ifs or self.final_return_hint is not None):
-            others = ast.copy_location(ast.Tuple(runtime_ifs, ast.Load()), node)
-            node.value = _call('returned', node.value, ast.Constant(self.final_return_hint), others)
+            ifs = ast.copy_location(ast.Tuple(runtime_ifs, ast.Load()), node)
+            node.value = _call('returned', node.value, ast.Constant(self.final_return_hint), ifs)
         return node
 
     def visit_For(self, node):
         if node.orelse:
-            raise _Refusal('else after a loop', '', node.lineno)
+            raise _CompileError('else after a loop', '', node.lineno)
         if not isinstance(node.iter, ast.Call):
             hint = 'Use range(...) or tl.static_range(...).'
-            raise _Refusal('a loop over something other than a range', hint, node.lineno)
+            raise _CompileError('a loop over something other than a range', hint, node.lineno)
         self.assigned |= _assigned_names([node.target])
         if not ast.unparse(node.iter.func).endswith('static_range'):
-            return self._loop(node)
+            return self._rewrite_loop(node)
         self.loops.append(False)
         self.generic_visit(node)
         self.loops.pop()
@@ -239,14 +241,14 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_While(self, node):
         if node.orelse:
-            raise _Refusal('else after a loop', '', node.lineno)
+            raise _CompileError('else after a loop', '', node.lineno)
         name = self._new_name()
-        loop = self._loop(node)
-        begin = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], _call('while', at=node)), node)
+        loop = self._rewrite_loop(node)
+        begin = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], _call('while', node=node)), node)
         node.test = ast.copy_location(ast.Call(_name_at(name, node), [node.test], []), node)
         return [ast.fix_missing_locations(begin), *loop]
 
-    def _loop(self, node):
+    def _rewrite_loop(self, node):
         "Rewrite a loop; variables that are first assigned in its body are unbound after it"
         assigned_before = set(self.assigned)
         self.loops.append(True)
@@ -254,11 +256,11 @@ class _Rewriter(ast.NodeTransformer):
         self.loops.pop()
         first_assigned_in_loop = sorted(_assigned_names(node.body) - assigned_before)
         self.assigned = assigned_before
-        after = [
-            ast.Assign([ast.Name(name, ast.Store())], _call('in_loop', ast.Constant(name), at=node))
+        end = [
+            ast.Assign([ast.Name(name, ast.Store())], _call('in_loop', ast.Constant(name), node=node))
             for name in first_assigned_in_loop
         ]
-        return [node, *(ast.fix_missing_locations(ast.copy_location(statement, node)) for statement in after)]
+        return [node, *(ast.fix_missing_locations(ast.copy_location(statement, node)) for statement in end)]
 
 
 def _is_atomic(node):
@@ -267,17 +269,17 @@ def _is_atomic(node):
 
 
 def _ignored_statement(node):
-    "Make the statement that follows an atomic whose result is unused"
-    return ast.copy_location(ast.Expr(_call('ignored', at=node)), node)
+    "Make the statement that follows an atomic with an unused result"
+    return ast.copy_location(ast.Expr(_call('ignored', node=node)), node)
 
 
 def _check_target(target):
-    "Raise `_Refusal` for a target that cannot be assigned to"
+    "Raise `_CompileError` for a target that cannot be assigned to"
     if isinstance(target, ast.Subscript):
         hint = 'Select with tl.where, or write to memory with tl.store.'
-        raise _Refusal('an assignment to elements of a block', hint, target.lineno)
+        raise _CompileError('an assignment to elements of a block', hint, target.lineno)
     if isinstance(target, (ast.Attribute, ast.Starred)):
-        raise _Refusal('an assignment to an attribute', 'Assign to a variable.', target.lineno)
+        raise _CompileError('an assignment to an attribute', 'Assign to a variable.', target.lineno)
     for element in getattr(target, 'elts', ()):
         _check_target(element)
 
@@ -294,65 +296,66 @@ def _getter_of(name):
     return ast.parse(f'lambda: {name}', mode='eval').body
 
 
-def _name_at(name, at):
-    return ast.copy_location(ast.Constant(None) if name == 'None' else ast.Name(name, ast.Load()), at)
+def _name_at(name, node):
+    "Make an expression for a name, or for None, at the location of a node"
+    return ast.copy_location(ast.Constant(None) if name == 'None' else ast.Name(name, ast.Load()), node)
 
 
-def _call(hook, *args, at=None):
-    at = at or args[0]
-    return ast.copy_location(ast.Call(_name_at(f'__tile_{hook}', at), list(args), []), at)
+def _call(hook, *args, node=None):
+    "Make a call of a hook at the location of `node`, or of the first argument"
+    node = node or args[0]
+    return ast.copy_location(ast.Call(_name_at(f'__tile_{hook}', node), list(args), []), node)
 
 
 @lru_cache(1024)
 def _rewrite(code, file):
-    "Rewrite the code of a function; returns it unchanged if its source is not available, or a refusal"
+    "Rewrite the code of a function; returns it unchanged if it has no source, or a `_CompileError`"
     try:
         source = source_of(code)
-        indented = source.as_written[:1].isspace()  # columns stay as they are in the file
-        tree = ast.parse(('if 1:\n' if indented else '') + source.as_written)
+        is_indented = source.as_written[:1].isspace()  # columns stay as they are in the file
+        tree = ast.parse(('if 1:\n' if is_indented else '') + source.as_written)
     except (SourceMissing, SyntaxError):
         return code
-    body = tree.body[0].body if indented else tree.body
+    body = tree.body[0].body if is_indented else tree.body
     if not isinstance(body[0], ast.FunctionDef) or body[0].name != code.co_name:
         return code
-    ast.increment_lineno(tree, source.first - 1 - indented)
+    ast.increment_lineno(tree, source.first - 1 - is_indented)
     try:
         body[0] = _Rewriter().visit(body[0])
-    except _Refusal as e:
+    except _CompileError as e:
         return e
     return _compile(tree, body, code)
 
 
 def _compile(tree, body, code):
-    "Compile the rewritten function; if it is a closure, inside a function that has its free variables"
+    "Compile the rewritten function; a closure is compiled inside a function that defines its free variables"
     if code.co_freevars:
-        names = [ast.arg(name) for name in code.co_freevars]
-        around = ast.parse('def around(): pass').body[0]
-        around.args.args = names
-        around.body = [body[0]]
-        body[0] = ast.copy_location(around, body[0])
+        outer = ast.parse('def outer_function(): pass').body[0]
+        outer.args.args = [ast.arg(name) for name in code.co_freevars]
+        outer.body = [body[0]]
+        body[0] = ast.copy_location(outer, body[0])
     ast.fix_missing_locations(tree)
-    compiled = compile(tree, code.co_filename, 'exec', dont_inherit=True)
+    result = compile(tree, code.co_filename, 'exec', dont_inherit=True)
     depth = 2 if code.co_freevars else 1
     for _ in range(depth):
-        compiled = next(
+        result = next(
             const
-            for const in compiled.co_consts
-            if isinstance(const, types.CodeType) and const.co_name in (code.co_name, 'around')
+            for const in result.co_consts
+            if isinstance(const, types.CodeType) and const.co_name in (code.co_name, 'outer_function')
         )
-    return compiled
+    return result
 
 
 def code_of(f):
-    "Return the code of a function, rewritten for a kernel; raises an error for what Triton's compiler cannot compile"
-    compiled = _rewrite(f.__code__, f.__code__.co_filename)  # codes of two files may compare equal
-    if isinstance(compiled, _Refusal):
-        what, hint, line = compiled.args
-        raise compile_error(what, hint, line, f)
-    return compiled
+    "Return the code of a function, rewritten for a kernel; raises `NotCompiled` if Triton cannot compile it"
+    code = _rewrite(f.__code__, f.__code__.co_filename)  # codes of two files may compare equal
+    if isinstance(code, _CompileError):
+        problem, hint, line = code.args
+        raise compile_error(problem, hint, line, f)
+    return code
 
 
-# Called by rewritten code
+# Functions that the rewritten code calls
 
 
 def _as_kernel_value(value):
@@ -363,11 +366,13 @@ def _as_kernel_value(value):
     return value
 
 
-def _and_evaluates_second(value):
+def _and_needs_second(value):
+    "Return whether `value and b` evaluates `b`"
     return type(value) is tensor or bool(value)
 
 
-def _or_evaluates_second(value):
+def _or_needs_second(value):
+    "Return whether `value or b` evaluates `b`"
     return type(value) is tensor or not value
 
 
@@ -402,8 +407,8 @@ def _check_condition(value):
 class If:
     """An `if` that assigns variables, and whose condition may be a run-time value.
 
-    The compiler then compiles both branches, of which only one runs here. The types that the other one assigns come
-    from `hints`, and from programs or calls that have run it."""
+    If it is, the compiler compiles both branches, but here only one runs. The types of the variables in the other
+    branch come from `hints`, and from programs or calls in which that branch has run."""
 
     def __init__(self, test, if_key, assigned_in_both, hints):
         self.condition = _check_condition(test)
@@ -419,10 +424,10 @@ class If:
         frame = learner_frame()
         types_now = types_of(frame)
         taken = bool(self.condition.data)
-        keep_types(self.types_before, types_now, 'the if', 'in it')
-        if _ran_often(frame.f_code, self.if_key, taken):
+        check_types_kept(self.types_before, types_now, 'the if', 'in it')
+        if _has_run_often(frame.f_code, self.if_key, taken):
             return
-        for name, type_hint in self.hints[taken]:  # those of the `else` if the first branch ran
+        for name, type_hint in self.hints[taken]:  # if the first branch ran, the hints of the `else`
             _check_same_type(
                 name,
                 types_now[name] if name in types_now else type_of(frame.f_locals.get(name, ...)),
@@ -434,15 +439,15 @@ class If:
         types_by_branch.setdefault(taken, {name: types_now.get(name) for name in self.assigned_in_both})
 
 
-def _ran_often(*branch):
+def _has_run_often(*branch):
     "Count an execution of a branch; return whether it has run so often that its types need no more checks"
-    branched = current().branch_counts
-    branched[branch] = count = branched.get(branch, 0) + 1
-    return count > 16
+    counts = current().branch_counts
+    counts[branch] = counts.get(branch, 0) + 1
+    return counts[branch] > 16
 
 
 def _compilation_key(frame, name):
-    "Return a key of one compilation of an `if`: its function, the compile-time constants, and the calls that led to it"
+    "Return a key of a compilation of an `if`: its function, the compile-time constants, and the call stack"
     calls = [frame.f_code, name]
     constants = tuple((name, value) for name, value in frame.f_locals.items() if is_number(value))
     while frame is not None and isinstance(frame.f_globals, Names):
@@ -452,60 +457,64 @@ def _compilation_key(frame, name):
 
 
 def _check_same_type(name, a, b):
-    "Raise if a variable has different types in the branches of an `if`, both of which are compiled"
+    "Raise `NotCompiled` if a variable has different types in the branches of an `if`: both are compiled"
     if a is not None and b is not None and not b == a:
-        raise compile_error(f'{name} is {a} in one branch of the if and {b} in the other', _ONE_TYPE)
+        raise compile_error(f'{name} is {a} in one branch of the if and {b} in the other', _ONE_TYPE_HINT)
 
 
-_ONE_TYPE = 'The compiler compiles both: give them one type and shape, as in 0.0 for fp32, or convert with .to(...).'
+_ONE_TYPE_HINT = (
+    'Give both the same type and shape, as in 0.0 for fp32, or convert with .to(...): the compiler compiles both.'
+)
 
 
-def _check_arm_type(value, test, other):
-    "Return the value of an arm of `a if c else b`; raises unless the other arm, whose hint is `other`, has its type"
+def _check_arm_type(value, test, other_hint):
+    "Return the value of an arm of `a if c else b`; raises `NotCompiled` if the other arm has another type"
     if type(test) is not tensor:
         return value
     frame = learner_frame()
     value = block_of(value) if is_number(value) else value
-    other_type = None if other is None or _ran_often(frame.f_code, frame.f_lasti) else type_of_hint(other, frame)
-    if other_type is not None and (own_type := type_of(value)) is not None and not other_type == own_type:
-        raise compile_error(f'`a if condition else b` of {own_type} and {other_type}', _ONE_TYPE)
+    other_type = (
+        None if other_hint is None or _has_run_often(frame.f_code, frame.f_lasti) else type_of_hint(other_hint, frame)
+    )
+    if other_type is not None and (this_type := type_of(value)) is not None and not other_type == this_type:
+        raise compile_error(f'`a if condition else b` of {this_type} and {other_type}', _ONE_TYPE_HINT)
     return value
 
 
-def _check_return(value, final_return_hint, others):
-    "Return the returned value; raises unless it has the type of the other returns, all of which are compiled"
+def _check_return(value, final_return_hint, ifs):
+    "Return the returned value; raises `NotCompiled` if another `return` has another type: all are compiled"
     frame = learner_frame()
-    own_type = type_of(value)
-    if own_type is not None and not _ran_often(frame.f_code, frame.f_lasti):
+    this_type = type_of(value)
+    if this_type is not None and not _has_run_often(frame.f_code, frame.f_lasti):
         type_hints = [
             final_return_hint,
-            *(value for test, if_hints in others if type(test) is tensor for value in if_hints),
+            *(type_hint for test, if_hints in ifs if type(test) is tensor for type_hint in if_hints),
         ]
-        for other_type in (type_of_hint(value, frame) for value in type_hints if value is not None):
-            if other_type is not None and not other_type == own_type:
-                raise compile_error(f'a function returns {own_type} here and {other_type} elsewhere', _ONE_TYPE)
+        for other_type in (type_of_hint(type_hint, frame) for type_hint in type_hints if type_hint is not None):
+            if other_type is not None and not other_type == this_type:
+                raise compile_error(f'a function returns {this_type} here and {other_type} elsewhere', _ONE_TYPE_HINT)
     return value
 
 
 def _define_constexpr(value, name):
-    "Return the value of a named constexpr; raises if the name has a value: the compiler does not assign it again"
+    "Return the value of a constexpr variable; raises `NotCompiled` if it is assigned again"
     if not isinstance(learner_frame().f_locals.get(name, Unbound(name)), Unbound):
         raise compile_error(f'{name} is already defined, and a constexpr cannot be assigned again', 'Use another name.')
     return const(value)
 
 
-def _after_one_branch(decision, name, value):
-    "Return a variable that only one branch assigns: unbound after an `if` on a run-time value"
-    if decision.is_runtime:
+def _value_after_if(if_, name, get_value):
+    "Return the value of a variable that only one branch assigns; it is unbound if the condition is a run-time value"
+    if if_.is_runtime:
         return Unbound(name)
     try:
-        return value()
+        return get_value()
     except NameError:
         return Unbound(name)
 
 
 def _ignore_result():
-    "Undo the barrier of the last atomic: its result is unused, so no thread waits for it"
+    "Undo the barrier of the last atomic, because its result is unused, so no thread waits for it"
     ctx = current()
     ctx.unsynced_stores, ctx.barrier_stamp = ctx.before_atomic
 
@@ -515,7 +524,7 @@ def _assert(condition, message=''):
 
 
 def types_of(frame):
-    "Return the types of a frame's variables; None for a compile-time constant"
+    "Return {name: type} of the variables of a frame; the type of a compile-time constant is None"
     return {
         name: value.type if type(value) is tensor else None
         for name, value in frame.f_locals.items()
@@ -523,8 +532,8 @@ def types_of(frame):
     }
 
 
-def keep_types(types_before, types_now, what='the loop', where='after an iteration of it'):
-    "Raise if the type of a variable changes in an iteration of a loop, or in a branch"
+def check_types_kept(types_before, types_now, construct='the loop', location='after an iteration of it'):
+    "Raise `NotCompiled` if the type of a variable changes in an iteration of a loop, or in a branch"
     for name, type_before in types_before.items():
         if name not in types_now or types_now[name] == type_before:
             continue
@@ -533,9 +542,9 @@ def keep_types(types_before, types_now, what='the loop', where='after an iterati
                 f'{name} is a compile-time constant, but a loop changes it', f'Start with a copy: {name}_ = {name}.'
             )
         raise compile_error(
-            f'{name} is {type_before} before {what} and {types_now[name]} {where}',
-            f'A variable that {what} changes must keep its type and shape: convert it with .to(...) there, or start '
-            'with the type that it has afterwards: tl.zeros(shape, tl.float32) for fp32, tl.float64 for fp64.',
+            f'{name} is {type_before} before {construct} and {types_now[name]} {location}',
+            f'A variable that {construct} changes must keep its type and shape: convert it with .to(...) there, or '
+            'start with the type that it has afterwards: tl.zeros(shape, tl.float32) for fp32, tl.float64 for fp64.',
         )
 
 
@@ -543,19 +552,19 @@ class While:
     "A `while` loop: decides whether another iteration begins"
 
     def __init__(self):
-        self.types_before, self.iterations = None, 0
+        self.types_before, self.num_iterations = None, 0
 
     def __call__(self, condition):
         if type(condition) is not tensor:
             raise compile_error(
-                'a `while` loop whose condition is known when the kernel is compiled', 'It would never end.'
+                'a `while` loop whose condition is known when the kernel is compiled', 'Such a loop would never end.'
             )
-        self.iterations += 1
-        if self.iterations == 1:
+        self.num_iterations += 1
+        if self.num_iterations == 1:
             self.types_before = types_of(learner_frame())
-        elif self.iterations < 4:
-            keep_types(self.types_before, types_of(learner_frame()))
-        elif self.iterations % 1024 == 0:
+        elif self.num_iterations < 4:
+            check_types_kept(self.types_before, types_of(learner_frame()))
+        elif self.num_iterations % 1024 == 0:
             current().check_deadline()
         return bool(condition)
 
@@ -564,9 +573,9 @@ HOOKS = {
     f'__tile_{k}': v
     for k, v in {
         'value': _as_kernel_value, 'known': const, 'and': _logical_and, 'or': _logical_or,
-        'and_goes_on': _and_evaluates_second, 'or_goes_on': _or_evaluates_second, 'not': _logical_not,
+        'and_needs_second': _and_needs_second, 'or_needs_second': _or_needs_second, 'not': _logical_not,
         'decides': _check_condition, 'assert': _assert, 'while': While, 'if': If, 'ignored': _ignore_result,
-        'arm': _check_arm_type, 'returned': _check_return, 'defined': _define_constexpr, 'only': _after_one_branch,
+        'arm': _check_arm_type, 'returned': _check_return, 'defined': _define_constexpr, 'only': _value_after_if,
         'in_loop': lambda name: Unbound(name, 'in a loop'), **HINT_HOOKS,
     }.items()
 }  # fmt: skip

@@ -24,14 +24,14 @@ __all__ = [
 
 
 class Names(dict):
-    "The globals of a kernel's function: a frame that has them belongs to the learner's code"
+    "The globals of a rewritten function: a frame with such globals runs the learner's code"
 
 
 class LaunchContext:
     """The context of one launch: its kernel, its grid, the enabled checks, and the running program.
 
-    Each access gets a stamp, its index in `accesses`: the logical time of the detectors. A program is known by its
-    `number`, the index of its position in the order in which programs run."""
+    The stamp of an access is its index in `accesses`: the logical time of the detectors. The number of a program is its
+    index in the order in which programs run."""
 
     def __init__(self, kernel, grid, settings):
         self.kernel, self.grid = kernel, grid
@@ -45,26 +45,26 @@ class LaunchContext:
         self.accesses = [None]  # stamp -> (number of the program, line, file, verb, number of lanes)
         self.first_stamp = 1  # the stamp of the running program's first access
         self.acquired = ()  # the `ReleaseEvent`s that the running program has acquired
-        self.clock = None  # its vector clock by these events, computed on demand: program number -> stamp
-        # program number -> (stamp, {stamp of a release: its line}): accesses up to the first precede a barrier
+        self.clock = None  # the vector clock that these events give it, computed on demand: program number -> stamp
+        # program number -> (stamp, {stamp of a release: its line}): accesses up to the stamp precede a barrier
         self.synced_clock = {}
         self.barrier_stamp = 0  # stamp of the running program's last access before its last barrier
-        self.is_tuning = False  # whether it is the first of the runs that an autotuner would make
+        self.is_tuning = False  # whether an autotuner would run this launch several times
         self.before_atomic = [], 0  # `unsynced_stores` and `barrier_stamp` before the last atomic
         self.regions = []  # the arrays of the launch
         self.unpassed_tensors = {}  # generation of the garbage collector -> tensors that are not arguments
         self.trace = None
         self.masked_load_line = 0  # line of the first masked load without `other` in the running program
         self.unsynced_stores = []  # the running program's stores since its last barrier
-        self.branch_types = {}  # `_compilation_key` of an `if` -> {was the condition true?: {name: type}}
+        self.branch_types = {}  # `_compilation_key` of an `if` -> {value of the condition: {name: type}}
         self.branch_counts = {}  # (function, `if`, branch) -> number of executions
         self.warned = set()  # (code, line) of the warnings
-        self.last_poll = None, 0  # (frame, instruction, value) of the last poll, and the number of repetitions
+        self.last_poll = None, 0  # (frame, instruction, value) of the last poll, and how often it was repeated
 
     def happens_before(self, stamp):
         """Return whether the access with this stamp happens before the next access of the running program.
 
-        If not, the two may be swapped in another order of the programs: if one of them writes, it is a data race."""
+        If not, another order of the programs may swap the two accesses: if one of them writes, it is a data race."""
         if self.clock is None:
             self.clock, self.synced_clock = _clocks_of(self.acquired)
         return self.clock.get(self.accesses[stamp][0], 0) >= stamp
@@ -74,34 +74,32 @@ class LaunchContext:
         self.unsynced_stores, self.barrier_stamp = [], len(self.accesses) - 1
 
     def check_release(self, stamp, array, verb_now):
-        """Warn if an access that happens before this one was by a block, with no barrier before the atomic that
-        released it.
+        """Warn if an earlier access was by a block, with no barrier before the atomic that released it.
 
         A scalar atomic is executed by one thread, and releases only the accesses of this thread. A scalar store is
-        executed by the same thread; a block is accessed by all threads."""
+        executed by the same thread, but a block is accessed by all threads."""
         program_number, line, _, verb_before, num_lanes = self.accesses[stamp]
         last_synced, release_lines = self.synced_clock[program_number]
         if last_synced >= stamp or num_lanes == 1:
             return
-        released = release_lines[min(at for at in release_lines if at >= stamp)]  # the first atomic after the access
-        fields = dict(array, before=_PAST_TENSE[verb_before], now=verb_now, stored=line, released=released)
+        # the first atomic after the access
+        release_line = release_lines[min(release_stamp for release_stamp in release_lines if release_stamp >= stamp)]
+        fields = dict(array, before=_PAST_TENSE[verb_before], now=verb_now, stored=line, released=release_line)
         fields.update(line=learner_frame().f_lineno, kernel=self.kernel.__name__)
-        self.warn('released', fields, released)
+        self.warn('released', fields, release_line)
 
     def on_atomic(self, shadow, offsets, sem, is_scalar):
-        "Acquire what earlier atomics on these elements have released; release the program's accesses (as `sem` says)"
+        "Acquire the release events of earlier atomics on these elements, and release one, as `sem` says"
         if shadow.release_events is None:
             shadow.release_events = np.full(shadow.region.size, None)
-        released_before = tuple(
-            {id(released): released for released in shadow.release_events[offsets] if released}.values()
-        )
+        earlier_events = tuple({id(event): event for event in shadow.release_events[offsets] if event}.values())
         if sem not in ('relaxed', 'release'):
-            self.acquired = (*self.acquired, *released_before)
+            self.acquired = (*self.acquired, *earlier_events)
             self.clock = None
         if sem in ('relaxed', 'acquire'):
             return
         stamp = len(self.accesses) - 1
-        acquired = (*self.acquired, *released_before) if sem == 'release' else self.acquired
+        acquired = (*self.acquired, *earlier_events) if sem == 'release' else self.acquired
         event = ReleaseEvent(
             self.number, stamp, acquired, self.barrier_stamp if is_scalar else stamp, learner_frame().f_lineno
         )
@@ -116,20 +114,20 @@ class LaunchContext:
         for stored_shadow, stored_offsets, stored_lanes, stored_lowest, stored_highest, line in self.unsynced_stores:
             if stored_shadow is not shadow or lowest > stored_highest or highest < stored_lowest:
                 continue
-            _, own_positions, stored_positions = np.intersect1d(offsets, stored_offsets, return_indices=True)
-            other_lane = lanes[own_positions] != stored_lanes[stored_positions]
+            _, positions, stored_positions = np.intersect1d(offsets, stored_offsets, return_indices=True)
+            is_other_lane = lanes[positions] != stored_lanes[stored_positions]
             if verb == 'written':  # storing the same value again is harmless
-                other_lane &= differ(
-                    region.flat[element_offsets[own_positions]], value[own_positions] if np.ndim(value) else value
+                is_other_lane &= differ(
+                    region.flat[element_offsets[positions]], value[positions] if np.ndim(value) else value
                 )
-            if other_lane.any():
-                where = dict(
+            if is_other_lane.any():
+                fields = dict(
                     array=region.name,
-                    index=region.index_of(element_offsets[own_positions[np.argmax(other_lane)]]),
+                    index=region.index_of(element_offsets[positions[np.argmax(is_other_lane)]]),
                     stored=line,
                 )
                 code = 'read_back' if verb == 'read' else 'stored_again'
-                self.warn(code, dict(where, line=learner_frame().f_lineno, kernel=self.kernel.__name__))
+                self.warn(code, dict(fields, line=learner_frame().f_lineno, kernel=self.kernel.__name__))
         if verb == 'written':
             self.unsynced_stores.append((shadow, offsets, lanes, lowest, highest, learner_frame().f_lineno))
 
@@ -138,11 +136,13 @@ class LaunchContext:
         self.warn('same_value_programs', dict(fields, line=learner_frame().f_lineno, kernel=self.kernel.__name__))
 
     def warn(self, code, fields, line=None):
-        "Warn of a finding, once per launch and line; `line` is that of the root cause, by default the running one"
+        "Warn of a finding, once per launch and line; `line` is the line of the root cause, by default the running one"
         key = code, line or learner_frame().f_lineno
         if key not in self.warned:
             self.warned.add(key)
             warn_of(code, 'triton', fields)
+
+    _PROGRAM_STATE = 'number', 'program', 'acquired', 'unsynced_stores', 'barrier_stamp', 'before_atomic'
 
     def on_poll(self, value):
         "If the running program keeps polling the same value, suspend it and run the next program"
@@ -151,10 +151,10 @@ class LaunchContext:
         self.last_poll = poll, self.last_poll[1] + 1 if self.last_poll[0] == poll else 0
         if self.last_poll[1] < 100:
             return
-        saved = self.number, self.program, self.acquired, self.unsynced_stores, self.barrier_stamp, self.before_atomic
+        state = {name: getattr(self, name) for name in self._PROGRAM_STATE}
         if not self.begin_program():
             raise finding('synccheck', 'programs_wait')
-        self.number, self.program, self.acquired, self.unsynced_stores, self.barrier_stamp, self.before_atomic = saved
+        vars(self).update(state)
         self.clock = None
         self.first_stamp = len(self.accesses)
         self.last_poll = (None, 0)
@@ -178,15 +178,15 @@ def differ(a, b):
 
 
 # The memory model of programs. There is no barrier between programs, so only atomics order their accesses. An atomic
-# creates a release event, and a later atomic on the same element acquires it: the accesses that the event covers
-# happen before those of the acquiring program from then on. Events refer to the events that were acquired before them,
+# creates a release event, and a later atomic on the same element acquires it: from then on, the accesses that the event
+# releases happen before those of the acquiring program. Events refer to the events that were acquired before them,
 # so they form a graph; `_clocks_of` walks it to compute a vector clock, program number -> last stamp, when a race is
 # suspected. `SyncState` is the same in the emulator (`cpp/runtime/vector_clock.h`).
 class ReleaseEvent:
-    """What an atomic releases: the accesses of its program up to `stamp`, and the events that it had acquired.
+    """The release of an atomic: it releases the accesses of its program up to `stamp`, and the events acquired before.
 
-    Accesses up to `synced` precede a barrier of the program, so all of its threads' accesses are covered; later ones
-    are covered only for the thread that executed the atomic, at `line`."""
+    Accesses up to `synced` precede a barrier of the program, so the event releases those of all threads. Of later
+    accesses, it releases only those of the thread that executed the atomic, at `line`."""
 
     __slots__ = ('number', 'stamp', 'acquired', 'synced', 'line')
 
@@ -199,16 +199,16 @@ class ReleaseEvent:
 
 
 def _clocks_of(acquired):
-    "Return the vector clocks of the events: program number -> last stamp, and -> (last synced stamp, {stamp: line})"
+    "Return two dicts: program number -> last stamp, program number -> (last synced stamp, {stamp: line})"
     clock = {}
     synced_clock = {}
-    seen = set()
+    visited = set()
     pending = list(acquired)
     while pending:
         event = pending.pop()
-        if id(event) in seen:
+        if id(event) in visited:
             continue
-        seen.add(id(event))
+        visited.add(id(event))
         clock[event.number] = max(clock.get(event.number, 0), event.stamp)
         synced, lines = synced_clock.get(event.number, (-1, {}))
         lines[event.stamp] = min(lines.get(event.stamp, event.line), event.line)  # the first of several atomics
@@ -223,7 +223,7 @@ _current = [None]
 def current():
     "Return the context of the running launch; raises `RuntimeError` if there is none"
     if _current[0] is None:
-        raise RuntimeError('the functions of triton.language work inside a kernel: launch it, kernel[grid](...)')
+        raise RuntimeError('functions of triton.language work only inside a kernel: launch it, kernel[grid](...)')
     return _current[0]
 
 
@@ -255,7 +255,7 @@ def location(thread=None):
     line, source, file = _line(frame)
     kernel_frame = frame
     caller = frame.f_back
-    # The kernel's own frame is the outermost one of the learner: the line may be in a function that the kernel calls
+    # The frame of the kernel is the outermost one of the learner; the line may be in a function that the kernel calls.
     while caller is not None and caller.f_code.co_name != 'begin_program':
         if isinstance(caller.f_globals, Names):
             kernel_frame = caller
@@ -278,25 +278,25 @@ def other_access(ctx, stamp, thread=None):
 
 
 def warn_of_undefined(code):
-    "Warn that the value of an undefined lane, which a masked load left without a value, is used"
+    "Warn that the value of an undefined lane is used; a masked load without `other` leaves lanes undefined"
     ctx = _current[0]
     if ctx.initcheck:
         ctx.warn(code, dict(line=learner_frame().f_lineno, masked=ctx.masked_load_line, kernel=ctx.kernel.__name__))
 
 
-def compile_error(what, hint='', line=None, function=None):
-    "Make the `NotCompiled` error for what Triton's compiler rejects, at the running line or at a line of `function`"
-    fields = _line_only()
+def compile_error(problem, hint='', line=None, function=None):
+    "Make the `NotCompiled` error for code that Triton's compiler rejects, at the running line or a line of `function`"
+    fields = _compile_location()
     if function is not None:
         file = function.__code__.co_filename
         fields.update(
             kernel=function.__name__, file=file, line=line, source=linecache.getline(file, line).strip(), called=None
         )
-    return NotCompiled(what, hint, dialect='triton', **fields)
+    return NotCompiled(problem, hint, dialect='triton', **fields)
 
 
 def located_type_error(error):
-    "Return the exception for a `TypeError`: with the learner's line if the arguments of a call there do not fit"
+    "Return the exception for a `TypeError`, with the line of the learner if a call there has wrong arguments"
     traceback = error.__traceback__
     while traceback.tb_next:
         traceback = traceback.tb_next
@@ -305,8 +305,8 @@ def located_type_error(error):
         return error
     file = frame.f_code.co_filename
     line = traceback.tb_lineno
-    where = dict(file=file, line=line, source=linecache.getline(file, line).strip())
-    return NotCompiled(str(error), kernel=_current[0].kernel.__name__, dialect='triton', **where)
+    fields = dict(file=file, line=line, source=linecache.getline(file, line).strip())
+    return NotCompiled(str(error), kernel=_current[0].kernel.__name__, dialect='triton', **fields)
 
 
 class UnsupportedName(NotSimulated, AttributeError):
@@ -319,16 +319,16 @@ class UnknownName(NotCompiled, AttributeError):
 
 def unsupported_name(name):
     "Make the exception for a name that is not supported"
-    return UnsupportedName(f'the checked interpreter does not support {name}', dialect='triton', **_line_only())
+    return UnsupportedName(f'the checked interpreter does not support {name}', dialect='triton', **_compile_location())
 
 
 def unknown_name(name, hint=''):
     "Make the exception for a name that Triton does not have; `hasattr` needs an `AttributeError`"
-    return UnknownName(f'Triton has no {name}', hint, dialect='triton', **_line_only())
+    return UnknownName(f'Triton has no {name}', hint, dialect='triton', **_compile_location())
 
 
-def _line_only():
-    "Return the fields of the location that a compiler knows: not those of a program or a lane"
+def _compile_location():
+    "Return the fields of the location that a compiler knows: those of the line, but not the program and the lane"
     return {
         name: value
         for name, value in location()._asdict().items()

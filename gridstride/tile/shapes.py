@@ -40,7 +40,7 @@ def _is_power_of_2(n):
     return n > 0 and n & (n - 1) == 0
 
 
-_WHY_EMPTY = (
+_EMPTY_BLOCK_HINT = (
     'A quotient such as BLOCK//G is 0 if G is greater than BLOCK. Compute an index per element instead, such as c//G.'
 )
 
@@ -62,7 +62,7 @@ def arange(start, end):
     if end < start:
         raise compile_error(f'tl.arange({start}, {end}): its end is less than its start')
     if end == start:
-        raise compile_error(f'tl.arange({start}, {end}) has no element', _WHY_EMPTY)
+        raise compile_error(f'tl.arange({start}, {end}) has no element', _EMPTY_BLOCK_HINT)
     if not _is_power_of_2(end - start):
         raise compile_error(f'tl.arange({start}, {end}) has {end - start} elements, which is not a power of 2',
                      'Round up to triton.next_power_of_2(n), and mask the surplus lanes.')  # fmt: skip
@@ -70,7 +70,7 @@ def arange(start, end):
 
 
 def _check_shape(shape):
-    "Check the sizes of a block: powers of 2, known at compile time"
+    "Return the shape of a block as a tuple; raises `NotCompiled` unless its sizes are constant powers of 2"
     if len(shape) == 1 and not isinstance(shape[0], (int, tensor)):
         shape = shape[0]
     shape = (shape,) if isinstance(shape, (int, tensor)) else tuple(shape)
@@ -80,20 +80,20 @@ def _check_shape(shape):
                 'the shape of a block is known only when the kernel runs', 'Sizes must be tl.constexpr arguments.'
             )
         if size < 1:
-            raise compile_error(f'a block of shape {list(map(int, shape))} has no element', _WHY_EMPTY)
+            raise compile_error(f'a block of shape {list(map(int, shape))} has no element', _EMPTY_BLOCK_HINT)
         if not _is_power_of_2(size):
             raise compile_error(f'a block of shape {list(map(int, shape))}: {size} is not a power of 2',
-                         'Round up to the next one, and mask the surplus lanes.')  # fmt: skip
+                         'Round up to the next power of 2, and mask the surplus lanes.')  # fmt: skip
     if math.prod(shape) > _MAX_NUMEL:
-        raise compile_error(f'a block of {math.prod(shape)} elements; a block has at most {_MAX_NUMEL}')
+        raise compile_error(f'a block must have at most {_MAX_NUMEL} elements, not {math.prod(shape)}')
     return shape
 
 
 def full(shape, value, dtype):
     "Return a block filled with one value"
-    t = to_dtype(dtype)
-    value = convert(block_of(value), t)
-    return with_undef(np.full(_check_shape((shape,)), value.data, t.np), t, value)
+    dtype = to_dtype(dtype)
+    value = convert(block_of(value), dtype)
+    return with_undef(np.full(_check_shape((shape,)), value.data, dtype.np), dtype, value)
 
 
 def zeros(shape, dtype):
@@ -167,7 +167,7 @@ def trans(input, *dims):
     dims = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
     if not dims:
         if input.data.ndim < 2:
-            raise compile_error(f'tl.trans of a block of shape {list(input.data.shape)}: it needs two axes')
+            raise compile_error(f'tl.trans of a block of shape {list(input.data.shape)}', 'Pass a block with two axes.')
         return map_elements(input, lambda a: np.swapaxes(a, -1, -2))
     return permute(input, *dims)
 
@@ -196,7 +196,7 @@ def join(a, b):
 
 
 def split(a):
-    "Split a block along its last axis, of size 2, into two"
+    "Split a block into two along its last axis, which must have size 2"
     if not a.data.ndim or a.data.shape[-1] != 2:
         raise compile_error(f'tl.split of a block of shape {list(a.data.shape)}', 'Its last axis must have size 2.')
     return map_elements(a, lambda a: a[..., 0][()]), map_elements(a, lambda pairs: pairs[..., 1][()])
@@ -204,8 +204,8 @@ def split(a):
 
 def interleave(a, b):
     "Interleave the elements of two blocks along the last axis"
-    c = join(a, b)
-    return map_elements(c, lambda a: a.reshape(*a.shape[:-2], -1))
+    pairs = join(a, b)
+    return map_elements(pairs, lambda a: a.reshape(*a.shape[:-2], -1))
 
 
 def flip(x, dim=None):
@@ -217,14 +217,14 @@ def flip(x, dim=None):
 def gather(src, index, axis):
     "Gather elements of a block by their indices along an axis"
     indices = index.data.astype(np.int64)
-    gathered = map_elements(src, lambda a: np.take_along_axis(a, indices, axis))
-    return with_undef(gathered.data, gathered.dtype, gathered, index)
+    result = map_elements(src, lambda a: np.take_along_axis(a, indices, axis))
+    return with_undef(result.data, result.dtype, result, index)
 
 
-def axis_of(x, axis, what):
-    "Return an axis as counted from the first; None means all axes"
+def axis_of(x, axis, name):
+    "Return the axis as a non-negative number; None stands for all axes. `name` is that of the function, for messages"
     if axis is None:
         return None
     if not -x.data.ndim <= axis < x.data.ndim:
-        raise compile_error(f'{what} along axis {axis} of a block of shape {list(x.data.shape)}')
+        raise compile_error(f'{name} along axis {axis} of a block of shape {list(x.data.shape)}')
     return int(axis) % x.data.ndim

@@ -14,7 +14,7 @@ _SECTOR = 32  # bytes: the granularity of memory transactions
 
 
 class Counters(counters.Counters):
-    "Counters by name, also as attributes; `load_bytes/load_sectors/32` is the fraction of loaded bytes that was used"
+    "Counters, read as attributes; `load_bytes/load_sectors/32` is the fraction of the transferred bytes that loads use"
 
     WIDTH = 16
     NAMES = (
@@ -34,8 +34,12 @@ class Counters(counters.Counters):
 class Trace:
     "The counters of the recorded launches, in total and per source line, and their accesses one by one"
 
-    def __init__(self, keep=1_000_000):  # keep: how many lanes' accesses are recorded
-        self.keep, self.stats, self.lines, self.accesses, self.source = keep, Counters(), defaultdict(Counters), [], {}
+    def __init__(self, keep=1_000_000):  # keep: how many accesses of single lanes to record
+        self.num_to_record = keep  # how many more
+        self.stats = Counters()
+        self.lines = defaultdict(Counters)  # line number -> counters
+        self.accesses = []  # from `_access_record`
+        self.source = {}  # line number -> source line
         self.grid = None  # of the launch that was recorded last
 
     def begin(self, ctx):
@@ -64,23 +68,23 @@ class Trace:
             }
         self.stats.add(**counts)
         self.lines[line].add(**counts)
-        if self.keep > 0:
-            self.keep -= element_offsets.size
+        if self.num_to_record > 0:
+            self.num_to_record -= element_offsets.size
             self.accesses.append(self._access_record(ctx, region, element_offsets, verb, line, pointers, mask))
 
     def walk(
         self,
-        array,  # the array's name in the kernel; it has two axes
+        array,  # the name in the kernel of an array with two axes
         verb='written',  # 'read', 'written' or 'atomic'
     ) -> np.ndarray:  # one value per tile; -1 where no program accessed it
-        "Return the order in which programs reach an array's tiles, for `draw.cells`; the largest access is the tile"
+        "Return the order in which programs access tiles of an array, for `draw.cells`; a tile is the largest access"
         tile_accesses = [
             access
             for access in self.accesses
             if access['array'] == array and access['verb'] == verb and len(access['shape']) == 2
         ]
         if not tile_accesses:
-            raise ValueError(f'this trace has no access {verb!r} to a two-dimensional array {array!r}')
+            raise ValueError(f'the trace has no access {verb!r} of an array {array!r} with two axes')
         columns = tile_accesses[0]['shape'][1]
         boxes = [(access['at'] // columns, access['at'] % columns) for access in tile_accesses if len(access['at'])]
         tile_size = [max(int(np.ptp(box[axis])) + 1 for box in boxes) for axis in (0, 1)]
@@ -94,7 +98,7 @@ class Trace:
         return order
 
     def _access_record(self, ctx, region, element_offsets, verb, line, pointers, mask):
-        "Return an access as `draw` needs it: `block` is the program's linear index in the grid, `thread` the lane"
+        "Return an access for `draw`: `block` is the linear index of the program in the grid, `thread` the lane"
         x, y, z = ctx.program
         number = x + ctx.grid[0] * (y + ctx.grid[1] * z)
         lanes = np.flatnonzero(mask) if mask is not None and pointers.data.ndim else np.arange(element_offsets.size)
@@ -124,22 +128,22 @@ def recorder():
 @contextmanager
 def paused():
     "Pause recording in the `with` block"
-    previous = _recorder[0]
+    outer_trace = _recorder[0]
     _recorder[0] = None
     try:
         yield
     finally:
-        _recorder[0] = previous
+        _recorder[0] = outer_trace
 
 
 @contextmanager
 def trace(
-    keep=1_000_000,  # how many lanes' accesses are recorded one by one
+    keep=1_000_000,  # how many accesses of single lanes to record
 ):
     "Record a `Trace` of all kernels that run checked in the `with` block"
-    previous = _recorder[0]
+    outer_trace = _recorder[0]
     _recorder[0] = Trace(keep)
     try:
         yield _recorder[0]
     finally:
-        _recorder[0] = previous
+        _recorder[0] = outer_trace

@@ -1,4 +1,4 @@
-"""The module that `from gridstride import triton` imports without a GPU: Triton's names, with kernels checked here."""
+"""The module that `from gridstride import triton` imports without a GPU: Triton's names, with checked kernels."""
 
 import functools
 import sys
@@ -29,10 +29,10 @@ class JITFunction:
         )
 
 
-original_jit = None  # Triton's own `jit`, while `plain.patch` replaces it in its module
+original_jit = None  # Triton's `jit`, while `plain.patch` replaces it in the module `triton`
 
 
-def _triton():
+def _installed_triton():
     "Return Triton itself if it is installed, else None"
     loaded = sys.modules.get('triton')
     if loaded is not None:
@@ -45,8 +45,8 @@ def jit(fn=None, **options) -> Any:
     "Make a kernel, or a function that kernels call; compiler options are accepted and ignored"
     if fn is None:
         return functools.partial(jit, **options)
-    real = _triton()
-    return checked((original_jit or real.jit)(fn, **options) if real else JITFunction(fn))
+    installed = _installed_triton()
+    return checked((original_jit or installed.jit)(fn, **options) if installed else JITFunction(fn))
 
 
 class Config:
@@ -62,15 +62,15 @@ class Config:
         self.ir_override = ir_override
 
     def all_kwargs(self):
-        "Return {name: value} of all that it chooses"
+        "Return {name: value} of the constants and compiler options"
         return {**self.kwargs, 'num_warps': self.num_warps, 'num_stages': self.num_stages, 'num_ctas': self.num_ctas}
 
     def __repr__(self):
         return ', '.join(f'{k}: {v}' for k, v in self.all_kwargs().items())
 
 
-class Tuned:
-    "A kernel under `autotune`, which takes the first config: nothing is timed on a CPU"
+class AutotunedKernel:
+    "A kernel under `autotune`: it uses the first config, because nothing is timed on a CPU"
 
     def __init__(self, fn, configs, key, reset_to_zero=None, restore_value=None, pre_hook=None, **options):
         self.fn, self.configs, self.keys = fn, list(configs), key
@@ -80,8 +80,8 @@ class Tuned:
         self.best_config = self.configs[0]
 
 
-class Heuristics:
-    "A kernel some of whose constants are computed from its arguments"
+class HeuristicsKernel:
+    "A kernel under `heuristics`, which compute some of its constants from its arguments"
 
     def __init__(self, fn, values):
         self.fn, self.values = fn, values
@@ -89,18 +89,18 @@ class Heuristics:
 
 
 def autotune(configs, key, **options) -> Any:
-    "Make a kernel that chooses one of its configs; without a GPU the first"
+    "Make a kernel that chooses one of several configs, as a decorator; without a GPU, it uses the first"
     if not configs:
-        raise ValueError('triton.autotune without configs: give at least one triton.Config')
-    return lambda fn: CheckedKernel(Tuned(_inner(fn), configs, key, **options))
+        raise ValueError('triton.autotune: pass at least one triton.Config')
+    return lambda fn: CheckedKernel(AutotunedKernel(_unchecked(fn), configs, key, **options))
 
 
 def heuristics(values) -> Any:
-    "Make a kernel some of whose constants are computed by `values`: {name: function of the dict of arguments}"
-    return lambda fn: CheckedKernel(Heuristics(_inner(fn), values))
+    "Make a kernel whose constants `values` computes, as a decorator; `values`: name -> function of {argument: value}"
+    return lambda fn: CheckedKernel(HeuristicsKernel(_unchecked(fn), values))
 
 
-def _inner(fn):
+def _unchecked(fn):
     return fn.kernel if isinstance(fn, CheckedKernel) else fn
 
 
@@ -115,11 +115,11 @@ def next_power_of_2(n):
 
 
 def set_allocator(allocate):
-    "Do nothing: a checked kernel needs no workspace"
+    "Do nothing: a checked kernel does not need a workspace"
 
 
 class TensorDescriptor:
-    "An array and the shape of the blocks that are copied at once, like Triton's class of this name"
+    "An array with the shape of the blocks that the copy engine transfers, like Triton's class of this name"
 
     def __init__(self, base, shape, strides, block_shape, padding='zero'):
         self.base, self.shape, self.strides = base, list(shape), list(strides)
@@ -133,29 +133,27 @@ class TensorDescriptor:
 
 
 class _Shim(types.ModuleType):
-    "The part of Triton that is available here"
+    "The substitute for the module `triton`; other names come from Triton, if it is installed"
 
     def __getattr__(self, k):
         if k.startswith('__'):
             raise AttributeError(k)
-        real = _triton()
-        if real is None:
-            raise AttributeError(
-                f'triton.{k} needs Triton itself, which is not installed: pip install triton (on Linux)'
-            )
-        return getattr(real, k)
+        installed = _installed_triton()
+        if installed is None:
+            raise AttributeError(f'triton.{k} needs Triton, which is not installed: pip install triton (on Linux)')
+        return getattr(installed, k)
 
 
 @functools.lru_cache(None)
 def module():
-    "Return the substitute for Triton: the same module at each call"
+    "Return the substitute for Triton; each call returns the same module"
     shim = _Shim('triton_checked', __doc__)
     shim.is_shim = True
-    real = _triton()
+    installed = _installed_triton()
     shim.jit = jit
     shim.autotune = autotune
     shim.heuristics = heuristics
-    if real is None:
+    if installed is None:
         shim.language = language
         shim.Config = Config
         shim.cdiv = cdiv

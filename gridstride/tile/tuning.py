@@ -1,4 +1,4 @@
-"""Checks what `triton.autotune` does to the arguments of a launch.
+"""Checks how `triton.autotune` changes the arguments of a launch.
 
 An autotuner times each config by many runs on the same arrays, so each run starts from the results of the run before.
 Here a second run shows whether this changes the arrays."""
@@ -15,69 +15,71 @@ from .trace import paused
 __all__ = ['tuner_of', 'run_tuned']
 
 
-def tuner_of(kernel, values, tuned):
-    "Return the autotuner that would time its configs for these arguments for the first time; None if there is none"
+def tuner_of(kernel, values, tuned_keys):
+    "Return the autotuner if this launch is the first that it would time for such arguments, else None"
     while kernel is not None and not getattr(kernel, 'configs', None):
         kernel = getattr(kernel, 'fn', None)
     if kernel is None or len(kernel.configs) < 2 or getattr(kernel, 'user_defined_pre_hook', False):
         return None
     key = tuple(repr(values.get(name)) for name in getattr(kernel, 'keys', None) or ())
     key += tuple(str(value.dtype) for value in values.values() if hasattr(value, 'dtype') and hasattr(value, 'shape'))
-    if key in tuned:
+    if key in tuned_keys:
         return None
-    tuned.add(key)
+    tuned_keys.add(key)
     return kernel
 
 
 def run_tuned(tuner, launch, values, make_launch):
     "Run an autotuned launch, and warn if a second run, of `make_launch()`, changes an array that is not restored"
-    names_reset, names_restored = (
+    reset_names, restored_names = (
         tuple(getattr(tuner, argument, None) or ()) for argument in ('reset_to_zero', 'restore_value')
     )
-    reset = [values[name] for name in names_reset]
-    restored = [values[name] for name in names_restored]
-    before = [_copy(array) for array in restored]
-    _clear(reset)
+    reset_arrays = [values[name] for name in reset_names]
+    restored_arrays = [values[name] for name in restored_names]
+    values_before = [_copy(array) for array in restored_arrays]
+    _fill_with_zeros(reset_arrays)
     ctx = launch.ctx
     ctx.is_tuning = True
-    zero = {region.name for region in ctx.regions if not region.flat.any()}
+    zero_names = {region.name for region in ctx.regions if not region.flat.any()}
     launch.run()
-    handled = {*names_reset, *names_restored}
-    suspects = [region for region in ctx.regions if region.shadow.updated_in_place and region.name not in handled]
+    handled_names = {*reset_names, *restored_names}
+    suspects = [
+        region for region in ctx.regions if region.shadow.is_updated_in_place and region.name not in handled_names
+    ]
     if not suspects:
         return
-    after = [region.flat.copy() for region in ctx.regions]
-    _clear(reset)
-    for array, saved in zip(restored, before):
-        array[...] = saved
-    changed = _find_changed_array(make_launch, ctx.regions, after, suspects)
-    for region, saved in zip(ctx.regions, after):
+    values_after = [region.flat.copy() for region in ctx.regions]
+    _fill_with_zeros(reset_arrays)
+    for array, value in zip(restored_arrays, values_before):
+        array[...] = value
+    changed_name = _find_changed_array(make_launch, ctx.regions, values_after, suspects)
+    for region, value in zip(ctx.regions, values_after):
         if region.writable:
-            region.flat[...] = saved
-    if changed:
-        argument = 'reset_to_zero' if changed in zero else 'restore_value'
-        warn_of('tuned', 'triton', dict(kernel=launch.kernel.__name__, configs=len(tuner.configs), array=changed,
+            region.flat[...] = value
+    if changed_name:
+        argument = 'reset_to_zero' if changed_name in zero_names else 'restore_value'
+        warn_of('tuned', 'triton', dict(kernel=launch.kernel.__name__, configs=len(tuner.configs), array=changed_name,
                                         argument=argument))  # fmt: skip
 
 
-def _find_changed_array(make_launch, regions, after, suspects):
-    "Return the name of a suspect that a second run changes, the first one if that run raises; None if there is none"
+def _find_changed_array(make_launch, regions, values_after, suspects):
+    "Return the name of a suspect that a second run changes, or of the first suspect if that run raises; else None"
     try:
         with change(settings, checks=()), paused(), contextlib.redirect_stdout(io.StringIO()):
             make_launch().run()
     except KernelError:
         return suspects[0].name
-    pairs = zip(regions, after)
+    pairs = zip(regions, values_after)
     return next(
-        (region.name for region, saved in pairs if region in suspects and region.flat.tobytes() != saved.tobytes()),
+        (region.name for region, value in pairs if region in suspects and region.flat.tobytes() != value.tobytes()),
         None,
     )
 
 
-def _copy(a):
-    return a.copy() if isinstance(a, np.ndarray) else a.clone()
+def _copy(array):
+    return array.copy() if isinstance(array, np.ndarray) else array.clone()
 
 
-def _clear(arrays):
+def _fill_with_zeros(arrays):
     for array in arrays:
         array[...] = 0

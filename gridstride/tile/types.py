@@ -28,13 +28,13 @@ __all__ = [
 class dtype:
     "A scalar type of Triton, such as `tl.float32`"
 
-    def __init__(self, name, np_type, kind, mantissa=0):
+    def __init__(self, name, np_type, rank, mantissa=0):
         self.name, self.np, self.mantissa = name, np.dtype(np_type), mantissa
-        self.rank = kind  # 0 bool, 1 integer, 2 floating: a number of a lower or equal rank takes the block's type
+        self.rank = rank  # 0 bool, 1 integer, 2 floating: a number takes the type of a block of its rank or higher
         self.size = self.np.itemsize
         self.primitive_bitwidth = self.int_bitwidth = 1 if name == 'int1' else 8 * self.size
         self.fp_mantissa_width = mantissa
-        self.special = name == 'int1' or name.startswith('float8')  # NumPy's arithmetic is not Triton's
+        self.is_special = name == 'int1' or name.startswith('float8')  # NumPy's arithmetic differs from Triton's
         self.number = self.np.type
 
     scalar = property(lambda self: self)
@@ -65,11 +65,11 @@ class dtype:
         return self.rank == 2 and not self.is_fp8()
 
     def is_int(self):
-        "Return whether it is an integer type; `int1` counts as one"
+        "Return whether it is an integer type; `int1` is one"
         return self.rank < 2
 
     def is_int_signed(self):
-        "Return whether it is a signed integer type; `int1` is not"
+        "Return whether it is a signed integer type; `int1` is not one"
         return self.rank == 1 and self.np.kind != 'u'
 
     def is_int_unsigned(self):
@@ -125,7 +125,7 @@ DTYPES = {
         dtype('float8e5b16', ml_dtypes.float8_e5m2fnuz, 2, 2),
     )
 }
-_BY_NUMPY_TYPE = {t.np: t for t in DTYPES.values()}
+_DTYPE_OF_NUMPY_TYPE = {t.np: t for t in DTYPES.values()}
 _I1, _I32, _U32, _I64, _U64 = (DTYPES[name] for name in ('int1', 'int32', 'uint32', 'int64', 'uint64'))
 _F16, _BF16, _F32, _F64 = (DTYPES[name] for name in ('float16', 'bfloat16', 'float32', 'float64'))
 
@@ -133,11 +133,11 @@ _F16, _BF16, _F32, _F64 = (DTYPES[name] for name in ('float16', 'bfloat16', 'flo
 class pointer_type(dtype):
     "A pointer to elements of a type; one object per element type"
 
-    _known = {}
+    _instances = {}  # name of the element type -> pointer type
 
     def __new__(cls, element_ty, address_space=1, const=False):
         element_ty = to_dtype(element_ty)
-        return cls._known.setdefault(element_ty.name, super().__new__(cls))
+        return cls._instances.setdefault(element_ty.name, super().__new__(cls))
 
     def __init__(self, element_ty, address_space=1, const=False):
         element_ty = to_dtype(element_ty)
@@ -224,12 +224,12 @@ def to_dtype(x):
     name = _FULL_NAMES.get(name, name) if isinstance(name, str) else None  # Triton calls float32 fp32
     if name in DTYPES:
         return DTYPES[name]
-    raise TypeError(f'{x!r} is not a type of Triton; use tl.float32, tl.int32, ...')
+    raise TypeError(f'{x!r} is not a type of Triton; use tl.float32 or tl.int32')
 
 
-def dtype_of_numpy(dt):
+def dtype_of_numpy(np_type):
     "Return Triton's type for a type of NumPy or `ml_dtypes`; raises `KeyError` if there is none"
-    return _BY_NUMPY_TYPE[np.dtype(dt)]
+    return _DTYPE_OF_NUMPY_TYPE[np.dtype(np_type)]
 
 
 def dtype_of_number(x):
@@ -250,7 +250,7 @@ def dtype_of_number(x):
         magnitude = abs(x)
         fits = x != x or magnitude in (0.0, float('inf')) or 2.0**-126 <= magnitude <= (2 - 2.0**-23) * 2.0**127
         return _F32 if fits else _F64
-    raise TypeError(f'a kernel computes with numbers and blocks, not with {type(x).__name__}')
+    raise TypeError(f'expected a number or a block, got {type(x).__name__}')
 
 
 @lru_cache(4096)
@@ -258,7 +258,7 @@ def computation_type(
     a,
     b,  # types
     a_is_number=False,
-    b_is_number=False,  # whether it is a number literal rather than a value of the kernel
+    b_is_number=False,  # whether it is a number literal, not a value of the kernel
     division=False,  # / // %
 ):  # a type
     "Return the type to which Triton converts two operands before an operation"
@@ -283,9 +283,9 @@ def computation_type(
 
 
 def promote(a, b):
-    "Return the common type of two integer types: the wider one, or the unsigned one of two of the same width"
-    wide = a if a.int_bitwidth > b.int_bitwidth else b
+    "Return the common type of two integer types: the wider one; of two with the same width, the unsigned one"
+    wider = a if a.int_bitwidth > b.int_bitwidth else b
     if a.is_int_signed() == b.is_int_signed():
-        return wide
+        return wider
     unsigned, signed = (b, a) if a.is_int_signed() else (a, b)
     return unsigned if unsigned.int_bitwidth >= signed.int_bitwidth else signed
