@@ -363,7 +363,7 @@ Profile.timeline = picture
 # The first call under the profiler is slow, so by default one call is a warm-up. The machine's name is removed from a
 # trace.
 def _plan(steps, schedule):
-    "Return the numbers of (wait, warm-up, active) calls"
+    "Return how many calls are for (wait, warm-up, active)"
     if schedule is None:
         return 0, 1, steps
     if len(schedule) != 3 or min(schedule) < 0 or schedule[2] < 1:

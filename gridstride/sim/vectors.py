@@ -100,7 +100,7 @@ class VectorType:
             return a.parts
         if isinstance(a, (np.ndarray, np.generic, int, float)) and kind_of(a) in 'biuf':
             return [cast(self.base_type, a)]
-        hint = 'Pass numbers, or vectors of the same element type.'
+        hint = 'Pass scalars, or vectors of the same element type.'
         argument = a.type if isinstance(a, Vector) else 'a value that is not a real number'
         raise ctx.unsupported(site, active, f'cuda.{self} of {argument}', hint, NotCompiled)
 

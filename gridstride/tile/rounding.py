@@ -74,7 +74,7 @@ def float_to_fp8(values, target):
 
 
 def fp8e5_to_bf16(values):
-    "Convert fp8e5 to bf16: Triton shifts the bits, so infinity and NaN become 65536 or larger numbers"
+    "Convert fp8e5 to bf16: Triton shifts the bits, so infinity and NaN become 65536 or larger values"
     bits = np.asarray(values).view(np.uint8)
     magnitude = np.ldexp(1 + (bits & 3) / np.float32(4), (bits >> 2 & 31).astype(np.int32) - 15)
     shifted = np.where(bits & 128, -magnitude, magnitude).astype(np.float32)
