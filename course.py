@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Sets up the course and opens it. Needs Python 3.10 or newer, and nothing else.
 
-python3 course.py [NN]         set up, then open JupyterLab on lesson NN (01), such as 08 or 08a
+python3 course.py [NN]         set up, then open JupyterLab on your copy of lesson NN, such as 08 or 08a, or on the
+                               start page; your copies are in the folder my
     --port N                   first port to try (8888)
     --no-browser               print the address instead of opening a browser
 python3 course.py setup        only set up
@@ -19,7 +20,9 @@ python3 course.py canary [ARGS] test with the newest version of each requirement
     --keep                     reuse what is in .canary already
 python3 course.py doctor       what is installed, what is missing, and the command that fixes it
 python3 course.py lessons      list the lessons, with the time that each takes
-python3 course.py progress     list the solved exercises
+python3 course.py progress [NN ...] show how many exercises are solved, and which lesson comes next; or lesson NN's
+python3 course.py update       bring a newer course (git pull) and keep your answers
+python3 course.py reset NN     make a fresh copy of lesson NN; the old copy gets another name
 python3 course.py clean        remove .venv and all build results; notebooks and progress stay
 """
 import signal, sys
@@ -55,7 +58,7 @@ INPUTS = ['constraints.txt', 'settings.ini', 'setup.py', 'pyproject.toml']
 PORTS = 100  # that are tried
 
 sys.path.insert(0, str(ROOT))
-from gridstride.course import curriculum, doctor, lessons
+from gridstride.course import copies, curriculum, doctor, lessons
 
 
 def fail(message):
@@ -249,13 +252,25 @@ def drop_half_installed():
         if not (d/'RECORD').exists(): shutil.rmtree(d)
 
 
-# JupyterLab: do not ask about news, do not look for updates.
+# JupyterLab: do not ask about news, do not search for updates.
 NOTIFICATION = {'fetchNews': 'false', 'checkForUpdates': False}
 # Kernels: do not warn that they use TCP, as they always did; if an exercise runs before the lesson's first cell, add a
 # hint to the NameError.
 FIRST_CELL = 'from gridstride.support.short_tracebacks import point_to_first_cell as _f; _f(); del _f'
+# The first screen: the start page rendered, the lesson's table of contents open, names of lessons not cut off.
+OVERRIDES = {
+    '@jupyterlab/apputils-extension:notification': NOTIFICATION,
+    '@jupyterlab/docmanager-extension:plugin': {'defaultViewers': {'markdown': 'Markdown Preview'}},
+    '@jupyterlab/filebrowser-extension:browser': {'showLastModifiedColumn': False},
+}
+CONTENTS = '@jupyterlab/toc:plugin'
+LEFT = {'collapsed': False, 'visible': True, 'current': CONTENTS, 'widgets': ['filebrowser', CONTENTS]}
+LAYOUT = {'layout-restorer:data': {'main': {'dock': None}, 'left': LEFT, 'relativeSizes': [.24, .76, 0]}}
+WORKSPACES = 'share/jupyter/lab/workspaces'
+WORKSPACE = f'{WORKSPACES}/default-37a8.jupyterlab-workspace'  # as JupyterLab names the file of the workspace `default`
 QUIET = {
-    'share/jupyter/lab/settings/overrides.json': {'@jupyterlab/apputils-extension:notification': NOTIFICATION},
+    'share/jupyter/lab/settings/overrides.json': OVERRIDES,
+    WORKSPACE: {'data': LAYOUT, 'metadata': {'id': 'default'}},
     'etc/ipython/ipython_kernel_config.json': {'IPKernelApp': {'log_level': 'ERROR', 'exec_lines': [FIRST_CELL]}},
 }
 
@@ -434,25 +449,32 @@ def has_browser():
     except webbrowser.Error: return False
 
 
-def lesson_page(number):
-    "Return the path of a lesson in JupyterLab; fail if there is no such lesson"
-    try: return f"/lab/tree/nbs/{lessons.pick([number], ROOT/'nbs')[0].name}"
+def first_page(number):
+    "Return the path in JupyterLab of a lesson, or of the start page; fail if there is no such lesson"
+    try: return f"/lab/tree/my/{lessons.pick([number], ROOT/'nbs')[0].name if number else copies.START}"
     except LookupError as e: fail(e)
 
 
 def open_lab(argv):
     "Set up, then open JupyterLab on a lesson"
     p = parser('', 'Set up, then open JupyterLab on a lesson.')
-    p.add_argument('lesson', nargs='?', default='01', metavar='NN')
+    p.add_argument('lesson', nargs='?', metavar='NN')
     p.add_argument('--port', type=int, default=8888, metavar='N')
     p.add_argument('--no-browser', action='store_true')
     args = p.parse_args(argv)
     if not 0 < args.port < 65536: p.error(f'{args.port} is not a port')
-    page = lesson_page(args.lesson)
+    page = first_page(args.lesson)
     setup()
+    copy_lessons()
     run_in_background('gridstride.course.lessons', 'trust')  # or JupyterLab hides pictures until a cell is run
     run_in_background('gridstride.cpp.toolchain.build')  # the emulator, so that no cell waits for it
     start_lab(page, free_port(args.port), has_browser() and not args.no_browser)
+
+
+def copy_lessons():
+    "Copy the lessons that have no copy yet, and write the start page"
+    try: copies.make()
+    except ValueError as e: fail(e)
 
 
 def run_in_background(*module):
@@ -475,7 +497,7 @@ def start_lab(page, port, browser):
     where = f'http://localhost:{port}{page}?token={token}'
     said = 'JupyterLab is at' if browser else 'Open this address in a browser'
     print(f'{said} (stop it with Ctrl-C here):\n\n    {where}\n')
-    become(*lab_command(page, port, browser), JUPYTER_TOKEN=token)
+    become(*lab_command(page, port, browser), JUPYTER_TOKEN=token, JUPYTERLAB_WORKSPACES_DIR=str(VENV/WORKSPACES))
 
 
 def setup_only(argv):
@@ -565,10 +587,36 @@ def list_lessons(argv):
 
 
 def progress(argv):
-    "List the solved exercises"
-    parser('progress', 'List the solved exercises.').parse_args(argv)
-    try: print(lessons.progress(ROOT/'nbs'))
-    except ValueError as e: fail(e)
+    "Show how many exercises are solved, or which ones of the lessons that are named"
+    p = parser('progress', 'Show how many exercises are solved, and which lesson comes next.')
+    p.add_argument('lessons', nargs='*', metavar='NN')
+    args = p.parse_args(argv)
+    try: print(lessons.progress(copies.FOLDER if copies.FOLDER.exists() else ROOT/'nbs', chosen=args.lessons))
+    except (LookupError, ValueError) as e: fail(e)
+
+
+def update(argv):
+    "Bring a newer course, and newer lessons into the copies"
+    parser('update', 'Bring a newer course, and keep your answers.').parse_args(argv)
+    if (ROOT/'.git').exists() and shutil.which('git'):
+        pulled = subprocess.run(['git', 'pull', '--ff-only'], cwd=ROOT, capture_output=True, text=True)
+        if pulled.returncode:
+            fail(f'git pull stopped:\n{pulled.stderr.strip()}\nYour own changes to files of the course stop it: save '
+                 'them with git stash, run this command again, then git stash pop.')
+        print(pulled.stdout.strip())
+    else: print('This copy of the course was not made by git: unpack the new course over this folder first.')
+    become(sys.executable, '-m', 'gridstride.course.copies', 'update')  # in a new process, which runs the new course
+
+
+def reset(argv):
+    "Make fresh copies of a lesson"
+    p = parser('reset', 'Make a fresh copy of a lesson; the old copy gets another name.')
+    p.add_argument('lesson', metavar='NN')
+    args = p.parse_args(argv)
+    try:
+        for name, old in copies.reset(args.lesson):
+            print(f'my/{name} is new' + (f'; your old copy is my/{old}' if old else ''))
+    except LookupError as e: fail(e)
 
 
 def clean(argv):
@@ -583,7 +631,7 @@ def clean(argv):
 
 
 COMMANDS = dict(open=open_lab, setup=setup_only, test=test, run=run, record=record, site=site, canary=canary,
-                doctor=examine, lessons=list_lessons, progress=progress, clean=clean)
+                doctor=examine, lessons=list_lessons, progress=progress, update=update, reset=reset, clean=clean)
 
 
 def command_of(argv):

@@ -316,9 +316,22 @@ def test_second_setup_installs_nothing(made):
 
 def test_jupyterlab_and_kernels_are_quiet(made):
     settings = json.loads((made[0]/'.venv/share/jupyter/lab/settings/overrides.json').read_text())
-    assert settings == {'@jupyterlab/apputils-extension:notification': {'fetchNews': 'false', 'checkForUpdates': False}}
+    assert settings['@jupyterlab/apputils-extension:notification'] == {'fetchNews': 'false', 'checkForUpdates': False}
     settings = json.loads((made[0]/'.venv/etc/ipython/ipython_kernel_config.json').read_text())
     assert settings['IPKernelApp']['log_level'] == 'ERROR'
+
+
+def test_the_first_screen_has_the_contents_open(made):
+    "The files are where JupyterLab reads them, and name settings that it has"
+    from jupyterlab_server.workspaces_handler import slugify
+    share = made[0]/'.venv/share/jupyter/lab'
+    layout = json.loads((share/'workspaces'/f'{slugify("default")}.jupyterlab-workspace').read_text())
+    assert layout['data']['layout-restorer:data']['left']['current'] == '@jupyterlab/toc:plugin'
+    assert Path(lab(course(made[0]))[1]['env']['JUPYTERLAB_WORKSPACES_DIR']) == share/'workspaces'
+    for plugin, chosen in json.loads((share/'settings/overrides.json').read_text()).items():
+        package, name = plugin.split(':')
+        schema = Path(sys.prefix)/'share/jupyter/lab/schemas'/package/f'{name}.json'
+        assert chosen.keys() <= json.loads(schema.read_text())['properties'].keys(), plugin
 
 
 @pytest.mark.slow
@@ -851,13 +864,13 @@ def lab(res):
 def test_open_prints_the_address_without_a_display(made):
     folder, _ = made
     url, called = lab(course(folder))
-    assert re.fullmatch(r'http://localhost:\d+/lab/tree/nbs/01_first\.ipynb\?token=[0-9a-f]{32}', url)
+    assert re.fullmatch(r'http://localhost:\d+/lab/tree/my/START\.md\?token=[0-9a-f]{32}', url)
     token = url.split('=')[1]
     assert called['env']['JUPYTER_TOKEN'] == token
     assert token not in ' '.join(called['argv']), 'other users can read a command line'
     assert called['env']['JUPYTER_PREFER_ENV_PATH'] == '1' and called['cwd'] == str(folder)
     assert called['env']['PATH'].startswith(str(folder/'.venv'))
-    page = '--LabApp.default_url=/lab/tree/nbs/01_first.ipynb'
+    page = '--LabApp.default_url=/lab/tree/my/START.md'
     assert {f'--ServerApp.root_dir={folder}', page, '--ServerApp.open_browser=False'} <= set(called['argv'])
 
 
@@ -872,7 +885,8 @@ def test_open_with_a_display(made, tmp_path, args, browser):
 
 def test_open_another_lesson(made):
     url, called = lab(course(made[0], '2', '--no-browser'))
-    assert '/lab/tree/nbs/02_second.ipynb?' in url
+    assert '/lab/tree/my/02_second.ipynb?' in url
+    assert (made[0]/'my/02_second.ipynb').read_text() == (made[0]/'nbs/02_second.ipynb').read_text()
 
 
 @pytest.mark.parametrize('family,host', [(socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::1')])
@@ -958,14 +972,16 @@ def test_doctor_without_a_working_environment(quick, broken):
 
 @pytest.mark.slow
 def test_progress(quick):
-    def ask(**env):
-        res = course(quick, 'progress', **env)
+    def ask(*chosen, **env):
+        res = course(quick, 'progress', *chosen, **env)
         assert res.returncode == 0, res
         return res.stdout
     assert '0 of 2 exercises' in ask()
     done = json.dumps(dict(solved={'first.a': '2026-11-21'}))
     (quick/'nbs/.progress.json').write_text(done)
-    assert '1 of 2 exercises' in ask() and '2026-11-21  first.a' in ask()
+    assert '1 of 2 exercises' in ask() and '02_second' in ask() and '2026-11-21  first.a' in ask('1')
+    assert 'second.a' not in ask('01') and 'first.a' not in ask('02')
+    refused(course(quick, 'progress', '03'), '03')
     assert '0 of 2 exercises' in ask(GRIDSTRIDE_PROGRESS=quick/'other.json')
     assert not (quick/'.venv').exists()
 
@@ -975,6 +991,43 @@ def test_progress_file_that_cannot_be_read(quick, text):
     (quick/'nbs/.progress.json').write_text(text)
     refused(course(quick, 'progress'), str(quick/'nbs/.progress.json'), 'cannot be read')
     assert (quick/'nbs/.progress.json').read_text() == text
+
+
+def test_reset_keeps_the_old_copy(quick):
+    refused(course(quick, 'reset', '03'), '03')
+    for expected in (['01_first.ipynb'], ['01_first.ipynb', 'old_01_first.ipynb']):
+        assert course(quick, 'reset', '1').returncode == 0
+        assert [p.name for p in sorted((quick/'my').glob('*.ipynb'))] == expected
+        assert (quick/'my/01_first.ipynb').read_text() == (quick/'nbs/01_first.ipynb').read_text()
+        (quick/'my/01_first.ipynb').write_text(notebook('mine'))
+    assert (quick/'my/old_01_first.ipynb').read_text() == notebook('mine')
+
+
+@pytest.mark.slow
+def test_update_pulls_the_course_and_keeps_answers(quick, tmp_path):
+    def git(*args, cwd=quick):
+        subprocess.run(['git', '-c', 'user.name=a', '-c', 'user.email=a@b', *args], cwd=cwd, check=True,
+                       capture_output=True, env=dict(os.environ, GIT_CONFIG_GLOBAL=os.devnull))
+    (quick/'.gitignore').write_text('/my/\n__pycache__/\n')
+    git('init', '-q'); git('add', '-A'); git('commit', '-qm', 'one')
+    git('clone', '-q', str(quick), str(tmp_path/'mine'), cwd=tmp_path)
+    mine = tmp_path/'mine'
+    assert course(mine, 'update').returncode == 0 and (mine/'my/START.md').exists()
+    copy, newer = mine/'my/01_first.ipynb', json.loads((quick/'nbs/01_first.ipynb').read_text())
+    edited = json.loads(copy.read_text())
+    edited['cells'][0]['source'] = 'my answer'
+    copy.write_text(json.dumps(edited))
+    newer['cells'].append(dict(newer['cells'][0], id='new', source='a new cell'))
+    (quick/'nbs/01_first.ipynb').write_text(json.dumps(newer))
+    git('commit', '-qam', 'two')
+    res = course(mine, 'update')
+    assert res.returncode == 0 and '01_first' in res.stdout and '02_second' not in res.stdout, res
+    assert [c['source'] for c in json.loads(copy.read_text())['cells']] == ['my answer', 'a new cell']
+    (mine/'settings.ini').write_text('[DEFAULT]\n')
+    (quick/'settings.ini').write_text('[DEFAULT]\nname = gridstride\n')
+    git('commit', '-qam', 'three')
+    res = course(mine, 'update')
+    assert res.returncode == 2 and names(res.stderr, 'settings.ini', 'git stash'), res
 
 
 BUILT = ['.venv/bin', 'build/lib', 'dist', 'gridstride.egg-info', 'gridstride/__pycache__', '.pytest_cache']

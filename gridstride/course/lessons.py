@@ -399,18 +399,42 @@ def read_progress(
 def progress(
     folder=NBS,  # where the lessons are
     path=None,  # the progress file; None: the one in the folder of the lessons
+    chosen=(),  # lessons, as typed: '03'; without any, an overview of all
 ) -> str:
-    "Return a table of every lesson's exercises, and when each was solved"
+    """Return how many exercises of each lesson are solved, and which lesson comes next; with `chosen`, when each
+    exercise of these lessons was solved. Raises `LookupError` for a number that no lesson has."""
     days = read_progress(path or progress_file(folder))
-    rows = []
-    known = {p.stem: exercises(read(p)) for p in lessons(folder)}
+    if chosen:
+        return '\n\n'.join(_solved_days(p.stem, exercises(read(p)), days) for p in pick(chosen, folder))
+    ids_of = {p.stem: exercises(read(p)) for p in lessons(folder)}
+    lines = [f'{_count(sum(ids_of.values(), []), days)} exercises solved', '']
+    if unsolved := [stem for stem, ids in ids_of.items() if not days.keys() >= {*ids}]:
+        lines[0] += f'. Next: {unsolved[0]}'
+    for part, stems in _by_part(ids_of):
+        line = '   '.join(f'{stem.partition("_")[0]} {_count(ids_of[stem], days, "/")}' for stem in stems)
+        lines.append(f'{part:<33}{line}')
+    return '\n'.join(lines)
 
-    def share(ids):
-        return f'{sum(i in days for i in ids)} of {len(ids)} exercises solved'
 
-    for lesson, ids in known.items():
-        rows += ['', f'{lesson}: {share(ids)}', *(f"  {days.get(i, 'not yet'):<10}  {i}" for i in ids)]
-    return '\n'.join([share(sum(known.values(), [])), *rows])
+def _count(ids, days, of=' of '):
+    return f'{sum(i in days for i in ids)}{of}{len(ids)}'
+
+
+def _solved_days(stem, ids, days):
+    "Return a line per exercise of a lesson: the day on which it was solved"
+    lines = [f"  {days.get(i, 'not yet'):<10}  {i}" for i in ids]
+    return '\n'.join([f'{stem}: {_count(ids, days)} exercises solved', *lines])
+
+
+def _by_part(stems):
+    "Return [(part, names of its lessons)], at most six lessons per line, so that it fits a terminal"
+    from .curriculum import lesson_of_file, part_of
+
+    parts = {}
+    for stem in stems:
+        lesson = lesson_of_file(f'{stem}.ipynb')
+        parts.setdefault(part_of(lesson) if lesson else '', []).append(stem)
+    return [('' if k else part, names[k : k + 6]) for part, names in parts.items() for k in range(0, len(names), 6)]
 
 
 # `python -m gridstride.course.lessons run 01 02 --save --jobs 2`, which is what `python3 course.py run` calls once
@@ -476,9 +500,9 @@ def main(
         return print('usage: python -m gridstride.course.lessons run|progress|trust ...', file=sys.stderr) or 2
     try:
         if command == 'trust':
-            return trust(folder) and 0
+            return sum(map(trust, (folder, ROOT / 'my'))) and 0
         if command == 'progress':
-            return print(progress(folder)) or 0
+            return print(progress(folder, chosen=others)) or 0
         args = run_args(others, folder)
         runs = _run_in_thread(run(args.paths, args.save, args.jobs))
     except (ValueError, LookupError, RuntimeError) as e:

@@ -74,7 +74,7 @@ def clone_commands(meta) -> str:
 # part of the lesson's code: outputs do not depend on it.
 SETUP_TAG = 'setup'
 _SETUP = '''\
-#@title Set-up: installs gridstride if it is missing (on Colab, on Kaggle, in a Jupyter of your own)
+#@title Set-up: installs gridstride where it is missing, as on Colab
 import importlib.util
 missing = [name for name in ('gridstride', 'torch', 'matplotlib', 'ml_dtypes') if not importlib.util.find_spec(name)]
 if missing:

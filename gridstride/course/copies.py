@@ -1,0 +1,210 @@
+"""The reader's copies of the lessons, in the folder `my`: answers are there, and the course's notebooks stay clean.
+
+`make` copies each lesson once. `update` brings a newer lesson into its copy and keeps what the reader wrote; for this
+it stores each lesson as it was copied. `reset` makes a fresh copy and keeps the old one under another name. The start
+page, `my/START.md`, shows what is solved and what comes next.
+
+    python -m gridstride.course.copies          # make the copies that are missing, and the start page
+    python -m gridstride.course.copies update   # bring newer lessons into the copies
+
+Like `lessons`, this module runs before anything is installed.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from ..support.atomic_write import write_whole
+from . import curriculum
+from .lessons import NBS, ROOT, exercises, lessons, pick, progress_file, read, read_progress
+
+__all__ = ['FOLDER', 'START', 'make', 'update', 'reset', 'merged', 'start_page', 'next_lesson', 'main']
+
+FOLDER = ROOT / 'my'
+START = 'START.md'
+_COPIED = '.copied.json'  # {file: {cell id: source}}: each lesson as it was when it was copied
+_LOST = '## Your answers to cells that the lesson no longer has'
+
+
+def _source(cell):
+    return ''.join(cell['source'])
+
+
+def _sources(nb):
+    "Return {cell id: source} of a notebook"
+    return {c['id']: _source(c) for c in nb['cells'] if 'id' in c}
+
+
+def _write_json(path, content, indent=1):
+    write_whole(path, json.dumps(content, indent=indent, ensure_ascii=False) + '\n')
+
+
+def _copied(folder):
+    "Return {file: {cell id: source}} of the copies"
+    try:
+        return json.loads((folder / _COPIED).read_text(encoding='utf-8'))
+    except FileNotFoundError:
+        return {}
+
+
+def _copy(lesson, folder, copied):
+    shutil.copyfile(lesson, folder / lesson.name)
+    copied[lesson.name] = _sources(read(lesson))
+
+
+def make(
+    nbs=NBS,  # the folder of the course's lessons
+    folder=FOLDER,  # that of the copies
+) -> Path:
+    "Copy the lessons that have no copy, and write the start page; returns its path"
+    folder.mkdir(exist_ok=True)
+    copied = _copied(folder)
+    for lesson in lessons(nbs):
+        if not (folder / lesson.name).exists():
+            _copy(lesson, folder, copied)
+    for name in ('inside', 'lib', 'utils.py'):  # lessons link to these folders; lectures import utils
+        if (nbs / name).exists() and not (folder / name).exists():
+            (shutil.copytree if (nbs / name).is_dir() else shutil.copyfile)(nbs / name, folder / name)
+    if (nbs / '.progress.json').exists() and not (folder / '.progress.json').exists():
+        shutil.copyfile(nbs / '.progress.json', folder / '.progress.json')
+    _write_json(folder / _COPIED, copied, None)
+    write_whole(folder / START, start_page(folder))
+    return folder / START
+
+
+# A cell that the reader changed or added wins; every other cell is the newer lesson's.
+def merged(
+    copied: dict,  # {cell id: source} of the lesson as it was copied
+    mine: dict,  # the reader's copy
+    newer: dict,  # the newer lesson
+) -> dict:
+    "Return the newer lesson with the cells that the reader changed or added"
+    changed = {c['id']: c for c in mine['cells'] if c.get('id') in copied and _source(c) != copied[c['id']]}
+    cells = [changed.pop(c['id'], c) for c in newer['cells']]
+    at = {c['id']: i for i, c in enumerate(cells)}
+    added = {}  # id of the cell above -> cells that the reader added below it
+    above = None
+    for c in mine['cells']:
+        if c.get('id') in copied or c.get('id') in at:
+            above = c['id'] if c['id'] in at else above
+        else:
+            added.setdefault(above, []).append(c)
+    res = added.get(None, []) + [o for c in cells for o in (c, *added.get(c['id'], []))]
+    if changed:
+        heading = dict(cell_type='markdown', id='your-answers', metadata={}, source=[_LOST])
+        res += [heading, *changed.values()]
+    return {**newer, 'cells': res}
+
+
+def _updated(lesson, copy, copied):
+    "Bring a newer lesson into its copy; returns whether the copy changed"
+    newer, mine, before = read(lesson), read(copy), copied.get(lesson.name)
+    if before == _sources(newer):
+        return False
+    if before is None or _sources(mine) == before:
+        if before is None and _sources(mine) != _sources(newer):
+            return False  # it was not copied by `make`
+        shutil.copyfile(lesson, copy)
+    else:
+        _write_json(copy, merged(before, mine, newer))
+    copied[lesson.name] = _sources(newer)
+    return True
+
+
+def update(
+    nbs=NBS,  # the folder of the course's lessons
+    folder=FOLDER,  # that of the copies
+) -> list:  # names of files
+    "Bring newer lessons into the copies, with the reader's answers; returns the copies that changed"
+    if not folder.exists():
+        make(nbs, folder)
+        return []
+    copied = _copied(folder)
+    known = [p for p in lessons(nbs) if (folder / p.name).exists()]
+    changed = [p.name for p in known if _updated(p, folder / p.name, copied)]
+    _write_json(folder / _COPIED, copied, None)
+    make(nbs, folder)
+    return changed
+
+
+def reset(
+    number,  # of a lesson, as typed: '03'
+    nbs=NBS,  # the folder of the course's lessons
+    folder=FOLDER,  # that of the copies
+) -> list:  # (name of the copy, name of the old one) per lesson
+    "Make a fresh copy of a lesson; the old copy gets another name. Raises `LookupError` for a number no lesson has"
+    chosen = pick([number], nbs)
+    folder.mkdir(exist_ok=True)
+    copied, res = _copied(folder), []
+    for lesson in chosen:
+        old = None
+        if (copy := folder / lesson.name).exists():
+            names = (f'old{n or ""}_{lesson.name}' for n in range(1000))
+            old = next(name for name in names if not (folder / name).exists())
+            copy.rename(folder / old)
+        _copy(lesson, folder, copied)
+        res.append((lesson.name, old))
+    _write_json(folder / _COPIED, copied, None)
+    return res
+
+
+# The start page
+
+
+def _solved(folder):
+    "Return {lesson: (solved exercises, all exercises)} of the lessons in `folder`"
+    days = read_progress(progress_file(folder))
+    found = {p.name: exercises(read(p)) for p in lessons(folder)}
+    return {
+        o: (sum(i in days for i in found[o.file]), len(found[o.file])) for o in curriculum.LESSONS if o.file in found
+    }
+
+
+def next_lesson(solved):  # {lesson: (solved exercises, all exercises)}
+    "Return the first lesson with an exercise that is not solved; None if all are solved"
+    return next((lesson for lesson, (done, all_of_it) in solved.items() if done < all_of_it), None)
+
+
+def start_page(
+    folder=FOLDER,  # of the copies
+) -> str:
+    "Return the start page, Markdown: what comes next, and each lesson with its minutes and solved exercises"
+    solved = _solved(folder)
+    lines = ['# gridstride', '']
+    if lesson := next_lesson(solved):
+        minutes = curriculum.minutes(lesson)[0]
+        lines += [f'**Next: [{lesson.number} {lesson.title}]({lesson.file})**, {minutes} minutes to read and run.', '']
+    done, all_of_it = (sum(o[i] for o in solved.values()) for i in (0, 1))
+    lines += [
+        f'{done} of {all_of_it} exercises solved. These notebooks are yours: change what you like. '
+        '`python3 course.py reset 03` makes lesson 03 new, `python3 course.py update` brings a newer course and keeps '
+        'your answers. This page is written at each start.'
+    ]
+    for part, some in curriculum.lessons_by_part().items():
+        here = [o for o in some if o in solved]
+        if here:
+            lines += ['', f'## {part}', '', '| lesson | what it does | reading | solved |', '|---|---|---|---|']
+        for o in here:
+            row = f'[{o.number} {o.title}]({o.file})', o.does, f'{curriculum.minutes(o)[0]} min', _mark(*solved[o])
+            lines.append(f'| {" | ".join(row)} |')
+    return '\n'.join(lines) + '\n'
+
+
+def _mark(done, all_of_it):
+    return '' if not all_of_it else f'{done} of {all_of_it}' + ' ✓' * (done == all_of_it)
+
+
+def main(argv=()):
+    "Make the copies, or with `update` bring newer lessons into them; print what changed"
+    if 'update' in argv:
+        changed = update()
+        print(
+            f'Updated in my/: {", ".join(changed)}. Your answers are kept.' if changed else 'Your copies are current.'
+        )
+    else:
+        make()
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))
