@@ -77,6 +77,7 @@ def pytest_configure(config):
     config.addinivalue_line('markers', 'gpu: needs a GPU, is skipped without one, and runs its kernels there')
     config.addinivalue_line('markers', 'real_backend: runs kernels where a user would: on the GPU, if one is here')
     config.addinivalue_line('markers', 'exhaustive: one more case of what others cover; runs with --all, or if named')
+    config.addinivalue_line('markers', 'one_order: each case runs in one of the orders of threads, in all with --all')
     config.addinivalue_line('markers', 'takes(seconds): slow; takes so long if nothing is compiled, and starts early')
     config.pluginmanager.register(Clock())
 
@@ -89,7 +90,10 @@ def backend(request, monkeypatch):
     else: monkeypatch.delenv('GRIDSTRIDE_BACKEND')
 
 
-@pytest.fixture(params=['forward', 'reverse', 'shuffle'])
+ORDERS = ['forward', 'reverse', 'shuffle']
+
+
+@pytest.fixture(params=ORDERS)
 def order(request):
     "The order in which the emulator runs blocks and threads: the test is run in each"
     from gridstride import cpp
@@ -135,8 +139,19 @@ def pytest_collection_modifyitems(config, items):
         if used & NOTEBOOKS: o.add_marker(pytest.mark.takes(10))
         if used & SLOW or o.get_closest_marker('takes'): o.add_marker('slow')
         if used & BROWSERS: o.add_marker('browser')
+    leave_orders_out(items)
     leave_out_exhaustive(config, items)
     items[:] = dealt(items, getattr(config, 'workerinput', {}).get('workercount', 1))
+
+
+def leave_orders_out(items):
+    "Mark cases `exhaustive` of tests with the mark `one_order`: case 0 stays in order 0, case 1 in order 1, and so on"
+    met = {}  # test -> its cases, without the order
+    for o in (o for o in items if o.get_closest_marker('one_order')):
+        order, known = o.callspec.params['order'], met.setdefault(o.nodeid.partition('[')[0], [])
+        case = o.callspec.id.replace(order, '')
+        if case not in known: known.append(case)
+        if known.index(case) % len(ORDERS) != ORDERS.index(order): o.add_marker('exhaustive')
 
 
 def leave_out_exhaustive(config, items):

@@ -15,6 +15,7 @@ from gridstride.asm.read import read_ptx, read_sass
 from gridstride.cpp import cuda_kernel, load_cuda
 from gridstride.cpp.frontend.reader import device_only, kernels
 from once import made_once
+from exhaustive import left_to_all
 from found import saying
 
 HERE = Path(__file__).parent/'asm'
@@ -259,7 +260,7 @@ def is_known(name, src, arch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('arch', ['sm_75', 'sm_90', 'sm_120'])
+@pytest.mark.parametrize('arch', [left_to_all('sm_75'), 'sm_90', left_to_all('sm_120')])
 def test_every_instruction_of_many_kernels_has_a_kind(arch):
     "The kernels of the programs that a GPU and the emulator run alike, compiled and read in one go"
     sources = [path.read_text() for path in sorted((HERE.parent/'cuda/same').glob('*.cu'))[::6]]

@@ -18,6 +18,7 @@ from gridstride.kernels.tensor_maps import tensor_map
 from gridstride.kernels.ladder.tma import swizzle_offsets, wgmma_d
 from gridstride.bench.variants import changed
 from found import finding
+from exhaustive import left_to_all
 
 PTX = r'''
 typedef unsigned u32;
@@ -1128,8 +1129,8 @@ def test_rungs_on_ragged_shapes(name):
         with cpp.options(order=order, seed=1): assert right(rung, *shape)
 
 @pytest.mark.slow
-@pytest.mark.parametrize('tile',
-    [(256,192,1,2,0,0,0), (128,160,2,1,1,0,0), (192,160,1,2,1,1,0), (64,64,1,1,0,0,0), (128,256,2,1,0,0,1)])
+@pytest.mark.parametrize('tile', [*map(left_to_all, [((64,64,1,1,0,0,0),), ((128,160,2,1,1,0,0),)]),
+                                  (256,192,1,2,0,0,0), (192,160,1,2,1,1,0), (128,256,2,1,0,0,1)])
 def test_final_tiles_on_ragged_shapes(tile):
     assert tile in stream_k.CORRECTION_FACTORS
     rung = stream_k.final_gemm(*tile)
@@ -1150,12 +1151,14 @@ def product_pingpong(rung, layout, h, w, k):
     m,n = m.double(),n.double()
     return ((out.double()-m@n).abs() <= (m.abs()@n.abs())*2**-24*(k//16+2) + (m@n).abs()*2**-8).all()
 
+@pytest.mark.one_order
 @pytest.mark.parametrize('cut,layout', TURNS, ids=str)
 def test_warpgroups_that_take_turns(cut, layout, order):
     rung = hopper_f16.gemm_f16(cut, layout=layout)
     for shape in (328,328,64*rung.constants['STAGES']*2+72),(8,8,64): assert product_pingpong(rung, layout, *shape)
 
 @pytest.mark.slow
+@pytest.mark.one_order
 def test_without_its_wait_a_warpgroup_takes_the_stages_of_another_tile(order):
     "A barrier only shows the parity of a phase: two iterations ahead, the last but one is taken for its own"
     rung = hopper_f16.gemm_f16(TURNS[0][0])
@@ -1164,10 +1167,12 @@ def test_without_its_wait_a_warpgroup_takes_the_stages_of_another_tile(order):
                          64*rung.constants['STAGES']*2+72)
 
 @pytest.mark.slow
+@pytest.mark.one_order
 @pytest.mark.parametrize('tile', [(64,64,4), (64,128,1)])
 def test_float32_by_tensor_cores(tile, order): assert right(Bf16x6(*tile), 70, 131, 101, torch.float32)
 
 @pytest.mark.slow
+@pytest.mark.one_order
 @pytest.mark.parametrize('early', [0,1])
 def test_one_consumer_of_a_cluster_gives_stages_back_early(early, order):
     wait = '                wgmma_wait<0>();\n                fence_sums(d);\n'

@@ -17,6 +17,7 @@ from gridstride.cpp.program import run
 from gridstride.cpp.rewriters.rewrite import to_cpp
 from gridstride.diagnostics.errors import EarlyReturn, KernelError, OutOfMemory
 from gridstride.diagnostics.settings import CHECKS
+from exhaustive import left_to_all
 from found import finding, warning
 
 HERE = Path(__file__).parent/'cuda'
@@ -102,7 +103,13 @@ def test_same_as_on_a_gpu(path, capfd):
     want = on_gpu(path)
     assert want
     for order in ORDERS: assert output(path, capfd, order)==want, order
-    assert output(path, capfd, checks=(), threads=2)==want
+
+SAME = programs('same')
+
+@pytest.mark.parametrize('path', [*SAME[:TOGETHER], *map(left_to_all, SAME[TOGETHER:])])
+def test_without_checks_as_on_a_gpu(path, capfd):
+    "Those of the first compilation, which is optimised as a user's are, each time"
+    assert output(path, capfd, checks=(), threads=2)==on_gpu(path)
 
 @pytest.mark.parametrize('args,want', json.loads((HERE/'boxes.json').read_text()).items())
 def test_boxes_as_on_a_gpu(args, want, capfd):

@@ -30,6 +30,7 @@ from gridstride.kernels.ladder.rung import H100
 from gridstride.bench.recording import Unavailable, claim
 from gridstride.sim import LaunchError
 from gridstride.utils import check
+from exhaustive import some
 from hypothesis import given, settings, strategies as st
 from found import names, saying
 
@@ -1014,7 +1015,7 @@ def compiled(ask, *args, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('call,blocks', [pytest.param(*o, id=name) for name, *o in made_on_demand()])
+@pytest.mark.parametrize('call,blocks', some([pytest.param(*o, id=name) for name, *o in made_on_demand()], 3))
 def test_what_is_made_on_demand_compiles(call, blocks):
     "As above, and as many blocks fit an SM as the choice of a kernel counts on"
     took = compiled(resources, call.src, block=int(np.prod(call.block)), shared_bytes=call.shared)

@@ -16,6 +16,7 @@ from gridstride.kernels.gemm.calls import BATCH_TILES, TILES as KNOWN, GemmProbl
 from gridstride.kernels.gemm.launches import run_product
 from gridstride.kernels.ladder.rung import H100
 from one_unit import one_unit, right_and_wrong
+from exhaustive import some
 from found import names, saying
 
 TILES, HALF, NAN = list(KNOWN), torch.bfloat16, float('nan')
@@ -347,10 +348,10 @@ def test_what_an_mlp_launches_is_exported(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name,sizes,right,wrong', [
+@pytest.mark.parametrize('name,sizes,right,wrong', some([
     ('grouped_mm', (5, 290, 88, 136), 'if (in < tall*wide) t.z = z;', 'if (in < tall*wide && WRONG) t.z = z/2;'),
     ('product_times', (1, 136, 136, 72), 'if (MULTIPLIED) y = {y.x*factor.x, y.y*factor.y};',
-     'if (MULTIPLIED && WRONG) y.x *= factor.x;')])
+     'if (MULTIPLIED && WRONG) y.x *= factor.x;')], 2, first=1))
 def test_an_exported_program_finds_itself_right(name, sizes, right, wrong, capfd, monkeypatch):
     "And one with a mistake wrong"
     p = dict(programs._products())[name]
@@ -370,7 +371,7 @@ MOST = [dict(has_bias=True, activation='gelu', save='grad'), dict(has_multiplier
 
 @pytest.mark.slow
 @pytest.mark.parametrize('tile,more', [*zip([TILES[0], TILES[0], TILES[5], TILES[6]], MOST),
-                                       *((o, dict(layout='nn', count=4)) for o in BATCH_TILES)], ids=str)
+                                       *some([(o, dict(layout='nn', count=4)) for o in BATCH_TILES], 3)], ids=str)
 def test_the_compiler_spills_nothing(tile, more):
     usual = dict(dtype='bfloat16', out_dtype='bfloat16', layout='nt', count=1, M=8192, N=8192, K=4096)
     case = GemmProblem(**usual | more)

@@ -7,6 +7,7 @@ import pytest
 import test_site
 import websocket
 from browsers import chromium
+from exhaustive import left_to_all
 from test_site import EVERY, HERE_ALONE, films, is_here, page_of, to_visit, todays_theme
 
 pytestmark = todays_theme
@@ -187,6 +188,10 @@ PAGES = ['index', 'nbs/03_shared_memory', 'nbs/08a_timing', 'nbs/08b_profilers',
          'messages/index', 'reference/sim', 'benchmarks/sim', 'search']
 
 
+in_firefox_with_all = pytest.mark.parametrize('window', ['chromium', left_to_all('firefox')], indirect=True)
+
+
+@in_firefox_with_all
 def test_consoles_are_quiet_and_pictures_have_cards(browser, site, address):
     "A picture's own opaque card makes it the same in both themes, but for what style sheets do to it"
     shown = 0
@@ -247,6 +252,7 @@ def by_tab(browser, most):
     return found
 
 
+@in_firefox_with_all
 @pytest.mark.parametrize('name', ['nbs/03_shared_memory', *(['index', 'reference/sim'] if EVERY else [])])
 def test_the_tab_key_reaches_everything_and_shows_where_it_is(browser, address, name):
     browser.go(f'{address}/{name}.html')

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from exhaustive import left_to_all
 
 HERE = Path(__file__).parent/'translate'
 sys.path.insert(0, str(HERE))
@@ -31,20 +32,31 @@ def test_enough_was_recorded():
     assert kinds['generated'] >= 300 and kinds['lesson'] >= 5 and kinds['sim'] >= 130 and kinds['ncu'] >= 5
     assert {c.name for c in cases} | {'about'} == set(RECORDED)
 
-def remarks(way):
+def remarks(way, cases):
     "{name: what differs} between what was recorded and what the simulator gives"
     every = {c.name: record.remark(c, RECORDED[c.name][way], rightly(c)) for c in cases}
     return {n: why for n,why in every.items() if why}
 
-@pytest.mark.slow
-@pytest.mark.parametrize('way', ['readable','doubles'])
-def test_the_c_gives_the_same_on_a_gpu(way): assert remarks(way) == {}
+GENERATED = [c for c in cases if c.name.startswith('generated')]
+SOME = [c for c in cases if c not in GENERATED[1::2]]  # what test_translate_equal simulates each time, too
 
-def test_numba_gives_the_same_but_for_what_is_known():
-    assert set(remarks('numba')) == {n for names in NUMBA.values() for n in names}
+some_cases = pytest.mark.parametrize(
+    'chosen', [pytest.param(SOME, id='some'), left_to_all(pytest.param(cases, id='all'))])
+
+@pytest.mark.slow
+@some_cases
+@pytest.mark.parametrize('way', ['readable','doubles'])
+def test_the_c_gives_the_same_on_a_gpu(way, chosen): assert remarks(way, chosen) == {}
+
+@some_cases
+def test_numba_gives_the_same_but_for_what_is_known(chosen):
+    known = {n for names in NUMBA.values() for n in names}
+    assert set(remarks('numba', chosen)) == known & {c.name for c in chosen}
     rounded = next(iter(NUMBA.values()))
     assert all('math.floor' in c.source or 'math.ceil' in c.source for c in cases if c.name in rounded)
 
+@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_same_on_the_emulator():
     """Those that test_translate_equal does not run: none, while the generator and the tests'
     kernels are those that were recorded"""

@@ -3,6 +3,7 @@ import os, re, subprocess, sys
 from pathlib import Path
 
 import pytest
+from exhaustive import at_hand, left_to_all, pairwise, some
 
 TESTS = """
 import pytest
@@ -27,6 +28,10 @@ def test_exhaustive(): pass
 @pytest.mark.parametrize('n', [1, pytest.param(2, marks=pytest.mark.exhaustive)])
 def test_cases(n): pass
 
+@pytest.mark.one_order
+@pytest.mark.parametrize('n', [1, 2])
+def test_orders(n, order): pass
+
 def test_that_builds_the_site(site): pass
 
 def test_that_opens_a_page(browser_page): pass
@@ -47,11 +52,14 @@ def ran(folder, *args):
                           capture_output=True, text=True).stdout
 
 
-def outcomes(said): return dict(re.findall(r'::(\w+(?:\[\w+\])?) (PASSED|FAILED|SKIPPED|ERROR)', said))
+def outcomes(said): return dict(re.findall(r'::(\w+(?:\[[\w-]+\])?) (PASSED|FAILED|SKIPPED|ERROR)', said))
 
 
 USUAL = {'test_short', 'test_slow', 'test_that_takes_long', 'test_that_builds_the_site', 'test_that_opens_a_page',
-         'test_on_a_gpu', 'test_cases[1]'}
+         'test_on_a_gpu', 'test_cases[1]', 'test_orders[forward-1]', 'test_orders[reverse-2]'}
+
+SLOW = {'test_slow', 'test_that_takes_long', 'test_that_builds_the_site', 'test_that_opens_a_page'}
+LEFT = 6
 
 
 def left(said):
@@ -62,7 +70,7 @@ def left(said):
 @pytest.mark.slow
 def test_fast_tests_are_neither_slow_nor_in_a_browser_nor_exhaustive(tmp_path):
     said = ran(tmp_path, '-p', 'no:xdist', '-m', 'not slow and not browser')
-    assert outcomes(said).keys() == {'test_short', 'test_on_a_gpu', 'test_cases[1]'} and left(said) == 2
+    assert outcomes(said).keys() == USUAL - SLOW and left(said) == LEFT
     assert outcomes(said)['test_short'] == 'PASSED'
 
 
@@ -72,17 +80,43 @@ def test_a_run_counts_what_it_leaves_to_all(tmp_path):
     usual = outcomes(said)
     assert usual.keys() == USUAL and {end for name, end in usual.items() if name != 'test_on_a_gpu'} == {'PASSED'}
     assert usual['test_on_a_gpu'] in ('PASSED', 'SKIPPED')
-    assert left(said) == 2 and '2 deselected' in said
+    assert left(said) == LEFT and f'{LEFT} deselected' in said
     said = ran(tmp_path, '--all', '-n', '2')
-    assert len(re.findall('PASSED|SKIPPED', said)) >= len(USUAL) + 2 and not left(said)
+    assert len(re.findall('PASSED|SKIPPED', said)) >= len(USUAL) + LEFT and not left(said)
 
 
 @pytest.mark.slow
 def test_processes_that_share_the_tests_leave_out_the_same_ones(tmp_path):
-    assert left(said := ran(tmp_path, '-n', '2')) == 2 and 'test_exhaustive' not in said
+    assert left(said := ran(tmp_path, '-n', '2')) == LEFT and 'test_exhaustive' not in said
 
 
 @pytest.mark.slow
 def test_an_exhaustive_test_that_is_named_runs(tmp_path):
     said = ran(tmp_path, '-p', 'no:xdist', 'test_those.py::test_exhaustive', 'test_those.py::test_cases')
     assert outcomes(said) == dict.fromkeys(['test_exhaustive', 'test_cases[1]', 'test_cases[2]'], 'PASSED')
+
+
+def is_usual(case): return not hasattr(case, 'marks')
+
+
+def test_some_cases_are_left_to_all():
+    cases = some([(1, 'a'), (2, 'b'), 3, pytest.param(4, id='d')], 2, first=1)
+    assert [*map(is_usual, cases)] == [False, True, False, False] and cases[3].marks == () and cases[3].id == 'd'
+    assert cases[0].values == (1, 'a') and cases[2].values == (3,)
+    assert [o.name for o in cases[0].marks] == ['exhaustive'] == [o.name for o in left_to_all('x').marks]
+
+
+def test_each_pair_of_values_runs_each_time():
+    axes = 'ab', range(3), 'xyz'
+    cases = pairwise(*axes)
+    usual = [o for o in cases if is_usual(o)]
+    assert len(cases) == 18 and 9 <= len(usual) <= 11
+    for i, j in (0, 1), (0, 2), (1, 2):
+        assert {(o[i], o[j]) for o in usual} == {(p, q) for p in axes[i] for q in axes[j]}
+
+
+def test_what_a_run_leaves_out_is_not_at_hand(request, monkeypatch):
+    cases = some([(1, 'a'), (2, 'b')], 2)
+    for every, found in (False, [(1, 'a')]), (True, [(1, 'a'), (2, 'b')]):
+        monkeypatch.setattr(request.config.option, 'all_tests', every)
+        assert at_hand(request, cases) == found
