@@ -75,12 +75,12 @@ def test_garbage_does_not_replace_modules_that_were_dropped(monkeypatch, no_auto
 
     monkeypatch.setattr(loaded, '_open_libraries', opened := weakref.WeakValueDictionary())
     held = [Cycle(n) for n in range(40)]
-    loaded.collect()
+    loaded.collect_garbage()
     assert len(opened) == 40
     held.clear()
     gc.collect()
     for n in range(20):
-        loaded.collect()
+        loaded.collect_garbage()
         Cycle(n)
     assert len(opened) <= 2*loaded.MAX_UNREFERENCED + 1
 

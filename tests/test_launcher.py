@@ -518,7 +518,7 @@ def test_what_does_not_load_is_said(monkeypatch, tmp_path):
 def test_why_not_is_what_kept_it_from_loading(monkeypatch):
     monkeypatch.setattr(launcher, 'driver', lambda: SimpleNamespace(cuLaunchKernelEx=LAUNCH(0)))
     for o in (launcher._load_once, launcher.launcher): o.cache_clear()
-    try: assert launcher.launcher() is None and 'cuCtxGetDevice' in launcher.why_not()
+    try: assert launcher.launcher() is None and 'cuCtxGetDevice' in launcher.why_no_launcher()
     finally:
         for o in (launcher._load_once, launcher.launcher): o.cache_clear()
 

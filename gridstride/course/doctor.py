@@ -100,7 +100,7 @@ def _driver():
 # This runs in a process of its own, because it imports torch, which may crash.
 def _why_long_launches():
     "Return why kernels are launched by ctypes here; empty where compiled code launches them"
-    ask = 'import sys; from gridstride.cpp.launcher import why_not; sys.exit(why_not())'
+    ask = 'import sys; from gridstride.cpp.launcher import why_no_launcher; sys.exit(why_no_launcher())'
     try:
         done = subprocess.run([sys.executable, '-c', ask], stderr=subprocess.PIPE, text=True, timeout=120, cwd=ROOT)
     except (OSError, subprocess.SubprocessError) as e:

@@ -1,4 +1,4 @@
-"""CUDA C: compiled for a GPU if there is one, else for the CPU.
+"""Compiles and runs CUDA C: on a GPU if there is one, else on the CPU.
 
 The modules and packages, in a good order for reading:
 
@@ -7,13 +7,13 @@ The modules and packages, in a good order for reading:
     (a source as a notebook shows it);
 - compilation: `frontend` (reads a source), `lint` (what nvcc refuses), `rewriters` (CUDA C to C++), `toolchain`
     (compilers and their cache), `driver` (NVIDIA's, for a GPU);
-- launches: `arguments` (checks them), `values` (converts them for compiled code), `launcher` (the compiled part),
-    `loaded` (unloads modules);
-- findings: `emulator` (runs kernels, and raises findings as exceptions), `finding` (reads those of the runtime).
+- launches: `arguments` (checks them), `values` (converts them for compiled code), `launcher` (compiled code that
+    launches kernels on a GPU), `loaded` (unloads modules);
+- findings: `emulator` (runs kernels, and raises findings as exceptions), `finding` (reads findings of the runtime).
 
-The runtime of the emulator is C++, `runtime`, with a README that walks one access; CUDA's and torch's headers for it
-are in `include`. Modules are imported on first use, so that the reader of CUDA C, which needs the standard
-library alone, can be used without the others.
+The runtime of the emulator is in C++, in `runtime`; its README follows one access. The headers that replace CUDA's and
+torch's are in `include`. Modules are imported on first use, so that `frontend`, which needs only the standard library,
+can be used without the others.
 """
 
 from ..support.lazy_exports import lazy_exports_of

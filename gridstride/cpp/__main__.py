@@ -65,11 +65,13 @@ def _launch(a, src):
     return 0
 
 
-def _split(a):
-    "Split the command line into (source files, arguments of the program)"
-    n = next((i for i, arg in enumerate(a.args) if not arg.endswith(_SOURCES)), len(a.args))
-    program_args = a.args[n:]
-    return [a.file, *map(Path, a.args[:n])], program_args[1:] if program_args[:1] == ['--'] else program_args
+def _split(options):
+    "Split the parsed command line into (source files, arguments of the program)"
+    num_files = next((i for i, arg in enumerate(options.args) if not arg.endswith(_SOURCES)), len(options.args))
+    program_args = options.args[num_files:]
+    return [options.file, *map(Path, options.args[:num_files])], program_args[1:] if program_args[:1] == [
+        '--'
+    ] else program_args
 
 
 class _Leak(ctypes.Structure):
@@ -81,18 +83,18 @@ class _Leak(ctypes.Structure):
 def _leaks(texts):
     "Yield a line of text per allocation that the program did not free; `texts` are its sources"
     lines = [text.splitlines() for text in texts]
-    leak, n = _Leak(), 0
+    leak, num_leaks = _Leak(), 0
     read_leak = emulator.device().gridstride_left
     read_leak.restype = ctypes.c_bool
-    while read_leak(n, ctypes.byref(leak)):
-        n += 1
-        what = f'{leak.bytes:,} bytes are never freed'
-        calls = [
-            file[leak.line - 1].strip()
-            for file in lines
-            if 0 < leak.line <= len(file) and 'lloc' in file[leak.line - 1]
+    while read_leak(num_leaks, ctypes.byref(leak)):
+        num_leaks += 1
+        summary = f'{leak.bytes:,} bytes are never freed'
+        allocations = [
+            lines_of_file[leak.line - 1].strip()
+            for lines_of_file in lines
+            if 0 < leak.line <= len(lines_of_file) and 'lloc' in lines_of_file[leak.line - 1]
         ]
-        yield f'{what}; line {leak.line}: {calls[0]}' if calls else what
+        yield f'{summary}; line {leak.line}: {allocations[0]}' if allocations else summary
 
 
 def main(argv=None) -> int:  # exit status
@@ -113,7 +115,9 @@ def main(argv=None) -> int:  # exit status
     try:
         with emulator.options(a.checks, a.order, a.seed, seconds=a.seconds, memory=a.memory):
             extensions = [short for _, short, _ in _EXTENSIONS if getattr(a, short)]
-            sources = dict(folder=a.file.resolve().parent, include=include, units=units, host=a.file.suffix != '.cu')
+            sources = dict(
+                folder=a.file.resolve().parent, include=include, units=units, is_host_only=a.file.suffix != '.cu'
+            )
             checks = False if a.unchecked else None
             status = (
                 _launch(a, src)

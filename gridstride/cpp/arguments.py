@@ -8,8 +8,8 @@ import numpy as np
 from ..diagnostics.launch_config import argument_error, count_arguments
 
 # A pointer parameter takes a tensor of its element type; `float4 *` takes a tensor of floats. A pointer to a type that
-# the source defines takes any tensor, and a parameter of such a type takes an object with its bytes.
-_TYPES = {
+# the source defines takes any tensor; a parameter of such a type takes an object that has the bytes.
+_C_NAMES = {
     'bool': 'bool',
     'int8': 'char, signed char, int8_t',
     'uint8': 'unsigned char, uint8_t',
@@ -24,7 +24,7 @@ _TYPES = {
     'float16': 'half, __half, __half2, half2',
     'bfloat16': '__nv_bfloat16, nv_bfloat16, __nv_bfloat162',
 }
-_DTYPE = {name: dtype for dtype, names in _TYPES.items() for name in names.split(', ')}
+_DTYPE_OF_C_NAME = {name: dtype for dtype, names in _C_NAMES.items() for name in names.split(', ')}
 SCALARS = {
     'bool': ctypes.c_bool,
     'int8': ctypes.c_int8,
@@ -39,10 +39,10 @@ SCALARS = {
     'float64': ctypes.c_double,
 }
 _VECTOR_TYPE = re.compile(r'(u?)(char|short|int|long|longlong|float|double)([1-4])$')
-_ELEMENT = dict(
+_DTYPE_OF_ELEMENT = dict(
     char='int8', short='int16', int='int32', long='int64', longlong='int64', float='float32', double='float64'
 )
-_NOT_OF_TYPE = re.compile(
+_QUALIFIERS = re.compile(
     r'\b(const|volatile|__restrict__|__restrict|restrict|std::|__grid_constant__)\b|[*&]|\[\w*\]|std::'
 )
 _INTERCHANGEABLE = {
@@ -55,13 +55,13 @@ _INTERCHANGEABLE = {
 @lru_cache  # called by every launch
 def dtype_of(
     type: str,  # as C writes it, such as `const float *__restrict__`
-):  # (name of the dtype or None, is it a pointer)
-    "Return (dtype of the elements, is it a pointer?) of a parameter; the dtype is None if the source defines the type"
-    pointer = '*' in type or '[' in type
-    base = ' '.join(_NOT_OF_TYPE.sub(' ', type).split())
+):  # (name of the dtype or None, whether it is a pointer)
+    "Return (dtype of the elements, whether it is a pointer) of a parameter; None for a type that the source defines"
+    is_pointer = '*' in type or '[' in type
+    base = ' '.join(_QUALIFIERS.sub(' ', type).split())
     if m := _VECTOR_TYPE.match(base):
-        return ('u' if m[1] else '') + _ELEMENT[m[2]], pointer
-    return _DTYPE.get(base), pointer
+        return ('u' if m[1] else '') + _DTYPE_OF_ELEMENT[m[2]], is_pointer
+    return _DTYPE_OF_C_NAME.get(base), is_pointer
 
 
 @lru_cache
@@ -79,7 +79,8 @@ def _is_struct(x):
 
 
 def _how_to_convert(x, dtype, const):
-    "Suggest how to convert an array to this dtype, or for None to a contiguous array; if `const`, a copy will do"
+    "Suggest how to convert an array to this dtype, or for None to a contiguous array; if `const`, the kernel may"
+    "get a copy"
     conversion = f'.astype(np.{dtype})' if dtype else 'np.ascontiguousarray(...)'
     if not isinstance(x, np.ndarray):
         conversion = f'.to(torch.{dtype})' if dtype else '.contiguous()'
@@ -92,16 +93,16 @@ def _dtype_name(x):
 
 def _check_value(x, dtype, error):
     "Raise an error unless `x` can be passed by value; `error(message)` makes the exception"
-    kind = type(x).__name__
+    type_name = type(x).__name__
     if _is_struct(x):
         if dtype:
             raise error('must be a number, but a struct was given')
         return
     if _is_array(x):
         hint = 'use .item() for a tensor with one element'
-        raise error(f'must be a number, but a {kind} of shape {tuple(x.shape)} was given; {hint}')
+        raise error(f'must be a number, but a {type_name} of shape {tuple(x.shape)} was given; {hint}')
     if not isinstance(x, (bool, int, float, np.generic)):
-        raise error(f'must be a number, but a {kind} was given')
+        raise error(f'must be a number, but a {type_name} was given')
     is_integer = dtype and 'int' in dtype
     if is_integer and isinstance(x, (float, np.floating)):
         raise error(f'must be an integer, but {x!r} was given; use int(...) or //')
@@ -119,39 +120,39 @@ def _check_array(x, dtype, error, device, const):
         hint = '; create one with torch.tensor(...) or np.array(...)' if isinstance(x, (list, tuple)) else ''
         raise error(f'must be a tensor or an array, but a {type(x).__name__} was given{hint}')
     if dtype and _dtype_name(x) != dtype and _INTERCHANGEABLE.get(dtype) != _dtype_name(x):
-        what = 'array' if isinstance(x, np.ndarray) else 'tensor'
+        noun = 'array' if isinstance(x, np.ndarray) else 'tensor'
         raise error(
-            f'must be {dtype}, but the {what} is {_dtype_name(x)}; convert it {_how_to_convert(x, dtype, const)}'
+            f'must be {dtype}, but the {noun} is {_dtype_name(x)}; convert it {_how_to_convert(x, dtype, const)}'
         )
     if isinstance(x, np.ma.MaskedArray):
         raise error('is a masked array, which kernels do not support; pass its .filled(...), and the mask as an array')
     if isinstance(x, np.ndarray) and not x.flags.writeable and not const:
         raise error('is read-only, but the kernel may write to it; pass a copy, np.array(...)')
-    where = str(getattr(x, 'device', 'cpu')).split(':')[0]
-    if where != device:
-        raise error(f'is on {where}, but the kernel runs on {device}; move it with .to({device!r})')
-    if not isinstance(x, np.ndarray) and (view := _lazy_view(x)):
-        raise error(view)
-    contiguous = x.is_contiguous() if hasattr(x, 'is_contiguous') else x.flags.c_contiguous
-    if not contiguous:
+    device_type = str(getattr(x, 'device', 'cpu')).split(':')[0]
+    if device_type != device:
+        raise error(f'is on {device_type}, but the kernel runs on {device}; move it with .to({device!r})')
+    if not isinstance(x, np.ndarray) and (view_description := _describe_lazy_view(x)):
+        raise error(view_description)
+    is_contiguous = x.is_contiguous() if hasattr(x, 'is_contiguous') else x.flags.c_contiguous
+    if not is_contiguous:
         if str(getattr(x, 'layout', 'torch.strided')) != 'torch.strided':
             raise error('is sparse, not strided; pass its .to_dense()')
-        why = 'is not contiguous: the kernel would read its memory in another order'
+        problem = 'is not contiguous: the kernel would read its memory in another order'
         if _is_expanded(x):
-            why = 'is expanded (stride 0), so not contiguous: several of its elements share one address'
-        raise error(f'{why}; make a copy {_how_to_convert(x, None, const)}')
+            problem = 'is expanded (stride 0), so not contiguous: several of its elements share one address'
+        raise error(f'{problem}; make a copy {_how_to_convert(x, None, const)}')
 
 
-def _lazy_view(x):
+def _describe_lazy_view(x):
     "Describe a lazy view, whose memory does not hold the tensor's values; None for any other tensor"
-    for name, what in (('is_neg', 'negated'), ('is_conj', 'conjugated')):
+    for name, state in (('is_neg', 'negated'), ('is_conj', 'conjugated')):
         if (is_lazy := getattr(x, name, None)) and is_lazy():
-            return f'is a {what} view: its memory holds the original values; pass its .resolve_{name[3:]}()'
+            return f'is a {state} view: its memory holds the original values; pass its .resolve_{name[3:]}()'
 
 
 def _is_expanded(x):
     strides = x.stride() if hasattr(x, 'stride') else x.strides
-    return any(not s and n > 1 for s, n in zip(strides, x.shape))
+    return any(not stride and size > 1 for stride, size in zip(strides, x.shape))
 
 
 @lru_cache
@@ -164,11 +165,11 @@ def check_argument(
     x,  # the argument
     p,  # the `Param` for which it is passed
     error,  # a function that makes the exception for a message
-    device: str,  # on which the kernel runs: 'cpu' or 'cuda'
+    device: str,  # where the kernel runs: 'cpu' or 'cuda'
 ):
     "Raise an error if `x` cannot be passed for the parameter `p`"
-    dtype, pointer = dtype_of(p.type)
-    if not pointer:
+    dtype, is_pointer = dtype_of(p.type)
+    if not is_pointer:
         _check_value(x, dtype, error)
     elif x is not None:
         _check_array(x, dtype, error, device, is_const(p.type))

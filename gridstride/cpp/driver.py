@@ -1,7 +1,7 @@
-"""NVIDIA's driver: launches, streams and errors of the GPU of this machine.
+"""Calls NVIDIA's driver: launches, streams and errors on the GPU of this machine.
 
 `cuda.core` is NVIDIA's own Python interface to NVRTC and the driver; it comes with numba-cuda, and with
-`pip install cuda-core`. Launches go to the driver's library itself, which takes a fraction of the time.
+`pip install cuda-core`. Launches call the driver's library directly, which takes a fraction of the time.
 """
 
 import ctypes, sys, warnings
@@ -29,7 +29,7 @@ def driver():
 
 
 def core():
-    "Import NVIDIA's `cuda.core`; raises `RuntimeError` with how to install it"
+    "Import NVIDIA's `cuda.core`; raises `RuntimeError`, which states how to install it"
     try:
         try:
             from cuda import core
@@ -77,11 +77,12 @@ def set_max_dynamic_smem(handle: int, name: str, shared: int):
     error = driver().cuKernelSetAttribute(_MAX_DYNAMIC_SMEM, shared, handle, torch.cuda.current_device())
     limit = torch.cuda.get_device_properties().shared_memory_per_block_optin
     if error:
-        what = f'{shared} bytes of dynamic shared memory; a block on this GPU has {limit} at most'
-        raise LaunchError(what, kernel=name)
+        message = f'{shared} bytes of dynamic shared memory; a block on this GPU has {limit} at most'
+        raise LaunchError(message, kernel=name)
 
 
-_SMEM_WITHOUT_ATTRIBUTE = 40 * 1024  # bytes: 48 KiB in all need none; 8 of these are for static memory
+# bytes of dynamic shared memory that need no attribute: of 48 KiB in total, 8 KiB are reserved for static arrays
+_SMEM_WITHOUT_ATTRIBUTE = 40 * 1024
 
 
 # The attribute applies to all later launches of a kernel. Its value is stored with the kernel object, not by handle,
@@ -128,7 +129,7 @@ def call_driver(call, name: str):
 def launch_by_driver(handle, name, grid, block, shared, stream, pointers, cooperative=False):
     """Launch a kernel through the driver; `pointers` are the addresses of its arguments.
 
-    In a `cooperative` launch all blocks are resident. Raises `LaunchError`, also if they do not fit."""
+    In a `cooperative` launch all blocks are resident. Raises `LaunchError`, for example if they do not fit."""
     launch_args = (handle, *grid, *block, shared, stream, pointers)
     if cooperative:
         call_driver(lambda: driver().cuLaunchCooperativeKernel(*launch_args), name)
@@ -137,10 +138,10 @@ def launch_by_driver(handle, name, grid, block, shared, stream, pointers, cooper
 
 
 def load_machine_code(
-    code: bytes,  # a cubin of any origin
+    code: bytes,  # a cubin
     name: str,  # of the kernel in it
 ) -> int:
-    "Load a kernel and return its handle; raises `OSError` without a driver, `RuntimeError` for an error of the driver"
+    "Load a kernel and return its handle; raises `OSError` if there is no driver, `RuntimeError` if it returns an error"
     lib = driver()
     library = ctypes.c_void_p()
     kernel = ctypes.c_void_p()
@@ -162,9 +163,9 @@ def size_of_parameter(handle: int, i: int) -> int:
 # The output of `printf` in a kernel stays in a buffer of the GPU until the host synchronizes. The driver then writes it
 # to C's stdout, which a notebook does not show; wurlitzer forwards it to Python's.
 @contextmanager
-def show_prints(prints: bool):  # whether the source calls printf
+def show_prints(has_printf: bool):  # whether the source calls printf
     "Forward the output of kernels that run in the `with` block to Python's stdout, at the end of the block"
-    if not prints:
+    if not has_printf:
         return (yield)
     import torch
 
@@ -180,5 +181,5 @@ def show_prints(prints: bool):  # whether the source calls printf
 @lru_cache
 def warn_unchecked():
     "Warn, once, that nothing is checked on a GPU"
-    what = "checks=True has no effect on a GPU: only the emulator has detectors"
-    warnings.warn(f'{what}. Set GRIDSTRIDE_BACKEND=sim to use the emulator', stacklevel=learner_stacklevel())
+    message = "checks=True has no effect on a GPU: only the emulator has detectors"
+    warnings.warn(f'{message}. Set GRIDSTRIDE_BACKEND=sim to use the emulator', stacklevel=learner_stacklevel())

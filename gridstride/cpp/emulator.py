@@ -1,8 +1,8 @@
-"""CUDA C on a CPU: how kernels run, and how findings become exceptions.
+"""Runs CUDA C on the CPU, and turns findings into exceptions.
 
 The emulator is a small C++ library, `runtime/`, with headers that replace CUDA's, `include/cuda/`.
-Each thread of a block is a fiber, with a stack of its own, which switches to the next fiber where it must wait.
-Threads that never wait run one after the other in a plain loop. In a checked build the compiler instruments every
+Each thread of a block is a fiber with its own stack, which switches to the next fiber when it must wait. Threads that
+never wait run one after the other in a plain loop. In a checked build the compiler instruments every
 access (`-fsanitize=thread`, with functions of the runtime in place of ThreadSanitizer's), and the runtime keeps shadow
 memory: which threads accessed each word, and which of these accesses happen before the current one.
 """
@@ -39,7 +39,7 @@ from .frontend.edits import NotEmulated
 from .finding import CFinding, COptions, Found, check_abi
 
 
-# The emulator has the options of the simulator, and these three.
+# The emulator has the options of the simulator, and these three. `threads`: CPU threads, 0 for all
 limits = Settings(threads=0, seconds=60.0, memory=None)
 
 
@@ -50,9 +50,9 @@ def options(
     seed=None,  # of the shuffle
     threads=None,  # CPU threads for unchecked kernels; 0: as many as there are
     seconds=None,  # the time limit per kernel
-    memory=None,  # of the device: bytes, or '8G'; else GRIDSTRIDE_DEVICE_MEMORY, or what this machine has free
+    memory=None,  # of the device: bytes, or '8G'; None: GRIDSTRIDE_DEVICE_MEMORY, else the free memory of this machine
 ):
-    "Set how emulated kernels run in the `with` block; the first three options are those of `sim.options`"
+    "Set how emulated kernels run, in the `with` block; the first three options are those of `sim.options`"
     check_non_negative(threads=threads)
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
         raise ValueError(f'seconds must be a positive number; got {seconds!r}')
@@ -62,30 +62,30 @@ def options(
 
 
 def parse_bytes(size):
-    "Parse a size in bytes, an int or a string such as '8G'; None for None; raises `ValueError` for anything else"
+    "Parse a size in bytes, an int or a string such as '8G', or None; raises `ValueError` for anything else"
     if size is None:
         return None
     m = re.fullmatch(r'(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?', str(size).strip(), re.I)
     if not m or not (n := int(float(m[1]) * 1024 ** ' KMG'.index(m[2].upper() or ' '))):
-        what = "it must be a positive number of bytes, or a string such as '512M'"
-        raise ValueError(f"the device's memory is {size!r}; {what}")
+        expected = "a positive number of bytes, or a string such as '512M'"
+        raise ValueError(f"the device's memory must be {expected}; got {size!r}")
     return n
 
 
 @contextmanager
 def _environment(name, value):
     "Set an environment variable in the `with` block, and restore it afterwards"
-    before = os.environ.get(name)
+    old_value = os.environ.get(name)
     os.environ[name] = value
     try:
         yield
     finally:
         os.environ.pop(name, None)
-        if before is not None:
-            os.environ[name] = before
+        if old_value is not None:
+            os.environ[name] = old_value
 
 
-# The detectors run on the emulator only, so a machine with a GPU needs this to check a kernel.
+# Only the emulator has detectors, so a machine with a GPU needs this to check a kernel.
 @contextmanager
 def on_emulator():
     "Compile CUDA C in the `with` block for the emulator, even on a machine with a GPU; its tensors are on the CPU"
@@ -93,11 +93,11 @@ def on_emulator():
         yield
 
 
-_SINK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t)
-_WARN = ctypes.CFUNCTYPE(None, ctypes.POINTER(CFinding))
+_PRINT_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t)
+_WARN_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.POINTER(CFinding))
 
 
-@_SINK
+@_PRINT_CALLBACK
 def _print(text, n):
     try:
         print(ctypes.string_at(text, n).decode(errors='replace'), end='', flush=True)
@@ -111,18 +111,17 @@ def _file_of_warning(f, sources):
         return _learners_file(f.file, sources)
     if f.code == 'out_of_memory':
         names = (name for name in sources if not name.endswith('.cpp'))
-        allocates = [name for name in names if 'lloc' in _line_text(sources, name, f.line)]
-        return (allocates or [_learners_file('', sources)])[0]
+        allocating_files = [name for name in names if 'lloc' in _line_text(sources, name, f.line)]
+        return (allocating_files or [_learners_file('', sources)])[0]
     return _defining_file(f.kernel, sources) or _learners_file('', sources)
 
 
-_current_call = SimpleNamespace(
-    sources=dict
-)  # the sources of the current call: only one thread uses the device at a time
-_pending_errors = []  # warnings that a filter turned into errors, and errors of `print`: C++ cannot propagate these
+# The sources of the current call: only one thread uses the device at a time
+_current_call = SimpleNamespace(sources=dict)
+_pending_errors = []  # warnings that a filter turned into errors, and errors of `print`, which C++ cannot propagate
 
 
-@_WARN
+@_WARN_CALLBACK
 def _warn(f):
     f = Found(f.contents)
     try:
@@ -155,7 +154,7 @@ def device():
 
 
 @lru_cache(64)  # called by every launch
-def _mask(compiled, enabled):
+def _detector_mask(compiled, enabled):
     "Return the bit mask of the detectors that are compiled in and enabled"
     return sum(1 << 1 + i for i, check in enumerate(CHECKS) if check in compiled and check in enabled)
 
@@ -177,7 +176,7 @@ def prepare(
             f'warps of {current["warp"]} threads, on the emulator of CUDA C\n'
             '  sim.options(warp=64) is for kernels in Python; CUDA C has warps of 32 threads.'
         )
-    mask = _mask(checks if isinstance(checks, tuple) else parse_checks(checks), tuple(current['checks']))
+    mask = _detector_mask(checks if isinstance(checks, tuple) else parse_checks(checks), tuple(current['checks']))
     memory = limit['memory'] or parse_bytes(os.environ.get('GRIDSTRIDE_DEVICE_MEMORY') or None) or 0
     order = ORDERS.index(current['order'])
     c_options = COptions(mask, order, current['seed'], limit['threads'], seconds or limit['seconds'], memory)
@@ -193,7 +192,7 @@ def array_at(line, column):
         return re.match(r'(\w*)\s*\[|', line[len(before) :])[1] or ''
     before += ']'
     while before.endswith(']'):
-        before = before[: _opening(before)].rstrip()
+        before = before[: _find_opening_bracket(before)].rstrip()
     return re.search(r'\w*$', before)[0]
 
 
@@ -212,7 +211,7 @@ def access_at(line, column):
     return 'access'
 
 
-def _opening(text):
+def _find_opening_bracket(text):
     "Return the index of the bracket that matches the one at the end of `text`; 0 if there is none"
     depth = 0
     for i in reversed(range(len(text))):
@@ -222,8 +221,8 @@ def _opening(text):
     return 0
 
 
-def _column(f, line):
-    "Return the column of a finding in the learner's line: the compiled line has more text after a kernel's `{`"
+def _learners_column(f, line):
+    "Return the column of a finding in the learner's line; the compiled line has a check after a kernel's `{`"
     return f.column - ('__global__' in line and len(entry_of(f.kernel or '')))
 
 
@@ -231,22 +230,22 @@ def _learners_file(file, sources):
     "Return the learner's name of a file"
     file = file or next((name for name in sources if name.endswith('.cu')), '')
     path = os.path.normpath(file)
-    same = [name for name in sources if path == name or path.endswith(f'/{name}')]
-    return max(same, key=len) if same else Path(file).name if Path(file).name in sources else file
+    matching = [name for name in sources if path == name or path.endswith(f'/{name}')]
+    return max(matching, key=len) if matching else Path(file).name if Path(file).name in sources else file
 
 
 def _is_one_of_several(file, sources):
     "Return whether the program has several files, so that a message must name the file of a line"
-    first = next((path for path in sources if path.endswith('.cu')), file)
-    return file in sources and file != first or sum(path.endswith('.cu') for path in sources) > 1
+    main_file = next((path for path in sources if path.endswith('.cu')), file)
+    return file in sources and file != main_file or sum(path.endswith('.cu') for path in sources) > 1
 
 
 def _defining_file(kernel, sources):
     "Return the file that defines a kernel; None if no file does"
-    defined = rf'__global__[^;{{}}]*\b{re.escape(kernel or "")}\s*\([^;{{}}]*\{{'
+    pattern = rf'__global__[^;{{}}]*\b{re.escape(kernel or "")}\s*\([^;{{}}]*\{{'
     # a `.cpp` is generated from a `.cu`
     texts = ((path, text) for path, text in sources.items() if not path.endswith('.cpp'))
-    return next((name for name, text in texts if kernel and re.search(defined, text)), None)
+    return next((name for name, text in texts if kernel and re.search(pattern, text)), None)
 
 
 def _line_text(sources, file, n):
@@ -258,36 +257,36 @@ def try_to_load(
     path,  # of a module whose source may have static constructors
     sources,  # a function that returns {file name -> the learner's text}
 ):
-    "Load a module in a child process and raise the finding there, if any: a crash in this process would end Python"
+    "Load a module in a child process, and raise its finding, if any; a crash in this process would end Python"
     child = ctypes.c_int(-1)
     pipe = device().gridstride_try_load(os.fsencode(path), ctypes.byref(child))
     if pipe < 0:
         return
-    found = b''
+    report = b''
     try:
-        found = _read_within(pipe, _TRIAL_SECONDS)
+        report = _read_within(pipe, _TRIAL_SECONDS)
     finally:
         os.close(pipe)
         if child.value > 0:
-            _reap_child(child.value, is_late=len(found) < ctypes.sizeof(CFinding))
-    if len(found) == ctypes.sizeof(CFinding) and (f := Found(CFinding.from_buffer_copy(found))).kind != 'nothing':
-        raise _exception_for(f, sources())
+            _reap_child(child.value, is_late=len(report) < ctypes.sizeof(CFinding))
+    if len(report) == ctypes.sizeof(CFinding) and (f := Found(CFinding.from_buffer_copy(report))).kind != 'nothing':
+        raise _make_exception(f, sources())
 
 
-# Time limit for a child process that loads a module; its constructors may wait for a thread that it does not have
+# Time limit for a child process that loads a module: its constructors may wait for a thread that the child lacks
 _TRIAL_SECONDS = 20
 
 
 def _read_within(pipe, seconds):
     "Read a pipe to its end, or until `seconds` have passed"
-    end, read = time.monotonic() + seconds, b''
-    while select.select([pipe], [], [], max(0, end - time.monotonic()))[0] and (more := os.read(pipe, 1 << 16)):
-        read += more
-    return read
+    deadline, received = time.monotonic() + seconds, b''
+    while select.select([pipe], [], [], max(0, deadline - time.monotonic()))[0] and (chunk := os.read(pipe, 1 << 16)):
+        received += chunk
+    return received
 
 
 def _reap_child(process, is_late):
-    "Wait until a child process has ended; kill it first if it `is_late`"
+    "Wait until a child process has ended; if it `is_late`, kill it first"
     with suppress(OSError):
         if is_late:
             os.kill(process, signal.SIGKILL)
@@ -303,10 +302,10 @@ def last_exception(
     sources: dict,  # file name -> the learner's text
 ) -> Exception:
     "Return the exception for the finding that stopped the last call"
-    return _exception_for(last_finding(), sources)
+    return _make_exception(last_finding(), sources)
 
 
-def _exception_for(f, sources):
+def _make_exception(f, sources):
     "Return the exception for a `Found`"
     file = _learners_file(f.file, sources)
     f.name_calls(lambda c: _call_with_source(c, sources))
@@ -318,12 +317,12 @@ def _exception_for(f, sources):
     if f.is_in_other_file():
         other_file = _learners_file(f.other_file, sources)
         f.other = f.other._replace(file=other_file, source=_line_text(sources, other_file, f.other.line))
-    home = _defining_file(f.kernel, sources) or file
-    text, is_elsewhere = _line_text(sources, home, f.called), (home, f.called) != (file, f.line)
-    called = (f.called, text, home) if text and is_elsewhere else None
-    around = dict(lines_before=_lines_before(lines, f.line), lines_from=_lines_from(lines, f.line))
-    around['several_files'] = _is_one_of_several(file, sources)
-    return f.exception('cuda', file=file, source=lines.get(f.line, '').strip(), called=called, **around)
+    kernel_file = _defining_file(f.kernel, sources) or file
+    text, is_elsewhere = _line_text(sources, kernel_file, f.called), (kernel_file, f.called) != (file, f.line)
+    called = (f.called, text, kernel_file) if text and is_elsewhere else None
+    location_fields = dict(lines_before=_lines_before(lines, f.line), lines_from=_lines_from(lines, f.line))
+    location_fields['several_files'] = _is_one_of_several(file, sources)
+    return f.exception('cuda', file=file, source=lines.get(f.line, '').strip(), called=called, **location_fields)
 
 
 def _lines_of_calls(f, file, sources):
@@ -337,7 +336,7 @@ def _lines_of_calls(f, file, sources):
 
 def _name_local(f, line):
     "Name the array that an index is out of bounds for, and the kind of access, from the text of the line"
-    column = _column(f, line)
+    column = _learners_column(f, line)
     f.fields = dict(f.fields, access=access_at(line, column))
     if array := array_at(line, column):
         f.code, f.fields = 'outside_named', dict(f.fields, array=array)
@@ -349,7 +348,7 @@ def _call_with_source(call, sources):
     return call._replace(file=file, source=_line_text(sources, file, call.line))
 
 
-_FUNCTION_START = '__(global|device)__'  # the beginning of a function
+_FUNCTION_START = '__(global|device)__'
 
 
 def _lines_before(lines, n):

@@ -1,7 +1,7 @@
 """Builds and loads `launcher.cpp`, the compiled part of a launch, once for this Python and this torch.
 
 It is a Python extension module, because a launch in pure Python is many times slower than the driver. It needs a
-compiler, Python's headers and a torch that exports its tensors to C (2.10); without these, ctypes launches kernels.
+compiler, Python's headers and a torch that exports its tensors to C (2.10); without them, ctypes launches kernels.
 """
 
 import ctypes, sys, sysconfig
@@ -29,7 +29,7 @@ _PRIVATE_NAMES = (
 
 
 class NoLauncher(RuntimeError):
-    "The compiled launcher cannot be used, so that launches take the slow path; the message has the reason"
+    "The compiled launcher cannot be used, so launches take the slow path; the message states the reason"
 
 
 def _missing_requirement(torch):
@@ -38,8 +38,8 @@ def _missing_requirement(torch):
         return 'it supports only Linux'
     if not hasattr(torch.Tensor, '__dlpack_c_exchange_api__'):
         return f'torch {torch.__version__} does not export its tensors to C; torch 2.10 does'
-    if gone := next((name for name in _PRIVATE_NAMES if not torch_has(name)), None):
-        return f'torch {torch.__version__} has no torch.{gone}, which each call of matmul uses'
+    if missing_name := next((name for name in _PRIVATE_NAMES if not torch_has(name)), None):
+        return f'torch {torch.__version__} has no torch.{missing_name}, which each call of matmul uses'
     if not Path(sysconfig.get_path('include'), 'Python.h').exists():
         return "Python's headers are missing; `python -m gridstride.course.doctor` shows how to get them"
 
@@ -64,9 +64,19 @@ def _build():
     headers = [f'-I{sysconfig.get_path("include")}', f'-I{Path(torch.__file__).parent / "include"}']
     source = Path(__file__).with_suffix('.cpp').read_text()
     try:
-        c = compiler()
-        command = [c.path, '-std=c++17', '-O2', '-fPIC', '-shared', *headers, 'launcher.cpp', '-o', 'launcher.so']
-        key = c, sys.version, torch.__version__
+        cpp_compiler = compiler()
+        command = [
+            cpp_compiler.path,
+            '-std=c++17',
+            '-O2',
+            '-fPIC',
+            '-shared',
+            *headers,
+            'launcher.cpp',
+            '-o',
+            'launcher.so',
+        ]
+        key = cpp_compiler, sys.version, torch.__version__
         run = partial(run_command, description='preparing launches for this Python, once')
         built = build({'launcher.cpp': source}, [command], *key, run=run, shared=True)
     except (RuntimeError, OSError) as e:
@@ -82,7 +92,7 @@ def _main_error(log):
 
 def load(
     device_type=_CUDA,  # of tensors, DLPack's code
-    functions=None,  # addresses of: launch, current device, replace an address in a tensor map, current stream
+    functions=None,  # addresses of the functions: launch, current device, replace the address of a tensor map, stream
 ):
     "Load the compiled module, which calls these functions; raises `NoLauncher`"
     import torch
@@ -117,10 +127,10 @@ def _load_once():
 
 @lru_cache  # called at each launch
 def launcher():
-    "Return the compiled module for the GPU; None if there is none: `why_not` has the reason"
+    "Return the compiled module for the GPU, or None; `why_no_launcher` returns the reason"
     return _load_once()[0]
 
 
-def why_not():
+def why_no_launcher():
     "Return the reason why launches take the slow path, in one line; None if they do not"
     return _load_once()[1]

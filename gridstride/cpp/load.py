@@ -1,4 +1,4 @@
-"""`load_cuda`: compiles CUDA C with host functions, for a GPU or for the emulator, and exports these to Python."""
+"""`load_cuda`: compiles CUDA C with host functions for a GPU or the emulator, and exports them to Python."""
 
 import os, re, signal, threading
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ class Module(Library):
         self.command = '\n'.join(' '.join(command) for command in built.commands)
 
     def sources(self) -> dict:  # file name -> text
-        "Return the text of each compiled file; the learner's own headers as they were before they were rewritten"
+        "Return the text of each compiled file; of a learner's header, the text before it was rewritten"
         folder = Path(self.build_directory)
         if not folder.is_dir():  # the cache was emptied
             return {f'{self.__name__}.cu': self.src or ''}
@@ -40,12 +40,12 @@ class Module(Library):
         return {k: p.read_text() for k, p in files.items() if p.is_file() and (k in originals or p.suffix in _SUFFIXES)}
 
 
-one_at_a_time = threading.RLock()  # there is one emulated device: one thread at a time may call it
-os.register_at_fork(after_in_child=one_at_a_time._at_fork_reinit)  # another thread may have held it
+device_lock = threading.RLock()  # only one thread at a time may call the emulated device
+os.register_at_fork(after_in_child=device_lock._at_fork_reinit)  # another thread may have held it
 
 
-def pass_on_ctrl_c(error):
-    "Signal SIGINT to the main thread if Ctrl-C has ended a launch in another thread, so that the main thread stops too"
+def forward_interrupt(error):
+    "Send SIGINT to the main thread if Ctrl-C has ended a launch in another thread, so that both stop"
     main = threading.main_thread()
     is_elsewhere = isinstance(error, KeyboardInterrupt) and threading.current_thread() is not main
     if is_elsewhere and callable(signal.getsignal(signal.SIGINT)):
@@ -53,10 +53,10 @@ def pass_on_ctrl_c(error):
 
 
 @contextmanager
-def _loading():
-    "Lock the device for the `with` block, which loads a module, and first unload modules without references"
-    loaded.collect()
-    with one_at_a_time:
+def _lock_for_loading():
+    "Lock the device in the `with` block, which loads a module; before that, unload modules without references"
+    loaded.collect_garbage()
+    with device_lock:
         loaded.unload(emulator.device().gridstride_unload)
         yield
 
@@ -65,47 +65,47 @@ def open_emulated(
     path: str,  # of a shared library
 ) -> loaded.OpenLibrary:
     "Load a library for the emulator; it stays loaded as long as the returned object is referenced"
-    with _loading():
+    with _lock_for_loading():
         return loaded.open_library(path, True)
 
 
 class Emulated(Module):
     """A module whose kernels run on the emulator.
 
-    Before each call, the enabled checks are passed to the runtime; after it, its finding becomes an exception."""
+    Before each call, it passes the enabled checks to the runtime; after the call, it raises the runtime's finding."""
 
     def __init__(self, built, name, declarations, checks, src=None):
         self.build_directory, self.__name__, self.src = str(built.folder), name, src  # `sources` needs them
-        with _loading():  # which also creates its __device__ variables
+        with _lock_for_loading():  # loading also creates its __device__ variables
             if (built.folder / CONSTRUCTS).exists() and not loaded.is_open(path := built.folder / f'{name}.so'):
                 emulator.try_to_load(path, self.sources)
             super().__init__(built, name, declarations, True, src)
-        self.checks, self._found = checks, threading.local()
+        self.checks, self._finding_of_thread = checks, threading.local()
 
     def call(self, entry, call):
-        with one_at_a_time:
+        with device_lock:
             emulator.prepare(self.checks, sources=self.sources)
             code = super().call(entry, call)
             if code == FINDING:
-                self._found.error = emulator.last_exception(self.sources())
-                pass_on_ctrl_c(self._found.error)
+                self._finding_of_thread.error = emulator.last_exception(self.sources())
+                forward_interrupt(self._finding_of_thread.error)
             else:
                 emulator.raise_pending_error()
             return code
 
     def finding(self, function):
-        return self._found.error
+        return self._finding_of_thread.error
 
 
 class OnGPU(Module):
-    "A module whose kernels run on a GPU; `prints`: do they print?"
+    "A module whose kernels run on a GPU; `has_printf`: whether the source calls printf"
 
-    def __init__(self, built, name, declarations, prints, src):
+    def __init__(self, built, name, declarations, has_printf, src):
         super().__init__(built, name, declarations, False, src)
-        self.prints = prints
+        self.has_printf = has_printf
 
     def call(self, entry, call):
-        with show_prints(self.prints):
+        with show_prints(self.has_printf):
             return super().call(entry, call)
 
 
@@ -139,12 +139,12 @@ class _Source(NamedTuple):
 
 def load_cuda(
     cuda_src: str,  # CUDA C, with host functions that launch its kernels
-    cpp_src=None,  # declarations (or more C++) to put before it; not needed
+    cpp_src=None,  # C++ to put before it, such as declarations; not needed
     funcs=None,  # names of the functions for Python; None: all host functions that are not static or inline
     opt=True,  # whether to optimize
     verbose=False,  # whether to print the commands
     name=None,  # of the module; None: the first function's
-    checks=None,  # which checks: True, False, 'racecheck, memcheck', a list; None: all, if `options` enable any
+    checks=None,  # True, False, 'racecheck, memcheck', or a list; None: all, if `options` enable any
 ) -> Module:  # its attributes are the functions; they take and return torch tensors
     """Compile `cuda_src` for the GPU, or for the emulator if there is none; raises `CompileError` with the lines.
 
@@ -152,10 +152,10 @@ def load_cuda(
 
     Example: `m = load_cuda(src); y = m.square(x)`"""
     checks = parse_checks(checks)
-    source = _read(cuda_src, cpp_src, funcs, name)
+    source = _make_source(cuda_src, cpp_src, funcs, name)
     flags = () if opt else ('-O0',)
     if backend() == 'gpu':
-        return _on_gpu(source, flags, verbose, checks)
+        return _compile_for_gpu(source, flags, verbose, checks)
     checks = checks_to_compile(checks)
     options = dict(original=source.cuda_src, extensions=('constexpr', 'lambda'), suffix=f'\n{source.exports}\n')
     built = emulate(source.text, source.name, bool(checks), flags, **options)
@@ -176,23 +176,24 @@ _CUDA_ERR = r"""
 """
 
 
-def _read(cuda_src, cpp_src, funcs, name):
+def _make_source(cuda_src, cpp_src, funcs, name):
     "Make the `_Source` for the arguments of `load_cuda`"
     arguments = cuda_src, cpp_src
     for parameter, src in zip(('cuda_src', 'cpp_src'), arguments):
         if not isinstance(src, str if parameter == 'cuda_src' else (str, type(None))):
-            found = type(src).__name__
-            raise TypeError(f"{parameter} must be source text, not {found}; name functions with funcs=['f', 'g']")
+            raise TypeError(
+                f"{parameter} must be source text, not {type(src).__name__}; name functions with funcs=['f', 'g']"
+            )
     cuda_src, cpp_src = without_line_numbers(cuda_src), cpp_src and cpp_src.removeprefix('\ufeff')
     if 'CUDA_ERR(' in cuda_src and '#define CUDA_ERR' not in f'{cpp_src}{cuda_src}':
         cpp_src = f'{cpp_src or ""}{_CUDA_ERR}'
     if cuda_src.startswith(cuda_begin):
         cpp_src, cuda_src = f'{cpp_src or ""}{cuda_begin}', cuda_src.removeprefix(cuda_begin)
-    found = _choose(functions(f'{cpp_src}\n#line 1\n{cuda_src}' if cpp_src else cuda_src), funcs)
-    return _Source(cuda_src, cpp_src, found, _module_name(name, found), arguments)
+    exported = _choose_functions(functions(f'{cpp_src}\n#line 1\n{cuda_src}' if cpp_src else cuda_src), funcs)
+    return _Source(cuda_src, cpp_src, exported, _module_name(name, exported), arguments)
 
 
-def _choose(functions, funcs):
+def _choose_functions(functions, funcs):
     "Choose the functions to export: those named by `funcs`; for None, all host functions with external linkage"
     host = [f for f in functions if f.on_host]
     if funcs is not None:
@@ -201,32 +202,34 @@ def _choose(functions, funcs):
             if not any(f.name == name for f in host):
                 raise not_on_host(name, functions)
         return [f for f in host if f.name in names]
-    found = [f for f in host if f.name != 'main' and not f.template and not f.words & {'inline', 'static'}]
-    if not found:
-        what = 'this source has no host function that Python could call'
-        raise WrongSource(f'{what}. Write a host function that launches the kernel, or pass the source to cuda_kernel')
-    return found
+    exported = [f for f in host if f.name != 'main' and not f.template and not f.words & {'inline', 'static'}]
+    if not exported:
+        problem = 'this source has no host function that Python could call'
+        raise WrongSource(
+            f'{problem}. Write a host function that launches the kernel, or pass the source to cuda_kernel'
+        )
+    return exported
 
 
 def _module_name(name, functions):
     if name is None:
         return functions[0].name
     if not re.fullmatch(r'\w+', name):
-        raise ValueError(f'name is {name!r}; it names a file, so it may contain only letters, digits and _')
+        raise ValueError(f'name must contain only letters, digits and _, because it names a file; got {name!r}')
     return name
 
 
 def _print_commands(built, name):
     print(*(' '.join(command) for command in built.commands), sep='\n')
-    print(f'{built.folder / name}.so: ' + ('was there already' if built.cached else f'built in {built.seconds:.2f} s'))
+    print(f'{built.folder / name}.so: ' + ('found in the cache' if built.cached else f'built in {built.seconds:.2f} s'))
 
 
-# On a GPU our own headers replace torch's, too, because torch's take a minute to compile. If a source needs more of
-# ATen than they have, torch's `load_inline` compiles it, and a printed line reports that.
+# On a GPU, too, our own headers replace torch's, which take a minute to compile. If a source uses parts of ATen that
+# they do not have, torch's `load_inline` compiles it, and a printed line reports that.
 _ATEN = re.compile(r'\b(torch|at|c10|pybind11|ATen)\b|Tensor')
 
 
-def _on_gpu(source, flags, verbose, checks):
+def _compile_for_gpu(source, flags, verbose, checks):
     if checks:
         warn_unchecked()
     try:
@@ -234,19 +237,19 @@ def _on_gpu(source, flags, verbose, checks):
     except CompileError as e:
         if not any(_ATEN.search(error.what) for error in e.errors):
             raise
-        return _by_torch(source, flags, verbose, e)
+        return _compile_by_torch(source, flags, verbose, e)
     if verbose:
         _print_commands(built, source.name)
     return OnGPU(built, source.name, source.declarations, 'printf' in source.text, source.arguments[0])
 
 
-def _by_torch(source, flags, verbose, error):
-    "Compile by torch's `load_inline`; if that fails, too, raise `error`, the error of our own headers"
+def _compile_by_torch(source, flags, verbose, error):
+    "Compile with torch's `load_inline`; if that fails, too, raise `error`, the error with our own headers"
     from torch.utils.cpp_extension import load_inline
 
-    what = error.errors[0].what if error.errors else 'see the log'
-    needs = f"{source.name}: needs more of ATen than gridstride's interface has ({what})"
-    print(f"{needs}; torch's load_inline compiles it, which takes a minute")
+    missing = error.errors[0].what if error.errors else 'see the log'
+    problem = f"{source.name}: needs more of ATen than gridstride's interface has ({missing})"
+    print(f"{problem}; torch's load_inline compiles it instead, which takes a minute")
     cuda_src = source.arguments[0]
     cpp_src = source.arguments[1] or ''
     names = [f.name for f in source.functions]

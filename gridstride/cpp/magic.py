@@ -10,8 +10,8 @@ from ..support.short_tracebacks import briefly
 from ..utils import cuda_begin
 
 
-# A cell with a `main` is a program, and runs. Otherwise a cell with host functions is compiled by `load_cuda`, a cell
-# with kernels alone by `cuda_kernel`, and each function or kernel becomes a Python variable of its name.
+# A cell with a `main` is a program, which runs. Otherwise `load_cuda` compiles a cell with host functions,
+# `cuda_kernel` compiles a cell with kernels alone, and each function or kernel becomes a Python variable of its name.
 class _Parser(argparse.ArgumentParser):
     "A parser that raises `ValueError` where argparse would exit, so that a wrong option does not end the notebook"
 
@@ -22,7 +22,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser():
     p = _Parser(prog='%%cuda', add_help=False)
     p.add_argument(
-        'name', nargs='?', help='the Python name of the module; without it, each function gets a Python name of its own'
+        'name', nargs='?', help='the Python name of the module; without it, each function becomes a Python variable'
     )
     p.add_argument('--unchecked', action='store_true', help='disable all detectors')
     return p
@@ -37,10 +37,10 @@ def cuda(line, cell, namespace):
         parser.error(e)
     args = parser.parse_args(words)
     checks = False if args.unchecked else None
-    host = {f.name for f in host_functions(cell)}
-    if 'main' in host:
+    host_names = {f.name for f in host_functions(cell)}
+    if 'main' in host_names:
         return run(cell, args.name or 'program', checks=checks)
-    if not host:
+    if not host_names:
         module = cuda_kernel(cell, checks=checks)
         functions = dict(module) if isinstance(module, Kernels) else {module.__name__: module}
     else:

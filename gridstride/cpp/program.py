@@ -1,4 +1,4 @@
-"""A whole CUDA program, with its own `main`, on the emulator."""
+"""Compiles and runs a whole CUDA program, with its own `main`, on the emulator."""
 
 import re, shutil, subprocess, tempfile
 from pathlib import Path
@@ -28,7 +28,7 @@ GRIDSTRIDE_EXPORT(gs_run)
 '''
 
 
-def _missing(symbol):
+def _describe_missing(symbol):
     "Describe the linker error for a symbol that no file of the program defines"
     name = symbol
     if shutil.which('c++filt'):
@@ -41,18 +41,18 @@ def _missing(symbol):
 def run(
     src: str,  # a program in CUDA C
     name,  # of the program
-    args=(),  # its command line arguments
-    checks=None,  # which checks, as for `cuda_kernel`
-    folder=None,  # the folder of its own headers; None: the current one
-    include=(),  # more such folders
+    args=(),  # command line arguments of the program
+    checks=None,  # the detectors to enable, as for `cuda_kernel`
+    folder=None,  # of the program's own headers; None: the current folder
+    include=(),  # other folders of headers
     defines=(),  # macros: 'NAME' or 'NAME=VALUE'
-    units=(),  # dict: file name -> text of its other source files, each a translation unit
-    host=False,  # whether the first file is a `.cpp`, which nvcc passes to the host's compiler
+    units=(),  # dict: file name -> text of the other source files, each a translation unit
+    is_host_only=False,  # whether the first file is a `.cpp`, which nvcc passes to the host's compiler
     extensions=(),  # of 'constexpr' and 'lambda': those of nvcc's --expt-relaxed-constexpr and --extended-lambda
 ) -> int:  # the exit status
     "Compile a program for the emulator and run it; raises `CompileError`, or `KernelError` for a finding"
     checks = checks_to_compile(checks)
-    without_nvcc_macros = f'#undef __CUDACC__\n#undef __NVCC__\n#line 1 "{name}.cu"\n' if host else ''
+    without_nvcc_macros = f'#undef __CUDACC__\n#undef __NVCC__\n#line 1 "{name}.cu"\n' if is_host_only else ''
     options = dict(folder=folder, include=include, units=units, extensions=extensions, defines=defines)
     options.update(original=src, prefix=without_nvcc_macros, suffix=_ENTRY)
     built = emulate(without_line_numbers(src), name, bool(checks), ['-I.'], **options)
@@ -64,7 +64,7 @@ def run(
             return Emulated(built._replace(folder=Path(folder)), name, {}, checks).gs_run([name, *args])
         except OSError as e:
             if m := re.search(r'undefined symbol: (\S+)', str(e)):
-                raise ValueError(_missing(m[1])) from None
+                raise ValueError(_describe_missing(m[1])) from None
             raise
         except KernelCrash as e:
             if e.block is None and (m := re.search(r'exit\((-?\d+)\) was called', str(e))):

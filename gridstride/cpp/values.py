@@ -2,7 +2,7 @@
 
 A compiled library does not link Python: it is opened with ctypes, and each value is passed as a sequence of 64-bit
 words. The first word is the kind of the value, the following words are its contents;
-`include/torch/gridstride/border.h` is the C++ side. A tensor is passed by reference: its address, sizes,
+`include/torch/gridstride/border.h` is the C++ side. A tensor is passed by reference: as its address, sizes,
 strides, type and device, and the address of its Python object, which C++ returns if it returns the tensor.
 """
 
@@ -17,7 +17,7 @@ from ..diagnostics.errors import warn_learner
 from ..utils import dim3
 
 
-# The kinds of values, and the codes of element types, which are PyTorch's.
+# The kinds of values, and PyTorch's codes of element types
 NONE, BOOL, INT, FLOAT, STRING, LIST, TENSOR, DTYPE, DEVICE = range(9)
 _DTYPES = dict(
     uint8=0, int8=1, int16=2, int32=3, int64=4, float16=5, float32=6, float64=7, complex64=9, complex128=10, bool=11,
@@ -29,24 +29,24 @@ _DEVICES = dict(cpu=0, cuda=1)
 
 def _dtype_code(dtype):
     "Return the code of a torch dtype"
-    nm = str(dtype).removeprefix('torch.')
-    if nm not in _DTYPES:
-        raise TypeError(f'a tensor of {nm} has no counterpart in C++')
-    return _DTYPES[nm]
+    name = str(dtype).removeprefix('torch.')
+    if name not in _DTYPES:
+        raise TypeError(f'a tensor of {name} has no counterpart in C++')
+    return _DTYPES[name]
 
 
 _torch_codes = {}  # torch dtype -> code; filled on demand
 
 
 def _device_words(device):
-    "Return type and index of a torch device"
+    "Return (type code, index) of a torch device"
     if device.type not in _DEVICES:
-        what = f'a tensor on {device.type!r} cannot be passed to C++'
-        raise TypeError(f'{what}: only those on the CPU and on CUDA devices')
+        problem = f'a tensor on {device.type!r} cannot be passed to C++'
+        raise TypeError(f'{problem}: only those on the CPU and on CUDA devices')
     return _DEVICES[device.type], -1 if device.index is None else device.index
 
 
-# Each of these functions appends to the two arguments of `struct.pack`: a part of the format, and the values.
+# Each of these functions appends to the two arguments of `struct.pack`: to `fmt` a part of the format, to `out` values.
 def _pack_tensor(x, fmt, out):
     dtype, device = x.dtype, x.device
     code = _torch_codes.get(dtype)
@@ -80,21 +80,21 @@ def _pack_array(x, fmt, out):
 
 
 def _pack_string(x, fmt, out):
-    b = x.encode()
-    fmt.append(f'2q{(len(b) + 7) // 8 * 8}s')
-    out += (STRING, len(b), b)
+    text_bytes = x.encode()
+    fmt.append(f'2q{(len(text_bytes) + 7) // 8 * 8}s')
+    out += (STRING, len(text_bytes), text_bytes)
 
 
 def _pack_struct(x, fmt, out):
-    "Pack the bytes of a struct; for a tensor map, also the tensor that it describes"
-    b = bytes(x)
-    if (mapped := getattr(x, 'tensor', None)) is not None:
+    "Pack the bytes of a struct; of a tensor map, also the tensor that it describes"
+    struct_bytes = bytes(x)
+    if (mapped_tensor := getattr(x, 'tensor', None)) is not None:
         fmt.append('2q')
         out += (LIST, 2)
-    fmt.append(f'2q{(len(b) + 7) // 8 * 8}s')
-    out += (STRING, len(b), b)
-    if mapped is not None:
-        pack(mapped, fmt, out)
+    fmt.append(f'2q{(len(struct_bytes) + 7) // 8 * 8}s')
+    out += (STRING, len(struct_bytes), struct_bytes)
+    if mapped_tensor is not None:
+        pack(mapped_tensor, fmt, out)
 
 
 def _pack_list(x, fmt, out):
@@ -124,14 +124,14 @@ def pack(x, fmt, out):
     """Append to the lists `fmt` and `out` what `struct.pack` needs to write `x` as words.
 
     Raises `TypeError` if C++ has no such type."""
-    f = _PACK.get(type(x))
-    if f is None:
-        f = _PACK[type(x)] = _choose_packer(x)
-    f(x, fmt, out)
+    packer = _PACK.get(type(x))
+    if packer is None:
+        packer = _PACK[type(x)] = _choose_packer(x)
+    packer(x, fmt, out)
 
 
-# `pack` adds other types to `_PACK` at their first use. A subclass is packed as its base class, an object with
-# `__index__` as an integer.
+# `pack` adds a type to `_PACK` when it first occurs. A subclass is packed as its base class, an object with `__index__`
+# as an integer.
 def _choose_packer(x):
     "Return the function that packs values of the type of `x`"
     torch = sys.modules.get('torch')
@@ -142,14 +142,14 @@ def _choose_packer(x):
             return lambda x, fmt, out: (fmt.append('2q'), out.extend((DTYPE, _dtype_code(x))))
         if isinstance(x, torch.device):
             return lambda x, fmt, out: (fmt.append('3q'), out.extend((DEVICE, *_device_words(x))))
-    for t, f in (
+    for type_, packer in (
         (np.ndarray, _pack_array),
         (str, _pack_string),
         ((list, tuple), _pack_list),
         ((ctypes.Structure, ctypes.Array, bytes), _pack_struct),
     ):
-        if isinstance(x, t):
-            return f
+        if isinstance(x, type_):
+            return packer
     if isinstance(x, np.bool_):
         return lambda x, fmt, out: _PACK[bool](bool(x), fmt, out)
     if hasattr(type(x), '__index__'):
@@ -169,8 +169,8 @@ def to_words(xs):
     return struct.pack(''.join(fmt), *out)
 
 
-# Returned words are read in the memory of C++. A tensor is returned as the address of its Python object. The result of
-# a function owns a reference, since C++ may have held the last one, and `unpack` takes that reference over.
+# `unpack` reads returned words in the memory of C++. A tensor is returned as the address of its Python object. The
+# result of a function owns a reference, since C++ may have held the last one, and `unpack` takes over that reference.
 # ctypes.pythonapi is not used here, because all packages share its functions, and Numba sets other argument types.
 _api = ctypes.PyDLL(None)
 _decref = _api.Py_DecRef
@@ -179,9 +179,9 @@ _incref = _api.Py_IncRef
 _incref.argtypes, _incref.restype = [c_void_p], None
 
 
-def _python_object(address, owned):
+def _python_object(address, owns_reference):
     x = ctypes.cast(address, ctypes.py_object).value
-    if owned:
+    if owns_reference:
         _decref(address)
     return x
 
@@ -193,7 +193,7 @@ def _dtype(code):
 
 
 EMULATED_GPU = 'cpu'  # the device of the emulator's tensors; `as_gpu` replaces it
-_EMULATED = -2  # the index that C++ writes for it
+_EMULATED = -2  # the device index that C++ writes for it
 
 
 def _device(kind, i):
@@ -204,11 +204,12 @@ def _device(kind, i):
     return torch.device(next(k for k, v in _DEVICES.items() if v == kind), None if i < 0 else i)
 
 
-def unpack(words, i=0, owned=False):
-    "Unpack the value at `words[i]`; returns (value, next index). If `owned`, take over a reference to each tensor"
+def unpack(words, i=0, owns_references=False):
+    "Unpack the value at `words[i]`; returns (value, next index). If `owns_references`, take over a reference to"
+    "each tensor"
     kind = words[i]
     if kind == TENSOR:
-        return _python_object(words[i + 1], owned), i + 2
+        return _python_object(words[i + 1], owns_references), i + 2
     if kind == NONE:
         return None, i + 1
     if kind == INT:
@@ -225,15 +226,15 @@ def unpack(words, i=0, owned=False):
     if kind == STRING:
         text = ctypes.string_at(ctypes.addressof(words.contents) + 8 * (i + 2), n)
         return text.decode(errors='replace'), i + 2 + (n + 7) // 8
-    res, i = [], i + 2
+    items, i = [], i + 2
     for _ in range(n if n >= 0 else -n - 1):  # a tuple has -1 minus its length
-        x, i = unpack(words, i, owned)
-        res.append(x)
-    return (res if n >= 0 else tuple(res)), i
+        x, i = unpack(words, i, owns_references)
+        items.append(x)
+    return (items if n >= 0 else tuple(items)), i
 
 
-# New tensors and all operations on tensors (`x.sum()`, `torch::zeros`) are computed here, with PyTorch.
-# An exception cannot propagate through C++: it is stored, and raised after the call.
+# C++ calls Python for each operation that makes or computes tensors (`x.sum()`, `torch::zeros`), and PyTorch computes
+# it here. An exception cannot propagate through C++, so it is stored and raised after the call.
 _pending = threading.local()  # .error: the exception of an operation; .answer: keeps the words of its result alive
 _FACTORIES = {'empty', 'zeros', 'ones', 'rand', 'randn', 'full', 'randint', 'arange', 'linspace', 'eye', 'tensor'}
 _OPERATORS = dict(zip('+ - * / < <= > >= == !='.split(), 'add sub mul truediv lt le gt ge eq ne'.split()))
@@ -255,7 +256,7 @@ def _as_torch(x):
 
 
 def _compute(op, args):
-    "Compute the operation `op` on tensors, which C++ has called"
+    "Compute the operation `op` on tensors, for a call from C++"
     if op == 'warn':
         text, file, line = args
         return warn_learner(UserWarning(text), Path(file).name, line)
@@ -274,11 +275,11 @@ def _compute(op, args):
         return x.requires_grad
     if op == 'print':
         return print(x)
-    res = getattr(x, op)(*others) if hasattr(x, op) else getattr(torch, op)(x, *others)
-    if isinstance(res, tuple):
-        what = f'Tensor::{op} returns several tensors here, which C++ does not support'
-        raise NotImplementedError(f'{what} (for max and min along a dimension: amax, argmax, amin, argmin)')
-    return res
+    result = getattr(x, op)(*others) if hasattr(x, op) else getattr(torch, op)(x, *others)
+    if isinstance(result, tuple):
+        problem = f'Tensor::{op} returns several tensors here, which C++ does not support'
+        raise NotImplementedError(f'{problem} (for max and min along a dimension: amax, argmax, amin, argmin)')
+    return result
 
 
 def _add_references(x):
@@ -298,9 +299,9 @@ def _callback(op, words, n, answer):
         for _ in range(n):
             x, i = unpack(words, i)
             args.append(x)
-        res = _compute(op.decode(), args)
-        _pending.answer = to_words([res])
-        _add_references(res)
+        result = _compute(op.decode(), args)
+        _pending.answer = to_words([result])
+        _add_references(result)
         answer[0] = ctypes.cast(c_char_p(_pending.answer), c_void_p).value
         return 0
     except BaseException as e:  # including Ctrl-C
@@ -322,14 +323,14 @@ _python = _Python(*(ctypes.cast(f, c_void_p).value for f in _FUNCTIONS))
 # The names of parameters come from the declaration in the source. A library alone has their types only.
 def between_commas(text: str) -> list:
     "Split `text` at commas outside brackets; parts are stripped, and empty ones dropped"
-    res, depth = [''], 0
+    parts, depth = [''], 0
     for c in text:
         depth += (c in '(<[{') - (c in ')>]}')
         if c == ',' and not depth:
-            res.append('')
+            parts.append('')
         else:
-            res[-1] += c
-    return [part.strip() for part in res if part.strip()]
+            parts[-1] += c
+    return [part.strip() for part in parts if part.strip()]
 
 
 def parameters(
@@ -337,27 +338,31 @@ def parameters(
 ) -> list:  # of (type, name, default); name and default are None if the declaration has none
     "Parse the parameters of a C++ function from its declaration"
     i = declaration.index('(')
-    return [_parameter(part) for part in between_commas(declaration[i + 1 : declaration.rindex(')')]) if part != 'void']
+    return [
+        _parse_parameter(part)
+        for part in between_commas(declaration[i + 1 : declaration.rindex(')')])
+        if part != 'void'
+    ]
 
 
-def _parameter(s):
-    s, _, default = (part.strip() for part in s.partition('='))
-    m = re.fullmatch(r'(.*?[\s*&>])(\w+)((?:\[\w*\])*)', s)
+def _parse_parameter(declaration):
+    declaration, _, default = (part.strip() for part in declaration.partition('='))
+    m = re.fullmatch(r'(.*?[\s*&>])(\w+)((?:\[\w*\])*)', declaration)
     if not m or m[2] in ('int', 'char', 'long', 'short', 'double', 'float', 'bool', 'unsigned', 'signed', 'const'):
-        return s, None, default or None
+        return declaration, None, default or None
     return m[1].strip() + m[3], m[2], default or None
 
 
-def _declare(name, types):
-    "Return a declaration, given how the compiler spells the function's type"
+def _format_declaration(name, types):
+    "Return the declaration of a function, given its type as the compiler writes it"
     text = re.sub(r'std::(__cxx11|__1)::basic_string<char[^<>]*>', 'std::string', types.decode())
     ret, args = re.search(r'F = (.*?) ?\((.*)\)\]', text).groups()
     return f'{ret} {name}({args})'
 
 
-# A library exports a linked list of functions, each with its name and type. Each takes the address of a `_Call`.
+# A library exports a linked list of functions, each with its name and type. A function takes the address of a `_Call`.
 class _Call(ctypes.Structure):
-    "A call of an exported function, as in `border.h`: its arguments as words, and its stream or launch configuration"
+    "A call of an exported function, as in `border.h`: its arguments as words, its stream and its launch configuration"
 
     _fields_ = [
         ('args', c_char_p),
@@ -414,13 +419,13 @@ def _describe(x):
     return f'{type(x).__name__} {s if len(s) < 60 else s[:57] + "..."}'
 
 
-# A call packs its arguments, calls C++ and unpacks the result. The other methods of `Function` describe errors.
+# `run` packs the arguments, calls C++ and unpacks the result. Most other methods of `Function` describe errors.
 class Function:
     "A function of a compiled library; its docstring is its C++ declaration"
 
     def __init__(self, exported, library, declaration=None):
         self.__name__ = self.__qualname__ = exported.name.decode()
-        self.__doc__ = (declaration or _declare(self.__name__, exported.types())).rstrip(';')
+        self.__doc__ = (declaration or _format_declaration(self.__name__, exported.types())).rstrip(';')
         self.__module__ = library.__name__
         self.library = library
         self._call = exported.call
@@ -445,7 +450,7 @@ class Function:
         return self.run(self._positional(args, kwargs) if kwargs else args)
 
     def run(self, args, grid=(0, 0, 0), block=(0, 0, 0), shared=0, stream=None, cluster=(1, 1, 1)):
-        "Call it with `args`; the other parameters are for kernels"
+        "Call the function with `args`; the other parameters are for kernels"
         try:
             words = to_words(args)
         except (TypeError, struct.error):
@@ -466,20 +471,21 @@ class Function:
             if names.index(k) < len(args):
                 raise TypeError(f'{self.__name__}() got {k!r} twice\n  {self.__doc__}')
         last = max(map(names.index, kwargs))
-        for nm in names[len(args) : last]:
-            if nm not in kwargs:
-                what = f'{self.__name__}() needs {nm!r}, too, because a later argument was passed'
-                raise TypeError(f'{what}\n  {self.__doc__}')
-        return (*args, *(kwargs[nm] for nm in names[len(args) : last + 1]))
+        for name in names[len(args) : last]:
+            if name not in kwargs:
+                problem = f'{self.__name__}() needs {name!r}, too, because a later argument was passed'
+                raise TypeError(f'{problem}\n  {self.__doc__}')
+        return (*args, *(kwargs[name] for name in names[len(args) : last + 1]))
 
     def _argument_error(self, i, x, why=''):
         "Make the `TypeError` for argument `i`, counted from 1"
-        t, nm, _ = self.parameters[i - 1] if i <= len(self.parameters) else ('?', None, None)
-        which, because = f'{i} ({t} {nm})' if nm else f'{i} ({t})', f': {why}' if why else ''
-        what = f'{self.__name__}(): argument {which} cannot take {_describe(x)}{because}'
-        return TypeError(f'{what}\n  {self.__doc__}')
+        type_, name, _ = self.parameters[i - 1] if i <= len(self.parameters) else ('?', None, None)
+        argument, reason = f'{i} ({type_} {name})' if name else f'{i} ({type_})', f': {why}' if why else ''
+        message = f'{self.__name__}(): argument {argument} cannot take {_describe(x)}{reason}'
+        return TypeError(f'{message}\n  {self.__doc__}')
 
     def _find_unpackable(self, args):
+        "Make the `TypeError` for the first argument that cannot be packed"
         for i, x in enumerate(args):
             try:
                 to_words([x])
@@ -521,7 +527,7 @@ class Library:
         path,  # of the shared library
         declarations=None,  # dict: name -> declaration, for docstrings and parameters by name
         emulated=False,  # whether it runs on the emulated device
-        name=None,  # of the library; None: that of its file
+        name=None,  # of the library; None: the name of its file
     ):
         self.__file__ = os.path.abspath(path)
         self.__name__ = name or re.sub(r'\W', '_', Path(path).name.split('.')[0])

@@ -368,7 +368,7 @@ def _plan(steps, schedule):
         return 0, 1, steps
     if len(schedule) != 3 or min(schedule) < 0 or schedule[2] < 1:
         raise ValueError(
-            f'schedule must be numbers of calls (wait, warm-up, active) with at least one active; got {schedule}'
+            f'schedule must be counts of calls (wait, warm-up, active) with at least one active; got {schedule}'
         )
     return tuple(schedule)
 

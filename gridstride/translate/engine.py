@@ -23,7 +23,7 @@ from ..cpp.toolchain.build import compile_module
 from ..cpp.toolchain.compilers import checked_flags, common_flags, compiler, endless_flags, line_flags
 from ..cpp.lint.compile_errors import CompileError
 from ..cpp.finding import file_among
-from ..cpp.load import one_at_a_time, open_emulated
+from ..cpp.load import device_lock, open_emulated
 from ..cpp.rewriters.rewrite import to_cpp
 from ..diagnostics.errors import NotSimulated, learner_stacklevel
 from ..diagnostics.launch_config import configure, count_arguments
@@ -246,7 +246,7 @@ class Compiled:
             *_memory(arrays, uninitialized, len(values)),
             len(values),
         )
-        with one_at_a_time:
+        with device_lock:
             emulator.prepare(self.checks, settings.seconds)
             return self.dll.gs_call(ctypes.byref(call)) == 0
 

@@ -22,7 +22,7 @@ _KERNEL_DTYPES = tuple(getattr(torch, name) for name in TYPES)
 
 # Private functions of torch that report a mode in a fraction of a microsecond. If a version of torch lacks one of the
 # first two, a public function replaces it; if it lacks one of the others, there is no compiled launcher
-# (`launcher.why_not`), and so no fast path.
+# (`launcher.why_no_launcher`), and so no fast path.
 _is_any_autocast_enabled = getattr(torch._C, '_is_any_autocast_enabled', lambda: torch.is_autocast_enabled('cuda'))
 _get_precision = getattr(torch._C, '_get_fp32_precision_getter', None)
 _functorch = getattr(torch._C, '_functorch', None)
