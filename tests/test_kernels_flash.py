@@ -198,17 +198,17 @@ def test_bad_input_is_named():
     for given, how, error, says in (
             (([1], k, v), {}, TypeError, 'q is a list'), ((q, k.int(), v), {}, TypeError, 'k is int32'),
             ((q, k, v[0]), {}, ValueError, r'v has shape .*expected \[batch'), ((q, k, v[:1]), {}, ValueError, 'v'),
-            ((q, k.float(), v), {}, ValueError, r'k is torch.float32.*k\.to\(q\) makes'),
+            ((q, k.float(), v), {}, ValueError, r'k is torch.float32.*k\.to\(q\)'),
             ((q[:1], k, v), {}, ValueError, 'batch and dim'),
-            ((q[:, :3], k, v), {}, ValueError, '3 heads of q cannot share 2'),
+            ((q[:, :3], k, v), {}, ValueError, 'q has 3 heads .* 2'),
             ((q, k, v), dict(scale=-1), ValueError, 'scale'),
             ((q, k, v), dict(window=0), ValueError, 'window is 0'),
             ((q, k, v), dict(gradients='mine'), ValueError, "'sdpa' or 'kernel'"),
             ((q, k, v), dict(gradients='sdpa', deterministic=True), ValueError, "SDPA.*deterministic.*'kernel'"),
             ((q, k, v), dict(lens=torch.tensor([1, 2])), ValueError, 'different lengths'),
-            ((q, k, v), dict(lens=(torch.tensor([1]),)*2), ValueError, 'lens needs 2 integers'),
+            ((q, k, v), dict(lens=(torch.tensor([1]),)*2), ValueError, 'lens .* 2 integers'),
             ((q, k, v), dict(lens=[torch.tensor([1, 2])]), ValueError, 'lens has 1 items'),
-            ((q, k, v), dict(scale='large'), ValueError, "scale is 'large'; expected a positive number"),
+            ((q, k, v), dict(scale='large'), ValueError, "scale is 'large'"),
             ((q, k, v), dict(window=True), ValueError, 'window is True'),
             ((q, k, v), dict(bias=torch.ones(8, 8)), TypeError, 'bias is a Tensor; expected ')):
         with pytest.raises(error, match=says): attention(*given, **how)
@@ -242,7 +242,7 @@ def test_torch_compile_keeps_it_whole():
 def test_an_exported_program_finds_itself_right(monkeypatch, capfd):
     "And one without the sums of dout*out wrong"
     monkeypatch.setattr(programs, 'CHECKED_SIZES', ((2, 4, 2, 24, 24),))
-    monkeypatch.setattr(programs, 'TIMED_SIZE', {64: (1, 2, 1, 70, 131)})
+    monkeypatch.setattr(programs, 'TIMED_SIZES', {64: (1, 2, 1, 70, 131)})
     program = programs._program(programs.Variant('backward', 64, True))
     text = standalone.write(program).replace('gpu.multiProcessorCount >= SMS', 'true')
     right, wrong = 'dp[i + y] - (y%2 ? x.y : x.x)', 'dp[i + y] - (WRONG ? 0 : y%2 ? x.y : x.x)'
@@ -330,9 +330,9 @@ def test_each_tile_is_taken_once(heads, group, rows, others, first, parts):
 
 def test_blocks_take_tiles_in_an_order_that_ends_early(monkeypatch):
     "By hand: two blocks, two heads; ranks of a ring, whose heads are in work one after the other but for the last"
-    late = schedule.order_by_sections(2, 2, 1, late=1)
+    late = schedule.order_by_sections(2, 2, 1, late_rows=1)
     assert late == [(0, 1), (1, 1), (0, 0), (1, 0)]
-    assert schedule.order_by_sections(3, 2, 1, last=2) == [(0, 1), (0, 0), (1, 1), (2, 1), (1, 0), (2, 0)]
+    assert schedule.order_by_sections(3, 2, 1, last_heads=2) == [(0, 1), (0, 0), (1, 1), (2, 1), (1, 0), (2, 0)]
     with monkeypatch.context() as m:
         m.setattr(schedule, '_JITTER', 0)
         end = schedule.simulate_end(late, (1, 5), (0, 4), 2, [0, 9.5])
@@ -396,23 +396,23 @@ def test_output_buffers_that_do_not_fit():
     out, lse, one = torch.empty_like(q), torch.empty(1, 1, 70), torch.ones(1, dtype=torch.int32)
     onto, pair, parts = attentions.attention_onto, attentions.attention_pair, attentions.PartGradients
     wrong = {
-        r'out is torch.bfloat16 \(1, 1, 70, 64\) on cpu; expected torch.bfloat16 or torch.float32 \(1, 1, 71, ':
+        r'out is torch.bfloat16 \(1, 1, 70, 64\) on cpu; .*torch.bfloat16 or torch.float32 \(1, 1, 71, ':
             lambda: onto(out, lse, 1, q, k, v),
         'out is torch.float64': lambda: onto(out.double(), lse, 0, q, k, v),
-        'out has to be contiguous': lambda: onto(torch.empty(1, 1, 64, 70).bfloat16().mT, lse, 0, q, k, v),
+        'out .*contiguous': lambda: onto(torch.empty(1, 1, 64, 70).bfloat16().mT, lse, 0, q, k, v),
         'lse is torch.float64': lambda: onto(out, lse.double(), 0, q, k, v),
-        'first is -1; expected the index of a row': lambda: onto(out[:, :, 1:], lse[:, :, 1:], -1, q, k, v),
+        'first is -1': lambda: onto(out[:, :, 1:], lse[:, :, 1:], -1, q, k, v),
         'our kernels support bfloat16; q is float32':
             lambda: onto(out, lse, 0, *(x.float() for x in (q, k, v))),
-        'must have rows': lambda: onto(out, lse, 0, q, k[:, :, :0], v[:, :, :0]),
+        r'k \(1, 1, 0, 64\)': lambda: onto(out, lse, 0, q, k[:, :, :0], v[:, :, :0]),
         'first is 70': lambda: pair(q, k, v, k, v, 70, one, one),
-        'parts is 0; expected an integer': lambda: pair(q, k, v, k, v, 0, one, one, parts=0),
+        'parts is 0': lambda: pair(q, k, v, k, v, 0, one, one, parts=0),
         'k has 1 heads and other_k 2': lambda: pair(*qkv(1, 2, 2, 70, 66, 64), *[k.repeat(1, 2, 1, 1)]*2, 0, one, one),
-        'other_v may still be in flight':
+        'other_v .*16 bytes':
             lambda: pair(q, k, v, k, torch.empty(1, 1, 66, 65).bfloat16()[..., 1:], 0, one, one),
         'arrived is torch.int64': lambda: pair(q, k, v, k, v, 0, one.long(), one),
         r'dout is torch.bfloat16 \(1, 1, 69, 64\)': lambda: parts(q[:, :, 1:], q, out, lse),
-        'lse has to be contiguous': lambda: parts(q, q, out, torch.empty(1, 1, 140)[..., ::2]),
+        'lse .*contiguous': lambda: parts(q, q, out, torch.empty(1, 1, 140)[..., ::2]),
         'PartGradients: it needs a Hopper GPU, and head dimension 64, 128':
             lambda: parts(*[torch.empty(1, 1, 70, 256, dtype=q.dtype)]*3, lse),
         'attention_gradients: out is torch.float32':

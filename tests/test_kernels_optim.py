@@ -94,7 +94,7 @@ def test_a_cluster_has_a_row(dtype, small, order):
     "The last blocks of a cluster may have few logits, or none; targets are in different blocks"
     width = 8*33 + 3 if dtype is torch.float32 else 16*33 + 3
     x, target = logits(6, width, dtype)
-    assert losses.single_pass_call(losses._problem(x, -100, True), H100).cluster == (1, 8, 1)
+    assert losses.single_pass_call(losses._loss_problem(x, -100, True), H100).cluster == (1, 8, 1)
     target[2:] = torch.tensor([0, width//2, width-1, width//8])
     for in_place in (False, True): is_right(x, target, in_place=in_place)
 
@@ -254,21 +254,21 @@ X, T = torch.ones(3, 4), torch.tensor([0, 1, 2])
 @pytest.mark.parametrize('call,error,words', [
     (lambda: cross_entropy([1.], T), TypeError, 'cross_entropy: logits .*list'),
     (lambda: cross_entropy(X.int(), T), TypeError, r'logits is int32.*float64.*\.to'),
-    (lambda: cross_entropy(X.t(), T), ValueError, r'logits .*contiguous .*\.contiguous\(\)'),
-    (lambda: cross_entropy(X[0], T), ValueError, r'logits .*classes.*\(4,\)'),
+    (lambda: cross_entropy(X.t(), T), ValueError, r'logits .*contiguous.*\.contiguous\(\)'),
+    (lambda: cross_entropy(X[0], T), ValueError, r'logits .*\(4,\).*classes'),
     (lambda: cross_entropy(X[:, :0].contiguous(), T), ValueError, r'\(3, 0\)'),
     (lambda: cross_entropy(X.to('meta'), T), ValueError, saying('logits', 'meta', 'cpu')),
     (lambda: cross_entropy(X, [0, 1, 2]), TypeError, 'target .*int64.*list'),
-    (lambda: cross_entropy(X, X), TypeError, 'target .*probab.*float32'),
+    (lambda: cross_entropy(X, X), TypeError, 'target .*float32.*probab'),
     (lambda: cross_entropy(X, T.int()), TypeError, 'target is int32.*int64'),
-    (lambda: cross_entropy(X, T[:2]), ValueError, r'target .*\(3,\).*\(2,\)'),
-    (lambda: cross_entropy(X, T, reduction='max'), ValueError, saying("'mean'", "'sum'", "'none'", "'max'")),
-    (lambda: cross_entropy(X, T, None), TypeError, saying('ignore_index', 'integer', 'None')),
+    (lambda: cross_entropy(X, T[:2]), ValueError, r'target .*\(2,\).*\(3,\)'),
+    (lambda: cross_entropy(X, T, reduction='max'), ValueError, saying("'max'", "'mean'", "'sum'", "'none'")),
+    (lambda: cross_entropy(X, T, None), TypeError, saying('ignore_index', 'None', 'integer')),
     (lambda: cross_entropy(X.clone().requires_grad_(), T, in_place=True), ValueError, 'leaf'),
     (lambda: linear_cross_entropy(X, X.bfloat16(), T), TypeError, 'weight is bfloat16.*float32'),
     (lambda: linear_cross_entropy(X, X[:, :3].contiguous(), T), ValueError, r'weight .*\(3, 3\)'),
-    (lambda: linear_cross_entropy(X, X, T, reduction='none'), ValueError, "'mean', 'sum'; got 'none'$"),
-    (lambda: linear_cross_entropy(X, X, T, chunk_rows=0), ValueError, 'chunk_rows .*positive.*0')])
+    (lambda: linear_cross_entropy(X, X, T, reduction='none'), ValueError, "'none'.*'mean', 'sum'$"),
+    (lambda: linear_cross_entropy(X, X, T, chunk_rows=0), ValueError, 'chunk_rows .*0.*positive')])
 def test_the_rest_is_refused_in_words(call, error, words):
     with pytest.raises(error, match=words): call()
 

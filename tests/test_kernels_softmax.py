@@ -102,8 +102,8 @@ def test_rows_in_registers_of_a_cluster(small):
 def test_long_rows_in_registers(dtype, width, blocks):
     "As they are on a GPU"
     size = torch.empty((), dtype=dtype).element_size()
-    shape = softmaxes.shape_of(width*size//16, 16, softmaxes.this_device(), str(dtype)[6:])
-    assert (shape.blocks, shape.in_registers) == (blocks, True)
+    shape = softmaxes.choose_layout(width*size//16, 16, softmaxes.this_device(), str(dtype)[6:])
+    assert (shape.cluster_size, shape.in_registers) == (blocks, True)
     for f in WAYS: both_ways(f, normal(2, width, dtype=dtype))
 
 
@@ -153,6 +153,6 @@ def test_an_operator_of_torch():
     (lambda: softmax([1.]), TypeError, 'softmax: x .*list'),
     (lambda: log_softmax(torch.ones(3).int()), TypeError, 'log_softmax: x .*int32.*float64'),
     (lambda: softmax(torch.tensor(1.)), ValueError, saying('softmax: x', 'one', 'axis')),
-    (lambda: softmax(torch.ones(3, 4).t()), ValueError, r'softmax: x .*contiguous .*\.contiguous\(\)')])
+    (lambda: softmax(torch.ones(3, 4).t()), ValueError, r'softmax: x .*contiguous.*\.contiguous\(\)')])
 def test_the_rest_is_refused_in_words(call, error, words):
     with pytest.raises(error, match=words): call()

@@ -70,7 +70,7 @@ def _check_and_run(operation, x, out, dtypes):
     if not x.is_cuda:
         raise Unavailable(f'CUB runs on an NVIDIA GPU, but x is on {x.device}')
     if str(x.dtype).removeprefix('torch.') not in dtypes or not x.is_contiguous() or not x.numel():
-        actual = f'{x.dtype} {tuple(x.shape)} with strides {x.stride()}'
+        actual = f'{x.dtype}, {tuple(x.shape)}' + ('' if x.is_contiguous() else ', not contiguous')
         raise ValueError(f'x must be a contiguous, non-empty tensor of {" or ".join(dtypes)}; got {actual}')
     workspace = _workspace(operation, x.numel(), x.dtype, x.device)
     _run(operation, x.numel(), x, workspace.data_ptr(), workspace.numel(), x.data_ptr(), out.data_ptr())

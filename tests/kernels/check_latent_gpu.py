@@ -98,11 +98,11 @@ def long_ones_are_right():
 @contextmanager
 def by_pairs():
     "Two blocks share copies, however few pages there are"
-    alone, calls._MULTICAST_PAGES = calls._MULTICAST_PAGES, 0
+    alone, calls._MAX_UNSHARED_PAGES = calls._MAX_UNSHARED_PAGES, 0
     calls.decode_hopper.cache_clear()
     try: yield
     finally:
-        calls._MULTICAST_PAGES = alone
+        calls._MAX_UNSHARED_PAGES = alone
         calls.decode_hopper.cache_clear()
 
 

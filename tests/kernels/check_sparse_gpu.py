@@ -53,7 +53,7 @@ def any_positions_are_right():
 
 def blocks_are_right(sizes=SIZES[1:], dtypes=F16_TYPES):
     for dtype in dtypes:
-        for block in blocks.BLOCKS:
+        for block in blocks.BLOCK_SHAPES:
             for rows, n, k in sizes:
                 w, x = blocks.prune_blocks(normal(rows, k, dtype=dtype), .7, block), normal(n, k, dtype=dtype)
                 w[:block[0]] = 0                                    # a row without a block

@@ -139,7 +139,7 @@ def test_the_fused_kernels_that_are_exported_are_those_that_are_launched(o, monk
                        for s in (shape, shape[1:], shape[1:]))
         given = columns[:dict(gelu=0, bias_gelu=1, rms_norm=1, layer_norm=2)[o.op_name]]
         y = getattr(kernels, o.op_name)(x, *given, **({'eps': passes.EPS} if 'norm' in o.op_name else {}))
-        if o.backward:
+        if o.is_backward:
             del seen[-1]                                    # the way there
             torch.autograd.grad(y, [x, *given], torch.zeros_like(y))
     large = passes.launches(o, *passes.SHAPES[-1])[0]
@@ -157,7 +157,7 @@ def test_the_softmaxes_that_are_exported_are_those_that_are_launched(o, monkeypa
     for shape in passes.SOFTMAX_SHAPES[:-1]:
         x = torch.zeros(shape, dtype=getattr(torch, o.dtype), requires_grad=True)
         y = getattr(kernels, o.op_name)(x)
-        if o.backward:
+        if o.is_backward:
             del seen[-len(passes.softmax_launches(o, *shape)[0]):]       # the way there
             torch.autograd.grad(y, x, torch.zeros_like(y))
     large = passes.softmax_launches(o, *passes.SOFTMAX_SHAPES[-1])[0]

@@ -16,17 +16,17 @@ from ..ladder.rung import this_device
 from ..common import check_tensor, launch
 from ...utils import backend
 
-_TYPES = 'bfloat16', 'float16', 'float32', 'float64'
+_DTYPES = 'bfloat16', 'float16', 'float32', 'float64'
 
 
 class Backend(NamedTuple):
-    "The implementation that computes attention; if it is torch, also the reason why none of our kernels does"
+    "The implementation that computes attention; if it is torch, also the reason why none of our kernels can"
 
-    name: str  # our kernels: 'hopper', 'mma.sync'; torch: 'sdpa', 'torch'
+    name: str  # our kernels: 'hopper' or 'mma.sync'; torch: 'sdpa' or 'torch'
     why: str = ''
 
 
-# `torch.compile` cannot trace queries of the driver, so their results are constants for it.
+# `torch.compile` cannot trace queries of the driver, so the functions that query it are marked as constant.
 @constant
 def _has_hopper():
     "Return whether kernels for Hopper run here"
@@ -35,11 +35,11 @@ def _has_hopper():
 
 @constant
 def has_ampere():
-    "Return whether kernels may use `mma.sync` of bfloat16: on Ampere or later, and on the emulator"
+    "Return whether kernels can use `mma.sync` with bfloat16: on Ampere or later, and on the emulator"
     return backend() != 'gpu' or torch.cuda.get_device_capability() >= (8, 0)
 
 
-def _backend(q):
+def _choose_backend(q):
     "Choose the `Backend` for q"
     if q.dtype != torch.bfloat16:
         return Backend('sdpa', f'our kernels support bfloat16; q is {str(q.dtype)[6:]}')
@@ -58,22 +58,23 @@ def _check_qkv(q, k, v):
     "Raise `TypeError` or `ValueError` unless q, k and v have matching shapes and types, on a device where kernels run"
     for name, x in dict(q=q, k=k, v=v).items():
         if not torch.compiler.is_compiling():
-            check_tensor('attention', x[..., :0].contiguous() if hasattr(x, 'data_ptr') else x, _TYPES, name)
+            check_tensor('attention', x[..., :0].contiguous() if hasattr(x, 'data_ptr') else x, _DTYPES, name)
         if x.dim() != 4:
             raise ValueError(f'attention: {name} has shape {tuple(x.shape)}; expected [batch, heads, rows, dim]')
         if x.dtype != q.dtype or x.device != q.device:
-            where = f'{x.dtype} on {x.device}, and q is {q.dtype} on {q.device}'
-            raise ValueError(f'attention: {name} is {where}: move it with {name}.to(q)')
+            raise ValueError(
+                f'attention: {name} is {x.dtype} on {x.device}, and q is {q.dtype} on {q.device}: use {name}.to(q)'
+            )
     if k.shape != v.shape:
-        raise ValueError(
-            f'attention: k has shape {tuple(k.shape)} and v has shape {tuple(v.shape)}; both must have the same shape'
-        )
+        raise ValueError(f'attention: k has shape {tuple(k.shape)} and v {tuple(v.shape)}; they must be the same')
     if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
         raise ValueError(
-            f'attention: q has shape {tuple(q.shape)} and k has shape {tuple(k.shape)}; batch and dim must be the same'
+            f'attention: q has shape {tuple(q.shape)} and k {tuple(k.shape)}; batch and dim must be the same'
         )
     if not k.shape[1] or q.shape[1] % k.shape[1]:
-        raise ValueError(f'attention: {q.shape[1]} heads of q cannot share {k.shape[1]} of k: it is not a multiple')
+        raise ValueError(
+            f'attention: q has {q.shape[1]} heads and k {k.shape[1]}; the heads of q must be a multiple of those of k'
+        )
 
 
 def _check_scale(q, scale):
@@ -81,53 +82,52 @@ def _check_scale(q, scale):
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if isinstance(scale, str) or not 0 < float(scale) < math.inf:
         raise ValueError(
-            f'attention: scale is {scale!r}; expected a positive number: the kernels compare '
-            'unscaled scores to find the row maximum'
+            f'attention: scale is {scale!r}; it must be positive, because the kernels find the row maximum among '
+            'unscaled scores'
         )
     return float(scale)
 
 
 def _pack_lens(q, k, lens):
-    "Convert lengths to the int32 tensor [2, batch] that the kernels take: of rows, then of keys"
+    "Convert lengths to the int32 tensor [2, batch] that the kernels take: the rows, then the keys"
     if lens is None:
         return None
     if not isinstance(lens, (tuple, list)):
         if q.shape[2] != k.shape[2]:
-            raise ValueError('attention: q and k have different lengths; pass lens as a pair (of rows, of keys)')
+            raise ValueError('attention: q and k have different lengths; pass lens as a pair (rows, keys)')
         lens = lens, lens
     if len(lens) != 2:
-        raise ValueError(f'attention: lens has {len(lens)} items; pass one tensor, or a pair (of rows, of keys)')
-    for x in lens:
-        if not hasattr(x, 'data_ptr') or x.is_floating_point() or x.shape != (q.shape[0],):
-            raise ValueError(f'attention: lens needs {q.shape[0]} integers in a tensor, one per sequence')
-    return torch.stack([x.to(device=q.device, dtype=torch.int32) for x in lens])
+        raise ValueError(f'attention: lens has {len(lens)} items; expected one tensor, or a pair (rows, keys)')
+    for lengths in lens:
+        if not hasattr(lengths, 'data_ptr') or lengths.is_floating_point() or lengths.shape != (q.shape[0],):
+            raise ValueError(f'attention: lens must be a tensor of {q.shape[0]} integers, one per sequence')
+    return torch.stack([lengths.to(device=q.device, dtype=torch.int32) for lengths in lens])
 
 
 def _check_window(window):
-    "Return the window as an integer, 0 for none"
+    "Return the window as an integer, 0 for no window"
     if window is None:
         return 0
     if not isinstance(window, int) or window is True or window < 1:
-        raise ValueError(f'attention: window is {window!r}; expected an integer of at least 1: |row - key| < window')
+        raise ValueError(f'attention: window is {window!r}; expected a positive integer: |row - key| < window')
     return window
 
 
 def _aligned_rows(x):
-    "Return x if its rows are contiguous and aligned to 16 bytes, else a contiguous copy"
-    is_aligned = (
-        x.stride(3) == 1 and x.data_ptr() % 16 == 0 and all(s * x.element_size() % 16 == 0 for s in x.stride()[:3])
-    )
-    return x if is_aligned else x.contiguous()
+    "Return x if its rows are contiguous and begin at multiples of 16 bytes, else a contiguous copy"
+    strides_are_aligned = all(stride * x.element_size() % 16 == 0 for stride in x.stride()[:3])
+    return x if x.stride(3) == 1 and x.data_ptr() % 16 == 0 and strides_are_aligned else x.contiguous()
 
 
 def _empty_out(q):
-    "Return an uninitialized result in the memory order of q; for the emulator it must be contiguous"
+    "Return an uninitialized tensor like q, with the memory order of q if possible; the emulator needs a contiguous one"
     out = torch.empty_like(q)
-    usable = out.stride(3) == 1 and q.is_cuda
-    return out if usable else torch.empty_like(q, memory_format=torch.contiguous_format)
+    is_supported = out.stride(3) == 1 and q.is_cuda
+    return out if is_supported else torch.empty_like(q, memory_format=torch.contiguous_format)
 
 
-def _fake_attention(q, k, v, *how):
+def _allocate_results(q, *other_arguments):
+    "Return the uninitialized output and lse"
     return _empty_out(q), q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
@@ -141,11 +141,11 @@ def _attention_problem(q, k, causal, window, lens, bias):
 @operator(
     'attention(Tensor q, Tensor k, Tensor v, bool causal, float scale, int window, Tensor? lens, str bias) '
     '-> (Tensor, Tensor)',
-    _fake_attention,
+    _allocate_results,
 )
 def _attention(q, k, v, causal, scale, window, lens, bias):
     q, k, v = map(_aligned_rows, (q, k, v))
-    out, lse = _fake_attention(q, k, v)
+    out, lse = _allocate_results(q)
     if not q.numel() or not k.numel():
         return out.zero_(), lse.fill_(-math.inf)
     problem, gpu = _attention_problem(q, k, causal, window, lens, bias), this_device()
@@ -162,7 +162,7 @@ def _attention(q, k, v, causal, scale, window, lens, bias):
 
 
 def _attention_mask(q, k, causal, window, lens):
-    "Return the boolean mask for SDPA: which keys each row attends to; None for all"
+    "Return the boolean mask for SDPA, true for the keys that a row attends to; None if all rows attend to all keys"
     if not (causal or window or lens is not None):
         return None
     row, key = (torch.arange(x.shape[2], device=q.device) for x in (q, k))
@@ -179,25 +179,24 @@ def _attention_mask(q, k, causal, window, lens):
 
 
 def _sdpa(q, k, v, causal, scale, window, lens):
-    "Compute attention with torch's SDPA; a row that attends to no key gives 0"
-    grouped = dict(enable_gqa=True) if q.shape[1] != k.shape[1] else {}
+    "Compute attention with torch's SDPA; the output of a row that attends to no key is 0"
+    gqa_option = dict(enable_gqa=True) if q.shape[1] != k.shape[1] else {}
     if not window and lens is None:
-        return scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale, **grouped)
+        return scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale, **gqa_option)
     mask = _attention_mask(q, k, causal, window, lens)
-    out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, **grouped)
+    out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, **gqa_option)
     return torch.where(mask.any(-1, keepdim=True), out, 0)
 
 
 @operator(
     'attention_backward(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, bool causal, float scale, '
-    'int window, Tensor? lens, str bias, str by) -> (Tensor, Tensor, Tensor)',
-    lambda dout, q, k, v, *how: tuple(map(_empty_out, (q, k, v))),
+    'int window, Tensor? lens, str bias, str method) -> (Tensor, Tensor, Tensor)',
+    lambda dout, q, k, v, *other_arguments: tuple(map(_empty_out, (q, k, v))),
 )
 def _attention_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, method):
-    heads = q.shape[0] * q.shape[1]
-    max_heads = 2**16  # the limit of gridDim.y
-    supported = this_device().hopper and q.shape[3] < 256 and q.numel() and k.numel() and heads < max_heads
-    if method == 'sdpa' or not supported:
+    fits_grid = q.shape[0] * q.shape[1] < 2**16  # the limit of gridDim.y
+    is_supported = this_device().hopper and q.shape[3] < 256 and q.numel() and k.numel() and fits_grid
+    if method == 'sdpa' or not is_supported:
         if bias or method == 'ordered':
             option = 'a bias' if bias else 'deterministic=True'
             raise ValueError(f'attention: gradients with {option} need head dimension 64 or 128, and a Hopper GPU')
@@ -209,13 +208,14 @@ def _attention_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bi
 def _kernel_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, method, grads):
     "Compute dq, dk and dv with our kernel, and write them to `grads`"
     dq, dk, dv = grads
-    rows = _BackwardPass(dout, q, out, lse, scale, dq, method == 'ordered')
-    rows.add(k, v, _attention_problem(q, k, causal, window, lens, bias), (dk, dv), lens)
-    return rows.finish(), dk, dv
+    backward_pass = _BackwardPass(dout, q, out, lse, scale, dq, method == 'ordered')
+    backward_pass.add_keys(k, v, _attention_problem(q, k, causal, window, lens, bias), (dk, dv), lens)
+    return backward_pass.finish(), dk, dv
 
 
 class _BackwardPass:
-    "The backward pass of some rows of q: first delta = rowsum(dO * O), then dk, dv and dq, which is summed in float32"
+    """The backward pass of attention for one q. The constructor computes delta = rowsum(dO * O) per row, `add_keys`
+    computes dk and dv of some keys and adds their part of dq, in float32, and `finish` returns dq."""
 
     def __init__(self, dout, q, out, lse, scale, dq, ordered=False):
         (self.q, self.dout, out), self.dq, self.scale, self.ordered = (
@@ -228,8 +228,8 @@ class _BackwardPass:
             self.dout, out = self.dout.contiguous(), out.contiguous()
         heads, rows = q.shape[0] * q.shape[1], calls.pad_rows(q.shape[2])
         lse_log2, delta, dq_sums = (q.new_empty(heads * rows * n, dtype=torch.float32) for n in (1, 1, q.shape[3]))
-        size = calls.dq_semaphores(heads, q.shape[2]) if ordered else 1
-        semaphores = q.new_empty(size, dtype=torch.int32)
+        num_semaphores = calls.count_dq_semaphores(heads, q.shape[2]) if ordered else 1
+        semaphores = q.new_empty(num_semaphores, dtype=torch.int32)
         self.workspaces = dict(lse_log2=lse_log2, delta=delta, dq_sums=dq_sums, semaphores=semaphores)
         strides = tuple(x.stride()[:3] for x in (out, self.dout, dq))
         prepare, self.finish_call = calls.backward_ends(
@@ -237,24 +237,24 @@ class _BackwardPass:
         )
         launch([prepare], q, **self.workspaces, out=out, dout=self.dout, lse=lse)
 
-    def add(self, k, v, problem, into, lens=None, rows=slice(None)):
-        "Compute dk and dv of these keys from some of the rows, write them to `into`, and add to dq"
+    def add_keys(self, k, v, problem, grads, lens=None, rows=slice(None)):
+        "Compute dk and dv of these keys from some of the rows, write them to `grads`, and add to dq of the rows"
         q, k, v, dout = (_aligned_rows(x) for x in (self.q[:, :, rows], k, v, self.dout[:, :, rows]))
         if not q.is_cuda:
             q, dout = q.contiguous(), dout.contiguous()
-        strides, output_rows = tuple(x.stride()[:3] for x in into), calls.OutputRows(rows.start or 0, self.q.shape[2])
-        main = calls.backward_products(problem, self.scale, strides, self.ordered, output_rows)
-        arrays = dict(self.workspaces, q=q, k=k, v=v, dout=dout, dk=into[0], dv=into[1])
-        launch_mapped(*main, q, **arrays, lens=self.workspaces['semaphores'] if lens is None else lens)
+        strides, output_rows = tuple(x.stride()[:3] for x in grads), calls.OutputRows(rows.start or 0, self.q.shape[2])
+        call, boxes = calls.backward_products(problem, self.scale, strides, self.ordered, output_rows)
+        arrays = dict(self.workspaces, q=q, k=k, v=v, dout=dout, dk=grads[0], dv=grads[1])
+        launch_mapped(call, boxes, q, **arrays, lens=self.workspaces['semaphores'] if lens is None else lens)
 
     def finish(self):
-        "Convert the accumulated dq to the type of q, and return it"
+        "Convert the accumulated dq to the dtype of q, and return it"
         launch([self.finish_call], self.q, **self.workspaces, dq=self.dq)
         return self.dq
 
 
 def _sdpa_backward(dout, q, k, v, *options):
-    "Compute the gradients with torch's SDPA, which computes the forward pass again"
+    "Compute the gradients with torch's SDPA; this computes the forward pass again"
     with torch.enable_grad():
         operands = [x.detach().requires_grad_() for x in (q, k, v)]
         return torch.autograd.grad(_sdpa(*operands, *options), operands, dout)
@@ -265,7 +265,7 @@ class _Attention(torch.autograd.Function):
     def forward(ctx, q, k, v, causal, scale, window, lens, bias, method):
         out, lse = _attention(q, k, v, causal, scale, window, lens, bias)
         ctx.save_for_backward(q, k, v, out, lse, lens)
-        ctx.how, ctx.options = (causal, scale, window), (bias, method)
+        ctx.mask_options, ctx.kernel_options = (causal, scale, window), (bias, method)
         ctx.mark_non_differentiable(lse)
         return out, lse
 
@@ -273,57 +273,57 @@ class _Attention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, dout, _):
         *qkv, lens = ctx.saved_tensors
-        return *_attention_backward(dout, *qkv, *ctx.how, lens, *ctx.options), *[None] * 6
+        return *_attention_backward(dout, *qkv, *ctx.mask_options, lens, *ctx.kernel_options), *[None] * 6
 
 
 def _check_hopper(op_name, q, k, v, max_dim=256):
-    "Raise ValueError unless our kernels for a Hopper GPU support these operands, with head dimension up to `max_dim`"
+    "Raise `ValueError` unless our Hopper kernels support these operands, with head dimension up to `max_dim`"
     _check_qkv(q, k, v)
-    if _backend(q).name != 'hopper' or q.shape[3] > max_dim:
+    if _choose_backend(q).name != 'hopper' or q.shape[3] > max_dim:
         dims = ', '.join(str(dim) for dim in DIMS if dim <= max_dim)
-        raise ValueError(f'{op_name}: {_backend(q).why or f"it needs a Hopper GPU, and head dimension {dims}"}')
+        raise ValueError(f'{op_name}: {_choose_backend(q).why or f"it needs a Hopper GPU, and head dimension {dims}"}')
     if not q.numel() or not k.numel():
-        raise ValueError(f'{op_name}: q is {tuple(q.shape)} and k {tuple(k.shape)}; both must have rows')
+        raise ValueError(f'{op_name}: q has shape {tuple(q.shape)} and k {tuple(k.shape)}; neither may be empty')
 
 
 def _check_array(op_name, name, x, like, shape, dtypes):
-    "Raise ValueError unless x has this shape, one of these dtypes, and is on the device of `like`"
+    "Raise `ValueError` unless x has this shape, one of these dtypes, and the device of `like`"
     if x.shape != shape or x.dtype not in dtypes or x.device != like.device:
-        want = f'{" or ".join(map(str, dtypes))} {tuple(shape)} on {like.device}'
-        raise ValueError(f'{op_name}: {name} is {x.dtype} {tuple(x.shape)} on {x.device}; expected {want}')
+        expected = f'{" or ".join(map(str, dtypes))} {tuple(shape)} on {like.device}'
+        raise ValueError(f'{op_name}: {name} is {x.dtype} {tuple(x.shape)} on {x.device}; expected {expected}')
 
 
 def _check_lse(op_name, lse, like, shape):
-    "Raise ValueError unless lse is a contiguous float32 tensor of this shape"
+    "Raise `ValueError` unless lse is a contiguous float32 tensor of this shape, on the device of `like`"
     _check_array(op_name, 'lse', lse, like, shape, (torch.float32,))
     if not lse.is_contiguous():
         raise ValueError(f'{op_name}: lse must be contiguous: use lse.contiguous()')
 
 
 def _check_first(op_name, first, rows=math.inf):
-    "Raise ValueError unless `first` is the index of a row"
+    "Raise `ValueError` unless `first` is the index of one of `rows` rows"
     if not isinstance(first, int) or not 0 <= first < rows:
-        raise ValueError(f'{op_name}: first is {first!r}; expected the index of a row, at least 0')
+        raise ValueError(f'{op_name}: first is {first!r}; expected the index of a row')
 
 
 def _check_saved(op_name, dout, q, out, lse):
-    "Raise ValueError unless dout, out and lse match q"
+    "Raise `ValueError` unless dout, out and lse match q"
     for name, x in dict(dout=dout, out=out).items():
         _check_array(op_name, name, x, q, q.shape, (q.dtype,))
     _check_lse(op_name, lse, q, q.shape[:3])
 
 
 def _writable_or_empty(x):
-    "Return x if kernels can write to it, else an uninitialized tensor of its size"
+    "Return x if kernels can write to it, else an uninitialized tensor like x"
     return x if _aligned_rows(x) is x and (x.is_cuda or x.is_contiguous()) else _empty_out(x)
 
 
-def _copy_grads(into, grads):
-    "Copy the gradients to `into`, unless the kernel has written them there"
-    for to, x in zip(into, grads):
-        if to is not x:
-            to.copy_(x)
-    return into
+def _copy_grads(outputs, grads):
+    "Copy each gradient to its output, unless the kernel has written it there; return the outputs"
+    for output, grad in zip(outputs, grads):
+        if output is not grad:
+            output.copy_(grad)
+    return outputs
 
 
 def attention_gradients(
@@ -331,8 +331,8 @@ def attention_gradients(
     q,
     k,
     v,
-    out,  # the result and its lse, computed from these keys or from more keys
-    lse,
+    out,  # the result, from these keys or from these and other keys
+    lse,  # the lse of the result
     causal=False,
     scale=None,
     into=None,  # three tensors like q, k and v, with any strides, for the results; None: new ones
@@ -340,19 +340,20 @@ def attention_gradients(
     """Compute the gradients of `attention` with our kernel: bfloat16, head dimension 64 or 128, on a Hopper GPU.
 
     With P = exp(scale * q @ k^T - lse): dV = P^T @ dout, dP = dout @ v^T, dS = P * (dP - rowsum(dout * out)), dQ =
-    scale * dS @ k, dK = scale * dS^T @ q. If `out` and `lse` were computed from more keys than are given here, these
-    are the contributions of the given keys. Raises ValueError if the kernel does not support the operands."""
+    scale * dS @ k, dK = scale * dS^T @ q. If `out` and `lse` were computed from other keys as well, the results are the
+    contributions of the keys in `k`. Raises ValueError if the kernel does not support the operands."""
     _check_hopper('attention_gradients', q, k, v, 128)
     _check_saved('attention_gradients', dout, q, out, lse)
     into = into or tuple(map(_empty_out, (q, k, v)))
     grads = tuple(map(_writable_or_empty, into))
-    how = bool(causal), _check_scale(q, scale), 0, None, '', 'kernel'
-    return _copy_grads(into, _kernel_backward(dout, q, k, v, out, lse, *how, grads))
+    options = dict(causal=bool(causal), scale=_check_scale(q, scale), window=0, lens=None, bias='', method='kernel')
+    return _copy_grads(into, _kernel_backward(dout, q, k, v, out, lse, **options, grads=grads))
 
 
 class PartGradients:
-    """Gradients of attention if the keys come in parts: `add` returns dk and dv of a part, and dq is summed in float32
-    over all parts. Raises ValueError if the kernel does not support the operands."""
+    """Compute the gradients of attention to keys that arrive in parts: `add` returns dk and dv of a part, and `dq`
+    returns the sum over all parts, which is accumulated in float32. Raises ValueError if the kernel does not support
+    the operands."""
 
     def __init__(
         self,
@@ -364,7 +365,7 @@ class PartGradients:
     ):
         _check_hopper('PartGradients', q, q, q, 128)
         _check_saved('PartGradients', dout, q, out, lse)
-        self.rows = _BackwardPass(dout, q, out, lse, _check_scale(q, scale), _empty_out(q))
+        self.backward_pass = _BackwardPass(dout, q, out, lse, _check_scale(q, scale), _empty_out(q))
 
     @staticmethod
     def fits(first) -> bool:
@@ -375,28 +376,31 @@ class PartGradients:
         self,
         k,  # [batch, heads, keys, dim], with the heads of q, or fewer
         v,  # like k
-        first=0,  # earlier rows attend to none of these keys; see `fits`
+        first=0,  # rows before this one attend to none of these keys; see `fits`
         causal=False,  # row first + i attends only to keys 0 to i
         into=None,  # two tensors like k and v, with any strides, for the results; None: new ones
     ):  # dk, dv
         "Compute dk and dv of these keys, and add their contribution to dq; two streams may add parts concurrently"
-        _check_first('PartGradients', first, self.rows.q.shape[2])
+        _check_first('PartGradients', first, self.backward_pass.q.shape[2])
         if not self.fits(first):
-            raise ValueError(f'PartGradients: first is {first}; expected a multiple of 64, the rows of a tile')
-        q = self.rows.q[:, :, first:]
+            raise ValueError(
+                f'PartGradients: first is {first}; expected a multiple of 64, the number of rows of a tile'
+            )
+        q = self.backward_pass.q[:, :, first:]
         _check_hopper('PartGradients', q, k, v, 128)
         into = into or tuple(map(_empty_out, (k, v)))
         grads = tuple(map(_writable_or_empty, into))
-        self.rows.add(k, v, _attention_problem(q, k, bool(causal), 0, None, ''), grads, rows=slice(first, None))
+        problem = _attention_problem(q, k, bool(causal), 0, None, '')
+        self.backward_pass.add_keys(k, v, problem, grads, rows=slice(first, None))
         return _copy_grads(into, grads)
 
     def dq(self):  # like q
-        "Return dq from all parts that have been added; their kernels must be earlier on the current stream"
-        return self.rows.finish()
+        "Return dq, summed over all added parts; call it on a stream that waits for the kernels of `add`"
+        return self.backward_pass.finish()
 
 
 def attention_onto(
-    out,  # [batch, heads, rows, dim], contiguous, bfloat16 or float32: the result for other keys; updated in place
+    out,  # [batch, heads, rows, dim], contiguous, bfloat16 or float32: the result of other keys; updated in place
     lse,  # float32 [batch, heads, rows], contiguous; updated in place
     first,  # rows before this one do not change
     q,  # [batch, heads, rows - first, dim]; the following arguments are those of `attention`
@@ -404,16 +408,16 @@ def attention_onto(
     v,
     causal=False,
     scale=None,
-    fresh=False,  # `out` and `lse` are uninitialized: overwrite them
+    fresh=False,  # overwrite `out` and `lse`, which are uninitialized
 ):
-    """Merge `attention` to more keys into `out` and `lse`, in the kernel that computes it. For bfloat16 and head
-    dimension 64, 128 or 256 on a Hopper GPU; otherwise raises ValueError."""
+    """Compute `attention` to more keys, and merge the result into `out` and `lse` in the same kernel. Supports bfloat16
+    and head dimension 64, 128 or 256 on a Hopper GPU; otherwise raises ValueError."""
     _check_hopper('attention_onto', q, k, v)
     _check_first('attention_onto', first)
     shape = *q.shape[:2], first + q.shape[2], q.shape[3]
     _check_array('attention_onto', 'out', out, q, shape, (q.dtype, torch.float32))
     if not out.is_contiguous() or out.data_ptr() % 16:
-        raise ValueError('attention_onto: out must be contiguous and aligned to 16 bytes')
+        raise ValueError('attention_onto: out must be contiguous, and begin at a multiple of 16 bytes')
     _check_lse('attention_onto', lse, q, shape[:3])
     q, k, v = map(_aligned_rows, (q, k, v))
     output_rows = calls.OutputRows(first, out.shape[2], not fresh, out.dtype == torch.float32)
@@ -423,28 +427,28 @@ def attention_onto(
 
 
 @lru_cache(256)
-def _pair_order(device, *how):
-    "Return `calls.pair_order` as a tensor on a device"
-    return torch.tensor(calls.pair_order(*how), dtype=torch.int32, device=device)
+def _pair_order(device, *arguments):
+    "Return the result of `calls.pair_order` as a tensor on a device"
+    return torch.tensor(calls.pair_order(*arguments), dtype=torch.int32, device=device)
 
 
 def attention_pair(
     q,  # [batch, heads, rows, dim]; k, v, causal and scale as for `attention`
     k,
     v,
-    other_k,  # a second array of keys, and its values
-    other_v,
-    first,  # rows from here on attend to all keys of the second array, even if `causal`
-    arrived,  # int32 [1], a counter that reaches `wanted` when other_k and other_v have been written
+    other_k,  # a second array of keys
+    other_v,  # the values of the second array
+    first,  # rows from this one on attend to all keys of the second array, even if `causal`
+    arrived,  # int32 [1], a counter: when it equals `wanted`, other_k and other_v have been written
     wanted,  # int32 [1]
     causal=False,
     scale=None,
     float32_out=False,  # return out in float32
-    parts=1,  # groups of heads in which the second array arrives, one after the other; each increments `arrived`
+    parts=1,  # number of groups of heads in which the second array arrives; each group increments `arrived`
 ):  # like q, contiguous, and lse, float32 [batch, heads, rows]
     """Compute `attention` to two arrays of keys, the second of which may still be in flight: the kernel waits for it
-    only when it has no other work. For bfloat16 and head dimension 64, 128 or 256 on a Hopper GPU; otherwise raises
-    ValueError."""
+    only when no other work is left. Supports bfloat16 and head dimension 64, 128 or 256 on a Hopper GPU; otherwise
+    raises ValueError."""
     _check_hopper('attention_pair', q, k, v)
     _check_hopper('attention_pair', q, other_k, other_v)
     if other_k.shape[1] != k.shape[1]:
@@ -453,23 +457,23 @@ def attention_pair(
         )
     _check_first('attention_pair', first, q.shape[2])
     if not isinstance(parts, int) or parts < 1:
-        raise ValueError(f'attention_pair: parts is {parts!r}; expected an integer of at least 1')
+        raise ValueError(f'attention_pair: parts is {parts!r}; expected a positive integer')
     for name, x in dict(arrived=arrived, wanted=wanted).items():
         _check_array('attention_pair', name, x, q, (1,), (torch.int32,))
     for name, x in dict(other_k=other_k, other_v=other_v).items():
         if _aligned_rows(x) is not x:
             raise ValueError(
-                f'attention_pair: {name} may still be in flight, so it cannot be copied; its rows must begin at '
-                f'multiples of 16 bytes'
+                f'attention_pair: rows of {name} must begin at multiples of 16 bytes; it cannot be copied, because it '
+                'may still be in flight'
             )
     q, k, v = map(_aligned_rows, (q, k, v))
     out = torch.empty(q.shape, dtype=torch.float32 if float32_out else q.dtype, device=q.device)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     problem = _attention_problem(q, k, bool(causal), 0, None, '')
-    pair = this_device(), first, other_k.shape[2]
-    call, boxes = calls.forward_pair(problem, _check_scale(q, scale), *pair, bool(float32_out), parts)
+    pair_options = this_device(), first, other_k.shape[2]
+    call, boxes = calls.forward_pair(problem, _check_scale(q, scale), *pair_options, bool(float32_out), parts)
     arrays = dict(q=q, k=k, v=v, other_k=other_k, other_v=other_v, out=out, lse=lse, arrived=arrived, wanted=wanted)
-    launch_mapped(call, boxes, q, **arrays, order=_pair_order(q.device, problem, *pair, parts))
+    launch_mapped(call, boxes, q, **arrays, order=_pair_order(q.device, problem, *pair_options, parts))
     return out, lse
 
 
@@ -478,11 +482,11 @@ def attention_backend(
     k,
     v,
 ) -> Backend:
-    """Return what computes `attention` of these operands: our kernels 'hopper' or 'mma.sync', or 'sdpa', and why.
+    """Return the `Backend` that computes `attention` of these operands: 'hopper', 'mma.sync', or 'sdpa' and the reason.
 
     attention_backend(q, k, v).name"""
     _check_qkv(q, k, v)
-    return _backend(q)
+    return _choose_backend(q)
 
 
 def attention(
@@ -495,18 +499,18 @@ def attention(
     lens=None,  # integers [batch]: rows and keys of each sequence that are not padding; or a pair (rows, keys)
     bias='',  # CUDA C expression of batch, head, row and key (ints), added to the scaled scores; it has no gradient
     lse=False,  # also return the logarithm of each row's sum of exponentials, which has no gradient
-    gradients='kernel',  # by our kernel for head dimension 64 or 128 on a Hopper GPU, else by SDPA; 'sdpa': always SDPA
-    deterministic=False,  # our gradients are the same in each run, bit for bit; then blocks wait for each other
+    gradients='kernel',  # our kernel for head dimension 64 or 128 on a Hopper GPU, else SDPA; 'sdpa': always SDPA
+    deterministic=False,  # our gradients are the same in each run, bit for bit, but blocks must wait for each other
 ):  # like q; with `lse`, a pair (out, float32 [batch, heads, rows])
-    """Compute softmax(q @ k^T * scale) @ v per head, as `F.scaled_dot_product_attention` does, without a matrix of
-    scores in memory; differentiable once. A row that attends to no key gives 0.
+    """Compute softmax(q @ k^T * scale) @ v per head, as `F.scaled_dot_product_attention` does, without storing the
+    matrix of scores; differentiable once. The output of a row that attends to no key is 0.
 
         attention(q, k, v, causal=True)
         attention(q, k, v, bias='-exp2f(-head - 1)*(row - key)')  # ALiBi of 8 heads
 
-    Our kernels support bfloat16 with head dimension 64, 128 or 256; SDPA computes everything else. `attention_backend`
-    returns which one, and why. SDPA's backward pass computes the forward pass again, ours does not. Values of `lens`
-    are clamped to the sizes.
+    Our kernels support bfloat16 with head dimension 64, 128 or 256; torch's SDPA computes all other cases.
+    `attention_backend` returns the implementation. With SDPA the backward pass computes the forward pass again, with
+    our kernels it does not. Values of `lens` are clamped to the sizes.
 
     Raises TypeError or ValueError for unsupported operands or options. After Dao, FlashAttention-2 (2023), and
     Shah and others, FlashAttention-3 (2024)."""
@@ -519,17 +523,15 @@ def attention(
         raise ValueError(f"attention: gradients is {gradients!r}; expected 'sdpa' or 'kernel'")
     scale, window, lens = _check_scale(q, scale), _check_window(window), _pack_lens(q, k, lens)
     if deterministic and gradients == 'sdpa':
-        raise ValueError(
-            "attention: SDPA's gradients are not deterministic; with deterministic=True use gradients='kernel'"
-        )
-    if _backend(q).name != 'sdpa':
+        raise ValueError("attention: SDPA does not support deterministic=True: use gradients='kernel'")
+    if _choose_backend(q).name != 'sdpa':
         if bias and gradients == 'sdpa' and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
-            raise ValueError("attention: SDPA does not support a bias in C; use gradients='kernel'")
+            raise ValueError("attention: SDPA does not support a bias in C: use gradients='kernel'")
         method = 'ordered' if deterministic else gradients
         out_and_lse = _Attention.apply(q, k, v, bool(causal), scale, window, lens, bias, method)
         return out_and_lse if lse else out_and_lse[0]
     if bias:
-        raise ValueError(f'attention: bias is not supported here, because SDPA computes this: {_backend(q).why}')
+        raise ValueError(f'attention: bias needs our kernels, but SDPA computes this: {_choose_backend(q).why}')
     if lse:
-        raise ValueError(f'attention: lse is not supported here, because SDPA computes this: {_backend(q).why}')
+        raise ValueError(f'attention: lse needs our kernels, but SDPA computes this: {_choose_backend(q).why}')
     return _sdpa(q, k, v, bool(causal), scale, window, lens)

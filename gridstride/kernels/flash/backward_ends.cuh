@@ -1,10 +1,12 @@
-// The kernels before and after the backward pass's products: lse and delta per row, and dq converted to bfloat16.
-#define PLUS_INFINITY __int_as_float(0x7f800000)                    // infinity
+// The kernels before and after the products of the backward pass: the first computes delta and converts lse, per row;
+// the last one converts dq to bfloat16.
+#define PLUS_INFINITY __int_as_float(0x7f800000)
 constexpr float LOG2E = 1.4426950408889634f;
 constexpr int EACH = HD/32;                                    // elements of a row per lane
 
-// One warp per row: delta = sum(dout*out), and lse in base 2; plus infinity for a row that attends to nothing, so that
-// its P is 0. Rows are padded to whole tiles. Zeros dq, to which blocks add, and the semaphores that order them.
+// One warp per row: computes delta = sum(dout*out), and lse in base 2, which is plus infinity for a row without keys,
+// so that its P is 0. Rows are padded to complete tiles. Also zeros dq, to which blocks add, and the semaphores that
+// order these additions.
 __global__ void __launch_bounds__(256)
 prepare_backward(const bf16 *out, const bf16 *dout, const float *lse, float *lse_log2, float *delta, float4 *dq_sums,
                  int *semaphores, int heads, int rows, int padded,
@@ -29,8 +31,9 @@ prepare_backward(const bf16 *out, const bf16 *dout, const float *lse, float *lse
     if (lane < HD/4) dq_sums[at*(HD/4) + lane] = make_float4(0, 0, 0, 0);
 }
 
-// dq = scale * sums. The sums are in the order in which two warpgroups hold 64 rows in registers, with one half of the
-// columns each: 4 elements per thread (two neighbours in each of two rows), next to those of the next thread.
+// Computes dq = scale * sums. The sums are stored in the order in which two warpgroups hold 64 rows in registers, each
+// with half of the columns: 4 elements per thread (two adjacent ones in each of two rows), followed by those of the
+// next thread.
 __global__ void __launch_bounds__(128)
 finish_dq(const float4 *sums, bf16 *dq, float scale, int heads, int rows, int tiles, long long dq_batch,
           long long dq_head, long long dq_row) {

@@ -1,10 +1,11 @@
-// FlashAttention backward for a Hopper GPU: dk and dv of a tile of keys, and its part of dq; scores are recomputed.
-// Two warpgroups have 64 keys each, whose dk and dv they keep in registers; a pipeline loads tiles of q and dout.
-// With P = exp(S - lse): dV = P^T @ dO, dS = P*(dO @ V^T - delta), dK = dS^T @ Q, dQ = dS @ K; S and dS are transposed.
-constexpr int PARTS = HD/64, TILE = 64*HD*2;                     // boxes of 64 columns; bytes of 64 rows
-constexpr int K_BYTES = BN*HD*2, D_BYTES = BN*64*2;              // of the block's keys; of ds
-constexpr int BOTH = 1;                                  // named barrier of both warpgroups; then one per warpgroup
-constexpr bool UPWARDS = CAUSAL || WINDOW;                       // the first rows that attend to later keys are later
+// FlashAttention backward for a Hopper GPU. A block computes dk and dv of a tile of keys, and adds its part of dq; it
+// recomputes the scores. Two warpgroups have 64 keys each, and keep their dk and dv in registers; a pipeline loads
+// tiles of q and dout. With P = exp(S - lse): dV = P^T @ dO, dS = P*(dO @ V^T - delta), dK = dS^T @ Q, dQ = dS @ K; S
+// and dS are transposed.
+constexpr int PARTS = HD/64, TILE = 64*HD*2;                     // PARTS: boxes of 64 columns; TILE: bytes of 64 rows
+constexpr int K_BYTES = BN*HD*2, D_BYTES = BN*64*2;              // bytes of the block's keys, and of dS
+constexpr int BOTH = 1;                     // named barrier of both warpgroups; the next two are for one warpgroup each
+constexpr bool UPWARDS = CAUSAL || WINDOW;                       // later keys have a later first row
 
 struct Shared { u32 k, v, q, dout, ds, lse_log2, delta, kv_full, q_full, dout_full, empty; };
 
@@ -17,8 +18,8 @@ __device__ Shared lay_out(char *p) {
     return s;
 }
 
-// The block's keys, and the steps of BM rows that attend to some of them
-struct Keys { Tile t; int head, key, first, last; };             // head: of k and v
+// The block's keys, and the steps of BM rows, `first` to `last`, that attend to some of them
+struct Keys { Tile t; int head, key, first, last; };             // head of k and v
 
 __device__ Keys keys_of(int n, const Sizes &z, const int *lens) {
     int tiles = cdiv(z.keys, BN), shared = z.heads/z.group, head = n/tiles;
@@ -35,7 +36,8 @@ __device__ Keys keys_of(int n, const Sizes &z, const int *lens) {
     return k;
 }
 
-// lse and delta per row, from prepare_backward: this launch has the rows from `first` on of a head's `padded` rows.
+// lse and delta per row, as `prepare_backward` stores them. This launch has the rows from `first` on; each head has
+// `padded` rows.
 struct RowStats { const float *lse_log2, *delta; int first, padded; };
 
 __device__ void load_step(const Shared &s, const TensorMap &q, const TensorMap &dout, const RowStats &stats, int row,
@@ -66,7 +68,7 @@ __device__ void produce(const Shared &s, const TensorMap &q, const TensorMap &k,
             load_step(s, q, dout, stats, i*BM, keys.head*z.group + g, keys.t.batch, z.heads, at);
 }
 
-// s = a warpgroup's 64 keys (or values) times the transpose of BM rows of q (or dout)
+// Issues s = a warpgroup's 64 keys (or values) times the transpose of BM rows of q (or dout)
 __device__ void start_transposed(float (&s)[BM/2], u32 keys, u32 rows) {
     fence_sums(s);
     wgmma_fence();
@@ -76,7 +78,7 @@ __device__ void start_transposed(float (&s)[BM/2], u32 keys, u32 rows) {
                             descriptor(rows + i/4*BM*128 + i%4*32, 16), i > 0);
     wgmma_commit();
 }
-// d += x @ rows, x in registers: a gradient of 64 keys
+// Issues d += x @ rows with x in registers: a gradient of 64 keys
 __device__ void start_gradient(float (&d)[HD/2], const u32 (&x)[BM/4], u32 rows) {
     fence_sums(d);
     wgmma_fence();
@@ -85,7 +87,7 @@ __device__ void start_gradient(float (&d)[HD/2], const u32 (&x)[BM/4], u32 rows)
         wgmma_kept<true>(d, x[4*i], x[4*i + 1], x[4*i + 2], x[4*i + 3], descriptor(rows + i*16*128, BM*128), 1);
     wgmma_commit();
 }
-// dq = ds @ k: BM rows, the warpgroup's half of the columns
+// Issues dq = ds @ k for BM rows and the warpgroup's half of the columns
 __device__ void start_dq(float (&dq)[HD/4], u32 ds, u32 k, int wg) {
     u32 half = HD == 64 ? wg*64 : wg*(PARTS/2)*BN*128;
     fence_sums(dq);
@@ -96,7 +98,7 @@ __device__ void start_dq(float (&dq)[HD/4], u32 ds, u32 k, int wg) {
     wgmma_commit();
 }
 
-// P from transposed scores: a thread's columns are rows of q, whose lse in base 2 `lse_log2` holds
+// Computes P from transposed scores: a thread's columns are rows of q, and `lse_log2` has their lse in base 2
 __device__ void compute_p(float (&s)[BM/2], const float2 *lse_log2, float factor) {
     #pragma unroll
     for (int i = 0; i < BM/2; i += 4) {
@@ -127,7 +129,7 @@ __device__ void pack_operand(u32 (&p)[BM/4], const float (&s)[BM/2]) {
     #pragma unroll
     for (int i = 0; i < BM/4; i++) p[i] = pack(s[2*i], s[2*i + 1]);
 }
-// ds of the warp's 16 keys into shared memory, swizzled as the tensor cores read it
+// Stores ds of the warp's 16 keys to shared memory, swizzled as the tensor cores read it
 __device__ void store_ds(u32 to, const u32 (&x)[BM/4]) {
     int lane = threadIdx.x%32;
     #pragma unroll
@@ -210,7 +212,7 @@ __device__ void consume(const Shared &m, char *smem, const Keys &keys, const Siz
             store_ds(put + buffer*D_BYTES, ds);
             start_gradient(dk, ds, q);
             fence_for_tma();
-            named_sync(BOTH, 256);                         // dS of both is stored; the previous one has been read
+            named_sync(BOTH, 256);                         // both have stored dS, and read the previous one
             start_dq(dq, m.ds + buffer*D_BYTES, m.k, wg);
             wgmma_wait<0>();
             fence_sums(dq);

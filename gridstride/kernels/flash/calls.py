@@ -1,4 +1,4 @@
-"""Choose the launches of attention for a problem: sources with their constants, grids, and the boxes of TMA loads."""
+"""Choose the launches of attention for a problem: source, constants, grid, and the boxes of TMA loads."""
 
 import math
 from functools import lru_cache
@@ -11,59 +11,60 @@ from ..ladder.rung import KernelLaunch
 from ...utils import cdiv
 
 DIMS = 64, 128, 256  # head dimensions
-# Blocks process a section of the heads at a time: as many as have at most this many bytes of keys and values, so that
-# all reads but the first hit the L2 cache.
+# Blocks process the heads in sections, one after the other. A section has at most this many bytes of keys and values,
+# so that all reads of a key but the first hit the L2 cache.
 _SECTION_BYTES = 2**25
 
 
 class AttentionProblem(NamedTuple):
-    "The sizes and variant of one attention problem"
+    "The sizes and options of one attention problem"
 
     batch: int
     heads: int  # of q
     group: int  # heads of q that share a head of k and v (GQA)
-    rows: int
-    keys: int
-    dim: int
+    rows: int  # of q, per head
+    keys: int  # per head
+    dim: int  # head dimension
     causal: bool
     window: int  # 0: no window
-    lens: bool  # each sequence has its own lengths
+    has_lens: bool  # each sequence has its own lengths: of its rows, and of its keys
     bias: str = ''  # C expression that is added to a scaled score
 
 
 class OutputRows(NamedTuple):
-    "Which rows of the output a launch writes, and what the output holds before"
+    "The rows of the output that a launch writes, and how it writes them"
 
-    first: int  # the first row that is written
+    first: int  # index of the first row that the launch writes
     total: int  # rows of the output
-    merge: bool = False  # merge with results of other keys that the output holds
+    merge: bool = False  # merge with the results of other keys, which the output already has
     float32_out: bool = False  # the output is float32
 
 
 class Tile(NamedTuple):
     "The tile of the forward kernel for a Hopper GPU"
 
-    warpgroups: int  # consumers, each with 64 rows of q
+    warpgroups: int  # consumer warpgroups, each with 64 rows of q
     keys: int  # per step
-    stages: int  # of the pipelines of keys and of values
-    q_buffers: int  # for rows of q; 2: the rows of the next tile are prefetched
+    stages: int  # of the pipeline of keys, and of the pipeline of values
+    q_buffers: int  # buffers for rows of q; 2: the rows of the next tile are prefetched
 
 
 # head dimension -> the fastest tile that fits into registers and shared memory. For head dimension 128 on an H100, two
 # warpgroups with 128 keys per step take 8% longer, three with 64 keys 6%; a third stage gains nothing.
 _HOPPER_TILES = {64: Tile(3, 128, 2, 2), 128: Tile(3, 80, 2, 2), 256: Tile(2, 80, 2, 1)}
-_OUT_TYPES = {False: '__nv_bfloat16', True: 'float'}  # float32_out? -> C type of the output
-_AMPERE_TILES = {64: (128, 96, 2), 128: (128, 64, 2)}  # `mma.sync`: rows per block, keys per step, blocks per SM
+_OUT_TYPES = {False: '__nv_bfloat16', True: 'float'}  # `float32_out` -> C type of the output
+# `mma.sync`: head dimension -> (rows per block, keys per step, blocks per SM)
+_AMPERE_TILES = {64: (128, 96, 2), 128: (128, 64, 2)}
 
 
 def _heads_per_section(problem, other_keys=0):
-    "Return the number of heads in a section; `other_keys`: keys of a second array"
+    "Return the number of heads per section; `other_keys`: keys per head of a second array"
     kv_heads = max(1, _SECTION_BYTES // (4 * (problem.keys + other_keys) * problem.dim))
     return min(problem.batch * problem.heads, kv_heads * problem.group)
 
 
 def _problem_scalars(problem):
-    "Return the scalar arguments of every kernel"
+    "Return the scalar arguments that all kernels take"
     return (
         problem.batch,
         problem.heads,
@@ -76,31 +77,31 @@ def _problem_scalars(problem):
 
 
 def _constants(problem):
-    "Return the constants of every source"
+    "Return the constants that all sources need"
     return dict(
         HD=problem.dim,
         CAUSAL=problem.causal,
         PAIR=False,
         WINDOW=problem.window > 0,
-        LENS=problem.lens,
+        LENS=problem.has_lens,
         BIASED=problem.bias != '',
     )
 
 
 def log2_scale(scale) -> float:
-    "Return scale * log2(e): the kernels compute exp2 of scores times this factor, which is faster than exp"
+    "Return scale * log2(e): the kernels compute exp2(score * factor), which is faster than exp"
     return scale / math.log(2)
 
 
-def _forward_source_and_sizes(problem, kernel, gpu, variant_constants, out):
-    "Return the source of a forward kernel; its grid, block and shared memory; and the TMA boxes of q and of keys"
+def _forward_source_and_sizes(problem, kernel, gpu, variant_constants, out_type):
+    "Return the source of a forward kernel; its (grid, block, shared memory); the TMA boxes of q and of keys"
     tile = _HOPPER_TILES[problem.dim]
     block_rows = 64 * tile.warpgroups
     constants = _constants(problem) | dict(
         BM=block_rows, BN=tile.keys, WGS=tile.warpgroups, STAGES=tile.stages, AHEAD=tile.q_buffers, **variant_constants
     )
     names = 'hopper', 'tiles', 'fragments', 'stores', 'rows', 'forward_hopper', kernel
-    src = hopper_source(names, (tile.keys,), (problem.dim,), tuple(constants.items()), problem.bias, out)
+    src = hopper_source(names, (tile.keys,), (problem.dim,), tuple(constants.items()), problem.bias, out_type)
     grid = (min(gpu.sms, problem.batch * problem.heads * cdiv(problem.rows, block_rows)),)
     shared = (
         2 * problem.dim * (tile.q_buffers * block_rows + 2 * tile.stages * tile.keys)
@@ -139,17 +140,17 @@ def forward_pair(
     problem,  # an `AttentionProblem`
     scale,
     gpu,  # a `Device`
-    first,  # the first row that also attends to the second array
-    other_keys,  # keys of the second array
-    float32_out,  # write the results in float32
-    parts,  # groups of heads in which the second array arrives, one group after the other
+    first,  # index of the first row that also attends to the second array
+    other_keys,  # keys per head of the second array
+    float32_out,  # the output is float32
+    parts,  # number of groups of heads in which the second array arrives, one after the other
 ) -> tuple:  # a `KernelLaunch`, and the boxes of q, k, v, other_k and other_v
-    "Return the launch of attention to two arrays of keys on a Hopper GPU; the second may still be in flight"
+    "Return the launch of attention to two arrays of keys on a Hopper GPU; the second array may still be in flight"
     src, grid_block_smem, (row_box, key_box) = _forward_source_and_sizes(
         problem, 'forward_pair', gpu, dict(ONTO=False, PAIR=True), _OUT_TYPES[float32_out]
     )
     arrays = 'q', 'k', 'v', 'other_k', 'other_v', 'out', 'lse', 'arrived', 'wanted', 'order', 'taken'
-    heads_per_section = 1  # because `order` already orders the heads
+    heads_per_section = 1  # `order` already orders the heads
     scalars = log2_scale(scale), *_problem_scalars(problem)[:-1], heads_per_section, first, other_keys, parts
     launch = KernelLaunch(src, 'attention_forward_pair', arrays, scalars, *grid_block_smem)
     return launch, (row_box, key_box, key_box, key_box, key_box)
@@ -161,14 +162,14 @@ def pair_order(
     first,
     other_keys,
     parts,
-) -> list:  # of tile indices: row tiles of a head are counted from the last one
-    "Return the order in which persistent blocks take tiles"
+) -> list:  # of tile indices, in which the row tiles of a head count from the last one
+    "Return the order in which persistent blocks take the tiles of `forward_pair`"
     tile = _HOPPER_TILES[problem.dim]
     block_rows = 64 * tile.warpgroups
     row_tiles = cdiv(problem.rows, block_rows)
     row_ends = [min(problem.rows, block_rows * (r + 1)) for r in range(row_tiles)]
-    own_steps = [cdiv(min(problem.keys, e) if problem.causal else problem.keys, tile.keys) for e in row_ends]
-    other_steps = [cdiv(other_keys, tile.keys) if e > first else 0 for e in row_ends]
+    own_steps = [cdiv(min(problem.keys, end) if problem.causal else problem.keys, tile.keys) for end in row_ends]
+    other_steps = [cdiv(other_keys, tile.keys) if end > first else 0 for end in row_ends]
     heads = problem.batch * problem.heads
     order = choose_order(
         heads,
@@ -186,9 +187,9 @@ def pair_order(
 def forward_ampere(
     problem,
     scale,
-    strides,  # of batch, heads and rows, for q, k, v and out
+    strides,  # of q, k, v and out, each of batch, heads and rows
 ) -> KernelLaunch:
-    "Return the launch of the forward pass by `mma.sync`"
+    "Return the launch of the forward pass that uses `mma.sync`"
     block_rows, keys_per_step, blocks_per_sm = _AMPERE_TILES[problem.dim]
     constants = dict(_constants(problem), BM=block_rows, BN=keys_per_step, BLOCKS=blocks_per_sm, ONTO=False)
     src = ampere_source(
@@ -198,7 +199,7 @@ def forward_ampere(
     scalars = (
         log2_scale(scale),
         *_problem_scalars(problem),
-        *(Long(stride) for strides_of_array in strides for stride in strides_of_array),
+        *(Long(stride) for array_strides in strides for stride in array_strides),
     )
     grid = problem.batch * problem.heads * cdiv(problem.rows, block_rows)
     shared = 2 * problem.dim * (block_rows + 4 * keys_per_step)
@@ -210,20 +211,20 @@ _BACKWARD_STAGES = 2  # of the pipeline of rows
 
 
 def pad_rows(rows) -> int:
-    "Round rows up to whole tiles of the backward pass"
+    "Round a number of rows up to a multiple of the tile size of the backward pass"
     return cdiv(rows, _BACKWARD_ROWS) * _BACKWARD_ROWS
 
 
-def dq_semaphores(
+def count_dq_semaphores(
     heads,  # of the whole batch
     rows,
 ) -> int:
-    "Return the number of semaphores that order the additions to dq: one per tile of rows and half of the columns"
+    "Count the semaphores that order the additions to dq: one per tile of rows and half of the columns"
     return heads * cdiv(rows, _BACKWARD_ROWS) * 2
 
 
 class Strides(NamedTuple):
-    "Strides of batch, heads and rows, in elements"
+    "The strides of arrays of the backward pass: of batch, heads and rows, in elements"
 
     out: tuple
     dout: tuple
@@ -239,7 +240,7 @@ def backward_ends(
     strides,  # of out, dout and dq, each of batch, heads and rows
     ordered=False,  # add to dq in a fixed order
 ) -> tuple:  # two `KernelLaunch`s
-    "Return two launches: the first computes delta per row and zeros dq; the last one converts dq to bfloat16"
+    "Return the first and the last launch: one computes delta per row and zeros dq, the other converts dq to bfloat16"
     src, padded_rows, heads = ends_source(problem.dim, ordered), pad_rows(problem.rows), problem.batch * problem.heads
     out, dout, dq = (tuple(map(Long, stride)) for stride in strides)
     scalars = problem.heads, problem.rows, padded_rows, *out, *dout
@@ -263,16 +264,16 @@ def backward_products(
     scale,
     strides,  # of dk and dv, each of batch, heads and rows
     ordered=False,
-    output_rows=None,  # an `OutputRows`: these rows among the prepared ones; None: all of them
+    output_rows=None,  # an `OutputRows`: the rows of dq to add to; None: all rows
 ) -> tuple:  # a `KernelLaunch`, and the boxes of q, k, v and dout
     "Return the launch that computes dk and dv, and adds to dq"
     output_rows = output_rows or OutputRows(0, problem.rows)
     constants = dict(
         _constants(problem), BM=_BACKWARD_ROWS, BN=_BACKWARD_KEYS, STAGES=_BACKWARD_STAGES, ORDERED=ordered
     )
-    products = tuple(sorted({_BACKWARD_ROWS, problem.dim // 2}))
+    smem_columns = tuple(sorted({_BACKWARD_ROWS, problem.dim // 2}))
     names = 'hopper', 'tiles', 'fragments', 'stores', 'backward_hopper'
-    src = hopper_source(names, products, (problem.dim,), tuple(constants.items()), problem.bias)
+    src = hopper_source(names, smem_columns, (problem.dim,), tuple(constants.items()), problem.bias)
     dk, dv = (tuple(map(Long, stride)) for stride in strides)
     arrays = 'q', 'k', 'v', 'dout', 'lse_log2', 'delta', 'dq_sums', 'semaphores', 'dk', 'dv', 'lens'
     scalars = (
@@ -299,7 +300,7 @@ def backward_hopper(
     scale,
     strides,  # `Strides`
     ordered=False,
-) -> tuple:  # first launch, (main launch, its TMA boxes), last launch
+) -> tuple:  # first launch, (launch of the products, its TMA boxes), last launch
     "Return the launches of the backward pass on a Hopper GPU"
-    first, last = backward_ends(problem, scale, strides[:3], ordered)
-    return first, backward_products(problem, scale, strides[3:], ordered), last
+    prepare, finish = backward_ends(problem, scale, strides[:3], ordered)
+    return prepare, backward_products(problem, scale, strides[3:], ordered), finish

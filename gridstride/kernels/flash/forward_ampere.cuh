@@ -4,9 +4,9 @@
 constexpr int WARPS = BM/32, THREADS = 32*WARPS, ROW = HD*2;           // ROW: bytes
 constexpr int Q_BYTES = BM*ROW, K_BYTES = BN*ROW;
 
-struct Array { const bf16 *at; long long batch, head, row; };          // strides in elements
+struct Array { const bf16 *at; long long batch, head, row; };          // batch, head, row: strides in elements
 
-// The address of 16 bytes of a row, swizzled: in eight rows at eight different banks
+// Returns the swizzled address of 16 bytes of a row: the same column of eight rows is in different banks
 __device__ u32 chunk_at(int row, int chunk) { return row*ROW + (chunk ^ row%8)*16; }
 
 __device__ void ldmatrix_trans(u32 (&x)[4], u32 row) {
@@ -14,7 +14,7 @@ __device__ void ldmatrix_trans(u32 (&x)[4], u32 row) {
         : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(row));
 }
 
-// Starts copies of ROWS rows from `row` on, with zeros past `end`
+// Starts copies of ROWS rows from `row` on; copies zeros instead of rows past `end`
 template<int ROWS> __device__ void copy_rows(u32 to, const Array &x, int batch, int head, int row, int end) {
     constexpr int HOP = THREADS/(HD/8);                                // rows that all threads copy at once
     int r = threadIdx.x/(HD/8), c = threadIdx.x%(HD/8);
@@ -22,13 +22,13 @@ template<int ROWS> __device__ void copy_rows(u32 to, const Array &x, int batch, 
     long long hop = HOP*x.row;
     u32 at = to + chunk_at(r, c);
     #pragma unroll
-    for (int i = 0; i < ROWS; i += HOP, from += hop) {                 // HOP is a multiple of 8: the same bank again
+    for (int i = 0; i < ROWS; i += HOP, from += hop) {             // HOP is a multiple of 8, so the swizzle is the same
         bool there = row + r + i < end;
         copy_async<16>(at + i*ROW, there ? from : x.at, there);
     }
 }
 
-// s = q @ k^T of a warp: 2 x 16 rows of q, BN keys
+// Computes s = q @ k^T by a warp: 2 x 16 rows of q, BN keys
 __device__ void compute_scores(float (&s)[2][BN/2], u32 q, u32 k) {
     int lane = threadIdx.x%32, row = threadIdx.x/32*32 + lane%16;
     #pragma unroll
@@ -49,7 +49,7 @@ __device__ void compute_scores(float (&s)[2][BN/2], u32 q, u32 k) {
         }
     }
 }
-// o += p @ v
+// Computes o += p @ v
 __device__ void add_values(float (&o)[2][HD/2], const u32 (&p)[2][BN/4], u32 v) {
     int lane = threadIdx.x%32;
     #pragma unroll
@@ -100,8 +100,8 @@ attention_forward(const bf16 *q_at, const bf16 *k_at, const bf16 *v_at, bf16 *ou
     }
     #pragma unroll 1
     for (int j = t.first; j < t.last; j++) {
-        copies_wait<0>();                                              // this thread's copies for this step,
-        __syncthreads();                                               // then all threads'; the step before is used
+        copies_wait<0>();                        // this thread's copies for this step have arrived
+        __syncthreads();                        // so have all copies, and the previous step is used
         fetch(j + 1);
         u32 ks = stages + (j - t.first)%2*2*K_BYTES, p[2][BN/4];
         float s[2][BN/2];

@@ -1,9 +1,9 @@
 // FlashAttention forward for a Hopper GPU: out = softmax(q @ k^T * scale) @ v, one tile of rows at a time.
 // Warp-specialized: one producer thread issues TMA loads of keys and values into a multistage pipeline; each consumer
 // warpgroup has 64 rows of q, and keeps their scores S, probabilities P and accumulators O in registers.
-constexpr int PARTS = HD/64;                                     // boxes of 64 columns, 128 bytes
-constexpr int Q_BYTES = 64*HD*2, K_BYTES = BN*HD*2;              // of a warpgroup's rows; of a step's keys, or values
-constexpr int WARPGROUP_BARRIER = 1;                             // named barrier of warpgroup 0; then one per warpgroup
+constexpr int PARTS = HD/64;                                     // boxes of 64 columns (128 bytes)
+constexpr int Q_BYTES = 64*HD*2, K_BYTES = BN*HD*2;              // a warpgroup's rows; keys or values of a step
+constexpr int WARPGROUP_BARRIER = 1;                      // named barrier of warpgroup 0, followed by one per warpgroup
 
 struct Shared { u32 q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty; };
 
@@ -63,12 +63,12 @@ __device__ void produce(const Shared &s, const TensorMap &q, Map &k, Map &v, con
     }
 }
 
-// A consumer's products: S = Q @ K^T and O += P @ V, started asynchronously
+// Issue a consumer's asynchronous products: S = Q @ K^T and O += P @ V
 __device__ void start_scores(float (&s)[BN/2], u32 q, u32 k) {
     fence_sums(s);
     wgmma_fence();
     #pragma unroll
-    for (int i = 0; i < HD/16; i++)                        // the next 16 columns are 32 bytes on, or in the next box
+    for (int i = 0; i < HD/16; i++)                      // the next 16 columns begin 32 bytes later, or in the next box
         wgmma<false, false>(s, advance(q, i/4*64*128 + i%4*32), advance(k, i/4*BN*128 + i%4*32), i > 0);
     wgmma_commit();
 }
@@ -76,7 +76,7 @@ __device__ void start_pv(float (&o)[HD/2], const u32 (&p)[BN/4], u32 v) {
     fence_sums(o);
     wgmma_fence();
     #pragma unroll
-    for (int i = 0; i < BN/16; i++)                        // the next 16 keys are 16 rows of 128 bytes on
+    for (int i = 0; i < BN/16; i++)                        // the next 16 keys begin 16 rows of 128 bytes later
         wgmma_kept<true>(o, p[4*i], p[4*i + 1], p[4*i + 2], p[4*i + 3], advance(v, i*16*128), 1);
     wgmma_commit();
 }
@@ -85,7 +85,7 @@ __device__ int row_of_thread() { return threadIdx.x%128/32*16 + threadIdx.x%32/4
 
 struct Work { const Sizes &z; const int *lens; Out out; float factor; };
 
-// Software pipelining: S of the next step is started before P @ V of this one, and both run while the warpgroup
+// Software pipelining: S of the next step is issued before P @ V of this one, and both run while the warpgroup
 // computes exponentials. Ping-pong: warpgroups take turns at WARPGROUP_BARRIER, so that the exponentials of one overlap
 // with the products of another.
 __device__ void consume(const Shared &m, const Work &work, volatile int *which) {

@@ -1,6 +1,6 @@
 
-// Attention to two arrays of keys, the second of which a neighbour is still sending, heads in `parts` one after the
-// other: `arrived` counts the parts that have arrived, and `wanted` is its value after the last one.
+// Attention to two arrays of keys, the second of which a neighbour is still sending, in `parts` groups of heads.
+// `arrived` counts the groups that have arrived; its value is `wanted` after the last one.
 struct TwoArrays { const TensorMap &own, &other; const volatile int *arrived, *wanted; int each, heads, parts, ready; };
 
 __device__ void prefetch(const TwoArrays &x) { prefetch(x.own); prefetch(x.other); }

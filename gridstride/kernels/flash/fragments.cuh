@@ -1,5 +1,5 @@
-// Which elements of an accumulator tile a thread holds in registers (the layout of mma and wgmma).
-#define MINUS_INFINITY __int_as_float(0xff800000)                  // minus infinity
+// The elements of an accumulator tile that a thread holds in registers (the layout of mma and wgmma).
+#define MINUS_INFINITY __int_as_float(0xff800000)
 constexpr float LN2 = 0.6931471805599453f;
 
 __device__ float exp2_fast(float x) {

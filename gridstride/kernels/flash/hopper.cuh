@@ -1,4 +1,4 @@
-// What the attention kernels for a Hopper GPU need besides ptx.cuh: TMA loads of 4D arrays, named barriers.
+// Functions of the attention kernels for a Hopper GPU, in addition to ptx.cuh: TMA loads of 4D arrays, named barriers.
 __device__ void tma_load(u32 to, const TensorMap &x, int c, int row, int head, int batch, u32 bar) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3, %4, %5}], [%6];"
@@ -14,26 +14,27 @@ __device__ void named_arrive(int bar, int threads) {
     asm volatile("bar.arrive %0, %1;" :: "r"(bar), "r"(threads) : "memory");
 }
 
-// For the compiler, which cannot see that wgmma changes d: declares that d is read and written here
+// Makes the compiler assume that d is read and written here: it does not see that an asynchronous wgmma writes d
 template<int N> __device__ void fence_sums(float (&d)[N]) {
     #pragma unroll
     for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i]) :: "memory");
 }
 
-// Keeps the assembler from moving the computation of `sum` after the wait for products: `sum` is never negative, so
-// nothing is stored, but the assembler must assume that it may be
+// Keeps the assembler from moving the computation of `sum` after the wait for products, with a store under a condition
+// that never holds: `sum` is never negative
 __device__ void keep_before(float sum, u32 anywhere) {
     if (sum < 0) asm volatile("st.shared.f32 [%0], %1;" :: "r"(anywhere), "f"(sum) : "memory");
 }
 
-// wgmma reads descriptors from uniform registers. Each takes one addition there if the compiler knows that its base is
-// the same in all lanes; otherwise it takes 13 instructions, and a product of 64 columns has only 32 cycles.
+// wgmma reads descriptors from uniform registers. If the compiler knows that the base of a descriptor is the same in
+// all lanes, the descriptor takes one addition, otherwise 13 instructions; a product of 64 columns takes only 32
+// cycles.
 __device__ int uniform(int x) { return __shfl_sync(~0u, x, 0); }
 __device__ u32 half_descriptor(u32 at, u32 lead) { return uniform((at & 0x3ffff) >> 4 | lead >> 4 << 16); }
 __device__ u64 advance(u32 first, int more) { return (u64)(1 << 30 | 1024 >> 4) << 32 | (first + more/16); }    // bytes
 
-// The next stage of a multistage pipeline (a ring of STAGES buffers), and the phase of its barriers: the passes through
-// the ring so far
+// The current stage of a multistage pipeline (a ring of STAGES buffers), and the phase of its barriers, which counts
+// the passes through the ring
 struct PipelineState {
     int stage = 0, phase = 0;
     __device__ void next() {

@@ -1,15 +1,15 @@
-// Host code of an exported attention: random inputs, a check of some rows and keys against double, the time.
-// The constants above it: CAUSAL (row i attends to keys 0 to i alone), BACKWARD (compute gradients), DIM (the head
-// dimension), and the sizes to test (cases; the last one is timed). The launches are below it.
+// Host code of an exported attention: makes random inputs, checks some rows and keys against double, measures the time.
+// Defined above: CAUSAL (row i attends only to keys 0 to i), BACKWARD (compute gradients), DIM (the head dimension),
+// and the sizes (cases; the last one is timed). The launches are defined below.
 struct Arrays { bf16 *q, *k, *v, *dout, *out, *dq, *dk, *dv; float *lse; unsigned *taken; };
 
 void forward(int number, const Arrays &a);
 void backward(int number, const Arrays &a);
 
-constexpr int CHECKED = 12;                 // rows of a large head, and keys, that are recomputed
+constexpr int CHECKED = 12;                 // rows and keys of a large head that are checked
 const double SCALE = 1 / std::sqrt((double)DIM);
 
-// A sum, and a bound for its rounding error: P and dS are rounded to bfloat16
+// A sum, and the bound of its rounding error: P and dS are rounded to bfloat16
 struct Sum {
     double value = 0, off = 0;
     void add(double x, double wrong) { value += x; off += wrong; }
@@ -23,7 +23,7 @@ void compare(const char *what, int number, int head, int i, int column, double g
     exit(1);
 }
 
-// A head of q with its head of k, in double
+// A head of q, and the head of k that it shares, in double
 struct Head {
     int rows, keys;
     std::vector<double> q, k, v, dout, out, lse;
@@ -34,7 +34,7 @@ struct Head {
     }
     bool attends(int i, int j) const { return !CAUSAL || j <= i; }
     double p(int i, int j) const { return attends(i, j) ? std::exp(dot(q, i, k, j) * SCALE - lse[i]) : 0; }
-    // dS, and how far it may be off: `out` is known as bfloat16
+    // dS, and the bound of its error: `out` is rounded to bfloat16
     Sum ds(int i, int j) const {
         double p = this->p(i, j), ds = p * (dot(dout, i, v, j) - dot(dout, i, out, i)), size = 0;
         for (int c = 0; c < DIM; c++) size += std::abs(dout[(size_t)i * DIM + c] * out[(size_t)i * DIM + c]);
@@ -73,7 +73,7 @@ void check_forward(int number, int head, const Head &h) {
     }
 }
 
-// Row i of dq, dk or dv: P or dS of all heads that share keys, times rows of x
+// Computes row i of dq, dk or dv: P or dS of all heads that share keys, times rows of x
 template <class Each> void check_row(const char *what, int number, int head, int i, const double *got, Each each) {
     std::vector<Sum> right(DIM);
     each([&](Sum s, const double *x) {

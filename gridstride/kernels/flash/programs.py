@@ -8,7 +8,11 @@ from ..ladder.rung import H100
 from ..standalone import NAMESPACE, Launch, Program
 
 CHECKED_SIZES = (2, 4, 2, 24, 24), (1, 2, 1, 191, 260), (2, 2, 2, 320, 77)  # batch, heads, group, rows, keys
-TIMED_SIZE = {64: (4, 16, 1, 8192, 8192), 128: (4, 16, 1, 8192, 8192), 256: (4, 8, 1, 8192, 8192)}
+TIMED_SIZES = {  # head dimension -> size
+    64: (4, 16, 1, 8192, 8192),
+    128: (4, 16, 1, 8192, 8192),
+    256: (4, 8, 1, 8192, 8192),
+}
 
 
 class Variant(NamedTuple):
@@ -20,7 +24,7 @@ class Variant(NamedTuple):
 
     @property
     def name(self):
-        "The name of the file"
+        "Name of the file"
         return f'attention_{self.kernel}_{self.dim}{"_causal" * self.causal}'
 
 
@@ -30,8 +34,8 @@ VARIANTS += [Variant('mma_sync', d, causal) for d, causal in ((64, False), (128,
 
 
 def cases_of(variant) -> list:  # of (batch, heads, group, rows, keys)
-    "Return the sizes that are tested; the last one is also timed"
-    return [*CHECKED_SIZES, TIMED_SIZE[variant.dim]]
+    "Return the sizes that a program checks; the last one is also timed"
+    return [*CHECKED_SIZES, TIMED_SIZES[variant.dim]]
 
 
 def _contiguous_strides(heads, rows, dim):
@@ -42,31 +46,27 @@ def _contiguous_strides(heads, rows, dim):
 def launches(variant, batch, heads, group, rows, keys) -> list:  # of (`KernelLaunch`, boxes of its first arrays)
     "Return the launches of a `Variant` for one size on an H100: forward and, for 'backward', the backward pass"
     problem = AttentionProblem(batch, heads, group, rows, keys, variant.dim, variant.causal, 0, False)
-    scale, q_strides, k_strides = (
-        variant.dim**-0.5,
-        _contiguous_strides(heads, rows, variant.dim),
-        _contiguous_strides(heads // group, keys, variant.dim),
-    )
+    scale, q_strides = variant.dim**-0.5, _contiguous_strides(heads, rows, variant.dim)
+    k_strides = _contiguous_strides(heads // group, keys, variant.dim)
     if variant.kernel == 'mma_sync':
         return [(calls.forward_ampere(problem, scale, (q_strides, k_strides, k_strides, q_strides)), ())]
-    res = [calls.forward_hopper(problem, scale, q_strides, H100)]
+    launches_and_boxes = [calls.forward_hopper(problem, scale, q_strides, H100)]
     if variant.kernel == 'backward':
-        first, main, last = calls.backward_hopper(
-            problem, scale, Strides(q_strides, q_strides, q_strides, k_strides, k_strides)
-        )
-        res += [(first, ()), main, (last, ())]
-    return res
+        strides = Strides(q_strides, q_strides, q_strides, k_strides, k_strides)
+        prepare, products_and_boxes, finish = calls.backward_hopper(problem, scale, strides)
+        launches_and_boxes += [(prepare, ()), products_and_boxes, (finish, ())]
+    return launches_and_boxes
 
 
 def _tensor_map_code(name, sizes, dim, box):
     "Return C++ for a tensor map"
     batch, heads, group, rows, keys = sizes
-    sides = (batch, heads // group, keys, dim) if name in 'kv' else (batch, heads, rows, dim)
-    size_list, boxes = (', '.join(map(str, values)) for values in (sides, box))
-    return f'tensor_map<{NAMESPACE}::TensorMap>(a.{name}, {{{size_list}}}, {{{boxes}}}, 128)'
+    shape = (batch, heads // group, keys, dim) if name in 'kv' else (batch, heads, rows, dim)
+    shape_code, box_code = (', '.join(map(str, sizes)) for sizes in (shape, box))
+    return f'tensor_map<{NAMESPACE}::TensorMap>(a.{name}, {{{shape_code}}}, {{{box_code}}}, 128)'
 
 
-_WORKSPACE_CODE = dict(
+_ARGUMENT_CODE = dict(  # array of a launch -> C++ argument; other arrays are members of `a`
     lens='(const int *)nullptr',
     semaphores='(int *)nullptr',
     dq_sums='(float4 *)dq_sums',
@@ -75,8 +75,9 @@ _WORKSPACE_CODE = dict(
 
 
 def _make_launch(call, boxes, sizes, dim):
+    "Return the `Launch` of a call, with C++ for its arguments"
     maps = [_tensor_map_code(name, sizes, dim, box) for name, box in zip(call.arrays, boxes)]
-    return Launch(call, [*maps, *(_WORKSPACE_CODE.get(array, f'a.{array}') for array in call.arrays[len(maps) :])])
+    return Launch(call, [*maps, *(_ARGUMENT_CODE.get(array, f'a.{array}') for array in call.arrays[len(maps) :])])
 
 
 def _workspace_code(variant, batch, heads, group, rows, keys):
@@ -89,11 +90,11 @@ def _workspace_code(variant, batch, heads, group, rows, keys):
 
 
 def _pass_code(variant, backward, sizes):
-    "Return the lines of C++ of one pass for one size"
-    launched = launches(variant, *sizes)
-    selected = launched[1:] if backward else launched[:1]
-    workspaces = _workspace_code(variant, *sizes) if backward and selected else []
-    return [*workspaces, *(_make_launch(*o, sizes, variant.dim) for o in selected)]
+    "Return the lines of C++ and the `Launch`es of one pass for one size"
+    all_launches = launches(variant, *sizes)
+    pass_launches = all_launches[1:] if backward else all_launches[:1]
+    workspaces = _workspace_code(variant, *sizes) if backward and pass_launches else []
+    return [*workspaces, *(_make_launch(call, boxes, sizes, variant.dim) for call, boxes in pass_launches)]
 
 
 def _program(variant):

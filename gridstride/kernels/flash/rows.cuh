@@ -1,4 +1,4 @@
-// The online softmax of rows, and where the results go.
+// The online softmax of rows, and the stores of the results.
 __device__ void mask(float (&s)[BN/2], int row, int key, const Tile &t, int window) {
     int ends[2] = {end_of(row, key, t) - key, end_of(row + 8, key, t) - key};
     #pragma unroll
@@ -6,7 +6,7 @@ __device__ void mask(float (&s)[BN/2], int row, int key, const Tile &t, int wind
         if (PAIR ? column_of(i) >= ends[i/2%2] : !attends(row + i/2%2*8, key + column_of(i), t, window))
             s[i] = MINUS_INFINITY;
 }
-// Adds the bias of scaled scores to scores that are scaled later
+// Adds the bias, which is defined for scaled scores, to scores that are scaled later
 __device__ void add_bias(float (&s)[BN/2], int row, int key, const Tile &t, float factor) {
     #pragma unroll
     for (int i = 0; BIASED && i < BN/2; i++)
@@ -21,16 +21,16 @@ __device__ float of_quad_sum(float x) {
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// The online softmax of a thread's two rows: P = 2^(score - row_max). `rescale_by` is the factor of all earlier
-// exponentials, if the maximum has risen
+// A step of the online softmax of a thread's two rows: P = 2^(score - row_max). All earlier exponentials are multiplied
+// by `rescale_by` if the maximum has risen
 struct OnlineSoftmax { float row_max[2], row_sum[2], rescale_by[2]; };
-constexpr float INITIAL_MAX = -3.402823466e38f;            // of a row that attends to nothing yet: finite, so no NaN
+constexpr float INITIAL_MAX = -3.402823466e38f;            // finite, which avoids NaN for a row without a key so far
 constexpr float RESCALE_THRESHOLD = 1;
 
 // `row_max` need not be the highest score, since the result is divided by the sum of the same exponentials. So it rises
-// only if a score of the warp's rows exceeds it by more than RESCALE_THRESHOLD: for random normal scores 9 of 10 steps
-// then rescale nothing (6 of 10 with a threshold of 0). The largest P of a row is no longer exactly 1, so it is rounded
-// like all others: errors grow by up to 2% with a threshold of 1, and by up to 18% with one of 8.
+// only if a score of the warp's rows exceeds it by more than RESCALE_THRESHOLD: then 9 of 10 steps with random normal
+// scores rescale nothing, instead of 6 of 10 with a threshold of 0. The largest P of a row is no longer exactly 1, so
+// it is rounded like all others: errors grow by up to 2% with a threshold of 1, and by up to 18% with a threshold of 8.
 __device__ bool online_softmax_step(float (&s)[BN/2], OnlineSoftmax &r, float factor) {
     float top[2];
     #pragma unroll
@@ -59,7 +59,7 @@ __device__ bool online_softmax_step(float (&s)[BN/2], OnlineSoftmax &r, float fa
     }
     return max_rises;
 }
-__device__ void pack_p(u32 (&p)[BN/4], const float (&s)[BN/2]) {           // as the first operand of a product
+__device__ void pack_p(u32 (&p)[BN/4], const float (&s)[BN/2]) {           // to the first operand of a product
     #pragma unroll
     for (int i = 0; i < BN/4; i++) p[i] = pack(s[2*i], s[2*i + 1]);
 }
@@ -68,7 +68,7 @@ __device__ void rescale(float (&o)[HD/2], const OnlineSoftmax &r) {
     for (int i = 0; i < HD/2; i++) o[i] *= r.rescale_by[i/2%2];
 }
 
-// The output, with strides in elements. The first row that is written is row `first` of `all`.
+// The output, with strides in elements; rows are written from row `first` of `all` on.
 struct Out { out_t *at; float *lse; long long batch, head, row; int first, all; };
 
 __device__ void store_row(float *to, const float (&o)[HD/2], int y, float each, bool there) {
@@ -77,7 +77,7 @@ __device__ void store_row(float *to, const float (&o)[HD/2], int y, float each, 
         if (there)
             *(float2 *)(to + column_of(i)) = each != 0 ? make_float2(o[i]*each, o[i + 1]*each) : make_float2(0, 0);
 }
-// Scales one of a thread's two rows by `each`, and adds `before` times the row that `store_row` has written to memory
+// Scales one of a thread's two rows by `each`, and adds `before` times the row that memory holds
 __device__ void add_row(float (&o)[HD/2], const float *from, int y, float each, float before, bool there) {
     #pragma unroll
     for (int i = 2*y; i < HD/2; i += 4) {
@@ -94,7 +94,7 @@ __device__ void add_row(float (&o)[HD/2], const bf16 *from, int y, float each, f
         u32 x[4] = {found.x, found.y, found.z, found.w};
         transpose_quad(x);
         #pragma unroll
-        for (int j = 0; j < 4; j++) {                              // a bfloat16 is the upper half of a float
+        for (int j = 0; j < 4; j++) {                              // a bfloat16 is the upper half of a float32
             float *e = &o[(c + j)*4 + 2*y];
             e[0] = e[0]*each + __uint_as_float(x[j] << 16)*before;
             e[1] = e[1]*each + __uint_as_float(x[j] & 0xffff0000)*before;

@@ -1,64 +1,73 @@
-"""Choose the order in which blocks take the tiles of attention to two arrays of keys, by simulating an H100."""
+"""Choose the order in which blocks take the tiles of attention to two arrays of keys.
+
+In ring attention the second array of keys arrives from a neighbour while the kernel runs, and with a causal mask tiles
+take different times. A simulation of an H100 predicts when the last block ends for several orders of the tiles; the
+best order is chosen.
+"""
 
 import heapq
 
 from ...utils import cdiv
 
-# All times are in units of a step over keys, which takes a block 1.5 microseconds on an H100: the overhead of a tile,
-# the time at which a neighbour's keys begin to arrive, and the time until the keys of another step have arrived.
-_TILE_OVERHEAD, _FIRST_ARRIVAL, _ARRIVAL_PER_STEP = 2.5, 12, 1 / 15
-_JITTER, _GOLDEN = 0.05, 0.618034  # equal tiles take different times: up to 5% more or less, in a quasi-random sequence
-_TOLERANCE = 1.005
+# The unit of all times is a step over keys, which takes a block 1.5 microseconds on an H100.
+_TILE_OVERHEAD = 2.5  # per tile
+_FIRST_ARRIVAL = 12  # when the keys of the neighbour begin to arrive
+_ARRIVAL_PER_STEP = 1 / 15  # how long the keys of a step take to arrive
+# Equal tiles take different times: the simulation varies them by up to 5%, in the quasi-random sequence of multiples of
+# the golden ratio.
+_JITTER, _GOLDEN_RATIO = 0.05, 0.618034
+_TOLERANCE = 1.005  # orders within 0.5% of the best one are considered equal
 
 
 def simulate_end(
-    order,  # (head, row of tiles)
-    own_steps,  # steps of the rank's own keys, per row of tiles
-    other_steps,  # likewise for the keys of a neighbour
-    blocks,  # each takes the next tile when it has finished one
-    arrival_times,  # per head: when its keys of the second array have arrived
+    order,  # (head, row of tiles) per tile
+    own_steps,  # steps over the rank's own keys, per row of tiles
+    other_steps,  # steps over the keys of the neighbour, per row of tiles
+    blocks,  # number of blocks; each takes the next tile when it has finished one
+    arrival_times,  # per head: the time at which its keys of the second array have arrived
 ) -> float:
-    "Simulate the blocks, and return the time at which the last one ends, in steps of keys"
-    free_at, random = [0] * blocks, 0
+    "Simulate the blocks; return the time at which the last one ends"
+    free_times, random = [0] * blocks, 0  # a heap of the times at which the blocks can take their next tile
     for head, row in order:
-        random = (random + _GOLDEN) % 1
-        duration = 1 + _JITTER * (2 * random - 1)
-        at = free_at[0] + duration * (_TILE_OVERHEAD + own_steps[row])
+        random = (random + _GOLDEN_RATIO) % 1
+        step_time = 1 + _JITTER * (2 * random - 1)
+        end = free_times[0] + step_time * (_TILE_OVERHEAD + own_steps[row])
         if other_steps[row]:
-            at = max(at, arrival_times[head]) + duration * other_steps[row]
-        heapq.heapreplace(free_at, at)
-    return max(free_at)
+            end = max(end, arrival_times[head]) + step_time * other_steps[row]
+        heapq.heapreplace(free_times, end)
+    return max(free_times)
 
 
 def order_by_sections(
     heads,
     rows,  # of tiles
-    section,  # heads
-    last=0,  # heads
-    late=0,  # rows
-) -> list:  # (head, row)
-    """Return an order that visits `section` heads at a time, the last rows of these heads first. The last `last` heads
-    form a section of their own, and the first `late` rows of all heads come at the end."""
-    starts = [*range(0, heads - last, section), heads - last, heads]
-    res = [(h, r) for a, b in zip(starts, starts[1:]) for r in range(rows - 1, late - 1, -1) for h in range(a, b)]
-    return res + [(h, r) for r in range(late - 1, -1, -1) for h in range(heads)]
+    section_heads,
+    last_heads=0,  # number of heads in the last section; 0: like the others
+    late_rows=0,  # number of rows that come last
+) -> list:  # of (head, row)
+    """Return an order that visits sections of `section_heads` heads, one after the other, and the last rows of a
+    section first. The first `late_rows` rows of all heads, which are the shortest, come after all sections."""
+    starts = [*range(0, heads - last_heads, section_heads), heads - last_heads, heads]
+    sections = zip(starts, starts[1:])
+    order = [(h, r) for a, b in sections for r in range(rows - 1, late_rows - 1, -1) for h in range(a, b)]
+    return order + [(h, r) for r in range(late_rows - 1, -1, -1) for h in range(heads)]
 
 
 def choose_order(
     heads,  # of the whole batch
-    own_steps,  # steps of the rank's own keys, per row of tiles
-    other_steps,  # likewise for the keys of a neighbour
-    blocks,
+    own_steps,  # steps over the rank's own keys, per row of tiles
+    other_steps,  # steps over the keys of the neighbour, per row of tiles
+    blocks,  # number of blocks
     group,  # heads of q that share a head of keys
-    section,  # heads whose keys fit into the L2 cache together
-    parts,  # groups of heads in which a neighbour's keys arrive, one after the other
+    section_heads,  # heads whose keys fit into the L2 cache together
+    parts,  # number of groups of heads in which the neighbour's keys arrive, one after the other
 ) -> list:  # (head, row of tiles), in the order in which they should be taken
-    """Choose an order in which all blocks end at nearly the same time, by simulation.
+    """Choose an order in which all blocks end at nearly the same time.
 
-    Blocks visit only as many heads at a time as have keys in the L2 cache: blocks at different heads would read keys
-    from DRAM again and again. To balance the load, the last section may be larger, or the shortest rows of all heads
-    may come last. The first candidate that is within 0.5% of the best one wins."""
-    kv_heads, rows, tail_heads = heads // group, len(own_steps), min(heads, section + 2 * group)
+    Blocks visit the heads in sections whose keys fit into the L2 cache; otherwise they would read the keys from DRAM
+    several times. Two changes balance the load: a larger last section, or the shortest rows of all heads at the end.
+    The result is the first candidate whose simulated end is within 0.5% of the earliest one."""
+    kv_heads, rows, large_section = heads // group, len(own_steps), min(heads, section_heads + 2 * group)
     arrival_times = [
         _FIRST_ARRIVAL
         + _ARRIVAL_PER_STEP * max(other_steps) * cdiv((h // group * parts // kv_heads + 1) * kv_heads, parts)
@@ -66,9 +75,10 @@ def choose_order(
     ]
     lower_bound = heads * sum(_TILE_OVERHEAD + a + b for a, b in zip(own_steps, other_steps)) / blocks
     orders, ends = [], []
-    for late, last in [(rows * eighths // 8, last) for eighths in (0, 1, 2, 3, 4, 8) for last in (0, tail_heads)]:
-        orders.append(order_by_sections(heads, rows, section, last, late))
+    late_rows = (rows * eighths // 8 for eighths in (0, 1, 2, 3, 4, 8))
+    for late, last_heads in [(late, last_heads) for late in late_rows for last_heads in (0, large_section)]:
+        orders.append(order_by_sections(heads, rows, section_heads, last_heads, late))
         ends.append(simulate_end(orders[-1], own_steps, other_steps, blocks, arrival_times))
         if ends[-1] <= _TOLERANCE * lower_bound:  # close to the lower bound: no candidate can be much better
             break
-    return next(o for o, end in zip(orders, ends) if end <= _TOLERANCE * min(ends))
+    return next(order for order, end in zip(orders, ends) if end <= _TOLERANCE * min(ends))

@@ -1,4 +1,4 @@
-"""Assemble the CUDA C of the attention kernels: the files `*.cuh` after PTX wrappers, types and constants."""
+"""Assemble the CUDA C of the attention kernels: PTX wrappers, types and constants, followed by the text of `*.cuh`."""
 
 from functools import lru_cache
 
@@ -11,12 +11,12 @@ _TYPES = (('bf16', '__nv_bfloat16'),)
 
 
 def wgmma_kept(n: int) -> str:  # n: columns of the result, a multiple of 8 up to 256
-    "Return CUDA C of a function that issues d (+)= A @ B, A 64x16 in registers, B 16 x `n` in shared memory, bf16"
+    "Return a CUDA C function that issues d (+)= A @ B in bf16: A (64 x 16) in registers, B (16 x `n`) in shared memory"
     d = n // 2
     registers = ','.join(f'%{i}' for i in range(d))
     operands = ', '.join(f'"+f"(d[{i}])' for i in range(d))
     return f'''
-// issues d (+)= a @ n for 16 elements along K; a is in four registers per thread
+// Issues d (+)= A @ n for 16 elements along K; A is in four registers per thread: a, b, c and e
 template<bool N_TRANSPOSED> __device__ void wgmma_kept(float (&d)[{d}], u32 a, u32 b, u32 c, u32 e, u64 n, int more) {{
     asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{d + 5}, 0;\\n"
                  "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 "
@@ -29,37 +29,37 @@ template<bool N_TRANSPOSED> __device__ void wgmma_kept(float (&d)[{d}], u32 a, u
 
 
 def _bias_function(bias):
-    "Return CUDA C of the function `bias_of`, whose result is added to a scaled score"
+    "Return the CUDA C function `bias_of`, which computes the bias of a score"
     return f'__device__ float bias_of(int batch, int head, int row, int key) {{ return {bias or 0}; }}\n'
 
 
 @lru_cache(1024)
 def hopper_source(
-    names,  # of files, in order
-    scores,  # column counts of the products with both operands in shared memory
-    in_registers,  # column counts of the products with the first operand in registers
-    constants,  # ((name in the source, int), ...)
+    names,  # of the files, in order
+    smem_columns,  # column counts of the products whose operands are both in shared memory
+    register_columns,  # column counts of the products whose first operand is in registers
+    constants,  # ((name in the source, its integer value), ...)
     bias='',  # C expression that is added to a scaled score
-    out='__nv_bfloat16',  # type of the output in C
+    out_type='__nv_bfloat16',  # C type of the output
 ) -> str:
-    "Return CUDA C of kernels for a Hopper GPU, ready to be compiled"
-    products = ''.join([*map(wgmma, scores), *map(wgmma_kept, in_registers)])
-    text = PTX + products + _bias_function(bias) + '\n'.join(map(source, names))
-    return assemble_source(text, (*_TYPES, ('out_t', out)), constants)
+    "Return the source of kernels for a Hopper GPU"
+    product_functions = ''.join([*map(wgmma, smem_columns), *map(wgmma_kept, register_columns)])
+    text = PTX + product_functions + _bias_function(bias) + '\n'.join(map(source, names))
+    return assemble_source(text, (*_TYPES, ('out_t', out_type)), constants)
 
 
 def _preamble(*names):
-    "Return the types u32 and u64, and these PTX wrappers"
+    "Return the types u32 and u64, and the PTX wrappers with these names"
     return 'typedef unsigned u32;\ntypedef unsigned long long u64;\n' + primitives(*names)
 
 
 @lru_cache(1024)
 def ampere_source(
-    names,  # of files, in order
-    constants,  # ((name in the source, int), ...)
+    names,  # of the files, in order
+    constants,  # ((name in the source, its integer value), ...)
     bias='',  # as for `hopper_source`
 ) -> str:
-    "Return CUDA C of kernels for GPUs from Ampere on, ready to be compiled"
+    "Return the source of kernels for GPUs from Ampere on"
     preamble = _preamble('address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix', 'mma', 'pack')
     text = _bias_function(bias) + '\n'.join(map(source, names))
     return assemble_source(text, (*_TYPES, ('out_t', 'bf16')), constants, preamble)
@@ -70,6 +70,6 @@ def ends_source(
     dim,  # head dimension
     ordered,  # add to dq in a fixed order
 ) -> str:
-    "Return CUDA C of the kernels before and after the products of the backward pass"
+    "Return the source of the kernels before and after the products of the backward pass"
     text = source('stores') + source('backward_ends')
     return assemble_source(text, _TYPES, (('HD', dim), ('ORDERED', ordered)), _preamble('pack'))

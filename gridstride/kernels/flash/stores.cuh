@@ -1,4 +1,5 @@
-// Stores an accumulator tile from registers to memory in whole sectors.
+// Stores of accumulator tiles from registers to memory, in complete sectors.
+
 // Transposes 4x4 words of 4 neighbouring threads: word i of thread t becomes word t of thread i
 __device__ void transpose_quad(u32 (&x)[4]) {
     int t = threadIdx.x%4;

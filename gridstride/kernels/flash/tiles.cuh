@@ -1,18 +1,19 @@
-// The next tile of rows of a block, and the keys that its rows attend to.
-// group: heads of q that share one of k. PAIR: rows from `from` on also attend to the `others` keys of a second array,
-// and `order` holds the order of the tiles.
+// The tiles of rows that blocks process, and the keys that their rows attend to.
+// group: heads of q that share a head of k. PAIR: rows from `from` on also attend to the `others` keys of a second
+// array, and `order` has the order of the tiles.
 struct Sizes { int batch, heads, group, rows, keys, window, section, from, others; const int *order; };
-// Keys come in steps of BN, `first` to `last`; those from `own` on are of the second array
+// The steps of BN keys of a tile, `first` to `last`; steps from `own` on are of the second array
 struct Tile { int batch, head, row, rows, keys, first, last, own, from, others; };
 
 __device__ int cdiv(int a, int b) { return (a + b - 1)/b; }
 __device__ int count_tiles(const Sizes &z) { return z.batch*z.heads*cdiv(z.rows, BM); }
 
-// The index of the nth tile that blocks take
+// Returns the index of the nth tile that blocks take
 __device__ int nth_tile(int n, const Sizes &z) { return PAIR ? z.order[n] : n; }
 
-// The L2 cache holds the keys and values of `section` heads, so these are finished before the next ones begin. Within
-// them the last rows come first: with a causal mask they have the most keys, and the last tiles to end should be short.
+// The L2 cache holds the keys and values of `section` heads, so blocks finish these heads before they begin others. The
+// last rows of these heads come first: with a causal mask they have the most keys, and a long tile at the end would
+// leave other SMs idle.
 __device__ Tile tile_of(int n, const Sizes &z, const int *lens) {
     int down = cdiv(z.rows, BM), all = z.batch*z.heads, section = n/(z.section*down), in = n%(z.section*down);
     int heads = min(z.section, all - section*z.section), head = section*z.section + in%heads;
@@ -28,17 +29,17 @@ __device__ Tile tile_of(int n, const Sizes &z, const int *lens) {
     return t;
 }
 
-// PAIR: the end of the keys that row i attends to, in the array that holds key j
+// PAIR: returns the end of the keys that row i attends to, in the array that has key j
 __device__ int end_of(int i, int j, const Tile &t) {
     if (j >= t.own*BN) return i >= t.from ? t.own*BN + t.others : 0;
     return CAUSAL ? min(i + 1, t.keys) : t.keys;
 }
-// Does row i attend to key j?
+// Returns whether row i attends to key j
 __device__ bool attends(int i, int j, const Tile &t, int window) {
     if (PAIR) return j < end_of(i, j, t);
     return j < t.keys && (!CAUSAL || j <= i) && (!WINDOW || (j > i - window && j < i + window));
 }
-// Do all of `rows` rows from i on attend to all BN keys from j on, so that no mask is needed?
+// Returns whether all `rows` rows from i on attend to all BN keys from j on, so that no mask is needed
 __device__ bool is_full_tile(int i, int rows, int j, const Tile &t, int window) {
     return attends(i, j + BN - 1, t, window) && (!WINDOW || attends(i + rows - 1, j, t, window));
 }

@@ -10,13 +10,13 @@ from ..operators import operator
 from ..ladder.rung import this_device
 from ..common import check_matches, check_tensor, launch, dtype_name, tensor_vector_width
 
-_APPROXIMATIONS = {'none': False, 'tanh': True}
+_APPROXIMATIONS = {'none': False, 'tanh': True}  # value of `approximate` -> whether tanh is used
 
 
 def _is_tanh(op_name, approximate):
-    "Return whether the tanh approximation is requested"
+    "Return whether `approximate` requests the tanh approximation; raise `ValueError` for an invalid value"
     if approximate not in _APPROXIMATIONS:
-        raise ValueError(f"{op_name}: approximate must be 'none' or 'tanh'; got {approximate!r}")
+        raise ValueError(f"{op_name}: approximate is {approximate!r}; expected 'none' or 'tanh'")
     return _APPROXIMATIONS[approximate]
 
 
@@ -79,9 +79,7 @@ def _rows_and_width(x):
 def _bias_gelu(x, bias, tanh, p, seed):
     check_tensor('bias_gelu', x, DTYPE_BYTES)
     if not x.dim():
-        raise ValueError(
-            'bias_gelu: x is a scalar; it must have at least one axis: the bias is added along the last one'
-        )
+        raise ValueError('bias_gelu: x is a scalar; expected at least one axis, along which the bias is added')
     check_matches('bias_gelu', 'bias', bias, x, x.shape[-1:])
     y, (rows, width) = torch.empty_like(x), _rows_and_width(x)
     if x.numel():
@@ -128,17 +126,17 @@ def bias_gelu(
     bias,  # (width,), of the same type
     approximate='none',  # as for `gelu`
     p=0.0,  # dropout probability; elements that are kept are scaled by 1 / (1 - p)
-    seed=None,  # of the random numbers, a 64-bit integer; required if p is not 0
+    seed=None,  # of the dropout mask, a 64-bit integer; required if p is not 0
 ):  # a tensor like `x`
     """Compute dropout(gelu(x + bias)) in a single kernel; differentiable once.
 
         bias_gelu(x, bias, p=0.1, seed=step)
 
-    The backward pass recomputes the mask instead of loading it: element i of x is kept if word i % 4 of Philox 4x32-10
-    (key: the seed, counter: i // 4), shifted right by 8 and divided by 2^24, is at least p. A CUDA graph replays the
-    seed that it was captured with. Raises TypeError or ValueError for unsupported operands."""
+    The backward pass computes the dropout mask again instead of loading it. Let u be word i % 4 of Philox 4x32-10 with
+    the seed as key and the counter i // 4, shifted right by 8 and divided by 2^24; element i of x is kept if u >= p. A
+    CUDA graph uses the seed of its capture in each replay. Raises TypeError or ValueError for unsupported operands."""
     if not 0 <= p <= 1:
-        raise ValueError(f'bias_gelu: p must be a number from 0 to 1; got {p!r}')
+        raise ValueError(f'bias_gelu: p is {p!r}; expected a number from 0 to 1')
     if p and seed is None:
-        raise ValueError('bias_gelu: dropout (p > 0) needs a seed: pass a new one per step')
+        raise ValueError('bias_gelu: seed is None, but dropout (p > 0) needs one: pass a new seed per step')
     return _BiasGelu.apply(x, bias, _is_tanh('bias_gelu', approximate), float(p), seed or 0)

@@ -1,4 +1,5 @@
-// One step of AdamW for many tensors in one launch: a block processes a chunk of one tensor, VEC elements per thread.
+// Computes one step of AdamW for many tensors in one launch: a block processes a chunk of one tensor, VEC elements per
+// thread.
 // Defined above: the types Elem (of parameters and gradients) and Acc (of the states and of all arithmetic), VEC
 // (elements per load), THREADS, and MAXIMIZE.
 template<class T> struct alignas(VEC * sizeof(T)) Vector { T at[VEC]; };
@@ -7,8 +8,8 @@ struct Tensor { long long param, grad, mean, square, size; };  // addresses rela
 // step_size: lr / (1 - beta1^step); bias_correction2_sqrt: sqrt(1 - beta2^step); decay: lr * weight_decay
 struct Hyperparameters { Acc decay, one_minus_beta1, one_minus_beta2, step_size, bias_correction2_sqrt, eps; };
 
-// beta1, beta2 and 1 - decay are close to 1, where float32 is coarse: their rounding errors would add up over the
-// steps. Therefore the update uses 1 - beta1, 1 - beta2 and decay.
+// The update uses 1 - beta1, 1 - beta2 and decay instead of beta1, beta2 and 1 - decay. The latter are close to 1,
+// where float32 values are far apart, and their rounding errors would accumulate over the steps.
 __device__ void update(Elem &param, Elem grad, Acc &mean, Acc &square, const Hyperparameters &h) {
     const Acc g = MAXIMIZE ? -(Acc)grad : (Acc)grad;
     mean += h.one_minus_beta1 * (g - mean);

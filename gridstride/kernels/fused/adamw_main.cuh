@@ -1,4 +1,4 @@
-// Host code of an exported AdamW: it makes random tensors, runs one step, checks it against double, and times it.
+// Host code of an exported AdamW: makes random tensors, runs one step, checks it against double, and times it.
 // Defined above: the sizes of the tensors (cases; the last one is timed), elements per block (CHUNK), and the
 // hyperparameters. The launches are defined below.
 void launch(int number, char *memory, const long long *table, const int2 *chunks);

@@ -1,9 +1,10 @@
-// y = gelu(x + bias), row-major. With DROPOUT, an element becomes 0 with probability `p`, and the others are multiplied
-// by `scale`. A block has THREADS_X x THREADS_Y threads and processes `rows_per_block` rows; each thread processes one
-// vector of each of its rows. Defined above: ROWS_IN_FLIGHT, the rows that a thread loads before it uses the first one.
+// Computes y = gelu(x + bias), row-major. With DROPOUT, an element becomes 0 with probability `p`, and the others are
+// multiplied by `scale`. A block has THREADS_X x THREADS_Y threads and processes `rows_per_block` rows; each thread
+// processes one vector of each of its rows. Defined above: ROWS_IN_FLIGHT, the rows that a thread loads before it uses
+// the first one.
 
-// Random bits of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (Philox 4x32, 10 rounds): element i of a
-// seed is word i % 4 of the 128 bits for i / 4, so forward and backward compute the same mask.
+// Random bits by Philox 4x32 with 10 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"). Element i
+// has word i % 4 of the 128 bits for the counter i / 4, so the forward and backward passes compute the same mask.
 __device__ uint4 philox(unsigned long long seed, unsigned long long i) {
     uint4 c = {(unsigned)i, (unsigned)(i >> 32), 0, 0};
     unsigned k0 = (unsigned)seed, k1 = (unsigned)(seed >> 32);
@@ -26,7 +27,7 @@ __device__ KeepMask keep_mask(long long first, unsigned long long seed, float p)
         #pragma unroll
         for (int w = 0; w < 4 && v + w < VEC; w++) {
             unsigned word = words[w];
-            if constexpr (VEC < 4) {  // a vector may begin at any word, but is within one group of four
+            if constexpr (VEC < 4) {  // the vector may begin at any of the four words
                 int at = (first + w) % 4;
                 word = at == 0 ? bits.x : at == 1 ? bits.y : at == 2 ? bits.z : bits.w;
             }

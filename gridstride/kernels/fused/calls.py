@@ -1,6 +1,6 @@
-"""Choose the launches of GELU and of norms for a type and a size: one `KernelLaunch` per kernel, forward and backward.
+"""Choose the launches of GELU and of norms, forward and backward, for a dtype and a size.
 
-A **vector** is the `vec_size` elements that a thread loads by one instruction. Elementwise kernels launch one block per
+A **vector** is the `vec_size` elements that a thread loads in one instruction. Elementwise kernels have one block per
 chunk of the array. Kernels that sum columns are persistent: each block processes many rows and keeps its sums in
 registers.
 """
@@ -15,10 +15,10 @@ from ..ladder.rung import KernelLaunch
 from ..common import MAX_LOAD_BYTES, pow2_clamp
 from ...utils import cdiv
 
-# The fastest configurations for 8192 x 8192 elements on an H100, by bytes per element; 8 bytes were not timed.
+# bytes per element -> the fastest configuration for 8192 x 8192 elements on an H100; those of 8 bytes are not measured.
 _GELU = {2: (512, 1), 4: (512, 1), 8: (512, 1)}  # threads per block, vectors per thread
-_BIAS_GELU = {2: (256, 2), 4: (256, 1), 8: (256, 2)}  # likewise, without dropout
-_DROPOUT = {2: (256, 4), 4: (256, 4), 8: (256, 4)}  # likewise, with dropout
+_BIAS_GELU = {2: (256, 2), 4: (256, 1), 8: (256, 2)}  # threads per block, rows in flight; without dropout
+_DROPOUT = {2: (256, 4), 4: (256, 4), 8: (256, 4)}  # threads per block, rows in flight; with dropout
 _BIAS_GELU_BACKWARD = {2: (256, 4, 2), 4: (256, 4, 2), 8: (256, 4, 2)}  # threads, rows in flight, blocks per SM
 _NORM_FORWARD = {2: (4, 1), 4: (4, 1), 8: (4, 1)}  # vectors per thread; 1: load the weights with the row
 # Threads, elements of a row per thread, pipeline stages (1: no pipeline)
@@ -27,9 +27,10 @@ _NORM_BACKWARD = {2: (512, 16, 3), 4: (512, 16, 1), 8: (512, 8, 6)}
 _MIN_STREAMING_STORE_BYTES = 2**25  # larger results are stored with a streaming hint: they do not fit in the caches
 
 
-def _constants(vec_size, result_bytes, **more):
+def _constants(vec_size, result_bytes, **kernel_constants):
     "Return the constants of a source, as `kernel_source` takes them"
-    return (('VEC', vec_size), ('STREAMING_STORES', result_bytes > _MIN_STREAMING_STORE_BYTES), *more.items())
+    streaming_stores = result_bytes > _MIN_STREAMING_STORE_BYTES
+    return (('VEC', vec_size), ('STREAMING_STORES', streaming_stores), *kernel_constants.items())
 
 
 def _next_pow2(n, lowest, highest):
@@ -42,7 +43,7 @@ def _accumulator_scalar(dtype, x):
     return Double(x) if accumulator_type(dtype) == 'float64' else float(x)
 
 
-# GELU, elementwise, for any shape
+# GELU
 def _elementwise_calls(kernel, arrays, dtype, size, vec_size, tanh, gpu):
     "Return the launch of an elementwise kernel for `size` elements"
     vectors, (threads, in_flight) = cdiv(size, vec_size), _GELU[DTYPE_BYTES[dtype]]
@@ -65,12 +66,12 @@ def gelu_backward_calls(dtype, size, vec_size, tanh, gpu) -> list:  # of `Kernel
     return _elementwise_calls('gelu_backward', ('x', 'dy', 'dx'), dtype, size, vec_size, tanh, gpu)
 
 
-# Each block of the first launch writes partial sums of the columns; the second launch adds them.
+# Column sums need two launches: each block of the first one writes partial sums, which the second one adds.
 _COLUMN_SUM_WARPS = 16  # per block; each warp adds some of the rows of 32 columns
 
 
 def _column_sums_call(dtype, partial_rows, width, outs, gpu):
-    "Return the launch that adds `partial_rows` rows of partial sums, with one or two results of `width` columns"
+    "Return the launch that adds `partial_rows` rows of partial sums; `outs`: names of one or two results"
     constants = ('WARPS', _COLUMN_SUM_WARPS), ('PDL', gpu.hopper)
     src, columns = kernel_source(('column_sums',), dtype, constants), width * len(outs)
     arrays = 'partials', outs[0], outs[-1]
@@ -80,17 +81,17 @@ def _column_sums_call(dtype, partial_rows, width, outs, gpu):
 
 # GELU of x + bias
 class BlockTiling(NamedTuple):
-    "How the rows and columns of a matrix are divided among blocks"
+    "How the rows and columns of a matrix are distributed among blocks"
 
     threads_x: int  # of a block, along a row
     threads_y: int  # of a block, along a column
     rows_per_block: int
     row_blocks: int  # blocks along a column
-    grid: int  # blocks in all
+    grid: int  # total number of blocks
 
 
 def _block_tiling(row_vectors, rows, max_threads, in_flight, max_blocks=None):
-    "Choose the `BlockTiling`, with about `max_blocks` blocks; None: as many as there are rows for"
+    "Choose a `BlockTiling` with about `max_blocks` blocks; None: no limit"
     threads_x = pow2_clamp(row_vectors, 1, max_threads)
     threads_y = pow2_clamp(min(rows, max_threads // threads_x), 1, max_threads)
     column_blocks = cdiv(row_vectors, threads_x)
@@ -145,28 +146,28 @@ def bias_gelu_backward_calls(
 
 
 # Norms of rows
-_MAX_THREAD_VECTORS = 8  # of a row, in the registers of a thread
+_MAX_THREAD_VECTORS = 8  # vectors of a row that a thread keeps in registers
 _MIN_THREADS = 128  # per block
 _REGISTERS_PER_SM, _THREADS_PER_SM = 2**16, 2048
 
 
 class Norm(NamedTuple):
-    "The variant of a norm"
+    "The options of a norm"
 
     centered: bool  # subtract the mean, as layer norm does
     has_weight: bool
     has_bias: bool
-    has_residual: bool  # a residual that is added first
+    has_residual: bool  # a residual is added to the input first
 
 
-def _array_names(*arrays):
-    "Return the names of the arrays, with 'x' instead of an absent one: the kernel does not read that argument"
-    return tuple(name if present else 'x' for name, present in arrays)
+def _array_names(*arrays):  # (name, is_present) of each
+    "Return the names of the array arguments; 'x' replaces an absent array, which the kernel does not read"
+    return tuple(name if is_present else 'x' for name, is_present in arrays)
 
 
 @lru_cache(1024)
 def norm_calls(dtype, rows, width, vec_size, norm, eps, gpu) -> list:  # of `KernelLaunch`
-    "Return the launch of a `Norm` for rows of `width` elements, a multiple of `vec_size`, with `eps` under the root"
+    "Return the launch of a `Norm` for rows of `width` elements, a multiple of `vec_size`"
     row_vectors, (target_vectors, load_early) = width // vec_size, _NORM_FORWARD[DTYPE_BYTES[dtype]]
     if rows * row_vectors < gpu.sms * _THREADS_PER_SM:  # few rows: more threads per row hide more latency
         target_vectors, load_early = 2, 0
@@ -175,7 +176,7 @@ def norm_calls(dtype, rows, width, vec_size, norm, eps, gpu) -> list:  # of `Ker
     constants = dict(
         ROW_THREADS=row_threads,
         THREADS=threads,
-        # 80 registers per thread: with more, layer norm would have fewer rows in flight
+        # Limits a thread to 80 registers; with more, an SM would have fewer rows in flight in layer norm
         BLOCKS_PER_SM=max(1, _REGISTERS_PER_SM // (80 * threads)),
         VECS_PER_THREAD=thread_vectors,
         LONG_ROWS=row_vectors > thread_vectors * row_threads,
@@ -192,14 +193,14 @@ def norm_calls(dtype, rows, width, vec_size, norm, eps, gpu) -> list:  # of `Ker
 
 
 _PIPELINE_PRIMITIVES = ('address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'bulk_copy_once')
-# The pipeline takes at most this much of the 227 KiB of shared memory that a block may have. At least 49 KiB are
-# requested: `ensure_max_dynamic_smem` raises the limit only above the default of 48 KiB, which static shared memory
-# counts towards as well.
+# The pipeline takes at most this much of the 227 KiB of shared memory that a block may have. A launch requests at least
+# 49 KiB: the driver's limit is raised only for requests above the default limit of 48 KiB, but static shared memory
+# counts towards that limit, too.
 _MAX_PIPELINE_BYTES, _MIN_PIPELINE_BYTES = 192 * 1024, 49 * 1024
 
 
 class PersistentTiling(NamedTuple):
-    "How persistent blocks process rows"
+    "How persistent blocks distribute rows among their threads"
 
     row_threads: int  # threads that share a row
     block_threads: int

@@ -1,5 +1,5 @@
-// The cross entropy of rows of `width` logits in two passes: `losses` reads a row and stores its max and sum, and
-// `gradients` computes the gradient from them. The probabilities are not stored.
+// Computes the cross entropy of rows of `width` logits in two passes: `losses` reads a row and stores its max and sum,
+// and `gradients` computes the gradient from them. The probabilities are not stored.
 // Defined above: the types Elem (of logits) and Acc (of all arithmetic), VEC (elements per load), THREADS (at least
 // 2 VEC), and LOADS_IN_FLIGHT (per thread).
 struct alignas(VEC * sizeof(Elem)) Vector { Elem at[VEC]; };
@@ -30,8 +30,8 @@ __device__ float pow2(float x) {  // 2^x; 0 where it is below the smallest norma
 }
 __device__ double pow2(double x) { return exp2(x); }
 
-// e^x is 2^(x LOG2E). `shift` is the largest logit times LOG2E, `sum` the sum of all 2^(x LOG2E - shift), none of which
-// exceeds 1. The shift is rounded once and used consistently, so its rounding error cancels in the result.
+// e^x is 2^(x LOG2E). `shift` is the largest logit times LOG2E, `sum` the sum of all 2^(x LOG2E - shift), each of which
+// is at most 1. The same rounded shift is used everywhere, so its rounding error cancels in the result.
 struct LogSumExp { Acc shift, sum; };
 __device__ float shift_of(float x) { return __fmul_rn(x, LOG2E); }
 __device__ double shift_of(double x) { return __dmul_rn(x, LOG2E); }
@@ -91,7 +91,7 @@ __device__ Vector gradient_of(Vector vector, LogSumExp sums, Acc factor) {  // o
     return vector;
 }
 
-__device__ Vector load(const Vector *from) {  // a streaming load, because it is read only once
+__device__ Vector load(const Vector *from) {  // a streaming load: no thread reads it again
     if constexpr (sizeof(Vector) != 16) return *from;
     uint4 words = __ldcs((const uint4 *)from);
     Vector vector;

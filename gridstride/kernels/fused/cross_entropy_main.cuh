@@ -1,4 +1,4 @@
-// Host code of an exported cross entropy: it makes random logits, checks results against double, and times the last
+// Host code of an exported cross entropy: makes random logits, checks results against double, and times the last
 // size. Defined above: the type of the logits (Logit), the tolerance of gradients (ROUNDING), and the sizes (cases:
 // rows, width). The launches are defined below: the mean loss, and its gradient, which overwrites the logits.
 void launch(int number, Logit *x, const long long *target, float *scale, float *loss, float *out);

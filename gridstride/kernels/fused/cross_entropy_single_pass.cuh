@@ -1,13 +1,13 @@
 
-// Loss and gradient in a single pass: the CLUSTER blocks of a cluster keep a row in shared memory, so that the logits
-// are read once, and the gradient, which may overwrite them, is written once. It is the gradient of `scale` times the
-// sum of all losses.
+// Computes loss and gradient in a single pass: the CLUSTER blocks of a cluster keep a row in shared memory, so that the
+// logits are read once, and the gradient, which may overwrite them, is written once. It is the gradient of `scale`
+// times the sum of all losses.
 __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
 loss_and_gradient(const Elem *x, const long long *target, const Acc *scale, Acc *loss, Elem *gradient,
                   unsigned width, unsigned block_vectors, long long ignored) {
     extern __shared__ __align__(16) char smem[];
     __shared__ LogSumExp shared_sums;
-    Vector *logits = (Vector *)smem;  // each thread reads only what it has written itself
+    Vector *logits = (Vector *)smem;  // each thread reads only the elements that it has written
     const size_t row = blockIdx.x;
     const long long t = target[row];
     const Elem *elements = x + row * width;

@@ -1,4 +1,4 @@
-"""`cross_entropy`, and `linear_cross_entropy`, which computes the logits as well, only some of their rows at a time.
+"""`cross_entropy`, and `linear_cross_entropy`, which also computes the logits, in chunks of rows.
 
 A row of logits is long: 128,256 bfloat16 values take 250 KiB, more than the shared memory of a block. On Hopper the
 blocks of a cluster keep the row in distributed shared memory, so the logits are read once and the gradient is written
@@ -17,39 +17,39 @@ from ..ladder.rung import KernelLaunch, this_device
 from ..common import MAX_LOAD_BYTES, check_matches, check_tensor, launch, pow2_clamp, dtype_name, vector_width
 from ...utils import cdiv
 
-# The single-pass kernel: a block of a cluster typically keeps about 64 KiB of a row, so that three blocks share an SM:
-# one stores its gradients while another waits for its logits. Very long rows leave fewer blocks per SM.
+# The single-pass kernel: a block of a cluster typically keeps about 64 KiB of a row, so that three blocks fit on an SM:
+# while one waits for its logits, another stores its gradients. With very long rows fewer blocks fit.
 SINGLE_PASS = dict(block_bytes=2**16, threads=512, loads_in_flight=2, blocks_per_sm=3)
 _MAX_SMEM_BYTES, _MAX_CLUSTER_SIZE = 200 * 2**10, 8  # shared memory per block; blocks per cluster
 _LOADS_IN_FLIGHT = 4  # per thread, in the two-pass kernels
-_ROW_BYTES_PER_BLOCK = 2**15  # in the gradient kernel
-_REDUCE_THREADS = 1024  # of the single block that reduces all targets or losses
-_MAX_LOGITS_BYTES = 2**29  # of the buffer of `linear_cross_entropy`
+_ROW_BYTES_PER_BLOCK = 2**15  # bytes of a row per block of the gradient kernel
+_REDUCE_THREADS = 1024  # threads of the single block that reduces all targets or losses
+_MAX_LOGITS_BYTES = 2**29  # largest logits buffer of `linear_cross_entropy`
 _CLUSTER_PRIMITIVES = 'address', 'cluster_sync', 'cluster_arrive', 'cluster_wait', 'of_block'
 REDUCTIONS = 'mean', 'sum', 'none'
 
 
 # Launches
 class LossProblem(NamedTuple):
-    "The sizes and the type of one cross entropy"
+    "The sizes and options of one cross entropy"
 
     dtype: str
     rows: int
     width: int  # logits per row
     vec_size: int  # elements per load
-    ignored: int  # rows with this target do not contribute
+    ignore_index: int  # rows with this target do not contribute
 
 
 def _threads_per_block(vectors, loads_in_flight=_LOADS_IN_FLIGHT, max_threads=512):
-    "Choose the threads of a block that loads `vectors` vectors of `vec_size` elements"
+    "Choose the number of threads of a block that loads `vectors` vectors"
     return pow2_clamp(cdiv(vectors, loads_in_flight), 32, max_threads)
 
 
 @lru_cache(1024)
 def scale_call(problem, mean) -> KernelLaunch:
-    "Return the launch that computes `scale`, the factor of the sum of the losses: 1, or 1 / counted rows"
+    "Return the launch that computes `scale`, the factor of the sum of the losses: 1, or for the mean 1 / counted rows"
     src = kernel_source(('mean_loss',), problem.dtype, (('THREADS', _REDUCE_THREADS),))
-    scalars = problem.rows, problem.width, int(mean), Long(problem.ignored)
+    scalars = problem.rows, problem.width, int(mean), Long(problem.ignore_index)
     return KernelLaunch(src, 'count_targets', ('target', 'scale'), scalars, (1,), (_REDUCE_THREADS,))
 
 
@@ -70,17 +70,17 @@ def _two_pass_source(problem, threads):
 def losses_call(problem) -> KernelLaunch:
     "Return the launch that computes the losses, and saves the max and sum of each row for the gradient"
     threads = _threads_per_block(problem.width // problem.vec_size)
-    arrays, scalars = ('x', 'target', 'loss', 'row_stats'), (problem.width, Long(problem.ignored))
+    arrays, scalars = ('x', 'target', 'loss', 'row_stats'), (problem.width, Long(problem.ignore_index))
     return KernelLaunch(_two_pass_source(problem, threads), 'losses', arrays, scalars, (problem.rows,), (threads,))
 
 
 @lru_cache(1024)
-def gradients_call(problem, per_row) -> KernelLaunch:
-    "Return the launch that computes the gradient from saved row statistics; `per_row`: one upstream gradient per row"
+def gradients_call(problem, is_per_row) -> KernelLaunch:
+    "Return the launch that computes the gradient from row statistics; `is_per_row`: each row has an upstream gradient"
     row_vectors = max(1, problem.width // problem.vec_size)
     block_vectors = min(row_vectors, _ROW_BYTES_PER_BLOCK // (problem.vec_size * DTYPE_BYTES[problem.dtype]))
     blocks_per_row, threads = cdiv(row_vectors, block_vectors), _threads_per_block(block_vectors)
-    scalars = problem.width, block_vectors, blocks_per_row, int(per_row), Long(problem.ignored)
+    scalars = problem.width, block_vectors, blocks_per_row, int(is_per_row), Long(problem.ignore_index)
     arrays = 'x', 'target', 'row_stats', 'upstream', 'scale', 'grad'
     src, grid = _two_pass_source(problem, threads), (problem.rows * blocks_per_row,)
     return KernelLaunch(src, 'gradients', arrays, scalars, grid, (threads,))
@@ -88,10 +88,10 @@ def gradients_call(problem, per_row) -> KernelLaunch:
 
 @lru_cache(1024)
 def single_pass_call(problem, gpu):  # a `KernelLaunch`, or None if unsupported
-    "Return the launch that computes losses and gradient in a single pass, on a Hopper GPU"
+    "Return the launch that computes the losses and the gradient in a single pass, on a Hopper GPU"
     element_bytes, row_vectors = DTYPE_BYTES[problem.dtype], max(1, problem.width // problem.vec_size)
-    # Round row bytes / 64 KiB to an integer, and that up to a power of two: this gives several blocks of 36 to 96 KiB,
-    # or one block for a shorter row.
+    # The cluster size is row bytes / 64 KiB, rounded to the nearest integer and then up to a power of two. Each block
+    # then keeps 36 to 96 KiB; a short row needs one block.
     cluster_size = 2 * problem.width * element_bytes // SINGLE_PASS['block_bytes'] - 1
     cluster_size = pow2_clamp(cluster_size, 1, _MAX_CLUSTER_SIZE)
     block_vectors = cdiv(row_vectors, cluster_size)
@@ -105,14 +105,17 @@ def single_pass_call(problem, gpu):  # a `KernelLaunch`, or None if unsupported
     constants |= dict(BLOCKS_PER_SM=SINGLE_PASS['blocks_per_sm'], CLUSTER=cluster_size)
     names = 'cross_entropy', 'cross_entropy_single_pass'
     src = kernel_source(names, problem.dtype, tuple(constants.items()), _CLUSTER_PRIMITIVES)
-    arrays, scalars = ('x', 'target', 'scale', 'loss', 'grad'), (problem.width, block_vectors, Long(problem.ignored))
+    arrays, scalars = (
+        ('x', 'target', 'scale', 'loss', 'grad'),
+        (problem.width, block_vectors, Long(problem.ignore_index)),
+    )
     grid, cluster = (problem.rows, cluster_size), (1, cluster_size, 1)
     return KernelLaunch(src, 'loss_and_gradient', arrays, scalars, grid, (threads,), smem_bytes, cluster=cluster)
 
 
 @lru_cache(1024)
 def multiply_call(dtype, size, vec_size, gpu) -> KernelLaunch:
-    "Return the launch that multiplies `size` elements by a factor on the device; it does nothing if that is 1"
+    "Return the launch that multiplies `size` elements by a factor in device memory, unless the factor is 1"
     threads = 512
     src = kernel_source(('multiply',), dtype, (('VEC', vec_size), ('THREADS', threads)))
     blocks = max(1, min(4 * gpu.sms, cdiv(size, threads * vec_size)))
@@ -121,75 +124,73 @@ def multiply_call(dtype, size, vec_size, gpu) -> KernelLaunch:
 
 # Argument checks
 def _check_targets(op_name, target, x, rows):
-    "Raise unless target is an int64 tensor (rows,) on the device of x"
+    "Raise `TypeError` or `ValueError` unless target is an int64 tensor (rows,) on the device of x"
     if not hasattr(target, 'data_ptr'):
         raise TypeError(f'{op_name}: target must be an int64 torch tensor; got a {type(target).__name__}')
     if target.is_floating_point():
-        what = 'must have one class index per row (int64), not probabilities'
-        raise TypeError(f'{op_name}: target {what}; got {dtype_name(target)}')
+        raise TypeError(f'{op_name}: target is {dtype_name(target)}; expected int64 class indices, not probabilities')
     check_tensor(op_name, target, ['int64'], 'target')
     if target.shape != (rows,):
-        what = f'must have shape {(rows,)}, one class per row'
-        raise ValueError(f'{op_name}: target {what}; got {tuple(target.shape)}')
+        raise ValueError(f'{op_name}: target has shape {tuple(target.shape)}; expected {(rows,)}, one class per row')
     if target.device != x.device:
-        raise ValueError(f'{op_name}: target must be on {x.device}; got {target.device}: move it with .to(...)')
+        raise ValueError(f'{op_name}: target is on {target.device}; expected {x.device}: move it with .to(...)')
 
 
 def _check_options(op_name, reduction, reductions, ignore_index):
-    "Raise unless the options are valid"
+    "Raise `TypeError` or `ValueError` unless the options are valid"
     if reduction not in reductions:
-        raise ValueError(f'{op_name}: reduction must be one of {", ".join(map(repr, reductions))}; got {reduction!r}')
+        raise ValueError(f'{op_name}: reduction is {reduction!r}; expected one of {", ".join(map(repr, reductions))}')
     if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
-        raise TypeError(f'{op_name}: ignore_index must be an integer; got {ignore_index!r}')
+        raise TypeError(f'{op_name}: ignore_index is {ignore_index!r}; expected an integer')
 
 
-def _check_rows(op_name, x, name, columns):
-    "Raise unless x is a matrix whose sizes the kernels can index"
+def _check_matrix(op_name, x, name, columns):
+    "Raise `TypeError` or `ValueError` unless x is a matrix whose sizes the kernels support"
     check_tensor(op_name, x, DTYPE_BYTES, name)
     if x.dim() != 2:
-        what = f'must have shape (rows, {columns})'
-        raise ValueError(f'{op_name}: {name} {what}; got {tuple(x.shape)}: use .view(-1, {columns})')
+        expected = f'(rows, {columns})'
+        raise ValueError(f'{op_name}: {name} has shape {tuple(x.shape)}; expected {expected}: use .view(-1, {columns})')
     if not 0 < x.shape[1] < 2**31 or x.shape[0] >= 2**24:
-        what = 'must have at most 2^24 - 1 rows, of 1 to 2^31 - 1 elements'
-        raise ValueError(f'{op_name}: {name} {what}; got the shape {tuple(x.shape)}')
+        expected = 'at most 2^24 - 1 rows of 1 to 2^31 - 1 elements'
+        raise ValueError(f'{op_name}: {name} has shape {tuple(x.shape)}; expected {expected}')
 
 
 def _check_in_place(op_name, x):
-    "Raise if the logits may not be overwritten"
+    "Raise `ValueError` if the gradient may not overwrite the logits"
     if x.requires_grad and x.is_leaf and torch.is_grad_enabled():
         raise ValueError(
-            f'{op_name}: in_place overwrites the logits with their gradient, but they are a leaf tensor whose values '
-            'may still be needed: pass a computed tensor, or omit in_place'
+            f'{op_name}: in_place overwrites the logits, but they are a leaf tensor, whose values may still be needed: '
+            'pass a computed tensor, or omit in_place'
         )
 
 
 # Computation
-def _problem(x, ignored, in_place):
+def _loss_problem(x, ignore_index, in_place):
     """Return the `LossProblem` of these logits.
 
-    The kernels peel the unaligned elements at the start of each row, so that their vector loads are aligned. A gradient
-    in new memory has the same alignment only if the logits begin at a multiple of 16 bytes; otherwise a load is of one
-    element."""
+    The kernels load the unaligned elements at the start of each row one by one, so that all vector loads are aligned. A
+    gradient in new memory has the same alignment as the logits only if the logits begin at a multiple of 16 bytes;
+    otherwise all loads have one element."""
     rows, width = x.shape
     vec_size = MAX_LOAD_BYTES // x.element_size() if in_place or x.data_ptr() % MAX_LOAD_BYTES == 0 else 1
-    return LossProblem(dtype_name(x), rows, width, vec_size, ignored)
+    return LossProblem(dtype_name(x), rows, width, vec_size, ignore_index)
 
 
-def _empty_accumulator_tensor(x, *shape):
+def _empty_accumulator(x, *shape):
     "Return an uninitialized tensor of the accumulator dtype"
     return torch.empty(shape, dtype=getattr(torch, accumulator_type(dtype_name(x))), device=x.device)
 
 
 def _compute_scale(x, target, problem, reduction):
-    "Compute the scale of the loss sum on the device"
-    scale = _empty_accumulator_tensor(x)
+    "Compute the factor of the sum of the losses, in device memory"
+    scale = _empty_accumulator(x)
     launch([scale_call(problem, reduction == 'mean')], target, target=target, scale=scale)
     return scale
 
 
 def _run_losses(x, target, problem, loss):
-    "Compute the losses; return each row's max and sum"
-    row_stats = _empty_accumulator_tensor(x, problem.rows, 2)
+    "Compute the losses; return the row statistics: the max and sum of each row"
+    row_stats = _empty_accumulator(x, problem.rows, 2)
     launch([losses_call(problem)], x, target=target, loss=loss, row_stats=row_stats)
     return row_stats
 
@@ -206,41 +207,41 @@ def _run_gradients(x, target, problem, row_stats, upstream, scale, grad):
 
 
 def _sum_losses(loss, scale, problem):
-    "Return the sum of the losses times the scale"
+    "Compute the sum of the losses, multiplied by the scale"
     out = torch.empty_like(scale)
     launch([sum_call(problem)], loss, loss=loss, scale=scale, out=out)
     return out
 
 
-def _multiply(x, factor):
-    "Multiply `x` in place by a factor on the device, without a host synchronization"
+def _multiply_in_place(x, factor):
+    "Multiply `x`, unless it is None, by a factor in device memory, without a host synchronization"
     if x is not None and x.numel():
         vec_size = vector_width(x.data_ptr(), x.element_size(), 1, x.numel())
         launch([multiply_call(dtype_name(x), x.numel(), vec_size, this_device())], x, factor=factor)
 
 
 def _already_used_error(op_name):
-    "Return the error for a second backward pass"
+    "Return the error of a second backward pass"
     return RuntimeError(
-        f'{op_name}: the gradient was computed in the forward pass and already used: call backward only once'
+        f'{op_name}: the forward pass computed the gradient, and a backward pass has used it: call backward only once'
     )
 
 
 class _CrossEntropy(torch.autograd.Function):
-    "Save the gradient if the forward pass computed it, else the row statistics"
+    "Cross entropy for autograd: saves the gradient if the forward pass computes it, else the row statistics"
 
     @staticmethod
-    def forward(ctx, x, target, ignored, reduction, in_place):
-        ctx.problem = problem = _problem(x, ignored, in_place)
-        loss, ctx.scale = _empty_accumulator_tensor(x, problem.rows), _compute_scale(x, target, problem, reduction)
-        ctx.in_place, ctx.grad, ctx.row_stats, ctx.used = in_place, None, None, False
+    def forward(ctx, x, target, ignore_index, reduction, in_place):
+        ctx.problem = problem = _loss_problem(x, ignore_index, in_place)
+        loss, ctx.scale = _empty_accumulator(x, problem.rows), _compute_scale(x, target, problem, reduction)
+        ctx.in_place, ctx.grad, ctx.row_stats, ctx.was_used = in_place, None, None, False
         if reduction != 'none' and single_pass_call(problem, this_device()):
             ctx.grad = x.detach() if in_place else torch.empty_like(x)
             _run_single_pass(x, target, problem, ctx.scale, loss, ctx.grad)
         else:
             ctx.row_stats = _run_losses(x, target, problem, loss)
         if in_place and ctx.row_stats is None:
-            # Makes autograd raise if other code saved the logits for its backward pass
+            # Autograd then raises if another operation saved the logits for its backward pass.
             torch.autograd.graph.increment_version(x)
             ctx.save_for_backward(target)
         else:
@@ -251,21 +252,21 @@ class _CrossEntropy(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, upstream):
         upstream, grad = upstream.to(ctx.scale.dtype).contiguous(), ctx.grad
-        if ctx.used and ctx.in_place:
+        if ctx.was_used and ctx.in_place:
             raise _already_used_error('cross_entropy with in_place')
         if grad is not None:
-            _multiply(grad, upstream)
+            _multiply_in_place(grad, upstream)
         else:
-            grad = _CrossEntropy.recompute(ctx, upstream)
-        ctx.grad, ctx.used = None, True
+            grad = _CrossEntropy.compute_gradient(ctx, upstream)
+        ctx.grad, ctx.was_used = None, True
         return grad, None, None, None, None
 
     @staticmethod
-    def recompute(ctx, upstream):
+    def compute_gradient(ctx, upstream):
         "Compute the gradient in a second pass over the logits"
         target, x = ctx.saved_tensors
-        if ctx.row_stats is None:  # the gradient of the single pass was returned before: compute it again
-            ctx.row_stats = _run_losses(x, target, ctx.problem, _empty_accumulator_tensor(x, ctx.problem.rows))
+        if ctx.row_stats is None:  # an earlier backward pass has used the gradient of the single pass
+            ctx.row_stats = _run_losses(x, target, ctx.problem, _empty_accumulator(x, ctx.problem.rows))
         grad = x.detach() if ctx.in_place else torch.empty_like(x)
         _run_gradients(x, target, ctx.problem, ctx.row_stats, upstream, ctx.scale, grad)
         if ctx.in_place:
@@ -285,44 +286,42 @@ def cross_entropy(
 
         cross_entropy(logits, target, in_place=True)
 
-    On a Hopper GPU, logits of float32 and bfloat16 are read once, and their gradient is computed with the loss. On
-    other GPUs, for float16, and for `reduction='none'`, a second pass computes the gradient. With `in_place` the
-    gradient overwrites the logits, which halves the memory: their values are lost after the call (or the second pass).
-    Autograd then raises for operations that have saved the logits, and `in_place` raises for a leaf tensor. The
-    backward pass multiplies a gradient that was computed with the loss by the upstream gradient, which rounds it again
-    unless the factor is 1. A target that is out of range triggers a device-side assertion. Raises TypeError or
-    ValueError for other unsupported operands."""
-    _check_rows('cross_entropy', logits, 'logits', 'classes')
+    On a Hopper GPU, float32 and bfloat16 logits are read once, and the forward pass computes the gradient, too. On
+    other GPUs, for float16, and for `reduction='none'`, the backward pass reads the logits again. With `in_place` the
+    gradient overwrites the logits, which halves the memory; autograd then raises for other operations that have saved
+    the logits, and a leaf tensor is not allowed. The backward pass multiplies a gradient of the forward pass by the
+    upstream gradient, which rounds it again unless the factor is 1. A target that is out of range triggers a
+    device-side assertion. Raises TypeError or ValueError for other unsupported operands."""
+    _check_matrix('cross_entropy', logits, 'logits', 'classes')
     _check_targets('cross_entropy', target, logits, len(logits))
     _check_options('cross_entropy', reduction, REDUCTIONS, ignore_index)
     if in_place:
         _check_in_place('cross_entropy', logits)
     if not len(logits):
         return torch.nn.functional.cross_entropy(logits, target, reduction=reduction).to(
-            _empty_accumulator_tensor(logits).dtype
+            _empty_accumulator(logits).dtype
         )
     if logits.requires_grad and torch.is_grad_enabled():
         return _CrossEntropy.apply(logits, target, ignore_index, reduction, in_place)
-    problem, logits = _problem(logits, ignore_index, True), logits.detach()
-    scale, loss = _compute_scale(logits, target, problem, reduction), _empty_accumulator_tensor(logits, problem.rows)
+    problem, logits = _loss_problem(logits, ignore_index, True), logits.detach()
+    scale, loss = _compute_scale(logits, target, problem, reduction), _empty_accumulator(logits, problem.rows)
     _run_losses(logits, target, problem, loss)
     return loss if reduction == 'none' else _sum_losses(loss, scale, problem)
 
 
-# The logits are a matrix product, and so are both of its gradients. All three are computed chunk by chunk, so that no
-# more logits are in memory than the buffer holds.
+# The logits are a matrix product, and so are the gradients of both of its operands. All three products are computed per
+# chunk of rows, so that only the logits of one chunk are in memory.
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, target, ignored, reduction, chunk_rows):
-        dx, dw = (
-            torch.empty_like(operand) if need else None for operand, need in zip((x, weight), ctx.needs_input_grad)
-        )
-        logits, loss = x.new_empty(min(chunk_rows, len(x)), len(weight)), _empty_accumulator_tensor(x, len(x))
-        full_problem = _problem(logits, ignored, True)._replace(rows=len(x))
+    def forward(ctx, x, weight, target, ignore_index, reduction, chunk_rows):
+        dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        dw = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
+        logits, loss = x.new_empty(min(chunk_rows, len(x)), len(weight)), _empty_accumulator(x, len(x))
+        full_problem = _loss_problem(logits, ignore_index, True)._replace(rows=len(x))
         ctx.scale = _compute_scale(x, target, full_problem, reduction)
         unit_scale = torch.ones_like(ctx.scale)
-        # float16 gradients would underflow: apply the scale last
-        ctx.scale_last = x.dtype is torch.float16
+        # Scaled float16 gradients would underflow, so the backward pass applies the scale.
+        ctx.scale_in_backward = x.dtype is torch.float16
         for i in range(0, len(x), chunk_rows):
             rows = slice(i, i + chunk_rows)
             chunk_logits = torch.mm(x[rows], weight.t(), out=logits[: len(x[rows])])
@@ -330,8 +329,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
             if dx is None and dw is None:
                 _run_losses(*chunk, loss[rows])
                 continue
-            # For float16 the scale is 1 here; `backward` applies the real one.
-            _loss_to_gradient(*chunk, unit_scale if ctx.scale_last else ctx.scale, loss[rows], unit_scale)
+            scale = unit_scale if ctx.scale_in_backward else ctx.scale
+            _overwrite_with_gradient(*chunk, scale, loss[rows], unit_scale)
             if dx is not None:
                 torch.mm(chunk_logits, weight, out=dx[rows])
             if dw is not None:
@@ -347,12 +346,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
         grads, ctx.grads = ctx.grads, None
         factor = upstream.to(ctx.scale.dtype)
         for grad in grads:
-            _multiply(grad, factor * ctx.scale if ctx.scale_last else factor)
+            _multiply_in_place(grad, factor * ctx.scale if ctx.scale_in_backward else factor)
         return *grads, None, None, None, None
 
 
-def _loss_to_gradient(x, target, problem, scale, loss, unit_scale):
-    "Compute the losses and overwrite the logits with their gradient"
+def _overwrite_with_gradient(x, target, problem, scale, loss, unit_scale):
+    "Compute the losses, and overwrite the logits with their gradient"
     if single_pass_call(problem, this_device()):
         return _run_single_pass(x, target, problem, scale, loss, x)
     _run_gradients(x, target, problem, _run_losses(x, target, problem, loss), unit_scale, scale, x)
@@ -367,28 +366,28 @@ def linear_cross_entropy(
     reduction='mean',  # or 'sum'
     chunk_rows=None,  # rows of logits per chunk; None: as many as fit in 512 MiB, at least 128
 ):  # the loss, float32 (of float64: float64)
-    """Compute `cross_entropy(x @ weight.T, target)` without all logits in memory: for `chunk_rows` rows at a time torch
-    computes the logits, `cross_entropy` their gradient in place, and torch the gradients of `x` and `weight`;
-    differentiable once.
+    """Compute `cross_entropy(x @ weight.T, target)` without storing all logits; differentiable once. Per chunk of rows,
+    torch computes the logits, our kernels overwrite them with their gradient, and torch computes the gradients of `x`
+    and `weight`.
 
         linear_cross_entropy(x, model.head.weight, target)
 
-    The weight gradient accumulates in the weight's dtype, with one rounding per chunk, as with gradient accumulation
+    The weight gradient accumulates in the dtype of the weight, with one rounding per chunk, as in gradient accumulation
     over batches. Raises TypeError or ValueError for unsupported operands."""
     op_name = 'linear_cross_entropy'
-    _check_rows(op_name, x, 'x', 'features')
+    _check_matrix(op_name, x, 'x', 'features')
     classes = weight.shape[0] if hasattr(weight, 'dim') and weight.dim() else 0
     check_matches(op_name, 'weight', weight, x, (classes, x.shape[1]))
     _check_targets(op_name, target, x, len(x))
     _check_options(op_name, reduction, REDUCTIONS[:2], ignore_index)
     if not len(x) or not len(weight):
         raise ValueError(
-            f'{op_name}: needs at least one row and one class; got {len(x)} rows and {len(weight)} classes'
+            f'{op_name}: expected at least one row and one class; got {len(x)} rows and {len(weight)} classes'
         )
     if chunk_rows is None:
         chunk_rows = pow2_clamp(_MAX_LOGITS_BYTES // (len(weight) * x.element_size()), 128, 2**20)
     if isinstance(chunk_rows, bool) or not isinstance(chunk_rows, int) or chunk_rows < 1:
-        raise ValueError(f'{op_name}: chunk_rows must be a positive integer; got {chunk_rows!r}')
+        raise ValueError(f'{op_name}: chunk_rows is {chunk_rows!r}; expected a positive integer')
     if not torch.is_grad_enabled():
         x, weight = x.detach(), weight.detach()
     return _LinearCrossEntropy.apply(x, weight, target, ignore_index, reduction, chunk_rows)

@@ -21,7 +21,7 @@ norm_forward(const Elem *x, const Elem *residual, const Elem *weight, const Elem
              Acc *row_stats, long long rows, int vectors, Acc eps) {
     const int width = vectors * VEC;
     const long long row = (long long)blockIdx.x * ROWS_PER_BLOCK + threadIdx.x / ROW_THREADS;
-    const int row_vectors = row < rows ? vectors : 0;  // 0 if this row does not exist
+    const int row_vectors = row < rows ? vectors : 0;  // 0 past the last row
     const Vector *input_row = (const Vector *)x + row * vectors;
     const Vector *residual_row = (const Vector *)residual + row * vectors;
     const Vector *weights = (const Vector *)weight, *biases = (const Vector *)bias;

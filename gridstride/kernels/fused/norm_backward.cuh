@@ -7,7 +7,7 @@
 // remaining ones are read again, and their column gradients accumulate in global memory.
 struct Row { Vector x[VECS_PER_THREAD], dy[VECS_PER_THREAD], dsum[VECS_PER_THREAD]; Acc inv_std, mean; };
 
-// Arrays that are read; gradients per column: of the weight, and with CENTERED of the bias
+// ARRAYS: input arrays; COLUMN_GRADS: gradients per column, of the weight and, with CENTERED, of the bias
 constexpr int ARRAYS = HAS_RESIDUAL ? 3 : 2, COLUMN_GRADS = CENTERED ? 2 : 1;
 
 template<class F>  // f(x, dy, weights, index in the row, index in the thread or -1)

@@ -12,7 +12,7 @@ from ..common import check_matches, check_tensor, launch, dtype_name, tensor_vec
 
 
 def _accumulator_dtype(x):
-    "Return the torch dtype in which elements of `x` are summed"
+    "Return the torch dtype of sums of elements of `x`"
     return getattr(torch, accumulator_type(dtype_name(x)))
 
 
@@ -23,26 +23,26 @@ def _rows_and_width(x):
 
 
 def _common_vector_width(width, *tensors):
-    "Return how many elements a thread may load by one instruction from each of these tensors"
+    "Compute how many elements a thread may load in one instruction from any of these tensors"
     return min(tensor_vector_width(x, 2, width) for x in tensors if x is not None)
 
 
 def _check_operands(op_name, x, weight, bias, residual):
-    "Raise `TypeError` or `ValueError` for an operand that the kernels do not support"
+    "Raise `TypeError` or `ValueError` unless the kernels support the operands"
     check_tensor(op_name, x, DTYPE_BYTES)
     if not x.dim():
-        raise ValueError(f'{op_name}: x is a scalar; it must have at least one axis')
-    for name, y, shape in (
+        raise ValueError(f'{op_name}: x is a scalar; expected at least one axis')
+    for name, operand, shape in (
         ('weight', weight, x.shape[-1:]),
         ('bias', bias, x.shape[-1:]),
         ('residual', residual, x.shape),
     ):
-        if y is not None:
-            check_matches(op_name, name, y, x, shape)
+        if operand is not None:
+            check_matches(op_name, name, operand, x, shape)
 
 
 def _allocate_outputs(x, weight, bias, residual, eps, centered):
-    "Allocate the result, x + residual (empty without a residual), and the statistics of each row for the backward pass"
+    "Allocate the result, x + residual (empty without a residual), and the row statistics for the backward pass"
     row_stats = torch.empty((1 + centered, _rows_and_width(x)[0]), dtype=_accumulator_dtype(x), device=x.device)
     return torch.empty_like(x), x.new_empty(0) if residual is None else torch.empty_like(x), row_stats
 
@@ -113,7 +113,7 @@ class _Norm(torch.autograd.Function):
 def rms_norm(
     x,  # a contiguous tensor (..., width) of float32, float16, bfloat16 or float64
     weight=None,  # (width,), of the same type
-    residual=None,  # a tensor like `x`, added to it first
+    residual=None,  # a tensor like `x`, which is added to `x` first
     eps=1e-6,  # added to the mean of the squares
 ):  # a tensor like `x`; with `residual` a pair: the result, and x + residual
     """Compute x / sqrt(mean(x^2) + eps) * weight along the last axis, as `F.rms_norm` does; differentiable once. With
@@ -129,7 +129,7 @@ def rms_norm(
 def layer_norm(
     x,  # as for `rms_norm`
     weight=None,  # (width,), of the same type
-    bias=None,  # likewise
+    bias=None,  # (width,), of the same type
     residual=None,  # as for `rms_norm`
     eps=1e-5,  # added to the variance
 ):  # as for `rms_norm`

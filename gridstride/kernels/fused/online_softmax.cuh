@@ -2,8 +2,9 @@
 // Defined above: the types Elem (of the elements) and Acc (of all arithmetic), THREADS (per block), CLUSTER (blocks).
 struct RowState { Acc row_max, row_sum; };  // the maximum, and the sum of exp(x - row_max)
 
-#define NEG_INF Acc(__int_as_float(0xff800000))  // minus infinity
-// Returns the shift that is subtracted from x: the maximum, but never infinite, because inf - inf is NaN.
+#define NEG_INF Acc(__int_as_float(0xff800000))
+// Returns the shift that is subtracted from x: the maximum, or a finite value if the maximum is infinite, because inf -
+// inf is NaN.
 __device__ Acc finite_max(Acc row_max) { return row_max == NEG_INF ? Acc(0) : row_max; }
 
 // For 16-bit results an approximate exponential suffices, which is 0 below 2^-126.

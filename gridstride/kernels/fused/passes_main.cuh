@@ -1,4 +1,4 @@
-// Host code of an exported gelu, bias_gelu, rms_norm or layer_norm, forward or backward: it makes random inputs, checks
+// Host code of an exported gelu, bias_gelu, rms_norm or layer_norm, forward or backward: makes random inputs, checks
 // all results against double, and times the last size. Defined above: the operator (TOOL, BACKWARD), the types of the
 // arrays (Elem) and accumulators (Acc), the relative tolerance (ROUNDING), EPS of the norms, and the sizes (cases:
 // rows, width). The launches are defined below.
@@ -14,7 +14,7 @@ Elem *random_array(size_t size, int which) {
     return x;
 }
 
-// Exits if a result is wrong. `rows_summed`: rows that were added up for it, on which the tolerance depends.
+// Exits if a result is wrong. `rows_summed`: the number of rows in its sum, on which the tolerance depends.
 void compare(const char *what, const std::vector<double> &got, const std::vector<double> &want, int width,
              double rows_summed) {
     for (size_t i = 0; i < want.size(); i++)

@@ -21,37 +21,35 @@ class Pass(NamedTuple):
     "The forward or backward pass of one operator for one type"
 
     op_name: str  # 'gelu', 'bias_gelu', 'rms_norm', 'layer_norm'
-    backward: bool
+    is_backward: bool
     dtype: str
 
     @property
     def name(self):
-        "The name of the file"
-        return f'{self.op_name}_backward_{self.dtype}' if self.backward else f'{self.op_name}_{self.dtype}'
+        "Name of the file"
+        return f'{self.op_name}_backward_{self.dtype}' if self.is_backward else f'{self.op_name}_{self.dtype}'
 
 
 PASSES = [
-    Pass(op_name, backward, dtype)
+    Pass(op_name, is_backward, dtype)
     for op_name in ('gelu', 'bias_gelu', 'rms_norm', 'layer_norm')
-    for backward in (False, True)
+    for is_backward in (False, True)
     for dtype in ('float32', 'bfloat16')
 ]
 
 
-def launches(op, rows, width) -> tuple:  # ([`KernelLaunch`], rows of partial sums between two launches)
+def launches(op, rows, width) -> tuple:  # ([`KernelLaunch`], rows of partial sums)
     "Return the launches of a `Pass` for a size, on an H100"
-    elementwise = op.op_name == 'gelu'
-    vec_size = (
-        MAX_LOAD_BYTES // DTYPE_BYTES[op.dtype] if elementwise else vector_width(0, DTYPE_BYTES[op.dtype], 2, width)
-    )
-    if elementwise:
-        make_calls = calls.gelu_backward_calls if op.backward else calls.gelu_calls
+    vec_size = vector_width(0, DTYPE_BYTES[op.dtype], 2, width)
+    if op.op_name == 'gelu':
+        vec_size = MAX_LOAD_BYTES // DTYPE_BYTES[op.dtype]
+        make_calls = calls.gelu_backward_calls if op.is_backward else calls.gelu_calls
         return make_calls(op.dtype, rows * width, vec_size, False, H100), 0
     if op.op_name == 'bias_gelu':
         args = op.dtype, rows, width, vec_size, False, Dropout(0.0, 0), H100
-        return calls.bias_gelu_backward_calls(*args) if op.backward else (calls.bias_gelu_calls(*args), 0)
+        return calls.bias_gelu_backward_calls(*args) if op.is_backward else (calls.bias_gelu_calls(*args), 0)
     centered = op.op_name == 'layer_norm'
-    if not op.backward:
+    if not op.is_backward:
         return calls.norm_calls(op.dtype, rows, width, vec_size, Norm(centered, True, centered, False), EPS, H100), 0
     norm = Norm(centered, True, False, False)
     kernel_launches, partial_rows = calls.norm_backward_calls(op.dtype, rows, width, vec_size, norm, True, H100)
@@ -60,74 +58,72 @@ def launches(op, rows, width) -> tuple:  # ([`KernelLaunch`], rows of partial su
 
 def _pass_program(op, main, sizes, functions, constants):
     "Return the `Program` of a `Pass` from its parts"
-    description = f'`gridstride.kernels.{op.op_name}` of {op.dtype}, {"backward" if op.backward else "forward"}.'
+    description = f'`gridstride.kernels.{op.op_name}` of {op.dtype}, {"backward" if op.is_backward else "forward"}.'
     return Program(op.name, description, f'fused/{main}.cuh', 'rows, width', sizes, functions, constants)
 
 
-def _launch_code(op, rows, width):
-    "Yield the lines of C++, and the `Launch`es, for one size"
+def _case_lines(op, rows, width):
+    "Yield the lines of C++ and the `Launch`es for one size"
     kernel_launches, partial_rows = launches(op, rows, width)
     if partial_rows:
         yield f'static auto *partials = allocate<Acc>({partial_rows * width});'
-    for c in kernel_launches:
-        yield Launch(c, [x if x == 'partials' else f'a.{x}' for x in c.arrays])
+    for call in kernel_launches:
+        yield Launch(call, [name if name == 'partials' else f'a.{name}' for name in call.arrays])
 
 
 def _norm_or_gelu_program(op):
     constants = f'''enum Tool {{ GELU, BIAS_GELU, RMS_NORM, LAYER_NORM }};
 constexpr Tool TOOL = {op.op_name.upper()};
-constexpr bool BACKWARD = {str(op.backward).lower()};
+constexpr bool BACKWARD = {str(op.is_backward).lower()};
 typedef {C_TYPES[op.dtype]} Elem;
 typedef {C_TYPES[accumulator_type(op.dtype)]} Acc;
 constexpr double EPS = {EPS}, ROUNDING = {2e-5 if op.dtype == 'float32' else 2**-8 + 2e-5};'''
-    functions = {'void launch(int number, const Arrays &a)': [list(_launch_code(op, *shape)) for shape in SHAPES]}
+    functions = {'void launch(int number, const Arrays &a)': [list(_case_lines(op, *shape)) for shape in SHAPES]}
     return _pass_program(op, 'passes_main', SHAPES, functions, constants)
 
 
-# (rows, width) of softmax, so that a few lanes, a warp, a block or a cluster share a row, or a row is read twice; the
-# last one is timed
+# (rows, width) of softmax, which are processed differently: some lanes, a warp, a block or a cluster share a row, or a
+# row is read twice; the last one is timed
 SOFTMAX_SHAPES = (3, 33), (75, 512), (5, 4100), (2, 40001), (3, 999999), (512, 131072)
 SOFTMAXES = [
-    Pass(op_name, backward, dtype)
+    Pass(op_name, is_backward, dtype)
     for op_name in ('softmax', 'log_softmax')
-    for backward in (False, True)
+    for is_backward in (False, True)
     for dtype in ('float32', 'bfloat16')
 ]
 
 
-def softmax_launches(op, rows, width) -> tuple:  # ([`KernelLaunch`], elements of the workspace between two launches)
+def softmax_launches(op, rows, width) -> tuple:  # ([`KernelLaunch`], elements of the workspace)
     "Return the launches of a `Pass` of softmax for a size, on an H100"
-    kernel, vec_size = (
-        'softmax_backward' if op.backward else 'softmax',
-        vector_width(0, DTYPE_BYTES[op.dtype], 2, width),
-    )
+    kernel = 'softmax_backward' if op.is_backward else 'softmax'
+    vec_size = vector_width(0, DTYPE_BYTES[op.dtype], 2, width)
     return softmax_calls(kernel, op.dtype, rows, width, vec_size, op.op_name == 'log_softmax', H100)
 
 
-def _softmax_launch_code(op, rows, width):
-    "Yield the lines of C++, and the `Launch`es, for one size"
+def _softmax_case_lines(op, rows, width):
+    "Yield the lines of C++ and the `Launch`es for one size"
     kernel_launches, elements = softmax_launches(op, rows, width)
     if elements:
         yield f'static auto *states = allocate<{NAMESPACE}::RowState>({elements // 2});'
-    yield from (Launch(c, c.arrays) for c in kernel_launches)
+    yield from (Launch(call, call.arrays) for call in kernel_launches)
 
 
 def _softmax_program(op):
-    log = op.op_name == 'log_softmax'
-    constants = f'''constexpr bool LOG = {str(log).lower()}, BACKWARD = {str(op.backward).lower()};
+    is_log = op.op_name == 'log_softmax'
+    constants = f'''constexpr bool LOG = {str(is_log).lower()}, BACKWARD = {str(op.is_backward).lower()};
 typedef {C_TYPES[op.dtype]} Elem;
 constexpr double ROUNDING = {0.0 if op.dtype == 'float32' else 2**-8};'''
-    head = 'void launch(int number, const Elem *x, const Elem *dy, Elem *out)'
-    functions = {head: [list(_softmax_launch_code(op, *shape)) for shape in SOFTMAX_SHAPES]}
+    signature = 'void launch(int number, const Elem *x, const Elem *dy, Elem *out)'
+    functions = {signature: [list(_softmax_case_lines(op, *shape)) for shape in SOFTMAX_SHAPES]}
     return _pass_program(op, 'softmax_main', SOFTMAX_SHAPES, functions, constants)
 
 
-# (rows, classes) of the losses; the last one is timed
+# dtype -> (rows, classes) of the losses; the last one is timed
 LOSSES = {
     'float32': ((3, 33), (5, 1000), (64, 50257), (2048, 128256)),
     'bfloat16': ((3, 33), (5, 1000), (64, 50257), (8192, 128256)),
 }
-TENSORS = ((1, 5, 561, 2048, 2049, 70000), (2**28,))  # sizes of the tensors of AdamW; the last case is timed
+TENSORS = ((1, 5, 561, 2048, 2049, 70000), (2**28,))  # per case, the sizes of the tensors of AdamW; the last is timed
 _ROUNDING = dict(float32=2e-6, bfloat16=2**-8 + 2e-6)
 
 
@@ -140,37 +136,37 @@ def loss_calls(dtype, rows, width) -> list:  # of `KernelLaunch`
 def _loss_program(dtype):
     constants = f'''typedef {C_TYPES[dtype]} Logit;
 constexpr double ROUNDING = {_ROUNDING[dtype]};'''
-    head = 'void launch(int number, Logit *x, const long long *target, float *scale, float *loss, float *out)'
+    signature = 'void launch(int number, Logit *x, const long long *target, float *scale, float *loss, float *out)'
     in_place = dict(grad='x')  # the gradient overwrites the logits
     lines = [
-        [Launch(c, [in_place.get(array, array) for array in c.arrays]) for c in loss_calls(dtype, *size)]
+        [Launch(call, [in_place.get(name, name) for name in call.arrays]) for call in loss_calls(dtype, *size)]
         for size in LOSSES[dtype]
     ]
-    description = f'`gridstride.kernels.cross_entropy` of {dtype}, forward and backward at once, in place.'
+    description = f'`gridstride.kernels.cross_entropy` of {dtype}, forward and backward in a single pass, in place.'
     main, name = 'fused/cross_entropy_main.cuh', f'cross_entropy_{dtype}'
-    return Program(name, description, main, 'rows, width', LOSSES[dtype], {head: lines}, constants)
+    return Program(name, description, main, 'rows, width', LOSSES[dtype], {signature: lines}, constants)
 
 
-def adamw_calls() -> list:  # of `KernelLaunch`, one per case
-    "Return the launch of one step per list of sizes"
+def adamw_calls() -> list:  # of `KernelLaunch`
+    "Return the launches of one step, one per case of `TENSORS`"
     chunk_size = 4 * optimizers.THREADS
     return [optimizers.adamw_call('float32', 4, False, sum(cdiv(n, chunk_size) for n in sizes)) for sizes in TENSORS]
 
 
 def _adamw_program():
     scalars = optimizers.compute_scalars(1e-3, (0.9, 0.999), 1e-8, 1e-2, 3)
-    hyperparameters = ', '.join(f'{k} = {float(x)!r}f' for k, x in zip(optimizers.SCALARS, scalars))
-    sizes = ', '.join(f'{{{", ".join(map(str, tensor))}}}' for tensor in TENSORS)
+    hyperparameters = ', '.join(f'{name} = {float(x)!r}f' for name, x in zip(optimizers.SCALARS, scalars))
+    cases = ', '.join(f'{{{", ".join(map(str, sizes))}}}' for sizes in TENSORS)
     constants = f'''constexpr long long CHUNK = {4 * optimizers.THREADS};
 constexpr float {hyperparameters};
-const std::vector<std::vector<long long>> cases = {{{sizes}}};'''
-    head = 'void launch(int number, char *memory, const long long *table, const int2 *chunks)'
-    lines = [[Launch(c._replace(scalars=optimizers.SCALARS), c.arrays)] for c in adamw_calls()]
+const std::vector<std::vector<long long>> cases = {{{cases}}};'''
+    signature = 'void launch(int number, char *memory, const long long *table, const int2 *chunks)'
+    lines = [[Launch(call._replace(scalars=optimizers.SCALARS), call.arrays)] for call in adamw_calls()]
     description = '`gridstride.kernels.AdamW` of float32: one step, for all tensors in one launch.'
-    return Program('adamw_float32', description, 'fused/adamw_main.cuh', '', (), {head: lines}, constants)
+    return Program('adamw_float32', description, 'fused/adamw_main.cuh', '', (), {signature: lines}, constants)
 
 
 def programs() -> list:  # of `Program`
-    "Return one program per `Pass`, per type of the loss, and for the optimizer"
+    "Return one program per `Pass`, one per dtype of the loss, and one for the optimizer"
     passes = [*map(_norm_or_gelu_program, PASSES), *map(_softmax_program, SOFTMAXES)]
     return [*passes, *map(_loss_program, LOSSES), _adamw_program()]

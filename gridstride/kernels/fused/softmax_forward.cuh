@@ -2,7 +2,7 @@
 constexpr int INPUTS = 1;
 __device__ Acc max_candidate(Acc x) { return x; }
 __device__ Acc term(Acc x, Acc, Acc base) { return exp_of(x - base); }
-// Returns what `result` needs of the row, so that the division or logarithm is computed once per row.
+// Returns the factor or the logarithm that `result` needs, which is computed once per row.
 __device__ RowState finalize(RowState total) {
     return LOG ? RowState{total.row_max, log(total.row_sum)} : RowState{finite_max(total.row_max), 1 / total.row_sum};
 }

@@ -1,5 +1,5 @@
-// Host code of an exported softmax or log_softmax, forward or backward: it makes random inputs, checks results against
-// double, and times the last abs_sum. Defined above: the operator (LOG, BACKWARD), the type of the arrays (Elem), the
+// Host code of an exported softmax or log_softmax, forward or backward: makes random inputs, checks results against
+// double, and times the last size. Defined above: the operator (LOG, BACKWARD), the type of the arrays (Elem), the
 // relative tolerance (ROUNDING), and the sizes (cases: rows, width). The launches are defined below; in the backward
 // pass, x is the result of the forward pass.
 void launch(int number, const Elem *x, const Elem *dy, Elem *out);

@@ -7,7 +7,7 @@ keep_rows(const Elem *x, const Elem *, Elem *out, long long rows, int width) {
     signal_started();
     const int count = width / VEC, first = block_of_row() * ROW_THREADS * VECS_PER_THREAD + threadIdx.x % ROW_THREADS;
     const long long row = blockIdx.x / CLUSTER * (long long)(THREADS / ROW_THREADS) + threadIdx.x / ROW_THREADS;
-    // vectors of the row from the thread's first one on
+    // number of vectors from the thread's first one to the end of the row
     const int row_vectors = CLUSTER > 1 ? ROW_THREADS * VECS_PER_THREAD : row < rows ? count - first : 0;
     const Vector *from = (const Vector *)x + row * count + first;
     Vector *to = (Vector *)out + row * count + first, inputs[VECS_PER_THREAD];

@@ -1,7 +1,7 @@
 """The torch operators `softmax` and `log_softmax` along the last axis, and their backward passes.
 
-Each row is read once if it fits in the registers or the shared memory of a block or a cluster; a longer row is read
-twice. A **vector** is the `vec_size` elements that a thread loads by one instruction.
+Each row is read once if it fits into the registers or the shared memory of a block or a cluster; a longer row is read
+twice. A **vector** is the `vec_size` elements that a thread loads in one instruction.
 """
 
 from functools import lru_cache
@@ -17,17 +17,17 @@ from ..ladder.rung import KernelLaunch, this_device
 from ..common import check_tensor, launch, dtype_name, tensor_vector_width
 from ...utils import cdiv
 
-# Forward, rows in the registers of one block: {largest row size in bytes: bytes of the row per thread}
+# The forward pass with rows in the registers of one block: largest row in bytes -> bytes of the row per thread
 _REGISTER_BYTES_PER_THREAD = {2**14: 64, 2**15: 32, 2**16: 64}
-# Forward, rows in the registers of a cluster: {bytes per element: (largest row in bytes that a single block processes,
-# bytes of a row per block of the cluster, threads per block)}
+# The forward pass with rows in the registers of a cluster: bytes per element -> (largest row in bytes that a single
+# block processes, bytes of a row per block of the cluster, threads per block)
 _CLUSTER_CONFIGS = {2: (2**15, 2**14, 256), 4: (2**16, 2**16, 512)}
 _MAX_CLUSTER_VECTORS_PER_THREAD = 8
-# Rows in shared memory: rows too long for registers, and all rows of the backward pass
+# Rows in shared memory, which are the rows that are too long for registers, and all rows of the backward pass
 _SMEM_BYTES_PER_THREAD = 64, 128, 256  # for rows up to 32 KiB, up to 64 KiB, and longer
 _ROW_BYTES_PER_BLOCK = 2**16
 _MAX_SMEM_BYTES, _MAX_SMEM_BYTES_BEFORE_HOPPER = 200 * 1024, 2**15  # per block
-_MAX_CLUSTER_SIZE = 8  # blocks
+_MAX_CLUSTER_SIZE = 8  # blocks per cluster
 _MIN_THREADS, _MAX_THREADS = 128, 512  # per block
 _SPLIT_BYTES, _MAX_SPLITS = 2**15, 1024  # rows that are read twice: bytes of a row per block, blocks per row
 _MIN_STREAMING_STORE_BYTES = 2**25  # larger results are stored with a streaming hint: they do not fit in the caches
@@ -37,10 +37,10 @@ _REGISTERS_PER_SM = 2**16
 class RowLayout(NamedTuple):
     "How a row is distributed over threads and blocks, and whether it is kept in registers or in shared memory"
 
-    packs: int  # vectors per thread
-    group: int  # threads of a block that share a row
+    thread_vectors: int  # vectors per thread
+    row_threads: int  # threads of a block that share a row
     threads: int  # per block
-    blocks: int  # cluster size: blocks that share a row
+    cluster_size: int  # blocks that share a row
     in_registers: bool = False  # else in shared memory
 
 
@@ -89,20 +89,20 @@ def _shared_memory_layout(row_vectors, vector_bytes, gpu) -> RowLayout:  # None 
     if row_bytes > cluster_size * (_MAX_SMEM_BYTES if gpu.hopper else _MAX_SMEM_BYTES_BEFORE_HOPPER):
         return None
     block_vectors = cdiv(row_vectors, cluster_size)
-    length = (row_bytes > _ROW_BYTES_PER_BLOCK // 2) + (row_bytes > _ROW_BYTES_PER_BLOCK)  # 0 (short) to 2 (long)
-    row_threads = _next_pow2(cdiv(block_vectors * vector_bytes, _SMEM_BYTES_PER_THREAD[length]))
+    length_class = (row_bytes > _ROW_BYTES_PER_BLOCK // 2) + (row_bytes > _ROW_BYTES_PER_BLOCK)  # 0: short, 2: long
+    row_threads = _next_pow2(cdiv(block_vectors * vector_bytes, _SMEM_BYTES_PER_THREAD[length_class]))
     row_threads = min(row_threads, _next_pow2(block_vectors), _MAX_THREADS)
     threads = max(row_threads, _MIN_THREADS)
     row_threads = threads if row_threads > 32 or cluster_size > 1 else row_threads
     return RowLayout(cdiv(block_vectors, row_threads), row_threads, threads, cluster_size)
 
 
-def shape_of(
+def choose_layout(
     row_vectors,
-    vector_bytes,  # with two inputs: of one vector from each together
+    vector_bytes,  # the sum over all inputs
     gpu,  # a `Device`
     dtype=None,  # None: do not keep rows in registers
-) -> RowLayout:  # None if a row is too long for shared memory
+) -> RowLayout:  # None if a row is too long for shared memory, too
     "Choose the `RowLayout` of rows: in registers if possible, else in shared memory"
     if dtype and gpu.hopper and (layout := _cluster_register_layout(row_vectors, vector_bytes, dtype)):
         return layout
@@ -115,17 +115,17 @@ _MBARRIER_PRIMITIVES = ('address', 'barrier_init', 'barriers_ready', 'barrier_ex
 
 
 def _source(direction, storage, dtype, vec_size, threads, cluster_size, **constants):
-    """Return the source of a softmax kernel. `direction`: the file with its formulas ('softmax_forward',
-    'softmax_backward'); `storage`: the file with the kernel, by where it keeps rows ('softmax_registers', ...)"""
+    """Return the source of a softmax kernel. `direction`: the file with the formulas ('softmax_forward' or
+    'softmax_backward'); `storage`: the file with the kernel ('softmax_registers', 'softmax_shared', 'softmax_split')"""
     cluster_merge = 'merge_by_mbarrier' if storage == 'softmax_registers' else 'merge_in_cluster'
     names = 'vector', 'online_softmax', cluster_merge if cluster_size > 1 else 'merge_in_block', direction, storage
     constants = dict(VEC=vec_size, THREADS=threads, **constants)
-    primitives = ['address', 'copy_async', 'copies_wait_all'] if storage == 'softmax_shared' else []
+    primitive_names = ['address', 'copy_async', 'copies_wait_all'] if storage == 'softmax_shared' else []
     if cluster_size > 1:
         constants['CLUSTER'] = cluster_size
-        primitives += ['rank', 'cluster_arrive_relaxed', 'cluster_wait']
-        primitives += _MBARRIER_PRIMITIVES if storage == 'softmax_registers' else ['cluster_sync', 'into_block']
-    return kernel_source(names, dtype, tuple(constants.items()), tuple(primitives))
+        primitive_names += ['rank', 'cluster_arrive_relaxed', 'cluster_wait']
+        primitive_names += _MBARRIER_PRIMITIVES if storage == 'softmax_registers' else ['cluster_sync', 'into_block']
+    return kernel_source(names, dtype, tuple(constants.items()), tuple(primitive_names))
 
 
 @lru_cache(1024)
@@ -137,15 +137,16 @@ def softmax_calls(
     vec_size,  # elements per load
     log,  # compute log softmax
     gpu,  # a `Device`
-) -> tuple:  # ([`KernelLaunch`], elements of the workspace between the two launches)
+) -> tuple:  # ([`KernelLaunch`], elements of the workspace)
     "Return the launches for rows of `width` elements: one launch if a row can be kept on chip, else two"
-    backward = kernel == 'softmax_backward'
-    direction, row_vectors = 'softmax_backward' if backward else 'softmax_forward', width // vec_size
-    vector_bytes = vec_size * DTYPE_BYTES[dtype] * (2 if backward else 1)
-    streaming = rows * width * DTYPE_BYTES[dtype] > _MIN_STREAMING_STORE_BYTES
-    layout = shape_of(row_vectors, vector_bytes, gpu, None if backward else dtype)
+    is_backward = kernel == 'softmax_backward'
+    direction, row_vectors = 'softmax_backward' if is_backward else 'softmax_forward', width // vec_size
+    vector_bytes = vec_size * DTYPE_BYTES[dtype] * (2 if is_backward else 1)
+    streaming_stores = rows * width * DTYPE_BYTES[dtype] > _MIN_STREAMING_STORE_BYTES
+    layout = choose_layout(row_vectors, vector_bytes, gpu, None if is_backward else dtype)
     if not layout:
-        return _split_calls(direction, dtype, rows, width, vec_size, vector_bytes, LOG=log, STREAMING_STORES=streaming)
+        constants = dict(LOG=log, STREAMING_STORES=streaming_stores)
+        return _split_calls(direction, dtype, rows, width, vec_size, vector_bytes, **constants)
     thread_vectors, row_threads, threads, cluster_size, in_registers = layout
     scalars, smem_bytes, constants = (Long(rows), width), 0, dict(LOG=log, ROW_THREADS=row_threads)
     if in_registers:
@@ -153,7 +154,7 @@ def softmax_calls(
         constants |= dict(VECS_PER_THREAD=thread_vectors, BLOCKS_PER_SM=_REGISTERS_PER_SM // registers)
         constants |= dict(STREAMING_STORES=False)
     else:
-        constants |= dict(ASYNC=gpu.hopper, STREAMING_STORES=streaming)
+        constants |= dict(ASYNC=gpu.hopper, STREAMING_STORES=streaming_stores)
         scalars, smem_bytes = (*scalars, thread_vectors), threads * thread_vectors * vector_bytes
     storage = 'softmax_registers' if in_registers else 'softmax_shared'
     src = _source(direction, storage, dtype, vec_size, threads, cluster_size, **constants)
@@ -163,7 +164,7 @@ def softmax_calls(
 
 
 def _split_calls(direction, dtype, rows, width, vec_size, vector_bytes, **constants):
-    "Return the two launches that split each row over several blocks, and the elements of the workspace between them"
+    "Return the two launches that split each row among several blocks, and the elements of their workspace"
     row_vectors = width // vec_size
     splits = min(_MAX_SPLITS, cdiv(row_vectors * vector_bytes, _SPLIT_BYTES))
     src = _source(direction, 'softmax_split', dtype, vec_size, _MAX_THREADS, 1, **constants)
@@ -177,14 +178,14 @@ def _split_calls(direction, dtype, rows, width, vec_size, vector_bytes, **consta
 
 
 def _run(kernel, x, dy, log):
-    "Run softmax, or its backward pass, on operands that have been checked"
+    "Run softmax, or its backward pass, on valid operands"
     out, dtype = torch.empty_like(x), dtype_name(x)
     if not x.numel():
         return out
     width = x.shape[-1]
     vec_size = min(tensor_vector_width(operand, 2, width) for operand in (x, dy, out))
-    launches, elements = softmax_calls(kernel, dtype, x.numel() // width, width, vec_size, log, this_device())
-    states = torch.empty(elements, dtype=getattr(torch, accumulator_type(dtype)), device=x.device)
+    launches, workspace_elements = softmax_calls(kernel, dtype, x.numel() // width, width, vec_size, log, this_device())
+    states = torch.empty(workspace_elements, dtype=getattr(torch, accumulator_type(dtype)), device=x.device)
     launch(launches, x, dy=dy, states=states, out=out)
     return out
 
@@ -194,9 +195,9 @@ def _softmax(x, log):
     op_name = 'log_softmax' if log else 'softmax'
     check_tensor(op_name, x, DTYPE_BYTES)
     if not x.dim():
-        raise ValueError(f'{op_name}: x is a scalar; it must have at least one axis')
+        raise ValueError(f'{op_name}: x is a scalar; expected at least one axis')
     if x.shape[-1] >= 2**31:
-        raise ValueError(f'{op_name}: a row has {x.shape[-1]:,} elements; the kernel supports at most 2^31 - 1')
+        raise ValueError(f'{op_name}: a row has {x.shape[-1]:,} elements; expected at most 2^31 - 1')
     return _run('softmax', x, x, log)
 
 

@@ -1,4 +1,4 @@
-"""Assemble the CUDA C of the fused kernels: the files `*.cuh` after their types and constants."""
+"""Assemble the CUDA C of the fused kernels: types and constants, followed by the text of `*.cuh`."""
 
 from functools import lru_cache
 
@@ -7,24 +7,23 @@ from ..source_assembly import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
 
-# dtype -> bytes per element
-DTYPE_BYTES = dict(float64=8, float32=4, float16=2, bfloat16=2)
+DTYPE_BYTES = dict(float64=8, float32=4, float16=2, bfloat16=2)  # dtype -> bytes per element
 
 
 def accumulator_type(dtype) -> str:
-    "Return the dtype in which elements of `dtype` are computed and summed"
+    "Return the dtype of the arithmetic and the sums for elements of `dtype`"
     return 'float64' if dtype == 'float64' else 'float32'
 
 
 @lru_cache(1024)
 def kernel_source(
-    names,  # of files, in order: ('vector', 'gelu', 'gelu_kernels')
-    dtype,  # of the arrays, `Elem` in the sources; `Acc` is the accumulator type
-    constants,  # ((name in the source, int), ...)
-    primitive_names=(),  # names for `ptx.primitives`: PTX wrappers that the sources call
+    names,  # of the files, in order: ('vector', 'gelu', 'gelu_kernels')
+    dtype,  # of the arrays; in the source, `Elem`, and its accumulator type is `Acc`
+    constants,  # ((name in the source, its integer value), ...)
+    primitive_names=(),  # names of the PTX wrappers that the files call, as for `ptx.primitives`
 ) -> str:
-    "Return CUDA C of kernels with their types and constants, ready to be compiled"
+    "Return the source of kernels with their types and constants"
     types = ('Elem', C_TYPES[dtype]), ('Acc', C_TYPES[accumulator_type(dtype)])
     typedefs = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
-    ptx = typedefs + primitives(*primitive_names) if primitive_names else ''
-    return assemble_source('\n'.join(map(source, names)), types, constants, ptx)
+    preamble = typedefs + primitives(*primitive_names) if primitive_names else ''
+    return assemble_source('\n'.join(map(source, names)), types, constants, preamble)

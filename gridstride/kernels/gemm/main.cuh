@@ -1,4 +1,4 @@
-// Host code of an exported product with an epilogue: it makes random inputs, checks the results in double, and measures
+// Host code of an exported product with an epilogue: makes random inputs, checks the results in double, and measures
 // the time. Defined above: the types Number (of A and B) and Out, ROUNDING (of Out), the layouts of A and B, the parts
 // of the epilogue (its activation is GELU), and the sizes (cases: products or groups, M, N, K; the last one is timed).
 // The launches are defined below.

@@ -1,4 +1,4 @@
-"""Choose the launches of a decode step with a latent KV cache: sources, constants and grids."""
+"""Choose the launches of a decode step with a latent KV cache: source, constants and grid."""
 
 import math
 from functools import lru_cache
@@ -17,40 +17,38 @@ class DecodeProblem(NamedTuple):
     rows: int  # rows of q per sequence: heads * new tokens
     heads: int
     pages: int  # of the cache
-    table_columns: int
+    table_columns: int  # the largest number of pages of a sequence
 
 
-SCALE = 192**-0.5  # of head dimension 128 + 64 (RoPE), before absorption
+SCALE = 192**-0.5  # default scale of the scores: the head dimension before absorption is 128 + 64 (RoPE)
 _BLOCK_ROWS, _KEYS_PER_STEP = 32, 32  # `mma.sync`: rows of q per block, keys per step
 _STAGES = 2  # pages in shared memory, on a Hopper GPU
-# Measured on an H100: if there are more than _MIN_PARTS parts, each has at least _MIN_PAGES pages.
-_MIN_PAGES, _MIN_PARTS = 4, 32
-# Up to this many pages per part sequences are not split: this is faster for context 8,192, and slower for 32,768.
-_MAX_UNSPLIT_PAGES = 256
-# With more pages in all, blocks share copies by multicast; with fewer, separate copies are 1 to 8% faster.
-_MULTICAST_PAGES = 1024
+# The fastest values on an H100:
+_MIN_PAGES, _MIN_PARTS = 4, 32  # more than _MIN_PARTS parts only if each has at least _MIN_PAGES pages
+_MAX_UNSPLIT_PAGES = 256  # per sequence: not splitting is faster for 8,192 keys, and slower for 32,768 keys
+_MAX_UNSHARED_PAGES = 1024  # of all sequences: up to so many, separate copies are 1 to 8% faster than multicast
 _ARRAYS = 'q', 'cache', 'table', 'lens', 'out', 'lse', 'part_out', 'part_lse'
 
 
 def _problem_scalars(problem, parts):
+    "Return the scalar arguments that all kernels take"
     return *problem[1:], parts
 
 
 def choose_parts(
     problem,  # a `DecodeProblem`
-    splits,  # as for `latent_attention`; 0: choose
+    splits,  # the number of parts that the caller requested, or 0
     block_rows,  # rows of q per block
-    resident_blocks,  # blocks that run at the same time
+    resident_blocks,  # blocks that the GPU can run at the same time
 ) -> int:
-    """Choose into how many parts the pages of all sequences are split (split-K).
+    """Choose the number of parts into which the pages of all sequences are split (split-K).
 
-    There are as many parts as blocks are resident per tile of rows, but each part has at least `_MIN_PAGES` pages,
-    unless there are few parts. If nearly as many parts can consist of complete sequences, no sequence is split, so that
-    sequences of equal length need no merge. With many pages the merge costs less than idle SMs, so then sequences are
-    split."""
+    The aim is one part per resident block and tile of rows, with at least `_MIN_PAGES` pages per part unless
+    there are few parts. If parts of complete sequences can fill 95% of the GPU, no sequence is split, so that sequences
+    of equal length need no merge. This does not hold for long sequences, for which a merge costs less than idle SMs."""
     max_parts = max(1, resident_blocks // cdiv(problem.rows, block_rows))
     pages = max(1, problem.batch * problem.table_columns)
-    unsplit_parts = problem.batch / cdiv(problem.batch, max_parts)
+    unsplit_parts = problem.batch / cdiv(problem.batch, max_parts)  # parts if each has the same number of sequences
     fills_gpu = unsplit_parts.is_integer() and unsplit_parts >= 0.95 * max_parts
     if not splits and fills_gpu and pages <= _MAX_UNSPLIT_PAGES * unsplit_parts:
         return int(unsplit_parts)
@@ -58,7 +56,7 @@ def choose_parts(
 
 
 def _log2_scale(scale):
-    "Return scale * log2(e): the kernels compute exp2 of scores times this factor, which is faster than exp"
+    "Return scale * log2(e): the kernels compute exp2(score * factor), which is faster than exp"
     return scale / math.log(2)
 
 
@@ -66,10 +64,10 @@ def _log2_scale(scale):
 def decode_ampere(
     problem,
     scale,  # of scores
-    splits,
+    splits,  # as for `choose_parts`
     gpu,  # a `Device`
 ) -> tuple:  # `KernelLaunch`, number of parts
-    "Return the launch of the decode kernel by `mma.sync`, with two blocks per SM"
+    "Return the launch of the decode kernel that uses `mma.sync`, with two blocks per SM"
     parts = choose_parts(problem, splits, _BLOCK_ROWS, 2 * gpu.sms)
     src = ampere_source(problem.dtype, (('BM', _BLOCK_ROWS), ('BN', _KEYS_PER_STEP)))
     shared = 2 * DIM * (_BLOCK_ROWS + _KEYS_PER_STEP) + _BLOCK_ROWS * (
@@ -85,25 +83,26 @@ def decode_ampere(
 def decode_hopper(problem, scale, splits, gpu) -> tuple:  # `KernelLaunch`, boxes of q and of the cache, parts
     """Return the launch of the decode kernel on a Hopper GPU, with one block per SM.
 
-    Two blocks whose rows of q attend to the same pages share the copies by multicast, unless there are few pages: then
-    waiting for each other takes longer than the copies that they save."""
+    Two blocks whose rows of q attend to the same pages share the copies by multicast. With few pages they do not,
+    because waiting for each other takes longer than separate copies."""
     tiles, parts = cdiv(problem.rows, 64), choose_parts(problem, splits, 64, gpu.sms)
-    cluster = 1 if tiles % 2 or problem.batch * problem.table_columns <= _MULTICAST_PAGES else 2
-    src = hopper_source(problem.dtype, (('STAGES', _STAGES), ('CLUSTER', cluster)))
+    cluster_size = 1 if tiles % 2 or problem.batch * problem.table_columns <= _MAX_UNSHARED_PAGES else 2
+    src = hopper_source(problem.dtype, (('STAGES', _STAGES), ('CLUSTER', cluster_size)))
     shared = (1 + _STAGES) * (2 * DIM * PAGE + 4 * 64) + 8 * (4 + 7 * _STAGES)
     scalars = _log2_scale(scale), *_problem_scalars(problem, parts)
-    call = KernelLaunch(src, 'decode', _ARRAYS, scalars, (tiles, parts), (512,), shared, cluster=(cluster, 1, 1))
-    return call, ((64, 64), (PAGE // cluster, 64)), parts
+    call = KernelLaunch(src, 'decode', _ARRAYS, scalars, (tiles, parts), (512,), shared, cluster=(cluster_size, 1, 1))
+    return call, ((64, 64), (PAGE // cluster_size, 64)), parts
 
 
 def merge(problem, parts, gpu) -> KernelLaunch:
     "Return the launch that merges the partial results of the parts"
     arrays = 'out', 'lse', 'part_out', 'part_lse', 'lens'
-    split = 4 if problem.batch * problem.rows // 8 <= gpu.sms else 1
-    src, grid = merge_source(problem.dtype, gpu.hopper, split), (problem.batch, problem.rows // 8, split)
+    row_warps = 4 if problem.batch * problem.rows // 8 <= gpu.sms else 1
+    src = merge_source(problem.dtype, gpu.hopper, row_warps)
+    grid = problem.batch, problem.rows // 8, row_warps
     return KernelLaunch(src, 'merge_parts', arrays, _problem_scalars(problem, parts), grid, (256,), pdl=gpu.hopper)
 
 
-def workspaces(problem, parts) -> dict:  # name -> float32 elements
-    "Return the sizes of the workspaces: each part writes partial results for its first and for its last sequence"
+def workspaces(problem, parts) -> dict:  # name -> number of float32 elements
+    "Return the sizes of the workspaces: each part has a slot for its first and one for its last sequence"
     return dict(part_out=2 * parts * problem.rows * VALUES, part_lse=2 * parts * problem.rows)

@@ -1,5 +1,5 @@
-// Decoding with a latent KV cache by `mma.sync`, for GPUs from Ampere on: BM rows of q against BN keys at a time.
-// Two blocks fit on an SM, so that the copies of one overlap with the products of the other.
+// Decoding with a latent KV cache by `mma.sync`, for GPUs from Ampere on; a block processes BM rows of q, BN keys per
+// step. Two blocks fit on an SM, so that the copies of one overlap with the products of the other.
 constexpr int ROW = 2*DIM, WARPS = 4, THREADS = 32*WARPS;      // ROW: bytes
 constexpr int SCORE_STRIDE = BN + 4, P_STRIDE = BN + 8;        // elements per row, padded so that banks differ
 constexpr int COLUMNS = VALUES/WARPS;                          // of the result, per warp
@@ -13,7 +13,7 @@ __device__ Shared lay_out(char *p) {
     return s;
 }
 
-// The address of 16 bytes of a row, swizzled: in eight rows at eight different banks
+// Returns the swizzled address of 16 bytes of a row: the same column of eight rows is in different banks
 __device__ u32 chunk_at(int row, int chunk) { return row*ROW + (chunk ^ row%8)*16; }
 
 __device__ void ldmatrix_trans(u32 (&x)[4], u32 row) {
@@ -28,7 +28,7 @@ __device__ void copy_queries(u32 to, const Number *q, const Piece &p, int row, c
         copy_async<16>(to + chunk_at(r, c), there ? q + ((long long)p.b*z.rows + row + r)*DIM + c*8 : q, there);
     }
 }
-// Starts copies of BN keys from `key` on, which are of one page; with zeros past `len`, whatever the cache holds there
+// Starts copies of BN keys of one page, from `key` on; copies zeros instead of keys past `len`
 __device__ void copy_keys(u32 to, const Number *cache, const int *table, const Piece &p, int key, int len,
                           const Sizes &z) {
     const Number *from = cache + ((long long)page_at(table, p.b, key/PAGE, z)*PAGE + key%PAGE)*DIM;
@@ -66,7 +66,7 @@ __device__ void online_softmax_step(const Shared &s, float &row_max, float &sum,
         now = fmaxf(now, x[i]);
     }
     now = of_quad_max(now);
-    float base = now == MINUS_INFINITY ? 0 : now;              // of a row that attends to nothing yet: no NaN
+    float base = now == MINUS_INFINITY ? 0 : now;              // avoids NaN for a row without a key so far
     float rescale = exp2_fast(row_max - base);
     sum *= rescale;
     row_max = now;
@@ -79,7 +79,7 @@ __device__ void online_softmax_step(const Shared &s, float &row_max, float &sum,
     if (threadIdx.x%4 == 0) s.rescale[row] = rescale;
 }
 
-// o = o*rescale + P @ V; each warp has all rows, and COLUMNS of the values' columns
+// Computes o = o*rescale + P @ V; each warp computes all rows of COLUMNS columns of V
 __device__ void accumulate_pv(float (&o)[BM/16][COLUMNS/2], const Shared &s) {
     int lane = threadIdx.x%32, column = threadIdx.x/32*COLUMNS/8;
     #pragma unroll
@@ -112,7 +112,7 @@ __device__ void store_piece(const float (&o)[BM/16][COLUMNS/2], const Shared &s,
                             const Results &to, const Piece &p, int row, const Sizes &z) {
     int lane = threadIdx.x%32, mine = threadIdx.x/4;
     sum = of_quad_sum(sum);
-    __syncthreads();                                           // `rescale` was read
+    __syncthreads();                                           // all threads have read `rescale`
     if (threadIdx.x%4 == 0) {
         s.rescale[mine] = sum > 0 ? 1/sum : 0;
         if (row + mine < z.rows) store_lse(to, p, row + mine, row_max + log2f(sum), z);
@@ -150,7 +150,7 @@ decode(const Number *q, const Number *cache, const int *table, const int *lens, 
             online_softmax_step(s, row_max, sum, key, end, factor);
             __syncthreads();
             accumulate_pv(o, s);
-            __syncthreads();                                   // the keys were read
+            __syncthreads();                                   // all threads have read the keys
         }
         store_piece(o, s, row_max, sum, to, p, row, z);
     }

@@ -1,12 +1,12 @@
-// Decoding with a latent KV cache for a Hopper GPU: 64 rows of q against a page of the cache at a time.
-// Warp-specialized: one producer thread issues TMA loads of pages. A consumer warpgroup computes S and P; two more have
-// half of the values' columns each, and compute P @ V while the first computes the P of the next page. If two blocks of
-// a cluster have rows of the same sequence, each loads half of a page and multicasts it to both.
+// Decoding with a latent KV cache for a Hopper GPU; a block processes 64 rows of q, a page of the cache per step.
+// Warp-specialized: one producer thread issues TMA loads of pages. One consumer warpgroup computes S and P. Two other
+// warpgroups compute P @ V for half of the columns of V each, while the first one computes the P of the next page. If
+// two blocks of a cluster have rows of the same sequence, each loads half of a page and multicasts it to both.
 constexpr int CHUNK = PAGE*128, CHUNKS = DIM/64;               // bytes of 64 rows of 64 columns; of a page
 constexpr int BYTES = CHUNKS*CHUNK, COLUMNS = VALUES/2;        // of a page, or of q; of a half
-// The parts of a page that are loaded and released together, in this order: the RoPE columns, and those of either half.
-// The RoPE part holds no values, so P is stored over it once S is complete; it is free again as soon as P is in
-// registers.
+// The parts of a page, which are loaded and released separately, in this order: the RoPE columns, and the two halves of
+// the values. The RoPE columns are needed only for S, so P overwrites them when S is complete. The part is free again
+// as soon as P is in registers.
 enum { ROPE, LEFT, RIGHT, PARTS };
 __device__ int first_of(int part) { return part == ROPE ? CHUNKS - 1 : (part - LEFT)*(COLUMNS/64); }
 __device__ int chunks_of(int part) { return part == ROPE ? 1 : COLUMNS/64; }
@@ -27,7 +27,7 @@ __device__ Shared lay_out(char *p) {
 }
 __device__ u32 barrier_of(u32 bars, const PipelineState &at, int part) { return bars + 8*(at.stage*PARTS + part); }
 
-// One lane of each warp arrives at a barrier
+// Arrives at a barrier, with one lane per warp
 __device__ void make_barriers(const Shared &s) {
     barrier_init(s.q_full, 1); barrier_init(s.q_empty, 4);
     barrier_init(s.each_full, 4); barrier_init(s.each_empty, 8);
@@ -66,7 +66,7 @@ __device__ void load_queries(const Shared &s, const TensorMap &q, int row, int i
     for (int c = 0; c < CHUNKS; c++) tma_load(s.q + c*CHUNK, q, row, c*64, s.q_full);
 }
 
-// `row`: the first of the block's 64
+// `row`: the first of the block's 64 rows
 struct Work { Walk walk; const int *table, *lens; Results to; float factor; int row; Sizes z; };
 
 __device__ void produce(const Shared &s, const TensorMap &q, const TensorMap &cache, const Work &work) {
@@ -97,7 +97,7 @@ __device__ void compute_scores(float (&x)[32], const Shared &s, const PipelineSt
             wgmma_fence();
         }
         #pragma unroll
-        for (int i = 0; i < 4; i++)                            // the next 16 columns are 32 bytes on
+        for (int i = 0; i < 4; i++)                            // the next 16 columns begin 32 bytes later
             wgmma<false, false>(x, advance(qs, c*CHUNK + i*32), advance(keys, c*CHUNK + i*32), n + i > 0);
     }
     wgmma_commit();
@@ -109,7 +109,7 @@ __device__ void compute_scores(float (&x)[32], const Shared &s, const PipelineSt
 struct OnlineSoftmax { float row_max[2], row_sum[2], rescale[2]; };
 
 __device__ void mask(float (&x)[32], const int (&ends)[2], int key) {
-    int first = key + threadIdx.x%4*2;  // signed: an end is below 0 if there are more new tokens than keys
+    int first = key + threadIdx.x%4*2;  // signed: `end` is negative if there are more new tokens than keys
     #pragma unroll
     for (int i = 0; i < 32; i++)
         if (first + i/4*8 + i%2 >= ends[i/2%2]) x[i] = MINUS_INFINITY;
@@ -121,7 +121,7 @@ __device__ void online_softmax_step(float (&x)[32], OnlineSoftmax &r, float fact
         #pragma unroll
         for (int i = 2*y; i < 32; i += 4) row_max = fmaxf(row_max, fmaxf(x[i], x[i + 1]));
         row_max = of_quad_max(row_max);
-        float base = row_max == MINUS_INFINITY ? 0 : row_max*factor;    // a row that attends to nothing yet: no NaN
+        float base = row_max == MINUS_INFINITY ? 0 : row_max*factor;    // avoids NaN for a row without a key so far
         r.rescale[y] = exp2_fast(r.row_max[y]*factor - base);
         r.row_max[y] = row_max;
         r.row_sum[y] *= r.rescale[y];
@@ -133,7 +133,8 @@ __device__ void online_softmax_step(float (&x)[32], OnlineSoftmax &r, float fact
         }
     }
 }
-// The address of P of 16 keys, for a lane: a row of one of four matrices of 8x8, swizzled
+// Returns the swizzled address that a lane passes to ldmatrix or stmatrix for P of 16 keys: a row of one of four 8x8
+// matrices
 __device__ u32 p_address(u32 page, int i) {
     int lane = threadIdx.x%32, row = threadIdx.x%128/32*16 + lane/8%2*8 + lane%8;
     return page + (CHUNKS - 1)*CHUNK + row*128 + ((2*i + lane/16) ^ row%8)*16;
@@ -175,7 +176,7 @@ __device__ void score(const Shared &s, const Work &work) {
         int len = uniform(work.lens[p.b]);
         p.first = uniform(p.first); p.last = uniform(p.last);
         int ends[2] = {end_of(min(row, last), len, work.z), end_of(min(row + 8, last), len, work.z)};
-        int least = end_of(work.row, len, work.z);             // of all 64 rows
+        int least = end_of(work.row, len, work.z);             // the smallest of all 64 rows
         OnlineSoftmax r = {{MINUS_INFINITY, MINUS_INFINITY}, {0, 0}, {1, 1}};
         barrier_wait(s.q_full, iteration);
         #pragma unroll 1
@@ -191,15 +192,15 @@ __device__ void score(const Shared &s, const Work &work) {
     }
 }
 
-// The other two warpgroups, each with two accumulators of 64 registers per thread: the assembler accepts no product of
-// 256 columns here, as it counts the registers that a launch of 512 threads begins with
+// The other two warpgroups, each with two accumulators of 64 registers per thread. One product of 256 columns would
+// need more registers than the assembler allows for a block of 512 threads
 __device__ void rescale(float (&o)[2][COLUMNS/4], const float *rescale) {
     float a = rescale[row_of_thread()], b = rescale[row_of_thread() + 8];
     if (!__any_sync(~0u, a != 1 || b != 1)) return;            // the maximum did not rise, as for most pages
     #pragma unroll
     for (int i = 0; i < COLUMNS/2; i++) o[i/(COLUMNS/4)][i%(COLUMNS/4)] *= i/2%2 ? b : a;
 }
-// Clears the values of keys past the end: a P of 0 times whatever the cache holds there might be NaN
+// Sets the values of keys past the end to 0: their P is 0, but 0 times a NaN in the cache is NaN
 __device__ void clear_values(u32 values, int from, int half) {
     for (int i = threadIdx.x%128; i < (PAGE - from)*(COLUMNS/8); i += 128) {
         u32 at = values + i%(COLUMNS/64)*CHUNK + from*128 + i/(COLUMNS/64)*16;
@@ -217,7 +218,7 @@ __device__ void start_pv(float (&o)[2][COLUMNS/4], const u32 (&p)[PAGE/16][4], u
     fence_sums(o);
     wgmma_fence();
     #pragma unroll
-    for (int i = 0; i < PAGE/16; i++)                          // 16 keys: 16 rows of values
+    for (int i = 0; i < PAGE/16; i++)                          // 16 keys, which are 16 rows of V
         #pragma unroll
         for (int h = 0; h < 2; h++)
             wgmma_kept<true>(o[h], p[i][0], p[i][1], p[i][2], p[i][3], advance(v, h*(COLUMNS/128)*CHUNK + i*16*128), 1);
@@ -263,7 +264,7 @@ __global__ void __launch_bounds__(512, 1)
 decode(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap cache, const int *table, const int *lens,
        Number *out, float *lse, float *part_out, float *part_lse,
        float factor, int batch, int rows, int heads, int pages, int wide, int parts) {
-    asm volatile("griddepcontrol.launch_dependents;");         // PDL: the merge may start as blocks of this grid end
+    asm volatile("griddepcontrol.launch_dependents;");         // PDL: the merge may start when blocks of this grid end
     extern __shared__ __align__(1024) char smem[];
     Shared s = lay_out(smem);
     if (threadIdx.x == 384) { prefetch(q); prefetch(cache); make_barriers(s); }

@@ -13,7 +13,7 @@ from ..operators import constant, operator
 from ..ladder.rung import this_device
 from ..common import check_tensor, launch, dtype_name
 
-_NAME = 'latent_attention'
+_OP_NAME = 'latent_attention'  # in messages
 
 
 @constant
@@ -25,7 +25,7 @@ def _has_hopper():
 def _choose_backend(dtype):
     "Choose the `Backend` for a dtype"
     if dtype not in F16_TYPES:
-        return Backend('torch', f'our kernels multiply bfloat16 and float16, not {dtype}')
+        return Backend('torch', f'our kernels support bfloat16 and float16; q is {dtype}')
     if _has_hopper():
         return Backend('hopper')
     if not has_ampere():
@@ -34,69 +34,79 @@ def _choose_backend(dtype):
 
 
 def _check_operands(q, cache, table, lens):
-    "Raise `TypeError` or `ValueError` unless dtypes and shapes match, on a device where kernels run"
+    "Raise `TypeError` or `ValueError` unless dtypes and shapes match, and all tensors are on the kernels' device"
     for name, x in dict(q=q, cache=cache).items():
-        check_tensor(_NAME, x, (*F16_TYPES, 'float32', 'float64'), name)
+        check_tensor(_OP_NAME, x, (*F16_TYPES, 'float32', 'float64'), name)
         if x.requires_grad and torch.is_grad_enabled():
             raise ValueError(
-                f'{_NAME}: {name} requires a gradient, but decoding has no backward pass; use {name}.detach(), or '
-                'torch.no_grad() around it'
+                f'{_OP_NAME}: {name} requires a gradient, but decoding has no backward pass: use {name}.detach() or '
+                'torch.no_grad()'
             )
     for name, x in dict(table=table, lens=lens).items():
-        check_tensor(_NAME, x, ('int32',), name)
+        check_tensor(_OP_NAME, x, ('int32',), name)
     if cache.dtype != q.dtype:
-        raise TypeError(f'{_NAME}: cache is {dtype_name(cache)} and q {dtype_name(q)}; both must have the same type')
+        raise TypeError(
+            f'{_OP_NAME}: cache is {dtype_name(cache)} and q {dtype_name(q)}; their dtypes must be the same'
+        )
     if any(x.device != q.device for x in (cache, table, lens)):
-        raise ValueError(f'{_NAME}: q, cache, table and lens must be on one device')
-    for name, x, axes, needed in (
+        raise ValueError(f'{_OP_NAME}: q, cache, table and lens must be on one device')
+    for name, x, axes, expected in (
         ('q', q, (3, 4), f'[batch, heads, {DIM}] or [batch, length, heads, {DIM}]'),
         ('cache', cache, (3,), f'[pages, {PAGE}, {DIM}]'),
     ):
         if x.dim() not in axes or x.shape[-1] != DIM or name == 'cache' and x.shape[1] != PAGE:
-            raise ValueError(f'{_NAME}: {name} has shape {tuple(x.shape)}; expected {needed}')
+            raise ValueError(f'{_OP_NAME}: {name} has shape {tuple(x.shape)}; expected {expected}')
     if not 0 < q.shape[-2] <= 128 or q.shape[-2] % 16:
-        raise ValueError(f'{_NAME}: q has {q.shape[-2]} heads; expected a multiple of 16 up to 128: pad them')
+        raise ValueError(
+            f'{_OP_NAME}: q has {q.shape[-2]} heads; expected a multiple of 16 up to 128: pad q with heads of zeros'
+        )
     if lens.shape != q.shape[:1]:
-        raise ValueError(f'{_NAME}: lens has shape {tuple(lens.shape)}; expected ({q.shape[0]},), the batch size of q')
+        raise ValueError(
+            f'{_OP_NAME}: lens has shape {tuple(lens.shape)}; expected ({q.shape[0]},), the batch size of q'
+        )
     if table.dim() != 2 or table.shape[0] != q.shape[0]:
-        raise ValueError(f'{_NAME}: table has shape {tuple(table.shape)}; expected [{q.shape[0]}, pages]')
+        raise ValueError(f'{_OP_NAME}: table has shape {tuple(table.shape)}; expected [{q.shape[0]}, pages]')
 
 
 def _check_pages(cache, table, lens):
-    "Raise ValueError unless `lens` and `table` refer to pages of the cache"
+    "Raise `ValueError` unless `lens` and `table` refer only to pages of the cache"
     table_columns, pages = table.shape[1], cache.shape[0]
-    for b, n in enumerate(lens.tolist()):
-        if not 0 <= n <= table_columns * PAGE:
+    for b, length in enumerate(lens.tolist()):
+        if not 0 <= length <= table_columns * PAGE:
             raise ValueError(
-                f'{_NAME}: lens[{b}] is {n}, but the {table_columns} pages of its row of table hold only '
-                f'{table_columns * PAGE} tokens'
+                f'{_OP_NAME}: lens[{b}] is {length}; expected 0 to {table_columns * PAGE}: a row of table has '
+                f'{table_columns} pages of {PAGE} keys'
             )
-        used = table[b, : -(-n // PAGE)]
-        if (bad := ((used < 0) | (used >= pages)).nonzero().flatten()).numel():
-            i = int(bad[0])
-            raise ValueError(f'{_NAME}: table[{b}, {i}] is {int(used[i])}, but the cache has pages 0 to {pages - 1}')
+        used_pages = table[b, : -(-length // PAGE)]
+        if (invalid := ((used_pages < 0) | (used_pages >= pages)).nonzero().flatten()).numel():
+            i = int(invalid[0])
+            raise ValueError(
+                f'{_OP_NAME}: table[{b}, {i}] is {int(used_pages[i])}; the cache has pages 0 to {pages - 1}'
+            )
 
 
 def _check_scale(scale):
     "Return the scale of the scores as a float; raise `ValueError` unless it is positive"
     scale = calls.SCALE if scale is None else float(scale)
     if not 0 < scale < math.inf:
-        raise ValueError(f'{_NAME}: scale is {scale}; expected a number above 0')
+        raise ValueError(f'{_OP_NAME}: scale is {scale}; expected a positive number')
     return scale
 
 
 def _check_splits(splits):
-    "Return the number of splits, 0 for None; raise `ValueError` for an invalid one"
+    "Return the requested number of parts, 0 for None; raise `ValueError` for an invalid one"
     if splits is not None and (not isinstance(splits, int) or not 1 <= splits < 2**16):
-        raise ValueError(f'{_NAME}: splits is {splits!r}; expected an integer from 1 to 65535, or None')
+        raise ValueError(f'{_OP_NAME}: splits is {splits!r}; expected None or an integer from 1 to 65535')
     return splits or 0
 
 
-def _allocate_results(q, *more):
+def _allocate_results(q, *other_arguments):
+    "Return the uninitialized output and lse"
     return q.new_empty(*q.shape[:-1], VALUES), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
 def _decode_problem(q, cache, table):
+    "Return the `DecodeProblem` of these operands"
     batch, heads = q.shape[0], q.shape[-2]
     return DecodeProblem(dtype_name(q), batch, math.prod(q.shape[1:-1]), heads, cache.shape[0], table.shape[1])
 
@@ -128,7 +138,7 @@ def _latent_attention(q, cache, table, lens, scale, splits):
 
 
 def _torch_attention(q, cache, table, lens, scale):
-    "Compute the result with torch, after gathering all keys of a sequence; pages past its end are not read"
+    "Compute the result with torch, which gathers all keys of a sequence first; pages past its end are not read"
     accumulator = torch.promote_types(q.dtype, torch.float32)
     keys, length = table.shape[1] * PAGE, q.shape[1] if q.dim() == 4 else 1
     positions = torch.arange(keys, device=q.device)
@@ -147,10 +157,10 @@ def _torch_attention(q, cache, table, lens, scale):
 def latent_attention_backend(
     q,  # as for `latent_attention`
 ) -> Backend:
-    """Return what computes `latent_attention` of q: our kernels 'hopper' or 'mma.sync', or 'torch', and why.
+    """Return the `Backend` that computes `latent_attention` of q: 'hopper', 'mma.sync', or 'torch' and the reason.
 
     latent_attention_backend(q).name"""
-    check_tensor(_NAME, q, (*F16_TYPES, 'float32', 'float64'), 'q')
+    check_tensor(_OP_NAME, q, (*F16_TYPES, 'float32', 'float64'), 'q')
     return _choose_backend(dtype_name(q))
 
 
@@ -159,21 +169,21 @@ def latent_attention(
     cache,  # KV cache, [pages, 64, 576]: per key 512 elements of the latent, which is also the value, and 64 of RoPE
     table,  # int32 [batch, columns]: the pages of each sequence, in order; entries past its end are not read
     lens,  # int32 [batch]: context lengths, including the new tokens; 0 gives zeros, and an lse of minus infinity
-    scale=None,  # of q @ k^T; None: 1/sqrt(192), of head dimension 128 + 64, before absorption
-    splits=None,  # split-K: parts into which the pages of all sequences are split; None: about as many as run at once
+    scale=None,  # of q @ k^T; None: 1/sqrt(192), because the head dimension before absorption is 128 + 64
+    splits=None,  # split-K: number of parts of the pages of all sequences; None: about one per resident block
 ) -> tuple:  # out, like q with 512 columns; lse, float32: the logarithm of the sum of exponentials
     """Compute a decode step of multi-head latent attention (MLA) with absorbed projections: per sequence,
-    softmax(q @ k^T * scale) @ k[:, :512], where all heads share one latent KV cache. With several new tokens, the last
-    one attends to `lens` keys, the one before it to one key less.
+    softmax(q @ k^T * scale) @ k[:, :512], where all heads share one latent KV cache. If there are several new tokens,
+    the last one attends to `lens` keys, the one before it to one key less, and so on.
 
         out, lse = latent_attention(q, cache, table, lens)
 
-    Our kernels support bfloat16 and float16. torch, which gathers all keys, computes float32, float64, and all types on
-    GPUs older than Ampere. `latent_attention_backend` returns which one, and why. There is no gradient.
+    Our kernels support bfloat16 and float16. torch, which gathers all keys, computes float32 and float64, and all
+    dtypes on GPUs older than Ampere. `latent_attention_backend` returns the implementation. There is no gradient.
 
     Raises TypeError or ValueError for unsupported operands. The values in lens and table are checked only on the CPU,
-    because a check would wait for the GPU; on a GPU, a page that is out of range stops the kernel. After
-    DeepSeek-AI, DeepSeek-V2 (2024), and Dao and others, Flash-Decoding (2023)."""
+    because on a GPU the check would have to wait for the GPU; there, a page that is out of range stops the kernel.
+    After DeepSeek-AI, DeepSeek-V2 (2024), and Dao and others, Flash-Decoding (2023)."""
     if not torch.compiler.is_compiling():
         _check_operands(q, cache, table, lens)
         if not q.is_cuda:

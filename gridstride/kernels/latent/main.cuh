@@ -1,4 +1,4 @@
-// Host code of an exported decode step: it makes random inputs on shuffled pages, checks some rows against double, and
+// Host code of an exported decode step: makes random inputs on shuffled pages, checks some rows against double, and
 // times the last size. Defined above: HEADS, SCALE (of the scores), and the sizes (cases). The launches are defined
 // below.
 struct Arrays { bf16 *q, *cache, *out; float *lse; int *table, *lens; };

@@ -1,5 +1,5 @@
-// Merges the partial results of sequences whose pages were split: one warp per row, or per 1/SPLIT of its columns.
-constexpr int COLUMNS = VALUES/SPLIT, EACH = COLUMNS/32;       // per warp; per lane, four at a time
+// Merges the partial results of sequences whose pages were split; a warp merges a row, or 1/SPLIT of its columns.
+constexpr int COLUMNS = VALUES/SPLIT, EACH = COLUMNS/32;       // columns per warp, and per lane
 
 __device__ float warp_max(float x) {
     for (int distance = 16; distance; distance /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, distance));
@@ -9,13 +9,13 @@ __device__ float warp_max(float x) {
 // Returns the first of four columns of this lane, in the group of 128 columns that contains c*32.
 __device__ int column(int c) { return blockIdx.z*COLUMNS + c*32 + threadIdx.x%32*4; }
 
-// The parts of a row that have been merged, relative to the highest lse.
+// The result of the parts of a row that are merged so far, relative to their highest lse.
 struct Merged { float o[EACH], row_max, sum; };
 
 // Adds up to 32 parts: each lane has the lse of one part, and the slot of its partial result.
 __device__ void add_parts(Merged &m, float lse, int slot, int count, const float *part_out, int i, const Sizes &z) {
     float row_max = fmaxf(m.row_max, warp_max(lse));
-    // Finite for a row that attends to nothing, so that there is no NaN
+    // Finite even for a row without keys, to avoid NaN
     float base = row_max == MINUS_INFINITY ? 0 : row_max;
     float rescale = exp2_fast(m.row_max - base), own_weight = exp2_fast(lse - base);
     m.sum = m.sum*rescale + warp_sum(own_weight);
@@ -48,7 +48,7 @@ __device__ void store_merged(const Merged &m, Number *out, float *lse, long long
                        pack(m.o[c + 2]*inverse_sum, m.o[c + 3]*inverse_sum));
 }
 
-__global__ void __launch_bounds__(256, 2)                       // registers for the loads of four parts
+__global__ void __launch_bounds__(256, 2)                       // enough registers to load four parts at once
 merge_parts(Number *out, float *lse, const float *part_out, const float *part_lse, const int *lens,
             int batch, int rows, int heads, int pages, int wide, int parts) {
     Sizes z = {batch, rows, heads, pages, wide, parts};

@@ -21,7 +21,7 @@ class Variant(NamedTuple):
 
     @property
     def name(self):
-        "The name of the file"
+        "Name of the file"
         return f'latent_attention_{self.kernel}_{self.heads}'
 
 
@@ -29,11 +29,11 @@ VARIANTS = [Variant('hopper', 128), Variant('hopper', 64), Variant('hopper', 16)
 
 
 def cases_of(variant) -> list:  # of (batch, keys)
-    "Return the sizes that are tested; the last one is also timed"
+    "Return the sizes that a program checks; the last one is also timed"
     return [*CHECKED_SIZES, TIMED_SIZE]
 
 
-def launches(variant, batch, keys) -> tuple:  # of (`KernelLaunch`, boxes of its first arrays), and the workspaces
+def launches(variant, batch, keys) -> tuple:  # ([(`KernelLaunch`, boxes of its first arrays)], workspaces)
     "Return the launches of a `Variant` for one size on an H100"
     table_columns = cdiv(keys, PAGE)
     pages, boxes = batch * table_columns, ()
@@ -47,19 +47,19 @@ def launches(variant, batch, keys) -> tuple:  # of (`KernelLaunch`, boxes of its
 
 
 def _make_launch(call, boxes, rows):
-    "Return a `Launch`; `rows` are those of the arrays that are tensor maps"
-    names = [f'a.{array}' if array not in ('part_out', 'part_lse') else array for array in call.arrays]
+    "Return the `Launch` of a call; `rows`: number of rows of each array that is passed as a tensor map"
+    args = [array if array in ('part_out', 'part_lse') else f'a.{array}' for array in call.arrays]
     for i, (box, n) in enumerate(zip(boxes, rows)):
-        names[i] = f'tensor_map<{NAMESPACE}::TensorMap>({names[i]}, {n}, {DIM}, {box[0]}, {box[1]}, 128)'
-    return Launch(call, names)
+        args[i] = f'tensor_map<{NAMESPACE}::TensorMap>({args[i]}, {n}, {DIM}, {box[0]}, {box[1]}, 128)'
+    return Launch(call, args)
 
 
-def _case_code(variant, batch, keys):
-    "Return the lines of C++ for one size"
-    launched, workspaces = launches(variant, batch, keys)
+def _case_lines(variant, batch, keys):
+    "Return the lines of C++ and the `Launch`es for one size"
+    launches_and_boxes, workspaces = launches(variant, batch, keys)
     rows = batch * variant.heads, batch * cdiv(keys, PAGE) * PAGE
     allocations = [f'static float *{name} = allocate<float>({n});' for name, n in workspaces.items()]
-    return [*allocations, *(_make_launch(*launch, rows) for launch in launched)]
+    return [*allocations, *(_make_launch(call, boxes, rows) for call, boxes in launches_and_boxes)]
 
 
 def _program(variant):
@@ -70,7 +70,7 @@ typedef __nv_bfloat16 bf16;'''
         f'`gridstride.kernels.latent_attention`, {variant.kernel.replace("_", ".")}, {variant.heads} heads, bfloat16.'
     )
     main, sizes = 'latent/main.cuh', cases_of(variant)
-    functions = {'void decode(int number, const Arrays &a)': [_case_code(variant, *size) for size in sizes]}
+    functions = {'void decode(int number, const Arrays &a)': [_case_lines(variant, *size) for size in sizes]}
     return Program(variant.name, description, main, 'batch, keys', sizes, functions, constants)
 
 

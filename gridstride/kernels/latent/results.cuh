@@ -1,5 +1,5 @@
 // Stores accumulators to the result, or to a slot of partial results that `merge_parts` merges.
-#define MINUS_INFINITY __int_as_float(0xff800000)                      // minus infinity
+#define MINUS_INFINITY __int_as_float(0xff800000)
 constexpr float LN2 = 0.6931471805599453f;
 
 __device__ float exp2_fast(float x) {
@@ -17,7 +17,7 @@ __device__ float of_quad_sum(float x) {
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// The lse of partial results is a logarithm to base 2, that of the result a natural logarithm.
+// The lse of a partial result is a base-2 logarithm, the lse of the result is a natural logarithm.
 struct Results { Number *out; float *lse, *part_out, *part_lse; };
 
 __device__ long long row_in(const Piece &p, int i, const Sizes &z) {

@@ -1,12 +1,11 @@
-// How the work is split (split-K): the pages of all sequences, one sequence after the other, are split into equal
-// parts, one per block that has the same rows of q. A block processes its part in pieces: consecutive pages of one
-// sequence.
-struct Sizes { int batch, rows, heads, pages, wide, parts; };  // rows: of q per sequence; wide: columns of the table
+// Split-K: the pages of all sequences, one sequence after the other, are split into equal parts, one per block with the
+// same rows of q. A block processes its part in pieces, each of which has consecutive pages of one sequence.
+struct Sizes { int batch, rows, heads, pages, wide, parts; };  // rows of q per sequence; wide: columns of table
 struct Piece { int b, first, last, all, slot; };               // pages `first` to `last` of `all`; slot of the result
 
 __device__ int pages_of(int len, const Sizes &z) {
     int pages = len/PAGE + (len%PAGE > 0);
-    if (len < 0 || pages > z.wide) __trap();                   // the table does not have so many pages
+    if (len < 0 || pages > z.wide) __trap();                   // the row of the table has fewer pages
     return pages;
 }
 __device__ int page_at(const int *table, int b, int i, const Sizes &z) {
@@ -28,7 +27,7 @@ __device__ int warp_prefix_sum(int x) {
     }
     return x;
 }
-// Counts the pages of the first `count` sequences; called by a whole warp.
+// Counts the pages of the first `count` sequences; called by all lanes of a warp.
 __device__ int count_pages(const int *lens, int count, const Sizes &z) {
     int sum = 0;
     for (int i = threadIdx.x%32; i < count; i += 32) sum += pages_of(lens[i], z);
@@ -52,8 +51,8 @@ struct Walk {
     }
 };
 
-// Makes the iterator of a part; called by a whole warp. A prefix sum of pages finds the sequence in which the part
-// begins.
+// Creates the iterator of a part; called by all lanes of a warp. A prefix sum of pages finds the sequence in which the
+// part begins.
 __device__ Walk walk_of(int part, const int *lens, const Sizes &z) {
     int total = count_pages(lens, z.batch, z), from = cut(part, total, z), before = 0, lane = threadIdx.x%32;
     Walk w = {0, 0, from, cut(part + 1, total, z), part, from};
@@ -80,6 +79,6 @@ __device__ Walk walk_of_block(const int *lens, const Sizes &z) {
     return shared;
 }
 
-// Row i of q attends to the keys before this index: rows of the last new token to all keys, rows of the token before it
-// to one key less.
+// Returns the end of the keys that row i of q attends to: a row of the last new token attends to all keys, a row of the
+// token before it to one key less, and so on.
 __device__ int end_of(int i, int len, const Sizes &z) { return len - (z.rows - 1 - i)/z.heads; }

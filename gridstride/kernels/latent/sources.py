@@ -1,4 +1,4 @@
-"""Assemble the CUDA C of the decode kernels: the files `*.cuh` after PTX wrappers, types and constants."""
+"""Assemble the CUDA C of the decode kernels: PTX wrappers, types and constants, followed by the text of `*.cuh`."""
 
 from functools import lru_cache
 
@@ -8,16 +8,16 @@ from ..source_assembly import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
 
-DIM, VALUES, PAGE = 576, 512, 64  # elements of a key; elements of a value, the first of a key; keys per page
-F16_TYPES = dict(bfloat16='bf16', float16='f16')  # dtype -> its name in PTX
+DIM, VALUES, PAGE = 576, 512, 64  # elements of a key; elements of a value (the first ones of a key); keys per page
+F16_TYPES = dict(bfloat16='bf16', float16='f16')  # 16-bit float dtype -> name in PTX
 
 
-def _assemble(dtype, name, constants, preamble, shared=''):
+def _assemble(dtype, name, constants, preamble, header=''):
+    "Return the source of the kernel in the file `name`; `preamble`: PTX wrappers, written for bf16"
     all_constants = (('VALUES', VALUES), ('PAGE', PAGE), *constants)
-    text = shared + '\n'.join(map(source, ('schedule', 'results', name)))
-    return assemble_source(
-        text, (('Number', C_TYPES[dtype]),), all_constants, preamble.replace('bf16', F16_TYPES[dtype])
-    )
+    text = header + '\n'.join(map(source, ('schedule', 'results', name)))
+    ptx = preamble.replace('bf16', F16_TYPES[dtype])
+    return assemble_source(text, (('Number', C_TYPES[dtype]),), all_constants, ptx)
 
 
 _TYPEDEFS = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
@@ -26,16 +26,16 @@ _TYPEDEFS = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
 @lru_cache
 def ampere_source(
     dtype,  # 'bfloat16' or 'float16'
-    constants,  # ((name in the source, int), ...)
+    constants,  # ((name in the source, its integer value), ...)
 ) -> str:
-    "Return CUDA C of the decode kernel for GPUs from Ampere on, ready to be compiled"
+    "Return the source of the decode kernel for GPUs from Ampere on"
     primitive_names = 'address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix', 'mma', 'pack'
     return _assemble(dtype, 'decode_ampere', (('DIM', DIM), *constants), _TYPEDEFS + primitives(*primitive_names))
 
 
 @lru_cache
 def hopper_source(dtype, constants) -> str:
-    "Return CUDA C of the decode kernel for a Hopper GPU, ready to be compiled"
+    "Return the source of the decode kernel for a Hopper GPU"
     preamble = PTX + wgmma(PAGE) + wgmma_kept(VALUES // 4)
     return _assemble(dtype, 'decode_hopper', (('DIM', DIM), *constants), preamble, flash_source('hopper'))
 
@@ -44,7 +44,7 @@ def hopper_source(dtype, constants) -> str:
 def merge_source(
     dtype,
     pdl,  # use programmatic dependent launch, on a Hopper GPU
-    split,  # warps per row
+    row_warps,  # warps per row
 ) -> str:
-    "Return CUDA C of the kernel that merges partial results, ready to be compiled"
-    return _assemble(dtype, 'merge', (('PDL', pdl), ('SPLIT', split)), _TYPEDEFS + primitives('pack'))
+    "Return the source of the kernel that merges partial results"
+    return _assemble(dtype, 'merge', (('PDL', pdl), ('SPLIT', row_warps)), _TYPEDEFS + primitives('pack'))

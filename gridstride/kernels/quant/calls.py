@@ -1,4 +1,4 @@
-"""Choose the launch of a product with a quantized matrix: its kernel, its tiling and its source."""
+"""Choose the launch of a product with a quantized matrix: its kernel, tiling and source."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -8,31 +8,32 @@ from .sources import KINDS, kernel_source
 from ..ladder.rung import KernelLaunch
 from ...utils import cdiv
 
-MAX_ROWS = 64  # of x
+MAX_ROWS = 64  # rows of x in one product
 _CODEBOOK_TABLE_BYTES = 4 * 256 * 32  # shared memory for the table of all pairs of NF4 values
-GROUPS = 32, 64, 128, 'row'  # group sizes: columns that share a scale
+GROUPS = 32, 64, 128, 'row'  # group sizes: columns that share a scale; 'row': all columns of a row
 
 
 class WarpTiling(NamedTuple):
-    "How a matrix is divided among warps"
+    "How a matrix is distributed among warps"
 
     tiles: int  # tiles of 16 rows per warp
-    row_warps: int  # warps of a block along the rows
+    row_warps: int  # warps of a block along the rows of the matrix
     k_warps: int  # warps that share the columns of a tile (split-K within the block)
-    steps_in_flight: int  # steps of 128 columns that a warp has loaded but not used yet
+    steps_in_flight: int  # steps of 128 columns that a warp prefetches
     blocks_per_sm: int
-    persistent: bool  # persistent blocks loop over the rows; else one block per tile
+    is_persistent: bool  # persistent blocks loop over tiles; else there is one block per tile
 
 
-# The fastest for 28672 x 8192 elements on an H100: {batch tiles (of eight rows of x): {bits per element: tiling}}. DRAM
-# bandwidth is highest with one tile per block, but with NF4 persistent blocks fill their codebook table only once.
+# number of tiles of eight rows of x -> {bits per element: tiling}, the fastest for 28672 x 8192 elements on an H100.
+# DRAM bandwidth is highest with one tile per block. With NF4, persistent blocks are faster: they fill their codebook
+# table only once.
 _TILINGS = {
     1: {4: WarpTiling(1, 2, 4, 2, 3, False), 8: WarpTiling(1, 1, 16, 1, 2, False)},
     2: {4: WarpTiling(2, 4, 2, 2, 2, True), 8: WarpTiling(2, 4, 4, 1, 1, True)},
     4: {4: WarpTiling(2, 4, 4, 1, 1, False), 8: WarpTiling(2, 4, 2, 1, 1, True)},
     8: {4: WarpTiling(2, 4, 2, 1, 1, False), 8: WarpTiling(2, 4, 1, 1, 1, True)},
 }
-_NF4_TILING = WarpTiling(1, 1, 16, 2, 2, True)  # for eight rows of x or fewer
+_NF4_TILING = WarpTiling(1, 1, 16, 2, 2, True)  # for up to eight rows of x
 
 
 def choose_tiling(kind, batch, steps) -> WarpTiling:
@@ -42,28 +43,28 @@ def choose_tiling(kind, batch, steps) -> WarpTiling:
 
 
 class Pipeline(NamedTuple):
-    "A multistage pipeline of bulk copies of a matrix, on a Hopper GPU"
+    "A multistage pipeline of bulk copies that load a matrix, on a Hopper GPU"
 
     warps: int  # per block
-    chunk: int  # steps of 128 columns per copy
+    chunk: int  # steps of 128 columns per bulk copy
     stages: int  # copies in flight per warp
 
 
-# The fastest on an H100: copies as large as possible, but at least one per warp for a tile of 16 rows. Matrices of 8
-# bits gain nothing from bulk copies.
+# The fastest on an H100 are the largest copies that still give each warp at least one copy per tile of 16 rows. 8-bit
+# matrices gain nothing from bulk copies.
 _PIPELINES = Pipeline(16, 4, 2), Pipeline(16, 2, 3), Pipeline(16, 1, 4)
 _STREAMED_KINDS = 'int4', 'nf4'
-_MAX_STREAMED_ROWS = 4  # of x, which is kept in shared memory
-_MAX_SMEM_BYTES = 226 * 1024  # bytes of dynamic shared memory that a block may request, in addition to its barriers
+_MAX_STREAMED_ROWS = 4  # rows of x, which a block keeps in shared memory
+_MAX_SMEM_BYTES = 226 * 1024  # dynamic shared memory of a block; its barriers need static shared memory, too
 
 
-def choose_pipeline(kind, group, batch, columns, zeros):  # (a `Pipeline`, bytes of shared memory), or None
-    "Choose the pipeline of bulk copies; None if it is not used for this kind, or x leaves too little shared memory"
+def choose_pipeline(kind, group, batch, columns, has_zeros):  # (a `Pipeline`, bytes of shared memory), or None
+    "Choose the pipeline of bulk copies; None if the kind does not gain from one, or x leaves too little shared memory"
     if kind not in _STREAMED_KINDS or batch > _MAX_STREAMED_ROWS:
         return None
     steps = cdiv(columns, STEP)
-    pipeline = next((r for r in _PIPELINES if steps >= r.warps * r.chunk), _PIPELINES[-1])
-    scale_bytes = 0 if group == 'row' else 32 * (STEP // group) * (1 + zeros)  # and zero points, per step
+    pipeline = next((p for p in _PIPELINES if steps >= p.warps * p.chunk), _PIPELINES[-1])
+    scale_bytes = 0 if group == 'row' else 32 * (STEP // group) * (1 + has_zeros)  # per step, with zero points
     stage_bytes = pipeline.warps * pipeline.stages * pipeline.chunk * (2 * STEP * BITS[kind] + scale_bytes)
     other_bytes = (
         batch * (256 * steps + 64) + _CODEBOOK_TABLE_BYTES * (kind == 'nf4') + 2 * 4 * pipeline.warps * 16 * batch
@@ -79,15 +80,15 @@ def matvec_calls(
     batch,  # rows of x, at most `MAX_ROWS`
     rows,  # of w
     columns,  # a multiple of 8
-    bias,  # add a bias
-    zeros,  # the groups have zero points
+    has_bias,
+    has_zeros,  # the groups have zero points
     gpu,  # a `Device`
 ) -> list:  # of `KernelLaunch`
-    "Return the launch that multiplies rows of x by a packed matrix"
-    constants = dict(KIND=KINDS.index(kind), GROUP=0 if group == 'row' else group, BIAS=bias, ZEROS=zeros)
-    # an absent array is replaced by another one, which the kernel does not read
-    arrays = 'x', 'words', 'scales', 'zeros' if zeros else 'scales', 'bias' if bias else 'x', 'y'
-    if gpu.hopper and (choice := choose_pipeline(kind, group, batch, columns, zeros)):
+    "Return the launch of x @ w.T (+ bias) for a packed matrix w"
+    constants = dict(KIND=KINDS.index(kind), GROUP=0 if group == 'row' else group, BIAS=has_bias, ZEROS=has_zeros)
+    # An absent array is replaced by another one, which the kernel does not read.
+    arrays = 'x', 'words', 'scales', 'zeros' if has_zeros else 'scales', 'bias' if has_bias else 'x', 'y'
+    if gpu.hopper and (choice := choose_pipeline(kind, group, batch, columns, has_zeros)):
         pipeline, shared = choice
         src = kernel_source(
             'streamed', dtype, (*constants.items(), *((name.upper(), n) for name, n in pipeline._asdict().items()))
@@ -104,7 +105,7 @@ def matvec_calls(
     )
     src = kernel_source('matvec', dtype, (*constants.items(), ('COLUMNS', _batch_tiles(batch))))
     blocks, block = cdiv(rows, 16 * tiling.tiles * tiling.row_warps), (32 * tiling.row_warps * tiling.k_warps,)
-    grid = (min(gpu.sms * tiling.blocks_per_sm, blocks) if tiling.persistent else blocks,)
+    grid = (min(gpu.sms * tiling.blocks_per_sm, blocks) if tiling.is_persistent else blocks,)
     shared = 4 * tiling.k_warps * 8 * _batch_tiles(batch) * (
         16 * tiling.tiles * tiling.row_warps + 1
     ) + _CODEBOOK_TABLE_BYTES * (kind == 'nf4')
@@ -112,5 +113,5 @@ def matvec_calls(
 
 
 def _batch_tiles(batch):
-    "Return the tiles of eight rows of x, rounded up to 1, 2, 4 or 8 so that few kernels are compiled"
+    "Return the number of tiles of eight rows of x, rounded up to 1, 2, 4 or 8: few kernels are compiled"
     return next(tiles for tiles in _TILINGS if batch <= 8 * tiles)

@@ -3,7 +3,7 @@
 // and zero points), KIND, GROUP (columns that share a scale; 0: the whole row), ZEROS (there are zero points), MAGIC
 // (the bits of 128 or 1024 in Elem, twice) and FRACTION (bits of the fraction of Elem).
 constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, LOADS = BITS / 2;
-// Columns of a step that share a scale; scales per step and row
+// GROUP_COLUMNS: columns of a step that share a scale; SCALES: scales per step and row
 constexpr int GROUP_COLUMNS = GROUP ? GROUP : STEP, SCALES = STEP / GROUP_COLUMNS;
 
 __device__ u32 sub2(u32 a, u32 b) {                        // subtracts both halves of a register
@@ -19,13 +19,13 @@ __device__ u32 mul2(u32 a, u32 b) {
     return *(const u32 *)&p;
 }
 
-// `pair` has the values of rows r and r + 8: duplicates one of them in both halves of a register.
+// Duplicates one half of `pair`, the value of row r or of row r + 8, in both halves of a register.
 __device__ u32 upper(u32 pair) { return __byte_perm(pair, 0, 0x1010); }
 __device__ u32 lower(u32 pair) { return __byte_perm(pair, 0, 0x3232); }
 
-// Integers are converted by bit operations: written to the lowest bits of the fraction of 128 (bfloat16) or 1024
-// (float16), an integer i becomes 128 + i or 1024 + i, from which the offset is subtracted. For 4 bits, the offset also
-// contains 8, which was added to make them unsigned, and the zero point.
+// Bit operations convert integers: an integer i that is written to the lowest bits of the fraction of 128 (bfloat16) or
+// 1024 (float16) gives 128 + i or 1024 + i, from which the offset is subtracted. For 4 bits, the offset also contains
+// the zero point, and 8, which was added to make the integers unsigned.
 constexpr u32 NO_ZERO_POINT = KIND == INT4 ? MAGIC + 0x00080008 : 0;
 __device__ u32 from_int4(u32 w, u32 offset) { return sub2((w & 0x000f000f) | MAGIC, offset); }
 __device__ u32 from_int8(u32 w) {
@@ -33,16 +33,15 @@ __device__ u32 from_int8(u32 w) {
     if constexpr (FRACTION == 7) return sub2((w & 0x007f007f) | MAGIC, (w & 0x00800080) | MAGIC);
     else return sub2((w & 0x00ff00ff) ^ (MAGIC | 0x00800080), MAGIC + 0x00800080);
 }
-// Exponent and fraction of an e4m3 value, aligned to the lower end of those of Elem, give the value divided by a power
-// of two.
+// The exponent and fraction bits of an e4m3 value, written to the lowest exponent bits and the highest fraction bits of
+// Elem, give the value divided by a power of two.
 __device__ u32 from_e4m3(u32 w) {
     constexpr u32 POWER = FRACTION == 7 ? 0x7b807b80 : 0x5c005c00;            // 2^120, 2^8
     return mul2((w & 0x00800080) << 8 | (w & 0x007f007f) << (FRACTION - 3), POWER);
 }
 
-// Dequantizes the eight elements of a product; registers 0 and 2 belong to the upper row. `codebook` has the pair of
-// NF4 values of each byte, one copy per lane, so that there are no bank conflicts. `offset` is subtracted from each
-// row.
+// Dequantizes the eight elements of a product; registers 0 and 2 belong to the upper row. `codebook` has a pair of NF4
+// values per byte, one copy per lane, so that there are no bank conflicts. `offset` is subtracted per row.
 __device__ void unpack(const u32 *words, const u32 *codebook, const u32 (&offset)[2], u32 (&a)[4]) {
     #pragma unroll
     for (int i = 0; i < 4; i++)
@@ -61,7 +60,7 @@ __device__ void fill_codebook(u32 *codebook) {
     __syncthreads();
 }
 
-// total += the accumulators of a group, which are complete, times its scales.
+// Computes total += accumulators of a group * scales of the group.
 template<class Sums> __device__ void scale_up(Sums &total, const float (&d)[4], u32 pair) {
     Pair both = *(const Pair *)&pair;
     float upper = (float)both.x, lower = (float)both.y;

@@ -1,11 +1,11 @@
-// out = (A @ B.T) * a_scales * b_scales, with one scale per row of A (M x K) and of B (N x K). A and B are 8-bit, e4m3
-// or integers; out is bfloat16. A cluster of two blocks computes a tile of 2*BM x BN; both blocks need the same tile of
-// B, which is loaded once, by multicast.
+// Computes out = (A @ B.T) * a_scales * b_scales, with one scale per row of A (M x K) and of B (N x K). A and B are
+// e4m3 or 8-bit integers; out is bfloat16. A cluster of two blocks computes a tile of 2*BM x BN; both blocks need the
+// same tile of B, which is loaded once, by multicast.
 // Defined above: BM, BN, BK (128 bytes), STAGES, GROUP (rows of tiles that are visited together), wgmma, and Sum, the
 // type of the accumulators.
 constexpr int A_BYTES = BM*BK, B_BYTES = BN*BK;                     // of the tiles of one stage
 
-// The compiler may not move accesses of the accumulators across this line; like `fence_sums` for floats.
+// Keeps the compiler from moving accesses of the accumulators across a call, like `fence_sums` for floats.
 template<int M, int N> __device__ void fence_sums(int (&d)[M][N]) {
     #pragma unroll
     for (int i = 0; i < M*N; i++) asm volatile("" : "+r"(d[i/N][i%N]) :: "memory");
@@ -36,13 +36,13 @@ __device__ void store_scaled(Sum (&d)[BN/2], const TensorMap &out, const float *
                              int M, int N, int r, int c, u32 s) {
     int lane = threadIdx.x%32, tr = lane%16, row = r + lane/4, column = c + lane%4*2;
     float upper = row < M ? a_scales[row] : 0, lower = row + 8 < M ? a_scales[row + 8] : 0;
-    float2 by[BN/8];                                                // load all scales before the first wait
+    float2 by[BN/8];                                                // column scales, loaded before the first wait
     #pragma unroll
     for (int i = 0; i < BN/8; i++) by[i] = column + i*8 < N ? *(const float2 *)(b_scales + column + i*8) : float2{0, 0};
     #pragma unroll
     for (int x = 0; x < BN; x += 64) {
         u32 piece = s + x/64%2*2048;
-        if (lane == 0) stores_but_one_have_read();                  // the store before the last one has read its buffer
+        if (lane == 0) stores_but_one_have_read();                  // frees the buffer that is filled next
         __syncwarp();
         #pragma unroll
         for (int y = 0; y < 64; y += 16) {
@@ -85,7 +85,7 @@ multiply_rows(const __grid_constant__ TensorMap a_map, const __grid_constant__ T
             for (int idx = 0; idx < K; idx += BK) {
                 barrier_wait(full + 8*s, phase);
                 multiply(d, a + s*A_BYTES + wg*64*BK, b + s*B_BYTES, idx > 0);
-                wgmma_wait<1>();                                    // the last product is complete: its stage is free
+                wgmma_wait<1>();                        // the previous product is complete: its stage is free
                 if (last >= 0 && t < 2) barrier_arrive_at(empty + 8*last, t);
                 last = s;
                 if (++s == STAGES) { s = 0; phase++; }
@@ -111,5 +111,5 @@ multiply_rows(const __grid_constant__ TensorMap a_map, const __grid_constant__ T
             }
         }
     }
-    cluster_sync();                                                 // others may still arrive at this block's barriers
+    cluster_sync();                        // other blocks may still arrive at this block's barriers
 }

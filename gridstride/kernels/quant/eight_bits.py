@@ -1,8 +1,8 @@
 """8-bit products A @ B.T (e4m3 or int8) with one scale per row of A and of B, on the tensor cores of a Hopper GPU.
 
-A is M x K and B is N x K: both are K-major, the only layout that 8-bit `wgmma` supports, so B is stored like the weight
-of a linear layer. int8 products with few rows of A use dp4a instead. The tensor cores accumulate e4m3 products with
-about 14 bits, and int8 products exactly.
+A is M x K and B is N x K. Both are K-major, the only layout that 8-bit `wgmma` supports, so B is stored like the weight
+of a linear layer. int8 products with few rows of A use dp4a instead. The tensor cores accumulate e4m3 products with a
+precision of about 14 bits, and int8 products exactly.
 """
 
 from functools import lru_cache
@@ -23,7 +23,7 @@ TILE = dict(BM=128, BN=256, BK=128, STAGES=4, GROUP=8)
 # Rows and columns of the TMA boxes of a, b and out. Each block of the cluster loads half of the tile of b and
 # multicasts it to both.
 BOXES = (TILE['BM'], TILE['BK']), (TILE['BN'] // 2, TILE['BK']), (16, 64)
-# The tiles of all stages, and 4096 bytes per consumer warp for the epilogue
+# Shared memory for the tiles of all stages, and 4096 bytes per consumer warp for the epilogue
 SMEM_BYTES = TILE['STAGES'] * (TILE['BM'] + TILE['BN']) * TILE['BK'] + 8 * 4096
 
 
@@ -31,10 +31,10 @@ class EightBitType(NamedTuple):
     "An 8-bit type: its names in torch, PTX and C"
 
     torch_dtype: str
-    ptx_type: str  # of the operands, in the wgmma mnemonic
-    ptx_accumulator: str  # of the accumulators, in the wgmma mnemonic
-    c_accumulator: str  # of the accumulators, in C
-    constraint: str  # of the accumulators, in inline assembly
+    ptx_type: str  # PTX type of the operands
+    ptx_accumulator: str  # PTX type of the accumulators
+    c_accumulator: str  # C type of the accumulators
+    constraint: str  # constraint of the accumulators in inline assembly
 
 
 TYPES = dict(
@@ -43,19 +43,19 @@ TYPES = dict(
 
 
 def wgmma_function(
-    kind,  # of `TYPES`
+    kind,  # a key of `TYPES`
     n,  # columns of the result, a multiple of 8 up to 256
 ) -> str:
     "Return CUDA C of a function that issues d (+)= A @ B.T, for A of 64 x 32 and B of `n` x 32"
-    t = TYPES[kind]
+    types = TYPES[kind]
     scale_flags = ', 1, 1' * (kind == 'fp8')  # 1: the operand is not negated; integer products have no such flags
     registers = ','.join(f'%{i}' for i in range(n // 2))
-    operands = ', '.join(f'"+{t.constraint}"(d[{i}])' for i in range(n // 2))
+    operands = ', '.join(f'"+{types.constraint}"(d[{i}])' for i in range(n // 2))
     return f'''
 // issues d (+)= A @ B.T for 32 elements along K
-__device__ void wgmma({t.c_accumulator} (&d)[{n // 2}], u64 a, u64 b, int more) {{
+__device__ void wgmma({types.c_accumulator} (&d)[{n // 2}], u64 a, u64 b, int more) {{
     asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{n // 2 + 2}, 0;\\n"
-                 "wgmma.mma_async.sync.aligned.m64n{n}k32.{t.ptx_accumulator}.{t.ptx_type}.{t.ptx_type} "
+                 "wgmma.mma_async.sync.aligned.m64n{n}k32.{types.ptx_accumulator}.{types.ptx_type}.{types.ptx_type} "
                  "{{{registers}}}, "
                  "%{n // 2}, %{n // 2 + 1}, more{scale_flags}; }}"
                  : {operands}
@@ -72,7 +72,7 @@ def wgmma_calls(
     K,
     gpu,  # a `Device`
 ) -> list:  # of `KernelLaunch`
-    "Return the launch of (M x K) @ (N x K).T by `wgmma`"
+    "Return the launch of (M x K) @ (N x K).T that uses `wgmma`"
     types = (('Sum', TYPES[kind].c_accumulator),)
     src = assemble_source(source('eight_bits'), types, tuple(TILE.items()), PTX + wgmma_function(kind, TILE['BN']))
     # A persistent kernel: clusters of 2 blocks iterate over tiles of 2*BM rows. A block of 384 threads has a producer
@@ -82,7 +82,7 @@ def wgmma_calls(
     return [KernelLaunch(src, 'multiply_rows', arrays, (M, N, K), grid, (384,), SMEM_BYTES)]
 
 
-MAX_DP4A_ROWS = 8  # int8 products with at most this many rows of A use dp4a
+MAX_DP4A_ROWS = 8  # int8 products with up to so many rows of A use dp4a
 _DP4A_WARPS, _DP4A_COLUMNS = 4, 2  # warps per block; columns of the result (rows of B) per warp
 
 
@@ -92,7 +92,7 @@ def dp4a_calls(
     N,
     K,
 ) -> list:  # of `KernelLaunch`
-    "Return the launch of the int8 product (M x K) @ (N x K).T by dp4a"
+    "Return the launch of the int8 product (M x K) @ (N x K).T that uses dp4a"
     constants = dict(ROWS=next(rows for rows in (1, 2, 4, 8) if M <= rows), EACH=_DP4A_COLUMNS, WARPS=_DP4A_WARPS)
     src = assemble_source(source('few_rows'), (('To', C_TYPES['bfloat16']),), tuple(constants.items()))
     arrays, grid = ('x', 'b', 'out', 'a_scales', 'b_scales'), (cdiv(N, _DP4A_WARPS * _DP4A_COLUMNS),)
@@ -100,39 +100,42 @@ def dp4a_calls(
 
 
 @lru_cache(1024)
-def _launcher(call, device, backend):  # `device` is only part of the cache key
+def _launcher(call, device, backend):  # `device` is only a part of the cache key
+    "Return the launcher of the `wgmma` kernel, whose first arrays are passed as tensor maps"
     mapped = [(i, box, 128) for i, box in enumerate(BOXES)]
     # call[3:7]: scalars, grid, block, shared
     return Mapped(compiled(call.src, call.name, backend), mapped, len(call.arrays), *call[3:7])
 
 
 def _uses_dp4a(kind, M):
-    "Return whether the product runs on dp4a: int8, and few rows of A"
+    "Return whether the product uses dp4a: int8, and few rows of A"
     return kind == 'int8' and M <= MAX_DP4A_ROWS
 
 
 def why_unsupported(kind, M, N, K):  # None if it is supported
-    "Return the reason why no kernel can compute (M x K) @ (N x K).T, in a few words"
+    "Return the reason why no kernel supports (M x K) @ (N x K).T"
     if _uses_dp4a(kind, M):
-        return f'K is {K}; loads of 16 bytes need a multiple of 16' if K % 16 else None
+        return f'K is {K}; expected a multiple of 16, for loads of 16 bytes' if K % 16 else None
     if K % 16 or N % 8:
-        return f'K is {K} and b has {N} rows; TMA needs multiples of 16 and of 8'
+        return f'K is {K} and b has {N} rows; expected multiples of 16 and of 8, for TMA'
 
 
-def _check(op_name, kind, a, b, a_scales, b_scales):
-    "Raise `TypeError`, `ValueError` or `Unavailable` unless a kernel can multiply these operands"
+def _check_operands(op_name, kind, a, b, a_scales, b_scales):
+    "Raise `TypeError`, `ValueError` or `Unavailable` unless a kernel supports these operands"
     for name, x in (('a', a), ('b', b)):
         check_tensor(op_name, x, [TYPES[kind].torch_dtype], name)
     if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[1]:
-        raise ValueError(f'{op_name}: a is {tuple(a.shape)} and b is {tuple(b.shape)}; the column counts must match')
+        raise ValueError(
+            f'{op_name}: a has shape {tuple(a.shape)} and b {tuple(b.shape)}; they must have the same number of columns'
+        )
     for name, x, rows in (('a_scales', a_scales, a.shape[0]), ('b_scales', b_scales, b.shape[0])):
         check_tensor(op_name, x, ['float32'], name)
         if x.shape != (rows, 1):
-            raise ValueError(f'{op_name}: {name} must have shape {(rows, 1)}; got {tuple(x.shape)}')
+            raise ValueError(f'{op_name}: {name} has shape {tuple(x.shape)}; expected {(rows, 1)}')
     if why := why_unsupported(kind, a.shape[0], b.shape[0], a.shape[1]):
         raise ValueError(f'{op_name}: {why}')
-    if bad := [name for name, x in (('a', a), ('b', b)) if x.data_ptr() % 16]:
-        raise ValueError(f'{op_name}: {bad[0]} begins at an address that is not a multiple of 16; use .clone()')
+    if unaligned := [name for name, x in (('a', a), ('b', b)) if x.data_ptr() % 16]:
+        raise ValueError(f'{op_name}: {unaligned[0]} begins at an address that is not a multiple of 16: use .clone()')
     require_bfloat16(op_name) if _uses_dp4a(kind, a.shape[0]) else require_hopper(op_name, emulated=True)
 
 
@@ -148,7 +151,7 @@ def multiply_fp8(
         multiply_fp8(a, b, a_scales, b_scales)
 
     Raises TypeError or ValueError for invalid operands, Unavailable on a GPU other than Hopper."""
-    _check('multiply_fp8', 'fp8', a, b, a_scales, b_scales)
+    _check_operands('multiply_fp8', 'fp8', a, b, a_scales, b_scales)
     return _multiply('fp8', a, b, a_scales, b_scales)
 
 
@@ -158,25 +161,25 @@ def multiply_int8(
     a_scales,  # (M, 1) of float32
     b_scales,  # (N, 1) of float32
 ):  # (M, N) of bfloat16
-    """Compute (a * a_scales) @ (b * b_scales).T; sums along K are exact below 2^31. `formats.symmetric` returns the
-    values and the scales of an operand. dp4a computes products with up to `MAX_DP4A_ROWS` rows of a.
+    """Compute (a * a_scales) @ (b * b_scales).T; sums along K are exact up to 2^31 - 1. `formats.symmetric` returns the
+    values and the scales of an operand. Products with up to `MAX_DP4A_ROWS` rows of a use dp4a.
 
         multiply_int8(a, b, a_scales, b_scales)
 
     Raises TypeError or ValueError for invalid operands. Raises Unavailable below compute capability 8.0, and for more
     than `MAX_DP4A_ROWS` rows on a GPU other than Hopper."""
-    _check('multiply_int8', 'int8', a, b, a_scales, b_scales)
+    _check_operands('multiply_int8', 'int8', a, b, a_scales, b_scales)
     return _multiply('int8', a, b, a_scales, b_scales)
 
 
 def _multiply(kind, a, b, a_scales, b_scales):
-    "Multiply operands that have been checked"
+    "Multiply valid operands"
     (M, K), N = a.shape, b.shape[0]
     out = torch.empty(M, N, dtype=torch.bfloat16, device=a.device)
     if not out.numel():
         return out
     if _uses_dp4a(kind, M):
-        a, b = (x if x.is_cuda else x.view(torch.int32) for x in (a, b))  # the emulator checks types
+        a, b = (x if x.is_cuda else x.view(torch.int32) for x in (a, b))  # the emulator checks dtypes
         launch(dp4a_calls(M, N, K), a, b=b, out=out, a_scales=a_scales, b_scales=b_scales)
         return out
     arrays = [a.view(torch.uint8), b.view(torch.uint8), out, a_scales, b_scales]

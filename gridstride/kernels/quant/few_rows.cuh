@@ -1,7 +1,7 @@
-// The int8 product out = (a @ b.T) * a_scales * b_scales for few rows of a, as in eight_bits.cuh. It is memory-bound,
-// because b is read once. A warp computes EACH columns of out (rows of b). Each lane loads 16 bytes of each row at a
-// time, and dp4a multiplies four elements of b by four of a and accumulates.
-// Defined above: To (type of out), ROWS (of a, at most), EACH, WARPS per block.
+// Computes the int8 product out = (a @ b.T) * a_scales * b_scales for few rows of a, as in eight_bits.cuh. It is
+// memory-bound, because b is read once. A warp computes EACH columns of out (rows of b). Each lane loads 16 bytes of
+// each row at a time, and dp4a multiplies four elements of b by four of a and accumulates.
+// Defined above: To (type of out), ROWS (the largest number of rows of a), EACH, WARPS (per block).
 __device__ int dot(const int4 &left, const int4 &right, int sum) {
     return __dp4a(left.w, right.w, __dp4a(left.z, right.z, __dp4a(left.y, right.y, __dp4a(left.x, right.x, sum))));
 }

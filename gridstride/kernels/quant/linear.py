@@ -16,12 +16,12 @@ _ROW_GROUP = 0  # group 'row' as an argument of the operator, which is an intege
 
 @lru_cache
 def _has_tensor_cores(device) -> bool:
-    "Return whether a GPU multiplies bfloat16 by `mma.sync`"
+    "Return whether a GPU supports `mma.sync` of bfloat16"
     return torch.cuda.get_device_capability(device)[0] >= 8
 
 
 def has_kernel(x, scales) -> bool:
-    "Return whether a kernel supports x on its device; without a GPU, plain torch is faster than the emulator"
+    "Return whether a kernel supports x on its device. On the CPU, torch is used: it is faster than the emulator"
     return x.is_cuda and x.dtype == scales.dtype and _has_tensor_cores(x.get_device())
 
 
@@ -31,17 +31,17 @@ def has_kernel(x, scales) -> bool:
     lambda x, words, scales, zeros, bias, kind, group, rows: x.new_empty(*x.shape[:-1], rows),
 )
 def _linear(x, words, scales, zeros, bias, kind, group, rows):
-    p = Packed(kind, group or 'row', (rows, x.shape[-1]), words, scales, zeros)
-    flat = x.reshape(-1, x.shape[-1])
+    packed = Packed(kind, group or 'row', (rows, x.shape[-1]), words, scales, zeros)
+    x_rows = x.reshape(-1, x.shape[-1])
     if has_kernel(x, scales):
-        y = multiply(flat, p, bias)
+        y = multiply(x_rows, packed, bias)
     else:
-        y = F.linear(flat, unpack(p).to(x.dtype), bias)
+        y = F.linear(x_rows, unpack(packed).to(x.dtype), bias)
     return y.view(*x.shape[:-1], rows)
 
 
 def _setup_context(ctx, inputs, output):
-    "Save what the backward pass needs"
+    "Save the arguments that the backward pass needs"
     x, words, scales, zeros, bias, kind, group, rows = inputs
     ctx.save_for_backward(words, scales, zeros)
     ctx.format = kind, group or 'row', (rows, x.shape[-1])
@@ -52,8 +52,8 @@ def _backward(ctx, dy):
     "Compute the gradients of x and of the bias; the weight has none"
     dx = None
     if ctx.needs_input_grad[0]:
-        p = Packed(*ctx.format, *ctx.saved_tensors)
-        dx = dy @ (run_unpack(p) if has_kernel(dy, p.scales) else unpack(p).to(dy.dtype))
+        packed = Packed(*ctx.format, *ctx.saved_tensors)
+        dx = dy @ (run_unpack(packed) if has_kernel(dy, packed.scales) else unpack(packed).to(dy.dtype))
     dbias = dy.flatten(0, -2).sum(0) if ctx.has_bias and ctx.needs_input_grad[4] else None
     return dx, None, None, None, dbias, None, None, None
 
@@ -64,14 +64,13 @@ torch.library.register_autograd('gridstride::quant_linear', _backward, setup_con
 class QuantLinear(torch.nn.Module):
     """A linear layer with a quantized weight; `QuantLinear.of` converts a `torch.nn.Linear`.
 
-    x has any shape (..., columns). On a GPU of compute capability 8.0 or more, kernels multiply x of the type of the
-    scales: `mixed.choose` selects a matvec, a mixed-input GEMM, or dequantization and torch's product. In all other
-    cases plain torch dequantizes the weight and multiplies. x and the
-    bias have gradients, the weight has none."""
+    x has any shape (..., columns). On a GPU of compute capability 8.0 or more, and if x has the dtype of the scales,
+    `mixed.choose` selects a method: a matvec, a mixed-input GEMM, or dequantization and torch's product. In all other
+    cases torch dequantizes the weight and multiplies. x and the bias have gradients, the weight has none."""
 
     def __init__(self, packed, bias=None, dtype=None):
         super().__init__()
-        self.dtype = dtype or packed.scales.dtype  # of the weight
+        self.dtype = dtype or packed.scales.dtype  # the dtype of `weight`
         self.kind, self.group, (self.out_features, self.in_features) = packed[:3]
         self.register_buffer('words', packed.words)
         self.register_buffer('scales', packed.scales)
@@ -90,7 +89,7 @@ class QuantLinear(torch.nn.Module):
 
     @property
     def weight(self):
-        "The dequantized weight, (rows, columns), in the original type; computed again on each access"
+        "The dequantized weight, (rows, columns), in the original dtype; computed on each access"
         return unpack(self.packed).to(self.dtype)
 
     def forward(self, x):
@@ -105,26 +104,26 @@ class QuantLinear(torch.nn.Module):
         return _linear(*operands)
 
     def extra_repr(self):
-        "Return the options that the module's repr shows"
+        "Return the text that the module's repr shows in parentheses"
         shape = f'in_features={self.in_features}, out_features={self.out_features}'
         zeros = ', zeros=True' * (self.zeros is not None)
         return f'{shape}, bias={self.bias is not None}, kind={self.kind!r}, group={self.group!r}{zeros}'
 
     def get_extra_state(self):
-        "Return the format of the quantized weight, which `state_dict` saves with it"
+        "Return the format of the weight, for `state_dict`"
         return dict(kind=self.kind, group=self.group)
 
     def set_extra_state(self, state):
-        "Raise `ValueError` if a saved weight has another format: its buffers would load, but stand for other values"
+        "Raise `ValueError` if a saved weight has another format; its buffers would load, but represent other values"
         expected = self.get_extra_state()
         if state != expected:
-            raise ValueError(f'the saved layer has the format {state}, but this layer has {expected}')
+            raise ValueError(f'the saved layer has format {state}; expected {expected}, the format of this layer')
 
     def _apply(self, fn, recurse=True):
-        "Apply `fn` to all tensors, as `module.to()` does, but keep the 16-bit types of the scales and zero points"
-        before = self.scales, self.zeros
+        "Apply `fn` to all tensors, as `module.to()` does, but keep the 16-bit dtypes of the scales and zero points"
+        old_scales_and_zeros = self.scales, self.zeros
         super()._apply(fn, recurse)
         self.dtype = fn(torch.empty(0, dtype=self.dtype)).dtype
         if dtype_name(self.scales) not in FLOATS:
-            self.scales, self.zeros = (x if x is None else x.to(self.scales.device) for x in before)
+            self.scales, self.zeros = (x if x is None else x.to(self.scales.device) for x in old_scales_and_zeros)
         return self

@@ -1,13 +1,13 @@
-// y = x @ w.T + bias for a few rows of x and a quantized matrix w (dequantize.cuh), on tensor cores. It is
+// Computes y = x @ w.T + bias for a few rows of x and a quantized matrix w (dequantize.cuh), on tensor cores. It is
 // memory-bound, because w is read once. Defined above: COLUMNS (groups of 8 rows of x), TILES (tiles of 16 rows of w
 // per warp), ACROSS (warps along the rows of w), DEEP (warps that share the columns: split-K), AHEAD (steps in flight
 // per warp), BLOCKS (per SM), BIAS.
-constexpr int ROWS = 16 * TILES * ACROSS;                   // of w per block
+constexpr int ROWS = 16 * TILES * ACROSS;                   // rows of w per block
 // With few rows of x, the accumulators of a group are scaled when they are complete. With many rows they would need too
 // many registers, so the elements of w are scaled instead, which rounds them once more.
 constexpr bool SCALE_WEIGHTS = GROUP && COLUMNS > 2, SCALE_SUMS = GROUP && !SCALE_WEIGHTS;
 
-struct StepData { uint4 words[LOADS]; u32 scales[SCALES], zeros[SCALES]; };     // what a thread loads per step
+struct StepData { uint4 words[LOADS]; u32 scales[SCALES], zeros[SCALES]; };     // loads of a thread per step
 
 __device__ void scale_up(u32 (&a)[4], u32 pair) {
     const u32 by[2] = {upper(pair), lower(pair)};
@@ -23,7 +23,7 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
     u32 *codebook = (u32 *)(sums + DEEP);                       // for NF4
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = lane / 4, t = lane % 4, deep = warp / ACROSS;
     const int steps = (k + STEP - 1) / STEP, tiles = (rows + 15) / 16, bands = (rows + ROWS - 1) / ROWS;
-    const int iterations = ((steps + DEEP - 1) / DEEP + AHEAD - 1) / AHEAD;       // of AHEAD steps each
+    const int iterations = ((steps + DEEP - 1) / DEEP + AHEAD - 1) / AHEAD;       // each has AHEAD steps
     StepData in_flight[AHEAD][TILES];
 
     auto load = [&](StepData (&to)[TILES], int band, int step) {
@@ -88,7 +88,7 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
                     for (int c = 0; c < COLUMNS; c++) scale_up(total[i][c], d[i][c], current[i].scales[p]);
         }
     };
-    auto finish = [&](int band) {  // adds the partial sums of the warps that share the columns
+    auto finish = [&](int band) {  // adds the partial sums of the warps that share the columns of w
         #pragma unroll
         for (int i = 0; i < TILES; i++)
             #pragma unroll
@@ -119,7 +119,7 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
         for (int i = 0; i < TILES * COLUMNS * 4; i++) total[i / 4 / COLUMNS][i / 4 % COLUMNS][i % 4] = 0;
         #pragma unroll 1
         for (int iteration = 0; iteration < iterations; iteration++) {
-            const bool last = iteration == iterations - 1;  // then the first steps of the next band are loaded
+            const bool last = iteration == iterations - 1;  // then prefetch the first steps of the next band
             const int step = deep + iteration * AHEAD * DEEP, next = last ? deep : step + AHEAD * DEEP;
             #pragma unroll
             for (int a = 0; a < AHEAD; a++) {

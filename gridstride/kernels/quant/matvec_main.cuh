@@ -1,4 +1,4 @@
-// Host code of an exported product with quantized weights: it makes random inputs, checks results against double, and
+// Host code of an exported product with quantized weights: makes random inputs, checks results against double, and
 // times the last size. Defined above: the sizes (cases: rows of x, rows and columns of w), the type Elem (of x, y and
 // the scales), KIND, GROUP (columns that share a scale; 0: the whole row), BOOK (the values of NF4) and the tolerance
 // (ROUNDING). The launches are defined below.
@@ -14,7 +14,7 @@ __global__ void fill(Elem *x, size_t size, bool scales) {
     if (i < size) x[i] = Elem((random_bits(i) >> 8) * (scales ? 0x1p-25f : 0x1p-23f) + (scales ? .5f : -1.f));
 }
 
-// Makes random bytes: all of them are weights, except the NaN of e4m3.
+// Makes random bytes: quantized weights, without the NaN of e4m3.
 __global__ void fill(unsigned char *words, size_t size) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
@@ -34,7 +34,7 @@ float number_at(const std::vector<unsigned char> &words, int steps, int row, int
     int reg = at % 4 / 2 * 2 + row % 16 / 8, element = at % 2;
     int bit = KIND == INT4 ? 4 * (reg + 4 * element) : KIND == NF4 ? 8 * reg + 4 * element
                                                                   : reg / 2 * 32 + (reg % 2 + 2 * element) * 8;
-    int byte = product * BITS + bit / 8;                    // index among the thread's bytes; a product has BITS bytes
+    int byte = product * BITS + bit / 8;            // index of the byte in the thread's bytes; a product has BITS bytes
     size_t load = ((size_t)(row / 16) * steps + column / STEP) * (BITS / 2) + byte / 16;
     unsigned found = words[(load * 32 + lane) * 16 + byte % 16] >> bit % 8;
     if (KIND == INT4) return int(found & 15) - 8;

@@ -1,8 +1,8 @@
-// y = x @ w.T + bias for many rows of x and a quantized matrix w (dequantize.cuh), on a Hopper GPU: a mixed-input GEMM.
-// wgmma takes its first operand, 64 rows of w per warpgroup, from registers, where the elements are dequantized just
-// before they are used; w is stored in the order of these registers (fragments.py). The second operand, BN rows of x,
-// is loaded to shared memory by TMA. Its columns were permuted before (`permute_columns`), because in w the 16 columns
-// of a product are not contiguous.
+// Computes y = x @ w.T + bias for many rows of x and a quantized matrix w (dequantize.cuh), on a Hopper GPU: a
+// mixed-input GEMM. wgmma reads its first operand, 64 rows of w per warpgroup, from registers, in which the elements
+// are dequantized just before their use; w is stored in the order of these registers (fragments.py). TMA loads the
+// second operand, BN rows of x, to shared memory. A first kernel, `permute_columns`, permutes the columns of x, because
+// in w the 16 columns of a product are not contiguous.
 //
 // A stage is 64 columns, half of a step of w. Defined above: BN (rows of x per block), WGS (consumer warpgroups), CK
 // (blocks of a cluster that share the columns: split-K), STAGES, BIAS, UP (registers of a consumer thread).
@@ -10,7 +10,7 @@ constexpr int BM = 64 * WGS, HALF_LOADS = LOADS / 2, HALF_SCALES = GROUP == 32 ?
 constexpr int X_BYTES = BN * 128, W_BYTES = 4 * WGS * 512 * HALF_LOADS;                     // per stage
 constexpr int SCALE_BYTES = GROUP ? 4 * WGS * 32 * HALF_SCALES : 0, ZERO_BYTES = ZEROS ? SCALE_BYTES : 0;
 constexpr int STAGE_BYTES = X_BYTES + (W_BYTES + SCALE_BYTES + ZERO_BYTES + 1023) / 1024 * 1024;
-constexpr int PITCH = BM + 4;                               // of the accumulators in shared memory: no bank conflicts
+constexpr int PITCH = BM + 4;                               // elements per row of sums; no bank conflicts
 
 // Permutes each 32 columns of x to the order in which the fragments of w have them, and pads the rows with zeros to
 // `padded` columns, a multiple of 32. The thread of lane l%4 = t holds the columns 8t to 8t + 7 of w: the first product
@@ -37,8 +37,8 @@ __device__ void scale_both_rows(u32 (&a)[4], u32 pair) {
     for (int i = 0; i < 4; i++) a[i] = mul2(a[i], by[i % 2]);
 }
 
-// Dequantizes a stage of a warp's tile, 16 rows and 64 columns: four products' registers. `words`, `scales`, `zeros`:
-// in shared memory, of this tile. `offset`: of the rows, if all columns share the zero points.
+// Dequantizes a stage of a warp's tile, 16 rows and 64 columns, which is four products. `words`, `scales` and `zeros`
+// are in shared memory. `offset`: that of the two rows, if all columns share the zero points.
 __device__ void dequantize(const uint4 *words, const u32 *scales, const u32 *zeros, const u32 *codebook,
                            const u32 (&row_offset)[2], u32 (&a)[4][4]) {
     const int lane = threadIdx.x % 32, r = lane / 4;
@@ -58,10 +58,10 @@ __device__ void dequantize(const uint4 *words, const u32 *scales, const u32 *zer
     }
 }
 
-// Named barrier of the consumers.
+// Waits at the named barrier of the consumers
 __device__ void consumers_sync() { asm volatile("bar.sync 1, %0;" :: "n"(128 * WGS) : "memory"); }
 
-// Adds the partial sums of the CK blocks for this block's share of the rows of x, and stores them. `sums`: the
+// Adds the partial sums of the CK blocks for this block's part of the rows of x, and stores the results. `sums`:
 // accumulators [BN][PITCH] in shared memory.
 __device__ void store(const float *sums, const u32 *scales, const Elem *bias, Elem *y, int batch, int rows, int first_w,
                       int first_x, int q) {
@@ -114,8 +114,8 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
     if (wg == WGS) {                                        // producer
         registers_down<40>();
         if (threadIdx.x == 128 * WGS) {
-            // A box has the 4 * WGS tiles of 16 rows of this block. w was written before the kernel that permutes x
-            // began, so its first stages are loaded before the wait for that kernel.
+            // A box has this block's 4 * WGS tiles of 16 rows. w does not depend on the kernel that permutes x, so its
+            // first stages are loaded before the wait for that kernel.
             auto load_w = [&](int half) {
                 const u32 bar = full + 8 * s, to = address(shared + s * STAGE_BYTES) + X_BYTES;
                 barrier_wait(empty + 8 * s, phase - 1);
@@ -167,7 +167,7 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                     wgmma_kept<false>(d[0], a[half][j][0], a[half][j][1], a[half][j][2], a[half][j][3],
                                     descriptor(address(stage) + j * 32, 16), step > begin || half || j);
                 wgmma_commit();
-                wgmma_wait<1>();                            // the previous stage is multiplied: it may be refilled
+                wgmma_wait<1>();                            // the previous product is complete: its stage is free
                 if (last >= 0 && threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * last);
                 last = s;
                 if (++s == STAGES) { s = 0; phase++; }
@@ -187,6 +187,6 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
     if constexpr (CK > 1) {
         cluster_sync();
         if (wg < WGS) store((const float *)shared, scales, bias, y, batch, rows, first_w, first_x, q);
-        cluster_sync();                                     // other blocks still read this block's sums
+        cluster_sync();                                     // other blocks may still read this block's sums
     }
 }

@@ -1,10 +1,10 @@
-"""`quantize` and `dequantize`: convert the linear layers of a module to few bits, and back."""
+"""`quantize` and `dequantize`: quantize the linear layers of a module, and convert them back."""
 
 from functools import partial
 
 from .formats import decibels
 from .linear import QuantLinear
-from .packed import DEFAULT_GROUP, unpack, why_unsupported, why_invalid
+from .packed import DEFAULT_GROUP, unpack, why_options_invalid, why_unsupported
 from .sources import FLOATS
 from ..layers import ReplacedLayer, format_us, report_table, replace_linears, restore_linears
 from ..common import dtype_name
@@ -18,21 +18,21 @@ def _quantize_layer(kind, group, zeros, fit, name, layer):
         return f'it is {dtype_name(w)}'
     if why := why_unsupported(kind, group, w.shape):
         return why
-    new = QuantLinear.of(layer, kind, group, zeros, fit)
-    return new, ReplacedLayer(
-        name, tuple(w.shape), w.nbytes, new.packed.nbytes, decibels(w, unpack(new.packed)), dtype_name(w)
-    )
+    quantized = QuantLinear.of(layer, kind, group, zeros, fit)
+    noise = decibels(w, unpack(quantized.packed))
+    return quantized, ReplacedLayer(name, tuple(w.shape), w.nbytes, quantized.packed.nbytes, noise, dtype_name(w))
 
 
 def _notes(replaced):
-    "Yield the lines below the table: the expected speedup"
+    "Yield the lines below the table, which state the expected speedup"
     limits = ceilings()
     bytes_before = sum(layer.bytes_before for layer in replaced)
     bytes_after = sum(layer.bytes_after for layer in replaced)
-    old, new = (size / limits['read'] / 1e9 for size in (bytes_before, bytes_after))
+    seconds_before, seconds_after = (size / limits['read'] / 1e9 for size in (bytes_before, bytes_after))
     yield (
         f'dB: signal to noise of the weights. An {limits["gpu"]} reads {limits["read"]:,.0f} GB/s: these weights in '
-        f'{format_us(new)} µs instead of {format_us(old)}.\nThe speedup for one row of x is at most {old / new:.2f}.'
+        f'{format_us(seconds_after)} µs instead of {format_us(seconds_before)}.\n'
+        f'The speedup for one row of x is at most {seconds_before / seconds_after:.2f}.'
     )
     if any(layer.old_dtype == 'float32' for layer in replaced):
         yield 'The kernels support 16-bit floats only: torch multiplies x of float32, with dequantized weights.'
@@ -44,22 +44,22 @@ def quantize(
     group=None,  # columns that share a scale: 32, 64, 128, 'row', 'tensor'; None: 'row', but 128 for int4, 64 for NF4
     skip=(),  # names of layers that are not quantized, with wildcards: ('lm_head', '*.gate')
     zeros=False,  # integers only: give each group a zero point
-    fit='absmax',  # the largest element of a group is representable; 'mse': search for the least squared error
+    fit='absmax',  # represent the largest element of each group; 'mse': search for the least squared error
 ):  # the module
-    """Quantize the linear layers of a module. Prints a table of their sizes and errors, and the speedup that the
-    smaller size allows on this GPU.
+    """Quantize the linear layers of a module. Prints a table of their sizes and errors, and the highest speedup that
+    the smaller sizes allow on this GPU.
 
         model = quantize(model, 'int4', skip=('lm_head',))
 
-    `state_dict` and `torch.compile` work as before; a saved state loads into a module that was quantized in the same
-    way. Layers with shared weights, or whose columns are not a multiple of the group, are not quantized; the table says
-    why. Raises TypeError or ValueError for unsupported options."""
+    `state_dict` and `torch.compile` work as before; a saved state loads into a module that was quantized with the same
+    options. Layers with shared weights, and layers whose columns are not a multiple of the group, are not quantized;
+    the table gives the reason. Raises TypeError or ValueError for unsupported options."""
     group = DEFAULT_GROUP.get(kind) if group is None else group
     try:
         why_unsupported(kind, group, (0, 0))
     except ValueError as e:
         raise ValueError(f'quantize: {e}') from None
-    if why := why_invalid(kind, zeros, fit):
+    if why := why_options_invalid(kind, zeros, fit):
         raise ValueError(f'quantize: {why}')
     convert = partial(_quantize_layer, kind, group, zeros, fit)
     module, replaced, unchanged = replace_linears('quantize', 'quantized', module, skip, convert)
@@ -71,7 +71,7 @@ def quantize(
 def dequantize(
     module,  # as `quantize` returned it
 ):  # the module
-    """Replace quantized layers by `torch.nn.Linear`s with the dequantized weights; the rounding is not undone.
+    """Replace quantized layers by `torch.nn.Linear`s with the dequantized weights, which keep the rounding errors.
 
         model = dequantize(model)
 

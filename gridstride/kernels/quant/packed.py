@@ -1,4 +1,4 @@
-"""Pack quantized matrices in the memory layout that the kernels read, and multiply by packed matrices."""
+"""Pack quantized matrices into the memory layout that the kernels read, and multiply by packed matrices."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -14,20 +14,20 @@ from ..ladder.rung import this_device
 from ..common import check_matches, check_tensor, launch, dtype_name
 from ...utils import backend, cdiv
 
-# How scales are chosen: 'absmax': by the largest element of a group; 'mse': by a search for the least squared error
+# How to choose scales: 'absmax': from the largest magnitude of a group; 'mse': search for the least squared error
 FITS = 'absmax', 'mse'
-DEFAULT_GROUP = dict(int8='row', int4=128, nf4=64, fp8='row')  # by kind
+DEFAULT_GROUP = dict(int8='row', int4=128, nf4=64, fp8='row')  # kind -> group
 
 
 class Packed(NamedTuple):
-    "A quantized matrix, packed as the kernels read it"
+    "A quantized matrix in the memory layout that the kernels read"
 
     kind: str  # 'int8', 'int4', 'nf4', 'fp8'
     group: object  # columns that share a scale, or 'row'
     shape: tuple  # (rows, columns) of the matrix
     words: object  # the elements, as `fragments.to_fragments` returns them
     scales: object  # 16-bit floats, as `fragments.to_lane_order` returns them
-    zeros: object = None  # likewise: zero points, -8 to 7 or -128 to 127
+    zeros: object = None  # zero points like `scales`: -8 to 7, or -128 to 127
 
     @property
     def nbytes(self) -> int:
@@ -36,7 +36,7 @@ class Packed(NamedTuple):
 
 
 def why_unsupported(kind, group, shape):  # None if it is supported
-    "Return the reason why a matrix of that shape cannot be packed. Raises ValueError for an unknown kind or group"
+    "Return the reason why a matrix of this shape cannot be packed. Raises ValueError for an unknown kind or group"
     if kind not in KINDS:
         raise ValueError(f'kind must be one of {", ".join(KINDS)}; got {kind!r}')
     if group not in (*GROUPS, 'tensor') or isinstance(group, bool):
@@ -55,25 +55,26 @@ def _quantize(w, kind, group, dtype, zeros, fit):
     if kind == 'nf4':
         return *(formats.nf4 if fit == 'absmax' else formats.search_nf4)(w, group, dtype), None
     quantizer = formats.affine if zeros else formats.symmetric
-    bits, half = BITS[kind], 2 ** (BITS[kind] - 1)
-    q = (
-        quantizer(w, bits, group, dtype)
-        if fit == 'absmax'
-        else formats.search_scales(w, bits, group, dtype, quantizer=quantizer)
-    )
+    bits = BITS[kind]
+    if fit == 'absmax':
+        quantized = quantizer(w, bits, group, dtype)
+    else:
+        quantized = formats.search_scales(w, bits, group, dtype, quantizer=quantizer)
     if not zeros:
-        return q
-    return (q.integers.short() - half).to(torch.int8), q.scales, q.zeros.to(dtype) - half
+        return quantized
+    offset = 2 ** (bits - 1)  # from unsigned to signed integers
+    integers = (quantized.integers.short() - offset).to(torch.int8)
+    return integers, quantized.scales, quantized.zeros.to(dtype) - offset
 
 
-def why_invalid(kind, zeros, fit):  # None if it is valid
-    "Return the reason why a kind does not support zero points, or this choice of scales"
+def why_options_invalid(kind, zeros, fit):  # None if they are valid
+    "Return the reason why a kind does not support these options"
     if fit not in FITS:
-        return f'fit must be {" or ".join(map(repr, FITS))}; got {fit!r}'
+        return f'fit is {fit!r}; expected {" or ".join(map(repr, FITS))}'
     if zeros and kind not in ('int4', 'int8'):
-        return f'zeros needs an integer kind, int4 or int8; the kind is {kind}'
+        return f'zeros is {zeros}, but only int4 and int8 have zero points; kind is {kind}: omit zeros'
     if fit == 'mse' and kind == 'fp8':
-        return "fp8 has steps that grow with its values, so a search gains nothing; use fit='absmax'"
+        return "fp8 does not support fit='mse', because its steps grow with its values: use fit='absmax'"
 
 
 def pack(
@@ -81,9 +82,9 @@ def pack(
     kind='int4',  # 'int8', 'int4', 'nf4', 'fp8'
     group=None,  # columns that share a scale: 32, 64, 128, 'row', 'tensor'; None: 'row', but 128 for int4, 64 for NF4
     zeros=False,  # integers only: give each group a zero point
-    fit='absmax',  # the largest element of a group is representable; 'mse': search for the least squared error
+    fit='absmax',  # represent the largest element of each group; 'mse': search for the least squared error
 ) -> Packed:
-    """Quantize a matrix, and pack it as `matvec` reads it. Group 'tensor' is stored as one equal scale per row.
+    """Quantize a matrix, and pack it as `matvec` reads it. With group 'tensor', each row stores the same scale.
 
         matvec(x, pack(w, 'int4'))
 
@@ -91,8 +92,8 @@ def pack(
     group = DEFAULT_GROUP.get(kind) if group is None else group
     if w.dim() != 2 or dtype_name(w) not in (*FLOATS, 'float32'):
         choices = f'{", ".join(FLOATS)} or float32'
-        raise TypeError(f'pack: w must be a matrix of {choices}; got {dtype_name(w)} of {w.dim()} axes')
-    if why := why_unsupported(kind, group, w.shape) or why_invalid(kind, zeros, fit):
+        raise TypeError(f'pack: w must be a matrix of {choices}; got a {w.dim()}-dimensional {dtype_name(w)} tensor')
+    if why := why_unsupported(kind, group, w.shape) or why_options_invalid(kind, zeros, fit):
         raise ValueError(f'pack: {why}')
     dtype = w.dtype if dtype_name(w) in FLOATS else torch.bfloat16
     (rows, columns), (integers, *scales_and_zeros) = w.shape, _quantize(w.detach(), kind, group, dtype, zeros, fit)
@@ -103,53 +104,54 @@ def pack(
     return Packed(kind, group, (rows, columns), to_fragments(integers, kind), *ordered)
 
 
-def unpack(p: Packed):  # (rows, columns) of float32
+def unpack(packed: Packed):  # (rows, columns) of float32
     "Dequantize a packed matrix to float32"
-    rows, columns = p.shape
-    integers = from_fragments(p.words, p.kind, rows, columns)
-    groups = 1 if p.group == 'row' else columns // p.group
-    scales, zeros = (None if x is None else from_lane_order(x, rows, groups) for x in (p.scales, p.zeros))
-    if p.kind == 'nf4':
+    kind, group, (rows, columns), words, *scales_and_zeros = packed
+    integers = from_fragments(words, kind, rows, columns)
+    groups = 1 if group == 'row' else columns // group
+    scales, zeros = (None if x is None else from_lane_order(x, rows, groups) for x in scales_and_zeros)
+    if kind == 'nf4':
         return formats.restore_nf4(QuantizedNF4(integers, scales))
-    integers = integers.view(torch.float8_e4m3fn).float() if p.kind == 'fp8' else integers
+    integers = integers.view(torch.float8_e4m3fn).float() if kind == 'fp8' else integers
     return formats.restore(QuantizedInts(integers, scales, zeros))
 
 
 @lru_cache(1024)
-def _calls_on(device, backend, *problem):
-    "Return the launches on a device, cached, so that the properties of the device are queried only once"
+def _calls_on(device, backend, *problem):  # `device` and `backend` are only a part of the cache key
+    "Return `matvec_calls` on the current device; cached, because queries of the device take long"
     return matvec_calls(*problem, this_device())
 
 
 def align_rows(x):
-    "Return x with rows that begin at a multiple of 16 bytes: padded with zeros, or copied, if they do not"
+    "Return x with rows that begin at multiples of 16 bytes: if they do not, pad them with zeros, or copy x"
     if x.shape[1] % 8:
         return torch.nn.functional.pad(x, (0, -x.shape[1] % 8))
     return x.clone() if x.data_ptr() % 16 else x
 
 
-def packed_arrays(p) -> dict:
-    "Return the arrays of a packed matrix, {name: tensor or None}, as words on the emulator, which checks types"
-    arrays = dict(words=p.words, scales=p.scales, zeros=p.zeros)
-    if p.words.is_cuda:
+def packed_arrays(packed) -> dict:  # name -> tensor or None
+    "Return the arrays of a packed matrix; on the emulator, which checks dtypes, as arrays of 32-bit words"
+    arrays = dict(words=packed.words, scales=packed.scales, zeros=packed.zeros)
+    if packed.words.is_cuda:
         return arrays
     return {name: array if array is None else array.view(torch.uint32) for name, array in arrays.items()}
 
 
-def run_matvec(x, p, bias):
-    "Compute `matvec` of operands that have been checked"
-    batch, rows, x = x.shape[0], p.shape[0], align_rows(x)
+def run_matvec(x, packed, bias):
+    "Compute `matvec` for valid operands"
+    batch, rows, x = x.shape[0], packed.shape[0], align_rows(x)
     y = x.new_empty(batch, rows)
     if not y.numel():
         return y
-    problem = p.kind, dtype_name(x), p.group, batch, rows, x.shape[1], bias is not None, p.zeros is not None
-    launch(_calls_on(x.get_device(), backend(), *problem), x, **packed_arrays(p), bias=bias, y=y)
+    has_bias, has_zeros = bias is not None, packed.zeros is not None
+    problem = packed.kind, dtype_name(x), packed.group, batch, rows, x.shape[1], has_bias, has_zeros
+    launch(_calls_on(x.get_device(), backend(), *problem), x, **packed_arrays(packed), bias=bias, y=y)
     return y
 
 
 def matvec(
-    x,  # (batch, columns), contiguous, of the type of the scales: float16 or bfloat16; at most 64 rows
-    p,  # a `Packed`
+    x,  # (batch, columns), contiguous, with the dtype of the scales: float16 or bfloat16; at most 64 rows
+    packed,  # a `Packed`
     bias=None,  # (rows,)
 ):  # (batch, rows), of the type of x
     """Compute x @ w.T (+ bias) for a packed matrix w on tensor cores, with float32 accumulators.
@@ -157,13 +159,13 @@ def matvec(
         matvec(x, pack(w, 'int4'))
 
     Raises TypeError or ValueError for unsupported operands."""
-    check_tensor('matvec', x, [dtype_name(p.scales)])
-    if x.dim() != 2 or x.shape[0] > MAX_ROWS or x.shape[1] != p.shape[1]:
-        want = f'({MAX_ROWS} or fewer, {p.shape[1]})'
-        raise ValueError(f'matvec: x must have the shape {want}; got {tuple(x.shape)}')
-    for name, array in (('words', p.words), ('scales', p.scales), ('zeros', p.zeros)):
+    check_tensor('matvec', x, [dtype_name(packed.scales)])
+    if x.dim() != 2 or x.shape[0] > MAX_ROWS or x.shape[1] != packed.shape[1]:
+        expected = f'({MAX_ROWS} or fewer, {packed.shape[1]})'
+        raise ValueError(f'matvec: x has shape {tuple(x.shape)}; expected {expected}')
+    for name, array in zip(Packed._fields[3:], packed[3:]):
         if array is not None:
             check_tensor('matvec', array, [dtype_name(array)], name)
     if bias is not None:
-        check_matches('matvec', 'bias', bias, x, (p.shape[0],))
-    return run_matvec(x, p, bias)
+        check_matches('matvec', 'bias', bias, x, (packed.shape[0],))
+    return run_matvec(x, packed, bias)

@@ -15,7 +15,7 @@ _ROUNDING = dict(float16=2**-11, bfloat16=2**-8)
 
 
 def matvec_cases(batch) -> list:  # of (rows of x, rows and columns of w)
-    "Return the sizes that are tested; the last one is also timed"
+    "Return the sizes that a program checks; the last one is also timed"
     return [*MATVEC_SHAPES, (batch, *TIMED_SHAPE)]
 
 
@@ -27,17 +27,17 @@ def _matvec_program(kind, dtype, batch):
     constants = f'''typedef {C_TYPES[dtype]} Elem;
 enum {{ {', '.join(KINDS).upper()} }};
 constexpr int KIND = {kind.upper()}, GROUP = {0 if DEFAULT_GROUP[kind] == 'row' else DEFAULT_GROUP[kind]};
-constexpr float BOOK[] = {{{', '.join(f'{o!r}f' for o in nf4_codebook())}}};
+constexpr float BOOK[] = {{{', '.join(f'{value!r}f' for value in nf4_codebook())}}};
 constexpr double ROUNDING = {_ROUNDING[dtype]};'''
     signature = 'void launch(int number, const Elem *x, const unsigned char *words, const Elem *scales, Elem *y)'
     casts = dict(words='(const uint4 *)words', scales='(const unsigned *)scales')
     sizes = matvec_cases(batch)
     lines = [
-        [Launch(c, [casts.get(array, array) for array in c.arrays]) for c in _matvec_calls(kind, dtype, *size)]
+        [Launch(call, [casts.get(name, name) for name in call.arrays]) for call in _matvec_calls(kind, dtype, *size)]
         for size in sizes
     ]
-    description = f'`gridstride.kernels.quant.matvec` of {kind}, x of {dtype}, timed with {batch} of its rows.'
-    name, main = f'matvec_{kind}_{dtype}' + f'_{batch}_wgmma_launch_code' * (batch > 1), 'quant/matvec_main.cuh'
+    description = f'`gridstride.kernels.quant.matvec` of {kind}, x of {dtype}, timed with {batch} rows of x.'
+    name, main = f'matvec_{kind}_{dtype}' + f'_{batch}_rows' * (batch > 1), 'quant/matvec_main.cuh'
     return Program(name, description, main, 'batch, rows, columns', sizes, {signature: lines}, constants)
 
 
@@ -52,28 +52,29 @@ _EIGHT_BIT_SIGNATURE = (
 def _eight_bit_program(name, kind, description, sizes, lines):
     "Return the `Program` of a product of two 8-bit operands"
     constants = f'''constexpr bool WHOLE = {str(kind == 'int8').lower()};
-// per 32 elements along K, e4m3 accumulators keep about 13 bits of the largest term, which may far exceed the mean
+// per 32 elements along K, an e4m3 accumulator keeps about 13 bits of the largest term, which may far exceed the mean
 constexpr double TERM = {1e-6 if kind == 'int8' else 2**-10};'''
     return Program(name, description, 'quant/rows_main.cuh', 'M, N, K', sizes, {_EIGHT_BIT_SIGNATURE: lines}, constants)
 
 
-def _tensor_map_code(name, sides, box):
-    "Return C++ for the tensor map of a, b or out"
-    sizes = ', '.join(map(str, (*sides, *box)))
-    return f'static auto {name}_tensor_map_code = tensor_map<{NAMESPACE}::TensorMap>({name}, {sizes}, 128);'
+def _tensor_map_code(name, shape, box):
+    "Return C++ that defines the tensor map of a, b or out"
+    sizes = ', '.join(map(str, (*shape, *box)))
+    return f'static auto {name}_map = tensor_map<{NAMESPACE}::TensorMap>({name}, {sizes}, 128);'
 
 
-def _wgmma_launch_code(kind, M, N, K):
-    "Return the lines of C++ for one size"
-    (c,) = wgmma_calls(kind, M, N, K, H100)
-    maps = [_tensor_map_code(o, sides, box) for o, sides, box in zip(c.arrays, ((M, K), (N, K), (M, N)), BOXES)]
-    return [*maps, Launch(c, [*(f'{array}_tensor_map_code' for array in c.arrays[:3]), *c.arrays[3:]])]
+def _wgmma_case(kind, M, N, K):
+    "Return the lines of C++ and the `Launch` for one size"
+    (call,) = wgmma_calls(kind, M, N, K, H100)
+    shapes = (M, K), (N, K), (M, N)
+    maps = [_tensor_map_code(name, shape, box) for name, shape, box in zip(call.arrays, shapes, BOXES)]
+    return [*maps, Launch(call, [*(f'{name}_map' for name in call.arrays[:3]), *call.arrays[3:]])]
 
 
 def _wgmma_program(kind):
-    description = f'`gridstride.kernels.quant.multiply_{kind}`: 8 bits on both sides, one scale per row.'
+    description = f'`gridstride.kernels.quant.multiply_{kind}`: 8-bit operands, one scale per row.'
     return _eight_bit_program(
-        f'multiply_{kind}', kind, description, WGMMA_SHAPES, [_wgmma_launch_code(kind, *row) for row in WGMMA_SHAPES]
+        f'multiply_{kind}', kind, description, WGMMA_SHAPES, [_wgmma_case(kind, *shape) for shape in WGMMA_SHAPES]
     )
 
 
@@ -81,12 +82,18 @@ def _dp4a_program():
     description = '`gridstride.kernels.quant.multiply_int8` for few rows: int8, multiplied by dp4a.'
     casts = dict(x='(const int4 *)a', b='(const int4 *)b')
     lines = [
-        [Launch(c, [casts.get(array, array) for array in c.arrays]) for c in dp4a_calls(*size)] for size in DP4A_SHAPES
+        [Launch(call, [casts.get(name, name) for name in call.arrays]) for call in dp4a_calls(*size)]
+        for size in DP4A_SHAPES
     ]
     return _eight_bit_program('multiply_int8_few_rows', 'int8', description, DP4A_SHAPES, lines)
 
 
 def programs() -> list:  # of `Program`
-    "Return one program per kind, one in float16, one for many rows of x, and those of two 8-bit operands"
-    few = [(kind, 'bfloat16', 1) for kind in KINDS] + [('int4', 'float16', 1), ('int4', 'bfloat16', 16)]
-    return [*(_matvec_program(*o) for o in few), _wgmma_program('fp8'), _wgmma_program('int8'), _dp4a_program()]
+    "Return programs of `matvec` (one per kind, one in float16, one for 16 rows of x) and of the 8-bit products"
+    variants = [(kind, 'bfloat16', 1) for kind in KINDS] + [('int4', 'float16', 1), ('int4', 'bfloat16', 16)]
+    return [
+        *(_matvec_program(*variant) for variant in variants),
+        _wgmma_program('fp8'),
+        _wgmma_program('int8'),
+        _dp4a_program(),
+    ]

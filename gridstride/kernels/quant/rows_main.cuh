@@ -1,4 +1,4 @@
-// Host code of an exported 8-bit product: it makes random inputs, checks elements in all parts of the result against
+// Host code of an exported 8-bit product: makes random inputs, checks elements in all parts of the result against
 // double, and times the last size. Defined above: the sizes (cases: M, N, K), WHOLE (the operands are integers, not
 // e4m3), and TERM (the tolerance of a sum). The launches are defined below.
 void launch(int number, const unsigned char *a, const unsigned char *b, __nv_bfloat16 *out, const float *a_scales,

@@ -1,4 +1,4 @@
-"""Assemble the CUDA C of the quantized products: the files `*.cuh` after their types and constants."""
+"""Assemble the CUDA C of the quantized products: types and constants, followed by the text of `*.cuh`."""
 
 from functools import lru_cache
 
@@ -9,27 +9,27 @@ from ..source_assembly import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
 
-# dtype -> (type of a pair in C, the bits of a pair of 128.0 or 1024.0, bits of the fraction, name in PTX)
+# dtype -> (C type of a pair, bits of a pair of 128.0 or 1024.0, bits of the fraction, name in PTX)
 _FLOATS = {'bfloat16': ('__nv_bfloat162', '0x43004300u', 7, 'bf16'), 'float16': ('__half2', '0x64006400u', 10, 'f16')}
 FLOATS = tuple(_FLOATS)
 _BARRIER_PRIMITIVES = tuple(f'barrier_{name}' for name in ('init', 'arrive', 'expect', 'wait'))
 _COPY_PRIMITIVES = 'address', 'barriers_ready', *_BARRIER_PRIMITIVES, 'bulk_copy', 'bulk_copy_once'
 _PRIMITIVES = dict(matvec=('mma',), streamed=('mma', *_COPY_PRIMITIVES), unpack=())
-KINDS = 'int4', 'int8', 'nf4', 'fp8'  # in the order of the enum in C
+KINDS = 'int4', 'int8', 'nf4', 'fp8'  # in the order of the C enum
 
 
 @lru_cache(1024)
 def kernel_source(
-    name,  # of a file
-    dtype,  # of x and y, `Elem` in the source
-    constants,  # ((name in the source, int), ...)
+    name,  # of the file, without `.cuh`
+    dtype,  # of x and y; in the source, `Elem`
+    constants,  # ((name in the source, its integer value), ...)
 ) -> str:
-    "Return CUDA C of a kernel with its types and constants, ready to be compiled"
-    pair, magic, fraction, ptx = _FLOATS[dtype]
+    "Return the source of a kernel with its types and constants"
+    pair_type, magic, fraction, ptx_name = _FLOATS[dtype]
     preamble = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
-    preamble += f'typedef {pair} Pair;\nconstexpr u32 MAGIC = {magic};\n'
+    preamble += f'typedef {pair_type} Pair;\nconstexpr u32 MAGIC = {magic};\n'
     preamble += f'constexpr int FRACTION = {fraction};\nenum {{ {", ".join(KINDS).upper()} }};\n'
     preamble += f'__constant__ float CODEBOOK[] = {{{", ".join(f"{value!r}f" for value in nf4_codebook())}}};\n'
     instructions = PTX + wgmma_kept(dict(constants)['BN']) if name == 'mixed_gemm' else primitives(*_PRIMITIVES[name])
-    preamble += instructions.replace('bf16', ptx) + source('dequantize')
+    preamble += instructions.replace('bf16', ptx_name) + source('dequantize')
     return assemble_source(source(name), (('Elem', C_TYPES[dtype]),), constants, preamble)

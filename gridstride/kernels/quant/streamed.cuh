@@ -1,6 +1,7 @@
-// y = x @ w.T + bias for up to eight rows of x and a quantized matrix w (dequantize.cuh), on a Hopper GPU. Each warp
-// has its own pipeline of bulk copies to shared memory: STAGES chunks of CHUNK steps. A block processes 16 rows of w at
-// a time, and deals the chunks of these rows out to its warps in order. Defined above: WARPS, CHUNK, STAGES, BIAS.
+// Computes y = x @ w.T + bias for up to eight rows of x and a quantized matrix w (dequantize.cuh), on a Hopper GPU.
+// Each warp has its own pipeline of bulk copies to shared memory: STAGES chunks of CHUNK steps. A block processes 16
+// rows of w at a time, and its warps take the chunks of these rows round-robin. Defined above: WARPS, CHUNK, STAGES,
+// BIAS.
 constexpr int WORDS = 512 * LOADS, PAIRS = GROUP ? 32 * SCALES : 0;      // bytes per step: elements, scales
 constexpr int STAGE = CHUNK * (WORDS + PAIRS * (1 + ZEROS));
 
@@ -11,7 +12,7 @@ multiply_streamed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *z
     __shared__ u64 bars[WARPS * STAGES + 1];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = lane / 4, t = lane % 4;
     const int steps = (k + STEP - 1) / STEP, chunks = (steps + CHUNK - 1) / CHUNK, bands = (rows + 15) / 16;
-    const int x_row_bytes = steps * STEP * 2 + 64;                 // padded, so that rows begin at different banks
+    const int x_row_bytes = steps * STEP * 2 + 64;                 // padding: rows begin at different banks
     char *ring = shared + warp * STAGES * STAGE, *xs = shared + WARPS * STAGES * STAGE;
     u32 *codebook = (u32 *)(xs + batch * x_row_bytes);                 // for NF4
     float *sums = (float *)(codebook + (KIND == NF4) * 256 * 32);             // [2][WARPS][batch][16]
@@ -36,7 +37,7 @@ multiply_streamed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *z
         for (int s = 0; s < STAGES; s++) barrier_init(full + 8 * s, 1);
         if (warp == 0) barrier_init(x_ready, 1);
         barriers_ready();
-        if (warp == 0) {                                    // x comes first: all warps wait for it
+        if (warp == 0) {                                    // copy x first: all warps wait for it
             barrier_expect(x_ready, batch * k * 2);
             for (int row = 0; row < batch; row++)
                 bulk_copy(address(xs + row * x_row_bytes), x + (size_t)row * k, k * 2, x_ready);

@@ -1,6 +1,6 @@
 // Writes a quantized matrix w (dequantize.cuh) as 16-bit floats, row-major. A warp dequantizes a step: 16 rows and 128
-// columns. Each thread holds eight contiguous columns of two rows per load of x in a product, and stores them at once.
-// Defined above: WARPS (per block), VECTOR (whether rows begin at multiples of 16 bytes).
+// columns. Each thread holds eight contiguous columns of two rows, and stores each row's columns at once.
+// Defined above: WARPS (per block), VECTOR (rows begin at multiples of 16 bytes).
 __device__ void store_eight(Elem *to, int columns, uint4 v) {
     if (VECTOR && columns >= 8) *(uint4 *)to = v;
     else

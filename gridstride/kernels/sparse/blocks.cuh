@@ -1,11 +1,12 @@
-// y = x @ w.T for a block-sparse w: `values` has the blocks of BR x 64 elements that are not all zeros, one below the
-// other, and `columns` their positions along k; those of row r of blocks begin at starts[r]. x is n x k, y is n x rows.
-// Two warpgroups multiply a block by 256 rows of x: each has half of the rows of w if BR is 128, else half of x.
+// Computes y = x @ w.T for a block-sparse w. `values` has the blocks of BR x 64 elements that are not all zeros, one
+// after the other, and `columns` has their positions along k; the blocks of block row r begin at index starts[r]. x is
+// n x k, y is n x rows. Two warpgroups multiply a block by 256 rows of x: each has half of the rows of w if BR is 128,
+// else half of x.
 // Defined above: BR, STAGES, the constants of `store.cuh`, and wgmma.
 constexpr int BN = 256, A_BYTES = BR*128, B_BYTES = BN*128;
 constexpr bool SPLIT_N = BR == 64;
 
-// issues d (+)= the product of a block
+// Issues d (+)= the product of a block
 __device__ void multiply(float (&d)[M][N/2], u64 a, u64 b, bool more) {
     fence_sums(d);
     wgmma_fence();
@@ -54,7 +55,7 @@ multiply_blocks(const __grid_constant__ TensorMap values, const __grid_constant_
             for (int i = 0; i < count; i++) {
                 barrier_wait(full + 8*s, phase);
                 multiply(d, da + s*(A_BYTES/16), db + s*(B_BYTES/16), i > 0);
-                wgmma_wait<1>();                                    // the last product is complete: its stage is free
+                wgmma_wait<1>();                        // the previous product is complete: its stage is free
                 if (last >= 0 && t == 0) barrier_arrive(empty + 8*last);
                 last = s;
                 if (++s == STAGES) { s = 0; phase++; }

@@ -12,8 +12,8 @@ from ..ladder.rung import KernelLaunch, this_device, require_hopper
 from ..common import check_tensor, dtype_name
 from ...utils import cdiv
 
-BLOCKS = (128, 64), (64, 64)  # (rows, columns) of a block
-_TILE_X_ROWS, _STAGES, _STORE_ROWS = 256, 4, 64  # rows of x per thread block; pipeline stages; rows of y per TMA store
+BLOCK_SHAPES = (128, 64), (64, 64)  # (rows, columns) of the blocks that the kernels support
+_X_ROWS_PER_BLOCK, _STAGES, _ROWS_PER_STORE = 256, 4, 64  # of x per thread block; of the pipeline; of y per TMA store
 
 
 class Blocks(NamedTuple):
@@ -21,9 +21,9 @@ class Blocks(NamedTuple):
 
     shape: tuple  # (rows, columns)
     block: tuple  # (rows, columns) of a block
-    values: object  # (blocks * block rows, block columns): the blocks, one row of blocks after the other
-    starts: object  # (rows of blocks + 1,) of int32: the index of the first block of each row of blocks
-    columns: object  # (blocks,) of int32: the column of each block, in units of blocks
+    values: object  # (number of blocks * rows of a block, columns of a block), one block row after the other
+    starts: object  # (block rows + 1,) of int32: the index of the first block of each block row
+    columns: object  # (number of blocks,) of int32: the block column of each block
 
     @property
     def nbytes(self):
@@ -32,16 +32,16 @@ class Blocks(NamedTuple):
 
 
 def _check_block(op_name, block):
-    "Raise ValueError unless the kernels support this block"
-    if tuple(block) not in BLOCKS:
-        raise ValueError(f'{op_name}: block is {block!r}; it must be {" or ".join(map(str, BLOCKS))}')
+    "Raise ValueError unless the kernels support this block shape"
+    if tuple(block) not in BLOCK_SHAPES:
+        raise ValueError(f'{op_name}: block is {block!r}; expected {" or ".join(map(str, BLOCK_SHAPES))}')
 
 
 def _split_into_blocks(w, block):
-    "Reshape to (rows of blocks, blocks per row, block rows, block columns), padded with zeros"
-    block_rows, block_columns = block
-    w = F.pad(w, (0, -w.shape[1] % block_columns, 0, -w.shape[0] % block_rows))
-    return w.view(w.shape[0] // block_rows, block_rows, w.shape[1] // block_columns, block_columns).transpose(1, 2)
+    "Pad with zeros, and reshape to (block rows, block columns, rows of a block, columns of a block)"
+    height, width = block
+    w = F.pad(w, (0, -w.shape[1] % width, 0, -w.shape[0] % height))
+    return w.view(w.shape[0] // height, height, w.shape[1] // width, width).transpose(1, 2)
 
 
 def prune_blocks(
@@ -53,16 +53,16 @@ def prune_blocks(
 
         w = prune_blocks(w, zeros=0.9)
 
-    Raises ValueError for an unsupported block, a fraction out of [0, 1], or NaN."""
+    Raises ValueError for an unsupported block shape, a fraction out of [0, 1], or NaN."""
     _check_block('prune_blocks', block)
     if not 0 <= zeros <= 1:
-        raise ValueError(f'prune_blocks: zeros is {zeros!r}; it must be a fraction from 0 to 1')
-    energies = _split_into_blocks(w.detach().float(), block).square().sum((2, 3))
-    if energies.isnan().any():
-        raise ValueError('prune_blocks: w has a NaN, whose magnitude is undefined')
-    keep = torch.zeros_like(energies, dtype=torch.bool).flatten()
-    keep[energies.flatten().argsort(descending=True, stable=True)[: round((1 - zeros) * energies.numel())]] = True
-    keep = keep.view_as(energies).repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)
+        raise ValueError(f'prune_blocks: zeros is {zeros!r}; expected a fraction from 0 to 1')
+    sums = _split_into_blocks(w.detach().float(), block).square().sum((2, 3))
+    if sums.isnan().any():
+        raise ValueError('prune_blocks: w has a NaN, which has no magnitude: replace it first')
+    keep_block = torch.zeros_like(sums, dtype=torch.bool).flatten()
+    keep_block[sums.flatten().argsort(descending=True, stable=True)[: round((1 - zeros) * sums.numel())]] = True
+    keep = keep_block.view_as(sums).repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)
     return torch.where(keep[: w.shape[0], : w.shape[1]], w, 0)
 
 
@@ -70,7 +70,7 @@ def to_blocks(
     w,  # (rows, columns) of float16 or bfloat16; both multiples of 8
     block=(128, 64),  # or (64, 64)
 ) -> Blocks:
-    "Convert a dense matrix to `Blocks`. Raises TypeError or ValueError for an unsupported matrix or block"
+    "Convert a dense matrix to `Blocks`. Raises TypeError or ValueError for an unsupported matrix or block shape"
     _check_block('to_blocks', block)
     if dtype_name(w) not in F16_TYPES or w.dim() != 2:
         raise TypeError(
@@ -78,20 +78,21 @@ def to_blocks(
             f'expected a matrix of {" or ".join(F16_TYPES)}'
         )
     if w.shape[0] % 8 or w.shape[1] % 8:
-        raise ValueError(f'to_blocks: w is {w.shape[0]}x{w.shape[1]}, but the kernel needs multiples of 8')
+        raise ValueError(f'to_blocks: w is {w.shape[0]}x{w.shape[1]}; expected multiples of 8: pad it with zeros')
     blocks = _split_into_blocks(w.detach(), block)
-    nonzero = (blocks != 0).flatten(2).any(-1)
-    starts = F.pad(nonzero.sum(1).cumsum(0), (1, 0)).int()
-    return Blocks(tuple(w.shape), tuple(block), blocks[nonzero].flatten(0, 1), starts, nonzero.nonzero()[:, 1].int())
+    is_stored = (blocks != 0).flatten(2).any(-1)
+    starts = F.pad(is_stored.sum(1).cumsum(0), (1, 0)).int()
+    columns = is_stored.nonzero()[:, 1].int()
+    return Blocks(tuple(w.shape), tuple(block), blocks[is_stored].flatten(0, 1), starts, columns)
 
 
-def from_blocks(b: Blocks):  # (rows, columns)
+def from_blocks(w: Blocks):  # (rows, columns)
     "Convert to a dense matrix"
-    (rows, columns), (block_rows, block_columns) = b.shape, b.block
-    res = b.values.new_zeros(cdiv(rows, block_rows), cdiv(columns, block_columns), block_rows, block_columns)
-    row = torch.arange(len(res), device=b.values.device).repeat_interleave(b.starts.diff())
-    res[row, b.columns.long()] = b.values.view(-1, block_rows, block_columns)
-    return res.transpose(1, 2).reshape(len(res) * block_rows, -1)[:rows, :columns].contiguous()
+    (rows, columns), (height, width) = w.shape, w.block
+    dense_blocks = w.values.new_zeros(cdiv(rows, height), cdiv(columns, width), height, width)
+    block_row = torch.arange(len(dense_blocks), device=w.values.device).repeat_interleave(w.starts.diff())
+    dense_blocks[block_row, w.columns.long()] = w.values.view(-1, height, width)
+    return dense_blocks.transpose(1, 2).reshape(len(dense_blocks) * height, -1)[:rows, :columns].contiguous()
 
 
 @lru_cache(1024)
@@ -103,43 +104,43 @@ def blocks_call(
     gpu,  # a `Device`
 ) -> tuple:  # a `KernelLaunch`, and the (box, swizzle) of values, x and y
     "Return the launch of the product with a block-sparse matrix"
-    products_n = _TILE_X_ROWS if block_rows == 128 else _TILE_X_ROWS // 2  # columns per wgmma
-    constants = dict(BR=block_rows, STAGES=_STAGES, M=1, N=products_n, OUT=_STORE_ROWS, BIAS=False)
-    src, row_blocks = blocks_source(dtype, tuple(constants.items()), products_n), cdiv(rows, block_rows)
-    shared = _STAGES * (block_rows + _TILE_X_ROWS) * 128 + 2 * 256 * _STORE_ROWS
-    arrays, grid = ('values', 'x', 'y', 'starts', 'columns'), (min(gpu.sms, row_blocks * cdiv(n, _TILE_X_ROWS)),)
+    wgmma_columns = _X_ROWS_PER_BLOCK if block_rows == 128 else _X_ROWS_PER_BLOCK // 2
+    constants = dict(BR=block_rows, STAGES=_STAGES, M=1, N=wgmma_columns, OUT=_ROWS_PER_STORE, BIAS=False)
+    src, row_blocks = blocks_source(dtype, tuple(constants.items()), wgmma_columns), cdiv(rows, block_rows)
+    shared = _STAGES * (block_rows + _X_ROWS_PER_BLOCK) * 128 + 2 * 256 * _ROWS_PER_STORE
+    arrays, grid = ('values', 'x', 'y', 'starts', 'columns'), (min(gpu.sms, row_blocks * cdiv(n, _X_ROWS_PER_BLOCK)),)
     call = KernelLaunch(src, 'multiply_blocks', arrays, (row_blocks, n), grid, (384,), shared)
-    return call, (((block_rows, 64), 128), ((_TILE_X_ROWS, 64), 128), ((_STORE_ROWS, 64), 128))
+    return call, (((block_rows, 64), 128), ((_X_ROWS_PER_BLOCK, 64), 128), ((_ROWS_PER_STORE, 64), 128))
 
 
 @lru_cache(1024)
-def _prepare(problem, device, backend):
-    "Return the prepared launch for these arguments of `blocks_call` on a device, cached"
+def _prepare(problem, device, backend):  # `backend` is only a part of the cache key
+    "Prepare the launch for `problem`, the arguments of `blocks_call` without the `Device`"
     return prepare_launch(*blocks_call(*problem, this_device()), device)
 
 
 def multiply_blocks(
-    x,  # (n, columns) of the type of the matrix, contiguous
-    b,  # `Blocks`
+    x,  # (n, columns), contiguous, with the dtype of the matrix
+    w,  # `Blocks`
 ):  # (n, rows)
     """Compute x @ w.T for a block-sparse matrix w, with float32 accumulators.
 
         multiply_blocks(x, to_blocks(w))
 
     Raises TypeError or ValueError for unsupported operands, Unavailable on a GPU other than Hopper."""
-    check_tensor('multiply_blocks', x, [dtype_name(b.values)])
-    if x.dim() != 2 or x.shape[1] != b.shape[1]:
-        raise ValueError(f'multiply_blocks: x has shape {tuple(x.shape)}; expected (any, {b.shape[1]})')
-    for name, array in zip(Blocks._fields[2:], b[2:]):
+    check_tensor('multiply_blocks', x, [dtype_name(w.values)])
+    if x.dim() != 2 or x.shape[1] != w.shape[1]:
+        raise ValueError(f'multiply_blocks: x has shape {tuple(x.shape)}; expected (any, {w.shape[1]})')
+    for name, array in zip(Blocks._fields[2:], w[2:]):
         check_tensor('multiply_blocks', array, [dtype_name(array)], name)
         if array.device != x.device:
-            raise ValueError(f'multiply_blocks: {name} is on {array.device} and x on {x.device}; move it with .to(...)')
+            raise ValueError(f'multiply_blocks: {name} is on {array.device} and x on {x.device}: move it with .to(...)')
     require_hopper('multiply_blocks', emulated=True)
-    y = x.new_empty(x.shape[0], b.shape[0])
+    y = x.new_empty(x.shape[0], w.shape[0])
     if not y.numel():
         return y
-    if not len(b.columns):
+    if not len(w.columns):
         return y.zero_()
-    x, problem = x.clone() if x.data_ptr() % 16 else x, (dtype_name(x), b.shape[0], x.shape[0], b.block[0])
-    launch_prepared(_prepare, (problem,), x, (b.values, x, y, b.starts, b.columns))
+    x, problem = x.clone() if x.data_ptr() % 16 else x, (dtype_name(x), w.shape[0], x.shape[0], w.block[0])
+    launch_prepared(_prepare, (problem,), x, (w.values, x, y, w.starts, w.columns))
     return y

@@ -1,6 +1,6 @@
-// out = w @ x for a sparse w in CSR: `values` and `columns` have its elements and their columns; those of row r begin
-// at starts[r]. x is k x n, out is rows x n, both row-major. Accumulators are float. Defined above: Number (the type of
-// all elements), and V (elements per load).
+// Computes out = w @ x for a sparse w in CSR. `values` and `columns` have the elements of w and their columns; row r
+// begins at index starts[r]. x is k x n, out is rows x n, both row-major. Accumulators are float. Defined above: Number
+// (the type of all elements), and V (elements per load).
 struct alignas(V*sizeof(Number)) Vector { Number v[V]; };
 
 // A warp multiplies a row of w by 32*V columns of x.
@@ -10,7 +10,7 @@ __global__ void __launch_bounds__(256) multiply_rows(const int *starts, const in
     if (row >= rows) return;
     float sum[V] = {};
     int end = starts[row + 1];
-    for (int at = starts[row]; at < end; at += 32) {                // 32 elements at once, one per lane
+    for (int at = starts[row]; at < end; at += 32) {                // 32 elements per iteration, one per lane
         bool there = at + lane < end;
         int column = there ? columns[at + lane] : 0;
         float value = there ? float(values[at + lane]) : 0;
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(256) multiply_rows(const int *starts, const in
     *(Vector *)(out + (size_t)row*n + c) = res;
 }
 
-// The product with one column: a warp multiplies a row of w, and each lane some of its elements.
+// Multiplies by a single column: a warp multiplies a row of w, one element per lane and iteration.
 __global__ void __launch_bounds__(256) multiply_vector(const int *starts, const int *columns, const Number *values,
                                                        const Number *x, Number *out, int rows) {
     int lane = threadIdx.x%32, row = blockIdx.x*8 + threadIdx.x/32;

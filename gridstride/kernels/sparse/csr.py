@@ -10,7 +10,7 @@ from ..ladder.rung import KernelLaunch
 from ..common import check_tensor, launch, dtype_name, tensor_vector_width
 from ...utils import cdiv
 
-TYPES = 'float32', 'bfloat16', 'float16'
+DTYPES = 'float32', 'bfloat16', 'float16'
 
 
 class Csr(NamedTuple):
@@ -36,26 +36,26 @@ def to_csr(
     [1, 0]
 
     Raises TypeError for an unsupported matrix."""
-    if dtype_name(w) not in TYPES or w.dim() != 2:
+    if dtype_name(w) not in DTYPES or w.dim() != 2:
         raise TypeError(
             f'to_csr: w is a {w.dim()}-dimensional {dtype_name(w)} tensor; '
-            f'expected a matrix of one of {", ".join(TYPES)}'
+            f'expected a matrix of one of {", ".join(DTYPES)}'
         )
-    nonzero = w != 0
-    starts = torch.nn.functional.pad(nonzero.sum(1).cumsum(0), (1, 0)).int()
-    return Csr(tuple(w.shape), starts, nonzero.nonzero()[:, 1].int(), w.detach()[nonzero])
+    is_nonzero = w != 0
+    starts = torch.nn.functional.pad(is_nonzero.sum(1).cumsum(0), (1, 0)).int()
+    return Csr(tuple(w.shape), starts, is_nonzero.nonzero()[:, 1].int(), w.detach()[is_nonzero])
 
 
 def from_csr(w: Csr):  # (rows, columns)
     "Convert to a dense matrix"
-    row = torch.arange(w.shape[0], device=w.values.device).repeat_interleave(w.starts.diff())
-    res = w.values.new_zeros(w.shape)
-    res[row, w.columns.long()] = w.values
-    return res
+    row_of_element = torch.arange(w.shape[0], device=w.values.device).repeat_interleave(w.starts.diff())
+    dense = w.values.new_zeros(w.shape)
+    dense[row_of_element, w.columns.long()] = w.values
+    return dense
 
 
 def prune_single(
-    w,  # of floats
+    w,  # a tensor of floats
     zeros=0.9,  # fraction of the elements that become 0
 ):  # w's shape
     """Set the elements with the smallest magnitudes to 0.
@@ -65,9 +65,9 @@ def prune_single(
 
     Raises ValueError for a fraction out of [0, 1] or NaN."""
     if not 0 <= zeros <= 1:
-        raise ValueError(f'prune_single: zeros is {zeros!r}; it must be a fraction from 0 to 1')
+        raise ValueError(f'prune_single: zeros is {zeros!r}; expected a fraction from 0 to 1')
     if w.isnan().any():
-        raise ValueError('prune_single: w has a NaN, whose magnitude is undefined')
+        raise ValueError('prune_single: w has a NaN, which has no magnitude: replace it first')
     largest = w.detach().abs().flatten().argsort(descending=True, stable=True)[: round((1 - zeros) * w.numel())]
     keep = torch.zeros(w.numel(), dtype=torch.bool, device=w.device)
     keep[largest] = True
@@ -77,11 +77,11 @@ def prune_single(
 @lru_cache(1024)
 def csr_call(
     dtype,
-    rows,
+    rows,  # of w
     n,  # columns of x
     vec_size,  # elements per load
 ) -> KernelLaunch:
-    "Return the launch of the product: one kernel for a vector x, another one for a matrix x"
+    "Return the launch of w @ x: of `multiply_vector` for one column, of `multiply_rows` for more"
     src, arrays = csr_source(dtype, vec_size), ('starts', 'columns', 'values', 'x', 'out')
     if n == 1:
         return KernelLaunch(src, 'multiply_vector', arrays, (rows,), (cdiv(rows, 8),), (256,))
@@ -90,22 +90,22 @@ def csr_call(
 
 def multiply_csr(
     w,  # a `Csr`
-    x,  # (columns, n) or (columns,), of the type of w
+    x,  # (columns, n) or (columns,), with the dtype of w
 ):  # (rows, n) or (rows,)
-    """Compute w @ x with float32 accumulators. A warp multiplies one row of w by as many columns of x as its lanes load
-    at once.
+    """Compute w @ x with float32 accumulators. Each warp multiplies a row of w by a group of columns of x, which its
+    lanes load in one instruction.
 
         multiply_csr(to_csr(w), x)
 
     Raises TypeError or ValueError for unsupported operands."""
     check_tensor('multiply_csr', x, [dtype_name(w.values)])
     if x.dim() not in (1, 2) or x.shape[0] != w.shape[1]:
-        want = f'({w.shape[1]},) or ({w.shape[1]}, any)'
-        raise ValueError(f'multiply_csr: x has shape {tuple(x.shape)}; expected {want}')
+        expected = f'({w.shape[1]},) or ({w.shape[1]}, any)'
+        raise ValueError(f'multiply_csr: x has shape {tuple(x.shape)}; expected {expected}')
     for name, array in zip(Csr._fields[1:], w[1:]):
         check_tensor('multiply_csr', array, [dtype_name(array)], name)
         if array.device != x.device:
-            raise ValueError(f'multiply_csr: {name} is on {array.device} and x on {x.device}; move it with .to(...)')
+            raise ValueError(f'multiply_csr: {name} is on {array.device} and x on {x.device}: move it with .to(...)')
     rows, n = w.shape[0], x.shape[1] if x.dim() == 2 else 1
     out = x.new_empty(rows, *x.shape[1:])
     if not out.numel():

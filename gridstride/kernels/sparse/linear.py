@@ -14,12 +14,12 @@ from ..common import dtype_name
 
 @lru_cache
 def _has_tensor_cores(device) -> bool:
-    "Return whether a GPU multiplies 2:4 sparse matrices"
+    "Return whether the tensor cores of a GPU support 2:4 sparsity"
     return torch.cuda.get_device_capability(device)[0] >= 8
 
 
 def has_kernel(x, values) -> bool:
-    "Return whether a kernel supports x on its device; without a GPU, plain torch is faster than the emulator"
+    "Return whether a kernel supports x on its device. On the CPU, torch is used: it is faster than the emulator"
     return x.is_cuda and x.dtype == values.dtype and dtype_name(x) in F16_TYPES and _has_tensor_cores(x.get_device())
 
 
@@ -28,17 +28,17 @@ def has_kernel(x, values) -> bool:
     lambda x, values, words, bias: x.new_empty(*x.shape[:-1], values.shape[0]),
 )
 def _linear(x, values, words, bias):
-    p = TwoFour((values.shape[0], 2 * values.shape[1]), values, words)
-    flat = x.reshape(-1, x.shape[-1])
+    packed = TwoFour((values.shape[0], 2 * values.shape[1]), values, words)
+    x_rows = x.reshape(-1, x.shape[-1])
     if has_kernel(x, values):
-        y = run_24(flat.contiguous(), p, bias)
+        y = run_24(x_rows.contiguous(), packed, bias)
     else:
-        y = F.linear(flat, unpack_24(p).to(x.dtype), bias)
+        y = F.linear(x_rows, unpack_24(packed).to(x.dtype), bias)
     return y.view(*x.shape[:-1], values.shape[0])
 
 
 def _setup_context(ctx, inputs, output):
-    "Save what the backward pass needs"
+    "Save the arguments that the backward pass needs"
     x, values, words, bias = inputs
     ctx.save_for_backward(values, words)
     ctx.shape, ctx.has_bias = (values.shape[0], x.shape[-1]), bias is not None
@@ -57,16 +57,16 @@ torch.library.register_autograd('gridstride::two_four_linear', _backward, setup_
 class TwoFourLinear(torch.nn.Module):
     """A linear layer whose weight is 2:4 sparse; `TwoFourLinear.of` converts a `torch.nn.Linear`.
 
-    x has any shape (..., columns). `multiply_24` multiplies 16-bit floats on a GPU of compute capability 8.0 or more.
-    In all other cases the weight is converted to a dense one, and torch multiplies. x and the bias have gradients, the
-    weight has none. If the columns of the weight are permuted, the layer permutes x first."""
+    x has any shape (..., columns). On a GPU of compute capability 8.0 or more, the kernels of `multiply_24` multiply
+    16-bit floats. In all other cases torch multiplies by the dense weight. x and the bias have gradients, the weight
+    has none. If the columns of the weight are permuted, the layer permutes those of x in the same way."""
 
     def __init__(self, packed, bias=None, order=None):
         super().__init__()
         self.out_features, self.in_features = packed.shape
         self.register_buffer('values', packed.values)
         self.register_buffer('words', packed.words)
-        self.register_buffer('order', order)  # permutation of the columns; None: unchanged
+        self.register_buffer('order', order)  # permutation of the columns; None: not permuted
         self.bias = bias
 
     @classmethod
@@ -81,12 +81,12 @@ class TwoFourLinear(torch.nn.Module):
 
     @property
     def packed(self) -> TwoFour:
-        "The packed weight, with its columns permuted"
+        "The packed weight, with permuted columns"
         return TwoFour((self.out_features, self.in_features), self.values, self.words)
 
     @property
     def weight(self):
-        "The dense weight, (rows, columns), in the original order; computed again on each access"
+        "The dense weight, (rows, columns), in the original column order; computed on each access"
         w = unpack_24(self.packed)
         return w if self.order is None else w.index_copy(1, self.order, w)
 
@@ -102,6 +102,6 @@ class TwoFourLinear(torch.nn.Module):
         return _linear(*operands)
 
     def extra_repr(self):
-        "Return the options that the module's repr shows"
+        "Return the text that the module's repr shows in parentheses"
         shape = f'in_features={self.in_features}, out_features={self.out_features}'
         return f'{shape}, bias={self.bias is not None}' + ', ordered=True' * (self.order is not None)

@@ -1,6 +1,6 @@
-// Host code of an exported product with a sparse matrix: it makes random inputs, checks results against double, and
+// Host code of an exported product with a sparse matrix: makes random inputs, checks results against double, and
 // times the last size. Defined above: the type of all elements (Number), the product (KIND; BR: rows of a block),
-// ROUNDING, how many of 1000 blocks or elements are nonzero (KEPT), and the sizes (cases: rows of w, rows of x, k; for
+// ROUNDING, KEPT (how many of 1000 blocks or elements are nonzero), and the sizes (cases: rows of w, rows of x, k; for
 // CSR columns of x). The launches are defined below.
 struct Matrix { Number *dense, *values; unsigned *words; int *starts, *columns; };
 
@@ -22,8 +22,8 @@ __global__ void fill(Number *x, size_t size) {
     if (i < size) x[i] = Number(random_number(i << 1));
 }
 
-// Each thread makes four elements of a row, two of them nonzero, and writes their indices to a word of the metadata;
-// all words hold indices 0 and 1 before.
+// Each thread makes four elements of a row, two of them nonzero, and writes their indices to a word of the metadata. At
+// the start all words hold indices 0 and 1.
 __global__ void fill_24(Matrix w, int rows, int k) {
     const int pairs[] = {4, 8, 9, 12, 13, 14};
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -40,7 +40,7 @@ __global__ void fill_24(Matrix w, int rows, int k) {
     atomicXor(&w.words[word], (nibble ^ 4) << (r % 16 / 8 * 16 + c % 16 / 4 * 4));
 }
 
-// Runs with one thread block per block of elements, or per row.
+// Launched with one thread block per block of elements, or per row.
 __global__ void fill_kept(Matrix w, int rows, int k) {
     int high = KIND == BLOCKS ? BR : 1, wide = KIND == BLOCKS ? 64 : 1, r = blockIdx.x;
     for (int at = w.starts[r]; at < w.starts[r + 1]; at++)
@@ -74,7 +74,7 @@ Matrix make(int rows, int k) {
     int high = KIND == BLOCKS ? BR : 1, wide = KIND == BLOCKS ? 64 : 1, tall = (rows + high - 1) / high;
     std::vector<int> starts = {0}, columns;
     for (int r = 0; r < tall; r++) {
-        // The first block is nonzero, the second row of blocks has none
+        // The first block is nonzero, and the second block row is empty
         for (int c = 0; c < (k + wide - 1) / wide; c++) {
             bool kept = random_bits((unsigned long long)r << 32 | c) % 1000 < KEPT;
             if (r + c == 0 || (r != 1 && kept)) columns.push_back(c);

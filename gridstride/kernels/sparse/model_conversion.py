@@ -1,4 +1,4 @@
-"""`prune_24` and `densify`: make the linear layers of a module 2:4 sparse, and dense again."""
+"""`prune_24` and `densify`: prune the linear layers of a module to 2:4 sparsity, and convert them back."""
 
 from functools import partial
 
@@ -14,7 +14,7 @@ from ..common import dtype_name
 from ...bench import bench
 from ...bench.clocks import capture
 
-_TIMED_ROWS = 4096  # of x
+_TIMED_ROWS = 4096  # rows of x for the measurement of the speedup
 
 
 def _prune_layer(rounds, name, layer):
@@ -26,8 +26,9 @@ def _prune_layer(rounds, name, layer):
         return reason
     if w.isnan().any():
         return 'its weight has a NaN'
-    new = TwoFourLinear.of(layer, rounds)
-    return new, ReplacedLayer(name, tuple(w.shape), w.nbytes, new.packed.nbytes, decibels(w, new.weight), dtype_name(w))
+    sparse = TwoFourLinear.of(layer, rounds)
+    noise = decibels(w, sparse.weight)
+    return sparse, ReplacedLayer(name, tuple(w.shape), w.nbytes, sparse.packed.nbytes, noise, dtype_name(w))
 
 
 def _largest_layer(module):
@@ -37,18 +38,18 @@ def _largest_layer(module):
 
 
 def _speedup_note(layer):
-    "Return a sentence: the speedup of a layer over torch's dense one on this GPU, or why no kernel runs"
+    "Return a sentence: the measured speedup of a layer over its dense equivalent, or the reason why no kernel runs"
     values = layer.values
     if not has_kernel(values, values):
-        where = f'{dtype_name(values)} on {torch.cuda.get_device_name(values.device) if values.is_cuda else "the CPU"}'
+        actual = f'{dtype_name(values)} on {torch.cuda.get_device_name(values.device) if values.is_cuda else "the CPU"}'
         return (
             'The kernels support 16-bit floats on a GPU of compute capability 8.0 or more, and these weights are '
-            f'{where}:\ntorch multiplies, with dense weights.'
+            f'{actual}:\ntorch multiplies, with dense weights.'
         )
     x, w = torch.randn(_TIMED_ROWS, layer.in_features, device=values.device).to(values.dtype), layer.weight
-    layers = (lambda: layer(x)), (lambda: F.linear(x, w, layer.bias))
-    with torch.no_grad():  # in CUDA graphs, so that the time has no launch overhead
-        sparse, dense = (bench(capture(f, 1)).median for f in layers)
+    products = (lambda: layer(x)), (lambda: F.linear(x, w, layer.bias))
+    with torch.no_grad():  # CUDA graphs, so that the times have no launch overhead
+        sparse, dense = (bench(capture(product, 1)).median for product in products)
     return (
         f'{_TIMED_ROWS:,} rows of x through {layer.out_features}x{layer.in_features} elements, the largest of these '
         f'layers: {format_us(sparse)} µs instead of {format_us(dense)}, a speedup of {dense / sparse:.2f}, just '
@@ -59,16 +60,16 @@ def _speedup_note(layer):
 def prune_24(
     module,  # any torch module, changed in place; for a `Linear` itself a new layer is returned
     skip=(),  # names of layers that are not pruned, with wildcards: ('lm_head', '*.gate')
-    rounds=0,  # of the search for a better order of the columns; permuting x then takes time, too
+    rounds=0,  # of the search for a better column order (`search_order`); the layer must then permute x
 ):  # the module
-    """Prune the linear layers of a module to 2:4 sparsity: keep the two largest of each four weights along a row.
-    Prints a table of the sizes and errors, and the speedup measured on this GPU.
+    """Prune the linear layers of a module to 2:4 sparsity: keep the two largest of every four weights of a row. Prints
+    a table of their sizes and errors, and the speedup measured on this GPU.
 
         model = prune_24(model, skip=('lm_head',))
 
-    `state_dict` and `torch.compile` work as before; a saved state loads into a module that was pruned, too. Layers with
-    shared weights, or of sizes that the kernels do not support, are not pruned; the table says why. Raises TypeError or
-    ValueError for unsupported options."""
+    `state_dict` and `torch.compile` work as before; a saved state loads into a module that was also pruned. Layers with
+    shared weights, and layers whose sizes the kernels do not support, are not pruned; the table gives the reason.
+    Raises TypeError or ValueError for unsupported options."""
     module, replaced, unchanged = replace_linears('prune_24', 'pruned', module, skip, partial(_prune_layer, rounds))
     notes = [
         'dB: signal to noise of the weights, of which the two largest of each four are kept.',
@@ -81,7 +82,7 @@ def prune_24(
 def densify(
     module,  # as `prune_24` returned it
 ):  # the module
-    """Replace sparse layers by `torch.nn.Linear`s; pruned weights are 0.
+    """Replace sparse layers by `torch.nn.Linear`s, in which the pruned weights are 0.
 
         model = densify(model)
 

@@ -11,20 +11,20 @@ from ..source_assembly import C_TYPES
 
 _ROUNDING = dict(float16=2**-11, bfloat16=2**-8, float32=2**-24)
 _TIMED_SHAPE = 8192, 8192, 8192
-_NONZERO_PER_THOUSAND = 100  # blocks or elements that are not 0
-# name of an array in the launches -> the C++ expression that the host code passes
+_NONZERO_PER_THOUSAND = 100  # nonzero blocks or elements
+# name of an array in the launches -> C++ expression that the host code passes for it
 _C_ARGUMENTS = dict(words='(const {} *)w.words', values='w.values', starts='w.starts', columns='w.columns', out='y')
 
 
 class _Product(NamedTuple):
-    "A product to export"
+    "A sparse product to export"
 
     description: str
-    kind: str  # TWO_FOUR, BLOCKS or CSR, as the host code calls it
+    format: str  # name of the format in the host code: TWO_FOUR, BLOCKS or CSR
     dtype: str
     cases: tuple  # (rows of w, rows of x, k); the last one is timed
-    make_call: object  # (rows, n, k) -> a `KernelLaunch`, and the (box, swizzle) of its first arrays
-    words_type: str = 'uint2'  # of `words`, in C
+    make_call: object  # (rows, n, k) -> a `KernelLaunch`, and the (box, swizzle) of each of its first arrays
+    words_type: str = 'uint2'  # C type of `words`
     block_rows: int = 0  # of a block-sparse matrix
 
 
@@ -45,7 +45,7 @@ def _csr_call_function(dtype):
 
 
 def _products():
-    "Yield (name of the file, `_Product`)"
+    "Yield (name of the file, `_Product`) of each product"
     sizes_24, odd_sizes = ((8, 1, 16), (264, 200, 144), (1000, 777, 1040)), ((9, 1, 33), (1000, 72, 777))
     template = '`gridstride.kernels.sparse.multiply_24`, {}: 2:4 sparse, by {}.'
     for dtype in ('bfloat16', 'float16'):
@@ -57,7 +57,7 @@ def _products():
     description, cases = template.format('bfloat16', '`mma.sp`'), (*sizes_24, (4096,) * 3)
     yield 'multiply_24_mma_sp', _Product(description, 'TWO_FOUR', 'bfloat16', cases, _make_mma_sp_call, 'unsigned')
     for block_rows in (128, 64):
-        description = f'`gridstride.kernels.sparse.multiply_blocks`, blocks of {block_rows}x64, nine of ten are 0.'
+        description = f'`gridstride.kernels.sparse.multiply_blocks`, blocks of {block_rows}x64, 90% of which are 0.'
         yield (
             f'multiply_blocks_{block_rows}',
             _Product(
@@ -70,9 +70,7 @@ def _products():
             ),
         )
     for dtype, n in (('bfloat16', 512), ('float32', 512), ('float32', 1)):
-        description = (
-            f'`gridstride.kernels.sparse.multiply_csr`, {dtype}, {n} columns of x, nine of ten elements are 0.'
-        )
+        description = f'`gridstride.kernels.sparse.multiply_csr`, {dtype}, {n} columns of x, 90% of the elements are 0.'
         yield (
             f'multiply_csr_{dtype}_{n}',
             _Product(description, 'CSR', dtype, (*odd_sizes, (4096, n, 4096)), _csr_call_function(dtype)),
@@ -80,7 +78,7 @@ def _products():
 
 
 def _tensor_map_code(product, call, boxes, sizes):
-    "Yield C++ for the tensor maps of a call"
+    "Yield C++ that defines the tensor maps of a call"
     rows, n, k = sizes
     values_sizes = (
         f'{product.block_rows}*read(w.starts + {-(-rows // product.block_rows)}), 64'
@@ -93,13 +91,13 @@ def _tensor_map_code(product, call, boxes, sizes):
         yield f'static auto {name}_map = tensor_map<{NAMESPACE}::TensorMap>({arguments});'
 
 
-def _launch_code(product, *sizes):
-    "Return the lines of C++ for one size"
+def _case_lines(product, *sizes):
+    "Return the lines of C++ and the `Launch` for one size"
     call, boxes = product.make_call(*sizes)
-    maps, plain_arrays = call.arrays[: len(boxes)], call.arrays[len(boxes) :]
+    mapped_arrays, plain_arrays = call.arrays[: len(boxes)], call.arrays[len(boxes) :]
     args = [
-        *(f'{name}_map' for name in maps),
-        *(_C_ARGUMENTS.get(array, array).format(product.words_type) for array in plain_arrays),
+        *(f'{name}_map' for name in mapped_arrays),
+        *(_C_ARGUMENTS.get(name, name).format(product.words_type) for name in plain_arrays),
     ]
     return [*_tensor_map_code(product, call, boxes, sizes), Launch(call, args)]
 
@@ -107,11 +105,11 @@ def _launch_code(product, *sizes):
 def _program(name, product):
     constants = f'''typedef {C_TYPES[product.dtype]} Number;
 enum {{ TWO_FOUR, BLOCKS, CSR }};
-constexpr int KIND = {product.kind}, BR = {product.block_rows or 1}, KEPT = {_NONZERO_PER_THOUSAND};
+constexpr int KIND = {product.format}, BR = {product.block_rows or 1}, KEPT = {_NONZERO_PER_THOUSAND};
 constexpr double ROUNDING = {_ROUNDING[product.dtype]};'''
     functions = {
         'void launch(int number, const Matrix &w, const Number *x, Number *y)': [
-            _launch_code(product, *problem) for problem in product.cases
+            _case_lines(product, *case) for case in product.cases
         ]
     }
     main = 'sparse/main.cuh'
@@ -119,5 +117,5 @@ constexpr double ROUNDING = {_ROUNDING[product.dtype]};'''
 
 
 def programs() -> list:  # of `Program`
-    "Return one program per product, with 16-bit floats and, for CSR, with float32"
+    "Return one program per product and dtype"
     return [_program(name, product) for name, product in _products()]

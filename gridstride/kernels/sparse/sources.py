@@ -1,4 +1,4 @@
-"""Assemble the CUDA C of the sparse products: the files `*.cuh` after PTX wrappers, types and constants."""
+"""Assemble the CUDA C of the sparse products: PTX wrappers, types and constants, followed by the text of `*.cuh`."""
 
 from functools import lru_cache
 
@@ -7,17 +7,17 @@ from ..source_assembly import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
 
-F16_TYPES = dict(bfloat16='bf16', float16='f16')  # dtype -> its name in PTX
+F16_TYPES = dict(bfloat16='bf16', float16='f16')  # 16-bit float dtype -> name in PTX
 
 
 def wgmma_sp(
     n,  # columns of the result, a multiple of 8 up to 256
 ) -> str:
-    "Return CUDA C of a function that issues d (+)= A @ B, for a 2:4 sparse A of 64 x 32 and B of 32 x `n`, both bf16"
+    "Return a CUDA C function that issues d (+)= A @ B, for a 2:4 sparse A of 64 x 32 and B of 32 x `n`, both bf16"
     registers = ','.join(f'%{i}' for i in range(n // 2))
     operands = ', '.join(f'"+f"(d[{i}])' for i in range(n // 2))
     return f'''
-// issues d (+)= A @ B for 32 elements along K, of which A stores 16; two of every four lanes have the metadata: with
+// Issues d (+)= A @ B for 32 elements along K, of which A stores 16. Two of every four lanes pass the metadata: with
 // SELECTOR 0 the first two, with 1 the last two
 template<int SELECTOR> __device__ void wgmma_sp(float (&d)[{n // 2}], u64 a, u64 b, u32 metadata, int more) {{
     asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{n // 2 + 3}, 0;\\n"
@@ -31,7 +31,7 @@ template<int SELECTOR> __device__ void wgmma_sp(float (&d)[{n // 2}], u64 a, u64
 
 
 MMA_SP = r'''
-// a warp computes d[16][8] += a[16][32] @ b[32][8]; a stores 16 of 32 elements along K; two of every four lanes have
+// Computes d[16][8] += a[16][32] @ b[32][8] by a warp; a stores 16 of 32 elements along K. Two of every four lanes pass
 // the metadata: with SELECTOR 0 the first two, with 1 the last two
 template<int SELECTOR>
 __device__ void mma_sp(float (&d)[4], const u32 (&a)[4], const u32 (&b)[4], u32 metadata) {
@@ -46,13 +46,13 @@ __device__ void mma_sp(float (&d)[4], const u32 (&a)[4], const u32 (&b)[4], u32 
 
 @lru_cache(1024)
 def hopper_source(
-    names,  # of files, in order
+    names,  # of the files, in order
     dtype,  # 'bfloat16', 'float16'
-    products,  # CUDA C of the functions that issue products
-    constants,  # ((name in the source, int), ...)
+    product_functions,  # CUDA C of the functions that issue products
+    constants,  # ((name in the source, its integer value), ...)
 ) -> str:
-    "Return CUDA C of a product on a Hopper GPU, ready to be compiled"
-    preamble = (PTX + products).replace('bf16', F16_TYPES[dtype])
+    "Return the source of a product on a Hopper GPU"
+    preamble = (PTX + product_functions).replace('bf16', F16_TYPES[dtype])
     types = (('Number', C_TYPES[dtype]),)
     return assemble_source('\n'.join(map(source, ('store', *names))), types, constants, preamble)
 
@@ -61,15 +61,15 @@ def hopper_source(
 def blocks_source(
     dtype,
     constants,
-    n,  # columns that a warpgroup computes
+    n,  # columns per `wgmma`
 ) -> str:
-    "Return CUDA C of the product with a block-sparse matrix"
+    "Return the source of the product with a block-sparse matrix"
     return hopper_source(('blocks',), dtype, wgmma(n), constants)
 
 
 @lru_cache
 def warps_source(dtype, constants) -> str:
-    "Return CUDA C of the product by `mma.sp`, ready to be compiled"
+    "Return the source of the product that uses `mma.sp`"
     primitive_names = 'address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix'
     preamble = 'typedef unsigned u32;\n' + primitives(*primitive_names) + MMA_SP.replace('bf16', F16_TYPES[dtype])
     return assemble_source(source('two_four_warps'), (('Number', C_TYPES[dtype]),), constants, preamble)
@@ -80,5 +80,5 @@ def csr_source(
     dtype,
     vec_size,  # elements per load
 ) -> str:
-    "Return CUDA C of the products with CSR, ready to be compiled"
+    "Return the source of the products with CSR matrices"
     return assemble_source(source('csr'), (('Number', C_TYPES[dtype]),), (('V', vec_size),))

@@ -1,4 +1,5 @@
-// Stores the accumulators of the Hopper kernels: transposed, with a bias, while the next tile begins.
+// Stores the accumulators of the Hopper kernels: transposes them, and adds a bias. The stores overlap with the next
+// tile.
 // Defined above: Number, BIAS, M (tiles of 64 rows per warpgroup), N (columns per warpgroup), OUT (rows per TMA store).
 
 __device__ void stmatrix_trans(u32 to, u32 a, u32 b, u32 c, u32 d) {
@@ -26,7 +27,7 @@ __device__ void store_transposed(float (&d)[M][N/2], const TensorMap &y, const N
         #pragma unroll
         for (int from = 0; from < N; from += OUT) {
             u32 piece = (x*(N/OUT) + from/OUT)%2*OUT*128;
-            if (sends) stores_but_one_have_read();                  // the store before the last one has read its buffer
+            if (sends) stores_but_one_have_read();                  // frees the buffer that is filled next
             warpgroup_sync(wg);
             #pragma unroll
             for (int i = 0; i < OUT; i += 16) {

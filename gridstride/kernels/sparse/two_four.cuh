@@ -1,9 +1,9 @@
-// y = x @ w.T (+ bias) for a w with 2:4 sparsity along k: `values` (rows x k/2) has the nonzero elements, `metadata`
-// their positions, one word per thread and 64 elements along k. x is n x k, y is n x rows, all of 16-bit floats. A
-// cluster of CM x CN blocks computes CM*BM rows of w by CN*BN rows of x at a time; tiles that several blocks need are
-// loaded once, by multicast. Defined above: BM, BN, BK (of a stage, along k: w stores half as many elements), STAGES,
-// WGS (consumer warpgroups), CM, CN, GROUP (rows of tiles that are visited together), the constants of `store.cuh`, and
-// wgmma_sp.
+// Computes y = x @ w.T (+ bias) for a w with 2:4 sparsity along k. `values` (rows x k/2) has the nonzero elements,
+// `metadata` their positions, one word per thread and 64 elements along k. x is n x k, y is n x rows, all of 16-bit
+// floats. A cluster of CM x CN blocks computes CM*BM rows of w by CN*BN rows of x at a time; tiles that several blocks
+// need are loaded once, by multicast. Defined above: BM, BN, BK (of a stage, along k: w stores half as many elements),
+// STAGES, WGS (consumer warpgroups), CM, CN, GROUP (rows of tiles that are visited together), the constants of
+// `store.cuh`, and wgmma_sp.
 constexpr int A_BYTES = BM*BK, B_BYTES = BN*BK*2, CLUSTER = CM*CN;
 
 // Returns the descriptor of a tile of w, whose rows of 64 bytes TMA has swizzled.
@@ -36,9 +36,9 @@ __device__ void multiply(float (&d)[M][N/2], u64 a, u64 b, uint2 (&metadata)[M],
     wgmma_commit();
 }
 
-// The tensor cores read the registers of the metadata until a product is complete, which the compiler does not know. A
-// word that is used again afterwards keeps its register. No word is 0, which would contain a position twice, so the
-// condition never holds, and no thread sleeps.
+// Keeps a word of metadata in its register until the product is complete: the tensor cores read it until then, which
+// the compiler does not know. The condition makes the compiler believe that the word is used again. It never holds,
+// because a word of 0 would contain a position twice, so no thread sleeps.
 __device__ void keep(const uint2 (&metadata)[M], bool second) {
     #pragma unroll
     for (int x = 0; x < M; x++)
@@ -97,7 +97,7 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
                 for (int i = 0; i < 4; i++) {
                     barrier_wait(full + 8*s, phase);
                     multiply(d, da + s*(A_BYTES/16), db + s*(B_BYTES/16), e[i/2], i%2, step + i > 0);
-                    wgmma_wait<1>();                                // the last product is complete: its stage is free
+                    wgmma_wait<1>();                        // the previous product is complete: its stage is free
                     keep(e[(i + 3)%4/2], (i + 1)%2);
                     if (last >= 0 && signals) barrier_arrive_at(empty + 8*last, t);
                     last = s;

@@ -33,7 +33,7 @@ def why_unsupported_24(rows, columns):  # None if it is supported
 
 
 def pack_24(
-    w,  # (rows, columns) of float16 or bfloat16: at most two of each four are not 0
+    w,  # (rows, columns) of float16 or bfloat16: at most two of every four elements are nonzero
 ) -> TwoFour:
     """Compress a 2:4 sparse matrix, and pack it as `multiply_24` reads it; `formats.prune` makes any matrix 2:4 sparse.
 
@@ -42,15 +42,17 @@ def pack_24(
     Raises TypeError or ValueError for an unsupported matrix."""
     values, metadata = compress(w)
     if dtype_name(w) not in F16_TYPES:
-        raise TypeError(f'pack_24: w is {dtype_name(w)}; it must be {", ".join(F16_TYPES)}; convert it with .to(...)')
+        raise TypeError(
+            f'pack_24: w is {dtype_name(w)}; expected one of {", ".join(F16_TYPES)}: convert it with .to(...)'
+        )
     if why := why_unsupported_24(*w.shape):
         raise ValueError(f'pack_24: {why}')
     return TwoFour(tuple(w.shape), values.contiguous(), to_words(metadata))
 
 
-def unpack_24(p: TwoFour):  # (rows, columns)
+def unpack_24(packed: TwoFour):  # (rows, columns)
     "Convert to a dense matrix"
-    return to_dense(Compressed(p.values, from_words(p.words, *p.shape)))
+    return to_dense(Compressed(packed.values, from_words(packed.words, *packed.shape)))
 
 
 class Tile(NamedTuple):
@@ -61,11 +63,11 @@ class Tile(NamedTuple):
     STAGES: int  # of the pipeline
     CM: int  # blocks of a cluster that share a tile of x
     CN: int  # blocks of a cluster that share a tile of w
-    OUT: int  # rows of y per TMA store; each warpgroup has two buffers of them
-    GROUP: int  # rows of tiles that are visited together
+    OUT: int  # rows of y per TMA store; each warpgroup has two buffers of this size
+    GROUP: int  # tile rows that blocks process together, for the L2 cache
 
 
-# tile -> its measured time on an H100, relative to `estimate_cycles` without this factor
+# tile -> measured time on an H100, divided by the time that `estimate_cycles` computes without this factor
 TILES = {
     Tile(128, 256, 5, 2, 1, 32, 8): 0.94,
     Tile(256, 192, 5, 2, 1, 48, 8): 1,
@@ -86,29 +88,32 @@ def estimate_cycles(
     k,
     sms=132,
 ) -> float:
-    "Estimate the cycles of the product. The parts of a step overlap, so it takes a little longer than the slowest part"
+    """Estimate the cycles of the product.
+
+    In a step, tensor cores, shared memory and copies work at the same time, so a step takes as long as the slowest of
+    them, and longer if several take similar times: (a^4 + b^4 + c^4)^(1/4)."""
     blocks = tile.CM * tile.CN
     tiles = cdiv(rows, tile.BM * tile.CM) * cdiv(n, tile.BN * tile.CN)
-    tensor = tile.BM * tile.BN / 64
+    tensor_core_cycles = tile.BM * tile.BN / 64
     # Shared memory moves 128 bytes per cycle: reads per 64 rows of w and 32 elements along k, and writes.
-    shared = 0.74 * (tile.BM / 32 * (16 + tile.BN / 2) + tile.BM / 2 + tile.BN)
-    copies = (tile.BM * 64 / tile.CN + tile.BN * 128 / tile.CM) / 63
-    step = (tensor**4 + shared**4 + copies**4) ** 0.25
-    return TILES[tile] * (6000 + cdiv(tiles, sms // blocks) * (cdiv(k, 4 * _K_STEP) * 4 * step + 2500))
+    smem_cycles = 0.74 * (tile.BM / 32 * (16 + tile.BN / 2) + tile.BM / 2 + tile.BN)
+    copy_cycles = (tile.BM * 64 / tile.CN + tile.BN * 128 / tile.CM) / 63
+    step_cycles = (tensor_core_cycles**4 + smem_cycles**4 + copy_cycles**4) ** 0.25
+    return TILES[tile] * (6000 + cdiv(tiles, sms // blocks) * (cdiv(k, 4 * _K_STEP) * 4 * step_cycles + 2500))
 
 
 @lru_cache(1024)
 def choose_tile(rows, n, k, sms=132) -> Tile:
-    "Return the tile with the lowest estimate"
+    "Choose the tile with the lowest estimate"
     return min(TILES, key=lambda tile: estimate_cycles(tile, rows, n, k, sms))
 
 
 _ARRAYS = 'values', 'x', 'y', 'words'
 
 
-def _array_names(bias):
-    "Return the names of the arrays, with x instead of an absent bias: the kernel does not read that argument"
-    return *_ARRAYS, 'bias' if bias else 'x'
+def _array_names(has_bias):
+    "Return the names of the array arguments; x replaces an absent bias, which the kernel does not read"
+    return *_ARRAYS, 'bias' if has_bias else 'x'
 
 
 @lru_cache(1024)
@@ -117,55 +122,58 @@ def hopper_call(
     rows,  # of w
     n,  # rows of x
     k,
-    bias,  # add a bias
+    has_bias,
     gpu,  # a `Device`
-    tile=None,  # None: the one of `choose_tile`
+    tile=None,  # None: the result of `choose_tile`
 ) -> tuple:  # a `KernelLaunch`, and the (box, swizzle) of values, x and y
-    "Return the launch on a Hopper GPU"
+    "Return the launch of x @ w.T (+ bias) on a Hopper GPU"
     tile = tile or choose_tile(rows, n, k, gpu.sms)
-    constants = dict(tile._asdict(), BK=_K_STEP, WGS=_CONSUMERS, M=tile.BM // 64 // _CONSUMERS, N=tile.BN, BIAS=bias)
+    constants = dict(
+        tile._asdict(), BK=_K_STEP, WGS=_CONSUMERS, M=tile.BM // 64 // _CONSUMERS, N=tile.BN, BIAS=has_bias
+    )
     src = hopper_source(('two_four',), dtype, wgmma_sp(tile.BN), tuple(constants.items()))
     blocks, tiles = tile.CM * tile.CN, cdiv(rows, tile.BM * tile.CM) * cdiv(n, tile.BN * tile.CN)
     shared = tile.STAGES * _K_STEP * (tile.BM + 2 * tile.BN) + _CONSUMERS * 256 * tile.OUT
     grid, block = (blocks * min(gpu.sms // blocks, tiles),), (128 * (_CONSUMERS + 1),)
-    call = KernelLaunch(src, 'multiply_24', _array_names(bias), (rows, n, k), grid, block, shared)
+    call = KernelLaunch(src, 'multiply_24', _array_names(has_bias), (rows, n, k), grid, block, shared)
     return call, (((tile.BM // tile.CN, _K_STEP // 2), 64), ((tile.BN // tile.CM, _K_STEP), 128), ((tile.OUT, 64), 128))
 
 
-_WARPS_STAGES = 3  # of 28 KiB each, which fit into the 100 KiB of the smallest SMs
+_WARPS_STAGES = 3  # of 28 KiB each: SMs have at least 100 KiB of shared memory
 
 
 @lru_cache(1024)
-def warps_call(dtype, rows, n, k, bias) -> KernelLaunch:
-    "Return the launch by `mma.sp`"
-    src, shared = warps_source(dtype, (('STAGES', _WARPS_STAGES), ('BIAS', bias))), _WARPS_STAGES * 128 * 224
-    return KernelLaunch(
-        src, 'multiply_24', _array_names(bias), (rows, n, k), (cdiv(rows, 128), cdiv(n, 128)), (256,), shared
-    )
+def warps_call(dtype, rows, n, k, has_bias) -> KernelLaunch:
+    "Return the launch of x @ w.T (+ bias) that uses `mma.sp`"
+    src = warps_source(dtype, (('STAGES', _WARPS_STAGES), ('BIAS', has_bias)))
+    grid, shared = (cdiv(rows, 128), cdiv(n, 128)), _WARPS_STAGES * 128 * 224
+    return KernelLaunch(src, 'multiply_24', _array_names(has_bias), (rows, n, k), grid, (256,), shared)
 
 
 @lru_cache(1024)
-def _prepare(sizes, by_warps, tile, device, backend):
-    "Return the prepared launch for these sizes on a device, cached"
+def _prepare(problem, by_warps, tile, device, backend):  # `backend` is only a part of the cache key
+    "Prepare the launch for `problem`, the arguments of `warps_call`"
     if runs_hopper() and not by_warps:
-        return prepare_launch(*hopper_call(*sizes, this_device(), tile), device)
-    return prepare_launch(warps_call(*sizes), (), device)
+        return prepare_launch(*hopper_call(*problem, this_device(), tile), device)
+    return prepare_launch(warps_call(*problem), (), device)
 
 
-def run_24(x, p, bias=None, by_warps=False, tile=None):
-    "Compute `multiply_24` of operands that have been checked"
-    y = x.new_empty(x.shape[0], p.shape[0])
+def run_24(x, packed, bias=None, by_warps=False, tile=None):
+    "Compute `multiply_24` for valid operands"
+    y = x.new_empty(x.shape[0], packed.shape[0])
     if not y.numel():
         return y
-    x, words = x.clone() if x.data_ptr() % 16 else x, p.words if x.is_cuda else p.words.view(torch.uint32)
-    sizes = dtype_name(x), p.shape[0], *x.shape, bias is not None
-    launch_prepared(_prepare, (sizes, by_warps, tile), x, (p.values, x, y, words, x if bias is None else bias))
+    x = x.clone() if x.data_ptr() % 16 else x
+    words = packed.words if x.is_cuda else packed.words.view(torch.uint32)  # the emulator checks dtypes
+    problem = dtype_name(x), packed.shape[0], *x.shape, bias is not None
+    arrays = packed.values, x, y, words, x if bias is None else bias
+    launch_prepared(_prepare, (problem, by_warps, tile), x, arrays)
     return y
 
 
 def multiply_24(
-    x,  # (n, columns) of the type of the matrix, contiguous
-    p,  # a `TwoFour`
+    x,  # (n, columns), contiguous, with the dtype of the matrix
+    packed,  # a `TwoFour`
     bias=None,  # (rows,)
     by_warps=False,  # use `mma.sp`, even on a Hopper GPU
 ):  # (n, rows)
@@ -174,14 +182,14 @@ def multiply_24(
         multiply_24(x, pack_24(prune(w)))
 
     Raises TypeError or ValueError for unsupported operands, Unavailable on a GPU older than Ampere."""
-    check_tensor('multiply_24', x, [dtype_name(p.values)])
-    if x.dim() != 2 or x.shape[1] != p.shape[1]:
-        raise ValueError(f'multiply_24: x has shape {tuple(x.shape)}; expected (any, {p.shape[1]})')
-    for name, array in (('values', p.values), ('words', p.words)):
+    check_tensor('multiply_24', x, [dtype_name(packed.values)])
+    if x.dim() != 2 or x.shape[1] != packed.shape[1]:
+        raise ValueError(f'multiply_24: x has shape {tuple(x.shape)}; expected (any, {packed.shape[1]})')
+    for name, array in (('values', packed.values), ('words', packed.words)):
         check_tensor('multiply_24', array, [dtype_name(array)], name)
         if array.device != x.device:
-            raise ValueError(f'multiply_24: {name} is on {array.device} and x on {x.device}; move it with .to(...)')
+            raise ValueError(f'multiply_24: {name} is on {array.device} and x on {x.device}: move it with .to(...)')
     if bias is not None:
-        check_matches('multiply_24', 'bias', bias, x, (p.shape[0],))
+        check_matches('multiply_24', 'bias', bias, x, (packed.shape[0],))
     require_bfloat16('multiply_24')
-    return run_24(x, p, bias, by_warps)
+    return run_24(x, packed, bias, by_warps)

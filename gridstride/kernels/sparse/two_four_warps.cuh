@@ -1,7 +1,7 @@
-// y = x @ w.T (+ bias) for a w with 2:4 sparsity along k, by `mma.sp`, for GPUs from Ampere on: `values` (rows x k/2)
-// has the nonzero elements, `metadata` their positions, one word per thread and 64 elements along k. x is n x k, y is n
-// x rows. A block computes 128 rows of w by 128 rows of x, each of its eight warps 32 by 64. Defined above: STAGES,
-// BIAS, Number (a 16-bit float), and mma_sp.
+// Computes y = x @ w.T (+ bias) for a w with 2:4 sparsity along k, by `mma.sp`, for GPUs from Ampere on. `values` (rows
+// x k/2) has the nonzero elements, `metadata` their positions, one word per thread and 64 elements along k. x is n x k,
+// y is n x rows. A block computes 128 rows of w by 128 rows of x, each of its eight warps 32 by 64. Defined above:
+// STAGES, BIAS, Number (a 16-bit float), and mma_sp.
 constexpr int BM = 128, BN = 128, BK = 64;
 constexpr int A_ROW = BK/2*2 + 16, B_ROW = BK*2 + 16;               // bytes, padded against bank conflicts
 constexpr int A_BYTES = BM*A_ROW, STAGE = A_BYTES + BN*B_ROW;
@@ -21,8 +21,8 @@ __device__ void load(u32 to, const Number *values, const Number *x, int r, int c
     copies_commit();
 }
 
-// d += the product of one stage: 32 elements along k with the metadata of lanes 0 and 1 of every four lanes, and 32
-// with that of lanes 2 and 3.
+// Computes d += the product of one stage: 32 elements along k with the metadata of lanes 0 and 1 of every four lanes,
+// and 32 elements with the metadata of lanes 2 and 3.
 __device__ void multiply(float (&d)[2][8][4], u32 from, const u32 (&metadata)[2], int wr, int wc) {
     int lane = threadIdx.x%32;
     #pragma unroll
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(256) multiply_24(const Number *values, const N
         u32 e[2];
         for (int y = 0; y < 2; y++) e[y] = from[step/2*256 + y*64 + step%2];
         copies_wait<STAGES-2>();
-        __syncthreads();  // the copies of all threads have arrived, and all have used the previous stage
+        __syncthreads();  // all copies have arrived, and all threads have used the previous stage
         load(at + (step + STAGES-1)%STAGES*STAGE, values, x, r, c, (step + STAGES-1)*BK, rows, n, k);
         multiply(d, at + step%STAGES*STAGE, e, wr, wc);
     }
