@@ -119,11 +119,12 @@ def test_errors_come_before_anything_is_written():
 
 @pytest.mark.parametrize('make,words', [
     (lambda m, n: (m.numpy(), n), 'convert|tensor'),
-    (lambda m, n: (m.half(), n), r'm is float16.*float32.*\.to\(torch.float32\)'),
+    (lambda m, n: (m.half(), n), saying('m', 'float32', 'float16', '.to(torch.float32)')),
     (lambda m, n: (m, n.t()), 'columns'),
-    (lambda m, n: (n.t(), m.t()), 'not contiguous'), (lambda m, n: (m[None], n), 'rows and'),
-    (lambda m, n: (m, n, torch.empty(5, 3)), '5x3.*3x5'),
-    (lambda m, n: (m, n, torch.empty(3, 5, dtype=torch.float64)), 'out is float64'),
+    (lambda m, n: (n.t(), m.t()), saying('m', '(1, 5)', '.contiguous()')),
+    (lambda m, n: (m[None], n), saying('m', '(1, 3, 4)')),
+    (lambda m, n: (m, n, torch.empty(5, 3)), saying('out', '3x5', '5x3')),
+    (lambda m, n: (m, n, torch.empty(3, 5, dtype=torch.float64)), saying('out', 'float32', 'float64')),
     (lambda m, n: (m, n, torch.empty(5, 3).t()), saying('out', 'contiguous')), (lambda m, n: (m[:0], n), 'size is 0'),
     (lambda m, n: (torch.ones(4, 4), torch.ones(4, 4).to('meta')), saying('n', 'meta'))])
 def test_errors_in_words(make, words):
@@ -132,12 +133,12 @@ def test_errors_in_words(make, words):
 
 def test_an_output_over_an_input():
     m = torch.randn(4, 4)
-    with pytest.raises(ValueError, match='separate tensor'): tiled()(m, torch.randn(4, 4), m)
+    with pytest.raises(ValueError, match='share memory'): tiled()(m, torch.randn(4, 4), m)
 
 
 def test_a_slice_that_begins_between():
     with pytest.raises(ValueError,
-                       match=r'n begins .*16, .*\.clone\(\)'):
+                       match=saying('n', '16 bytes', 4, '.clone()')):
         tiled()(torch.randn(3, 4), torch.randn(21)[1:].view(4, 5))
 
 
@@ -185,9 +186,9 @@ def test_what_another_gpu_cannot_run_is_skipped_in_words(other_gpu, capsys):
     assert [check_product(r) for r in (tiled(shared=150_000), hopper.ring)] == [0, 0]
     assert capsys.readouterr().out.splitlines() == [
         'tiled needs 150,000 bytes of shared memory per block; an RTX 4090 allows at most 101,376; '
-        'it is not tried here',
+        'it is not checked here',
         'ring needs a Hopper GPU (compute capability 9.0), for TMA, bulk copies, mbarriers and wgmma, or the emulator: '
-        'GRIDSTRIDE_BACKEND=sim; it is not tried here']
+        'GRIDSTRIDE_BACKEND=sim; it is not checked here']
     with pytest.raises(Unavailable, match='150,000 bytes'): tiled(shared=150_000).kernel
     with pytest.raises(Unavailable, match='150,000 bytes'): tiled(shared=150_000).prepare(8, 8, 8, None)
     tiled(shared=101_376).require_gpu()
@@ -340,7 +341,7 @@ def test_a_kernel_that_must_be_alone_waits_for_the_stream_before(monkeypatch):
     for raw, capturing in ((0, False), (0, False), (5, False), (5, False), (9, True), (7, True),
                            (5, False), (0, False)):
         now.raw, now.capturing = raw, capturing
-        assert alone._stream(m) == other._stream(m) == raw
+        assert alone._stream_handle(m) == other._stream_handle(m) == raw
     assert waits == [(5, 0), (0, 5)]
 
 
@@ -548,7 +549,7 @@ def test_the_table_of_a_ladder(measured):
 def test_a_rung_after_a_branch_is_compared_with_the_one_before_it(measured):
     l = Ladder(tiled(), tiled(name='aside'), tiled(name='last'), shape=(1000, 2000, 500))
     for step, ratio in zip(l.steps, (.5, .1, .6)): step.ratio = ratio
-    assert [r[3] for r in l.table(aside=['aside']).rows] == ['', '0.20x', '1.20x', '']
+    assert [r[3] for r in l.table(side_branches=['aside']).rows] == ['', '0.20x', '1.20x', '']
     assert l.table().rows[2][3] == '6.00x'
 
 
@@ -563,10 +564,10 @@ def test_a_recorded_ladder_belongs_to_its_kernels(measured, monkeypatch, tmp_pat
     assert sorted(p.name for p in tmp_path.iterdir()) == ['99_ladder_tiled.json', '99_ladder_two_words.json']
     wider = SRC.replace('ns[BK][BN]', 'ns[BK][BN+1]')
     for other in (tiled(BK=4), tiled(wider), tiled(shared=4), tiled(threads=(8, 4))):
-        with pytest.raises(Unavailable, match='other arguments'): l.climb(other)
+        with pytest.raises(Unavailable, match='other arguments'): l.add_step(other)
     assert len(l) == 1
     commented = SRC.replace('ns[BK][BN];', 'ns[BK][BN]; // both tiles\n    /* of a\n    block */')
-    assert commented != SRC and 'recorded' in l.climb(tiled(commented))['tiled'].mark
+    assert commented != SRC and 'recorded' in l.add_step(tiled(commented))['tiled'].mark
 
 
 def test_counters_that_cannot_be_read_here_are_those_recorded(measured, monkeypatch, tmp_path, capsys):
@@ -606,7 +607,7 @@ def recorded_climb(monkeypatch, tmp_path):
     return climb
 
 
-MMA = dict(unit='mma', multiply_adds=2048, op='HMMA', reasons=dict(wait='the instruction before'))
+MMA = dict(unit='mma', multiply_adds=2048, op='HMMA', stall_reasons=dict(wait='the instruction before'))
 
 
 @pytest.mark.parametrize('gpu,rungs,words', [
@@ -622,19 +623,19 @@ def test_a_climb_goes_on_with_what_was_recorded_elsewhere(recorded_climb, other_
     climb = recorded_climb(*rungs, **MMA)
     other_gpu(*gpu)
     monkeypatch.setattr(ladder, 'backend', lambda: 'gpu')
-    for r in rungs: climb(r, 1., 2., times={rungs[0].name: (.9, 1.1)})
+    for r in rungs: climb(r, 1., 2., speedups={rungs[0].name: (.9, 1.1)})
     out = capsys.readouterr().out
     for r in rungs:
-        assert f'{r.name} needs {words}; it is not tried here' in out
+        assert f'{r.name} needs {words}; it is not checked here' in out
         assert f'{r.name}, speedup over {rungs[0].name}: 1x, expected 0.9 to 1.1x on an H100' in out
     assert f'{rungs[0].name} needs {words}. What follows was recorded' in out and 'busy 80%' in out
     assert names(out, '1.000 wavefronts', '1.000 counted', '2.00 instructions', '1.0 TFLOP/s')
-    assert re.search('before +75%', repr(climb.waits(rungs[0].name)))
+    assert re.search('before +75%', repr(climb.stall_table(rungs[0].name)))
     assert repr(climb.table()).count('80%') == len(rungs)
-    monkeypatch.setattr(LessonLadder, 'count', lambda *o: 'counted')
+    monkeypatch.setattr(LessonLadder, 'static_table', lambda *o: 'counted')
     climb(rungs[1].variant('mine'), 1., 2.)
     out = capsys.readouterr().out
-    assert f'mine needs {words}; it is not tried here\nmine is not timed: mine needs {words}; and ' in out
+    assert f'mine needs {words}; it is not checked here\nmine is not timed: mine needs {words}; and ' in out
     assert out.endswith('counted\n')
 
 

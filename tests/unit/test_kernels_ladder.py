@@ -68,7 +68,7 @@ def test_the_table():
 
 def test_a_rung_that_is_climbed_again_comes_last():
     made = Made(naive(), naive('coalesced'))
-    made.climb(naive())
+    made.add_step(naive())
     assert [s.name for s in made.steps] == ['coalesced', 'naive']
 
 
@@ -79,6 +79,6 @@ def test_a_recorded_ladder_belongs_to_its_source_and_shape(tmp_path, monkeypatch
     again = Elsewhere(naive(), record='99_made', folder=tmp_path)
     assert again['naive'].tflops == pytest.approx(made['naive'].tflops) and 'recorded' in again['naive'].mark
     assert '[recorded' in repr(again)
-    with pytest.raises(Unavailable, match='another source'): again.climb(naive().variant(BM=16))
+    with pytest.raises(Unavailable, match='another source'): again.add_step(naive().variant(BM=16))
     with pytest.raises(Unavailable, match='other arguments'):
         Elsewhere(naive(), record='99_made', shape=(8, 8, 8), folder=tmp_path)

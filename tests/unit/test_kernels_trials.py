@@ -71,8 +71,8 @@ def test_an_edited_copy_goes_into_a_new_cell(monkeypatch):
 
 def test_bytes_from_l2():
     ladder = trials.HopperLadder((8192, 8192, 8192), 'none')
-    assert ladder.from_l2(64, 64) == 4*ladder.from_l2(128, 256, 2) == 8192**3//16
-    assert trials.HopperLadder((100, 100, 8), 'none').from_l2(64, 64) == 2*2*128*2*8
+    assert ladder.expected_l2_bytes(64, 64) == 4*ladder.expected_l2_bytes(128, 256, 2) == 8192**3//16
+    assert trials.HopperLadder((100, 100, 8), 'none').expected_l2_bytes(64, 64) == 2*2*128*2*8
 
 
 def test_a_climb_without_counters_leaves_the_ladder_as_it_was(monkeypatch, capsys):
@@ -80,7 +80,7 @@ def test_a_climb_without_counters_leaves_the_ladder_as_it_was(monkeypatch, capsy
     def climb(rung):
         seen.append(ladder.counters)
         raise Unavailable('no GPU')
-    monkeypatch.setattr(ladder, 'climb', climb)
+    monkeypatch.setattr(ladder, 'add_step', climb)
     for counters in (True, False):
         with pytest.raises(Unavailable): ladder.measure(hopper.ring, counters=counters)
     assert seen == [True, False] and ladder.counters
@@ -132,8 +132,8 @@ KEPT = dict(made=dict(gpu='an H100', date='2026-11-24'),
 def test_a_committed_run_compares_ours_with_the_library(tmp_path):
     (tmp_path/'matmul.json').write_text(json.dumps(KEPT))
     beside = trials.load_comparison(tmp_path/'matmul.json')
-    assert beside.ratios == {(8, 8, 8): .5, (16, 8, 8): 1.5} and beside.made == 'an H100, 2026-11-24'
-    assert names(beside.against, 'fastest of', 'cublasLt')
+    assert beside.ratios == {(8, 8, 8): .5, (16, 8, 8): 1.5} and beside.machine == 'an H100, 2026-11-24'
+    assert names(beside.baseline, 'fastest of', 'cublasLt')
     ax, = trials.plot_comparison(beside).axes
     assert [t.get_text() for t in ax.get_yticklabels()] == ['8x8 @ 8x8']                    # the library is faster here
     assert [(p.get_x(), p.get_width()) for p in ax.patches] == [(1, -.5), (1, .5)]

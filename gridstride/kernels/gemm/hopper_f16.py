@@ -118,7 +118,7 @@ def unsupported_reason(config, layout):  # None if there is a kernel
     if config.pingpong and (config.split_n or config.CK > 1 or config.BLOCKS > 1):
         return 'ping-pong needs whole tiles per warpgroup, and one block per SM'
     if not config.split_n and not config.pingpong and config.BM // 64 % _consumer_warpgroups(config):
-        return 'the two warpgroups would have different numbers of rows'
+        return 'two warpgroups cannot share the rows evenly'
     columns, accumulators = config.BN // (1 + config.split_n), _accumulators_per_thread(config)
     launch_registers = 65536 // (config.BLOCKS * 128 * (_consumer_warpgroups(config) + 1)) // 8 * 8
     if columns > 256 or accumulators + 32 > _registers_per_thread(config)['UP'] or columns // 2 + 26 > launch_registers:

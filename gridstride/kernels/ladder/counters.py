@@ -1,4 +1,4 @@
-"""What explains the time of a rung: its registers and occupancy, and the counters of Nsight Compute."""
+"""Registers, occupancy and the counters of Nsight Compute, which explain the time of a rung."""
 
 import ctypes
 
@@ -11,30 +11,24 @@ from ...prof.counters import ncu
 
 # The driver reports registers and shared memory, from which the occupancy follows. Nsight Compute counts sectors per
 # request of a warp, wavefronts per load from shared memory, issue slots used, and the stall reasons of warps.
-_NUM_REGS, _LOCAL_BYTES, _STATIC_SHARED_BYTES = (
-    4,
-    3,
-    1,
-)  # CU_FUNC_ATTRIBUTE_NUM_REGS, _LOCAL_SIZE_BYTES, _SHARED_SIZE_BYTES
+# CU_FUNC_ATTRIBUTE_NUM_REGS, _LOCAL_SIZE_BYTES, _SHARED_SIZE_BYTES:
+_NUM_REGS, _LOCAL_BYTES, _STATIC_SHARED_BYTES = 4, 3, 1
 
 
 def resources(rung) -> dict:
     "Return registers and bytes of local memory per thread, shared memory per block, and occupancy, on this GPU"
     import torch
 
-    device, v = torch.cuda.current_device(), ctypes.c_int()
+    device, value = torch.cuda.current_device(), ctypes.c_int()
 
-    def attribute(name):
-        driver().cuKernelGetAttribute(ctypes.byref(v), name, ctypes.c_void_p(rung.kernel.handle), device)
-        return v.value
+    def attribute(attribute_id):
+        driver().cuKernelGetAttribute(ctypes.byref(value), attribute_id, ctypes.c_void_p(rung.kernel.handle), device)
+        return value.value
 
-    shared = attribute(_STATIC_SHARED_BYTES) + rung.shared
-    occupancy_ = occupancy(
-        attribute(_NUM_REGS), shared, int(np.prod(rung.threads)), 'sm_{}{}'.format(*torch.cuda.get_device_capability())
-    )
-    return dict(
-        registers=attribute(_NUM_REGS), local=attribute(_LOCAL_BYTES), shared=shared, occupancy=occupancy_.share
-    )
+    registers, shared = attribute(_NUM_REGS), attribute(_STATIC_SHARED_BYTES) + rung.shared
+    arch = 'sm_{}{}'.format(*torch.cuda.get_device_capability())
+    fraction = occupancy(registers, shared, int(np.prod(rung.threads)), arch).share
+    return dict(registers=registers, local=attribute(_LOCAL_BYTES), shared=shared, occupancy=fraction)
 
 
 _STALL_TEXTS = dict(
@@ -99,22 +93,26 @@ def count_events(rung, h, w, k, metrics={}) -> dict:  # metrics: further ones, {
     )
     stalls = {stall: f'smsp__average_warps_issue_stalled_{stall}_per_issue_active.ratio' for stall in _STALL_TEXTS}
     names = {**_METRICS, **metrics}
-    profiled = ncu(
+    launch = ncu(
         script, metrics=[*names.values(), *stalls.values()], sections=(), kernel=f'^{rung.kernel.__name__}$'
     ).kernels[-1]
 
-    def value(name):
-        return v if name in profiled.raw and isinstance(v := profiled.raw[name].value, (int, float)) else None
+    def number(name):
+        "Return the value of a metric; None if it is missing or not a number"
+        value = launch.raw[name].value if name in launch.raw else None
+        return value if isinstance(value, (int, float)) else None
 
-    res = {short: v for short, name in names.items() if (v := value(name)) is not None}
-    if res.get('loads'):
-        res['wavefronts per load'] = res['wavefronts'] / res['loads']
-    res['stalls'] = {stall: v for stall, name in stalls.items() if (v := value(name)) is not None}
-    return res
+    counters = {short: value for short, name in names.items() if (value := number(name)) is not None}
+    if counters.get('loads'):
+        counters['wavefronts per load'] = counters['wavefronts'] / counters['loads']
+    counters['stalls'] = {stall: value for stall, name in stalls.items() if (value := number(name)) is not None}
+    return counters
 
 
-def longest_wait(counters) -> str:  # counters: as `count_events` gives them
-    "Return the most frequent stall reason in plain words, with its fraction of all stalls"
+def longest_wait(counters) -> str:  # counters: the result of `count_events`
+    "Return the most frequent stall reason in plain words, with its fraction of all stalls; empty without stalls"
     stalls = counters.get('stalls') or {}
-    most = max(stalls, key=stalls.get, default=None)
-    return f'{_STALL_TEXTS[most]} ({stalls[most] / sum(stalls.values()):.0%})' if most and stalls[most] else ''
+    reason = max(stalls, key=stalls.get, default=None)
+    if not reason or not stalls[reason]:
+        return ''
+    return f'{_STALL_TEXTS[reason]} ({stalls[reason] / sum(stalls.values()):.0%})'

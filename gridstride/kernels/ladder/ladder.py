@@ -1,4 +1,5 @@
-"""`Ladder`: kernels of a matrix product, each checked and timed next to the library, with counters that explain it."""
+"""`Ladder`: kernels of a matrix product, each checked and timed next to the library, with counters that explain its
+time."""
 
 import re
 from contextlib import contextmanager
@@ -45,31 +46,31 @@ class Reference:
 
     def __call__(self, got):
         "Raise `AssertionError` with the first wrong elements of `got`"
-        wrong = (got.double() - self.want).abs() > self.bound(str(got.dtype)[6:])
-        if bool(wrong.any()) or bool(got.isnan().any()):
-            check(got.double().where(wrong | got.isnan(), self.want), self.want)
+        is_wrong = (got.double() - self.want).abs() > self.bound(str(got.dtype)[6:])
+        if bool(is_wrong.any()) or bool(got.isnan().any()):
+            check(got.double().where(is_wrong | got.isnan(), self.want), self.want)
 
 
 def inputs(h, w, k, dtype='float32', device=None, seed=0):
     "Return two matrices of normal random values: h x k and k x w"
     import torch
 
-    g = torch.Generator(device or 'cpu').manual_seed(seed)
+    generator = torch.Generator(device or 'cpu').manual_seed(seed)
     return [
-        torch.randn(s, generator=g, device=device, dtype=torch.float32).to(getattr(torch, dtype))
-        for s in ((h, k), (k, w))
+        torch.randn(size, generator=generator, device=device, dtype=torch.float32).to(getattr(torch, dtype))
+        for size in ((h, k), (k, w))
     ]
 
 
-# The sizes are around that of a tile: one element, a tile, one more and one less, and several tiles with a remainder.
-# `check_product` checks all of them, each with an output that is filled with NaN; on the emulator only small ones.
+# The checked shapes: one element; a tile; a tile with one row or column more or less; several tiles with a remainder.
+# Each output is filled with NaN before the launch. On the emulator only small shapes are checked.
 def _supports(rung, shape):
     "Return whether a kernel, or another function, supports a shape"
     return min(shape) > 0 and getattr(rung, 'supports', lambda *_: True)(*shape)
 
 
 def _padded_shapes(h, w, k):
-    "Return the shape itself, and larger ones with rows of multiples of 16 bytes, which some kernels need"
+    "Return the shape itself, and larger shapes whose rows are multiples of 16 bytes, which some kernels need"
 
     def round_up(x):
         return -(-x // 8) * 8
@@ -88,15 +89,15 @@ def ragged_shapes(product) -> list:  # of (h, w, k)
         (2 * tile_m + 7, tile_n + 5, 3 * tile_k - 1),
         (3, 2 * tile_n + 1, 5),
     ]
-    found = dict.fromkeys(
-        next((s for s in _padded_shapes(*shape) if _supports(product, s)), None) for shape in candidates
+    supported = dict.fromkeys(
+        next((padded for padded in _padded_shapes(*shape) if _supports(product, padded)), None) for shape in candidates
     )
-    return [s for s in found if s]
+    return [shape for shape in supported if shape]
 
 
 def shapes_for(rung) -> list:
-    "Return `ragged_shapes`; on the emulator only those that are small enough"
-    return [s for s in ragged_shapes(rung) if backend() == 'gpu' or np.prod(s) <= 2**22]
+    "Return `ragged_shapes`; on the emulator only the small ones"
+    return [shape for shape in ragged_shapes(rung) if backend() == 'gpu' or np.prod(shape) <= 2**22]
 
 
 def check_product(
@@ -114,11 +115,11 @@ def check_product(
         try:
             rung.require_gpu()
         except Unavailable as e:
-            print(f'{e}; it is not tried here')
+            print(f'{e}; it is not checked here')
             return 0
     shapes = shapes_for(rung) if shapes is None else shapes
     if not shapes:
-        raise ValueError(f'{rung.name}: there is no shape to check')
+        raise ValueError(f'{rung.name} supports none of the shapes to check; pass shapes=[(h, w, k)]')
     for i, (h, w, k) in enumerate(shapes):
         m, n = inputs(h, w, k, getattr(rung, 'dtype', 'float32'), 'cuda' if backend() == 'gpu' else 'cpu', i)
         out = torch.full((h, w), float('nan'), dtype=m.dtype, device=m.device)
@@ -131,7 +132,7 @@ def check_product(
     return len(shapes)
 
 
-# the fields of a `Step`, and their defaults
+# field of a `Step` -> its default
 FIELDS = dict(
     name='',
     seconds=None,
@@ -152,8 +153,8 @@ FIELDS = dict(
 
 
 class Step:
-    """The measurements of a rung: its `FIELDS`, among them `ratio`, the speedup over the library (with `low` and
-    `high`), and the derived `tflops`"""
+    """The measurements of a kernel: `FIELDS`, and figures that are derived from them. `ratio` is the speedup over the
+    library, `low` and `high` are its confidence interval, `seconds` and `library` are the times of both"""
 
     def __init__(self, shape, mark='', **fields):
         self.shape = tuple(shape)
@@ -167,17 +168,17 @@ class Step:
 
     @property
     def flops(self):
-        "Floating-point operations of the product"
+        "The number of floating-point operations of the product"
         return 2.0 * np.prod(self.shape, dtype=float)
 
     @property
     def tflops(self):
-        "Speed of the kernel, in TFLOP/s"
+        "The speed of the kernel, in TFLOP/s"
         return self.flops / self.seconds / 1e12
 
     @property
     def library_tflops(self):
-        "Speed of the library, in TFLOP/s"
+        "The speed of the library, in TFLOP/s"
         return self.flops / self.library / 1e12
 
     @property
@@ -197,12 +198,12 @@ def tf32_disabled():
 
     settings = torch.backends.cuda.matmul
     name, value = ('fp32_precision', 'ieee') if hasattr(settings, 'fp32_precision') else ('allow_tf32', False)
-    before = getattr(settings, name)
+    previous_value = getattr(settings, name)
     setattr(settings, name, value)
     try:
         yield
     finally:
-        setattr(settings, name, before)
+        setattr(settings, name, previous_value)
 
 
 def multiply_by_torch(m, n, out):
@@ -213,14 +214,14 @@ def multiply_by_torch(m, n, out):
 
 
 class Gpu(clocks.Clock):
-    """A clock that uses CUDA events and flushes the L2, as `bench` does, but without its CUDA graphs and ceilings: a
-    ladder compares with the library instead"""
+    """A clock that uses CUDA events and flushes the L2 cache, as `bench` does, but without CUDA graphs and ceilings,
+    because a ladder compares with the library"""
 
     gpu = True
 
     def __init__(
         self,
-        events=None,  # the `clocks.Events` that time; None: those that overwrite the L2
+        events=None,  # a `clocks.Events`; None: one that overwrites the L2 cache before each run
     ):
         events = events or clocks.Events()
         self.device = events.device
@@ -248,9 +249,9 @@ def time_rung(rung, m, n, reference, seconds=0.5, baseline='torch.matmul'):
             seconds=seconds,
             clock=Gpu() if m.is_cuda else None,
         )
-        errors = [reference.error(f(m, n, out)) for f in (rung, multiply_by_torch)]
+        errors = [reference.error(multiply(m, n, out)) for multiply in (rung, multiply_by_torch)]
     timing, (ratio, low, high) = comparison.timings[rung.name], comparison.ratios[rung.name]
-    mhz = [s.mhz for s in timing.states if s and s.mhz]
+    mhz = [state.mhz for state in timing.states if state and state.mhz]
     return dict(
         name=rung.name,
         seconds=timing.median,
@@ -265,16 +266,16 @@ def time_rung(rung, m, n, reference, seconds=0.5, baseline='torch.matmul'):
     )
 
 
-# In a lesson each rung has its own cell, which shows the ladder so far. Without a GPU, the row of a rung is a recording
-# for exactly this source with exactly these constants. An edited kernel has no recording: its row reports this, and the
-# other rows stay.
+# In a lesson each rung has its own cell, which shows the ladder up to this rung. Without a GPU, the row of a rung comes
+# from the recording for exactly this source and these constants. An edited kernel has no recording: this is reported,
+# and the other rows stay.
 def _file_name(text):
     "Convert a kernel's name to a part of a file name"
     return re.sub(r'\W+', '_', text).strip('_')
 
 
 def _recorded_parts(rung):
-    "Return the parts of a recording's key that identify a kernel, or another function"
+    "Return the parts of a recording's key that identify a kernel or another function"
     return (
         [rung.src, list(rung.threads), rung.shared, {k: list(map(str, v)) for k, v in rung.tma_boxes.items()}]
         if isinstance(rung, Rung)
@@ -287,7 +288,7 @@ def _dtype_of(rung):
 
 
 class Ladder:
-    "Rungs compared with the library: a table with the speed and the main stall reason of each"
+    "A table of kernels, each compared with the library, with its speed and its main stall reason"
 
     def __init__(
         self,
@@ -311,9 +312,9 @@ class Ladder:
         self._references = {}  # dtype -> (m, n, Reference)
         self._machine = None
         for rung in rungs:
-            self.climb(rung)
+            self.add_step(rung)
 
-    def climb(self, rung):
+    def add_step(self, rung):
         "Check and time a rung, or read its recording; returns the ladder, so that a cell shows it"
 
         def make():
@@ -344,28 +345,28 @@ class Ladder:
         return _recorded_parts(rung), list(self.shape), _dtype_of(rung)
 
     def _with_counters(self, rung, fields):
-        "Add recorded counters that this machine cannot read, with a warning about them"
+        "Add the recorded counters that this machine cannot read, with a warning about them"
         if not (self.record and self.counters) or is_recording():
             return fields
         try:
-            rec = read(self._recording_name(rung), key(*self._key_parts(rung)), self.folder)
+            recording = read(self._recording_name(rung), key(*self._key_parts(rung)), self.folder)
         except Unavailable:
             return fields
-        missing = {
-            name: v for name, v in rec.data.get('counters', {}).items() if name not in fields.get('counters', {})
-        }
+        counters = fields.get('counters', {})
+        missing = {name: value for name, value in recording.data.get('counters', {}).items() if name not in counters}
         if not missing:
             return fields
         measured_in_part()
-        which = ', '.join(missing) if fields.get('counters') else 'its counters'
-        warnings = [*fields.get('warnings', ()), f'{which}: {rec.mark}']
-        return {**fields, 'counters': {**missing, **fields.get('counters', {})}, 'warnings': warnings}
+        missing_names = ', '.join(missing) if counters else 'its counters'
+        warnings = [*fields.get('warnings', ()), f'{missing_names}: {recording.mark}']
+        return {**fields, 'counters': {**missing, **counters}, 'warnings': warnings}
 
     def _measure(self, rung):
+        "Check and time a kernel on this GPU, and count its events; returns the fields of a `Step`"
         if backend() != 'gpu':
             raise Unavailable('A ladder is timed on an NVIDIA GPU, and none is here')
         if isinstance(rung, Rung) and (reason := rung.unsupported_reason(*self.shape)):
-            raise ValueError(f'{rung.name} cannot multiply {self.shape}: {reason}')
+            raise ValueError(f'{rung.name} does not support h, w, k = {self.shape}: {reason}')
         if isinstance(rung, Product):
             rung.require_gpu()
         m, n, reference = self._inputs_and_reference(_dtype_of(rung))
@@ -395,10 +396,10 @@ class Ladder:
         "Return the `Step` of a rung, by name or index"
         if isinstance(name, int):
             return self.steps[name]
-        found = [s for s in self.steps if s.name == name]
-        if not found:
-            raise KeyError(f"no rung {name!r} on this ladder; there are {', '.join(s.name for s in self.steps)}")
-        return found[0]
+        step = next((step for step in self.steps if step.name == name), None)
+        if step is None:
+            raise KeyError(f"no rung {name!r} on this ladder; there are {', '.join(step.name for step in self.steps)}")
+        return step
 
     def __len__(self):
         return len(self.steps)
@@ -407,42 +408,43 @@ class Ladder:
         h, w, k = self.shape
         return f'{h}x{k} @ {k}x{w}, compared with {self.baseline}'
 
-    def _row(self, s, below):
-        "Return the cells of a step; `below` is the step below it, or None"
+    def _row(self, step, previous):
+        "Return the cells of a step; `previous`: the step before it, or None"
 
-        def number(v, form='{:.3g}'):
-            return '' if v is None else form.format(v)
+        def number(value, template='{:.3g}'):
+            return '' if value is None else template.format(value)
 
-        c = s.counters
+        counters = step.counters
         counts = [
-            number(c.get('sectors')),
-            number(c.get('wavefronts per load')),
-            number(c.get('issue'), '{:.0f}%'),
-            number(c.get('tensor') or None, '{:.0f}%'),
+            number(counters.get('sectors')),
+            number(counters.get('wavefronts per load')),
+            number(counters.get('issue'), '{:.0f}%'),
+            number(counters.get('tensor') or None, '{:.0f}%'),
         ]
         return [
-            s.name,
-            number(s.tflops),
-            number(s.ratio, '{:.1%}'),
-            number(below and s.ratio / below.ratio, '{:.2f}x'),
-            number(s.registers, '{}') + ('*' if s.local else ''),
-            number(s.occupancy, '{:.0%}'),
+            step.name,
+            number(step.tflops),
+            number(step.ratio, '{:.1%}'),
+            number(previous and step.ratio / previous.ratio, '{:.2f}x'),
+            number(step.registers, '{}') + ('*' if step.local else ''),
+            number(step.occupancy, '{:.0%}'),
             *counts,
-            *(number(c.get(metric)) for metric in self.metrics),
-            longest_wait(c),
+            *(number(counters.get(metric)) for metric in self.metrics),
+            longest_wait(counters),
         ]
 
     def _note(self):
-        warnings = [f'in doubt, {s.name}: {d}' for s in self.steps for d in s.warnings]
-        local = ['* some registers are kept in local memory'] if any(s.local for s in self.steps) else []
-        return '\n'.join([*warnings, *local, *(f'[{m}]' for m in dict.fromkeys(s.mark for s in self.steps if s.mark))])
+        warnings = [f'in doubt, {step.name}: {warning}' for step in self.steps for warning in step.warnings]
+        local = ['* some registers are kept in local memory'] if any(step.local for step in self.steps) else []
+        marks = dict.fromkeys(step.mark for step in self.steps if step.mark)
+        return '\n'.join([*warnings, *local, *(f'[{mark}]' for mark in marks)])
 
-    def _step_below(self, step, aside):
-        "Return the step below this one that is not in `aside`; None if there is none"
-        below = [s for s in self.steps[: self.steps.index(step)] if s.name not in aside]
-        return below[-1] if below else None
+    def _previous_step(self, step, side_branches):
+        "Return the last step before this one that is not a side branch; None if there is none"
+        previous = [s for s in self.steps[: self.steps.index(step)] if s.name not in side_branches]
+        return previous[-1] if previous else None
 
-    def table(self, aside=()) -> Table:  # aside: names of side branches, on which no later version is built
+    def table(self, side_branches=()) -> Table:  # names of steps on which no later step is built
         """Return a table of one row per rung, and one for the library. Each rung was timed interleaved with the
         library, so the speedup over the rung before it is computed from the ratios to the library"""
         head = [
@@ -459,7 +461,7 @@ class Ladder:
             *self.metrics,
             '<waits most for',
         ]
-        rows = [self._row(s, self._step_below(s, aside)) for s in self.steps]
+        rows = [self._row(step, self._previous_step(step, side_branches)) for step in self.steps]
         if rows:
             rows.append(
                 [
@@ -469,10 +471,9 @@ class Ladder:
                     *[''] * (len(head) - 3),
                 ]
             )
-        keep = [i for i in range(len(head)) if i < 4 or any(r[i] for r in rows)]
-        return Table(
-            [head[i] for i in keep], [[r[i] for i in keep] for r in rows], title=self._title(), note=self._note()
-        )
+        columns = [i for i in range(len(head)) if i < 4 or any(row[i] for row in rows)]  # that are not empty
+        cells = [[row[i] for i in columns] for row in rows]
+        return Table([head[i] for i in columns], cells, title=self._title(), note=self._note())
 
     def __repr__(self):
         return repr(self.table())
@@ -501,12 +502,12 @@ class Ladder:
                 fontsize=plots.SMALLEST,
                 bbox=dict(fc=plots.CARD, ec='none', pad=0.5),
             )
-        made = ', '.join(dict.fromkeys(s.made_on for s in self.steps))
+        machines = ', '.join(dict.fromkeys(s.made_on for s in self.steps))
         ax.set_yticks(y, [s.name for s in self.steps])
         ax.invert_yaxis()
         ax.set(
             xlabel='TFLOP/s',
-            title='\n'.join(filter(None, [self._title(), made])),
+            title='\n'.join(filter(None, [self._title(), machines])),
             xlim=(0, 1.25 * max([*speed, *(s.library_tflops for s in self.steps)], default=1)),
         )
         if self.steps:
@@ -516,7 +517,7 @@ class Ladder:
         return ax
 
     def json(self) -> dict:
-        "Return the measurements and the machine as JSON can store them"
+        "Return the measurements and the machine as a dict that can be stored as JSON"
         steps = [
             {**s.fields, 'tflops': s.tflops, 'library_tflops': s.library_tflops, **({'mark': s.mark} if s.mark else {})}
             for s in self.steps

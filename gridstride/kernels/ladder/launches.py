@@ -1,4 +1,4 @@
-"""`Launcher`: a kernel with its scalar arguments bound, for a low launch overhead; `Mapped`: with tensor maps."""
+"""`Launcher`: a kernel with bound scalar arguments, for a low launch overhead; `MappedLauncher`: with tensor maps."""
 
 import ctypes
 import threading
@@ -9,10 +9,10 @@ from ...cpp.launcher import launcher
 from ..tensor_maps import tensor_map
 from ...utils import dim3
 
-# A small product takes a GPU a few microseconds, about as long as a handful of Python calls. To keep the launch
-# overhead low, everything that is constant for a shape is prepared once: the grid, the sizes, the array of argument
-# addresses. A call then only stores the pointers and calls the driver. A kernel that loads by TMA takes tensor maps
-# instead of pointers; the map for an address is cached, too.
+# A small product takes a few microseconds on a GPU, as long as a few Python calls. To keep the launch overhead low,
+# everything that is constant for a shape is prepared once: the grid, the sizes, the array of argument addresses. A call
+# then only stores the pointers and calls the driver. A kernel that loads by TMA takes tensor maps instead of pointers;
+# the map for an address is cached, too.
 MAX_CACHED = 64  # tensor maps per launcher, and shapes per product
 
 # CU_LAUNCH_ATTRIBUTE_COOPERATIVE, _CLUSTER_DIMENSION, _PROGRAMMATIC_STREAM_SERIALIZATION
@@ -85,7 +85,7 @@ class Launcher:
         attributes = (_Attribute * len(structures))(*structures)
         self.argument_addresses = (ctypes.c_void_p * len(addresses))(*addresses)
         self.config = _Config(*self.grid, *self.block, shared, None, attributes, len(structures))
-        self.run = driver().cuLaunchKernelEx
+        self.driver_launch = driver().cuLaunchKernelEx
         self.launch_args = ctypes.byref(self.config), ctypes.c_void_p(kernel.handle), self.argument_addresses, None
 
     def __call__(self, arrays, stream=None):
@@ -96,12 +96,12 @@ class Launcher:
         with self.lock:  # threads share the argument buffer
             self.bind_arrays(arrays)
             self.config.stream = stream
-            if self.run(*self.launch_args):
-                call_driver(lambda: self.run(*self.launch_args), self.kernel.__name__)
+            if self.driver_launch(*self.launch_args):
+                call_driver(lambda: self.driver_launch(*self.launch_args), self.kernel.__name__)
 
     def launch(self, launch_object, *launch_args):
         "Launch by the compiled launcher (`launcher.cpp`); `launch_args`: a stream handle and addresses of the arrays"
-        if launch_object.run(*launch_args):
+        if launch_object.run(*launch_args):  # a second call reports the error
             call_driver(lambda: launch_object.run(*launch_args), self.kernel.__name__)
 
     @cached_property
@@ -124,8 +124,8 @@ class Launcher:
         self.pointers[:] = arrays
 
 
-class Mapped(Launcher):
-    "A launcher that is called with tensors, some of which the kernel takes as tensor maps"
+class MappedLauncher(Launcher):
+    "A launcher that is called with tensors, some of which it passes to the kernel as tensor maps"
 
     def __init__(
         self,
@@ -160,16 +160,16 @@ class Mapped(Launcher):
         return self.launch_objects[key]
 
     def layout_key(self, arrays):
-        "Return what the maps depend on besides the addresses: shapes and strides"
+        "Return the cache key of a launch object: shapes and strides, on which the maps depend besides the addresses"
         return tuple((arrays[i].shape, arrays[i].stride()) for i, *_ in self.mapped_args)
 
     def bind_arrays(self, arrays):
         for i, x in enumerate(arrays):
             self.pointers[i] = x.data_ptr()
-        # Keep references until the next launch, because a new map may evict another map of this launch from the cache.
+        # The list keeps the maps alive until the next launch, because a new map may evict another one from the cache.
         self.current_maps = [self.map_for(i, arrays[i], box, swizzle) for i, box, swizzle in self.mapped_args]
-        for (i, *_), tensor_map_ in zip(self.mapped_args, self.current_maps):
-            self.argument_addresses[i] = tensor_map_.address
+        for (i, *_), current_map in zip(self.mapped_args, self.current_maps):
+            self.argument_addresses[i] = current_map.address
 
     def map_key(self, i, x):
         "Return the cache key of a map"

@@ -18,7 +18,7 @@ __all__ = ['LessonLadder', 'InstructionCounts', 'count_kinds', 'race', 'count_qu
 
 
 # Nsight Compute counts the work of the load/store pipe in wavefronts, and that of the warp schedulers in issued
-# instructions. Both are reported per multiplying instruction: an FFMA of a warp, which is 32 multiply-adds, or a tensor
+# instructions. Both are reported per multiplying instruction of a warp: an FFMA, which is 32 multiply-adds, or a tensor
 # core instruction, which is more.
 _WAVEFRONTS, _INSTRUCTIONS = 'l1tex__data_pipe_lsu_wavefronts.sum', 'smsp__inst_executed.sum'
 _STALL_TEXTS = dict(
@@ -38,13 +38,13 @@ def _multiplying_instructions(shape, multiply_adds=32):
 
 
 def _count_loop(rung, op='FFMA'):
-    "Return ({kind: count per multiplying instruction} of the instructions in the longest loop, name of the compiler)"
+    "Return ({kind: instructions per multiplying instruction} for the longest loop, name of the compiler)"
     listing = sass(rung.src)
     loop = listing.loop()
-    multiply = sum(n for value, n in loop.ops().items() if value.startswith(op))
-    if not multiply:
-        raise ValueError(f'{rung.name}: there is no multiply-add ({op}) in its longest loop')
-    return {kind: n / multiply for kind, n in loop.count().items()}, listing.by
+    num_multiplying = sum(count for name, count in loop.ops().items() if name.startswith(op))
+    if not num_multiplying:
+        raise ValueError(f'{rung.name}: its longest loop must have a multiply-add ({op}); there is none')
+    return {kind: count / num_multiplying for kind, count in loop.count().items()}, listing.by
 
 
 class LessonLadder:
@@ -60,16 +60,12 @@ class LessonLadder:
         unit='multiply-add',  # the multiplying instruction, as the output calls it
         multiply_adds=32,  # per multiplying instruction
         op='FFMA',  # the prefix of its name in machine code
-        also=(),  # further shapes (h, w, k) for which a rung is checked
-        reasons={},  # further stall reasons: {Nsight Compute's name: the text for it}
+        extra_shapes=(),  # further shapes (h, w, k) for which a rung is checked
+        stall_reasons={},  # further stall reasons: {Nsight Compute's name: the text for it}
     ):
-        self.bound, self.multiplying_instructions, self.unit, self.op = (
-            bound,
-            _multiplying_instructions(shape, multiply_adds),
-            unit,
-            op,
-        )
-        self.also, self.reasons = list(also), {**_STALL_TEXTS, **reasons}
+        self.bound, self.unit, self.op = bound, unit, op
+        self.multiplying_instructions = _multiplying_instructions(shape, multiply_adds)
+        self.extra_shapes, self.stall_reasons = list(extra_shapes), {**_STALL_TEXTS, **stall_reasons}
         metrics = dict(pipe=_WAVEFRONTS, instructions=_INSTRUCTIONS)
         self.ladder = Ladder(shape=shape, record=record, seconds=seconds, metrics=metrics, folder=folder)
 
@@ -77,39 +73,40 @@ class LessonLadder:
         self,
         rung,
         wavefronts,  # per multiplying instruction, as counted on paper
-        guess=None,  # the reader's guess: the speedup over the first rung in `times`; without `times`, TFLOP/s
-        times=None,  # the claims of the text: {another rung: (lowest, highest) speedup}
-        within=0.05,  # the relative error of the count on paper that the text claims
+        guess=None,  # the reader's guess: the speedup over the first rung in `speedups`, or without these, TFLOP/s
+        speedups=None,  # the claims of the text: {another rung: (lowest, highest) speedup over it}
+        tolerance=0.05,  # the relative error of the count on paper that the text claims
     ):
-        """Check a version, measure it or read its recording, and compare guess, paper and claims with the result.
+        """Check a version, measure it or read its recording, and compare the result with the guess, the count on paper
+        and the claims.
 
         For a version without a measurement or recording, such as an edited one without a GPU, print static counts."""
-        checked_shapes = check_product(rung)
-        if checked_shapes and self.also:
-            check_product(rung, self.also)
+        num_checked = check_product(rung)
+        if num_checked and self.extra_shapes:
+            check_product(rung, self.extra_shapes)
         try:
-            step = self.ladder.climb(rung)[rung.name]
+            step = self.ladder.add_step(rung)[rung.name]
         except Unavailable as e:
-            found = f'{rung.name} is right. It is not timed' if checked_shapes else f'{rung.name} is not timed'
-            print(f'{found}: {e}.\n{self.count(rung, wavefronts)}')
+            status = f'{rung.name} is right. It is not timed' if num_checked else f'{rung.name} is not timed'
+            print(f'{status}: {e}.\n{self.static_table(rung, wavefronts)}')
             return
         print(f'{rung.name}: {step.tflops:.2f} TFLOP/s, {step.ratio:.1%} of torch.matmul ({step.made_on})')
         busy = self._format_tensor_busy(step, ', tensor cores busy {:.0f}%')
         print(f'{step.registers} registers per thread, occupancy {step.occupancy:.0%}{busy}')
-        _print_guess(guess, next(iter(times), None) if times else None)
-        for name, (low, high) in (times or {}).items():
+        _print_guess(guess, next(iter(speedups), None) if speedups else None)
+        for name, (low, high) in (speedups or {}).items():
             claim(f'{rung.name}, speedup over {name}', low, self._speedup_over(step, name), high, 'x', mark=step.mark)
-        self._compare_with_paper(step, wavefronts, within)
+        self._compare_with_paper(step, wavefronts, tolerance)
 
     def _speedup_over(self, step, name):
-        """Return the speedup over another rung; None if that was not measured. It is computed from their ratios to the
-        library: each was timed interleaved with it, and a hot GPU lowers its clock for both"""
+        """Return the speedup over another rung; None if that was not measured. It is the ratio of their speedups over
+        the library, because each was timed interleaved with the library, and a hot GPU lowers its clock for both"""
         other = next((s for s in self.ladder.steps if s.name == name), None)
         return other and step.ratio / other.ratio
 
-    def _compare_with_paper(self, step, wavefronts, within):
+    def _compare_with_paper(self, step, wavefronts, tolerance):
         "Compare the counts of the hardware with those on paper"
-        counted, instructions = self.counts(step.name)
+        counted, instructions = self.measured_counts(step.name)
         if counted is None:
             print(f'{wavefronts:.3f} wavefronts per {self.unit} on paper; the hardware did not count')
             return
@@ -117,27 +114,27 @@ class LessonLadder:
             f'per {self.unit}: {wavefronts:.3f} wavefronts on paper, {counted:.3f} counted; '
             f'{instructions:.2f} instructions; these allow {self.bound(counted, instructions):.1f} TFLOP/s'
         )
-        low, high = (1 - within) * wavefronts, (1 + within) * wavefronts
+        low, high = (1 - tolerance) * wavefronts, (1 + tolerance) * wavefronts
         claim(f'wavefronts per {self.unit}', low, counted, high, mark=step.mark)
 
     def __getitem__(self, name):
         "Return the `Step` of a rung"
         return self.ladder[name]
 
-    def counts(self, name) -> tuple:  # both None if nothing was counted
+    def measured_counts(self, name) -> tuple:  # both None if nothing was counted
         "Return wavefronts and instructions per multiplying instruction, as the hardware counted them"
-        found = (self.ladder[name].counters.get(value) for value in ('pipe', 'instructions'))
-        return tuple(None if v is None else v / self.multiplying_instructions for v in found)
+        counts = (self.ladder[name].counters.get(metric) for metric in ('pipe', 'instructions'))
+        return tuple(None if count is None else count / self.multiplying_instructions for count in counts)
 
-    def count(self, rung, wavefronts) -> Table:
+    def static_table(self, rung, wavefronts) -> Table:
         "Tabulate registers, occupancy and instructions of a rung, and the speed that they allow, without running it"
         title = f'{rung.name}, without a clock'
         try:
             compiled = resources(rung.src, block=int(np.prod(rung.threads)), shared_bytes=rung.shared)
-            found, compiler_name = _count_loop(rung, self.op)
+            per_kind, compiler_name = _count_loop(rung, self.op)
         except CompilerMissing as e:
             return Table((), [[f'wavefronts per {self.unit}, on paper', f'{wavefronts:.3f}']], title, str(e))
-        instructions = sum(found.values())
+        instructions = sum(per_kind.values())
         rows = [
             ['registers per thread', compiled.registers],
             ['occupancy', f'{compiled.occupancy.share:.0%}, limited by {", ".join(compiled.occupancy.limiter)}'],
@@ -148,32 +145,41 @@ class LessonLadder:
         ]
         return Table((), rows, title, f'[compiled for {compiled.arch} by {compiler_name}]')
 
-    def waits(self, *names) -> Table:
+    def stall_table(self, *names) -> Table:
         "Tabulate the stall reasons of some rungs, each as a fraction of all waiting"
         stalls = {name: self.ladder[name].counters.get('stalls') or {} for name in names}
-        rows = {words: [_stall_fraction(s, reason) for s in stalls.values()] for reason, words in self.reasons.items()}
-        shown = [[k, *(f'{v:.0%}' for v in row)] for k, row in rows.items() if max(row) >= 0.01]
-        made = ', '.join(dict.fromkeys(self.ladder[name].made_on for name in names))
-        return Table(['<waiting for', *names], shown, f'What warps wait for ({made})', 'what is below 1% is left out')
+        rows = []
+        for reason, text in self.stall_reasons.items():
+            fractions = [_stall_fraction(s, reason) for s in stalls.values()]
+            if max(fractions) >= 0.01:
+                rows.append([text, *(f'{fraction:.0%}' for fraction in fractions)])
+        machines = ', '.join(dict.fromkeys(self.ladder[name].made_on for name in names))
+        return Table(
+            ['<waiting for', *names], rows, f'What warps wait for ({machines})', 'what is below 1% is left out'
+        )
 
     def table(self) -> Table:
         "Tabulate the speed and the counts of all steps, and the bounds from the counts"
         head = ['<rung', 'TFLOP/s', 'of torch', 'wavefronts', 'instructions', 'these allow', 'registers', 'occupancy']
-        rows = [self._row(s) for s in self.ladder.steps]
-        if any(busy := [self._format_tensor_busy(s, '{:.0f}%') for s in self.ladder.steps]):
-            head, rows = [*head, 'tensor cores busy'], [[*r, b] for r, b in zip(rows, busy)]
-        made = ', '.join(dict.fromkeys(s.made_on for s in self.ladder.steps))
-        return Table(head, rows, f'The ladder ({made})', f'wavefronts and instructions per {self.unit} of a warp')
+        rows = [self._row(step) for step in self.ladder.steps]
+        if any(column := [self._format_tensor_busy(step, '{:.0f}%') for step in self.ladder.steps]):
+            head, rows = [*head, 'tensor cores busy'], [[*row, cell] for row, cell in zip(rows, column)]
+        machines = ', '.join(dict.fromkeys(s.made_on for s in self.ladder.steps))
+        return Table(head, rows, f'The ladder ({machines})', f'wavefronts and instructions per {self.unit} of a warp')
 
-    def _row(self, s):
-        w, i = self.counts(s.name)
-        counted = ['', '', ''] if w is None else [f'{w:.3f}', f'{i:.2f}', f'{self.bound(w, i):.1f}']
-        return [s.name, f'{s.tflops:.2f}', f'{s.ratio:.1%}', *counted, s.registers, f'{s.occupancy:.0%}']
+    def _row(self, step):
+        "Return the cells of a step in `table`"
+        wavefronts, instructions = self.measured_counts(step.name)
+        counts = ['', '', '']
+        if wavefronts is not None:
+            counts = [f'{wavefronts:.3f}', f'{instructions:.2f}', f'{self.bound(wavefronts, instructions):.1f}']
+        speed = [f'{step.tflops:.2f}', f'{step.ratio:.1%}']
+        return [step.name, *speed, *counts, step.registers, f'{step.occupancy:.0%}']
 
-    def _format_tensor_busy(self, step, text):
+    def _format_tensor_busy(self, step, template):
         "Format the percentage of cycles in which tensor cores are busy; empty for FFMA, or if it was not counted"
-        busy = step.counters.get('tensor')
-        return text.format(busy) if busy and self.op != 'FFMA' else ''
+        percentage = step.counters.get('tensor')
+        return template.format(percentage) if percentage and self.op != 'FFMA' else ''
 
     def plot(self):
         "Plot the ladder as bars; returns the axes"
@@ -185,15 +191,16 @@ def _stall_fraction(stalls, reason):
     return stalls.get(reason, 0) / (sum(stalls.values()) or 1)
 
 
-def _print_guess(guess, than):
-    "Print the reader's guess, if there is one; raises `TypeError` unless it is a number or ..."
+def _print_guess(guess, baseline):
+    """Print the reader's guess, if there is one: the speedup over the rung `baseline`, or if that is None, TFLOP/s.
+    Raises `TypeError` unless it is a number or ..."""
     if guess is None:
         return
-    unit = f'the speedup over {than}' if than else 'TFLOP/s'
+    unit = f'the speedup over {baseline}' if baseline else 'TFLOP/s'
     if isinstance(guess, (int, float)):
-        print(f'you guessed {guess:g}x over {than}' if than else f'you guessed {guess:g} TFLOP/s')
+        print(f'you guessed {guess:g}x over {baseline}' if baseline else f'you guessed {guess:g} TFLOP/s')
     elif guess is not ...:
-        raise TypeError(f'my_guess is {guess!r}, but must be a number: {unit}')
+        raise TypeError(f'my_guess must be a number, {unit}; got {guess!r}')
 
 
 # A race is a contest on one product, with the library among the candidates and the error of each result in the table.
@@ -245,9 +252,9 @@ def race(
 class InstructionCounts(dict):
     "Instruction counts, name -> {kind: instructions per multiply-add}; a notebook shows them as a table"
 
-    def __init__(self, found, made):
-        super().__init__(found)
-        self.made = made
+    def __init__(self, counts, compiler_name):
+        super().__init__(counts)
+        self.compiler_name = compiler_name
 
     def total(self, name) -> float:
         "Return the total of a rung, in instructions per multiply-add"
@@ -255,13 +262,13 @@ class InstructionCounts(dict):
 
     def table(self) -> Table:
         "Return a table of one row per rung and one column per kind"
-        kinds_found = [kind for kind in KINDS if any(kind in value for value in self.values())]
+        kinds = [kind for kind in KINDS if any(kind in counts for counts in self.values())]
         rows = [
-            [k, *(f'{value.get(kind, 0):.3f}' for kind in kinds_found), f'{self.total(k):.3f}']
-            for k, value in self.items()
+            [name, *(f'{counts.get(kind, 0):.3f}' for kind in kinds), f'{self.total(name):.3f}']
+            for name, counts in self.items()
         ]
-        title = f'Instructions in the longest loop, for one multiply-add ({self.made})'
-        return Table(['<', *kinds_found, 'all'], rows, title)
+        title = f'Instructions in the longest loop, for one multiply-add ({self.compiler_name})'
+        return Table(['<', *kinds, 'all'], rows, title)
 
     def __repr__(self):
         return repr(self.table())
@@ -278,19 +285,20 @@ def count_kinds(
 
     def make():
         try:
-            loops = {r.name: _count_loop(r) for r in rungs}
+            loops = {kernel.name: _count_loop(kernel) for kernel in rungs}
         except CompilerMissing as e:
             raise Unavailable(str(e)) from None
-        return {k: value for k, (value, _) in loops.items()}, next(iter(loops.values()))[1]
+        return {name: counts for name, (counts, _) in loops.items()}, next(iter(loops.values()))[1]
 
     def load(data, mark):
         return data, f'{mark.partition(" (")[0]}'
 
-    found, compiler_name = recorded(record, make, *[r.src for r in rungs], save=lambda value: value[0], load=load)
-    return InstructionCounts(found, compiler_name)
+    sources = [kernel.src for kernel in rungs]
+    counts, compiler_name = recorded(record, make, *sources, save=lambda result: result[0], load=load)
+    return InstructionCounts(counts, compiler_name)
 
 
-_QUADS = '''
+_QUADS_SCRIPT = '''
 import torch
 from gridstride.cpp import cuda_kernel
 lanes_k = cuda_kernel("""
@@ -312,12 +320,12 @@ def count_quads(
 ) -> dict:  # name -> wavefronts
     "Count the wavefronts of a warp whose lanes load four floats each from shared memory by one instruction"
     metric = 'l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum'
-    script = _QUADS.format(patterns=[list(map(int, p)) for p in patterns.values()])
-    profiled = ncu(script, sections=[], metrics=[metric], kernel='lanes_k', record=record)
-    return {name: int(k[metric]) for name, k in zip(patterns, profiled.kernels, strict=True)}
+    script = _QUADS_SCRIPT.format(patterns=[list(map(int, quads)) for quads in patterns.values()])
+    report = ncu(script, sections=[], metrics=[metric], kernel='lanes_k', record=record)
+    return {name: int(launch[metric]) for name, launch in zip(patterns, report.kernels, strict=True)}
 
 
-_LIBRARY = """
+_LIBRARY_SCRIPT = """
 import torch
 torch.backends.cuda.matmul.allow_tf32 = False
 m, n = (torch.randn(size, device='cuda') for size in (({h}, {k}), ({k}, {w})))
@@ -331,12 +339,10 @@ def count_library(
     w,
     k,  # of h x k @ k x w
     record,  # CHAPTER_what: the name of the recording that is shown without a GPU
-) -> dict:  # issue: fraction of issue slots used; instructions: per multiply-add; name: of the kernel
+) -> dict:  # issue: fraction of issue slots used; instructions: per multiply-add; name: of the kernel; made: where
     "Count events while torch.matmul multiplies two matrices of floats"
     issue = 'smsp__issue_active.avg.pct_of_peak_sustained_active'
-    profiled = ncu(
-        _LIBRARY.format(h=h, w=w, k=k), sections=[], metrics=[issue, _INSTRUCTIONS], kernel='gemm', record=record
-    )
-    found = profiled.kernels[-1]
-    each = float(found[_INSTRUCTIONS]) / _multiplying_instructions((h, w, k))
-    return dict(issue=float(found[issue]) / 100, instructions=each, name=found.name, made=made_on())
+    script = _LIBRARY_SCRIPT.format(h=h, w=w, k=k)
+    launch = ncu(script, sections=[], metrics=[issue, _INSTRUCTIONS], kernel='gemm', record=record).kernels[-1]
+    instructions = float(launch[_INSTRUCTIONS]) / _multiplying_instructions((h, w, k))
+    return dict(issue=float(launch[issue]) / 100, instructions=instructions, name=launch.name, made=made_on())

@@ -17,7 +17,7 @@ def listing(
     old=None,  # another step: lines that it does not have are marked
     fold=False,  # show only the title; a click unfolds the listing
 ) -> Shown:
-    "Show the kernel of a step, without the functions above it; line numbers are those of messages"
+    "Show the kernel of a step without the functions above it; its lines are numbered as in messages"
     text = step.src.splitlines()
     first = 1 + next(i for i, line in enumerate(text) if '__global__' in line)
     title = _title(step) + (f'; marked: lines that {old.name} does not have' if old else '')

@@ -1,38 +1,34 @@
 """Raise the error for operands that a kernel does not support.
 
-The hot path only checks whether all requirements are met. If they are not, this module finds out which one is violated.
+The hot path only checks whether all requirements are met. If they are not, this module finds the first violated one.
 """
 
 from ...utils import backend
 
 
-def _device_name(x):
-    return str(x.device)
-
-
 def _check_matrix(label, x, dtype, shape=None):
     "Raise `TypeError` or `ValueError` unless `x` is a matrix of this type and shape; `label` is its name in messages"
     if not hasattr(x, 'data_ptr'):
-        raise TypeError(f'{label} is a {type(x).__name__}; expected a torch tensor: torch.tensor(...) makes one')
+        raise TypeError(f'{label} must be a torch tensor, such as torch.tensor(...); got a {type(x).__name__}')
     if x.ndim != 2:
-        raise ValueError(f'{label} has the shape {tuple(x.shape)}, and a matrix has rows and columns')
+        raise ValueError(f'{label} must be a matrix, with two axes; got the shape {tuple(x.shape)}')
     if shape and tuple(x.shape) != shape:
-        raise ValueError(f'{label} is {x.shape[0]}x{x.shape[1]}, and the product is {shape[0]}x{shape[1]}')
+        raise ValueError(f'{label} must be {shape[0]}x{shape[1]}, like the product; got {x.shape[0]}x{x.shape[1]}')
     if x.dtype != dtype:
-        raise TypeError(f"{label} is {str(x.dtype)[6:]}; expected {str(dtype)[6:]}: convert it with .to({dtype})")
+        received = str(x.dtype)[6:]
+        raise TypeError(f'{label} must be {str(dtype)[6:]}; got {received}. Convert it with .to({dtype})')
 
 
 def _check_memory(label, x):
     "Raise `ValueError` unless `x` is row-major and contiguous, at an address that is a multiple of 16 bytes"
     if not x.is_contiguous():
         raise ValueError(
-            f'{label} is not contiguous (its strides are {x.stride()}), and the kernel needs row-major memory; '
-            'use .contiguous()'
+            f'{label} must be row-major and contiguous; got strides {x.stride()}. Copy it with .contiguous()'
         )
     if x.device.type != 'meta' and x.data_ptr() % 16:
         raise ValueError(
-            f'{label} begins at an address that is not a multiple of 16, as a slice may, and the kernel loads 16 bytes '
-            'at a time; use .clone()'
+            f'{label} must begin at a multiple of 16 bytes, because the kernel loads 16 bytes at a time; got offset '
+            f'{x.data_ptr() % 16}, as a slice may have. Copy it with .clone()'
         )
 
 
@@ -49,30 +45,26 @@ def _shape_of_product(name, m, n, layout):
     if layout != 'nn':
         transposed = 'm' if layout == 'tn' else 'n'
         raise ValueError(
-            f'{name} takes {transposed} transposed, so m stands for {h}x{k} and n for {k2}x{w}, '
-            'and these cannot be multiplied'
+            f'{name} takes {transposed} transposed, and the columns of m must match the rows of n; '
+            f'got {h}x{k} for m and {k2}x{w} for n'
         )
-    fit = '; n.T.contiguous() would fit' if k == w else '; m.T.contiguous() would fit' if h == k2 else ''
-    raise ValueError(f'{name}: m is {h}x{k} and n is {k2}x{w}, and m must have as many columns as n has rows{fit}')
+    hint = '. Pass n.T.contiguous()' if k == w else '. Pass m.T.contiguous()' if h == k2 else ''
+    raise ValueError(f'{name}: the columns of m must match the rows of n; got {h}x{k} and {k2}x{w}{hint}')
 
 
 def _check_devices(name, m, n, out):
-    "Raise `ValueError` unless all are on the device where kernels run, and `out` shares no memory with an input"
-    where = 'cuda' if backend() == 'gpu' else 'cpu'
-    if m.device.type != where:
-        raise ValueError(
-            f'{name}: m is on {_device_name(m)}, and kernels run on {where} here; move m and n with .to({where!r})'
-        )
+    "Raise `ValueError` unless all are on the device that runs kernels, and `out` shares no memory with an input"
+    device = 'cuda' if backend() == 'gpu' else 'cpu'
+    if m.device.type != device:
+        raise ValueError(f'{name}: m must be on {device}; got {m.device}. Move m and n with .to({device!r})')
     for operand, x in (('n', n), ('out', out)):
-        if x is not None and _device_name(x) != _device_name(m):
-            raise ValueError(
-                f'{name}: {operand} is on {_device_name(x)} and m on {_device_name(m)}; '
-                f'move it with .to({_device_name(m)!r})'
-            )
+        if x is not None and x.device != m.device:
+            received = f"{x.device}. Move it with .to('{m.device}')"
+            raise ValueError(f'{name}: {operand} must be on the device of m, {m.device}; got {received}')
     if out is not None and out.numel() and out.data_ptr() in (m.data_ptr(), n.data_ptr()):
         raise ValueError(
-            f'{name}: out shares memory with an input, which would be overwritten while it is read; '
-            'pass a separate tensor'
+            f'{name}: out must not share memory with an input, because the kernel reads it while it writes out; '
+            'pass another tensor'
         )
 
 

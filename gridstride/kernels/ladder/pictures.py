@@ -17,7 +17,7 @@ def _runs(indices):
 
 
 def _fill_cells(rows, cols, color, size):
-    "Return rectangles over some rows and columns"
+    "Return SVG rectangles that fill the cells of some rows and columns"
     return [
         svg_rect(size * c, size * r, size * w, size * h, color, f'stroke="{LINE}" stroke-width="0.5"')
         for r, h in _runs(rows)
@@ -26,7 +26,7 @@ def _fill_cells(rows, cols, color, size):
 
 
 def _draw_matrix(name, rows, cols, parts, size):
-    "Return a matrix with coloured parts, each (rows, columns, colour), and its name above"
+    "Return SVG of a matrix with coloured parts, each (rows, columns, colour), and its name above it"
     frame = svg_rect(0, 0, size * cols, size * rows, 'none', f'stroke="{LINE}" stroke-width="1.5"')
     body = [svg_rect(0, 0, size * cols, size * rows, '#ffffff')]
     for r, c, color in parts:
@@ -47,39 +47,39 @@ def draw_phase(
     lane=0,  # the lane of this warp that is coloured
     size=7,  # pixels per element
 ) -> Panel:
-    "Draw A to the left of C and B above it, with the elements that one phase reads and the results it updates"
+    "Draw A to the left of C and B above C, with the elements that one phase reads and the results that it updates"
     tile_rows, tile_columns = thread_of_result.shape
     top, left = block[0] * tile_rows, block[1] * tile_columns
-    steps = np.arange(idx, min(idx + bk, k))
+    phase = np.arange(idx, min(idx + bk, k))  # its indices along k
     elements = [
         np.nonzero(mask)
         for mask in (thread_of_result >= 0, thread_of_result // 32 == warp, thread_of_result == 32 * warp + lane)
     ]
     rows, cols = ([top + r for r, _ in elements], [left + c for _, c in elements])
     colors = [_BLOCK, _WARP, _THREAD]
-    gap, label = 16, 20
-    x, y = size * k + gap, label + size * k + gap + label
-    panels = (
-        (0, y, _draw_matrix('A', h, k, [(r, steps, c) for r, c in zip(rows, colors)], size)),
-        (x, label, _draw_matrix('B', k, w, [(steps, run, c) for run, c in zip(cols, colors)], size)),
-        (x, y, _draw_matrix('C', h, w, list(zip(rows, cols, colors)), size)),
+    gap, title_height = 16, 20
+    left_of_c, top_of_c = size * k + gap, title_height + size * k + gap + title_height
+    matrices = (
+        (0, top_of_c, _draw_matrix('A', h, k, [(r, phase, color) for r, color in zip(rows, colors)], size)),
+        (left_of_c, title_height, _draw_matrix('B', k, w, [(phase, c, color) for c, color in zip(cols, colors)], size)),
+        (left_of_c, top_of_c, _draw_matrix('C', h, w, list(zip(rows, cols, colors)), size)),
     )
-    parts = [f'<g transform="translate({a:.1f},{b:.1f})">{svg}</g>' for a, b, svg in panels]
-    for i, (color, words) in enumerate(_LEGEND):
-        parts += [svg_rect(0, 24 + 20 * i, 12, 12, color), svg_text(18, 34 + 20 * i, words, 11, 'start')]
-    return Panel(x + size * w + 2, y + size * h + 2, parts)
+    parts = [f'<g transform="translate({x:.1f},{y:.1f})">{svg}</g>' for x, y, svg in matrices]
+    for i, (color, text) in enumerate(_LEGEND):
+        parts += [svg_rect(0, 24 + 20 * i, 12, 12, color), svg_text(18, 34 + 20 * i, text, 11, 'start')]
+    return Panel(left_of_c + size * w + 2, top_of_c + size * h + 2, parts)
 
 
 def draw_wavefronts(
-    wavefronts,  # per wavefront {quad: lanes}: the groups of four floats that it reads, and the lanes that need them
+    wavefronts,  # per wavefront {quad: lanes}: the groups of four floats that it loads, and the lanes that need them
     title,
 ) -> Panel:
     "Draw one row per wavefront and one column per four banks, with the lanes whose loads are served"
     labels = np.full((len(wavefronts), 8), '', dtype=object)
-    for r, one in enumerate(wavefronts):
-        for q, lanes in one.items():
-            labels[r, q % 8] = f'{lanes[0]}-{lanes[-1]}' if len(lanes) > 1 else lanes[0]
-    wavefront = np.arange(len(wavefronts))
-    colors = np.where(labels == '', -1, wavefront[:, None])
-    rows = [f'wavefront {i}' for i in wavefront]
-    return cells(labels, colors, f'{title}: {len(wavefront)} wavefronts', rows=rows, cols=range(0, 32, 4), size=31)
+    for row, lanes_of_quad in enumerate(wavefronts):
+        for quad, lanes in lanes_of_quad.items():
+            labels[row, quad % 8] = f'{lanes[0]}-{lanes[-1]}' if len(lanes) > 1 else lanes[0]
+    indices = np.arange(len(wavefronts))
+    colors = np.where(labels == '', -1, indices[:, None])
+    rows = [f'wavefront {i}' for i in indices]
+    return cells(labels, colors, f'{title}: {len(indices)} wavefronts', rows=rows, cols=range(0, 32, 4), size=31)

@@ -1,4 +1,4 @@
-"""`Rung`: a step of a ladder: a matrix-product kernel with its source and constants, called like a function."""
+"""`Rung`: a step of a ladder: the source and the constants of a matrix-product kernel, called like a function."""
 
 import inspect
 import re
@@ -9,7 +9,7 @@ from ...cpp.driver import current_stream
 from ...cpp.kernel import cuda_kernel
 from ...cpp.frontend.reader import kernels
 from ...bench.recording import Unavailable
-from .launches import MAX_CACHED, Launcher, Mapped
+from .launches import MAX_CACHED, Launcher, MappedLauncher
 from .operands import raise_invalid_operands, sizes
 from ...utils import backend, cdiv
 
@@ -50,20 +50,20 @@ def runs_hopper() -> bool:
 
 
 def require_hopper(name, emulated=False):
-    """Raise `Unavailable` unless the current device is a Hopper GPU, which `name` needs for TMA, bulk copies or wgmma,
-    or, if it may be `emulated`, the emulator"""
+    """Raise `Unavailable` unless the current device is a Hopper GPU, which the kernel `name` needs for TMA, bulk copies
+    or wgmma; if the kernel may be `emulated`, the emulator is accepted, too"""
     if on_hopper() or emulated and runs_hopper():
         return
-    needs = 'a Hopper GPU (compute capability 9.0), for TMA, bulk copies, mbarriers and wgmma'
-    raise Unavailable(f'{name} needs {needs}' + (', or the emulator: GRIDSTRIDE_BACKEND=sim' if emulated else ''))
+    required = 'a Hopper GPU (compute capability 9.0), for TMA, bulk copies, mbarriers and wgmma'
+    raise Unavailable(f'{name} needs {required}' + (', or the emulator: GRIDSTRIDE_BACKEND=sim' if emulated else ''))
 
 
 def require_bfloat16(name):
     "Raise `Unavailable` if the current GPU cannot run `name`, which multiplies bfloat16; the emulator can"
-    if backend() != 'gpu' or (p := _import_torch().cuda.get_device_properties()).major >= 8:
+    if backend() != 'gpu' or (gpu := _import_torch().cuda.get_device_properties()).major >= 8:
         return
-    what = 'compute capability 8.0 or more, for bfloat16, mma.sync and cp.async'
-    raise Unavailable(f'{name} needs {what}; {p.name} has {p.major}.{p.minor}')
+    required = 'compute capability 8.0 or more, for bfloat16, mma.sync and cp.async'
+    raise Unavailable(f'{name} needs {required}; {gpu.name} has {gpu.major}.{gpu.minor}')
 
 
 def sms() -> int:
@@ -72,31 +72,35 @@ def sms() -> int:
 
 
 def _resolve(x, constants):
-    "Return `x` or, if it is a function, its result for the constants that its parameters name"
+    "Return `x`; if it is a function, call it with the constants that its parameters name"
     return x(**{k: constants[k] for k in inspect.signature(x).parameters}) if callable(x) else x
 
 
-class _PreparedLaunch(Mapped):
+class _PreparedLaunch(MappedLauncher):
     "The prepared launch of a single kernel for one shape"
 
     def __init__(self, rung, h, w, k):
         # (index of the argument, box, swizzle) per tensor map
-        mapped = [(i, *rung.tma_boxes[o]) for i, o in enumerate(('m', 'n', 'out')) if o in rung.tma_boxes]
+        mapped_args = [
+            (i, *rung.tma_boxes[array]) for i, array in enumerate(('m', 'n', 'out')) if array in rung.tma_boxes
+        ]
         launch_options = rung.grid_for(h, w, k), rung.threads, rung.shared, rung.pdl
-        super().__init__(rung.kernel, mapped, 3, (h, w, k), *launch_options)  # 3 arrays: m, n and out
+        super().__init__(rung.kernel, mapped_args, 3, (h, w, k), *launch_options)  # 3 arrays: m, n and out
 
     def __call__(self, m, n, out, stream):
         super().__call__([m, n, out], stream)
 
-    def map_key(self, i, x):  # shapes and strides are fixed per launch
+    def map_key(self, i, x):
+        "Return the cache key of a map: the address alone, because shapes and strides are fixed"
         return i, x.data_ptr()
 
     def layout_key(self, arrays):
+        "Return None, because shapes and strides are fixed"
         return None
 
     def launch_table(self, m, n, out):
-        """Return (what the compiled launcher's table needs, bytes of workspace). The former is a pair per kernel: its
-        launch object, and (index of the array, byte offset) per argument"""
+        """Return (rows for the compiled launcher's table, bytes of workspace). A row has the launch object of a kernel,
+        and (index of the array, byte offset) per argument"""
         return ((self.launch_object_for([m, n, out]), ((0, 0), (1, 0), (2, 0))),), 0
 
 
@@ -154,11 +158,11 @@ class PreparedLaunches:
     "The prepared launches of a plan; call it with m, n, out and a stream handle"
 
     def __init__(self, plan):
-        self.launches = [(make_launcher(c, backend()), c.arrays) for c in plan.calls]
+        self.launches = [(make_launcher(call, backend()), call.arrays) for call in plan.calls]
         self.workspaces, self.bytes = {}, 0
-        for name, (n, dtype) in plan.workspaces.items():
-            self.workspaces[name] = self.bytes, n, dtype
-            self.bytes += cdiv(n * _DTYPE_BYTES[dtype], 256) * 256  # each begins at a multiple of 256 bytes
+        for name, (size, dtype) in plan.workspaces.items():
+            self.workspaces[name] = self.bytes, size, dtype  # its offset, number of elements and type
+            self.bytes += cdiv(size * _DTYPE_BYTES[dtype], 256) * 256  # each begins at a multiple of 256 bytes
 
     def __call__(self, m, n, out, stream):
         arrays = dict(m=m, n=n, out=out)
@@ -172,23 +176,25 @@ class PreparedLaunches:
         del workspace
 
     def launch_table(self, m, n, out):
-        "Return (what the compiled launcher's table needs, bytes of workspace), as `_PreparedLaunch.launch_table` does"
+        "Return (rows for the compiled launcher's table, bytes of workspace), as `_PreparedLaunch.launch_table` does"
         # name -> (index of the array, byte offset): the workspaces share the fourth array
         locations = dict(
-            m=(0, 0), n=(1, 0), out=(2, 0), **{name: (3, begin) for name, (begin, *_) in self.workspaces.items()}
+            m=(0, 0), n=(1, 0), out=(2, 0), **{name: (3, offset) for name, (offset, *_) in self.workspaces.items()}
         )
         return tuple(
             (launch.launch_object, tuple(locations[name] for name in names)) for launch, names in self.launches
         ), self.bytes
 
     def _allocate(self, m, arrays):
-        "Add the workspaces to `arrays`: slices of one allocation, but separate ones on the emulator, for its checks"
+        "Add the workspaces to `arrays`: slices of one allocation; on the emulator separate allocations, for its checks"
         torch, workspaces = _import_torch(), self.workspaces.items()
         if not m.is_cuda:
-            arrays.update({name: torch.empty(n, dtype=getattr(torch, dtype)) for name, (_, n, dtype) in workspaces})
+            arrays.update(
+                {name: torch.empty(size, dtype=getattr(torch, dtype)) for name, (_, size, dtype) in workspaces}
+            )
             return
         workspace = torch.empty(self.bytes, dtype=torch.uint8, device=m.device)
-        arrays.update({name: workspace.data_ptr() + begin for name, (begin, *_) in workspaces})
+        arrays.update({name: workspace.data_ptr() + offset for name, (offset, *_) in workspaces})
         return workspace
 
 
@@ -204,11 +210,11 @@ class Product:
     layout = 'nn'  # 'tn': m is passed transposed; 'nt': n is
     # whether it has a static buffer in global memory, so that launches on different streams must be serialized
     uses_workspace = False
-    hopper = False  # uses TMA, bulk copies or wgmma
+    hopper = False  # whether it uses TMA, bulk copies or wgmma
     # {'m': ((rows, columns) of a TMA box, swizzle)}, for those of m, n and out that are passed as tensor maps
     tma_boxes = {}
 
-    def unsupported_reason(self, h, w, k):  # None if it can
+    def unsupported_reason(self, h, w, k):  # None if it does
         "Return the reason why this product does not support h x k @ k x w"
         if min(h, w, k) < 1:
             return 'a size is 0'
@@ -229,7 +235,7 @@ class Product:
     def require_support(self, h, w, k):
         "Raise `ValueError` for an unsupported shape, `Unavailable` on an unsupported GPU"
         if reason := self.unsupported_reason(h, w, k):
-            raise ValueError(f'{self.name} does not multiply {h}x{k} by {k}x{w}: {reason}')
+            raise ValueError(f'{self.name} does not support {h}x{k} by {k}x{w}: {reason}')
         self.require_gpu()
 
     def require_gpu(self):
@@ -258,10 +264,10 @@ class Product:
         if not m.is_cuda:
             launch(m, n, out, None)
         elif m.get_device() == _import_torch().cuda.current_device():
-            launch(m, n, out, self._stream(m))
+            launch(m, n, out, self._stream_handle(m))
         else:
             with _import_torch().cuda.device(m.device):
-                launch(m, n, out, self._stream(m))
+                launch(m, n, out, self._stream_handle(m))
         return out
 
     def prepared_launches(self, m, n):
@@ -270,26 +276,26 @@ class Product:
         key = (h, w, k, m.get_device())
         return self._prepared.get(key) or self._prepare_and_cache(m, *key)
 
-    def _stream(self, m):
-        """Return the handle of the current stream. A kernel with a static buffer first waits for the previous stream,
-        except during graph capture, which cannot order itself against streams outside the graph"""
+    def _stream_handle(self, m):
+        """Return the handle of the current stream. If the kernel has a static buffer, the stream first waits for the
+        stream of the last launch, except during graph capture, where it cannot wait for streams outside the graph"""
         device = m.get_device()
-        stream, last = current_stream(device), self._last_stream.get(device)
+        handle, last = current_stream(device), self._last_stream.get(device)
         if (
             self.uses_workspace
-            and (last is None or last[0] != stream)
+            and (last is None or last[0] != handle)
             and not _import_torch().cuda.is_current_stream_capturing()
         ):
-            current = _import_torch().cuda.current_stream()
+            stream = _import_torch().cuda.current_stream()
             if last:
-                current.wait_stream(last[1])
-            self._last_stream[device] = stream, current
-        return stream
+                stream.wait_stream(last[1])
+            self._last_stream[device] = handle, stream
+        return handle
 
     def _are_valid_operands(self, m, n, out):
         "Return whether the operands are valid; if not, `raise_invalid_operands` finds the reason"
         try:
-            dtype, device, (m_transposed, n_transposed) = self._dtype, m.get_device(), self._transposed
+            dtype, device, (m_transposed, n_transposed) = self._dtype, m.get_device(), self._are_transposed
             return (
                 m.dtype is dtype
                 and n.dtype is dtype
@@ -307,7 +313,7 @@ class Product:
 
     def _is_valid_out(self, out, m, n):
         "Return whether the result can be written to `out`"
-        (m_transposed, n_transposed), address = self._transposed, out.data_ptr()
+        (m_transposed, n_transposed), address = self._are_transposed, out.data_ptr()
         return (
             out.dtype is self._dtype
             and out.shape == (m.shape[m_transposed], n.shape[1 - n_transposed])
@@ -318,15 +324,17 @@ class Product:
         )
 
     @cached_property
-    def _transposed(self):
+    def _are_transposed(self):
+        "Whether memory holds the transpose of m, and of n"
         return self.layout[0] == 't', self.layout[1] == 't'
 
     @cached_property
     def _dtype(self):
+        "The dtype of m, n and out, as torch's object"
         return getattr(_import_torch(), self.dtype)
 
     def _prepare_and_cache(self, m, h, w, k, device):
-        "Prepare and cache the launches for one shape on one device, that of `m`"
+        "Prepare and cache the launches for one shape on the device of `m`"
         if len(self._prepared) >= MAX_CACHED:
             self._prepared.clear()
         with _import_torch().cuda.device(m.device if m.is_cuda else -1):
@@ -368,8 +376,8 @@ class Rung(Product):
         shared=0,  # bytes of dynamic shared memory
         dtype='float32',  # of m, n and out
         tma_boxes=None,  # the TMA boxes of the arguments that are tensor maps
-        grid=None,  # a function of any of h, w, k, sms and the constants; None: one block per tile
-        supports=None,  # (h, w, k) -> True, False, or a reason; None: all shapes
+        grid=None,  # a function of h, w, k, sms and the constants, or some of these; None: one block per tile
+        supports=None,  # (h, w, k) -> True, False, or the reason why not; None: all shapes are supported
         uses_workspace=False,  # a static buffer in global memory; launches on different streams are serialized
         pdl=False,  # programmatic dependent launch; the source waits with griddepcontrol.wait
         layout='nn',  # 'tn': m is passed as k x h, row-major; 'nt': n as w x k
@@ -414,12 +422,12 @@ class Rung(Product):
 
     def variant(self, name=None, **changes):
         "Return a copy with other constants or arguments of `__init__`; raises `ValueError` for an unknown one"
-        for k in () if 'src' in changes else changes:
-            if k not in self._arguments and k not in self.constants:
-                raise ValueError(f'{self.name} has no {k}; its constants are {", ".join(self.constants)}')
+        for option in () if 'src' in changes else changes:
+            if option not in self._arguments and option not in self.constants:
+                raise ValueError(f'{self.name} has no {option}; its constants are {", ".join(self.constants)}')
         return Rung(name or self.name, **{**self._arguments, **self.constants, **changes})
 
-    def unsupported_reason(self, h, w, k):  # None if it can
+    def unsupported_reason(self, h, w, k):  # None if it does
         "Return the reason why this kernel does not support h x k @ k x w"
         if min(h, w, k) < 1:
             return 'a size is 0'
@@ -428,11 +436,12 @@ class Rung(Product):
         supported = self._arguments['supports'](h, w, k) if self._arguments['supports'] else True
         if supported is not True:
             return supported if isinstance(supported, str) else 'unsupported shape'
-        size = 4 if self.dtype == 'float32' else 2
+        element_bytes = 4 if self.dtype == 'float32' else 2
         columns = dict(m=h if self.layout[0] == 't' else k, n=k if self.layout[1] == 't' else w, out=w)
-        if bad := [f'{columns[array]} columns of {array}' for array in self.tma_boxes if columns[array] * size % 16]:
-            unit = f'16 bytes ({16 // size} {self.dtype} elements)'
-            return f'TMA needs row lengths that are multiples of {unit}; got {bad[0]}'
+        if unaligned := [array for array in self.tma_boxes if columns[array] * element_bytes % 16]:
+            unit = f'16 bytes ({16 // element_bytes} {self.dtype} elements)'
+            received = f'{columns[unaligned[0]]} columns of {unaligned[0]}'
+            return f'TMA needs row lengths that are multiples of {unit}; got {received}'
 
     def grid_for(self, h, w, k=1, device_properties=None):
         "Return the grid for h x k @ k x w on a `Device`; None: the current one"
@@ -444,10 +453,8 @@ class Rung(Product):
         )
 
     def launch_plan(self, h, w, k, device_properties):
-        name, arrays = (
-            _last_kernel(self.src_without_constants),
-            ('m', 'n', 'out'),
-        )  # constants never change the kernel's name
+        # The constants do not change the kernel's name, so the source without them is parsed once for all constants.
+        name, arrays = _last_kernel(self.src_without_constants), ('m', 'n', 'out')
         grid = self.grid_for(h, w, k, device_properties)
         return LaunchPlan([KernelLaunch(self.src, name, arrays, (h, w, k), grid, self.threads, self.shared, self.pdl)])
 
@@ -460,23 +467,24 @@ class Rung(Product):
         return self._compiled_kernels[name]
 
     def require_gpu(self):
+        "Raise `Unavailable` if the current GPU lacks an instruction of the source, or has too little shared memory"
         super().require_gpu()
         if backend() != 'gpu':
             return
         if _AMPERE_INSTRUCTIONS.search(self.src):
             require_bfloat16(self.name)
-        p = _import_torch().cuda.get_device_properties()
-        if self.shared > p.shared_memory_per_block_optin:
-            what = f'{self.shared:,} bytes of shared memory per block'
-            raise Unavailable(f'{self.name} needs {what}; {p.name} allows at most {p.shared_memory_per_block_optin:,}')
+        gpu = _import_torch().cuda.get_device_properties()
+        if self.shared > gpu.shared_memory_per_block_optin:
+            required = f'{self.shared:,} bytes of shared memory per block'
+            allowed = f'{gpu.name} allows at most {gpu.shared_memory_per_block_optin:,}'
+            raise Unavailable(f'{self.name} needs {required}; {allowed}')
 
     def _compile(self):
         self.require_gpu()
         kernel = compiled(self.src, None, backend())
         if len(kernel.params) != 6:
-            raise TypeError(
-                f'{self.name}: a Rung kernel must take (m, n, out, int h, int w, int k); this one is {kernel.__doc__}'
-            )
+            expected = '(m, n, out, int h, int w, int k)'
+            raise TypeError(f'{self.name}: the kernel of a Rung must take {expected}; got {kernel.__doc__}')
         return kernel
 
     def prepare(self, h, w, k, device):

@@ -14,9 +14,10 @@ from .rung import Rung
 from ...utils import cdiv
 
 # Stream-K for the last, partial wave: its tiles are split along k, and their steps (of 64 elements along k) are divided
-# evenly among clusters. The part of a cluster is not longer than a tile, so it contains at most the end of one tile and
-# the start of the next one. A cluster stores its partial sums before it waits for those of others, so there is no
-# deadlock. All threads compute the same `Schedule`, so producer and consumers agree without synchronization.
+# evenly among clusters. A cluster has at most as many steps as a tile, so its part contains at most the end of one tile
+# and the start of the next one. A cluster stores its partial sums before it waits for those of other clusters, which
+# rules out a deadlock. All threads compute the same `Schedule`, so producer and consumers agree without
+# synchronization.
 schedule = r'''
 constexpr int CLUSTER = CM*CN;                                           // blocks; rows and columns of out per cluster:
 constexpr int HIGH = SWAP_AB ? BN*CN : BM*CM, WIDE = SWAP_AB ? BM*CM : BN*CN;
@@ -100,8 +101,9 @@ template<int M, int R> __device__ void add_partials(float (&d)[M][R], int slot) 
 '''
 
 
-# If several blocks of a cluster need the same box, each loads a part of it and multicasts this part to all. i and j are
-# the block's position in its cluster along wgmma's rows and columns. The quotient has every CM-th bit set.
+# If several blocks of a cluster need the same box, each loads a part of it and multicasts this part to all of them. i
+# and j are the block's position in its cluster along wgmma's rows and columns. In the mask `same_i`, the quotient has
+# every CM-th bit set.
 multicast_src = r'''
 __device__ void prefetch(const TensorMap &x) { asm volatile("prefetch.tensormap [%0];" :: "l"(&x) : "memory"); }
 __device__ void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
@@ -134,9 +136,10 @@ __device__ void load_step(u32 a, u32 b, const TensorMap &m, const TensorMap &n, 
 )
 
 
-# With SWAP_AB (swapped operands) the transpose of `out` is computed, so that wgmma's granularity of 8 columns applies
-# to the rows of `out`: then wgmma's first tile is one of n, and its second one of m. The two halves of a descriptor are
-# kept in separate registers, because 64-bit arithmetic on descriptors took a third of the instructions in the loop.
+# With SWAP_AB (swapped operands) wgmma computes the transpose of `out`, so that its granularity of 8 columns applies to
+# the rows of `out`; its first operand is then a tile of n, and its second one a tile of m. The two halves of a
+# descriptor are in separate registers, because 64-bit arithmetic on descriptors took a third of the instructions in the
+# loop.
 multiply_step_src = r'''
 constexpr int M = SPLIT_N ? BM/64 : BM/64/WGS, N = SPLIT_N ? BN/WGS : BN;             // a consumer has 64*M x N results
 constexpr int B_STAGE = SWAP_AB ? B_BYTES : (BN + 63)/64*BOX;                         // complete boxes
@@ -158,9 +161,9 @@ __device__ void multiply_step(float (&d)[M][N/2], u32 da, u32 db, bool more) {
 '''
 
 
-# With SWAP_AB, stmatrix transposes the tile back when it is stored. A warp then has only 16 neighbouring columns of
-# `out`, so the four warps of a warpgroup fill a box of 64 columns together. TMA does not write boxes that are out of
-# bounds; such stores are skipped to save the request.
+# With SWAP_AB, stmatrix transposes the tile back before it is stored. A warp then has only 16 neighbouring columns of
+# `out`, so the four warps of a warpgroup fill a box of 64 columns together. TMA would not write a box that is out of
+# bounds, so such stores are skipped.
 store_results_src = r'''
 constexpr int OC = N%64 == 0 ? 64 : N%32 == 0 ? 32 : 16;        // columns of a TMA box of out
 
@@ -215,8 +218,8 @@ __device__ void store_results(float (&d)[M][N/2], const TensorMap &out, int x0, 
 '''
 
 
-# The blocks with the same i or the same j fill a stage, CM + CN - 1 blocks including this one. A consumer signals to
-# each of them that the stage is empty; thread t signals to block t.
+# The CM + CN - 1 blocks with the same i or the same j, this block among them, load the parts of a stage. A consumer
+# signals to each of them that the stage is empty: thread t signals to block t.
 final_src = r'''
 __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), 1)
 final_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
@@ -280,13 +283,16 @@ final_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
 '''
 
 
+_MAX_SHARED = 232_192  # bytes per block, for stages and results
+
+
 def box_out(N):
-    "Return the columns of the TMA boxes in which N columns of results are stored"
+    "Return the width of the TMA boxes that store N columns of results"
     return 64 if N % 64 == 0 else 32 if N % 32 == 0 else 16
 
 
 def stage_bytes(BM, BN, SWAP_AB):
-    "Return the bytes of both tiles of a stage, 64 elements along k; the tile of n has whole boxes, unless swapped"
+    "Return the bytes of both tiles of a stage, 64 elements along k; unless SWAP_AB, the tile of n has whole boxes"
     return 128 * (BM + (BN if SWAP_AB else cdiv(BN, 64) * 64))
 
 
@@ -304,37 +310,39 @@ def _tma_boxes(BM, BN, CM, CN, SWAP_AB, SPLIT_N, OUT_COLS):
 
 
 def resident_clusters(size, sms):
-    "Return how many clusters of `size` blocks can be resident; measured on an H100: 30 of 4 blocks"
+    "Return how many clusters of `size` blocks can be resident, as measured on an H100: for example 30 clusters of 4"
     return min(sms, 132) // size if size < 4 else min(sms, 132) * 10 // 11 // size
 
 
 def _grid_size(h, w, sms, BM, BN, CM, CN, SWAP_AB, STREAM_K):
-    "Return the grid: all clusters that can be resident, but with whole tiles not more than there are tiles"
-    tall, wide = (BN * CN, BM * CM) if SWAP_AB else (BM * CM, BN * CN)
+    "Return the grid: all clusters that can be resident, but without stream-K at most one cluster per tile"
+    rows, columns = (BN * CN, BM * CM) if SWAP_AB else (BM * CM, BN * CN)  # of a cluster
     clusters = resident_clusters(CM * CN, sms)
-    return (clusters if STREAM_K else min(clusters, cdiv(h, tall) * cdiv(w, wide))) * CM * CN, 1
+    return (clusters if STREAM_K else min(clusters, cdiv(h, rows) * cdiv(w, columns))) * CM * CN, 1
 
 
-# With STREAM_K all clusters must be resident, because one may wait for a flag that another one sets: the grid is never
-# larger than that. Partial sums and flags are in static global memory, so launches on several streams are serialized.
+# With STREAM_K all clusters must be resident, because a cluster may wait for a flag that another cluster sets; the grid
+# of `_grid_size` is never larger than that. Partial sums and flags are in static global memory, so launches on several
+# streams are serialized.
 @cache  # so that each kernel is compiled once
 def final_gemm(BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K):
     "Return the kernel for tiles of BM x BN and clusters of CM x CN blocks"
     WGS, stage, N = 1 if BM == 64 else 2, stage_bytes(BM, BN, SWAP_AB), BN // 2 if SPLIT_N else BN
 
-    def stages(cols):
-        return (232192 - WGS * 128 * cols) // stage  # with a buffer for results of `cols` columns
+    def stages_that_fit(columns):  # if this many columns of results are stored at once
+        return (_MAX_SHARED - WGS * 128 * columns) // stage
 
-    STAGES = min(8, max(stages(128), min(4, stages(64))))  # three are too few
-    OUT_COLS = (232192 - STAGES * stage) // (WGS * 128)
-    OUT_COLS = (
-        cdiv(cdiv(N, cdiv(N, OUT_COLS // 8 * 8)), 8) * 8 if SWAP_AB else min(N, OUT_COLS // box_out(N) * box_out(N))
-    )
+    STAGES = min(8, max(stages_that_fit(128), min(4, stages_that_fit(64))))  # three are too few
+    OUT_COLS = (_MAX_SHARED - STAGES * stage) // (WGS * 128)
+    if SWAP_AB:
+        OUT_COLS = cdiv(cdiv(N, cdiv(N, OUT_COLS // 8 * 8)), 8) * 8
+    else:
+        OUT_COLS = min(N, OUT_COLS // box_out(N) * box_out(N))
     src = types + copies + barriers + wgmma(N, SWAP_AB) + tensor_cores + registers + order + clusters + stores_basics
     src += schedule + partial_sums + load_step_src + multiply_step_src + store_results_src + final_src
-    kind = ' turned' * SWAP_AB + ' beside' * SPLIT_N + ' split' * STREAM_K
+    variant = ' turned' * SWAP_AB + ' beside' * SPLIT_N + ' split' * STREAM_K
     return Rung(
-        f'final {BM}x{BN}{kind}, {CM}x{CN}',
+        f'final {BM}x{BN}{variant}, {CM}x{CN}',
         src,
         threads=128 * (WGS + 1),
         shared=_shared_bytes,
@@ -357,7 +365,7 @@ def final_gemm(BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K):
     )
 
 
-# (BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K): measured time in units of the estimate without this factor
+# (BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K) -> measured time divided by the estimate without this factor
 CORRECTION_FACTORS = {
     (256, 192, 1, 2, 0, 0, 0): 1.03,
     (256, 160, 1, 1, 0, 0, 0): 1.05,
@@ -398,34 +406,32 @@ CORRECTION_FACTORS = {
 
 def estimate_cycles(h, w, k, tile, sms=132):
     "Estimate the cycles of the kernel for `tile`"
-    BM, BN, CM, CN, swap_ab, split_n, split = tile
-    tall, wide = (BN * CN, BM * CM) if swap_ab else (BM * CM, BN * CN)
-    tiles, clusters, steps = cdiv(h, tall) * cdiv(w, wide), resident_clusters(CM * CN, sms), cdiv(k, 64)
-    loaded = BN if swap_ab else cdiv(BN, 64) * 64
+    BM, BN, CM, CN, swap_ab, split_n, stream_k = tile
+    rows, columns = (BN * CN, BM * CM) if swap_ab else (BM * CM, BN * CN)  # of a cluster
+    num_tiles, clusters, steps = cdiv(h, rows) * cdiv(w, columns), resident_clusters(CM * CN, sms), cdiv(k, 64)
+    loaded_columns = BN if swap_ab else cdiv(BN, 64) * 64
 
-    def l2_traffic(r, row):
-        return r * (1.67 if row % 64 else 1)  # a row that does not begin at a cache line straddles two
+    def l2_traffic(num_rows, row_length):
+        return num_rows * (1.67 if row_length % 64 else 1)  # a row that does not begin at a cache line straddles two
 
-    a_row, b_row = (w, k) if swap_ab else (k, w)
+    a_row_length, b_row_length = (w, k) if swap_ab else (k, w)
     tensor = BM * BN / 32
-    shared = 0.74 * (BM // 64 * 4 * (16 * (1 + split_n) + BN / 4) + BM + loaded)
-    l2 = (l2_traffic(BM / CN, a_row) + l2_traffic(loaded / CM, b_row)) * 128 / 63
-    step, once = (tensor**4 + shared**4 + l2**4) ** 0.25, 3500 + 6400 * (CM * CN > 1)
-    cut = tiles % clusters if split else 0
-    sharers = min(clusters, cut * 8, cut * steps // 4)
-    if sharers <= cut:
-        return (
-            float('inf') if split else CORRECTION_FACTORS[tile] * (once + cdiv(tiles, clusters) * (steps * step + 500))
-        )
-    split_too = cut * steps / sharers * step + 20500 + 0.1 * BM * BN * cdiv(sharers, cut)
-    return CORRECTION_FACTORS[tile] * (once + tiles // clusters * (steps * step + 500) + split_too)
+    shared = 0.74 * (BM // 64 * 4 * (16 * (1 + split_n) + BN / 4) + BM + loaded_columns)
+    l2 = (l2_traffic(BM / CN, a_row_length) + l2_traffic(loaded_columns / CM, b_row_length)) * 128 / 63
+    step, startup = (tensor**4 + shared**4 + l2**4) ** 0.25, 3500 + 6400 * (CM * CN > 1)
+    tile_cycles, factor = steps * step + 500, CORRECTION_FACTORS[tile]
+    split_tiles = num_tiles % clusters if stream_k else 0
+    parts = min(clusters, split_tiles * 8, split_tiles * steps // 4)  # of the split tiles, as in `Schedule`
+    if parts <= split_tiles:
+        return float('inf') if stream_k else factor * (startup + cdiv(num_tiles, clusters) * tile_cycles)
+    last_wave = split_tiles * steps / parts * step + 20500 + 0.1 * BM * BN * cdiv(parts, split_tiles)
+    return factor * (startup + num_tiles // clusters * tile_cycles + last_wave)
 
 
-def rank_kernels(h, w, k, sms=132, n=6):
-    "Return the kernels with the `n` lowest estimates for h x k @ k x w, the lowest first"
-    return [
-        final_gemm(*tile) for tile in sorted(CORRECTION_FACTORS, key=lambda o: estimate_cycles(h, w, k, o, sms))[:n]
-    ]
+def rank_kernels(h, w, k, sms=132, count=6):
+    "Return the `count` kernels with the lowest estimates for h x k @ k x w, the lowest first"
+    tiles = sorted(CORRECTION_FACTORS, key=lambda tile: estimate_cycles(h, w, k, tile, sms))
+    return [final_gemm(*tile) for tile in tiles[:count]]
 
 
 def choose(h, w, k, sms=132):

@@ -24,7 +24,7 @@ def swizzle_offsets(
     byte,  # offsets in a row-major box, which begins at a multiple of 1024
     swizzle=128,  # 0, 32, 64 or 128 bytes
 ):  # the offsets at which TMA stores these bytes
-    "Compute where TMA stores a byte of a box in shared memory"
+    "Compute the offsets in shared memory at which TMA stores bytes of a box"
     byte = np.asarray(byte)
     return byte ^ (byte >> 7 & max(swizzle // 16 - 1, 0)) * 16
 
@@ -36,7 +36,7 @@ def box_offsets(rows, cols, size=2, swizzle=128):
 
 
 def bank_group(byte):
-    """Return which of the eight groups of four banks an offset belongs to.
+    """Return the index of the group of four banks, from 0 to 7, that an offset belongs to.
 
     >>> bank_group([0, 16, 112, 128]).tolist()
     [0, 1, 7, 0]"""
@@ -45,15 +45,9 @@ def bank_group(byte):
 
 def swizzle_panel(rows=8, swizzle=128, title=None, size=30):
     "Draw the 16-byte pieces of a box, labelled and coloured by their bank group"
-    at = box_offsets(rows, (swizzle or 128) // 16, 16, swizzle)
-    return cells(
-        bank_group(at),
-        bank_group(at),
-        title or f'swizzle {swizzle}',
-        rows=range(rows),
-        cols=range(at.shape[1]),
-        size=size,
-    )
+    groups = bank_group(box_offsets(rows, (swizzle or 128) // 16, 16, swizzle))
+    title = title or f'swizzle {swizzle}'
+    return cells(groups, groups, title, rows=range(rows), cols=range(groups.shape[1]), size=size)
 
 
 # Tensor cores read their operands from registers of all lanes of a warp. For `mma.sync.m16n8k16` a lane holds eight
@@ -61,30 +55,30 @@ def swizzle_panel(rows=8, swizzle=128, title=None, size=30):
 # the lane's group of four (`lane//4`) and its index in the group (`lane%4`). `wgmma` uses four warps, each with sixteen
 # of the 64 rows, and its accumulator repeats that of `mma.sync` along the columns.
 def _lane_and_element(n):
-    "Return the indices of 32 lanes as a column, and those of their n elements as a row"
+    "Return the indices of 32 lanes as a column, and the indices of their n elements as a row"
     return np.arange(32)[:, None], np.arange(n)[None, :]
 
 
 def mma_a():
-    "(row, column) of the 16x16 matrix a that each of 32 lanes holds in its 8 elements, for mma.sync.m16n8k16"
+    "Return (row, column) in the 16x16 matrix a of the 8 elements that each of 32 lanes holds, for mma.sync.m16n8k16"
     lane, i = _lane_and_element(8)
     return lane // 4 + i // 2 % 2 * 8, lane % 4 * 2 + i % 2 + i // 4 * 8
 
 
 def mma_b():
-    "(row, column) of the 16x8 matrix b that each of 32 lanes holds in its 4 elements"
+    "Return (row, column) in the 16x8 matrix b of the 4 elements that each of 32 lanes holds"
     lane, i = _lane_and_element(4)
     return lane % 4 * 2 + i % 2 + i // 2 * 8, lane // 4 + 0 * i
 
 
 def mma_c():
-    "(row, column) of the 16x8 accumulator that each of 32 lanes holds in its 4 elements"
+    "Return (row, column) in the 16x8 accumulator of the 4 elements that each of 32 lanes holds"
     lane, i = _lane_and_element(4)
     return lane // 4 + i // 2 * 8, lane % 4 * 2 + i % 2
 
 
 def wgmma_d(n):
-    "(row, column) of the 64 x n accumulator that each of 128 threads holds in its n/2 elements, for wgmma.m64nNk16"
+    "Return (row, column) in the 64 x n accumulator of wgmma of the n/2 elements that each of 128 threads holds"
     t, i = np.arange(128)[:, None], np.arange(n // 2)[None, :]
     return t // 32 * 16 + t % 32 // 4 + i // 2 % 2 * 8, i // 4 * 8 + t % 4 * 2 + i % 2
 
@@ -98,17 +92,18 @@ def thread_and_element(positions, shape):
 
 
 def lane_panel(positions, shape, title='', size=22, first=None):
-    """Draw which thread holds each element of a matrix, coloured by groups of four lanes. `first`: only so many rows
-    and columns"""
+    """Draw the index of the thread that holds each element of a matrix, coloured by groups of four lanes. `first`:
+    (rows, columns), to draw only the first of each"""
     thread_index, _ = thread_and_element(positions, shape)
-    r, c = first or shape
-    return cells(thread_index[:r, :c], thread_index[:r, :c] // 4, title, rows=range(r), cols=range(c), size=size)
+    rows, columns = first or shape
+    shown = thread_index[:rows, :columns]
+    return cells(shown, shown // 4, title, rows=range(rows), cols=range(columns), size=size)
 
 
-# These kernels show the layouts, on a GPU or on the emulator, and the models must agree with them. One loads a box of
-# consecutive integers by TMA and copies shared memory to the output. One loads matrices whose values encode their
-# positions by `ldmatrix`, and each lane stores its registers. The others multiply matrices whose product encodes the
-# positions, by `mma.sync` and `wgmma`, and each thread stores its accumulators.
+# These kernels write the layouts to an array, on a GPU or on the emulator, and the models must agree with them. `box`
+# loads a box of consecutive integers by TMA and copies shared memory to the output. In `fragments` each lane stores the
+# registers that `ldmatrix` has loaded, whose values encode their positions, and its accumulators after `mma.sync`. In
+# `accumulator` each thread stores its accumulators after `wgmma`; the elements of the product encode their positions.
 LAYOUT_KERNELS = dict(
     box=PTX
     + r"""
@@ -173,11 +168,12 @@ __global__ void accumulator(const __grid_constant__ TensorMap m, const __grid_co
 
 
 def _device():
+    "Return the name of the device that runs kernels"
     return 'cuda' if backend() == 'gpu' else 'cpu'
 
 
 def _make_numbered(h, w, k):
-    "Return m and n whose product is w*row + column in each element, exactly even in bf16"
+    "Return bf16 matrices m and n whose product has the element w*row + column, exactly"
     import torch
 
     m, n = torch.zeros(h, k, device=_device()), torch.zeros(k, w, device=_device())
@@ -200,19 +196,17 @@ def _fragments():
     "Return the registers of each lane for `mma.sync`: a, b, and the accumulators c"
     import torch
 
-    m, n = (
-        torch.arange(256.0, device=_device()).bfloat16().view(16, 16),
-        torch.arange(128.0, device=_device()).bfloat16().view(16, 8),
+    m = torch.arange(256.0, device=_device()).bfloat16().view(16, 16)
+    n = torch.arange(128.0, device=_device()).bfloat16().view(16, 8)
+    a, b, product = (
+        torch.empty(32, size, dtype=dtype, device=_device())
+        for size, dtype in ((8, torch.bfloat16), (4, torch.bfloat16), (4, torch.float32))
     )
-    res = [
-        torch.empty(32, i, dtype=d, device=_device())
-        for i, d in ((8, torch.bfloat16), (4, torch.bfloat16), (4, torch.float32))
-    ]
-    k = cuda_kernel(LAYOUT_KERNELS['fragments'])
-    k[1, 32](m, n, *res)
-    c = torch.empty_like(res[2])
-    k[1, 32](*_make_numbered(16, 8, 16), *(torch.empty_like(output) for output in res[:2]), c)
-    return dict(a=res[0], b=res[1], product=res[2], c=c)
+    kernel = cuda_kernel(LAYOUT_KERNELS['fragments'])
+    kernel[1, 32](m, n, a, b, product)
+    c = torch.empty_like(product)
+    kernel[1, 32](*_make_numbered(16, 8, 16), torch.empty_like(a), torch.empty_like(b), c)
+    return dict(a=a, b=b, product=product, c=c)
 
 
 def _accumulator():
@@ -229,17 +223,21 @@ def dump_layouts(
     emulated=False,  # allow the emulator if there is no GPU
 ) -> dict:  # name -> array of integers
     "Run TMA, ldmatrix, mma.sync and wgmma, and return the layouts"
-    require_hopper('What shows the layouts', emulated)
-    res = {f'box {s}': _box(s) for s in SWIZZLES}
-    res['box over the edge'] = _box(128, 50, -8)
-    return {**res, **{k: v.float().cpu().numpy().astype(int) for k, v in dict(_fragments(), d=_accumulator()).items()}}
+    require_hopper('A dump of the layouts', emulated)
+    layouts = {f'box {swizzle}': _box(swizzle) for swizzle in SWIZZLES}
+    layouts['box over the edge'] = _box(128, 50, -8)
+    for name, registers in dict(_fragments(), d=_accumulator()).items():
+        layouts[name] = registers.float().cpu().numpy().astype(int)
+    return layouts
 
 
-def layouts_to_json(dumped) -> dict:  # name -> rows of 32 integers, each as one string
-    "Convert what `dump_layouts` returns to what JSON can hold"
-    return {k: [' '.join(map(str, r)) for r in v.reshape(-1, 32).tolist()] for k, v in dumped.items()}
+def layouts_to_json(layouts) -> dict:  # name -> rows of 32 integers, each as one string
+    "Convert the result of `dump_layouts` to a dict that can be stored as JSON"
+    return {
+        name: [' '.join(map(str, row)) for row in array.reshape(-1, 32).tolist()] for name, array in layouts.items()
+    }
 
 
-def layouts_from_json(rows, mark='') -> dict:  # name -> array of integers, with one axis
-    "Convert what `save` returned to arrays; `mark` is for `recorded`, which gives one"
-    return {k: np.array([int(value) for r in v for value in r.split()]) for k, v in rows.items()}
+def layouts_from_json(data, mark='') -> dict:  # name -> array of integers, with one axis
+    "Convert the result of `layouts_to_json` to arrays; `recorded` passes `mark`, which is not used"
+    return {name: np.array([int(value) for row in rows for value in row.split()]) for name, rows in data.items()}

@@ -44,7 +44,7 @@ __all__ += [
 
 
 def edge_shapes(rung) -> list:  # of (h, w, k)
-    "Return shapes with a single row; with a few rows and phases more than fit at once; and with many tiles"
+    "Return three shapes: a single row; one row more than a tile and more phases than stages; many tiles"
     BM, BN, STAGES = (rung.constants[name] for name in ('BM', 'BN', 'STAGES'))
     return [(1, 8, 8), (65, BN + 8, 64 * STAGES + 72), (2 * BM + 1, 3 * BN - 8, 72)]
 
@@ -54,7 +54,7 @@ def check_kernel(
     shapes=None,  # (h, w, k) of each; None: `edge_shapes`
     orders=('forward', 'reverse'),  # orders in which the emulator runs threads and blocks
 ):
-    """Check a rung against float64, on a Hopper GPU or else on the emulator with all its checks, and print where.
+    """Check a rung against float64 on a Hopper GPU, or else on the emulator with all its checks, and print which.
 
         check_kernel(rung)
 
@@ -65,12 +65,12 @@ def check_kernel(
         for order in orders:
             with cpp.options(order=order):
                 check_product(rung, shapes if order == orders[0] else shapes[:2])
-    where = 'this GPU' if on_hopper() else 'the emulator'
-    print(f'{rung.name} is right on {where}: h, w, k =', *shapes)
+    device = 'this GPU' if on_hopper() else 'the emulator'
+    print(f'{rung.name} is right on {device}: h, w, k =', *shapes)
 
 
-def diagnose(rung, shape=(200, 136, 392)) -> tuple:  # (what is wrong and its hint, the line of the kernel)
-    "Return the first finding of the emulator for a rung, in both orders; ('right', '') if there is none"
+def diagnose(rung, shape=(200, 136, 392)) -> tuple:  # (the finding and its hint, the line of the kernel)
+    "Return the first finding of the emulator for a rung, in both orders of threads; ('right', '') if there is none"
     for order in ('forward', 'reverse'):
         with cpp.on_emulator(), cpp.options(order=order):
             try:
@@ -82,62 +82,64 @@ def diagnose(rung, shape=(200, 136, 392)) -> tuple:  # (what is wrong and its hi
 
 
 def compiler_resources(rung) -> Resources:
-    "Return registers, spills and occupancy of a rung on Hopper, from the compiler"
+    "Compile a kernel for Hopper; returns its registers, spills and occupancy"
     return _resources(rung.src, block=rung.threads[0], shared_bytes=rung.shared, arch='sm_90a')
 
 
-_ENGINES = {'wgmma': 'HGMMA', 'TMA': 'UTMA', 'barriers': 'SYNCS', 'mma.sync': 'HMMA'}
+_OPCODE_PREFIXES = {'wgmma': 'HGMMA', 'TMA': 'UTMA', 'barriers': 'SYNCS', 'mma.sync': 'HMMA'}
 
 
 def count_per_engine(rung) -> dict:
-    "Count the instructions per engine in the machine code of a rung"
-    ops = sass(rung.src, arch='sm_90a').ops()
-    return {name: sum(n for op, n in ops.items() if op.startswith(start)) for name, start in _ENGINES.items()}
+    "Count the instructions per engine (tensor cores, TMA, barriers) in the machine code of a kernel"
+    opcodes = sass(rung.src, arch='sm_90a').ops()
+    return {
+        engine: sum(count for opcode, count in opcodes.items() if opcode.startswith(prefix))
+        for engine, prefix in _OPCODE_PREFIXES.items()
+    }
 
 
 class HopperLadder(Ladder):
-    "A ladder for bf16 that compares the measured L2 traffic with the traffic expected for the tile size"
+    "A ladder of bf16 kernels that compares the measured L2 traffic with the traffic expected for the tile size"
 
     def __init__(self, shape, record, **options):
         super().__init__(
             shape=shape, record=record, metrics={'L2 sectors': 'lts__t_sectors_srcunit_tex_op_read.sum'}, **options
         )
 
-    def from_l2(self, BM, BN, blocks=1) -> int:  # bytes
-        "Compute the bytes that the product loads from L2 when `blocks` blocks share each tile of n"
+    def expected_l2_bytes(self, BM, BN, blocks=1) -> int:
+        "Compute the bytes that the product loads from L2 if `blocks` blocks share each tile of n"
         h, w, k = self.shape
         return int(cdiv(h, BM) * cdiv(w, BN) * (BM + BN / blocks) * 2 * k)
 
     def measure(self, rung, blocks=1, counters=True):
         "Measure a rung, or read its recording, and print it next to the expected traffic; returns its `Step`"
-        before, self.counters = self.counters, self.counters and counters
+        previous_setting, self.counters = self.counters, self.counters and counters
         try:
-            step = self.climb(rung)[rung.name]
+            step = self.add_step(rung)[rung.name]
         finally:
-            self.counters = before
+            self.counters = previous_setting
         print(f'{rung.name}: {step.tflops:.0f} TFLOP/s, {step.ratio:.1%} of torch.matmul ({step.made_on})')
         if 'L2 sectors' not in step.counters:
             return step
-        want = self.from_l2(rung.constants['BM'], rung.constants['BN'], blocks)
-        got, memory = step.counters['L2 sectors'] * 32, step.counters['dram']
-        rates = [f'{x / step.seconds / 1e12:.1f} TB/s' for x in (got, memory)]
-        print(f'from L2: {want / 1e9:.1f} GB on paper, {got / 1e9:.1f} counted, {rates[0]}')
-        print(
-            f'memory: {memory / 1e9:.1f} GB, {rates[1]}; tensor cores busy in {step.counters["tensor"]:.0f}% of cycles'
-        )
-        claim(
-            'L2 gave, of what is on paper', 0.7, got / want, 1.1, mark=step.mark
-        )  # less if the L2 coalescer merges requests
+        expected = self.expected_l2_bytes(rung.constants['BM'], rung.constants['BN'], blocks)
+        counted, memory = step.counters['L2 sectors'] * 32, step.counters['dram']
+        rates = [f'{x / step.seconds / 1e12:.1f} TB/s' for x in (counted, memory)]
+        print(f'from L2: {expected / 1e9:.1f} GB on paper, {counted / 1e9:.1f} counted, {rates[0]}')
+        busy = f'tensor cores busy in {step.counters["tensor"]:.0f}% of cycles'
+        print(f'memory: {memory / 1e9:.1f} GB, {rates[1]}; {busy}')
+        # The fraction is below 1 if the L2 coalescer merges requests.
+        claim('L2 gave, of what is on paper', 0.7, counted / expected, 1.1, mark=step.mark)
         return step
 
-    def table(self, aside=(), but='SM clock') -> Table:
-        "Return a table of one row per rung, without warnings that contain `but`"
-        table = super().table(aside)
-        table.note = ';\n'.join(line for line in table.note.splitlines() if but not in line)
+    def table(self, side_branches=(), omit='SM clock') -> Table:
+        "Return a table of one row per step, without warnings that contain `omit`"
+        table = super().table(side_branches)
+        table.note = ';\n'.join(line for line in table.note.splitlines() if omit not in line)
         return table
 
 
 def _operands(shape, device='cuda'):
+    "Return random m and n of a product h, w, k, and an array for the result"
     m, n = inputs(*shape, 'bfloat16', device)
     return m, n, m.new_empty(shape[:2])
 
@@ -151,12 +153,13 @@ def race_with_torch(
 ) -> Contest:
     "Check bf16 rungs and `torch.matmul`, then time them interleaved, with the L2 flushed between runs"
     functions = {'torch.matmul': multiply_by_torch, **{r.name: r for r in rungs}}
-    cached = {}
+    references = []  # filled with one `Reference` when the inputs are made
 
     def make_inputs():
-        require_hopper('What is timed here')
-        cached['reference'] = Reference(*(args := _operands(shape))[:2])
-        return args
+        require_hopper('The contest')
+        m, n, out = _operands(shape)
+        references[:] = [Reference(m, n)]
+        return m, n, out
 
     return contest(
         record,
@@ -164,7 +167,7 @@ def race_with_torch(
         make_inputs,
         title=title or '{}x{} @ {}x{}'.format(shape[0], shape[2], shape[2], shape[1]),
         sources={'torch.matmul': 'torch.matmul', **{r.name: (r.launch_plan(*shape, H100), seconds) for r in rungs}},
-        check=lambda got: cached['reference'](got),
+        check=lambda got: references[0](got),
         writes=True,
         baseline='torch.matmul',
         flops=2 * shape[0] * shape[1] * shape[2],
@@ -174,45 +177,47 @@ def race_with_torch(
 
 
 def time_unchecked(shape, *rungs, seconds=0.4) -> dict:  # name -> speedup over torch
-    "Time rungs interleaved with torch on random inputs, without a check, for example rungs that lack a step"
-    require_hopper('What is timed here')
+    "Time kernels interleaved with torch on random inputs, without a check: for kernels that omit a part of the work"
+    require_hopper('The timing')
     m, n, out = _operands(shape)
     functions = {'torch.matmul': lambda m, n: multiply_by_torch(m, n, out)}
-    for r in rungs:
-        functions[r.name] = lambda m, n, r=r: r(m, n, out)
-    return {k: v[0] for k, v in compare(functions, m, n, out=out, seconds=seconds, clock=Gpu()).ratios.items()}
+    for kernel in rungs:
+        functions[kernel.name] = lambda m, n, kernel=kernel: kernel(m, n, out)
+    ratios = compare(functions, m, n, out=out, seconds=seconds, clock=Gpu()).ratios
+    return {name: ratio for name, (ratio, *_) in ratios.items()}
 
 
-# A kernel stores the cycle counter of its SM after some of its lines, in one block in the middle of the product.
+# To show when the engines work, a kernel stores the cycle counter of its SM after some of its lines, in one block.
 def with_timestamps(rung, *lines) -> str:
     "Return the source of `rung` with a timestamp after each of three lines of its loop over `ph`, in block (33, 33)"
     src = _replace_once(rung.src, 'int h, int w, int k) {', 'int h, int w, int k, long long *stamps) {')
     for i, line in enumerate(lines):
-        here = 'blockIdx.x == 33 && blockIdx.y == 33 && threadIdx.x%128 == 0'
-        src = _replace_once(src, line, f'{line} if ({here}) stamps[3*ph + {i}] = clock64();')
+        is_stamping = 'blockIdx.x == 33 && blockIdx.y == 33 && threadIdx.x%128 == 0'
+        src = _replace_once(src, line, f'{line} if ({is_stamping}) stamps[3*ph + {i}] = clock64();')
     return src
 
 
 def _replace_once(src, old, new):
+    "Replace a text that occurs once in a source; raises `ValueError` for any other number"
     if src.count(old) != 1:
-        raise ValueError(f'{old!r} occurs {src.count(old)} times, and must occur once')
+        raise ValueError(f'{old!r} must occur once in the source; it occurs {src.count(old)} times')
     return src.replace(old, new)
 
 
 def read_timestamps(sources, shape) -> dict:  # name -> cycles of [phase, stamp]
-    "Run each rung of `sources`, {rung: its source with stamps}, once; raises `Unavailable` without a Hopper GPU"
+    "Launch each rung of `sources`, {rung: its source with timestamps}, once; raises `Unavailable` without a Hopper GPU"
     import torch
 
-    require_hopper('What stamps the time')
+    require_hopper('A kernel with timestamps')
     m, n, out = _operands(shape)
-    res = {}
+    cycles = {}
     for rung, src in sources.items():
         stamps = torch.zeros(cdiv(shape[2], 64), 3, dtype=torch.int64, device=m.device)
         args = [tensor_map(x, *rung.tma_boxes[name]) for name, x in dict(m=m, n=n).items()]
         grid = rung.grid_for(*shape)
         cuda_kernel(src)[grid, rung.threads, None, rung.shared](*args, out, *shape, stamps)
-        res[rung.name] = stamps.tolist()
-    return res
+        cycles[rung.name] = stamps.tolist()
+    return cycles
 
 
 def plot_timestamps(cycles, stages, title, phases=(20, 48), span=9000):
@@ -246,23 +251,23 @@ def plot_timestamps(cycles, stages, title, phases=(20, 48), span=9000):
 
 
 def count_wrong_results(
-    rungs, shape=(2048, 2048, 2048), times=10
+    rungs, shape=(2048, 2048, 2048), repeats=10
 ) -> dict:  # name -> [wrong results, wrong elements in them]
     "Count how often each rung of {name: rung} is wrong on this GPU; raises `Unavailable` without a Hopper GPU"
     import torch
 
-    require_hopper('What counts wrong results')
+    require_hopper('The count of wrong results')
     m, n, _ = _operands(shape)
-    reference, res = Reference(m, n), {}
+    reference, counts = Reference(m, n), {}
     for name, rung in rungs.items():
-        bad = []
-        for _ in range(times):
+        wrong_elements = []  # per result
+        for _ in range(repeats):
             out = torch.full(shape[:2], torch.nan, dtype=m.dtype, device=m.device)
             rung(m, n, out)
-            far = (out.double() - reference.want).abs() > reference.bound('bfloat16')
-            bad.append(int(far.logical_or(out.isnan()).sum()))
-        res[name] = [sum(b > 0 for b in bad), sum(bad)]
-    return res
+            is_wrong = (out.double() - reference.want).abs() > reference.bound('bfloat16')
+            wrong_elements.append(int(is_wrong.logical_or(out.isnan()).sum()))
+        counts[name] = [sum(count > 0 for count in wrong_elements), sum(wrong_elements)]
+    return counts
 
 
 def plot_speeds(panels):
@@ -285,20 +290,24 @@ def plot_speeds(panels):
 class Comparison(NamedTuple):
     "The speeds of our kernels compared with the library's, on many shapes"
 
-    made: str  # GPU and date
-    against: str  # the baseline, and how it was timed
+    machine: str  # GPU and date
+    baseline: str  # the library, and how it was timed
     ratios: dict  # (h, w, k) -> speedup of our kernel over the library
 
 
 def load_comparison(path) -> Comparison:
     "Read the bfloat16 shapes of a committed run of benchmarks/matmul.py"
-    cached = json.loads(recorded_file(path).read_text())
-    made = f'{cached["made"]["gpu"]}, {cached["made"]["date"]}'
-    rows = [r for r in cached['bfloat16'] if r['layout'] == 'nn' and 'failed' not in r]
-    sides = {tuple(r['shape']): r['columns']['read'].get('sides', {}) for r in rows}
-    ratios = {k: o['ours']['ratio'] / o['cublasLt']['ratio'] for k, o in sides.items() if {'ours', 'cublasLt'} <= {*o}}
-    against = "the fastest of cublasLt's first eight proposals, other memory read before each run"
-    return Comparison(made, against, ratios)
+    tables = json.loads(recorded_file(path).read_text())
+    machine = f'{tables["made"]["gpu"]}, {tables["made"]["date"]}'
+    rows = [row for row in tables['bfloat16'] if row['layout'] == 'nn' and 'failed' not in row]
+    sides_of_shape = {tuple(row['shape']): row['columns']['read'].get('sides', {}) for row in rows}
+    ratios = {
+        shape: sides['ours']['ratio'] / sides['cublasLt']['ratio']
+        for shape, sides in sides_of_shape.items()
+        if {'ours', 'cublasLt'} <= {*sides}
+    }
+    baseline = "the fastest of cublasLt's first eight proposals, other memory read before each run"
+    return Comparison(machine, baseline, ratios)
 
 
 def plot_comparison(comparison):
@@ -315,5 +324,7 @@ def plot_comparison(comparison):
         ax.set_yticks(range(len(slower)), slower)
         ax.axvline(1, color=plots.INK, lw=1)
         ax.margins(y=0.01)
-        ax.set(xlabel='our speed, in units of the library\'s', title=f'{comparison.made}\nbeside {comparison.against}')
+        ax.set(
+            xlabel='our speed, in units of the library\'s', title=f'{comparison.machine}\nbeside {comparison.baseline}'
+        )
     return fig
