@@ -80,6 +80,7 @@ def pytest_configure(config):
     config.addinivalue_line('markers', 'one_order: each case runs in one of the orders of threads, in all with --all')
     config.addinivalue_line('markers', 'takes(seconds): slow; takes so long if nothing is compiled, and starts early')
     config.pluginmanager.register(Clock())
+    config.pluginmanager.register(Selection())
 
 
 @pytest.fixture(autouse=True)
@@ -140,8 +141,6 @@ def pytest_collection_modifyitems(config, items):
         if used & SLOW or o.get_closest_marker('takes'): o.add_marker('slow')
         if used & BROWSERS: o.add_marker('browser')
     leave_orders_out(items)
-    leave_out_exhaustive(config, items)
-    items[:] = dealt(items, getattr(config, 'workerinput', {}).get('workercount', 1))
 
 
 def leave_orders_out(items):
@@ -164,18 +163,26 @@ def leave_out_exhaustive(config, items):
     getattr(config, 'workeroutput', config.stash.setdefault(LEFT, {}))['left'] = len(left)
 
 
+class Selection:
+    "Leaves out what is exhaustive, then sorts, once `-m` and `-k` have selected"
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config, items):
+        leave_out_exhaustive(config, items)
+        items[:] = dealt(items, getattr(config, 'workerinput', {}).get('workercount', 1))
+
+
 LEFT = pytest.StashKey()  # {'left': how many tests are left to `--all`}
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
     "Each of the processes that share the tests has left out the same ones"
-    node.config.stash.setdefault(LEFT, {}).update({k: v for k, v in node.workeroutput.items() if k == 'left'})
+    node.config.stash.setdefault(LEFT, {}).update(getattr(node, 'workeroutput', {}))
 
 
 def pytest_terminal_summary(terminalreporter, config):
     if left := config.stash.get(LEFT, {}).get('left'):
-        terminalreporter.write_line(f'{left} tests are left to: python3 course.py test --all')
+        terminalreporter.write_line(f"{left} test{'s are' if left > 1 else ' is'} left to: python3 course.py test --all")
 
 
 def pytest_runtest_setup(item):

@@ -15,7 +15,7 @@ from test_cpp_programs import HERE, joined, name, on_gpu
 
 CXX, QEMU = shutil.which('aarch64-linux-gnu-g++'), shutil.which('qemu-aarch64') or shutil.which('qemu-aarch64-static')
 LIBRARIES = '/usr/aarch64-linux-gnu'  # where Debian has those of Arm
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.skipif(
     not (CXX and QEMU and Path(LIBRARIES).is_dir()),
     reason='no g++-aarch64-linux-gnu and qemu-user, which compile for Arm and run that')]
 

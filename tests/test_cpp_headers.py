@@ -56,6 +56,7 @@ def chains(all_headers):
 
 @pytest.mark.parametrize('compiler', compilers)
 @pytest.mark.takes(15)
+@pytest.mark.exhaustive
 def test_each_header_compiles_alone(compiler):
     "Those that did are not compiled again as long as they, and the compiler, are the same"
     assert len(headers) > 90 and len(forwarding) > 40

@@ -492,6 +492,7 @@ def zip_tests(path, tests):
 @needs_chromium
 @pytest.mark.browser
 @pytest.mark.takes(15)
+@pytest.mark.exhaustive
 def test_the_simulators_tests_pass_in_pyodide(lite, tmp_path):
     "Where NumPy's own integers have 32 bits, and threads are missing; in one order, which is a third of all"
     (tmp_path/'pyodide').symlink_to(lite/'pyodide')
