@@ -5,12 +5,13 @@
     python -m gridstride.as_gpu notebook.ipynb         # executed, and saved next to it as notebook.emulated.ipynb
     %load_ext gridstride.as_gpu                        # the first cell of a notebook that you run yourself
 
-Tensors "on the GPU" are copies in the CPU's memory, with the device `cuda:0`: results are real, times are not, and the
-use of a tensor that was left on the CPU by mistake is not reported. On a machine with a GPU nothing is changed.
+Tensors "on the GPU" are copies in CPU memory with the device `cuda:0`: results are real, times are not, and a tensor
+that was left on the CPU by mistake is not reported. On a machine with a GPU nothing is changed.
 
-All checks are enabled. `--unchecked`, before the file's name, disables them: compiled kernels run several times
-faster, and their mistakes are no longer reported. In a notebook that you run yourself `from gridstride import as_gpu;
-as_gpu.enable(unchecked=True)` does so in the first cell. A cell that takes longer than `--seconds` is interrupted."""
+All checks are enabled. `--unchecked`, before the name of the file, disables them: compiled kernels run several times
+faster, and their mistakes are no longer reported. In a notebook that you run yourself, write
+`from gridstride import as_gpu; as_gpu.enable(unchecked=True)` in the first cell instead. A cell that takes longer than
+`--seconds` is interrupted."""
 
 import argparse, atexit, builtins, inspect, os, re, runpy, shutil, sys, types
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -20,14 +21,14 @@ from time import perf_counter
 
 from .child_processes import emulate_children
 from .support.lazy_exports import require, run_command
-from .support.numba_cuda import exchange
+from .support.numba_cuda import replace_modules
 from .utils import backend
 
 __all__ = ['as_gpu', 'enable', 'load_ipython_extension']
 
 
 class _Event:
-    "A substitute for `torch.cuda.Event`, by the CPU's clock"
+    "A substitute for `torch.cuda.Event` that reads the clock of the CPU"
 
     def __init__(self, *args, **kwargs):
         self.time = None
@@ -47,8 +48,8 @@ class _Event:
         return True
 
 
-class _Entered:
-    "A context that a `with` block enters and that changes nothing"
+class _NullContext:
+    "A context manager that does nothing"
 
     def __enter__(self):
         return self
@@ -57,8 +58,8 @@ class _Entered:
         return None
 
 
-class _Stream(_Entered):
-    "A substitute for `torch.cuda.Stream`: each operation has ended before the next one begins"
+class _Stream(_NullContext):
+    "A substitute for `torch.cuda.Stream`: each operation ends before the next one begins"
 
     cuda_stream = 0
 
@@ -77,7 +78,7 @@ class _Stream(_Entered):
         return event or _Event()
 
 
-class _Device(_Entered):
+class _Device(_NullContext):
     "A substitute for `torch.cuda.device` on a machine with one GPU"
 
     def __init__(self, device=None):
@@ -92,17 +93,17 @@ _PROPERTIES = dict(
 )  # fmt: skip
 
 
-def _uncompiled(model=None, **options):
-    "Return the function itself, as a substitute for `torch.compile`, whose compiler needs a GPU"
+def _return_model(model=None, **options):
+    "Return the model unchanged; a substitute for `torch.compile`, whose compiler needs a GPU"
     return (lambda model: model) if model is None else model
 
 
-def _functions():
-    "Return {name in torch.cuda: its substitute}"
-    no_memory = dict.fromkeys(
+def _cuda_substitutes():
+    "Return {name in torch.cuda: substitute}"
+    memory_functions = dict.fromkeys(
         'memory_allocated max_memory_allocated memory_reserved max_memory_reserved'.split(), lambda device=None: 0
     )
-    return no_memory | dict(
+    return memory_functions | dict(
         is_available=lambda: True,
         device_count=lambda: 1,
         current_device=lambda: 0,
@@ -128,69 +129,71 @@ def _functions():
     )
 
 
-def _listed(sources):
+def _as_list(sources):
     return [sources] if isinstance(sources, str) else list(sources or [])
 
 
 @contextmanager
-def _compiler_there():
-    "Unset `CXX` in the `with` block if it names a missing compiler: programs set it for their author's machine"
-    own = os.environ.get('CXX')
-    if own is None or shutil.which(own.split()[0]):
+def _ignore_missing_compiler():
+    "Unset `CXX` in the `with` block if it names a missing compiler: programs set it for the machine of their author"
+    compiler = os.environ.get('CXX')
+    if compiler is None or shutil.which(compiler.split()[0]):
         yield
         return
-    print(f'gridstride: {own} (from the variable CXX) is not installed; another compiler is used')
+    print(f'gridstride: {compiler} (from the variable CXX) is not installed; another compiler is used')
     del os.environ['CXX']
     try:
         yield
     finally:
-        os.environ['CXX'] = own
+        os.environ['CXX'] = compiler
 
 
 def _load_inline(original):
     "Return torch's `load_inline`, which uses the emulator for CUDA sources"
     from .cpp import load_cuda
 
-    order = inspect.signature(original)  # newer versions of torch have `sycl_sources` before `functions`
+    signature = inspect.signature(original)  # newer versions of torch have `sycl_sources` before `functions`
 
     def load_inline(*args, **options):
-        given = order.bind(*args, **options).arguments
-        if not given.get('cuda_sources') or given.get('sycl_sources'):
+        arguments = signature.bind(*args, **options).arguments
+        if not arguments.get('cuda_sources') or arguments.get('sycl_sources'):
             return original(*args, **options)
-        names = list(given['functions']) if given.get('functions') is not None else None
-        cuda_src, cpp_src = ('\n'.join(_listed(given[key])) for key in ('cuda_sources', 'cpp_sources'))
-        with _compiler_there():
-            return load_cuda(cuda_src, cpp_src or None, names, verbose=given.get('verbose', False), name=given['name'])
+        names = list(arguments['functions']) if arguments.get('functions') is not None else None
+        cuda_src, cpp_src = ('\n'.join(_as_list(arguments[key])) for key in ('cuda_sources', 'cpp_sources'))
+        with _ignore_missing_compiler():
+            options = dict(verbose=arguments.get('verbose', False), name=arguments['name'])
+            return load_cuda(cuda_src, cpp_src or None, names, **options)
 
     return load_inline
 
 
 def _load(original):
     "Return torch's `load`, which uses the emulator for CUDA sources"
-    order = inspect.signature(original)
+    signature = inspect.signature(original)
 
     def load(*args, **options):
-        given = order.bind(*args, **options).arguments
-        sources = [Path(source) for source in _listed(given['sources'])]
+        arguments = signature.bind(*args, **options).arguments
+        sources = [Path(source) for source in _as_list(arguments['sources'])]
         if not any(source.suffix == '.cu' for source in sources):
             return original(*args, **options)
         from .cpp.extension import load_files
 
-        with _compiler_there():
-            return load_files(given['name'], sources, given.get('extra_include_paths'), given.get('verbose', False))
+        with _ignore_missing_compiler():
+            include_paths, verbose = arguments.get('extra_include_paths'), arguments.get('verbose', False)
+            return load_files(arguments['name'], sources, include_paths, verbose)
 
     return load
 
 
-_calls = types.SimpleNamespace(n=0, seconds=0.0)  # calls of compiled code in the current cell
+_calls = types.SimpleNamespace(count=0, seconds=0.0)  # calls of compiled code in the current cell
 
 
-def _timed(original):
+def _with_timer(original):
     "Return `Emulated.call` with a timer that adds to `_calls`"
 
     def call(self, entry, args):
         start = perf_counter()
-        _calls.n += 1
+        _calls.count += 1
         try:
             return original(self, entry, args)
         finally:
@@ -199,32 +202,32 @@ def _timed(original):
     return call
 
 
-def _swap(stack, owner, name, new):
-    "Set `owner.name` to `new` until the stack is closed"
+def _swap(stack, owner, name, value):
+    "Set `owner.name` to `value` until the stack is closed"
     missing = object()
-    old = getattr(owner, name, missing)
-    setattr(owner, name, new)
-    stack.callback(lambda: delattr(owner, name) if old is missing else setattr(owner, name, old))
+    original = getattr(owner, name, missing)
+    setattr(owner, name, value)
+    stack.callback(lambda: delattr(owner, name) if original is missing else setattr(owner, name, original))
 
 
-def _put(stack, name, module):
-    "Let `import name` return `module` until the stack is closed"
-    old = sys.modules.get(name)
+def _swap_module(stack, name, module):
+    "Make `import name` return `module` until the stack is closed"
+    original = sys.modules.get(name)
     sys.modules[name] = module
-    stack.callback(lambda: sys.modules.pop(name, None) if old is None else sys.modules.update({name: old}))
+    stack.callback(lambda: sys.modules.pop(name, None) if original is None else sys.modules.update({name: original}))
 
 
-def _for_a_gpu(simulated, original):
-    "Return `vectorize` that uses the simulator's if the target is a GPU, else Numba's"
+def _by_target(simulated, original):
+    "Make a `vectorize` that calls the simulator's if the target is a GPU, else Numba's"
 
-    def decorator(*args, **how):
-        return (simulated if how.get('target') == 'cuda' else original)(*args, **how)
+    def decorator(*args, **options):
+        return (simulated if options.get('target') == 'cuda' else original)(*args, **options)
 
     return decorator
 
 
-def _numba(stack):
-    "Let `from numba import cuda` import the simulator's module"
+def _emulate_numba(stack):
+    "Make `from numba import cuda` import the module of the simulator"
     try:
         import numba
     except ImportError:
@@ -232,15 +235,15 @@ def _numba(stack):
     from . import sim
     from .sim.submodules import SubmoduleFinder, make_shim
 
-    stack.callback(exchange, exchange({'numba.cuda': make_shim()}))
+    stack.callback(replace_modules, replace_modules({'numba.cuda': make_shim()}))
     finder = SubmoduleFinder()
     sys.meta_path.insert(0, finder)
     stack.callback(sys.meta_path.remove, finder)
     for name in ('vectorize', 'guvectorize'):
-        _swap(stack, numba, name, _for_a_gpu(getattr(sim, name), getattr(numba, name)))
+        _swap(stack, numba, name, _by_target(getattr(sim, name), getattr(numba, name)))
 
 
-class _Shims:
+class _ShimLoader:
     "Loads substitutes for the modules of Triton if it is not installed"
 
     is_shim = True
@@ -248,16 +251,16 @@ class _Shims:
     def create_module(self, spec):
         from .tile import plain
 
-        found = plain.substitute_modules()
-        sys.modules.update(found)
-        return found['triton']
+        modules = plain.substitute_modules()
+        sys.modules.update(modules)
+        return modules['triton']
 
     def exec_module(self, module):
         pass
 
 
-class _AtImport:
-    "Finds only the module `triton`: as soon as it is imported, its kernels are checked"
+class _TritonFinder:
+    "Finds the module `triton`, and patches it as soon as it is imported, so that its kernels are checked"
 
     def __init__(self, stack):
         self.stack = stack
@@ -267,7 +270,7 @@ class _AtImport:
             return None
         spec = next(filter(None, (f.find_spec(name, path) for f in sys.meta_path if f is not self)), None)
         if spec is None:
-            return ModuleSpec('triton', _Shims())
+            return ModuleSpec('triton', _ShimLoader())
         execute = spec.loader.exec_module
         spec.loader.exec_module = lambda module: (execute(module), self.patch(module))
         return spec
@@ -275,38 +278,38 @@ class _AtImport:
     def patch(self, triton):
         from .tile import plain, profiler
 
-        plain.patch(triton, lambda *what: _swap(self.stack, *what))
-        found = profiler.modules()
-        for name, module in found.items():
-            _put(self.stack, name, module)
-        _swap(self.stack, triton, 'profiler', found['triton.profiler'])
+        plain.patch(triton, lambda *args: _swap(self.stack, *args))
+        profiler_modules = profiler.modules()
+        for name, module in profiler_modules.items():
+            _swap_module(self.stack, name, module)
+        _swap(self.stack, triton, 'profiler', profiler_modules['triton.profiler'])
 
 
-def _not_for_torch(original):
-    "Return an `__import__` that hides the substitute for Triton from torch, which would try to compile with it"
+def _hide_from_torch(original):
+    "Make an `__import__` that hides the substitute for Triton from torch, which would try to compile with it"
 
-    def importing(name, globals=None, *args, **kwargs):
+    def import_module(name, globals=None, *args, **kwargs):
         if name.partition('.')[0] == 'triton' and (globals or {}).get('__name__', '').startswith('torch.'):
             raise ModuleNotFoundError("No module named 'triton'", name=name)
         return original(name, globals, *args, **kwargs)
 
-    return importing
+    return import_module
 
 
-def _triton(stack):
-    "Let `import triton` give kernels that are checked on the CPU"
-    finder = _AtImport(stack)
+def _emulate_triton(stack):
+    "Make `import triton` import a Triton whose kernels are checked on the CPU"
+    finder = _TritonFinder(stack)
     if 'triton' in sys.modules:
         finder.patch(sys.modules['triton'])
         return
-    if finder.find_spec('triton').loader.__class__ is _Shims:
-        _swap(stack, builtins, '__import__', _not_for_torch(builtins.__import__))
-        stack.callback(_forget_substitutes)
+    if finder.find_spec('triton').loader.__class__ is _ShimLoader:
+        _swap(stack, builtins, '__import__', _hide_from_torch(builtins.__import__))
+        stack.callback(_remove_substitutes)
     sys.meta_path.insert(0, finder)
     stack.callback(sys.meta_path.remove, finder)
 
 
-def _forget_substitutes():
+def _remove_substitutes():
     if getattr(sys.modules.get('triton'), 'is_shim', False):
         for k in [k for k in sys.modules if k.partition('.')[0] == 'triton']:
             del sys.modules[k]
@@ -316,7 +319,7 @@ def _forget_substitutes():
 def as_gpu(
     unchecked=False,  # without detectors: faster, and mistakes in kernels are not reported
 ):
-    "Let the program find a GPU, the emulator, inside the `with` block; with a real GPU nothing is changed"
+    "Emulate a GPU for the code in the `with` block; on a machine with a GPU, change nothing"
     if backend() == 'gpu':
         yield
         return
@@ -327,29 +330,29 @@ def as_gpu(
     from .diagnostics.settings import change, settings
 
     with ExitStack() as stack:
-        # work of 2 ms on a GPU may take minutes here, so the time limit is an hour
+        # Work that takes 2 ms on a GPU may take minutes here, so the time limit is an hour.
         stack.enter_context(emulator.options(False if unchecked else None, seconds=3600))
         stack.enter_context(change(settings, seconds=3600.0))
-        for name, new in _functions().items():
-            _swap(stack, torch.cuda, name, new)
-        _swap(stack, torch, 'compile', _uncompiled)
+        for name, substitute in _cuda_substitutes().items():
+            _swap(stack, torch.cuda, name, substitute)
+        _swap(stack, torch, 'compile', _return_model)
         _swap(stack, torch._C, '_cuda_getCurrentRawStream', lambda device: 0)
         for module in (torch.cpu, torch.cuda):
             _swap(stack, module, 'set_stream', lambda stream: None)
-        # imported only now, because its import asks torch for a GPU
+        # This module is imported now, because it asks torch for a GPU when it is imported.
         from torch.utils import cpp_extension
 
         _swap(stack, cpp_extension, 'load_inline', _load_inline(cpp_extension.load_inline))
         _swap(stack, cpp_extension, 'load', _load(cpp_extension.load))
-        _swap(stack, load.Emulated, 'call', _timed(load.Emulated.call))
-        _numba(stack)
-        _triton(stack)
-        _devices(stack)
+        _swap(stack, load.Emulated, 'call', _with_timer(load.Emulated.call))
+        _emulate_numba(stack)
+        _emulate_triton(stack)
+        _emulate_devices(stack)
         yield
 
 
-def _devices(stack):
-    "Let torch's functions take the GPU as a device"
+def _emulate_devices(stack):
+    "Make torch's functions take the GPU as a device"
     import torch
 
     from .cpp import values
@@ -365,32 +368,33 @@ def _devices(stack):
 
 
 UNCHECKED = 'unchecked: mistakes in kernels are not reported'
-_entered = []  # the context that `enable` entered, until the process ends
+_process_context = []  # the context that `enable` entered for the rest of the process
 
 
 def enable(
     unchecked=False,  # without detectors
     quiet=False,  # print nothing
-) -> bool:  # is it the emulator?
-    """Let this process, and Python programs that it starts, find a GPU from now on: the emulator; print one line about
-    it. With a real GPU nothing is changed"""
+) -> bool:  # whether a GPU is emulated
+    """Emulate a GPU for the rest of this process and for Python programs that it starts, and print one line about it.
+
+    On a machine with a GPU, change nothing."""
     if backend() == 'gpu':
         return False
-    if not _entered:
-        _entered.append(as_gpu(unchecked))
-        _entered[0].__enter__()
-        # without this, Python would close the context after unloading modules that it needs
-        atexit.register(_entered[0].__exit__, None, None, None)
+    if not _process_context:
+        _process_context.append(as_gpu(unchecked))
+        _process_context[0].__enter__()
+        # Otherwise Python would close the context after it has unloaded modules that the context needs.
+        atexit.register(_process_context[0].__exit__, None, None, None)
         emulate_children(unchecked)
-        how = f'emulated, on the CPU{f"; {UNCHECKED}" if unchecked else ""}'
+        state = f'emulated, on the CPU{f"; {UNCHECKED}" if unchecked else ""}'
         if not quiet:
-            print(f"gridstride: no GPU found; .cuda(), device='cuda', load_inline, numba.cuda and Triton are {how}")
+            print(f"gridstride: no GPU found; .cuda(), device='cuda', load_inline, numba.cuda and Triton are {state}")
     return True
 
 
-# Work of 2 ms on a GPU may take minutes here, and repeating it 70 times would be useless
-def _timed_once(shell):
-    "Let %timeit and %%timeit run code once, and print a note"
+# Work that takes 2 ms on a GPU may take minutes here, so it should not be repeated 70 times.
+def _time_once(shell):
+    "Make %timeit and %%timeit run code once, and print a note"
     original = shell.find_magic('timeit')
 
     def timeit(line, cell=None):
@@ -401,34 +405,35 @@ def _timed_once(shell):
     shell.register_magic_function(timeit, 'line_cell', 'timeit')
 
 
-# Helps to estimate how long an interrupted cell would take
+# This helps to estimate how long an interrupted cell would take.
 def _count_calls(shell):
-    "Let an interrupted cell print how many calls of compiled code it made, and their time"
+    "Make an interrupted cell print how many calls of compiled code it made, and their time"
 
     def begin(info):
-        _calls.n = _calls.seconds = 0
+        _calls.count = _calls.seconds = 0
 
     def end(result):
-        if isinstance(result.error_in_exec, KeyboardInterrupt) and _calls.n > 1:
-            print(f'gridstride: in call {_calls.n:,} of compiled code, {_calls.seconds / _calls.n:.2g} s each')
+        if isinstance(result.error_in_exec, KeyboardInterrupt) and _calls.count > 1:
+            seconds = _calls.seconds / _calls.count
+            print(f'gridstride: in call {_calls.count:,} of compiled code, {seconds:.2g} s each')
 
     shell.events.register('pre_run_cell', begin)
     shell.events.register('post_run_cell', end)
 
 
 def load_ipython_extension(shell):
-    "`%load_ext gridstride.as_gpu`; `AsGPU.unchecked=True` in IPython's configuration is `--unchecked`"
+    "Implement `%load_ext gridstride.as_gpu`; `AsGPU.unchecked=True` in IPython's configuration disables the checks"
     if enable('AsGPU' in shell.config and str(shell.config.AsGPU.unchecked) == 'True'):
-        _timed_once(shell)
+        _time_once(shell)
         _count_calls(shell)
 
 
 def execute(
-    path,  # a notebook
-    seconds=300,  # after which a cell is interrupted
+    path,  # of a notebook
+    seconds=300,  # time limit of a cell
     unchecked=False,  # without detectors
-) -> Path:  # the executed copy, next to it
-    "Run all cells of a notebook in a fresh kernel, in its own folder, even if one fails"
+) -> Path:  # of the executed copy, next to it
+    "Run all cells of a notebook in a fresh kernel, in the folder of the notebook, even if one fails"
     import nbformat
     from nbclient import NotebookClient
 
@@ -439,7 +444,7 @@ def execute(
 
     NotebookClient(
         nb,
-        kernel_name='python3',  # this Python, whatever kernel the notebook names
+        kernel_name='python3',  # this Python, even if the notebook names another kernel
         timeout=seconds,
         interrupt_on_timeout=True,
         allow_errors=True,
@@ -452,61 +457,65 @@ def execute(
         on_cell_start=start,
     ).execute()
     print(file=sys.stderr)
-    out = path.with_suffix('.emulated.ipynb')
-    nbformat.write(nb, out)
-    return out
+    output_path = path.with_suffix('.emulated.ipynb')
+    nbformat.write(nb, output_path)
+    return output_path
 
 
-def _too_long(outputs, seconds, unchecked):
-    "Return the report for a cell that was interrupted"
+def _interruption_message(outputs, seconds, unchecked):
+    "Return the message for an interrupted cell"
     printed = ''.join(output.text for output in outputs if output.output_type == 'stream')
     calls = re.search(r'^gridstride: (in call .* each)$', printed, re.M)
-    faster = '' if unchecked else '; --unchecked is faster'
-    where = f'{calls[1]}: how many calls are needed' if calls else 'does it launch a kernel many times, to time it'
-    return f'interrupted after {seconds:g} s (--seconds){"," if calls else ";"} {where}?{faster}'
+    hint = '' if unchecked else '; --unchecked is faster'
+    question = f'{calls[1]}: how many calls are needed' if calls else 'does it launch a kernel many times, to time it'
+    return f'interrupted after {seconds:g} s (--seconds){"," if calls else ";"} {question}?{hint}'
 
 
 def _failures(cells, seconds, unchecked):
-    "Yield (index, what went wrong) of failed cells"
+    "Yield (index, message) of each failed cell"
     for i, c in enumerate(cells):
         for output in c.get('outputs', []):
             if output.output_type == 'error' and output.ename == 'KeyboardInterrupt':
-                yield i, _too_long(c.outputs, seconds, unchecked)
+                yield i, _interruption_message(c.outputs, seconds, unchecked)
             elif output.output_type == 'error':
                 yield i, f'{output.ename}: {next(iter(output.evalue.splitlines()), "")}'
 
 
 def _report(path, seconds, unchecked):
-    "Print the result of an executed notebook; return how many cells failed"
+    "Print the result of an executed notebook; returns the number of failed cells"
     import nbformat
 
     cells = nbformat.read(path, as_version=4).cells
     failed = list(_failures(cells, seconds, unchecked))
-    n = sum(c.cell_type == 'code' and bool(c.source.strip()) for c in cells)
-    print(f'{path}: {len(failed)} of {n} cells failed{f"; {UNCHECKED}" if unchecked else ""}')
-    for i, why in failed:
-        print(f'cell {i}: {why}')
+    num_cells = sum(c.cell_type == 'code' and bool(c.source.strip()) for c in cells)
+    print(f'{path}: {len(failed)} of {num_cells} cells failed{f"; {UNCHECKED}" if unchecked else ""}')
+    for i, message in failed:
+        print(f'cell {i}: {message}')
     return len(failed)
 
 
 def main(argv=None) -> int:  # exit status
-    "Run the command; return the program's own status, or the number of cells that failed"
-    p = argparse.ArgumentParser(prog='python -m gridstride.as_gpu', description='Run a program that expects a GPU.')
-    p.add_argument('--seconds', type=float, default=300, help='after which a cell of a notebook is interrupted')
-    p.add_argument('--unchecked', action='store_true', help='disable all checks: faster')
-    p.add_argument('file', type=Path, help='a Python program, or a notebook')
-    p.add_argument('args', nargs=argparse.REMAINDER, help="the program's own arguments")
-    a = p.parse_args(argv)
-    if not a.file.is_file():
-        p.error(f'{a.file} is not a file')
-    if a.file.suffix == '.ipynb':
+    "Run the command; returns 0 for a program, or the number of failed cells of a notebook"
+    parser = argparse.ArgumentParser(
+        prog='python -m gridstride.as_gpu', description='Run a program that expects a GPU.'
+    )
+    parser.add_argument('--seconds', type=float, default=300, help='time limit of a notebook cell')
+    parser.add_argument('--unchecked', action='store_true', help='disable all checks: faster')
+    parser.add_argument('file', type=Path, help='a Python program, or a notebook')
+    parser.add_argument('args', nargs=argparse.REMAINDER, help='arguments of the program')
+    options = parser.parse_args(argv)
+    if not options.file.is_file():
+        parser.error(f'{options.file} is not a file')
+    if options.file.suffix == '.ipynb':
         require('nbclient', 'gridstride.as_gpu, for a notebook,')
-        return min(_report(execute(a.file, a.seconds, a.unchecked), a.seconds, a.unchecked), 125)
+        return min(
+            _report(execute(options.file, options.seconds, options.unchecked), options.seconds, options.unchecked), 125
+        )
     require('torch', 'gridstride.as_gpu')
-    enable(a.unchecked)
-    sys.argv = [str(a.file), *a.args]
-    sys.path.insert(0, str(a.file.resolve().parent))
-    runpy.run_path(str(a.file), run_name='__main__')
+    enable(options.unchecked)
+    sys.argv = [str(options.file), *options.args]
+    sys.path.insert(0, str(options.file.resolve().parent))
+    runpy.run_path(str(options.file), run_name='__main__')
     return 0
 
 

@@ -1,7 +1,7 @@
 """Lets Python programs that an emulated program starts (`!python file.py`, `subprocess`) find a GPU, too.
 
-The folder of a `sitecustomize` is prepended to PYTHONPATH: a Python of the same environment then emulates a GPU as soon
-as it imports torch, Numba or Triton. Another Python, such as that of another virtual environment, is not changed.
+A folder with a `sitecustomize` is prepended to PYTHONPATH: a Python of the same environment then emulates a GPU as soon
+as it imports torch, Numba or Triton. The Python of another environment is not changed.
 """
 
 import atexit
@@ -12,28 +12,29 @@ import sys
 import tempfile
 from pathlib import Path
 
-from .support.atomic_write import is_foreign, write_whole
+from .support.atomic_write import foreign_reason, write_whole
 from .utils import cache_dir
 
 __all__ = ['emulate_children']
 
-_ASKED = 'GRIDSTRIDE_AS_GPU'  # the variable that a child reads: [its environment, where gridstride is, unchecked?]
+# The variable that a child process reads, as JSON: [its environment, the folder of gridstride, is it unchecked?].
+_VARIABLE = 'GRIDSTRIDE_AS_GPU'
 
-# Any version of Python may read this file. It also runs the machine's own `sitecustomize`.
+# Any version of Python may read this file. It also imports the `sitecustomize` of the machine.
 _HOOK = '''# Python programs that an emulated program starts find a GPU, too: see gridstride/child_processes.py
 import json, os, sys
 
-_here = os.path.dirname(os.path.abspath(__file__))
-sys.path[:] = [p for p in sys.path if os.path.abspath(p or os.curdir) != _here]
-_ours = sys.modules.pop('sitecustomize', None)
+_folder = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [p for p in sys.path if os.path.abspath(p or os.curdir) != _folder]
+_hook = sys.modules.pop('sitecustomize', None)
 try:
     import sitecustomize
 except ImportError:
-    sys.modules['sitecustomize'] = _ours
+    sys.modules['sitecustomize'] = _hook
 
 
-class AtImport(object):
-    "A finder that emulates as soon as one of the modules that ask for a GPU is imported"
+class EmulatingFinder(object):
+    "A finder that emulates a GPU as soon as a module that uses one is imported"
 
     def __init__(self, root, unchecked):
         self.root, self.unchecked = root, unchecked
@@ -44,8 +45,8 @@ class AtImport(object):
         sys.meta_path.remove(self)
         if name == 'triton':
             self.emulate()
-        found = (f.find_spec(name, path) for f in sys.meta_path if hasattr(f, 'find_spec'))
-        spec = next((o for o in found if o is not None), None)
+        specs = (f.find_spec(name, path) for f in sys.meta_path if hasattr(f, 'find_spec'))
+        spec = next((s for s in specs if s is not None), None)
         if spec is not None and name != 'triton':
             execute = spec.loader.exec_module
             spec.loader.exec_module = lambda module: (execute(module), self.emulate())
@@ -57,14 +58,14 @@ class AtImport(object):
         as_gpu.enable(self.unchecked, quiet=True)
 
 
-_asked = json.loads(os.environ.get('GRIDSTRIDE_AS_GPU') or 'null')
-if _asked and _asked[0] == sys.prefix and not os.environ.get('NUMBA_ENABLE_CUDASIM'):
-    sys.meta_path.insert(0, AtImport(*_asked[1:]))
+_request = json.loads(os.environ.get('GRIDSTRIDE_AS_GPU') or 'null')
+if _request and _request[0] == sys.prefix and not os.environ.get('NUMBA_ENABLE_CUDASIM'):
+    sys.meta_path.insert(0, EmulatingFinder(*_request[1:]))
 '''
 
 
-def _folder():
-    "Return the folder with the hook, in the cache; if that cannot be written, a temporary one"
+def _hook_folder():
+    "Write the hook to the cache, or to a temporary folder if the cache cannot be written; returns the folder"
     folder = cache_dir() / 'children'
     try:
         _write_hook(folder)
@@ -79,9 +80,9 @@ def _write_hook(folder):
     "Write the hook, unless it exists; raises `OSError` if other users could replace it"
     file = folder / 'sitecustomize.py'
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if any(is_foreign(os.stat(path)) for path in (folder.parent, folder)):
+    if any(foreign_reason(os.stat(path)) for path in (folder.parent, folder)):
         raise PermissionError(f'{folder} can be changed by other users')
-    if file.is_symlink() or not file.is_file() or is_foreign(os.stat(file)) or file.read_bytes() != _HOOK.encode():
+    if file.is_symlink() or not file.is_file() or foreign_reason(os.stat(file)) or file.read_bytes() != _HOOK.encode():
         file.unlink(missing_ok=True)
         write_whole(file, _HOOK)
 
@@ -89,8 +90,8 @@ def _write_hook(folder):
 def emulate_children(
     unchecked,  # without detectors
 ):
-    "Let Python programs that this process starts from now on find an emulated GPU"
-    folder = _folder()
-    os.environ[_ASKED] = json.dumps([sys.prefix, str(Path(__file__).parents[1]), unchecked])
+    "Emulate a GPU for the Python programs that this process starts from now on"
+    folder = _hook_folder()
+    os.environ[_VARIABLE] = json.dumps([sys.prefix, str(Path(__file__).parents[1]), unchecked])
     paths = os.environ.get('PYTHONPATH', '').split(os.pathsep)
     os.environ['PYTHONPATH'] = os.pathsep.join([str(folder), *(p for p in paths if p and p != str(folder))])

@@ -1,6 +1,6 @@
 """`numba.cuda` on a machine with a working GPU, else the simulator: importing this module returns one of the two.
 
-It prints which, once. GRIDSTRIDE_BACKEND=sim or =gpu selects one; `gpu` without a GPU is an error.
+It prints its choice once. GRIDSTRIDE_BACKEND=sim or =gpu overrides it; `gpu` without a GPU is an error.
 """
 
 import sys
@@ -10,8 +10,8 @@ from .support.numba_cuda import import_numba_cuda
 from .utils import backend
 
 
-def choose():
-    "Return (module that runs kernels, where it runs them)"
+def choose_module():
+    "Return (module that runs kernels, description of the device)"
     if backend() != 'gpu':
         return import_module('gridstride.sim.cuda'), 'the simulator, on the CPU'
     cuda = import_numba_cuda()
@@ -19,5 +19,5 @@ def choose():
     return cuda, f'the GPU, {name.decode() if isinstance(name, bytes) else name}'
 
 
-sys.modules[__name__], _where = choose()  # the import system returns this entry
-print(f'gridstride: kernels run on {_where}')
+sys.modules[__name__], _device = choose_module()  # the import system returns this entry
+print(f'gridstride: kernels run on {_device}')

@@ -1,7 +1,7 @@
 """Tensors on the emulated GPU of `gridstride.as_gpu`: they are in the CPU's memory, and their `device` is `cuda:0`.
 
-A tensor is on the GPU if its storage is, so views, `detach` and operations in place change nothing. What a function of
-torch computes from a tensor on the GPU is on the GPU, too. torch's own modules and this package read the true device,
+A tensor is on the GPU if its storage is, so views, `detach` and operations in place stay there. The result of a
+function of torch is on the GPU if one of its arguments is. torch's own modules and this package read the true device,
 the CPU; but `torch.nn` reads `cuda:0`, because its functions move tensors to the device of other tensors."""
 
 import sys
@@ -16,8 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 __all__ = ['EmulatedDevices']
 
 GPU = torch.device('cuda', 0)
-_HALVES = torch.float16, torch.bfloat16
-_SHARING = torch.as_tensor, torch.asarray  # their results may share memory with their arguments
+_HALF_TYPES = torch.float16, torch.bfloat16
+_SHARING_FUNCTIONS = torch.as_tensor, torch.asarray  # their results may share memory with their arguments
 
 
 def _device_type(device):
@@ -28,25 +28,25 @@ def _device_type(device):
 
 
 def _true_device(device):
-    "Return the device whose memory is used for a device argument: for a GPU the CPU"
+    "Return the device whose memory is used for a device argument: the CPU for a GPU"
     return 'cpu' if _device_type(device) == 'cuda' else device
 
 
-# torch's CPU function sums the gradients of weight and bias in float16, and loses digits; on a GPU it sums in float32
-def _in_float32(layer_norm):
-    "Return `layer_norm` whose sums are in float32"
+# On the CPU, torch sums the gradients of weight and bias in float16, and loses digits; on a GPU it sums in float32.
+def _sum_in_float32(layer_norm):
+    "Make a `layer_norm` that sums in float32"
 
-    def computed(input, normalized_shape, weight=None, bias=None, eps=1e-5):
-        if input.dtype not in _HALVES:
+    def layer_norm_in_float32(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+        if input.dtype not in _HALF_TYPES:
             return layer_norm(input, normalized_shape, weight, bias, eps)
-        given = [None if x is None else x.float() for x in (input, weight, bias)]
-        return layer_norm(given[0], normalized_shape, *given[1:], eps).to(input.dtype)
+        input32, *parameters = [None if x is None else x.float() for x in (input, weight, bias)]
+        return layer_norm(input32, normalized_shape, *parameters, eps).to(input.dtype)
 
-    return computed
+    return layer_norm_in_float32
 
 
-def _is_asked_by_program():
-    "Return whether the code that called a function of torch is neither torch, `torch.nn` excepted, nor this package"
+def _is_called_by_program():
+    "Return whether the caller of a function of torch is the program or `torch.nn`, not other code of torch or ours"
     frame = sys._getframe(2)
     while frame.f_code.co_name == '__torch_function__':  # of a mode entered later, such as `with torch.device(...)`
         frame = frame.f_back
@@ -55,16 +55,16 @@ def _is_asked_by_program():
 
 
 def _tensors(values):
-    "Return the tensors in arguments or results, also those in lists, tuples and dictionaries"
-    found = []
+    "Return the tensors in arguments or results, including those in lists, tuples and dictionaries"
+    tensors = []
     for value in values:
         if isinstance(value, torch.Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, (list, tuple)):
-            found += _tensors(value)
+            tensors += _tensors(value)
         elif isinstance(value, dict):
-            found += _tensors(value.values())
-    return found
+            tensors += _tensors(value.values())
+    return tensors
 
 
 def _address(tensor):
@@ -75,10 +75,10 @@ def _address(tensor):
         return None
 
 
-def _new(found, given):
-    "Return the tensors of `found` whose storage belongs to no tensor of `given`"
-    addresses = {*map(_address, given)}
-    return [tensor for tensor in found if _address(tensor) not in addresses]
+def _with_new_storage(results, arguments):
+    "Return the tensors in `results` that do not share their storage with a tensor in `arguments`"
+    addresses = {*map(_address, arguments)}
+    return [tensor for tensor in results if _address(tensor) not in addresses]
 
 
 class _Storages:
@@ -86,15 +86,15 @@ class _Storages:
 
     def __init__(self):
         self._references = {}  # address -> weak reference, which keeps the address from being used again
-        self._limit = 1000  # from this length on, references to deleted storages are dropped
+        self._max_references = 1000  # at this length, references to deleted storages are removed
 
     def add(self, tensor):
         if (address := _address(tensor)) is None or tensor.device.type != 'cpu' or address in self._references:
             return
         self._references[address] = StorageWeakRef(tensor.untyped_storage())
-        if len(self._references) >= self._limit:
+        if len(self._references) >= self._max_references:
             self._references = {k: ref for k, ref in self._references.items() if not ref.expired()}
-            self._limit = 2 * len(self._references) + 1000
+            self._max_references = 2 * len(self._references) + 1000
 
     def discard(self, tensor):
         self._references.pop(_address(tensor), None)
@@ -103,17 +103,17 @@ class _Storages:
         return _address(tensor) in self._references
 
     def add_results(self, result, args):
-        "Add the new storages in `result`, which was computed from `args`, if one of these is in the set"
-        if not (found := _tensors((result,))):
+        "Add the new storages in `result`, the result of a function, if the storage of an argument is in the set"
+        if not (results := _tensors((result,))):
             return
-        given = _tensors(args)
-        if not self._references.keys().isdisjoint(map(_address, given)):
-            for tensor in _new(found, given):
+        arguments = _tensors(args)
+        if not self._references.keys().isdisjoint(map(_address, arguments)):
+            for tensor in _with_new_storage(results, arguments):
                 self.add(tensor)
 
 
 class _InBackward(TorchDispatchMode):
-    "Adds the gradients that torch's C++ computes in a backward pass, before a program's functions get them"
+    "Adds the gradients that torch's C++ code computes in a backward pass, before functions of the program get them"
 
     def __init__(self, storages):
         super().__init__()
@@ -132,7 +132,7 @@ class EmulatedDevices(TorchFunctionMode):
         super().__init__()
         self.storages = _Storages()
         self.default = None  # the argument of `torch.set_default_device`, if it is a GPU
-        self._answers = {
+        self._result_on_gpu = {  # function of a tensor -> its result on the GPU
             torch.Tensor.device.__get__: GPU,
             torch.Tensor.is_cuda.__get__: True,
             torch.Tensor.is_cpu.__get__: False,
@@ -141,18 +141,19 @@ class EmulatedDevices(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if func in self._answers:
-            on_gpu = args[0] in self.storages and _is_asked_by_program()
-            return self._answers[func] if on_gpu else func(*args, **kwargs)
+        if func in self._result_on_gpu:
+            on_gpu = args[0] in self.storages and _is_called_by_program()
+            return self._result_on_gpu[func] if on_gpu else func(*args, **kwargs)
         if func in (torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.cpu):
             return self._move(func, args, kwargs)
         if func is torch.Tensor.pin_memory:
             return args[0].clone()
         if func is torch.nn.functional.layer_norm:
-            func = _in_float32(func)
+            func = _sum_in_float32(func)
         return self._call(func, args, kwargs)
 
     def _call(self, func, args, kwargs):
+        "Call a function of torch with the CPU in place of the GPU, and record results that belong on the GPU"
         if kwargs.get('pin_memory'):
             kwargs = kwargs | dict(pin_memory=False)
         device = kwargs.get('device')
@@ -164,16 +165,16 @@ class EmulatedDevices(TorchFunctionMode):
         if device is None:
             self.storages.add_results(result, (args, kwargs))
         elif _device_type(device) == 'cuda':
-            return self._on_gpu(result, shared=func in _SHARING)
+            return self._on_gpu(result, shared=func in _SHARING_FUNCTIONS)
         return result
 
     def _on_gpu(self, result, shared=False):
-        "Move a new result to the GPU: a copy if other tensors or arrays may share its memory"
+        "Move a new result to the GPU; copies it if other tensors or arrays may share its memory"
         if not isinstance(result, torch.Tensor) or result in self.storages:
             return result
-        moved = result.clone() if shared else result
-        self.storages.add(moved)
-        return moved
+        gpu_tensor = result.clone() if shared else result
+        self.storages.add(gpu_tensor)
+        return gpu_tensor
 
     def _move(self, func, args, kwargs):
         "Call `Tensor.to`, `cuda` or `cpu`"
@@ -186,7 +187,7 @@ class EmulatedDevices(TorchFunctionMode):
         if target is None:
             self.storages.add_results(result, (args, kwargs))
             return result
-        shared = not _new([result], [tensor])
+        shared = not _with_new_storage([result], [tensor])
         if target == 'cuda':
             return self._on_gpu(result, shared)
         if shared and tensor in self.storages:
@@ -196,7 +197,7 @@ class EmulatedDevices(TorchFunctionMode):
         return result
 
     def _target(self, func, args, kwargs):
-        "Return the type of the device that a tensor is moved to; None: it stays where it is"
+        "Return the type of the device to which a tensor is moved; None if it is not moved"
         if func is not torch.Tensor.to:
             return 'cuda' if func is torch.Tensor.cuda else 'cpu'
         for value in (*args, *kwargs.values()):
@@ -208,7 +209,7 @@ class EmulatedDevices(TorchFunctionMode):
 
     @contextmanager
     def _during_backward(self):
-        "Let a program's functions in a backward pass, which torch calls without this mode, find the GPU"
+        "Enter this mode in a backward pass, in which torch calls functions of the program without it"
         with ExitStack() as stack:
             stack.enter_context(_InBackward(self.storages))
             if self not in _get_current_function_mode_stack():
@@ -216,7 +217,7 @@ class EmulatedDevices(TorchFunctionMode):
             yield
 
     def run_backward(self, original):
-        "Return torch's function that runs a backward pass, for tensors on the GPU"
+        "Make a function that runs a backward pass of tensors on the GPU"
 
         def run_backward(outputs, grads, *args, **kwargs):
             for output, grad in zip(outputs, grads):
@@ -228,7 +229,7 @@ class EmulatedDevices(TorchFunctionMode):
         return run_backward
 
     def set_default_device(self, original):
-        "Return `torch.set_default_device` that also takes a GPU"
+        "Make a `torch.set_default_device` that also takes a GPU"
 
         def set_default_device(device):
             self.default = device if _device_type(device) == 'cuda' else None
@@ -237,11 +238,11 @@ class EmulatedDevices(TorchFunctionMode):
         return set_default_device
 
     def get_default_device(self, original):
-        "Return `torch.get_default_device` that also returns the GPU"
+        "Make a `torch.get_default_device` that also returns the GPU"
         return lambda: GPU if self.default is not None else original()
 
     def generator(self):
-        "Return `torch.Generator` that also takes a GPU"
+        "Make a `torch.Generator` that also takes a GPU"
 
         class Generator(torch.Generator):
             def __new__(cls, device='cpu'):

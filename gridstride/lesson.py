@@ -1,4 +1,4 @@
-"""What a lesson needs, from one line:
+"""The names that every lesson needs, from one line:
 
     from gridstride.lesson import *
 
@@ -10,7 +10,7 @@
 | `cdiv`, `dim3`, `check`, `should_fail`, `show_img`, ... | all of `gridstride.utils` |
 | `cuda_kernel`, `load_cuda`, `on_emulator`, `show_source`, `side_by_side` | CUDA C |
 | `gpu`, `device` | whether kernels run on a GPU; then `'cuda'`, else `'cpu'` |
-| `exercise`, `hint`, `guess`, `guessed` | what the reader does |
+| `exercise`, `hint`, `guess`, `guessed` | exercises and guesses of the reader |
 | `bench`, `ceilings`, `compare`, `Comparison`, `H100`, `roofline`, `Roofline` | timing |
 | `occupancy`, `ptx`, `resources`, `sass`, `wavefronts` | the compiler's output, and the hardware's requests |
 | `changed`, `code_of`, `contest`, `define`, `source_in` | variants of a kernel, and contests among them |
@@ -18,7 +18,7 @@
 | `recorded_file` | the path of a recorded file, next to the lesson or in the package |
 | `claim`, `expected`, `EXPECTED`, `Table` | what the text expects, and tables |
 
-A lesson imports by name what is special to it. The choice of `cuda` and `triton` is visible in the lesson:
+A lesson imports other names itself. The choice of `cuda` and `triton` is visible in the lesson:
 `from gridstride import cuda` runs kernels on the GPU if there is one, `from gridstride.sim import cuda` always in the
 simulator, which counts; `from gridstride import triton` likewise runs Triton's kernels on the GPU, or checks them.
 
@@ -66,16 +66,17 @@ from .support.lazy_exports import missing_package
 from .support.memory_transactions import wavefronts
 from .support.tables import Table
 from .utils import *
-from .utils import __all__ as _of_utils
+from .utils import __all__ as _names_of_utils
 from .utils import backend
 
 
-class _Later(ModuleType):
-    """Stands for a module that is imported when one of its attributes is used first. From then on, the notebook's name
-    for it is bound to the module itself."""
+class _LazyModule(ModuleType):
+    """A placeholder that imports a module when one of its attributes is used first.
+
+    From then on, the names of the placeholder in the notebook refer to the module."""
 
     def _module(self):
-        "Import the module; raises ModuleNotFoundError, which names the command to install it"
+        "Import the module; raises `ModuleNotFoundError` with the command that installs it"
         try:
             module = import_module(self.__name__)
         except ModuleNotFoundError as e:
@@ -98,13 +99,13 @@ os.environ.setdefault('KINETO_LOG_LEVEL', '99')  # PyTorch's profiler prints not
 numba_cuda.prepare()
 gpu = backend() == 'gpu'
 device = 'cuda' if gpu else 'cpu'
-torch, plt = _Later('torch'), _Later('matplotlib.pyplot')
+torch, plt = _LazyModule('torch'), _LazyModule('matplotlib.pyplot')
 asm, cpp, draw, kernels, prof, ring, sim, tile = (
-    _Later(f'gridstride.{name}') for name in 'asm cpp draw kernels prof ring sim tile'.split()
+    _LazyModule(f'gridstride.{name}') for name in 'asm cpp draw kernels prof ring sim tile'.split()
 )
 
 __all__ = [
-    *_of_utils,
+    *_names_of_utils,
     *('np', 'plt', 'torch'),
     *('inspect', 'json', 'math', 'os', 'random', 're', 'sys', 'time', 'cache', 'partial', 'zip_longest', 'Path'),
     *('asm', 'cpp', 'draw', 'kernels', 'plots', 'prof', 'ring', 'sim', 'tile'),

@@ -5,7 +5,7 @@
 import ast, importlib
 from pathlib import Path
 
-from gridstride.support.lazy_exports import exported
+from gridstride.support.lazy_exports import exports_of_package
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAD = '# Made by tests/front_stubs.py from the exports of this package, which are imported on first use.\n'
@@ -18,7 +18,7 @@ def packages():
     for p in found:
         name = '.'.join(p.parent.relative_to(ROOT).parts)
         importlib.import_module(name)
-        res[p.parent] = exported[name]
+        res[p.parent] = exports_of_package[name]
     return res
 
 

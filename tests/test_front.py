@@ -64,14 +64,14 @@ def test_help_works_without_optional_packages(without):
 
 
 def test_a_missing_package_names_the_extra_that_installs_it():
-    for package, extra in lazy_exports._EXTRA.items():
+    for package, extra in lazy_exports._EXTRA_OF_PACKAGE.items():
         assert f"'gridstride[{extra}]'" in str(missing_package(package, 'x'))
     assert str(missing_package('other', 'x')).endswith('install other')
 
 
 def test_each_extra_is_in_the_settings():
     from gridstride.course.publishing import settings
-    assert all(f'{extra}_requirements' in settings(ROOT) for extra in lazy_exports._EXTRA.values())
+    assert all(f'{extra}_requirements' in settings(ROOT) for extra in lazy_exports._EXTRA_OF_PACKAGE.values())
 
 
 def test_a_command_without_its_package_ends_in_one_line(without):

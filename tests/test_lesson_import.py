@@ -14,7 +14,7 @@ def run(code):
 def test_each_name_is_there_once_and_documented():
     assert len(set(lesson.__all__)) == len(lesson.__all__)
     assert [name for name in lesson.__all__ if not hasattr(lesson, name)] == []
-    of_utils = lesson._of_utils
+    of_utils = lesson._names_of_utils
     assert [n for n in lesson.__all__ if n not in of_utils and f'`{n}`' not in lesson.__doc__] == []
 
 

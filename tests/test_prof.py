@@ -128,7 +128,7 @@ def test_html_escapes_what_ncu_says():
 def test_what_was_not_measured_is_named(kernels):
     r = ncu_report.Ncu(kernels.values())
     with pytest.raises(KeyError, match=saying('no kernel', 'transpose, strided')): r['matmul']
-    with pytest.raises(KeyError, match='near it: .*L2 Hit Rate'): r['transpose']['Hit Rates of L2 Hit']
+    with pytest.raises(KeyError, match='similar: .*L2 Hit Rate'): r['transpose']['Hit Rates of L2 Hit']
 
 
 @pytest.mark.parametrize('said,kind,words', [
@@ -190,12 +190,13 @@ def source_of(*cells): return isolate.statements(*cells)
     (['%matplotlib inline', 'a = 1', 'def f(): return a'], 'f', ['a = 1', 'def f(): return a']),
 ])
 def test_the_part_of_a_program(cells, name, want):
-    assert [s.text for s in isolate.part(source_of(*cells), [name])[0]] == want
+    assert [s.text for s in isolate.slice_statements(source_of(*cells), [name])[0]] == want
 
 
 def test_unused_names_are_reported():
-    assert isolate.part(source_of('def f(): return len(gone)'), ['f'])[1] == {'gone'}
-    assert isolate.part(source_of('@deco\ndef f(x=later): return 1', 'later = 1'), ['f'])[1] == {'deco', 'later'}
+    assert isolate.slice_statements(source_of('def f(): return len(gone)'), ['f'])[1] == {'gone'}
+    decorated = source_of('@deco\ndef f(x=later): return 1', 'later = 1')
+    assert isolate.slice_statements(decorated, ['f'])[1] == {'deco', 'later'}
 
 
 SCRIPT = '''
@@ -439,7 +440,7 @@ def test_an_operators_own_time_leaves_out_what_it_calls(gpu_profile):
     assert by['aten::matmul'].cpu == pytest.approx((events['aten::matmul']['dur']-events['aten::mm']['dur'])/1e6,
                                                    abs=1e-9)
     outermost = sum(s.seconds for s in gpu_profile.spans if s.kind == 'op' and s.parent is None)
-    assert sum(s.own for s in gpu_profile.spans if s.kind == 'op') == pytest.approx(outermost)
+    assert sum(s.own_seconds for s in gpu_profile.spans if s.kind == 'op') == pytest.approx(outermost)
 
 
 def test_overlapping_streams_are_busy_once(gpu_profile):
@@ -511,7 +512,7 @@ def test_trees_of_two_versions(name):
     assert matmul.flops == matmul.count*2*1024**3 and matmul.bytes == matmul.count*3*4*1024**2
     row = next(r for r in t.table().rows if r[0] == 'matmul')
     assert row[4].endswith('GB/s') and row[5].endswith('TFLOP/s') and 20 < float(row[5].split()[0]) < 60
-    assert sum(n.kernel for n in walk(t.root)) == times
+    assert sum(n.is_kernel for n in walk(t.root)) == times
 
 
 def walk(n):

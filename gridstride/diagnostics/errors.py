@@ -64,7 +64,7 @@ from typing import NamedTuple
 
 from .hints import hint_for
 from .messages import DIALECTS, HINTS, PHRASES, WORDS
-from ..support.short_tracebacks import ShownBriefly, is_machinery
+from ..support.short_tracebacks import ShownBriefly, is_notebook_runtime
 
 __all__ = [
     'Access',
@@ -574,7 +574,9 @@ def learner_stacklevel():
     "Return the `stacklevel` of a warning about the learner's code: the number of frames from the caller up to it"
     frame = sys._getframe(1)
     level = 1
-    while frame.f_back and (frame.f_code.co_filename.startswith(_PACKAGE) or is_machinery(frame.f_code.co_filename)):
+    while frame.f_back and (
+        frame.f_code.co_filename.startswith(_PACKAGE) or is_notebook_runtime(frame.f_code.co_filename)
+    ):
         frame = frame.f_back
         level += 1
     return level

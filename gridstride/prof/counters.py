@@ -1,7 +1,7 @@
 """Profile kernels with Nsight Compute: hardware counters, the advice of NVIDIA's rules, and counters per source line.
 
 `ncu` runs a program and replays each of its kernels as often as it takes to read all requested counters. Here it runs
-in a process of its own, on a script, or on a function of the notebook that `prof.isolate` extracted together with its
+in another process, on a script, or on a function of the notebook that `prof.isolate` extracts together with its
 dependencies; `ncu_report` parses its report.
 """
 
@@ -40,8 +40,8 @@ SETS = ('basic', 'detailed', 'full', 'roofline', 'pmsampling', 'nvlink')
 def find_ncu() -> str:  # its path
     "Find the ncu executable; raises `Unavailable` if there is none"
     homes = [os.environ.get(name) for name in ('CUDA_HOME', 'CUDA_PATH')] + ['/usr/local/cuda', '/opt/cuda']
-    newest = sorted(Path('/opt/nvidia/nsight-compute').glob('*/ncu'), reverse=True)
-    for path in [shutil.which('ncu'), *(f'{h}/bin/ncu' for h in homes if h), *map(str, newest)]:
+    newest_first = sorted(Path('/opt/nvidia/nsight-compute').glob('*/ncu'), reverse=True)
+    for path in [shutil.which('ncu'), *(f'{h}/bin/ncu' for h in homes if h), *map(str, newest_first)]:
         if path and os.access(path, os.X_OK):
             return path
     raise Unavailable('Nsight Compute (ncu) is not installed; it comes with the CUDA toolkit')
@@ -51,8 +51,8 @@ def find_ncu() -> str:  # its path
 def ncu_version(path: str) -> str:
     "Return the version of Nsight Compute, such as '2025.3.1'"
     output = subprocess.run([path, '--version'], capture_output=True, text=True).stdout
-    m = re.search(r'Version (\d+(?:\.\d+){1,2})', output)
-    return m[1] if m else 'unknown'
+    match = re.search(r'Version (\d+(?:\.\d+){1,2})', output)
+    return match[1] if match else 'unknown'
 
 
 _FUNCTION_SCRIPT = '''
@@ -78,10 +78,10 @@ def _target_command(target, args, kwargs, setup, folder):
         (folder / 'profiled.py').write_text(f'{source}\n{driver}', encoding='utf-8')
         return [sys.executable, str(folder / 'profiled.py')], True
     path = _write_source(target, folder) if isinstance(target, str) and '\n' in target else Path(target)
-    return [*_command_of(path, folder), *map(str, args)], False
+    return [*_run_command(path, folder), *map(str, args)], False
 
 
-def _command_of(path, folder):
+def _run_command(path, folder):
     "Return the command that runs a script, a program, or a CUDA C source"
     if path.suffix == '.py':
         return [sys.executable, str(path)]
@@ -95,8 +95,8 @@ def _write_source(source, folder):
     return path
 
 
-def _text(target):
-    "Return the text that identifies a recording: the source, or the name of a program"
+def _key_text(target):
+    "Return the text that identifies `target` in the key of a recording: the source, or the name of a program"
     if '\n' in str(target):
         return target
     if not Path(target).exists():
@@ -123,19 +123,27 @@ def command(
 ) -> list:
     "Return the ncu command line that profiles the command `target` and writes the report"
     clock = [] if '--clock-control' in extra_options else ['--clock-control', 'none']
-    res = [ncu, *clock, *extra_options, '-f', '-o', str(report)]
+    options = [*clock, *extra_options, '-f', '-o', str(report)]
     if profiler_range_only:
-        res += ['--profile-from-start', 'off']
+        options += ['--profile-from-start', 'off']
     if isinstance(sections, str) and sections in SETS:
-        res += ['--set', sections]
+        options += ['--set', sections]
     else:
-        res += [part for s in ([sections] if isinstance(sections, str) else sections) for part in ('--section', s)]
+        options += [part for s in ([sections] if isinstance(sections, str) else sections) for part in ('--section', s)]
     if with_lines:
-        res += ['--section', 'SourceCounters', '--import-source', 'yes', '--source-folders', str(Path(report).parent)]
+        options += [
+            '--section',
+            'SourceCounters',
+            '--import-source',
+            'yes',
+            '--source-folders',
+            str(Path(report).parent),
+        ]
     if metrics:
-        res += ['--metrics', ','.join([*metrics, 'gpu__time_duration.sum'])]
-    options = {'--kernel-name': kernel and f'regex:{kernel}', '--launch-skip': skip, '--launch-count': count}
-    return res + [str(part) for k, v in options.items() if v for part in (k, v)] + target
+        options += ['--metrics', ','.join([*metrics, 'gpu__time_duration.sum'])]
+    filters = {'--kernel-name': kernel and f'regex:{kernel}', '--launch-skip': skip, '--launch-count': count}
+    options += [str(part) for name, value in filters.items() if value for part in (name, value)]
+    return [ncu, *options, *target]
 
 
 # There are two kinds of errors: those of this machine (`Unavailable`, then a recording is shown instead), and those
@@ -161,16 +169,16 @@ def error_from_output(
         return Unavailable(_NO_PERMISSION)
     if m := re.search(r"Option '(--section|--set) (.*?)' did not match", output):
         return ValueError(f'ncu has no section or set {m[2]!r}; list them with `ncu --list-sections`')
-    if busy := [e for e in errors if e.startswith(('Failed to prepare kernel', 'Unknown Error on device'))]:
-        again = 'another profiler may be using this GPU; try again when it has finished'
-        return Unavailable(f'ncu could not begin ({busy[0]}): {again}')
+    if start_errors := [e for e in errors if e.startswith(('Failed to prepare kernel', 'Unknown Error on device'))]:
+        hint = 'another profiler may be using this GPU; try again when it has finished'
+        return Unavailable(f'ncu could not begin ({start_errors[0]}): {hint}')
     if any('application returned an error' in e for e in errors):
         return RuntimeError(f'the program failed under ncu; its last output:\n{_tail(output)}')
     if re.search(_UNSUPPORTED, ' '.join(errors)):
         return Unavailable(f'ncu cannot profile here ({errors[0]})')
     if 'No kernels were profiled' in output:
-        ask = "Does the call launch a kernel? If you passed `kernel=`, does any kernel's name match it?"
-        return ValueError(f'no kernel ran while ncu was profiling. {ask}')
+        question = "Does the call launch a kernel? If you passed `kernel=`, does any kernel's name match it?"
+        return ValueError(f'no kernel ran while ncu was profiling. {question}')
     if status:
         return RuntimeError(f'ncu failed (exit status {status}):\n{_tail(output)}')
 
@@ -186,34 +194,34 @@ def _tail(output, max_lines=12):
 def _run(cmd, timeout, **extra_env):
     "Run a command and return (its output, exit status); the locale is C, so that decimals have points"
     env = {**os.environ, **extra_env, 'LC_ALL': 'C', 'PYTHONPATH': search_path(), 'GRIDSTRIDE_UNDER_NCU': '1'}
-    out = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
+    output_options = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
     try:
-        result = subprocess.run(cmd, timeout=timeout, env=env, **out)
+        result = subprocess.run(cmd, timeout=timeout, env=env, **output_options)
     except subprocess.TimeoutExpired:
-        less = 'Measure fewer sections, or fewer launches (`count=`)'
-        raise RuntimeError(f'ncu took more than {timeout} s. {less}') from None
+        hint = 'Measure fewer sections, or fewer launches (`count=`)'
+        raise RuntimeError(f'ncu took more than {timeout} s. {hint}') from None
     return result.stdout, result.returncode
 
 
 def _unknown_metrics(kernels, metrics):
     "Return one warning per metric that ncu could not read"
-    read = {n for k in kernels for n, m in k.raw.items() if isinstance(m.value, (int, float))}
-    unknown = [m for m in metrics if m not in read and m not in ROOFLINE]
-    return [f'ncu does not know the metric {m}, or cannot read it on this GPU' for m in unknown]
+    known = {name for k in kernels for name, metric in k.raw.items() if isinstance(metric.value, (int, float))}
+    unknown = [name for name in metrics if name not in known and name not in ROOFLINE]
+    return [f'ncu does not know the metric {name}, or cannot read it on this GPU' for name in unknown]
 
 
-def _assign_lines(kernels, source):
+def _assign_lines(kernels, lines_of_launches):
     """Assign source lines to kernels by name.
 
     Both pages list kernels in launch order but print their types differently, so only short names are compared."""
     for k in kernels:
-        index = next((j for j, (name, _) in enumerate(source) if short(name) == short(k.name)), None)
+        index = next((j for j, (name, _) in enumerate(lines_of_launches) if short(name) == short(k.name)), None)
         if index is not None:
-            k.lines = source.pop(index)[1]
+            k.lines = lines_of_launches.pop(index)[1]
 
 
 def read_report(ncu, report, metrics, with_lines, timeout=120) -> Ncu:
-    "Return the pages of a report as an `Ncu`"
+    "Read all pages of a report; returns an `Ncu`"
 
     def page(*options):
         output, status = _run([ncu, '--import', str(report), '--csv', '--page', *options], timeout)
@@ -228,9 +236,9 @@ def read_report(ncu, report, metrics, with_lines, timeout=120) -> Ncu:
     warnings = _unknown_metrics(kernels.values(), metrics)
     if with_lines:
         _assign_lines(kernels.values(), lines(page('source', '--print-source', 'cuda,sass')))
-        lost = [short(k.name) for k in kernels.values() if not k.lines]
-        need = 'a kernel needs -lineinfo or @cuda.jit(lineinfo=True)'
-        warnings += [f'{name} has no line information: {need}' for name in lost]
+        without_lines = [short(k.name) for k in kernels.values() if not k.lines]
+        hint = 'compile it with -lineinfo or @cuda.jit(lineinfo=True)'
+        warnings += [f'{name} has no line information: {hint}' for name in without_lines]
     return Ncu(kernels.values(), ncu_version(ncu), warnings)
 
 
@@ -265,24 +273,26 @@ def _tool_versions():
 
 def _profile_once(target, args, kwargs, setup, source, selection, timeout):
     "Profile one run and return its `Ncu`; raises `Unavailable` if something is missing"
-    if why := no_gpu():
-        raise Unavailable(f'{why} for Nsight Compute to profile')
-    tool = find_ncu()
+    if reason := no_gpu():
+        raise Unavailable(f'{reason} for Nsight Compute to profile')
+    ncu_path = find_ncu()
     (sections, metrics, lines, *filters) = selection
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         cmd, is_function = _target_command(target, args, kwargs, setup, folder)
-        # an empty cache, so that every source found there is one that ran
-        fresh = dict(GRIDSTRIDE_CACHE=str(folder / 'cache')) if lines else {}
+        # The cache is empty, so that ncu finds only the sources of this run there.
+        extra_env = dict(GRIDSTRIDE_CACHE=str(folder / 'cache')) if lines else {}
         output, status = _run(
-            command(tool, folder / 'report', cmd, sections, metrics, lines, is_function, *filters), timeout, **fresh
+            command(ncu_path, folder / 'report', cmd, sections, metrics, lines, is_function, *filters),
+            timeout,
+            **extra_env,
         )
         if e := error_from_output(output, status):
             raise e
-        res = read_report(tool, folder / 'report.ncu-rep', metrics, lines)
-    for k in res.kernels:
+        result = read_report(ncu_path, folder / 'report.ncu-rep', metrics, lines)
+    for k in result.kernels:
         _complete_source(k, _kernel_sources(source), not is_function)
-    return res
+    return result
 
 
 def ncu(
@@ -293,10 +303,10 @@ def ncu(
     metrics=(),  # more metrics by their names in ncu, such as 'dram__bytes.sum'
     lines=False,  # also count per source line
     kernel=None,  # a regular expression: measure only kernels whose names match
-    skip=0,  # launches to leave out first
-    count=None,  # launches to measure; None: all
-    setup=None,  # source that defines what the function uses; None: find it in the notebook or script
-    options=(),  # more options of ncu, such as ('--clock-control', 'base'); without it, the clock is left as it is
+    skip=0,  # number of launches to skip at the start
+    count=None,  # number of launches to measure; None: all
+    setup=None,  # source that defines the names that the function uses; None: find it in the notebook or script
+    options=(),  # more options of ncu, such as ('--clock-control', 'base'); by default, ncu does not change the clock
     record=None,  # the name of a recording, which is shown where ncu cannot run
     seconds=300,  # timeout of ncu
     **kwargs,  # for the function
@@ -307,10 +317,9 @@ def ncu(
 
     Raises Unavailable without a GPU, ncu, or the permission to read counters."""
     if os.environ.get('GRIDSTRIDE_UNDER_NCU'):
-        way = 'Move the call to another file'
-        raise RuntimeError(f'ncu() was called in a program that ncu is already profiling. {way}')
+        raise RuntimeError('ncu() was called in a program that ncu is already profiling: move the call to another file')
     metrics = [metrics] if isinstance(metrics, str) else list(metrics)
-    sources = program(target, setup) if callable(target) else [_text(target)]
+    sources = program(target, setup) if callable(target) else [_key_text(target)]
     selection = [sections if isinstance(sections, str) else list(sections), metrics, lines, kernel, skip, count]
     selection += [list(options)] if options else []
 

@@ -4,8 +4,7 @@ Nsight Compute profiles a process from its start, so a function of a notebook mu
 consists of the statements of the notebook, or of the file, that the function depends on, in their order. Arguments are
 pickled.
 
-The slice misses values that a method changes (`x.fill_(1)`), and names that a magic defines. Pass a `setup` where that
-matters.
+The slice misses values that a method changes (`x.fill_(1)`), and names that a magic defines. Pass a `setup` for these.
 """
 
 import ast
@@ -24,54 +23,56 @@ from types import ModuleType
 from ..support.function_source import lambda_text
 
 
-# A statement with the names that it defines (`makes`), reads when it runs (`now`), and reads in functions that are
-# called later (`later`), according to the compiler's symbol table.
-Statement = namedtuple('Statement', 'text makes now later node')
+# A statement with the names that it defines, reads when it runs (`reads_now`), and reads in functions that are called
+# later (`reads_later`), according to the compiler's symbol table.
+Statement = namedtuple('Statement', 'text defines reads_now reads_later node')
 
 # Comprehensions are scopes that run immediately; newer Pythons inline them.
 _IMMEDIATE_SCOPES = {'listcomp', 'setcomp', 'dictcomp', 'genexpr'}
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def _reads(scope):
+def _names_read(scope):
     "Return (global names read now, global names read later) by a scope within a statement and by its inner scopes"
-    own = {s.get_name() for s in scope.get_symbols() if s.is_global() and s.is_referenced()}
-    parts = [_reads(c) for c in scope.get_children()]
+    names = {s.get_name() for s in scope.get_symbols() if s.is_global() and s.is_referenced()}
+    parts = [_names_read(c) for c in scope.get_children()]
     now, later = set().union(*(n for n, _ in parts)), set().union(*(l for _, l in parts))
-    at_once = scope.get_type() == 'class' or scope.get_name() in _IMMEDIATE_SCOPES
-    return (own | now, later) if at_once else (set(), own | now | later)
+    is_immediate = scope.get_type() == 'class' or scope.get_name() in _IMMEDIATE_SCOPES
+    return (names | now, later) if is_immediate else (set(), names | now | later)
 
 
-def _targets(node):
+def _comprehension_variables(node):
     "Return the variables of the comprehensions in a statement"
     parts = [part.target for part in ast.walk(node) if isinstance(part, ast.comprehension)]
     return {t.id for node in parts for t in ast.walk(node) if isinstance(t, ast.Name)}
 
 
-def _free(node, bound=frozenset()):
+def _free_names(node, bound=frozenset()):
     "Return the names in a statement, without the variables of comprehensions"
     if isinstance(node, ast.Name):
         return set() if node.id in bound else {node.id}
     if isinstance(node, _COMPREHENSIONS):
-        bound = bound | _targets(node)
-    return set().union(*(_free(c, bound) for c in ast.iter_child_nodes(node)))
+        bound = bound | _comprehension_variables(node)
+    return set().union(*(_free_names(c, bound) for c in ast.iter_child_nodes(node)))
 
 
 def _statement(node, text):
     "Return the `Statement` of a node of the syntax tree"
     table = symtable.symtable(text, 'statement', 'exec')
-    inner = _targets(node) - _free(node)
-    makes = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()} - inner
-    now = {s.get_name() for s in table.get_symbols() if s.is_referenced()} - inner
+    comprehension_variables = _comprehension_variables(node) - _free_names(node)
+    defines = {
+        s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()
+    } - comprehension_variables
+    now = {s.get_name() for s in table.get_symbols() if s.is_referenced()} - comprehension_variables
     if isinstance(node, ast.AugAssign):
-        now |= makes
-    parts = [_reads(c) for c in table.get_children()]
-    return Statement(text, makes, now.union(*(n for n, _ in parts)), set().union(*(l for _, l in parts)), node)
+        now |= defines
+    parts = [_names_read(c) for c in table.get_children()]
+    return Statement(text, defines, now.union(*(n for n, _ in parts)), set().union(*(l for _, l in parts)), node)
 
 
 def statements(*sources) -> list:  # of `Statement`, in order
-    "Return the top-level statements of all sources; a source that does not parse is skipped"
-    res = []
+    "Return the top-level statements of all sources; skips sources that do not parse"
+    statement_list = []
     for source in sources:
         try:
             tree = ast.parse(source)
@@ -79,36 +80,36 @@ def statements(*sources) -> list:  # of `Statement`, in order
             continue
         lines = source.splitlines(True)
         for node in tree.body:
-            first = min([node.lineno, *(d.lineno for d in getattr(node, 'decorator_list', []))])
-            decorated = ''.join(lines[first - 1 : node.end_lineno])
-            undecorated = ast.get_source_segment(source, node)
-            res.append(_statement(node, undecorated if first == node.lineno else decorated))
-    return res
+            first_line = min([node.lineno, *(d.lineno for d in getattr(node, 'decorator_list', []))])
+            text_with_decorators = ''.join(lines[first_line - 1 : node.end_lineno])
+            text = ast.get_source_segment(source, node)
+            statement_list.append(_statement(node, text if first_line == node.lineno else text_with_decorators))
+    return statement_list
 
 
-# A name that is read now needs the last statement before it that defines the name. A name that is read later needs the
-# last definition before the function may be called. Settings on kept names
+# A name that a statement reads now depends on the last statement before it that defines the name. A name that it reads
+# later depends on the last definition before the function may be called. Settings on kept names
 # (`torch.backends.cuda.matmul.allow_tf32 = False`, `torch.manual_seed(0)`) are kept, too.
 _SETTING = re.compile(r'^(set_|enable_|disable_)|seed$')
 
 
 def _root(node):
     "Return (first name, last attribute) of `a.b[c].d`"
-    last = getattr(node, 'attr', '')
+    last_attribute = getattr(node, 'attr', '')
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         node = node.value
-    return getattr(node, 'id', None), last
+    return getattr(node, 'id', None), last_attribute
 
 
-def _is_setting_on(s, made):
-    "Return whether the statement only changes a setting of one of the names in `made`"
+def _is_setting_on(s, names):
+    "Return whether the statement only changes a setting of one of `names`"
     if isinstance(s.node, ast.Expr) and isinstance(s.node.value, ast.Call):
-        root, last = _root(s.node.value.func)
-        return root in made and bool(_SETTING.search(last))
+        root, method = _root(s.node.value.func)
+        return root in names and bool(_SETTING.search(method))
     if not isinstance(s.node, (ast.Assign, ast.AugAssign)):
         return False
     targets = s.node.targets if isinstance(s.node, ast.Assign) else [s.node.target]
-    return all(isinstance(t, (ast.Attribute, ast.Subscript)) and _root(t)[0] in made for t in targets)
+    return all(isinstance(t, (ast.Attribute, ast.Subscript)) and _root(t)[0] in names for t in targets)
 
 
 def _star_import_provides(s, name):
@@ -119,52 +120,53 @@ def _star_import_provides(s, name):
     return hasattr(module, name) and (name in module.__all__ if hasattr(module, '__all__') else name[0] != '_')
 
 
-def _last_maker(program, name, before):
+def _last_definition(program, name, before):
     "Return the index of the last statement before `before` that defines a name, or None"
     return next(
-        (i for i in reversed(range(before)) if name in program[i].makes or _star_import_provides(program[i], name)),
+        (i for i in reversed(range(before)) if name in program[i].defines or _star_import_provides(program[i], name)),
         None,
     )
 
 
 def _dependencies(program, name, before, later, kept, missing):
-    """Keep the definition of `name` before an index of the program, and settings on it; return what these need, as
-    [(name, before which index, is it read later?)]"""
+    """Keep the definition of `name` before an index of the program, and settings on it.
+
+    Returns the names on which these depend, as [(name, index before which it is defined, whether it is read later)]."""
     end = len(program)
-    i = _last_maker(program, name, before)
+    i = _last_definition(program, name, before)
     if i is None and later and before < end:
         return [(name, end, True)]
     if i is None:
         return missing.add(name) or []
     kept.add(i)
-    made = {n for k in kept for n in program[k].makes}
-    settings = [k for k, s in enumerate(program) if k not in kept and _is_setting_on(s, made)]
+    names = {n for k in kept for n in program[k].defines}
+    settings = [k for k, s in enumerate(program) if k not in kept and _is_setting_on(s, names)]
     kept.update(settings)
-    now = [(n, k, False) for k in (i, *settings) for n in program[k].now]
-    return now + [(n, b, True) for k in (i, *settings) for n in program[k].later for b in {before, end}]
+    now = [(n, k, False) for k in (i, *settings) for n in program[k].reads_now]
+    return now + [(n, b, True) for k in (i, *settings) for n in program[k].reads_later for b in {before, end}]
 
 
-def part(
+def slice_statements(
     program: list,  # of `Statement`
-    names,  # that are needed after the last statement
+    names,  # that are read after the last statement
 ) -> tuple:  # (statements, names that no statement defines)
     "Return the statements that `names` depend on, in order"
     kept = set()
     missing = set()
     worklist = [(n, len(program), False) for n in names]
-    seen = set()
+    visited = set()
     while worklist:
-        need = worklist.pop()
-        if need[:2] in seen:
+        name, before, later = worklist.pop()
+        if (name, before) in visited:
             continue
-        seen.add(need[:2])
-        worklist += _dependencies(program, *need, kept, missing)
+        visited.add((name, before))
+        worklist += _dependencies(program, name, before, later, kept, missing)
     return _drop_repeated_settings([program[i] for i in sorted(kept)]), {n for n in missing if not hasattr(builtins, n)}
 
 
 def _drop_repeated_settings(kept):
     "Return the statements without settings that are repeated later"
-    return [s for i, s in enumerate(kept) if s.makes or s.text not in [later.text for later in kept[i + 1 :]]]
+    return [s for i, s in enumerate(kept) if s.defines or s.text not in [later.text for later in kept[i + 1 :]]]
 
 
 # The program of a notebook is its cells in the order in which they ran; that of a script is the file. A function of an
@@ -178,12 +180,12 @@ def _cells():
 def _unwrap(fn):
     "Return the Python function inside a kernel of Numba or Triton, or inside a wrapper"
     while not inspect.isfunction(fn) and not inspect.isclass(fn):
-        inside = [
+        inner_functions = [
             inner for inner in (getattr(fn, k, None) for k in ('py_func', 'fn', '__wrapped__')) if inner is not None
         ]
-        if not inside:
+        if not inner_functions:
             break
-        fn = inside[0]
+        fn = inner_functions[0]
     return fn
 
 
@@ -206,75 +208,83 @@ _USE_SETUP = 'Pass setup=, source that defines it: imports, sources, tensors'
 
 
 def _function(fn):
-    "Return (the Python function, the expression that names it); raises ValueError for a closure or an inner function"
-    plain = _unwrap(fn)
-    if not inspect.isfunction(plain):
+    "Return (the Python function, the expression that names it); raises `ValueError` for a closure or inner function"
+    python_function = _unwrap(fn)
+    if not inspect.isfunction(python_function):
         raise ValueError(f'{fn!r} is not a function whose source can be found. Wrap the call: lambda: ...')
-    name = plain.__name__
-    if plain.__closure__:
-        free = ', '.join(plain.__code__.co_freevars)
+    name = python_function.__name__
+    if python_function.__closure__:
+        free = ', '.join(python_function.__code__.co_freevars)
         raise ValueError(f'{name} uses {free} of the enclosing function. Pass them as arguments')
     if name == '<lambda>':
-        return plain, lambda_text(plain)
-    if '.' in plain.__qualname__:
-        raise ValueError(f'{plain.__qualname__} is defined inside a function or class. Define it at the top level')
-    return plain, name
+        return python_function, lambda_text(python_function)
+    if '.' in python_function.__qualname__:
+        raise ValueError(
+            f'{python_function.__qualname__} is defined inside a function or class. Define it at the top level'
+        )
+    return python_function, name
 
 
-def _with_setup(setup, own, texts):
+def _with_setup(setup, call, texts):
     "Return (statements of `setup` and of the function's file, names that no statement defines)"
-    found, _ = part(statements(*texts), own.now | own.later)
-    kept = statements(setup) + [s for s in found if s.makes & own.now and isinstance(s.node, ast.FunctionDef)]
-    made = {n for s in kept for n in s.makes}
-    return kept, {n for s in (*kept, own) for n in s.now | s.later if n not in made and not hasattr(builtins, n)}
+    file_statements, _ = slice_statements(statements(*texts), call.reads_now | call.reads_later)
+    functions = [s for s in file_statements if s.defines & call.reads_now and isinstance(s.node, ast.FunctionDef)]
+    kept = statements(setup) + functions
+    defined = {n for s in kept for n in s.defines} | set(dir(builtins))
+    return kept, {n for s in (*kept, call) for n in s.reads_now | s.reads_later} - defined
 
 
 def program(
     fn,  # a function, or a kernel made from one
-    setup=None,  # source that defines what `fn` uses; None: find it
+    setup=None,  # source that defines the names that `fn` uses; None: find it
 ) -> tuple:  # (source, the expression in it that is the function)
     "Return the source of a program in which `fn` can be called; raises ValueError for names that it cannot define"
-    plain, name = _function(fn)
-    texts, module = _program_of(plain)
-    if module and name == plain.__name__:
+    python_function, name = _function(fn)
+    texts, module = _program_of(python_function)
+    if module and name == python_function.__name__:
         return f'from {module} import {name}', name
     if module:
-        texts = [Path(inspect.getsourcefile(plain)).read_text(encoding='utf-8')]
-    own = statements(name)[0]
-    kept, missing = part(statements(*texts), own.now | own.later) if setup is None else _with_setup(setup, own, texts)
+        texts = [Path(inspect.getsourcefile(python_function)).read_text(encoding='utf-8')]
+    call = statements(name)[0]
+    if setup is None:
+        kept, missing = slice_statements(statements(*texts), call.reads_now | call.reads_later)
+    else:
+        kept, missing = _with_setup(setup, call, texts)
     if missing:
-        kept = _imports(missing, plain, name) + kept
+        kept = _imports(missing, python_function, name) + kept
     return '\n'.join(s.text for s in kept), name
 
 
 def _imports(missing, fn, name):
     "Return imports of the names that are modules; raises ValueError for other names"
     values = {n: fn.__globals__.get(n) for n in missing}
-    lost = sorted(n for n, v in values.items() if not isinstance(v, ModuleType))
-    if lost:
-        no = f"no top-level statement of the notebook or file defines {'them' if lost[1:] else 'it'}"
-        raise ValueError(f'{name} uses {", ".join(lost)}, and {no}. {_USE_SETUP}')
+    undefined = sorted(n for n, v in values.items() if not isinstance(v, ModuleType))
+    if undefined:
+        pronoun = 'them' if undefined[1:] else 'it'
+        problem = f'no top-level statement of the notebook or file defines {pronoun}'
+        raise ValueError(f'{name} uses {", ".join(undefined)}, and {problem}. {_USE_SETUP}')
     return statements('\n'.join(f'import {v.__name__} as {n}' for n, v in sorted(values.items())))
 
 
-# Arguments travel by pickle; an error names the argument that cannot be pickled.
+# Arguments are pickled for the other process; an error names the argument that cannot be pickled.
 class _Pickler(pickle.Pickler):
-    def reducer_override(self, thing):
-        "Refuse a function or class of this notebook, which another process cannot import"
-        if getattr(thing, '__module__', None) == '__main__' and (inspect.isfunction(thing) or inspect.isclass(thing)):
-            raise pickle.PicklingError(f'{thing.__name__} exists only in this process')
+    def reducer_override(self, value):
+        "Raise `PicklingError` for a function or class of this notebook, which another process cannot import"
+        if getattr(value, '__module__', None) == '__main__' and (inspect.isfunction(value) or inspect.isclass(value)):
+            raise pickle.PicklingError(f'{value.__name__} exists only in this process')
         return NotImplemented
 
 
-def _bytes(thing):
+def _pickle(value):
     file = io.BytesIO()
-    _Pickler(file).dump(thing)
+    _Pickler(file).dump(value)
     return file.getvalue()
 
 
 def search_path() -> str:  # for PYTHONPATH
-    """Return the absolute search path of this process. It contains an empty string for the folder of the notebook,
-    which would mean another folder in another process"""
+    """Return the search path of this process, with absolute folders.
+
+    An empty string in the path stands for the current folder, which differs in another process."""
     return os.pathsep.join(map(os.path.abspath, sys.path))
 
 
@@ -282,10 +292,10 @@ def pack(args, kwargs) -> bytes:
     "Pickle arguments; raises ValueError, which names the argument that cannot be pickled"
     for k, a in [*enumerate(args, 1), *kwargs.items()]:
         try:
-            _bytes(a)
+            _pickle(a)
         except Exception as e:
-            what = f'argument {k}, a {type(a).__name__},'
-            why = f'({type(e).__name__}: {e})'
-            way = 'Make it inside a function without arguments'
-            raise ValueError(f'{what} cannot be pickled for another process {why}. {way}') from None
-    return _bytes((args, kwargs))
+            argument = f'argument {k}, a {type(a).__name__},'
+            reason = f'({type(e).__name__}: {e})'
+            hint = 'Make it inside a function without arguments'
+            raise ValueError(f'{argument} cannot be pickled for another process {reason}. {hint}') from None
+    return _pickle((args, kwargs))

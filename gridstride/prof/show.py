@@ -25,28 +25,28 @@ def si(
         return f'0 {unit}'
     scale, prefix = next(((s, p) for s, p in _PREFIXES if round(abs(x) / s, 9) >= 1), _PREFIXES[-1])
     v = float(f'{x / scale:.{digits}g}')
-    whole = len(str(int(abs(v))))
-    return f'{v:.{max(0, digits - whole)}f} {prefix}{unit}'
+    integer_digits = len(str(int(abs(v))))
+    return f'{v:.{max(0, digits - integer_digits)}f} {prefix}{unit}'
 
 
-# A C++ kernel's full name contains the types of its arguments; only the name of the function is kept. Of a wrapper such
-# as `Kernel2<cutlass_80_...>` the first template argument is kept. Proton reports mangled names, in which each part
-# follows its length.
+# The full name of a C++ kernel contains the types of its arguments; `short` keeps only the name of the function. If the
+# function is a wrapper such as `Kernel2<cutlass_80_...>`, it keeps the first template argument. Proton reports mangled
+# names, in which each part follows its length.
 _WRAPPERS = {'Kernel', 'Kernel2', 'device_kernel'}
 
 
 def _parts(mangled):
     "Return the parts of a mangled name such as `_ZN2at6native4copyE`"
     parts = []
-    after = re.sub(r'^_ZN?K?', '', mangled)
-    while m := re.match(r'(\d+)', after):
-        n = int(m[0])
-        parts.append(after[m.end() : m.end() + n])
-        after = after[m.end() + n :]
+    remaining = re.sub(r'^_ZN?K?', '', mangled)
+    while m := re.match(r'(\d+)', remaining):
+        end = m.end() + int(m[0])
+        parts.append(remaining[m.end() : end])
+        remaining = remaining[end:]
     return [p for p in parts if p and not p.startswith('_GLOBAL__N_')]
 
 
-def short(name: str) -> str:  # as a profiler gives it
+def short(name: str) -> str:  # name: from a profiler
     """Return a kernel's name without types, arguments and namespaces.
 
     >>> short('void at::native::copy<float>(int, float*)')
@@ -65,6 +65,7 @@ def short(name: str) -> str:  # as a profiler gives it
 
 
 # Short names of matrix products are still long: tables omit their middle.
-def brief(name, most=56):  # most: characters
-    "Return `name`, with its middle left out if it is too long"
-    return name if len(name) <= most else f'{name[: most - most // 3 - 1]}…{name[-(most // 3) :]}'
+def brief(name, max_length=56):
+    "Return `name`, without its middle if it is too long"
+    end = max_length // 3
+    return name if len(name) <= max_length else f'{name[: max_length - end - 1]}…{name[-end:]}'

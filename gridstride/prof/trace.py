@@ -23,9 +23,9 @@ from ..support.tables import Named, Share, Table
 
 
 # Events on the CPU nest: an operator calls operators, and the innermost one calls the driver. A kernel has the
-# correlation number of the driver call that launched it, so it belongs to the operator around that call. An operator's
-# own time is its time without that of its inner operators.
-_KINDS = {
+# correlation number of the driver call that launched it, so it belongs to the operator around that call. The time of
+# an operator itself is its time without that of its inner operators.
+_KIND_OF_CATEGORY = {
     'cpu_op': 'op',
     'user_annotation': 'op',
     'cuda_runtime': 'call',
@@ -41,17 +41,17 @@ class Span:
     GPU (`gpu`)"""
 
     def __init__(self, event, zero):
-        self.kind = _KINDS[event['cat']]
+        self.kind = _KIND_OF_CATEGORY[event['cat']]
         self.name = event['name']
         self.start = (event['ts'] - zero) / 1e6
         self.end = self.start + event.get('dur', 0) / 1e6
         args = event.get('args', {})
-        self.where = args.get('stream', event['tid']) if self.kind == 'gpu' else event['tid']
-        self.device, self.link = args.get('device', 0), args.get('correlation')
+        self.track = args.get('stream', event['tid']) if self.kind == 'gpu' else event['tid']  # a stream or a thread
+        self.device, self.correlation = args.get('device', 0), args.get('correlation')
         self.parent = None
-        self.deep = 0
-        self.inner = 0.0
-        self.call = None
+        self.depth = 0
+        self.inner_seconds = 0.0  # of the operators inside this one
+        self.call = None  # of a kernel: the driver call that launched it
 
     @property
     def seconds(self) -> float:
@@ -59,15 +59,15 @@ class Span:
         return self.end - self.start
 
     @property
-    def own(self) -> float:
-        "Seconds without those of inner operators"
-        return max(0, self.seconds - self.inner)
+    def own_seconds(self) -> float:
+        "The duration without that of inner operators"
+        return max(0, self.seconds - self.inner_seconds)
 
     @property
     def op(self):
         "The innermost operator around this span, or None"
-        above = self.call.parent if self.kind == 'gpu' and self.call else self.parent
-        return above if above is None or above.kind == 'op' else above.op
+        outer = self.call.parent if self.kind == 'gpu' and self.call else self.parent
+        return outer if outer is None or outer.kind == 'op' else outer.op
 
 
 def _nest(spans):
@@ -78,32 +78,32 @@ def _nest(spans):
             stack.pop()
         if stack:
             s.parent = stack[-1]
-            s.deep = stack[-1].deep + 1
+            s.depth = stack[-1].depth + 1
             if s.kind == 'op':
-                s.parent.inner += s.seconds
+                s.parent.inner_seconds += s.seconds
         stack.append(s)
 
 
 def spans(
     trace: dict,  # a Chrome trace, as `torch.profiler` writes it
 ) -> list:  # of `Span`, by their start
-    "Convert a trace to spans, with their parents and the launches of kernels. Raises ValueError for an empty trace"
-    events = [e for e in trace['traceEvents'] if e.get('ph') == 'X' and e.get('cat') in _KINDS]
+    "Convert a trace to spans, with their parents and the launches of kernels; raises `ValueError` for an empty trace"
+    events = [e for e in trace['traceEvents'] if e.get('ph') == 'X' and e.get('cat') in _KIND_OF_CATEGORY]
     if not events:
-        raise ValueError('the trace holds no operators and no kernels')
+        raise ValueError('the trace contains no operators and no kernels')
     zero = min(e['ts'] for e in events)
-    res = sorted((Span(e, zero) for e in events), key=lambda s: (s.start, -s.end))
+    all_spans = sorted((Span(e, zero) for e in events), key=lambda s: (s.start, -s.end))
     threads = defaultdict(list)
-    for s in res:
+    for s in all_spans:
         if s.kind != 'gpu':
-            threads[s.where].append(s)
+            threads[s.track].append(s)
     for t in threads.values():
         _nest(t)
-    calls = {s.link: s for s in res if s.kind == 'call' and s.link is not None}
-    for s in res:
+    calls = {s.correlation: s for s in all_spans if s.kind == 'call' and s.correlation is not None}
+    for s in all_spans:
         if s.kind == 'gpu':
-            s.call = calls.get(s.link)
-    return res
+            s.call = calls.get(s.correlation)
+    return all_spans
 
 
 # The table has one row per operator, followed by the kernels that it launched. A kernel that no operator launched, such
@@ -117,14 +117,14 @@ def _is_step(s):
 
 
 class _Group:
-    "All spans of one name: their count, CPU seconds, and the GPU seconds of their kernels by name"
+    "All spans of one name: their count, CPU seconds, and the GPU seconds per kernel"
 
     def __init__(self, name):
         self.name = name
-        self.full = name
+        self.full_name = name
         self.count = 0
         self.cpu = 0.0
-        self.kernels = {}
+        self.kernels = {}  # short name -> (count, seconds, full name)
 
     @property
     def gpu(self):
@@ -136,65 +136,65 @@ class _Group:
 
 
 def groups(
-    every: list,  # of `Span`
+    all_spans: list,  # of `Span`
 ) -> list:  # of groups, sorted by GPU time, then by CPU time
     "Group spans by the operator that they belong to"
-    res = {}
+    group_of_name = {}
 
     def group(name):
-        return res.setdefault(name, _Group(name))
+        return group_of_name.setdefault(name, _Group(name))
 
-    launched = {id(s.call) for s in every if s.kind == 'gpu'}
-    for s in every:
-        outermost = s.op is None or _is_step(s.op)
+    launch_ids = {id(s.call) for s in all_spans if s.kind == 'gpu'}
+    for s in all_spans:
+        is_outermost = s.op is None or _is_step(s.op)
         if s.kind == 'op' and not _is_step(s):
             g = group(s.name)
             g.count = g.count + 1
-            g.cpu = g.cpu + s.own
+            g.cpu = g.cpu + s.own_seconds
         elif s.kind == 'gpu':
-            g = group(short(s.name) if outermost else s.op.name)
-            if outermost:
-                g.full = s.name
+            g = group(short(s.name) if is_outermost else s.op.name)
+            if is_outermost:
+                g.full_name = s.name
                 g.count = g.count + 1
                 g.cpu = g.cpu + (s.call.seconds if s.call else 0)
             g.add(s)
-        elif s.kind == 'call' and outermost and id(s) not in launched and s.seconds:
+        elif s.kind == 'call' and is_outermost and id(s) not in launch_ids and s.seconds:
             g = group(s.name)
             g.count = g.count + 1
             g.cpu = g.cpu + s.seconds
-    return sorted(res.values(), key=lambda g: (-g.gpu, -g.cpu))
+    return sorted(group_of_name.values(), key=lambda g: (-g.gpu, -g.cpu))
 
 
-def _rows(found, gpu, max_rows, color):
+def _rows(all_groups, on_gpu, max_rows, color):
     "Return table rows for the first `max_rows` groups, and one row for the others"
-    total = sum(g.gpu if gpu else g.cpu for g in found) or 1
+    total = sum(g.gpu if on_gpu else g.cpu for g in all_groups) or 1
 
-    def row(name, count, cpu, busy):
-        part = Share((busy if gpu else cpu) / total) if busy or not gpu else ''
-        times = [si(cpu, 's') if cpu is not None else '', *([si(busy, 's') if busy else ''] if gpu else [])]
-        return [name, count, *times, part]
+    def row(name, count, cpu, gpu):
+        share = Share((gpu if on_gpu else cpu) / total) if gpu or not on_gpu else ''
+        times = [si(cpu, 's') if cpu is not None else '', *([si(gpu, 's') if gpu else ''] if on_gpu else [])]
+        return [name, count, *times, share]
 
     rows = []
-    for g in found[:max_rows]:
-        rows.append(row(Named(brief(g.name), g.full, color.get(g.name, OTHER)), g.count, g.cpu, g.gpu))
-        inner = sorted(g.kernels.items(), key=lambda item: -item[1][1]) if list(g.kernels) != [g.name] else []
-        rows += [row(Named(brief(k), full, deep=1), n, None, t) for k, (n, t, full) in inner]
-    if others := found[max_rows:]:
+    for g in all_groups[:max_rows]:
+        rows.append(row(Named(brief(g.name), g.full_name, color.get(g.name, OTHER)), g.count, g.cpu, g.gpu))
+        kernels = sorted(g.kernels.items(), key=lambda item: -item[1][1]) if list(g.kernels) != [g.name] else []
+        rows += [row(Named(brief(k), full_name, depth=1), n, None, t) for k, (n, t, full_name) in kernels]
+    if others := all_groups[max_rows:]:
         sums = (sum(getattr(g, column) for g in others) for column in ('count', 'cpu', 'gpu'))
         rows.append(row(f'{len(others)} more', *sums))
     return rows
 
 
-# The note below the table says for which fraction of the steps the GPU was busy. It comes first in an analysis: faster
-# kernels do not help while the GPU waits for the CPU to launch them.
-def _busy(every, start, end):
+# The note below the table says for which fraction of the steps the GPU was busy. Read it first: faster kernels do not
+# help while the GPU waits for the CPU to launch them.
+def _busy_seconds(all_spans, start, end):
     "Return the seconds between `start` and `end` in which a GPU was busy"
     total = 0.0
-    at = start
-    for s in sorted((s for s in every if s.kind == 'gpu'), key=lambda s: s.start):
-        if s.end > at and s.start < end:
-            total = total + min(s.end, end) - max(s.start, at)
-            at = s.end
+    counted_until = start
+    for s in sorted((s for s in all_spans if s.kind == 'gpu'), key=lambda s: s.start):
+        if s.end > counted_until and s.start < end:
+            total = total + min(s.end, end) - max(s.start, counted_until)
+            counted_until = s.end
     return total
 
 
@@ -204,9 +204,9 @@ class Profile:
     def __init__(self, trace, mark=''):  # mark: where and when it was recorded
         self.data, self.mark, self.spans = trace, mark, spans(trace)
         self.groups = groups(self.spans)
-        self.gpu = any(s.kind == 'gpu' for s in self.spans)
+        self.has_gpu = any(s.kind == 'gpu' for s in self.spans)
         devices = {d.get('id'): d.get('name') for d in trace.get('deviceProperties', [])}
-        self.device = devices.get(0) if self.gpu else None
+        self.device = devices.get(0) if self.has_gpu else None
 
     @property
     def steps(self):
@@ -215,8 +215,9 @@ class Profile:
         return [self._window(s) for s in steps]
 
     def _window(self, step):
-        inside = [s for s in self.spans if not step or step.start <= (s.call or s).start < step.end]
-        return min(s.start for s in inside), max(s.end for s in inside)
+        "Return (start, end) of the spans that are launched in a step; of all spans if there is none"
+        step_spans = [s for s in self.spans if not step or step.start <= (s.call or s).start < step.end]
+        return min(s.start for s in step_spans), max(s.end for s in step_spans)
 
     @property
     def seconds(self) -> float:
@@ -226,32 +227,34 @@ class Profile:
     @property
     def busy(self) -> float:
         "Seconds of the steps in which a GPU was busy"
-        return _busy(self.spans, self.steps[0][0], self.steps[-1][1])
+        return _busy_seconds(self.spans, self.steps[0][0], self.steps[-1][1])
 
-    def table(self, most=12) -> Table:  # most: operators to list
+    def table(self, max_rows=12) -> Table:  # max_rows: operators to list
         "Return a table of operators and kernels: count, own CPU time, GPU time, and percentage"
-        what, times = ('<operator, and its kernels', ['GPU', 'of GPU']) if self.gpu else ('<operator', ['of CPU'])
-        head = [what, 'count', 'CPU', *times]
-        return Table(head, _rows(self.groups, self.gpu, most, self._colors()), title=self._title(), note=self._note())
+        title, times = ('<operator, and its kernels', ['GPU', 'of GPU']) if self.has_gpu else ('<operator', ['of CPU'])
+        head = [title, 'count', 'CPU', *times]
+        return Table(
+            head, _rows(self.groups, self.has_gpu, max_rows, self._colors()), title=self._title(), note=self._note()
+        )
 
     def _colors(self):
         return colors([g.name for g in self.groups])
 
     def _title(self):
-        n = len(self.steps)
-        where = self.device or ('the GPU' if self.gpu else 'on the CPU')
-        return f"{n} step{'s' * (n > 1)} in {si(self.seconds, 's')}, {where}"
+        num_steps = len(self.steps)
+        device = self.device or ('the GPU' if self.has_gpu else 'on the CPU')
+        return f"{num_steps} step{'s' * (num_steps > 1)} in {si(self.seconds, 's')}, {device}"
 
     def _note(self):
-        busy = 'No GPU took part.'
-        if self.gpu:
-            part = self.busy / self.seconds if self.seconds else 0
-            waits = ': it waits for the CPU.' if part < 0.5 else '.'
-            busy = f'The GPU is busy for {Share(part)} of that time{waits}'
-        return f'{busy}{f" [{self.mark}]" if self.mark else ""}'
+        text = 'No GPU took part.'
+        if self.has_gpu:
+            fraction = self.busy / self.seconds if self.seconds else 0
+            reason = ': it waits for the CPU.' if fraction < 0.5 else '.'
+            text = f'The GPU is busy for {Share(fraction)} of that time{reason}'
+        return f'{text}{f" [{self.mark}]" if self.mark else ""}'
 
     def trace(self, path):
-        "Write the trace to `path` (compressed if that ends in .gz) and return a link to it"
+        "Write the trace to `path`, compressed if it ends in .gz; returns a link to it"
         path = Path(path)
         text = json.dumps(self.data).encode()
         path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == '.gz' else text)
@@ -287,81 +290,82 @@ def _overlaps(s, start, end):
     return s.end > start and s.start < end
 
 
-def _thread_rows(every, start, end, color, deepest=3):
-    "Return (rows of all CPU threads, the index of the lowest row by thread); inner operators are one row lower"
+def _thread_rows(all_spans, start, end, color, max_depth=3):
+    "Return (rows of all CPU threads, thread -> index of its lowest row); inner operators are one row lower"
     rows = []
-    lowest = {}
+    lowest_row = {}
 
     def box(s):
         name = s.name.removeprefix('aten::')
         return Box(max(s.start, start), min(s.end, end), name, color.get(s.name, OTHER), s.name)
 
-    threads = list(dict.fromkeys(s.where for s in every if s.kind == 'op'))
+    threads = list(dict.fromkeys(s.track for s in all_spans if s.kind == 'op'))
     for k, t in enumerate(threads):
-        ops = [s for s in every if s.kind == 'op' and s.where == t and not _is_step(s) and _overlaps(s, start, end)]
-        base = min((s.deep for s in ops), default=0)
+        ops = [s for s in all_spans if s.kind == 'op' and s.track == t and not _is_step(s) and _overlaps(s, start, end)]
+        min_depth = min((s.depth for s in ops), default=0)
         label = 'CPU' if len(threads) == 1 else f'CPU thread {k}'
-        for d in range(deepest):
-            if here := [box(s) for s in ops if s.deep - base == d]:
-                rows.append(Row('' if d else label, here))
-        lowest[t] = len(rows) - 1
-    return rows, lowest
+        for depth in range(max_depth):
+            if boxes := [box(s) for s in ops if s.depth - min_depth == depth]:
+                rows.append(Row('' if depth else label, boxes))
+        lowest_row[t] = len(rows) - 1
+    return rows, lowest_row
 
 
-def _stream_rows(gpu, color):
-    "Return one row per stream that has work"
-    several_gpus = len({s.device for s in gpu}) > 1
+def _stream_rows(gpu_spans, color):
+    "Return {(GPU, stream): row} of the streams that have work"
+    has_several_gpus = len({s.device for s in gpu_spans}) > 1
 
     def name(s):
         return short(s.name) if s.op is None or _is_step(s.op) else s.op.name
 
-    streams = sorted({(s.device, s.where) for s in gpu})
-    label = {p: f'GPU {p[0]}, stream {p[1]}' if several_gpus else f'stream {p[1]}' for p in streams}
+    streams = sorted({(s.device, s.track) for s in gpu_spans})
+    label = {p: f'GPU {p[0]}, stream {p[1]}' if has_several_gpus else f'stream {p[1]}' for p in streams}
 
     def box(s):
         return Box(s.start, s.end, short(s.name), color.get(name(s), OTHER), s.name)
 
-    return {p: Row(label[p], [box(s) for s in gpu if (s.device, s.where) == p]) for p in streams}
+    return {p: Row(label[p], [box(s) for s in gpu_spans if (s.device, s.track) == p]) for p in streams}
 
 
 def picture(
     profile,  # a `Profile`
     step=-1,  # index of the step
-    arrows=16,  # draw arrows for at most so many launches
+    arrows=16,  # draw arrows unless there are more launches
     width=610,
 ) -> Picture:
     "Draw one step of a profile as a strip"
     start, end = profile.steps[step]
     color = profile._colors()
-    rows, lowest = _thread_rows(profile.spans, start, end, color)
-    gpu = [s for s in profile.spans if s.kind == 'gpu' and _overlaps(s, start, end)]
-    streams = _stream_rows(gpu, color)
-    index = {p: len(rows) + i for i, p in enumerate(streams)}
+    rows, lowest_row = _thread_rows(profile.spans, start, end, color)
+    gpu_spans = [s for s in profile.spans if s.kind == 'gpu' and _overlaps(s, start, end)]
+    streams = _stream_rows(gpu_spans, color)
+    row_of_stream = {p: len(rows) + i for i, p in enumerate(streams)}
     launches = [
-        (lowest[s.call.where], s.call.start, index[s.device, s.where], s.start)
-        for s in gpu
-        if s.call and s.call.where in lowest and s.call.start >= start
+        (lowest_row[s.call.track], s.call.start, row_of_stream[s.device, s.track], s.start)
+        for s in gpu_spans
+        if s.call and s.call.track in lowest_row and s.call.start >= start
     ]
-    shown = launches if len(launches) <= arrows and lowest else []
-    drawn = strip(rows + list(streams.values()), shown, width, start=start, end=end, most=110)
-    return Picture(drawn, caption=_caption(end - start, bool(gpu), bool(shown), profile.mark))
+    drawn_launches = launches if len(launches) <= arrows and lowest_row else []
+    panel = strip(rows + list(streams.values()), drawn_launches, width, start=start, end=end, max_label_width=110)
+    caption = _caption(end - start, bool(gpu_spans), bool(drawn_launches), profile.mark)
+    return Picture(panel, caption=caption)
 
 
 def _caption(seconds, on_gpu, with_arrows, mark):
     "Return the caption of a strip, which explains its colours and arrows"
-    what = (
+    colors_text = (
         'a kernel has the colour of the operator that launched it' if on_gpu else 'an operator is above those it calls'
     )
-    calls = 'arrows lead from a launch to its kernel; ' if with_arrows else ''
-    made = f' [{mark}]' if mark else ''
-    return f"One step, {si(seconds, 's')}: {what}; {calls}the colours are those of the table.{made}"
+    arrows_text = 'arrows lead from a launch to its kernel; ' if with_arrows else ''
+    mark_text = f' [{mark}]' if mark else ''
+    return f"One step, {si(seconds, 's')}: {colors_text}; {arrows_text}the colours are those of the table.{mark_text}"
 
 
 Profile.timeline = picture
 
 
-# The first call under the profiler is slow, so by default one call is a warm-up. The machine's name is removed from a
-# trace.
+# The first call under the profiler is slow, so by default one call is a warm-up. The name of the machine is removed
+# from a trace.
 def _plan(steps, schedule):
     "Return how many calls are for (wait, warm-up, active)"
     if schedule is None:
@@ -375,11 +379,11 @@ def _plan(steps, schedule):
 
 @contextlib.contextmanager
 def _silence():
-    "Suppress what PyTorch's profiler writes to the terminal when it starts and stops"
+    "Suppress the messages of PyTorch's profiler when it starts and stops"
     os.environ.setdefault('KINETO_LOG_LEVEL', '99')
     with warnings.catch_warnings():
-        for said in ('.*Profiler clears events', ".*Profiler won't be using warmup"):
-            warnings.filterwarnings('ignore', message=said)
+        for message in ('.*Profiler clears events', ".*Profiler won't be using warmup"):
+            warnings.filterwarnings('ignore', message=message)
         yield
 
 
@@ -388,15 +392,15 @@ def _trace(fn, args, kwargs, plan, shapes):
     import torch
     from torch.profiler import ProfilerActivity as A
 
-    gpu = torch.cuda.is_available()
+    has_gpu = torch.cuda.is_available()
     wait, warmup, active = plan
     with _silence(), tempfile.TemporaryDirectory() as folder:
         schedule = torch.profiler.schedule(wait=wait, warmup=warmup, active=active, repeat=1)
-        activities = [A.CPU] + ([A.CUDA] if gpu else [])
+        activities = [A.CPU] + ([A.CUDA] if has_gpu else [])
         with torch.profiler.profile(activities=activities, schedule=schedule, record_shapes=shapes) as p:
             for _ in range(sum(plan)):
                 fn(*args, **kwargs)
-                if gpu:
+                if has_gpu:
                     torch.cuda.synchronize()
                 p.step()
         file = Path(folder) / 'trace.json'
@@ -406,21 +410,21 @@ def _trace(fn, args, kwargs, plan, shapes):
 
 
 def slim(trace: dict) -> dict:
-    "Return only the parts of a trace that the table and the picture need; a recording stores these"
+    "Return the parts of a trace that the table and the picture need, for a recording"
 
-    def only(d, keys):
+    def select(d, keys):
         return {k: d[k] for k in keys if k in d}
 
-    events = [e for e in trace['traceEvents'] if e.get('ph') == 'X' and e.get('cat') in _KINDS]
+    events = [e for e in trace['traceEvents'] if e.get('ph') == 'X' and e.get('cat') in _KIND_OF_CATEGORY]
     zero = min((e['ts'] for e in events), default=0)
 
     def event(e):
-        args = only(e.get('args', {}), ('stream', 'device', 'correlation'))
-        kept = only(e, ('ph', 'cat', 'name', 'pid', 'tid', 'dur'))
-        return {**kept, 'ts': round(e['ts'] - zero, 3), 'args': args}
+        args = select(e.get('args', {}), ('stream', 'device', 'correlation'))
+        fields = select(e, ('ph', 'cat', 'name', 'pid', 'tid', 'dur'))
+        return {**fields, 'ts': round(e['ts'] - zero, 3), 'args': args}
 
-    kept = [event(e) for e in events]
-    return dict(deviceProperties=[only(d, ('id', 'name')) for d in trace.get('deviceProperties', [])], traceEvents=kept)
+    devices = [select(d, ('id', 'name')) for d in trace.get('deviceProperties', [])]
+    return dict(deviceProperties=devices, traceEvents=[event(e) for e in events])
 
 
 def profile(
@@ -428,7 +432,7 @@ def profile(
     *args,  # for `fn`, like `kwargs`
     steps=1,  # calls to profile, after a warm-up call
     schedule=None,  # (wait, warm-up, active) calls, instead of `steps`
-    shapes=False,  # keep the shapes of the operators' inputs in the trace
+    shapes=False,  # record the shapes of the operators' inputs in the trace
     record=None,  # the name of a recording, which is shown where there is no GPU
     **kwargs,
 ) -> Profile:
@@ -439,9 +443,9 @@ def profile(
     if record is None:
         return Profile(_trace(fn, args, kwargs, plan, shapes))
 
-    def make():
-        if why := no_gpu():
-            raise Unavailable(why)
+    def measure():
+        if reason := no_gpu():
+            raise Unavailable(reason)
         return Profile(_trace(fn, args, kwargs, plan, shapes))
 
-    return recorded(record, make, fn, list(args), kwargs, list(plan), save=lambda p: slim(p.data), load=Profile)
+    return recorded(record, measure, fn, list(args), kwargs, list(plan), save=lambda p: slim(p.data), load=Profile)

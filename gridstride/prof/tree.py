@@ -23,12 +23,12 @@ from ..bench.recording import Unavailable, no_gpu, recorded
 from ..support.tables import Named, Share, Table
 
 
-# Proton writes a tree as JSON: a frame has metrics and children; a list of GPUs follows. Kernels have times. Bytes and
-# operations are those that a scope was given, per entry of the scope, or else the sums over its children, so values
-# that are given both to a scope and to its kernels do not count twice. Early versions wrote `Time (ns)` and `Count`,
+# Proton writes a tree as JSON: a frame has metrics and children; a list of GPUs follows. Kernels have times. The bytes
+# and operations of a scope are the values given to it per entry, or else the sums over its children. So values that are
+# given both to a scope and to its kernels do not count twice. Early versions wrote `Time (ns)` and `Count`,
 # later ones `time (ns)` and `count`.
-_UNITS = {'ns': 1e-9, 'us': 1e-6, 'ms': 1e-3, 's': 1.0}
-_HIDDEN = '__proton_launch_metadata'  # kernels that were launched only to compute the metrics of a launch
+_SECONDS_OF_UNIT = {'ns': 1e-9, 'us': 1e-6, 'ms': 1e-3, 's': 1.0}
+_METADATA_SCOPE = '__proton_launch_metadata'  # of kernels that only compute the metrics of a launch
 
 
 class Node:
@@ -36,27 +36,27 @@ class Node:
 
     def __init__(self, data):
         self.name = data['frame']['name']
-        own = self._metrics(data['metrics'])
-        self.own = own
-        self.children = [c for c in map(Node, data['children']) if c.name != _HIDDEN]
-        self.kernel = 'time' in own and not data['children']
-        self.seconds = own.get('time', 0.0) + sum(c.seconds for c in self.children)
-        self.count = int(own.get('count', 0)) + sum(c.count for c in self.children)
-        self.flops = self._sum_own('flops') or sum(c.flops for c in self.children)
-        self.bytes = self._sum_own('bytes') or sum(c.bytes for c in self.children)
+        self.metrics = self._parse_metrics(data['metrics'])
+        self.children = [c for c in map(Node, data['children']) if c.name != _METADATA_SCOPE]
+        self.is_kernel = 'time' in self.metrics and not data['children']
+        self.seconds = self.metrics.get('time', 0.0) + sum(c.seconds for c in self.children)
+        self.count = int(self.metrics.get('count', 0)) + sum(c.count for c in self.children)
+        self.flops = self._sum_metrics('flops') or sum(c.flops for c in self.children)
+        self.bytes = self._sum_metrics('bytes') or sum(c.bytes for c in self.children)
 
     @staticmethod
-    def _metrics(found):
-        "Return the metrics by their names in lower case, with times in seconds"
-        res = {}
-        for k, v in found.items():
+    def _parse_metrics(data):
+        "Return {name in lower case: value}, with times in seconds"
+        metrics = {}
+        for k, v in data.items():
             m = re.match(r'([\w]+)(?: \((\w+)\))?', k.lower())
             if isinstance(v, (int, float)):
-                res[m[1]] = v * _UNITS.get(m[2], 1)
-        return res
+                metrics[m[1]] = v * _SECONDS_OF_UNIT.get(m[2], 1)
+        return metrics
 
-    def _sum_own(self, what):
-        return sum(v for k, v in self.own.items() if re.fullmatch(rf'{what}(8|16|32|64)?', k))
+    def _sum_metrics(self, name):
+        "Return the sum of the metrics `name`, `name8`, `name16`, ..., one per precision"
+        return sum(v for k, v in self.metrics.items() if re.fullmatch(rf'{name}(8|16|32|64)?', k))
 
     def __getitem__(self, name):
         "Return a scope or kernel inside this one, by its (short) name"
@@ -65,14 +65,14 @@ class Node:
                 return c
             with contextlib.suppress(KeyError):
                 return c[name]
-        inside = ', '.join(short(c.name) for c in self.children) or 'nothing'
-        raise KeyError(f'{self.name} has no {name!r} in it; it has {inside}')
+        names = ', '.join(short(c.name) for c in self.children) or 'nothing'
+        raise KeyError(f'{self.name} has no {name!r} in it; it has {names}')
 
 
 class Tree:
     "A report of Proton: a tree of scopes and kernels, shown with time, percentage, and rates"
 
-    def __init__(self, data, mark=''):  # data: what Proton wrote; mark: where and when it was recorded
+    def __init__(self, data, mark=''):  # data: Proton's output; mark: where and when it was recorded
         self.data, self.mark = data, mark
         self.root = Node(data[0])
 
@@ -90,14 +90,14 @@ class Tree:
         note = f'[{self.mark}]' if self.mark else ''
         return Table(head, self._rows(self.root, 0), title=title, note=note)
 
-    def _rows(self, node, deep):
-        "Return the rows of a node's children, the longest first, each followed by its own children"
+    def _rows(self, node, depth):
+        "Return the rows of the children of a node, the longest first, each followed by the rows of its children"
         rows = []
         for n in sorted(node.children, key=lambda c: -c.seconds):
             if n.seconds or n.children:
-                name = Named(brief(short(n.name)) if n.kernel else n.name, n.name, deep=deep)
+                name = Named(brief(short(n.name)) if n.is_kernel else n.name, n.name, depth=depth)
                 share = Share(n.seconds / (self.root.seconds or 1))
-                rows += [[name, n.count, si(n.seconds, 's'), share, *self._rates(n)], *self._rows(n, deep + 1)]
+                rows += [[name, n.count, si(n.seconds, 's'), share, *self._rates(n)], *self._rows(n, depth + 1)]
         return rows
 
     @staticmethod
@@ -113,8 +113,8 @@ class Tree:
 
 
 # With `triton.profiler.language`, scopes can be inside a kernel: each warp records its clock when it enters and leaves
-# a scope. Proton writes one cycle as one nanosecond (a clock of 1000 MHz); this module converts back to cycles. Each
-# block is drawn from its own start, because the clocks of different SMs differ.
+# a scope. Proton writes one cycle as one nanosecond (a clock of 1000 MHz); this module converts back to cycles. The
+# picture of a block begins at its start, because the clocks of different SMs differ.
 #
 # Limits: each record costs some tens of cycles, and the compiler may move instructions into or out of a scope.
 _CORE = re.compile(r'(?P<kernel>.*) Core(?P<sm>\d+) CTA(?P<block>\d+)$')
@@ -130,13 +130,13 @@ class Timeline:
             core, warp = _CORE.match(str(e['pid'])), _WARP.match(str(e['tid']))
             if not core or not warp:
                 continue
-            hz = e['args'].get('Frequency (MHz)', 1000.0)
-            number = {k: int(v) for k, v in warp.groupdict().items()}
-            who = dict(kernel=core['kernel'], block=int(core['block']), **number)
-            self.marks.append(dict(who, name=e['name'], start=e['ts'] * hz, cycles=round(e['dur'] * hz)))
+            mhz = e['args'].get('Frequency (MHz)', 1000.0)
+            warp_and_line = {k: int(v) for k, v in warp.groupdict().items()}
+            location = dict(kernel=core['kernel'], block=int(core['block']), **warp_and_line)
+            self.marks.append(dict(location, name=e['name'], start=e['ts'] * mhz, cycles=round(e['dur'] * mhz)))
         if not self.marks:
-            need = 'it needs `with pl.scope("name"):` around some of its lines, pl being triton.profiler.language'
-            raise ValueError(f'the kernel recorded no scopes: {need}')
+            hint = 'put `with pl.scope("name"):` around some of its lines, where pl is triton.profiler.language'
+            raise ValueError(f'the kernel recorded no scopes: {hint}')
 
     def plain(self):
         "Return the marks as data for JSON, in the same format as `data`"
@@ -151,7 +151,7 @@ class Timeline:
 
     @property
     def blocks(self) -> list:  # of ints
-        "The blocks that left marks"
+        "The blocks that recorded scopes"
         return sorted({m['block'] for m in self.marks})
 
     @property
@@ -160,37 +160,46 @@ class Timeline:
         return list(dict.fromkeys(m['name'] for m in sorted(self.marks, key=lambda m: (m['line'], m['start']))))
 
     def table(self) -> Table:
-        "Return a table of scopes: how often a warp enters, for how many cycles, and the percentage of the warp's time"
+        "Return a table of scopes: entries per warp, cycles per entry, and their percentage of the time of the warps"
         warps = defaultdict(list)
         for m in self.marks:
             warps[m['block'], m['warp']].append(m)
-        whole = sum(max(m['start'] + m['cycles'] for m in w) - min(m['start'] for m in w) for w in warps.values())
+        total_cycles = sum(
+            max(m['start'] + m['cycles'] for m in w) - min(m['start'] for m in w) for w in warps.values()
+        )
         color = colors(self.names)
         rows = []
         for n in self.names:
-            here = [m['cycles'] for m in self.marks if m['name'] == n]
-            spread = [f'{n:,.0f}' for n in (sum(here) / len(here), min(here), max(here))]
-            rows.append([Named(n, color=color[n]), f'{len(here) / len(warps):.3g}', *spread, Share(sum(here) / whole)])
+            cycles = [m['cycles'] for m in self.marks if m['name'] == n]
+            spread = [f'{x:,.0f}' for x in (sum(cycles) / len(cycles), min(cycles), max(cycles))]
+            rows.append(
+                [
+                    Named(n, color=color[n]),
+                    f'{len(cycles) / len(warps):.3g}',
+                    *spread,
+                    Share(sum(cycles) / total_cycles),
+                ]
+            )
         title = f"{self.marks[0]['kernel']}: {len(self.blocks)} blocks, {len(warps)} warps"
         head = ['<scope', 'times a warp', 'cycles', 'least', 'most', 'of the warp']
         return Table(head, rows, title=title, note=f'[{self.mark}]' if self.mark else '')
 
-    def picture(self, block=None, max_warps=8) -> Picture:  # block: by default the first; most: warps to draw
-        "Draw the warps of one block. Raises ValueError for a block without marks"
+    def picture(self, block=None, max_warps=8) -> Picture:  # block: by default, the first
+        "Draw the warps of one block; raises `ValueError` for a block that recorded no scopes"
         block = self.blocks[0] if block is None else block
-        here = [m for m in self.marks if m['block'] == block]
-        if not here:
+        block_marks = [m for m in self.marks if m['block'] == block]
+        if not block_marks:
             raise ValueError(f'block {block} recorded no scopes; those that did: {self.blocks}')
-        warps = sorted({m['warp'] for m in here})[:max_warps]
-        rows = [r for w in warps for r in self._warp_rows([m for m in here if m['warp'] == w], here)]
-        drawn = strip(rows, title=f"{here[0]['kernel']}, block {block}", unit='cycles')
+        warps = sorted({m['warp'] for m in block_marks})[:max_warps]
+        rows = [r for w in warps for r in self._warp_rows([m for m in block_marks if m['warp'] == w], block_marks)]
+        panel = strip(rows, title=f"{block_marks[0]['kernel']}, block {block}", unit='cycles')
         mark = f' [{self.mark}]' if self.mark else ''
-        return Picture(drawn, caption=f'Clock cycles from the first mark of the block on.{mark}')
+        return Picture(panel, caption=f'Clock cycles from the first mark of the block on.{mark}')
 
-    def _warp_rows(self, marks, block):
+    def _warp_rows(self, marks, block_marks):
         "Return one row per source line with a scope; the first row has the name of the warp"
         color = colors(self.names)
-        zero = min(m['start'] for m in block)
+        zero = min(m['start'] for m in block_marks)
 
         def box(m):
             start = m['start'] - zero
@@ -208,13 +217,13 @@ class Timeline:
 
 
 # `scope` does nothing outside a session or without Triton, so it may stay in a program.
-_session = None  # the session that is running
+_session = None  # the profiler of the running session
 
 
 def _profiler():
     "Return Triton's profiler; raises `Unavailable` if it cannot run here"
-    if why := no_gpu():
-        raise Unavailable(f'{why} for Proton to profile')
+    if reason := no_gpu():
+        raise Unavailable(f'{reason} for Proton to profile')
     try:
         import triton.profiler as p
     except ImportError as e:
@@ -227,11 +236,11 @@ def scope(
     name,  # of the scope
     flops=None,  # floating-point operations per entry
     bytes=None,  # bytes of DRAM traffic per entry
-    **metrics,  # more values to add up
+    **metrics,  # other values to sum
 ):
     "Name a part of a program for `proton`, as a `with` block"
-    given = {k: v for k, v in dict(flops=flops, bytes=bytes, **metrics).items() if v is not None}
-    with _session.scope(name, given) if _session else contextlib.nullcontext():
+    values = {k: v for k, v in dict(flops=flops, bytes=bytes, **metrics).items() if v is not None}
+    with _session.scope(name, values) if _session else contextlib.nullcontext():
         yield
 
 
@@ -247,9 +256,11 @@ def _explain_busy():
     except RuntimeError as e:
         if 'cupti' not in str(e):
             raise
-        who = f"another profiler traces the GPU in this process ({e}); PyTorch's continues to do so after its first use"
-        way = 'proton(fn) then runs in a process of its own; for a session, restart the kernel'
-        raise ProfilerBusy(f'{who}. {way}') from None
+        problem = (
+            f"another profiler traces the GPU in this process ({e}); PyTorch's continues to do so after its first use"
+        )
+        hint = 'proton(fn) then runs in another process; for a session, restart the kernel'
+        raise ProfilerBusy(f'{problem}. {hint}') from None
 
 
 class Session:
@@ -269,19 +280,20 @@ class Session:
             raise RuntimeError('a Proton session is running already; sessions do not nest')
         self.profiler, self.folder = _profiler(), tempfile.TemporaryDirectory()
         with _explain_busy():
-            self.id = self.profiler.start(f'{self.folder.name}/profile', **self._how())
+            self.id = self.profiler.start(f'{self.folder.name}/profile', **self._start_options())
         _session = self.profiler
         return self
 
-    def _how(self):
-        "Return the arguments of Proton's `start`"
+    def _start_options(self):
+        "Return keyword arguments of Proton's `start`"
         if not self.inside:
             return dict(hook='triton' if self.hook else None)
         try:
             import triton.profiler.language as pl
         except ImportError:
-            lacks = 'no profiler inside a kernel (triton.profiler.language)'
-            raise Unavailable(f'this version of Triton has {lacks}') from None
+            raise Unavailable(
+                'this version of Triton cannot profile inside kernels (triton.profiler.language)'
+            ) from None
         pl.enable_semantic('triton')
         return dict(data='trace', backend='instrumentation')
 
@@ -316,32 +328,32 @@ class Session:
         return {'text/plain': repr(self.result), 'text/html': self.result._repr_html_()}
 
 
-# Only one profiler can trace a process. If PyTorch's was first, the function runs in another process, as for Nsight
-# Compute.
+# Only one profiler can trace a process. If PyTorch's profiler was the first one, the function runs in another process,
+# as for Nsight Compute.
 _PROCESS_SCRIPT = '''
 import json as _j, pickle as _p
 from gridstride.prof.tree import proton as _proton
 with open({args!r}, 'rb') as _f: _args,_kwargs = _p.load(_f)
 _fn = {name}
-_made = _proton(_fn, *_args, inside={inside}, hook={hook}, **_kwargs)
-with open({out!r}, 'w', encoding='utf-8') as _f: _j.dump(_made.data, _f)
+_result = _proton(_fn, *_args, inside={inside}, hook={hook}, **_kwargs)
+with open({out!r}, 'w', encoding='utf-8') as _f: _j.dump(_result.data, _f)
 '''
 
 
 def _profile_in_process(fn, args, kwargs, inside, hook):
-    "Run `proton` in a process of its own, and return its result"
+    "Run `proton` in another process, and return its result"
     with tempfile.TemporaryDirectory() as folder:
         source, name = program(fn)
         files = {name: f'{folder}/{name}' for name in ('args', 'out')}
         script = Path(folder, 'profiled.py')
         Path(files['args']).write_bytes(pack(args, kwargs))
-        moved = _PROCESS_SCRIPT.format(**files, name=name, inside=inside, hook=hook)
-        script.write_text(f'{source}\n{moved}', encoding='utf-8')
+        driver = _PROCESS_SCRIPT.format(**files, name=name, inside=inside, hook=hook)
+        script.write_text(f'{source}\n{driver}', encoding='utf-8')
         env = {k: v for k, v in os.environ.items() if k != 'GRIDSTRIDE_RECORD'} | dict(PYTHONPATH=search_path())
-        done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=env)
-        if done.returncode:
-            last = (done.stdout + done.stderr)[-1500:]
-            raise RuntimeError(f'the function failed in a process of its own; its last output:\n{last}')
+        result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=env)
+        if result.returncode:
+            output = (result.stdout + result.stderr)[-1500:]
+            raise RuntimeError(f'the function failed in another process; its last output:\n{output}')
         return (Timeline if inside else Tree)(json.loads(Path(files['out']).read_text(encoding='utf-8')))
 
 
@@ -362,10 +374,10 @@ def proton(
     if fn is None:
         return Session(inside, hook)
 
-    def make():
+    def measure():
         _profiler()
-        if not inside:
-            fn(*args, **kwargs)  # compiled with marks, a kernel is another one
+        if not inside:  # a kernel that records scopes is compiled separately
+            fn(*args, **kwargs)
         try:
             with Session(inside, hook) as s:
                 fn(*args, **kwargs)
@@ -374,6 +386,6 @@ def proton(
         return s.result
 
     if record is None:
-        return make()
+        return measure()
     parts = (fn, list(args), kwargs, inside)
-    return recorded(record, make, *parts, save=lambda r: r.plain(), load=Timeline if inside else Tree)
+    return recorded(record, measure, *parts, save=lambda r: r.plain(), load=Timeline if inside else Tree)

@@ -1,4 +1,4 @@
-"""The memory that an array covers: its owner, its bounds, and all of it as a flat array."""
+"""The memory of an array: its owner, its bounds, and the memory as a flat array."""
 
 import numpy as np
 
@@ -18,16 +18,16 @@ def address(a):
 
 
 def byte_bounds(a):
-    "Return the addresses of the first byte that a NumPy array covers, and of the byte after the last; equal if empty"
-    first = address(a)
+    "Return (address of the first byte of a NumPy array, address after its last byte); equal for an empty array"
+    start = address(a)
     if not a.size:
-        return first, first
+        return start, start
     ends = [(n - 1) * s for n, s in zip(a.shape, a.strides)]
-    return first + sum(end for end in ends if end < 0), first + sum(end for end in ends if end > 0) + a.itemsize
+    return start + sum(end for end in ends if end < 0), start + sum(end for end in ends if end > 0) + a.itemsize
 
 
 def reach(shape, strides):
-    """Count the elements from the lowest address of an array to the highest, gaps included; `strides` in elements.
+    """Count the elements from the lowest to the highest address of an array, with gaps; `strides` are in elements.
 
     >>> reach((2, 3), (8, 1))
     11"""
@@ -36,22 +36,24 @@ def reach(shape, strides):
 
 def span(a):
     "Return the memory from the lowest to the highest element of a NumPy array, as a flat array"
-    low = a[(..., *(slice(None, None, -1) if s < 0 else slice(None) for s in a.strides))]
-    n = -(-reach(low.shape, low.strides) // a.itemsize)  # strides in bytes may not be multiples of the item size
-    return np.lib.stride_tricks.as_strided(low, (n,), (a.itemsize,))
+    ascending = a[(..., *(slice(None, None, -1) if s < 0 else slice(None) for s in a.strides))]
+    size = -(
+        -reach(ascending.shape, ascending.strides) // a.itemsize
+    )  # strides in bytes may not be multiples of the item size
+    return np.lib.stride_tricks.as_strided(ascending, (size,), (a.itemsize,))
 
 
-def whole_storage(t):
-    "Return the whole storage of a tensor as a flat tensor"
-    return t.as_strided((t.untyped_storage().nbytes() // t.element_size(),), (1,), 0)
+def whole_storage(tensor):
+    "Return the whole storage of a torch tensor as a flat tensor"
+    return tensor.as_strided((tensor.untyped_storage().nbytes() // tensor.element_size(),), (1,), 0)
 
 
 def part(
     flat,  # a flat NumPy array
-    first,  # index of the part's first element
+    first,  # index of the first element
     shape,
     strides,  # in elements of `flat`
 ):
-    "Return a strided view of `flat`"
+    "Return a strided part of `flat` as a view"
     step = flat.strides[0] or flat.itemsize  # the stride may be 0 for an empty array
     return np.lib.stride_tricks.as_strided(flat[first:], shape, [s * step for s in strides])

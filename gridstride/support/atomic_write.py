@@ -1,26 +1,26 @@
-"""Replaces files in one step, so that no reader finds a partly written one; checks whether other users own a file."""
+"""Replaces files in one step, so that no reader sees a partly written file; checks whether others can change a file."""
 
 import os
 import tempfile
 from pathlib import Path
 
-__all__ = ['is_foreign', 'write_whole']
+__all__ = ['foreign_reason', 'write_whole']
 
 
-def is_foreign(
-    found,  # an `os.stat_result`
-) -> str:  # '' if only this user could
-    "Return why another user could have created or changed the file that `os.stat` or `os.lstat` found"
-    if hasattr(os, 'geteuid') and found.st_uid != os.geteuid():
+def foreign_reason(
+    status,  # an `os.stat_result` of a file
+) -> str:  # '' if no other user could
+    "Return why another user could have created or changed a file"
+    if hasattr(os, 'geteuid') and status.st_uid != os.geteuid():
         return 'belongs to another user'
-    return 'can be written by others' if hasattr(os, 'geteuid') and found.st_mode & 0o022 else ''
+    return 'can be written by others' if hasattr(os, 'geteuid') and status.st_mode & 0o022 else ''
 
 
 def write_whole(
-    path,  # in a folder that exists; a link is followed
+    path,  # in an existing folder; if it is a link, its target is replaced
     text: str,
 ):
-    "Replace the file at `path` by `text`, completely or not at all; the file keeps its mode, a new one gets 644"
+    "Replace the file at `path` by `text` in one step; the file keeps its mode, a new file gets the mode 644"
     path = Path(path).resolve()
     with tempfile.NamedTemporaryFile(
         'w', encoding='utf-8', dir=path.parent, prefix=f'.{path.name}.', delete=False

@@ -1,8 +1,8 @@
-"""Named counters of a run, and how they are printed."""
+"""Named counters of a run, which print themselves."""
 
 
 class Counters(dict):
-    "Counters by name, also as attributes; a subclass sets their `NAMES`, and the printed `WIDTH` of a name"
+    "Counters, read by name or as attributes; a subclass sets their `NAMES`, and the `WIDTH` of a printed name"
 
     NAMES = ()
     WIDTH = 26
@@ -16,7 +16,7 @@ class Counters(dict):
         return self[k]
 
     def add(self, **counts):
-        "Add to counters by name"
+        "Add to the counters with these names"
         for k, v in counts.items():
             self[k] += int(v)
 

@@ -1,4 +1,4 @@
-"""Reads the source of a function that was defined in a file, in a notebook's cell, or in text that `linecache` has."""
+"""Reads the source of a function that was defined in a file, in a notebook cell, or in text in `linecache`."""
 
 import ast
 import inspect
@@ -20,7 +20,7 @@ class FunctionSource(NamedTuple):
     "The source lines of a function or class, with its decorators"
 
     lines: list  # as they are in the file
-    first: int  # number of the first line
+    first: int  # number of the first line in the file
     file: str
 
     @property
@@ -38,37 +38,37 @@ def source_of(
     f,  # a function, class or code object
 ) -> FunctionSource:
     "Read the source of `f`; raises `SourceMissing`"
-    f = inspect.unwrap(f)  # a decorator such as `cache`: `getsourcelines` unwraps it, `getsourcefile` does not
+    f = inspect.unwrap(f)  # of a decorator such as `cache`, which `getsourcelines` unwraps, but not `getsourcefile`
     return _read_code(getattr(f, '__code__', f)) or _read_by_inspect(f)
 
 
-_FUNCTION = re.compile(r'\s*(?:async\s+)?def\s|\s*@|.*\blambda\b')
+_FUNCTION_LINE = re.compile(r'\s*(?:async\s+)?def\s|\s*@|.*\blambda\b')
 
 
 def _read_code(code):
-    """Read the source of a code object; None if only `inspect` can.
+    """Read the source of a code object; None if only `inspect` can read it.
 
-    For a cell or a text, `inspect` looks at all modules, which takes longer than to rewrite a small kernel."""
+    For a cell or a text, `inspect` searches all modules, which takes longer than rewriting a small kernel."""
     if not isinstance(code, CodeType):
         return None
     file = code.co_filename
     linecache.checkcache(file)
     lines = linecache.getlines(file) if file in linecache.cache or os.path.exists(file) else []
-    at = code.co_firstlineno - 1
-    if not (0 <= at < len(lines) and _FUNCTION.match(lines[at])):
+    first = code.co_firstlineno - 1
+    if not (0 <= first < len(lines) and _FUNCTION_LINE.match(lines[first])):
         return None
-    return FunctionSource(_function_at(at, lines, file), at + 1, file)
+    return FunctionSource(_function_lines(first, lines, file), first + 1, file)
 
 
-_functions = {}  # (file, index of the first line) -> (lines of the file, lines of the function)
+_cached_functions = {}  # (file, index of the first line) -> (lines of the file, lines of the function)
 
 
-def _function_at(at, lines, file):
-    "Return the lines of the function that begins at `lines[at]`; to find its end takes long, so it is remembered"
-    known = _functions.get((file, at))
-    if not known or known[0] is not lines:
-        known = _functions[file, at] = lines, inspect.getblock(lines[at:])
-    return [*known[1]]
+def _function_lines(first, lines, file):
+    "Return the lines of the function that begins at `lines[first]`; they are cached, because finding its end is slow"
+    cached = _cached_functions.get((file, first))
+    if not cached or cached[0] is not lines:
+        cached = _cached_functions[file, first] = lines, inspect.getblock(lines[first:])
+    return [*cached[1]]
 
 
 def _read_by_inspect(f):
@@ -81,7 +81,7 @@ def _read_by_inspect(f):
 
 
 def tree_of(f) -> ast.Module:
-    "Parse the source of `f`; None if it cannot be read, or is a part of a statement, as the line of a lambda may be"
+    "Parse the source of `f`; None if it cannot be read or parsed, such as a line of a lambda within a statement"
     try:
         return ast.parse(source_of(f).text)
     except (SourceMissing, SyntaxError):
@@ -89,10 +89,10 @@ def tree_of(f) -> ast.Module:
 
 
 def lambdas_like(tree, f):
-    "Return the lambdas in `tree` that have the parameters of `f`: one of them is `f`, if the text is its source"
+    "Return the lambdas in `tree` that have the parameters of `f`, which is one of them if `tree` is its source"
     names = f.__code__.co_varnames[: f.__code__.co_argcount]
     lambdas = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
-    return [o for o in lambdas if tuple(arg.arg for arg in o.args.posonlyargs + o.args.args) == names]
+    return [node for node in lambdas if tuple(arg.arg for arg in node.args.posonlyargs + node.args.args) == names]
 
 
 def lambda_text(f) -> str:
@@ -101,14 +101,17 @@ def lambda_text(f) -> str:
     line = f.__code__.co_firstlineno
     lambdas = [node for node in lambdas_like(ast.parse(source), f) if node.lineno == line]
     texts = {text for node in lambdas if (text := ast.get_source_segment(source, node))}
-    matching = [text for text in texts if _has_same_bytecode(compile(text, 'lambda', 'eval'), f.__code__)]
-    if len(matching) != 1:
-        what = f'line {line} has {len(lambdas)} lambdas that look alike'
-        raise ValueError(f'{what}. Define the function with def')
-    return matching[0]
+    matches = [text for text in texts if _has_same_bytecode(compile(text, 'lambda', 'eval'), f.__code__)]
+    if len(matches) != 1:
+        raise ValueError(f'line {line} has {len(lambdas)} similar lambdas. Define the function with def')
+    return matches[0]
 
 
 def _has_same_bytecode(expression, code):
     "Return whether the lambda in a compiled expression has the instructions and names of `code`"
-    inner = next(c for c in expression.co_consts if hasattr(c, 'co_code'))
-    return (inner.co_code, inner.co_names, inner.co_varnames) == (code.co_code, code.co_names, code.co_varnames)
+    lambda_code = next(c for c in expression.co_consts if hasattr(c, 'co_code'))
+    return (lambda_code.co_code, lambda_code.co_names, lambda_code.co_varnames) == (
+        code.co_code,
+        code.co_names,
+        code.co_varnames,
+    )

@@ -1,4 +1,4 @@
-"""Lazy exports of subpackages whose imports, such as torch, take long: a name is imported on first use. And the error
+"""Lazy exports of subpackages: a name is imported on first use, because imports such as torch take long. Also the error
 for a required package that is not installed, which a command prints as one line."""
 
 import sys
@@ -7,8 +7,8 @@ from importlib import import_module
 from importlib.util import find_spec
 
 
-# The extra of settings.ini that installs a package: gridstride[tile] installs ml_dtypes.
-_EXTRA = {'torch': 'torch', 'ml_dtypes': 'tile', 'triton': 'triton', 'numba': 'numba', 'nbclient': 'course'}
+# package -> the extra of settings.ini that installs it: gridstride[tile] installs ml_dtypes
+_EXTRA_OF_PACKAGE = {'torch': 'torch', 'ml_dtypes': 'tile', 'triton': 'triton', 'numba': 'numba', 'nbclient': 'course'}
 
 
 class MissingPackage(ModuleNotFoundError):
@@ -26,23 +26,23 @@ def require(
 
 def missing_package(package, needed_by):
     "Make the error for a missing package that `needed_by` needs, with the command that installs it"
-    wanted = f"'gridstride[{_EXTRA[package]}]'" if package in _EXTRA else package
-    what = f'{needed_by} needs {package}, which is not installed: python -m pip install {wanted}'
-    return MissingPackage(what, name=package)
+    requirement = f"'gridstride[{_EXTRA_OF_PACKAGE[package]}]'" if package in _EXTRA_OF_PACKAGE else package
+    message = f'{needed_by} needs {package}, which is not installed: python -m pip install {requirement}'
+    return MissingPackage(message, name=package)
 
 
 def run_command(
     main,  # the command's `main`
     argv=None,  # its arguments; None: those of this program
 ):  # its exit status, or an error message for `sys.exit`
-    "Call the `main` of a command; if a package is missing, return the one line that names it and how to install it"
+    "Call the `main` of a command; if a package is missing, return the message of the error"
     try:
         return main(argv)
     except MissingPackage as e:
         return str(e)
 
 
-exported = {}  # package -> {name: module of the package}, of all packages below that were imported
+exports_of_package = {}  # package -> {exported name: module of the package}, of the packages that were imported
 
 
 def lazy_exports_of(
@@ -50,20 +50,21 @@ def lazy_exports_of(
     names,  # module of the package -> the names that the package exports from it
 ):  # (`__all__`, `__getattr__`, `__dir__`) of the package
     "Export names of a package, each imported on first use"
-    home = exported[package] = {name: module for module, own in names.items() for name in own}
+    module_of_name = {name: module for module, module_names in names.items() for name in module_names}
+    exports_of_package[package] = module_of_name
 
-    def find(name):
-        if name not in home:
-            near = ''.join(f'; there is {similar!r}' for similar in get_close_matches(name, home, 1))
-            raise AttributeError(f'module {package!r} has no attribute {name!r}{near}')
+    def import_name(name):
+        if name not in module_of_name:
+            hint = ''.join(f'; there is {similar!r}' for similar in get_close_matches(name, module_of_name, 1))
+            raise AttributeError(f'module {package!r} has no attribute {name!r}{hint}')
         try:
-            return getattr(import_module(f'{package}.{home[name]}'), name)
+            return getattr(import_module(f'{package}.{module_of_name[name]}'), name)
         except ModuleNotFoundError as e:
             if not e.name or e.name.partition('.')[0] == package.partition('.')[0]:
                 raise
             raise missing_package(e.name, f'{package}.{name}') from None
 
-    def listing():
-        return sorted({*vars(sys.modules[package]), *home})
+    def list_names():
+        return sorted({*vars(sys.modules[package]), *module_of_name})
 
-    return [*home], find, listing
+    return [*module_of_name], import_name, list_names

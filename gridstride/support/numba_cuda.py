@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-__all__ = ['exchange', 'import_numba_cuda', 'real_numba_cuda', 'prepare', 'is_simulated']
+__all__ = ['replace_modules', 'import_numba_cuda', 'real_numba_cuda', 'prepare', 'is_simulated']
 
 
 # numba-cuda 0.30 uses `np.row_stack` when it compiles its first kernel, but NumPy 2.5 has removed it. So all modules
@@ -27,32 +27,32 @@ def import_numba_cuda():
 
 
 def prepare():
-    "Let `from numba import cuda` in other code work from now on, even if NumPy lacks a name that Numba uses"
+    "Import `numba.cuda` early if NumPy lacks a name that it uses, so that other code can import it later"
     if not hasattr(np, 'row_stack') and find_spec('numba'):
         with suppress(ImportError):
             import_numba_cuda()
 
 
-_real_modules = {}  # Numba's modules, while the simulator's replace them
+_real_modules = {}  # Numba's modules, while those of the simulator replace them
 
 
 def is_simulated():
     "Return whether `numba.cuda` is the simulator's module in this process"
-    return _simulated(sys.modules)
+    return _has_simulator(sys.modules)
 
 
-def _simulated(modules):
+def _has_simulator(modules):
     return getattr(modules.get('numba.cuda'), 'simulated', False)
 
 
-def exchange(
+def replace_modules(
     modules,  # name -> module
 ) -> dict:  # the modules that were replaced
     "Replace `numba.cuda` and all modules below it by `modules`"
-    if not _simulated(modules):  # Numba refuses to register the types of a second copy of its modules
+    if not _has_simulator(modules):  # Numba refuses to register the types of a second copy of its modules
         modules = _real_modules | modules
-    old = {k: m for k, m in sys.modules.items() if k.split('.')[:2] == ['numba', 'cuda']}
-    for k in old:
+    old_modules = {k: m for k, m in sys.modules.items() if k.split('.')[:2] == ['numba', 'cuda']}
+    for k in old_modules:
         del sys.modules[k]
     sys.modules.update(modules)
     numba = sys.modules['numba']
@@ -60,19 +60,19 @@ def exchange(
         numba.cuda = modules['numba.cuda']
     elif hasattr(numba, 'cuda'):
         del numba.cuda
-    if not _simulated(old):
-        _real_modules.update(old)
-    return old
+    if not _has_simulator(old_modules):
+        _real_modules.update(old_modules)
+    return old_modules
 
 
 @contextmanager
 def real_numba_cuda():
-    "Restore the real `numba.cuda` in the `with` block, if the simulator's replaces it"
+    "Restore the real `numba.cuda` in the `with` block, if the simulator has replaced it"
     if not is_simulated():
         yield
         return
-    simulated = exchange(_real_modules)
+    simulator_modules = replace_modules(_real_modules)
     try:
         yield
     finally:
-        exchange(simulated)
+        replace_modules(simulator_modules)

@@ -1,26 +1,26 @@
-"""One style for all plots: readable letters, colours that colour-blind readers can distinguish, a card as background.
+"""One style for all plots: readable text, colours that colour-blind readers can distinguish, a light background.
 
 `plots.use()` sets it for a notebook; plots of the package always have it. `name_points` puts names next to points so
-that no name covers another name or leaves the axes. `faults` lists what in a plot cannot be read.
+that no name covers another name or leaves the axes. `faults` lists texts that cannot be read.
 """
 
 from contextlib import contextmanager
 from itertools import combinations
 
-__all__ = ['INK', 'CARD', 'COLORS', 'STYLE', 'SMALLEST', 'use', 'styled', 'name_points', 'faults']
+__all__ = ['INK', 'CARD', 'COLORS', 'STYLE', 'MIN_FONT_SIZE', 'use', 'styled', 'name_points', 'faults']
 
-# A plot has the card of `draw` as its background, so that it can be read on light and dark pages. The colours are those
-# of Okabe and Ito (2008), in an order in which neighbours also differ in lightness, without the palest one, a yellow.
+# A plot has the background of the pictures of `draw`, so that it can be read on light and dark pages. The colours are
+# those of Okabe and Ito (2008) without yellow, the palest one; neighbours also differ in lightness.
 INK, CARD = '#1f2933', '#fbfaf7'
 COLORS = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#444444']
-SMALLEST = 9  # points
+MIN_FONT_SIZE = 9  # points
 STYLE = {
     'font.size': 10,
     'axes.titlesize': 10,
     'axes.labelsize': 10,
-    'xtick.labelsize': SMALLEST,
-    'ytick.labelsize': SMALLEST,
-    'legend.fontsize': SMALLEST,
+    'xtick.labelsize': MIN_FONT_SIZE,
+    'ytick.labelsize': MIN_FONT_SIZE,
+    'legend.fontsize': MIN_FONT_SIZE,
     'figure.titlesize': 10,
     'figure.facecolor': CARD,
     'axes.facecolor': CARD,
@@ -38,7 +38,7 @@ STYLE = {
 
 
 def _settings():
-    "Return the style in the form that matplotlib takes"
+    "Return the style as settings of matplotlib"
     from matplotlib import cycler
 
     return {**STYLE, 'axes.prop_cycle': cycler(color=COLORS)}
@@ -53,23 +53,23 @@ def use():
 
 @contextmanager
 def styled():
-    "Use this style for the plots drawn inside the `with` block"
+    "Give the plots of the `with` block this style"
     import matplotlib
 
     with matplotlib.rc_context(_settings()):
         yield
 
 
-# Positions around a point, nearest first, in typographic points; if none is free, the name covers as little as it can,
-# and `faults` reports it.
+# Positions around a point, in typographic points, the nearest first. If none is free, `name_points` chooses the one at
+# which the name covers least, and `faults` reports it.
 _OFFSETS = [(s * 7, y) for y in (-12, 6, 20, -26, 34, -40) for s in (1, -1)] + [(0, 12), (0, -20)]
 
 
 def _overhang(box, axes_box):
     "Return by how many pixels `box` exceeds `axes_box`"
     return sum(
-        max(0, over)
-        for over in (axes_box.x0 - box.x0, box.x1 - axes_box.x1, axes_box.y0 - box.y0, box.y1 - axes_box.y1)
+        max(0, excess)
+        for excess in (axes_box.x0 - box.x0, box.x1 - axes_box.x1, axes_box.y0 - box.y0, box.y1 - axes_box.y1)
     )
 
 
@@ -80,21 +80,23 @@ def _overlap_area(a, b):
 
 def name_points(
     ax,  # the axes, with their limits and scales already set
-    points,  # (name, x, y), in the units of the axes
+    points,  # a list of (name, x, y), in the units of the axes
 ):
-    "Write a name next to each point where it stays inside the axes and off the other names, points and lines"
+    "Write a name next to each point, inside the axes, where it does not cover other names, points and lines"
     ax.figure.canvas.draw()
     axes_box = ax.get_window_extent()
-    taken = [_marker_box(ax, x, y) for _, x, y in points]
+    taken_boxes = [_marker_box(ax, x, y) for _, x, y in points]
     for name, x, y in points:
-        candidates = [_annotate(ax, name, x, y, *side) for side in _OFFSETS]
+        candidates = [_annotate(ax, name, x, y, *offset) for offset in _OFFSETS]
         boxes = [t.get_window_extent() for t in candidates]
-        cost = [
-            1000 * _overhang(b, axes_box) + sum(_overlap_area(b, other) for other in taken) + _line_pixels_in(ax, b)
+        costs = [
+            1000 * _overhang(b, axes_box)
+            + sum(_overlap_area(b, other) for other in taken_boxes)
+            + _line_pixels_in(ax, b)
             for b in boxes
         ]
-        best = cost.index(min(cost))
-        taken.append(boxes[best])
+        best = costs.index(min(costs))
+        taken_boxes.append(boxes[best])
         for i, t in enumerate(candidates):
             if i != best:
                 t.remove()
@@ -113,19 +115,19 @@ def _line_pixels_in(ax, box):
     "Count the pixels of the axes' lines that run through `box`"
     import numpy as np
 
-    count = 0
+    num_pixels = 0
     for line in ax.lines:
-        at = ax.transData.transform(np.column_stack(line.get_data()))
-        for (x0, y0), (x1, y1) in zip(at, at[1:]):
-            steps = int(max(abs(x1 - x0), abs(y1 - y0))) + 1
-            x, y = np.linspace(x0, x1, steps), np.linspace(y0, y1, steps)
-            count += int(((box.x0 < x) & (x < box.x1) & (box.y0 < y) & (y < box.y1)).sum())
-    return count
+        pixels = ax.transData.transform(np.column_stack(line.get_data()))
+        for (x0, y0), (x1, y1) in zip(pixels, pixels[1:]):
+            num_steps = int(max(abs(x1 - x0), abs(y1 - y0))) + 1
+            x, y = np.linspace(x0, x1, num_steps), np.linspace(y0, y1, num_steps)
+            num_pixels += int(((box.x0 < x) & (x < box.x1) & (box.y0 < y) & (y < box.y1)).sum())
+    return num_pixels
 
 
 def _annotate(ax, name, x, y, dx, dy):
-    side = 'left' if dx > 0 else 'right' if dx < 0 else 'center'
-    return ax.annotate(name, (x, y), xytext=(dx, dy), textcoords='offset points', ha=side, fontsize=SMALLEST)
+    alignment = 'left' if dx > 0 else 'right' if dx < 0 else 'center'
+    return ax.annotate(name, (x, y), xytext=(dx, dy), textcoords='offset points', ha=alignment, fontsize=MIN_FONT_SIZE)
 
 
 def _undrawn_tick_labels(fig):
@@ -138,7 +140,7 @@ def _undrawn_tick_labels(fig):
 
 
 def _texts(fig):
-    "Yield the visible texts of a figure with their boxes, in pixels"
+    "Yield (text, box in pixels) of each visible text in a figure"
     from matplotlib.text import Text
 
     undrawn = set(_undrawn_tick_labels(fig))
@@ -153,20 +155,20 @@ def _texts(fig):
 
 def faults(
     fig,  # a matplotlib figure
-) -> list:  # of sentences; empty if all can be read
-    "List what cannot be read in a plot: texts that are too small, that leave their axes, or that cover each other"
+) -> list:  # of sentences
+    "List texts in a plot that cannot be read: they are too small, leave their axes, or cover each other"
     fig.canvas.draw()
-    seen = list(_texts(fig))
-    named = {t for ax in fig.axes for t in ax.texts}
-    small = [f'{t.get_text()!r} has {t.get_size():g} points' for t, _ in seen if t.get_size() < SMALLEST]
-    away = [
+    texts = list(_texts(fig))
+    annotations = {t for ax in fig.axes for t in ax.texts}
+    too_small = [f'{t.get_text()!r} has {t.get_size():g} points' for t, _ in texts if t.get_size() < MIN_FONT_SIZE]
+    outside = [
         f'{t.get_text()!r} leaves its axes'
-        for t, b in seen
-        if t in named and _overhang(b, t.axes.get_window_extent()) > 1
+        for t, b in texts
+        if t in annotations and _overhang(b, t.axes.get_window_extent()) > 1
     ]
-    over = [
+    overlapping = [
         f'{a.get_text()!r} and {b.get_text()!r} cover each other'
-        for (a, p), (b, q) in combinations(seen, 2)
-        if _overlap_area(p, q) > 0.05 * min(p.width * p.height, q.width * q.height)
+        for (a, box_a), (b, box_b) in combinations(texts, 2)
+        if _overlap_area(box_a, box_b) > 0.05 * min(box_a.width * box_a.height, box_b.width * box_b.height)
     ]
-    return small + away + over
+    return too_small + outside + overlapping

@@ -1,26 +1,26 @@
-"""Shortens errors in notebooks and scripts to the learner's lines and the message, without frames of the package."""
+"""Shortens the tracebacks of errors in notebooks and scripts to the learner's lines and the message."""
 
 import linecache
 import os
 import sys
 import traceback
 
-__all__ = ['ShownBriefly', 'briefly', 'is_machinery', 'point_to_first_cell']
+__all__ = ['ShownBriefly', 'briefly', 'is_notebook_runtime', 'point_to_first_cell']
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-_MACHINERY = ('/IPython/', '/ipykernel/', '/traitlets/')
-_MAX_LINES = 4  # lines of the learner that are shown, the innermost
+_NOTEBOOK_RUNTIME = ('/IPython/', '/ipykernel/', '/traitlets/')
+_MAX_LINES = 4  # of the learner, the innermost ones
 
 
-def is_machinery(file) -> bool:
+def is_notebook_runtime(file) -> bool:
     "Return whether the file belongs to the notebook runtime"
-    return any(part in file.replace(os.sep, '/') for part in _MACHINERY)
+    return any(part in file.replace(os.sep, '/') for part in _NOTEBOOK_RUNTIME)
 
 
 class ShownBriefly:
-    """An exception that is shown in a few lines if it is not caught.
+    """An exception that prints a short traceback if it is not caught.
 
-    For all frames, use `%tb` after `%xmode Verbose` in a notebook, or GRIDSTRIDE_TRACEBACK=1 for a script."""
+    To see all frames, use `%tb` after `%xmode Verbose` in a notebook, or GRIDSTRIDE_TRACEBACK=1 for a script."""
 
     def __init__(self, *args):
         _shorten_in_scripts()
@@ -31,7 +31,7 @@ class ShownBriefly:
 
 
 def briefly(error: Exception) -> Exception:
-    "Let an error be shown like a `ShownBriefly` one; return it"
+    "Make an error print a short traceback, as `ShownBriefly` does; returns the error"
     _shorten_in_scripts()
     error._render_traceback_ = lambda: _render(error)
     return error
@@ -48,8 +48,8 @@ def _shorten_in_scripts():
     previous_hook = sys.excepthook
 
     def _hook(kind, error, tb):
-        own = isinstance(error, ShownBriefly) or '_render_traceback_' in vars(error)
-        frames = _own_frames(tb) if own and os.environ.get('GRIDSTRIDE_TRACEBACK', '0') == '0' else []
+        is_brief = isinstance(error, ShownBriefly) or '_render_traceback_' in vars(error)
+        frames = _learner_frames(tb) if is_brief and os.environ.get('GRIDSTRIDE_TRACEBACK', '0') == '0' else []
         if not frames:
             return previous_hook(kind, error, tb)
         text = traceback.format_list(frames[-_MAX_LINES:]) + traceback.format_exception_only(error)
@@ -62,23 +62,23 @@ def _render(error):
     shell = sys.modules['IPython'].get_ipython()
     if getattr(shell.InteractiveTB, 'mode', '') == 'Verbose':
         return shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__, tb_offset=1)
-    lines = [_line(shell, frame) for frame in _own_frames(error.__traceback__)[-_MAX_LINES:]]
+    lines = [_format_call(shell, frame) for frame in _learner_frames(error.__traceback__)[-_MAX_LINES:]]
     message = '\n'.join([f'{type(error).__name__}: {error}', *getattr(error, '__notes__', [])]).split('\n')
     return [*lines, *message, '(%xmode Verbose, then %tb: every call)']
 
 
-def _own_frames(tb):
-    "Return the frames of the learner's code: those before the first frame of the package"
+def _learner_frames(tb):
+    "Return the frames of the learner's code, which come before the first frame of the package"
     frames = []
     for frame in traceback.extract_tb(tb):
         if frame.filename.startswith(_PACKAGE):
             break
-        if not is_machinery(frame.filename) and not frame.filename.startswith('<frozen '):
+        if not is_notebook_runtime(frame.filename) and not frame.filename.startswith('<frozen '):
             frames.append(frame)
     return frames
 
 
-def _line(shell, frame):
+def _format_call(shell, frame):
     "Format a call as `Cell In[3], line 5: k[1, 32](x)`"
     cell = getattr(shell.compile, 'format_code_name', lambda name: None)(frame.filename)
     text = linecache.getline(frame.filename, frame.lineno).strip()
@@ -91,7 +91,7 @@ FIRST_CELL = "run the lesson's first cell, or all cells above this one (Run > Ru
 
 
 def point_to_first_cell():
-    """Let the `NameError` of an exercise cell name the cell to run first.
+    """Make the `NameError` of an exercise cell name the cell to run first.
 
     The Jupyter kernels of the course call it when they start: `course.py` configures that in `.venv/etc/ipython`."""
     shell = sys.modules['IPython'].get_ipython()

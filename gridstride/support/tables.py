@@ -7,8 +7,8 @@ __all__ = ['Share', 'Named', 'Table']
 
 
 # In a notebook a table takes its colours from the page, so that it can be read on light and dark pages. A `Share` is a
-# fraction with a bar in the background. A `Named` is a text with a longer text as its tooltip, and with a colour that a
-# picture next to the table uses, too.
+# fraction with a bar in the background. A `Named` is a text with a longer text as its tooltip, and optionally with the
+# colour that a picture next to the table uses for it.
 class Share(float):
     """A fraction, 0 to 1, shown as a percentage over a bar.
 
@@ -22,38 +22,39 @@ class Share(float):
 class Named(str):
     "A text with a full form, a colour and a depth of nesting"
 
-    def __new__(cls, text, full='', color='', deep=0):
-        res = super().__new__(cls, text)
-        res.full = full
-        res.color = color
-        res.deep = deep
-        return res
+    def __new__(cls, text, full='', color='', depth=0):
+        named = super().__new__(cls, text)
+        named.full = full
+        named.color = color
+        named.depth = depth
+        return named
 
 
 _DOT = 'display:inline-block;width:.7em;height:.7em;border:1px solid #9aa5b1'
 _BAR = 'rgba(80,140,220,.35)'
 
 
-def _style(x, left):
+def _style(x, is_left):
     "Return the CSS of a cell"
-    style = ['text-align:left' if left else 'text-align:right;white-space:nowrap']
+    style = ['text-align:left' if is_left else 'text-align:right;white-space:nowrap']
     if isinstance(x, Share):
         style.append(f'background:linear-gradient(90deg,{_BAR} {100 * min(max(x, 0), 1):.1f}%,transparent 0)')
-    if deep := getattr(x, 'deep', 0):
-        style.append(f'padding-left:{0.5 + 1.4 * deep:.1f}em')
+    if depth := getattr(x, 'depth', 0):
+        style.append(f'padding-left:{0.5 + 1.4 * depth:.1f}em')
     return ';'.join(style)
 
 
-def _cell(x, left):
-    tip = f' title="{escape(x.full)}"' if getattr(x, 'full', '') else ''
+def _cell(x, is_left):
+    "Return a cell as HTML"
+    tooltip = f' title="{escape(x.full)}"' if getattr(x, 'full', '') else ''
     color = getattr(x, 'color', '')
     dot = f'<span style="{_DOT};background:{color}"></span> ' if color else ''
-    return f'<td style="{_style(x, left)}"{tip}>{dot}{escape(str(x))}</td>'
+    return f'<td style="{_style(x, is_left)}"{tooltip}>{dot}{escape(str(x))}</td>'
 
 
 class Table:
-    """A table of rows below a head. A column whose head begins with `<` is left-aligned, as are all columns without a
-    head. When printed, a long text in the last column is wrapped."""
+    """A table of rows below a head. A column is left-aligned if its head begins with `<`, or if the table has no head.
+    When the table is printed, long text in the last column is wrapped."""
 
     def __init__(
         self,
@@ -65,30 +66,31 @@ class Table:
         self.rows = [list(r) for r in rows]
         self.title = title
         self.note = note
-        self.left = [h.startswith('<') for h in head] or [True] * max(map(len, self.rows), default=0)
+        self.is_left = [h.startswith('<') for h in head] or [True] * max(map(len, self.rows), default=0)  # per column
         self.head = [h.lstrip('<') for h in head]
 
     def __repr__(self):
-        text = [[f"{'  ' * getattr(c, 'deep', 0)}{c}" for c in r] for r in self.rows]
-        text = [self.head, *text] if self.head else text
-        widths = [max(len(r[i]) for r in text) for i in range(len(self.left))]
-        if self.head and self.left[-1]:
+        rows = [[f"{'  ' * getattr(c, 'depth', 0)}{c}" for c in r] for r in self.rows]
+        rows = [self.head, *rows] if self.head else rows
+        widths = [max(len(r[i]) for r in rows) for i in range(len(self.is_left))]
+        if self.head and self.is_left[-1]:
             widths[-1] = min(widths[-1], 100)
-        lines = [line for r in text for line in self._lines(r, widths)]
+        lines = [line for r in rows for line in self._lines(r, widths)]
         return '\n'.join([*filter(None, [self.title]), *lines, *filter(None, [self.note])])
 
     def _lines(self, row, widths):
         "Format a row as text: one line, or more if its last column is wrapped"
-        first, *more = textwrap.wrap(row[-1], widths[-1]) if len(row[-1]) > widths[-1] else [row[-1]]
-        cells = zip([*row[:-1], first], widths, self.left)
+        first_line, *other_lines = textwrap.wrap(row[-1], widths[-1]) if len(row[-1]) > widths[-1] else [row[-1]]
+        cells = zip([*row[:-1], first_line], widths, self.is_left)
         line = '  '.join(c.ljust(w) if left else c.rjust(w) for c, w, left in cells).rstrip()
-        return [line, *(f"{' ' * (sum(widths[:-1]) + 2 * (len(widths) - 1))}{below}" for below in more)]
+        indentation = ' ' * (sum(widths[:-1]) + 2 * (len(widths) - 1))
+        return [line, *(f'{indentation}{text}' for text in other_lines)]
 
     def _repr_html_(self):
-        sides = ['left' if left else 'right' for left in self.left]
+        sides = ['left' if left else 'right' for left in self.is_left]
         head = ''.join(f'<th style="text-align:{s}">{escape(h)}</th>' for h, s in zip(self.head, sides))
         head = f'<thead><tr>{head}</tr></thead>' if head else ''
-        body = ''.join(f'<tr>{"".join(map(_cell, r, self.left))}</tr>' for r in self.rows)
+        body = ''.join(f'<tr>{"".join(map(_cell, r, self.is_left))}</tr>' for r in self.rows)
         title = f'<p style="margin:.4em 0 .2em"><b>{escape(self.title)}</b></p>' if self.title else ''
         note = f'<p style="margin:.2em 0 .8em">{escape(self.note)}</p>'.replace('\n', '<br>') if self.note else ''
         return f'{title}<table>{head}<tbody>{body}</tbody></table>{note}'

@@ -4,7 +4,7 @@ import pickle
 import textwrap
 
 import pytest
-from gridstride.prof.isolate import pack, part, program, statements
+from gridstride.prof.isolate import pack, program, slice_statements, statements
 from found import saying
 
 CELLS = [
@@ -23,25 +23,25 @@ def texts(kept): return [s.text for s in kept]
 def test_statements_know_what_they_make_and_read():
     s = statements('import math as m\nhalf = 2', '@jit\ndef f(x, y=half):\n    return m.sqrt(x)*g(y)',
                    'this is no Python', 'half += 1; x = [g(i) for i in y]')
-    assert [sorted(o.makes) for o in s] == [['m'], ['half'], ['f'], ['half'], ['x']]
-    assert sorted(s[2].now) == ['half', 'jit'] and sorted(s[2].later) == ['g', 'm']
-    assert s[3].now == {'half'} and s[4].now-{'range'} == {'g', 'y'}
+    assert [sorted(o.defines) for o in s] == [['m'], ['half'], ['f'], ['half'], ['x']]
+    assert sorted(s[2].reads_now) == ['half', 'jit'] and sorted(s[2].reads_later) == ['g', 'm']
+    assert s[3].reads_now == {'half'} and s[4].reads_now-{'range'} == {'g', 'y'}
     assert s[2].text.splitlines()[0] == '@jit'
 
 
 def test_a_function_brings_what_it_needs_and_names_what_is_missing():
-    kept, missing = part(statements(*CELLS), ['f'])
+    kept, missing = slice_statements(statements(*CELLS), ['f'])
     assert texts(kept) == [CELLS[1], CELLS[3], 'scale = 3'] and missing == {'unknown'}
 
 
 def test_settings_on_the_way_are_kept():
-    assert texts(part(statements(*CELLS), ['x'])[0]) == [
+    assert texts(slice_statements(statements(*CELLS), ['x'])[0]) == [
         'import torch', 'torch.manual_seed(0)', 'scale = 3', 'torch.backends.flag = 1', 'x = torch.ones(scale)']
 
 
 def test_a_name_may_be_needed_twice():
     cells = ['x = 1', 'y = x', 'x = 2', 'def f(): return x+y']
-    assert texts(part(statements(*cells), ['f'])[0]) == cells
+    assert texts(slice_statements(statements(*cells), ['f'])[0]) == cells
 
 
 scale = 3

@@ -41,7 +41,7 @@ def test_metrics_are_found_by_name_and_by_section(kernel):
         52.35,
     )
     assert kernel.seconds == pytest.approx(31.2e-6)
-    with pytest.raises(KeyError, match='near it: L2 Hit Rate'): kernel['Hit Rate']
+    with pytest.raises(KeyError, match='similar: L2 Hit Rate'): kernel['Hit Rate']
 
 
 def test_rules_belong_to_the_section_above_them(kernel):

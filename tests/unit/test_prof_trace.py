@@ -28,12 +28,12 @@ def found(): return {s.name: s for s in spans(SMALL)}
 
 
 def test_an_operators_own_time_is_what_its_inner_ones_leave(found):
-    own = [found['aten::linear'].own, found['aten::mm'].own, found['void gemm<float>(int)'].seconds]
+    own = [found['aten::linear'].own_seconds, found['aten::mm'].own_seconds, found['void gemm<float>(int)'].seconds]
     assert own == pytest.approx([2e-5, 4e-5, 1e-4])
 
 
 def test_a_kernel_belongs_to_the_operator_that_launched_it(found):
-    assert found['aten::mm'].parent.name == 'aten::linear' and found['aten::mm'].deep == 2
+    assert found['aten::mm'].parent.name == 'aten::linear' and found['aten::mm'].depth == 2
     assert found['void gemm<float>(int)'].op.name == 'aten::mm' and found['tri'].op.name == 'ProfilerStep#1'
 
 
@@ -62,7 +62,7 @@ def here():
 
 
 def test_torch_is_profiled_where_no_gpu_is(here):
-    if here.gpu: pytest.skip('a GPU is here')
+    if here.has_gpu: pytest.skip('a GPU is here')
     by = {g.name: g.count for g in here.groups}
     assert (
         len(here.steps) == 2 and [by['aten::mm'], by['aten::_softmax']] == [2, 2] and 'No GPU took part' in repr(here)

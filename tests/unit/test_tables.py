@@ -5,7 +5,7 @@ from gridstride.support.tables import Named, Share, Table
 def test_columns_are_aligned_to_the_right_unless_their_head_begins_with_a_bracket():
     t = Table(
         ['<kernel', 'count', 'share'],
-        [[Named('transpose'), 1, Share(0.878)], [Named('a<b', deep=1), 12, Share(0.0622)]],
+        [[Named('transpose'), 1, Share(0.878)], [Named('a<b', depth=1), 12, Share(0.0622)]],
         title='Two kernels',
         note='measured today',
     )

@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
 
-from ...support.atomic_write import is_foreign, write_whole
+from ...support.atomic_write import foreign_reason, write_whole
 from ...utils import cache_dir
 from .integrity import find_damage, write_checksums
 
@@ -191,7 +191,7 @@ def _why_foreign(folder):
     for ancestor in _folders_of_cache(folder):
         with suppress(OSError):
             found = os.lstat(ancestor) if ancestor == _replacement_path() else os.stat(ancestor)
-            if why := is_foreign(found) or ('is a link' if stat.S_ISLNK(found.st_mode) else ''):
+            if why := foreign_reason(found) or ('is a link' if stat.S_ISLNK(found.st_mode) else ''):
                 return f'{ancestor} {why}'
     return ''
 
@@ -250,7 +250,7 @@ def _make_private(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.stat()
-    if is_foreign(found) == 'can be written by others':
+    if foreign_reason(found) == 'can be written by others':
         os.chmod(folder, found.st_mode & 0o7755)
 
 

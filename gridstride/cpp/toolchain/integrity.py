@@ -8,7 +8,7 @@ not trusted even if their checksums match.
 import hashlib, json, os, stat
 from pathlib import Path
 
-from ...support.atomic_write import is_foreign
+from ...support.atomic_write import foreign_reason
 
 
 CHECKSUMS = 'sums.json'  # in each entry
@@ -48,7 +48,7 @@ def find_damage(
         found = os.lstat(folder)
         if not stat.S_ISDIR(found.st_mode):
             return 'is not a folder'
-        return is_foreign(found) or _damage_of_files(folder, contents)
+        return foreign_reason(found) or _damage_of_files(folder, contents)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as e:
@@ -74,8 +74,8 @@ def _damage_of_files(folder, contents):
         if states[file].st_size != size:
             return f'has a different size of {file} than when it was stored'
     for file, found in states.items():
-        if not stat.S_ISREG(found.st_mode) or is_foreign(found):
-            return f'has a file {file} that {is_foreign(found) or "is a link or a folder"}'
+        if not stat.S_ISREG(found.st_mode) or foreign_reason(found):
+            return f'has a file {file} that {foreign_reason(found) or "is a link or a folder"}'
     metadata = [(state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns) for state in states.values()]
     if contents and _verified.get(folder) != metadata:
         if damaged := next(

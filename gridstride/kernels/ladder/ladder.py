@@ -499,7 +499,7 @@ class Ladder:
                 (4, 0),
                 textcoords='offset points',
                 va='center',
-                fontsize=plots.SMALLEST,
+                fontsize=plots.MIN_FONT_SIZE,
                 bbox=dict(fc=plots.CARD, ec='none', pad=0.5),
             )
         machines = ', '.join(dict.fromkeys(s.made_on for s in self.steps))

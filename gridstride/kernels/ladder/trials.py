@@ -241,7 +241,9 @@ def plot_timestamps(cycles, stages, title, phases=(20, 48), span=9000):
                 y, first = ph % stages[name], ph == phases[0]
                 ax.barh(y, used - issued, left=issued, color=plots.COLORS[0], label='ordered' if first else None)
                 ax.barh(y, released - used, left=used, color=plots.COLORS[5], label='multiplied' if first else None)
-                ax.text((used + released) / 2, y, ph, ha='center', va='center', fontsize=plots.SMALLEST, clip_on=True)
+                ax.text(
+                    (used + released) / 2, y, ph, ha='center', va='center', fontsize=plots.MIN_FONT_SIZE, clip_on=True
+                )
             rows = range(stages[name])
             ax.set(yticks=rows, yticklabels=[f'stage {s}' for s in rows], ylabel=name, xlim=(0, span))
         axes[-1, 0].set_xlabel('cycles of the SM')
@@ -280,7 +282,7 @@ def plot_speeds(panels):
         for ax, (title, speeds) in zip(axes[0], panels.items()):
             colours = [plots.COLORS[1 if name.startswith('yours') else 0] for name in speeds]
             bars = ax.barh([*speeds], [*speeds.values()], color=colours)
-            ax.bar_label(bars, fmt='%.0f', padding=3, fontsize=plots.SMALLEST)
+            ax.bar_label(bars, fmt='%.0f', padding=3, fontsize=plots.MIN_FONT_SIZE)
             ax.set(title=title, xlabel='TFLOP/s')
             ax.invert_yaxis()
             ax.margins(x=0.12)
