@@ -76,7 +76,7 @@ def forget():
 
 def read(src):
     "All that is done with a source before, and after, a compiler reads it"
-    src = rewrite.without_line_numbers(src)
+    src = rewrite.strip_line_directives(src)
     reader.functions(src)
     read_headers(src, '.')
     text = rewrite.to_cpp(src)

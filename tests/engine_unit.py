@@ -9,7 +9,7 @@ from collections import namedtuple
 import pytest
 from gridstride import sim
 from gridstride.cpp.toolchain.compilers import _VECTORS
-from gridstride.cpp.toolchain.cache import one_at_a_time
+from gridstride.cpp.toolchain.cache import lock_entry
 from gridstride.translate import engine
 from gridstride.utils import cache_dir
 
@@ -60,7 +60,7 @@ def together(found):
     keys = [k for k in found if k[1] and not _VECTORS.search(k[0])]
     heads = dict.fromkeys(o for text, _ in keys for o in INCLUDE.findall(text))
     unit = ''.join([*heads, *(in_a_space(text, n) for n, (text, _) in enumerate(keys))])
-    with pytest.MonkeyPatch.context() as patch, one_at_a_time(cache_dir()/'engine_unit'):
+    with pytest.MonkeyPatch.context() as patch, lock_entry(cache_dir()/'engine_unit'):
         patch.setattr(engine, 'combine_translations', lambda *_: unit)
         made = engine.Compiled([found[k] for k in keys], True)
     return {k: Part(made, n) for n, k in enumerate(keys)}

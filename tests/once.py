@@ -19,7 +19,7 @@ def made_once(compiler, *commands, sources={}):
 
 def refusal(compiler, source, *more):
     "What a compiler has against C++ for the emulator, '' if nothing; the headers are precompiled, as for a kernel"
-    c = compilers._compiler((compiler,))
+    c = compilers._find_compiler((compiler,))
     flags = build.emulated_flags(c, '', checks=True)
     made = get_precompiled(c, flags, build.KERNEL_HEADERS)
     first = [made.with_suffix('')] if made else build.KERNEL_HEADERS

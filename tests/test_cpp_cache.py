@@ -201,7 +201,7 @@ def made_again(*_, **__): raise AssertionError('the entry is made again')
 
 
 def test_what_is_whole_is_not_made_again(kept, monkeypatch):
-    monkeypatch.setattr(cache, '_make', made_again)
+    monkeypatch.setattr(cache, '_build_entry', made_again)
     assert kept.get() == kept.one
 
 
@@ -218,7 +218,7 @@ def test_whatever_the_umask(kept, mask, monkeypatch):
     try: made = kept.get()
     finally: os.umask(old)
     assert integrity.find_damage(made) == '' and not [o for o in (made, *made.rglob('*')) if o.stat().st_mode & 0o022]
-    monkeypatch.setattr(cache, '_make', made_again)
+    monkeypatch.setattr(cache, '_build_entry', made_again)
     assert kept.get() == made
 
 

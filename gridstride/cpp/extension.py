@@ -20,13 +20,15 @@ def load_files(
 ):  # a module with the functions that its PYBIND11_MODULE names
     "Compile the files as one source for the emulator"
     folders = [Path(path) for path in include_paths or ()]
-    host, cuda = (_join([path for path in sources if (path.suffix == '.cu') == is_cuda], folders) for is_cuda in (0, 1))
-    exported = dict(_EXPORT.findall(host + cuda))
+    cpp_src, cuda_src = (
+        _join([path for path in sources if (path.suffix == '.cu') == is_cuda], folders) for is_cuda in (0, 1)
+    )
+    exported = dict(_EXPORT.findall(cpp_src + cuda_src))
     if not exported:
         hint = 'write m.def("name", &function) in it'
         raise WrongSource(f'{name}: no PYBIND11_MODULE exports functions to Python: {hint}')
     names = {k: v.split('::')[-1] for k, v in exported.items()}
-    module = load_cuda(cuda, host or None, list(dict.fromkeys(names.values())), verbose=verbose, name=name)
+    module = load_cuda(cuda_src, cpp_src or None, list(dict.fromkeys(names.values())), verbose=verbose, name=name)
     for k, v in names.items():
         setattr(module, k, getattr(module, v))
     return module
@@ -42,20 +44,20 @@ def _expand(file, folders, seen):
     "Return the text of a file in which its own headers are expanded, except those in `seen`"
 
     def expand_include(match):
-        found = next(
+        path = next(
             (
                 candidate
-                for candidate in (file.parent / match[1], *(f / match[1] for f in folders))
+                for candidate in (file.parent / match[1], *(folder / match[1] for folder in folders))
                 if candidate.is_file()
             ),
             None,
         )
-        if found is None:
+        if path is None:
             return match[0]
-        if found.resolve() in seen:
+        if path.resolve() in seen:
             return ''
-        seen.add(found.resolve())
-        return _expand(found.resolve(), folders, seen)
+        seen.add(path.resolve())
+        return _expand(path.resolve(), folders, seen)
 
     text = re.sub(r'^[ \t]*#[ \t]*pragma[ \t]+once\b', '', file.read_text(), flags=re.M)
     return _INCLUDE.sub(expand_include, text)

@@ -1,6 +1,6 @@
-"""Reads the findings of the emulator's runtime, by ctypes structures that mirror `include/cuda/finding.h`.
+"""Reads the findings of the emulator's runtime with ctypes structures that mirror `include/cuda/finding.h`.
 
-The runtime reports a kind, a code and fields; `messages.WORDS` has the words. C++ and Python each define the layout of
+The runtime reports a kind, a code and fields; `messages.WORDS` has the texts. C++ and Python each define the layout of
 the structures, and `check_abi` compares the two definitions before anything is read.
 """
 
@@ -17,7 +17,7 @@ from ..diagnostics.errors import Access, Call, KernelCrash, Location, Phrase, ex
 ABI = 4  # `abi_version` in runtime/state.h: incremented on both sides when a shared structure changes
 KINDS = ('nothing', 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'launch', 'assert', 'crash', 'timeout')
 KINDS += ('interrupted', 'warning', 'phrase')  # in the order of the C++ enumeration
-_FAR_APART = 2**26  # elements; arrays of a small program are rarely as far apart
+_FAR_APART = 2**26  # elements; the arrays of a small program are rarely this far apart
 _NUMBER, _TEXT, _LIST, _PHRASE = range(4)
 
 
@@ -83,47 +83,49 @@ class AbiMismatch(RuntimeError):
 
 
 def check_abi(lib):
-    "Raise `AbiMismatch` unless the library has the version of this module, and its structures the same sizes"
+    "Raise `AbiMismatch` unless the library has the version of this module and structures of the same sizes"
     lib.gridstride_abi.restype = ctypes.POINTER(_Abi)
     compiled = {name: getattr(lib.gridstride_abi().contents, name) for name, _ in _Abi._fields_}
     expected = dict(zip(compiled, (ABI, *map(ctypes.sizeof, (COptions, CLocation, CField, CFinding)))))
-    wrong = [
+    mismatches = [
         f'{name} is {compiled[name]} there and {expected[name]} here'
         for name in expected
         if compiled[name] != expected[name]
     ]
-    if wrong:
+    if mismatches:
         raise AbiMismatch(
-            f"the emulator's runtime {lib._name} belongs to another version of this package ({', '.join(wrong)}): "
-            'restart Python, and delete that folder if it does not help'
+            f"the emulator's runtime {lib._name} belongs to another version of this package ({', '.join(mismatches)}): "
+            'restart Python; if that does not help, delete the folder of the runtime'
         )
 
 
-def _value(f, following):
-    "Return the value of the field `f`; a phrase consumes its own fields from the iterator `following`"
-    if f.type == _PHRASE:
-        return Phrase(f.string.decode(), fields_of([next(following) for _ in range(f.count)]))
-    if f.type == _TEXT:
-        return f.string.decode(errors='replace')
-    values = tuple(f.number_at[: f.count])
-    return values if f.type == _LIST else values[0]
+def _value_of(c_field, remaining_fields):
+    "Return the value of the field `c_field`; a phrase consumes its own fields from the iterator `remaining_fields`"
+    if c_field.type == _PHRASE:
+        return Phrase(c_field.string.decode(), fields_of([next(remaining_fields) for _ in range(c_field.count)]))
+    if c_field.type == _TEXT:
+        return c_field.string.decode(errors='replace')
+    values = tuple(c_field.number_at[: c_field.count])
+    return values if c_field.type == _LIST else values[0]
 
 
 def fields_of(fields) -> dict:  # name -> value
     "Return the fields of a finding or phrase as {name: value}"
-    following = iter(fields)
-    return {f.name.decode(): _value(f, following) for f in following}
+    remaining_fields = iter(fields)
+    return {c_field.name.decode(): _value_of(c_field, remaining_fields) for c_field in remaining_fields}
 
 
 def _calls_of(location):
     "Return the call stack of a `CLocation`, innermost first; addr2line gives an inlined lambda its function's name"
     calls = [Call(call.function.decode(), call.file.decode(), call.line) for call in location.calls[: location.depth]]
-    is_lambda = [call.function == calls[-1].function for call in calls[:-1]] + [False]
-    return tuple(call._replace(function='lambda') if inner else call for call, inner in zip(calls, is_lambda))
+    is_inlined_lambda = [call.function == calls[-1].function for call in calls[:-1]] + [False]
+    return tuple(
+        call._replace(function='lambda') if inlined else call for call, inlined in zip(calls, is_inlined_lambda)
+    )
 
 
 class NotEmulatedCall(KernelCrash, NotEmulated):
-    "The host code has called a function that the emulator does not have"
+    "Host code called a function that the emulator does not support"
 
 
 class Found:
@@ -145,75 +147,79 @@ class Found:
 
     def exception(
         self,
-        dialect,  # of the words: 'cuda' or 'python'
+        dialect,  # of the text: 'cuda' or 'python'
         **where,  # fields of `Location` that replace those of the runtime
     ) -> Exception:
         "Return the exception for the finding; `KeyboardInterrupt` if the user stopped the kernel"
         if self.kind == 'interrupted':
-            return KeyboardInterrupt(self._interrupted(**where))
+            return KeyboardInterrupt(self._interrupt_message(**where))
         who = dict(block=self.block, thread=self.thread, calls=self.calls)
-        where_found = Location(self.kernel, self.file or None, self.line, **who)._replace(**where)
+        location = Location(self.kernel, self.file or None, self.line, **who)._replace(**where)
         if self.code == 'not_emulated':
-            what, fix = text_of(self.kind, self.code, dialect, self.fields)
-            known = dict(file=where_found.file, line=where_found.line, source=where_found.source)
-            return NotEmulatedCall(what, fix, code=self.code, fields=self.fields, dialect=dialect, **known)
-        return exception_of(self.kind, self.code, dialect, self.fields, where_found, self.other)
+            summary, hint = text_of(self.kind, self.code, dialect, self.fields)
+            found_at = dict(file=location.file, line=location.line, source=location.source)
+            return NotEmulatedCall(summary, hint, code=self.code, fields=self.fields, dialect=dialect, **found_at)
+        return exception_of(self.kind, self.code, dialect, self.fields, location, self.other)
 
-    def _interrupted(self, file=None, source=None, **_):
+    def _interrupt_message(self, file=None, source=None, **_):
         "Return the message of the `KeyboardInterrupt`: what was interrupted, and where"
-        what = f'the kernel {self.kernel}' if self.kernel else 'the host code' if self.code else 'the call'
-        where = f'\n  {file}, line {self.line}: {source}' if self.line and source else ''
-        return f'{what} was interrupted{where}'
+        interrupted = f'the kernel {self.kernel}' if self.kernel else 'the host code' if self.code else 'the call'
+        location = f'\n  {file}, line {self.line}: {source}' if self.line and source else ''
+        return f'{interrupted} was interrupted{location}'
 
     def name_array(self, calls):
-        """Name the arrays that an access out of all arrays may belong to: one, or several that are equally likely.
+        """Name the arrays that an access to an address in no array may belong to: one, or several that are equally
+        likely.
 
         `calls`: an `accessed_arrays.Lines` per function, from the access to the kernel."""
         rows = [row.split() for row in self.fields.pop('arrays', '').split(', ') if row]
         rows = {name: (name, int(at), int(size)) for name, at, size in rows}
         if not rows or not calls[0].line:
             return
-        names, only = accessed_arrays(self.fields['access'], calls, rows)
-        found = [rows[name] for name in names]
-        by_chance = only and self._may_be_near_by_chance(found)
-        if by_chance or self._is_in_no_array(calls[0].line):
-            self._name_among(found)
+        names, are_all_known = accessed_arrays(self.fields['access'], calls, rows)
+        candidates = [rows[name] for name in names]
+        is_by_chance = are_all_known and self._may_be_near_by_chance(candidates)
+        if is_by_chance or self._is_in_no_array(calls[0].line):
+            self._set_candidates(candidates)
 
-    def _name_among(self, found):
-        "Store the array, or the candidates, of `found`: (name, index, size) of each"
+    def _set_candidates(self, candidates):
+        "Store the array, or several candidates, each as (name, index, size)"
         access = self.fields['access']
-        if len(found) == 1:
-            name, at, size = found[0]
-            self.code = 'overflowed' if at < 0 else 'outside'
-            self.fields = dict(access=access, array=name, index=(at,), shape=(size,))
-        elif found:
-            self.code, self.fields = 'overflowed_among', dict(access=access, candidates=tuple(found))
+        if len(candidates) == 1:
+            name, index, size = candidates[0]
+            self.code = 'overflowed' if index < 0 else 'outside'
+            self.fields = dict(access=access, array=name, index=(index,), shape=(size,))
+        elif candidates:
+            self.code, self.fields = 'overflowed_among', dict(access=access, candidates=tuple(candidates))
 
     def _is_in_no_array(self, line):
         "Return whether the address is in no array, or in one that this line does not access"
         is_elsewhere = self.code == 'overflowed' and not find_uses(line, self.fields.get('array', ''))
         return self.code == 'no_array' or is_elsewhere
 
-    def _may_be_near_by_chance(self, found):
+    def _may_be_near_by_chance(self, candidates):
         "Return whether an index that has overflowed may be near another array by chance"
-        return self.code in ('outside', 'before', 'freed') and all(abs(at) >= _FAR_APART for _, at, _ in found)
+        return self.code in ('outside', 'before', 'freed') and all(
+            abs(index) >= _FAR_APART for _, index, _ in candidates
+        )
 
     def order_race(self, line_of):
-        """Exchange the two accesses of a data race if the other one is later in the program, which is named last.
+        """Exchange the two accesses of a data race if the other one is later in the program: messages name the later
+        one first.
 
         The emulator runs one thread up to a barrier, then the next, so the order in which it finds the accesses is
-        arbitrary. Lines after the last barrier count as earlier than those before it, which belong to the next
-        iteration of a loop, or the next call of a function. `line_of`: a function that returns the text of a line."""
+        arbitrary. Lines after the last barrier count as earlier than lines before it, because these belong to the next
+        iteration of a loop, or to the next call of a function. `line_of` returns the text of a line."""
         barrier, other = self.kind == 'racecheck' and self.fields.pop('barrier', 0), self.other
         if not other or self.file and self.other_file not in ('', self.file):
             return
         self.other = other = other._replace(source=line_of(other.line))
         if self.code != 'race' or not (lines := self._lines_to_compare(barrier, line_of)):
             return
-        mine, theirs = ((line <= barrier, line) for line in lines)
+        position, other_position = ((line <= barrier, line) for line in lines)
         before, now = self.fields['before'], self.fields['now']
-        is_update = mine == theirs and self.line == other.line and (before, now) == ('written', 'read')
-        if theirs > mine or is_update and update_of(line_of(self.line), self.fields['array']):
+        is_update = position == other_position and self.line == other.line and (before, now) == ('written', 'read')
+        if other_position > position or is_update and update_of(line_of(self.line), self.fields['array']):
             self.other = Access(self.line, self.block, self.thread, line_of(self.line), calls=self.calls)
             self.line = other.line
             self.block = other.block
@@ -224,14 +230,19 @@ class Found:
 
     def _lines_to_compare(self, barrier, line_of):
         "Return the lines of both accesses, or of the calls that led there, in a common function; None if there is none"
-        mine, theirs = ([call.line for call in a.calls] for a in (self, self.other))
-        own = self.line, self.other.line
+        lines, other_lines = ([call.line for call in a.calls] for a in (self, self.other))
+        access_lines = self.line, self.other.line
         functions = {call[0].function for call in (self.calls, self.other.calls) if call}
-        if mine and theirs and len(functions) == 1 and _head_of(line_of, self.line) == _head_of(line_of, barrier):
-            return own
+        if (
+            lines
+            and other_lines
+            and len(functions) == 1
+            and _first_line_of_function(line_of, self.line) == _first_line_of_function(line_of, barrier)
+        ):
+            return access_lines
         if not self._is_complete():
-            return own if self.called in (None, self.line) else None
-        return next(((i, k) for i, k in zip(mine[::-1], theirs[::-1]) if i != k), (mine[-1], theirs[-1]))
+            return access_lines if self.called in (None, self.line) else None
+        return next(((i, k) for i, k in zip(lines[::-1], other_lines[::-1]) if i != k), (lines[-1], other_lines[-1]))
 
     def _is_complete(self):
         "Return whether the calls from the kernel to both accesses are known"
@@ -251,12 +262,12 @@ class Found:
         return bool(self.other and self.file and self.other_file and self.other_file != self.file)
 
 
-def _head_of(line_of, n):
+def _first_line_of_function(line_of, n):
     "Return the first line of the function that contains line `n`; 0 if there is none"
     return next((i for i in range(n, 0, -1) if re.search(r'__(global|device)__|^\s*def ', line_of(i))), 0)
 
 
 def file_among(file, files):
     "Return the one of `files` that matches `file`, by path or by name; else the first"
-    same = [path for path in files if path == file or file.endswith(f'/{path}')]
-    return (same or [path for path in files if Path(path).name == Path(file).name] or [*files, None])[0]
+    matches = [path for path in files if path == file or file.endswith(f'/{path}')]
+    return (matches or [path for path in files if Path(path).name == Path(file).name] or [*files, None])[0]

@@ -27,7 +27,7 @@ from .launcher import launcher
 from .load import Emulated
 from .toolchain.nvrtc import FIRST, HOST, replacements
 from .frontend.reader import functions, kernels
-from .rewriters.rewrite import without_line_numbers
+from .rewriters.rewrite import strip_line_directives
 from .frontend.tokens import WrongSource
 from ..diagnostics.errors import LaunchError
 from ..diagnostics.launch_config import (
@@ -42,7 +42,7 @@ from ..diagnostics.settings import checks_to_compile, parse_checks
 from ..utils import backend, dim3
 
 _NO_CLUSTER = dim3(1)  # blocks per cluster of a launch without clusters
-MAX_CACHED_LAUNCHES = 256  # compiled launches cached per kernel
+MAX_CACHED_LAUNCHES = 256  # per kernel
 
 
 class Kernel:
@@ -57,8 +57,8 @@ class Kernel:
         self.device = device
         self.built = built
         self.handle = getattr(run, 'handle', None)  # the driver's, on a GPU
-        compiled = self.handle and run.parameters is not None and launcher()
-        self._launches = Launches(self, compiled, run.parameters, run.launch_attributes) if compiled else None
+        module = self.handle and run.parameters is not None and launcher()
+        self._launches = Launches(self, module, run.parameters, run.launch_attributes) if module else None
         self.__doc__ = f'__global__ void {name}({", ".join(map(spell_param, params))})'
 
     def __repr__(self):
@@ -103,11 +103,10 @@ def with_stream_handle(config):
     return config
 
 
-# The compiled launcher passes arguments of types that it does not know, such as a struct of ctypes, to
-# `Kernel.checked`, which converts them or raises an error. It also repeats there a launch that the driver refuses, to
-# get its message.
+# The compiled launcher calls `Kernel.checked` for arguments of types that it does not know, such as a struct of ctypes:
+# this converts them or raises an error. It also repeats a launch that the driver refused, to get the error's message.
 class Launches(dict):
-    "The compiled launches of a kernel on a GPU: {configuration, of integers or tuples of integers: launch}"
+    "The compiled launches of a kernel on a GPU: {configuration (integers or tuples of integers): launch}"
 
     def __init__(self, kernel, module, parameters, launch_attributes):
         self.kernel = kernel
@@ -120,9 +119,9 @@ class Launches(dict):
         checked = self.kernel.checked(config)
         grid, block, stream, shared = read_brackets(self.kernel.__name__, config)
         try:
-            c = configure(self.kernel.__name__, grid, block, None, shared, opts_in=True)
-            ensure_max_dynamic_smem(self.kernel, c.shared)
-            size = tuple(c.grid), tuple(c.block), c.shared
+            sizes = configure(self.kernel.__name__, grid, block, None, shared, opts_in=True)
+            ensure_max_dynamic_smem(self.kernel, sizes.shared)
+            size = tuple(sizes.grid), tuple(sizes.block), sizes.shared
             launch = self.module.Launch(self.kernel.handle, *size, self.launch_attributes, self.parameters, checked)
         except (LaunchError, ValueError):  # `checked` reports it, or launches a kernel with many bytes of parameters
             return checked
@@ -147,7 +146,7 @@ class Kernels(dict):
 
 
 def _quote_source(src):
-    "Return how a message names a source: a source of one line is quoted, because it may be a path"
+    "Return how a message names a source: it quotes a source of one line, which may be a path"
     return 'this source' if '\n' in src.strip() else repr(src.strip()[:60])
 
 
@@ -157,30 +156,43 @@ def _unqualified(name):
 
 
 def _find_requested(src, name):
-    "Return (requested name, `Function`) per requested kernel; raises `WrongSource` if there is no such kernel"
+    "Return (requested name, `Function`) per requested kernel; raises `WrongSource` if a kernel does not exist"
     if not isinstance(src, str):
         hint = ': pass its .read_text()' if hasattr(src, 'read_text') else ''
         raise TypeError(f'src must be CUDA C as text, not {type(src).__name__}{hint}')
-    found = kernels(src)
-    known = {k.name: k for k in found}
-    if not known:
+    all_kernels = kernels(src)
+    kernel_of_name = {k.name: k for k in all_kernels}
+    if not kernel_of_name:
         raise WrongSource(f'no __global__ function in {_quote_source(src)}: a kernel begins with `__global__ void`')
-    defined = Counter((function.scope, function.name) for function in functions(src) if '__global__' in function.words)
-    if several := next((name for (_, name), n in defined.items() if n > 1), None):
+    num_definitions = Counter(
+        (function.scope, function.name) for function in functions(src) if '__global__' in function.words
+    )
+    if several := next((name for (_, name), n in num_definitions.items() if n > 1), None):
         what = f'{several} is the name of several kernels, which cuda_kernel cannot distinguish'
         raise WrongSource(f'{what}: give each a different name, or launch them from host code with load_cuda')
-    names = [name] if isinstance(name, str) else list(name) if name else [k for k, f in known.items() if not f.template]
+    names = (
+        [name]
+        if isinstance(name, str)
+        else list(name)
+        if name
+        else [k for k, f in kernel_of_name.items() if not f.template]
+    )
     if not names:
-        example = f"cuda_kernel(src, name='{next(iter(known))}<float>')"
-        what = f'all kernels of this source are templates ({", ".join(known)}): name the arguments of one'
+        example = f"cuda_kernel(src, name='{next(iter(kernel_of_name))}<float>')"
+        what = f'all kernels of this source are templates ({", ".join(kernel_of_name)}): name the arguments of one'
         raise WrongSource(f'{what}, as in {example}')
-    for word in names:
-        if _unqualified(word) not in known:
-            raise WrongSource(f'no kernel {word!r} in this source; there are {", ".join(known)}')
-        if known[_unqualified(word)].template and '<' not in word:
-            raise WrongSource(f"{word} is a template: name its arguments, as in name='{word}<float>'")
-    scoped = {f'{k.scope}::{k.name}': k for k in found}
-    requested = [(word, scoped.get(word.split('<')[0].strip(), known[_unqualified(word)])) for word in names]
+    for requested_name in names:
+        if _unqualified(requested_name) not in kernel_of_name:
+            raise WrongSource(f'no kernel {requested_name!r} in this source; there are {", ".join(kernel_of_name)}')
+        if kernel_of_name[_unqualified(requested_name)].template and '<' not in requested_name:
+            raise WrongSource(
+                f"{requested_name} is a template: name its arguments, as in name='{requested_name}<float>'"
+            )
+    scoped = {f'{k.scope}::{k.name}': k for k in all_kernels}
+    requested = [
+        (requested_name, scoped.get(requested_name.split('<')[0].strip(), kernel_of_name[_unqualified(requested_name)]))
+        for requested_name in names
+    ]
     for _, k in requested:
         _refuse_parameters(k)
     return requested
@@ -207,15 +219,15 @@ def _module_name(requested):
 
 def cuda_kernel(
     src: str,  # CUDA C with `__global__` functions, and the functions that they call
-    name=None,  # which one, or a list; `'k<float>'` for a template; None: all
-    checks=None,  # which checks: True, False, 'racecheck, memcheck', a list; None: all, if `options` enable any
+    name=None,  # of the kernel, or a list of names; `'k<float>'` for a template; None: all kernels
+    checks=None,  # True, False, 'racecheck, memcheck', or a list; None: all, if `options` enable any
 ):  # a `Kernel`; `Kernels` if there are several
     """Compile kernels without host code; raises `CompileError` with the lines, `WrongSource` for a missing kernel.
 
     Example: `k = cuda_kernel(src); k[grid, block](x, out, n)`"""
     requested, checks = _find_requested(src, name), parse_checks(checks)
     src = src.removeprefix('\ufeff')  # a byte order mark
-    compiled = (_by_nvrtc if backend() == 'gpu' else _by_emulator)(src, requested, checks)
+    compiled = (_compile_for_gpu if backend() == 'gpu' else _compile_for_emulator)(src, requested, checks)
     for k in compiled.values():
         k.src, k.checks = src, checks
     return compiled[requested[0][0]] if len(requested) == 1 else compiled
@@ -226,11 +238,11 @@ def _export(name, f):
     return f'GRIDSTRIDE_KERNEL_AS({_identifier(name)}, {f.scope + "::" if f.scope and "::" not in name else ""}{name})'
 
 
-def _by_emulator(src, requested, checks):
+def _compile_for_emulator(src, requested, checks):
     checks = checks_to_compile(checks)
     exports, file = ' '.join(_export(instantiation, f) for instantiation, f in requested), _module_name(requested)
     options = dict(original=src, extensions=('std', 'lambda'), suffix=f'\n{exports}\n')
-    built = emulate(without_line_numbers(src), file, bool(checks), **options)
+    built = emulate(strip_line_directives(src), file, bool(checks), **options)
     emulator.device()
     module = Emulated(built, file, {}, checks, src)
 
@@ -246,33 +258,33 @@ def _by_emulator(src, requested, checks):
 
 
 # NVRTC, the compiler of device code as a library, is faster than nvcc, which also compiles host code.
-def _by_nvrtc(src, requested, checks):
+def _compile_for_gpu(src, requested, checks):
     if checks:
         warn_unchecked()
-    own, others = read_headers(src, current_folder())
-    headers = (str(current_folder()), *own.items(), *others.items()) if own or others else ()
-    module, seconds = _compile(src, tuple(name for name, _ in requested), _module_name(requested), headers)
-    run = {name: _launcher(module.get_kernel(name), name, f.params, src) for name, f in requested}
+    learners, others = read_headers(src, current_folder())
+    headers = (str(current_folder()), *learners.items(), *others.items()) if learners or others else ()
+    module, seconds = _compile_by_nvrtc(src, tuple(name for name, _ in requested), _module_name(requested), headers)
+    run = {name: _make_launcher(module.get_kernel(name), name, f.params, src) for name, f in requested}
     return Kernels({name: Kernel(name, f.params, run[name], 'cuda', seconds) for name, f in requested})
 
 
 def _native_arch():
-    "Return the architecture with the features of this GPU alone: for Hopper sm_90a, with wgmma and setmaxnreg"
+    "Return the architecture with features of this GPU only: for Hopper sm_90a, which has wgmma and setmaxnreg"
     return 'sm_90a' if arch() == 'sm_90' else arch()
 
 
 @lru_cache
-def _compile(src, names, file, headers):
+def _compile_by_nvrtc(src, names, file, headers):
     """Compile and load the kernels `names`; returns the module and the time, in seconds.
 
-    `headers`: the folder of the learner's own headers, then (name, text) of each; () for none."""
+    `headers`: the folder of the learner's headers, then (name, text) of each header; () for none."""
     import torch
 
     torch.cuda.current_stream()  # makes torch's context the current one
     start = time.perf_counter()
     core().Device(torch.cuda.current_device()).set_current()
-    folders = [*_includes(), *headers[:1]]
-    folders.append(_replacements('\n'.join([src, *(text for _, text in headers[1:])]), folders))
+    folders = [*_toolkit_includes(), *headers[:1]]
+    folders.append(_replacement_folder('\n'.join([src, *(text for _, text in headers[1:])]), folders))
     options = dict(std='c++17', arch=_native_arch(), name=f'{file}.cu', lineinfo=True, include_path=folders)
     try:
         program = core().Program(src, 'c++', core().ProgramOptions(**options, pre_include=FIRST))
@@ -283,32 +295,32 @@ def _compile(src, names, file, headers):
         raise CompileError(src, f'{file}.cu', str(e)) from None
 
 
-# Each set of headers has its own folder: the key of NVRTC's cache contains the folder, not the headers' texts.
-def _replacements(src, folders):
+# Each set of headers needs its own folder, because the key of NVRTC's cache contains the folder, not the texts.
+def _replacement_folder(src, folders):
     "Return a folder with substitutes for the host's headers that `src` includes, and those that nvcc itself includes"
     texts = {k: v for k, v in replacements(src, folders).items() if k == FIRST or k in HOST}
     return str(build(texts, [], section='nvrtc', shared=True).folder)
 
 
 @lru_cache
-def _includes():
-    "List the folders of the toolkit's headers and of libcu++; [] without a toolkit: NVRTC has those of the pip wheels"
+def _toolkit_includes():
+    "Return the folders of the toolkit's headers and of libcu++; [] without a toolkit: then NVRTC uses the pip wheels'"
     try:
-        found = _toolkit(nvcc()) / 'include'
+        include = _toolkit_folder(nvcc()) / 'include'
     except CompilerMissing:
         return []
-    return [str(folder) for folder in (found, found / 'cccl') if folder.is_dir()]
+    return [str(folder) for folder in (include, include / 'cccl') if folder.is_dir()]
 
 
 # The nvcc on the path may be a script that calls the real one, which reports the folder of its toolkit.
-def _toolkit(compiler):
+def _toolkit_folder(compiler):
     "Return the folder of an nvcc's toolkit"
     log = subprocess.run([compiler, '--dryrun', '-x', 'cu', '-c', os.devnull], capture_output=True, text=True).stderr
     top = re.search(r'^#\$ TOP=(.+?)\s*$', log, re.M)
     return Path(top[1] if top else Path(compiler).resolve().parent.parent).resolve()
 
 
-# The compiled launcher names the types of scalars as Python's `struct` does, and those of elements as DLPack does.
+# The compiled launcher names types of scalars as Python's `struct` does, and types of elements as DLPack does.
 _FORMATS = dict(int8='b', uint8='B', int16='h', uint16='H', int32='i', uint32='I', int64='q', uint64='Q')
 _FORMATS.update(float32='f', float64='d', bool='?')
 _KINDS = dict(int=0, uint=1, float=2, bfloat=4)  # DLDataTypeCode
@@ -316,9 +328,9 @@ _ELEMENTS = {f'{kind}{bits}': (code, bits) for kind, code in _KINDS.items() for 
 _ELEMENTS.update({'bool': (6, 8), None: (0, 0)})
 
 
-def _to_ctypes(x, dtype, pointer):
+def _to_ctypes(x, dtype, is_pointer):
     "Convert an argument to ctypes"
-    if pointer:
+    if is_pointer:
         return ctypes.c_void_p(0 if x is None else x.data_ptr())
     if dtype in SCALARS:
         return SCALARS[dtype](x)
@@ -337,20 +349,20 @@ def _half_bits(x, dtype):
 
 
 def _parameter_formats(types, structs):
-    "Describe the types of a kernel's parameters for `launcher.cpp`; None if it does not know one of them"
-    known = [('*', *_ELEMENTS[dtype]) if pointer else (_FORMATS.get(dtype),) for dtype, pointer in types]
+    "Return the types of a kernel's parameters as `launcher.cpp` takes them; None if it does not know one of them"
+    formats = [('*', *_ELEMENTS[dtype]) if pointer else (_FORMATS.get(dtype),) for dtype, pointer in types]
     for i, size in structs.items():
-        known[i] = 'V', 0, 0, bytes(size)
-    return known if all(code[0] for code in known) else None
+        formats[i] = 'V', 0, 0, bytes(size)
+    return formats if all(format_[0] for format_ in formats) else None
 
 
-def _launcher(kernel, name, params, src):
+def _make_launcher(kernel, name, params, src):
     """Return a function (arguments, grid, block, stream, bytes of shared memory) that launches a kernel of `cuda.core`.
 
     If the source uses the barrier of the grid, launches are cooperative."""
     import torch
 
-    prints, cooperative = 'printf' in src, 'this_grid' in src
+    has_printf, cooperative = 'printf' in src, 'this_grid' in src
 
     types = [dtype_of(p.type) for p in params]
     handle = int(getattr(kernel, 'handle', None) or kernel._handle)
@@ -361,14 +373,14 @@ def _launcher(kernel, name, params, src):
         values = [_to_ctypes(x, *t) for x, t in zip(args, types)]
         for i, n in structs.items():
             if ctypes.sizeof(values[i]) != n:
-                what = f'has {n} bytes, but {ctypes.sizeof(values[i])} were given'
-                raise argument_error(name, i, spell_param(params[i]), what)
+                problem = f'has {n} bytes, but {ctypes.sizeof(values[i])} were given'
+                raise argument_error(name, i, spell_param(params[i]), problem)
         pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-        with show_prints(prints):
-            raw = int(getattr(stream, 'cuda_stream', stream) or 0)
-            launch_by_driver(handle, name, grid, block, shared, raw, pointers, cooperative)
+        with show_prints(has_printf):
+            stream_handle = int(getattr(stream, 'cuda_stream', stream) or 0)
+            launch_by_driver(handle, name, grid, block, shared, stream_handle, pointers, cooperative)
 
     run.handle, run.kernel = handle, kernel  # the handle is valid as long as the kernel object exists
     run.launch_attributes = [(COOPERATIVE, (1, 0, 0))] * cooperative
-    run.parameters = None if prints else _parameter_formats(types, structs)
+    run.parameters = None if has_printf else _parameter_formats(types, structs)
     return run

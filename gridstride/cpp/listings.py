@@ -8,7 +8,7 @@ from html import escape
 from ..support.function_source import source_of
 from ..utils import cuda_begin
 
-__all__ = ['Shown', 'show_source', 'show_change', 'SideBySide', 'side_by_side']
+__all__ = ['Listing', 'show_source', 'show_change', 'SideBySide', 'side_by_side']
 
 # Kind of token -> CSS colour: JupyterLab's variable, which its themes set, and for other pages a colour that is legible
 # on white and on black.
@@ -38,10 +38,10 @@ def show_source(
     old=None,  # an older source, text or kernel: mark the lines that it does not have
     title='',  # a line above the listing
     fold=False,  # show the title alone; a click unfolds the source
-) -> 'Shown':  # shows itself
+) -> 'Listing':  # which a notebook displays
     """Show a numbered listing; line 1 is the first line after `cuda_begin`, as in messages.
 
-    Raises `TypeError` for an object without source, `ValueError` for lines or strings that it does not have."""
+    Raises `TypeError` for an object without source, `ValueError` for lines or strings that the source does not have."""
     text = _text(src).splitlines()
     first, last = lines or (1 + next((i for i, line in enumerate(text) if line.strip()), 0), len(text))
     if not 1 <= first <= last <= len(text):
@@ -49,7 +49,7 @@ def show_source(
     marked = _marked_lines(text, [mark] if isinstance(mark, (str, int)) else mark)
     if old is not None:
         marked |= _new_lines(_text(old).splitlines(), text)
-    return Shown(text, first, last, marked, title, fold)
+    return Listing(text, first, last, marked, title, fold)
 
 
 def _text(src):
@@ -63,13 +63,15 @@ def _text(src):
 
 def _marked_lines(text, marks):
     "Return the numbers of the marked lines"
-    found = set()
-    for m in marks:
-        lines = {m} & set(range(1, len(text) + 1)) if isinstance(m, int) else _lines_with(text, m)
+    numbers = set()
+    for mark in marks:
+        lines = {mark} & set(range(1, len(text) + 1)) if isinstance(mark, int) else _lines_with(text, mark)
         if not lines:
-            raise ValueError(f'there is no line {m!r} to mark' if isinstance(m, int) else f'no line contains {m!r}')
-        found |= lines
-    return found
+            raise ValueError(
+                f'there is no line {mark!r} to mark' if isinstance(mark, int) else f'no line contains {mark!r}'
+            )
+        numbers |= lines
+    return numbers
 
 
 def _lines_with(text, part):
@@ -78,8 +80,8 @@ def _lines_with(text, part):
 
 def _new_lines(old, new):
     "Return the numbers of the lines of `new` that differ from `old`"
-    parts = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    return {i + 1 for what, _, _, a, b in parts if what != 'equal' for i in range(a, b) if new[i].strip()}
+    opcodes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return {i + 1 for tag, _, _, a, b in opcodes if tag != 'equal' for i in range(a, b) if new[i].strip()}
 
 
 def show_change(
@@ -87,21 +89,23 @@ def show_change(
     old,  # an older source
     title='',  # a line above the listing
     around=2,  # unchanged lines to show next to each changed one
-) -> 'Shown':  # shows itself
+) -> 'Listing':  # which a notebook displays
     "Show the difference of two sources: `-` marks a removed line, `+` a new one, which is numbered"
-    a, b = _text(old).splitlines(), _text(new).splitlines()
+    old_lines, new_lines = _text(old).splitlines(), _text(new).splitlines()
     rows = []
-    for group in SequenceMatcher(None, a, b, autojunk=False).get_grouped_opcodes(around):
+    for group in SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_grouped_opcodes(around):
         rows += [_OMITTED] * bool(rows)
-        for what, i, j, k, l in group:
-            if what == 'equal':
-                rows += [(n + 1, ' ', b[n]) for n in range(k, l)]
+        for tag, old_start, old_end, new_start, new_end in group:
+            if tag == 'equal':
+                rows += [(line_index + 1, ' ', new_lines[line_index]) for line_index in range(new_start, new_end)]
             else:
-                rows += [(None, '-', line) for line in a[i:j]] + [(n + 1, '+', b[n]) for n in range(k, l)]
+                rows += [(None, '-', line) for line in old_lines[old_start:old_end]] + [
+                    (line_index + 1, '+', new_lines[line_index]) for line_index in range(new_start, new_end)
+                ]
     return Change(rows, title)
 
 
-class Shown:
+class Listing:
     "A listing: coloured lines in a notebook, numbered text elsewhere"
 
     def __init__(self, text, first, last, marked, title, fold):
@@ -128,7 +132,7 @@ class Shown:
         return f'<div style="font-weight:bold">{title}</div>{body}' if title else body
 
 
-class Change(Shown):
+class Change(Listing):
     "A comparison of two sources: coloured lines in a notebook, numbered text elsewhere"
 
     def __init__(self, rows, title):  # rows: (number or None, mark, line)
@@ -145,19 +149,19 @@ class Change(Shown):
 
 
 class SideBySide:
-    "Listings side by side if the page is wide enough, else one below the other; long lines wrap, indented"
+    "Listings in columns if the page is wide enough, else one below the other; long lines wrap, indented"
 
-    def __init__(self, shown):
-        self.shown = shown
+    def __init__(self, listings):
+        self.shown = listings
 
     def __repr__(self):
         return '\n\n'.join(map(repr, self.shown))
 
     def _repr_html_(self):
-        parts = ''.join(f'<div style="flex:1 1 26em;min-width:0">{item._repr_html_()}</div>' for item in self.shown)
-        parts = parts.replace('white-space:pre;', 'white-space:pre-wrap;word-break:normal;')
-        parts = parts.replace('min-width:max-content', _HANGING_INDENT)
-        return f'<div style="display:flex;flex-wrap:wrap;gap:1em;--jp-code-font-size:11px">{parts}</div>'
+        columns = ''.join(f'<div style="flex:1 1 26em;min-width:0">{item._repr_html_()}</div>' for item in self.shown)
+        columns = columns.replace('white-space:pre;', 'white-space:pre-wrap;word-break:normal;')
+        columns = columns.replace('min-width:max-content', _HANGING_INDENT)
+        return f'<div style="display:flex;flex-wrap:wrap;gap:1em;--jp-code-font-size:11px">{columns}</div>'
 
 
 def side_by_side(*shown) -> SideBySide:  # each from `show_source`
@@ -165,11 +169,11 @@ def side_by_side(*shown) -> SideBySide:  # each from `show_source`
     return SideBySide(shown)
 
 
-def _format_row(i, html, mark=' '):
+def _format_row(number, html, mark=' '):
     "Format a line as HTML; its number, and a `-` if it was removed, are in a column that a copy of the text leaves out"
     style = f'display:block;min-width:max-content;{_STYLES[mark]}'
-    sign = '-' if mark == '-' else ' '
-    return f'<span style="{style}"><span style="{_NUMBER_STYLE}">{i:>4}{sign} </span>{html or " "}</span>'
+    removed_sign = '-' if mark == '-' else ' '
+    return f'<span style="{style}"><span style="{_NUMBER_STYLE}">{number:>4}{removed_sign} </span>{html or " "}</span>'
 
 
 def _colored(text):
@@ -178,8 +182,8 @@ def _colored(text):
         from pygments.lexers import CppLexer, PythonLexer
     except ImportError:
         return escape(text)
-    python = re.search(r'^ *def \w+\(.*:', text, re.MULTILINE)
-    lexer = (PythonLexer if python else CppLexer)(stripnl=False, ensurenl=False)
+    is_python = re.search(r'^ *def \w+\(.*:', text, re.MULTILINE)
+    lexer = (PythonLexer if is_python else CppLexer)(stripnl=False, ensurenl=False)
     return ''.join(_format_word(_token_kind(str(t), v), v) for t, v in lexer.get_tokens(text))
 
 

@@ -9,7 +9,7 @@ from . import emulator, loaded
 from .toolchain.build import CONSTRUCTS, ORIGINALS, CompileError, emulate, native
 from .driver import arch, show_prints, warn_unchecked
 from .frontend.reader import functions, host_functions, not_on_host
-from .rewriters.rewrite import without_line_numbers
+from .rewriters.rewrite import strip_line_directives
 from .frontend.tokens import WrongSource
 from .values import FINDING, Library
 from ..diagnostics.settings import checks_to_compile, parse_checks
@@ -184,7 +184,7 @@ def _make_source(cuda_src, cpp_src, funcs, name):
             raise TypeError(
                 f"{parameter} must be source text, not {type(src).__name__}; name functions with funcs=['f', 'g']"
             )
-    cuda_src, cpp_src = without_line_numbers(cuda_src), cpp_src and cpp_src.removeprefix('\ufeff')
+    cuda_src, cpp_src = strip_line_directives(cuda_src), cpp_src and cpp_src.removeprefix('\ufeff')
     if 'CUDA_ERR(' in cuda_src and '#define CUDA_ERR' not in f'{cpp_src}{cuda_src}':
         cpp_src = f'{cpp_src or ""}{_CUDA_ERR}'
     if cuda_src.startswith(cuda_begin):

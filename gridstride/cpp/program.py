@@ -6,7 +6,7 @@ from pathlib import Path
 from . import emulator
 from .toolchain.build import emulate
 from .load import Emulated
-from .rewriters.rewrite import without_line_numbers
+from .rewriters.rewrite import strip_line_directives
 from ..diagnostics.errors import KernelCrash
 from ..diagnostics.settings import checks_to_compile
 
@@ -55,7 +55,7 @@ def run(
     without_nvcc_macros = f'#undef __CUDACC__\n#undef __NVCC__\n#line 1 "{name}.cu"\n' if is_host_only else ''
     options = dict(folder=folder, include=include, units=units, extensions=extensions, defines=defines)
     options.update(original=src, prefix=without_nvcc_macros, suffix=_ENTRY)
-    built = emulate(without_line_numbers(src), name, bool(checks), ['-I.'], **options)
+    built = emulate(strip_line_directives(src), name, bool(checks), ['-I.'], **options)
     emulator.device()
     # Run a copy, because another path makes the loader initialize the variables again
     with tempfile.TemporaryDirectory() as folder:

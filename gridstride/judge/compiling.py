@@ -62,7 +62,7 @@ def _parse_request(blob):
     "Parse the request of a submission's process; raises `ProtocolError` for an invalid one"
     try:
         request = _build().CompileRequest(*json.loads(blob))
-        names = [*request.sources, request.name, *request.more, *request.plain]
+        names = [*request.sources, request.name, *request.more_units, *request.host_only]
         is_valid = all(map(_FILE.fullmatch, names)) and all(isinstance(text, str) for text in request.sources.values())
         if is_valid and all(isinstance(flag, str) for flag in request.flags):
             return request
@@ -190,7 +190,7 @@ class _Failed(Exception):
 
 def _build_files(request):
     "Return (header, blobs): the names and the bytes of the files of a module"
-    options = dict(others=request.others, more=request.more, plain=request.plain)
+    options = dict(key_parts=request.key_parts, more_units=request.more_units, host_only=request.host_only)
     folder = _build().compile_module(*request[:4], lambda log, command: _Failed(log), **options).folder
     sums = import_module('gridstride.cpp.toolchain.integrity').CHECKSUMS
     files = {p.relative_to(folder).as_posix(): p for p in sorted(Path(folder).rglob('*')) if p.is_file()}

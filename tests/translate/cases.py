@@ -120,11 +120,11 @@ def difference(got, want, case):
 
 def kept(name, decides, make):
     "What `make()` returns, if that is slow: it stays in the cache until one of the texts it depends on changes"
-    from gridstride.cpp.toolchain.cache import one_at_a_time
+    from gridstride.cpp.toolchain.cache import lock_entry
     from gridstride.utils import cache_dir
     key = hashlib.sha256(repr((decides, sys.version_info, np.__version__)).encode()).hexdigest()[:20]
     path = cache_dir()/name/f'{key}.pickle'
-    with one_at_a_time(path):
+    with lock_entry(path):
         if not path.exists():
             with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as f: pickle.dump(make(), f)
             os.replace(f.name, path)

@@ -112,7 +112,7 @@ def _refuse_surrogates(src):
         raise error_at(WrongSource, f'{what}: decode the text as UTF-8', src, e.start) from None
 
 
-def without_line_numbers(src: str) -> str:
+def strip_line_directives(src: str) -> str:
     "Drop `#line` and the byte order mark from `src`, so that line 1 is its first line"
     src = src.removeprefix('\ufeff')
     _refuse_surrogates(src)

@@ -21,82 +21,83 @@ from ..rewriters.variables import shared_variables
 from ...diagnostics.errors import warn_learner
 
 
-_preparing = threading.Lock()
+_preparing = threading.Lock()  # held while a background thread builds the runtime and the precompiled headers
 os.register_at_fork(after_in_child=_preparing._at_fork_reinit)
 
 
 def _prepare_all(c, flags, headers_first):
+    "Build the runtime, then the precompiled header"
     with _preparing:
         prepare_runtime()
         headers.get_precompiled(c, flags, headers_first, announce=False)
 
 
 ORIGINALS = 'gridstride_originals'  # a folder with the learner's headers, before they were rewritten
-CONSTRUCTS = 'has_static_constructors'  # an empty file in the folder of a module whose source may have some
-_MARKS_LOG = 'marked.txt'  # a log that has nothing but uses of marked functions
+CONSTRUCTS = 'has_static_constructors'  # an empty file in the folder of a module that may have static constructors
+_MARKS_LOG = 'marked.txt'  # the log, if it reports only uses of marked functions
 
 
-# A function (`CompileRequest`, fail) -> `BuildResult` or None, which compiles in another process; None: none does
+# A function (`CompileRequest`, fail) -> `BuildResult` or None that compiles in another process; None: there is none
 compile_remotely = None
 
 
 class CompileRequest(NamedTuple):
-    "The arguments of `compile_module` that, with this machine and this package, determine the module"
+    "The arguments of `compile_module` that determine the module, together with this machine and this package"
 
     sources: dict
     name: str
     flags: list
     headers_first: tuple
-    others: tuple
-    more: tuple
-    plain: tuple
+    key_parts: tuple
+    more_units: tuple
+    host_only: tuple
 
     def steps(self) -> tuple:
         "Return the positional arguments of `build`: sources, commands, and the other parts of the key"
         c = compiler()
-        units = self.name, *self.more
+        units = self.name, *self.more_units
         flags_without_ours = [
             '-include',
             OUTPUT_HEADER,
             *(flag for flag in self.flags if str(here / 'include') not in flag),
         ]
-        objects = [f'{unit}.o' for unit in (*units, *self.plain)]
+        objects = [f'{unit}.o' for unit in (*units, *self.host_only)]
         commands = [
             *([c.path, *self.flags, '-c', f'{unit}.cpp', '-o', f'{unit}.o'] for unit in units),
-            *([c.path, *flags_without_ours, '-x', 'c++', '-c', file, '-o', f'{file}.o'] for file in self.plain),
+            *([c.path, *flags_without_ours, '-x', 'c++', '-c', file, '-o', f'{file}.o'] for file in self.host_only),
             [c.path, '-shared', *objects, *link_flags(), '-o', f'{self.name}.so'],
         ]
-        return self.sources, commands, c, cpu(), headers_hash(here / 'include'), *self.others
+        return self.sources, commands, c, cpu(), headers_hash(here / 'include'), *self.key_parts
 
 
 def compile_module(
     sources: dict,  # file name -> text; `name.cpp` begins with the headers
-    name,  # of the source to compile
+    name,  # of the module
     flags: list,
     headers_first: tuple,  # the headers with which `name.cpp` begins
     fail,  # called with the log and the command if it does not compile; returns an exception
     warn=None,  # called with the log if it compiles, also for a cached module
-    others=(),  # other parts of the cache's key
-    more=(),  # names of other sources of the module
-    plain=(),  # file names of its host-only sources, which are compiled without the headers
+    key_parts=(),  # other parts of the cache's key
+    more_units=(),  # names of the module's other translation units
+    host_only=(),  # file names of its host-only sources, which are compiled without the headers
 ) -> BuildResult:  # with `name.so` in its folder
     """Compile C++ for the emulator.
 
-    If the runtime is not built yet, it is built in a background thread, then the precompiled headers; meanwhile
-    compilers read the headers themselves."""
+    If the runtime does not exist yet, a background thread builds it, then the precompiled headers; meanwhile, compilers
+    read the headers themselves."""
     c = compiler()
-    request = CompileRequest(sources, name, flags, headers_first, others, more, plain)
+    request = CompileRequest(sources, name, flags, headers_first, key_parts, more_units, host_only)
     sources, commands, *key = request.steps()
     runtime_exists = not _preparing.locked() and runtime_is_built()
     task = prepare_runtime if runtime_exists else partial(_prepare_all, c, flags, headers_first)
     threading.Thread(target=task).start()
-    compile_it = headers.runner(c, flags, headers_first if runtime_exists else (), f'compiling {name}.cu')
+    compile_with_headers = headers.runner(c, flags, headers_first if runtime_exists else (), f'compiling {name}.cu')
 
     def run(command, folder):
         if OUTPUT_HEADER in command:
             status, log = run_command(command, folder, f'compiling {command[-3]}')
         else:
-            status, log = compile_it(command, folder)
+            status, log = compile_with_headers(command, folder)
         if log and not status:
             with open(folder / (LOG if ': warning: ' in without_marked(log) else _MARKS_LOG), 'a') as f:
                 f.write(log)
@@ -114,8 +115,7 @@ def compile_module(
     return built
 
 
-# A source that uses neither torch nor much of the standard library gets fewer headers, which halves the time to
-# compile.
+# A source that uses neither torch nor much of the standard library gets fewer headers, which halves its compile time.
 HEADERS = 'emulator.h', 'gridstride/tensor.h'
 KERNEL_HEADERS = 'emulator.h', 'gridstride/kernel.h'
 _LIGHT_STD = (
@@ -133,7 +133,7 @@ def choose_headers(sources):
     return HEADERS if any(map(_TENSORS.search, sources)) else KERNEL_HEADERS
 
 
-# Only a source with `at::` gets that namespace, because another source may have a function called `at`.
+# Only a source that uses `at::` gets that namespace, because another source may have a function called `at`.
 def _uses_at_namespace(src):
     return re.search(r'\bat\s*::', src)
 
@@ -143,7 +143,7 @@ _SPECIAL_FUNCTIONS = re.compile(
 )
 
 
-# header -> pattern of the features in it, which few sources use; sources that do begin with it
+# header -> pattern of its features; only sources that use one of them begin with the header
 _EXTRA_HEADERS = {
     'special_functions.h': _SPECIAL_FUNCTIONS,
     'nv_atomic.h': re.compile(r'\b__(?:nv_atomic|NV_ATOMIC|NV_THREAD_SCOPE)_'),
@@ -170,14 +170,14 @@ def _include_first(sources):
 
 
 def emulated_flags(c, src, checks):
-    "Return the compiler's flags for a source of CUDA C; `checks`: instrument it for the detectors?"
-    maybe = ['-Wmaybe-uninitialized'] if c.kind == 'gcc' else []
+    "Return the compiler's flags for a source of CUDA C; `checks`: whether to instrument it for the detectors"
+    uninitialized_warning = ['-Wmaybe-uninitialized'] if c.kind == 'gcc' else []
     return [
         *common_flags(c),
         *line_flags(c),
         '-DGRIDSTRIDE_WITHOUT_AT',
         *(f'-W{warning}' for warning in WARNINGS),
-        *maybe,
+        *uninitialized_warning,
         '-Wvla',
         '-fsanitize=return',
         *division_flags(c),
@@ -185,8 +185,8 @@ def emulated_flags(c, src, checks):
     ]
 
 
-# The standard library tests macros such as NDEBUG and _GNU_SOURCE, so they are flags of the compiler. All others are
-# defined after the headers, which are precompiled without them, and may use the same names.
+# The standard library tests macros such as NDEBUG and _GNU_SOURCE, so these become compiler flags. All other macros are
+# defined after the headers, which are precompiled without them and may use the same names.
 _BEFORE_HEADERS = re.compile(r'NDEBUG\b|_')
 
 
@@ -201,37 +201,40 @@ def emulate(
     src: str,  # CUDA C
     name: str,  # of the source, in messages: `name.cu`
     checks: bool,  # whether every access is reported to the detectors
-    more=(),  # more flags
+    extra_flags=(),  # of the compiler
     original='',  # the learner's source, for messages
-    folder=None,  # with the learner's own headers; None: the current one
-    include=(),  # more folders with such headers
+    folder=None,  # of the learner's own headers; None: the current folder
+    include=(),  # other folders of such headers
     units=(),  # dict: file name -> CUDA C of the other files of the program
     extensions=(),  # language extensions of nvcc that are enabled: see `callers` and `library`
     defines=(),  # macros for all files: 'NAME' or 'NAME=VALUE'
     prefix='',  # C++ before it
     suffix='',  # C++ after it
 ) -> BuildResult:  # with `name.so` in its folder
-    """Rewrite and compile for the emulator; raises `CompileError`, or `WrongSource` for errors that only nvcc reports.
+    """Rewrite and compile a source for the emulator; raises `CompileError`, or `WrongSource` for an error of nvcc
+    alone.
 
     The learner's own headers are searched in `folder` and `include`, and rewritten, too."""
 
-    def make():
+    def rewrite_and_compile():
         shared = _shared_variables_of(src, units, folder, include)
         text = f'{prefix}{to_cpp(src, shared=shared)}{suffix}'
         options = dict(folder=folder, include=include, units=units, extensions=extensions, defines=defines)
-        return emulate_rewritten(text, name, checks, more, original or src, constructs=True, shared=shared, **options)
+        return emulate_rewritten(
+            text, name, checks, extra_flags, original or src, constructs=True, shared=shared, **options
+        )
 
     if units or '__has_include' in src or any(read_headers(src, folder or current_folder(), include)):
-        return make()  # because the result depends on other files
-    key = src, name, checks, more, original, extensions, defines, prefix, suffix
-    return cached_result((*key, compiler(), cpu(), headers_hash(here / 'include')), make)
+        return rewrite_and_compile()  # the result depends on other files, which are not in the key
+    key = src, name, checks, extra_flags, original, extensions, defines, prefix, suffix
+    return cached_result((*key, compiler(), cpu(), headers_hash(here / 'include')), rewrite_and_compile)
 
 
 def emulate_rewritten(
     src: str,
     name: str,
     checks: bool,
-    more=(),
+    extra_flags=(),
     original='',
     folder=None,
     include=(),
@@ -239,52 +242,54 @@ def emulate_rewritten(
     extensions=(),
     defines=(),
     shared=(),  # the result of `shared_variables` for all of its files
-    constructs=False,  # whether `original`, `units` or their headers may have static constructors
+    constructs=False,  # whether to look for static constructors in `original`, `units` and their headers
 ) -> BuildResult:
-    "Compile a source that was rewritten to C++; the parameters are those of `emulate`"
+    "Compile a source that is already rewritten to C++; the parameters are those of `emulate`"
     c = compiler()
     file = f'{name}.cu'
     shown = original or src
     learners_files = {file: shown, **dict(units)}
     macro_flags, macros = _macros(defines)
-    flags = [*emulated_flags(c, '\n'.join(learners_files.values()), checks), *more, *macro_flags]
+    flags = [*emulated_flags(c, '\n'.join(learners_files.values()), checks), *extra_flags, *macro_flags]
 
     def fail(log, command):
-        return _compile_exception(without_marked(log), command, learners_files, own)
+        return _compile_exception(without_marked(log), command, learners_files, own_headers)
 
     compiled = {name: (file, src)}
-    hosts = [k for k, v in dict(units).items() if is_host_only(k, v, folder or current_folder(), include)]
-    units = {k: v for k, v in dict(units).items() if k not in hosts}
+    host_only_files = [k for k, v in dict(units).items() if is_host_only(k, v, folder or current_folder(), include)]
+    units = {k: v for k, v in dict(units).items() if k not in host_only_files}
     compiled |= {f'{name}.part{n}': (k, to_cpp(v, shared=shared)) for n, (k, v) in enumerate(units.items())}
-    read = [*(text for _, text in compiled.values()), *(learners_files[path] for path in hosts)]
-    own, others = _headers_of(read, folder or current_folder(), include)
-    texts = [*(text for _, text in compiled.values()), *own.values(), *others.values()]
-    plain = dict(compiled.values()) | {k: to_cpp(v, names=False, shared=shared) for k, v in own.items()}
-    originals = {**own, **learners_files}
-    warned_uses = _refuse_library(
-        [Unit(text, k, originals[k]) for k, text in plain.items()], others.values(), extensions
+    all_sources = [*(text for _, text in compiled.values()), *(learners_files[path] for path in host_only_files)]
+    own_headers, other_headers = _headers_of(all_sources, folder or current_folder(), include)
+    texts = [*(text for _, text in compiled.values()), *own_headers.values(), *other_headers.values()]
+    rewritten = dict(compiled.values()) | {k: to_cpp(v, names=False, shared=shared) for k, v in own_headers.items()}
+    originals = {**own_headers, **learners_files}
+    warned_uses = _refuse_host_uses(
+        [Unit(text, k, originals[k]) for k, text in rewritten.items()], other_headers.values(), extensions
     )
     if warned_uses:
-        known = OwnNames([*plain.values(), *others.values()])
-        plain = {k: guard_host_calls(text, known) for k, text in plain.items()}
-    # A finding names the calls, so in a checked build small functions are inlined, and private ones are not.
-    private = 'static __attribute__((noinline)) ' if checks else 'static '
-    alone = len(read) == 1 and not (own or others)
-    inline = '__attribute__((always_inline)) ' if checks else ''
-    marked = {k: mark(text, private if alone else '', inline) for k, text in plain.items()}
+        known = OwnNames([*rewritten.values(), *other_headers.values()])
+        rewritten = {k: guard_host_calls(text, known) for k, text in rewritten.items()}
+    # A finding names the calls that led to an access, so a checked build inlines small functions but no static ones.
+    static_specifiers = 'static __attribute__((noinline)) ' if checks else 'static '
+    is_single_file = len(all_sources) == 1 and not (own_headers or other_headers)
+    inline_specifiers = '__attribute__((always_inline)) ' if checks else ''
+    marked = {
+        k: mark(text, static_specifiers if is_single_file else '', inline_specifiers) for k, text in rewritten.items()
+    }
     sources = {
         **learners_files,
-        **{k: marked[k] for k in own},
-        **({OUTPUT_HEADER: OUTPUT_HEADER_TEXT} if hosts else {}),
+        **{k: marked[k] for k in own_headers},
+        **({OUTPUT_HEADER: OUTPUT_HEADER_TEXT} if host_only_files else {}),
     }
-    sources |= {f'{ORIGINALS}/{k}': text for k, text in own.items()}
+    sources |= {f'{ORIGINALS}/{k}': text for k, text in own_headers.items()}
     if constructs and any(map(runs_when_loaded, originals.values())):
         sources[CONSTRUCTS] = ''
     for unit, (shown_as, text) in compiled.items():
         at = 'namespace at = torch;' if _uses_at_namespace(text) else ''
         nvcc_macros = _NVCC_MACROS if shown_as.endswith('.cu') else ''
-        first = f'{_include_first(texts)}{at}\n{nvcc_macros}{macros}'
-        sources[f'{unit}.cpp'] = f'{first}#line 1 "{shown_as}"\n{marked[shown_as]}'
+        preamble = f'{_include_first(texts)}{at}\n{nvcc_macros}{macros}'
+        sources[f'{unit}.cpp'] = f'{preamble}#line 1 "{shown_as}"\n{marked[shown_as]}'
 
     def warn(log):
         known = [Unit(text, k, originals[k]) for k, text in marked.items()]
@@ -292,8 +297,10 @@ def emulate_rewritten(
             raise wrong
         warn_of(without_marked(log), shown, file, {k: v for k, v in originals.items() if k != file})
 
-    parts = tuple(compiled)[1:], hosts
-    built = compile_module(sources, name, flags, choose_headers(texts), fail, warn, sorted(others.items()), *parts)
+    units_and_hosts = tuple(compiled)[1:], host_only_files
+    built = compile_module(
+        sources, name, flags, choose_headers(texts), fail, warn, sorted(other_headers.items()), *units_and_hosts
+    )
     for message, *where in warned_uses:
         (built.folder / LOG).touch()  # so that each use of the cached module warns, too
         warn_learner(CompileWarning(message), *where)
@@ -303,61 +310,61 @@ def emulate_rewritten(
 def _shared_variables_of(src, units, folder, include):
     "Return `shared_variables` of a source, its `units` and their own headers"
     files = {'': src, **dict(units)}
-    own, _ = _headers_of(files.values(), folder or current_folder(), include)
-    every = {**own, **files}
-    return shared_variables(every) if any('extern' in text for text in every.values()) else ()
+    own_headers, _ = _headers_of(files.values(), folder or current_folder(), include)
+    all_texts = {**own_headers, **files}
+    return shared_variables(all_texts) if any('extern' in text for text in all_texts.values()) else ()
 
 
-def _refuse_library(units, others, extensions):
+def _refuse_host_uses(units, others, extensions):
     """Raise `WrongSource` for a use of a host-only function or type in device code.
 
     Returns the uses that are warnings, the result of `find_host_device_uses`; [] if a source cannot be parsed."""
     try:
-        own = OwnNames([*(unit.text for unit in units), *others])
-        wrong = next((use for unit in units for use in find_host_uses(unit, own, extensions)), None)
-        warned_uses = [use for unit in units for use in find_host_device_uses(unit, own)]
+        own_names = OwnNames([*(unit.text for unit in units), *others])
+        host_use = next((use for unit in units for use in find_host_uses(unit, own_names, extensions)), None)
+        warned_uses = [use for unit in units for use in find_host_device_uses(unit, own_names)]
     except ValueError:
         return []
-    if wrong:
-        raise wrong
+    if host_use:
+        raise host_use
     return warned_uses
 
 
 def _headers_of(sources, folder, include):
     "Return the merged results of `read_headers` for all of these sources"
-    own, others = {}, {}
+    own_headers, other_headers = {}, {}
     for src in sources:
-        for known, found in zip((own, others), read_headers(src, folder, include)):
-            known.update(found)
-    return own, others
+        for merged, texts in zip((own_headers, other_headers), read_headers(src, folder, include)):
+            merged.update(texts)
+    return own_headers, other_headers
 
 
-def _compile_exception(log, command, learners_files, own):
-    "Make the exception for a compiler's log about `learners_files` or their headers `own`, both {file name: text}"
+def _compile_exception(log, command, learners_files, own_headers):
+    "Make the exception for a compiler's log about `learners_files` or `own_headers`, both {file name: text}"
     for file, text in learners_files.items():
-        if missing := describe_unsupported(log, text, file, own):
-            return NotEmulated(missing)
+        if unsupported := describe_unsupported(log, text, file, own_headers):
+            return NotEmulated(unsupported)
     reported = [path for path in learners_files if read_log(log, path)]
     files = reported or [path for path in learners_files if f'{path}:' in log] or [*learners_files]
-    return CompileError(learners_files[files[0]], files[0], log, command, own)
+    return CompileError(learners_files[files[0]], files[0], log, command, own_headers)
 
 
 def native(
     src: str,  # CUDA C
     name: str,  # of the source, in messages
     arch: str,  # such as 'sm_90'
-    more=(),  # more flags
+    extra_flags=(),  # of nvcc
     original='',  # the learner's source, for messages
 ) -> BuildResult:  # with `name.so` in its folder
-    "Compile by nvcc; raises `CompileError` with the learner's lines"
+    "Compile with nvcc; raises `CompileError` with the learner's lines"
     file = f'{name}.cu'
     cc = nvcc()
     shown = original or src
-    without = '' if _uses_at_namespace(src) else '#define GRIDSTRIDE_WITHOUT_AT\n'
-    text = f'{without}#include "gridstride/tensor.h"\n#line 1 "{file}"\n{src}'
+    macro_line = '' if _uses_at_namespace(src) else '#define GRIDSTRIDE_WITHOUT_AT\n'
+    text = f'{macro_line}#include "gridstride/tensor.h"\n#line 1 "{file}"\n{src}'
     flags = ['-std=c++17', '-shared', f'-arch={arch}', '-lineinfo', '-Xcompiler', '-fPIC', '-diag-error=940']
     flags += ['--expt-relaxed-constexpr', '--extended-lambda']
-    command = [cc, *flags, f"-I{here / 'include/torch'}", *more, f'{name}.gpu.cu', '-o', f'{name}.so']
+    command = [cc, *flags, f"-I{here / 'include/torch'}", *extra_flags, f'{name}.gpu.cu', '-o', f'{name}.so']
     own, others = read_headers(src, current_folder())
     return build(
         {f'{name}.gpu.cu': text, file: shown, **own},
@@ -371,12 +378,12 @@ def native(
 
 
 def prepare():
-    "Build the runtime and the precompiled headers for checked kernels, ahead of the first kernel"
-    c = compiler()
+    "Build the runtime and the precompiled headers of checked kernels before the first kernel needs them"
+    cpp_compiler = compiler()
     preparing = threading.Thread(target=prepare_runtime)
     preparing.start()
     for names in (KERNEL_HEADERS, HEADERS):
-        headers.get_precompiled(c, emulated_flags(c, '', checks=True), names)
+        headers.get_precompiled(cpp_compiler, emulated_flags(cpp_compiler, '', checks=True), names)
     preparing.join()
 
 

@@ -1,10 +1,10 @@
-"""The user's cache of what compilers have produced.
+"""Caches the outputs of compilers in a folder of the user.
 
 Each result of a build is an entry: a folder whose name is a hash of all inputs, which are the sources, the compiler and
-its flags, our headers and the kind of CPU. So an entry cannot be stale, and is never overwritten. Deleting the cache
-costs only the time to compile again.
+its flags, our headers and the CPU. So an entry cannot be stale, and it is never overwritten. Deleting the cache costs
+only the time to compile again.
 
-An entry that is damaged, or that another user could have written, is built again (`integrity`). If the cache
+An entry that is damaged, or that another user could have written, is rebuilt (`integrity`). If the cache
 cannot be used at all, a temporary folder of this user replaces it.
 """
 
@@ -53,8 +53,8 @@ def _libc():
         return ''
 
 
-# A learner who waits sees what is being compiled. A build inside another one is not reported, so that there is one
-# line.
+# If a compilation is slow, a line on stderr tells the learner what is being compiled. A build within another build
+# prints nothing, so that there is one line.
 SLOW = 2.0  # seconds after which a compilation is reported
 _reporting = threading.Lock()
 
@@ -92,8 +92,9 @@ def _report(description, report_delay, ended):
     write(f' {time.perf_counter() - start:.0f} s\n')
 
 
-# `build` runs commands in a temporary folder next to the entry, and renames it after they succeed, so that no process
-# ever sees an incomplete entry. If two processes build the same entry at the same time, the second discards its result.
+# `build` runs commands in a temporary folder next to the entry, and renames this folder after they succeed, so that no
+# process ever sees an incomplete entry. If two processes build the same entry at the same time, the second discards its
+# result.
 BuildResult = namedtuple('BuildResult', 'folder commands seconds cached')  # seconds: 0 if it was in the cache
 
 
@@ -111,13 +112,13 @@ class CacheUnusable(RuntimeError):
 
 def build(
     sources: dict,  # file name -> text
-    commands: list,  # each a list of strings, or several of them to run at once; in the folder that holds the sources
-    *key,  # whatever else decides the result
+    commands: list,  # each a list of strings, or several such lists to run in parallel, in the folder of the sources
+    *key,  # all other inputs of the result
     fail=None,  # called with the log if a command fails; returns an exception
     run=None,  # runs a command in a folder and returns its status and its log; None: `run_command`
     section='',  # the folder of the entry inside the cache
-    shared=False,  # do several processes need the entry? Then one builds it, and the others wait
-    contents=True,  # compare the checksums of an existing entry? Otherwise its user must detect damage
+    shared=False,  # whether other processes may need the entry, too: one process builds it, and the others wait
+    contents=True,  # whether to compare the checksums of an existing entry; if not, its user must detect damage
 ) -> BuildResult:
     "Return the entry with the outputs of `commands`, run on `sources`, from the cache if it has the entry"
     entry = entry_folder(sources, commands, *key, section=section)
@@ -127,9 +128,9 @@ def build(
             return BuildResult(final, commands, 0.0, True)
     steps = dict(sources=sources, commands=commands, run=run or run_command, fail=fail)
     try:
-        final = _make_if_missing(entry, shared, contents, steps)
+        final = _build_if_missing(entry, shared, contents, steps)
     except CacheUnusable as e:
-        final = _make_in_replacement(e, entry, section, shared, contents, steps)
+        final = _build_in_replacement(e, entry, section, shared, contents, steps)
     return BuildResult(final, commands, time.perf_counter() - start, False)
 
 
@@ -138,24 +139,24 @@ def is_cached(sources, commands, *key) -> bool:
     return _is_usable(entry_folder(sources, commands, *key), True)
 
 
-def _make_if_missing(final, shared, contents, steps):
+def _build_if_missing(final, shared, contents, steps):
     "Build an entry if it is missing; returns its folder"
     _prepare_folder(final)
-    with one_at_a_time(final) if shared else nullcontext():
+    with lock_entry(final) if shared else nullcontext():
         for _ in range(3):
             if _is_usable(final, contents):
                 return final
-            with suppress(_Removed):
-                _make(final, **steps)
+            with suppress(_FolderRemoved):
+                _build_entry(final, **steps)
                 return final
     raise CacheUnusable(f'another process keeps removing {final.parent}')
 
 
-def _make_in_replacement(why, entry, section, shared, contents, steps):
+def _build_in_replacement(why, entry, section, shared, contents, steps):
     "Build an entry in the replacement of the cache; if that fails, too, raises `why`, the error of the cache"
     replacement = _replacement_for(why)
     try:
-        return _make_if_missing(replacement / section / entry.name, shared, contents, steps)
+        return _build_if_missing(replacement / section / entry.name, shared, contents, steps)
     except CacheUnusable:
         raise why from None
 
@@ -172,13 +173,12 @@ def _replacement_for(why):
     return replacement
 
 
-# Ownership and integrity
 def _is_usable(final, contents):
-    "Return whether an entry exists and is usable; an unusable one is reported and removed"
+    "Return whether an entry exists and is usable; report and remove an unusable one"
     if _why_foreign(final.parent) or (why := find_damage(final, contents)) is None:
         return False
     if why:
-        with one_at_a_time(final.with_name(f'{final.name}-broken')):
+        with lock_entry(final.with_name(f'{final.name}-broken')):
             if find_damage(final, contents):  # otherwise another process has replaced it
                 _report_once(f'the cache is damaged ({final} {why}); unusable entries are rebuilt')
                 discard(final)
@@ -190,8 +190,8 @@ def _why_foreign(folder):
     "Return why other users could write to a folder of the cache; '' if they cannot, or if it does not exist"
     for ancestor in _folders_of_cache(folder):
         with suppress(OSError):
-            found = os.lstat(ancestor) if ancestor == _replacement_path() else os.stat(ancestor)
-            if why := foreign_reason(found) or ('is a link' if stat.S_ISLNK(found.st_mode) else ''):
+            folder_status = os.lstat(ancestor) if ancestor == _replacement_path() else os.stat(ancestor)
+            if why := foreign_reason(folder_status) or ('is a link' if stat.S_ISLNK(folder_status.st_mode) else ''):
                 return f'{ancestor} {why}'
     return ''
 
@@ -202,19 +202,19 @@ def _folders_of_cache(folder):
 
 
 def discard(path):
-    "Remove a folder, file or link; for other processes it disappears at once"
+    "Remove a folder, file or link; rename it first, so that for other processes it disappears at once"
     path = Path(path)
-    aside = path.with_name(f'{path.name}.{os.getpid()}.{threading.get_ident()}.old')
+    renamed = path.with_name(f'{path.name}.{os.getpid()}.{threading.get_ident()}.old')
     with suppress(OSError):
-        os.rename(path, aside)
-        if aside.is_dir() and not aside.is_symlink():
-            shutil.rmtree(aside, ignore_errors=True)
+        os.rename(path, renamed)
+        if renamed.is_dir() and not renamed.is_symlink():
+            shutil.rmtree(renamed, ignore_errors=True)
         else:
-            aside.unlink()
+            renamed.unlink()
 
 
 def usable_cache() -> Path:
-    "Return the folder of the cache, made if needed; if it cannot be written, its replacement"
+    "Return the folder of the cache, which is made if it is missing; if it cannot be written, its replacement"
     try:
         _prepare_folder(cache_dir() / 'entry')
     except CacheUnusable as e:
@@ -243,15 +243,15 @@ def _prepare_folder(final):
 
 
 def _make_private(folder):
-    "Make a folder that other users can neither read nor write; of an existing folder, remove their write permission"
+    "Make a folder that other users cannot access; if it exists, only remove their write permission"
     if not folder.is_dir():
         if folder.parent == cache_dir() and os.path.lexists(folder):
-            discard(folder)  # a file where a part of the cache belongs
+            discard(folder)  # a file that has the name of a folder of the cache
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.stat()
-    if foreign_reason(found) == 'can be written by others':
-        os.chmod(folder, found.st_mode & 0o7755)
+    folder_status = folder.stat()
+    if foreign_reason(folder_status) == 'can be written by others':
+        os.chmod(folder, folder_status.st_mode & 0o7755)
 
 
 def _replacement_path():
@@ -270,27 +270,27 @@ def _replacement():
 
 @lru_cache
 def _process_replacement():
-    "Return a temporary folder of this process alone, for when another user has taken the name of the usual one"
+    "Return a temporary folder for this process alone, in case another user has taken the usual name"
     folder = Path(tempfile.mkdtemp(prefix='gridstride-'))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 @lru_cache
-def _reported():
+def _reported():  # a list, cached so that tests can clear it
     return []
 
 
 def _report_once(text):
-    "Report on stderr what is wrong with the cache, in one line, once; not with `GRIDSTRIDE_QUIET`"
+    "Print one line about a problem of the cache to stderr, only once; nothing with `GRIDSTRIDE_QUIET`"
     if not _reported():
         _reported().append(text)
         if not os.environ.get('GRIDSTRIDE_QUIET'):
             print(f'gridstride: {text}', file=sys.stderr, flush=True)
 
 
-# The key of an entry contains the rewritten source. To rewrite it again for a cached module would take five times as
-# long as to look up the entry by the original source, so an index maps the hash of the latter to the entry.
+# The key of an entry contains the rewritten source. Rewriting a source takes five times as long as a lookup, so an
+# index maps the hash of the original source to the entry.
 LOG = 'log.txt'  # a file of an entry: the compiler's log, whose warnings are printed at each use
 
 
@@ -304,7 +304,7 @@ def cached_result(
     inputs,  # all inputs of `make`, except the modules of this package
     make,  # a function without arguments that returns a `BuildResult`
 ) -> BuildResult:
-    "Return the result of `make`, from the cache if the index has it; not if there is a log to print"
+    "Return the result of `make`, from the cache if the index has it; an entry with a log to print is not indexed"
     key = _hash(inputs, _modules_hash())
     index_entry = cache_dir() / 'known' / key
     with suppress(OSError, ValueError, TypeError, RecursionError):
@@ -327,47 +327,48 @@ def cached_result(
     return built
 
 
-class _Removed(Exception):
+class _FolderRemoved(Exception):
     "The temporary folder of an entry was removed during the build"
 
 
-def _make(final, sources, commands, run, fail):
+def _build_entry(final, sources, commands, run, fail):
+    "Build an entry in a temporary folder, then rename the folder to `final`"
     work = _unfinished_folder(final)
     try:
-        _fill(work, sources, commands, run, fail)
+        _run_commands(work, sources, commands, run, fail)
         write_checksums(work, final.name)
         os.chmod(work, 0o755)
         _rename_to_final(work, final)
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT):
-            what = f'no space is left in {final.parent}, or in {tempfile.gettempdir()}, which compilers use'
+            problem = f'no space is left in {final.parent}, or in {tempfile.gettempdir()}, which compilers use'
             hint = 'free some, or set GRIDSTRIDE_CACHE and TMPDIR to folders with free space'
-            raise CacheUnusable(f'{what}: {hint}') from None
+            raise CacheUnusable(f'{problem}: {hint}') from None
         if not work.exists():
-            raise _Removed from None
+            raise _FolderRemoved from None
         raise
     except Exception:
         if not work.exists():
-            raise _Removed from None
+            raise _FolderRemoved from None
         raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _fill(work, sources, commands, run, fail):
+def _run_commands(work, sources, commands, run, fail):
     "Write the sources and run the commands"
     for name, text in sources.items():
         (work / name).parent.mkdir(parents=True, exist_ok=True)
         (work / name).write_text(text)
     for command in commands:
-        for done, (status, log) in _run(command, work, run):
+        for executed, (status, log) in _run_command_or_several(command, work, run):
             if status and 'No space left on device' in log:
                 raise OSError(errno.ENOSPC, log)
             if status:
-                raise fail(log) if fail else RuntimeError(f"{' '.join(done)}\n{log}")
+                raise fail(log) if fail else RuntimeError(f"{' '.join(executed)}\n{log}")
 
 
-def _run(command, folder, run):
+def _run_command_or_several(command, folder, run):
     "Run a command, or several in parallel; returns a list of (command, (status, log))"
     if isinstance(command[0], str):
         return [(command, run(command, folder))]
@@ -378,6 +379,7 @@ def _run(command, folder, run):
 
 
 def _unfinished_folder(final):
+    "Make the temporary folder in which an entry is built; raises `CacheUnusable` if that is not possible"
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         _remove_unfinished(final.parent)
@@ -404,7 +406,7 @@ def _remove_unfinished(folder):
 
 
 def _rename_to_final(work, final):
-    "Rename the folder to its final name; an entry that another process has built stays, an unusable one is replaced"
+    "Rename the folder to its final name; keep an entry that another process has built, replace an unusable one"
     try:
         os.rename(work, final)
     except OSError:
@@ -449,8 +451,8 @@ def _wait_interruptibly(process):
 
 
 @contextmanager
-def one_at_a_time(final):
-    "Hold the lock of the entry `final` in the `with` block, so that one process builds it; no-op without file locks"
+def lock_entry(final):
+    "Hold the lock of the entry `final` in the `with` block; do nothing on a system without file locks"
     path = final.with_suffix('.lock')
     try:
         import fcntl
@@ -469,7 +471,8 @@ def one_at_a_time(final):
 
 
 def run_first_time(command, folder, report_delay=0.0):
-    "Run a compiler; after `report_delay` seconds, print that this happens only once. Linking is fast, so it is silent"
+    "Run a compiler; after `report_delay` seconds, print that this happens only once; do not report linking, which"
+    "is fast"
     if '-shared' in command:
         return run_command(command, folder)
     return run_command(command, folder, 'preparing the emulator for this compiler, once', report_delay)

@@ -17,11 +17,12 @@ class Compiler(namedtuple('Compiler', 'path kind version text')):
     "A C++ compiler: `path`, `kind` ('gcc' or 'clang'), major `version`, and the `text` that it prints for --version"
 
 
-_OLDEST = dict(gcc=8, clang=5)  # the first major version with -std=c++17
+_MIN_VERSION = dict(gcc=8, clang=5)  # the first major version with -std=c++17
 
 
 @lru_cache
-def _compiler(names):
+def _find_compiler(names):
+    "Return the first of these programs that is a compiler; None if there is none"
     for name in names:
         path = shutil.which(name)
         if not path:
@@ -37,24 +38,24 @@ _C_TO_CPP = dict(gcc='g++', clang='clang++', cc='c++')
 
 
 def _for_cpp(name):
-    "Return the C++ compiler that belongs to the C compiler `name`, which would not link C++'s library; or `name`"
+    "Return the C++ compiler for a C compiler `name`, which would not link C++'s library; any other name unchanged"
     m = re.fullmatch(r'((?:.*[/-])?)(gcc|clang|cc)((?:-[\d.]+)?)', name)
     if not m or not shutil.which(name):
         return name
     cpp_name = m[1] + _C_TO_CPP[m[2]] + m[3]
     if not shutil.which(cpp_name):
-        what = f'{name} (from the variable CXX) is a C compiler, and {cpp_name} was not found'
-        raise CompilerMissing(f'{what}: let CXX name a C++ compiler, such as g++ or clang++')
+        problem = f'{name} (from the variable CXX) is a C compiler, and {cpp_name} was not found'
+        raise CompilerMissing(f'{problem}: let CXX name a C++ compiler, such as g++ or clang++')
     return cpp_name
 
 
 def compiler() -> Compiler:
     "Return the C++ compiler: the one that CXX names, or the first that is installed; raises `CompilerMissing`"
     cxx = os.environ.get('CXX')
-    found = _compiler((_for_cpp(cxx),) if cxx else ('g++', 'clang++', 'c++'))
-    if found and found.version < (oldest := _OLDEST[found.kind]):
-        what = f'{found.path} has version {found.version}, but C++17 needs {oldest} or newer'
-        raise CompilerMissing(f'{what}. Set CXX to the path of another compiler')
+    found = _find_compiler((_for_cpp(cxx),) if cxx else ('g++', 'clang++', 'c++'))
+    if found and found.version < (oldest := _MIN_VERSION[found.kind]):
+        problem = f'{found.path} has version {found.version}, but C++17 needs {oldest} or newer'
+        raise CompilerMissing(f'{problem}. Set CXX to the path of another compiler')
     if found:
         return found
     install = {'darwin': 'xcode-select --install'}.get(sys.platform, 'sudo apt install g++')
@@ -69,14 +70,15 @@ def nvcc() -> str:  # its path
     for path in [shutil.which('nvcc'), *(f'{h}/bin/nvcc' for h in homes if h)]:
         if path and os.access(path, os.X_OK):
             return path
-    what = 'CUDA C on this GPU needs nvcc, which was not found: run `python -m gridstride.course.doctor`'
-    raise CompilerMissing(f'{what}. GRIDSTRIDE_BACKEND=sim runs it on the emulator, without nvcc')
+    problem = 'CUDA C on this GPU needs nvcc, which was not found: run `python -m gridstride.course.doctor`'
+    raise CompilerMissing(f'{problem}. GRIDSTRIDE_BACKEND=sim runs it on the emulator, without nvcc')
 
 
-# A module is compiled and linked by two commands, because linking with `-fsanitize=thread` would add ThreadSanitizer's
-# runtime, which the emulator's replaces. `-O2` does not reorder loops over floats; products and sums may be fused to
+# Two commands compile and link a module, because linking with `-fsanitize=thread` would add ThreadSanitizer's runtime,
+# which the emulator's runtime replaces. `-O2` does not reorder loops over floats; products and sums may be fused to
 # FMAs, as on a GPU.
 def _architecture(name):
+    "Return the name that compilers use for an architecture"
     return {'arm64': 'aarch64', 'amd64': 'x86_64'}.get(name.lower(), name.lower())
 
 
@@ -88,28 +90,28 @@ def _target_architecture(path):
 
 
 def _cpu_flags(path):
-    "Return flags for this CPU, if the compiler compiles for its architecture, and for a signed `char`, as on x86"
-    target = _target_architecture(path)
-    is_x86, is_here = target == 'x86_64', target == _architecture(platform.machine())
-    native = '-march=native' if is_x86 else '-mcpu=native'
-    return [*([native] if is_here else []), *([] if is_x86 else ['-fsigned-char'])]
+    "Return flags for this CPU, if the compiler compiles for it, and for a signed `char`, as on x86"
+    target_architecture = _target_architecture(path)
+    is_x86, is_native = target_architecture == 'x86_64', target_architecture == _architecture(platform.machine())
+    native_flag = '-march=native' if is_x86 else '-mcpu=native'
+    return [*([native_flag] if is_native else []), *([] if is_x86 else ['-fsigned-char'])]
 
 
 def _stack_clash_flags(c):
     "Return flags that make a stack overflow by large local variables hit the unmapped guard page"
-    known = sys.platform != 'darwin' and c.version >= dict(gcc=8, clang=11)[c.kind]
-    return ['-fstack-clash-protection'] if known else []
+    is_supported = sys.platform != 'darwin' and c.version >= dict(gcc=8, clang=11)[c.kind]
+    return ['-fstack-clash-protection'] if is_supported else []
 
 
 def common_flags(c):
     "Return the flags for all code of the emulator"
-    unique = ['-fno-gnu-unique'] if c.kind == 'gcc' else []
+    gnu_unique_flags = ['-fno-gnu-unique'] if c.kind == 'gcc' else []
     return [
         '-std=c++17',
         '-O2',
         '-fPIC',
         *_cpu_flags(c.path),
-        *unique,
+        *gnu_unique_flags,
         '-ffp-contract=fast',
         '-fno-strict-aliasing',
         '-fno-delete-null-pointer-checks',
@@ -140,8 +142,8 @@ def division_flags(c):
     only divisions for an overflow."""
     if _target_architecture(c.path) == 'x86_64':
         return []
-    overflow = ['-fwrapv', '-fsanitize=signed-integer-overflow'] if c.kind == 'gcc' else []
-    return ['-fsanitize=integer-divide-by-zero', *overflow]
+    overflow_flags = ['-fwrapv', '-fsanitize=signed-integer-overflow'] if c.kind == 'gcc' else []
+    return ['-fsanitize=integer-divide-by-zero', *overflow_flags]
 
 
 # undefined behaviour in C++ that has another result on a GPU
@@ -158,17 +160,17 @@ def checked_flags(c, src):
     flags += ['-fstack-protector-strong', *_UNDEFINED_RESULTS]  # for writes through pointers, which have no bounds
     # clang instruments after its vectorizer has run, and does not instrument accesses of 32 bytes
     if c.kind == 'clang':
-        tsan = 'instrument-func-entry-exit=0', 'distinguish-volatile=1', 'instrument-read-before-write=1'
-        passes = [flag for p in tsan for flag in ('-mllvm', f'-tsan-{p}')]
-        return [*flags, *endless_flags(c), '-fsanitize=thread', '-fno-vectorize', '-fno-slp-vectorize', *passes]
+        tsan_options = 'instrument-func-entry-exit=0', 'distinguish-volatile=1', 'instrument-read-before-write=1'
+        tsan_flags = [flag for option in tsan_options for flag in ('-mllvm', f'-tsan-{option}')]
+        return [*flags, *endless_flags(c), '-fsanitize=thread', '-fno-vectorize', '-fno-slp-vectorize', *tsan_flags]
     volatile = ['--param=tsan-distinguish-volatile=1'] if c.version >= 11 else []
-    calls = [
+    call_flags = [
         f'-fno-builtin-{function}' for function in ('memcpy', 'memmove', 'memset')
     ]  # so that they are calls of our functions, which report to the detectors
     # gcc does not instrument the write of a result that is constructed in place; it instruments a copy
-    calls.append('-fno-elide-constructors')
-    calls.append('-fno-semantic-interposition')  # so that gcc inlines functions that another library could replace
-    return [*flags, *calls, '-fsanitize=thread', '--param=tsan-instrument-func-entry-exit=0', *volatile]
+    call_flags.append('-fno-elide-constructors')
+    call_flags.append('-fno-semantic-interposition')  # so that gcc inlines functions that another library could replace
+    return [*flags, *call_flags, '-fsanitize=thread', '--param=tsan-instrument-func-entry-exit=0', *volatile]
 
 
 def link_flags() -> list:
@@ -179,11 +181,11 @@ def link_flags() -> list:
     version, which sets `errno` and takes twice as long."""
     if sys.platform == 'darwin':
         return ['-Wl,-undefined,dynamic_lookup']
-    shared = _shares_libraries(compiler().path)
+    is_shared = _shares_libraries(compiler().path)
     # exceptions of kernels are handled in include/cuda/emulator.h, functions that end the process in
     # runtime/findings.cpp
-    wrapped = [f'-Wl,--wrap={function}' for function in ('__cxa_allocate_exception', '_exit', '_Exit', 'quick_exit')]
-    return ['-Wl,-Bsymbolic', *wrapped, *(['-nodefaultlibs', '-lm', '-lgcc'] if shared else ARCHIVES_INSIDE)]
+    wrap_flags = [f'-Wl,--wrap={function}' for function in ('__cxa_allocate_exception', '_exit', '_Exit', 'quick_exit')]
+    return ['-Wl,-Bsymbolic', *wrap_flags, *(['-nodefaultlibs', '-lm', '-lgcc'] if is_shared else ARCHIVES_INSIDE)]
 
 
 # Symbols of static libraries stay private. Otherwise exceptions of other packages, such as Matplotlib, would be handled
@@ -193,7 +195,7 @@ ARCHIVES_INSIDE = ['-Wl,--exclude-libs,ALL'] if sys.platform == 'linux' else []
 
 @lru_cache
 def _shares_libraries(path):
-    "Return whether this compiler links C++'s library dynamically; else each module needs its own copy"
+    "Return whether this compiler links C++'s library dynamically; if not, each module needs its own copy"
     result = subprocess.run([path, '-print-file-name=libstdc++.so'], capture_output=True, text=True)
     return os.path.isabs(result.stdout.strip())
 

@@ -16,7 +16,7 @@ from .cache import SLOW, build, cpu, run_first_time, headers_hash, run_command, 
 here = Path(__file__).parents[1]
 MIN_FREE_SPACE = 500e6  # bytes on the disk, for a precompiled header and temporary files of the compiler
 MAX_HEADERS = 16  # keep this many, the most recently used: the others belong to other versions or compilers
-_broken = Counter()  # folder -> how often its header was found broken; after the second time it is not used
+_broken = Counter()  # folder -> how often its header was broken; after the second time it is not used
 
 
 def runner(
@@ -67,6 +67,7 @@ def get_precompiled(
 
 
 def _precompile(command, folder, report_delay):
+    "Run the compiler, and write the checksum of the precompiled header next to it; returns (status, log)"
     if shutil.disk_usage(folder).free < MIN_FREE_SPACE:
         return 1, f'less than {MIN_FREE_SPACE / 1e6:.0f} MB of disk space is free'
     status, log = run_first_time(command, folder, report_delay)
@@ -80,6 +81,7 @@ def _checksum(path):
 
 
 def _prune(folder):
+    "Remove all but the most recently used precompiled headers"
     for p in sorted(folder.iterdir(), key=_last_used)[:-MAX_HEADERS]:
         shutil.rmtree(p, ignore_errors=True)
 
@@ -107,8 +109,8 @@ def _is_caused_by_headers(precompiled, log):
     if precompiled.parent.name in log or 'PCH file' in log or 'internal compiler error' in log:
         return True
     try:
-        found = precompiled.stat()
-        return not _is_intact(precompiled, found.st_ino, found.st_size, found.st_mtime_ns)
+        status_of_file = precompiled.stat()
+        return not _is_intact(precompiled, status_of_file.st_ino, status_of_file.st_size, status_of_file.st_mtime_ns)
     except OSError:
         return True
 

@@ -4,14 +4,14 @@ Such a file may define its own `float4`, `dim3` or `min`, so it is compiled with
 
 from pathlib import Path
 
-from .includes import names_in
+from .includes import header_names
 from ..rewriters.rewrite import hint_for_missing
 
 _EMULATOR_HEADERS = [Path(__file__).parents[1] / 'include' / name for name in ('cuda', 'torch')]
 _C_HEADERS = {'assert.h', 'cassert'}  # the emulator has headers of these names, too, for kernels
 
-# The first header of such a file redirects `exit`, which must not end the notebook, and printed text, which must reach
-# the notebook. In other files `emulator.h` does this.
+# This header, the first of such a file, redirects `exit`, which must not end the notebook, and printed text, which must
+# reach the notebook. In other files `emulator.h` does both.
 OUTPUT_HEADER = 'gridstride_output.h'
 OUTPUT_HEADER_TEXT = r"""#include <cstdio>
 #include <cstdlib>
@@ -44,6 +44,6 @@ def is_host_only(
     include=(),
 ) -> bool:
     "Return whether nvcc passes this file to the host compiler, because neither it nor its headers include CUDA's"
-    names = names_in(src, folder, include) - _C_HEADERS
+    names = header_names(src, folder, include) - _C_HEADERS
     uses_cuda = any(hint_for_missing(name) or (p / name).is_file() for name in names for p in _EMULATOR_HEADERS)
     return not file.endswith('.cu') and not uses_cuda

@@ -8,7 +8,7 @@ from ..frontend.tokens import directives
 
 
 def current_folder() -> Path:
-    "Return the current folder; `/`, which has no headers, if it was removed"
+    "Return the current folder; if it was removed, `/`, which has no headers"
     try:
         return Path.cwd()
     except OSError:
@@ -18,12 +18,12 @@ def current_folder() -> Path:
 def read_headers(
     src: str,  # CUDA C
     folder,  # of its own headers
-    more=(),  # other such folders
+    include=(),  # other such folders
 ) -> tuple:  # (dict: path below one of these folders -> text, dict: any other path -> text)
     "Read the headers that `src` includes, directly or not, as far as they can be found"
-    roots = [Path(folder), *map(Path, more)]
-    own = {}
-    others = {}
+    roots = [Path(folder), *map(Path, include)]
+    own_headers = {}
+    other_headers = {}
     seen = set()
     pending = [(name, roots[0]) for name in _included(src)]
     while pending:
@@ -33,23 +33,25 @@ def read_headers(
             continue
         seen.add(path)
         text = path.read_text(encoding='utf-8-sig', errors='replace')
-        below = [] if '..' in name else [str(path.relative_to(root)) for root in roots if path.is_relative_to(root)]
+        relative_paths = (
+            [] if '..' in name else [str(path.relative_to(root)) for root in roots if path.is_relative_to(root)]
+        )
         # a header may be below several folders, and be included by several relative paths
-        own.update({relative: text for relative in below if relative not in own})
-        if not below:
-            others[path] = text
+        own_headers.update({relative: text for relative in relative_paths if relative not in own_headers})
+        if not relative_paths:
+            other_headers[path] = text
         pending += [(header, path.parent) for header in _included(text)]
-    return own, others
+    return own_headers, other_headers
 
 
-def names_in(src, folder, more=()) -> set:  # of strings
+def header_names(src, folder, include=()) -> set:  # of strings
     "Return the names of all headers that `src` and the results of `read_headers` include"
-    own, others = read_headers(src, folder, more)
-    return {name for text in (src, *own.values(), *others.values()) for _, name in _included(text)}
+    own_headers, other_headers = read_headers(src, folder, include)
+    return {name for text in (src, *own_headers.values(), *other_headers.values()) for _, name in _included(text)}
 
 
 def _included(src):
-    "Return [(whether it is in quotes, name)] of each header that `src` may include; [] if `src` cannot be tokenized"
+    "Return [(whether in quotes, name)] of all headers that `src` may include; [] if `src` cannot be tokenized"
     try:
         return [found for _, found in includes(directives(src))]
     except ValueError:
@@ -57,10 +59,11 @@ def _included(src):
 
 
 def _folders_of_environment():
-    "Return the folders in environment variables that compilers search for headers"
+    "Return the folders of environment variables in which compilers search for headers"
     paths = (os.environ.get(variable, '') for variable in ('CPATH', 'CPLUS_INCLUDE_PATH'))
     return [Path(folder) for p in paths for folder in p.split(os.pathsep) if folder]
 
 
 def _find(name, folders):
+    "Return the path of a file in the first of these folders that has it; None if none has it"
     return next((p for p in (Path(folder, name) for folder in folders) if p.is_file()), None)

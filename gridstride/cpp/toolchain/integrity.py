@@ -1,4 +1,4 @@
-"""Checks that an entry of the cache is what this user put there, and that no other user could have changed it.
+"""Checks that an entry of the cache is unchanged since this user stored it, and that no other user can change it.
 
 `write_checksums` writes the sizes and checksums of an entry's files next to them, `find_damage` compares them. A
 checksum detects truncated, exchanged and overwritten files. It is not secret, so files that other users may write are
@@ -18,10 +18,12 @@ _verified = {}  # entry -> the system's metadata of its files when their hashes 
 
 def _hash_of(path):
     with open(path, 'rb') as f:
-        return hashlib.file_digest(f, 'blake2b').hexdigest() if hasattr(hashlib, 'file_digest') else _hash_old(f)
+        return (
+            hashlib.file_digest(f, 'blake2b').hexdigest() if hasattr(hashlib, 'file_digest') else _hash_before_3_11(f)
+        )
 
 
-def _hash_old(file):  # before Python 3.11
+def _hash_before_3_11(file):  # Python 3.10 has no hashlib.file_digest
     return hashlib.blake2b(file.read()).hexdigest()
 
 
@@ -31,8 +33,8 @@ def write_checksums(
 ):
     "Write the sizes and checksums of all files in `folder`, and remove write permissions of other users from all of it"
     files = sorted(p for p in Path(folder).rglob('*') if p.is_file() and p.name != CHECKSUMS)
-    sums = {str(p.relative_to(folder)): [p.stat().st_size, _hash_of(p)] for p in files}
-    (Path(folder) / CHECKSUMS).write_text(json.dumps(dict(name=name, files=sums)), encoding='utf-8')
+    checksums = {str(p.relative_to(folder)): [p.stat().st_size, _hash_of(p)] for p in files}
+    (Path(folder) / CHECKSUMS).write_text(json.dumps(dict(name=name, files=checksums)), encoding='utf-8')
     for p in Path(folder).rglob('*'):
         if not p.is_symlink() and (mode := p.stat().st_mode) & _WRITABLE:
             os.chmod(p, stat.S_IMODE(mode) & ~_WRITABLE)
@@ -45,10 +47,10 @@ def find_damage(
     "Return why an entry of the cache cannot be used; '' if it can, None if it does not exist"
     folder = Path(folder)
     try:
-        found = os.lstat(folder)
-        if not stat.S_ISDIR(found.st_mode):
+        folder_status = os.lstat(folder)
+        if not stat.S_ISDIR(folder_status.st_mode):
             return 'is not a folder'
-        return foreign_reason(found) or _damage_of_files(folder, contents)
+        return foreign_reason(folder_status) or _damage_of_files(folder, contents)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as e:
@@ -73,14 +75,14 @@ def _damage_of_files(folder, contents):
             return f'has lost {file}'
         if states[file].st_size != size:
             return f'has a different size of {file} than when it was stored'
-    for file, found in states.items():
-        if not stat.S_ISREG(found.st_mode) or foreign_reason(found):
-            return f'has a file {file} that {foreign_reason(found) or "is a link or a folder"}'
+    for file, status in states.items():
+        if not stat.S_ISREG(status.st_mode) or foreign_reason(status):
+            return f'has a file {file} that {foreign_reason(status) or "is a link or a folder"}'
     metadata = [(state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns) for state in states.values()]
     if contents and _verified.get(folder) != metadata:
-        if damaged := next(
+        if damaged_file := next(
             (file for file, (_, checksum) in files.items() if _hash_of(folder / file) != checksum), None
         ):
-            return f'has a different {damaged} than when it was stored'
+            return f'has a different {damaged_file} than when it was stored'
         _verified[folder] = metadata
     return ''

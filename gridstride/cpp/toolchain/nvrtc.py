@@ -1,6 +1,6 @@
-"""Makes substitutes for the host's headers, which NVRTC does not have, and for those that nvcc includes itself.
+"""Makes substitutes for headers of the host, which NVRTC does not have, and for the headers that nvcc itself includes.
 
-Sources include headers of the host's libraries, of which kernels use little."""
+Sources include headers of the host's libraries even if their kernels use little of these."""
 
 import re
 from pathlib import Path
@@ -39,13 +39,17 @@ _LIMITS = """#pragma once
 _LIMIT_HEADERS = {name: _LIMITS for name in ('limits.h', 'climits', 'float.h', 'cfloat')}
 # headers of C++ that libcu++ has, too, in the namespace cuda::std
 _STD = 'type_traits utility limits array tuple functional algorithm cmath complex optional'.split()
-_OF_C = 'assert ctype errno float inttypes limits math stdarg stdbool stddef stdint stdio stdlib string time'.split()
-_OF_CPP = 'bit chrono iomanip initializer_list iostream iterator map memory new numeric random string vector'.split()
+_C_HEADERS = (
+    'assert ctype errno float inttypes limits math stdarg stdbool stddef stdint stdio stdlib string time'.split()
+)
+_CPP_HEADERS = (
+    'bit chrono iomanip initializer_list iostream iterator map memory new numeric random string vector'.split()
+)
 HOST = {
     *_STD,
-    *_OF_CPP,
-    *(f'{name}.h' for name in _OF_C),
-    *(f'c{name}' for name in _OF_C),
+    *_CPP_HEADERS,
+    *(f'{name}.h' for name in _C_HEADERS),
+    *(f'c{name}' for name in _C_HEADERS),
 }  # names of the host's headers
 CUDA = re.compile(r'cuda|cooperative_groups|mma\.h|nv/|crt/')
 
@@ -56,10 +60,12 @@ def replacements(src: str, folders: list) -> dict:  # name -> text
     def exists(path):
         return any((Path(f) / path).is_file() for f in folders)
 
-    res = {FIRST: _START}
+    substitutes = {FIRST: _START}
     for header in re.findall(r'^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>', src, re.M):
         if exists(header) or CUDA.match(header):
             continue
         from_libcu = f'#pragma once\n#include <cuda/std/{header}>\nnamespace std {{ using namespace cuda::std; }}\n'
-        res[header] = from_libcu if header in _STD and exists(f'cuda/std/{header}') else _LIMIT_HEADERS.get(header, '')
-    return res
+        substitutes[header] = (
+            from_libcu if header in _STD and exists(f'cuda/std/{header}') else _LIMIT_HEADERS.get(header, '')
+        )
+    return substitutes

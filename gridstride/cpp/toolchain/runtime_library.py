@@ -1,4 +1,4 @@
-"""Builds the emulator's runtime, a shared library, once per compiler."""
+"""Builds the emulator's runtime, which is a shared library, once per compiler."""
 
 import os, threading
 from functools import lru_cache
@@ -31,8 +31,8 @@ def _runtime():
 _LIBRARY = 'libgridstride.so'
 
 
-def _runtime_with(*more):
-    return build(*_build_arguments(*more), run=_run_in_package, shared=True).folder / _LIBRARY
+def _runtime_with(*flags):
+    return build(*_build_arguments(*flags), run=_run_in_package, shared=True).folder / _LIBRARY
 
 
 def runtime_is_built():
@@ -42,12 +42,12 @@ def runtime_is_built():
     )
 
 
-def _build_arguments(*more):
+def _build_arguments(*extra_flags):
     "Return the positional arguments of `build`: no sources, the commands, and the other parts of the key"
     c = compiler()
     # Every access calls a hook, which takes up to 10% more time if it crosses a line of the instruction cache.
-    flags = [*common_flags(c), *more, '-fvisibility=hidden', '-falign-functions=64']
-    units = 'inside', 'around', 'border'
+    flags = [*common_flags(c), *extra_flags, '-fvisibility=hidden', '-falign-functions=64']
+    units = 'inside', 'around', 'border'  # translation units
     compile_all = [[c.path, *flags, '-c', str(here / f'runtime/{unit}.cpp'), '-o', f'{unit}.o'] for unit in units]
     link = [
         c.path,
@@ -69,15 +69,17 @@ _PACKAGE_FOLDER = '{gridstride.cpp}'
 
 
 def _relocatable(command):
+    "Replace the path of the package in a command by a placeholder"
     return [word.replace(str(here), _PACKAGE_FOLDER) for word in command]
 
 
 def _run_in_package(command, folder):
+    "Run a command that `_relocatable` returned"
     return run_first_time([word.replace(_PACKAGE_FOLDER, str(here)) for word in command], folder)
 
 
 def prepare_runtime():
-    "Build the runtime ahead of its first use; an error is not raised here, but at the first use"
+    "Build the runtime before its first use; ignore an error, which the first use raises"
     try:
         runtime()
     except RuntimeError:

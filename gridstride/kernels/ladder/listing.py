@@ -1,6 +1,6 @@
 """Show a step of a ladder in a lesson: its kernel, its changes from another step, or a copy in a new cell to edit."""
 
-from ...cpp.listings import Shown, show_change, show_source
+from ...cpp.listings import Listing, show_change, show_source
 
 __all__ = ['listing', 'change', 'edit']
 
@@ -16,7 +16,7 @@ def listing(
     step,  # a `Rung`
     old=None,  # another step: lines that it does not have are marked
     fold=False,  # show only the title; a click unfolds the listing
-) -> Shown:
+) -> Listing:
     "Show the kernel of a step without the functions above it; its lines are numbered as in messages"
     text = step.src.splitlines()
     first = 1 + next(i for i, line in enumerate(text) if '__global__' in line)
@@ -24,7 +24,7 @@ def listing(
     return show_source(step, (first, len(text)), old=old, title=title, fold=fold)
 
 
-def change(step, old) -> Shown:
+def change(step, old) -> Listing:
     "Show the lines in which a step differs from the step `old`"
     return show_change(step, old, f'{_title(step)}; compared with {old.name}')
 
