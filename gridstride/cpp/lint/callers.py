@@ -19,9 +19,9 @@ from .host_variables import host_variables
 from ..frontend.reader import Head, heads, namespace_of, parameter, read
 from .host_device_check import HOST, KNOWN
 
-_FOR_GPU = {'__global__', '__device__', '__constant__', '__shared__', '__managed__'}
-_NO_MARK = _FOR_GPU | {'typedef', 'using', 'static_assert', 'namespace', 'extern', 'new', 'delete'}
-_ACCESS = {'public', 'private', 'protected'}
+_DEVICE_SPECIFIERS = {'__global__', '__device__', '__constant__', '__shared__', '__managed__'}
+_UNMARKED_WORDS = _DEVICE_SPECIFIERS | {'typedef', 'using', 'static_assert', 'namespace', 'extern', 'new', 'delete'}
+_ACCESS_SPECIFIERS = {'public', 'private', 'protected'}
 
 
 class _Declared(NamedTuple):
@@ -42,49 +42,54 @@ class _Declared(NamedTuple):
 @defer_collection()
 def mark(
     text: str,  # C++ for the emulator
-    own='',  # specifiers for functions that no other file uses; '': others may
-    inline='',  # specifiers for functions to inline, so that findings name the calls; '': none
+    ptx_specifiers='',  # for functions with PTX, if no other file uses them; '': other files may
+    inline_specifiers='',  # for functions to inline, so that findings name the calls; '': inline none
 ) -> str:
     """Mark host functions and host variables in `text`, so that the compiler reports their uses.
 
-    A function with PTX, which expands to long code, gets the specifiers `own`, so that it is compiled only if used."""
+    A function with PTX, which expands to long code, gets `ptx_specifiers`, so that it is compiled only if used."""
     try:
         c = read(text).main
     except ValueError:
         return text  # the compiler will report the error
-    found = _declared_functions(c)
-    defined = {c[f.paren - 1] for f in found if f.defined}
-    hosts = [f for f in found if _is_host(c, f) and (f.owner or c[f.paren - 1] in defined)]
-    hosts = _without_overloads(c, hosts, [f for f in found if _may_have_macro(f) or f.words & _FOR_GPU])
-    marks = [(f.first, 'constexpr' if 'constexpr' in f.words else 'host') for f in hosts if c[f.paren - 2] != '::']
+    functions = _declared_functions(c)
+    defined_names = {c[f.paren - 1] for f in functions if f.defined}
+    host_functions = [f for f in functions if _is_host(c, f) and (f.owner or c[f.paren - 1] in defined_names)]
+    host_functions = _without_overloads(
+        c, host_functions, [f for f in functions if _may_have_macro(f) or f.words & _DEVICE_SPECIFIERS]
+    )
+    marks = [
+        (f.first, 'constexpr' if 'constexpr' in f.words else 'host') for f in host_functions if c[f.paren - 2] != '::'
+    ]
     marks += host_variables(c, _all_heads(c))
     texts = [(i, _mark(kind)) for i, kind in sorted(marks)] + [
-        (i, own) for i in _private_ptx_functions(c, found) if own
+        (i, ptx_specifiers) for i in _private_ptx_functions(c, functions) if ptx_specifiers
     ]
     marked = {i for i, _ in texts}
-    texts += [(i, inline) for i in (functions_to_inline(c, found, _end) if inline else ()) if i not in marked]
+    inlined = functions_to_inline(c, functions, _end_of_body) if inline_specifiers else ()
+    texts += [(i, inline_specifiers) for i in inlined if i not in marked]
     edits = [(at := c.start(i), at, text) for i, text in sorted(texts)]
-    return apply(text, [*edits, *_entries(c, found)])
+    return apply(text, [*edits, *_entry_edits(c, functions)])
 
 
 def entry_of(kernel: str) -> str:
-    "Return C++ code for the begin of a kernel, which checks that the kernel was launched"
+    "Return C++ code for the beginning of a kernel, which checks that the kernel was launched"
     return f' GRIDSTRIDE_ENTRY("{kernel}");'
 
 
-def _entries(c, found):
-    "Yield edits that insert `entry_of` at the begin of each kernel of `found`"
-    for f in found:
+def _entry_edits(c, functions):
+    "Yield edits that insert `entry_of` at the beginning of each kernel of `functions`"
+    for f in functions:
         body = c.until(c.match[f.paren] + 1, ('{', ';'))
         if f.defined and '__global__' in f.words and c[body] == '{':
             yield (at := c.end(body)), at, entry_of(c[f.paren - 1])
 
 
-def _without_overloads(c, hosts, others):
-    "Drop from `hosts` the functions that overload one of `others`"
-    names = {c[f.paren - 1] for f in hosts} & {c[f.paren - 1] for f in others}
-    keys = {_overload_key(c, f) for f in others if c[f.paren - 1] in names}
-    return [f for f in hosts if c[f.paren - 1] not in names or _overload_key(c, f) not in keys]
+def _without_overloads(c, host_functions, other_functions):
+    "Drop from `host_functions` the functions that overload one of `other_functions`"
+    names = {c[f.paren - 1] for f in host_functions} & {c[f.paren - 1] for f in other_functions}
+    keys = {_overload_key(c, f) for f in other_functions if c[f.paren - 1] in names}
+    return [f for f in host_functions if c[f.paren - 1] not in names or _overload_key(c, f) not in keys]
 
 
 def _mark(kind):
@@ -94,20 +99,24 @@ def _mark(kind):
 _LINKAGE = {'extern', 'static', 'inline', '__inline__', '__forceinline__', 'constexpr', 'operator', '__global__'}
 
 
-def _private_ptx_functions(c, found):
-    "Yield the first token of each plain device function of `found` that contains PTX and is declared only once"
+def _private_ptx_functions(c, functions):
+    "Yield the first token of each plain device function of `functions` that contains PTX and is declared only once"
     in_ptx = [i for i in c.find('ptx') if (c[i - 2], c[i - 1]) == ('gridstride', '::')]
-    defined = {f.paren - 1 for f in found if f.defined}
-    for f in found:
-        plainly = '__device__' in map(c.__getitem__, range(f.first, f.paren))  # not as a macro
-        if not (f.defined and plainly) or f.owner or f.words & _LINKAGE or _may_have_macro(f):
+    definitions = {f.paren - 1 for f in functions if f.defined}
+    for f in functions:
+        is_plain_device = '__device__' in map(c.__getitem__, range(f.first, f.paren))  # written out, not as a macro
+        if not (f.defined and is_plain_device) or f.owner or f.words & _LINKAGE or _may_have_macro(f):
             continue
-        first = bisect(in_ptx, f.paren)
-        if c[f.first - 1] not in ('', ';', '{', '}') or first == len(in_ptx) or in_ptx[first] >= _end(c, f.paren):
+        first_ptx = bisect(in_ptx, f.paren)
+        if (
+            c[f.first - 1] not in ('', ';', '{', '}')
+            or first_ptx == len(in_ptx)
+            or in_ptx[first_ptx] >= _end_of_body(c, f.paren)
+        ):
             continue
-        name, space = c[f.paren - 1], namespace_of(c, f.paren)
-        before = [i for i in c.find(name) if i < f.paren - 1 and i not in defined and _may_declare(c, i)]
-        if name not in KNOWN | BUILTIN and not any(namespace_of(c, i) == space for i in before):
+        name, namespace = c[f.paren - 1], namespace_of(c, f.paren)
+        earlier = [i for i in c.find(name) if i < f.paren - 1 and i not in definitions and _may_declare(c, i)]
+        if name not in KNOWN | BUILTIN and not any(namespace_of(c, i) == namespace for i in earlier):
             yield f.first
 
 
@@ -129,12 +138,12 @@ def _declared_in(c):
             first += 2
         while c[first] == '[' and c[first + 1] == '[':
             first = c.match[first] + 1
-        p = _parameters(c, first, head.end)
-        if p is None or p not in c.match or c[first] in ('template', 'using', 'typedef', 'return'):
+        paren = _parameters(c, first, head.end)
+        if paren is None or paren not in c.match or c[first] in ('template', 'using', 'typedef', 'return'):
             continue
-        words = c.words_of(first, p - 1)
-        if owner or c[p - 2] == '::' or p - 1 > first or 'operator' in words:
-            yield _Declared(first, p, owner or _owner(c, p), words, head.defines)
+        words = c.words_of(first, paren - 1)
+        if owner or c[paren - 2] == '::' or paren - 1 > first or 'operator' in words:
+            yield _Declared(first, paren, owner or _class_of_definition(c, paren), words, head.defines)
 
 
 @lru_cache(4)
@@ -159,7 +168,7 @@ def _members(c, opening):
     "Return the `Head`s of the declarations between the `{` at `opening` and its match"
     i = start = opening + 1
     while i < c.match[opening]:
-        if c[i] == ':' and c[i - 1] in _ACCESS:
+        if c[i] == ':' and c[i - 1] in _ACCESS_SPECIFIERS:
             start = i + 1
         elif c[i] in ('{', ';'):
             yield Head(start, i, c[i] == '{')
@@ -176,7 +185,7 @@ def _parameters(c, first, end):
     return next((j for j in range(i, end) if c[j] == '('), None)
 
 
-def _owner(c, p):
+def _class_of_definition(c, p):
     "Return the class in front of the `::` before the name of the function with its `(` at `p`; '' for none"
     i = p - 2
     if c[i] != '::':
@@ -202,17 +211,14 @@ def _may_have_macro(f):
 
 
 def _is_host(c, f):
-    "Return whether it is certainly a host function; False if a macro or the compiler decides"
+    "Return whether `f` is certainly a host function; False if a macro or the compiler decides that"
     name, after = c[f.paren - 1], c.match[f.paren] + 1
-    stated = {*c.texts[f.first : f.paren - 1]}
-    if _may_have_macro(f) or f.words & _NO_MARK or name in KNOWN | BUILTIN and not f.owner:
+    written_words = {*c.texts[f.first : f.paren - 1]}
+    if _may_have_macro(f) or f.words & _UNMARKED_WORDS or name in KNOWN | BUILTIN and not f.owner:
         return False
     if 'friend' in f.words and not f.defined or c[c.until(after, ('=', ';', '{'))] == '=':
         return False
-    return bool(stated - {'~', 'inline', 'static'}) or name == f.owner
-
-
-# From here on: the compiler's reports of marked functions
+    return bool(written_words - {'~', 'inline', 'static'}) or name == f.owner
 
 
 class Unit(NamedTuple):
@@ -223,7 +229,7 @@ class Unit(NamedTuple):
     original: str
 
 
-_REPORT = re.compile(
+_USE_REPORT = re.compile(
     r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?P<column>\d+): warning: (?:'(?P<what>.*)' is deprecated: "
     r"gridstride, (?P<kind>host|constexpr)|'(?P<variable>.*)' is deprecated: gridstride, (?P<is>variable|array)|"
     r"variable length array '(?P<vla>.*)' is used|variable length arrays (?P<clang>are a C99|in C\+\+ are)) ",
@@ -238,28 +244,28 @@ _DEFINES_DEVICE = re.compile(r'^[ \t]*#[ \t]*define[ \t]+(\w+)\b[^\n]*__(?:devic
 def find_wrong_calls(
     log: str,  # of the compiler
     units: list,  # of `Unit`
-    extensions: tuple,  # features beyond nvcc without options: 'constexpr', as with --expt-relaxed-constexpr
+    extensions: tuple,  # of nvcc, which options enable: 'constexpr' for --expt-relaxed-constexpr
     tab: int,  # the tab width of the log's columns
 ):
     "Yield a `WrongSource` per use of a marked function in device code"
-    reports = list(_REPORT.finditer(log))
+    reports = list(_USE_REPORT.finditer(log))
     if not reports:
         return
-    known = [(unit, _lines_of(unit)) for unit in units]
+    unit_lines = [(unit, _locations_in(unit)) for unit in units]
     macros = {m for unit in units for m in _DEFINES_DEVICE.findall(unit.text)}
-    for m, after in zip(reports, [*reports[1:], None]):
-        context = log[m.end() : after.start() if after else len(log)]
-        if m['kind'] in extensions or _is_declared_by_macro(macros, _DECLARED_HERE.search(context), known):
+    for m, next_report in zip(reports, [*reports[1:], None]):
+        context = log[m.end() : next_report.start() if next_report else len(log)]
+        if m['kind'] in extensions or _is_declared_by_macro(macros, _DECLARED_HERE.search(context), unit_lines):
             continue
-        for at in filter(None, (_FIRST_USED_HERE.search(context), m)):
-            where = _locate(known, at, tab)
-            if where and _is_in_device_code(where[0].text, where[1], m):
-                yield _wrong_call(m, at, where[0])
+        for use_match in filter(None, (_FIRST_USED_HERE.search(context), m)):
+            location = _find_location(unit_lines, use_match, tab)
+            if location and _is_in_device_code(location[0].text, location[1], m):
+                yield _wrong_call(m, use_match, location[0])
                 break
 
 
-_CONTEXT = re.compile(r': (?:In|At) |:\s+(?:recursively )?required |^In file included|^\s+from ')
-_DIAGNOSTIC = re.compile(r': (?:warning|(?:fatal )?error): ')
+_CONTEXT_LINE = re.compile(r': (?:In|At) |:\s+(?:recursively )?required |^In file included|^\s+from ')
+_DIAGNOSTIC_LINE = re.compile(r': (?:warning|(?:fatal )?error): ')
 
 
 _WARNINGS_OF_MARKS = '[-Wdeprecated-declarations]', '[-Wvla', 'might not be inlinable [-Wattributes]'
@@ -271,47 +277,47 @@ def without_marked(
     """Remove the reports of marked functions, with their locations, from the log.
 
     Other warnings of deprecated functions are removed, too: libstdc++ itself causes some with clang, in its sort."""
-    lines_kept, skipping = [], False
+    lines_kept, is_skipping = [], False
     for line in log.splitlines(keepends=True):
-        if _DIAGNOSTIC.search(line):
-            skipping = any(mark in line for mark in _WARNINGS_OF_MARKS)
-            while skipping and lines_kept and _CONTEXT.search(lines_kept[-1]):
+        if _DIAGNOSTIC_LINE.search(line):
+            is_skipping = any(mark in line for mark in _WARNINGS_OF_MARKS)
+            while is_skipping and lines_kept and _CONTEXT_LINE.search(lines_kept[-1]):
                 lines_kept.pop()
-        if not skipping or _CONTEXT.search(line):
+        if not is_skipping or _CONTEXT_LINE.search(line):
             lines_kept.append(line)
     return ''.join(lines_kept)
 
 
-def _lines_of(unit):
+def _locations_in(unit):
     "Return {(file, line number): (position in the text, text of the line)} by the `#line`s of a unit"
-    res = {}
+    locations = {}
     file = unit.file
     line = 1
-    at = 0
+    position = 0
     for text in unit.text.splitlines(keepends=True):
         if m := re.match(r'\s*#line (\d+)(?: "(.*)")?', text):
             line, file = int(m[1]), m[2] or file
         else:
-            res[file, line] = at, text
+            locations[file, line] = position, text
             line += 1
-        at += len(text)
-    return res
+        position += len(text)
+    return locations
 
 
-def _locate(known, m, tab):
+def _find_location(unit_lines, m, tab):
     "Return (`Unit`, position in its text, text of the line) of a report; None if it is in no unit"
-    where, column = (os.path.normpath(m[1]), int(m[2])), int(m[3])
-    for unit, lines in known:
-        if where in lines:
-            at, text = lines[where]
-            n = next((i for i in range(len(text)) if len(text[:i].expandtabs(tab)) >= column - 1), len(text) - 1)
-            return unit, at + n, text
+    location, column = (os.path.normpath(m[1]), int(m[2])), int(m[3])
+    for unit, lines in unit_lines:
+        if location in lines:
+            at, text = lines[location]
+            offset = next((i for i in range(len(text)) if len(text[:i].expandtabs(tab)) >= column - 1), len(text) - 1)
+            return unit, at + offset, text
 
 
-def _is_declared_by_macro(macros, m, known):
+def _is_declared_by_macro(macros, m, unit_lines):
     "Return whether the line of the declaration at the location `m` contains one of these macros"
-    where = m and _locate(known, m, 1)
-    return bool(where) and any(re.search(rf'\b{name}\b', where[2]) for name in macros)
+    location = m and _find_location(unit_lines, m, 1)
+    return bool(location) and any(re.search(rf'\b{name}\b', location[2]) for name in macros)
 
 
 @lru_cache(16)
@@ -322,7 +328,7 @@ def device_code(
 
     Default arguments are left out, because the caller evaluates them."""
     c = read(text).main
-    return c, _bodies(c, lambda f: f.for_gpu)
+    return c, _bodies_of(c, lambda f: f.for_gpu)
 
 
 @lru_cache(16)
@@ -331,12 +337,16 @@ def host_device_code(
 ):
     "Return the same as `device_code`, for `__host__ __device__` functions"
     c = read(text).main
-    return c, _bodies(c, lambda f: {'__host__', '__device__'} <= f.words)
+    return c, _bodies_of(c, lambda f: {'__host__', '__device__'} <= f.words)
 
 
-def _bodies(c, wanted):
-    found = [(f.first, c.match[f.paren], _end(c, f.paren)) for f in _declared_functions(c) if f.defined and wanted(f)]
-    return [(p, b) for a, p, b in found if not _is_conditional(c, a, b)]
+def _bodies_of(c, is_wanted):
+    functions = [
+        (f.first, c.match[f.paren], _end_of_body(c, f.paren))
+        for f in _declared_functions(c)
+        if f.defined and is_wanted(f)
+    ]
+    return [(p, b) for a, p, b in functions if not _is_conditional(c, a, b)]
 
 
 def _is_in_device_code(text, at, report):
@@ -364,20 +374,28 @@ def _is_constant(c, i):
     "Return whether the element of the array may be a compile-time constant, which device code may use"
     if not any(c.is_word(j) for j in range(i + 1, c.match.get(i + 1, i + 1))):
         return True
-    around = i
-    while (around := c.outer[around]) >= 0 and c[around] != '{':
-        if c[around] == '[' and c.is_word(around - 1) and c.is_word(around - 2) and c[around - 2] not in KEYWORDS:
+    enclosing = i
+    while (enclosing := c.outer[enclosing]) >= 0 and c[enclosing] != '{':
+        if (
+            c[enclosing] == '['
+            and c.is_word(enclosing - 1)
+            and c.is_word(enclosing - 2)
+            and c[enclosing - 2] not in KEYWORDS
+        ):
             return True
     start = i
     while c[start - 1] not in (';', '{', '}'):
         start = c.match.get(start - 1, start - 1) if c[start - 1] in (')', ']') else start - 1
-    before = range(start, i)
-    if {'constexpr', 'static_assert', 'case'} & {c[j] for j in before} or 'enum' in (c[around - 1], c[around - 2]):
+    statement_tokens = range(start, i)
+    if {'constexpr', 'static_assert', 'case'} & {c[j] for j in statement_tokens} or 'enum' in (
+        c[enclosing - 1],
+        c[enclosing - 2],
+    ):
         return True
-    return any(c[j] == '<' and (c.angle(j) or 0) > i for j in before)
+    return any(c[j] == '<' and (c.angle(j) or 0) > i for j in statement_tokens)
 
 
-def _end(c, p):
+def _end_of_body(c, p):
     "Return the index after the body of the function with its `(` at `p`, which member initializers may precede"
     i = c.until(c.match[p] + 1, (':', '{', ';'))
     while c[i] in (':', ','):
@@ -401,16 +419,16 @@ _VARIABLE = (
     '{what} is a host variable, but this code runs on the GPU: write `__device__` before it, or `__constant__` '
     'if kernels only read it, or pass its value to the kernel'
 )
-_LENGTH = (
+_VARIABLE_LENGTH = (
     '{what} has a size that is known only at run time, but the size of a local array must be a compile-time '
     'constant: write a constant, or use shared memory, `extern __shared__`'
 )
 
 
-def _wrong_call(m, at, unit):
-    "Make the `WrongSource` for the report `m`; `at` is the match with the location of the use"
-    words = (
-        _LENGTH
+def _wrong_call(m, use_match, unit):
+    "Make the `WrongSource` for the report `m`; `use_match` is the match with the location of the use"
+    template = (
+        _VARIABLE_LENGTH
         if m['vla'] or m['clang']
         else _VARIABLE
         if m['is']
@@ -418,13 +436,13 @@ def _wrong_call(m, at, unit):
         if m['kind'] == 'constexpr'
         else HOST
     )
-    file, line = os.path.normpath(at[1]), int(at[2])
-    what = m['what'] or m['variable'] or m['vla'] or 'this array'  # clang does not name it
-    return wrong_source(words.format(what=re.sub(r' \[with .*\]', '', what)), file, line, unit)
+    file, line = os.path.normpath(use_match[1]), int(use_match[2])
+    name = m['what'] or m['variable'] or m['vla'] or 'this array'  # clang does not name it
+    return wrong_source(template.format(what=re.sub(r' \[with .*\]', '', name)), file, line, unit)
 
 
-def wrong_source(what: str, file: str, line: int, unit: Unit) -> WrongSource:
-    "Make the `WrongSource` with the message `what` and the learner's line"
-    known = unit.original.splitlines()
-    text = known[line - 1].strip() if file == unit.file and line <= len(known) else ''
-    return WrongSource(f'{what}\n  {file}, line {line}: {text}')
+def wrong_source(message: str, file: str, line: int, unit: Unit) -> WrongSource:
+    "Make the `WrongSource` with the message `message` and the learner's line"
+    lines = unit.original.splitlines()
+    text = lines[line - 1].strip() if file == unit.file and line <= len(lines) else ''
+    return WrongSource(f'{message}\n  {file}, line {line}: {text}')

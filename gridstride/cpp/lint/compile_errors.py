@@ -1,4 +1,5 @@
-"""Formats compiler errors for a learner: the learner's line, the message, and the line that used a template or macro.
+"""Formats compiler errors for a learner: with the learner's line, the message and the line that used a template or
+macro.
 
 A compiler prints `name.cu:3:5: error: ...`, and many more lines. An error in a header or a template is attributed to
 the line of the learner's source that used it. Of several errors at one location, the first is reported.
@@ -42,11 +43,11 @@ class CompileError(ShownBriefly, RuntimeError):
         self.errors = read_log(log, name, others=others)
         self.file = self.errors[0].file or name if self.errors else name
         self.line = self.errors[0].line if self.errors else None
-        super().__init__(describe(self.errors, src, name, others) if self.errors else _last_lines(log, name))
+        super().__init__(describe(self.errors, src, name, others) if self.errors else _format_last_lines(log, name))
 
 
 class CompileWarning(UserWarning):
-    "The source compiles, but one of its lines probably does not do what is intended"
+    "The source compiles, but one of its lines is probably a mistake"
 
 
 _NVCC = r'^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?{kind}(?: #[\w-]+)?: (?P<what>.*)'
@@ -72,12 +73,12 @@ def read_log(
     found.sort(key=re.Match.start)
     ends = [0, *(m.end() for m in found)]
     starts = [*(m.start() for m in found), len(log)]
-    res = {}
+    diagnostics = {}
     for n, m in enumerate(found):
         d = _diagnose(m, name, others, log[ends[n] : starts[n]], log[m.end() : starts[n + 1]], log[: m.start()])
         if d:
-            res.setdefault((d.file, d.line, 0 if d.used else d.column), d)
-    return list(res.values())
+            diagnostics.setdefault((d.file, d.line, 0 if d.used else d.column), d)
+    return list(diagnostics.values())
 
 
 def _diagnose(m, name, others, before, after, all_before):
@@ -103,6 +104,7 @@ def _line_of_use(name, before, after):
 
 
 def _find_line(name, text, which):
+    "Return a line number of the file that the text mentions, the first (0) or the last (-1); None if there is none"
     found = re.findall(rf'{re.escape(name)}:(\d+)', text)
     return int(found[which]) if found else None
 
@@ -133,13 +135,13 @@ def describe(
 ) -> str:
     "Format the lines of the source with the compiler's messages"
     lines = {file: text.splitlines() for file, text in {**dict(others), '': src}.items()}
-    # lines after the learner's last one are ours, and their errors follow from the others
+    # errors in lines after the learner's last one, which are ours, are consequences of other errors
     found = [d for d in found if d.line <= len(lines[d.file])] or found
-    res = [line for d in found[:most] for line in _describe_one(d, lines, name)]
+    output = [line for d in found[:most] for line in _describe_one(d, lines, name)]
     more = len(found) - most
     if more > 0:
-        res.append(f"and {more} more error{'s' * (more > 1)}; fix these first")
-    return '\n'.join(res)
+        output.append(f"and {more} more error{'s' * (more > 1)}; fix these first")
+    return '\n'.join(output)
 
 
 # Hints for errors that users of Python make and compilers explain badly: (pattern of the line, pattern of the message,
@@ -274,6 +276,7 @@ _HINTS = (
 
 
 def _describe_one(d, lines, name):
+    "Yield the lines of text for one diagnostic"
     text = _line(lines[d.file], d.line)
     yield f'{d.file or name}, line {d.line}: {d.what}'
     yield f'  {text}'
@@ -289,15 +292,16 @@ def _describe_one(d, lines, name):
 
 
 def _line(lines, n):
+    "Return line `n`, from 1; '' if there is no such line"
     return lines[n - 1] if n <= len(lines) else ''
 
 
-def _last_lines(log, name, most=12):
+def _format_last_lines(log, name, most=12):
     lines = [line for line in log.strip().splitlines() if not re.match(r'ptxas\s+(info|\.)\s', line)]
     return '\n'.join([f'{name} does not compile:', *lines[-most:]])
 
 
-# the warnings of a compiler that are nearly always right
+# The warnings of compilers that are nearly always right
 WARNINGS = ('format', 'uninitialized', 'parentheses', 'return-type', 'unused-value')
 _ALIASES = ('format-extra-args', 'dangling-else', 'logical-op-parentheses', 'bitwise-op-parentheses')
 _ALIASES += ('maybe-uninitialized', 'sometimes-uninitialized', 'return-local-addr', 'return-stack-address')
@@ -305,10 +309,10 @@ _RELIABLE_WARNING = re.compile(rf"(.*) \[-W(?:{'|'.join(WARNINGS + _ALIASES)})=?
 _INTEGER_64 = re.compile(r'(unsigned )?long( long)?( unsigned)?( int)?')
 
 
-def _same_size(what):
-    "Return whether this warns of a format and an argument that are different 64-bit integer types"
-    types = [quoted for quoted in re.findall(r"'([^']*)'", what) if not quoted.startswith('%')]
-    return what.startswith('format') and len(types) > 1 and all(map(_INTEGER_64.fullmatch, (types[0], types[-1])))
+def _differs_in_integer_name(message):
+    "Return whether the warning is about a format and an argument that are two 64-bit integer types"
+    types = [quoted for quoted in re.findall(r"'([^']*)'", message) if not quoted.startswith('%')]
+    return message.startswith('format') and len(types) > 1 and all(map(_INTEGER_64.fullmatch, (types[0], types[-1])))
 
 
 _UNINITIALIZED_WARNING = re.compile(r"'(\w+)[^']*' (may be|is) used uninitialized")
@@ -337,18 +341,18 @@ def warn_of(
     name: str,
     others=(),  # dict: name -> text of the learner's other files
 ):
-    "Warn of lines that probably do not do what is intended, with the compiler's messages"
+    "Warn of lines that are probably mistakes, with the compiler's messages"
     warned = read_log(log, name, 'warning', others)
     found = [d._replace(what=m[1]) for d in warned if (m := _RELIABLE_WARNING.match(d.what))]
-    reported = _correct_uninitialized(_of_file(found, ''), src)
+    reported = _correct_uninitialized(_diagnostics_of_file(found, ''), src)
     for file in {d.file for d in found if d.file}:
-        here = _of_file(found, file)
-        reported += [d for d in _correct_uninitialized(here, others[file]) if d in here]
-    reported.sort(key=lambda d: (d.file, d.line))  # because the order of a compiler's log differs
+        file_diagnostics = _diagnostics_of_file(found, file)
+        reported += [d for d in _correct_uninitialized(file_diagnostics, others[file]) if d in file_diagnostics]
+    reported.sort(key=lambda d: (d.file, d.line))  # compilers report in different orders
     if reported:
         where = reported[0].file or name, reported[0].line
         warn_learner(CompileWarning(describe(reported, src, name, others, most=9)), *where)
 
 
-def _of_file(found, file):
-    return [d for d in found if d.file == file and not _same_size(d.what)]
+def _diagnostics_of_file(found, file):
+    return [d for d in found if d.file == file and not _differs_in_integer_name(d.what)]

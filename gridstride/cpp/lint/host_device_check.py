@@ -1,8 +1,8 @@
 """Refuses launches of functions that are not kernels, and calls of device functions by the host.
 
 nvcc refuses these, but to g++ kernels and device functions are ordinary functions. `callers` checks the calls in device
-code. Here only unambiguous names are checked: functions outside types, called with their namespaces, that have no host
-overload, and whose name means nothing else in the caller.
+code. This module checks only unambiguous names: functions outside classes, called with their namespaces, that have no
+host overload, and whose name has no other meaning in the caller.
 """
 
 import math
@@ -12,7 +12,7 @@ from ..frontend.declarations import BUILTIN, KEYWORDS
 from ..frontend.tokens import WrongSource
 from ..frontend.reader import heads, namespace_of, parenthesis
 
-# device code has functions of these names, too
+# Names of functions that exist on the host and in device code
 KNOWN = {*dir(math), *(f'{name}f' for name in dir(math)), 'min', 'max', 'abs'}
 
 
@@ -20,17 +20,19 @@ def refuse_wrong_side_calls(
     c: Code,
     functions: list,  # of `Function`: those of the source
 ):
-    """Raise `WrongSource` for a launch of a function that is not a kernel, for a host function that calls a device
-    function, for a template of device code that calls a host function passed as its argument, and for exceptions."""
+    """Raise `WrongSource` for a call or launch on the wrong side.
+
+    These are launches of functions that are not kernels, calls of device functions by host functions, host functions
+    as arguments of device templates that call them, and exceptions in device code."""
     sides = {}
     for f in functions:
         sides.setdefault(_join_scope(f.scope, f.name), set()).add(_side(f))
-    names = {k: v.pop() for k, v in sides.items() if len(v) == 1 and k not in KNOWN | BUILTIN}
-    _refuse_launches(c, names)
+    side_of_name = {k: v.pop() for k, v in sides.items() if len(v) == 1 and k not in KNOWN | BUILTIN}
+    _refuse_launches(c, side_of_name)
     if '__CUDACC__' in c.src or '__CUDA_ARCH__' in c.src:
         return  # the preprocessor decides which code is for the host and which for the device
-    devices, uses_std = {k for k, v in names.items() if v == 'device'}, 'using namespace std' in c.src
-    unqualified = frozenset(name.rpartition('::')[2] for name in devices)
+    device_functions, uses_std = {k for k, v in side_of_name.items() if v == 'device'}, 'using namespace std' in c.src
+    unqualified = frozenset(name.rpartition('::')[2] for name in device_functions)
     for head in heads(c):
         p = parenthesis(c, head)
         if p is None or not head.defines or c[p - 2] == '::':
@@ -43,8 +45,8 @@ def refuse_wrong_side_calls(
                 _refuse_host_library(c, body, uses_std)
         decided_by_preprocessor = {'__global__', '__device__', 'template', 'constexpr'}
         if not words & decided_by_preprocessor and not c.find_between('__device__', body.start, body.stop):
-            _refuse_calls(c, body, devices, unqualified)
-    _refuse_arguments(c, functions, {k for k, v in names.items() if v == 'host'})
+            _refuse_calls(c, body, device_functions, unqualified)
+    _refuse_arguments(c, functions, {k for k, v in side_of_name.items() if v == 'host'})
 
 
 HOST = '{what} is a host function, but this code runs on the GPU: write `__device__` before it'
@@ -82,25 +84,25 @@ def _refuse_exceptions(c, body):
             raise c.error(WrongSource, f'device code has no `{c[i]}`: {_NOT_IN_DEVICE_CODE[c[i]]}', i)
 
 
-_ARRAYS = 'use an array whose size is a compile-time constant, or one that is passed to it'
-_STREAMS = 'cout', 'cerr', 'clog', 'cin'
-_LIBRARY = {  # host-only names of the C++ library -> what a kernel uses instead
-    **dict.fromkeys(_STREAMS, 'use printf'),
-    **dict.fromkeys(('string', 'vector', 'map', 'set', 'deque', 'list', 'unordered_map', 'unordered_set'), _ARRAYS),
+_USE_ARRAY = 'use an array whose size is a compile-time constant, or one that is passed to it'
+_STREAM_NAMES = 'cout', 'cerr', 'clog', 'cin'
+_INSTEAD_OF_LIBRARY = {  # host-only names of the C++ library -> what a kernel uses instead
+    **dict.fromkeys(_STREAM_NAMES, 'use printf'),
+    **dict.fromkeys(('string', 'vector', 'map', 'set', 'deque', 'list', 'unordered_map', 'unordered_set'), _USE_ARRAY),
 }
 
 
-_NAMES_OF_LIBRARY = frozenset(_LIBRARY)
+_LIBRARY_NAMES = frozenset(_INSTEAD_OF_LIBRARY)
 
 
-def _refuse_host_library(c, body, used):
-    "Raise `WrongSource` for `std::cout << x`, `std::vector<int> v`, ...; `used`: does the source use namespace std?"
-    for i in c.find_any_between(_NAMES_OF_LIBRARY, body.start, body.stop):
-        named = (c[i - 2], c[i - 1]) == ('std', '::') or used and c[i - 1] not in ('::', '.', '->')
-        if c.is_word(i) and named:
+def _refuse_host_library(c, body, uses_std):
+    "Raise `WrongSource` for `std::cout << x`, `std::vector<int> v`, ...; `uses_std`: whether `std::` may be omitted"
+    for i in c.find_any_between(_LIBRARY_NAMES, body.start, body.stop):
+        is_std_name = (c[i - 2], c[i - 1]) == ('std', '::') or uses_std and c[i - 1] not in ('::', '.', '->')
+        if c.is_word(i) and is_std_name:
             end = c.angle(i + 1) if c[i + 1] == '<' else i if c[i] == 'string' else None
-            if c[i] in _STREAMS and c[i + 1] in ('<<', '>>') or end is not None and c.is_word(end + 1):
-                raise c.error(WrongSource, f'std::{c[i]} is host-only: {_LIBRARY[c[i]]}', i)
+            if c[i] in _STREAM_NAMES and c[i + 1] in ('<<', '>>') or end is not None and c.is_word(end + 1):
+                raise c.error(WrongSource, f'std::{c[i]} is host-only: {_INSTEAD_OF_LIBRARY[c[i]]}', i)
 
 
 def _side(f):
@@ -123,9 +125,9 @@ def _refuse_launches(c, names):
 
 def _refuse_calls(c, body, names, unqualified):
     "Raise `WrongSource` for a call of one of `names`; `unqualified`: these names without namespaces"
-    found = c.find_any_between(unqualified, body.start, body.stop)
-    local_names = found and {c[i] for i in body if c.is_word(i) and c.is_word(i - 1) and c[i - 1] not in KEYWORDS}
-    for i in found:
+    uses = c.find_any_between(unqualified, body.start, body.stop)
+    local_names = uses and {c[i] for i in body if c.is_word(i) and c.is_word(i - 1) and c[i - 1] not in KEYWORDS}
+    for i in uses:
         end = c.angle(i + 1) if c[i + 1] == '<' else None
         name = _qualified_name(c, i)
         if (
@@ -164,17 +166,17 @@ def _refuse_arguments(c, functions, hosts):
 
 
 def _is_called(c, name, body):
-    found = c.find_between(name, body.start, body.stop)
-    return any(c[i + 1] == '(' and c[i - 1] not in ('.', '->', '::') and c.is_evaluated(i) for i in found)
+    uses = c.find_between(name, body.start, body.stop)
+    return any(c[i + 1] == '(' and c[i - 1] not in ('.', '->', '::') and c.is_evaluated(i) for i in uses)
 
 
 def _template_arguments(c, i):
     "Return a list with (start, end) of each template argument after the `<` at `i`"
-    res, end = [], c.angle(i) or i
+    spans, end = [], c.angle(i) or i
     while i < end:
         a, i = i + 1, min(c.until(i + 1, (',', '>')), end)
-        res.append((a, i))
-    return res
+        spans.append((a, i))
+    return spans
 
 
 def _declared_parameter(c, a, b):

@@ -14,9 +14,9 @@ def host_variables(
     all_heads,  # (the class or '', a `Head`) of each declaration outside functions
 ):
     "Yield (first token, 'variable' or 'array') per host variable; 'array' if its elements are compile-time constants"
-    constant = _names_of_constants(c)
+    constant_types = _names_of_constants(c)
     for owner, head in all_heads:
-        kinds = {_kind(c, d, declarator, constant) for d, declarator in _declarators(c, owner, head)}
+        kinds = {_kind(c, d, declarator, constant_types) for d, declarator in _declarators(c, owner, head)}
         if len(kinds) == 1 and (kind := kinds.pop()):
             yield head.start, kind
 
@@ -29,8 +29,8 @@ def _declarators(c, owner, head):
     if c.call(first, head.end) is not None:
         return
     d = read_declaration(c, first)
-    unclear = any(len(w) > 1 and w.isupper() for w in d.words)
-    if d.start != first or unclear or d.words & _SKIPPED or owner and 'static' not in d.words:
+    may_have_macro = any(len(w) > 1 and w.isupper() for w in d.words)
+    if d.start != first or may_have_macro or d.words & _SKIPPED or owner and 'static' not in d.words:
         return
     if '{' not in c.texts[first : d.first]:
         yield from ((d, declarator) for declarator in d.declarators)
@@ -38,7 +38,7 @@ def _declarators(c, owner, head):
 
 def _names_of_constants(c):
     "Return the names of const types that `typedef` and `using` define; of a pointer, the pointer itself must be const"
-    found = set()
+    constant_types = set()
     for i in sorted([*c.find('typedef'), *c.find('using')]):
         end = next((j for j in range(i, len(c)) if c[j] == ';'), i)
         words = [c[j] for j in range(i, end)]
@@ -46,25 +46,25 @@ def _names_of_constants(c):
             continue
         name, type_ = (words[1], words[3:]) if words[0] == 'using' else (words[-1], words[1:-1])
         qualifiers = type_[len(type_) - type_[::-1].index('*') :] if '*' in type_ else type_
-        if 'const' in qualifiers or '*' not in type_ and found & {*type_}:
-            found.add(name)
-    return found
+        if 'const' in qualifiers or '*' not in type_ and constant_types & {*type_}:
+            constant_types.add(name)
+    return constant_types
 
 
-def _kind(c, d, declarator, constant):
-    "Return 'variable' or 'array'; None if device code may use it, or has one, too. `constant`: names of const types"
-    before = [c[i] for i in range(declarator.first, declarator.name)]
-    emulated = any(
+def _kind(c, d, declarator, constant_types):
+    "Return 'variable' or 'array'; None if device code may use it, or has one of its own"
+    declarator_words = [c[i] for i in range(declarator.first, declarator.name)]
+    is_of_emulator = any(
         'gridstride' in c[i] or c[i].startswith('gs_') for i in (*range(d.start, declarator.past), declarator.init + 2)
     )
     if (
-        emulated
-        or {'&', '&&', '('} & {*before}
+        is_of_emulator
+        or {'&', '&&', '('} & {*declarator_words}
         or c[declarator.past] not in ('[', '=', '{', ',', ';')
         or c[declarator.init + 1] == '['
     ):
         return None
-    known = 'constexpr' in d.words
-    if not (known or {'const', *constant} & {*(before if '*' in before else d.words)}):
+    is_constexpr = 'constexpr' in d.words
+    if not (is_constexpr or {'const', *constant_types} & {*(declarator_words if '*' in declarator_words else d.words)}):
         return 'variable'
-    return None if c[declarator.past] != '[' else 'array' if known else 'variable'
+    return None if c[declarator.past] != '[' else 'array' if is_constexpr else 'variable'

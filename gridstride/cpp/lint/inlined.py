@@ -20,16 +20,16 @@ _MAX_DEPTH = 4  # of nested calls
 
 def functions_to_inline(
     c,  # `Code`
-    found,  # its functions, `callers._Declared`
-    end,  # function of `c` and the index of a function's `(`, which returns the index after its body
+    functions,  # its functions, each a `callers._Declared`
+    end_of_body,  # a function of `c` and the index of a function's `(`, which returns the index after its body
 ):  # list of indices
     "Return the first token of each device function that is called here, accesses memory and is not recursive"
     # name -> how often it is called or has template arguments
-    used = Counter(c[i - 1] for bracket in ('(', '<') for i in c.find(bracket))
-    bodies = [(f, range(f.paren, end(c, f.paren))) for f in found if f.defined]
+    num_uses = Counter(c[i - 1] for bracket in ('(', '<') for i in c.find(bracket))
+    bodies = [(f, range(f.paren, end_of_body(c, f.paren))) for f in functions if f.defined]
     calls = _calls(c, bodies)
     candidates = [
-        (f, body) for f, body in bodies if _may_inline(c, f, used) and not _is_recursive(calls, c[f.paren - 1])
+        (f, body) for f, body in bodies if _may_inline(c, f, num_uses) and not _is_recursive(calls, c[f.paren - 1])
     ]
     chosen = {}
     for _ in range(_MAX_DEPTH):  # a function that calls one of them accesses memory, too
@@ -38,13 +38,13 @@ def functions_to_inline(
     return [*chosen]
 
 
-def _may_inline(c, f, used):
-    name, stated = c[f.paren - 1], {*c.texts[f.first : f.paren]}
-    if '__device__' not in f.words or '__global__' in f.words or (f.words | stated) & _REFUSED:
+def _may_inline(c, f, num_uses):
+    name, written_words = c[f.paren - 1], {*c.texts[f.first : f.paren]}
+    if '__device__' not in f.words or '__global__' in f.words or (f.words | written_words) & _REFUSED:
         return False
     if name == f.owner or c[f.paren - 2] == '~' or '...' in c.text(range(f.paren, c.match[f.paren])):
         return False
-    return used[name] > 1  # one use is its definition
+    return num_uses[name] > 1  # one use is its definition
 
 
 def _uses_memory(c, body, names):
@@ -64,9 +64,9 @@ def _calls(c, bodies):
 
 
 def _is_recursive(calls, name):
-    seen, todo = set(), [name]
-    while todo:
-        for callee in calls.get(todo.pop(), set()) - seen:
-            seen.add(callee)
-            todo.append(callee)
-    return name in seen
+    reachable, pending = set(), [name]
+    while pending:
+        for callee in calls.get(pending.pop(), set()) - reachable:
+            reachable.add(callee)
+            pending.append(callee)
+    return name in reachable

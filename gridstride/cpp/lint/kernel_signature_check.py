@@ -3,12 +3,12 @@
 from ..frontend.code import Code
 from ..frontend.tokens import WrongSource
 
-_ALONE = '{name} is a kernel, which runs only on the GPU: remove `{word}` next to `__global__`'
-_MEMBER = 'a kernel cannot be a member of a class: define it outside {owner}, and pass it what it needs'
-_ELLIPSIS = '{name} is a kernel, which cannot be variadic: remove `...`'
-_RVALUE = '{name} is a kernel, whose arguments are copied to the GPU: take {param} by value, without `&&`'
-_LIST = '{name} is a kernel, which cannot take a std::initializer_list: pass it an array'
-_CONSTANT = '{name} is a `__constant__` variable in a function: declare it at file scope'
+_REMOVE_SPECIFIER = '{name} is a kernel, which runs only on the GPU: remove `{word}` next to `__global__`'
+_NOT_A_MEMBER = 'a kernel cannot be a member of a class: define it outside {owner}, and pass it what it needs'
+_NOT_VARIADIC = '{name} is a kernel, which cannot be variadic: remove `...`'
+_NO_RVALUE = '{name} is a kernel, whose arguments are copied to the GPU: take {param} by value, without `&&`'
+_NO_INITIALIZER_LIST = '{name} is a kernel, which cannot take a std::initializer_list: pass it an array'
+_LOCAL_CONSTANT = '{name} is a `__constant__` variable in a function: declare it at file scope'
 
 
 def refuse_wrong_heads(
@@ -22,20 +22,20 @@ def refuse_wrong_heads(
             raise c.error(WrongSource, message, i)
     for i in c.find_specifiers('__global__'):
         if c.scope(i) == 'type' and c[i - 1] != 'friend' and c[c.until(i, ('{', ';'))] == '{':
-            raise c.error(WrongSource, _MEMBER.format(owner='the class'), i)
+            raise c.error(WrongSource, _NOT_A_MEMBER.format(owner='the class'), i)
     for i in c.find_specifiers('__constant__'):
         if c.scope(i) == 'code' and c[i - 1] in ('{', '}', ';') and c[i] == '__constant__':
-            raise c.error(WrongSource, _CONSTANT.format(name=c[c.until(i, ('=', ';', '[', '{')) - 1]), i)
+            raise c.error(WrongSource, _LOCAL_CONSTANT.format(name=c[c.until(i, ('=', ';', '[', '{')) - 1]), i)
 
 
 def _describe_flaw(f):
     "Describe what is wrong with the declaration of a kernel; None if nothing is"
     if word := next((qualifier for qualifier in ('__device__', '__host__', 'constexpr') if qualifier in f.words), None):
-        return _ALONE.format(name=f.name, word=word)
+        return _REMOVE_SPECIFIER.format(name=f.name, word=word)
     for p in f.params:
         if p.type == '...' or p.name == '...':
-            return _ELLIPSIS.format(name=f.name)
+            return _NOT_VARIADIC.format(name=f.name)
         if 'initializer_list' in p.type:
-            return _LIST.format(name=f.name)
+            return _NO_INITIALIZER_LIST.format(name=f.name)
         if p.type.endswith('&&') and not f.template:
-            return _RVALUE.format(name=f.name, param=p.type.rstrip('& ') + ' ' + p.name)
+            return _NO_RVALUE.format(name=f.name, param=p.type.rstrip('& ') + ' ' + p.name)

@@ -1,6 +1,6 @@
 """Finds out which functions belong to C's library, so that only the host can call them.
 
-A list of names would be incomplete, so the symbols of the library are looked up: a function that it exports is a
+A list of names would be incomplete, so this module looks up the symbols of the library: a function that it exports is a
 host function, unless device code has it, too.
 """
 
@@ -11,7 +11,7 @@ from functools import lru_cache
 _LIBRARIES = 'libc.so.6', 'libpthread.so.0', 'librt.so.1', 'libdl.so.2', 'libSystem.dylib'
 
 # names that device code has as well: functions of CUDA, and `sync` and `wait` of cooperative groups
-_DEVICE_TOO = set(
+_ALSO_IN_DEVICE_CODE = set(
     'abs clock copysign copysignf finite finitef free frexp frexpf isinf isinff isnan isnanf labs ldexp ldexpf llabs '
     'malloc memcpy memset modf modff printf scalbn scalbnf signbit sync wait'.split()
 )
@@ -20,15 +20,15 @@ _POSIX = re.compile(r'pthread_\w+|sem_\w+|fe(?:clear|get|hold|raise|set|test|upd
 
 
 @lru_cache
-def _opened():
+def _load_libraries():
     "Open those of the libraries that this machine has"
-    found = []
+    libraries = []
     for name in _LIBRARIES:
         try:
-            found.append(ctypes.CDLL(name))
+            libraries.append(ctypes.CDLL(name))
         except OSError:
             pass
-    return found
+    return libraries
 
 
 @lru_cache(4096)
@@ -36,26 +36,26 @@ def is_host_function(
     name: str,  # of a function
 ) -> bool:
     "Return whether it is a function of C's library that device code does not have"
-    if name in _DEVICE_TOO or not _PUBLIC.fullmatch(name):
+    if name in _ALSO_IN_DEVICE_CODE or not _PUBLIC.fullmatch(name):
         return False
-    return bool(_POSIX.fullmatch(name)) or any(hasattr(library, name) for library in _opened())
+    return bool(_POSIX.fullmatch(name)) or any(hasattr(library, name) for library in _load_libraries())
 
 
-_ENDS = 'write `return`, or `__trap()` to end the launch'
-_RANDOM = 'use <curand_kernel.h>, or random numbers that the host has generated'
-_PAUSE = 'write `__nanosleep(ns)`'
-_CLOCK = 'write `clock64()`'
-_PRINTS = 'write `printf`'
-_LOOP = 'write a loop'
-_ELSEWHERE = 'call it in host code, and pass what the kernel needs as an argument'
+_END_THREAD = 'write `return`, or `__trap()` to end the launch'
+_GENERATE_NUMBERS = 'use <curand_kernel.h>, or random numbers that the host has generated'
+_SLEEP = 'write `__nanosleep(ns)`'
+_READ_CLOCK = 'write `clock64()`'
+_PRINT = 'write `printf`'
+_WRITE_LOOP = 'write a loop'
+_CALL_ON_HOST = 'call it in host code, and pass what the kernel needs as an argument'
 _ALTERNATIVES = [  # pattern of functions -> what to write instead
-    (r'_?exit|_Exit|quick_exit|at_quick_exit|atexit', _ENDS),
+    (r'_?exit|_Exit|quick_exit|at_quick_exit|atexit', _END_THREAD),
     (r'abort|raise|kill|pthread_(?:exit|kill|cancel)', 'write `__trap()` to end the launch'),
-    (r's?rand(?:om|_r)?|[delmnj]rand48', _RANDOM),
-    (r'u?sleep|nanosleep|clock_nanosleep|pause|sched_yield|pthread_yield', _PAUSE),
-    (r'time|clock_gettime|gettimeofday|ftime|times', _CLOCK),
-    (r'[vdf]*printf|f?puts|f?putc(?:har)?|fwrite|write|perror|putw', _PRINTS),
-    (r'mem(?:move|cmp|chr)|bcmp|bzero|str\w+|wcs\w+|qsort|bsearch|ffsl?', _LOOP),
+    (r's?rand(?:om|_r)?|[delmnj]rand48', _GENERATE_NUMBERS),
+    (r'u?sleep|nanosleep|clock_nanosleep|pause|sched_yield|pthread_yield', _SLEEP),
+    (r'time|clock_gettime|gettimeofday|ftime|times', _READ_CLOCK),
+    (r'[vdf]*printf|f?puts|f?putc(?:har)?|fwrite|write|perror|putw', _PRINT),
+    (r'mem(?:move|cmp|chr)|bcmp|bzero|str\w+|wcs\w+|qsort|bsearch|ffsl?', _WRITE_LOOP),
     (r'calloc|realloc|aligned_alloc|posix_memalign', 'write `malloc`'),
 ]
 
@@ -64,4 +64,4 @@ def instead(
     name: str,  # of a host function
 ) -> str:
     "Return what to write in device code instead of a call of this function, as an imperative"
-    return next((text for names, text in _ALTERNATIVES if re.fullmatch(names, name)), _ELSEWHERE)
+    return next((text for names, text in _ALTERNATIVES if re.fullmatch(names, name)), _CALL_ON_HOST)

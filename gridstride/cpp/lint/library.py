@@ -41,8 +41,8 @@ _TYPES = set(
     'unique_lock unique_ptr unordered_map unordered_set valarray vector weak_ptr wstring'.split()
 )
 _STREAMS = {'cin', 'cout', 'cerr', 'clog', 'endl'}
-# functions that NVRTC's own std does not have in any version
-_NEVER = set(
+# functions that no version of NVRTC's own std has
+_NOT_IN_NVRTC = set(
     'accumulate async current_exception inner_product inplace_merge iota make_shared make_unique nth_element '
     'partial_sum reduce rethrow_exception set_new_handler set_terminate shuffle sort stable_partition stable_sort stod '
     'stof stoi stol terminate to_string transform_reduce uncaught_exceptions'.split()
@@ -85,8 +85,7 @@ _INSTEAD = {
 def find_host_uses(
     unit: Unit,
     own: 'OwnNames',  # names that the program declares itself
-    # features beyond nvcc without options: 'constexpr', 'lambda'; 'std' for NVRTC, which has its own
-    extensions: tuple,
+    extensions: tuple,  # of nvcc, which options enable: 'constexpr', 'lambda'; 'std' for NVRTC, which has its own std
 ):
     "Yield a `WrongSource` per use of a host-only function or type of the standard libraries in device code"
     c, bodies = device_code(unit.text)
@@ -163,24 +162,28 @@ def _candidates(c, own):
     return sorted(found.union(i + 2 for i in c.find('std')))
 
 
-def _format(words, name):
-    "Format the message `words` about a name, with what to write instead"
-    text = (
+def _format(template, name):
+    "Format the message `template` about a name, with the text to write instead"
+    advice = (
         _INSTEAD.get(name, '')
-        if words is not _HOST_FUNCTION and words is not _HOST_FUNCTION_WARNING
+        if template is not _HOST_FUNCTION and template is not _HOST_FUNCTION_WARNING
         else f': {instead(name)}'
     )
-    return words.format(name=name, instead=text)
+    return template.format(name=name, instead=advice)
 
 
 def _describe_use(c, i, own, extensions):
     "Describe why device code may not use the name at token `i`, or its expansion as a macro; None if it may"
     if words := _describe_refusal(c, i, own, extensions):
         return _format(words, c[i])
-    for m in own.macros.get(c[i], ()):
-        found = (k for k in range(len(m)) if m.is_word(k) and m[k] != c[i] and _is_host_call(m, k, own))
-        if (k := next(found, None)) is not None:
-            return _format(_HOST_FUNCTION, m[k])
+    for macro_body in own.macros.get(c[i], ()):
+        host_calls = (
+            j
+            for j in range(len(macro_body))
+            if macro_body.is_word(j) and macro_body[j] != c[i] and _is_host_call(macro_body, j, own)
+        )
+        if (j := next(host_calls, None)) is not None:
+            return _format(_HOST_FUNCTION, macro_body[j])
 
 
 def _parameters_used(c, a, b):
@@ -209,13 +212,13 @@ _LAMBDA = 'nvcc accepts a `__device__` lambda in host code only with --extended-
 def _describe_refusal(c, i, own, extensions):
     "Return the message about a use of the name at token `i` in device code; None if it is allowed"
     name = c[i]
-    std = c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
+    is_std = c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
     if _is_host_call(c, i, own):
         return _HOST_FUNCTION
-    if not std:
+    if not is_std:
         return
     past = (c.angle(i + 1) or i) + 1 if c[i + 1] == '<' else i + 1
-    if name in _TYPES | _STREAMS or name in (_NEVER if 'std' in extensions else _FUNCTIONS) and c[past] == '(':
+    if name in _TYPES | _STREAMS or name in (_NOT_IN_NVRTC if 'std' in extensions else _FUNCTIONS) and c[past] == '(':
         return _HOST_ONLY
     if 'std' in extensions:
         return
@@ -229,16 +232,16 @@ def _describe_refusal(c, i, own, extensions):
 def _is_host_call(c, i, own):
     "Return whether the name at token `i` calls a host function of C's or CUDA's library, or takes its address"
     name = c[i]
-    std = c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
-    unqualified = std or c[i - 1] not in ('.', '->', '::')
+    is_std = c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
+    unqualified = is_std or c[i - 1] not in ('.', '->', '::')
     unqualified = unqualified or c[i - 1] == '::' and (not c.is_word(i - 2) and c[i - 2] != '>' or c[i - 2] in KEYWORDS)
     if name == 'errno':
         return unqualified and name not in own
     if not unqualified or c[i + 1] not in ('(', ';', ',') or not (name in _C_FUNCTIONS or is_host_function(name)):
         return False
     if c[i + 1] == '(':
-        counted = name == 'strlen' and c.is_string(i + 2)  # by the compiler
-        return (std or name not in own) and not counted
+        is_constant_length = name == 'strlen' and c.is_string(i + 2)  # the compiler counts it
+        return (is_std or name not in own) and not is_constant_length
     return _is_pointed_to(c, i) and name not in own
 
 
@@ -277,6 +280,7 @@ def _is_own(c, name):
 
 
 def _may_be_of_c(c, i):
+    "Return whether the name at token `i` may be that of a function of C's library"
     return _is_pointed_to(c, i) or c[i - 1] in ('.', '->', '::')
 
 

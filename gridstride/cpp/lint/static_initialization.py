@@ -1,6 +1,6 @@
 """Finds out whether a source may run code when its module is loaded: initializers and constructors at file scope.
 
-The answer may be a false positive, which only makes the module load more slowly.
+A false positive is harmless: the module then only loads more slowly.
 """
 
 import re
@@ -13,7 +13,7 @@ _OF_CUDA = re.compile(r'dim3|cuda[A-Z]\w*|__\w+|(u?(char|short|int|long|longlong
 _NO_VARIABLES = {'typedef', 'using', 'template', 'namespace', 'static_assert', 'friend', 'asm', '__asm__', 'enum'}
 _NOT_ON_HOST = {'__device__', '__constant__', '__shared__', '__managed__', '__global__', 'constexpr'}
 _TYPES = {'struct', 'class', 'union'}
-_ARITHMETIC = {'.', '->', '+', '-', '/', '%', '?', '!', '~', '|'}  # what a value may have, and a parameter has not
+_ARITHMETIC = {'.', '->', '+', '-', '/', '%', '?', '!', '~', '|'}  # tokens of values that no parameter has
 _PLAIN = STORAGE | QUALIFIERS | BUILTIN | {'unsigned', '*', '&', ',', '[', ']'}
 
 
@@ -37,8 +37,10 @@ def _may_run(c: Code, head, classes, aliases):
         return False
     call = parenthesis(c, head)
     if call is not None:
-        named = bool(_unknown_types(c, first, call, classes | aliases)) and _passes_names(c, call, classes | aliases)
-        return not head.defines and (_passes_values(c, call) or named)
+        passes_names = bool(_unknown_types(c, first, call, classes | aliases)) and _passes_names(
+            c, call, classes | aliases
+        )
+        return not head.defines and (_passes_values(c, call) or passes_names)
     last = c.match.get(end, end) if head.defines else end
     if head.defines and '=' not in words and not _TYPES.isdisjoint(words):
         return False  # the definition of a type; variables that follow it are a head of their own
@@ -63,11 +65,11 @@ def _passes_names(c, call, types):
     "Return whether an apparent function declaration is a variable, as `A a(b);` is unless `b` is a type"
     inside = c.texts[call + 1 : c.match.get(call, call)]
     starts = [i for i, text in enumerate(inside) if not i or inside[i - 1] == ',']
-    alone = [inside[i] for i in starts if inside[i + 1 : i + 2] in ([], [','])]
+    single_names = [inside[i] for i in starts if inside[i + 1 : i + 2] in ([], [','])]
     return (
         not _ARITHMETIC.isdisjoint(inside)
         or any(inside[i] in ('*', '&') for i in starts)
-        or any(text.isidentifier() and not _is_type(text, types) for text in alone)
+        or any(text.isidentifier() and not _is_type(text, types) for text in single_names)
     )
 
 
@@ -80,5 +82,5 @@ def _unknown_types(c, first, end, classes):
     "Return the words of a declaration that name a class of the source, or a namespace"
     texts = c.texts[first:end]
     before = texts[: texts.index('=')] if '=' in texts else texts
-    alone = len(before) == 1 and c[first - 1] == '}'  # a variable after the definition of its type
-    return [word for word in before if word not in _PLAIN and (word in classes or word == '::' or alone)]
+    follows_type = len(before) == 1 and c[first - 1] == '}'  # a variable after the definition of its type
+    return [word for word in before if word not in _PLAIN and (word in classes or word == '::' or follows_type)]

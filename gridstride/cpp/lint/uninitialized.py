@@ -1,4 +1,4 @@
-"""Corrects a compiler's warnings of uninitialized variables, which has false positives and false negatives.
+"""Corrects a compiler's warnings of uninitialized variables, which include false positives and miss some variables.
 
 A compiler does not know that `threadIdx.x < n` has the same value before and after a barrier, so it warns of correct
 code. And if a variable is set to 3 on one path only, a compiler may assume 3 on all paths, without a warning.
@@ -14,22 +14,22 @@ __all__ = ['is_guarded', 'is_set_by_call', 'macros_that_set', 'may_use_uninitial
 
 _SHORT_CIRCUIT = ('?', '&&', '||', 'and', 'or')
 _HEADS = ('if', 'for', 'while', 'switch')
-_LEAVING = ('return', 'break', 'continue', 'goto', 'throw', 'asm', '__asm__', 'exit', '__trap')
+_EXITS = ('return', 'break', 'continue', 'goto', 'throw', 'asm', '__asm__', 'exit', '__trap')
 
 
 def is_guarded(c: Code, name: str, line: int):
     "Return whether all uses of the variable on this line are conditional"
-    here = [i for i in c.find(name) if _refers_to(c, i, name) and c.line(i) == line]
-    return bool(here) and all(_is_conditional_use(c, i, _declaration(c, i, name)) for i in here)
+    uses_on_line = [i for i in c.find(name) if _refers_to(c, i, name) and c.line(i) == line]
+    return bool(uses_on_line) and all(_is_conditional_use(c, i, _declaration(c, i, name)) for i in uses_on_line)
 
 
 _CUDA_FUNCTION = re.compile(r'cu(?:da|rand|blas)?[A-Z]\w*')  # functions of CUDA's libraries
 
 
 def is_set_by_call(c: Code, name: str, line: int, macros=()):
-    """Is the variable's address passed to a CUDA function before this line, as in `cudaMalloc(&p, n)`?
+    """Return whether a CUDA function gets the variable's address before this line, as in `cudaMalloc(&p, n)`.
 
-    The emulator's function sets no value if it returns an error, as a compiler sees; nvcc does not see CUDA's code."""
+    The emulator's function sets no value if it returns an error, which a compiler sees; nvcc cannot see CUDA's code."""
     uses = [i for i in c.find(name) if _refers_to(c, i, name) and c.line(i) <= line]
     start = _declaration(c, uses[-1], name) if uses else 0
     return any(i > start and _is_passed_to_cuda(c, i, macros) for i in uses)
@@ -51,9 +51,9 @@ def _is_passed_to_cuda(c, i, macros):
 
 def macros_that_set(src: str):
     "Return the names of macros that pass an address to a CUDA function"
-    found = read(src).macros
+    macros = read(src).macros
     return {
-        m.name for m in found if m.find('&') and any(_CUDA_FUNCTION.fullmatch(m[paren - 1]) for paren in m.find('('))
+        m.name for m in macros if m.find('&') and any(_CUDA_FUNCTION.fullmatch(m[paren - 1]) for paren in m.find('('))
     }
 
 
@@ -87,29 +87,29 @@ def _declaration(c, i, name):
 
 def _is_conditional_use(c, use, declared):
     "Return whether a use is conditional within the scope of its declaration; True for the declaration itself"
-    more = _conditions(c, use) - _conditions(c, declared)
-    return use == declared or any(c[keyword] not in ('for', 'while') for keyword in more)
+    extra_conditions = _conditions(c, use) - _conditions(c, declared)
+    return use == declared or any(c[keyword] not in ('for', 'while') for keyword in extra_conditions)
 
 
 def _conditions(c, i):
     "Return the tokens of the `if`, `else`, loops, `?`, `&&` and `||` that decide whether token `i` is evaluated"
-    found = set()
+    conditions = set()
     while i != -1:
-        start = _statement(c, i)
-        found |= {k for k in range(start, i) if c[k] in _SHORT_CIRCUIT and c.outer[k] == c.outer[i]}
+        start = _start_of_statement(c, i)
+        conditions |= {k for k in range(start, i) if c[k] in _SHORT_CIRCUIT and c.outer[k] == c.outer[i]}
         while start < i and c[start] in (*_HEADS, 'else', 'do'):
             end = start
             if c[start] in _HEADS:
                 end = c.match.get(c.until(start, ('(',)), i)
             if end >= i:
                 break
-            found.add(start)
+            conditions.add(start)
             start = end + 1
         i = c.outer[i]
-    return found
+    return conditions
 
 
-def _statement(c, i):
+def _start_of_statement(c, i):
     "Return the first token of the statement, or of the part in brackets, that contains token `i`"
     while i > 0 and c[i - 1] not in (';', '{', '}', '(', '['):
         i = c.match.get(i - 1, i - 1)
@@ -133,7 +133,7 @@ def _uninitialized_use(c, name):
     "Return the first use of the variable declared at token `name` that may be uninitialized; None if there is none"
     body = c.outer[name]
     uses = [k for k in c.find_between(c[name], name + 1, c.match.get(body, len(c))) if _refers_to(c, k, c[name])]
-    if not uses or c[uses[0] + 1] != '=' or _statement(c, uses[0]) == uses[0] and c.outer[uses[0]] == body:
+    if not uses or c[uses[0] + 1] != '=' or _start_of_statement(c, uses[0]) == uses[0] and c.outer[uses[0]] == body:
         return None
     ifs = sorted(_conditions(c, uses[0]) - _conditions(c, name))
     if len(ifs) != 1 or c[ifs[0]] != 'if' or c[ifs[0] + 1] != '(' or c[c.match[ifs[0] + 1] - 2] == '(':
@@ -144,8 +144,8 @@ def _uninitialized_use(c, name):
     if not later or c[end + 1] == 'else' or not _is_certainly_read(c, later[0], body):
         return None
     between = range(end + 1, later[0])
-    first = _statement(c, later[0])
-    leaves = any(c[k] in _LEAVING for k in between if k < first or c[k] != 'return')
+    first = _start_of_statement(c, later[0])
+    leaves = any(c[k] in _EXITS for k in between if k < first or c[k] != 'return')
     if leaves or c.has_directive(end + 1, later[0]) or _conditions(c, later[0]) - _conditions(c, name):
         return None
     return later[0]

@@ -27,7 +27,7 @@ _STATIC = re.compile(r'static assertion failed.*?(?:: |")(the emulator (?:suppor
 
 
 def _alternative(name, is_typo):
-    "Return what to use instead of the CUDA name `name`; None for other names, and for what looks like a typo"
+    "Return the alternative to a CUDA name; None for other names, and for an apparent typo"
     for pattern, instead in _FAMILIES:
         if re.fullmatch(pattern, name):
             return instead if instead or not is_typo else None
@@ -38,21 +38,21 @@ def describe_unsupported(
     src: str,  # the learner's source
     name: str,  # of the source, as in the log
     others=(),  # dict: name -> text of the learner's other files
-) -> str:  # None: the log is about something else
+) -> str:  # None if the log is about something else
     "Describe the CUDA feature that `src` uses and the emulator does not have, with the line"
     for d in read_log(log, name, others=others):
-        if message := _message(d.what):
+        if message := _describe_message(d.what):
             file, n = (d.file, d.line) if d.file or not d.used else ('', d.used)
             lines = (others[file] if file else src).splitlines()
             text = lines[n - 1].strip() if n <= len(lines) else ''
             return f'{message}\n  {file}{", " * bool(file)}line {n}: {text}'
 
 
-def _message(what):
+def _describe_message(message):
     "Describe the missing feature that a compiler's message is about; None for any other message"
-    if m := _STATIC.search(what):
+    if m := _STATIC.search(message):
         return m[1]
-    if (m := _NO_MEMBER.search(what)) and 'did you mean' not in what:
+    if (m := _NO_MEMBER.search(message)) and 'did you mean' not in message:
         return f'the emulator does not support {m[2]}::{m[1]}: run on a GPU'
-    if (m := _UNDECLARED.search(what)) and (instead := _alternative(m[1], 'did you mean' in what)) is not None:
+    if (m := _UNDECLARED.search(message)) and (instead := _alternative(m[1], 'did you mean' in message)) is not None:
         return f'the emulator does not support {m[1]}: {instead}{", or " if instead else ""}run on a GPU'

@@ -53,7 +53,7 @@ def _libc():
         return ''
 
 
-# If a compilation is slow, a line on stderr tells the learner what is being compiled. A build within another build
+# If a compilation is slow, a line on stderr reports what is being compiled. A build within another build
 # prints nothing, so that there is one line.
 SLOW = 2.0  # seconds after which a compilation is reported
 _reporting = threading.Lock()
@@ -289,7 +289,7 @@ def _report_once(text):
             print(f'gridstride: {text}', file=sys.stderr, flush=True)
 
 
-# The key of an entry contains the rewritten source. Rewriting a source takes five times as long as a lookup, so an
+# The key of an entry contains the rewritten source. A lookup is five times faster than rewriting a source, so an
 # index maps the hash of the original source to the entry.
 LOG = 'log.txt'  # a file of an entry: the compiler's log, whose warnings are printed at each use
 
