@@ -968,9 +968,9 @@ def test_the_toolkit_is_where_nvcc_says(tmp_path):
     nvcc = tmp_path/'nvcc'
     nvcc.write_text('#!/bin/sh\necho "#$ _HERE_=/x" >&2; echo "#$ TOP=/opt/cuda-13/bin/.." >&2\n')
     nvcc.chmod(0o755)
-    assert kernel._toolkit(str(nvcc)) == Path('/opt/cuda-13')
+    assert kernel._toolkit_folder(str(nvcc)) == Path('/opt/cuda-13')
     nvcc.write_text('#!/bin/sh\n')
-    assert kernel._toolkit(str(nvcc)) == tmp_path.parent.resolve()
+    assert kernel._toolkit_folder(str(nvcc)) == tmp_path.parent.resolve()
 
 
 def test_blocks_that_wait_for_the_grid_are_launched_together(monkeypatch):
