@@ -71,7 +71,7 @@ def _accumulators_per_thread(config):
 
 
 def _registers_per_thread(config):
-    "Return the registers per thread after `setmaxnreg`: DOWN for the producer, UP for a consumer"
+    "Return the registers per thread of the producer and of a consumer after `setmaxnreg`"
     wgs = _consumer_warpgroups(config)
     at_launch = 65536 // (config.BLOCKS * 128 * (wgs + 1)) // 8 * 8
     accumulators, producer = _accumulators_per_thread(config), 56
@@ -79,7 +79,7 @@ def _registers_per_thread(config):
         producer = 24
     elif accumulators > 176:
         producer = 40
-    return dict(DOWN=producer, UP=min(240, (at_launch * (wgs + 1) - producer) // wgs // 8 * 8))
+    return dict(PRODUCER_REGS=producer, CONSUMER_REGS=min(240, (at_launch * (wgs + 1) - producer) // wgs // 8 * 8))
 
 
 def _smem_plan(config, layout):
@@ -121,7 +121,7 @@ def unsupported_reason(config, layout):  # None if there is a kernel
         return 'two warpgroups cannot share the rows evenly'
     columns, accumulators = config.BN // (1 + config.split_n), _accumulators_per_thread(config)
     launch_registers = 65536 // (config.BLOCKS * 128 * (_consumer_warpgroups(config) + 1)) // 8 * 8
-    if columns > 256 or accumulators + 32 > _registers_per_thread(config)['UP'] or columns // 2 + 26 > launch_registers:
+    if columns > 256 or accumulators + 32 > _registers_per_thread(config)['CONSUMER_REGS'] or columns // 2 + 26 > launch_registers:
         return 'a thread has too few registers for its accumulators'
     stages, columns, _ = _smem_plan(config, layout)
     if stages < 3 or not columns:

@@ -11,7 +11,7 @@
 // added to `out`), and the functions `active` and `active_grad`.
 constexpr int A_BYTES = BM*BK*2, BOX = BK*128, M_BLOCKS = BM/64/WGS;
 constexpr int B_BYTES = B_TRANSPOSED ? BN*128 : (BN + 63)/64*BOX;  // complete TMA boxes along N
-constexpr int CLUSTER = CM*CN, TALL = BM*CM, WIDE = BN*CN;               // blocks, rows and columns of a cluster
+constexpr int CLUSTER = CM*CN, CLUSTER_ROWS = BM*CM, CLUSTER_COLS = BN*CN;    // in blocks, rows and columns
 constexpr int GROUP = 16;                                                // rows of tiles in a band (L2 reuse)
 constexpr bool STAGED = sizeof(Out) == 2 && !GROUPED;                    // results are stored by TMA
 
@@ -34,21 +34,27 @@ struct Tile { int z, row, column, end; };
 
 struct Schedule {
     const int *ends;
-    int count, wide, tile, z, from, to, before;             // group z: rows from, ..., to-1, after `before` tiles
+    int count, tile_cols, tile, z, begin, end, tiles_before;     // group z: rows begin, ..., end-1
     __device__ Schedule(const int *ends, int count, int M, int N)
-        : ends(ends), count(count), wide((N + WIDE-1)/WIDE), tile(blockIdx.x/CLUSTER), z(0), from(0),
-          to(GROUPED ? ends[0] : M), before(0) {}
+        : ends(ends), count(count), tile_cols((N + CLUSTER_COLS-1)/CLUSTER_COLS), tile(blockIdx.x/CLUSTER), z(0),
+          begin(0), end(GROUPED ? ends[0] : M), tiles_before(0) {}
+    // Returns whether this cluster has another tile, and describes it
     __device__ bool next(Tile &t) {
         for (;; z++) {
-            int tall = (to - from + TALL-1)/TALL, in = tile - before;
-            if (!GROUPED) { t.z = in/(tall*wide); in %= tall*wide; if (t.z >= count) return false; }
-            else if (in < tall*wide) t.z = z;
+            int tile_rows = (end - begin + CLUSTER_ROWS-1)/CLUSTER_ROWS, index = tile - tiles_before;
+            if (!GROUPED) {
+                t.z = index/(tile_rows*tile_cols);
+                index %= tile_rows*tile_cols;
+                if (t.z >= count) return false;
+            }
+            else if (index < tile_rows*tile_cols) t.z = z;
             else if (z == count-1) return false;
-            else { before += tall*wide; from = to; to = ends[z+1]; continue; }
-            int band = in/(GROUP*wide), inside = in%(GROUP*wide), rows = min(GROUP, tall - band*GROUP);
-            t.row = from + (band*GROUP + inside%rows)*TALL;
-            t.column = inside/rows*WIDE + blockIdx.x%CLUSTER/CM*BN;
-            t.end = to;
+            else { tiles_before += tile_rows*tile_cols; begin = end; end = ends[z+1]; continue; }
+            int band = index/(GROUP*tile_cols), position = index%(GROUP*tile_cols);
+            int rows = min(GROUP, tile_rows - band*GROUP);
+            t.row = begin + (band*GROUP + position%rows)*CLUSTER_ROWS;
+            t.column = position/rows*CLUSTER_COLS + blockIdx.x%CLUSTER/CM*BN;
+            t.end = end;
             tile += gridDim.x/CLUSTER;
             return true;
         }
@@ -63,18 +69,18 @@ __device__ void load_part(u32 to, const TensorMap &x, int z, int r, int c, u32 b
     else tma_load_for(to + part*(ROWS/PARTS)*128, x, z, r + part*(ROWS/PARTS), c, bar, (1 << CLUSTER) - 1);
 }
 
-// Loads the tiles of a step, from `at` on along K, for block `me` of the cluster: its part of each shared box
-__device__ void load_step(u32 a, u32 b, const TensorMap &A, const TensorMap &B, const Tile &t, int at, u32 bar,
-                          int me) {
-    int row = t.row + me%CM*BM, za = GROUPED ? 0 : t.z;
-    if (A_TRANSPOSED) for (int x = 0; x < BM; x += 64) load_part<CN, BK>(a + x/64*BOX, A, za, at, row + x, bar, me);
-    else load_part<CN, BM>(a, A, za, row, at, bar, me);
-    if (B_TRANSPOSED) load_part<CM, BN>(b, B, t.z, t.column, at, bar, me);
-    else for (int x = 0; x < BN; x += 64) load_part<CM, BK>(b + x/64*BOX, B, t.z, at, t.column + x, bar, me);
+// Loads the tiles of a step, from `k` on along K, for block `rank` of the cluster: its part of each shared box
+__device__ void load_step(u32 a, u32 b, const TensorMap &A, const TensorMap &B, const Tile &t, int k, u32 bar,
+                          int rank) {
+    int row = t.row + rank%CM*BM, za = GROUPED ? 0 : t.z;
+    if (A_TRANSPOSED) for (int x = 0; x < BM; x += 64) load_part<CN, BK>(a + x/64*BOX, A, za, k, row + x, bar, rank);
+    else load_part<CN, BM>(a, A, za, row, k, bar, rank);
+    if (B_TRANSPOSED) load_part<CM, BN>(b, B, t.z, t.column, k, bar, rank);
+    else for (int x = 0; x < BN; x += 64) load_part<CM, BK>(b + x/64*BOX, B, t.z, k, t.column + x, bar, rank);
 }
 
-// Starts d (+)= the product of a step; da and db are the descriptors of its tiles
-__device__ void multiply_step(float (&d)[M_BLOCKS][BN/2], u64 da, u64 db, bool more) {
+// Issues d (+)= the product of a step; da and db are the descriptors of its tiles
+__device__ void multiply_step(float (&d)[M_BLOCKS][BN/2], u64 da, u64 db, bool accumulate) {
     fence_sums(d);
     wgmma_fence();
     #pragma unroll
@@ -82,12 +88,12 @@ __device__ void multiply_step(float (&d)[M_BLOCKS][BN/2], u64 da, u64 db, bool m
         #pragma unroll
         for (int x = 0; x < M_BLOCKS; x++)
             wgmma<A_TRANSPOSED, !B_TRANSPOSED>(d[x], da + x*64*128/16 + i*(A_TRANSPOSED ? 16*128 : 32)/16,
-                                       db + i*(B_TRANSPOSED ? 32 : 16*128)/16, more || i > 0);
+                                       db + i*(B_TRANSPOSED ? 32 : 16*128)/16, accumulate || i > 0);
     wgmma_commit();
 }
 
-// Transposes 4x4 words among four lanes: before, a lane holds one word (two columns) of each of four groups of eight
-// columns, afterwards eight consecutive columns. The transposition is its own inverse.
+// Transposes 4x4 words among four lanes. Before, a lane holds one word (two columns) of each of four groups of eight
+// columns; afterwards it holds eight consecutive columns. The transposition is its own inverse.
 __device__ void transpose_quad(u32 (&v)[4]) {
     #pragma unroll
     for (int bit = 1; bit < 4; bit *= 2) {
@@ -95,9 +101,9 @@ __device__ void transpose_quad(u32 (&v)[4]) {
         #pragma unroll
         for (int i = 0; i < 2; i++) {
             u32 &low = v[bit == 1 ? 2*i : i], &high = v[bit == 1 ? 2*i + 1 : i + 2];
-            u32 got = __shfl_xor_sync(~0u, upper ? low : high, bit);
-            if (upper) low = got;
-            else high = got;
+            u32 received = __shfl_xor_sync(~0u, upper ? low : high, bit);
+            if (upper) low = received;
+            else high = received;
         }
     }
 }
@@ -112,9 +118,10 @@ struct EpilogueOperands {
 };
 
 constexpr int AHEAD = 2;                                    // groups of 32 columns whose loads are in flight together
-struct LoadedOperand { uint4 at[AHEAD][2*M_BLOCKS]; };
+struct LoadedOperand { uint4 rows[AHEAD][2*M_BLOCKS]; };
 
-// Loads the factor or addend: per thread and row eight columns of each of AHEAD groups of 32 columns from `c0` on
+// Loads the other matrix (factor or addend): per thread and row, eight columns of each of AHEAD groups of 32 columns,
+// from column `c0` of the tile on
 __device__ LoadedOperand load_operand(const EpilogueOperands &o, const Tile &t, int row, int c0, size_t first, int N) {
     LoadedOperand res = {};
     if (MULTIPLIED || ADDED)
@@ -123,7 +130,7 @@ __device__ LoadedOperand load_operand(const EpilogueOperands &o, const Tile &t, 
             #pragma unroll
             for (int x = 0; x < 2*M_BLOCKS; x++) {                 // 2*M_BLOCKS rows, 8 apart in a block of 64 rows
                 int r = row + x*8 + x/2*48, c = t.column + c0 + j*32 + threadIdx.x%4*8;
-                if (r < t.end && c < N) res.at[j][x] = __ldg((const uint4 *)(o.other + (first + r)*N + c));
+                if (r < t.end && c < N) res.rows[j][x] = __ldg((const uint4 *)(o.other + (first + r)*N + c));
             }
     return res;
 }
@@ -150,10 +157,10 @@ __device__ void tma_store(const TensorMap &x, int z, int r, int c, u32 from) {
 // Waits until at most one of the thread's TMA stores still reads shared memory
 __device__ void wait_for_all_stores_but_one() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
-// Stores 16 x 64 elements of a warp by TMA, through one of two buffers of 2048 bytes at `mine` (double buffering)
-__device__ void store_by_tma(u32 (&v)[2][8], const TensorMap &x, int z, int r, int c, u32 mine, int &pieces) {
+// Stores 16 x 64 elements of a warp by TMA, through one of two buffers of 2048 bytes at `buffer` (double buffering)
+__device__ void store_by_tma(u32 (&v)[2][8], const TensorMap &x, int z, int r, int c, u32 buffer, int &pieces) {
     int lane = threadIdx.x%32, tr = lane%16;
-    u32 piece = mine + pieces++%2*2048;
+    u32 piece = buffer + pieces++%2*2048;
     if (lane == 0) wait_for_all_stores_but_one();
     __syncwarp();
     #pragma unroll
@@ -198,27 +205,27 @@ __device__ void apply_epilogue(float (&d)[BLOCKS_M][REGS], const TensorMap &out_
             #pragma unroll
             for (int x = 0; x < 2; x++) {                   // rows 0 to 7, rows 8 to 15
                 int r = row + i*64 + x*8;
-                u32 more[8];
+                u32 operand[8];
                 #pragma unroll
                 for (int b = 0; b < 2 && (MULTIPLIED || ADDED); b++) {
-                    uint4 in = loaded.at[(c/32 + b)%AHEAD][2*i + x];
-                    u32 four[4] = {in.x, in.y, in.z, in.w};
+                    uint4 packed = loaded.rows[(c/32 + b)%AHEAD][2*i + x];
+                    u32 four[4] = {packed.x, packed.y, packed.z, packed.w};
                     transpose_quad(four);
                     #pragma unroll
-                    for (int g = 0; g < 4; g++) more[b*4 + g] = four[g];
+                    for (int g = 0; g < 4; g++) operand[b*4 + g] = four[g];
                 }
                 #pragma unroll
                 for (int g = 0; g < 8 && c + g*8 < 2*REGS; g++) {
                     float *e = &d[i][(c/8 + g)*4 + x*2];
-                    float2 y = {e[0]*o.scale + bias[g].x, e[1]*o.scale + bias[g].y}, factor = {};
-                    if (MULTIPLIED || ADDED) factor = unpack(more[g]);
+                    float2 y = {e[0]*o.scale + bias[g].x, e[1]*o.scale + bias[g].y}, other = {};
+                    if (MULTIPLIED || ADDED) other = unpack(operand[g]);
                     if (SAVED) kept[x][g] = SAVE_GRAD ? pack(active_grad(y.x), active_grad(y.y)) : pack(y.x, y.y);
                     if (ACTIVATION) y = {active(y.x), active(y.y)};
-                    if (MULTIPLIED) y = {y.x*factor.x, y.y*factor.y};
-                    if (ADDED) y = {y.x + factor.x, y.y + factor.y};
+                    if (MULTIPLIED) y = {y.x*other.x, y.y*other.y};
+                    if (ADDED) y = {y.x + other.x, y.y + other.y};
                     if (COLUMN_SUMS && r < t.end) {
-                        sum[g/4][g%4*2] += MULTIPLIED ? y.x : factor.x;
-                        sum[g/4][g%4*2 + 1] += MULTIPLIED ? y.y : factor.y;
+                        sum[g/4][g%4*2] += MULTIPLIED ? y.x : other.x;
+                        sum[g/4][g%4*2 + 1] += MULTIPLIED ? y.y : other.y;
                     }
                     if (sizeof(Out) == 2) v[x][g] = pack(y.x, y.y);
                     else if (r < t.end && t.column + c + g*8 < column_end) {
@@ -238,9 +245,9 @@ __device__ void apply_epilogue(float (&d)[BLOCKS_M][REGS], const TensorMap &out_
         }
         #pragma unroll
         for (int b = 0; b < 2 && COLUMN_SUMS; b++) {
-            float all = add_rows(sum[b]);
+            float total = add_rows(sum[b]);
             int column = t.column + c + b*32 + (lane/16*2 + lane/8%2)*8 + q*2 + lane/4%2;
-            if (column < N) o.sums[(size_t)(top/(64*BLOCKS_M)*4 + warp)*N + column] = all;
+            if (column < N) o.sums[(size_t)(top/(64*BLOCKS_M)*4 + warp)*N + column] = total;
         }
         if ((c/32 + 2)%AHEAD == 0) loaded = next;
     }
@@ -255,9 +262,9 @@ multiply(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap 
                   "the epilogue handles 64 columns at a time");
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 bars[2*STAGES];
-    u32 a = address(shared), b = a + STAGES*A_BYTES, mine = b + STAGES*B_BYTES + threadIdx.x/32*4096;
+    u32 a = address(shared), b = a + STAGES*A_BYTES, buffer = b + STAGES*B_BYTES + threadIdx.x/32*4096;
     u32 full = address(bars), empty = full + 8*STAGES;
-    int me = blockIdx.x%CLUSTER, wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, phase = 0, steps = (K + BK-1)/BK;
+    int rank = blockIdx.x%CLUSTER, wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, phase = 0, steps = (K + BK-1)/BK;
     if (threadIdx.x == WGS*128) {
         prefetch(A);
         prefetch(B);
@@ -273,17 +280,17 @@ multiply(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap 
     Tile t;
     if (wg == WGS) {                                        // producer: one thread issues TMA loads
         registers_down<PRODUCER_REGS>();
-        if (threadIdx.x == WGS*128) for (bool back = false; work.next(t); back = !back)
+        if (threadIdx.x == WGS*128) for (bool backward = false; work.next(t); backward = !backward)
             for (int step = 0; step < steps; step++) {      // alternate directions: the last tiles are still in L2
-                int at = (back ? steps-1 - step : step)*BK;
+                int k = (backward ? steps-1 - step : step)*BK;
                 barrier_wait(empty + 8*s, phase-1);
                 barrier_expect(full + 8*s, A_BYTES + B_BYTES);
-                load_step(a + s*A_BYTES, b + s*B_BYTES, A, B, t, at, full + 8*s, me);
+                load_step(a + s*A_BYTES, b + s*B_BYTES, A, B, t, k, full + 8*s, rank);
                 if (++s == STAGES) { s = 0; phase++; }
             }
     } else {                                                // consumers
         registers_up<CONSUMER_REGS>();
-        int last = -1, pieces = 0;
+        int last = -1, pieces = 0;                      // the stage of the previous step; pieces stored so far
         bool signals = threadIdx.x%128 < CLUSTER;       // thread t signals block t
         u64 da = descriptor(a + wg*M_BLOCKS*64*128, 16), db = descriptor(b, B_TRANSPOSED ? 16 : BOX);
         EpilogueOperands operands = {bias, other, saved, sums, scale};
@@ -297,7 +304,7 @@ multiply(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap 
                 last = s;
                 if (++s == STAGES) { s = 0; phase++; }
             }
-            int top = t.row + me%CM*BM + wg*M_BLOCKS*64, row = top + threadIdx.x%128/32*16 + threadIdx.x%32/4;
+            int top = t.row + rank%CM*BM + wg*M_BLOCKS*64, row = top + threadIdx.x%128/32*16 + threadIdx.x%32/4;
             size_t first = GROUPED ? 0 : (size_t)t.z*M;
             LoadedOperand loaded = load_operand(operands, t, row, 0, first, N);       // in flight during the last step
             wgmma_wait<0>();
@@ -305,7 +312,7 @@ multiply(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap 
             if (signals) barrier_arrive_at(empty + 8*last, threadIdx.x%128);
             last = -1;
             int right = BN%64 ? min(N, t.column + BN) : N;  // otherwise TMA clips at N
-            apply_epilogue(d, out_map, saved_map, out, operands, t, row, top, loaded, mine, pieces, first, right, N);
+            apply_epilogue(d, out_map, saved_map, out, operands, t, row, top, loaded, buffer, pieces, first, right, N);
         }
         if (threadIdx.x%32 == 0) stores_have_read();
     }
