@@ -18,7 +18,7 @@ from found import saying
 TPB,TILE,SCALE,TAPS,OFFSETS,FLAG,BIG = 64,8,0.25,(0.25,0.5,0.25),(-1,0,1),True,2**40
 TABLE,K33 = np.array([3.,1.,4.,1.]),np.arange(9.).reshape(3,3).astype('f4')
 CONFIG = types.SimpleNamespace(n=3, eps=1e-6)
-MODES = dict(plain={}, doubles=dict(doubles=True), wide=dict(doubles=True, wide=True))
+MODES = dict(is_contiguous={}, doubles=dict(doubles=True), wide=dict(doubles=True, wide=True))
 HOST = '#ifndef __CUDACC_RTC__  // what follows is for the host'
 
 def rng(): return np.random.default_rng(0)
@@ -905,8 +905,8 @@ exec(compile('def hidden(x, out): x[0] = 1', '<nowhere>', 'exec'), HIDDEN)
     ('s = cuda.shared.array(x.size, np.float32)', 'not known', 'cuda.shared.array\\(0'),
     ('for v in x: out[0] += v', 'loop .*float32 array', 'range'),
     ('x[0,1] = 3', '2 indices', ''),
-    ('x[:3] = 1', 'slice of x', 'loop'),
-    ('x[0] = x[0] & 3', 'have bits', 'int'),
+    ('x[:3] = 1', 'x, .*slice', 'loop'),
+    ('x[0] = x[0] & 3', 'takes integers', 'int'),
     ('x[0] = 1+2j', 'complex', 'two floats'),
     ('print(f"{x[0]}")', 'an f-string', 'values'),
     ('out[0] = x[0] if x.size else x', 'conditional expression', 'if and else'),
@@ -920,7 +920,7 @@ exec(compile('def hidden(x, out): x[0] = 1', '<nowhere>', 'exec'), HIDDEN)
     ('x[0] = x[1]+cuda.syncthreads()', r'returns nothing .*\+', ''),
     ('if cuda.syncthreads(): x[0] = 1', 'returns nothing', ''),
     ('x[cuda.syncthreads()] = 1', 'returns nothing', ''),
-    ('x["a"] = 1', "'a' where", ''),
+    ('x["a"] = 1', "got 'a'", ''),
     ('a,b = array_and_number(x)\nx[0] = b', 'an array', 'the array'),
     ('a,b = nested(x[0])', 'inside a', 'one tuple'),
     ('s = cuda.shared.array(0, np.float32)\ns[0] = 1\nx[0] = s.shape[0]', 'size of s', 'argument'),

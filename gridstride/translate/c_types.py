@@ -1,4 +1,4 @@
-"""Chooses the type in C of each variable: which integers are an `int`, and the precision of Python floats."""
+"""Chooses the C type of each variable: which integers are an `int`, and the precision of Python floats."""
 
 from .intervals import ALL, INT32, UINT32, comparison_rounds, of_dtype, within
 from .ranges import Ranges
@@ -6,26 +6,26 @@ from .tree import Expr, function_expressions, expressions, functions, statements
 from .types import C_NAMES, DOUBLE, FLOAT, HALF, INT, UINT, WEAK, INTEGERS, Array, is_int, is_number, is_unsigned
 
 
-# A variable whose interval does not fit may still be an `int` where that changes nothing. +, - and * of 32 bits
-# have the low 32 bits of the exact result, and a valid index fits, because an array has fewer than 2**31 elements. So
-# a variable is an `int` if it flows, through + - and *, only into indices, into comparisons with such variables and
-# other narrow values, or into elements of at most 32 bits. `_Uses` collects the flows, and
-# `variables_with_exact_low_bits` removes variables until none of those left flows into a removed one. For comparisons
-# this relies on what the docstring of `to_cuda` promises.
+# A variable may be an `int` although its interval does not fit, if only its low 32 bits matter. In +, - and *, the low
+# 32 bits of the result depend only on the low 32 bits of the operands, and a valid index fits an `int`, because an
+# array has fewer than 2**31 elements. So a variable is an `int` if it flows, through +, - and *, only into indices,
+# into elements of at most 32 bits, into other such variables, and into comparisons with values whose low 32 bits are
+# exact. `_Uses` collects the flows, and `variables_with_exact_low_bits` removes variables until no remaining one flows
+# into a removed one. Comparisons rely on the limits that the docstring of `to_cuda` states.
 _MODULAR_OPS = ('add', 'sub', 'mul', 'neg')
 
 
 class _Uses:
-    "Collect where the variables that do not fit an `int` are used"
+    "Collect where integer variables flow, to find those that may be an `int` although their interval does not fit"
 
     def __init__(self, unit, ranges):
         self.ranges = ranges
         self.needs_all_bits = set()  # variables that need more than their low 32 bits
         self.flows = []  # (variable, the variable that it is assigned to)
         self.compared = []  # pairs of expressions
-        for f in ranges.visited_functions:
-            for s in statements(f.body):
-                self.statement(s, f)
+        for function in ranges.visited_functions:
+            for stmt in statements(function.body):
+                self.collect(stmt)
 
     def fits_int(self, expr):
         "Return whether the interval of `expr` fits an `int`"
@@ -36,13 +36,13 @@ class _Uses:
             INT32,
         )
 
-    def statement(self, stmt, function):
-        "Collect the uses in one statement"
+    def collect(self, stmt):
+        "Collect the flows in one statement"
         if stmt.kind == 'assign':
             return self.use(stmt.expr, stmt.var if is_int(stmt.var.type) else None)
         if stmt.kind == 'store':
-            for i in stmt.index:
-                self.use(i, 'low')
+            for index in stmt.index:
+                self.use(index, 'low')
             return self.use(stmt.expr, 'low' if is_narrow_int(stmt.memory.dtype) else None)
         if stmt.kind == 'for':
             self.use(stmt.start, stmt.var)
@@ -54,21 +54,25 @@ class _Uses:
             self.use(e, 'low' if stmt.kind == 'pointer' else None)
 
     def use(self, expr, sink):
-        "Record that `expr` flows into `sink`: 'low' for its low 32 bits, 'compare', a variable, None for other uses"
+        """Record that `expr` flows into `sink`.
+
+        The sink is 'low' if only the low 32 bits matter, 'compare' for a comparison, a variable for an assignment, and
+        None for a use that needs all bits.
+        """
         if is_int(expr.type) and (expr.op in _MODULAR_OPS or expr.op == 'var') and self.fits_int(expr):
             sink = 'low'
         if expr.op == 'var':
             self.use_variable(expr, sink)
         elif expr.op == 'device':
-            for a, p in zip(expr.args, expr.value.parameter_exprs):
-                self.use_argument(a, p)
+            for argument, parameter in zip(expr.args, expr.value.parameter_exprs):
+                self.use_argument(argument, parameter)
         else:
-            if self.compares(expr):
+            if self.is_integer_comparison(expr):
                 self.compared.append(expr.args)
-            for a, where in zip(expr.args, self.sinks(expr, sink)):
-                self.use(a, where)
+            for operand, operand_sink in zip(expr.args, self.operand_sinks(expr, sink)):
+                self.use(operand, operand_sink)
 
-    def compares(self, expr):
+    def is_integer_comparison(self, expr):
         "Return whether `expr` compares integers as integers; a comparison as float64 needs all of their bits"
         return (
             expr.op == 'cmp'
@@ -85,36 +89,45 @@ class _Uses:
         elif not isinstance(sink, str):
             self.flows.append((expr.value, sink))
 
-    def sinks(self, expr, sink):
-        "Return the sinks of the arguments of `expr` if `expr` flows into `sink`"
+    def operand_sinks(self, expr, sink):
+        "Return the sink of each operand of `expr` if `expr` flows into `sink`"
         n = len(expr.args)
         if expr.op in _MODULAR_OPS or expr.op == 'let':
             return [sink] * n
         if expr.op == 'select':
             return [None] + [sink] * (n - 1)
-        if self.compares(expr):
+        if self.is_integer_comparison(expr):
             return ['compare'] * n
         if expr.op == 'load':
             return ['low'] * n
         if expr.op == 'atomic':
-            low = is_narrow_int(expr.value.memory.dtype) and expr.value.op in ('add', 'sub', 'exch', 'and', 'or', 'xor')
-            return ['low' if k < expr.value.count or low else None for k in range(n)]
-        low = expr.op == 'cast' and is_narrow_int(expr.value) and is_int(expr.type) and is_int(expr.args[0].type)
-        return ['low' if low else None] * n
+            low_bits_suffice = is_narrow_int(expr.value.memory.dtype) and expr.value.op in (
+                'add',
+                'sub',
+                'exch',
+                'and',
+                'or',
+                'xor',
+            )
+            return ['low' if i < expr.value.num_indices or low_bits_suffice else None for i in range(n)]
+        low_bits_suffice = (
+            expr.op == 'cast' and is_narrow_int(expr.value) and is_int(expr.type) and is_int(expr.args[0].type)
+        )
+        return ['low' if low_bits_suffice else None] * n
 
-    def use_argument(self, a, p):
-        "Record that `a` is an argument for the parameter `p` of a device function"
-        if a.op == 'tuple':
-            for x, y in zip(a.args, p.args):
-                self.use_argument(x, y)
-        elif a.op != 'view':
-            self.use(a, p.value if p.op == 'var' and is_int(p.type) else None)
+    def use_argument(self, argument, parameter):
+        "Record that `argument` is passed to a device function as `parameter`"
+        if argument.op == 'tuple':
+            for item, item_parameter in zip(argument.args, parameter.args):
+                self.use_argument(item, item_parameter)
+        elif argument.op != 'view':
+            self.use(argument, parameter.value if parameter.op == 'var' and is_int(parameter.type) else None)
         else:
-            for part in (*a.value.lead, a.value.offset):
-                self.use(part, 'low')
+            for index in (*argument.value.leading_indices, argument.value.offset):
+                self.use(index, 'low')
 
     def low_bits_are_exact(self, expr, chosen):
-        "Return whether the low 32 bits of `expr` are correct if those of the variables `chosen` are"
+        "Return whether an `int` holds the low 32 bits of `expr` if the variables in `chosen` are an `int`"
         return (
             self.fits_int(expr)
             or expr.op == 'var'
@@ -136,11 +149,11 @@ def variables_with_exact_low_bits(unit, ranges):
     chosen = {
         v
         for v, r in ranges.variable_intervals.items()
-        if is_int(v.type) and v not in fitting and v not in uses.needs_all_bits and v.parameter_info is None
+        if is_int(v.type) and v not in fitting and v not in uses.needs_all_bits and v.argument_type is None
     }
     while True:
-        out = {a for a, b in uses.flows if a in chosen and b not in chosen and b not in fitting}
-        out |= {
+        removed = {a for a, b in uses.flows if a in chosen and b not in chosen and b not in fitting}
+        removed |= {
             part.value
             for a, b in uses.compared
             for x, y in ((a, b), (b, a))
@@ -148,52 +161,56 @@ def variables_with_exact_low_bits(unit, ranges):
             for part in walk(x)
             if part.op == 'var' and part.value in chosen
         }
-        if not out:
+        if not removed:
             return chosen
-        chosen -= out
+        chosen -= removed
 
 
 def choose_c_types(unit):
-    """Resolve weakly typed floats, and choose the C type of every variable; returns the `Ranges` for these types."""
+    "Resolve weakly typed floats, and choose the C type of every variable; return the `Ranges` for these types"
     weak = DOUBLE if unit.doubles or not _computes_in_float32(unit) else FLOAT
-    for f in functions(unit):
-        f.result = _resolve_weak(f.result, weak)
-        for v in f.variables:
-            v.type = _resolve_weak(v.type, weak)
-        for v in f.temporaries.values():
-            v.type = _resolve_weak(v.type, weak)
-        for e in function_expressions(f):
-            e.type = _resolve_weak(e.type, weak)
-    for m in unit.constants.values():
-        if m.dtype == WEAK:
-            m.dtype = weak
-    unit.weak = weak
+    for function in functions(unit):
+        function.result_type = _resolve_weak(function.result_type, weak)
+        for variable in (*function.variables, *function.temporaries.values()):
+            variable.type = _resolve_weak(variable.type, weak)
+        for expr in function_expressions(function):
+            expr.type = _resolve_weak(expr.type, weak)
+    for memory in unit.constants.values():
+        if memory.dtype == WEAK:
+            memory.dtype = weak
+    unit.weak_type = weak
     unit.minimums = _minimum_arguments(unit)
     ranges = Ranges(unit)
     if not unit.wide:
         ranges = Ranges(unit, variables_with_exact_low_bits(unit, ranges))
-    for f in ranges.visited_functions:
-        for v in {*f.variables, *f.temporaries.values()}:
-            v.c_type = _c_type(unit, v, ranges)
+    for function in ranges.visited_functions:
+        for variable in {*function.variables, *function.temporaries.values()}:
+            variable.c_type = _c_type(unit, variable, ranges)
     return ranges
 
 
 def _minimum_arguments(unit):
-    """Return {parameter: minimum, 0 or 1} of the Python ints that `//` or `%` uses and whose examples are not negative.
+    """Return {parameter: minimum} for Python ints that occur in an operand of `//` or `%`.
 
-    The launcher refuses smaller arguments.
+    The minimum is 0 for a dividend and 1 for a divisor, unless the example is smaller. The launcher refuses smaller
+    arguments, so C's `/` and `%` have Python's results.
     """
-    res = {}
-    for f in functions(unit):
-        for e in function_expressions(f):
-            if e.op not in ('floordiv', 'mod') or e.type not in INTEGERS:
+    minimums = {}
+    for function in functions(unit):
+        for expr in function_expressions(function):
+            if expr.op not in ('floordiv', 'mod') or expr.type not in INTEGERS:
                 continue
-            for least, a in enumerate(e.args):
-                for part in walk(a):
-                    k = part.value.parameter_info if part.op == 'var' and part.value.num_defs == 1 else None
-                    if k is not None and k.dtype == 'int' and k.least is not None and k.least >= least:
-                        res[part.value] = max(least, res.get(part.value, 0))
-    return res
+            for minimum, operand in enumerate(expr.args):
+                for part in walk(operand):
+                    type = part.value.argument_type if part.op == 'var' and part.value.num_defs == 1 else None
+                    if (
+                        type is not None
+                        and type.dtype == 'int'
+                        and type.minimum is not None
+                        and type.minimum >= minimum
+                    ):
+                        minimums[part.value] = max(minimum, minimums.get(part.value, 0))
+    return minimums
 
 
 def _resolve_weak(t, weak):
@@ -207,21 +224,22 @@ def _c_type(unit, variable, ranges):
         return None
     if not is_int(variable.type):
         return C_NAMES[variable.type]
-    k, r = variable.parameter_info, ranges.variable_intervals.get(variable, variable.bounds or (0, 0))
-    if k is not None and k.dtype != 'int' and within(r, of_dtype(k.dtype)):
-        return C_NAMES[k.dtype]
-    return c_int_type(variable.type, r, unit.wide)
+    argument_type = variable.argument_type
+    interval = ranges.variable_intervals.get(variable, variable.bounds or (0, 0))
+    if argument_type is not None and argument_type.dtype != 'int' and within(interval, of_dtype(argument_type.dtype)):
+        return C_NAMES[argument_type.dtype]
+    return c_int_type(variable.type, interval, unit.wide)
 
 
 def c_int_type(t, interval, wide):
-    "Return C's type for integers of type `t` in the interval `interval`: `c_int_type('int64', (0, 9), False)` is 'int'"
-    small = within(of_dtype(t), INT32) or within(interval, INT32) and not wide
-    masked = within(interval, UINT32) and (is_unsigned(t) or interval[1] == UINT32[1]) and not wide
+    "Return the C type for integers of type `t` in `interval`: `c_int_type('int64', (0, 9), False)` is 'int'"
+    fits_int = within(of_dtype(t), INT32) or within(interval, INT32) and not wide
+    fits_unsigned = within(interval, UINT32) and (is_unsigned(t) or interval[1] == UINT32[1]) and not wide
     return (
         'int'
-        if small
+        if fits_int
         else 'unsigned int'
-        if within(of_dtype(t), UINT32) or masked
+        if within(of_dtype(t), UINT32) or fits_unsigned
         else 'unsigned long long'
         if t == UINT
         else 'long long'
@@ -230,14 +248,14 @@ def c_int_type(t, interval, wide):
 
 def _computes_in_float32(unit):
     "Return whether the kernel computes with float32 and not with float64"
-    met = set()
-    for f in functions(unit):
-        met |= {s.memory.dtype for s in statements(f.body) if s.kind in ('store', 'alloc')}
-        for e in function_expressions(f):
-            if e.op in ('load', 'atomic'):
-                met.add((e.value if e.op == 'load' else e.value.memory).dtype)
-            elif e.op == 'cast':
-                met.add(e.value)
-            elif e.op in ('var', 'const', 'global') or e.type != DOUBLE:
-                met.add(e.type)  # a division of integers is a double, but does not require double elsewhere
-    return bool(met & {FLOAT, HALF, 'bfloat16'}) and DOUBLE not in met
+    dtypes = set()
+    for function in functions(unit):
+        dtypes |= {stmt.memory.dtype for stmt in statements(function.body) if stmt.kind in ('store', 'alloc')}
+        for expr in function_expressions(function):
+            if expr.op in ('load', 'atomic'):
+                dtypes.add((expr.value if expr.op == 'load' else expr.value.memory).dtype)
+            elif expr.op == 'cast':
+                dtypes.add(expr.value)
+            elif expr.op in ('var', 'const', 'global') or expr.type != DOUBLE:
+                dtypes.add(expr.type)  # a division of integers is a double, but does not require double elsewhere
+    return bool(dtypes & {FLOAT, HALF, 'bfloat16'}) and DOUBLE not in dtypes

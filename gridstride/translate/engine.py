@@ -1,8 +1,8 @@
 """`sim.options(engine='c')`: runs simulated kernels as compiled CUDA C, on the emulator, with the same results.
 
 The kernel is translated with Numba's types (`doubles=True`), compiled once per combination of argument types, and
-run on the arrays in place. The option `checks` enables the emulator's detectors. In addition, each index is checked
-against the shape of its array, because `x[t,0]` may be in bounds of the memory and yet in the wrong row. Findings
+executed on the arrays in place. The option `checks` enables the emulator's detectors. In addition, each index is
+checked against the shape of its array, because `x[t, 0]` may be in bounds of the memory but in the wrong row. Findings
 name the line of Python. A kernel that cannot be translated raises an error: there is no silent fallback to the other
 engine.
 """
@@ -37,31 +37,31 @@ from .codegen.text import PRIMARY, Text
 from .kernel import translate
 from .lowering import Unit, convert
 from .lowering.arrays import Arrays
-from .tree import ONE, ZERO, Expr, add, index, row_strides
-from .tree import View as Part
+from .tree import ONE, ZERO, Expr, add, c_index, contiguous_strides
+from .tree import View as ArrayView
 from .types import INT
 
 
-# The emulator's memory is separate from the host's. Arguments that overlap are copied to one piece of it, so that
-# they still share memory there.
+# The emulator's memory is separate from the host's. Arguments that overlap are copied to the same piece of emulated
+# memory, so that they still overlap there.
 class _MemoryPiece(ctypes.Structure):
-    """A contiguous piece of the arguments' memory: its address and its bytes.
+    """A contiguous piece of the arguments' memory: its address and size.
 
-    For uninitialized memory also masks of the bytes that are initialized before and after the launch.
+    If a part of it is uninitialized, also two masks: of the bytes that are initialized before, and after the launch.
     """
 
     _fields_ = [
         ('host', ctypes.c_void_p),
         ('bytes', ctypes.c_size_t),
         ('itemsize', ctypes.c_size_t),
-        ('known', ctypes.c_void_p),
-        ('written', ctypes.c_void_p),
+        ('initialized', ctypes.c_void_p),
+        ('initialized_after', ctypes.c_void_p),
         ('device', ctypes.c_void_p),
     ]
 
 
 class _LaunchArguments(ctypes.Structure):
-    "The arguments of a launch, `gs_launch` in the prelude: the entry function, its arguments, and their memory"
+    "The parameter of `gs_call`, `gs_launch` in the prelude: an entry function, its arguments, and their memory"
 
     _fields_ = [
         ('enter', ctypes.c_void_p),
@@ -80,12 +80,11 @@ def as_array(view):
     return part(view.mem.data, int(view.offset), tuple(map(int, view.shape)), view.strides)
 
 
-def _views(v):
-    return [view for p in v for view in _views(p)] if isinstance(v, tuple) else [v] if isinstance(v, View) else []
-
-
-def _to_arrays(v):
-    return tuple(map(_to_arrays, v)) if isinstance(v, tuple) else as_array(v) if isinstance(v, View) else v
+def _to_arrays(argument):
+    "Return an argument with its views as NumPy arrays"
+    if isinstance(argument, tuple):
+        return tuple(map(_to_arrays, argument))
+    return as_array(argument) if isinstance(argument, View) else argument
 
 
 def _merge_overlapping(spans):
@@ -99,41 +98,44 @@ def _merge_overlapping(spans):
     return merged
 
 
-# Each translation is in its own namespace, with a function that takes the addresses of the kernel's arguments. So
-# several kernels can be compiled at once; nvcc compiles the same text. For messages, `#line` directives give the
-# lines of Python. Their file names contain a number, because the name of a notebook's cell differs in each session,
-# and the compilation cache must find the same text.
+# Each translation is in a namespace of its own, with a function that takes the addresses of the kernel's arguments, so
+# that several kernels can be compiled at once; nvcc can compile the same text. `#line` directives name the lines of
+# Python for messages. Their file names contain a number in place of the real name, because the name of a notebook's
+# cell differs per session, and the compilation cache is keyed on the text.
 _HOST = '#ifndef __CUDACC_RTC__  // what follows is for the host'
 
 
-def entry_function(t, n, name):
-    """Return a C function that launches the kernel `name` of the translation `t`.
+def entry_function(translation, number, kernel):
+    """Return a C function that launches the kernel named `kernel` of a translation.
 
-    `enter_n` takes the addresses of the arguments, then six sizes and the bytes of shared memory.
+    `enter_<number>` takes the addresses of the arguments, then the sizes of grid and block and the bytes of shared
+    memory.
     """
-    args = ', '.join(f"*({p.type.replace('[[maybe_unused]] ', '')} *)a[{i}]" for i, p in enumerate(t.params))
-    sizes = 'dim3(c[0], c[1], c[2]), dim3(c[3], c[4], c[5]), c[6]'
-    return f'extern "C" void enter_{n}(void **a, const unsigned *c) {{ t{n}::{name}<<<{sizes}>>>({args}); }}'
+    types = [param.type.replace('[[maybe_unused]] ', '') for param in translation.params]
+    args = ', '.join(f'*({type} *)a[{i}]' for i, type in enumerate(types))
+    launch = f't{number}::{kernel}<<<dim3(c[0], c[1], c[2]), dim3(c[3], c[4], c[5]), c[6]>>>({args});'
+    return f'extern "C" void enter_{number}(void **a, const unsigned *c) {{ {launch} }}'
 
 
 def combine_translations(
-    translations,  # what `to_cuda` made
-    marked=None,  # files: lines of Python instead of those of C
+    translations,  # a list of `Translation`
+    python_files=None,  # a list, to which the Python files are appended; `#line` directives then name lines of Python
 ) -> str:  # CUDA C without the launchers, and `enter_0`, `enter_1`, ...
-    "Return one source of several translations"
-    heads, parts = {}, []
+    "Return one CUDA C source that contains several translations"
+    includes, parts = {}, []
     for number, translation in enumerate(translations):
         lines = translation.split(_HOST)[0].split('\n')
-        heads.update((line, None) for line in lines if line.startswith('#include'))
+        includes.update((line, None) for line in lines if line.startswith('#include'))
         name = f'{translation.kernel}_{number}_{_digest(translation)}'  # the runtime knows kernels by name
-        body = _add_line_directives(lines, translation.lines, marked) if marked is not None else lines
-        text = '\n'.join('' if line.startswith('#include') else line for line in body)
+        if python_files is not None:
+            lines = _add_line_directives(lines, translation.lines, python_files)
+        text = '\n'.join('' if line.startswith('#include') else line for line in lines)
         parts.append(
             f'namespace t{number} {{\n'
             + text.replace(f'__global__ void {translation.kernel}(', f'__global__ void {name}(')
             + f'\n}}\n{entry_function(translation, number, name)}\n'
         )
-    return '\n'.join([*heads, *parts])
+    return '\n'.join([*includes, *parts])
 
 
 def _digest(text):
@@ -144,17 +146,21 @@ _FILE = 'kernel_{}.py'
 _NOT_FROM_PYTHON = '#line 1 "gridstride/cpp/include/made.h"'  # a location that is not the learner's
 
 
-def _add_line_directives(lines, where, files):
-    "Return `lines` with `#line` directives for the lines of Python that they come from"
+def _add_line_directives(lines, python_locations, python_files):
+    """Return lines of C with `#line` directives.
+
+    `python_locations`: number of a line of C -> its line of Python, or (file, line). New files are appended to
+    `python_files`.
+    """
     result = []
     for number, line in enumerate(lines, 1):
-        if (location := where.get(number)) is None:
+        if (location := python_locations.get(number)) is None:
             result += [_NOT_FROM_PYTHON, line]
         else:
-            file, line_of_python = location if isinstance(location, tuple) else (files[0], location)
-            if file not in files:
-                files.append(file)
-            result += [f'#line {line_of_python} "{_FILE.format(files.index(file))}"', line]
+            file, python_line = location if isinstance(location, tuple) else (python_files[0], location)
+            if file not in python_files:
+                python_files.append(file)
+            result += [f'#line {python_line} "{_FILE.format(python_files.index(file))}"', line]
     return result
 
 
@@ -163,7 +169,9 @@ _PRELUDE = (
     f'#include "emulator.h"\n{_NOT_FROM_PYTHON}'
     + r'''
 struct gs_piece {
-    char *host; size_t bytes, itemsize; const unsigned char *known; unsigned char *written; char *device;
+    char *host; size_t bytes, itemsize;
+    const unsigned char *initialized; unsigned char *initialized_after;
+    char *device;
 };
 struct gs_launch {
     void (*enter)(void **, const unsigned *); void **args; const unsigned *config;
@@ -174,24 +182,25 @@ static void gs_run(void *p) {
     gs_launch &l = *static_cast<gs_launch *>(p);
     for (int i = 0; i < l.npieces; i++) {
         gs_piece &p = l.pieces[i];
-        p.device = static_cast<char *>(gridstride::adopt(p.host, p.bytes, p.itemsize, p.known));
-        for (size_t a = 0, b; p.known && a < p.bytes; a = b) {
-            for (b = a; b < p.bytes && p.known[b] == p.known[a]; b++) {}
-            if (p.known[a]) gridstride::device_written(p.device + a, b - a);
+        p.device = static_cast<char *>(gridstride::adopt(p.host, p.bytes, p.itemsize, p.initialized));
+        for (size_t a = 0, b; p.initialized && a < p.bytes; a = b) {
+            for (b = a; b < p.bytes && p.initialized[b] == p.initialized[a]; b++) {}
+            if (p.initialized[a]) gridstride::device_written(p.device + a, b - a);
         }
     }
     for (int i = 0; i < l.nargs; i++)
         if (l.piece_of[i] >= 0) *static_cast<char **>(l.args[i]) = l.pieces[l.piece_of[i]].device + l.offsets[i];
     l.enter(l.args, l.config);
     for (int i = 0; i < l.npieces; i++)
-        if (l.pieces[i].written) gridstride_written(l.pieces[i].device, l.pieces[i].bytes, l.pieces[i].written);
+        if (gs_piece &p = l.pieces[i]; p.initialized_after) gridstride_written(p.device, p.bytes, p.initialized_after);
 }
 extern "C" int gs_call(gs_launch *l) {
-    const bool ok = gridstride::guarded(gs_run, l, nullptr);  // no host code: a kernel alone
+    const bool ok = gridstride::guarded(gs_run, l, nullptr);  // there is no host code to guard
     gridstride::give_back();
     return ok ? 0 : 1;
 }
-// The offset of an element. Its parameters are scalars: accesses to an array on the stack cost time in checks.
+// The offset of an element, with a check of its indices. Its parameters are scalars, because the detectors would check
+// accesses to an array on the stack, too.
 struct gs_axis {
     long long i, n, step;                  // an index, the size of its axis, the stride there
 };
@@ -209,13 +218,13 @@ static inline long long gs_at(const char *access, const char *array, int line, A
 
 
 class Compiled:
-    "Translations that are compiled for the emulator; with `checks`, they report every access to the detectors"
+    "One or more translations, compiled for the emulator; with `checks`, they report every access to the detectors"
 
-    def __init__(self, translations, checks, files=None, flags=()):
+    def __init__(self, translations, checks, python_files=None, flags=()):
         c, self.translations = compiler(), translations
-        text = combine_translations(translations, files)
+        text = combine_translations(translations, python_files)
         source = f'{_PRELUDE}#line 1 "kernel.cu"\n{to_cpp(text)}'
-        # -O1 makes what a kernel calls for an index a part of it: code elsewhere would have no line of its own
+        # -O1 inlines `gs_at`, which has no line of Python, so that a finding in it names a line of the kernel
         check_flags = [*checked_flags(c, text), '-O1'] if checks else []
         flags = [*common_flags(c), *line_flags(c), *endless_flags(c), '-w', *check_flags, *flags]
         sources = {'kernel.cpp': source, 'kernel.cu': text}
@@ -228,11 +237,11 @@ class Compiled:
         self.dll = self._opened.dll
 
     def call(self, number, values, arrays, uninitialized, grid, block, shared):
-        """Run translation `number`; returns whether the detectors found nothing.
+        """Launch the kernel of translation `number`; return whether the detectors found nothing.
 
-        `values` are the arguments of the C kernel; `arrays` maps the positions of those that are pointers to NumPy
-        arrays, and `uninitialized` those of uninitialized arrays to (mask of initialized bytes, buffer for this mask
-        after the launch). `grid` and `block` have three sizes; `shared` is in bytes.
+        `values` are the arguments of the C kernel. `arrays` maps the positions of pointers to NumPy arrays;
+        `uninitialized` maps the positions of uninitialized arrays to (mask of the bytes that are initialized, buffer
+        for the same mask after the launch). `grid` and `block` have three sizes; `shared` is in bytes.
         """
         params = self.translations[number].params
         values_in_c = [
@@ -243,7 +252,7 @@ class Compiled:
             ctypes.cast(getattr(self.dll, f'enter_{number}'), ctypes.c_void_p),
             (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, values_in_c)),
             (ctypes.c_uint * 7)(*grid, *block, shared),
-            *_memory(arrays, uninitialized, len(values)),
+            *_memory_pieces(arrays, uninitialized, len(values)),
             len(values),
         )
         with device_lock:
@@ -251,21 +260,22 @@ class Compiled:
             return self.dll.gs_call(ctypes.byref(call)) == 0
 
 
-def _memory(arrays, uninitialized, argument_count):
-    "Return (pieces of memory, their number, the piece of each argument or -1, the offset of each argument in it)"
+def _memory_pieces(arrays, uninitialized, argument_count):
+    "Return (pieces of memory, their number, the index of each argument's piece or -1, its offset in the piece)"
     spans = {i: byte_bounds(array) for i, array in arrays.items()}
-    areas = _merge_overlapping([s for s in spans.values() if s[0] < s[1]])
-    pieces = (_MemoryPiece * len(areas))(*((low, high - low, 1) for low, high in areas))
+    merged_spans = _merge_overlapping([span for span in spans.values() if span[0] < span[1]])
+    pieces = (_MemoryPiece * len(merged_spans))(*((low, high - low, 1) for low, high in merged_spans))
     piece_of, offsets = (ctypes.c_int * argument_count)(*[-1] * argument_count), (ctypes.c_longlong * argument_count)()
     for i, array in arrays.items():
-        piece = next((piece for piece, (low, high) in enumerate(areas) if low <= spans[i][0] < high), -1)
+        piece = next((n for n, (low, high) in enumerate(merged_spans) if low <= spans[i][0] < high), -1)
         if piece < 0:
             continue
-        piece_of[i], offsets[i] = piece, address(array) - areas[piece][0]
+        piece_of[i], offsets[i] = piece, address(array) - merged_spans[piece][0]
         pieces[piece].itemsize = array.itemsize
         if i in uninitialized:
-            pieces[piece].known, pieces[piece].written = (mask.ctypes.data for mask in uninitialized[i])
-    return pieces, len(areas), piece_of, offsets
+            before, after = uninitialized[i]
+            pieces[piece].initialized, pieces[piece].initialized_after = before.ctypes.data, after.ctypes.data
+    return pieces, len(merged_spans), piece_of, offsets
 
 
 _CTYPES = {
@@ -283,60 +293,63 @@ _CTYPES = {
 }
 
 
-def _as_ctypes(type, v):
-    "Return a scalar as a `ctypes` object, whose address C gets"
+def _as_ctypes(type, value):
+    "Return a scalar of the C type `type` as a `ctypes` object"
     if type == '__half':
-        return ctypes.c_uint16(int(np.float16(v).view(np.uint16)))
-    return _CTYPES[type](v)
+        return ctypes.c_uint16(int(np.float16(value).view(np.uint16)))
+    return _CTYPES[type](value)
 
 
-# In a translation for the checked engine, the offset of an element is the result of a call that checks every index.
-# All integers have 64 bits there, as they have in Python.
+# With memcheck, the offset of an element is computed by a call of `gs_at`, which checks every index. All integers have
+# 64 bits, as in Python, so that an index that is out of bounds does not wrap.
 class CheckedArrays(Arrays):
-    "Lower indices with a check: the operation `inside` reports an index that is out of bounds"
+    "Lower indices with a check: the operation `checked_offset` reports an index that is out of bounds"
 
-    def inside(self, access, view, idx, sizes, strides):
-        "Return the address of the element `idx`, checked against the sizes; `access` is 'read', 'write' or 'atomic'"
-        idx = [convert.as_number(convert.need_number(i)) for i in idx]
-        return Expr('inside', INT, [*idx, *sizes, *strides], value=(access, view.memory.name))
+    def checked_offset(self, access, view, indices, sizes, strides):
+        "Return the offset of an element whose indices are checked; `access`: 'read', 'write', 'atomic' or 'access'"
+        indices = [convert.bool_to_int(convert.require_number(i)) for i in indices]
+        return Expr('checked_offset', INT, [*indices, *sizes, *strides], value=(access, view.memory.name))
 
-    def element_index(self, node, view, idx):
-        "Return one index, which is checked"
-        at = super().element_index(node, view, idx)
+    def element_index(self, node, view, indices):
+        "Return the checked index of an element in C: one offset from the beginning of the memory"
+        unchecked = super().element_index(node, view, indices)
         if None in view.sizes or not view.ndim:
-            return at
-        address = self.inside(_access_of(node), view, idx, view.sizes, view.strides)
-        return [add(view.offset, add(_leading_offset(view), address))]
+            return unchecked
+        offset = self.checked_offset(_access_kind(node), view, indices, view.sizes, view.strides)
+        return [add(view.offset, add(_leading_offset(view), offset))]
 
-    def subview(self, node, view, idx):
-        "Return the part of `view` at indices that are checked one by one"
+    def subview(self, node, view, indices):
+        "Return the part of `view` at the given indices, each of which is checked"
 
-        def check(i, n):
-            return i if isinstance(i, ast.Slice) or n is None else self.inside('access', view, [i], [n], [ONE])
+        def check(i, size):
+            if isinstance(i, ast.Slice) or size is None:
+                return i
+            return self.checked_offset('access', view, [i], [size], [ONE])
 
-        return super().subview(node, view, [check(i, n) for i, n in zip(idx, view.sizes)])
+        return super().subview(node, view, [check(i, size) for i, size in zip(indices, view.sizes)])
 
 
-def _access_of(node):
-    "Return 'read', 'write' or 'atomic', the first access that a syntax node makes; `x[i] += 1` reads first"
+def _access_kind(node):
+    "Return the kind of the first access of a syntax node, 'read', 'write' or 'atomic'; `x[i] += 1` reads first"
     if isinstance(node, ast.Call):
         return 'atomic'
     return 'read' if isinstance(node, (ast.Subscript, ast.AugAssign)) else 'write'
 
 
 def _leading_offset(view):
-    "Return the address of the part of a C array that a view's first indices select"
-    if not view.lead:
+    "Return the offset of the part of a C array that the leading indices of a view select"
+    if not view.leading_indices:
         return ZERO
     dims = view.memory.dims
-    return index(Part(view.memory, dims, row_strides(dims)), [*view.lead, *[ZERO] * view.ndim])[0]
+    whole = ArrayView(view.memory, dims, contiguous_strides(dims))
+    return c_index(whole, [*view.leading_indices, *[ZERO] * view.ndim])[0]
 
 
 class CheckedExpressions(Expressions):
-    "Write the address of an element as `gs_at(...)`"
+    "Write the offset of an element as a call of `gs_at`"
 
-    def _expr_inside(self, expr):
-        "Write an index that `gs_at` checks against sizes, and multiplies by strides"
+    def _expr_checked_offset(self, expr):
+        "Write the offset of an element: `gs_at` checks each index against its size, and multiplies it by its stride"
         n = len(expr.args) // 3
         args = [f'(long long)({self.fit(a, "long long").text})' for a in expr.args]
         axes = [f'gs_axis{{{", ".join(args[k::n])}}}' for k in range(n)]
@@ -344,110 +357,108 @@ class CheckedExpressions(Expressions):
         return Text(f'gs_at("{access}", "{array}", __LINE__, {", ".join(axes)})', PRIMARY, 'long long')
 
     def element_at(self, memory, idx):
-        "Write the element at an index that counts from the first element of all"
+        "Write an element; a single index counts from the first element of a C array of any number of dimensions"
         if memory.dims is None or memory.ndim == len(idx):
             return self.row(memory, idx)
         return f'(&{memory.c_name}{"[0]" * memory.ndim})[{self.text(idx[0])}]'
 
 
 class CheckedUnit(Unit):
-    "A unit of translation whose indices are checked"
+    "A unit of translation in which every index is checked"
 
     arrays = CheckedArrays
 
 
-def _index_of_offset(a, at):
-    "Return the index of the element that is `at` elements after the first byte of the memory of the array `a`"
-    steps = [abs(s) // a.itemsize for s in a.strides]
-    res = {}
-    for d in sorted(range(a.ndim), key=lambda d: -steps[d]):
-        res[d], at = divmod(at, steps[d]) if steps[d] else (0, at)
-    return tuple(a.shape[d] - 1 - res[d] if a.strides[d] < 0 else res[d] for d in range(a.ndim))
+def _index_of_offset(array, offset):
+    "Return the index of the element of `array` that is `offset` elements after its lowest address"
+    strides = [abs(stride) // array.itemsize for stride in array.strides]
+    index = {}
+    for d in sorted(range(array.ndim), key=lambda d: -strides[d]):
+        index[d], offset = divmod(offset, strides[d]) if strides[d] else (0, offset)
+    return tuple(array.shape[d] - 1 - index[d] if array.strides[d] < 0 else index[d] for d in range(array.ndim))
 
 
 def _exception(compiled_kernel, arrays):
-    "Return the exception for the emulator's finding; `arrays`: the NumPy arrays by their names in C"
+    "Return the exception for the emulator's last finding, with names, lines and indices of Python; `arrays`: by C name"
     found = emulator.last_finding()
     name, index = (found.fields.get(key) for key in ('array', 'index'))
-    if (
-        name in arrays and len(index or ()) == 1 and found.code not in ('outside', 'before')
-    ):  # which `gs_at` reports itself
+    reported_by_gs_at = found.code in ('outside', 'before')  # with the index of Python
+    if name in arrays and len(index or ()) == 1 and not reported_by_gs_at:
         found.fields['index'] = _index_of_offset(arrays[name], index[0])
-    numbered = [_FILE.format(i) for i in range(len(compiled_kernel.files))]
-    file = compiled_kernel.files[numbered.index(file_among(found.file, numbered))] if found.line else None
+    numbered_files = [_FILE.format(i) for i in range(len(compiled_kernel.files))]
+    file = compiled_kernel.files[numbered_files.index(file_among(found.file, numbered_files))] if found.line else None
     found.fields.pop('arrays', None)
-    in_c, found.kernel = found.kernel, compiled_kernel.kernel
+    c_name, found.kernel = found.kernel, compiled_kernel.kernel
     found.name_calls(
-        lambda c: _call_in_python(
-            c._replace(function=c.function.replace(in_c, found.kernel)), compiled_kernel.files, numbered
+        lambda call: _call_in_python(
+            call._replace(function=call.function.replace(c_name, found.kernel)), compiled_kernel.files, numbered_files
         )
     )
     if found.is_in_other_file():
-        other_file = compiled_kernel.files[numbered.index(file_among(found.other_file, numbered))]
+        other_file = compiled_kernel.files[numbered_files.index(file_among(found.other_file, numbered_files))]
         found.other = found.other._replace(
             file=other_file, source=linecache.getline(other_file, found.other.line).strip()
         )
-    found.order_race(lambda n: linecache.getline(file, n).strip())
+    found.order_race(lambda line: linecache.getline(file, line).strip())
     source = linecache.getline(file, found.line).strip() if found.line else ''
-    lines_before = ''.join(linecache.getlines(file)[compiled_kernel.first - 1 : found.line - 1]) if found.line else ''
+    lines_before = (
+        ''.join(linecache.getlines(file)[compiled_kernel.first_line - 1 : found.line - 1]) if found.line else ''
+    )
     lines_from = ''.join(linecache.getlines(file)[found.line - 1 :]) if found.line else ''
     context = dict(lines_before=lines_before, lines_from=lines_from, called=_call_site(found))
     return found.exception('python', kernel=compiled_kernel.kernel, file=file, source=source, **context)
 
 
 def _call_site(found):
-    "Return (line, its text, its file) of the kernel's line that called the function of the finding, or None"
+    "Return (line, its text, its file) of the call in the kernel that led to the finding; None if it is in the kernel"
     calls = found.calls
     return (calls[-1].line, calls[-1].source, calls[-1].file) if len(calls) > 1 else None
 
 
-def _call_in_python(call, files, numbered):
-    "Return a `Call` with its Python file, and the text of its line"
-    file = files[numbered.index(file_among(call.file, numbered))]
+def _call_in_python(call, files, numbered_files):
+    "Return a `Call` with its Python file and the text of its line"
+    file = files[numbered_files.index(file_among(call.file, numbered_files))]
     return call._replace(file=file, source=linecache.getline(file, call.line).strip())
 
 
 def _specialization_key(argument):
-    "Return a key of an argument for which kernels are specialized: its type and layout"
+    "Return the type and layout of an argument, for which kernels are specialized"
     if isinstance(argument, tuple):
         return tuple(map(_specialization_key, argument))
     if isinstance(argument, View):
-        return (
-            argument.dtype.str,
-            argument.ndim,
-            tuple(map(int, argument.strides)) if not _contiguous(argument) else None,
-        )
+        strides = None if _is_contiguous(argument) else tuple(map(int, argument.strides))
+        return argument.dtype.str, argument.ndim, strides
     return type(argument)
 
 
-def _contiguous(view):
-    n = 1
+def _is_contiguous(view):
+    expected = 1
     for size, stride in zip(reversed(view.shape), reversed(view.strides)):
-        if size != 1 and stride != n:
+        if size != 1 and stride != expected:
             return False
-        n *= int(size)
+        expected *= int(size)
     return True
 
 
 class _CompiledKernel:
-    "A kernel that is compiled for arguments of certain types and layouts"
+    "A kernel, compiled for arguments of certain types and layouts"
 
-    def __init__(self, kernel, args, memcheck, checked):
+    def __init__(self, kernel, args, memcheck, checks):
         self.kernel = kernel.__name__
         self.files = [inspect.getsourcefile(kernel.py_func) or kernel.py_func.__code__.co_filename]
-        self.first = kernel.py_func.__code__.co_firstlineno
-        unit, writer = (CheckedUnit, CheckedExpressions) if memcheck else (Unit, Expressions)
-        self.translation = translate(kernel, args, unit(doubles=True, wide=memcheck), writer)
+        self.first_line = kernel.py_func.__code__.co_firstlineno
+        unit_class, writer = (CheckedUnit, CheckedExpressions) if memcheck else (Unit, Expressions)
+        self.translation = translate(kernel, args, unit_class(doubles=True, wide=memcheck), writer)
         if 'this_grid().sync()' in self.translation:
             raise NotSimulated(
                 "a barrier of the grid with engine='c'",
                 "It needs the simulator's own engine: sim.options(engine='lanes').",
                 kernel=self.kernel,
             )
-        self.compiled = Compiled([self.translation], checked, self.files)
+        self.compiled = Compiled([self.translation], checks, self.files)
 
-    def renamed(self, warning):
-        "Return a warning of the emulator with the name that the kernel has in Python"
+    def rename_kernel(self, warning):
+        "Return a warning of the emulator that names the kernel as in Python"
         text = re.sub(r'^(line \d+ of) \w+', rf'\1 {self.kernel}', str(warning)).replace('cpp.options', 'sim.options')
         renamed_warning = type(warning)(text)
         vars(renamed_warning).update(vars(warning))
@@ -459,20 +470,19 @@ class _CompiledKernel:
 _lock = threading.Lock()
 
 
-def _compiled_kernel(kernel, views, args):
-    memcheck, checked = checking('memcheck'), bool(settings.checks)
-    known, key = (
-        kernel.__dict__.setdefault('_compiled', {}),
-        (tuple(map(_specialization_key, views)), memcheck, checked),
-    )
+def _compile(kernel, views, args):
+    "Return the `_CompiledKernel` for arguments, from the cache of the kernel if it has one"
+    memcheck, checks = checking('memcheck'), bool(settings.checks)
+    cache = kernel.__dict__.setdefault('_compiled', {})
+    key = tuple(map(_specialization_key, views)), memcheck, checks
     with _lock:
-        if key not in known:
-            known[key] = _CompiledKernel(kernel, args, memcheck, checked)
-    return known[key]
+        if key not in cache:
+            cache[key] = _CompiledKernel(kernel, args, memcheck, checks)
+    return cache[key]
 
 
 def launch(kernel, grid, block, shared, args, trace=None):
-    "Run a simulated kernel as compiled CUDA C; raises the findings of the detectors, with the line of Python"
+    "Launch a simulated kernel as compiled CUDA C; raise a finding of the detectors with its line of Python"
     options_used = {
         'a trace': trace is not None,
         'who=True': settings.who,
@@ -485,14 +495,14 @@ def launch(kernel, grid, block, shared, args, trace=None):
     py_func = kernel.py_func
     params, defaults = list(inspect.signature(py_func).parameters), py_func.__defaults__ or ()
     count_arguments(kernel.__name__, params, len(args), len(defaults))
-    missing = defaults[len(defaults) - len(params) + len(args) :]
-    views = convert_arguments(kernel.__name__, params, (*args, *missing))
+    defaults_used = defaults[len(defaults) - len(params) + len(args) :]
+    views = convert_arguments(kernel.__name__, params, (*args, *defaults_used))
     if any(isinstance(v, Records) for v in views):
         hint = "They need the simulator's own engine: sim.options(engine='lanes')."
         raise NotSimulated("arrays of records with engine='c'", hint, kernel=kernel.__name__)
-    arrays_given = [_to_arrays(v) for v in views]
-    compiled_kernel = _compiled_kernel(kernel, views, arrays_given)
-    _run(compiled_kernel, views, arrays_given, grid, block, shared)
+    args_as_arrays = [_to_arrays(v) for v in views]
+    compiled_kernel = _compile(kernel, views, args_as_arrays)
+    _run(compiled_kernel, views, args_as_arrays, grid, block, shared)
 
 
 def _item_at(values, path):
@@ -501,41 +511,40 @@ def _item_at(values, path):
     return values
 
 
-def _run(compiled_kernel, views, arrays_given, grid, block, shared):
-    t = compiled_kernel.translation
-    values = t.pack(arrays_given)
-    arrays = {i: v for i, (p, v) in enumerate(zip(t.params, values)) if p.kind == 'array'}
-    unwritten = {
-        i: _initialized_bytes(_item_at(views, p.path), arrays[i])
-        for i, p in enumerate(t.params)
-        if p.kind == 'array' and _item_at(views, p.path).mem.tracks_init and checking('initcheck')
+def _run(compiled_kernel, views, args, grid, block, shared):
+    "Launch a compiled kernel on `args`, which are `views` as NumPy arrays; forward its warnings, raise its finding"
+    params = compiled_kernel.translation.params
+    values = compiled_kernel.translation.pack(args)
+    arrays = {i: value for i, (param, value) in enumerate(zip(params, values)) if param.kind == 'array'}
+    uninitialized = {
+        i: _initialized_masks(_item_at(views, params[i].path), array)
+        for i, array in arrays.items()
+        if _item_at(views, params[i].path).mem.tracks_init and checking('initcheck')
     }
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always')
-        ok = compiled_kernel.compiled.call(0, values, arrays, unwritten, grid, block, shared)
-    for w in caught if ok else ():
-        warnings.warn(compiled_kernel.renamed(w.message), stacklevel=learner_stacklevel())
-    for i in unwritten:
-        _mark_initialized(_item_at(views, t.params[i].path), *unwritten[i], arrays[i])
+        ok = compiled_kernel.compiled.call(0, values, arrays, uninitialized, grid, block, shared)
+    for warning in caught if ok else ():
+        warnings.warn(compiled_kernel.rename_kernel(warning.message), stacklevel=learner_stacklevel())
+    for i, (_, after) in uninitialized.items():
+        _mark_initialized(_item_at(views, params[i].path), after, arrays[i])
     if not ok:
-        raise _exception(
-            compiled_kernel, {p.name: _item_at(arrays_given, p.path) for p in t.params if p.kind == 'array'}
-        ) from None
+        arrays_by_name = {param.name: _item_at(args, param.path) for param in params if param.kind == 'array'}
+        raise _exception(compiled_kernel, arrays_by_name) from None
 
 
 def _elements_of(view, flat):
-    "Return the slice of elements of the view's memory that the array `flat` covers"
+    "Return the slice of the view's memory that the array `flat` covers, in elements"
     first = (address(flat) - address(view.mem.data)) // flat.itemsize
     return slice(first, first + flat.size)
 
 
-def _initialized_bytes(view, flat):
-    "Return (mask of the initialized bytes of `flat`, buffer for this mask after the launch)"
+def _initialized_masks(view, flat):
+    "Return (mask of the initialized bytes of `flat`, buffer for the same mask after the launch)"
     initialized = np.repeat((view.mem.shadow.write_time[_elements_of(view, flat)] != 0).astype(np.uint8), flat.itemsize)
     return initialized, initialized.copy()
 
 
-def _mark_initialized(view, initialized, written, flat):
-    "Mark the elements that the kernel has written as initialized"
-    size = flat.itemsize
-    view.mem.shadow.write_time[_elements_of(view, flat)] |= written.reshape(-1, size).all(1)
+def _mark_initialized(view, mask, flat):
+    "Mark the elements of `flat` as initialized whose bytes are all in `mask`"
+    view.mem.shadow.write_time[_elements_of(view, flat)] |= mask.reshape(-1, flat.itemsize).all(1)

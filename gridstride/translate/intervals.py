@@ -1,4 +1,7 @@
-"""Intervals of integers, (lowest, highest): their arithmetic, and their widening in loops."""
+"""Intervals of integers, (lowest, highest): their arithmetic, and their widening in loops.
+
+The interval of an operation contains every result for operands in the given intervals; it may be larger than necessary.
+"""
 
 from functools import lru_cache
 
@@ -8,19 +11,12 @@ from .types import INT_LIMIT, UINT, is_int, is_unsigned
 
 
 LOW, HIGH = -(2**63), 2**63 - 1
-
-
 ALL = LOW, HIGH
-
-
-U64 = 0, 2**64 - 1
-
-
 INT32, UINT32 = (-(2**31), 2**31 - 1), (0, 2**32 - 1)
 
 
 def within(a, b):
-    """Return whether the interval `a` is a part of `b`.
+    """Return whether the interval `b` contains `a`.
 
     >>> within((0, 9), (0, 99))
     True"""
@@ -36,7 +32,7 @@ def hull(a, b):
 
 
 def clip(low, high):
-    "Return the interval (low, high), or that of all 64-bit integers if it does not fit"
+    "Return the interval (low, high), or `ALL` if the operation may overflow 64 bits, because the result then wraps"
     return (low, high) if LOW <= low and high <= HIGH else ALL
 
 
@@ -44,7 +40,7 @@ _EXACT_IN_FLOAT64 = -(2**53) + 1, 2**53 - 1  # integers that float64 represents 
 
 
 def comparison_rounds(a, b, interval):
-    "Return whether `a` and `b`, a uint64 and a signed integer, may be rounded when Numba compares them as float64"
+    "Return whether Numba compares `a` and `b`, a uint64 and a signed integer, as float64 values that may be rounded"
     if not (is_int(a.type) and is_int(b.type) and UINT in (a.type, b.type)):
         return False
     return not all(is_unsigned(operand.type) for operand in (a, b)) and not any(
@@ -57,25 +53,25 @@ def of_dtype(dtype):
     "Return the interval of all integers of type `dtype`: `of_dtype('uint8')` is (0, 255)"
     if dtype == 'bool':
         return 0, 1
-    i = np.iinfo(dtype)
-    return int(i.min), int(i.max)
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
 
 
-def _corners(f, a, b):
-    "Return the interval of a function that is monotonic in each operand: its extremes are at the bounds"
-    values = [f(x, y) for x in a for y in b]
+def _corners(operation, a, b):
+    "Return the interval of an operation that is monotonic in each operand, so its extremes are at the bounds of these"
+    values = [operation(x, y) for x in a for y in b]
     return clip(min(values), max(values))
 
 
 def _floordiv(a, b):
-    if b[0] <= 0 <= b[1]:  # leave out the division by 0, which has no meaning
-        parts = [part for part in ((b[0], -1), (1, b[1])) if part[0] <= part[1]]
-        if not parts:
+    if b[0] <= 0 <= b[1]:  # omit the division by 0, which is undefined
+        divisors = [part for part in ((b[0], -1), (1, b[1])) if part[0] <= part[1]]
+        if not divisors:
             return 0, 0
-        res = None
-        for part in parts:
-            res = hull(res, _floordiv(a, part))
-        return hull(res, (0, 0)) if b[0] < 0 else res
+        result = None
+        for divisor in divisors:
+            result = hull(result, _floordiv(a, divisor))
+        return hull(result, (0, 0)) if b[0] < 0 else result
     return _corners(lambda x, y: x // y, a, b)
 
 
@@ -85,7 +81,8 @@ def _mod(a, b):
     return min(b[0] + 1, 0), max(b[1] - 1, 0)
 
 
-def _bits(n):
+def _all_ones(n):
+    "Return the least number 2**k - 1 that is not smaller than `n`"
     return (1 << n.bit_length()) - 1
 
 
@@ -94,13 +91,13 @@ def _and(a, b):
         return 0, min(a[1], b[1])
     if a[0] >= 0 or b[0] >= 0:
         return 0, (a if a[0] >= 0 else b)[1]
-    return -_bits(-min(a[0], b[0])) - 1, max(a[1], b[1], 0)
+    return -_all_ones(-min(a[0], b[0])) - 1, max(a[1], b[1], 0)
 
 
 def _or(a, b):
     if a[0] >= 0 and b[0] >= 0:
-        return max(a[0], b[0]), _bits(max(a[1], b[1]))
-    m = max(_bits(abs(bound)) for bound in (*a, *b))
+        return max(a[0], b[0]), _all_ones(max(a[1], b[1]))
+    m = max(_all_ones(abs(bound)) for bound in (*a, *b))
     return -m - 1, m
 
 
@@ -117,8 +114,8 @@ def _pow(a, b):
         return ALL
     if a[0] >= 0:
         return _corners(lambda x, y: x**y, a, b)
-    most = max(abs(a[0]), abs(a[1])) ** b[1]
-    return clip(-most, most)
+    largest = max(abs(a[0]), abs(a[1])) ** b[1]
+    return clip(-largest, largest)
 
 
 INTERVAL_ARITHMETIC = dict(
@@ -144,9 +141,9 @@ _WIDENING_BOUNDS = sorted(
 
 
 def widen(old, new):
-    "Return an interval that contains both: a bound that grows becomes the next of `_WIDENING_BOUNDS`, which are few"
+    "Return an interval that contains both; a bound that grows jumps to the next of `_WIDENING_BOUNDS`, so growth ends"
     if old is None:
         return new
-    low = old[0] if new[0] >= old[0] else max(step for step in _WIDENING_BOUNDS if step <= new[0])
-    high = old[1] if new[1] <= old[1] else min(step for step in _WIDENING_BOUNDS if step >= new[1])
+    low = old[0] if new[0] >= old[0] else max(bound for bound in _WIDENING_BOUNDS if bound <= new[0])
+    high = old[1] if new[1] <= old[1] else min(bound for bound in _WIDENING_BOUNDS if bound >= new[1])
     return low, high

@@ -1,11 +1,11 @@
-"""Writes the host's part of a translation: a function that takes tensors, checks them, and launches the kernel."""
+"""Writes the host code of a translation: a C++ function that takes tensors, checks them, and launches the kernel."""
 
 from .tree import functions, statements
 from .types import C_NAMES
 
 HOST = '#ifndef __CUDACC_RTC__  // what follows is for the host'
 _HEADERS = 'torch/extension.h', 'c10/cuda/CUDAException.h', 'ATen/cuda/CUDAContext.h', 'algorithm', 'climits'
-_TORCH = {
+_TORCH_DTYPES = {
     'bool': 'kBool',
     'int8': 'kInt8',
     'uint8': 'kUInt8',
@@ -21,17 +21,19 @@ _TORCH = {
     'float64': 'kFloat64',
 }
 
-_CHECK = '''static void check_array(const torch::Tensor &x, const char *name, torch::ScalarType type, int64_t dims) {
+_CHECK_ARRAY = '''\
+static void check_array(const torch::Tensor &x, const char *name, torch::ScalarType type, int64_t dims) {
     TORCH_CHECK(x.is_cuda(), name, " must be on the GPU");
     TORCH_CHECK(x.scalar_type() == type, name, " is ", x.scalar_type(), ", and this kernel takes ", type);
     TORCH_CHECK(x.dim() == dims, name, " has ", x.dim(), " dimensions, and this kernel takes ", dims);
 '''
-_LIMITS = '''    const int64_t most = INT_MAX - 65535;  // an int counts so many elements, and a block and a tile more
+_CHECK_32_BITS = '''\
+    const int64_t most = INT_MAX - 65535;  // an int counts so many elements, and a block and a tile more
     int64_t last = x.numel();
     for (int64_t d = 0; d < dims; d++) last = std::max({last, x.size(d), (x.size(d) - 1)*x.stride(d)});
     TORCH_CHECK(last <= most, name, " is too large for the 32-bit indices of this kernel");
 '''
-_MORE_SHARED = (
+_RAISE_SHARED_LIMIT = (
     '    if ({shared} > 48*1024) '
     'C10_CUDA_CHECK(cudaFuncSetAttribute({kernel}, cudaFuncAttributeMaxDynamicSharedMemorySize, int({shared})));'
 )
@@ -42,46 +44,50 @@ _COOPERATIVE = (
 
 
 def wrap(parts, start, width=120):
-    "Join the parts by commas, in lines of at most `width` columns"
+    "Join the parts with commas, in lines of at most `width` columns; the first line follows the text `start`"
     lines = [start]
-    for n, p in enumerate(parts):
-        p += ',' if n + 1 < len(parts) else ''
-        if len(lines[-1]) + len(p) > width and lines[-1] != start:
-            lines.append(' ' * 8 + p)
+    for n, part in enumerate(parts):
+        part += ',' if n + 1 < len(parts) else ''
+        if len(lines[-1]) + len(part) > width and lines[-1] != start:
+            lines.append(' ' * 8 + part)
         else:
-            lines[-1] += (' ' if not lines[-1].endswith(('(', ' ' * 8)) else '') + p
+            lines[-1] += (' ' if not lines[-1].endswith(('(', ' ' * 8)) else '') + part
     return '\n'.join(lines)[len(start) :]
 
 
 def launcher(unit, params):
-    "Return the lines of the host's part; `params`: one `Parameter` per parameter of the C kernel"
-    names = _names({p.name for p in params})
+    "Return the lines of the host code; `params`: one `Parameter` per parameter of the C kernel"
+    names = _choose_names({p.name for p in params})
     lines = []
     if any(p.kind == 'array' for p in params):
-        lines += [_CHECK + ('' if unit.wide else _LIMITS) + '}', '']
-    lines += _head(unit.main.c_name, params, **names)
+        lines += [_CHECK_ARRAY + ('' if unit.wide else _CHECK_32_BITS) + '}', '']
+    lines += _signature(unit.main.c_name, params, **names)
     lines += _checks(unit, params)
     lines += ['    {grid}.resize(3, 1); {block}.resize(3, 1);'.format(**names)]
-    if any(s.kind == 'alloc' and s.memory.space == 'dynamic' for g in functions(unit) for s in statements(g.body)):
-        lines.append(_MORE_SHARED.format(kernel=unit.main.c_name, **names))
+    if any(
+        s.kind == 'alloc' and s.memory.space == 'dynamic'
+        for function in functions(unit)
+        for s in statements(function.body)
+    ):
+        lines.append(_RAISE_SHARED_LIMIT.format(kernel=unit.main.c_name, **names))
     lines += _launch(unit, params, **names)
     lines += ['    C10_CUDA_KERNEL_LAUNCH_CHECK();', '}']
     headers = [f'#include <{h}>' for h in _HEADERS]
     return [HOST, *headers, '', *'\n'.join(lines).split('\n'), '#endif']
 
 
-def _names(taken):
-    "Return {name: a name that no parameter has} of what else the host's function takes, and of its variables"
+def _choose_names(taken):
+    "Return {name: a name like it that is not in `taken`} for the launch parameters and the variables of the function"
     return {n: n if n not in taken else n + '_' for n in ('grid', 'block', 'shared', 'blocks', 'threads')}
 
 
-def _head(kernel, params, grid, block, shared, **_):
-    takes = ['torch::Tensor ' + p.name if p.kind == 'array' else f'{p.type} {p.name}' for p in _arguments(params)]
-    takes += [f'std::vector<int64_t> {grid}', f'std::vector<int64_t> {block}', f'int64_t {shared} = 0']
+def _signature(kernel, params, grid, block, shared, **_):
+    parameters = ['torch::Tensor ' + p.name if p.kind == 'array' else f'{p.type} {p.name}' for p in _arguments(params)]
+    parameters += [f'std::vector<int64_t> {grid}', f'std::vector<int64_t> {block}', f'int64_t {shared} = 0']
     start = f'void launch_{kernel}('
     return [
         f'// {grid} and {block}: one to three sizes each; {shared}: bytes of dynamic shared memory',
-        start + wrap(takes, start) + ') {',
+        start + wrap(parameters, start) + ') {',
     ]
 
 
@@ -90,23 +96,24 @@ def _arguments(params):
 
 
 def _checks(unit, params):
-    "Return the requirements on the arguments"
+    "Return the lines that check the arguments"
     res = []
     for p in params:
         if p.kind == 'array':
             res += _array_checks(p.name, p.dim)
-    for v, least in unit.minimums.items():
-        res.append(f'    TORCH_CHECK({v.c_name} >= {least}, "{v.c_name} must be at least {least}");')
+    for variable, minimum in unit.minimums.items():
+        name = variable.c_name
+        res.append(f'    TORCH_CHECK({name} >= {minimum}, "{name} must be at least {minimum}");')
     return res
 
 
-def _array_checks(name, known):
-    res = [f'    check_array({name}, "{name}", torch::{_TORCH[known.dtype]}, {known.ndim});']
-    if not any(known.strides) and known.ndim:
+def _array_checks(name, argument_type):
+    res = [f'    check_array({name}, "{name}", torch::{_TORCH_DTYPES[argument_type.dtype]}, {argument_type.ndim});']
+    if not any(argument_type.takes_stride) and argument_type.ndim:
         res.append(f'    TORCH_CHECK({name}.is_contiguous(), "{name} must be contiguous");')
-    elif known.ndim and not known.strides[-1]:
-        what = f'the last dimension of {name} must be contiguous'
-        res.append(f'    TORCH_CHECK({name}.stride({known.ndim - 1}) == 1, "{what}");')
+    elif argument_type.ndim and not argument_type.takes_stride[-1]:
+        message = f'the last dimension of {name} must be contiguous'
+        res.append(f'    TORCH_CHECK({name}.stride({argument_type.ndim - 1}) == 1, "{message}");')
     return res
 
 
@@ -115,7 +122,7 @@ def _launch(unit, params, grid, block, shared, blocks, threads):
     values = [_value(p, arrays) for p in params]
     sizes = ', '.join(f'{grid}[{d}]' for d in range(3)), ', '.join(f'{block}[{d}]' for d in range(3))
     lines = [f'    dim3 {blocks}({sizes[0]}), {threads}({sizes[1]});']
-    if not unit.cooperative:
+    if not unit.is_cooperative:
         head = f'    {kernel}<<<{blocks}, {threads}, {shared}, at::cuda::getCurrentCUDAStream()>>>('
         return [*lines, head + wrap(values, head) + ');']
     names = [f'arg{n}' for n in range(len(values))]
@@ -126,7 +133,7 @@ def _launch(unit, params, grid, block, shared, blocks, threads):
 
 
 def _value(p, arrays):
-    "Return what the launcher passes for a parameter; `arrays`: {path: name}"
+    "Return the C expression of the argument for a parameter; `arrays`: {path: name}"
     if p.kind == 'array':
         t = C_NAMES[p.dim.dtype]
         return f'{p.name}.data_ptr<{t}>()' if t in ('float', 'double', 'int', 'bool') else f'({t} *){p.name}.data_ptr()'

@@ -1,8 +1,8 @@
 """The tables of the intermediate representation: all operations of expressions, and all kinds of statements.
 
-Each pass over the tree has one rule per row: `codegen` writes an operation by the method `_expr_<name>` and
-a statement by `_stmt_<kind>`; `ranges` computes intervals by `_range_<name>` and `_run_<kind>`.
-Tests hold them against these tables, and `verify` holds a lowered kernel against them.
+Each pass over the tree has one rule per row: `codegen` writes an operation with the method `_expr_<name>` and
+a statement with `_stmt_<kind>`; `ranges` computes intervals with `_range_<name>` and `_run_<kind>`.
+Tests compare these methods with the tables, and `verify` compares a lowered kernel with them.
 """
 
 from typing import Callable, NamedTuple
@@ -13,15 +13,18 @@ from .types import C_NAMES, WEAK
 
 BUILTINS = {f'{name}.{a}' for name in ('threadIdx', 'blockIdx', 'blockDim', 'gridDim') for a in 'xyz'}
 COMPARISONS = ('<', '<=', '>', '>=', '==', '!=')
+SWAPPED_COMPARISON = {'<': '>', '<=': '>=', '>': '<', '>=': '<=', '==': '==', '!=': '!='}  # `a < b` is `b > a`
+NEGATED_COMPARISON = {'<': '>=', '<=': '>', '>': '<=', '>=': '<', '==': '!=', '!=': '=='}
 
 
 class Operation(NamedTuple):
     """An operation of expressions.
 
-    `operand_kinds`: one kind per operand; one with `*` stands for any number of operands, one with `?` is optional.
-    `result_kinds`: the kinds of type that the result may have. The kinds: integer (bool and integers), real, bool,
-    number (all of these), void, tuple, array, object; an operand may also be `same` (integer where the result is
-    integer, any number elsewhere) and `any`.
+    `operand_kinds`: one kind of type per operand; one with `*` stands for any number of operands, one with `?` is
+    optional.
+    `result_kinds`: the kinds of type that the result may have.
+    The kinds are: integer (bool included), real, bool, number (all of these), void, tuple, array, object. An operand
+    may also be `any`, or `same`: an integer if the result is an integer, else any number.
     `value`: the class of the attribute `value` of the expression; None if it has none.
     `rule`: a predicate that such an expression must satisfy.
     """
@@ -33,8 +36,7 @@ class Operation(NamedTuple):
 
 
 _arithmetic = Operation('same same', 'number')
-_of_integers = Operation('integer integer', 'integer')
-_extreme = Operation('same same', 'number')
+_integer_operation = Operation('integer integer', 'integer')
 _dimension = tuple  # (memory, dimension)
 
 OPERATIONS = {
@@ -47,7 +49,9 @@ OPERATIONS = {
     'size': Operation('', 'integer', _dimension, lambda e: isinstance(e.value[0], Memory)),
     'stride': Operation('', 'integer', _dimension, lambda e: isinstance(e.value[0], Memory)),
     'start': Operation('', 'integer', Memory),
-    'size_of': Operation('', 'integer', _dimension, lambda e: isinstance(e.value[0], View)),  # a size that is unknown
+    'size_of': Operation(
+        '', 'integer', _dimension, lambda e: isinstance(e.value[0], View)
+    ),  # of an array whose size C does not know
     # Arithmetic
     'add': _arithmetic,
     'sub': _arithmetic,
@@ -59,15 +63,15 @@ OPERATIONS = {
     'pow': _arithmetic,
     'neg': Operation('same', 'number'),
     'abs': Operation('integer', 'integer'),
-    'min': _extreme,
-    'max': _extreme,
+    'min': _arithmetic,
+    'max': _arithmetic,
     'fmin': Operation('number number', 'real'),
     'fmax': Operation('number number', 'real'),
-    'shl': _of_integers,
-    'shr': _of_integers,
-    'and': _of_integers,
-    'or': _of_integers,
-    'xor': _of_integers,
+    'shl': _integer_operation,
+    'shr': _integer_operation,
+    'and': _integer_operation,
+    'or': _integer_operation,
+    'xor': _integer_operation,
     'invert': Operation('integer', 'integer'),
     'bits': Operation('integer', 'integer', str, lambda e: e.value in ('popc', 'clz', 'brev', 'ffs')),
     # Conversions: `value` is the dtype
@@ -86,10 +90,10 @@ OPERATIONS = {
     # Memory
     'load': Operation('integer*', 'number', Memory, lambda e: len(e.args) in (1, e.value.ndim)),
     'address': Operation('integer*', 'void', Memory),
-    # indices, sizes, strides; checked
-    'inside': Operation('integer*', 'integer', tuple, lambda e: len(e.args) % 3 == 0),
+    # The offset of an element, with a check of its index: n indices, n sizes, n strides
+    'checked_offset': Operation('integer*', 'integer', tuple, lambda e: len(e.args) % 3 == 0),
     'pointer_to': Operation('number', 'integer', None, lambda e: e.args[0].op == 'var'),
-    'atomic': Operation('number*', 'number', Atomic, lambda e: len(e.args) - e.value.count in (1, 2)),
+    'atomic': Operation('number*', 'number', Atomic, lambda e: len(e.args) - e.value.num_indices in (1, 2)),
     # Functions
     'math': Operation('number*', 'real', str, lambda e: 1 <= len(e.args) <= 3),
     'test_real': Operation('real', 'bool', str, lambda e: e.value in ('isnan', 'isinf', 'isfinite')),
@@ -97,21 +101,21 @@ OPERATIONS = {
     'shuffle': Operation('number integer integer integer?', 'number', str),
     'device': Operation('any*', 'number tuple void', object, lambda e: len(e.args) == len(e.value.parameter_exprs)),
     'field': Operation('tuple', 'number', int, lambda e: e.args[0].value.result_of is not None),
-    # Not scalars: they are decomposed before code generation, except as arguments of device functions
+    # Not scalars: lowering decomposes them, except arguments of device functions
     'view': Operation('', 'array', View),
     'tuple': Operation('any*', 'tuple void', object),
     'object': Operation('', 'void', object),
-    # An operand has no type yet; none is left when the types have reached the fixed point
+    # An operation on an operand without a type; lowering iterates until none is left
     'unknown': Operation('any any', 'unknown'),
 }
-NOT_WRITTEN = {'tuple', 'object', 'unknown'}
+NOT_WRITTEN = {'tuple', 'object', 'unknown'}  # code generation never meets these
 
-# The fields of each kind of statement, and what they are. `sign` is None or the operator of a statement such as
-# `a[i] += 1`; what ends in `?` may be missing.
+# The fields of each kind of statement: name -> kind of value (`verify._FIELDS`). A `sign` is the operator of a
+# statement such as `a[i] += 1`, or None. A field whose kind ends in `?` may be missing.
 STATEMENTS = {
     'assign': dict(var='variable', expr='value', aug='sign'),
     'pointer': dict(var='variable', memory='memory', address='address'),
-    'alloc': dict(memory='memory', args='scalars?'),  # args: the items that the array has from the start
+    'alloc': dict(memory='memory', args='scalars?'),  # args: the initial items
     'store': dict(memory='memory', index='integers', expr='number', aug='sign'),
     'expr': dict(expr='value'),
     'if': dict(test='bool', body='block', orelse='block', chained='flag'),

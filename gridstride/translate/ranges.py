@@ -1,13 +1,14 @@
 """Computes the interval of values that each integer of a kernel can have, by abstract interpretation.
 
-Python's integers in a kernel have 64 bits, and most need far fewer: `c_types` makes an `int` of those that fit one. The
-kernel is run once on intervals instead of values: `threadIdx.x` is in [0, 1023], the size of an array in [0, 2**31 -
-2**16], and a sum is between the sums of the bounds. A condition narrows the intervals in its branches; where branches
-meet, their intervals are joined; a loop is iterated until its intervals stop growing (a fixed point).
+Python's integers in a kernel have 64 bits, and most need far fewer: `c_types` declares those that fit as `int`. The
+kernel is interpreted once, with intervals in place of values: `threadIdx.x` is in [0, 1023], the size of an array in
+[0, 2**31 - 2**16], and a sum is between the sums of the bounds. A condition narrows the intervals in its branches;
+where branches meet, their intervals are joined; a loop is iterated until its intervals stop growing (a fixed point).
 """
 
 from .intervals import ALL, HIGH, INTERVAL_ARITHMETIC, LOW, clip, comparison_rounds, hull, of_dtype, widen, within
-from .tree import Expr, ZERO, blocks, expressions, number, statements, walk
+from .operations import NEGATED_COMPARISON, SWAPPED_COMPARISON
+from .tree import Expr, ZERO, blocks, expressions, constant_value, statements, walk
 from .types import BOOL, INT, INT_LIMIT, INTEGERS, is_int
 
 
@@ -27,17 +28,11 @@ _BUILTIN = {
 }
 
 
-_SWAPPED_COMPARISON = {'<': '>', '<=': '>=', '>': '<', '>=': '<=', '==': '==', '!=': '!='}
-
-
-_NEGATED_COMPARISON = {'<': '>=', '<=': '>', '>': '<=', '>=': '<', '==': '!=', '!=': '=='}
-
-
 class _Values:
     "Evaluate expressions on intervals: one method `_range_...` per operation"
 
     def eval(self, expr):
-        "Return the interval of `expr`, or None if it is not an integer; records the widest interval that it ever has"
+        "Return the interval of `expr`, None if it is not an integer; if `recording`, add it to those it has had before"
         interval = getattr(self, '_range_' + expr.op)(expr)
         if expr.type == BOOL:
             interval = hull(interval, None) if interval is not None and within(interval, (0, 1)) else (0, 1)
@@ -69,21 +64,21 @@ class _Values:
     _range_truediv = _range_fmin = _range_fmax = _range_math = _range_test_real = _range_truth = _range_not = (
         _range_cmp
     ) = unknown
-    _range_size_of = _range_address = _range_inside = _range_pointer_to = _range_tuple = _range_object = unknown
+    _range_size_of = _range_address = _range_checked_offset = _range_pointer_to = _range_tuple = _range_object = unknown
 
     def bound_grid(self, expr, interval):
-        "Bound the product of blocks and threads along an axis, which the launcher keeps below 2**31"
+        "Bound `blockIdx.x * blockDim.x` and the like: an axis of the grid has at most `INT_LIMIT` threads"
         if expr.op != 'mul' or self.unit.wide:
             return interval
         names = {operand.value for operand in expr.args if operand.op == 'builtin'}
-        small = all(
+        has_small_factors = all(
             operand.op == 'builtin'
             and operand.value.startswith(('gridDim', 'blockIdx'))
             or within(self.interval_of(operand), (0, 2**16))
             for operand in expr.args
         )
-        for k, low in (('blockIdx', 0), ('gridDim', 1)):
-            if small and any(name.startswith(k) for name in names):
+        for builtin, low in (('blockIdx', 0), ('gridDim', 1)):
+            if has_small_factors and any(name.startswith(builtin) for name in names):
                 return max(interval[0], low), min(interval[1], INT_LIMIT - 2048)
         return interval
 
@@ -109,10 +104,10 @@ class _Values:
         return 0, 31
 
     def _range_size(self, expr):
-        return 0, self.most
+        return 0, self.max_size
 
     def _range_stride(self, expr):
-        return -self.most, self.most
+        return -self.max_size, self.max_size
 
     _range_start = _range_size
 
@@ -210,7 +205,7 @@ class _Values:
         return self.short_circuit(expr, False)
 
     def short_circuit(self, expr, is_true):
-        "Evaluate `a and b`, `a or b`: the second operand where the first one is true (`is_true`) or false"
+        "Evaluate `a and b` (`is_true`) or `a or b`: `b` is evaluated only if `a` is true, or false"
         a = self.eval(expr.args[0])
         state_before = dict(self.state)
         self.refine(expr.args[0], is_true)
@@ -223,19 +218,19 @@ class _Values:
     def _range_device(self, expr):
         return self.run(expr.value, [self.argument(a) for a in expr.args])
 
-    def argument(self, a):
-        "Return the interval of an argument of a device function; a tuple has several"
-        if a.op == 'tuple':
-            return tuple(map(self.argument, a.args))
-        return self.view(a.value) if a.op == 'view' else self.eval(a)
+    def argument(self, expr):
+        "Return the interval of an argument of a device function; for a tuple, a tuple of intervals"
+        if expr.op == 'tuple':
+            return tuple(map(self.argument, expr.args))
+        return self.eval_view(expr.value) if expr.op == 'view' else self.eval(expr)
 
-    def view(self, array_view):
+    def eval_view(self, view):
         "Evaluate the offset, sizes and strides of an array"
-        for part in array_view.parts():
+        for part in view.parts():
             self.eval(part)
 
     def _range_view(self, expr):
-        self.view(expr.value)
+        self.eval_view(expr.value)
 
     def _range_field(self, expr):
         interval = self.state.get(expr.args[0].value)
@@ -245,10 +240,10 @@ class _Values:
 # Where `i < n` is true, `i` is at most the upper bound of `n` minus one, and `n` is at least the lower bound of `i`
 # plus one. With n in [0, 100] and i in [0, 2**31], the branch of `if i < n` has i in [0, 99] and n in [1, 100].
 class _Conditions:
-    "Narrow the intervals of variables by a condition that holds"
+    "Narrow the intervals of variables by a condition"
 
     def refine(self, condition, is_true):
-        "Narrow the intervals to those where the condition `condition` is true, or false"
+        "Narrow the intervals of variables to the values for which `condition` is true (`is_true`) or false"
         if condition.op == 'not':
             self.refine(condition.args[0], not is_true)
         elif condition.op == ('land' if is_true else 'lor'):
@@ -262,9 +257,9 @@ class _Conditions:
             and not comparison_rounds(*condition.args, self.interval_of)
         ):
             a, b = condition.args
-            op = condition.value if is_true else _NEGATED_COMPARISON[condition.value]
+            op = condition.value if is_true else NEGATED_COMPARISON[condition.value]
             self.narrow_by_comparison(a, op, b)
-            self.narrow_by_comparison(b, _SWAPPED_COMPARISON[op], a)
+            self.narrow_by_comparison(b, SWAPPED_COMPARISON[op], a)
 
     def interval_of(self, expr):
         "Return the interval of `expr` in the current state, without recording it"
@@ -292,35 +287,36 @@ class _Conditions:
             self.narrow(a, low, high)
 
     def narrow(self, expr, low, high):
-        "Narrow a variable, or the variable in `i + 1`, to `low` to `high`"
+        "Narrow a variable, or the variable in `i + 1`, such that `expr` is in [low, high]"
         if expr.op == 'let':
             expr = Expr('var', expr.type, value=expr.value)
         if expr.op == 'var' and expr.value in self.state:
             old = self.state[expr.value]
             if max(low, old[0]) <= min(high, old[1]):
                 self.state[expr.value] = max(low, old[0]), min(high, old[1])
-        elif expr.op in ('add', 'sub') and number(expr.args[1]) is not None:
-            k = number(expr.args[1]) * (1 if expr.op == 'add' else -1)
+        elif expr.op in ('add', 'sub') and constant_value(expr.args[1]) is not None:
+            k = constant_value(expr.args[1]) * (1 if expr.op == 'add' else -1)
             self.narrow(expr.args[0], low - k, high - k)
 
 
-# A loop is a fixed point: its body is run from the state at its head, the state after the body is joined with that at
-# the head, until nothing changes. `i += 1` would grow in each iteration and never end. So from the third iteration on
-# an interval that still grows is widened: to what a loop with a known number of iterations can add up to (`ahead`,
-# `growth`), else to the next of a few bounds (`widen`). Widening goes too far, so two more iterations narrow the
-# intervals again. A last iteration from the fixed point records the intervals of the body's expressions.
+# The state at the head of a loop is a fixed point: the body is interpreted from that state, and the state after the
+# body is joined with it, until nothing changes. The interval of `i` in `i += 1` would grow in each iteration without
+# end. So from the third iteration on, an interval that still grows is widened (`widen_at_head`): by what an iteration
+# adds times the number of iterations if both are bounded (`growth`), else to the next of a few bounds (`widen`).
+# Widening may go too far, so two more iterations narrow the intervals again. A last iteration from the fixed point
+# records the intervals of the expressions in the body.
 class _Blocks:
-    "Run statements on intervals: one method `_run_...` per kind"
+    "Interpret statements on intervals: one method `_run_...` per kind of statement"
 
     def block(self, body):
-        "Run statements, up to one after which code is unreachable"
-        for s in body:
+        "Interpret the statements of a block, up to one after which code is unreachable"
+        for stmt in body:
             if self.state is None:
                 return
-            getattr(self, '_run_' + s.kind)(s)
+            getattr(self, '_run_' + stmt.kind)(stmt)
 
     def evaluate(self, stmt):
-        "Run a statement that changes no variable"
+        "Evaluate the expressions of a statement that changes no variable"
         for e in expressions(stmt):
             self.eval(e)
 
@@ -350,7 +346,7 @@ class _Blocks:
         self.leave(1)
 
     def leave(self, index):
-        "Leave the loop (0) or the iteration (1): join the current state with that at its end"
+        "Leave the loop (index 0) or the iteration (1): join the current state with that at its end"
         self.loops[-1][index], self.state = _join_states(self.loops[-1][index], self.state), None
 
     def _run_if(self, stmt):
@@ -359,23 +355,23 @@ class _Blocks:
         self.state = dict(state_before)
         self.refine(stmt.test, True)
         self.block(stmt.body)
-        is_true, self.state = self.state, dict(state_before)
+        state_after_body, self.state = self.state, dict(state_before)
         self.refine(stmt.test, False)
         self.block(stmt.orelse)
-        self.state = _join_states(is_true, self.state)
+        self.state = _join_states(state_after_body, self.state)
 
     def _run_while(self, stmt):
-        def head():
+        def run_head():
             self.eval(stmt.test)
             self.exit_state = dict(self.state)
-            before, self.state = self.state, self.exit_state
+            state_before, self.state = self.state, self.exit_state
             self.refine(stmt.test, False)
-            self.exit_state, self.state = self.state, before
+            self.exit_state, self.state = self.state, state_before
             if stmt.test.op == 'const' and stmt.test.value:
                 self.exit_state = None
             self.refine(stmt.test, True)
 
-        self.loop(stmt, head, None)
+        self.loop(stmt, run_head, None)
 
     def _run_for(self, stmt):
         start = self.eval(stmt.start)
@@ -391,26 +387,26 @@ class _Blocks:
         if interval[0] > interval[1]:
             interval = start
 
-        def head():
+        def run_head():
             self.exit_state = dict(self.state)
             self.set_interval(stmt.var, interval)
 
-        self.loop(stmt, head, self.trip_counts[id(stmt)])
+        self.loop(stmt, run_head, self.trip_counts[id(stmt)])
 
     def _run_each(self, stmt):
         self.trip_counts[id(stmt)] = stmt.count
-        values = [(c.var, self.hull_of(c.items)) for c in stmt.columns]
+        intervals = [(column.var, self.hull_of(column.items)) for column in stmt.columns]
 
-        def head():
+        def run_head():
             self.exit_state = dict(self.state)
-            for v, r in values:
-                if r is not None:
-                    self.set_interval(v, r)
+            for variable, interval in intervals:
+                if interval is not None:
+                    self.set_interval(variable, interval)
 
-        self.loop(stmt, head, stmt.count)
+        self.loop(stmt, run_head, stmt.count)
 
     def loop(self, loop, run_head, trips):
-        "Run the body until the state at its head is a fixed point, then once more to record the intervals"
+        "Interpret the body until the state at its head is a fixed point, then once more to record the intervals"
         entry, recording = self.state, self.recording
         self.recording, head_state = False, dict(entry)
         for iteration in range(60):
@@ -437,7 +433,7 @@ class _Blocks:
         self.state = _join_states(self.exit_state, self.break_state)
 
     def iteration(self, loop, run_head, head_state):
-        "Run one iteration from the state `head_state`; return the state that comes back to the head"
+        "Interpret one iteration from the state `head_state`; return the state at its end"
         self.loops.append([None, None])
         self.state = dict(head_state)
         run_head()
@@ -448,16 +444,16 @@ class _Blocks:
         return back_state
 
     def widen_at_head(self, stmt, variable, entry, old, new, trips):
-        "Return the interval of `variable` at the head of a loop in which it grows from `old` to `new`, widened"
+        "Widen the interval of `variable` at the head of a loop; `old`, `new`: before and after the last iteration"
         if new == old or not _is_pair(new):
             return new
-        grows = self.growth(variable, stmt.body, 1) if trips is not None and _is_pair(entry) else None
-        if grows:
-            return clip(entry[0] + trips * min(grows[0], 0), entry[1] + trips * max(grows[1], 0))
+        added = self.growth(variable, stmt.body, 1) if trips is not None and _is_pair(entry) else None
+        if added:
+            return clip(entry[0] + trips * min(added[0], 0), entry[1] + trips * max(added[1], 0))
         return widen(old, new)
 
     def growth(self, variable, body, times):
-        "Return the interval of what an iteration adds to `variable`; None if it does anything else to `variable`"
+        "Return the interval of the sum that `times` runs of `body` add to `variable`; None if they change it otherwise"
         low = high = 0
         assigned = {stmt.var for stmt in statements(body) if hasattr(stmt, 'var')}
         for stmt in body:
@@ -485,7 +481,7 @@ class _Blocks:
         return low, high
 
     def addend(self, variable, expr, assigned):
-        "Return the interval of `k` if `expr` is `variable + k` or `variable - (-k)`; None if it is anything else"
+        "Return the interval of `k` if `expr` is `variable + k` or `variable - -k` and `k` is loop-invariant; else None"
         if expr.op == 'var' and expr.value is variable:
             return 0, 0
         if expr.op not in ('add', 'sub'):
@@ -504,19 +500,19 @@ class _Blocks:
         return added if expr.op == 'add' else (-added[1], -added[0])
 
 
-# `state` maps each variable to its interval here, and is None in unreachable code: after `return`, `break`, `continue`.
-# `expr_intervals` has the widest interval that each expression ever has, `variable_intervals` that of each variable;
-# both are written while `recording`. `run` enters device functions with the intervals of the arguments; recursion is
-# refused earlier.
+# `state` maps each variable to its interval at the current statement, and is None in unreachable code: after `return`,
+# `break`, `continue`. `expr_intervals` maps each expression to the hull of all its intervals, `variable_intervals` each
+# variable; both are updated while `recording`. `run` interprets a device function on the intervals of its arguments;
+# lowering has refused recursion.
 class Ranges(_Values, _Conditions, _Blocks):
     "Computes the intervals of a unit's expressions (`of(e)`) and variables (`variable_intervals[v]`)"
 
     def __init__(self, unit, clamped=()):
         self.unit = unit
-        self.clamped = clamped  # variables that fit an `int` by `c_types.variables_with_exact_low_bits`
+        self.clamped = clamped  # variables that `c_types.variables_with_exact_low_bits` makes an `int`
         self.expr_intervals, self.variable_intervals = {}, {}
         self.recording = True
-        self.most = HIGH if unit.wide else INT_LIMIT
+        self.max_size = HIGH if unit.wide else INT_LIMIT  # of an array
         self.trip_counts = {}  # id of a loop -> its maximum number of iterations
         self.visited_functions = []  # the functions, callers first
         self.run(unit.main, None)
@@ -526,7 +522,7 @@ class Ranges(_Values, _Conditions, _Blocks):
         return self.expr_intervals.get(id(expr), ALL)
 
     def run(self, function, args):
-        "Run a function on the intervals `args`; returns the interval of its result"
+        "Interpret a function on the intervals `args`; return the interval of its result"
         if function not in self.visited_functions:
             self.visited_functions.append(function)
         outer = getattr(self, 'state', None), getattr(self, 'loops', None), getattr(self, 'returned', None)
@@ -541,18 +537,18 @@ class Ranges(_Values, _Conditions, _Blocks):
         return returned
 
     def set_parameter(self, expr, interval):
-        "Assign an interval to a parameter"
+        "Assign an interval to the parameter `expr`; a tuple of intervals to a tuple"
         if expr.op == 'tuple':
             for n, part in enumerate(expr.args):
                 self.set_parameter(part, interval[n] if interval else None)
         if expr.op == 'var' and expr.type in INTEGERS:
-            k = expr.value.parameter_info
-            self.set_interval(expr.value, interval if interval is not None else self.of_parameter(expr.value, k))
+            self.set_interval(expr.value, interval if interval is not None else self.of_parameter(expr.value))
 
-    def of_parameter(self, variable, described):
+    def of_parameter(self, variable):
         "Return the interval of a parameter of the kernel"
-        if described is None or described.dtype != 'int':
-            return of_dtype('int64' if described is None else described.dtype)
+        type = variable.argument_type
+        if type is None or type.dtype != 'int':
+            return of_dtype('int64' if type is None else type.dtype)
         low, high = (LOW, HIGH) if self.unit.wide else (-INT_LIMIT, INT_LIMIT)
         return self.unit.minimums.get(variable, low), high
 

@@ -1,4 +1,4 @@
-"""A kernel's source: its syntax tree, its comments, the values of its names, and errors at its lines."""
+"""Reads the source of a kernel: its syntax tree, comments, and captured values; makes errors that point at a line."""
 
 import builtins
 import inspect
@@ -14,8 +14,8 @@ from ..support.function_source import SourceMissing, source_of
 class Untranslatable(KernelError, NotImplementedError):
     """Raised for a part of a kernel that `to_cuda` cannot write in CUDA C.
 
-    The message has the part, the line, the reason and a hint; `what` is the part, and `kernel`, `file`, `line` and
-    `source` (the text of the line) are the location.
+    The message names the part, the line, the reason and a hint. `what` describes the part; `kernel`, `file`, `line` and
+    `source` (the text of the line) give its location.
     """
 
     kind = 'not translated'
@@ -25,35 +25,35 @@ class Untranslatable(KernelError, NotImplementedError):
         self.what, self.source = what, source
 
 
-def python_function(f):
-    "Return the plain function under a decorator such as `cuda.jit`"
-    return getattr(f, 'py_func', f)
+def python_function(decorated):
+    "Return the Python function that a decorator such as `cuda.jit` wraps"
+    return getattr(decorated, 'py_func', decorated)
 
 
 class Source:
-    "The source of a Python function: `tree`, `lines`, `comments`, `blank` lines, and the names outside it"
+    "The source of a Python function: its `tree`, `lines`, `comments` and `blank_lines`; looks up names outside it"
 
-    def __init__(self, f):
-        self.f, self.name = f, getattr(f, '__name__', '?')
-        if not inspect.isfunction(f):
+    def __init__(self, function):
+        self.function, self.name = function, getattr(function, '__name__', '?')
+        if not inspect.isfunction(function):
             raise Untranslatable(
-                f'{f!r} is of type {type(f).__name__} and not a kernel',
+                f'{function!r} is of type {type(function).__name__} and not a kernel',
                 'Pass a function defined with def, with or without @cuda.jit.',
             )
         try:
-            source = source_of(f)
+            source = source_of(function)
         except SourceMissing:
             raise Untranslatable(
                 'a kernel whose source cannot be read', 'Define it in a file or in a notebook cell.', kernel=self.name
             ) from None
         self.file = source.file
-        self.first = source.first
+        self.first_line = source.first
         self.lines = source.text.splitlines()
-        self.tree = definition(source.text, f)
+        self.tree = definition(source.text, function)
         if self.tree is None:
             raise Untranslatable(f'{self.name} is not defined with def', 'Define it with def.', kernel=self.name)
         self.name = self.tree.name
-        self.comments, self.blank = _comments(source.text)
+        self.comments, self.blank_lines = _find_comments(source.text)
 
     def segment(self, node):
         "Return the text of a node of the tree, which must be on one line"
@@ -71,29 +71,31 @@ class Source:
             hint,
             kernel=self.name,
             file=self.file,
-            line=node.lineno + self.first - 1,
+            line=node.lineno + self.first_line - 1,
             source=self.text(node.lineno),
         )
 
     def look_up(self, name):
-        "Return (is the name known outside the function, its value)"
-        f = self.f
-        for k, c in zip(f.__code__.co_freevars, f.__closure__ or ()):
-            if k == name:
+        "Return (whether the name is defined outside the function, its value)"
+        function = self.function
+        for free_name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+            if free_name == name:
                 try:
-                    return True, c.cell_contents
+                    return True, cell.cell_contents
                 except ValueError:
                     return False, None
-        for space in (f.__globals__, vars(builtins)):
-            if name in space:
-                return True, space[name]
+        for namespace in (function.__globals__, vars(builtins)):
+            if name in namespace:
+                return True, namespace[name]
         return False, None
 
 
-def _comments(text):
-    "Return ({line: (column, comment, is it alone on its line)}, the blank lines)"
-    found = {}
-    for t in tokenize.generate_tokens(io.StringIO(text).readline):
-        if t.type == tokenize.COMMENT:
-            found[t.start[0]] = t.start[1], re.sub(r'^#+:? ?', '', t.string).rstrip(), not t.line[: t.start[1]].strip()
-    return found, {i for i, l in enumerate(text.splitlines(), 1) if not l.strip()}
+def _find_comments(text):
+    "Return ({line: (column, comment, whether the line has no code)}, {line without text})"
+    comments = {}
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            line, column = token.start
+            comment = re.sub(r'^#+:? ?', '', token.string).rstrip()
+            comments[line] = column, comment, not token.line[:column].strip()
+    return comments, {number for number, line in enumerate(text.splitlines(), 1) if not line.strip()}

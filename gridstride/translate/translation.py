@@ -1,4 +1,4 @@
-"""The result of `to_cuda`: CUDA C, and the mapping of the Python kernel's arguments to those of C."""
+"""The result of `to_cuda`: CUDA C, and the conversion of the Python kernel's arguments to those of the C kernel."""
 
 from collections import namedtuple
 
@@ -6,10 +6,11 @@ import numpy as np
 
 from ..support.array_memory import reach, span
 from .intervals import of_dtype
-from .types import INT_LIMIT, INTEGERS, ArrayOf, Number, example, steps_of, write_type
+from .types import INT_LIMIT, INTEGERS, ArrayArgument, NumberArgument, argument_type, element_strides, format_type
 
-# A parameter of the C kernel. type, name: in C; kind: array, number, size, stride or start; path: which argument, and
-# which part of a tuple; dim: the dimension of a size or stride, for an array its `ArrayOf`
+# A parameter of the C kernel. type, name: in C; kind: array, number, size, stride or start; path: the index of the
+# argument, and those of its item if it is a tuple; dim: the dimension of a size or stride, for an array its
+# `ArrayArgument`
 Parameter = namedtuple('Parameter', 'type name kind path dim')
 
 
@@ -17,46 +18,46 @@ class Translation(str):
     """The CUDA C of a kernel, a string with these attributes:
 
     - `kernel`, the kernel's name, and `params`, one `Parameter` per parameter that it has in C;
-    - `lines`, from the number of a line to (file, line) of the Python source;
-    - `pack(args)`, the arguments for `cuda_kernel(text)` that belong to the arguments of the Python kernel.
+    - `lines`, which maps the number of a line to (file, line) of the Python source;
+    - `pack(args)`, which converts arguments of the Python kernel to those of `cuda_kernel(text)`.
 
-    `known`, `names` and `defaults` describe the Python kernel's parameters; `least` has the minimums of some
-    integers, by name.
+    `argument_types`, `names` and `defaults` describe the Python kernel's parameters; `minimums` maps the names of C
+    parameters to the least value that they may have.
     """
 
-    def __new__(cls, text, kernel, params, lines, known, names, defaults, least):
+    def __new__(cls, text, kernel, params, lines, argument_types, names, defaults, minimums):
         self = super().__new__(cls, text)
         self.kernel = kernel
         self.params = params
         self.lines = lines
-        self.known = known
+        self.argument_types = argument_types
         self.names = names
         self.defaults = defaults
-        self.least = least
+        self.minimums = minimums
         return self
 
     def pack(self, args):
-        """Return the C kernel's arguments: scalars, the memory of arrays, their sizes and strides.
+        """Return the arguments of the C kernel: scalars, and the memory, sizes and strides of arrays.
 
         Example: `cuda_kernel(text)[grid, block](*text.pack((x, out)))`. Raises `TypeError` for arguments that have
         another type or layout than the examples.
         """
         args = [*args, *self.defaults[len(args) - len(self.names) :]] if len(args) < len(self.names) else list(args)
         if len(args) != len(self.names):
-            takes = f"{self.kernel} takes {len(self.names)} arguments ({', '.join(self.names)})"
-            raise TypeError(f'{takes}, but {len(args)} were given')
-        for n, k, a in zip(self.names, self.known, args):
-            _require_like_example(n, k, a)
-        res = [_pack(p, _at(args, p.path)) for p in self.params]
-        for p, v in zip(self.params, res):
-            least = self.least.get(p.name)
-            if least is not None and v < least:
-                takes = f'this translation requires at least {least}, like its example'
-                raise TypeError(f'{p.name} is {v}, but {takes}; translate again with such an argument')
-        return res
+            expected = f"{self.kernel} takes {len(self.names)} arguments ({', '.join(self.names)})"
+            raise TypeError(f'{expected}, but {len(args)} were given')
+        for name, type, argument in zip(self.names, self.argument_types, args):
+            _require_like_example(name, type, argument)
+        values = [_pack(param, _argument_at(args, param.path)) for param in self.params]
+        for param, value in zip(self.params, values):
+            minimum = self.minimums.get(param.name)
+            if minimum is not None and value < minimum:
+                expected = f'this translation requires at least {minimum}, like its example'
+                raise TypeError(f'{param.name} is {value}, but {expected}; translate again with such an argument')
+        return values
 
 
-def _at(args, path):
+def _argument_at(args, path):
     for i in path:
         args = args[i]
     return _unwrap_device_array(args)
@@ -66,63 +67,66 @@ def _unwrap_device_array(a):
     return a.data if type(a).__name__ == 'DeviceArray' and hasattr(a, 'mem') else a
 
 
-def _require_like_example(name, known, a):
-    "Raise unless `a` is of the kind of the example"
-    if isinstance(known, tuple) and not isinstance(known, (ArrayOf, Number)):
-        if not isinstance(a, (tuple, list)) or len(a) != len(known):
-            raise TypeError(f'{name} was translated as a tuple of {len(known)}')
-        for n, (k, x) in enumerate(zip(known, a)):
-            _require_like_example(f'{name}[{n}]', k, x)
+def _require_like_example(name, expected, argument):
+    "Raise `TypeError` unless `argument` has the type and layout of the example"
+    if isinstance(expected, tuple) and not isinstance(expected, (ArrayArgument, NumberArgument)):
+        if not isinstance(argument, (tuple, list)) or len(argument) != len(expected):
+            raise TypeError(f'{name} was translated as a tuple of {len(expected)}')
+        for n, (item_type, item) in enumerate(zip(expected, argument)):
+            _require_like_example(f'{name}[{n}]', item_type, item)
         return
-    if isinstance(known, Number):
-        return _require_number_like_example(name, known, a)
-    mine = example(a)
-    if not isinstance(mine, ArrayOf) or mine[:2] != known[:2]:
-        raise TypeError(f'{name} was translated as {write_type(known)}, but got {write_type(mine)}')
-    if any(m and not k for m, k in zip(mine.strides, known.strides)) or mine.backwards and not known.backwards:
+    if isinstance(expected, NumberArgument):
+        return _require_number_like_example(name, expected, argument)
+    actual = argument_type(argument)
+    if not isinstance(actual, ArrayArgument) or actual[:2] != expected[:2]:
+        raise TypeError(f'{name} was translated as {format_type(expected)}, but got {format_type(actual)}')
+    has_extra_stride = any(a and not e for a, e in zip(actual.takes_stride, expected.takes_stride))
+    if has_extra_stride or actual.has_negative_stride and not expected.has_negative_stride:
         hint = 'translate with this array, or give a contiguous copy'
         raise TypeError(f'{name} has another layout than the example; {hint}')
 
 
-def _require_number_like_example(name, known, a):
-    "Raise unless `a` is a number like the example"
-    if hasattr(a, 'shape') and not isinstance(a, np.generic):
-        raise TypeError(f'{name} was translated as a number, but got a {type(a).__name__}')
-    if known.type not in INTEGERS:
+def _require_number_like_example(name, expected, argument):
+    "Raise `TypeError` unless `argument` is a number that the translation for the example can take"
+    if hasattr(argument, 'shape') and not isinstance(argument, np.generic):
+        raise TypeError(f'{name} was translated as a number, but got a {type(argument).__name__}')
+    if expected.type not in INTEGERS:
         return
-    if isinstance(a, (float, np.floating)):
+    if isinstance(argument, (float, np.floating)):
         hint = 'translate again with such an argument'
-        raise TypeError(f'{name} was translated as an integer, but got {a!r}; {hint}')
-    low, high = (-INT_LIMIT, INT_LIMIT) if known.dtype == 'int' else of_dtype(known.dtype)
-    if not low <= int(a) <= high:
-        takes = f'this translation takes {known.dtype}s from {low} to {high}'
-        raise TypeError(f'{name} is {a}, but {takes}; translate again with such a number')
+        raise TypeError(f'{name} was translated as an integer, but got {argument!r}; {hint}')
+    low, high = (-INT_LIMIT, INT_LIMIT) if expected.dtype == 'int' else of_dtype(expected.dtype)
+    if not low <= int(argument) <= high:
+        accepted = f'this translation takes {expected.dtype}s from {low} to {high}'
+        raise TypeError(f'{name} is {argument}, but {accepted}; translate again with such a number')
 
 
-def _pack(p, a):
-    "Return the value of the parameter `p` for the argument `a`"
-    if p.kind == 'number':
-        return float(a) if p.type in ('float', 'double') else bool(a) if p.type == 'bool' else int(a)
-    if p.kind == 'size':
-        return _require_32_bits(p, int(a.shape[p.dim]))
-    if p.kind == 'stride':
-        return _require_32_bits(p, int(steps_of(a)[p.dim]))
-    if p.kind == 'start':
-        return _require_32_bits(p, sum((s - 1) * -t for s, t in zip(a.shape, steps_of(a)) if t < 0))
-    return _flat(a, 'const' in p.type)
+def _pack(param, argument):
+    "Return the value of the C parameter `param` for the Python argument `argument`"
+    if param.kind == 'number':
+        convert = float if param.type in ('float', 'double') else bool if param.type == 'bool' else int
+        return convert(argument)
+    if param.kind == 'size':
+        return _require_32_bits(param, int(argument.shape[param.dim]))
+    if param.kind == 'array':
+        return _flat(argument, 'const' in param.type)
+    strides = element_strides(argument)
+    if param.kind == 'stride':
+        return _require_32_bits(param, int(strides[param.dim]))
+    start = sum((size - 1) * -stride for size, stride in zip(argument.shape, strides) if stride < 0)
+    return _require_32_bits(param, start)
 
 
-def _require_32_bits(p, v):
-    "Return the integer `v`, which must fit into the parameter's type"
-    if p.type == 'int' and abs(v) > INT_LIMIT:
-        raise TypeError(f'{p.name} is {v}: this kernel has 32-bit indices; translate it with wide=True')
-    return v
+def _require_32_bits(param, value):
+    "Return the integer `value`; raise `TypeError` if it does not fit the type of the parameter"
+    if param.type == 'int' and abs(value) > INT_LIMIT:
+        raise TypeError(f'{param.name} is {value}: this kernel has 32-bit indices; translate it with wide=True')
+    return value
 
 
-def _flat(a, const):
-    "Return the memory of an array, as an array without gaps"
-    steps = steps_of(a)
-    n = reach(a.shape, steps)
+def _flat(a, is_const):
+    "Return the memory that an array covers, from its lowest to its highest element, as a contiguous array"
+    n = reach(a.shape, element_strides(a))
     if n > INT_LIMIT:
         _require_32_bits(Parameter('int', 'the span of an array', '', (), 0), n)
     if hasattr(a, 'data_ptr'):
@@ -130,6 +134,6 @@ def _flat(a, const):
     if a.ndim == 0:
         a = a.reshape(1)
     if a.flags.c_contiguous:
-        return a if a.flags.writeable or not const else a.copy()
+        return a if a.flags.writeable or not is_const else a.copy()
     flat = span(a)
-    return flat if flat.flags.writeable or not const else flat.copy()
+    return flat if flat.flags.writeable or not is_const else flat.copy()

@@ -7,10 +7,10 @@ from .types import INT, INTEGERS, Array, is_unsigned
 
 
 # An expression is an operation on other expressions. The operations (`operations.OPERATIONS`) have names such as `add`,
-# `floordiv` and `load`; `const`, `global` (a number with a name) and `var` have no operands. The `value` is the part
-# that is not an expression: the number, the variable, the memory.
+# `floordiv` and `load`; `const`, `global` (a named constant) and `var` have no operands. `value` is what an operation
+# needs besides its operands: the constant of a `const`, the variable of a `var`, the memory of a `load`.
 class Expr:
-    "An expression: the operation `op` on the expressions `args`, of the type `type`"
+    "An expression of the type `type`: the operation `op` on the operands `args`"
 
     __slots__ = 'op', 'type', 'args', 'value'
 
@@ -25,19 +25,19 @@ class Expr:
 
 
 def walk_used(expr):
-    "Yield `expr` and all expressions in it, without the arguments that a device function does not use"
+    "Yield `expr` and all expressions in it, without arguments for parameters that a device function does not have in C"
     yield expr
-    for n, a in enumerate(expr.args):
-        p = expr.value.parameter_exprs[n] if expr.op == 'device' else None
+    for n, operand in enumerate(expr.args):
+        parameter = expr.value.parameter_exprs[n] if expr.op == 'device' else None
         if (
-            p is None
-            or p.op == 'tuple'
-            or p.op == 'var'
-            and not p.value.dropped
-            or p.op == 'view'
-            and not p.value.memory.dropped
+            parameter is None
+            or parameter.op == 'tuple'
+            or parameter.op == 'var'
+            and not parameter.value.is_dropped
+            or parameter.op == 'view'
+            and not parameter.value.memory.is_dropped
         ):
-            yield from walk_used(a)
+            yield from walk_used(operand)
 
 
 def const(v, type=INT):
@@ -55,21 +55,25 @@ def walk(expr):
         yield from walk(a)
 
 
-def number(expr):
-    "Return the Python number that an expression of constants is; None if it is not one"
+def constant_value(expr):
+    "Return the value of an expression of constants, a Python number; None if it has other operands"
     if expr.op == 'const':
         return expr.value
     if expr.op == 'global':
         return expr.value[1]
-    f = _FOLD.get(expr.op)
-    if f is None or expr.type not in INTEGERS:
+    fold = _FOLD.get(expr.op)
+    if fold is None or expr.type not in INTEGERS:
         return None
-    values = [number(a) for a in expr.args]
+    values = [constant_value(a) for a in expr.args]
     try:
-        v = None if None in values else f(*values)
+        result = None if None in values else fold(*values)
     except (ZeroDivisionError, ValueError, OverflowError):
         return None
-    return v if v is not None and (-(2**63) <= v < 2**63) and not (is_unsigned(expr.type) and v < 0) else None
+    return (
+        result
+        if result is not None and (-(2**63) <= result < 2**63) and not (is_unsigned(expr.type) and result < 0)
+        else None
+    )
 
 
 _FOLD = dict(
@@ -103,33 +107,33 @@ def structurally_equal(a, b):
 
 
 def add(a, b):
-    "Return `a+b` for indices; 0 is left out"
-    if number(a) == 0:
+    "Return the index `a + b`, simplified if one of them is 0"
+    if constant_value(a) == 0:
         return b
-    return a if number(b) == 0 else Expr('add', INT, (a, b))
+    return a if constant_value(b) == 0 else Expr('add', INT, (a, b))
 
 
 def mul(a, b):
-    "Return `a*b` for indices; 1 is left out"
-    if number(a) == 0 or number(b) == 0:
+    "Return the index `a * b`, simplified if one of them is 0 or 1"
+    if constant_value(a) == 0 or constant_value(b) == 0:
         return ZERO
-    if number(a) == 1:
+    if constant_value(a) == 1:
         return b
-    return a if number(b) == 1 else Expr('mul', INT, (a, b))
+    return a if constant_value(b) == 1 else Expr('mul', INT, (a, b))
 
 
-def tuple_of(items):
-    "Return a tuple of expressions"
+def tuple_expr(items):
+    "Return the expression of a tuple with these items"
     return Expr('tuple', tuple(item.type for item in items), items)
 
 
-def array(view):
-    "Return the expression of an array"
+def view_expr(view):
+    "Return the expression of the array `view`"
     return Expr('view', view.type, value=view)
 
 
 class Literal(Expr):
-    "A number with its spelling in the source"
+    "A number and its spelling in the source, `text`"
 
     __slots__ = ('text',)
 
@@ -138,18 +142,18 @@ class Literal(Expr):
         self.text = text
 
 
-# The values of the operations `call` and `atomic`. parameter_types, result_type: of C; low,
-# high: bounds of an integer result; count: the number of operands that are indices
+# The values of the operations `call` and `atomic`. parameter_types, result_type: C types; low, high: bounds of an
+# integer result; num_indices: how many of the operands are indices, the others are values
 Call = namedtuple(
     'Call', 'name parameter_types result_type has_side_effects low high', defaults=((), 'void', False, None, None)
 )
-Atomic = namedtuple('Atomic', 'op memory count')
+Atomic = namedtuple('Atomic', 'op memory num_indices')
 
 
-# `Memory` is what C declares: a parameter, a shared or local array, a pointer. A `View` is an array as Python
-# sees it: a memory, an offset, sizes and strides; slices and rows make new ones.
+# A `Memory` is declared in C: as a parameter, a shared or local array, or a pointer. A `View` is an array of the Python
+# kernel: a memory, an offset, sizes and strides. A slice or a row of an array is another view of the same memory.
 class Memory:
-    """An array or pointer of C: a parameter, a shared, local or constant array, a variable that points into one.
+    """An array or pointer of C: a parameter, a shared, local or constant array, or a variable that points into one.
 
     `space`: param, argument (of a device function), shared, dynamic, local, const or pointer; `dims`: the sizes of a C
     array, None for a pointer; `roots`: the memories that a pointer may point into.
@@ -162,27 +166,31 @@ class Memory:
         self.ndim = ndim
         self.dims = dims
         self.roots = list(roots)
-        self.written = self.used = self.dropped = False
-        self.variable = self.example = self.values = self.view = None  # values: of a constant array; view: all of it
+        self.is_written = self.is_used = self.is_dropped = False
+        self.variable = None  # the Python variable that holds the array
+        self.argument = None  # the `ArrayArgument` of a parameter of the kernel
+        self.values = None  # the elements of a constant array
+        self.view = None  # a `View` of the whole memory
 
-    def write(self):
-        "Mark it, and the memories that it points into, as written"
-        self.written = True
+    def mark_written(self):
+        "Mark this memory, and those that it points into, as written"
+        self.is_written = True
         for root in self.roots:
-            if not root.written:
-                root.write()
+            if not root.is_written:
+                root.mark_written()
 
     def origins(self, seen=()):
-        "Return the memories that this one may point into"
+        "Return the memories that this pointer may point into, directly or through other pointers; [self] for an array"
         if not self.roots:
             return [self]
         return [origin for root in self.roots if root not in seen for origin in root.origins((*seen, self))]
 
     @property
-    def readonly(self):
-        "Return whether it is never written"
+    def is_readonly(self):
+        "Return whether a pointer to this memory must be a pointer to const"
         return any(
-            root.space in ('param', 'argument') and not root.written or root.space == 'const' for root in self.origins()
+            memory.space in ('param', 'argument') and not memory.is_written or memory.space == 'const'
+            for memory in self.origins()
         )
 
     def __repr__(self):
@@ -192,68 +200,68 @@ class Memory:
 class View:
     """An array of the Python kernel: `memory` from `offset` on, with sizes and strides in elements.
 
-    `lead`: the first indices, where the memory is a C array of more dimensions; `plain`: it is contiguous.
+    `leading_indices`: if the view is a row of a C array with more dimensions, the indices that select the row.
     """
 
-    def __init__(self, memory, sizes, strides, offset=ZERO, lead=(), plain=False):
+    def __init__(self, memory, sizes, strides, offset=ZERO, leading_indices=(), is_contiguous=False):
         self.memory = memory
         self.sizes = tuple(sizes)
         self.strides = tuple(strides)
         self.offset = offset
-        self.lead = tuple(lead)
-        self.plain = plain
+        self.leading_indices = tuple(leading_indices)
+        self.is_contiguous = is_contiguous
 
     ndim = property(lambda self: len(self.sizes))
     type = property(lambda self: Array(self.memory.dtype, self.ndim))
 
     def parts(self):
-        "Return the expressions for its address, sizes and strides"
-        return [part for part in (*self.lead, self.offset, *self.sizes, *self.strides) if part is not None]
+        "Return the expressions of its leading indices, offset, sizes and strides"
+        return [part for part in (*self.leading_indices, self.offset, *self.sizes, *self.strides) if part is not None]
 
     @property
     def is_full_array(self):
-        "Return whether it is a whole C array"
+        "Return whether the view is a whole C array"
         return (
             self.memory.dims is not None
-            and not self.lead
-            and number(self.offset) == 0
+            and not self.leading_indices
+            and constant_value(self.offset) == 0
             and self.ndim == self.memory.ndim
         )
 
 
-def row_strides(sizes):
-    "Return the strides of a contiguous array with the sizes `sizes`"
-    res = [ONE] * len(sizes)
+def contiguous_strides(sizes):
+    "Return the strides of a contiguous array of the given sizes"
+    strides = [ONE] * len(sizes)
     for d in range(len(sizes) - 1, 0, -1):
-        res[d - 1] = mul(sizes[d], res[d])
-    return tuple(res)
+        strides[d - 1] = mul(sizes[d], strides[d])
+    return tuple(strides)
 
 
-def index(view, idx):
-    "Return the index of the element `idx`: one expression for a pointer, one per dimension of a C array"
-    m = view.memory
-    if m.dims is not None and view.plain and number(view.offset) == 0 and len(view.lead) + view.ndim == m.ndim:
-        return [*view.lead, *idx]
-    if view.plain and all(s is not None for s in view.sizes[1:]):
-        at = ZERO
-        for n, (i, s) in enumerate(zip(idx, view.sizes)):
-            at = add(mul(at, s), i) if n else i
+def c_index(view, indices):
+    "Return the index of an element in C, a list: one expression for a pointer, one per dimension for a C array"
+    memory = view.memory
+    if memory.dims is not None and view.is_contiguous and constant_value(view.offset) == 0:
+        if len(view.leading_indices) + view.ndim == memory.ndim:
+            return [*view.leading_indices, *indices]
+    offset = ZERO
+    if view.is_contiguous and all(size is not None for size in view.sizes[1:]):
+        for n, (i, size) in enumerate(zip(indices, view.sizes)):
+            offset = add(mul(offset, size), i) if n else i
     else:
-        at = ZERO
-        for i, s in zip(idx, view.strides):
-            at = add(at, mul(i, s))
-    return [add(view.offset, at)]
+        for i, stride in zip(indices, view.strides):
+            offset = add(offset, mul(i, stride))
+    return [add(view.offset, offset)]
 
 
 class Stmt(SimpleNamespace):
     "A statement: its `kind`, its line in the Python source, and the fields of its kind (`operations.STATEMENTS`)"
 
-    def __init__(self, kind, line, **parts):
-        super().__init__(kind=kind, line=line, **parts)
+    def __init__(self, kind, line, **fields):
+        super().__init__(kind=kind, line=line, **fields)
 
 
 def blocks(stmt):
-    "Return the lists of statements in the statement `stmt`"
+    "Return the blocks of a statement: its `body` and its `orelse`, unless they are empty"
     return [getattr(stmt, k) for k in ('body', 'orelse') if getattr(stmt, k, None)]
 
 
@@ -270,42 +278,42 @@ def expressions(stmt):
 
 def statements(block):
     "Yield all statements of a block, including nested ones"
-    for s in block:
-        yield s
-        for b in blocks(s):
-            yield from statements(b)
+    for stmt in block:
+        yield stmt
+        for inner in blocks(stmt):
+            yield from statements(inner)
 
 
-def function_expressions(f):
-    "Yield all expressions of a function"
-    seen = set()
+def function_expressions(function):
+    "Yield all expressions of a function, each once"
+    visited = set()
 
-    def down(e):
-        if id(e) in seen:
+    def visit(expr):
+        if id(expr) in visited:
             return
-        seen.add(id(e))
-        yield e
-        for a in e.args:
-            yield from down(a)
-        if e.op == 'view':
-            for part in e.value.parts():
-                yield from down(part)
-        if e.op == 'load' and hasattr(e.value, 'items'):
-            for item in e.value.items:
-                yield from down(item)
+        visited.add(id(expr))
+        yield expr
+        for operand in expr.args:
+            yield from visit(operand)
+        if expr.op == 'view':
+            for part in expr.value.parts():
+                yield from visit(part)
+        if expr.op == 'load' and hasattr(expr.value, 'items'):
+            for item in expr.value.items:
+                yield from visit(item)
 
-    for e in f.parameter_exprs:
-        yield from down(e)
-    for s in statements(f.body):
-        for e in expressions(s):
-            yield from down(e)
+    for expr in function.parameter_exprs:
+        yield from visit(expr)
+    for stmt in statements(function.body):
+        for expr in expressions(stmt):
+            yield from visit(expr)
 
 
 def functions(unit):
-    "Return the kernel and the device functions that it calls, callers first"
-    res = [unit.main]
-    for f in res:
-        for e in function_expressions(f):
-            if e.op == 'device' and e.value not in res:
-                res.append(e.value)
-    return res
+    "Return the kernel and the device functions that it calls, directly or not; callers come first"
+    found = [unit.main]
+    for function in found:  # grows in the loop
+        for expr in function_expressions(function):
+            if expr.op == 'device' and expr.value not in found:
+                found.append(expr.value)
+    return found

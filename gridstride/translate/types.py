@@ -8,9 +8,9 @@ import numpy as np
 from ..cpp.values import between_commas
 from .source import Untranslatable
 
-# A value keeps the type of the array that it comes from until something is computed with it: integers
-# are computed with in 64 bits, unsigned if both operands are, as in Numba. `WEAK` is a Python float that
-# takes the precision of the other operand: with a float32 it is a float32.
+# A loaded value has the type of its array. As in Numba, integer arithmetic has 64 bits, and is unsigned if both
+# operands are. `WEAK` is the type of a Python float: it takes the precision of the other operand, so the sum of a WEAK
+# and a float32 is a float32.
 BOOL, INT, UINT, HALF, FLOAT, DOUBLE, WEAK = 'bool', 'int64', 'uint64', 'float16', 'float32', 'float64', 'weak'
 INTEGERS, REAL = {BOOL, INT, UINT, 'int8', 'int16', 'int32', 'uint8', 'uint16', 'uint32'}, {HALF, FLOAT, DOUBLE, WEAK}
 
@@ -31,8 +31,8 @@ C_NAMES = {
 }
 
 
-def value_type(dtype: str) -> str:  # of an element of `dtype` once it is loaded
-    "Return the type of an element once it is loaded"
+def value_type(dtype: str) -> str:
+    "Return the type of a loaded element of an array of `dtype`: a bfloat16 is converted to float32"
     return FLOAT if dtype == 'bfloat16' else dtype
 
 
@@ -63,7 +63,7 @@ def is_number(t):
     return isinstance(t, str)
 
 
-def describe(t):
+def describe_type(t):
     "Describe a type, for a message: 'a float32'"
     if t == WEAK:
         return 'a Python float'
@@ -72,10 +72,10 @@ def describe(t):
     return f'{"an" if str(t)[0] in "aiu" else "a"} {t}'
 
 
-# `join_types` returns the type of a variable that holds values of both types, `arithmetic_type` that of arithmetic with
-# both. With `doubles` both are NumPy's and Numba's promotion; without it, integers and
-# Python floats with a float32 are float32.
-_RANK = {WEAK: 2, HALF: 3, FLOAT: 4, DOUBLE: 5}  # integers come before
+# `join_types` returns the type of a variable that holds values of two types, `arithmetic_type` that of the result of an
+# operation on them. With `doubles`, both follow the promotion rules of NumPy and Numba; without it, a float32 and an
+# integer or a Python float give a float32.
+_RANK = {WEAK: 2, HALF: 3, FLOAT: 4, DOUBLE: 5}  # integers have rank 0
 
 
 def join_types(a, b, doubles):
@@ -100,21 +100,20 @@ def arithmetic_type(a, b, doubles):
     return join_types(a, b, doubles)
 
 
-# The description of an argument: a number with its C type, an array with its layout, or a tuple of
-# these. `strides` says per dimension whether the kernel gets its stride; `backwards` says that one of them is
-# negative, so that the first element is not at the lowest address.
-# type: of the value; dtype: of the parameter, 'int' for a Python int, 'weak' for a Python float; least: 0 or 1 if the
-# example is at least that
-Number = namedtuple('Number', 'type dtype least', defaults=(None,))
-# strides: one bool per dimension, all False where contiguous
-ArrayOf = namedtuple('ArrayOf', 'dtype ndim strides backwards')
+# The type of an argument: that of a number, of an array with its layout, or a tuple of such types.
+# type: of the value; dtype: of the parameter, 'int' for a Python int, 'weak' for a Python float; minimum: 1 if the
+# example is positive, 0 if it is 0, else None
+NumberArgument = namedtuple('NumberArgument', 'type dtype minimum', defaults=(None,))
+# takes_stride: per dimension, whether the C kernel has a parameter for the stride, all False for a contiguous array;
+# has_negative_stride: whether a stride is negative, so that the first element is not at the lowest address
+ArrayArgument = namedtuple('ArrayArgument', 'dtype ndim takes_stride has_negative_stride')
 
-_PYTHON_SCALARS = {bool: Number(BOOL, 'bool'), float: Number(WEAK, 'weak')}
-INT_LIMIT = 2**31 - 2**16  # what an `int` holds, less a margin for the sizes of blocks and tiles
+_PYTHON_SCALARS = {bool: NumberArgument(BOOL, 'bool'), float: NumberArgument(WEAK, 'weak')}
+INT_LIMIT = 2**31 - 2**16  # the maximum of an `int`, less a margin for the size of a block or a tile
 
 
-def _array(a):
-    "Return the `ArrayOf` of an array or tensor"
+def _array_argument(a):
+    "Return the `ArrayArgument` of an array or tensor"
     a = getattr(a, 'data', a) if type(a).__name__ == 'DeviceArray' and hasattr(a, 'mem') else a
     dtype = str(a.dtype).removeprefix('torch.')
     if getattr(a.dtype, 'names', None):
@@ -125,63 +124,63 @@ def _array(a):
             f'an array of {dtype}: to_cuda does not support such elements',
             'Use bool, int8 to uint64, float16, float32 or float64.',
         )
-    steps, size = list(steps_of(a)), list(a.shape)
-    if _contiguous(size, steps):
-        return ArrayOf(dtype, len(size), (False,) * len(size), False)
-    return ArrayOf(
+    strides, sizes = list(element_strides(a)), list(a.shape)
+    if _is_contiguous(sizes, strides):
+        return ArrayArgument(dtype, len(sizes), (False,) * len(sizes), False)
+    return ArrayArgument(
         dtype,
-        len(size),
-        tuple(not (d == len(size) - 1 and s == 1) for d, s in enumerate(steps)),
-        any(s < 0 for s in steps),
+        len(sizes),
+        tuple(not (d == len(sizes) - 1 and stride == 1) for d, stride in enumerate(strides)),
+        any(stride < 0 for stride in strides),
     )
 
 
-def steps_of(a):
+def element_strides(a):
     "Return the strides of an array or tensor, in elements"
     if callable(getattr(a, 'stride', None)):
         return tuple(a.stride())
     return tuple(stride // a.dtype.itemsize for stride in a.strides)
 
 
-def _contiguous(size, steps):
+def _is_contiguous(sizes, strides):
     expected = 1
-    for n, s in zip(reversed(size), reversed(steps)):
-        if n != 1 and s != expected:
-            return 0 in size
-        expected *= n
+    for size, stride in zip(reversed(sizes), reversed(strides)):
+        if size != 1 and stride != expected:
+            return 0 in sizes
+        expected *= size
     return True
 
 
-def example(x):
-    "Return the type of an example argument: an `ArrayOf`, a `Number`, or a tuple of these"
+def argument_type(x):
+    "Return the type of an example argument: an `ArrayArgument`, a `NumberArgument`, or a tuple of these"
     if isinstance(x, (tuple, list)):
-        return tuple(map(example, x))
+        return tuple(map(argument_type, x))
     if isinstance(x, np.generic):
-        return _scalar(str(x.dtype))
+        return _number_argument(str(x.dtype))
     if hasattr(x, 'dtype') and hasattr(x, 'shape'):
-        return _array(x)
+        return _array_argument(x)
     if type(x) in _PYTHON_SCALARS:
         return _PYTHON_SCALARS[type(x)]
     if isinstance(x, int):
         return (
-            Number(INT, 'int', min(x, 1) if x >= 0 else None)
+            NumberArgument(INT, 'int', min(x, 1) if x >= 0 else None)
             if abs(x) <= INT_LIMIT
-            else Number(INT, 'int64')
+            else NumberArgument(INT, 'int64')
             if x < 2**63
-            else Number(UINT, 'uint64')
+            else NumberArgument(UINT, 'uint64')
         )
     raise Untranslatable(f'of type {type(x).__name__}: a kernel takes arrays, tensors, scalars and tuples of these')
 
 
-def _scalar(dtype):
+def _number_argument(dtype):
     if dtype not in C_NAMES or dtype == 'bfloat16':
         raise Untranslatable(f'a number of type {dtype}: to_cuda does not support this type')
-    return Number(value_type(dtype), dtype)
+    return NumberArgument(value_type(dtype), dtype)
 
 
-# The same, parsed from Numba's notation for types: `void(float32[:,::1], int64, float32)`. `[:,:]` may have any
-# strides, `::1` in the last position means that the array is contiguous.
-_SHORT = {
+# Types of arguments can also be parsed from a Numba signature: `void(float32[:,::1], int64, float32)`. An array
+# `[:,:]` may have any strides; `::1` in the last position means that the array is contiguous.
+_DTYPE_OF_ALIAS = {
     'b1': 'bool',
     'boolean': 'bool',
     'int_': 'int64',
@@ -203,46 +202,45 @@ _SHORT = {
 }
 
 
-def signature(text: str) -> list:  # as `example` gives it, per argument
-    "Return the types of the arguments in a Numba signature: `signature('void(float32[:], int64)')`"
+def parse_signature(text: str) -> list:  # one type per argument, as `argument_type` returns it
+    "Return the types of the arguments in a Numba signature: `parse_signature('void(float32[:], int64)')`"
     m = re.fullmatch(r'\s*(?:(?:void|none)\s*)?\((.*)\)\s*', text, re.S)
     if not m:
         raise Untranslatable(f'{text!r} is not a signature', "Write it as in 'void(float32[:,::1], int64)'.")
-    return [_read_type(part) for part in between_commas(m[1])]
+    return [_parse_type(part) for part in between_commas(m[1])]
 
 
-def _read_type(text):
+def _parse_type(text):
     if m := re.fullmatch(r'UniTuple\((.*),\s*(\d+)\)', text, re.S):
-        return (_read_type(m[1].strip()),) * int(m[2])
+        return (_parse_type(m[1].strip()),) * int(m[2])
     if m := re.fullmatch(r'(?:Tuple\()?\((.*)\)\)?', text, re.S):
-        return tuple(map(_read_type, between_commas(m[1])))
+        return tuple(map(_parse_type, between_commas(m[1])))
     m = re.fullmatch(r'(\w+)\s*(?:\[(.*)\])?', text)
-    dtype = _SHORT.get(m[1], m[1]) if m else None
+    dtype = _DTYPE_OF_ALIAS.get(m[1], m[1]) if m else None
     if dtype not in C_NAMES:
         raise Untranslatable(
             f'{text!r} is not a type that a signature may have',
             'Types are bool, int8 to uint64, float16, float32, float64, and arrays of these such as float32[:,::1].',
         )
-    return _scalar(dtype) if m[2] is None else _layout(dtype, [part.strip() for part in m[2].split(',')])
+    return _number_argument(dtype) if m[2] is None else _parse_layout(dtype, [part.strip() for part in m[2].split(',')])
 
 
-def _layout(dtype, dims):
+def _parse_layout(dtype, dims):
     if any(part not in (':', '::1') for part in dims):
         raise Untranslatable(
             f'[{",".join(dims)}] is not a layout of an array',
             "Write a colon per dimension, as in 'float32[:,:]', or 'float32[:,::1]' if it is contiguous.",
         )
-    return ArrayOf(dtype, len(dims), (dims[-1] != '::1',) * len(dims), False)
+    return ArrayArgument(dtype, len(dims), (dims[-1] != '::1',) * len(dims), False)
 
 
-def write_type(a):
-    "Write the type of an argument as in a signature: 'float32[:,::1]'"
-    if isinstance(a, ArrayOf):
-        return (
-            f"{a.dtype}[{','.join([':'] * (a.ndim - 1) + ['::1' if not any(a.strides) else ':'])}]"
-            if a.ndim
-            else f'{a.dtype}[()]'
-        )
-    if isinstance(a, Number):
-        return {'int': 'int', 'weak': 'float'}.get(a.dtype, a.dtype)
-    return f"({', '.join(map(write_type, a))})"
+def format_type(argument):
+    "Return the type of an argument in the notation of a signature: 'float32[:,::1]'"
+    if isinstance(argument, ArrayArgument):
+        if not argument.ndim:
+            return f'{argument.dtype}[()]'
+        last_dim = ':' if any(argument.takes_stride) else '::1'
+        return f"{argument.dtype}[{','.join([':'] * (argument.ndim - 1) + [last_dim])}]"
+    if isinstance(argument, NumberArgument):
+        return {'int': 'int', 'weak': 'float'}.get(argument.dtype, argument.dtype)
+    return f"({', '.join(map(format_type, argument))})"

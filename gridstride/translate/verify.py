@@ -1,7 +1,8 @@
 """Verifies that a lowered kernel is well formed: every operation is known and has the right number and types of
 operands, statements have the fields of their kind, and variables are assigned before they are read.
 
-No kernel can violate this; it checks the lowering: in tests, and in every translation if `GRIDSTRIDE_VERIFY=1` is set.
+A violation is a bug in lowering, whatever the kernel. Tests call `verify`; `GRIDSTRIDE_VERIFY=1` enables it in every
+translation.
 """
 
 from . import operations
@@ -14,27 +15,28 @@ class Malformed(AssertionError):
     "Raised for a tree that is not well formed: the violation, the function and the line"
 
 
-def verify(unit, settled=False):
-    """Raise `Malformed` if something is wrong with the functions of a unit that is lowered.
+def verify(unit, types_are_final=False):
+    """Raise `Malformed` unless all functions of a lowered unit are well formed.
 
-    `settled`: every value must have its final type, so that no weakly typed float is left.
+    `settled`: weakly typed floats have been resolved, so none may be left.
     """
-    for f in functions(unit):
-        for s in statements(f.body):
+    for function in functions(unit):
+        for stmt in statements(function.body):
             try:
-                _verify_statement(s, unit, settled)
+                _verify_statement(stmt, unit, types_are_final)
             except Malformed as e:
-                raise Malformed(f'{f.name}, line {s.line}: {e}') from None
-        _Order(f)
+                raise Malformed(f'{function.name}, line {stmt.line}: {e}') from None
+        _AssignmentOrder(function)
 
 
-def _require(holds, what):  # what: a text, or a function that makes it, because formatting a large expression is slow
-    if not holds:
-        raise Malformed(what() if callable(what) else what)
+def _require(condition, message):
+    "Raise `Malformed` unless the condition is true; `message` may be a function, because formatting it may be slow"
+    if not condition:
+        raise Malformed(message() if callable(message) else message)
 
 
-# Statements: the fields that belong to their kind, and no others
-_COMMON = {'kind', 'line', 'last', 'node', 'aug'}
+# Statements have the fields of their kind, and no others
+_COMMON = {'kind', 'line', 'last_line', 'node', 'aug'}
 _FIELDS = dict(
     variable=lambda v: isinstance(v, Variable),
     memory=lambda v: isinstance(v, Memory),
@@ -55,27 +57,27 @@ _FIELDS = dict(
 )
 
 
-def _verify_statement(stmt, unit, settled):
+def _verify_statement(stmt, unit, types_are_final):
     _require(stmt.kind in operations.STATEMENTS, f'no statement is called {stmt.kind}')
     fields = operations.STATEMENTS[stmt.kind]
-    for k, kind in fields.items():
-        _require(hasattr(stmt, k) or kind.endswith('?'), f'{stmt.kind} has no {k}')
-        v = getattr(stmt, k, None)
-        fits = not hasattr(stmt, k) or _FIELDS[kind.rstrip('?')](v)
-        _require(fits, lambda: f'{k} of {stmt.kind} must be a {kind}; got {v!r}')
-    for k in vars(stmt).keys() - _COMMON - fields.keys():
-        raise Malformed(f'{stmt.kind} must have no {k}')
-    if stmt.kind == 'assign' and not settled:  # a Python float may settle wider than what it is assigned to
+    for name, kind in fields.items():
+        _require(hasattr(stmt, name) or kind.endswith('?'), f'{stmt.kind} has no {name}')
+        value = getattr(stmt, name, None)
+        is_valid = not hasattr(stmt, name) or _FIELDS[kind.rstrip('?')](value)
+        _require(is_valid, lambda: f'{name} of {stmt.kind} is {value!r}; expected {kind}')
+    for name in vars(stmt).keys() - _COMMON - fields.keys():
+        raise Malformed(f'{stmt.kind} has an unknown field {name}')
+    if stmt.kind == 'assign' and not types_are_final:  # a resolved Python float may be wider than its variable
         t = stmt.expr.type
-        _require(join_types(stmt.var.type, t, unit.doubles) == stmt.var.type, f'{stmt.var} cannot hold a {t}')
+        _require(join_types(stmt.var.type, t, unit.doubles) == stmt.var.type, f'a {t} is assigned to {stmt.var}')
     for e in expressions(stmt):
         for part in walk(e):
-            verify_expression(part, settled)
+            verify_expression(part, types_are_final)
 
 
 # Expressions
-def _is_of(kind, t):
-    "Return whether the type `t` is of the kind"
+def _is_of_kind(kind, t):
+    "Return whether the type `t` is of a kind of `operations.Operation`"
     if kind == 'number':
         return is_number(t)
     if kind == 'array':
@@ -87,30 +89,30 @@ def _is_of(kind, t):
     )
 
 
-def verify_expression(expr, settled=False):
-    "Raise `Malformed` unless `expr` satisfies the table of operations; of its operands only the types are checked"
+def verify_expression(expr, types_are_final=False):
+    "Raise `Malformed` unless `expr` satisfies its row of `OPERATIONS`; check only the types of its operands"
     _require(expr.op in operations.OPERATIONS, f'no operation is called {expr.op}')
     operation = operations.OPERATIONS[expr.op]
     _require(
-        any(_is_of(k, expr.type) for k in operation.result_kinds.split()),
+        any(_is_of_kind(k, expr.type) for k in operation.result_kinds.split()),
         lambda: f'{expr!r} is of type {expr.type}; expected {operation.result_kinds}',
     )
-    _require(not settled or expr.type != WEAK, lambda: f'{expr!r} has no precision yet')
+    _require(not types_are_final or expr.type != WEAK, lambda: f'the type of {expr!r} is not resolved')
     kinds = _operand_kinds(operation.operand_kinds.split(), len(expr.args))
     _require(
         kinds is not None,
         lambda: f'{expr!r} has {len(expr.args)} operands; expected {operation.operand_kinds or "none"}',
     )
-    for k, a in zip(kinds, expr.args):
-        k = k if k != 'same' else 'integer' if expr.type in INTEGERS else 'number'
-        _require(_is_of(k, a.type), lambda: f'{a!r} in {expr!r} is of type {a.type}; expected {k}')
-    fits = isinstance(expr.value, operation.value or type(None))
-    _require(fits, lambda: f'the value of {expr.op} has the wrong type: {expr.value!r}')
+    for kind, operand in zip(kinds, expr.args):
+        kind = kind if kind != 'same' else 'integer' if expr.type in INTEGERS else 'number'
+        is_valid = _is_of_kind(kind, operand.type)
+        _require(is_valid, lambda: f'{operand!r} in {expr!r} is of type {operand.type}; expected {kind}')
+    _require(isinstance(expr.value, operation.value or type(None)), lambda: f'{expr.op} has the value {expr.value!r}')
     _require(operation.rule(expr), lambda: f'{expr!r} violates the rule of {expr.op}')
 
 
 def _operand_kinds(kinds, n):
-    "Return the kinds of `n` operands; None if there cannot be so many"
+    "Return the kinds of `n` operands; None if the operation cannot have `n` operands"
     if kinds and kinds[-1].endswith('*'):
         kinds = kinds[:-1] + [kinds[-1][:-1]] * (n - len(kinds) + 1)
     elif kinds and kinds[-1].endswith('?'):
@@ -118,15 +120,16 @@ def _operand_kinds(kinds, n):
     return kinds if len(kinds) == n else None
 
 
-class _Order:
-    """Follows a function's statements, and raises `Malformed` for a variable that is read before it is assigned.
+class _AssignmentOrder:
+    """Visits the statements of a function; raises `Malformed` for a variable that is read before it is assigned.
 
     `defined`: the variables and memories that have a value on every path to the current statement; None in
-    unreachable code. A variable that Python, too, may read before it has a value (`undefined`) is not checked.
+    unreachable code. A variable that the Python source itself may read before its assignment (`maybe_uninitialized`) is
+    not checked.
     """
 
     def __init__(self, function):
-        self.f = function
+        self.function = function
         self.defined = set()
         self.break_states = []
         for e in function.parameter_exprs:
@@ -139,7 +142,7 @@ class _Order:
                 return
             for e in expressions(s):
                 self.read(e, s)
-            _RULES.get(s.kind, _Order.plain)(self, s)
+            _RULES.get(s.kind, _AssignmentOrder.visit_simple)(self, s)
 
     def read(self, expr, stmt):
         for a in expr.args:
@@ -149,7 +152,7 @@ class _Order:
         if expr.op == 'var':
             _require(
                 expr.value in self.defined or expr.value.maybe_uninitialized,
-                f'{self.at(stmt)}: {expr.value} is read before it has a value',
+                f'{self.location(stmt)}: {expr.value} is read before it is assigned',
             )
         if expr.op in ('load', 'address'):
             self.use(expr.value, stmt)
@@ -158,15 +161,15 @@ class _Order:
 
     def use(self, memory, stmt):
         if memory.space in ('shared', 'local', 'dynamic'):
-            _require(memory in self.defined, f'{self.at(stmt)}: {memory} is used, but not declared')
+            _require(memory in self.defined, f'{self.location(stmt)}: {memory} is used before it is declared')
         if memory.space == 'pointer':
-            known = memory.variable in self.defined or memory.variable.maybe_uninitialized
-            _require(known, f'{self.at(stmt)}: {memory} is used before it points to an array')
+            has_value = memory.variable in self.defined or memory.variable.maybe_uninitialized
+            _require(has_value, f'{self.location(stmt)}: {memory} is used before it is assigned')
 
-    def at(self, stmt):
-        return f'{self.f.name}, line {stmt.line}'
+    def location(self, stmt):
+        return f'{self.function.name}, line {stmt.line}'
 
-    def plain(self, stmt):
+    def visit_simple(self, stmt):
         if getattr(stmt, 'var', None) is not None:
             self.defined.add(stmt.var)
         if stmt.kind == 'alloc':
@@ -182,19 +185,19 @@ class _Order:
         self.defined = None
 
     def branch(self, stmt):
-        before = self.defined
-        self.defined = set(before)
+        defined_before = self.defined
+        self.defined = set(defined_before)
         self.block(stmt.body)
-        yes, self.defined = self.defined, set(before)
+        defined_after_body, self.defined = self.defined, set(defined_before)
         self.block(stmt.orelse)
-        self.defined = _join_states(yes, self.defined)
+        self.defined = _join_states(defined_after_body, self.defined)
 
     def loop(self, stmt):
-        before, self.defined = self.defined, set(self.defined)
+        defined_before, self.defined = self.defined, set(self.defined)
         self.defined |= {stmt.var} if stmt.kind == 'for' else {c.var for c in getattr(stmt, 'columns', ())}
         self.break_states.append([])
         self.block(stmt.body)
-        self.defined, break_states = before, self.break_states.pop()
+        self.defined, break_states = defined_before, self.break_states.pop()
         if stmt.kind == 'while' and _is_true(stmt.test):
             self.defined = None
             for state in break_states:
@@ -202,13 +205,13 @@ class _Order:
 
 
 _RULES = {
-    'return': _Order.leave,
-    'break': _Order.leave_loop,
-    'continue': _Order.leave,
-    'if': _Order.branch,
-    'for': _Order.loop,
-    'while': _Order.loop,
-    'each': _Order.loop,
+    'return': _AssignmentOrder.leave,
+    'break': _AssignmentOrder.leave_loop,
+    'continue': _AssignmentOrder.leave,
+    'if': _AssignmentOrder.branch,
+    'for': _AssignmentOrder.loop,
+    'while': _AssignmentOrder.loop,
+    'each': _AssignmentOrder.loop,
 }
 
 

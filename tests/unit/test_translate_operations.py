@@ -24,7 +24,7 @@ def test_every_operation_can_be_written():
 
 
 def test_only_checked_indices_need_another_writer():
-    assert rules(Expressions, '_expr_') == WRITTEN - {'inside'}
+    assert rules(Expressions, '_expr_') == WRITTEN - {'checked_offset'}
 
 
 def test_every_operation_has_an_interval():
@@ -36,10 +36,10 @@ def test_every_statement_can_be_written_and_followed():
 
 
 @pytest.mark.parametrize('names', [
-    tree._FOLD, arithmetic._OPERATORS, expressions._TAKES_LOW, control_flow.INVARIANT_OPS,
+    tree._FOLD, arithmetic._OPERATORS, expressions._TAKE_LOW_BITS_ONLY, control_flow.INVARIANT_OPS,
     simple_statements.COMPOUND_OPERATORS,
     intervals.INTERVAL_ARITHMETIC, c_types._MODULAR_OPS,
-    arrays._PURE_OPS, operators._BINARY.values(), operators._COSTS,
+    arrays._PURE_OPS, operators._BINARY.values(), operators._EXPENSIVE_OPS,
 ], ids=lambda o: type(o).__name__)
 def test_sets_of_operations_name_what_there_is(names):
     assert set(names) <= OPERATIONS.keys()

@@ -16,13 +16,13 @@ from gridstride.translate.codegen.names import Names
 from gridstride.translate.codegen.variables import innermost_block
 from gridstride.translate.flow import variables
 from gridstride.translate.lowering import Unit
-from gridstride.translate.lowering.call_table import name_of
+from gridstride.translate.lowering.call_table import table_name
 from gridstride.translate.intervals import INTERVAL_ARITHMETIC
 from gridstride.translate.source import Source
-from gridstride.translate.tree import ONE, Expr, Memory, View, const, index, row_strides
+from gridstride.translate.tree import ONE, Expr, Memory, View, const, c_index, contiguous_strides
 from gridstride.translate.types import (
-    BOOL, DOUBLE, FLOAT, INT, UINT, WEAK, Array, ArrayOf, Number, arithmetic_type, example, join_types, write_type,
-    signature,
+    BOOL, DOUBLE, FLOAT, INT, UINT, WEAK, Array, ArrayArgument, NumberArgument, arithmetic_type, argument_type,
+    join_types, format_type, parse_signature,
 )
 
 
@@ -48,7 +48,7 @@ SCALE = '''def scale(x, by):
 
 def test_comments_and_blank_lines_are_known():
     s = Source(function(SCALE))
-    assert s.comments == {3: (11, 'where', False), 5: (4, 'all of it', True)} and s.blank == {4}
+    assert s.comments == {3: (11, 'where', False), 5: (4, 'all of it', True)} and s.blank_lines == {4}
 
 
 def test_names_outside_are_looked_up():
@@ -101,21 +101,21 @@ def test_the_type_of_a_sum(a, b, want):
 
 
 @pytest.mark.parametrize('x,want', [
-    (np.zeros((2, 3), np.float32), ArrayOf('float32', 2, (False, False), False)),
-    (np.zeros((4, 6))[::2, 1:3], ArrayOf('float64', 2, (True, False), False)),
-    (np.arange(5)[::-1], ArrayOf('int64', 1, (True,), True)),
-    ((1, 2.), (Number(INT, 'int', 1), Number(WEAK, 'weak'))),
+    (np.zeros((2, 3), np.float32), ArrayArgument('float32', 2, (False, False), False)),
+    (np.zeros((4, 6))[::2, 1:3], ArrayArgument('float64', 2, (True, False), False)),
+    (np.arange(5)[::-1], ArrayArgument('int64', 1, (True,), True)),
+    ((1, 2.), (NumberArgument(INT, 'int', 1), NumberArgument(WEAK, 'weak'))),
 ], ids=['contiguous', 'strided', 'backwards', 'tuple'])
 def test_what_is_known_of_an_example(x, want):
-    assert example(x) == want
+    assert argument_type(x) == want
 
 
 def test_what_is_known_of_a_signature():
-    assert signature('void(float32[:,::1], i8[:], int64, UniTuple(f4, 2))') == [
-        ArrayOf('float32', 2, (False, False), False), ArrayOf('int64', 1, (True,), False),
-        Number(INT, 'int64'), (Number(FLOAT, 'float32'),)*2,
+    assert parse_signature('void(float32[:,::1], i8[:], int64, UniTuple(f4, 2))') == [
+        ArrayArgument('float32', 2, (False, False), False), ArrayArgument('int64', 1, (True,), False),
+        NumberArgument(INT, 'int64'), (NumberArgument(FLOAT, 'float32'),)*2,
     ]
-    assert list(map(write_type, signature('void(float32[:,::1], int64)'))) == ['float32[:,::1]', 'int64']
+    assert list(map(format_type, parse_signature('void(float32[:,::1], int64)'))) == ['float32[:,::1]', 'int64']
 
 
 # Calls
@@ -126,13 +126,13 @@ def test_what_is_known_of_a_signature():
     (cuda.atomic.add, 'cuda.atomic.add'), (cuda.threadIdx, 'cuda.threadIdx'), (cuda.shared.array, 'cuda.shared.array'),
 ])
 def test_functions_are_known_however_they_were_imported(f, name):
-    assert name_of(f) == name
+    assert table_name(f) == name
 
 
 # Lowering
 
 def lowered(f, *args, **kw):
-    return Unit(**kw).lower(Source(f), [example(a) for a in args]).body
+    return Unit(**kw).lower(Source(f), [argument_type(a) for a in args]).body
 
 
 def scale(x, by, out):
@@ -160,8 +160,8 @@ def test_a_name_may_hold_different_functions_in_no_kernel():
 
 def test_an_element_of_a_matrix_is_a_row_and_a_column():
     h, w, r, c = (Expr('var', INT, value=k) for k in 'hwrc')
-    v = View(Memory('m', 'float32', 'param', 2), (h, w), row_strides((h, w)), plain=True)
-    assert repr(index(v, (r, c))[0]) == 'add(mul(var[r](), var[w]()), var[c]())'
+    v = View(Memory('m', 'float32', 'param', 2), (h, w), contiguous_strides((h, w)), is_contiguous=True)
+    assert repr(c_index(v, (r, c))[0]) == 'add(mul(var[r](), var[w]()), var[c]())'
 
 
 # Intervals
@@ -192,7 +192,7 @@ def stride(x, out, n):
 ])
 def test_variables_get_the_narrowest_type_that_holds_them(wide, want):
     unit = Unit(wide=wide)
-    f = unit.lower(Source(stride), [example(a) for a in (np.zeros(4, np.int32), np.zeros(4, int), 5)])
+    f = unit.lower(Source(stride), [argument_type(a) for a in (np.zeros(4, np.int32), np.zeros(4, int), 5)])
     choose_c_types(unit)
     assert {v.name: v.c_type for v in f.variables if v.c_type} == want
 

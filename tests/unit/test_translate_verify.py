@@ -19,8 +19,8 @@ from gridstride.translate.kernel import translate
 from gridstride.translate.lowering import Unit
 from gridstride.translate.c_types import choose_c_types
 from gridstride.translate.source import Source
-from gridstride.translate.tree import ONE, ZERO, Expr, Memory, const, statements, tuple_of
-from gridstride.translate.types import BOOL, DOUBLE, FLOAT, INT, example
+from gridstride.translate.tree import ONE, ZERO, Expr, Memory, const, statements, tuple_expr
+from gridstride.translate.types import BOOL, DOUBLE, FLOAT, INT, argument_type
 from gridstride.translate.verify import Malformed, verify, verify_expression
 from exhaustive import some
 from found import saying
@@ -35,7 +35,7 @@ def verified(monkeypatch):
 
 def lowered(f, *args):
     unit = Unit()
-    unit.lower(Source(f), [example(a) for a in args])
+    unit.lower(Source(f), [argument_type(a) for a in args])
     return unit
 
 
@@ -84,7 +84,7 @@ def test_the_switch_is_off_unless_asked_for(monkeypatch):
     translate(scale, [np.zeros(4, 'f4'), 2.], Unit())
     monkeypatch.delenv('GRIDSTRIDE_VERIFY')
     translate(scale, [np.zeros(4, 'f4'), 2.], Unit())
-    assert seen == [{}, dict(settled=True)]
+    assert seen == [{}, dict(types_are_final=True)]
 
 
 # Expressions
@@ -95,20 +95,20 @@ def test_the_switch_is_off_unless_asked_for(monkeypatch):
     (Expr('add', INT, (ONE, ONE, ONE)), 'has 3 operands'),
     (Expr('add', INT, (ONE, HALF)), 'float64.*integer'),
     (Expr('add', None, (ONE, ONE)), 'None.*number'),
-    (Expr('shl', INT, (ONE, HALF)), 'no integer'),
+    (Expr('shl', INT, (ONE, HALF)), 'expected integer'),
     (Expr('land', BOOL, (ONE, ONE)), 'int64.*bool'),
-    (Expr('cmp', BOOL, (ONE, ONE), '<>'), 'as cmp'),
+    (Expr('cmp', BOOL, (ONE, ONE), '<>'), 'rule .*cmp'),
     (Expr('cmp', BOOL, (ONE, ONE)), 'value None'),
-    (Expr('cmp', INT, (ONE, ONE), '<'), 'gives bool'),
+    (Expr('cmp', INT, (ONE, ONE), '<'), 'expected bool'),
     (Expr('var', INT, value='x'), saying('var', "'x'")),
-    (Expr('var', INT, value=Variable('x')), 'as var'),
-    (Expr('builtin', INT, value='threadIdx.w'), 'as builtin'),
-    (Expr('cast', FLOAT, (ONE,), 'float31'), 'as cast'),
-    (Expr('load', FLOAT, (ONE, ONE, ONE), Memory('m', FLOAT, 'param', 2)), 'as load'),
-    (Expr('load', FLOAT, (HALF,), Memory('m', FLOAT, 'param', 1)), 'no integer'),
-    (Expr('math', DOUBLE, (), 'sqrt'), 'as math'),
+    (Expr('var', INT, value=Variable('x')), 'rule .*var'),
+    (Expr('builtin', INT, value='threadIdx.w'), 'rule .*builtin'),
+    (Expr('cast', FLOAT, (ONE,), 'float31'), 'rule .*cast'),
+    (Expr('load', FLOAT, (ONE, ONE, ONE), Memory('m', FLOAT, 'param', 2)), 'rule .*load'),
+    (Expr('load', FLOAT, (HALF,), Memory('m', FLOAT, 'param', 1)), 'expected integer'),
+    (Expr('math', DOUBLE, (), 'sqrt'), 'rule .*math'),
     (Expr('shuffle', FLOAT, (HALF, ONE), '__shfl_sync'), 'has 2 operands'),
-    (Expr('unknown', None, (ONE, ONE)), 'gives unknown'),
+    (Expr('unknown', None, (ONE, ONE)), 'expected unknown'),
 ])
 def test_a_malformed_expression_is_found(e, what):
     with pytest.raises(Malformed, match=what): verify_expression(e)
@@ -117,14 +117,14 @@ def test_a_malformed_expression_is_found(e, what):
 def test_well_formed_expressions_pass():
     v = Variable('x')
     v.type = FLOAT
-    for e in (ZERO, Expr('add', DOUBLE, (ONE, HALF)), Expr('var', FLOAT, value=v), tuple_of([ONE, HALF])):
-        verify_expression(e, settled=True)
+    for e in (ZERO, Expr('add', DOUBLE, (ONE, HALF)), Expr('var', FLOAT, value=v), tuple_expr([ONE, HALF])):
+        verify_expression(e, types_are_final=True)
 
 
 def test_a_float_without_a_precision_is_not_settled():
     e = const(0.5, 'weak')
     verify_expression(e)
-    with pytest.raises(Malformed, match='no precision'): verify_expression(e, settled=True)
+    with pytest.raises(Malformed, match='not resolved'): verify_expression(e, types_are_final=True)
 
 
 # Statements
@@ -132,19 +132,19 @@ def test_a_float_without_a_precision_is_not_settled():
 def test_a_lowered_kernel_is_well_formed(unit):
     verify(unit)
     choose_c_types(unit)
-    verify(unit, settled=True)
+    verify(unit, types_are_final=True)
 
 
 @pytest.mark.parametrize('kind,change,what', [
     ('assign', dict(kind='let'), 'called let'),
     ('assign', dict(var=None), saying('var of', 'assign', 'None')),
-    ('assign', dict(expr=HALF), '<i: int64> gets a float64'),
-    ('assign', dict(expr=tuple_of([ONE])), 'no value'),
+    ('assign', dict(expr=HALF), 'float64 .*<i: int64>'),
+    ('assign', dict(expr=tuple_expr([ONE])), 'expected value'),
     ('assign', dict(color=1), 'assign .*color'),
     ('if', dict(test=ONE), saying('test of', 'if', 'const', 1, 'bool')),
-    ('if', dict(body=[ONE]), 'no block'),
+    ('if', dict(body=[ONE]), 'expected block'),
     ('for', dict(step=HALF), saying('step of', 'for', 'integer')),
-    ('store', dict(index=[HALF]), 'no integers'),
+    ('store', dict(index=[HALF]), 'expected integers'),
     ('store', dict(expr=Expr('add', FLOAT, (ONE,))), 'has 1 operands'),
 ])
 def test_a_malformed_statement_is_found(unit, kind, change, what):
@@ -165,7 +165,7 @@ def test_a_variable_without_a_value_is_found(unit):
     body.insert(1, body.pop(0))
     verify(unit)                    # `i` and `total` do not need each other
     body.append(body.pop(0))
-    with pytest.raises(Malformed, match='<total: .*no value'): verify(unit)
+    with pytest.raises(Malformed, match='<total: .*read before'): verify(unit)
 
 
 def branches(x, n):
@@ -186,7 +186,7 @@ def test_what_a_branch_or_a_loop_gives_is_there():
 def test_a_value_that_is_missing_on_one_path_is_found(kind, part):
     unit = lowered(branches, np.zeros(4), 2)
     getattr(find(unit, kind), part).pop(0)
-    with pytest.raises(Malformed, match='no value'): verify(unit)
+    with pytest.raises(Malformed, match='read before'): verify(unit)
 
 
 def test_what_python_may_read_too_early_is_left_alone():
@@ -201,7 +201,7 @@ def shares(x):
     x[0] = s[0] + t[0]
 
 
-NOT_THERE = dict(alloc=saying('s>', 'declared'), pointer=saying('t>', 'nowhere'))
+NOT_THERE = dict(alloc=saying('s>', 'declared'), pointer=saying('t>', 'used before'))
 
 @pytest.mark.parametrize('kind,what', NOT_THERE.items())
 def test_an_array_that_is_not_there_is_found(kind, what):

@@ -1,4 +1,4 @@
-"""`Body`: writes the body of one function as lines of C."""
+"""`Body`: writes the body of a function as lines of C."""
 
 from .control_flow import ControlFlow
 from .lines import SourceLines
@@ -7,13 +7,12 @@ from .simple_statements import SimpleStatements
 from .variables import Declarations, NameSharing
 
 
-# The lines of one function, with the depth of each and the line of Python that it comes from.
 class Body(Parameters, NameSharing, Declarations, SourceLines, SimpleStatements, ControlFlow):
-    "Write the body of one function: `prepare()`, then `block(body, column)`; `lines` has the result"
+    "Writes the body of a function: call `prepare()`, then `block(body, column)`; the result is in `lines`"
 
-    def __init__(self, f, names, writer):
-        self.f = f
+    def __init__(self, function, names, writer):
+        self.function = function
         self.names = names
         self.writer = writer
-        self.source = f.source
+        self.source = function.source
         self.lines = []

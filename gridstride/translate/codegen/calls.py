@@ -1,15 +1,15 @@
-"""Writes calls: of CUDA and its libraries, of device functions, and atomic operations."""
+"""Writes calls: of functions of CUDA, of device functions, and atomic operations."""
 
 from ..intervals import INT32, UINT32, within
-from ..tree import number
+from ..tree import constant_value
 from ..types import BOOL, C_NAMES, INT, REAL, UINT
 from .helpers import atomic_helper
-from .text import C_INTEGERS, EQUAL, PRIMARY, PROMOTED, UNARY, WIDE_TYPES, Text, join_text, parenthesize
+from .text import C_INTEGERS, EQUAL, PRIMARY, PROMOTED, UNARY, WIDE_TYPES, Text, binary_text, parenthesize
 
 
 _NATIVE_ATOMICS = {
-    k: v.split()
-    for k, v in {
+    c_type: operations.split()
+    for c_type, operations in {
         'int': 'add sub max min exch and or xor cas',
         'unsigned int': 'add sub max min exch and or xor cas inc dec',
         'long long': 'max min',
@@ -20,9 +20,9 @@ _NATIVE_ATOMICS = {
 }  # C type -> the atomic operations that CUDA has for it
 
 
-# An atomic operation that CUDA does not have becomes a loop with compare-and-swap.
+# An atomic operation that CUDA does not have is written as a compare-and-swap loop.
 class Calls:
-    "Write calls of functions: of CUDA, of its libraries, of the unit itself"
+    "Writes calls: of functions of CUDA, of device functions, and atomic operations"
 
     def _expr_math(self, expr):
         type = C_NAMES[expr.type]
@@ -30,7 +30,7 @@ class Calls:
             self.write(a) if a.op == 'pointer_to' or expr.value == 'ldexp' and n else self.as_type(a, type)
             for n, a in enumerate(expr.args)
         ]
-        if expr.value == 'pow' and expr.args[0].type in REAL and number(expr.args[1]) == 0.5:
+        if expr.value == 'pow' and expr.args[0].type in REAL and constant_value(expr.args[1]) == 0.5:
             return Text(f"sqrt{'f' * (type == 'float')}({args[0].text})", PRIMARY, type)
         return Text(f"{expr.value}{'f' * (type == 'float')}({', '.join(a.text for a in args)})", PRIMARY, type)
 
@@ -49,7 +49,7 @@ class Calls:
         return Text(f"{c.name}({', '.join(args)})", PRIMARY, c.result_type)
 
     def pass_argument(self, expr, type):
-        "Write an argument of a CUDA function whose parameter is of C's type `type`"
+        "Write an argument of a CUDA function whose parameter has the C type `type`"
         if type == 'bool':
             return self.condition(expr).text
         if type == 'unsigned int' and expr.op == 'const':
@@ -67,41 +67,41 @@ class Calls:
         )
 
     def _expr_shuffle(self, expr):
-        value, mask, other, *more = expr.args
+        value, mask, lane, *width = expr.args
         v = self.write(value)
         if v.type == 'bool':
             v = Text(v.text, v.prec, 'int')
         args = [
             self.mask(mask) if mask.op == 'const' else self.text(mask),
             v.text,
-            self.text(other),
-            *map(self.text, more),
+            self.text(lane),
+            *map(self.text, width),
         ]
         t = Text(f"{expr.value}({', '.join(args)})", PRIMARY, v.type)
-        return Text(join_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool') if expr.type == BOOL else t
+        return Text(binary_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool') if expr.type == BOOL else t
 
     def _expr_bits(self, expr):
-        a, r = self.write(expr.args[0]), self.interval(expr.args[0])
-        narrow = (
+        a, interval = self.write(expr.args[0]), self.interval(expr.args[0])
+        is_narrow = (
             expr.args[0].type not in (INT, UINT)
             or expr.value == 'popc'
-            and within(r, UINT32)
+            and within(interval, UINT32)
             or expr.value == 'ffs'
-            and (within(r, UINT32) or within(r, INT32))
+            and (within(interval, UINT32) or within(interval, INT32))
         )
         type = (
             ('unsigned int' if expr.value in ('popc', 'brev') else 'int')
-            if narrow
+            if is_narrow
             else 'unsigned long long'
             if expr.value in ('popc', 'brev')
             else 'long long'
         )
-        if a.type in WIDE_TYPES and a.type != type or a.type not in WIDE_TYPES and not narrow:
+        if a.type in WIDE_TYPES and a.type != type or a.type not in WIDE_TYPES and not is_narrow:
             a = self.cast(a, type)
-        t = f"__{expr.value}{'' if narrow else 'll'}({a.text})"
+        t = f"__{expr.value}{'' if is_narrow else 'll'}({a.text})"
         if expr.value != 'brev':
             return Text(t, PRIMARY, 'int')
-        type = 'unsigned int' if narrow else 'unsigned long long'
+        type = 'unsigned int' if is_narrow else 'unsigned long long'
         return self.cast(
             Text(t, PRIMARY, type), 'int' if expr.type == 'int32' else 'long long' if expr.type == INT else type
         )
@@ -112,37 +112,38 @@ class Calls:
         return Text(f'{v.c_name}.{v.result_of.field_names[expr.value]}', PRIMARY, PROMOTED.get(type, type))
 
     def _expr_device(self, expr):
-        f = expr.value
+        callee = expr.value
         args = []
-        for a, p in zip(expr.args, f.parameter_exprs):
-            args += self.arguments(a, p)
-        for m, what, d in f.extra:
-            args.append(self.extra_argument(expr, f, m, what, d))
-        return Text(f"{f.c_name}({', '.join(args)})", PRIMARY, PROMOTED.get(f.c_result, f.c_result))
+        for argument, parameter in zip(expr.args, callee.parameter_exprs):
+            args += self.arguments(argument, parameter)
+        for layout_param in callee.layout_params:
+            args.append(self.layout_argument(expr, *layout_param))
+        return Text(f"{callee.c_name}({', '.join(args)})", PRIMARY, PROMOTED.get(callee.c_result, callee.c_result))
 
     def arguments(self, a, p):
-        "Write the argument `a` of a device function, whose parameter is `p`: a list, for a tuple has several"
+        "Return a list with the C arguments for the argument `a` of a device function, whose parameter is `p`"
         if a.op == 'tuple':
             return [t for x, y in zip(a.args, p.args) for t in self.arguments(x, y)]
-        if a.op == 'object' or p.op == 'var' and p.value.dropped or p.op == 'view' and p.value.memory.dropped:
+        if a.op == 'object' or p.op == 'var' and p.value.is_dropped or p.op == 'view' and p.value.memory.is_dropped:
             return []
         if a.op == 'view':
             return [self.argument(a.value, p.value.memory)]
         return [self.fit(a, p.value.c_type).text]
 
-    def extra_argument(self, expr, f, memory, what, d):
-        "Write a size or a stride that the device function needs of an array"
-        view = next(v for a, p in zip(expr.args, f.parameter_exprs) for v in views_of(a, p, memory))
-        return self.text(view.sizes[d] if what == 'size' else view.strides[d])
+    def layout_argument(self, call_expr, memory, kind, dim):
+        "Write the argument for a layout parameter of a device function: a size or stride of the array for `memory`"
+        arguments = zip(call_expr.args, call_expr.value.parameter_exprs)
+        view = next(view for a, p in arguments for view in views_of(a, p, memory))
+        return self.text(view.sizes[dim] if kind == 'size' else view.strides[dim])
 
     def _expr_atomic(self, expr):
-        op, m, n = expr.value
-        at, values = '&' + self.element_at(m, expr.args[:n]), expr.args[n:]
-        return self.atomic_call(op, m, at, values)
+        op, memory, num_indices = expr.value
+        address = '&' + self.element_at(memory, expr.args[:num_indices])
+        return self.atomic_call(op, memory, address, expr.args[num_indices:])
 
     def as_element(self, expr, memory):
         "Write `expr` as an element of `memory`"
-        return self.fit(expr, C_NAMES[memory.dtype], low=True)
+        return self.fit(expr, C_NAMES[memory.dtype], low_bits_only=True)
 
     _ATOMIC_NAMES = {
         'add': 'Add',
@@ -158,42 +159,42 @@ class Calls:
         'dec': 'Dec',
     }
 
-    def atomic_call(self, op, memory, at, values):
+    def atomic_call(self, op, memory, address, values):
         "Write an atomic operation: CUDA's own, or a helper that loops over compare-and-swap"
         type = C_NAMES[memory.dtype]
         args = [self.as_element(v, memory) for v in values]
         if op in _NATIVE_ATOMICS.get(type, ''):
-            return Text(f"atomic{self._ATOMIC_NAMES[op]}({at}, {', '.join(a.text for a in args)})", PRIMARY, type)
+            return Text(f"atomic{self._ATOMIC_NAMES[op]}({address}, {', '.join(a.text for a in args)})", PRIMARY, type)
         if op == 'sub':
-            return self.subtract(at, args[0], type)
+            return self.atomic_subtraction(address, args[0], type)
         if type == 'long long' and op in _NATIVE_ATOMICS['unsigned long long']:
-            return self.as_unsigned(f'atomic{self._ATOMIC_NAMES[op]}', at, args)
+            return self.atomic_as_unsigned(f'atomic{self._ATOMIC_NAMES[op]}', address, args)
         if op in ('nanmax', 'nanmin') and type in C_INTEGERS:
-            return self.atomic_call(op[3:], memory, at, values)
+            return self.atomic_call(op[3:], memory, address, values)
         name, text = atomic_helper(op, memory.dtype)
         self.helpers.setdefault((name, type), text)
-        return Text(f'{name}({at}, {args[0].text})', PRIMARY, type)
+        return Text(f'{name}({address}, {args[0].text})', PRIMARY, type)
 
-    def subtract(self, at, a, type):
+    def atomic_subtraction(self, address, a, type):
         "Write an atomic subtraction as an addition"
         if type in ('float', 'double'):
-            return Text(f'atomicAdd({at}, -{parenthesize(a)})', PRIMARY, type)
+            return Text(f'atomicAdd({address}, -{parenthesize(a)})', PRIMARY, type)
         if type == 'unsigned long long':
-            return Text(f'atomicAdd({at}, -(unsigned long long){parenthesize(a)})', PRIMARY, type)
-        return self.as_unsigned(
-            'atomicAdd', at, [Text(f'-{parenthesize(self.cast(a, "long long"))}', UNARY, 'long long')]
+            return Text(f'atomicAdd({address}, -(unsigned long long){parenthesize(a)})', PRIMARY, type)
+        return self.atomic_as_unsigned(
+            'atomicAdd', address, [Text(f'-{parenthesize(self.cast(a, "long long"))}', UNARY, 'long long')]
         )
 
-    def as_unsigned(self, name, at, args):
+    def atomic_as_unsigned(self, name, address, args):
         "Write an atomic operation on a `long long` as one on an `unsigned long long`: the bits are the same"
         texts = [
             a.text if a.type == 'unsigned long long' or a.text.isdigit() else f'(unsigned long long){parenthesize(a)}'
             for a in args
         ]
-        call = f"{name}((unsigned long long *){at}, {', '.join(texts)})"
+        call = f"{name}((unsigned long long *){address}, {', '.join(texts)})"
         return (
             Text(call, PRIMARY, 'unsigned long long')
-            if self.result_unused
+            if self.result_is_unused
             else Text(f'(long long){call}', UNARY, 'long long')
         )
 
@@ -202,7 +203,7 @@ class Calls:
 
 
 def views_of(a, p, memory):
-    "Yield the view that the argument `a` passes for the parameter memory `memory`"
+    "Yield the view in the argument `a` that the parameter `p` receives as `memory`"
     if a.op == 'tuple':
         for x, y in zip(a.args, p.args):
             yield from views_of(x, y, memory)

@@ -2,6 +2,7 @@
 
 from ..intervals import INT32, comparison_rounds, within
 from ..tree import Expr
+from ..operations import NEGATED_COMPARISON, SWAPPED_COMPARISON
 from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, INT, REAL, UINT, INTEGERS, arithmetic_type
 from .text import (
     AND,
@@ -14,17 +15,17 @@ from .text import (
     PROMOTED,
     UNARY,
     Text,
-    join_text,
+    binary_text,
     parenthesize,
 )
 
 
-# In Python, every number has a truth value, and `and` and `or` return one of their operands.
+# In Python, every number can be a condition, and `and` and `or` return one of their operands.
 class Conditions:
-    "Write conditions, comparisons and conditional operators"
+    "Writes conditions, comparisons and conditional operators"
 
     def condition(self, expr):
-        "Write `expr` where C needs a condition: `x != 0`, or `i` itself"
+        "Write `expr` as a condition: `x != 0`, or `i` itself"
         if expr.op == 'truth':
             return self.condition(expr.args[0]) if expr.args[0].type != BOOL else self.write(expr.args[0])
         if expr.op == 'flag':
@@ -36,34 +37,34 @@ class Conditions:
         t = self.write(expr)
         if expr.type in REAL:
             return Text(
-                join_text('!=', t if t.type != '__half' else self.cast(t, 'float'), Text('0', PRIMARY, 'int'), EQUAL),
+                binary_text('!=', t if t.type != '__half' else self.cast(t, 'float'), Text('0', PRIMARY, 'int'), EQUAL),
                 EQUAL,
                 'bool',
             )
         return (
             t
             if expr.op in ('var', 'and', 'call')
-            else Text(join_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
+            else Text(binary_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
         )
 
     def _expr_truth(self, expr):
         t = self.condition(expr.args[0])
-        return t if t.type == 'bool' else Text(join_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
+        return t if t.type == 'bool' else Text(binary_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
 
     def _expr_flag(self, expr):
-        return Text(join_text('!=', self.write(expr.args[0]), Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
+        return Text(binary_text('!=', self.write(expr.args[0]), Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
 
     def _expr_not(self, expr):
         a = expr.args[0]
         if a.op == 'cmp' and all(operand.type in INTEGERS for operand in a.args):
-            return self._expr_cmp(a, {'<': '>=', '<=': '>', '>': '<=', '>=': '<', '==': '!=', '!=': '=='}[a.value])
+            return self._expr_cmp(a, NEGATED_COMPARISON[a.value])
         return Text(f'!{parenthesize(self.condition(a))}', UNARY, 'bool')
 
     def connective(self, expr, op):
         "Write `a && b` or `a || b`"
         symbol, prec = ('&&', AND) if op == 'land' else ('||', OR)
         a, b = (self.condition(operand) for operand in expr.args)
-        return Text(join_text(symbol, a, b, prec, b.prec == prec), prec, 'bool')
+        return Text(binary_text(symbol, a, b, prec, b.prec == prec), prec, 'bool')
 
     def _expr_land(self, expr):
         return self.connective(expr, 'land')
@@ -77,21 +78,24 @@ class Conditions:
     def _expr_value_lor(self, expr):
         return self.connective_value(expr, lambda a, b: (a, b))
 
-    def connective_value(self, expr, order):
-        "Write the value of `a and b` or `a or b`: a conditional operator"
+    def connective_value(self, expr, order_operands):
+        "Write `a and b` or `a or b` of scalars: `a ? b : a` or `a ? a : b`, as `order_operands(a, b)` orders them"
         a, b = expr.args
         test = self.condition(a)
         if expr.value is not None:
-            first = self.with_interval(Expr('let', a.type, (a,), expr.value), self.interval(a))
-            test, a = self.condition(first), self.with_interval(Expr('var', a.type, value=expr.value), self.interval(a))
-        c = self.with_interval(Expr('select', expr.type, (None, *order(a, b))), self.interval(expr))
-        return Text(*self.conditional(c, C_NAMES[expr.type] if expr.type in REAL else None, test))
+            first = self.record_interval(Expr('let', a.type, (a,), expr.value), self.interval(a))
+            test, a = (
+                self.condition(first),
+                self.record_interval(Expr('var', a.type, value=expr.value), self.interval(a)),
+            )
+        select = self.record_interval(Expr('select', expr.type, (None, *order_operands(a, b))), self.interval(expr))
+        return Text(*self.conditional(select, C_NAMES[expr.type] if expr.type in REAL else None, test))
 
     def _expr_select(self, expr):
         return Text(*self.conditional(expr, C_NAMES[expr.type] if expr.type in REAL else None))
 
     def conditional(self, expr, type, test=None):
-        "Return the parts of a `Text` for `test ? a : b`, in C's type `type`, or in one that holds both"
+        "Return the fields of the `Text` of `test ? a : b`, in the C type `type`, or in one that holds both values"
         test = test or self.condition(expr.args[0])
         a, b = (self.write(operand) if type is None else self.as_type(operand, type) for operand in expr.args[1:])
         if type is None:
@@ -129,10 +133,10 @@ class Conditions:
         for operand, n in ((a, 0), (b, 1)):
             if operand.op == 'const' and operand.type == INT and abs(operand.value) < 2**24:
                 s, t = ((self.integer(int(operand.value)), t), (s, self.integer(int(operand.value))))[n]
-        return Text(join_text(op, s, t, prec), prec, 'bool')
+        return Text(binary_text(op, s, t, prec), prec, 'bool')
 
     def comparison_type(self, a, b):
-        "Return the type in which two floats are compared: a constant takes that of the other"
+        "Return the type in which two floats are compared: a constant is converted to the type of the other"
         if not self.unit.doubles:
             if a.op == 'const' and b.type in (FLOAT, DOUBLE):
                 return b.type
@@ -142,9 +146,9 @@ class Conditions:
 
     def compare(self, op, prec, a, b):
         "Write a comparison of integers, with casts where C would convert an operand to another value"
-        if comparison_rounds(a, b, self.interval):  # as Numba compares a uint64 and a signed integer
+        if comparison_rounds(a, b, self.interval):  # Numba compares a uint64 and a signed integer as float64
             s, t = (self.as_type(operand, 'double') for operand in (a, b))
-            return Text(join_text(op, s, t, prec), prec, 'bool')
+            return Text(binary_text(op, s, t, prec), prec, 'bool')
         s, t = self.write(a), self.write(b)
         types = {s.type, t.type}
         if (
@@ -154,34 +158,34 @@ class Conditions:
         ):
             return self.compare_mixed(op, prec, a, b, s, t)
         if 'unsigned int' in types and types <= {'unsigned int', 'int', 'bool'} and types != {'unsigned int'}:
-            flip = {'<': '>', '<=': '>=', '>': '<', '>=': '<='}
-            constant, direction = (b, op) if b.op == 'const' else (a, flip.get(op, op))
-            if constant.op == 'const' and (constant.value > 0 or constant.value == 0 and direction not in ('<', '>=')):
+            constant, op_constant = (b, op) if b.op == 'const' else (a, SWAPPED_COMPARISON[op])
+            if constant.op == 'const' and (
+                constant.value > 0 or constant.value == 0 and op_constant not in ('<', '>=')
+            ):
                 pass
             elif all(within(self.interval(operand), INT32) for operand in (a, b)):
                 s, t = (self.cast(text, 'int') if text.type == 'unsigned int' else text for text in (s, t))
             else:
                 s, t = (self.cast(text, 'long long') if text.type == 'unsigned int' else text for text in (s, t))
-        return Text(join_text(op, s, t, prec), prec, 'bool')
+        return Text(binary_text(op, s, t, prec), prec, 'bool')
 
     def compare_mixed(self, op, prec, a, b, s, t):
-        "Write a comparison of an unsigned integer of 64 bits with one that may be negative"
-        flip = {'<': '>', '<=': '>=', '>': '<', '>=': '<=', '==': '==', '!=': '!='}
+        "Write a comparison of an unsigned 64-bit integer with an integer that may be negative"
         if self.interval(a)[0] >= 0 and self.interval(b)[0] >= 0:
             return Text(
-                join_text(op, self.as_type(a, 'unsigned long long'), self.as_type(b, 'unsigned long long'), prec),
+                binary_text(op, self.as_type(a, 'unsigned long long'), self.as_type(b, 'unsigned long long'), prec),
                 prec,
                 'bool',
             )
         if s.type == 'unsigned long long':
-            return self.compare_mixed(flip[op], prec, b, a, t, s)
-        t = Text(join_text(op, self.as_type(a, 'unsigned long long'), self.write(b), prec), prec, 'bool')
-        negative = Text(join_text('<', self.write(a), Text('0', PRIMARY, 'int'), LESS), LESS, 'bool')
+            return self.compare_mixed(SWAPPED_COMPARISON[op], prec, b, a, t, s)
+        t = Text(binary_text(op, self.as_type(a, 'unsigned long long'), self.write(b), prec), prec, 'bool')
+        negative = Text(binary_text('<', self.write(a), Text('0', PRIMARY, 'int'), LESS), LESS, 'bool')
         if op in ('<', '<=', '!='):
-            return Text(join_text('||', negative, t, OR), OR, 'bool')
+            return Text(binary_text('||', negative, t, OR), OR, 'bool')
         return Text(
-            join_text(
-                '&&', Text(join_text('>=', self.write(a), Text('0', PRIMARY, 'int'), LESS), LESS, 'bool'), t, AND
+            binary_text(
+                '&&', Text(binary_text('>=', self.write(a), Text('0', PRIMARY, 'int'), LESS), LESS, 'bool'), t, AND
             ),
             AND,
             'bool',

@@ -4,16 +4,17 @@ import re
 
 from ..c_types import c_int_type
 from ..intervals import ALL, INT32, within
-from ..tree import Expr, Stmt, number, statements, walk
+from ..tree import Expr, Stmt, constant_value, statements, walk
 from ..types import INT
 from .lines import WIDTH, Line
 from .text import LESS
 
 
-# A statement that is on one line in Python stays on one line. As in Python, a loop over `range` evaluates its bounds
-# once; it has a separate counter if the body assigns to the loop variable, or if the variable is read after the loop.
+# A statement that is on one line in Python is written on one line. As in Python, a loop over `range` evaluates its
+# bounds once. The loop has a separate counter if the body assigns to the loop variable, or if it is read after the
+# loop.
 def _fit_one_line(head, text, depth):
-    "Return whether a statement may follow its `head` on one line: no branch or loop, except an `if` in a loop"
+    "Return whether `text` may be on the line of its `head`: a simple statement, or an `if` in a loop"
     if len(head) + len(text) + 4 * depth >= WIDTH:
         return False
     if re.match(r'for\b', head) and re.match(r'if\b', text):
@@ -22,45 +23,47 @@ def _fit_one_line(head, text, depth):
 
 
 class ControlFlow:
-    "Write branches and loops"
+    "Writes branches and loops"
 
-    def compound_statement(self, stmt, head, body, column, prefix=()):
-        "Write `head`, then `body` in braces, or on the same line if Python has it there"
+    def compound_statement(self, stmt, head, body, column, first_lines=()):
+        "Write `head`, then `first_lines` and `body` in braces, or `body` on the same line if it is so in Python"
         start, depth = len(self.lines), self.depth
-        short = body and body[0].line == stmt.line and not prefix
+        is_on_same_line = body and body[0].line == stmt.line and not first_lines
         self.put(head + ' {', stmt.line)
         self.depth += 1
-        for p in prefix:
-            self.put(p, stmt.line)
+        for text in first_lines:
+            self.put(text, stmt.line)
         self.block(body, column)
         self.depth = depth
-        new = self.lines[start + 1 :]
-        if short and len(new) == 1 and _fit_one_line(head, new[0].text, depth):
-            self.lines[start:] = [Line(f'{head} {new[0].text}', depth, stmt.line)]
+        body_lines = self.lines[start + 1 :]
+        if is_on_same_line and len(body_lines) == 1 and _fit_one_line(head, body_lines[0].text, depth):
+            self.lines[start:] = [Line(f'{head} {body_lines[0].text}', depth, stmt.line)]
             return True
-        if not new:
+        if not body_lines:
             self.lines[start].text = head + ' {}'
             return True
         self.put('}', None)
         return False
 
-    def _stmt_if(self, s, prefix=''):
+    def _stmt_if(self, s, else_prefix=''):
         column = s.node.body[0].col_offset
-        closed = self.compound_statement(s, f'{prefix}if ({self.writer.condition(s.test).text})', s.body, column)
+        is_one_line = self.compound_statement(
+            s, f'{else_prefix}if ({self.writer.condition(s.test).text})', s.body, column
+        )
         if not s.orelse or all(stmt.kind == 'nothing' for stmt in s.orelse):
             return
-        word = 'else'
-        if not closed:
+        else_text = 'else'
+        if not is_one_line:
             self.lines.pop()
-            word = '} else'
+            else_text = '} else'
         if s.chained and (id(s.orelse), 0) not in self.declarations_before and len(s.orelse) == 1:
             branch = s.orelse[0]
             comment = self.trailing_comments(branch.line, self.header_end(branch))
-            at = len(self.lines)
+            first_line = len(self.lines)
             self.cursor = max(self.cursor, self.header_end(branch))
-            self._stmt_if(branch, word + ' ')
+            self._stmt_if(branch, else_text + ' ')
             if comment:
-                self.lines[at].text += f'  // {comment}'
+                self.lines[first_line].text += f'  // {comment}'
             return
         line = s.node.orelse[0].lineno
         branch = Stmt('else', line if line > s.line else s.line, node=s.node)
@@ -68,7 +71,7 @@ class ControlFlow:
             branch.line = s.orelse[0].line
         elif not self.source.text(s.orelse[0].line).startswith('else'):
             branch.line = -1
-        self.compound_statement(branch, word, s.orelse, s.node.orelse[0].col_offset if branch.line < 0 else column)
+        self.compound_statement(branch, else_text, s.orelse, s.node.orelse[0].col_offset if branch.line < 0 else column)
         for l in self.lines:
             if l.line == -1:
                 l.line = s.orelse[0].line
@@ -80,39 +83,35 @@ class ControlFlow:
 
     def _stmt_for(self, s):
         v = s.var.slot
-        assigned = {stmt.var.slot for stmt in statements(s.body) if getattr(stmt, 'var', None) is not None} | {
+        assigned_vars = {stmt.var.slot for stmt in statements(s.body) if getattr(stmt, 'var', None) is not None} | {
             c.var.slot for stmt in statements(s.body) if stmt.kind == 'each' for c in stmt.columns
         }
-        needs_counter = v in assigned or self.is_read_after(s)
+        needs_counter = v in assigned_vars or self.is_read_after(s)
         type = (
             self.loop_type(v)
             if not needs_counter
             else c_int_type(INT, self.writer.ranges.variable_intervals.get(s.var, ALL), self.writer.unit.wide)
         )
-        stop = self.hoist(s, s.stop, 'end', assigned | {v}, type)
-        step = self.hoist(s, s.step, 'step', assigned | {v}, type)
-        start = self.writer.fit(s.start, type, low=type == 'int').text
+        stop = self.hoist(s, s.stop, 'end', assigned_vars | {v}, type)
+        step = self.hoist(s, s.step, 'step', assigned_vars | {v}, type)
+        start = self.writer.fit(s.start, type, low_bits_only=type == 'int').text
         k = self.take_name(f'next_{v.c_name}') if needs_counter else v.c_name
-        new = needs_counter or not s.declared_before
-        init = f'{type} {k} = {start}' if new else '' if start == k else f'{k} = {start}'
-        if k == v.c_name and v.c_name == '_':
-            k = v.c_name
-        self.make_counter(k, v, type)
+        is_declared_here = needs_counter or not s.declared_before
+        init = f'{type} {k} = {start}' if is_declared_here else '' if start == k else f'{k} = {start}'
+        self.counter_expr = Expr('var', INT, value=_GeneratedVariable(k, type))
         head = f'for ({init}; {self.loop_test(k, stop, step, s)}; {self.loop_step(k, step)})'
-        first = [] if not needs_counter else [f"{'' if s.declared_before else self.type_of(v) + ' '}{v.c_name} = {k};"]
-        self.compound_statement(s, head, s.body, s.node.body[0].col_offset, first)
+        first_lines = (
+            [] if not needs_counter else [f"{'' if s.declared_before else self.type_of(v) + ' '}{v.c_name} = {k};"]
+        )
+        self.compound_statement(s, head, s.body, s.node.body[0].col_offset, first_lines)
 
     def loop_type(self, v):
-        "Return C's type of the counter of a loop whose variable is `v`"
+        "Return the C type of a loop counter that is the variable `v` itself"
         return 'long long' if v.c_type == 'unsigned int' else v.c_type
 
-    def make_counter(self, k, v, type):
-        "Make the expression of the counter `k`"
-        self.counter_expr = Expr('var', INT, value=_GeneratedVariable(k, type))
-
     def loop_test(self, k, stop, step, stmt):
-        "Write the condition of a `for`: `i < n`, `i > n`, or both for a step of either sign"
-        lo, hi = self.writer.interval(stmt.step)
+        "Write the condition of a `for`: `i < n` or `i > n`, chosen at run time if the sign of the step is not known"
+        min_step, max_step = self.writer.interval(stmt.step)
         self.writer.ranges.expr_intervals[id(self.counter_expr)] = self.writer.ranges.variable_intervals.get(
             stmt.var, ALL
         )
@@ -120,23 +119,23 @@ class ControlFlow:
         def compare(op):
             return self.writer.compare(op, LESS, self.counter_expr, stop).text
 
-        if lo > 0:
+        if min_step > 0:
             return compare('<')
-        if hi < 0:
+        if max_step < 0:
             return compare('>')
         return f"{self.writer.text(step)} > 0 ? {compare('<')} : {compare('>')}"
 
     def loop_step(self, k, step):
         "Write the step of a `for`: `i++`, `i -= 2`"
-        n = number(step)
+        n = constant_value(step)
         if n == 1:
             return f'{k}++'
         if n == -1:
             return f'{k}--'
-        return f'{k} -= {-n}' if n is not None and n < 0 else f'{k} += {self.writer.text(step, low=True)}'
+        return f'{k} -= {-n}' if n is not None and n < 0 else f'{k} += {self.writer.text(step, low_bits_only=True)}'
 
     def hoist(self, stmt, expr, name, changing, type):
-        "Return `expr` if it is invariant in the loop, else a variable that has its value before the loop"
+        "Return `expr` if it is loop-invariant and cheap, else a variable that is assigned its value before the loop"
         if (
             all(part.op in INVARIANT_OPS or part.op == 'var' and part.value.slot not in changing for part in walk(expr))
             and sum(part.op in ('floordiv', 'mod', 'min', 'max') for part in walk(expr)) < 2
@@ -150,15 +149,18 @@ class ControlFlow:
             else 'int'
         )
         n = self.take_name(name if name not in self.local else f'{stmt.var.name}_{name}')
-        self.put(f'{t} {n} = {self.writer.fit(expr, t, low=t == "int").text};', stmt.line)
+        self.put(f'{t} {n} = {self.writer.fit(expr, t, low_bits_only=t == "int").text};', stmt.line)
         v = Expr('var', INT, value=_GeneratedVariable(n, t))
-        return self.writer.with_interval(v, self.writer.interval(expr))
+        return self.writer.record_interval(v, self.writer.interval(expr))
 
     def is_read_after(self, s):
         "Return whether the loop's variable is read after the loop"
         inside = {id(stmt) for stmt in statements([s])}
         return any(
-            s.var is v for stmt in statements(self.f.body) if id(stmt) not in inside for v in self.variables_read(stmt)
+            s.var is v
+            for stmt in statements(self.function.body)
+            if id(stmt) not in inside
+            for v in self.variables_read(stmt)
         )
 
     def _stmt_each(self, stmt):
@@ -169,17 +171,19 @@ class ControlFlow:
         index_columns = [
             c
             for c in stmt.columns
-            if all(number(i) == n for n, i in enumerate(c.items)) and not c.declared_before and c.var.c_type == 'int'
+            if all(constant_value(i) == n for n, i in enumerate(c.items))
+            and not c.declared_before
+            and c.var.c_type == 'int'
         ]
         k = index_columns[0].var.c_name if index_columns else self.take_name('k')
-        first = []
+        first_lines = []
         for c in stmt.columns:
             if index_columns and c is index_columns[0]:
                 continue
             table = self.table(stmt, c)
-            first.append(f"{'' if c.declared_before else c.var.slot.c_type + ' '}{c.var.c_name} = {table}[{k}];")
+            first_lines.append(f"{'' if c.declared_before else c.var.slot.c_type + ' '}{c.var.c_name} = {table}[{k}];")
         self.compound_statement(
-            stmt, f'for (int {k} = 0; {k} < {stmt.count}; {k}++)', stmt.body, stmt.node.body[0].col_offset, first
+            stmt, f'for (int {k} = 0; {k} < {stmt.count}; {k}++)', stmt.body, stmt.node.body[0].col_offset, first_lines
         )
 
     def each_value(self, stmt, c):
@@ -226,13 +230,13 @@ INVARIANT_OPS = {
     'neg',
     'cast',
     'abs',
-}  # operations that have the same value in every iteration if their operands have
+}  # operations that are loop-invariant if their operands are
 
 
 class _GeneratedVariable:
-    "A variable of C that is not in the Python source"
+    "A C variable that is not in the Python source, with the attributes of a `flow.Variable` that are read here"
 
-    undefined, defs = False, 1
+    maybe_uninitialized, num_defs = False, 1
 
     def __init__(self, c_name, c_type):
         self.c_name = c_name

@@ -10,12 +10,12 @@ from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, HALF, INT, REAL, UINT, INTEGER
 from .text import PRIMARY, PROMOTED, UNARY, Text, parenthesize
 
 
-# A conversion that may lose information is written as a cast; an implicit conversion of C is left implicit.
+# A conversion that may lose information is written as a cast; other conversions remain implicit.
 class Conversions:
-    "Write casts where C has no implicit conversion, or where one would lose information"
+    "Writes casts where C has no implicit conversion, or where it would lose information"
 
     def cast(self, t, type):
-        "Write the text `t` with a cast to `type`, unless it is of that type: `(int)x`"
+        "Write the text `t` with a cast to `type`, unless it already has this type: `(int)x`"
         if t.type == type:
             return t
         if type == '__half':
@@ -27,11 +27,11 @@ class Conversions:
     def to_half(self, t):
         "Write the conversion of a number to a half: `__float2half(x)`"
         self.headers.add('cuda_fp16.h')
-        f = '__double2half' if t.type == 'double' else '__float2half'
-        return Text(f'{f}({t.text})', PRIMARY, '__half')
+        function = '__double2half' if t.type == 'double' else '__float2half'
+        return Text(f'{function}({t.text})', PRIMARY, '__half')
 
     def as_type(self, expr, type):
-        "Write `expr` as a value of C's type `type`; a literal is written in that type: `0.5f`"
+        "Write `expr` as a value of the C type `type`; a literal is written in this type: `0.5f`"
         if expr.op == 'const' and expr.type != BOOL:
             if type in ('float', 'double', '__half'):
                 return self.real(float(expr.value), type, getattr(expr, 'text', None))
@@ -45,8 +45,8 @@ class Conversions:
             return Text(*self.conditional(expr, type))
         return self.cast(self.write(expr), type)
 
-    def fit(self, expr, type, low=False):
-        "Write `expr` for a variable of C's type `type`: a conversion that loses something is written out"
+    def fit(self, expr, type, low_bits_only=False):
+        "Write `expr` for a variable of the C type `type`; a conversion that may lose information is explicit"
         if type == 'bool':
             return self.condition(expr) if expr.type != BOOL else self.write(expr)
         if type == 'unsigned int' and expr.op == 'const' and 0 <= expr.value < 2**32:
@@ -81,9 +81,9 @@ class Conversions:
                 _wrap(int(expr.value), type),
                 getattr(expr, 'text', None) if _wrap(int(expr.value), type) == expr.value else None,
             )
-        return self.write(expr, low)
+        return self.write(expr, low_bits_only)
 
-    def _expr_cast(self, expr, low):
+    def _expr_cast(self, expr, low_bits_only):
         a, dtype = expr.args[0], expr.value
         type = {'weak': C_NAMES[expr.type]}.get(dtype, C_NAMES.get(dtype))
         if type is None:
@@ -99,31 +99,30 @@ class Conversions:
         t = (
             self.write(a)
             if a.type in REAL
-            else self.write(a, low and dtype in ('int64', 'uint64') or dtype not in ('int64', 'uint64'))
+            else self.write(a, low_bits_only and dtype in ('int64', 'uint64') or dtype not in ('int64', 'uint64'))
         )
         if t.type == '__half':
             t = self.cast(t, 'float')
         if a.type in INTEGERS and within(self.interval(a), of_dtype(dtype)):
-            return self.write(a, low)
+            return self.write(a, low_bits_only)
         if (
             type == 'long long'
             and expr.type == INT
             and a.type in REAL
-            and (low or within(self.interval(expr), INT32))
+            and (low_bits_only or within(self.interval(expr), INT32))
             and not self.unit.wide
         ):
             type = 'int'
         return Text(f'({type}){parenthesize(t)}', UNARY, PROMOTED.get(type, type))
 
 
-# One addition, multiplication, division or square root of float32 values, computed in double and rounded to
-# float32, has the same bits as in float arithmetic: double has more than twice the digits. So it is written
-# in float.
+# A single addition, multiplication, division or square root of float32 values gives the same bits in float as in
+# double, rounded to float32, because a double has more than twice the significant bits. So it is written in float.
 class SinglePrecision:
-    "Find what may be computed in float instead of double"
+    "Finds operations in double that can be written in float"
 
     def exact_in_float32(self, expr):
-        "Return `expr` as something that float32 holds exactly; None if it may not"
+        "Return an expression that float32 represents exactly and that equals `expr`; None if there may be none"
         if expr.type in (FLOAT, HALF):
             return expr
         if (
@@ -142,7 +141,7 @@ class SinglePrecision:
             return self.exact_in_float32(expr.args[0])
 
     def in_float32(self, expr):
-        "Return `expr`, a double that is converted to float, as an operation on floats with the same bits; else None"
+        "Return an expression in float with the bits of the double `expr`, rounded to float; None if there is none"
         if (s := self.exact_in_float32(expr)) is not None:
             return s
         if (
@@ -161,7 +160,7 @@ class SinglePrecision:
 
 
 def _wrap(v, type):
-    "Return the integer `v` wrapped to the range of C's type `type`"
+    "Return the integer `v`, wrapped to the range of the C type `type`"
     bits = {'signed char': 8, 'unsigned char': 8, 'short': 16, 'unsigned short': 16, 'int': 32, 'unsigned int': 32}.get(
         type
     )

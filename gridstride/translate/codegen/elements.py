@@ -1,20 +1,20 @@
 """Writes the elements of arrays, and pointers to them."""
 
-from ..tree import Expr, number
-from .text import PLUS, PRIMARY, PROMOTED, UNARY, Text, join_text
+from ..tree import Expr, constant_value
+from .text import PLUS, PRIMARY, PROMOTED, UNARY, Text, binary_text
 
 
-# Only the low 32 bits of an index matter.
+# Indices are written with `low_bits_only`, because a valid index fits 32 bits.
 class Elements:
-    "Write elements of arrays, and pointers to them"
+    "Writes elements of arrays, and pointers to them"
 
     def element_at(self, memory, idx):
-        "Write the element of a memory at the indices that C needs: `x[i]`"
+        "Write the element of a memory at an index in C: `x[i]`"
         return self.row(memory, idx)
 
     def row(self, memory, idx):
-        "Write the part of a C array that its first indices select: `tile[r]`"
-        return memory.c_name + ''.join(f'[{self.text(i, low=True)}]' for i in idx)
+        "Write the element or row of a C array that the indices select: `tile[r]`"
+        return memory.c_name + ''.join(f'[{self.text(i, low_bits_only=True)}]' for i in idx)
 
     def _expr_load(self, expr):
         type = self.element_type(expr.value.dtype)
@@ -27,20 +27,28 @@ class Elements:
         "Write the address at which a pointer begins: `x + i`"
         m = expr.value
         if m.dims is None:
-            at = self.write(expr.args[0], low=True)
+            offset = self.write(expr.args[0], low_bits_only=True)
             start = Text(m.c_name, PRIMARY, '*')
             return (
                 start
-                if at.text == '0'
+                if offset.text == '0'
                 else Text(
-                    join_text('+', start, at, PLUS, right_loose=at.prec == PLUS and ' - ' not in at.text), PLUS, '*'
+                    binary_text(
+                        '+', start, offset, PLUS, right_needs_no_parens=offset.prec == PLUS and ' - ' not in offset.text
+                    ),
+                    PLUS,
+                    '*',
                 )
             )
-        lead, offset = expr.args[:-1], expr.args[-1]
-        left = m.ndim - len(lead)
-        base = self.row(m, lead) if left == 1 else '&' + self.row(m, lead) + '[0]' * left
-        t = Text(base, PRIMARY if left == 1 else UNARY, '*')
-        return t if number(offset) == 0 else Text(join_text('+', t, self.write(offset, low=True), PLUS), PLUS, '*')
+        leading, offset = expr.args[:-1], expr.args[-1]
+        num_missing = m.ndim - len(leading)
+        base = self.row(m, leading) if num_missing == 1 else '&' + self.row(m, leading) + '[0]' * num_missing
+        t = Text(base, PRIMARY if num_missing == 1 else UNARY, '*')
+        return (
+            t
+            if constant_value(offset) == 0
+            else Text(binary_text('+', t, self.write(offset, low_bits_only=True), PLUS), PLUS, '*')
+        )
 
     def argument(self, view, memory):
         "Write an array as the argument of a device function whose parameter is `memory`"
@@ -54,7 +62,7 @@ class Elements:
             Expr(
                 'address',
                 None,
-                [*view.lead, view.offset] if view.memory.dims is not None else [view.offset],
+                [*view.leading_indices, view.offset] if view.memory.dims is not None else [view.offset],
                 view.memory,
             )
         ).text

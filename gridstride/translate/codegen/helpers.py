@@ -3,7 +3,7 @@
 from ..types import C_NAMES
 
 
-# The helpers that a kernel uses are written above it.
+# The helpers that a kernel uses are written above it. `T` stands for their C type.
 HELPERS = {
     'floor_div': '''__device__ inline T floor_div(T a, T b) {  // as Python's //
     T q = a/b;
@@ -41,17 +41,17 @@ HELPERS = {
 }
 
 
-def _compare_and_swap_loop(name, keep, bits, type, to, back, comment=''):
-    "Write an atomic operation as a loop over compare-and-swap; `keep`: the statements that compute and swap"
-    return f'''__device__ inline {type} {name}({type} *address, {type} value) {{{comment}
+def _compare_and_swap_loop(name, swap, bits, type, from_bits):
+    "Return the text of an atomic operation as a compare-and-swap loop; `swap`: the statements of an iteration"
+    return f'''__device__ inline {type} {name}({type} *address, {type} value) {{
     {bits} *place = ({bits} *)address;
     {bits} old = atomicCAS(place, 0, 0), seen;
     do {{
         seen = old;
-        {type} now = {back('seen')};
-        {keep}
+        {type} now = {from_bits('seen')};
+        {swap}
     }} while (old != seen);
-    return {back('old')};
+    return {from_bits('old')};
 }}'''
 
 
@@ -59,8 +59,8 @@ def atomic_helper(op, dtype):
     "Return (name, text) of an atomic operation `op` on elements of `dtype` that CUDA does not have"
     type = C_NAMES[dtype]
     bits = 'unsigned long long' if type in ('double', 'long long', 'unsigned long long') else 'unsigned int'
-    to = {'float': '__float_as_uint({})', 'double': '__double_as_longlong({})'}.get(type, '{}')
-    back = {'float': '__uint_as_float({})', 'double': '__longlong_as_double({})'}.get(type, f'({type}){{}}')
+    to_bits = {'float': '__float_as_uint({})', 'double': '__double_as_longlong({})'}.get(type, '{}')
+    from_bits = {'float': '__uint_as_float({})', 'double': '__longlong_as_double({})'}.get(type, f'({type}){{}}')
     name = {
         'max': 'atomic_max',
         'min': 'atomic_min',
@@ -69,15 +69,14 @@ def atomic_helper(op, dtype):
         'inc': 'atomic_inc',
         'dec': 'atomic_dec',
     }[op]
-    changes = {
+    condition = {
         'max': 'value > now',
         'min': 'value < now',
         'nanmax': 'value > now || now != now',
         'nanmin': 'value < now || now != now',
     }.get(op)
-    stop = f'if (!({changes})) break;' if changes else ''
+    stop = f'if (!({condition})) break;' if condition else ''
     new = {'inc': 'now >= value ? 0 : now + 1', 'dec': 'now == 0 || now > value ? value : now - 1'}.get(op, 'value')
-    swap = f'old = atomicCAS(place, seen, {to.format(new)});'
-    return name, _compare_and_swap_loop(
-        name, f'{stop}\n        {swap}' if stop else swap, bits, type, to.format, back.format
-    )
+    swap = f'old = atomicCAS(place, seen, {to_bits.format(new)});'
+    swap = f'{stop}\n        {swap}' if stop else swap
+    return name, _compare_and_swap_loop(name, swap, bits, type, from_bits.format)

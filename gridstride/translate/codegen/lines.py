@@ -15,12 +15,13 @@ class Line:
         return '    ' * self.depth + self.text if self.text else ''
 
 
-WIDTH = 110
+WIDTH = 110  # columns
 
 
-# Comments and blank lines are copied: each statement is preceded by those that precede it in Python.
+# `cursor` is the last line of the source whose comments have been written. Before a statement, the comments and blank
+# lines between the cursor and its line are copied.
 class SourceLines:
-    "Write lines, with the comments and blank lines of the Python source"
+    "Writes lines, with the comments and blank lines of the Python source"
 
     writing = None  # the statement that is being written
 
@@ -29,14 +30,14 @@ class SourceLines:
         self.lines.append(Line(text, self.depth if depth is None else depth, line))
 
     def comments_until(self, line, column=None):
-        "Write the comments and blank lines of the source that precede `line`"
+        "Write the comments and blank lines between the cursor and `line`, up to a comment that is left of `column`"
         for n in range(self.cursor + 1, line):
             if n in self.source.comments and self.source.comments[n][2]:
                 if column is not None and self.source.comments[n][0] < column:
                     return
                 self.put_blank_line()
                 self.put(f'// {self.source.comments[n][1]}', n)
-            elif n in self.source.blank:
+            elif n in self.source.blank_lines:
                 self.blank_line_pending = True
             else:
                 continue
@@ -57,9 +58,9 @@ class SourceLines:
         )
 
     def block(self, body, column):
-        "Write the statements of a block of the source that begins at `column`"
+        "Write the statements of a block that begins at `column` in the source, then the comments at its end"
         groups = []
-        for n, s in enumerate(body):
+        for n, s in enumerate(body):  # group the statements that come from one statement of Python
             if (
                 groups
                 and s.node is groups[-1][0][1].node
@@ -68,8 +69,8 @@ class SourceLines:
                 groups[-1].append((n, s))
             else:
                 groups.append([(n, s)])
-        for g in groups:
-            self.group(body, g)
+        for group in groups:
+            self.put_group(body, group)
         end = self.cursor + 1
         while end <= len(self.source.lines) and self.belongs_to_block(end, column):
             end += 1
@@ -78,16 +79,16 @@ class SourceLines:
     def belongs_to_block(self, n, column):
         "Return whether line `n` of the source is empty, or a comment that belongs to a block at `column`"
         comment_column, _, is_own_line = self.source.comments.get(n, (0, '', False))
-        return n in self.source.blank or is_own_line and comment_column >= column
+        return n in self.source.blank_lines or is_own_line and comment_column >= column
 
-    def group(self, body, group):
+    def put_group(self, body, group):
         "Write the statements that come from one statement of Python"
         first = self.writing = group[0][1]
         self.comments_until(first.line)
         start = len(self.lines)
-        compound = first.kind in ('if', 'while', 'for', 'each')
+        is_compound = first.kind in ('if', 'while', 'for', 'each')
         comment = self.trailing_comments(
-            max(first.line, self.cursor + 1), self.header_end(first) if compound else first.last
+            max(first.line, self.cursor + 1), self.header_end(first) if is_compound else first.last_line
         )
         if any(s.kind != 'nothing' for _, s in group) or any(
             (id(body), n) in self.declarations_before for n, _ in group
@@ -96,19 +97,21 @@ class SourceLines:
         start = len(self.lines)
         texts = []
         for n, s in group:
-            for t in self.combine([self.declaration(v) for v in self.declarations_before.get((id(body), n), ())]):
+            for t in self.join_declarations(
+                [self.declaration(v) for v in self.declarations_before.get((id(body), n), ())]
+            ):
                 self.put(t, s.line)
         for n, s in group:
-            if compound:
+            if is_compound:
                 self.cursor = max(self.cursor, self.header_end(s))
                 getattr(self, f'_stmt_{s.kind}')(s)
             else:
                 texts += getattr(self, f'_stmt_{s.kind}')(s)
-        for t in self.combine(texts):
+        for t in self.join_declarations(texts):
             self.put(t, first.line)
         self.writing = None
-        if not compound:
-            self.cursor = max(self.cursor, first.last)
+        if not is_compound:
+            self.cursor = max(self.cursor, first.last_line)
         if comment:
             if len(self.lines) > start:
                 self.lines[start].text += f'  // {comment}'
@@ -120,29 +123,29 @@ class SourceLines:
         "Return the last line of the header of a branch or a loop"
         return (stmt.node.iter if stmt.kind in ('for', 'each') else stmt.node.test).end_lineno
 
-    def combine(self, texts):
-        "Join declarations of the same type into one line if it fits"
-        res = []
-        for t in texts:
-            t = t if isinstance(t, tuple) else (None, t)
-            if res and t[0] and res[-1][0] == t[0] and len(res[-1][1]) + len(t[1]) < WIDTH - 10:
-                res[-1] = t[0], f'{res[-1][1]}, {t[1]}'
+    def join_declarations(self, texts):
+        "Return lines; consecutive declarations, (type, text), of the same type share a line if they fit"
+        joined = []  # [type or None, text]
+        for item in texts:
+            type, text = item if isinstance(item, tuple) else (None, item)
+            if joined and type and joined[-1][0] == type and len(joined[-1][1]) + len(text) < WIDTH - 10:
+                joined[-1] = type, f'{joined[-1][1]}, {text}'
             else:
-                res.append(t)
-        return [f'{k} {t};' if k else t for k, t in res]
+                joined.append((type, text))
+        return [f'{type} {text};' if type else text for type, text in joined]
 
     def declaration(self, v):
-        "Return (type, name and value) to declare `v` before its first assignment"
+        "Return (type, text) of the declaration of `v` before its first assignment; the text has the name and a value"
         if isinstance(v.type, Array):
             return self.pointer_type(v), f'*{v.c_name}'
-        zero = self.may_be_uninitialized(v) and v.type != HALF and v.result_of is None
-        value = '' if not zero else ' = false' if v.type == BOOL else ' = 0'
+        needs_zero = self.may_be_uninitialized(v) and v.type != HALF and v.result_of is None
+        value = '' if not needs_zero else ' = false' if v.type == BOOL else ' = 0'
         return self.type_of(v), v.c_name + value
 
     def type_of(self, v):
-        "Return C's type of the variable `v`"
+        "Return the C type of the variable `v`"
         return v.result_of.struct_name if v.result_of else v.c_type
 
     def pointer_type(self, v):
-        "Return C's type of the elements that `v` points to"
-        return ('const ' if v.memory.readonly else '') + self.writer.element_type(v.memory.dtype)
+        "Return the C type of the elements that `v` points to"
+        return ('const ' if v.memory.is_readonly else '') + self.writer.element_type(v.memory.dtype)

@@ -1,4 +1,4 @@
-"""Writes literals, and names: of constants, variables and sizes."""
+"""Writes literals, and the names of constants, variables and sizes."""
 
 import math
 import re
@@ -10,10 +10,10 @@ from ..types import BOOL, C_NAMES, HALF, REAL, UINT, INTEGERS
 from .text import PRIMARY, PROMOTED, UNARY, Text, Unsupported
 
 
-# A literal keeps the spelling of the source if C can read it. `2147483648` gets the suffix LL, because it is not an
-# `int`, and next to a float `0.1` becomes `0.1f`.
+# A literal has the spelling of the source if this is valid in C. `2147483648` gets the suffix LL, because it does not
+# fit an `int`; an operand of a float, `0.1` becomes `0.1f`.
 class Literals:
-    "Write literals, and names: of constants, variables and sizes"
+    "Writes literals, and the names of constants, variables and sizes"
 
     def _expr_const(self, expr):
         v = expr.value
@@ -26,7 +26,7 @@ class Literals:
         )
 
     def integer(self, v, text=None, type=None):
-        "Write the integer `v`, as the source has it (`text`), for C's type `type`"
+        "Write the integer `v`, spelled `text` in the source, as a literal of the C type `type`"
         if v == -(2**63):
             return Text('(-9223372036854775807LL - 1)', PRIMARY, 'long long')
         text = (text if text and text.lower().startswith(('0x', '-0x')) else str(v)).replace('_', '')
@@ -38,7 +38,7 @@ class Literals:
         return Text(text + 'LL' * wide, PRIMARY if v >= 0 else UNARY, 'long long' if wide else 'int')
 
     def real(self, v, type, text=None):
-        "Write the float `v`, as the source has it (`text`), for C's type `type`: `0.5f`"
+        "Write the float `v`, spelled `text` in the source, as a literal of the C type `type`: `0.5f`"
         if math.isinf(v) or math.isnan(v):
             self.macros.add('NAN' if math.isnan(v) else 'INFINITY')
             name = 'NAN' if math.isnan(v) else 'INFINITY'
@@ -50,13 +50,13 @@ class Literals:
         return Text(text + 'f' * (type == 'float'), PRIMARY if not text.startswith('-') else UNARY, type)
 
     def decimal(self, v, text):
-        "Return the digits of a float as the source has them, if C can read that"
+        "Return the decimal digits of the float `v`, spelled as in the source if this is valid in C"
         text = (text or '').replace('_', '')
         try:
-            same = re.fullmatch(r'-?[\d.]+([eE][-+]?\d+)?', text) and float(text) == v
+            is_valid = re.fullmatch(r'-?[\d.]+([eE][-+]?\d+)?', text) and float(text) == v
         except ValueError:
-            same = False
-        text = text if same else repr(float(v))
+            is_valid = False
+        text = text if is_valid else repr(float(v))
         if text.startswith(('.', '-.')):
             text = text.replace('.', '0.', 1)
         if re.fullmatch(r'-?\d+', text):
@@ -102,5 +102,5 @@ class Literals:
 
     @property
     def index_type(self):
-        "Return C's type of sizes and strides"
+        "Return the C type of sizes and strides"
         return 'long long' if self.unit.wide else 'int'

@@ -1,4 +1,4 @@
-"""Chooses the names of the generated C: a name keeps its spelling unless it means something else in C or CUDA."""
+"""Chooses the names of the generated C: a Python name is kept unless it is reserved in C or CUDA."""
 
 import re
 
@@ -25,16 +25,15 @@ close link select dup pipe wait sleep abort exit atexit free malloc rand'''.spli
 
 
 class Names:
-    "The names of the generated C that are taken"
+    "The names that are taken at file scope of the generated C"
 
     def __init__(self):
-        # kernel: its name, which a variable may have, too
         self.taken = set()
-        self.constants = {}
-        self.kernel = set()
+        self.constants = {}  # name in Python -> name in C
+        self.kernel = set()  # the name of the kernel, which a local variable may also have
 
     def unused_name(self, name, taken=(), at_file_scope=False):
-        "Return a name like `name` that C allows and that is not used; `at_file_scope`: for file scope"
+        "Return `name`, or a name like it, that is valid in C and not taken, at file scope or in a function"
         name = base = re.sub(r'[^\w]|[^\x00-\x7f]', lambda m: f'u{ord(m[0]):x}', name) or 'x'
         if name in _RESERVED or at_file_scope and name in _C_LIBRARY or re.match(r'__', name):
             name = base = name.strip('_') + '_'
@@ -44,10 +43,10 @@ class Names:
         return name
 
     def take_at_file_scope(self, name):
-        "Take a name at file scope"
-        res = self.unused_name(name, at_file_scope=True)
-        self.taken.add(res)
-        return res
+        "Return an unused name at file scope, and mark it as taken"
+        c_name = self.unused_name(name, at_file_scope=True)
+        self.taken.add(c_name)
+        return c_name
 
     def constant(self, name):
         "Return the name in C of a constant at file scope"

@@ -4,42 +4,46 @@ from ..tree import expressions, statements, walk, walk_used
 from .calls import views_of
 
 
-# A variable that is never read is removed, because C's compiler warns of it. A size that the kernel assigns to a
-# variable becomes a parameter of that name.
+# A variable that is never read is removed, because a C compiler would warn. If the kernel assigns the size of an array
+# to a variable, the C parameter for the size has the name of the variable.
 class Parameters:
-    "Remove the unread variables of a function, and name its parameters and sizes"
+    "Removes the unread variables of a function, and names its parameters and sizes"
 
     def prepare(self):
         "Remove unread variables, name sizes and variables, and choose where each variable is declared"
         self.remove_unread()
-        self.local = set()
+        self.local = set()  # names in C that the function uses
         self.name_parameters()
         self.share_names()
         self.declarations_before = {}
-        self.choose_declarations(self.f.body, set(), 0)
-        if self.f is not self.writer.unit.main:
+        self.choose_declarations(self.function.body, set(), 0)
+        if self.function is not self.writer.unit.main:
             for e in self.parameters:
-                (e.value if e.op == 'var' else e.value.memory).dropped = not self.is_used(e)
-            self.parameters = [e for e in self.parameters if not (e.value if e.op == 'var' else e.value.memory).dropped]
+                (e.value if e.op == 'var' else e.value.memory).is_dropped = not self.is_used(e)
+            self.parameters = [
+                e for e in self.parameters if not (e.value if e.op == 'var' else e.value.memory).is_dropped
+            ]
 
     def is_used(self, expr):
         "Return whether the body uses the parameter `expr`"
         if expr.op == 'var':
             return any(
                 expr.value is v.slot
-                for s in statements(self.f.body)
+                for s in statements(self.function.body)
                 for v in [*self.variables_read(s), *([s.var] if getattr(s, 'var', None) is not None else [])]
             )
-        return any(m is expr.value.memory for s in statements(self.f.body) for m in self.memories(s))
+        return any(m is expr.value.memory for s in statements(self.function.body) for m in self.memories(s))
 
     def remove_unread(self):
         "Remove assignments to variables that are never read"
         while True:
-            live = {v for s in statements(self.f.body) for v in self.variables_read(s)}
-            dead = [s for s in statements(self.f.body) if s.kind in ('assign', 'pointer') and s.var not in live]
-            if not dead:
+            read_vars = {v for s in statements(self.function.body) for v in self.variables_read(s)}
+            unread = [
+                s for s in statements(self.function.body) if s.kind in ('assign', 'pointer') and s.var not in read_vars
+            ]
+            if not unread:
                 break
-            for s in dead:
+            for s in unread:
                 if s.kind == 'assign' and s.expr.op == 'size':
                     s.assigned_size = s.var, s.expr.value
                 if s.kind == 'assign' and any(e.op in ('device', 'atomic', 'call', 'shuffle') for e in walk(s.expr)):
@@ -49,11 +53,10 @@ class Parameters:
                     s.expr = None
                     s.address = None
                 s.var = None
-        used = {id(m) for s in statements(self.f.body) for m in self.memories(s)}
-        for s in statements(self.f.body):
+        used = {id(m) for s in statements(self.function.body) for m in self.memories(s)}
+        for s in statements(self.function.body):
             if s.kind == 'alloc' and id(s.memory) not in used:
                 s.kind = 'nothing'
-        self.live = live
 
     def variables_read(self, stmt):
         "Yield the variables that `stmt` reads, without the one that it assigns"
@@ -65,7 +68,7 @@ class Parameters:
             yield stmt.memory.variable
 
     def variables_in(self, expr):
-        "Yield the variables in the expression `expr`, those of its arrays included"
+        "Yield the variables in an expression, including those that hold its arrays"
         for part in walk_used(expr):
             if part.op in ('var', 'let') or part.op in ('value_land', 'value_lor') and part.value is not None:
                 yield part.value
@@ -86,7 +89,7 @@ class Parameters:
                     yield from self.variables_in(p)
 
     def memories(self, stmt):
-        "Yield the memories that the statement `stmt` accesses"
+        "Yield the memories that a statement accesses"
         if stmt.kind == 'store' or stmt.kind == 'pointer':
             yield stmt.memory
         for e in expressions(stmt):
@@ -99,9 +102,9 @@ class Parameters:
     def name_parameters(self):
         "Name the parameters and the sizes that the function needs"
         self.parameters, self.arrays = [], []
-        for (name, _), e in zip(self.f.params, self.f.parameter_exprs):
+        for (name, _), e in zip(self.function.params, self.function.parameter_exprs):
             self.name_parameter(e, name)
-        sizes = self.list_sizes()
+        sizes = self.find_sizes()
         for m in self.arrays:
             m.size_names = {}
             m.stride_names = {}
@@ -115,22 +118,22 @@ class Parameters:
                 m.stride_names[d] = self.take_name(f'{m.c_name}_stride{d if m.ndim > 1 else ""}')
             if any(w == 'start' and a is m for w, a, d in sizes):
                 m.start_name = self.take_name(f'{m.c_name}_start')
-        self.f.extra = [
+        self.function.layout_params = [
             (m, w, d)
             for m in self.arrays
             for w, names in (('size', m.size_names), ('stride', m.stride_names))
             for d in sorted(names)
         ]
-        self.f.extra += [(m, 'start', 0) for m in self.arrays if m.start_name]
+        self.function.layout_params += [(m, 'start', 0) for m in self.arrays if m.start_name]
 
-    def take_name(self, name, more=()):
-        "Return a name that is unused in the function, `name` or one like it, and mark it as used"
-        res = self.names.unused_name(name, self.local.union(more))
-        self.local.add(res)
-        return res
+    def take_name(self, name, also_taken=()):
+        "Return `name`, or a name like it, that is unused in the function, and mark it as used"
+        c_name = self.names.unused_name(name, self.local.union(also_taken))
+        self.local.add(c_name)
+        return c_name
 
     def name_parameter(self, expr, name):
-        "Name the parameter `expr`; a tuple becomes several"
+        "Name the parameter `expr`; each item of a tuple is a parameter in C"
         if expr.op == 'tuple':
             for n, part in enumerate(expr.args):
                 self.name_parameter(part, f'{name}_{n}')
@@ -142,13 +145,13 @@ class Parameters:
         elif expr.op == 'var':
             expr.value.c_name = self.take_name(expr.value.name, self.names.kernel)
             expr.value.slot = expr.value
-            expr.value.dropped = False
+            expr.value.is_dropped = False
             self.parameters.append(expr)
 
-    def list_sizes(self):
-        "Return {(what, memory, dimension)} of the sizes and strides in the function's expressions"
+    def find_sizes(self):
+        "Return {(kind, memory, dimension)} of the sizes, strides and starts that the function uses"
         res = set()
-        for s in statements(self.f.body):
+        for s in statements(self.function.body):
             for e in expressions(s):
                 for part in self.expressions_in(e):
                     if part.op in ('size', 'stride'):
@@ -158,26 +161,26 @@ class Parameters:
         return res
 
     def expressions_in(self, expr):
-        "Yield all expressions in `expr`, with the sizes that a device function needs of an array"
+        "Yield all expressions in `expr`, including arguments for the layout parameters of device functions"
         yield from walk(expr)
         for part in walk(expr):
             if part.op == 'device':
-                for m, what, d in part.value.extra:
+                for m, what, d in part.value.layout_params:
                     for a, p in zip(part.args, part.value.parameter_exprs):
                         for view in views_of(a, p, m):
                             yield from walk(view.sizes[d] if what == 'size' else view.strides[d])
                 for a in part.args:
                     for view in _all_views(a):
-                        for p in (*view.lead, view.offset):
+                        for p in (*view.leading_indices, view.offset):
                             yield from walk(p)
             if part.op == 'load' and hasattr(part.value, 'items'):
                 for i in part.value.items:
                     yield from self.expressions_in(i)
 
     def adopt_variable_names(self, sizes):
-        "Make a parameter of each size that the kernel assigns to a variable, with the variable's name"
-        names = [v.name for v in self.f.variables if v.type is not None]
-        for s in statements(self.f.body):
+        "Give the parameter for a size the name of the variable to which the kernel assigns the size"
+        names = [v.name for v in self.function.variables if v.type is not None]
+        for s in statements(self.function.body):
             v, size = getattr(s, 'assigned_size', (None, None))
             if s.kind == 'assign' and s.expr.op == 'size':
                 v, size = s.var, s.expr.value
@@ -197,11 +200,13 @@ class Parameters:
             s.expr = None
 
     def size_name(self, memory, d, sizes):
-        "Return a name for the size `d` of the array `memory`: n, x_size, x_rows"
+        "Return a name for the size of dimension `d` of the array `memory`: n, x_size, x_rows"
         unnamed = [(a, k) for w, a, k in sizes if w == 'size' and k not in a.size_names]
-        used = {v.name for v in self.f.variables}
+        var_names = {v.name for v in self.function.variables}
         if memory.ndim == 1:
-            return 'n' if len(unnamed) == 1 and 'n' not in used and 'n' not in self.local else f'{memory.c_name}_size'
+            return (
+                'n' if len(unnamed) == 1 and 'n' not in var_names and 'n' not in self.local else f'{memory.c_name}_size'
+            )
         if memory.ndim == 2:
             return f"{memory.c_name}_{('rows', 'cols')[d]}"
         return f'{memory.c_name}_{d}'

@@ -1,18 +1,16 @@
 """Writes statements without nested statements: assignments, stores, declarations, calls."""
 
-from ..tree import number, walk
+from ..tree import constant_value, walk
 from ..types import BOOL, C_NAMES, DOUBLE, REAL, WEAK, is_int
 from .text import CONDITIONAL, C_INTEGERS, Text
 
 
-_FORMATS = dict(zip((*C_INTEGERS, 'text'), ('%d', '%u', '%lld', '%llu', '%s')))
-
-
+_FORMATS = dict(zip((*C_INTEGERS, 'text'), ('%d', '%u', '%lld', '%llu', '%s')))  # C type -> format of printf
 _ESCAPES = str.maketrans({'\\': '\\\\', '"': '\\"', '\n': '\\n', '\t': '\\t'})
 
 
 class SimpleStatements:
-    "Write statements without nested statements: one method `_stmt_...` per kind, which returns lines"
+    "Writes statements without nested statements: one method `_stmt_...` per kind, which returns lines"
 
     def _stmt_nothing(self, stmt):
         return []
@@ -26,13 +24,13 @@ class SimpleStatements:
     def _stmt_expr(self, stmt):
         if not any(part.op in ('device', 'atomic', 'call', 'shuffle') for part in walk(stmt.expr)):
             return []
-        self.writer.result_unused = self.without_conversions(stmt.expr).op == 'atomic'  # its old value is unused
+        self.writer.result_is_unused = self.without_conversions(stmt.expr).op == 'atomic'
         text = self.writer.text(self.without_conversions(stmt.expr))
-        self.writer.result_unused = False
+        self.writer.result_is_unused = False
         return [text + ';']
 
     def without_conversions(self, expr):
-        "Return `expr` without conversions, where its value is not used"
+        "Return the expression that the conversions `expr` are applied to"
         return self.without_conversions(expr.args[0]) if expr.op in ('flag', 'cast', 'truth') else expr
 
     def _stmt_assign(self, stmt):
@@ -46,15 +44,17 @@ class SimpleStatements:
         return [f'{v.c_name} = {text};']
 
     def value(self, variable, expr):
-        "Write the expression `expr` as a value for the variable `variable`"
+        "Write `expr` as a value that is assigned to `variable`"
         if variable.result_of:
             return self.writer.text(expr)
         return self.writer.fit(
-            expr, variable.slot.c_type, low=variable.slot.c_type in ('int', 'unsigned int') and is_int(variable.type)
+            expr,
+            variable.slot.c_type,
+            low_bits_only=variable.slot.c_type in ('int', 'unsigned int') and is_int(variable.type),
         ).text
 
     def compound_assignment(self, target, type, expr):
-        "Write `target += ...` for the expression `target + ...`; None where C would compute in another type"
+        "Write `target += ...` for the expression `target + ...`; return None if C would compute in another type"
         if expr.op not in COMPOUND_OPERATORS:
             return
         if (
@@ -70,7 +70,7 @@ class SimpleStatements:
             return self.compound_integer(target, type, expr)
 
     def compound_real(self, target, type, expr):
-        "Write the `compound_assignment` of a float"
+        "Write the compound assignment of a float; return None if C would compute in another type"
         if type not in ('float', 'double') or expr.op not in ('add', 'sub', 'mul', 'truediv'):
             return
         b = expr.args[1]
@@ -82,7 +82,7 @@ class SimpleStatements:
         return f'{target} {COMPOUND_OPERATORS[expr.op]}= {t.text};'
 
     def is_same_operator(self, type, expr):
-        "Return whether C's operator has Python's result for an integer variable of this type"
+        "Return whether the C operator has the result of Python's for an integer variable of the C type `type`"
         if type in ('float', 'double', '__half', '__nv_bfloat16', 'bool'):
             return type == 'bool' and expr.type == BOOL
         divides, shifts = expr.op in ('floordiv', 'mod'), expr.op in ('shl', 'shr')
@@ -93,23 +93,30 @@ class SimpleStatements:
         return not ((divides or shifts) and type == 'unsigned int' and self.writer.interval(expr.args[1])[0] < 0)
 
     def compound_integer(self, target, type, expr):
-        "Write the `compound_assignment` of an integer"
-        b, adds = expr.args[1], expr.op in ('add', 'sub', 'mul')
-        if number(b) == 1 and expr.op in ('add', 'sub'):
+        "Write the compound assignment of an integer; return None if C would compute in another type"
+        b, is_modular = expr.args[1], expr.op in ('add', 'sub', 'mul')
+        if constant_value(b) == 1 and expr.op in ('add', 'sub'):
             return f'{target}{COMPOUND_OPERATORS[expr.op] * 2};'
         is_unsigned = type == 'unsigned long long' and expr.op not in ('shl', 'shr')
-        t = self.writer.as_type(b, type) if is_unsigned else self.writer.write(b, adds and 'long long' not in type)
-        narrow = expr.op in ('floordiv', 'mod') and type in ('int', 'unsigned int')
-        return None if narrow and t.type == 'long long' else f'{target} {COMPOUND_OPERATORS[expr.op]}= {t.text};'
+        t = (
+            self.writer.as_type(b, type)
+            if is_unsigned
+            else self.writer.write(b, is_modular and 'long long' not in type)
+        )
+        is_narrow_division = expr.op in ('floordiv', 'mod') and type in ('int', 'unsigned int')
+        return (
+            None
+            if is_narrow_division and t.type == 'long long'
+            else f'{target} {COMPOUND_OPERATORS[expr.op]}= {t.text};'
+        )
 
     def _stmt_store(self, stmt):
         m = stmt.memory
         target, type = self.writer.element_at(m, stmt.index), C_NAMES[m.dtype]
         if stmt.aug and (t := self.compound_assignment(target, type, stmt.expr)):
             return [t]
-        return [
-            f'{target} = {self.writer.fit(stmt.expr, type, low=type not in ("long long", "unsigned long long")).text};'
-        ]
+        low_bits_only = type not in ('long long', 'unsigned long long')
+        return [f'{target} = {self.writer.fit(stmt.expr, type, low_bits_only=low_bits_only).text};']
 
     def _stmt_pointer(self, stmt):
         v = stmt.var
@@ -130,39 +137,39 @@ class SimpleStatements:
         return [('__shared__ ' * (m.space == 'shared') + self.writer.element_type(m.dtype), m.c_name + dims)]
 
     def item_type(self, memory):
-        "Return C's type of the items of a constant array"
+        "Return the C type of the items of a constant array"
         if memory.dtype == WEAK:
-            memory.dtype = self.writer.unit.weak
+            memory.dtype = self.writer.unit.weak_type
         return C_NAMES[memory.dtype]
 
     def _stmt_return(self, stmt):
         if not stmt.args:
             return ['return;']
-        f = self.f
-        if f.is_struct:
-            return [f"return {{{', '.join(self.coerce(e, t) for e, t in zip(stmt.args, f.c_results))}}};"]
-        low = f.c_result in ('int', 'unsigned int') and is_int(stmt.args[0].type)
-        return [f'return {self.writer.fit(stmt.args[0], f.c_result, low=low).text};']
+        function = self.function
+        if function.is_struct:
+            return [f"return {{{', '.join(self.coerce(e, t) for e, t in zip(stmt.args, function.c_results))}}};"]
+        low_bits_only = function.c_result in ('int', 'unsigned int') and is_int(stmt.args[0].type)
+        return [f'return {self.writer.fit(stmt.args[0], function.c_result, low_bits_only=low_bits_only).text};']
 
     def coerce(self, expr, type):
-        "Write `expr` for a value in braces, where C converts nothing that could lose something"
+        "Write `expr` for a braced initializer, in which C allows no narrowing conversion"
         t = self.writer.fit(expr, type)
         return t.text if t.type == type or expr.op == 'const' else self.writer.cast(t, type).text
 
     def _stmt_print(self, stmt):
-        fmt, args = [], []
+        formats, args = [], []
         for a in stmt.items:
             if isinstance(a, str):
-                fmt.append(a.replace('%', '%%'))
+                formats.append(a.replace('%', '%%'))
                 continue
             t = self.writer.write(a)
             if t.type == 'bool':
                 t = Text(f'{t.text} ? "True" : "False"', CONDITIONAL, 'text')
             if t.type == '__half':
                 t = self.writer.cast(t, 'float')
-            fmt.append(_FORMATS.get(t.type, '%f'))
+            formats.append(_FORMATS.get(t.type, '%f'))
             args.append(t.text)
-        text = (stmt.sep.join(fmt) + stmt.end).translate(_ESCAPES)
+        text = (stmt.sep.join(formats) + stmt.end).translate(_ESCAPES)
         self.writer.headers.add('stdio.h')
         return [f"printf({', '.join([chr(34) + text + chr(34), *args])});"]
 

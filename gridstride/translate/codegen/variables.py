@@ -1,64 +1,66 @@
-"""Chooses the variables of C: which Python variables share one, and where each is declared."""
+"""Chooses the C variables: which Python variables share one, and where each is declared."""
 
 from ..tree import blocks, expressions, statements
 from ..types import Array, is_int
 
 
-# `i` in two loops is two variables; each is declared in its own loop, so they do not conflict. If the scope of one
-# contains the other, they become one variable of C if their types agree, or else get different names.
-_DEFAULT_NAMES = {'shared': 'tile', 'dynamic': 'shared', 'local': 'values'}  # for an array without a name, by its space
+# `i` in two loops is two variables. Each is declared in its own loop, so their names do not conflict. If the scope of
+# one contains that of the other, they become one C variable (`slot`) if their types agree; else one of them is renamed.
+_DEFAULT_NAMES = {'shared': 'tile', 'dynamic': 'shared', 'local': 'values'}  # space -> name of an array without a name
 
 
 class NameSharing:
-    "Choose which variables share a name in C"
+    "Chooses which Python variables share a C variable"
 
     def share_names(self):
-        "Make one C variable of the Python variables with one name if their types agree, else several, renamed"
-        scopes, by_name = {}, {}
-        self.find_occurrences(self.f.body, (), scopes)
-        for v in scopes:
+        "Choose the C variable of each Python variable: variables with the same name share one if their types agree"
+        occurrences, by_name = {}, {}
+        self.find_occurrences(self.function.body, (), occurrences)
+        for v in occurrences:
             by_name.setdefault(v.name, []).append(v)
         for name, group in sorted(by_name.items()):
-            kept = []  # (variable, path of the block that holds all of its occurrences)
-            for v in sorted(group, key=lambda v: [n for _, n in scopes[v][0]]):
-                self.assign_slot(name, v, kept, scopes)
-        self.name_memories(scopes)
+            placed = []  # (variable, path of the innermost block that contains all of its occurrences)
+            for v in sorted(group, key=lambda v: [n for _, n in occurrences[v][0]]):
+                self.assign_slot(name, v, placed, occurrences)
+        self.name_memories(occurrences)
 
-    def assign_slot(self, name, variable, kept, scopes):
-        "Choose the variable of C for `variable`: that of one of the `kept`, or a separate one"
+    def assign_slot(self, name, variable, placed, occurrences):
+        "Choose the C variable of `variable`: that of a variable in `placed`, or a new one"
         if variable.slot is variable and variable.c_name in self.local:
-            kept.append((variable, ()))
+            placed.append((variable, ()))
             return
         conflicting = (
             k
-            for k, path in kept
+            for k, path in placed
             if not path
-            or _conflict(scopes[k.slot], scopes[variable])
+            or _conflict(occurrences[k.slot], occurrences[variable])
             or variable.maybe_uninitialized
             or k.maybe_uninitialized
         )
         other = next(conflicting, None)
         if other is not None and not variable.has_unique_name and self.can_share(other, variable):
             variable.slot, variable.c_name = other.slot, other.slot.c_name
-            scopes.setdefault(variable.slot, []).extend(scopes[variable])
+            occurrences.setdefault(variable.slot, []).extend(occurrences[variable])
         else:
-            free = {k.c_name for k, path in kept if path} if other is None else ()
+            free_names = {k.c_name for k, path in placed if path} if other is None else ()
             variable.slot = variable
-            variable.c_name = self.names.unused_name(name, self.local - free) if other is None else self.take_name(name)
+            variable.c_name = (
+                self.names.unused_name(name, self.local - free_names) if other is None else self.take_name(name)
+            )
         self.local.add(variable.c_name)
-        kept.append((variable, innermost_block(scopes[variable])))
+        placed.append((variable, innermost_block(occurrences[variable])))
 
-    def name_memories(self, scopes):
-        "Name each array that the kernel makes after its variable, or its kind"
-        for m in (s.memory for s in statements(self.f.body) if s.kind == 'alloc'):
+    def name_memories(self, occurrences):
+        "Name each array that the kernel declares after its variable, or after its memory space"
+        for m in (s.memory for s in statements(self.function.body) if s.kind == 'alloc'):
             named = m.variable is not None and m.variable.slot is not None
             m.c_name = m.variable.c_name if named else self.take_name(m.name or _DEFAULT_NAMES[m.space])
-        for v in scopes:
+        for v in occurrences:
             if v.memory is not None and v.memory.variable is v:
                 v.memory.c_name = v.c_name
 
     def can_share(self, a, b):
-        "Return whether two variables of Python can be one of C"
+        "Return whether two Python variables can share a C variable; widen their C types if they differ"
         if isinstance(a.type, Array) or isinstance(b.type, Array):
             return False
         if a.type != b.type and not (is_int(a.type) and is_int(b.type)) or a.result_of is not b.result_of:
@@ -68,56 +70,58 @@ class NameSharing:
                 return False
             if not {a.c_type, b.c_type} <= {'int', 'unsigned int', 'long long'}:
                 return False
-            for variable in [variable for variable in self.f.variables if variable.slot is a.slot] + [b]:
+            for variable in [variable for variable in self.function.variables if variable.slot is a.slot] + [b]:
                 variable.c_type = 'long long'
         return not a.slot.names_a_size
 
-    def find_occurrences(self, block, path, found):
-        """Record where each variable occurs: ((block, number), ...) from the outside in.
+    def find_occurrences(self, block, path, occurrences):
+        """Add the occurrences of each variable to the dict `occurrences`.
 
-        The variable of a loop belongs to the loop's body.
+        An occurrence is a path, ((block, index of the statement in it), ...), from the outermost block to the
+        innermost. The variable of a loop occurs in the body of the loop.
         """
         for n, s in enumerate(block):
-            at = (*path, (id(block), n))
-            own = [v for e in expressions(s) for v in self.variables_in(e)]
+            stmt_path = (*path, (id(block), n))
+            variables = [v for e in expressions(s) for v in self.variables_in(e)]
             if s.kind in ('assign', 'pointer') and s.var is not None:
-                own.append(s.var)
+                variables.append(s.var)
             if s.kind in ('alloc', 'store') and s.memory.variable is not None:
-                own.append(s.memory.variable)
-            for v in dict.fromkeys(own):
-                found.setdefault(v, []).append(at)
+                variables.append(s.memory.variable)
+            for v in dict.fromkeys(variables):
+                occurrences.setdefault(v, []).append(stmt_path)
             for v in [c.var for c in self.loop_variables(s)]:
-                found.setdefault(v, []).append((*at, (id(s.body), -1)))
-            for b in blocks(s):
-                self.find_occurrences(b, at, found)
+                occurrences.setdefault(v, []).append((*stmt_path, (id(s.body), -1)))
+            for inner in blocks(s):
+                self.find_occurrences(inner, stmt_path, occurrences)
 
 
-# A variable is declared in the innermost block that contains all of its occurrences: at its first assignment, if that
-# is the first statement of the block in which it occurs.
+# A variable is declared in the innermost block that contains all of its occurrences: in its first assignment, if this
+# is the first statement of the block in which the variable occurs, else before that statement.
 _LOOPS = 'for', 'while', 'each'
 
 
 class Declarations:
-    "Choose where variables are declared"
+    "Chooses where variables are declared"
 
     def slots(self, stmt):
-        "Return the variables in the statement itself, without its blocks"
-        own = {v.slot for e in expressions(stmt) for v in self.variables_in(e)}
+        "Return the C variables in the statement itself, not in its blocks"
+        slots = {v.slot for e in expressions(stmt) for v in self.variables_in(e)}
         if stmt.kind in ('assign', 'pointer') and stmt.var is not None:
-            own.add(stmt.var.slot)
-        own.update(c.var.slot for c in self.loop_variables(stmt))
+            slots.add(stmt.var.slot)
+        slots.update(c.var.slot for c in self.loop_variables(stmt))
         if stmt.kind == 'store' and stmt.memory.variable is not None:
-            own.add(stmt.memory.variable.slot)
-        return own
+            slots.add(stmt.memory.variable.slot)
+        return slots
 
     def all_slots(self, s):
-        "Return the variables in the statement and its blocks"
+        "Return the C variables in the statement and its blocks"
         return self.slots(s).union(*(self.all_slots(stmt) for b in blocks(s) for stmt in b))
 
     def choose_declarations(self, block, declared, loops):
-        """Decide before which statement each variable is declared.
+        """Choose the declaration of each variable in a block; `loops`: the number of loops around it.
 
-        `declarations_before[id(block), n]` has those declared before statement `n` of a block, without a value.
+        An assignment that declares its variable has `declares`; `declarations_before[id(block), n]` lists the variables
+        that are declared before statement `n` of a block.
         """
         for n, v in self.declared_here(block, declared, loops):
             declared = declared | {v}
@@ -126,26 +130,28 @@ class Declarations:
             else:
                 self.declarations_before.setdefault((id(block), n), []).append(v)
         for s in block:
-            own = [c.var.slot for c in self.loop_variables(s)]
-            for b in blocks(s):
-                self.choose_declarations(b, declared.union(own), loops + (s.kind in _LOOPS))
+            own_slots = [c.var.slot for c in self.loop_variables(s)]
+            for inner in blocks(s):
+                self.choose_declarations(inner, declared.union(own_slots), loops + (s.kind in _LOOPS))
             for c in self.loop_variables(s):
                 c.declared_before = c.var.slot in declared
 
     def declared_here(self, block, declared, loops):
-        "Yield (index of the first statement, variable) of each variable whose innermost block is this one"
-        own, deep = [self.slots(s) for s in block], [self.all_slots(s) for s in block]
-        for v in sorted(set().union(*deep), key=lambda v: v.c_name):
+        "Yield (index of the first statement, variable) of each variable to declare in this block"
+        own_slots, all_slots = [self.slots(s) for s in block], [self.all_slots(s) for s in block]
+        for v in sorted(set().union(*all_slots), key=lambda v: v.c_name):
             if v in declared or self.is_declared_elsewhere(v):
                 continue
-            at = [n for n, d in enumerate(deep) if v in d]
-            first = block[at[0]]
-            alone = len(at) == 1 and (v not in own[at[0]] or first.kind in ('for', 'each') and self.in_header(first, v))
-            carried = (
+            positions = [n for n, slots in enumerate(all_slots) if v in slots]
+            first = block[positions[0]]
+            is_inner = len(positions) == 1 and (
+                v not in own_slots[positions[0]] or first.kind in ('for', 'each') and self.in_header(first, v)
+            )
+            keeps_its_value = (  # from one iteration to the next
                 self.may_be_uninitialized(v) and loops == 0 and any(stmt.kind in _LOOPS for stmt in statements([first]))
             )
-            if not alone or carried:
-                yield at[0], v
+            if not is_inner or keeps_its_value:
+                yield positions[0], v
 
     def is_first_value(self, stmt, v):
         "Return whether the statement assigns to `v` a value that does not depend on `v`"
@@ -154,7 +160,7 @@ class Declarations:
         return v not in {variable.slot for e in expressions(stmt) for variable in self.variables_in(e)}
 
     def loop_variables(self, stmt):
-        "Return what has the variables of a loop: the `for` itself, or the columns of an `each`"
+        "Return the objects whose `var` is a variable of the loop: the `for` itself, or the columns of an `each`"
         return [stmt] if stmt.kind == 'for' else stmt.columns if stmt.kind == 'each' else []
 
     def is_declared_elsewhere(self, variable):
@@ -168,8 +174,8 @@ class Declarations:
         )
 
     def may_be_uninitialized(self, v):
-        "Return whether the variable may be read before it has a value"
-        return any(variable.maybe_uninitialized for variable in self.f.variables if variable.slot is v)
+        "Return whether the C variable may be read before it is assigned"
+        return any(variable.maybe_uninitialized for variable in self.function.variables if variable.slot is v)
 
     def in_header(self, stmt, v):
         "Return whether `v` occurs in the loop `stmt` only as the loop variable"
@@ -177,7 +183,7 @@ class Declarations:
 
 
 def innermost_block(paths):
-    "Return the innermost block that holds all of `paths`, as the blocks around it and itself"
+    "Return the path of the innermost block that contains all of `paths`: the ids of the blocks around it, then its own"
     first, n = paths[0], 1
     while all(len(p) > n and p[n - 1] == first[n - 1] and p[n][0] == first[n][0] for p in paths):
         n += 1
@@ -185,7 +191,7 @@ def innermost_block(paths):
 
 
 def _conflict(a, b):
-    "Return whether two variables with these occurrences would conflict if they had one name"
+    "Return whether two variables with these occurrences would conflict if they had the same name"
     if len(innermost_block(a)) > len(innermost_block(b)):
         a, b = b, a
     outer, inner = innermost_block(a), innermost_block(b)

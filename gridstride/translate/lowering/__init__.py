@@ -1,18 +1,18 @@
 """Lowers a kernel's Python to the typed expressions and statements of `translate.tree`.
 
-Python's syntax tree is lowered one function at a time. There is one module per part of the language; each class
-builds on the one before it:
+The functions are lowered one at a time. There is one module per part of the language; each class derives from the one
+before it:
 
-| module | what it has |
+| module | contents |
 |---|---|
-| `function` | the state: variables and their types, the statements so far, temporaries |
+| `function` | the state: variables, their types, lowered statements, temporaries |
 | `values` | expressions: names, literals, subscripts, calls |
-| `assignments` | to names, to elements, to several side by side |
-| `statements` | branches and loops; `Lowering`, which has all of these |
+| `assignments` | assignments to names, elements and tuples of targets |
+| `statements` | branches and loops; `Lowering`, the last class |
 | `unit` | `Unit`: a kernel with the device functions that it calls |
 
-They use `convert` (types of values), `operators`, `arrays` (indices, slices, pointers) and `call_table`, the table of
-what a kernel may call, which `cuda_calls` and `math_calls` fill.
+They use `convert` (conversions between types), `operators`, `arrays` (indices, slices, pointers) and `call_table`, the
+table of the functions that a kernel may call, whose rows are in `cuda_calls` and `math_calls`.
 """
 
 from . import cuda_calls, math_calls

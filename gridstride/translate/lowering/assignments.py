@@ -1,20 +1,20 @@
 """Lowers assignments: to names, to elements, to tuples of targets.
 
-`a, b = b, a` needs the old values: what a later part reads and an earlier part changes goes into a temporary.
+`a, b = b, a` uses the old values: a value that is overwritten before it is assigned is saved in a temporary.
 A variable's type is the common type (join) of everything assigned to it.
 """
 
 import ast
 
 from ..flow import Variable
-from ..tree import array, tuple_of, walk
-from ..types import INT, describe, is_number
+from ..tree import view_expr, tuple_expr, walk
+from ..types import INT, describe_type, is_number
 from . import convert, operators
 from .values import Values
 
 
-def _is_same(a, b):
-    "Return whether two global objects, or two keys of the call table, are the same"
+def _is_same_callee(a, b):
+    "Return whether two callees, objects or keys of the call table, are the same"
     return a is b or isinstance(a, str) and a == b
 
 
@@ -38,23 +38,23 @@ class Assignments(Values):
 
     def lower_AugAssign(self, stmt):
         "Lower `a op= ...`"
-        op, t = type(stmt.op).__name__, stmt.target
-        if isinstance(t, ast.Subscript):
-            return self.augment_element(stmt, op, t)
-        if not isinstance(t, ast.Name):
-            raise self.error(stmt, f'changing {type(t).__name__.lower()} in place')
-        old = self.variable(t, self.reads[t])
+        op, target = type(stmt.op).__name__, stmt.target
+        if isinstance(target, ast.Subscript):
+            return self.augment_element(stmt, op, target)
+        if not isinstance(target, ast.Name):
+            raise self.error(stmt, f'changing {type(target).__name__.lower()} in place')
+        old = self.variable(target, self.reads[target])
         if old.op in ('view', 'tuple', 'object'):
-            raise self.error(stmt, f'{t.id} is {describe(old.type)}, which cannot be changed in place')
+            raise self.error(stmt, f'{target.id} is {describe_type(old.type)}, which cannot be changed in place')
         e = operators.binary(self, stmt, op, old, self.lower(stmt.value))
-        v = self.stores[t]
-        self.add_type(stmt, v, e.type)
-        self.emit('assign', stmt, var=v, expr=e, aug=operators.SIGNS[op])
+        variable = self.stores[target]
+        self.add_type(stmt, variable, e.type)
+        self.emit('assign', stmt, var=variable, expr=e, aug=operators.SIGNS[op])
 
-    def augment_element(self, stmt, op, t):
-        "Lower `t op= ...` for an element: its index is computed once"
-        view = self.arrays.need_view(stmt, self.lower(t.value))
-        index = self.arrays.element_index(stmt, view, self.arrays.indices(t.slice))
+    def augment_element(self, stmt, op, target):
+        "Lower `target op= ...` for an element: its index is computed once"
+        view = self.arrays.require_view(stmt, self.lower(target.value))
+        index = self.arrays.element_index(stmt, view, self.arrays.indices(target.slice))
         if any(part.op in ('device', 'atomic', 'call') for e in index for part in walk(e)):
             index = [self.temporary(stmt, 'at', INT, e) for e in index]
         old = self.arrays.element(view.memory, index)
@@ -65,11 +65,11 @@ class Assignments(Values):
         is_parallel = isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, ast.Tuple)
         if not is_parallel or len(target.elts) != len(value.elts):
             return self.bind(stmt, target, self.lower(value))
-        new = self.save_overwritten(stmt, target.elts, [self.lower(v) for v in value.elts])
-        for n, e in enumerate(new):
+        values = self.save_overwritten(stmt, target.elts, [self.lower(v) for v in value.elts])
+        for n, e in enumerate(values):
             if e.op == 'view' and any(self.is_pointer_to(t, e.value.memory) for t in target.elts[:n]):
-                new[n] = self.save_pointer(stmt, e)
-        for t, e in zip(target.elts, new):
+                values[n] = self.save_pointer(stmt, e)
+        for t, e in zip(target.elts, values):
             self.bind(stmt, t, e)
 
     def is_pointer_to(self, target, memory):
@@ -77,18 +77,18 @@ class Assignments(Values):
         return isinstance(target, ast.Name) and self.stores[target].memory is memory
 
     def save_overwritten(self, stmt, targets, values):
-        "Return the values, with temporaries for those that assignments to earlier targets change"
-        new = list(values)
-        for n, e in enumerate(new):
+        "Return the values; save a value in a temporary if an assignment to an earlier target overwrites it"
+        saved = list(values)
+        for n, e in enumerate(saved):
             if n and e.op not in ('view', 'object') and self.is_overwritten(targets[:n], e):
-                new[n] = self.save(stmt, e)
-        return new
+                saved[n] = self.save_value(stmt, e)
+        return saved
 
     def is_overwritten(self, targets, expr):
         "Return whether assigning to `targets` changes the value of `expr`"
-        inside = [node for t in targets for node in ast.walk(t)]
-        names = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-        writes_memory = any(isinstance(node, ast.Subscript) for node in inside)
+        target_nodes = [node for t in targets for node in ast.walk(t)]
+        names = {node.id for node in target_nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        writes_memory = any(isinstance(node, ast.Subscript) for node in target_nodes)
 
         def changes(part):
             if part.op == 'var':
@@ -97,10 +97,10 @@ class Assignments(Values):
 
         return any(map(changes, walk(expr)))
 
-    def save(self, stmt, expr):
-        "Return a temporary that has the present value of `expr`"
+    def save_value(self, stmt, expr):
+        "Return a temporary that holds the current value of `expr`"
         if expr.op == 'tuple':
-            return tuple_of([self.save(stmt, part) for part in expr.args])
+            return tuple_expr([self.save_value(stmt, part) for part in expr.args])
         return self.temporary(stmt, f'old_{expr.value.name}' if expr.op == 'var' else 'old', expr.type, expr)
 
     def save_pointer(self, stmt, expr):
@@ -108,10 +108,10 @@ class Assignments(Values):
         v = Variable(f'old_{expr.value.memory.name or "pointer"}')
         v.type, v.num_defs = expr.type, 1
         self.arrays.emit_pointer(stmt, v, expr.value)
-        return array(v.view)
+        return view_expr(v.view)
 
     def bind(self, stmt, target, expr):
-        "Assign the value `expr` to a target: a name, an element, or a tuple of such"
+        "Assign `expr` to a target: a name, an element, or a tuple of targets"
         if isinstance(target, ast.Name):
             return self.assign(stmt, self.stores[target], expr)
         if isinstance(target, ast.Subscript):
@@ -120,89 +120,91 @@ class Assignments(Values):
             what = f'assigning to {type(target).__name__.lower()} in a kernel'
             raise self.error(stmt, what, 'Assign to a name or to an element of an array.')
         if expr.op != 'tuple':
-            raise self.error(stmt, f'{describe(expr.type) if expr.type else "this"} cannot be unpacked like a tuple')
+            raise self.error(
+                stmt, f'{describe_type(expr.type) if expr.type else "this"} cannot be unpacked like a tuple'
+            )
         if len(expr.args) != len(target.elts):
             raise self.error(stmt, f'cannot unpack {len(expr.args)} values into {len(target.elts)} targets')
         for t, value in zip(target.elts, self.save_overwritten(stmt, target.elts, expr.args)):
             self.bind(stmt, t, value)
 
-    def assign(self, stmt, variable, expr, parameter=False):
-        "Assign `expr` to the variable `variable`; `parameter`: it is a parameter, so nothing is emitted"
+    def assign(self, stmt, variable, expr, is_parameter=False):
+        "Assign `expr` to a variable; for a parameter, record its type and arrays, but emit no statement"
         if expr.op == 'object':
-            if variable.callee is not None and not _is_same(variable.callee.value, expr.value):
+            if variable.callee is not None and not _is_same_callee(variable.callee.value, expr.value):
                 raise self.error(stmt, f'{variable.name} refers to different functions in different branches')
             variable.callee = expr
         elif expr.op == 'view':
-            self.assign_array(stmt, variable, expr, parameter)
+            self.assign_array(stmt, variable, expr, is_parameter)
         elif expr.op == 'tuple':
-            self.assign_tuple(stmt, variable, expr, parameter)
+            self.assign_tuple(stmt, variable, expr, is_parameter)
         else:
             self.add_type(stmt, variable, expr.type)
-            if not parameter:
+            if not is_parameter:
                 self.emit('assign', stmt, var=variable, expr=expr)
 
-    def assign_tuple(self, stmt, variable, expr, parameter):
-        "Assign a tuple: one variable per part"
-        t = tuple(a.type for a in expr.args)
-        if variable.type is not None and (is_number(variable.type) or len(variable.type) != len(t)):
-            raise self.clash(stmt, variable, t)
+    def assign_tuple(self, stmt, variable, expr, is_parameter):
+        "Assign a tuple: one variable per item"
+        item_types = tuple(a.type for a in expr.args)
+        if variable.type is not None and (is_number(variable.type) or len(variable.type) != len(item_types)):
+            raise self.type_conflict(stmt, variable, item_types)
         if variable.parts is None:
-            variable.parts = [Variable(f'{variable.name}_{n}', stmt) for n in range(len(t))]
-            for p in variable.parts:
-                p.num_defs = variable.num_defs
-                p.maybe_uninitialized = variable.maybe_uninitialized
-                p.tuple_name = variable.name
+            variable.parts = [Variable(f'{variable.name}_{n}', stmt) for n in range(len(item_types))]
+            for item_variable in variable.parts:
+                item_variable.num_defs = variable.num_defs
+                item_variable.maybe_uninitialized = variable.maybe_uninitialized
+                item_variable.tuple_name = variable.name
             self.variables += variable.parts
-        for n, (p, operand) in enumerate(zip(variable.parts, expr.args)):
-            if parameter:
-                self.bind_part(p, operand)
-            elif n and any(i.op == 'var' and i.value in variable.parts[:n] for i in walk(operand)):
+        for n, (item_variable, item) in enumerate(zip(variable.parts, expr.args)):
+            if is_parameter:
+                self.bind_item(item_variable, item)
+            elif n and any(i.op == 'var' and i.value in variable.parts[:n] for i in walk(item)):
                 raise self.error(stmt, f'{variable.name} is assigned a tuple of its own items', 'Use two names.')
             else:
-                self.assign(stmt, p, operand)
-        variable.type = tuple(p.type for p in variable.parts)
+                self.assign(stmt, item_variable, item)
+        variable.type = tuple(item_variable.type for item_variable in variable.parts)
 
-    def bind_part(self, p, operand):
-        "Record that `p` is the part `operand` of a tuple parameter"
-        p.type = operand.type
-        if operand.op == 'view':
-            p.view, p.memory = operand.value, operand.value.memory
-        elif operand.op == 'var':
-            p.alias_of = operand.value
+    def bind_item(self, variable, item):
+        "Record that the variable `variable` is an item of a tuple parameter, whose expression is `item`"
+        variable.type = item.type
+        if item.op == 'view':
+            variable.view, variable.memory = item.value, item.value.memory
+        elif item.op == 'var':
+            variable.alias_of = item.value
         else:
-            p.constant = operand
+            variable.constant = item
 
-    def assign_array(self, stmt, variable, expr, parameter):
+    def assign_array(self, stmt, variable, expr, is_parameter):
         "Assign an array: a name assigned once is its alias; a name assigned several times becomes a pointer variable"
         view = expr.value
         if variable.type is not None and variable.type != expr.type:
-            raise self.clash(stmt, variable, expr.type)
+            raise self.type_conflict(stmt, variable, expr.type)
         self.changed |= variable.type is None
         variable.type = expr.type
-        if variable.typed_at is None:
-            variable.typed_at = stmt.lineno
-        m = view.memory
-        is_new = m.name is None and not parameter
+        if variable.first_type_line is None:
+            variable.first_type_line = stmt.lineno
+        memory = view.memory
+        is_new = memory.name is None and not is_parameter
         if is_new and variable.num_defs == 1:
-            m.name, m.variable = variable.name, variable
-        if not (parameter or variable.num_defs == 1 and (is_new or m.space == 'const' or view.is_full_array)):
+            memory.name, memory.variable = variable.name, variable
+        if not (is_parameter or variable.num_defs == 1 and (is_new or memory.space == 'const' or view.is_full_array)):
             return self.arrays.emit_pointer(stmt, variable, view)
-        if parameter and variable.num_defs > 1:
+        if is_parameter and variable.num_defs > 1:
             what = f'{variable.name} is a parameter that is also assigned to, so the name would refer to two arrays'
             raise self.error(stmt, what, 'Use another name for the second array.')
-        variable.view, variable.memory = view, m
+        variable.view, variable.memory = view, memory
 
     def store(self, stmt, target, expr):
-        "Lower `target = expr` for an element of an array"
-        view = self.arrays.need_view(stmt, self.lower(target.value))
+        "Lower `target = expr`, where `target` is an element of an array"
+        view = self.arrays.require_view(stmt, self.lower(target.value))
         index = self.arrays.element_index(stmt, view, self.arrays.indices(target.slice))
         if not convert.is_number_like(expr):
-            held = describe(expr.type) if expr.type else 'this'
+            held = describe_type(expr.type) if expr.type else 'this'
             raise self.error(stmt, f'an element of {view.memory.name} cannot hold {held}')
         self.emit_store(stmt, view.memory, index, expr)
 
     def emit_store(self, stmt, memory, index, expr, aug=None):
-        "Store `expr` at `index`; `aug`: the operator of a statement such as `a[i] += 1`"
-        memory.write()
-        memory.used = True
+        "Emit the store of `expr` at `index`; `aug`: the operator of a statement such as `a[i] += 1`"
+        memory.mark_written()
+        memory.is_used = True
         self.emit('store', stmt, memory=memory, index=index, expr=expr, aug=aug and operators.SIGNS[aug])

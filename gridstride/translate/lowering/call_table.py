@@ -1,4 +1,4 @@
-"""The table of the functions that a kernel may call, and the look-up of an object in it."""
+"""The table of the functions that a kernel may call, and the lookup of an object in it."""
 
 import functools
 import inspect
@@ -10,37 +10,36 @@ from ..tree import Expr, Call
 from ..types import INT
 
 
-# A function of the table makes an expression of the arguments' expressions. It gets the `Function` that is
-# lowered, and the location in the source, for errors.
+# The table maps a name to a function that lowers calls: `lower(fn, node, *args)` gets the `Function` that is being
+# lowered, the node of the call, for errors, and the expressions of the arguments, and returns an expression.
 CALLS = {}
 
 
-def call(*names):
-    "Enter a function into the table under `names`: `f(fn, node, *args)` returns the expression of such a call"
+def register(*names):
+    "Return a decorator that enters a function into the table under `names`"
 
-    def _f(f):
-        for n in names:
-            CALLS[n] = f
-        return f
+    def decorate(lower):
+        for name in names:
+            CALLS[name] = lower
+        return lower
 
-    return _f
+    return decorate
 
 
-def native(
+def native_call(
     name, type, args=(), parameter_types=(), result_type='int', has_side_effects=False, low=-(2**31), high=2**31 - 1
 ):
-    "Return a call of a function that CUDA C has: `native('__popc', INT, (e,))`"
+    "Return a call of a function of CUDA C: `native_call('__popc', INT, (e,))`"
     return Expr('call', type, args, Call(name, parameter_types, result_type, has_side_effects, low, high))
 
 
-# How a name in the table is found for an object: `cuda.` and what follows for the functions of `numba.cuda`
-# and of the simulator, however they were imported; `math.`, `np.` and `operator.` likewise; Python's own have
-# no dot.
+# Functions of `numba.cuda` and of the simulator have names that begin with `cuda.` in the table, whatever name a
+# program imports them by; others begin with `math.`, `np.` or `operator.`. Python's builtins have no prefix.
 _CUDA_MODULES = ('gridstride.sim.cuda', 'numba.cuda')
 
 
-def is_cuda(module):
-    "Return whether the object `module` is Numba's `cuda`, or the simulator's"
+def is_cuda_module(module):
+    "Return whether an object is the module `cuda` of Numba or of the simulator"
     return inspect.ismodule(module) and (
         module.__name__ in _CUDA_MODULES
         or module.__name__.startswith('numba.cuda.simulator')
@@ -49,14 +48,14 @@ def is_cuda(module):
 
 
 def _resolve(module, path):
-    for k in path.split('.')[1:]:
-        module = getattr(module, k, None)
+    for attribute in path.split('.')[1:]:
+        module = getattr(module, attribute, None)
     return module
 
 
 @functools.lru_cache(None)
 def _names_by_id(modules):
-    "Return {id: name in the table} of what the CUDA modules define"
+    "Return {id: name in the table} of the objects of the CUDA modules"
     names = [n for n in CALLS if n.startswith('cuda.')] + [
         'cuda.' + name
         for name in (
@@ -75,22 +74,22 @@ def _names_by_id(modules):
         )
     ]
     return {
-        id(outer_value): n
-        for m in modules
-        for n in names
-        if (outer_value := _resolve(sys.modules[m], n)) is not None and not isinstance(outer_value, int)
+        id(value): name
+        for module in modules
+        for name in names
+        if (value := _resolve(sys.modules[module], name)) is not None and not isinstance(value, int)
     }
 
 
-def name_of(f):
-    "Return the name in the table of the object `f`, 'math.sqrt'; None if it has none"
-    if is_cuda(f):
+def table_name(obj):
+    "Return the name of an object in the table, such as 'math.sqrt'; None if it has none"
+    if is_cuda_module(obj):
         return 'cuda'
-    known = _names_by_id(tuple(m for m in _CUDA_MODULES if m in sys.modules)).get(id(f))
-    if known:
-        return known
-    name, module = getattr(f, '__name__', None), getattr(f, '__module__', None)
-    if isinstance(f, np.ufunc):
+    cuda_name = _names_by_id(tuple(m for m in _CUDA_MODULES if m in sys.modules)).get(id(obj))
+    if cuda_name:
+        return cuda_name
+    name, module = getattr(obj, '__name__', None), getattr(obj, '__module__', None)
+    if isinstance(obj, np.ufunc):
         return f'np.{name}'
     if module in ('math', 'builtins', 'cmath'):
         return name if module == 'builtins' else f'{module}.{name}'
@@ -99,5 +98,5 @@ def name_of(f):
 
 
 def builtin(name):
-    "Return a variable of CUDA, such as 'threadIdx.x'"
+    "Return the expression of a built-in variable of CUDA, such as 'threadIdx.x'"
     return Expr('builtin', INT, value=name)

@@ -1,4 +1,4 @@
-"""Converts expressions to another type: to a float, an integer or a truth value."""
+"""Converts expressions to another type: to a float, an integer or a condition."""
 
 import numpy as np
 
@@ -6,66 +6,66 @@ from ..tree import Expr, const
 from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, REAL, WEAK, INTEGERS, is_number, value_type, wide_type
 
 
-class Misused(TypeError):
-    "Raised for what is not a number (`args[0]`, its expression) where a number is needed"
+class NotANumber(TypeError):
+    "Raised if an operand (the expression `args[0]`) is not a number"
 
-    def what(self):
-        "Describe it, for a message"
+    def description(self):
+        "Return a description of the operand for a message: 'an array'"
         e = self.args[0]
-        if is_nothing(e):
+        if is_void_call(e):
             return 'a call that returns nothing'
         return {'view': 'an array', 'tuple': 'a tuple'}.get(e.op) or repr(e.value)
 
 
-def is_nothing(expr):
+def is_void_call(expr):
     "Return whether `expr` is a call that returns no value, such as a barrier"
     return expr.type is None and expr.op in ('call', 'device')
 
 
 def is_number_like(expr):
-    "Return whether `expr` is a number, or may be one when its type is known"
+    "Return whether `expr` is a number, or has no type yet and may become one"
     return (
         expr.op not in ('view', 'tuple', 'object')
-        and not is_nothing(expr)
+        and not is_void_call(expr)
         and (expr.type is None or is_number(expr.type))
     )
 
 
-def need_number(expr):
-    "Return `expr`, which must be a number; raise `Misused` for an array, a tuple, another object, or nothing"
+def require_number(expr):
+    "Return `expr` if it is a number; raise `NotANumber` for an array, a tuple, another object, or a void call"
     if not is_number_like(expr):
-        raise Misused(expr)
+        raise NotANumber(expr)
     return expr
 
 
-def as_number(expr):
-    "Return `expr` with a boolean as an integer"
+def bool_to_int(expr):
+    "Return `expr`, converted to an integer if it is a bool"
     if expr.type != BOOL:
         return expr
     return const(int(expr.value)) if expr.op == 'const' else Expr('cast', INT, (expr,), 'int64')
 
 
 def widen(expr):
-    "Return `expr` with a small integer as one of 64 bits"
-    expr = as_number(expr)
+    "Return `expr`, converted to 64 bits if it is an integer"
+    expr = bool_to_int(expr)
     return expr if expr.type not in INTEGERS else cast(wide_type(expr.type), expr)
 
 
 def real_type(t, doubles):
-    "Return the type of the float that a number of type `t` becomes"
+    "Return the type of a number of type `t` after conversion to a float"
     if t not in INTEGERS:
         return t
     return DOUBLE if doubles else WEAK
 
 
-def real(expr, doubles):
-    "Return `expr` as a float"
-    expr = need_number(expr)
-    return expr if expr.type in REAL or expr.type is None else to(real_type(expr.type, doubles), expr)
+def to_real(expr, doubles):
+    "Return `expr`, converted to a float if it is an integer"
+    expr = require_number(expr)
+    return expr if expr.type in REAL or expr.type is None else to_type(real_type(expr.type, doubles), expr)
 
 
-def to(t, expr):
-    "Return `expr` as a value of the type `t`"
+def to_type(t, expr):
+    "Return `expr`, converted to the type `t`"
     if expr.type == t or t is None or expr.type is None:
         return expr
     if expr.op == 'const' and t in (FLOAT, DOUBLE, WEAK) and expr.type in (INT, WEAK, DOUBLE):
@@ -73,21 +73,21 @@ def to(t, expr):
     return Expr('cast', t, (expr,), t)
 
 
-def half(expr):
-    "Return `expr` as a float16"
-    return to(HALF, need_number(expr))
+def to_half(expr):
+    "Return `expr`, converted to a float16"
+    return to_type(HALF, require_number(expr))
 
 
-def truth(expr):
-    "Return the condition that `expr` is true"
+def to_condition(expr):
+    "Return the truth value of `expr` as a bool"
     if expr.op == 'tuple':
         return Expr('const', BOOL, value=bool(expr.args))
-    expr = need_number(expr)
+    expr = require_number(expr)
     return expr if expr.type in (BOOL, None) else Expr('truth', BOOL, (expr,))
 
 
 def cast(dtype, expr):
-    "Return `expr` as an element of an array of `dtype` holds it"
+    "Return `expr`, converted to the type of an element of an array of `dtype`"
     t = value_type(dtype)
     if expr.type is None:
         return Expr('cast', t, (expr,), dtype)

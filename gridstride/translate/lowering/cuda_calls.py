@@ -1,23 +1,36 @@
-"""Lowers the names of `cuda`: indices, barriers, lanes, shared and local arrays, atomic operations."""
+"""Lowers calls of `cuda`: indices, barriers, warp intrinsics, shared and local arrays, atomic operations."""
 
 from ...sim.atomics import atomic_types
 from ...sim.constants import UNKNOWN_SIZE, UNKNOWN_SIZE_HINT, constant, outer_values, shape_argument
-from ..tree import Expr, ONE, ZERO, Atomic, Memory, View, array, const, number, row_strides, tuple_of
+from ..tree import (
+    Expr,
+    ONE,
+    ZERO,
+    Atomic,
+    Memory,
+    View,
+    view_expr,
+    const,
+    constant_value,
+    contiguous_strides,
+    tuple_expr,
+)
 from ..types import BOOL, INT, value_type
 from . import convert, operators
-from .call_table import CALLS, builtin, call, native
+from .call_table import CALLS, builtin, register, native_call
 
 
-def _axes(fn, node, n, one):
-    k = number(n)
-    if k not in (1, 2, 3):
+def _per_axis(fn, node, ndim, make_index):
+    "Return the index of one axis, or the tuple of those of two or three"
+    num_axes = constant_value(ndim)
+    if num_axes not in (1, 2, 3):
         raise fn.error(node, 'the number of dimensions must be the literal 1, 2 or 3')
-    return one('x') if k == 1 else tuple_of([one(a) for a in 'xyz'[:k]])
+    return make_index('x') if num_axes == 1 else tuple_expr([make_index(axis) for axis in 'xyz'[:num_axes]])
 
 
-@call('cuda.grid')
+@register('cuda.grid')
 def _grid(fn, node, n):
-    return _axes(
+    return _per_axis(
         fn,
         node,
         n,
@@ -29,54 +42,59 @@ def _grid(fn, node, n):
     )
 
 
-@call('cuda.gridsize')
+@register('cuda.gridsize')
 def _gridsize(fn, node, n):
-    return _axes(fn, node, n, lambda a: Expr('mul', INT, (builtin(f'gridDim.{a}'), builtin(f'blockDim.{a}'))))
+    return _per_axis(fn, node, n, lambda a: Expr('mul', INT, (builtin(f'gridDim.{a}'), builtin(f'blockDim.{a}'))))
 
 
-def _plain(name):
-    return lambda fn, node: native(name, None, result_type='void', has_side_effects=True)
+def _void_call(name):
+    return lambda fn, node: native_call(name, None, result_type='void', has_side_effects=True)
 
 
 for _n in ('syncthreads', 'threadfence', 'threadfence_block', 'threadfence_system'):
-    CALLS[f'cuda.{_n}'] = _plain(f'__{_n}')
+    CALLS[f'cuda.{_n}'] = _void_call(f'__{_n}')
 
 
-@call('cuda.syncwarp')
+@register('cuda.syncwarp')
 def _syncwarp(fn, node, mask=None):
-    return native('__syncwarp', None, () if mask is None else (mask,), ('unsigned int',), 'void', True)
+    return native_call('__syncwarp', None, () if mask is None else (mask,), ('unsigned int',), 'void', True)
 
 
-@call('cuda.syncthreads_count')
-def _count(fn, node, p):
-    return native('__syncthreads_count', INT, (convert.truth(p),), ('bool',), 'int', True, 0, 1024)
+@register('cuda.syncthreads_count')
+def _syncthreads_count(fn, node, predicate):
+    return native_call('__syncthreads_count', INT, (convert.to_condition(predicate),), ('bool',), 'int', True, 0, 1024)
 
 
-def _flag(name):
-    return lambda fn, node, p: Expr('flag', INT, (native(name, INT, (convert.truth(p),), ('bool',), 'int', True),))
+def _block_vote(name):
+    return lambda fn, node, p: Expr(
+        'flag', INT, (native_call(name, INT, (convert.to_condition(p),), ('bool',), 'int', True),)
+    )
 
 
-CALLS['cuda.syncthreads_and'], CALLS['cuda.syncthreads_or'] = _flag('__syncthreads_and'), _flag('__syncthreads_or')
+CALLS['cuda.syncthreads_and'], CALLS['cuda.syncthreads_or'] = (
+    _block_vote('__syncthreads_and'),
+    _block_vote('__syncthreads_or'),
+)
 
 
-@call('cuda.cg.this_grid')
+@register('cuda.cg.this_grid')
 def _this_grid(fn, node):
     return Expr('object', None, value='cuda.cg.grid')
 
 
-@call('cuda.cg.grid.sync')
+@register('cuda.cg.grid.sync')
 def _grid_sync(fn, node):
-    fn.unit.cooperative = True
-    return native('cooperative_groups::this_grid().sync', None, result_type='void', has_side_effects=True)
+    fn.unit.is_cooperative = True
+    return native_call('cooperative_groups::this_grid().sync', None, result_type='void', has_side_effects=True)
 
 
 def _shuffle(name):
-    def _f(fn, node, mask, value, other, width=None):
-        value = convert.need_number(value)
-        more = () if width is None else (width,)
-        return Expr('shuffle', value.type, (value, mask, other, *more), name)
+    def lower(fn, node, mask, value, lane, width=None):
+        value = convert.require_number(value)
+        optional = () if width is None else (width,)
+        return Expr('shuffle', value.type, (value, mask, lane, *optional), name)
 
-    return _f
+    return lower
 
 
 for _n in ('shfl_sync', 'shfl_up_sync', 'shfl_down_sync', 'shfl_xor_sync'):
@@ -85,15 +103,15 @@ for _n in ('shfl_sync', 'shfl_up_sync', 'shfl_down_sync', 'shfl_xor_sync'):
 
 def _vote(name):
     return lambda fn, node, mask, p: Expr(
-        'flag', BOOL, (native(name, INT, (mask, convert.truth(p)), ('unsigned int', 'bool'), 'int', True),)
+        'flag', BOOL, (native_call(name, INT, (mask, convert.to_condition(p)), ('unsigned int', 'bool'), 'int', True),)
     )
 
 
 CALLS['cuda.all_sync'], CALLS['cuda.any_sync'] = _vote('__all_sync'), _vote('__any_sync')
 
 
-@call('cuda.eq_sync')
-def _eq(fn, node, mask, p):
+@register('cuda.eq_sync')
+def _eq_sync(fn, node, mask, p):
     return Expr(
         'lor',
         BOOL,
@@ -101,94 +119,95 @@ def _eq(fn, node, mask, p):
     )
 
 
-def _lanes(name, args=(), parameter_types=()):
-    "Return a call whose result is a mask of lanes"
-    return native(name, INT, args, parameter_types, 'unsigned int', True, 0, 2**32 - 1)
+def _lane_mask_call(name, args=(), parameter_types=()):
+    "Return a call of a function that returns a mask of lanes"
+    return native_call(name, INT, args, parameter_types, 'unsigned int', True, 0, 2**32 - 1)
 
 
-@call('cuda.ballot_sync')
+@register('cuda.ballot_sync')
 def _ballot(fn, node, mask, p):
-    return _lanes('__ballot_sync', (mask, convert.truth(p)), ('unsigned int', 'bool'))
+    return _lane_mask_call('__ballot_sync', (mask, convert.to_condition(p)), ('unsigned int', 'bool'))
 
 
-@call('cuda.match_any_sync')
-def _match(fn, node, mask, v):
-    return _lanes('__match_any_sync', (mask, convert.need_number(v)), ('unsigned int', None))
+@register('cuda.match_any_sync')
+def _match_any(fn, node, mask, v):
+    return _lane_mask_call('__match_any_sync', (mask, convert.require_number(v)), ('unsigned int', None))
 
 
-@call('cuda.match_all_sync')
+@register('cuda.match_all_sync')
 def _match_all(fn, node, mask, v):
     same = fn.temporary(node, 'same', 'int32', Expr('const', 'int32', value=1), low=0, high=1)
-    args = mask, convert.need_number(v), Expr('pointer_to', INT, (same,))
-    found = _lanes('__match_all_sync', args, ('unsigned int', None, None))
-    return tuple_of([fn.temporary(node, 'match', INT, found), convert.truth(same)])
+    args = mask, convert.require_number(v), Expr('pointer_to', INT, (same,))
+    lanes = _lane_mask_call('__match_all_sync', args, ('unsigned int', None, None))
+    return tuple_expr([fn.temporary(node, 'match', INT, lanes), convert.to_condition(same)])
 
 
-@call('cuda.activemask')
+@register('cuda.activemask')
 def _activemask(fn, node):
-    return _lanes('__activemask')
+    return _lane_mask_call('__activemask')
 
 
-@call('cuda.lanemask_lt')
+@register('cuda.lanemask_lt')
 def _lanemask_lt(fn, node):
     return Expr('sub', INT, (Expr('shl', INT, (const(1), Expr('lane', INT))), ONE))
 
 
-def _dims(fn, node, shape):
+def _constant_sizes(fn, node, shape):
+    "Return the expressions of the sizes in `shape`, which must be constants"
     sizes = shape.args if shape.op == 'tuple' else [shape]
-    if None not in map(number, sizes):
+    if None not in map(constant_value, sizes):
         return sizes
-    known = constant(
-        shape_argument(node), fn.source.tree, outer_values(fn.source.f)
-    )  # the shape may come from a variable
-    if known is None:
+    # the shape may be a variable with a constant value
+    value = constant(shape_argument(node), fn.source.tree, outer_values(fn.source.function))
+    if value is None:
         raise fn.error(node, UNKNOWN_SIZE, UNKNOWN_SIZE_HINT)
-    return [const(n) for n in (known if isinstance(known, tuple) else (known,))]
+    return [const(n) for n in (value if isinstance(value, tuple) else (value,))]
 
 
 def _allocate(fn, node, space, shape, dtype):
-    sizes, dtype = _dims(fn, node, shape), fn.dtype(node, dtype)
-    dynamic = space == 'shared' and len(sizes) == 1 and number(sizes[0]) == 0
-    if dynamic and dtype in fn.dynamic:
-        return array(fn.dynamic[dtype].view)  # one array per dtype has all dynamic shared memory
-    m = Memory(None, dtype, 'dynamic' if dynamic else space, len(sizes), None if dynamic else sizes)
-    fn.emit('alloc', node, memory=m)
-    if dynamic and fn.nesting == 1:
-        fn.dynamic[dtype] = m
-    m.view = View(m, (None,) if dynamic else sizes, row_strides(sizes) if not dynamic else (ONE,), plain=True)
-    return array(m.view)
+    sizes, dtype = _constant_sizes(fn, node, shape), fn.dtype_of(node, dtype)
+    is_dynamic = space == 'shared' and len(sizes) == 1 and constant_value(sizes[0]) == 0
+    if is_dynamic and dtype in fn.dynamic_arrays:
+        return view_expr(fn.dynamic_arrays[dtype].view)  # all dynamic shared memory is one array per dtype
+    memory = Memory(None, dtype, 'dynamic' if is_dynamic else space, len(sizes), None if is_dynamic else sizes)
+    fn.emit('alloc', node, memory=memory)
+    if is_dynamic and fn.nesting_depth == 1:
+        fn.dynamic_arrays[dtype] = memory
+    strides = (ONE,) if is_dynamic else contiguous_strides(sizes)
+    memory.view = View(memory, (None,) if is_dynamic else sizes, strides, is_contiguous=True)
+    return view_expr(memory.view)
 
 
-@call('cuda.shared.array')
+@register('cuda.shared.array')
 def _shared(fn, node, shape, dtype):
     return _allocate(fn, node, 'shared', shape, dtype)
 
 
-@call('cuda.local.array')
+@register('cuda.local.array')
 def _local(fn, node, shape, dtype):
     return _allocate(fn, node, 'local', shape, dtype)
 
 
-@call('cuda.const.array_like')
-def _constant(fn, node, a):
+@register('cuda.const.array_like')
+def _const_array_like(fn, node, a):
     return a
 
 
 # An atomic operation returns the old value.
-def _atomic(op, values=1):
-    def _f(fn, node, ary, idx, *args):
-        if len(args) != values:
+def _atomic(op, num_values=1):
+    def lower(fn, node, ary, idx, *args):
+        if len(args) != num_values:
             raise TypeError
-        view = fn.arrays.need_view(node, ary)
+        view = fn.arrays.require_view(node, ary)
         if (dtype := view.memory.dtype) not in atomic_types(op):
-            what = f'cuda.atomic.{op} on {dtype}, which Numba does not compile'
-            raise fn.error(node, what, f'It takes {", ".join(atomic_types(op))}.')
-        at = fn.arrays.element_index(node, view, idx.args if idx.op == 'tuple' else [idx])
-        view.memory.write()
-        operands = [*at, *map(convert.need_number, args)]
-        return Expr('atomic', value_type(dtype), operands, Atomic(op.strip('_'), view.memory, len(at)))
+            construct = f'cuda.atomic.{op} on {dtype}, which Numba does not compile'
+            raise fn.error(node, construct, f'It takes {", ".join(atomic_types(op))}.')
+        index = fn.arrays.element_index(node, view, idx.args if idx.op == 'tuple' else [idx])
+        view.memory.mark_written()
+        operands = [*index, *map(convert.require_number, args)]
+        return Expr('atomic', value_type(dtype), operands, Atomic(op.strip('_'), view.memory, len(index)))
 
-    return _f
+    return lower
 
 
 for _n in 'add sub max min nanmax nanmin and_ or_ xor inc dec exch'.split():
@@ -203,14 +222,14 @@ CALLS['cuda.atomic.compare_and_swap'] = lambda fn, node, ary, old, val: CALLS['c
 )
 
 
-@call('cuda.selp')
+@register('cuda.selp')
 def _selp(fn, node, c, a, b):
-    return operators.choose(fn, node, c, a, b)
+    return operators.conditional(fn, node, c, a, b)
 
 
-def _bits(op):
-    def _f(fn, node, a):
-        a = convert.as_number(convert.need_number(a))
+def _bit_operation(op):
+    def lower(fn, node, a):
+        a = convert.bool_to_int(convert.require_number(a))
         return Expr(
             'bits',
             INT if op != 'brev' else 'int32' if a.type in ('int8', 'int16', 'uint8', 'uint16') else a.type,
@@ -218,8 +237,8 @@ def _bits(op):
             op,
         )
 
-    return _f
+    return lower
 
 
 for _n in ('popc', 'clz', 'brev', 'ffs'):
-    CALLS[f'cuda.{_n}'] = _bits(_n)
+    CALLS[f'cuda.{_n}'] = _bit_operation(_n)

@@ -1,19 +1,20 @@
-"""The state of lowering one function: its variables and their types, and the statements so far."""
+"""The state of lowering one function: its variables, their types, and the statements that have been lowered."""
 
 from ...sim.constants import check_constants, outer_values
 from ..flow import Variable, variables
 from ..tree import Expr, Stmt
-from ..types import describe, is_number, join_types
+from ..types import describe_type, is_number, join_types
 
 
 class Function:
-    """The state of lowering one function for one set of argument types, which all parts of lowering share.
+    """The state of lowering one function for one set of argument types, shared by all parts of lowering.
 
     The function is lowered repeatedly until no type changes (a fixed point); the last iteration is the result.
     An expression that needs a statement, such as a call with two results, emits it before the current statement.
 
-    `out` is the list of statements of the current block. After lowering, `body` has the statements of the function,
-    `parameter_exprs` the expressions of its parameters, and `result` its return type (None for nothing).
+    `current_block` is the list of statements of the block that is being lowered. After lowering, `body` has the
+    statements of the function, `parameter_exprs` the expressions of its parameters, and `result_type` its return type
+    (None if it returns nothing).
     """
 
     def __init__(self, unit, source, name, params):  # params: [(name, function that makes its expression)]
@@ -23,24 +24,24 @@ class Function:
         self.params = params
         self.doubles = unit.doubles
         self.is_kernel = unit.kernel is None
-        check_constants(source.tree, outer_values(source.f), self.is_kernel, self.refuse)
+        check_constants(source.tree, outer_values(source.function), self.is_kernel, self.raise_error)
         self.reads, self.stores = variables(source.tree)
         self.variables = list(dict.fromkeys(self.stores.values()))
         self.temporaries = {}
-        self.result = None
-        self.fields = None
-        self.out = None
+        self.result_type = None
+        self.result_names = None  # of the items of the tuple that it returns, None for an item without a name
+        self.current_block = None
         self.parameter_exprs = []
         self.body = []
         self.arrays = unit.arrays(self)
-        self.begin()
+        self.begin_iteration()
 
-    def begin(self):
-        "Begin an iteration over the function: forget all but the types"
+    def begin_iteration(self):
+        "Begin an iteration over the function: reset everything except the types"
         self.changed = False
         self.temporary_count = 0
-        self.nesting = 0
-        self.dynamic = {}  # dynamic shared memory, by dtype, once it is declared for the whole function
+        self.nesting_depth = 0
+        self.dynamic_arrays = {}  # dtype -> the array of all dynamic shared memory, if the whole function can use it
         for v in self.variables:
             v.memory = v.view = None
 
@@ -48,54 +49,53 @@ class Function:
         "Return the `Untranslatable` that points at `node`"
         return self.source.error(node, what, hint)
 
-    def refuse(self, node, what, hint=''):
+    def raise_error(self, node, what, hint=''):
         "Raise the `Untranslatable` that points at `node`"
         raise self.error(node, what, hint)
 
-    def need_tuple(self, node, expr):
-        "Return `expr`, which must be a tuple"
+    def require_tuple(self, node, expr):
+        "Return `expr` if it is a tuple, over which a loop iterates; else raise an error"
         if expr.op == 'tuple':
             return expr
-        what = f'a loop over {describe(expr.type) if expr.type else "this"}'
-        raise self.error(node, what, 'Loop over range(len(...)), or over a tuple.')
+        message = f'a loop over {describe_type(expr.type) if expr.type else "this"}'
+        raise self.error(node, message, 'Loop over range(len(...)), or over a tuple.')
 
-    def emit(self, kind, node, **parts):
+    def emit(self, kind, node, **fields):
         "Add a statement to the current block"
-        last = getattr(node, 'end_lineno', node.lineno)
-        stmt = Stmt(kind, node.lineno, **{'last': last, 'node': node, 'aug': None, **parts})
-        self.out.append(stmt)
+        last_line = getattr(node, 'end_lineno', node.lineno)
+        stmt = Stmt(kind, node.lineno, **{'last_line': last_line, 'node': node, 'aug': None, **fields})
+        self.current_block.append(stmt)
         return stmt
 
     def without_statements(self, node, lower):
-        "Return the result of `lower()`; raises if it emits statements, which would run even where this part is skipped"
-        statement_count = len(self.out)
+        "Return the result of `lower()`, for an operand that may be skipped; raise an error if it emits statements"
+        statement_count = len(self.current_block)
         result = lower()
-        if len(self.out) > statement_count:
-            what = 'a call here needs a separate statement, which would run even if this part is skipped'
-            raise self.error(node, what, 'Assign it to a variable before.')
+        if len(self.current_block) > statement_count:
+            message = 'a call here needs a separate statement, which would run even if this part is skipped'
+            raise self.error(node, message, 'Assign it to a variable before.')
         return result
 
     def add_type(self, node, variable, new_type):
         "Record that `variable` also holds values of type `new_type`"
         joined = join_types(variable.type, new_type, self.doubles)
         if joined is None and new_type is not None:
-            raise self.clash(node, variable, new_type)
+            raise self.type_conflict(node, variable, new_type)
         self.changed |= joined != variable.type
         variable.type = joined
-        if new_type is not None and variable.typed_at is None:
-            variable.typed_at = node.lineno
+        if new_type is not None and variable.first_type_line is None:
+            variable.first_type_line = node.lineno
 
-    def clash(self, node, variable, new_type):
-        "Make the error for a variable that would have two types"
-        first_line = node.lineno if variable.typed_at is None else variable.typed_at
-        earlier_line = f'line {first_line + self.source.first - 1} ({self.source.text(first_line)})'
-        types = f'{describe(new_type)} here and {describe(variable.type)} in {earlier_line}'
-        what = f'{variable.name} is {types}: a variable in C has one type'
-        return self.error(node, what, 'Use two names.')
+    def type_conflict(self, node, variable, new_type):
+        "Return the error for a variable that would have two types"
+        first_line = node.lineno if variable.first_type_line is None else variable.first_type_line
+        earlier_line = f'line {first_line + self.source.first_line - 1} ({self.source.text(first_line)})'
+        types = f'{describe_type(new_type)} here and {describe_type(variable.type)} in {earlier_line}'
+        message = f'{variable.name} is {types}: a variable in C has one type'
+        return self.error(node, message, 'Use two names.')
 
-    # Variables that are not in the Python source
     def new_variable(self, node, name, type, unique_name=False):
-        "Make a variable that is not in the Python source; `unique_name`: no other variable gets its name in C"
+        "Return a variable that is not in the Python source; `unique_name`: no other variable may have its name in C"
         key = node.lineno, node.col_offset, name, self.temporary_count
         self.temporary_count += 1
         if key not in self.temporaries:
@@ -114,7 +114,7 @@ class Function:
     def temporary(self, node, name, type, expr, low=None, high=None):
         """Return a new variable, to which `expr` is assigned before the current statement.
 
-        `low`, `high`: the least and the largest of its values, where they are known to be integers.
+        `low`, `high`: the bounds of its values, if they are known.
         """
         variable = self.new_variable(node, name, type)
         if low is not None:

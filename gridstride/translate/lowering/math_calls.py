@@ -3,30 +3,30 @@
 import functools
 import math
 
-from ..tree import Expr, ZERO, const, number, tuple_of
+from ..tree import Expr, ZERO, const, constant_value, tuple_expr
 from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, REAL, WEAK, INTEGERS, is_int, join_types, is_unsigned
 from . import convert, operators
-from .call_table import CALLS, call, native
+from .call_table import CALLS, register, native_call
 
 
-@call('len')
+@register('len')
 def _len(fn, node, a):
     return const(len(a.args)) if a.op == 'tuple' else fn.arrays.size(node, a, 0)
 
 
-# Functions of floats keep the precision of their arguments; an integer is converted to a Python float first.
-def function(fn, name, *args, like=None):
-    "Return a call of `name` of C's math library, in the precision of the arguments"
-    args = [convert.need_number(a) for a in args]
+# Functions of floats have the precision of their arguments; an integer is converted to a Python float first.
+def math_call(fn, name, *args):
+    "Return a call of the function `name` of the C math library, in the precision of the arguments"
+    args = [convert.require_number(a) for a in args]
     t = functools.reduce(
         lambda a, b: join_types(a, b, fn.doubles), [convert.real_type(a.type, fn.doubles) for a in args]
     )
     if None in [a.type for a in args]:
         return Expr('math', None, args, name)
-    return convert.half(Expr('math', FLOAT, args, name)) if t == HALF else Expr('math', t, args, name)
+    return convert.to_half(Expr('math', FLOAT, args, name)) if t == HALF else Expr('math', t, args, name)
 
 
-_MATH = dict(
+_UNARY_FUNCTIONS = dict(
     sqrt='sqrt',
     exp='exp',
     expm1='expm1',
@@ -56,10 +56,12 @@ _MATH = dict(
 )
 
 
-_NP = dict(arcsin='asin', arccos='acos', arctan='atan', arcsinh='asinh', arccosh='acosh', arctanh='atanh')
+_NUMPY_UNARY_FUNCTIONS = dict(
+    arcsin='asin', arccos='acos', arctan='atan', arcsinh='asinh', arccosh='acosh', arctanh='atanh'
+)
 
 
-_TWO_ARGUMENTS = dict(
+_BINARY_FUNCTIONS = dict(
     atan2='atan2',
     arctan2='atan2',
     hypot='hypot',
@@ -70,30 +72,30 @@ _TWO_ARGUMENTS = dict(
 )
 
 
-def _of_one(name):
-    return lambda fn, node, a: function(fn, name, a)
+def _unary_function(name):
+    return lambda fn, node, a: math_call(fn, name, a)
 
 
-def _of_two(name):
-    return lambda fn, node, a, b: function(fn, name, a, b)
+def _binary_function(name):
+    return lambda fn, node, a, b: math_call(fn, name, a, b)
 
 
-def _test(name):
-    return lambda fn, node, a: Expr('test_real', BOOL, (convert.real(a, fn.doubles),), name)
+def _float_test(name):
+    return lambda fn, node, a: Expr('test_real', BOOL, (convert.to_real(a, fn.doubles),), name)
 
 
-for _made, _names in (
-    (_of_one, {**_MATH, **_NP}),
-    (_of_two, _TWO_ARGUMENTS),
-    (_test, {name: name for name in ('isnan', 'isinf', 'isfinite')}),
+for _make_lower, _names in (
+    (_unary_function, {**_UNARY_FUNCTIONS, **_NUMPY_UNARY_FUNCTIONS}),
+    (_binary_function, _BINARY_FUNCTIONS),
+    (_float_test, {name: name for name in ('isnan', 'isinf', 'isfinite')}),
 ):
-    for _py, _c in _names.items():
-        CALLS[f'math.{_py}'] = CALLS[f'np.{_py}'] = _made(_c)
+    for _python_name, _c_name in _names.items():
+        CALLS[f'math.{_python_name}'] = CALLS[f'np.{_python_name}'] = _make_lower(_c_name)
 
 
 CALLS['cuda.cbrt'], CALLS['cuda.rsqrt'] = (
-    (lambda fn, node, a: function(fn, 'cbrt', a)),
-    (lambda fn, node, a: function(fn, 'rsqrt', a)),
+    (lambda fn, node, a: math_call(fn, 'cbrt', a)),
+    (lambda fn, node, a: math_call(fn, 'rsqrt', a)),
 )
 
 
@@ -101,14 +103,14 @@ CALLS['cuda.fma'] = lambda fn, node, a, b, c: operators.fma(fn, a, b, c)
 
 
 def _rounding(name, to_integer):
-    def _f(fn, node, a):
-        a = convert.need_number(a)
+    def lower(fn, node, a):
+        a = convert.require_number(a)
         if a.type in INTEGERS:
-            return convert.widen(a) if to_integer else convert.real(a, fn.doubles)
-        v = function(fn, name, a)
+            return convert.widen(a) if to_integer else convert.to_real(a, fn.doubles)
+        v = math_call(fn, name, a)
         return Expr('cast', INT, (v,), 'int64') if to_integer else v
 
-    return _f
+    return lower
 
 
 for _n in ('floor', 'ceil', 'trunc'):
@@ -118,48 +120,48 @@ for _n in ('floor', 'ceil', 'trunc'):
 CALLS['np.rint'] = _rounding('rint', False)
 
 
-@call('round')
+@register('round')
 def _round(fn, node, a, digits=None):
-    a = convert.need_number(a)
+    a = convert.require_number(a)
     if digits is None:
         return (
-            convert.cast('int64', a) if a.type in INTEGERS else Expr('cast', INT, (function(fn, 'rint', a),), 'int64')
+            convert.cast('int64', a) if a.type in INTEGERS else Expr('cast', INT, (math_call(fn, 'rint', a),), 'int64')
         )
-    n = number(digits)
+    n = constant_value(digits)
     if n is None:
         raise fn.error(node, 'the number of digits of round is not known when the kernel is compiled')
-    t, by = a.type, Expr('const', DOUBLE, value=10.0 ** abs(n))
-    wide = Expr('cast', DOUBLE, (a,), 'float64')
-    up, down = ('mul', 'truediv') if n > 0 else ('truediv', 'mul')
-    return convert.to(t, Expr(down, DOUBLE, (Expr('math', DOUBLE, (Expr(up, DOUBLE, (wide, by)),), 'rint'), by)))
+    power = Expr('const', DOUBLE, value=10.0 ** abs(n))
+    scale, unscale = ('mul', 'truediv') if n > 0 else ('truediv', 'mul')
+    scaled = Expr(scale, DOUBLE, (Expr('cast', DOUBLE, (a,), 'float64'), power))
+    return convert.to_type(a.type, Expr(unscale, DOUBLE, (Expr('math', DOUBLE, (scaled,), 'rint'), power)))
 
 
-@call('math.pow', 'pow', 'np.power', 'operator.pow')
+@register('math.pow', 'pow', 'np.power', 'operator.pow')
 def _pow(fn, node, a, b):
     return operators.binary(fn, node, 'Pow', a, b)
 
 
-@call('np.float_power')
+@register('np.float_power')
 def _float_power(fn, node, a, b):
-    return function(fn, 'pow', a, b)
+    return math_call(fn, 'pow', a, b)
 
 
-@call('np.square')
+@register('np.square')
 def _square(fn, node, a):
     return operators.binary(fn, node, 'Pow', a, const(2))
 
 
-@call('np.reciprocal')
+@register('np.reciprocal')
 def _reciprocal(fn, node, a):
     return operators.binary(fn, node, 'Div', Expr('const', WEAK, value=1.0), a)
 
 
-def _scaling(by):
-    def _f(fn, node, a):
-        x = convert.real(a, fn.doubles)
-        return Expr('mul', x.type, (x, Expr('const', x.type, value=by)))
+def _scaling(factor):
+    def lower(fn, node, a):
+        x = convert.to_real(a, fn.doubles)
+        return Expr('mul', x.type, (x, Expr('const', x.type, value=factor)))
 
-    return _f
+    return lower
 
 
 for _n, _m in (('degrees', 'rad2deg'), ('radians', 'deg2rad')):
@@ -169,46 +171,46 @@ for _n, _m in (('degrees', 'rad2deg'), ('radians', 'deg2rad')):
 
 
 def _modf(fn, node, a):
-    x = convert.real(a, fn.doubles)
+    x = convert.to_real(a, fn.doubles)
     if x.type == HALF:
-        x = convert.to(FLOAT, x)
+        x = convert.to_type(FLOAT, x)
     whole = fn.temporary(node, 'whole', x.type, Expr('math', x.type, (x,), 'trunc'))
     fraction = Expr(
         'select',
         x.type,
         (Expr('test_real', BOOL, (x,), 'isinf'), Expr('const', x.type, value=0.0), Expr('sub', x.type, (x, whole))),
     )
-    return tuple_of([Expr('math', x.type, (fraction, x), 'copysign'), whole])
+    return tuple_expr([Expr('math', x.type, (fraction, x), 'copysign'), whole])
 
 
 CALLS['math.modf'] = CALLS['np.modf'] = _modf
 
 
 def _frexp(fn, node, a):
-    x = convert.real(a, fn.doubles)
+    x = convert.to_real(a, fn.doubles)
     e = fn.temporary(node, 'exponent', 'int32', Expr('const', 'int32', value=0), low=-1100, high=1100)
     m = fn.temporary(node, 'mantissa', x.type, Expr('math', x.type, (x, Expr('pointer_to', INT, (e,))), 'frexp'))
-    return tuple_of([m, e])
+    return tuple_expr([m, e])
 
 
 CALLS['math.frexp'] = CALLS['np.frexp'] = _frexp
 
 
-@call('math.ldexp', 'np.ldexp')
+@register('math.ldexp', 'np.ldexp')
 def _ldexp(fn, node, a, n):
-    x = convert.real(a, fn.doubles)
-    return Expr('math', x.type, (x, Expr('cast', INT, (convert.as_number(n),), 'int32')), 'ldexp')
+    x = convert.to_real(a, fn.doubles)
+    return Expr('math', x.type, (x, Expr('cast', INT, (convert.bool_to_int(n),), 'int32')), 'ldexp')
 
 
-def _extreme(op):
-    def _f(fn, node, *args):
+def _extremum(op):
+    def lower(fn, node, *args):
         if len(args) == 1 and args[0].op == 'tuple':
             args = args[0].args
         if not args:
             raise TypeError
-        return functools.reduce(lambda a, b: operators.extreme(fn, op, a, b), args)
+        return functools.reduce(lambda a, b: operators.extremum(fn, op, a, b), args)
 
-    return _f
+    return lower
 
 
 for _n, _names in (
@@ -217,61 +219,63 @@ for _n, _names in (
     ('fmin', ('np.fmin',)),
     ('fmax', ('np.fmax',)),
 ):
-    call(*_names)(_extreme(_n))
+    register(*_names)(_extremum(_n))
 
 
-@call('abs', 'np.absolute', 'operator.abs', 'np.fabs')
+@register('abs', 'np.absolute', 'operator.abs', 'np.fabs')
 def _abs(fn, node, a):
-    a = convert.need_number(a)
+    a = convert.require_number(a)
     if a.type == BOOL:
         return a
     if a.type == HALF:
-        return native('__habs', HALF, (a,), (), '__half')
+        return native_call('__habs', HALF, (a,), (), '__half')
     return (
         a
         if a.type is not None and is_unsigned(a.type)
         else Expr('abs', a.type, (a,))
         if a.type in INTEGERS
-        else function(fn, 'fabs', a)
+        else math_call(fn, 'fabs', a)
     )
 
 
-@call('np.sign')
+@register('np.sign')
 def _sign(fn, node, a):
-    a = convert.widen(convert.need_number(a))
+    a = convert.widen(convert.require_number(a))
     zero = Expr('const', a.type, value=0)
     return Expr(
-        'sub', a.type, tuple(convert.to(a.type, Expr('cmp', BOOL, operand, '<')) for operand in ((zero, a), (a, zero)))
+        'sub',
+        a.type,
+        tuple(convert.to_type(a.type, Expr('cmp', BOOL, operand, '<')) for operand in ((zero, a), (a, zero))),
     )
 
 
-@call('int')
+@register('int')
 def _int(fn, node, a=ZERO):
-    return a if is_int(a.type) else convert.cast('int64', convert.need_number(a))
+    return a if is_int(a.type) else convert.cast('int64', convert.require_number(a))
 
 
-@call('float')
+@register('float')
 def _float(fn, node, a=None):
     if a is None:
         return Expr('const', WEAK, value=0.0)
-    if convert.need_number(a).type in REAL:
+    if convert.require_number(a).type in REAL:
         return a
     return convert.cast('float64', a) if fn.doubles else Expr('cast', WEAK, (a,), WEAK)
 
 
-@call('bool')
+@register('bool')
 def _bool(fn, node, a):
-    return convert.truth(a)
+    return convert.to_condition(a)
 
 
-@call('divmod')
+@register('divmod')
 def _divmod(fn, node, a, b):
-    return tuple_of([operators.binary(fn, node, 'FloorDiv', a, b), operators.binary(fn, node, 'Mod', a, b)])
+    return tuple_expr([operators.binary(fn, node, 'FloorDiv', a, b), operators.binary(fn, node, 'Mod', a, b)])
 
 
-@call('tuple')
+@register('tuple')
 def _tuple(fn, node, a):
-    return fn.need_tuple(node, a)
+    return fn.require_tuple(node, a)
 
 
 def _binary_operator(op):
@@ -298,12 +302,12 @@ for _op, _names in _OPERATORS.items():
         CALLS[f'operator.{_n}'] = CALLS[f'np.{_n}'] = _binary_operator(_op)
 
 
-CALLS['math.remainder'] = lambda fn, node, a, b: function(fn, 'remainder', a, b)
+CALLS['math.remainder'] = lambda fn, node, a, b: math_call(fn, 'remainder', a, b)
 
 
-@call('np.fmod')
+@register('np.fmod')
 def _fmod(fn, node, a, b):
-    return function(fn, 'fmod', a, b) if {a.type, b.type} & REAL else operators.cmod(fn, a, b)
+    return math_call(fn, 'fmod', a, b) if {a.type, b.type} & REAL else operators.cmod(fn, a, b)
 
 
 def _comparison(op):
@@ -315,7 +319,7 @@ def _unary(op):
 
 
 def _logical(op):
-    return lambda fn, node, a, b: Expr(op, BOOL, (convert.truth(a), convert.truth(b)))
+    return lambda fn, node, a, b: Expr(op, BOOL, (convert.to_condition(a), convert.to_condition(b)))
 
 
 for _c, _names in {
@@ -338,42 +342,45 @@ for _n, _names in {'neg': 'neg negative', 'pos': 'pos positive', 'invert': 'inve
 CALLS['np.logical_and'], CALLS['np.logical_or'] = _logical('land'), _logical('lor')
 
 
-CALLS['operator.not_'] = CALLS['np.logical_not'] = lambda fn, node, a: Expr('not', BOOL, (convert.truth(a),))
+CALLS['operator.not_'] = CALLS['np.logical_not'] = lambda fn, node, a: Expr('not', BOOL, (convert.to_condition(a),))
 
 
-CALLS['np.logical_xor'] = lambda fn, node, a, b: Expr('cmp', BOOL, (convert.truth(a), convert.truth(b)), '!=')
+CALLS['np.logical_xor'] = lambda fn, node, a, b: Expr(
+    'cmp', BOOL, (convert.to_condition(a), convert.to_condition(b)), '!='
+)
 
 
-def _halves(f):
-    return lambda fn, node, *args: convert.half(f(fn, node, *map(convert.half, args)))
+def _on_halves(lower):
+    "Return a function that lowers a call like `lower`, with operands and result converted to float16"
+    return lambda fn, node, *args: convert.to_half(lower(fn, node, *map(convert.to_half, args)))
 
 
 _HALF_OPS = dict(hadd='Add', hsub='Sub', hmul='Mult', hdiv='Div')
 
 
 for _n, _op in _HALF_OPS.items():
-    CALLS[f'cuda.fp16.{_n}'] = _halves(_binary_operator(_op))
+    CALLS[f'cuda.fp16.{_n}'] = _on_halves(_binary_operator(_op))
 
 
 for _n in 'sin cos log log2 log10 exp exp2 sqrt rint ceil floor trunc'.split():
-    CALLS[f'cuda.fp16.h{_n}'] = _halves(_of_one(_n))
+    CALLS[f'cuda.fp16.h{_n}'] = _on_halves(_unary_function(_n))
 
 
-CALLS['cuda.fp16.hneg'], CALLS['cuda.fp16.habs'] = _halves(_unary('neg')), _halves(_abs)
+CALLS['cuda.fp16.hneg'], CALLS['cuda.fp16.habs'] = _on_halves(_unary('neg')), _on_halves(_abs)
 
 
-CALLS['cuda.fp16.hmax'], CALLS['cuda.fp16.hmin'] = _halves(_extreme('fmax')), _halves(_extreme('fmin'))
+CALLS['cuda.fp16.hmax'], CALLS['cuda.fp16.hmin'] = _on_halves(_extremum('fmax')), _on_halves(_extremum('fmin'))
 
 
 CALLS['cuda.fp16.hrsqrt'], CALLS['cuda.fp16.hrcp'] = (
-    _halves(lambda fn, node, a: function(fn, 'rsqrt', a)),
-    _halves(lambda fn, node, a: operators.binary(fn, node, 'Div', Expr('const', HALF, value=1.0), a)),
+    _on_halves(lambda fn, node, a: math_call(fn, 'rsqrt', a)),
+    _on_halves(lambda fn, node, a: operators.binary(fn, node, 'Div', Expr('const', HALF, value=1.0), a)),
 )
 
 
-@call('cuda.fp16.hfma')
+@register('cuda.fp16.hfma')
 def _hfma(fn, node, a, b, c):
-    return convert.half(operators.fma(fn, *(convert.to(FLOAT, operand) for operand in (a, b, c))))
+    return convert.to_half(operators.fma(fn, *(convert.to_type(FLOAT, operand) for operand in (a, b, c))))
 
 
 for _c, _n in {'<': 'hlt', '<=': 'hle', '>': 'hgt', '>=': 'hge', '==': 'heq', '!=': 'hne'}.items():

@@ -1,16 +1,28 @@
 """Lowers Python's operators, with the result types of NumPy and Numba.
 
-Each function gets the `Function` that is lowered first (`fn`), which makes temporaries and errors, then the
-node of Python's syntax tree, for the location of an error.
+The first parameter of each function is `fn`, the `Function` that is being lowered, which makes temporaries and errors;
+the second is the `node` of Python's syntax tree, for the location of an error.
 """
 
 import ast
 
-from ..tree import Expr, Literal, number, tuple_of, walk
-from ..types import BOOL, DOUBLE, FLOAT, HALF, REAL, WEAK, INTEGERS, arithmetic_type, describe, join_types, wide_type
+from ..tree import Expr, Literal, constant_value, tuple_expr, walk
+from ..types import (
+    BOOL,
+    DOUBLE,
+    FLOAT,
+    HALF,
+    REAL,
+    WEAK,
+    INTEGERS,
+    arithmetic_type,
+    describe_type,
+    join_types,
+    wide_type,
+)
 from . import convert
 
-# Python's name of an operator -> the operation of the tree, and below the operator's sign
+# The name of an operator in Python's `ast` -> the operation of the tree; below, its sign
 _BINARY = dict(
     Add='add',
     Sub='sub',
@@ -38,8 +50,8 @@ SIGNS = dict(
     BitXor='^',
     MatMult='@',
 )
-UNARY = {ast.USub: 'neg', ast.UAdd: 'pos', ast.Invert: 'invert'}
-COMPARE = {
+UNARY_OPS = {ast.USub: 'neg', ast.UAdd: 'pos', ast.Invert: 'invert'}
+COMPARISONS = {
     ast.Lt: '<',
     ast.LtE: '<=',
     ast.Gt: '>',
@@ -49,20 +61,20 @@ COMPARE = {
     ast.Is: '==',
     ast.IsNot: '!=',
 }
-_COSTS = {'load', 'device', 'atomic', 'call', 'math', 'shuffle', 'let', 'floordiv', 'mod', 'pow'}
+_EXPENSIVE_OPS = {'load', 'device', 'atomic', 'call', 'math', 'shuffle', 'let', 'floordiv', 'mod', 'pow'}
 
 
 def is_cheap(expr):
     "Return whether it is cheap to compute `expr` twice"
-    return not any(part.op in _COSTS for part in walk(expr))
+    return not any(part.op in _EXPENSIVE_OPS for part in walk(expr))
 
 
 def binary(fn, node, op, a, b):
-    "Return `a op b`; `op` is the name that Python's `ast` has for it, such as 'FloorDiv'"
+    "Return `a op b`; `op` is the name of the operator in Python's `ast`, such as 'FloorDiv'"
     if op == 'Add' and a.op == b.op == 'tuple':
-        return tuple_of([*a.args, *b.args])
-    if op == 'Mult' and a.op == 'tuple' and number(b) is not None:
-        return tuple_of(list(a.args) * number(b))
+        return tuple_expr([*a.args, *b.args])
+    if op == 'Mult' and a.op == 'tuple' and constant_value(b) is not None:
+        return tuple_expr(list(a.args) * constant_value(b))
     _check_operands(fn, node, op, a, b)
     if None in (a.type, b.type):
         return Expr('unknown', None, (a, b))
@@ -80,35 +92,35 @@ def binary(fn, node, op, a, b):
 
 def _arithmetic(op, t, a, b):
     if t in INTEGERS:
-        a, b = convert.as_number(a), convert.as_number(b)
+        a, b = convert.bool_to_int(a), convert.bool_to_int(b)
     if t != HALF:
         return Expr(op, t, (a, b))
     if op in ('floordiv', 'mod'):
-        return convert.half(Expr(op, FLOAT, (a, b)))
-    return Expr(op, t, (convert.to(t, a), convert.to(t, b)))
+        return convert.to_half(Expr(op, FLOAT, (a, b)))
+    return Expr(op, t, (convert.to_type(t, a), convert.to_type(t, b)))
 
 
 def _check_operands(fn, node, op, a, b):
     for e in (a, b):
         if not convert.is_number_like(e):
             hint = 'Compute with its elements, one per thread.' if e.op == 'view' else ''
-            raise fn.error(node, f'{convert.Misused(e).what()} as an operand of {SIGNS.get(op, op)}', hint)
+            raise fn.error(node, f'{convert.NotANumber(e).description()} as an operand of {SIGNS.get(op, op)}', hint)
 
 
 def _bitwise(fn, node, op, a, b):
     if {a.type, b.type} & REAL:
-        what = f'{SIGNS[op]} of {describe(a.type)} and {describe(b.type)}: only integers have bits'
-        raise fn.error(node, what, 'Use int(...).')
+        message = f'{SIGNS[op]} of {describe_type(a.type)} and {describe_type(b.type)}: it takes integers'
+        raise fn.error(node, message, 'Use int(...).')
     is_shift = op[:3] != 'Bit'
     if a.type == b.type == BOOL and not is_shift:
         return Expr(_BINARY[op], BOOL, (a, b))
     t = wide_type(a.type) if is_shift else arithmetic_type(a.type, b.type, fn.doubles)
-    return Expr(_BINARY[op], t, (convert.as_number(a), convert.as_number(b)))
+    return Expr(_BINARY[op], t, (convert.bool_to_int(a), convert.bool_to_int(b)))
 
 
 def _power(fn, a, b):
-    a, b = convert.as_number(a), convert.as_number(b)
-    k, t = number(b), arithmetic_type(a.type, b.type, fn.doubles)
+    a, b = convert.bool_to_int(a), convert.bool_to_int(b)
+    k, t = constant_value(b), arithmetic_type(a.type, b.type, fn.doubles)
     if t in INTEGERS:
         if k is not None and k < 0:
             return Expr('math', DOUBLE if fn.doubles else WEAK, (a, b), 'pow')
@@ -118,19 +130,19 @@ def _power(fn, a, b):
     if b.type in INTEGERS and k is not None and 1 <= k <= 4:
         return Expr('pow', t, (a, b))
     e = Expr('math', FLOAT if t == HALF else t, (a, b), 'pow')
-    return convert.half(e) if t == HALF else e
+    return convert.to_half(e) if t == HALF else e
 
 
 def cmod(fn, a, b):
-    "Return the remainder of two integers that has the sign of the first, as C's `%`"
-    return Expr('cmod', arithmetic_type(a.type, b.type, fn.doubles), (convert.as_number(a), convert.as_number(b)))
+    "Return the remainder of two integers with the sign of the dividend, as C's `%`"
+    return Expr('cmod', arithmetic_type(a.type, b.type, fn.doubles), (convert.bool_to_int(a), convert.bool_to_int(b)))
 
 
 def fma(fn, a, b, c):
     "Return `a*b + c`, rounded once"
     t = None
     for e in (a, b, c):
-        t = join_types(t, convert.real_type(convert.need_number(e).type, fn.doubles), fn.doubles)
+        t = join_types(t, convert.real_type(convert.require_number(e).type, fn.doubles), fn.doubles)
     return Expr('math', FLOAT if t == HALF else t, (a, b, c), 'fma')
 
 
@@ -138,13 +150,15 @@ def unary(fn, node, op, expr):
     "Return `op expr` for the operations neg, pos and invert"
     if expr.op in ('view', 'tuple', 'object'):
         raise fn.error(
-            node, f'{describe(expr.type) if expr.type else expr.value!r} has no sign', 'Compute with its elements.'
+            node,
+            f'a unary operator on {describe_type(expr.type) if expr.type else repr(expr.value)}',
+            'Compute with its elements.',
         )
     if expr.type is None or op == 'pos':
         return expr
     if op == 'invert':
         return _invert(fn, node, expr)
-    expr = convert.as_number(expr)
+    expr = convert.bool_to_int(expr)
     if expr.op == 'const':
         negative = Expr('const', expr.type, value=-expr.value)
         return Literal(negative, '-' + expr.text) if isinstance(expr, Literal) else negative
@@ -153,25 +167,25 @@ def unary(fn, node, op, expr):
 
 def _invert(fn, node, expr):
     if expr.type in REAL:
-        raise fn.error(node, f'~ of {describe(expr.type)}: only integers have bits')
+        raise fn.error(node, f'~ of {describe_type(expr.type)}: it takes an integer', 'Use int(...).')
     return Expr('not', BOOL, (expr,)) if expr.type == BOOL else Expr('invert', wide_type(expr.type), (expr,))
 
 
 def compare(fn, node, op, a, b):
-    "Return `a op b`, for one of C's comparisons; None equals only None, tuples are compared part by part"
+    "Return the comparison `a op b`; None equals only None, and tuples are compared item by item"
     for x, y in ((a, b), (b, a)):
         if x.op == 'object' and x.value is None:
             return Expr('const', BOOL, value=(y.op == 'object' and y.value is None) == (op == '=='))
     if a.op == b.op == 'tuple' and op in ('==', '!=') and len(a.args) == len(b.args):
         parts = [compare(fn, node, '==', x, y) for x, y in zip(a.args, b.args)]
-        res = all_of(parts) if parts else Expr('const', BOOL, value=True)
+        res = conjunction(parts) if parts else Expr('const', BOOL, value=True)
         return res if op == '==' else Expr('not', BOOL, (res,))
     _check_operands(fn, node, op, a, b)
     return Expr('cmp', BOOL, (a, b), op)
 
 
-def all_of(parts):
-    "Return the condition that all of the conditions are true"
+def conjunction(parts):
+    "Return the conjunction of conditions, `a and b and c`"
     res = parts[0]
     for p in parts[1:]:
         res = Expr('land', BOOL, (res, p))
@@ -193,37 +207,37 @@ def contains(fn, node, a, items, negated):
     return res
 
 
-def connect(fn, node, op, a, b):
-    "Return `a and b` (`op` is land), `a or b` (lor): one of the two as a value, unless both are true or false"
-    a, b = convert.need_number(a), convert.need_number(b)
+def and_or(fn, node, op, a, b):
+    "Return `a and b` (`op`: 'land') or `a or b` ('lor'): a bool if both are, else the value of one of them"
+    a, b = convert.require_number(a), convert.require_number(b)
     if a.type == b.type == BOOL or None in (a.type, b.type):
         return Expr(op, BOOL if a.type == BOOL else None, (a, b))
     first = None if is_cheap(a) else fn.new_variable(node, 'first', a.type, unique_name=True)
     return Expr('value_' + op, join_types(a.type, b.type, fn.doubles), (a, b), first)
 
 
-def choose(fn, node, test, a, b):
-    "Return `a if test else b`; tuples are chosen part by part"
-    if number(test) is not None and test.op == 'const':
-        return a if number(test) else b
+def conditional(fn, node, test, a, b):
+    "Return `a if test else b`; for tuples, a tuple of such expressions"
+    if constant_value(test) is not None and test.op == 'const':
+        return a if constant_value(test) else b
     if a.op == b.op == 'tuple' and len(a.args) == len(b.args):
-        return tuple_of([choose(fn, node, test, x, y) for x, y in zip(a.args, b.args)])
+        return tuple_expr([conditional(fn, node, test, x, y) for x, y in zip(a.args, b.args)])
     for e in (a, b):
         if not convert.is_number_like(e):
-            kind = 'arrays' if e.op == 'view' else 'items that are not scalars'
-            what = f'a conditional expression with {kind}: C must know at compile time which one is used'
-            raise fn.error(node, what, 'Use if and else, with the work in both.')
-    return Expr('select', join_types(a.type, b.type, fn.doubles), (convert.truth(test), a, b))
+            operands = 'arrays' if e.op == 'view' else 'items that are not scalars'
+            message = f'a conditional expression with {operands}: C must know at compile time which one is used'
+            raise fn.error(node, message, 'Use if and else, with the work in both.')
+    return Expr('select', join_types(a.type, b.type, fn.doubles), (convert.to_condition(test), a, b))
 
 
-def extreme(fn, op, a, b):
-    "Return the smaller or the larger of two values, by `min`, `max`, `fmin` or `fmax`"
-    a, b = convert.need_number(a), convert.need_number(b)
+def extremum(fn, op, a, b):
+    "Return the minimum or maximum of two values; `op`: 'min', 'max', 'fmin' or 'fmax'"
+    a, b = convert.require_number(a), convert.require_number(b)
     if a.type == b.type == BOOL:
         return Expr('lor' if op[-3:] == 'max' else 'land', BOOL, (a, b))
     t = join_types(a.type, b.type, fn.doubles)
     if t in INTEGERS:
         return Expr(op[-3:], t, (a, b))
     if t == HALF:
-        return convert.half(Expr(op, FLOAT, (a, b)))
+        return convert.to_half(Expr(op, FLOAT, (a, b)))
     return Expr(op, t, (a, b))

@@ -1,14 +1,14 @@
-"""Lowers statements: blocks, branches and loops; iterates over a function until its types stay the same."""
+"""Lowers statements: blocks, branches and loops. A function is lowered again until its types no longer change."""
 
 import ast
 from types import SimpleNamespace
 
-from ..tree import ONE, ZERO, Expr, number
-from ..types import INT, REAL, describe, join_types
+from ..tree import ONE, ZERO, Expr, constant_value
+from ..types import INT, REAL, describe_type, join_types
 from . import convert
 from .assignments import Assignments
 
-_MAX_ITERATIONS = 20  # more than enough: a type only becomes wider, and there are few types
+_MAX_ITERATIONS = 20  # more than necessary: a type only becomes wider, and there are few types
 
 
 def _is_string(stmt):
@@ -22,72 +22,74 @@ def _is_constant(node, value):
 class Lowering(Assignments):
     """Lowers a Python function to typed statements: `run()`, then `body`.
 
-    There is one method `lower_...` per kind of Python statement, which appends the lowered statements to `out`; a
-    statement without a method is refused.
+    There is one method `lower_...` per kind of Python statement, which appends the lowered statements to
+    `current_block`; a statement without a method raises an error.
     """
 
     def run(self):
         "Lower the body repeatedly until the types of its variables no longer change"
         for _ in range(_MAX_ITERATIONS):
-            self.begin()
-            self.take_parameters()
-            self.body = self.block(self.source.tree.body, top=True)
+            self.begin_iteration()
+            self.lower_parameters()
+            self.body = self.lower_block(self.source.tree.body, is_function_body=True)
             if not self.changed:
                 break
-        self.finish()
+        self.require_complete()
         return self
 
-    def take_parameters(self):
-        "Make the variables of the parameters, new ones in each iteration"
+    def lower_parameters(self):
+        "Create the expressions of the parameters, new ones in each iteration"
         self.parameter_exprs = []
-        for (_, make), arg in zip(self.params, self.source.tree.args.args):
+        for (_, make_expr), arg in zip(self.params, self.source.tree.args.args):
             v = self.stores[arg]
-            e = make(self, v)
+            e = make_expr(self, v)
             self.parameter_exprs.append(e)
-            self.assign(arg, v, e, parameter=True)
+            self.assign(arg, v, e, is_parameter=True)
 
-    def finish(self):
-        "Raise for a variable that has no type, and for a function that returns something on some paths only"
+    def require_complete(self):
+        "Raise an error for a variable without a type, or a device function that returns a value on some paths only"
         for node, v in self.reads.items():
             if v is not None and v.type is None and v.memory is None and v.callee is None:
-                what = f'{v.name} has no value here'
-                raise self.error(node, what, 'Assign a value before this line.')
+                message = f'{v.name} is read before it is assigned'
+                raise self.error(node, message, 'Assign a value before this line.')
         tree = self.source.tree
-        if self.result is not None and not self.is_kernel and _falls_through(tree.body):
-            what = f'{self.source.name} returns {describe(self.result)} on some paths and nothing on others'
-            raise self.error(tree, what, 'End it with a return.')
+        if self.result_type is not None and not self.is_kernel and _falls_through(tree.body):
+            message = (
+                f'{self.source.name} returns {describe_type(self.result_type)} on some paths and nothing on others'
+            )
+            raise self.error(tree, message, 'End it with a return.')
 
-    def block(self, body, top=False):
-        "Lower the statements of a block; `top`: it is the function's own, which may begin with a docstring"
-        outer, self.out = self.out, []
-        self.nesting += 1
-        for s in body[1:] if top and body and _is_string(body[0]) else body:
-            f = getattr(self, f'lower_{type(s).__name__}', None)
-            if f is None:
-                raise self.refusal(s)
+    def lower_block(self, body, is_function_body=False):
+        "Return the lowered statements of a block; the body of a function may begin with a docstring"
+        outer, self.current_block = self.current_block, []
+        self.nesting_depth += 1
+        for stmt in body[1:] if is_function_body and body and _is_string(body[0]) else body:
+            lower_stmt = getattr(self, f'lower_{type(stmt).__name__}', None)
+            if lower_stmt is None:
+                raise self.unsupported_syntax(stmt)
             try:
-                f(s)
-            except convert.Misused as e:
-                raise self.error(s, f'{e.what()} where a number is needed') from None
-        self.out, res = outer, self.out
-        self.nesting -= 1
-        return res
+                lower_stmt(stmt)
+            except convert.NotANumber as e:
+                raise self.error(stmt, f'expected a number, got {e.description()}') from None
+        self.current_block, lowered = outer, self.current_block
+        self.nesting_depth -= 1
+        return lowered
 
     def lower_Expr(self, stmt):
         "Lower an expression as a statement: a docstring, `print(...)`, a call"
         if isinstance(stmt.value, ast.Constant):
             return
         if isinstance(stmt.value, ast.Attribute):
-            called = ast.unparse(stmt.value)
-            self.refuse(stmt, f'{called} without a call does nothing', f'Write {called}().')
+            name = ast.unparse(stmt.value)
+            self.raise_error(stmt, f'{name} without a call does nothing', f'Write {name}().')
         if isinstance(stmt.value, ast.Call) and self.callee_name(stmt.value) == 'print':
-            return self.print(stmt, stmt.value)
-        self.evaluate(stmt, self.lower(stmt.value))
+            return self.lower_print(stmt, stmt.value)
+        self.emit_expression(stmt, self.lower(stmt.value))
 
-    def evaluate(self, stmt, expr):
-        "Lower `expr` as a statement of its own"
+    def emit_expression(self, stmt, expr):
+        "Emit `expr` as a statement, or the items of a tuple"
         for operand in expr.args if expr.op == 'tuple' else ():
-            self.evaluate(stmt, operand)
+            self.emit_expression(stmt, operand)
         if expr.op not in ('object', 'view', 'tuple'):
             self.emit('expr', stmt, expr=expr)
 
@@ -97,8 +99,8 @@ class Lowering(Assignments):
 
     lower_Import = lower_ImportFrom = lower_Pass
 
-    def print(self, stmt, call):
-        "Lower `print(...)`: string literals are copied, other arguments are numbers"
+    def lower_print(self, stmt, call):
+        "Lower `print(...)`: string literals are copied, other arguments must be scalars"
         options = dict(sep=' ', end='\n')
         for k in call.keywords:
             if k.arg not in options or not isinstance(k.value, ast.Constant):
@@ -107,17 +109,19 @@ class Lowering(Assignments):
 
         def item(a):
             is_text = isinstance(a, ast.Constant) and isinstance(a.value, str)
-            return a.value if is_text else convert.need_number(self.lower(a))
+            return a.value if is_text else convert.require_number(self.lower(a))
 
         items = [item(a) for a in call.args]
         self.emit('print', stmt, items=items, args=[a for a in items if isinstance(a, Expr)], **options)
 
     def lower_Assert(self, stmt):
         "Lower `assert ...`"
-        self.emit('assert', stmt, test=convert.truth(self.without_statements(stmt, lambda: self.lower(stmt.test))))
+        self.emit(
+            'assert', stmt, test=convert.to_condition(self.without_statements(stmt, lambda: self.lower(stmt.test)))
+        )
 
     def lower_Return(self, stmt):
-        "Lower `return`, with values in a device function"
+        "Lower `return`, which may return values in a device function"
         e = None if stmt.value is None or _is_constant(stmt.value, None) else self.lower(stmt.value)
         if e is None:
             return self.emit('return', stmt, args=[])
@@ -130,18 +134,17 @@ class Lowering(Assignments):
             raise self.error(stmt, 'a device function that returns a tuple inside a tuple', 'Return them in one tuple.')
         self.add_result_type(stmt, tuple(p.type for p in parts) if e.op == 'tuple' else e.type)
         if e.op == 'tuple' and isinstance(stmt.value, ast.Tuple):
-            self.fields = [node.id if isinstance(node, ast.Name) else None for node in stmt.value.elts]
+            self.result_names = [node.id if isinstance(node, ast.Name) else None for node in stmt.value.elts]
         self.emit('return', stmt, args=parts)
 
-    def add_result_type(self, stmt, t):
-        "Record that the function returns a value of type `t`"
-        new = join_types(self.result, t, self.doubles)
-        if new is None:
-            raise self.error(
-                stmt, f'{self.source.name} returns {describe(t)} here and {describe(self.result)} elsewhere'
-            )
-        self.changed |= new != self.result
-        self.result = new
+    def add_result_type(self, stmt, new_type):
+        "Record that the function returns a value of type `new_type`"
+        joined = join_types(self.result_type, new_type, self.doubles)
+        if joined is None:
+            types = f'{describe_type(new_type)} here and {describe_type(self.result_type)} elsewhere'
+            raise self.error(stmt, f'{self.source.name} returns {types}')
+        self.changed |= joined != self.result_type
+        self.result_type = joined
 
     def lower_Break(self, stmt):
         "Lower `break`"
@@ -153,48 +156,48 @@ class Lowering(Assignments):
 
     def lower_If(self, stmt):
         "Lower `if`, with `elif` and `else`"
-        test = convert.truth(self.lower(stmt.test))
-        body, orelse = self.block(stmt.body), self.block(stmt.orelse)
+        test = convert.to_condition(self.lower(stmt.test))
+        body, orelse = self.lower_block(stmt.body), self.lower_block(stmt.orelse)
         first = stmt.orelse[0] if len(stmt.orelse) == 1 else None
         chained = isinstance(first, ast.If) and first.col_offset == stmt.col_offset
         self.emit('if', stmt, test=test, body=body, orelse=orelse, chained=chained)
 
     def lower_While(self, stmt):
         "Lower `while ...`"
-        test = convert.truth(self.without_statements(stmt, lambda: self.lower(stmt.test)))
-        self.emit('while', stmt, test=test, body=self.block(stmt.body))
+        test = convert.to_condition(self.without_statements(stmt, lambda: self.lower(stmt.test)))
+        self.emit('while', stmt, test=test, body=self.lower_block(stmt.body))
 
     def lower_For(self, stmt):
         "Lower `for`, over `range(...)` or a tuple"
         if isinstance(stmt.iter, ast.Call) and self.callee_name(stmt.iter) in ('range', 'prange'):
-            return self.loop_over_range(stmt, stmt.iter)
-        items = self.need_tuple(stmt, self.lower(stmt.iter))
+            return self.lower_range_loop(stmt, stmt.iter)
+        items = self.require_tuple(stmt, self.lower(stmt.iter))
         columns = self.columns(stmt, stmt.target, items.args, items.value)
-        self.emit('each', stmt, columns=columns, count=len(items.args), body=self.block(stmt.body))
+        self.emit('each', stmt, columns=columns, count=len(items.args), body=self.lower_block(stmt.body))
 
-    def loop_over_range(self, stmt, it):
+    def lower_range_loop(self, stmt, range_call):
         "Lower `for i in range(...)`"
-        start, stop, step = map(convert.as_number, self.bounds(stmt, it))
+        start, stop, step = map(convert.bool_to_int, self.range_bounds(stmt, range_call))
         if not isinstance(stmt.target, ast.Name):
             raise self.error(stmt, 'the target of a loop over range must be one name')
         v = self.stores[stmt.target]
         self.add_type(stmt, v, INT)
-        self.emit('for', stmt, var=v, start=start, stop=stop, step=step, body=self.block(stmt.body))
+        self.emit('for', stmt, var=v, start=start, stop=stop, step=step, body=self.lower_block(stmt.body))
 
-    def bounds(self, stmt, it):
+    def range_bounds(self, stmt, range_call):
         "Return (start, stop, step) of `range(...)`"
-        if not 1 <= len(it.args) <= 3 or it.keywords:
+        if not 1 <= len(range_call.args) <= 3 or range_call.keywords:
             raise self.error(stmt, 'range takes one to three arguments')
-        args = [convert.need_number(self.lower(a)) for a in it.args]
+        args = [convert.require_number(self.lower(a)) for a in range_call.args]
         for a in args:
             if a.type in REAL:
-                raise self.error(stmt, f'range of {describe(a.type)}: it takes integers', 'Use // or int(...).')
-        if len(args) == 3 and number(args[2]) == 0:
-            raise self.error(stmt, 'a range whose step is 0 never ends')
+                raise self.error(stmt, f'range of {describe_type(a.type)}: it takes integers', 'Use // or int(...).')
+        if len(args) == 3 and constant_value(args[2]) == 0:
+            raise self.error(stmt, 'a range with step 0 never ends')
         return (ZERO, args[0], ONE) if len(args) == 1 else (*args, ONE) if len(args) == 2 else args
 
     def columns(self, stmt, target, items, name=None):
-        "Return, per name of the loop's target, its variable and its value in each iteration"
+        "Return one column per name in the target of a loop: the variable and its value in each iteration"
         if isinstance(target, ast.Name):
             return [self.column(stmt, self.stores[target], items, name)]
         if not isinstance(target, (ast.Tuple, ast.List)):
@@ -202,25 +205,29 @@ class Lowering(Assignments):
         for e in items:
             if e.op != 'tuple' or len(e.args) != len(target.elts):
                 raise self.error(stmt, f'each item of this loop must be a tuple of {len(target.elts)}')
-        return [c for n, t in enumerate(target.elts) for c in self.columns(stmt, t, [e.args[n] for e in items])]
+        return [
+            column
+            for n, element in enumerate(target.elts)
+            for column in self.columns(stmt, element, [e.args[n] for e in items])
+        ]
 
     def column(self, stmt, v, items, name):
-        "Return the variable `v` of a loop, the values that it gets, and the name of the tuple of these"
+        "Return the column of one name: its variable `v`, the values in `items`, and the name of their tuple"
         for e in items:
             if not convert.is_number_like(e):
-                what = 'a loop over a tuple of items that are not scalars'
-                raise self.error(stmt, what, 'Loop over range(...), or unroll the loop by hand.')
+                message = 'a loop over a tuple of items that are not scalars'
+                raise self.error(stmt, message, 'Loop over range(...), or unroll the loop by hand.')
             self.add_type(stmt, v, e.type)
         return SimpleNamespace(var=v, items=items, name=name)
 
 
 def _falls_through(body):
     "Return whether control can reach the end of `body`"
-    return not any(map(_ends, body))
+    return not any(map(_never_completes, body))
 
 
-def _ends(stmt):
-    "Return whether control never continues after the statement `stmt`"
+def _never_completes(stmt):
+    "Return whether control never reaches the end of the statement `stmt`"
     if isinstance(stmt, ast.If):
         return bool(stmt.orelse) and not _falls_through(stmt.body) and not _falls_through(stmt.orelse)
     if isinstance(stmt, ast.While):

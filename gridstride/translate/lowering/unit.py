@@ -4,17 +4,17 @@ import numpy as np
 
 from ..flow import Variable
 from ..source import Source
-from ..tree import ONE, ZERO, Expr, Memory, View, array, const, number, row_strides, tuple_of
-from ..types import DOUBLE, INT, WEAK, Array, ArrayOf, Number, join_types
+from ..tree import ONE, ZERO, Expr, Memory, View, view_expr, const, constant_value, contiguous_strides, tuple_expr
+from ..types import DOUBLE, INT, WEAK, Array, ArrayArgument, NumberArgument, join_types
 from .arrays import Arrays
 from .statements import Lowering
 
 
 class Unit:
-    """A kernel (`main`, once it is lowered), the device functions that it calls, and the constants that they share.
+    """A kernel (`main`, after `lower`), the device functions that it calls, and the constants that they share.
 
     `doubles`: compute with Numba's types; `wide`: use 64 bits for every integer. A device function is lowered
-    once per set of types that it is called with.
+    once per set of argument types.
     """
 
     arrays = Arrays  # lowers indices; the checked engine has a subclass
@@ -25,80 +25,80 @@ class Unit:
         self.functions = {}
         self.constants = {}
         self.being_lowered = []  # the device functions that are being lowered
-        self.cooperative = False  # whether the kernel waits for its whole grid
+        self.is_cooperative = False  # whether the kernel has a barrier of the whole grid
 
     def lower(self, source, argument_types):
-        "Return the kernel's `Lowering`, for arguments of which `argument_types` is known"
+        "Return the `Lowering` of the kernel `source` for arguments of the given types"
         params = [
-            (arg.arg, lambda fn, v, described=described: self.parameter(fn, v, described))
-            for arg, described in zip(source.tree.args.args, argument_types)
+            (arg.arg, lambda fn, v, type=type: self.parameter(fn, v, type))
+            for arg, type in zip(source.tree.args.args, argument_types)
         ]
         self.main = Lowering(self, source, source.name, params).run()
         self.kernel = self.main
         return self.main
 
-    def parameter(self, fn, v, described, name=None):
+    def parameter(self, fn, v, argument_type, name=None):
         "Return the expression of a parameter of the kernel"
         name = name or v.name
-        if isinstance(described, Number):
-            return self.number_parameter(fn, v, described, name)
-        if isinstance(described, ArrayOf):
-            return self.array_parameter(described, name)
-        return tuple_of([self.parameter(fn, v, part, f'{name}_{n}') for n, part in enumerate(described)])
+        if isinstance(argument_type, NumberArgument):
+            return self.number_parameter(fn, v, argument_type, name)
+        if isinstance(argument_type, ArrayArgument):
+            return self.array_parameter(argument_type, name)
+        return tuple_expr([self.parameter(fn, v, type, f'{name}_{n}') for n, type in enumerate(argument_type)])
 
-    def number_parameter(self, fn, v, described, name):
-        "Return the variable of a parameter that is a scalar"
+    def number_parameter(self, fn, v, argument_type, name):
+        "Return the expression of a scalar parameter"
         variable = v
-        if name != v.name:  # a part of a tuple
+        if name != v.name:  # an item of a tuple
             variable = fn.temporaries.setdefault(('parameter', name), Variable(name, v.node))
             variable.num_defs = 1
-        variable.is_parameter, variable.parameter_info = True, described
-        variable.type = join_types(
-            variable.type, DOUBLE if described.type == WEAK and self.doubles else described.type, self.doubles
-        )
+        variable.is_parameter, variable.argument_type = True, argument_type
+        value_type = DOUBLE if argument_type.type == WEAK and self.doubles else argument_type.type
+        variable.type = join_types(variable.type, value_type, self.doubles)
         return Expr('var', variable.type, value=variable)
 
-    def array_parameter(self, described, name):
-        "Return the array of a parameter of which `described`, an `ArrayOf`, is known"
-        memory = Memory(name, described.dtype, 'param', described.ndim)
-        memory.example = described
-        sizes = [Expr('size', INT, value=(memory, d)) for d in range(described.ndim)]
-        start, strides = Expr('start', INT, value=memory) if described.backwards else ZERO, row_strides(sizes)
-        if any(described.strides):
-            strides = [
-                Expr('stride', INT, value=(memory, d)) if described.strides[d] else ONE for d in range(described.ndim)
-            ]
-        memory.view = View(memory, sizes, strides, start, plain=not any(described.strides))
-        return array(memory.view)
+    def array_parameter(self, argument_type, name):
+        "Return the expression of an array parameter"
+        ndim, takes_stride = argument_type.ndim, argument_type.takes_stride
+        memory = Memory(name, argument_type.dtype, 'param', ndim)
+        memory.argument = argument_type
+        sizes = [Expr('size', INT, value=(memory, d)) for d in range(ndim)]
+        start = Expr('start', INT, value=memory) if argument_type.has_negative_stride else ZERO
+        strides = contiguous_strides(sizes)
+        if any(takes_stride):
+            strides = [Expr('stride', INT, value=(memory, d)) if takes_stride[d] else ONE for d in range(ndim)]
+        memory.view = View(memory, sizes, strides, start, is_contiguous=not any(takes_stride))
+        return view_expr(memory.view)
 
     def constant(self, captured, values, fn):
-        "Return the constant memory that holds `values`"
+        "Return the constant memory that holds `values`, the elements of an array or tuple that `fn` captures"
         key = captured.name, id(captured.value)
         if key not in self.constants:
             is_typed = values.dtype != np.float64 or fn.doubles or isinstance(captured.value, np.ndarray)
             memory = Memory(captured.name, str(values.dtype) if is_typed else WEAK, 'const', values.ndim)
             memory.dims = [const(n) for n in values.shape]
-            memory.values, memory.keep = values, captured.value
+            memory.values = values
+            memory.captured = captured.value  # kept alive, because its id is part of the key
             self.constants[key] = memory
         return self.constants[key]
 
-    def call(self, fn, node, py_func, args, kw):
+    def call(self, fn, node, py_func, args, keywords):
         "Return a call of the device function `py_func`"
         if py_func in self.being_lowered:
-            what = f'{py_func.__name__} calls itself, directly or not: recursion is not supported'
-            raise fn.error(node, what, 'Write a loop.')
+            message = f'{py_func.__name__} calls itself, directly or not: recursion is not supported'
+            raise fn.error(node, message, 'Write a loop.')
         source = Source(py_func)
-        args = self.arguments(fn, node, py_func, source, args, kw)
-        callee = self.function(py_func, source, args)
+        args = self.ordered_arguments(fn, node, py_func, source, args, keywords)
+        callee = self.device_function(py_func, source, args)
         for argument, parameter in zip(args, callee.parameter_exprs):
             _propagate_writes(argument, parameter)
-        call_expr = Expr('device', callee.result, args, callee)
-        is_tuple = isinstance(callee.result, tuple) and not isinstance(callee.result, Array)
+        call_expr = Expr('device', callee.result_type, args, callee)
+        is_tuple = isinstance(callee.result_type, tuple) and not isinstance(callee.result_type, Array)
         return self.unpack_result(fn, node, call_expr, callee) if is_tuple else call_expr
 
-    def function(self, py_func, source, args):
-        "Return the `Lowering` of the device function `py_func` for such arguments"
-        key = py_func, tuple(map(_key, args))
+    def device_function(self, py_func, source, args):
+        "Return the `Lowering` of the device function `py_func` for arguments of these types"
+        key = py_func, tuple(map(_specialization_key, args))
         if key not in self.functions:
             self.being_lowered.append(py_func)
             names = [p.arg for p in source.tree.args.args]
@@ -113,8 +113,8 @@ class Unit:
             self.functions[key] = callee
         return self.functions[key]
 
-    def arguments(self, fn, node, py_func, source, args, kw):
-        "Return the arguments of a call of `py_func` in the order of its parameters, with the defaults"
+    def ordered_arguments(self, fn, node, py_func, source, args, keywords):
+        "Return the arguments of a call of `py_func` in the order of its parameters, defaults included"
         signature = source.tree.args
         if signature.vararg or signature.kwarg or signature.kwonlyargs:
             raise fn.error(
@@ -122,24 +122,25 @@ class Unit:
             )
         names = [arg.arg for arg in signature.args]
         defaults = dict(zip(names[::-1], (py_func.__defaults__ or ())[::-1]))
-        values = {**dict(zip(names, args)), **kw}
-        if len(args) > len(names) or set(kw) - set(names[len(args) :]) or set(names) - set(values) - set(defaults):
+        values = {**dict(zip(names, args)), **keywords}
+        has_unknown = len(args) > len(names) or set(keywords) - set(names[len(args) :])
+        if has_unknown or set(names) - set(values) - set(defaults):
             raise fn.error(node, f'{py_func.__name__} takes ({", ".join(names)})')
         return [values[n] if n in values else fn.outer_value(node, defaults[n], None) for n in names]
 
     def device_parameter(self, callee, variable, argument, name):
-        "Return the expression of a parameter of a device function, for an argument `argument`"
+        "Return the expression of a parameter of a device function that is called with `argument`"
         if argument.op == 'object':
             return argument
         if argument.op == 'tuple':
-            return tuple_of(
+            return tuple_expr(
                 [
                     self.device_parameter(callee, variable, operand, f'{name}_{n}')
                     for n, operand in enumerate(argument.args)
                 ]
             )
         if argument.op == 'view':
-            return array(_inner_view(argument.value, name))
+            return view_expr(_parameter_view(argument.value, name))
         parameter = (
             variable
             if name == variable.name
@@ -150,60 +151,61 @@ class Unit:
         return Expr('var', parameter.type, value=parameter)
 
     def unpack_result(self, fn, node, call_expr, callee):
-        "Return the parts of the tuple that a device function returns"
-        result = fn.new_variable(node, 'result', callee.result)
+        "Assign the tuple that a device function returns to a variable; return the tuple of its fields"
+        result = fn.new_variable(node, 'result', callee.result_type)
         result.result_of = callee
         fn.emit('assign', node, var=result, expr=call_expr)
-        return tuple_of(
+        return tuple_expr(
             [
-                Expr('field', item_type, (Expr('var', callee.result, value=result),), n)
-                for n, item_type in enumerate(callee.result)
+                Expr('field', item_type, (Expr('var', callee.result_type, value=result),), n)
+                for n, item_type in enumerate(callee.result_type)
             ]
         )
 
 
-def _inner_view(view, name):
-    "Return the view that a device function has of an array that is its argument"
+def _parameter_view(view, name):
+    "Return the view of the parameter `name` of a device function whose argument is `view`"
     if view.is_full_array:
         memory = Memory(name, view.memory.dtype, 'argument', view.ndim, view.memory.dims if view.ndim > 1 else None)
-        return View(memory, view.sizes, view.strides, plain=True)
+        return View(memory, view.sizes, view.strides, is_contiguous=True)
     memory = Memory(name, view.memory.dtype, 'argument', view.ndim)
 
-    def own_size(what, axis, size):
-        return size if size is None or number(size) is not None else Expr(what, INT, value=(memory, axis))
+    def constant_or_parameter(op, axis, size):
+        return size if size is None or constant_value(size) is not None else Expr(op, INT, value=(memory, axis))
 
-    sizes = [own_size('size', axis, size) for axis, size in enumerate(view.sizes)]
-    if view.plain and None not in sizes[1:]:
-        return View(memory, sizes, row_strides(sizes), plain=True)
-    return View(memory, sizes, [own_size('stride', axis, size) for axis, size in enumerate(view.strides)])
+    sizes = [constant_or_parameter('size', axis, size) for axis, size in enumerate(view.sizes)]
+    if view.is_contiguous and None not in sizes[1:]:
+        return View(memory, sizes, contiguous_strides(sizes), is_contiguous=True)
+    strides = [constant_or_parameter('stride', axis, stride) for axis, stride in enumerate(view.strides)]
+    return View(memory, sizes, strides)
 
 
-def _key(argument):
-    "Return a key of an argument for which device functions are specialized"
+def _specialization_key(argument):
+    "Return the properties of an argument for which device functions are specialized"
     if argument.op == 'tuple':
-        return tuple(map(_key, argument.args))
+        return tuple(map(_specialization_key, argument.args))
     if argument.op != 'view':
         return ('object', id(argument.value)) if argument.op == 'object' else argument.type
     view = argument.value
-    sizes = tuple(size is None or number(size) for size in view.sizes)
-    strides = None if view.plain else tuple(map(number, view.strides))
+    sizes = tuple(size is None or constant_value(size) for size in view.sizes)
+    strides = None if view.is_contiguous else tuple(map(constant_value, view.strides))
     return (
         'view',
         view.type,
-        view.is_full_array and view.ndim > 1 and tuple(map(number, view.sizes)),
-        view.plain,
+        view.is_full_array and view.ndim > 1 and tuple(map(constant_value, view.sizes)),
+        view.is_contiguous,
         strides,
         sizes,
     )
 
 
 def _propagate_writes(argument, parameter):
-    "Mark the argument as written if the device function writes to its parameter"
+    "Mark the memory of an argument as written if the device function writes to its parameter"
     if argument.op == 'tuple':
-        for x, y in zip(argument.args, parameter.args):
-            _propagate_writes(x, y)
+        for item, item_parameter in zip(argument.args, parameter.args):
+            _propagate_writes(item, item_parameter)
     if argument.op == 'view':
         memory = argument.value.memory
-        memory.used = True
-        if parameter.value.memory.written:
-            memory.write()
+        memory.is_used = True
+        if parameter.value.memory.is_written:
+            memory.mark_written()

@@ -15,18 +15,31 @@ import numpy as np
 from ...sim.operations import device_function_hint
 from ...sim.types import is_number_type
 from ..source import python_function
-from ..tree import ONE, ZERO, Expr, Literal, Memory, View, array, const, mul, number, row_strides, tuple_of
-from ..types import BOOL, C_NAMES, DOUBLE, INT, UINT, WEAK, Array, describe, join_types, value_type
+from ..tree import (
+    ONE,
+    ZERO,
+    Expr,
+    Literal,
+    Memory,
+    View,
+    view_expr,
+    const,
+    mul,
+    constant_value,
+    contiguous_strides,
+    tuple_expr,
+)
+from ..types import BOOL, C_NAMES, DOUBLE, INT, UINT, WEAK, Array, describe_type, join_types, value_type
 from . import convert, operators
-from .call_table import CALLS, builtin, name_of
+from .call_table import CALLS, builtin, table_name
 from .function import Function
 
-_CONSTANT = 64 * 1024  # bytes of constant memory
-_INDICES = ('cuda.threadIdx', 'cuda.blockIdx', 'cuda.blockDim', 'cuda.gridDim')
-_TYPES = {'int': 'int64', 'float': 'float64', 'bool': 'bool'}  # what Python's types mean as a dtype
+_CONSTANT_MEMORY = 64 * 1024  # bytes
+_INDEX_VARIABLES = ('cuda.threadIdx', 'cuda.blockIdx', 'cuda.blockDim', 'cuda.gridDim')
+_DTYPE_OF_PYTHON_TYPE = {'int': 'int64', 'float': 'float64', 'bool': 'bool'}
 
-# Syntax of Python that CUDA C does not have, and what to write instead
-_REFUSED = dict(
+# Python syntax that CUDA C does not have: its name in messages, and remedies
+_UNSUPPORTED_SYNTAX = dict(
     ListComp='a list comprehension',
     SetComp='a set comprehension',
     DictComp='a dict comprehension',
@@ -54,7 +67,7 @@ _REFUSED = dict(
     AsyncWith='async with',
     TryStar='try',
 )
-_INSTEAD = dict(
+_REMEDIES = dict(
     Try='A GPU has no exceptions: test the condition with `if`.',
     Raise='A GPU has no exceptions: write an error code into an array.',
     With='There are no context managers on a GPU.',
@@ -69,11 +82,11 @@ _INSTEAD = dict(
 
 
 def dtype_name(value):
-    "Return the name of the dtype that the object `value` means; None if it means none"
+    "Return the name of the dtype that an object stands for, such as 'float32' for np.float32; None if it is not one"
     if isinstance(value, str) and value.startswith(('cuda.', 'np.')):
         return None
     if value in (int, float, bool):
-        return _TYPES[value.__name__]
+        return _DTYPE_OF_PYTHON_TYPE[value.__name__]
     try:
         return str(np.dtype(value)) if not type(value).__module__.startswith('numba') else str(np.dtype(str(value)))
     except TypeError:
@@ -95,7 +108,7 @@ def _is_array(value):
 
 
 def _is_number_type(f):
-    "Return whether calling the object `f` converts a number, like np.float32 and numba.float32"
+    "Return whether an object is a type that converts numbers, such as np.float32 or numba.float32"
     if is_number_type(f):
         return True
     return type(f).__module__.startswith('numba') and not hasattr(f, 'py_func')
@@ -106,20 +119,20 @@ class Values(Function):
 
     def lower(self, node):
         "Return the expression of a node of Python's syntax tree"
-        f = getattr(self, f'lower_{type(node).__name__}', None)
-        if f is None:
-            raise self.refusal(node)
-        return f(node)
+        lower_node = getattr(self, f'lower_{type(node).__name__}', None)
+        if lower_node is None:
+            raise self.unsupported_syntax(node)
+        return lower_node(node)
 
-    def refusal(self, node):
+    def unsupported_syntax(self, node):
         "Return the error for syntax that CUDA C does not have"
         kind = type(node).__name__
-        what = f'{_REFUSED.get(kind, kind.lower())} in a kernel cannot be written in CUDA C'
-        return self.error(node, what, _INSTEAD.get(kind, ''))
+        message = f'{_UNSUPPORTED_SYNTAX.get(kind, kind.lower())} in a kernel cannot be written in CUDA C'
+        return self.error(node, message, _REMEDIES.get(kind, ''))
 
     # Names and literals
     def lower_Constant(self, node):
-        "Lower a number, a truth value, a text, `None` or `...`"
+        "Lower a number, a bool, a string, `None` or `...`"
         v = node.value
         if isinstance(v, bool):
             return Expr('const', BOOL, value=v)
@@ -127,13 +140,13 @@ class Values(Function):
             e, text = Expr('const', _integer_type(v), value=v), self.source.segment(node) or ''
             return Literal(e, text) if text.startswith(('0x', '0X')) else e
         if isinstance(v, float):
-            return self.float(v, self.source.segment(node))
+            return self.float_literal(v, self.source.segment(node))
         if isinstance(v, (str, type(None), type(...))):
             return Expr('object', None, value=v)
         raise self.error(node, f'{v!r}: complex numbers are not supported', 'Compute with two floats.')
 
-    def float(self, value, text=None):
-        "Return a Python float; `text`: as it is written in the source"
+    def float_literal(self, value, text=None):
+        "Return the expression of a Python float; `text`: its spelling in the source"
         e = Expr('const', DOUBLE if self.doubles else WEAK, value=value)
         return Literal(e, text) if text else e
 
@@ -142,10 +155,10 @@ class Values(Function):
         if node in self.reads:
             v = self.reads[node]
             if v is None:
-                raise self.error(node, f'{node.id} is read before it has a value')
+                raise self.error(node, f'{node.id} is read before it is assigned')
             return self.variable(node, v)
-        known, value = self.source.look_up(node.id)
-        if not known:
+        is_defined, value = self.source.look_up(node.id)
+        if not is_defined:
             hint = 'Define it before the kernel, or pass it as an argument.'
             raise self.error(node, f'{node.id} is not defined here', hint)
         return self.outer_value(node, value, node.id)
@@ -159,26 +172,26 @@ class Values(Function):
         if v.alias_of is not None:
             v = v.alias_of
         if v.parts is not None:
-            return tuple_of([self.variable(node, p) for p in v.parts])
+            return tuple_expr([self.variable(node, p) for p in v.parts])
         if isinstance(v.type, Array):
             if v.view is None:
-                raise self.error(node, f'{v.name} is read before it is an array')
-            return array(v.view)
+                raise self.error(node, f'{v.name} is read before an array is assigned to it')
+            return view_expr(v.view)
         return Expr('var', v.type, value=v)
 
     def outer_value(self, node, value, name):
-        "Return the expression of an object outside the function"
+        "Return the expression of an object that is captured from outside the function"
         if isinstance(value, (bool, np.bool_)):
-            return self.name_number(BOOL, name, bool(value))
+            return self.named_constant(BOOL, name, bool(value))
         if isinstance(value, np.generic) and value.dtype.kind in 'iuf':
-            return self.name_number(value_type(str(value.dtype)), name, value.item())
+            return self.named_constant(value_type(str(value.dtype)), name, value.item())
         if isinstance(value, int):
-            return self.name_number(_integer_type(value), name, value)
+            return self.named_constant(_integer_type(value), name, value)
         if isinstance(value, float):
             return (
-                self.name_number(DOUBLE if self.doubles else WEAK, name, value)
+                self.named_constant(DOUBLE if self.doubles else WEAK, name, value)
                 if _is_finite(value)
-                else self.float(value)
+                else self.float_literal(value)
             )
         if isinstance(value, tuple):
             return Expr(
@@ -188,56 +201,56 @@ class Values(Function):
                 SimpleNamespace(name=name, value=value),
             )
         if _is_array(value):
-            return self.freeze(node, value, name)
-        return Expr('object', None, value=name_of(value) or value)
+            return self.captured_array(node, value, name)
+        return Expr('object', None, value=table_name(value) or value)
 
-    def name_number(self, t, name, value):
-        "Return a constant that has a name outside the function"
+    def named_constant(self, type, name, value):
+        "Return the expression of a captured number, which has a name in C if `name` is not None"
         if name is None or not _is_finite(value):
-            return Expr('const', t, value=value)
-        return Expr('global', t, value=(name, value))
+            return Expr('const', type, value=value)
+        return Expr('global', type, value=(name, value))
 
-    def freeze(self, node, value, name):
-        "Return an array outside the function: constant memory"
+    def captured_array(self, node, value, name):
+        "Return the expression of a captured array, which is stored in constant memory"
         a = np.asarray(getattr(value, 'data', value) if type(value).__name__ == 'DeviceArray' else value)
         if a.dtype.kind not in 'biuf':
             raise self.error(node, f'{name} is an array of {a.dtype}, which CUDA C does not have')
-        if a.nbytes > _CONSTANT:
-            limit = f'variables captured from outside a kernel are stored in constant memory, which has {_CONSTANT}'
+        if a.nbytes > _CONSTANT_MEMORY:
+            limit = f'arrays captured from outside a kernel are stored in constant memory, which has {_CONSTANT_MEMORY}'
             raise self.error(node, f'{name} has {a.nbytes} bytes; {limit}', 'Pass it as an argument.')
         m = self.unit.constant(SimpleNamespace(name=name or 'table', value=value), a, self)
         sizes = [const(n) for n in a.shape]
-        return array(View(m, sizes, row_strides(sizes), plain=True))
+        return view_expr(View(m, sizes, contiguous_strides(sizes), is_contiguous=True))
 
     def lower_Tuple(self, node):
         "Lower `(a, b)`"
-        return tuple_of([self.lower(inner) for inner in node.elts])
+        return tuple_expr([self.lower(inner) for inner in node.elts])
 
     # Attributes
     def lower_Attribute(self, node):
-        "Lower `a.b`: of an array, of a tuple with names, of a module"
-        e, k = self.lower(node.value), node.attr
+        "Lower `a.b`: an attribute of an array, a named tuple, a module or another object"
+        e, name = self.lower(node.value), node.attr
         if e.op == 'view':
-            return self.attribute(node, e, k)
-        if e.op == 'tuple' and hasattr(getattr(e.value, 'value', None), k):
-            return self.outer_value(node, getattr(e.value.value, k), k)
+            return self.array_attribute(node, e, name)
+        if e.op == 'tuple' and hasattr(getattr(e.value, 'value', None), name):
+            return self.outer_value(node, getattr(e.value.value, name), name)
         if e.op != 'object':
-            raise self.error(node, f'{describe(e.type)} has no {k!r} in a kernel')
+            raise self.error(node, f'{describe_type(e.type)} has no {name!r} in a kernel')
         if isinstance(e.value, str) and e.value.startswith('cuda'):
-            return self.cuda_name(node, f'{e.value}.{k}')
+            return self.cuda_name(node, f'{e.value}.{name}')
         try:
-            v = getattr(e.value, k)
+            v = getattr(e.value, name)
         except Exception:
-            what = f'{ast.unparse(node)} does not exist when the kernel is translated'
-            raise self.error(node, what) from None
+            message = f'{ast.unparse(node)} does not exist when the kernel is translated'
+            raise self.error(node, message) from None
         if not inspect.ismodule(e.value):
-            return self.outer_value(node, v, k)
-        return self.float(v) if isinstance(v, float) else self.outer_value(node, v, None)
+            return self.outer_value(node, v, name)
+        return self.float_literal(v) if isinstance(v, float) else self.outer_value(node, v, None)
 
     def cuda_name(self, node, path):
-        "Return what the dotted name `path`, which begins with `cuda.`, means"
+        "Return the expression of a dotted name that begins with `cuda.`"
         base, _, axis = path.rpartition('.')
-        if base in _INDICES:
+        if base in _INDEX_VARIABLES:
             if axis not in 'xyz':
                 raise self.error(node, f'{path}: axes are x, y and z')
             return builtin(path[5:])
@@ -245,7 +258,7 @@ class Values(Function):
             return Expr('lane', INT)
         if path == 'cuda.warpsize':
             return const(32)
-        if path in CALLS or path in _INDICES or any(name.startswith(path + '.') for name in CALLS):
+        if path in CALLS or path in _INDEX_VARIABLES or any(name.startswith(path + '.') for name in CALLS):
             return Expr('object', None, value=path)
         v = self.source.look_up('cuda')[1]
         for k in path.split('.')[1:]:
@@ -254,91 +267,91 @@ class Values(Function):
             return Expr('object', None, value=v)
         raise self.error(node, f'{path} is not supported by to_cuda')
 
-    def attribute(self, node, expr, k):
-        "Return the attribute `k` of an array: `x.size`"
+    def array_attribute(self, node, expr, name):
+        "Return the attribute `name` of an array: `x.size`"
         view = expr.value
-        if k == 'shape':
+        if name == 'shape':
             sizes = enumerate(view.sizes)
-            return tuple_of([Expr('size_of', INT, value=(view, d)) if s is None else s for d, s in sizes])
-        if k == 'size':
+            return tuple_expr([Expr('size_of', INT, value=(view, d)) if s is None else s for d, s in sizes])
+        if name == 'size':
             n = ONE
             for d in range(view.ndim):
                 n = mul(n, self.arrays.size(node, expr, d))
             return n
-        if k == 'ndim':
+        if name == 'ndim':
             return const(view.ndim)
-        if k == 'dtype':
+        if name == 'dtype':
             return Expr('object', None, value=np.dtype(view.memory.dtype))
-        if k == 'itemsize':
+        if name == 'itemsize':
             return const(np.dtype(view.memory.dtype).itemsize)
-        if k == 'T':
+        if name == 'T':
             return self.arrays.transpose(node, expr)
-        raise self.error(node, f'an array in a kernel has no {k!r}: work on its elements')
+        raise self.error(node, f'an array in a kernel has no {name!r}: work on its elements')
 
-    def dtype(self, node, expr):
-        "Return the dtype that an expression means"
+    def dtype_of(self, node, expr):
+        "Return the dtype that the expression `expr` stands for, such as np.float32"
         name = dtype_name(expr.value) if expr.op == 'object' else None
         if name is None and expr.op == 'object' and expr.value in ('int', 'float', 'bool'):
-            name = _TYPES[expr.value]
+            name = _DTYPE_OF_PYTHON_TYPE[expr.value]
         if name not in C_NAMES:
             raise self.error(node, 'this is not an element type', 'Use np.float32, np.int32 or another scalar type.')
         return name
 
-    # Parts of arrays and tuples
+    # Elements of arrays, items of tuples
     def lower_Subscript(self, node):
         "Lower `a[...]`, of an array or a tuple"
         e = self.lower(node.value)
-        return self.part(node, e) if e.op == 'tuple' else self.arrays.subscript(node, e)
+        return self.tuple_item(node, e) if e.op == 'tuple' else self.arrays.subscript(node, e)
 
-    def part(self, node, expr):
-        "Return the item of a tuple"
+    def tuple_item(self, node, expr):
+        "Lower the subscript of a tuple"
         i = self.lower(node.slice)
-        k = number(i)
+        k = constant_value(i)
         if k is not None:
             if not -len(expr.args) <= k < len(expr.args):
                 raise self.error(node, f'a tuple of {len(expr.args)} has no item {k}')
             return expr.args[k]
         if i.op == 'object':
             raise self.error(node, 'a slice of a tuple')
-        return self.choose(node, expr, convert.as_number(convert.need_number(i)))
+        return self.indexed_tuple_item(node, expr, convert.bool_to_int(convert.require_number(i)))
 
-    def choose(self, node, expr, i):
-        "Return the item `i` of a tuple of values, where `i` is known only at run time"
+    def indexed_tuple_item(self, node, expr, i):
+        "Return the item `i` of a tuple of scalars, where `i` is known only at run time: the tuple becomes an array"
         t = None
         for operand in expr.args:
             if not convert.is_number_like(operand):
-                what = 'a tuple of items that are not scalars, indexed by a variable'
-                raise self.error(node, what, 'Index it with a number.')
+                message = 'a tuple of items that are not scalars, indexed by a variable'
+                raise self.error(node, message, 'Index it with a number.')
             t = join_types(t, operand.type, self.doubles)
-        if expr.value and all(number(operand) is not None for operand in expr.args):
-            m = self.unit.constant(expr.value, np.array([number(operand) for operand in expr.args]), self)
+        if expr.value and all(constant_value(operand) is not None for operand in expr.args):
+            m = self.unit.constant(expr.value, np.array([constant_value(operand) for operand in expr.args]), self)
         else:
             m = Memory('items', t, 'local', 1, [const(len(expr.args))])
             m.items = expr.args
             self.emit('alloc', node, memory=m, args=expr.args)
-        m.used = True
+        m.is_used = True
         return Expr('load', t, [i], m)
 
     # Operators
     def lower_BinOp(self, node):
-        "Lower `a + b` and the like"
+        "Lower a binary operator: `a + b`"
         return operators.binary(self, node, type(node.op).__name__, self.lower(node.left), self.lower(node.right))
 
     def lower_UnaryOp(self, node):
         "Lower `-a`, `+a`, `~a`, `not a`"
         if isinstance(node.op, ast.Not):
-            return Expr('not', BOOL, (convert.truth(self.lower(node.operand)),))
-        return operators.unary(self, node, operators.UNARY[type(node.op)], self.lower(node.operand))
+            return Expr('not', BOOL, (convert.to_condition(self.lower(node.operand)),))
+        return operators.unary(self, node, operators.UNARY_OPS[type(node.op)], self.lower(node.operand))
 
     def lower_Compare(self, node):
-        "Lower `a < b`, also `a < b < c` and `a in b`"
+        "Lower a comparison: `a < b`, `a < b < c` or `a in b`"
         left, parts = self.lower(node.left), []
         for n, (op, right) in enumerate(zip(node.ops, node.comparators)):
             b = self.lower(right)
             if isinstance(op, (ast.In, ast.NotIn)):
                 parts.append(operators.contains(self, node, left, b, isinstance(op, ast.NotIn)))
                 continue
-            last, sign = n + 1 == len(node.ops), operators.COMPARE[type(op)]
+            last, sign = n + 1 == len(node.ops), operators.COMPARISONS[type(op)]
             if last or operators.is_cheap(b):
                 parts.append(operators.compare(self, node, sign, left, b))
                 left = b
@@ -346,99 +359,100 @@ class Values(Function):
             v = self.new_variable(node, 'middle', b.type, unique_name=True)  # the middle of a < b < c is computed once
             parts.append(operators.compare(self, node, sign, left, Expr('let', b.type, (b,), v)))
             left = Expr('var', b.type, value=v)
-        return operators.all_of(parts)
+        return operators.conjunction(parts)
 
     def lower_BoolOp(self, node):
         "Lower `a and b`, `a or b`"
         res = self.lower(node.values[0])
         op = 'land' if isinstance(node.op, ast.And) else 'lor'
         for n in node.values[1:]:
-            res = operators.connect(self, node, op, res, self.without_statements(node, lambda: self.lower(n)))
+            res = operators.and_or(self, node, op, res, self.without_statements(node, lambda: self.lower(n)))
         return res
 
     def lower_IfExp(self, node):
         "Lower `a if test else b`"
         test = self.lower(node.test)
         a, b = (self.without_statements(node, lambda: self.lower(branch)) for branch in (node.body, node.orelse))
-        return operators.choose(self, node, test, a, b)
+        return operators.conditional(self, node, test, a, b)
 
-    # Calls: the table of `calls` has what CUDA and Python offer; a device function is lowered once per set of
-    # types that it is called with.
+    # Calls: of functions in the table `CALLS`, of types, and of device functions
     def callee_name(self, node):
         "Return 'print', 'range' or 'prange' for a call of these, else None"
-        f = node.func
-        if not isinstance(f, ast.Name) or f in self.reads:
+        name = node.func
+        if not isinstance(name, ast.Name) or name in self.reads:
             return None
-        value = self.source.look_up(f.id)[1]
-        return getattr(value, '__name__', None) if value in (print, range) or f.id == 'prange' else None
+        value = self.source.look_up(name.id)[1]
+        return getattr(value, '__name__', None) if value in (print, range) or name.id == 'prange' else None
 
     def lower_Call(self, node):
-        "Lower `f(...)`, with arguments that are written out"
-        f = self.lower(node.func)
-        if f.op != 'object':
-            raise self.error(node, f'{ast.unparse(node.func)} cannot be called: it is {describe(f.type)}')
-        f, starred = f.value, [a for a in node.args if isinstance(a, ast.Starred)]
+        "Lower `f(...)`"
+        callee = self.lower(node.func)
+        if callee.op != 'object':
+            raise self.error(node, f'{ast.unparse(node.func)} cannot be called: it is {describe_type(callee.type)}')
+        starred = [a for a in node.args if isinstance(a, ast.Starred)]
         if starred:
-            raise self.refusal(starred[0])
+            raise self.unsupported_syntax(starred[0])
         if any(k.arg is None for k in node.keywords):
             raise self.error(node, 'an argument with ** in a kernel')
         args = [self.lower(a) for a in node.args]
-        kw = {k.arg: self.lower(k.value) for k in node.keywords}
-        return self.call(node, f, args, kw)
+        keywords = {k.arg: self.lower(k.value) for k in node.keywords}
+        return self.call(node, callee.value, args, keywords)
 
-    def call(self, node, f, args, kw):
-        "Return a call of the object `f`, or of what the table of calls has under the name `f`"
-        if isinstance(f, str) and f in CALLS:
-            return self.known_call(node, f, args, kw)
-        if f == 'zip' or f == 'enumerate':
-            return self.pair(node, f, args, kw)
-        if f == 'range':
-            return tuple_of([const(i) for i in range(*(self.need_fixed(node, a) for a in args))])
-        if isinstance(f, str):
+    def call(self, node, callee, args, keywords):
+        "Return a call of the object `callee`, or of the function that the table `CALLS` has under the name `callee`"
+        if isinstance(callee, str) and callee in CALLS:
+            return self.table_call(node, callee, args, keywords)
+        if callee == 'zip' or callee == 'enumerate':
+            return self.lower_zip(node, callee, args, keywords)
+        if callee == 'range':
+            return tuple_expr([const(i) for i in range(*(self.require_constant(node, a) for a in args))])
+        if isinstance(callee, str):
             raise self.error(node, f'{ast.unparse(node.func)} in a kernel')
-        dtype = dtype_name(f) if _is_number_type(f) else None
+        dtype = dtype_name(callee) if _is_number_type(callee) else None
         if dtype in C_NAMES:
-            return convert.cast(dtype, convert.need_number(args[0]) if args else ZERO)
-        if isinstance(f, type) and issubclass(f, tuple):
+            return convert.cast(dtype, convert.require_number(args[0]) if args else ZERO)
+        if isinstance(callee, type) and issubclass(callee, tuple):
             return Expr('tuple', None, args, SimpleNamespace(name=None, value=None))
-        return self.device_call(node, f, args, kw)
+        return self.device_call(node, callee, args, keywords)
 
-    def known_call(self, node, f, args, kw):
-        "Return a call of what the table has under the name `f`"
+    def table_call(self, node, callee, args, keywords):
+        "Return a call of the function that the table `CALLS` has under the name `callee`"
         try:
-            return CALLS[f](self, node, *args, **kw)
-        except convert.Misused as e:
-            raise self.error(node, f'{f} of {e.what()}', 'Pass scalars.') from None
+            return CALLS[callee](self, node, *args, **keywords)
+        except convert.NotANumber as e:
+            raise self.error(node, f'{callee} of {e.description()}', 'Pass scalars.') from None
         except TypeError as e:
             if 'argument' not in str(e) and str(e):
                 raise
-            raise self.error(node, f'{f} does not take these arguments') from None
+            raise self.error(node, f'{callee} does not take these arguments') from None
 
-    def need_fixed(self, node, expr):
-        "Return the number that `expr` is, which must be known at compile time"
-        if number(expr) is None:
+    def require_constant(self, node, expr):
+        "Return the value of `expr`; raise an error if it is not known at compile time"
+        if constant_value(expr) is None:
             raise self.error(
                 node, 'range() outside a for loop needs bounds that are known at compile time', 'Use it in a for loop.'
             )
-        return number(expr)
+        return constant_value(expr)
 
-    def pair(self, node, f, args, kw):
+    def lower_zip(self, node, callee, args, keywords):
         "Lower `zip(...)` and `enumerate(...)`, of tuples"
-        if f == 'zip':
-            return tuple_of([tuple_of(list(group)) for group in zip(*(self.need_tuple(node, a).args for a in args))])
-        start = self.need_fixed(node, kw.get('start', args[1] if len(args) > 1 else ZERO))
-        items = self.need_tuple(node, args[0]).args
-        return tuple_of([tuple_of([const(i), item]) for i, item in enumerate(items, start)])
+        if callee == 'zip':
+            return tuple_expr(
+                [tuple_expr(list(group)) for group in zip(*(self.require_tuple(node, a).args for a in args))]
+            )
+        start = self.require_constant(node, keywords.get('start', args[1] if len(args) > 1 else ZERO))
+        items = self.require_tuple(node, args[0]).args
+        return tuple_expr([tuple_expr([const(i), item]) for i, item in enumerate(items, start)])
 
-    def device_call(self, node, f, args, kw):
+    def device_call(self, node, callee, args, keywords):
         "Return a call of a device function"
-        if isinstance(f, types.FunctionType):
-            what = f'{f.__name__} is a plain Python function, which Numba does not compile'
-            raise self.error(node, what, device_function_hint(f))
-        g = python_function(f)
-        if not isinstance(g, types.FunctionType):
-            raise self.error(node, f'calling {getattr(f, "__name__", f)!r} in a kernel')
-        if type(f).__name__ == 'Kernel':
+        if isinstance(callee, types.FunctionType):
+            message = f'{callee.__name__} is a plain Python function, which Numba does not compile'
+            raise self.error(node, message, device_function_hint(callee))
+        py_func = python_function(callee)
+        if not isinstance(py_func, types.FunctionType):
+            raise self.error(node, f'calling {getattr(callee, "__name__", callee)!r} in a kernel')
+        if type(callee).__name__ == 'Kernel':
             hint = 'Put @cuda.jit(device=True) above it.'
-            raise self.error(node, f'{f.__name__} is a kernel; a kernel calls device functions only', hint)
-        return self.unit.call(self, node, g, args, kw)
+            raise self.error(node, f'{callee.__name__} is a kernel; a kernel calls device functions only', hint)
+        return self.unit.call(self, node, py_func, args, keywords)
