@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gridstride import asm
 from gridstride.asm import CompileError, CompilerMissing, side_by_side, occupancy, ptx, report, resources, sass, tools
-from gridstride.asm.limits import SMS, sm_of
+from gridstride.asm.limits import SM_LIMITS, sm_of
 from gridstride.asm.listing import KINDS, Listing, text_lines
 from gridstride.asm.read import read_ptx, read_sass
 from gridstride.cpp import cuda_kernel, load_cuda
@@ -19,7 +19,7 @@ from exhaustive import left_to_all
 from found import saying
 
 HERE = Path(__file__).parent/'asm'
-ARCHS = [f'sm_{o}' for o in SMS]
+ARCHS = [f'sm_{o}' for o in SM_LIMITS]
 MATMULS = """#include <torch/extension.h>
 template<int tw> __global__ void tiled_k(float *m, float *n, float *out, int k, int w) {
     __shared__ float ms[tw][tw], ns[tw][tw];
@@ -56,7 +56,7 @@ def cases():
     memory in small steps, and mixtures"""
     rnd = random.Random(1)
     for arch in ARCHS:
-        most = sm_of(arch).most
+        most = sm_of(arch).max_shared
         for registers in range(0, 258):
             for block in (1, 31, 32, 33, *range(64, 1025, 64), 1025): yield arch, registers, 0, 0, block, 1
         for shared in range(0, most+513, 96): yield arch, 16, min(shared, 48*1024), max(0, shared-48*1024), 32, 1
@@ -75,7 +75,7 @@ def test_occupancy_is_that_of_cudas_calculator():
     asked = list(cases())
     def line(arch, *rest):
         sm, number = sm_of(arch), int(arch[3:])
-        return ' '.join(map(str, (number//10, number%10, sm.threads, sm.shared, sm.most, sm.reserved, *rest)))
+        return ' '.join(map(str, (number//10, number%10, sm.threads, sm.shared, sm.max_shared, sm.reserved, *rest)))
     said = subprocess.run([made/'occupancy'], input='\n'.join(line(*o) for o in asked), text=True,
                           capture_output=True, check=True).stdout.splitlines()
     assert len(said) == len(asked) > 50_000
@@ -98,7 +98,7 @@ def test_occupancy_is_that_of_a_gpu():
     wrong = [(c, o) for c in gpu['cases'] if (o := occupancy(c[0], c[1]+c[2], c[3], gpu['arch'])).blocks != c[4]]
     assert not wrong, wrong[:5]
     sm = sm_of(gpu['arch'])
-    assert ((sm.threads, sm.shared, sm.most, sm.reserved, sm.blocks, 65536)
+    assert ((sm.threads, sm.shared, sm.max_shared, sm.reserved, sm.blocks, 65536)
             == tuple(gpu['sm'][k] for k in ('threads', 'shared', 'most', 'reserved', 'blocks', 'registers')))
 
 
@@ -268,7 +268,7 @@ def test_every_instruction_of_many_kernels_has_a_kind(arch):
     first = [(k[0].name, src) for src in sources if (k := [o for o in kernels(src) if not o.template])]
     good = [o for o in first if arch != 'sm_75' or is_known(*o, arch)]
     text, cubin, *_ = tools.nvrtc(as_one_source([src for _, src in good]), f's0::{good[0][0]}', arch)
-    printed, entries = tools.disassemble(cubin), [o[6:] for o in tools.sections(cubin) if o.startswith('.text.')]
+    printed, entries = tools.disassemble(cubin), [o[6:] for o in tools.section_sizes(cubin) if o.startswith('.text.')]
     for name, _ in good: assert any(name in o for o in entries)
     listings = [read_ptx(text, o, 'kernel.cu') for o in re.findall(r'\.entry (\w+)', text)]
     assert len(listings) >= len(good) > 9
@@ -384,7 +384,7 @@ def test_a_kernel_of_the_shim_finds_what_triton_made(tmp_path, monkeypatch):
     from with_triton import double_k as real
     from without import double_k as ours
     kernels, x = (triton.jit(real), JITFunction(ours)), np.zeros(64, np.float32)
-    keys = [report.find(k, (x, 64), options=dict(BLOCK=32)).key for k in kernels]
+    keys = [report.find_unit(k, (x, 64), options=dict(BLOCK=32)).key for k in kernels]
     assert keys[0] == keys[1] and "{'BLOCK': 32}" in keys[0]
 
 
@@ -394,14 +394,14 @@ def test_a_kernel_of_the_shim_finds_what_triton_made(tmp_path, monkeypatch):
 def bare(monkeypatch):
     "As on a machine without NVIDIA's compilers"
     def hide():
-        monkeypatch.setattr(tools, 'homes', lambda: [])
-        monkeypatch.setattr(tools, 'program',
+        monkeypatch.setattr(tools, 'toolkit_folders', lambda: [])
+        monkeypatch.setattr(tools, 'find_program',
                             lambda name, why: (_ for _ in ()).throw(tools.missing_tool(name, why, name)))
         for o in (tools._nvrtc, tools._jitlink): o.cache_clear()
-        report._compiled.clear()
+        report._code_by_file.clear()
     yield hide
     for o in (tools._nvrtc, tools._jitlink): o.cache_clear()
-    report._compiled.clear()
+    report._code_by_file.clear()
     asm.recordings(None)
 
 
@@ -415,7 +415,7 @@ def test_a_missing_compiler_is_named_with_the_command_that_brings_it(bare):
 def test_recordings_replace_only_their_own_source(bare, tmp_path, monkeypatch, capsys):
     asm.recordings(tmp_path/'recorded')
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
-    report._compiled.clear()
+    report._code_by_file.clear()
     here = {make: make(MATMULS, name='naive_k') for make in (sass, ptx, resources)}
     files = list((tmp_path/'recorded').iterdir())
     assert len(files) == 1 and files[0].name.startswith('naive_k.')
@@ -432,13 +432,13 @@ def test_recordings_replace_only_their_own_source(bare, tmp_path, monkeypatch, c
     assert sass(MATMULS, name='naive_k').lines == here[sass].lines
     assert sass(MATMULS, name='naive_k').loop() == here[sass].loop()
     for change in (dict(arch='sm_80'), dict(opt=False), dict(flags=('-maxrregcount=16',))):
-        with pytest.raises(CompilerMissing, match='other sources'): sass(MATMULS, name='naive_k', **change)
-    with pytest.raises(CompilerMissing, match='other sources'):
+        with pytest.raises(CompilerMissing, match='this source'): sass(MATMULS, name='naive_k', **change)
+    with pytest.raises(CompilerMissing, match='this source'):
         sass(MATMULS.replace('p += m', 'p -= m'), name='naive_k')
 
 
 def test_machine_code_is_read_once_and_only_when_requested(bare, monkeypatch):
-    report._compiled.clear()
+    report._code_by_file.clear()
     read = []
     monkeypatch.setattr(report, 'disassemble', lambda cubin: read.append(cubin) or tools.disassemble(cubin))
     assert ptx(MATMULS, name='naive_k').instructions and resources(MATMULS, name='naive_k').registers and not read

@@ -72,7 +72,7 @@ def test_ptx_becomes_instructions():
     ret;
 }
 """
-    made = elsewhere.read_made('x 1', {'.ptx': ptx}, 'sm_90')
+    made = elsewhere.disassemble_output('x 1', {'.ptx': ptx}, 'sm_90')
     said = re.search(r'Used (\d+) registers', link(ptx.decode())[1])
     assert made.written == ptx.decode() and made.registers == int(said[1])
     assert [made.count(o) for o in ('LDG', 'MUFU.EX2', 'STG', 'EXIT')] == [1, 1, 1, 1]
@@ -104,15 +104,15 @@ RECORDED = Path(__file__).parents[1]/'nbs'/'recorded'
 @pytest.mark.slow
 @pytest.mark.parametrize('name', ['cutile', 'tilelang', 'cute', 'kittens', 'mojo', 'tvm'])
 def test_what_is_recorded_is_machine_code_and_its_listing(name):
-    made = elsewhere.from_plain(json.loads((RECORDED/f'where_next_{name}.json').read_text())['data'])
+    made = elsewhere.from_json(json.loads((RECORDED/f'where_next_{name}.json').read_text())['data'])
     assert elsewhere.kernel_sass(made.cubin) == made.sass and registers_used(made.cubin) == made.registers
-    assert elsewhere.from_plain(json.loads(json.dumps(elsewhere.plain(made)))) == made
+    assert elsewhere.from_json(json.loads(json.dumps(elsewhere.to_json(made)))) == made
 
 
 def test_machine_code_for_a_gpu_is_not_run_without_one(monkeypatch):
     def no_driver(): raise OSError('no libcuda.so.1')
     monkeypatch.setattr(driver, 'driver', no_driver)
-    made = elsewhere.from_plain(json.loads((RECORDED/'where_next_mojo.json').read_text())['data'])
+    made = elsewhere.from_json(json.loads((RECORDED/'where_next_mojo.json').read_text())['data'])
     with pytest.raises(Unavailable, match='mojo 1.2.0 .*sm_90a .*libcuda'):
         made.kernel(32)
 
@@ -129,7 +129,7 @@ def test_arguments_of_machine_code_are_where_the_driver_expects_them(monkeypatch
     monkeypatch.setattr(elsewhere, 'launch_by_driver', launch)
     monkeypatch.setattr(torch.cuda, 'current_stream', lambda: SimpleNamespace(cuda_stream=5))
     kept, x = json.loads((RECORDED/'where_next_tilelang.json').read_text()), torch.zeros(4)
-    made = elsewhere.from_plain(kept['data'])
+    made = elsewhere.from_json(kept['data'])
     made.kernel(128, 512)(3, x, 65536, b'abc')
     assert seen == [(7, 512), (7, 'softmax_kernel', (3, 1, 1), (128, 1, 1), 512, 5, x.data_ptr(), 65536, b'abc')]
 

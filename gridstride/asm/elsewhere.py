@@ -1,4 +1,4 @@
-"""Compile kernels with other compilers than NVIDIA's, without a GPU: hipcc for AMD, and those of tile languages."""
+"""Compile kernels with compilers other than NVIDIA's, without a GPU: hipcc for AMD, and those of tile languages."""
 
 import base64
 import ctypes
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from .listing import text_lines
 from .read import read_sass
-from .tools import disassemble, link, nvrtc, registers_used, sections
+from .tools import disassemble, link, nvrtc, registers_used, section_sizes
 from ..cpp.driver import set_max_dynamic_smem, launch_by_driver, load_machine_code
 from ..cpp.frontend.reader import kernels
 from ..bench.recording import Unavailable, recorded
@@ -24,8 +24,8 @@ from ..bench.recording import Unavailable, recorded
 __all__ = ['AMD', 'Compiled', 'amd', 'compiled', 'hip', 'kittens', 'run_program']
 
 
-# The prefix of an AMD instruction shows its kind: `s_` runs on the scalar unit, once per wavefront, `v_` on the vector
-# unit, once per lane.
+# The prefix of an AMD instruction shows its kind: an `s_` instruction runs on the scalar unit, once per wavefront, a
+# `v_` instruction on the vector unit, once per lane. The first prefix that matches counts.
 KINDS = {
     's_waitcnt': 'wait',
     's_barrier': 'barrier',
@@ -41,7 +41,10 @@ KINDS = {
 
 
 class AMD(str):
-    "A listing of AMD instructions; `takes`: registers per lane (vgprs) and per wavefront (sgprs), and bytes of LDS"
+    """A listing of AMD instructions.
+
+    `takes`: registers per lane (vgprs) and per wavefront (sgprs), and bytes of LDS; `by`: the compiler and its version.
+    """
 
     def __new__(cls, text, takes, by):
         self = super().__new__(cls, text)
@@ -58,7 +61,7 @@ class AMD(str):
         if text:
             return super().count(*text)
         return Counter(
-            next((v for k, v in KINDS.items() if instruction.startswith(k)), 'other')
+            next((kind for prefix, kind in KINDS.items() if instruction.startswith(prefix)), 'other')
             for instruction in self.instructions
         )
 
@@ -94,15 +97,15 @@ def _version_of(tool):
 
 
 def read_amd(
-    text: str,  # as clang writes it, with one kernel
+    text: str,  # assembly of one kernel, as clang writes it
     by='',  # the compiler and its version
 ) -> AMD:
     "Return the instructions and labels of the kernel, without assembler directives"
     body = text[text.index('; @') : text.index('s_endpgm') + len('s_endpgm')]
-    kept = [re.sub(r'\s*;.*', '', line) for line in body.splitlines()[1:]]
-    kept = [line for line in kept if re.match(r'\t[a-z]\w*|\.LBB', line)]
-    takes = {k: int(m[1]) for k, p in _RESOURCE_PATTERNS.items() if (m := re.search(p, text))}
-    return AMD('\n'.join(kept), takes, by)
+    lines = [re.sub(r'\s*;.*', '', line) for line in body.splitlines()[1:]]
+    lines = [line for line in lines if re.match(r'\t[a-z]\w*|\.LBB', line)]
+    takes = {name: int(m[1]) for name, p in _RESOURCE_PATTERNS.items() if (m := re.search(p, text))}
+    return AMD('\n'.join(lines), takes, by)
 
 
 class Compiled(NamedTuple):
@@ -128,10 +131,9 @@ class Compiled(NamedTuple):
         threads: int,  # per block
         shared=0,  # bytes of dynamic shared memory
     ):  # k(blocks, *arguments): tensors, integers of 32 bits, structs as bytes
-        """Return a launcher on torch's GPU, without its compiler; raises `Unavailable` if the machine code is for
-        another GPU"""
+        "Return a function that launches the kernel on torch's GPU. Raises Unavailable if it is for another GPU"
         (name,) = (
-            section.removeprefix(_CONSTANTS) for section in sections(self.cubin) if section.startswith(_CONSTANTS)
+            section.removeprefix(_ARGUMENTS) for section in section_sizes(self.cubin) if section.startswith(_ARGUMENTS)
         )
         try:
             handle = load_machine_code(self.cubin, name)
@@ -143,7 +145,7 @@ class Compiled(NamedTuple):
         def launch(blocks, *args):
             import torch
 
-            values = [_argument(arg) for arg in args]
+            values = [_to_ctypes(arg) for arg in args]
             pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
             stream = torch.cuda.current_stream().cuda_stream
             launch_by_driver(handle, name, (blocks, 1, 1), (threads, 1, 1), shared, stream, pointers)
@@ -154,10 +156,10 @@ class Compiled(NamedTuple):
         return f'{self.by}: {len(self.sass)} instructions for {self.arch}, {self.registers} registers per thread'
 
 
-_CONSTANTS = '.nv.constant0.'  # the section with the arguments of a kernel; device functions have none
+_ARGUMENTS = '.nv.constant0.'  # prefix of the section with the arguments of a kernel; device functions have none
 
 
-def _argument(x):
+def _to_ctypes(x):
     "Convert an argument to the ctypes value that the driver takes"
     if isinstance(x, bytes):
         return ctypes.create_string_buffer(x, len(x))
@@ -166,8 +168,8 @@ def _argument(x):
 
 # Some of these packages need different versions of the same libraries, so each may have its own environment in the
 # folder GRIDSTRIDE_LANGUAGES: cuda-tile/bin/python, tilelang/bin/python, ...
-def _python_of(package):
-    "Return (the Python that has a package, the package's version). Raises Unavailable if none has it"
+def _find_python(package):
+    "Return (path of the Python that has a package, the package's version). Raises Unavailable if there is none"
     try:
         return sys.executable, metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -175,19 +177,19 @@ def _python_of(package):
     python = Path(os.environ.get('GRIDSTRIDE_LANGUAGES', '')) / package / 'bin/python'
     if 'GRIDSTRIDE_LANGUAGES' not in os.environ or not python.exists():
         raise Unavailable(f'{package} is not installed here (pip install {package})')
-    ask = f'from importlib import metadata; print(metadata.version({package!r}))'
-    return str(python), subprocess.run([python, '-c', ask], capture_output=True, text=True).stdout.strip()
+    command = f'from importlib import metadata; print(metadata.version({package!r}))'
+    return str(python), subprocess.run([python, '-c', command], capture_output=True, text=True).stdout.strip()
 
 
 def run_program(
     package: str,  # the compiler
     program: str,  # in Python or in the package's own language; it writes kernel.cu, kernel.ptx or kernel.cubin
     suffix='.py',  # of the program's file
-    command=('{python}',),  # the command that runs it; the file is its last argument
+    command=('{python}',),  # the command that runs the program; the file is appended
     arch='sm_90a',  # the GPU for which PTX is assembled
 ) -> Compiled:
     "Run a program that compiles a kernel, in a temporary folder. Raises Unavailable without the package"
-    python, version = _python_of(package)
+    python, version = _find_python(package)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f'program{suffix}'
         file.write_text(program)
@@ -198,15 +200,15 @@ def run_program(
     if not outputs:
         output = process.stdout[-2000:] + process.stderr[-2000:]
         raise RuntimeError(f'{package} {version} produced no compiled kernel; its output:\n{output}')
-    return read_made(f'{package} {version}', outputs, arch)
+    return disassemble_output(f'{package} {version}', outputs, arch)
 
 
-def read_made(
+def disassemble_output(
     by: str,  # package and version
-    outputs: dict,  # suffix -> bytes
+    outputs: dict,  # suffix of a file -> its bytes
     arch: str,  # the GPU for which PTX is assembled
 ) -> Compiled:
-    "Disassemble what a compiler wrote. Raises CompilerMissing without nvJitLink, NVRTC or nvdisasm"
+    "Compile the output of a compiler to machine code and disassemble it. Raises CompilerMissing without NVIDIA's tools"
     written = outputs.get('.cu', outputs.get('.ptx', b'')).decode()
     if '.cubin' in outputs:
         cubin = outputs['.cubin']
@@ -237,31 +239,31 @@ def kittens(
     root = os.environ.get('THUNDERKITTENS_ROOT')
     nvcc = shutil.which('nvcc')
     if not root or not nvcc:
-        raise Unavailable("ThunderKittens' headers (THUNDERKITTENS_ROOT) or nvcc were not found")
+        raise Unavailable("ThunderKittens' headers or nvcc are not installed: set THUNDERKITTENS_ROOT")
     flags = ['-std=c++20', f'-arch={arch}', '-DKITTENS_HOPPER', '-DKITTENS_SM90', f'-I{root}/include', '-ptx']
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / 'kernel.cu').write_text(src)
         command = [nvcc, *flags, '--expt-relaxed-constexpr', 'kernel.cu', '-o', 'kernel.ptx']
         subprocess.run(command, cwd=folder, capture_output=True, check=True)
-        return read_made('ThunderKittens', {'.ptx': (Path(folder) / 'kernel.ptx').read_bytes()}, arch)
+        return disassemble_output('ThunderKittens', {'.ptx': (Path(folder) / 'kernel.ptx').read_bytes()}, arch)
 
 
 # The output of these compilers is recorded, because few readers have installed all of them.
 def compiled(
     name: str,  # of the recording
     make,  # a function without arguments that returns a `Compiled`
-    *parts,  # all that the result depends on: the program
+    *parts,  # the input of the compiler, such as the program: the key of the recording
 ) -> Compiled:
     "Return `make()` if its compiler is installed, else the recording"
-    return recorded(name, make, *parts, save=plain, load=lambda data, mark: from_plain(data))
+    return recorded(name, make, *parts, save=to_json, load=lambda data, mark: from_json(data))
 
 
-def plain(made: Compiled) -> dict:
+def to_json(output: Compiled) -> dict:
     "Return the fields as data for JSON; the machine code is compressed and encoded as text"
-    return made._asdict() | dict(cubin=base64.b64encode(zlib.compress(made.cubin, 9)).decode())
+    return output._asdict() | dict(cubin=base64.b64encode(zlib.compress(output.cubin, 9)).decode())
 
 
-def from_plain(data: dict) -> Compiled:
+def from_json(data: dict) -> Compiled:
     "Return the `Compiled` from the data of `plain`"
     return Compiled(**data | dict(cubin=zlib.decompress(base64.b64decode(data['cubin']))))
 

@@ -1,4 +1,4 @@
-"""Resolve which kernel a user means, and compile kernels in CUDA C."""
+"""Find the kernel that a name selects in CUDA C, and compile it."""
 
 import re
 from collections import namedtuple
@@ -8,15 +8,16 @@ from .tools import nvrtc, usage
 from ..cpp.frontend.reader import device_only, kernels
 
 
-# The result of compiling a unit: PTX, the (mangled) name of the kernel, machine code, resources, the compiler with its
-# version, and for Triton the TTGIR.
-Made = namedtuple('Made', 'ptx entry cubin takes by ttgir', defaults=('',))
+# ptx; entry: the mangled name of the kernel; cubin: machine code; takes: resources, see `tools.usage`; by: the compiler
+# and its version; ttgir: only from Triton
+CompilerOutput = namedtuple('CompilerOutput', 'ptx entry cubin takes by ttgir', defaults=('',))
 
 
 class Unit:
-    """A kernel that can be compiled. Subclasses define `make`, which compiles it.
+    """A kernel that can be compiled. Subclasses define `compile`, which returns a `CompilerOutput`.
 
-    `source` has the lines of the source by number. `key` differs whenever the result may differ."""
+    `source` maps the index of a line to its text. `key` identifies everything in the kernel that the output depends
+    on."""
 
     def __init__(self, name, file, source, key):
         self.name = name
@@ -32,22 +33,22 @@ def _number_lines(text, first=1):
 
 def _resolve_kernel(src, name):
     "Return (name expression of the kernel, name without template arguments). Raises ValueError for an ambiguous name"
-    known = {k.name: k for k in kernels(src)}
-    if not known:
-        what = 'this source' if '\n' in src.strip() else f'{src!r}, read as CUDA C,'
-        raise ValueError(f'{what} has no __global__ function')
-    if name is None and len(known) > 1:
+    by_name = {k.name: k for k in kernels(src)}
+    if not by_name:
+        subject = 'this source' if '\n' in src.strip() else f'{src!r}, read as CUDA C,'
+        raise ValueError(f'{subject} has no __global__ function')
+    if name is None and len(by_name) > 1:
         raise ValueError(
-            f"found {len(known)} kernels ({', '.join(known)}) in this source: select one, "
-            f"for example name='{next(iter(known))}'"
+            f"found {len(by_name)} kernels ({', '.join(by_name)}) in this source: select one, "
+            f"for example name='{next(iter(by_name))}'"
         )
-    name = name or next(iter(known))
+    name = name or next(iter(by_name))
     base = name.split('<')[0].split('::')[-1].strip()
-    if base not in known:
-        raise ValueError(f'no kernel {name!r} in this source; there are {", ".join(known)}')
-    if known[base].template and '<' not in name:
+    if base not in by_name:
+        raise ValueError(f'no kernel {name!r} in this source; there are {", ".join(by_name)}')
+    if by_name[base].template and '<' not in name:
         raise ValueError(f"{name} is a template: name its arguments, as in name='{name}<float>'")
-    return (f'{known[base].scope}::{name}' if known[base].scope and '::' not in name else name), base
+    return (f'{by_name[base].scope}::{name}' if by_name[base].scope and '::' not in name else name), base
 
 
 class CudaC(Unit):
@@ -57,12 +58,12 @@ class CudaC(Unit):
         self.src, (self.expression, base) = src, _resolve_kernel(src, name)
         super().__init__(self.expression, f'{base}.cu', _number_lines(src), ('cuda', src, self.expression))
 
-    def make(self, arch, opt, flags) -> Made:
+    def compile(self, arch, opt, flags) -> CompilerOutput:
         "Compile with NVRTC. Raises CompileError for errors in the source, CompilerMissing without NVRTC"
-        ptx, cubin, said, entry = nvrtc(device_only(self.src), self.expression, arch, opt, flags, self.file, self.src)
+        ptx, cubin, log, entry = nvrtc(device_only(self.src), self.expression, arch, opt, flags, self.file, self.src)
         version = re.search(r'release [\d.]+, V([\d.]+)', ptx)
         by = f"NVRTC {version[1] if version else ''}".strip()
-        return Made(ptx, entry, cubin, usage(said, cubin, entry, arch), by)
+        return CompilerOutput(ptx, entry, cubin, usage(log, cubin, entry, arch), by)
 
 
 def source_of(k):

@@ -1,4 +1,4 @@
-"""Define tile languages: the code around a kernel that each compiler needs to compile it without a GPU."""
+"""Define tile languages: the code before and after a kernel with which its compiler runs without a GPU."""
 
 from typing import NamedTuple
 
@@ -8,11 +8,11 @@ __all__ = ['LANGUAGES', 'Language', 'made_by']
 
 
 class Language(NamedTuple):
-    "A tile language, with its kernel `softmax` for rows of 1024 elements"
+    "A tile language: how to compile a kernel `softmax` for rows of 1024 elements"
 
     package: str  # on PyPI
-    before: str  # the imports
-    after: str  # code that writes kernel.cu, kernel.ptx or kernel.cubin
+    before: str  # code before the kernel: the imports
+    after: str  # code after it, which writes kernel.cu, kernel.ptx or kernel.cubin
     suffix: str = '.py'
     command: tuple = ('{python}',)
     arch: str = 'sm_90a'
@@ -114,7 +114,7 @@ tvm.compile(mod, target=tvm.target.Target(target, host='llvm'))
 
 
 class _Kittens(Language):
-    "C++ with headers, which nvcc compiles without a program around it"
+    "ThunderKittens: C++ that nvcc compiles, without a program around it"
 
     def compile(self, kernel):
         return kittens(self.program(kernel))

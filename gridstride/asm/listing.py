@@ -1,4 +1,4 @@
-"""Represent PTX or SASS as text with its instructions, source lines, kinds and loops; in a notebook it is coloured."""
+"""Listings of PTX or SASS: text with instructions, source lines, kinds and loops; coloured in a notebook."""
 
 from collections import Counter
 from html import escape
@@ -6,8 +6,8 @@ from html import escape
 from .read import Instruction
 
 
-# Each kind of instruction has a colour and a text for the legend. The colours are pale with dark text on a pale card,
-# so that they are legible on a dark page, too.
+# Each kind of instruction has a colour and a text for the legend. The text is dark on pale colours and a pale card, so
+# that it is legible on a dark page, too.
 INK, CARD, LINE = '#1f2933', '#fbfaf7', '#9aa5b1'
 KINDS = {
     'global': ('#f7b79c', 'global memory'),
@@ -28,17 +28,20 @@ _MONOSPACE = 'font-family:DejaVu Sans Mono,Menlo,Consolas,monospace;font-size:12
 
 
 def _kind_badge(text, kind):
-    color, words = KINDS[kind]
+    color, label = KINDS[kind]
     style = f'background-color:{color};color:{INK};border-radius:3px;padding:0 4px'
-    return f'<span style="{style}" title="{words}">{escape(text)}</span>'
+    return f'<span style="{style}" title="{label}">{escape(text)}</span>'
 
 
 def _counts(instructions):
+    "Return {kind: number of instructions}, without kinds that do not occur"
     return {k: n for k in KINDS if (n := sum(i.kind == k for i in instructions))}
 
 
-def _kind_badges(instructions, words=False):
-    return ' '.join(_kind_badge(f'{n} {KINDS[k][1]}' if words else str(n), k) for k, n in _counts(instructions).items())
+def _kind_badges(instructions, with_labels=False):
+    return ' '.join(
+        _kind_badge(f'{n} {KINDS[k][1]}' if with_labels else str(n), k) for k, n in _counts(instructions).items()
+    )
 
 
 def _instruction_html(instruction):
@@ -50,18 +53,18 @@ def _instruction_html(instruction):
 class Listing(str):
     "The PTX or SASS of a kernel: a string, with `instructions`, `lines`, `count`, `loops` and `loop`"
 
-    def __new__(cls, text, items, source, what, name, arch, by):
+    def __new__(cls, text, items, source, language, name, arch, by):
         self = super().__new__(cls, text)
         self.items = items
         self.source = source
-        self.what = what
+        self.language = language
         self.name = name
         self.arch = arch
         self.by = by
         return self
 
     def __reduce__(self):
-        return Listing, (str(self), self.items, self.source, self.what, self.name, self.arch, self.by)
+        return Listing, (str(self), self.items, self.source, self.language, self.name, self.arch, self.by)
 
     def __repr__(self):
         return str(self)
@@ -73,12 +76,13 @@ class Listing(str):
 
     @property
     def lines(self) -> list:
-        """[(line number, its text, its `Instruction`s)] of all source lines with instructions; line 0 has the
-        instructions that belong to no line"""
-        found = {}
+        """[(line number, its text, its `Instruction`s)] of all source lines that have instructions.
+
+        Instructions that belong to no source line have the line number 0."""
+        by_line = {}
         for instruction in self.instructions:
-            found.setdefault(instruction.line, []).append(instruction)
-        return [(n, self.source.get(n, ''), found[n]) for n in sorted(found)]
+            by_line.setdefault(instruction.line, []).append(instruction)
+        return [(n, self.source.get(n, ''), by_line[n]) for n in sorted(by_line)]
 
     def count(self, *text):
         "Count the instructions of each kind; with an argument, count a substring like `str.count`"
@@ -91,48 +95,50 @@ class Listing(str):
     @property
     def loops(self) -> list:
         "The innermost loops, the longest first, each as a `Listing`"
-        spans = {(a, b) for a, b in _spans(self.items) if b > a + 1}
+        spans = {(first, last) for first, last in _loop_spans(self.items) if last > first + 1}
         inner = [s for s in spans if not any(other != s and s[0] <= other[0] and other[1] <= s[1] for other in spans)]
-        return [self._part(self.items[a : b + 1]) for a, b in sorted(inner, key=lambda s: (s[0] - s[1], s))]
+        by_length = sorted(inner, key=lambda span: (span[0] - span[1], span))
+        return [self._part(self.items[first : last + 1]) for first, last in by_length]
 
     def loop(self, n=0):
         "Return the nth longest innermost loop. Raises ValueError if there are not so many"
         if n < len(loops := self.loops):
             return loops[n]
         raise ValueError(
-            f'{self.name} has {len(loops)} loops in its {self.what.upper()}'
+            f'{self.name} has {len(loops)} loops in its {self.language.upper()}'
             + ('' if loops else ': it has none, or the compiler unrolled them completely')
         )
 
     def stretch(self, kind):  # one of `KINDS`
-        """Return the straight-line part with the most instructions of a kind, between two labels, jumps or barriers.
-        Raises ValueError if no instruction is of that kind"""
+        """Return the straight-line code with the most instructions of a kind, between two labels, jumps or barriers.
+
+        Raises ValueError if no instruction is of this kind."""
         stretches = [[]]
         for item in self.items:
             if isinstance(item, str) or item.kind in ('barrier', 'control'):
                 stretches.append([])
             if isinstance(item, Instruction) and item.kind != 'barrier':
                 stretches[-1 - (item.kind == 'control')].append(item)
-        most = max(stretches, key=lambda part: sum(i.kind == kind for i in part))
-        if any(i.kind == kind for i in most):
-            return self._part(most)
-        raise ValueError(f'{self.name} has no instructions of the kind {kind!r} in its {self.what.upper()}')
+        best = max(stretches, key=lambda items: sum(i.kind == kind for i in items))
+        if any(i.kind == kind for i in best):
+            return self._part(best)
+        raise ValueError(f'{self.name} has no instructions of the kind {kind!r} in its {self.language.upper()}')
 
     def _part(self, items):
-        return Listing('\n'.join(text_lines(items)), items, self.source, self.what, self.name, self.arch, self.by)
+        return Listing('\n'.join(text_lines(items)), items, self.source, self.language, self.name, self.arch, self.by)
 
     def _repr_html_(self):
         return html(self)
 
 
-def _spans(items):
+def _loop_spans(items):
     "Return (first, last) index of each loop: from a label to the last jump back to it"
-    at = {item: i for i, item in enumerate(items) if isinstance(item, str)}
-    res = {}
+    index_of_label = {item: i for i, item in enumerate(items) if isinstance(item, str)}
+    end_of_loop = {}
     for i, item in enumerate(items):
-        if isinstance(item, Instruction) and at.get(item.target, i) < i:
-            res[at[item.target]] = i
-    return list(res.items())
+        if isinstance(item, Instruction) and index_of_label.get(item.target, i) < i:
+            end_of_loop[index_of_label[item.target]] = i
+    return list(end_of_loop.items())
 
 
 def text_lines(items) -> list:  # of lines
@@ -140,9 +146,9 @@ def text_lines(items) -> list:  # of lines
     return [f'{item}:' if isinstance(item, str) else f'    {item.text}' for item in items]
 
 
-# In HTML, each source line is followed by its instructions, folded. Lines without instructions are shown, too. Listings
-# of one source are shown side by side.
-_MAX_GAP = 6  # more lines without instructions most likely belong to another kernel: they are omitted
+# In HTML, each source line is a `<details>` element that contains its instructions. Lines without instructions are
+# shown, too. Listings of the same source are shown side by side.
+_MAX_GAP = 6  # a longer run of lines without instructions probably belongs to another kernel, and is omitted
 
 
 def _column(instructions):
@@ -150,35 +156,36 @@ def _column(instructions):
     return f'<div style="{_MONOSPACE};border-left:2px solid {LINE};padding-left:8px;margin-right:24px">{body}</div>'
 
 
-def _line_html(n, text, columns, wide):
-    "Return a source line as HTML; `columns`: its instructions in each listing"
+def _line_html(n, text, columns, width):
+    "Return a source line as HTML; `columns`: its instructions, per listing"
     if text is None:
         return f'<div style="{_MONOSPACE};padding-left:1.1em">     ⋮</div>'
     head = f'<span style="color:{LINE}">{n or "":>4}</span>  {escape(text)}'
     if not any(columns):
         return f'<div style="{_MONOSPACE};padding-left:1.1em">{head}</div>'
-    chips = '  |  '.join(_kind_badges(column) for column in columns)
+    badges = '  |  '.join(_kind_badges(column) for column in columns)
     return (
-        f'<details><summary style="{_MONOSPACE};cursor:pointer">{head}{" " * (wide - len(text))}  {chips}</summary>'
+        f'<details><summary style="{_MONOSPACE};cursor:pointer">{head}{" " * (width - len(text))}  {badges}</summary>'
         f'<div style="display:flex;margin:2px 0 6px 5.5em">{"".join(map(_column, columns))}</div></details>'
     )
 
 
 def _rows(listings):
-    """Return [(line number, text, instructions per listing)] from the first source line with instructions to the last;
-    a gap has the text None"""
+    """Return [(line number, text, instructions per listing)] from the first source line with instructions to the last.
+
+    A gap has the text None; instructions without a source line come last."""
     source = listings[0].source
-    have = [{n: found for n, _, found in l.lines} for l in listings]
-    res = []
-    known = sorted({n for h in have for n in h} & set(source))
-    for before, n in zip([None] + known, known):
-        if before and n - before > _MAX_GAP:
-            res.append((0, None, []))
-        elif before:
-            res += [(i, source.get(i, ''), []) for i in range(before + 1, n)]
-        res.append((n, source[n], [h.get(n, []) for h in have]))
-    unattributed = [[i for n, instructions in h.items() if n not in source for i in instructions] for h in have]
-    return res + ([(0, 'from no line of this source', unattributed)] if any(unattributed) else [])
+    by_line = [{n: instructions for n, _, instructions in listing.lines} for listing in listings]
+    rows = []
+    line_numbers = sorted({n for lines in by_line for n in lines} & set(source))
+    for previous, n in zip([None] + line_numbers, line_numbers):
+        if previous and n - previous > _MAX_GAP:
+            rows.append((0, None, []))
+        elif previous:
+            rows += [(i, source.get(i, ''), []) for i in range(previous + 1, n)]
+        rows.append((n, source[n], [lines.get(n, []) for lines in by_line]))
+    unattributed = [[i for n, items in lines.items() if n not in source for i in items] for lines in by_line]
+    return rows + ([(0, 'from no line of this source', unattributed)] if any(unattributed) else [])
 
 
 def card(*parts) -> str:
@@ -192,18 +199,21 @@ def heading(text) -> str:
     return f'<div style="font-weight:bold">{escape(text)}</div>'
 
 
-def _head(l):
-    "Return the title of a listing as HTML, with its instructions by kind"
-    count = f'{len(l.instructions)} instructions of {l.what.upper()}'
-    chips = f'<div style="margin:4px 0 8px 0;line-height:1.8;font-size:12px">{_kind_badges(l.instructions, True)}</div>'
-    return heading(f'{l.name}: {count} for {l.arch}, by {l.by}') + chips
+def _legend(listing):
+    "Return the title of a listing, and the number of its instructions by kind, as HTML"
+    count = f'{len(listing.instructions)} instructions of {listing.language.upper()}'
+    badges = _kind_badges(listing.instructions, with_labels=True)
+    return (
+        heading(f'{listing.name}: {count} for {listing.arch}, by {listing.by}')
+        + f'<div style="margin:4px 0 8px 0;line-height:1.8;font-size:12px">{badges}</div>'
+    )
 
 
 def html(*listings) -> str:  # of one source
     "Return a card with a legend and the source with its instructions, as HTML"
     rows = _rows(listings)
-    wide = min(100, max((len(t) for _, t, shown in rows if any(shown)), default=0))
-    return card(*map(_head, listings), *(_line_html(*r, wide) for r in rows))
+    width = min(100, max((len(text) for _, text, columns in rows if any(columns)), default=0))
+    return card(*map(_legend, listings), *(_line_html(*row, width) for row in rows))
 
 
 class SideBySide:
@@ -213,7 +223,7 @@ class SideBySide:
         self.listings = listings
 
     def __repr__(self):
-        return '\n\n'.join(f'{l.name}, {l.what.upper()}:\n{l}' for l in self.listings)
+        return '\n\n'.join(f'{l.name}, {l.language.upper()}:\n{l}' for l in self.listings)
 
     def _repr_html_(self):
         return html(*self.listings)
@@ -222,5 +232,5 @@ class SideBySide:
 def side_by_side(*listings) -> SideBySide:  # of one source
     "Show listings of one source side by side. Raises ValueError for different sources"
     if len({tuple(l.source.items()) for l in listings}) != 1:
-        raise ValueError('these listings are of different sources, so they have no lines in common')
+        raise ValueError('listings side by side must be of the same source')
     return SideBySide(*listings)

@@ -11,8 +11,8 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-from .kernels import Made, Unit
-from .tools import from_cache, homes, link, missing_tool, usage
+from .kernels import CompilerOutput, Unit
+from .tools import from_cache, toolkit_folders, link, missing_tool, usage
 from ..support.function_source import SourceMissing, source_of
 from ..support.numba_cuda import import_numba_cuda, real_numba_cuda
 from ..bench.keys import function_within
@@ -27,7 +27,7 @@ def _layout(x):
     return 'C' if x.flags['C_CONTIGUOUS'] else 'F' if x.flags['F_CONTIGUOUS'] else 'A'
 
 
-_NUMBERS = {bool: 'boolean', int: 'int64', float: 'float64', complex: 'complex128'}  # a bool is an int, too
+_SCALAR_TYPES = {bool: 'boolean', int: 'int64', float: 'float64', complex: 'complex128'}  # a bool is an int, too
 
 
 def numba_type(x) -> str:  # in the notation of signatures
@@ -37,43 +37,43 @@ def numba_type(x) -> str:  # in the notation of signatures
     ('int64', 'Tuple((int64, float64,))')
 
     Raises TypeError for an unsupported object."""
-    for t, name in _NUMBERS.items():
-        if isinstance(x, t):
+    for python_type, name in _SCALAR_TYPES.items():
+        if isinstance(x, python_type):
             return name
     if isinstance(x, tuple):
         types = [numba_type(item) for item in x]
         return f"Tuple(({', '.join(types)},))" if len(set(types)) > 1 else f'UniTuple({types[0]}, {len(x)})'
     if not hasattr(x, 'dtype'):
-        raise TypeError(f'a kernel of Numba takes arrays, numbers and tuples of them, not {type(x).__name__}')
+        raise TypeError(f'a kernel of Numba takes arrays, scalars and tuples of these; got {type(x).__name__}')
     dtype = str(x.dtype).split('.')[-1].replace('bool', 'boolean').replace('boolean_', 'boolean')
     if not len(getattr(x, 'shape', ())):
         return dtype
-    others = [':'] * (len(x.shape) - 1)
-    dims = {'C': [*others, '::1'], 'F': ['::1', *others], 'A': [*others, ':']}[_layout(x)]
+    other_dims = [':'] * (len(x.shape) - 1)
+    dims = {'C': [*other_dims, '::1'], 'F': ['::1', *other_dims], 'A': [*other_dims, ':']}[_layout(x)]
     return f"{dtype}[{', '.join(dims)}]"
 
 
 def signature(args, f) -> str:  # f: the Python function
-    "Return the Numba signature for example arguments, or a given signature. Raises TypeError for a wrong number"
+    "Return the Numba signature of example arguments, or the signature itself. Raises TypeError for a wrong number"
     if len(args) == 1 and isinstance(args[0], str):
         return args[0]
     names = list(inspect.signature(f).parameters)
     if len(args) != len(names):
         raise TypeError(
             f"{f.__name__} takes {len(names)} arguments ({', '.join(names)}), "
-            f"but {len(args)} examples were given: pass one example per argument, or a signature such as "
-            f"'void(float32[::1], int64)'"
+            f"but {len(args)} examples were given: pass one per argument, "
+            "or a signature such as 'void(float32[::1], int64)'"
         )
     return f"void({', '.join(numba_type(arg) for arg in args)})"
 
 
-# The key of a kernel contains the global constants that it uses and the functions that it calls.
-def _names_used(f):
-    "Return {name: value} of the globals and closure variables that a function uses"
+# The key of a kernel contains the global constants that it uses and the sources of the functions that it calls.
+def _captured(f):
+    "Return {name: value} of the global and closure variables that a function uses"
     names = set()
 
     def visit(code):
-        # LOAD_ATTR is left out: names of attributes are not globals
+        # without LOAD_ATTR: names of attributes are not globals
         names.update(
             instruction.argval
             for instruction in dis.get_instructions(code)
@@ -88,25 +88,27 @@ def _names_used(f):
     return {**{k: f.__globals__[k] for k in sorted(names) if k in f.__globals__}, **closed}
 
 
-def _value_text(v, seen):
-    "Return a text that differs for different values"
-    g = function_within(v)
-    if isinstance(g, types.FunctionType):
-        return '' if g in seen else _text_of(g, seen)
-    if isinstance(v, (types.ModuleType, type)):
-        return v.__name__.split('.')[-1]  # numba.cuda and the simulator's are both `cuda`
-    if hasattr(v, 'tolist') and hasattr(v, 'dtype'):
-        return f'{v.tolist()!r} {v.dtype}'
-    return repr(v) if isinstance(v, (int, float, complex, str, tuple, bool, type(None))) else type(v).__name__
+def _key_of_value(value, visited):
+    "Return a text that identifies the value of a captured variable"
+    function = function_within(value)
+    if isinstance(function, types.FunctionType):
+        return '' if function in visited else _key_of_function(function, visited)
+    if isinstance(value, (types.ModuleType, type)):
+        return value.__name__.split('.')[-1]  # numba.cuda and the simulator's are both `cuda`
+    if hasattr(value, 'tolist') and hasattr(value, 'dtype'):
+        return f'{value.tolist()!r} {value.dtype}'
+    return (
+        repr(value) if isinstance(value, (int, float, complex, str, tuple, bool, type(None))) else type(value).__name__
+    )
 
 
-def _text_of(f, seen=()):
-    "Return the source of a function, with the values and functions that it uses"
-    return '\n'.join([_source(f)[0], *(f'{k} = {_value_text(v, (*seen, f))}' for k, v in _names_used(f).items())])
+def _key_of_function(f, visited=()):
+    "Return the source of a function, with the values and functions that it captures"
+    return '\n'.join([_source(f)[0], *(f'{k} = {_key_of_value(v, (*visited, f))}' for k, v in _captured(f).items())])
 
 
 def _source(f):
-    "Return (the source of a function, the number of its first line)"
+    "Return (the source of a function, its first line)"
     try:
         source = source_of(f)
     except SourceMissing as e:
@@ -114,18 +116,18 @@ def _source(f):
     return source.as_written, source.first
 
 
-class _InPython(Unit):
+class _PythonUnit(Unit):
     "A kernel that is a Python function"
 
     def __init__(self, f, *key):
         text, first = _source(f)
         file = Path(f.__code__.co_filename).name
         lines = dict(enumerate(text.splitlines(), first))
-        super().__init__(f.__name__, file, lines, (*key, _text_of(f)))
+        super().__init__(f.__name__, file, lines, (*key, _key_of_function(f)))
 
 
-# A kernel of the simulator is a kernel of Numba with a different module `cuda`. To compile it, a copy of its function
-# gets Numba's own `cuda`.
+# A kernel of the simulator is a kernel of Numba with a different module `cuda`. To compile it, its function is copied
+# with Numba's own `cuda`.
 def _numba_cuda(name):
     "Return the module `numba.cuda`. Raises CompilerMissing if it is missing or cannot compile"
     try:
@@ -140,89 +142,89 @@ def _numba_cuda(name):
 
 
 def _numba_counterpart(v, cuda):
-    "Return Numba's counterpart of a module of the simulator, or of its functions and types; None for other objects"
+    "Return Numba's counterpart of a module, function or type of the simulator; None for other objects"
     if isinstance(v, types.ModuleType):
-        return cuda if v.__name__ == 'gridstride.sim.cuda' or getattr(v, 'simulated', False) else _module_of(v)
+        return cuda if v.__name__ == 'gridstride.sim.cuda' or getattr(v, 'simulated', False) else _numba_module(v)
     if not hasattr(v, 'lanes') and not type(v).__module__.startswith('gridstride.sim') and not isinstance(v, type):
         return None
     for name in 'cuda', 'random', 'libdevice':
-        ours = import_module(f'gridstride.sim.{name}')
-        for k in ours.__all__:
-            if getattr(ours, k) is v and not hasattr(v, 'py_func'):
-                return getattr(cuda if name == 'cuda' else import_module(f'numba.cuda.{name}'), k, None)
+        simulated = import_module(f'gridstride.sim.{name}')
+        for attribute in simulated.__all__:
+            if getattr(simulated, attribute) is v and not hasattr(v, 'py_func'):
+                return getattr(cuda if name == 'cuda' else import_module(f'numba.cuda.{name}'), attribute, None)
     return None
 
 
-def _module_of(v):
-    "Return Numba's module for a module of the simulator, or None"
+def _numba_module(v):
+    "Return Numba's counterpart of a module of the simulator, or None"
     name = v.__name__.replace('gridstride.sim.', 'numba.cuda.')
-    known = import_module('gridstride.sim.submodules').NAMES_OF_MODULE if name.startswith('numba.cuda.') else ()
-    return import_module(name) if name.removeprefix('numba.cuda.') in known else None
+    provided = import_module('gridstride.sim.submodules').NAMES_OF_MODULE if name.startswith('numba.cuda.') else ()
+    return import_module(name) if name.removeprefix('numba.cuda.') in provided else None
 
 
-def _for_numba(f, cuda, done=None):
-    "Return a copy of the function that uses Numba's `cuda`, and copies of its device functions"
-    done = {} if done is None else done
-    if f in done:
-        return done[f]
+def _copy_for_numba(f, cuda, copies=None):
+    "Return a copy of a function that uses Numba's `cuda` and such copies of its device functions"
+    copies = {} if copies is None else copies
+    if f in copies:
+        return copies[f]
 
-    def swap(v):
-        if (twin := _numba_counterpart(v, cuda)) is not None:
-            return twin
+    def replace(v):
+        if (counterpart := _numba_counterpart(v, cuda)) is not None:
+            return counterpart
         if not hasattr(v, 'py_func'):
             return v
         options = {
-            option: w
-            for option, w in getattr(v, 'targetoptions', {}).items()
+            option: value
+            for option, value in getattr(v, 'targetoptions', {}).items()
             if option in ('inline', 'forceinline', 'fastmath')
         }
-        return cuda.jit(device=True, **options)(_for_numba(v.py_func, cuda, done))
+        return cuda.jit(device=True, **options)(_copy_for_numba(v.py_func, cuda, copies))
 
-    outer = {**f.__globals__, **{k: swap(v) for k, v in _names_used(f).items() if k in f.__globals__}}
-    closure = tuple(types.CellType(swap(c.cell_contents)) for c in f.__closure__ or ()) or None
-    new = types.FunctionType(f.__code__, outer, f.__name__, f.__defaults__, closure)
-    new.__module__ = f.__module__
-    done[f] = new
-    return new
+    new_globals = {**f.__globals__, **{k: replace(v) for k, v in _captured(f).items() if k in f.__globals__}}
+    closure = tuple(types.CellType(replace(c.cell_contents)) for c in f.__closure__ or ()) or None
+    copy = types.FunctionType(f.__code__, new_globals, f.__name__, f.__defaults__, closure)
+    copy.__module__ = f.__module__
+    copies[f] = copy
+    return copy
 
 
 @contextlib.contextmanager
 def _with_compute_capability(cc):
-    "Make Numba compile device functions for this compute capability during a `with` block"
+    "Make Numba compile device functions for a compute capability in a `with` block"
     from numba.cuda import dispatcher
 
-    here = dispatcher.get_current_device
-    other = types.SimpleNamespace(compute_capability=cc)
-    dispatcher.get_current_device = lambda: other
+    original = dispatcher.get_current_device
+    device = types.SimpleNamespace(compute_capability=cc)
+    dispatcher.get_current_device = lambda: device
     try:
         yield
     finally:
-        dispatcher.get_current_device = here
+        dispatcher.get_current_device = original
 
 
-class Numba(_InPython):
+class Numba(_PythonUnit):
     "A kernel of Numba or of the simulator"
 
     def __init__(self, k, args):
         self.f = getattr(k, 'py_func', k)
         self.types = signature(args, self.f)
-        asked = getattr(k, 'targetoptions', {})
-        self.fast, self.most = bool(asked.get('fastmath')), asked.get('max_registers')
-        super().__init__(self.f, 'numba', self.types, self.fast, self.most)
+        options = getattr(k, 'targetoptions', {})
+        self.fastmath, self.max_registers = bool(options.get('fastmath')), options.get('max_registers')
+        super().__init__(self.f, 'numba', self.types, self.fastmath, self.max_registers)
 
-    def compiled(self, cc, **how):  # (PTX or other code, Numba's type of the result)
+    def compile_with_numba(self, cc, **options):  # (PTX or other code, Numba's type of the result)
         "Compile for a compute capability with Numba. Raises CompilerMissing without libNVVM"
-        how = dict(device=False, abi='numba', output='ptx', fastmath=self.fast) | how
+        options = dict(device=False, abi='numba', output='ptx', fastmath=self.fastmath) | options
         with real_numba_cuda():
             cuda = _numba_cuda(self.name)
-            lacks = f'Compiling {self.name} as Numba does'
+            purpose = f'Compiling {self.name} as Numba does'
             try:
                 with _with_compute_capability(cc):
-                    return cuda.compile(_for_numba(self.f, cuda), self.types, cc=cc, **how)
+                    return cuda.compile(_copy_for_numba(self.f, cuda), self.types, cc=cc, **options)
             except Exception as e:
-                if any((h / 'nvvm').is_dir() for h in homes()):
+                if any((folder / 'nvvm').is_dir() for folder in toolkit_folders()):
                     raise
-                raise missing_tool('libNVVM', lacks, "'numba-cuda[cu13]'") from e
+                raise missing_tool('libNVVM', purpose, "'numba-cuda[cu13]'") from e
 
     def _front_end(self, cc):
         "Return the result of Numba's front end, before libNVVM"
@@ -232,7 +234,7 @@ class Numba(_InPython):
 
         args, _ = sigutils.normalize_signature(self.types)
         with _with_compute_capability(cc):
-            return compiler.compile_cuda(_for_numba(self.f, cuda), types.void, args, cc=cc)
+            return compiler.compile_cuda(_copy_for_numba(self.f, cuda), types.void, args, cc=cc)
 
     def llvm(self, cc) -> str:
         "Return the LLVM IR for a compute capability"
@@ -244,19 +246,20 @@ class Numba(_InPython):
         with real_numba_cuda():
             return str(self._front_end(cc).type_annotation)
 
-    def make(self, arch, opt, flags) -> Made:
-        "Compile with Numba, and the PTX with nvJitLink. Raises CompilerMissing without a compiler"
+    def compile(self, arch, opt, flags) -> CompilerOutput:
+        "Compile to PTX with Numba, and to machine code with nvJitLink. Raises CompilerMissing without a compiler"
         cc = divmod(int(re.search(r'\d+', arch)[0]), 10)
-        ptx, _ = self.compiled(cc, opt=opt, lineinfo=True)
+        ptx, _ = self.compile_with_numba(cc, opt=opt, lineinfo=True)
         entry = re.search(r'\.entry\s+([\w$]+)', ptx)[1]
-        cubin, said = link(ptx, arch, opt, (*([f'-maxrregcount={self.most}'] if self.most else []), *flags))
+        limit = [f'-maxrregcount={self.max_registers}'] if self.max_registers else []
+        cubin, log = link(ptx, arch, opt, (*limit, *flags))
         by = f"Numba {version('numba')}, numba-cuda {version('numba-cuda')}"
-        return Made(ptx, entry, cubin, usage(said, cubin, entry, arch), by)
+        return CompilerOutput(ptx, entry, cubin, usage(log, cubin, entry, arch), by)
 
 
-# Triton contains its compilers. Constants (`tl.constexpr`) and options such as `num_warps` are passed by name. As in a
+# Triton contains its compilers. Constants (`tl.constexpr`) and options such as `num_warps` are passed by name. As for a
 # launch, integers and addresses that are multiples of 16 are marked as such, and an integer 1 becomes a constant.
-_TRITON = {
+_TRITON_TYPES = {
     'bool': 'i1',
     'int8': 'i8',
     'int16': 'i16',
@@ -275,12 +278,11 @@ _TRITON = {
 }
 
 
-_COMPILER_VARIABLES = re.compile(
-    'TRITON_|DISABLE_|LLVM_|MLIR_|PTXAS_'
-)  # environment variables that affect how Triton compiles
+# Environment variables that affect how Triton compiles
+_COMPILER_VARIABLES = re.compile('TRITON_|DISABLE_|LLVM_|MLIR_|PTXAS_')
 
 
-def triton_type(x):  # (Triton's type, is it a multiple of 16?)
+def triton_type(x):  # (Triton's type, whether `x` is a multiple of 16)
     """Return the Triton type of an example argument, and whether it is a multiple of 16.
 
     >>> triton_type(32), triton_type(0.5)
@@ -298,9 +300,9 @@ def triton_type(x):  # (Triton's type, is it a multiple of 16?)
     if isinstance(x, float):
         return 'fp32', False
     if not hasattr(x, 'dtype'):
-        raise TypeError(f'a kernel of Triton takes tensors and numbers, not {type(x).__name__}')
+        raise TypeError(f'a kernel of Triton takes tensors and scalars; got {type(x).__name__}')
     address = x.data_ptr() if hasattr(x, 'data_ptr') else x.ctypes.data
-    return '*' + _TRITON[str(x.dtype).split('.')[-1]], address % 16 == 0
+    return '*' + _TRITON_TYPES[str(x.dtype).split('.')[-1]], address % 16 == 0
 
 
 def clean_ttgir(text) -> str:
@@ -311,51 +313,52 @@ def clean_ttgir(text) -> str:
     return '\n'.join(line for line in lines if line.strip())
 
 
-class Triton(_InPython):
+class Triton(_PythonUnit):
     "A kernel of Triton"
 
     def __init__(self, k, args, options):
         while not hasattr(k, 'arg_names'):
-            k = k.fn  # an autotuned kernel contains the kernel
-        self.k = k
+            k = k.fn  # the kernel in an autotuned kernel
+        self.kernel = k
         names = k.arg_names
-        given = {**dict(zip(names, args)), **{name: v for name, v in options.items() if name in names}}
-        if left := [name for name in names if name not in given]:
+        values = {**dict(zip(names, args)), **{name: v for name, v in options.items() if name in names}}
+        if missing := [name for name in names if name not in values]:
             raise TypeError(
-                f"{k.fn.__name__} needs examples of {', '.join(left)} too: tensors and numbers in order, "
+                f"{k.fn.__name__} has no examples of {', '.join(missing)}: pass tensors and scalars in order, "
                 "constants by name"
             )
-        constant = {p for p, v in inspect.signature(k.fn).parameters.items() if 'const' in str(v.annotation)}
+        constant_names = {p for p, v in inspect.signature(k.fn).parameters.items() if 'const' in str(v.annotation)}
         self.constants = {
-            name: v for name, v in given.items() if name in constant or (type(v) is int and v == 1) or v is None
+            name: v for name, v in values.items() if name in constant_names or (type(v) is int and v == 1) or v is None
         }
-        typed = {name: triton_type(v) for name, v in given.items() if name not in self.constants}
+        typed = {name: triton_type(v) for name, v in values.items() if name not in self.constants}
         self.types = {name: 'constexpr' if name in self.constants else typed[name][0] for name in names}
-        self.multiples = [i for i, name in enumerate(names) if name in typed and typed[name][1]]
+        self.multiples_of_16 = [i for i, name in enumerate(names) if name in typed and typed[name][1]]
         self.options = {name: v for name, v in options.items() if name not in names}
-        parts = (self.types, self.constants, self.multiples, sorted(self.options.items()))
-        super().__init__(k.fn, 'triton', *map(str, parts))
+        key = (self.types, self.constants, self.multiples_of_16, sorted(self.options.items()))
+        super().__init__(k.fn, 'triton', *map(str, key))
 
     def _source(self, triton):
         "Return the kernel with the types of its arguments in the form that Triton's compiler takes"
         from triton.compiler import ASTSource
 
-        # An interpreted kernel contains only the Python function.
-        jitted = type(self.k).__name__ == 'JITFunction'
-        fn = self.k if jitted else triton.runtime.jit.JITFunction(self.k.fn)
-        constants = {(i,): self.constants[name] for i, name in enumerate(self.k.arg_names) if name in self.constants}
-        return ASTSource(fn, self.types, constants, {(i,): [['tt.divisibility', 16]] for i in self.multiples})
+        is_jitted = type(self.kernel).__name__ == 'JITFunction'  # an interpreted kernel is not
+        fn = self.kernel if is_jitted else triton.runtime.jit.JITFunction(self.kernel.fn)
+        constants = {
+            (i,): self.constants[name] for i, name in enumerate(self.kernel.arg_names) if name in self.constants
+        }
+        return ASTSource(fn, self.types, constants, {(i,): [['tt.divisibility', 16]] for i in self.multiples_of_16})
 
-    def make(self, arch, opt, flags) -> Made:
+    def compile(self, arch, opt, flags) -> CompilerOutput:
         "Compile with Triton. Raises CompilerMissing without it"
         try:
             import triton
         except ImportError:
             raise missing_tool('Triton', f'Compiling {self.name}', 'triton') from None
-        with _environment(DISABLE_PTXAS_OPT='' if opt else '1'), _unchecked_functions(self.k.fn.__globals__):
+        with _environment(DISABLE_PTXAS_OPT='' if opt else '1'), _unchecked_functions(self.kernel.fn.__globals__):
             source = self._source(triton)
             environment = sorted((k, v) for k, v in os.environ.items() if _COMPILER_VARIABLES.match(k))
-            how = [
+            key = [
                 triton.__version__,
                 source.hash(),
                 self.name,
@@ -364,38 +367,40 @@ class Triton(_InPython):
                 sorted(self.options.items()),
                 environment,
             ]
-            return from_cache('triton', lambda: self._compiled(triton, source, arch), *map(str, how))
+            return from_cache('triton', lambda: self._compile(triton, source, arch), *map(str, key))
 
-    def _compiled(self, triton, source, arch):
-        "Compile, bypassing Triton's own cache, which does not store the assembler's output"
+    def _compile(self, triton, source, arch):
+        "Compile without Triton's own cache, which does not store the log of the assembler"
         from triton.backends.compiler import GPUTarget
 
         log = io.StringIO()
         target = GPUTarget('cuda', int(re.search(r'\d+', arch)[0]), 32)
         with _environment(TRITON_DUMP_PTXAS_LOG='1', TRITON_ALWAYS_COMPILE='1'), contextlib.redirect_stdout(log):
-            made = triton.compile(source, target=target, options=self.options)
-        ptx = made.asm['ptx']
-        cubin = made.asm['cubin']
-        entry = made.metadata.name
-        own = {'dynamic': made.metadata.shared, 'threads': 32 * made.metadata.num_warps}
-        takes = {**usage(log.getvalue(), cubin, entry, arch), **own}
-        return Made(ptx, entry, cubin, takes, f'Triton {triton.__version__}', clean_ttgir(made.asm['ttgir']))
+            compiled = triton.compile(source, target=target, options=self.options)
+        ptx = compiled.asm['ptx']
+        cubin = compiled.asm['cubin']
+        entry = compiled.metadata.name
+        chosen = {'dynamic': compiled.metadata.shared, 'threads': 32 * compiled.metadata.num_warps}
+        takes = {**usage(log.getvalue(), cubin, entry, arch), **chosen}
+        return CompilerOutput(
+            ptx, entry, cubin, takes, f'Triton {triton.__version__}', clean_ttgir(compiled.asm['ttgir'])
+        )
 
 
 @contextlib.contextmanager
-def _unchecked_functions(names):
-    "Replace checked functions that a kernel calls by those of Triton during a `with` block"
-    old = {k: v for k, v in names.items() if hasattr(v, 'jitted')}
-    names.update({k: v.jitted for k, v in old.items()})
+def _unchecked_functions(namespace):
+    "Replace checked functions among a kernel's globals by those of Triton in a `with` block"
+    old = {k: v for k, v in namespace.items() if hasattr(v, 'jitted')}
+    namespace.update({k: v.jitted for k, v in old.items()})
     try:
         yield
     finally:
-        names.update(old)
+        namespace.update(old)
 
 
 @contextlib.contextmanager
 def _environment(**values):
-    "Set environment variables during a `with` block; '' removes a variable"
+    "Set environment variables in a `with` block; '' removes a variable"
     old = {k: os.environ.pop(k, None) for k in values}
     os.environ.update({k: v for k, v in values.items() if v})
     try:

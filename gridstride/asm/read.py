@@ -4,10 +4,10 @@ import re
 from collections import namedtuple
 
 
-# The opcode with its modifiers after dots determines the kind of an instruction; in SASS a leading `U` often means that
-# it runs once for the whole warp. The kinds answer the first questions about a kernel: which memory does it access, how
-# many instructions are floating-point arithmetic, and how many only compute addresses and control loops?
-_SASS = {
+# The opcode, with its modifiers after dots, determines the kind of an instruction. In SASS, a leading `U` often means
+# that it runs once per warp. The kinds answer the first questions about a kernel: which memory does it access, how many
+# instructions are floating-point arithmetic, and how many only compute addresses and control loops?
+_SASS_OPCODES = {
     'move': '''
         IMAD.MOV MOV UMOV S2R S2UR CS2R CS2UR R2UR SEL USEL FSEL UFSEL P2R UP2UR R2P UR2UP PRMT UPRMT MOVM''',
     'tensor': 'HMMA IMMA DMMA BMMA QMMA OMMA HGMMA IGMMA QGMMA BGMMA UTC*MMA UTCCP UTCSHIFT LDT LDTM STT STTM',
@@ -31,7 +31,7 @@ _SASS = {
         I* UI* LEA ULEA LOP* ULOP* SHF USHF SHL SHR USHL USHR V* UVI* POPC UPOPC FLO UFLO BREV UBREV BMSK UBMSK SGXT
         USGXT PLOP3 UPLOP3 LEPC QSPC''',
 }
-_PTX = {
+_PTX_OPCODES = {
     'tensor': 'mma wmma wgmma.mma_async tcgen05.mma tcgen05.ld tcgen05.st tcgen05.cp tcgen05.shift',
     'shared': 'ldmatrix stmatrix',
     'barrier': '''
@@ -53,81 +53,84 @@ _FLOATS = {'f16', 'f16x2', 'bf16', 'bf16x2', 'f32', 'f32x2', 'f64'}
 
 
 def _rules(kinds):
-    "Return [(kind, pattern of its opcodes)]; `*` stands for any letters"
+    "Return [(kind, pattern of its opcodes)]; a `*` in an opcode matches any letters and digits"
     return [
-        (k, re.compile('(?:' + '|'.join(re.escape(w).replace(r'\*', r'\w*') for w in words.split()) + r')(?![\w])'))
-        for k, words in kinds.items()
+        (kind, re.compile('(?:' + '|'.join(re.escape(op).replace(r'\*', r'\w*') for op in ops.split()) + r')(?![\w])'))
+        for kind, ops in kinds.items()
     ]
 
 
-_SASS, _PTX = _rules(_SASS), _rules(_PTX)
+_SASS_RULES, _PTX_RULES = _rules(_SASS_OPCODES), _rules(_PTX_OPCODES)
 
 
 def kind_of(
     op: str,  # the opcode with its modifiers
-    what='sass',  # or 'ptx'
+    language='sass',  # or 'ptx'
 ) -> str:  # a key of `listing.KINDS`
     """Return the kind of an instruction.
 
     >>> kind_of('LDG.E.128'), kind_of('fma.rn.f32', 'ptx')
     ('global', 'float')"""
     parts = re.split(r'[.:]+', op)
-    if what == 'ptx' and (parts[0] in _MEMORY_OPS or parts[0] == 'wmma' and parts[1] in ('load', 'store')):
+    if language == 'ptx' and (parts[0] in _MEMORY_OPS or parts[0] == 'wmma' and parts[1] in ('load', 'store')):
         space = next((part for part in parts if part in ('shared', 'local', 'param', 'const')), 'global')
         return 'constant' if space in ('param', 'const') else space
-    found = next((k for k, r in (_SASS if what == 'sass' else _PTX) if r.match(op)), None)
-    if found or what == 'sass':
-        return found or 'other'
+    rules = _SASS_RULES if language == 'sass' else _PTX_RULES
+    kind = next((kind for kind, pattern in rules if pattern.match(op)), None)
+    if kind or language == 'sass':
+        return kind or 'other'
     if _FLOATS & set(parts):
         return 'float'
     return 'integer' if _ARITHMETIC.match(op) else 'other'
 
 
-# Each instruction has the source line that it came from. Code of an inlined function has a line in the function and one
-# in the caller; the line of the function counts if it is in the source that is shown, else the one of the caller.
+# An instruction of an inlined function has a line in the function and one in its caller. `line` is that of the function
+# if this is in the source that is shown, else that of the caller.
 #
-# at: its address, in PTX its index; op: the opcode; line: of the source, 0 if unknown; target: the label that it jumps
-# to, or ''.
+# at: the address in SASS, the index in PTX; op: the opcode; line: of the source, 0 if unknown; target: the label of a
+# jump, else ''.
 Instruction = namedtuple('Instruction', 'at op kind text line target')
 
 _JUMP = re.compile(r'(?:bra|BRA|UBRA)\S*\s.*?(?:`\()?(\.L\w+|\$L\w+)\)?\s*;?$')
 
-# 0*0 plus a constant: the compiler sets a register this way when the units for moves are busy
-_ZERO = re.compile(r'^HFMA2\S* \w+, -RZ, RZ, ')
+# -0*0 plus a constant: the compiler sets a register with it when the units for moves are busy
+_MOVE_BY_FMA = re.compile(r'^HFMA2\S* \w+, -RZ, RZ, ')
 
 
-def instruction(at, text, line, what):
-    "Parse the text of an instruction"
+def instruction(at, text, line, language):
+    "Return the `Instruction` with this text"
     text = re.sub(r'\s+', ' ', text.replace(';', '')).strip()
-    bare = re.sub(r'^(?:@!?U?%?\w+ )', '', text)
-    op = bare.split()[0].rstrip(',')
-    jump = _JUMP.match(bare)
-    kind = 'move' if _ZERO.search(bare) else kind_of(op, what)
+    unpredicated = re.sub(r'^(?:@!?U?%?\w+ )', '', text)
+    op = unpredicated.split()[0].rstrip(',')
+    jump = _JUMP.match(unpredicated)
+    kind = 'move' if _MOVE_BY_FMA.search(unpredicated) else kind_of(op, language)
     return Instruction(at, op, kind, text, line, jump[1] if jump else '')
 
 
-def _line(chain, file, own_lines):
-    "Return the first line of the (file, line) pairs, innermost first, that is in the source; 0 for none"
-    return next((n for f, n in chain if f.split('/')[-1] == file and (own_lines is None or n in own_lines)), 0)
+def _source_line(locations, file, kernel_lines):
+    "Return the first line among (file, line) pairs, innermost first, that is in the kernel's source; 0 for none"
+    return next(
+        (n for f, n in locations if f.split('/')[-1] == file and (kernel_lines is None or n in kernel_lines)), 0
+    )
 
 
 def read_sass(
     text: str,  # what `nvdisasm -c -gi` prints
     entry: str,  # the kernel's name in it
     file: str,  # the source's file name, without folders
-    own_lines=None,  # line numbers of the kernel; None: all
+    kernel_lines=None,  # line numbers of the kernel; None: all
 ) -> list:  # of `Instruction`s and labels
     "Return the instructions of a kernel and of the functions that it calls"
-    res = []
+    items = []
     for part in re.split(r'^//-+ +(?=\.)', text, flags=re.M)[1:]:
         name = re.match(r'\.text\.(\S+)', part)
         if name and (name[1] == entry or 'STO_CUDA_ENTRY' not in part):
-            res += _strip_padding(_sass_section(part, file, own_lines))
-    return res
+            items += _strip_padding(_sass_section(part, file, kernel_lines))
+    return items
 
 
 def _strip_padding(items):
-    "Remove the padding, which never runs: a jump to itself, then NOPs up to a multiple of 128 bytes"
+    "Remove the padding after a function, which never runs: a jump to itself, and NOPs up to a multiple of 128 bytes"
     while items and (isinstance(items[-1], str) or items[-1].op == 'NOP'):
         items.pop()
     if len(items) > 1 and items[-1].target == items[-2]:
@@ -135,48 +138,48 @@ def _strip_padding(items):
     return items
 
 
-def _sass_section(part, file, own_lines):
+def _sass_section(part, file, kernel_lines):
     "Return the instructions and labels of one function in the output of nvdisasm"
-    res = []
-    chain = []
-    new_chain = True
+    items = []
+    locations = []
+    is_new_location = True
     for l in part.splitlines():
         if m := re.match(r'\s*//## File "([^"]*)", line (\d+)(?: inlined at "([^"]*)", line (\d+))?', l):
-            if new_chain:
-                chain = []
-                new_chain = False
-            chain += [(m[1], int(m[2]))] + ([(m[3], int(m[4]))] if m[3] else [])
+            if is_new_location:
+                locations = []
+                is_new_location = False
+            locations += [(m[1], int(m[2]))] + ([(m[3], int(m[4]))] if m[3] else [])
         elif m := re.match(r'\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;', l):
-            res.append(instruction(int(m[1], 16), m[2], _line(chain, file, own_lines), 'sass'))
+            items.append(instruction(int(m[1], 16), m[2], _source_line(locations, file, kernel_lines), 'sass'))
         elif m := re.match(r'(\.L_x_\w+|\$\S+):', l):
-            res.append(m[1])
+            items.append(m[1])
         if not l.strip().startswith('//## '):
-            new_chain = True
-    return res
+            is_new_location = True
+    return items
 
 
 def read_ptx(
     text: str,  # a module
     entry: str,  # the kernel's name in it
     file: str,  # the source's file name, without folders
-    own_lines=None,  # line numbers of the kernel; None: all
+    kernel_lines=None,  # line numbers of the kernel; None: all
 ) -> list:  # of `Instruction`s and labels
     "Return the instructions of a kernel"
     files = {m[1]: m[2] for m in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.M)}
-    res = []
+    items = []
     line = 0
-    n = 0
+    index = 0
     for m in _BODY_PART.finditer(re.sub(r'//.*', '', _body(text, entry)[0])):
         if m['loc']:
-            l = re.match(r'(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?', m['loc'])
-            chain = [(files.get(l[i], ''), int(l[i + 1])) for i in (1, 3) if l[i]]
-            line = _line(chain, file, own_lines)
+            location = re.match(r'(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?', m['loc'])
+            locations = [(files.get(location[i], ''), int(location[i + 1])) for i in (1, 3) if location[i]]
+            line = _source_line(locations, file, kernel_lines)
         elif m['label'] and not re.match(r'\$L__(?!BB)', m['label']):
-            res.append(m['label'])
+            items.append(m['label'])
         elif m['text']:
-            res.append(instruction(n, m['text'], line, 'ptx'))
-            n += 1
-    return res
+            items.append(instruction(index, m['text'], line, 'ptx'))
+            index += 1
+    return items
 
 
 # The parts of a body. A brace opens a block unless it is inside an instruction, among the operands.

@@ -1,4 +1,4 @@
-"""Define `ptx`, `sass`, `ttgir` and `resources`, which show the output of compilers for a kernel, without a GPU."""
+"""`ptx`, `sass`, `ttgir` and `resources`: the output of compilers for a kernel, without a GPU."""
 
 import hashlib
 import json
@@ -23,26 +23,26 @@ from ..support.tables import Table
 
 
 def _raise_ambiguous(kernels):
-    "Raise ValueError, which asks for the name of one of several kernels"
+    "Raise ValueError for several kernels, of which the user must select one"
     raise ValueError(
         f"found {len(kernels)} kernels ({', '.join(kernels)}): select one, for example name='{next(iter(kernels))}'"
     )
 
 
-def find(
+def find_unit(
     k,  # CUDA C, or a kernel
     args=(),  # examples of its arguments
-    name=None,  # which kernel of several
-    options=None,  # Triton's
+    name=None,  # of the kernel, if a source has several
+    options=None,  # of Triton
 ):
     "Return the `Unit` for a kernel of any kind. Raises TypeError for other objects, ValueError for an ambiguous kernel"
-    k = getattr(k, 'jitted', k)  # a checked kernel of Triton contains the one that compiles
+    k = getattr(k, 'jitted', k)  # the compilable kernel in a checked kernel of Triton
     if isinstance(k, str):
         return CudaC(k, name)
     if isinstance(k, Kernel):
         return CudaC(source_of(k), k.__name__)
     if isinstance(k, Kernels):
-        return find(k[name if name in k else _raise_ambiguous(k)])
+        return find_unit(k[name if name in k else _raise_ambiguous(k)])
     if isinstance(k, Module):
         return CudaC(source_of(k), name)
     if hasattr(k, 'py_func'):
@@ -50,22 +50,23 @@ def find(
     if hasattr(k, 'fn') and hasattr(k, 'arg_names'):
         return Triton(k, args, options or {})
     raise TypeError(
-        f'{k!r} is not a kernel; expected CUDA C, a cuda_kernel, a load_cuda module, a kernel of Numba, '
-        'of the simulator or of Triton'
+        f'expected CUDA C, a cuda_kernel, a load_cuda module, or a kernel of Numba, of the simulator or of Triton; '
+        f'got {k!r}'
     )
 
 
-# Compiled code is stored as plain text, one string per instruction: its address, its source line, and its text. It is
-# recorded in this form for machines without a compiler. The file name of a recording contains a hash of everything that
-# the result depends on, such as the kernel's source, so a recording of another source is never shown. Recordings of old
-# sources can be deleted.
+# Compiled code is recorded for machines without a compiler, as one string per instruction: its address, its source
+# line, and its text. The file name of a recording contains a hash of everything that the result depends on, such as the
+# kernel's source, so a recording of another source is never shown. Recordings of old sources can be deleted.
 def _pack(items):
+    "Return instructions and labels as strings"
     return [item if isinstance(item, str) else f'{item.at:x} {item.line} {item.text}' for item in items]
 
 
-def _unpack(packed, what):
-    found = [(item, re.match(r'([0-9a-f]+) (\d+) (.+)', item)) for item in packed]
-    return [instruction(int(m[1], 16), m[3], int(m[2]), what) if m else item for item, m in found]
+def _unpack(packed, language):
+    "Return the instructions and labels that `_pack` wrote"
+    matches = [(item, re.match(r'([0-9a-f]+) (\d+) (.+)', item)) for item in packed]
+    return [instruction(int(m[1], 16), m[3], int(m[2]), language) if m else item for item, m in matches]
 
 
 def _demangle(text, entry, name):
@@ -76,71 +77,70 @@ def _demangle(text, entry, name):
 class _Code(dict):
     "The output of the compilers for a unit, as data for JSON; SASS is added on first use"
 
-    def __init__(self, read, **facts):
-        super().__init__(facts)
-        self._read = read  # returns the SASS
+    def __init__(self, read_sass, **data):
+        super().__init__(data)
+        self._read_sass = read_sass
 
     def add_sass(self):
         "Disassemble the machine code, once. Raises CompilerMissing without nvdisasm"
         if 'sass' not in self:
-            self['sass'] = self._read()
+            self['sass'] = self._read_sass()
 
 
 def _compile(unit, arch, opt, flags):
     "Compile a unit, and return its `_Code`"
-    m = unit.make(arch, opt, flags)
+    output = unit.compile(arch, opt, flags)
 
     def pack(items):
-        return [_demangle(item, m.entry, unit.name) for item in _pack(items)]
+        return [_demangle(item, output.entry, unit.name) for item in _pack(items)]
 
     return _Code(
-        lambda: pack(read_sass(disassemble(m.cubin), m.entry, unit.file, unit.source)),
+        lambda: pack(read_sass(disassemble(output.cubin), output.entry, unit.file, unit.source)),
         name=unit.name,
         arch=arch,
-        by=m.by,
-        takes=m.takes,
-        text=_demangle(clean_ptx(m.ptx, m.entry), m.entry, unit.name).splitlines(),
-        ptx=pack(read_ptx(m.ptx, m.entry, unit.file, unit.source)),
-        **({'ttgir': m.ttgir.splitlines()} if m.ttgir else {}),
+        by=output.by,
+        takes=output.takes,
+        text=_demangle(clean_ptx(output.ptx, output.entry), output.entry, unit.name).splitlines(),
+        ptx=pack(read_ptx(output.ptx, output.entry, unit.file, unit.source)),
+        **({'ttgir': output.ttgir.splitlines()} if output.ttgir else {}),
     )
 
 
-_compiled = {}
-_folders = []
+_code_by_file = {}
+_folders = []  # of recordings
 
 
 def recordings(folder):  # None: use no recordings
-    """Set the folder of recordings, which are shown where a compiler is missing; with GRIDSTRIDE_RECORD=1, they are
-    written there"""
+    "Set the folder of recordings, shown if a compiler is missing; with GRIDSTRIDE_RECORD=1, results are written to it"
     _folders[:] = [Path(folder)] if folder is not None else []
 
 
-def _file(unit, arch, opt, flags):
+def _recording_file(unit, arch, opt, flags):
     "Return the file name of a recording"
     key = hashlib.sha256(json.dumps([unit.key, arch, bool(opt), list(flags)]).encode()).hexdigest()[:16]
     return f"{re.sub(r'[^0-9A-Za-z]+', '_', unit.name).strip('_')}.{key}.json"
 
 
-def _code(unit, arch, opt, flags, sass=False):
+def _get_code(unit, arch, opt, flags, sass=False):
     "Return the `_Code` of a unit, from the cache, a compiler, or a recording; `sass`: include SASS"
     sm_of(arch)
-    name = _file(unit, arch, opt, flags)
+    name = _recording_file(unit, arch, opt, flags)
     try:
-        if name not in _compiled:
-            _compiled[name] = _compile(unit, arch, opt, flags)
+        if name not in _code_by_file:
+            _code_by_file[name] = _compile(unit, arch, opt, flags)
         if sass or is_recording():
-            _compiled[name].add_sass()
+            _code_by_file[name].add_sass()
     except CompilerMissing as e:
         return _load_recording(name, e)
     if is_recording():
-        _record(name)
-    return _compiled[name]
+        _write_recordings(name)
+    return _code_by_file[name]
 
 
-def _record(name):
+def _write_recordings(name):
     for f in _folders:
         f.mkdir(parents=True, exist_ok=True)
-        write_whole(f / name, json.dumps(_compiled[name], indent=0, ensure_ascii=False) + '\n')
+        write_whole(f / name, json.dumps(_code_by_file[name], indent=0, ensure_ascii=False) + '\n')
 
 
 @lru_cache
@@ -157,19 +157,19 @@ def _load_recording(name, error):
             return code
     if not _folders:
         raise error from None
-    others = (
-        f'Nor is it among the recordings in {_folders[0]}: those are of other sources, or for another architecture. '
+    no_recording = (
+        f'{_folders[0]} has no recording of this source for this architecture. '
         'If you changed the kernel, its comments or constants that it uses, undo the change to see the recording.'
     )
-    raise CompilerMissing(f'{error}\n{others}') from None
+    raise CompilerMissing(f'{error}\n{no_recording}') from None
 
 
-def _listing(what, k, args, arch, opt, name, flags, options):
-    unit = find(k, args, name, options)
-    code = _code(unit, arch, opt, tuple(flags), what == 'sass')
-    items = _unpack(code[what], what)
-    text = '\n'.join(code['text'] if what == 'ptx' else text_lines(items))
-    return Listing(text, items, unit.source, what, unit.name, arch, code['by'])
+def _listing(language, k, args, arch, opt, name, flags, options):
+    unit = find_unit(k, args, name, options)
+    code = _get_code(unit, arch, opt, tuple(flags), language == 'sass')
+    items = _unpack(code[language], language)
+    text = '\n'.join(code['text'] if language == 'ptx' else text_lines(items))
+    return Listing(text, items, unit.source, language, unit.name, arch, code['by'])
 
 
 def ptx(
@@ -195,11 +195,11 @@ def sass(k, *example_args, arch='sm_90', opt=True, name=None, flags=(), **option
 
 
 def ttgir(k, *example_args, arch='sm_90', **options) -> str:
-    """Return the TTGIR of a Triton kernel: the language between Python and PTX in which each block has a layout.
+    """Return the TTGIR of a Triton kernel: its intermediate representation in which each block has a layout.
 
     Arguments are those of `ptx`. Raises TypeError for a kernel that is not Triton's."""
-    unit = find(k, example_args, None, options)
-    code = _code(unit, arch, True, ())
+    unit = find_unit(k, example_args, None, options)
+    code = _get_code(unit, arch, True, ())
     if 'ttgir' in code:
         return '\n'.join(code['ttgir'])
     raise TypeError(f"{unit.name} is not a kernel of Triton: only Triton's compiler produces TTGIR")
@@ -209,15 +209,18 @@ _FIELDS = 'name arch by registers shared dynamic local spill_stores spill_loads 
 
 
 class Resources(namedtuple('Resources', _FIELDS)):
-    """The resources of a kernel: registers per thread; bytes of static and dynamic shared memory per block, of local
-    memory per thread, of register spills that are stored and loaded, and of constants; and the occupancy"""
+    """The resources of a kernel, and its occupancy.
+
+    `registers` are per thread; the others in bytes: static (`shared`) and `dynamic` shared memory per block, `local`
+    memory per thread, register spills that are stored and loaded, and constants.
+    """
 
     def rows(self):
         "Return [(resource, amount, unit)] for a table"
-        fit = self.occupancy
-        most = sm_of(self.arch).threads // 32
-        limits = ', '.join(f'{v} by {k}' for k, v in fit.limits.items())
-        fits = f'{fit.blocks} block{"s" * (fit.blocks != 1)} of {self.block} threads'
+        occupancy = self.occupancy
+        max_warps = sm_of(self.arch).threads // 32
+        limits = ', '.join(f'{blocks} by {resource}' for resource, blocks in occupancy.limits.items())
+        blocks = f'{occupancy.blocks} block{"s" * (occupancy.blocks != 1)} of {self.block} threads'
         return [
             ('registers', self.registers, 'per thread'),
             ('shared memory', f'{self.shared} + {self.dynamic} bytes', 'per block, static + dynamic'),
@@ -225,8 +228,8 @@ class Resources(namedtuple('Resources', _FIELDS)):
             ('spills', f'{self.spill_stores} + {self.spill_loads} bytes', 'stored + loaded'),
             ('constants', f'{self.constant} bytes', 'per kernel, with its arguments'),
             ('barriers', self.barriers, 'per block'),
-            ('occupancy', f'{fit.share:.0%}', f'{fit.warps} of {most} warps: {fits}'),
-            ('limited by', ', '.join(fit.limiter), f'blocks: {limits}'),
+            ('occupancy', f'{occupancy.share:.0%}', f'{occupancy.warps} of {max_warps} warps: {blocks}'),
+            ('limited by', ', '.join(occupancy.limiter), f'blocks: {limits}'),
         ]
 
     def _title(self):
@@ -243,11 +246,11 @@ class Resources(namedtuple('Resources', _FIELDS)):
 
 
 def resources(
-    k,  # as for `ptx`
-    *example_args,  # likewise
+    k,  # a kernel, as for `ptx`
+    *example_args,  # as for `ptx`
     block=256,  # threads per block
     shared_bytes=0,  # bytes of dynamic shared memory per block
-    arch='sm_90',  # this and the following arguments are those of `ptx`
+    arch='sm_90',  # the remaining arguments are those of `ptx`
     opt=True,
     name=None,
     flags=(),
@@ -258,11 +261,11 @@ def resources(
         resources(kernel, x, out, block=128)
 
     Raises CompilerMissing if a compiler is missing and there is no recording."""
-    unit = find(k, example_args, name, options)
-    code = _code(unit, arch, opt, tuple(flags))
-    t = code['takes']
-    block = t.get('threads') or block  # Triton decides both itself
-    dynamic = t.get('dynamic', 0) + shared_bytes
-    fits = occupancy(t['registers'], t['shared'] + dynamic, block, arch, t['barriers'])
-    kept = (t[column] for column in ('local', 'spill_stores', 'spill_loads', 'constant', 'barriers'))
-    return Resources(unit.name, arch, code['by'], t['registers'], t['shared'], dynamic, *kept, block, fits)
+    unit = find_unit(k, example_args, name, options)
+    code = _get_code(unit, arch, opt, tuple(flags))
+    takes = code['takes']
+    block = takes.get('threads') or block  # Triton chooses the threads and the dynamic shared memory itself
+    dynamic = takes.get('dynamic', 0) + shared_bytes
+    fit = occupancy(takes['registers'], takes['shared'] + dynamic, block, arch, takes['barriers'])
+    others = (takes[name] for name in ('local', 'spill_stores', 'spill_loads', 'constant', 'barriers'))
+    return Resources(unit.name, arch, code['by'], takes['registers'], takes['shared'], dynamic, *others, block, fit)

@@ -34,7 +34,7 @@ def compile(
 ):  # (PTX, the type of the result)
     "Compile a function to PTX with Numba's own compiler; raises `CompilerMissing` without it"
     options = dict(lineinfo=lineinfo, device=device, fastmath=fastmath, opt=opt, abi=abi, output=output, debug=debug)
-    return compile_with_numba(pyfunc, sig).compiled(cc or _COMPUTE_CAPABILITY, **options, **other_options)
+    return compile_with_numba(pyfunc, sig).compile_with_numba(cc or _COMPUTE_CAPABILITY, **options, **other_options)
 
 
 def compile_ptx(pyfunc, sig, debug=None, lineinfo=False, device=False, fastmath=False, cc=None, opt=None, abi='numba'):
@@ -61,7 +61,7 @@ class Overload:
 
     def inspect_asm(self):
         "Return the PTX of the kernel"
-        return self._compile().compiled(_COMPUTE_CAPABILITY, lineinfo=True)[0]
+        return self._compile().compile_with_numba(_COMPUTE_CAPABILITY, lineinfo=True)[0]
 
     def inspect_llvm(self):
         "Return the LLVM IR of the kernel"

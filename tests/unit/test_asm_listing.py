@@ -55,7 +55,7 @@ def test_html_folds_the_instructions_of_each_line(listing):
 
 def test_listings_of_one_source_are_side_by_side(listing):
     assert side_by_side(listing, listing)._repr_html_().count('STG.E') == 2
-    with pytest.raises(ValueError, match='different sources'):
+    with pytest.raises(ValueError, match='same source'):
         side_by_side(listing, Listing('', [], {}, 'sass', 'none', 'sm_90', 'hand'))
 
 

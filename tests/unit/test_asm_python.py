@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gridstride.asm.kernels import Made
+from gridstride.asm.kernels import CompilerOutput
 from gridstride.asm.python import Numba, Triton, numba_type, signature, triton_type
 
 X = np.zeros((4, 5), np.float32)
@@ -50,8 +50,8 @@ def test_types_for_triton(x, want): assert triton_type(x) == want
 
 
 def test_what_a_kernel_does_not_take_is_refused():
-    with pytest.raises(TypeError, match='not str'): numba_type('a')
-    with pytest.raises(TypeError, match='not list'): triton_type([1])
+    with pytest.raises(TypeError, match='got str'): numba_type('a')
+    with pytest.raises(TypeError, match='got list'): triton_type([1])
 
 
 def test_a_signature_stands_for_examples():
@@ -88,9 +88,9 @@ def test_the_key_is_of_types_and_of_what_is_used_not_of_values(turned, monkeypat
 
 def test_captured_numbers_reach_the_compiler(turned, monkeypatch):
     a = np.zeros(100, np.float32)
-    assert Numba(turned, (a, a, 100)).make('sm_90', True, ()).takes['shared'] == 4*TPB
+    assert Numba(turned, (a, a, 100)).compile('sm_90', True, ()).takes['shared'] == 4*TPB
     monkeypatch.setitem(globals(), 'TPB', 32)
-    assert Numba(turned, (a, a, 100)).make('sm_80', True, ()).takes['shared'] == 4*32
+    assert Numba(turned, (a, a, 100)).compile('sm_80', True, ()).takes['shared'] == 4*32
 
 
 def test_fast_math_is_requested():
@@ -100,7 +100,7 @@ def test_fast_math_is_requested():
     def scale_k(x, a):
         i = cuda.grid(1)
         if i < x.size: x[i] = x[i]/a
-    assert 'div.approx' in Numba(scale_k, ('void(float32[::1], float32)',)).make('sm_90', True, ()).ptx
+    assert 'div.approx' in Numba(scale_k, ('void(float32[::1], float32)',)).compile('sm_90', True, ()).ptx
 
 
 @pytest.mark.slow
@@ -153,8 +153,8 @@ def test_what_triton_made_is_kept(tmp_path, monkeypatch):
     compiled = []
     def compile_counted(self, triton, source, arch):
         compiled.append(arch)
-        return Made('ptx', 'scale_k', b'cubin', dict(turn=len(compiled)), 'Triton')
-    monkeypatch.setattr(Triton, '_compiled', compile_counted)
+        return CompilerOutput('ptx', 'scale_k', b'cubin', dict(turn=len(compiled)), 'Triton')
+    monkeypatch.setattr(Triton, '_compile', compile_counted)
     def turn(name, *changes, arch='sm_90', opt=True, x=np.zeros(64, np.float32), **options):
         "At which call its argument was compiled"
         text = SCALED
@@ -162,7 +162,7 @@ def test_what_triton_made_is_kept(tmp_path, monkeypatch):
         (tmp_path/f'{name}.py').write_text(text)
         unit = Triton(importlib.import_module(name).scale_k, (x,), dict(BLOCK=64, **options))
         unit.file = 'scale.py'
-        return unit.make(arch, opt, ()).takes['turn']
+        return unit.compile(arch, opt, ()).takes['turn']
     assert [turn('one'), turn('same'), turn('same', opt=False), turn('same', arch='sm_80')] == [1, 1, 2, 3]
     assert [turn('called', ('v*SCALE', 'v+SCALE')), turn('constant', ('(3)', '(4)'))] == [4, 5]
     assert [turn('same', num_warps=8), turn('same', x=np.zeros(64, np.int32)), turn('same')] == [6, 7, 1]

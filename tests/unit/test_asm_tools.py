@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from gridstride.asm import tools
-from gridstride.asm.tools import disassemble, link, nvrtc, program, usage
+from gridstride.asm.tools import disassemble, link, nvrtc, find_program, usage
 from gridstride.cpp.toolchain.build import CompileError
 from gridstride.cpp.toolchain.compilers import CompilerMissing
 from gridstride.cpp.kernel import _replacement_folder
@@ -21,9 +21,9 @@ HALF = '''template<class T> __global__ void half_k(T *x, int n) {
 
 
 def test_a_program_is_found_or_what_brings_it_is_said():
-    assert Path(program('nvdisasm', 'This')).is_file()
-    with pytest.raises(CompilerMissing, match='Reading SASS needs nvdisasembler'):
-        program('nvdisasembler', 'Reading SASS')
+    assert Path(find_program('nvdisasm', 'This')).is_file()
+    with pytest.raises(CompilerMissing, match='Reading SASS requires nvdisasembler'):
+        find_program('nvdisasembler', 'Reading SASS')
 
 
 def test_host_headers_are_replaced_and_cudas_are_not():
@@ -59,16 +59,16 @@ def test_entries_that_a_cache_has_lost_are_requested_again(monkeypatch, tmp_path
 
 
 def test_so_they_are_when_ptx_is_linked(monkeypatch, made):
-    linked, asked = tools._linked, []
+    linked, asked = tools._run_jitlink, []
     def without_words(ptx, arch, opt, flags):
         asked.append(flags)
         cubin, said = linked(ptx, arch, opt, flags)
         return cubin, said if '--no-cache' in flags else ''
-    monkeypatch.setattr(tools, '_linked', without_words)
+    monkeypatch.setattr(tools, '_run_jitlink', without_words)
     cubin, said = link(made[0], flags=('-maxrregcount=32',))
     assert asked == [('-maxrregcount=32',), ('-maxrregcount=32', '--no-cache')]
     assert usage(said, cubin, made[3])['registers'] > 0
-    monkeypatch.setattr(tools, '_linked', lambda *o: asked.append(o) or linked(*o))
+    monkeypatch.setattr(tools, '_run_jitlink', lambda *o: asked.append(o) or linked(*o))
     assert link(made[0])[1] and len(asked) == 3        # words that are there are not asked for again
 
 
