@@ -25,7 +25,7 @@ def test_the_clock_is_cycles_over_nanoseconds():
 
 
 def test_each_sm_notes_both_of_its_counters():
-    at = torch.zeros(columns.SLOTS, 2, dtype=torch.int64)
+    at = torch.zeros(columns.MAX_SMS, 2, dtype=torch.int64)
     cuda_kernel(columns._STAMP)[8, 32](at)
     noted = at[at[:, 1] > 0]
     assert len(noted) == len(at[at[:, 0] > 0]) >= 1 and len(at[at.sum(1) > 0]) == len(noted)
@@ -39,7 +39,7 @@ def test_clock_readings_enclose_a_batch(monkeypatch):
                              synchronize=lambda: said.append('all'))
     def clock(kind):
         c = kind.__new__(kind)
-        c.torch, c.each, c.buffer, c.states, c.mhz = stream, 1e-5, None, [], []
+        c.torch, c.queue_seconds, c.buffer, c.states, c.mhz = stream, 1e-5, None, [], []
         c.sensors = SimpleNamespace(read=lambda: None)
         c.stamps = SimpleNamespace(note=lambda i: said.append(f'note {i}'), mhz=lambda: 1700.)
         return c
@@ -56,8 +56,8 @@ def test_clock_readings_enclose_a_batch(monkeypatch):
     c.graphs = {}
     monkeypatch.setattr(clocks, 'capture', lambda fn, n: lambda: said.append(f'graph of {n}'))
     def fn(): pass
-    assert c.times(fn, 1) == [.003/columns.CALLS] and c.times(fn, 1) and len(c.graphs) == 1
-    assert said.count(f'graph of {columns.CALLS}') == 2
+    assert c.times(fn, 1) == [.003/columns.CALLS_PER_GRAPH] and c.times(fn, 1) and len(c.graphs) == 1
+    assert said.count(f'graph of {columns.CALLS_PER_GRAPH}') == 2
 
 
 class Queue:
@@ -78,7 +78,7 @@ class QueuedEvent:
 def queued(kind, launches):
     "A clock of this kind on a made-up GPU, and a kernel of 5 µs; each launch takes the CPU what `launches` gives"
     q, c = Queue(), kind.__new__(kind)
-    c.torch, c.each, c.buffer, c.states, c.mhz, c.now = q, 1e-5, None, [], [], lambda: q.now
+    c.torch, c.queue_seconds, c.buffer, c.states, c.mhz, c.now = q, 1e-5, None, [], [], lambda: q.now
     c.sensors, c.stamps = SimpleNamespace(read=lambda: None), SimpleNamespace(note=lambda i: None, mhz=lambda: 1700.)
     def kernel():
         q.now += next(launches)

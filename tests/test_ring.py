@@ -138,7 +138,7 @@ def test_gradients_are_added_where_they_belong(together, kept):
     sums = [torch.zeros(2, 3, 8, 4, dtype=kept).transpose(1, 2).contiguous().transpose(1, 2) for _ in range(2)]
     if together: sums = [x.contiguous() for x in sums]
     for keys in (slice(None), slice(4), slice(1, None)):
-        passes._add_keys(sums, keys, [torch.ones(2, 3, 8, 4, dtype=torch.bfloat16)[:, :, keys]]*2)
+        passes._add_key_grads(sums, keys, [torch.ones(2, 3, 8, 4, dtype=torch.bfloat16)[:, :, keys]]*2)
     want = torch.tensor([2, 3, 3, 3, 2, 2, 2, 2]).to(kept)[:, None].expand(2, 3, 8, 4)
     for x in sums: assert x.equal(want)
 
@@ -358,10 +358,10 @@ class World:
 
     def shared(self, shape, *_):
         "Buffers for two steps, of two tensors, on each rank; sent values are not recorded"
-        if len(shape) == 2: return types.SimpleNamespace(mine=Flags(self.ranks))
+        if len(shape) == 2: return types.SimpleNamespace(local=Flags(self.ranks))
         name = self.made[self.me] = self.made.get(self.me, 0) + 1
         of = [self.rooms.setdefault((r, name), [[Cell(), Cell()] for _ in range(2)]) for r in range(self.ranks)]
-        return types.SimpleNamespace(mine=of[self.me], of=of)
+        return types.SimpleNamespace(local=of[self.me], by_rank=of)
 
     def put(self, ready, do, stream=None): (stream or self.current[self.me]).jobs.append((ready, do))
 

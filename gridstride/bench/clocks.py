@@ -11,17 +11,18 @@ from .reading import reads
 from ..utils import backend
 
 
-# A clock has two methods: `times(fn, n)` returns the seconds of each of `n` calls, and `now()` returns the time of
-# measuring. Tests replace this clock.
+# A clock has two methods: `times(fn, n)` returns the seconds of each of `n` calls, and `now()` the current time, from
+# which the elapsed time of a measurement is computed. Tests use clocks of their own.
 class Clock:
-    """The wall clock: a call ends when it returns. It times work on the CPU, such as the simulator, the emulator, NumPy
-    and torch without a GPU"""
+    """The wall clock: a call ends when it returns.
+
+    It times work on the CPU, such as the simulator, the emulator, NumPy, and torch without a GPU."""
 
     gpu = False
     device = 'CPU'
     states = ()
     mhz = ()
-    most = 100_000  # runs in a batch
+    max_batch = 100_000  # runs
 
     def now(self) -> float:  # seconds
         "Return the time since an arbitrary start"
@@ -29,17 +30,19 @@ class Clock:
 
     def times(self, fn, n) -> list:  # of seconds
         "Time each of `n` calls"
-        res = []
+        seconds = []
         for _ in range(n):
             start = time.perf_counter()
             fn()
-            res.append(time.perf_counter() - start)
-        return res
+            seconds.append(time.perf_counter() - start)
+        return seconds
 
 
 # A GPU lowers its clock when it is too hot or draws too much power; then kernels are slower. NVML, the library that
-# `nvidia-smi` uses, reports this. A query takes well under a millisecond, so it is made while the kernels run.
-State = namedtuple('State', 'mhz max_mhz watt celsius reasons')  # SM clock, highest SM clock; None if unknown
+# `nvidia-smi` uses, reports the clock and the reasons. A query takes well under a millisecond, so it is sent while the
+# kernels run.
+# mhz, max_mhz: the current and the maximum SM clock; reasons: why it is below its maximum; None where unknown
+State = namedtuple('State', 'mhz max_mhz watt celsius reasons')
 REASONS = {
     2: 'clocks were set by hand',
     4: 'the power limit',
@@ -49,12 +52,12 @@ REASONS = {
     64: 'heat (the hardware stepped in)',
     128: 'the power supply',
 }
-_SM = 1  # NVML_CLOCK_SM; sensor 0 is the GPU's own temperature
+_SM_CLOCK, _GPU_SENSOR = 1, 0  # NVML_CLOCK_SM, NVML_TEMPERATURE_GPU
 
 
 @lru_cache
 def _nvml():
-    "Load and initialize NVML; raises `OSError` if it is missing or does not start"
+    "Load and initialize NVML. Raises OSError if it is missing or does not start"
     lib = ctypes.CDLL('nvml.dll' if sys.platform == 'win32' else 'libnvidia-ml.so.1')
     if status := lib.nvmlInit_v2():
         raise OSError(f'NVML does not start (status {status})')
@@ -72,7 +75,7 @@ def driver():  # None without NVML
 
 
 class Sensors:
-    "The clock, power and temperature of the GPU with this UUID; `why` is the reason if NVML cannot report them"
+    "The clock, power and temperature of the GPU with this UUID; `why`: the reason why NVML cannot report them, or None"
 
     def __init__(self, uuid, nvml=_nvml):
         self.why = None
@@ -84,64 +87,65 @@ class Sensors:
         except (OSError, AttributeError) as e:
             self.why = str(e)
 
-    def _ask(self, what, *which, kind=ctypes.c_uint):
-        v = kind()
-        ask = getattr(self.lib, f'nvmlDeviceGet{what}', None)
-        return None if ask is None or ask(self.handle, *which, ctypes.byref(v)) else v.value
+    def _query(self, name, *selector, c_type=ctypes.c_uint):
+        "Return the result of the function `nvmlDeviceGet<name>`, None if it fails"
+        value = c_type()
+        function = getattr(self.lib, f'nvmlDeviceGet{name}', None)
+        return None if function is None or function(self.handle, *selector, ctypes.byref(value)) else value.value
 
     def read(self):  # None if NVML cannot report it
         "Return the current `State` of the GPU"
         if self.why:
             return None
-        watt = self._ask('PowerUsage')
-        reasons = self._ask('CurrentClocksThrottleReasons', kind=ctypes.c_ulonglong)
+        milliwatt = self._query('PowerUsage')
+        reasons = self._query('CurrentClocksThrottleReasons', c_type=ctypes.c_ulonglong)
         return State(
-            self._ask('ClockInfo', _SM),
-            self._ask('MaxClockInfo', _SM),
-            watt and watt / 1000,
-            self._ask('Temperature', 0),
+            self._query('ClockInfo', _SM_CLOCK),
+            self._query('MaxClockInfo', _SM_CLOCK),
+            milliwatt and milliwatt / 1000,
+            self._query('Temperature', _GPU_SENSOR),
             tuple(text for bit, text in REASONS.items() if (reasons or 0) & bit),
         )
 
 
-UNEVEN = 0.03  # relative change of the SM clock during a measurement above which there is a warning
+MAX_CLOCK_CHANGE = 0.03  # a larger relative change of the SM clock during a measurement causes a warning
 
 
 def clock_warnings(states) -> list:  # states: of `State`
-    "Return what the GPU's clock did that a time may suffer from"
+    "Return warnings about changes of the GPU's clock that may have affected a measurement"
     states = [s for s in states if s]
     mhz = [s.mhz for s in states if s.mhz]
     reasons = list(dict.fromkeys(r for s in states for r in s.reasons))
     # one or two steps below the maximum are normal
-    slow = not mhz or not states[0].max_mhz or min(mhz) * (1 + UNEVEN) < states[0].max_mhz
-    res = []
-    if reasons and slow:
-        at = f'{min(mhz, default=0)} of {states[0].max_mhz} MHz'
-        res.append(f"held back: {' and '.join(reasons)} kept the SM clock at {at}")
-    if mhz and max(mhz) > min(mhz) * (1 + UNEVEN):
-        res.append(f'the SM clock moved from {mhz[0]} to {mhz[-1]} MHz, between {min(mhz)} and {max(mhz)}')
-    return res
+    is_slow = not mhz or not states[0].max_mhz or min(mhz) * (1 + MAX_CLOCK_CHANGE) < states[0].max_mhz
+    warnings = []
+    if reasons and is_slow:
+        rate = f'{min(mhz, default=0)} of {states[0].max_mhz} MHz'
+        warnings.append(f"held back: {' and '.join(reasons)} kept the SM clock at {rate}")
+    if mhz and max(mhz) > min(mhz) * (1 + MAX_CLOCK_CHANGE):
+        warnings.append(f'the SM clock moved from {mhz[0]} to {mhz[-1]} MHz, between {min(mhz)} and {max(mhz)}')
+    return warnings
 
 
 # An event is an entry in the GPU's queue; the GPU records the time when it reaches the entry. Two events around a
-# kernel give its duration without the launch overhead, as long as the queue does not run empty. So a whole batch is
-# queued after a pause that is longer than the queueing takes, and the CPU waits once for the batch. If the CPU is
-# delayed, by other programs or by a slow launch, the GPU may still record the first event before the second one is
-# queued, and the time between them is CPU time. Such a run is discarded; if all runs of a batch are like this, the
-# batch is repeated.
+# kernel give its duration without the launch overhead, as long as the queue does not become empty. So a whole batch is
+# queued after a kernel that sleeps until everything is queued, and the CPU waits once for the batch. If the CPU is
+# delayed, by other programs or by a slow launch, the GPU may still record the first event of a run before the second is
+# queued; then the time between them includes CPU time. Such a late run is discarded; if all runs of a batch are late,
+# the batch is repeated.
 #
 # Before each run a buffer larger than the L2 cache is overwritten, so that the kernel's inputs are not in L2 (as in
 # `triton.testing.do_bench`). The modified lines are written back while the kernel begins, which may cost one kernel
 # more than another. With `flush='read'` the buffer is read instead, so that L2 is full of clean lines. With
 # `flush=False` small inputs stay in L2, which is right for a kernel that reads what the previous kernel wrote.
-TRIES = 3  # batches, until a run of one was queued before the GPU reached it
+MAX_TRIES = 3  # batches, until at least one run is not late
 
 
 class Events(Clock):
-    "CUDA events on the current device; `late` counts batches in which the GPU reached every run before it was queued"
+    "CUDA events on the current device; `late` counts the batches in which all runs were late"
 
     gpu = True
-    most = 100  # more would not fit into the queue
+    max_batch = 100  # more runs would not fit into the queue
     late = 0
 
     def __init__(self, flush=True):
@@ -156,13 +160,13 @@ class Events(Clock):
         self.device = properties.name
         self.sensors = Sensors(properties.uuid)
         self.states = []
-        self.each = 1e-4  # seconds to queue a run, a first guess
+        self.queue_seconds = 1e-4  # to queue a run, a first estimate
         size = max(2**28, 2 * properties.L2_cache_size) // 4
         self.buffer = torch.empty(size, dtype=torch.int32, device='cuda') if flush else None
         if flush == 'read':
-            self.forget = reads(self.buffer)
+            self.flush_cache = reads(self.buffer)
 
-    def forget(self):
+    def flush_cache(self):
         "Overwrite the L2 cache"
         self.buffer.zero_()
 
@@ -173,53 +177,53 @@ class Events(Clock):
         "Queue work after the last run of a batch; for subclasses"
 
     def times(self, fn, n) -> list:  # of seconds
-        "Time `n` calls on the GPU; calls that the CPU queued too late are discarded, unless all were"
-        for _ in range(TRIES):
+        "Time `n` calls on the GPU; late runs are discarded, unless all are late"
+        for _ in range(MAX_TRIES):
             runs = self._batch(fn, n)
-            if found := [seconds for seconds, late in runs if not late]:
-                return found
-        return self.all_late([seconds for seconds, _ in runs])
+            if in_time := [seconds for seconds, is_late in runs if not is_late]:
+                return in_time
+        return self.handle_all_late([seconds for seconds, _ in runs])
 
-    def all_late(self, times):
-        "Return times that include CPU time; a function that itself waits for the GPU has no others"
+    def handle_all_late(self, times):
+        "Return times that include CPU time; a function that waits for the GPU itself has no others"
         self.late += 1
         return times
 
     def _batch(self, fn, n):
-        "Return (seconds, whether the GPU reached the call before it was queued) of each of `n` calls"
+        "Return (seconds, whether the run is late) of each of `n` calls"
         pairs = [[self.torch.Event(enable_timing=True) for _ in range(2)] for _ in range(n)]
         # in cycles at about 2 GHz; limited, because the CPU waits if the queue is full
-        self.torch._sleep(int(min(0.02, 2e-4 + 1.5 * n * self.each) * 2e9))
+        self.torch._sleep(int(min(0.02, 2e-4 + 1.5 * n * self.queue_seconds) * 2e9))
         start = self.now()
-        late = []
+        is_late = []
         self.begin_batch()
         for before, after in pairs:
             if self.buffer is not None:
-                self.forget()
+                self.flush_cache()
             before.record()
             fn()
             after.record()
-            late.append(before.query())
+            is_late.append(before.query())
         self.end_batch()
-        self.each = (self.now() - start) / n  # seconds to queue a run
+        self.queue_seconds = (self.now() - start) / n
         self.states.append(self.sensors.read())  # while the GPU is busy
         self.torch.synchronize()
-        return [(before.elapsed_time(after) / 1000, host) for (before, after), host in zip(pairs, late)]
+        return [(before.elapsed_time(after) / 1000, late) for (before, after), late in zip(pairs, is_late)]
 
 
 # The launch of a kernel of a few microseconds takes longer than the kernel, and so do the events around it. A CUDA
-# graph contains many launches and is itself launched once, so that almost only the GPU's work remains. (Small inputs
-# stay in L2, because nothing is flushed between the launches of a graph.)
+# graph contains many launches and is launched once, so its time is almost only that of the kernels. Small inputs stay
+# in L2, because nothing is flushed between the launches of a graph.
 def capture(fn, n):
-    "Capture `n` calls of `fn` as a CUDA graph; returns the function that replays it, raises PyTorch's errors"
+    "Capture `n` calls of `fn` as a CUDA graph; return the function that replays it. Raises PyTorch's errors"
     import torch
 
     graph = torch.cuda.CUDAGraph()
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
+    warm_up_stream = torch.cuda.Stream()
+    warm_up_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(warm_up_stream):
         fn()  # initialization at the first call must not be captured
-    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.current_stream().wait_stream(warm_up_stream)
     torch.cuda.synchronize()
     with warnings.catch_warnings():
         warnings.filterwarnings('error', message='.*[Gg]raph is empty.*')
@@ -230,15 +234,16 @@ def capture(fn, n):
 
 
 def in_a_row(fn) -> float:  # seconds
-    """Return the time per call of many calls in a row on the wall clock, by `torch.utils.benchmark`: the launch
-    overhead if that takes longer than the work"""
+    """Return the wall-clock time per call of many calls in a row, measured by `torch.utils.benchmark`.
+
+    It is the launch overhead if this is longer than the work."""
     from torch.utils.benchmark import Timer
 
     return Timer('fn()', globals={'fn': fn}).blocked_autorange(min_run_time=0.2).median
 
 
-# Events time the GPU. If all arguments are in the CPU's memory, the CPU does the work, or the arguments are copied to
-# the GPU and back: only the wall clock measures that.
+# Events time the GPU. If all arguments are in the CPU's memory, either the CPU does the work, or the arguments are
+# copied to the GPU and back. Only the wall clock measures both.
 def is_array(x) -> bool:
     "Return whether `x` is a NumPy array, a tensor, or an object that behaves like one"
     return hasattr(x, 'shape') and hasattr(x, 'dtype')
@@ -263,11 +268,11 @@ def clock_for(
             'this machine has a GPU, but torch, which times it, cannot use it. '
             '`python -m gridstride.course.doctor` reports what is missing'
         )
-    here = torch.cuda.current_device()
-    away = {a.device.index for a in arrays if getattr(a, 'is_cuda', False)} - {here}
-    if away:
+    current = torch.cuda.current_device()
+    others = {a.device.index for a in arrays if getattr(a, 'is_cuda', False)} - {current}
+    if others:
         raise ValueError(
-            f'the arguments are on GPU {min(away)}, but the current one is {here}: call '
-            f'torch.cuda.set_device({min(away)}) first'
+            f'the arguments are on GPU {min(others)}, but the current GPU is {current}: call '
+            f'torch.cuda.set_device({min(others)}) first'
         )
     return Events(flush)

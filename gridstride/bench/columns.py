@@ -1,7 +1,7 @@
-"""`by_column`: time a call in five ways that answer different questions, with the clock rate from counted cycles.
+"""`by_column`: time a call in five ways that answer different questions, and measure the clock rate by counting cycles.
 
-- `written`: other memory is overwritten before each run. The L2 cache holds no operands, but is full of modified lines,
-  which are written back while the run begins.
+- `written`: other memory is overwritten before each run, so that the L2 cache has no operands, but is full of modified
+  lines, which are written back while the run begins.
 - `read`: other memory is read before each run, so that the cache is full of clean lines.
 - `none`: nothing is done between runs. Operands that fit into the cache are still there from the previous run.
 - `row`: many calls from Python, on the wall clock, until the GPU has finished the last one: this includes the launch
@@ -15,8 +15,8 @@ from . import clocks
 from .stats import summary
 from .versus import ratio, time_interleaved
 
-# An SM counts cycles, and the GPU counts nanoseconds. Each SM stores both counters before and after a batch; the
-# differences give the mean clock rate of the batch, where a sensor reports the rate at one instant.
+# An SM counts cycles, and the GPU counts nanoseconds. Each SM stores both counters before and after a batch. Their
+# differences give the mean clock rate of the batch, while a sensor reports the rate at one instant.
 _STAMP = r'''
 __global__ void stamp_k(long long *at) {                            // two values per SM
     if (threadIdx.x > 0) return;
@@ -27,17 +27,17 @@ __global__ void stamp_k(long long *at) {                            // two value
     *(longlong2 *)(at + 2*sm) = make_longlong2(clock64(), ns);
 }
 '''
-SLOTS = 1024  # more than a GPU has SMs
+MAX_SMS = 1024  # more than any GPU has
 
 
 def clock_between(before, after):  # arrays of (cycles, nanoseconds) per SM, 0 for an SM without a stamp
     "Return the median clock rate in MHz of the SMs with both stamps; None if there is none"
-    d = (after - before)[(before[:, 1] > 0) & (after[:, 1] > before[:, 1])]
-    return float(np.median(d[:, 0] / d[:, 1])) * 1000 if len(d) else None
+    elapsed = (after - before)[(before[:, 1] > 0) & (after[:, 1] > before[:, 1])]
+    return float(np.median(elapsed[:, 0] / elapsed[:, 1])) * 1000 if len(elapsed) else None
 
 
 class Stamps:
-    "Stamps of the cycle and nanosecond counters by all SMs of the current GPU, in stream order"
+    "The cycle and nanosecond counters of all SMs of the current GPU, before and after a batch, read in stream order"
 
     def __init__(self):
         import torch
@@ -46,17 +46,17 @@ class Stamps:
         sms = torch.cuda.get_device_properties().multi_processor_count
         self.kernel = cuda_kernel(_STAMP)
         self.blocks = 4 * sms
-        self.at = torch.zeros(2, SLOTS, 2, dtype=torch.int64, device='cuda')
+        self.counters = torch.zeros(2, MAX_SMS, 2, dtype=torch.int64, device='cuda')
 
     def note(self, i):  # i: 0 before, 1 after
-        "Queue a kernel by which each SM stores its counters"
-        self.kernel[self.blocks, 32](self.at[i])
+        "Queue a kernel in which each SM stores its counters"
+        self.kernel[self.blocks, 32](self.counters[i])
 
     def mhz(self):
-        "Wait for both stamps; returns the clock rate between them in MHz"
-        found = clock_between(*self.at.cpu().numpy())
-        self.at.zero_()
-        return found
+        "Wait for both stamps, and return the clock rate between them in MHz"
+        mhz = clock_between(*self.counters.cpu().numpy())
+        self.counters.zero_()
+        return mhz
 
 
 class FlushedByWrites(clocks.Events):
@@ -79,13 +79,13 @@ class FlushedByWrites(clocks.Events):
 
     def times(self, fn, n):
         "Time each of `n` calls, in seconds"
-        res = super().times(fn, n)
+        seconds = super().times(fn, n)
         self.mhz.append(self.stamps.mhz())
-        return res
+        return seconds
 
-    def all_late(self, times):
+    def handle_all_late(self, times):
         "Raise `RuntimeError`: a table must not contain CPU times"
-        raise RuntimeError(f'in {clocks.TRIES} tries the GPU reached all {len(times)} runs before they were queued')
+        raise RuntimeError(f'in {clocks.MAX_TRIES} tries the GPU reached all {len(times)} runs before they were queued')
 
 
 class FlushedByReads(FlushedByWrites):
@@ -101,9 +101,9 @@ class NotFlushed(FlushedByWrites):
 
 
 class InARow(NotFlushed):
-    "The wall clock of many calls in a row; a batch gives one time, the mean"
+    "The wall clock of many calls in a row; the time of a batch is the mean of its calls"
 
-    most = 1000
+    max_batch = 1000
 
     def times(self, fn, n):
         "Return a list with the mean seconds per call"
@@ -119,21 +119,21 @@ class InARow(NotFlushed):
         return [elapsed / n]
 
 
-CALLS = 20  # per graph
+CALLS_PER_GRAPH = 20
 
 
 class InGraph(NotFlushed):
-    "CUDA events around graphs of `CALLS` calls"
+    "CUDA events around graphs of `CALLS_PER_GRAPH` calls"
 
     def __init__(self):
         super().__init__()
         self.graphs = {}
 
     def times(self, fn, n):
-        "Time `n` graphs; returns the seconds per call of each"
+        "Time `n` graphs; return the seconds per call of each"
         if fn not in self.graphs:
-            self.graphs[fn] = clocks.capture(fn, CALLS)
-        return [t / CALLS for t in super().times(self.graphs[fn], n)]
+            self.graphs[fn] = clocks.capture(fn, CALLS_PER_GRAPH)
+        return [t / CALLS_PER_GRAPH for t in super().times(self.graphs[fn], n)]
 
 
 COLUMNS = dict(written=FlushedByWrites, read=FlushedByReads, none=NotFlushed, row=InARow, graph=InGraph)
@@ -141,22 +141,20 @@ COLUMNS = dict(written=FlushedByWrites, read=FlushedByReads, none=NotFlushed, ro
 
 def one_run(clock, calls, seconds) -> tuple:  # (name -> seconds per round, MHz or None)
     "Time calls interleaved on one clock"
-    rounds = {
-        k: [float(np.median(batch)) for batch in v] for k, v in time_interleaved(clock, calls, seconds, seconds).items()
-    }
-    mhz = [
-        rate for rate in clock.mhz[-sum(map(len, rounds.values())) :] if rate
-    ]  # without the short batches of the warm-up
+    batches = time_interleaved(clock, calls, seconds, seconds)
+    rounds = {name: [float(np.median(batch)) for batch in of_name] for name, of_name in batches.items()}
+    num_rounds = sum(map(len, rounds.values()))
+    mhz = [rate for rate in clock.mhz[-num_rounds:] if rate]  # without the batches of the warm-up
     return rounds, float(np.median(mhz)) if mhz else None
 
 
 def summarize_runs(name, runs, base) -> dict:
     "Summarize several runs of a candidate, compared with the baseline `base`"
-    rounds = [s for r, _ in runs for s in r[name]]
-    ratios = [ratio([[t] for t in r[base]], [[u] for u in r[name]]) for r, _ in runs]
-    low, high = np.percentile(rounds, [5, 95])
+    all_rounds = [seconds for rounds, _ in runs for seconds in rounds[name]]
+    ratios = [ratio([[t] for t in rounds[base]], [[t] for t in rounds[name]]) for rounds, _ in runs]
+    low, high = np.percentile(all_rounds, [5, 95])
     return dict(
-        seconds=summary(rounds).median,
+        seconds=summary(all_rounds).median,
         fast=float(low),
         slow=float(high),
         ratio=float(np.median([r for r, _, _ in ratios])),
@@ -168,8 +166,8 @@ def summarize_runs(name, runs, base) -> dict:
 
 def by_column(
     calls,  # name -> function without arguments; the first is the baseline
-    seconds=0.2,  # of measuring, per candidate, run and column
-    runs=1,  # number of times that everything is measured
+    seconds=0.2,  # duration of the measurement, per candidate, run and column
+    runs=1,  # repetitions of the whole measurement
     columns=COLUMNS,  # name -> function that returns a clock
     skipped=(),  # (column, name) pairs to leave out
 ) -> dict:  # column -> dict(mhz, sides={name: `summarize_runs`}), or dict(failed=reason)
@@ -177,16 +175,16 @@ def by_column(
     call with its 95% interval, and this speedup in each run.
 
         by_column({'mine': f, 'torch': g})"""
-    res = {}
-    for column, make in columns.items():
-        candidates = {k: f for k, f in calls.items() if (column, k) not in skipped}
+    results = {}
+    for column, make_clock in columns.items():
+        candidates = {name: f for name, f in calls.items() if (column, name) not in skipped}
         try:
-            clock = make()
-            found = [one_run(clock, candidates, seconds) for _ in range(runs)]
+            clock = make_clock()
+            measured = [one_run(clock, candidates, seconds) for _ in range(runs)]
         except Exception as e:  # such as a graph that cannot be captured
-            res[column] = dict(failed=f'{type(e).__name__}: {e}'.splitlines()[0])
+            results[column] = dict(failed=f'{type(e).__name__}: {e}'.splitlines()[0])
             continue
-        mhz = [m for _, m in found if m]
-        sides = {k: summarize_runs(k, found, next(iter(calls))) for k in candidates}
-        res[column] = dict(mhz=[min(mhz), max(mhz)] if mhz else None, sides=sides)
-    return res
+        mhz = [rate for _, rate in measured if rate]
+        sides = {name: summarize_runs(name, measured, next(iter(calls))) for name in candidates}
+        results[column] = dict(mhz=[min(mhz), max(mhz)] if mhz else None, sides=sides)
+    return results

@@ -1,6 +1,6 @@
-"""Keys: a hash of everything that decides a recorded result, so that a recording is shown for nothing else.
+"""Keys: a hash of everything that determines a recorded result, so that a recording is not shown for anything else.
 
-Comments and line breaks of CUDA C decide nothing: `without_comments` drops them, here and nowhere else.
+Comments and line breaks of CUDA C do not change a result; `without_comments` removes them.
 """
 
 import ast
@@ -25,7 +25,7 @@ _COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.S)
 
 
 def _is_python(text):
-    "Return whether a text is Python: a program with CUDA C in its strings, or the `repr` of something"
+    "Return whether a text is Python: a program with CUDA C in its strings, or the `repr` of an object"
     try:
         ast.parse(dedent(text))
     except (SyntaxError, ValueError):
@@ -34,10 +34,11 @@ def _is_python(text):
 
 
 def _is_cuda_c(text):
-    """Return whether a text is CUDA C. One that quotes CUDA C, with `\\n` for its line breaks, is not: comments in it
-    have no end"""
-    quoted = '\n' not in text and r'\n' in text
-    return bool(_CUDA_C.search(text)) and not quoted and not _is_python(text)
+    """Return whether a text is CUDA C.
+
+    A text that quotes CUDA C with `\\n` in place of line breaks is not, because its comments would have no end."""
+    is_quoted = '\n' not in text and r'\n' in text
+    return bool(_CUDA_C.search(text)) and not is_quoted and not _is_python(text)
 
 
 def without_comments(text: str) -> str:
@@ -63,9 +64,9 @@ def _without_comments(text):
     return text if isinstance(text, _FunctionText) else without_comments(text)
 
 
-# An array counts with its type and shape, because its values are random; a function counts with its source.
-def _stable(x):
-    "Return `x` as text that is the same in every run"
+# The key contains the type and shape of an array, not its values, which are random; and the source of a function.
+def _to_text(x):
+    "Return a text for `x` that is the same in every process"
     if isinstance(x, str):
         return repr(_without_comments(x))
     if x is None or isinstance(x, (bool, int, float, bytes)):
@@ -73,9 +74,9 @@ def _stable(x):
     if hasattr(x, 'shape') and hasattr(x, 'dtype'):
         return f"{str(x.dtype).removeprefix('torch.')}{tuple(x.shape)}"
     if isinstance(x, dict):
-        return f"{{{','.join(f'{_stable(k)}:{_stable(x[k])}' for k in sorted(x, key=str))}}}"
+        return f"{{{','.join(f'{_to_text(k)}:{_to_text(x[k])}' for k in sorted(x, key=str))}}}"
     if isinstance(x, (tuple, list)):
-        return f"[{','.join(map(_stable, x))}]"
+        return f"[{','.join(map(_to_text, x))}]"
     try:
         return _without_comments(source_text(x))
     except SourceMissing:
@@ -86,5 +87,5 @@ def _stable(x):
 
 
 def key(*parts) -> str:  # 16 hexadecimal digits
-    "Return a hash of what decides a result"
-    return hashlib.sha256('\0'.join(map(_stable, parts)).encode()).hexdigest()[:16]
+    "Return a hash of everything that determines a result"
+    return hashlib.sha256('\0'.join(map(_to_text, parts)).encode()).hexdigest()[:16]

@@ -1,8 +1,8 @@
 """The ceilings of a machine, measured on it: the rates of a copy, of reads, and of matrix products of each type.
 
-No program reaches the rates of a data sheet. A fair measure of a kernel is what a plain copy, a kernel that only reads,
-and the vendor's matrix product reach on this machine. These ceilings are measured once per GPU, driver and version of
-PyTorch, and cached.
+No program reaches the rates of a data sheet. So a kernel is compared with the rates that a copy, a kernel that only
+reads, and the vendor's matrix product reach on this machine. These ceilings are measured once per GPU, driver and
+version of PyTorch, and cached.
 """
 
 import json
@@ -15,16 +15,16 @@ from ..support.atomic_write import write_whole
 from ..utils import backend, cache_dir
 
 
-# The warm-up comes first: compilers, caches and the GPU's clock need some runs. It also determines how many runs make a
-# batch of about 50 ms. Then batches are timed until there are enough runs, a tenth of a second of them, and a median
-# that is known to 1%; or until the time limit.
+# A warm-up for compilers, caches and the GPU's clock also determines how many runs take about 50 ms, a batch. Then
+# batches are timed for at least a tenth of a second, until there are enough runs and the median is known to 1%, or
+# until the time limit.
 WARM_UP_SECONDS = 0.05
 BATCH_SECONDS = 0.05
-MIN_SECONDS = 0.1  # of measuring
+MIN_SECONDS = 0.1  # minimum duration of a measurement
 
 
 def warm_up(clock, fn, seconds=2.0, batch=BATCH_SECONDS) -> int:  # runs in a batch
-    "Warm `fn` up; returns how many runs take about `batch` seconds"
+    "Warm up `fn`; return the number of runs that take about `batch` seconds"
     start = clock.now()
     n = 0
     while n < 3 or clock.now() - start < WARM_UP_SECONDS:
@@ -32,7 +32,7 @@ def warm_up(clock, fn, seconds=2.0, batch=BATCH_SECONDS) -> int:  # runs in a ba
         n += 1
         if clock.now() - start > seconds / 4:
             break
-    return max(1, min(clock.most, int(batch * n / (clock.now() - start))))
+    return max(1, min(clock.max_batch, int(batch * n / (clock.now() - start))))
 
 
 def sample_times(
@@ -51,8 +51,8 @@ def sample_times(
             return times
 
 
-# The copy reads and writes 1 GiB, or a quarter of the free memory if that is less; the reads are of the same size.
-# Matrix products are square, and fp32 is without TF32.
+# The copy reads and writes 1 GiB, or a quarter of the free memory if this is less; the kernel that only reads, as much.
+# Matrix products are square; that in fp32 does not use TF32.
 class Ceilings(dict):
     """Measured ceilings: `copy` and `read` in GB/s; matrix products `fp32`, `tf32`, `bf16`, ... in TFLOP/s; `gpu`,
     `date`, `driver` and `torch` identify the measurement"""
@@ -60,8 +60,8 @@ class Ceilings(dict):
     @property
     def mark(self) -> str:
         "The GPU, date and versions of the measurement, and whether it is a recording"
-        how = 'recorded' if self.get('recorded') else 'measured'
-        return f"{how} on an {self['gpu']}, {self['date']} (driver {self['driver']}, torch {self['torch']})"
+        origin = 'recorded' if self.get('recorded') else 'measured'
+        return f"{origin} on an {self['gpu']}, {self['date']} (driver {self['driver']}, torch {self['torch']})"
 
 
 SIZES = {'fp32': 4096, 'tf32': 8192, 'bf16': 8192, 'fp16': 8192, 'fp64': 4096}  # rows and columns of the matrices
@@ -88,12 +88,12 @@ def _product_rate(clock, torch, kind):
     types = {'bf16': torch.bfloat16, 'fp16': torch.float16, 'fp64': torch.float64}
     dtype = types.get(kind, torch.float32)
     a, b = (torch.randn(n, n, device='cuda').to(dtype) for _ in range(2))
-    old = torch.backends.cuda.matmul.allow_tf32
+    previous = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = kind == 'tf32'
     try:
         return 2 * n**3 / summary(sample_times(clock, lambda: a @ b)).median / 1e12
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = old
+        torch.backends.cuda.matmul.allow_tf32 = previous
 
 
 def measure() -> Ceilings:
@@ -104,8 +104,8 @@ def measure() -> Ceilings:
     rates = {'copy': _copy_rate(clock, torch), 'read': _read_rate(clock, torch)}
     rates |= {kind: _product_rate(clock, torch, kind) for kind in SIZES}
     torch.cuda.empty_cache()
-    where = dict(gpu=clock.device, date=date.today().isoformat(), driver=driver(), torch=torch.__version__)
-    return Ceilings({k: round(v, 1) for k, v in rates.items()}, **where)
+    origin = dict(gpu=clock.device, date=date.today().isoformat(), driver=driver(), torch=torch.__version__)
+    return Ceilings({k: round(v, 1) for k, v in rates.items()}, **origin)
 
 
 # Without a GPU, rooflines use the ceilings of one H100, marked as recorded (benchmarks/agree.txt; `read` was measured a
@@ -152,7 +152,7 @@ def _load(path, owner):
 
 
 def _store(path, owner, stored):
-    "Add the ceilings to the file, in one step; in a read-only folder the next process measures again"
+    "Add the ceilings to the file, atomically; if the folder is read-only, the next process measures again"
     try:
         all_ceilings = dict(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
@@ -169,7 +169,7 @@ def ceilings(
     measure=measure,  # the function that measures
     owner=None,  # key in the cache; None: this GPU, driver and torch
 ) -> Ceilings:
-    """Return the ceilings of this GPU, measured once and cached; without a GPU, print a line and return those of an
+    """Return the ceilings of this GPU, measured once and cached. Without a GPU, print a line, and return those of an
     H100.
 
         ceilings()['copy']  # GB/s"""

@@ -1,8 +1,8 @@
 """`roofline`: plot the speed of kernels and its bounds over their arithmetic intensity.
 
-A kernel with few operations per byte is memory-bound, one with many is compute-bound. The roofline model (Williams,
-Waterman, Patterson 2009) plots both bounds over the **arithmetic intensity**, FLOP/byte: a line through the origin,
-which rises with the copy bandwidth, up to a horizontal line at the peak rate of arithmetic.
+A kernel with few operations per byte is memory-bound, a kernel with many is compute-bound. The roofline model
+(Williams, Waterman, Patterson 2009) plots both bounds over the **arithmetic intensity**, FLOP/byte: a line through the
+origin, which rises with the copy bandwidth, up to a horizontal line at the peak rate of arithmetic.
 """
 
 import io
@@ -26,40 +26,44 @@ def attainable(
     return min(peak, intensity * copy / 1000)
 
 
-# The work of a kernel, its operations and bytes, is passed as values, or counted. A `Timing` has both. The simulator's
-# trace has the bytes: 32 per sector that the kernel requests. The simulator has no caches, so this is the traffic
-# between the SMs and L2; DRAM traffic is less if blocks share data. Nsight Compute counts operations and DRAM bytes: an
-# addition or multiplication is one operation, a fused multiply-add is two, and tensor cores have their own counters.
-Work = namedtuple('Work', 'flops bytes seconds')  # per call; seconds is None if it was not timed
-_OPS = {'add': 1, 'mul': 1, 'fma': 2}
+# The work of a kernel is its operations and bytes. A `Timing` has both. A trace of the simulator has the bytes: 32 per
+# sector that the kernel requests. The simulator has no caches, so this is the traffic between the SMs and L2; DRAM
+# traffic is less if blocks share data. Nsight Compute counts operations and DRAM bytes: an addition or multiplication
+# is one operation, a fused multiply-add is two, and tensor cores have their own counters.
+Work = namedtuple('Work', 'flops bytes seconds')  # per call; seconds is None if the kernel was not timed
+_FLOPS_OF_OP = {'add': 1, 'mul': 1, 'fma': 2}
 
 
 def from_trace(flops, trace) -> Work:  # flops: per call; a trace does not count them
     "Return the work of a kernel from a simulator's trace"
-    s = trace.stats
-    return Work(flops, 32 * (s.global_load_sectors + s.global_store_sectors), None)
+    sectors = trace.stats.global_load_sectors + trace.stats.global_store_sectors
+    return Work(flops, 32 * sectors, None)
 
 
-_EXECUTED = 'smsp__sass_thread_inst_executed_op_{}_pred_on.sum'
+_EXECUTED_METRIC = 'smsp__sass_thread_inst_executed_op_{}_pred_on.sum'
 
 
 def from_ncu(
     metrics,  # name -> value in base units (bytes, ns), as `ncu --print-units base` prints it
 ) -> Work:
-    "Return the work of a kernel from Nsight Compute's metrics; raises `ValueError` for missing metrics"
+    "Return the work of a kernel from Nsight Compute's metrics. Raises ValueError for missing metrics"
     tensor = sum(v for k, v in metrics.items() if k.startswith('sm__ops_path_tensor') and k.endswith('.sum'))
-    scalar = sum(n * metrics.get(_EXECUTED.format(k + op), 0) for k in 'fdh' for op, n in _OPS.items())
-    both = metrics.get('dram__bytes_read.sum', 0) + metrics.get('dram__bytes_write.sum', 0)
-    moved = metrics.get('dram__bytes.sum', both)
-    if not moved or not any('_inst_executed_op_' in k or 'path_tensor' in k for k in metrics):
-        counters = _EXECUTED.replace('{}_pred_on.sum', '...')
+    scalar = sum(n * metrics.get(_EXECUTED_METRIC.format(k + op), 0) for k in 'fdh' for op, n in _FLOPS_OF_OP.items())
+    read_and_written = metrics.get('dram__bytes_read.sum', 0) + metrics.get('dram__bytes_write.sum', 0)
+    dram_bytes = metrics.get('dram__bytes.sum', read_and_written)
+    if not dram_bytes or not any('_inst_executed_op_' in k or 'path_tensor' in k for k in metrics):
+        counters = _EXECUTED_METRIC.replace('{}_pred_on.sum', '...')
         raise ValueError(f'a roofline needs dram__bytes.sum and the {counters} counters: ' + ','.join(NCU))
     ns = metrics.get('gpu__time_duration.sum')
-    return Work(tensor + scalar, moved, ns and ns * 1e-9)
+    return Work(tensor + scalar, dram_bytes, ns and ns * 1e-9)
 
 
-# The metrics that `from_ncu` needs
-NCU = ['dram__bytes.sum', 'gpu__time_duration.sum', *(_EXECUTED.format(k + op) for k in 'fdh' for op in _OPS)]
+# The metrics that `from_ncu` requires
+NCU = [
+    'dram__bytes.sum',
+    'gpu__time_duration.sum',
+    *(_EXECUTED_METRIC.format(k + op) for k in 'fdh' for op in _FLOPS_OF_OP),
+]
 
 
 def _work(x):
@@ -74,22 +78,23 @@ def _work(x):
     return Work(*x, *[None] * (3 - len(x)))
 
 
-# limit: the roofline bound in TFLOP/s; share: tflops / limit; tflops and share are None if the kernel was not timed
+# limit: the roofline bound in TFLOP/s; share: tflops / limit; bound: 'memory' or 'compute', the limiter. tflops and
+# share are None if the kernel was not timed.
 Point = namedtuple('Point', 'name intensity tflops limit share bound')
 
 
 def point(name, work, copy, peak) -> Point:
-    "Return the `Point` of a kernel; raises `ValueError` if its flops or bytes are unknown"
+    "Return the `Point` of a kernel. Raises ValueError if its flops or bytes are unknown"
     if not work.flops or not work.bytes:
-        lacks = 'flops' if not work.flops else 'bytes'
+        unknown = 'flops' if not work.flops else 'bytes'
         raise ValueError(
-            f'{name}: a point in the roofline needs flops and bytes, but {lacks} are unknown: pass them to bench'
+            f'{name}: a point in the roofline needs flops and bytes, but {unknown} are unknown: pass them to bench'
         )
-    i = work.flops / work.bytes
-    limit = attainable(i, copy, peak)
-    reached = work.flops / work.seconds / 1e12 if work.seconds else None
-    bound = 'memory' if i * copy / 1000 < peak else 'compute'
-    return Point(name, i, reached, limit, reached and reached / limit, bound)
+    intensity = work.flops / work.bytes
+    limit = attainable(intensity, copy, peak)
+    tflops = work.flops / work.seconds / 1e12 if work.seconds else None
+    bound = 'memory' if intensity * copy / 1000 < peak else 'compute'
+    return Point(name, intensity, tflops, limit, tflops and tflops / limit, bound)
 
 
 class Roofline:
@@ -101,23 +106,23 @@ class Roofline:
         self.peak = peak
 
     def plain(self) -> dict:
-        "Return the values as JSON can store them, for a recording"
+        "Return the values as JSON data, for a recording"
         return dict(points=[list(p) for p in self.points], roof=dict(self.roof), peak=self.peak)
 
     @classmethod
     def load(cls, data, mark=''):
-        "Restore what `plain` returned; `mark` is ignored, because the ceilings have their own"
+        "Return the `Roofline` from the data of `plain`; `mark` is ignored, because the ceilings have a mark"
         roof = limits.Ceilings(data['roof'], recorded=True)
         return cls([Point(*p) for p in data['points']], roof, data['peak'])
 
     @property
     def sheet(self) -> dict:
         "`copy` in GB/s and `peak` in TFLOP/s from the GPU's data sheet; empty for an unknown GPU"
-        found = limits.data_sheet(self.roof.get('gpu'))
-        return dict(copy=found['copy'], peak=found[self.peak]) if self.peak in found else {}
+        rates = limits.data_sheet(self.roof.get('gpu'))
+        return dict(copy=rates['copy'], peak=rates[self.peak]) if self.peak in rates else {}
 
     def promised(self, p) -> float:  # p: a `Point`
-        "Return the fraction of the data sheet's roofline bound that a kernel reached; None if it is unknown"
+        "Return the fraction of the roofline bound from the data sheet that a kernel reaches; None if it is unknown"
         return p.tflops / attainable(p.intensity, **self.sheet) if p.tflops and self.sheet else None
 
     @property
@@ -131,13 +136,13 @@ class Roofline:
         return [self._row(p) for p in self.points]
 
     def _row(self, p):
-        reached = rate_text(tflops=p.tflops) or 'not timed'
+        speed = rate_text(tflops=p.tflops) or 'not timed'
         limit = rate_text(tflops=p.limit)
         shares = [p.share, self.promised(p)] if self.sheet else [p.share]
-        return [p.name, f'{p.intensity:.3g}', reached, limit, *(f'{s:.0%}' if s else '' for s in shares), p.bound]
+        return [p.name, f'{p.intensity:.3g}', speed, limit, *(f'{s:.0%}' if s else '' for s in shares), p.bound]
 
-    def _table(self, **more):
-        return Table([f'<{h}' for h in self.head], self.rows(), **more)
+    def _table(self, **options):
+        return Table([f'<{column}' for column in self.head], self.rows(), **options)
 
     @property
     def table(self) -> str:
@@ -148,7 +153,7 @@ class Roofline:
         return repr(self._table(note=f'roof: {self.roof.mark}'))
 
     def plot(self, ax=None):
-        "Plot the roofline and the kernels; returns the axes"
+        "Plot the roofline and the kernels; return the axes"
         with plots.styled():
             return self._draw(ax)
 
@@ -161,14 +166,14 @@ class Roofline:
         ridge = peak * 1000 / copy
         low = min([ridge / 100, *(p.intensity / 2 for p in self.points)])
         high = max([ridge * 30, *(p.intensity * 2 for p in self.points)])
-        self._roof(ax, (low, ridge, high), copy, peak)
+        self._draw_bounds(ax, (low, ridge, high), copy, peak)
         title = f'{copy:,.0f} GB/s and {peak:,.4g} TFLOP/s ({self.peak}),\n{self.roof.mark}'
         if self.sheet:
-            corner = self.sheet['peak'] * 1000 / self.sheet['copy']
-            self._roof(ax, (low, corner, high), **self.sheet, ls='--')
+            sheet_ridge = self.sheet['peak'] * 1000 / self.sheet['copy']
+            self._draw_bounds(ax, (low, sheet_ridge, high), **self.sheet, ls='--')
             title += '\ndashed: its data sheet, {copy:,.0f} GB/s and {peak:,.4g} TFLOP/s'.format(**self.sheet)
         for p in self.points:
-            self._mark(ax, p)
+            self._draw_point(ax, p)
         ax.set(xscale='log', yscale='log', xlabel='arithmetic intensity, FLOP a byte', ylabel='TFLOP/s', title=title)
         ax.margins(y=0.16)
         names = [p.name if p.tflops else f'{p.name} (not timed)' for p in self.points]
@@ -176,32 +181,31 @@ class Roofline:
         return ax
 
     @staticmethod
-    def _roof(ax, at, copy, peak, **how):
+    def _draw_bounds(ax, intensities, copy, peak, **style):
         "Draw the bandwidth bound and the compute bound"
-        ax.plot(at, [attainable(i, copy, peak) for i in at], color=plots.INK, lw=1.2, **how)
+        ax.plot(intensities, [attainable(i, copy, peak) for i in intensities], color=plots.INK, lw=1.2, **style)
 
     @staticmethod
-    def _mark(ax, p):
-        "Draw a kernel; without a time it is a dash on the roofline"
-        at = (p.intensity, p.tflops or p.limit)
-        how = dict(marker='o', ms=7) if p.tflops else dict(marker='|', ms=12)
+    def _draw_point(ax, p):
+        "Draw a kernel; a kernel that was not timed is a dash on the roofline"
+        marker = dict(marker='o', ms=7) if p.tflops else dict(marker='|', ms=12)
         if p.tflops:
             ax.plot([p.intensity] * 2, [p.tflops, p.limit], color='grey', lw=0.8, ls=':')
-        ax.plot(*at, ls='', **how)
+        ax.plot(p.intensity, p.tflops or p.limit, ls='', **marker)
 
     def _repr_png_(self):
         import matplotlib.pyplot as plt
 
-        ax, f = self.plot(), io.BytesIO()
-        ax.figure.savefig(f, format='png', bbox_inches='tight', dpi=90)
+        ax, buffer = self.plot(), io.BytesIO()
+        ax.figure.savefig(buffer, format='png', bbox_inches='tight', dpi=90)
         plt.close(ax.figure)
-        return f.getvalue()
+        return buffer.getvalue()
 
 
 def roofline(
     kernels,  # name -> `Timing`, (flops, bytes), (flops, bytes, seconds), (flops, trace) or ncu's metrics; or `Timing`s
-    peak=None,  # 'fp32', 'tf32', 'bf16', ...: the compute bound; None: that of the first `Timing`, else fp32
-    roof=None,  # the ceilings; None: those of this machine, or those recorded on an H100 without a GPU
+    peak=None,  # the ceiling for arithmetic, 'fp32', 'tf32', 'bf16', ...; None: that of the first `Timing`, else fp32
+    roof=None,  # the ceilings; None: those of this machine; without a GPU, those recorded on an H100
 ) -> Roofline:
     """Compare kernels with the measured ceilings.
 
@@ -212,6 +216,6 @@ def roofline(
     peak = peak or next((t.peak for t in kernels.values() if hasattr(t, 'peak')), 'fp32')
     roof = roof or limits.ceilings()
     if peak not in roof:
-        known = ', '.join(k for k, v in roof.items() if isinstance(v, float) and k not in ('copy', 'read'))
-        raise ValueError(f'no ceiling {peak!r} was measured; the ceilings are {known}')
+        ceilings = ', '.join(k for k, v in roof.items() if isinstance(v, float) and k not in ('copy', 'read'))
+        raise ValueError(f'no ceiling {peak!r} was measured; the ceilings are {ceilings}')
     return Roofline([point(k, _work(w), roof['copy'], roof[peak]) for k, w in kernels.items()], roof, peak)

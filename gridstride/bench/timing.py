@@ -1,4 +1,5 @@
-"""`bench`: check the result of a call, time it, compare it with this machine's ceilings, and warn if it is doubtful."""
+"""`bench`: check the result of a call, time it, compare it with this machine's ceilings, and warn about doubtful
+times."""
 
 import inspect
 from dataclasses import dataclass, field
@@ -31,18 +32,18 @@ def rate_text(gbs=None, tflops=None) -> str:
     >>> rate_text(gbs=2000, tflops=1.5)
     '2,000 GB/s, 1.5 TFLOP/s'"""
 
-    def number(v):
+    def format_rate(v):
         return f'{v:,.0f}' if v >= 1000 else f'{v:.3g}'
 
-    return ', '.join(f'{number(v)} {unit}' for v, unit in ((gbs, 'GB/s'), (tflops, 'TFLOP/s')) if v is not None)
+    return ', '.join(f'{format_rate(v)} {unit}' for v, unit in ((gbs, 'GB/s'), (tflops, 'TFLOP/s')) if v is not None)
 
 
-# The speed of a wrong kernel means nothing, so the result is checked first. `check` is the expected result (compared by
-# `utils.check`), a function of the result that raises, or a reference function that is called with the same arguments.
+# The speed of a wrong kernel is meaningless, so the result is checked first. `check` is the expected result (compared
+# by `utils.check`), a function that checks the result, or a reference function that is called with the same arguments.
 #
-# Elements that a kernel does not write may still have the right values from an earlier run. So the memory of the result
-# is filled with NaN first: the array `out`, or a block of the same size, because the allocator returns memory that was
-# just freed.
+# An element that a kernel does not write may still have the right value from an earlier run. So the memory of the
+# result is filled with NaN first: the array `out`, or else a block of the same size, which is freed, because the
+# allocator returns the block that was freed last.
 def _poison(x):
     "Fill an array with NaN, or with the highest integer of its type"
     kind = str(x.dtype).removeprefix('torch.')
@@ -52,7 +53,7 @@ def _poison(x):
         x[...] = np.iinfo(kind).max
 
 
-def _maker(x):
+def _allocator(x):
     "Return a function that allocates an array like `x`, without a reference to `x`"
     if not hasattr(x, 'detach'):
         return partial(np.empty, x.shape, x.dtype)
@@ -61,7 +62,7 @@ def _maker(x):
     return partial(torch.empty, x.shape, dtype=x.dtype, device=x.device)
 
 
-def _takes(f, n):
+def _accepts(f, n):
     "Return whether `f` can be called with `n` arguments; None if it has no signature"
     try:
         inspect.signature(f).bind(*[None] * n)
@@ -72,18 +73,18 @@ def _takes(f, n):
     return True
 
 
-def _ask(check, got, args):
-    "Call the function `check`; returns the expected result, or None if `check` compared the result itself"
+def _call_check(check, got, args):
+    "Call the function `check`; return the expected result, or None if `check` has checked the result itself"
     error = None
-    if _takes(check, 1):
+    if _accepts(check, 1):
         try:
-            if (said := check(got)) is None or isinstance(said, Agreement):
+            if (returned := check(got)) is None or isinstance(returned, Agreement):
                 return
         except AssertionError:
             raise
         except Exception as e:
-            error = e  # a check with another kind of error, or a reference that cannot be called with a result
-        if error and _takes(check, len(args)) is False:
+            error = e  # `check` raises another error, or is a reference that does not accept a result
+        if error and _accepts(check, len(args)) is False:
             raise error
     want = check(*args)
     if error and want is None:
@@ -91,9 +92,9 @@ def _ask(check, got, args):
     return want
 
 
-def _judge(got, check, args):
-    "Raise unless `got` is the result that `check` expects"
-    want = _ask(check, got, args) if callable(check) else check
+def _require_right(got, check, args):
+    "Raise AssertionError unless `got` is the result that `check` expects"
+    want = _call_check(check, got, args) if callable(check) else check
     if want is None:
         return
     if got is None:
@@ -108,19 +109,19 @@ def call_checked(fn, args, check, out=None):
     if out is not None:
         _poison(out)
     else:
-        make = _maker(first) if clocks.is_array(first := fn(*args)) else None
+        allocate = _allocator(first) if clocks.is_array(first := fn(*args)) else None
         del first
-        if make:
-            _poison(make())  # allocates and frees the block that the next result most likely gets
+        if allocate:
+            _poison(allocate())  # allocates and frees the block that the next result most likely uses
     got = fn(*args)
     got = got if out is None else out
-    _judge(got, check, args)
+    _require_right(got, check, args)
     return got
 
 
-# Zeros and constants flatter a GPU: multipliers draw less power with them, so that the clock stays higher, and an
+# Zeros and other constants flatter a kernel: multipliers draw less power, so that the GPU's clock stays higher, and an
 # access at a wrong index still reads the right value.
-def _constant(a):
+def _is_constant(a):
     "Return whether an array of more than one element has the same value everywhere"
     if not (hasattr(a, 'detach') or isinstance(a, np.ndarray)) or not np.prod(a.shape) > 1:
         return False
@@ -129,31 +130,31 @@ def _constant(a):
 
 def input_warnings(args, out=None):
     "Return a warning per argument that is constant"
-    flat = [(i, a.reshape(-1)[0].item()) for i, a in enumerate(args, 1) if a is not out and _constant(a)]
-    why = 'constants flatter a kernel (if it is an output, pass it as out=)'
-    return [f'argument {i} is {v:g} everywhere: {why}' for i, v in flat]
+    constants = [(i, a.reshape(-1)[0].item()) for i, a in enumerate(args, 1) if a is not out and _is_constant(a)]
+    reason = 'constants flatter a kernel (if it is an output, pass it as out=)'
+    return [f'argument {i} is {v:g} everywhere: {reason}' for i, v in constants]
 
 
-NAMES = {'float32': 'fp32', 'float16': 'fp16', 'bfloat16': 'bf16', 'float64': 'fp64'}
-BEYOND = 1.1  # a larger fraction of a ceiling means that flops or bytes were counted wrongly
+CEILING_OF_DTYPE = {'float32': 'fp32', 'float16': 'fp16', 'bfloat16': 'bf16', 'float64': 'fp64'}
+MAX_SHARE = 1.1  # a larger fraction of a ceiling means that flops or bytes were counted wrongly
 
 
 @dataclass(repr=False)
 class Timing:
-    "Times of a function, with rates and warnings; prints as one line, and one line per warning"
+    "Times of a function, with rates and warnings; its text is a line, and one line per warning"
 
     name: str
-    times: list  # seconds, in the order in which they were taken
+    times: list  # seconds, in the order of measurement
     device: str = 'CPU'
     gpu: bool = False  # whether the times are GPU time
     flops: float = None  # floating-point operations per call
     bytes: float = None  # bytes that a call must read and write
     peak: str = 'fp32'  # name of the ceiling for `flops`
-    roof: dict = None  # the ceilings, as `limits.ceilings` gives them
+    roof: dict = None  # the ceilings, as `limits.ceilings` returns them
     row: float = None  # for short kernels: seconds per call on the wall clock, of many calls in a row
     graph: float = None  # for short kernels: seconds per call in a CUDA graph
     states: list = field(default_factory=list)  # of `clocks.State`: the GPU while it was timed
-    more: list = field(default_factory=list)  # warnings that do not come from the times
+    other_warnings: list = field(default_factory=list)  # warnings that do not come from the times
 
     @cached_property
     def stats(self) -> Stats:
@@ -184,37 +185,37 @@ class Timing:
 
     @property
     def warnings(self) -> list:  # of sentences
-        "The reasons why the times may not be right"
-        beyond = [
+        "The reasons why the times may be wrong"
+        impossible = [
             f'{v:.0%} of the {k} ceiling is impossible: count flops= and bytes= again; '
             'the data may fit into the L2 cache, or TF32 may be enabled'
             for k, v in self.shares.items()
-            if v > BEYOND
+            if v > MAX_SHARE
         ]
-        return time_warnings(self.times) + clocks.clock_warnings(self.states) + beyond + self.more
+        return time_warnings(self.times) + clocks.clock_warnings(self.states) + impossible + self.other_warnings
 
     def parts(self) -> list:
         "Return (name, text) of each part except the warnings"
         s = self.stats
-        res = [('median', time_text(s.median)), ('quartiles', f'{time_text(s.q1)} to {time_text(s.q3)}')]
+        parts = [('median', time_text(s.median)), ('quartiles', f'{time_text(s.q1)} to {time_text(s.q3)}')]
         if self.bytes or self.flops:
-            res.append(('rate', rate_text(self.gbs, self.tflops)))
+            parts.append(('rate', rate_text(self.gbs, self.tflops)))
         if self.shares:
             k = max(self.shares, key=self.shares.get)  # the nearest ceiling is the limiter
-            how = 'recorded' if self.roof.get('recorded') else 'measured'
-            res.append(('share', f'{self.shares[k]:.0%} of the {how} {k} ceiling'))
+            origin = 'recorded' if self.roof.get('recorded') else 'measured'
+            parts.append(('share', f'{self.shares[k]:.0%} of the {origin} {k} ceiling'))
         if self.row:
-            res.append(('in a row', f'{time_text(self.row)} a call'))
+            parts.append(('in a row', f'{time_text(self.row)} a call'))
         if self.graph:
-            res.append(('in a CUDA graph', f'{time_text(self.graph)} a call'))
-        return [*res, ('runs', f"{s.n}, {self.device}{'' if self.gpu else ': no GPU time'}")]
+            parts.append(('in a CUDA graph', f'{time_text(self.graph)} a call'))
+        return [*parts, ('runs', f"{s.n}, {self.device}{'' if self.gpu else ': no GPU time'}")]
 
     def line(self) -> str:
         "Return everything except the warnings, in one line"
-        p = dict(self.parts())
-        what = ''.join(f', {p[k]}' for k in ('rate', 'share') if k in p)
-        more = ''.join(f', {p[k]} {k}' for k in ('in a row', 'in a CUDA graph') if k in p)
-        return f"{self.name}: {p['median']} ({p['quartiles']}){what}{more}; runs: {p['runs']}"
+        parts = dict(self.parts())
+        rates = ''.join(f', {parts[k]}' for k in ('rate', 'share') if k in parts)
+        other_times = ''.join(f', {parts[k]} {k}' for k in ('in a row', 'in a CUDA graph') if k in parts)
+        return f"{self.name}: {parts['median']} ({parts['quartiles']}){rates}{other_times}; runs: {parts['runs']}"
 
     def __repr__(self):
         return '\n'.join([self.line(), *(f'  in doubt: {d}' for d in self.warnings)])
@@ -223,10 +224,10 @@ class Timing:
         return Table((), [*self.parts(), *(('in doubt', d) for d in self.warnings)], self.name)._repr_html_()
 
 
-# A kernel of less than 50 µs is timed in two further ways: many calls in a row on the wall clock, which includes the
-# launch overhead of Python, and in a CUDA graph, which has almost none.
+# A kernel of less than 50 µs is also timed in many calls in a row on the wall clock, which includes the launch overhead
+# of Python, and in a CUDA graph, which has almost no launch overhead.
 SHORT = 50e-6  # seconds
-EVENT_OVERHEAD_MATTERS = 15e-6  # seconds, up to which the events around a run take a large part of its time
+EVENT_OVERHEAD_MATTERS = 15e-6  # seconds; in shorter runs, the events take a large part of the time
 
 
 def _time_graph(clock, fn, median):
@@ -235,8 +236,8 @@ def _time_graph(clock, fn, median):
     try:
         replay = clocks.capture(fn, n)
     except Exception as e:
-        why = shorten(str(e), 100)
-        return None, [f'no CUDA graph could be captured ({why}), so every time includes the launch overhead']
+        reason = shorten(str(e), 100)
+        return None, [f'no CUDA graph could be captured ({reason}), so every time includes the launch overhead']
     graph = summary(clock.times(replay, 20)).median / n
     # the events around a single run take some microseconds, so a graph of very short kernels may be faster
     if graph >= median / 2 or median <= EVENT_OVERHEAD_MATTERS:
@@ -246,46 +247,44 @@ def _time_graph(clock, fn, median):
 
 
 def time_short(t, clock, fn) -> Timing:  # `t`
-    "Add the times in a row and in a CUDA graph to the timing of a short kernel; returns the timing"
+    "Add the times in a row and in a CUDA graph to the timing of a short kernel; return the timing"
     if not isinstance(clock, clocks.Events) or t.median >= SHORT:
         return t
     t.row = clocks.in_a_row(fn)
-    t.graph, more = _time_graph(clock, fn, t.median)
+    t.graph, warnings = _time_graph(clock, fn, t.median)
     if t.row > 20 * t.median:
-        whole = f'the {time_text(t.row)} that a call takes'
-        more = [
-            f"the GPU was busy for {time_text(t.median)} of {whole}: most of it is launch overhead of the CPU",
-            *more,
-        ]
-    t.more = t.more + more
+        per_call = f'the {time_text(t.row)} that a call takes'
+        overhead = f'the GPU was busy for {time_text(t.median)} of {per_call}: most of it is launch overhead of the CPU'
+        warnings = [overhead, *warnings]
+    t.other_warnings = t.other_warnings + warnings
     return t
 
 
 def peak_of(arrays) -> str:
     "Return the name of the ceiling for the type of the first floating-point array"
-    kinds = [str(a.dtype).removeprefix('torch.') for a in arrays if clocks.is_array(a)]
-    return next((NAMES[k] for k in kinds if k in NAMES), 'fp32')
+    dtypes = [str(a.dtype).removeprefix('torch.') for a in arrays if clocks.is_array(a)]
+    return next((CEILING_OF_DTYPE[dtype] for dtype in dtypes if dtype in CEILING_OF_DTYPE), 'fp32')
 
 
 def roof_for(clock, flops, bytes):
-    "Return the ceilings, or None if they are not needed: without a GPU, flops and bytes"
+    "Return the ceilings; None without a GPU, and if neither flops nor bytes are known"
     return limits.ceilings() if isinstance(clock, clocks.Events) and (flops or bytes) else None
 
 
 def unseen_warnings(clock, checks) -> list:  # of sentences
     "Return warnings about what was not checked or measured"
-    why = getattr(getattr(clock, 'sensors', None), 'why', None)
+    sensor_error = getattr(getattr(clock, 'sensors', None), 'why', None)
     unchecked = [] if checks else ['the result was not checked: give check=']
     late = 'the GPU reached each run before it was queued, so times may include CPU time: does it wait for the GPU?'
-    waited = [late] if getattr(clock, 'late', 0) else []
-    return unchecked + waited + ([f"the GPU's clock could not be read: {why}"] if why else [])
+    all_late = [late] if getattr(clock, 'late', 0) else []
+    return unchecked + all_late + ([f"the GPU's clock could not be read: {sensor_error}"] if sensor_error else [])
 
 
-def require_function(fn, tool, name=''):
-    "Raise `TypeError` unless `fn` can be called"
+def require_function(fn, caller, name=''):
+    "Raise TypeError unless `fn` can be called"
     if not callable(fn):
-        what = f'{tool}: {name + " is" if name else "what is to be timed is"} a {type(fn).__name__}, not a function'
-        raise TypeError(f'{what}: pass f and x, or lambda: f(x), not the result of f(x)')
+        message = f'{caller}: expected a function, but {name or "the first argument"} is a {type(fn).__name__}'
+        raise TypeError(f'{message}: pass f and x, or lambda: f(x), not the result of f(x)')
 
 
 def bench(
@@ -295,7 +294,7 @@ def bench(
     out=None,  # the array that `fn` writes, if it does not return one
     flops=None,  # floating-point operations per call
     bytes=None,  # bytes that a call must read and write
-    flush=True,  # overwrite the GPU's L2 before each run; 'read': fill it with clean data by reading instead
+    flush=True,  # overwrite the GPU's L2 before each run; 'read': fill it with clean lines by reading instead
     seconds=2.0,  # time limit
     name=None,  # None: the name of the function
     peak=None,  # the ceiling for `flops`: 'fp32', 'tf32', 'bf16', ...; None: that of the first floating-point array
@@ -310,7 +309,7 @@ def bench(
     require_function(fn, 'bench')
     clock = clock or clocks.clock_for(args, flush)
     got = call_checked(fn, args, check, out)
-    more = input_warnings(args, out)
+    warnings = input_warnings(args, out)
     roof = roof or roof_for(clock, flops, bytes)
     peak = peak or peak_of([*args, got])
     del got
@@ -321,6 +320,6 @@ def bench(
     times = limits.sample_times(clock, call, seconds)
     name = name or getattr(fn, '__name__', type(fn).__name__)
     states = list(clock.states)
-    more = unseen_warnings(clock, check is not None) + more
-    t = Timing(name, times, clock.device, clock.gpu, flops, bytes, peak, roof, states=states, more=more)
+    warnings = unseen_warnings(clock, check is not None) + warnings
+    t = Timing(name, times, clock.device, clock.gpu, flops, bytes, peak, roof, states=states, other_warnings=warnings)
     return time_short(t, clock, call)

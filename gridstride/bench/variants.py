@@ -20,7 +20,7 @@ from textwrap import shorten
 
 from . import compare
 from .keys import function_within, key, without_comments
-from .recording import EXPECTED, Expectations, Unavailable, made_on, note_lookup, recorded, recorded_file, renew_key
+from .recording import EXPECTED, Expectations, Unavailable, made_on, log_lookup, recorded, recorded_file, renew_key
 from ..support.function_source import SourceMissing, source_of
 from ..support.short_tracebacks import ShownBriefly
 from ..support.tables import Table
@@ -31,67 +31,67 @@ __all__ = ['ChangeError', 'changed', 'define', 'source_in', 'code_of', 'Contest'
 
 
 class ChangeError(ShownBriefly, ValueError):
-    "The text to replace or to find is missing, or occurs more than once; the message says which"
+    "Raised if the text to replace or to find is missing, or occurs more than once"
 
 
-# A text is replaced only if it occurs once: a change that matches nothing, or two positions, would silently make
-# another variant than the intended one.
+# A text is replaced only if it occurs once: a change that matches nothing, or twice, would silently produce a variant
+# that is not the intended one.
 def _brief(text):
     return repr(shorten(text, 90, placeholder=' ...') if '\n' not in text.strip() else text.strip().split('\n')[0])
 
 
-def _likeness(wanted, line):
-    "Return the fraction of `wanted` that is in `line`, in the same order"
+def _similarity(wanted, line):
+    "Return the fraction of the characters of `wanted` that are in `line`, in the same order"
     blocks = difflib.SequenceMatcher(None, wanted, line, autojunk=False).get_matching_blocks()
     return sum(b.size for b in blocks if b.size > 1) / max(1, len(wanted))
 
 
-def _nearest(wanted, lines):
+def _find_similar_line(wanted, lines):
     "Return (number, text) of the line that is most similar to `wanted`; None if none is similar"
-    score, number = max(((_likeness(wanted, line), -n) for n, line in enumerate(lines, 1)), default=(0, 0))
+    score, number = max(((_similarity(wanted, line), -n) for n, line in enumerate(lines, 1)), default=(0, 0))
     return (-number, lines[-number - 1].strip()) if score > 0.5 else None
 
 
-def _where(src, old):
-    "Return the line numbers where `old` begins"
+def _lines_of(src, old):
+    "Return the lines in which `old` begins"
     return [src.count('\n', 0, m.start()) + 1 for m in re.finditer(re.escape(old), src)]
 
 
-def _not_there(whose, src, old):
-    "Return the message for an `old` that is not in `src`"
+def _missing_message(owner, src, old):
+    "Return the message for a text `old` that is not in the source `src` of `owner`"
     wanted = [line for line in old.strip().splitlines() if line.strip()]
     lines = src.splitlines()
     missing = next((line for line in wanted if not any(line.strip() in l for l in lines)), None)
     if missing is None:
-        return f'{whose} has the lines of {_brief(old)}, but not directly below each other'
-    near = _nearest(missing.strip(), lines)
-    hint = f'; the nearest is line {near[0]}:\n    {near[1]}' if near else ', nor a line like it'
+        return f'{owner} has the lines of {_brief(old)}, but not directly below each other'
+    similar = _find_similar_line(missing.strip(), lines)
+    hint = f'; the nearest is line {similar[0]}:\n    {similar[1]}' if similar else ', nor a line like it'
     return (
-        f'{whose} has no {_brief(missing.strip())}{hint}\n'
+        f'{owner} has no {_brief(missing.strip())}{hint}\n'
         'The text to replace must match exactly, including spaces and comments: copy it from the source'
     )
 
 
-def _replace(src, words, whose):
-    "Return `src` with each key of `words`, in their order, replaced by its value"
-    for old, new in words.items():
+def _replace(src, replacements, owner):
+    "Return `src` with each key of `replacements`, in order, replaced by its value"
+    for old, new in replacements.items():
         if not old.strip():
-            raise ChangeError(f'an empty string matches everywhere in {whose}: pass the text to replace')
+            raise ChangeError(f'an empty string matches everywhere in {owner}: pass the text to replace')
         n = src.count(old)
         if n > 1:
-            at = _where(src, old)
-            lines = f'line {at[0]}' if len(set(at)) == 1 else f'lines {", ".join(map(str, at))}'
+            starts = _lines_of(src, old)
+            lines = f'line {starts[0]}' if len(set(starts)) == 1 else f'lines {", ".join(map(str, starts))}'
             raise ChangeError(
-                f'{whose} has {_brief(old)} {n} times, in {lines}: pass more of the line, so that it matches once'
+                f'{owner} has {_brief(old)} {n} times, in {lines}: pass more of the line, so that it matches once'
             )
         if not n:
-            raise ChangeError(_not_there(whose, src, old))
+            raise ChangeError(_missing_message(owner, src, old))
         src = src.replace(old, new)
     return src
 
 
-def _text_of(f):
-    "Return the source of a Python function, decorators and all, from the first column on"
+def _source_of(f):
+    "Return the source of a Python function, including decorators, without its indentation"
     try:
         return source_of(function_within(f)).text
     except SourceMissing as e:
@@ -100,40 +100,40 @@ def _text_of(f):
 
 
 def _name_of(src):
-    "Return the name of a text in messages: that of its kernel, if it has one"
-    found = re.search(r'__global__[^(]*?(\w+)\s*\(', src)
-    return found[1] if found else 'the text'
+    "Return the name of a source in messages: the name of its kernel, or 'the text'"
+    kernel = re.search(r'__global__[^(]*?(\w+)\s*\(', src)
+    return kernel[1] if kernel else 'the text'
 
 
 def changed(
     what,  # CUDA C or another text; a kernel in Python, or another function; a `kernels.Rung`
-    words,  # {old: new}, where each `old` occurs once; or one such text
-    new=None,  # the replacement, if `words` is a string
+    words,  # {old: new}, where each `old` occurs once; or a single such text
+    new=None,  # its replacement, if `words` is a string
     /,
-    **more,  # for a function: its global names; for a rung: arguments of `variant`, such as `name` and constants
+    **options,  # for a function: its global names; for a rung: arguments of `variant`, such as `name` and constants
 ):  # of the type of `what`
-    "Return `what` with some text replaced; raises `ChangeError`, which shows the nearest line, for a missing text"
+    "Return `what` with some text replaced. Raises ChangeError for a missing text, and shows the most similar line"
     if isinstance(words, str) != (new is not None):
         raise TypeError('call changed(what, old, new), or changed(what, {old: new, ...})')
     words = {words: new} if isinstance(words, str) else words
     if isinstance(what, str):
         return _replace(what, words, _name_of(what))
     if hasattr(what, 'variant'):
-        return what.variant(src=_replace(what.src_without_constants, words, what.name), **more)
-    text = _replace(_text_of(what), words, function_within(what).__name__)
-    return define(text, **{**_names_outside(what), **more})
+        return what.variant(src=_replace(what.src_without_constants, words, what.name), **options)
+    text = _replace(_source_of(what), words, function_within(what).__name__)
+    return define(text, **{**_names_outside(what), **options})
 
 
-# A text can also be defined as a Python function. It gets the name of a file, so that errors, the simulator and Numba
-# can show its lines.
+# The source of a defined function is registered under the name of a file, so that errors, the simulator and Numba can
+# show its lines.
 _file_counter = itertools.count(1)
 
 
 def _names_outside(f):
-    "Return the global and enclosing names that a function can use"
+    "Return {name: value} of the global and closure variables that a function can use"
     f = function_within(f)
-    closed = zip(f.__code__.co_freevars, (c.cell_contents for c in f.__closure__ or ()))
-    return {**f.__globals__, **dict(closed)}
+    closure = zip(f.__code__.co_freevars, (c.cell_contents for c in f.__closure__ or ()))
+    return {**f.__globals__, **dict(closure)}
 
 
 def define(
@@ -141,54 +141,54 @@ def define(
     /,
     **names,  # global names of the function; a function that is defined again keeps its other names
 ):
-    "Define the function or kernel of a text; returns the last one, if the text defines several"
+    "Define the function or kernel of a text; return the last function that the text defines"
     if not isinstance(what, str):
-        return define(_text_of(what), **{**_names_outside(what), **names})
+        return define(_source_of(what), **{**_names_outside(what), **names})
     file = f'<made {next(_file_counter)}>'
     linecache.cache[file] = (len(what), None, what.splitlines(True), file)
     tree = ast.parse(what, file)
-    made = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    if not made:
+    functions = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    if not functions:
         raise ChangeError(f'{_brief(what)} defines no function: it needs a line `def name(...):`')
-    space = dict(names)
+    namespace = dict(names)
     try:
-        exec(compile(tree, file, 'exec'), space)
+        exec(compile(tree, file, 'exec'), namespace)
     except NameError as e:
         name = getattr(e, 'name', None)
-        raise ChangeError(f'{made[-1]} uses {name}: pass that, too, as in define(text, {name}={name})') from None
-    return space[made[-1]]
+        raise ChangeError(f'{functions[-1]} uses {name}: pass that, too, as in define(text, {name}={name})') from None
+    return namespace[functions[-1]]
 
 
-def _files(lesson, folder):
-    "Return the notebook of a lesson, `08a_timing.ipynb` for `timing`; an empty list if it is not in the folder"
+def _find_notebook(lesson, folder):
+    "Return a list with the notebook of a lesson, `08a_timing.ipynb` for `timing`; empty if it is not in the folder"
     return [p for p in Path(folder).glob(f'[0-9][0-9]*_{lesson}.ipynb') if p.stem.partition('_')[2] == lesson]
 
 
 def _cells(lesson, folder):
     "Yield (name of the file, syntax tree, source) of each code cell of a lesson that contains only Python"
-    found = _files(lesson, folder)
-    if not found:
+    notebooks = _find_notebook(lesson, folder)
+    if not notebooks:
         raise ChangeError(f'there is no lesson {lesson} next to this one, in {Path(folder).resolve()}')
-    for cell in json.loads(found[0].read_text(encoding='utf-8'))['cells']:
+    for cell in json.loads(notebooks[0].read_text(encoding='utf-8'))['cells']:
         src = ''.join(cell['source'])
         if cell['cell_type'] == 'code' and not src.startswith('%%'):
             src = re.sub(r'(?m)^[%!].*$', '', src)
             try:
-                yield found[0].name, ast.parse(src), src
+                yield notebooks[0].name, ast.parse(src), src
             except SyntaxError:
                 continue
 
 
-def _kept_source(lesson, name, folder):
-    "Return the text from `recorded/sources.json` if the other lesson is not in the folder; None if it is"
-    kept = recorded_file(Path(folder) / 'recorded/sources.json')
-    if _files(lesson, folder) or not kept.is_file():
+def _stored_source(lesson, name, folder):
+    "Return the text from `recorded/sources.json` if the notebook of the lesson is not in the folder, else None"
+    sources = recorded_file(Path(folder) / 'recorded/sources.json')
+    if _find_notebook(lesson, folder) or not sources.is_file():
         return None
-    return json.loads(kept.read_text(encoding='utf-8')).get(lesson, {}).get(name)
+    return json.loads(sources.read_text(encoding='utf-8')).get(lesson, {}).get(name)
 
 
 def _named_text(node, src):
-    "Return (name, text) of a statement that assigns a text to a name or defines a function; else empty strings"
+    "Return (name, text) of a statement that assigns a string to a name or defines a function; else ('', '')"
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
         return getattr(node.targets[0], 'id', ''), node.value.value
     if isinstance(node, ast.FunctionDef):
@@ -199,34 +199,34 @@ def _named_text(node, src):
 
 def source_in(
     lesson: str,  # its name without the number, such as 'cuda_c'
-    name: str,  # of a text, or of a function, in one of its cells
-    folder='.',  # where the lessons are
-) -> str:  # the text; or the function's source, decorators and all
-    """Return the current text or function `name` of a lesson; raises `ChangeError` unless there is exactly one.
+    name: str,  # of a string, or of a function, in one of its cells
+    folder='.',  # of the lessons
+) -> str:  # the string, or the source of the function, including decorators
+    """Return the current string or function `name` of a lesson. Raises ChangeError unless there is exactly one.
 
-    If that lesson is not in the folder of this one, the text is that of `recorded/sources.json`."""
-    if (kept := _kept_source(lesson, name, folder)) is not None:
-        return kept
+    If the lesson is not in the folder, the text is taken from `recorded/sources.json`."""
+    if (stored := _stored_source(lesson, name, folder)) is not None:
+        return stored
     found = []
-    others = {}
+    all_names = {}
     file = lesson
     for file, tree, src in _cells(lesson, folder):
         for node in tree.body:
-            n, text = _named_text(node, src)
-            others[n] = None
-            if n == name:
+            node_name, text = _named_text(node, src)
+            all_names[node_name] = None
+            if node_name == name:
                 found.append(text)
     if len(set(found)) == 1:
         return found[0]
-    near = difflib.get_close_matches(name, [line for line in others if line], 3, 0.3)
-    why = f'defines {name} {len(found)} times' if found else f'has no text or function {name}'
-    raise ChangeError(f'{file} {why}' + (f'; it has {", ".join(near)}' if near and not found else ''))
+    similar = difflib.get_close_matches(name, [other for other in all_names if other], 3, 0.3)
+    reason = f'defines {name} {len(found)} times' if found else f'has no text or function {name}'
+    raise ChangeError(f'{file} {reason}' + (f'; it has {", ".join(similar)}' if similar and not found else ''))
 
 
 if sys.version_info < (3, 11):
 
     class _Unparser(ast._Unparser):
-        "Writes what later Pythons write: `a, b = c`, `for i, x in xs` and `lambda: 1`, without parentheses and spaces"
+        "Writes `a, b = c`, `for i, x in xs` and `lambda: 1` as Python 3.11 does, without parentheses and spaces"
 
         def visit_Tuple(self, node):
             if node.elts and self.get_precedence(node) <= ast._Precedence.TUPLE:
@@ -250,16 +250,17 @@ if sys.version_info < (3, 11):
                 self.set_precedence(ast._Precedence.TEST, node.body)
                 self.traverse(node.body)
 
-    def _unparsed(tree):
+    def _unparse(tree):
         return _Unparser().visit(tree)
 else:
-    _unparsed = ast.unparse
+    _unparse = ast.unparse
 
 
 # The key of a row of a contest is its code without comments, so that comments may be changed.
 def code_of(x):
-    """Return what decides a result, for `keys.key`: the source without comments of a kernel, function or CUDA C,
-    also in lists and dicts; anything else unchanged"""
+    """Return the code of `x` without comments, for `keys.key`.
+
+    `x` is a kernel, a function or CUDA C, or a list or dict of these; any other value is returned unchanged."""
     if isinstance(x, str):
         return without_comments(x)
     if isinstance(x, dict):
@@ -267,16 +268,16 @@ def code_of(x):
     if isinstance(x, (tuple, list)):
         return [code_of(item) for item in x]
     if hasattr(function_within(x), '__code__'):
-        return _unparsed(ast.parse(_text_of(x)))
+        return _unparse(ast.parse(_source_of(x)))
     return x
 
 
 def _keys(ways, sources):
-    "name -> key of what decides it"
+    "Return {name of a variant: key of its source}"
     if unknown := [name for name in sources if name not in ways]:
         raise ValueError(f'sources= names {", ".join(unknown)}, but the ways are: {", ".join(ways)}')
-    if left := [k for k, f in ways.items() if k not in sources and hasattr(f, '__code__')]:
-        raise ValueError(f'name the source of {", ".join(left)} in sources=: its kernel, its code or its numbers')
+    if missing := [k for k, f in ways.items() if k not in sources and hasattr(f, '__code__')]:
+        raise ValueError(f'name the source of {", ".join(missing)} in sources=: its kernel, its code or its numbers')
     return {k: key(k, code_of(sources.get(k))) for k in ways}
 
 
@@ -312,16 +313,16 @@ class Contest(Expectations):
 
     def speedup(self, name, over=None):  # None where one of the two was not measured
         "Return the speedup of `name` over another variant, by default the baseline: above 1, `name` is faster"
-        mine = self[name]
-        other = self[self.baseline if over is None else over]
-        return other / mine if mine and other else None
+        ms = self[name]
+        other_ms = self[self.baseline if over is None else over]
+        return other_ms / ms if ms and other_ms else None
 
     def in_unit(self, name, unit, over=None):
-        "Return what `expect` compares: the speedup, the time, the speed or an additional column of a variant"
-        ways = {'ms': self.__getitem__, 'TFLOP/s': self.tflops, 'GB/s': self.gbs}
+        "Return the speedup, the time, the speed or an additional column of a variant, in this unit"
+        quantities = {'ms': self.__getitem__, 'TFLOP/s': self.tflops, 'GB/s': self.gbs}
         if unit == 'x':
             return self.speedup(name, over)
-        return ways[unit](name) if unit in ways else self.noted(name, unit)
+        return quantities[unit](name) if unit in quantities else self.noted(name, unit)
 
     def noted(self, name, column):  # None where it was not measured
         "Return the value of an additional column for a variant"
@@ -344,8 +345,8 @@ class Contest(Expectations):
             return [name, *[''] * (len(columns) + 1 + bool(self.flops) + bool(self.bytes)), _CHANGED]
         speed = [f'{self.tflops(name):.3g}'] if self.flops else []
         speed += [f'{self.gbs(name):,.0f}'] if self.bytes else []
-        times = self.speedup(name)
-        versus = 'the baseline' if name == self.baseline else '' if times is None else f'{times:.3g}x'
+        speedup = self.speedup(name)
+        versus = 'the baseline' if name == self.baseline else '' if speedup is None else f'{speedup:.3g}x'
         return [name, f'{row["ms"]:.3f}', *speed, *(str(row['columns'].get(column, '')) for column in columns), versus]
 
     def table(self) -> Table:
@@ -364,7 +365,7 @@ class Contest(Expectations):
             head = [*head, EXPECTED]
             rows = [[*row, self.expectation(name)] for name, row in zip(self.rows, rows)]
         title = ', '.join(filter(None, [self.title, self.made]))
-        return Table(head, rows, title, '\n'.join([*self.comparisons, *_gather(self.warnings, self.rows)]))
+        return Table(head, rows, title, '\n'.join([*self.comparisons, *_merge_warnings(self.warnings, self.rows)]))
 
     def __repr__(self):
         return repr(self.table())
@@ -373,17 +374,20 @@ class Contest(Expectations):
         return self.table()._repr_html_()
 
 
-def _gather(warnings, names):
+def _merge_warnings(warnings, names):
     "Merge equal warnings of several variants into one line: 'in doubt, a, b: noisy', or 'in doubt, all: noisy'"
-    about = {}
+    names_of_warning = {}
     for line in warnings:
-        who, _, why = line.removeprefix('in doubt, ').partition(': ')
-        about.setdefault(why, []).append(who)
-    return [f'in doubt, {"all" if len(who) == len(names) > 2 else ", ".join(who)}: {why}' for why, who in about.items()]
+        name, _, warning = line.removeprefix('in doubt, ').partition(': ')
+        names_of_warning.setdefault(warning, []).append(name)
+    return [
+        f'in doubt, {"all" if len(some) == len(names) > 2 else ", ".join(some)}: {warning}'
+        for warning, some in names_of_warning.items()
+    ]
 
 
-def _judge(ways, args, check, writes):
-    "Return the `check` of `compare`: the given one, or one that compares with the result of the first variant"
+def _check_for(ways, args, check, writes):
+    "Return the `check` for `compare`; if it is None, a function that compares with the result of the first variant"
     if check is not None:
         return check
     got = next(iter(ways.values()))(*args)
@@ -392,40 +396,41 @@ def _judge(ways, args, check, writes):
 
 
 def _measure(ways, inputs, check, writes, baseline, seconds, columns, clock):
-    "Return (rows, warnings) of the variants, timed interleaved; raises `Unavailable` without a GPU"
+    "Return (rows, warnings) of the variants, timed interleaved. Raises Unavailable without a GPU"
     if backend() != 'gpu':
         raise Unavailable('A contest is timed on an NVIDIA GPU, and none is here')
     args = tuple(inputs())
     out = args[-1] if writes else None
-    judge = _judge(ways, args, check, writes)
-    c = compare(ways, *args, baseline=baseline, check=judge, out=out, seconds=seconds, clock=clock)
+    check = _check_for(ways, args, check, writes)
+    comparison = compare(ways, *args, baseline=baseline, check=check, out=out, seconds=seconds, clock=clock)
     rows = {
-        k: dict(ms=1e3 * t.median, columns={title: f(k) for title, f in columns.items()}) for k, t in c.timings.items()
+        name: dict(ms=1e3 * t.median, columns={head: f(name) for head, f in columns.items()})
+        for name, t in comparison.timings.items()
     }
-    return rows, [f'in doubt, {k}: {d}' for k, d in c.warnings]
+    return rows, [f'in doubt, {name}: {warning}' for name, warning in comparison.warnings]
 
 
 def contest(
-    record,  # the name of the recording, which begins with that of the chapter
+    record,  # the name of the recording, which begins with the name of the chapter
     ways,  # name of the variant -> function that is called with the inputs
     inputs,  # called without arguments, only on a GPU: returns the inputs as a tuple
     *,
     title,  # of the table: the task and its sizes
-    sources,  # name -> what decides the variant, as for `keys.key`; optional for variants not written in Python
+    sources,  # name -> what determines the variant, as for `keys.key`; optional for a variant not written in Python
     check=None,  # the expected result, as for `bench.compare`; None: that of the first variant
     writes=False,  # each variant writes the last of the inputs, instead of returning its result
     baseline=None,  # name of the variant that the others are compared with; None: the first
     flops=None,  # floating-point operations per call
-    bytes=None,  # bytes that a call must move
-    columns={},  # head -> function of a name: additional columns, as plain values
+    bytes=None,  # bytes that a call must read and write
+    columns={},  # head -> function (name -> JSON data): additional columns
     seconds=0.5,  # time limit per variant
     clock=None,  # as for `bench.compare`
     folder='recorded',  # of recordings
 ) -> Contest:
-    """Check variants and time them interleaved; without a GPU, show the recording of those that have not changed since.
+    """Check variants, and time them interleaved. Without a GPU, show the recorded times of unchanged variants.
 
-    Comments may be changed. A changed kernel has a row without a time, and the other rows keep theirs. A variant that
-    was not measured is None in `contest[name]` and `speedup`, which a `claim` accepts."""
+    Changes of comments do not count. The row of a changed variant has no time: `contest[name]` and its `speedup` are
+    None, which `claim` accepts."""
     baseline = baseline or next(iter(ways))
     keys = _keys(ways, sources)
 
@@ -433,16 +438,20 @@ def contest(
         return _measure(ways, inputs, check, writes, baseline, seconds, columns, clock)
 
     def save(x):
-        return dict(rows={k: dict(row, key=keys[k]) for k, row in x[0].items()}, warnings=x[1])
+        rows, warnings = x
+        return dict(rows={name: dict(row, key=keys[name]) for name, row in rows.items()}, warnings=warnings)
 
     def load(data, _):
-        kept = data['rows']
+        stored = data['rows']
 
-        def fits(k):
-            return k in kept and (kept[k]['key'] == keys[k] or renew_key(record, kept[k]['key'], keys[k], folder))
+        def fits(name):
+            if name not in stored:
+                return False
+            stored_key = stored[name]['key']
+            return stored_key == keys[name] or renew_key(record, stored_key, keys[name], folder)
 
-        rows = {k: kept[k] if fits(k) else None for k in ways}
-        note_lookup(record, 'fits' if rows == kept else 'refused')
+        rows = {name: stored[name] if fits(name) else None for name in ways}
+        log_lookup(record, 'fits' if rows == stored else 'refused')
         return rows, data['warnings']
 
     rows, warnings = recorded(record, make, 'contest', title, baseline, save=save, load=load, folder=folder)

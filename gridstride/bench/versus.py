@@ -1,9 +1,9 @@
 """`compare`: time several candidates for one task, interleaved in one run, with speedups over a baseline.
 
-Timings at two different times also compare the state of the machine at these times: a warmer GPU, another program. So
-the candidates are interleaved, one batch each per round, and the batches of one round are compared. The ratio within a
-round hardly depends on the state of the machine. The reported speedup is the median over the rounds, with its 95%
-confidence interval. With `sizes` all this is repeated for each size.
+A difference between two measurements at different times may be due to the state of the machine: a warmer GPU, another
+program. So the candidates are interleaved, one batch of each per round, and the batches of the same round are compared.
+The ratio within a round hardly depends on the state of the machine. The reported speedup is the median over the rounds,
+with its 95% confidence interval. With `sizes`, this is repeated per size.
 """
 
 import io
@@ -38,30 +38,30 @@ def time_interleaved(
     clock,  # a `clocks.Clock`
     calls,  # name -> function without arguments
     seconds=2.0,  # time limit per candidate
-    min_seconds=limits.MIN_SECONDS,  # to measure per candidate, even if all medians are steady
-) -> dict:  # name -> per round a list of seconds
-    "Time functions interleaved; each round begins with another function"
-    # short batches: the state of the machine should not change within a round, and there should be many rounds
+    min_seconds=limits.MIN_SECONDS,  # minimum duration per candidate, even if all medians are steady
+) -> dict:  # name -> list of rounds, each a list of seconds
+    "Time functions interleaved; each round begins with a different function"
+    # batches are short, so that the state of the machine does not change within a round, and there are many rounds
     batch = min(limits.BATCH_SECONDS / 5, seconds / MIN_ROUNDS)
     runs = {name: limits.warm_up(clock, function, seconds, batch) for name, function in calls.items()}
-    res = {name: [] for name in calls}
+    batches = {name: [] for name in calls}
     names = list(calls)
     start = clock.now()
     for i in count():
         for name in names[i % len(names) :] + names[: i % len(names)]:
-            res[name].append(clock.times(calls[name], runs[name]))
-        spent = clock.now() - start
-        if spent < min(min_seconds, seconds) * len(calls):
+            batches[name].append(clock.times(calls[name], runs[name]))
+        elapsed = clock.now() - start
+        if elapsed < min(min_seconds, seconds) * len(calls):
             continue
-        if spent >= seconds * len(calls) or (
-            i + 1 >= MIN_ROUNDS and all(steady(sum(rounds, [])) for rounds in res.values())
+        if elapsed >= seconds * len(calls) or (
+            i + 1 >= MIN_ROUNDS and all(steady(sum(rounds, [])) for rounds in batches.values())
         ):
-            return res
+            return batches
 
 
 def ratio(base, other) -> tuple:  # (median, low, high): above 1, `other` is faster
     "Return the speedup of the candidate `other` over `base`, from the rounds of both"
-    s = summary([np.median(b) / np.median(own_times) for b, own_times in zip(base, other)])
+    s = summary([np.median(base_times) / np.median(times) for base_times, times in zip(base, other)])
     return s.median, s.low, s.high
 
 
@@ -109,16 +109,16 @@ class Comparison(Expectations):
         return [*self.timings]
 
     def speedup(self, name, over=None) -> float:
-        "Return the speedup of a candidate over another one, by default the baseline: above 1, `name` is faster"
+        "Return the speedup of a candidate over another, by default the baseline: above 1, `name` is faster"
         if over in (None, self.baseline):
             return self.ratios[name][0]
         return self.timings[over].median / self.timings[name].median
 
     def in_unit(self, name, unit, over=None):
-        "Return what `expect` compares: the speedup, the time or the speed of a candidate"
+        "Return the speedup, the time or the speed of a candidate in this unit"
         t = self.timings[name]
-        ways = {'s': t.median, 'ms': 1e3 * t.median, 'µs': 1e6 * t.median, 'GB/s': t.gbs, 'TFLOP/s': t.tflops}
-        return self.speedup(name, over) if unit == 'x' else ways[unit]
+        values = {'s': t.median, 'ms': 1e3 * t.median, 'µs': 1e6 * t.median, 'GB/s': t.gbs, 'TFLOP/s': t.tflops}
+        return self.speedup(name, over) if unit == 'x' else values[unit]
 
     def _versus(self, name):
         r, low, high = self.ratios[name]
@@ -160,11 +160,11 @@ class Comparison(Expectations):
 
     def _repr_html_(self):
         head, rows = self._columns()
-        more = [(f'in doubt, {name}', d) for name, d in self.warnings]
-        return Table(head, [*rows, *more], self._where(), '\n'.join(self.comparisons))._repr_html_()
+        warnings = [(f'in doubt, {name}', d) for name, d in self.warnings]
+        return Table(head, [*rows, *warnings], self._where(), '\n'.join(self.comparisons))._repr_html_()
 
 
-def _one(fns, args, baseline, clock, check, out, flops, bytes, seconds, peak, roof, size):
+def _compare_once(fns, args, baseline, clock, check, out, flops, bytes, seconds, peak, roof, size):
     "Check and time the candidates for one set of arguments"
     result = None
     for name, function in fns.items():
@@ -172,26 +172,37 @@ def _one(fns, args, baseline, clock, check, out, flops, bytes, seconds, peak, ro
             result = call_checked(function, args, check, out)
         except AssertionError as e:
             raise AssertionError(f'{name} is wrong, so nothing was timed. {e}') from None
-    more = input_warnings(args, out)
+    warnings = input_warnings(args, out)
     roof = roof or roof_for(clock, flops, bytes)
     peak = peak or peak_of([*args, result])
     del result
     first_state = len(clock.states)
     calls = {name: (lambda function=function: function(*args)) for name, function in fns.items()}
-    result = time_interleaved(clock, calls, seconds)
+    batches = time_interleaved(clock, calls, seconds)
     states = list(clock.states)[first_state:]
-    more = unseen_warnings(clock, check is not None) + more
+    warnings = unseen_warnings(clock, check is not None) + warnings
     timings = {
-        name: Timing(name, sum(rounds, []), clock.device, clock.gpu, flops, bytes, peak, roof, states=states, more=more)
-        for name, rounds in result.items()
+        name: Timing(
+            name,
+            sum(rounds, []),
+            clock.device,
+            clock.gpu,
+            flops,
+            bytes,
+            peak,
+            roof,
+            states=states,
+            other_warnings=warnings,
+        )
+        for name, rounds in batches.items()
     }
     for name, t in timings.items():
         time_short(t, clock, calls[name])
-    ratios = {name: ratio(result[baseline], rounds) for name, rounds in result.items()}
+    ratios = {name: ratio(batches[baseline], rounds) for name, rounds in batches.items()}
     return Comparison(timings, ratios, baseline, size)
 
 
-def _at(x, size):
+def _for_size(x, size):
     return x(size) if callable(x) else x
 
 
@@ -203,7 +214,7 @@ def compare(
     check=None,  # the expected result, as for `bench`
     out=None,  # the array that each function writes, if it does not return one
     flops=None,  # floating-point operations per call; with `sizes`, may be a function of the size
-    bytes=None,  # bytes that a call must move; likewise
+    bytes=None,  # bytes that a call must read and write; with `sizes`, may be a function of the size
     flush=True,  # overwrite the GPU's L2 before each run; 'read': fill it with clean lines by reading instead
     seconds=2.0,  # time limit per candidate
     peak=None,  # name of the ceiling for `flops`
@@ -216,26 +227,26 @@ def compare(
 
     Raises AssertionError for a candidate with a wrong result, TypeError and ValueError for invalid arguments."""
     if not isinstance(fns, dict) or not fns:
-        raise TypeError("compare takes the candidates by name: compare({'mine': f, 'torch': g}, x)")
+        raise TypeError("compare: expected a dict of candidates by name: compare({'mine': f, 'torch': g}, x)")
     for name, fn in fns.items():
         require_function(fn, 'compare', name)
     baseline = baseline or next(iter(fns))
     if baseline not in fns:
-        raise ValueError(f'{baseline!r} is not one of the candidates: {", ".join(fns)}')
+        raise ValueError(f'baseline is {baseline!r}; it must be one of the candidates: {", ".join(fns)}')
 
-    def at(args, size=None):
+    def compare_at(args, size=None):
         size_clock = clock or clocks.clock_for(args, flush)
-        work = _at(flops, size), _at(bytes, size)
-        return _one(fns, args, baseline, size_clock, check, out, *work, seconds, peak, roof, size)
+        work = _for_size(flops, size), _for_size(bytes, size)
+        return _compare_once(fns, args, baseline, size_clock, check, out, *work, seconds, peak, roof, size)
 
     if sizes is None:
-        return at(args)
+        return compare_at(args)
     if len(args) != 1 or not callable(args[0]):
         raise TypeError(
-            'with sizes=, pass one function that makes the arguments for a size: compare(fns, lambda n: '
+            'with sizes=, pass one function that returns the arguments for a size: compare(fns, lambda n: '
             '(x, y), sizes=[...])'
         )
-    return Sweep([at(tuple(args[0](n)), n) for n in sizes])
+    return Sweep([compare_at(tuple(args[0](n)), n) for n in sizes])
 
 
 # The speed of a kernel depends on the size. The plot shows all sizes on a logarithmic axis, the interval of each median
@@ -254,7 +265,7 @@ class Sweep(list):
         return 'seconds', lambda s, t: s, None
 
     def plot(self, ax=None):
-        "Plot one line per candidate over the sizes; returns the axes"
+        "Plot one line per candidate over the sizes; return the axes"
         with plots.styled():
             return self._draw(ax)
 
@@ -266,11 +277,9 @@ class Sweep(list):
         sizes = [comparison.size for comparison in self]
         for name in self[0].timings:
             ts = [comparison.timings[name] for comparison in self]
-            mid, a, b = (
-                np.array([value(getattr(t.stats, which), t) for t in ts]) for which in ('median', 'low', 'high')
-            )
-            bars = [mid - np.minimum(a, b), np.maximum(a, b) - mid]
-            ax.errorbar(sizes, mid, bars, marker='o', ms=3, capsize=2, label=name)
+            median, a, b = (np.array([value(getattr(t.stats, k), t) for t in ts]) for k in ('median', 'low', 'high'))
+            error_bars = [median - np.minimum(a, b), np.maximum(a, b) - median]
+            ax.errorbar(sizes, median, error_bars, marker='o', ms=3, capsize=2, label=name)
         if roof:
             ax.axhline(roof, color='grey', ls='--', lw=1, label=f'ceiling, {roof:,.0f} {unit}')
         t = next(iter(self[0].timings.values()))

@@ -1,11 +1,11 @@
-"""Attention over a sequence that is split among many GPUs, or among processes on a laptop: `launch` starts the
-processes, `attention` is ring attention, `simulate` predicts its time for more GPUs. All modules need torch, and are
-imported on first use.
+"""Attention over a sequence that is split among GPUs, or among processes on a laptop: `launch` starts the processes,
+`attention` is ring attention, `simulate` predicts its time for more GPUs. All modules require torch, and are imported
+on first use.
 
 The modules, in the best order to read them: `sharding` (which rank has which positions), `parts` (attention to a part
-of the keys, and the merge of two), `transport` (of keys, values and gradients), `passes` (forward and backward pass of
-the ring), `ulysses_and_tree` (Ulysses, and a tree for decoding), `processes` (ranks started from a notebook),
-`timestamps` (a timeline of all ranks), `model` (a simulation of the ring).
+of the keys, and the merge of two partial results), `transport` (of keys, values and gradients), `passes` (forward and
+backward pass of the ring), `ulysses_and_tree` (Ulysses, and a tree for decoding), `processes` (ranks started from a
+notebook), `timestamps` (a timeline of all ranks), `model` (a simulation of the ring).
 """
 
 from ..support.lazy_exports import lazy_exports_of

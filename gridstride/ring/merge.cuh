@@ -1,5 +1,5 @@
-// Merges out and lse of two disjoint parts of the keys, in place; a thread merges 8 elements of a row. `sum_t` is the
-// type of out.
+// Merges the partial results (out and lse) of attention to two disjoint parts of the keys, in place. A thread merges 8
+// elements of a row. `sum_t` is the type of out.
 struct alignas(16) PartVector { __nv_bfloat16 x[8]; };
 struct alignas(16) Sums { sum_t x[8]; };
 
@@ -8,8 +8,8 @@ __device__ float as_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 __device__ void assign(float &to, float x) { to = x; }
 __device__ void assign(__nv_bfloat16 &to, float x) { to = __float2bfloat16(x); }
 
-// Merges a part into the rows of out and lse from `first` on; the part has only these rows. `vectors`, the vectors of 8
-// elements per row, divides 256, so a block has complete rows.
+// Merges a partial result into the rows of out and lse from `first` on; the partial result has only these rows. A row
+// has `vectors` vectors of 8 elements, a divisor of 256, so a block has complete rows.
 __global__ void __launch_bounds__(256)
 merge_parts(sum_t *out, float *lse, const __nv_bfloat16 *part, const float *part_lse, int vectors, int rows,
             int first) {
@@ -18,7 +18,7 @@ merge_parts(sum_t *out, float *lse, const __nv_bfloat16 *part, const float *part
     long long at = (long long)blockIdx.y*rows + first + row, from = (long long)blockIdx.y*part_rows + row;
     float mine = active ? lse[at] : 0, theirs = active ? part_lse[from] : 0;
     float highest = fmaxf(mine, theirs), a = __expf(mine - highest), b = __expf(theirs - highest);
-    __syncthreads();  // all threads of a row have read the lse that is written below
+    __syncthreads();  // all threads have read lse before it is written below
     if (!active) return;
     Sums *destination = (Sums *)out + at*vectors + i%vectors, x = *destination;
     PartVector y = ((const PartVector *)part)[from*vectors + i%vectors];

@@ -1,5 +1,5 @@
-"""Simulate the ring without GPUs, by discrete events. A run is a set of tasks; each task occupies its resource, a GPU
-or a link, for some time, after the tasks that it depends on."""
+"""Simulate the ring without GPUs: a discrete-event simulation. A run is a set of tasks. A task starts after the tasks
+that it depends on, and occupies its resource, a GPU or a link, for some time."""
 
 import heapq
 from collections import defaultdict, deque
@@ -27,65 +27,66 @@ class Link(NamedTuple):
 def run_tasks(
     tasks: dict,  # name -> `Task`
 ) -> dict:  # name -> (start, end), in seconds
-    """Run each task as soon as possible, first come, first served if its resource is busy; return when each one ran.
+    """Simulate tasks: each starts as soon as possible, and a busy resource is first come, first served.
 
     >>> run_tasks({'a': Task(('gpu', 0), 2.0, ()), 'b': Task(('gpu', 0), 1.0, ('a',))})
     {'a': (0.0, 2.0), 'b': (2.0, 3.0)}
 
-    Raises ValueError for tasks that wait for each other."""
-    pending = {name: set(t.after) for name, t in tasks.items()}
-    dependents, queue, is_free, times, events = defaultdict(list), defaultdict(deque), defaultdict(lambda: True), {}, []
-    for name, before in pending.items():
-        for earlier in before:
-            dependents[earlier].append(name)
+    Raises ValueError for a cycle of dependencies."""
+    pending = {name: set(task.after) for name, task in tasks.items()}  # name -> the unfinished tasks that it waits for
+    dependents, queue, is_free = defaultdict(list), defaultdict(deque), defaultdict(lambda: True)
+    times, events = {}, []  # events: a heap of (end, sequence number, name)
+    for name, dependencies in pending.items():
+        for dependency in dependencies:
+            dependents[dependency].append(name)
 
-    def begin(resource, now):
+    def start_next(resource, now):
         if is_free[resource] and queue[resource]:
             is_free[resource], name = False, queue[resource].popleft()
             times[name] = now, now + tasks[name].seconds
             heapq.heappush(events, (times[name][1], len(times), name))
 
-    for name in (task for task, before in pending.items() if not before):
+    for name in (task for task, dependencies in pending.items() if not dependencies):
         queue[tasks[name].resource].append(name)
     for resource in list(queue):
-        begin(resource, 0.0)
+        start_next(resource, 0.0)
     while events:
-        now, _, done = heapq.heappop(events)
-        is_free[tasks[done].resource] = True
-        for name in dependents[done]:
-            pending[name].discard(done)
+        now, _, finished = heapq.heappop(events)
+        is_free[tasks[finished].resource] = True
+        for name in dependents[finished]:
+            pending[name].discard(finished)
             if not pending[name]:
                 queue[tasks[name].resource].append(name)
-                begin(tasks[name].resource, now)
-        begin(tasks[done].resource, now)
+                start_next(tasks[name].resource, now)
+        start_next(tasks[finished].resource, now)
     if blocked := tasks.keys() - times.keys():
         raise ValueError(f'tasks that wait for each other: {sorted(map(str, blocked))[:4]}')
     return times
 
 
-def _forward_tasks(ranks, compute, send, overlap):
-    "Return the tasks (rank, step, 'attend') and (rank, step, 'send'), which forwards the keys of `rank - step`"
+def _forward_tasks(ranks, compute_time, send_time, overlap):
+    "Return the tasks (rank, step, 'attend') and (rank, step, 'send'), which forwards the keys of rank `rank - step`"
     tasks = {}
     for r in range(ranks):
         for s in range(ranks):
-            needs = [(r, s - 1, 'attend'), ((r - 1) % ranks, s - 1, 'send')] if s else []
-            tasks[r, s, 'attend'] = Task(('gpu', r), compute(r, s), tuple(needs))
+            after = [(r, s - 1, 'attend'), ((r - 1) % ranks, s - 1, 'send')] if s else []
+            tasks[r, s, 'attend'] = Task(('gpu', r), compute_time(r, s), tuple(after))
         for s in range(ranks - 1):
             right = (r + 1) % ranks
-            needs = [((r - 1) % ranks, s - 1, 'send')] if s else []
-            last = s - 1 if overlap else s  # when this step has ended, one of the two buffers for keys is free
-            needs += [(o, last, 'attend') for o in (r, right) if last >= 0]
-            tasks[r, s, 'send'] = Task(('link', r), send(r), tuple(needs))
+            after = [((r - 1) % ranks, s - 1, 'send')] if s else []
+            last = s - 1 if overlap else s  # the step after which one of the two buffers for keys is free
+            after += [(rank, last, 'attend') for rank in (r, right) if last >= 0]
+            tasks[r, s, 'send'] = Task(('link', r), send_time(r), tuple(after))
     return tasks
 
 
-def _backward_tasks(ranks, compute, send, overlap):
-    "Return the tasks of the backward pass: half of a rank's own work comes last, and gradients go to their owners"
-    tasks = _forward_tasks(ranks, lambda r, s: compute(r, s) / (1 if s else 2), send, overlap)
+def _backward_tasks(ranks, compute_time, send_time, overlap):
+    "Return the tasks of the backward pass: half of the work on a rank's own keys is last; owners receive gradients"
+    tasks = _forward_tasks(ranks, lambda r, s: compute_time(r, s) / (1 if s else 2), send_time, overlap)
     for r in range(ranks):
         for s in range(1, ranks):
-            tasks[r, s, 'home'] = Task(('link', r), send(r), ((r, s, 'attend'),))
-        tasks[r, ranks, 'attend'] = Task(('gpu', r), compute(r, 0) / 2, ((r, ranks - 1, 'attend'),))
+            tasks[r, s, 'home'] = Task(('link', r), send_time(r), ((r, s, 'attend'),))
+        tasks[r, ranks, 'attend'] = Task(('gpu', r), compute_time(r, 0) / 2, ((r, ranks - 1, 'attend'),))
     return tasks
 
 
@@ -93,7 +94,7 @@ class Simulated(NamedTuple):
     "A simulated run of the ring"
 
     seconds: float  # until the last rank has finished
-    ideal: float  # the time if the work were balanced, and no rank waited
+    ideal: float  # seconds if the work were balanced and no rank waited
     stamps: list  # rank by rank, as `timeline` draws them
 
     @property
@@ -113,22 +114,23 @@ def simulate(
     backward=False,  # simulate the backward pass: `seconds` is its time, and gradients of `size` bytes are sent, too
     overlap=True,  # send keys while a rank computes
 ) -> Simulated:
-    """Simulate how long a ring takes, in seconds, and which rank computes what when. Raises ValueError for an unknown
-    order or a length that cannot be split"""
+    """Simulate the time of a ring, and the activities of all ranks.
+
+    Raises ValueError for an unknown order or a length that cannot be split."""
     check_order(order, length, ranks)
     part_length, link_of = length // ranks, link if callable(link) else lambda r: link
 
-    def compute(r, s):
+    def compute_time(r, s):
         p = piece(order, r, (r - s) % ranks, part_length, causal)
         return seconds(p, part_length) if p else 0.0
 
-    def send(r):
+    def send_time(r):
         return link_of(r).latency + size / link_of(r).speed
 
-    tasks = (_backward_tasks if backward else _forward_tasks)(ranks, compute, send, overlap)
+    tasks = (_backward_tasks if backward else _forward_tasks)(ranks, compute_time, send_time, overlap)
     stamps = [[] for _ in range(ranks)]
-    for (r, s, what), (start, end) in run_tasks(tasks).items():
+    for (r, s, activity), (start, end) in run_tasks(tasks).items():
         if end > start:
-            stamps[r].append(Stamp('attend' if what == 'attend' else 'send', s, start, end))
+            stamps[r].append(Stamp('attend' if activity == 'attend' else 'send', s, start, end))
     ideal = sum(t.seconds for t in tasks.values() if t.resource[0] == 'gpu') / ranks
-    return Simulated(max(stamp.end for noted in stamps for stamp in noted), ideal, stamps)
+    return Simulated(max(stamp.end for of_rank in stamps for stamp in of_rank), ideal, stamps)

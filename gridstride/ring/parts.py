@@ -19,9 +19,9 @@ class Kernels(NamedTuple):
     "The functions that compute attention to a part of the keys"
 
     attend: Callable  # (q, k, v, causal, scale) -> out, lse
-    gradients: Callable  # (dout, q, k, v, out, lse, causal, scale, into=None) -> dq, dk, dv; into: tensors for them
-    onto: Callable = None  # (out, lse, first, q, k, v, causal, scale, fresh): computes a part and merges it
-    pair: Callable = None  # as `attentions.attention_pair` -> out, lse
+    gradients: Callable  # (dout, q, k, v, out, lse, causal, scale, into=None) -> dq, dk, dv; into: output tensors
+    onto: Callable = None  # (out, lse, first, q, k, v, causal, scale, fresh): attends, and merges into out and lse
+    pair: Callable = None  # `attentions.attention_pair`: attends to two parts of the keys -> out, lse
     part_gradients: Callable = None  # (dout, q, out, lse, scale) -> an accumulator like `attentions.PartGradients`
 
 
@@ -33,19 +33,19 @@ def _scores(q, k, causal, scale):
 
 
 def _attend(q, k, v, causal, scale):
-    "Compute out and lse with all scores in memory"
+    "Compute out and lse; the matrix of scores is stored in memory"
     s = _scores(q, k, causal, scale)
     lse = s.logsumexp(-1)
     return ((s - lse[..., None]).exp() @ v.to(s.dtype)).to(q.dtype), lse
 
 
 def _write_grads(grads, into):
-    "Copy the gradients to `into`, if it is given, and return them"
-    return grads if into is None else tuple(to.copy_(x) for to, x in zip(into, grads))
+    "Return the gradients, copied to the tensors `into` unless these are None"
+    return grads if into is None else tuple(destination.copy_(x) for destination, x in zip(into, grads))
 
 
 def _gradients(dout, q, k, v, out, lse, causal, scale, into=None):
-    "Compute dq, dk and dv with all scores in memory"
+    "Compute dq, dk and dv; the matrix of scores is stored in memory"
     s = _scores(q, k, causal, scale)
     p, g = (s - lse[..., None]).exp(), dout.to(s.dtype)
     delta = (g * out.to(s.dtype)).sum(-1, keepdim=True)
@@ -54,15 +54,15 @@ def _gradients(dout, q, k, v, out, lse, causal, scale, into=None):
     return _write_grads([x.to(q.dtype) for x in grads], into)
 
 
-plain = Kernels(_attend, _gradients)  # all scores in memory; any type, anywhere
+plain = Kernels(_attend, _gradients)  # stores the matrix of scores; for any type and device
 
 
-def _attend_here(q, k, v, causal, scale):
+def _attend_ours(q, k, v, causal, scale):
     return attentions.attention(q, k, v, causal=causal, scale=scale, lse=True)
 
 
 ours = Kernels(  # `kernels.attention`
-    _attend_here,
+    _attend_ours,
     attentions.attention_gradients,
     attentions.attention_onto,
     attentions.attention_pair,
@@ -78,12 +78,25 @@ def _attend_cudnn(q, k, v, causal, scale):
 
 
 def _gradients_cudnn(dout, q, k, v, out, lse, causal, scale, into=None):
-    none = torch.zeros(
-        (), dtype=torch.int64, device=q.device
-    )  # the state of the random generator of dropout, which is not used
+    rng_state = torch.zeros((), dtype=torch.int64, device=q.device)  # of dropout, which is not used
     lse = lse[..., None].contiguous()
     grads = torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
-        dout, q, k, v, out, lse, none, none, None, None, None, q.shape[2], k.shape[2], 0.0, causal, scale=scale
+        dout,
+        q,
+        k,
+        v,
+        out,
+        lse,
+        rng_state,
+        rng_state,
+        None,
+        None,
+        None,
+        q.shape[2],
+        k.shape[2],
+        0.0,
+        causal,
+        scale=scale,
     )
     return _write_grads(grads, into)
 
@@ -106,27 +119,28 @@ def slowed(
     kernels: Kernels,
     seconds: float,  # per million scores
 ) -> Kernels:
-    """Return `kernels` whose calls take a given time: each computes, then sleeps. So processes that share the cores of
-    a laptop wait for each other as if each had its own, slower GPU"""
+    """Return `kernels` whose calls take a given time: each computes, then sleeps.
 
-    def slow(function, q_at, cost_factor):
+    So processes that share the cores of a laptop behave as if each had a slower GPU of its own."""
+
+    def slow_down(function, q_position, cost_factor):
         def call(*args, **kwargs):
             end = time.perf_counter()
-            q, k, causal = args[q_at], args[q_at + 1], args[-2]
+            q, k, causal = args[q_position], args[q_position + 1], args[-2]
             scores = q.shape[2] * (q.shape[2] + 1) / 2 if causal else q.shape[2] * k.shape[2]
             end += cost_factor * seconds * scores * q.shape[0] * q.shape[1] / 1e6
-            res = function(*args, **kwargs)
+            result = function(*args, **kwargs)
             time.sleep(max(0, end - time.perf_counter()))
-            return res
+            return result
 
         return call
 
-    return Kernels(
-        slow(kernels.attend, 0, 1), slow(kernels.gradients, 1, 2.5)
-    )  # the backward pass has five products, the forward pass two
+    # the backward pass has five matrix products, the forward pass two
+    return Kernels(slow_down(kernels.attend, 0, 1), slow_down(kernels.gradients, 1, 2.5))
 
 
-# Merging the results of the same rows for two parts of the keys
+# out and lse of attention to two disjoint parts of the keys determine those of attention to both: lse is the logarithm of
+# the sum of both sums of exponentials, and out the mean of both, weighted by these sums.
 def _merge_plain(out, lse, part, part_lse):
     "Merge with torch, in place"
     merged_lse = torch.logaddexp(lse, part_lse)
@@ -144,11 +158,11 @@ def _merge_kernel(out_type):
 def merge(
     out,  # [batch, heads, rows, dim], contiguous; updated in place
     lse,  # [batch, heads, rows], float32 or the dtype of `out`; updated in place
-    part,  # out of the rows from `first` on, for other keys
-    part_lse,  # their lse
+    part,  # `out` of the rows from `first` on, for other keys
+    part_lse,  # `lse` of these rows
     first=0,  # rows before this one do not change
 ):
-    """Merge the results for two parts of the keys, weighted by their sums of exponentials.
+    """Merge the results of attention to two disjoint parts of the keys, weighted by their sums of exponentials.
 
         merge(out, lse, *attend(q, more_k, more_v))
 

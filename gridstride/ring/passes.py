@@ -1,5 +1,10 @@
-"""Compute attention of a sequence that is split over ranks: in a ring that sends while it computes, or by
-all-gather."""
+"""Compute attention of a sequence that is split over ranks: in a ring, which overlaps communication and computation, or
+after an all-gather.
+
+Each rank has some rows of q, and the keys and values of the same positions. In step s of the ring, rank r attends to the
+keys of rank r - s and merges the result (`parts.merge`); meanwhile it fetches the keys of the next step from a carrier
+(`transport`). In the backward pass, the rank that computes the gradients of keys sends them to the rank that owns them.
+"""
 
 from contextlib import nullcontext
 from functools import lru_cache
@@ -14,12 +19,11 @@ from .parts import kernels_for, merge
 from .processes import rank_and_ranks
 
 _SUM_DTYPES = torch.float32, torch.float64
-_HEAD_GROUPS = (
-    4  # groups of heads that are sent one after the other: a kernel that waits for keys can begin with the first group
-)
+# Keys are sent in this number of groups of heads: a kernel that waits for keys can begin with the first group.
+_HEAD_GROUPS = 4
 
 
-def _no_stamp(what, step):
+def _no_stamp(activity, step):
     "Record nothing"
     return nullcontext()
 
@@ -30,20 +34,20 @@ def _check(q, k, v, order, ranks):
         if not isinstance(x, torch.Tensor):
             raise TypeError(f'ring: {name} is a {type(x).__name__}; expected a torch tensor')
     if q.dim() != 4 or any((x.shape, x.dtype, x.device) != (q.shape, q.dtype, q.device) for x in (k, v)):
-        said = ', '.join(f'{tuple(x.shape)} {x.dtype} on {x.device}' for x in (q, k, v))
+        actual = ', '.join(f'{tuple(x.shape)} {x.dtype} on {x.device}' for x in (q, k, v))
         raise ValueError(
-            f'ring: q, k and v must have the same shape [batch, heads, rows, dim], type and device; got {said}'
+            f'ring: q, k and v must have the same shape [batch, heads, rows, dim], type and device; got {actual}'
         )
     check_order(order, q.shape[2] * ranks, ranks)
 
 
 def _sum_dtype(x, ranks):
-    "Return the dtype in which partial results are summed: the sum of two rounded parts gains nothing from float32"
+    "Return the dtype in which partial results are summed; for two ranks, float32 would not be more accurate"
     return x.dtype if x.dtype in _SUM_DTYPES or ranks <= 2 else torch.float32
 
 
 class _RingCall:
-    "The options of one call of `attention`, which all of its steps share"
+    "The options of one call of `attention`, shared by all of its steps"
 
     def __init__(self, order, causal, scale, kernels, carrier, stamp):
         self.order, self.causal, self.scale, self.kernels = order, causal, scale, kernels
@@ -54,22 +58,22 @@ class _RingCall:
         "Return the `Piece` that this rank computes in a step, or None"
         return piece(self.order, self.me, (self.me - step) % self.ranks, x.shape[2], self.causal)
 
-    def needed(self, step, x):
-        "Return the slice of this rank's keys that rank `me + step` attends to, or None"
+    def needed_keys(self, step, x):
+        "Return the slice of this rank's keys that rank `me + step` attends to; None if there is none"
         p = piece(self.order, (self.me + step) % self.ranks, self.me, x.shape[2], self.causal)
         return p and p.keys
 
     def open(self, k, v, parts=1):
-        "Give the carrier this rank's keys and values, and which of them each other rank needs"
-        self.carrier.open(k, v, needed_keys=lambda step: self.needed(step, k) or slice(0), parts=parts)
+        "Pass this rank's keys and values to the carrier, and the slice of them that each other rank reads"
+        self.carrier.open(k, v, needed_keys=lambda step: self.needed_keys(step, k) or slice(0), parts=parts)
 
-    def last(self, step):
-        "Return whether this is the last step, after which nothing is fetched"
+    def is_last(self, step):
+        "Return whether this is the last step, in which nothing is fetched"
         return step + 1 >= self.ranks
 
 
-def _attend_own(call, q, k, v):
-    "Return out and lse for this rank's own keys, in the dtype of partial results"
+def _attend_own_keys(call, q, k, v):
+    "Return out and lse of attention to this rank's own keys, in the dtype of partial results"
     sum_dtype, options = _sum_dtype(q, call.ranks), (call.causal, call.scale)
     with call.stamp('attend', 0):
         if not call.kernels.onto:
@@ -81,8 +85,8 @@ def _attend_own(call, q, k, v):
         return out, lse
 
 
-def _attend_more(call, step, out, lse, q, k, v):
-    "Merge attention to the keys of a step into out and lse"
+def _attend_other_keys(call, step, out, lse, q, k, v):
+    "Attend to the keys of another rank, which arrive in `step`, and merge the result into out and lse"
     p = call.piece(step, q)
     if p is None:
         return
@@ -96,12 +100,14 @@ def _attend_more(call, step, out, lse, q, k, v):
 
 
 def _attend_first(call, incoming, q, k, v):
-    """Compute attention to this rank's own keys and, if the kernel can wait for them itself, to the incoming keys;
-    return (out, lse, number of steps computed)"""
+    """Attend to this rank's own keys and, if a kernel can wait for keys itself, to those of step 1.
+
+    Return (out, lse, number of steps computed)."""
     p = call.piece(1, q) if call.kernels.pair and hasattr(incoming, 'watch') else None
     if p is None or p.causal:
-        return *_attend_own(call, q, k, v), 1
-    other_keys, wide = [x[:, :, p.keys] for x in incoming.arriving], _sum_dtype(q, call.ranks) != q.dtype
+        return *_attend_own_keys(call, q, k, v), 1
+    other_keys = [x[:, :, p.keys] for x in incoming.arriving]
+    wide = _sum_dtype(q, call.ranks) != q.dtype  # whether out is float32
     with call.stamp('attend', 0):
         options = p.rows.start or 0, *incoming.watch(), call.causal, call.scale, wide, incoming.parts
         return *call.kernels.pair(q, k, v, *other_keys, *options), 2
@@ -111,61 +117,63 @@ def _forward(call, q, k, v):
     "Compute out and lse of this rank's rows; all ranks call it"
     call.open(k, v, _HEAD_GROUPS if call.kernels.pair else 1)
     incoming = call.carrier.fetch(1) if call.ranks > 1 else None
-    out, lse, steps = _attend_first(call, incoming, q, k, v)
+    out, lse, num_computed = _attend_first(call, incoming, q, k, v)
     for step in range(1, call.ranks):
-        if step >= steps:  # otherwise the kernel has waited for these keys
+        if step >= num_computed:  # otherwise the kernel has waited for these keys
             with call.stamp('wait', step - 1):
                 k, v = incoming.wait()
-        incoming = None if call.last(step) else call.carrier.fetch(step + 1)
-        if step >= steps:
-            _attend_more(call, step, out, lse, q, k, v)
+        incoming = None if call.is_last(step) else call.carrier.fetch(step + 1)
+        if step >= num_computed:
+            _attend_other_keys(call, step, out, lse, q, k, v)
     call.carrier.close()
     return out.to(q.dtype), lse
 
 
-def _add_keys(sums, keys, grads):
-    "Add gradients to some keys of tensors [batch, heads, keys, dim]; heads are contiguous, so one launch adds them all"
+def _add_key_grads(sums, keys, grads):
+    "Add gradients to a slice of the keys of tensors [batch, heads, keys, dim], in one launch if possible"
     sums, grads = [x[:, :, keys] for x in sums], list(grads)
-    if keys != slice(None) and sums[0].dtype == grads[0].dtype:  # with two dtypes each tensor needs its own launch
-        sums, grads = ([head for x in some for batch in x for head in batch] for some in (sums, grads))
+    if keys != slice(None) and sums[0].dtype == grads[0].dtype:  # one launch adds contiguous tensors of the same dtype
+        sums, grads = ([head for x in tensors for batch in x for head in batch] for tensors in (sums, grads))
     torch._foreach_add_(sums, grads)
 
 
 class _Grads:
     """Accumulates the gradients of this rank's q, k and v.
 
-    With two ranks, the gradients for its own keys are written directly, and the contribution of the other keys is added
-    last. The rank computes half of the heads of its own keys first, while other keys arrive, and the other half last,
-    while the last gradients are sent."""
+    The rank computes the gradients for its own keys in two halves of the heads: the first while other keys arrive, the
+    second while the last gradients are sent. With two ranks, these gradients are written directly, without a sum, and
+    the contribution of the other keys is added at the end."""
 
     def __init__(self, call, dout, q, k, v, out, lse):
-        self.job, self.rows, self.own, sum_dtype = call, (dout, q, out, lse), (k, v), _sum_dtype(q, call.ranks)
-        self.direct, self.later = call.ranks <= 2 and sum_dtype == q.dtype, []
-        make = torch.empty_like if self.direct else torch.zeros_like
-        self.sums = [make(x, dtype=sum_dtype, memory_format=torch.contiguous_format) for x in (q, k, v)]
+        self.ring_call, self.rows, self.own_keys = call, (dout, q, out, lse), (k, v)
+        sum_dtype = _sum_dtype(q, call.ranks)
+        self.writes_directly = call.ranks <= 2 and sum_dtype == q.dtype
+        self.pending_dq = []  # (rows, dq), to add at the end
+        allocate = torch.empty_like if self.writes_directly else torch.zeros_like
+        self.sums = [allocate(x, dtype=sum_dtype, memory_format=torch.contiguous_format) for x in (q, k, v)]
 
     def _part_grads(self, step, p, k, v, heads, into=None):
         dout, q, out, lse = (x[:, heads, p.rows] for x in self.rows)
         k, v = (x[:, heads, p.keys] for x in (k, v))
-        with self.job.stamp('gradients', step):
-            options = p.causal, self.job.scale
-            return self.job.kernels.gradients(dout, q, k, v, out, lse.contiguous(), *options, into=into)
+        with self.ring_call.stamp('gradients', step):
+            options = p.causal, self.ring_call.scale
+            return self.ring_call.kernels.gradients(dout, q, k, v, out, lse.contiguous(), *options, into=into)
 
     def other_keys(self, step, k, v):
-        "Add the contribution of a step's keys to dq; return (dk, dv) of the keys that these rows attend to, or ()"
-        p = self.job.piece(step, k)
+        "Add the contribution of the keys of a step to dq; return (dk, dv) of these keys, or () if no row attends to them"
+        p = self.ring_call.piece(step, k)
         if p is None:
             return ()
         dq, dk, dv = self._part_grads(step, p, k, v, slice(None))
-        if self.direct:
-            self.later.append((p.rows, dq))
+        if self.writes_directly:
+            self.pending_dq.append((p.rows, dq))
         else:
             self.sums[0][:, :, p.rows] += dq
         return dk, dv
 
     def start(self):
         "Compute the gradients for the first half of the heads, while keys arrive"
-        self._own(slice(0, self.rows[1].shape[1] // 2))
+        self._own_key_grads(slice(0, self.rows[1].shape[1] // 2))
 
     def overlap(self):
         "Return a context for the work on the keys of other ranks"
@@ -174,47 +182,49 @@ class _Grads:
     def finish(self):
         "Compute the gradients for the second half of the heads, while the last gradients are sent"
         heads = self.rows[1].shape[1]
-        self._own(slice(heads // 2, heads))
+        self._own_key_grads(slice(heads // 2, heads))
 
-    def _own(self, heads):
-        "Compute the gradients for this rank's own keys, for some heads"
+    def _own_key_grads(self, heads):
+        "Compute the gradients for this rank's own keys, for a slice of the heads"
         if heads.stop:
             views = [x[:, heads] for x in self.sums]
-            found = self._part_grads(
-                0, self.job.piece(0, self.own[0]), *self.own, heads, views if self.direct else None
-            )
-            if not self.direct:
-                for to, x in zip(views, found):
-                    to += x
+            own_piece = self.ring_call.piece(0, self.own_keys[0])
+            grads = self._part_grads(0, own_piece, *self.own_keys, heads, views if self.writes_directly else None)
+            if not self.writes_directly:
+                for view, x in zip(views, grads):
+                    view += x
 
     def add(self, keys, grads):
-        "Add gradients that another rank has computed for some of this rank's keys and values"
-        _add_keys(self.sums[1:], keys, grads)
+        "Add gradients that another rank has computed for a slice of this rank's keys and values"
+        _add_key_grads(self.sums[1:], keys, grads)
 
     def result(self):
         "Return dq, dk and dv after all contributions have been added"
-        for rows, dq in self.later:
+        for rows, dq in self.pending_dq:
             self.sums[0][:, :, rows] += dq
         return self.sums
 
 
 @lru_cache
-def _urgent(device):
-    "Return a stream of high priority: its blocks are scheduled first"
+def _high_priority_stream(device):
+    "Return a stream with high priority, so that its blocks are scheduled first"
     return torch.cuda.Stream(device, priority=-1)
 
 
 class _ReducedGrads:
-    """Like `_Grads`, with kernels that accumulate dq themselves. On a GPU two of them run concurrently: the kernel for
-    this rank's own keys fills the gaps that the kernels for other keys leave, which have a higher priority."""
+    """Like `_Grads`, with kernels that accumulate dq themselves.
+
+    On a GPU, two kernels run concurrently: those for other keys have a higher priority, and the kernel for this rank's
+    own keys uses the SMs that they leave idle."""
 
     def __init__(self, call, dout, q, k, v, out, lse):
-        self.job, self.own, self.home = call, (k, v), None
+        self.ring_call, self.own_keys = call, (k, v)
+        self.received = None  # sums of the gradients that other ranks send, if there are more than two ranks
         self.parts = call.kernels.part_gradients(dout, q, out, lse, call.scale)
-        self.stream = _urgent(q.device) if q.is_cuda else None
+        self.stream = _high_priority_stream(q.device) if q.is_cuda else None
 
     @staticmethod
-    def fit(call, q):
+    def supports(call, q):
         "Return whether these kernels support all pieces of this rank"
         accumulator = call.kernels.part_gradients
         pieces = [call.piece(step, q) for step in range(call.ranks)]
@@ -223,8 +233,8 @@ class _ReducedGrads:
     def start(self):
         if self.stream:
             self.stream.wait_stream(torch.cuda.current_stream())
-        with self.job.stamp('gradients', 0):
-            self.sums = self.parts.add(*self.own, 0, self.job.causal)
+        with self.ring_call.stamp('gradients', 0):
+            self.sums = self.parts.add(*self.own_keys, 0, self.ring_call.causal)
 
     def overlap(self):
         return torch.cuda.stream(self.stream) if self.stream else nullcontext()
@@ -234,58 +244,59 @@ class _ReducedGrads:
             torch.cuda.current_stream().wait_stream(self.stream)
 
     def other_keys(self, step, k, v):
-        p = self.job.piece(step, k)
+        p = self.ring_call.piece(step, k)
         if p is None:
             return ()
-        with self.job.stamp('gradients', step):
+        with self.ring_call.stamp('gradients', step):
             return self.parts.add(k[:, :, p.keys], v[:, :, p.keys], p.rows.start or 0, p.causal)
 
     def add(self, keys, grads):
-        if self.home is None and self.job.ranks > 2:
-            self.home = [torch.zeros(x.shape, dtype=torch.float32, device=x.device) for x in self.own]
-        _add_keys(self.home or self.sums, keys, grads)
+        if self.received is None and self.ring_call.ranks > 2:
+            self.received = [torch.zeros(x.shape, dtype=torch.float32, device=x.device) for x in self.own_keys]
+        _add_key_grads(self.received or self.sums, keys, grads)
 
     def result(self):
-        if self.home:
-            for x, to in zip(self.home, self.sums):
-                torch.add(x, to, out=to)
+        if self.received:
+            for x, total in zip(self.received, self.sums):
+                torch.add(x, total, out=total)
         return self.parts.dq(), *self.sums
 
 
 def _backward(call, dout, q, k, v, out, lse):
     "Compute the gradients of this rank's q, k and v"
-    accumulator = _ReducedGrads if _ReducedGrads.fit(call, q) else _Grads
+    accumulator = _ReducedGrads if _ReducedGrads.supports(call, q) else _Grads
     call.open(k, v)
-    incoming, going = (call.carrier.fetch(1) if call.ranks > 1 else None), None
+    incoming = call.carrier.fetch(1) if call.ranks > 1 else None
+    outgoing = None  # the gradients in flight, from `_send_grads`
     grads = accumulator(call, dout, q, k, v, out, lse)
     grads.start()
     with grads.overlap():
         for step in range(1, call.ranks):
             with call.stamp('wait', step):
                 k, v = incoming.wait()
-            incoming = None if call.last(step) else call.carrier.fetch(step + 1)
-            found = grads.other_keys(step, k, v)
-            _recv_grads(call, grads, going)
-            going = _send_grads(call, step, k, found)
+            incoming = None if call.is_last(step) else call.carrier.fetch(step + 1)
+            key_grads = grads.other_keys(step, k, v)
+            _recv_grads(call, grads, outgoing)
+            outgoing = _send_grads(call, step, k, key_grads)
     grads.finish()
-    _recv_grads(call, grads, going)
+    _recv_grads(call, grads, outgoing)
     call.carrier.close()
     return [x.to(q.dtype) for x in grads.result()]
 
 
-def _send_grads(call, step, k, found):
-    "Start to send gradients and to receive others; return (step, messages in flight, the slice of keys they are for)"
-    keys = call.needed(step, k)
+def _send_grads(call, step, k, key_grads):
+    "Start to send gradients and to receive those of this rank's keys; return (step, messages in flight, these keys)"
+    keys = call.needed_keys(step, k)
     shape = k[:, :, keys or slice(0)].shape
-    return step, call.carrier.send_grads(step, found, (2 if keys else 0, shape)), keys
+    return step, call.carrier.send_grads(step, key_grads, (2 if keys else 0, shape)), keys
 
 
-def _recv_grads(call, grads, going):
+def _recv_grads(call, grads, in_flight):
     "Wait for the gradients that another rank has computed for this rank's keys, and add them"
-    if going:
-        step, post, keys = going
+    if in_flight:
+        step, messages, keys = in_flight
         with call.stamp('wait', step):
-            arrived = post.wait()
+            arrived = messages.wait()
         if keys:
             grads.add(keys, arrived)
         call.carrier.release_grads(step)
@@ -296,14 +307,14 @@ class _Ring(torch.autograd.Function):
     def forward(ctx, q, k, v, call):
         out, lse = _forward(call, q, k, v)
         ctx.save_for_backward(q, k, v, out, lse)
-        ctx.job = call
+        ctx.ring_call = call
         ctx.mark_non_differentiable(lse)
         return out, lse
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dout, _):
-        return *_backward(ctx.job, dout.contiguous(), *ctx.saved_tensors), None
+        return *_backward(ctx.ring_call, dout.contiguous(), *ctx.saved_tensors), None
 
 
 def attention(
@@ -315,7 +326,7 @@ def attention(
     scale=None,  # of q @ k^T; None: 1/sqrt(dim)
     kernels=None,  # `Kernels` that compute a part; None: those of `kernels_for`
     carrier=None,  # `Messages()` or `Copies()`, which transports keys, values and gradients; None: `Messages()`
-    stamp=None,  # `Stamps` that record what this rank does when
+    stamp=None,  # `Stamps` that record the activities of this rank
     lse=False,  # also return the logarithm of each row's sum of exponentials, which has no gradient
 ):  # like q; with `lse`, a pair (out, [batch, heads, rows])
     """Compute attention of a sequence that is split over the ranks of `torch.distributed`; differentiable once.
@@ -337,7 +348,7 @@ def attention(
 
 
 def gathered_attention(
-    q,  # this and the following arguments are those of `attention`
+    q,  # the arguments are those of `attention`
     k,
     v,
     order='zigzag',
@@ -356,8 +367,8 @@ def gathered_attention(
             x = x.contiguous()
             gathered.append([torch.empty_like(x) for _ in range(call.ranks)])
             dist.all_gather(gathered[-1], x)
-    out, lse = _attend_own(call, q, gathered[0][call.me], gathered[1][call.me])
+    out, lse = _attend_own_keys(call, q, gathered[0][call.me], gathered[1][call.me])
     for step in range(1, call.ranks):
         source = (call.me - step) % call.ranks
-        _attend_more(call, step, out, lse, q, gathered[0][source], gathered[1][source])
+        _attend_other_keys(call, step, out, lse, q, gathered[0][source], gathered[1][source])
     return out.to(q.dtype)

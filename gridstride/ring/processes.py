@@ -1,5 +1,10 @@
-"""Start processes from a notebook as the ranks of a `torch.distributed` group on this machine. If one rank fails, the
-error says where all ranks were, and no process is left running."""
+"""Start processes from a notebook as the ranks of a `torch.distributed` group on this machine. If a rank fails, the error
+says where all ranks were, and all processes are terminated.
+
+Each rank is a process with a pipe to the parent. A thread of the rank answers the parent's question 'where' with the line
+that the rank executes, even if the rank hangs. When a rank reports an error, dies or times out, the parent asks all
+others, chooses the most likely root cause (`_cause_priority`), and raises it as a `RankError`.
+"""
 
 import contextlib
 import linecache
@@ -23,23 +28,23 @@ import torch
 import torch.distributed as dist
 
 _HOST = '127.0.0.1'
-_GRACE = 2.0  # seconds for other ranks to answer after a failure, to notice a lost connection, and to end
-_SETTLE = 0.6  # seconds for other errors to arrive after a failure
-# Modules that ranks need, imported once before they are forked; torch imports the last one when it computes gradients.
-_LOADED = (
+_GRACE = 2.0  # seconds in which other ranks must answer after a failure, notice a lost connection, and exit
+_SETTLE = 0.6  # seconds in which other errors may arrive after a failure
+# Modules that are imported once, before ranks are forked; torch imports the last one when it computes gradients.
+_PRELOADED_MODULES = (
     *(f'{__package__}.{module}' for module in ('processes', 'passes', 'ulysses_and_tree', 'timestamps')),
     'torch.fx.experimental.symbolic_shapes',
 )
 
 
 class RankError(RuntimeError):
-    "A rank raised, died or hung: which one, why, and where the other ranks were"
+    "Raised if a rank raises, dies or hangs: the rank, the reason, and where the other ranks were"
 
     def __init__(
         self,
         rank,  # the root cause
-        why,  # what happened to it
-        others,  # {rank: where it was, or what it raised}
+        why,  # the failure of this rank
+        others,  # {rank: its location or error}
     ):
         self.rank, self.why, self.others = rank, why, others
         lines = [f'rank {rank} {why}', *(f'rank {r} {text}' for r, text in sorted(others.items()))]
@@ -50,7 +55,7 @@ class RankError(RuntimeError):
 
 
 class PeerError(RuntimeError):
-    "A rank timed out waiting for another rank"
+    "Raised if a rank times out waiting for another rank"
 
 
 class _Rank(NamedTuple):
@@ -61,13 +66,13 @@ class _Rank(NamedTuple):
     pipe: object
 
 
-# In a rank
+# The following functions run in a rank, those from `_Pickler` on in the parent.
 def rank_and_ranks() -> tuple:
     "Return (this rank, the number of ranks). Raises RuntimeError in a process that is not a rank"
     if not dist.is_initialized():
         raise RuntimeError(
-            'ring: this process is not a rank, and ranks send each other keys; write a function whose first argument '
-            'is the rank, and start it: ring.launch(f, 4)'
+            'ring: this process is not a rank; write a function whose first argument is the rank, and start it: '
+            'ring.launch(f, 4)'
         )
     return dist.get_rank(), dist.get_world_size()
 
@@ -78,53 +83,54 @@ _wait_stack = []  # descriptions of what this rank waits for, the innermost last
 
 @contextmanager
 def waiting(
-    what,  # 'the keys of rank 1'
+    awaited,  # a description: 'the keys of rank 1'
     patience,  # the timeout, in seconds
 ):
-    "Record what this rank waits for in a `with` block, so that the parent can ask; gloo's errors become `PeerError`"
-    _wait_stack.append(what)
+    "Record what this rank waits for in a `with` block, for the parent's questions; raise gloo's errors as `PeerError`"
+    _wait_stack.append(awaited)
     try:
         yield
     except RuntimeError as e:
         why = f'not within {patience:g} s' if 'Timed out' in str(e) else 'a connection is lost'
-        raise PeerError(f'timed out waiting for {what}: {why}') from None
+        raise PeerError(f'timed out waiting for {awaited}: {why}') from None
     finally:
         _wait_stack.pop()
 
 
-def _last_line(tb):
-    "Return the function and line of the innermost frame in the caller's own code"
-    own = [f for f in tb if not f.filename.startswith(_INTERNAL_FOLDERS)]
-    f = (own or tb)[-1]
-    return f'{f.name}, line {f.lineno}: {f.line}' if f.line else f'{f.name}, line {f.lineno}'
+def _last_line(frames):
+    "Return the function and line of the innermost frame that is not in torch or this package"
+    user_frames = [frame for frame in frames if not frame.filename.startswith(_INTERNAL_FOLDERS)]
+    frame = (user_frames or frames)[-1]
+    location = f'{frame.name}, line {frame.lineno}'
+    return f'{location}: {frame.line}' if frame.line else location
 
 
 def _describe_gloo_error(message):
-    "Describe an error of gloo that is about a connection; None for other errors"
+    "Describe an error of gloo about a connection; return None for other errors"
     if 'Timed out waiting' in message:
         return 'timed out waiting for another rank'
     return 'lost its connection to another rank' if 'by peer' in message else None
 
 
 def _error_text(e):
-    "Describe an exception of a rank, and where it was raised"
+    "Describe an exception of a rank and the line that raised it"
     message = (str(e).splitlines() or [''])[0]
-    what = (
+    description = (
         message
         if isinstance(e, PeerError)
         else _describe_gloo_error(message) or f'raised {type(e).__name__}: {message}'
     )
-    return f'{what}\n    in {_last_line(traceback.extract_tb(e.__traceback__))}'
+    return f'{description}\n    in {_last_line(traceback.extract_tb(e.__traceback__))}'
 
 
 def _location(thread):
-    "Return the line that a thread executes, and what it waits for"
+    "Describe the line that a thread executes, and what the thread waits for"
     stack = traceback.extract_stack(sys._current_frames()[thread])
     return f'was {f"waiting for {_wait_stack[-1]}, " if _wait_stack else ""}in {_last_line(stack)}'
 
 
 def _serve_parent(pipe, thread, send):
-    "Answer the parent when it asks where this rank is; exit when the parent sends 'end', or has ended"
+    "Answer the parent's questions where this rank is; exit when the parent sends 'end' or has exited"
     with suppress(EOFError, OSError):
         while pipe.recv() == 'where':
             send('where', _location(thread), '')
@@ -137,7 +143,7 @@ def _loopback():
     return next((name for name in ('lo', 'lo0') if name in names), None)
 
 
-def _join(rank, ranks, port, backend, patience):
+def _join_group(rank, ranks, port, backend, patience):
     "Join the process group as a rank"
     for name, value in dict(GLOO_SOCKET_IFNAME=_loopback(), TORCH_SYMM_MEM_DISABLE_MULTICAST='1').items():
         if value:
@@ -156,28 +162,27 @@ def _join(rank, ranks, port, backend, patience):
 def _rank_main(rank, ranks, port, backend, patience, threads, payload, pipe):
     "Run the process of a rank from start to end"
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles an interrupt, and ends all ranks
-    lock, printed = threading.Lock(), StringIO()
+    lock, output = threading.Lock(), StringIO()
 
-    def send(*what):
+    def send(*message):
         with lock, suppress(OSError):
-            pipe.send(what)
+            pipe.send(message)
 
-    watch = threading.Thread(target=_serve_parent, args=(pipe, threading.get_ident(), send), daemon=True)
-    watch.start()
+    server = threading.Thread(target=_serve_parent, args=(pipe, threading.get_ident(), send), daemon=True)
+    server.start()
     try:
         torch.set_num_threads(threads)
-        fn, args, kwargs, texts = cloudpickle.loads(payload)
-        linecache.cache.update(texts)
-        _join(rank, ranks, port, backend, patience)
-        with redirect_stdout(printed):
-            res = fn(rank, *args, **kwargs)
-        send('result', cloudpickle.dumps(res), printed.getvalue())
+        fn, args, kwargs, sources = cloudpickle.loads(payload)
+        linecache.cache.update(sources)
+        _join_group(rank, ranks, port, backend, patience)
+        with redirect_stdout(output):
+            result = fn(rank, *args, **kwargs)
+        send('result', cloudpickle.dumps(result), output.getvalue())
     except BaseException as e:
-        send('error', _error_text(e), printed.getvalue())
-    watch.join()  # until the parent sends 'end': a rank that exits early closes connections that others use
+        send('error', _error_text(e), output.getvalue())
+    server.join()  # until the parent sends 'end': a rank that exits early closes connections that others use
 
 
-# In the parent
 class _Pickler(cloudpickle.Pickler):
     "A pickler that keeps the file names of functions, which cloudpickle 3.1.3 drops: errors quote lines of these files"
 
@@ -185,32 +190,34 @@ class _Pickler(cloudpickle.Pickler):
         return (marshal.loads, (marshal.dumps(obj),)) if isinstance(obj, CodeType) else super().reducer_override(obj)
 
 
-def _pickle(what):
+def _pickle(obj):
     with BytesIO() as file:
-        _Pickler(file).dump(what)
+        _Pickler(file).dump(obj)
         return file.getvalue()
 
 
 def _source_of(fn):
-    "Return an entry of `linecache` for the file of a function, so that ranks can quote lines of a notebook"
+    "Return the entry of `linecache` for the file of a function, so that ranks can quote lines of a notebook"
     name = getattr(getattr(fn, '__code__', None), 'co_filename', '')
     lines = linecache.getlines(name)
     return {name: (sum(map(len, lines)), None, lines, name)} if lines else {}
 
 
 def _context():
-    "Return a context that starts processes: forks of a server that has imported torch, or else new interpreters"
+    "Return a context that starts processes by forking a server that has imported torch, else as new interpreters"
     if 'forkserver' not in get_all_start_methods():
         return get_context('spawn')
     context = get_context('forkserver')
-    context.set_forkserver_preload(list(_LOADED))
+    context.set_forkserver_preload(list(_PRELOADED_MODULES))
     return context
 
 
 @contextmanager
 def _without_main_program():
-    """Hide the main module while a process starts: it would import the program again, and start ranks itself. Ranks get
-    what they need of it by pickling"""
+    """Hide the main module in a `with` block that starts a process.
+
+    The process would import the program again, which would start ranks itself. Functions and objects of the program
+    are pickled instead."""
     main = sys.modules['__main__']
     sys.modules['__main__'] = ModuleType('__main__')
     try:
@@ -229,8 +236,8 @@ def _start(context, rank, *args):
     return _Rank(rank, process, parent_end)
 
 
-def _how_it_ended(process):
-    "Describe how a process ended"
+def _exit_reason(process):
+    "Describe why a process ended"
     process.join(_GRACE)
     code = process.exitcode
     if code == -signal.SIGABRT:
@@ -239,21 +246,21 @@ def _how_it_ended(process):
 
 
 def _receive(child):
-    "Return what a rank has sent, or None if it has sent nothing; a rank whose connection is closed has 'died'"
+    "Return the message of a rank, None if there is none; ('died', reason, '') if its connection is closed"
     try:
         return child.pipe.recv() if child.pipe.poll() else None
     except (EOFError, OSError):
-        return 'died', _how_it_ended(child.process), ''
+        return 'died', _exit_reason(child.process), ''
 
 
 def _print_output(rank, text):
-    "Print what a rank printed"
+    "Print the output of a rank"
     for line in text.splitlines():
         print(f'rank {rank}: {line}')
 
 
 def _ask_where(processes, finished, settle):
-    "Ask the ranks that have not reported yet where they are; return {rank: that, or the error that it reports instead}"
+    "Ask the ranks that have not finished where they are; return {rank: its location, or the error that it reports}"
     reports = {}
     pending = {child.rank: child for child in processes if child.rank not in finished}
     for child in pending.values():
@@ -265,46 +272,46 @@ def _ask_where(processes, finished, settle):
     ):
         for pipe in connection.wait([child.pipe for child in pending.values()], remaining):
             child = next(child for child in pending.values() if child.pipe is pipe)
-            what, value, _ = _receive(child)
-            reports[child.rank] = 'had finished' if what == 'result' else value
-            if what != 'where':
+            kind, value, _ = _receive(child)
+            reports[child.rank] = 'had finished' if kind == 'result' else value
+            if kind != 'where':
                 del pending[child.rank]
     return reports | {r: 'gave no answer' for r in pending if r not in reports}
 
 
 def _cause_priority(text):
-    "Return a number that is lower the more likely an outcome is the root cause, and not an effect of another one"
+    "Return the priority of a report as the root cause: the lower, the less likely it is an effect of another failure"
     order = 'died', 'raised', 'did not finish', 'gave no answer', 'was in', 'was waiting'
     return next((i for i, start in enumerate(order) if text.startswith(start)), len(order))
 
 
 def _failure(processes, finished, rank, why):
-    "Return the `RankError` for a reported failure; its root cause is a rank that died, not one that waited for it"
+    "Return the `RankError` for a failure of `rank`; the root cause may be another rank, for which `rank` waited"
     timed_out = why.startswith('did not finish')
     others = _ask_where(
         processes, finished if timed_out else {*finished, rank}, _GRACE if why.startswith('died') else _SETTLE
     )
-    everyone = {**{r: 'had finished' for r in finished}, **others}
-    everyone[rank] = f'{why}: it {everyone[rank]}' if timed_out else why
-    root_cause = min(everyone, key=lambda r: (_cause_priority(everyone[r]), r != rank, r))
-    return RankError(root_cause, everyone.pop(root_cause), everyone)
+    reports = {**{r: 'had finished' for r in finished}, **others}
+    reports[rank] = f'{why}: it {reports[rank]}' if timed_out else why
+    root_cause = min(reports, key=lambda r: (_cause_priority(reports[r]), r != rank, r))
+    return RankError(root_cause, reports.pop(root_cause), reports)
 
 
 def _collect(processes, patience):
-    "Return the results of all ranks. Raises RankError as soon as one fails, or if the last ones time out"
-    results, end = {}, None
+    "Return the results of all ranks. Raises RankError as soon as a rank fails, or if the last ranks time out"
+    results, deadline = {}, None
     while pending := [child for child in processes if child.rank not in results]:
-        remaining = None if end is None else max(0, end - time.monotonic())
+        remaining = None if deadline is None else max(0, deadline - time.monotonic())
         if not connection.wait([child.pipe for child in pending], remaining):
             raise _failure(
                 processes, results, pending[0].rank, f'did not finish within {patience:g} s of the first rank that did'
             )
         for child in pending:
-            what, value, text = _receive(child) or (None, None, '')
+            kind, value, text = _receive(child) or (None, None, '')
             _print_output(child.rank, text)
-            if what == 'result':
-                results[child.rank], end = cloudpickle.loads(value), end or time.monotonic() + patience
-            elif what:
+            if kind == 'result':
+                results[child.rank], deadline = cloudpickle.loads(value), deadline or time.monotonic() + patience
+            elif kind:
                 raise _failure(processes, results, child.rank, value)
     return [results[child.rank] for child in processes]
 
@@ -326,19 +333,19 @@ def _end_all(processes):
 
 def launch(
     fn,  # called as `fn(rank, *args, **kwargs)` in each process; may be defined in a notebook
-    ranks: int,  # how many processes; with the backend 'nccl' each has a GPU of its own
+    ranks: int,  # the number of processes; with the backend 'nccl', each has a GPU of its own
     *args,  # for `fn`, like `kwargs`
     backend=None,  # of `torch.distributed`; None: 'nccl' if there is one GPU per rank, else 'gloo'
-    patience=10.0,  # seconds that a rank waits for another one, and the caller for the last ones after the first
-    threads=1,  # that torch uses in each process
+    patience=10.0,  # seconds that a rank waits for another rank, and the caller for the last rank after the first has finished
+    threads=1,  # of torch in each process
     **kwargs,
-) -> list:  # what `fn` returned, rank by rank
-    """Run `fn` in `ranks` processes of this machine, which can send each other tensors by `torch.distributed`.
+) -> list:  # the results of `fn`, rank by rank
+    """Run `fn` in `ranks` processes on this machine, which can send each other tensors by `torch.distributed`.
 
         ring.launch(lambda rank: rank * rank, 4)  # [0, 1, 4, 9]
 
-    What a rank prints is printed here. If a rank raises, dies or hangs, all of them are ended, and `RankError` says
-    which rank failed, why, and what the others were waiting for. An interrupt ends them, too."""
+    The output of the ranks is printed here. If a rank raises, dies or hangs, all ranks are ended, and `RankError` says
+    which rank failed, why, and what the others were waiting for. An interrupt also ends all ranks."""
     if not callable(fn):
         raise TypeError(f'launch: fn is {fn!r}; expected a function of the rank: launch(fn, ranks)')
     if not isinstance(ranks, int) or ranks < 1:

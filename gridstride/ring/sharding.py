@@ -8,7 +8,7 @@ ORDERS = 'contiguous', 'striped', 'zigzag'
 
 
 class Piece(NamedTuple):
-    "Some rows of a rank, and the keys of a rank that they attend to: all of them, or with `causal` row i keys 0 to i"
+    "Some rows of a rank, and the keys of a rank that they attend to: all, or, if `causal`, row i to keys 0 to i"
 
     rows: slice
     keys: slice
@@ -34,16 +34,16 @@ def check_order(order, length, ranks):
 def positions(
     order: str,  # 'contiguous', 'striped' or 'zigzag'
     length: int,  # of the sequence
-    ranks: int,  # that share it
-    rank: int,  # which of them
-) -> torch.Tensor:  # int64 [length/ranks], in the order in which the rank has them
+    ranks: int,  # the number of ranks
+    rank: int,
+) -> torch.Tensor:  # int64 [length/ranks], in the order of the rank's rows
     """Return the positions of the sequence that a rank has.
 
     >>> positions('zigzag', 8, 2, 0).tolist()
     [0, 1, 6, 7]
 
-    Contiguous: one of `ranks` parts; striped: every `ranks`-th position; zigzag: two of 2*ranks parts, one from the
-    front and one from the end. Raises ValueError for an unknown order or a length that cannot be split."""
+    Contiguous: part `rank` of `ranks` parts; striped: every `ranks`-th position; zigzag: of 2*ranks parts, `rank` from the
+    front and `rank` from the end. Raises ValueError for an unknown order or a length that cannot be split."""
     check_order(order, length, ranks)
     if not 0 <= rank < ranks:
         raise ValueError(f'ring: rank is {rank}; expected 0 to {ranks - 1}')
@@ -58,8 +58,8 @@ def positions(
 
 def split(
     x,  # a tensor with the whole sequence
-    order: str,  # this and `ranks`, as for `positions`
-    ranks: int,
+    order: str,  # as for `positions`
+    ranks: int,  # the number of ranks
     dim=-2,  # axis of the sequence
 ) -> list:  # of tensors, rank by rank
     """Split a sequence among ranks.
@@ -70,14 +70,14 @@ def split(
 
 
 def join(
-    parts,  # of all ranks, as `split` returns them
+    parts,  # a list as `split` returns it
     order: str,  # as for `split`
     dim=-2,  # axis of the sequence
 ):  # a tensor with the whole sequence
-    "Join the parts of all ranks to the sequence: the inverse of `split`"
-    x, n = torch.cat(list(parts), dim), len(parts)
-    at = torch.cat([positions(order, x.shape[dim], n, r) for r in range(n)]).to(x.device)
-    return torch.empty_like(x).index_copy_(dim, at, x)
+    "Return the sequence from the parts of all ranks: the inverse of `split`"
+    x, ranks = torch.cat(list(parts), dim), len(parts)
+    index = torch.cat([positions(order, x.shape[dim], ranks, r) for r in range(ranks)]).to(x.device)
+    return torch.empty_like(x).index_copy_(dim, index, x)
 
 
 def piece(
@@ -113,5 +113,5 @@ def scores_of(
     10"""
     if part is None:
         return 0
-    rows, keys = (len(range(*some.indices(length))) for some in (part.rows, part.keys))
+    rows, keys = (len(range(*s.indices(length))) for s in (part.rows, part.keys))
     return rows * (rows + 1) // 2 if part.causal else rows * keys

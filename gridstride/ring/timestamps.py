@@ -1,4 +1,4 @@
-"""Record when each rank does what, and draw it as a timeline."""
+"""Record the activities of each rank, and draw them as a timeline."""
 
 import time
 from contextlib import contextmanager
@@ -11,11 +11,11 @@ from ..draw import PALETTE, Picture
 from ..prof.strip import OTHER, Box, Row, strip
 
 _COLORS = {'attend': PALETTE[0], 'gradients': PALETTE[0], 'merge': PALETTE[2], 'wait': OTHER}
-_SENDS = PALETTE[1]
+_SEND_COLOR = PALETTE[1]
 
 
 class Stamp(NamedTuple):
-    "One activity of a rank, from start to end, in seconds since all ranks began"
+    "An activity of a rank, from `start` to `end`, in seconds since all ranks created their `Stamps`"
 
     what: str  # 'attend', 'gradients', 'merge', 'wait', 'send'
     step: int
@@ -24,12 +24,13 @@ class Stamp(NamedTuple):
 
 
 class Stamps:
-    """Records when activities begin and end: on the CPU by its clock, on a GPU by events of the current stream.
+    """Records when activities begin and end: on the CPU with its clock, on a GPU with events in the current stream.
 
-    All ranks must create theirs together, because a barrier makes their clocks start at the same time."""
+    All ranks must create their instance at the same point of the program: a barrier starts their clocks together."""
 
     def __init__(self):
-        self.on_gpu, self.noted = dist.get_backend() == 'nccl', []
+        self.on_gpu = dist.get_backend() == 'nccl'
+        self.recorded = []  # (activity, step, start, end)
         dist.barrier()
         if self.on_gpu:
             torch.cuda.synchronize()
@@ -43,20 +44,20 @@ class Stamps:
         return event
 
     @contextmanager
-    def __call__(self, what, step):
+    def __call__(self, activity, step):
         "Record the activity of a `with` block"
         start = self._now()
         yield
-        self.noted.append((what, step, start, self._now()))
+        self.recorded.append((activity, step, start, self._now()))
 
     def _seconds(self, t):
         return self.begin.elapsed_time(t) / 1e3 if self.on_gpu else t - self.begin
 
     def read(self) -> list:  # of `Stamp`
-        "Return the recorded timestamps, once all work has finished"
+        "Wait for all work on the GPU, and return the recorded activities"
         if self.on_gpu:
             torch.cuda.synchronize()
-        return [Stamp(what, step, *map(self._seconds, ends)) for what, step, *ends in self.noted]
+        return [Stamp(activity, step, self._seconds(a), self._seconds(b)) for activity, step, a, b in self.recorded]
 
 
 def _boxes(stamps, is_send):
@@ -65,7 +66,7 @@ def _boxes(stamps, is_send):
             stamp.start,
             stamp.end,
             str(stamp.step) if stamp.what != 'wait' else '',
-            _COLORS.get(stamp.what, _SENDS),
+            _COLORS.get(stamp.what, _SEND_COLOR),
             f'{stamp.what} {stamp.step}',
         )
         for stamp in stamps
@@ -78,29 +79,29 @@ def draw_timeline(
     title='',
     end=None,  # of the time axis; None: the end of the last stamp
 ):  # an SVG picture
-    """Draw one row per rank: computation is coloured and has the number of its step, waiting is grey. A second row
-    shows what the rank sends, if anything"""
+    "Draw one row per rank: computation is coloured, with its step, and waiting is grey; a second row shows messages"
     rows = []
-    for r, noted in enumerate(map(list, stamps)):
-        rows.append(Row(f'rank {r}', _boxes(noted, False)))
-        if sends := _boxes(noted, True):
+    for r, of_rank in enumerate(map(list, stamps)):
+        rows.append(Row(f'rank {r}', _boxes(of_rank, False)))
+        if sends := _boxes(of_rank, True):
             rows.append(Row('sends', sends))
     return strip(rows, title=title, start=0, end=end)
 
 
 def timeline(
-    stamps,  # rank by rank, a list of `Stamp`; or {title: these}, drawn one below the other with the same scale
+    stamps,  # rank by rank, a list of `Stamp`; or {title: such lists}, drawn one below the other with the same scale
     caption='',
 ) -> Picture:
     "Draw the timeline of one run, or of several runs to compare"
     runs = stamps if isinstance(stamps, dict) else {'': stamps}
-    end = max(o.end for ranks in runs.values() for noted in ranks for o in noted)
+    end = max(stamp.end for ranks in runs.values() for of_rank in ranks for stamp in of_rank)
     return Picture(*[draw_timeline(ranks, title, end) for title, ranks in runs.items()], caption=caption)
 
 
 def busy(
     stamps,  # rank by rank
 ) -> list:  # of fractions, rank by rank
-    "Return the fraction of the time in which each rank computes"
-    end = max(o.end for noted in stamps for o in noted)
-    return [sum(o.end - o.start for o in noted if o.what in ('attend', 'gradients', 'merge')) / end for noted in stamps]
+    "Return the fraction of the time in which a rank computes, per rank"
+    end = max(stamp.end for of_rank in stamps for stamp in of_rank)
+    computing = 'attend', 'gradients', 'merge'
+    return [sum(s.end - s.start for s in of_rank if s.what in computing) / end for of_rank in stamps]

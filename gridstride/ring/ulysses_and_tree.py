@@ -1,4 +1,4 @@
-"""Split a long sequence in other ways: by heads instead of positions (Ulysses), and a tree for decoding."""
+"""Other ways to distribute attention over ranks: by heads instead of positions (Ulysses), and a tree for decoding."""
 
 import torch
 import torch.distributed as dist
@@ -9,40 +9,40 @@ from .processes import rank_and_ranks
 
 
 def _to_heads(x, order):
-    "Exchange [batch, heads, rows, dim] of this rank's positions for this rank's heads of the whole sequence"
+    "Exchange tensors: send all heads of this rank's positions, return this rank's heads of the whole sequence"
     ranks = dist.get_world_size()
-    sent = [o.contiguous() for o in x.chunk(ranks, 1)]
+    sent = [part.contiguous() for part in x.chunk(ranks, 1)]
     received = [torch.empty_like(sent[0]) for _ in range(ranks)]
     dist.all_to_all(received, sent) if x.is_cuda else _all_to_all(received, sent)
     return join(received, order)
 
 
 def _to_positions(x, order):
-    "Exchange some heads of the whole sequence for all heads of this rank's positions"
+    "Exchange tensors: send this rank's heads of the whole sequence, return all heads of this rank's positions"
     ranks = dist.get_world_size()
-    sent = [o.contiguous() for o in split(x, order, ranks)]
+    sent = [part.contiguous() for part in split(x, order, ranks)]
     received = [torch.empty_like(sent[0]) for _ in range(ranks)]
     dist.all_to_all(received, sent) if x.is_cuda else _all_to_all(received, sent)
     return torch.cat(received, 1)
 
 
 def _all_to_all(received, sent):
-    "Exchange tensors with all ranks by messages: gloo has no all-to-all"
+    "Exchange tensors with all ranks by messages, because gloo has no all-to-all"
     me = dist.get_rank()
     received[me].copy_(sent[me])
     others = [r for r in range(len(sent)) if r != me]
     ops = [dist.P2POp(dist.isend, sent[r], r) for r in others] + [
         dist.P2POp(dist.irecv, received[r], r) for r in others
     ]
-    for o in dist.batch_isend_irecv(ops) if ops else ():
-        o.wait()
+    for work in dist.batch_isend_irecv(ops) if ops else ():
+        work.wait()
 
 
 def ulysses_attention(
     q,  # [batch, heads, rows, dim]: this rank's part; heads must be a multiple of the number of ranks
     k,  # like q
     v,  # like q
-    order='contiguous',  # this and the following arguments are those of `attention`
+    order='contiguous',  # the remaining arguments are those of `attention`
     causal=True,
     scale=None,
     kernels=None,
@@ -69,9 +69,9 @@ def tree_decode(
     q,  # [batch, heads, rows, dim]: the same few rows on all ranks
     k,  # [batch, heads, keys, dim]: this rank's part of the keys
     v,  # like k
-    scale=None,  # this and `kernels`, as for `attention`
-    kernels=None,
-):  # like q, on all ranks
+    scale=None,  # as for `attention`
+    kernels=None,  # as for `attention`
+):  # like q, the same on all ranks
     """Compute attention of a few rows to keys that are split over ranks. Each rank attends to its own keys, then pairs
     of ranks at distances 1, 2, 4, ... exchange and merge their partial results.
 
@@ -83,14 +83,14 @@ def tree_decode(
         raise ValueError(f'tree_decode: the number of ranks must be a power of two; got {ranks}')
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
     out, lse = (kernels or kernels_for(q, k, v)).attend(q, k, v, False, scale)
-    wide = torch.promote_types(out.dtype, torch.float32)
-    packed = torch.cat([out.to(wide), lse[..., None].to(wide)], -1)
+    dtype = torch.promote_types(out.dtype, torch.float32)
+    packed = torch.cat([out.to(dtype), lse[..., None].to(dtype)], -1)
     distance = 1
     while distance < ranks:
         other = torch.empty_like(packed)
-        swap = [dist.P2POp(dist.isend, packed, me ^ distance), dist.P2POp(dist.irecv, other, me ^ distance)]
-        for o in dist.batch_isend_irecv(swap):
-            o.wait()
+        ops = [dist.P2POp(dist.isend, packed, me ^ distance), dist.P2POp(dist.irecv, other, me ^ distance)]
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
         out, lse = packed[..., :-1].contiguous(), packed[..., -1].contiguous()
         merge(out, lse, other[..., :-1].contiguous(), other[..., -1].contiguous())
         packed, distance = torch.cat([out, lse[..., None]], -1), 2 * distance
@@ -107,7 +107,7 @@ def bytes_sent(
     size=2,  # bytes of an element
     rows=1,  # of q when decoding
 ) -> float:  # bytes that each rank sends per layer and sequence
-    """Compute the bytes that each rank sends, for the forward pass unless the method says otherwise.
+    """Compute the bytes that each rank sends, for the forward pass unless `way` names the backward pass.
 
     >>> bytes_sent('ring', 8, 2, heads=1, dim=1)
     16.0

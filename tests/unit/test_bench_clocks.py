@@ -63,7 +63,8 @@ def events(queue):
         def elapsed_time(self, other): return 2.5
     e = object.__new__(Events)
     e.torch = SimpleNamespace(Event=Event, _sleep=note('pause'), synchronize=note('wait'))
-    e.buffer, e.sensors, e.states, e.each = SimpleNamespace(zero_=note('flush')), Sensors('a-b', nvml()), [], 1e-4
+    e.buffer, e.sensors = SimpleNamespace(zero_=note('flush')), Sensors('a-b', nvml())
+    e.states, e.queue_seconds = [], 1e-4
     return e
 
 

@@ -56,7 +56,8 @@ def test_forms_are_those_that_a_notebook_would_show():
 
 
 def test_data_are_kept_if_json_gives_them_back():
-    assert [recording._plain(o) for o in ({'a': [1, 'b']}, 3, Bold('a'), {1: 2})] == [{'a': [1, 'b']}, 3, None, None]
+    values = {'a': [1, 'b']}, 3, Bold('a'), {1: 2}
+    assert [recording._json_data(o) for o in values] == [{'a': [1, 'b']}, 3, None, None]
 
 
 def test_a_recording_is_one_file_that_shows_itself(tmp_path):
