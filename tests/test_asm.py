@@ -468,13 +468,13 @@ def test_what_nvrtc_made_is_kept(tmp_path, monkeypatch, driver_keeps):
     monkeypatch.chdir(tmp_path)
     (tmp_path/'own.h').write_text('#define SCALE 3.f\n')
     src = '#include "own.h"\n__global__ void k(float *x) { x[threadIdx.x] *= SCALE; }'
-    compiled, calls = tools._compiled, []
+    compiled, calls = tools._run_nvrtc, []
     def compile_counted(*args):
         fresh = tools._NO_CACHE in args[4]
         if not fresh: calls.append(args)
         made = compiled(*args)
         return made if fresh or not driver_keeps else (*made[:2], '', made[3])
-    monkeypatch.setattr(tools, '_compiled', compile_counted)
+    monkeypatch.setattr(tools, '_run_nvrtc', compile_counted)
     made = tools.nvrtc(src, 'k')
     assert tools.nvrtc(src, 'k') == made and len(calls) == 1 and made[1][:4] == b'\x7fELF'
     (path,) = (tmp_path/'cache/cubin').glob('*/made')

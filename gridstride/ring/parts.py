@@ -139,8 +139,8 @@ def slowed(
     return Kernels(slow_down(kernels.attend, 0, 1), slow_down(kernels.gradients, 1, 2.5))
 
 
-# out and lse of attention to two disjoint parts of the keys determine those of attention to both: lse is the logarithm of
-# the sum of both sums of exponentials, and out the mean of both, weighted by these sums.
+# out and lse of attention to two disjoint parts of the keys determine those of attention to both: lse is the logarithm
+# of the sum of both sums of exponentials, and out the mean of both, weighted by these sums.
 def _merge_plain(out, lse, part, part_lse):
     "Merge with torch, in place"
     merged_lse = torch.logaddexp(lse, part_lse)

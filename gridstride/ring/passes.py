@@ -1,9 +1,10 @@
 """Compute attention of a sequence that is split over ranks: in a ring, which overlaps communication and computation, or
 after an all-gather.
 
-Each rank has some rows of q, and the keys and values of the same positions. In step s of the ring, rank r attends to the
-keys of rank r - s and merges the result (`parts.merge`); meanwhile it fetches the keys of the next step from a carrier
-(`transport`). In the backward pass, the rank that computes the gradients of keys sends them to the rank that owns them.
+Each rank has some rows of q, and the keys and values of the same positions. In step s of the ring, rank r attends to
+the keys of rank r - s and merges the result (`parts.merge`); meanwhile it fetches the keys of the next step from a
+carrier (`transport`). In the backward pass, the rank that computes the gradients of keys sends them to the rank that
+owns them.
 """
 
 from contextlib import nullcontext
@@ -160,7 +161,7 @@ class _Grads:
             return self.ring_call.kernels.gradients(dout, q, k, v, out, lse.contiguous(), *options, into=into)
 
     def other_keys(self, step, k, v):
-        "Add the contribution of the keys of a step to dq; return (dk, dv) of these keys, or () if no row attends to them"
+        "Add the contribution of a step's keys to dq; return (dk, dv) of these keys, or () if no row attends to them"
         p = self.ring_call.piece(step, k)
         if p is None:
             return ()

@@ -1,9 +1,9 @@
-"""Start processes from a notebook as the ranks of a `torch.distributed` group on this machine. If a rank fails, the error
-says where all ranks were, and all processes are terminated.
+"""Start processes from a notebook as the ranks of a `torch.distributed` group on this machine. If a rank fails, the
+error says where all ranks were, and all processes are terminated.
 
-Each rank is a process with a pipe to the parent. A thread of the rank answers the parent's question 'where' with the line
-that the rank executes, even if the rank hangs. When a rank reports an error, dies or times out, the parent asks all
-others, chooses the most likely root cause (`_cause_priority`), and raises it as a `RankError`.
+Each rank is a process with a pipe to the parent. A thread of the rank answers the parent's question 'where' with the
+line that the rank executes, even if the rank hangs. When a rank reports an error, dies or times out, the parent asks
+all others, chooses the most likely root cause (`_cause_priority`), and raises it as a `RankError`.
 """
 
 import contextlib
@@ -336,7 +336,7 @@ def launch(
     ranks: int,  # the number of processes; with the backend 'nccl', each has a GPU of its own
     *args,  # for `fn`, like `kwargs`
     backend=None,  # of `torch.distributed`; None: 'nccl' if there is one GPU per rank, else 'gloo'
-    patience=10.0,  # seconds that a rank waits for another rank, and the caller for the last rank after the first has finished
+    patience=10.0,  # seconds that a rank waits for another, and the caller for the last after the first has finished
     threads=1,  # of torch in each process
     **kwargs,
 ) -> list:  # the results of `fn`, rank by rank

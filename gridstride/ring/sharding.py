@@ -42,8 +42,9 @@ def positions(
     >>> positions('zigzag', 8, 2, 0).tolist()
     [0, 1, 6, 7]
 
-    Contiguous: part `rank` of `ranks` parts; striped: every `ranks`-th position; zigzag: of 2*ranks parts, `rank` from the
-    front and `rank` from the end. Raises ValueError for an unknown order or a length that cannot be split."""
+    Contiguous: part `rank` of `ranks` parts; striped: every `ranks`-th position; zigzag: of 2*ranks parts, part `rank`
+    from the front and part `rank` from the end. Raises ValueError for an unknown order or a length that cannot be
+    split."""
     check_order(order, length, ranks)
     if not 0 <= rank < ranks:
         raise ValueError(f'ring: rank is {rank}; expected 0 to {ranks - 1}')

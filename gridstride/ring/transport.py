@@ -41,7 +41,7 @@ class Messages:
         (self.me, self.ranks), self.patience = rank_and_ranks(), patience
 
     def open(self, *tensors, needed_keys=None, parts=1):
-        """Start a pass with this rank's tensors. Messages send all keys at once, and ignore `needed_keys` and `parts`."""
+        "Start a pass with this rank's tensors. Messages send all keys at once, and ignore `needed_keys` and `parts`"
         self.own = [x.contiguous() for x in tensors]
 
     def _exchange(self, tensors, arriving, destination, source, tag, content):
@@ -81,9 +81,9 @@ class Messages:
         self.own = None
 
 
-# The copy engines of a GPU access the memory of other GPUs, and streams wait for values in memory. Neither uses an SM, so
-# kernels that compute can occupy all SMs. A copy within a GPU would use SMs, and wait for these kernels. Therefore keys
-# are copied from the memory of their owner directly to the memory where another rank reads them.
+# The copy engines of a GPU access the memory of other GPUs, and streams wait for values in memory. Neither uses an SM,
+# so kernels that compute can occupy all SMs. A copy within a GPU would use SMs, and wait for these kernels. Therefore
+# keys are copied from the memory of their owner directly to the memory where another rank reads them.
 _WAIT_GEQ = 0  # CU_STREAM_WAIT_VALUE_GEQ: wait until the value is at least as large
 
 
