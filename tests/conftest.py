@@ -182,7 +182,8 @@ def pytest_testnodedown(node):
 
 def pytest_terminal_summary(terminalreporter, config):
     if left := config.stash.get(LEFT, {}).get('left'):
-        terminalreporter.write_line(f"{left} test{'s are' if left > 1 else ' is'} left to: python3 course.py test --all")
+        what = f'{left} tests are' if left > 1 else '1 test is'
+        terminalreporter.write_line(f'{what} left to: python3 course.py test --all')
 
 
 def pytest_runtest_setup(item):
