@@ -330,7 +330,7 @@ def test_processes_at_once_and_one_that_is_killed(kept):
 def test_the_hook_for_children_heals(kept, monkeypatch):
     from gridstride import child_processes
     for fault in ('text', 'folder', 'link', 'writable', 'file', 'cache'):
-        folder = child_processes._folder()
+        folder = child_processes._hook_folder()
         assert folder == kept.folder/'children' and (folder/'sitecustomize.py').read_text() == child_processes._HOOK
         file = folder/'sitecustomize.py'
         if fault == 'text': file.write_bytes(b'\xff')
@@ -339,14 +339,14 @@ def test_the_hook_for_children_heals(kept, monkeypatch):
             os.rename(file, folder/'other'); file.symlink_to(folder/'other')
         if fault == 'folder':
             file.unlink(); file.mkdir()
-            assert (child_processes._folder()/'sitecustomize.py').read_text() == child_processes._HOOK
+            assert (child_processes._hook_folder()/'sitecustomize.py').read_text() == child_processes._HOOK
             file.rmdir()
         if fault == 'file':
             shutil.rmtree(folder); folder.write_text('')
-            assert (child_processes._folder()/'sitecustomize.py').read_text() == child_processes._HOOK
+            assert (child_processes._hook_folder()/'sitecustomize.py').read_text() == child_processes._HOOK
             folder.unlink()
     os.chmod(kept.folder, 0o777)
-    assert child_processes._folder() != kept.folder/'children'
+    assert child_processes._hook_folder() != kept.folder/'children'
 
 
 @pytest.fixture(params=[True, False], ids=['interrupts', 'restarts'])

@@ -45,10 +45,10 @@ ROOT = Path(gridstride.__file__).resolve().parents[1]
 
 
 def machine(
-    **other,  # attributes that replace this machine's own
+    **overrides,  # attributes that replace this machine's own
 ) -> SimpleNamespace:
     "Describe this machine for the checks"
-    own = dict(
+    facts = dict(
         system=sys.platform,
         path=os.environ.get('PATH', ''),
         env=os.environ,
@@ -56,7 +56,7 @@ def machine(
         site=sys.path,
         include=sysconfig.get_path('include'),
         driver=_driver,
-        launches=_why_long_launches,
+        launches=_why_no_launcher,
         pci='/sys/bus/pci/devices',
         cuda='/usr/local/cuda',
         root=ROOT,
@@ -65,10 +65,10 @@ def machine(
         has=lambda name: importlib.util.find_spec(name) is not None,
         free=lambda: shutil.disk_usage(ROOT).free,
     )
-    return SimpleNamespace(**{**own, **other})
+    return SimpleNamespace(**{**facts, **overrides})
 
 
-def _which(m, *names):
+def _find_program(m, *names):
     "Return the first of the programs `names` that the machine has, or None"
     return next((p for p in (shutil.which(n, path=m.path) for n in names) if p), None)
 
@@ -89,32 +89,34 @@ def _driver():
         lib = ctypes.CDLL(name)
     except OSError:
         return 0, None
-    n, v = ctypes.c_int(), ctypes.c_int()
-    if lib.cuDriverGetVersion(ctypes.byref(v)):
+    num_gpus, version = ctypes.c_int(), ctypes.c_int()
+    if lib.cuDriverGetVersion(ctypes.byref(version)):
         return 0, None
-    if lib.cuInit(0) or lib.cuDeviceGetCount(ctypes.byref(n)):
-        return 0, _cuda(v.value)
-    return n.value, _cuda(v.value)
+    if lib.cuInit(0) or lib.cuDeviceGetCount(ctypes.byref(num_gpus)):
+        return 0, _version_text(version.value)
+    return num_gpus.value, _version_text(version.value)
 
 
 # This runs in a process of its own, because it imports torch, which may crash.
-def _why_long_launches():
+def _why_no_launcher():
     "Return why kernels are launched by ctypes here; empty where compiled code launches them"
-    ask = 'import sys; from gridstride.cpp.launcher import why_no_launcher; sys.exit(why_no_launcher())'
+    probe = 'import sys; from gridstride.cpp.launcher import why_no_launcher; sys.exit(why_no_launcher())'
     try:
-        done = subprocess.run([sys.executable, '-c', ask], stderr=subprocess.PIPE, text=True, timeout=120, cwd=ROOT)
+        completed = subprocess.run(
+            [sys.executable, '-c', probe], stderr=subprocess.PIPE, text=True, timeout=120, cwd=ROOT
+        )
     except (OSError, subprocess.SubprocessError) as e:
         return f'{type(e).__name__}: {e}'
-    said = done.stderr.strip().splitlines() or [f'the check ended with status {done.returncode}']
-    return said[-1] if done.returncode else ''
+    error_lines = completed.stderr.strip().splitlines() or [f'the check ended with status {completed.returncode}']
+    return error_lines[-1] if completed.returncode else ''
 
 
-def _cuda(v):
+def _version_text(v):
+    "Format a version of CUDA, such as 13000, as '13.0'"
     return f'{v // 1000}.{v % 1000 // 10}'
 
 
-# The command that installs something depends on the package manager. If no manager is known, the advice names the
-# package.
+# The command that installs a package depends on the package manager. If there is none, the advice names the package.
 _PACKAGES = {
     'compiler': {'apt': 'g++', 'dnf': 'gcc-c++', 'pacman': 'gcc'},
     'python': {'apt': 'python3', 'dnf': 'python3', 'pacman': 'python', 'brew': 'python'},
@@ -127,38 +129,46 @@ _INSTALL = {'apt': 'apt install', 'dnf': 'dnf install', 'pacman': 'pacman -S', '
 
 
 def _manager(m):
+    "Return the package manager of the machine; None if it is unknown"
     return next(
-        (manager for manager in (['brew'] if m.system == 'darwin' else ['apt', 'dnf', 'pacman']) if _which(m, manager)),
+        (
+            manager
+            for manager in (['brew'] if m.system == 'darwin' else ['apt', 'dnf', 'pacman'])
+            if _find_program(m, manager)
+        ),
         None,
     )
 
 
 def fix(
-    thing,  # a key of `_PACKAGES`
+    requirement,  # a key of `_PACKAGES`
     m=None,  # the machine; None: this one
 ) -> str:  # a command
-    "Return the command that installs `thing` here"
+    "Return the command that installs a requirement on this machine"
     m = m or machine()
-    if thing == 'compiler' and m.system == 'darwin':
+    if requirement == 'compiler' and m.system == 'darwin':
         return 'xcode-select --install'
-    tool = _manager(m)
-    package = _PACKAGES[thing].get(tool)
+    manager = _manager(m)
+    package = _PACKAGES[requirement].get(manager)
     if not package:
-        return f"install {_PACKAGES[thing]['apt'].format(*m.python)} (or the package of your system that provides it)"
-    sudo = 'sudo ' if m.user and tool != 'brew' else ''
-    return f'{sudo}{_INSTALL[tool]} {package.format(*m.python)}'
+        name = _PACKAGES[requirement]['apt'].format(*m.python)
+        return f'install {name} (or the package of your system that provides it)'
+    sudo = 'sudo ' if m.user and manager != 'brew' else ''
+    return f'{sudo}{_INSTALL[manager]} {package.format(*m.python)}'
 
 
 def _pip(m, *args):
     "Return the command that installs packages: into the course's environment, or into the one that runs this"
-    how = '.venv/bin/python -m pip install -c constraints.txt' if m.course else f'{sys.executable} -m pip install'
-    return ' '.join([how, *args])
+    pip_install = (
+        '.venv/bin/python -m pip install -c constraints.txt' if m.course else f'{sys.executable} -m pip install'
+    )
+    return ' '.join([pip_install, *args])
 
 
-# A check returns a row: the state, what was found, and the command that fixes it. `missing`: the lessons need it;
-# `optional`: on this machine they do without.
+# A check returns a row: the state, the finding, and the command that fixes it. The state is `missing` if the lessons
+# need it, `optional` if they do not need it on this machine, and `mismatch` if it does not fit the other requirements.
 MIN_PYTHON = (3, 10)
-MIN_FREE = 5 * 10**9  # bytes that the set-up takes
+MIN_FREE = 5 * 10**9  # bytes of disk space for the set-up
 
 Row = namedtuple('Row', 'state found fix', defaults=('', ''))
 _COURSE_ONLY = Row('optional', 'none; the package alone does not need it')
@@ -172,11 +182,11 @@ def _python(m):
 
 
 def _venv(m):
-    gone = [module for module in ('venv', 'ensurepip') if not m.has(module)]
-    if gone and not m.course:
+    missing_modules = [module for module in ('venv', 'ensurepip') if not m.has(module)]
+    if missing_modules and not m.course:
         return _COURSE_ONLY
-    if gone:
-        return Row('missing', f"no module {' and '.join(gone)}", fix('venv', m))
+    if missing_modules:
+        return Row('missing', f"no module {' and '.join(missing_modules)}", fix('venv', m))
     return Row('ok', 'venv and ensurepip')
 
 
@@ -199,12 +209,12 @@ def environment_version(
     python = next((p for p in (home / 'bin' / 'python', home / 'Scripts' / 'python.exe') if p.exists()), home)
     cmd = [str(python), '-c', _PROBE, str(home)]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             cmd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=60, check=True, env=env
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+    return completed.stdout.strip()
 
 
 def _environment(m):
@@ -222,9 +232,9 @@ def _environment(m):
 def compiler(m=None):  # the machine; None: this one
     "Return the path of a C++ compiler that works, or None"
     m = m or machine()
-    if m.system == 'darwin' and not _output_of(_which(m, 'xcode-select') or 'xcode-select', '-p'):
+    if m.system == 'darwin' and not _output_of(_find_program(m, 'xcode-select') or 'xcode-select', '-p'):
         return  # until then clang++ is a stub
-    return _which(m, *(m.env.get('CXX', '').split()[:1]), 'g++', 'clang++', 'c++')
+    return _find_program(m, *(m.env.get('CXX', '').split()[:1]), 'g++', 'clang++', 'c++')
 
 
 def _compiler(m):
@@ -235,43 +245,43 @@ def _compiler(m):
 
 
 def _disk(m):
-    set_up = not m.course or (Path(m.root) / '.venv').exists()
+    is_set_up = not m.course or (Path(m.root) / '.venv').exists()
     free = m.free()
-    need = 10**9 if set_up else MIN_FREE
+    required = 10**9 if is_set_up else MIN_FREE
     found = f'{free / 1e9:.1f} GB free'
-    return Row('ok', found) if free >= need else Row('missing', found, f'free at least {need / 1e9:.0f} GB')
+    return Row('ok', found) if free >= required else Row('missing', found, f'free at least {required / 1e9:.0f} GB')
 
 
 # Importing torch takes seconds, and a broken torch may crash. So its version is read from its metadata, and the CUDA
 # version that it was built for from a small file.
-def _dist(m, name):
+def _distribution(m, name):
     "Return the installed package `name`, or None"
     return next(iter(metadata.distributions(name=name, path=list(m.site))), None)
 
 
-def _absent(m, name):
+def _row_for_absent(m, name):
     "Return the row of a missing package: the set-up installs it, or pip if the set-up is complete"
     if not m.course:
         return Row('missing' if name == 'numpy' else 'optional', 'not installed', _pip(m, name))
-    done = environment_version(Path(m.root) / '.venv')
-    return Row('missing', 'not installed', _pip(m, name) if done else 'python3 course.py setup')
+    has_environment = environment_version(Path(m.root) / '.venv')
+    return Row('missing', 'not installed', _pip(m, name) if has_environment else 'python3 course.py setup')
 
 
-def _required(name):
+def _required_check(name):
     "Return a check for a Python package that the lessons need"
 
     def check(m):
-        d = _dist(m, name)
-        return Row('ok', d.version) if d else _absent(m, name)
+        d = _distribution(m, name)
+        return Row('ok', d.version) if d else _row_for_absent(m, name)
 
     return check
 
 
-def _package(name, only=None):
+def _optional_check(name, only=None):
     "Return a check for an optional Python package"
 
     def check(m):
-        d = _dist(m, name)
+        d = _distribution(m, name)
         if d:
             return Row('ok', d.version)
         if only and m.system != only:
@@ -283,7 +293,7 @@ def _package(name, only=None):
 
 def _torch_cuda(m):
     "Return the CUDA version that torch was built for; None for a CPU build or no torch"
-    d = _dist(m, 'torch')
+    d = _distribution(m, 'torch')
     return runpy.run_path(str(d.locate_file('torch/version.py'))).get('cuda') if d else None
 
 
@@ -291,7 +301,7 @@ def _major(version):
     return int(re.match(r'\d+', version)[0])
 
 
-def _size(dists):
+def _total_size(dists):
     "Return the disk space of packages, from their lists of files; 0 if these do not state it"
     rows = csv.reader('\n'.join(d.read_text('RECORD') or '' for d in dists).splitlines())
     size = sum(int(row[2]) for row in rows if len(row) == 3 and row[2].isdigit())
@@ -303,15 +313,15 @@ def torch_build(
 ) -> str:  # such as '2.13.0+cpu, built for the CPU only, 0.7 GB'; empty where it is not installed
     "Return which build of PyTorch is installed, and its size with the CUDA libraries"
     m = machine(site=site)
-    d = _dist(m, 'torch')
+    d = _distribution(m, 'torch')
     cuda = _torch_cuda(m)
     if not d:
         return ''
     libraries = [
         library for library in metadata.distributions(path=list(site)) if str(library.name).startswith('nvidia-')
     ]
-    libraries_size = cuda and _size(libraries)
-    parts = d.version, f"built for {f'CUDA {cuda}' if cuda else 'the CPU only'}", _size([d])
+    libraries_size = cuda and _total_size(libraries)
+    parts = d.version, f"built for {f'CUDA {cuda}' if cuda else 'the CPU only'}", _total_size([d])
     return ', '.join(filter(None, [*parts, libraries_size and f"and {libraries_size} of NVIDIA's libraries"]))
 
 
@@ -325,12 +335,12 @@ def _torch(m):
     found = torch_build(m.site)
     cuda = _torch_cuda(m)
     if not found:
-        return _absent(m, 'torch')
-    gpus, newest = m.driver()
+        return _row_for_absent(m, 'torch')
+    num_gpus, newest_cuda = m.driver()
     if has_gpu(m) and not cuda:
         return Row('mismatch', f'{found}, but this machine has a GPU', _pip(m, '--force-reinstall torch'))
-    if gpus and _major(newest) < _major(cuda):
-        return Row('mismatch', f'{found}, but the driver supports CUDA {newest} at most', fix('driver', m))
+    if num_gpus and _major(newest_cuda) < _major(cuda):
+        return Row('mismatch', f'{found}, but the driver supports CUDA {newest_cuda} at most', fix('driver', m))
     return Row('ok', found)
 
 
@@ -346,11 +356,11 @@ def _is_on_pci_bus(m):
 
 
 def _gpu(m):
-    gpus, newest = m.driver()
-    smi = _which(m, 'nvidia-smi')
-    named = _output_of(smi, '--query-gpu=name,driver_version', '--format=csv,noheader') if smi else ''
-    if gpus:
-        return Row('ok', f"{gpus} with CUDA up to {newest}: {'; '.join(named.splitlines()) or 'name unknown'}")
+    num_gpus, newest_cuda = m.driver()
+    nvidia_smi = _find_program(m, 'nvidia-smi')
+    named = _output_of(nvidia_smi, '--query-gpu=name,driver_version', '--format=csv,noheader') if nvidia_smi else ''
+    if num_gpus:
+        return Row('ok', f"{num_gpus} with CUDA up to {newest_cuda}: {'; '.join(named.splitlines()) or 'name unknown'}")
     if _is_on_pci_bus(m):
         return Row('missing', 'an NVIDIA GPU whose driver does not work', fix('driver', m))
     return Row('optional', 'none: kernels are simulated on the CPU')
@@ -358,7 +368,7 @@ def _gpu(m):
 
 def _nvcc(m):
     homes = [m.env[k] for k in ('CUDA_HOME', 'CUDA_PATH') if m.env.get(k)] + [m.cuda]
-    found = _which(m, 'nvcc', *(f'{h}/bin/nvcc' for h in homes))
+    found = _find_program(m, 'nvcc', *(f'{h}/bin/nvcc' for h in homes))
     if not found and m.driver()[0]:
         return Row('missing', 'not found', fix('nvcc', m))
     if not found:
@@ -369,10 +379,10 @@ def _nvcc(m):
     cuda = _torch_cuda(m)
     if not cuda or _major(cuda) == _major(version[1]):
         return Row('ok', version[1])
-    return Row('mismatch', f'{version[1]}, but torch is built for CUDA {cuda}', _toolkit(cuda, m))
+    return Row('mismatch', f'{version[1]}, but torch is built for CUDA {cuda}', _toolkit_fix(cuda, m))
 
 
-def _toolkit(cuda, m):
+def _toolkit_fix(cuda, m):
     "Return the command that installs the CUDA toolkit of a given version"
     if _manager(m) not in ('apt', 'dnf'):
         return f'install the CUDA toolkit {cuda}'
@@ -380,7 +390,7 @@ def _toolkit(cuda, m):
 
 
 def _ninja(m):
-    found = _which(m, 'ninja', 'ninja-build')
+    found = _find_program(m, 'ninja', 'ninja-build')
     if not found:
         return Row('optional', 'not found', _pip(m, 'ninja'))
     return Row('ok', _output_of(found, '--version') or found)
@@ -410,36 +420,36 @@ def _assembly(m):
     "Return what compiles kernels to PTX and SASS without a GPU: packages, or the tools of a CUDA toolkit"
 
     def package(name):
-        return getattr(_dist(m, name), 'version', None)
+        return getattr(_distribution(m, name), 'version', None)
 
     nvrtc = package('nvidia-cuda-nvrtc') or next((p.name for p in Path(m.cuda).glob('lib64/libnvrtc.so.*')), None)
-    reader = package('nvidia-cuda-nvdisasm') or _which(m, 'nvdisasm', f'{m.cuda}/bin/nvdisasm')
+    reader = package('nvidia-cuda-nvdisasm') or _find_program(m, 'nvdisasm', f'{m.cuda}/bin/nvdisasm')
     if nvrtc and reader:
         return Row('ok', f'NVRTC {nvrtc}, nvdisasm {reader}')
     if m.system != 'linux':
         return Row('optional', f'not available for {m.system}: lessons show recorded results')
-    gone = ' and '.join(f'no {missing}' for missing, found in (('NVRTC', nvrtc), ('nvdisasm', reader)) if not found)
-    wanted = "-e '.[asm]'" if m.course else 'nvidia-cuda-nvrtc nvidia-cuda-nvdisasm'
-    return Row('optional', f'{gone}: lessons show recorded results', _pip(m, wanted))
+    problem = ' and '.join(f'no {missing}' for missing, found in (('NVRTC', nvrtc), ('nvdisasm', reader)) if not found)
+    packages = "-e '.[asm]'" if m.course else 'nvidia-cuda-nvrtc nvidia-cuda-nvdisasm'
+    return Row('optional', f'{problem}: lessons show recorded results', _pip(m, packages))
 
 
-CHECKS = [  # what is checked, its purpose, the check
+CHECKS = [  # (requirement, its purpose, its check)
     ('Python', 'everything', _python),
     ('venv, pip', 'setting up', _venv),
     ('.venv', 'the packages of the lessons', _environment),
     ('disk', 'setting up, compiled kernels', _disk),
     ('C++ compiler', 'CUDA C on the CPU', _compiler),
-    ('numpy', 'everything', _required('numpy')),
+    ('numpy', 'everything', _required_check('numpy')),
     ('torch', 'every lesson, gridstride.kernels', _torch),
-    ('jupyterlab', 'reading the lessons', _required('jupyterlab')),
-    ('numba', 'kernels in Numba', _package('numba')),
-    ('triton', 'kernels in Triton', _package('triton', only='linux')),
+    ('jupyterlab', 'reading the lessons', _required_check('jupyterlab')),
+    ('numba', 'kernels in Numba', _optional_check('numba')),
+    ('triton', 'kernels in Triton', _optional_check('triton', only='linux')),
     ('ninja', "torch's load_inline", _ninja),
     ('Python.h', "torch's load_inline, quick launches on a GPU", _header),
     ('GPU, driver', 'speed', _gpu),
     ('nvcc', 'CUDA C on a GPU', _nvcc),
     ('launches', 'short calls from Python on a GPU', _launches),
-    ('cuda-core', 'cuda_kernel on a GPU', _package('cuda-core', only='linux')),
+    ('cuda-core', 'cuda_kernel on a GPU', _optional_check('cuda-core', only='linux')),
     ('NVRTC', 'PTX and SASS, without a GPU', _assembly),
 ]
 
@@ -447,7 +457,7 @@ CHECKS = [  # what is checked, its purpose, the check
 def examine(
     m=None,  # the machine; None: this one
     checks=CHECKS,  # which checks
-) -> list:  # (what, what it is for, `Row`)
+) -> list:  # of (requirement, purpose, `Row`)
     "Run all checks; if a check itself fails, its row has the error"
 
     def guard(check):
@@ -457,24 +467,26 @@ def examine(
             return Row('missing', f'the check failed ({type(e).__name__}: {e})')
 
     m = m or machine()
-    return [(what, why, guard(check)) for what, why, check in checks]
+    return [(requirement, purpose, guard(check)) for requirement, purpose, check in checks]
 
 
 def report(
-    rows,  # (what, why, `Row`), as `examine` gives them
+    rows,  # (requirement, purpose, `Row`), as `examine` returns them
 ) -> str:
     "Return the rows as a table, with the command that fixes a row below it"
-    res = [f'{platform.system()} {platform.machine()}, {sys.executable}', '']
-    for what, why, r in rows:
-        res.append(f'{r.state:<8}  {what:<12}  {r.found}  ({why})')
-        if r.fix:
-            res.append(f"{'':<10}{'to fix:':<12}  {r.fix}")
-    bad = sum(r.state in ('missing', 'mismatch') for _, _, r in rows)
-    return '\n'.join([*res, '', f'{bad} to fix' if bad else 'Everything that is needed is installed.'])
+    lines = [f'{platform.system()} {platform.machine()}, {sys.executable}', '']
+    for requirement, purpose, row in rows:
+        lines.append(f'{row.state:<8}  {requirement:<12}  {row.found}  ({purpose})')
+        if row.fix:
+            lines.append(f"{'':<10}{'to fix:':<12}  {row.fix}")
+    num_problems = sum(row.state in ('missing', 'mismatch') for _, _, row in rows)
+    return '\n'.join(
+        [*lines, '', f'{num_problems} to fix' if num_problems else 'Everything that is needed is installed.']
+    )
 
 
 def main(
-    argv=(),  # none are taken
+    argv=(),  # ignored
 ) -> int:  # exit status
     "Print the table; 1 if something needs a fix"
     rows = examine()

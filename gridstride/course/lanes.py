@@ -1,11 +1,11 @@
 """The fast lanes through the course, and its parts with their topics and hours: two tables of the README.
 
-A lane or a part has the hours that its lessons state in the table of lessons, `curriculum`, which writes both tables.
+The hours of a lane or part are those of its lessons in the table of lessons, `curriculum`, which writes both tables.
 """
 
 __all__ = ['LANES', 'TOPICS', 'chosen', 'hours', 'lane_table', 'part_table']
 
-# What the reader knows, what the reader would like, the lessons in this order (or whole chapters), and other pages
+# (what the reader knows, the reader's goal, slugs of lessons or chapters in the order of reading, links to other pages)
 LANES = (
     (
         'Python',
@@ -56,39 +56,39 @@ def chosen(
     lessons,  # all lessons
 ) -> list:
     "Return the lessons with these slugs; raises `LookupError` for a slug that no lesson has"
-    found = []
+    lessons_found = []
     for slug in slugs.split():
-        some = [o for o in lessons if slug in (o.slug, o.chapter)]
-        if not some:
+        matching = [lesson for lesson in lessons if slug in (lesson.slug, lesson.chapter)]
+        if not matching:
             raise LookupError(f'no lesson and no chapter is called {slug}')
-        found += some
-    return found
+        lessons_found += matching
+    return lessons_found
 
 
 def hours(low, high=None):
-    "Write minutes as hours, to the half hour"
-    least, most = (f'{round(o / 30) / 2:g}' for o in (low, low if high is None else high))
-    return f'{least} h' if least == most else f'{least} to {most} h'
+    "Format minutes as hours, rounded to half hours"
+    shortest, longest = (f'{round(minutes / 30) / 2:g}' for minutes in (low, low if high is None else high))
+    return f'{shortest} h' if shortest == longest else f'{shortest} to {longest} h'
 
 
-def _times(some):
+def _times(lessons):
     "Return the hours of some lessons as two cells of a table"
-    if not some:
+    if not lessons:
         return ' | '
-    low, high = (sum(o.exercises[i] for o in some) for i in (0, 1))
-    return f'{hours(sum(o.reading for o in some))} | {hours(low, high)}'
+    low, high = (sum(lesson.exercises[i] for lesson in lessons) for i in (0, 1))
+    return f'{hours(sum(lesson.reading for lesson in lessons))} | {hours(low, high)}'
 
 
-def _links(some):
-    return ', '.join(f'[{o.number}](nbs/{o.file})' for o in some)
+def _links(lessons):
+    return ', '.join(f'[{lesson.number}](nbs/{lesson.file})' for lesson in lessons)
 
 
 def lane_table(lessons) -> str:
     "Return the table of fast lanes as Markdown"
     rows = ['| I know | I want | read | reading | exercises |', _HEAD]
-    for know, want, slugs, other in LANES:
-        some = chosen(slugs, lessons)
-        rows.append(f'| {know} | {want} | {_links(some) or other} | {_times(some)} |')
+    for knowledge, goal, slugs, other_pages in LANES:
+        chosen_lessons = chosen(slugs, lessons)
+        rows.append(f'| {knowledge} | {goal} | {_links(chosen_lessons) or other_pages} | {_times(chosen_lessons)} |')
     return '\n'.join(rows)
 
 
@@ -97,7 +97,7 @@ def part_table(
 ) -> str:
     "Return the table of parts as Markdown, with a line of totals"
     rows = ['| part | lessons | what it teaches | reading | exercises |', _HEAD]
-    for roman, (title, some) in zip(ROMAN, parts.items(), strict=True):
-        rows.append(f'| {roman} **{title}** | {_links(some)} | {TOPICS[title]} | {_times(some)} |')
-    every = [o for some in parts.values() for o in some]
-    return '\n'.join([*rows, f'| **all** | {len(every)} | | {_times(every)} |'])
+    for roman, (title, lessons) in zip(ROMAN, parts.items(), strict=True):
+        rows.append(f'| {roman} **{title}** | {_links(lessons)} | {TOPICS[title]} | {_times(lessons)} |')
+    all_lessons = [lesson for lessons in parts.values() for lesson in lessons]
+    return '\n'.join([*rows, f'| **all** | {len(all_lessons)} | | {_times(all_lessons)} |'])

@@ -47,7 +47,7 @@ def nothing(): return 0, None
 def hopper(newest='13.0'): return lambda: (1, newest)
 
 
-def test_versions_of_cuda_are_read_off_a_number(): assert doctor._cuda(12080) == '12.8'
+def test_versions_of_cuda_are_read_off_a_number(): assert doctor._version_text(12080) == '12.8'
 
 
 def test_a_program_that_is_not_there_says_nothing(): assert doctor._output_of('no-such-program') == ''

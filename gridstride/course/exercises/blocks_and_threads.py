@@ -153,7 +153,7 @@ def _(fn, rng, n, blocks, threads):
     if set(out.writes) == set(range(min(threads_in_grid, n))) and n > threads_in_grid:
         raise AssertionError(
             f'only the first {threads_in_grid} of {n} elements are written, one per thread: '
-            'each thread must go on, by the number of threads in the whole grid'
+            'each thread must continue with a stride of the number of threads in the grid'
         )
     check(out.a, 2 * x)
     if len(out.writes) > n:

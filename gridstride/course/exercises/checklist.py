@@ -38,7 +38,10 @@ def _(fn, rng, lengths):
     got = integer(fn(list(lengths)))
     each = [max(lengths[i : i + 32]) for i in range(0, len(lengths), 32)]
     if got != sum(each):
-        raise AssertionError(f'{len(lengths)} threads are {len(each)} warps, which take {each} iterations; got {got}')
+        raise AssertionError(
+            f'{len(lengths)} threads are {len(each)} warps, which take {each} iterations, '
+            f'{sum(each)} in total; got {got}'
+        )
 
 
 def traced(kernel, grid, block, *args):

@@ -95,14 +95,15 @@ def _(fn, rng, ops, wanted):
         raise AssertionError(f'return two values, (one after the other, fused); got {got!r}')
     for name, have, right in zip(('one after the other', 'fused'), got, want):
         if have != right:
-            raise AssertionError(f'{name}: got {have}, but it is {right} passes{in_place_note(ops)}')
+            raise AssertionError(f'{name}: got {have} passes; expected {right}{in_place_note(ops)}')
 
 
 @problem(
     'fusion.swiglu',
     cases=[dict(n=n, scale=scale) for n, scale in ((1, 1), (63, 1), (64, 1), (65, 1), (200, 1), (100, 200))],
     hints=[
-        'As `gelu_k`: `i` is `tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)`, and each load and store has its mask.',
+        'Begin as in `gelu_k`: `i` is `tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)`, and each load and store has '
+        'its mask.',
         'Load `a` once: `v = tl.load(a + i, mask=i < n)`, and `v*tl.sigmoid(v)` is the first half.',
         '`@triton.jit` above `def swiglu_k(a, b, out, n, BLOCK: tl.constexpr)`, inside your function; return it.',
     ],
@@ -151,7 +152,7 @@ def _(fn, rng, n):
         found = re.search('respect to input ([01])', str(e))
         which = 'ab'[int(found[1])] if found else 'a or b'
         raise AssertionError(
-            f'n = {n}: the gradient of {which} differs from the finite differences of gradcheck'
+            f'n = {n}: the gradient of {which} differs from the finite differences that gradcheck computes'
         ) from None
 
 

@@ -142,11 +142,11 @@ def _(fn, rng, at, lead, stride, swizzle):
             over = ': this is in bytes; convert it to units of 16 bytes'
         if fields(got)[name] != value:
             raise AssertionError(
-                f'the field {name} is {fields(got)[name]:#x}, but should be {value:#x}, for at={at:#x}, '
+                f'the field {name} is {fields(got)[name]:#x}, but must be {value:#x}, for at={at:#x}, '
                 f'lead={lead}, stride={stride}, swizzle={swizzle}{over}'
             )
     if got != want:
-        raise AssertionError(f'{got:#x} has bits set between the fields, but should be {want:#x}')
+        raise AssertionError(f'{got:#x} has bits set between the fields; expected {want:#x}')
 
 
 MAX_SHARED = 232448  # bytes of shared memory per block

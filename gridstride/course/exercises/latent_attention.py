@@ -56,8 +56,8 @@ def _(fn, rng, **case):
         pages = case['memory'] // (case['page'] * case['layers'] * case['elements'] * 2)
         takes = ', '.join(str(cdiv(n, case['page'])) for n in case['lens'])
         raise AssertionError(
-            f'got {got!r}, but it is {want}: sequences, and empty slots; {pages} pages are free, and the sequences '
-            f'need {takes}'
+            f'got {got!r}; expected {want}, (sequences, empty slots): {pages} pages are free, and the sequences need '
+            f'{takes} pages'
         )
 
 
@@ -97,7 +97,7 @@ def _(fn, rng, **case):
     if (n := number(got)) is None or not abs(n - want) <= 1e-9 * want:
         reads, multiplies = (f'{t:.6g}' for t in _work(**case))
         why = f'the slowest GPU loads for {reads} and computes for {multiplies}'
-        raise AssertionError(f'got {got!r}, but it is {want:.6g} seconds: {why}')
+        raise AssertionError(f'got {got!r}; expected {want:.6g} seconds: {why}')
 
 
 def _recording_cache(cache, heads):

@@ -108,7 +108,7 @@ def _(fn, rng, how):
         )
     worst = max_wavefronts(indices if how == 'a row by a warp' else indices.T)
     if how != 'every index once' and worst > 1:
-        raise AssertionError(f'{how} takes {worst} wavefronts: {worst} lanes have a conflict in one bank')
+        raise AssertionError(f'{how} takes {worst} wavefronts: {worst} lanes access different words of one bank')
 
 
 # Waves: which fraction of the FMAs that the SMs could compute, from the first block to the end of the last, is needed.
@@ -147,8 +147,8 @@ def _(fn, rng, h, w, bm, bn, each, sms):
     if (share := number(got)) is None or not abs(share - want) < 1e-9:
         blocks, wave = cdiv(h, bm) * cdiv(w, bn), each * sms
         raise AssertionError(
-            f'got {got!r}, but the fraction {want:.6g} of the work is useful: blocks: {blocks}, waves of up to {wave}: '
-            f'{cdiv(blocks, wave)}, results: {h}x{w}'
+            f'got {got!r}, but the fraction {want:.6g} of the work is useful: {blocks} blocks make '
+            f'{cdiv(blocks, wave)} waves of up to {wave} blocks, for {h}x{w} results'
         )
 
 
@@ -178,7 +178,7 @@ _WAVES = ((64, 32, 16), (264, 32, 32), (264, 8, 64), (264, 64, 8), (132, 40, 20)
 def _(fn, rng, blocks, across, down):
     group = integer(fn(blocks, across, down))
     if not 1 <= group <= down:
-        raise AssertionError(f'got {group}, but GROUP is from 1 to {down}, the rows of tiles')
+        raise AssertionError(f'GROUP must be from 1 to {down}, the number of rows of tiles; got {group}')
     cost = {g: needed_tiles(g, blocks, across, down) for g in range(1, down + 1)}
     best = min(cost, key=lambda g: sum(cost[g]))
     if sum(cost[group]) > sum(cost[best]):

@@ -69,7 +69,9 @@ def _(fn, rng, text):
     layout = Layout(text)
 
     def no_layout(*_):
-        raise AssertionError('do it without `gridstride.layout`: use the sizes and strides in the string')
+        raise AssertionError(
+            'the exercise must be solved without `gridstride.layout`: use the sizes and strides in the string'
+        )
 
     for i, j in np.ndindex(*(mode.size for mode in layout)):
         with patch.object(Layout, '__init__', no_layout):

@@ -237,7 +237,7 @@ def check_counted(out, h, w, blocks):
     if 0 < out.sum() < h * w and (wide < w or high < h):
         raise AssertionError(
             f'only {out.sum()} of {h * w} pixels are counted: the grid has {high} rows and {wide} columns of threads, '
-            'fewer than the picture, so each thread must go on to its next pixels, in both directions'
+            'fewer than the picture, so each thread must continue with further pixels, in both directions'
         )
 
 

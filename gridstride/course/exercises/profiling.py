@@ -58,7 +58,7 @@ def _(fn, rng, h, k, w, size, bandwidth, peak):
         )
     if not isclose(got[0], want[0], rel_tol=1e-6):
         raise AssertionError(
-            f'{got[0]:.6g} ms, but {want[0]:.6g} are needed: moving takes {1e3 * move:.4g} ms, '
+            f'got {got[0]:.6g} ms, but the kernel takes at least {want[0]:.6g} ms: moving takes {1e3 * move:.4g} ms, '
             f'computing {1e3 * compute:.4g}, and the two overlap'
         )
 
@@ -82,7 +82,7 @@ class Gpu:
     def kernel(self):
         "Launch the kernel; `AssertionError` after 5000 runs"
         if self.runs >= 5000:
-            raise AssertionError('that is 5000 runs: take 20 to 100')
+            raise AssertionError('the kernel ran 5000 times: time 20 to 100 runs')
         self.queue(self.ms(self.runs, self.warm))
         self.runs, self.warm = self.runs + 1, True
 
@@ -159,11 +159,11 @@ def _(fn, rng, cold, warm, first):
     gpu = Gpu(lambda i, w: _ms(cold, warm, first, i, w))
     got = fn(gpu, gpu.kernel)
     if not isinstance(got, (int, float)):
-        raise AssertionError(f'return the milliseconds as a float, not {got!r}')
+        raise AssertionError(f'return the milliseconds as a float; got {got!r}')
     if isclose(got, cold, rel_tol=0.02):
         return _check_run_count(gpu)
     raise AssertionError(
-        f'{got:.4g} ms, but an undisturbed run with a cold L2 cache takes {cold:g}'
+        f'got {got:.4g} ms, but an undisturbed run with a cold L2 cache takes {cold:g} ms'
         + _likely_mistake(got, gpu, cold, warm, first)
     )
 
@@ -192,10 +192,10 @@ def _likely_mistake(got, gpu, cold, warm, first):
         )
     if got < 0.5 * warm:
         return (
-            '. No run is as quick as that: this GPU is simulated, so take the times from its events, not from a '
+            '. No run is that fast: this GPU is simulated, so take the times from its events, not from a '
             'Python clock, and leave them in milliseconds'
         )
-    return '. A few runs are quicker than the others by chance: take the median, not the minimum'
+    return '. A few runs are faster than the others by chance: take the median, not the minimum'
 
 
 SM = dict(threads=2048, blocks=32, registers=65536, shared=228 * 1024)  # what an SM of an H100 has for its blocks
@@ -246,7 +246,7 @@ def _(fn, rng, n, threads, registers, shared, sms):
     most = cdiv(n, threads)
     wave = each * sms
     if not isinstance(got, Integral) or isinstance(got, bool):
-        raise AssertionError(f'return the number of blocks as an int, not {got!r}')
+        raise AssertionError(f'return the number of blocks as an int; got {got!r}')
     if got < 1:
         raise AssertionError(f'{got} blocks cannot do the work: there is work for {most}, and a whole wave is {wave}')
     if got > most:
@@ -260,7 +260,8 @@ def _(fn, rng, n, threads, registers, shared, sms):
         )
     if most >= wave and got + wave <= most:
         raise AssertionError(
-            f'{got} blocks are whole waves of {wave}, but so are {most // wave * wave}, with less work per block'
+            f'{got} blocks are whole waves of {wave}, but {most // wave * wave} blocks are, too, with less work per '
+            f'block'
         )
 
 

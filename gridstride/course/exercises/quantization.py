@@ -65,7 +65,7 @@ def _(fn, rng, **case):
     if (n := number(got)) is None or not abs(n / want - 1) <= 1e-9:
         eight = n and any(abs(n * f / want - 1) <= 1e-9 for f in (8, 1 / 8))
         advice = ': off by a factor of 8; convert bits to bytes' if eight else ''
-        raise AssertionError(f'got {got!r}, but it is {want:.2f} tokens per second{advice}')
+        raise AssertionError(f'got {got!r}; expected {want:.2f} tokens per second{advice}')
 
 
 def decibels_by_group(w):
@@ -169,7 +169,7 @@ def _(fn, rng, words):
     if bad := (out != want).nonzero().flatten().tolist():
         i = bad[0]
         word = f'{w[i // 8].item() & 0xFFFFFFFF:#010x}'
-        raise AssertionError(f'nibble({word}, {i % 8}) is {out[i].item()}, but should be {want[i].item()}')
+        raise AssertionError(f'nibble({word}, {i % 8}) is {out[i].item()}, but must be {want[i].item()}')
 
 
 @problem(
@@ -241,7 +241,7 @@ def check_blocks(t, k, HEIGHT, BLOCK):
         )
     ],
     hints=[
-        'As `int4_k`. Column `c` is in byte `c//4`, its bits begin at `2*(c % 4)`.',
+        'Begin as in `int4_k`. Column `c` is in byte `c//4`, its bits begin at `2*(c % 4)`.',
         'The scale of column `c` of row `r` has the index `r*(k//G) + c//G`, where `c` is the column in the whole row.',
         'The values of a byte are `uint8`: convert to float first, then subtract 2. `G` may be larger than `BLOCK`, so '
         'no block has `BLOCK//G` columns of scales: load one scale per column.',

@@ -176,7 +176,7 @@ def check_all_blocks_work(t, n, parts):
     tickets = t.stats.atomics
     if tickets < blocks:
         few = f'{tickets} ticket{"s" * (tickets != 1)} for {blocks} block{"s" * (blocks > 1)}'
-        raise AssertionError(f'{few}: let each block take one after it has written its part')
+        raise AssertionError(f'{few}: let each block take a ticket after it has written its part')
     if torch.isnan(parts).any():
         index = int(torch.isnan(parts).nonzero()[0])
         raise AssertionError(f'parts[{index}] is NaN after the launch: let each block store its partial sum there')

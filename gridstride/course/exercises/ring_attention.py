@@ -81,9 +81,7 @@ def _(fn, rng, kind, ranks, each):
     want = n * (n + 1) / 2 / ranks / slowest_rank_scores(owners, ranks)
     got = fn(owners.tolist(), ranks)
     if not (isinstance(got, (int, float, np.number)) and abs(got - want) < 1e-9):
-        raise AssertionError(
-            f'{ranks} ranks, {_shown_owners(owners.tolist())}: got {_shown(got)}, but it is {want:.6f}'
-        )
+        raise AssertionError(f'{ranks} ranks, {_shown_owners(owners.tolist())}: got {_shown(got)}; expected {want:.6f}')
 
 
 def _shown(x):

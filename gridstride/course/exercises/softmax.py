@@ -37,7 +37,7 @@ INF = math.inf
     ],
     hints=[
         'It is the logarithm of `exp(a) + exp(b)`. Neither `exp` may be computed directly, because it may overflow.',
-        'Take the larger one out: `m + log(exp(a - m) + exp(b - m))`.',
+        'Factor out the larger one: `m + log(exp(a - m) + exp(b - m))`.',
         'If `m` is minus infinity, `a - m` is NaN: then the result is `m`.',
     ],
 )
@@ -50,7 +50,7 @@ def _(fn, rng, a, b):
     if not isinstance(got, (float, int)):
         raise AssertionError(f'return a number; got {got!r}')
     if not (got == want or abs(got - want) <= 1e-12 * max(1, abs(want))):
-        raise AssertionError(f'a = {a}, b = {b}: got {got}, but it is {want}')
+        raise AssertionError(f'a = {a}, b = {b}: got {got}; expected {want}')
 
 
 def partial_softmax(x, v):
@@ -101,9 +101,7 @@ def _(fn, rng, sizes, spread, level):
                 raise AssertionError(f'`o` of the {which} part was changed, but it is an input: make a new array')
     for name, have, right in zip('mso', got, want):
         if not np.allclose(have, right, rtol=1e-11, atol=1e-12):
-            raise AssertionError(
-                f'parts of {", ".join(map(str, sizes))} scores: {name} is {have}, but should be {right}'
-            )
+            raise AssertionError(f'parts of {", ".join(map(str, sizes))} scores: {name} is {have}; expected {right}')
 
 
 def check_work_per_thread(t, w):
@@ -172,7 +170,7 @@ def check_one_row_per_program(t):
     'softmax.window',
     cases=[dict(w=w, d=d) for w, d in ((1, 0), (5, 0), (16, 3), (33, 7), (40, 100), (64, 63), (20, 1), (100, 30))],
     hints=[
-        'As `masked_k`, with another mask: `c <= r`, and at most `d` before `r`.',
+        'Begin as in `masked_k`, with another mask: `c <= r`, and at most `d` before `r`.',
         'Combine two conditions with `&`, each in parentheses: `(c <= r) & (c >= r - d)`.',
         'Use it as the mask of the *load*, with minus infinity for the masked lanes. The store writes the whole row.',
     ],

@@ -174,7 +174,7 @@ def _(fn, rng, registers, each, arch):
         )
 
     if not isinstance(got, (int, np.integer)) or isinstance(got, bool):
-        raise AssertionError(f'return a number of threads, an integer; got {got!r}')
+        raise AssertionError(f'return the number of threads as an integer; got {got!r}')
     if not want:
         raise AssertionError(f'no block can be launched with {each} bytes per thread: return 0, not {got}')
     raise AssertionError(

@@ -178,7 +178,7 @@ def valid_masks():
         dict(h=36, w=40, like='each square is best once'),
     ],
     hints=[
-        'Treat one square of 4 x 4 after the other: they are independent.',
+        'Handle the squares of 4 x 4 one by one: they are independent.',
         'A row of a square is one of six: `itertools.combinations(range(4), 2)`. Four such rows give 1296 squares, '
         'and 90 of them have two in each column.',
         'Per square of `w`, compute the sum of sizes under each of the 90 at once: `(squares*size).sum((1, 2))`.',

@@ -59,7 +59,7 @@ def _(fn, rng, rows, cols):
                 )
             if tuple(got) != want[r, c]:
                 raise AssertionError(
-                    f'row {r}, column {c}: got lane {got[0]}, register {got[1]}, half {got[2]}, but it is lane '
+                    f'row {r}, column {c}: got lane {got[0]}, register {got[1]}, half {got[2]}; expected lane '
                     f'{want[r, c][0]}, register {want[r, c][1]}, half {want[r, c][2]}'
                 )
 
@@ -142,9 +142,7 @@ def product(fn, name, grid, a, b, **args):  # args: the kernel's, as `launch` ta
         why = next((why for why, *other in likely_mistakes(a, b, out) if is_product(*other)), None)
         raise AssertionError(f'{e}\n  This is the result if {why}' if why else str(e)) from None
     if is_product(a, b, made(GIVEN.replace(mma, IDLE))):
-        raise AssertionError(
-            'the result is right, but does not come from an mma: compute the product with the tensor core'
-        )
+        raise AssertionError('the result is right, but no mma computes it: compute the product with the tensor core')
 
 
 def is_product(a, b, out) -> bool:

@@ -139,7 +139,8 @@ def _(fn, rng, blocks, threads, order):
     writers = {(block, thread) for _, verb, block, thread, *_ in accesses if verb == 'written'}
     if len(writers) < blocks * (threads // 2):  # half of the threads could swap two elements each
         raise AssertionError(
-            f'{len(writers)} of {blocks * threads} threads moved all elements: let each thread load one and store one'
+            f'only {len(writers)} of {blocks * threads} threads moved the elements: let each thread load one and '
+            f'store one'
         )
 
 

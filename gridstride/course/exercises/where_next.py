@@ -44,7 +44,7 @@ def _(fn, rng, warp, block, blocks, order):
     except AssertionError as e:
         raise AssertionError(f'warps of {warp}, blocks of {block}{_ones_sum_text(kernel, warp, block)}: {e}') from None
     if t.stats.atomics:
-        raise AssertionError('an atomic adds here: build the sums with shuffles')
+        raise AssertionError('the kernel uses an atomic: build the sums with shuffles')
     if t.stats.barriers > 2 * blocks * block // warp:
         raise AssertionError(
             f'{t.stats.barriers} barriers of warps: build both trees with shuffles, with one barrier in between'
@@ -99,7 +99,10 @@ class Tiles:
 
     def _slices(self, array, index, shape):
         if not len(index) == len(shape) == array.ndim:
-            raise ValueError(f'an array with {array.ndim} axes, an index of {len(index)}, a tile of {len(shape)}')
+            raise ValueError(
+                f'the array has {array.ndim} axes, the index {len(index)} and the tile {len(shape)}; '
+                f'the numbers must be equal'
+            )
         return tuple(slice(i * n, (i + 1) * n) for i, n in zip(index, shape))
 
 
