@@ -1,11 +1,12 @@
-"""The table of lessons, and all that is made from it: tables of lessons, parts and lanes, first cells, and links.
+"""The table of lessons, and the texts that are generated from it: tables of lessons, parts and lanes, first cells,
+links.
 
     python -m gridstride.course.curriculum            # list the lessons
-    python -m gridstride.course.curriculum --write    # write what is made from the table
+    python -m gridstride.course.curriculum --write    # write the generated texts
 
-A lesson is a notebook, `nbs/08a_timing.ipynb`: number, letter and slug. Everything else knows a chapter by its slug:
-the ids of its exercises, its recordings, its judges. So a lesson moves by a new number here, `git mv` of its notebook,
-and `--write`. Texts in this table name a lesson as {slug}, which becomes a link with its number.
+A lesson is a notebook, `nbs/08a_timing.ipynb`: number, letter and slug. The ids of its exercises, its recordings and
+its judges contain the slug of the chapter, not the number. So to move a lesson, change its number here, `git mv` its
+notebook, and run `--write`. Texts in this table name a lesson as {slug}, which becomes a link with its number.
 """
 
 import argparse
@@ -45,7 +46,7 @@ class Lesson(namedtuple('Lesson', _FIELDS, defaults=[None, None])):
     """A row of the table.
 
     `number` is that of the chapter, and a letter if the chapter has several lessons; `reading` and `exercises`, a
-    pair, are minutes; `needs` and `follows` go into the notebook's first cell; `does` and `gpu` into nbs/README.md.
+    pair, are minutes; `needs` and `follows` appear in the notebook's first cell, `does` and `gpu` in nbs/README.md.
     `chapter` and `chapter_title` differ from `slug` and `title` if the chapter has several lessons."""
 
     __slots__ = ()
@@ -816,10 +817,10 @@ def part_of(lesson) -> str:
 
 def lessons_by_part() -> dict:  # {part: lessons}
     "Return all lessons, by the part that they belong to"
-    out = {title: [] for title in PARTS.values()}
-    for o in LESSONS:
-        out[part_of(o)].append(o)
-    return out
+    lessons_of_part = {title: [] for title in PARTS.values()}
+    for lesson in LESSONS:
+        lessons_of_part[part_of(lesson)].append(lesson)
+    return lessons_of_part
 
 
 def minutes(lesson) -> tuple:  # of str
@@ -828,7 +829,7 @@ def minutes(lesson) -> tuple:  # of str
     return str(lesson.reading), f'{low} to {high}' if high > low else str(low)
 
 
-# What is made for a notebook
+# Texts of a notebook
 
 
 def _with_links(text):
@@ -844,7 +845,7 @@ def _link(slug):
 
 
 def _head_lines(lesson):
-    "Return the lines of a first cell that are made from the table"
+    "Return the lines of a first cell that are generated from the table"
     reading, exercises = minutes(lesson)
     work = f', {exercises} for the exercises' if lesson.exercises[1] else ''
     lines = [f'**Needs** {_with_links(lesson.needs)}', f'**Time** {reading} minutes to read and run{work}.']
@@ -857,11 +858,11 @@ def first_cell(
 ) -> str:
     "Return the first cell with the title, and the lines Needs, Time and Follows, of the table"
     paragraphs = text.split('\n\n')
-    made = [i for i, p in enumerate(paragraphs) if re.match(r'\*\*(Needs|Time|Follows)\*\*', p)]
-    at = made[0] if made else len(paragraphs)
-    kept = [p for i, p in enumerate(paragraphs) if i not in made]
-    kept[0] = re.sub(r'^#.*', f'# {lesson.number} {lesson.title}', kept[0])
-    return '\n\n'.join([*kept[:at], *_head_lines(lesson), *kept[at:]])
+    generated_paragraphs = [i for i, p in enumerate(paragraphs) if re.match(r'\*\*(Needs|Time|Follows)\*\*', p)]
+    position = generated_paragraphs[0] if generated_paragraphs else len(paragraphs)
+    paragraphs_kept = [p for i, p in enumerate(paragraphs) if i not in generated_paragraphs]
+    paragraphs_kept[0] = re.sub(r'^#.*', f'# {lesson.number} {lesson.title}', paragraphs_kept[0])
+    return '\n\n'.join([*paragraphs_kept[:position], *_head_lines(lesson), *paragraphs_kept[position:]])
 
 
 _LINK = re.compile(r'\[([^\[\]]*)\]\(([\w./-]*?)(\d\d[a-z]?_\w+\.ipynb)(#[^)\s]*)?\)')
@@ -872,20 +873,20 @@ def relinked(text: str) -> str:
     "Return Markdown with the present number and file in each link to a lesson"
 
     def link(m):
-        said, folder, file, anchor = m.groups()
+        link_text, folder, file, anchor = m.groups()
         lesson = lesson_of_file(file) if folder in ('', 'nbs/', '../', '../nbs/', '../../nbs/') else None
         if not lesson:
             return m[0]
-        said = _NUMBER.sub(lambda n: n[1] + (lesson.number if n[2] else lesson.number[:2]), said)
-        return f'[{said}]({folder}{lesson.file}{anchor or ""})'
+        link_text = _NUMBER.sub(lambda n: n[1] + (lesson.number if n[2] else lesson.number[:2]), link_text)
+        return f'[{link_text}]({folder}{lesson.file}{anchor or ""})'
 
     return _LINK.sub(link, text)
 
 
-# What is made for pages
+# Texts of pages
 
 
-def _links(lesson, root):
+def _links_of_lesson(lesson, root):
     "Return the links that open a lesson elsewhere"
     browser = json.loads((root / 'site/lite/lite.json').read_text(encoding='utf-8'))
     name = lesson.file.removesuffix('.ipynb')
@@ -897,42 +898,49 @@ def lesson_table(
     root,  # of the repository
 ) -> str:
     "Return the table of lessons of nbs/README.md: Markdown, a table per part"
-    out = []
+    lines = []
     head = '| lesson | what it does | reading | exercises | GPU | open in |'
-    for part, some in lessons_by_part().items():
-        out += ['', f'## {part}', '', head, '|---' * 6 + '|']
-        for o in some:
-            reading, exercises = minutes(o)
-            links = ', '.join(f'[{text.split()[-1]}]({url})' for text, url in _links(o, root).items())
-            row = f'[{o.number} {o.title}]({o.file})', o.does, f'{reading} min', f'{exercises} min', o.gpu, links
-            out.append(f'| {" | ".join(row)} |')
-    return '\n'.join(out[1:])
+    for part, lessons in lessons_by_part().items():
+        lines += ['', f'## {part}', '', head, '|---' * 6 + '|']
+        for lesson in lessons:
+            reading, exercises = minutes(lesson)
+            links = ', '.join(f'[{text.split()[-1]}]({url})' for text, url in _links_of_lesson(lesson, root).items())
+            row = (
+                f'[{lesson.number} {lesson.title}]({lesson.file})',
+                lesson.does,
+                f'{reading} min',
+                f'{exercises} min',
+                lesson.gpu,
+                links,
+            )
+            lines.append(f'| {" | ".join(row)} |')
+    return '\n'.join(lines[1:])
 
 
 def listing() -> str:
     "Return the lessons by parts, with their minutes, as plain text"
-    out = []
-    for part, some in lessons_by_part().items():
-        out += ['', part]
-        for o in some:
-            reading, exercises = minutes(o)
-            work = f', {exercises} for the exercises' if o.exercises[1] else ''
-            out.append(f'  {o.number:<4}{o.title:<46}{reading:>3} min to read{work}')
-    return '\n'.join(out[1:])
+    lines = []
+    for part, lessons in lessons_by_part().items():
+        lines += ['', part]
+        for lesson in lessons:
+            reading, exercises = minutes(lesson)
+            work = f', {exercises} for the exercises' if lesson.exercises[1] else ''
+            lines.append(f'  {lesson.number:<4}{lesson.title:<46}{reading:>3} min to read{work}')
+    return '\n'.join(lines[1:])
 
 
 # Writing
 
 
-def _filled(text, name, table):
-    "Return a page with a table between its marks"
+def _insert_table(text, name, table):
+    "Return the text of a page with a table between the marks of this name"
     begin = f'<!-- {name}: made by python -m gridstride.course.curriculum --write -->\n'
     end = f'\n<!-- end of {name} -->'
     before, after = text.split(begin)
     return before + begin + table + end + after.split(end)[1]
 
 
-def _notebook(text, lesson, links):  # lesson: None for a notebook that is not in the table
+def _generate_notebook(text, lesson, links):  # lesson: None for a notebook that is not in the table
     "Return the JSON of a notebook with its first cell, its set-up cell and its links"
     nb = json.loads(text)
     if lesson:
@@ -945,7 +953,7 @@ def _notebook(text, lesson, links):  # lesson: None for a notebook that is not i
     return json.dumps(nb, indent=1, ensure_ascii=False) + '\n'
 
 
-def _pages(root):
+def _pages_with_links(root):
     "Return the pages of the repository that link to lessons"
     texts = '*.md', 'site/index.md', 'nbs/README.md', 'benchmarks/*.md', 'gridstride/*.md', 'gridstride/*/*.md'
     return [p for pattern in texts for p in root.glob(pattern)]
@@ -954,26 +962,26 @@ def _pages(root):
 def written(
     root,  # of the repository
 ) -> dict:  # {path: text}
-    "Return what `--write` would write: each text and notebook with what is made from the table"
-    made = {p: relinked(p.read_text(encoding='utf-8')) for p in _pages(root)}
+    "Return the texts that `--write` writes: of each page and notebook, with the generated parts"
+    generated = {p: relinked(p.read_text(encoding='utf-8')) for p in _pages_with_links(root)}
     readme, all_lessons = root / 'README.md', root / 'nbs/README.md'
-    made[readme] = _filled(made[readme], 'clone', f'```bash\n{clone_commands(settings(root))}\n```')
-    made[readme] = _filled(made[readme], 'lanes', lane_table(LESSONS))
-    made[readme] = _filled(made[readme], 'parts', part_table(lessons_by_part()))
-    made[all_lessons] = _filled(made[all_lessons], 'lessons', lesson_table(root))
+    generated[readme] = _insert_table(generated[readme], 'clone', f'```bash\n{clone_commands(settings(root))}\n```')
+    generated[readme] = _insert_table(generated[readme], 'lanes', lane_table(LESSONS))
+    generated[readme] = _insert_table(generated[readme], 'parts', part_table(lessons_by_part()))
+    generated[all_lessons] = _insert_table(generated[all_lessons], 'lessons', lesson_table(root))
     for folder in ('nbs', 'nbs/inside', 'nbs/lib'):
         for p in sorted((root / folder).glob('*.ipynb')):
             lesson = lesson_of_file(p.name) if folder == 'nbs' else None
-            links = _links(lesson, root) if lesson else {}
-            made[p] = _notebook(p.read_text(encoding='utf-8'), lesson, links)
-    return made
+            links = _links_of_lesson(lesson, root) if lesson else {}
+            generated[p] = _generate_notebook(p.read_text(encoding='utf-8'), lesson, links)
+    return generated
 
 
 def main(argv=None):  # None: the command line
-    "List the lessons, or write what is made from the table"
-    p = argparse.ArgumentParser(prog='python -m gridstride.course.curriculum', description=__doc__.splitlines()[0])
-    p.add_argument('--write', action='store_true', help='write the tables of pages, first cells and links')
-    if not p.parse_args(argv).write:
+    "List the lessons, or write the generated texts"
+    parser = argparse.ArgumentParser(prog='python -m gridstride.course.curriculum', description=__doc__.splitlines()[0])
+    parser.add_argument('--write', action='store_true', help='write the tables of pages, first cells and links')
+    if not parser.parse_args(argv).write:
         return print(listing())
     for path, text in written(Path(__file__).resolve().parents[2]).items():
         if path.read_text(encoding='utf-8') != text:

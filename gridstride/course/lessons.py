@@ -61,24 +61,26 @@ def lessons(
     return sorted(p for p in Path(folder).glob('[0-9][0-9]*_*.ipynb') if re.match(r'\d\d[a-z]?_', p.name))
 
 
-def _named(n, have):
-    "Return the lessons called `n`: a chapter, one lesson of it, or the path of any notebook"
-    if n.endswith('.ipynb') and Path(n).is_file():
-        return [Path(n).resolve()]
-    number = re.sub(r'^(\d)(?!\d)', r'0\1', n)
-    if found := [p for k, p in have.items() if number in (k, k[:2])]:
+def _find_lessons(name, path_of_number):
+    "Return the lessons called `name`: a chapter, one lesson of it, or the path of any notebook"
+    if name.endswith('.ipynb') and Path(name).is_file():
+        return [Path(name).resolve()]
+    number = re.sub(r'^(\d)(?!\d)', r'0\1', name)
+    if found := [p for k, p in path_of_number.items() if number in (k, k[:2])]:
         return found
-    raise LookupError(f"There is no lesson {n}. The lessons are: {', '.join(have) or 'none'}.")
+    raise LookupError(f"There is no lesson {name}. The lessons are: {', '.join(path_of_number) or 'none'}.")
 
 
 def pick(
-    nums,  # numbers as typed, '3', '03' or '08a', or paths of other notebooks
+    numbers,  # of lessons as typed, '3', '03' or '08a', or paths of other notebooks
     folder=NBS,  # where to look
 ) -> list:  # paths
     """Return the lessons with these numbers, all of a chapter for its number, or all lessons; raises `LookupError` for
     a number that no lesson has"""
-    have = {p.name.partition('_')[0]: p for p in lessons(folder)}
-    return list(dict.fromkeys(p for n in nums for p in _named(n, have))) or list(have.values())
+    path_of_number = {p.name.partition('_')[0]: p for p in lessons(folder)}
+    return list(dict.fromkeys(p for number in numbers for p in _find_lessons(number, path_of_number))) or list(
+        path_of_number.values()
+    )
 
 
 # When a lesson is saved, a hash of its code is saved with it. Later the hash shows whether the code was
@@ -109,8 +111,8 @@ def stale(nb) -> bool:
     return nb['metadata'].get('gridstride', {}).get('code') != code_hash(nb)
 
 
-# Each lesson gets a kernel of its own, started in the lesson's folder as JupyterLab does it. Cells are
-# numbered as the reader sees them after Run All: code cells only, from 1.
+# Each lesson gets its own kernel, which starts in the lesson's folder, as in JupyterLab. Code cells are numbered from
+# 1, as a reader sees them after Run All.
 #
 # Two settings of the kernel are ours. It reports errors only, because recent kernels warn, at every start,
 # that they talk over TCP without encryption. And `GRIDSTRIDE_PROGRESS` points to a file that is thrown away,
@@ -129,8 +131,8 @@ def _strip_colors(text):
     return re.sub(r'\x1b\[[0-9;]*m', '', text).strip()
 
 
-def _client(nb, folder, start, tick):
-    "Make the client that executes `nb`; it calls `start(cell=, cell_index=)` before a cell, `tick()` after a code cell"
+def _make_client(nb, folder, on_cell_start, on_cell_end):
+    "Make the client that executes `nb`; it calls `on_cell_start(cell=, cell_index=)` and `on_cell_end()`"
     from nbclient import NotebookClient
 
     return NotebookClient(
@@ -142,38 +144,38 @@ def _client(nb, folder, start, tick):
         coalesce_streams=True,
         resources={'metadata': {'path': str(folder)}},
         extra_arguments=['--IPKernelApp.log_level=ERROR'],
-        on_cell_start=start,
-        on_cell_executed=lambda **kw: tick(),
+        on_cell_start=on_cell_start,
+        on_cell_executed=lambda **kw: on_cell_end(),
     )
 
 
 async def execute(
     path,  # the lesson
     tick=lambda: None,  # called after each code cell
-    keeping=False,  # will the outputs be saved? Then the text's claims about them must hold: see `recording.claim`
+    keeping=False,  # whether to save the outputs: then the text's claims about them must hold, see `recording.claim`
 ):  # the notebook with its new outputs
     """Execute a lesson in a fresh kernel, without changing its file; raises `LessonError` if a cell fails or takes over
     ten minutes"""
     import nbformat
 
     nb = nbformat.v4.rwbase.rejoin_lines(nbformat.from_dict(read(path)))
-    at = -1
+    last_cell_index = -1
 
     def start(cell, cell_index):
-        nonlocal at
-        at = cell_index
+        nonlocal last_cell_index
+        last_cell_index = cell_index
 
     with tempfile.TemporaryDirectory() as tmp:
         env = {**os.environ, 'GRIDSTRIDE_PROGRESS': f'{tmp}/progress.json'}
         if keeping:
             env.update(GRIDSTRIDE_CLAIMS='hold', GRIDSTRIDE_QUIET='1')  # without compile times in outputs
         try:
-            await _client(nb, Path(path).parent, start, tick).async_execute(env=env)
+            await _make_client(nb, Path(path).parent, start, tick).async_execute(env=env)
         except Exception as e:
-            cell = sum(c['cell_type'] == 'code' and bool(c['source'].strip()) for c in nb.cells[: at + 1])
+            cell = sum(c['cell_type'] == 'code' and bool(c['source'].strip()) for c in nb.cells[: last_cell_index + 1])
             trace = getattr(e, 'traceback', str(e))
             raise LessonError(
-                Path(path).stem, cell, nb.cells[at].source if cell else '', _strip_colors(trace)
+                Path(path).stem, cell, nb.cells[last_cell_index].source if cell else '', _strip_colors(trace)
             ) from None
     return nb
 
@@ -184,7 +186,7 @@ async def execute(
 # course trusts its lessons, so they are signed: those whose signature is not known yet.
 def trust(
     folder=NBS,  # where the lessons are
-) -> int:  # how many were signed
+) -> int:  # number of lessons that were signed
     "Sign the lessons that JupyterLab does not trust yet, so that it shows their pictures"
     import nbformat
     from nbformat.sign import NotebookNotary
@@ -196,14 +198,14 @@ def trust(
     return len(new)
 
 
-# A notebook goes back to disk without what changes from run to run or from machine to machine: counters,
-# timings, addresses of objects. This is the form that `nbdev-clean` gives it. The file is replaced in one
-# step, so a reader never finds half of it. It is left alone if it was edited in the meantime.
+# A notebook is written to disk without the parts that differ between runs or machines: counters, timings, addresses of
+# objects. This is the form that `nbdev-clean` produces. The file is replaced in one step, so a reader never finds half
+# of it. A file that was edited in the meantime is not replaced.
 _NB_KEYS = {'kernelspec', 'jekyll', 'jupytext', 'doc', 'widgets', 'nbdev', 'gridstride'}
 _CELL_KEYS = {'hide_input', 'nbdev', 'tags', 'jupyter', 'cellView'}  # the last two fold a cell's code
 
 
-def _keep(d, keys):
+def _select_keys(d, keys):
     return {k: v for k, v in d.items() if k in keys}
 
 
@@ -212,7 +214,7 @@ def _clean_text(text):
 
 
 def _clean_output(output):
-    "Remove from an output what differs between two runs of the same code"
+    "Remove from an output the parts that differ between two runs of the same code"
     if 'execution_count' in output:
         output['execution_count'] = None
     if 'metadata' in output:
@@ -230,13 +232,13 @@ def _clean_output(output):
 
 
 def clean(nb):
-    "Remove from `nb`, in place, what differs between two runs of the same code"
-    nb['metadata'] = _keep(nb['metadata'], _NB_KEYS)
+    "Remove from `nb`, in place, the parts that differ between two runs of the same code"
+    nb['metadata'] = _select_keys(nb['metadata'], _NB_KEYS)
     spec = nb['metadata'].get('kernelspec', {})
     if spec.get('name'):
         spec['display_name'] = spec['name']
     for c in nb['cells']:
-        c['metadata'] = _keep(c['metadata'], _CELL_KEYS)
+        c['metadata'] = _select_keys(c['metadata'], _CELL_KEYS)
         if c['cell_type'] == 'code':
             c['execution_count'] = None
             for output in c['outputs']:
@@ -264,8 +266,8 @@ def save(
 Run = namedtuple('Run', 'lesson backend cells seconds error')  # error: None, or a message
 
 
-async def _run(path, where, saving, slots, tick):
-    "Execute one lesson on the backend `where` as soon as one of the `slots` is free"
+async def _run(path, backend_name, saving, slots, tick):
+    "Execute one lesson on the backend `backend_name` as soon as one of the `slots` is free"
     async with slots:
         start = time.perf_counter()
         error = None
@@ -282,10 +284,10 @@ async def _run(path, where, saving, slots, tick):
                 save(nb, path)
         except (LessonError, ValueError, OSError) as e:
             error = e
-        return Run(path.stem, where, cells, time.perf_counter() - start, error)
+        return Run(path.stem, backend_name, cells, time.perf_counter() - start, error)
 
 
-def _cells(path):
+def _count_code_cells(path):
     "Count the code cells of a lesson; 0 if the file is not a notebook, which running it will report"
     try:
         return sum(bool(s.strip()) for s in code(read(path)))
@@ -295,28 +297,28 @@ def _cells(path):
 
 async def run(
     paths,  # lessons
-    saving=False,  # write the outputs back?
-    jobs=1,  # how many at a time
+    saving=False,  # whether to write the outputs to the notebooks
+    jobs=1,  # number of lessons that run at a time
 ) -> list:  # one `Run` per lesson, in the order of the lessons
     "Execute lessons, each in a fresh kernel, and show the progress"
     import asyncio
     from tqdm import tqdm
     from gridstride.utils import backend
 
-    where = backend()
-    live = sys.stdout.isatty() and sys.stderr.isatty()
+    backend_name = backend()
+    is_interactive = sys.stdout.isatty() and sys.stderr.isatty()
     slots = asyncio.Semaphore(jobs)
-    res = []
-    with tqdm(total=sum(map(_cells, paths)), unit='cell', disable=not live) as bar:
-        for ended in asyncio.as_completed([_run(p, where, saving, slots, bar.update) for p in paths]):
-            res.append(await ended)
-            bar.set_postfix_str(f'{res[-1].lesson} done')
-            if not live:
-                print(f'{res[-1].lesson}: {_result(res[-1])}, {res[-1].seconds:.1f} s', flush=True)
-    return sorted(res)
+    runs = []
+    with tqdm(total=sum(map(_count_code_cells, paths)), unit='cell', disable=not is_interactive) as bar:
+        for ended in asyncio.as_completed([_run(p, backend_name, saving, slots, bar.update) for p in paths]):
+            runs.append(await ended)
+            bar.set_postfix_str(f'{runs[-1].lesson} done')
+            if not is_interactive:
+                print(f'{runs[-1].lesson}: {_result_text(runs[-1])}, {runs[-1].seconds:.1f} s', flush=True)
+    return sorted(runs)
 
 
-def _result(r):
+def _result_text(r):
     "Return 'ok', or in which cell the lesson failed"
     if not r.error:
         return 'ok'
@@ -327,7 +329,7 @@ def table(
     runs,  # one `Run` per lesson
 ) -> str:
     "Return the runs as a table"
-    rows = [(r.lesson, r.backend, r.cells, f'{r.seconds:.1f}', _result(r)) for r in runs]
+    rows = [(r.lesson, r.backend, r.cells, f'{r.seconds:.1f}', _result_text(r)) for r in runs]
     return repr(Table(['<lesson', '<backend', 'cells', 'seconds', '<result'], rows))
 
 
@@ -375,7 +377,7 @@ RENAMED = {
 
 
 def _present_id(name):
-    "Return the present id of an exercise whose id a progress file has"
+    "Return the present id of an exercise, given the id in a progress file"
     number, dot, word = name.partition('.')
     numbered = dot and number.isdigit() and 1 <= int(number) <= len(_NUMBERED)
     return RENAMED.get(name) or (f'{_NUMBERED[int(number) - 1]}.{word}' if numbered else name)
@@ -451,20 +453,20 @@ def run_args(
     folder=NBS,  # where the lessons are
 ):  # the lessons' paths in `.paths`, and `.save` and `.jobs`
     "Parse the arguments of `run`; raises `ValueError` or `LookupError` for invalid ones"
-    p = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog='course.py run', description='Execute lessons, each in a fresh kernel.', allow_abbrev=False
     )
-    p.add_argument('lessons', nargs='*', metavar='NN', help='numbers of lessons; all lessons if none is given')
-    p.add_argument(
+    parser.add_argument('lessons', nargs='*', metavar='NN', help='numbers of lessons; all lessons if none is given')
+    parser.add_argument(
         '--save', action='store_true', help='write the outputs back into the notebooks that ran without an error'
     )
-    p.add_argument('--jobs', type=_at_least_one, default=1, metavar='N', help='how many lessons at a time (1)')
+    parser.add_argument('--jobs', type=_at_least_one, default=1, metavar='N', help='how many lessons at a time (1)')
 
     def error(message):
-        raise ValueError(f'{message}. Usage: {" ".join(p.format_usage().split()[1:])}')
+        raise ValueError(f'{message}. Usage: {" ".join(parser.format_usage().split()[1:])}')
 
-    p.error = error
-    args = p.parse_args(argv)
+    parser.error = error
+    args = parser.parse_args(argv)
     args.paths = pick(args.lessons, folder)
     return args
 
@@ -474,19 +476,21 @@ def _run_in_thread(coro):
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
 
-    box = {}
+    running = {}
 
-    async def go():
-        box.update(task=asyncio.current_task(), loop=asyncio.get_running_loop())
+    async def run_task():
+        running.update(task=asyncio.current_task(), loop=asyncio.get_running_loop())
         return await coro
 
     with ThreadPoolExecutor(1) as pool:
-        job = pool.submit(asyncio.run, go())
+        future = pool.submit(asyncio.run, run_task())
         try:
-            return job.result()
+            return future.result()
         except KeyboardInterrupt:
-            if box:
-                box['loop'].call_soon_threadsafe(box['task'].cancel)  # the `with` waits until the kernels have ended
+            if running:
+                running['loop'].call_soon_threadsafe(
+                    running['task'].cancel
+                )  # the `with` waits until the kernels have ended
             raise
 
 
@@ -508,8 +512,8 @@ def main(
     except (ValueError, LookupError, RuntimeError) as e:
         return print(e, file=sys.stderr) or 2
     except ModuleNotFoundError as e:
-        what = f'{e.name} is not installed, and lessons need it: python3 course.py run installs all requirements,'
-        return print(f'{what} python -m pip install {e.name} only this one', file=sys.stderr) or 2
+        message = f'{e.name} is not installed, and lessons need it: python3 course.py run installs all requirements,'
+        return print(f'{message} python -m pip install {e.name} only this one', file=sys.stderr) or 2
     except KeyboardInterrupt:
         return print('\nStopped.', file=sys.stderr) or 130
     print(table(runs))

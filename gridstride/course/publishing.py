@@ -1,8 +1,8 @@
-"""Where a lesson can be opened, and the cell that prepares it there.
+"""Makes the links that open a lesson on other services, and the cell that installs the package there.
 
-The course's address is in settings.ini. From it come the links to Colab, to Kaggle and to the lesson in the browser in
-each notebook's first cell, the same links in tables and on the site, and the command that copies the repository.
-`python -m gridstride.course.curriculum --write` writes all of them.
+settings.ini has the course's address. The links to Colab, to Kaggle and to the lesson in the browser are made from it,
+in each notebook's first cell, in tables and on the site, and so is the command that copies the repository. `python -m
+gridstride.course.curriculum --write` writes all of them.
 """
 
 import re
@@ -37,7 +37,7 @@ def settings(
 def launch_links(
     file,  # of the lesson: '01_first_kernel.ipynb'
     meta,  # as `settings` returns them
-    in_browser=None,  # the lesson's page below the site's address, if it runs in the browser
+    in_browser=None,  # path of the lesson's page on the site, if the lesson runs in the browser
 ) -> dict:  # {text of the link: address}
     "Return the links that open a lesson: `launch_links('01_first_kernel.ipynb', settings(root))['Open in Colab']`"
     owner_and_name = '/'.join(meta['repository'].rstrip('/').split('/')[-2:])
@@ -61,7 +61,7 @@ def with_links(
 
 
 def without_links(text) -> str:
-    "Return a first cell without the line that `with_links` wrote"
+    "Return a first cell without the line of links that `with_links` adds"
     return _LINE_OF_LINKS.sub('', text)
 
 
