@@ -1,6 +1,7 @@
 """`gridstride.kernels.attention` on the emulator: ragged sizes, masks, grouped heads, lengths, gradients, what is left
 to SDPA, and what is refused."""
 import math, re
+from functools import partial
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from gridstride.kernels import operators, standalone
 from gridstride.kernels.ladder.rung import Device
 from gridstride.utils import cdiv
 from one_unit import one_unit, right_and_wrong
+from exhaustive import at_hand, left_to_all
 from found import names, saying
 
 
@@ -114,18 +116,21 @@ def test_gradients_of_masked_rows():
     gradients(qkv(2, 1, 1, 190, 190, 128), causal=True, window=70, lens=torch.tensor([190, 20]))
 
 
+FIXED_ORDER = [left_to_all({}), dict(causal=True), left_to_all(dict(window=90))]
+
+
 @pytest.mark.slow
-def test_gradients_in_a_fixed_order():
+@pytest.mark.parametrize('how', FIXED_ORDER, ids=str)
+def test_gradients_in_a_fixed_order(how):
     "Whichever block runs first"
-    for how in (dict(), dict(causal=True), dict(window=90)):
-        found = []
-        for order in ('forward', 'reverse'):
-            with emulator.options(order=order):
-                found.append(slopes(qkv(1, 1, 1, 390, 390, 64), **how, deterministic=True))
-        (one, want), (other, _) = found
-        assert all(map(torch.equal, one, other))
-        for g, w in zip(one, want):                                    # as in `gradients`
-            torch.testing.assert_close(g.double(), w, rtol=0, atol=2**-7*w.abs().max().item())
+    found = []
+    for order in ('forward', 'reverse'):
+        with emulator.options(order=order):
+            found.append(slopes(qkv(1, 1, 1, 390, 390, 64), **how, deterministic=True))
+    (one, want), (other, _) = found
+    assert all(map(torch.equal, one, other))
+    for g, w in zip(one, want):                                        # as in `gradients`
+        torch.testing.assert_close(g.double(), w, rtol=0, atol=2**-7*w.abs().max().item())
 
 
 @pytest.mark.slow
@@ -143,7 +148,8 @@ def at_once(request):
     with one_unit(request, [test_ragged_sizes_and_grouped_heads, test_causal_with_lengths,
                                  test_a_window_and_a_scale, test_mma_sync,
                                  test_gradients, test_gradients_of_masked_rows,
-                                 test_gradients_in_a_fixed_order, test_alibi]):
+                                 *(partial(test_gradients_in_a_fixed_order, *o) for o in at_hand(request, FIXED_ORDER)),
+                                 test_alibi]):
         yield
 
 
@@ -239,6 +245,7 @@ def test_torch_compile_keeps_it_whole():
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_an_exported_program_finds_itself_right(monkeypatch, capfd):
     "And one without the sums of dout*out wrong"
     monkeypatch.setattr(programs, 'CHECKED_SIZES', ((2, 4, 2, 24, 24),))
@@ -274,7 +281,7 @@ def attend_all(s, *values):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('rows, first, keys, dim, causal, wide', [
-    (200, 70, 130, 64, False, False), (200, 1, 90, 128, False, True), (70, 0, 70, 64, True, True)])
+    left_to_all((200, 70, 130, 64, False, False)), (200, 1, 90, 128, False, True), (70, 0, 70, 64, True, True)])
 def test_more_keys_are_merged_by_the_kernel_itself(rows, first, keys, dim, causal, wide):
     q, k, v = qkv(1, 2, 1, rows, keys, dim)
     before = [x[:, :, :50].flip(2).contiguous() for x in (k, v)]
@@ -302,8 +309,8 @@ def test_keys_without_queries_get_queries():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('batch, group, rows, first, others, dim, causal, wide, parts', [
-    (1, 1, 200, 70, 130, 64, True, False, 1), (1, 1, 260, 130, 260, 128, True, True, 2),
-    (2, 2, 130, 0, 65, 64, False, False, 4)])
+    left_to_all((1, 1, 200, 70, 130, 64, True, False, 1)), (1, 1, 260, 130, 260, 128, True, True, 2),
+    left_to_all((2, 2, 130, 0, 65, 64, False, False, 4))])
 def test_two_arrays_of_keys(batch, group, rows, first, others, dim, causal, wide, parts):
     q, k, v = qkv(batch, 2, group, rows, rows, dim)
     more = [x.flip(2).contiguous() for x in qkv(batch, 2, group, rows, others, dim)[1:]]

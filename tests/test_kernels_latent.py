@@ -208,6 +208,7 @@ def test_torch_compile_keeps_it_whole():
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_an_exported_program_finds_itself_right(monkeypatch, capfd):
     "And one whose parts forget the larger score wrong"
     monkeypatch.setattr(programs, 'CHECKED_SIZES', ((3, 300),))

@@ -13,6 +13,7 @@ from gridstride.kernels import AdamW, cross_entropy, linear_cross_entropy
 from gridstride.kernels.fused import losses, optimizers
 from gridstride.kernels.ladder.rung import H100, Device
 from one_unit import one_unit
+from exhaustive import some
 from found import saying
 
 # How far a number may be from one in float64: what is computed in float32 carries the roundings of some dozen additions
@@ -308,7 +309,7 @@ OPTIONS = dict(lr=1e-2, betas=(.85, .99), eps=1e-7, weight_decay=.1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('more', [{}, dict(maximize=True), dict(weight_decay=0)], ids=str)
+@pytest.mark.parametrize('more', some([{}, dict(maximize=True), dict(weight_decay=0)], 3), ids=str)
 def test_a_hundred_steps_compared_with_torch(more):
     """A step rounds the parameter, up to 4 in size, by up to 2^-23, and what it subtracts by less: a hundred of those
     at random are some 1e-6. torch in float32 multiplies by 1 - lr * weight_decay and by beta2 as well, which are
