@@ -36,17 +36,18 @@ html_favicon = '_static/icon.svg'
 html_static_path = ['_static']
 templates_path = ['_templates']
 html_css_files = ['site.css']
-html_js_files = [('video.js', {'defer': 'defer'})]
+html_js_files = [('video.js', {'defer': 'defer'}), ('live.js', {'defer': 'defer'})]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = html_show_sphinx = False
 html_math_renderer = 'mathml'
-html_context = dict(default_mode='auto', fold_label='Its pages')
+html_context = dict(default_mode='auto', fold_label='Its pages', **dict(_settings['DEFAULT']))
 html_theme_options = dict(
     use_download_button=False,
     use_fullscreen_button=False,
     use_source_button=False,
-    use_repository_button=False,
+    use_repository_button=True,
+    repository_url=_settings['DEFAULT']['repository'],
     show_navbar_depth=1,
     show_toc_level=2,
     collapse_navbar=True,

@@ -5,12 +5,12 @@ repository, so links between files are links between pages. A file is written on
 Sphinx knows what to build again.
 """
 
-import ast, base64, json, os, re
+import ast, json, os, re
 from pathlib import Path
 
 import findings_pages, reference
 from gridstride.course import curriculum, lanes
-from gridstride.course.publishing import is_setup, launch_links, settings, without_links
+from gridstride.course.publishing import clone_commands, is_setup, launch_links, settings, without_links
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = [
@@ -31,10 +31,15 @@ LINK = re.compile(r'(?<!!)\[([^\[\]]*)\]\(([^()\s]+)\)')
 PAGES, PICTURES = {'.md', '.ipynb'}, {'.svg', '.png'}
 LANGUAGES = {'.py': 'python', '.h': 'cpp', '.cpp': 'cpp', '.cu': 'cuda', '.cuh': 'cuda', '.ini': 'ini'}
 LITE = ROOT / 'site/lite/lite.json'  # which lessons run in the browser, and how many megabytes they load
-SCRATCH = """
-<div class="open-box"><a class="run-here" href="{first}">Run lesson 01 here</a>
-<a class="run-here" href="{at}">An empty page</a>
-<span>in your browser, nothing to install; the first time it loads {megabytes} MB</span></div>
+BUTTONS = """
+<div class="buttons"><a class="first" href="{start}">Start with lesson 01</a>
+<a href="gridstride/README.html">Check your own kernels</a> <a href="{repository}">GitHub</a></div>
+"""
+LIVE = """
+<div class="live"><button type="button" data-page="{race}">Edit and run it here</button>
+<span>in your browser, nothing to install: loads {megabytes} MB the first time.
+<a href="{scratch}">An empty page</a></span>
+</div>
 """
 
 
@@ -51,11 +56,6 @@ def source(cell):
 
 def prose(nb):
     return '\n\n'.join(source(c) for c in nb['cells'] if c['cell_type'] == 'markdown')
-
-
-def notebook(slug):
-    "Return the path of a lesson's notebook"
-    return ROOT / 'nbs' / curriculum.lesson_of_file(slug).file
 
 
 def title(nb):
@@ -169,20 +169,7 @@ def page_of(path, lite):
     return json.dumps(dict(nb, cells=cells, metadata={'kernelspec': nb['metadata']['kernelspec']}), indent=1)
 
 
-# Pictures and tables of the home page
-
-
-def picture(
-    path,  # a notebook
-    code,  # a line of the cell that draws it
-) -> bytes:  # PNG
-    "Return a picture from the outputs of a notebook; raises `LookupError` if there is none"
-    for c in read(path)['cells']:
-        if c['cell_type'] == 'code' and code in source(c):
-            for output in c['outputs']:
-                if 'image/png' in output.get('data', {}):
-                    return base64.b64decode(''.join(output['data']['image/png']))
-    raise LookupError(f'{path.name}: no cell with {code!r} has a picture')
+# The home page
 
 
 def section(
@@ -203,6 +190,20 @@ def home(readme):
     for mark, text in dict(title=title, what=what, picture=picture_of_a_race).items():
         page = page.replace(f'<!-- {mark} -->', text)
     return re.sub(r'<!-- README: (.*) -->', lambda mark: section(readme, mark[1]), page)
+
+
+def with_buttons(page, lite, run_here):
+    "Add the buttons, the commands, and the button that replaces the picture by a notebook, if notebooks run here"
+    meta = settings(ROOT)
+    first = curriculum.LESSONS[0].file.removesuffix('.ipynb')
+    start = f'nbs/{first}.html'
+    live = ''
+    if run_here:
+        start, race, scratch = (lite['page'].format(name=name) for name in (first, 'race', lite['scratch']))
+        live = LIVE.format(race=race, scratch=scratch, megabytes=lite['megabytes'])
+    commands = f'```bash\n{clone_commands(meta)}\npython3 course.py\n```'
+    page = page.replace('<!-- buttons -->', BUTTONS.format(start=start, repository=meta['repository']))
+    return page.replace('<!-- clone -->', commands).replace('<!-- live -->', live)
 
 
 def toctree(caption, docs, **options):
@@ -267,14 +268,9 @@ def sources(
     made |= {f'benchmarks/{p.name}': p.read_bytes() for p in sorted((ROOT / 'benchmarks').glob('*.svg'))}
     made |= {f'images/{p.name}': p.read_bytes() for p in sorted((ROOT / 'images').iterdir())}
     page = for_the_site(home((ROOT / 'README.md').read_text(encoding='utf-8')), 'README.md')
-    if run_here:
-        first, at = (lite['page'].format(name=n) for n in (lite['lessons'][0], lite['scratch']))
-        page = page.replace('<!-- scratch -->', SCRATCH.format(**lite, first=first, at=at))
-    made['index.md'] = page.replace('<!-- menus -->', lesson_toctrees())
+    made['index.md'] = with_buttons(page, lite, run_here).replace('<!-- menus -->', lesson_toctrees())
     made |= reference.pages(kept) | findings_pages.pages()
     made |= code_pages(made)
-    made['pictures/fp32.png'] = picture(notebook('past_the_library'), 'climb.plot()')
-    made['pictures/bf16.png'] = picture(notebook('every_shape'), 'ladder.plot()')
     return made
 
 

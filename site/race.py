@@ -1,10 +1,11 @@
-"""Draws `images/race.svg`, the moving picture of the README and of the home page: python3 site/race.py
+"""Draws `images/race.svg`, the moving picture of the README and of the home page: python3 site/race.py. With `--card`,
+it also draws `_static/card.png`, which a shared link to the site shows (needs playwright and Chromium).
 
 A program with a data race appears, is launched, and the finding points to both accesses. The script runs the program:
 the text of the finding and the drawing of its two accesses are what that run raised.
 """
 
-import runpy, tempfile, textwrap
+import runpy, shutil, sys, tempfile, textwrap
 from html import escape
 from pathlib import Path
 
@@ -179,5 +180,28 @@ def draw():
     )
 
 
+CLAIM = 'From a for loop to GPU kernels faster than the libraries, in notebooks that need no GPU'
+CARD_PAGE = """<style>body {{ margin: 0; display: flex; align-items: center; gap: 36px; padding: 0 36px; width: 1128px;
+height: 630px; background: {background}; color: {text}; font: 34px/1.35 system-ui, sans-serif }}
+h1 {{ font-size: 60px }}
+svg {{ flex: none; width: 640px; height: auto }}</style><div><h1>gridstride</h1>{claim}</div>{svg}"""
+
+
+def draw_card(path):
+    "Draw the picture's last frame beside the name, 1200 by 630 pixels"
+    from playwright.sync_api import sync_playwright
+
+    page_source = CARD_PAGE.format(background='#0d1116', text=TEXT, claim=CLAIM, svg=draw())
+    with sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=shutil.which('chromium'), args=['--no-sandbox'])
+        context = browser.new_context(viewport=dict(width=1200, height=630), reduced_motion='reduce')
+        page = context.new_page()
+        page.set_content(page_source)
+        page.screenshot(path=path)
+        browser.close()
+
+
 if __name__ == '__main__':
     PICTURE.write_text(draw(), encoding='utf-8')
+    if '--card' in sys.argv:
+        draw_card(Path(__file__).parent / '_static/card.png')

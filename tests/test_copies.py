@@ -98,7 +98,7 @@ def test_an_update_changes_what_is_newer_and_nothing_else(folders):
     assert copies.update(nbs, my) == []
 
 
-def test_a_file_that_is_no_copy_is_left_alone(folders):
+def test_a_file_that_is_not_a_copy_is_left_alone(folders):
     nbs, my = folders
     my.mkdir()
     name = lessons.lessons(nbs)[0].name

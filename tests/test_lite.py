@@ -12,6 +12,7 @@ import pytest
 import torch
 from browsers import chromium, needs_chromium
 from gridstride.course import lessons
+from found import names
 from gridstride.course.publishing import is_setup
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -449,6 +450,8 @@ def test_the_lessons_run_in_a_browser_with_nothing_installed(lite):
         page = open_page(context, server.url, SETTINGS['scratch'])
         cells = json.loads((LITE/'scratch.ipynb').read_text())['cells']
         assert run_all(page, sum(c['cell_type'] == 'code' for c in cells)) == []
+        home = open_page(context, server.url, 'race')
+        assert run_all(home, 1) == [] and names(''.join(home.locator(SAID).all_inner_texts()), 'RacecheckError')
         done = type_into(page, 'def mine', f'{first_picture()}\n{IN_TIME}'
                                            'from gridstride.course.lessons import read_progress\n'
                                            'print(": right", *read_progress())')

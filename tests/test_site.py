@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from browsers import chromium
 from gridstride.course import curriculum, lessons
+from gridstride.course.publishing import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT/'site'))
@@ -163,13 +164,17 @@ def test_the_moving_picture_shows_what_a_launch_prints_today():
 
 
 def test_the_home_page_begins_as_the_readme_does(site):
-    "What it is, the picture, two commands and the lanes, in this order"
+    "What it is, buttons, commands and lanes, in this order; the picture of the race; a card for shared links"
     readme = (ROOT/'README.md').read_text('utf-8')
     home = (site/'index.html').read_text('utf-8')
     text = ' '.join(html.unescape(re.sub('<[^>]*>', '', home)).split())
-    marks = re.search(r'[A-Z][^`.!]*? laptop', readme)[0], 'python3 course.py', 'pip install .', 'I know'
+    meta = settings(ROOT)
+    marks = re.search(r'[A-Z][^`.!]*? laptop', readme)[0], 'GitHub', f'git clone {meta["repository"]}', 'I know'
     order = [text.index(o) for o in marks]
-    assert order == sorted(order) and home.index('race.svg') < home.index('course.py')
+    assert order == sorted(order) and home.index('race.svg') < home.index('I know')
+    assert f'href="{meta["repository"]}"' in home and meta['author'] in text and meta['license'] in text
+    card, = re.findall(f'property="og:image" content="{re.escape(meta["site"])}/([^"]*)"', home)
+    assert (site/card).read_bytes()[:4] == b'\x89PNG' and f'name="description" content="{meta["description"]}"' in home
     assert len(readme.splitlines()) <= 100
 
 
@@ -178,6 +183,14 @@ def test_pages_that_run_in_the_browser_state_how_much_they_load():
     boxes = {name: pages.how_to_open(ROOT/f'nbs/{name}.ipynb', lite) for name in LESSONS}
     assert [name for name, box in boxes.items() if f'href="../lite/notebooks/index.html?path={name}.ipynb"' in box
             and f'{lite["megabytes"]} MB' in box] == lite['lessons'] == LESSONS[:4]
+
+
+def test_the_home_page_runs_the_race_only_where_notebooks_run():
+    lite = json.loads((ROOT/'site/lite/lite.json').read_text('utf-8'))
+    with_lite, without = (pages.with_buttons('<!-- buttons --><!-- live -->', lite, o) for o in (True, False))
+    assert 'data-page="lite/notebooks/index.html?path=race.ipynb"' in with_lite
+    assert f'{lite["megabytes"]} MB' in with_lite
+    assert 'data-page' not in without and f'nbs/{LESSONS[0]}.html' in without
 
 
 def test_play_links_leave_the_headings():

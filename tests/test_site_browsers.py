@@ -200,7 +200,7 @@ def test_consoles_are_quiet_and_pictures_have_cards(browser, site, address):
         for picture, size, out, clear, contrast in browser.js(PICTURES):
             assert size > .7 and out <= .5 and clear < .02 and contrast > 7, (name, picture, size, out, clear, contrast)
             shown += 1
-    assert shown > 10 and browser.errors == browser.asked == []
+    assert shown > 8 and browser.errors == browser.asked == []
 
 
 THEME = 't => { for (const k of ["theme", "mode"]) document.documentElement.dataset[k] = t }'

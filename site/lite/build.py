@@ -10,9 +10,9 @@ import hashlib, json, re, shutil, subprocess, sys, tempfile, zipfile
 from pathlib import Path
 
 HERE, ROOT = Path(__file__).resolve().parent, Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(HERE)]
+sys.path[:0] = [str(ROOT), str(HERE), str(HERE.parent)]
 
-import fetch, lighter, notebooks
+import fetch, lighter, notebooks, race
 
 PLUGIN = '@jupyterlite/pyodide-kernel-extension'
 OVERRIDES = {
@@ -20,6 +20,7 @@ OVERRIDES = {
     '@jupyterlab/apputils-extension:themes': {'adaptive-theme': True},  # light or dark, like the reader's system
 }
 UNUSED = ['ssl', 'jedi']  # the kernel requires them, but the lessons do not: empty wheels save 4 MB
+RACE = 'Run the cell with Shift+Enter. The finding names both accesses; `sim.cuda.syncthreads()` between them fixes it.'
 LESSONS = json.loads((HERE / 'lite.json').read_text(encoding='utf-8'))['lessons']
 
 
@@ -31,6 +32,7 @@ def sources() -> list:  # of paths
             *package,
             *(ROOT / 'nbs' / f'{n}.ipynb' for n in LESSONS),
             ROOT / 'settings.ini',
+            HERE.parent / 'race.py',
             *(p for p in HERE.rglob('*') if p.is_file() and '__pycache__' not in p.parts),
         ]
     )
@@ -191,6 +193,7 @@ def write_pages(folder):
     for p in [*(ROOT / 'nbs' / f'{n}.ipynb' for n in LESSONS), HERE / 'scratch.ipynb']:
         nb = notebooks.page(json.loads(p.read_text(encoding='utf-8')), LESSONS)
         (folder / p.name).write_text(json.dumps(nb, ensure_ascii=False, indent=1), encoding='utf-8')
+    (folder / 'race.ipynb').write_text(json.dumps(notebooks.with_one_cell(RACE, race.PROGRAM)), encoding='utf-8')
 
 
 def build(out: Path) -> bool:  # whether there was anything to do

@@ -9,6 +9,8 @@ HERE = '''> **In the browser.** This lesson runs in your own browser, which keep
 > exercises you have solved. There are no outputs until you run the cells. `torch` is a small replacement with what
 > lessons 01 to 04 use.'''
 
+METADATA = {'kernelspec': dict(name='python', display_name='Python (in the browser)', language='python')}
+
 
 def source(cell):
     return ''.join(cell['source'])
@@ -71,5 +73,14 @@ def page(
         else:
             c['source'] = without_links_to_others(without_links(source(c)), here)
     nb['cells'].insert(1, dict(cell_type='markdown', id='in-the-browser', metadata={}, source=HERE))
-    nb['metadata'] = {'kernelspec': dict(name='python', display_name='Python (in the browser)', language='python')}
+    nb['metadata'] = METADATA
     return nb
+
+
+def with_one_cell(text, code):
+    "Make a notebook with a Markdown cell and a code cell"
+    cells = [
+        dict(cell_type='markdown', id='text', metadata={}, source=text),
+        dict(cell_type='code', id='code', metadata={}, outputs=[], execution_count=None, source=code),
+    ]
+    return dict(cells=cells, metadata=METADATA, nbformat=4, nbformat_minor=5)
