@@ -29,7 +29,7 @@ def cdiv(
 
 # %% ../nbs/lib/01_utils.ipynb #7b6a8cdf
 class dim3(namedtuple('dim3', 'x y z')):
-    "Sizes or a position along x, y and z; in `dim3(16)`, `dim3(16,16)` and `dim3((16,16))` the others are 1"
+    "Sizes along x, y and z, or a position; `dim3(16)`, `dim3(16,16)` and `dim3((16,16))` set the others to 1"
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ class dim3(namedtuple('dim3', 'x y z')):
         return self.x * self.y * self.z
 
 # %% ../nbs/lib/01_utils.ipynb #b012e32e
-_TOL = {
+_TOLERANCES = {  # dtype -> (relative, absolute)
     'float64': (1e-7, 1e-7),
     'float32': (1.3e-6, 1e-5),
     'float16': (1e-3, 1e-5),
@@ -62,165 +62,175 @@ _TOL = {
 }
 
 
-def _numpy(x):
-    "Return `x` as a NumPy array (float64 if NumPy lacks the type), and the name of its own dtype"
+def _as_numpy(x):
+    "Return (`x` as a NumPy array, name of its dtype); the array is float64 if NumPy lacks the dtype"
     if x is None or isinstance(x, (str, bytes)):
         raise TypeError(f'check compares tensors, arrays and numbers, but got {x!r}: is a `return` missing?')
-    if hasattr(x, 'detach'):  # a torch tensor, wherever it lives
+    if hasattr(x, 'detach'):  # a torch tensor on any device
         dtype = str(x.dtype).removeprefix('torch.')
         x = x.detach().cpu()
         return (x.double() if dtype.startswith(('bfloat', 'float8')) else x).numpy(), dtype
     x = np.asarray(x)
     return x, x.dtype.name
 
-def _alike(got, want):
-    "Return both as `_numpy` does; a number or a list takes the dtype of the other, if that fits"
-    (g, gd), (w, wd) = _numpy(got), _numpy(want)
-    plain = [not hasattr(x, 'dtype') for x in (got, want)]
-    if all(plain):
-        t = np.result_type(g, w)
-        return (g.astype(t), t.name), (w.astype(t), t.name)
-    if plain[0] and np.can_cast(g.dtype, w.dtype, 'same_kind'):
-        return (g.astype(w.dtype), wd), (w, wd)
-    if plain[1] and np.can_cast(w.dtype, g.dtype, 'same_kind'):
-        return (g, gd), (w.astype(g.dtype), gd)
-    return (g, gd), (w, wd)
+def _match_dtypes(got, want):
+    "Convert both as `_as_numpy` does; a number or a list gets the dtype of the other one, if that fits"
+    (g, g_dtype), (w, w_dtype) = _as_numpy(got), _as_numpy(want)
+    lacks_dtype = [not hasattr(x, 'dtype') for x in (got, want)]
+    if all(lacks_dtype):
+        common = np.result_type(g, w)
+        return (g.astype(common), common.name), (w.astype(common), common.name)
+    if lacks_dtype[0] and np.can_cast(g.dtype, w.dtype, 'same_kind'):
+        return (g.astype(w.dtype), w_dtype), (w, w_dtype)
+    if lacks_dtype[1] and np.can_cast(w.dtype, g.dtype, 'same_kind'):
+        return (g, g_dtype), (w.astype(g.dtype), g_dtype)
+    return (g, g_dtype), (w, w_dtype)
 
 # %% ../nbs/lib/01_utils.ipynb #bcc11bb8
-def _axis(ax, ndim):
+def _axis_name(ax, ndim):
     return 'index' if ndim == 1 else ('row', 'column')[ax] if ndim == 2 else f'axis {ax}'
 
 
-def _span(lo, hi):
-    return str(lo) if lo == hi else f'{lo} to {hi}'
+def _format_range(first, last):
+    return str(first) if first == last else f'{first} to {last}'
 
 
-def _from(shape, axes, starts):
-    "Return a boolean array: the elements at or past `starts` on any of `axes`"
-    res = np.zeros(shape, bool)
-    for ax, s in zip(axes, starts):
-        np.moveaxis(res, ax, 0)[s:] = True
-    return res
+def _mask_from(shape, axes, starts):
+    "Return a mask of the elements at or past `starts` on any of `axes`"
+    mask = np.zeros(shape, bool)
+    for ax, start in zip(axes, starts):
+        np.moveaxis(mask, ax, 0)[start:] = True
+    return mask
 
 
-def _ragged(shape, axes, tile):
-    "Return a name and a mask for what is past the last full tile on any of `axes`; None if the tile divides them all"
+def _partial_tiles(shape, axes, tile):
+    "Return (name, mask) of the elements past the last full tile on any of `axes`; None if the tile divides them all"
     axes = [ax for ax in axes if tile[ax] < shape[ax] and shape[ax] % tile[ax]]
     if not axes:
         return None
     starts = [shape[ax] // tile[ax] * tile[ax] for ax in axes]
     size = '/'.join(dict.fromkeys(str(tile[ax]) for ax in axes))
-    names = ' or '.join(f'{_axis(ax, len(shape))} {s} up' for ax, s in zip(axes, starts))
-    return f'past the last whole multiple of {size} ({names})', _from(shape, axes, starts)
+    names = ' or '.join(f'{_axis_name(ax, len(shape))} {start} up' for ax, start in zip(axes, starts))
+    return f'past the last whole multiple of {size} ({names})', _mask_from(shape, axes, starts)
 
 
-def _candidates(bad, tile):
-    """Yield the likely positions of an error as (name, mask): the last index of each axis, then the tile's edge that
-    fits best"""
+def _likely_positions(bad, tile):
+    "Return likely positions of the errors, [(name, mask)]: the last index per axis, and the best fitting tile edge"
     shape, axes = bad.shape, [ax for ax, n in enumerate(bad.shape) if n > 1]
-    last = [(f'in the last {_axis(ax, bad.ndim)}', _from(shape, [ax], [shape[ax] - 1])) for ax in axes if shape[ax] > 2]
+    last_indices = [
+        (f'in the last {_axis_name(ax, bad.ndim)}', _mask_from(shape, [ax], [shape[ax] - 1]))
+        for ax in axes
+        if shape[ax] > 2
+    ]
     tiles = [tile] if tile else [(t,) * bad.ndim for t in (1024, 512, 256, 128, 64, 32, 16)]
-    edges = [e for t in tiles for on in ([axes] + [[ax] for ax in axes]) if (e := _ragged(shape, on, t))]
+    axis_sets = [axes] + [[ax] for ax in axes]
+    edges = [edge for t in tiles for axis_set in axis_sets if (edge := _partial_tiles(shape, axis_set, t))]
 
-    def overlap(e):
-        return (bad & e[1]).sum() / (bad | e[1]).sum()
+    def overlap(edge):
+        _, mask = edge
+        return (bad & mask).sum() / (bad | mask).sum()
 
     best = max(edges, key=overlap, default=None)
-    return last + ([best] if best and (tile or overlap(best) > 0.5) else [])
+    return last_indices + ([best] if best and (tile or overlap(best) > 0.5) else [])
 
 
-def _where(bad, tile):
-    "Return the lines that locate the wrong elements of the boolean array `bad`"
-    spans = [(int(i.min()), int(i.max())) for i in np.nonzero(bad)]
-    inside = [f'{_axis(ax, bad.ndim)} {_span(*at)}' for ax, at in enumerate(spans) if at != (0, bad.shape[ax] - 1)]
-    res = [f"all of them are in {', '.join(inside)}"] if inside and bad.sum() > 1 else []
+def _locate(bad, tile):
+    "Return lines of text that locate the true elements of the boolean array `bad`"
+    ranges = [(int(i.min()), int(i.max())) for i in np.nonzero(bad)]
+    bounds = [
+        f'{_axis_name(ax, bad.ndim)} {_format_range(*bound)}'
+        for ax, bound in enumerate(ranges)
+        if bound != (0, bad.shape[ax] - 1)
+    ]
+    lines = [f"all of them are in {', '.join(bounds)}"] if bounds and bad.sum() > 1 else []
     if bad.all():
-        return res
-    for name, m in _candidates(bad, tile):
-        both = (bad & m).sum()
-        share, wrong = both / bad.sum(), both / m.sum()
+        return lines
+    for name, mask in _likely_positions(bad, tile):
+        num_bad = (bad & mask).sum()
+        share, error_rate = num_bad / bad.sum(), num_bad / mask.sum()
         if share >= 0.5:
-            res.append(f'{share:.0%} of them are {name}, where {wrong:.0%} of the values are wrong')
-    return res
+            lines.append(f'{share:.0%} of them are {name}, where {error_rate:.0%} of the values are wrong')
+    return lines
 
 # %% ../nbs/lib/01_utils.ipynb #47041f92
 def _differs(got, want, rtol, atol):
-    "Return where `got` and `want` differ by more than `atol + rtol*abs(want)`; integers and booleans must be equal"
+    "Return a mask of the values that differ by more than `atol + rtol*abs(want)`; integers must be equal"
     if got.dtype.kind not in 'fc':
         return got != want
     with np.errstate(invalid='ignore', over='ignore'):
-        wide = np.complex128 if got.dtype.kind == 'c' else np.float64
-        g, w = got.astype(wide), want.astype(wide)
+        wide_type = np.complex128 if got.dtype.kind == 'c' else np.float64
+        g, w = got.astype(wide_type), want.astype(wide_type)
         return ~((g == w) | (np.isfinite(w) & (np.abs(g - w) <= atol + rtol * np.abs(w))))
 
 
-def _brief(v):
+def _format_value(v):
     return f'{v:.6g}' if v.dtype.kind == 'f' else str(v)
 
 
-def _count(got, want, bad):
-    "Return lines with the number of wrong elements, the first of them, and the number of NaNs"
-    i, n = tuple(int(i) for i in np.argwhere(bad)[0]), int(bad.sum())
-    first = f'the first is at {list(i)}: got {_brief(got[i])}, want {_brief(want[i])}'
-    are = 'is' if n == 1 else 'are'
-    res = [f'{n:,} of {bad.size:,} values {are} wrong ({n / bad.size:.1%}); {first}']
-    nan = int(np.isnan(got).sum()) if got.dtype.kind in 'fc' else 0
-    if nan:
-        them = 'one of them is' if nan == 1 else f'{nan:,} of them are'
-        why = 'never written, made by 0/0, inf/inf or inf - inf, or computed from an uninitialized element'
-        res.append(f'{them} NaN: {why}')
-    return res
+def _count_errors(got, want, bad):
+    "Return lines of text with the number of wrong elements, the first of them, and the number of NaNs"
+    index, num_bad = tuple(int(i) for i in np.argwhere(bad)[0]), int(bad.sum())
+    first = f'the first is at {list(index)}: got {_format_value(got[index])}, want {_format_value(want[index])}'
+    verb = 'is' if num_bad == 1 else 'are'
+    lines = [f'{num_bad:,} of {bad.size:,} values {verb} wrong ({num_bad / bad.size:.1%}); {first}']
+    num_nan = int(np.isnan(got).sum()) if got.dtype.kind in 'fc' else 0
+    if num_nan:
+        subject = 'one of them is' if num_nan == 1 else f'{num_nan:,} of them are'
+        reason = 'never written, made by 0/0, inf/inf or inf - inf, or computed from an uninitialized element'
+        lines.append(f'{subject} NaN: {reason}')
+    return lines
 
 
 class Agreement:
-    "The result of a `check` that passed: shown at the end of a cell, silent elsewhere"
+    "The result of a `check` that passed; a notebook shows it at the end of a cell"
 
-    def __init__(self, n):  # how many values were compared
-        self.n = n
+    def __init__(self, num_values):  # how many values were compared
+        self.num_values = num_values
 
     def __repr__(self):
-        return '1 value agrees' if self.n == 1 else f'{self.n:,} values agree'
+        return '1 value agrees' if self.num_values == 1 else f'{self.num_values:,} values agree'
 
 
-def _wrong(what):
-    return briefly(AssertionError(what))
+def _mismatch(message):
+    "Make the error of a `check` that fails"
+    return briefly(AssertionError(message))
 
 
 def check(
-    got,  # what the kernel made: a torch tensor, NumPy array or number
-    want,  # what it should be: same shape and dtype
+    got,  # the result of the kernel: a torch tensor, NumPy array or number
+    want,  # the expected result, with the same shape and dtype
     rtol=None,  # relative tolerance; None: by dtype, as `torch.testing.assert_close`
-    atol=None,  # absolute tolerance, likewise
-    tile=None,  # tile or block size (a number, or one per axis), to look for wrong edges of that size
+    atol=None,  # absolute tolerance; None: by dtype
+    tile=None,  # tile or block size, a number or one per axis, at whose edges errors are likely
 ) -> Agreement:  # how many values agree
     "Compare `got` with `want`; raises `AssertionError`, which locates and describes the differences"
-    (g, gd), (w, wd) = _alike(got, want)
+    (g, g_dtype), (w, w_dtype) = _match_dtypes(got, want)
     if g.shape != w.shape:
-        raise _wrong(f'shape differs: got {g.shape}, want {w.shape}')
-    if gd != wd:
-        raise _wrong(f'dtype differs: got {gd}, want {wd}')
+        raise _mismatch(f'shape differs: got {g.shape}, want {w.shape}')
+    if g_dtype != w_dtype:
+        raise _mismatch(f'dtype differs: got {g_dtype}, want {w_dtype}')
     if w.dtype.kind in 'fc' and np.isnan(w).any():
         raise ValueError('the expected values contain NaN: pass expected values without NaN')
-    r, a = _TOL.get(gd, (0, 0))
-    bad = _differs(g, w, r if rtol is None else rtol, a if atol is None else atol)
+    default_rtol, default_atol = _TOLERANCES.get(g_dtype, (0, 0))
+    bad = _differs(g, w, default_rtol if rtol is None else rtol, default_atol if atol is None else atol)
     if not bad.any():
         return Agreement(bad.size)
     if not bad.ndim:
-        raise _wrong(f'got {_brief(g[()])}, want {_brief(w[()])}')
+        raise _mismatch(f'got {_format_value(g[()])}, want {_format_value(w[()])}')
     if tile is not None:
         tile = tile if isinstance(tile, (tuple, list)) else (tile,) * bad.ndim
-    raise _wrong('\n  '.join(_count(g, w, bad) + _where(bad, tile)))
+    raise _mismatch('\n  '.join(_count_errors(g, w, bad) + _locate(bad, tile)))
 
 # %% ../nbs/lib/01_utils.ipynb #4723d5bb
 @contextmanager
 def should_fail(
-    *kinds,  # the expected error classes; by default any `Exception`
-    says='',  # what the message must contain
+    *exception_types,  # the expected ones; by default any `Exception`
+    says='',  # text that the message must contain
 ):
     "Print the error of the `with` block; raises `AssertionError` if there is none, or if its message lacks `says`"
     try:
         yield
-    except kinds or Exception as e:
+    except exception_types or Exception as e:
         print(f'{type(e).__name__}: {e}')
         if says not in str(e):
             raise AssertionError(f'the message must contain {says!r}') from e
@@ -232,14 +242,14 @@ def get_signature(
     fname: str,  # name of a host function defined in `src`
     src: str,  # C++ or CUDA source
 ) -> str:  # its declaration, ending in `;` (one line per overload)
-    "Return the declaration of `fname`, from its definition; raises `ValueError`, which names what `src` defines"
+    "Return the declaration of `fname`, from its definition; raises `ValueError` with the functions that `src` defines"
     from gridstride.cpp.frontend.reader import signature
 
     return signature(fname, src)
 
 
 def get_sig(fname, src):
-    "Call `get_signature` by the lectures' name; None if `src` has no such function"
+    "Call `get_signature`; None if `src` has no such function. The lectures use this name"
     try:
         return get_signature(fname, src)
     except ValueError:
@@ -263,12 +273,12 @@ def show_img(
     x,  # (height, width), (3, height, width) or (height, width, 3); 0 to 255, or 0 to 1 if floats
     figsize=(4, 3),  # inches
     title=None,  # a line above it
-    **how,  # for matplotlib's `imshow`, such as `cmap='gray_r'`
+    **options,  # for matplotlib's `imshow`, such as `cmap='gray_r'`
 ):
-    "Show `x` in the notebook, grey if it has one channel"
+    "Show the image `x` in the notebook, in grey if it has one channel"
     import matplotlib.pyplot as plt
 
-    x = _numpy(x)[0]
+    x = _as_numpy(x)[0]
     if x.ndim == 3 and x.shape[0] in (1, 3):
         x = x.transpose(1, 2, 0)
     if x.ndim == 3 and x.shape[2] == 1:
@@ -276,7 +286,7 @@ def show_img(
     if x.ndim != 2 and (x.ndim != 3 or x.shape[2] not in (3, 4)):
         raise ValueError(f'an image must be (height, width), (3, height, width) or (height, width, 3), not {x.shape}')
     fig, ax = plt.subplots(figsize=figsize)
-    ax.imshow(x, **{'cmap': 'gray' if x.ndim == 2 else None, **how})
+    ax.imshow(x, **{'cmap': 'gray' if x.ndim == 2 else None, **options})
     ax.axis('off')
     if title:
         ax.set_title(title)
@@ -284,39 +294,39 @@ def show_img(
 
 # %% ../nbs/lib/01_utils.ipynb #47ae175d
 @lru_cache
-def gpu_count() -> int:  # GPUs that the driver can use
-    "Return how many GPUs can be used here; 0 without a driver"
-    name = 'nvcuda.dll' if sys.platform == 'win32' else 'libcuda.so.1'
+def gpu_count() -> int:
+    "Return the number of GPUs that can be used; 0 without a driver"
+    library = 'nvcuda.dll' if sys.platform == 'win32' else 'libcuda.so.1'
     try:
-        driver = ctypes.CDLL(name)
+        driver = ctypes.CDLL(library)
     except OSError:
         return 0
-    n = ctypes.c_int()
-    return 0 if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(n)) else n.value
+    count = ctypes.c_int()
+    return 0 if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) else count.value
 
 
 def backend() -> str:  # 'gpu' or 'sim'
-    "Return what runs kernels: 'gpu' if there is one, else 'sim', the simulator; `GRIDSTRIDE_BACKEND` forces either"
+    "Return 'gpu' if kernels run on a GPU, else 'sim', the simulator; `GRIDSTRIDE_BACKEND` overrides the choice"
     forced = os.environ.get('GRIDSTRIDE_BACKEND', '')
     if forced not in ('', 'gpu', 'sim'):
         raise ValueError(f"GRIDSTRIDE_BACKEND is {forced!r}, but must be 'gpu', 'sim' or unset")
     if forced == 'gpu' and not gpu_count():
-        fix = 'Unset it to simulate; `python -m gridstride.course.doctor` reports what is missing'
-        raise RuntimeError(f'GRIDSTRIDE_BACKEND=gpu, but no usable GPU or driver was found. {fix}')
+        hint = 'Unset it to simulate; `python -m gridstride.course.doctor` reports what is missing'
+        raise RuntimeError(f'GRIDSTRIDE_BACKEND=gpu, but no usable GPU or driver was found. {hint}')
     return forced or ('gpu' if gpu_count() else 'sim')
 
 # %% ../nbs/lib/01_utils.ipynb #1ed536d7
 def cache_dir() -> Path:  # of compiled code
-    "Return the cache folder, or the one that the variable `GRIDSTRIDE_CACHE` names"
-    if own := os.environ.get('GRIDSTRIDE_CACHE'):
-        return Path(own).expanduser()
+    "Return the cache folder of this user, or the folder in the variable `GRIDSTRIDE_CACHE`"
+    if folder := os.environ.get('GRIDSTRIDE_CACHE'):
+        return Path(folder).expanduser()
     if sys.platform == 'darwin':
         return Path.home() / 'Library/Caches/gridstride'
     return Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache') / 'gridstride'
 
 # %% ../nbs/lib/01_utils.ipynb #54b68f01
 def _properties(p):
-    "Return (name, value) of a GPU's properties, as torch reports them"
+    "Return [(name, value)] of the properties of a GPU that torch reports"
     return [
         ('compute capability', f'{p.major}.{p.minor}'),
         ('global memory', f'{p.total_memory / 2**30:.0f} GiB'),
@@ -337,9 +347,9 @@ def print_cuda_info():
     "Print the properties of each GPU that limit the launch of kernels"
     import torch
 
-    n = torch.cuda.device_count()
-    if not n:
+    num_gpus = torch.cuda.device_count()
+    if not num_gpus:
         print('torch finds no usable GPU: kernels are simulated on the CPU.')
-    for d in range(n):
-        p = torch.cuda.get_device_properties(d)
-        print(p.name, *(f'  {k:<32} {v}' for k, v in _properties(p)), sep='\n')
+    for index in range(num_gpus):
+        properties = torch.cuda.get_device_properties(index)
+        print(properties.name, *(f'  {k:<32} {v}' for k, v in _properties(properties)), sep='\n')

@@ -118,9 +118,9 @@ def test_every_picture_can_be_read():
 
 
 def test_panels_that_are_too_wide_for_a_page_are_stacked():
-    from gridstride.draw import WIDEST, Picture, cells
+    from gridstride.draw import MAX_WIDTH, Picture, cells
     wide = cells([range(12)], size=40)
     one, two = Picture(wide, caption='words '*60), Picture(wide, wide, caption='one')
     def size(p): return [int(o) for o in re.search(r'width="(\d+)" height="(\d+)"', p.svg).groups()]
-    assert size(one)[0] <= WIDEST and size(two)[0] == 12*40 + 32 and size(two)[1] > 2*40
-    assert size(Picture(cells([range(40)], size=40), caption='one'))[0] == WIDEST
+    assert size(one)[0] <= MAX_WIDTH and size(two)[0] == 12*40 + 32 and size(two)[1] > 2*40
+    assert size(Picture(cells([range(40)], size=40), caption='one'))[0] == MAX_WIDTH

@@ -36,9 +36,9 @@ def _names_read(scope):
     "Return (global names read now, global names read later) by a scope within a statement and by its inner scopes"
     names = {s.get_name() for s in scope.get_symbols() if s.is_global() and s.is_referenced()}
     parts = [_names_read(c) for c in scope.get_children()]
-    now, later = set().union(*(n for n, _ in parts)), set().union(*(l for _, l in parts))
+    names_now, names_later = set().union(*(n for n, _ in parts)), set().union(*(l for _, l in parts))
     is_immediate = scope.get_type() == 'class' or scope.get_name() in _IMMEDIATE_SCOPES
-    return (names | now, later) if is_immediate else (set(), names | now | later)
+    return (names | names_now, names_later) if is_immediate else (set(), names | names_now | names_later)
 
 
 def _comprehension_variables(node):
@@ -120,15 +120,14 @@ def _star_import_provides(s, name):
     return hasattr(module, name) and (name in module.__all__ if hasattr(module, '__all__') else name[0] != '_')
 
 
-def _last_definition(program, name, before):
-    "Return the index of the last statement before `before` that defines a name, or None"
+def _last_definition(program, name, end):
+    "Return the index of the last statement before `end` that defines a name, or None"
     return next(
-        (i for i in reversed(range(before)) if name in program[i].defines or _star_import_provides(program[i], name)),
-        None,
+        (i for i in reversed(range(end)) if name in program[i].defines or _star_import_provides(program[i], name)), None
     )
 
 
-def _dependencies(program, name, before, later, kept, missing):
+def _dependencies(program, name, before, later, kept_indices, missing):
     """Keep the definition of `name` before an index of the program, and settings on it.
 
     Returns the names on which these depend, as [(name, index before which it is defined, whether it is read later)]."""
@@ -138,10 +137,10 @@ def _dependencies(program, name, before, later, kept, missing):
         return [(name, end, True)]
     if i is None:
         return missing.add(name) or []
-    kept.add(i)
-    names = {n for k in kept for n in program[k].defines}
-    settings = [k for k, s in enumerate(program) if k not in kept and _is_setting_on(s, names)]
-    kept.update(settings)
+    kept_indices.add(i)
+    names = {n for k in kept_indices for n in program[k].defines}
+    settings = [k for k, s in enumerate(program) if k not in kept_indices and _is_setting_on(s, names)]
+    kept_indices.update(settings)
     now = [(n, k, False) for k in (i, *settings) for n in program[k].reads_now]
     return now + [(n, b, True) for k in (i, *settings) for n in program[k].reads_later for b in {before, end}]
 
@@ -151,7 +150,7 @@ def slice_statements(
     names,  # that are read after the last statement
 ) -> tuple:  # (statements, names that no statement defines)
     "Return the statements that `names` depend on, in order"
-    kept = set()
+    kept_indices = set()
     missing = set()
     worklist = [(n, len(program), False) for n in names]
     visited = set()
@@ -160,13 +159,19 @@ def slice_statements(
         if (name, before) in visited:
             continue
         visited.add((name, before))
-        worklist += _dependencies(program, name, before, later, kept, missing)
-    return _drop_repeated_settings([program[i] for i in sorted(kept)]), {n for n in missing if not hasattr(builtins, n)}
+        worklist += _dependencies(program, name, before, later, kept_indices, missing)
+    return _drop_repeated_settings([program[i] for i in sorted(kept_indices)]), {
+        n for n in missing if not hasattr(builtins, n)
+    }
 
 
-def _drop_repeated_settings(kept):
+def _drop_repeated_settings(statement_list):
     "Return the statements without settings that are repeated later"
-    return [s for i, s in enumerate(kept) if s.defines or s.text not in [later.text for later in kept[i + 1 :]]]
+    return [
+        s
+        for i, s in enumerate(statement_list)
+        if s.defines or s.text not in [later.text for later in statement_list[i + 1 :]]
+    ]
 
 
 # The program of a notebook is its cells in the order in which they ran; that of a script is the file. A function of an
@@ -229,9 +234,9 @@ def _with_setup(setup, call, texts):
     "Return (statements of `setup` and of the function's file, names that no statement defines)"
     file_statements, _ = slice_statements(statements(*texts), call.reads_now | call.reads_later)
     functions = [s for s in file_statements if s.defines & call.reads_now and isinstance(s.node, ast.FunctionDef)]
-    kept = statements(setup) + functions
-    defined = {n for s in kept for n in s.defines} | set(dir(builtins))
-    return kept, {n for s in (*kept, call) for n in s.reads_now | s.reads_later} - defined
+    kept_statements = statements(setup) + functions
+    defined = {n for s in kept_statements for n in s.defines} | set(dir(builtins))
+    return kept_statements, {n for s in (*kept_statements, call) for n in s.reads_now | s.reads_later} - defined
 
 
 def program(
@@ -247,12 +252,12 @@ def program(
         texts = [Path(inspect.getsourcefile(python_function)).read_text(encoding='utf-8')]
     call = statements(name)[0]
     if setup is None:
-        kept, missing = slice_statements(statements(*texts), call.reads_now | call.reads_later)
+        kept_statements, missing = slice_statements(statements(*texts), call.reads_now | call.reads_later)
     else:
-        kept, missing = _with_setup(setup, call, texts)
+        kept_statements, missing = _with_setup(setup, call, texts)
     if missing:
-        kept = _imports(missing, python_function, name) + kept
-    return '\n'.join(s.text for s in kept), name
+        kept_statements = _imports(missing, python_function, name) + kept_statements
+    return '\n'.join(s.text for s in kept_statements), name
 
 
 def _imports(missing, fn, name):

@@ -11,7 +11,7 @@ from collections import namedtuple
 from html import escape
 
 from .show import brief, short, si
-from ..support.tables import Named, Share, Table
+from ..support.tables import CellText, Share, Table
 
 __all__ = ['ROOFLINE', 'Kernel', 'Line', 'Metric', 'Ncu', 'Rule', 'advice', 'details', 'from_plain', 'lines', 'raw']
 
@@ -260,7 +260,7 @@ def source_table(
     excess_titles = {n: title for n, title in _EXCESS_NAMES.items() if any(_counter(l, n) for l in k.lines)}
 
     def row(l):
-        line = [l.number or '', Named(l.text.strip(), l.text)]
+        line = [l.number or '', CellText(l.text.strip(), l.text)]
         share = Share(l.samples / total)
         count, *counts = [f'{l.counters.get(n, 0):,}' for n in ('Instructions Executed', *excess_titles)]
         return [*line, share, count, _main_stall(l), *counts]

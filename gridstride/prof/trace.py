@@ -19,7 +19,7 @@ from ..draw import Picture
 from .show import brief, short, si
 from .strip import Box, OTHER, Row, colors, strip
 from ..bench.recording import Unavailable, no_gpu, recorded
-from ..support.tables import Named, Share, Table
+from ..support.tables import CellText, Share, Table
 
 
 # Events on the CPU nest: an operator calls operators, and the innermost one calls the driver. A kernel has the
@@ -176,9 +176,9 @@ def _rows(all_groups, on_gpu, max_rows, color):
 
     rows = []
     for g in all_groups[:max_rows]:
-        rows.append(row(Named(brief(g.name), g.full_name, color.get(g.name, OTHER)), g.count, g.cpu, g.gpu))
+        rows.append(row(CellText(brief(g.name), g.full_name, color.get(g.name, OTHER)), g.count, g.cpu, g.gpu))
         kernels = sorted(g.kernels.items(), key=lambda item: -item[1][1]) if list(g.kernels) != [g.name] else []
-        rows += [row(Named(brief(k), full_name, depth=1), n, None, t) for k, (n, t, full_name) in kernels]
+        rows += [row(CellText(brief(k), full_name, depth=1), n, None, t) for k, (n, t, full_name) in kernels]
     if others := all_groups[max_rows:]:
         sums = (sum(getattr(g, column) for g in others) for column in ('count', 'cpu', 'gpu'))
         rows.append(row(f'{len(others)} more', *sums))

@@ -20,7 +20,7 @@ from .isolate import pack, program, search_path
 from .show import brief, short, si
 from .strip import Box, Row, colors, strip
 from ..bench.recording import Unavailable, no_gpu, recorded
-from ..support.tables import Named, Share, Table
+from ..support.tables import CellText, Share, Table
 
 
 # Proton writes a tree as JSON: a frame has metrics and children; a list of GPUs follows. Kernels have times. The bytes
@@ -95,7 +95,7 @@ class Tree:
         rows = []
         for n in sorted(node.children, key=lambda c: -c.seconds):
             if n.seconds or n.children:
-                name = Named(brief(short(n.name)) if n.is_kernel else n.name, n.name, depth=depth)
+                name = CellText(brief(short(n.name)) if n.is_kernel else n.name, n.name, depth=depth)
                 share = Share(n.seconds / (self.root.seconds or 1))
                 rows += [[name, n.count, si(n.seconds, 's'), share, *self._rates(n)], *self._rows(n, depth + 1)]
         return rows
@@ -174,7 +174,7 @@ class Timeline:
             spread = [f'{x:,.0f}' for x in (sum(cycles) / len(cycles), min(cycles), max(cycles))]
             rows.append(
                 [
-                    Named(n, color=color[n]),
+                    CellText(n, color=color[n]),
                     f'{len(cycles) / len(warps):.3g}',
                     *spread,
                     Share(sum(cycles) / total_cycles),

@@ -98,8 +98,8 @@ class Trace:
                 )
             )
 
-    def branch(self, ctx, active, taken, not_taken, site):
-        "Record a branch: the lanes of `taken` take it, those of `not_taken` do not"
+    def branch(self, ctx, active, taken_lanes, other_lanes, site):
+        "Record a branch: the lanes of `taken_lanes` take it, those of `other_lanes` do not"
         num_warps = ctx.group.warps_per_block * ctx.group.num_blocks
 
         def warps_with_lanes(mask):
@@ -109,7 +109,7 @@ class Trace:
                 else np.bincount(ctx.group.warp_in_group[mask], minlength=num_warps) > 0
             )
 
-        takes_branch, skips_branch = warps_with_lanes(taken), warps_with_lanes(not_taken)
+        takes_branch, skips_branch = warps_with_lanes(taken_lanes), warps_with_lanes(other_lanes)
         self._count(
             ctx,
             site,

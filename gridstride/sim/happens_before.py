@@ -36,7 +36,7 @@ class Part(NamedTuple):
     "The elements of a memory that a copy reads or writes"
 
     mem: ref  # to the `Mem`
-    first: int  # offset of the first element
+    first_offset: int
     shape: tuple
     strides: tuple  # in elements
     writes: bool
@@ -47,13 +47,13 @@ def part_of(a, mem, writes):
     if a.dtype != mem.data.dtype or not a.size:
         return None
     step = mem.data.strides[0] or a.itemsize
-    first = (address(a) - address(mem.data)) // step
-    return Part(ref(mem), first, a.shape, tuple(s // step for s in a.strides), writes)
+    first_offset = (address(a) - address(mem.data)) // step
+    return Part(ref(mem), first_offset, a.shape, tuple(s // step for s in a.strides), writes)
 
 
 def _select(part, values):
     "Return the values for the elements of a part; `values` has one value per element of its memory"
-    return array_memory.part(values, part.first, part.shape, part.strides)
+    return array_memory.part(values, part.first_offset, part.shape, part.strides)
 
 
 def _part_mask(part):

@@ -156,9 +156,9 @@ class DeviceArray:
 
     def view(self, dtype):
         "Return a view with another dtype; from now on, initcheck does not track this memory"
-        res = self._view_of(self.data.view(dtype))
-        self.mem.tracks_init &= res.dtype == self.dtype
-        return res
+        view = self._view_of(self.data.view(dtype))
+        self.mem.tracks_init &= view.dtype == self.dtype
+        return view
 
     def is_c_contiguous(self):
         "Return whether the array is row-major, without gaps"
@@ -209,9 +209,9 @@ def to_device(obj, stream=0, copy=True, to=None):
     if isinstance(obj, DeviceArray):
         return obj
     a = np.asarray(obj)
-    res = _allocate(a.shape, a.dtype, _order(a), tracks_init=False) if to is None else to
-    res._copy_from(obj if getattr(obj, 'mem', None) else a, stream, 'to_device')
-    return res
+    array = _allocate(a.shape, a.dtype, _order(a), tracks_init=False) if to is None else to
+    array._copy_from(obj if getattr(obj, 'mem', None) else a, stream, 'to_device')
+    return array
 
 
 def as_cuda_array(obj, sync=True):

@@ -40,10 +40,10 @@ class HostArray(np.ndarray):
         )
 
     def __getitem__(self, i):
-        res = super().__getitem__(i)
-        if getattr(res, 'mem', None) is None:  # a number or a copy, not a view
+        item = super().__getitem__(i)
+        if getattr(item, 'mem', None) is None:  # a number or a copy, not a view
             self.report_access(False, i)
-        return res
+        return item
 
     def __setitem__(self, i, value):
         self.report_access(True, i)
@@ -56,8 +56,8 @@ class HostArray(np.ndarray):
                 a.report_access(True)
         if out:
             keywords['out'] = tuple(array.view(np.ndarray) if isinstance(array, HostArray) else array for array in out)
-        res = getattr(ufunc, method)(*map(_read_plain, inputs), **{k: _read_plain(v) for k, v in keywords.items()})
-        return res if not out else out[0] if len(out) == 1 else out
+        result = getattr(ufunc, method)(*map(_read_plain, inputs), **{k: _read_plain(v) for k, v in keywords.items()})
+        return result if not out else out[0] if len(out) == 1 else out
 
     def _call(self, method, writes, /, *args, **keywords):
         "Report an access to the array, and call NumPy's method"
@@ -85,10 +85,10 @@ for _writes, _methods in ((False, _READING_METHODS), (True, 'fill itemset partit
 def _allocate(shape, dtype, order, is_pinned):
     stream_order.watches_host = True
     data = np.zeros(shape, as_dtype(dtype), order)
-    res = data.view(HostArray)
-    res.mem = Mem(data.reshape(-1, order='A'), None, 'global')
-    res.mem.is_pinned = is_pinned
-    return res
+    array = data.view(HostArray)
+    array.mem = Mem(data.reshape(-1, order='A'), None, 'global')
+    array.mem.is_pinned = is_pinned
+    return array
 
 
 def pinned_array(shape, dtype=np.float64, strides=None, order='C'):

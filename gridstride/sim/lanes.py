@@ -192,34 +192,39 @@ def _describe(value):
     return 'an array' if hasattr(value, 'strides') else repr(value)
 
 
-def merge(mask, new, old):
-    "Return `new` in the lanes of `mask`, `old` in the others"
-    if old is UNDEF or new is old:
-        return new
-    if isinstance(new, tuple) and isinstance(old, tuple) and len(new) == len(old):
-        return tuple(merge(mask, new_item, old_item) for new_item, old_item in zip(new, old))
-    if hasattr(new, 'merge'):
-        return new.merge(mask, old)
+def merge(mask, new_value, old_value):
+    "Return `new_value` in the lanes of `mask`, `old_value` in the others"
+    if old_value is UNDEF or new_value is old_value:
+        return new_value
+    if isinstance(new_value, tuple) and isinstance(old_value, tuple) and len(new_value) == len(old_value):
+        return tuple(merge(mask, new_item, old_item) for new_item, old_item in zip(new_value, old_value))
+    if hasattr(new_value, 'merge'):
+        return new_value.merge(mask, old_value)
     # `cuda.laneid` and device arrays have `__array__` but are not ndarrays.
-    new, old = (
+    new_value, old_value = (
         np.asarray(value) if hasattr(value, '__array__') and not isinstance(value, (np.ndarray, np.generic)) else value
-        for value in (new, old)
+        for value in (new_value, old_value)
     )
     if not (
-        isinstance(new, (np.ndarray, np.generic, int, float)) and isinstance(old, (np.ndarray, np.generic, int, float))
+        isinstance(new_value, (np.ndarray, np.generic, int, float))
+        and isinstance(old_value, (np.ndarray, np.generic, int, float))
     ):
         hint = (
-            'Write a number to an array with `out[i] = ...`.' if 'an array' in (_describe(new), _describe(old)) else ''
+            'Write a number to an array with `out[i] = ...`.'
+            if 'an array' in (_describe(new_value), _describe(old_value))
+            else ''
         )
-        raise NotSimulated(f'a variable that is {_describe(new)} in some threads and {_describe(old)} in others', hint)
-    if np.ndim(new) == np.ndim(old) == 0 and new == old and type(new) is type(old):
-        return new
-    return np.where(mask, new, old)
+        raise NotSimulated(
+            f'a variable that is {_describe(new_value)} in some threads and {_describe(old_value)} in others', hint
+        )
+    if np.ndim(new_value) == np.ndim(old_value) == 0 and new_value == old_value and type(new_value) is type(old_value):
+        return new_value
+    return np.where(mask, new_value, old_value)
 
 
-def assign(diverged, active, new, old):
-    "Return the value of a variable after `new` is assigned to it in the lanes of `active`"
-    return merge(active, new, old) if diverged else new
+def assign(diverged, active, new_value, old_value):
+    "Return the value of a variable after `new_value` is assigned to it in the lanes of `active`"
+    return merge(active, new_value, old_value) if diverged else new_value
 
 
 class Loop:

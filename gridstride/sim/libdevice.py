@@ -1,6 +1,6 @@
-"""`numba.cuda.libdevice`: functions of NVIDIA's device library, as far as NumPy and `math` compute them.
+"""`numba.cuda.libdevice`: those functions of NVIDIA's device library that NumPy and `math` can compute.
 
-`sin` takes float64, `sinf` and `fast_sinf` take float32. The fast ones are as accurate as the others here.
+`sin` takes float64, `sinf` and `fast_sinf` take float32. Here, `fast_sinf` is as accurate as `sinf`.
 """
 
 import math
@@ -9,8 +9,10 @@ import numpy as np
 
 from .scalars import brev, clz, ffs, scalar_intrinsic, popc
 
-_UNARY = 'cbrt ceil cos cosh exp exp2 expm1 fabs floor log log10 log1p log2 rint sin sinh sqrt tan tanh trunc'.split()
-_REAL_FUNCTIONS = {k: getattr(np, k) for k in _UNARY}
+_UNARY_NAMES = (
+    'cbrt ceil cos cosh exp exp2 expm1 fabs floor log log10 log1p log2 rint sin sinh sqrt tan tanh trunc'.split()
+)
+_REAL_FUNCTIONS = {k: getattr(np, k) for k in _UNARY_NAMES}
 _REAL_FUNCTIONS |= {f'a{k}': getattr(np, f'arc{k}') for k in 'cos cosh sin sinh tan tanh'.split()}
 _REAL_FUNCTIONS |= dict(
     atan2=np.arctan2,
@@ -33,7 +35,7 @@ _REAL_FUNCTIONS |= dict(
     sincos=lambda v: (np.sin(v), np.cos(v)),
 )
 _FROM_MATH = dict(erf=math.erf, erfc=math.erfc, lgamma=math.lgamma, tgamma=math.gamma, remainder=math.remainder)
-_FAST = 'cos exp10 exp log10 log2 log pow sin tan sincos'.split()
+_FAST_NAMES = 'cos exp10 exp log10 log2 log pow sin tan sincos'.split()
 
 
 def _with_dtype(dtype, f):
@@ -46,18 +48,22 @@ def _with_dtype(dtype, f):
 
 
 def _cast_result(dtype, v):
+    "Convert a result, or a tuple of results, to `dtype`"
     return tuple(_cast_result(dtype, x) for x in v) if isinstance(v, tuple) else np.asarray(v).astype(dtype)[()]
 
 
-def _as_float64(v):
+def _round_to_float32(v):
+    "Round a number to float32, and return it as float64"
     return np.asarray(v).astype(np.float32).astype(np.float64)
 
 
 def _predicate(f):
+    "Make a function that returns the booleans of `f` as int32"
     return lambda v: np.asarray(f(v)).astype(np.int32)[()]
 
 
 def _lane_by_lane(f):
+    "Make a function of arrays from `f`, a function of Python floats"
     return lambda *values: np.vectorize(f, otypes=[np.float64])(*values)[()]
 
 
@@ -76,7 +82,7 @@ def _functions():
     on_floats = {**_REAL_FUNCTIONS, **{k: _lane_by_lane(f) for k, f in _FROM_MATH.items()}}
     functions = {name: _with_dtype(np.float64, f) for name, f in on_floats.items()}
     functions |= {f'{name}f': _with_dtype(np.float32, f) for name, f in on_floats.items()}
-    functions |= {f'fast_{name}f': functions[f'{name}f'] for name in _FAST}
+    functions |= {f'fast_{name}f': functions[f'{name}f'] for name in _FAST_NAMES}
     for letter, dtype in ('f', np.float32), ('d', np.float64):
         for name, f in dict(add=np.add, sub=np.subtract, mul=np.multiply, div=np.divide).items():
             functions[f'{letter}{name}_rn'] = _with_dtype(dtype, f)
@@ -84,10 +90,10 @@ def _functions():
             _with_dtype(dtype, lambda v: 1 / v),
             _with_dtype(dtype, np.sqrt),
         )
-    functions.pop('dsub_rn')  # the library does not have it
-    functions['fmaf'] = lambda a, b, c: np.float32(_as_float64(a) * _as_float64(b) + _as_float64(c))
-    for ends, f in dict(nan=np.isnan, inf=np.isinf).items():
-        functions |= dict.fromkeys((f'is{ends}d', f'is{ends}f'), _predicate(f))
+    functions.pop('dsub_rn')  # the device library does not have this function
+    functions['fmaf'] = lambda a, b, c: np.float32(_round_to_float32(a) * _round_to_float32(b) + _round_to_float32(c))
+    for suffix, f in dict(nan=np.isnan, inf=np.isinf).items():
+        functions |= dict.fromkeys((f'is{suffix}d', f'is{suffix}f'), _predicate(f))
     functions |= dict.fromkeys(('isfinited', 'finitef'), _predicate(np.isfinite))
     functions |= dict(fma_rn=functions['fma'], fmaf_rn=functions['fmaf'], fast_fdividef=functions['fdiv_rn'])
     functions['saturatef'] = _with_dtype(np.float32, lambda v: np.fmin(np.fmax(v, np.float32(0)), np.float32(1)))
@@ -103,6 +109,7 @@ _ROUNDING_MODES = dict(rn=np.rint, rz=np.trunc, rd=np.floor, ru=np.ceil)
 
 
 def _conversions():
+    "Return {name: function} of the conversions between integers and floats"
     functions = {'double2float_rn': np.float32}
     for name, dtype in _INTEGER_TYPES.items():
         for mode, f in _ROUNDING_MODES.items():
@@ -128,30 +135,33 @@ def _to_integer(f, dtype):
     return function
 
 
-def _from_integer(dtype, to):
-    return lambda v: np.asarray(v).astype(dtype).astype(to)[()]
+def _from_integer(dtype, target_dtype):
+    "Make a conversion from an integer type to another type"
+    return lambda v: np.asarray(v).astype(dtype).astype(target_dtype)[()]
 
 
 def _integer_functions():
-    names = dict(min=np.minimum, max=np.maximum)
-    functions = {name: _on_integers(f, np.int32) for name, f in names.items()}
+    "Return {name: function} of the functions of integers"
+    min_max = dict(min=np.minimum, max=np.maximum)
+    functions = {name: _on_integers(f, np.int32) for name, f in min_max.items()}
     for prefix, dtype in dict(u=np.uint32, ll=np.int64, ull=np.uint64).items():
-        functions |= {f'{prefix}{name}': _on_integers(f, dtype) for name, f in names.items()}
+        functions |= {f'{prefix}{name}': _on_integers(f, dtype) for name, f in min_max.items()}
     functions |= dict(abs=_on_integers(np.abs, np.int32), llabs=_on_integers(np.abs, np.int64))
     for name, f in dict(popc=popc, clz=clz, ffs=ffs, brev=brev).items():
         functions |= {name: _on_integers(f.scalar, np.int32), f'{name}ll': _on_integers(f.scalar, np.int64)}
-    high = dict(mulhi=np.int64, umulhi=np.uint64)
-    return functions | {name: _high_product(t) for name, t in high.items()}
+    wide_types = dict(mulhi=np.int64, umulhi=np.uint64)
+    return functions | {name: _high_product(wide_type) for name, wide_type in wide_types.items()}
 
 
 def _high_product(wide_type):
+    "Make a function that returns the upper 32 bits of the product of two 32-bit integers"
     narrow_type = np.int32 if wide_type is np.int64 else np.uint32
-    return lambda a, b: (_as(a, narrow_type, wide_type) * _as(b, narrow_type, wide_type) >> wide_type(32)).astype(
+    return lambda a, b: (_widen(a, narrow_type, wide_type) * _widen(b, narrow_type, wide_type) >> wide_type(32)).astype(
         narrow_type
     )
 
 
-def _as(v, narrow_type, wide_type):
+def _widen(v, narrow_type, wide_type):
     return np.asarray(v).astype(narrow_type).astype(wide_type)
 
 

@@ -108,18 +108,21 @@ class View:
         "Return a copy of the view that can be renamed"
         return View(self.mem, self.offset, self.shape, self.strides, self.name)
 
-    def merge(self, mask, old):
-        "Return this view in the lanes of `mask` and `old` in the others, as one view; both must be in the same memory"
+    def merge(self, mask, old_view):
+        "Return this view in the lanes of `mask`, `old_view` in the others, as one view; both must be in one memory"
         if not (
-            isinstance(old, View) and old.mem is self.mem and old.strides == self.strides and old.ndim == self.ndim
+            isinstance(old_view, View)
+            and old_view.mem is self.mem
+            and old_view.strides == self.strides
+            and old_view.ndim == self.ndim
         ):
             raise NotSimulated('a variable that holds different arrays in different threads')
         return View(
             self.mem,
-            np.where(mask, self.offset, old.offset),
+            np.where(mask, self.offset, old_view.offset),
             tuple(
                 size if size is old_size else np.where(mask, size, old_size)
-                for size, old_size in zip(self.shape, old.shape)
+                for size, old_size in zip(self.shape, old_view.shape)
             ),
             self.strides,
             self.name,

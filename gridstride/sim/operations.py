@@ -56,11 +56,11 @@ def check_unpack(value, num_names):
         raise ValueError(f'cannot unpack {len(value)} values into {num_names} names')
 
 
-def assign_partly(diverged, active, new, old):
+def assign_partly(diverged, active, new_value, old_value):
     "Assign to a variable that other lanes may read before they assign it: there it is 0, as in Numba"
-    if old is UNDEF and isinstance(new, (np.ndarray, np.generic)):
-        return merge(active, new, new.dtype.type(0))
-    return assign(diverged, active, new, old)
+    if old_value is UNDEF and isinstance(new_value, (np.ndarray, np.generic)):
+        return merge(active, new_value, new_value.dtype.type(0))
+    return assign(diverged, active, new_value, old_value)
 
 
 def read_variable(ctx, active, value, assigned_lanes, name, site):
@@ -72,34 +72,34 @@ def read_variable(ctx, active, value, assigned_lanes, name, site):
 
 def fork(ctx, active, condition, site):
     "Split `active` by a condition, as `lanes.branch` does, and report the branch to the trace"
-    taken, not_taken = branch(active, condition)
+    taken_lanes, other_lanes = branch(active, condition)
     if ctx.trace is not None:
-        ctx.trace.branch(ctx, active, taken, not_taken, site)
-    return taken, not_taken
+        ctx.trace.branch(ctx, active, taken_lanes, other_lanes, site)
+    return taken_lanes, other_lanes
 
 
 def continue_loop(ctx, loop, condition, site):
     "Return whether a `while` loop has another iteration; raises `SynccheckError` if it spins without progress"
-    continues = loop.test(condition)
-    if continues:
+    has_next_iteration = loop.test(condition)
+    if has_next_iteration:
         ctx.detectors.synccheck.check_iteration(ctx, loop, site, sys._getframe(1))
-    return continues
+    return has_next_iteration
 
 
-def return_from(ctx, is_kernel, active, value, returned):
-    "Execute `return`: ends the lanes of a kernel, or merges `value` into `returned`, the result of a device function"
+def return_from(ctx, is_kernel, active, value, result):
+    "Execute `return`: ends the lanes of a kernel, or merges `value` into `result`, that of a device function so far"
     if is_kernel:
         ctx.group.live = ctx.group.live & ~active
         return None
-    return value if returned is UNDEF else merge(active, value, returned)
+    return value if result is UNDEF else merge(active, value, result)
 
 
-def return_at_end(ctx, active, returned):
+def return_at_end(ctx, active, result):
     "Return the result of a device function: 0 in the lanes of `active`, which reach its end without a `return`"
-    if active is None or not isinstance(returned, (np.ndarray, np.generic)):
-        return returned
+    if active is None or not isinstance(result, (np.ndarray, np.generic)):
+        return result
     ctx.detectors.initcheck.warn_no_value(ctx, active)
-    return np.where(active, returned.dtype.type(0), returned)
+    return np.where(active, result.dtype.type(0), result)
 
 
 def check_assert(ctx, active, condition, site, message=None):
@@ -148,7 +148,7 @@ def divide(ctx, active, op, a, b, site):
 
 
 def call(ctx, active, function, args, keywords, site):
-    "Call a function in a kernel: one of CUDA's, one of Python's, or a device function"
+    "Call a function in a kernel: an intrinsic of CUDA, a function of Python or NumPy, or a device function"
     if is_number_type(function):  # first, because conversions are frequent
         return cast(function, *args)
     if hasattr(function, 'lane_function'):
@@ -197,7 +197,7 @@ def _not_callable(value):
 
 
 def _argument_error(function, error, args, keywords):
-    "Make the `TypeError` for arguments that one of CUDA's functions does not take"
+    "Make the `TypeError` for arguments that do not fit an intrinsic of CUDA"
     signature = inspect.signature(function)
     try:
         signature.bind(*args, **keywords)
@@ -218,7 +218,7 @@ def finish_call(value):
 
 
 def device_function_hint(function):
-    "Return a hint that says how to make a device function of a plain Python function"
+    "Return the hint to make a device function of a plain Python function"
     name = function.__name__
     return f'Put @cuda.jit(device=True) above it; if it is not yours: {name} = cuda.jit(device=True)({name})'
 

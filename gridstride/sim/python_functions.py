@@ -27,6 +27,7 @@ def widen(v):
 
 
 def _fold_arguments(f):
+    "Make a function that folds its arguments, or its only argument, a tuple, by `f`"
     return lambda *a: fold(f, a[0] if len(a) == 1 else a)
 
 
@@ -71,8 +72,8 @@ def _lane_by_lane(f):
     return _on_floats(lambda *a: np.vectorize(f, otypes=[np.result_type(*a)])(*a)[()])
 
 
-def _rounding(f):
-    "Make a function that rounds floats by `f`, to int64"
+def _round_to_int(f):
+    "Make a function that rounds floats by `f` and converts them to int64"
     return lambda v: widen(v) if kind_of(v) in 'iu' else f(v).astype(np.int64)
 
 
@@ -91,9 +92,9 @@ FUNCTIONS = {
     enumerate: _enumerate,
     complex: lambda a, b=0.0: a + 1j * b,
     slice: slice,
-    math.floor: _rounding(np.floor),
-    math.ceil: _rounding(np.ceil),
-    math.trunc: _rounding(np.trunc),
+    math.floor: _round_to_int(np.floor),
+    math.ceil: _round_to_int(np.ceil),
+    math.trunc: _round_to_int(np.trunc),
     math.pow: _on_floats(np.power),
     math.fmod: _on_floats(np.fmod),
     math.atan2: _on_floats(np.arctan2),
@@ -108,12 +109,12 @@ FUNCTIONS = {
     math.ldexp: lambda a, b: np.ldexp(a, np.asarray(b).astype(np.int32)),
     cmath.phase: np.angle,
 }
-_SAME_IN_NUMPY = (
+_REAL_NAMES = (  # functions of `math` with the same name in NumPy
     'sqrt exp expm1 log log2 log10 log1p sin cos tan sinh cosh tanh fabs copysign hypot '
     'isnan isinf isfinite degrees radians'
 ).split()
-_SAME_COMPLEX_IN_NUMPY = 'sqrt exp log log10 sin cos tan sinh cosh tanh isnan isinf isfinite'.split()
-_LANE_BY_LANE = (math.remainder, math.erf, math.erfc, math.gamma, math.lgamma)
-FUNCTIONS |= {getattr(math, n): _on_floats(getattr(np, n)) for n in _SAME_IN_NUMPY}
-FUNCTIONS |= {getattr(cmath, n): getattr(np, n) for n in _SAME_COMPLEX_IN_NUMPY}
-FUNCTIONS |= {f: _lane_by_lane(f) for f in _LANE_BY_LANE}
+_COMPLEX_NAMES = 'sqrt exp log log10 sin cos tan sinh cosh tanh isnan isinf isfinite'.split()
+_NOT_IN_NUMPY = (math.remainder, math.erf, math.erfc, math.gamma, math.lgamma)
+FUNCTIONS |= {getattr(math, n): _on_floats(getattr(np, n)) for n in _REAL_NAMES}
+FUNCTIONS |= {getattr(cmath, n): getattr(np, n) for n in _COMPLEX_NAMES}
+FUNCTIONS |= {f: _lane_by_lane(f) for f in _NOT_IN_NUMPY}

@@ -44,12 +44,14 @@ class Records:
         for field, view in self.fields.items():
             view.rename(f'{name}.{field}')
 
-    def merge(self, mask, old):
-        "Return these records for the lanes of `mask` and `old` for the others"
-        if not isinstance(old, Records) or old.fields.keys() != self.fields.keys():
+    def merge(self, mask, old_records):
+        "Return these records for the lanes of `mask` and `old_records` for the others"
+        if not isinstance(old_records, Records) or old_records.fields.keys() != self.fields.keys():
             raise NotSimulated('a variable that holds different arrays in different threads')
         return Records(
-            self.name, {name: view.merge(mask, old.fields[name]) for name, view in self.fields.items()}, self.ndim
+            self.name,
+            {name: view.merge(mask, old_records.fields[name]) for name, view in self.fields.items()},
+            self.ndim,
         )
 
     def field(self, name):
@@ -84,11 +86,11 @@ class Record:
     def __init__(self, records, index):
         self.records, self.index = records, index  # index: a number per axis
 
-    def merge(self, mask, old):
-        "Return this record for the lanes of `mask` and `old` for the others"
-        if not isinstance(old, Record) or old.records is not self.records:
+    def merge(self, mask, old_record):
+        "Return this record for the lanes of `mask` and `old_record` for the others"
+        if not isinstance(old_record, Record) or old_record.records is not self.records:
             raise NotSimulated('a variable that is a record of different arrays in different threads')
-        return Record(self.records, merge(mask, self.index, old.index))
+        return Record(self.records, merge(mask, self.index, old_record.index))
 
     def load(self, ctx, active, name, site):
         "Load the field `name`"
@@ -145,10 +147,10 @@ def freeze_records(array, name):
     array = array.copy()
     memories = {}
     array.flags.writeable = False
-    res = wrap_array(array, name, memories)
+    records = wrap_array(array, name, memories)
     for mem in memories.values():
         mem.is_constant = True
-    return res
+    return records
 
 
 def _wrap_packed_field(array, name, memories):

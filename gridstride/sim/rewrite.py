@@ -205,12 +205,12 @@ class _Rewriter(ast.NodeTransformer):
             )
         if isinstance(target, (ast.Tuple, ast.List)):
             values_name = self.fresh_name('v')
-            res = self.make(node, f'{values_name} = V__', V__=value)
+            assignments = self.make(node, f'{values_name} = V__', V__=value)
             if not isinstance(value, ast.Tuple) or len(value.elts) != len(target.elts):
-                res += self.make(node, f'__gs.check_unpack({values_name}, {len(target.elts)})')
+                assignments += self.make(node, f'__gs.check_unpack({values_name}, {len(target.elts)})')
             for i, element in enumerate(target.elts):
-                res += self.assign_target(node, element, expression(f'{values_name}[{i}]'))
-            return res
+                assignments += self.assign_target(node, element, expression(f'{values_name}[{i}]'))
+            return assignments
         if isinstance(target, ast.Attribute):
             return self.make(
                 node,
@@ -228,18 +228,18 @@ class _Rewriter(ast.NodeTransformer):
     def visit_AugAssign(self, node):
         target = node.target
         if isinstance(target, ast.Name):
-            old = self.visit(ast.copy_location(ast.Name(target.id, ast.Load()), target))
-            return self.assign_target(node, target, self.binop(node, old, node.op, self.visit(node.value)))
+            old_value = self.visit(ast.copy_location(ast.Name(target.id, ast.Load()), target))
+            return self.assign_target(node, target, self.binop(node, old_value, node.op, self.visit(node.value)))
         if isinstance(target, ast.Attribute):
             array_name = self.fresh_name('a')
-            res = self.make(node, f'{array_name} = A__', A__=self.visit(target.value))
-            old = self.make(
+            assignments = self.make(node, f'{array_name} = A__', A__=self.visit(target.value))
+            old_value = self.make(
                 node, f'__gs.attribute(__run, __m, {array_name}, {target.attr!r}, S__)', S__=self.site(target)
             )[0].value
-            return res + self.make(
+            return assignments + self.make(
                 node,
                 f'__gs.store_attribute(__run, __m, {array_name}, {target.attr!r}, V__, S__)',
-                V__=self.binop(node, old, node.op, self.visit(node.value)),
+                V__=self.binop(node, old_value, node.op, self.visit(node.value)),
                 S__=self.site(target),
             )
         if not isinstance(target, ast.Subscript):
@@ -251,14 +251,16 @@ class _Rewriter(ast.NodeTransformer):
             hint = 'Write a loop over its elements: x[i] += 1.'
             self.fail(node, 'an augmented assignment to a part of an array, which Numba does not compile', hint)
         array_name, index_name = self.fresh_name('a'), self.fresh_name('i')
-        res = self.make(
+        assignments = self.make(
             node, f'{array_name} = A__\n{index_name} = I__', A__=self.visit(target.value), I__=self.index(target.slice)
         )
-        old = self.make(node, f'__gs.load(__run, __m, {array_name}, {index_name}, S__)', S__=self.site(target))[0].value
-        return res + self.make(
+        old_value = self.make(node, f'__gs.load(__run, __m, {array_name}, {index_name}, S__)', S__=self.site(target))[
+            0
+        ].value
+        return assignments + self.make(
             node,
             f'__gs.store(__run, __m, {array_name}, {index_name}, V__, S__)',
-            V__=self.binop(node, old, node.op, self.visit(node.value)),
+            V__=self.binop(node, old_value, node.op, self.visit(node.value)),
             S__=self.site(target),
         )
 
@@ -275,10 +277,10 @@ class _Rewriter(ast.NodeTransformer):
         )
         fork = f'{prefix}y, {prefix}n = __gs.fork(__run, __m, C__, S__)'
         saved = f'{prefix}d = __d\n{prefix}e = __d or {prefix}y is not None and {prefix}n is not None'
-        res = save + self.make(node, f'{fork}\n{saved}', C__=condition, S__=self.site(node.test))
+        rewritten = save + self.make(node, f'{fork}\n{saved}', C__=condition, S__=self.site(node.test))
         for part, body in (('y', node.body), ('n', node.orelse)):
             if body:
-                res.append(
+                rewritten.append(
                     self.with_location(
                         node,
                         ast.If(
@@ -290,7 +292,7 @@ class _Rewriter(ast.NodeTransformer):
                         ),
                     )
                 )
-        return res + join + self.make(node, f'__m = __gs.union({prefix}y, {prefix}n)\n__d = {outer_diverged}')
+        return rewritten + join + self.make(node, f'__m = __gs.union({prefix}y, {prefix}n)\n__d = {outer_diverged}')
 
     def visit_While(self, node):
         loop = self.fresh_name('L')
@@ -342,8 +344,8 @@ class _Rewriter(ast.NodeTransformer):
         )
         self.loops.pop()
         statement = ast.For(ast.Name(value, ast.Store()), ast.Name(loop, ast.Load()), loop_body, [])
-        after = self.make(node, f'__m = {loop}.active_after()\n__d = {loop}.diverged_outside')
-        return [*setup, self.with_location(node, statement), *after]
+        end = self.make(node, f'__m = {loop}.active_after()\n__d = {loop}.diverged_outside')
+        return [*setup, self.with_location(node, statement), *end]
 
     def visit_Break(self, node):
         return self.make(
@@ -513,15 +515,17 @@ class _Rewriter(ast.NodeTransformer):
                 result = self.short_circuit(node, result, operand, operation)
         return self.with_location(node, result)
 
-    def short_circuit(self, node, first, second, operation):
+    def short_circuit(self, node, first_value, second_operand, operation):
         "Make `first and second` or `first or second`: the second is evaluated only in the lanes that need it"
         result = self.fresh_name('e')
         prefix = self.fresh_name('')
         part = 'y' if operation == 'logical_and' else 'n'
-        self.hoisted += self.make(node, f'{result} = V__\n{prefix}y, {prefix}n = __gs.branch(__m, {result})', V__=first)
+        self.hoisted += self.make(
+            node, f'{result} = V__\n{prefix}y, {prefix}n = __gs.branch(__m, {result})', V__=first_value
+        )
         outer = self.hoisted
         self.hoisted = []
-        value = self.visit(second)
+        value = self.visit(second_operand)
         hoisted = self.hoisted
         self.hoisted = outer
         body = (

@@ -53,8 +53,8 @@ def ffs(v):
 @scalar_intrinsic
 def brev(v):
     "Reverse the bits"
-    res = _apply_to_bits(lambda bits, width: int(f'{bits:0{width}b}'[::-1], 2), v, np.uint64)
-    return res.astype(np.asarray(v).dtype if np.asarray(v).dtype.itemsize >= 4 else np.int32)
+    reversed_bits = _apply_to_bits(lambda bits, width: int(f'{bits:0{width}b}'[::-1], 2), v, np.uint64)
+    return reversed_bits.astype(np.asarray(v).dtype if np.asarray(v).dtype.itemsize >= 4 else np.int32)
 
 
 @scalar_intrinsic

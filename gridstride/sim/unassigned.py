@@ -13,10 +13,10 @@ __all__ = ['maybe_unassigned']
 
 def maybe_unassigned(fn):
     "Return the variables that some path through the syntax tree of a function reads before it assigns them"
-    stored = {node.id for node in walk(fn) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    assigned_names = {node.id for node in walk(fn) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     params = {arg.arg for arg in fn.args.args}
-    analysis = _DefiniteAssignment(stored - params)
-    analysis.block(fn.body, frozenset())
+    analysis = _DefiniteAssignment(assigned_names - params)
+    analysis.visit_block(fn.body, frozenset())
     return frozenset(analysis.maybe_unassigned)
 
 
@@ -30,27 +30,29 @@ class _DefiniteAssignment:
     def __init__(self, names):
         self.names, self.maybe_unassigned, self.break_states = names, set(), []
 
-    def read(self, node, assigned):
+    def record_reads(self, node, assigned):
         "Record the variables that the expression `node` reads unassigned"
         if node is not None:
             names = {part.id for part in walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
             self.maybe_unassigned |= (names & self.names) - assigned
 
-    def block(self, body, assigned):
+    def visit_block(self, body, assigned):
         "Return the state after the statements of `body`"
         for statement in body:
             if assigned is None:
                 return None
-            assigned = self.RULES.get(type(statement), _DefiniteAssignment.visit_default)(self, statement, assigned)
+            assigned = self.RULE_OF_STATEMENT.get(type(statement), _DefiniteAssignment.visit_default)(
+                self, statement, assigned
+            )
         return assigned
 
     def visit_default(self, statement, assigned):
-        self.read(statement, assigned)
+        self.record_reads(statement, assigned)
         return assigned | {
             node.id for node in walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
 
-    def augmented_assignment(self, statement, assigned):
+    def visit_augmented_assignment(self, statement, assigned):
         if (
             isinstance(statement.target, ast.Name)
             and statement.target.id not in assigned
@@ -59,47 +61,47 @@ class _DefiniteAssignment:
             self.maybe_unassigned.add(statement.target.id)
         return self.visit_default(statement, assigned)
 
-    def annotated_assignment(self, statement, assigned):
+    def visit_annotated_assignment(self, statement, assigned):
         return assigned if statement.value is None else self.visit_default(statement, assigned)
 
-    def leave_function(self, statement, assigned):
-        self.read(statement, assigned)
+    def visit_exit(self, statement, assigned):
+        self.record_reads(statement, assigned)
 
-    def break_loop(self, statement, assigned):
+    def visit_break(self, statement, assigned):
         self.break_states[-1].append(assigned)
 
-    def continue_loop(self, statement, assigned):
-        "Return None: no path leads on, and the state at the head of the loop is already smaller than this one"
+    def visit_continue(self, statement, assigned):
+        "Return None: no path continues, and this state has at least the variables of the state at the head of the loop"
 
-    def branches(self, statement, assigned):
-        self.read(statement.test, assigned)
-        return _join_states(self.block(statement.body, assigned), self.block(statement.orelse, assigned))
+    def visit_if(self, statement, assigned):
+        self.record_reads(statement.test, assigned)
+        return _join_states(self.visit_block(statement.body, assigned), self.visit_block(statement.orelse, assigned))
 
-    def loop(self, statement, assigned):
+    def visit_loop(self, statement, assigned):
         is_endless = (
             isinstance(statement, ast.While) and isinstance(statement.test, ast.Constant) and bool(statement.test.value)
         )
-        self.read(statement.iter if isinstance(statement, ast.For) else statement.test, assigned)
+        self.record_reads(statement.iter if isinstance(statement, ast.For) else statement.test, assigned)
         body_state = assigned
         if isinstance(statement, ast.For):
             body_state = assigned | {node.id for node in walk(statement.target) if isinstance(node, ast.Name)}
         self.break_states.append([])
-        self.block(statement.body, body_state)
+        self.visit_block(statement.body, body_state)
         exit_state = None if is_endless else assigned
         for break_state in self.break_states.pop():
             exit_state = _join_states(exit_state, break_state)
         return exit_state
 
-    RULES = {
-        ast.AugAssign: augmented_assignment,
-        ast.AnnAssign: annotated_assignment,
-        ast.Return: leave_function,
-        ast.Raise: leave_function,
-        ast.Break: break_loop,
-        ast.Continue: continue_loop,
-        ast.If: branches,
-        ast.For: loop,
-        ast.While: loop,
+    RULE_OF_STATEMENT = {
+        ast.AugAssign: visit_augmented_assignment,
+        ast.AnnAssign: visit_annotated_assignment,
+        ast.Return: visit_exit,
+        ast.Raise: visit_exit,
+        ast.Break: visit_break,
+        ast.Continue: visit_continue,
+        ast.If: visit_if,
+        ast.For: visit_loop,
+        ast.While: visit_loop,
     }
 
 

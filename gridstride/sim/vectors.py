@@ -30,14 +30,14 @@ class Vector:
             return self.parts[self.type.attr_names.index(k)]
         raise AttributeError(f'{self.type} has no {k}; it has {", ".join(self.type.attr_names)}')
 
-    def merge(self, mask, old):
-        "Return this vector in the lanes of `mask` and `old` in the others"
-        if getattr(old, 'type', None) is not self.type:
-            old_type = getattr(old, 'type', 'of another type')
+    def merge(self, mask, old_vector):
+        "Return this vector in the lanes of `mask` and `old_vector` in the others"
+        if getattr(old_vector, 'type', None) is not self.type:
+            old_type = getattr(old_vector, 'type', 'of another type')
             raise NotSimulated(
                 f'a variable that is {self.type} in some threads and {old_type} in others', _ONE_TYPE_HINT
             )
-        return Vector(self.type, (merge(mask, new, old_part) for new, old_part in zip(self.parts, old.parts)))
+        return Vector(self.type, (merge(mask, new, old_part) for new, old_part in zip(self.parts, old_vector.parts)))
 
     def load(self, ctx, active, index, site):
         "Raise `NotCompiled`: Numba does not compile an index of a vector"

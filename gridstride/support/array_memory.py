@@ -50,10 +50,10 @@ def whole_storage(tensor):
 
 def part(
     flat,  # a flat NumPy array
-    first,  # index of the first element
+    first_index,  # index of the first element
     shape,
     strides,  # in elements of `flat`
 ):
     "Return a strided part of `flat` as a view"
     step = flat.strides[0] or flat.itemsize  # the stride may be 0 for an empty array
-    return np.lib.stride_tricks.as_strided(flat[first:], shape, [s * step for s in strides])
+    return np.lib.stride_tricks.as_strided(flat[first_index:], shape, [s * step for s in strides])

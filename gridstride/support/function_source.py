@@ -54,20 +54,20 @@ def _read_code(code):
     file = code.co_filename
     linecache.checkcache(file)
     lines = linecache.getlines(file) if file in linecache.cache or os.path.exists(file) else []
-    first = code.co_firstlineno - 1
-    if not (0 <= first < len(lines) and _FUNCTION_LINE.match(lines[first])):
+    first_index = code.co_firstlineno - 1
+    if not (0 <= first_index < len(lines) and _FUNCTION_LINE.match(lines[first_index])):
         return None
-    return FunctionSource(_function_lines(first, lines, file), first + 1, file)
+    return FunctionSource(_function_lines(first_index, lines, file), first_index + 1, file)
 
 
 _cached_functions = {}  # (file, index of the first line) -> (lines of the file, lines of the function)
 
 
-def _function_lines(first, lines, file):
-    "Return the lines of the function that begins at `lines[first]`; they are cached, because finding its end is slow"
-    cached = _cached_functions.get((file, first))
+def _function_lines(first_index, lines, file):
+    "Return the lines of the function that begins at `lines[first_index]`; cached, because finding its end is slow"
+    cached = _cached_functions.get((file, first_index))
     if not cached or cached[0] is not lines:
-        cached = _cached_functions[file, first] = lines, inspect.getblock(lines[first:])
+        cached = _cached_functions[file, first_index] = lines, inspect.getblock(lines[first_index:])
     return [*cached[1]]
 
 

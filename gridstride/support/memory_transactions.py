@@ -20,9 +20,9 @@ def sectors(warp, byte, size):
     >>> sectors(0 * lane, 4 * lane, 4), sectors(0 * lane, 8 * lane, 4)  # neighbouring floats, every second float
     ((1, 4, 4), (1, 8, 4))"""
     warp, byte = np.asarray(warp, np.int64), np.asarray(byte, np.int64)
-    first = byte // 32
-    last = (byte + size - 1) // 32
-    accessed, _ = _distinct(np.concatenate([warp * 2**40 + first, warp * 2**40 + last]))
+    first_sector = byte // 32
+    last_sector = (byte + size - 1) // 32
+    accessed, _ = _distinct(np.concatenate([warp * 2**40 + first_sector, warp * 2**40 + last_sector]))
     num_bytes = _counts(warp) * size  # per warp
     return int(np.count_nonzero(num_bytes)), len(accessed), int((-(-num_bytes // 32)).sum())
 

@@ -1,14 +1,14 @@
-"""A table with aligned columns in a terminal and as HTML in a notebook; all measurements are reported with it."""
+"""A table: aligned text in a terminal, HTML in a notebook. All measurements are shown in such tables."""
 
 import textwrap
 from html import escape
 
-__all__ = ['Share', 'Named', 'Table']
+__all__ = ['Share', 'CellText', 'Table']
 
 
 # In a notebook a table takes its colours from the page, so that it can be read on light and dark pages. A `Share` is a
-# fraction with a bar in the background. A `Named` is a text with a longer text as its tooltip, and optionally with the
-# colour that a picture next to the table uses for it.
+# fraction with a bar in the background. A `CellText` has a longer text as its tooltip, and optionally the colour that a
+# picture next to the table uses for it.
 class Share(float):
     """A fraction, 0 to 1, shown as a percentage over a bar.
 
@@ -19,15 +19,15 @@ class Share(float):
         return '<0.1%' if 0 < self < 0.0005 else f'{100 * self:.1f}%' if self < 0.0995 else f'{100 * self:.0f}%'
 
 
-class Named(str):
-    "A text with a full form, a colour and a depth of nesting"
+class CellText(str):
+    "The text of a cell, with a longer text as its tooltip, a colour, and a depth by which it is indented"
 
-    def __new__(cls, text, full='', color='', depth=0):
-        named = super().__new__(cls, text)
-        named.full = full
-        named.color = color
-        named.depth = depth
-        return named
+    def __new__(cls, text, tooltip='', color='', depth=0):
+        cell_text = super().__new__(cls, text)
+        cell_text.tooltip = tooltip
+        cell_text.color = color
+        cell_text.depth = depth
+        return cell_text
 
 
 _DOT = 'display:inline-block;width:.7em;height:.7em;border:1px solid #9aa5b1'
@@ -46,10 +46,10 @@ def _style(x, is_left):
 
 def _cell(x, is_left):
     "Return a cell as HTML"
-    tooltip = f' title="{escape(x.full)}"' if getattr(x, 'full', '') else ''
+    title = f' title="{escape(x.tooltip)}"' if getattr(x, 'tooltip', '') else ''
     color = getattr(x, 'color', '')
     dot = f'<span style="{_DOT};background:{color}"></span> ' if color else ''
-    return f'<td style="{_style(x, is_left)}"{tooltip}>{dot}{escape(str(x))}</td>'
+    return f'<td style="{_style(x, is_left)}"{title}>{dot}{escape(str(x))}</td>'
 
 
 class Table:
@@ -59,7 +59,7 @@ class Table:
     def __init__(
         self,
         head,  # texts, or empty
-        rows,  # lists of cells: strings, numbers, `Share`s, `Named`s
+        rows,  # lists of cells: strings, numbers, `Share`s, `CellText`s
         title='',  # a line above the table
         note='',  # lines below the table
     ):
@@ -75,19 +75,19 @@ class Table:
         widths = [max(len(r[i]) for r in rows) for i in range(len(self.is_left))]
         if self.head and self.is_left[-1]:
             widths[-1] = min(widths[-1], 100)
-        lines = [line for r in rows for line in self._lines(r, widths)]
+        lines = [line for r in rows for line in self._format_row(r, widths)]
         return '\n'.join([*filter(None, [self.title]), *lines, *filter(None, [self.note])])
 
-    def _lines(self, row, widths):
+    def _format_row(self, row, widths):
         "Format a row as text: one line, or more if its last column is wrapped"
         first_line, *other_lines = textwrap.wrap(row[-1], widths[-1]) if len(row[-1]) > widths[-1] else [row[-1]]
         cells = zip([*row[:-1], first_line], widths, self.is_left)
-        line = '  '.join(c.ljust(w) if left else c.rjust(w) for c, w, left in cells).rstrip()
+        line = '  '.join(c.ljust(w) if is_left else c.rjust(w) for c, w, is_left in cells).rstrip()
         indentation = ' ' * (sum(widths[:-1]) + 2 * (len(widths) - 1))
         return [line, *(f'{indentation}{text}' for text in other_lines)]
 
     def _repr_html_(self):
-        sides = ['left' if left else 'right' for left in self.is_left]
+        sides = ['left' if is_left else 'right' for is_left in self.is_left]
         head = ''.join(f'<th style="text-align:{s}">{escape(h)}</th>' for h, s in zip(self.head, sides))
         head = f'<thead><tr>{head}</tr></thead>' if head else ''
         body = ''.join(f'<tr>{"".join(map(_cell, r, self.is_left))}</tr>' for r in self.rows)

@@ -110,8 +110,8 @@ def _assigned_names(nodes):
 def _assignments(statement):
     "Return (name, expression) pairs of a plain assignment; None for another statement"
     if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
-        old = ast.Name(statement.target.id, ast.Load())
-        return [(statement.target.id, ast.BinOp(old, statement.op, statement.value))]
+        old_value = ast.Name(statement.target.id, ast.Load())
+        return [(statement.target.id, ast.BinOp(old_value, statement.op, statement.value))]
     if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
         return None
     target = statement.targets[0]

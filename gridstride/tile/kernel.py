@@ -73,14 +73,14 @@ class CheckedKernel:
 
     def run(self, *args, grid, warmup=False, **meta):
         "Launch the kernel: run one program per position in the grid; returns a substitute for the compiled kernel"
-        values = self._arguments(args, meta)
-        sizes = self._grid(grid, values)
+        values = self._bind_arguments(args, meta)
+        sizes = self._evaluate_grid(grid, values)
         if warmup:
             return self._compiled_kernel
         launch = _Launch(self, sizes, values)
         tuner = tuner_of(self.kernel, values, self._tuned_keys)
         if tuner:
-            run_tuned(tuner, launch, values, lambda: _Launch(self, sizes, self._arguments(args, meta)))
+            run_tuned(tuner, launch, values, lambda: _Launch(self, sizes, self._bind_arguments(args, meta)))
         else:
             launch.run()
         return self._compiled_kernel
@@ -92,7 +92,7 @@ class CheckedKernel:
     def _argument_error(self, problem):
         return _launch_error('program_arguments', self.__name__, problem=problem, signature=', '.join(self.arg_names))
 
-    def _arguments(self, args, meta):
+    def _bind_arguments(self, args, meta):
         "Return {name: value} of all arguments, including those that the first config and heuristics choose"
         keywords = {
             name: value for name, value in meta.items() if name in self.arg_names or name not in COMPILER_OPTIONS
@@ -141,7 +141,7 @@ class CheckedKernel:
             config_text = f'the first of {len(configs)} configs, {constants_text}'
             print(f'gridstride: {self.__name__} runs with {config_text}: nothing is timed here')
 
-    def _grid(self, grid, values):
+    def _evaluate_grid(self, grid, values):
         "Return the three sizes of the grid, which may be a function of the arguments; raises `LaunchError` if invalid"
         grid = grid(values) if callable(grid) else grid
         grid = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
@@ -229,8 +229,8 @@ class _Launch:
         if isinstance(value, (bool, int, float)):
             return self._convert_number(name, value)
         if isinstance(value, tuple):
-            converted = [self._convert_argument(name, element) for element in value]
-            return type(value)(*converted) if hasattr(value, '_fields') else tuple(converted)
+            elements = [self._convert_argument(name, element) for element in value]
+            return type(value)(*elements) if hasattr(value, '_fields') else tuple(elements)
         return self._convert_other(name, value)
 
     def _convert_number(self, name, value):
@@ -256,7 +256,7 @@ class _Launch:
             f'{name} must be an array of NumPy or torch, a number or a type, not {type(value).__name__}'
         )
 
-    def positions(self):
+    def ordered_program_ids(self):
         "Return the program ids, in the order in which programs run"
         x, y, z = self.sizes
         program_ids = [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
@@ -269,23 +269,23 @@ class _Launch:
     def run(self):
         "Run all programs"
         ctx = self.ctx
-        ctx.positions = self.positions()
+        ctx.positions = self.ordered_program_ids()
         ctx.first_program = 0
         ctx.pending_programs = iter(enumerate(ctx.positions))
-        ctx.begin_program = self.begin_program
+        ctx.run_next_program = self.run_next_program
         ctx.trace = recorder()
         if ctx.trace:
             ctx.trace.begin(ctx)
         outer_launch = set_current(ctx)
         try:
             with np.errstate(all='ignore'):
-                while self.begin_program():
+                while self.run_next_program():
                     pass
         finally:
             set_current(outer_launch)
 
-    def begin_program(self):
-        "Start the next program; returns False if there is none left"
+    def run_next_program(self):
+        "Run the next program; returns False if there is none left"
         ctx = self.ctx
         number, position = next(ctx.pending_programs, (None, None))
         if number is None:

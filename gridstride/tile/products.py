@@ -37,11 +37,11 @@ def dot(a, b, acc, precision, allow_tf32, out_dtype):
             )
         product = product + acc.data
     out = tensor(product.astype(result_type.np, copy=False), result_type)
-    return _propagate_undef(out, a, b, acc)
+    return _mark_undefined(out, a, b, acc)
 
 
-def _propagate_undef(out, a, b, acc):
-    "Propagate undefined elements: an element is undefined if one in its row of `a`, column of `b` or `acc` is"
+def _mark_undefined(out, a, b, acc):
+    "Mark an element of the product as undefined if its row of `a`, its column of `b` or its element of `acc` has one"
     if a.undef_mask is None and b.undef_mask is None and (acc is None or acc.undef_mask is None):
         return out
     undef_mask = np.zeros(out.data.shape, bool) if acc is None or acc.undef_mask is None else acc.undef_mask

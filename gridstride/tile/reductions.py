@@ -34,7 +34,7 @@ def _any_along(undef_mask, axis, keep_dims):
 
 
 def _reduce(x, f, axis, keep_dims, name):
-    "Reduce by `f`, a function of NumPy; `name` is that of the function in the kernel, for messages"
+    "Reduce by `f`, a function of NumPy; messages call the operation `name`"
     x = block_of(x)
     if not x.data.ndim:
         raise compile_error(f'{name} of a scalar')
@@ -95,7 +95,7 @@ def _extreme(input, axis, return_indices, tie_break_left, keep_dims, f, arg_func
 
 
 def _extreme_index(x, axis, tie_break_left, keep_dims, arg_function, name):
-    "Return the index of the largest or smallest element; NaN is never one"
+    "Return the index of the largest or smallest element, which is never a NaN"
     axis = axis_of(x, axis, name)
     without_nan = (
         np.where(np.isnan(x.data), -np.inf if arg_function is np.argmax else np.inf, x.data)
@@ -140,6 +140,7 @@ def _as_tuple(input):
 
 
 def _combine(f, a, b):
+    "Apply `f` to two tuples of values; returns a tuple"
     return _as_tuple(f(*a, *b))
 
 
@@ -189,7 +190,7 @@ def associative_scan(input, axis, combine_fn, reverse=False):
 
 
 def _scan(input, axis, reverse, dtype, f, name):
-    "Scan by `f`, a function of NumPy; `name` is that of the function in the kernel, for messages"
+    "Scan by `f`, a function of NumPy; messages call the operation `name`"
     x = block_of(input)
     result_type = to_dtype(dtype) if dtype is not None else x.dtype
     if dtype is None and result_type.is_int() and result_type.int_bitwidth < 32:
@@ -202,7 +203,7 @@ def _scan(input, axis, reverse, dtype, f, name):
     return propagate_undef(
         tensor(np.flip(a, axis) if reverse else a, result_type),
         x,
-        lambda undef: _any_along(undef, axis, True) & np.ones_like(undef),
+        lambda undef_mask: _any_along(undef_mask, axis, True) & np.ones_like(undef_mask),
     )
 
 
@@ -222,7 +223,7 @@ def sort(x, dim=None, descending=False):
         raise compile_error(f'tl.sort along axis {dim}', 'Sort along the last axis.')
     a = np.sort(x.data, -1)
     out = tensor(np.flip(a, -1) if descending else a, x.dtype)
-    return propagate_undef(out, x, lambda undef: _any_along(undef, x.data.ndim - 1, True) & np.ones_like(undef))
+    return propagate_undef(out, x, lambda mask: _any_along(mask, x.data.ndim - 1, True) & np.ones_like(mask))
 
 
 def topk(x, k, dim=None):
@@ -237,7 +238,9 @@ def histogram(input, num_bins, mask=None):
     is_counted = np.ones(input.data.shape, bool) if mask is None else np.broadcast_to(mask.data, input.data.shape)
     elements = input.data[is_counted].astype(np.int64)
     bins = np.bincount(elements[(elements >= 0) & (elements < num_bins)], minlength=num_bins).astype(np.int32)
-    out = propagate_undef(tensor(bins, _I32), input, lambda undef: np.full(bins.shape, (undef & is_counted).any()))
+    out = propagate_undef(
+        tensor(bins, _I32), input, lambda undef_mask: np.full(bins.shape, (undef_mask & is_counted).any())
+    )
     return out if mask is None or mask.undef_mask is None else with_undef(bins, _I32, out, _undefined_scalar(mask))
 
 

@@ -152,7 +152,7 @@ class LaunchContext:
         if self.last_poll[1] < 100:
             return
         state = {name: getattr(self, name) for name in self._PROGRAM_STATE}
-        if not self.begin_program():
+        if not self.run_next_program():
             raise finding('synccheck', 'programs_wait')
         vars(self).update(state)
         self.clock = None
@@ -256,7 +256,7 @@ def location(thread=None):
     kernel_frame = frame
     caller = frame.f_back
     # The frame of the kernel is the outermost one of the learner; the line may be in a function that the kernel calls.
-    while caller is not None and caller.f_code.co_name != 'begin_program':
+    while caller is not None and caller.f_code.co_name != 'run_next_program':
         if isinstance(caller.f_globals, Names):
             kernel_frame = caller
         caller = caller.f_back

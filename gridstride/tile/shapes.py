@@ -222,7 +222,7 @@ def gather(src, index, axis):
 
 
 def axis_of(x, axis, name):
-    "Return the axis as a non-negative number; None stands for all axes. `name` is that of the function, for messages"
+    "Return the axis as a non-negative number; None stands for all axes. Messages call the function `name`"
     if axis is None:
         return None
     if not -x.data.ndim <= axis < x.data.ndim:

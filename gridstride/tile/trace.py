@@ -8,7 +8,7 @@ import numpy as np
 
 from ..support import counters
 
-__all__ = ['Counters', 'Trace', 'trace', 'paused', 'recorder']
+__all__ = ['Counters', 'Trace', 'trace', 'pause_recording', 'recorder']
 
 _SECTOR = 32  # bytes: the granularity of memory transactions
 
@@ -126,7 +126,7 @@ def recorder():
 
 
 @contextmanager
-def paused():
+def pause_recording():
     "Pause recording in the `with` block"
     outer_trace = _recorder[0]
     _recorder[0] = None

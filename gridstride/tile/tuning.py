@@ -1,7 +1,7 @@
 """Checks how `triton.autotune` changes the arguments of a launch.
 
-An autotuner times each config by many runs on the same arrays, so each run starts from the results of the run before.
-Here a second run shows whether this changes the arrays."""
+An autotuner times each config in many runs on the same arrays, so each run starts from the results of the last one.
+`run_tuned` makes a second run to find out whether this changes the arrays."""
 
 import contextlib
 import io
@@ -10,13 +10,13 @@ import numpy as np
 
 from ..diagnostics.errors import KernelError, warn_of
 from ..diagnostics.settings import change, settings
-from .trace import paused
+from .trace import pause_recording
 
 __all__ = ['tuner_of', 'run_tuned']
 
 
 def tuner_of(kernel, values, tuned_keys):
-    "Return the autotuner if this launch is the first that it would time for such arguments, else None"
+    "Return the autotuner if it would time its configs at this launch, else None"
     while kernel is not None and not getattr(kernel, 'configs', None):
         kernel = getattr(kernel, 'fn', None)
     if kernel is None or len(kernel.configs) < 2 or getattr(kernel, 'user_defined_pre_hook', False):
@@ -30,7 +30,7 @@ def tuner_of(kernel, values, tuned_keys):
 
 
 def run_tuned(tuner, launch, values, make_launch):
-    "Run an autotuned launch, and warn if a second run, of `make_launch()`, changes an array that is not restored"
+    "Run an autotuned launch, then `make_launch()`; warn if the second run changes an array that is not restored"
     reset_names, restored_names = (
         tuple(getattr(tuner, argument, None) or ()) for argument in ('reset_to_zero', 'restore_value')
     )
@@ -65,7 +65,7 @@ def run_tuned(tuner, launch, values, make_launch):
 def _find_changed_array(make_launch, regions, values_after, suspects):
     "Return the name of a suspect that a second run changes, or of the first suspect if that run raises; else None"
     try:
-        with change(settings, checks=()), paused(), contextlib.redirect_stdout(io.StringIO()):
+        with change(settings, checks=()), pause_recording(), contextlib.redirect_stdout(io.StringIO()):
             make_launch().run()
     except KernelError:
         return suspects[0].name
