@@ -188,7 +188,7 @@ svg {{ flex: none; width: 640px; height: auto }}</style><div><h1>gridstride</h1>
 
 
 def draw_card(path):
-    "Draw the picture's last frame beside the name, 1200 by 630 pixels"
+    "Draw the picture's last frame next to the name, 1200 by 630 pixels"
     from playwright.sync_api import sync_playwright
 
     page_source = CARD_PAGE.format(background='#0d1116', text=TEXT, claim=CLAIM, svg=draw())
