@@ -7,9 +7,9 @@ code, and the comparison `a < b` from the template arguments `a<b>`.
 import gc
 import re
 from bisect import bisect, bisect_left
-from collections import defaultdict
+from collections import defaultdict, deque
 from contextlib import contextmanager
-from itertools import chain, compress
+from itertools import accumulate, chain, compress, count, repeat
 
 from .preprocessor import directive_word
 from .tokens import WrongSource, error_at, line_at
@@ -26,6 +26,9 @@ NOT_NAMES = ALIGNMENTS | {
     'switch', 'return', 'typeof', '__typeof__', 'defined',
 }  # fmt: skip
 _STORE_EVERY = 8  # `until` stores its result for every eighth token that it passes
+_CONSTRAINTS = {'requires', '&&', '||'}
+_TEMPLATE_HEADERS = {'template', *_CONSTRAINTS}
+_BEFORE_CALL = {'=', 'operator', '<', *OPENS, *CLOSES}  # what `Code._call` must not skip without a look at it
 _BEFORE_DECLARATIONS, _CLASS_KEYS = {';', '{', '}', '('}, {'struct', 'class', 'union', 'enum'}
 _UNEVALUATED = {'sizeof', 'decltype', 'noexcept', 'alignof', 'typeof', '__typeof__', 'typeid'}
 _AFTER_PARAMETER_LIST = {'const', 'noexcept', 'override', 'final', 'try', 'requires', 'throw', '__attribute__'}
@@ -53,17 +56,20 @@ class Code(list):
         self.strict = strict
         self.tokens = tokens
         self.texts = tokens.texts
+        self._kinds = [*tokens.kinds, *_PADDING]
         self._length = len(tokens)
         self.directives = directives or {}  # token -> the preprocessor lines before it
-        self.kinds = {}  # `{` -> cached result of `kind`
+        self.kinds = {-1: 'namespace'}  # `{` -> cached result of `kind`
         self._indices_of = None  # text -> the tokens with this text
         self._angles, self._angles_back = {}, {}  # cached results of `angle`, `angle_back`
         self._directive_positions = self._directive_starts = None
+        self.results = {}  # tokens -> the type of a function's result that `reader` reads from them
         self.parameters = {}  # text -> the parameter that `reader.parameter` reads from it
         self.declarations = {}  # token -> the declaration that `read_declaration` reads there
         self._found, self._calls = {}, {}  # cached results of `find_any_between` and `call`
         self._ends = {}  # stops of `until` -> (token -> cached result, tokens that end the search)
-        self._match_brackets()
+        if macro is None:
+            self._match_brackets()
 
     def __len__(self):
         return self._length
@@ -78,16 +84,20 @@ class Code(list):
 
     def find_between(self, text, start, end):
         "Return the indices in `start:end` of the tokens that are `text`, in order"
-        return between(self._index_texts().get(text, ()), start, end)
+        indices = self._index_texts().get(text)
+        return between(indices, start, end) if indices else ()
 
     def find_any_between(self, texts, start, end):
         "Return the indices in `start:end` of the tokens that are one of the frozenset `texts`, in order"
         if texts not in self._found:
             self._found[texts] = self.find_any(texts)
-        return between(self._found[texts], start, end)
+        found = self._found[texts]
+        return between(found, start, end) if found else ()
 
     def has_directive(self, start, end, text=''):
         "Return whether a preprocessor line that contains `text` precedes one of the tokens `start:end`"
+        if not self.directives:
+            return False
         if self._directive_positions is None:
             self._directive_positions = sorted(self.directives)
         indices = self._directive_positions
@@ -109,8 +119,8 @@ class Code(list):
     def _index_texts(self):
         if self._indices_of is None:
             indices = defaultdict(list)
-            for i, text in enumerate(self.texts):
-                indices[text].append(i)
+            appended = map(list.append, map(indices.__getitem__, self.texts), count())
+            deque(appended, maxlen=0)  # a loop in C
             self._indices_of = dict(indices)
         return self._indices_of
 
@@ -123,11 +133,11 @@ class Code(list):
 
     def is_word(self, i):
         "Return whether token `i` is a name or a keyword"
-        return 0 <= i < self._length and self.tokens.kinds[i] == 'word'
+        return self._kinds[i] == 'word'
 
     def is_string(self, i):
         "Return whether token `i` is a string literal"
-        return 0 <= i < self._length and self.tokens.kinds[i] == 'string'
+        return self._kinds[i] == 'string'
 
     def words(self, i):
         "Return the specifiers that token `i` is an alias of; if it is not an alias, a tuple of its text"
@@ -137,7 +147,7 @@ class Code(list):
     def words_of(self, start, end):
         "Return the set of all `words` of the tokens `start:end`"
         texts = self.texts[start:end]
-        if self.aliases.keys().isdisjoint(texts):
+        if not self.aliases or self.aliases.keys().isdisjoint(texts):
             return {*texts}
         return {w for i in range(start, end) for w in self.words(i)}
 
@@ -174,34 +184,34 @@ class Code(list):
 
     def _match(self, choose):
         self.match, self.outer = match, outer = {}, []
-        texts = [*self.texts, '']
+        texts = self
         directives = self.directives
         opened = [-1]
+        top = -1  # the last of `opened`
         groups = []
         at = 0
         for i in self._depth_changes():
-            outer += [opened[-1]] * (i - at)
+            outer += [top] * (i - at)
             at = i
             if i in directives:
                 for d in directives[i]:
                     opened = _pass_directive(d, opened, groups, choose)
+                top = opened[-1]
             if (text := texts[i]) in OPENS:
                 opened.append(i)
-                outer.append(opened[-2])
+                outer.append(top)
+                top = i
                 at = i + 1
-            elif text in CLOSES:
-                if (opening := opened[-1]) >= 0 and texts[opening] == CLOSES[text]:
+            elif opening := CLOSES.get(text):
+                if texts[top] == opening:
                     match[i] = opened.pop()
-                    match.setdefault(opening, i)
+                    match.setdefault(top, i)
+                    top = opened[-1]
                 elif self.strict:
-                    raise self._never_opened(i, opening)
-        outer.append(opened[-1])  # for callers that access the index after the last token
-        if opened[-1] >= 0 and self.strict:
-            raise self.error(WrongSource, f'this {self[opened[-1]]!r} is never closed', opened[-1])
-
-    def is_balanced(self):
-        "Return whether each bracket has a match"
-        return self.match.keys() >= {*self.find(*CLOSES, *OPENS)}
+                    raise self._never_opened(i, top)
+        outer.append(top)  # for callers that access the index after the last token
+        if top >= 0 and self.strict:
+            raise self.error(WrongSource, f'this {self[top]!r} is never closed', top)
 
     def _depth_changes(self):
         "Return the tokens at which the innermost open bracket may change, and the end of the code"
@@ -317,6 +327,8 @@ class Code(list):
 
     def call(self, a, b):
         "Return the index of the first `(` in `a:b` that follows the name of a function; None if there is none"
+        if '(' not in self.texts[a:b]:
+            return None
         if (a, b) not in self._calls:  # cached, because several modules read the same head
             self._calls[a, b] = self._call(a, b)
         return self._calls[a, b]
@@ -325,6 +337,8 @@ class Code(list):
         texts = self.texts
         match = self.match
         b = min(b, self._length)
+        first = texts.index('(', i, b)  # `call` has seen one
+        i = first if _BEFORE_CALL.isdisjoint(texts[i:first]) else i
         while i < b and (text := texts[i]) != '=' and text != 'operator':
             named = text == '(' and self.is_word(i - 1) and texts[i - 1] not in NOT_NAMES
             if named and not self._name_follows(match.get(i, i) + 1, b):
@@ -346,9 +360,11 @@ class Code(list):
 
     def after_template(self, i):
         "Return the index after the template header and requires clause at `i`; `i` if there is none"
+        if self[i] not in _TEMPLATE_HEADERS:
+            return i
         while self[i] == 'template' and self[i + 1] == '<':
             i = (self.angle(i + 1) or i + 1) + 1
-        while self[i] in ('requires', '&&', '||'):
+        while self[i] in _CONSTRAINTS:
             i = self._after_constraint(i + 1)
         return i
 
@@ -365,13 +381,11 @@ class Code(list):
     # __shared__` is in a function.
     def kind(self, opening):
         "Return what the bracket `opening` opens: 'namespace', 'type' or 'code'; -1 is the source itself, a 'namespace'"
-        if opening == -1:
-            return 'namespace'
         unknown = []
-        while opening != -1 and opening not in self.kinds:
+        while opening not in self.kinds:
             unknown.append(opening)
             opening = self.outer[opening]
-        kind = 'namespace' if opening == -1 else self.kinds[opening]
+        kind = self.kinds[opening]
         for opening in reversed(unknown):
             kind = self.kinds[opening] = (
                 self._kind_of_braces(opening) if self[opening] == '{' and kind != 'code' else 'code'
@@ -381,6 +395,8 @@ class Code(list):
     def _kind_of_braces(self, opening):
         a = opening
         texts = self.texts
+        if texts[a - 1] == '=':
+            return 'code'  # an initializer
         match = self.match
         while a > 0 and texts[a - 1] not in _BEFORE_DECLARATIONS:
             a = match.get(a - 1, a - 1)
@@ -394,7 +410,8 @@ class Code(list):
 
     def scope(self, i):
         "Return what token `i` is in: 'namespace', 'type' or 'code'"
-        return self.kind(self.outer[i])
+        opening = self.outer[i]
+        return self.kinds.get(opening) or self.kind(opening)
 
     def text(self, ids):
         "Join the tokens with indices `ids` to one line, without comments"
@@ -409,6 +426,29 @@ class Code(list):
         "Return the separator between tokens `i` and `j`: a blank or nothing"
         separate = self.start(j) > self.end(i) if j == i + 1 else self.is_word(i) and self.is_word(j)
         return ' ' if separate else ''
+
+
+_BRACKETS = frozenset((*CLOSES, *OPENS))
+_DEPTHS = {'(': 1, ')': -1}
+
+
+def is_balanced(c: Code) -> bool:
+    "Return whether each bracket has a match"
+    kinds = _BRACKETS.intersection(c.texts)
+    if kinds <= _DEPTHS.keys() and not c.directives:
+        depths = [*accumulate(map(_DEPTHS.get, c.texts, repeat(0)))] if kinds else [0]
+        return depths[-1] == 0 and min(depths) >= 0
+    return c.match.keys() >= {*c.find(*_BRACKETS)}
+
+
+class MacroCode(Code):
+    "The body of a macro; its brackets are matched when `match` or `outer` is first read, which is rare"
+
+    def __getattr__(self, name):
+        if name not in ('match', 'outer'):
+            raise AttributeError(name)
+        self._match_brackets()
+        return self.__dict__[name]
 
 
 # matches text between tokens other than single spaces, for which `text` joins the tokens one by one

@@ -55,9 +55,26 @@ class Declaration(NamedTuple):
 def read_declaration(c, i) -> Declaration:
     "Return the declaration that contains the specifier at `i`"
     if i not in c.declarations:  # cached, because several rewriters read it
-        c.declarations[i] = _read_declaration(c, i)
-    start, first, words = c.declarations[i]
-    return Declaration(start, first, _declarators(c, first), words)
+        start, first, words = _read_declaration(c, i)
+        c.declarations[i] = start, first, _Stored(_declarators(c, first)), words
+    start, first, declarators, words = c.declarations[i]
+    return Declaration(start, first, iter(declarators), words)
+
+
+class _Stored:
+    "The items of a generator, which takes each of them when it is first iterated over"
+
+    def __init__(self, generator):
+        self.generator = generator
+        self.items = []
+
+    def __iter__(self):
+        n = 0
+        while n < len(self.items) or (item := next(self.generator, None)):
+            if n == len(self.items):
+                self.items.append(item)
+            yield self.items[n]
+            n += 1
 
 
 def _read_declaration(c, i):
@@ -202,13 +219,14 @@ def declared_name(c, i, end):
         return i, _past_pasted(c, i + 1)
 
 
-_NOT_OF_TYPE = {'[', *STORAGE, *ALIGNMENTS}  # the tokens that `tokens_of_type` drops, or with which such a part begins
+_NOT_OF_TYPE = STORAGE | ALIGNMENTS  # the words that `tokens_of_type` drops, and with which such a part begins
 
 
 def tokens_of_type(c, i, end):
     "Return the indices in `i:end` of the tokens of a type, without storage classes, alignments and attributes"
     texts = c.texts[i:end]
-    if _NOT_OF_TYPE.isdisjoint(texts) and c.aliases.keys().isdisjoint(texts):
+    has_attribute = '[' in texts and any(c[j] == c[j + 1] == '[' for j in range(i, end))
+    if not has_attribute and _NOT_OF_TYPE.isdisjoint(texts) and c.aliases.keys().isdisjoint(texts):
         return [*range(i, end)]
     skip = set()
     for j in range(i, end):
@@ -239,16 +257,20 @@ def class_of(c, opening):
     return c[j] if c.is_word(j) else None
 
 
-_SPACING = (
-    (r' ?:: ?', '::'),
-    (r' ?<<? ', lambda m: m[0].strip()),
-    (r'([(\[]) ', r'\1'),
-    (r' ([>,)\]])', r'\1'),
-    (r'(?<=[*&]) (?=[*&])', ''),
-    (r'([)\]>]) (?=\[)', r'\1'),
-    (r'\) \((?!\*)', ')('),
-    (r' \.\.\.', '...'),
-)
+# what a text must contain so that a pattern may match, the pattern, and its replacement
+_SPACING = [
+    (needed, re.compile(pattern), replacement)
+    for needed, pattern, replacement in (
+        ('::', r' ?:: ?', '::'),
+        ('<', r' ?<<? ', lambda m: m[0].strip()),
+        (' ', r'([(\[]) ', r'\1'),
+        (' ', r' ([>,)\]])', r'\1'),
+        (' ', r'(?<=[*&]) (?=[*&])', ''),
+        (' [', r'([)\]>]) (?=\[)', r'\1'),
+        (') (', r'\) \((?!\*)', ')('),
+        (' ...', r' \.\.\.', '...'),
+    )
+]
 _NO_SPACING = re.compile(r'\w+(?: \w+)*(?: (?:\*|&&?))?')  # text that no pattern of `_SPACING` changes
 
 
@@ -262,6 +284,7 @@ def _spell(words):
     text = ' '.join(words)
     if _NO_SPACING.fullmatch(text):
         return text
-    for pattern, replacement in _SPACING:
-        text = re.sub(pattern, replacement, text)
+    for needed, pattern, replacement in _SPACING:
+        if needed in text:
+            text = pattern.sub(replacement, text)
     return text

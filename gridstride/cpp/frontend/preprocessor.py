@@ -171,45 +171,68 @@ class _Group:
 
     def next_branch(self, condition):
         "Begin the next branch of the `#if`, which has this condition"
-        self.current = _and(_not(self.branch_taken), condition)
-        self.branch_taken = _or(self.branch_taken, condition)
+        taken = self.branch_taken
+        unknown = taken is None or condition is None
+        self.current = False if taken is True or condition is False else None if unknown else True
+        self.branch_taken = True if taken is True or condition is True else None if unknown else False
 
 
 class Branches:
-    "The open `#if`s at a line of the source, and the macros that are known there; `likely` as for `Macros`"
+    """The open `#if`s at a line of the source, and the macros that are known there; `likely` as for `Macros`.
+
+    `current`: whether the innermost branch is the one that is compiled, if its `#if` is; `live`: whether this line is
+    compiled."""
 
     def __init__(self, likely=False):
         self.groups, self.macros = [], Macros(likely)
-
-    @property
-    def current(self):
-        "Whether the innermost branch is the one that is compiled, if its `#if` is"
-        return self.groups[-1].current if self.groups else True
-
-    @property
-    def live(self):
-        "Whether this line is compiled"
-        return _and(self.groups[-1].enclosing, self.current) if self.groups else True
+        self.current = self.live = True
 
     def follow(self, text: str, keyword: str):
         "Advance past the preprocessor line `text`, whose `directive_word` is `keyword`"
         if keyword.startswith('if'):
-            self.groups.append(_Group(self.live, self.condition(text)))
+            self.groups.append(_Group(self.live, self.condition(text, keyword)))
         elif keyword.startswith('el') and self.groups:
-            self.groups[-1].next_branch(self.condition(text))
+            self.groups[-1].next_branch(self.condition(text, keyword))
         elif keyword == 'endif' and self.groups:
             self.groups.pop()
-        elif self.live is not False:
-            self.macros.follow(text, self.live)
+        else:
+            if self.live is not False:
+                self.macros.follow(text, self.live)
+            return
+        self._enter_innermost()
 
-    def condition(self, text):
+    def _enter_innermost(self):
+        "Set `current` and `live` for the innermost open `#if`"
+        if not self.groups:
+            self.current = self.live = True
+            return
+        enclosing, current = self.groups[-1].enclosing, self.groups[-1].current
+        self.current = current
+        self.live = current if enclosing is True or current is False else enclosing
+
+    def condition(self, text, keyword):
         "Return the condition of a preprocessor line; True for `else`"
-        m = _WORD.match(text)
-        keyword, expression = m[1], text[m.end() :]
-        if keyword in ('ifdef', 'ifndef', 'elifdef', 'elifndef'):
-            defined = self.macros.look_up(re.search(r'\w*$', _COMMENT.sub(' ', expression).rstrip())[0])[0]
-            return _not(defined) if 'ndef' in keyword else defined
-        return True if keyword == 'else' else _truth(evaluate(expression, self.macros))
+        if keyword == 'else':
+            return True
+        expression = text[_WORD.match(text).end() :]
+        if keyword in _DEFINED:
+            defined = self.macros.look_up(_defined_name(expression))[0]
+            return defined if defined is None or 'ndef' not in keyword else not defined
+        return _truth(evaluate(expression, self.macros))
+
+
+_DEFINED = {'ifdef', 'ifndef', 'elifdef', 'elifndef'}
+
+
+def _defined_name(expression):
+    "Return the macro's name after `#ifdef`"
+    name = expression.strip()
+    return name if name.isidentifier() else re.search(r'\w*$', _COMMENT.sub(' ', expression).rstrip())[0]
+
+
+def has_conditions(lines) -> bool:
+    "Return whether one of the preprocessor lines is an `#if`"
+    return any('if' in t.text and directive_word(t.text).startswith('if') for t in lines)
 
 
 def live_lines(
@@ -219,14 +242,19 @@ def live_lines(
     """Yield (the line, or None if it is dropped; whether the code after it may be compiled) per preprocessor line.
 
     The `#if`, `#else` and `#endif` of a conditional are kept if its compiled branch is unknown, each with `likely`."""
-    branches = Branches(likely)
+    lines = [*lines]
+    if not has_conditions(lines):
+        yield from ((t, True) for t in lines)
+        return
     likely_branches = Branches(likely=True)
+    branches = likely_branches if likely else Branches()
     undecided = []  # per open conditional: whether its compiled branch is unknown
     compiled = branches.live
     for t in lines:
         keyword, result = directive_word(t.text), None
         branches.follow(t.text, keyword)
-        likely_branches.follow(t.text, keyword)
+        if not likely:
+            likely_branches.follow(t.text, keyword)
         enclosing, compiled = compiled, branches.live
         if keyword.startswith('if'):
             undecided.append(enclosing is not False and branches.current is None)

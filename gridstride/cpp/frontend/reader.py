@@ -9,9 +9,9 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from .code import ALIGNMENTS, NOT_NAMES, OPENS, Code, defer_collection
-from .declarations import BUILTIN, QUALIFIERS, STORAGE, declared_name, tokens_of_type, specifiers, spell
-from .preprocessor import DEFINE, directive_word, live_lines
+from .code import ALIGNMENTS, NOT_NAMES, OPENS, Code, MacroCode, defer_collection, is_balanced
+from .declarations import BUILTIN, QUALIFIERS, STORAGE, TYPES, declared_name, tokens_of_type, specifiers, spell
+from .preprocessor import DEFINE, has_conditions, live_lines
 from .tokens import Tokens, WrongSource, directives, literal, tokens, tokens_of
 
 
@@ -59,12 +59,17 @@ def heads(c: Code) -> tuple:
 _STOPS = frozenset((';', '}', *OPENS))  # the tokens that `_heads_of` inspects
 
 
+_SCOPES = {'namespace', 'extern', *TYPES, 'enum'}
+
+
 def _heads_of(c):
     head = past = 0  # the tokens where a head begins, and where a bracket that is skipped ends
     for i in c.find_any(_STOPS):
         if i < past:
             continue
         text = c.texts[i]
+        if text == '{' and _SCOPES.isdisjoint(c.texts[head:i]):
+            c.kinds.setdefault(i, 'code')  # which `kind` finds out, too, but more slowly
         if text == '}' or text == '{' and c.kind(i) == 'namespace':
             head = i + 1
         elif text in ('{', ';') and c.scope(i) == 'namespace':
@@ -94,7 +99,8 @@ def _functions_of(c):
             continue
         first = c.after_template(head.start)
         words = frozenset(c.words_of(first, p - 1))
-        template, returns = c.text(range(head.start, first)), _returns(c, first, p, head.end)
+        template = c.text(range(head.start, first)) if first > head.start else ''
+        returns = _returns(c, first, p, head.end)
         signature = c.text(range(head.start, head.end - (c[head.end - 1] == 'try')))
         where = c.line(p - 1), template, namespace_of(c, p)
         yield Function(c[p - 1], returns, _params(c, p), *where, words, signature, head.defines)
@@ -102,18 +108,23 @@ def _functions_of(c):
 
 def _returns(c, first, p, end):
     "Return the type of the result of the function with its `(` at `p`"
-    arrow = c.until(c.match[p] + 1, ('->', '{', ';'))
+    arrow = c.match[p] + 1
+    if c[arrow] not in ('{', ';'):
+        arrow = c.until(arrow, ('->', '{', ';'))
     if c[arrow] == '->':
         return spell([c[i] for i in range(arrow + 1, min(end, c.until(arrow, ('requires', 'try'))))])
     while c.is_word(first) and c[first + 1] == '(' and c[first] not in NOT_NAMES:
         first = c.match[first + 1] + 1  # a macro before it
-    return spell([c[i] for i in tokens_of_type(c, first, p - 1) if c[i] != 'constexpr'])
+    words = tuple(c.texts[first : p - 1])
+    if words not in c.results:  # many functions have the same type
+        c.results[words] = spell([c[i] for i in tokens_of_type(c, first, p - 1) if c[i] != 'constexpr'])
+    return c.results[words]
 
 
 def _params(c, p):
     "Return the `Param`s between the `(` at `p` and its match"
     res = [parameter(c, a, b) for a, b in c.arguments(p)]
-    return [] if [part[:2] for part in res] == [('void', '')] else res
+    return [] if len(res) == 1 and res[0][:2] == ('void', '') else res
 
 
 def parameter(c: Code, i: int, end: int) -> Param:
@@ -181,7 +192,7 @@ def read(
     for t in chain(*lines.values()):
         if m := DEFINE.match(t.text):
             macros.append(_macro(src, t, m, aliases))
-    balanced = all(map(Code.is_balanced, macros))
+    balanced = all(map(is_balanced, macros))
     launchers = frozenset(c.name for c in macros if '<<<' in c.texts)
     return Source(
         Code(src, tokens_read, aliases, directives=lines, strict=balanced), macros, _literals(macros), launchers
@@ -199,6 +210,8 @@ def compiled(
     start = 0
     is_compiled = True
     positions = all_tokens.directives()
+    if not positions:
+        return all_tokens, lines
     for i, (line, compiled_after) in zip(positions, live_lines(map(all_tokens.__getitem__, positions), likely)):
         if is_compiled:
             res.extend(all_tokens, start, i)
@@ -213,18 +226,23 @@ def compiled(
 def _macro(src, t, m, aliases):
     "Read the body of a macro; if it consists of specifiers alone, add it to `aliases`"
     params = {param.strip().replace('...', '__VA_ARGS__') for param in (m[2] or '').split(',')}
-    body = Code(src, tokens(src, t.start + m.end(), t.end, macro=True), aliases, m[1], params, strict=False)
+    body = MacroCode(src, tokens(src, t.start + m.end(), t.end, macro=True), aliases, m[1], params, strict=False)
     if words := _specifiers_of(body):
         aliases.setdefault(m[1], words)
     return body
 
 
+_SPECIFIERS_OF_MACRO = STORAGE | ALIGNMENTS  # a macro is an alias if it has one of them, and no other words
+_WORDS_OF_ALIAS = _SPECIFIERS_OF_MACRO | QUALIFIERS | BUILTIN
+
+
 def _specifiers_of(c):
     "Return the words of a macro's body if all are specifiers, as in `__host__ __device__`; None otherwise"
+    if _SPECIFIERS_OF_MACRO.isdisjoint(c.texts) and c.aliases.keys().isdisjoint(c.texts):
+        return None
     words = tuple(w for i in range(len(c)) for w in c.words(i) if c.outer[i] == -1 and c.is_word(i))
     only_words = all(c.is_word(i) or c.is_string(i) or c.outer[i] >= 0 or c[i] in '()' for i in range(len(c)))
-    known = STORAGE | QUALIFIERS | BUILTIN | ALIGNMENTS
-    if only_words and set(words) & (STORAGE | ALIGNMENTS) and set(words) <= known:
+    if only_words and set(words) & _SPECIFIERS_OF_MACRO and set(words) <= _WORDS_OF_ALIAS:
         return words
 
 
@@ -232,7 +250,7 @@ def _literals(macros):
     "Return {name: value} of the macros that are string literals, the same one in all branches of an `#if`"
     res = {}
     for c in macros:
-        strings = {*c.tokens.kinds} == {'string'}
+        strings = 'string' in c.tokens.kinds and {*c.tokens.kinds} == {'string'}
         res.setdefault(c.name, set()).add(''.join(map(literal, c.texts)) if strings else None)
     return {k: text for k, (text, *more) in res.items() if text is not None and not more}
 
@@ -241,14 +259,9 @@ def read_compiled(src: str) -> Code:
     "Return the `Code` of what is probably compiled; of all branches if that does not parse"
     try:
         # without `likely`, so that all callers share a cached result
-        return (read(src, likely=True) if _has_conditions(src) else read(src)).main
+        return (read(src, likely=True) if has_conditions(directives(src)) else read(src)).main
     except ValueError:
         return read(src).main
-
-
-def _has_conditions(src):
-    "Return whether the source has an `#if`"
-    return any(directive_word(t.text).startswith('if') for t in directives(src))
 
 
 def kernels_in(c: Code) -> list:

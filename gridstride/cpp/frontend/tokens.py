@@ -104,7 +104,8 @@ def _tokens_of_pieces(src, start, pieces, macro=False):
     begins = [*accumulate(map(len, pieces), initial=start)]
     if pieces and pieces[-1].startswith('/*') and not _BLANKS.match(pieces[-1]):
         raise error_at(WrongSource, 'this comment is never closed', src, begins[-2])
-    known = {piece: _kind(piece) for piece in {*pieces}}
+    kind = _kind_of_macros if macro else _kind
+    known = {piece: kind(piece) for piece in {*pieces}}
     kinds = [*map(known.__getitem__, pieces)]  # '' for blanks
     if pieces and not start and not macro and pieces[0][0] == '#':
         kinds[0] = 'directive'
@@ -162,6 +163,9 @@ def _kind(piece):
     if m.lastgroup != 'space':
         return m.lastgroup
     return 'directive' if '#' in piece and _length_of_blanks(piece) < len(piece) else ''
+
+
+_kind_of_macros = lru_cache(4096)(_kind)  # because the bodies of macros are short, and share most of their pieces
 
 
 # A source is tokenized several times: to find its headers, to find its kernels, and to rewrite it. So this is cached.
@@ -253,6 +257,8 @@ def _line_starts(src):
 def line_at(src: str, pos: int) -> int:
     "Return the line number of `src` at `pos`, from 1 or from the last `#line` before it"
     begins, line_directives = _line_starts(src)
+    if len(line_directives) == 1:
+        return 1 + bisect_right(begins, pos)
     start, first = line_directives[bisect_right(line_directives, (pos, math.inf)) - 1]
     return first + bisect_right(begins, pos) - bisect_right(begins, start)
 

@@ -19,6 +19,7 @@ from .host_variables import host_variables
 from ..frontend.reader import Head, heads, namespace_of, parameter, read
 from .host_device_check import HOST, KNOWN
 
+_MEANS_ANOTHER = KNOWN | BUILTIN  # a function of such a name may be another one, on the GPU, too
 _DEVICE_SPECIFIERS = {'__global__', '__device__', '__constant__', '__shared__', '__managed__'}
 _UNMARKED_WORDS = _DEVICE_SPECIFIERS | {'typedef', 'using', 'static_assert', 'namespace', 'extern', 'new', 'delete'}
 _ACCESS_SPECIFIERS = {'public', 'private', 'protected'}
@@ -80,8 +81,10 @@ def entry_of(kernel: str) -> str:
 def _entry_edits(c, functions):
     "Yield edits that insert `entry_of` at the beginning of each kernel of `functions`"
     for f in functions:
+        if not f.defined or '__global__' not in f.words:
+            continue
         body = c.until(c.match[f.paren] + 1, ('{', ';'))
-        if f.defined and '__global__' in f.words and c[body] == '{':
+        if c[body] == '{':
             yield (at := c.end(body)), at, entry_of(c[f.paren - 1])
 
 
@@ -116,7 +119,7 @@ def _private_ptx_functions(c, functions):
             continue
         name, namespace = c[f.paren - 1], namespace_of(c, f.paren)
         earlier = [i for i in c.find(name) if i < f.paren - 1 and i not in definitions and _may_declare(c, i)]
-        if name not in KNOWN | BUILTIN and not any(namespace_of(c, i) == namespace for i in earlier):
+        if name not in _MEANS_ANOTHER and not any(namespace_of(c, i) == namespace for i in earlier):
             yield f.first
 
 
@@ -207,18 +210,20 @@ def _overload_key(c, f):
 
 def _may_have_macro(f):
     "Return whether a word before the function may be a macro that decides where it runs"
-    return any(len(w) > 1 and w.isupper() and w != f.owner for w in f.words)
+    return any(map(str.isupper, f.words)) and any(len(w) > 1 and w.isupper() and w != f.owner for w in f.words)
+
+
+_NO_TYPES = frozenset(('~', 'inline', 'static'))
 
 
 def _is_host(c, f):
     "Return whether `f` is certainly a host function; False if a macro or the compiler decides that"
     name, after = c[f.paren - 1], c.match[f.paren] + 1
-    written_words = {*c.texts[f.first : f.paren - 1]}
-    if _may_have_macro(f) or f.words & _UNMARKED_WORDS or name in KNOWN | BUILTIN and not f.owner:
+    if not _UNMARKED_WORDS.isdisjoint(f.words) or _may_have_macro(f) or name in _MEANS_ANOTHER and not f.owner:
         return False
-    if 'friend' in f.words and not f.defined or c[c.until(after, ('=', ';', '{'))] == '=':
+    if 'friend' in f.words and not f.defined or c[after] != '{' and c[c.until(after, ('=', ';', '{'))] == '=':
         return False
-    return bool(written_words - {'~', 'inline', 'static'}) or name == f.owner
+    return not _NO_TYPES.issuperset(c.texts[f.first : f.paren - 1]) or name == f.owner
 
 
 class Unit(NamedTuple):

@@ -27,7 +27,7 @@ def refuse_wrong_side_calls(
     sides = {}
     for f in functions:
         sides.setdefault(_join_scope(f.scope, f.name), set()).add(_side(f))
-    side_of_name = {k: v.pop() for k, v in sides.items() if len(v) == 1 and k not in KNOWN | BUILTIN}
+    side_of_name = {k: v.pop() for k, v in sides.items() if len(v) == 1 and k not in KNOWN and k not in BUILTIN}
     _refuse_launches(c, side_of_name)
     if '__CUDACC__' in c.src or '__CUDA_ARCH__' in c.src:
         return  # the preprocessor decides which code is for the host and which for the device
@@ -107,7 +107,7 @@ def _refuse_host_library(c, body, uses_std):
 
 def _side(f):
     "Return 'kernel', 'host' or 'device', where a function runs; None if on both, or if that is unknown"
-    if 'constexpr' in f.words or any(len(w) > 1 and w.isupper() for w in f.words):
+    if 'constexpr' in f.words or any(map(str.isupper, f.words)) and any(len(w) > 1 and w.isupper() for w in f.words):
         return None
     if '__global__' in f.words:
         return 'kernel'

@@ -27,10 +27,9 @@ def functions_to_inline(
     # name -> how often it is called or has template arguments
     num_uses = Counter(c[i - 1] for bracket in ('(', '<') for i in c.find(bracket))
     bodies = [(f, range(f.paren, end_of_body(c, f.paren))) for f in functions if f.defined]
-    calls = _calls(c, bodies)
-    candidates = [
-        (f, body) for f, body in bodies if _may_inline(c, f, num_uses) and not _is_recursive(calls, c[f.paren - 1])
-    ]
+    candidates = [(f, body) for f, body in bodies if _may_inline(c, f, num_uses)]
+    calls = _calls(c, bodies) if candidates else {}
+    candidates = [(f, body) for f, body in candidates if not _is_recursive(calls, c[f.paren - 1])]
     chosen = {}
     for _ in range(_MAX_DEPTH):  # a function that calls one of them accesses memory, too
         names = set(chosen.values())
@@ -39,12 +38,11 @@ def functions_to_inline(
 
 
 def _may_inline(c, f, num_uses):
-    name, written_words = c[f.paren - 1], {*c.texts[f.first : f.paren]}
-    if '__device__' not in f.words or '__global__' in f.words or (f.words | written_words) & _REFUSED:
+    if '__device__' not in f.words or '__global__' in f.words or num_uses[name := c[f.paren - 1]] < 2:
+        return False  # one use is its definition
+    if not _REFUSED.isdisjoint(f.words) or not _REFUSED.isdisjoint(c.texts[f.first : f.paren]):
         return False
-    if name == f.owner or c[f.paren - 2] == '~' or '...' in c.text(range(f.paren, c.match[f.paren])):
-        return False
-    return num_uses[name] > 1  # one use is its definition
+    return name != f.owner and c[f.paren - 2] != '~' and '...' not in c.text(range(f.paren, c.match[f.paren]))
 
 
 def _uses_memory(c, body, names):

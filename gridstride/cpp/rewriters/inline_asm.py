@@ -90,8 +90,5 @@ def _bind(n, constraint, expression, output):
         raise UnknownPTX(f'the emulator does not support operands {constraint!r} of asm')
     if constant:
         return f'constexpr auto gs_{n} = {expression};', ''
-    read = f"::gridstride::ptx::in<'{kind}'>"
-    if not output:
-        return f'const auto gs_{n} = {read}({expression});', ''
-    first = f'{read}(gs_out_{n})' if '+' in constraint else f"::gridstride::ptx::Register<'{kind}'>()"
-    return f'auto &&gs_out_{n} = {expression}; auto gs_{n} = {first};', f'::gridstride::ptx::out(gs_out_{n}, gs_{n});'
+    macro = ('INOUT' if '+' in constraint else 'OUT') if output else 'IN'
+    return f"GRIDSTRIDE_PTX_{macro}({n}, '{kind}', {expression});", f'GRIDSTRIDE_PTX_STORE({n});' if output else ''

@@ -7,13 +7,14 @@ the last three `>` of the first run of three or more that is followed by `(`.
 
 from functools import lru_cache
 
-from ..frontend.code import CLOSES
+from ..frontend.code import CLOSES, OPENS
 from ..frontend.declarations import KEYWORDS
 from ..frontend.edits import Edits
 from ..frontend.tokens import WrongSource
 from ..frontend.reader import read_functions
 
 _ENDS = {*CLOSES, ';'}
+_BRACKETS = {*OPENS, '<'}
 _LAUNCH = frozenset(('<<<', 'cudaLaunchKernel', 'cudaLaunchCooperativeKernel', 'func'))
 
 
@@ -71,9 +72,8 @@ def _rewrite_launch(e, i):
     args_from_macro = c[p] != '(' or (c.match.get(p) == p + 2 and c[p + 1] in (c.macro or ()))
     args = [] if args_from_macro else c.arguments(p)
     _refuse_host_lambdas(c, i, args)
-    params, passed = _forward_arguments(e, args, kernel, i)
-    head = '::gridstride::launch(::gridstride::Config('
-    call = f'), GRIDSTRIDE_NAME({kernel}), __LINE__, [=]({params}) GRIDSTRIDE_UNSEEN {{ {kernel}({passed}); }}'
+    # short macros, because the result is tokenized and read again
+    head, call = 'GRIDSTRIDE_LAUNCH(GRIDSTRIDE_CONFIG(', f'), {_kernel_call(e, args, kernel, i)}'
     if args_from_macro:
         head, call = '[&](auto... gs_b) { ' + head, call + ', gs_b...); }'
     e.replace_tokens(first, i, head)
@@ -87,17 +87,25 @@ def _check_configuration(c, i, close):
     "Raise `WrongSource` unless the configuration between `<<<` and `>>>` has two to four values"
     if c.macro is not None or close == i + 1:
         return
-    n = 0
-    j = i + 1
-    while j < close:
-        n += 1
-        j = min(c.until(j, (',',)), close) + 1
+    n = _count_values(c, i + 1, close)
     if n == 1 and not (c[i + 1].isupper() and close == i + 2):  # a macro may expand to several
         what = 'this launch gives the number of blocks, but not of threads: `<<<blocks, threads>>>`'
         raise c.error(WrongSource, what, i)
     if n > 4:
         what = 'a launch takes blocks, threads, bytes of shared memory and a stream'
         raise c.error(WrongSource, f'{what}, not {n} values', i)
+
+
+def _count_values(c, i, end):
+    "Count the values in `i:end`, which commas separate"
+    texts = c.texts[i:end]
+    if _BRACKETS.isdisjoint(texts):
+        return texts.count(',') + (texts[-1] != ',')
+    n = 0
+    while i < end:
+        n += 1
+        i = min(c.until(i, (',',)), end) + 1
+    return n
 
 
 @lru_cache(4)
@@ -232,8 +240,8 @@ def _name(c, i):
     return c[(c.angle_back(i - 1) or i) - 1] if c[i - 1] == '>' else c[i - 1]
 
 
-def _forward_arguments(e, args, kernel, i):
-    """Return the parameters of the lambda, and the arguments that it passes to the kernel.
+def _kernel_call(e, args, kernel, i):
+    """Return C++ code for the arguments of `launch` that name and call the kernel.
 
     `{1, 2}` has no type of its own. It gets the type of the kernel's parameter, or, if the kernel is a template or
     overloaded, the lambda passes it to the kernel directly, so that each thread evaluates it."""
@@ -245,8 +253,9 @@ def _forward_arguments(e, args, kernel, i):
                 e.insert(c.start(args[n][0]), f'::gridstride::Parameter<decltype(&{kernel}), {n}>')
             braced = []
     if not braced:
-        return 'auto... gs_a', 'gs_a...'
-    return _forward_braces(e, args)
+        return f'GRIDSTRIDE_LAUNCHED({kernel})'
+    params, passed = _forward_braces(e, args)
+    return f'GRIDSTRIDE_NAME({kernel}), __LINE__, [=]({params}) GRIDSTRIDE_UNSEEN {{ {kernel}({passed}); }}'
 
 
 def _forward_braces(e, args):

@@ -112,11 +112,14 @@ def _refuse_surrogates(src):
         raise error_at(WrongSource, f'{what}: decode the text as UTF-8', src, e.start) from None
 
 
+_LINE_NUMBER = re.compile(r'#\s*(?:line\b|\d)')
+
+
 def strip_line_directives(src: str) -> str:
     "Drop `#line` and the byte order mark from `src`, so that line 1 is its first line"
     src = src.removeprefix('\ufeff')
     _refuse_surrogates(src)
-    found = [t for t in directives(src) if re.match(r'#\s*(line\b|\d)', t.text)]
+    found = [t for t in directives(src) if _LINE_NUMBER.match(t.text)]
     return apply(src, [(t.start, t.end, '\n' * t.text.count('\n')) for t in found])
 
 
@@ -132,10 +135,11 @@ _WORDS = frozenset(
 )
 
 
-def _registration(i, kernel):
-    "Return C++ code that registers the names of a kernel's parameters"
-    names = ','.join(p.name for p in kernel.params)
-    return f'static const ::gridstride::Names gs_names_{i}("{kernel.name}", "{names}");'
+def _registration(found):
+    "Return C++ code that registers the names of the kernels' parameters"
+    names = ((k.name, ','.join(p.name for p in k.params)) for k in found)
+    rows = ', '.join(f'{{"{kernel}", "{parameters}"}}' for kernel, parameters in names)
+    return f'static const ::gridstride::Names gs_names[] = {{{rows}}};'
 
 
 @lru_cache(16)  # because cells are run repeatedly, and kernels compiled with and without checks
@@ -161,7 +165,7 @@ def to_cpp(
             rewrite(e)
     edits = [edit for e in all_edits for edit in e.edits]
     if names and found:
-        registered = ' '.join(_registration(i, k) for i, k in enumerate(found))
+        registered = _registration(found)
         if any(e.has_plain_variables for e in all_edits):
             registered += ' static const ::gridstride::PlainVariables gs_plain;'
         line_end = '' if src.endswith('\n') else '\n'

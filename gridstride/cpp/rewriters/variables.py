@@ -5,6 +5,7 @@ The type of such a reference is that of the declaration, without the variable's 
 
 import re
 
+from ..frontend.code import ALIGNMENTS
 from ..frontend.declarations import is_alignment, is_storage, tokens_of_type, past_attribute, read_declaration
 from ..frontend.edits import Edits, NotEmulated
 from ..frontend.reader import namespace_of, read
@@ -102,7 +103,7 @@ def _alignment(c, i, end):
 
 
 def _defines_type(c, d):
-    return any(c[j] == '{' for j in range(d.start, d.first))
+    return '{' in c.texts[d.start : d.first]
 
 
 def _type_of_all(e, d):
@@ -315,12 +316,16 @@ def _insert_shared_reference(e, d, declarator, name, declares):
 
 def _past_directives(c, d):
     "Return the first token of `d` to replace: after a preprocessor line, if only `__constant__` and the like precede"
+    if not c.directives:
+        return d.start
     first = max((k for k in range(d.start + 1, d.first + 1) if k in c.directives), default=d.start)
     return first if all(c[k] in _SPACES for k in range(d.start, first)) else d.start
 
 
 def _alignments(c, d):
     "Return the text of the alignments among the specifiers of `d`"
+    if not c.aliases and ALIGNMENTS.isdisjoint(c.texts[d.start : d.first]):
+        return ''
     found = [j for j in range(d.start, d.first) if c.is_word(j) and not is_storage(c, j) and past_attribute(c, j) > j]
     return ''.join(c.text(range(j, past_attribute(c, j))) + ' ' for j in found)
 
@@ -334,9 +339,11 @@ def _insert_reference(e, d, declarator, name, declares, seen):
         return
     known = not (declares and c[declarator.past] == '[' and c[declarator.past + 1] == ']')
     if known:
-        value = e.paste('gs_init_') + name
         space = next(v for k, v in _SPACES.items() if k in d.words)
-        reference = f"GRIDSTRIDE_SYMBOL({name}, {value}, {e.quote(name)}, '{space}')"
+        if c.macro is None:
+            reference = f"GRIDSTRIDE_OWN_SYMBOL({name}, '{space}')"
+        else:
+            reference = f"GRIDSTRIDE_SYMBOL({name}, {e.paste('gs_init_')}{name}, {e.quote(name)}, '{space}')"
         e.insert(c.end(declarator.end - 1), f'; {reference}')
     if declares:
         seen[name] = known

@@ -43,6 +43,13 @@
 #define GRIDSTRIDE_TEXT(...) #__VA_ARGS__
 #define GRIDSTRIDE_NAME(...) GRIDSTRIDE_TEXT(__VA_ARGS__)
 
+// What rewriters/launches.py makes of `kernel<<<1, 32>>>(x)`:
+// GRIDSTRIDE_LAUNCH(GRIDSTRIDE_CONFIG(1, 32), GRIDSTRIDE_LAUNCHED(kernel), x)
+#define GRIDSTRIDE_LAUNCH ::gridstride::launch
+#define GRIDSTRIDE_CONFIG ::gridstride::Config
+#define GRIDSTRIDE_LAUNCHED(...) \
+    GRIDSTRIDE_NAME(__VA_ARGS__), __LINE__, [=](auto... gs_a) GRIDSTRIDE_UNSEEN { __VA_ARGS__(gs_a...); }
+
 // The first statement of a kernel: reports a call by host code, which may only launch it. Outside a launch, the grid is
 // empty.
 #ifdef GRIDSTRIDE_CHECKED
@@ -149,6 +156,8 @@ template <class T> T &symbol(T &init, const char *name, char kind, void **slot) 
 // same assembler name. It is marked as used, because otherwise the compiler removes the reference of an unused
 // variable.
 #define GRIDSTRIDE_SYMBOL(x, init, name, kind) GRIDSTRIDE_SYMBOL_(x, init, name, kind, __COUNTER__)
+// In a macro, the variable's name may be a parameter, or made by `##`; otherwise its initial value is `gs_init_x`.
+#define GRIDSTRIDE_OWN_SYMBOL(x, kind) GRIDSTRIDE_SYMBOL_(x, gs_init_##x, #x, kind, __COUNTER__)
 #define GRIDSTRIDE_SYMBOL_(x, init, name, kind, n) GRIDSTRIDE_NTH_SYMBOL(x, init, name, kind, n)
 #define GRIDSTRIDE_NTH_SYMBOL(x, init, name, kind, n) GRIDSTRIDE_SYMBOL_IN(static, gs_slot_##n, x, init, name, kind)
 #define GRIDSTRIDE_SYMBOL_IN(linkage, slot, x, init, name, kind) \

@@ -13,7 +13,16 @@ inline uint32_t sm() {
     return uint32_t((blockIdx.x + gridDim.x * (blockIdx.y + uint64_t(gridDim.y) * blockIdx.z)) % 132);
 }
 
-// Operands
+// Operands: `gs_0` is that of `%0`, and `gs_out_0` the variable to which it is stored
+
+#define GRIDSTRIDE_PTX_IN(n, constraint, ...) const auto gs_##n = ::gridstride::ptx::in<constraint>(__VA_ARGS__)
+#define GRIDSTRIDE_PTX_OUT(n, constraint, ...) \
+    auto &&gs_out_##n = __VA_ARGS__; \
+    auto gs_##n = ::gridstride::ptx::Register<constraint>()
+#define GRIDSTRIDE_PTX_INOUT(n, constraint, ...) \
+    auto &&gs_out_##n = __VA_ARGS__; \
+    auto gs_##n = ::gridstride::ptx::in<constraint>(gs_out_##n)
+#define GRIDSTRIDE_PTX_STORE(n) ::gridstride::ptx::out(gs_out_##n, gs_##n)
 
 template <class T> constexpr bool whole = std::is_integral_v<T> || std::is_enum_v<T>;
 template <char constraint, class T> auto in(T x) {
