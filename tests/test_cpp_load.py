@@ -899,3 +899,39 @@ def test_names_of_functions_are_not_a_source():
                        match=r"cpp_src .*list.*funcs=\['f', 'g'\]"):
         load_cuda('int f() { return 1; }', ['f'])
     with pytest.raises(TypeError, match='cuda_src .*list'): load_cuda(['int f() { return 1; }'])
+
+
+BRACES = r'''
+struct S { int a; float b; };
+struct Q { int a[2]; };
+static int calls;
+int f() { return ++calls; }
+template <class T> __global__ void k(T x, S s, T *out) { out[threadIdx.x] = x + s.a + s.b; }
+namespace n { template <class T, int N = 2> __global__ void later(T *out, Q q); }
+template <class T, int N> __global__ void n::later(T *out, Q q) { out[threadIdx.x] = q.a[0]*10 + q.a[1] + N; }
+__global__ void o(S s, int *out) { out[threadIdx.x] = s.a; }
+__global__ void o(S s, float *out) { out[threadIdx.x] = -s.a; }
+template <class... T> __global__ void v(S s, int *out, T... more) { out[threadIdx.x] = s.a + (more + ... + 0); }
+template <class T> void of_template(T *p, int m) { k<<<1, 3>>>(T(m), {f(), 2}, p); }
+int run(int which) {
+    int *p, res[3] = {};
+    float *q;
+    cudaMalloc(&p, 12);
+    cudaMalloc(&q, 12);
+    calls = 0;
+    if (which == 0) k<<<1, 3>>>(5, {f(), 2}, p);
+    if (which == 1) k<float><<<1, 3>>>(5, {f(), 2}, q), o<<<1, 3>>>({f(), 1}, p);
+    if (which == 2) n::later<<<1, 3>>>(p, {{f(), f()}});
+    if (which == 3) n::later<int, 7><<<1, 3>>>(p, {f()});
+    if (which == 4) o<<<1, 3>>>({f(), 1}, q), o<<<1, 3>>>({f(), 1}, p);
+    if (which == 5) v<<<1, 3>>>({f()}, p, 100, 1000);
+    if (which == 6) of_template(p, 4);
+    cudaMemcpy(res, p, 12, cudaMemcpyDeviceToHost);
+    return res[0] == res[1] && res[1] == res[2] ? calls*10000 + res[2] : -1;
+}
+'''
+
+def test_an_argument_in_braces_is_evaluated_once_per_launch():
+    "As in C++, not once per thread, for a template or an overloaded kernel, too"
+    run = load_cuda(BRACES).run
+    assert [run(which) for which in range(7)] == [10008, 20002, 20014, 10017, 20002, 11101, 10007]

@@ -83,8 +83,23 @@ def test_braces_get_the_type_of_the_parameter_of_a_kernel_without_a_template():
                          ('namespace a { __global__ void k(P p); }', 'a::k')):
         want = launch(name, '1, 2', f"x, {typed.format(name, 1)}{{1, f({{2}})}}, {typed.format(name, 2)}{{}}")
         assert want in to_cpp(kernel + host(f'{name}<<<1, 2>>>(x, {{1, f({{2}})}}, {{}});'))
-    for kernel in 'template <class T> __global__ void k(T);', '__global__ void k(P); __global__ void k(Q);':
-        assert launch('k', '1, 2', 'nullptr', 'auto', '{1}') in to_cpp(kernel + host('k<<<1, 2>>>({1});'))
+
+
+def test_braces_get_the_type_of_the_parameter_of_a_template_or_an_overloaded_kernel():
+    typed = '::gridstride::ParameterAt<decltype({}gs_parameters_of_k{}(x, {{1, f()}})), 1>{{1, f()}}'
+    for kernel in 'template <class T> __global__ void k(T, P);', '__global__ void k(P, P); __global__ void k(P, Q);':
+        for name, before, after in (('k', '', ''), ('::k', '::', ''), ('k<3, A<4>>', '', '<3, A<4>>')):
+            want = launch(name, '1, 2', f'x, {typed.format(before, after)}')
+            assert want in (got := to_cpp(kernel + host(f'{name}<<<1, 2>>>(x, {{1, f()}});')))
+            assert got.count('gs_parameters_of_k(') == kernel.count('void') + (not after)
+    assert '<T, P> gs_parameters_of_k(T, P); template <class T> __global__' in to_cpp(
+        'template <class T> __global__ void k(T, P);' + host('k<<<1, 2>>>(x, {}); k<<<1, 2>>>(x, {});'))
+
+
+@pytest.mark.parametrize('args', ['x, {1}, [=] __device__ (int i) { return i; }', 'a..., {1}'])
+def test_braces_whose_type_is_unknown_meet_the_parameter(args):
+    got = to_cpp('template <class... T> __global__ void k(T...);' + host(f'k<<<1, 2>>>({args});'))
+    assert 'ParameterAt' not in got and 'nullptr' in got
 
 
 LAMBDA = '[](int i) { return i; }'

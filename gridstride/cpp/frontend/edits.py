@@ -25,6 +25,7 @@ class Edits:
         self.launchers = source.launchers
         self.pointers = pointers  # kernel -> which of its parameters are pointers, by their index
         self.edits = []  # (start, end, text)
+        self.parameter_lists = set()  # the kernels whose parameters `launches` has declared as a list of types
         self.has_plain_variables = False  # whether some device variables stay ordinary C++ variables
 
     def replace(self, start: int, end: int, text=''):

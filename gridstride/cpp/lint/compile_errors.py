@@ -116,6 +116,7 @@ _PREVIOUS = re.compile(r':(\d+):(?:\d+:)? note: previous (?:declaration|definiti
 
 def _translate_message(what, after):
     "Translate a message about a name of the emulator to nvcc's message; `after` is the log after the message"
+    what = what.replace('gs_parameters_of_', '')  # see `rewriters.launches`
     if not (m := _EXTERN_SHARED.search(what)):
         return what
     line = _PREVIOUS.search(after)

@@ -11,7 +11,7 @@ from ..frontend.code import CLOSES, OPENS
 from ..frontend.declarations import KEYWORDS
 from ..frontend.edits import Edits
 from ..frontend.tokens import WrongSource
-from ..frontend.reader import read_functions
+from ..frontend.reader import heads, parameter, parenthesis, read_functions
 
 _ENDS = {*CLOSES, ';'}
 _BRACKETS = {*OPENS, '<'}
@@ -243,19 +243,77 @@ def _name(c, i):
 def _kernel_call(e, args, kernel, i):
     """Return C++ code for the arguments of `launch` that name and call the kernel.
 
-    `{1, 2}` has no type of its own. It gets the type of the kernel's parameter, or, if the kernel is a template or
-    overloaded, the lambda passes it to the kernel directly, so that each thread evaluates it."""
+    `{1, 2}` has no type of its own. It gets the type of the kernel's parameter. If that is unknown here, the lambda
+    passes it to the kernel directly, so that each thread evaluates it."""
     c = e.code
     braced = [n for n, (a, _) in enumerate(args) if c[a] == '{']
-    if braced and len({tuple(p.type for p in f.params) for f in _kernels(c).get(_name(c, i), ())}) == 1:
-        if not _is_template(c, i):
-            for n in braced:
-                e.insert(c.start(args[n][0]), f'::gridstride::Parameter<decltype(&{kernel}), {n}>')
-            braced = []
+    if braced and (type_of := _parameter_type(e, args, kernel, i)):
+        for n in braced:
+            e.insert(c.start(args[n][0]), type_of.format(n=n))
+        braced = []
     if not braced:
         return f'GRIDSTRIDE_LAUNCHED({kernel})'
     params, passed = _forward_braces(e, args)
     return f'GRIDSTRIDE_NAME({kernel}), __LINE__, [=]({params}) GRIDSTRIDE_UNSEEN {{ {kernel}({passed}); }}'
+
+
+def _parameter_type(e, args, kernel, i):
+    "Return C++ code for the type of parameter `{n}` of the kernel before token `i`; None if it is unknown here"
+    c = e.code
+    declared = {tuple(p.type for p in f.params) for f in _kernels(c).get(_name(c, i), ())}
+    if len(declared) == 1 and not _is_template(c, i):
+        return f'::gridstride::Parameter<decltype(&{kernel}), {{n}}>'
+    if not declared or c.macro is not None or not _may_resolve(c, args, i):
+        return None
+    _declare_parameters(e, _name(c, i))
+    name = (c.angle_back(i - 1) or i) - 1 if c[i - 1] == '>' else i - 1
+    before, after = c.text(range(_kernel_start(c, i), name)), c.text(range(name + 1, i))
+    given = ', '.join(c.text(range(a, b)) for a, b in args)
+    call = f'{before}{_PARAMETERS_OF}{c[name]}{after}({given})'.replace('{', '{{').replace('}', '}}')
+    return f'::gridstride::ParameterAt<decltype({call}), {{n}}>'
+
+
+# For a template or an overloaded kernel, only the compiler knows the type of a parameter. So each declaration of the
+# kernel gets a function with the same parameters, whose result is a list of their types: the same call resolves it.
+_PARAMETERS_OF = 'gs_parameters_of_'
+
+
+def _may_resolve(c, args, i):
+    "Return whether a call of such a function may stand for the launch: no lambda, no pack, and a name as declared"
+    name, first = _name(c, i), _kernel_start(c, i)
+    texts = {*c.texts[first:i]}
+    named = texts.isdisjoint(('(', '.', '->')) and not any(c[j + 1] == ';' for j in c.find(name))  # `using a::k;`
+    return (
+        named and name in _kernel_heads(c) and not any('...' in c.texts[a:b] or _has_lambda(c, a, b) for a, b in args)
+    )
+
+
+def _has_lambda(c, a, b):
+    return any(not c.is_word(i - 1) and c[i - 1] not in (')', ']') for i in c.find_between('[', a, b))
+
+
+def _declare_parameters(e, name):
+    "Insert such a function before each declaration of the kernel"
+    c = e.code
+    if name in e.parameter_lists:
+        return
+    e.parameter_lists.add(name)
+    for head in _kernel_heads(c)[name]:
+        p, first = parenthesis(c, head), c.after_template(head.start)
+        types = ', '.join(parameter(c, a, b).type for a, b in c.arguments(p))
+        declared = f'::gridstride::Parameters<{types}> {_PARAMETERS_OF}{name}({c.text(range(p + 1, c.match[p]))}); '
+        e.insert(c.start(head.start), f'{c.text(range(head.start, first))} {declared}')
+
+
+@lru_cache(4)
+def _kernel_heads(c):
+    "Return {name: the heads of the declarations of kernels with this name}, without those after `::`"
+    res = {}
+    for head in heads(c):
+        p = parenthesis(c, head)
+        if p is not None and c[p - 2] != '::' and '__global__' in c.words_of(head.start, p):
+            res.setdefault(c[p - 1], []).append(head)
+    return res
 
 
 def _forward_braces(e, args):

@@ -122,6 +122,11 @@ template <class T, class... P> struct Nth<0, T, P...> { using type = std::remove
 template <class F, int i> struct ParameterOf;
 template <class... P, int i> struct ParameterOf<void (*)(P...), i> : Nth<i, P...> {};
 template <class F, int i> using Parameter = typename ParameterOf<F, i>::type;
+// The result of a function with the parameters of a template or an overloaded kernel, which is only declared
+template <class... P> struct Parameters {};
+template <class List, int i> struct ParameterIn;
+template <class... P, int i> struct ParameterIn<Parameters<P...>, i> : Nth<i, std::decay_t<P>...> {};
+template <class List, int i> using ParameterAt = typename ParameterIn<List, i>::type;
 
 template <class T> Shape shape() {
     using Item = std::remove_all_extents_t<T>;
