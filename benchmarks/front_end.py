@@ -80,7 +80,7 @@ def read(src):
     reader.functions(src)
     read_headers(src, '.')
     text = rewrite.to_cpp(src)
-    callers.mark(text, inline='inline ')  # as a checked build does
+    callers.mark(text, inline_specifiers='inline ')  # as a checked build does
     unit = callers.Unit(text, 'source.cu', src)
     own = library.OwnNames([text])
     next(library.find_host_uses(unit, own, ()), None)

@@ -59,7 +59,7 @@ def count_characters(src):
     front_end.forget()
     text = CountedSource(front_end.rewrite.to_cpp(CountedSource(src)))
     front_end.reader.functions(CountedSource(src))
-    front_end.callers.mark(text, inline='inline ')
+    front_end.callers.mark(text, inline_specifiers='inline ')
     return CountedSource.looked_at
 
 
