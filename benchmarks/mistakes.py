@@ -363,7 +363,7 @@ WORDS = {
         'Along axis 0 valid indices are 0 to 3, and this one is 4',
         '`c, r` has rows and columns swapped, use `r, c`'],
     'A wrong stride, though there is a guard': ['lets this thread in, and `r * 2 * w + c` is 100: check its stride'],
-    'One step too far': ['`i <= x.size` lets in one too many: with 100 elements the last index is 99'],
+    'One step too far': ['`i <= x.size` admits one index too many: with 100 elements the last index is 99'],
     'A negative index': ['out-of-bounds read of x[-1]', 'Write the index that you mean'],
     'An index from memory': ['The index `at[i]` was read from memory and is 100'],
     'No barrier':

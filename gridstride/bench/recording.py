@@ -465,7 +465,7 @@ def _claim_line(text, low, measured, high, unit, mark, guess, where=TEXT_GPU):
     line = f'{text}: {actual}, {but}expected {_range(low, high, unit)} on {where}'
     line = '; '.join(filter(None, [line, _guess_text(guess, unit)]))
     if not holds and _is_enforced(mark):
-        raise AssertionError(f'The text does not say what is measured now. {line}')
+        raise AssertionError(f'The measurement contradicts the text. {line}')
     return line
 
 

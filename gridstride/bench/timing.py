@@ -131,7 +131,7 @@ def _is_constant(a):
 def input_warnings(args, out=None):
     "Return a warning per argument that is constant"
     constants = [(i, a.reshape(-1)[0].item()) for i, a in enumerate(args, 1) if a is not out and _is_constant(a)]
-    reason = 'constants flatter a kernel (if it is an output, pass it as out=)'
+    reason = 'with constant data a kernel may be faster (if this is an output, pass it as out=)'
     return [f'argument {i} is {v:g} everywhere: {reason}' for i, v in constants]
 
 

@@ -281,7 +281,7 @@ def _keys(ways, sources):
     return {k: key(k, code_of(sources.get(k))) for k in ways}
 
 
-_CHANGED = 'another source than the recorded one: timed on a GPU alone'
+_CHANGED = 'the source differs from the recorded one, so it is timed only on a GPU'
 
 
 class Contest(Expectations):

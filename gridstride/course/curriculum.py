@@ -829,7 +829,7 @@ def minutes(lesson) -> tuple:  # of str
     return str(lesson.reading), f'{low} to {high}' if high > low else str(low)
 
 
-# Of a notebook
+# Generated parts of a notebook
 
 
 def _with_links(text):
@@ -883,7 +883,7 @@ def relinked(text: str) -> str:
     return _LINK.sub(link, text)
 
 
-# Of pages
+# Generated parts of pages
 
 
 def _links_of_lesson(lesson, root):

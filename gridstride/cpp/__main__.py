@@ -37,12 +37,14 @@ def _parser():
     p.add_argument('--seed', type=int, help='of the shuffled order')
     p.add_argument('--seconds', type=float, default=60, help='the time limit per kernel')
     p.add_argument(
-        '--memory', metavar='SIZE', help='of the device: 8G; default: GRIDSTRIDE_DEVICE_MEMORY, or what is free'
+        '--memory',
+        metavar='SIZE',
+        help='memory of the device, such as 8G; default: GRIDSTRIDE_DEVICE_MEMORY, or free memory',
     )
     p.add_argument('--leaks', action='store_true', help='report memory that was never freed; then the exit status is 1')
     g = p.add_argument_group('a file without a main')
     g.add_argument('--launch', metavar='KERNEL', help="launch this kernel, 'k<float>' for a template")
-    g.add_argument('--size', type=int, default=1000, help='of arrays, and value of integers; default 1000')
+    g.add_argument('--size', type=int, default=1000, help='size of arrays and value of integers; default 1000')
     g.add_argument('--grid', type=_dims, metavar='X[,Y[,Z]]', help='blocks; default: as many as SIZE threads need')
     g.add_argument('--block', type=_dims, metavar='X[,Y[,Z]]', default=256, help='threads per block; default 256')
     g.add_argument('--arg', metavar='NAME=VALUE', action='append', default=[], help='a number, 32x48, or x.npy')

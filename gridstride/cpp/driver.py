@@ -77,7 +77,7 @@ def set_max_dynamic_smem(handle: int, name: str, shared: int):
     error = driver().cuKernelSetAttribute(_MAX_DYNAMIC_SMEM, shared, handle, torch.cuda.current_device())
     limit = torch.cuda.get_device_properties().shared_memory_per_block_optin
     if error:
-        message = f'{shared} bytes of dynamic shared memory; a block on this GPU has {limit} at most'
+        message = f'{shared} bytes of dynamic shared memory; the limit of a block on this GPU is {limit}'
         raise LaunchError(message, kernel=name)
 
 

@@ -884,8 +884,8 @@ HINTS = {
         cuda=_MUST_DO_NOTHING + '`if ({expr} < n)`, where n is the number of elements, {size}.',
     ),
     'farthest': dict(
-        python='The index that goes farthest is `{expr}`: guard that one, as in `if {expr} < {array}.size`.',
-        cuda='The index that goes farthest is `{expr}`: guard that one, as in `if ({expr} < n)`, where n is the number '
+        python='The largest index is `{expr}`: guard that one, as in `if {expr} < {array}.size`.',
+        cuda='The largest index is `{expr}`: guard that one, as in `if ({expr} < n)`, where n is the number '
         'of elements, {size}.',
     ),
     'guard_flat': dict(
@@ -900,9 +900,9 @@ HINTS = {
         cuda='Along axis {axis} valid indices are 0 to {last}, and this one is {index_there}. A thread past the end '
         'must do nothing: guard every axis, as in `if ({both})`.',
     ),
-    'one_too_many': '`{guard}` lets in one too many: with {size} elements the last index is {last}.',
-    'row_too_many': '`{guard}` lets in one too many: the last one is {bound} - 1. `{wrote}` must be `{right}`.',
-    'wrong_joint': '`{guard}` lets in threads with one index past the end: `{joint}` must be `{right}`.',
+    'one_too_many': '`{guard}` admits one index too many: with {size} elements the last index is {last}.',
+    'row_too_many': '`{guard}` admits one index too many: the last one is {bound} - 1. `{wrote}` must be `{right}`.',
+    'wrong_joint': '`{guard}` admits threads with one index past the end: `{joint}` must be `{right}`.',
     'swapped': 'The index is `{expr}`, with rows and columns swapped: it must be `{right}`.',
     'swapped_axes': 'Along axis {axis} valid indices are 0 to {last}, and this one is {index_there}: `{expr}` has rows '
     'and columns swapped, use `{right}`. If this is a transpose, {array} must have shape {transposed}.',
@@ -971,7 +971,7 @@ PHRASES = {
     'trap_called': '__trap() was called',
     'breakpoint': '__brkpt() was called, and no debugger is attached',
     'abort_called': 'abort() was called',
-    'exception_thrown': 'an exception was thrown, and device code has none',
+    'exception_thrown': 'the kernel threw an exception, but device code has no exceptions',
     'tile_threads': 'tiled_partition(group, n): n must be 1, 2, 4, 8, 16 or 32',
     'copy_bytes': '__pipeline_memcpy_async must copy 4, 8 or 16 bytes',
     'matrix_stride': 'load_matrix_sync and store_matrix_sync: ldm must be a multiple of 16 bytes',

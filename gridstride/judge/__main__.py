@@ -13,7 +13,7 @@ from ..support.lazy_exports import require, run_command
 from .samples import honest
 
 _DESCRIPTION = """Judge a submission: run it in a process of its own, with inputs that it has never seen, and report
-whether its answers are right, how long they take (on a machine with a GPU), or the one reason for which it is refused.
+whether its answers are right, how long they take (on a machine with a GPU), or why it is refused.
 To write a submission: python -m gridstride.judge submit -h"""
 _EPILOG = """The exit status is 0 if it is accepted, 1 if it is refused, 2 if nothing could be judged.
 On Linux a submission runs in a sandbox, without the network, other processes or your home folder. Where the system

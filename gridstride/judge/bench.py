@@ -271,7 +271,7 @@ class Bench:
         if found.kind == 'type':
             raise Refused('type', said)
         if self.is_right_later(call.sizes, expected, scale):
-            raise Refused('late', f'{self.at()} wrong when it returned, right a moment later')
+            raise Refused('late', f'{self.at()} the answer was wrong when the call returned, and right a moment later')
         if i := self.older(call):
             raise Refused('replay', f'{self.at()} the answer is that of call {i}, which had other inputs')
         if seed := self.of_known_seed(call):

@@ -8,7 +8,7 @@ from statistics import median
 REASONS = {
     'form': 'the file is not a submission',
     'raised': 'it raised an error',
-    'died': 'its process died',
+    'died': 'its process crashed',
     'time': 'it took too long',
     'type': 'it returned a value of another type or shape',
     'subclass': 'the answer is not a plain tensor, so it could compute later, during the comparison',
@@ -26,9 +26,9 @@ REASONS = {
     'replay': 'the answer is that of an earlier call',
     'constant': 'the answer does not depend on the inputs',
     'seed': 'the answer is that of the public test inputs',
-    'gave up': 'right at first, wrong later',
-    'shapes': 'right only for the public sizes',
-    'precision': 'accumulated with less precision than the task requires',
+    'gave up': 'the answer is right at first, but wrong in later calls',
+    'shapes': 'the answer is right only for the public sizes',
+    'precision': 'the answer was accumulated with less precision than the task requires',
     'wrong': 'the answer is wrong',
 }
 

@@ -67,7 +67,7 @@ def replace_linears(
         parent._modules[child].train(layer.training)
         replaced.append(report)
     if not replaced:
-        reasons = ''.join(f'\n{name} stays: {why}' for name, why in unchanged) or ': it has no torch.nn.Linear'
+        reasons = ''.join(f'\n{name} is unchanged: {why}' for name, why in unchanged) or ': it has no torch.nn.Linear'
         raise ValueError(f'{op_name}: no layer of the module could be {participle}{reasons}')
     return root['itself'] if root is not module else module, replaced, unchanged
 
@@ -109,7 +109,7 @@ def report_table(
     total_before = sum(layer.bytes_before for layer in replaced)
     total_after = sum(layer.bytes_after for layer in replaced)
     rows.append(['all', '', _megabytes(total_before), _megabytes(total_after), ''])
-    note = '\n'.join([*notes, *(f'{name} stays: {why}' for name, why in unchanged)])
+    note = '\n'.join([*notes, *(f'{name} is unchanged: {why}' for name, why in unchanged)])
     return Table(['<layer', 'rows x columns', 'MB', 'MB now', 'dB'], rows, title, note)
 
 

@@ -246,7 +246,7 @@ class Profile:
         return f"{num_steps} step{'s' * (num_steps > 1)} in {si(self.seconds, 's')}, {device}"
 
     def _note(self):
-        text = 'No GPU took part.'
+        text = 'No GPU was used.'
         if self.has_gpu:
             fraction = self.busy / self.seconds if self.seconds else 0
             reason = ': it waits for the CPU.' if fraction < 0.5 else '.'

@@ -257,7 +257,8 @@ def _explain_busy():
         if 'cupti' not in str(e):
             raise
         problem = (
-            f"another profiler traces the GPU in this process ({e}); PyTorch's continues to do so after its first use"
+            f"another profiler traces the GPU in this process ({e}); PyTorch's profiler continues to trace after its "
+            f"first use"
         )
         hint = 'proton(fn) then runs in another process; for a session, restart the kernel'
         raise ProfilerBusy(f'{problem}. {hint}') from None

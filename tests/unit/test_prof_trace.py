@@ -65,7 +65,7 @@ def test_torch_is_profiled_where_no_gpu_is(here):
     if here.has_gpu: pytest.skip('a GPU is here')
     by = {g.name: g.count for g in here.groups}
     assert (
-        len(here.steps) == 2 and [by['aten::mm'], by['aten::_softmax']] == [2, 2] and 'No GPU took part' in repr(here)
+        len(here.steps) == 2 and [by['aten::mm'], by['aten::_softmax']] == [2, 2] and 'No GPU was used' in repr(here)
     )
     assert sum(g.cpu for g in here.groups) <= here.seconds
 

@@ -224,7 +224,8 @@ def _(fn, rng, h, w, scale, shift, fall):
         check(loss, F.cross_entropy(logits.double(), answer, reduction='none').float(), rtol=1e-5, atol=1e-5)
     if (read := count_reads(t, 'logits')) > h * w + h:
         raise AssertionError(
-            f'{read} logits are read, but {h} rows of {w}, read once, and the answers are {h * w + h}: make one pass'
+            f'{read} logits are read; expected {h * w + h}, {h} rows of {w} and the logits of the answers: make one '
+            f'pass'
         )
 
 

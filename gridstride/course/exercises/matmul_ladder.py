@@ -302,7 +302,7 @@ def _(fn, rng, h, k, w, tw):
             f'{unused[0]} is in shared memory, but nothing is read from it: read the elements from there'
         )
     if reads_operands_in_inner_loop(src):
-        raise AssertionError('m or n is read in the inner loop of the loop over the phases: read from the tiles there')
+        raise AssertionError('the inner loop reads m or n in global memory: let it read the tiles')
     waits = product(fn, (tw, tw), rng, h, k, w, BM=tw, BN=tw, BK=tw)
     phases = cdiv(k, tw)
     if waits > phases + 1:

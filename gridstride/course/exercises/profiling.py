@@ -234,7 +234,7 @@ WAVES = [
     hints=[
         'How many blocks does one SM hold? The smallest of four limits: by threads, by blocks, by registers, by '
         'shared memory (plus 1024 bytes per block).',
-        'A wave is that, times the number of SMs. One block per `threads` elements would be `cdiv(n,threads)` '
+        'A wave is this number, times the number of SMs. One block per `threads` elements would be `cdiv(n,threads)` '
         'blocks; blocks beyond that have no work.',
         'Return the largest multiple of a wave that is at most `cdiv(n,threads)`; if even one wave is more, return '
         '`cdiv(n,threads)` itself.',

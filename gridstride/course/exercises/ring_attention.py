@@ -288,7 +288,7 @@ def _alike(a, b):
     hints=[
         'Pass on `(k, v, dk, dv)`, where the last two start as zeros. Every rank adds its gradients to them before '
         'it passes all four on.',
-        'After `ranks - 1` exchanges the sums are complete, but the gradients are one rank short of home: exchange '
+        'After `ranks - 1` exchanges the sums are complete, but each rank has the gradients of the next one: exchange '
         'once more.',
         '`lse`, `out` and `dout` belong to the rank\'s own rows and never change. `dq` stays, and accumulates.',
     ],
@@ -314,7 +314,8 @@ def _(fn, rng, ranks, n, d):
             except AssertionError as e:
                 far = (rank for rank in range(ranks) if name != 'dq' and _alike(have, right[rank]))
                 why = next(
-                    (f'it belongs to the keys of rank {rank}: one more exchange brings it home' for rank in far), e
+                    (f'it belongs to the keys of rank {rank}: one more exchange sends it to that rank' for rank in far),
+                    e,
                 )
                 raise AssertionError(f'{name} of rank {r} of {ranks}: {why}') from None
     check_exchanges(rounds, ranks)

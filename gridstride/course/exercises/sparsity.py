@@ -150,7 +150,7 @@ def eight_column_matrices(rng, h, like):
         'What a group of four columns keeps does not depend on the other group. Write that sum first.',
         'That sum is `np.sort(np.abs(w[:, cols]), 1)[:, 2:].sum()`. `itertools.combinations(range(8), 4)` gives '
         'the groups.',
-        'Add what the other four columns keep, take the group with the largest sum, and return the two groups, '
+        'Add the sum that the other four columns keep, take the group with the largest sum, and return the two groups, '
         'concatenated.',
     ],
 )

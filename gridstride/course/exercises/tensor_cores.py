@@ -167,7 +167,7 @@ def likely_mistakes(a, b, out):  # h x k, k x w, h x w: multiples of 16, 16 and 
         out,
     )
     yield 'each quarter of `a` is transposed', quarters.permute(0, 1, 5, 3, 4, 2).reshape(a.shape), b, out
-    yield 'the 16x16 of `a` is transposed as a whole', quarters.permute(0, 4, 5, 3, 1, 2).reshape(a.shape), b, out
+    yield 'the whole 16x16 tile of `a` is transposed', quarters.permute(0, 4, 5, 3, 1, 2).reshape(a.shape), b, out
     yield '`b[0]` and `b[1]` are swapped', a, halves.flip(1).reshape(b.shape), out
     yield 'each 8x8 of `b` is transposed', a, halves.permute(0, 1, 4, 3, 2).reshape(b.shape), out
     yield (

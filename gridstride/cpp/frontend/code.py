@@ -225,7 +225,7 @@ class Code(list):
         what = f'this {self[opening]!r} is not closed before the {self[i]!r} of line {self.line(i)}'
         comment = self.src[self.start(opening) :].partition('\n')[0].partition('//')[2]
         if comment.count(')') > comment.count('('):
-            what += '; `//` begins a comment, and `/` of integers truncates'
+            what += '; `//` begins a comment, and `/` truncates integers'
         return self.error(WrongSource, what, opening)
 
     # `<` and `>` may be brackets or comparisons. One search matches all `<` that it passes, and caches them, so that a

@@ -158,8 +158,8 @@ _HINTS = (
     (
         r'__shared__',
         r'declaration is incompatible with previous',
-        'All `extern __shared__` arrays of one name are one array, and have one type. Give them different names, or '
-        'declare\n  one `extern __shared__ char name[];` and cast it: `T *s = reinterpret_cast<T *>(name);`.',
+        '`extern __shared__` arrays of the same name are the same array, so their types must agree. '
+        'Use different names,\n  or declare one `extern __shared__ char name[];` and cast it: `T *s = reinterpret_cast<T *>(name);`.',
     ),
     (
         r'\]\s*\[',
@@ -222,13 +222,14 @@ _HINTS = (
     (
         r'',
         r'jump to (label|case label)|cannot jump from',
-        'A jump must not bypass a declaration with an initializer, nor, on the emulator, a shared one: move the '
-        'declaration above the jump, or into braces.',
+        'A jump must not bypass a declaration with an initializer; on the emulator this includes shared variables. '
+        'Move the declaration above the jump, or into braces.',
     ),
     (
         r'',
         r'local variable (with automatic storage|.*declared in enclosing function)',
-        'A local type cannot use the variables of its function, and on the emulator no shared ones: pass it a pointer.',
+        'A local type cannot use the local variables of the enclosing function; on the emulator this includes shared '
+        'variables. Pass it a pointer.',
     ),
     (
         r'<<.*>>',
@@ -261,7 +262,7 @@ _HINTS = (
         r"\w \[\d+\]'|array type|modifiable lvalue",
         'C needs a pair of brackets per index: `s[tr][tc]`.',
     ),
-    (r'', r"expected ',' or ';' before '(\w+)'.*\n\s*\1\b", 'The statement above it lacks its `;`.'),
+    (r'', r"expected ',' or ';' before '(\w+)'.*\n\s*\1\b", 'The statement before it has no `;` at its end.'),
     (
         r'=',
         _UNKNOWN + r'.*[\'"](\w+)[\'"].*\n\s*\1\s*=',

@@ -364,7 +364,7 @@ class Ladder:
     def _measure(self, rung):
         "Check and time a kernel on this GPU, and count its events; returns the fields of a `Step`"
         if backend() != 'gpu':
-            raise Unavailable('A ladder is timed on an NVIDIA GPU, and none is here')
+            raise Unavailable('Timing a ladder needs an NVIDIA GPU, and none was found')
         if isinstance(rung, Rung) and (reason := rung.unsupported_reason(*self.shape)):
             raise ValueError(f'{rung.name} does not support h, w, k = {self.shape}: {reason}')
         if isinstance(rung, Product):

@@ -108,7 +108,7 @@ class LessonLadder:
         "Compare the counts of the hardware with those on paper"
         counted, instructions = self.measured_counts(step.name)
         if counted is None:
-            print(f'{wavefronts:.3f} wavefronts per {self.unit} on paper; the hardware did not count')
+            print(f'{wavefronts:.3f} wavefronts per {self.unit} on paper; there are no hardware counters')
             return
         print(
             f'per {self.unit}: {wavefronts:.3f} wavefronts on paper, {counted:.3f} counted; '
@@ -154,9 +154,7 @@ class LessonLadder:
             if max(fractions) >= 0.01:
                 rows.append([text, *(f'{fraction:.0%}' for fraction in fractions)])
         machines = ', '.join(dict.fromkeys(self.ladder[name].made_on for name in names))
-        return Table(
-            ['<waiting for', *names], rows, f'What warps wait for ({machines})', 'what is below 1% is left out'
-        )
+        return Table(['<waiting for', *names], rows, f'What warps wait for ({machines})', 'shares below 1% are omitted')
 
     def table(self) -> Table:
         "Tabulate the speed and the counts of all steps, and the bounds from the counts"
