@@ -159,7 +159,8 @@ _HINTS = (
         r'__shared__',
         r'declaration is incompatible with previous',
         '`extern __shared__` arrays of the same name are the same array, so their types must agree. '
-        'Use different names,\n  or declare one `extern __shared__ char name[];` and cast it: `T *s = reinterpret_cast<T *>(name);`.',
+        'Use different names,\n  or declare one `extern __shared__ char name[];` and cast it: '
+        '`T *s = reinterpret_cast<T *>(name);`.',
     ),
     (
         r'\]\s*\[',
