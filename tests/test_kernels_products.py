@@ -351,8 +351,8 @@ def test_what_an_mlp_launches_is_exported(monkeypatch):
 @pytest.mark.parametrize('name,sizes,right,wrong', some([
     ('grouped_mm', (5, 290, 88, 136), 'if (index < tile_rows*tile_cols) t.z = z;',
      'if (index < tile_rows*tile_cols && WRONG) t.z = z/2;'),
-    ('product_times', (1, 136, 136, 72), 'if (MULTIPLIED) y = {y.x*factor.x, y.y*factor.y};',
-     'if (MULTIPLIED && WRONG) y.x *= factor.x;')], 2, first=1))
+    ('product_times', (1, 136, 136, 72), 'if (MULTIPLIED) y = {y.x*other.x, y.y*other.y};',
+     'if (MULTIPLIED && WRONG) y.x *= other.x;')], 2, first=1))
 def test_an_exported_program_finds_itself_right(name, sizes, right, wrong, capfd, monkeypatch):
     "And one with a mistake wrong"
     p = dict(programs._products())[name]

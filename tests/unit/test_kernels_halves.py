@@ -50,7 +50,8 @@ def test_a_block_has_memory_for_its_stages(config, layout):
     assert config.CK*stored_columns(config) >= config.BN//(1 + config.split_n)
     assert (c['STAGES'], c['OUT_COLS'], c['BUFFER']) == _smem_plan(config, layout)
     threads, each = r.threads[0], 65536//(config.BLOCKS*r.threads[0])//8*8
-    assert 128*(c['PRODUCER_REGS'] + c['WGS']*c['CONSUMER_REGS']) <= each*threads, 'a warpgroup would deadlock on registers'
+    registers = 128*(c['PRODUCER_REGS'] + c['WGS']*c['CONSUMER_REGS'])
+    assert registers <= each*threads, 'a warpgroup would deadlock on registers'
 
 
 def test_boxes_are_wide_but_for_few_columns():

@@ -106,46 +106,49 @@ def split_product(a, b, piece=32) -> np.ndarray:
 split_src = r'''
 #include <cuda_bf16.h>
 
-// Reads eight elements of line i of an operand from `idx` on along K; zeros past the edges
-template<bool K_MAJOR> __device__ void read_eight(float (&x)[8], const float *p, int i, int idx, int size, int K) {
-    bool four = K_MAJOR && K%4 == 0 && (size_t)p%16 == 0 && i < size && idx+8 <= K;
-    if (four) {
-        *(float4 *)x = *(const float4 *)(p + (size_t)i*K + idx);
-        *(float4 *)(x+4) = *(const float4 *)(p + (size_t)i*K + idx+4);
+// Reads eight elements of a line of an operand from `idx` on along K; zeros past the edges. `size`: number of lines
+template<bool K_MAJOR>
+__device__ void read_eight(float (&x)[8], const float *operand, int line, int idx, int size, int K) {
+    bool is_aligned = K_MAJOR && K%4 == 0 && (size_t)operand%16 == 0 && line < size && idx+8 <= K;
+    if (is_aligned) {
+        *(float4 *)x = *(const float4 *)(operand + (size_t)line*K + idx);
+        *(float4 *)(x+4) = *(const float4 *)(operand + (size_t)line*K + idx+4);
     } else
         #pragma unroll
         for (int v = 0; v < 8; v++)
-            x[v] = i < size && idx+v < K ? p[K_MAJOR ? (size_t)i*K + idx+v : (size_t)(idx+v)*size + i] : 0;
+            x[v] = line < size && idx+v < K
+                ? operand[K_MAJOR ? (size_t)line*K + idx+v : (size_t)(idx+v)*size + line] : 0;
 }
 
-// Stores the three terms: each is the rounded remainder after the previous terms
-__device__ void write_eight(float (&x)[8], __nv_bfloat16 *to, int plane) {
+// Stores the three terms of eight elements: each is the rounded remainder after the previous terms
+__device__ void write_eight(float (&x)[8], __nv_bfloat16 *to, int term_stride) {
     #pragma unroll
     for (int p = 0; p < 3; p++) {
-        alignas(16) __nv_bfloat162 part[4];
+        alignas(16) __nv_bfloat162 term[4];
         #pragma unroll
         for (int i = 0; i < 4; i++) {
-            part[i] = __floats2bfloat162_rn(x[2*i], x[2*i+1]);
-            x[2*i] -= __low2float(part[i]);
-            x[2*i+1] -= __high2float(part[i]);
+            term[i] = __floats2bfloat162_rn(x[2*i], x[2*i+1]);
+            x[2*i] -= __low2float(term[i]);
+            x[2*i+1] -= __high2float(term[i]);
         }
-        *(uint4 *)(to + p*plane) = *(uint4 *)part;     // one store of 16 bytes
+        *(uint4 *)(to + p*term_stride) = *(uint4 *)term;     // one store of 16 bytes
     }
 }
 
 template<bool K_MAJOR, int T>
-__device__ void split_block(const float *p, __nv_bfloat16 *planes, int size, int K, int block) {
-    int chunks = (K+31)/32, lines = (size+T-1)/T*T, t = threadIdx.x, i, c, g;
+__device__ void split_block(const float *operand, __nv_bfloat16 *terms, int size, int K, int block) {
+    int chunks = (K+31)/32, lines = (size+T-1)/T*T, t = threadIdx.x;
+    int line, chunk, group;               // eight elements: a group of a chunk of 32 elements along K
     if (K_MAJOR) {                        // a warp reads 8 lines x 32 elements along K
-        int u = block*8+t/32;
-        c = u%chunks; i = u/chunks*8 + t%8; g = t/8%4;
-    } else {                            // a warp reads 32 lines x 8 elements along K
-        int u = block*256+t;
-        i = u%lines; c = u/lines/4; g = u/lines%4;
+        int index = block*8+t/32;
+        chunk = index%chunks; line = index/chunks*8 + t%8; group = t/8%4;
+    } else {                              // a warp reads 32 lines x 8 elements along K
+        int index = block*256+t;
+        line = index%lines; chunk = index/lines/4; group = index/lines%4;
     }
     float x[8];
-    read_eight<K_MAJOR>(x, p, i, c*32+g*8, size, K);
-    write_eight(x, planes + ((size_t)(i/T)*chunks + c)*3*T*32 + (g*T + i%T)*8, T*32);
+    read_eight<K_MAJOR>(x, operand, line, chunk*32+group*8, size, K);
+    write_eight(x, terms + ((size_t)(line/T)*chunks + chunk)*3*T*32 + (group*T + line%T)*8, T*32);
 }
 
 __global__ void __launch_bounds__(256)
@@ -168,7 +171,7 @@ split_planes(const float *A, const float *B, __nv_bfloat16 *A_terms, __nv_bfloat
 # the same in every run.
 product_src = r'''
 #include <cuda_bf16.h>
-constexpr float SOUND = 0x1p127f;                      // the sums of terms are right below this value
+constexpr float MAX_VALID = 0x1p127f;                  // the sums of terms are right below this value
 constexpr int BK = 32, CONSUMERS = BM/16;              // consumer warps; one more warp is the producer
 constexpr int PIECE_A = 3*BM*BK, PIECE_B = 3*BN*BK;    // elements of a piece
 constexpr int LINE = BN+8;                             // padded row of the accumulators in shared memory
@@ -179,11 +182,11 @@ __device__ u64 descriptor_of_blocks(const void *p, int next_k) {
 }
 
 // Row r of A times column c of B by a chain of float32 multiply-adds, until the sum is NaN
-__device__ float chain(const float *A, const float *B, int r, int c, int M, int N, int K) {
-    float o = 0;
-    for (size_t i = 0; i < K && !isnan(o); i++)
-        o = fmaf(A[A_K_MAJOR ? (size_t)r*K + i : i*M + r], B[B_K_MAJOR ? (size_t)c*K + i : i*N + c], o);
-    return o;
+__device__ float fma_chain(const float *A, const float *B, int r, int c, int M, int N, int K) {
+    float sum = 0;
+    for (size_t i = 0; i < K && !isnan(sum); i++)
+        sum = fmaf(A[A_K_MAJOR ? (size_t)r*K + i : i*M + r], B[B_K_MAJOR ? (size_t)c*K + i : i*N + c], sum);
+    return sum;
 }
 
 __global__ void __launch_bounds__(32*CONSUMERS+32, 1)
@@ -193,16 +196,18 @@ multiply_planes(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, cons
     __shared__ u64 full[STAGES], empty[STAGES];
     int warp = threadIdx.x/32, lane = threadIdx.x%32;
     int rows = (M+BM-1)/BM, cols = (N+BN-1)/BN;
-    int first = blockIdx.x/(GROUP*cols)*GROUP, inside = blockIdx.x%(GROUP*cols), rows_left = min(GROUP, rows-first);
-    int tr = first + inside%rows_left, tc = inside/rows_left;       // bands of GROUP rows of tiles reuse pieces in L2
-    int all = (K+BK-1)/BK, each = (all+SPLITS-1)/SPLITS;
-    int begin = min(all, (int)blockIdx.y*each), chunks = min(all, begin+each)-begin;
+    int first_row = blockIdx.x/(GROUP*cols)*GROUP, position = blockIdx.x%(GROUP*cols);
+    int band_rows = min(GROUP, rows-first_row);                     // bands of GROUP rows of tiles reuse pieces in L2
+    int tr = first_row + position%band_rows, tc = position/band_rows;
+    int all_chunks = (K+BK-1)/BK, chunks_per_block = (all_chunks+SPLITS-1)/SPLITS;
+    int begin = min(all_chunks, (int)blockIdx.y*chunks_per_block);
+    int chunks = min(all_chunks, begin+chunks_per_block)-begin;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) barrier_init(address(full+s), 1), barrier_init(address(empty+s), CONSUMERS);
         barriers_ready();
     }
     __syncthreads();
-    float sum[BN/2] = {}, part[BN/2];
+    float sum[BN/2] = {}, piece_sum[BN/2];
     if (warp == CONSUMERS) {
         if (lane == 0) {                                             // producer
             asm volatile("griddepcontrol.wait;" ::: "memory");       // until the terms are stored
@@ -211,8 +216,8 @@ multiply_planes(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, cons
                 __nv_bfloat16 *to = ring + s*(PIECE_A+PIECE_B);
                 if (c >= STAGES) while (!barrier_over(address(empty+s), (c/STAGES-1)&1));
                 barrier_expect(address(full+s), 2*(PIECE_A+PIECE_B));
-                bulk_copy(address(to), A_terms + ((size_t)tr*all + begin+c)*PIECE_A, 2*PIECE_A, address(full+s));
-                bulk_copy(address(to+PIECE_A), B_terms + ((size_t)tc*all + begin+c)*PIECE_B, 2*PIECE_B,
+                bulk_copy(address(to), A_terms + ((size_t)tr*all_chunks + begin+c)*PIECE_A, 2*PIECE_A, address(full+s));
+                bulk_copy(address(to+PIECE_A), B_terms + ((size_t)tc*all_chunks + begin+c)*PIECE_B, 2*PIECE_B,
                           address(full+s));
             }
         }
@@ -232,16 +237,16 @@ multiply_planes(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, cons
             for (int i = 0; i < 6; i++)
                 #pragma unroll
                 for (int kk = 0; kk < 2; kk++) {
-                    u64 a_at = a_descriptor + (P[i]*BM*BK*2 + kk*2*BM*16)/16;
-                    u64 b_at = b_descriptor + (Q[i]*BN*BK*2 + kk*2*BN*16)/16;
-                    wgmma<false, false>(part, a_at, b_at, i+kk > 0);
+                    u64 a_piece = a_descriptor + (P[i]*BM*BK*2 + kk*2*BM*16)/16;
+                    u64 b_piece = b_descriptor + (Q[i]*BN*BK*2 + kk*2*BN*16)/16;
+                    wgmma<false, false>(piece_sum, a_piece, b_piece, i+kk > 0);
                 }
             wgmma_commit();
             wgmma_wait<0>();
             if (lane == 0) barrier_arrive(address(empty+s));
             // the tensor core truncates its sums, but these additions round
             #pragma unroll
-            for (int i = 0; i < BN/2; i++) sum[i] += part[i];
+            for (int i = 0; i < BN/2; i++) sum[i] += piece_sum[i];
         }
     float *tile = (float *)ring;
     __syncthreads();                                // the ring is free: it now holds the accumulators
@@ -257,13 +262,13 @@ multiply_planes(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, cons
     for (int i = threadIdx.x; i < BM/SPLITS*BN; i += 32*CONSUMERS+32) {
         int y = blockIdx.y*(BM/SPLITS) + i/BN, x = i%BN, r = tr*BM+y, c = tc*BN+x;
         if (r >= M || c >= N) continue;
-        float o = 0;
+        float total = 0;
         #pragma unroll
-        for (int b = 0; b < SPLITS; b++) o += SPLITS == 1 ? tile[y*LINE + x] : of_block(tile + y*LINE + x, b);
-        if (!(fabsf(o) < SOUND)) o = chain(A, B, r, c, M, N, K);       // also if NaN
-        C[(size_t)r*N + c] = o;
+        for (int b = 0; b < SPLITS; b++) total += SPLITS == 1 ? tile[y*LINE + x] : of_block(tile + y*LINE + x, b);
+        if (!(fabsf(total) < MAX_VALID)) total = fma_chain(A, B, r, c, M, N, K);       // also if NaN
+        C[(size_t)r*N + c] = total;
     }
-    cluster_sync();                                     // no block exits while others still read its memory
+    cluster_sync();                                     // no block exits while other blocks still read its memory
 }
 '''
 
@@ -276,10 +281,10 @@ _SPLIT_BATCH_OFFSETS = '''    size_t z = blockIdx.z, chunks = (K+31)/32;
     A += z*M*K; B += z*K*N;
     A_terms += z*3*32*chunks*((M+BM-1)/BM*BM); B_terms += z*3*32*chunks*((N+BN-1)/BN*BN);
 '''
-_PRODUCT_ANCHOR = '    int begin = min(all, (int)blockIdx.y*each), chunks = min(all, begin+each)-begin;\n'
+_PRODUCT_ANCHOR = '    int chunks = min(all_chunks, begin+chunks_per_block)-begin;\n'
 _PRODUCT_BATCH_OFFSETS = '''    size_t z = blockIdx.z;
     A += z*M*K; B += z*K*N; C += z*M*N;
-    A_terms += z*rows*all*PIECE_A; B_terms += z*cols*all*PIECE_B;
+    A_terms += z*rows*all_chunks*PIECE_A; B_terms += z*cols*all_chunks*PIECE_B;
 '''
 
 

@@ -120,8 +120,9 @@ def unsupported_reason(config, layout):  # None if there is a kernel
     if not config.split_n and not config.pingpong and config.BM // 64 % _consumer_warpgroups(config):
         return 'two warpgroups cannot share the rows evenly'
     columns, accumulators = config.BN // (1 + config.split_n), _accumulators_per_thread(config)
-    launch_registers = 65536 // (config.BLOCKS * 128 * (_consumer_warpgroups(config) + 1)) // 8 * 8
-    if columns > 256 or accumulators + 32 > _registers_per_thread(config)['CONSUMER_REGS'] or columns // 2 + 26 > launch_registers:
+    at_launch = 65536 // (config.BLOCKS * 128 * (_consumer_warpgroups(config) + 1)) // 8 * 8
+    registers = _registers_per_thread(config)['CONSUMER_REGS']
+    if columns > 256 or accumulators + 32 > registers or columns // 2 + 26 > at_launch:
         return 'a thread has too few registers for its accumulators'
     stages, columns, _ = _smem_plan(config, layout)
     if stages < 3 or not columns:

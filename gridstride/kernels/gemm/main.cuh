@@ -27,61 +27,63 @@ __device__ double gelu_grad_of(double x) {
     return (1 + erf(x * .70710678118654752)) / 2 + x * .3989422804014327 * exp(-x * x / 2);
 }
 
-// Compares every `down`th row and every `right`th column. The error bound: the rounding of the result, plus 16 * 2^-24
-// of the sum of the absolute values of its terms, plus 2^-20 of that sum for an approximated activation or gradient
-__global__ void compare(Arrays x, int count, int M, int N, int K, int down, int right, int *wrong) {
-    int row = (blockIdx.x * blockDim.x + threadIdx.x) * down, c = blockIdx.y * right;
+// Compares one of `row_step` rows and one of `col_step` columns, and counts wrong elements. The error bound is the
+// rounding of the result, plus 16 * 2^-24 of the sum of the absolute values of its terms, plus 2^-20 of that sum for an
+// approximated activation or gradient
+__global__ void compare(Arrays x, int count, int M, int N, int K, int row_step, int col_step, int *num_wrong) {
+    int row = (blockIdx.x * blockDim.x + threadIdx.x) * row_step, c = blockIdx.y * col_step;
     if (row >= (GROUPS ? M : count * M) || c >= N) return;
     int z = GROUPS ? 0 : row / M, r = GROUPS ? row : row % M;
     if (GROUPS) while (row >= x.ends[z]) z++;
     const Number *A = x.A + (GROUPS ? 0 : (size_t)z * M * K), *B = x.B + (size_t)z * K * N;
-    double sum = 0, size = 0;
+    double sum = 0, abs_sum = 0;
     for (int i = 0; i < K; i++) {
-        double p = (double)(float)A[a_transposed ? (size_t)i * M + r : (size_t)r * K + i];
-        p *= (double)(float)B[b_transposed ? (size_t)c * K + i : (size_t)i * N + c];
-        sum += p * SCALE;
-        size += fabs(p * SCALE);
+        double product = (double)(float)A[a_transposed ? (size_t)i * M + r : (size_t)r * K + i];
+        product *= (double)(float)B[b_transposed ? (size_t)c * K + i : (size_t)i * N + c];
+        sum += product * SCALE;
+        abs_sum += fabs(product * SCALE);
     }
-    size_t at = (size_t)row * N + c;
-    auto off = [&](double got, double want, double terms, double rounding) {
-        if (!(fabs(got - want) <= rounding * fabs(want) + terms)) atomicAdd(wrong, 1);
+    size_t index = (size_t)row * N + c;
+    auto check_element = [&](double got, double want, double sum_error, double rounding) {
+        if (!(fabs(got - want) <= rounding * fabs(want) + sum_error)) atomicAdd(num_wrong, 1);
     };
-    if (BIASED) { sum += (float)x.bias[c]; size += fabs((float)x.bias[c]); }
-    if (SAVES) off((float)x.saved[at], gelu_grad_of(sum), (16 * 0x1p-24 + 0x1p-20) * 2 * size, 0x1p-8);
-    double other = (float)x.other[at], factor = 1;
+    if (BIASED) { sum += (float)x.bias[c]; abs_sum += fabs((float)x.bias[c]); }
+    if (SAVES) check_element((float)x.saved[index], gelu_grad_of(sum), (16 * 0x1p-24 + 0x1p-20) * 2 * abs_sum, 0x1p-8);
+    double other = (float)x.other[index], factor = 1;
     if (ACTIVATES) { factor = 1.13; sum = gelu_of(sum); }
     if (MULTIPLIES) { factor = fabs(other); sum *= other; }
-    if (ADDS) { sum += other; size += fabs(other); }
-    if (ACCUMULATES) { sum += (float)x.before[at]; size += fabs((float)x.before[at]); }
-    off((float)x.out[at], sum, (16 * 0x1p-24 + (ACTIVATES ? 0x1p-20 : 0)) * factor * size, ROUNDING);
+    if (ADDS) { sum += other; abs_sum += fabs(other); }
+    if (ACCUMULATES) { sum += (float)x.before[index]; abs_sum += fabs((float)x.before[index]); }
+    check_element((float)x.out[index], sum, (16 * 0x1p-24 + (ACTIVATES ? 0x1p-20 : 0)) * factor * abs_sum, ROUNDING);
 }
 
-// Compares the column sums: of the result, which was rounded afterwards, or of the added matrix
-__global__ void compare_sums(Arrays x, int M, int N, int rows, int *wrong) {
+// Compares the column sums: of the result, which was rounded after it was summed, or of the added matrix
+__global__ void compare_sums(Arrays x, int M, int N, int rows, int *num_wrong) {
     int c = blockIdx.x * blockDim.x + threadIdx.x;
     if (c >= N) return;
-    double got = 0, want = 0, size = 0;
+    double got = 0, want = 0, abs_sum = 0;
     for (int r = 0; r < rows; r++) got += x.sums[(size_t)r * N + c];
     for (int r = 0; r < M; r++) {
         double value = MULTIPLIES ? (float)x.out[(size_t)r * N + c] : (float)x.other[(size_t)r * N + c];
         want += value;
-        size += fabs(value);
+        abs_sum += fabs(value);
     }
-    if (!(fabs(got - want) <= (MULTIPLIES ? ROUNDING : 16 * 0x1p-24) * size)) atomicAdd(wrong, 1);
+    if (!(fabs(got - want) <= (MULTIPLIES ? ROUNDING : 16 * 0x1p-24) * abs_sum)) atomicAdd(num_wrong, 1);
 }
 
 // Exits if a result is wrong; checks all elements of small results and a sample of large ones
 void check(int number, const Arrays &x) {
     auto [count, M, N, K, rows] = cases[number];
-    static int *wrong = allocate<int>(1);
-    int none = 0, got, tall = GROUPS ? M : count * M, down = tall > 2000 ? 41 : 1, right = N > 1000 ? 37 : 1;
-    OK(cudaMemcpy(wrong, &none, 4, cudaMemcpyDefault));
-    dim3 grid((tall / down + 256) / 256, (N + right - 1) / right);
-    compare<<<grid, 256>>>(x, count, M, N, K, down, right, wrong);
-    if (SUMS) compare_sums<<<(N + 255) / 256, 256>>>(x, M, N, rows, wrong);
-    OK(cudaMemcpy(&got, wrong, sizeof got, cudaMemcpyDefault));
-    if (!got) return;
-    printf("FAIL %-34s %d of %dx%d @ %dx%d: %d elements are wrong\n", NAME, count, M, K, K, N, got);
+    static int *device_count = allocate<int>(1);
+    int num_wrong = 0, num_rows = GROUPS ? M : count * M;
+    int row_step = num_rows > 2000 ? 41 : 1, col_step = N > 1000 ? 37 : 1;
+    OK(cudaMemcpy(device_count, &num_wrong, sizeof num_wrong, cudaMemcpyDefault));
+    dim3 grid((num_rows / row_step + 256) / 256, (N + col_step - 1) / col_step);
+    compare<<<grid, 256>>>(x, count, M, N, K, row_step, col_step, device_count);
+    if (SUMS) compare_sums<<<(N + 255) / 256, 256>>>(x, M, N, rows, device_count);
+    OK(cudaMemcpy(&num_wrong, device_count, sizeof num_wrong, cudaMemcpyDefault));
+    if (!num_wrong) return;
+    printf("FAIL %-34s %d of %dx%d @ %dx%d: %d elements are wrong\n", NAME, count, M, K, K, N, num_wrong);
     exit(1);
 }
 
@@ -102,22 +104,22 @@ int run() {
     const int last = int(sizeof cases / sizeof *cases) - 1;
     for (int i = 0; i <= last; i++) {
         auto [count, M, N, K, rows] = cases[i];
-        size_t tall = GROUPS ? M : (size_t)count * M, size = tall * N;
-        Arrays x = {allocate_random<Number>(tall * K, 0), allocate_random<Number>((size_t)count * K * N, 1),
+        size_t num_rows = GROUPS ? M : (size_t)count * M, size = num_rows * N;
+        Arrays x = {allocate_random<Number>(num_rows * K, 0), allocate_random<Number>((size_t)count * K * N, 1),
                     allocate_random<Number>(N, 2), allocate_random<Number>(size, 3), allocate<Number>(size),
                     allocate<Out>(size), allocate_random<Out>(size, 4), allocate<float>((size_t)rows * N + 1),
                     make_ends(count, M)};
-        auto product = [&] { launch(i, x); };
+        auto launch_case = [&] { launch(i, x); };
         auto run_checked = [&] {
             if (ACCUMULATES) OK(cudaMemcpy(x.out, x.before, size * sizeof(Out), cudaMemcpyDefault));
             else OK(cudaMemset(x.out, 0xff, size * sizeof(Out)));
             OK(cudaMemset(x.saved, 0xff, size * sizeof(Number)));
-            product();
+            launch_case();
             OK(cudaDeviceSynchronize());
             check(i, x);
         };
         run_checked();
-        if (i == last) ms = median_time(product);
+        if (i == last) ms = median_time(launch_case);
         run_checked();
     }
     auto [count, M, N, K, rows] = cases[last];

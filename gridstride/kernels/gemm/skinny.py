@@ -20,8 +20,8 @@ piece_src = r'''
 struct alignas(4*VEC) Piece { float v[VEC]; };
 '''
 reduce_src = r'''
-constexpr int ACROSS = 32/LANES, ROWS = ACROSS*R;                       // rows of A per warp and step
-constexpr int LEFT = (R*COLUMNS+LANES-1)/LANES;                               // sums that a lane stores
+constexpr int ROWS_AT_ONCE = 32/LANES, ROWS = ROWS_AT_ONCE*R;           // rows of A per warp and step
+constexpr int SUMS_PER_LANE = (R*COLUMNS+LANES-1)/LANES;                // sums that a lane stores
 
 // Reduces the COUNT values of the lanes that share a row. In each step a pair of lanes halves the work: each lane sends
 // the half that the other one continues with. This lane then holds values `first` to `first + count - 1`
@@ -35,7 +35,7 @@ template <int COUNT, int D> __device__ void reduce_lanes(float *o, int &first, i
     }
     if (upper) first += HALF, count -= HALF;
     else count = min(count, HALF);
-    if constexpr (D > ACROSS) reduce_lanes<HALF, D/2>(o, first, count);
+    if constexpr (D > ROWS_AT_ONCE) reduce_lanes<HALF, D/2>(o, first, count);
 }
 '''
 
@@ -52,48 +52,49 @@ template <int COUNT, int D> __device__ void reduce_lanes(float *o, int &first, i
 pipeline_src = r'''
 constexpr int CHUNK = LANES*VEC;                                        // elements of a row per step
 // pieces from one row to the next in shared memory; padded so that lanes access different banks
-constexpr int LINE = LANES + (VEC == 4 && ACROSS > 1 ? 8/ACROSS : 0);
+constexpr int PADDED_LANES = LANES + (VEC == 4 && ROWS_AT_ONCE > 1 ? 8/ROWS_AT_ONCE : 0);
 
 __global__ void __launch_bounds__(32*WARPS)
 thin(const float *A, const float *B, float *C, int M, int N, int K, int slab) {
     extern __shared__ __align__(16) float shared[];
     int lane = threadIdx.x%32, warp = threadIdx.x/32;
-    int part = lane/ACROSS, row = lane%ACROSS;                      // neighbours read the same piece of B
+    int part = lane/ROWS_AT_ONCE, row = lane%ROWS_AT_ONCE;          // neighbours read the same piece of B
     int k0 = blockIdx.y*slab, k1 = min(K, k0+slab);                 // this block's slab of K
     int chunks = (k1-k0+CHUNK-1)/CHUNK, kp = chunks*CHUNK, groups = (M+ROWS-1)/ROWS;
-    int all = gridDim.x*WARPS, first = blockIdx.x + gridDim.x*warp;
-    Piece *ring = (Piece *)shared + warp*STAGES*ROWS*LINE;          // this warp's pipeline
-    float *bt = shared + WARPS*STAGES*ROWS*LINE*VEC;                // B transposed, with zeros up to kp
+    int num_warps = gridDim.x*WARPS, first = blockIdx.x + gridDim.x*warp;
+    Piece *ring = (Piece *)shared + warp*STAGES*ROWS*PADDED_LANES;          // this warp's pipeline
+    float *bt = shared + WARPS*STAGES*ROWS*PADDED_LANES*VEC;                // B transposed, with zeros up to kp
     for (int i = threadIdx.x; i < kp*COLUMNS; i += 32*WARPS) {
-        bool there = k0+i/COLUMNS < k1;
-        copy_async<4>(bt + i%COLUMNS*kp + i/COLUMNS, there ? B + (size_t)k0*COLUMNS + i : B, there);
+        bool in_bounds = k0+i/COLUMNS < k1;
+        copy_async<4>(bt + i%COLUMNS*kp + i/COLUMNS, in_bounds ? B + (size_t)k0*COLUMNS + i : B, in_bounds);
     }
     copies_commit();
-    int ahead = first, step = 0, into = 0, from = 0;
+    int next_group = first, step = 0, fill_stage = 0, read_stage = 0;
     auto fetch = [&] {                                              // prefetches STAGES-1 steps, also of the next rows
-        if (ahead < groups)
+        if (next_group < groups)
             #pragma unroll
             for (int y = 0; y < R; y++) {
-                int q = y*ACROSS + lane/LANES, r = ahead*ROWS+q, c = k0+step*CHUNK + lane%LANES*VEC;
-                bool there = r < M && c < k1;
-                copy_async<4*VEC>(ring + (into*ROWS+q)*LINE + lane%LANES, there ? A + (size_t)r*K + c : A, there);
+                int q = y*ROWS_AT_ONCE + lane/LANES, r = next_group*ROWS+q, c = k0+step*CHUNK + lane%LANES*VEC;
+                bool in_bounds = r < M && c < k1;
+                copy_async<4*VEC>(ring + (fill_stage*ROWS+q)*PADDED_LANES + lane%LANES,
+                                  in_bounds ? A + (size_t)r*K + c : A, in_bounds);
             }
         copies_commit();
-        if (++step == chunks) step = 0, ahead += all;
-        if (++into == STAGES) into = 0;
+        if (++step == chunks) step = 0, next_group += num_warps;
+        if (++fill_stage == STAGES) fill_stage = 0;
     };
     for (int s = 0; s < STAGES-1; s++) fetch();
     copies_wait<STAGES-1>();
     __syncthreads();                                                // B is complete
-    for (int g = first; g < groups; g += all) {
+    for (int g = first; g < groups; g += num_warps) {
         float o[R][COLUMNS] = {};
         for (int c = 0; c < chunks; c++) {
             copies_wait<STAGES-2>();
             __syncwarp();                                           // the copies of the other lanes are visible
             Piece a[R];
             #pragma unroll
-            for (int y = 0; y < R; y++) a[y] = ring[(from*ROWS + y*ACROSS+row)*LINE + part];
-            if (++from == STAGES) from = 0;
+            for (int y = 0; y < R; y++) a[y] = ring[(read_stage*ROWS + y*ROWS_AT_ONCE+row)*PADDED_LANES + part];
+            if (++read_stage == STAGES) read_stage = 0;
             fetch();
             #pragma unroll
             for (int x = 0; x < COLUMNS; x++) {
@@ -107,8 +108,8 @@ thin(const float *A, const float *B, float *C, int M, int N, int K, int slab) {
         int first = 0, count = R*COLUMNS;
         reduce_lanes<R*COLUMNS, 16>(o[0], first, count);
         #pragma unroll
-        for (int i = 0; i < LEFT; i++) {
-            int y = (first+i)/COLUMNS, x = (first+i)%COLUMNS, r = g*ROWS + y*ACROSS+row;
+        for (int i = 0; i < SUMS_PER_LANE; i++) {
+            int y = (first+i)/COLUMNS, x = (first+i)%COLUMNS, r = g*ROWS + y*ROWS_AT_ONCE+row;
             if (i < count && r < M) C[((size_t)blockIdx.y*M + r)*COLUMNS + x] = o[0][i];
         }
     }
@@ -132,7 +133,7 @@ thin_rows(const float *A, const float *B, float *C, int M, int N, int K) {
     extern __shared__ __align__(16) float shared[];
     __shared__ u64 full[WARPS];                                     // one mbarrier per warp: its rows have arrived
     int lane = threadIdx.x%32, warp = threadIdx.x/32, phase = 0;
-    int groups = (M+R-1)/R, all = gridDim.x*WARPS, begin = blockIdx.x + gridDim.x*warp;
+    int groups = (M+R-1)/R, num_warps = gridDim.x*WARPS, begin = blockIdx.x + gridDim.x*warp;
     float *rows = shared + warp*R*K, *bt = shared + WARPS*R*K;     // this warp's rows; B transposed
     auto fetch = [&](int g) {
         if (lane > 0 || g >= groups) return;
@@ -145,7 +146,7 @@ thin_rows(const float *A, const float *B, float *C, int M, int N, int K) {
     fetch(begin);
     copies_wait_all();
     __syncthreads();                                                // B is complete
-    for (int g = begin; g < groups; g += all, phase ^= 1) {
+    for (int g = begin; g < groups; g += num_warps, phase ^= 1) {
         float o[R][COLUMNS] = {};
         while (!barrier_over(address(full+warp), phase));
         #pragma unroll 1
@@ -163,11 +164,11 @@ thin_rows(const float *A, const float *B, float *C, int M, int N, int K) {
             }
         }
         __syncwarp();
-        fetch(g+all);                   // all lanes have read: load the next rows during the reduction
+        fetch(g+num_warps);                   // all lanes have read: load the next rows during the reduction
         int first = 0, count = R*COLUMNS;
         reduce_lanes<R*COLUMNS, 16>(o[0], first, count);
         #pragma unroll
-        for (int i = 0; i < LEFT; i++) {
+        for (int i = 0; i < SUMS_PER_LANE; i++) {
             int r = g*R + (first+i)/COLUMNS, x = (first+i)%COLUMNS;
             if (i < count && r < M) C[(size_t)r*COLUMNS + x] = o[0][i];
         }
@@ -189,7 +190,7 @@ thin_rows(const float *A, const float *B, float *C, int M, int N, int K) {
 #
 # The remaining cost is mostly that rows are loaded in pieces of 128 bytes: with 10 columns the kernel takes 66 µs.
 terms_src = r'''
-constexpr float SOUND = 0x1p127f;                                   // the sums of terms are right below this value
+constexpr float MAX_VALID = 0x1p127f;                               // the sums of terms are right below this value
 
 // Splits two values into three bf16 terms each: every term is the rounded remainder after the previous terms
 __device__ void split_terms(float x, float y, u32 &hi, u32 &mid, u32 &lo) {
@@ -200,10 +201,10 @@ __device__ void split_terms(float x, float y, u32 &hi, u32 &mid, u32 &lo) {
 }
 
 // A row of A times a column of B by a chain of float32 multiply-adds, until the sum is NaN
-__device__ float chain(const float *row, const float *column, int K) {
-    float o = 0;
-    for (size_t i = 0; i < K && !isnan(o); i++) o = fmaf(row[i], column[i*COLUMNS], o);
-    return o;
+__device__ float fma_chain(const float *row, const float *column, int K) {
+    float sum = 0;
+    for (size_t i = 0; i < K && !isnan(sum); i++) sum = fmaf(row[i], column[i*COLUMNS], sum);
+    return sum;
 }
 '''
 planes_src = r'''
@@ -213,21 +214,22 @@ __global__ void __launch_bounds__(32*WARPS, 1)
 thin_planes(const float *A, const float *B, float *C, int M, int N, int K) {
     extern __shared__ __align__(16) float shared[];
     int lane = threadIdx.x%32, warp = threadIdx.x/32, g = lane/4, q = lane%4;
-    int steps = (K+31)/32, groups = (M+15)/16, all = gridDim.x*WARPS, first = blockIdx.x + gridDim.x*warp;
+    int steps = (K+31)/32, groups = (M+15)/16, num_warps = gridDim.x*WARPS, first = blockIdx.x + gridDim.x*warp;
     float *ring = shared + warp*STAGES*PIECE;                       // of this warp
     uint4 *planes = (uint4 *)(shared + WARPS*STAGES*PIECE);         // terms of B: eight elements of a column per lane
-    int ahead = first, step = 0, into = 0, from = 0;
+    int next_group = first, step = 0, fill_stage = 0, read_stage = 0;
     auto fetch = [&] {                                              // prefetches STAGES-1 steps, also of the next rows
-        if (ahead < groups)
+        if (next_group < groups)
             #pragma unroll
             for (int i = lane; i < PIECE/4; i += 32) {
-                int y = i/8, x = i%8, r = ahead*16+y, c = step*32 + x*4;
-                bool there = r < M && c < K;
-                copy_async<16>(ring + into*PIECE + y*32 + (x ^ y%8)*4, there ? A + (size_t)r*K + c : A, there);
+                int y = i/8, x = i%8, r = next_group*16+y, c = step*32 + x*4;
+                bool in_bounds = r < M && c < K;
+                copy_async<16>(ring + fill_stage*PIECE + y*32 + (x ^ y%8)*4,
+                               in_bounds ? A + (size_t)r*K + c : A, in_bounds);
             }
         copies_commit();
-        if (++step == steps) step = 0, ahead += all;
-        if (++into == STAGES) into = 0;
+        if (++step == steps) step = 0, next_group += num_warps;
+        if (++fill_stage == STAGES) fill_stage = 0;
     };
     float x[BATCH][8];
     auto load_b = [&](int begin) {
@@ -244,7 +246,7 @@ thin_planes(const float *A, const float *B, float *C, int M, int N, int K) {
     for (int i = warp; i < steps*TILES; i += BATCH*WARPS) {
         #pragma unroll
         for (int b = 0; b < BATCH; b++) {
-            int at = i + b*WARPS;
+            int index = i + b*WARPS;
             uint4 p[3];
             split_terms(x[b][0], x[b][1], p[0].x, p[1].x, p[2].x);
             split_terms(x[b][2], x[b][3], p[0].y, p[1].y, p[2].y);
@@ -252,12 +254,12 @@ thin_planes(const float *A, const float *B, float *C, int M, int N, int K) {
             split_terms(x[b][6], x[b][7], p[0].w, p[1].w, p[2].w);
             #pragma unroll
             for (int y = 0; y < 3; y++)
-                if (at < steps*TILES) planes[((at/TILES*3 + y)*TILES + at%TILES)*32 + lane] = p[y];
+                if (index < steps*TILES) planes[((index/TILES*3 + y)*TILES + index%TILES)*32 + lane] = p[y];
         }
         if (i + BATCH*WARPS < steps*TILES) load_b(i + BATCH*WARPS);
     }
     __syncthreads();                                                // B is complete
-    for (int u = first; u < groups; u += all) {
+    for (int u = first; u < groups; u += num_warps) {
         float sum[TILES][4] = {};
         for (int c = 0; c < steps; c++) {
             copies_wait<STAGES-2>();
@@ -266,11 +268,11 @@ thin_planes(const float *A, const float *B, float *C, int M, int N, int K) {
             #pragma unroll
             for (int i = 0; i < 4; i++) {                           // 16 elements along K of one row
                 int j = i/2, y = i%2;
-                float4 v = *(float4 *)(ring + from*PIECE + (g + y*8)*32 + ((2*q+j) ^ g)*4);
+                float4 v = *(float4 *)(ring + read_stage*PIECE + (g + y*8)*32 + ((2*q+j) ^ g)*4);
                 split_terms(v.x, v.y, a[0][j][y], a[1][j][y], a[2][j][y]);
                 split_terms(v.z, v.w, a[0][j][2+y], a[1][j][2+y], a[2][j][2+y]);
             }
-            if (++from == STAGES) from = 0;
+            if (++read_stage == STAGES) read_stage = 0;
             fetch();
             uint4 b[3][TILES];
             #pragma unroll
@@ -294,7 +296,7 @@ thin_planes(const float *A, const float *B, float *C, int M, int N, int K) {
             int r = u*16 + g + i%4/2*8, c = i/4*8 + q*2 + i%2;
             float o = sum[i/4][i%4];
             if (r >= M || c >= COLUMNS) continue;
-            if (!(fabsf(o) < SOUND)) o = chain(A + (size_t)r*K, B + c, K);     // also if NaN
+            if (!(fabsf(o) < MAX_VALID)) o = fma_chain(A + (size_t)r*K, B + c, K);     // also if NaN
             C[(size_t)r*COLUMNS + c] = o;
         }
     }
@@ -338,23 +340,24 @@ thin_transposed(const float *A, const float *B, float *C, int M, int N, int K, i
     int lane = threadIdx.x%32, warp = threadIdx.x/32;
     int c = blockIdx.x*CHUNK + lane*VEC, k0 = blockIdx.y*slab, k1 = min(K, k0+slab);
     Row *Bs = (Row *)shared;                                        // this block's rows of B
-    Piece *mine = (Piece *)(Bs+slab) + warp*STAGES*R*32 + lane;
+    Piece *own_stages = (Piece *)(Bs+slab) + warp*STAGES*R*32 + lane;
     for (int i = threadIdx.x; i < slab*WP; i += 32*WARPS) {
         int y = i/WP, x = i%WP;
-        bool there = k0+y < k1 && x < COLUMNS;
-        copy_async<4>(Bs[y].v+x, there ? B + (size_t)(k0+y)*COLUMNS + x : B, there);
+        bool in_bounds = k0+y < k1 && x < COLUMNS;
+        copy_async<4>(Bs[y].v+x, in_bounds ? B + (size_t)(k0+y)*COLUMNS + x : B, in_bounds);
     }
     copies_commit();
-    int ahead = k0+warp*R, into = 0, from = 0;
+    int next_row = k0+warp*R, fill_stage = 0, read_stage = 0;
     auto fetch = [&] {                                              // the lane's columns of the warp's next R rows
         #pragma unroll
         for (int y = 0; y < R; y++) {
-            bool there = ahead+y < k1 && c < M;
-            copy_async<4*VEC>(mine + (into*R+y)*32, there ? A + (size_t)(ahead+y)*M + c : A, there);
+            bool in_bounds = next_row+y < k1 && c < M;
+            copy_async<4*VEC>(own_stages + (fill_stage*R+y)*32,
+                              in_bounds ? A + (size_t)(next_row+y)*M + c : A, in_bounds);
         }
         copies_commit();
-        ahead += WARPS*R;
-        if (++into == STAGES) into = 0;
+        next_row += WARPS*R;
+        if (++fill_stage == STAGES) fill_stage = 0;
     };
     for (int s = 0; s < STAGES-1; s++) fetch();
     copies_wait<STAGES-1>();
@@ -364,8 +367,8 @@ thin_transposed(const float *A, const float *B, float *C, int M, int N, int K, i
         copies_wait<STAGES-2>();
         Piece a[R];
         #pragma unroll
-        for (int y = 0; y < R; y++) a[y] = mine[(from*R+y)*32];
-        if (++from == STAGES) from = 0;
+        for (int y = 0; y < R; y++) a[y] = own_stages[(read_stage*R+y)*32];
+        if (++read_stage == STAGES) read_stage = 0;
         fetch();
         #pragma unroll
         for (int y = 0; y < R; y++) {
@@ -399,24 +402,24 @@ constexpr int THREADS = BM/TM*(BN/TN), COLS = BN/TN;
 
 // Copies x[r][c] of a matrix of M x N elements; zero if it is out of bounds
 __device__ void copy_one(float *to, const float *x, int r, int c, int M, int N) {
-    bool there = r < M && c < N;
-    copy_async<4>(address(to), there ? x + (size_t)r*N + c : x, there);
+    bool in_bounds = r < M && c < N;
+    copy_async<4>(address(to), in_bounds ? x + (size_t)r*N + c : x, in_bounds);
 }
 
 __global__ void __launch_bounds__(THREADS) small(const float *A, const float *B, float *C, int M, int N, int K) {
     __shared__ __align__(16) float As[STAGES][BK][BM+4], Bs[STAGES][BK][BN];
     int t = threadIdx.x, tr = t/COLS*TM, tc = t%COLS*4, r = blockIdx.y*BM, c = blockIdx.x*BN;
-    int idx = 0, into = 0, from = 0;
+    int idx = 0, fill_stage = 0, read_stage = 0;
     auto fetch = [&] {
         if (idx < K) {
             #pragma unroll
-            for (int i = t; i < BM*BK; i += THREADS) copy_one(&As[into][i%BK][i/BK], A, r+i/BK, idx+i%BK, M, K);
+            for (int i = t; i < BM*BK; i += THREADS) copy_one(&As[fill_stage][i%BK][i/BK], A, r+i/BK, idx+i%BK, M, K);
             #pragma unroll
-            for (int i = t; i < BK*BN; i += THREADS) copy_one(&Bs[into][i/BN][i%BN], B, idx+i/BN, c+i%BN, K, N);
+            for (int i = t; i < BK*BN; i += THREADS) copy_one(&Bs[fill_stage][i/BN][i%BN], B, idx+i/BN, c+i%BN, K, N);
         }
         copies_commit();
         idx += BK;
-        if (++into == STAGES) into = 0;
+        if (++fill_stage == STAGES) fill_stage = 0;
     };
     for (int s = 0; s < STAGES-1; s++) fetch();
     float o[TM][TN] = {};
@@ -428,15 +431,15 @@ __global__ void __launch_bounds__(THREADS) small(const float *A, const float *B,
         for (int i = 0; i < BK; i++) {
             float a[TM], b[TN];
             #pragma unroll
-            for (int y = 0; y < TM; y += 4) *(float4 *)(a+y) = *(float4 *)&As[from][i][tr+y];
+            for (int y = 0; y < TM; y += 4) *(float4 *)(a+y) = *(float4 *)&As[read_stage][i][tr+y];
             #pragma unroll
-            for (int x = 0; x < TN; x += 4) *(float4 *)(b+x) = *(float4 *)&Bs[from][i][tc+x*COLS];
+            for (int x = 0; x < TN; x += 4) *(float4 *)(b+x) = *(float4 *)&Bs[read_stage][i][tc+x*COLS];
             #pragma unroll
             for (int y = 0; y < TM; y++)
                 #pragma unroll
                 for (int x = 0; x < TN; x++) o[y][x] += a[y]*b[x];
         }
-        if (++from == STAGES) from = 0;
+        if (++read_stage == STAGES) read_stage = 0;
     }
     #pragma unroll
     for (int y = 0; y < TM; y++)

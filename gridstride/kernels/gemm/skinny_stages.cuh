@@ -2,10 +2,10 @@
 // A, and tensor cores multiply three bf16 terms of both. Defined above this source: COLUMNS (N), PARTS (warps that
 // share K), CHUNKS (the most chunks of 16 elements along K per warp: each has as many or one less), TEAMS (groups of
 // PARTS warps, which take turns at stages), ADDERS (warps that add the partial sums, which take turns, too), STAGES (of
-// eight rows in shared memory), AHEAD (stages in flight at once), SOUND, `split_terms` and `chain`.
-constexpr int TILES = (COLUMNS+15)/16, WORKERS = PARTS*TEAMS;             // of 16 columns; warps that multiply
+// eight rows in shared memory), AHEAD (stages in flight at once), MAX_VALID, `split_terms` and `fma_chain`.
+constexpr int TILES = (COLUMNS+15)/16, WORKERS = PARTS*TEAMS;       // tiles of 16 columns; warps that multiply
 
-// The rows of a block: eight per round, in each of which all blocks have rows; all blocks share the remaining rows
+// The rows of a block: eight in each of the first `rounds` stages; in a last stage all blocks share the remaining rows
 struct Rows {
     int M, rounds, last;
     __device__ Rows(int M) : M(M), rounds(M/8/gridDim.x) {
@@ -63,14 +63,14 @@ thin_stages(const float *A, const float *B, float *C, int M, int N, int K) {
                 int r = q*2 + j%2, c = j/4*16 + j%4/2*8 + g;
                 float v = o[j/4][j%4];
                 if (r >= count || c >= COLUMNS) continue;
-                if (!(fabsf(v) < SOUND)) v = chain(A + (size_t)(first+r)*K, B + c, K);      // also if NaN
+                if (!(fabsf(v) < MAX_VALID)) v = fma_chain(A + (size_t)(first+r)*K, B + c, K);      // also if NaN
                 C[(size_t)(first+r)*COLUMNS + c] = v;
             }
         }
         return;
     }
     // multiplies a part of K: 16 columns of B, whose terms hi and mid stay in registers, times eight rows of A
-    int part = warp%PARTS, begin = part*chunks/PARTS, mine = (part+1)*chunks/PARTS - begin;
+    int part = warp%PARTS, begin = part*chunks/PARTS, own_chunks = (part+1)*chunks/PARTS - begin;
     uint4 *lo = (uint4 *)(ring + STAGES*8*K) + warp*CHUNKS*TILES*32 + lane;     // of this lane
     u32 a[CHUNKS][2][TILES][4];
     #pragma unroll
@@ -84,7 +84,7 @@ thin_stages(const float *A, const float *B, float *C, int M, int N, int K) {
             #pragma unroll
             for (int v = 0; v < 4; v++) {
                 int r = (begin+c)*16 + q*4+v;
-                x[v] = c < mine && r < K && col < N ? __ldg(B + (size_t)r*COLUMNS + col) : 0;
+                x[v] = c < own_chunks && r < K && col < N ? __ldg(B + (size_t)r*COLUMNS + col) : 0;
             }
             split_terms(x[0], x[1], a[c][0][t][y], a[c][1][t][y], p[y]);
             split_terms(x[2], x[3], a[c][0][t][2+y], a[c][1][t][2+y], p[2+y]);
@@ -95,14 +95,14 @@ thin_stages(const float *A, const float *B, float *C, int M, int N, int K) {
     float *first = ring + g*K + begin*16 + q*4;                     // this lane's elements in the first stage
     for (int i = s; i < stages; i += TEAMS) {
         float4 *at = (float4 *)(first + s*8*K);
-        int left = i < rows.rounds || g < tail ? K - begin*16 - q*4 : 0;
+        int remaining = i < rows.rounds || g < tail ? K - begin*16 - q*4 : 0;
         // two accumulators with separate chains of products: the tensor core truncates less of the small products
-        float little[TILES][4] = {}, large[TILES][4] = {};
+        float small_sum[TILES][4] = {}, large_sum[TILES][4] = {};
         barrier_wait(address(full+s), phase);
         #pragma unroll
         for (int c = 0; c < CHUNKS; c++)
-            if (c+1 < CHUNKS || c < mine) {
-                float4 v = c*16 < left ? at[c*4] : float4{0, 0, 0, 0};
+            if (c+1 < CHUNKS || c < own_chunks) {
+                float4 v = c*16 < remaining ? at[c*4] : float4{0, 0, 0, 0};
                 u32 b[3][2];
                 split_terms(v.x, v.y, b[0][0], b[1][0], b[2][0]);
                 split_terms(v.z, v.w, b[0][1], b[1][1], b[2][1]);
@@ -110,20 +110,20 @@ thin_stages(const float *A, const float *B, float *C, int M, int N, int K) {
                 for (int t = 0; t < TILES; t++) {
                     uint4 p = lo[(c*TILES + t)*32];
                     u32 x[4] = {p.x, p.y, p.z, p.w};
-                    mma(little[t], x, b[0][0], b[0][1]);
+                    mma(small_sum[t], x, b[0][0], b[0][1]);
                 }
                 #pragma unroll
-                for (int t = 0; t < TILES; t++) mma(large[t], a[c][0][t], b[0][0], b[0][1]);
+                for (int t = 0; t < TILES; t++) mma(large_sum[t], a[c][0][t], b[0][0], b[0][1]);
                 constexpr int P[4] = {0, 1, 1, 0}, Q[4] = {2, 1, 0, 1};     // hi lo, mid mid, mid hi, hi mid
                 #pragma unroll
                 for (int j = 0; j < 4; j++)
                     #pragma unroll
-                    for (int t = 0; t < TILES; t++) mma(little[t], a[c][P[j]][t], b[Q[j]][0], b[Q[j]][1]);
+                    for (int t = 0; t < TILES; t++) mma(small_sum[t], a[c][P[j]][t], b[Q[j]][0], b[Q[j]][1]);
             }
         #pragma unroll
         for (int t = 0; t < TILES; t++)                             // only this lane reads these addresses
-            at[t*4] = make_float4(little[t][0]+large[t][0], little[t][1]+large[t][1], little[t][2]+large[t][2],
-                                  little[t][3]+large[t][3]);
+            at[t*4] = make_float4(small_sum[t][0]+large_sum[t][0], small_sum[t][1]+large_sum[t][1],
+                                  small_sum[t][2]+large_sum[t][2], small_sum[t][3]+large_sum[t][3]);
         barrier_arrive(address(summed+s));
         if ((s += TEAMS) >= STAGES) s -= STAGES, phase ^= 1;
     }
