@@ -15,7 +15,8 @@ compilers = [c for c in ('g++', 'clang++') if shutil.which(c)]
 assert compilers, 'g++ or clang++ is needed, as for the course'
 native = '-march=native' if platform.machine() in ('x86_64', 'AMD64') else '-mcpu=native'
 modes = {'plain':['-O1'], 'fused':['-O2', '-ffp-contract=fast', native]}  # fused: a*b + c may become one operation
-both = [pytest.mark.parametrize('mode', [left_to_all('plain'), 'fused']), pytest.mark.parametrize('compiler', compilers)]
+both = [pytest.mark.parametrize('mode', [left_to_all('plain'), 'fused']),
+        pytest.mark.parametrize('compiler', compilers)]
 def each(f): return both[0](both[1](f))
 
 def command(compiler, *more):

@@ -398,12 +398,14 @@ def solution(nb, name):
 
 
 def try_lesson(context, url, name):
-    "Run a lesson to its end in the browser and solve its first exercise by typing"
+    """Run a lesson to its end in the browser, solve its first exercise by typing, and draw a picture in its last cell;
+    returns the exercise"""
     nb = notebooks.page(lessons.read(ROOT/'nbs'/f'{name}.ipynb'), SETTINGS['lessons'])
     page, code = open_page(context, url, name), [c for c in nb['cells'] if c['cell_type'] == 'code']
     assert run_all(page, len(code)) == [], name
     exercise = lessons.exercises(nb)[0]
     assert f'{exercise}: right' in type_into(page, f"@exercise('{exercise}')", solution(nb, exercise))
+    assert exercise in try_picture(page, notebooks.source(code[-1]).splitlines()[0])
     assert not [u for u in page.asked if not u.startswith((url, 'data:', 'blob:'))], 'something left this machine'
     page.close()
     return exercise
@@ -438,26 +440,44 @@ for p in players: p.join()
 """
 
 
+def try_picture(page, old):
+    "Type the first picture, and threads, into the cell that begins with `old`; returns the exercises that are solved"
+    pictures = page.locator('.jp-OutputArea-output img[src^="data:image/png"]')
+    before = pictures.count()
+    done = type_into(page, old, f'{first_picture()}\n{IN_TIME}'
+                                'from gridstride.course.lessons import read_progress\n'
+                                'print(": right", *read_progress())')
+    assert pictures.count() == before + 1, "matplotlib's picture"
+    return done.partition(': right')[2].split()
+
+
 @needs_chromium
 @pytest.mark.browser
 @pytest.mark.takes(50)
 def test_the_lessons_run_in_a_browser_with_nothing_installed(lite):
-    "All cells of a lesson and of the page to scribble on, a picture there, an exercise solved, and that remembered"
+    "All cells of a lesson, an exercise solved, that remembered, and a picture"
+    with served(lite) as server, chromium() as b:
+        context = b.new_context(viewport=dict(width=1200, height=900))
+        for n in to_try(): try_lesson(context, server.url, n)
+        megabytes = sum(server.sizes.values())/1e6
+    assert abs(megabytes/SETTINGS['megabytes'] - 1) < .1, f'{megabytes:.1f} MB came, and the page states another size'
+
+
+@needs_chromium
+@pytest.mark.browser
+@pytest.mark.takes(50)
+@pytest.mark.exhaustive
+def test_other_pages_run_and_know_what_was_solved(lite):
+    "The empty one, and the kernel of the home page, which has a data race"
     with served(lite) as server, chromium() as b:
         context = b.new_context(viewport=dict(width=1200, height=900))
         solved = [try_lesson(context, server.url, n) for n in to_try()]
-        megabytes = sum(server.sizes.values())/1e6
         page = open_page(context, server.url, SETTINGS['scratch'])
         cells = json.loads((LITE/'scratch.ipynb').read_text())['cells']
         assert run_all(page, sum(c['cell_type'] == 'code' for c in cells)) == []
         home = open_page(context, server.url, 'race')
         assert run_all(home, 1) == [] and names(''.join(home.locator(SAID).all_inner_texts()), 'RacecheckError')
-        done = type_into(page, 'def mine', f'{first_picture()}\n{IN_TIME}'
-                                           'from gridstride.course.lessons import read_progress\n'
-                                           'print(": right", *read_progress())')
-        assert set(done.split()[2:]) == set(solved), 'what was solved is kept for every page'
-        assert page.locator('.jp-OutputArea-output img[src^="data:image/png"]').count() == 1, "matplotlib's picture"
-    assert abs(megabytes/SETTINGS['megabytes'] - 1) < .1, f'{megabytes:.1f} MB came, and the page states another size'
+        assert set(try_picture(page, 'def mine')) == set(solved), 'what was solved is kept for every page'
 
 
 # The simulator's own tests, in Pyodide
