@@ -34,9 +34,9 @@ problems = {}
 
 def problem(
     name: str,  # chapter and exercise: 'first_kernel.invert'
-    cases,  # the keyword arguments of the judge, one dict a case: small, odd, at the edges
-    hints,  # from a nudge to nearly the answer
-    returns=True,  # is the answer what the function returns? A kernel writes it
+    cases,  # a dict of the judge's keyword arguments per case: small sizes, odd sizes, edge cases
+    hints,  # strings, each of which reveals more than the one before
+    returns=True,  # whether the answer is the return value; False for a kernel, which writes to its output
 ):
     "Register the decorated `judge(fn, rng, **case)` as the judge of exercise `name`"
 
@@ -50,10 +50,10 @@ def problem(
 def _full_name(name):
     "Complete a name: a bare 'invert' is the exercise of that name that was tried last, '1.invert' that of chapter 1"
     name = str(name).strip()
-    number, dot, word = name.partition('.')
-    name = f'{chapter_of(number)}.{word}' if dot and chapter_of(number) else name
-    tried = [k for k in problems if k.partition('.')[2] == name]
-    return tried[-1] if tried and name not in problems else name
+    chapter, dot, exercise_name = name.partition('.')
+    name = f'{chapter_of(chapter)}.{exercise_name}' if dot and chapter_of(chapter) else name
+    matching_names = [k for k in problems if k.partition('.')[2] == name]
+    return matching_names[-1] if matching_names and name not in problems else name
 
 
 def _problem(name):
@@ -66,22 +66,23 @@ def _problem(name):
             raise
     if name in problems:
         return problems[name]
-    near = ', '.join(k for k in problems if k.split('.')[0] == name.split('.')[0])
-    near = f'the chapter has {near}' if near else "write it as the lesson does: 'first_kernel.invert'"
-    raise LookupError(f'no exercise is called {name!r}; {near}')
+    known_names = ', '.join(k for k in problems if k.split('.')[0] == name.split('.')[0])
+    example = "write it as the lesson does: 'first_kernel.invert'"
+    suggestion = f'the chapter has {known_names}' if known_names else example
+    raise LookupError(f'no exercise is called {name!r}; {suggestion}')
 
 # %% ../../nbs/lib/03_exercise.ipynb #4135950c
-def _index(name, i):
-    "Return the index `i` of the array `name` as an integer; raises `TypeError` if it is not one"
-    if hasattr(i, '__index__'):
-        return i.__index__()
-    if isinstance(i, tuple):
+def _index(name, index):
+    "Return the index `index` of the array `name` as an integer; raises `TypeError` if it is not one"
+    if hasattr(index, '__index__'):
+        return index.__index__()
+    if isinstance(index, tuple):
         raise TypeError(f'{name} is flat and takes one index: write {name}[r*w + c] for row r, column c of rows of w')
-    divided = ': use // (/ returns a float)' if isinstance(i, (float, np.floating)) else ''
-    raise TypeError(f'{name}[{i!r}]: an index must be an integer{divided}')
+    hint = ': use // (/ returns a float)' if isinstance(index, (float, np.floating)) else ''
+    raise TypeError(f'{name}[{index!r}]: an index must be an integer{hint}')
 
 
-_ENDLESS = 200_000  # accesses; no case needs as many
+_MAX_ACCESSES = 200_000  # to an array in one case; more mean an infinite loop
 
 
 class Memory(np.lib.mixins.NDArrayOperatorsMixin):
@@ -97,9 +98,9 @@ class Memory(np.lib.mixins.NDArrayOperatorsMixin):
 
     def note(self, indices, verb):  # verb: 'read' or 'written'
         "Record an access to `indices` (one index, or an array of them)"
-        (touched := self.reads if verb == 'read' else self.writes).extend(np.atleast_1d(indices).tolist())
-        if len(touched) > _ENDLESS:
-            raise AssertionError(f'{self.name} was {verb} {len(touched):,} times: is there an infinite loop?')
+        (accesses := self.reads if verb == 'read' else self.writes).extend(np.atleast_1d(indices).tolist())
+        if len(accesses) > _MAX_ACCESSES:
+            raise AssertionError(f'{self.name} was {verb} {len(accesses):,} times: is there an infinite loop?')
 
     def _inside(self, i, verb):
         "Return `i` as an integer; raises `IndexError` if it is out of bounds"
@@ -138,11 +139,11 @@ class Memory(np.lib.mixins.NDArrayOperatorsMixin):
         return self.a.astype(dtype or self.a.dtype)
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kw):
-        "Compute with arrays, as in `x[2:5] * y[2:5]`: this reads all operands, and writes one if it is in place"
-        got = getattr(ufunc, method)(*(np.asarray(arg) if isinstance(arg, Memory) else arg for arg in inputs), **kw)
+        "Compute with arrays, as in `x[2:5] * y[2:5]`: reads all operands; writes one if the operation is in place"
+        result = getattr(ufunc, method)(*(np.asarray(arg) if isinstance(arg, Memory) else arg for arg in inputs), **kw)
         if out is None:
-            return got
-        out[0][:] = got
+            return result
+        out[0][:] = result
         return out[0]
 
     def __getattr__(self, k):
@@ -152,49 +153,53 @@ class Memory(np.lib.mixins.NDArrayOperatorsMixin):
         return getattr(np.asarray(self), k)
 
 # %% ../../nbs/lib/03_exercise.ipynb #3406d268
-def normal(rng, *shape):  # a float32 array of normal random values
-    "Make inputs for a judge"
+def normal(rng, *shape):
+    "Return an input for a judge: a float32 array of normal random values"
     return rng.normal(size=shape).astype(np.float32)
 
 
-def numbers(rng, *shape):  # a float32 array
-    "Make inputs for a judge: 1 to 6 if there are six, so that a message shows which one is wrong, else normal values"
+def numbers(rng, *shape):
+    "Return a float32 input for a judge: 1 to 6 if it has six elements, so that messages are clear, else normal values"
     return np.arange(1, 7, dtype=np.float32).reshape(shape) if np.prod(shape) == 6 else normal(rng, *shape)
 
 
-def output(n):  # a `Memory` of `n` NaNs
-    "Make an output for a judge, in which NaN marks elements that are never written"
+def output(n):
+    "Return an output for a judge: a `Memory` of `n` NaNs, each of which remains if its element is never written"
     return Memory('out', np.full(n, np.nan))
 
 # %% ../../nbs/lib/03_exercise.ipynb #9360bbc6
 def watch(
-    fn,  # what the learner wrote
-    who,  # the name of the thread in messages: 'thread 3'
-    own,  # the indices of `out` that this thread must write
+    fn,  # the learner's function
+    thread_name,  # for messages: 'thread 3'
+    indices_to_write,  # those of `out` that this thread must write
     out,  # a `Memory`
     *args,  # all arguments of the call
-    needs=None,  # how many elements of its inputs one output element depends on; None: any
+    needs=None,  # number of input elements that one output element depends on; None: unknown
 ):
     "Call `fn(*args)`; raises `AssertionError` if it goes out of bounds, or accesses elements of other threads"
-    before, start = len(out.writes), [(m, len(m.reads), len(m.outside)) for m in args if isinstance(m, Memory)]
+    num_writes = len(out.writes)
+    counts_before = [(m, len(m.reads), len(m.outside)) for m in args if isinstance(m, Memory)]
     try:
         fn(*args)
     except IndexError:
-        if all(len(m.outside) == n for m, _, n in start):
+        if all(len(m.outside) == n for m, _, n in counts_before):
             raise
-    for e in (e for m, _, n in start for e in m.outside[n:]):
-        idle = '' if own else ' This thread has no work: add a guard'
-        raise AssertionError(f'{who} went out of bounds: {e}.{idle}') from e
-    wrong = [i for i in out.writes[before:] if i not in own]
-    if wrong and not own:
-        raise AssertionError(f'{who} has no work, but wrote {out.name}[{wrong[0]}]: add a guard')
-    if wrong:
-        expected = ', '.join(f'{out.name}[{i}]' for i in list(own)[:4]) + (' ...' if len(own) > 4 else '')
-        raise AssertionError(f'{who} wrote {out.name}[{wrong[0]}], but must write {expected} and nothing else')
-    count = sum(len(set(m.reads[n:])) for m, n, _ in start if m is not out)
-    if own and needs is not None and count > 2 * needs:
+    for e in (e for m, _, n in counts_before for e in m.outside[n:]):
+        advice = '' if indices_to_write else ' This thread has no work: add a guard'
+        raise AssertionError(f'{thread_name} went out of bounds: {e}.{advice}') from e
+    wrong_indices = [i for i in out.writes[num_writes:] if i not in indices_to_write]
+    if wrong_indices and not indices_to_write:
+        raise AssertionError(f'{thread_name} has no work, but wrote {out.name}[{wrong_indices[0]}]: add a guard')
+    if wrong_indices:
+        more = ' ...' if len(indices_to_write) > 4 else ''
+        expected = ', '.join(f'{out.name}[{i}]' for i in list(indices_to_write)[:4]) + more
+        written = f'{out.name}[{wrong_indices[0]}]'
+        raise AssertionError(f'{thread_name} wrote {written}, but must write {expected} and nothing else')
+    num_reads = sum(len(set(m.reads[n:])) for m, n, _ in counts_before if m is not out)
+    if indices_to_write and needs is not None and num_reads > 2 * needs:
         raise AssertionError(
-            f'{who} read {count} elements, but its result depends on {needs}: leave the others to other threads'
+            f'{thread_name} read {num_reads} elements, but its result depends on {needs}: '
+            'leave the others to other threads'
         )
 
 
@@ -202,24 +207,24 @@ def check_unchanged(*inputs):  # each a `Memory`
     "Raise `AssertionError` if a kernel wrote to one of its inputs, or read out of bounds"
     for x in inputs:
         if x.writes:
-            where = f'{x.name}[{x.writes[0]}]'
-            raise AssertionError(f'{where} was written: read from {x.name}, write to the output only')
+            element = f'{x.name}[{x.writes[0]}]'
+            raise AssertionError(f'{element} was written: read from {x.name}, write to the output only')
         if x.outside:
             raise AssertionError(f'{x.outside[0]}') from x.outside[0]
 
 # %% ../../nbs/lib/03_exercise.ipynb #1459a770
-def _is_dots(node):
+def _is_ellipsis(node):
     return isinstance(node, ast.Constant) and node.value is ...
 
 
-def _is_open(stmt):
-    return isinstance(stmt, ast.Pass) or isinstance(stmt, ast.Expr) and _is_dots(stmt.value)
+def _is_placeholder(stmt):
+    return isinstance(stmt, ast.Pass) or isinstance(stmt, ast.Expr) and _is_ellipsis(stmt.value)
 
 
 def _is_stub(body):
     "Return whether a function's body has only `...` or `pass`, and perhaps a docstring"
-    own = body[1:] if ast.get_docstring(ast.Module(body, [])) is not None else body
-    return bool(own) and all(map(_is_open, own))
+    statements = body[1:] if ast.get_docstring(ast.Module(body, [])) is not None else body
+    return bool(statements) and all(map(_is_placeholder, statements))
 
 
 def untouched(fn) -> bool:
@@ -227,57 +232,58 @@ def untouched(fn) -> bool:
     tree = tree_of(fn)
     if tree is None:
         return False
-    kinds = ast.Assign, ast.AugAssign, ast.Return
-    open_values = (_is_dots(node.value) for node in ast.walk(tree) if isinstance(node, kinds))
+    statement_types = ast.Assign, ast.AugAssign, ast.Return
+    is_unfilled = (_is_ellipsis(node.value) for node in ast.walk(tree) if isinstance(node, statement_types))
     bodies = [node.body for node in tree.body if isinstance(node, ast.FunctionDef)]
-    return any(open_values) or any(map(_is_stub, bodies))
+    return any(is_unfilled) or any(map(_is_stub, bodies))
 
 
-def _own_statements(body):
+def _statements_without_nested(body):
     "Yield the statements of a function, without those of nested functions"
     for node in body:
         if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             yield node
-            yield from _own_statements(ast.iter_child_nodes(node))
+            yield from _statements_without_nested(ast.iter_child_nodes(node))
 
 
 def forgot_return(fn) -> bool:
     "Return whether `fn` returns None for all arguments, because no `return` has a value"
     tree = tree_of(fn)
     defs = [node for node in tree.body if isinstance(node, ast.FunctionDef)] if tree else []
-    gives = (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom)
-    found = [node for f in defs for node in _own_statements(f.body) if isinstance(node, gives)]
+    exits = (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom)
+    found = [node for f in defs for node in _statements_without_nested(f.body) if isinstance(node, exits)]
     return bool(defs) and not any(not isinstance(node, ast.Return) or node.value is not None for node in found)
 
 def _is_chained(node):
     "Return whether a comparison is like `r < h & c < w`, where `&` binds tighter than `<`"
-    middle = node.comparators[:-1] if isinstance(node, ast.Compare) else []
-    return any(isinstance(c, ast.BinOp) and isinstance(c.op, (ast.BitAnd, ast.BitOr)) for c in middle)
+    middle_operands = node.comparators[:-1] if isinstance(node, ast.Compare) else []
+    return any(isinstance(c, ast.BinOp) and isinstance(c.op, (ast.BitAnd, ast.BitOr)) for c in middle_operands)
 
 
 def _common_mistake(fn) -> str:
     "Return a hint on a common mistake in the source of a wrong kernel; '' if it shows none"
     tree = tree_of(fn)
-    found = list(ast.walk(tree)) if tree else []
-    if chained := next(filter(_is_chained, found), None):
+    nodes = list(ast.walk(tree)) if tree else []
+    if chained := next(filter(_is_chained, nodes), None):
         return f'\n  In Python `&` and `|` bind tighter than `<`: write `and` or `or` in `{ast.unparse(chained)}`'
-    if any(isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) for node in found):
+    if any(isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) for node in nodes):
         return ''
-    given = {node.arg for node in found if isinstance(node, ast.arg)}
-    if 'out' in given & {node.id for node in found if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}:
+    parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    assigned = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    if 'out' in parameters & assigned:
         return '\n  `out = ...` only gives the name `out` to another value: write the result to `out[i]`'
-    if any(isinstance(node, ast.Return) and node.value is not None for node in found):
+    if any(isinstance(node, ast.Return) and node.value is not None for node in nodes):
         return '\n  The return value of a kernel is lost: write it to the output, `out[i] = ...`'
     return ''
 
 # %% ../../nbs/lib/03_exercise.ipynb #46d8a4dc
 def _remember(name):
     "Add `name` to the progress file, which is replaced in one step"
-    done, p = read_progress(), progress_file()
-    if name in done:
+    day_of_exercise, path = read_progress(), progress_file()
+    if name in day_of_exercise:
         return
-    p.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(p, json.dumps(dict(solved={**done, name: date.today().isoformat()}), indent=1) + '\n')
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(dict(solved={**day_of_exercise, name: date.today().isoformat()}), indent=1) + '\n')
 
 # %% ../../nbs/lib/03_exercise.ipynb #67246a97
 class WrongAnswer(AssertionError):
@@ -288,44 +294,44 @@ class WrongAnswer(AssertionError):
         return [f'WrongAnswer: {self}']
 
 
-def _own_line(fn, e):
+def _line_of_learner(fn, e):
     "Return the line of `fn` that raised `e`; '' if the error itself names it"
     code = getattr(getattr(fn, 'py_func', fn), '__code__', None)
     if not code or getattr(e, 'line', None):
         return ''
-    first, frames = code.co_firstlineno, traceback.extract_tb(e.__traceback__)
-    at = [t.lineno for t in frames if t.filename == code.co_filename and t.lineno >= first]
-    if not at:
+    first_line, frames = code.co_firstlineno, traceback.extract_tb(e.__traceback__)
+    line_numbers = [t.lineno for t in frames if t.filename == code.co_filename and t.lineno >= first_line]
+    if not line_numbers:
         return ''
-    src = linecache.getline(code.co_filename, at[-1]).strip()
-    where = os.path.basename(code.co_filename) if os.path.exists(code.co_filename) else 'the cell'
-    return f'\n  in line {at[-1]} of {where}: {src}' if src else ''
+    source_line = linecache.getline(code.co_filename, line_numbers[-1]).strip()
+    file_name = os.path.basename(code.co_filename) if os.path.exists(code.co_filename) else 'the cell'
+    return f'\n  in line {line_numbers[-1]} of {file_name}: {source_line}' if source_line else ''
 
 
-_INDEXES = ('threadIdx', 'blockIdx', 'blockDim', 'gridDim', 'syncthreads')
+_NAMES_IN_CUDA = ('threadIdx', 'blockIdx', 'blockDim', 'gridDim', 'syncthreads')
 
 
-def _is_refused_call(fn, e):
+def _has_wrong_arguments(fn, e):
     "Return whether `fn` was called with arguments that its `def` line does not take"
-    refused = r'.*\b(takes .* positional arguments? but|missing .* argument|got an unexpected keyword argument)'
-    return isinstance(e, TypeError) and bool(re.match(f'{re.escape(fn.__qualname__)}\\(\\) {refused}', str(e)))
+    pattern = r'.*\b(takes .* positional arguments? but|missing .* argument|got an unexpected keyword argument)'
+    return isinstance(e, TypeError) and bool(re.match(f'{re.escape(fn.__qualname__)}\\(\\) {pattern}', str(e)))
 
 
 def _hint_for_error(fn, e) -> str:
-    "Return how to fix an error of Python; '' if its message is enough"
-    name, said = getattr(e, 'name', None), str(e)
-    if hasattr(fn, '__qualname__') and _is_refused_call(fn, e):
-        own = f'{fn.__name__}{inspect.signature(fn)}'
-        return f'\n  The exercise passes other arguments than {own} takes: restore the `def` line of its cell'
-    if isinstance(e, NameError) and name in _INDEXES and hasattr(fn, 'py_func'):
+    "Return a remedy for a Python error; '' if its message is sufficient"
+    name, message = getattr(e, 'name', None), str(e)
+    if hasattr(fn, '__qualname__') and _has_wrong_arguments(fn, e):
+        signature = f'{fn.__name__}{inspect.signature(fn)}'
+        return f'\n  The exercise passes other arguments than {signature} takes: restore the `def` line of its cell'
+    if isinstance(e, NameError) and name in _NAMES_IN_CUDA and hasattr(fn, 'py_func'):
         return f'; write cuda.{name} in a kernel'
     if isinstance(e, NameError) and name in ('float32', 'float64', 'int32', 'uint32', 'uint8', 'inf'):
         return f'; write np.{name}'
-    if isinstance(e, TypeError) and re.search("'dim3'|to tuple", said):
+    if isinstance(e, TypeError) and re.search("'dim3'|to tuple", message):
         return '; a dim3 has three components: use one of them, as in blockIdx.x'
-    if 'is a kernel: launch it with' in said:
+    if 'is a kernel: launch it with' in message:
         return '\n  This exercise needs a plain function, as in the lesson: remove @cuda.jit'
-    if 'invalid index to scalar' in said or "float32' object does not support item assignment" in said:
+    if 'invalid index to scalar' in message or "float32' object does not support item assignment" in message:
         return '; an element has no index: with rows of w elements, write x[r*w + c] for x[r][c]'
     return ''
 
@@ -339,26 +345,26 @@ class Interrupted(KeyboardInterrupt):
 
 
 @contextmanager
-def _warned_once():
+def _show_warnings_once():
     "Collect warnings in the `with` block; at its end show each once, even if several cases caused it"
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as caught:
         try:
-            yield found
+            yield caught
         finally:
-            seen = {(w.category, w.filename, w.lineno): w for w in reversed(found)}
-    for w in reversed(seen.values()):
+            distinct_warnings = {(w.category, w.filename, w.lineno): w for w in reversed(caught)}
+    for w in reversed(distinct_warnings.values()):
         warnings.showwarning(w.message, w.category, w.filename, w.lineno, w.file, w.line)
 
 
-def _first_cause(found) -> str:
+def _first_cause(caught) -> str:
     "Return the warning of an early return, the first cause of a failed case; '' if there was none"
-    early = next((w for w in found if w.category.__name__ == 'EarlyReturn'), None)
-    found[:] = [w for w in found if w.category.__name__ != 'EarlyReturn']
-    return f'{str(early.message).partition(" To run without")[0]}\n  And then: ' if early else ''
+    warning = next((w for w in caught if w.category.__name__ == 'EarlyReturn'), None)
+    caught[:] = [w for w in caught if w.category.__name__ != 'EarlyReturn']
+    return f'{str(warning.message).partition(" To run without")[0]}\n  And then: ' if warning else ''
 
 
 def _message(p, fn, e):
-    "Return what went wrong, and how to fix it if the error itself does not state that"
+    "Return the text of an error, with a remedy if the error itself has none"
     if isinstance(e, AssertionError):
         return str(e) + ('' if p.returns else _common_mistake(getattr(fn, 'py_func', fn)))
     remedy = _hint_for_error(fn, e.__cause__ or e)
@@ -368,28 +374,28 @@ def _message(p, fn, e):
 def _judge(p, fn, warned):
     "Judge `fn` on every case of `p`; raises `WrongAnswer` for the first that fails; `warned` collects warnings"
     if p.returns and forgot_return(getattr(fn, 'py_func', fn)):
-        why = 'the function has no `return`, so it returns None. End it with `return` and your answer'
+        problem_text = 'the function has no `return`, so it returns None. End it with `return` and your answer'
         if hasattr(fn, 'py_func'):
-            why = ('this is itself a kernel, but the exercise needs a function that returns one: define the kernel '
-                   'inside the function, and return it')
-        raise WrongAnswer(f"{p.name} is not right yet:\n  {why}\n  hint('{p.name}') gives a hint")
+            problem_text = ('this is itself a kernel, but the exercise needs a function that returns one: '
+                            'define the kernel inside the function, and return it')
+        raise WrongAnswer(f"{p.name} is not right yet:\n  {problem_text}\n  hint('{p.name}') gives a hint")
     for case in p.cases:
-        with_case = ', '.join(f'{k}={v!r}' for k, v in case.items())
+        case_text = ', '.join(f'{k}={v!r}' for k, v in case.items())
         try:
             p.judge(fn, np.random.default_rng(), **case)
         except KeyboardInterrupt as e:
-            line = _own_line(fn, e)
-            says = f'{p.name} was interrupted, for {with_case}:{line}\n  Is there an infinite loop?'
-            raise Interrupted(says) from e
+            learner_line = _line_of_learner(fn, e)
+            message = f'{p.name} was interrupted, for {case_text}:{learner_line}\n  Is there an infinite loop?'
+            raise Interrupted(message) from e
         except Exception as e:
-            says, line = _first_cause(warned) + _message(p, fn, e), _own_line(fn, e.__cause__ or e)
-            says = f"{p.name} is not right yet, for {with_case}:\n  {says}{line}\n  hint('{p.name}') gives a hint"
-            raise WrongAnswer(says) from e
+            problem_text = _first_cause(warned) + _message(p, fn, e) + _line_of_learner(fn, e.__cause__ or e)
+            message = f"{p.name} is not right yet, for {case_text}:\n  {problem_text}\n  hint('{p.name}') gives a hint"
+            raise WrongAnswer(message) from e
 
 
-def _hand_in(p, fn):
+def _judge_and_record(p, fn):
     "Judge `fn`, print that it is right, and record that it is solved"
-    with _warned_once() as warned:
+    with _show_warnings_once() as warned:
         _judge(p, fn, warned)
     print(f'{p.name}: right, on all {len(p.cases)} cases')
     try:
@@ -399,7 +405,7 @@ def _hand_in(p, fn):
 
 
 def exercise(name: str):  # chapter and exercise, as the lesson writes it: 'first_kernel.invert'
-    "Decorate an answer: it is judged when its cell is run, and stays unchanged"
+    "Return a decorator that judges an answer when its cell runs, and returns the answer unchanged"
     if callable(name):
         raise TypeError("@exercise takes a name, as the lesson writes it: @exercise('first_kernel.invert')")
     global _last
@@ -415,7 +421,7 @@ def exercise(name: str):  # chapter and exercise, as the lesson writes it: 'firs
         if untouched(f):
             print(f"{name}: not tried yet. Write your code where the ... is and run the cell; hint('{name}') helps")
         else:
-            _hand_in(p, fn)
+            _judge_and_record(p, fn)
         return fn
 
     return hand_in
