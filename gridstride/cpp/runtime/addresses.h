@@ -10,8 +10,8 @@ struct DeviceAddress {
     enum { nothing, function, table, variable } kind;
     std::string name;                  // of a function; empty if unknown
 };
-DeviceAddress what_is_at(uintptr_t address);  // what does an unmapped device address stand for?
-// Notes a module with kernels; `plain`: some of its device variables are ordinary variables.
+DeviceAddress what_is_at(uintptr_t address);  // the meaning of an unmapped device address
+// Records a module with kernels; `plain`: some of its device variables are ordinary variables.
 void note_module(const void *inside, bool plain = false);
 void forget_module(const Image &);     // at its unload
 bool is_in_module(const void *code);    // also false if the lock is held, because a signal handler calls it

@@ -1,4 +1,4 @@
-// The runtime outside a kernel's threads: launches, memory, what other units of the device do, findings and printing.
+// The runtime outside a kernel's threads: launches, memory, other units of the device, findings and printing.
 #include "output.cpp"
 #include "findings.cpp"
 #include "report.cpp"

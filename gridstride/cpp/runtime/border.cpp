@@ -1,4 +1,4 @@
-// The border to Python: what the headers of tensors and exported functions only declare for a kernel's source.
+// The interface to Python: definitions of functions that the headers for tensors and exported functions only declare.
 #include "emulator.h"
 #define GRIDSTRIDE_BODIES
 #include "gridstride/tensor.h"

@@ -17,7 +17,7 @@ static void check_bulk_size(const void *p, uint32_t bytes, const char *what, int
     if (bytes % 16 == 0 && bytes) return;
     fail(Code::bulk_bytes, {{"operation", what}, {"bytes", bytes}}, line);
 }
-// Calls f per block of the cluster in the multicast mask; for the current block if that is 0.
+// Calls f(block) once per block of the cluster in the multicast mask, with the current block if the mask is 0.
 template <class F> static void call_targets(uint32_t blocks, int line, F f) {
     if (!blocks) return f(*worker);
     const auto &c = worker->leader->cluster;
@@ -27,8 +27,8 @@ template <class F> static void call_targets(uint32_t blocks, int line, F f) {
         f(c.empty() ? *worker : *c[i]);
     }
 }
-// Checks and notes a bulk copy to `to` in the shared memory of the block `there`. It completes on the mbarrier of that
-// block at the offset of `bar`.
+// Checks and records a bulk copy to `to` in the shared memory of the block `there`. It completes on the mbarrier of
+// this block at the offset of `bar`.
 static void start_bulk_copy(Worker &there, uint32_t to, uint32_t bytes, uint32_t bar, int line) {
     auto &all = engines_of(there).barriers;
     auto b = all.find(offset_of(bar));
@@ -59,15 +59,16 @@ void store_async(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, in
     char *p = shared_at(to, bytes, "st.async", line);
     if (&block_at(bar, line) != &b)
         fail(Code::no_mbarrier, {{"operation", "st.async, whose values go to another block,"}}, line);
-    // not a use after which the block must stay: it waits for the bytes, or that is another finding
+    // This does not count as a use of the block's shared memory, because the block waits for the bytes; if it does not,
+    // there is another finding.
     const Access used = detector.on ? b.clock->used_by_others : Access{};
     start_bulk_copy(b, to, bytes, bar, line);
     if (detector.on) b.clock->used_by_others = used;
     memcpy(p, from, bytes);
 }
-// Notes that a copy to global memory reads the block's shared memory until the thread waits; returns the address.
+// Records that a copy to global memory reads the block's shared memory until the thread waits; returns the address.
 static char *source_of_store(uint32_t from, uint32_t bytes, unsigned alignment, const char *what, int line) {
-    must_be_own(from, what, line);
+    require_own_block(from, what, line);
     char *p = shared_in(*worker, from, bytes, what, line);
     must_be_aligned(p, alignment, what, line);
     if (detector.on) {
@@ -121,7 +122,7 @@ static uint32_t box_bytes(const TensorMap &m) {
     for (int d = 0; d < m.rank; d++) n *= uint32_t(m.box[d]);
     return n;
 }
-// Sixteen bytes at a time, as the swizzle moves them.
+// Calls f(swizzled offset, offset, bytes) per 16 bytes, which a swizzle moves as a unit.
 template <class F> static void pieces(uint32_t at, uint32_t bytes, int swizzle, F f) {
     for (uint32_t i = 0, n; i < bytes; i += n) {
         n = std::min(16 - (at + i) % 16, bytes - i);
@@ -162,7 +163,7 @@ void tensor_store(const void *map, const int32_t *at, int rank, uint32_t from, i
     });
 }
 void bulk_commit() { my_requests().store_groups++; }
-// Completes the reads of all but the newest `groups` groups.
+// Completes the reads of all groups except the newest `groups`.
 static void finish_reads(std::vector<Copy> &reads, uint32_t committed, uint32_t groups) {
     const auto over = [&](const Copy &c) { return c.group + groups < committed; };
     ++detector.now;                                          // so that the time is later than all releases

@@ -1,11 +1,11 @@
 // The logical clock of racecheck, which advances at barriers, fences and launches.
 //
-// `now` counts these events, and each access is stored with the value of `now` at which it was made. A barrier of the
-// block sets `block_synced` to a new `now`: all accesses of the block with an earlier time happen before those that
-// follow. So ordering by barriers is one comparison of two integers (`happens_before`, detector.h). `warp_synced` is
-// the same per warp, `lanes_synced` per pair of lanes, for barriers of a part of a warp, and `launch_start` for
-// launches and the barrier of the grid. Only what a thread acquires by a flag or an mbarrier needs a vector clock
-// (vector_clock.h).
+// `now` counts these events, and each access is stored with the current value of `now`, its time. A barrier of the
+// block sets `block_synced` to a new `now`: all accesses of the block with an earlier time happen before later
+// accesses. So order by barriers requires one comparison of two integers (`happens_before`, detector.h). `warp_synced`
+// is the same per warp, `lanes_synced` per pair of lanes, for barriers of a part of a warp, and `launch_start` for
+// launches and the barrier of the grid. Only accesses that a thread acquires by a flag or an mbarrier require a vector
+// clock (vector_clock.h).
 #include "detector.h"
 #include "undefined.h"
 
@@ -34,7 +34,8 @@ void Detector::begin_block(Worker &worker) {
     for (auto &f : warp_synced) f = now;
 }
 
-// A barrier of the block is also a fence: it acquires what the flags that its threads have loaded release.
+// A barrier of the block is also a fence: it acquires the accesses that are released by flags that its threads have
+// loaded.
 void Detector::block_barrier(Worker &worker) {
     if (!on) return;
     report_unwritten(unwritten);
@@ -71,7 +72,8 @@ void Detector::warp_barrier(Worker &worker, int warp, uint32_t lanes) {
         if (lanes >> l & 1) static_cast<SyncState &>(views[size_t(warp * 32 + l)]) = joined;
 }
 
-// fence.proxy.async of a thread: makes visible to the engines what the thread wrote, and what happens before the fence.
+// fence.proxy.async of a thread: makes its writes, and all accesses that happen before the fence, visible to the
+// engines.
 void Detector::fence_proxy() {
     const uint32_t rank = me % max_threads, warp = rank / 32;
     proxy_fenced[rank] = ++now;
@@ -80,13 +82,13 @@ void Detector::fence_proxy() {
     if (any_acquired) proxy_fenced_others.join(block_view.acquired), proxy_fenced_others.join(views[rank].acquired);
 }
 bool Detector::is_proxy_fenced(const Access &a) const {
-    if (a.when < block_start || is_engine(a)) return true;
-    const BlockClock *home = this;
+    if (a.time < block_start || is_engine(a)) return true;
+    const BlockClock *holder = this;
     for (const Worker *b : w->leader->cluster)
-        if (b != w && b->block + 1 == a.who / max_threads) home = b->clock;
-    const uint32_t rank = a.who % max_threads;
-    return home->proxy_fenced_others.includes(a.who, a.when) ||
-           a.when < std::max({home->proxy_fenced[rank], home->proxy_fenced_warp[rank / 32], home->proxy_fenced_block,
-                        proxy_fenced[me % max_threads]});
+        if (b != w && b->block + 1 == a.thread / max_threads) holder = b->clock;
+    const uint32_t rank = a.thread % max_threads;
+    return holder->proxy_fenced_others.includes(a.thread, a.time) ||
+           a.time < std::max({holder->proxy_fenced[rank], holder->proxy_fenced_warp[rank / 32],
+                        holder->proxy_fenced_block, proxy_fenced[me % max_threads]});
 }
 }

@@ -1,4 +1,4 @@
-// cp.async. The emulator copies at once, but the detectors treat the copy as in flight until its thread has waited.
+// cp.async. The emulator copies immediately, but the detectors treat the copy as in flight until its thread has waited.
 #include <algorithm>
 #include <string.h>
 #include "detector.h"
@@ -28,14 +28,14 @@ void copy_async_wait(unsigned groups) {
 }
 void copy_async_wait_all() { copy_async_commit(), copy_async_wait(0); }
 
-void Detector::copy(uintptr_t to, uintptr_t from, unsigned bytes, unsigned read, uint32_t where) {
-    if (read) access(from, read, false, where);
-    access(to, bytes, true, where | async_bit);
+void Detector::copy(uintptr_t to, uintptr_t from, unsigned bytes, unsigned read, uint32_t location) {
+    if (read) access(from, read, false, location);
+    access(to, bytes, true, location | async_bit);
     auto &mine = copies[me % max_threads];
-    mine.open.push_back({to, bytes, me, where | async_bit, mine.group});
+    mine.open.push_back({to, bytes, me, location | async_bit, mine.group});
 }
 
-// All groups of the current thread but the newest `groups` are complete now.
+// Completes all groups of copies of the current thread except the newest `groups`.
 void Detector::wait_for_copies(unsigned groups) {
     auto &mine = copies[me % max_threads];
     size_t n = 0;
@@ -49,16 +49,16 @@ void Detector::complete_reads(const Copy &c) {
     each_cell(c, [&](Cell &cell) { complete_access(cell.read, c), complete_access(cell.read2, c); });
 }
 
-// Checks and notes a read of 16 bytes by wgmma. Several warpgroups may read the same bytes, more than a cell can hold,
-// so these reads have a table of their own. `fine` caches the last write that was checked: most cells have the same
-// one.
-void Detector::read_by_product(uintptr_t a, uint32_t where, uint32_t group, Access &fine) {
+// Checks and records a read of 16 bytes by wgmma. More warpgroups may read the same bytes than a cell has reads, so
+// these reads are recorded in a separate table. `fine` is the last write that was checked; most cells have the same
+// write.
+void Detector::read_by_product(uintptr_t a, uint32_t location, uint32_t group, Access &fine) {
     finish_pending_writes();
-    const Access mine = {me, not_completed, where};
+    const Access mine = {me, not_completed, location};
     const size_t off = a - shared_base;
     for (size_t i = off; i < off + 16; i += 4) {
         Cell &word = shared_cells.words[i / 4], *cells = word.split ? shared_cells.bytes + i : &word;
-        if (!word.owner) return report_out_of_bounds_shared(i, false, where);
+        if (!word.owner) return report_out_of_bounds_shared(i, false, location);
         for (size_t b = 0; b < (word.split ? 4 : 1); b++) {
             if (memcmp(&cells[b].write, &fine, sizeof fine)) {
                 check_read(cells[b], word.owner, false, shared_base + i + b, mine, nullptr);
@@ -68,30 +68,30 @@ void Detector::read_by_product(uintptr_t a, uint32_t where, uint32_t group, Acce
         }
     }
     if (product_reads.empty()) product_reads.resize(max_threads / 128 * shared_cap / 16);
-    product_reads[me % max_threads / 128 * shared_cap / 16 + off / 16] = {now, where, group};
+    product_reads[me % max_threads / 128 * shared_cap / 16 + off / 16] = {now, location, group};
 }
-// The current thread has waited for the first `groups` groups of products of its warpgroup.
+// Records that the current thread has waited for the first `groups` groups of products of its warpgroup.
 void Detector::complete_products(uint32_t groups) {
     const uint32_t warpgroup = me % max_threads / 128;
     auto &over = products_completed[warpgroup];
     while (over.size() < groups) over.push_back(++now);
-    ++now;                                 // so that the time is later than all releases
+    ++now;                                 // later than all releases
     wait_for_engine(thread_number(*w, int(warpgroup * 128)), over[groups - 1] + 1);
 }
 // Checks a write to bytes that wgmma has read since the write `before`: each warpgroup must have waited for its
 // products, and the current thread must have synchronized with it since.
 void Detector::check_product_reads(const Access &before, const Access &mine, uintptr_t a, unsigned owner) {
-    const Worker &home = home_of(a);
-    const BlockClock &there = &home == w ? *this : *home.clock;
-    const size_t index = (a - reinterpret_cast<uintptr_t>(home.shared)) / 16;
-    for (int i = 0; i * 128 < home.n; i++) {
+    const Worker &holder = holder_of(a);
+    const BlockClock &there = &holder == w ? *this : *holder.clock;
+    const size_t index = (a - reinterpret_cast<uintptr_t>(holder.shared)) / 16;
+    for (int i = 0; i * 128 < holder.n; i++) {
         const ProductRead &r = there.product_reads[size_t(i) * shared_cap / 16 + index];
-        if (r.when < std::max(before.when, there.block_start)) continue;
+        if (r.time < std::max(before.time, there.block_start)) continue;
         const auto &over = there.products_completed[i];
-        const uint32_t time = r.group < over.size() ? over[r.group] : not_completed;
-        const Access read = {thread_number(home, i * 128), time, r.where};
+        const uint32_t completed_at = r.group < over.size() ? over[r.group] : not_completed;
+        const Access read = {thread_number(holder, i * 128), completed_at, r.location};
         if (!happens_before(read, block_start))
-            race(read, mine, "read", changes(mine.where) ? "changed atomically" : "written", a, owner, nullptr);
+            race(read, mine, "read", changes(mine.location) ? "changed atomically" : "written", a, owner, nullptr);
     }
 }
 }

@@ -28,13 +28,13 @@ static bool ask_loader(void *code, Image &image) {
                 if (part.p_type == PT_LOAD && part.p_flags & PF_X)
                     r.code = uintptr_t(library->dlpi_addr + part.p_vaddr), r.code_bytes = part.p_memsz;
                 if (part.p_type == PT_TLS)
-                    r.own = reinterpret_cast<uintptr_t>(library->dlpi_tls_data), r.own_end = r.own + part.p_memsz;
+                    r.tls = reinterpret_cast<uintptr_t>(library->dlpi_tls_data), r.tls_end = r.tls + part.p_memsz;
             }
             return 0;
         },
         &image);
 #endif
-    return image.own || !image.own_end;
+    return image.tls || !image.tls_end;
 }
 // Returns the image of a module, cached per function, because the loader takes most of the time of a small launch.
 // Incomplete images are not cached: an OS thread gets the thread-local variables of a module at their first use. The
@@ -103,16 +103,16 @@ void Detector::enter(Worker &to) {
 }
 
 // Checks an access of the shared memory of another block of the cluster.
-void Detector::in_another_block(Worker &there, uintptr_t a, unsigned n, bool write, uint32_t where) {
+void Detector::in_another_block(Worker &there, uintptr_t a, unsigned n, bool write, uint32_t location) {
     // Variables at file scope are bound once, to the memory of the first block.
     const FileScope &scope = there.root->file_scopes[image.base];
     const uintptr_t off = a - reinterpret_cast<uintptr_t>(there.shared);
     if (&there == w->leader &&
         (off >= shared_cap - scope.used || (!w->dynamic_met && !scope.dynamic.empty() && off < launch->shared)))
-        find(Code::cluster_variable, {}, {me, now, where});
-    there.clock->used_by_others = {me, now, where};
-    words(there.clock->shared_cells, a - reinterpret_cast<uintptr_t>(there.shared), n, write, where, a, nullptr);
-    if (checks(racecheck) && !is_begin_acquired(there)) find(Code::block_not_begun, {}, {me, now, where});
+        find(Code::cluster_variable, {}, {me, now, location});
+    there.clock->used_by_others = {me, now, location};
+    access_words(there.clock->shared_cells, off, n, write, location, a, nullptr);
+    if (checks(racecheck) && !is_begin_acquired(there)) find(Code::block_not_begun, {}, {me, now, location});
 }
 // Has the current thread acquired anything from that block, by the barrier of the cluster or otherwise?
 bool Detector::is_begin_acquired(const Worker &there) const {

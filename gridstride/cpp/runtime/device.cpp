@@ -355,7 +355,7 @@ void gridstride_written(const void *p, size_t n, unsigned char *out) {
     const gridstride::Cells &c = gridstride::detector.cells;
     for (size_t i = at; i < at + n; i++) {
         const gridstride::Cell &word = c.words[i / 4], &cell = word.split ? c.bytes[i] : word;
-        *out++ = cell.write.when || cell.written || word.written;
+        *out++ = cell.write.time || cell.written || word.written;
     }
 }
 }

@@ -15,7 +15,7 @@ Engines &engines_of(Worker &w) {
 static void check_nothing_in_flight(const Requests &mine) {
     for (auto &h : mine.pending_results)
         if (!h.awaited) fail(Code::result_not_awaited, {}, h.line);
-    if (!mine.stores.empty()) fail(Code::store_not_awaited, {}, Detector::line_of(mine.stores[0].where));
+    if (!mine.stores.empty()) fail(Code::store_not_awaited, {}, Detector::line_of(mine.stores[0].location));
 }
 // The last thread of a block exits: reports copies into its shared memory that are in flight, and accesses of other
 // blocks that are not ordered before the exit.
@@ -23,10 +23,10 @@ static void block_ends(Worker &w) {
     for (const auto &b : engines_of(w).barriers)
         for (const auto *copies : {&b.second.completed, &b.second.in_flight})
             if (!copies->empty() && checks(racecheck))
-                detector.find(Code::load_not_awaited, {}, {(*copies)[0].who, 0, (*copies)[0].where});
+                detector.find(Code::load_not_awaited, {}, {(*copies)[0].thread, 0, (*copies)[0].location});
     const Access &use = detector.used_by_others;
-    bool ordered = !use.who || detector.block_view.acquired.includes(use.who, use.when);
-    for (const ThreadView &s : detector.views) ordered |= s.acquired.includes(use.who, use.when);
+    bool ordered = !use.thread || detector.block_view.acquired.includes(use.thread, use.time);
+    for (const ThreadView &s : detector.views) ordered |= s.acquired.includes(use.thread, use.time);
     if (!ordered && checks(memcheck))
         detector.find(Code::block_may_end, {}, use);
 }

@@ -1,7 +1,7 @@
 // The asynchronous engines of a Hopper GPU: bulk copies (TMA) and wgmma, with mbarriers; and barriers of clusters.
 //
-// The emulator computes copies and products at once, but the detectors treat them as asynchronous: the writes of a copy
-// and the reads of an engine are in flight until a thread waits for them, and the accumulators of a wgmma are
+// The emulator computes copies and products immediately, but the detectors treat them as asynchronous: the writes of a
+// copy and the reads of an engine are in flight until a thread waits for them, and the accumulators of a wgmma are
 // placeholders, NaNs with an index, until the thread has waited.
 #pragma once
 #include <unordered_map>
@@ -13,10 +13,10 @@ namespace gridstride {
 
 struct Barrier { // an mbarrier
     uint32_t count, left, phase;
-    int64_t bytes; // that have not arrived
+    int64_t bytes; // expected bytes that have not arrived
     const char *at;
     int line;
-    bool fenced; // can the engines see it, because of a fence after its initialization?
+    bool fenced; // was there a fence after its initialization, so that the engines see it?
     // copies of this phase; copies of earlier phases that no thread has waited for
     std::vector<Copy> in_flight, completed;
     SyncState releasing, released; // the state that arrivals of this phase release; of earlier phases
@@ -33,10 +33,10 @@ struct PendingResult { // the accumulators of one thread, from a wgmma that it h
 struct Requests { // the requests of one thread to the engines
     std::vector<PendingResult> pending_results;
     std::vector<Copy> stores; // bulk stores in flight, which read shared memory
-    std::vector<uint32_t> groups; // per committed group: the number of products up to then
+    std::vector<uint32_t> groups; // per committed group: the number of products in it and earlier groups
     uint32_t products = 0, store_groups = 0;
     bool fenced = false;
-    const Barrier *trial_module = nullptr; // the mbarrier of its last try_wait without success
+    const Barrier *tried_barrier = nullptr; // the mbarrier of its last try_wait without success
     uint32_t tried_phase = 0;
 };
 struct Engines {
@@ -61,10 +61,12 @@ inline uint32_t swizzled(uint32_t offset, int swizzle) {
     return offset ^ (offset >> 7 & uint32_t(std::max(swizzle / 16 - 1, 0))) * 16;
 }
 
-Barrier &barrier_at(uint32_t at, const char *what, int line); // returns the mbarrier, or reports that there is none
-// begins the next phase if all arrivals and bytes of this one are there
+// Returns the mbarrier at a shared address, or reports that there is none, in the operation `what`
+Barrier &barrier_at(uint32_t at, const char *what, int line);
+// Begins the next phase if all arrivals and bytes of the current phase have arrived
 void complete_phase_if_done(Barrier &);
-void must_be_own(uint32_t at, const char *what, int line); // reports an address in another block of the cluster
+// Reports an address in the shared memory of another block of the cluster
+void require_own_block(uint32_t at, const char *what, int line);
 void thread_ends(Worker &);
 void begin_engines(Worker &);
 }

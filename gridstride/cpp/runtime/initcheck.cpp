@@ -11,7 +11,7 @@ void Detector::read_unwritten(uintptr_t a, unsigned owner, const Access &at, con
     auto &noted = p || !w->leader->cluster.empty() ? unwritten_in_launch : unwritten;
     if (noted || !checks(initcheck)) return;
     const ElementName x = element_name(a, owner, p);
-    noted.reset(new UnwrittenRead{at.who, {}});
+    noted.reset(new UnwrittenRead{at.thread, {}});
     fill(noted->finding,
         is_engine(at) ? Code::unwritten_for_engine
         : p           ? Code::unwritten
@@ -36,7 +36,7 @@ void Detector::report_unwritten_of_launch() {
 // write shared memory any more, so the read in shared memory is not a data race.
 const Finding *Detector::cause_of(Kind kind) const {
     if (!on || kind == racecheck || kind == initcheck || kind == interrupted || kind == launch_failed) return nullptr;
-    const auto fits = [&](const UnwrittenRead *read) { return read && (kind != memcheck || read->who == me); };
+    const auto fits = [&](const UnwrittenRead *read) { return read && (kind != memcheck || read->thread == me); };
     if (kind != synccheck && fits(unwritten.get())) return &unwritten->finding;
     return fits(unwritten_in_launch.get()) ? &unwritten_in_launch->finding : nullptr;
 }

@@ -289,7 +289,7 @@ static void drop(std::vector<GraphWork> &works) {
     for (auto &child : works) child.drop(child.work);
     works.clear();
 }
-// Runs the launches that a kernel has made, in order; a grid has not ended before all of them have.
+// Runs the launches by a kernel, in order; its grid has not finished before all of them have.
 static void run_children() {
     std::vector<GraphWork> first, last;
     first.swap(children), last.swap(last_children);
@@ -314,7 +314,7 @@ void run(const Launch &l) {
     const OnStream same(l.stream);
     if (well) return run_children();
     drop(children), drop(last_children);
-    if (guard) throw Stop();                                // in a thread that the host code made, nothing catches it
+    if (guard) throw Stop();                                // in a thread of the host code, no code could catch it
 }
 
 static void launch_now(const Config &c, const Call &call) {

@@ -1,4 +1,5 @@
-// mbarrier instructions
+// mbarrier instructions. A phase ends when all expected arrivals and bytes have arrived; `mbarrier_over` waits for the
+// end of a phase, completes its asynchronous copies, and acquires the state that its arrivals have released.
 #include <string.h>
 #include <utility>
 #include "clusters.h"
@@ -7,7 +8,7 @@
 
 namespace gridstride {
 
-void must_be_own(uint32_t at, const char *what, int line) {
+void require_own_block(uint32_t at, const char *what, int line) {
     if (&block_at(at, line) == worker) return;
     fail(Code::not_its_own, {{"operation", what}}, line);
 }
@@ -29,7 +30,7 @@ void complete_phase_if_done(Barrier &b) {
     b.released.join(std::exchange(b.releasing, {}));
 }
 
-// Adds to a finding the phrase for a wait: the mbarrier, which is a phrase itself, the phase, and what is missing.
+// Adds the phrase for a wait to a finding: the mbarrier, the phase, and the missing arrivals or bytes.
 static void describe_missing(const Barrier &b, Finding &f, const char *name) {
     const long long bytes = static_cast<long long>(b.bytes);
     const uintptr_t a = reinterpret_cast<uintptr_t>(b.at);
@@ -47,16 +48,16 @@ static void describe_missing(const Barrier &b, Finding &f, const char *name) {
     if (counts_arrivals) f.add({{"left", b.left}, {"count", b.count}});
 }
 void mbarrier_init(uint32_t at, uint32_t count, int line) {
-    must_be_own(at, "mbarrier.init", line);
+    require_own_block(at, "mbarrier.init", line);
     char *p = shared_at(at, 8, "mbarrier.init", line);
-    // a plain write, so that a use that is not ordered after it is a data race
+    // This is a plain write, so that a use that is not ordered after it is a data race.
     accessed(p, 4, true, line);
     memcpy(p, &count, 4);
     if (!count || count >= 1u << 20) fail(Code::mbarrier_count, {}, line);
     engines_of(*worker).barriers[offset_of(at)] = {count, count, 0, 0, p, line, false, {}, {}, {}, {}};
 }
 void mbarrier_invalidate(uint32_t at, int line) {
-    must_be_own(at, "mbarrier.inval", line);
+    require_own_block(at, "mbarrier.inval", line);
     char *p = shared_at(at, 8, "mbarrier.inval", line);
     accessed(p, 4, true, line);
     memset(p, 0xff, 4);
@@ -87,7 +88,7 @@ void mbarrier_drop(uint32_t at, int line) {
     mbarrier_arrive(at, 1, line);
 }
 bool mbarrier_over(uint32_t at, uint32_t parity, bool waits, int line) {
-    must_be_own(at, "a wait", line);
+    require_own_block(at, "a wait", line);
     Barrier &b = barrier_at(at, "a wait", line);
     struct Wait {
         const Barrier *b;
@@ -99,7 +100,8 @@ bool mbarrier_over(uint32_t at, uint32_t parity, bool waits, int line) {
     };
     if (!waits && !over(&wait)) {
         yield_thread();
-        if (!over(&wait) && ++b.polls < 100000) return false;    // after many polls, waits, so that a deadlock is found
+        // after many polls without success, waits, so that a deadlock is found
+        if (!over(&wait) && ++b.polls < 100000) return false;
     }
     wait_until(over, &wait, line,
         [](void *p, Finding &f, const char *name) { describe_missing(*static_cast<Wait *>(p)->b, f, name); });
@@ -110,23 +112,23 @@ bool mbarrier_over(uint32_t at, uint32_t parity, bool waits, int line) {
     }
     if (!b.completed.empty()) {
         for (const Copy &c : b.completed) detector.complete_copy(c);
-        const uint32_t time = ++detector.now;
-        uint32_t who = 0;
+        const uint32_t completed_at = ++detector.now;
+        uint32_t thread = 0;
         for (const Copy &c : b.completed)
-            if (c.who != std::exchange(who, c.who)) b.released.waited.add(who, {time, 0, 0});
+            if (c.thread != std::exchange(thread, c.thread)) b.released.waited.add(thread, {completed_at, 0, 0});
         b.completed.clear();
     }
     detector.acquire(b.released);
     return true;
 }
-// mbarrier.try_wait may fail at any time. Here it fails at the first try, so that a thread that polls can do something
-// else in between, and waits at the second.
+// mbarrier.try_wait may fail at any time. Here the first try fails, so that a polling thread continues with other code,
+// and the second try waits.
 bool mbarrier_try(uint32_t at, uint32_t parity, int line) {
     if (mbarrier_over(at, parity, false, line)) return true;
     const Barrier &b = barrier_at(at, "a wait", line);
     Requests &mine = my_requests();
-    if (mine.trial_module == &b && mine.tried_phase == b.phase) return mbarrier_over(at, parity, true, line);
-    mine.trial_module = &b, mine.tried_phase = b.phase;
+    if (mine.tried_barrier == &b && mine.tried_phase == b.phase) return mbarrier_over(at, parity, true, line);
+    mine.tried_barrier = &b, mine.tried_phase = b.phase;
     return false;
 }
 }

@@ -79,10 +79,10 @@ std::string Detector::arguments_at(uintptr_t a) const {
     return found;
 }
 
-void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t where) {
+void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t location) {
     if (!checks(memcheck)) return;
-    const Access at = {me, now, where};
-    const Field access = {"access", access_of(write, where)};
+    const Access at = {me, now, location};
+    const Field access = {"access", access_of(write, location)};
     if (const Allocation *p = memory.at(a); p && p->host_name)
         return find(Code::host_symbol, {{"array", p->shown_name()}}, at);
     const auto given = [this](const Allocation &x) {
@@ -109,10 +109,10 @@ void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t where) {
             {"inner_at", inner[0] ? array->index_of(array->inner_begin) : 0}, {"arrays", arrays.c_str()}},
         at);
 }
-void Detector::report_out_of_bounds_shared(uintptr_t off, bool write, uint32_t where) {
+void Detector::report_out_of_bounds_shared(uintptr_t off, bool write, uint32_t location) {
     if (!checks(memcheck)) return;
-    const Access at = {me, now, where};
-    const Field access = {"access", access_of(write, where)};
+    const Access at = {me, now, location};
+    const Field access = {"access", access_of(write, location)};
     const SharedArray *s = nullptr;
     for (auto &candidate : w->arrays)
         if (const size_t begin = candidate.offset; begin <= off + shared_gap)
@@ -140,38 +140,38 @@ static bool mapped(uintptr_t a) {
 }
 // Checks an access that is neither of device memory nor of the thread's stack. Constants of the module and the
 // arguments are allowed; all other memory belongs to the host, or to another thread.
-void Detector::check_other_memory(uintptr_t a, bool write, uint32_t where) {
+void Detector::check_other_memory(uintptr_t a, bool write, uint32_t location) {
     const auto between = [a](uintptr_t from, uintptr_t to) { return a >= from && a < to; };
-    if (!checks(memcheck) || between(image.base, image.end) || between(image.own, image.own_end) ||
+    if (!checks(memcheck) || between(image.base, image.end) || between(image.tls, image.tls_end) ||
         between(launch->given, launch->given_end))
         return;
-    const Field access = {"access", access_of(write, where)};
+    const Field access = {"access", access_of(write, location)};
     if (const auto *f = memory.failed_at(a); f && !mapped(a))
-        return find(Code::failed_alloc, {access, {"bytes", f->first}, {"allocated", f->second}}, {me, now, where});
-    if (a < 4096) return report_null(write, where);
-    if (memory.surrounds(a)) return report_out_of_bounds(a, write, where);
+        return find(Code::failed_alloc, {access, {"bytes", f->first}, {"allocated", f->second}}, {me, now, location});
+    if (a < 4096) return report_null(write, location);
+    if (memory.surrounds(a)) return report_out_of_bounds(a, write, location);
     Dl_info info;
     if (dladdr(reinterpret_cast<void *>(a), &info) && reinterpret_cast<uintptr_t>(info.dli_fbase) == image.base) return;
     if (w->is_past_stack(a))
-        return find(Code::local_array, {access}, {me, now, where});
+        return find(Code::local_array, {access}, {me, now, location});
     for (int i = 0; i < w->fiber_count; i++)
         if (a - reinterpret_cast<uintptr_t>(w->fibers[i].stack) < stack_bytes)
-            return find(Code::local_of_other, {access}, {me, now, where});
+            return find(Code::local_of_other, {access}, {me, now, location});
     const DeviceAddress given = what_is_at(a);
-    if (given.kind == DeviceAddress::table) return find(Code::host_virtual, {}, {me, now, where});
-    if (!mapped(a)) return find(Code::no_array, {access, {"address", a}}, {me, now, where});
-    find(write ? Code::kernel_writes_host : Code::kernel_reads_host, {}, {me, now, where});
+    if (given.kind == DeviceAddress::table) return find(Code::host_virtual, {}, {me, now, location});
+    if (!mapped(a)) return find(Code::no_array, {access, {"address", a}}, {me, now, location});
+    find(write ? Code::kernel_writes_host : Code::kernel_reads_host, {}, {me, now, location});
 }
-void Detector::report_null(bool write, uint32_t where) {
-    if (checks(memcheck)) find(write ? Code::null_written : Code::null_read, {}, {me, now, where});
+void Detector::report_null(bool write, uint32_t location) {
+    if (checks(memcheck)) find(write ? Code::null_written : Code::null_read, {}, {me, now, location});
 }
-void Detector::report_constant_write(const Allocation &p, uintptr_t a, uint32_t where) {
+void Detector::report_constant_write(const Allocation &p, uintptr_t a, uint32_t location) {
     const ElementName x = element_name(a, 0, &p);
-    if (checks(memcheck)) find(Code::constant, {x.array(), x.index()}, {me, now, where});
+    if (checks(memcheck)) find(Code::constant, {x.array(), x.index()}, {me, now, location});
 }
-void Detector::report_misaligned(uintptr_t a, unsigned n, const char *access, uint32_t where) {
+void Detector::report_misaligned(uintptr_t a, unsigned n, const char *access, uint32_t location) {
     if (!checks(memcheck)) return;
-    const Access at = {me, now, where};
+    const Access at = {me, now, location};
     const ElementName x = element_name(a, 0, memory.at(a));
     if (x.name[0]) find(Code::misaligned, {{"access", access}, x.array(), x.index(), {"bytes", n}}, at);
     find(Code::misaligned, {{"access", access}, {"space", "shared memory"}, {"bytes", n}}, at);

@@ -131,15 +131,15 @@ void Operations::end(Operation &op, bool waits) {
 void Operations::drop_ordered() {
     while (!list.empty() && list.front().end && host.of(list.front().stream) >= list.front().number) list.pop_front();
 }
-const Operation *Operations::at(uint32_t when) const {
+const Operation *Operations::at(uint32_t time) const {
     auto match = std::upper_bound(
-        list.begin(), list.end(), when, [](uint32_t w, const Operation &later) { return w < later.begin; });
+        list.begin(), list.end(), time, [](uint32_t w, const Operation &later) { return w < later.begin; });
     if (match == list.begin()) return nullptr;
     --match;
-    return !match->end || when < match->end ? &*match : nullptr;
+    return !match->end || time < match->end ? &*match : nullptr;
 }
-const Operation *Operations::unordered(uint32_t when) const {
-    const Operation *match = at(when);
+const Operation *Operations::unordered(uint32_t time) const {
+    const Operation *match = at(time);
     return match && running && !running->after(*match) ? match : nullptr;
 }
 
@@ -167,8 +167,8 @@ bool Operations::begin_launch(const Launch *l, uintptr_t image, uint32_t &floor)
     for (size_t i = 1; i < regions.size(); i++) regions[i].most = std::max(regions[i].most, regions[i - 1].most);
     return any;
 }
-bool Operations::acquire(uint32_t when, uint32_t &floor) {
-    const Operation *match = unordered(when);
+bool Operations::acquire(uint32_t time, uint32_t &floor) {
+    const Operation *match = unordered(time);
     if (match) running->clock.join(match->clock), streams[running->stream].clock.join(match->clock);
     return begin_launch(nullptr, 0, floor);
 }
@@ -199,7 +199,7 @@ Conflict Operations::conflict_in_cells(const Region &mine, const StreamClock &kn
     const uint32_t since = list.front().begin;
     const uintptr_t base = reinterpret_cast<uintptr_t>(memory.base);
     const auto user = [&](const Access &access) -> const Operation * {
-        const Operation *match = access.when < since ? nullptr : at(access.when);
+        const Operation *match = access.time < since ? nullptr : at(access.time);
         return match && unordered(*match) ? match : nullptr;
     };
     for (size_t row = 0; row < mine.height; row++)

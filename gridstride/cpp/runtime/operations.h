@@ -1,6 +1,6 @@
 // Happens-before between operations of a program: launches and copies in streams. On a GPU these are asynchronous. The
-// emulator runs each at once, and stores which earlier operations it is ordered after, and which the host has waited
-// for.
+// emulator executes each operation immediately, and records which earlier operations happen before it, and for which
+// the host has waited.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -82,7 +82,7 @@ class Operations {
     uint32_t add_stream();
     StreamClock &before_next(uint32_t stream);
     uint32_t chain(uint32_t stream, size_t i);
-    const Operation *at(uint32_t when) const;
+    const Operation *at(uint32_t time) const;
     Conflict conflict_in_regions(const Region &, const StreamClock &known) const;
     Conflict conflict_in_cells(const Region &, const StreamClock &known) const;
     Conflict conflict(const Region &, const StreamClock &known) const;
@@ -104,10 +104,10 @@ public:
     void end_call();
     // Is any earlier operation not ordered before this launch? `floor` receives the time of the first such launch.
     bool begin_launch(const Launch *, uintptr_t image, uint32_t &floor);
-    // orders the launch that has set a flag at `when` before this one
-    bool acquire(uint32_t when, uint32_t &floor);
+    // orders the launch that has set a flag at `time` before this one
+    bool acquire(uint32_t time, uint32_t &floor);
     // null: the operation of that time is ordered before this one
-    const Operation *unordered(uint32_t when) const;
+    const Operation *unordered(uint32_t time) const;
     Conflict conflict_of_kernel(uintptr_t a, size_t bytes, bool writes) const;
     void touch(const void *p, size_t bytes, const char *now);
     void host_access(uintptr_t a, size_t bytes, bool writes, bool strong, void *pc);

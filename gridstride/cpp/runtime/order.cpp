@@ -1,6 +1,7 @@
 // Synchronization without a barrier: fences, and flags, which are addresses that atomic operations access. A store to a
-// flag releases all accesses before the writer's last fence; a release store, all accesses before itself. An acquire
-// load acquires these at once, any other load at the reader's next fence. Block scope limits both to the block.
+// flag releases all accesses before the writer's last fence; a release store releases all accesses before itself. An
+// acquire load acquires these accesses immediately, any other load at the reader's next fence. Block scope limits both
+// to the block.
 // `sim/order.py` and `tile/run.py` implement the same memory model for the other two engines.
 #include "detector.h"
 #include "threads.h"
@@ -46,8 +47,8 @@ void Detector::fence(gridstride::Scope scope, Order order) {
     times[0] = s.fence = now, times[1] = warp_synced[mine / 32], times[2] = block_synced;
 }
 
-// Returns what happens before the last fences of those of threads `from` to `to` of the block for which `counts` is
-// true. One clock is built for all, because joining one clock per thread takes long.
+// Returns the clock of the accesses before the last fences of threads `from` to `to` of the block, those for which
+// `counts` returns true. One clock is built for all threads, because joining one clock per thread is slow.
 template <class F> static VectorClock before_fences(
     std::vector<ThreadView> &views, uint32_t first, int from, int to, F counts) {
     const auto last = [&](int i) { return &views[size_t(i)].last_fence; };
@@ -59,7 +60,8 @@ template <class F> static VectorClock before_fences(
             k.join(*(before = &last(i)->acquired));
     return k;
 }
-// Returns the state of threads `from` to `to` after a common barrier, of these lanes per warp: the join of their views.
+// Returns the state of threads `from` to `to`, the given lanes per warp, after a common barrier: the join of their
+// views.
 SyncState Detector::join_views(int from, int to, uint32_t lanes) {
     SyncState joined;
     bool open[2] = {};                     // fences of block scope, of device scope
@@ -82,15 +84,15 @@ SyncState Detector::join_views(int from, int to, uint32_t lanes) {
     return joined;
 }
 
-// Returns the flag at this address; null if there is none, or if a plain write came later
+// Returns the flag at this address; null if there is none, or if there was a plain write after its last store
 Flag *Detector::flag_at(uintptr_t a) {
     const auto f = flags.find(a / 4);
     if (f == flags.end()) return nullptr;
     const bool global = memory.holds(a);
     const Cell &c = global ? cells.words[(a - reinterpret_cast<uintptr_t>(memory.base)) / 4] : shared_cell(a);
     const Access &last = c.write;
-    const bool plain = last.when > f->second.when && !(last.where & atomic_bit);
-    return plain || f->second.when < (global ? launch_start : block_start) ? nullptr : &f->second;
+    const bool plain = last.time > f->second.time && !(last.location & atomic_bit);
+    return plain || f->second.time < (global ? launch_start : block_start) ? nullptr : &f->second;
 }
 void Detector::on_atomic_load(uintptr_t a, gridstride::Scope scope, bool acquires) {
     const Flag *f = flag_at(a);
@@ -109,10 +111,10 @@ void Detector::on_atomic_load(uintptr_t a, gridstride::Scope scope, bool acquire
 void Detector::on_atomic_store(uintptr_t a, Use use, gridstride::Scope scope, bool releases) {
     const VectorClock *fenced = any_acquired ? current_view().fenced : block_view.fenced;
     Flag *f = flag_at(a);
-    const bool goes_on = f && (use == Use::modify || f->who == me);
+    const bool goes_on = f && (use == Use::modify || f->thread == me);
     if (f && !goes_on) *f = {};
     if (!releases && !block_view.fenced[0] && !fenced[0]) {
-        if (f) f->who = me, f->when = now, f->fenced = false;
+        if (f) f->thread = me, f->time = now, f->fenced = false;
         return;
     }
     const SyncState mine = release();
@@ -125,7 +127,7 @@ void Detector::on_atomic_store(uintptr_t a, Use use, gridstride::Scope scope, bo
         if (!wide) f->any_block.join(k);
     }
     f->waited.join(mine.waited);
-    f->who = me, f->when = now, f->fenced = releases || after_fence;
+    f->thread = me, f->time = now, f->fenced = releases || after_fence;
 }
 
 void Detector::atomic(
@@ -141,16 +143,16 @@ void Detector::atomic(
     if (__builtin_expect(has_unordered, 0) && reads && orders && global) acquire_operation(a);
     after_fence = any_acquired && views[me % max_threads].fence > views[me % max_threads].stored;
     if (writes && has_deferred_races) report_deferred_races(a, end);
-    const uint32_t where = alone ? at : atomic_bit | (scope == gridstride::Scope::block ? narrow_bit : 0) | at;
-    if (reads) access(a, bytes, false, where | (writes ? modify_bit : 0));
-    if (writes) access(a, bytes, true, where);
+    const uint32_t location = alone ? at : atomic_bit | (scope == gridstride::Scope::block ? narrow_bit : 0) | at;
+    if (reads) access(a, bytes, false, location | (writes ? modify_bit : 0));
+    if (writes) access(a, bytes, true, location);
     if (writes && orders && (releases || any_acquired || !flags.empty()))
         for (uintptr_t i = a / 4 * 4; i < end; i += 4) on_atomic_store(i, use, scope, releases);
     if (any_acquired && writes && shared && at & volatile_bit) view().stored = now;
     ++now;
 }
 
-// A thread that spins must yield to the others.
+// A volatile access; a thread that spins must yield to the others.
 void Detector::volatile_access(const void *p, unsigned n, bool write, uint32_t at) {
     const bool global = memory.at(reinterpret_cast<uintptr_t>(p));
     if (!global && !is_shared(p)) return access(reinterpret_cast<uintptr_t>(p), n, write, at);
@@ -162,34 +164,35 @@ void Detector::volatile_access(const void *p, unsigned n, bool write, uint32_t a
 // Has an earlier atomic read, which happens before this access, seen the value of the atomic write `earlier`? Then that
 // write happens before this access.
 bool Detector::observed(const Cell &c, const Access &earlier, uint32_t since) {
-    if (any_acquired && (block_view.strong.includes(earlier.who, earlier.when) ||
-                            views[me % max_threads].strong.includes(earlier.who, earlier.when)))
+    if (any_acquired && (block_view.strong.includes(earlier.thread, earlier.time) ||
+                            views[me % max_threads].strong.includes(earlier.thread, earlier.time)))
         return true;
     if (&earlier != &c.write) return false;
     for (const Access &r : {c.read, c.read2})
-        if (r.where & atomic_bit && r.when >= earlier.when && happens_before(r, since)) {
-            view().strong.add(earlier.who, {earlier.when + 1, 0, 0});
+        if (r.location & atomic_bit && r.time >= earlier.time && happens_before(r, since)) {
+            view().strong.add(earlier.thread, {earlier.time + 1, 0, 0});
             return true;
         }
     return false;
 }
 
-// Two accesses that are atomic or volatile, with no order between them. Atomics must reach each other's block. A
-// volatile access of global memory is PTX's relaxed one, but two threads that write so lose what one of them has
-// written, unless the second has acquired the first one's flag. In shared memory volatile orders nothing, unless a
-// fence is before the write; nor does it when a lane reads what another lane of its warp has written: such code counts
-// on lockstep, which no GPU since Volta promises.
+// Do two unordered accesses that are atomic or volatile conflict? Atomics conflict if the scope of one does not include
+// the block of the other. A volatile access of global memory is relaxed in PTX, but if two threads write, one value is
+// lost, unless the second thread has acquired the flag of the first. In shared memory, a volatile access orders nothing
+// unless there is a fence before the write. Nor does it order a read of a value that another lane of the same warp has
+// written: such code relies on lockstep execution, which GPUs since Volta do not guarantee.
 bool Detector::strong_conflict(const Access &earlier, const Access &later, uintptr_t a, bool wrote, bool writes) {
-    if ((earlier.where | later.where) & narrow_bit && earlier.who / max_threads != me / max_threads) return true;
+    const bool same_block = earlier.thread / max_threads == me / max_threads;
+    if ((earlier.location | later.location) & narrow_bit && !same_block) return true;
     if (wrote && writes) {
-        if (!(earlier.where & later.where & volatile_bit)) return false;
+        if (!(earlier.location & later.location & volatile_bit)) return false;
         Flag *f = flag_at(a);
-        return !f || f->who != earlier.who || !f->fenced ||
+        return !f || f->thread != earlier.thread || !f->fenced ||
                !current_clock().includes(f->device ? f->device : f->by_block[me / max_threads]);
     }
-    const bool in_step = wrote && earlier.who / 32 == me / 32;
-    if ((memory.holds(a) && !in_step) || !((wrote ? earlier : later).where & volatile_bit)) return false;
+    const bool in_step = wrote && earlier.thread / 32 == me / 32;
+    if ((memory.holds(a) && !in_step) || !((wrote ? earlier : later).location & volatile_bit)) return false;
     const Flag *f = wrote ? flag_at(a) : nullptr;
-    return wrote ? !f || f->who != earlier.who || !f->fenced : !after_fence;
+    return wrote ? !f || f->thread != earlier.thread || !f->fenced : !after_fence;
 }
 }

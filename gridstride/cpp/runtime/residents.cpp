@@ -46,11 +46,11 @@ void begin_grid() {
 }
 
 // The current thread polls an address: has it found the same value several times in a row, so that others should run?
-bool Worker::is_spinning(const void *at, unsigned bytes, uint32_t where) {
+bool Worker::is_spinning(const void *at, unsigned bytes, uint32_t location) {
     if (!has_polled) memset(static_cast<void *>(polls), 0, sizeof *polls * size_t(n)), has_polled = true;
     Poll &poll = polls[rank[current]];
     if (poll.at != at) {
-        poll = {at, 0, 0, 0, where};
+        poll = {at, 0, 0, 0, location};
         note_progress();
         return false;
     }
@@ -62,7 +62,7 @@ bool Worker::is_spinning(const void *at, unsigned bytes, uint32_t where) {
     uint64_t value = 0;
     memcpy(&value, at, bytes = std::min(bytes, 8u));
     if (poll.bytes != bytes || poll.value != value) {
-        poll = {at, value, bytes, 0, where};
+        poll = {at, value, bytes, 0, location};
         note_progress();
         return false;
     }
@@ -201,7 +201,8 @@ private:
     size_t resident_limit() const {
         return std::max(size_t(1), size_t(capacity(l, root.shared_static)) / root.blocks() / size_t(os_threads));
     }
-    // How many rounds of polling without progress count as none; fewer with many threads, whose rounds take seconds.
+    // The number of idle iterations over all threads after which the blocks count as stuck; fewer with many threads,
+    // because an iteration then takes seconds.
     uint64_t idle_limit() const {
         const uint64_t threads = uint64_t(l.block.x) * l.block.y * l.block.z * root.blocks() * waiting.size();
         return threads > 1 << 16 ? 3 : 16;
@@ -327,7 +328,7 @@ private:
         if (take_finding(Code::not_resident, {{"resident", waiting.size() * w.blocks()},
                                                  {"blocks", blocks_of(l)}})) {
             set_thread_of_finding(b);
-            detector.put_line({0, 0, b.polls[b.rank[b.current]].where}, found.at);
+            detector.put_line({0, 0, b.polls[b.rank[b.current]].location}, found.at);
         }
         end_launch();
     }

@@ -1,11 +1,11 @@
-// Shadow memory: per 4-byte word, a cell with the last write and two reads, each with its thread and time.
+// Shadow memory: per 4-byte word, a cell with the last write and two reads, each with its thread, time and location.
 //
 // Times count the events that can order two accesses: barriers, warp barriers, fences, launches (clock.cpp). Of two
-// accesses of one address, one happens before the other if one thread made both, or if an event in between made the
-// second thread wait for the first. That does not depend on the order in which the emulator runs threads, so a data
-// race is found with any schedule. One write per cell is enough: an earlier write either happens before it, or was
-// reported as a race with it. Reads do not race with each other, so a cell keeps two of them (`is_of_other_warp` in
-// detector.h chooses).
+// accesses of the same address, one happens before the other if the same thread makes both, or if an event in between
+// makes the second thread wait for the first. This does not depend on the order in which the emulator runs threads, so
+// a data race is found with any schedule. One write per cell is enough: an earlier write either happens before it, or
+// has been reported as a race with it. Reads do not race with each other, so a write may race with any of several
+// reads; a cell keeps two of them (`is_of_other_warp` in detector.h chooses).
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -15,12 +15,12 @@
 namespace gridstride {
 
 struct Access {
-    uint32_t who, when, where;     // 1024 * (1 + block) + thread; the time; a code offset or a line, and bits
+    uint32_t thread, time, location;   // 1024 * (1 + block) + rank; of the clock; a code offset or a line, and bits
 };
-// The bits of `where`, in the order of the constants: an atomic or volatile access; the other bits are a line, not a
+// The bits of `location`, in the order of the constants: an atomic or volatile access; the other bits are a line, not a
 // code offset; atomic in block scope only; with line_bit, an asynchronous access; an access by the copy engine or the
 // tensor cores, through the asynchronous proxy of PTX; with atomic_bit, a volatile access; the read of an atomic
-// read-modify-write. No library is large enough for an offset to reach these bits.
+// read-modify-write. No library is so large that an offset reaches these bits.
 constexpr uint32_t atomic_bit = 1u << 31, line_bit = 1u << 30, narrow_bit = 1u << 29, async_bit = 1u << 28,
                    engine_bit = 1u << 27, volatile_bit = 1u << 26, modify_bit = 1u << 25;
 constexpr uint32_t location_mask = modify_bit - 1;
@@ -31,13 +31,14 @@ struct Cell {
     uint16_t owner;                // shared memory: 1 + the index of the array
     uint8_t split;                 // do its bytes have cells of their own?
     union {
-        // global memory: the host wrote it; shared memory: the tensor cores read it after that
+        // `written`: the host has written this global memory; `in_product`: the tensor cores have read this shared
+        // memory since the last write
         uint8_t written, in_product;
     };
 };
 // A read of 16 bytes of shared memory by wgmma: the time of the request, its line, and its group of products
 struct ProductRead {
-    uint32_t when, where, group;
+    uint32_t time, location, group;
 };
 
 // The cells of a range of addresses; the system allocates their pages at the first access.

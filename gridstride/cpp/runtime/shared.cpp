@@ -12,7 +12,7 @@ static std::atomic<int> sites{0};
 int shared_site() { return sites++; }
 
 static size_t allocate(Worker &w, const char *name, const Shape &s) {
-    // An array is as aligned as its declaration says, and no better: what needs more must declare it.
+    // An array has exactly the alignment of its declaration, so that code that relies on a larger alignment fails.
     const size_t by = std::max(s.alignment, size_t(128)),
                  at = (w.shared_used + by - 1) / by * by + (s.said ? 0 : std::max(s.alignment, size_t(16)));
     const size_t static_bytes = at + s.bytes;

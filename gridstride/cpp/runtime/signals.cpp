@@ -404,7 +404,7 @@ static void report_endless(Worker &w) {
     if (!waits && !found.at.line) locate(own_pc(w, false), found.at);
     if (found.at.line) return;
     if (w.state[w.current] != ready) found.at.line = w.line[r];
-    else if (polled) detector.put_line({0, 0, w.polls[r].where}, found.at);
+    else if (polled) detector.put_line({0, 0, w.polls[r].location}, found.at);
 }
 
 // Converts the signal that has ended a kernel to a finding.

@@ -1,4 +1,4 @@
-// Barriers that not all reach, and threads that wait for what never comes.
+// synccheck: barriers that some threads do not reach, and deadlocks.
 #pragma once
 #include "worker.h"
 

@@ -1,5 +1,6 @@
-// A module whose source has static constructors is loaded by a child process first: they run while the loader holds its
-// lock, so that a crash there could not be survived. The child writes what it has found to a pipe.
+// A module whose source has static constructors is loaded by a child process first. The constructors run while the
+// loader holds its lock, so this process could not continue after a crash in one. The child writes its findings to a
+// pipe.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>

@@ -9,8 +9,9 @@
 
 namespace gridstride {
 
-// Was it computed from the byte pattern 0x76 or 0xf6? As floats these have magnitude 1e33, and so have sums, products
-// and maxima of them. As integers they are multiples of 0x01010101, and so are sums of them, up to what was added.
+// Was it computed from the byte pattern 0x76 or 0xf6? As floats, values of these bytes have magnitude 1e33, and so
+// have their sums, products and maxima. As integers, they are multiples of 0x01010101, and so are their sums, up to an
+// added number.
 // Other floats are rarely in this range.
 template <class T> static bool has_such_bytes(T value) {
     const int top = int(value >> (8 * sizeof(T) - 8)), exponent = top & 0x7f;
@@ -82,7 +83,7 @@ void Detector::check_stored_value() {
             {{"lane", v.lane}, {"state", v.why}, thread_field(*w, v.rank)}))
         return;
     Location stored = {};
-    put_line({me, now, at.where}, stored);
+    put_line({me, now, at.location}, stored);
     warned.back().add({{"stored", stored.line}});
 }
 }

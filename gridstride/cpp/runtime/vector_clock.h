@@ -1,9 +1,11 @@
 // Vector clocks, with which racecheck decides whether one access happens before another. If neither does, and one of
-// them is a write, they are a data race. The clock of a thread holds, per other thread, the time up to which the
-// accesses of that thread happen before its own. It is a tree over thread indices with 32 children per node: lanes,
-// warps of a block, blocks. The `floor` of a node is a lower bound for all threads below it, so that after a barrier of
-// the block one time at the block's node replaces 1024 times. `includes` descends from the root and stops at the first
-// `floor` that is late enough; `join` is the maximum of two trees. Nodes are immutable, so that clocks share equal
+// them is a write, they are a data race. The clock of a thread has a time per other thread: accesses of that thread
+// before this time happen before the next access of the thread with the clock.
+//
+// A clock is a tree over thread indices with 32 children per node: lanes of a warp, warps of a block, blocks. The
+// `floor` of a node is a lower bound for the times of all threads below it, so that after a barrier of the block one
+// time at the block's node replaces 1024 times. `includes` descends from the root and stops at the first `floor` that
+// is late enough; `join` is the pointwise maximum of two trees. Nodes are immutable, so that clocks share equal
 // subtrees. The simulator has the same clock in `sim/order.py`.
 #pragma once
 #include <algorithm>
@@ -26,29 +28,28 @@ public:
     ~VectorClock() { drop(root); }
     explicit operator bool() const { return root; }
 
-    // Does the access of thread `who` at time `when` happen before an access with this clock?
-    bool includes(uint32_t who, uint32_t when) const {
+    // Does the access of `thread` at `time` happen before an access with this clock?
+    bool includes(uint32_t thread, uint32_t time) const {
         const Node *n = root;
-        if (!n || when >= n->latest || uint64_t(who) >> 5 * (n->level + 1)) return false;
-        while (n && when >= n->floor) {
-            const Slot *s = n->at(who >> 5 * n->level & 31);
-            if (!s || !n->level) return s && when < s->time;
+        if (!n || time >= n->latest || uint64_t(thread) >> 5 * (n->level + 1)) return false;
+        while (n && time >= n->floor) {
+            const Slot *s = n->at(thread >> 5 * n->level & 31);
+            if (!s || !n->level) return s && time < s->time;
             n = s->child;
         }
         return n;
     }
-    // Adds the accesses of thread `who` before times[0], those of its warp before times[1], of its block before
-    // times[2].
-    void add(uint32_t who, const uint32_t (&times)[3]) {
+    // Adds the accesses of `thread` before times[0], those of its warp before times[1], of its block before times[2].
+    void add(uint32_t thread, const uint32_t (&times)[3]) {
         uint32_t level = 2;
-        while (uint64_t(who) >> 5 * (level + 1)) level++;
+        while (uint64_t(thread) >> 5 * (level + 1)) level++;
         lift(std::max(level, root ? root->level : 0));
-        Node *updated = insert(root, root ? root->level : level, who, times);
+        Node *updated = insert(root, root ? root->level : level, thread, times);
         drop(root);
         root = updated;
     }
-    // Returns a clock of threads `from` to `to` of the block whose first thread is `first`; times(i) are the times of
-    // thread i, as for `add`, or null if it is left out.
+    // Returns a clock of threads `from` to `to` of the block whose first thread is `first`; times(i) returns the times
+    // of thread i, as for `add`, or null to omit the thread.
     template <class F> static VectorClock of_block(uint32_t first, int from, int to, F times) {
         Slot warps[32];
         uint32_t warp_mask = 0, block_floor = 0;
@@ -70,7 +71,7 @@ public:
         }
         return clock;
     }
-    // Makes this clock the pointwise maximum of both: it includes what either of them includes.
+    // Makes this clock the pointwise maximum of both.
     void join(const VectorClock &other) {
         if (root == other.root || !other.root) return;
         if (!root) {
@@ -124,26 +125,26 @@ private:
         }
         return n;
     }
-    void lift(uint32_t level) {        // makes the tree taller; the clock stays the same
+    void lift(uint32_t level) {        // adds levels above the root; the clock stays the same
         while (root && root->level < level) {
             const Slot below = {root};
             root = make(root->level + 1, 0, 1, &below);
         }
     }
-    static Node *insert(const Node *n, uint32_t level, uint32_t who, const uint32_t (&times)[3]) {
-        const uint32_t i = who >> 5 * level & 31, old = n ? n->mask : 0, mask = old | 1u << i;
+    static Node *insert(const Node *n, uint32_t level, uint32_t thread, const uint32_t (&times)[3]) {
+        const uint32_t i = thread >> 5 * level & 31, old = n ? n->mask : 0, mask = old | 1u << i;
         const uint32_t least = level == 0 ? times[1] : level == 1 ? times[2] : 0;
         Slot slots[32];
         for (uint32_t left = mask, k = 0; left; left &= left - 1, k++) {
             const uint32_t j = uint32_t(__builtin_ctz(left));
             const Slot *s = n ? n->at(j) : nullptr;
-            if (level && j == i) slots[k].child = insert(s ? s->child : nullptr, level - 1, who, times);
+            if (level && j == i) slots[k].child = insert(s ? s->child : nullptr, level - 1, thread, times);
             else if (level) slots[k].child = share(s->child);
             else slots[k].time = std::max(s ? s->time : 0, j == i ? uint64_t(times[0]) : 0);
         }
         return make(level, std::max(n ? n->floor : 0, least), mask, slots);
     }
-    // Returns the join of two nodes; that is one of the two itself if it includes the other.
+    // Returns the join of two nodes, which is one of the two itself if it includes the other.
     static Node *join_nodes(Node *a, Node *b) {
         if (!b || a == b || (a && b->latest <= a->floor)) return share(a);
         if (!a || a->latest <= b->floor) return share(b);
@@ -165,10 +166,10 @@ private:
     }
 };
 
-// The state that a release or a barrier publishes, as vector clocks: all accesses that happen before it (`acquired`);
-// atomic accesses that do so in addition (`strong`); accesses before the last fence (`fenced`: of any scope, of device
-// scope); accesses that flags release within some block (`any_block`); and, per thread or warpgroup, the time up to
-// which the engines have completed its requests (`waited`). An acquire joins the published state to that of the thread.
+// The state that a release or a barrier publishes, as vector clocks. `acquired`: all accesses that happen before it;
+// `strong`: atomic accesses that do so in addition; `fenced`: accesses before the last fence, [0] of any scope, [1] of
+// device scope; `any_block`: accesses that flags release within any block; `waited`: per thread or warpgroup, the time
+// up to which the engines have completed its requests. An acquire joins the published state to that of the thread.
 // In the simulator these clocks are fields of `Order` (`sim/order.py`), in the checked Triton executor of
 // `ReleaseEvent` (`tile/run.py`).
 struct SyncState {
@@ -183,19 +184,19 @@ struct SyncState {
         same ? void(fenced[1] = fenced[0]) : fenced[1].join(other.fenced[1]);
     }
 };
-// The state that one thread has acquired by itself, not by a barrier of its block. `loaded`: what the flags that it has
-// loaded release within its block, and to the device; the next fence of the thread acquires it.
+// The state that a thread has acquired by itself, not by a barrier of its block. `loaded`: the accesses that the flags
+// that it has loaded release, [0] within its block, [1] to the device; the next fence of the thread acquires them.
 struct ThreadView : SyncState {
     VectorClock loaded[2];
     uint32_t fence = 0, stored = 0;    // the times of its last fence, and of its last volatile write to shared memory
-    // The last fence: the thread's times at it, and what the thread had acquired. `apply_fence` adds it to `fenced`
-    // when that is needed.
+    // The last fence: the times of the thread, and the accesses that the thread had acquired. `apply_fence` adds them
+    // to `fenced` before this is read.
     struct {
         bool open, device_scope;
         uint32_t times[3];
         VectorClock acquired;
     } last_fence = {};
-    // Most threads have acquired nothing, and then there is little to clear.
+    // Most threads have acquired nothing, so there is little to clear.
     void clear() {
         if (any() || loaded[0] || loaded[1]) *this = {};
         else last_fence.acquired = {}, last_fence.open = false, fence = stored = 0;
@@ -208,11 +209,11 @@ struct ThreadView : SyncState {
         fenced[0] = std::move(last_fence.acquired);
     }
 };
-// An address that atomic operations access, and what its writers have released since the last plain write.
+// An address that atomic operations access, and the state that its writers have released since the last plain write.
 struct Flag {
-    VectorClock device, any_block, waited;              // released to the device; within some block; as in SyncState
+    VectorClock device, any_block, waited;              // released to the device; within any block; as in SyncState
     std::unordered_map<uint32_t, VectorClock> by_block; // released within one block
-    uint32_t who = 0, when = 0;
+    uint32_t thread = 0, time = 0;
     bool fenced = false;               // was there a fence before the last write?
 };
 }

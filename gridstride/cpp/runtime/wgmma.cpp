@@ -1,4 +1,6 @@
-// wgmma: products of the tensor cores, by a warpgroup
+// wgmma: matrix products of the tensor cores, by a warpgroup. The last lane of a warp that arrives computes the 16 rows
+// of the warp (`multiply_rows`). Until a thread waits for its group, its accumulators are placeholders, so that a use
+// of a result that has not been awaited is found.
 #include <math.h>
 #include <string.h>
 #include "engines.h"
@@ -6,7 +8,7 @@
 
 namespace gridstride {
 
-// The placeholder of accumulator `i` until the thread waits: a NaN that no computation gives.
+// The placeholder of accumulator `i` until the thread waits: a NaN that is not the result of any computation.
 static float placeholder(size_t i) {
     const uint32_t bits = 0x7fbad000u | uint32_t(i);
     float x;
@@ -26,7 +28,7 @@ static float half_value(uint16_t h) {
 }
 static int size_of(Number type) { return type == Number::tf32 ? 4 : type >= Number::e4m3 ? 1 : 2; }
 
-// Accumulators of s8 are integers of 32 bits, stored where those of other types have a float.
+// The accumulators of s8 operands are 32-bit integers, stored in place of floats.
 static double sum_at(Number type, const float &at) {
     int32_t whole;
     memcpy(&whole, &at, 4);
@@ -113,7 +115,7 @@ void check_metadata(const char *operation, uint32_t word, bool halves, bool orde
     }
 }
 
-// Multiplies 16 rows of the 64, those of one warp.
+// Multiplies the 16 of 64 rows that belong to one warp.
 static void multiply_rows(void *const *all) {
     const Wgmma &w = *static_cast<Lane *>(all[0])->call;
     const int line = static_cast<Lane *>(all[0])->line, size = size_of(w.type), k = 32 / size,
@@ -125,7 +127,7 @@ static void multiply_rows(void *const *all) {
     const Operand a(w.a, size, w.a_transposed), b(w.b, size, w.b_transposed);
     const int b_k = w.meta ? 2 * k : k;
     if (detector.on) {
-        // The reads are noted for the first thread of the warpgroup, with the state that the current thread has
+        // The reads are recorded for the first thread of the warpgroup, with the state that the current thread has
         // acquired.
         const uint32_t me = detector.me, first_thread = uint32_t(warp / 4 * 128),
                        sees = detector.proxy_fenced[first_thread];
@@ -155,7 +157,7 @@ static void multiply_rows(void *const *all) {
     }
     for (int i = 0; i < b_k; i++)
         for (int c = 0; c < w.n; c++) bs[i][c] = float(w.b_sign) * as_number(w.type, operand_at(b, c, i, line));
-    // Returns the row of b by which element `i` of row r is multiplied; for sparse a, the metadata selects it.
+    // Returns the row of b with which element `i` of row r of a is multiplied; for sparse a, the metadata selects it.
     const auto along = [&](int r, int i) {
         if (!w.meta) return i;
         const int group = i / 2;
@@ -186,7 +188,7 @@ void wgmma(const Wgmma &w, int line) {
     const size_t n = size_t(w.n / 2);
     PendingResult *h = pending_result_at(mine, w.to[0]);
     Lane lane{&w, current_rank() / 32, line, {}};
-    // has the thread written the accumulators since the last wgmma?
+    // Has the thread written to the accumulators since the last wgmma?
     bool changed = !h;
     for (size_t i = 0; i < n; i++) {
         const bool is_pending = h && !h->awaited;

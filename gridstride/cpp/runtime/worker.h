@@ -75,7 +75,7 @@ struct FileScope {
 struct Poll {
     const void *at;
     uint64_t value;
-    uint32_t bytes, repeats, where;                       // where: as in Access
+    uint32_t bytes, repeats, location;                       // where: as in Access
 };
 
 struct BlockClock;
@@ -121,7 +121,7 @@ struct Worker {
     size_t unloaded = 0;               // the `modules_unloaded` of the last check of `file_scopes`
     size_t dynamic_array = 0;                      // 1 + its index in `arrays`
     bool dynamic_met = false;                      // in this launch
-    // what went wrong
+    // The end of a launch by a finding or a signal: where it continues, and the state at the signal
     sigjmp_buf escape;
     volatile int signal = 0;
     int deferred_signals = 0;                                // signals that came where the kernel cannot be ended
@@ -155,7 +155,7 @@ struct Worker {
     Worker *block_of(const char *shared) const;
     void choose_in_cluster(Fiber &self);
     void suspend_block(Fiber &self);
-    bool is_spinning(const void *at, unsigned bytes, uint32_t where);
+    bool is_spinning(const void *at, unsigned bytes, uint32_t location);
     bool can_progress() const;
     bool waits_for_grid() const;
     // Is the address just past the stack of the current thread, as after an index past the end of a local array?

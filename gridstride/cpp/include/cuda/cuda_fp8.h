@@ -16,7 +16,7 @@ template <__nv_fp8_interpretation_t kind> struct Format {
     static constexpr double most = e4m3 ? 448 : 57344;
     static constexpr int most_code = e4m3 ? 0x7e : 0x7b, nan = 0x7f, beyond = e4m3 ? 0x7f : 0x7c;
 
-    // To the nearest, ties to even; what is too large becomes the largest number, or infinity, or E4M3's NaN
+    // Rounds to nearest, ties to even; a number that is too large becomes the largest number, infinity, or E4M3's NaN
     static __nv_fp8_storage_t rounded(double x, __nv_saturation_t saturate) {
         if (x != x) return nan;
         const int sign = __builtin_signbit(x) ? 0x80 : 0;

@@ -145,6 +145,6 @@ struct Finding {
 // The version and the sizes on which C++ and Python must agree
 struct Abi { int version, options, location, field, finding; };
 
-// Adds a phrase to a finding, as the field `name`: what a thread in a deadlock waits for.
+// Adds the field `name` to a finding: a phrase that describes what a thread in a deadlock waits for.
 typedef void DescribeWait(void *arg, Finding &, const char *name);
 }

@@ -1,4 +1,4 @@
-// Graphs whose nodes are added one by one, for sources that do so.
+// Graphs whose nodes a source adds one by one.
 #pragma once
 #include <vector>
 #include "textures.h"

@@ -1,4 +1,4 @@
-// Graphs, as streams record them: what a captured stream is given happens at each launch of the graph, in that order.
+// Graphs that are captured from streams: each launch of a graph executes the captured operations in order.
 #pragma once
 #include "cuda_runtime.h"
 

@@ -1,5 +1,5 @@
 // CUDA's mathematics beyond what <math.h> has. The fast intrinsics (`__expf`) give the accurate result.
-// noexcept, because some C libraries declare functions of the same names, and so.
+// The functions are noexcept, because some C libraries declare functions of the same names as noexcept.
 #pragma once
 #include <fenv.h>
 #include <math.h>
@@ -9,7 +9,7 @@
 namespace gridstride {
 constexpr double pi = 3.14159265358979323846;
 
-// A value that is rounded here and now: never fused with what is done to it next.
+// Returns `x`, rounded: the compiler cannot fuse it with the next operation.
 GRIDSTRIDE_INLINE float rounded(float x) {
 #if defined(__aarch64__)
     asm("" : "+w"(x));
@@ -29,7 +29,7 @@ GRIDSTRIDE_INLINE double rounded(double x) {
 
 template <class T> constexpr auto smaller(T a, T b) { return a < b ? a : b; }
 template <class T> constexpr auto larger(T a, T b) { return a < b ? b : a; }
-// Of floats: -0 is less than 0, and what is not a number does not count
+// For floats: -0 is less than 0, and a NaN is ignored
 template <class T> auto minimum(T a, T b) { return a != a ? b : a < b || (a == b && signbit(a)) || b != b ? a : b; }
 template <class T> auto maximum(T a, T b) { return a != a ? b : a > b || (a == b && signbit(b)) || b != b ? a : b; }
 template <class T> auto sum(T a, T b, T) { return a + b; }

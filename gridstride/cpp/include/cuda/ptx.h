@@ -227,9 +227,9 @@ template <int n, bool transposed, class A, class... S> GRIDSTRIDE_UNSEEN void st
     matrices<n, transposed, true>("stmatrix", mine, window(address), line);
 }
 
-// Multiplication by tensor cores: the products and their sum are exact (as far as double is), and rounded once. A GPU
-// sums in its own order and cuts off what is far below the largest term; both are right to a few ulp of that
-// term.
+// Matrix products of tensor cores: the products and their sum are computed in double and rounded once. A GPU sums in a
+// different order, and truncates terms that are much smaller than the largest term; both results are right to a few ulp
+// of the largest term.
 
 struct f32 { static constexpr int in_word = 1; static float value(uint32_t w, int) { return as<float>(w); } };
 struct tf32 {
@@ -301,7 +301,7 @@ GRIDSTRIDE_UNSEEN void mma(int line, D &d0, D &d1, D &d2, D &d3, R... r) {
 }
 
 // mma with a 2:4 sparse `a`, which stores k/2 elements per row: two of every four, whose indices are in the metadata.
-// Each of four lanes has it for two rows of 16 elements; the selector chooses the lanes whose words are used.
+// Each of four lanes may have the metadata of two rows of 16 elements; the selector chooses the lanes that do.
 template <int k, class T, int selector> struct SparseMma {
     uint32_t a[k / 8], b[k / 8], c[4], meta;
 

@@ -7,7 +7,7 @@
 namespace gridstride {
 enum class Toward { nearest, zero, up, down };
 
-// A float as 16 bits; what is not a number becomes 0x7fff, as on a GPU
+// Rounds a float to 16 bits; a NaN becomes 0x7fff, as on a GPU
 template <int m> unsigned short narrowed(float x, Toward toward = Toward::nearest) {
     constexpr unsigned drop = 23 - m, bias = 127 - ((1 << (14 - m)) - 1), infinity = (0x7fffu >> m) << m;
     const unsigned bits = as<unsigned>(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff,
@@ -36,8 +36,8 @@ template <int m> float widened(unsigned short h) {
     return as<float>(sign | ((magnitude << drop) + (bias << 23)));
 }
 
-// To fewer bits without rounding twice: what is inexact becomes odd, so that the last rounding still sees on which side
-// it is.
+// Rounds to odd: an inexact result becomes odd, so that a second rounding to fewer bits still sees on which side of a
+// tie the exact value is.
 inline float odd(double x) {
     const float f = float(x);
     if (double(f) == x || x != x || as<unsigned>(f) & 1) return f;

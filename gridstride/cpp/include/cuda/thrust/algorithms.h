@@ -283,7 +283,7 @@ template <class I, class O> O adjacent_difference(I a, I b, O out) {
     return thrust::adjacent_difference(a, b, out, std::minus<>());
 }
 
-// Runs of equal keys: `begin(x)` gives what a run's first value becomes, `next(sum, x)` the following ones
+// Scans of runs of equal keys: `begin(x)` returns the result for the first value of a run, `next(sum, x)` for the next
 namespace emulated {
 template <class K, class V, class Same, class Begin, class Next>
 void for_runs(K first, K last, V in, Same same, Begin begin, Next next) {
