@@ -27,7 +27,12 @@ def _layout(x):
     return 'C' if x.flags['C_CONTIGUOUS'] else 'F' if x.flags['F_CONTIGUOUS'] else 'A'
 
 
-_SCALAR_TYPES = {bool: 'boolean', int: 'int64', float: 'float64', complex: 'complex128'}  # a bool is an int, too
+_SCALAR_TYPES = {
+    bool: 'boolean',
+    int: 'int64',
+    float: 'float64',
+    complex: 'complex128',
+}  # bool before int, its base class
 
 
 def numba_type(x) -> str:  # in the notation of signatures
@@ -54,7 +59,7 @@ def numba_type(x) -> str:  # in the notation of signatures
 
 
 def signature(args, f) -> str:  # f: the Python function
-    "Return the Numba signature of example arguments, or the signature itself. Raises TypeError for a wrong number"
+    "Return the Numba signature of example arguments; a signature is returned as it is. Raises TypeError"
     if len(args) == 1 and isinstance(args[0], str):
         return args[0]
     names = list(inspect.signature(f).parameters)
@@ -68,7 +73,7 @@ def signature(args, f) -> str:  # f: the Python function
 
 
 # The key of a kernel contains the global constants that it uses and the sources of the functions that it calls.
-def _captured(f):
+def _captured_values(f):
     "Return {name: value} of the global and closure variables that a function uses"
     names = set()
 
@@ -84,8 +89,8 @@ def _captured(f):
                 visit(const)
 
     visit(f.__code__)
-    closed = dict(zip(f.__code__.co_freevars, (c.cell_contents for c in f.__closure__ or ())))
-    return {**{k: f.__globals__[k] for k in sorted(names) if k in f.__globals__}, **closed}
+    closure = dict(zip(f.__code__.co_freevars, (c.cell_contents for c in f.__closure__ or ())))
+    return {**{k: f.__globals__[k] for k in sorted(names) if k in f.__globals__}, **closure}
 
 
 def _key_of_value(value, visited):
@@ -104,7 +109,9 @@ def _key_of_value(value, visited):
 
 def _key_of_function(f, visited=()):
     "Return the source of a function, with the values and functions that it captures"
-    return '\n'.join([_source(f)[0], *(f'{k} = {_key_of_value(v, (*visited, f))}' for k, v in _captured(f).items())])
+    return '\n'.join(
+        [_source(f)[0], *(f'{k} = {_key_of_value(v, (*visited, f))}' for k, v in _captured_values(f).items())]
+    )
 
 
 def _source(f):
@@ -156,7 +163,7 @@ def _numba_counterpart(v, cuda):
 
 
 def _numba_module(v):
-    "Return Numba's counterpart of a module of the simulator, or None"
+    "Return Numba's counterpart of a module of the simulator; None if there is none"
     name = v.__name__.replace('gridstride.sim.', 'numba.cuda.')
     provided = import_module('gridstride.sim.submodules').NAMES_OF_MODULE if name.startswith('numba.cuda.') else ()
     return import_module(name) if name.removeprefix('numba.cuda.') in provided else None
@@ -180,7 +187,7 @@ def _copy_for_numba(f, cuda, copies=None):
         }
         return cuda.jit(device=True, **options)(_copy_for_numba(v.py_func, cuda, copies))
 
-    new_globals = {**f.__globals__, **{k: replace(v) for k, v in _captured(f).items() if k in f.__globals__}}
+    new_globals = {**f.__globals__, **{k: replace(v) for k, v in _captured_values(f).items() if k in f.__globals__}}
     closure = tuple(types.CellType(replace(c.cell_contents)) for c in f.__closure__ or ()) or None
     copy = types.FunctionType(f.__code__, new_globals, f.__name__, f.__defaults__, closure)
     copy.__module__ = f.__module__
@@ -241,7 +248,7 @@ class Numba(_PythonUnit):
         with real_numba_cuda():
             return self._front_end(cc).library.get_llvm_str()
 
-    def annotated(self, cc) -> str:
+    def annotated_source(self, cc) -> str:
         "Return the source with Numba's types"
         with real_numba_cuda():
             return str(self._front_end(cc).type_annotation)
@@ -331,15 +338,17 @@ class Triton(_PythonUnit):
         self.constants = {
             name: v for name, v in values.items() if name in constant_names or (type(v) is int and v == 1) or v is None
         }
-        typed = {name: triton_type(v) for name, v in values.items() if name not in self.constants}
-        self.types = {name: 'constexpr' if name in self.constants else typed[name][0] for name in names}
-        self.multiples_of_16 = [i for i, name in enumerate(names) if name in typed and typed[name][1]]
+        type_and_multiple = {name: triton_type(v) for name, v in values.items() if name not in self.constants}
+        self.types = {name: 'constexpr' if name in self.constants else type_and_multiple[name][0] for name in names}
+        self.multiples_of_16 = [
+            i for i, name in enumerate(names) if name in type_and_multiple and type_and_multiple[name][1]
+        ]
         self.options = {name: v for name, v in options.items() if name not in names}
         key = (self.types, self.constants, self.multiples_of_16, sorted(self.options.items()))
         super().__init__(k.fn, 'triton', *map(str, key))
 
     def _source(self, triton):
-        "Return the kernel with the types of its arguments in the form that Triton's compiler takes"
+        "Return the `ASTSource` for Triton's compiler: the kernel with the types of its arguments"
         from triton.compiler import ASTSource
 
         is_jitted = type(self.kernel).__name__ == 'JITFunction'  # an interpreted kernel is not
@@ -380,8 +389,8 @@ class Triton(_PythonUnit):
         ptx = compiled.asm['ptx']
         cubin = compiled.asm['cubin']
         entry = compiled.metadata.name
-        chosen = {'dynamic': compiled.metadata.shared, 'threads': 32 * compiled.metadata.num_warps}
-        takes = {**usage(log.getvalue(), cubin, entry, arch), **chosen}
+        chosen_by_triton = {'dynamic': compiled.metadata.shared, 'threads': 32 * compiled.metadata.num_warps}
+        takes = {**usage(log.getvalue(), cubin, entry, arch), **chosen_by_triton}
         return CompilerOutput(
             ptx, entry, cubin, takes, f'Triton {triton.__version__}', clean_ttgir(compiled.asm['ttgir'])
         )
@@ -390,22 +399,22 @@ class Triton(_PythonUnit):
 @contextlib.contextmanager
 def _unchecked_functions(namespace):
     "Replace checked functions among a kernel's globals by those of Triton in a `with` block"
-    old = {k: v for k, v in namespace.items() if hasattr(v, 'jitted')}
-    namespace.update({k: v.jitted for k, v in old.items()})
+    checked = {k: v for k, v in namespace.items() if hasattr(v, 'jitted')}
+    namespace.update({k: v.jitted for k, v in checked.items()})
     try:
         yield
     finally:
-        namespace.update(old)
+        namespace.update(checked)
 
 
 @contextlib.contextmanager
 def _environment(**values):
     "Set environment variables in a `with` block; '' removes a variable"
-    old = {k: os.environ.pop(k, None) for k in values}
+    previous = {k: os.environ.pop(k, None) for k in values}
     os.environ.update({k: v for k, v in values.items() if v})
     try:
         yield
     finally:
         for k in values:
             os.environ.pop(k, None)
-        os.environ.update({k: v for k, v in old.items() if v is not None})
+        os.environ.update({k: v for k, v in previous.items() if v is not None})

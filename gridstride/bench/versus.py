@@ -42,14 +42,14 @@ def time_interleaved(
 ) -> dict:  # name -> list of rounds, each a list of seconds
     "Time functions interleaved; each round begins with a different function"
     # batches are short, so that the state of the machine does not change within a round, and there are many rounds
-    batch = min(limits.BATCH_SECONDS / 5, seconds / MIN_ROUNDS)
-    runs = {name: limits.warm_up(clock, function, seconds, batch) for name, function in calls.items()}
+    batch_seconds = min(limits.BATCH_SECONDS / 5, seconds / MIN_ROUNDS)
+    batch_sizes = {name: limits.warm_up(clock, function, seconds, batch_seconds) for name, function in calls.items()}
     batches = {name: [] for name in calls}
     names = list(calls)
     start = clock.now()
     for i in count():
         for name in names[i % len(names) :] + names[: i % len(names)]:
-            batches[name].append(clock.times(calls[name], runs[name]))
+            batches[name].append(clock.times(calls[name], batch_sizes[name]))
         elapsed = clock.now() - start
         if elapsed < min(min_seconds, seconds) * len(calls):
             continue
@@ -69,7 +69,7 @@ _HEAD = ('<', '<median', '<in a graph', '<rate', '<share', '<speedup', EXPECTED)
 
 
 class StoredTiming(NamedTuple):
-    "What a table shows of a `Timing`, read from a recording"
+    "The values of a `Timing` that a table shows, read from a recording"
 
     median: float
     graph: float | None
@@ -82,7 +82,7 @@ class StoredTiming(NamedTuple):
 
 
 class Comparison(Expectations):
-    "Timings of candidates: `timings` by name, and `ratios`, the speedups over the baseline (median, low, high)"
+    "The `timings` of candidates by name, and `ratios`: by name, (median, low, high) of the speedup over the baseline"
 
     def __init__(self, timings, ratios, baseline, size=None, mark=''):
         self.timings = timings
@@ -92,20 +92,20 @@ class Comparison(Expectations):
         self.mark = mark  # of the recording that it was read from; empty: measured here
 
     def plain(self) -> dict:
-        "Return the values as JSON can store them, for a recording"
+        "Return the values as JSON data, for a recording"
         timings = {name: {k: getattr(t, k) for k in StoredTiming._fields} for name, t in self.timings.items()}
         ratios = {name: list(r) for name, r in self.ratios.items()}
         return dict(timings=timings, ratios=ratios, baseline=self.baseline, size=self.size)
 
     @classmethod
     def load(cls, data, mark=''):
-        "Restore what `plain` returned; `mark` says where it was measured"
+        "Return the `Comparison` from the data of `plain`; `mark`: of the recording"
         timings = {name: StoredTiming(**t) for name, t in data['timings'].items()}
         return cls(timings, data['ratios'], data['baseline'], data['size'], mark)
 
     @property
     def names(self) -> list:
-        "The candidates, in the given order"
+        "The names of the candidates, in the order of the arguments"
         return [*self.timings]
 
     def speedup(self, name, over=None) -> float:
@@ -120,7 +120,7 @@ class Comparison(Expectations):
         values = {'s': t.median, 'ms': 1e3 * t.median, 'µs': 1e6 * t.median, 'GB/s': t.gbs, 'TFLOP/s': t.tflops}
         return self.speedup(name, over) if unit == 'x' else values[unit]
 
-    def _versus(self, name):
+    def _speedup_text(self, name):
         r, low, high = self.ratios[name]
         if name == self.baseline:
             return 'the baseline'
@@ -135,7 +135,7 @@ class Comparison(Expectations):
         fraction = f'{largest[1]:.0%} of {largest[0]}' if largest else ''
         graph = time_text(t.graph) if t.graph else ''
         rate = rate_text(t.gbs, t.tflops)
-        return name, time_text(t.median), graph, rate, fraction, self._versus(name), self.expectation(name)
+        return name, time_text(t.median), graph, rate, fraction, self._speedup_text(name), self.expectation(name)
 
     def _columns(self):
         "Return (head, rows) without empty columns"

@@ -42,7 +42,7 @@ class Messages:
 
     def open(self, *tensors, needed_keys=None, parts=1):
         "Start a pass with this rank's tensors. Messages send all keys at once, and ignore `needed_keys` and `parts`"
-        self.own = [x.contiguous() for x in tensors]
+        self.own_tensors = [x.contiguous() for x in tensors]
 
     def _exchange(self, tensors, arriving, destination, source, tag, content):
         "Start to send `tensors` and to receive `arriving`; `content` describes them"
@@ -53,22 +53,24 @@ class Messages:
         names += [f'rank {destination} to take {content}'] * len(sends)
         with waiting(f'ranks {destination} and {source}', self.patience):
             works = dist.batch_isend_irecv(receives + sends) if receives + sends else []
-        return _InFlight(works, names, arriving, self.patience, self.own[0].is_cuda)
+        return _InFlight(works, names, arriving, self.patience, self.own_tensors[0].is_cuda)
 
     def fetch(self, step):
         "Start to fetch the tensors of rank `me - step`; call `wait` on the result before the next step"
-        arriving = [torch.empty_like(x) for x in self.own]
-        messages = self._exchange(self.own, arriving, self.me + 1, self.me - 1, _KEYS, f'the keys of step {step}')
-        self.own = messages.arriving
+        arriving = [torch.empty_like(x) for x in self.own_tensors]
+        messages = self._exchange(
+            self.own_tensors, arriving, self.me + 1, self.me - 1, _KEYS, f'the keys of step {step}'
+        )
+        self.own_tensors = messages.arriving
         return messages
 
-    def send_grads(self, step, tensors, arriving):
+    def send_grads(self, step, tensors, arriving_shape):
         """Start to send gradients, tensors of the same shape, to their owner, rank `me - step`.
 
-        `wait()` of the result returns the gradients that rank `me + step` has computed for this rank; `arriving` is the
-        number of these tensors, and their shape."""
-        outgoing, (count, shape) = [x.contiguous() for x in tensors], arriving
-        buffers = [self.own[0].new_empty(shape) for _ in range(count)]
+        `wait()` of the result returns the gradients that rank `me + step` has computed for this rank;
+        `arriving_shape`: the number of these tensors, and their shape."""
+        outgoing, (count, shape) = [x.contiguous() for x in tensors], arriving_shape
+        buffers = [self.own_tensors[0].new_empty(shape) for _ in range(count)]
         return self._exchange(
             outgoing, buffers, self.me - step, self.me + step, _GRADS, f'the gradients of step {step}'
         )
@@ -78,7 +80,7 @@ class Messages:
 
     def close(self):
         "End the pass; the fetched tensors may be overwritten"
-        self.own = None
+        self.own_tensors = None
 
 
 # The copy engines of a GPU access the memory of other GPUs, and streams wait for values in memory. Neither uses an SM,
@@ -114,17 +116,20 @@ class _Memcpy2D(ctypes.Structure):
 
     _side = [('x', ctypes.c_size_t), ('y', ctypes.c_size_t), ('type', ctypes.c_uint), ('host', ctypes.c_void_p)]
     _side += [('device', ctypes.c_uint64), ('array', ctypes.c_void_p), ('pitch', ctypes.c_size_t)]
-    _fields_ = [(f'{which}_{o}', c) for which, side in (('from', _side), ('to', _side)) for o, c in side]
+    _fields_ = [
+        (f'{side}_{name}', c_type) for side, fields in (('from', _side), ('to', _side)) for name, c_type in fields
+    ]
     _fields_ += [('width', ctypes.c_size_t), ('height', ctypes.c_size_t)]
 
 
 _UNIFIED = 4  # CU_MEMORYTYPE_UNIFIED: the address determines the device
 
 
-def _copy_keys(stream, to, x, keys, heads):
+def _copy_keys(stream, destination_start, x, keys, heads):
     """Copy a slice of the keys of a slice of the heads, of a contiguous tensor [batch, heads, keys, dim].
 
-    The destination is a tensor of the same shape at the address `to`. `heads` counts over the whole batch."""
+    The destination is a tensor of the same shape at the address `destination_start`. `heads` counts over the whole
+    batch."""
     first, last, _ = keys.indices(x.shape[2])
     # Sizes are computed without strides, which may have any value along an axis of size 1.
     row_bytes = x.shape[3] * x.element_size()
@@ -132,7 +137,7 @@ def _copy_keys(stream, to, x, keys, heads):
     if not width or not height:
         return
     offset = heads.start * pitch + first * row_bytes
-    source, destination = x.data_ptr() + offset, to + offset
+    source, destination = x.data_ptr() + offset, destination_start + offset
     if width == pitch:
         return _call_driver('cuMemcpyAsync', destination, source, width * height, stream)
     copy = _Memcpy2D(width=width, height=height, from_pitch=pitch, to_pitch=pitch)
@@ -241,7 +246,10 @@ class Copies:
 
         `needed_keys`: step -> the slice of keys that rank `me + step` reads; `parts`: the number of groups of heads, up
         to 8, that step 1 sends one after the other, the same on all ranks."""
-        self.own, self.needed_keys = [x.contiguous() for x in tensors], needed_keys or (lambda step: slice(None))
+        self.own_tensors, self.needed_keys = (
+            [x.contiguous() for x in tensors],
+            needed_keys or (lambda step: slice(None)),
+        )
         self._allocate(tensors[0].shape, tensors[0].dtype)
         self.heads, self.parts = math.prod(tensors[0].shape[:2]), parts
         self.num_calls += 1
@@ -260,7 +268,7 @@ class Copies:
         self._wait_flag(destination, self._KEYS_FREE, flag_value, copy_stream)
         for i in range(parts):
             heads = slice(cdiv(i * self.heads, parts), cdiv((i + 1) * self.heads, parts))
-            for address, x in zip(self.addresses[destination][step % 2], self.own):
+            for address, x in zip(self.addresses[destination][step % 2], self.own_tensors):
                 _copy_keys(copy_stream, address, x, needed, heads)
             self._set_flag(destination, self._KEYS, flag_value - (parts - 1 - i), copy_stream)
         return self._incoming(self.arriving[step % 2], step, source, self._KEYS)
@@ -275,11 +283,11 @@ class Copies:
 
         return _IncomingCopy(arriving, lambda: self._wait_flag(source, kind, value), watch, self.parts)
 
-    def send_grads(self, step, tensors, arriving):
+    def send_grads(self, step, tensors, arriving_shape):
         """Start to send gradients, at most two tensors of the same shape, to their owner, rank `me - step`.
 
-        `wait()` of the result returns the gradients that rank `me + step` has computed for this rank; `arriving` is the
-        number of these tensors, and their shape."""
+        `wait()` of the result returns the gradients that rank `me + step` has computed for this rank;
+        `arriving_shape`: the number of these tensors, and their shape."""
         owner, source = self._neighbours(step)
         self._wait_in_copy_stream()
         with torch.cuda.stream(self.copy_stream):
@@ -289,7 +297,7 @@ class Copies:
                 buffer.view(-1)[: x.numel()].view(x.shape).copy_(x)
                 x.record_stream(self.copy_stream)
             self._set_flag(owner, self._GRADS, self._flag_value(step))
-        count, shape = arriving
+        count, shape = arriving_shape
         buffers = self.grads.local[step % 2][:count]
         views = [x.view(-1)[: math.prod(shape)].view(shape) for x in buffers]
         return self._incoming(views, step, source, self._GRADS)
@@ -304,4 +312,4 @@ class Copies:
         self._free_all()
         self.event.record(self.copy_stream)
         self.event.wait()
-        self.own = None
+        self.own_tensors = None

@@ -69,7 +69,7 @@ class Overload:
 
     def inspect_types(self):
         "Return the source of the kernel with the types that Numba infers"
-        return self._compile().annotated(_COMPUTE_CAPABILITY)
+        return self._compile().annotated_source(_COMPUTE_CAPABILITY)
 
     def inspect_sass(self):
         "Return the SASS of the kernel, for an H100"

@@ -356,11 +356,11 @@ class CheckedExpressions(Expressions):
         access, array = expr.value
         return Text(f'gs_at("{access}", "{array}", __LINE__, {", ".join(axes)})', PRIMARY, 'long long')
 
-    def element_at(self, memory, idx):
+    def element_at(self, memory, indices):
         "Write an element; a single index counts from the first element of a C array of any number of dimensions"
-        if memory.dims is None or memory.ndim == len(idx):
-            return self.row(memory, idx)
-        return f'(&{memory.c_name}{"[0]" * memory.ndim})[{self.text(idx[0])}]'
+        if memory.dims is None or memory.ndim == len(indices):
+            return self.row(memory, indices)
+        return f'(&{memory.c_name}{"[0]" * memory.ndim})[{self.text(indices[0])}]'
 
 
 class CheckedUnit(Unit):

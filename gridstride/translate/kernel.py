@@ -288,7 +288,7 @@ def _write_body(function, body):
         body.block(function.body, tree.body[0].col_offset)
     except Unsupported as e:
         following = (s.node for s in statements(function.body) if s.line > body.cursor)
-        node = body.writing.node if body.writing else next(following, tree)
+        node = body.current_stmt.node if body.current_stmt else next(following, tree)
         raise function.source.error(node, *e.args) from None
     lines = body.lines
     while lines and not lines[0].text:

@@ -45,71 +45,82 @@ class ControlFlow:
         self.put('}', None)
         return False
 
-    def _stmt_if(self, s, else_prefix=''):
-        column = s.node.body[0].col_offset
-        is_one_line = self.compound_statement(
-            s, f'{else_prefix}if ({self.writer.condition(s.test).text})', s.body, column
-        )
-        if not s.orelse or all(stmt.kind == 'nothing' for stmt in s.orelse):
+    def _stmt_if(self, stmt, else_prefix=''):
+        column = stmt.node.body[0].col_offset
+        head = f'{else_prefix}if ({self.writer.condition(stmt.test).text})'
+        is_one_line = self.compound_statement(stmt, head, stmt.body, column)
+        if not stmt.orelse or all(s.kind == 'nothing' for s in stmt.orelse):
             return
         else_text = 'else'
         if not is_one_line:
             self.lines.pop()
             else_text = '} else'
-        if s.chained and (id(s.orelse), 0) not in self.declarations_before and len(s.orelse) == 1:
-            branch = s.orelse[0]
-            comment = self.trailing_comments(branch.line, self.header_end(branch))
-            first_line = len(self.lines)
-            self.cursor = max(self.cursor, self.header_end(branch))
-            self._stmt_if(branch, else_text + ' ')
-            if comment:
-                self.lines[first_line].text += f'  // {comment}'
-            return
-        line = s.node.orelse[0].lineno
-        branch = Stmt('else', line if line > s.line else s.line, node=s.node)
-        if s.orelse[0].line - 1 > self.cursor and self.source.text(s.orelse[0].line).startswith('else'):
-            branch.line = s.orelse[0].line
-        elif not self.source.text(s.orelse[0].line).startswith('else'):
-            branch.line = -1
-        self.compound_statement(branch, else_text, s.orelse, s.node.orelse[0].col_offset if branch.line < 0 else column)
-        for l in self.lines:
-            if l.line == -1:
-                l.line = s.orelse[0].line
+        first = stmt.orelse[0]
+        if stmt.chained and (id(stmt.orelse), 0) not in self.declarations_before and len(stmt.orelse) == 1:
+            self.else_if(first, else_text)
+        else:
+            self.else_branch(stmt, first, else_text, column)
+
+    def else_if(self, stmt, else_text):
+        "Write `else if ...`, with the comments at the end of the line of `elif`"
+        comment = self.trailing_comments(stmt.line, self.header_end(stmt))
+        first_line = len(self.lines)
+        self.cursor = max(self.cursor, self.header_end(stmt))
+        self._stmt_if(stmt, else_text + ' ')
+        if comment:
+            self.lines[first_line].text += f'  // {comment}'
+
+    def else_branch(self, stmt, first, else_text, column):
+        "Write the `else` of a branch; the statement `first` is its first one"
+        branch = Stmt('else', max(stmt.node.orelse[0].lineno, stmt.line), node=stmt.node)
+        is_on_line_of_else = self.source.text(first.line).startswith('else')
+        if first.line - 1 > self.cursor and is_on_line_of_else:
+            branch.line = first.line
+        elif not is_on_line_of_else:
+            branch.line = -1  # no statement is on the line of `else`; the line is set below
+        self.compound_statement(
+            branch, else_text, stmt.orelse, stmt.node.orelse[0].col_offset if branch.line < 0 else column
+        )
+        for c_line in self.lines:
+            if c_line.line == -1:
+                c_line.line = first.line
 
     def _stmt_while(self, stmt):
         self.compound_statement(
             stmt, f'while ({self.writer.condition(stmt.test).text})', stmt.body, stmt.node.body[0].col_offset
         )
 
-    def _stmt_for(self, s):
-        v = s.var.slot
-        assigned_vars = {stmt.var.slot for stmt in statements(s.body) if getattr(stmt, 'var', None) is not None} | {
-            c.var.slot for stmt in statements(s.body) if stmt.kind == 'each' for c in stmt.columns
+    def _stmt_for(self, loop):
+        slot = loop.var.slot
+        assigned_vars = {stmt.var.slot for stmt in statements(loop.body) if getattr(stmt, 'var', None) is not None} | {
+            c.var.slot for stmt in statements(loop.body) if stmt.kind == 'each' for c in stmt.columns
         }
-        needs_counter = v in assigned_vars or self.is_read_after(s)
+        needs_counter = slot in assigned_vars or self.is_read_after(loop)
         type = (
-            self.loop_type(v)
+            self.loop_type(slot)
             if not needs_counter
-            else c_int_type(INT, self.writer.ranges.variable_intervals.get(s.var, ALL), self.writer.unit.wide)
+            else c_int_type(INT, self.writer.ranges.variable_intervals.get(loop.var, ALL), self.writer.unit.wide)
         )
-        stop = self.hoist(s, s.stop, 'end', assigned_vars | {v}, type)
-        step = self.hoist(s, s.step, 'step', assigned_vars | {v}, type)
-        start = self.writer.fit(s.start, type, low_bits_only=type == 'int').text
-        k = self.take_name(f'next_{v.c_name}') if needs_counter else v.c_name
-        is_declared_here = needs_counter or not s.declared_before
-        init = f'{type} {k} = {start}' if is_declared_here else '' if start == k else f'{k} = {start}'
-        self.counter_expr = Expr('var', INT, value=_GeneratedVariable(k, type))
-        head = f'for ({init}; {self.loop_test(k, stop, step, s)}; {self.loop_step(k, step)})'
+        stop = self.hoist(loop, loop.stop, 'end', assigned_vars | {slot}, type)
+        step = self.hoist(loop, loop.step, 'step', assigned_vars | {slot}, type)
+        start = self.writer.fit(loop.start, type, low_bits_only=type == 'int').text
+        counter = self.take_name(f'next_{slot.c_name}') if needs_counter else slot.c_name
+        is_declared_here = needs_counter or not loop.declared_before
+        init = f'{type} {counter} = {start}' if is_declared_here else '' if start == counter else f'{counter} = {start}'
+        self.counter_expr = Expr('var', INT, value=_GeneratedVariable(counter, type))
+        head = f'for ({init}; {self.loop_condition(counter, stop, step, loop)}; {self.loop_step(counter, step)})'
         first_lines = (
-            [] if not needs_counter else [f"{'' if s.declared_before else self.type_of(v) + ' '}{v.c_name} = {k};"]
+            []
+            if not needs_counter
+            else [f"{'' if loop.declared_before else self.type_of(slot) + ' '}{slot.c_name} = {counter};"]
         )
-        self.compound_statement(s, head, s.body, s.node.body[0].col_offset, first_lines)
+        self.compound_statement(loop, head, loop.body, loop.node.body[0].col_offset, first_lines)
 
-    def loop_type(self, v):
-        "Return the C type of a loop counter that is the variable `v` itself"
-        return 'long long' if v.c_type == 'unsigned int' else v.c_type
+    def loop_type(self, variable):
+        "Return the C type of a loop counter that is the variable `variable` itself"
+        return 'long long' if variable.c_type == 'unsigned int' else variable.c_type
 
-    def loop_test(self, k, stop, step, stmt):
+    def loop_condition(self, counter, stop, step, stmt):
         "Write the condition of a `for`: `i < n` or `i > n`, chosen at run time if the sign of the step is not known"
         min_step, max_step = self.writer.interval(stmt.step)
         self.writer.ranges.expr_intervals[id(self.counter_expr)] = self.writer.ranges.variable_intervals.get(
@@ -125,41 +136,48 @@ class ControlFlow:
             return compare('>')
         return f"{self.writer.text(step)} > 0 ? {compare('<')} : {compare('>')}"
 
-    def loop_step(self, k, step):
+    def loop_step(self, counter, step):
         "Write the step of a `for`: `i++`, `i -= 2`"
         n = constant_value(step)
         if n == 1:
-            return f'{k}++'
+            return f'{counter}++'
         if n == -1:
-            return f'{k}--'
-        return f'{k} -= {-n}' if n is not None and n < 0 else f'{k} += {self.writer.text(step, low_bits_only=True)}'
+            return f'{counter}--'
+        return (
+            f'{counter} -= {-n}'
+            if n is not None and n < 0
+            else f'{counter} += {self.writer.text(step, low_bits_only=True)}'
+        )
 
-    def hoist(self, stmt, expr, name, changing, type):
+    def hoist(self, stmt, expr, name, changing_slots, type):
         "Return `expr` if it is loop-invariant and cheap, else a variable that is assigned its value before the loop"
         if (
-            all(part.op in INVARIANT_OPS or part.op == 'var' and part.value.slot not in changing for part in walk(expr))
+            all(
+                part.op in INVARIANT_OPS or part.op == 'var' and part.value.slot not in changing_slots
+                for part in walk(expr)
+            )
             and sum(part.op in ('floordiv', 'mod', 'min', 'max') for part in walk(expr)) < 2
         ):
             return expr
-        t = (
+        c_type = (
             'long long'
             if type == 'long long'
             or not within(self.writer.interval(expr), INT32)
             and self.writer.write(expr).type != 'int'
             else 'int'
         )
-        n = self.take_name(name if name not in self.local else f'{stmt.var.name}_{name}')
-        self.put(f'{t} {n} = {self.writer.fit(expr, t, low_bits_only=t == "int").text};', stmt.line)
-        v = Expr('var', INT, value=_GeneratedVariable(n, t))
-        return self.writer.record_interval(v, self.writer.interval(expr))
+        c_name = self.take_name(name if name not in self.local_names else f'{stmt.var.name}_{name}')
+        self.put(f'{c_type} {c_name} = {self.writer.fit(expr, c_type, low_bits_only=c_type == "int").text};', stmt.line)
+        hoisted = Expr('var', INT, value=_GeneratedVariable(c_name, c_type))
+        return self.writer.record_interval(hoisted, self.writer.interval(expr))
 
-    def is_read_after(self, s):
+    def is_read_after(self, loop):
         "Return whether the loop's variable is read after the loop"
-        inside = {id(stmt) for stmt in statements([s])}
+        loop_stmts = {id(stmt) for stmt in statements([loop])}
         return any(
-            s.var is v
+            loop.var is v
             for stmt in statements(self.function.body)
-            if id(stmt) not in inside
+            if id(stmt) not in loop_stmts
             for v in self.variables_read(stmt)
         )
 
@@ -169,46 +187,41 @@ class ControlFlow:
         if len(stmt.columns) == 1:
             return self.each_value(stmt, stmt.columns[0])
         index_columns = [
-            c
-            for c in stmt.columns
-            if all(constant_value(i) == n for n, i in enumerate(c.items))
-            and not c.declared_before
-            and c.var.c_type == 'int'
+            column
+            for column in stmt.columns
+            if all(constant_value(i) == n for n, i in enumerate(column.items))
+            and not column.declared_before
+            and column.var.c_type == 'int'
         ]
-        k = index_columns[0].var.c_name if index_columns else self.take_name('k')
+        index_name = index_columns[0].var.c_name if index_columns else self.take_name('k')
         first_lines = []
-        for c in stmt.columns:
-            if index_columns and c is index_columns[0]:
+        for column in stmt.columns:
+            if index_columns and column is index_columns[0]:
                 continue
-            table = self.table(stmt, c)
-            first_lines.append(f"{'' if c.declared_before else c.var.slot.c_type + ' '}{c.var.c_name} = {table}[{k}];")
-        self.compound_statement(
-            stmt, f'for (int {k} = 0; {k} < {stmt.count}; {k}++)', stmt.body, stmt.node.body[0].col_offset, first_lines
-        )
+            declared_type = '' if column.declared_before else column.var.slot.c_type + ' '
+            table = self.declare_table(stmt, column)
+            first_lines.append(f'{declared_type}{column.var.c_name} = {table}[{index_name}];')
+        head = f'for (int {index_name} = 0; {index_name} < {stmt.count}; {index_name}++)'
+        self.compound_statement(stmt, head, stmt.body, stmt.node.body[0].col_offset, first_lines)
 
-    def each_value(self, stmt, c):
+    def each_value(self, stmt, column):
         "Write a loop over a tuple with one variable: `for (int k : values)`"
-        table, v = self.table(stmt, c), c.var
-        if not c.declared_before:
-            return self.compound_statement(
-                stmt, f'for ({v.slot.c_type} {v.c_name} : {table})', stmt.body, stmt.node.body[0].col_offset
-            )
-        k = self.take_name(f'next_{v.c_name}')
-        self.compound_statement(
-            stmt,
-            f'for ({v.slot.c_type} {k} : {table})',
-            stmt.body,
-            stmt.node.body[0].col_offset,
-            [f'{v.c_name} = {k};'],
-        )
+        table, variable = self.declare_table(stmt, column), column.var
+        type, body_column = variable.slot.c_type, stmt.node.body[0].col_offset
+        if not column.declared_before:
+            head = f'for ({type} {variable.c_name} : {table})'
+            return self.compound_statement(stmt, head, stmt.body, body_column)
+        item_name = self.take_name(f'next_{variable.c_name}')
+        first_lines = [f'{variable.c_name} = {item_name};']
+        self.compound_statement(stmt, f'for ({type} {item_name} : {table})', stmt.body, body_column, first_lines)
 
-    def table(self, stmt, c):
+    def declare_table(self, stmt, column):
         "Declare the array that holds the items of a loop over a tuple, and return its name"
-        name = getattr(c.name, 'name', None)
-        n = self.take_name(f'{name.lower()}' if name else f'{c.var.name}_values')
-        type = c.var.slot.c_type
-        self.put(f"const {type} {n}[] = {{{', '.join(self.coerce(i, type) for i in c.items)}}};", stmt.line)
-        return n
+        name = getattr(column.name, 'name', None)
+        c_name = self.take_name(f'{name.lower()}' if name else f'{column.var.name}_values')
+        type = column.var.slot.c_type
+        self.put(f"const {type} {c_name}[] = {{{', '.join(self.coerce(i, type) for i in column.items)}}};", stmt.line)
+        return c_name
 
 
 INVARIANT_OPS = {

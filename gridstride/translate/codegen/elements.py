@@ -8,13 +8,13 @@ from .text import PLUS, PRIMARY, PROMOTED, UNARY, Text, binary_text
 class Elements:
     "Writes elements of arrays, and pointers to them"
 
-    def element_at(self, memory, idx):
+    def element_at(self, memory, indices):
         "Write the element of a memory at an index in C: `x[i]`"
-        return self.row(memory, idx)
+        return self.row(memory, indices)
 
-    def row(self, memory, idx):
+    def row(self, memory, indices):
         "Write the element or row of a C array that the indices select: `tile[r]`"
-        return memory.c_name + ''.join(f'[{self.text(i, low_bits_only=True)}]' for i in idx)
+        return memory.c_name + ''.join(f'[{self.text(i, low_bits_only=True)}]' for i in indices)
 
     def _expr_load(self, expr):
         type = self.element_type(expr.value.dtype)
@@ -25,30 +25,21 @@ class Elements:
 
     def _expr_address(self, expr):
         "Write the address at which a pointer begins: `x + i`"
-        m = expr.value
-        if m.dims is None:
+        memory = expr.value
+        if memory.dims is None:
             offset = self.write(expr.args[0], low_bits_only=True)
-            start = Text(m.c_name, PRIMARY, '*')
-            return (
-                start
-                if offset.text == '0'
-                else Text(
-                    binary_text(
-                        '+', start, offset, PLUS, right_needs_no_parens=offset.prec == PLUS and ' - ' not in offset.text
-                    ),
-                    PLUS,
-                    '*',
-                )
-            )
+            start = Text(memory.c_name, PRIMARY, '*')
+            if offset.text == '0':
+                return start
+            is_sum = offset.prec == PLUS and ' - ' not in offset.text
+            return Text(binary_text('+', start, offset, PLUS, right_needs_no_parens=is_sum), PLUS, '*')
         leading, offset = expr.args[:-1], expr.args[-1]
-        num_missing = m.ndim - len(leading)
-        base = self.row(m, leading) if num_missing == 1 else '&' + self.row(m, leading) + '[0]' * num_missing
-        t = Text(base, PRIMARY if num_missing == 1 else UNARY, '*')
-        return (
-            t
-            if constant_value(offset) == 0
-            else Text(binary_text('+', t, self.write(offset, low_bits_only=True), PLUS), PLUS, '*')
-        )
+        num_missing = memory.ndim - len(leading)
+        base = self.row(memory, leading) if num_missing == 1 else '&' + self.row(memory, leading) + '[0]' * num_missing
+        first_element = Text(base, PRIMARY if num_missing == 1 else UNARY, '*')
+        if constant_value(offset) == 0:
+            return first_element
+        return Text(binary_text('+', first_element, self.write(offset, low_bits_only=True), PLUS), PLUS, '*')
 
     def argument(self, view, memory):
         "Write an array as the argument of a device function whose parameter is `memory`"

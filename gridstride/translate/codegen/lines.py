@@ -23,7 +23,7 @@ WIDTH = 110  # columns
 class SourceLines:
     "Writes lines, with the comments and blank lines of the Python source"
 
-    writing = None  # the statement that is being written
+    current_stmt = None  # the statement that is being written
 
     def put(self, text, line, depth=None):
         "Write a line of C that comes from the line `line` of the source"
@@ -83,7 +83,7 @@ class SourceLines:
 
     def put_group(self, body, group):
         "Write the statements that come from one statement of Python"
-        first = self.writing = group[0][1]
+        first = self.current_stmt = group[0][1]
         self.comments_until(first.line)
         start = len(self.lines)
         is_compound = first.kind in ('if', 'while', 'for', 'each')
@@ -109,7 +109,7 @@ class SourceLines:
                 texts += getattr(self, f'_stmt_{s.kind}')(s)
         for t in self.join_declarations(texts):
             self.put(t, first.line)
-        self.writing = None
+        self.current_stmt = None
         if not is_compound:
             self.cursor = max(self.cursor, first.last_line)
         if comment:

@@ -12,7 +12,7 @@ class Parameters:
     def prepare(self):
         "Remove unread variables, name sizes and variables, and choose where each variable is declared"
         self.remove_unread()
-        self.local = set()  # names in C that the function uses
+        self.local_names = set()  # names in C that the function uses
         self.name_parameters()
         self.share_names()
         self.declarations_before = {}
@@ -53,13 +53,13 @@ class Parameters:
                     s.expr = None
                     s.address = None
                 s.var = None
-        used = {id(m) for s in statements(self.function.body) for m in self.memories(s)}
+        accessed = {id(m) for s in statements(self.function.body) for m in self.memories(s)}
         for s in statements(self.function.body):
-            if s.kind == 'alloc' and id(s.memory) not in used:
+            if s.kind == 'alloc' and id(s.memory) not in accessed:
                 s.kind = 'nothing'
 
     def variables_read(self, stmt):
-        "Yield the variables that `stmt` reads, without the one that it assigns"
+        "Yield the variables that `stmt` reads, except the one that it assigns to"
         for e in expressions(stmt):
             yield from (v for v in self.variables_in(e) if not (stmt.kind == 'assign' and v is stmt.var))
         if stmt.kind == 'store' and stmt.memory.variable is not None:
@@ -102,34 +102,34 @@ class Parameters:
     def name_parameters(self):
         "Name the parameters and the sizes that the function needs"
         self.parameters, self.arrays = [], []
-        for (name, _), e in zip(self.function.params, self.function.parameter_exprs):
-            self.name_parameter(e, name)
+        for (name, _), expr in zip(self.function.params, self.function.parameter_exprs):
+            self.name_parameter(expr, name)
         sizes = self.find_sizes()
-        for m in self.arrays:
-            m.size_names = {}
-            m.stride_names = {}
-            m.start_name = None
+        for array in self.arrays:
+            array.size_names = {}
+            array.stride_names = {}
+            array.start_name = None
         self.adopt_variable_names(sizes)
-        for m in self.arrays:
-            for d in sorted(d for w, a, d in sizes if a is m and w == 'size'):
-                if d not in m.size_names:
-                    m.size_names[d] = self.take_name(self.size_name(m, d, sizes))
-            for d in sorted(d for w, a, d in sizes if a is m and w == 'stride'):
-                m.stride_names[d] = self.take_name(f'{m.c_name}_stride{d if m.ndim > 1 else ""}')
-            if any(w == 'start' and a is m for w, a, d in sizes):
-                m.start_name = self.take_name(f'{m.c_name}_start')
+        for array in self.arrays:
+            for dim in sorted(dim for kind, sized_array, dim in sizes if sized_array is array and kind == 'size'):
+                if dim not in array.size_names:
+                    array.size_names[dim] = self.take_name(self.size_name(array, dim, sizes))
+            for dim in sorted(dim for kind, sized_array, dim in sizes if sized_array is array and kind == 'stride'):
+                array.stride_names[dim] = self.take_name(f'{array.c_name}_stride{dim if array.ndim > 1 else ""}')
+            if any(kind == 'start' and sized_array is array for kind, sized_array, dim in sizes):
+                array.start_name = self.take_name(f'{array.c_name}_start')
         self.function.layout_params = [
-            (m, w, d)
-            for m in self.arrays
-            for w, names in (('size', m.size_names), ('stride', m.stride_names))
-            for d in sorted(names)
+            (array, kind, dim)
+            for array in self.arrays
+            for kind, names in (('size', array.size_names), ('stride', array.stride_names))
+            for dim in sorted(names)
         ]
-        self.function.layout_params += [(m, 'start', 0) for m in self.arrays if m.start_name]
+        self.function.layout_params += [(array, 'start', 0) for array in self.arrays if array.start_name]
 
     def take_name(self, name, also_taken=()):
         "Return `name`, or a name like it, that is unused in the function, and mark it as used"
-        c_name = self.names.unused_name(name, self.local.union(also_taken))
-        self.local.add(c_name)
+        c_name = self.names.unused_name(name, self.local_names.union(also_taken))
+        self.local_names.add(c_name)
         return c_name
 
     def name_parameter(self, expr, name):
@@ -150,71 +150,74 @@ class Parameters:
 
     def find_sizes(self):
         "Return {(kind, memory, dimension)} of the sizes, strides and starts that the function uses"
-        res = set()
+        sizes = set()
         for s in statements(self.function.body):
             for e in expressions(s):
                 for part in self.expressions_in(e):
                     if part.op in ('size', 'stride'):
-                        res.add((part.op, part.value[0], part.value[1]))
+                        sizes.add((part.op, part.value[0], part.value[1]))
                     if part.op == 'start':
-                        res.add((part.op, part.value, 0))
-        return res
+                        sizes.add((part.op, part.value, 0))
+        return sizes
 
     def expressions_in(self, expr):
         "Yield all expressions in `expr`, including arguments for the layout parameters of device functions"
         yield from walk(expr)
         for part in walk(expr):
             if part.op == 'device':
-                for m, what, d in part.value.layout_params:
-                    for a, p in zip(part.args, part.value.parameter_exprs):
-                        for view in views_of(a, p, m):
-                            yield from walk(view.sizes[d] if what == 'size' else view.strides[d])
-                for a in part.args:
-                    for view in _all_views(a):
-                        for p in (*view.leading_indices, view.offset):
-                            yield from walk(p)
+                for memory, kind, dim in part.value.layout_params:
+                    for argument, parameter in zip(part.args, part.value.parameter_exprs):
+                        for view in views_of(argument, parameter, memory):
+                            yield from walk(view.sizes[dim] if kind == 'size' else view.strides[dim])
+                for argument in part.args:
+                    for view in _all_views(argument):
+                        for parameter in (*view.leading_indices, view.offset):
+                            yield from walk(parameter)
             if part.op == 'load' and hasattr(part.value, 'items'):
                 for i in part.value.items:
                     yield from self.expressions_in(i)
 
     def adopt_variable_names(self, sizes):
         "Give the parameter for a size the name of the variable to which the kernel assigns the size"
-        names = [v.name for v in self.function.variables if v.type is not None]
+        names = [variable.name for variable in self.function.variables if variable.type is not None]
         for s in statements(self.function.body):
-            v, size = getattr(s, 'assigned_size', (None, None))
+            variable, size = getattr(s, 'assigned_size', (None, None))
             if s.kind == 'assign' and s.expr.op == 'size':
-                v, size = s.var, s.expr.value
+                variable, size = s.var, s.expr.value
             if (
-                v is None
+                variable is None
                 or ('size', *size) not in sizes
                 or size[1] in size[0].size_names
-                or v.num_defs != 1
-                or names.count(v.name) != 1
-                or v.is_temporary
+                or variable.num_defs != 1
+                or names.count(variable.name) != 1
+                or variable.is_temporary
             ):
                 continue
-            size[0].size_names[size[1]] = v.c_name = self.take_name(v.name)
-            v.slot, v.names_a_size = v, True
+            size[0].size_names[size[1]] = variable.c_name = self.take_name(variable.name)
+            variable.slot, variable.names_a_size = variable, True
             s.kind = 'nothing'
             s.var = None
             s.expr = None
 
     def size_name(self, memory, d, sizes):
         "Return a name for the size of dimension `d` of the array `memory`: n, x_size, x_rows"
-        unnamed = [(a, k) for w, a, k in sizes if w == 'size' and k not in a.size_names]
+        unnamed = [(array, dim) for kind, array, dim in sizes if kind == 'size' and dim not in array.size_names]
         var_names = {v.name for v in self.function.variables}
         if memory.ndim == 1:
             return (
-                'n' if len(unnamed) == 1 and 'n' not in var_names and 'n' not in self.local else f'{memory.c_name}_size'
+                'n'
+                if len(unnamed) == 1 and 'n' not in var_names and 'n' not in self.local_names
+                else f'{memory.c_name}_size'
             )
         if memory.ndim == 2:
             return f"{memory.c_name}_{('rows', 'cols')[d]}"
         return f'{memory.c_name}_{d}'
 
 
-def _all_views(a):
-    if a.op == 'tuple':
-        for x in a.args:
-            yield from _all_views(x)
-    elif a.op == 'view':
-        yield a.value
+def _all_views(argument):
+    "Yield the arrays in an argument of a device function"
+    if argument.op == 'tuple':
+        for item in argument.args:
+            yield from _all_views(item)
+    elif argument.op == 'view':
+        yield argument.value

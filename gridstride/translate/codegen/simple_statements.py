@@ -85,12 +85,12 @@ class SimpleStatements:
         "Return whether the C operator has the result of Python's for an integer variable of the C type `type`"
         if type in ('float', 'double', '__half', '__nv_bfloat16', 'bool'):
             return type == 'bool' and expr.type == BOOL
-        divides, shifts = expr.op in ('floordiv', 'mod'), expr.op in ('shl', 'shr')
-        if divides and not self.writer.has_nonnegative_operands(expr):
+        is_division, is_shift = expr.op in ('floordiv', 'mod'), expr.op in ('shl', 'shr')
+        if is_division and not self.writer.has_nonnegative_operands(expr):
             return False
-        if (divides or shifts) and type not in C_INTEGERS:
+        if (is_division or is_shift) and type not in C_INTEGERS:
             return False
-        return not ((divides or shifts) and type == 'unsigned int' and self.writer.interval(expr.args[1])[0] < 0)
+        return not ((is_division or is_shift) and type == 'unsigned int' and self.writer.interval(expr.args[1])[0] < 0)
 
     def compound_integer(self, target, type, expr):
         "Write the compound assignment of an integer; return None if C would compute in another type"

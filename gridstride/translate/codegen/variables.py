@@ -26,35 +26,43 @@ class NameSharing:
 
     def assign_slot(self, name, variable, placed, occurrences):
         "Choose the C variable of `variable`: that of a variable in `placed`, or a new one"
-        if variable.slot is variable and variable.c_name in self.local:
+        if variable.slot is variable and variable.c_name in self.local_names:
             placed.append((variable, ()))
             return
         conflicting = (
-            k
-            for k, path in placed
-            if not path
-            or _conflict(occurrences[k.slot], occurrences[variable])
+            placed_variable
+            for placed_variable, block_path in placed
+            if not block_path
+            or _conflict(occurrences[placed_variable.slot], occurrences[variable])
             or variable.maybe_uninitialized
-            or k.maybe_uninitialized
+            or placed_variable.maybe_uninitialized
         )
         other = next(conflicting, None)
         if other is not None and not variable.has_unique_name and self.can_share(other, variable):
             variable.slot, variable.c_name = other.slot, other.slot.c_name
             occurrences.setdefault(variable.slot, []).extend(occurrences[variable])
         else:
-            free_names = {k.c_name for k, path in placed if path} if other is None else ()
+            free_names = (
+                {placed_variable.c_name for placed_variable, block_path in placed if block_path}
+                if other is None
+                else ()
+            )
             variable.slot = variable
             variable.c_name = (
-                self.names.unused_name(name, self.local - free_names) if other is None else self.take_name(name)
+                self.names.unused_name(name, self.local_names - free_names) if other is None else self.take_name(name)
             )
-        self.local.add(variable.c_name)
+        self.local_names.add(variable.c_name)
         placed.append((variable, innermost_block(occurrences[variable])))
 
     def name_memories(self, occurrences):
         "Name each array that the kernel declares after its variable, or after its memory space"
-        for m in (s.memory for s in statements(self.function.body) if s.kind == 'alloc'):
-            named = m.variable is not None and m.variable.slot is not None
-            m.c_name = m.variable.c_name if named else self.take_name(m.name or _DEFAULT_NAMES[m.space])
+        for memory in (s.memory for s in statements(self.function.body) if s.kind == 'alloc'):
+            has_named_variable = memory.variable is not None and memory.variable.slot is not None
+            memory.c_name = (
+                memory.variable.c_name
+                if has_named_variable
+                else self.take_name(memory.name or _DEFAULT_NAMES[memory.space])
+            )
         for v in occurrences:
             if v.memory is not None and v.memory.variable is v:
                 v.memory.c_name = v.c_name
@@ -66,7 +74,7 @@ class NameSharing:
         if a.type != b.type and not (is_int(a.type) and is_int(b.type)) or a.result_of is not b.result_of:
             return False
         if a.c_type != b.c_type:
-            if a.c_name in self.local and a.is_parameter or a.names_a_size:
+            if a.c_name in self.local_names and a.is_parameter or a.names_a_size:
                 return False
             if not {a.c_type, b.c_type} <= {'int', 'unsigned int', 'long long'}:
                 return False

@@ -120,17 +120,17 @@ def _bitwise(fn, node, op, a, b):
 
 def _power(fn, a, b):
     a, b = convert.bool_to_int(a), convert.bool_to_int(b)
-    k, t = constant_value(b), arithmetic_type(a.type, b.type, fn.doubles)
-    if t in INTEGERS:
-        if k is not None and k < 0:
+    exponent, type = constant_value(b), arithmetic_type(a.type, b.type, fn.doubles)
+    if type in INTEGERS:
+        if exponent is not None and exponent < 0:
             return Expr('math', DOUBLE if fn.doubles else WEAK, (a, b), 'pow')
-        return Expr('pow', t, (a, b))
+        return Expr('pow', type, (a, b))
     if b.type in INTEGERS and a.type in REAL:
-        t = a.type
-    if b.type in INTEGERS and k is not None and 1 <= k <= 4:
-        return Expr('pow', t, (a, b))
-    e = Expr('math', FLOAT if t == HALF else t, (a, b), 'pow')
-    return convert.to_half(e) if t == HALF else e
+        type = a.type
+    if b.type in INTEGERS and exponent is not None and 1 <= exponent <= 4:
+        return Expr('pow', type, (a, b))
+    power = Expr('math', FLOAT if type == HALF else type, (a, b), 'pow')
+    return convert.to_half(power) if type == HALF else power
 
 
 def cmod(fn, a, b):
@@ -173,23 +173,23 @@ def _invert(fn, node, expr):
 
 def compare(fn, node, op, a, b):
     "Return the comparison `a op b`; None equals only None, and tuples are compared item by item"
-    for x, y in ((a, b), (b, a)):
-        if x.op == 'object' and x.value is None:
-            return Expr('const', BOOL, value=(y.op == 'object' and y.value is None) == (op == '=='))
+    for operand, other in ((a, b), (b, a)):
+        if operand.op == 'object' and operand.value is None:
+            return Expr('const', BOOL, value=(other.op == 'object' and other.value is None) == (op == '=='))
     if a.op == b.op == 'tuple' and op in ('==', '!=') and len(a.args) == len(b.args):
-        parts = [compare(fn, node, '==', x, y) for x, y in zip(a.args, b.args)]
-        res = conjunction(parts) if parts else Expr('const', BOOL, value=True)
-        return res if op == '==' else Expr('not', BOOL, (res,))
+        parts = [compare(fn, node, '==', operand, other) for operand, other in zip(a.args, b.args)]
+        equal = conjunction(parts) if parts else Expr('const', BOOL, value=True)
+        return equal if op == '==' else Expr('not', BOOL, (equal,))
     _check_operands(fn, node, op, a, b)
     return Expr('cmp', BOOL, (a, b), op)
 
 
 def conjunction(parts):
     "Return the conjunction of conditions, `a and b and c`"
-    res = parts[0]
+    condition = parts[0]
     for p in parts[1:]:
-        res = Expr('land', BOOL, (res, p))
-    return res
+        condition = Expr('land', BOOL, (condition, p))
+    return condition
 
 
 def contains(fn, node, a, items, negated):
@@ -200,11 +200,13 @@ def contains(fn, node, a, items, negated):
         return Expr('const', BOOL, value=negated)
     if not is_cheap(a):
         a = fn.temporary(node, 'item', a.type, a)
-    res = None
-    for operand in items.args:
-        new = compare(fn, node, '!=' if negated else '==', a, operand)
-        res = new if res is None else Expr('land' if negated else 'lor', BOOL, (res, new))
-    return res
+    condition = None
+    for item in items.args:
+        comparison = compare(fn, node, '!=' if negated else '==', a, item)
+        condition = (
+            comparison if condition is None else Expr('land' if negated else 'lor', BOOL, (condition, comparison))
+        )
+    return condition
 
 
 def and_or(fn, node, op, a, b):
