@@ -643,7 +643,7 @@ def test_a_climb_goes_on_with_what_was_recorded_elsewhere(recorded_climb, other_
 def test_what_a_climb_counts_without_a_clock():
     "Of the instructions of a tensor core: the loop has fewer than four per instruction"
     said = repr(LessonLadder((8192, 8192, 8192), '99_ladder', lambda wavefronts, instructions: 700/instructions, **MMA)
-                .count(tensor_cores.stages, 2.))
+                .static_table(tensor_cores.stages, 2.))
     assert names(said, 'wavefronts', 'mma')
     assert 2 < float(re.search(r'instructions per mma.* +([\d.]+)', said)[1]) < 4
 

@@ -34,7 +34,7 @@ __global__ void shared_k(const float *m, const float *n, float *out, int h, int 
 }
 ''', threads=(32,32), BM=32, BN=32, BK=32)
 
-def one_each(BM, BN, TM, TN): # threads
+def threads_per_block(BM, BN, TM, TN): # threads
     "Return the threads per block: one per TM x TN results of a tile"
     return BM//TM*(BN//TN)
 
@@ -72,7 +72,7 @@ __global__ void column_k(const float *m, const float *n, float *out, int h, int 
     for (int y = 0; y < TM; y++)
         if (r+tr+y < h && c+tc < w) out[(r+tr+y)*w + c+tc] = o[y];
 }
-''', threads=one_each, BM=64, BN=64, BK=8, TM=8, TN=1)
+''', threads=threads_per_block, BM=64, BN=64, BK=8, TM=8, TN=1)
 
 patch = changed(column, {'column_k': 'patch_k', '''
     int tc = threadIdx.x%BN, tr = threadIdx.x/BN*TM;          // this thread's column, and the first of its rows
@@ -250,7 +250,7 @@ staged_k(const float *m, const float *n, float *out, int h, int w, int k) {
             if (ry < h && cx < w) out[ry*w + cx] = o[y][x];
         }
 }
-''', threads=one_each, shared=all_stages, BM=128, BN=128, BK=16, TM=8, TN=8, STAGES=3, BLOCKS=2)
+''', threads=threads_per_block, shared=all_stages, BM=128, BN=128, BK=16, TM=8, TN=8, STAGES=3, BLOCKS=2)
 
 ahead = changed(staged, {'staged_k': 'ahead_k', '''
     for (int p = 0; p*BK < k; p++) {
@@ -371,7 +371,7 @@ pointers_k(const float *m, const float *n, float *out, int h, int w, int k) {
             if (ry >= row && cx >= col) out[ry*w + cx] = o[y][x];   // the neighbouring tile stores the others
         }
 }
-''', threads=one_each, shared=all_stages, supports=whole_tiles,
+''', threads=threads_per_block, shared=all_stages, supports=whole_tiles,
      BM=128, BN=128, BK=16, TM=8, TN=8, STAGES=3, BLOCKS=2, V=1)
 
 short_first = {'''
@@ -465,5 +465,5 @@ plain = {'''
 ''': '''
     int tr = warp/(BN/WN)*WM + lane%4*4, tc = warp%(BN/WN)*WN + lane/4*4;    // 4 x 8 lanes, column-major
 '''}
-five = {**snake, **spread, **grouped, **stores, **plain}
-tuned = changed(lean, {'lean_k': 'tuned_k', **five}, name='tuned', SPREAD=2, GROUP=8)
+all_ideas = {**snake, **spread, **grouped, **stores, **plain}
+tuned = changed(lean, {'lean_k': 'tuned_k', **all_ideas}, name='tuned', SPREAD=2, GROUP=8)

@@ -227,7 +227,7 @@ class Gpu(clocks.Clock):
         self.device = events.device
         self.sensors = events.sensors
         self.states = events.states
-        self.most = events.most
+        self.max_batch = events.max_batch
         self.times = events.times
 
 

@@ -5,7 +5,7 @@ from ..ptx import primitives
 from .rung import Rung
 from ...bench.variants import changed
 
-def whole(h, w, k): # True, or the reason why not
+def has_whole_fragments(h, w, k): # True, or the reason why not
     "Return whether all sizes are multiples of 16: a fragment has no guard"
     return h%16==w%16==k%16==0 or 'h, w and k must be multiples of 16: a fragment has no guard'
 
@@ -32,9 +32,9 @@ __global__ void matmul_k(const bf16 *m, const bf16 *n, bf16 *out, int h, int w, 
     for (int i = threadIdx.x; i < BM*BN; i += 32)
         out[(r + i/BN)*w + c + i%BN] = __float2bfloat16(tile[i]);
 }
-''', threads=32, dtype='bfloat16', supports=whole, BM=16, BN=16)
+''', threads=32, dtype='bfloat16', supports=has_whole_fragments, BM=16, BN=16)
 
-def eights(h, w, k): # True, or the reason why not
+def has_aligned_rows(h, w, k): # True, or the reason why not
     "Return whether rows can be copied 16 bytes at a time"
     return w%8==k%8==0 or 'w and k must be multiples of 8: rows are copied 16 bytes at a time'
 
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(THREADS) matmul_k(const bf16 *m, const bf16 *n
         __syncwarp();
     }
 }
-''', threads=256, dtype='bfloat16', supports=eights, BM=128, BN=128, BK=64)
+''', threads=256, dtype='bfloat16', supports=has_aligned_rows, BM=128, BN=128, BK=64)
 
 mma = primitives('mma')
 store = r'''
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(THREADS) matmul_k(const bf16 *m, const bf16 *n
     }
     store(o, out, r + wr, c + wc, h, w);
 }
-''', threads=256, dtype='bfloat16', supports=eights, BM=128, BN=128, BK=64)
+''', threads=256, dtype='bfloat16', supports=has_aligned_rows, BM=128, BN=128, BK=64)
 
 padded = r'''
 template<int COLS> constexpr __device__ int place(int r, int c) { return r*(COLS+8) + c; }
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(THREADS) matmul_k(const bf16 *m, const bf16 *n
     }
     store(o, out, r + wr, c + wc, h, w);
 }
-''', threads=256, dtype='bfloat16', supports=eights, BM=128, BN=128, BK=64)
+''', threads=256, dtype='bfloat16', supports=has_aligned_rows, BM=128, BN=128, BK=64)
 
 swizzle = r'''
 // Row-major, but swizzled: the index of a 16-byte chunk within its 128 bytes is XORed with the row modulo 8
@@ -230,12 +230,12 @@ matmul_k(const bf16 *m, const bf16 *n, bf16 *out, int h, int w, int k) {
     }
     store(o, out, r + wr, c + wc, h, w);
 }
-''', threads=warps_of, shared=all_stages, dtype='bfloat16', supports=eights,
+''', threads=warps_of, shared=all_stages, dtype='bfloat16', supports=has_aligned_rows,
     BM=128, BN=128, BK=64, WM=32, WN=64, STAGES=3, BLOCKS=2)
 
 larger = stages.variant('larger', BM=128, BN=256, BK=64, WM=64, WN=64, STAGES=4, BLOCKS=1)
 
-head = r'''
+kernel_head = r'''
 constexpr int STEPS = BK/16;
 
 __global__ void __launch_bounds__(THREADS, BLOCKS)
@@ -284,14 +284,14 @@ loop = r'''
     }
 '''
 
-finish = r'''
+kernel_end = r'''
     store(o, out, r + wr, c + wc, h, w);
 }
 '''
-before = basics + swizzle + ldmatrix + copies + sizes + mma + store
-ahead = larger.variant('ahead', src=before + copy_tile + head + load + fetch + loop + finish)
+device_functions = basics + swizzle + ldmatrix + copies + sizes + mma + store
+ahead = larger.variant('ahead', src=device_functions + copy_tile + kernel_head + load + fetch + loop + kernel_end)
 
-parts = r'''
+copy_counts = r'''
 // rows of m and of n that all threads copy at once; copies per thread and stage, of m and in all
 constexpr int MDOWN = THREADS*8/BK, NDOWN = THREADS*8/BN, MCOPIES = BM/MDOWN, COPIES = MCOPIES + BK/NDOWN;
 '''
@@ -349,7 +349,8 @@ loop_ready = r'''
         use = next;
     }
 '''
-ready = larger.variant('ready', src=before + parts + head + load_ready + fetch_ready + loop_ready + finish)
+ready = larger.variant('ready', src=device_functions + copy_counts + kernel_head + load_ready + fetch_ready + loop_ready
+                       + kernel_end)
 
 store_rows = r'''
 // Stores the block's tile of out: from fragments to shared memory, and from there row by row
@@ -366,13 +367,13 @@ __device__ void store_rows(const float (&o)[WM/16][WN/8][4], bf16 *tile, bf16 *o
     }
 }
 '''
-finish_rows = r'''
+kernel_end_by_rows = r'''
     copies_wait<0>();                                     // copies of zeros past the end of k are in flight
     __syncthreads();
     store_rows(o, shared, out, wr, wc, r, c, h, w);
 }
 '''
-stored = changed(ready, {store: store_rows, finish: finish_rows}, name='stored')
+stored = changed(ready, {store: store_rows, kernel_end: kernel_end_by_rows}, name='stored')
 
 tile_of = r'''
 // The tile of a block: bands of GROUP tile rows, column-major within a band, for reuse in L2
