@@ -1089,7 +1089,7 @@ def test_a_long_loop_is_not_a_wait_and_an_endless_one_ends_with_its_line():
     with sim.options(seconds=.3), finding('timeout endless', seconds='0.3') as e:
         counts[1, 32](np.zeros(3))
     assert 'sim.options' in e.value.hint and 'while x[0] == 0.: n += 1' in str(e.value)
-    with pytest.raises(ValueError, match='seconds is 0'):
+    with pytest.raises(ValueError, match=r'seconds.* 0\b'):
         with sim.options(seconds=0): pass
 
 @pytest.mark.parametrize('name', ['shfl_sync', 'syncthreads_count', 'threadfence', 'popc', 'all_sync', 'atomic.cas',
