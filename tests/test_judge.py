@@ -11,7 +11,7 @@ import pytest
 import torch
 from gridstride.judge import TASKS, FormError, Task, cheats, honest, processes, read_submission, write_submission
 from gridstride.judge.__main__ import main
-from gridstride.judge.closeness import miss
+from gridstride.judge.closeness import find_miss
 from cheat_reasons import REASONS, reasons_for
 from found import names, saying
 from judging import ON_GPU, cpu_only, judge, where
@@ -51,7 +51,7 @@ def test_an_honest_kernel_is_accepted(name):
 def unconfined(monkeypatch):
     "As on a system that has neither namespaces nor Landlock"
     monkeypatch.setattr(processes, '_servers', {})
-    monkeypatch.setattr(processes, '_WITHOUT', ('processes', 'landlock'))
+    monkeypatch.setattr(processes, '_DISABLED_PROTECTIONS', ('processes', 'landlock'))
     yield
     processes.stop()
 
@@ -111,7 +111,7 @@ def test_nothing_is_left_of_a_submission_that_is_not_isolated(unconfined): look_
     ('return torch.softmax(data, -1) * 0.9999', '', 'precision', saying('TF32', 'float16', 'float32')),
 ])
 def test_what_is_wrong_is_said(body, head, code, said, monkeypatch):
-    if ON_GPU: monkeypatch.setattr(processes, '_COMPILE', 15)  # imports may compile there
+    if ON_GPU: monkeypatch.setattr(processes, '_COMPILE_SECONDS', 15)  # imports may compile there
     v = verdict(body, head, limit=.5 if code == 'time' else 20)
     assert v.code == code and re.search(said, v.why), str(v)
 
@@ -141,7 +141,7 @@ def test_a_submission_that_speaks_for_the_judge_gets_nowhere():
 @pytest.mark.parametrize('whom,what', [('warden', 'SIGSTOP'), ('server', 'SIGKILL')])
 def test_who_attacks_what_watches_over_it_is_ended_all_the_same(whom, what, monkeypatch, unconfined):
     "Stopped or killed: nothing is left, and the next submission is judged as ever. Isolated, it reaches neither"
-    monkeypatch.setattr('gridstride.judge.processes._GRACE', .5)
+    monkeypatch.setattr('gridstride.judge.processes._GRACE_SECONDS', .5)
     head = f'''import os, signal, subprocess
 child = subprocess.Popen(['sleep', '600.75'], start_new_session=True).pid
 whom = os.getppid()
@@ -310,13 +310,13 @@ def test_a_sum_passes_in_its_type_alone(terms, shift):
     want, scale = m.double() @ n.double(), m.double().abs() @ n.double().abs()
     one_by_one = torch.zeros(8, 8)
     for i in range(terms): one_by_one += m[:, i, None]*n[i]
-    for got in m @ n, one_by_one: assert miss(got, want, scale, 'float32', terms) is None
+    for got in m @ n, one_by_one: assert find_miss(got, want, scale, 'float32', terms) is None
     if terms*shift > 1000: return                                          # float32, one by one, is as far off itself
     for t in torch.float16, torch.bfloat16:
         rough = (m.to(t).double() @ n.to(t).double()).float()              # elements are rounded, sums are exact
-        assert miss(rough, want, scale, 'float32', terms).kind == 'precision'
-    assert miss(want.half(), want, scale, 'float16', terms) is None        # the answer's own type is rounded to
-    assert miss(one_by_one + torch.eye(8), want, scale, 'float32', terms)
+        assert find_miss(rough, want, scale, 'float32', terms).code == 'precision'
+    assert find_miss(want.half(), want, scale, 'float16', terms) is None        # the answer's own type is rounded to
+    assert find_miss(one_by_one + torch.eye(8), want, scale, 'float32', terms)
 
 
 @pytest.mark.parametrize('dtype', ['float64', 'float32', 'float16', 'bfloat16'])
@@ -325,10 +325,10 @@ def test_a_nan_that_was_computed_is_not_called_unwritten(dtype):
     zero, one = torch.zeros(3, dtype=t), torch.ones(3, dtype=t)
     bits = torch.full((3,), -1, dtype=torch.int64).view(t)[:3]
     for made in zero/zero, (one/zero) - (one/zero), torch.full((3,), math.nan, dtype=t), -(zero/zero):
-        found = miss(torch.stack([one, made]), want, want, dtype, 1)
-        assert found.kind == 'nan' and names(found.text, '3 of 6', [1, 0], '0/0', 'inf - inf'), found
-        found = miss(torch.stack([made, bits]), want, want, dtype, 1)
-        assert found.kind == 'unwritten' and names(found.text, '3 of 6', [1, 0]) and '0/0' not in found.text, found
+        found = find_miss(torch.stack([one, made]), want, want, dtype, 1)
+        assert found.code == 'nan' and names(found.text, '3 of 6', [1, 0], '0/0', 'inf - inf'), found
+        found = find_miss(torch.stack([made, bits]), want, want, dtype, 1)
+        assert found.code == 'unwritten' and names(found.text, '3 of 6', [1, 0]) and '0/0' not in found.text, found
 
 
 @pytest.mark.parametrize('body,code,said', [

@@ -371,7 +371,7 @@ def test_files_as_editors_write_them(tmp_path):
 
 
 @pytest.mark.parametrize('text,code,said', [
-    ('def other(data): return data\nif False:\n    custom_kernel = other\n', 'raised', 'custom_kernel is not'),
+    ('def other(data): return data\nif False:\n    custom_kernel = other\n', 'raised', 'not define custom_kernel'),
     ('custom_kernel: object\nx = 1\n', 'form', 'it defines x'),
     ('def f():\n    def custom_kernel(data): return data\n', 'form', 'it defines f'),
     ('class A:\n    def custom_kernel(data): return data\n', 'form', 'it defines A'),
@@ -420,7 +420,7 @@ def test_several_threads_judge_at_once(monkeypatch):
 
     monkeypatch.setattr(processes, '_servers', {})
     monkeypatch.setattr(processes, '_Server', Server)
-    monkeypatch.setattr(processes, '_GRACE', .5)
+    monkeypatch.setattr(processes, '_GRACE_SECONDS', .5)
     slow = SOFTMAX.replace(': return', ':\n    time.sleep(.15)\n    return').replace('torch\n', 'torch, time\n', 1)
     attack = 'import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)\n' + SOFTMAX
     with ThreadPoolExecutor(5) as pool:
@@ -437,7 +437,7 @@ def test_a_process_that_is_forked_has_no_server():
     "It would speak into the socket of the process that it was forked from"
     assert judge(SOFTMAX, 'softmax') and processes._servers
     pid = os.fork()
-    if not pid: os._exit(len(processes._servers) + processes._one_at_a_time._is_owned())
+    if not pid: os._exit(len(processes._servers) + processes._lock._is_owned())
     assert os.waitpid(pid, 0)[1] == 0 and judge(SOFTMAX, 'softmax')
 
 

@@ -22,7 +22,7 @@ from gridstride.cpp.toolchain import compilers
 from gridstride.judge import TASKS, Verdict, compiling, honest, processes, read_submission, wire
 from gridstride.judge.__main__ import main
 from gridstride.judge.bench import Bench, Call, Refused, _facts_of
-from gridstride.judge.isolation import descendants, hidden, is_stopped, needed_paths, possible
+from gridstride.judge.isolation import are_namespaces_supported, descendants, hidden_folders, is_stopped, needed_paths
 from gridstride.judge.verdicts import ISOLATION
 from gridstride.utils import cache_dir
 from found import names
@@ -67,7 +67,7 @@ def attack(text, **values):
     "The verdict on a submission with these values in it, and what it said, which must fit into what a verdict keeps"
     for name, value in values.items(): text = text.replace(name, repr(value))
     v = judge(PRELUDE + text, 'softmax')
-    assert not v.accepted or len(v.printed) < processes._OUTPUT, 'the output was cut off: print less'
+    assert not v.accepted or len(v.printed) < processes._MAX_OUTPUT_TEXT, 'the output was cut off: print less'
     said = [json.loads(o) for o in v.printed.splitlines() if o.startswith('{')]
     return v, {k: x for o in said for k, x in o.items()}
 
@@ -82,7 +82,8 @@ def sandbox():
 @pytest.mark.skipif(sys.platform != 'linux', reason='only Linux has namespaces')
 def test_a_verdict_says_what_holds():
     v = judge(honest()['softmax_torch'])
-    assert ('processes' in v.isolation) == ('files' in v.isolation) == possible(str(cache_dir())), v.isolation
+    supported = are_namespaces_supported(str(cache_dir()))
+    assert ('processes' in v.isolation) == ('files' in v.isolation) == supported, v.isolation
     assert 'limits' in v.isolation and ('not isolated' in str(v)) == (v.isolation != EVERYTHING)
 
 
@@ -378,7 +379,7 @@ def used_at_first():
 def limit_memory(monkeypatch, n):
     "A submission may have so many bytes of memory"
     memory = os.sysconf('SC_PHYS_PAGES')*os.sysconf('SC_PAGE_SIZE')
-    monkeypatch.setattr(processes, '_MEMORY', (n + used_at_first())/memory)
+    monkeypatch.setattr(processes, '_MEMORY_FRACTION', (n + used_at_first())/memory)
 
 
 @pytest.mark.usefixtures('sandbox')
@@ -394,15 +395,16 @@ def test_a_sandbox_does_not_depend_on_where_the_home_folder_is(home, monkeypatch
     "It may not exist, or hold the package: what is needed of it is shown"
     monkeypatch.setenv('HOME', home)
     package = str(Path(processes.__file__).parents[1])
-    shown = any(Path(package).is_relative_to(o) for o in needed_paths(hidden()))
-    assert possible(str(cache_dir())) and shown == any(Path(package).is_relative_to(o) for o in hidden())
+    shown = any(Path(package).is_relative_to(o) for o in needed_paths(hidden_folders()))
+    assert are_namespaces_supported(str(cache_dir()))
+    assert shown == any(Path(package).is_relative_to(o) for o in hidden_folders())
 
 
 # What reaches beyond a process without a path to it
 @pytest.mark.usefixtures('sandbox')
 def test_no_socket_and_no_pipe_leads_out():
     "Those that have names outside the hidden folders; families that no namespace isolates; shared memory"
-    if any(Path(__file__).resolve().is_relative_to(o) for o in hidden()):
+    if any(Path(__file__).resolve().is_relative_to(o) for o in hidden_folders()):
         pytest.skip('these tests are in a folder that submissions find empty')
     with tempfile.TemporaryDirectory(prefix='.named-', dir=Path(__file__).parent) as folder, \
             socket.socket(socket.AF_UNIX) as named, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams:
@@ -440,7 +442,7 @@ KEYCTL, ADD_KEY = (250, 248) if os.uname().machine == 'x86_64' else (219, 217)
 @pytest.mark.skipif(sys.platform != 'linux', reason='only Linux has keyrings')
 def test_no_key_of_the_keyrings_is_there(servers, monkeypatch):
     "Neither by its number nor by its name, even where the calls for keys are not denied"
-    monkeypatch.setattr(processes, '_WITHOUT', ('seccomp',))
+    monkeypatch.setattr(processes, '_DISABLED_PROTECTIONS', ('seccomp',))
     libc, session = ctypes.CDLL(None), -3
     key = libc.syscall(ADD_KEY, b'user', b'gridstride-test', b'a secret', 8, session)
     if key < 0: pytest.skip('this system has no keyrings')
@@ -559,7 +561,7 @@ def custom_kernel(data):
     hides_its_thread=('late', '''
 import threading
 worker = sys.modules['gridstride.judge.worker']
-worker.own_threads.__code__ = (lambda before: '').__code__
+worker.submission_threads.__code__ = (lambda before: '').__code__
 def custom_kernel(data):
     out = torch.zeros_like(data)
     threading.Timer(.1, lambda: out.copy_(torch.softmax(data, -1))).start()
@@ -749,8 +751,8 @@ def test_its_words_are_few():
     "However many kernels it says that it launched"
     v, _ = attack('''
 machines, many = sys.modules['gridstride.judge.devices'], {f'{i:0190}': 1 for i in range(5000)}
-take = machines.Cpu.take
-machines.Cpu.take = lambda self, items: (items, {**take(self, items)[1], 'launches': many})
+take = machines.Cpu.take_answer
+machines.Cpu.take_answer = lambda self, items: (items, {**take(self, items)[1], 'launches': many})
 machines.Gpu.kernels = lambda self, f, data: many
 ''')
     assert v and 10_000 < len(str(v)) < 30_000
@@ -779,7 +781,7 @@ def test_a_file_is_read_in_a_moment(text):
 @pytest.mark.slow
 @pytest.mark.usefixtures('sandbox')
 def test_landlock_alone_keeps_files_and_processes_from_it(servers, monkeypatch):
-    monkeypatch.setattr(processes, '_WITHOUT', ('processes',))
+    monkeypatch.setattr(processes, '_DISABLED_PROTECTIONS', ('processes',))
     with tempfile.NamedTemporaryFile('w+') as key:
         key.write('a private key')
         key.flush()
@@ -809,7 +811,7 @@ say(key=attempt(lambda: open(KEY).read()), own=attempt(lambda: put(j.__file__, '
 @pytest.mark.slow
 @pytest.mark.usefixtures('sandbox')
 def test_a_verdict_without_isolation_states_it(servers, monkeypatch):
-    monkeypatch.setattr(processes, '_WITHOUT', ('processes', 'landlock', 'seccomp'))
+    monkeypatch.setattr(processes, '_DISABLED_PROTECTIONS', ('processes', 'landlock', 'seccomp'))
     v = judge(honest()['softmax_triton'])
     assert v and v.isolation == ('limits',) and 'Landlock' in str(v), str(v)
 
@@ -827,7 +829,7 @@ from gridstride.judge import honest, judge, seccomp
 from gridstride.judge.isolation import prctl
 seccomp._DENIED = {[(name, *numbers) for name, numbers in denied.items()]}
 prctl(38, 1)
-assert seccomp.deny()
+assert seccomp.install_filter()
 v = judge(honest()['softmax_torch'])
 print(json.dumps([v.code, v.isolation, str(v) + v.printed]))"""
     done = subprocess.run([sys.executable, '-c', code], cwd=Path(__file__).parents[1], capture_output=True, text=True)
@@ -860,7 +862,7 @@ def softmax_kernel(x_ptr, BLOCK: tl.constexpr):
 
 machines = sys.modules['gridstride.judge.devices']
 def custom_kernel(data):
-    if machines.IDLE: return torch.zeros_like(data)
+    if machines.SKIPPED_LAUNCHES: return torch.zeros_like(data)
     machines._COUNTS['softmax_kernel'] = 7
     return torch.softmax(data, -1)
 '''
@@ -899,7 +901,7 @@ def test_events_longer_than_their_call_or_none_at_all_are_refused(event):
 
 
 def test_a_gpu_that_works_on_for_no_number_of_seconds_is_refused():
-    with pytest.raises(Refused): Bench(None, TASKS['sum'], 'cuda', 1).check_ends(dict(after=math.nan))
+    with pytest.raises(Refused): Bench(None, TASKS['sum'], 'cuda', 1).check_finished(dict(after=math.nan))
 
 
 @cpu_only
@@ -907,8 +909,8 @@ def test_events_on_a_cpu_are_not_believed():
     "There are none, so none may shorten a time"
     v, _ = attack('''
 cpu = sys.modules['gridstride.judge.devices'].Cpu
-take = cpu.take
-cpu.take = lambda self, items: (items, {**take(self, items)[1], 'event': 1e-9})
+take = cpu.take_answer
+cpu.take_answer = lambda self, items: (items, {**take(self, items)[1], 'event': 1e-9})
 ''')
     assert not v or min(v.times) > 1e-6, str(v)
 

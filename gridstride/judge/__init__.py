@@ -1,20 +1,20 @@
-"""A judge for kernels of other authors: `judge(file)` reports that a submission is right, or why it is refused.
+"""A judge for kernels of other authors: `judge(file)` accepts a submission, or refuses it and reports the reason.
 
 A submission is a file in the form of the public leaderboards: `custom_kernel(data)` (GPU MODE's, with its lines
-`#!POPCORN leaderboard NAME` and `#!POPCORN gpu NAME`) or `ModelNew` (KernelBench's). It runs in a process of its own,
-forked from a warm one that has never seen a task:
+`#!POPCORN leaderboard NAME` and `#!POPCORN gpu NAME`) or `ModelNew` (KernelBench's). It runs in a separate process,
+forked from a server process that has never received a task:
 
 - inputs are sent as bytes, new random ones per call, with seeds from the operating system; answers come back as bytes.
   The reference, in float64, and all comparisons run in the judge's process, which runs no code of the submission and
-  unpickles nothing from it. So a submission cannot find an answer in memory, objects or frames of its process;
+  unpickles nothing from it. So a submission cannot find the right answer in its own process;
 - the judge's clock runs from the first byte of the inputs to the last byte of the answer, in the judge's process. Work
-  after that is too late, and work before it cannot depend on the inputs. There is no warm-up and no unchecked call, so
-  only right answers are timed. While the reference is timed, all processes of the submission are stopped;
-- memory that the submission allocates is full of NaN, inputs reuse the addresses of the last call, some inputs are
-  earlier ones with one value changed or with all values shuffled, and hidden sizes are mixed with public ones, in a
-  random order;
-- a warden kills all processes that a submission started, on Linux also those that left its session; each answer has a
-  time limit. Text of a submission in a verdict has no control characters.
+  after that is not in the answer, and work before it cannot depend on the inputs. There is no warm-up and no unchecked
+  call, so only right answers are timed. While the reference is timed, all processes of the submission are stopped;
+- memory that the submission allocates is full of NaN, and inputs have the same addresses in each call. Some inputs are
+  earlier inputs with one changed value or with shuffled values. Hidden sizes are mixed with public sizes, in a random
+  order;
+- a warden process kills all processes that a submission started, on Linux also those that left its session; each
+  answer has a time limit. Text of a submission in a verdict has no control characters.
 
 On Linux the submission's process is a sandbox, which `Verdict.isolation` lists (`verdicts.ISOLATION`):
 
@@ -26,28 +26,28 @@ On Linux the submission's process is a sandbox, which `Verdict.isolation` lists 
   emulator is compiled in a sandbox of its own, in which nothing of the submission runs. The result is kept in a folder
   of the cache, `judged`, that submissions can only read and that nothing but their sandboxes reads: a second verdict
   does not compile again;
-- Landlock, on top, even if namespaces are not available: there it still denies most of that. Without namespaces
-  the cache can be written to, /proc shows other processes' names, and named sockets are reachable;
+- Landlock in addition. If namespaces are not available, Landlock alone denies most of these accesses, but the cache is
+  writable, /proc shows the names of other processes, and named sockets are reachable;
 - a filter of system calls (seccomp): no keyrings, no sockets but Unix's, none of ten calls that a kernel does not need;
 - no capabilities, no keys of the session's keyring, an environment of listed variables without secrets, and limits:
   half of the memory, files in memory included, 256 processes, 1,024 open files, 1 GiB per file, 64 MiB of output.
 
-Elsewhere (macOS, containers that deny both) it runs as any program of yours, with limits of the system alone, and the
+Elsewhere (macOS, containers that deny both) it runs like any program of yours, with resource limits only, and the
 verdict says "not isolated on this system". Files outside the hidden folders that all users, or this user, can read
-are readable in a sandbox, too. A flaw of the kernel or of a GPU's driver is out of its reach: for submissions of
-attackers use a virtual machine.
+are readable in a sandbox, too. The sandbox does not protect from a flaw in the kernel or in a GPU's driver: for
+submissions of attackers use a virtual machine.
 
 A submission shares its interpreter with the code that calls it, so no report from its process is trusted. That code
-notices patched functions, threads that continue, streams that nothing waits for, inspected frames and objects, and
-changed inputs. A submission can prevent this: such reports only give a refusal its reason, like the launch counts of a
-verdict. On a CPU a file whose answer is right in a second process, in which no launch does anything, is refused;
+detects patched functions, threads that continue, streams for which nothing waits, inspected frames and objects, and
+changed inputs. A submission can prevent this, so such reports, like the launch counts of a verdict, only add the reason
+to a refusal. On a CPU a file whose answer is right in a second process, in which no launch does anything, is refused;
 a submission that finds out which of the two it is in (a kernel of its own that does nothing shows it), and then answers
 wrongly in the second one, is not detected. On a GPU the time between two events is measured in the submission's
 process, so a submission that replaces the driver below torch can make it shorter: it must be positive and within the
 call, and the judge's own clock sees what the events hide if it is more than half of what the transfers of a call take
 (`clock`).
 
-What this judge, like any such judge, cannot see:
+What this judge, like any such judge, cannot detect:
 
 - a right answer from a library where a kernel was required: `Verdict.counts` lists what ran. A file is refused if its
   kernels never run, or if its answer is right when its launches do nothing (on a GPU, launches from Python: those of a

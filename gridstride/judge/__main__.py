@@ -12,14 +12,14 @@ from pathlib import Path
 from ..support.lazy_exports import require, run_command
 from .samples import honest
 
-_DESCRIPTION = """Judge a submission: run it in a process of its own, with inputs that it has never seen, and report
-whether its answers are right, how long they take (on a machine with a GPU), or why it is refused.
+_DESCRIPTION = """Judge a submission: run it in a separate process, with inputs that it has never seen, and report that
+its answers are right and how long they take (on a machine with a GPU), or the reason for which it is refused.
 To write a submission: python -m gridstride.judge submit -h"""
-_EPILOG = """The exit status is 0 if it is accepted, 1 if it is refused, 2 if nothing could be judged.
-On Linux a submission runs in a sandbox, without the network, other processes or your home folder. Where the system
-offers none (macOS, some containers) it runs as your own programs do, and the verdict says "not isolated on this
+_EPILOG = """The exit status is 0 if it is accepted, 1 if it is refused, and 2 for a wrong command line.
+On Linux a submission runs in a sandbox, without the network, other processes or your home folder. If the system
+supports none (macOS, some containers), it runs like your own programs, and the verdict says "not isolated on this
 system": use a virtual machine there."""
-_TASK = 'what it should compute, if its line #!POPCORN leaderboard NAME does not name one of these'
+_TASK_HELP = 'the task; default: NAME of its line #!POPCORN leaderboard NAME'
 
 
 def _seconds(text):
@@ -40,19 +40,21 @@ def _tasks():
 
 def _judge(argv):
     "Judge a file and print the verdict; return whether it is refused"
-    p = argparse.ArgumentParser(prog='python -m gridstride.judge', description=_DESCRIPTION, epilog=_EPILOG)
-    p.add_argument('file', help='a Python file with custom_kernel(data), or ModelNew')
-    p.add_argument('--task', choices=_tasks(), help=_TASK)
-    p.add_argument('--timing', action='store_true', default=None, help='time it next to the reference, even on a CPU')
-    p.add_argument('--limit', type=_seconds, default=20.0, metavar='SECONDS', help='limit of a call; default 20')
-    a = p.parse_args(argv)
+    parser = argparse.ArgumentParser(prog='python -m gridstride.judge', description=_DESCRIPTION, epilog=_EPILOG)
+    parser.add_argument('file', help='a Python file with custom_kernel(data), or ModelNew')
+    parser.add_argument('--task', choices=_tasks(), help=_TASK_HELP)
+    parser.add_argument(
+        '--timing', action='store_true', default=None, help='time it next to the reference, even on a CPU'
+    )
+    parser.add_argument('--limit', type=_seconds, default=20.0, metavar='SECONDS', help='limit of a call; default 20')
+    options = parser.parse_args(argv)
     require('torch', 'gridstride.judge')
     from . import judge
 
     try:
-        verdict = judge(Path(a.file), a.task, limit=a.limit, timing=a.timing)
+        verdict = judge(Path(options.file), options.task, limit=options.limit, timing=options.timing)
     except ValueError as e:
-        p.error(f'{e}; choose one with --task NAME')
+        parser.error(f'{e}; choose one with --task NAME')
     printed = [f'  | {line}' for line in verdict.printed.splitlines()]
     print(verdict, *(['  it printed:', *printed] if printed else []), sep='\n')
     return not verdict
@@ -60,30 +62,30 @@ def _judge(argv):
 
 def _submit(argv):
     "Write a submission and judge it here; return whether it is refused"
-    p = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog='python -m gridstride.judge submit',
         description="Write a submission in the leaderboards' form from a kernel of the lessons, and judge it here. "
         'Nothing is sent anywhere.',
     )
-    p.add_argument('kernel', help=f'a file with custom_kernel(data) or ModelNew, or one of {", ".join(honest())}')
-    p.add_argument('--leaderboard', metavar='NAME', help='name of the leaderboard; default: the task')
-    p.add_argument('--gpu', nargs='+', default=['H100'], metavar='NAME', help='GPUs of the leaderboard')
-    p.add_argument('--task', choices=_tasks(), help=_TASK)
-    p.add_argument('--out', default='submission.py', metavar='FILE', help='where to write it')
-    a = p.parse_args(argv)
+    parser.add_argument('kernel', help=f'a file with custom_kernel(data) or ModelNew, or one of {", ".join(honest())}')
+    parser.add_argument('--leaderboard', metavar='NAME', help='name of the leaderboard; default: the task')
+    parser.add_argument('--gpu', nargs='+', default=['H100'], metavar='NAME', help='GPUs of the leaderboard')
+    parser.add_argument('--task', choices=_tasks(), help=_TASK_HELP)
+    parser.add_argument('--out', default='submission.py', metavar='FILE', help='where to write it')
+    options = parser.parse_args(argv)
     require('torch', 'gridstride.judge')
     from . import judge, read_submission, task_named, write_submission
 
     try:
-        source = honest().get(a.kernel, a.kernel)
-        task = a.task or read_submission(Path(source)).leaderboard
+        source = honest().get(options.kernel, options.kernel)
+        task = options.task or read_submission(Path(source)).leaderboard
         task = task_named(task).name
-        write_submission(Path(source), a.leaderboard or task, a.gpu, a.out)
-        verdict = judge(Path(a.out), task)
+        write_submission(Path(source), options.leaderboard or task, options.gpu, options.out)
+        verdict = judge(Path(options.out), task)
     except (ValueError, OSError) as e:
-        p.error(str(e))
+        parser.error(str(e))
     print(
-        f'{a.out} is written, for the leaderboard {a.leaderboard or task}; nothing was sent. Judged here:',
+        f'{options.out} is written, for the leaderboard {options.leaderboard or task}; nothing was sent. Judged here:',
         verdict,
         sep='\n',
     )

@@ -1,5 +1,5 @@
-"""Watches a submission in its process: access to its callers' objects, functions that it replaces, threads that
-continue after a call. This only gives a refusal its reason, because a submission could defeat it."""
+"""Watch a submission in its process: report access to its callers' objects, functions that it replaces, and threads
+that continue after a call. A submission could defeat this, so these reports only add the reason to a refusal."""
 
 import gc
 import json
@@ -16,168 +16,176 @@ import torch
 
 # A report goes through a pipe at once, so that the submission cannot withdraw it.
 class Reporter:
-    "Reports to the judge what the submission does, each kind once"
+    "Sends each report to the judge once"
 
     def __init__(self, fd):
         self.fd = fd
         self.reported = set()
 
-    def __call__(self, what, text):
-        if (what, text) not in self.reported:
-            self.reported.add((what, text))
-            os.write(self.fd, (json.dumps([what, text[:300]]) + '\n').encode())
+    def __call__(self, code, text):
+        if (code, text) not in self.reported:
+            self.reported.add((code, text))
+            os.write(self.fd, (json.dumps([code, text[:300]]) + '\n').encode())
 
 
-_SPYING = {
+_INSPECTIONS = {  # audit event -> its description in a report
     'gc.get_objects': 'searches all objects of the process (gc.get_objects)',
     'gc.get_referrers': 'searches for the holders of an object (gc.get_referrers)',
-    'gc.get_referents': 'searches for what an object refers to (gc.get_referents)',
+    'gc.get_referents': 'searches for the referents of an object (gc.get_referents)',
     'sys._getframe': "inspects its callers' frames",
     'sys._current_frames': 'inspects the frames of all threads',
-    'sys.settrace': 'traces what its callers do',
-    'sys.setprofile': 'traces what its callers do',
+    'sys.settrace': 'traces its callers',
+    'sys.setprofile': 'traces its callers',
 }
 _TORCH = os.path.dirname(torch.__file__)
 
 
-def _libraries():
-    "Return prefixes of files that are not the submission's: Python, torch, the path, files that torch.compile writes"
-    temporary = tempfile.gettempdir()  # submissions are there, too
+def _library_prefixes():
+    "Return prefixes of the files of libraries: Python, torch, folders of sys.path, files that torch.compile writes"
+    temporary = tempfile.gettempdir()  # has submissions, too, so it is not a library
     on_path = (
         os.path.join(folder, '')
         for folder in sys.path
         if os.path.isabs(folder) and not (temporary + os.sep).startswith(os.path.join(folder, ''))
     )
-    written = os.environ.get('TORCHINDUCTOR_CACHE_DIR') or os.path.join(temporary, 'torchinductor_')
+    inductor = os.environ.get('TORCHINDUCTOR_CACHE_DIR') or os.path.join(temporary, 'torchinductor_')
     installed = os.path.dirname(os.__file__), os.path.dirname(_TORCH), os.path.dirname(os.path.dirname(__file__))
-    return *installed, *on_path, written, '<frozen'
+    return *installed, *on_path, inductor, '<frozen'
 
 
-_LIBRARIES = _libraries()
+_LIBRARIES = _library_prefixes()
 
 
-def _is_asked_by_submission():
-    "Return whether the nearest caller is the submission, directly or through `inspect`"
-    f = sys._getframe(2)
-    while f and (f.f_code.co_filename.endswith(('inspect.py', '/gc.py')) or f.f_globals is globals()):
-        f = f.f_back
-    return bool(f) and not f.f_code.co_filename.startswith(_LIBRARIES)
+def _is_called_by_submission():
+    "Return whether the submission calls the audited function, directly or through `inspect`"
+    frame = sys._getframe(2)
+    while frame and (frame.f_code.co_filename.endswith(('inspect.py', '/gc.py')) or frame.f_globals is globals()):
+        frame = frame.f_back
+    return bool(frame) and not frame.f_code.co_filename.startswith(_LIBRARIES)
 
 
-def own_threads(before):
-    """Return where new threads execute code of the submission, as text; threads of libraries do not count
+def submission_threads(old_threads):
+    """Return the lines of the submission that new threads execute, as text; '' if there are none.
 
-    A thread that waits for work, such as a worker at its queue, does not count either."""
-    new = {ident: f for ident, f in sys._current_frames().items() if ident not in before}
-    own = [_own_frame(f) for ident, f in new.items() if not _waits(ident, f)]
-    return '; '.join(f'{os.path.basename(f.f_code.co_filename)}, line {f.f_lineno}' for f in own if f)
+    Threads of libraries do not count, nor do threads that wait for work, such as a worker that reads its queue."""
+    new = {ident: frame for ident, frame in sys._current_frames().items() if ident not in old_threads}
+    frames = [_submission_frame(frame) for ident, frame in new.items() if not _is_waiting(ident, frame)]
+    return '; '.join(f'{os.path.basename(f.f_code.co_filename)}, line {f.f_lineno}' for f in frames if f)
 
 
-def own_threads_soon(before):
-    "Return `own_threads` after a moment, in which workers that are finished return to their queues"
-    end = time.monotonic() + _MOMENT
-    while (text := own_threads(before)) and time.monotonic() < end:
-        time.sleep(_MOMENT / 20)
+def remaining_submission_threads(old_threads):
+    "Return `submission_threads` after a pause, in which workers that have finished return to their queues"
+    deadline = time.monotonic() + _PAUSE
+    while (text := submission_threads(old_threads)) and time.monotonic() < deadline:
+        time.sleep(_PAUSE / 20)
     return text
 
 
-_MOMENT = 0.02  # seconds in which a finished worker returns to its queue
-_WAITING = 'threading.py', 'queue.py', 'selectors.py'
-# Linux's calls that only another thread ends: (number on x86_64 or ARM, the argument that is its limit of time)
-_ENDLESS = {('202', 4), ('98', 4), ('0', None), ('63', None)}  # futex, which locks and queues wait in; read, of a pipe
+_PAUSE = 0.02  # seconds
+_WAITING_MODULES = 'threading.py', 'queue.py', 'selectors.py'
+# Blocking system calls of Linux that only another thread ends: futex, in which locks and queues wait, and read, which
+# waits for a pipe. (number on x86_64 or ARM, index of the timeout argument)
+_BLOCKING_CALLS = {('202', 4), ('98', 4), ('0', None), ('63', None)}
 
 
-def _own_frame(frame):
-    "Return the innermost frame of a thread that is the submission's; None if there is none"
-    return next((f for f in _stack(frame) if not f.f_code.co_filename.startswith(_LIBRARIES)), None)
+def _submission_frame(frame):
+    "Return the innermost frame of a thread that executes code of the submission; None if there is none"
+    return next((f for f in _frames(frame) if not f.f_code.co_filename.startswith(_LIBRARIES)), None)
 
 
-def _waits(ident, frame):
+def _is_waiting(ident, frame):
     "Return whether a thread waits for another one, in a module of Python or in a system call"
-    if os.path.basename(frame.f_code.co_filename) in _WAITING and frame.f_code.co_filename.startswith(_LIBRARIES):
+    if os.path.basename(frame.f_code.co_filename) in _WAITING_MODULES and frame.f_code.co_filename.startswith(
+        _LIBRARIES
+    ):
         return True
     return any(t.ident == ident and _is_blocked(t.native_id) for t in threading.enumerate())
 
 
 def _is_blocked(thread):
-    "Return whether a thread is in a system call that only another thread ends; False if the system does not report it"
+    "Return whether a thread is in one of `_BLOCKING_CALLS`; False if the system does not report system calls"
     try:
         with open(f'/proc/self/task/{thread}/syscall') as f:
             words = f.read().split()
     except OSError:
         return False
-    return any(words[:1] == [n] and (at is None or words[at] == '0x0') for n, at in _ENDLESS)
+    # '0x0': the call has no timeout
+    return any(words[:1] == [n] and (i is None or words[i] == '0x0') for n, i in _BLOCKING_CALLS)
 
 
-def _stack(frame):
-    "Yield a frame and all that called it"
+def _frames(frame):
+    "Yield a frame and all its callers"
     while frame:
         yield frame
         frame = frame.f_back
 
 
 def watch(report):
-    "Report to the judge, from now on, when the submission inspects its callers or imports the judge"
-    busy = []
+    "From now on, report when the submission inspects its callers or imports modules of the judge"
+    active_events = []  # not empty while the hook runs, so that it ignores events that it causes
 
     def hook(event, args):
-        if busy or event != 'import' and event not in _SPYING:
+        if active_events or event != 'import' and event not in _INSPECTIONS:
             return
-        busy.append(event)
+        active_events.append(event)
         try:
             if event == 'import':
-                _imported(args[0], report)
-            elif _is_asked_by_submission():
-                report('spied', f'it {_SPYING[event]}')
+                _check_import(args[0], report)
+            elif _is_called_by_submission():
+                report('spied', f'it {_INSPECTIONS[event]}')
         finally:
-            busy.clear()
+            active_events.clear()
 
     sys.addaudithook(hook)
 
 
-def _imported(name, report):
-    "Report and refuse the import of a module of the judge"
+def _check_import(name, report):
+    "Report an import of a module of the judge, and raise `ImportError`"
     if name == 'reference' or name.startswith('gridstride.judge.'):
-        report('reference', f'it imports {name}, where the reference is')
+        report('reference', f'it imports {name}, which has the reference')
         raise ImportError(f'{name} is not available to a submission')
 
 
-# Functions that a clock or a comparison in this process would use. The judge uses none of them, but a submission that
-# replaces one tries to cheat.
-def _watched():
-    "Return {name: namespace} that a submission must not change, except the judge's own"
-    res = {'time': time, 'torch': torch, 'torch.Tensor': torch.Tensor, 'torch.cuda': torch.cuda, 'json': json, 'os': os}
-    res |= {'torch.cuda.Event': torch.cuda.Event, 'torch.testing': torch.testing, 'builtins': __builtins__}
-    return res | {'gc': gc, 'signal': signal}
+# These namespaces have functions that a clock or a comparison in this process would use. The judge uses none of them,
+# but a submission that replaces one tries to cheat.
+def _watched_namespaces():
+    "Return {name: namespace} of Python and torch that a submission must not change"
+    modules = dict(time=time, torch=torch, json=json, os=os, gc=gc, signal=signal, builtins=__builtins__)
+    torch_namespaces = {'torch.Tensor': torch.Tensor, 'torch.cuda': torch.cuda, 'torch.testing': torch.testing}
+    return modules | torch_namespaces | {'torch.cuda.Event': torch.cuda.Event}
 
 
-def _names(thing):
-    return thing if isinstance(thing, Mapping) else vars(thing)
+def _attributes(namespace):
+    return namespace if isinstance(namespace, Mapping) else vars(namespace)
 
 
-def _callables(thing):
-    return {k: v for k, v in dict(_names(thing)).items() if callable(v)}
+def _callables(namespace):
+    return {name: value for name, value in dict(_attributes(namespace)).items() if callable(value)}
 
 
-def _is_wrapped(new, old):
-    "Return whether this is torch's own wrapper, such as `torch.compile`'s around `torch.manual_seed`"
+def _is_torch_wrapper(new, old):
+    "Return whether `new` is torch's wrapper of `old`, such as the one of `torch.compile` around `torch.manual_seed`"
     code = getattr(new, '__code__', None)
     return getattr(new, '__wrapped__', None) is old and code and code.co_filename.startswith(_TORCH)
 
 
 class Guard:
-    "Remembers functions, and reports which of them were replaced"
+    "Saves the functions of namespaces, and finds those that were replaced"
 
     def __init__(
         self,
-        own: dict,  # {name: namespace} of the judge
+        judge_namespaces: dict,  # {name: namespace} of the judge
     ):
-        self.were = {name: (thing, _callables(thing)) for name, thing in {**_watched(), **own}.items()}
+        namespaces = {**_watched_namespaces(), **judge_namespaces}
+        self.originals = {name: (namespace, _callables(namespace)) for name, namespace in namespaces.items()}
 
-    def changed(self):
+    def replaced_functions(self):
         "Return the names of functions that were replaced"
-        res = []
-        for name, (thing, were) in self.were.items():
-            now = _names(thing)
-            res += [f'{name}.{k}' for k, v in were.items() if now.get(k) is not v and not _is_wrapped(now.get(k), v)]
-        return res
+        names = []
+        for namespace_name, (namespace, originals) in self.originals.items():
+            current = _attributes(namespace)
+            for name, original in originals.items():
+                function = current.get(name)
+                if function is not original and not _is_torch_wrapper(function, original):
+                    names.append(f'{namespace_name}.{name}')
+        return names

@@ -1,4 +1,4 @@
-"The calls of a submission: their inputs, the checks of each answer, and the reasons to refuse one."
+"Make the calls of a submission, check each answer, and find the reason for a wrong one."
 
 import math
 import random
@@ -13,18 +13,18 @@ import numpy as np
 import torch
 
 from . import wire
-from .closeness import Miss, miss
+from .closeness import Miss, find_miss
 from .processes import Ended, Process
 
-# Seconds for which a GPU may be busy after the answer was copied. With no work left, synchronizing with an H100 took 15
-# to 140 us in 139 of 141 calls, and 260 us at most, on a busy host; with work that the submission does not wait for, it
-# took as long as that work: 8 to 10 ms in `tests/kernels/check_judge_gpu.py`. Shorter work is detected by the wrong
-# answer that it leaves.
-_AFTER = 2e-3
-_TEXT = 200  # characters of a text from a submission's process that are repeated
-_KERNELS = 100  # reported kernels that are read, at most
+# Seconds for which a GPU may be busy after the copy of the answer. Without remaining work, synchronizing with an H100
+# on a busy host took 15 to 140 us in 139 of 141 calls, and at most 260 us. With work for which the submission does not
+# wait, it took as long as that work: 8 to 10 ms in `tests/kernels/check_judge_gpu.py`. Shorter work makes the answer
+# wrong.
+_MAX_BUSY_SECONDS = 2e-3
+_MAX_TEXT = 200  # characters of a text from a submission's process that are kept
+_MAX_KERNELS = 100  # reported kernels that are kept
 
-Call = namedtuple('Call', 'sizes data got facts seconds')  # got: the answer's tensors, until they are checked
+Call = namedtuple('Call', 'sizes data answer facts seconds')  # answer: a list of tensors, () after the checks
 
 
 class Refused(Exception):
@@ -36,79 +36,80 @@ class Refused(Exception):
 
 
 # Inputs
-def _items(data):
+def _as_tuple(data):
     return data if isinstance(data, tuple) else (data,)
 
 
-def _wide(data, device):
+def _to_float64(data, device):
     "Return a copy of the data in which all floats are float64"
-    items = [x.to(device, copy=True) if isinstance(x, torch.Tensor) else x for x in _items(data)]
+    items = [x.to(device, copy=True) if isinstance(x, torch.Tensor) else x for x in _as_tuple(data)]
     items = [x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in items]
     return tuple(items) if isinstance(data, tuple) else items[0]
 
 
-def _changed(task, data, change):
+def _change_floats(task, data, change):
     "Return the data with `change` applied to its float inputs"
     items = [
         change(x) if isinstance(x, torch.Tensor) and x.is_floating_point() and i not in task.writes else x
-        for i, x in enumerate(_items(data))
+        for i, x in enumerate(_as_tuple(data))
     ]
     return tuple(items) if isinstance(data, tuple) else items[0]
 
 
-def _touched(x, rng):
-    "Change one element: a cache keyed by the ends, or by a sample, does not notice"
+def _change_one_element(x, rng):
+    "Change one element, which detects a cache whose key is a sample of the elements"
     x = x.clone()
     if x.numel():
         x.view(-1)[rng.randrange(x.numel())] += 3 * (1 + x.abs().mean().item())
     return x
 
 
-def _shuffled(x, rng):
-    "Shuffle all values except the first and the last: a cache keyed by the sum does not notice"
+def _shuffle_values(x, rng):
+    "Shuffle all values except the first and the last, which detects a cache whose key is the sum and the ends"
     flat = x.flatten()
     inner = list(range(1, flat.numel() - 1))
     rng.shuffle(inner)
     return flat[[0, *inner, flat.numel() - 1]].reshape(x.shape) if inner else x.clone()
 
 
-def _answer_bytes(expected):
-    "Return the bytes that an answer may have"
-    return 8 * sum(w.numel() for w in expected) + 4096
+def _max_answer_bytes(expected):
+    "Return the largest number of bytes that an answer may have"
+    return 8 * sum(tensor.numel() for tensor in expected) + 4096
 
 
 def _plan(task, rng):
-    "Return (what, sizes) of each call: first the public sizes, twice; then in a random order"
-    public = [{k: v for k, v in t.items() if k != 'seed'} for t in task.tests]
+    "Return (kind of inputs, sizes) of each call: some with the first public sizes, then others in a random order"
+    public = [{k: v for k, v in test.items() if k != 'seed'} for test in task.tests]
     first = public[0]
-    others = [('new', case) for case in public[1:]]
+    others = [('new', sizes) for sizes in public[1:]]
     others += [('new', task.hidden(rng)) for _ in range(3)] + [('new', first)] * rng.randrange(1, 4)
     rng.shuffle(others)
-    return [('new', first), ('new', first), ('touched', first), ('shuffled', first), *others]
+    return [('new', first), ('new', first), ('one element', first), ('shuffled', first), *others]
 
 
-# Facts about a call that the submission's process reports. It is not trusted: a fact of another type is ignored
-_FACTS = dict(launches=dict, threads=str, streams=int, alias=int, event=float, after=float, returned=str, odd=str)
+# fact about a call, which the submission's process reports -> its type. Facts of another type are ignored, because that
+# process is not trusted
+_FACT_TYPES = dict(launches=dict, threads=str, streams=int, alias=int, event=float, after=float, returned=str, odd=str)
 
 
-def _facts_of(answer):
-    "Return the facts in an answer that have the right type"
-    facts = answer.get('facts')
-    facts = {k: v for k, v in facts.items() if type(v) is _FACTS.get(k)} if isinstance(facts, dict) else {}
-    facts = {k: v[:_TEXT] if isinstance(v, str) else v for k, v in facts.items()}
+def _facts_of(header):
+    "Return the facts in the header of an answer that have the right type"
+    facts = header.get('facts')
+    facts = {k: v for k, v in facts.items() if type(v) is _FACT_TYPES.get(k)} if isinstance(facts, dict) else {}
+    facts = {k: v[:_MAX_TEXT] if isinstance(v, str) else v for k, v in facts.items()}
     return facts | dict(launches=launch_counts(facts.get('launches')))
 
 
-def launch_counts(found) -> dict:
-    "Return {kernel: launches}, without entries of another type"
-    if not isinstance(found, dict):
+def launch_counts(reported) -> dict:  # kernel -> number of launches
+    "Return the valid entries of reported launch counts"
+    if not isinstance(reported, dict):
         return {}
-    right = ((k, v) for k, v in found.items() if type(v) is int and 0 <= v < 1 << 32)
-    return {str(k)[:_TEXT]: v for k, v in islice(right, _KERNELS)}
+    valid = ((kernel, n) for kernel, n in reported.items() if type(n) is int and 0 <= n < 1 << 32)
+    return {str(kernel)[:_MAX_TEXT]: n for kernel, n in islice(valid, _MAX_KERNELS)}
 
 
-def _prepare():
-    "Compile the emulator's headers here, which takes longer than a call may; the import reports a missing compiler"
+def _precompile_headers():
+    "Compile the emulator's headers here, because this takes longer than a call may take; ignore a missing compiler"
     with suppress(RuntimeError, OSError):
         import_module('gridstride.cpp.toolchain.build').prepare()
 
@@ -123,280 +124,289 @@ class Bench:
         self.limit = limit
         self.rng = random.Random(secrets.randbits(64))
         self.calls = []
-        self.idle = None
         self.process = None
-        self.imported = False
-        self.launched = False
-        self.buffers = {}
+        self.idle_process = None  # on a CPU: a second process, in which launches do nothing
+        self.is_imported = False
+        self.has_launched = False  # in the last call of `answer_again`
+        self.buffers = {}  # index of a blob -> buffer
 
     # A call
-    def data(self, what, sizes):
-        "Make new inputs, or change the last ones of these sizes"
+    def make_data(self, kind, sizes):
+        "Make new inputs, or change the last inputs of these sizes; `kind`: as in `_plan`"
         new = self.task.generate_input(seed=secrets.randbits(62), **sizes)
-        old = next((c.data for c in reversed(self.calls) if c.sizes == sizes), new)
-        if what == 'new':
+        if kind == 'new':
             return new
-        change = _touched if what == 'touched' else _shuffled
-        return _changed(self.task, old, lambda x: change(x, self.rng))
+        last = next((call.data for call in reversed(self.calls) if call.sizes == sizes), new)
+        change = _change_one_element if kind == 'one element' else _shuffle_values
+        return _change_floats(self.task, last, lambda x: change(x, self.rng))
 
-    def expected(self, data):
+    def compute_expected(self, data):  # (tensors, error scales)
         "Compute the right answer in float64, and its error scale, on the device; nothing is cached"
-        data = _wide(data, self.device)
-        expected = _items(self.task.ref_kernel(_wide(data, self.device)))  # the reference may write to its inputs
-        scales = [self.task.scale(data, expected[0])] if len(expected) == 1 else [w.abs() for w in expected]
+        data = _to_float64(data, self.device)
+        copy = _to_float64(data, self.device)  # the reference may write to its inputs
+        expected = _as_tuple(self.task.ref_kernel(copy))
+        scales = [self.task.scale(data, expected[0])] if len(expected) == 1 else [x.abs() for x in expected]
         if self.device == 'cuda':
-            torch.cuda.synchronize()  # from here on the submission alone uses the GPU
+            torch.cuda.synchronize()  # from here on only the submission uses the GPU
         return expected, scales
 
-    def send(self, data):
-        "Return the message with the data"
-        items = _items(data)
+    def call_message(self, data):  # (header, blobs)
+        "Return the message of a call with this data"
+        items = _as_tuple(data)
         described = [wire.describe(x) if isinstance(x, torch.Tensor) else x for x in items]
         header = dict(op='call', data=described, tuple=isinstance(data, tuple), writes=list(self.task.writes))
         return header, [wire.bytes_of(x) for x in items if isinstance(x, torch.Tensor)]
 
-    def call(self, data, sizes, right=None):  # right: the result of `expected(data)`, if it is known
-        "Make and check a call, timed from the first byte of the inputs to the last byte of the answer"
-        expected, scale = right or self.expected(data)
-        header, blobs = self.send(data)
+    def call(self, data, sizes, expected_and_scales=None):  # the result of `compute_expected(data)`, if it is known
+        "Make and check a call; its time is from the first byte of the inputs to the last byte of the answer"
+        expected, scales = expected_and_scales or self.compute_expected(data)
+        header, blobs = self.call_message(data)
         begin = time.perf_counter()
-        answer, parts = self.process.ask(header, blobs, _answer_bytes(expected))
+        answer_header, answer_blobs = self.process.ask(header, blobs, _max_answer_bytes(expected))
         seconds = time.perf_counter() - begin
-        self.look_around()
-        _, now = self.process.receive(sum(map(len, blobs)), buffer=self.reused_buffers())
-        self.look_around()
-        call = Call(sizes, data, self.tensors(answer, parts), _facts_of(answer), seconds)
-        self.look_at(call, blobs, now, expected, scale)
-        self.calls.append(call._replace(got=()))
+        self.check_reports()
+        _, blobs_after = self.process.receive(sum(map(len, blobs)), make_buffer=self.buffer_maker())
+        self.check_reports()
+        answer = self.parse_tensors(answer_header, answer_blobs)
+        call = Call(sizes, data, answer, _facts_of(answer_header), seconds)
+        self.check_call(call, blobs, blobs_after, expected, scales)
+        self.calls.append(call._replace(answer=()))
 
-    def reused_buffers(self):
-        "Return a function that reuses the buffers of the call before, because new memory pages take longer than copies"
-        i = count()
+    def buffer_maker(self):
+        "Return a function that reuses the buffers of the last call, because new memory pages take longer than copies"
+        indices = count()
 
-        def buffer(n):
-            slot = next(i)
-            if len(self.buffers.get(slot, '')) != n:
-                self.buffers[slot] = bytearray(n)
-            return self.buffers[slot]
+        def make_buffer(n):
+            i = next(indices)
+            if len(self.buffers.get(i, '')) != n:
+                self.buffers[i] = bytearray(n)
+            return self.buffers[i]
 
-        return buffer
+        return make_buffer
 
-    def tensors(self, answer, parts):
-        "Return the tensors of an answer; raises `Refused` if they are none"
+    def parse_tensors(self, header, blobs):
+        "Return the tensors of an answer; raises `Refused` if it has none"
         try:
-            return [
-                wire.tensor_of(b, meta['dtype'], meta['shape']) for b, meta in zip(parts, answer['answer'], strict=True)
-            ]
+            described = zip(blobs, header['answer'], strict=True)
+            return [wire.tensor_of(blob, description['dtype'], description['shape']) for blob, description in described]
         except (wire.ProtocolError, KeyError, TypeError, ValueError) as e:
-            raise Refused('type', f'{self.at()} its answer cannot be read: {e}') from None
+            raise Refused('type', f'{self.call_label()} its answer cannot be read: {e}') from None
 
-    def at(self):
-        "Return which call this is, in words"
-        return f'call {len(self.calls) + 1}:' if self.imported else 'in the import:'
+    def call_label(self):
+        "Return the number of the current call, as text"
+        return f'call {len(self.calls) + 1}:' if self.is_imported else 'in the import:'
 
     # The checks, in this order: the first that fails is the reason
-    def look_around(self):
-        "Raise `Refused` for what was noticed in its process"
-        for code, text in self.process.hints():
+    def check_reports(self):
+        "Raise `Refused` if its process has sent a report"
+        for code, text in self.process.read_reports():
             raise Refused(code if code in ('patched', 'spied', 'reference') else 'patched', text)
 
-    def look_at(self, call, sent, now, expected, scale):
+    def check_call(self, call, blobs, blobs_after, expected, scales):
         "Check a call; raises `Refused`"
-        self.check_kind(call.facts)
+        self.check_tensor_types(call.facts)
         self.check_times(call)
-        self.check_ends(call.facts)
-        self.check_inputs(call.data, sent, now)
-        self.check_values(call, expected, scale)
+        self.check_finished(call.facts)
+        self.check_inputs(call.data, blobs, blobs_after)
+        self.check_values(call, expected, scales)
         if self.device == 'cpu' and self.submission.kernels and not call.facts.get('launches'):
             names = ', '.join(self.submission.kernels)
-            raise Refused('fallback', f'{self.at()} right, but none of its kernels ({names}) ran')
+            raise Refused('fallback', f'{self.call_label()} right, but none of its kernels ({names}) ran')
 
-    def check_kind(self, facts):
-        "Check that the answer is a plain tensor with memory of its own"
+    def check_tensor_types(self, facts):
+        "Check that the answer has plain tensors with their own memory"
         if text := facts.get('returned'):
-            raise Refused('type', f'{self.at()} {text}')
+            raise Refused('type', f'{self.call_label()} {text}')
         if text := facts.get('odd'):
-            raise Refused('subclass', f'{self.at()} it returned {text}')
+            raise Refused('subclass', f'{self.call_label()} it returned {text}')
         if facts.get('alias') is not None:
-            raise Refused('alias', f'{self.at()} the answer shares the memory of input {facts["alias"]}')
+            raise Refused('alias', f'{self.call_label()} the answer shares the memory of input {facts["alias"]}')
 
-    def check_ends(self, facts):
-        "Check that the submission had finished when it returned"
+    def check_finished(self, facts):
+        "Check that the submission had finished all work when it returned"
         if threads := facts.get('threads'):
-            raise Refused('late', f'{self.at()} one of its threads was still running when it returned: {threads}')
+            raise Refused(
+                'late', f'{self.call_label()} one of its threads was still running when it returned: {threads}'
+            )
         if facts.get('streams'):
-            raise Refused('stream', f'{self.at()} it did not wait for {facts["streams"]} of its streams')
-        if not (after := facts.get('after', 0)) <= _AFTER:
-            raise Refused('stream', f'{self.at()} the GPU worked for {after * 1e3:.3g} ms after the answer')
+            raise Refused('stream', f'{self.call_label()} it did not wait for {facts["streams"]} of its streams')
+        if not (after := facts.get('after', 0)) <= _MAX_BUSY_SECONDS:
+            raise Refused('stream', f'{self.call_label()} the GPU worked for {after * 1e3:.3g} ms after the answer')
 
     def check_times(self, call):
-        "Check on a GPU that the time between its events is possible: its own process measures them"
+        "Check on a GPU that the time between its events, which its own process measures, is possible"
         if self.device == 'cuda' and not 0 < (event := call.facts.get('event', math.nan)) <= call.seconds:
-            said = f'its events show {event * 1e3:.3g} ms of a call that took {call.seconds * 1e3:.3g} ms'
-            raise Refused('clock', f'{self.at()} {said}')
+            why = f'its events show {event * 1e3:.3g} ms of a call that took {call.seconds * 1e3:.3g} ms'
+            raise Refused('clock', f'{self.call_label()} {why}')
 
-    def check_inputs(self, data, sent, now):
+    def check_inputs(self, data, blobs, blobs_after):
         "Check that the inputs are unchanged"
-        tensors = [(i, x) for i, x in enumerate(_items(data)) if isinstance(x, torch.Tensor)]
-        if [len(blob) for blob in now] != [len(was) for was in sent]:
-            raise Refused('inputs', f'{self.at()} its inputs have other sizes after the call')
-        for (i, x), before, after in zip(tensors, sent, now, strict=True):
+        tensors = [(i, x) for i, x in enumerate(_as_tuple(data)) if isinstance(x, torch.Tensor)]
+        if [*map(len, blobs_after)] != [*map(len, blobs)]:
+            raise Refused('inputs', f'{self.call_label()} its inputs have other sizes after the call')
+        for (i, x), before, after in zip(tensors, blobs, blobs_after, strict=True):
             if i not in self.task.writes and not np.array_equal(np.frombuffer(before, 'B'), np.frombuffer(after, 'B')):
                 n = int((x != wire.tensor_of(after, **wire.describe(x))).sum())
-                raise Refused('inputs', f'{self.at()} {n} elements of input {i} were changed')
+                raise Refused('inputs', f'{self.call_label()} {n} elements of input {i} were changed')
 
-    def check_values(self, call, expected, scale):
-        "Check that the answer is right, and if not, classify the mistake"
-        found = self.miss_of(call.got, expected, scale, call.sizes)
-        if found is None and self.task.check_implementation:
-            right, text = self.task.check_implementation(call.data, call.got[0] if len(call.got) == 1 else call.got)
-            if not right:
-                raise Refused('wrong', f"{self.at()} the task's own check says: {text}")
-        if found:
-            self.diagnose(call, found, expected, scale)
+    def check_values(self, call, expected, scales):
+        "Check that the answer is right; if it is not, find the most likely cause"
+        miss = self.find_miss(call.answer, expected, scales, call.sizes)
+        if miss is None and self.task.check_implementation:
+            output = call.answer[0] if len(call.answer) == 1 else call.answer
+            is_right, text = self.task.check_implementation(call.data, output)
+            if not is_right:
+                raise Refused('wrong', f"{self.call_label()} the task's own check says: {text}")
+        if miss:
+            self.diagnose(call, miss, expected, scales)
 
-    def miss_of(self, got, expected, scale, sizes):
-        "Return what is wrong with the tensors of an answer"
-        if len(got) != len(expected):
-            return Miss('type', f'{len(got)} tensors; the task requires {len(expected)}')
+    def find_miss(self, answer, expected, scales, sizes):
+        "Return the first `Miss` of the tensors of an answer; None if all are right"
+        if len(answer) != len(expected):
+            return Miss('type', f'{len(answer)} tensors; the task requires {len(expected)}')
         terms = self.task.terms(**sizes)
-        got = [g.to(self.device) for g in got]
-        found = (miss(g, w, s, self.task.dtype, terms) for g, w, s in zip(got, expected, scale, strict=True))
-        return next(filter(None, found), None)
+        triples = zip((x.to(self.device) for x in answer), expected, scales, strict=True)
+        misses = (find_miss(x, want, scale, self.task.dtype, terms) for x, want, scale in triples)
+        return next(filter(None, misses), None)
 
-    # The kind of a wrong answer
-    def diagnose(self, call, found, expected, scale):
+    # The cause of a wrong answer
+    def diagnose(self, call, miss, expected, scales):
         "Raise `Refused` for a wrong answer, with its most likely cause"
-        said = f'{self.at()} {found.text}'
-        if found.kind == 'type':
-            raise Refused('type', said)
-        if self.is_right_later(call.sizes, expected, scale):
-            raise Refused('late', f'{self.at()} the answer was wrong when the call returned, and right a moment later')
-        if i := self.older(call):
-            raise Refused('replay', f'{self.at()} the answer is that of call {i}, which had other inputs')
-        if seed := self.of_known_seed(call):
-            why = f'the output is right for the public test {seed}, but this call was given other inputs'
-            raise Refused('seed', f'{self.at()} {why}')
+        why = f'{self.call_label()} {miss.text}'
+        if miss.code == 'type':
+            raise Refused('type', why)
+        if self.is_right_later(call.sizes, expected, scales):
+            raise Refused(
+                'late', f'{self.call_label()} the answer was wrong when the call returned, and right a moment later'
+            )
+        if i := self.find_replayed_call(call):
+            raise Refused('replay', f'{self.call_label()} the answer is that of call {i}, which had other inputs')
+        if test := self.find_known_test(call):
+            text = f'the output is right for the public test {test}, but this call has other inputs'
+            raise Refused('seed', f'{self.call_label()} {text}')
         if self.was_right(call.sizes):
-            raise Refused('gave up', f'{said}; an earlier answer with the same sizes was right')
-        if self.calls and self.fails_now():
-            raise Refused('gave up', f'{said}; it is now wrong with the sizes of call 1, too, for which it was right')
+            raise Refused('gave up', f'{why}; an earlier answer with the same sizes was right')
+        if self.calls and self.is_wrong_now():
+            raise Refused('gave up', f'{why}; it is now wrong with the sizes of call 1, too, for which it was right')
         if self.calls:
-            raise Refused('shapes', f'{said}; right for other sizes, but never for these: {sizes_text(call.sizes)}')
-        if found.kind not in ('unwritten', 'nan') and self.is_constant(call):
-            raise Refused('constant', f'{self.at()} the answer is the same for other inputs')
-        raise Refused(found.kind, said)
+            raise Refused('shapes', f'{why}; right for other sizes, but never for these: {sizes_text(call.sizes)}')
+        if miss.code not in ('unwritten', 'nan') and self.is_constant(call):
+            raise Refused('constant', f'{self.call_label()} the answer is the same for other inputs')
+        raise Refused(miss.code, why)
 
-    def is_right_later(self, sizes, expected, scale):
-        "Return whether the answer becomes right after all remaining work has ended"
-        answer, parts = self.process.ask(dict(op='again'), most=_answer_bytes(expected))
+    def is_right_later(self, sizes, expected, scales):
+        "Return whether the last answer becomes right after all remaining work has ended"
+        header, blobs = self.process.ask(dict(op='again'), max_bytes=_max_answer_bytes(expected))
         try:
-            got = self.tensors(answer, parts)
+            answer = self.parse_tensors(header, blobs)
         except Refused:
             return False
-        return self.miss_of(got, expected, scale, sizes) is None
+        return self.find_miss(answer, expected, scales, sizes) is None
 
-    def older(self, call):
-        "Return the number of the earlier call whose answer this is, if any"
-        for i, old in enumerate(self.calls, 1):
-            if old.sizes == call.sizes and self.miss_of(call.got, *self.expected(old.data), old.sizes) is None:
+    def is_answer_for(self, call, data):
+        "Return whether the answer of a call is the right one for other data of its sizes"
+        return self.find_miss(call.answer, *self.compute_expected(data), call.sizes) is None
+
+    def find_replayed_call(self, call):
+        "Return the number of the earlier call whose answer this call returned; None if there is none"
+        for i, earlier in enumerate(self.calls, 1):
+            if earlier.sizes == call.sizes and self.is_answer_for(call, earlier.data):
                 return i
 
-    def of_known_seed(self, call):
-        "Return the sizes and seed of the public test whose answer this is, as text"
+    def find_known_test(self, call):
+        "Return the public test whose answer this call returned, as text; None if there is none"
         for test in self.task.tests:
             sizes = {k: v for k, v in test.items() if k != 'seed'}
-            if (
-                sizes == call.sizes
-                and self.miss_of(call.got, *self.expected(self.task.generate_input(**test)), sizes) is None
-            ):
+            if sizes == call.sizes and self.is_answer_for(call, self.task.generate_input(**test)):
                 return sizes_text(test)
 
-    def fails_now(self, process=None, **how):
-        "Return whether the submission is now wrong for the sizes of the first call"
-        first = self.calls[0].sizes
-        data = self.data('new', first)
-        got = self.answer_again(data, process, **how)
-        return self.miss_of(got, *self.expected(data), first) is not None
+    def is_wrong_now(self, process=None, **options):
+        "Return whether a new answer for the sizes of the first call is wrong"
+        sizes = self.calls[0].sizes
+        data = self.make_data('new', sizes)
+        answer = self.answer_again(data, process, **options)
+        return self.find_miss(answer, *self.compute_expected(data), sizes) is not None
 
-    def answer_again(self, data, process=None, **how):
+    def answer_again(self, data, process=None, **options):
         "Return the tensors of one more answer, of this or another process, without checking them"
-        header, blobs = self.send(data)
+        header, blobs = self.call_message(data)
         process = process or self.process
-        answer, parts = process.ask({**header, **how}, blobs, _answer_bytes(self.expected(data)[0]))
+        max_bytes = _max_answer_bytes(self.compute_expected(data)[0])
+        answer_header, answer_blobs = process.ask({**header, **options}, blobs, max_bytes)
         process.receive(sum(map(len, blobs)))
-        self.launched = any(_facts_of(answer)['launches'].values())
-        return self.tensors(answer, parts)
+        self.has_launched = any(_facts_of(answer_header)['launches'].values())
+        return self.parse_tensors(answer_header, answer_blobs)
 
     def was_right(self, sizes):
-        "Return whether an earlier call had these sizes"
-        return any(c.sizes == sizes for c in self.calls)
+        "Return whether an earlier call, which was right, had these sizes"
+        return any(call.sizes == sizes for call in self.calls)
 
     def is_constant(self, call):
         "Return whether other inputs of these sizes give an identical answer"
-        again = self.answer_again(self.data('new', call.sizes))
-        return [bytes(wire.bytes_of(x)) for x in call.got] == [bytes(wire.bytes_of(x)) for x in again]
+        other = self.answer_again(self.make_data('new', call.sizes))
+        return [bytes(wire.bytes_of(x)) for x in call.answer] == [bytes(wire.bytes_of(x)) for x in other]
 
     # The whole run
     def start(self, stack):
-        "Start the process and import the submission there; what all submissions need is compiled before"
+        "Start the process, and import the submission there"
         if self.device == 'cpu' and self.submission.compiles:
-            _prepare()
+            _precompile_headers()
         load = dict(op='load', form=self.submission.form, init=list(self.task.init))
         if self.device == 'cpu' and self.submission.kernels:
-            self.idle = stack.enter_context(Process(self.submission, self.device, self.limit, idle=True))
-            self.idle.send(load)
+            idle_process = Process(self.submission, self.device, self.limit, idle=True)
+            self.idle_process = stack.enter_context(idle_process)
+            self.idle_process.send(load)
         self.process = stack.enter_context(Process(self.submission, self.device, self.limit))
         try:
             self.process.ask(load)
-            self.imported = True
+            self.is_imported = True
         finally:
-            self.look_around()
+            self.check_reports()
 
-    def calls_of_plan(self):
-        "Make the calls that look for wrong answers"
-        for what, sizes in _plan(self.task, self.rng):
-            self.call(self.data(what, sizes), sizes)
+    def run_plan(self):
+        "Make and check the calls of the plan"
+        for kind, sizes in _plan(self.task, self.rng):
+            self.call(self.make_data(kind, sizes), sizes)
 
-    def check_idle(self):
-        "Check that the answer comes from its kernels, by one more call in which launches do nothing"
+    def check_kernels_needed(self):
+        "Check that the kernels compute the answer, with one more call in which launches do nothing"
         if not self.submission.kernels:
             return
         try:
-            needed = self.fails_idle()
+            are_needed = self.is_wrong_without_launches()
         except (Ended, Refused):
-            needed = True
-        if not needed:
+            are_needed = True
+        if not are_needed:
             names = ', '.join(self.submission.kernels)
             raise Refused('fallback', f'the answer is right even if its kernels ({names}) do nothing')
 
-    def fails_idle(self):
-        """Return whether the answer is wrong if launches do nothing; on a CPU, in a second process in which none ever
-        did"""
-        if self.idle:
-            self.idle.receive(timeout=self.idle.timeout_for('load'))
-            return self.fails_now(self.idle)
-        return self.fails_now(idle=True) or not self.launched
+    def is_wrong_without_launches(self):
+        """Return whether the answer is wrong if launches do nothing. On a CPU, a second process answers, in which no
+        launch has ever done anything"""
+        if self.idle_process:
+            self.idle_process.receive(timeout=self.idle_process.timeout_for('load'))
+            return self.is_wrong_now(self.idle_process)
+        return self.is_wrong_now(idle=True) or not self.has_launched
 
     def stopped(self):
         "Stop its processes inside the `with` block"
         stack = ExitStack()
-        for process in filter(None, (self.process, self.idle)):
+        for process in filter(None, (self.process, self.idle_process)):
             stack.enter_context(process.stopped())
         return stack
 
     def printed(self):
-        "Return the end of what it printed"
+        "Return the end of its output"
         return self.process.printed if self.process else ''
 
     def isolation(self) -> tuple:  # words of `verdicts.ISOLATION`
-        "Return what separated its process from this machine"
+        "Return the protections that held for its process"
         return self.process.isolation if self.process else ()
 
     def end(self):
-        "End what is left of its process; raises `Refused` if it had started others"
-        if left := self.process.end():
-            raise Refused('late', f'{left} processes that it had started were still running at the end')
+        "End its process; raises `Refused` if processes that it had started are still running"
+        if num_left := self.process.end():
+            raise Refused('late', f'{num_left} processes that it had started were still running at the end')
 
 
 def sizes_text(sizes) -> str:

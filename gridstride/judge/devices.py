@@ -1,4 +1,4 @@
-"""The device that runs a submission: a GPU, with events around a call, or the CPU, which emulates kernels."""
+"""The device on which a submission runs: a GPU, with events around a call, or the CPU, which emulates kernels."""
 
 import ctypes
 import functools
@@ -11,18 +11,18 @@ import torch
 
 from . import wire
 
-_SETTLE = 0.3  # seconds for remaining work to end, before the judge diagnoses a wrong answer
-_PAUSE = 4_000_000  # cycles, about 2 ms, for which a GPU sleeps until all of a call is queued
-_NAN_BYTE = 0xFF  # a float of these bytes is a NaN that no processor computes: `closeness` recognizes it
-_PERTURB = -6  # glibc's M_PERTURB: memory is handed out full of the complement of this byte
+_SETTLE_SECONDS = 0.3  # time for remaining work to end, before the judge diagnoses a wrong answer
+_PAUSE_CYCLES = 4_000_000  # about 2 ms, for which a GPU sleeps until all work of a call is queued
+_NAN_BYTE = 0xFF  # a float of these bytes is a NaN that no processor computes; `closeness` recognizes it
+_M_PERTURB = -6  # option of glibc's mallopt: memory is allocated full of the complement of a byte
 
 
-# Streams without a GPU: work is done at once, so the judge can only see whether the submission waited for a stream.
+# Streams without a GPU execute work at once, so the judge can only check whether the submission waited for a stream.
 class _Stream:
     "A stream on the CPU, which records whether the submission waited for it"
 
-    current = []
-    pending = set()
+    current = []  # stack of the streams of `with` blocks
+    pending = set()  # streams for which the submission has not waited
 
     def __init__(self, *args, **kwargs):
         self.cuda_stream = id(self)
@@ -36,30 +36,30 @@ class _Stream:
         self.current.remove(self)
 
     def wait_stream(self, other):
-        "Let the next work on this stream wait for the other stream"
+        "Record that this stream waits for the other one"
         self.pending.discard(other)
 
     def synchronize(self):
-        "Wait for the work of this stream"
+        "Record a wait for this stream"
         self.pending.discard(self)
 
     def record_event(self, event=None):
-        "Return an event that others may wait for"
+        "Record an event on this stream, and return it"
         event = event or torch.cuda.Event()
         event.record(self)
         return event
 
     def wait_event(self, event):
-        "Wait for the work before an event"
+        "Record a wait for the stream of an event"
         self.pending.discard(getattr(event, 'stream', None))
 
     def query(self):
-        "Return at once: everything has ended"
+        "Return True, because all work has ended"
         return True
 
 
 class _Event:
-    "torch.cuda.Event on the CPU, which knows its stream"
+    "torch.cuda.Event on the CPU, which remembers its stream"
 
     def __init__(self, *args, **kwargs):
         self.stream = self.time = None
@@ -70,13 +70,13 @@ class _Event:
         self.time = time.perf_counter()
 
     def wait(self, stream=None):
-        "Wait for the stream of the event"
+        "Record a wait for the stream of the event"
         _Stream.pending.discard(self.stream)
 
     synchronize = wait
 
     def query(self):
-        "Return at once: everything has ended"
+        "Return True, because all work has ended"
         return True
 
     def elapsed_time(self, end):
@@ -84,33 +84,33 @@ class _Event:
         return (end.time - self.time) * 1e3
 
 
-_MAIN = _Stream()
+_DEFAULT_STREAM = _Stream()
 
 
 def _current_stream(device=None):
-    return _Stream.current[-1] if _Stream.current else _MAIN
+    return _Stream.current[-1] if _Stream.current else _DEFAULT_STREAM
 
 
 # Engines without a GPU: the emulator, the simulator, and `tile` for Triton's kernels
-def _count(owner, name, counts, instead=None):
-    "Count, from now on, the calls of a method that return; `instead`, if given, replaces the method"
+def _count_calls(owner, name, counts, replacement=None):
+    "Count, from now on, the calls of a method, or of its replacement, that return"
     method = getattr(owner, name)
     original = getattr(method, '__wrapped__', method)
-    called = instead or original
+    function = replacement or original
 
     @functools.wraps(original)
-    def counted(self, *args, **kwargs):
-        res = called(self, *args, **kwargs)
+    def counting(self, *args, **kwargs):
+        result = function(self, *args, **kwargs)
         counts[self.__name__] = counts.get(self.__name__, 0) + 1
-        return res
+        return result
 
-    setattr(owner, name, counted)
+    setattr(owner, name, counting)
 
 
-def _triton_here():
-    "Let `import triton` give kernels that are checked on the CPU"
-    substitute = importlib.import_module('gridstride.tile.triton_shim')
-    shim = substitute.module()
+def _substitute_triton():
+    "Let `import triton` return a module whose kernels run checked, on the CPU"
+    triton_shim = importlib.import_module('gridstride.tile.triton_shim')
+    shim = triton_shim.module()
     real = sys.modules.get('triton')
     if real is None:
         sys.modules['triton'] = shim
@@ -123,18 +123,18 @@ def _triton_here():
         return functools.partial(jit, **options) if fn is None else checked(compile_(fn, **options))
 
     real.jit = jit
-    real.autotune = substitute.autotune
-    real.heuristics = substitute.heuristics
+    real.autotune = triton_shim.autotune
+    real.heuristics = triton_shim.heuristics
     shim.jit = jit
 
 
-def _uncompiled(f=None, **options):
-    "Return the function itself, in place of torch.compile, which cannot compile for the emulated GPU"
-    return f or functools.partial(_uncompiled, **options)
+def _return_uncompiled(f=None, **options):
+    "Return the function itself; replaces torch.compile, which cannot compile for the emulated GPU"
+    return f or functools.partial(_return_uncompiled, **options)
 
 
-_COUNTS = {}  # kernel -> launches that have finished
-_LAUNCHES = (
+_COUNTS = {}  # kernel -> number of finished launches
+_EMULATED_LAUNCHES = (  # (module, class, method) that launches kernels without a GPU
     ('gridstride.tile.kernel', 'CheckedKernel', 'run'),
     ('gridstride.sim.cuda', 'Kernel', '_launch'),
     ('gridstride.cpp.values', 'Function', 'run'),
@@ -142,68 +142,70 @@ _LAUNCHES = (
 
 
 def emulate():
-    "Let this process find a GPU: the emulator, the simulator and checked Triton; launches are counted"
+    "Emulate a GPU in this process with the emulator, the simulator and checked Triton; count launches"
     importlib.import_module('gridstride.as_gpu').enable()
-    _triton_here()
+    _substitute_triton()
     torch.cuda.Stream = _Stream
     torch.cuda.Event = _Event
     torch.cuda.current_stream = _current_stream
     torch.cuda.stream = lambda s: s
-    torch.cuda.default_stream = lambda device=None: _MAIN
+    torch.cuda.default_stream = lambda device=None: _DEFAULT_STREAM
     torch.cuda.synchronize = lambda device=None: _Stream.pending.clear()
-    torch.compile = _uncompiled
-    for module, owner, method in _LAUNCHES:
-        _count(getattr(importlib.import_module(module), owner), method, _COUNTS)
+    torch.compile = _return_uncompiled
+    for module, owner, method in _EMULATED_LAUNCHES:
+        _count_calls(getattr(importlib.import_module(module), owner), method, _COUNTS)
 
 
-def launch_nothing():
-    "Let all launches of this process do nothing; called before a submission is imported"
-    for module, owner, method in _LAUNCHES:
-        _count(getattr(importlib.import_module(module), owner), method, _COUNTS, lambda self, *args, **kwargs: None)
+def disable_launches():
+    "From now on, let all launches of this process do nothing; must be called before a submission is imported"
+    for module, owner, method in _EMULATED_LAUNCHES:
+        _count_calls(
+            getattr(importlib.import_module(module), owner), method, _COUNTS, lambda self, *args, **kwargs: None
+        )
 
 
 # A device: inputs are put into buffers, a call runs, its answer is taken
 class Cpu:
     "Calls on the CPU"
 
-    blob = bytearray  # blob(n): a buffer for n bytes of a message
+    make_buffer = bytearray  # make_buffer(n): the buffer for a blob of n bytes
 
     def __init__(self):
         with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).mallopt(_PERTURB, 0x100 | ~_NAN_BYTE & 0xFF)
+            ctypes.CDLL(None).mallopt(_M_PERTURB, 0x100 | ~_NAN_BYTE & 0xFF)
 
-    def buffer(self, x):
+    def allocate_like(self, x):
         "Allocate memory for an input"
         return torch.empty_like(x)
 
     def fill(self, buffer, x):
-        "Copy an input to its buffer"
+        "Copy an input to its memory"
         buffer.copy_(x)
 
     def call(self, f, data):
-        "Call `f`, with all counts at 0"
+        "Reset the counts, and call `f`"
         _COUNTS.clear()
         _Stream.pending.clear()
         return f(data)
 
-    def take(self, items):
-        "Return the answer as it is when the call returns, and the counts"
-        return items, dict(launches=dict(_COUNTS), streams=len(_Stream.pending))
+    def take_answer(self, tensors):
+        "Return (tensors of the answer at the end of the call, facts about the call)"
+        return tensors, dict(launches=dict(_COUNTS), streams=len(_Stream.pending))
 
-    def here(self, x):
+    def to_cpu(self, x):
         "Return a tensor in the CPU's memory"
         return x.cpu()
 
     def settle(self):
         "Wait until remaining work has ended"
-        time.sleep(_SETTLE)
+        time.sleep(_SETTLE_SECONDS)
 
 
-IDLE = []  # if not empty, launches from Python on a GPU do nothing
+SKIPPED_LAUNCHES = []  # not empty: launches from Python on a GPU do nothing
 
 
-# Functions that launch kernels on a GPU from Python; launches by a compiled module are not seen
-_LAUNCHERS = (
+# (module, class, method) that launches kernels on a GPU from Python; launches by a compiled module are not intercepted
+_GPU_LAUNCHES = (
     ('triton.runtime.jit', 'JITFunction', 'run'),
     ('numba.cuda.dispatcher', 'CUDADispatcher', 'call'),
     ('gridstride.cpp.kernel', 'Kernel', 'launch'),
@@ -211,25 +213,25 @@ _LAUNCHERS = (
 
 
 @contextmanager
-def _launching_nothing(skipped):
-    "Let launches do nothing inside the `with` block, and append them to `skipped`"
-    owners = [(getattr(sys.modules.get(module), owner, None), method) for module, owner, method in _LAUNCHERS]
-    were = [(owner, method, getattr(owner, method)) for owner, method in owners if hasattr(owner, method)]
-    for owner, method, _ in were:
+def _skip_launches(skipped):
+    "Let launches do nothing inside the `with` block, and append their kernels to `skipped`"
+    owners = [(getattr(sys.modules.get(module), owner, None), method) for module, owner, method in _GPU_LAUNCHES]
+    originals = [(owner, method, getattr(owner, method)) for owner, method in owners if hasattr(owner, method)]
+    for owner, method, _ in originals:
         setattr(owner, method, lambda self, *args, **kwargs: skipped.append(self))
     try:
         yield
     finally:
-        for owner, method, launch in were:
-            setattr(owner, method, launch)
+        for owner, method, original in originals:
+            setattr(owner, method, original)
 
 
 # The timed stream first sleeps until all work is queued. Then inputs are copied to their addresses, the L2 cache is
 # overwritten, and the submission's work runs between two events. A copy of the answer is queued after the second event.
-# Work on another stream that does not wait for this one finds the inputs of the call before; work that this stream does
-# not wait for is missing from the copy.
+# Work on another stream that does not wait for this one reads the inputs of the previous call. If this stream does not
+# wait for the other one, the results of the other one are missing in the copy.
 class Gpu:
-    "Calls on a GPU, with events and functions that were looked up before the submission was imported"
+    "Calls on a GPU; looks up all functions before the submission, which could replace them, is imported"
 
     def __init__(self):
         cuda = torch.cuda
@@ -244,62 +246,62 @@ class Gpu:
         self.clone = torch.Tensor.clone
         self.empty = torch.empty
         self.start, self.stop, self.copied = (cuda.Event(enable_timing=True) for _ in range(3))
-        size = max(2**28, 2 * cuda.get_device_properties().L2_cache_size)
-        self.flush = torch.empty(size, dtype=torch.uint8, device='cuda')
-        self.waiting = []
-        self.skipped = []
+        flush_bytes = max(2**28, 2 * cuda.get_device_properties().L2_cache_size)
+        self.flush = torch.empty(flush_bytes, dtype=torch.uint8, device='cuda')  # overwriting it flushes the L2 cache
+        self.queued_inputs = []  # (destination, input) of the next call
+        self.skipped = []  # kernels whose launches did nothing in the last call
 
-    def blob(self, n):
-        "Allocate n bytes for a message, in pinned memory, which the GPU can copy asynchronously"
+    def make_buffer(self, n):
+        "Allocate n bytes for a blob, in pinned memory, which the GPU can copy asynchronously"
         return self.empty(n, dtype=torch.uint8, pin_memory=True).numpy()
 
-    def here(self, x):
-        "Return a tensor in pinned memory of the CPU"
+    def to_cpu(self, x):
+        "Return a copy of a tensor in pinned memory of the CPU"
         return self.copy(self.empty(x.shape, dtype=x.dtype, pin_memory=True), x)
 
-    def buffer(self, x):
+    def allocate_like(self, x):
         "Allocate memory for an input"
         return torch.empty_like(x, device='cuda')
 
     def fill(self, buffer, x):
-        "Copy an input to its buffer when the call begins"
-        self.waiting.append((buffer, x.cuda()))
+        "Let the next call copy an input to its memory"
+        self.queued_inputs.append((buffer, x.cuda()))
 
     def poison(self, sizes):
-        "Fill freed memory, which the allocator returns next, with a NaN of every type that arithmetic never gives"
+        "Fill the memory that the allocator returns next with a NaN that no arithmetic produces, in any type"
         buffers = [torch.full((n + 8,), _NAN_BYTE, dtype=torch.uint8, device='cuda') for n in sizes for _ in range(2)]
         del buffers
 
     def call(self, f, data):
         "Call `f` between the events"
-        self.poison([x.nbytes for x in leaves(data)])
+        self.poison([x.nbytes for x in tensors_of(data)])
         self.synchronize()
-        self.sleep(_PAUSE)
-        for buffer, x in self.waiting:
+        self.sleep(_PAUSE_CYCLES)
+        for buffer, x in self.queued_inputs:
             self.copy(buffer, x)
         self.zero(self.flush)
         self.skipped.clear()
         self.record(self.start)
-        with _launching_nothing(self.skipped) if IDLE else nullcontext():
+        with _skip_launches(self.skipped) if SKIPPED_LAUNCHES else nullcontext():
             answer = f(data)
         self.record(self.stop)
         return answer
 
-    def take(self, items):
-        "Return the answer in stream order, the seconds between the events, and how long other streams continued"
-        copies = [self.clone(x) for x in items]
+    def take_answer(self, tensors):
+        "Return (copies of the answer in stream order, facts: the time between the events, the busy time after them)"
+        copies = [self.clone(x) for x in tensors]
         self.record(self.copied)
         self.wait(self.copied)
         begin = self.clock()
         self.synchronize()
         after = self.clock() - begin
-        self.waiting = []
+        self.queued_inputs = []
         facts = dict(event=self.elapsed(self.start, self.stop) / 1e3, after=after)
         return copies, {**facts, 'launches': {'skipped': len(self.skipped)}} if self.skipped else facts
 
     def settle(self):
         "Wait until remaining work has ended"
-        time.sleep(_SETTLE)
+        time.sleep(_SETTLE_SECONDS)
         self.synchronize()
 
     def kernels(self, f, data):
@@ -309,36 +311,39 @@ class Gpu:
         with profile(activities=[ProfilerActivity.CUDA]) as p:
             self.call(f, data)
             self.synchronize()
-        self.waiting = []
+        self.queued_inputs = []
         return {event.key: event.count for event in p.key_averages() if event.device_type.name == 'CUDA'}
 
 
-def leaves(data):
+def tensors_of(data):
     "Return the tensors of a call's data"
     return [x for x in (data if isinstance(data, tuple) else (data,)) if isinstance(x, torch.Tensor)]
 
 
-class Pool:
-    "Puts inputs at the addresses of those of the call before, which detects answers that are cached by address"
+class BufferPool:
+    "Stores the inputs of each call at the same addresses, which detects answers that are cached by address"
 
     def __init__(self, device):
         self.device = device
         self.buffers = {}
 
-    def _put(self, i, x):
+    def _store(self, i, x):
+        "Store input `i` of a call in its buffer, and return the buffer"
         key = i, x.dtype, tuple(x.shape)
         if key not in self.buffers:
-            self.buffers[key] = self.device.buffer(x)
-        buffer = self.buffers[key].view(x.shape)  # a new object per call
+            self.buffers[key] = self.device.allocate_like(x)
+        buffer = self.buffers[key].view(x.shape)  # a new tensor object per call
         with torch.no_grad():
             self.device.fill(buffer, x)
         return buffer
 
     def data(self, header, blobs):
-        "Return the data of a call, as `generate_input` gave them"
+        "Return the data of a call, in the form in which `generate_input` returned them"
         blobs = iter(blobs)
         items = []
         for i, item in enumerate(header['data']):
             is_tensor = isinstance(item, dict)
-            items.append(self._put(i, wire.tensor_of(next(blobs), item['dtype'], item['shape'])) if is_tensor else item)
+            items.append(
+                self._store(i, wire.tensor_of(next(blobs), item['dtype'], item['shape'])) if is_tensor else item
+            )
         return tuple(items) if header['tuple'] else items[0]

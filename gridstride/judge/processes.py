@@ -1,4 +1,4 @@
-"""Starts, times and ends the process of a submission, and exchanges messages with it, from the judge's process."""
+"""Start and end the process of a submission, and exchange messages with it, from the judge's process."""
 
 import atexit
 import json
@@ -17,27 +17,27 @@ from pathlib import Path
 from . import wire
 from .compiling import JUDGED, Service
 
-# Limits in seconds, for a busy machine
-_START = 120.0  # to import torch
-_COMPILE = 180.0  # to import a submission that may call nvcc: torch's load_inline takes a minute
-_FORK = 30.0  # for the warm process to fork
-_GRACE = 5.0  # for a warden to end all processes below it
-# Limits in characters and bytes
-_OUTPUT = 2000  # characters of a submission's output that are kept
-_TEXT = 400  # characters of its error message that are repeated
-_MAX_REPORTED = 1 << 16  # bytes of reports that are read at once
+# Time limits in seconds, for a busy machine
+_START_SECONDS = 120.0  # the server imports torch
+_COMPILE_SECONDS = 180.0  # the import of a submission calls nvcc; torch's load_inline takes a minute
+_FORK_SECONDS = 30.0  # the server forks
+_GRACE_SECONDS = 5.0  # a warden ends all processes below it
+# Other limits
+_MAX_OUTPUT_TEXT = 2000  # characters of a submission's output that are kept
+_MAX_ERROR_TEXT = 400  # characters of its error message or of a report that are kept
+_MAX_REPORT_BYTES = 1 << 16  # of reports, per read
 
 
 class Ended(Exception):
-    "A submission's process has ended or must be ended; the message says why"
+    "A submission's process has ended, or must be ended, for the reason `code` of `verdicts.REASONS`"
 
     def __init__(self, code, text):
         self.code, self.text = code, text
         super().__init__(text)
 
 
-# Environment variables that a submission gets: none of them has passwords or tokens
-_PASSED = (
+# Environment variables that are passed to a submission: none of them has passwords or tokens
+_PASSED_VARIABLES = (
     'PATH HOME USER LOGNAME LANG LANGUAGE TZ TMPDIR TERM SHELL VIRTUAL_ENV LD_LIBRARY_PATH DYLD_LIBRARY_PATH CC CXX '
     'CUDA_HOME CUDA_PATH CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_MODULE_LOADING MKL_THREADING_LAYER SDKROOT '
     'CUDACXX CUDAHOSTCXX NVCC_PREPEND_FLAGS NVCC_APPEND_FLAGS CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH LIBRARY_PATH '
@@ -45,18 +45,18 @@ _PASSED = (
     'XDG_CACHE_HOME TRITON_CACHE_DIR TRITON_INTERPRET TRITON_LIBCUDA_PATH TRITON_PTXAS_PATH TORCH_CUDA_ARCH_LIST '
     'TORCH_EXTENSIONS_DIR TORCHINDUCTOR_CACHE_DIR NUMBA_CUDA_DRIVER MAX_JOBS CONDA_PREFIX PYTHONDONTWRITEBYTECODE'
 ).split()
-_PASSED_ALL = 'LC_', 'GRIDSTRIDE_'  # prefixes; not NVIDIA_, since such variables may be keys of its services
-_ROOT = str(Path(__file__).parents[2])
-_MEMORY = 0.5  # fraction of this machine's memory for all processes of a submission
-_WITHOUT = ()  # words of `verdicts.ISOLATION`: protections to leave out although the system has them
+_PASSED_PREFIXES = 'LC_', 'GRIDSTRIDE_'  # of passed variables; not NVIDIA_, as such variables may have keys of services
+_ROOT = str(Path(__file__).parents[2])  # the folder that has the package
+_MEMORY_FRACTION = 0.5  # of this machine's memory, for all processes of a submission
+_DISABLED_PROTECTIONS = ()  # words of `verdicts.ISOLATION`; for tests
 
 
 def _environment(device):
     "Return the environment variables of a submission's process"
-    res = {k: v for k, v in os.environ.items() if k in _PASSED or k.startswith(_PASSED_ALL)}
-    res |= dict(OMP_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1', MKL_NUM_THREADS='1', GRIDSTRIDE_QUIET='1')
-    res['TORCHINDUCTOR_COMPILE_THREADS'] = '1'  # otherwise processes of torch.compile remain after the end
-    res['PYTHONUNBUFFERED'] = '1'  # so that output is kept if the process is killed
+    passed = {k: v for k, v in os.environ.items() if k in _PASSED_VARIABLES or k.startswith(_PASSED_PREFIXES)}
+    res = passed | dict(OMP_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1', MKL_NUM_THREADS='1', GRIDSTRIDE_QUIET='1')
+    res['TORCHINDUCTOR_COMPILE_THREADS'] = '1'  # otherwise torch.compile leaves processes
+    res['PYTHONUNBUFFERED'] = '1'  # keeps the output of a process that is killed
     res['GRIDSTRIDE_BACKEND'] = 'gpu' if device == 'cuda' else 'sim'
     cache = import_module('gridstride.cpp.toolchain.cache')
     cache.make_section(JUDGED)
@@ -66,124 +66,127 @@ def _environment(device):
 
 
 class _Server:
-    "A warm process, which forks the processes of submissions"
+    "A process that has imported torch, and forks the processes of submissions"
 
     def __init__(self, device):
-        self.users = set()  # `Process`es that it has started
-        self.control, theirs = socket.socketpair()
-        command = [sys.executable, '-m', f'{__package__}.server', str(theirs.fileno()), device, *_WITHOUT]
-        with theirs:
-            how = dict(pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-            self.process = subprocess.Popen(command, env=_environment(device), cwd=_ROOT, **how)
-        if not self.answers(_START):
+        self.processes = set()  # running `Process`es that it has started
+        self.control, server_end = socket.socketpair()
+        fd = server_end.fileno()
+        command = [sys.executable, '-m', f'{__package__}.server', str(fd), device, *_DISABLED_PROTECTIONS]
+        with server_end:
+            options = dict(pass_fds=[fd], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            self.process = subprocess.Popen(command, env=_environment(device), cwd=_ROOT, **options)
+        if not self.wait_for_confirmation(_START_SECONDS):
             self.close()
             raise RuntimeError(f'the process that starts submissions did not start: {" ".join(command)}')
 
-    def answers(self, seconds):
-        "Return whether the server confirms, in time, that it is ready or got an order"
+    def wait_for_confirmation(self, seconds):
+        "Return whether the server confirms, in time, that it is ready or has received an order"
         self.control.settimeout(seconds)
         with suppress(OSError):
             return self.control.recv(1) == b'!'
         return False
 
     def start(self, order, fds):
-        "Let the server start a process; return whether it did"
+        "Order the server to start a process; return whether it did"
         with suppress(OSError):
             socket.send_fds(self.control, [json.dumps(order).encode()], fds)
-            return self.answers(_FORK)
+            return self.wait_for_confirmation(_FORK_SECONDS)
         return False
 
-    def leave(self, process=None, last=False):
-        "Forget a process that has ended; close the server after the last one, because its end kills all others"
-        with _one_at_a_time:
-            self.users.discard(process)
-            if last and self in _servers.values():
-                _servers.pop(next(k for k, v in _servers.items() if v is self))
-            if not self.users and self not in _servers.values():
+    def release(self, process=None, retire=False):
+        """Remove a process that has ended. `retire`: start no more processes. A retired server is closed after its last
+        process, because closing it kills its processes."""
+        with _lock:
+            self.processes.discard(process)
+            if retire and self in _servers.values():
+                _servers.pop(next(device for device, server in _servers.items() if server is self))
+            if not self.processes and self not in _servers.values():
                 self.close()
 
     def close(self):
-        "End the server, after all processes that it started"
+        "End the server, which first ends all processes that it started"
         self.control.close()
         with suppress(subprocess.TimeoutExpired):
-            self.process.wait(_GRACE)
+            self.process.wait(_GRACE_SECONDS)
         self.process.kill()
         self.process.wait()
 
 
-_servers = {}  # device -> server
-_one_at_a_time = threading.RLock()  # submissions may be judged by several threads
-if hasattr(os, 'register_at_fork'):  # a fork of this process starts its own server
-    os.register_at_fork(after_in_child=lambda: (_servers.clear(), globals().update(_one_at_a_time=threading.RLock())))
+_servers = {}  # device -> `_Server`
+_lock = threading.RLock()  # several threads may judge submissions
+if hasattr(os, 'register_at_fork'):  # a fork of this process starts its own servers
+    os.register_at_fork(after_in_child=lambda: (_servers.clear(), globals().update(_lock=threading.RLock())))
 
 
 def _start(device, order, fds, process):
-    "Start a process on the device's server and return the server; one that does not answer is replaced"
+    "Start a process on the server of a device, and return the server; replace a server that does not answer"
     if not hasattr(socket, 'send_fds'):
         raise RuntimeError('judge: submissions run in forked processes, which need Linux or macOS')
-    with _one_at_a_time:
+    with _lock:
         for _ in range(2):
             server = _servers[device] = _servers.get(device) or _Server(device)
             if server.start(order, fds):
-                server.users.add(process)
+                server.processes.add(process)
                 return server
-            server.leave(last=True)
+            server.release(retire=True)
     raise RuntimeError('the process that starts submissions did not answer')
 
 
 @atexit.register
 def stop():
-    "End the warm processes; a later `judge` starts them again"
-    with _one_at_a_time:
+    "End all servers; the next `judge` starts new ones"
+    with _lock:
         while _servers:
             _servers.popitem()[1].close()
 
 
-def _signal_name(code):
-    return signal.Signals(-code).name
+def _signal_name(status):
+    return signal.Signals(-status).name
 
 
 class Process:
-    "The process of a submission, for a `with` block, after which none of its processes is left"
+    "The process of a submission, for a `with` block that ends it and all processes that it started"
 
     def __init__(
         self,
         submission,  # a `Submission`
         device: str,  # 'cpu' or 'cuda'
-        timeout: float,  # seconds that each answer may take
-        idle: bool = False,  # on a CPU: whether launches do nothing
-        compiles: bool = False,  # whether to compile only, instead of running the submission
+        timeout: float,  # seconds per answer
+        idle: bool = False,  # on a CPU: let launches do nothing
+        compiles: bool = False,  # compile a module instead of running the submission
     ):
         self.device = device
         self.timeout = timeout
-        self.reported = []
-        self.printed = ''
-        self.received = b''
-        self.compiles = device == 'cpu' and submission.compiles and not compiles
-        self.pids, self.isolation = (), ()  # words of `verdicts.ISOLATION`
+        self.reports = []  # (code, text)
+        self.printed = ''  # the end of the output, after `end`
+        self.warden_lines = b''  # received from the warden
+        self.may_compile = device == 'cpu' and submission.compiles and not compiles
+        self.pids = ()  # of the warden and of the process below it
+        self.isolation = ()  # words of `verdicts.ISOLATION`
         self.folder = tempfile.TemporaryDirectory(prefix='gridstride-judge-', ignore_cleanup_errors=True)
         if not compiles:
             (Path(self.folder.name) / 'submission.py').write_text(submission.text, encoding='utf-8')
         self.output = tempfile.TemporaryFile()
-        self.talk, talk = socket.socketpair()
-        self.talk.settimeout(timeout)
-        self.life, life = socket.socketpair()
-        self.report, report = os.pipe()
-        os.set_blocking(self.report, False)
+        self.messages, messages_end = socket.socketpair()
+        self.messages.settimeout(timeout)
+        self.warden, warden_end = socket.socketpair()
+        self.report_pipe, report_end = os.pipe()
+        os.set_blocking(self.report_pipe, False)
         order = dict(device=device, folder=self.folder.name, cpu_seconds=int(20 * timeout) + 60)
-        order |= dict(share=_MEMORY, idle=idle, compiles=compiles)
-        fds = [life.fileno(), talk.fileno(), report, self.output.fileno()]
-        self.service, ask = None, None
-        if self.compiles:
-            mine, ask = socket.socketpair()
-            self.service = Service(mine, lambda: Process(submission, device, _COMPILE, compiles=True))
-            fds.append(ask.fileno())
+        order |= dict(memory_fraction=_MEMORY_FRACTION, idle=idle, compiles=compiles)
+        fds = [warden_end.fileno(), messages_end.fileno(), report_end, self.output.fileno()]
+        self.service, requests_end = None, None
+        if self.may_compile:
+            requests, requests_end = socket.socketpair()
+            self.service = Service(requests, lambda: Process(submission, device, _COMPILE_SECONDS, compiles=True))
+            fds.append(requests_end.fileno())
         try:
             self.server = _start(device, order, fds, self)
         finally:
-            for end in filter(None, (talk, life, ask)):
-                end.close()
-            os.close(report)
+            for sock in filter(None, (messages_end, warden_end, requests_end)):
+                sock.close()
+            os.close(report_end)
 
     def __enter__(self):
         return self
@@ -191,35 +194,35 @@ class Process:
     def __exit__(self, *error):
         self.end()
 
-    def ask(self, header, blobs=(), most=0):
-        "Send a message and return the header and blobs of the answer; raises `Ended` if there is none"
+    def ask(self, header, blobs=(), max_bytes=0):
+        "Send a message, and return the header and blobs of the answer; raises `Ended` if there is none"
         timeout = self.timeout_for(header['op'])
         self.send(header, blobs)
-        return self.receive(most, timeout)
+        return self.receive(max_bytes, timeout)
 
     def timeout_for(self, op):
-        "Return the seconds that an answer may take: more if a compiler runs"
-        compiles = op == 'load' and self.device == 'cuda' or self.compiles
-        self.compiles = self.compiles and op == 'load'  # a compiler may run once more, in the first call
-        return max(self.timeout, _COMPILE) if compiles else self.timeout
+        "Return the time limit of an answer in seconds: longer if a compiler may run"
+        may_compile = op == 'load' and self.device == 'cuda' or self.may_compile
+        self.may_compile = self.may_compile and op == 'load'  # a compiler may also run in the first call
+        return max(self.timeout, _COMPILE_SECONDS) if may_compile else self.timeout
 
     def send(self, header, blobs=()):
         "Send a message; raises `Ended` if the process does not read it"
         with self._connection_errors(self.timeout):
-            wire.send(self.talk, header, blobs)
+            wire.send(self.messages, header, blobs)
 
-    def receive(self, most=0, timeout=None, buffer=bytearray):
-        "Return the next message within `timeout` seconds; `buffer(n)` makes the buffers of its blobs"
+    def receive(self, max_bytes=0, timeout=None, make_buffer=bytearray):
+        "Receive the next message within `timeout` seconds; `make_buffer(n)` returns the buffer of a blob"
         timeout = timeout or self.timeout
         with self._connection_errors(timeout):
-            header, blobs = wire.receive(self.talk, most, time.monotonic() + timeout, buffer)
+            header, blobs = wire.receive(self.messages, max_bytes, time.monotonic() + timeout, make_buffer)
         if header.get('op') == 'error':
-            raise Ended('raised', str(header.get('text'))[:_TEXT])
+            raise Ended('raised', str(header.get('text'))[:_MAX_ERROR_TEXT])
         return header, blobs
 
     @contextmanager
     def _connection_errors(self, timeout):
-        "Raise `Ended` for errors of the connection"
+        "Convert errors of the connection to `Ended`"
         try:
             yield
         except wire.ConnectionClosed:
@@ -230,97 +233,97 @@ class Process:
             raise Ended('type', f'it sent {e}') from None
 
     def _ended_error(self):
-        "Make the `Ended` of a process that closed the connection"
-        ended = self._how_it_ended() or {}
-        if ended.get('excess'):
-            return Ended('died', f'it was killed because it used {ended["excess"]}')
-        code = ended.get('status')
-        if code == -signal.SIGXCPU:
+        "Return the `Ended` of a process that closed the connection"
+        report = self._last_warden_report() or {}
+        if report.get('excess'):
+            return Ended('died', f'it was killed because it used {report["excess"]}')
+        status = report.get('status')
+        if status == -signal.SIGXCPU:
             return Ended('time', 'it exceeded its limit of CPU time')
-        how = 'it left' if code is None or code >= 0 else f'it died of {_signal_name(code)}'
-        more = f', with exit code {code}' if code and code > 0 else ''
-        return Ended('died', f'{how} before it sent an answer{more}')
+        event = 'it exited' if status is None or status >= 0 else f'it died of {_signal_name(status)}'
+        exit_code = f', with exit code {status}' if status and status > 0 else ''
+        return Ended('died', f'{event} before it sent an answer{exit_code}')
 
-    def _how_it_ended(self):
-        "Return the warden's last report: how the process ended, how many processes it left; None if there is none"
-        self._read_lines(2)
+    def _last_warden_report(self):
+        "Return the warden's last report: exit status, remaining processes, exceeded limit; None if there is none"
+        self._read_warden_lines(2)
         with suppress(ValueError, IndexError):
-            return json.loads(self.received.split(b'\n')[1])
+            return json.loads(self.warden_lines.split(b'\n')[1])
 
-    def _read_lines(self, lines):
-        "Read lines of the warden: first its processes and the isolation, then how the process ended"
-        self.life.settimeout(_GRACE)
+    def _read_warden_lines(self, num_lines):
+        "Read lines from the warden: the first has its processes and the isolation, the second is its last report"
+        self.warden.settimeout(_GRACE_SECONDS)
         with suppress(OSError):
-            while self.received.count(b'\n') < lines and (text := self.life.recv(1 << 12)):
-                self.received += text
+            while self.warden_lines.count(b'\n') < num_lines and (text := self.warden.recv(1 << 12)):
+                self.warden_lines += text
         with suppress(ValueError):
-            known = json.loads(self.received.split(b'\n')[0])
-            self.pids = known['pids']
-            self.isolation = tuple(known['isolation'])
+            first_report = json.loads(self.warden_lines.split(b'\n')[0])
+            self.pids = first_report['pids']
+            self.isolation = tuple(first_report['isolation'])
 
     @contextmanager
     def stopped(self):
-        "Stop it and all processes that it started inside the `with` block, in which others are timed"
+        "Stop all processes of the submission inside the `with` block, in which the reference is timed"
         self._ask_warden(b's')
         try:
             yield
         finally:
             self._ask_warden(b'c')
 
-    def _ask_warden(self, what):
-        "Send the warden an order, and wait until it is done; the answer may be its last report"
-        self._read_lines(1)
+    def _ask_warden(self, order):
+        "Send the warden an order, and wait for its confirmation, or for its last report if the process has ended"
+        self._read_warden_lines(1)
         with suppress(OSError):
-            self.life.sendall(what)
-            if (reply := self.life.recv(1)) != b'=':
-                self.received += reply
+            self.warden.sendall(order)
+            if (reply := self.warden.recv(1)) != b'=':
+                self.warden_lines += reply
 
     def _kill(self):
-        "Kill the processes in place of a warden that is stopped or dead"
+        "Kill the processes if the warden, which is stopped or dead, cannot"
         for pid in self.pids:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        self.server.leave(self, last=True)
+        self.server.release(self, retire=True)
 
-    def hints(self) -> list:  # of (code, text)
-        "Return the reports from within the process so far"
-        with suppress(OSError):  # no report, or closed
-            for line in os.read(self.report, _MAX_REPORTED).decode(errors='replace').splitlines():
-                self._keep_report(line)
-        return self.reported
+    def read_reports(self) -> list:  # of (code, text)
+        "Return all reports of `audit` so far"
+        with suppress(OSError):  # there is no report, or the pipe is closed
+            for line in os.read(self.report_pipe, _MAX_REPORT_BYTES).decode(errors='replace').splitlines():
+                self._add_report(line)
+        return self.reports
 
-    def _keep_report(self, line):
-        "Parse and keep one report"
+    def _add_report(self, line):
+        "Parse a report, and add it to the list"
         with suppress(ValueError, TypeError, RecursionError):
             code, text = json.loads(line)
-            self.reported.append((str(code), str(text)[:_TEXT]))
+            self.reports.append((str(code), str(text)[:_MAX_ERROR_TEXT]))
 
-    def _printed(self):
-        "Return the end of what the submission printed"
+    def _read_output(self):
+        "Return the end of the submission's output"
         size = self.output.seek(0, os.SEEK_END)
-        self.output.seek(max(0, size - _OUTPUT))
+        self.output.seek(max(0, size - _MAX_OUTPUT_TEXT))
         return self.output.read().decode(errors='replace').strip()
 
-    def hang_up(self):
-        "Let the warden end all processes below it"
+    def request_end(self):
+        "Request the warden to end all processes below it"
         with suppress(OSError):
-            self.life.shutdown(socket.SHUT_WR)
+            self.warden.shutdown(socket.SHUT_WR)
 
     def end(self) -> int:  # number of processes that were still running
-        "Kill the process and all that it started"
-        if self.life.fileno() < 0:
+        "Kill the process and all processes that it started"
+        if self.warden.fileno() < 0:
             return 0
         if self.service:
             self.service.stop()
-        self.hints()
-        self.printed = self._printed()
-        self.hang_up()
-        ended = self._how_it_ended()
-        if ended is None:
+        self.read_reports()
+        self.printed = self._read_output()
+        self.request_end()
+        report = self._last_warden_report()
+        if report is None:
             self._kill()
-        for end in (self.talk, self.life, self.output):
-            end.close()
-        os.close(self.report)
+        for connection in (self.messages, self.warden, self.output):
+            connection.close()
+        os.close(self.report_pipe)
         self.folder.cleanup()
-        self.server.leave(self)
-        return (ended or {}).get('left', 1)
+        self.server.release(self)
+        return (report or {}).get('left', 1)

@@ -1,4 +1,4 @@
-"Judges a submission: makes its calls, times them, returns a verdict."
+"Judge a submission: make its calls, time them, and return a verdict."
 
 from contextlib import ExitStack
 
@@ -11,10 +11,10 @@ from .tasks import Task, task_named
 from .verdicts import Verdict
 from ..utils import backend
 
-_ROUNDS = 10  # timed calls
-# The time per call outside a submission's events may be this multiple of the reference's, plus some seconds. 25
-# honest submissions on an H100, with transfers of 14 to 101 ms, had 0.96 to 1.12; the margin is for busy hosts.
-_VARIES, _NOISE = 1.5, 1e-3
+_NUM_TIMED_CALLS = 10
+# Largest time per call outside a submission's events: a multiple of the reference's, plus some seconds. For 25 honest
+# submissions on an H100, with transfers of 14 to 101 ms, the ratio was 0.96 to 1.12; the margin is for busy hosts.
+_MAX_RATIO, _EXTRA_SECONDS = 1.5, 1e-3
 
 
 # Times
@@ -26,68 +26,65 @@ def _timed_sizes(task, device):
 
 
 def _clock(device):
-    "Return a function that gives a call's seconds: by its events on a GPU, else by the judge's clock"
+    "Return a function that returns the seconds of a call: by its events on a GPU, else by the judge's clock"
     return lambda call: call.facts['event'] if device == 'cuda' else call.seconds
 
 
-def _compare(bench, base, sizes):
-    """Time submission and reference, interleaved, with the same new inputs, in checked calls; the first call of each is
-    not timed. The submission is stopped while the reference runs, so that it cannot slow it down"""
-    for _ in range(1 + _ROUNDS):
-        data = bench.data('new', sizes)
-        right = bench.expected(data)
-        bench.call(data, sizes, right)
+def _time_interleaved(bench, reference_bench, sizes):
+    """Call submission and reference, interleaved, with the same new inputs; the first call of each is not timed. The
+    submission is stopped while the reference runs, so that it cannot slow down the reference"""
+    for _ in range(1 + _NUM_TIMED_CALLS):
+        data = bench.make_data('new', sizes)
+        expected_and_scales = bench.compute_expected(data)
+        bench.call(data, sizes, expected_and_scales)
         with bench.stopped():
-            base.call(data, sizes, right)
+            reference_bench.call(data, sizes, expected_and_scales)
 
 
-def _last(bench):
-    "Return the timed calls"
-    return bench.calls[-_ROUNDS:]
+def _timed_calls(bench):
+    return bench.calls[-_NUM_TIMED_CALLS:]
 
 
 def _seconds_outside_events(bench):
     """Return the seconds per call outside its events: transfers, and any hidden work.
 
     It is the lower quartile of the calls, because a busy machine makes some calls longer."""
-    return sorted(c.seconds - c.facts['event'] for c in _last(bench))[_ROUNDS // 4]
+    return sorted(call.seconds - call.facts['event'] for call in _timed_calls(bench))[_NUM_TIMED_CALLS // 4]
 
 
-def _check_clocks(bench, base):
+def _check_clocks(bench, reference_bench):
     "Check that the events of a submission agree with the judge's clock"
-    ours, theirs = _seconds_outside_events(bench), _seconds_outside_events(base)
-    if ours > _VARIES * theirs + _NOISE:
-        said = f'{ours * 1e3:.3g} ms per call outside its events, but {theirs * 1e3:.3g} ms for the reference'
-        raise Refused('clock', f"the judge's clock measured {said}")
+    seconds, reference_seconds = _seconds_outside_events(bench), _seconds_outside_events(reference_bench)
+    if seconds > _MAX_RATIO * reference_seconds + _EXTRA_SECONDS:
+        comparison = f'{seconds * 1e3:.3g} ms per call outside its events, but {reference_seconds * 1e3:.3g} ms'
+        raise Refused('clock', f"the judge's clock measured {comparison} for the reference")
 
 
 def _check_kernels(bench, sizes):
     "Profile one call on a GPU and return its kernels; raises `Refused` if the file has kernels and none of them runs"
     names = bench.submission.kernels
-    header, blobs = bench.send(bench.data('new', sizes))
+    header, blobs = bench.call_message(bench.make_data('new', sizes))
     answer, _ = bench.process.ask({**header, 'op': 'kernels'}, blobs)
     counts = launch_counts(answer.get('kernels'))
-    if names and not any(n in k for n in names for k in counts):
+    if names and not any(name in kernel for name in names for kernel in counts):
         raise Refused(
             'fallback', f'none of its kernels ({", ".join(names)}) ran; these did: {", ".join(counts) or "none"}'
         )
     return counts
 
 
-def _measure(stack, bench, limit):
-    "Time a submission and the reference: (times, times of the reference)"
-    task = bench.task
-    sizes = _timed_sizes(bench.task, bench.device)
+def _measure(stack, bench, limit):  # (times of the submission, times of the reference)
+    "Time a submission and the reference; without the source of the reference, neither"
     text = bench.task.baseline()
     if text is None:
         return (), ()
-    base = Bench(read_submission(text), task, bench.device, limit)
-    base.start(stack)
-    _compare(bench, base, sizes)
+    reference_bench = Bench(read_submission(text), bench.task, bench.device, limit)
+    reference_bench.start(stack)
+    _time_interleaved(bench, reference_bench, _timed_sizes(bench.task, bench.device))
     if bench.device == 'cuda':
-        _check_clocks(bench, base)
-    seconds = _clock(bench.device)
-    return tuple(map(seconds, _last(bench))), tuple(map(seconds, _last(base)))
+        _check_clocks(bench, reference_bench)
+    seconds_of = _clock(bench.device)
+    return tuple(map(seconds_of, _timed_calls(bench))), tuple(map(seconds_of, _timed_calls(reference_bench)))
 
 
 def _device_name(device):
@@ -98,27 +95,27 @@ def _decide(bench, timing, limit):
     "Judge a submission and return the fields of its verdict; raises `Refused` or `Ended`"
     with ExitStack() as stack:
         bench.start(stack)
-        bench.calls_of_plan()
-        first = bench.calls[0].sizes
-        times = tuple(c.seconds for c in bench.calls[1:] if c.sizes == first)
+        bench.run_plan()
+        first_sizes = bench.calls[0].sizes
+        times = tuple(call.seconds for call in bench.calls[1:] if call.sizes == first_sizes)
         reference = ()
         counts = bench.calls[-1].facts['launches']
         if timing:
             times, reference = _measure(stack, bench, limit)
         if bench.device == 'cuda':
-            counts = _check_kernels(bench, first)
-        bench.check_idle()
+            counts = _check_kernels(bench, first_sizes)
+        bench.check_kernels_needed()
         bench.end()
         return dict(times=times, reference=reference, counts=counts)
 
 
-def _refusal_for_end(bench, e):
-    "Return why a submission is refused whose process ended: for what was noticed before, if anything"
+def _refusal_for_end(bench, ended):
+    "Return the `Refused` for a process that ended: for a report that it sent before, or else for its end"
     try:
-        bench.look_around()
-    except Refused as found:
-        return found
-    return Refused(e.code, f'{bench.at()} {e.text}')
+        bench.check_reports()
+    except Refused as refusal:
+        return refusal
+    return Refused(ended.code, f'{bench.call_label()} {ended.text}')
 
 
 def _check_options(limit, device):
@@ -133,17 +130,17 @@ def _check_options(limit, device):
 
 def judge(
     submission,  # the path of a file, its text (of more than one line), or a `Submission`
-    task=None,  # a `Task`, or the name of one in `TASKS`; None: what `#!POPCORN leaderboard NAME` says
+    task=None,  # a `Task`, or a key of `TASKS`; None: NAME of the line `#!POPCORN leaderboard NAME`
     *,
-    limit=20.0,  # seconds for the import and per call; 180 if a compiler runs: in the import on a GPU, and on a
-    # CPU, for CUDA C, in the import and the first call
-    timing=None,  # time it against the reference? None: on a machine with a GPU
+    limit=20.0,  # seconds for the import, and per call. At least 180 if a compiler may run: in the import on a GPU, and
+    # in the import and the first call on a CPU, for CUDA C
+    timing=None,  # whether to time it and the reference; None: on a machine with a GPU
     device=None,  # 'cpu' or 'cuda'; None: a GPU if there is one
 ) -> Verdict:
     """Run a submission in a process of its own and decide whether it is right.
 
-    A file that is not a submission, or is wrong in any way, gets a refused `Verdict`, not an exception; raises
-    `ValueError` for an unknown task, or an invalid limit or device."""
+    A file that is not a submission, or is wrong in any way, gets a refused `Verdict`, not an exception. Raises
+    `ValueError` for an unknown task, and for an invalid limit or device."""
     device = device or ('cuda' if backend() == 'gpu' else 'cpu')
     _check_options(limit, device)
     name = str(getattr(submission, 'name', 'submission.py'))
@@ -154,18 +151,17 @@ def judge(
     task = task if isinstance(task, Task) else task_named(task or submission.leaderboard)
     bench = Bench(submission, task, device, limit)
     try:
-        found = dict(code='accepted', **_decide(bench, device == 'cuda' if timing is None else timing, limit))
-    except Refused as e:
-        found = dict(code=e.code, why=e.why)
-    except Ended as e:
-        e = _refusal_for_end(bench, e)
-        found = dict(code=e.code, why=e.why)
-    sizes = len({sizes_text(c.sizes) for c in bench.calls})
-    found |= dict(
+        fields = dict(code='accepted', **_decide(bench, device == 'cuda' if timing is None else timing, limit))
+    except Refused as refusal:
+        fields = dict(code=refusal.code, why=refusal.why)
+    except Ended as ended:
+        refusal = _refusal_for_end(bench, ended)
+        fields = dict(code=refusal.code, why=refusal.why)
+    fields |= dict(
         calls=len(bench.calls),
-        sizes=sizes,
+        sizes=len({sizes_text(call.sizes) for call in bench.calls}),
         device=_device_name(device),
         printed=bench.printed(),
         isolation=bench.isolation(),
     )
-    return Verdict(submission.name, task.name, **found)
+    return Verdict(submission.name, task.name, **fields)

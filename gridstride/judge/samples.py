@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-_HERE = Path(__file__).parent
+_FOLDER = Path(__file__).parent
 
 
-def _files(folder):
-    return {p.stem: p for p in sorted((_HERE / folder).glob('*.py'))}
+def _files(folder):  # name -> path
+    return {path.stem: path for path in sorted((_FOLDER / folder).glob('*.py'))}
 
 
 def cheats() -> dict:  # name -> path

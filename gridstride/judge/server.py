@@ -1,7 +1,11 @@
-"""The process that starts submissions: it has imported what they need, and forks one process per submission, with a
-warden that ends all processes of the submission. It never gets a task.
+"""The process that starts submissions. It has imported the modules that they need, and forks a process per submission,
+with a warden that ends all processes of the submission. It never receives a task.
 
-    python -m gridstride.judge.server FD cpu|cuda [PROTECTION TO LEAVE OUT ...]      # as `processes` starts it"""
+    python -m gridstride.judge.server FD cpu|cuda [DISABLED PROTECTION ...]      # as `processes` starts it
+
+A fork of this process is a **warden**. Below it, in new namespaces if the system allows them, is the first process of
+the namespaces, and below that one the submission's process. File descriptors connect them to the judge: a socket of the
+warden, a socket for messages, a pipe for reports, and, if the submission may compile, a socket for compile requests."""
 
 import gc
 import json
@@ -18,16 +22,17 @@ from importlib import import_module
 from . import isolation
 from ..utils import cache_dir
 
-_SUBREAPER, _DEATH = 36, 1  # of Linux's prctl
-_INTERVAL = 0.1  # seconds between two checks of the resources of a submission
-_ORDERS = {b's': signal.SIGSTOP, b'c': signal.SIGCONT}  # from the judge to a warden; any other ends the submission
-_PRINTED = 64 << 20  # limit of its output, in bytes
+_CHILD_SUBREAPER, _PARENT_DEATH_SIGNAL = 36, 1  # options of Linux's prctl
+_CHECK_SECONDS = 0.1  # between two checks of the resources of a submission
+# order from the judge to a warden -> signal to all processes of the submission; any other order ends the submission
+_ORDERS = {b's': signal.SIGSTOP, b'c': signal.SIGCONT}
+_MAX_OUTPUT_BYTES = 64 << 20
 
 
 def _kill_descendants():
     "Kill all descendants of this process"
-    while alive := isolation.children():
-        for pid in alive:
+    while children := isolation.children():
+        for pid in children:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             with suppress(ChildProcessError):
@@ -35,150 +40,156 @@ def _kill_descendants():
 
 
 def _signal_all(pid, number):
-    "Send a signal to a process and its descendants; repeat SIGSTOP until no new one has been started"
+    "Send a signal to a process and its descendants; repeat SIGSTOP until all of them are stopped"
     for _ in range(20):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, number)
-        found = [
-            child for child in isolation.descendants() if number != signal.SIGSTOP or not isolation.is_stopped(child)
-        ]
-        for child in found:
+        descendants = isolation.descendants()
+        pending = [child for child in descendants if number != signal.SIGSTOP or not isolation.is_stopped(child)]
+        for child in pending:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(child, number)
-        if number != signal.SIGSTOP or not found:
+        if number != signal.SIGSTOP or not pending:
             break
         time.sleep(0.001)
 
 
-def _exceeded_limit(output, most, before):
-    "Return which limit the submission exceeds; '' if none"
-    if os.fstat(output).st_blocks * 512 > _PRINTED:  # the output is a file on disk
-        return f'more than {_PRINTED >> 20} MiB of output'
-    return isolation.exceeded_limit(most, before)
+def _exceeded_limit(output, max_memory, files_before):
+    "Return the limit that the submission exceeds, in words; '' if there is none"
+    if os.fstat(output).st_blocks * 512 > _MAX_OUTPUT_BYTES:  # the output is a file on disk
+        return f'more than {_MAX_OUTPUT_BYTES >> 20} MiB of output'
+    return isolation.exceeded_limit(max_memory, files_before)
 
 
-def _wait(pid, life, output, most):
-    "Wait until the process ends, exceeds a limit, or the judge ends it: (status or None, limit or '')"
-    watch = [life]
-    before = isolation.files_in_memory()
+def _wait(pid, judge_socket, output, max_memory):  # (exit status or None, exceeded limit or '')
+    "Wait until the process ends, exceeds a limit, or the judge ends it; follow the judge's orders"
+    watched = [judge_socket]
+    files_before = isolation.files_in_memory()
     if hasattr(os, 'pidfd_open'):
-        watch.append(os.pidfd_open(pid))
+        watched.append(os.pidfd_open(pid))
     while True:
-        ready = select.select(watch, [], [], _INTERVAL if len(watch) > 1 else 0.02)[0]
+        ready = select.select(watched, [], [], _CHECK_SECONDS if len(watched) > 1 else 0.02)[0]
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status), ''
-        if life in ready:
-            number = _ORDERS.get(life.recv(1))
+        if judge_socket in ready:
+            number = _ORDERS.get(judge_socket.recv(1))
             if number is None:
                 return None, ''
             _signal_all(pid, number)
-            life.sendall(b'=')
-        if not ready and (excess := _exceeded_limit(output, most, before)):
+            judge_socket.sendall(b'=')
+        if not ready and (excess := _exceeded_limit(output, max_memory, files_before)):
             return None, excess
 
 
-def _guard(pid, life, own, ended, output, most):
-    "Wait for the process, kill what it left, and report both to the judge"
-    status, excess = _wait(pid, life, output, most)
-    left = len(isolation.descendants()) - (own if status is None else 0)
+def _guard(pid, judge_socket, num_own_processes, status_pipe, output, max_memory):
+    "Wait for the process, kill the processes that it left, and report its end to the judge"
+    status, excess = _wait(pid, judge_socket, output, max_memory)
+    num_left = len(isolation.descendants()) - (num_own_processes if status is None else 0)
     for kill in (os.killpg, os.kill):
         with suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
     _kill_descendants()
-    if own > 1 and status is not None:  # the first process of a namespace, which reports how the submission's ended
-        status = json.loads(os.read(ended, 64) or b'null')
+    if num_own_processes > 1 and status is not None:
+        # `pid` is the first process of the namespaces, which writes the exit status of the submission's process
+        status = json.loads(os.read(status_pipe, 64) or b'null')
     with suppress(OSError):
-        life.sendall(json.dumps(dict(status=status, left=max(0, left), excess=excess)).encode() + b'\n')
+        report = dict(status=status, left=max(0, num_left), excess=excess)
+        judge_socket.sendall(json.dumps(report).encode() + b'\n')
 
 
-def _warden(pid, report, ended, life, output, most):
-    "Report the processes and the isolation to the judge, then guard them"
-    with open(report) as f:
-        *first, held = f.read().splitlines() or ['[]']
-    watched = int(first[0]) if first else pid
+def _run_warden(pid, start_pipe, status_pipe, judge_fd, output, max_memory):
+    "Report the processes and the isolation to the judge, and guard the processes until they end"
+    with open(start_pipe) as f:  # the pid of the first process of the namespaces, if there are any; the protections
+        *first_pid, protections = f.read().splitlines() or ['[]']
+    watched = int(first_pid[0]) if first_pid else pid
     if watched != pid:
         os.waitpid(pid, 0)
-    with socket.socket(fileno=life) as s:
-        known = dict(pids=[os.getpid(), watched], isolation=json.loads(held))
-        s.sendall(json.dumps(known).encode() + b'\n')
-        _guard(watched, s, 1 + (watched != pid), ended, output, most)
+    with socket.socket(fileno=judge_fd) as judge_socket:
+        report = dict(pids=[os.getpid(), watched], isolation=json.loads(protections))
+        judge_socket.sendall(json.dumps(report).encode() + b'\n')
+        _guard(watched, judge_socket, 1 + (watched != pid), status_pipe, output, max_memory)
 
 
-def _enter_namespaces(order, report, line, ended):
-    "Fork twice, into new namespaces: their first process, and the process that returns to run the submission"
+def _enter_namespaces(order, start_pipe, lifeline, status_pipe):
+    "Fork the first process of new namespaces, and from it the submission's process, in which this function returns"
     sockets = isolation.named_sockets()
-    isolation.leave()
+    isolation.enter_namespaces()
     if pid := os.fork():
-        os.write(report, f'{pid}\n'.encode())
+        os.write(start_pipe, f'{pid}\n'.encode())
         os._exit(0)
     isolation.mount_file_system(order['folder'], order['cache'], sockets)
-    isolation.hide()
+    isolation.forbid_tracing()
     if pid := os.fork():
-        low, high = sorted((line, ended))
-        for span in ((0, low), (low + 1, high), (high + 1, os.sysconf('SC_OPEN_MAX'))):
-            os.closerange(*span)
-        isolation.wait_for_child(pid, line, ended)
+        low, high = sorted((lifeline, status_pipe))
+        for fds in ((0, low), (low + 1, high), (high + 1, os.sysconf('SC_OPEN_MAX'))):
+            os.closerange(*fds)
+        isolation.wait_for_child(pid, lifeline, status_pipe)
     isolation.limit_processes()
 
 
-def _start(order, life, talk, report_fd, output, ask=None):
-    "Become the warden, and fork the submission's process; called in a fork of the server"
+def _start(order, judge_fd, message_fd, report_fd, output, request_fd=None):
+    "Fork the submission's process, and become its warden; called in a fork of the server"
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    isolation.prctl(_SUBREAPER, 1)
-    (report, to_report), (line, lifeline), (ended, to_ended) = os.pipe(), os.pipe(), os.pipe()
+    isolation.prctl(_CHILD_SUBREAPER, 1)
+    start_read, start_write = os.pipe()  # from the start of the submission's process to the warden
+    status_read, status_write = os.pipe()  # from the first process of the namespaces to the warden
+    lifeline_read, lifeline_write = os.pipe()  # closed when the warden ends
     if pid := os.fork():
-        for fd in (talk, report_fd, to_report, line, to_ended, *([] if ask is None else [ask])):
+        for fd in (message_fd, report_fd, start_write, lifeline_read, status_write):
             os.close(fd)
-        return _warden(pid, report, ended, life, output, order['share'] * isolation.memory())
-    for fd in (life, report, lifeline, ended):
+        if request_fd is not None:
+            os.close(request_fd)
+        max_memory = order['memory_fraction'] * isolation.total_memory()
+        return _run_warden(pid, start_read, status_read, judge_fd, output, max_memory)
+    for fd in (judge_fd, start_read, lifeline_write, status_read):
         os.close(fd)
-    if order['able']:
-        _enter_namespaces(order, to_report, line, to_ended)
-    elif ask is not None:  # without a sandbox it compiles itself, since it could write to the cache anyway
-        os.close(ask)
-        ask = None
-    for fd in (line, to_ended):
+    if order['has_namespaces']:
+        _enter_namespaces(order, start_write, lifeline_read, status_write)
+    elif request_fd is not None:  # without a sandbox the process compiles itself: it could write to the cache anyway
+        os.close(request_fd)
+        request_fd = None
+    for fd in (lifeline_read, status_write):
         os.close(fd)
-    _run(order, to_report, talk, report_fd, output, ask)
+    _run_submission(order, start_write, message_fd, report_fd, output, request_fd)
 
 
-def _run(order, report, talk, report_fd, output, ask):
-    "Confine the submission's process, in which this is called, report the isolation, and start the worker"
+def _run_submission(order, start_pipe, message_fd, report_fd, output, request_fd):
+    "Confine this process, report the protections to the warden, and start the worker"
     os.setsid()
-    isolation.prctl(_DEATH, signal.SIGKILL)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for fd, to in enumerate((nothing, output, output)):
-        os.dup2(to, fd)
-    for fd in (nothing, output):
+    isolation.prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    no_input = os.open(os.devnull, os.O_RDONLY)
+    for standard_fd, fd in enumerate((no_input, output, output)):
+        os.dup2(fd, standard_fd)
+    for fd in (no_input, output):
         os.close(fd)
     os.chdir(order['folder'])
-    isolation.limit(order['cpu_seconds'])
-    held = isolation.confine(order['folder'], order['cache'], order['able'], order['without'])
-    os.write(report, json.dumps(held).encode())
-    os.close(report)
-    os.environ.update(TMPDIR=order['folder'], **({} if 'files' in held else {'HOME': order['folder']}))
+    isolation.limit_resources(order['cpu_seconds'])
+    protections = isolation.confine(order['folder'], order['cache'], order['has_namespaces'], order['disabled'])
+    os.write(start_pipe, json.dumps(protections).encode())
+    os.close(start_pipe)
+    os.environ.update(TMPDIR=order['folder'], **({} if 'files' in protections else {'HOME': order['folder']}))
     tempfile.tempdir = None
     if order['compiles']:
-        import_module('gridstride.judge.compiling').main(socket.socket(fileno=talk))
-    if ask is not None:
-        client = import_module('gridstride.judge.compiling').Client(socket.socket(fileno=ask))
+        import_module('gridstride.judge.compiling').main(socket.socket(fileno=message_fd))
+    if request_fd is not None:
+        client = import_module('gridstride.judge.compiling').Client(socket.socket(fileno=request_fd))
         import_module('gridstride.cpp.toolchain.build').compile_remotely = client
     if order.pop('idle'):  # removed from the order, so that the submission cannot see it
-        import_module('gridstride.judge.devices').launch_nothing()
-    import_module('gridstride.judge.worker').main(socket.socket(fileno=talk), report_fd, order)
+        import_module('gridstride.judge.devices').disable_launches()
+    import_module('gridstride.judge.worker').main(socket.socket(fileno=message_fd), report_fd, order)
 
 
 def serve(
-    control,  # a socket: an order in JSON and four or five file descriptors per process
-    without=(),  # words of `verdicts.ISOLATION`: protections to leave out
+    control,  # a socket: per process, an order in JSON and four or five file descriptors
+    disabled=(),  # words of `verdicts.ISOLATION`: disabled protections
 ):
-    "Fork a process per order, until the judge closes the connection"
+    "Start a process per order, until the judge closes the connection"
     cache = str(cache_dir())
-    able = 'processes' not in without and isolation.possible(cache)
+    has_namespaces = 'processes' not in disabled and isolation.are_namespaces_supported(cache)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge handles interrupts
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # wardens are not waited for
-    isolation.prctl(_SUBREAPER, 1)
+    isolation.prctl(_CHILD_SUBREAPER, 1)
     while True:
         text, fds, _, _ = socket.recv_fds(control, 1 << 16, 5)
         if not text:
@@ -187,7 +198,7 @@ def serve(
         control.sendall(b'!')
         if os.fork() == 0:
             control.close()
-            order = dict(json.loads(text), able=able, cache=cache, without=without)
+            order = dict(json.loads(text), has_namespaces=has_namespaces, cache=cache, disabled=disabled)
             text = None
             try:
                 _start(order, *fds)
@@ -198,10 +209,10 @@ def serve(
 
 
 def _prepare(device):
-    """Import what submissions import, without starting what a fork cannot inherit: no thread, no CUDA
+    """Import the modules that submissions import, but start no threads and no CUDA, which a fork cannot inherit.
 
-    The imported objects live until the end, so garbage collection skips them: this saves a fifth of the time here,
-    and copies of their memory in each fork."""
+    The imported objects are never freed, so garbage collection skips them: this makes the imports a fifth faster, and
+    avoids copies of their memory in each fork."""
     gc.disable()
     import_module('gridstride.judge.worker')
     if device == 'cpu':
@@ -215,5 +226,5 @@ def _prepare(device):
 if __name__ == '__main__':
     _prepare(sys.argv[2])
     with socket.socket(fileno=int(sys.argv[1])) as control:
-        control.sendall(b'!')  # ready
+        control.sendall(b'!')  # confirms that this process is ready
         serve(control, sys.argv[3:])

@@ -1,4 +1,4 @@
-"""The tasks for submissions: inputs, a reference and the allowed error, with the leaderboards' names."""
+"""The tasks for submissions: inputs, a reference, and the allowed error. They have the leaderboards' names."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,25 +11,25 @@ from .closeness import default_scale
 
 @dataclass(frozen=True)
 class Task:
-    """A task in the leaderboards' form. `generate_input(seed=..., **sizes)` gives the data: a tensor, or a tuple of
-    tensors and scalars; `ref_kernel(data)` the answer, a tensor or a tuple of them. The judge calls `ref_kernel` with
-    float64 in place of each other float, so it should not name a type of its own."""
+    """A task in the leaderboards' form. `generate_input(seed=..., **sizes)` returns the data: a tensor, or a tuple of
+    tensors and scalars. `ref_kernel(data)` returns the answer: a tensor, or a tuple of tensors. The judge calls
+    `ref_kernel` with all floats converted to float64, so it should not specify dtypes."""
 
     name: str
     generate_input: Callable
     ref_kernel: Callable
-    tests: tuple  # of dicts, sizes and seed, that are public
+    tests: tuple  # dicts of public sizes and a public seed
     hidden: Callable  # hidden(rng) -> sizes that are not public; rng is a `random.Random`
-    terms: Callable = lambda **sizes: 1  # number of products in the sum of one element
-    scale: Callable = default_scale  # scale(data, answer), in float64: the sum of magnitudes, per element
-    dtype: str = 'float32'  # of the answer, and of the sums if it is float32
-    writes: tuple = ()  # indices in `data` that a submission may write to and return
-    check_implementation: Callable = None  # check_implementation(data, output) -> (right?, why not), in addition
-    benchmark: dict = None  # sizes that are timed on a GPU; None: the last of `tests`
-    init: tuple = ()  # what a KernelBench `ModelNew` is made with
+    terms: Callable = lambda **sizes: 1  # terms(**sizes) -> number of products per sum
+    scale: Callable = default_scale  # scale(data, answer), in float64: the sum of the products' magnitudes, per element
+    dtype: str = 'float32'  # of the answer; sums have this dtype, or float32 if it is narrower
+    writes: tuple = ()  # indices of the items of `data` that a submission may write to, and return
+    check_implementation: Callable = None  # an additional check: (data, output) -> (is_right, reason)
+    benchmark: dict = None  # sizes that are timed on a GPU; None: the first of `tests`
+    init: tuple = ()  # arguments of the constructor of a KernelBench `ModelNew`
 
     def baseline(self) -> str:  # None if its source is not available
-        "Return the reference as a submission, to time it in the same way"
+        "Return the reference as the text of a submission, so that it can be timed in the same way"
         try:
             text = source_of(self.ref_kernel).text
         except SourceMissing:
@@ -39,7 +39,7 @@ class Task:
 
 
 def _normal(seed, *shape):
-    "Make normal random values"
+    "Return random values of the normal distribution"
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -54,23 +54,23 @@ def grey(data):
     return 0.2989 * r + 0.5870 * g + 0.1140 * b
 
 
-# Sums of two vectors; `add_into` is the leaderboards' other form, in which the input has memory for the answer
+# Sums of two vectors. In `add_into`, the leaderboards' other form, the data have memory for the answer.
 def _add_input(n, seed):
     return _normal(seed, n), _normal(seed + 1, n)
 
 
 def add(data):
-    "Return the sum of two vectors of n"
+    "Return the sum of two vectors of n elements"
     a, b = data
     return a + b
 
 
 def _add_into_input(n, seed):
-    return (*_add_input(n, seed), torch.full((n,), -1, dtype=torch.int32).view(torch.float32))  # NaN, as unwritten
+    return (*_add_input(n, seed), torch.full((n,), -1, dtype=torch.int32).view(torch.float32))  # NaN: unwritten
 
 
 def add_into(data):
-    "Return the sum of two vectors of n, written into the third and returned"
+    "Write the sum of two vectors of n elements to the third one, and return it"
     a, b, out = data
     out[...] = a + b
     return out
@@ -97,7 +97,7 @@ def _sum_input(n, seed):
 
 
 def vector_sum(data):
-    "Return the sum of a vector of n, as a tensor of shape (1,)"
+    "Return the sum of a vector of n elements, as a tensor of shape (1,)"
     return data.sum().reshape(1)
 
 
@@ -115,24 +115,25 @@ def softmax(data):
 
 
 def _softmax_scale(data, answer):
-    "Return the error scale: the rounding error of x - max grows with its magnitude"
+    "Return the error scale; the rounding error of x - max grows with the magnitude of x - max"
     return answer * (1 + (data.amax(-1, keepdim=True) - data))
 
 
-def _elements(rng):
+# Hidden sizes
+def _random_length(rng):
     odd = 2 * rng.randrange(1, 127) + 1
     return dict(n=rng.choice([1, 2, odd, 2 * odd, 1023 + 2 * rng.randrange(20)]))
 
 
-def _picture(rng):
+def _random_picture(rng):
     return dict(h=rng.randrange(1, 40), w=rng.choice([1, 33, rng.randrange(2, 70)]))
 
 
-def _sides(rng):
+def _random_matrices(rng):
     return dict(zip('hwk', (rng.randrange(1, 50) for _ in range(3))))
 
 
-def _rows(rng):
+def _random_rows(rng):
     return dict(rows=rng.randrange(1, 9), n=rng.choice([1, 31, rng.randrange(2, 300)]))
 
 
@@ -141,18 +142,20 @@ def _public(*sizes):
     return tuple(dict(size, seed=seed) for seed, size in zip((1234, 42, 0), sizes))
 
 
-_VECTORS = _public(dict(n=1000), dict(n=256))
+_VECTOR_TESTS = _public(dict(n=1000), dict(n=256))
 TASKS = {
     t.name: t
     for t in (
-        Task('grey', _grey_input, grey, _public(dict(h=37, w=64), dict(h=16, w=16)), _picture, lambda h, w: 3,
+        Task('grey', _grey_input, grey, _public(dict(h=37, w=64), dict(h=16, w=16)), _random_picture, lambda h, w: 3,
              benchmark=dict(h=2048, w=2048)),
-        Task('add', _add_input, add, _VECTORS, _elements, benchmark=dict(n=1 << 24)),
-        Task('add_into', _add_into_input, add_into, _VECTORS, _elements, writes=(2,), benchmark=dict(n=1 << 24)),
-        Task('matmul', _matmul_input, matmul, _public(dict(h=37, w=50, k=64), dict(h=32, w=32, k=32)), _sides,
+        Task('add', _add_input, add, _VECTOR_TESTS, _random_length, benchmark=dict(n=1 << 24)),
+        Task('add_into', _add_into_input, add_into, _VECTOR_TESTS, _random_length, writes=(2,),
+             benchmark=dict(n=1 << 24)),
+        Task('matmul', _matmul_input, matmul, _public(dict(h=37, w=50, k=64), dict(h=32, w=32, k=32)), _random_matrices,
              lambda h, w, k: k, _matmul_scale, benchmark=dict(h=2048, w=2048, k=2048)),
-        Task('sum', _sum_input, vector_sum, _VECTORS, _elements, lambda n: n, _sum_scale, benchmark=dict(n=1 << 24)),
-        Task('softmax', _softmax_input, softmax, _public(dict(rows=7, n=100), dict(rows=4, n=256)), _rows,
+        Task('sum', _sum_input, vector_sum, _VECTOR_TESTS, _random_length, lambda n: n, _sum_scale,
+             benchmark=dict(n=1 << 24)),
+        Task('softmax', _softmax_input, softmax, _public(dict(rows=7, n=100), dict(rows=4, n=256)), _random_rows,
              lambda rows, n: n, _softmax_scale, benchmark=dict(rows=4096, n=4096)),
     )
 }  # fmt: skip
@@ -161,7 +164,7 @@ TASKS = {
 def task_named(name: str) -> Task:
     "Return a task of `TASKS`; raises `ValueError`, which lists their names"
     if name not in TASKS:
-        missing = 'no task is named: the file has no line #!POPCORN leaderboard NAME'
-        what = f'there is no task {name!r}' if name else missing
-        raise ValueError(f'{what}; the tasks are {", ".join(TASKS)}')
+        no_name = 'no task is named: the file has no line #!POPCORN leaderboard NAME'
+        problem = f'there is no task {name!r}' if name else no_name
+        raise ValueError(f'{problem}; the tasks are {", ".join(TASKS)}')
     return TASKS[name]

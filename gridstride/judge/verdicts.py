@@ -4,8 +4,7 @@ import unicodedata
 from dataclasses import dataclass, field
 from statistics import median
 
-# Reasons for which a submission is refused: a code, and its meaning
-REASONS = {
+REASONS = {  # code -> reason for which a submission is refused
     'form': 'the file is not a submission',
     'raised': 'it raised an error',
     'died': 'its process crashed',
@@ -34,29 +33,28 @@ REASONS = {
 
 
 def plain(text, lines=False) -> str:
-    """Escape text of a submission: no character controls a terminal or, unless `lines`, begins a line.
+    """Escape text of a submission, so that no character controls a terminal or, unless `lines`, begins a new line.
 
     >>> print(plain(chr(27) + '[1m'))
     \\x1b[1m"""
-    kept = '\n\t' if lines else ''
+    allowed = '\n\t' if lines else ''
     return ''.join(
-        c if c in kept or unicodedata.category(c) not in ('Cc', 'Cf', 'Cs', 'Zl', 'Zp') else ascii(c)[1:-1]
+        c if c in allowed or unicodedata.category(c) not in ('Cc', 'Cf', 'Cs', 'Zl', 'Zp') else ascii(c)[1:-1]
         for c in str(text)
     )
 
 
-# Words that `Verdict.isolation` may list, and what the verdict states if one is missing
-ISOLATION = {
+ISOLATION = {  # word of `Verdict.isolation` -> the verdict's statement if the word is missing
     'processes': 'it saw other processes',
     'files': 'it saw the files of this user',
-    'network': 'it had the network',
+    'network': 'it had access to the network',
     'landlock': 'Landlock did not confine it',
     'seccomp': 'no system call was denied to it',
     'limits': 'it had no limits',
 }
 
 
-def _time_text(seconds):
+def _format_seconds(seconds):
     return f'{seconds * 1e3:.3g} ms' if seconds < 1 else f'{seconds:.3g} s'
 
 
@@ -67,15 +65,15 @@ class Verdict:
     name: str  # of the file
     task: str
     code: str  # 'accepted', or a word of `REASONS`
-    why: str = ''  # what happened, in which call
-    calls: int = 0  # calls that were made, each with new values, and each checked
-    sizes: int = 0  # distinct sizes among them
+    why: str = ''  # the event that led to a refusal, and the call in which it happened
+    calls: int = 0  # number of calls, each of them checked, and with new values
+    sizes: int = 0  # number of distinct sizes of these calls
     counts: dict = field(default_factory=dict)  # kernel -> launches in one call
     device: str = 'CPU'
-    times: tuple = ()  # seconds of each call of the timed sizes: by events on a GPU, by the judge's clock on a CPU
-    reference: tuple = ()  # those of the reference, timed in the same way and interleaved; empty if not timed
+    times: tuple = ()  # seconds of each timed call: by events on a GPU, by the judge's clock on a CPU
+    reference: tuple = ()  # seconds of each call of the reference, interleaved; empty if it was not timed
     printed: str = ''  # the end of what the submission printed
-    isolation: tuple = ()  # words of `ISOLATION`: what separated it from this machine; () if it did not run
+    isolation: tuple = ()  # words of `ISOLATION`: the protections that held; () if it did not run
 
     def __post_init__(self):
         for name in ('name', 'task', 'why'):
@@ -85,7 +83,7 @@ class Verdict:
 
     @property
     def accepted(self) -> bool:
-        "Whether it is accepted"
+        "Whether the submission is accepted"
         return self.code == 'accepted'
 
     def __bool__(self):
@@ -101,29 +99,31 @@ class Verdict:
         "The speedup over the reference"
         return median(self.reference) / self.seconds if self.times and self.reference else None
 
-    def _timing(self):
-        "Return a line on the times: those of a CPU are an emulator's, which say nothing about a GPU"
+    def _timing_lines(self):
+        "Return a line that states the times, or none"
         if not self.times:
             return []
-        by = "by CUDA events, checked against the judge's clock" if self.device != 'CPU' else "by the judge's clock"
-        text = f'{_time_text(self.seconds)} per call, {by}'
+        clock = "by CUDA events, checked against the judge's clock" if self.device != 'CPU' else "by the judge's clock"
+        text = f'{_format_seconds(self.seconds)} per call, {clock}'
         if self.ratio:
             text += f'; speedup over the reference: {self.ratio:.3g}'
         if self.device == 'CPU':
             text += '; on a CPU, where kernels are emulated: no claim about a GPU'
         return [text]
 
-    def _exposed(self):
-        "Return a line on the protections that are missing on this system"
+    def _isolation_lines(self):
+        "Return a line that lists the protections that are missing on this system, or none"
         missing = [text for word, text in ISOLATION.items() if word not in self.isolation]
         return [f'not isolated on this system: {", ".join(missing)}'] if missing and self.code != 'form' else []
 
     def __str__(self):
-        head = f'{self.name}, {self.task}, {self.device}: '
+        prefix = f'{self.name}, {self.task}, {self.device}: '
         if not self.accepted:
-            return '\n  '.join([f'{head}refused ({self.code}): {REASONS[self.code]}', self.why, *self._exposed()])
+            return '\n  '.join(
+                [f'{prefix}refused ({self.code}): {REASONS[self.code]}', self.why, *self._isolation_lines()]
+            )
         launches = ', '.join(f'{k} x{n}' for k, n in self.counts.items()) or 'none of its own'
-        lines = [f'{head}accepted', f'{self.calls} calls right, {self.sizes} sizes, new values in each']
-        return '\n  '.join([*lines, f'kernels per call: {launches}', *self._timing(), *self._exposed()])
+        lines = [f'{prefix}accepted', f'{self.calls} calls right, {self.sizes} sizes, new values in each']
+        return '\n  '.join([*lines, f'kernels per call: {launches}', *self._timing_lines(), *self._isolation_lines()])
 
     __repr__ = __str__

@@ -1,5 +1,5 @@
-"""Messages between the judge and a submission's process: a JSON header and raw bytes. Nothing from that process is
-unpickled or evaluated, and nothing beyond the agreed length is read."""
+"""Messages between the judge and a submission's process: a JSON header, followed by blobs of raw bytes. The judge
+unpickles and evaluates nothing from that process, and reads nothing beyond the agreed length."""
 
 import json
 import math
@@ -10,11 +10,10 @@ import time
 import torch
 
 _LENGTH = struct.Struct('<Q')
-_HEADER = 1 << 20  # limit of a header, in bytes
-TEXT = 1 << 18  # limit of a text in a header, in characters
-# Limits of a tensor
-_DIMENSIONS = 16
-_LARGEST = 1 << 48  # elements
+_MAX_HEADER_BYTES = 1 << 20
+MAX_TEXT = 1 << 18  # characters of a text in a header
+_MAX_AXES = 16  # of a tensor
+_MAX_ELEMENTS = 1 << 48  # of a tensor
 
 
 class ConnectionClosed(Exception):
@@ -22,35 +21,35 @@ class ConnectionClosed(Exception):
 
 
 class Timeout(Exception):
-    "A message did not arrive in time, or only a part of it"
+    "A message did not arrive completely in time"
 
 
 class ProtocolError(Exception):
     "The received bytes are not a message, or exceed the agreed length"
 
 
-def _take(sock, n, end, buffer=bytearray):
-    "Receive the next `n` bytes"
-    buffer = memoryview(buffer(n))
-    done = 0
-    while done < n:
-        left = None if end is None else end - time.monotonic()
-        if left is not None and (left <= 0 or not select.select([sock], [], [], left)[0]):
+def _receive_bytes(sock, n, deadline, make_buffer=bytearray):
+    "Receive the next `n` bytes into `make_buffer(n)`, and return this buffer"
+    view = memoryview(make_buffer(n))
+    num_received = 0
+    while num_received < n:
+        seconds_left = None if deadline is None else deadline - time.monotonic()
+        if seconds_left is not None and (seconds_left <= 0 or not select.select([sock], [], [], seconds_left)[0]):
             raise Timeout
         try:
-            got = sock.recv_into(buffer[done:])
+            num_new = sock.recv_into(view[num_received:])
         except OSError:
-            got = 0
-        if not got:
+            num_new = 0
+        if not num_new:
             raise ConnectionClosed
-        done += got
-    return buffer.obj
+        num_received += num_new
+    return view.obj
 
 
 def send(
     sock,
-    header: dict,  # what JSON can hold
-    blobs=(),  # of bytes
+    header: dict,  # of values that JSON supports
+    blobs=(),  # bytes-like objects
 ):
     "Send a message; raises `ConnectionClosed`, or `Timeout` if the socket has a time limit"
     blobs = [memoryview(b).cast('B') for b in blobs]
@@ -67,27 +66,27 @@ def send(
 
 def receive(
     sock,
-    most=None,  # limit of all blobs together, in bytes; None: no limit
-    end=None,  # when to give up, by `time.monotonic()`
-    buffer=bytearray,  # buffer(n): the buffer for n bytes of a blob
-) -> tuple:  # (dict, list of what `buffer` gave)
+    max_bytes=None,  # limit of the sum of all blobs; None: no limit
+    deadline=None,  # by `time.monotonic()`; None: no time limit
+    make_buffer=bytearray,  # make_buffer(n) returns the buffer for a blob of n bytes
+) -> tuple:  # (header, list of buffers)
     "Receive a message; raises `ConnectionClosed`, `Timeout` or `ProtocolError`"
-    n = _LENGTH.unpack(_take(sock, 8, end))[0]
-    if n > _HEADER:
-        raise ProtocolError(f'a header of {n} bytes')
+    header_bytes = _LENGTH.unpack(_receive_bytes(sock, 8, deadline))[0]
+    if header_bytes > _MAX_HEADER_BYTES:
+        raise ProtocolError(f'a header of {header_bytes} bytes')
     try:
-        header = json.loads(_take(sock, n, end))
+        header = json.loads(_receive_bytes(sock, header_bytes, deadline))
         sizes = [int(size) for size in header.pop('blobs')]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
-        raise ProtocolError('no header of a message') from None
-    if min(sizes, default=0) < 0 or most is not None and sum(sizes) > most:
-        raise ProtocolError(f'{sum(sizes)} bytes, but at most {most} are allowed')
-    return header, [_take(sock, size, end, buffer) for size in sizes]
+        raise ProtocolError('an invalid header') from None
+    if min(sizes, default=0) < 0 or max_bytes is not None and sum(sizes) > max_bytes:
+        raise ProtocolError(f'{sum(sizes)} bytes; expected at most {max_bytes}')
+    return header, [_receive_bytes(sock, size, deadline, make_buffer) for size in sizes]
 
 
 # Tensors as bytes
-_TYPES = 'float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool'.split()
-DTYPES = {name: getattr(torch, name) for name in _TYPES}
+_DTYPE_NAMES = 'float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool'.split()
+DTYPES = {name: getattr(torch, name) for name in _DTYPE_NAMES}
 
 
 def name_of(dtype) -> str:
@@ -101,23 +100,23 @@ def bytes_of(x) -> memoryview:
 
 
 def tensor_of(blob, dtype: str, shape):
-    "Make a tensor from bytes, without a copy; raises `ProtocolError` if they do not fit its type and shape"
+    "Create a tensor on a buffer, without a copy; raises `ProtocolError` unless the buffer fits the dtype and shape"
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise ProtocolError(f'a tensor of {str(dtype)[:40]!r}')
+        raise ProtocolError(f'a tensor with dtype {str(dtype)[:40]!r}')
     if not isinstance(shape, (list, tuple)) or not all(type(n) is int and n >= 0 for n in shape):
         raise ProtocolError('a tensor without a valid shape')
-    if len(shape) > _DIMENSIONS or max(shape, default=0) > _LARGEST:  # before any product of theirs
+    if len(shape) > _MAX_AXES or max(shape, default=0) > _MAX_ELEMENTS:  # first, as products of huge sizes take long
         raise ProtocolError('a tensor that is too large for torch')
     numel = math.prod(shape)
-    if math.prod(n or 1 for n in shape) > _LARGEST:  # also if one of the sizes is 0
+    if math.prod(size or 1 for size in shape) > _MAX_ELEMENTS:  # also if a size is 0
         raise ProtocolError('a tensor that is too large for torch')
     if numel * DTYPES[dtype].itemsize != len(blob):
-        raise ProtocolError(f'{len(blob)} bytes for {dtype} {tuple(shape)}')
+        raise ProtocolError(f'{len(blob)} bytes for a tensor {dtype} {tuple(shape)}')
     if not numel:
         return torch.empty(tuple(shape), dtype=DTYPES[dtype])
     return torch.frombuffer(blob, dtype=DTYPES[dtype]).reshape(tuple(shape))
 
 
 def describe(x) -> dict:
-    "Return the type and shape of a tensor for a header"
+    "Return the dtype and shape of a tensor, for a header"
     return dict(dtype=name_of(x.dtype), shape=list(x.shape))

@@ -1,7 +1,7 @@
-"""Calls a submission in its process: receives inputs, sends the bytes of the answer, and reports what it noticed.
+"""Call a submission in its process: receive inputs, send the bytes of the answer, and report facts about the call.
 
-A submission shares this interpreter, so nothing here is trusted. The judge decides from bytes, and its clock stops when
-the last byte of the answer has arrived. What is noticed here only gives a refusal its reason."""
+A submission shares this interpreter, so the judge trusts nothing from this process. It decides from bytes, and its
+clock stops when the last byte of the answer has arrived. The reported facts only add the reason to a refusal."""
 
 import os
 import sys
@@ -12,68 +12,65 @@ import typing
 import torch
 
 from . import wire
-from .devices import IDLE, Cpu, Gpu, Pool, leaves
-from .audit import Guard, Reporter, own_threads, own_threads_soon, watch
+from .audit import Guard, Reporter, remaining_submission_threads, submission_threads, watch
+from .devices import SKIPPED_LAUNCHES, BufferPool, Cpu, Gpu, tensors_of
 
 _FILE = 'submission.py'
 
 
-def _types():
-    "Make the module `task`, from which submissions import their annotations"
+def _add_task_module():
+    "Create the module `task`, from which submissions import their annotations"
     module = types.ModuleType('task', 'Types of the data and the answer')
     module.input_t = module.output_t = typing.Any
     sys.modules['task'] = module
 
 
 # Facts about an answer
-def _plain(x):
-    "Return what is not plain about a tensor; None if it is plain"
+def _describe_special(x):
+    "Describe why a tensor is not plain; None if it is plain"
     if type(x) is not torch.Tensor:
         return f'{type(x).__module__}.{type(x).__qualname__}'
     for name, v in vars(x).items():
-        if type(v) is not set or not name.startswith('_dynamo_'):  # torch.compile marks sizes that vary in this way
-            return f'a tensor with a {name} of its own'
+        if type(v) is not set or not name.startswith('_dynamo_'):  # torch.compile marks variable sizes in this way
+            return f'a tensor with an attribute {name}'
     return None if x.layout is torch.strided else f'a tensor with the layout {x.layout}'
 
 
-def _span(x):
-    s = x.untyped_storage()
-    return s.data_ptr(), s.data_ptr() + s.nbytes()
+def _address_range(x):
+    storage = x.untyped_storage()
+    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
 
 
 def _aliased_input(x, inputs, writes):
-    "Return the index of the input whose memory an answer shares; None if it has its own"
-    a, b = _span(x)
+    "Return the index of the input whose memory an answer shares; None if there is none"
+    begin, end = _address_range(x)
     for i, tensor in enumerate(inputs):
-        if (
-            i not in writes
-            and isinstance(tensor, torch.Tensor)
-            and a < b
-            and a < _span(tensor)[1]
-            and _span(tensor)[0] < b
-        ):
+        if i in writes or not isinstance(tensor, torch.Tensor) or begin == end:
+            continue
+        input_begin, input_end = _address_range(tensor)
+        if begin < input_end and input_begin < end:
             return i
 
 
 def _inspect(answer, data, writes):
-    "Return what an answer is: its tensors, and what is odd about them"
+    "Return (tensors of an answer, facts about them)"
     items = list(answer) if isinstance(answer, (tuple, list)) else [answer]
     if not items or not all(isinstance(x, torch.Tensor) for x in items):
         names = dict.fromkeys(type(x).__name__ for x in items)
         return [], dict(returned=f'it returned {", ".join(names) or "nothing"} instead of a tensor')
-    if odd := next(filter(None, map(_plain, items)), None):
-        return [], dict(odd=odd)
+    if description := next(filter(None, map(_describe_special, items)), None):
+        return [], dict(odd=description)
     inputs = data if isinstance(data, tuple) else (data,)
-    shared = next((i for x in items if (i := _aliased_input(x, inputs, writes)) is not None), None)
-    return items, dict(alias=shared)
+    alias = next((i for x in items if (i := _aliased_input(x, inputs, writes)) is not None), None)
+    return items, dict(alias=alias)
 
 
 def _error_text(e):
     "Format an exception, with the last line of the submission in its traceback"
-    own = [f for f in traceback.extract_tb(e.__traceback__) if f.filename.endswith(_FILE)]
-    at = f' (line {own[-1].lineno}: {own[-1].line})' if own else ''
-    said = (str(e).strip().splitlines() or [''])[0]
-    return f'{type(e).__name__}: {said}{at}'
+    frames = [frame for frame in traceback.extract_tb(e.__traceback__) if frame.filename.endswith(_FILE)]
+    location = f' (line {frames[-1].lineno}: {frames[-1].line})' if frames else ''
+    first_line = (str(e).strip().splitlines() or [''])[0]
+    return f'{type(e).__name__}: {first_line}{location}'
 
 
 class _Worker:
@@ -85,13 +82,13 @@ class _Worker:
         self.order = order
         torch.set_num_threads(1)
         self.device = Gpu() if order['device'] == 'cuda' else Cpu()
-        self.pool = Pool(self.device)
-        self.f = None
-        self.last = ()
+        self.pool = BufferPool(self.device)
+        self.function = None  # of the submission
+        self.last_answer = ()
 
     def load(self, header, blobs):
         "Import the submission"
-        _types()
+        _add_task_module()
         self.guard = Guard({'the judge': vars(_Worker), "the judge's messages": wire})
         watch(self.reporter)
         module = types.ModuleType('submission')
@@ -100,14 +97,14 @@ class _Worker:
         sys.path.insert(0, os.getcwd())
         with open(_FILE, encoding='utf-8') as f:
             exec(compile(f.read(), module.__file__, 'exec', dont_inherit=True), vars(module))
-        self.f = self._function(module, header)
-        self.report()
+        self.function = self._find_function(module, header)
+        self.report_replaced_functions()
         wire.send(self.sock, dict(op='loaded'))
 
-    def _function(self, module, header):
-        "Return what is called with the data"
+    def _find_function(self, module, header):
+        "Return the function of the submission that takes the data"
         if header['form'] not in vars(module):
-            raise NameError(f"{header['form']} is not defined by the file")
+            raise NameError(f"the file does not define {header['form']}")
         if header['form'] == 'custom_kernel':
             return module.custom_kernel
         model = module.ModelNew(*header['init']).eval()
@@ -115,50 +112,50 @@ class _Worker:
             model = model.cuda()
         return lambda data: model(*(data if isinstance(data, tuple) else (data,)))
 
-    def report(self):
+    def report_replaced_functions(self):
         "Report the functions that the submission replaced"
-        for name in self.guard.changed():
+        for name in self.guard.replaced_functions():
             self.reporter('patched', f'it replaced {name}')
 
     def call(self, header, blobs):
-        "Make a call: send the answer at once, then what was noticed, and the inputs as they are now"
+        "Call the submission; send the answer at once, then reports, and then the inputs, which it may have changed"
         data = self.pool.data(header, blobs)
-        before = set(sys._current_frames())
-        IDLE[:] = [True] * header.get('idle', False)
+        old_threads = set(sys._current_frames())
+        SKIPPED_LAUNCHES[:] = [True] * header.get('idle', False)
         with torch.no_grad():
-            answer = self.device.call(self.f, data)
-        threads = own_threads(before)
+            answer = self.device.call(self.function, data)
+        threads = submission_threads(old_threads)
         with torch._C.DisableTorchFunction():
-            self.last, odd = _inspect(answer, data, header['writes'])
-            copies, facts = self.device.take(self.last)
-            if threads:  # keep the answer as it was when the call returned
+            self.last_answer, answer_facts = _inspect(answer, data, header['writes'])
+            copies, call_facts = self.device.take_answer(self.last_answer)
+            if threads:  # copy the answer now, because the threads may still write to it
                 copies = [x.clone() for x in copies]
-                threads = own_threads_soon(before)
-            self.give('answer', copies, {**facts, **odd, 'threads': threads})
-            self.report()
-            wire.send(self.sock, dict(op='inputs'), [wire.bytes_of(self.device.here(x)) for x in leaves(data)])
+                threads = remaining_submission_threads(old_threads)
+            self.send_answer('answer', copies, {**call_facts, **answer_facts, 'threads': threads})
+            self.report_replaced_functions()
+            wire.send(self.sock, dict(op='inputs'), [wire.bytes_of(self.device.to_cpu(x)) for x in tensors_of(data)])
 
-    def give(self, op, items, facts):
-        "Send an answer"
-        items = [self.device.here(x.resolve_conj().resolve_neg()) for x in items]
-        header = dict(op=op, facts=facts, answer=[wire.describe(x) for x in items])
-        wire.send(self.sock, header, [wire.bytes_of(x) for x in items])
+    def send_answer(self, op, tensors, facts):
+        "Send the tensors of an answer, and facts about it"
+        tensors = [self.device.to_cpu(x.resolve_conj().resolve_neg()) for x in tensors]
+        header = dict(op=op, facts=facts, answer=[wire.describe(x) for x in tensors])
+        wire.send(self.sock, header, [wire.bytes_of(x) for x in tensors])
 
     def again(self, header, blobs):
-        "Send the last answer as it is after all remaining work has ended"
+        "Wait until all remaining work has ended, and send the last answer again"
         self.device.settle()
         with torch._C.DisableTorchFunction():
-            self.give('again', self.last, {})
+            self.send_answer('again', self.last_answer, {})
 
     def kernels(self, header, blobs):
-        "Return the kernels that one call launches on the GPU"
+        "Send the kernels that one call launches on the GPU"
         data = self.pool.data(header, blobs)
-        wire.send(self.sock, dict(op='kernels', kernels=self.device.kernels(self.f, data)))
+        wire.send(self.sock, dict(op='kernels', kernels=self.device.kernels(self.function, data)))
 
     def run(self):
-        "Execute the judge's orders until it is gone"
+        "Execute the judge's orders until it closes the connection"
         while True:
-            header, blobs = wire.receive(self.sock, buffer=self.device.blob)
+            header, blobs = wire.receive(self.sock, make_buffer=self.device.make_buffer)
             try:
                 getattr(self, header['op'])(header, blobs)
             except BaseException as e:

@@ -1,8 +1,7 @@
-"""Writes the file of a submission from kernels in a notebook, in a lesson or in this package.
+"""Write the file of a submission from kernels in a notebook, in a lesson or in this package.
 
-The file has the user code that the function uses: constants, functions, kernels of Triton and Numba as they are, and
-CUDA C through torch's `load_inline`. It needs torch, and Triton or Numba if it has kernels of theirs, but not this
-package."""
+The file has all code that the submission uses: constants, functions, kernels of Triton and Numba unchanged, and CUDA C
+that torch's `load_inline` compiles. It needs torch, and Triton or Numba for such kernels, but not this package."""
 
 import ast
 import re
@@ -16,114 +15,121 @@ from .forms import FormError, read_submission
 from ..utils import cdiv
 
 _PACKAGE = __package__.split('.')[0]
-_ELSEWHERE = {  # modules that only this package has -> what a leaderboard has instead
+_LEADERBOARD_IMPORTS = {  # module that only this package has -> import statement for a leaderboard
     'triton_checked': 'import triton',
     f'{_PACKAGE}.tile.language': 'import triton.language',
     f'{_PACKAGE}.sim.cuda': 'from numba import cuda',
     'numba.cuda': 'from numba import cuda',
 }
-_CONSTANTS = int, float, str, bool, tuple, type(None)
+_CONSTANT_TYPES = int, float, str, bool, tuple, type(None)
 
 
 def _free_names(text):
-    "Return the names that Python code uses but does not define"
+    "Return the names that Python code uses but does not define, as the keys of a dict"
     nodes = list(ast.walk(ast.parse(text)))
-    names = [n for n in nodes if isinstance(n, ast.Name)]
-    own = {n.id for n in names if not isinstance(n.ctx, ast.Load)} | {n.arg for n in nodes if isinstance(n, ast.arg)}
-    known = {name for n in nodes if isinstance(n, ast.Global) for name in n.names}
-    return dict.fromkeys(n.id for n in names if n.id not in own - known)
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    assigned = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    local_names = assigned | {node.arg for node in nodes if isinstance(node, ast.arg)}
+    global_names = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+    return dict.fromkeys(node.id for node in names if node.id not in local_names - global_names)
 
 
-def _python_of(f):
-    "Return the Python function of a kernel of Triton or Numba; None for anything else"
-    if hasattr(f, 'python') or hasattr(f, 'py_func'):
-        return getattr(f, 'python', None) or f.py_func
-    while type(f).__module__.startswith('triton') and hasattr(f, 'fn'):
-        f = f.fn
-        if isinstance(f, FunctionType):
-            return f
+def _python_function(kernel):
+    "Return the Python function of a kernel of Triton or Numba; None for other objects"
+    if hasattr(kernel, 'python') or hasattr(kernel, 'py_func'):
+        return getattr(kernel, 'python', None) or kernel.py_func
+    while type(kernel).__module__.startswith('triton') and hasattr(kernel, 'fn'):
+        kernel = kernel.fn
+        if isinstance(kernel, FunctionType):
+            return kernel
 
 
 def _import_line(name, module):
     "Return the statement that imports a module under this name"
-    line = _ELSEWHERE.get(module.__name__, f'import {module.__name__}')
-    if module.__name__.split('.')[0] == _PACKAGE and module.__name__ not in _ELSEWHERE:
+    statement = _LEADERBOARD_IMPORTS.get(module.__name__, f'import {module.__name__}')
+    if module.__name__.split('.')[0] == _PACKAGE and module.__name__ not in _LEADERBOARD_IMPORTS:
         raise FormError(f'it uses {module.__name__} as {name}, which a leaderboard does not have: use torch instead')
-    return line if line.split()[-1] == name else f'{line} as {name}'
+    return statement if statement.split()[-1] == name else f'{statement} as {name}'
 
 
 # CUDA C
-_LOAD = '''{name}_src = r\'\'\'
+_LOAD_TEMPLATE = '''{name}_src = r\'\'\'
 {src}
 \'\'\'
 {name}_module = load_inline(
     '{name}_{kind}', {declarations!r}, {name}_src, functions={functions!r}
 )
 '''
-_CALLABLE = '''
+_LAUNCHER_TEMPLATE = '''
 
 class {name}:
     "{name}[grid, block, 0, bytes of shared memory](*args)"
 
     def __class_getitem__(cls, config):
-        "A launch"
+        "Return a function that launches the kernel with this configuration"
         grid, block, _, shared = (*config, 0, 0)[:4]
-        sizes = [n for o in (grid, block) for n in (*(o if isinstance(o, tuple) else (o,)), 1, 1)[:3]]
+        shapes = [x if isinstance(x, tuple) else (x,) for x in (grid, block)]
+        sizes = [n for shape in shapes for n in (*shape, 1, 1)[:3]]
         return lambda *args: {name}_module.launch_{name}(*args, *sizes, int(shared))
 '''
 
 
-def _loaded(name, kind, src, declarations, functions):
-    "Return Python code that compiles CUDA C"
+def _load_code(name, kind, src, declarations, functions):
+    "Return Python code that compiles CUDA C with `load_inline`"
     if "'''" in src:
         raise FormError(f"{name}: its CUDA C contains ''', which would end the string in the file")
-    return _LOAD.format(name=name, kind=kind, src=src.strip('\n'), declarations=declarations, functions=functions)
+    return _LOAD_TEMPLATE.format(
+        name=name, kind=kind, src=src.strip('\n'), declarations=declarations, functions=functions
+    )
 
 
-def _by_value(type):
-    "Return the type of a scalar argument in a function that Python calls"
-    return 'double' if re.search(r'\b(float|double)\b', type) else 'bool' if type == 'bool' else 'int64_t'
+def _binding_type(c_type):
+    "Return the type of a scalar parameter in a function that Python calls"
+    return 'double' if re.search(r'\b(float|double)\b', c_type) else 'bool' if c_type == 'bool' else 'int64_t'
 
 
-def _launcher(name, kernel):
-    "Return the CUDA C of a function that launches a kernel, and its declaration"
+def _launch_function(name, kernel):  # (CUDA C, its declaration)
+    "Return a CUDA C function that launches a kernel"
     sizes = 'gx gy gz bx by bz shared'.split()
-    takes, gives = [], []
-    for i, p in enumerate(kernel.params):
-        pointer = '*' in p.type
-        type = re.sub(r'\b__restrict__\b|\bconst$', '', p.type).strip()
-        takes.append(f'{"torch::Tensor" if pointer else _by_value(type)} a{i}')
-        gives.append(f'({type})a{i}{".data_ptr()" if pointer else ""}')
-    head = f'void launch_{name}({", ".join(takes + [f"int64_t {size}" for size in sizes])})'
-    launch = f'{kernel.__name__}<<<dim3(gx, gy, gz), dim3(bx, by, bz), shared>>>({", ".join(gives)});'
-    return f'{head} {{\n    {launch}\n}}\n', f'{head};'
+    parameters, arguments = [], []
+    for i, parameter in enumerate(kernel.params):
+        is_pointer = '*' in parameter.type
+        c_type = re.sub(r'\b__restrict__\b|\bconst$', '', parameter.type).strip()
+        parameters.append(f'{"torch::Tensor" if is_pointer else _binding_type(c_type)} a{i}')
+        arguments.append(f'({c_type})a{i}{".data_ptr()" if is_pointer else ""}')
+    signature = f'void launch_{name}({", ".join(parameters + [f"int64_t {size}" for size in sizes])})'
+    launch = f'{kernel.__name__}<<<dim3(gx, gy, gz), dim3(bx, by, bz), shared>>>({", ".join(arguments)});'
+    return f'{signature} {{\n    {launch}\n}}\n', f'{signature};'
 
 
-def _of_cuda_kernel(name, kernel):
-    "Return Python code for a kernel that `cuda_kernel` made"
-    text, declaration = _launcher(name, kernel)
+def _cuda_kernel_code(name, kernel):
+    "Return Python code for a kernel that `cuda_kernel` has compiled"
+    text, declaration = _launch_function(name, kernel)
     src = f'{kernel.src}\n{text}'
-    return _loaded(name, 'module', src, declaration, [f'launch_{name}']) + _CALLABLE.format(name=name)
+    return _load_code(name, 'module', src, declaration, [f'launch_{name}']) + _LAUNCHER_TEMPLATE.format(name=name)
 
 
-def _of_rung(name, rung):
-    "Return Python code for a rung of lesson 16: a product in float32, one block per tile"
+def _rung_code(name, rung):
+    "Return Python code for a rung of lesson 16: a product in float32, with one block per tile"
     from ..cpp.frontend.reader import kernels
     from ..kernels.ladder.rung import H100
 
     shapes = (37, 50, 64), (200, 130, 10)
     calls = [rung.launch_plan(*shape, H100).calls for shape in shapes]
-    tile = [(cdiv(w, rung.constants['BN']), cdiv(h, rung.constants['BM'])) for h, w, k in shapes]
+    tile_grids = [(cdiv(w, rung.constants['BN']), cdiv(h, rung.constants['BM'])) for h, w, k in shapes]
     if (
         rung.dtype != 'float32'
         or rung.tma_boxes
-        or any(len(c) > 1 or tuple(c[0].grid)[:2] != t or c[0].shared for c, t in zip(calls, tile, strict=True))
+        or any(
+            len(launches) > 1 or tuple(launches[0].grid)[:2] != grid or launches[0].shared
+            for launches, grid in zip(calls, tile_grids, strict=True)
+        )
     ):
         raise FormError(f'{name}: only float32 rungs with one block per tile and static shared memory can be written')
-    head = f'torch::Tensor {name}(torch::Tensor m, torch::Tensor n)'
+    signature = f'torch::Tensor {name}(torch::Tensor m, torch::Tensor n)'
     threads = ', '.join(map(str, rung.threads))
     src = f'''{rung.src}
-{head} {{
+{signature} {{
     int h = m.size(0), k = m.size(1), w = n.size(1);
     auto out = torch::empty({{h, w}}, m.options());
     {kernels(rung.src)[-1].name}<<<dim3((w + BN - 1)/BN, (h + BM - 1)/BM), dim3({threads})>>>(
@@ -131,47 +137,48 @@ def _of_rung(name, rung):
     return out;
 }}
 '''
-    return f'{_loaded(name, "module", src, head + ";", [name])}{name} = {name}_module.{name}\n'
+    return f'{_load_code(name, "module", src, signature + ";", [name])}{name} = {name}_module.{name}\n'
 
 
 class _Collector:
-    "Collects what a function uses, in an order in which it can be defined"
+    "Collects the code that a function uses, in an order in which it can be executed"
 
     def __init__(self):
-        self.imports, self.texts = {}, {}
+        self.imports, self.texts = {}, {}  # name -> import statement; name -> definition
 
-    def own(self, thing):
-        "Return the source of a function or class, after adding all that it uses"
+    def collect_source(self, thing):
+        "Return the source of a function or class, and add all definitions that it uses"
         text = source_of(thing).text.strip('\n') + '\n'
-        space = thing.__globals__ if hasattr(thing, '__globals__') else vars(sys.modules[thing.__module__])
+        is_function = hasattr(thing, '__globals__')
+        namespace = thing.__globals__ if is_function else vars(sys.modules[thing.__module__])
         for name in _free_names(text):
-            if name != thing.__name__ and name in space:
-                self.add(name, space[name])
+            if name != thing.__name__ and name in namespace:
+                self.add(name, namespace[name])
         return text
 
     def add(self, name, thing):
-        "Add a thing that is used under this name"
+        "Add the definition or the import of an object that is used under this name"
         if name in self.texts or name in self.imports:
             return
-        self.texts[name] = ''  # so that recursion ends
-        text = self.text_of(name, thing)
+        self.texts[name] = ''  # ends the recursion of functions that use each other
+        text = self.definition_of(name, thing)
         del self.texts[name]
         if text:
             self.texts[name] = text
 
-    def text_of(self, name, thing):
-        "Return the Python code that defines a thing; '' if an import does"
+    def definition_of(self, name, thing):
+        "Return the Python code that defines an object; None if it was added as an import"
         if isinstance(thing, ModuleType):
             self.imports[name] = _import_line(name, thing)
-        elif python := _python_of(thing):
-            return self.own(python)
+        elif function := _python_function(thing):
+            return self.collect_source(function)
         elif hasattr(thing, 'launch_plan') and hasattr(thing, 'constants'):
-            return self.compiled(_of_rung(name, thing))
+            return self.with_load_inline(_rung_code(name, thing))
         elif hasattr(thing, 'params') and hasattr(thing, 'src'):
-            return self.compiled(_of_cuda_kernel(name, thing))
-        elif isinstance(thing, (FunctionType, type)) and self.is_own(thing):
-            return self.own(thing)
-        elif isinstance(thing, _CONSTANTS):
+            return self.with_load_inline(_cuda_kernel_code(name, thing))
+        elif isinstance(thing, (FunctionType, type)) and self.is_user_code(thing):
+            return self.collect_source(thing)
+        elif isinstance(thing, _CONSTANT_TYPES):
             return f'{name} = {thing!r}\n'
         elif hasattr(thing, '__module__') and hasattr(thing, '__qualname__'):
             self.imports[name] = f'from {thing.__module__} import {thing.__qualname__} as {name}'.removesuffix(
@@ -183,14 +190,14 @@ class _Collector:
                 f'function'
             )
 
-    def compiled(self, text):
-        "Return code that compiles CUDA C, after adding the import of `load_inline`"
+    def with_load_inline(self, text):
+        "Add the import of `load_inline`, and return the text, which uses it"
         self.imports['load_inline'] = 'from torch.utils.cpp_extension import load_inline'
         return text
 
     @staticmethod
-    def is_own(thing):
-        "Return whether a thing is user code: defined in a notebook, outside installed packages, or in this package"
+    def is_user_code(thing):
+        "Return whether an object is defined in a notebook, outside installed packages, or in this package"
         module = sys.modules.get(thing.__module__)
         file = getattr(module, '__file__', None)
         return (
@@ -201,19 +208,20 @@ class _Collector:
         )
 
 
-def _head(leaderboard, gpus):
-    "Return the lines for the leaderboard; raises `FormError` if a name is not one word"
-    if odd := [line for line in (leaderboard, *gpus) if not re.fullmatch(r'[^\s#]+', line)] or not gpus and ['']:
-        raise FormError(f'{odd[0]!r} is not the name of a leaderboard or GPU: write one word')
+def _header_lines(leaderboard, gpus):
+    "Return the header lines; raises `FormError` if a name is not one word"
+    names = leaderboard, *(gpus or [''])
+    if invalid := [name for name in names if not re.fullmatch(r'[^\s#]+', name)]:
+        raise FormError(f'{invalid[0]!r} is not the name of a leaderboard or GPU: write one word')
     return f'#!POPCORN leaderboard {leaderboard}\n#!POPCORN gpu {" ".join(gpus)}\n'
 
 
-def _without_head(text):
+def _remove_header_lines(text):
     return re.sub(r'\A(#!POPCORN .*\n)+', '', text)
 
 
-def _module_of(path):
-    "Import a Python file"
+def _import_file(path):
+    "Import a Python file, and return the module"
     spec = util.spec_from_file_location(Path(path).stem, path)
     module = sys.modules[spec.name] = util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -221,7 +229,7 @@ def _module_of(path):
 
 
 def _check_source(thing):
-    "Raise `FormError` for a thing without a source"
+    "Raise `FormError` for an object without a source"
     try:
         source_of(thing)
     except SourceMissing:
@@ -232,10 +240,10 @@ def _check_source(thing):
         raise FormError('a lambda has no name: write `def custom_kernel(data): ...`')
 
 
-def _collected(thing):
-    "Return the text of a submission with this `custom_kernel` or `ModelNew`"
+def _collect(thing):
+    "Return the text of a submission with this `custom_kernel` or `ModelNew`, and all code that it uses"
     collector = _Collector()
-    text = collector.own(thing)
+    text = collector.collect_source(thing)
     name = 'ModelNew' if isinstance(thing, type) else 'custom_kernel'
     if thing.__name__ != name:
         text += f'\n\n{name} = {thing.__name__}\n'
@@ -245,26 +253,30 @@ def _collected(thing):
 
 def write_submission(
     kernel,  # `custom_kernel(data)`, a module `ModelNew`, or the path of a file that has one of them
-    leaderboard: str,  # its name
-    gpus=('H100',),  # their names on the leaderboard
-    path=None,  # the file to write; None: write none
+    leaderboard: str,  # name of the leaderboard
+    gpus=('H100',),  # names of GPUs on the leaderboard
+    path=None,  # the file to write; None: only return the text
 ) -> str:  # the text
     """Write a submission for a leaderboard on which this package is not installed. Nothing is sent anywhere.
 
-    Raises `FormError` for what cannot be included. GPU MODE's leaderboards refuse a file that contains the word
-    "stream", even in a comment; so does this function."""
-    head = _head(leaderboard, gpus)
+    Raises `FormError` if the file cannot include all code that the submission uses. GPU MODE's leaderboards refuse a
+    file that contains the word "stream", even in a comment; so does this function."""
+    header_lines = _header_lines(leaderboard, gpus)
     if isinstance(kernel, (str, Path)):
-        found = read_submission(kernel)
-        needs = re.search(rf'^\s*(from|import) {_PACKAGE}\b', found.text, re.M)
-        text = _collected(getattr(_module_of(kernel), found.form)) if needs else _without_head(found.text)
+        submission = read_submission(kernel)
+        uses_package = re.search(rf'^\s*(from|import) {_PACKAGE}\b', submission.text, re.M)
+        text = (
+            _collect(getattr(_import_file(kernel), submission.form))
+            if uses_package
+            else _remove_header_lines(submission.text)
+        )
     else:
         _check_source(kernel)
-        text = _collected(kernel)
-    text = f'{head}{text}'
-    if line := next((i for i, code in enumerate(text.splitlines(), 1) if 'stream' in code.lower()), None):
+        text = _collect(kernel)
+    text = f'{header_lines}{text}'
+    if number := next((i for i, line in enumerate(text.splitlines(), 1) if 'stream' in line.lower()), None):
         raise FormError(
-            f'line {line} of the submission contains the word stream, which leaderboards refuse: use another word'
+            f'line {number} of the submission contains the word stream, which leaderboards refuse: use another word'
         )
     read_submission(text)
     if path:

@@ -19,12 +19,12 @@ sys.path.append(str(Path(__file__).parents[1]))
 from cheat_reasons import reasons_for
 
 after, unseen = [], []
-check_ends, unseen_of = bench.Bench.check_ends, referee._seconds_outside_events
+check_finished, unseen_of = bench.Bench.check_finished, referee._seconds_outside_events
 
 
 def noted_ends(self, facts):
     after.append(facts.get('after', 0))
-    check_ends(self, facts)
+    check_finished(self, facts)
 
 
 def noted_unseen(bench):
@@ -32,7 +32,7 @@ def noted_unseen(bench):
     return unseen[-1]
 
 
-bench.Bench.check_ends, referee._seconds_outside_events = noted_ends, noted_unseen
+bench.Bench.check_finished, referee._seconds_outside_events = noted_ends, noted_unseen
 
 
 def verdict_of(*args):
@@ -92,10 +92,11 @@ def events_that_misreport():
     "A submission that fakes events is refused by the judge's clock, if the hidden work is long enough"
     text = '''import sys, torch
 machines = sys.modules['gridstride.judge.devices']
-def take(self, items, old=machines.Gpu.take):
+def take(self, items, old=machines.Gpu.take_answer):
     items, facts = old(self, items)
     return items, {**facts, 'event': 1e-6}
-machines.Gpu.take.__code__ = (lambda self, items: ([x.clone() for x in items], dict(event=1e-6, after=0.0))).__code__
+machines.Gpu.take_answer.__code__ = (
+    lambda self, items: ([x.clone() for x in items], dict(event=1e-6, after=0.0))).__code__
 
 
 def custom_kernel(data):
