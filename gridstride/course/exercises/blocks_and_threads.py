@@ -38,13 +38,13 @@ def _(fn, rng, h, w, threads):
 
 # Shapes and blocks are not square, so that swapped x and y give a wrong result. A thread that writes an element of
 # another thread is reported.
-def run_watched(fn, blocks, threads, own, out, *args, needs):
+def run_watched(fn, blocks, threads, indices_of, out, *args, needs):
     "Run the kernel on a grid; the thread at (row, column) must write `own(r, c)` of `out`, from `needs` elements"
 
     def run_thread(b, t, d, *args):
         r, c = b.y * d.y + t.y, b.x * d.x + t.x
-        who = f'the thread at row {r}, column {c}' if d.y > 1 else f'the thread with index {c}'
-        watch(fn, who, own(r, c), out, b, t, d, *args, needs=needs)
+        thread_name = f'the thread at row {r}, column {c}' if d.y > 1 else f'the thread with index {c}'
+        watch(fn, thread_name, indices_of(r, c), out, b, t, d, *args, needs=needs)
 
     run_blocks(run_thread, blocks, threads, *args)
 

@@ -36,11 +36,11 @@ __all__ = ['traced', 'atomics_of', 'busiest']
 )
 def _(fn, rng, lengths):
     got = integer(fn(list(lengths)))
-    each = [max(lengths[i : i + 32]) for i in range(0, len(lengths), 32)]
-    if got != sum(each):
+    warp_iterations = [max(lengths[i : i + 32]) for i in range(0, len(lengths), 32)]
+    if got != sum(warp_iterations):
         raise AssertionError(
-            f'{len(lengths)} threads are {len(each)} warps, which take {each} iterations, '
-            f'{sum(each)} in total; got {got}'
+            f'{len(lengths)} threads are {len(warp_iterations)} warps, which take {warp_iterations} iterations, '
+            f'{sum(warp_iterations)} in total; got {got}'
         )
 
 
@@ -60,8 +60,8 @@ def atomics_of(t):
 
 def busiest(t, verb, space='global'):
     "Return the thread with the most accesses of this kind, as (block, thread), and their number"
-    done = [a for a in t.accesses if (a['verb'], a['space']) == (verb, space)]
-    counts = Counter(at for a in done for at in zip(a['block'].tolist(), a['thread'].tolist()))
+    accesses = [a for a in t.accesses if (a['verb'], a['space']) == (verb, space)]
+    counts = Counter(location for a in accesses for location in zip(a['block'].tolist(), a['thread'].tolist()))
     return max(counts.items(), key=lambda item: item[1], default=((0, 0), 0))
 
 
@@ -96,16 +96,16 @@ def runs(rng, n, longest, values):
 def _(fn, rng, n, per, longest, values):
     x = runs(rng, n, longest, values)
     threads = cdiv(n, per)
-    given = torch.from_numpy(x.copy())
+    tensor = torch.from_numpy(x.copy())
     out = torch.zeros(256, dtype=torch.int32)
-    t = traced(fn(), cdiv(threads, 64), 64, given, out, per)
+    t = traced(fn(), cdiv(threads, 64), 64, tensor, out, per)
     check(out.numpy(), np.bincount(x, minlength=256).astype(np.int32))
-    check(given.numpy(), x)
+    check(tensor.numpy(), x)
     # a run that continues in the piece of the next thread is counted by both threads
-    most = sum(1 + int((np.diff(x[i : i + per].astype(int)) != 0).sum()) for i in range(0, n, per))
-    if (got := atomics_of(t)) > most:
+    num_runs = sum(1 + int((np.diff(x[i : i + per].astype(int)) != 0).sum()) for i in range(0, n, per))
+    if (got := atomics_of(t)) > num_runs:
         raise AssertionError(
-            f'{got} atomic additions for {n} bytes, which are {most} runs in the pieces of the threads: add once '
+            f'{got} atomic additions for {n} bytes, which are {num_runs} runs in the pieces of the threads: add once '
             'per run (adding 0 counts, too)'
         )
     check_distribution(t, 'atomic', threads, f'counted {threads} pieces of {per} bytes', 'give each thread one piece')
@@ -132,14 +132,14 @@ def _(fn, rng, n, per, longest, values):
 )
 def _(fn, rng, h, w, scale, shift):
     x = (scale * rng.standard_normal((h, w)) + shift).astype(np.float32)
-    given = torch.from_numpy(x.copy())
+    values = torch.from_numpy(x.copy())
     out = torch.full((w,), math.nan)
-    t = traced(fn(), cdiv(w, 64), 64, given, out)
+    t = traced(fn(), cdiv(w, 64), 64, values, out)
     want = np.logaddexp.reduce(x.astype(np.float64), axis=0)
     check(out.numpy(), want.astype(np.float32), rtol=1e-5, atol=1e-5)  # some roundings of a sum of up to 33
-    check(given.numpy(), x)
-    if (read := t.stats.global_load_bytes) > x.nbytes:
+    check(values.numpy(), x)
+    if (bytes_read := t.stats.global_load_bytes) > x.nbytes:
         raise AssertionError(
-            f'each element is read {read / x.nbytes:.3g} times: make one pass, with `v = x[r,c]` in a variable'
+            f'each element is read {bytes_read / x.nbytes:.3g} times: make one pass, with `v = x[r,c]` in a variable'
         )
     check_distribution(t, 'written', w, f'wrote {w} columns', 'give each thread one column')

@@ -73,29 +73,29 @@ def run(kernel, blocks, threads, **args):
     if sorted(got) == sorted(args) and got != list(args):
         raise AssertionError(f'{name} must take ({", ".join(args)}), in this order; yours takes ({", ".join(got)})')
     arrays = {k: v for k, v in args.items() if isinstance(v, (np.ndarray, torch.Tensor))}
-    before = {k: padded(v, 9 if k == 'out' else 7) for k, v in arrays.items()}
-    after = {k: v.clone() for k, v in before.items()}
+    initial_arrays = {k: padded(v, 9 if k == 'out' else 7) for k, v in arrays.items()}
+    final_arrays = {k: v.clone() for k, v in initial_arrays.items()}
     try:
-        kernel[blocks, threads](*[after[k][PAD:-PAD] if k in after else v for k, v in args.items()])
+        kernel[blocks, threads](*[final_arrays[k][PAD:-PAD] if k in final_arrays else v for k, v in args.items()])
     except WrongArgument as e:
         raise AssertionError(f"{e}\n  Copy the kernel's first line from the exercise") from e
-    for k in before:
-        old = before[k].cpu()
-        new = after[k].cpu()
+    for k in initial_arrays:
+        old = initial_arrays[k].cpu()
+        new = final_arrays[k].cpu()
         if not (torch.equal(old[:PAD], new[:PAD]) and torch.equal(old[-PAD:], new[-PAD:])):
             raise AssertionError(f'memory next to {k} was written: add a guard for the threads without work')
         if k != 'out' and not torch.equal(old, new):
             raise AssertionError(f'{k} was changed: read from {k}, write to out only')
-    return after['out'][PAD:-PAD].cpu()
+    return final_arrays['out'][PAD:-PAD].cpu()
 
 
-def check_elements(fn, name, threads, own, **args):  # own: which elements of `out` are theirs
+def check_elements(fn, name, threads, is_own, **args):  # is_own: whether these threads must write an element of `out`
     "Raise `AssertionError` if a launch of the first block alone, of `threads`, writes elements of other blocks"
     if 'gridDim' in without_comments(source(fn)):
         return  # a grid-stride loop, in which one block computes all elements
     got = launch(fn, name, 1, threads, **args).numpy()
     out = args['out']
-    for i in np.flatnonzero((got != out) & ~(np.isnan(got) & np.isnan(out)) & ~own.reshape(-1)):
+    for i in np.flatnonzero((got != out) & ~(np.isnan(got) & np.isnan(out)) & ~is_own.reshape(-1)):
         raise AssertionError(
             f'out[{i}] is written by the first block, but belongs to another: let each thread write its own element'
         )
@@ -167,11 +167,11 @@ def picture(rng, h, w):
 def _(fn, rng, h, w):
     x, grey = picture(rng, h, w)
     empty = np.full(h * w, 99, np.uint8)
-    own = np.zeros((h, w), bool)
+    is_own = np.zeros((h, w), bool)
     out = launch(fn, 'grey_bytes', (cdiv(w, 16), cdiv(h, 8)), (16, 8), x=x, out=empty, h=h, w=w)
     check(out.reshape(h, w), grey)
-    own[:8, :16] = True
-    check_elements(fn, 'grey_bytes', (16, 8), own, x=x, out=empty, h=h, w=w)
+    is_own[:8, :16] = True
+    check_elements(fn, 'grey_bytes', (16, 8), is_own, x=x, out=empty, h=h, w=w)
 
 
 @problem(

@@ -11,12 +11,12 @@ __all__ = ['SHAPES', 'one_element', 'run_watched', 'own_index']
 
 # Each try has new random inputs, outputs start as NaN, and the threads run in a shuffled order. A thread that writes
 # an element of another thread is reported.
-def run_watched(fn, rng, n, own, out, *args, needs):
+def run_watched(fn, rng, n, indices_of, out, *args, needs):
     "Run `fn(i, *args)` with at least `n` threads; thread `i` must write `own(i)` of `out`, from `needs` elements"
     times = cdiv(n, 32) * 32
 
     def run_thread(i):
-        watch(fn, f'thread {i} of the {times} started', own(i) if i < n else [], out, i, *args, needs=needs)
+        watch(fn, f'thread {i} of the {times} started', indices_of(i) if i < n else [], out, i, *args, needs=needs)
 
     run_kernel(run_thread, times, order=rng.permutation(times).tolist())
 
@@ -33,9 +33,9 @@ def one_element(fn, out):
     "Return `fn` with a check: raises `AssertionError` if a thread writes more than one element of `out`"
 
     def watched(i, *args):
-        before = len(out.writes)
+        num_writes = len(out.writes)
         fn(i, *args)
-        if len(indices := sorted(set(out.writes[before:]))) > 1:
+        if len(indices := sorted(set(out.writes[num_writes:]))) > 1:
             raise AssertionError(
                 f'thread {i} wrote {out.name}[{indices[0]}] and {out.name}[{indices[1]}]: write one element only'
             )

@@ -93,10 +93,10 @@ def _(fn, rng, n, d, keys, spread, blind, shift):
         got = fn(*(x.copy() for part in parts for x in part))
     if not isinstance(got, (tuple, list)) or len(got) != 2:
         raise AssertionError(f'return two arrays, out and lse; got {_type_text(got)}')
-    for name, have, want in zip(('out', 'lse'), got, expected_attention(s, v)):
-        same = np.shape(have) == want.shape and np.allclose(have, want, rtol=1e-9, atol=1e-9)
+    for name, actual, want in zip(('out', 'lse'), got, expected_attention(s, v)):
+        same = np.shape(actual) == want.shape and np.allclose(actual, want, rtol=1e-9, atol=1e-9)
         if not same:
-            raise AssertionError(f'{name} over all keys: got {have}, want {want}')
+            raise AssertionError(f'{name} over all keys: got {actual}, want {want}')
 
 
 def window_mask(n, window):
@@ -107,9 +107,9 @@ def window_mask(n, window):
 
 def visible_tiles(first, BM, BN, n, window):
     "Return the visible tiles as [(tile, whether it needs a mask)], by testing every score"
-    seen = np.zeros((n, cdiv(n, BN) * BN), bool)
-    seen[:, :n] = window_mask(n, window)
-    tiles = seen[first : first + BM].reshape(-1, cdiv(n, BN), BN)
+    is_visible = np.zeros((n, cdiv(n, BN) * BN), bool)
+    is_visible[:, :n] = window_mask(n, window)
+    tiles = is_visible[first : first + BM].reshape(-1, cdiv(n, BN), BN)
     return [(i, bool(not tiles[:, i].all())) for i in range(cdiv(n, BN)) if tiles[:, i].any()]
 
 
@@ -143,13 +143,15 @@ def _(fn, rng, n, m, d, BM, BN):
             got = fn(*(array.copy() for array in (q[i], k[j], v[j], dout[i], lse[i], delta[i])), scale)
             if not isinstance(got, (tuple, list)) or len(got) != 3:
                 raise AssertionError(f'return three arrays, for dq, dk and dv; got {_type_text(got)}')
-            for total, at, name, part in zip(sums, (i, j, j), ('dq', 'dk', 'dv'), got):
-                if np.shape(part) != total[at].shape:
-                    raise AssertionError(f'{name} of this tile must have shape {total[at].shape}; got {np.shape(part)}')
-                total[at] += part
-    for name, got, right in zip(('dq', 'dk', 'dv'), sums, want):
+            for total, tile_rows, name, part in zip(sums, (i, j, j), ('dq', 'dk', 'dv'), got):
+                if np.shape(part) != total[tile_rows].shape:
+                    raise AssertionError(
+                        f'{name} of this tile must have shape {total[tile_rows].shape}; got {np.shape(part)}'
+                    )
+                total[tile_rows] += part
+    for name, got, expected in zip(('dq', 'dk', 'dv'), sums, want):
         try:
-            check(got, right, rtol=1e-9, atol=1e-9)
+            check(got, expected, rtol=1e-9, atol=1e-9)
         except AssertionError as e:
             raise AssertionError(f'{name}, added up over all tiles: {e}') from None
 
@@ -190,10 +192,11 @@ def _(fn, rng, n, window, BM, BN, scale, fall):
     visited = [
         (i, min(n - i * BN, BN)) for first in range(0, n, BM) for i, _ in visible_tiles(first, BM, BN, n, window)
     ]
-    most = D * sum(rows for _, rows in visited)
-    if count_reads(t, 'k') > most:
+    max_reads = D * sum(rows for _, rows in visited)
+    if count_reads(t, 'k') > max_reads:
         raise AssertionError(
-            f'{count_reads(t, "k")} elements of k are read, but the tiles in which a row sees a key have {most}: load '
+            f'{count_reads(t, "k")} elements of k are read, but the tiles in which a row sees a key have '
+            f'{max_reads}: load '
             'only those'
         )
 
@@ -239,10 +242,10 @@ def _(fn, rng, lens, PAGE, shift, fall):
         keys[:, 0] = shift - fall * (
             torch.arange(n) // PAGE
         )  # added to all scores of the page, because q[:, 0] is 2 and `scale` is 0.5
-        for at in range(0, n, PAGE):
-            page = table[i, at // PAGE] = next(used)
-            k[page, : len(keys[at : at + PAGE])] = keys[at : at + PAGE]
-            v[page, : len(values[at : at + PAGE])] = values[at : at + PAGE]
+        for start in range(0, n, PAGE):
+            page = table[i, start // PAGE] = next(used)
+            k[page, : len(keys[start : start + PAGE])] = keys[start : start + PAGE]
+            v[page, : len(values[start : start + PAGE])] = values[start : start + PAGE]
         rows.append((q[i].double() @ keys.double().T / 2).softmax(-1) @ values.double())
     lengths = torch.tensor(lens, dtype=torch.int32)
     launch(fn, len(lens), q, k, v, table, lengths, out, 0.5, PAGES=PAGES, PAGE=PAGE, D=D)

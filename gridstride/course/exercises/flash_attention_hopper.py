@@ -35,13 +35,13 @@ def _(fn, rng, **case):
     want = visible_tiles(**case)
     if not isinstance(got, list):
         raise AssertionError(f'return a list of pairs (tile, masked); got {type(got).__name__}')
-    odd = next((pair for pair in got if not isinstance(pair, (tuple, list)) or len(pair) != 2), None)
-    if odd is not None:
-        raise AssertionError(f'return a list of pairs (tile, masked); got the item {odd!r}')
-    have = [(int(pair[0]), bool(pair[1])) for pair in got]
-    if [t for t, _ in have] != [t for t, _ in want]:
-        raise AssertionError(f'the tiles {[t for t, _ in want]} have a visible score; got {[t for t, _ in have]}')
-    for (t, mine), (_, right) in zip(have, want):
-        if mine != right:
-            what = 'remove its mask: every row sees' if mine else 'mask it: not every row sees'
-            raise AssertionError(f'tile {t}: {what} all of its keys')
+    invalid_item = next((pair for pair in got if not isinstance(pair, (tuple, list)) or len(pair) != 2), None)
+    if invalid_item is not None:
+        raise AssertionError(f'return a list of pairs (tile, masked); got the item {invalid_item!r}')
+    actual = [(int(pair[0]), bool(pair[1])) for pair in got]
+    if [t for t, _ in actual] != [t for t, _ in want]:
+        raise AssertionError(f'the tiles {[t for t, _ in want]} have a visible score; got {[t for t, _ in actual]}')
+    for (t, is_masked), (_, must_mask) in zip(actual, want):
+        if is_masked != must_mask:
+            remedy = 'remove its mask: every row sees' if is_masked else 'mask it: not every row sees'
+            raise AssertionError(f'tile {t}: {remedy} all of its keys')

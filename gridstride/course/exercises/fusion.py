@@ -40,21 +40,21 @@ def explain_falling_scores(
         raise AssertionError(f'{e}\n  {why}') from None
 
 
-def count_passes(ops, wanted):
+def count_passes(ops, returned):
     "Return the number of passes over memory: (one operator after the other, fused)"
-    inputs, made = set(), set()
+    inputs, produced = set(), set()
     for reads, writes in ops:
-        inputs |= set(reads) - made
-        made |= {writes}
-    return sum(len(set(reads)) + 1 for reads, _ in ops), len(inputs) + len(made & set(wanted))
+        inputs |= set(reads) - produced
+        produced |= {writes}
+    return sum(len(set(reads)) + 1 for reads, _ in ops), len(inputs) + len(produced & set(returned))
 
 
 def in_place_note(ops):
     "Return a note on the first tensor that is read and then written; '' if there is none"
-    seen = set()
+    tensors_read = set()
     for reads, writes in ops:
-        seen |= set(reads)
-        if writes in seen:
+        tensors_read |= set(reads)
+        if writes in tensors_read:
             return f'; {writes} is written in place: it existed before and is read from memory first'
     return ''
 
@@ -93,9 +93,9 @@ def _(fn, rng, ops, wanted):
     want = count_passes(ops, wanted)
     if not isinstance(got, (tuple, list)) or len(got) != 2:
         raise AssertionError(f'return two values, (one after the other, fused); got {got!r}')
-    for name, have, right in zip(('one after the other', 'fused'), got, want):
-        if have != right:
-            raise AssertionError(f'{name}: got {have} passes; expected {right}{in_place_note(ops)}')
+    for name, actual, expected in zip(('one after the other', 'fused'), got, want):
+        if actual != expected:
+            raise AssertionError(f'{name}: got {actual} passes; expected {expected}{in_place_note(ops)}')
 
 
 @problem(
@@ -149,10 +149,10 @@ def _(fn, rng, n):
     try:
         gradcheck(gated_function(fn), (a, b))
     except GradcheckError as e:
-        found = re.search('respect to input ([01])', str(e))
-        which = 'ab'[int(found[1])] if found else 'a or b'
+        match = re.search('respect to input ([01])', str(e))
+        input_name = 'ab'[int(match[1])] if match else 'a or b'
         raise AssertionError(
-            f'n = {n}: the gradient of {which} differs from the finite differences that gradcheck computes'
+            f'n = {n}: the gradient of {input_name} differs from the finite differences that gradcheck computes'
         ) from None
 
 
@@ -222,9 +222,10 @@ def _(fn, rng, h, w, scale, shift, fall):
         launch(fn, h, logits, answer, loss, w, BLOCK=32)
     with explain_falling_scores(fall, 'block'):
         check(loss, F.cross_entropy(logits.double(), answer, reduction='none').float(), rtol=1e-5, atol=1e-5)
-    if (read := count_reads(t, 'logits')) > h * w + h:
+    if (num_reads := count_reads(t, 'logits')) > h * w + h:
         raise AssertionError(
-            f'{read} logits are read; expected {h * w + h}, {h} rows of {w} and the logits of the answers: make one '
+            f'{num_reads} logits are read; expected {h * w + h}, {h} rows of {w} and the logits of the answers: make '
+            f'one '
             f'pass'
         )
 
@@ -257,15 +258,15 @@ def chunks_of(sizes, chunk):
 def _(fn, rng, sizes, CHUNK, BLOCK):
     chunks = chunks_of(sizes, CHUNK)
     p, g, m = ([random(rng, n) for n in sizes] for _ in range(3))
-    given = [grad.clone() for grad in g]
+    initial_gradients = [grad.clone() for grad in g]
     lr, beta = (float(value) for value in rng.uniform(0.1, 0.9, 2))
     new = [beta * m_.double() + g_.double() for m_, g_ in zip(m, g)]
     want = [p_.double() - lr * m_ for p_, m_ in zip(p, new)]
     table = torch.tensor([[*(tensor.data_ptr() for tensor in three), len(three[0])] for three in zip(p, g, m)])
     launch(fn, len(chunks), table, chunks, lr, beta, CHUNK=CHUNK, BLOCK=BLOCK)
     for i, n in enumerate(sizes):
-        for name, got, right in (('m', m[i], new[i]), ('p', p[i], want[i]), ('g', g[i], given[i])):
+        for name, got, expected in (('m', m[i], new[i]), ('p', p[i], want[i]), ('g', g[i], initial_gradients[i])):
             try:
-                check(got, right.float(), rtol=1e-5, atol=1e-6)
+                check(got, expected.float(), rtol=1e-5, atol=1e-6)
             except AssertionError as e:
                 raise AssertionError(f'{name} of tensor {i}, with {n} elements, after one step: {e}') from None

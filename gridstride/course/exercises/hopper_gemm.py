@@ -104,9 +104,9 @@ def fields(x):  # x: a descriptor
     return {name: x >> first & (1 << bits) - 1 for name, (first, bits) in FIELDS.items()}
 
 
-def descriptor(at, lead, stride, swizzle) -> int:
+def descriptor(address, lead, stride, swizzle) -> int:
     "Return the 64 bits of a wgmma descriptor: the address of a tile, two strides and the swizzle, all in bytes"
-    return (at & 0x3FFFF) >> 4 | lead >> 4 << 16 | stride >> 4 << 32 | {0: 0, 128: 1, 64: 2, 32: 3}[swizzle] << 62
+    return (address & 0x3FFFF) >> 4 | lead >> 4 << 16 | stride >> 4 << 32 | {0: 0, 128: 1, 64: 2, 32: 3}[swizzle] << 62
 
 
 @problem(
@@ -137,13 +137,13 @@ def _(fn, rng, at, lead, stride, swizzle):
     if not isinstance(got, int):
         raise AssertionError(f'return an integer; got {got!r}')
     for name, value in fields(want).items():
-        over = ' (does the address overflow into it?)' if name == 'lead' and at >> 18 else ''
+        hint = ' (does the address overflow into it?)' if name == 'lead' and at >> 18 else ''
         if name != 'swizzle' and value and fields(got)[name] == value * 16:
-            over = ': this is in bytes; convert it to units of 16 bytes'
+            hint = ': this is in bytes; convert it to units of 16 bytes'
         if fields(got)[name] != value:
             raise AssertionError(
                 f'the field {name} is {fields(got)[name]:#x}, but must be {value:#x}, for at={at:#x}, '
-                f'lead={lead}, stride={stride}, swizzle={swizzle}{over}'
+                f'lead={lead}, stride={stride}, swizzle={swizzle}{hint}'
             )
     if got != want:
         raise AssertionError(f'{got:#x} has bits set between the fields; expected {want:#x}')
@@ -178,11 +178,11 @@ MAX_SHARED = 232448  # bytes of shared memory per block
 )
 def _(fn, rng, BM, BN, BK, out):
     got = fn(BM, BN, BK, out)
-    one = (BM + BN) * BK * 2 + 16
-    fit = (MAX_SHARED - 1024 - out) // one
+    stage_bytes = (BM + BN) * BK * 2 + 16
+    fit = (MAX_SHARED - 1024 - out) // stage_bytes
     if got != (fit if fit >= 2 else 0):
         raise AssertionError(
-            f'{BM}x{BN}x{BK} with {out} bytes for stores: a stage takes {one} bytes, '
+            f'{BM}x{BN}x{BK} with {out} bytes for stores: a stage takes {stage_bytes} bytes, '
             f'and {MAX_SHARED - 1024 - out} are free, so {fit} fit'
             f'{"" if fit >= 2 else ", and fewer than 2 count as 0"}; got {got!r}'
         )
@@ -240,12 +240,12 @@ def band_orders(tall, wide):
     ],
 )
 def _(fn, rng, tall, wide, BM, BN, at_once):
-    given = fn(tall, wide, BM, BN, at_once)
+    order = fn(tall, wide, BM, BN, at_once)
     case = f'{tall} by {wide} tiles of {BM} by {BN}, {at_once} at once'
     try:
-        got = [(r, c) for r, c in given]
+        got = [(r, c) for r, c in order]
     except (TypeError, ValueError):
-        raise AssertionError(f'return a list of pairs (row, column); got {reprlib.repr(given)}') from None
+        raise AssertionError(f'return a list of pairs (row, column); got {reprlib.repr(order)}') from None
     for r, c in got:
         if r not in range(tall) or c not in range(wide):
             raise AssertionError(
@@ -255,11 +255,12 @@ def _(fn, rng, tall, wide, BM, BN, at_once):
         raise AssertionError(
             f'{case}: compute each of the {tall * wide} tiles once; got {len(got)} tiles, {len(set(got))} distinct'
         )
-    have = count_loads(got, BM, BN, at_once)
+    num_loads = count_loads(got, BM, BN, at_once)
     best = min(count_loads(band, BM, BN, at_once) for band in band_orders(tall, wide))
-    if have > 1.03 * best:
+    if num_loads > 1.03 * best:
         raise AssertionError(
-            f'{case}: the order loads {have} rows and columns, and the best bands {best}: {have / best:.2f} times '
+            f'{case}: the order loads {num_loads} rows and columns, and the best bands {best}: '
+            f'{num_loads / best:.2f} times '
             'as many, but at most 1.03 is allowed'
         )
 

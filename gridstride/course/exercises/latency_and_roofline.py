@@ -32,11 +32,12 @@ CHIPS = (
 )
 def _(fn, rng, gbs, ns, sms, warps, size):
     got = integer(fn(gbs, ns, sms, warps, size))
-    need, one = gbs * ns, sms * warps * 32 * size
-    if got != cdiv(need, one):
+    bytes_in_flight, bytes_per_load = gbs * ns, sms * warps * 32 * size
+    if got != cdiv(bytes_in_flight, bytes_per_load):
         raise AssertionError(
-            f'{need:,} bytes must be in flight, and one load per thread is {one:,} bytes: that is {need / one:.3g} '
-            f'loads, so {cdiv(need, one)}; got {got}'
+            f'{bytes_in_flight:,} bytes must be in flight, and one load per thread is {bytes_per_load:,} bytes: that '
+            f'is {bytes_in_flight / bytes_per_load:.3g} '
+            f'loads, so {cdiv(bytes_in_flight, bytes_per_load)}; got {got}'
         )
 
 
@@ -70,17 +71,20 @@ def is_compute_bound(tokens, k, n, size, gbs, tflops):
     ],
 )
 def _(fn, rng, k, n, size, gbs, tflops):
-    ridge, most = 1000 * tflops / gbs, 2 * k * n / (size * (k + n))
-    never = f'with any number of tokens the intensity stays below {most:.4g} FLOP/byte, and the ridge is at {ridge:.4g}'
+    ridge, max_intensity = 1000 * tflops / gbs, 2 * k * n / (size * (k + n))
+    reason = (
+        f'with any number of tokens the intensity stays below {max_intensity:.4g} FLOP/byte, '
+        f'and the ridge is at {ridge:.4g}'
+    )
     try:
         got = fn(k, n, size, gbs, tflops)
     except ZeroDivisionError as e:
-        if most != ridge:
+        if max_intensity != ridge:
             raise
-        raise AssertionError(f'{never}: return None; got a division by zero') from e
-    if most <= ridge:
+        raise AssertionError(f'{reason}: return None; got a division by zero') from e
+    if max_intensity <= ridge:
         if got is not None:
-            raise AssertionError(f'{never}: return None; got {got!r}')
+            raise AssertionError(f'{reason}: return None; got {got!r}')
         return
     got = integer(got)
     bound = [is_compute_bound(t, k, n, size, gbs, tflops) for t in (got - 1, got)] if got >= 1 else [False, False]

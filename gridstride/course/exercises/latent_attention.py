@@ -54,15 +54,15 @@ def _(fn, rng, **case):
     want = count_that_fit(**case)
     if tuple(np.ravel(got)) != want:
         pages = case['memory'] // (case['page'] * case['layers'] * case['elements'] * 2)
-        takes = ', '.join(str(cdiv(n, case['page'])) for n in case['lens'])
+        page_counts = ', '.join(str(cdiv(n, case['page'])) for n in case['lens'])
         raise AssertionError(
             f'got {got!r}; expected {want}, (sequences, empty slots): {pages} pages are free, and the sequences need '
-            f'{takes} pages'
+            f'{page_counts} pages'
         )
 
 
 def _work(how, gpus, sequences, n, heads, speed, flops):
-    "Return the seconds for which the busiest GPU loads, and those for which it computes"
+    "Return the seconds for which the busiest GPU loads, and those for which it computes; `how`: what is distributed"
     sequences, heads = (cdiv(sequences, gpus), heads) if how == 'sequences' else (sequences, cdiv(heads, gpus))
     return sequences * n * 576 * 2 / speed, sequences * heads * n * 2 * (576 + 512) / flops
 
@@ -95,8 +95,8 @@ def _(fn, rng, **case):
     got = fn(**case)
     want = slowest(**case)
     if (n := number(got)) is None or not abs(n - want) <= 1e-9 * want:
-        reads, multiplies = (f'{t:.6g}' for t in _work(**case))
-        why = f'the slowest GPU loads for {reads} and computes for {multiplies}'
+        load_time, compute_time = (f'{t:.6g}' for t in _work(**case))
+        why = f'the slowest GPU loads for {load_time} and computes for {compute_time}'
         raise AssertionError(f'got {got!r}; expected {want:.6g} seconds: {why}')
 
 
@@ -128,7 +128,11 @@ def _diagnosis(calls, wide, l, p, scale):
     rows, weights = (dict(calls).get(name) for name in ('scores', 'means'))
     parts = {f'first {l}': slice(l), f'last {wide.shape[1] - l}': slice(l, None)}
     factors = 1, scale, scale * np.log2(np.e)
-    wrong = [part for part, at in parts.items() if not any(_alike(rows[:, at], wide[:, at] * by) for by in factors)]
+    wrong = [
+        part
+        for part, columns in parts.items()
+        if not any(_alike(rows[:, columns], wide[:, columns] * by) for by in factors)
+    ]
     if wrong:
         return f'the rows for `scores` are wrong in their {" and ".join(wrong)} elements'
     total = weights.sum(-1, keepdims=True)
@@ -183,14 +187,14 @@ def schedule(pages, sms, fixed, budget):
     "Return the pieces (sequence, first, end) that each SM takes with a budget; None if pages are left"
     todo, shares = [(i, 0, n) for i, n in enumerate(pages)], [[] for _ in range(sms)]
     for share in shares:
-        left = budget
-        while todo and left > fixed:
+        remaining = budget
+        while todo and remaining > fixed:
             sequence, first, end = todo.pop(0)
-            taken = min(end - first, left - fixed)
-            share.append((sequence, first, first + taken))
-            left -= fixed + taken
-            if first + taken < end:
-                todo.insert(0, (sequence, first + taken, end))
+            num_pages = min(end - first, remaining - fixed)
+            share.append((sequence, first, first + num_pages))
+            remaining -= fixed + num_pages
+            if first + num_pages < end:
+                todo.insert(0, (sequence, first + num_pages, end))
     return None if todo else shares
 
 
@@ -235,8 +239,8 @@ def _(fn, rng, pages, sms, fixed):
     got = fn(list(pages), sms, fixed)
     _, budget = best_schedule(pages, sms, fixed)
     if not isinstance(got, (tuple, list)) or len(got) != sms:
-        what = len(got) if isinstance(got, (tuple, list)) else type(got).__name__
-        raise AssertionError(f'return a list with one share per SM, {sms} shares; got {what}')
+        description = len(got) if isinstance(got, (tuple, list)) else type(got).__name__
+        raise AssertionError(f'return a list with one share per SM, {sms} shares; got {description}')
     for share in got:
         for piece in share if isinstance(share, (tuple, list)) else [share]:
             if not isinstance(piece, (tuple, list)) or len(piece) != 3:
@@ -244,15 +248,15 @@ def _(fn, rng, pages, sms, fixed):
     pieces = [tuple(map(integer, piece)) for share in got for piece in share]
     if any(first >= end for _, first, end in pieces):
         raise AssertionError('a piece must have at least one page: (sequence, first, end) with first < end')
-    taken = [(sequence, page) for sequence, first, end in pieces for page in range(first, end)]
-    wanted = [(sequence, page) for sequence, n in enumerate(pages) for page in range(n)]
-    if taken != wanted:
-        i = next(i for i, (a, b) in enumerate(zip_longest(taken, wanted)) if a != b)
-        next_, found = (
+    actual_pages = [(sequence, page) for sequence, first, end in pieces for page in range(first, end)]
+    expected_pages = [(sequence, page) for sequence, n in enumerate(pages) for page in range(n)]
+    if actual_pages != expected_pages:
+        i = next(i for i, (a, b) in enumerate(zip_longest(actual_pages, expected_pages)) if a != b)
+        next_, actual_page = (
             f'page {pages[i][1]} of sequence {pages[i][0]}' if i < len(pages) else 'nothing'
-            for pages in (wanted, taken)
+            for pages in (expected_pages, actual_pages)
         )
-        raise AssertionError(f'take all pages in order: after {i} of them comes {next_}; got {found}')
+        raise AssertionError(f'take all pages in order: after {i} of them comes {next_}; got {actual_page}')
     costs = [cost_of_pieces(share, fixed) for share in got]
     sm = int(np.argmax(costs))
     if costs[sm] > budget:
@@ -300,9 +304,9 @@ def _(fn, rng, rows, parts, D, shift, step, blind):
     with tile.trace() as t:
         launch(fn, rows, outs, lses, out, lse, rows, PARTS=parts, D=D)
     # lse near 1000 has 2^-14 as its last bit, and so has a weight's exponent
-    for name, got, right, rtol, atol in (('out', out, want, 1e-3, 1e-4), ('lse', lse, total, 1e-6, 1e-5)):
+    for name, got, expected, rtol, atol in (('out', out, want, 1e-3, 1e-4), ('lse', lse, total, 1e-6, 1e-5)):
         try:
-            check(got, right.float(), rtol=rtol, atol=atol)
+            check(got, expected.float(), rtol=rtol, atol=atol)
         except AssertionError as e:
             raise AssertionError(f'{name}: {e}') from None
     check_one_row_per_program(t)

@@ -156,9 +156,9 @@ def _(fn, rng, h, w, bm, bn, each, sms):
 def needed_tiles(group, blocks, across, down) -> tuple:
     "Return how many rows and how many columns of tiles the first `blocks` blocks need, in bands of `group` rows"
     i = np.arange(blocks)
-    top, inside = i // (group * across) * group, i % (group * across)
+    top, index_in_band = i // (group * across) * group, i % (group * across)
     high = np.minimum(group, down - top)
-    return len(np.unique(top + inside % high)), len(np.unique(inside // high))
+    return len(np.unique(top + index_in_band % high)), len(np.unique(index_in_band // high))
 
 
 _WAVES = ((64, 32, 16), (264, 32, 32), (264, 8, 64), (264, 64, 8), (132, 40, 20), (30, 7, 5), (12, 3, 7), (1, 5, 5))
@@ -223,14 +223,14 @@ def product(fn, threads, rng, h, k, w, **constants) -> int:  # barriers that one
     src = with_constants(fn, **constants)
     if '__shared__' not in src:
         raise AssertionError('the kernel uses no shared memory: declare the tiles __shared__')
-    made = compile_for_emulator(lambda: src, ['matmul_k', 'most_waits'])
+    kernels = compile_for_emulator(lambda: src, ['matmul_k', 'most_waits'])
     blocks = cdiv(w, constants['BN']), cdiv(h, constants['BM'])
-    run(made['most_waits'], 1, 1, out=np.zeros(1, np.float32))  # resets the counts
-    out = run(made['matmul_k'], blocks, threads, m=m, n=n, out=np.full((h, w), np.nan, np.float32), h=h, w=w, k=k)
+    run(kernels['most_waits'], 1, 1, out=np.zeros(1, np.float32))  # resets the counts
+    out = run(kernels['matmul_k'], blocks, threads, m=m, n=n, out=np.full((h, w), np.nan, np.float32), h=h, w=w, k=k)
     check(
         out.reshape(h, w), (m.astype(np.float64) @ n).astype(np.float32), atol=1e-4
     )  # at most 40 roundings of values around 6
-    return int(run(made['most_waits'], 1, 1, out=np.zeros(1, np.float32)))
+    return int(run(kernels['most_waits'], 1, 1, out=np.zeros(1, np.float32)))
 
 
 SHAPES = ((1, 1, 1), (5, 9, 7), (8, 3, 13), (16, 16, 16), (17, 33, 18), (33, 8, 2))  # h, k, w
@@ -238,27 +238,29 @@ SHAPES = ((1, 1, 1), (5, 9, 7), (8, 3, 13), (16, 16, 16), (17, 33, 18), (33, 8, 
 
 def loops(src, pattern) -> list:
     "Return, per match of `pattern` in CUDA C, the numbers of the surrounding loops, the innermost last"
-    res, blocks, inside, begun, parens, n, head = [], [], (), (), 0, 0, False  # begun: loops whose bodies follow
+    loops_of_match, loops_of_block = [], []
+    open_loops, pending_loops = (), ()  # pending: loops whose bodies follow
+    num_loops, open_parentheses, in_header = 0, 0, False
     for token in re.finditer(rf'({pattern})|\b(?:for|while|do)\b|[(){{}};]', without_comments(src)):
         if token[1]:
-            res.append(inside + begun[: len(begun) - head])
-            parens += token[1].count('(') - token[1].count(')')
+            loops_of_match.append(open_loops + pending_loops[: len(pending_loops) - in_header])
+            open_parentheses += token[1].count('(') - token[1].count(')')
         elif token[0][0] in 'fwd':
-            n, begun, head = n + 1, (*begun, n), token[0] != 'do'
+            num_loops, pending_loops, in_header = num_loops + 1, (*pending_loops, num_loops), token[0] != 'do'
         elif token[0] in '()':
-            parens += 1 if token[0] == '(' else -1
-            head = head and parens > 0
-        elif parens:
+            open_parentheses += 1 if token[0] == '(' else -1
+            in_header = in_header and open_parentheses > 0
+        elif open_parentheses:
             pass
         elif token[0] == '{':
-            blocks.append(begun)
-            inside, begun = inside + begun, ()
+            loops_of_block.append(pending_loops)
+            open_loops, pending_loops = open_loops + pending_loops, ()
         elif token[0] == '}':
-            ends = blocks.pop() if blocks else ()
-            inside = inside[: len(inside) - len(ends)]
+            ended_loops = loops_of_block.pop() if loops_of_block else ()
+            open_loops = open_loops[: len(open_loops) - len(ended_loops)]
         else:
-            begun = ()
-    return res
+            pending_loops = ()
+    return loops_of_match
 
 
 # Sums of products: a loop that only fills a tile, and is inside another loop, is allowed to read m and n.
@@ -267,8 +269,10 @@ SUMS = r'\+=[^;)]*\*|\bfmaf?\b|\b__fmaf_rn\b|\b(?P<sum>\w+)\s*=\s*(?P=sum)\s*\+'
 
 def reads_operands_in_inner_loop(src) -> bool:
     "Return whether CUDA C reads `m` or `n` in an inner loop that adds up products"
-    read, added = ({loop[-1] for loop in loops(src, what) if len(loop) > 1} for what in (r'(?<![\w.>])[mn]\s*\[', SUMS))
-    return bool(read & added)
+    loops_with_reads, loops_with_sums = (
+        {loop[-1] for loop in loops(src, pattern) if len(loop) > 1} for pattern in (r'(?<![\w.>])[mn]\s*\[', SUMS)
+    )
+    return bool(loops_with_reads & loops_with_sums)
 
 
 def unread_shared_arrays(src) -> list:
@@ -294,9 +298,9 @@ def unread_shared_arrays(src) -> list:
 )
 def _(fn, rng, h, k, w, tw):
     src = source(fn)
-    others = r'__syncwarp|__syncthreads_\w+|\bbar\.|tiled_partition|coalesced_threads'
-    if other := re.search(others, without_comments(src)):
-        raise AssertionError(f'__syncthreads() is the only barrier allowed here: remove {other[0]}')
+    other_barriers = r'__syncwarp|__syncthreads_\w+|\bbar\.|tiled_partition|coalesced_threads'
+    if match := re.search(other_barriers, without_comments(src)):
+        raise AssertionError(f'__syncthreads() is the only barrier allowed here: remove {match[0]}')
     if unused := unread_shared_arrays(src):
         raise AssertionError(
             f'{unused[0]} is in shared memory, but nothing is read from it: read the elements from there'
@@ -340,22 +344,22 @@ __global__ void edges_k(const float *x, float *out, int h, int w, int rows, int 
 def put_all(fn, x, h, w, skip):  # skip: floats before `out`, which make it misaligned
     "Return `out`, h x w, after all calls of `put`, and how often each thread stored four floats at once"
     rows, columns = x.shape
-    made = skip + h * w + x.size
+    num_floats = skip + h * w + x.size
     out = launch(
         lambda: COUNTING_FLOAT4 + source(fn) + EDGES_KERNEL,
         'edges_k',
         (cdiv(columns, 32), cdiv(rows, 4)),
         (8, 4),
         x=x,
-        out=np.full(made + rows * columns // 4, np.nan, np.float32),
+        out=np.full(num_floats + rows * columns // 4, np.nan, np.float32),
         h=h,
         w=w,
         rows=rows,
         columns=columns,
         skip=skip,
-        made=made,
+        made=num_floats,
     )
-    return out[:made], out[made:].reshape(rows, columns // 4)
+    return out[:num_floats], out[num_floats:].reshape(rows, columns // 4)
 
 
 @problem(
@@ -386,7 +390,7 @@ def put_all(fn, x, h, w, skip):  # skip: floats before `out`, which make it misa
 )
 def _(fn, rng, h, w, skip):
     x = normal(rng, cdiv(h, 4) * 4 + 4, cdiv(w, 4) * 4 + 4)
-    out, made = put_all(fn, x, h, w, skip)
+    out, num_wide_stores = put_all(fn, x, h, w, skip)
     end = skip + h * w
     if not (out[:skip].isnan().all() and out[end:].isnan().all()):
         raise AssertionError(
@@ -394,9 +398,9 @@ def _(fn, rng, h, w, skip):
         )
     check(out[skip:end].reshape(h, w), x[:h, :w])
     for r, q in np.ndindex(h, w // 4):
-        if (skip + r * w + 4 * q) % 4 == 0 and made[r, q] != 1:
-            where = f'row {r}, column {4 * q} of {h} x {w}'
+        if (skip + r * w + 4 * q) % 4 == 0 and num_wide_stores[r, q] != 1:
+            location = f'row {r}, column {4 * q} of {h} x {w}'
             raise AssertionError(
-                f'{where}: four floats fit, at a multiple of 16 bytes: write them at once with *(float4 *)p = v; '
-                f'wide stores: {int(made[r, q])}'
+                f'{location}: four floats fit, at a multiple of 16 bytes: write them at once with *(float4 *)p = v; '
+                f'wide stores: {int(num_wide_stores[r, q])}'
             )

@@ -101,8 +101,8 @@ def _(fn, rng, h, w, a, b):
         )
     for t in range(w // b):
         for i, j in np.ndindex(a, b):
-            if (there := layout((i, j), t)) != (want := indices[i, t * b + j]):
-                raise AssertionError(f'element ({i},{j}) of tile {t} is at index {want}; {got} gives {there}')
+            if (index := layout((i, j), t)) != (want := indices[i, t * b + j]):
+                raise AssertionError(f'element ({i},{j}) of tile {t} is at index {want}; {got} gives {index}')
 
 
 @problem(
@@ -134,12 +134,12 @@ def _(fn, rng, h, w):
 def trace_of(kernel, x):
     "Return the trace of a transpose of `x` by `kernel`, which is checked"
     h, w = x.shape
-    given = torch.tensor(x)
+    copy = torch.tensor(x)
     out = torch.full((w, h), torch.nan)
     with sim.trace() as t:
-        kernel[(cdiv(w, 32), cdiv(h, 32)), (32, 8)](given, out)
+        kernel[(cdiv(w, 32), cdiv(h, 32)), (32, 8)](copy, out)
     check(out, np.ascontiguousarray(x.T), tile=32)
-    check(given, x)
+    check(copy, x)
     return t
 
 
@@ -161,21 +161,21 @@ def _(fn, rng, h, w):
     t = trace_of(kernel, normal(rng, h, w))
     s = t.stats
     ragged = h % 32 or w % 32  # then a request may begin and end within a sector: one more holds it
-    for what in ('load', 'store'):
-        n, ideal = s[f'global_{what}_sectors'], s[f'global_{what}_ideal']
+    for access in ('load', 'store'):
+        n, ideal = s[f'global_{access}_sectors'], s[f'global_{access}_ideal']
         if ragged:
-            ideal += s[f'global_{what}_requests']
+            ideal += s[f'global_{access}_requests']
         if n > ideal:
             raise AssertionError(
-                f'global {what}s touch {n} sectors, although {ideal} hold the elements: '
+                f'global {access}s touch {n} sectors, although {ideal} hold the elements: '
                 'let neighbouring lanes access neighbouring addresses'
             )
     if n := s.shared_load_conflicts + s.shared_store_conflicts:
         raise AssertionError(f'shared memory: {n} more wavefronts than without a bank conflict')
     if not s.shared_load_requests:
         raise AssertionError('nothing was read from shared memory: transpose the tile there')
-    (_, thread), most = busiest(t, 'written')
-    if most > 4:
+    (_, thread), num_writes = busiest(t, 'written')
+    if num_writes > 4:
         raise AssertionError(
-            f'thread {thread} writes {most} elements: with 256 threads and a 32x32 tile, let each write 4'
+            f'thread {thread} writes {num_writes} elements: with 256 threads and a 32x32 tile, let each write 4'
         )

@@ -75,17 +75,17 @@ def count_accesses(t, space, *verbs):
 
 def unwritten(t, shape):
     "Return which elements of the output, a contiguous array of bytes, were not written"
-    res = np.ones(shape, bool)
+    is_unwritten = np.ones(shape, bool)
     for a in t.accesses:
         if a['space'] == 'global' and a['verb'] == 'written':
-            res.ravel()[a['at']] = False
-    return res
+            is_unwritten.ravel()[a['at']] = False
+    return is_unwritten
 
 
-def count_threads(t, verb, each=1):  # verb: 'read', 'written' or 'atomic'; each: threads of a group, 32 for warps
+def count_threads(t, verb, group_size=1):  # verb: 'read', 'written' or 'atomic'; group_size: 32 to count warps
     "Count the threads, or groups of threads, that made such an access to global memory"
-    done = [a for a in t.accesses if (a['verb'], a['space']) == (verb, 'global')]
-    return len({(b, i // each) for a in done for b, i in zip(a['block'].tolist(), a['thread'].tolist())})
+    accesses = [a for a in t.accesses if (a['verb'], a['space']) == (verb, 'global')]
+    return len({(b, i // group_size) for a in accesses for b, i in zip(a['block'].tolist(), a['thread'].tolist())})
 
 
 def check_distribution(
@@ -93,12 +93,12 @@ def check_distribution(
     verb,
     least,
     work,  # of those threads, as the message states it: 'wrote 35 bytes'
-    wanted='distribute the work over all threads',
-    each=1,  # as for `count_threads`
+    remedy='distribute the work over all threads',
+    group_size=1,  # as for `count_threads`
 ):
     "Raise `AssertionError` if fewer than `least` threads, or warps, made such an access"
-    if (n := count_threads(t, verb, each)) < least:
-        raise AssertionError(f'only {n} {"thread" if each == 1 else "warp"}{"s" * (n != 1)} {work}: {wanted}')
+    if (n := count_threads(t, verb, group_size)) < least:
+        raise AssertionError(f'only {n} {"thread" if group_size == 1 else "warp"}{"s" * (n != 1)} {work}: {remedy}')
 
 
 @problem(
@@ -119,10 +119,10 @@ def _(fn, rng, h, w, step):
     out = np.zeros((h, w), np.uint8)
     t = run(fn, rng, (cdiv(w, 16), cdiv(h, 16)), (16, 16), x, out)
     check_unchanged(x=(old, x))
-    if (left := unwritten(t, (h, w))).any():
-        r, c = np.argwhere(left)[0]
+    if (is_missing := unwritten(t, (h, w))).any():
+        r, c = np.argwhere(is_missing)[0]
         raise AssertionError(
-            f'{left.sum()} of {left.size} bytes are never written, the first of them out[{r},{c}]: '
+            f'{is_missing.sum()} of {is_missing.size} bytes are never written, the first of them out[{r},{c}]: '
             'which thread has that row and that column? Columns are along x'
         )
     check_distribution(t, 'written', h * w, f'wrote {h * w} bytes')
@@ -219,10 +219,10 @@ def _(fn, rng, h, w):
         tile=16,
     )  # nine roundings of values around 1
     reads = count_accesses(t, 'global', 'read')
-    most = count_tile_loads(h) * count_tile_loads(w)
-    if reads > most:
+    max_reads = count_tile_loads(h) * count_tile_loads(w)
+    if reads > max_reads:
         raise AssertionError(
-            f'x is read {reads} times: with tiles of 18x18 in shared memory, read it at most {most} times'
+            f'x is read {reads} times: with tiles of 18x18 in shared memory, read it at most {max_reads} times'
         )
     check_distribution(t, 'written', h * w, f'wrote {h * w} results')
     check_distribution(t, 'read', h * w / 2, f'loaded {reads} elements into shared memory')
@@ -266,15 +266,16 @@ def _(fn, rng, h, w, blocks):
     check_unchanged(x=(old, x))
     check_counted(out, h, w, blocks)
     check(out, np.bincount(old.ravel(), minlength=256).astype(np.int32))
-    there = count_accesses(t, 'global', 'atomic')
-    most = 256 * blocks[0] * blocks[1]
-    if there > most:
+    num_additions = count_accesses(t, 'global', 'atomic')
+    max_additions = 256 * blocks[0] * blocks[1]
+    if num_additions > max_additions:
         raise AssertionError(
-            f'{there} additions to out in global memory: count in shared memory first, then at most {most} are needed'
+            f'{num_additions} additions to out in global memory: count in shared memory first, then at most '
+            f'{max_additions} are needed'
         )
     wide, high = min(w, 16 * blocks[0]), min(h, 16 * blocks[1])
     check_distribution(t, 'read', wide * high / 2, f'read {h * w} pixels')
-    check_distribution(t, 'atomic', np.count_nonzero(out) / 2, f'added {there} counts to out')
+    check_distribution(t, 'atomic', np.count_nonzero(out) / 2, f'added {num_additions} counts to out')
     c = np.zeros(256, np.int32)
     run_as_c(fn, blocks, (16, 16), x, c)
     check(c, out)

@@ -242,25 +242,31 @@ WAVES = [
 )
 def _(fn, rng, n, threads, registers, shared, sms):
     got = fn(n, threads, registers, shared, sms)
-    each = resident_blocks(threads, registers, shared)
-    most = cdiv(n, threads)
-    wave = each * sms
+    blocks_per_sm = resident_blocks(threads, registers, shared)
+    useful_blocks = cdiv(n, threads)
+    wave = blocks_per_sm * sms
     if not isinstance(got, Integral) or isinstance(got, bool):
         raise AssertionError(f'return the number of blocks as an int; got {got!r}')
     if got < 1:
-        raise AssertionError(f'{got} blocks cannot do the work: there is work for {most}, and a whole wave is {wave}')
-    if got > most:
-        raise AssertionError(f'{got} blocks of {threads} threads for {n} elements: {got - most} of them have no work')
-    if most < wave and got < most:
-        raise AssertionError(f'{got} blocks, but the GPU holds {wave} at a time and there is work for {most}')
-    if most >= wave and got % wave:
         raise AssertionError(
-            f'an SM holds {each} blocks, so a wave is {wave}; {got} blocks are {got // wave} full waves and one '
+            f'{got} blocks cannot do the work: there is work for {useful_blocks}, and a whole wave is {wave}'
+        )
+    if got > useful_blocks:
+        raise AssertionError(
+            f'{got} blocks of {threads} threads for {n} elements: {got - useful_blocks} of them have no work'
+        )
+    if useful_blocks < wave and got < useful_blocks:
+        raise AssertionError(f'{got} blocks, but the GPU holds {wave} at a time and there is work for {useful_blocks}')
+    if useful_blocks >= wave and got % wave:
+        raise AssertionError(
+            f'an SM holds {blocks_per_sm} blocks, so a wave is {wave}; {got} blocks are {got // wave} full waves and '
+            f'one '
             f'of {got % wave}'
         )
-    if most >= wave and got + wave <= most:
+    if useful_blocks >= wave and got + wave <= useful_blocks:
         raise AssertionError(
-            f'{got} blocks are whole waves of {wave}, but {most // wave * wave} blocks are, too, with less work per '
+            f'{got} blocks are whole waves of {wave}, but {useful_blocks // wave * wave} blocks are, too, with less '
+            f'work per '
             f'block'
         )
 
@@ -320,12 +326,12 @@ REPORTS = {
 def _(fn, rng, kernel):
     r, want = REPORTS[kernel]
     got = fn({**r, 'waits': dict(r['waits'])})
-    said = (
+    measurements = (
         f"compute {r['Compute (SM) Throughput']}%, memory {r['Memory Throughput']}%, {r['Waves Per SM']} waves, "
         f"{max(r['waits'], key=r['waits'].get)} {max(r['waits'].values())} cycles"
     )
     if got != want:
-        raise AssertionError(f'the limiter is {want!r}, not {got!r} ({said})')
+        raise AssertionError(f'the limiter is {want!r}, not {got!r} ({measurements})')
 
 
 def event(cat, name, ts, dur, tid=1) -> dict:
@@ -438,5 +444,5 @@ def _(fn, rng, trace):
     if got[2] is None:
         raise AssertionError("return the name as a string, '' if no operator runs in the gap; got None")
     if got[2] != want[2]:
-        right, wrong = (repr(name) if name else 'no operator' for name in (want[2], got[2]))
-        raise AssertionError(f'during that gap the CPU runs {right}, not {wrong}')
+        expected, actual = (repr(name) if name else 'no operator' for name in (want[2], got[2]))
+        raise AssertionError(f'during that gap the CPU runs {expected}, not {actual}')

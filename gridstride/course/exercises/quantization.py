@@ -18,26 +18,28 @@ __all__ = ['GROUPS', 'decibels_by_group', 'check_equal']
 GROUPS = 'row', 128, 64, 32  # the cheapest first
 
 
-def check_equal(got, want, what, of=None):
+def check_equal(got, want, name, of=None):
     """Raise `AssertionError` unless `got` has the type, the shape and the values of `want`; `of(row, column)` is the
     input of an element, as the message shows it"""
     if not isinstance(got, torch.Tensor) or got.dtype != want.dtype or got.shape != want.shape:
-        said = f'{got.dtype} {tuple(got.shape)}' if isinstance(got, torch.Tensor) else repr(got)
-        raise AssertionError(f'{what} must be {want.dtype} {tuple(want.shape)}; got {said}')
+        description = f'{got.dtype} {tuple(got.shape)}' if isinstance(got, torch.Tensor) else repr(got)
+        raise AssertionError(f'{name} must be {want.dtype} {tuple(want.shape)}; got {description}')
     if not torch.equal(got, want):
         row, column = (got != want).nonzero()[0].tolist()
-        have = got[row, column].item()
-        right = want[row, column].item()
-        both = (f'{value & 0xFFFFFFFF:#010x}' if want.dtype == torch.int32 else str(value) for value in (have, right))
+        actual = got[row, column].item()
+        expected = want[row, column].item()
+        texts = (
+            f'{value & 0xFFFFFFFF:#010x}' if want.dtype == torch.int32 else str(value) for value in (actual, expected)
+        )
         made_of = f', from {of(row, column)}' if of else ''
-        raise AssertionError('{}[{}, {}] is {}, but must be {}{}'.format(what, row, column, *both, made_of))
+        raise AssertionError('{}[{}, {}] is {}, but must be {}{}'.format(name, row, column, *texts, made_of))
 
 
 def result_of(fn, x):
     "Return `fn(x)`; raises `AssertionError` if it changes `x`"
-    given = x.clone()
-    got = fn(given)
-    if not torch.equal(given, x):
+    copy = x.clone()
+    got = fn(copy)
+    if not torch.equal(copy, x):
         raise AssertionError('the input was changed: make a new tensor')
     return got
 
@@ -90,10 +92,11 @@ def exact_in_groups_of_64(rng, columns):
     return torch.tensor(q * sizes[:, None], dtype=torch.float32).flatten(1)
 
 
-def rounded(rng, at):
-    """Return 256 columns whose values are `at` of a step, so that 4 bits round all of them to 0, or all to 1. A wrong
-    answer may divide by the energy of the rounded matrix, which differs from that of the matrix"""
-    w = rng.uniform(at, at + 0.04, (16, 256)) * rng.choice([-1, 1], (16, 256))
+def rounded(rng, fraction):
+    """Return 256 columns whose values are `fraction` of a step, so that 4 bits round all of them to 0, or all to 1.
+
+    A wrong answer may divide by the energy of the rounded matrix, which differs from that of the matrix."""
+    w = rng.uniform(fraction, fraction + 0.04, (16, 256)) * rng.choice([-1, 1], (16, 256))
     w[:, ::64] = 7
     return torch.tensor(w, dtype=torch.float32)
 
@@ -132,13 +135,15 @@ def matrix(rng, columns, kind):
 )
 def _(fn, rng, columns, wanted, kind, least=None):
     w = matrix(rng, columns, kind)
-    found = decibels_by_group(w)
+    decibels_of_group = decibels_by_group(w)
     if least is None:
-        least = max(found.values()) + 1 if wanted is None else found[wanted] - 1e-3
+        least = max(decibels_of_group.values()) + 1 if wanted is None else decibels_of_group[wanted] - 1e-3
     got = fn(w, least)
     if got != wanted or isinstance(got, str) != isinstance(wanted, str):
-        said = ', '.join(f'{g}: {db:.2f}' for g, db in found.items())
-        raise AssertionError(f'{columns} columns, at least {least:.2f} dB: got {got!r}, want {wanted!r}; {said} dB')
+        decibel_texts = ', '.join(f'{g}: {db:.2f}' for g, db in decibels_of_group.items())
+        raise AssertionError(
+            f'{columns} columns, at least {least:.2f} dB: got {got!r}, expected {wanted!r}; {decibel_texts} dB'
+        )
 
 
 TRY_NIBBLES = r"""
@@ -217,13 +222,15 @@ def check_blocks(t, k, HEIGHT, BLOCK):
     "Raise `AssertionError` unless each program writes its own rows, and reads `w`, of bytes, `BLOCK` columns at a time"
     for a in t.accesses:
         program = a['program'][0]
-        others = [r for r in a['at'] if a['verb'] == 'written' and r // HEIGHT != program]
-        if others:
-            own = f'{program * HEIGHT} to {(program + 1) * HEIGHT - 1}'
-            raise AssertionError(f'program {program} writes y[{others[0]}], but its rows are {own}')
+        foreign_elements = [r for r in a['at'] if a['verb'] == 'written' and r // HEIGHT != program]
+        if foreign_elements:
+            row_range = f'{program * HEIGHT} to {(program + 1) * HEIGHT - 1}'
+            raise AssertionError(f'program {program} writes y[{foreign_elements[0]}], but its rows are {row_range}')
     reads = [a['at'] for a in t.accesses if a['verb'] == 'read' and a['size'] == 1]
-    if (most := 4 * max(len(set(at % (k // 4))) for at in reads)) != min(k, BLOCK):
-        raise AssertionError(f'at most {most} of {k} columns are read at a time: load blocks of BLOCK, {BLOCK} here')
+    if (max_columns := 4 * max(len(set(indices % (k // 4))) for indices in reads)) != min(k, BLOCK):
+        raise AssertionError(
+            f'at most {max_columns} of {k} columns are read at a time: load blocks of BLOCK, {BLOCK} here'
+        )
 
 
 @problem(

@@ -77,8 +77,8 @@ def _(fn, rng, values):
         if not isinstance(got, tuple) or len(got) != 2:
             raise AssertionError(f'return a pair (value, index); got {got!r}')
         if got[1] != want:
-            said = f'{[float(v) for v in values]}, combined {order}: got index {got[1]}, torch.argmax returns {want}'
-            raise AssertionError(said)
+            message = f'{[float(v) for v in values]}, combined {order}: got index {got[1]}, torch.argmax returns {want}'
+            raise AssertionError(message)
         if not np.array_equal(got[0], items[want][0], equal_nan=True):
             raise AssertionError(f'index {want} has the value {values[want]}, but the pair has {got[0]}')
 
@@ -115,12 +115,16 @@ def _(fn, rng, sizes, mean):
     for order, got in reduce_in_orders(fn, [moments_of(g) for g in groups], rng):
         if not isinstance(got, tuple) or len(got) != 3:
             raise AssertionError(f'return three values, (n, mean, m2); got {got!r}')
-        for name, have, want in zip(('n', 'mean', 'm2'), got, (n, middle, squares)):
-            if not np.isclose(have, want, rtol=1e-9, atol=1e-6):
-                near = name == 'm2' and np.isclose(have, want, rtol=0.01)
-                more = ': rounded too much. Square the distances from the mean, not the large values' if near else ''
+        for name, actual, want in zip(('n', 'mean', 'm2'), got, (n, middle, squares)):
+            if not np.isclose(actual, want, rtol=1e-9, atol=1e-6):
+                is_inaccurate = name == 'm2' and np.isclose(actual, want, rtol=0.01)
+                hint = (
+                    ': rounded too much. Square the distances from the mean, not the large values'
+                    if is_inaccurate
+                    else ''
+                )
                 raise AssertionError(
-                    f'groups of {sizes} values, combined {order}: {name} is {have:.9g}, not {want:.9g}{more}'
+                    f'groups of {sizes} values, combined {order}: {name} is {actual:.9g}, not {want:.9g}{hint}'
                 )
 
 
@@ -151,11 +155,11 @@ def _(fn, rng, h, w):
     if s.shared_load_requests or s.shared_store_requests or s.barriers or s.atomics:
         raise AssertionError('no shared memory, barrier or atomic is needed within a warp: use cuda.shfl_down_sync')
     if w % 8 == 0 and s.global_load_sectors > s.global_load_ideal:
-        found = f'{s.global_load_sectors} sectors are read, although {s.global_load_ideal} hold the elements'
-        raise AssertionError(f'{found}: neighbouring lanes must read neighbouring elements')
+        reason = f'{s.global_load_sectors} sectors are read, although {s.global_load_ideal} hold the elements'
+        raise AssertionError(f'{reason}: neighbouring lanes must read neighbouring elements')
     if w >= 64 and s.global_load_requests > 2 * h * cdiv(w, 32):
         raise AssertionError(f'{s.global_load_requests} requests for {h} rows of {w}: let all 32 lanes read')
-    check_distribution(t, 'written', h, f'wrote {h} rows', 'give each warp one row', each=32)
+    check_distribution(t, 'written', h, f'wrote {h} rows', 'give each warp one row', group_size=32)
 
 
 def check_atomics(t, kernel):
@@ -175,8 +179,8 @@ def check_all_blocks_work(t, n, parts):
     blocks = len(parts)
     tickets = t.stats.atomics
     if tickets < blocks:
-        few = f'{tickets} ticket{"s" * (tickets != 1)} for {blocks} block{"s" * (blocks > 1)}'
-        raise AssertionError(f'{few}: let each block take a ticket after it has written its part')
+        problem = f'{tickets} ticket{"s" * (tickets != 1)} for {blocks} block{"s" * (blocks > 1)}'
+        raise AssertionError(f'{problem}: let each block take a ticket after it has written its part')
     if torch.isnan(parts).any():
         index = int(torch.isnan(parts).nonzero()[0])
         raise AssertionError(f'parts[{index}] is NaN after the launch: let each block store its partial sum there')
@@ -227,8 +231,8 @@ def _(fn, rng, n, blocks, order):
             )
         check(out, x.sum(dtype=np.float64).astype(np.float32).reshape(1), atol=1e-4)
         if t.stats.atomics > blocks + 1:  # one more may reset the ticket
-            found = f'{t.stats.atomics} atomics, but one per block, its ticket, is enough ({blocks} in total)'
-            raise AssertionError(f'{found}: do not add floats by atomics, which have no fixed order')
+            reason = f'{t.stats.atomics} atomics, but one per block, its ticket, is enough ({blocks} in total)'
+            raise AssertionError(f'{reason}: do not add floats by atomics, which have no fixed order')
         check_all_blocks_work(t, n, parts)
     if ticket[0] != 0:
         raise AssertionError(f'ticket[0] is {int(ticket[0])} after the launch: set it to 0 for the next one')
@@ -270,10 +274,10 @@ def _(fn, rng, n, share):
     if not torch.isnan(out[len(want) :]).all():
         raise AssertionError(f'out[{len(want)}:] was written, past the elements that are kept')
     if n == 128 and t.stats.shared_load_requests > 120:
-        found = f'{t.stats.shared_load_requests} load requests to shared memory'
-        raise AssertionError(f'{found}: scan in steps 1, 2, 4, ..., which takes about 60 requests for four warps')
+        reason = f'{t.stats.shared_load_requests} load requests to shared memory'
+        raise AssertionError(f'{reason}: scan in steps 1, 2, 4, ..., which takes about 60 requests for four warps')
     if n == 128 and t.stats.global_load_requests > 32:
-        found = f'{t.stats.global_load_requests} requests for x'
+        reason = f'{t.stats.global_load_requests} requests for x'
         raise AssertionError(
-            f'{found}: let each thread load its own element, in 4 requests; a scan of flags gives the positions'
+            f'{reason}: let each thread load its own element, in 4 requests; a scan of flags gives the positions'
         )

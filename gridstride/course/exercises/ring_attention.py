@@ -41,8 +41,8 @@ def _(fn, rng, order, ranks, length):
 def slowest_rank_scores(owners, ranks):
     """Return the scores that the slowest rank of each step computes, added up, in a causal ring in which position i
     belongs to rank owners[i]"""
-    at = [np.flatnonzero(np.asarray(owners) == r) for r in range(ranks)]
-    work = np.array([[(a[:, None] >= b).sum() for b in at] for a in at])
+    positions_of_rank = [np.flatnonzero(np.asarray(owners) == r) for r in range(ranks)]
+    work = np.array([[(a[:, None] >= b).sum() for b in positions_of_rank] for a in positions_of_rank])
     return sum(max(work[r, (r - step) % ranks] for r in range(ranks)) for step in range(ranks))
 
 
@@ -94,14 +94,14 @@ def _shown_owners(owners):
     return f'owners {str(owners[:24])[:-1]}{", ..." if len(owners) > 24 else ""}]'
 
 
-def _times(each, heads, kv_heads, d, flops, latency, speed):
-    "Return the seconds of a zigzag step of `each` rows, and those of its message"
-    return 4 * d * heads * each * each / 2 / flops, latency + 2 * kv_heads * d * each * 2 / speed
+def _times(rows, heads, kv_heads, d, flops, latency, speed):
+    "Return the seconds of a zigzag step of `rows` rows, and those of its message"
+    return 4 * d * heads * rows * rows / 2 / flops, latency + 2 * kv_heads * d * rows * 2 / speed
 
 
-def _hides(each, **case):
-    "Return whether a zigzag step of `each` rows takes at least as long as its message"
-    step, message = _times(each, **case)
+def _hides(rows, **case):
+    "Return whether a zigzag step of `rows` rows takes at least as long as its message"
+    step, message = _times(rows, **case)
     return step >= message
 
 
@@ -158,8 +158,8 @@ def lockstep(
     rounds = 0
     if None in sent:
         raise AssertionError('write a generator: a function with a `yield`')
-    done = [None] * len(makers)
-    while any(result is None for result in done):
+    results = [None] * len(makers)
+    while any(result is None for result in results):
         rounds += 1
         arriving = [sent[r - 1] for r in range(len(makers))]
         sent = [None] * len(makers)
@@ -169,22 +169,24 @@ def lockstep(
             try:
                 sent[r] = g.send(arriving[r])
             except StopIteration as e:
-                done[r] = e.value if e.value is not None else ()
-        if any(result is None for result in done) and not all(result is None for result in done):
-            late = [r for r, result in enumerate(done) if result is None]
+                results[r] = e.value if e.value is not None else ()
+        if any(result is None for result in results) and not all(result is None for result in results):
+            late = [r for r, result in enumerate(results) if result is None]
             raise AssertionError(
                 f'deadlock: after {rounds} exchanges some ranks have finished, but rank {late[0]} still waits'
             )
         if rounds > 3 * len(makers):
             raise AssertionError(f'livelock: {rounds} exchanges among {len(makers)} ranks, and none has finished')
-    return done, rounds
+    return results, rounds
 
 
-def check_exchanges(rounds, wanted):
+def check_exchanges(rounds, expected):
     "Raise `AssertionError` unless the number of exchanges is the smallest possible"
-    if rounds != wanted:
-        made = f'{rounds} exchange was' if rounds == 1 else f'{rounds} exchanges were'
-        raise AssertionError(f'{made} made, but {wanted} {"would be enough" if rounds > wanted else "are needed"}')
+    if rounds != expected:
+        problem = f'{rounds} exchange was' if rounds == 1 else f'{rounds} exchanges were'
+        raise AssertionError(
+            f'{problem} made, but {expected} {"would be enough" if rounds > expected else "are needed"}'
+        )
 
 
 def attend(q, k, v):
@@ -203,27 +205,28 @@ def gradients(q, k, v, dout, out, lse):
     return ring.plain.gradients(dout, q, k, v, out, lse, False, q.shape[-1] ** -0.5)
 
 
-def _recording_attend(parts, seen):
-    "Return `attend`, which appends to `seen` the rank whose keys it gets, or None"
+def _recording_attend(parts, ranks_seen):
+    "Return `attend`, which appends to `ranks_seen` the rank whose keys it gets, or None"
 
     @wraps(attend)
     def noted(q, k, v):
-        found = attend(q, k, v)
-        seen.append(next((r for r, x in enumerate(parts) if torch.equal(x, k)), None))
-        return found
+        result = attend(q, k, v)
+        ranks_seen.append(next((r for r, x in enumerate(parts) if torch.equal(x, k)), None))
+        return result
 
     return noted
 
 
-def _checking_gradients(own, r):
+def _checking_gradients(rows_of_rank, r):
     "Return `gradients` for rank `r`, which raises `AssertionError` for the rows of another rank"
 
     @wraps(gradients)
     def of_own(q, *others):
-        for rank, rows in enumerate(own):
+        for rank, rows in enumerate(rows_of_rank):
             if rank != r and torch.equal(rows, q):
                 raise AssertionError(
-                    f'rank {r} of {len(own)} computes with rows of rank {rank}: keep `q`, and pass the keys on with '
+                    f'rank {r} of {len(rows_of_rank)} computes with rows of rank {rank}: keep `q`, and pass the keys '
+                    f'on with '
                     'their gradients'
                 )
         return gradients(q, *others)
@@ -247,29 +250,31 @@ def _random(rng, *shape):
 )
 def _(fn, rng, ranks, n, d):
     q, k, v = (_random(rng, ranks, n, d) for _ in range(3))
-    seen = [[] for _ in range(ranks)]
-    makers = [fn(r, ranks, q[r], (k[r], v[r]), _recording_attend(k, seen[r]), merge) for r in range(ranks)]
+    ranks_seen = [[] for _ in range(ranks)]
+    makers = [fn(r, ranks, q[r], (k[r], v[r]), _recording_attend(k, ranks_seen[r]), merge) for r in range(ranks)]
 
     def arriving_at(r, rounds):
-        later = rounds + 1 - len(seen[r])  # its own part and those that have arrived
+        later = rounds + 1 - len(ranks_seen[r])  # its own part and those that have arrived
         if later > 2:
             raise AssertionError(
                 f'rank {r} of {ranks} keeps {later} parts of the keys: attend to each part before the next one arrives'
             )
 
     want, _ = ring.plain.attend(*(x.reshape(1, 1, -1, d) for x in (q, k, v)), False, d**-0.5)
-    done, rounds = lockstep(makers, arriving_at)
-    for r, got in enumerate(done):
+    results, rounds = lockstep(makers, arriving_at)
+    for r, got in enumerate(results):
         if isinstance(got, tuple):
-            what = f'{len(got)} values; return only `out`' if got else 'nothing; `return` its `out` at the end'
-            raise AssertionError(f'rank {r} of {ranks} returned {what}')
-        if None in seen[r]:
+            description = f'{len(got)} values; return only `out`' if got else 'nothing; `return` its `out` at the end'
+            raise AssertionError(f'rank {r} of {ranks} returned {description}')
+        if None in ranks_seen[r]:
             raise AssertionError(
                 f'rank {r} of {ranks} gave `attend` keys that are not those of one rank: attend to each part '
                 'separately, and merge the results'
             )
-        if sorted(map(str, seen[r])) != [str(rank) for rank in range(ranks)]:
-            raise AssertionError(f'rank {r} of {ranks} attended to the keys of ranks {seen[r]}: attend to each once')
+        if sorted(map(str, ranks_seen[r])) != [str(rank) for rank in range(ranks)]:
+            raise AssertionError(
+                f'rank {r} of {ranks} attended to the keys of ranks {ranks_seen[r]}: attend to each once'
+            )
         try:
             check(got, want.view(ranks, n, d)[r], rtol=1e-9, atol=1e-9)
         except AssertionError as e:
@@ -300,19 +305,19 @@ def _(fn, rng, ranks, n, d):
     want = ring.plain.gradients(dout.reshape(1, 1, -1, d), *whole, out, lse, False, d**-0.5)
     out = out.view(ranks, n, d)
     lse = lse.view(ranks, n)
-    done, rounds = lockstep(
+    results, rounds = lockstep(
         [fn(r, ranks, q[r], k[r], v[r], dout[r], out[r], lse[r], _checking_gradients(q, r)) for r in range(ranks)]
     )
-    for r, got in enumerate(done):
+    for r, got in enumerate(results):
         if not isinstance(got, (tuple, list)) or len(got) != 3:
-            what = f'{len(got)} values' if isinstance(got, (tuple, list)) else type(got).__name__
-            raise AssertionError(f'return (dq, dk, dv); got {what}')
-        for name, have, right in zip(('dq', 'dk', 'dv'), got, want):
-            right = right.view(ranks, n, d)
+            description = f'{len(got)} values' if isinstance(got, (tuple, list)) else type(got).__name__
+            raise AssertionError(f'return (dq, dk, dv); got {description}')
+        for name, actual, expected in zip(('dq', 'dk', 'dv'), got, want):
+            expected = expected.view(ranks, n, d)
             try:
-                check(have, right[r], rtol=1e-9, atol=1e-9)
+                check(actual, expected[r], rtol=1e-9, atol=1e-9)
             except AssertionError as e:
-                far = (rank for rank in range(ranks) if name != 'dq' and _alike(have, right[rank]))
+                far = (rank for rank in range(ranks) if name != 'dq' and _alike(actual, expected[rank]))
                 why = next(
                     (f'it belongs to the keys of rank {rank}: one more exchange sends it to that rank' for rank in far),
                     e,

@@ -94,14 +94,14 @@ def _(fn, rng, h, w, tw, ty, tx):
 
 # A transpose is judged by its access pattern, too: within a tile, neighbouring threads must read neighbouring
 # addresses, and write neighbouring addresses.
-def check_row_major(indices, cols, tw, what):
+def check_row_major(indices, cols, tw, array_name):
     "Raise AssertionError unless `indices` (of a matrix with `cols` columns) visit each tile in row-major order"
     # Compares only consecutive accesses, so it catches column order but not uncoalesced access as such.
     for a, b in zip(indices, indices[1:]):
         if a // cols // tw == b // cols // tw and a % cols // tw == b % cols // tw and b < a:
             raise AssertionError(
-                f'the result is right, but {what}[{b}] was accessed after {what}[{a}]: '
-                f'let thread (tr, tc) access row tr, column tc of the tile of {what}'
+                f'the result is right, but {array_name}[{b}] was accessed after {array_name}[{a}]: '
+                f'let thread (tr, tc) access row tr, column tc of the tile of {array_name}'
             )
 
 

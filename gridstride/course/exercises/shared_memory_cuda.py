@@ -77,8 +77,8 @@ void launch(int instance, int bx, int by, int tx, int ty, torch::Tensor m, torch
 def check_source(src, kernel):
     "Raise `AssertionError` if the template has another name, or does not use its parameters or shared memory"
     code = without_comments(src)
-    head = re.search(rf'template\s*<([^{{}}<>]*)>[^{{}}]*\b{kernel}\s*\(', code)
-    if not head:
+    template = re.search(rf'template\s*<([^{{}}<>]*)>[^{{}}]*\b{kernel}\s*\(', code)
+    if not template:
         raise AssertionError(
             f'the source has no template {kernel}: copy its first line from the exercise, '
             'from `template` to the closing parenthesis'
@@ -93,7 +93,7 @@ def check_source(src, kernel):
             raise AssertionError(
                 f'{name} is in shared memory but is never used: load the tile into it and read it from there'
             )
-    for name in re.findall(r'\w+\s+(\w+)', head[1]):
+    for name in re.findall(r'\w+\s+(\w+)', template[1]):
         if len(re.findall(rf'\b{name}\b', code)) < 2:
             raise AssertionError(f'the kernel never uses {name}, a parameter of its template')
 
@@ -127,8 +127,8 @@ def launch(
             host.launch(sizes.index(size), *blocks, *threads, m, n, out, h, w, k)
     for warning in caught:
         if issubclass(warning.category, SameValueRace):
-            what = str(warning.message).partition('. ')[0]
-            raise AssertionError(f'{what}: distribute the elements, so that each is written by one thread')
+            message = str(warning.message).partition('. ')[0]
+            raise AssertionError(f'{message}: distribute the elements, so that each is written by one thread')
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 

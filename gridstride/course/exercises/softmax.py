@@ -93,26 +93,31 @@ def _(fn, rng, sizes, spread, level):
     got = partial_softmax(*groups[0])
     for x, v in groups[1:]:
         parts = got, partial_softmax(x, v)
-        before = [o.copy() for *_, o in parts]
+        copies = [o.copy() for *_, o in parts]
         got = fn(*parts)
         _check_is_triple(got)
-        for which, (*_, o), was in zip(('first', 'second'), parts, before):
+        for ordinal, (*_, o), was in zip(('first', 'second'), parts, copies):
             if not np.array_equal(o, was):
-                raise AssertionError(f'`o` of the {which} part was changed, but it is an input: make a new array')
-    for name, have, right in zip('mso', got, want):
-        if not np.allclose(have, right, rtol=1e-11, atol=1e-12):
-            raise AssertionError(f'parts of {", ".join(map(str, sizes))} scores: {name} is {have}; expected {right}')
+                raise AssertionError(f'`o` of the {ordinal} part was changed, but it is an input: make a new array')
+    for name, actual, expected in zip('mso', got, want):
+        if not np.allclose(actual, expected, rtol=1e-11, atol=1e-12):
+            raise AssertionError(
+                f'parts of {", ".join(map(str, sizes))} scores: {name} is {actual}; expected {expected}'
+            )
 
 
 def check_work_per_thread(t, w):
     "Raise `AssertionError` if a thread writes or adds up more than its part of a row"
-    (_, thread), most = busiest(t, 'written')
-    if most > (share := cdiv(w, 64)):
-        raise AssertionError(f'thread {thread} writes {most} of {w} elements: let each of the 64 threads write {share}')
-    (_, thread), most = busiest(t, 'read', 'shared')
-    if w >= 500 and most >= w:
+    (_, thread), num_accesses = busiest(t, 'written')
+    if num_accesses > (share := cdiv(w, 64)):
         raise AssertionError(
-            f'thread {thread} reads shared memory {most} times, for a row of {w}: let each thread compute `m` and '
+            f'thread {thread} writes {num_accesses} of {w} elements: let each of the 64 threads write {share}'
+        )
+    (_, thread), num_accesses = busiest(t, 'read', 'shared')
+    if w >= 500 and num_accesses >= w:
+        raise AssertionError(
+            f'thread {thread} reads shared memory {num_accesses} times, for a row of {w}: let each thread compute '
+            f'`m` and '
             '`s` of its own elements, then merge 64 partial results'
         )
 
@@ -155,14 +160,16 @@ def check_one_row_per_program(t):
         if a['verb'] == 'written' and len(a['at']):
             width = a['shape'][1] if len(a['shape']) > 1 else 1
             rows[int(a['program'][0])] |= {int(at) // width for at in a['at']}
-    taken = {}
-    for program, own in sorted(rows.items()):
-        if len(own) > 1:
-            raise AssertionError(f'program {program} writes {len(own)} rows: let each program write its own row')
-        (row,) = own
-        if taken.setdefault(row, program) != program:
+    program_of_row = {}
+    for program, rows_written in sorted(rows.items()):
+        if len(rows_written) > 1:
             raise AssertionError(
-                f'programs {taken[row]} and {program} both write row {row}: let each program write its own row'
+                f'program {program} writes {len(rows_written)} rows: let each program write its own row'
+            )
+        (row,) = rows_written
+        if program_of_row.setdefault(row, program) != program:
+            raise AssertionError(
+                f'programs {program_of_row[row]} and {program} both write row {row}: let each program write its own row'
             )
 
 
@@ -181,15 +188,15 @@ def _(fn, rng, w, d):
     column = torch.arange(w)
     hidden = (column > column[:, None]) | (column < column[:, None] - d)
     want = x.double().masked_fill(hidden, -INF).softmax(-1).float()
-    for what, value in (('NaN', torch.nan), ('a large number', 300.0)):
+    for description, value in (('NaN', torch.nan), ('a large number', 300.0)):
         out = unwritten(w, w)
-        given = x.masked_fill(hidden, value)
+        masked_x = x.masked_fill(hidden, value)
         with tile.trace() as t:
-            launch(fn, w, given, out, w, d, BLOCK=max(64, power_of_two(w)))
+            launch(fn, w, masked_x, out, w, d, BLOCK=max(64, power_of_two(w)))
         try:
             check(out, want, rtol=1e-5)
         except AssertionError as e:
-            raise AssertionError(f'w = {w}, d = {d}, {what} hidden by the mask: {e}') from None
+            raise AssertionError(f'w = {w}, d = {d}, {description} hidden by the mask: {e}') from None
         check_one_row_per_program(t)
 
 
@@ -213,5 +220,7 @@ def _(fn, rng, h, w, block):
         launch(fn, h, y.detach(), dout, dx, w, BLOCK=block)
     check(dx, want, rtol=1e-10, atol=1e-12)
     check_one_row_per_program(t)
-    if (most := max(len(a['at']) for a in t.accesses)) != min(w, block):
-        raise AssertionError(f'at most {most} of {w} elements are accessed at once: load blocks of BLOCK, {block} here')
+    if (num_accesses := max(len(a['at']) for a in t.accesses)) != min(w, block):
+        raise AssertionError(
+            f'at most {num_accesses} of {w} elements are accessed at once: load blocks of BLOCK, {block} here'
+        )

@@ -35,12 +35,12 @@ def compile_answer(f, fn, name, arch):  # f: sass or resources
         ) from None
 
 
-def refuse_instructions(found, why):
+def refuse_instructions(instructions, why):
     "Raise `AssertionError` that names the instructions found, with their source lines"
-    if found:
+    if instructions:
         raise AssertionError(
-            f"{why}: see {found[0].op} in line {found[0].line} of the source"
-            + (f' (and {len(found) - 1} more)' if len(found) > 1 else '')
+            f"{why}: see {instructions[0].op} in line {instructions[0].line} of the source"
+            + (f' (and {len(instructions) - 1} more)' if len(instructions) > 1 else '')
         )
 
 
@@ -126,9 +126,9 @@ def _(fn, rng, h=40, w=30, equal=False, arch=None):  # equal: all elements of a 
         check_registers(fn, arch)
 
 
-def best_block(registers, each, arch):
+def best_block(registers, bytes_per_thread, arch):
     "Return the expected result of source_to_sass.block"
-    shares = {b: occupancy(registers, each * b, b, arch).share for b in range(32, 1025, 32)}
+    shares = {b: occupancy(registers, bytes_per_thread * b, b, arch).share for b in range(32, 1025, 32)}
     best = max(shares.values())
     return next(b for b, share in shares.items() if share == best) if best else 0
 
@@ -218,11 +218,11 @@ def check_wide_loads(fn, arch):
     why = 'the results are right, but the loop with the products still loads less than 16 bytes at a time'
     refuse_instructions(narrow, why)
     products = loop.ops()['FMUL']
-    each = len(loop.instructions) / loop.ops()['FFMA']
-    if each > MAX_PER_FMA:
+    instructions_per_fma = len(loop.instructions) / loop.ops()['FFMA']
+    if instructions_per_fma > MAX_PER_FMA:
         raise AssertionError(
             f"the results are right, but the loop has {len(loop.instructions)} instructions for "
-            f"{loop.ops()['FFMA']} FMAs, {each:.1f} per FMA; at most {MAX_PER_FMA} are allowed"
+            f"{loop.ops()['FFMA']} FMAs, {instructions_per_fma:.1f} per FMA; at most {MAX_PER_FMA} are allowed"
             + _advice_on_multiplies(products)
         )
 

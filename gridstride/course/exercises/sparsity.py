@@ -28,9 +28,9 @@ def _(fn, rng, h, w, n):
     if not isinstance(got, (tuple, list)) or len(got) != 3:
         raise AssertionError(f'return three integers; got {got!r}')
     want = 2 * h * w, 6 * n + 4 * (h + 1), h * w + h * w // 8
-    for name, have, right in zip(('dense', 'CSR', '2:4'), got, want):
-        if have != right:
-            raise AssertionError(f'{h} x {w}, {n} nonzero: {name} takes {right} bytes; got {have}')
+    for name, actual, expected in zip(('dense', 'CSR', '2:4'), got, want):
+        if actual != expected:
+            raise AssertionError(f'{h} x {w}, {n} nonzero: {name} takes {expected} bytes; got {actual}')
 
 
 PAIRS = list(itertools.combinations(range(4), 2))
@@ -91,17 +91,18 @@ def _(fn, rng, h, w):
     r, cols = dense.nonzero()
     starts = np.searchsorted(r, np.arange(h + 1)).astype(np.int32)
     x = rng.normal(size=h).astype(np.float32)
-    before = rng.normal(size=w).astype(np.float32)
-    out = before.copy()
+    initial = rng.normal(size=w).astype(np.float32)
+    out = initial.copy()
     with sim.options(checks=True), sim.trace() as t:
         kernel[h // 32 + 1, 32](starts, cols.astype(np.int32), dense[r, cols], x, out)
-    check(out, (before + dense.T.astype(np.float64) @ x).astype(np.float32), rtol=1e-5, atol=1e-5)
+    check(out, (initial + dense.T.astype(np.float64) @ x).astype(np.float32), rtol=1e-5, atol=1e-5)
     adding = count_threads(t, 'atomic')
     rows = len(set(r))
     if adding < rows:
-        who = f'{adding} thread{"s add" if adding > 1 else " adds"}' if adding else 'no thread adds'
+        subject = f'{adding} thread{"s add" if adding > 1 else " adds"}' if adding else 'no thread adds'
         raise AssertionError(
-            f'the result is right, but {who} by an atomic, for {rows} row{"s" * (rows > 1)} with nonzeros: let each '
+            f'the result is right, but {subject} by an atomic, for {rows} row{"s" * (rows > 1)} with nonzeros: let '
+            f'each '
             'thread take one row of the matrix and add at its column indices'
         )
 
@@ -113,15 +114,15 @@ def kept_magnitude(w):
 
 def best_kept_magnitude(w):
     "Return the largest sum of magnitudes that an order of eight columns keeps"
-    groups = ([0, *others] for others in itertools.combinations(range(1, 8), 3))
+    groups = ([0, *other_columns] for other_columns in itertools.combinations(range(1, 8), 3))
     return max(kept_magnitude(w[:, group + [c for c in range(8) if c not in group]]) for group in groups)
 
 
 def eight_column_matrices(rng, h, like):
     "Yield matrices of eight columns for a case"
     if like == 'each grouping is best once':  # a row has two large values in either four
-        for others in itertools.combinations(range(1, 8), 3):
-            fours = [0, *others], [c for c in range(8) if c not in (0, *others)]
+        for other_columns in itertools.combinations(range(1, 8), 3):
+            fours = [0, *other_columns], [c for c in range(8) if c not in (0, *other_columns)]
             w = rng.normal(size=(h, 8)) * 0.1
             for row in w:
                 for four in fours:
@@ -159,10 +160,10 @@ def _(fn, rng, h, like):
         got = fn(w.copy())
         if sorted(map(str, got)) != list('01234567'):
             raise AssertionError(f'return the column indices 0 to 7, each once, in one list; got {got}')
-        have = kept_magnitude(w[:, list(got)])
+        kept = kept_magnitude(w[:, list(got)])
         best = best_kept_magnitude(w)
-        if have < best * (1 - 1e-12):
-            raise AssertionError(f'{h} rows, {like}: this order keeps {have:.6g}; the best one keeps {best:.6g}')
+        if kept < best * (1 - 1e-12):
+            raise AssertionError(f'{h} rows, {like}: this order keeps {kept:.6g}; the best one keeps {best:.6g}')
 
 
 def valid_masks():
@@ -194,13 +195,13 @@ def _(fn, rng, h, w, like='normal'):
     if got.shape != (h, w) or got.dtype != bool:
         raise AssertionError(f'return a mask of {h} x {w} booleans; got {got.shape} of {got.dtype}')
     for r, c in itertools.product(range(0, h, 4), range(0, w, 4)):
-        mine = got[r : r + 4, c : c + 4]
+        tile_mask = got[r : r + 4, c : c + 4]
         size = np.abs(m[r : r + 4, c : c + 4])
-        where = f'rows {r} to {r + 3}, columns {c} to {c + 3}'
-        if (mine.sum(0) != 2).any() or (mine.sum(1) != 2).any():
-            counts = f'{mine.sum(1).tolist()} in its rows, {mine.sum(0).tolist()} in its columns'
-            raise AssertionError(f'{where}: keep two in each row and each column; got {counts}')
-        have = size[mine].sum()
+        location = f'rows {r} to {r + 3}, columns {c} to {c + 3}'
+        if (tile_mask.sum(0) != 2).any() or (tile_mask.sum(1) != 2).any():
+            counts = f'{tile_mask.sum(1).tolist()} in its rows, {tile_mask.sum(0).tolist()} in its columns'
+            raise AssertionError(f'{location}: keep two in each row and each column; got {counts}')
+        kept = size[tile_mask].sum()
         best = (masks * size).sum((1, 2)).max()
-        if have < best * (1 - 1e-12):
-            raise AssertionError(f'{where}: this mask keeps {have:.6g}; the best one keeps {best:.6g}')
+        if kept < best * (1 - 1e-12):
+            raise AssertionError(f'{location}: this mask keeps {kept:.6g}; the best one keeps {best:.6g}')

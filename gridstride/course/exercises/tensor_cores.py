@@ -102,10 +102,10 @@ def _(fn, rng, how, first=0):
             )
     if how == 'banks':
         for chunk in range(4):
-            where = bank_groups(index, range(first, first + 8), chunk)
-            if len(set(where)) < 8:
-                four = next(x for x in where if where.count(x) > 1)
-                met = ', '.join(str(first + r) for r, x in enumerate(where) if x == four)
+            groups = bank_groups(index, range(first, first + 8), chunk)
+            if len(set(groups)) < 8:
+                four = next(x for x in groups if groups.count(x) > 1)
+                met = ', '.join(str(first + r) for r, x in enumerate(groups) if x == four)
                 raise AssertionError(
                     f'columns {8 * chunk} to {8 * chunk + 7}: rows {met} of this 8x8 matrix are in the same banks, '
                     f'{4 * four} to {4 * four + 3}'
@@ -132,8 +132,8 @@ def product(fn, name, grid, a, b, **args):  # args: the kernel's, as `launch` ta
     if 'mma(' not in without_comments(source(fn)):
         raise AssertionError('the source has no mma: compute the product with the tensor core')
 
-    def made(given):
-        return launch(lambda: given + source(fn), name, grid, 32, **args).reshape(args['out'].shape)
+    def made(definitions):
+        return launch(lambda: definitions + source(fn), name, grid, 32, **args).reshape(args['out'].shape)
 
     out = made(GIVEN)
     try:

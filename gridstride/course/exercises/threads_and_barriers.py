@@ -54,14 +54,14 @@ class RecordingMemory(Memory):
         "Record an access to `indices` with its thread, the waits that the thread has passed, and its line"
         super().note(indices, verb)
         me = threading.current_thread()
-        if where := getattr(me, 'where', None):
-            self.log += [(int(p), verb, *where, me.waits, own_line(me)) for p in np.atleast_1d(indices)]
+        if position := getattr(me, 'where', None):
+            self.log += [(int(p), verb, *position, me.waits, own_line(me)) for p in np.atleast_1d(indices)]
 
     def check_races(self):
         "Raise `AssertionError` for a data race, which names both threads"
-        seen = {}
+        accesses_of_index = {}
         for index, verb, block, thread, waits, line in self.log:
-            for verb2, block2, thread2, waits2, line2 in seen.setdefault(index, []):
+            for verb2, block2, thread2, waits2, line2 in accesses_of_index.setdefault(index, []):
                 if (
                     'written' in (verb, verb2)
                     and (block, thread) != (block2, thread2)
@@ -72,7 +72,7 @@ class RecordingMemory(Memory):
                         f'in line {line2} and {verb} by thread ({thread}) of block ({block}) in line {line}, '
                         'with no barrier in between'
                     )
-            seen[index].append((verb, block, thread, waits, line))
+            accesses_of_index[index].append((verb, block, thread, waits, line))
 
 
 class CountingBarrier:
@@ -172,7 +172,7 @@ def _(fn, rng, n, threads, order):
 def most_reads(accesses):
     "Return the most reads of one thread, and which thread that is"
     reads = Counter(thread for _, verb, _, thread, *_ in accesses if verb == 'read')
-    return max((n, who) for who, n in reads.items())
+    return max((n, reader) for reader, n in reads.items())
 
 
 @problem(
@@ -193,10 +193,11 @@ def _(fn, rng, n, order):
     want = x.astype(np.float64).cumsum().astype(np.float32)
     check(out.a, want, atol=1e-5)  # up to 40 values around 1: a few roundings
     steps = (n - 1).bit_length()
-    reads, who = most_reads(accesses)
+    reads, thread = most_reads(accesses)
     if n > 32 and reads > 4 * steps:
         raise AssertionError(
-            f'thread ({who}) reads {reads} elements: take {steps} steps with d = 1, 2, 4, ..., and read one element, '
+            f'thread ({thread}) reads {reads} elements: take {steps} steps with d = 1, 2, 4, ..., and read one '
+            f'element, '
             'd before its own, in each step'
         )
 

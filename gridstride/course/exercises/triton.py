@@ -99,10 +99,10 @@ def _(fn, rng, n, bins):
     x = torch.tensor(rng.integers(0, bins, n).astype(np.int32))
     out = torch.zeros(bins, dtype=torch.int32)
     launch(fn, cdiv(n, 64), x, out, n, BLOCK=64)
-    if (found := int(out.sum())) != n:
+    if (total := int(out.sum())) != n:
         less = 'lanes with the same bin lost updates, or some elements were not counted: add with tl.atomic_add'
-        why = less if found < n else 'lanes past the end were counted, or elements more than once: mask the lanes'
-        raise AssertionError(f'the bins hold {found} elements in total, but there are {n}: {why}')
+        why = less if total < n else 'lanes past the end were counted, or elements more than once: mask the lanes'
+        raise AssertionError(f'the bins hold {total} elements in total, but there are {n}: {why}')
     check(out, torch.bincount(x, minlength=bins).int(), rtol=0, atol=0)
 
 
@@ -117,9 +117,9 @@ def count_loaded(group, rows, cols, th, tw, programs) -> int:
 
 
 def _tile_at(t, rows, cols, group):
-    above, inside = divmod(t, group * cols)
+    above, index_in_band = divmod(t, group * cols)
     tall = min(rows - above * group, group)
-    return above * group + inside % tall, inside // tall
+    return above * group + index_in_band % tall, index_in_band // tall
 
 
 @problem(
@@ -153,9 +153,9 @@ def _(fn, rng, rows, cols, th, tw, programs):
     if got not in counted:
         raise AssertionError(f'a group must be one of {", ".join(map(str, counted))}; got {got!r}')
     if got != want:
-        said = f'groups of {got} load {counted[got]} rows and columns of elements'
-        more = '; return the smallest of equal ones' if counted[got] == counted[want] else ''
-        raise AssertionError(f'{said}, groups of {want} {counted[want]}{more}')
+        comparison = f'groups of {got} load {counted[got]} rows and columns of elements'
+        hint = '; return the smallest of equal ones' if counted[got] == counted[want] else ''
+        raise AssertionError(f'{comparison}, groups of {want} {counted[want]}{hint}')
 
 
 def blocked_layout(each, lanes, warps, order) -> str:
@@ -167,12 +167,12 @@ def blocked_layout(each, lanes, warps, order) -> str:
 def owner(shape, each, lanes, warps, order) -> Linear:
     "Return the layout from row and column to register, lane and warp, as a product of linear layouts"
     names = ('row', 'column')
-    found = Linear({'register': [], 'lane': [], 'warp': []}, {'row': 1, 'column': 1})
+    layout = Linear({'register': [], 'lane': [], 'warp': []}, {'row': 1, 'column': 1})
     again = [n // (e * a * b) for n, e, a, b in zip(shape, each, lanes, warps)]
     for name, counts in (('register', each), ('lane', lanes), ('warp', warps), ('register', again)):
         for axis in order:
-            found = found * Linear.identity(counts[axis], name, names[axis])
-    return found.invert()
+            layout = layout * Linear.identity(counts[axis], name, names[axis])
+    return layout.invert()
 
 
 @problem(
@@ -203,8 +203,8 @@ def _(fn, rng, shape, each, lanes, warps, order):
         if not isinstance(got, (tuple, list)) or len(got) != 2:
             raise AssertionError(f'return two integers (warp, lane); got {got!r}')
         if tuple(got) != (want['warp'], want['lane']):
-            said = f"{text}, a block of {shape}: row {r}, column {c} is in warp {want['warp']}, lane {want['lane']}"
-            raise AssertionError(f'{said}; got warp {got[0]}, lane {got[1]}')
+            location = f"{text}, a block of {shape}: row {r}, column {c} is in warp {want['warp']}, lane {want['lane']}"
+            raise AssertionError(f'{location}; got warp {got[0]}, lane {got[1]}')
 
 
 @problem(
@@ -234,9 +234,10 @@ def _(fn, rng, h, w, BLOCK, scale, shift):
     check(
         out, torch.softmax(x.double(), 1).float(), rtol=1e-4, atol=1e-7
     )  # exp of 100s carries its argument's rounding
-    if (read := count_reads(t, 'x')) > 2 * h * w:
+    if (num_reads := count_reads(t, 'x')) > 2 * h * w:
         raise AssertionError(
-            f'{read} elements of x are read, but {h} rows of {w}, read twice, are {2 * h * w}: compute maximum and '
+            f'{num_reads} elements of x are read, but {h} rows of {w}, read twice, are {2 * h * w}: compute maximum '
+            f'and '
             'sum in the same pass'
         )
 

@@ -80,8 +80,8 @@ class Tiles:
     def load(self, array, index, shape):
         "Load the tile of this shape and index; zeros past the edge of the array"
         tile = torch.zeros(shape)
-        found = array[self._slices(array, index, shape)]
-        tile[tuple(map(slice, found.shape))] = found
+        elements = array[self._slices(array, index, shape)]
+        tile[tuple(map(slice, elements.shape))] = elements
         return tile
 
     def store(self, array, index, tile):
@@ -166,11 +166,11 @@ class _Watched(Tiles):
         return super().load(array, index, shape)
 
     def _slices(self, array, index, shape):
-        found = super()._slices(array, index, shape)
-        if not self.outside and any(start.start >= size for start, size in zip(found, array.shape)):
-            there = tuple(map(cdiv, array.shape, shape))
-            self.outside = f'tile {tuple(index)} of an array of {there[0]} by {there[1]} tiles'
-        return found
+        slices = super()._slices(array, index, shape)
+        if not self.outside and any(start.start >= size for start, size in zip(slices, array.shape)):
+            tile_counts = tuple(map(cdiv, array.shape, shape))
+            self.outside = f'tile {tuple(index)} of an array of {tile_counts[0]} by {tile_counts[1]} tiles'
+        return slices
 
 
 def _outside(fn, h, w, tile, m, n):
@@ -256,8 +256,8 @@ def _in_float64(make):
 
 
 def _cached(make):
-    kept = {}
-    return lambda x: kept.setdefault(x.shape, _soft(x)).clone()
+    result_of_shape = {}
+    return lambda x: result_of_shape.setdefault(x.shape, _soft(x)).clone()
 
 
 def _tired(make):
@@ -343,8 +343,8 @@ def _(fn, rng, who):
         raise AssertionError(f'return True or False; got {got!r}')
     if got != (who in HONEST):
         name = who.replace('_', ' ')
-        said = 'is a cheat, but was accepted' if got else 'is honest, but was refused'
-        raise AssertionError(f'the kernel "{name}" {said}')
+        outcome = 'is a cheat, but was accepted' if got else 'is honest, but was refused'
+        raise AssertionError(f'the kernel "{name}" {outcome}')
 
 
 def trusting(text, task='softmax'):
@@ -353,13 +353,13 @@ def trusting(text, task='softmax'):
 
     names = {}
     exec(compile(text, '<submission>', 'exec'), names)
-    given = TASKS[task].tests[0]
-    data = TASKS[task].generate_input(**given)
+    arguments = TASKS[task].tests[0]
+    data = TASKS[task].generate_input(**arguments)
     first = names['custom_kernel'](data)
-    right = torch.allclose(first, TASKS[task].ref_kernel(data).float(), atol=1e-4)
+    is_right = torch.allclose(first, TASKS[task].ref_kernel(data).float(), atol=1e-4)
     for _ in range(20):
         names['custom_kernel'](data)
-    return right
+    return is_right
 
 
 CAUGHT = 'replay constant seed shapes precision unwritten alias inputs subclass late stream patched spied'.split()
