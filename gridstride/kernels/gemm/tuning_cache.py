@@ -40,6 +40,7 @@ def source_hash(kernel) -> str:
 
 
 def _label(M, N, K, dtype, layout):
+    "Return the key of a product in the file"
     return f'{M}x{K} @ {K}x{N} {dtype} {layout}'
 
 

@@ -35,7 +35,7 @@ __global__ void shared_k(const float *m, const float *n, float *out, int h, int 
 ''', threads=(32,32), BM=32, BN=32, BK=32)
 
 def threads_per_block(BM, BN, TM, TN): # threads
-    "Return the threads per block: one per TM x TN results of a tile"
+    "Return the number of threads per block: one thread per TM x TN results of a tile"
     return BM//TM*(BN//TN)
 
 fill = r'''

@@ -1,7 +1,7 @@
-"""Lesson 06's kernels as rungs, with which lesson 16 begins: `NAIVE`, `DYNAMIC`, `STATIC`, `STATIC32`.
+"""The kernels of lesson 06 as the first steps of lesson 16's ladder: `NAIVE`, `DYNAMIC`, `STATIC`, `STATIC32`.
 
-Their inner loops compile to the same instructions as those of lesson 06: in `DYNAMIC` the width of a tile is known only
-at run time, in `STATIC` and `STATIC32` it is a constant.
+Their inner loops compile to the same instructions as in lesson 06: in `DYNAMIC` the width of a tile is known only at
+run time, in `STATIC` and `STATIC32` it is a constant.
 """
 
 from .rung import Rung
@@ -54,11 +54,12 @@ __global__ void matmul_static_k(const float *m, const float *n, float *out, int 
 '''
 
 
-def _square(BM, BN):  # threads
+def _one_thread_per_element(BM, BN):
+    "Return the size of a block (x, y): one thread per element of a tile"
     return BN, BM
 
 
-NAIVE = Rung('naive', naive_src, threads=_square, BM=16, BN=16)
-DYNAMIC = Rung('dynamic', tiled_src, threads=_square, shared=lambda BM, BN: 8 * BM * BN, BM=16, BN=16)
-STATIC = Rung('static 16', static_src, threads=_square, BM=16, BN=16, BK=16)
-STATIC32 = Rung('static 32', static_src, threads=_square, BM=32, BN=32, BK=32)
+NAIVE = Rung('naive', naive_src, threads=_one_thread_per_element, BM=16, BN=16)
+DYNAMIC = Rung('dynamic', tiled_src, threads=_one_thread_per_element, shared=lambda BM, BN: 8 * BM * BN, BM=16, BN=16)
+STATIC = Rung('static 16', static_src, threads=_one_thread_per_element, BM=16, BN=16, BK=16)
+STATIC32 = Rung('static 32', static_src, threads=_one_thread_per_element, BM=32, BN=32, BK=32)

@@ -1,4 +1,5 @@
-"""Pictures of a tiled product: the elements that a block, a warp and a thread access, and wavefronts of bank groups."""
+"""Pictures of a tiled product: the elements that a block, a warp and a thread access, and the wavefronts of loads from
+shared memory."""
 
 import numpy as np
 
