@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .support.parameter_docs import documented
 from .support.short_tracebacks import briefly
 
 # %% ../nbs/lib/01_utils.ipynb #870a23e7
@@ -196,6 +197,7 @@ def _mismatch(message):
     return briefly(AssertionError(message))
 
 
+@documented
 def check(
     got,  # the result of the kernel: a torch tensor, NumPy array or number
     want,  # the expected result, with the same shape and dtype

@@ -1,11 +1,13 @@
 "What editors, type checkers, `help` and the command line show of the package, with and without its optional packages."
-import ast, importlib.util, pydoc, subprocess, sys
+import ast, importlib.util, inspect, pydoc, subprocess, sys
 from pathlib import Path
 
 import front_stubs
+from found import names
 import gridstride
 import pytest
 from gridstride.support import lazy_exports
+from gridstride.support.parameter_docs import documented
 from gridstride.support.lazy_exports import MissingPackage, missing_package, require, run_command
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -109,3 +111,33 @@ def test_the_judges_help_needs_no_torch(without, capsys):
 
 def test_the_error_is_still_that_of_a_missing_module():
     assert issubclass(MissingPackage, ModuleNotFoundError) and missing_package('torch', 'x').name == 'torch'
+
+
+# Docstrings
+
+def test_help_shows_parameters_with_their_comments():
+    from gridstride import asm, bench, cpp, sim
+    shown = [gridstride.cuda_kernel, gridstride.load_cuda, gridstride.check, bench.bench, bench.compare, asm.resources,
+             cpp.options, sim.options]
+    for fn in shown:
+        said, parameters = inspect.getdoc(fn).split('\n\nParameters:\n\n')
+        first = next(iter(inspect.signature(fn).parameters))
+        assert said and parameters.splitlines()[0].split()[0].lstrip('*') == first and len(parameters.splitlines()) >= 3
+    assert names(inspect.getdoc(bench.bench), 'flops', 'floating-point', 'seconds', 'limit'), 'comments'
+
+
+@documented
+def sample(
+    a,  # the first,
+    # on two lines
+    *others: int,  # the others
+    b=(1, 2),
+    c='#',  # not read: the default has a hash
+):
+    "Do nothing"
+
+
+def test_a_comment_may_continue_and_a_parameter_may_have_none():
+    assert [line.split(None, 1) for line in sample.__doc__.split('Parameters:\n\n')[1].splitlines()] == [
+        ['a', 'the first, on two lines'], ['*others', 'the others']]
+    assert documented(lambda x: x).__doc__ is None

@@ -19,6 +19,7 @@ from ..cpp.kernel import Kernel, Kernels
 from ..cpp.load import Module
 from ..support.atomic_write import write_whole
 from ..bench.recording import is_recording, recorded_file
+from ..support.parameter_docs import documented
 from ..support.tables import Table
 
 
@@ -245,6 +246,7 @@ class Resources(namedtuple('Resources', _FIELDS)):
         return card(heading(self._title()), Table((), self.rows())._repr_html_())
 
 
+@documented
 def resources(
     k,  # a kernel, as for `ptx`
     *example_args,  # as for `ptx`

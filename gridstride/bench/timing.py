@@ -10,6 +10,7 @@ import numpy as np
 
 from . import clocks, limits
 from .stats import Stats, time_warnings, summary
+from ..support.parameter_docs import documented
 from ..support.tables import Table
 from ..utils import Agreement
 from ..utils import check as same
@@ -287,6 +288,7 @@ def require_function(fn, caller, name=''):
         raise TypeError(f'{message}: pass f and x, or lambda: f(x), not the result of f(x)')
 
 
+@documented
 def bench(
     fn,  # the function to time
     *args,  # its arguments; their types and devices select the clock

@@ -28,6 +28,7 @@ from .timing import (
     time_text,
     unseen_warnings,
 )
+from ..support.parameter_docs import documented
 from ..support.tables import Table
 
 
@@ -206,6 +207,7 @@ def _for_size(x, size):
     return x(size) if callable(x) else x
 
 
+@documented
 def compare(
     fns,  # name -> function
     *args,  # arguments of each function; with `sizes`, one function of the size that returns them as a tuple

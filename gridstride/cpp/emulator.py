@@ -33,6 +33,7 @@ from ..diagnostics.settings import (
     values_of,
 )
 from ..diagnostics.settings import options as options_of_all
+from ..support.parameter_docs import documented
 from .toolchain.runtime_library import runtime
 from .lint.callers import entry_of
 from .frontend.edits import NotEmulated
@@ -43,6 +44,7 @@ from .finding import CFinding, COptions, Found, check_abi
 limits = Settings(threads=0, seconds=60.0, memory=None)
 
 
+@documented
 @contextmanager
 def options(
     checks=None,  # True or 'all', False or 'none', or some of memcheck, racecheck, initcheck, synccheck

@@ -39,6 +39,7 @@ from ..diagnostics.launch_config import (
     require_positional,
 )
 from ..diagnostics.settings import checks_to_compile, parse_checks
+from ..support.parameter_docs import documented
 from ..utils import backend, dim3
 
 _NO_CLUSTER = dim3(1)  # blocks per cluster of a launch without clusters
@@ -217,6 +218,7 @@ def _module_name(requested):
     return _identifier(requested[0][1].name)
 
 
+@documented
 def cuda_kernel(
     src: str,  # CUDA C with `__global__` functions, and the functions that they call
     name=None,  # of the kernel, or a list of names; `'k<float>'` for a template; None: all kernels

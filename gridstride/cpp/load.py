@@ -13,6 +13,7 @@ from .rewriters.rewrite import strip_line_directives
 from .frontend.tokens import WrongSource
 from .values import FINDING, Library
 from ..diagnostics.settings import checks_to_compile, parse_checks
+from ..support.parameter_docs import documented
 from ..utils import backend, cuda_begin
 
 
@@ -137,6 +138,7 @@ class _Source(NamedTuple):
         return {f.name: f.signature for f in reversed(self.functions)}
 
 
+@documented
 def load_cuda(
     cuda_src: str,  # CUDA C, with host functions that launch its kernels
     cpp_src=None,  # C++ to put before it, such as declarations; not needed

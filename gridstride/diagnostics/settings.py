@@ -3,6 +3,8 @@
 import threading
 from contextlib import contextmanager
 
+from ..support.parameter_docs import documented
+
 __all__ = [
     'CHECKS',
     'ORDERS',
@@ -135,6 +137,7 @@ def check_non_negative(**values):
             raise ValueError(f'{k} must be a non-negative integer; got {v!r}')
 
 
+@documented
 @contextmanager
 def options(
     checks=None,  # True or 'all', False or 'none', or some of `CHECKS`: 'racecheck, memcheck', or a list
