@@ -1171,11 +1171,11 @@ def reverse_across_the_grid():
 
 UNCOMPILED = [  # body, error, what it says
     ('x[t] = 2*y[t]', 'MemcheckError',
-     r'indices for y: 1 instead of 2(.|\n)*line 5: x\[t\] = 2\*y\[t\]'),
-    ('if y[t] > 0: x[t] = 1', 'MemcheckError', 'indices for y: 1 instead of 2'),
+     r'indices for y: .*2.*1(.|\n)*line 5: x\[t\] = 2\*y\[t\]'),
+    ('if y[t] > 0: x[t] = 1', 'MemcheckError', 'indices for y: .*2.*1'),
     ('s = cuda.shared.array((2, 4), np.float64)\n    x[t] = abs(s[t])', 'MemcheckError',
-     'indices for s: 1 instead of 2'),
-    ('x[t] = y[t, 0, 0]', 'MemcheckError', 'indices for y: 3 instead of 2'),
+     'indices for s: .*2.*1'),
+    ('x[t] = y[t, 0, 0]', 'MemcheckError', 'indices for y: .*2.*3'),
     ('x[t] = y[t,:]*2', 'NotSimulated', r'whole array(.|\n)*line 5(.|\n)*elements'),
     ('return x[t]', 'NotSimulated', r'a kernel that returns a value(.|\n)*line 5: return x\[t\]'),
     ('if x[t] > 9: return x[t]', 'NotSimulated', r'a kernel that returns a value(.|\n)*line 5: if'),
