@@ -532,7 +532,7 @@ __global__ void a(float *x, %s *y) { set(x[0]), set(y[0]); }'''
 @pytest.mark.parametrize('src', [TWO % ('double', 'double'), TWO % ('float', 'volatile float'), TEMPLATE % 'int'])
 def test_two_types_of_one_dynamic_array(src):
     with pytest.raises(CompileError) as e: cuda_kernel(src, 'a', checks=False)
-    assert 'incompatible' in e.value.errors[0].what and '"s"' in e.value.errors[0].what
+    assert 'incompatible' in e.value.errors[0].message and '"s"' in e.value.errors[0].message
 
 
 def test_one_type_of_a_dynamic_array():

@@ -79,8 +79,7 @@ def _is_struct(x):
 
 
 def _how_to_convert(x, dtype, const):
-    "Suggest how to convert an array to this dtype, or for None to a contiguous array; if `const`, the kernel may"
-    "get a copy"
+    "Suggest how to convert an array to this dtype (None: to a contiguous array); if `const`, the kernel may get a copy"
     conversion = f'.astype(np.{dtype})' if dtype else 'np.ascontiguousarray(...)'
     if not isinstance(x, np.ndarray):
         conversion = f'.to(torch.{dtype})' if dtype else '.contiguous()'

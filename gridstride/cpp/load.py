@@ -237,7 +237,7 @@ def _compile_for_gpu(source, flags, verbose, checks):
     try:
         built = native(f'{source.text}\n{source.exports}\n', source.name, arch(), flags, source.cuda_src)
     except CompileError as e:
-        if not any(_ATEN.search(error.what) for error in e.errors):
+        if not any(_ATEN.search(error.message) for error in e.errors):
             raise
         return _compile_by_torch(source, flags, verbose, e)
     if verbose:
@@ -249,7 +249,7 @@ def _compile_by_torch(source, flags, verbose, error):
     "Compile with torch's `load_inline`; if that fails, too, raise `error`, the error with our own headers"
     from torch.utils.cpp_extension import load_inline
 
-    missing = error.errors[0].what if error.errors else 'see the log'
+    missing = error.errors[0].message if error.errors else 'see the log'
     problem = f"{source.name}: needs more of ATen than gridstride's interface has ({missing})"
     print(f"{problem}; torch's load_inline compiles it instead, which takes a minute")
     cuda_src = source.arguments[0]

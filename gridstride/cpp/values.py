@@ -205,8 +205,7 @@ def _device(kind, i):
 
 
 def unpack(words, i=0, owns_references=False):
-    "Unpack the value at `words[i]`; returns (value, next index). If `owns_references`, take over a reference to"
-    "each tensor"
+    "Unpack the value at `words[i]`; returns (value, next index). `owns_references`: take over a reference per tensor"
     kind = words[i]
     if kind == TENSOR:
         return _python_object(words[i + 1], owns_references), i + 2

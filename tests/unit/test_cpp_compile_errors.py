@@ -149,7 +149,7 @@ def test_the_address_of_a_local_variable_is_warned_of(said, flag):
     ('    ms[tr,tc] = 1;', "array type 'float[16]' is not assignable", '`s[tr][tc]`'),
     ('    i = threadIdx.x;', "'i' was not declared in this scope", 'with its type'),
     ('    i = threadIdx.x;', "use of undeclared identifier 'i'", 'with its type'),
-    ('    if (i < n) x[i] = 0;', "expected ',' or ';' before 'if'", 'above it lacks'),
+    ('    if (i < n) x[i] = 0;', "expected ',' or ';' before 'if'", 'before it has no'),
     ('    __syncthreads;', 'statement has no effect', '`__syncthreads();`'),
     ('    __syncthreads;', 'expression result unused', '`__syncthreads();`'),
     ('    __syncwarp;', 'statement has no effect', 'the parentheses'),

@@ -20,8 +20,8 @@ class Diagnostic(NamedTuple):
 
     line: int
     column: int
-    what: str  # the message
-    used: int = None  # the line that used the template or macro with the error
+    message: str
+    line_of_use: int = None  # the line that used the template or macro with the error
     file: str = ''  # the file of the line, if it is not the source but another file of the learner
 
 
@@ -77,20 +77,22 @@ def read_log(
     for n, m in enumerate(found):
         d = _diagnose(m, name, others, log[ends[n] : starts[n]], log[m.end() : starts[n + 1]], log[: m.start()])
         if d:
-            diagnostics.setdefault((d.file, d.line, 0 if d.used else d.column), d)
+            diagnostics.setdefault((d.file, d.line, 0 if d.line_of_use else d.column), d)
     return list(diagnostics.values())
 
 
 def _diagnose(m, name, others, before, after, all_before):
     "Make the `Diagnostic` for a match, given the log around it; None if no line of the learner's files is known for it"
-    used = _line_of_use(name, before, after)
+    line_of_use = _line_of_use(name, before, after)
     column = int(m.groupdict().get('column') or 0)
     if Path(m['file']).name == name:
         line = int(m['line'])
-        return Diagnostic(line, column, _translate_message(m['what'], after), used if used != line else None)
+        return Diagnostic(
+            line, column, _translate_message(m['what'], after), line_of_use if line_of_use != line else None
+        )
     if (file := os.path.normpath(m['file'])) in others:
-        return Diagnostic(int(m['line']), column, _translate_message(m['what'], after), used, file)
-    line = used or _find_line(name, before, -1) or _find_line(name, all_before, -1) or _find_line(name, after, 0)
+        return Diagnostic(int(m['line']), column, _translate_message(m['what'], after), line_of_use, file)
+    line = line_of_use or _find_line(name, before, -1) or _find_line(name, all_before, -1) or _find_line(name, after, 0)
     return Diagnostic(line, 0, m['what']) if line else None
 
 
@@ -105,8 +107,8 @@ def _line_of_use(name, before, after):
 
 def _find_line(name, text, which):
     "Return a line number of the file that the text mentions, the first (0) or the last (-1); None if there is none"
-    found = re.findall(rf'{re.escape(name)}:(\d+)', text)
-    return int(found[which]) if found else None
+    numbers = re.findall(rf'{re.escape(name)}:(\d+)', text)
+    return int(numbers[which]) if numbers else None
 
 
 # If an `extern __shared__` array is declared with two types, the error names the emulator's variable for it.
@@ -114,11 +116,11 @@ _EXTERN_SHARED = re.compile(r"['\"‘][^'\"’]*\bgs_extern_(\w+)[^'\"’]*['\"�
 _PREVIOUS = re.compile(r':(\d+):(?:\d+:)? note: previous (?:declaration|definition)')
 
 
-def _translate_message(what, after):
+def _translate_message(message, after):
     "Translate a message about a name of the emulator to nvcc's message; `after` is the log after the message"
-    what = what.replace('gs_parameters_of_', '')  # see `rewriters.launches`
-    if not (m := _EXTERN_SHARED.search(what)):
-        return what
+    message = message.replace('gs_parameters_of_', '')  # see `rewriters.launches`
+    if not (m := _EXTERN_SHARED.search(message)):
+        return message
     line = _PREVIOUS.search(after)
     return f'declaration is incompatible with previous "{m[1]}"' + (f' (declared at line {line[1]})' if line else '')
 
@@ -128,20 +130,20 @@ _REWRITTEN = re.compile(r'<<<|__(shared|device|constant|managed)__')
 
 
 def describe(
-    found: list,  # of `Diagnostic`
+    diagnostics: list,  # of `Diagnostic`
     src: str,  # the learner's source
     name: str,
     others=(),  # dict: name -> text of the learner's other files
-    most=3,  # the maximum number that is shown
+    max_shown=3,  # the maximum number of diagnostics
 ) -> str:
     "Format the lines of the source with the compiler's messages"
     lines = {file: text.splitlines() for file, text in {**dict(others), '': src}.items()}
     # errors in lines after the learner's last one, which are ours, are consequences of other errors
-    found = [d for d in found if d.line <= len(lines[d.file])] or found
-    output = [line for d in found[:most] for line in _describe_one(d, lines, name)]
-    more = len(found) - most
-    if more > 0:
-        output.append(f"and {more} more error{'s' * (more > 1)}; fix these first")
+    diagnostics = [d for d in diagnostics if d.line <= len(lines[d.file])] or diagnostics
+    output = [line for d in diagnostics[:max_shown] for line in _describe_one(d, lines, name)]
+    num_omitted = len(diagnostics) - max_shown
+    if num_omitted > 0:
+        output.append(f"and {num_omitted} more error{'s' * (num_omitted > 1)}; fix these first")
     return '\n'.join(output)
 
 
@@ -281,16 +283,18 @@ _HINTS = (
 def _describe_one(d, lines, name):
     "Yield the lines of text for one diagnostic"
     text = _line(lines[d.file], d.line)
-    yield f'{d.file or name}, line {d.line}: {d.what}'
+    yield f'{d.file or name}, line {d.line}: {d.message}'
     yield f'  {text}'
     if 0 < d.column <= len(text) and not _REWRITTEN.search(text):
         yield f"  {' ' * (d.column - 1)}^"
-    if d.used:
-        where = f' of {name}' if d.file else ''
-        yield f'used in line {d.used}{where}: {_line(lines[""], d.used).strip()}'
-    message_and_line = f'{d.what}\n{text}'
+    if d.line_of_use:
+        file_suffix = f' of {name}' if d.file else ''
+        yield f'used in line {d.line_of_use}{file_suffix}: {_line(lines[""], d.line_of_use).strip()}'
+    message_and_line = f'{d.message}\n{text}'
     yield from (
-        f'  {hint}' for line, what, hint in _HINTS if re.search(line, text) and re.search(what, message_and_line)
+        f'  {hint}'
+        for line_pattern, message_pattern, hint in _HINTS
+        if re.search(line_pattern, text) and re.search(message_pattern, message_and_line)
     )
 
 
@@ -299,9 +303,9 @@ def _line(lines, n):
     return lines[n - 1] if n <= len(lines) else ''
 
 
-def _format_last_lines(log, name, most=12):
+def _format_last_lines(log, name, max_lines=12):
     lines = [line for line in log.strip().splitlines() if not re.match(r'ptxas\s+(info|\.)\s', line)]
-    return '\n'.join([f'{name} does not compile:', *lines[-most:]])
+    return '\n'.join([f'{name} does not compile:', *lines[-max_lines:]])
 
 
 # The warnings of compilers that are nearly always right
@@ -321,11 +325,11 @@ def _differs_in_integer_name(message):
 _UNINITIALIZED_WARNING = re.compile(r"'(\w+)[^']*' (may be|is) used uninitialized")
 
 
-def _correct_uninitialized(found, src):
-    "Return the warnings `found` without those of guarded uses, and with those that the compiler misses"
-    if not found and not may_use_uninitialized(src):
+def _correct_uninitialized(diagnostics, src):
+    "Return the warnings `diagnostics` without those of guarded uses, and with those that the compiler misses"
+    if not diagnostics and not may_use_uninitialized(src):
         return []
-    code, matches = read_compiled(src), {d: _UNINITIALIZED_WARNING.search(d.what) for d in found}
+    code, matches = read_compiled(src), {d: _UNINITIALIZED_WARNING.search(d.message) for d in diagnostics}
     macros = macros_that_set(src)
     names = {m[1] for m in matches.values() if m}
     reported = [d for d, m in matches.items() if not m or not _is_initialized(code, m, d.line, macros)]
@@ -346,16 +350,16 @@ def warn_of(
 ):
     "Warn of lines that are probably mistakes, with the compiler's messages"
     warned = read_log(log, name, 'warning', others)
-    found = [d._replace(what=m[1]) for d in warned if (m := _RELIABLE_WARNING.match(d.what))]
-    reported = _correct_uninitialized(_diagnostics_of_file(found, ''), src)
-    for file in {d.file for d in found if d.file}:
-        file_diagnostics = _diagnostics_of_file(found, file)
+    diagnostics = [d._replace(message=m[1]) for d in warned if (m := _RELIABLE_WARNING.match(d.message))]
+    reported = _correct_uninitialized(_diagnostics_of_file(diagnostics, ''), src)
+    for file in {d.file for d in diagnostics if d.file}:
+        file_diagnostics = _diagnostics_of_file(diagnostics, file)
         reported += [d for d in _correct_uninitialized(file_diagnostics, others[file]) if d in file_diagnostics]
     reported.sort(key=lambda d: (d.file, d.line))  # compilers report in different orders
     if reported:
-        where = reported[0].file or name, reported[0].line
-        warn_learner(CompileWarning(describe(reported, src, name, others, most=9)), *where)
+        location = reported[0].file or name, reported[0].line
+        warn_learner(CompileWarning(describe(reported, src, name, others, max_shown=9)), *location)
 
 
-def _diagnostics_of_file(found, file):
-    return [d for d in found if d.file == file and not _differs_in_integer_name(d.what)]
+def _diagnostics_of_file(diagnostics, file):
+    return [d for d in diagnostics if d.file == file and not _differs_in_integer_name(d.message)]

@@ -41,8 +41,8 @@ def describe_unsupported(
 ) -> str:  # None if the log is about something else
     "Describe the CUDA feature that `src` uses and the emulator does not have, with the line"
     for d in read_log(log, name, others=others):
-        if message := _describe_message(d.what):
-            file, n = (d.file, d.line) if d.file or not d.used else ('', d.used)
+        if message := _describe_message(d.message):
+            file, n = (d.file, d.line) if d.file or not d.line_of_use else ('', d.line_of_use)
             lines = (others[file] if file else src).splitlines()
             text = lines[n - 1].strip() if n <= len(lines) else ''
             return f'{message}\n  {file}{", " * bool(file)}line {n}: {text}'

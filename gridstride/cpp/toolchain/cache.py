@@ -100,10 +100,10 @@ BuildResult = namedtuple('BuildResult', 'folder commands seconds cached')  # sec
 
 def entry_folder(sources, commands, *key, section='') -> Path:
     "Return the folder in which `build` puts the result for these arguments"
-    return cache_dir() / section / _hash(_SEALED, sources, commands, *key)
+    return cache_dir() / section / _hash(_FORMAT, sources, commands, *key)
 
 
-_SEALED = 'with sums'  # a part of the key that entries of older versions, without checksums, do not have
+_FORMAT = 'with sums'  # a part of the key: entries of older versions, without checksums, have another key
 
 
 class CacheUnusable(RuntimeError):
@@ -118,19 +118,19 @@ def build(
     run=None,  # runs a command in a folder and returns its status and its log; None: `run_command`
     section='',  # the folder of the entry inside the cache
     shared=False,  # whether other processes may need the entry, too: one process builds it, and the others wait
-    contents=True,  # whether to compare the checksums of an existing entry; if not, its user must detect damage
+    compare_checksums=True,  # of an existing entry; if False, the caller must detect damage
 ) -> BuildResult:
     "Return the entry with the outputs of `commands`, run on `sources`, from the cache if it has the entry"
     entry = entry_folder(sources, commands, *key, section=section)
     start = time.perf_counter()
     for final in (entry, _replacement_path() / section / entry.name):
-        if _is_usable(final, contents):
+        if _is_usable(final, compare_checksums):
             return BuildResult(final, commands, 0.0, True)
     steps = dict(sources=sources, commands=commands, run=run or run_command, fail=fail)
     try:
-        final = _build_if_missing(entry, shared, contents, steps)
+        final = _build_if_missing(entry, shared, compare_checksums, steps)
     except CacheUnusable as e:
-        final = _build_in_replacement(e, entry, section, shared, contents, steps)
+        final = _build_in_replacement(e, entry, section, shared, compare_checksums, steps)
     return BuildResult(final, commands, time.perf_counter() - start, False)
 
 
@@ -139,12 +139,12 @@ def is_cached(sources, commands, *key) -> bool:
     return _is_usable(entry_folder(sources, commands, *key), True)
 
 
-def _build_if_missing(final, shared, contents, steps):
+def _build_if_missing(final, shared, compare_checksums, steps):
     "Build an entry if it is missing; returns its folder"
     _prepare_folder(final)
     with lock_entry(final) if shared else nullcontext():
         for _ in range(3):
-            if _is_usable(final, contents):
+            if _is_usable(final, compare_checksums):
                 return final
             with suppress(_FolderRemoved):
                 _build_entry(final, **steps)
@@ -152,11 +152,11 @@ def _build_if_missing(final, shared, contents, steps):
     raise CacheUnusable(f'another process keeps removing {final.parent}')
 
 
-def _build_in_replacement(why, entry, section, shared, contents, steps):
+def _build_in_replacement(why, entry, section, shared, compare_checksums, steps):
     "Build an entry in the replacement of the cache; if that fails, too, raises `why`, the error of the cache"
     replacement = _replacement_for(why)
     try:
-        return _build_if_missing(replacement / section / entry.name, shared, contents, steps)
+        return _build_if_missing(replacement / section / entry.name, shared, compare_checksums, steps)
     except CacheUnusable:
         raise why from None
 
@@ -173,13 +173,13 @@ def _replacement_for(why):
     return replacement
 
 
-def _is_usable(final, contents):
+def _is_usable(final, compare_checksums):
     "Return whether an entry exists and is usable; report and remove an unusable one"
-    if _why_foreign(final.parent) or (why := find_damage(final, contents)) is None:
+    if _why_foreign(final.parent) or (why := find_damage(final, compare_checksums)) is None:
         return False
     if why:
         with lock_entry(final.with_name(f'{final.name}-broken')):
-            if find_damage(final, contents):  # otherwise another process has replaced it
+            if find_damage(final, compare_checksums):  # otherwise another process has replaced it
                 _report_once(f'the cache is damaged ({final} {why}); unusable entries are rebuilt')
                 discard(final)
         return False
@@ -471,8 +471,9 @@ def lock_entry(final):
 
 
 def run_first_time(command, folder, report_delay=0.0):
-    "Run a compiler; after `report_delay` seconds, print that this happens only once; do not report linking, which"
-    "is fast"
+    """Run a compiler; after `report_delay` seconds, print that this happens only once.
+
+    Linking is not reported, because it is fast."""
     if '-shared' in command:
         return run_command(command, folder)
     return run_command(command, folder, 'preparing the emulator for this compiler, once', report_delay)

@@ -42,7 +42,7 @@ def write_checksums(
 
 def find_damage(
     folder,  # an entry of the cache
-    contents=True,  # whether to compare the checksums, too
+    compare_checksums=True,  # whether to compare the checksums, too
 ) -> str:
     "Return why an entry of the cache cannot be used; '' if it can, None if it does not exist"
     folder = Path(folder)
@@ -50,14 +50,14 @@ def find_damage(
         folder_status = os.lstat(folder)
         if not stat.S_ISDIR(folder_status.st_mode):
             return 'is not a folder'
-        return foreign_reason(folder_status) or _damage_of_files(folder, contents)
+        return foreign_reason(folder_status) or _damage_of_files(folder, compare_checksums)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as e:
         return f'cannot be read ({e.strerror})'
 
 
-def _damage_of_files(folder, contents):
+def _damage_of_files(folder, compare_checksums):
     "Return why the files of an entry cannot be used; checksums are computed again only if the metadata changed"
     try:
         stored = json.loads((folder / CHECKSUMS).read_text(encoding='utf-8'))
@@ -68,7 +68,7 @@ def _damage_of_files(folder, contents):
     if name != folder.name:
         return f'is a copy of {name[:40]!r}'
     states = {CHECKSUMS: os.lstat(folder / CHECKSUMS)}
-    for file, (size, _) in files.items() if contents else ():
+    for file, (size, _) in files.items() if compare_checksums else ():
         try:
             states[file] = os.lstat(folder / file)
         except FileNotFoundError:
@@ -79,7 +79,7 @@ def _damage_of_files(folder, contents):
         if not stat.S_ISREG(status.st_mode) or foreign_reason(status):
             return f'has a file {file} that {foreign_reason(status) or "is a link or a folder"}'
     metadata = [(state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns) for state in states.values()]
-    if contents and _verified.get(folder) != metadata:
+    if compare_checksums and _verified.get(folder) != metadata:
         if damaged_file := next(
             (file for file, (_, checksum) in files.items() if _hash_of(folder / file) != checksum), None
         ):
