@@ -352,7 +352,7 @@ def test_an_output_of_a_task_that_is_not_written_is_called_so():
 def test_hidden_sizes_differ_from_the_published_ones():
     "The published vectors are multiples of 8, so none of the hidden ones is"
     rng = random.Random(0)
-    assert all(TASKS['sum'].hidden(rng)['n'] % 8 for _ in range(500))
+    assert all(TASKS['sum'].draw_hidden_sizes(rng)['n'] % 8 for _ in range(500))
 
 
 def test_a_task_of_ones_own():

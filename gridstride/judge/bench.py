@@ -50,7 +50,7 @@ def _to_float64(data, device):
 def _change_floats(task, data, change):
     "Return the data with `change` applied to its float inputs"
     items = [
-        change(x) if isinstance(x, torch.Tensor) and x.is_floating_point() and i not in task.writes else x
+        change(x) if isinstance(x, torch.Tensor) and x.is_floating_point() and i not in task.writable_inputs else x
         for i, x in enumerate(_as_tuple(data))
     ]
     return tuple(items) if isinstance(data, tuple) else items[0]
@@ -82,7 +82,7 @@ def _plan(task, rng):
     public = [{k: v for k, v in test.items() if k != 'seed'} for test in task.tests]
     first = public[0]
     others = [('new', sizes) for sizes in public[1:]]
-    others += [('new', task.hidden(rng)) for _ in range(3)] + [('new', first)] * rng.randrange(1, 4)
+    others += [('new', task.draw_hidden_sizes(rng)) for _ in range(3)] + [('new', first)] * rng.randrange(1, 4)
     rng.shuffle(others)
     return [('new', first), ('new', first), ('one element', first), ('shuffled', first), *others]
 
@@ -154,7 +154,7 @@ class Bench:
         "Return the message of a call with this data"
         items = _as_tuple(data)
         described = [wire.describe(x) if isinstance(x, torch.Tensor) else x for x in items]
-        header = dict(op='call', data=described, tuple=isinstance(data, tuple), writes=list(self.task.writes))
+        header = dict(op='call', data=described, tuple=isinstance(data, tuple), writes=list(self.task.writable_inputs))
         return header, [wire.bytes_of(x) for x in items if isinstance(x, torch.Tensor)]
 
     def call(self, data, sizes, expected_and_scales=None):  # the result of `compute_expected(data)`, if it is known
@@ -245,7 +245,9 @@ class Bench:
         if [*map(len, blobs_after)] != [*map(len, blobs)]:
             raise Refused('inputs', f'{self.call_label()} its inputs have other sizes after the call')
         for (i, x), before, after in zip(tensors, blobs, blobs_after, strict=True):
-            if i not in self.task.writes and not np.array_equal(np.frombuffer(before, 'B'), np.frombuffer(after, 'B')):
+            if i not in self.task.writable_inputs and not np.array_equal(
+                np.frombuffer(before, 'B'), np.frombuffer(after, 'B')
+            ):
                 n = int((x != wire.tensor_of(after, **wire.describe(x))).sum())
                 raise Refused('inputs', f'{self.call_label()} {n} elements of input {i} were changed')
 

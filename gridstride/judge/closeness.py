@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 
 EPS = dict(float64=2.0**-52, float32=2.0**-23, float16=2.0**-10, bfloat16=2.0**-7)
-# (key of `EPS`, words for a message) of types whose precision may explain a larger error
+# Types that may explain a larger error: key of `EPS`, name in a message
 _COARSE_TYPES = ('float16', 'TF32 or float16'), ('bfloat16', 'bfloat16')
 
 
@@ -48,7 +48,7 @@ class Miss(NamedTuple):
     text: str  # the difference, in words
 
 
-def _count_and_first(is_wrong):  # (text, index)
+def _locate_wrong(is_wrong):  # (text, index)
     "Describe how many elements are wrong, and return the index of the first one"
     first = tuple(is_wrong.nonzero()[0].tolist())
     return f'{int(is_wrong.sum())} of {is_wrong.numel()} elements, the first at {list(first)}', first
@@ -56,18 +56,18 @@ def _count_and_first(is_wrong):  # (text, index)
 
 def _describe_values(got, want, is_wrong):
     "Describe how many elements are wrong, and the values of the first one"
-    text, first = _count_and_first(is_wrong)
+    text, first = _locate_wrong(is_wrong)
     return f'{text}: {got[first].item():.7g} instead of {want[first].item():.7g}'
 
 
-def _explaining_type(error, want, scale, dtype, terms):
-    "Return the words for a coarser type whose precision explains this error; None if there is none"
-    for name, words in _COARSE_TYPES:
+def _find_coarser_type(error, want, scale, dtype, terms):
+    "Return the name of a coarser type whose precision explains the errors; None if there is none"
+    for name, message_name in _COARSE_TYPES:
         if EPS[name] > EPS[dtype] and bool((error <= allowed_error(want, scale, dtype, terms, EPS[name])).all()):
-            return words
+            return message_name
 
 
-def _is_fill(x):
+def _has_fill_bits(x):
     "Return which elements have the bits with which `devices` fills memory: all ones, a NaN that no processor computes"
     return x.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]) == -1
 
@@ -75,10 +75,10 @@ def _is_fill(x):
 def _nan_miss(is_nan, is_unwritten):
     "Return the `Miss` for elements that are NaN, some of which may be unwritten"
     if is_unwritten.any():
-        elements, _ = _count_and_first(is_unwritten)
+        elements, _ = _locate_wrong(is_unwritten)
         return Miss('unwritten', f'never written, or computed from an uninitialized element: {elements}')
     causes = 'made by 0/0, inf/inf or inf - inf, or from an element that was NaN before or uninitialized'
-    return Miss('nan', f'NaN in {_count_and_first(is_nan)[0]}: {causes}')
+    return Miss('nan', f'NaN in {_locate_wrong(is_nan)[0]}: {causes}')
 
 
 def find_miss(
@@ -97,15 +97,15 @@ def find_miss(
         return Miss('wrong', f'wrong in {_describe_values(got, want, is_wrong)}') if is_wrong.any() else None
     got64 = got.double()
     if (is_nan := got64.isnan() & ~want.isnan()).any():
-        return _nan_miss(is_nan, is_nan & _is_fill(got))
+        return _nan_miss(is_nan, is_nan & _has_fill_bits(got))
     error = torch.where(got64 == want, 0.0, (got64 - want).abs())
     is_wrong = ~((error <= allowed_error(want, scale, dtype, terms)) | (got64.isnan() & want.isnan()))
     if not is_wrong.any():
         return None
     bound = _first_bound(want, scale, dtype, terms, is_wrong)
     text = f'{_describe_values(got, want, is_wrong)}, {dtype} would be within {bound:.1g}'
-    if type_words := _explaining_type(error, want, scale, dtype, terms):
-        return Miss('precision', f'the error is that of sums in {type_words}, but the task requires {dtype}: {text}')
+    if coarser_type := _find_coarser_type(error, want, scale, dtype, terms):
+        return Miss('precision', f'the error is that of sums in {coarser_type}, but the task requires {dtype}: {text}')
     return Miss('wrong', f'wrong in {text}')
 
 

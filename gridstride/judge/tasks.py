@@ -19,11 +19,11 @@ class Task:
     generate_input: Callable
     ref_kernel: Callable
     tests: tuple  # dicts of public sizes and a public seed
-    hidden: Callable  # hidden(rng) -> sizes that are not public; rng is a `random.Random`
+    draw_hidden_sizes: Callable  # draw_hidden_sizes(rng) -> sizes that are not public; rng is a `random.Random`
     terms: Callable = lambda **sizes: 1  # terms(**sizes) -> number of products per sum
     scale: Callable = default_scale  # scale(data, answer), in float64: the sum of the products' magnitudes, per element
     dtype: str = 'float32'  # of the answer; sums have this dtype, or float32 if it is narrower
-    writes: tuple = ()  # indices of the items of `data` that a submission may write to, and return
+    writable_inputs: tuple = ()  # indices of the items of `data` that a submission may write to, and return
     check_implementation: Callable = None  # an additional check: (data, output) -> (is_right, reason)
     benchmark: dict = None  # sizes that are timed on a GPU; None: the first of `tests`
     init: tuple = ()  # arguments of the constructor of a KernelBench `ModelNew`
@@ -149,7 +149,7 @@ TASKS = {
         Task('grey', _grey_input, grey, _public(dict(h=37, w=64), dict(h=16, w=16)), _random_picture, lambda h, w: 3,
              benchmark=dict(h=2048, w=2048)),
         Task('add', _add_input, add, _VECTOR_TESTS, _random_length, benchmark=dict(n=1 << 24)),
-        Task('add_into', _add_into_input, add_into, _VECTOR_TESTS, _random_length, writes=(2,),
+        Task('add_into', _add_into_input, add_into, _VECTOR_TESTS, _random_length, writable_inputs=(2,),
              benchmark=dict(n=1 << 24)),
         Task('matmul', _matmul_input, matmul, _public(dict(h=37, w=50, k=64), dict(h=32, w=32, k=32)), _random_matrices,
              lambda h, w, k: k, _matmul_scale, benchmark=dict(h=2048, w=2048, k=2048)),

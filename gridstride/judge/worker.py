@@ -30,8 +30,8 @@ def _describe_special(x):
     "Describe why a tensor is not plain; None if it is plain"
     if type(x) is not torch.Tensor:
         return f'{type(x).__module__}.{type(x).__qualname__}'
-    for name, v in vars(x).items():
-        if type(v) is not set or not name.startswith('_dynamo_'):  # torch.compile marks variable sizes in this way
+    for name, value in vars(x).items():
+        if type(value) is not set or not name.startswith('_dynamo_'):  # torch.compile marks variable sizes in this way
             return f'a tensor with an attribute {name}'
     return None if x.layout is torch.strided else f'a tensor with the layout {x.layout}'
 
@@ -165,9 +165,9 @@ class _Worker:
 
 
 def main(
-    sock,  # to the judge
+    sock,  # a socket for messages of the judge
     report_fd,  # a file descriptor for reports, one line of JSON each
-    order: dict,  # with the key 'device'
+    order: dict,  # the order that started this process; only its `device` is used
 ):
     "Run a submission for the judge; never returns"
     try:

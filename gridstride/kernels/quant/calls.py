@@ -88,8 +88,8 @@ def matvec_calls(
     constants = dict(KIND=KINDS.index(kind), GROUP=0 if group == 'row' else group, BIAS=has_bias, ZEROS=has_zeros)
     # An absent array is replaced by another one, which the kernel does not read.
     arrays = 'x', 'words', 'scales', 'zeros' if has_zeros else 'scales', 'bias' if has_bias else 'x', 'y'
-    if gpu.hopper and (choice := choose_pipeline(kind, group, batch, columns, has_zeros)):
-        pipeline, shared = choice
+    if gpu.hopper and (pipeline_and_bytes := choose_pipeline(kind, group, batch, columns, has_zeros)):
+        pipeline, shared = pipeline_and_bytes
         src = kernel_source(
             'streamed', dtype, (*constants.items(), *((name.upper(), n) for name, n in pipeline._asdict().items()))
         )
@@ -113,5 +113,5 @@ def matvec_calls(
 
 
 def _batch_tiles(batch):
-    "Return the number of tiles of eight rows of x, rounded up to 1, 2, 4 or 8: few kernels are compiled"
+    "Return the number of tiles of eight rows of x, rounded up to a key of `_TILINGS`: then few kernels are compiled"
     return next(tiles for tiles in _TILINGS if batch <= 8 * tiles)

@@ -65,8 +65,8 @@ def symmetric(
 ) -> QuantizedInts:
     "Quantize so that the largest magnitude of a group becomes 2^(bits-1) - 1, and 0 stays 0; ties round to even"
     largest = 2 ** (bits - 1) - 1
-    magnitudes = _split_into_groups(w.float(), group).abs().amax(-1)
-    scales = _round_scales(magnitudes * shrink / largest, scale_dtype)
+    group_maxima = _split_into_groups(w.float(), group).abs().amax(-1)
+    scales = _round_scales(group_maxima * shrink / largest, scale_dtype)
     integers = (w.float() / _expand(scales.float(), w.shape)).round().clamp(-largest - 1, largest)
     return QuantizedInts(integers.to(torch.int8), scales)
 
@@ -106,8 +106,10 @@ def _search_shrink(quantize, dequantize, w, group, steps):
             continue
         is_better = error < least_error
         elements = torch.where(_expand(is_better, w.shape), quantized[0], best[0])
-        per_group = zip(quantized[1:], best[1:])  # scales and zero points
-        best = type(quantized)(elements, *(a if a is None else torch.where(is_better, a, b) for a, b in per_group))
+        scales_and_zeros = [
+            new if new is None else torch.where(is_better, new, old) for new, old in zip(quantized[1:], best[1:])
+        ]
+        best = type(quantized)(elements, *scales_and_zeros)
         least_error = torch.minimum(error, least_error)
     return best
 
@@ -127,7 +129,8 @@ def search_scales(
 # NF4 of Dettmers et al., "QLoRA": 16 quantiles of the normal distribution, because weights are nearly normally
 # distributed. Seven are negative, one is 0, and eight are positive; they are scaled so that the largest one is 1.
 
-# Probability of the largest quantile, as in QLoRA: the mean of two probabilities below 1, whose quantile is infinite.
+# Probability of the largest quantile: the quantile of 1 would be infinite, so QLoRA takes the mean of two probabilities
+# slightly below 1.
 _LARGEST_PROBABILITY = (1 - 1 / 32 + 1 - 1 / 30) / 2
 
 

@@ -86,9 +86,9 @@ def to_lane_order(
 
 
 def from_lane_order(
-    ordered,  # as `to_lane_order` returns them
+    lane_scales,  # as `to_lane_order` returns them
     rows,
     groups,
 ):  # (rows, groups)
     "Convert scales back to row-major order: the inverse of `to_lane_order`"
-    return ordered.permute(0, 3, 2, 1).reshape(-1, ordered.shape[1])[:rows, :groups].contiguous()
+    return lane_scales.permute(0, 3, 2, 1).reshape(-1, lane_scales.shape[1])[:rows, :groups].contiguous()

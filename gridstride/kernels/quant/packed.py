@@ -25,7 +25,7 @@ class Packed(NamedTuple):
     kind: str  # 'int8', 'int4', 'nf4', 'fp8'
     group: object  # columns that share a scale, or 'row'
     shape: tuple  # (rows, columns) of the matrix
-    words: object  # the elements, as `fragments.to_fragments` returns them
+    words: object  # the elements as packed words, as `fragments.to_fragments` returns them
     scales: object  # 16-bit floats, as `fragments.to_lane_order` returns them
     zeros: object = None  # zero points like `scales`: -8 to 7, or -128 to 127
 
@@ -78,7 +78,7 @@ def why_options_invalid(kind, zeros, fit):  # None if they are valid
 
 
 def pack(
-    w,  # (rows, columns) of float16, bfloat16 or float32; scales have this type, but bfloat16 for float32
+    w,  # (rows, columns) of float16, bfloat16 or float32; scales have the same dtype, or bfloat16 if it is float32
     kind='int4',  # 'int8', 'int4', 'nf4', 'fp8'
     group=None,  # columns that share a scale: 32, 64, 128, 'row', 'tensor'; None: 'row', but 128 for int4, 64 for NF4
     zeros=False,  # integers only: give each group a zero point
@@ -100,8 +100,8 @@ def pack(
     if group == 'tensor':
         group, scales_and_zeros = 'row', [x if x is None else x.expand(rows, 1) for x in scales_and_zeros]
     groups = 1 if group == 'row' else cdiv(columns, STEP) * (STEP // group)
-    ordered = [x if x is None else to_lane_order(x, groups) for x in scales_and_zeros]
-    return Packed(kind, group, (rows, columns), to_fragments(integers, kind), *ordered)
+    scales_and_zeros = [x if x is None else to_lane_order(x, groups) for x in scales_and_zeros]
+    return Packed(kind, group, (rows, columns), to_fragments(integers, kind), *scales_and_zeros)
 
 
 def unpack(packed: Packed):  # (rows, columns) of float32
@@ -117,7 +117,7 @@ def unpack(packed: Packed):  # (rows, columns) of float32
 
 
 @lru_cache(1024)
-def _calls_on(device, backend, *problem):  # `device` and `backend` are only a part of the cache key
+def _cached_matvec_calls(device, backend, *problem):  # `device` and `backend` are only a part of the cache key
     "Return `matvec_calls` on the current device; cached, because queries of the device take long"
     return matvec_calls(*problem, this_device())
 
@@ -145,7 +145,8 @@ def run_matvec(x, packed, bias):
         return y
     has_bias, has_zeros = bias is not None, packed.zeros is not None
     problem = packed.kind, dtype_name(x), packed.group, batch, rows, x.shape[1], has_bias, has_zeros
-    launch(_calls_on(x.get_device(), backend(), *problem), x, **packed_arrays(packed), bias=bias, y=y)
+    calls = _cached_matvec_calls(x.get_device(), backend(), *problem)
+    launch(calls, x, **packed_arrays(packed), bias=bias, y=y)
     return y
 
 

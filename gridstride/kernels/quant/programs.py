@@ -19,7 +19,8 @@ def matvec_cases(batch) -> list:  # of (rows of x, rows and columns of w)
     return [*MATVEC_SHAPES, (batch, *TIMED_SHAPE)]
 
 
-def _matvec_calls(kind, dtype, batch, rows, columns):
+def _h100_matvec_calls(kind, dtype, batch, rows, columns):
+    "Return the launch of `matvec` on an H100, with the default group and without a bias"
     return matvec_calls(kind, dtype, DEFAULT_GROUP[kind], batch, rows, columns, False, False, H100)
 
 
@@ -33,7 +34,10 @@ constexpr double ROUNDING = {_ROUNDING[dtype]};'''
     casts = dict(words='(const uint4 *)words', scales='(const unsigned *)scales')
     sizes = matvec_cases(batch)
     lines = [
-        [Launch(call, [casts.get(name, name) for name in call.arrays]) for call in _matvec_calls(kind, dtype, *size)]
+        [
+            Launch(call, [casts.get(name, name) for name in call.arrays])
+            for call in _h100_matvec_calls(kind, dtype, *size)
+        ]
         for size in sizes
     ]
     description = f'`gridstride.kernels.quant.matvec` of {kind}, x of {dtype}, timed with {batch} rows of x.'
@@ -63,7 +67,7 @@ def _tensor_map_code(name, shape, box):
     return f'static auto {name}_map = tensor_map<{NAMESPACE}::TensorMap>({name}, {sizes}, 128);'
 
 
-def _wgmma_case(kind, M, N, K):
+def _wgmma_case_lines(kind, M, N, K):
     "Return the lines of C++ and the `Launch` for one size"
     (call,) = wgmma_calls(kind, M, N, K, H100)
     shapes = (M, K), (N, K), (M, N)
@@ -74,7 +78,7 @@ def _wgmma_case(kind, M, N, K):
 def _wgmma_program(kind):
     description = f'`gridstride.kernels.quant.multiply_{kind}`: 8-bit operands, one scale per row.'
     return _eight_bit_program(
-        f'multiply_{kind}', kind, description, WGMMA_SHAPES, [_wgmma_case(kind, *shape) for shape in WGMMA_SHAPES]
+        f'multiply_{kind}', kind, description, WGMMA_SHAPES, [_wgmma_case_lines(kind, *shape) for shape in WGMMA_SHAPES]
     )
 
 
