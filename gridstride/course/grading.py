@@ -300,12 +300,12 @@ def _line_of_learner(fn, e):
     if not code or getattr(e, 'line', None):
         return ''
     first_line, frames = code.co_firstlineno, traceback.extract_tb(e.__traceback__)
-    line_numbers = [t.lineno for t in frames if t.filename == code.co_filename and t.lineno >= first_line]
-    if not line_numbers:
+    failed_lines = [t.lineno for t in frames if t.filename == code.co_filename and t.lineno >= first_line]
+    if not failed_lines:
         return ''
-    source_line = linecache.getline(code.co_filename, line_numbers[-1]).strip()
+    source_line = linecache.getline(code.co_filename, failed_lines[-1]).strip()
     file_name = os.path.basename(code.co_filename) if os.path.exists(code.co_filename) else 'the cell'
-    return f'\n  in line {line_numbers[-1]} of {file_name}: {source_line}' if source_line else ''
+    return f'\n  in line {failed_lines[-1]} of {file_name}: {source_line}' if source_line else ''
 
 
 _NAMES_IN_CUDA = ('threadIdx', 'blockIdx', 'blockDim', 'gridDim', 'syncthreads')

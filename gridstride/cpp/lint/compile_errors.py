@@ -107,8 +107,8 @@ def _line_of_use(name, before, after):
 
 def _find_line(name, text, which):
     "Return a line number of the file that the text mentions, the first (0) or the last (-1); None if there is none"
-    numbers = re.findall(rf'{re.escape(name)}:(\d+)', text)
-    return int(numbers[which]) if numbers else None
+    mentioned_lines = re.findall(rf'{re.escape(name)}:(\d+)', text)
+    return int(mentioned_lines[which]) if mentioned_lines else None
 
 
 # If an `extern __shared__` array is declared with two types, the error names the emulator's variable for it.
