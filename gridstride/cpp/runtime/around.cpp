@@ -1,8 +1,5 @@
-// The runtime outside a kernel's threads: launches, memory, other units of the device, findings and printing.
+// The runtime outside a kernel's threads: launches, the other units of the device, and printing.
 #include "output.cpp"
-#include "findings.cpp"
-#include "report.cpp"
-#include "signals.cpp"
 #include "arithmetic.cpp"
 #include "clusters.cpp"
 #include "engines.cpp"
@@ -10,12 +7,6 @@
 #include "bulk.cpp"
 #include "wgmma.cpp"
 #include "shared.cpp"
-#include "machine.cpp"
 #include "operations.cpp"
-#include "addresses.cpp"
-#include "device.cpp"
-#include "graphs.cpp"
 #include "residents.cpp"
 #include "launch.cpp"
-#include "unload.cpp"
-#include "trial.cpp"

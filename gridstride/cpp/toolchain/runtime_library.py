@@ -47,8 +47,11 @@ def _build_arguments(*extra_flags):
     c = compiler()
     # Every access calls a hook, which takes up to 10% more time if it crosses a line of the instruction cache.
     flags = [*common_flags(c), *extra_flags, '-fvisibility=hidden', '-falign-functions=64']
-    units = 'inside', 'around', 'border'  # translation units
-    compile_all = [[c.path, *flags, '-c', str(here / f'runtime/{unit}.cpp'), '-o', f'{unit}.o'] for unit in units]
+    units = {'around': (), 'inside': (), 'rare': ('-O1',), 'border': ()}  # translation unit -> its own flags
+    compile_all = [
+        [c.path, *flags, *own_flags, '-c', str(here / f'runtime/{unit}.cpp'), '-o', f'{unit}.o']
+        for unit, own_flags in units.items()
+    ]
     link = [
         c.path,
         *flags,
