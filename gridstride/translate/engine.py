@@ -143,7 +143,7 @@ def _digest(text):
 
 
 _FILE = 'kernel_{}.py'
-_NOT_FROM_PYTHON = '#line 1 "gridstride/cpp/include/made.h"'  # a location that is not the learner's
+_NOT_FROM_PYTHON = '#line 1 "gridstride/cpp/include/made.h"'  # a location outside the user's source
 
 
 def _add_line_directives(lines, python_locations, python_files):

@@ -42,14 +42,14 @@ static bool fits_int(const TypeName &to, double x) {
 namespace gridstride {
 static void warn_of_shift(const ShiftFault &f, uintptr_t by) {
     const int bits = f.number->bits();
-    if (is_checked() && is_own(f.at.file))
+    if (is_checked() && is_user_source(f.at.file))
         begin_warning(
             Code::shifted_too_far, int(f.at.line),
             {{"bits", bits}, {"by", integer_value(*f.by, by)}, {"most", bits - 1}});
 }
 static void warn_of_cast(const CastFault &f, uintptr_t from) {
     const double x = float_value(*f.from, from);
-    if (!is_checked() || !is_own(f.at.file) || fits_int(*f.to, x)) return;
+    if (!is_checked() || !is_user_source(f.at.file) || fits_int(*f.to, x)) return;
     char value[32];
     snprintf(value, sizeof value, "%g", x);
     begin_warning(

@@ -1,5 +1,5 @@
 // The state of memcheck, racecheck and initcheck, and their checks at an access. The compiler instruments every access
-// of the learner's code with a call such as `__tsan_read4` (hooks.cpp), which calls Detector::access.
+// of the user's code with a call such as `__tsan_read4` (hooks.cpp), which calls Detector::access.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace gridstride {
 
-// The address ranges of the learner's module: the whole module, its thread-local storage in this OS thread, its code
+// The address ranges of the user's module: the whole module, its thread-local storage in this OS thread, its code
 struct Image {
     uintptr_t base, end, tls, tls_end, code, code_bytes;
 };
@@ -503,7 +503,7 @@ struct Detector : BlockClock {
     bool is_usable(Allocation &);
     bool is_address_known(Allocation &) const;
     bool is_argument(const Allocation &) const;
-    bool may_be_meant(Allocation &);              // by an access that is out of bounds near it
+    bool is_possible_target(Allocation &);        // of an access out of bounds near it
     std::string arguments_at(uintptr_t a) const;
     void report_out_of_bounds(uintptr_t a, bool write, uint32_t location);
     void report_out_of_bounds_shared(uintptr_t off, bool write, uint32_t location);

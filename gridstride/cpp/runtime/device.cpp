@@ -59,7 +59,7 @@ bool device_free(void *p) {
 bool free_in_order(void *p) {
     DeviceLock device_lock;
     const Allocation *m = memory.at(reinterpret_cast<uintptr_t>(p));
-    if (m && m->live) operations.touch(p, m->hi - m->lo, "frees");
+    if (m && m->live) operations.access(p, m->hi - m->lo, "frees");
     return free_allocation(p);
 }
 // For malloc and free in kernels: the launch holds the device, but its blocks may run on several OS threads.
@@ -132,9 +132,9 @@ static bool is_mapped(const void *p) {
         return r.device && p >= r.device && p < r.device + r.bytes;
     });
 }
-void device_used(const void *p, size_t bytes, const char *now) {
+void device_used(const void *p, size_t bytes, const char *verb) {
     DeviceLock device_lock;
-    operations.touch(p, bytes, now);
+    operations.access(p, bytes, verb);
 }
 static std::vector<Registered>::iterator registered_at(const void *p) {
     return std::find_if(registered.begin(), registered.end(), [p](const Registered &r) {

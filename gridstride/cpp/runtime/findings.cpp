@@ -100,7 +100,7 @@ void fill(Finding &f, Code code, Fields fields) {
 }
 void begin_finding(Code code, Fields fields) { fill(found, code, fields); }
 
-bool is_own(const char *file) {
+bool is_user_source(const char *file) {
     return !strstr(file, "cpp/include/") && !strstr(file, "cpp/runtime/") && !strstr(file, "/include/c++/") &&
            strncmp(file, "/usr/", 5);
 }
@@ -113,8 +113,8 @@ static bool is_copy(const std::string &function) {
     if (takes != type + " const&)" && takes != type + "&&)") return false;
     return called == "operator=" || called == base_name(type.c_str());
 }
-// Is it a function of ours? The compiler may give it a line of the learner's source, where the rewriter has put it.
-static bool is_ours(const std::string &function) {
+// Is it a function of the emulator? The compiler may give it a line of the user's source, where the rewriter put it.
+static bool is_emulator_function(const std::string &function) {
     const auto begins = [&](const char *with) { return !function.compare(0, strlen(with), with); };
     return begins("gs_exports") || begins("gs_connect") || begins("_GLOBAL__") || begins("__static_init") ||
            function.substr(0, function.find_first_of("<(")).find("gridstride::") != std::string::npos;
@@ -143,11 +143,11 @@ static std::string shown_name(std::string function) {
     return call != std::string::npos && call && function[call - 1] == '}' ? "lambda" : "operator()";
 }
 
-// Finds the source location of a code address: the innermost line of the learner's files, and the calls that are
+// Finds the source location of a code address: the innermost line of the user's files, and the calls that are
 // inlined there.
 void locate(const void *pc, Location &at) {
     Dl_info info;
-    if (!pc || !dladdr(pc, &info) || !strncmp(info.dli_fname, "/lib", 4) || !is_own(info.dli_fname)) return;
+    if (!pc || !dladdr(pc, &info) || !strncmp(info.dli_fname, "/lib", 4) || !is_user_source(info.dli_fname)) return;
     std::string function;
 #ifdef __APPLE__
     const std::vector<std::string> command = {"atos", "-i", "-fullPath", "-o", info.dli_fname, "-l",
@@ -179,8 +179,9 @@ void locate(const void *pc, Location &at) {
         if (!(text = output.next())) break;
 #endif
         char *colon = strrchr(text, ':');
-        ours = ours || is_ours(function);
-        if (!colon || is_copy(function) || is_ours(function) || !is_own(text) || !atoi(colon + 1)) continue;
+        ours = ours || is_emulator_function(function);
+        if (!colon || is_copy(function) || is_emulator_function(function) || !is_user_source(text) || !atoi(colon + 1))
+            continue;
         const int line = atoi(colon + 1);
         *colon = 0;
         if (!at.depth) at.line = line, copy_path(at.file, text);
@@ -224,8 +225,8 @@ int find_call_in_kernel(const Worker &w, Location &at, void *const *given, int d
         *colon = 0;
         const int here = atoi(colon + 1);
         if (!here) continue;
-        if (!at.file[0] && here == at.line && is_own(text)) copy_path(at.file, text);
-        if (is_own(text) && !is_ours(function) && !is_copy(function))
+        if (!at.file[0] && here == at.line && is_user_source(text)) copy_path(at.file, text);
+        if (is_user_source(text) && !is_emulator_function(function) && !is_copy(function))
             met.add_call(shown_name(function).c_str(), text, here);
         if (name_in(function.c_str()) == name) line = here, outermost = met.depth;
     }
@@ -285,7 +286,7 @@ void take_finding(const Finding &f) {
 Location *begin_warning(Code code, int line, Fields fields) {
     for (const Finding &f : warned)
         if (line && f.at.line == line && !strcmp(f.code, rows[int(code)].name)) return nullptr;
-    if (warned.size() == most_warnings) return nullptr;
+    if (warned.size() == max_warnings) return nullptr;
     Finding &f = warned.emplace_back();
     f.kind = warning, f.at.line = line;
     Field::copy(f.code, rows[int(code)].name);
@@ -388,7 +389,7 @@ static void locate_caller(const char *but, Location &at) {
     if (!pipe) return;
     while (!at.line && fgets(function, sizeof function, pipe) && fgets(text, sizeof text, pipe)) {
         char *colon = strrchr(text, ':');
-        if (!colon || name_in(function) == but || is_ours(function) || !is_own(text)) continue;
+        if (!colon || name_in(function) == but || is_emulator_function(function) || !is_user_source(text)) continue;
         at.line = atoi(colon + 1);
         *colon = 0;
         snprintf(at.file, sizeof at.file, "%.255s", text);

@@ -12,9 +12,9 @@ void take_finding(const Finding &);
 // Adds a warning; returns where its line is to be stored if `line` is 0; null if there is one for the line, or too
 // many.
 Location *begin_warning(Code, int line, Fields);
-constexpr size_t most_warnings = 8;    // per call from Python
+constexpr size_t max_warnings = 8;    // per call from Python
 void locate(const void *pc, Location &);
-bool is_own(const char *file);         // is it the learner's file, not one of ours or the compiler's?
+bool is_user_source(const char *file);   // a file of the user, neither of the emulator nor of the compiler
 bool on_stack_of(const Fiber &);
 // searches `frames`, or the call stack of the current thread
 int find_call_in_kernel(const Worker &, Location &, void *const *frames = nullptr, int depth = 0);

@@ -92,14 +92,15 @@ void refuse_cooperative(const Launch &l, size_t static_bytes) {
 static bool is_valid_launch(const Launch &l) {
     const uint64_t threads = uint64_t(l.block.x) * l.block.y * l.block.z;
     const dim3 c = l.cluster;
-    const unsigned together = c.x * c.y * c.z;
-    constexpr unsigned most = 1024, most_z = 64, most_x = 2147483647, most_yz = 65535;
+    const unsigned cluster_blocks = c.x * c.y * c.z;
+    constexpr unsigned max_threads = 1024, max_z = 64, max_grid_x = 2147483647, max_grid_yz = 65535;
     if (!threads || !l.grid.x || !l.grid.y || !l.grid.z) refuse(l, Code::empty, {{"grid", l.grid}, {"block", l.block}});
-    else if (threads > most || l.block.x > most || l.block.y > most || l.block.z > most_z)
-        refuse(l, Code::block_size, {{"block", l.block}, {"threads", threads}, {"most", most}, {"most_z", most_z}});
-    else if (l.grid.x > most_x || l.grid.y > most_yz || l.grid.z > most_yz)
-        refuse(l, Code::grid_size, {{"grid", l.grid}, {"most_x", most_x}, {"most_yz", most_yz}});
-    else if (!together || together > 8 || l.grid.x % c.x || l.grid.y % c.y || l.grid.z % c.z)
+    else if (threads > max_threads || l.block.x > max_threads || l.block.y > max_threads || l.block.z > max_z)
+        refuse(l, Code::block_size,
+            {{"block", l.block}, {"threads", threads}, {"most", max_threads}, {"most_z", max_z}});
+    else if (l.grid.x > max_grid_x || l.grid.y > max_grid_yz || l.grid.z > max_grid_yz)
+        refuse(l, Code::grid_size, {{"grid", l.grid}, {"most_x", max_grid_x}, {"most_yz", max_grid_yz}});
+    else if (!cluster_blocks || cluster_blocks > 8 || l.grid.x % c.x || l.grid.y % c.y || l.grid.z % c.z)
         refuse(l, Code::cluster_size, {{"grid", l.grid}, {"cluster", c}});
     else if (l.shared > size_t(48) << 10 && l.shared > max_dynamic_of(l))
         refuse(l, Code::dynamic_size, {{"bytes", l.shared}, {"most", max_dynamic_of(l)}});
@@ -194,23 +195,23 @@ struct ThreadWorkers {
         discard(w);
     }
 };
-static thread_local ThreadWorkers own;
-std::vector<Worker *> &teams_of_thread() { return own.teams; }
+static thread_local ThreadWorkers thread_workers;
+std::vector<Worker *> &teams_of_thread() { return thread_workers.teams; }
 void release_teams() {
-    for (; own.teams.size() > 32; own.teams.pop_back()) discard(own.teams.back());
+    for (; thread_workers.teams.size() > 32; thread_workers.teams.pop_back()) discard(thread_workers.teams.back());
 }
 Worker &this_worker() {
-    if (!worker) own.w = worker = new_worker(), own.teams.push_back(own.w);
-    Worker &mine = *worker;
-    forget_unloaded(mine.root->file_scopes, mine.root->unloaded);
-    if (!mine.signal_stack) {
-        mine.shared = static_cast<char *>(Cells::map(shared_cap));
-        mine.signal_stack = Cells::map(signal_stack_bytes);
+    if (!worker) thread_workers.w = worker = new_worker(), thread_workers.teams.push_back(thread_workers.w);
+    Worker &w = *worker;
+    forget_unloaded(w.root->file_scopes, w.root->unloaded);
+    if (!w.signal_stack) {
+        w.shared = static_cast<char *>(Cells::map(shared_cap));
+        w.signal_stack = Cells::map(signal_stack_bytes);
         stack_t s{};
-        s.ss_sp = mine.signal_stack, s.ss_size = signal_stack_bytes;
+        s.ss_sp = w.signal_stack, s.ss_size = signal_stack_bytes;
         sigaltstack(&s, nullptr);
     }
-    return mine;
+    return w;
 }
 bool make_worker() { return this_worker().signal_stack; }
 
@@ -282,7 +283,7 @@ void fork_launches(Fork now) {
 }
 static std::vector<GraphWork> children, last_children;
 void launch_after(const GraphWork &work, bool last) {
-    std::lock_guard<std::mutex> one(children_lock);
+    std::lock_guard<std::mutex> lock(children_lock);
     (last ? last_children : children).push_back(work);
 }
 static void drop(std::vector<GraphWork> &works) {
@@ -307,12 +308,12 @@ static bool run_launch_in_order(const Launch &l) {
 void run(const Launch &l) {
     end_if_interrupted(__builtin_return_address(0));
     carry_registered(true);
-    const bool well = run_launch_in_order(l);
+    const bool succeeded = run_launch_in_order(l);
     carry_registered(false);
     flush_printed();
-    if (well && children.empty() && last_children.empty()) return;
-    const OnStream same(l.stream);
-    if (well) return run_children();
+    if (succeeded && children.empty() && last_children.empty()) return;
+    const OnStream same_stream(l.stream);
+    if (succeeded) return run_children();
     drop(children), drop(last_children);
     if (guard) throw Stop();                                // in a thread of the host code, no code could catch it
 }
@@ -374,15 +375,15 @@ void end_child(int status) {
     _exit(status);
 }
 bool guarded(void (*f)(void *), void *arg, const void *code) {
-    sigjmp_buf here, *outer = guard;
+    sigjmp_buf end_of_call, *outer = guard;
     const pid_t outer_process = guarded_in;
     guarded_in = getpid();
     const int depth = DeviceLock::depth();
-    const int nested = signals_deferred;                             // the outer call from Python, if any
+    const int outer_deferred = signals_deferred;                     // the outer call from Python, if any
     signals_deferred = 0;
     const Image image = code ? image_of(const_cast<void *>(code)) : Image{};
     if (code) newest_host_code = image.base, newest_host_bytes = image.end - image.base;
-    HostCode mine{image, depth, 0, nullptr}, *const outer_code = host_code;
+    HostCode this_call{image, depth, 0, nullptr}, *const outer_code = host_code;
     calls_here++;
     begin_call();
     host_accesses_device = false;
@@ -390,10 +391,10 @@ bool guarded(void (*f)(void *), void *arg, const void *code) {
     warned.clear();
     this_worker();
     catch_signals(true);
-    if (code) host_code = &mine, watch(true);
+    if (code) host_code = &this_call, watch(true);
     bool ok = true;
-    if (sigsetjmp(here, 1) == 0) {
-        guard = &here;
+    if (sigsetjmp(end_of_call, 1) == 0) {
+        guard = &end_of_call;
         try {
             f(arg);
         } catch (const Stop &) {}
@@ -401,10 +402,10 @@ bool guarded(void (*f)(void *), void *arg, const void *code) {
     if (is_child()) end_child(ok ? 0 : 1);
     guarded_in = outer_process;
     guard = outer;
-    signals_deferred = nested;
+    signals_deferred = outer_deferred;
     if (code) watch(false), host_code = outer_code;
     DeviceLock::unlock_to(depth);
-    if (const void *at = mine.interrupted_at) report_interrupted(at);
+    if (const void *at = this_call.interrupted_at) report_interrupted(at);
     catch_signals(false);
     calls--, calls_here--;
     {

@@ -16,9 +16,10 @@ void Detector::begin_arguments() {
     for (int i = 0; i < launch->nargs; i++) {
         const uintptr_t a = reinterpret_cast<uintptr_t>(launch->args[i].pointer);
         Allocation *const p = memory.at(a);
-        const bool alive = p && p->live, away = !alive && memory.surrounds(a);    // away: `x + n`, `x - 1`
-        has_all_addresses = has_all_addresses && launch->args[i].without_address && !away;
-        if (alive) p->usable_in = launch_number;
+        // is_outside: `x + n`, `x - 1`
+        const bool is_live = p && p->live, is_outside = !is_live && memory.surrounds(a);
+        has_all_addresses = has_all_addresses && launch->args[i].without_address && !is_outside;
+        if (is_live) p->usable_in = launch_number;
     }
 }
 bool Detector::is_usable(Allocation &p) {
@@ -30,23 +31,25 @@ bool Detector::is_usable(Allocation &p) {
 // Is an address of the allocation stored in a device variable, now or before the launch, or in an array that the launch
 // may access? The last location is tried first, because searching all of them takes long.
 bool Detector::is_address_known(Allocation &p) const {
-    const auto leads_there = [&p](uintptr_t from, uintptr_t to) {
+    const auto contains_address = [&p](uintptr_t from, uintptr_t to) {
         for (uintptr_t a; from + sizeof a <= to; from += sizeof a) {
             memcpy(&a, reinterpret_cast<const void *>(from), sizeof a);
-            if (a >= p.lo && a <= p.hi) return p.known_from = from, true;
+            if (a >= p.lo && a <= p.hi) return p.address_at = from, true;
         }
         return false;
     };
-    const auto counts = [this](const Allocation &x) { return x.live && (x.symbol || x.usable_in == launch_number); };
-    const Allocation *const last = memory.at(p.known_from);
-    if (last && counts(*last) && leads_there(p.known_from, p.known_from + sizeof p.lo)) return true;
+    const auto is_accessible = [this](const Allocation &x) {
+        return x.live && (x.symbol || x.usable_in == launch_number);
+    };
+    const Allocation *const last = memory.at(p.address_at);
+    if (last && is_accessible(*last) && contains_address(p.address_at, p.address_at + sizeof p.lo)) return true;
     for (const SavedVariable &s : saved_variables) {
         const uintptr_t from = reinterpret_cast<uintptr_t>(s.bytes.data());
-        if (leads_there(from, from + s.bytes.size())) return true;
+        if (contains_address(from, from + s.bytes.size())) return true;
     }
     for (const bool symbol : {true, false})
         for (const Allocation &in : memory.allocations)
-            if (in.symbol == symbol && counts(in) && leads_there((in.lo + 7) / 8 * 8, in.hi)) return true;
+            if (in.symbol == symbol && is_accessible(in) && contains_address((in.lo + 7) / 8 * 8, in.hi)) return true;
     return has_plain_variables(reinterpret_cast<const void *>(launch->thread));
 }
 
@@ -55,7 +58,7 @@ bool Detector::is_argument(const Allocation &p) const {
         return memory.at(reinterpret_cast<uintptr_t>(x.pointer)) == &p;
     });
 }
-bool Detector::may_be_meant(Allocation &p) {
+bool Detector::is_possible_target(Allocation &p) {
     return p.live ? is_usable(p) : !has_all_addresses || p.of_kernel || is_argument(p) || is_address_known(p);
 }
 
@@ -67,12 +70,12 @@ std::string Detector::arguments_at(uintptr_t a) const {
         const size_t comma = std::min(names.find(','), names.size());
         const uintptr_t begin = reinterpret_cast<uintptr_t>(launch->args[i].pointer);
         if (Allocation *p = memory.at(begin); p && p->live) {
-            Allocation seen = *p;
-            seen.begin = begin;
-            const long long index = seen.index_of(a);
-            const std::string row = names.substr(0, comma) + ' ' + std::to_string(index) + ' ' +
-                                    std::to_string(seen.index_of(seen.hi)) + ", ";
-            if (std::abs(index) <= (1ll << 32) && found.size() + row.size() < sizeof Field::string) found += row;
+            Allocation argument = *p;
+            argument.begin = begin;
+            const long long index = argument.index_of(a);
+            const std::string entry = names.substr(0, comma) + ' ' + std::to_string(index) + ' ' +
+                                    std::to_string(argument.index_of(argument.hi)) + ", ";
+            if (std::abs(index) <= (1ll << 32) && found.size() + entry.size() < sizeof Field::string) found += entry;
         }
         names.erase(0, comma + 1);
     }
@@ -85,25 +88,27 @@ void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t location) 
     const Field access = {"access", access_of(write, location)};
     if (const Allocation *p = memory.at(a); p && p->host_name)
         return find(Code::host_symbol, {{"array", p->shown_name()}}, at);
-    const auto given = [this](const Allocation &x) {
+    const auto is_passed = [this](const Allocation &x) {
         return !has_all_addresses || x.symbol || x.usable_in == launch_number;
     };
     Allocation *p = memory.nearest(a);
-    if (p && !may_be_meant(*p)) p = memory.nearest(a, given);
-    const auto likelier = [this](const Allocation *indexed, const Allocation *near) {
+    if (p && !is_possible_target(*p)) p = memory.nearest(a, is_passed);
+    const auto prefer_argument = [this](const Allocation *indexed, const Allocation *near) {
         return !near || (indexed && is_argument(*indexed) && !is_argument(*near)) ? indexed : nullptr;
     };
     const std::string arrays = p && is_argument(*p) ? "" : arguments_at(a);
-    const Allocation *const wrapped = likelier(memory.at_wrapped_index(a, given), p && p->is_near(a) ? p : nullptr);
-    const Allocation *const overflowed = wrapped ? nullptr : likelier(memory.at_overflowed_index(a, given), p);
+    const Allocation *const wrapped =
+        prefer_argument(memory.at_wrapped_index(a, is_passed), p && p->is_near(a) ? p : nullptr);
+    const Allocation *const overflowed =
+        wrapped ? nullptr : prefer_argument(memory.at_overflowed_index(a, is_passed), p);
     const Allocation *const array = wrapped ? wrapped : overflowed ? overflowed : p;
     if (!array) return find(Code::no_array, {access, {"address", a}, {"arrays", arrays.c_str()}}, at);
-    const bool nearest = !wrapped && !overflowed;
-    if (nearest && !array->live)
+    const bool is_nearest = !wrapped && !overflowed;
+    if (is_nearest && !array->live)
         return find(Code::freed, {access, {"array", array->shown_name()}, {"arrays", arrays.c_str()}}, at);
-    if (nearest && a >= array->lo && a < array->hi) a = array->hi;    // treated as the first byte past the end
+    if (is_nearest && a >= array->lo && a < array->hi) a = array->hi;    // treated as the first byte past the end
     const long long index = array->index_of(a), size = array->index_of(array->hi);
-    const char *const inner = nearest ? array->inner : "";
+    const char *const inner = is_nearest ? array->inner : "";
     find(wrapped ? Code::wrapped : overflowed ? Code::overflowed : index < 0 ? Code::before : Code::outside,
         {access, {"array", array->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}, {"inner", inner},
             {"inner_at", inner[0] ? array->index_of(array->inner_begin) : 0}, {"arrays", arrays.c_str()}},
@@ -113,24 +118,25 @@ void Detector::report_out_of_bounds_shared(uintptr_t off, bool write, uint32_t l
     if (!checks(memcheck)) return;
     const Access at = {me, now, location};
     const Field access = {"access", access_of(write, location)};
-    const SharedArray *s = nullptr;
+    const SharedArray *nearest = nullptr;
     for (auto &candidate : w->arrays)
         if (const size_t begin = candidate.offset; begin <= off + shared_gap)
-            if (!s || (begin >= s->offset && begin <= off)) s = &candidate;
+            if (!nearest || (begin >= nearest->offset && begin <= off)) nearest = &candidate;
     // a dynamic array without bytes begins at 0, before all others
-    const bool none = !launch->shared && !w->root->file_scopes[image.base].dynamic.empty();
-    if (none && s && off < s->offset) s = nullptr;
-    if (!s) return find(none ? Code::no_dynamic : Code::outside_arrays, {access}, at);
-    const auto &n = s->shape.dims;
-    const long long shape[] = {(long long)n[0], (long long)n[1], (long long)n[2], (long long)n[3]};
+    const bool has_none = !launch->shared && !w->root->file_scopes[image.base].dynamic.empty();
+    if (has_none && nearest && off < nearest->offset) nearest = nullptr;
+    if (!nearest) return find(has_none ? Code::no_dynamic : Code::outside_arrays, {access}, at);
+    const auto &dims = nearest->shape.dims;
+    const long long shape[] = {(long long)dims[0], (long long)dims[1], (long long)dims[2], (long long)dims[3]};
     long long index[4];
-    s->index_of(off, index);
-    find(launch->shared && !s->offset ? Code::outside_dynamic : Code::outside_shared,
-        {access, {"array", s->name}, {"index", index, std::max(s->shape.rank, 1)}, {"shape", shape, s->shape.rank}},
+    nearest->index_of(off, index);
+    find(launch->shared && !nearest->offset ? Code::outside_dynamic : Code::outside_shared,
+        {access, {"array", nearest->name}, {"index", index, std::max(nearest->shape.rank, 1)},
+            {"shape", shape, nearest->shape.rank}},
         at);
 }
 // Is the address mapped, and not shadow memory?
-static bool mapped(uintptr_t a) {
+static bool is_mapped(uintptr_t a) {
     for (const Cells *c : {&detector.cells, &detector.shared_cells})
         if (a - reinterpret_cast<uintptr_t>(c->words) < c->count * sizeof(Cell) ||
             a - reinterpret_cast<uintptr_t>(c->bytes) < 4 * c->count * sizeof(Cell))
@@ -138,7 +144,7 @@ static bool mapped(uintptr_t a) {
     const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE));
     return !msync(reinterpret_cast<void *>(a / page * page), 1, MS_ASYNC) || errno != ENOMEM;
 }
-// Checks an access that is neither of device memory nor of the thread's stack. Constants of the module and the
+// Checks an access of neither device memory nor the thread's stack. Constants of the module and the
 // arguments are allowed; all other memory belongs to the host, or to another thread.
 void Detector::check_other_memory(uintptr_t a, bool write, uint32_t location) {
     const auto between = [a](uintptr_t from, uintptr_t to) { return a >= from && a < to; };
@@ -146,7 +152,7 @@ void Detector::check_other_memory(uintptr_t a, bool write, uint32_t location) {
         between(launch->given, launch->given_end))
         return;
     const Field access = {"access", access_of(write, location)};
-    if (const auto *f = memory.failed_at(a); f && !mapped(a))
+    if (const auto *f = memory.failed_at(a); f && !is_mapped(a))
         return find(Code::failed_alloc, {access, {"bytes", f->first}, {"allocated", f->second}}, {me, now, location});
     if (a < 4096) return report_null(write, location);
     if (memory.surrounds(a)) return report_out_of_bounds(a, write, location);
@@ -159,21 +165,22 @@ void Detector::check_other_memory(uintptr_t a, bool write, uint32_t location) {
             return find(Code::local_of_other, {access}, {me, now, location});
     const DeviceAddress given = what_is_at(a);
     if (given.kind == DeviceAddress::table) return find(Code::host_virtual, {}, {me, now, location});
-    if (!mapped(a)) return find(Code::no_array, {access, {"address", a}}, {me, now, location});
+    if (!is_mapped(a)) return find(Code::no_array, {access, {"address", a}}, {me, now, location});
     find(write ? Code::kernel_writes_host : Code::kernel_reads_host, {}, {me, now, location});
 }
 void Detector::report_null(bool write, uint32_t location) {
     if (checks(memcheck)) find(write ? Code::null_written : Code::null_read, {}, {me, now, location});
 }
 void Detector::report_constant_write(const Allocation &p, uintptr_t a, uint32_t location) {
-    const ElementName x = element_name(a, 0, &p);
-    if (checks(memcheck)) find(Code::constant, {x.array(), x.index()}, {me, now, location});
+    const ElementName element = element_name(a, 0, &p);
+    if (checks(memcheck)) find(Code::constant, {element.array(), element.index()}, {me, now, location});
 }
 void Detector::report_misaligned(uintptr_t a, unsigned n, const char *access, uint32_t location) {
     if (!checks(memcheck)) return;
     const Access at = {me, now, location};
-    const ElementName x = element_name(a, 0, memory.at(a));
-    if (x.name[0]) find(Code::misaligned, {{"access", access}, x.array(), x.index(), {"bytes", n}}, at);
+    const ElementName element = element_name(a, 0, memory.at(a));
+    if (element.name[0])
+        find(Code::misaligned, {{"access", access}, element.array(), element.index(), {"bytes", n}}, at);
     find(Code::misaligned, {{"access", access}, {"space", "shared memory"}, {"bytes", n}}, at);
 }
 
@@ -181,9 +188,10 @@ void Detector::report_misaligned(uintptr_t a, unsigned n, const char *access, ui
 [[noreturn]] void Detector::report_misplaced(const void *p, unsigned n, const char *instruction, int line) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p), off = a - shared_base;
     const Allocation *allocation = memory.at(a);
-    const ElementName x = on ? element_name(a, off < shared_cap ? shared_cell(a).owner : 0, allocation) : ElementName{};
-    if (x.name[0])
-        find(Code::misplaced, {x.array(), x.index(), {"operation", instruction}, {"bytes", n}},
+    const int owner = on && off < shared_cap ? shared_cell(a).owner : 0;
+    const ElementName element = on ? element_name(a, owner, allocation) : ElementName{};
+    if (element.name[0])
+        find(Code::misplaced, {element.array(), element.index(), {"operation", instruction}, {"bytes", n}},
             {me, now, line_bit | uint32_t(line)});
     fail(Code::misplaced,
         {{"space", allocation ? "global memory" : "shared memory"}, {"operation", instruction}, {"bytes", n}}, line);

@@ -33,14 +33,14 @@ struct Allocation {
     bool accessed_by_thrust = false;
     bool of_kernel = false; // a kernel has allocated it
     uint32_t usable_in = 0; // the number of the last launch that may access it, by an argument or an address
-    uintptr_t known_from = 0;  // where the search for its address found it last
+    uintptr_t address_at = 0;  // where the last search found its address
     bool host_name = false; // is it an unmapped range, for the address of a device variable in host code?
     bool is_near(uintptr_t a) const { return a - lo + (1 << 20) < hi - lo + (2 << 20); }
     const char *shown_name() const { return name[0] ? name : "memory"; }
     long long index_of(uintptr_t a) const {
         const long long item = static_cast<long long>(itemsize),
-                        d = static_cast<long long>(a) - static_cast<long long>(begin ? begin : lo);
-        return d < 0 ? -((-d + item - 1) / item) : d / item;
+                        distance = static_cast<long long>(a) - static_cast<long long>(begin ? begin : lo);
+        return distance < 0 ? -((-distance + item - 1) / item) : distance / item;
     }
     void add_name(const char *parameter, uintptr_t at) {
         if (!begin) inner[0] = 0;
@@ -109,28 +109,29 @@ struct Memory {
     size_t pages(size_t n) const { return (n + page - 1) / page * page; }
 
     // Allocates n bytes, aligned to the end of their pages, so that the first bytes past the end are soon unmapped. The
-    // gap grows with the size; `close`: one page, for thousands of small allocations. `skew`: bytes past a multiple of
-    // 256.
+    // gap grows with the size; `has_small_gap`: one page, for thousands of small allocations. `skew`: bytes past a
+    // multiple of 256.
     char *alloc(
-        size_t n, size_t itemsize, bool fresh, bool host, bool constant, const char *name, bool close = false,
+        size_t n, size_t itemsize, bool fresh, bool host, bool constant, const char *name, bool has_small_gap = false,
         size_t skew = 0, bool symbol = false) {
         if (!reserve()) return nullptr;
-        const size_t gap = pages(close                    ? page
+        const size_t gap = pages(has_small_gap            ? page
                                  : n < (size_t(1) << 20)  ? size_t(1) << 20
                                  : n < (size_t(64) << 20) ? n
                                                           : size_t(64) << 20),
-                     whole = pages(std::max(n, size_t(1)) + skew), needed = gap + whole + gap;
+                     mapped_bytes = pages(std::max(n, size_t(1)) + skew), needed = gap + mapped_bytes + gap;
         const bool full = used >= middle || end - used < needed || allocations.size() >= max_allocations;
         if (full && !next_hole(needed)) return nullptr;
-        const size_t at = symbol ? end - gap - whole : used + gap;
+        const size_t at = symbol ? end - gap - mapped_bytes : used + gap;
         char *start = base + at;
-        if (mprotect(start, whole, PROT_READ | PROT_WRITE)) return nullptr;
+        if (mprotect(start, mapped_bytes, PROT_READ | PROT_WRITE)) return nullptr;
 #ifdef MADV_HUGEPAGE
-        if (whole >= size_t(4) << 20) madvise(start, whole, MADV_HUGEPAGE);    // against a page fault per 4 KB
+        // against a page fault per 4 KB
+        if (mapped_bytes >= size_t(4) << 20) madvise(start, mapped_bytes, MADV_HUGEPAGE);
 #endif
         if (symbol) end = at;
-        else used = at + whole;
-        char *p = start + (whole - std::max(n, size_t(1)) - skew) / 256 * 256 + skew;
+        else used = at + mapped_bytes;
+        char *p = start + (mapped_bytes - std::max(n, size_t(1)) - skew) / 256 * 256 + skew;
         const uintptr_t lo = reinterpret_cast<uintptr_t>(p);
         allocations.push_back({lo, lo + n, itemsize, true, fresh, host, constant, symbol, constant || symbol, ""});
         strncpy(allocations.back().name, name, sizeof allocations.back().name - 1);
@@ -139,14 +140,14 @@ struct Memory {
         return p;
     }
     // Reserves `n` unmapped bytes that findings call `name`.
-    char *alloc_name(size_t n, size_t itemsize, const char *name, bool close) {
-        char *const p = alloc(n, itemsize, false, false, false, name, close, 0, true);
+    char *alloc_name(size_t n, size_t itemsize, const char *name, bool has_small_gap) {
+        char *const p = alloc(n, itemsize, false, false, false, name, has_small_gap, 0, true);
         if (!p) return nullptr;
         free(allocations.back());
         allocations.back().host_name = true;
         return p;
     }
-    // Stores to which allocation the pages of `p` belong: 1 + its index, or 0.
+    // Stores the allocation of the pages of `p`: 1 + its index, or 0.
     void set_pages(const Allocation &p, uint32_t n) {
         const auto [from, to] = span(p);
         for (size_t i = from / page; i < to / page; i++) allocation_of_page[i] = n;
@@ -183,9 +184,9 @@ struct Memory {
         std::sort(occupied.begin(), occupied.end());
         holes.clear();
         size_t from = used = middle = end = 0;
-        for (const auto &t : occupied) {
-            holes.push_back({t.first - from, from});
-            from = t.second;
+        for (const auto &[begin, end_of_range] : occupied) {
+            holes.push_back({begin - from, from});
+            from = end_of_range;
         }
         std::sort(holes.begin(), holes.end());
     }
@@ -197,15 +198,15 @@ struct Memory {
     Allocation *nearest(uintptr_t a) {
         return nearest(a, [](const Allocation &) { return true; });
     }
-    template <class F> Allocation *nearest(uintptr_t a, F counts) {
+    template <class F> Allocation *nearest(uintptr_t a, F is_candidate) {
         Allocation *best = nullptr;
-        uintptr_t least = ~uintptr_t(0);
+        uintptr_t min_distance = ~uintptr_t(0);
         for (auto &p : allocations) {
-            if (p.host_name || !counts(p)) continue;
-            const uintptr_t d = a < p.lo ? p.lo - a : a >= p.hi ? a - p.hi : 0;
-            if (d < least) least = d, best = &p;
+            if (p.host_name || !is_candidate(p)) continue;
+            const uintptr_t distance = a < p.lo ? p.lo - a : a >= p.hi ? a - p.hi : 0;
+            if (distance < min_distance) min_distance = distance, best = &p;
         }
-        return least < size_t(64) << 20 ? best : nullptr;
+        return min_distance < size_t(64) << 20 ? best : nullptr;
     }
     // Returns the failed allocation that would contain `a` as an offset from its null pointer.
     const std::pair<size_t, int> *failed_at(uintptr_t a) const {
@@ -214,15 +215,16 @@ struct Memory {
         return nullptr;
     }
     // Returns the allocation that would contain `a` if an unsigned index had not wrapped around at 2^32.
-    template <class F> Allocation *at_wrapped_index(uintptr_t a, F counts) {
+    template <class F> Allocation *at_wrapped_index(uintptr_t a, F is_candidate) {
         for (auto &p : allocations)
-            if (p.live && counts(p) && a - (uint64_t(p.itemsize) << 32) - p.lo + page < p.hi - p.lo + page) return &p;
+            if (p.live && is_candidate(p) && a - (uint64_t(p.itemsize) << 32) - p.lo + page < p.hi - p.lo + page)
+                return &p;
         return nullptr;
     }
-    // the same for an int that has overflowed
-    template <class F> Allocation *at_overflowed_index(uintptr_t a, F counts) {
+    // Returns the allocation that would contain `a` if a 32-bit signed index had not overflowed.
+    template <class F> Allocation *at_overflowed_index(uintptr_t a, F is_candidate) {
         for (auto &p : allocations)
-            if (p.live && counts(p) && a + (uint64_t(p.itemsize) << 32) - p.lo < p.hi - p.lo) return &p;
+            if (p.live && is_candidate(p) && a + (uint64_t(p.itemsize) << 32) - p.lo < p.hi - p.lo) return &p;
         return nullptr;
     }
     void free(Allocation &p) {
@@ -235,6 +237,6 @@ struct Memory {
 };
 extern Memory memory;
 extern bool any_registered;            // is any host memory page-locked?
-// an access by the host, maybe of it
+// an access by the host, possibly of page-locked memory
 void registered_access(uintptr_t a, size_t bytes, bool write, bool strong, void *pc);
 }

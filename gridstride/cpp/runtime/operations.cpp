@@ -5,7 +5,7 @@
 namespace gridstride {
 
 Operations operations;
-constexpr size_t most_operations = 4096;   // that are stored; older ones count as ordered
+constexpr size_t max_operations = 4096;    // stored operations; older ones count as ordered
 static thread_local Operation *running = nullptr;
 static thread_local int64_t redirected = -1;                // the stream for operations of a graph or kernel; -1: none
 const Operation *current_operation() { return running; }
@@ -40,11 +40,11 @@ void Operation::add(const Region &r) {
 // Streams and events
 
 uint32_t Operations::add_stream() {
-    const auto over = std::find_if(
+    const auto finished = std::find_if(
         unused.begin(), unused.end(), [this](uint32_t s) { return host.of(s) >= streams[s].count; });
-    if (over != unused.end()) {
-        const uint32_t s = *over;
-        unused.erase(over);
+    if (finished != unused.end()) {
+        const uint32_t s = *finished;
+        unused.erase(finished);
         return s;
     }
     streams.emplace_back();
@@ -118,7 +118,7 @@ void Operations::end_call() {
 Operation &Operations::begin(const char *name, uint32_t s, int line) {
     StreamClock &clock = before_next(s);
     clock.raise(s, ++streams[s].count);
-    if (list.size() >= most_operations && list.front().end) list.pop_front();
+    if (list.size() >= max_operations && list.front().end) list.pop_front();
     list.push_back({s, streams[s].count, ++detector.now, 0, name, line, clock, false, {}, {}, 0, {}});
     return list.back();
 }
@@ -133,7 +133,7 @@ void Operations::drop_ordered() {
 }
 const Operation *Operations::at(uint32_t time) const {
     auto match = std::upper_bound(
-        list.begin(), list.end(), time, [](uint32_t w, const Operation &later) { return w < later.begin; });
+        list.begin(), list.end(), time, [](uint32_t t, const Operation &later) { return t < later.begin; });
     if (match == list.begin()) return nullptr;
     --match;
     return !match->end || time < match->end ? &*match : nullptr;
@@ -164,7 +164,8 @@ bool Operations::begin_launch(const Launch *l, uintptr_t image, uint32_t &floor)
     auto &regions = unordered_regions;
     std::sort(regions.begin(), regions.end(),
         [](const UnorderedRegion &a, const UnorderedRegion &b) { return a.lo < b.lo; });
-    for (size_t i = 1; i < regions.size(); i++) regions[i].most = std::max(regions[i].most, regions[i - 1].most);
+    for (size_t i = 1; i < regions.size(); i++)
+        regions[i].max_end = std::max(regions[i].max_end, regions[i - 1].max_end);
     return any;
 }
 bool Operations::acquire(uint32_t time, uint32_t &floor) {
@@ -174,8 +175,8 @@ bool Operations::acquire(uint32_t time, uint32_t &floor) {
 }
 Conflict Operations::conflict_of_kernel(uintptr_t a, size_t bytes, bool writes) const {
     auto match = std::upper_bound(unordered_regions.begin(), unordered_regions.end(), a + bytes - 1,
-        [](uintptr_t last, const UnorderedRegion &f) { return last < f.lo; });
-    while (match != unordered_regions.begin() && (--match)->most > a)
+        [](uintptr_t last, const UnorderedRegion &r) { return last < r.lo; });
+    while (match != unordered_regions.begin() && (--match)->max_end > a)
         if (const Region &r = *match->region; (writes || r.writes) && r.overlaps(a, bytes))
             return {match->operation, a, r.writes};
     return {};
@@ -183,73 +184,74 @@ Conflict Operations::conflict_of_kernel(uintptr_t a, size_t bytes, bool writes) 
 
 // Copies, and the host
 
-Conflict Operations::conflict_in_regions(const Region &mine, const StreamClock &known) const {
+Conflict Operations::conflict_in_regions(const Region &region, const StreamClock &clock) const {
     for (const Operation &op : list)
-        if (known.of(op.stream) < op.number)
-            for (const Region &r : op.regions)
-                if ((mine.writes || r.writes) && r.overlaps(mine)) return {&op, std::max(r.lo, mine.lo), r.writes};
+        if (clock.of(op.stream) < op.number)
+            for (const Region &earlier : op.regions)
+                if ((region.writes || earlier.writes) && earlier.overlaps(region))
+                    return {&op, std::max(earlier.lo, region.lo), earlier.writes};
     return {};
 }
-// The accesses of launches are in shadow memory.
-Conflict Operations::conflict_in_cells(const Region &mine, const StreamClock &known) const {
-    if (list.empty() || !detector.cells.words || !memory.holds(mine.lo)) return {};
-    const auto unordered = [&](const Operation &op) { return op.launches && known.of(op.stream) < op.number; };
-    const bool worth_it = mine.width * mine.height < 256 || std::any_of(list.begin(), list.end(), unordered);
-    if (!worth_it) return {};
+// Searches shadow memory, which has the accesses of launches; for a large region only if an unordered launch is listed.
+Conflict Operations::conflict_in_cells(const Region &region, const StreamClock &clock) const {
+    if (list.empty() || !detector.cells.words || !memory.holds(region.lo)) return {};
+    const auto unordered = [&](const Operation &op) { return op.launches && clock.of(op.stream) < op.number; };
+    const bool is_searched = region.width * region.height < 256 || std::any_of(list.begin(), list.end(), unordered);
+    if (!is_searched) return {};
     const uint32_t since = list.front().begin;
     const uintptr_t base = reinterpret_cast<uintptr_t>(memory.base);
-    const auto user = [&](const Access &access) -> const Operation * {
+    const auto unordered_operation = [&](const Access &access) -> const Operation * {
         const Operation *match = access.time < since ? nullptr : at(access.time);
         return match && unordered(*match) ? match : nullptr;
     };
-    for (size_t row = 0; row < mine.height; row++)
-        for (uintptr_t a = mine.lo + row * mine.pitch, end = a + mine.width; a < end;) {
+    for (size_t row = 0; row < region.height; row++)
+        for (uintptr_t a = region.lo + row * region.pitch, end = a + region.width; a < end;) {
             const Cell &word = detector.cells.words[(a - base) / 4];
             const Cell &c = word.split ? detector.cells.bytes[a - base] : word;
-            if (const Operation *match = user(c.write)) return {match, a, true};
-            if (mine.writes)
+            if (const Operation *match = unordered_operation(c.write)) return {match, a, true};
+            if (region.writes)
                 for (const Access *r : {&c.read, &c.read2})
-                    if (const Operation *match = user(*r)) return {match, a, false};
+                    if (const Operation *match = unordered_operation(*r)) return {match, a, false};
             a = word.split ? a + 1 : a / 4 * 4 + 4;
         }
     return {};
 }
 static ElementName element_at(uintptr_t a) {
-    ElementName x = detector.element_name(a, 0, memory.at(a));
-    if (!x.name[0]) Field::copy(x.name, "registered memory");
-    return x;
+    ElementName element = detector.element_name(a, 0, memory.at(a));
+    if (!element.name[0]) Field::copy(element.name, "registered memory");
+    return element;
 }
-Conflict Operations::conflict(const Region &mine, const StreamClock &known) const {
-    const Conflict c = conflict_in_regions(mine, known);
-    return c.operation ? c : conflict_in_cells(mine, known);
+Conflict Operations::conflict(const Region &region, const StreamClock &clock) const {
+    const Conflict c = conflict_in_regions(region, clock);
+    return c.operation ? c : conflict_in_cells(region, clock);
 }
-void Operations::touch(const void *p, size_t bytes, const char *now) {
+void Operations::access(const void *p, size_t bytes, const char *verb) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     if (!running || !bytes || (!memory.holds(a) && is_pageable(p))) return;
-    const Region mine = {a, bytes, bytes, 1, now[0] != 'r'};
-    if (const Conflict c = conflict(mine, running->clock); c.operation) {
-        const ElementName x = element_at(c.a);
+    const Region region = {a, bytes, bytes, 1, verb[0] != 'r'};
+    if (const Conflict c = conflict(region, running->clock); c.operation) {
+        const ElementName element = element_at(c.a);
         fail_at(Code::unordered_operations,
-            {x.array(), x.index(), {"now", now}, {"before", c.wrote ? "writes" : "reads"},
+            {element.array(), element.index(), {"now", verb}, {"before", c.wrote ? "writes" : "reads"},
                 GRIDSTRIDE_OPERATION("second", *running), GRIDSTRIDE_OPERATION("first", *c.operation)},
             nullptr, running->line);
     }
-    running->add(mine);
+    running->add(region);
 }
 void Operations::host_access(uintptr_t a, size_t bytes, bool writes, bool strong, void *pc) {
     if (list.empty() || !watches_order()) return;
-    const Region mine = {a, bytes, bytes, 1, writes};
-    if (const Conflict c = conflict(mine, running ? running->clock : host); c.operation && strong)
-        // an acquire of a flag: operations before it are ordered now
+    const Region region = {a, bytes, bytes, 1, writes};
+    if (const Conflict c = conflict(region, running ? running->clock : host); c.operation && strong)
+        // an acquire of a flag: the operations before its write happen before the host's next accesses
         host.join(c.operation->clock);
     else if (c.operation) {
-        const ElementName x = element_at(c.a);
+        const ElementName element = element_at(c.a);
         fail_at(Code::host_race,
-            {x.array(), x.index(), {"now", writes ? "writes" : "reads"}, {"before", c.wrote ? "write" : "read"},
-                GRIDSTRIDE_OPERATION("first", *c.operation)},
+            {element.array(), element.index(), {"now", writes ? "writes" : "reads"},
+                {"before", c.wrote ? "write" : "read"}, GRIDSTRIDE_OPERATION("first", *c.operation)},
             static_cast<char *>(pc) - 1, 0);
     }
-    if (running) running->add(mine);
+    if (running) running->add(region);
 }
 Code Operations::phrase_of(const Operation &op) const {
     if (op.launches) return op.line ? Code::kernel_on : Code::kernel_in;

@@ -37,7 +37,7 @@ struct Region {                        // the bytes of an access: rows of `width
 struct Operation {
     uint32_t stream, number;           // the number-th operation of its stream, from 1
     uint32_t begin, end;               // times of the detectors; `end` is 0 while it runs
-    const char *name;                  // a kernel, or a function of CUDA's
+    const char *name;                  // a kernel, or a function of CUDA
     int line;
     StreamClock clock;                       // the operations that happen before it, including itself
     bool launches;
@@ -65,7 +65,7 @@ class Operations {
         std::vector<uint32_t> chains;  // internal streams, for graph nodes that run concurrently
     };
     struct UnorderedRegion {                   // a region of an operation that is not ordered before the current launch
-        uintptr_t lo, most;            // most: the maximum end of this region and those before it, sorted by `lo`
+        uintptr_t lo, max_end;         // max_end: of this region and those before it, sorted by `lo`
         const Region *region;
         const Operation *operation;
     };
@@ -83,9 +83,9 @@ class Operations {
     StreamClock &before_next(uint32_t stream);
     uint32_t chain(uint32_t stream, size_t i);
     const Operation *at(uint32_t time) const;
-    Conflict conflict_in_regions(const Region &, const StreamClock &known) const;
-    Conflict conflict_in_cells(const Region &, const StreamClock &known) const;
-    Conflict conflict(const Region &, const StreamClock &known) const;
+    Conflict conflict_in_regions(const Region &, const StreamClock &) const;
+    Conflict conflict_in_cells(const Region &, const StreamClock &) const;
+    Conflict conflict(const Region &, const StreamClock &) const;
     void drop_ordered();
     void add_unordered_regions(const Operation &);
 
@@ -109,7 +109,8 @@ public:
     // null: the operation of that time is ordered before this one
     const Operation *unordered(uint32_t time) const;
     Conflict conflict_of_kernel(uintptr_t a, size_t bytes, bool writes) const;
-    void touch(const void *p, size_t bytes, const char *now);
+    // Checks and records an access of the current operation; verb: reads, writes or frees
+    void access(const void *p, size_t bytes, const char *verb);
     void host_access(uintptr_t a, size_t bytes, bool writes, bool strong, void *pc);
     void forget(uintptr_t lo, uintptr_t hi);
     Code phrase_of(const Operation &) const;

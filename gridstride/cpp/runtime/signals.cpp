@@ -178,10 +178,10 @@ void watch(bool on) {
     if (!on) sigpending(&sent);
 }
 
-// SIGUSR2 ends a launch only in the learner's own code, because other code may hold a lock. After many signals it ends
-// the launch anywhere. The range of the learner's code is looked up before the launch: in the handler, dladdr() could
+// SIGUSR2 ends a launch only in the user's own code, because other code may hold a lock. After many signals it ends
+// the launch anywhere. The range of the user's code is looked up before the launch: in the handler, dladdr() could
 // deadlock on the loader's lock.
-static bool is_own(const void *pc) {
+static bool is_user_code(const void *pc) {
 #ifdef __APPLE__
     Dl_info here;
     return dladdr(pc, &here) && reinterpret_cast<uintptr_t>(here.dli_fbase) == program.base;
@@ -189,11 +189,11 @@ static bool is_own(const void *pc) {
     return reinterpret_cast<uintptr_t>(pc) - program.base < program.end - program.base;
 #endif
 }
-static bool may_end(Worker &w, const void *pc) { return is_own(pc) || ++w.deferred_signals > 5000; }
-// Returns the learner's call of the library function, such as abort() or strlen(), in which the signal came.
+static bool may_end(Worker &w, const void *pc) { return is_user_code(pc) || ++w.deferred_signals > 5000; }
+// Returns the user's call of the library function, such as abort() or strlen(), in which the signal came.
 static void *caller_in_kernel(const Worker &w) {
     for (int i = 0; i < w.depth; i++)
-        if (is_own(w.frames[i])) return static_cast<char *>(w.frames[i]) - 1;
+        if (is_user_code(w.frames[i])) return static_cast<char *>(w.frames[i]) - 1;
     return nullptr;
 }
 // Has a function returned to an address without code, because a write past a local array has overwritten the return
@@ -203,8 +203,8 @@ static bool has_bad_return([[maybe_unused]] const Worker &w, [[maybe_unused]] vo
     const unsigned char *pc = static_cast<const unsigned char *>(w.pc);
     const size_t at = size_t(reinterpret_cast<char *>(w.sp) - w.fiber[w.current]->stack);
     if (at > stack_bytes - sizeof *w.sp) return false;
-    if (pc && pc == fault) return !is_own(*w.sp);          // after a call, the return address would be there
-    return !fault && is_own(pc) && (*pc == 0xc3 || (*pc == 0xf3 && pc[1] == 0xc3));     // ret
+    if (pc && pc == fault) return !is_user_code(*w.sp);          // after a call, the return address would be there
+    return !fault && is_user_code(pc) && (*pc == 0xc3 || (*pc == 0xf3 && pc[1] == 0xc3));     // ret
 #else
     return false;
 #endif
@@ -215,9 +215,9 @@ static void *caller_of_nothing([[maybe_unused]] const Worker &w, [[maybe_unused]
     return nullptr;
 #else
     if (w.pc != fault || !fault) return nullptr;
-    if (void *caller = unsigned_address(w.link); caller && is_own(caller)) return static_cast<char *>(caller) - 1;
+    if (void *caller = unsigned_address(w.link); caller && is_user_code(caller)) return static_cast<char *>(caller) - 1;
     const bool left = w.sp && size_t(reinterpret_cast<char *>(w.sp) - w.fiber[w.current]->stack) < stack_bytes - 8;
-    return left && is_own(*w.sp) ? static_cast<char *>(*w.sp) - 1 : nullptr;
+    return left && is_user_code(*w.sp) ? static_cast<char *>(*w.sp) - 1 : nullptr;
 #endif
 }
 static void note_signal(Worker &w, int sig, void *fault, void *context) {
@@ -236,18 +236,18 @@ static void note_signal(Worker &w, int sig, void *fault, void *context) {
 #ifndef __APPLE__
     w.depth = backtrace(w.frames, 64);
 #endif
-    if (sig != SIGUSR2 && !is_own(w.pc)) w.pc = caller_in_kernel(w);
+    if (sig != SIGUSR2 && !is_user_code(w.pc)) w.pc = caller_in_kernel(w);
 }
-// Ctrl-C ends host code in the learner's own code. A thread that stays in a system call or another library for a second
+// Ctrl-C ends host code in the user's own code. A thread that stays in a system call or another library for a second
 // is ended there, except in Python, or while it holds a lock of the emulator.
 thread_local HostCode *volatile host_code = nullptr;
-// Return `pc` if it is in the learner's code, else the return address of the innermost call from there.
-template<class IsOwn> static const void *own_code(const void *pc, const IsOwn &is_own) {
+// Return `pc` if it is in the user's code, else the return address of the innermost call from there.
+template<class IsUserCode> static const void *own_code(const void *pc, const IsUserCode &is_user_code) {
 #ifndef __APPLE__
     void *frames[64];
-    const int depth = is_own(pc) ? 0 : backtrace(frames, 64);
+    const int depth = is_user_code(pc) ? 0 : backtrace(frames, 64);
     for (int i = 0; i < depth; i++)
-        if (is_own(frames[i])) return static_cast<char *>(frames[i]) - 1;
+        if (is_user_code(frames[i])) return static_cast<char *>(frames[i]) - 1;
 #endif
     return pc;
 }
@@ -290,13 +290,13 @@ static void report_host_crash(int sig, siginfo_t *info, void *context, const voi
 // Returns where a thread that host code has created crashed in a module, or in a function that a module called; null
 // for any other thread.
 static const void *address_in_module(const void *pc) {
-    const auto is_own = [](const void *at) { return is_newest_host_code(at) || is_in_module(at); };
-    if (is_own(pc)) return pc;
+    const auto is_user_code = [](const void *at) { return is_newest_host_code(at) || is_in_module(at); };
+    if (is_user_code(pc)) return pc;
 #ifndef __APPLE__
     void *frames[64];
     const int depth = backtrace(frames, 64);
     for (int i = 0; i < depth; i++)
-        if (is_own(frames[i])) return static_cast<char *>(frames[i]) - 1;
+        if (is_user_code(frames[i])) return static_cast<char *>(frames[i]) - 1;
 #endif
     return nullptr;
 }
@@ -376,7 +376,7 @@ void fork_signals(Fork now) {
 }
 
 static void report_memory_fault(Worker &w);
-// Returns the current address in the learner's code: the program counter, or the innermost return address on a stack.
+// Returns the current address in the user's code: the program counter, or the innermost return address on a stack.
 // On Arm the caller of a stub may be in the link register only.
 static const void *own_pc(const Worker &w, bool here = true) {
     const auto is_code = [](const void *p) {
@@ -398,7 +398,7 @@ static void report_endless(Worker &w) {
     snprintf(seconds, sizeof seconds, "%g", options.seconds);
     if (!take_finding(Code::endless, {{"seconds", static_cast<const char *>(seconds)}})) return;
     const int r = w.rank[w.current];
-    const bool polled = w.has_polled && w.polls[r].at, waits = polled && w.polls[r].repeats >= 4 && !is_own(w.pc);
+    const bool polled = w.has_polled && w.polls[r].at, waits = polled && w.polls[r].repeats >= 4 && !is_user_code(w.pc);
     note(waits ? nullptr : own_pc(w), 0);
     // a stub has no line; use its caller
     if (!waits && !found.at.line) locate(own_pc(w, false), found.at);

@@ -225,7 +225,7 @@ GRIDSTRIDE_CALLED void *memmove(void *to, const void *from, size_t n) noexcept {
 GRIDSTRIDE_CALLED void *memset(void *to, int value, size_t n) noexcept {
     return gridstride::fill_memory(to, value, n, __builtin_return_address(0));
 }
-// gcc does not instrument a builtin with a constant length, so builtins in the learner's source are renamed
+// gcc does not instrument a builtin with a constant length, so builtins in the user's source are renamed
 // (rewriters/rewrite.py). The branch for `n == 0` allows a call in a constexpr function.
 #define GRIDSTRIDE_COPIES(name, T) \
     __attribute__((always_inline)) constexpr void *gridstride_##name(void *to, T from, size_t n) { \

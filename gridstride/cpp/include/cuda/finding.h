@@ -115,7 +115,7 @@ private:
 };
 using Fields = std::initializer_list<Field>;
 
-// A frame of a call stack: a line of the learner's source, and its function
+// A frame of a call stack: a line of the user's source, and its function
 struct Frame {
     int line;
     char function[64], file[192];
