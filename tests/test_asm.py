@@ -549,3 +549,12 @@ def test_as_text_it_is_text():
     s, r = sass(MATMULS, name='naive_k'), resources(MATMULS, name='naive_k')
     assert isinstance(s, str) and repr(s) == str(s) == '\n'.join(s.splitlines()) and '<' not in s
     assert f'registers      {r.registers}' in str(r) and '100%' in text_of(r) and repr(r) == str(r)
+
+
+def test_a_stored_result_of_a_class_that_is_gone_counts_as_missing(tmp_path):
+    "As an older version of the package wrote it"
+    import hashlib
+    from gridstride.asm import tools
+    for data, want in ((b'cgridstride.asm.tools\nGone\n.', None), (b'cgone.module\nGone\n.', None), (b'I7\n.', 7)):
+        (tmp_path/'made').write_bytes(hashlib.blake2b(data).digest() + data)
+        assert tools._load_stored(tmp_path) == want

@@ -185,13 +185,18 @@ def _store(folder, result):
 
 
 def _load_stored(folder):
-    "Return the result that `_store` wrote; None if it is missing or damaged"
+    "Return the result that `_store` wrote; None if it is missing, damaged, or of a class that no longer exists"
     try:
         raw = (folder / 'made').read_bytes()
     except OSError:
         return None
     size = hashlib.blake2b().digest_size
-    return pickle.loads(raw[size:]) if hashlib.blake2b(raw[size:]).digest() == raw[:size] else None
+    if hashlib.blake2b(raw[size:]).digest() != raw[:size]:
+        return None
+    try:
+        return pickle.loads(raw[size:])
+    except (AttributeError, ImportError):  # another version of this package wrote it
+        return None
 
 
 @contextmanager
