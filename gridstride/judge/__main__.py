@@ -22,14 +22,14 @@ system": use a virtual machine there."""
 _TASK_HELP = 'the task; default: NAME of its line #!POPCORN leaderboard NAME'
 
 
-def _seconds(text):
+def _positive_seconds(text):
     "Parse a positive number of seconds"
     if not 0 < (seconds := float(text)) < 1e6:
         raise argparse.ArgumentTypeError(f'{text} is not a positive number of seconds')
     return seconds
 
 
-def _tasks():
+def _task_names():
     "Return the names of the tasks; None, which accepts any, if torch is not installed"
     if not find_spec('torch'):
         return None
@@ -42,11 +42,13 @@ def _judge(argv):
     "Judge a file and print the verdict; return whether it is refused"
     parser = argparse.ArgumentParser(prog='python -m gridstride.judge', description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument('file', help='a Python file with custom_kernel(data), or ModelNew')
-    parser.add_argument('--task', choices=_tasks(), help=_TASK_HELP)
+    parser.add_argument('--task', choices=_task_names(), help=_TASK_HELP)
     parser.add_argument(
         '--timing', action='store_true', default=None, help='time it next to the reference, even on a CPU'
     )
-    parser.add_argument('--limit', type=_seconds, default=20.0, metavar='SECONDS', help='limit of a call; default 20')
+    parser.add_argument(
+        '--limit', type=_positive_seconds, default=20.0, metavar='SECONDS', help='limit of a call; default 20'
+    )
     options = parser.parse_args(argv)
     require('torch', 'gridstride.judge')
     from . import judge
@@ -70,7 +72,7 @@ def _submit(argv):
     parser.add_argument('kernel', help=f'a file with custom_kernel(data) or ModelNew, or one of {", ".join(honest())}')
     parser.add_argument('--leaderboard', metavar='NAME', help='name of the leaderboard; default: the task')
     parser.add_argument('--gpu', nargs='+', default=['H100'], metavar='NAME', help='GPUs of the leaderboard')
-    parser.add_argument('--task', choices=_tasks(), help=_TASK_HELP)
+    parser.add_argument('--task', choices=_task_names(), help=_TASK_HELP)
     parser.add_argument('--out', default='submission.py', metavar='FILE', help='where to write it')
     options = parser.parse_args(argv)
     require('torch', 'gridstride.judge')

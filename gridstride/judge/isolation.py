@@ -29,14 +29,23 @@ _MAX_TASKS = 1024  # processes and threads
 _RESOURCE_LIMITS = {'RLIMIT_CORE': 1, 'RLIMIT_FSIZE': _MAX_FILE_BYTES, 'RLIMIT_NOFILE': _MAX_OPEN_FILES}
 # file in /proc/sys -> limit; pid_max is per namespace since Linux 6.14
 _KERNEL_LIMITS = {'kernel/pid_max': _MAX_TASKS, 'user/max_user_namespaces': 0}
-_SYSTEM_ENTRIES = 'acpi asound bus driver fs irq scsi sys sysrq-trigger'.split()  # of /proc, that are not processes
+_SYSTEM_ENTRIES = (
+    'acpi asound bus driver fs irq scsi sys sysrq-trigger'.split()
+)  # entries of /proc other than processes
 _HIDDEN_FOLDERS = '/root /home /mnt /media /srv /run /tmp /var/tmp /var/mail /var/spool /etc/ssh'
 _DEVICES = 'null zero full random urandom nvidia* dri kfd'.split()
 
 # Constants from linux/sched.h, mount.h, prctl.h, keyctl.h and landlock.h
-_USER, _MOUNT, _PID, _NET, _IPC, _UTS = 0x10000000, 0x20000, 0x20000000, 0x40000000, 0x08000000, 0x04000000
+_NEW_USER, _NEW_MOUNT, _NEW_PID, _NEW_NET, _NEW_IPC, _NEW_UTS = (
+    0x10000000,
+    0x20000,
+    0x20000000,
+    0x40000000,
+    0x08000000,
+    0x04000000,
+)
 _BIND = 0x1000
-_REC = 0x4000
+_RECURSIVE = 0x4000
 _PRIVATE = 1 << 18
 _NOSUID = 2
 _NODEV = 4
@@ -151,7 +160,7 @@ def _restore(path, fd):
     else:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         open(path, 'w').close()
-    _mount(f'/proc/self/fd/{fd}', path, flags=_BIND | _REC)
+    _mount(f'/proc/self/fd/{fd}', path, flags=_BIND | _RECURSIVE)
     os.close(fd)
 
 
@@ -227,7 +236,7 @@ def _mount_proc():
         with suppress(OSError):
             Path('/proc/sys', name).write_text(str(maximum))
     for path in filter(os.path.exists, (f'/proc/{name}' for name in _SYSTEM_ENTRIES)):
-        _mount(path, path, flags=_BIND | _REC)
+        _mount(path, path, flags=_BIND | _RECURSIVE)
         _make_read_only(path)
     for path in filter(os.path.exists, ('/proc/keys', '/proc/key-users')):
         _hide_contents(path)
@@ -239,7 +248,7 @@ def mount_file_system(
     sockets=(),  # paths of named sockets to hide
 ):
     "Mount a file system that shows only what a submission needs, in the first process of new namespaces"
-    _mount('none', '/', flags=_REC | _PRIVATE)
+    _mount('none', '/', flags=_RECURSIVE | _PRIVATE)
     contents = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
     _make_read_only('/')
     hidden = hidden_folders()
@@ -257,7 +266,7 @@ def enter_namespaces():
     "Enter new namespaces; children are in a new PID namespace, too. Raises `OSError` if the system does not allow it"
     uid = os.getuid()
     gid = os.getgid()
-    _call('unshare', _USER | _MOUNT | _PID | _NET | _IPC | _UTS)
+    _call('unshare', _NEW_USER | _NEW_MOUNT | _NEW_PID | _NEW_NET | _NEW_IPC | _NEW_UTS)
     Path('/proc/self/setgroups').write_text('deny')
     Path('/proc/self/uid_map').write_text(f'{uid} {uid} 1')
     Path('/proc/self/gid_map').write_text(f'{gid} {gid} 1')

@@ -42,11 +42,13 @@ def launches(operator, rows, width) -> Launches:
     dtype, element_bytes = operator.dtype, operators.DTYPE_BYTES[operator.dtype]
     vec_size = operators.vector_width(0, element_bytes, rows, width)
     if operator.name == 'sum':
-        calls, count = operators.sum_calls(dtype, rows, width, vec_size, H100)
-        return Launches(calls, dict(partials=(operator.out, rows * count, False)))
+        calls, row_partials = operators.sum_calls(dtype, rows, width, vec_size, H100)
+        return Launches(calls, dict(partials=(operator.out, rows * row_partials, False)))
     if operator.name == 'argmax':
-        calls, count = operators.argmax_calls(dtype, rows, width, vec_size, H100)
-        return Launches(calls, dict(values=('float', rows * count, False), indices=('int', rows * count, False)))
+        calls, row_partials = operators.argmax_calls(dtype, rows, width, vec_size, H100)
+        return Launches(
+            calls, dict(values=('float', rows * row_partials, False), indices=('int', rows * row_partials, False))
+        )
     if operator.name == 'scan':
         calls, tiles = operators.scan_calls(dtype, rows, width, vec_size, H100)
         status_type = 'unsigned long long'
