@@ -232,8 +232,8 @@ def unpack(words, i=0, owns_references=False):
     return (items if n >= 0 else tuple(items)), i
 
 
-# C++ calls Python for each operation that makes or computes tensors (`x.sum()`, `torch::zeros`), and PyTorch computes
-# it here. An exception cannot propagate through C++, so it is stored and raised after the call.
+# C++ calls Python to create tensors and to compute with them (`torch::zeros`, `x.sum()`). PyTorch executes these
+# operations here. An exception cannot propagate through C++, so it is stored and raised after the call.
 _pending = threading.local()  # .error: the exception of an operation; .answer: keeps the words of its result alive
 _FACTORIES = {'empty', 'zeros', 'ones', 'rand', 'randn', 'full', 'randint', 'arange', 'linspace', 'eye', 'tensor'}
 _OPERATORS = dict(zip('+ - * / < <= > >= == !='.split(), 'add sub mul truediv lt le gt ge eq ne'.split()))

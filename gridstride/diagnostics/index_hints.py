@@ -230,7 +230,7 @@ def fixed_size_hint(fields, line, lines_before):
 
 
 def axes_hint(array, shape, index, parts):
-    "Select the hint for an array of several axes: a guard for each of them"
+    "Select the hint for an array of several axes: a guard per axis"
     axis = next((a for a, (i, n) in enumerate(zip(index, shape)) if not 0 <= i < n), None)
     if axis is None or len(index) != len(shape):
         return None

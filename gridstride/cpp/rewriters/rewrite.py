@@ -94,7 +94,7 @@ def _rewrite_heads(e):
             continue
         in_clusters = c[i] == '__cluster_dims__'
         if in_clusters and any('static thread_local' in text for *_, text in e.edits):
-            what = 'the emulator does not support __shared__ variables of file scope next to a kernel in clusters'
+            what = 'the emulator does not support file-scope __shared__ variables in a source with cluster kernels'
             raise c.error(NotEmulated, f'{what}: declare them in the function that uses them', i)
         body = next((j for j in range(c.match[i + 1], len(c)) if c[j] in ('{', ';')), None)
         if body and c[body] == '{':
