@@ -1,4 +1,4 @@
-"""The reader's copies of the lessons, in the folder `my`: answers are there, and the course's notebooks stay clean.
+"""Makes the reader's copies of the lessons, in the folder `my`, so that answers are not written to the course's files.
 
 `make` copies each lesson once. `update` brings a newer lesson into its copy and keeps what the reader wrote; for this
 it stores each lesson as it was copied. `reset` makes a fresh copy and keeps the old one under another name. The start
@@ -40,17 +40,17 @@ def _write_json(path, content, indent=1):
     write_whole(path, json.dumps(content, indent=indent, ensure_ascii=False) + '\n')
 
 
-def _copied(folder):
-    "Return {file: {cell id: source}} of the copies"
+def _load_sources(folder):
+    "Return {file: {cell id: source}}, the sources of each lesson when it was copied"
     try:
         return json.loads((folder / _COPIED).read_text(encoding='utf-8'))
     except FileNotFoundError:
         return {}
 
 
-def _copy(lesson, folder, copied):
+def _copy(lesson, folder, sources_of_lesson):
     shutil.copyfile(lesson, folder / lesson.name)
-    copied[lesson.name] = _sources(read(lesson))
+    sources_of_lesson[lesson.name] = _sources(read(lesson))
 
 
 def make(
@@ -59,56 +59,60 @@ def make(
 ) -> Path:
     "Copy the lessons that have no copy, and write the start page; returns its path"
     folder.mkdir(exist_ok=True)
-    copied = _copied(folder)
+    sources_of_lesson = _load_sources(folder)
     for lesson in lessons(nbs):
         if not (folder / lesson.name).exists():
-            _copy(lesson, folder, copied)
+            _copy(lesson, folder, sources_of_lesson)
     for name in ('inside', 'lib', 'utils.py'):  # lessons link to these folders; lectures import utils
         if (nbs / name).exists() and not (folder / name).exists():
             (shutil.copytree if (nbs / name).is_dir() else shutil.copyfile)(nbs / name, folder / name)
     if (nbs / '.progress.json').exists() and not (folder / '.progress.json').exists():
         shutil.copyfile(nbs / '.progress.json', folder / '.progress.json')
-    _write_json(folder / _COPIED, copied, None)
+    _write_json(folder / _COPIED, sources_of_lesson, None)
     write_whole(folder / START, start_page(folder))
     return folder / START
 
 
-# A cell that the reader changed or added wins; every other cell is the newer lesson's.
+# Cells that the reader changed or added are kept; all other cells are those of the newer lesson.
 def merged(
-    copied: dict,  # {cell id: source} of the lesson as it was copied
-    mine: dict,  # the reader's copy
+    old_sources: dict,  # {cell id: source} of the lesson as it was copied
+    reader_copy: dict,  # the reader's copy
     newer: dict,  # the newer lesson
 ) -> dict:
     "Return the newer lesson with the cells that the reader changed or added"
-    changed = {c['id']: c for c in mine['cells'] if c.get('id') in copied and _source(c) != copied[c['id']]}
-    cells = [changed.pop(c['id'], c) for c in newer['cells']]
-    at = {c['id']: i for i, c in enumerate(cells)}
-    added = {}  # id of the cell above -> cells that the reader added below it
+    changed_cells = {
+        c['id']: c for c in reader_copy['cells'] if c.get('id') in old_sources and _source(c) != old_sources[c['id']]
+    }
+    cells = [changed_cells.pop(c['id'], c) for c in newer['cells']]
+    index_of_cell = {c['id']: i for i, c in enumerate(cells)}
+    cells_added_below = {}  # id of the cell above -> cells that the reader added below it
     above = None
-    for c in mine['cells']:
-        if c.get('id') in copied or c.get('id') in at:
-            above = c['id'] if c['id'] in at else above
+    for c in reader_copy['cells']:
+        if c.get('id') in old_sources or c.get('id') in index_of_cell:
+            above = c['id'] if c['id'] in index_of_cell else above
         else:
-            added.setdefault(above, []).append(c)
-    res = added.get(None, []) + [o for c in cells for o in (c, *added.get(c['id'], []))]
-    if changed:
+            cells_added_below.setdefault(above, []).append(c)
+    merged_cells = cells_added_below.get(None, []) + [
+        o for c in cells for o in (c, *cells_added_below.get(c['id'], []))
+    ]
+    if changed_cells:
         heading = dict(cell_type='markdown', id='your-answers', metadata={}, source=[_LOST])
-        res += [heading, *changed.values()]
-    return {**newer, 'cells': res}
+        merged_cells += [heading, *changed_cells.values()]
+    return {**newer, 'cells': merged_cells}
 
 
-def _updated(lesson, copy, copied):
+def _update_copy(lesson, copy, sources_of_lesson):
     "Bring a newer lesson into its copy; returns whether the copy changed"
-    newer, mine, before = read(lesson), read(copy), copied.get(lesson.name)
-    if before == _sources(newer):
+    newer, reader_copy, old_sources = read(lesson), read(copy), sources_of_lesson.get(lesson.name)
+    if old_sources == _sources(newer):
         return False
-    if before is None or _sources(mine) == before:
-        if before is None and _sources(mine) != _sources(newer):
+    if old_sources is None or _sources(reader_copy) == old_sources:
+        if old_sources is None and _sources(reader_copy) != _sources(newer):
             return False  # it was not copied by `make`
         shutil.copyfile(lesson, copy)
     else:
-        _write_json(copy, merged(before, mine, newer))
-    copied[lesson.name] = _sources(newer)
+        _write_json(copy, merged(old_sources, reader_copy, newer))
+    sources_of_lesson[lesson.name] = _sources(newer)
     return True
 
 
@@ -120,12 +124,12 @@ def update(
     if not folder.exists():
         make(nbs, folder)
         return []
-    copied = _copied(folder)
-    known = [p for p in lessons(nbs) if (folder / p.name).exists()]
-    changed = [p.name for p in known if _updated(p, folder / p.name, copied)]
-    _write_json(folder / _COPIED, copied, None)
+    sources_of_lesson = _load_sources(folder)
+    copied_lessons = [p for p in lessons(nbs) if (folder / p.name).exists()]
+    changed_files = [p.name for p in copied_lessons if _update_copy(p, folder / p.name, sources_of_lesson)]
+    _write_json(folder / _COPIED, sources_of_lesson, None)
     make(nbs, folder)
-    return changed
+    return changed_files
 
 
 def reset(
@@ -134,43 +138,45 @@ def reset(
     folder=FOLDER,  # that of the copies
 ) -> list:  # (name of the copy, name of the old one) per lesson
     "Make a fresh copy of a lesson; the old copy gets another name. Raises `LookupError` for a number no lesson has"
-    chosen = pick([number], nbs)
+    chosen_lessons = pick([number], nbs)
     folder.mkdir(exist_ok=True)
-    copied, res = _copied(folder), []
-    for lesson in chosen:
-        old = None
+    sources_of_lesson, renamed = _load_sources(folder), []
+    for lesson in chosen_lessons:
+        old_name = None
         if (copy := folder / lesson.name).exists():
             names = (f'old{n or ""}_{lesson.name}' for n in range(1000))
-            old = next(name for name in names if not (folder / name).exists())
-            copy.rename(folder / old)
-        _copy(lesson, folder, copied)
-        res.append((lesson.name, old))
-    _write_json(folder / _COPIED, copied, None)
-    return res
+            old_name = next(name for name in names if not (folder / name).exists())
+            copy.rename(folder / old_name)
+        _copy(lesson, folder, sources_of_lesson)
+        renamed.append((lesson.name, old_name))
+    _write_json(folder / _COPIED, sources_of_lesson, None)
+    return renamed
 
 
 # The start page
 
 
-def _solved(folder):
+def _count_solved_exercises(folder):
     "Return {lesson: (solved exercises, all exercises)} of the lessons in `folder`"
     days = read_progress(progress_file(folder))
-    found = {p.name: exercises(read(p)) for p in lessons(folder)}
+    exercises_of_file = {p.name: exercises(read(p)) for p in lessons(folder)}
     return {
-        o: (sum(i in days for i in found[o.file]), len(found[o.file])) for o in curriculum.LESSONS if o.file in found
+        lesson: (sum(i in days for i in exercises_of_file[lesson.file]), len(exercises_of_file[lesson.file]))
+        for lesson in curriculum.LESSONS
+        if lesson.file in exercises_of_file
     }
 
 
 def next_lesson(solved):  # {lesson: (solved exercises, all exercises)}
     "Return the first lesson with an exercise that is not solved; None if all are solved"
-    return next((lesson for lesson, (done, all_of_it) in solved.items() if done < all_of_it), None)
+    return next((lesson for lesson, (num_solved, num_exercises) in solved.items() if num_solved < num_exercises), None)
 
 
 def start_page(
     folder=FOLDER,  # of the copies
 ) -> str:
     "Return the start page, Markdown: what comes next, and each lesson with its minutes and solved exercises"
-    solved = _solved(folder)
+    solved = _count_solved_exercises(folder)
     lines = ['# gridstride', '']
     if lesson := next_lesson(solved):
         minutes = curriculum.minutes(lesson)[0]
