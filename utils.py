@@ -3,4 +3,4 @@ from gridstride.support import numba_cuda as _numba_cuda
 from gridstride.utils import *
 from gridstride.cpp import cuda_kernel, load_cuda
 
-_numba_cuda.prepare()
+_numba_cuda.import_early()

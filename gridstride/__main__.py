@@ -10,7 +10,7 @@ from importlib import import_module
 import gridstride
 from gridstride.support.lazy_exports import run_command
 
-COMMANDS = {  # name -> (module, {arguments: what the command does})
+COMMANDS = {  # name -> (module, {arguments: description})
     'cpp': ('gridstride.cpp.__main__', {'program.cu': 'compile and run a CUDA program, checked if there is no GPU'}),
     'as_gpu': ('gridstride.as_gpu', {'program.py': 'run Python, or a notebook, that expects a GPU, without one'}),
     'judge': (

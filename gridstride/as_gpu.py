@@ -249,9 +249,9 @@ class _ShimLoader:
     is_shim = True
 
     def create_module(self, spec):
-        from .tile import plain
+        from .tile import triton_patches
 
-        modules = plain.substitute_modules()
+        modules = triton_patches.substitute_modules()
         sys.modules.update(modules)
         return modules['triton']
 
@@ -276,9 +276,9 @@ class _TritonFinder:
         return spec
 
     def patch(self, triton):
-        from .tile import plain, profiler
+        from .tile import profiler, triton_patches
 
-        plain.patch(triton, lambda *args: _swap(self.stack, *args))
+        triton_patches.patch(triton, lambda *args: _swap(self.stack, *args))
         profiler_modules = profiler.modules()
         for name, module in profiler_modules.items():
             _swap_module(self.stack, name, module)

@@ -2,7 +2,7 @@
 
     from gridstride.lesson import *
 
-| names | what they are |
+| names | description |
 |---|---|
 | `np`, `plt`, `torch` | NumPy, matplotlib's pyplot and PyTorch; the last two are imported on first use |
 | `inspect`, `json`, `math`, `os`, `random`, `re`, `sys`, `time`, `cache`, `partial`, `zip_longest`, `Path` | Python's |
@@ -16,7 +16,7 @@
 | `changed`, `code_of`, `contest`, `define`, `source_in` | variants of a kernel, and contests among them |
 | `recorded`, `on_gpu`, `print_on_gpu`, `made_on`, `Unavailable` | results of a GPU, recorded for readers without one |
 | `recorded_file` | the path of a recorded file, next to the lesson or in the package |
-| `claim`, `expected`, `EXPECTED`, `Table` | what the text expects, and tables |
+| `claim`, `expected`, `EXPECTED`, `Table` | expected results in a lesson's text, and tables |
 
 A lesson imports other names itself. The choice of `cuda` and `triton` is visible in the lesson:
 `from gridstride import cuda` runs kernels on the GPU if there is one, `from gridstride.sim import cuda` always in the
@@ -25,7 +25,7 @@ simulator, which counts; `from gridstride import triton` likewise runs Triton's 
 A package that is not installed stops a lesson where the lesson uses it first, with the command that installs it.
 """
 
-# ruff: noqa: F401, F403 (what is imported here is exported)
+# ruff: noqa: F401, F403 (this module exports its imports)
 
 import inspect
 import json
@@ -96,7 +96,7 @@ class _LazyModule(ModuleType):
 
 os.environ.setdefault('NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS', '0')  # small grids are intended in a lesson
 os.environ.setdefault('KINETO_LOG_LEVEL', '99')  # PyTorch's profiler prints nothing
-numba_cuda.prepare()
+numba_cuda.import_early()
 gpu = backend() == 'gpu'
 device = 'cuda' if gpu else 'cpu'
 torch, plt = _LazyModule('torch'), _LazyModule('matplotlib.pyplot')

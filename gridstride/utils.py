@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from .support.parameter_docs import documented
-from .support.short_tracebacks import briefly
+from .support.short_tracebacks import shorten_traceback
 
 # %% ../nbs/lib/01_utils.ipynb #870a23e7
 def cdiv(
@@ -194,7 +194,7 @@ class Agreement:
 
 def _mismatch(message):
     "Make the error of a `check` that fails"
-    return briefly(AssertionError(message))
+    return shorten_traceback(AssertionError(message))
 
 
 @documented

@@ -22,7 +22,7 @@ from . import compare
 from .keys import function_within, key, without_comments
 from .recording import EXPECTED, Expectations, Unavailable, made_on, log_lookup, recorded, recorded_file, renew_key
 from ..support.function_source import SourceMissing, source_of
-from ..support.short_tracebacks import ShownBriefly
+from ..support.short_tracebacks import ShortTracebackError
 from ..support.tables import Table
 from ..utils import backend
 from ..utils import check as same
@@ -30,7 +30,7 @@ from ..utils import check as same
 __all__ = ['ChangeError', 'changed', 'define', 'source_in', 'code_of', 'Contest', 'contest']
 
 
-class ChangeError(ShownBriefly, ValueError):
+class ChangeError(ShortTracebackError, ValueError):
     "Raised if the text to replace or to find is missing, or occurs more than once"
 
 

@@ -6,7 +6,7 @@ from .kernel import Kernels, cuda_kernel
 from .load import load_cuda
 from .program import run
 from .frontend.reader import host_functions
-from ..support.short_tracebacks import briefly
+from ..support.short_tracebacks import shorten_traceback
 from ..utils import cuda_begin
 
 
@@ -16,7 +16,7 @@ class _Parser(argparse.ArgumentParser):
     "A parser that raises `ValueError` where argparse would exit, so that a wrong option does not end the notebook"
 
     def error(self, message):
-        raise briefly(ValueError(f'%%cuda: {message}\n{self.format_usage()}'))
+        raise shorten_traceback(ValueError(f'%%cuda: {message}\n{self.format_usage()}'))
 
 
 def _parser():

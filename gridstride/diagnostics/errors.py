@@ -64,7 +64,7 @@ from typing import NamedTuple
 
 from .hints import hint_for
 from .messages import DIALECTS, HINTS, PHRASES, WORDS
-from ..support.short_tracebacks import ShownBriefly, is_notebook_runtime
+from ..support.short_tracebacks import ShortTracebackError, is_notebook_runtime
 
 __all__ = [
     'Access',
@@ -115,7 +115,7 @@ Call = namedtuple('Call', 'function file line source', defaults=('',))  # a fram
 Phrase = namedtuple('Phrase', 'code fields', defaults=({},))  # a part of a sentence, with a row of its own
 
 
-class KernelError(ShownBriefly, Exception):
+class KernelError(ShortTracebackError, Exception):
     "A finding: a mistake of a kernel. Attributes that do not apply are None"
 
     kind = None
@@ -299,7 +299,7 @@ class NotCompiled(KernelError, TypeError):
     kind = 'not compiled'
 
 
-class WrongArgument(ShownBriefly, TypeError):
+class WrongArgument(ShortTracebackError, TypeError):
     "An argument of a launch that the kernel does not take"
 
 

@@ -2,7 +2,7 @@
 
 One module per profiler: `trace` (PyTorch's), `counters` (Nsight Compute; `ncu_report` reads its report), `tree`
 (Proton). They use `show` (tables, rates, names of kernels), `strip` (time from left to right) and `isolate` (slices a
-function out of a notebook, with what it needs, for Nsight Compute and Proton to run).
+function out of a notebook, with its dependencies, for Nsight Compute and Proton to run).
 """
 
 from .counters import SECTIONS, ncu

@@ -146,8 +146,8 @@ def command(
     return [ncu, *options, *target]
 
 
-# There are two kinds of errors: those of this machine (`Unavailable`, then a recording is shown instead), and those
-# that the reader can fix.
+# There are two kinds of errors: limits of this machine (`Unavailable`: a recording is shown instead), and mistakes that
+# the reader can fix.
 _NO_PERMISSION = (
     "the driver restricts the GPU's counters to administrators (ERR_NVGPUCTRPERM). An administrator can grant access: "
     'echo "options nvidia NVreg_RestrictProfilingToAdminUsers=0" | sudo tee /etc/modprobe.d/nvidia-counters.conf, '
@@ -160,7 +160,7 @@ _UNSUPPORTED = (
 
 
 def error_from_output(
-    output: str,  # what ncu and the program printed
+    output: str,  # of ncu and the program
     status: int,  # exit status
 ):  # an exception, or None
     "Return the exception for a failed run, or None"

@@ -63,11 +63,11 @@ def _statement(node, text):
     defines = {
         s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()
     } - comprehension_variables
-    now = {s.get_name() for s in table.get_symbols() if s.is_referenced()} - comprehension_variables
+    reads_now = {s.get_name() for s in table.get_symbols() if s.is_referenced()} - comprehension_variables
     if isinstance(node, ast.AugAssign):
-        now |= defines
+        reads_now |= defines
     parts = [_names_read(c) for c in table.get_children()]
-    return Statement(text, defines, now.union(*(n for n, _ in parts)), set().union(*(l for _, l in parts)), node)
+    return Statement(text, defines, reads_now.union(*(n for n, _ in parts)), set().union(*(l for _, l in parts)), node)
 
 
 def statements(*sources) -> list:  # of `Statement`, in order
@@ -127,22 +127,24 @@ def _last_definition(program, name, end):
     )
 
 
-def _dependencies(program, name, before, later, kept_indices, missing):
-    """Keep the definition of `name` before an index of the program, and settings on it.
+def _dependencies(program, name, use_index, is_read_later, kept_indices, undefined):
+    """Keep the last definition of `name` before the statement `use_index` that reads it, and settings on it.
 
-    Returns the names on which these depend, as [(name, index before which it is defined, whether it is read later)]."""
+    Returns the names that these read, as [(name, index of the statement that reads it, whether it is read later)]."""
     end = len(program)
-    i = _last_definition(program, name, before)
-    if i is None and later and before < end:
+    definition = _last_definition(program, name, use_index)
+    if definition is None and is_read_later and use_index < end:
         return [(name, end, True)]
-    if i is None:
-        return missing.add(name) or []
-    kept_indices.add(i)
+    if definition is None:
+        return undefined.add(name) or []
+    kept_indices.add(definition)
     names = {n for k in kept_indices for n in program[k].defines}
     settings = [k for k, s in enumerate(program) if k not in kept_indices and _is_setting_on(s, names)]
     kept_indices.update(settings)
-    now = [(n, k, False) for k in (i, *settings) for n in program[k].reads_now]
-    return now + [(n, b, True) for k in (i, *settings) for n in program[k].reads_later for b in {before, end}]
+    names_now = [(n, k, False) for k in (definition, *settings) for n in program[k].reads_now]
+    return names_now + [
+        (n, b, True) for k in (definition, *settings) for n in program[k].reads_later for b in {use_index, end}
+    ]
 
 
 def slice_statements(
@@ -151,17 +153,17 @@ def slice_statements(
 ) -> tuple:  # (statements, names that no statement defines)
     "Return the statements that `names` depend on, in order"
     kept_indices = set()
-    missing = set()
+    undefined = set()
     worklist = [(n, len(program), False) for n in names]
     visited = set()
     while worklist:
-        name, before, later = worklist.pop()
-        if (name, before) in visited:
+        name, use_index, is_read_later = worklist.pop()
+        if (name, use_index) in visited:
             continue
-        visited.add((name, before))
-        worklist += _dependencies(program, name, before, later, kept_indices, missing)
+        visited.add((name, use_index))
+        worklist += _dependencies(program, name, use_index, is_read_later, kept_indices, undefined)
     return _drop_repeated_settings([program[i] for i in sorted(kept_indices)]), {
-        n for n in missing if not hasattr(builtins, n)
+        n for n in undefined if not hasattr(builtins, n)
     }
 
 
@@ -174,8 +176,8 @@ def _drop_repeated_settings(statement_list):
     ]
 
 
-# The program of a notebook is its cells in the order in which they ran; that of a script is the file. A function of an
-# imported module needs only the import.
+# The program of a notebook is its cells in the order in which they ran; the program of a script is its file. A
+# function of an imported module needs only the import.
 def _cells():
     "Return the sources of the cells that this notebook has run; None outside a notebook"
     shell = sys.modules['IPython'].get_ipython() if 'IPython' in sys.modules else None

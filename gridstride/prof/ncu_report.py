@@ -116,7 +116,7 @@ def _dicts(rows):
 
 
 def details(
-    text: str,  # what `ncu --csv --page details` printed
+    text: str,  # output of `ncu --csv --page details`
 ) -> dict:  # launch number -> `Kernel`
     "Return the sections, metrics and rules of each launch"
     kernel_of_launch = {}
@@ -147,7 +147,7 @@ def _rule(r, section):
 # The raw page has one row per launch, below a row of units. The source page has, per source line, a row with the sums
 # over its instructions, followed by the instructions; only the sums are used.
 def raw(
-    text: str,  # what `ncu --csv --page raw` printed
+    text: str,  # output of `ncu --csv --page raw`
 ) -> dict:  # launch number -> {ncu's name: `Metric`}
     "Return all metrics of each launch by their names in ncu"
     rows = _csv(text, 'ID')
@@ -162,7 +162,7 @@ def raw(
 
 
 def lines(
-    text: str,  # what `ncu --csv --page source --print-source cuda,sass` printed
+    text: str,  # output of `ncu --csv --page source --print-source cuda,sass`
 ) -> list:  # (function, list of `Line`), in the order of the launches
     "Return the source lines of each launch with their counters; needs line information in the program"
     lines_of_launches = []

@@ -24,7 +24,7 @@ from ..support.tables import CellText, Share, Table
 
 # Events on the CPU nest: an operator calls operators, and the innermost one calls the driver. A kernel has the
 # correlation number of the driver call that launched it, so it belongs to the operator around that call. The time of
-# an operator itself is its time without that of its inner operators.
+# an operator itself does not include the time of its inner operators.
 _KIND_OF_CATEGORY = {
     'cpu_op': 'op',
     'user_annotation': 'op',
@@ -60,7 +60,7 @@ class Span:
 
     @property
     def own_seconds(self) -> float:
-        "The duration without that of inner operators"
+        "The duration without the durations of inner operators"
         return max(0, self.seconds - self.inner_seconds)
 
     @property

@@ -265,8 +265,8 @@ def _explain_busy():
 
 
 class Session:
-    """`with proton() as p:` profiles what is launched inside; afterwards `p.result` is the `Tree`, or the `Timeline` if
-    `inside`"""
+    """`with proton() as p:` profiles the kernels that the block launches; afterwards `p.result` is the `Tree`, or the
+    `Timeline` if `inside`"""
 
     def __init__(self, inside=False, hook=True):
         self.inside = inside

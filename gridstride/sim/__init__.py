@@ -1,4 +1,4 @@
-"""The simulator: runs kernels in Numba's CUDA dialect on a CPU and reports what is wrong with them.
+"""The simulator: runs kernels in Numba's CUDA dialect on a CPU and reports their errors.
 
 `sim.cuda` is the dialect, on any machine. The modules, in a good reading order:
 
@@ -9,15 +9,16 @@
 - rewriting a thread's function for many lanes: `constants` (values known at compile time), `spin_wait` (finds kernels
   whose blocks wait for each other), `definition` (reads the `def`), `unassigned` (finds variables that may be read
   unassigned), `trees` (walks syntax trees), `templates` (code as trees), `unsupported_syntax`, `rewrite`, `program` (a
-  rewritten function); and what rewritten kernels call: `operations`, `python_functions` (`print`, `range`, `len`, ...);
+  rewritten function); and the functions that rewritten kernels call: `operations`, `python_functions` (`print`,
+  `range`, `len`, ...);
 - CUDA's own functions: `intrinsics` (indices, shared arrays, barriers, fences), `warps` (shuffles, votes), `atomics`,
   `scalars`, `vectors` (`float32x4` and the other vector types);
-- a launch: `kernel` (what `jit` returns), `signatures` (declared parameter types), `arguments`, `launch`, `residents`
+- a launch: `kernel` (the result of `jit`), `signatures` (declared parameter types), `arguments`, `launch`, `residents`
   (blocks that wait for others), `run` (the context of one launch);
 - the names: `cuda` (Numba's), `host` (arrays on the device, streams, events), `host_memory` (pinned, mapped and
   managed arrays), `args` (`In`, `Out`), `elementwise` (`vectorize`, `reduce`, ...), `inspection` (PTX, LLVM IR
-  and types from Numba's compiler), `random`, `libdevice`, `submodules` (those of `numba.cuda`);
-- next to it: `counters` (what the hardware would count), `numba_reference` (the same kernel in Numba's own simulator).
+  and types from Numba's compiler), `random`, `libdevice`, `submodules` (of `numba.cuda`);
+- also: `counters` (the counters of the hardware), `numba_reference` (runs a kernel in Numba's own simulator).
 """
 
 from . import cuda

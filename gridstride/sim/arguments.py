@@ -16,7 +16,7 @@ __all__ = ['convert_arguments']
 
 
 def _wrap_tensor(tensor, name, memories):
-    "Make a `View` of a torch tensor; its memory is the whole storage, because several tensors may share one"
+    "Make a `View` of a torch tensor; its memory is the whole storage, which several tensors may share"
     if str(tensor.device) != 'cpu':
         raise NotSimulated(f'{name} is on {tensor.device}; the simulator takes CPU tensors', f'Pass {name}.cpu().')
     if str(tensor.layout) != 'torch.strided':
@@ -49,8 +49,8 @@ def _convert_argument(
     if isinstance(value, np.void):
         raise type_error('is a single record; pass an array with one record, such as a[i:i+1]')
     if isinstance(value, tuple):
-        converted = [_convert_argument(item, f'{name}[{i}]', memories, type_error) for i, item in enumerate(value)]
-        return value._make(converted) if hasattr(value, '_make') else tuple(converted)
+        items = [_convert_argument(item, f'{name}[{i}]', memories, type_error) for i, item in enumerate(value)]
+        return value._make(items) if hasattr(value, '_make') else tuple(items)
     if isinstance(value, int) and not fits_64_bits(value):
         raise type_error(f'is {value}, which needs more than 64 bits; pass a float')
     if isinstance(value, (bool, int, float, complex, np.generic)):

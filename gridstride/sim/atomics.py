@@ -7,7 +7,7 @@ import numpy as np
 
 from ..diagnostics.errors import NotCompiled
 from .intrinsics import Namespace, intrinsic
-from .memory import View, as_element, locate, not_an_array, check_writable
+from .memory import View, as_element, locate, not_an_array_error, check_writable
 
 __all__ = ['atomic']
 
@@ -91,7 +91,7 @@ def _make_atomic(
                 raise ctx.unsupported(
                     site, active, f'an atomic on {ary.name}, an array of records', 'Use it on a field.'
                 )
-            raise not_an_array(ctx, ary, site)
+            raise not_an_array_error(ctx, ary, site)
         if ary.dtype not in dtypes:
             raise _element_type_error(ctx, active, site, name, ary)
         offsets = locate(ctx, active, ary, idx, site, 'atomic')

@@ -92,7 +92,7 @@ def fits_64_bits(
 
 
 def fold_integer(node, evaluate_part=None):
-    "Return the value of an integer expression, whose parts `evaluate_part` evaluates; None if it is not constant"
+    "Return the value of an integer expression, or None if it is not constant; `evaluate_part` evaluates its operands"
     evaluate_part = evaluate_part or fold_integer
     if isinstance(node, ast.Constant):
         return node.value if _is_integer(node.value) else None

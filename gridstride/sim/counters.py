@@ -1,4 +1,4 @@
-"""Counts per line of a kernel what a GPU would count: requests, sectors, wavefronts, bank conflicts, branches."""
+"""Counters of a GPU, per line of a kernel: requests, sectors, wavefronts, bank conflicts, branches."""
 
 from collections import defaultdict
 from contextlib import contextmanager
@@ -99,7 +99,7 @@ class Trace:
             )
 
     def branch(self, ctx, active, taken_lanes, other_lanes, site):
-        "Record a branch: the lanes of `taken_lanes` take it, those of `other_lanes` do not"
+        "Record a branch, which the lanes of `taken_lanes` take and those of `other_lanes` do not take"
         num_warps = ctx.group.warps_per_block * ctx.group.num_blocks
 
         def warps_with_lanes(mask):

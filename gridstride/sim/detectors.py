@@ -278,7 +278,7 @@ class Racecheck:
         self.deferred.setdefault((id(view.mem), int(offset), int(reader)), (ctx.program, raise_race))
 
     def on_compare_and_swap(self, ctx, lanes, view, offsets):
-        "Drop the deferred races of `lanes` with the elements at `offsets`: a compare-and-swap checks what was read"
+        "Drop the deferred races of `lanes` at `offsets`: a compare-and-swap checks the value that was read"
         shadow = view.mem.shadow
         thread_ids = ctx.group.thread_ids[lanes]
         for element, thread in zip(offsets, thread_ids) if self.deferred else ():
@@ -297,7 +297,7 @@ class Racecheck:
         shadow.read_time[np.intersect1d(replaced_lowest, replaced_highest)] = 0
 
     def raise_deferred(self, ctx, active, view=None, offsets=()):
-        "Raise the first deferred race of a lane of `active`; if `view` is given, one with its elements at `offsets`"
+        "Raise the first deferred race of a lane of `active`, with an element of `view` at `offsets` unless it is None"
         if not self.deferred:
             return
         threads = set(ctx.group.thread_ids[active].tolist())
@@ -308,7 +308,7 @@ class Racecheck:
                 raise_race()
 
     def unordered_lanes(self, ctx, lanes, is_recent, time, thread):
-        "Return the indices of `lanes` whose `is_recent` access by `thread` at `time` does not happen before theirs"
+        "Return the indices i at which the recent access by `thread[i]` does not happen before that of `lanes[i]`"
         candidates = np.flatnonzero(is_recent & (thread != ctx.group.thread_ids[lanes]))
         if not candidates.size:
             return candidates

@@ -57,7 +57,7 @@ class Reduce:
         init=0,  # the initial value
         stream=0,  # ignored
     ):
-        "Reduce `arr` to a value of its type; returns None if `res` is given, and `init` for an empty array"
+        "Reduce `arr` to a value of its type, `init` if it is empty; returns it, or None if `res` takes it"
         if not hasattr(arr, 'ndim'):
             raise TypeError(f'cuda.reduce takes an array, not a {type(arr).__name__}: use np.asarray(...)')
         if arr.ndim != 1:

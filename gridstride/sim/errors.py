@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from ..diagnostics.errors import NotSimulated, Location, exception_of
 from ..diagnostics.launch_config import argument_error
-from ..support.short_tracebacks import ShownBriefly, briefly
+from ..support.short_tracebacks import ShortTracebackError, shorten_traceback
 from .memory import View
 
 __all__ = ['add_kernel_line']
@@ -20,12 +20,12 @@ def add_kernel_line(program, values, error):
     if isinstance(error, NotSimulated) and line and not error.line:
         location = dict(kernel=program.name, file=program.file, line=line, source=source)
         return NotSimulated(error.summary, error.hint, **location)
-    if isinstance(error, ShownBriefly) or not line:
+    if isinstance(error, ShortTracebackError) or not line:
         return error
     if isinstance(error, TypeError) and re.search(r'\bView\b', str(error)):
         return _array_as_number_error(program, values, error)
     error.__notes__ = [f'  line {line}: {source}\n  in {program.name}{_similar_name_hint(error)}']
-    return briefly(error)
+    return shorten_traceback(error)
 
 
 def _similar_name_hint(error):

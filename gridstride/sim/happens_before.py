@@ -1,10 +1,10 @@
 """Finds data races between the operations of streams and the host: launches, copies, and accesses by the host.
 
 A launch or a copy runs in the background on a GPU. Here it runs at once, and this module computes which earlier
-operations happen before it: those of its stream, those before an event that the stream has waited for, those that the
-legacy default stream orders, and all that the host has waited for. Each stream has a vector clock: {other stream: how
-many of its operations happen before the next one here}. So does the host. The shadow of an array records in which
-launch an element was accessed; a copy records which elements it accesses.
+operations happen before it: earlier operations of its stream, operations before an event that the stream has waited
+for, operations that the legacy default stream orders, and all that the host has waited for. Each stream has a vector
+clock: {other stream: how many of its operations happen before the next one here}. So does the host. The shadow of an
+array records in which launch an element was accessed; a copy records which elements it accesses.
 
 Not modelled: kernels of `engine='c'`; tensors, plain NumPy arrays and elements of records, whose shadow ends with the
 launch; a stream of another library, and the per-thread default stream, which count as the default stream; reads of a
@@ -74,7 +74,7 @@ def _first_index(mask, index):
 
 
 class Operation:
-    """A launch or a copy, with the vector clock of what happens before it.
+    """A launch or a copy, with a vector clock of the operations that happen before it.
 
     The clock is a dict, stream -> n: the first n operations of this stream happen before. So operation `number` of a
     stream happens before an event whose clock has at least `number` for this stream."""

@@ -430,14 +430,14 @@ def require_context(f):
 
 
 def profile_start():
-    "Do nothing: `sim.trace` records what kernels do"
+    "Do nothing; `sim.trace` records kernels instead"
 
 
 def profile_stop():
-    "Do nothing: `sim.trace` records what kernels do"
+    "Do nothing; `sim.trace` records kernels instead"
 
 
 @contextmanager
 def profiling():
-    "Do nothing: `sim.trace` records what kernels do"
+    "Do nothing; `sim.trace` records kernels instead"
     yield

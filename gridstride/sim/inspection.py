@@ -107,15 +107,15 @@ class InspectableKernel:
         return {key: getattr(overload, method)() for key, overload in self.overloads.items()}
 
     def inspect_asm(self, signature=None):
-        "Return the PTX: {signature: text}, or that of one signature"
+        "Return the PTX for a signature; without one, {signature: text}"
         return self._inspect('inspect_asm', signature)
 
     def inspect_llvm(self, signature=None):
-        "Return the LLVM IR: {signature: text}, or that of one signature"
+        "Return the LLVM IR for a signature; without one, {signature: text}"
         return self._inspect('inspect_llvm', signature)
 
     def inspect_sass(self, signature=None):
-        "Return the SASS: {signature: text}, or that of one signature"
+        "Return the SASS for a signature; without one, {signature: text}"
         return self._inspect('inspect_sass', signature)
 
     def inspect_types(self, file=None):
@@ -124,23 +124,23 @@ class InspectableKernel:
             print(overload.inspect_types(), file=file)
 
     def get_regs_per_thread(self, signature=None):
-        "Return the registers per thread: {signature: count}, or that of one signature"
+        "Return the registers per thread for a signature; without one, {signature: count}"
         return self._resource('regs_per_thread', signature)
 
     def get_shared_mem_per_block(self, signature=None):
-        "Return the bytes of static shared memory per block: {signature: bytes}, or those of one signature"
+        "Return the bytes of static shared memory per block for a signature; without one, {signature: bytes}"
         return self._resource('shared_mem_per_block', signature)
 
     def get_local_mem_per_thread(self, signature=None):
-        "Return the bytes of local memory per thread: {signature: bytes}, or those of one signature"
+        "Return the bytes of local memory per thread for a signature; without one, {signature: bytes}"
         return self._resource('local_mem_per_thread', signature)
 
     def get_const_mem_size(self, signature=None):
-        "Return the bytes of constant memory: {signature: bytes}, or those of one signature"
+        "Return the bytes of constant memory for a signature; without one, {signature: bytes}"
         return self._resource('const_mem_size', signature)
 
     def get_max_threads_per_block(self, signature=None):
-        "Return the maximum threads per block: {signature: count}, or that of one signature"
+        "Return the maximum threads per block for a signature; without one, {signature: count}"
         return self._resource('max_threads_per_block', signature)
 
     def _resource(self, name, signature):

@@ -112,7 +112,7 @@ class Kernel(InspectableKernel):
 
     @property
     def signatures(self):
-        "Return the declared signatures, or else those of the launches"
+        "Return the declared signatures, or the signatures of the launches if none is declared"
         return list(self.overloads)
 
     extensions = ()
@@ -162,8 +162,8 @@ def jit(
 ) -> Any:  # a `Kernel`; with `device=True` a `Device`; without a function, a decorator that makes one
     """Make a kernel, or with `device=True` a device function, as a decorator.
 
-    Compiler options and the signatures of device functions have no effect; `signatures` describes those of kernels.
-    Raises `TypeError` for an object that is not a Python function."""
+    Compiler options and the signatures of device functions have no effect; module `signatures` describes the
+    signatures of kernels. Raises `TypeError` for an object that is not a Python function."""
     if isinstance(func_or_sig, FunctionType):
         return (Device if device else Kernel)(func_or_sig)
     if isinstance(func_or_sig, (int, type, BuiltinFunctionType)):

@@ -8,7 +8,7 @@ addition for thousands of threads, and counting instructions, memory sectors and
 A variable that is the same in all lanes (a *uniform* one) stays a scalar.
 
 A *lane* is always an index into these arrays; the index of a thread within its warp is `laneid`, as in CUDA. The
-threads that run at once are a `Group`: those of one block, or of several consecutive ones.
+threads that run at once are a `Group`: the threads of one block, or of several consecutive blocks.
 """
 
 from functools import cached_property, lru_cache
@@ -40,7 +40,7 @@ def _coordinate(axis, linear_index, size):
 
 
 class _Lanes:
-    "The index arrays that all groups of `num_blocks` blocks of shape `block_dim` share, wherever they are in the grid"
+    "The index arrays of a group; they do not depend on the position of the group in the grid"
 
     # `block_in_group` and `warp_in_group` index NumPy arrays, so they have NumPy's index type, which has 32 bits in a
     # browser; `thread_index` and `laneid` are values of the kernel, so they are int64.

@@ -79,7 +79,7 @@ def _run_groups(ctx, prog, values):
         group = Group(
             ctx.grid, ctx.block, first_block, min(blocks_per_group, ctx.grid.size - first_block), ctx.warp_size
         )
-        ctx.begin_group(group, isolated=not prog.may_spin)
+        ctx.begin_group(group, is_isolated=not prog.may_spin)
         steps = prog(ctx, ctx.group.all_lanes, *values)
         if prog.may_spin:
             residents.start_block(steps)

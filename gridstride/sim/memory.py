@@ -1,8 +1,8 @@
-"""The arrays of a kernel: their memory, and how a kernel loads and stores elements.
+"""The arrays of a kernel: their memory, and the loads and stores of their elements.
 
-A kernel indexes a `View`: a flat memory (`Mem`), an offset, a shape and strides. The offset
-of a shared array differs between blocks, that of a local array between threads, so the same
-code serves global, shared and local memory.
+A kernel indexes a `View`: a flat memory (`Mem`), an offset, a shape and strides. The offset of a
+shared array differs between blocks, and the offset of a local array differs between threads, so the same code serves
+global, shared and local memory.
 """
 
 from functools import cached_property
@@ -24,7 +24,7 @@ __all__ = [
     'freeze_array',
     'locate',
     'load',
-    'not_an_array',
+    'not_an_array_error',
     'check_writable',
     'as_element',
     'store',
@@ -41,15 +41,15 @@ class Mem:
         self.is_dynamic = False  # whether it is dynamic shared memory, whose size the launch sets
         self.is_constant = False  # whether it is an array from outside the kernel, which Numba compiles into it
         self.read_only_names = set()  # names of read-only arrays in this memory
-        self.views = {}  # name in this launch -> `View`: the arrays in this memory
-        self.fields = {}  # of records on the device: memory key -> `Mem` of a field
+        self.views = {}  # name of an array in this launch -> its `View`
+        self.fields = {}  # for records on the device: memory key -> `Mem` of a field
 
     @cached_property
     def shadow(self):
         "The detectors' shadow of each element"
         size = len(self.data)
-        sparse = self.space == 'global' and 4 * sum(int(np.max(view.size)) for view in self.views.values()) < size
-        return Shadow(size, sparse)
+        is_sparse = self.space == 'global' and 4 * sum(int(np.max(view.size)) for view in self.views.values()) < size
+        return Shadow(size, is_sparse)
 
 
 class View:
@@ -176,7 +176,7 @@ def allocate_view(shape, dtype, name, space, num_copies=1, copy_index=0):
 # so that a race through two names is found, too. `memories` maps the key of each memory of the launch to its `Mem`.
 def wrap(
     array,  # a NumPy array of any layout
-    name,  # in messages
+    name,  # the name of the array in messages
     memories,  # memory key -> `Mem`: the memories of this launch so far
     flat=None,  # the whole memory of `array` as a flat array, if known
 ):
@@ -260,8 +260,8 @@ def _is_out_of_bounds(index, length, active):
     "Return whether an index is out of bounds for an axis of this length, in any lane of `active`"
     if np.ndim(index) == np.ndim(length) == 0:
         return not 0 <= index < length
-    out_of_bounds = (index < 0) | (index >= length)
-    return out_of_bounds.any() and (out_of_bounds & active).any()
+    is_out_of_range = (index < 0) | (index >= length)
+    return is_out_of_range.any() and (is_out_of_range & active).any()
 
 
 def locate(ctx, active, view, indices, site, access):
@@ -271,9 +271,9 @@ def locate(ctx, active, view, indices, site, access):
     slice whose step differs between threads."""
     indices = indices if isinstance(indices, tuple) else (indices,)
     if indices and (indices[0] is Ellipsis or indices[-1] is Ellipsis):
-        explicit = tuple(index for index in indices if index is not Ellipsis)
-        omitted = (slice(None),) * (view.ndim - len(explicit))
-        indices = (*omitted, *explicit) if indices[0] is Ellipsis else (*explicit, *omitted)
+        other_indices = tuple(index for index in indices if index is not Ellipsis)
+        full_slices = (slice(None),) * (view.ndim - len(other_indices))
+        indices = (*full_slices, *other_indices) if indices[0] is Ellipsis else (*other_indices, *full_slices)
     if len(indices) > view.ndim:
         ctx.detectors.memcheck.raise_index_count(ctx, active, view, len(indices), site)
     offset = view.offset
@@ -296,7 +296,7 @@ def locate(ctx, active, view, indices, site, access):
     )
 
 
-def not_an_array(ctx, value, site):
+def not_an_array_error(ctx, value, site):
     "Make the `TypeError` for an index of a value that is not an array"
     location = ctx.program.sites[site]
     kind = 'number' if isinstance(value, (np.ndarray, np.generic)) else type(value).__name__
@@ -311,7 +311,7 @@ def load(ctx, active, view, idx, site):
         if hasattr(view, 'load'):
             return view.load(ctx, active, idx, site)
         if isinstance(view, (np.ndarray, np.generic)):
-            raise not_an_array(ctx, view, site)
+            raise not_an_array_error(ctx, view, site)
         return _load_from_tuple(ctx, active, view, idx, site) if np.ndim(idx) else as_numba(view[idx])
     offset = locate(ctx, active, view, idx, site, 'read')
     return offset if isinstance(offset, View) else _read(ctx, active, view, offset, site)
@@ -382,7 +382,7 @@ _NOT_NUMBERS = {  # name of a type -> (its description, a hint)
 }
 
 
-def not_a_number(ctx, view, value, site):
+def not_a_number_error(ctx, view, value, site):
     "Make the `TypeError` for a store of a value that is not a number"
     location = ctx.program.sites[site]
     type_name = type(value).__name__
@@ -400,7 +400,7 @@ def as_element(ctx, active, view, value, site):
     value = np.asarray(value)
     dtype = view.dtype
     if value.dtype.kind not in 'biufc' or isinstance(original, (tuple, list)):
-        raise not_a_number(ctx, view, original, site)
+        raise not_a_number_error(ctx, view, original, site)
     if value.dtype.kind == 'c' != dtype.kind:
         problem = f'a complex number in {view.name}, whose elements are {dtype}, which Numba does not compile'
         raise ctx.unsupported(site, active, problem, 'Write z.real or abs(z), or use an array of np.complex64.')
@@ -412,7 +412,7 @@ def store(ctx, active, view, idx, value, site):
     if not isinstance(view, View):
         if hasattr(view, 'store'):
             return view.store(ctx, active, idx, value, site)
-        raise not_an_array(ctx, view, site)
+        raise not_an_array_error(ctx, view, site)
     offset = locate(ctx, active, view, idx, site, 'write')
     if isinstance(offset, View):
         _store_slice(ctx, active, offset, value, site)
@@ -479,7 +479,7 @@ def _offset_at(view, index):
 
 
 def _broadcast_index(index, shape):
-    "Map an index to an array of this shape, whose axes of size 1 are broadcast"
+    "Map an index of a broadcast array to an index of the array of this shape: axes of size 1 get the index 0"
     return tuple(0 if np.ndim(size) == 0 and size == 1 else axis_index for axis_index, size in zip(index, shape))
 
 

@@ -87,7 +87,7 @@ def continue_loop(ctx, loop, condition, site):
 
 
 def return_from(ctx, is_kernel, active, value, result):
-    "Execute `return`: ends the lanes of a kernel, or merges `value` into `result`, that of a device function so far"
+    "Execute `return`: ends the lanes of a kernel, or merges `value` into the `result` of a device function"
     if is_kernel:
         ctx.group.live = ctx.group.live & ~active
         return None

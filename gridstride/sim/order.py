@@ -1,12 +1,11 @@
 """The memory model: computes whether one access happens before another, by barriers, and by flags between fences.
 
-A flag is an element that atomics access. An atomic store to it releases what happens before the writer's last fence;
-an atomic load acquires that at the reader's next fence, or at the next barrier of its block. `threadfence_block` does
-this within a block only. The emulator of CUDA C has the same model, `cpp/runtime/order.cpp`, with the same names, and
-its README lists the races that it misses; the model of `tile` is in `tile/run.py`. This one misses more: it keeps only
-the lowest and the highest reader of an element, and groups of blocks that run one after the other count as ordered
-until a thread has executed a fence.
-"""
+A flag is an element that atomics access. An atomic store to it releases the accesses before the writer's last fence;
+after an atomic load, the reader's next fence, or the next barrier of its block, acquires them. `threadfence_block`
+does this within a block only. The emulator of CUDA C has the same model, `cpp/runtime/order.cpp`, with the same
+names, and its README lists the races that it misses; the model of `tile` is in `tile/run.py`. This one misses more:
+it keeps only the lowest and the highest reader of an element, and groups of blocks that run one after the other count
+as ordered until a thread has executed a fence."""
 
 from dataclasses import dataclass, field
 
@@ -68,7 +67,7 @@ def join(a, b):
 
 
 def make_clock(level, block, floor, warps, lanes):
-    "Make the clock of one block: `floor` is the time of all threads, `warps` of 32 each, `lanes` of single ones"
+    "Make the clock of one block from the times of all threads (`floor`), of groups of 32 (`warps`) and of `lanes`"
     below = {warp: {} for warp in warps}
     for thread, time in lanes.items():
         below.setdefault(thread // 32, {})[thread % 32] = time
@@ -95,14 +94,15 @@ class _Fences:
     """The last fence of each thread of a group: one object for fences of any scope, one for those of device scope.
 
     Per lane: `time` of the fence; `block_barrier` and `warp_barrier`, the times of the last barriers before the fence;
-    `shared`, the time of the latest fence by another thread that a barrier of the block has ordered before the lane."""
+    `shared_time`, that of the latest fence of another thread that a barrier of the block orders before the lane."""
 
     def __init__(self, group):
-        self.time, self.block_barrier, self.warp_barrier, self.shared = (
+        self.time, self.block_barrier, self.warp_barrier, self.shared_time = (
             np.zeros(group.size, np.int64) for _ in range(4)
         )
         self.floor = np.zeros(group.num_blocks, np.int64)  # per block: its latest barrier before one of its fences
-        self.acquired, self.acquired_block = {}, {}  # lane -> clock, block -> clock: acquired before the fence
+        # the clocks that each lane and each block had acquired before the fence
+        self.acquired_by_lane, self.acquired_by_block = {}, {}
 
 
 class Order:
@@ -115,23 +115,23 @@ class Order:
         self.flags = {}  # id of a memory -> {offset of an element: Flag}
         self.has_fences = False  # whether a thread of the launch has executed a fence
 
-    def begin_group(self, group, now, isolated):
-        """Begin a group of blocks; `isolated` means that its blocks do not wait for those of earlier groups.
+    def begin_group(self, group, now, is_isolated):
+        """Begin a group of blocks; `is_isolated` means that its blocks do not wait for those of earlier groups.
 
         Until the first fence, an isolated group counts as ordered after all earlier ones: this is fast and misses
         races between blocks of different groups."""
-        if isolated and not self.has_fences:
+        if is_isolated and not self.has_fences:
             self.ordered_until = now
         self.group_start = now
         self.barrier_time = np.full(group.num_blocks, now, np.int64)
         self.oldest_barrier = now  # the minimum of `barrier_time`
         self.warp_barrier_time = np.full(group.num_blocks * group.warps_per_block, now, np.int64)
         self.fences = None
-        self.acquired = {}  # lane -> clock of its next access
-        self.acquired_block = {}  # block of the group -> clock of the next access of its threads
-        # Within the block, and to the device: lane -> clock that the flags it has loaded release. Its next fence
+        self.acquired_by_lane = {}  # lane -> clock of its next access
+        self.acquired_by_block = {}  # block of the group -> clock of the next access of its threads
+        # Within the block, and to the device: lane -> clock that its loaded flags release. Its next fence
         # acquires this clock.
-        self.loaded = {}, {}
+        self.loaded_by_lane = {}, {}
         self.any_block = {}  # block of the group -> clock that the flags it has loaded release within any block
 
     _GROUP_STATE = (
@@ -140,9 +140,9 @@ class Order:
         'oldest_barrier',
         'warp_barrier_time',
         'fences',
-        'acquired',
-        'acquired_block',
-        'loaded',
+        'acquired_by_lane',
+        'acquired_by_block',
+        'loaded_by_lane',
         'any_block',
     )
 
@@ -157,16 +157,16 @@ class Order:
     # Barriers
 
     def block_barrier(self, group, blocks, now):
-        "Execute a barrier in each of `blocks`: all threads of a block acquire the clocks of each other"
+        "Execute a barrier in each of `blocks`: each thread of a block acquires the clocks of the others"
         if self.fences is not None:
             lanes = np.isin(group.block_in_group, blocks)
             for fences in self.fences:
-                fences.shared[lanes] = np.maximum(fences.shared[lanes], fences.time[lanes])
+                fences.shared_time[lanes] = np.maximum(fences.shared_time[lanes], fences.time[lanes])
                 np.maximum.at(fences.floor, group.block_in_group[lanes], fences.block_barrier[lanes])
-                self.join_into_blocks(group, blocks, fences.acquired, fences.acquired_block)
-        for clocks in (self.acquired, *self.loaded):
+                self.join_into_blocks(group, blocks, fences.acquired_by_lane, fences.acquired_by_block)
+        for clocks in (self.acquired_by_lane, *self.loaded_by_lane):
             if clocks:
-                self.join_into_blocks(group, blocks, clocks, self.acquired_block)
+                self.join_into_blocks(group, blocks, clocks, self.acquired_by_block)
         self.barrier_time[blocks] = now
         self.oldest_barrier = int(self.barrier_time.min())
 
@@ -177,9 +177,9 @@ class Order:
             block_clocks[block] = join(block_clocks.get(block), clocks.pop(lane))
 
     def warp_barrier(self, group, lanes, now):
-        "Execute a barrier of the warps of `lanes`, in which only these lanes take part"
+        "Execute a barrier of `lanes` in each of their warps"
         warps = np.unique(group.warp_in_group[lanes])
-        for clocks in (self.acquired, *(f.acquired for f in self.fences or ())):
+        for clocks in (self.acquired_by_lane, *(f.acquired_by_lane for f in self.fences or ())):
             for warp in warps if clocks else ():
                 warp_lanes = lanes[group.warp_in_group[lanes] == warp]
                 warp_clock = None
@@ -196,23 +196,25 @@ class Order:
         if self.fences is None:
             self.fences = (_Fences(group), _Fences(group))
             self.has_fences = True
-        for loaded in self.loaded[: 1 + device_scope]:
+        for loaded in self.loaded_by_lane[: 1 + device_scope]:
             for lane in [int(lane) for lane in lanes if lane in loaded] if loaded else ():
-                self.acquired[lane] = join(self.acquired.get(lane), loaded.pop(lane))
+                self.acquired_by_lane[lane] = join(self.acquired_by_lane.get(lane), loaded.pop(lane))
         for fences in self.fences[: 1 + device_scope]:
             fences.time[lanes] = now
             fences.block_barrier[lanes] = self.barrier_time[group.block_in_group[lanes]]
             fences.warp_barrier[lanes] = self.warp_barrier_time[group.warp_in_group[lanes]]
-            for lane in map(int, lanes) if self.acquired or self.acquired_block else ():
-                clock = join(self.acquired.get(lane), self.acquired_block.get(int(group.block_in_group[lane])))
+            for lane in map(int, lanes) if self.acquired_by_lane or self.acquired_by_block else ():
+                clock = join(
+                    self.acquired_by_lane.get(lane), self.acquired_by_block.get(int(group.block_in_group[lane]))
+                )
                 if clock is not None:
-                    fences.acquired[lane] = clock
+                    fences.acquired_by_lane[lane] = clock
 
     def released_clock(self, group, lane, fences):
         """Return the clock of the last fence of `lane` in `fences`; None if it has executed none.
 
-        The clock includes the accesses of the lane before the fence, those of its warp and its block before the last
-        barrier that preceded the fence, the clocks that the lane had acquired, and the clocks of fences of other
+        The clock includes the accesses of the lane before the fence, the accesses of its warp and its block before the
+        last barrier that preceded the fence, the clocks that the lane had acquired, and the clocks of fences of other
         threads that a barrier has ordered before this one."""
         block, warp = int(group.block_in_group[lane]), int(group.warp_in_group[lane])
         block_lanes = slice(block * group.threads_per_block, (block + 1) * group.threads_per_block)
@@ -221,7 +223,7 @@ class Order:
             fences.time[block_lanes],
             0,
         )
-        fence_times = np.maximum(fence_times, fences.shared[block_lanes])
+        fence_times = np.maximum(fence_times, fences.shared_time[block_lanes])
         fence_times[lane - block_lanes.start] = max(fence_times[lane - block_lanes.start], fences.time[lane])
         if not fence_times.any():
             return None
@@ -238,7 +240,7 @@ class Order:
             dict.fromkeys(clock_nodes, int(fences.warp_barrier[lane])),
             lanes,
         )
-        return join(join(clock, fences.acquired.get(lane)), fences.acquired_block.get(block))
+        return join(join(clock, fences.acquired_by_lane.get(lane)), fences.acquired_by_block.get(block))
 
     def on_atomic(self, group, lanes, mem, offsets, now, writes):
         "Execute atomics by `lanes` on the elements at `offsets`; `writes` says which lanes have written a value"
@@ -256,7 +258,7 @@ class Order:
     def on_atomic_load(self, group, lane, flag):
         "Load a flag: the next fence of the lane acquires its clock"
         block = int(group.block_index[lane])
-        for loaded, clock in zip(self.loaded, (flag.by_block.get(block), flag.device)):
+        for loaded, clock in zip(self.loaded_by_lane, (flag.by_block.get(block), flag.device)):
             if clock is not None:
                 loaded[lane] = join(loaded.get(lane), clock)
         block_slot = int(group.block_in_group[lane])
@@ -289,10 +291,10 @@ class Order:
         if is_ordered.all():
             return is_ordered
         is_ordered |= group.in_warp(lanes, thread) & (time <= self.warp_barrier_time[group.warp_in_group[lanes]])
-        if self.acquired or self.acquired_block:
+        if self.acquired_by_lane or self.acquired_by_block:
             for i in np.flatnonzero(~is_ordered):
                 lane = int(lanes[i])
-                clocks = self.acquired.get(lane), self.acquired_block.get(int(group.block_in_group[lane]))
+                clocks = self.acquired_by_lane.get(lane), self.acquired_by_block.get(int(group.block_in_group[lane]))
                 is_ordered[i] = any(self.includes(group, clock, thread[i], time[i]) for clock in clocks)
         return is_ordered
 
@@ -305,32 +307,32 @@ class Order:
         "Return the code of the finding for a data race with `thread` at `time`: it names the missing synchronization"
         lane = int(lane)
         block = thread // group.threads_per_block
-        if any(self.includes(group, loaded.get(lane), thread, time) for loaded in self.loaded):
+        if any(self.includes(group, loaded.get(lane), thread, time) for loaded in self.loaded_by_lane):
             return 'flag_not_acquired'
         if self.includes(group, self.any_block.get(int(group.block_in_group[lane])), thread, time):
             return 'fence_of_block'
         return 'race' if block == group.block_index[lane] else 'race_of_blocks'
 
-    def may_forget(self, group, lanes, lowest, highest, time):
-        """Return, per lane, whether the shadow may forget the readers `lowest` and `highest`.
+    def may_forget(self, group, lanes, lowest_reader, highest_reader, time):
+        """Return, per lane, whether the shadow may forget the readers `lowest_reader` and `highest_reader`.
 
-        It may if both reads, the later of them at `time`, happen before the access of the lane: a write that races with
-        one of them then races with that access, too."""
+        It may if both reads, the later one at `time`, happen before the access of the lane: a write that races with one
+        of them then also races with that access."""
         has_barrier = (
-            group.in_block(lanes, lowest)
-            & group.in_block(lanes, highest)
+            group.in_block(lanes, lowest_reader)
+            & group.in_block(lanes, highest_reader)
             & (time <= self.barrier_time[group.block_in_group[lanes]])
         )
         is_forgettable = (time <= self.ordered_until) | has_barrier
         if is_forgettable.all():
             return is_forgettable
         is_forgettable |= (
-            group.in_warp(lanes, lowest)
-            & group.in_warp(lanes, highest)
+            group.in_warp(lanes, lowest_reader)
+            & group.in_warp(lanes, highest_reader)
             & (time <= self.warp_barrier_time[group.warp_in_group[lanes]])
         )
-        if (self.acquired or self.acquired_block) and not is_forgettable.all():
-            is_forgettable |= self.happens_before(group, lanes, time, lowest) & self.happens_before(
-                group, lanes, time, highest
+        if (self.acquired_by_lane or self.acquired_by_block) and not is_forgettable.all():
+            is_forgettable |= self.happens_before(group, lanes, time, lowest_reader) & self.happens_before(
+                group, lanes, time, highest_reader
             )
         return is_forgettable

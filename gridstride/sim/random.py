@@ -109,7 +109,7 @@ def init_xoroshiro128p_states_cpu(states, seed, subsequence_start=0):
         jumps = jumps.square()
         remaining_jumps = remaining_jumps >> 1
     jumps = _matrix_of_one_jump()
-    while len(s0) < len(states):  # double the states: the new ones are this many jumps after the present ones
+    while len(s0) < len(states):  # double the states: a new state is `jumps` after an old one
         next_states = jumps(s0, s1)
         s0 = np.r_[s0, next_states[0]]
         s1 = np.r_[s1, next_states[1]]
@@ -183,7 +183,7 @@ def uint64_to_unit_float32(ctx, active, site, x):
 
 
 def _uniform(next_arguments, dtype=np.float32):
-    "Return the next number in [0, 1); `next_arguments` are those of `xoroshiro128p_next`"
+    "Return the next number in [0, 1); `next_arguments` are passed to `xoroshiro128p_next`"
     return dtype(_to_unit_interval(xoroshiro128p_next.lane_function(*next_arguments)))
 
 

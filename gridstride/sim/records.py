@@ -16,7 +16,7 @@ __all__ = ['Record', 'Records', 'attribute', 'freeze_records', 'allocate_array',
 
 
 class Records:
-    "Records in a kernel; the first `ndim` axes of each field are those of the records"
+    "Records in a kernel; the first `ndim` axes of each field are the axes of the records"
 
     def __init__(self, name, fields, ndim):
         self.name = name

@@ -1,4 +1,4 @@
-"""Schedules the blocks of a kernel whose blocks wait for each other: one runs until it ends or spins, then the next.
+"""Schedules blocks that wait for each other: a block runs until it ends or spins, and then the next one runs.
 
 As many blocks are resident as fit on the device. A block that spins is suspended, and resumed when the value that it
 polls has changed. If no resident block can proceed, they are in a deadlock. The emulator of CUDA C does the same in

@@ -598,7 +598,7 @@ def rewriter_of(
 
 
 def _unused_calls(fn):
-    """Return the calls in a function whose value is ignored, returned, set to a variable or compared with None.
+    """Return the calls in a function that ignores, returns or assigns their value, or compares it with None.
 
     A condition counts as a comparison, because None is false."""
     values = [value for node in walk(fn) for value in _unused_values(node)]

@@ -49,12 +49,12 @@ class LaunchContext:
         "The random generator for `order='shuffle'`; created on demand, because that takes longer than a small kernel"
         return np.random.default_rng(settings.seed)
 
-    def begin_group(self, group, isolated):
-        "Begin a group, with new shared memory and barriers; `isolated` as for `Order.begin_group`"
+    def begin_group(self, group, is_isolated):
+        "Begin a group, with new shared memory and barriers; `Order.begin_group` explains `is_isolated`"
         self.group = group
         self.block_arrays = {}  # source location -> shared or local array
         self._lane_order = None  # the order in which lanes run; None for ascending
-        self.order.begin_group(group, self.now, isolated)
+        self.order.begin_group(group, self.now, is_isolated)
         if settings.order == 'reverse':
             self._lane_order = np.arange(group.size)[::-1]
         if settings.order == 'shuffle':
@@ -148,7 +148,7 @@ class LaunchContext:
     # Findings
 
     def location(self, site, active=None, lane=None):
-        "Return the `Location` of a site, with the thread of `lane`, or of the first lane of `active`, if one is given"
+        "Return the `Location` of a site, with the thread of `lane`, or of the first lane of `active`, if given"
         source_site = self.program.sites[site]
         lane = lane if lane is not None else self.active_lanes(active)[0] if active is not None else None
         block, thread = self.group.position(lane) if lane is not None else (None, None)

@@ -1,7 +1,7 @@
 """Finds out whether a kernel may spin, that is, wait for other blocks in a `while` loop that depends on atomics.
 
 Most kernels do not spin, and their blocks run in groups, in lockstep. The blocks of a kernel that may spin run one by
-one, each until it ends or spins; then the next one begins, and the one that spins stays resident (`residents`).
+one, each until it ends or spins; then the next block begins, and a block that spins stays resident (`residents`).
 """
 
 import ast

@@ -1,6 +1,6 @@
 """Code templates: short pieces of Python source as syntax trees, in which names are placeholders for expressions.
 
-The nodes of the result have no source locations, or those of the kernel's node that they replace.
+A node of the result has no source location, or the location of the kernel's node that it replaces.
 """
 
 import ast

@@ -30,7 +30,7 @@ def walk(tree) -> list:  # of nodes
 
 
 def fix_locations(tree, line_offset=0):
-    """Give nodes without a location that of their parent, and add `line_offset` to all line numbers; returns `tree`.
+    """Copy the location of the parent to nodes without one, and add `line_offset` to all line numbers; returns `tree`.
 
     `ast.fix_missing_locations` and `ast.increment_lineno` do the same."""
     pending = [(tree, 1, 0, 1, 0)]

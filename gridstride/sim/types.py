@@ -55,16 +55,16 @@ def _is_dense(axis):
 def _indexable_type(base):
     "Make a subclass of a NumPy type: an index of colons makes an array type, a call with types makes a signature"
 
-    def array(cls, axes):
+    def make_array_type(cls, axes):
         axes = axes if isinstance(axes, tuple) else (axes,)
         layout = 'C' if _is_dense(axes[-1]) else 'F' if _is_dense(axes[0]) else 'A'
         return ArrayType(np.dtype(cls), len(axes), layout)
 
-    def new(cls, *args):
+    def make_value(cls, *args):
         is_signature = args and all(isinstance(arg, (type, ArrayType)) for arg in args)
         return Signature(cls, args) if is_signature else base(*args)
 
-    attributes = dict(__class_getitem__=classmethod(array), __new__=new, __module__=__name__)
+    attributes = dict(__class_getitem__=classmethod(make_array_type), __new__=make_value, __module__=__name__)
     if base is np.bool_:  # it cannot be subclassed; NumPy accepts a class with a `dtype` instead
         return type('boolean', (), dict(attributes, dtype=np.dtype(base)))
     return type(base.__name__, (base,), attributes)

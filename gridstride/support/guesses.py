@@ -62,8 +62,8 @@ def _request(parts, guesses, unit):
 
 
 def guessed(
-    value,  # as for `guess`
-    unit='',  # as for `guess`
+    value,  # the argument of `guess`
+    unit='',  # the argument of `guess`
 ) -> str:
     """Return the reader's guess in parentheses, to be printed next to the result; empty while there is none.
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-__all__ = ['replace_modules', 'import_numba_cuda', 'real_numba_cuda', 'prepare', 'is_simulated']
+__all__ = ['replace_modules', 'import_numba_cuda', 'real_numba_cuda', 'import_early', 'is_simulated']
 
 
 # numba-cuda 0.30 uses `np.row_stack` when it compiles its first kernel, but NumPy 2.5 has removed it. So all modules
@@ -26,7 +26,7 @@ def import_numba_cuda():
     return cuda
 
 
-def prepare():
+def import_early():
     "Import `numba.cuda` early if NumPy lacks a name that it uses, so that other code can import it later"
     if not hasattr(np, 'row_stack') and find_spec('numba'):
         with suppress(ImportError):

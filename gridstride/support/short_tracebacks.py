@@ -5,7 +5,7 @@ import os
 import sys
 import traceback
 
-__all__ = ['ShownBriefly', 'briefly', 'is_notebook_runtime', 'point_to_first_cell']
+__all__ = ['ShortTracebackError', 'shorten_traceback', 'is_notebook_runtime', 'point_to_first_cell']
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _NOTEBOOK_RUNTIME = ('/IPython/', '/ipykernel/', '/traitlets/')
@@ -17,7 +17,7 @@ def is_notebook_runtime(file) -> bool:
     return any(part in file.replace(os.sep, '/') for part in _NOTEBOOK_RUNTIME)
 
 
-class ShownBriefly:
+class ShortTracebackError:
     """An exception that prints a short traceback if it is not caught.
 
     To see all frames, use `%tb` after `%xmode Verbose` in a notebook, or GRIDSTRIDE_TRACEBACK=1 for a script."""
@@ -30,8 +30,8 @@ class ShownBriefly:
         return _render(self)
 
 
-def briefly(error: Exception) -> Exception:
-    "Make an error print a short traceback, as `ShownBriefly` does; returns the error"
+def shorten_traceback(error: Exception) -> Exception:
+    "Make an error print a short traceback, as `ShortTracebackError` does; returns the error"
     _shorten_in_scripts()
     error._render_traceback_ = lambda: _render(error)
     return error
@@ -48,7 +48,7 @@ def _shorten_in_scripts():
     previous_hook = sys.excepthook
 
     def _hook(kind, error, tb):
-        is_brief = isinstance(error, ShownBriefly) or '_render_traceback_' in vars(error)
+        is_brief = isinstance(error, ShortTracebackError) or '_render_traceback_' in vars(error)
         frames = _learner_frames(tb) if is_brief and os.environ.get('GRIDSTRIDE_TRACEBACK', '0') == '0' else []
         if not frames:
             return previous_hook(kind, error, tb)

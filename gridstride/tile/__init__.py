@@ -7,7 +7,7 @@ operators), `memory` (pointers, load, store, atomics), `descriptors` (block poin
 `reductions`, `randoms`, `hints_and_debug`, `products` and `libdevice` are parts of it), `rewrite`, `hints` and `rebind`
 (rewrite a function as Triton's compiler reads it, and replace the names of `triton.language` in it), `run` (the context
 of a launch), `kernel` (launches), `tuning` (checks how autotune changes arguments), `trace` (records accesses),
-`triton_shim` (the module `from gridstride import triton`), `plain` and `profiler` (`import triton` and `import
+`triton_shim` (the module `from gridstride import triton`), `triton_patches` and `profiler` (`import triton` and `import
 triton.profiler` under `gridstride.as_gpu`).
 
 Triton's own interpreter is not used because it needs Triton, which is for Linux only; it does not report out-of-bounds
@@ -24,9 +24,10 @@ such a lane, because Triton leaves its value undefined.
 What is not modelled:
 
 - the distribution of a program over threads: layouts, warps, shared memory, pipelines. A warning reports a lane that
-  reads or overwrites what another lane of its program has stored, and an atomic that releases accesses of other lanes,
-  unless a `tl.debug_barrier` is in between, or a scalar atomic whose result is used; it may be a false alarm, because
-  both lanes may belong to one thread. A block that is loaded, and then stored by other lanes, is not reported;
+  reads or overwrites an element that another lane of its program has stored, and an atomic that releases accesses of
+  other lanes, unless a `tl.debug_barrier` is in between, or a scalar atomic whose result is used; it may be a false
+  alarm, because both lanes may belong to one thread. A block that is loaded, and then stored by other lanes, is not
+  reported;
 - the last bits of functions that a GPU approximates (`tl.exp` and similar functions, division of fp32), of sums in
   another order, and of a product and a sum that the compiler fuses;
 - the elements between the rows of a slice: they count as elements of the slice;

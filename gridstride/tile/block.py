@@ -268,7 +268,7 @@ def map_elements(x, f):
 
 
 def propagate_undef(out, x, f=None):
-    "Return `out` with the undefined lanes of `x`, whose mask `f` maps to the shape of `out`"
+    "Mark lanes of `out` as undefined that depend on undefined lanes of `x`; `f` maps the mask of `x` to that of `out`"
     if x.undef_mask is not None:
         out.undef_mask = f(x.undef_mask) if f else x.undef_mask
     return out

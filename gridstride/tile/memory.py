@@ -209,7 +209,7 @@ def _lane_index(pointers, mask, active_position):
 
 
 def _warn_if_undefined(undef_mask, mask, code):
-    "Warn if an active lane is undefined; `code` is that of the warning"
+    "Give the warning `code` if an active lane is undefined"
     if undef_mask is not None and (undef_mask if mask is None else undef_mask & mask).any():
         warn_of_undefined(code)
 

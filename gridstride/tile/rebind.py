@@ -1,4 +1,4 @@
-"""Binds the function of a kernel to the names of this package: `tl` is `tile.language`, `range` is that of Triton.
+"""Binds the function of a kernel to the names of this package: for example `tl` to `tile.language`.
 
 The rewritten code of the function keeps its file and its lines, so that errors and debuggers show the original."""
 
@@ -95,7 +95,7 @@ class BoundFunctions:
         return self.function(function)
 
     def _convert_triton_object(self, value):
-        "Convert a type, function or option of Triton to that of this package"
+        "Convert a type, function or option of Triton to its counterpart in this package"
         try:
             return to_dtype(value)
         except TypeError:

@@ -405,7 +405,7 @@ def _check_condition(value):
 
 
 class If:
-    """An `if` that assigns variables, and whose condition may be a run-time value.
+    """An `if` that assigns variables; its condition may be a run-time value.
 
     If it is, the compiler compiles both branches, but here only one runs. The types of the variables in the other
     branch come from `hints`, and from programs or calls in which that branch has run."""

@@ -107,7 +107,7 @@ class LaunchContext:
         shadow.release_events[offsets] = event
 
     def check_lanes_of_program(self, shadow, region, element_offsets, offsets, verb, lanes, value):
-        "Warn of a lane that reads or overwrites what another lane of its program has stored since the last barrier"
+        "Warn of a lane that reads or overwrites an element that another lane has stored since the last barrier"
         if verb == 'atomic' or not offsets.size or verb == 'read' and not self.unsynced_stores:
             return
         lowest, highest = offsets.min(), offsets.max()
@@ -328,7 +328,7 @@ def unknown_name(name, hint=''):
 
 
 def _compile_location():
-    "Return the fields of the location that a compiler knows: those of the line, but not the program and the lane"
+    "Return the fields of the location that a compiler knows: the line, but not the program and the lane"
     return {
         name: value
         for name, value in location()._asdict().items()

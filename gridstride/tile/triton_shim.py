@@ -29,14 +29,14 @@ class JITFunction:
         )
 
 
-original_jit = None  # Triton's `jit`, while `plain.patch` replaces it in the module `triton`
+original_jit = None  # Triton's `jit`, while `triton_patches.patch` replaces it in the module `triton`
 
 
 def _installed_triton():
     "Return Triton itself if it is installed, else None"
-    loaded = sys.modules.get('triton')
-    if loaded is not None:
-        return None if getattr(loaded, 'is_shim', False) else loaded
+    module = sys.modules.get('triton')
+    if module is not None:
+        return None if getattr(module, 'is_shim', False) else module
     spec = find_spec('triton')
     return import_module('triton') if spec and not hasattr(spec.loader, 'is_shim') else None
 
@@ -45,8 +45,8 @@ def jit(fn=None, **options) -> Any:
     "Make a kernel, or a function that kernels call; compiler options are accepted and ignored"
     if fn is None:
         return functools.partial(jit, **options)
-    installed = _installed_triton()
-    return checked((original_jit or installed.jit)(fn, **options) if installed else JITFunction(fn))
+    triton = _installed_triton()
+    return checked((original_jit or triton.jit)(fn, **options) if triton else JITFunction(fn))
 
 
 class Config:
@@ -81,7 +81,7 @@ class AutotunedKernel:
 
 
 class HeuristicsKernel:
-    "A kernel under `heuristics`, which compute some of its constants from its arguments"
+    "A kernel under `heuristics`: functions compute some of its constants from its arguments"
 
     def __init__(self, fn, values):
         self.fn, self.values = fn, values
@@ -101,6 +101,7 @@ def heuristics(values) -> Any:
 
 
 def _unchecked(fn):
+    "Return the kernel inside a `CheckedKernel`; return any other function unchanged"
     return fn.kernel if isinstance(fn, CheckedKernel) else fn
 
 
@@ -138,10 +139,10 @@ class _Shim(types.ModuleType):
     def __getattr__(self, k):
         if k.startswith('__'):
             raise AttributeError(k)
-        installed = _installed_triton()
-        if installed is None:
+        triton = _installed_triton()
+        if triton is None:
             raise AttributeError(f'triton.{k} needs Triton, which is not installed: pip install triton (on Linux)')
-        return getattr(installed, k)
+        return getattr(triton, k)
 
 
 @functools.lru_cache(None)
@@ -149,11 +150,11 @@ def module():
     "Return the substitute for Triton; each call returns the same module"
     shim = _Shim('triton_checked', __doc__)
     shim.is_shim = True
-    installed = _installed_triton()
+    triton = _installed_triton()
     shim.jit = jit
     shim.autotune = autotune
     shim.heuristics = heuristics
-    if installed is None:
+    if triton is None:
         shim.language = language
         shim.Config = Config
         shim.cdiv = cdiv

@@ -5,10 +5,10 @@ from operator import itemgetter
 from .code import Code
 from .reader import Source
 from .tokens import error_at, splice
-from ...support.short_tracebacks import ShownBriefly
+from ...support.short_tracebacks import ShortTracebackError
 
 
-class NotEmulated(ShownBriefly, NotImplementedError):
+class NotEmulated(ShortTracebackError, NotImplementedError):
     "The source uses a feature of GPUs that the emulator does not have; the message quotes the line"
 
 

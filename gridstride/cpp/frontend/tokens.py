@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import accumulate, compress, count
 from typing import NamedTuple
 
-from ...support.short_tracebacks import ShownBriefly
+from ...support.short_tracebacks import ShortTracebackError
 
 
 class Token(NamedTuple):
@@ -263,7 +263,7 @@ def line_at(src: str, pos: int) -> int:
     return first + bisect_right(begins, pos) - bisect_right(begins, start)
 
 
-class WrongSource(ShownBriefly, ValueError):
+class WrongSource(ShortTracebackError, ValueError):
     "The source is not valid CUDA C, or not what a function expects; the message quotes the line if there is one"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...diagnostics.errors import warn_learner
-from ...support.short_tracebacks import ShownBriefly
+from ...support.short_tracebacks import ShortTracebackError
 from .uninitialized import is_guarded, is_set_by_call, macros_that_set, may_use_uninitialized, find_uninitialized_uses
 from ..frontend.reader import read_compiled
 
@@ -25,7 +25,7 @@ class Diagnostic(NamedTuple):
     file: str = ''  # the file of the line, if it is not the source but another file of the learner
 
 
-class CompileError(ShownBriefly, RuntimeError):
+class CompileError(ShortTracebackError, RuntimeError):
     """The source does not compile; the message has the learner's lines with the compiler's messages.
 
     `errors` is a list of `Diagnostic`, `file` and `line` are those of the first, `log` is the compiler's whole log."""

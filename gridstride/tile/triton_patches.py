@@ -155,6 +155,8 @@ def _choose_by_module(checked_decorator, triton_decorator):
 
 
 def _jit(triton_jit):
+    "Make a `jit` that calls Triton's for functions of torch and Triton"
+
     def jit(fn=None, **options):
         "Make a kernel, or a function that kernels call"
         decorator = _choose_by_module(
