@@ -16,9 +16,9 @@ void Detector::begin_arguments() {
     for (int i = 0; i < launch->nargs; i++) {
         const uintptr_t a = reinterpret_cast<uintptr_t>(launch->args[i].pointer);
         Allocation *const p = memory.at(a);
-        // is_outside: `x + n`, `x - 1`
-        const bool is_live = p && p->live, is_outside = !is_live && memory.surrounds(a);
-        has_all_addresses = has_all_addresses && launch->args[i].without_address && !is_outside;
+        // such as `x + n` or `x - 1`
+        const bool is_live = p && p->live, is_out_of_bounds = !is_live && memory.surrounds(a);
+        has_all_addresses = has_all_addresses && launch->args[i].without_address && !is_out_of_bounds;
         if (is_live) p->usable_in = launch_number;
     }
 }
