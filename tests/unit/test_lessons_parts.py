@@ -96,7 +96,8 @@ def test_progress_says_what_is_solved_and_when(exercises):
     (exercises/'progress.json').write_text('{"solved": {"first_kernel.invert": "2026-11-21"}}')
     out = L.progress(exercises, exercises/'progress.json')
     assert '1 of 2 exercises' in out
-    assert '2026-11-21  first_kernel.invert' in out and 'not yet     first_kernel.blur' in out
+    days = L.progress(exercises, exercises/'progress.json', ['01'])
+    assert '2026-11-21  first_kernel.invert' in days and 'not yet     first_kernel.blur' in days
     assert '0 of 2 exercises' in L.progress(exercises, exercises/'none.json')
 
 
