@@ -36,8 +36,7 @@ def _(fn, rng, gbs, ns, sms, warps, size):
     if got != cdiv(bytes_in_flight, bytes_per_load):
         raise AssertionError(
             f'{bytes_in_flight:,} bytes must be in flight, and one load per thread is {bytes_per_load:,} bytes: that '
-            f'is {bytes_in_flight / bytes_per_load:.3g} '
-            f'loads, so {cdiv(bytes_in_flight, bytes_per_load)}; got {got}'
+            f'is {bytes_in_flight / bytes_per_load:.3g} loads, so {cdiv(bytes_in_flight, bytes_per_load)}; got {got}'
         )
 
 
@@ -101,12 +100,12 @@ KERNELS = (
     dict(bytes=134_000_000, flops=134_000_000, **H100),
     dict(bytes=16_000, flops=25_000, **H100),
     dict(bytes=12_000_000, flops=3_000_000_000, **H100),  # the memory needs less than the latency
-    dict(bytes=15_000_000, flops=3_000_000_000, **H100),  # and here more
+    dict(bytes=15_000_000, flops=3_000_000_000, **H100),  # here it needs more
     dict(bytes=3000, flops=8_000_000_000, us=2, gbs=300, tflops=10),
 )
 
 
-def predicted(bytes, flops, us, gbs, tflops):
+def predict_time(bytes, flops, us, gbs, tflops):
     "Return the time of a kernel in microseconds, and what limits it"
     times = {'latency': us, 'memory': bytes / gbs / 1e3, 'compute': flops / tflops / 1e6}
     return us + max(times['memory'], times['compute']), max(times, key=times.get)
@@ -123,7 +122,7 @@ def predicted(bytes, flops, us, gbs, tflops):
     ],
 )
 def _(fn, rng, bytes, flops, us, gbs, tflops):
-    time, limiter = predicted(bytes, flops, us, gbs, tflops)
+    time, limiter = predict_time(bytes, flops, us, gbs, tflops)
     got = fn(bytes, flops, us, gbs, tflops)
     if not isinstance(got, (tuple, list)) or len(got) != 2 or (took := number(got[0])) is None:
         raise AssertionError(f'return a time in microseconds and a limiter, such as (4.9, "latency"); got {got!r}')

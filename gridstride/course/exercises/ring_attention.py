@@ -81,16 +81,18 @@ def _(fn, rng, kind, ranks, each):
     want = n * (n + 1) / 2 / ranks / slowest_rank_scores(owners, ranks)
     got = fn(owners.tolist(), ranks)
     if not (isinstance(got, (int, float, np.number)) and abs(got - want) < 1e-9):
-        raise AssertionError(f'{ranks} ranks, {_shown_owners(owners.tolist())}: got {_shown(got)}; expected {want:.6f}')
+        raise AssertionError(
+            f'{ranks} ranks, {_format_owners(owners.tolist())}: got {_format_number(got)}; expected {want:.6f}'
+        )
 
 
-def _shown(x):
-    "Return a number, without its type"
+def _format_number(x):
+    "Format a number, without its type"
     return f'{float(x):.6f}' if isinstance(x, (int, float, np.number)) else repr(x)
 
 
-def _shown_owners(owners):
-    "Format which rank owns which positions, as far as it fits a line"
+def _format_owners(owners):
+    "Format the rank that owns each position, for the first 24 positions"
     return f'owners {str(owners[:24])[:-1]}{", ..." if len(owners) > 24 else ""}]'
 
 
@@ -141,8 +143,8 @@ def _(fn, rng, **case):
         )
 
 
-def _first(g):
-    "Return what a rank sends first"
+def _first_message(g):
+    "Return the first message of a rank"
     try:
         return next(g)
     except StopIteration:
@@ -154,26 +156,26 @@ def lockstep(
     arriving_at=None,  # called with (rank, number of exchanges) before the rank receives
 ):  # (what each rank returned, number of exchanges)
     "Run the ranks of a ring in lockstep: each receives what its left neighbour yielded"
-    sent = [_first(g) if inspect.isgenerator(g) else None for g in makers]
+    sent = [_first_message(g) if inspect.isgenerator(g) else None for g in makers]
     rounds = 0
     if None in sent:
         raise AssertionError('write a generator: a function with a `yield`')
     results = [None] * len(makers)
     while any(result is None for result in results):
         rounds += 1
-        arriving = [sent[r - 1] for r in range(len(makers))]
+        messages = [sent[r - 1] for r in range(len(makers))]
         sent = [None] * len(makers)
         for r, g in enumerate(makers):
             if arriving_at:
                 arriving_at(r, rounds)
             try:
-                sent[r] = g.send(arriving[r])
+                sent[r] = g.send(messages[r])
             except StopIteration as e:
                 results[r] = e.value if e.value is not None else ()
         if any(result is None for result in results) and not all(result is None for result in results):
-            late = [r for r, result in enumerate(results) if result is None]
+            waiting_ranks = [r for r, result in enumerate(results) if result is None]
             raise AssertionError(
-                f'deadlock: after {rounds} exchanges some ranks have finished, but rank {late[0]} still waits'
+                f'deadlock: after {rounds} exchanges some ranks have finished, but rank {waiting_ranks[0]} still waits'
             )
         if rounds > 3 * len(makers):
             raise AssertionError(f'livelock: {rounds} exchanges among {len(makers)} ranks, and none has finished')
@@ -205,33 +207,32 @@ def gradients(q, k, v, dout, out, lse):
     return ring.plain.gradients(dout, q, k, v, out, lse, False, q.shape[-1] ** -0.5)
 
 
-def _recording_attend(parts, ranks_seen):
+def _make_recording_attend(parts, ranks_seen):
     "Return `attend`, which appends to `ranks_seen` the rank whose keys it gets, or None"
 
     @wraps(attend)
-    def noted(q, k, v):
+    def recording_attend(q, k, v):
         result = attend(q, k, v)
         ranks_seen.append(next((r for r, x in enumerate(parts) if torch.equal(x, k)), None))
         return result
 
-    return noted
+    return recording_attend
 
 
-def _checking_gradients(rows_of_rank, r):
+def _make_checking_gradients(rows_of_rank, r):
     "Return `gradients` for rank `r`, which raises `AssertionError` for the rows of another rank"
 
     @wraps(gradients)
-    def of_own(q, *others):
+    def checking_gradients(q, *arguments):
         for rank, rows in enumerate(rows_of_rank):
             if rank != r and torch.equal(rows, q):
                 raise AssertionError(
                     f'rank {r} of {len(rows_of_rank)} computes with rows of rank {rank}: keep `q`, and pass the keys '
-                    f'on with '
-                    'their gradients'
+                    'on with their gradients'
                 )
-        return gradients(q, *others)
+        return gradients(q, *arguments)
 
-    return of_own
+    return checking_gradients
 
 
 def _random(rng, *shape):
@@ -251,13 +252,14 @@ def _random(rng, *shape):
 def _(fn, rng, ranks, n, d):
     q, k, v = (_random(rng, ranks, n, d) for _ in range(3))
     ranks_seen = [[] for _ in range(ranks)]
-    makers = [fn(r, ranks, q[r], (k[r], v[r]), _recording_attend(k, ranks_seen[r]), merge) for r in range(ranks)]
+    makers = [fn(r, ranks, q[r], (k[r], v[r]), _make_recording_attend(k, ranks_seen[r]), merge) for r in range(ranks)]
 
     def arriving_at(r, rounds):
-        later = rounds + 1 - len(ranks_seen[r])  # its own part and those that have arrived
-        if later > 2:
+        num_waiting_parts = rounds + 1 - len(ranks_seen[r])  # its own part and those that have arrived
+        if num_waiting_parts > 2:
             raise AssertionError(
-                f'rank {r} of {ranks} keeps {later} parts of the keys: attend to each part before the next one arrives'
+                f'rank {r} of {ranks} keeps {num_waiting_parts} parts of the keys: '
+                'attend to each part before the next one arrives'
             )
 
     want, _ = ring.plain.attend(*(x.reshape(1, 1, -1, d) for x in (q, k, v)), False, d**-0.5)
@@ -282,7 +284,7 @@ def _(fn, rng, ranks, n, d):
     check_exchanges(rounds, ranks - 1)
 
 
-def _alike(a, b):
+def _are_close(a, b):
     "Return whether two tensors differ only by rounding"
     return isinstance(a, torch.Tensor) and a.shape == b.shape and torch.allclose(a, b, rtol=1e-9, atol=1e-9)
 
@@ -306,7 +308,7 @@ def _(fn, rng, ranks, n, d):
     out = out.view(ranks, n, d)
     lse = lse.view(ranks, n)
     results, rounds = lockstep(
-        [fn(r, ranks, q[r], k[r], v[r], dout[r], out[r], lse[r], _checking_gradients(q, r)) for r in range(ranks)]
+        [fn(r, ranks, q[r], k[r], v[r], dout[r], out[r], lse[r], _make_checking_gradients(q, r)) for r in range(ranks)]
     )
     for r, got in enumerate(results):
         if not isinstance(got, (tuple, list)) or len(got) != 3:
@@ -317,7 +319,7 @@ def _(fn, rng, ranks, n, d):
             try:
                 check(actual, expected[r], rtol=1e-9, atol=1e-9)
             except AssertionError as e:
-                far = (rank for rank in range(ranks) if name != 'dq' and _alike(actual, expected[rank]))
+                far = (rank for rank in range(ranks) if name != 'dq' and _are_close(actual, expected[rank]))
                 why = next(
                     (f'it belongs to the keys of rank {rank}: one more exchange sends it to that rank' for rank in far),
                     e,
