@@ -120,7 +120,7 @@ def _source(f):
         source = source_of(f)
     except SourceMissing as e:
         raise ValueError(str(e)) from None
-    return source.as_written, source.first
+    return source.as_written, source.first_line
 
 
 class _PythonUnit(Unit):

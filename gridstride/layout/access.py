@@ -14,7 +14,7 @@ class Cost(NamedTuple):
     "The cost of a warp's requests"
 
     requests: int  # instructions of a warp
-    wavefronts: int  # of these requests, in shared memory
+    wavefronts: int  # of these requests in shared memory
     ideal: int  # wavefronts without bank conflicts
     sectors: int  # 32-byte sectors that the requests access, in global memory
 
@@ -96,7 +96,7 @@ def picture(
     title=None,
     cell=26,  # pixels
 ) -> draw.Panel:
-    "Draw a tile in shared memory: which of the 32 banks each element is in"
+    "Draw a tile in shared memory, with the bank of each element"
     if show not in ('bank', 'offset'):
         raise ValueError(f"show must be 'bank' or 'offset'; got {show!r}")
     offsets = layout.offsets()

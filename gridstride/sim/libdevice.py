@@ -1,4 +1,4 @@
-"""`numba.cuda.libdevice`: those functions of NVIDIA's device library that NumPy and `math` can compute.
+"""`numba.cuda.libdevice`: the functions of NVIDIA's device library that NumPy and `math` can compute.
 
 `sin` takes float64, `sinf` and `fast_sinf` take float32. Here, `fast_sinf` is as accurate as `sinf`.
 """
@@ -122,7 +122,7 @@ def _conversions():
 
 
 def _to_integer(f, dtype):
-    "Make a conversion from float to an integer type, which rounds by `f` and saturates, as on a GPU"
+    "Make a conversion from float to an integer type, which rounds with `f` and saturates, as on a GPU"
     limits = np.iinfo(dtype)
 
     def function(value):

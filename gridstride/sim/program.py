@@ -30,7 +30,7 @@ def _read_source(f):
         source = source_of(f)
     except SourceMissing:
         raise _unreadable_source(f) from None
-    return source.text, source.file, source.first
+    return source.text, source.file, source.first_line
 
 
 def _definition(source, f):
@@ -112,7 +112,7 @@ class Program:
 
 
 def _outer_kernel_values(f):
-    "Return {name: value} of the globals and the closure of `f`; those that `f` reads are converted for kernels"
+    "Return {name: value} of the globals and the closure of `f`; the values that `f` reads are converted for kernels"
     names_read = outer_names_read(f)
     return {
         name: _as_kernel_value(name, value) if name in names_read else value for name, value in outer_values(f).items()

@@ -27,7 +27,7 @@ def widen(v):
 
 
 def _fold_arguments(f):
-    "Make a function that folds its arguments, or its only argument, a tuple, by `f`"
+    "Make a function that folds its arguments with `f`, or the tuple that is its only argument"
     return lambda *a: fold(f, a[0] if len(a) == 1 else a)
 
 
@@ -73,7 +73,7 @@ def _lane_by_lane(f):
 
 
 def _round_to_int(f):
-    "Make a function that rounds floats by `f` and converts them to int64"
+    "Make a function that rounds floats with `f` and converts them to int64"
     return lambda v: widen(v) if kind_of(v) in 'iu' else f(v).astype(np.int64)
 
 

@@ -16,10 +16,10 @@ class _SpinningBlock(NamedTuple):
     steps: object  # the generator that runs it
     state: object  # from `LaunchContext.save_group`
     is_stuck: bool  # whether it would spin without end if no other block wrote to memory
-    last_poll: object  # `LaunchContext.last_poll`: the elements that it polls, and their values then
+    last_poll: object  # `LaunchContext.last_poll`: the elements that it polled last, and the values that it read
 
-    def has_progress(self):
-        "Return whether a value that it polls has changed"
+    def polled_value_changed(self):
+        "Return whether an element that it polls has a new value"
         if self.last_poll is None:
             return False
         data, offsets, values = self.last_poll
@@ -40,7 +40,7 @@ class Residents:
             self.resume_all(False)
 
     def finish(self):
-        "Run all resident blocks to their ends"
+        "Run all resident blocks until they end"
         while self.waiting_blocks:
             self.resume_all(True)
 
@@ -56,7 +56,7 @@ class Residents:
         "Resume the blocks whose polled values have changed, or all if none have; record a deadlock if none proceeds"
         num_writes = self.ctx.num_writes
         num_waiting = len(self.waiting_blocks)
-        if self.resume(_SpinningBlock.has_progress):
+        if self.resume(_SpinningBlock.polled_value_changed):
             return
         self.resume(lambda block: True)
         if (

@@ -20,7 +20,7 @@ class FunctionSource(NamedTuple):
     "The source lines of a function or class, with its decorators"
 
     lines: list  # as they are in the file
-    first: int  # number of the first line in the file
+    first_line: int  # its number in the file
     file: str
 
     @property
@@ -38,7 +38,7 @@ def source_of(
     f,  # a function, class or code object
 ) -> FunctionSource:
     "Read the source of `f`; raises `SourceMissing`"
-    f = inspect.unwrap(f)  # of a decorator such as `cache`, which `getsourcelines` unwraps, but not `getsourcefile`
+    f = inspect.unwrap(f)  # `getsourcelines` does this too, but `getsourcefile` does not
     return _read_code(getattr(f, '__code__', f)) or _read_by_inspect(f)
 
 
@@ -73,15 +73,15 @@ def _function_lines(first_index, lines, file):
 
 def _read_by_inspect(f):
     try:
-        lines, first = inspect.getsourcelines(f)
+        lines, first_line = inspect.getsourcelines(f)
     except (OSError, TypeError):
         name = getattr(f, '__name__', None) or repr(f)
         raise SourceMissing(f'the source of {name} cannot be read; define it in a file or in a notebook cell') from None
-    return FunctionSource(lines, first, inspect.getsourcefile(f) or getattr(f, '__code__', f).co_filename)
+    return FunctionSource(lines, first_line, inspect.getsourcefile(f) or getattr(f, '__code__', f).co_filename)
 
 
 def tree_of(f) -> ast.Module:
-    "Parse the source of `f`; None if it cannot be read or parsed, such as a line of a lambda within a statement"
+    "Parse the source of `f`; None if it cannot be read or parsed (a lambda's line may be a part of a statement)"
     try:
         return ast.parse(source_of(f).text)
     except (SourceMissing, SyntaxError):
@@ -89,7 +89,7 @@ def tree_of(f) -> ast.Module:
 
 
 def lambdas_like(tree, f):
-    "Return the lambdas in `tree` that have the parameters of `f`, which is one of them if `tree` is its source"
+    "Return the lambdas in `tree` that have the same parameters as the lambda `f`"
     names = f.__code__.co_varnames[: f.__code__.co_argcount]
     lambdas = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
     return [node for node in lambdas if tuple(arg.arg for arg in node.args.posonlyargs + node.args.args) == names]

@@ -275,7 +275,7 @@ class _Launch:
         ctx.run_next_program = self.run_next_program
         ctx.trace = recorder()
         if ctx.trace:
-            ctx.trace.begin(ctx)
+            ctx.trace.begin_launch(ctx)
         outer_launch = set_current(ctx)
         try:
             with np.errstate(all='ignore'):
@@ -295,7 +295,7 @@ class _Launch:
         ctx.fence()
         ctx.check_deadline()
         if ctx.trace:
-            ctx.trace.program()
+            ctx.trace.begin_program()
         try:
             self.function(*self.args)
         except TypeError as e:

@@ -441,7 +441,7 @@ def _report_access(ctx, region, active_offsets, access, pointers, active, value=
         if access == 'atomic':  # after the checks: the clock that this atomic releases does not order its own access
             ctx.on_atomic(shadow, shadow_offsets, sem, not pointers.data.ndim)
     if ctx.trace:
-        ctx.trace.access(ctx, region, active_offsets, access, frame, pointers, active)
+        ctx.trace.record_access(ctx, region, active_offsets, access, frame, pointers, active)
 
 
 _UPDATES = dict(

@@ -319,7 +319,7 @@ def _rewrite(code, file):
     body = tree.body[0].body if is_indented else tree.body
     if not isinstance(body[0], ast.FunctionDef) or body[0].name != code.co_name:
         return code
-    ast.increment_lineno(tree, source.first - 1 - is_indented)
+    ast.increment_lineno(tree, source.first_line - 1 - is_indented)
     try:
         body[0] = _Rewriter().visit(body[0])
     except _CompileError as e:

@@ -35,22 +35,22 @@ class Trace:
     "The counters of the recorded launches, in total and per source line, and their accesses one by one"
 
     def __init__(self, keep=1_000_000):  # keep: how many accesses of single lanes to record
-        self.num_to_record = keep  # how many more
+        self.num_to_record = keep  # how many more accesses
         self.stats = Counters()
         self.lines = defaultdict(Counters)  # line number -> counters
         self.accesses = []  # from `_access_record`
         self.source = {}  # line number -> source line
         self.grid = None  # of the launch that was recorded last
 
-    def begin(self, ctx):
+    def begin_launch(self, ctx):
         "Begin a launch"
         self.grid = ctx.grid
 
-    def program(self):
+    def begin_program(self):
         "Begin a program"
         self.stats.add(programs=1)
 
-    def access(self, ctx, region, element_offsets, verb, frame, pointers, mask):
+    def record_access(self, ctx, region, element_offsets, verb, frame, pointers, mask):
         "Record that the running program accesses elements of a region; `verb` is 'read', 'written' or 'atomic'"
         line = frame.f_lineno
         file = frame.f_code.co_filename
@@ -100,7 +100,7 @@ class Trace:
     def _access_record(self, ctx, region, element_offsets, verb, line, pointers, mask):
         "Return an access for `draw`: `block` is the linear index of the program in the grid, `thread` the lane"
         x, y, z = ctx.program
-        number = x + ctx.grid[0] * (y + ctx.grid[1] * z)
+        program_index = x + ctx.grid[0] * (y + ctx.grid[1] * z)
         lanes = np.flatnonzero(mask) if mask is not None and pointers.data.ndim else np.arange(element_offsets.size)
         return dict(
             time=len(self.accesses),
@@ -108,7 +108,7 @@ class Trace:
             array=region.name,
             space='global',
             verb=verb,
-            block=np.full(element_offsets.size, number),
+            block=np.full(element_offsets.size, program_index),
             program=ctx.program,
             thread=lanes,
             at=region.flat_index(element_offsets),

@@ -47,7 +47,7 @@ class Source:
                 'a kernel whose source cannot be read', 'Define it in a file or in a notebook cell.', kernel=self.name
             ) from None
         self.file = source.file
-        self.first_line = source.first
+        self.first_line = source.first_line
         self.lines = source.text.splitlines()
         self.tree = definition(source.text, function)
         if self.tree is None:

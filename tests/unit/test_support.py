@@ -42,7 +42,7 @@ def made(text, name):
 def test_a_function_in_a_file():
     found = source_of(plain)
     assert found.text == found.as_written == '@decorated\ndef plain(x):\n    return x\n'
-    assert found.file == HERE and found.first == plain.__code__.co_firstlineno
+    assert found.file == HERE and found.first_line == plain.__code__.co_firstlineno
     assert source_of(plain.__code__)[:2] == found[:2] and tree_of(plain).body[0].name == 'plain'
 
 
