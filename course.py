@@ -23,6 +23,8 @@ python3 course.py lessons      list the lessons, with the time that each takes
 python3 course.py progress [NN ...] show how many exercises are solved, and which lesson comes next; or lesson NN's
 python3 course.py update       bring a newer course (git pull) and keep your answers
 python3 course.py reset NN     make a fresh copy of lesson NN; the old copy gets another name
+python3 course.py student NN ... write lessons without solutions and outputs, for a class, to the folder student
+    --to FOLDER                another folder
 python3 course.py clean        remove .venv and all build results; notebooks and progress stay
 """
 import signal, sys
@@ -58,7 +60,7 @@ INPUTS = ['constraints.txt', 'settings.ini', 'setup.py', 'pyproject.toml']
 PORTS = 100  # that are tried
 
 sys.path.insert(0, str(ROOT))
-from gridstride.course import copies, curriculum, doctor, lessons
+from gridstride.course import classroom, copies, curriculum, doctor, lessons
 
 
 def fail(message):
@@ -619,6 +621,17 @@ def reset(argv):
     except LookupError as e: fail(e)
 
 
+def student(argv):
+    "Write lessons without solutions and outputs"
+    p = parser('student', 'Write lessons without solutions and outputs, for a class.')
+    p.add_argument('lessons', nargs='+', metavar='NN')
+    p.add_argument('--to', type=Path, default=classroom.STUDENT_FOLDER, metavar='FOLDER')
+    args = p.parse_args(argv)
+    try: paths = classroom.write_student_editions(args.lessons, args.to)
+    except (LookupError, ValueError) as e: fail(e)
+    print(*(f'Written: {path}' for path in paths), sep='\n')
+
+
 def clean(argv):
     "Remove .venv and all build results"
     parser('clean', 'Remove .venv and all build results.').parse_args(argv)
@@ -631,7 +644,8 @@ def clean(argv):
 
 
 COMMANDS = dict(open=open_lab, setup=setup_only, test=test, run=run, record=record, site=site, canary=canary,
-                doctor=examine, lessons=list_lessons, progress=progress, update=update, reset=reset, clean=clean)
+                doctor=examine, lessons=list_lessons, progress=progress, update=update, reset=reset, student=student,
+                clean=clean)
 
 
 def command_of(argv):

@@ -15,9 +15,9 @@ import os
 import re
 import traceback
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
-from datetime import date
+from datetime import datetime
 from importlib import import_module
 from types import SimpleNamespace
 
@@ -26,7 +26,7 @@ import numpy as np
 from ..support.atomic_write import write_whole
 from ..support.function_source import tree_of
 from .curriculum import chapter_of
-from .lessons import progress_file, read_progress
+from .lessons import progress_file, read_progress, read_tries
 
 # %% ../../nbs/lib/03_exercise.ipynb #52d3ad3c
 problems = {}
@@ -277,13 +277,19 @@ def _common_mistake(fn) -> str:
     return ''
 
 # %% ../../nbs/lib/03_exercise.ipynb #46d8a4dc
-def _remember(name):
-    "Add `name` to the progress file, which is replaced in one step"
-    day_of_exercise, path = read_progress(), progress_file()
-    if name in day_of_exercise:
+def _remember(name, is_solved):
+    "Add a try of `name` to the progress file, which is replaced in one step; tries after the solution do not count"
+    days, tries, path = read_progress(), read_tries(), progress_file()
+    if name in days:
         return
+    now = datetime.now().isoformat(timespec='seconds')
+    entry = {'tries': 0, 'first': now, **tries.get(name, {})}
+    entry['tries'] += 1
+    if is_solved:
+        days[name] = now[:10]
+        entry['solved'] = now
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(dict(solved={**day_of_exercise, name: date.today().isoformat()}), indent=1) + '\n')
+    write_whole(path, json.dumps(dict(solved=days, tries={**tries, name: entry}), indent=1) + '\n')
 
 # %% ../../nbs/lib/03_exercise.ipynb #67246a97
 class WrongAnswer(AssertionError):
@@ -394,12 +400,17 @@ def _judge(p, fn, warned):
 
 
 def _judge_and_record(p, fn):
-    "Judge `fn`, print that it is right, and record that it is solved"
-    with _show_warnings_once() as warned:
-        _judge(p, fn, warned)
+    "Judge `fn`, print that it is right, and record the try, or that it is solved"
+    try:
+        with _show_warnings_once() as warned:
+            _judge(p, fn, warned)
+    except BaseException:
+        with suppress(OSError, ValueError):  # reported when the answer is right
+            _remember(p.name, is_solved=False)
+        raise
     print(f'{p.name}: right, on all {len(p.cases)} cases')
     try:
-        _remember(p.name)
+        _remember(p.name, is_solved=True)
     except (OSError, ValueError) as e:
         print(f'(progress was not saved: {e})')
 

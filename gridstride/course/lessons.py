@@ -41,6 +41,7 @@ __all__ = [
     'exercises',
     'progress_file',
     'read_progress',
+    'read_tries',
     'progress',
     'run_args',
     'main',
@@ -387,13 +388,25 @@ def read_progress(
     path=None,  # the file; None: `progress_file()`
 ) -> dict:  # id -> day
     "Return the solved exercises in the progress file; raises `ValueError`, which names the file if it cannot be read"
+    return _read_section(path, lambda content: dict(content['solved']))
+
+
+def read_tries(
+    path=None,  # the file; None: `progress_file()`
+) -> dict:  # id -> dict(tries=, first=), and `solved` if it is solved: times in ISO format
+    "Return the tries in the progress file, of which older files have none; raises `ValueError` as `read_progress` does"
+    return _read_section(path, lambda content: {name: dict(o) for name, o in content.get('tries', {}).items()})
+
+
+def _read_section(path, section):
+    "Return `section(content)` of the progress file, with the present ids; raises `ValueError`, which names the file"
     path = Path(path or progress_file())
     try:
-        solved = dict(json.loads(path.read_text(encoding='utf-8'))['solved'])
-        return {_present_id(name): day for name, day in solved.items()}
+        found = section(json.loads(path.read_text(encoding='utf-8')))
+        return {_present_id(name): value for name, value in found.items()}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, LookupError, TypeError) as e:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as e:
         why = f'{type(e).__name__}: {e}'
     raise ValueError(f'The progress file {path} cannot be read ({why}). Fix it, or move it away to start again.')
 

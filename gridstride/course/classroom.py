@@ -1,0 +1,59 @@
+"""Makes lessons for a class: the student edition, which has no solutions.
+
+    python3 course.py student 01 02a --to handouts
+
+A cell with a solution has the tag `solution`. Like `lessons`, this module runs before anything is installed.
+"""
+
+import json
+from pathlib import Path
+
+from ..support.atomic_write import write_whole
+from .lessons import NBS, ROOT, pick, read
+
+__all__ = ['STUDENT_FOLDER', 'is_solution', 'student_edition', 'write_student_editions']
+
+STUDENT_FOLDER = ROOT / 'student'
+_PROMISE = 'Each exercise has a folded solution below it, but you learn more if you try first.'
+
+
+def is_solution(cell) -> bool:
+    "Return whether a cell of a notebook's JSON has the solution of an exercise"
+    return 'solution' in cell.get('metadata', {}).get('tags', [])
+
+
+def _student_cell(cell):
+    "Return a cell without outputs, and without the sentence that promises solutions"
+    source = ''.join(cell['source']).replace(_PROMISE, '').rstrip()
+    cell = {**cell, 'source': source.splitlines(True)}
+    return {**cell, 'outputs': [], 'execution_count': None} if cell['cell_type'] == 'code' else cell
+
+
+def student_edition(
+    nb: dict,  # a lesson, as `read` returns it
+) -> dict:
+    """Return a lesson without solutions and outputs; hints stay, because `hint` prints them.
+
+    >>> cells = [dict(cell_type='markdown', source=['f = 1'], metadata={'tags': ['solution']})]
+    >>> student_edition(dict(cells=cells, metadata={}))['cells']
+    []"""
+    metadata = {k: v for k, v in nb['metadata'].items() if k != 'gridstride'}  # the hash of the code that made outputs
+    return {**nb, 'metadata': metadata, 'cells': [_student_cell(c) for c in nb['cells'] if not is_solution(c)]}
+
+
+def write_student_editions(
+    numbers,  # of lessons, as typed: '03', '08a'
+    folder=STUDENT_FOLDER,
+    nbs=NBS,  # the folder of the course's lessons
+) -> list:  # of paths
+    """Write the student edition of lessons to a folder. Raises `LookupError` for a number that no lesson has, and
+    `ValueError` if the folder is that of the course's lessons"""
+    folder = Path(folder)
+    if folder.resolve() == Path(nbs).resolve():
+        raise ValueError(f"{folder} has the course's own lessons: choose another folder with --to")
+    chosen = pick(numbers, nbs)
+    folder.mkdir(parents=True, exist_ok=True)
+    for lesson in chosen:
+        text = json.dumps(student_edition(read(lesson)), indent=1, ensure_ascii=False)
+        write_whole(folder / lesson.name, text + '\n')
+    return [folder / lesson.name for lesson in chosen]
