@@ -18,14 +18,14 @@ from .utils import dim3
 # %% ../nbs/lib/04_draw.ipynb #595fa3f6
 INK, CARD, LINE = '#1f2933', '#fbfaf7', '#9aa5b1'
 PALETTE = [
-    '#bcd9f5',
-    '#f8d6a0',
-    '#c4e3b9',
-    '#f3bfc4',
-    '#d8c9ef',
-    '#b9e4df',
-    '#f2e394',
-    '#dcd3c4',
+    '#bdd8fb',
+    '#ecc598',
+    '#d7f6c6',
+    '#e2a3a1',
+    '#d1b2ce',
+    '#bbf7f8',
+    '#f4e99c',
+    '#d4d8ca',
 ]  # pale, so that dark text on them is readable
 EMPTY, BAD = '#ffffff', '#e4572e'
 

@@ -11,17 +11,17 @@ from .read import Instruction
 INK, CARD, LINE = '#1f2933', '#fbfaf7', '#9aa5b1'
 KINDS = {
     'global': ('#f7b79c', 'global memory'),
-    'shared': ('#bcd9f5', 'shared memory'),
+    'shared': ('#bdd8fb', 'shared memory'),
     'local': ('#ff8f8f', 'local memory: spills, arrays'),
-    'constant': ('#dcd3c4', 'constants, arguments'),
-    'float': ('#c4e3b9', 'floats'),
+    'constant': ('#d4d8ca', 'constants, arguments'),
+    'float': ('#d7f6c6', 'floats'),
     'tensor': ('#7fd18b', 'tensor cores'),
-    'convert': ('#f2e394', 'conversions'),
+    'convert': ('#f4e99c', 'conversions'),
     'integer': ('#e3e6ea', 'integers, addresses'),
     'move': ('#f1f1ee', 'moves'),
-    'warp': ('#d8c9ef', 'lanes of a warp'),
-    'barrier': ('#f8d6a0', 'barriers'),
-    'control': ('#b9e4df', 'jumps'),
+    'warp': ('#d1b2ce', 'lanes of a warp'),
+    'barrier': ('#ecc598', 'barriers'),
+    'control': ('#bbf7f8', 'jumps'),
     'other': ('#ffffff', 'the rest'),
 }
 _MONOSPACE = 'font-family:DejaVu Sans Mono,Menlo,Consolas,monospace;font-size:12px;line-height:1.5;white-space:pre'

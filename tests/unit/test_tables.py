@@ -28,8 +28,8 @@ def test_a_long_text_in_the_last_column_is_wrapped():
 
 
 def test_html_escapes_texts_and_draws_shares_as_bars():
-    html = Table(['<kernel', 'share'], [[CellText('a<b', 'a<b>(int)', '#bcd9f5'), Share(.878)]])._repr_html_()
-    assert 'a&lt;b' in html and 'title="a&lt;b&gt;(int)"' in html and '87.8%,transparent' in html and '#bcd9f5' in html
+    html = Table(['<kernel', 'share'], [[CellText('a<b', 'a<b>(int)', '#bdd8fb'), Share(.878)]])._repr_html_()
+    assert 'a&lt;b' in html and 'title="a&lt;b&gt;(int)"' in html and '87.8%,transparent' in html and '#bdd8fb' in html
     assert '<thead>' in html and '<thead>' not in Table((), [('a', 'b')])._repr_html_()
 
 

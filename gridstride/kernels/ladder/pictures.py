@@ -7,7 +7,7 @@ from ...draw import LINE, PALETTE, Panel, cells, svg_rect, svg_text
 
 __all__ = ['draw_phase', 'draw_wavefronts']
 
-_BLOCK, _WARP, _THREAD = PALETTE[0], PALETTE[1], '#d55e00'
+_BLOCK, _WARP, _THREAD = PALETTE[2], PALETTE[3], '#d55e00'
 _LEGEND = ((_BLOCK, 'the block'), (_WARP, 'one of its warps'), (_THREAD, 'one thread of it'))
 
 
