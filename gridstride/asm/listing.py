@@ -177,8 +177,8 @@ def _rows(listings):
     source = listings[0].source
     by_line = [{n: instructions for n, _, instructions in listing.lines} for listing in listings]
     rows = []
-    line_numbers = sorted({n for lines in by_line for n in lines} & set(source))
-    for previous, n in zip([None] + line_numbers, line_numbers):
+    shown_lines = sorted({n for lines in by_line for n in lines} & set(source))
+    for previous, n in zip([None] + shown_lines, shown_lines):
         if previous and n - previous > _MAX_GAP:
             rows.append((0, None, []))
         elif previous:
