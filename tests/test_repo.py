@@ -137,7 +137,8 @@ def test_wheel_and_sdist_hold_the_package_and_nothing_else(built, wheel):
     modules = {f'gridstride/{f}' for f in texts(ROOT/'gridstride', '*.py')} - {f'gridstride/{INDEX}'}
     for inside in names, source:
         assert {n for n in inside if n.startswith('gridstride/') and n.endswith('.py')} == modules
-    folders = 'gridstride/cpp/*.cpp', 'gridstride/cpp/include', 'gridstride/cpp/runtime'
+    folders = ('gridstride/cpp/*.cpp', 'gridstride/cpp/include', 'gridstride/cpp/runtime',
+               'gridstride/diagnostics/locale')
     cpp = subprocess.run(['git', 'ls-files', *folders], cwd=ROOT, capture_output=True, text=True,
                          check=True).stdout.split()
     assert len(cpp) > 50 and set(cpp) <= set(names)

@@ -53,13 +53,17 @@ def options(
     threads=None,  # CPU threads for unchecked kernels; 0: as many as there are
     seconds=None,  # the time limit per kernel
     memory=None,  # of the device: bytes, or '8G'; None: GRIDSTRIDE_DEVICE_MEMORY, else the free memory of this machine
+    lang=None,  # language of findings: 'en', 'pt_BR' or 'zh_CN'; by default that of GRIDSTRIDE_LANG, or English
 ):
-    "Set how emulated kernels run, in the `with` block; the first three options are those of `sim.options`"
+    "Set how emulated kernels run, in the `with` block; the first three options and `lang` are those of `sim.options`"
     check_non_negative(threads=threads)
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
         raise ValueError(f'seconds must be a positive number; got {seconds!r}')
     memory = parse_bytes(memory)
-    with options_of_all(checks, order, seed), change(limits, threads=threads, seconds=seconds, memory=memory):
+    with (
+        options_of_all(checks, order, seed, lang=lang),
+        change(limits, threads=threads, seconds=seconds, memory=memory),
+    ):
         yield
 
 

@@ -45,6 +45,9 @@ tuple of integers, or a `Phrase`: a part of the sentence that has a row of its o
 of its own. Addresses and masks are integers there; the row formats them (`{mask:#x}`).
 A test compares the C++ side with the rows: its list of codes, and the fields that each call sets.
 
+With `settings.lang`, `catalogues` translates the templates, their parts and their words; names, values and the lines
+on where it happened remain as they are.
+
 The hint depends on the learner's line, too: `hints.hint_for` may choose a row of `messages.HINTS` instead of the
 hint of `WORDS`. `how_to_disable` returns how to run without a check, which is not possible for the findings in
 `ALWAYS`; the page of a message and `help(error)` show it. Some findings are warnings: `WARNINGS`.
@@ -62,8 +65,10 @@ from collections import namedtuple
 from string import Formatter
 from typing import NamedTuple
 
+from .catalogues import translated
 from .hints import hint_for
-from .messages import DIALECTS, HINTS, PHRASES, WORDS
+from .messages import DIALECTS, HINTS, PARTS, PHRASES, VALUES, WORDS
+from .settings import settings
 from ..support.short_tracebacks import ShortTracebackError, is_notebook_runtime
 
 __all__ = [
@@ -450,45 +455,68 @@ _DERIVED_FROM = dict(  # derived field -> the fields that it is made of
 )
 
 
-def _format_fields(fields, dialect):
+def _fill(template, fields, dialect, hint_fields={}):
+    "Translate a template and fill in its fields; without a translation both remain English"
+    text = translated(template, settings.lang)
+    language = settings.lang if text != template else ''
+    return text.format(**{**_format_fields(fields, dialect, language), **hint_fields})
+
+
+def _format_fields(fields, dialect, language):
     "Format the fields as the templates show them"
-    shown = {k: _format_phrase(v, dialect) if isinstance(v, Phrase) else v for k, v in (fields or {}).items()}
+    shown = {k: _format_phrase(v, dialect, language) if isinstance(v, Phrase) else v for k, v in (fields or {}).items()}
     for k in ('thread', 'in_block'):
         if k in shown:
             shown[k] = position(shown[k])
     name = shown.get('array') or shown.get('space') or ''
     threads = shown.get('threads')
-    shown['waiting'] = '1 thread waits' if threads == 1 else f'{threads} threads wait'
+    shown['waiting'] = _part('thread_waits' if threads == 1 else 'threads_wait', language, threads=threads)
     shown.setdefault('element', element(name, shown.get('index'), dialect))
-    return {**shown, **_derive_fields(shown)}
+    return {**shown, **_translate_values(shown, language), **_derive_fields(shown, language)}
 
 
-def _derive_fields(shown):
+def _part(name, language, **fields):
+    "Translate and format a row of `PARTS`"
+    return translated(PARTS[name], language).format(**fields)
+
+
+def _translate_values(shown, language):
+    "Translate the values of those fields that are words, such as 'read'"
+    return {k: translated(shown[k], language, k) for k in VALUES if language and shown.get(k) in VALUES[k]}
+
+
+def _derive_fields(shown, language):
     "Derive the fields that are made of others, as the module's docstring lists them"
     index, now, before = (shown.get(k) for k in ('index', 'now', 'before'))
     return dict(
         subscript=index[0] if index and len(index) == 1 else index,
-        **({'access_to': _with_preposition(shown['access'])} if 'access' in shown else {}),
-        **({'extent': _format_extent(shown['shape'])} if 'shape' in shown else {}),
-        **({'either': _format_candidates(shown['candidates'])} if 'candidates' in shown else {}),
-        **({'hazard': f'{_access_noun(now)} after {_access_noun(before)}'} if now and before else {}),
+        **({'access_to': _with_preposition(shown['access'], language)} if 'access' in shown else {}),
+        **({'extent': _format_extent(shown['shape'], language)} if 'shape' in shown else {}),
+        **({'either': _format_candidates(shown['candidates'], language)} if 'candidates' in shown else {}),
+        **({'hazard': _format_hazard(now, before, language)} if now and before else {}),
     )
 
 
-def _with_preposition(access):
-    return f'{access} {dict(read="of", atomic="on").get(access, "to")}'
+def _with_preposition(access, language):
+    return _part(f'{access}_to', language) if access in VALUES['access'] else f'{access} to'
 
 
-def _format_extent(shape):
+def _format_extent(shape, language):
     "Format the size of an array: `100 elements`, or `shape (4, 25)`"
     if len(shape) > 1:
-        return f'shape {shape}'
-    return '1 element' if tuple(shape) in ((), (1,)) else f'{shape[0]} elements'
+        return _part('has_shape', language, shape=shape)
+    return _part('one_element', language) if tuple(shape) in ((), (1,)) else _part('elements', language, count=shape[0])
 
 
-def _format_candidates(candidates):
+def _format_candidates(candidates, language):
     "Format the elements that an access may be to: `x[-5] (100 elements) or y[7] (50 elements)`"
-    return ' or '.join(f'{array}[{index}] ({_format_extent((size,))})' for array, index, size in candidates)
+    shown = (f'{array}[{index}] ({_format_extent((size,), language)})' for array, index, size in candidates)
+    return _part('or', language).join(shown)
+
+
+def _format_hazard(now, before, language):
+    "Format the kind of a data race: 'read after write'"
+    return _part(f'{_access_noun(now)}_after_{_access_noun(before)}', language)
 
 
 def _access_noun(verb):
@@ -496,21 +524,19 @@ def _access_noun(verb):
     return 'read' if verb.startswith('read') else 'atomic' if 'atomic' in verb else 'write'
 
 
-def _format_phrase(phrase, dialect):
-    return PHRASES[phrase.code].format(**_format_fields(phrase.fields, dialect))
+def _format_phrase(phrase, dialect, language):
+    fields = _format_fields(phrase.fields, dialect, language)
+    return translated(PHRASES[phrase.code], language).format(**fields)
 
 
 def text_of(kind, code, dialect, fields=None):
     "Return (summary, hint), the text of a finding, with its fields filled in; raises `KeyError` for a missing field"
-    shown = _format_fields(fields, dialect)
-    return tuple(template.format(**shown) for template in _templates_of(kind, code, dialect))
+    return tuple(_fill(template, fields, dialect) for template in _templates_of(kind, code, dialect))
 
 
 def _format_advice(advice, dialect, fields):
     "Format `advice`, (name of a row of `HINTS`, its fields); None for None"
-    return advice and _dialect_text(HINTS[advice[0]], dialect).format(
-        **{**_format_fields(fields, dialect), **advice[1]}
-    )
+    return advice and _fill(_dialect_text(HINTS[advice[0]], dialect), fields, dialect, advice[1])
 
 
 def how_to_disable(kind, code, dialect):

@@ -2,17 +2,18 @@
 
 This module is data alone; `errors` fills in the fields. A row of `WORDS` belongs to a kind and a code. A row of `HINTS`
 replaces the hint of a finding if `hints.hint_for` recognizes the mistake in the learner's lines. `PHRASES` are parts of
-sentences that a `Phrase` names. A template names its fields as `str.format` does; `errors` explains the fields that
-mean the same in every row.
+sentences that a `Phrase` names; `errors` makes fields of `PARTS`. A template names its fields as `str.format` does;
+`errors` explains the fields that mean the same in every row. `course.translations` writes catalogues of all texts.
 """
 
 from collections import namedtuple
 
-__all__ = ['DIALECTS', 'HINTS', 'PHRASES', 'WORDS', 'Words']
+__all__ = ['DIALECTS', 'HINTS', 'PARTS', 'PHRASES', 'VALUES', 'WORDS', 'Words']
 
 DIALECTS = ('python', 'cuda', 'triton')
 Words = namedtuple('Words', 'summary hint', defaults=('',))  # each a template, or a dict: dialect -> template
 
+_ACCESSES = ('read', 'write', 'atomic')
 _REACH_GRID_BARRIER = (
     'All threads must reach it, including those of blocks without work: guard the work, not the barrier.'
 )
@@ -975,4 +976,27 @@ PHRASES = {
     'tile_threads': 'tiled_partition(group, n): n must be 1, 2, 4, 8, 16 or 32',
     'copy_bytes': '__pipeline_memcpy_async must copy 4, 8 or 16 bytes',
     'matrix_stride': 'load_matrix_sync and store_matrix_sync: ldm must be a multiple of 16 bytes',
+}
+
+# What `errors` makes fields of: `waiting`, `extent`, `either`, `access_to` and `hazard`
+PARTS = {
+    'thread_waits': '1 thread waits',
+    'threads_wait': '{threads} threads wait',
+    'has_shape': 'shape {shape}',
+    'one_element': '1 element',
+    'elements': '{count} elements',
+    'or': ' or ',
+    'read_to': 'read of',
+    'write_to': 'write to',
+    'atomic_to': 'atomic on',
+    'access_to': 'access to',
+    **{f'{now}_after_{before}': f'{now} after {before}' for now in _ACCESSES for before in _ACCESSES},
+}
+
+# The words that fields have as values; in other languages a word may depend on the field
+VALUES = {
+    'access': (*_ACCESSES, 'access'),
+    'now': ('read', 'written', 'changed atomically', 'updated by an atomic', 'reads', 'writes'),
+    'before': ('read', 'written', 'changed atomically', 'updated by an atomic', 'reads', 'writes', 'write', 'wrote')
+    + ('updated',),
 }

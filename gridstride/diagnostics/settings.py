@@ -1,8 +1,11 @@
-"""Settings of the simulator and the emulator: which checks are enabled, the order of threads, the engine."""
+"""Settings of the simulator and the emulator: which checks are enabled, the order of threads, the engine, the language
+of findings."""
 
+import os
 import threading
 from contextlib import contextmanager
 
+from .catalogues import check_language
 from ..support.parameter_docs import documented
 
 __all__ = [
@@ -55,9 +58,17 @@ class Settings:
         self._values_of_current_thread()[k] = v
 
 
-# `lanes`: the maximum number of threads that run in lockstep
+# `lanes`: the maximum number of threads that run in lockstep; `lang`: the language of findings, '' for English
 settings = Settings(
-    checks=CHECKS, order='forward', seed=0, who=False, engine='lanes', lanes=16384, seconds=60.0, warp=32
+    checks=CHECKS,
+    order='forward',
+    seed=0,
+    who=False,
+    engine='lanes',
+    lanes=16384,
+    seconds=60.0,
+    warp=32,
+    lang=os.environ.get('GRIDSTRIDE_LANG', ''),
 )
 
 
@@ -147,16 +158,18 @@ def options(
     seconds=None,  # time limit of a simulated kernel
     engine=None,  # for kernels of Numba's dialect: 'lanes', the simulator, or 'c', CUDA C on the emulator
     warp=None,  # threads per warp in the simulator: 32, or 64 as in AMD's wavefronts
+    lang=None,  # language of findings: 'en', 'pt_BR' or 'zh_CN'; by default that of GRIDSTRIDE_LANG, or English
 ):
     "Set how kernels run without a GPU, in the `with` block; raises `ValueError` for an invalid value"
     checks = parse_checks(checks)
     check_order(order)
     check_warp(warp)
+    check_language(lang)
     check_non_negative(seed=seed)
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
         raise ValueError(f'seconds must be a positive number; got {seconds!r}')
     if engine not in (None, *ENGINES):
         raise ValueError(f"engine must be {' or '.join(map(repr, ENGINES))}; got {engine!r}")
-    new = dict(checks=checks, order=order, seed=seed, who=who, seconds=seconds, engine=engine, warp=warp)
+    new = dict(checks=checks, order=order, seed=seed, who=who, seconds=seconds, engine=engine, warp=warp, lang=lang)
     with change(settings, **new):
         yield

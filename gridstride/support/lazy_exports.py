@@ -8,7 +8,14 @@ from importlib.util import find_spec
 
 
 # package -> the extra of settings.ini that installs it: gridstride[tile] installs ml_dtypes
-_EXTRA_OF_PACKAGE = {'torch': 'torch', 'ml_dtypes': 'tile', 'triton': 'triton', 'numba': 'numba', 'nbclient': 'course'}
+_EXTRA_OF_PACKAGE = {
+    'torch': 'torch',
+    'ml_dtypes': 'tile',
+    'triton': 'triton',
+    'numba': 'numba',
+    'nbclient': 'course',
+    'babel': 'site',  # it comes with Sphinx
+}
 
 
 class MissingPackage(ModuleNotFoundError):
