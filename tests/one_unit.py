@@ -57,9 +57,10 @@ def compiled(calls):
 def one_unit(request, tests):
     "What `tests` launch, which are marked slow, is compiled, and there for the tools, if any of the module's run"
     slow = any(o.get_closest_marker('slow') for o in request.session.items if o.module is request.module)
-    there, alone = compiled(noted(tests)) if slow else {}, rung.compiled
+    there, alone = compiled(noted(tests)) if slow else {}, rung.compile_kernel
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rung, 'compiled', lambda src, name, where: there.get((src, name)) or alone(src, name, where))
+        patch.setattr(rung, 'compile_kernel',
+                      lambda src, name, where: there.get((src, name)) or alone(src, name, where))
         yield
 
 

@@ -337,7 +337,7 @@ def test_a_kernel_that_must_be_alone_waits_for_the_stream_before(monkeypatch):
     monkeypatch.setattr(rung, 'current_stream', lambda device: now.raw)
     monkeypatch.setattr(rung, '_import_torch', lambda: SimpleNamespace(cuda=SimpleNamespace(
         current_stream=lambda: Stream(now.raw, waits), is_current_stream_capturing=lambda: now.capturing)))
-    m, alone, other = SimpleNamespace(get_device=lambda: 0), tiled(uses_workspace=True), tiled()
+    m, alone, other = SimpleNamespace(get_device=lambda: 0), tiled(has_static_buffer=True), tiled()
     for raw, capturing in ((0, False), (0, False), (5, False), (5, False), (9, True), (7, True),
                            (5, False), (0, False)):
         now.raw, now.capturing = raw, capturing
@@ -490,7 +490,7 @@ def test_a_rung_is_timed_with_the_library_after_its_check():
     got = ladder.time_rung(tiled(), m, n, Reference(m, n), seconds=.02)
     assert got['low'] <= got['ratio'] <= got['high'] and got['seconds'] > 0 and got['library'] > 0
     assert got['error'] < 1e-6 > got['library_error'] and got['name'] == 'tiled'
-    assert set(got) <= set(ladder.FIELDS)
+    assert set(got) <= set(ladder.STEP_DEFAULTS)
     with pytest.raises(AssertionError, match='wrong is'):
         ladder.time_rung(tiled(SRC.replace('i < BK', 'i < BK-1'), 'wrong'), m, n, Reference(m, n), seconds=.02)
     with pytest.raises(AssertionError, match='NaN'):
@@ -980,7 +980,7 @@ LADDERS = ['ladder.fp32', 'ladder.tensor_cores', 'ladder.hopper']
 @pytest.mark.parametrize('module', [*LADDERS, 'gemm.bf16x6', 'gemm.skinny'])
 def test_kernels_for_hopper_compile(module):
     "Kernels with TMA and wgmma: NVRTC makes code for Hopper of them that spills no register and fits an SM"
-    far = {k: r for k, r in rungs_of(module).items() if r.hopper}
+    far = {k: r for k, r in rungs_of(module).items() if r.needs_hopper}
     assert far or module != 'ladder.hopper'
     for name, r in far.items():
         took = compiled(resources, r.src, block=int(np.prod(r.threads)), shared_bytes=r.shared)

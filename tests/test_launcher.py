@@ -329,7 +329,8 @@ __global__ void tiled(float *m, float *n, float *out, int h, int w, int k) {}"""
 def test_a_launch_plan_goes_into_a_table(driver, monkeypatch):
     "Two launches; the second reads what the first has left in the workspace"
     monkeypatch.setattr(launches, 'launcher', lambda: driver.module)
-    monkeypatch.setattr(rung, 'compiled', lambda src, name, backend: SimpleNamespace(handle=len(name), __name__=name))
+    monkeypatch.setattr(rung, 'compile_kernel',
+                        lambda src, name, backend: SimpleNamespace(handle=len(name), __name__=name))
     calls = [rung.KernelLaunch('', 'one', ('m', 'n', 'ms', 'ns'), (1, 2), (4,), (32,)),
              rung.KernelLaunch('', 'second', ('ms', 'ns', 'out'), (launches.Long(3),), (1, 2), (64,), 0, True,
                                (1, 2, 1))]

@@ -179,7 +179,7 @@ def rungs_that_must_be_alone_are():
     """A kernel that keeps its sums in global memory for a while, on four streams: wrong, unless its
     launches are put in a row"""
     for alone in (False, True):
-        r = Rung('slow', ALONE, threads=256, BM=64, BN=64, uses_workspace=alone)
+        r = Rung('slow', ALONE, threads=256, BM=64, BN=64, has_static_buffer=alone)
         pairs = [inputs(64, 64, 64, 'float32', 'cuda', i) for i in range(8)]
         streams, got = [torch.cuda.default_stream(), *(torch.cuda.Stream() for _ in range(3))], []
         torch.cuda.synchronize()

@@ -81,7 +81,7 @@ def launched(monkeypatch):
         return SimpleNamespace(handle=0, __name__=name, params=[0]*6, launch=lambda *args: None)
     monkeypatch.setattr(rung, 'cuda_kernel', compiled)
     monkeypatch.setattr(rung, 'this_device', lambda: export.H100)
-    monkeypatch.setattr(rung, 'compiled', lambda src, name, where: compiled(src, name))
+    monkeypatch.setattr(rung, 'compile_kernel', lambda src, name, where: compiled(src, name))
     monkeypatch.setattr(launches, 'tensor_map', lambda *args: None)
     return seen
 

@@ -2,8 +2,8 @@
 import pytest
 import torch
 from gridstride.cpp import cuda_kernel, on_emulator
-from gridstride.kernels.ladder.stream_k import schedule
-from gridstride.kernels.ladder.hopper import order, types
+from gridstride.kernels.ladder.stream_k import schedule_src
+from gridstride.kernels.ladder.hopper import tile_order_src, types_src
 from gridstride.utils import cdiv
 
 COUNT = '''
@@ -23,7 +23,7 @@ __global__ void count_k(int *times, int h, int w, int k) {
 def counting(request):
     numbers = 'constexpr int BM = 128, BN = 256, BK = 64, CM = 2, CN = 1, SWAP_AB = 0, GROUP = 8, '
     numbers += f'STREAM_K = {request.param};'
-    with on_emulator(): return cuda_kernel(numbers + types + order + schedule + COUNT)
+    with on_emulator(): return cuda_kernel(numbers + types_src + tile_order_src + schedule_src + COUNT)
 
 
 @pytest.mark.parametrize('h,w,k', [(8192, 8192, 512), (4368, 1736, 3440), (300, 300, 8192), (64, 64, 64)])

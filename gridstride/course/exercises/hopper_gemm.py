@@ -7,7 +7,7 @@ from ...cpp import cuda_kernel, on_emulator, options
 from ..grading import problem
 from ...diagnostics.errors import KernelError
 from .cuda_c import without_comments, source
-from ...kernels.ladder.hopper import boxes, hopper, store, stores_basics, tiles
+from ...kernels.ladder.hopper import boxes, hopper_src, store_src, tma_store_src, tiles
 from ...kernels.ladder.ladder import check_product
 from ...kernels.ladder.rung import Rung, constants_line
 from ...kernels.ladder.tma import swizzle_offsets
@@ -265,7 +265,7 @@ def _(fn, rng, tall, wide, BM, BN, at_once):
         )
 
 
-GIVEN = constants_line(dict(BM=64, BN=64, BK=64, STAGES=1)) + hopper + stores_basics + '#include <cuda_bf16.h>\n'
+GIVEN = constants_line(dict(BM=64, BN=64, BK=64, STAGES=1)) + hopper_src + tma_store_src + '#include <cuda_bf16.h>\n'
 
 
 def judge_in_both_orders(judge):
@@ -376,7 +376,7 @@ def _(fn, rng, h, w, k):
         raise AssertionError(f'the function returned {type(src).__name__}: return the fixed source as a string')
     rung = Rung(
         'repaired',
-        hopper + store + src,
+        hopper_src + store_src + src,
         threads=256,
         shared=tiles,
         tma_boxes=boxes,

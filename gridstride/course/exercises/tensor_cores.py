@@ -6,7 +6,7 @@ import torch
 from ..grading import problem
 from .cuda_c import without_comments, launch, source
 from ...kernels.ladder.ladder import Reference
-from ...kernels.ladder.tensor_cores import basics, ldmatrix, mma
+from ...kernels.ladder.tensor_cores import types_src, ldmatrix_src, mma_src
 
 __all__ = [
     'GIVEN',
@@ -123,7 +123,7 @@ def check_columns(r, row):  # of columns 0 to 31
 
 # The other two answers are sources. The judge prepends the lesson's functions and runs them on the emulator, even on a
 # machine with a GPU. A result may be off by the rounding to bfloat16 and that of a float32 sum.
-GIVEN = basics + mma + ldmatrix
+GIVEN = types_src + mma_src + ldmatrix_src
 IDLE = '__device__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {}\n'  # leaves the accumulators unchanged
 
 
@@ -141,7 +141,7 @@ def product(fn, name, grid, a, b, **args):  # args: the kernel's, as `launch` ta
     except AssertionError as e:
         why = next((why for why, *other in likely_mistakes(a, b, out) if is_product(*other)), None)
         raise AssertionError(f'{e}\n  This is the result if {why}' if why else str(e)) from None
-    if is_product(a, b, made(GIVEN.replace(mma, IDLE))):
+    if is_product(a, b, made(GIVEN.replace(mma_src, IDLE))):
         raise AssertionError('the result is right, but no mma computes it: compute the product with the tensor core')
 
 

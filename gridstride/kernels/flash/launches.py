@@ -13,7 +13,9 @@ from ...cpp.driver import current_stream
 def _launcher(call, boxes, device, backend):  # `device` is only a part of the cache key
     "Return the launcher of a call, compiled once per source"
     mapped = [(i, box, 128) for i, box in enumerate(boxes)]
-    return launches.MappedLauncher(rung.compiled(call.src, call.name, backend), mapped, len(call.arrays), *call[3:])
+    return launches.MappedLauncher(
+        rung.compile_kernel(call.src, call.name, backend), mapped, len(call.arrays), *call[3:]
+    )
 
 
 @lru_cache(256)

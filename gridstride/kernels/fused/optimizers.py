@@ -13,7 +13,7 @@ import torch
 
 from .sources import DTYPE_BYTES, kernel_source
 from ..ladder.launches import Launcher
-from ..ladder.rung import KernelLaunch, compiled
+from ..ladder.rung import KernelLaunch, compile_kernel
 from ..common import MAX_LOAD_BYTES
 from ...cpp.driver import current_stream
 from ...utils import backend, cdiv
@@ -49,7 +49,9 @@ class _StepLauncher(Launcher):
     def __init__(self, call):
         self.num_arrays = len(call.arrays)
         scalars = call.scalars if backend() == 'gpu' else ()
-        super().__init__(compiled(call.src, call.name, backend()), self.num_arrays, scalars, call.grid, call.block)
+        super().__init__(
+            compile_kernel(call.src, call.name, backend()), self.num_arrays, scalars, call.grid, call.block
+        )
 
     def parameters(self):
         return [*super().parameters()[: self.num_arrays], *((value._type_,) for value in self.values)]

@@ -294,7 +294,7 @@ class Bf16x6(Product):
 
     Bf16x6(128, 128)(A, B)"""
 
-    hopper = True
+    needs_hopper = True
 
     def __init__(self, BM=128, BN=128, SPLITS=1, layout='nn'):
         split_k = f', k in {SPLITS}' if SPLITS > 1 else ''

@@ -65,7 +65,7 @@ def _is_repeatable(a, b, kernel, stored_a, stored_b):
     "Return whether later calls can repeat the launches: no operand was copied, and no static buffer is used"
     if kernel is None:
         return a.is_cuda
-    if not (a.is_cuda and isinstance(kernel, Product)) or kernel.uses_workspace:
+    if not (a.is_cuda and isinstance(kernel, Product)) or kernel.has_static_buffer:
         return False
     return stored_a.data_ptr() == a.data_ptr() and stored_b.data_ptr() == b.data_ptr()
 

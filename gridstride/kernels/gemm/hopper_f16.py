@@ -12,8 +12,8 @@ source has the names of the lesson: m (h x k) and n (k x w) for A (M x K) and B 
 
 from functools import cache
 
-from ..ladder.stream_k import resident_clusters, box_out, multicast_src, store_results_src
-from ..ladder.hopper import order
+from ..ladder.stream_k import resident_clusters, out_box_columns, multicast_src, store_results_src
+from ..ladder.hopper import tile_order_src
 from ..ptx import PTX, wgmma
 from ..ladder.rung import Rung
 from ..source_assembly import source_loader
@@ -85,7 +85,7 @@ def _registers_per_thread(config):
 def _smem_plan(config, layout):
     "Return (stages, columns stored at once, bytes per warpgroup to stage results or to receive partial sums)"
     wgs, stage, n = _consumer_warpgroups(config), stage_bytes(config, layout), stored_columns(config)
-    granularity = 8 if config.swap_ab else box_out(n)  # of the columns that are stored together
+    granularity = 8 if config.swap_ab else out_box_columns(n)  # of the columns that are stored together
     mbarrier_bytes = 16 * _MAX_STAGES + 8 * (config.CK > 1)
     available = _SMEM_PER_SM // config.BLOCKS - _RESERVED_SMEM_PER_BLOCK - mbarrier_bytes
     partial_sum_bytes = (config.CK - 1) * 256 * n * _row_blocks_per_warpgroup(config)
@@ -145,7 +145,7 @@ def _tma_boxes(config, layout, columns):
         if b_mn_major
         else (rows_of_b(config, layout) // config.CM, 64)
     )
-    box = box_out(stored_columns(config))
+    box = out_box_columns(stored_columns(config))
     out = (columns, 64) if config.swap_ab else (16, box, 2 * box)
     return dict(m=b, n=a, out=out) if config.swap_ab else dict(m=a, n=b, out=out)
 
@@ -212,7 +212,7 @@ def _gemm_f16(config, dtype, layout, pdl):
     flags = dict(SWAP_AB=config.swap_ab, SPLIT_N=config.split_n, PINGPONG=config.pingpong, PDL=pdl)
     flags |= dict(M_TRANSPOSED=layout[0] == 't', N_TRANSPOSED=layout[1] == 't')
     sizes = dict(M=_row_blocks_per_warpgroup(config), N=stored_columns(config), COLUMNS=columns_per_warpgroup)
-    src = instructions + multicast_src + order + store_results_src + source_loader(__package__)('hopper_f16')
+    src = instructions + multicast_src + tile_order_src + store_results_src + source_loader(__package__)('hopper_f16')
     return Rung(
         _kernel_name(config, dtype, layout, pdl),
         src,

@@ -22,7 +22,7 @@ _NAMES = {
     'rung': ('require_bfloat16', 'require_hopper', 'on_hopper'),
     'ladder': ('Gpu', 'Ladder', 'inputs', 'check_product'),
     'lesson_ladder': ('LessonLadder', 'count_library', 'count_quads', 'count_kinds', 'race'),
-    'stream_k': ('choose', 'final_gemm', 'partial_sums', 'schedule'),
+    'stream_k': ('choose', 'final_gemm', 'partial_sums_src', 'schedule_src'),
     'instruction_throughput': ('time_alone',),
 }
 __all__, __getattr__, __dir__ = lazy_exports_of(__name__, _NAMES)

@@ -14,5 +14,5 @@ from .rung import require_bfloat16 as require_bfloat16
 from .rung import require_hopper as require_hopper
 from .stream_k import choose as choose
 from .stream_k import final_gemm as final_gemm
-from .stream_k import partial_sums as partial_sums
-from .stream_k import schedule as schedule
+from .stream_k import partial_sums_src as partial_sums_src
+from .stream_k import schedule_src as schedule_src

@@ -1,4 +1,8 @@
-"""The ladder of the chapter `matmul_ladder`: float32 products; each step applies one more optimization."""
+"""The ladder of the chapter `matmul_ladder`: float32 products; each step applies one more optimization.
+
+A name that ends in `_src` is CUDA C, and one that ends in `_changes` is a dict for `changed`, old text -> new text. The
+other objects are rungs.
+"""
 
 from .rung import Rung
 from ...bench.variants import changed
@@ -38,7 +42,7 @@ def threads_per_block(BM, BN, TM, TN): # threads
     "Return the number of threads per block: one thread per TM x TN results of a tile"
     return BM//TM*(BN//TN)
 
-fill = r'''
+fill_src = r'''
 constexpr int threads = BM/TM * (BN/TN);       // per block
 
 // Loads H x W elements of `x` (h x w), from row r and column c on, into `tile`; zeros where out of bounds
@@ -53,7 +57,7 @@ __device__ void fill(float (&tile)[H][W], const float *x, int r, int c, int h, i
 }
 '''
 
-column = Rung('column', fill + r'''
+column = Rung('column', fill_src + r'''
 __global__ void column_k(const float *m, const float *n, float *out, int h, int w, int k) {
     __shared__ float ms[BM][BK], ns[BK][BN];
     int tc = threadIdx.x%BN, tr = threadIdx.x/BN*TM;          // this thread's column, and the first of its rows
@@ -97,7 +101,7 @@ patch = changed(column, {'column_k': 'patch_k', '''
             if (r+tr+y < h && c+tc+x < w) out[(r+tr+y)*w + c+tc+x] = o[y][x];
 '''}, name='patch', BM=128, BN=128, TN=8)
 
-fill_quads = r'''
+fill_quads_src = r'''
 constexpr int threads = BM/TM * (BN/TN);
 
 // Loads four elements of row r of `x` (h x w), from column c on, by one load if aligned; zeros where out of bounds
@@ -137,7 +141,7 @@ template<int N> __device__ void take(float (&a)[N], const float *s, int far) {
 }
 '''
 
-wide = changed(patch, {fill: fill_quads, 'patch_k': 'wide_k', '''
+wide = changed(patch, {fill_src: fill_quads_src, 'patch_k': 'wide_k', '''
     __shared__ float ms[BM][BK], ns[BK][BN];
 ''': '''
     __shared__ __align__(16) float ms[BK][BM], ns[BK][BN];          // ms is transposed
@@ -184,7 +188,7 @@ def all_stages(BM, BN, BK, STAGES): # bytes
     "Return the shared memory for both tiles in all stages"
     return 4*STAGES*BK*(BM+4+BN)
 
-asynchronous_copy = r'''
+async_copy_src = r'''
 #include <cuda_pipeline.h>
 constexpr int threads = BM/TM * (BN/TN);
 
@@ -219,7 +223,7 @@ template<int N> __device__ void take(float (&a)[N], const float *s, int far) {
 }
 '''
 
-staged = Rung('staged', asynchronous_copy + r'''
+staged = Rung('staged', async_copy_src + r'''
 __global__ void __launch_bounds__(threads, BLOCKS)
 staged_k(const float *m, const float *n, float *out, int h, int w, int k) {
     extern __shared__ __align__(16) Stage stages[];                 // a ring of STAGES stages
@@ -292,7 +296,7 @@ def whole_tiles(h, w, k): # True, or the reason why not
     "Return whether out has at least the size of a tile of 128 x 128"
     return h >= 128 and w >= 128 or 'a matrix is smaller than a tile'
 
-pointers_copy = r'''
+pointers_copy_src = r'''
 #include <cuda_pipeline.h>
 constexpr int threads = BM/TM * (BN/TN);
 
@@ -310,7 +314,7 @@ template<int N> __device__ void take(float (&a)[N], const float *s, int far) {
 }
 '''
 
-pointers = Rung('pointers', pointers_copy + r'''
+pointers = Rung('pointers', pointers_copy_src + r'''
 __global__ void __launch_bounds__(threads, BLOCKS)
 pointers_k(const float *m, const float *n, float *out, int h, int w, int k) {
     extern __shared__ __align__(16) Stage stages[];
@@ -374,7 +378,7 @@ pointers_k(const float *m, const float *n, float *out, int h, int w, int k) {
 ''', threads=threads_per_block, shared=all_stages, supports=whole_tiles,
      BM=128, BN=128, BK=16, TM=8, TN=8, STAGES=3, BLOCKS=2, V=1)
 
-short_first = {'''
+partial_phase_first_changes = {'''
     int phases = (k + BK-1)/BK;
     for (int p = 0; p < STAGES-1; p++) {
         for (int i = 0; i < BM/MR; i++) copy_m(stages[p], i, p*BK + mz < k);
@@ -397,7 +401,7 @@ def whole_quads(h, w, k): # True, or the reason why not
     "Return whether out has the size of a tile, and rows of n begin at multiples of 16 bytes"
     return whole_tiles(h, w, k) if w%4 == 0 else 'a row of n is not a multiple of 16 bytes'
 
-own_copy = {'''
+ptx_copy_changes = {'''
     __pipeline_memcpy_async(to, from, 4*N, in ? 0 : 4*N);
 ''': '''
     unsigned place = __cvta_generic_to_shared(to);
@@ -406,10 +410,10 @@ own_copy = {'''
     else asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
                       :: "r"(place), "l"(from), "r"(in ? 4 : 0));
 '''}
-lean = changed(pointers, {'pointers_k': 'lean_k', **short_first, **own_copy},
+lean = changed(pointers, {'pointers_k': 'lean_k', **partial_phase_first_changes, **ptx_copy_changes},
                name='lean', V=4, supports=whole_quads)
 
-snake = {'''
+serpentine_changes = {'''
             for (int y = 0; y < TM; y++)
                 for (int x = 0; x < TN; x++) o[y][x] += a[i%2][y]*b[i%2][x];
 ''': '''
@@ -420,7 +424,7 @@ snake = {'''
                 }
 '''}
 
-spread = {'''
+spread_copies_changes = {'''
             if (i == 0) {
                 for (int j = 0; j < BM/MR; j++) copy_m(to, j, more);
                 for (int j = 0; j < BK/NR; j++) copy_n(to, j, more);
@@ -434,7 +438,7 @@ spread = {'''
             if (i == SPREAD-1) next(BK);
 '''}
 
-grouped = {'''
+tile_order_changes = {'''
     int row = blockIdx.y*BM, col = blockIdx.x*BN;
 ''': '''
     // Bands of GROUP tile rows, column-major within a band: concurrent blocks share rows and columns in L2
@@ -443,7 +447,7 @@ grouped = {'''
     int row = (top + rest%high)*BM, col = rest/high*BN;
 '''}
 
-stores = {'''
+row_stores_changes = {'''
     for (int y = 0; y < TM; y++)
         for (int x = 0; x < TN; x++) {
             int ry = r+tr + y/4*dr + y%4, cx = c+tc + x/4*dc + x%4;
@@ -459,11 +463,12 @@ stores = {'''
     }
 '''}
 
-plain = {'''
+lane_layout_changes = {'''
     int tr = warp/(BN/WN)*WM + (lane%2 + lane/16*2)*4;
     int tc = warp%(BN/WN)*WN + lane/2%8*4;
 ''': '''
     int tr = warp/(BN/WN)*WM + lane%4*4, tc = warp%(BN/WN)*WN + lane/4*4;    // 4 x 8 lanes, column-major
 '''}
-all_ideas = {**snake, **spread, **grouped, **stores, **plain}
-tuned = changed(lean, {'lean_k': 'tuned_k', **all_ideas}, name='tuned', SPREAD=2, GROUP=8)
+tuned_changes = {**serpentine_changes, **spread_copies_changes, **tile_order_changes, **row_stores_changes,
+                 **lane_layout_changes}
+tuned = changed(lean, {'lean_k': 'tuned_k', **tuned_changes}, name='tuned', SPREAD=2, GROUP=8)

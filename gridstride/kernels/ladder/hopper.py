@@ -1,9 +1,10 @@
 """The ladder of the chapter `hopper_gemm`: bfloat16 products by TMA and `wgmma`; each step applies one more
-optimization."""
+optimization. Names that end in `_src` are CUDA C.
+"""
 
 from .rung import Rung
 
-types = r'''
+types_src = r'''
 typedef unsigned u32;
 typedef unsigned long long u64;
 struct alignas(64) TensorMap { char bytes[128]; };
@@ -13,7 +14,7 @@ __device__ u32 address(const void *p) { return (u32)__cvta_generic_to_shared(p);
 __device__ int cdiv(int a, int b) { return (a + b - 1)/b; }
 '''
 
-copies = r'''
+tma_load_src = r'''
 __device__ void tma_load(u32 to, const TensorMap &x, int r, int c, u32 bar) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3}], [%4];"
@@ -21,7 +22,7 @@ __device__ void tma_load(u32 to, const TensorMap &x, int r, int c, u32 bar) {
 }
 '''
 
-barriers = r'''
+barriers_src = r'''
 __device__ void barrier_init(u32 bar, int count) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(bar), "r"(count) : "memory");
 }
@@ -52,7 +53,7 @@ __device__ void wgmma(float (&d)[{d}], u64 a, u64 b, int more) {{
 }}
 """
 
-tensor_cores = r'''
+wgmma_sync_src = r'''
 __device__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template<int N> __device__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory"); }
@@ -69,7 +70,7 @@ __device__ u64 descriptor(u32 at, u32 lead) {
 
 '''
 
-multiply = r'''
+multiply_src = r'''
 // Issues d (+)= the tile of m at `a` (64*M x BK) @ the tile of n at `b` (BK x BN), as one wgmma group
 template<int M> __device__ void multiply(float (&d)[M][BN/2], u32 a, u32 b, bool more) {
     fence_sums(d);
@@ -82,9 +83,9 @@ template<int M> __device__ void multiply(float (&d)[M][BN/2], u32 a, u32 b, bool
     wgmma_commit();
 }
 '''
-products = ''.join(wgmma(n) for n in (64,128,192,256)) + tensor_cores + multiply
+all_wgmma_src = ''.join(wgmma(n) for n in (64,128,192,256)) + wgmma_sync_src + multiply_src
 
-store = r'''
+store_src = r'''
 #include <cuda_bf16.h>
 
 // Stores a warpgroup's 64*M x BN results, from row r and column c of out on
@@ -100,7 +101,7 @@ template<int M> __device__ void store(float (&d)[M][BN/2], __nv_bfloat16 *out, i
 }
 '''
 
-hopper = types + copies + barriers + products
+hopper_src = types_src + tma_load_src + barriers_src + all_wgmma_src
 
 def boxes(BM):
     "Return the TMA boxes (rows, columns) of m and n"
@@ -110,7 +111,7 @@ def tiles(BM, BN, BK, STAGES): # bytes
     "Return the shared memory for both tiles in all stages"
     return STAGES*(BM + BN)*BK*2
 
-warpgroup = Rung('warpgroup', hopper + store + r'''
+warpgroup = Rung('warpgroup', hopper_src + store_src + r'''
 __global__ void __launch_bounds__(128)
 warpgroup_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
             __nv_bfloat16 *out, int h, int w, int k) {
@@ -139,7 +140,7 @@ warpgroup_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorM
 
 larger = warpgroup.variant('larger', BM=128, BN=128)
 
-ring = Rung('ring', hopper + store + r'''
+ring = Rung('ring', hopper_src + store_src + r'''
 __global__ void __launch_bounds__(256)
 ring_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
        __nv_bfloat16 *out, int h, int w, int k) {
@@ -175,12 +176,12 @@ ring_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
 }
 ''', threads=256, shared=tiles, tma_boxes=boxes, dtype='bfloat16', BM=128, BN=128, BK=64, STAGES=4)
 
-registers = r'''
+registers_src = r'''
 template<int N> __device__ void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N)); }
 template<int N> __device__ void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N)); }
 '''
 
-consumers = Rung('consumers', hopper + registers + store + r'''
+consumers = Rung('consumers', hopper_src + registers_src + store_src + r'''
 __global__ void __launch_bounds__(384, 1)
 consumers_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
             __nv_bfloat16 *out, int h, int w, int k) {
@@ -219,7 +220,7 @@ consumers_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorM
 }
 ''', threads=384, shared=tiles, tma_boxes=boxes, dtype='bfloat16', BM=128, BN=256, BK=64, STAGES=4)
 
-order = r'''
+tile_order_src = r'''
 // The tile row and tile column of tile `tile`: bands of GROUP tile rows, column-major within a band (L2 reuse)
 __device__ void place(int tile, int tall, int wide, int &tr, int &tc) {
     int band = tile/(GROUP*wide), inside = tile%(GROUP*wide), rows = min(GROUP, tall - band*GROUP);
@@ -227,7 +228,7 @@ __device__ void place(int tile, int tall, int wide, int &tr, int &tc) {
 }
 '''
 
-persistent = Rung('persistent', hopper + registers + order + store + r'''
+persistent = Rung('persistent', hopper_src + registers_src + tile_order_src + store_src + r'''
 __global__ void __launch_bounds__(384, 1)
 persistent_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
              __nv_bfloat16 *out, int h, int w, int k) {
@@ -274,7 +275,7 @@ persistent_k(const __grid_constant__ TensorMap m, const __grid_constant__ Tensor
 ''', threads=384, shared=tiles, tma_boxes=boxes, grid=lambda sms: (sms,1), dtype='bfloat16',
     BM=128, BN=256, BK=64, STAGES=4, GROUP=16)
 
-clusters = r'''
+clusters_src = r'''
 __device__ int rank() { u32 x; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(x)); return x; }
 __device__ void cluster_sync() { asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory"); }
 __device__ void barrier_arrive_at(u32 bar, int rank) {      // at the barrier at the same address of another block
@@ -289,7 +290,7 @@ __device__ void tma_load_for(u32 to, const TensorMap &x, int r, int c, u32 bar, 
 }
 '''
 
-pairs = Rung('pairs', hopper + registers + order + clusters + store + r'''
+pairs = Rung('pairs', hopper_src + registers_src + tile_order_src + clusters_src + store_src + r'''
 __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
 pairs_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
         __nv_bfloat16 *out, int h, int w, int k) {
@@ -338,7 +339,7 @@ pairs_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
 ''', threads=384, shared=tiles, tma_boxes=boxes, grid=lambda sms: (sms//2*2,1), dtype='bfloat16',
     BM=128, BN=256, BK=64, STAGES=4, GROUP=8)
 
-stores_basics = r'''
+tma_store_src = r'''
 __device__ u32 pack(float lo, float hi) {
     u32 x;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(hi), "f"(lo));
@@ -358,7 +359,7 @@ __device__ void stores_have_read() { asm volatile("cp.async.bulk.wait_group.read
 
 '''
 
-store_by_tma = r'''
+store_by_tma_src = r'''
 // Stores a warp's 16 x BN results, from row r and column c on, staging 64 columns at a time in its 2048 bytes at `s`
 __device__ void store_by_tma(float (&d)[BN/2], const TensorMap &out, int r, int c, u32 s) {
     int lane = threadIdx.x%32, tr = lane%16;
@@ -378,7 +379,7 @@ __device__ void store_by_tma(float (&d)[BN/2], const TensorMap &out, int r, int 
     }
 }
 '''
-stores = stores_basics + store_by_tma
+all_stores_src = tma_store_src + store_by_tma_src
 
 stored_src = r'''
 __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
@@ -438,6 +439,6 @@ def tiles_and_out(BM, BN, BK, STAGES): # bytes
     "Return the shared memory for the tiles, and for a box of results per warp"
     return tiles(BM, BN, BK, STAGES) + 8*2048
 
-pieces = hopper + registers + order + clusters + stores
-stored = Rung('stored', pieces + stored_src, threads=384, shared=tiles_and_out, tma_boxes=boxes_with_out,
+stored_functions_src = hopper_src + registers_src + tile_order_src + clusters_src + all_stores_src
+stored = Rung('stored', stored_functions_src + stored_src, threads=384, shared=tiles_and_out, tma_boxes=boxes_with_out,
               grid=lambda sms: (sms//2*2,1), dtype='bfloat16', BM=128, BN=256, BK=64, STAGES=4, GROUP=8)

@@ -32,23 +32,23 @@ class Reference:
     def __init__(self, m, n):
         self.shape = m.shape[0], n.shape[1], m.shape[1]
         m, n = m.double(), n.double()
-        self.want = m @ n
+        self.expected = m @ n
         # In float32, because in float64 it would take as long as the product.
         self.abs_sum = (m.abs().float() @ n.abs().float()).double()
 
     def bound(self, dtype):
-        "Return the error bound of each element for results of type `dtype`, as a tensor like `want`"
-        return _ROUNDING[dtype] * self.want.abs() + MAX_SUM_ERROR * 2.0**-24 * self.abs_sum
+        "Return the error bound of each element for results of type `dtype`, as a tensor like `expected`"
+        return _ROUNDING[dtype] * self.expected.abs() + MAX_SUM_ERROR * 2.0**-24 * self.abs_sum
 
     def error(self, got) -> float:  # 0 is exact
         "Return the norm of the error, relative to the norm of the product"
-        return float((got.double() - self.want).norm() / self.want.norm())
+        return float((got.double() - self.expected).norm() / self.expected.norm())
 
     def __call__(self, got):
         "Raise `AssertionError` with the first wrong elements of `got`"
-        is_wrong = (got.double() - self.want).abs() > self.bound(str(got.dtype)[6:])
+        is_wrong = (got.double() - self.expected).abs() > self.bound(str(got.dtype)[6:])
         if bool(is_wrong.any()) or bool(got.isnan().any()):
-            check(got.double().where(is_wrong | got.isnan(), self.want), self.want)
+            check(got.double().where(is_wrong | got.isnan(), self.expected), self.expected)
 
 
 def inputs(h, w, k, dtype='float32', device=None, seed=0):
@@ -132,8 +132,8 @@ def check_product(
     return len(shapes)
 
 
-# field of a `Step` -> its default
-FIELDS = dict(
+# field of a `Step` -> its value if it was not measured
+STEP_DEFAULTS = dict(
     name='',
     seconds=None,
     library=None,
@@ -153,13 +153,14 @@ FIELDS = dict(
 
 
 class Step:
-    """The measurements of a kernel: `FIELDS`, and figures that are derived from them. `ratio` is the speedup over the
-    library, `low` and `high` are its confidence interval, `seconds` and `library` are the times of both"""
+    """The measurements of a kernel: the fields of `STEP_DEFAULTS`, and figures that are derived from them. `ratio` is
+    the speedup over the library, `low` and `high` are its confidence interval, `seconds` and `library` are the times
+    of both"""
 
     def __init__(self, shape, mark='', **fields):
         self.shape = tuple(shape)
         self.mark = mark
-        self.fields = {**FIELDS, **fields}
+        self.fields = {**STEP_DEFAULTS, **fields}
 
     def __getattr__(self, name):
         if name == 'fields' or name not in self.fields:
@@ -274,7 +275,7 @@ def _file_name(text):
     return re.sub(r'\W+', '_', text).strip('_')
 
 
-def _recorded_parts(rung):
+def _rung_key_parts(rung):
     "Return the parts of a recording's key that identify a kernel or another function"
     return (
         [rung.src, list(rung.threads), rung.shared, {k: list(map(str, v)) for k, v in rung.tma_boxes.items()}]
@@ -342,7 +343,7 @@ class Ladder:
         return f'{self.record}_{_file_name(rung.name)}'
 
     def _key_parts(self, rung):
-        return _recorded_parts(rung), list(self.shape), _dtype_of(rung)
+        return _rung_key_parts(rung), list(self.shape), _dtype_of(rung)
 
     def _with_counters(self, rung, fields):
         "Add the recorded counters that this machine cannot read, with a warning about them"
@@ -357,8 +358,8 @@ class Ladder:
         if not missing:
             return fields
         measured_in_part()
-        missing_names = ', '.join(missing) if counters else 'its counters'
-        warnings = [*fields.get('warnings', ()), f'{missing_names}: {recording.mark}']
+        missing_text = ', '.join(missing) if counters else 'its counters'
+        warnings = [*fields.get('warnings', ()), f'{missing_text}: {recording.mark}']
         return {**fields, 'counters': {**missing, **counters}, 'warnings': warnings}
 
     def _measure(self, rung):
@@ -384,6 +385,7 @@ class Ladder:
         return self._references[dtype]
 
     def _count_events(self, rung):
+        "Count events with Nsight Compute; returns an empty dict, with a message, if it is unavailable"
         if not self.counters:
             return {}
         try:
@@ -405,6 +407,7 @@ class Ladder:
         return len(self.steps)
 
     def _title(self):
+        "Return the title of the table: the shape and the baseline"
         h, w, k = self.shape
         return f'{h}x{k} @ {k}x{w}, compared with {self.baseline}'
 
@@ -434,6 +437,7 @@ class Ladder:
         ]
 
     def _note(self):
+        "Return the lines below the table: warnings, a remark on local memory, and the machines of recordings"
         warnings = [f'in doubt, {step.name}: {warning}' for step in self.steps for warning in step.warnings]
         local = ['* some registers are kept in local memory'] if any(step.local for step in self.steps) else []
         marks = dict.fromkeys(step.mark for step in self.steps if step.mark)
@@ -447,7 +451,7 @@ class Ladder:
     def table(self, side_branches=()) -> Table:  # names of steps on which no later step is built
         """Return a table of one row per rung, and one for the library. Each rung was timed interleaved with the
         library, so the speedup over the rung before it is computed from the ratios to the library"""
-        head = [
+        header = [
             '<rung',
             'TFLOP/s',
             'of the library',
@@ -468,12 +472,12 @@ class Ladder:
                     self.baseline,
                     f'{np.median([s.library_tflops for s in self.steps]):.3g}',
                     '100.0%',
-                    *[''] * (len(head) - 3),
+                    *[''] * (len(header) - 3),
                 ]
             )
-        columns = [i for i in range(len(head)) if i < 4 or any(row[i] for row in rows)]  # that are not empty
+        columns = [i for i in range(len(header)) if i < 4 or any(row[i] for row in rows)]  # that are not empty
         cells = [[row[i] for i in columns] for row in rows]
-        return Table([head[i] for i in columns], cells, title=self._title(), note=self._note())
+        return Table([header[i] for i in columns], cells, title=self._title(), note=self._note())
 
     def __repr__(self):
         return repr(self.table())
@@ -487,11 +491,12 @@ class Ladder:
             return self._draw(ax)
 
     def _draw(self, ax):
+        "Draw the bars of `plot`; returns the axes"
         import matplotlib.pyplot as plt
 
         ax = ax or plt.subplots(figsize=(7.5, 1.3 + 0.34 * len(self.steps)))[1]
-        y, speed = np.arange(len(self.steps)), [s.tflops for s in self.steps]
-        ax.barh(y, speed, color=plots.COLORS[4])
+        y, speeds = np.arange(len(self.steps)), [s.tflops for s in self.steps]
+        ax.barh(y, speeds, color=plots.COLORS[4])
         for i, s in enumerate(self.steps):
             ax.annotate(
                 f'{s.tflops:.3g}, {s.ratio:.0%}',
@@ -508,11 +513,11 @@ class Ladder:
         ax.set(
             xlabel='TFLOP/s',
             title='\n'.join(filter(None, [self._title(), machines])),
-            xlim=(0, 1.25 * max([*speed, *(s.library_tflops for s in self.steps)], default=1)),
+            xlim=(0, 1.25 * max([*speeds, *(s.library_tflops for s in self.steps)], default=1)),
         )
         if self.steps:
-            speed = np.median([s.library_tflops for s in self.steps])
-            ax.axvline(speed, color=plots.INK, ls='--', lw=1, zorder=0, label=self.baseline)
+            library_speed = np.median([s.library_tflops for s in self.steps])
+            ax.axvline(library_speed, color=plots.INK, ls='--', lw=1, zorder=0, label=self.baseline)
             ax.legend(loc='upper center', bbox_to_anchor=(0.5, -0.45 / (ax.figure.get_figheight() - 1)))
         return ax
 

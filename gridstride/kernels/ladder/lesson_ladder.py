@@ -20,7 +20,7 @@ __all__ = ['LessonLadder', 'InstructionCounts', 'count_kinds', 'race', 'count_qu
 # Nsight Compute counts the work of the load/store pipe in wavefronts, and that of the warp schedulers in issued
 # instructions. Both are reported per multiplying instruction of a warp: an FFMA, which is 32 multiply-adds, or a tensor
 # core instruction, which is more.
-_WAVEFRONTS, _INSTRUCTIONS = 'l1tex__data_pipe_lsu_wavefronts.sum', 'smsp__inst_executed.sum'
+_WAVEFRONTS_METRIC, _INSTRUCTIONS_METRIC = 'l1tex__data_pipe_lsu_wavefronts.sum', 'smsp__inst_executed.sum'
 _STALL_TEXTS = dict(
     long_scoreboard='data from global memory',
     short_scoreboard='data from shared memory',
@@ -32,8 +32,8 @@ _STALL_TEXTS = dict(
 )
 
 
-def _multiplying_instructions(shape, multiply_adds=32):
-    "Return how many instructions of `multiply_adds` multiply-adds each a product needs"
+def _num_multiplying_instructions(shape, multiply_adds=32):
+    "Return the number of instructions that a product needs, if each one does `multiply_adds` multiply-adds"
     return float(np.prod(shape, dtype=float)) / multiply_adds
 
 
@@ -64,9 +64,9 @@ class LessonLadder:
         stall_reasons={},  # further stall reasons: {Nsight Compute's name: the text for it}
     ):
         self.bound, self.unit, self.op = bound, unit, op
-        self.multiplying_instructions = _multiplying_instructions(shape, multiply_adds)
+        self.num_multiplying_instructions = _num_multiplying_instructions(shape, multiply_adds)
         self.extra_shapes, self.stall_reasons = list(extra_shapes), {**_STALL_TEXTS, **stall_reasons}
-        metrics = dict(pipe=_WAVEFRONTS, instructions=_INSTRUCTIONS)
+        metrics = dict(pipe=_WAVEFRONTS_METRIC, instructions=_INSTRUCTIONS_METRIC)
         self.ladder = Ladder(shape=shape, record=record, seconds=seconds, metrics=metrics, folder=folder)
 
     def __call__(
@@ -91,8 +91,8 @@ class LessonLadder:
             print(f'{status}: {e}.\n{self.static_table(rung, wavefronts)}')
             return
         print(f'{rung.name}: {step.tflops:.2f} TFLOP/s, {step.ratio:.1%} of torch.matmul ({step.made_on})')
-        busy = self._format_tensor_busy(step, ', tensor cores busy {:.0f}%')
-        print(f'{step.registers} registers per thread, occupancy {step.occupancy:.0%}{busy}')
+        tensor_busy = self._format_tensor_busy(step, ', tensor cores busy {:.0f}%')
+        print(f'{step.registers} registers per thread, occupancy {step.occupancy:.0%}{tensor_busy}')
         _print_guess(guess, next(iter(speedups), None) if speedups else None)
         for name, (low, high) in (speedups or {}).items():
             claim(f'{rung.name}, speedup over {name}', low, self._speedup_over(step, name), high, 'x', mark=step.mark)
@@ -106,16 +106,16 @@ class LessonLadder:
 
     def _compare_with_paper(self, step, wavefronts, tolerance):
         "Compare the counts of the hardware with those on paper"
-        counted, instructions = self.measured_counts(step.name)
-        if counted is None:
+        counted_wavefronts, instructions = self.measured_counts(step.name)
+        if counted_wavefronts is None:
             print(f'{wavefronts:.3f} wavefronts per {self.unit} on paper; there are no hardware counters')
             return
         print(
-            f'per {self.unit}: {wavefronts:.3f} wavefronts on paper, {counted:.3f} counted; '
-            f'{instructions:.2f} instructions; these allow {self.bound(counted, instructions):.1f} TFLOP/s'
+            f'per {self.unit}: {wavefronts:.3f} wavefronts on paper, {counted_wavefronts:.3f} counted; '
+            f'{instructions:.2f} instructions; these allow {self.bound(counted_wavefronts, instructions):.1f} TFLOP/s'
         )
         low, high = (1 - tolerance) * wavefronts, (1 + tolerance) * wavefronts
-        claim(f'wavefronts per {self.unit}', low, counted, high, mark=step.mark)
+        claim(f'wavefronts per {self.unit}', low, counted_wavefronts, high, mark=step.mark)
 
     def __getitem__(self, name):
         "Return the `Step` of a rung"
@@ -124,7 +124,7 @@ class LessonLadder:
     def measured_counts(self, name) -> tuple:  # both None if nothing was counted
         "Return wavefronts and instructions per multiplying instruction, as the hardware counted them"
         counts = (self.ladder[name].counters.get(metric) for metric in ('pipe', 'instructions'))
-        return tuple(None if count is None else count / self.multiplying_instructions for count in counts)
+        return tuple(None if count is None else count / self.num_multiplying_instructions for count in counts)
 
     def static_table(self, rung, wavefronts) -> Table:
         "Tabulate registers, occupancy and instructions of a rung, and the speed that they allow, without running it"
@@ -158,12 +158,12 @@ class LessonLadder:
 
     def table(self) -> Table:
         "Tabulate the speed and the counts of all steps, and the bounds from the counts"
-        head = ['<rung', 'TFLOP/s', 'of torch', 'wavefronts', 'instructions', 'these allow', 'registers', 'occupancy']
+        header = ['<rung', 'TFLOP/s', 'of torch', 'wavefronts', 'instructions', 'these allow', 'registers', 'occupancy']
         rows = [self._row(step) for step in self.ladder.steps]
         if any(column := [self._format_tensor_busy(step, '{:.0f}%') for step in self.ladder.steps]):
-            head, rows = [*head, 'tensor cores busy'], [[*row, cell] for row, cell in zip(rows, column)]
+            header, rows = [*header, 'tensor cores busy'], [[*row, cell] for row, cell in zip(rows, column)]
         machines = ', '.join(dict.fromkeys(s.made_on for s in self.ladder.steps))
-        return Table(head, rows, f'The ladder ({machines})', f'wavefronts and instructions per {self.unit} of a warp')
+        return Table(header, rows, f'The ladder ({machines})', f'wavefronts and instructions per {self.unit} of a warp')
 
     def _row(self, step):
         "Return the cells of a step in `table`"
@@ -341,6 +341,6 @@ def count_library(
     "Count events while torch.matmul multiplies two matrices of floats"
     issue = 'smsp__issue_active.avg.pct_of_peak_sustained_active'
     script = _LIBRARY_SCRIPT.format(h=h, w=w, k=k)
-    launch = ncu(script, sections=[], metrics=[issue, _INSTRUCTIONS], kernel='gemm', record=record).kernels[-1]
-    instructions = float(launch[_INSTRUCTIONS]) / _multiplying_instructions((h, w, k))
+    launch = ncu(script, sections=[], metrics=[issue, _INSTRUCTIONS_METRIC], kernel='gemm', record=record).kernels[-1]
+    instructions = float(launch[_INSTRUCTIONS_METRIC]) / _num_multiplying_instructions((h, w, k))
     return dict(issue=float(launch[issue]) / 100, instructions=instructions, name=launch.name, made=made_on())

@@ -143,14 +143,14 @@ def this_device() -> Device:
 
 
 @lru_cache
-def compiled(src, name, backend):
-    "Return a kernel of a source, compiled once per backend; on the emulator, all checks are enabled"
+def compile_kernel(src, name, backend):
+    "Compile a kernel of a source, once per backend; on the emulator, all checks are enabled"
     return cuda_kernel(src, name, checks=None if backend == 'gpu' else True)
 
 
 def make_launcher(call, backend) -> Launcher:
     "Return the `Launcher` of a kernel launch, compiled for 'gpu' or 'sim'"
-    kernel = compiled(call.src, call.name, backend)
+    kernel = compile_kernel(call.src, call.name, backend)
     return Launcher(kernel, len(call.arrays), *call[3:])
 
 
@@ -209,8 +209,8 @@ class Product:
     name, dtype = 'product', 'float32'
     layout = 'nn'  # 'tn': m is passed transposed; 'nt': n is
     # whether it has a static buffer in global memory, so that launches on different streams must be serialized
-    uses_workspace = False
-    hopper = False  # whether it uses TMA, bulk copies or wgmma
+    has_static_buffer = False
+    needs_hopper = False  # whether it uses TMA, bulk copies or wgmma
     # {'m': ((rows, columns) of a TMA box, swizzle)}, for those of m, n and out that are passed as tensor maps
     tma_boxes = {}
 
@@ -240,7 +240,7 @@ class Product:
 
     def require_gpu(self):
         "Raise `Unavailable` if the current GPU does not support this product; the emulator supports all"
-        if self.hopper:
+        if self.needs_hopper:
             require_hopper(self.name, emulated=True)
 
     @cached_property
@@ -282,7 +282,7 @@ class Product:
         device = m.get_device()
         handle, last = current_stream(device), self._last_stream.get(device)
         if (
-            self.uses_workspace
+            self.has_static_buffer
             and (last is None or last[0] != handle)
             and not _import_torch().cuda.is_current_stream_capturing()
         ):
@@ -378,7 +378,7 @@ class Rung(Product):
         tma_boxes=None,  # the TMA boxes of the arguments that are tensor maps
         grid=None,  # a function of h, w, k, sms and the constants, or some of these; None: one block per tile
         supports=None,  # (h, w, k) -> True, False, or the reason why not; None: all shapes are supported
-        uses_workspace=False,  # a static buffer in global memory; launches on different streams are serialized
+        has_static_buffer=False,  # a static buffer in global memory; launches on different streams are serialized
         pdl=False,  # programmatic dependent launch; the source waits with griddepcontrol.wait
         layout='nn',  # 'tn': m is passed as k x h, row-major; 'nt': n as w x k
         **constants,
@@ -386,7 +386,7 @@ class Rung(Product):
         self.name = name
         self.dtype = dtype
         self.layout = layout
-        self.uses_workspace = uses_workspace
+        self.has_static_buffer = has_static_buffer
         self.pdl = pdl
         self.constants = constants
         self._arguments = dict(
@@ -397,7 +397,7 @@ class Rung(Product):
             tma_boxes=tma_boxes,
             grid=grid,
             supports=supports,
-            uses_workspace=uses_workspace,
+            has_static_buffer=has_static_buffer,
             pdl=pdl,
             layout=layout,
         )
@@ -406,7 +406,7 @@ class Rung(Product):
         self.shared = int(_resolve(shared, constants))
         boxes = _resolve(tma_boxes, constants) or {}
         self.tma_boxes = {array: (tuple(box[:2]), box[2] if len(box) == 3 else 128) for array, box in boxes.items()}
-        self.hopper = bool(_HOPPER_INSTRUCTIONS.search(src))
+        self.needs_hopper = bool(_HOPPER_INSTRUCTIONS.search(src))
         self._compiled_kernels = {}
 
     @property
@@ -481,7 +481,7 @@ class Rung(Product):
 
     def _compile(self):
         self.require_gpu()
-        kernel = compiled(self.src, None, backend())
+        kernel = compile_kernel(self.src, None, backend())
         if len(kernel.params) != 6:
             expected = '(m, n, out, int h, int w, int k)'
             raise TypeError(f'{self.name}: the kernel of a Rung must take {expected}; got {kernel.__doc__}')

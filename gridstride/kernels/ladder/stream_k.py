@@ -9,7 +9,8 @@ use the estimate to compare tiles, not to predict a time.
 
 from functools import cache
 
-from .hopper import barriers, clusters, copies, order, registers, stores_basics, tensor_cores, types, wgmma
+from .hopper import barriers_src, clusters_src, registers_src, tile_order_src, tma_load_src, tma_store_src, types_src
+from .hopper import wgmma, wgmma_sync_src
 from .rung import Rung
 from ...utils import cdiv
 
@@ -18,7 +19,7 @@ from ...utils import cdiv
 # and the start of the next one. A cluster stores its partial sums before it waits for those of other clusters, which
 # rules out a deadlock. All threads compute the same `Schedule`, so producer and consumers agree without
 # synchronization.
-schedule = r'''
+schedule_src = r'''
 constexpr int CLUSTER = CM*CN;                                           // blocks; rows and columns of out per cluster:
 constexpr int HIGH = SWAP_AB ? BN*CN : BM*CM, WIDE = SWAP_AB ? BM*CM : BN*CN;
 
@@ -65,7 +66,7 @@ struct Schedule {
 # Another SM reads the partial sums, so they bypass the L1 cache. The flag is stored with release and loaded with
 # acquire: writes before the release are visible after the acquire. One slot per block is enough, because a part has
 # partial sums of at most one tile.
-partial_sums = r'''
+partial_sums_src = r'''
 __device__ float4 partial[STREAM_K ? 132*BM*BN/4 : 1];     // partial sums, one slot per block
 __device__ u32 ready[132*WGS*4];                        // one flag per warp: its partial sums are stored
 
@@ -286,7 +287,7 @@ final_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
 _MAX_SHARED = 232_192  # bytes per block, for stages and results
 
 
-def box_out(N):
+def out_box_columns(N):
     "Return the width of the TMA boxes that store N columns of results"
     return 64 if N % 64 == 0 else 32 if N % 32 == 0 else 16
 
@@ -305,7 +306,7 @@ def _tma_boxes(BM, BN, CM, CN, SWAP_AB, SPLIT_N, OUT_COLS):
     "Return the TMA boxes (rows, columns): the blocks of a cluster share the loads of m and n by multicast"
     if SWAP_AB:
         return dict(m=(BN // CM, 64), n=(64 // CN, 64), out=(OUT_COLS, 64))
-    box = box_out(BN // 2 if SPLIT_N else BN)
+    box = out_box_columns(BN // 2 if SPLIT_N else BN)
     return dict(m=(BM // CN, 64), n=(64 // CM, 64), out=(16, box, 2 * box))
 
 
@@ -317,8 +318,8 @@ def resident_clusters(size, sms):
 def _grid_size(h, w, sms, BM, BN, CM, CN, SWAP_AB, STREAM_K):
     "Return the grid: all clusters that can be resident, but without stream-K at most one cluster per tile"
     rows, columns = (BN * CN, BM * CM) if SWAP_AB else (BM * CM, BN * CN)  # of a cluster
-    clusters = resident_clusters(CM * CN, sms)
-    return (clusters if STREAM_K else min(clusters, cdiv(h, rows) * cdiv(w, columns))) * CM * CN, 1
+    num_clusters = resident_clusters(CM * CN, sms)
+    return (num_clusters if STREAM_K else min(num_clusters, cdiv(h, rows) * cdiv(w, columns))) * CM * CN, 1
 
 
 # With STREAM_K all clusters must be resident, because a cluster may wait for a flag that another cluster sets; the grid
@@ -337,9 +338,10 @@ def final_gemm(BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K):
     if SWAP_AB:
         OUT_COLS = cdiv(cdiv(N, cdiv(N, OUT_COLS // 8 * 8)), 8) * 8
     else:
-        OUT_COLS = min(N, OUT_COLS // box_out(N) * box_out(N))
-    src = types + copies + barriers + wgmma(N, SWAP_AB) + tensor_cores + registers + order + clusters + stores_basics
-    src += schedule + partial_sums + load_step_src + multiply_step_src + store_results_src + final_src
+        OUT_COLS = min(N, OUT_COLS // out_box_columns(N) * out_box_columns(N))
+    src = types_src + tma_load_src + barriers_src + wgmma(N, SWAP_AB) + wgmma_sync_src + registers_src + tile_order_src
+    src += clusters_src + tma_store_src + schedule_src + partial_sums_src
+    src += load_step_src + multiply_step_src + store_results_src + final_src
     variant = ' turned' * SWAP_AB + ' beside' * SPLIT_N + ' split' * STREAM_K
     return Rung(
         f'final {BM}x{BN}{variant}, {CM}x{CN}',
@@ -349,7 +351,7 @@ def final_gemm(BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K):
         tma_boxes=_tma_boxes,
         grid=_grid_size,
         dtype='bfloat16',
-        uses_workspace=bool(STREAM_K),
+        has_static_buffer=bool(STREAM_K),
         BM=BM,
         BN=BN,
         BK=64,
@@ -408,24 +410,27 @@ def estimate_cycles(h, w, k, tile, sms=132):
     "Estimate the cycles of the kernel for `tile`"
     BM, BN, CM, CN, swap_ab, split_n, stream_k = tile
     rows, columns = (BN * CN, BM * CM) if swap_ab else (BM * CM, BN * CN)  # of a cluster
-    num_tiles, clusters, steps = cdiv(h, rows) * cdiv(w, columns), resident_clusters(CM * CN, sms), cdiv(k, 64)
+    num_tiles, num_clusters = cdiv(h, rows) * cdiv(w, columns), resident_clusters(CM * CN, sms)
+    num_steps = cdiv(k, 64)
     loaded_columns = BN if swap_ab else cdiv(BN, 64) * 64
 
-    def l2_traffic(num_rows, row_length):
+    def l2_lines(num_rows, row_length):
         return num_rows * (1.67 if row_length % 64 else 1)  # a row that does not begin at a cache line straddles two
 
     a_row_length, b_row_length = (w, k) if swap_ab else (k, w)
-    tensor = BM * BN / 32
-    shared = 0.74 * (BM // 64 * 4 * (16 * (1 + split_n) + BN / 4) + BM + loaded_columns)
-    l2 = (l2_traffic(BM / CN, a_row_length) + l2_traffic(loaded_columns / CM, b_row_length)) * 128 / 63
-    step, startup = (tensor**4 + shared**4 + l2**4) ** 0.25, 3500 + 6400 * (CM * CN > 1)
-    tile_cycles, factor = steps * step + 500, CORRECTION_FACTORS[tile]
-    split_tiles = num_tiles % clusters if stream_k else 0
-    parts = min(clusters, split_tiles * 8, split_tiles * steps // 4)  # of the split tiles, as in `Schedule`
-    if parts <= split_tiles:
-        return float('inf') if stream_k else factor * (startup + cdiv(num_tiles, clusters) * tile_cycles)
-    last_wave = split_tiles * steps / parts * step + 20500 + 0.1 * BM * BN * cdiv(parts, split_tiles)
-    return factor * (startup + num_tiles // clusters * tile_cycles + last_wave)
+    tensor_cycles = BM * BN / 32
+    shared_cycles = 0.74 * (BM // 64 * 4 * (16 * (1 + split_n) + BN / 4) + BM + loaded_columns)
+    l2_cycles = (l2_lines(BM / CN, a_row_length) + l2_lines(loaded_columns / CM, b_row_length)) * 128 / 63
+    # a smooth maximum: the engines work at the same time, and the slowest one limits a step
+    step_cycles = (tensor_cycles**4 + shared_cycles**4 + l2_cycles**4) ** 0.25
+    startup_cycles = 3500 + 6400 * (CM * CN > 1)
+    tile_cycles, factor = num_steps * step_cycles + 500, CORRECTION_FACTORS[tile]
+    split_tiles = num_tiles % num_clusters if stream_k else 0
+    num_parts = min(num_clusters, split_tiles * 8, split_tiles * num_steps // 4)  # of split tiles, as in `Schedule`
+    if num_parts <= split_tiles:
+        return float('inf') if stream_k else factor * (startup_cycles + cdiv(num_tiles, num_clusters) * tile_cycles)
+    last_wave = split_tiles * num_steps / num_parts * step_cycles + 20500 + 0.1 * BM * BN * cdiv(num_parts, split_tiles)
+    return factor * (startup_cycles + num_tiles // num_clusters * tile_cycles + last_wave)
 
 
 def rank_kernels(h, w, k, sms=132, count=6):

@@ -1,5 +1,6 @@
 """The ladder of the chapter `tensor_cores`: bfloat16 products by `wmma` and `mma.sync`; each step applies one more
-optimization."""
+optimization. Names that end in `_src` are CUDA C.
+"""
 
 from ..ptx import primitives
 from .rung import Rung
@@ -38,15 +39,15 @@ def has_aligned_rows(h, w, k): # True, or the reason why not
     "Return whether rows can be copied 16 bytes at a time"
     return w%8==k%8==0 or 'w and k must be multiples of 8: rows are copied 16 bytes at a time'
 
-basics = r'''
+types_src = r'''
 #include <cuda_bf16.h>
 typedef __nv_bfloat16 bf16;
 typedef unsigned u32;
 '''
-rows = r'''
+row_major_src = r'''
 template<int COLS> constexpr __device__ int place(int r, int c) { return r*COLS + c; }
 '''
-load_tile = r'''
+load_tile_src = r'''
 constexpr int THREADS = 256;
 
 // Loads ROWS x COLS elements of x (rows x cols), from row r and column c on, into `tile`; zeros where out of bounds
@@ -59,7 +60,7 @@ template<int ROWS, int COLS> __device__ void load_tile(bf16 *tile, const bf16 *x
 }
 '''
 
-shared = Rung('shared', basics + rows + load_tile + r'''
+shared = Rung('shared', types_src + row_major_src + load_tile_src + r'''
 #include <mma.h>
 using namespace nvcuda::wmma;
 
@@ -95,8 +96,8 @@ __global__ void __launch_bounds__(THREADS) matmul_k(const bf16 *m, const bf16 *n
 }
 ''', threads=256, dtype='bfloat16', supports=has_aligned_rows, BM=128, BN=128, BK=64)
 
-mma = primitives('mma')
-store = r'''
+mma_src = primitives('mma')
+store_src = r'''
 // Stores the warp's fragments of o, from row r and column c of out on, two adjacent elements at a time
 template<int I, int J> __device__ void store(const float (&o)[I][J][4], bf16 *out, int r, int c, int h, int w) {
     int g = threadIdx.x%32/4, t = threadIdx.x%4*2;
@@ -107,13 +108,13 @@ template<int I, int J> __device__ void store(const float (&o)[I][J][4], bf16 *ou
     }
 }
 '''
-pair_up = r'''
+pair_src = r'''
 __device__ u32 pair(const bf16 *p, int step) {            // p[0] in the low half, p[step] in the high half
     return *(const unsigned short *)p | *(const unsigned short *)(p + step) << 16;
 }
 '''
 
-by_hand = Rung('by hand', basics + rows + load_tile + mma + store + pair_up + r'''
+by_hand = Rung('by hand', types_src + row_major_src + load_tile_src + mma_src + store_src + pair_src + r'''
 __global__ void __launch_bounds__(THREADS) matmul_k(const bf16 *m, const bf16 *n, bf16 *out, int h, int w, int k) {
     __shared__ __align__(128) bf16 ms[BM*BK], ns[BK*BN];
     int r = blockIdx.y*BM, c = blockIdx.x*BN, warp = threadIdx.x/32, lane = threadIdx.x%32;
@@ -137,10 +138,10 @@ __global__ void __launch_bounds__(THREADS) matmul_k(const bf16 *m, const bf16 *n
 }
 ''', threads=256, dtype='bfloat16', supports=has_aligned_rows, BM=128, BN=128, BK=64)
 
-padded = r'''
+padded_src = r'''
 template<int COLS> constexpr __device__ int place(int r, int c) { return r*(COLS+8) + c; }
 '''
-ldmatrix = primitives('address', 'ldmatrix') + r'''
+ldmatrix_src = primitives('address', 'ldmatrix') + r'''
 // The same, but each 8x8 matrix is transposed
 __device__ void ldmatrix_trans(u32 (&x)[4], u32 row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -148,7 +149,7 @@ __device__ void ldmatrix_trans(u32 (&x)[4], u32 row) {
 }
 '''
 
-matrices = Rung('ldmatrix', basics + padded + load_tile + mma + store + ldmatrix + r'''
+by_ldmatrix = Rung('ldmatrix', types_src + padded_src + load_tile_src + mma_src + store_src + ldmatrix_src + r'''
 __global__ void __launch_bounds__(THREADS) matmul_k(const bf16 *m, const bf16 *n, bf16 *out, int h, int w, int k) {
     __shared__ __align__(128) bf16 ms[place<BK>(BM, 0)], ns[place<BN>(BK, 0)];
     int r = blockIdx.y*BM, c = blockIdx.x*BN, warp = threadIdx.x/32, lane = threadIdx.x%32;
@@ -172,18 +173,18 @@ __global__ void __launch_bounds__(THREADS) matmul_k(const bf16 *m, const bf16 *n
 }
 ''', threads=256, dtype='bfloat16', supports=has_aligned_rows, BM=128, BN=128, BK=64)
 
-swizzle = r'''
+swizzle_src = r'''
 // Row-major, but swizzled: the index of a 16-byte chunk within its 128 bytes is XORed with the row modulo 8
 template<int COLS> constexpr __device__ int place(int r, int c) { return r*COLS + (c ^ r%8*8); }
 '''
-swizzled = changed(matrices, {padded: swizzle}, name='swizzled')
+swizzled = changed(by_ldmatrix, {padded_src: swizzle_src}, name='swizzled')
 
-copies = primitives('copy_async', 'copies_commit', 'copies_wait')
-sizes = r'''
+copies_src = primitives('copy_async', 'copies_commit', 'copies_wait')
+sizes_src = r'''
 constexpr int THREADS = BM/WM*(BN/WN)*32;                 // WM x WN results per warp
 constexpr int MTILE = 2*BM*BK, STAGE = MTILE + 2*BK*BN;   // bytes: a stage has a tile of m, then one of n
 '''
-copy_tile = r'''
+copy_tile_src = r'''
 template<int ROWS, int COLS> __device__ void copy_tile(u32 tile, const bf16 *x, int r, int c, int rows, int cols) {
     int tr = threadIdx.x/(COLS/8), tc = threadIdx.x%(COLS/8)*8;
     const bf16 *from = x + (size_t)(r+tr)*cols + c+tc;
@@ -200,7 +201,9 @@ def all_stages(BM, BN, BK, STAGES): # bytes
     "Return the shared memory for both tiles in all stages"
     return 2*STAGES*(BM*BK + BK*BN)
 
-stages = Rung('stages', basics + swizzle + ldmatrix + copies + sizes + copy_tile + mma + store + r'''
+stages_functions_src = (types_src + swizzle_src + ldmatrix_src + copies_src + sizes_src + copy_tile_src + mma_src
+                        + store_src)
+stages = Rung('stages', stages_functions_src + r'''
 __global__ void __launch_bounds__(THREADS, BLOCKS)
 matmul_k(const bf16 *m, const bf16 *n, bf16 *out, int h, int w, int k) {
     extern __shared__ __align__(128) bf16 shared[];
@@ -235,7 +238,7 @@ matmul_k(const bf16 *m, const bf16 *n, bf16 *out, int h, int w, int k) {
 
 larger = stages.variant('larger', BM=128, BN=256, BK=64, WM=64, WN=64, STAGES=4, BLOCKS=1)
 
-kernel_head = r'''
+kernel_head_src = r'''
 constexpr int STEPS = BK/16;
 
 __global__ void __launch_bounds__(THREADS, BLOCKS)
@@ -247,7 +250,7 @@ matmul_k(const bf16 *m, const bf16 *n, bf16 *out, int h, int w, int k) {
     float o[WM/16][WN/8][4] = {};
     u32 a[2][WM/16][4], b[2][WN/16][4];                   // fragments of this step and of the next
 '''
-load = r'''
+load_src = r'''
     auto load_fragments = [&](u32 stage, int s) {
         for (int i = 0; i < WM/16; i++) ldmatrix(a[s%2][i], stage + 2*place<BK>(wr + 16*i + lr, 16*s + lc));
         for (int j = 0; j < WN/16; j++)
@@ -255,7 +258,7 @@ load = r'''
     };
 '''
 
-fetch = r'''
+fetch_src = r'''
     auto fetch = [&](int phase) {
         u32 stage = stages + phase%STAGES*STAGE;
         copy_tile<BM, BK>(stage, m, r, phase*BK, h, k);
@@ -265,7 +268,7 @@ fetch = r'''
     for (int phase = 0; phase < STAGES-1; phase++) fetch(phase);
 '''
 
-loop = r'''
+loop_src = r'''
     copies_wait<STAGES-2>();
     __syncthreads();
     load_fragments(stages, 0);
@@ -284,18 +287,19 @@ loop = r'''
     }
 '''
 
-kernel_end = r'''
+kernel_end_src = r'''
     store(o, out, r + wr, c + wc, h, w);
 }
 '''
-device_functions = basics + swizzle + ldmatrix + copies + sizes + mma + store
-ahead = larger.variant('ahead', src=device_functions + copy_tile + kernel_head + load + fetch + loop + kernel_end)
+device_functions_src = types_src + swizzle_src + ldmatrix_src + copies_src + sizes_src + mma_src + store_src
+ahead = larger.variant('ahead', src=device_functions_src + copy_tile_src + kernel_head_src + load_src + fetch_src
+                       + loop_src + kernel_end_src)
 
-copy_counts = r'''
+copy_counts_src = r'''
 // rows of m and of n that all threads copy at once; copies per thread and stage, of m and in all
 constexpr int MDOWN = THREADS*8/BK, NDOWN = THREADS*8/BN, MCOPIES = BM/MDOWN, COPIES = MCOPIES + BK/NDOWN;
 '''
-load_ready = r'''
+load_ready_src = r'''
     int mat[STEPS], nat[WN/16];                           // this lane's offsets for ldmatrix in a stage
     for (int s = 0; s < STEPS; s++) mat[s] = 2*place<BK>(wr + lr, 16*s + lc);
     for (int j = 0; j < WN/16; j++) nat[j] = 2*place<BN>(lr, wc + 16*j + lc) + MTILE;
@@ -305,7 +309,7 @@ load_ready = r'''
     };
 '''
 
-fetch_ready = r'''
+fetch_ready_src = r'''
     int mr = threadIdx.x/(BK/8), mc = threadIdx.x%(BK/8)*8;  // row and column of this thread's first copy of m
     int nr = threadIdx.x/(BN/8), nc = threadIdx.x%(BN/8)*8;  // and of n
     const bf16 *from[COPIES];                             // the source address of each of its copies
@@ -325,7 +329,7 @@ fetch_ready = r'''
     }
 '''
 
-loop_ready = r'''
+loop_ready_src = r'''
     copies_wait<STAGES-2>();
     __syncthreads();
     load_fragments(stages, 0);
@@ -349,10 +353,10 @@ loop_ready = r'''
         use = next;
     }
 '''
-ready = larger.variant('ready', src=device_functions + copy_counts + kernel_head + load_ready + fetch_ready + loop_ready
-                       + kernel_end)
+ready = larger.variant('ready', src=device_functions_src + copy_counts_src + kernel_head_src + load_ready_src
+                       + fetch_ready_src + loop_ready_src + kernel_end_src)
 
-store_rows = r'''
+store_rows_src = r'''
 // Stores the block's tile of out: from fragments to shared memory, and from there row by row
 __device__ void store_rows(const float (&o)[WM/16][WN/8][4], bf16 *tile, bf16 *out,
                            int wr, int wc, int r, int c, int h, int w) {
@@ -367,15 +371,15 @@ __device__ void store_rows(const float (&o)[WM/16][WN/8][4], bf16 *tile, bf16 *o
     }
 }
 '''
-kernel_end_by_rows = r'''
+kernel_end_rows_src = r'''
     copies_wait<0>();                                     // copies of zeros past the end of k are in flight
     __syncthreads();
     store_rows(o, shared, out, wr, wc, r, c, h, w);
 }
 '''
-stored = changed(ready, {store: store_rows, kernel_end: kernel_end_by_rows}, name='stored')
+stored = changed(ready, {store_src: store_rows_src, kernel_end_src: kernel_end_rows_src}, name='stored')
 
-tile_of = r'''
+tile_of_src = r'''
 // The tile of a block: bands of GROUP tile rows, column-major within a band, for reuse in L2
 __device__ int2 tile_of(int block, int across, int down) {
     int first = block/(GROUP*across)*GROUP, rows = min(GROUP, down - first), i = block%(GROUP*across);
@@ -383,7 +387,7 @@ __device__ int2 tile_of(int block, int across, int down) {
 }
 '''
 
-order = changed(stored, {store_rows: store_rows + tile_of, '''
+order = changed(stored, {store_rows_src: store_rows_src + tile_of_src, '''
     int r = blockIdx.y*BM, c = blockIdx.x*BN, warp''': '''
     int2 tile = tile_of(blockIdx.y*gridDim.x + blockIdx.x, gridDim.x, gridDim.y);
     int r = tile.y*BM, c = tile.x*BN, warp''', '''

@@ -96,8 +96,8 @@ def lane_panel(positions, shape, title='', size=22, first=None):
     (rows, columns), to draw only the first of each"""
     thread_index, _ = thread_and_element(positions, shape)
     rows, columns = first or shape
-    shown = thread_index[:rows, :columns]
-    return cells(shown, shown // 4, title, rows=range(rows), cols=range(columns), size=size)
+    threads = thread_index[:rows, :columns]
+    return cells(threads, threads // 4, title, rows=range(rows), cols=range(columns), size=size)
 
 
 # These kernels write the layouts to an array, on a GPU or on the emulator, and the models must agree with them. `box`
@@ -181,7 +181,7 @@ def _make_numbered(h, w, k):
     return m.bfloat16(), n.bfloat16()
 
 
-def _box(swizzle, row=0, col=0):
+def _dump_box(swizzle, row=0, col=0):
     "Return the shared memory after a TMA load of 32 rows of an array with the elements 1, 2, 3, ..."
     import torch
 
@@ -192,7 +192,7 @@ def _box(swizzle, row=0, col=0):
     return out.cpu().numpy().astype(int)
 
 
-def _fragments():
+def _dump_fragments():
     "Return the registers of each lane for `mma.sync`: a, b, and the accumulators c"
     import torch
 
@@ -209,7 +209,7 @@ def _fragments():
     return dict(a=a, b=b, product=product, c=c)
 
 
-def _accumulator():
+def _dump_accumulators():
     "Return the accumulators of each thread of a warpgroup after `wgmma`"
     import torch
 
@@ -224,9 +224,9 @@ def dump_layouts(
 ) -> dict:  # name -> array of integers
     "Run TMA, ldmatrix, mma.sync and wgmma, and return the layouts"
     require_hopper('A dump of the layouts', emulated)
-    layouts = {f'box {swizzle}': _box(swizzle) for swizzle in SWIZZLES}
-    layouts['box over the edge'] = _box(128, 50, -8)
-    for name, registers in dict(_fragments(), d=_accumulator()).items():
+    layouts = {f'box {swizzle}': _dump_box(swizzle) for swizzle in SWIZZLES}
+    layouts['box over the edge'] = _dump_box(128, 50, -8)
+    for name, registers in dict(_dump_fragments(), d=_dump_accumulators()).items():
         layouts[name] = registers.float().cpu().numpy().astype(int)
     return layouts
 

@@ -192,8 +192,8 @@ def with_timestamps(rung, *lines) -> str:
     "Return the source of `rung` with a timestamp after each of three lines of its loop over `ph`, in block (33, 33)"
     src = _replace_once(rung.src, 'int h, int w, int k) {', 'int h, int w, int k, long long *stamps) {')
     for i, line in enumerate(lines):
-        is_stamping = 'blockIdx.x == 33 && blockIdx.y == 33 && threadIdx.x%128 == 0'
-        src = _replace_once(src, line, f'{line} if ({is_stamping}) stamps[3*ph + {i}] = clock64();')
+        condition = 'blockIdx.x == 33 && blockIdx.y == 33 && threadIdx.x%128 == 0'
+        src = _replace_once(src, line, f'{line} if ({condition}) stamps[3*ph + {i}] = clock64();')
     return src
 
 
@@ -266,7 +266,7 @@ def count_wrong_results(
         for _ in range(repeats):
             out = torch.full(shape[:2], torch.nan, dtype=m.dtype, device=m.device)
             rung(m, n, out)
-            is_wrong = (out.double() - reference.want).abs() > reference.bound('bfloat16')
+            is_wrong = (out.double() - reference.expected).abs() > reference.bound('bfloat16')
             wrong_elements.append(int(is_wrong.logical_or(out.isnan()).sum()))
         counts[name] = [sum(count > 0 for count in wrong_elements), sum(wrong_elements)]
     return counts

@@ -13,7 +13,7 @@ import torch
 from .sources import source
 from ..ptx import PTX
 from ..ladder.launches import MappedLauncher
-from ..ladder.rung import KernelLaunch, compiled, this_device, require_bfloat16, require_hopper
+from ..ladder.rung import KernelLaunch, compile_kernel, this_device, require_bfloat16, require_hopper
 from ..source_assembly import C_TYPES, assemble_source
 from ..common import check_tensor, make_context_current_once, launch
 from ...cpp.driver import current_stream
@@ -104,7 +104,7 @@ def _launcher(call, device, backend):  # `device` is only a part of the cache ke
     "Return the launcher of the `wgmma` kernel, whose first arrays are passed as tensor maps"
     mapped = [(i, box, 128) for i, box in enumerate(BOXES)]
     # call[3:7]: scalars, grid, block, shared
-    return MappedLauncher(compiled(call.src, call.name, backend), mapped, len(call.arrays), *call[3:7])
+    return MappedLauncher(compile_kernel(call.src, call.name, backend), mapped, len(call.arrays), *call[3:7])
 
 
 def _uses_dp4a(kind, M):

@@ -17,7 +17,7 @@ from .packed import align_rows, packed_arrays, run_matvec
 from .sources import KINDS, kernel_source
 from ..ladder.stream_k import resident_clusters
 from ..ladder.launches import MappedLauncher
-from ..ladder.rung import KernelLaunch, compiled, this_device
+from ..ladder.rung import KernelLaunch, compile_kernel, this_device
 from ..common import make_context_current_once, launch, dtype_name
 from ...cpp.driver import current_stream
 from ...utils import cdiv
@@ -169,7 +169,7 @@ def _maps(tile, kind, group):
 def _mapped_launcher(call, maps, device, backend):  # `device` is only a part of the cache key
     "Return the launcher of `multiply_mixed`, whose first arrays are passed as tensor maps"
     # call[3:8]: scalars, grid, block, shared, pdl
-    return MappedLauncher(compiled(call.src, call.name, backend), maps, len(call.arrays), *call[3:8])
+    return MappedLauncher(compile_kernel(call.src, call.name, backend), maps, len(call.arrays), *call[3:8])
 
 
 def run_mixed(x, packed, bias, tile):

@@ -14,7 +14,9 @@ from ...utils import backend
 def _launcher(call, boxes, device, backend):  # `device` is only a part of the cache key
     "Return the launcher of a call, compiled once per source"
     mapped = [(i, box, swizzle) for i, (box, swizzle) in enumerate(boxes)]
-    return launches.MappedLauncher(rung.compiled(call.src, call.name, backend), mapped, len(call.arrays), *call[3:])
+    return launches.MappedLauncher(
+        rung.compile_kernel(call.src, call.name, backend), mapped, len(call.arrays), *call[3:]
+    )
 
 
 def prepare_launch(
