@@ -817,6 +817,42 @@ def test_a_lock_is_released_after_a_barrier(cas, n, order):
         assert [o.code for o in caught] == ['released']*(n > 1 and not barrier)
 
 
+def test_the_order_of_a_blocks_elements_is_checked_once_per_earlier_access(monkeypatch):
+    from gridstride.tile.run import LaunchContext
+    calls, happens_before = [], LaunchContext.happens_before
+    monkeypatch.setattr(LaunchContext, 'happens_before', lambda *args: calls.append(args) or happens_before(*args))
+    x, total, lock = torch.rand(5, 512), torch.zeros(512), torch.zeros(1, dtype=torch.int32)
+    run(locked_kernel, (5,), x, total, lock, BARRIER=True, CAS=True, N=512)
+    assert 0 < len(calls) < 100
+
+
+@pytest.mark.parametrize('second, index', [([1, 2, 3, 4], None), ([1, 2, 7, 8], 2), ([7, 2, 3, 4], 0)])
+@pytest.mark.parametrize('ordered', [0, 2, 4])
+def test_a_race_at_any_element_of_a_block_is_found(second, index, ordered):
+    "Two programs write `first` and `second`; an atomic orders the first `ordered` elements"
+    @triton.jit
+    def kernel(x_ptr, out_ptr, count_ptr, ORDERED: tl.constexpr):
+        i, p = tl.arange(0, 4), tl.program_id(0)
+        value = tl.load(x_ptr + p*4 + i)
+        if p == 0:
+            tl.store(out_ptr + i, value, mask=i < ORDERED)
+            tl.debug_barrier()
+            tl.atomic_add(count_ptr, 1)
+            tl.store(out_ptr + i, value, mask=i >= ORDERED)
+        else:
+            while tl.atomic_add(count_ptr, 0) == 0: pass
+            tl.store(out_ptr + i, value)
+    x, out = torch.tensor([[1, 2, 3, 4], second]), torch.zeros(4, dtype=torch.int64)
+    def launch(): run(kernel, (2,), x, out, torch.zeros(1, dtype=torch.int32), ORDERED=ordered)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter('always')
+        if index is None or index < ordered: launch()
+        else:
+            with finding('racecheck programs', array='out_ptr', index=(index,)): launch()
+    is_same_first = ordered < 4 and second[ordered] == ordered + 1
+    assert [o.message.code for o in caught] == ['same_value_programs']*is_same_first
+
+
 @triton.jit
 def counted_kernel(x_ptr, count_ptr, out_ptr, USED: tl.constexpr, BLOCK: tl.constexpr, N: tl.constexpr):
     i = tl.arange(0, N)

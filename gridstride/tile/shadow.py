@@ -164,7 +164,7 @@ class Shadow:
 
     def _check_order(self, ctx, region, element_offsets, stamps, positions, access, lane_index, value):
         "Raise a data race if an earlier access of the elements at `positions` does not happen before this one"
-        for position in positions:
+        for position in _distinct_cases(region.flat, element_offsets, stamps, positions, access, value):
             program_number, _, _, earlier_access, _ = ctx.accesses[stamps[position]]
             if program_number == ctx.number:
                 continue
@@ -182,6 +182,16 @@ class Shadow:
                 before=_FIELD_OF_ACCESS.get(earlier_access, earlier_access), now=_FIELD_OF_ACCESS.get(access, access)
             )
             raise finding('racecheck', code, fields, lane_index(position), other_access(ctx, stamps[position]))
+
+
+def _distinct_cases(memory, element_offsets, stamps, positions, access, value):
+    "Return one position per earlier access, and for a write two: one that changes its element, one that does not"
+    if positions.size == 1:
+        return positions
+    cases = 2 * stamps[positions]
+    if access == 'written':
+        cases += ~differ(memory[element_offsets], value)[positions]
+    return positions[np.sort(np.unique(cases, return_index=True)[1])]
 
 
 def _has_value(old_value, value, position):
