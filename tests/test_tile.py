@@ -1149,6 +1149,20 @@ def test_an_argument_that_autotune_resets_is_zero_at_first():
         assert x.item() == want
 
 
+@pytest.mark.parametrize('dtype, bits', [(torch.bfloat16, torch.tensor(0x7f81, dtype=torch.int16)),
+                                         (torch.float32, torch.tensor(0x7f800001, dtype=torch.int32))], ids=str)
+def test_autotune_reads_uninitialized_memory_without_a_warning(dtype, bits):
+    "Memory of torch.empty may contain signaling NaNs"
+    @triton.jit
+    def kernel(x_ptr, B: tl.constexpr): tl.store(x_ptr + tl.arange(0, B), 1.)
+    tuned = tile.checked(triton.autotune([triton.Config(dict(B=b)) for b in (32, 64)], [])(kernel))
+    x = bits.repeat(64).view(dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        tuned[(1,)](x)
+    assert (x[:32] == 1).all()
+
+
 def test_an_atomic_of_a_block_through_one_pointer_is_refused():
     @triton.jit
     def kernel(x_ptr): tl.atomic_max(x_ptr, tl.arange(0, 8))

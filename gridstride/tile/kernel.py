@@ -214,7 +214,8 @@ class _Launch:
         self.ctx = LaunchContext(kernel, sizes, settings)
         self.bindings = BoundFunctions()
         self.function = self.bindings.function(kernel.py_func)
-        self.args = [self._convert_argument(name, value) for name, value in values.items()]
+        with np.errstate(invalid='ignore'):  # uninitialized memory may contain signaling NaNs
+            self.args = [self._convert_argument(name, value) for name, value in values.items()]
 
     def _convert_argument(self, name, value):
         "Convert an argument: an array becomes a pointer, a number a scalar of the kernel or a constant"

@@ -40,7 +40,7 @@ def run_tuned(tuner, launch, values, make_launch):
     _fill_with_zeros(reset_arrays)
     ctx = launch.ctx
     ctx.is_tuning = True
-    zero_names = {region.name for region in ctx.regions if not region.flat.any()}
+    zero_names = {region.name for region in ctx.regions if _has_only_zeros(region)}
     launch.run()
     handled_names = {*reset_names, *restored_names}
     suspects = [
@@ -74,6 +74,11 @@ def _find_changed_array(make_launch, regions, values_after, suspects):
         (region.name for region, value in pairs if region in suspects and region.flat.tobytes() != value.tobytes()),
         None,
     )
+
+
+def _has_only_zeros(region):
+    # As bytes: NumPy warns about signaling NaNs, which uninitialized memory may contain
+    return not region.flat.view(np.uint8).any()
 
 
 def _copy(array):
