@@ -152,8 +152,8 @@ def _add(catalogue, source, old, gone):
         source.text,
         message.string if message else '',
         flags={'fuzzy'} if from_other else message.flags & {'fuzzy'} if message else (),
-        previous_id=from_other.id if from_other else message.previous_id if message else (),
         auto_comments=[source.comment] if source.comment else (),
+        user_comments=message.user_comments if message else (),
         context=source.context or None,
     )
 
@@ -182,7 +182,7 @@ def _po_text(catalogue):
     from babel.messages import pofile
 
     file = io.BytesIO()
-    pofile.write_po(file, catalogue, width=0, include_previous=True)
+    pofile.write_po(file, catalogue, width=0)
     header, end, entries = file.getvalue().decode().partition('\n\n')
     return _NO_HEADER.sub('', header + '\n') + end[1:] + entries
 
@@ -289,7 +289,7 @@ def _build(language, slug, folder):
     path, english = build(language, slug, folder)
     print(path)
     if english:
-        print(f'{len(english)} cells without a current translation remain English: {", ".join(english)}')
+        print(f'Cells without a current translation, which remain English: {", ".join(english)}')
 
 
 def _parser():

@@ -458,6 +458,8 @@ _DERIVED_FROM = dict(  # derived field -> the fields that it is made of
 def _fill(template, fields, dialect, hint_fields={}):
     "Translate a template and fill in its fields; without a translation both remain English"
     text = translated(template, settings.lang)
+    if '{' not in text:
+        return text
     language = settings.lang if text != template else ''
     return text.format(**{**_format_fields(fields, dialect, language), **hint_fields})
 
