@@ -25,6 +25,9 @@ python3 course.py update       bring a newer course (git pull) and keep your ans
 python3 course.py reset NN     make a fresh copy of lesson NN; the old copy gets another name
 python3 course.py student NN ... write lessons without solutions and outputs, for a class, to the folder student
     --to FOLDER                another folder
+python3 course.py grade FOLDER run submitted notebooks, FOLDER/STUDENT/NN_slug.ipynb, in a sandbox; list what is solved
+    --csv FILE                 write the table to a file
+    --seconds N                time limit of a cell (120)
 python3 course.py clean        remove .venv and all build results; notebooks and progress stay
 """
 import signal, sys
@@ -632,6 +635,19 @@ def student(argv):
     print(*(f'Written: {path}' for path in paths), sep='\n')
 
 
+def grade(argv):
+    "Set up, and run submitted notebooks in a sandbox"
+    p = parser('grade', 'Run submitted notebooks FOLDER/STUDENT/NN_slug.ipynb in a sandbox, and list what is solved.')
+    p.add_argument('folder', type=Path, metavar='FOLDER')
+    p.add_argument('--csv', type=Path, metavar='FILE')
+    p.add_argument('--seconds', type=int, default=120, metavar='N')
+    args = p.parse_args(argv)
+    if not args.folder.is_dir(): fail(f'{args.folder} is not a folder. It must have STUDENT/NN_slug.ipynb.')
+    table = ['--csv', args.csv.resolve()] if args.csv else []
+    setup()
+    become(PYTHON, '-m', 'gridstride.course.submissions', args.folder.resolve(), *table, '--seconds', args.seconds)
+
+
 def clean(argv):
     "Remove .venv and all build results"
     parser('clean', 'Remove .venv and all build results.').parse_args(argv)
@@ -645,7 +661,7 @@ def clean(argv):
 
 COMMANDS = dict(open=open_lab, setup=setup_only, test=test, run=run, record=record, site=site, canary=canary,
                 doctor=examine, lessons=list_lessons, progress=progress, update=update, reset=reset, student=student,
-                clean=clean)
+                grade=grade, clean=clean)
 
 
 def command_of(argv):

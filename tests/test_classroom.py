@@ -1,9 +1,13 @@
 "For a class: the student edition of lessons, slides, and grading submitted notebooks."
+import csv
 import json
 
 import pytest
-from gridstride.course import classroom, lessons
+from gridstride.course import classroom, lessons, submissions
 from gridstride.course.lessons import read_progress, read_tries
+from gridstride.judge import processes
+from gridstride.judge.isolation import are_namespaces_supported
+from gridstride.utils import cache_dir
 
 
 def code(source, **metadata):
@@ -72,3 +76,128 @@ def test_a_damaged_list_of_tries_is_reported(progress_file):
     assert read_tries() == {}
     progress_file.write_text('{"solved": {}, "tries": 3}')
     with pytest.raises(ValueError, match='progress.json'): read_tries()
+
+
+# Grading. Each notebook has a right or a wrong answer to the first exercise of lesson 01, and does more.
+
+LESSON = submissions.LESSONS[0]
+NAMES = ['first_kernel.invert', 'first_kernel.flip']
+RIGHT = """@exercise('first_kernel.invert')
+def invert(i, x, out, n):
+    if i < n: out[i] = 1-x[i]"""
+FLIP = """@exercise('first_kernel.flip')
+def flip(i, x, out, h, w):
+    if i < h*w: out[i] = x[i - 2*(i%w) + w-1]"""
+WRONG = RIGHT.replace('1-x', 'x')
+INSPECTS = RIGHT.replace('    if', '    sys._getframe(1)\n    if')
+STUB = FLIP[:FLIP.index('    if')] + '    ...'
+PROBLEMS = 'from gridstride.course import grading\nimport gridstride.course.exercises.first_kernel\n'
+SEND = """import json, os, struct
+text = json.dumps(dict(op='verdict', secret='', name='first_kernel.invert', solved=True, why='', blobs=[])).encode()
+for fd in range(3, 64):
+    try: os.write(fd, struct.pack('<Q', len(text)) + text)
+    except OSError: pass"""
+HONEST = {
+    'errors': ['1/0', 'from gridstride.lesson import *', RIGHT, 'undefined', STUB],
+    'exits': ['import os, sys', RIGHT, 'os._exit(0)', 'sys.exit(3)', 'exit()', FLIP],
+    'merges': ['from gridstride.course import exercise\n' + RIGHT],
+    'retries': [WRONG, RIGHT, WRONG],
+    'secret': ["import os\nassert 'SECRET' not in os.environ", 'print(dict(os.environ))', RIGHT],
+    'prints': ["while True: print('x' * 9999999)", RIGHT],
+}
+CHEATS = {
+    'own decorator': ["def exercise(name): return lambda f: print(name + ': right, on all 9 cases') or f", WRONG],
+    'own progress': ["""import json, os
+for path in '.progress.json', os.environ['GRIDSTRIDE_PROGRESS']:
+    open(path, 'w').write('{"solved": {"first_kernel.invert": "2026-01-01"}}')""", WRONG],
+    'cases': [PROBLEMS + 'for p in grading.problems.values(): p.cases, p.judge = [], lambda *a, **k: None', WRONG],
+    'numpy': ['import numpy as np\nnp.allclose = np.array_equal = lambda *a, **k: True', RIGHT],
+    'code': [PROBLEMS + 'def f(p, fn, warned): ...\ngrading._judge.__code__ = f.__code__', WRONG],
+    'module': [PROBLEMS + "import types\ngrading.np = types.ModuleType('np')", RIGHT],
+    'frames': ['import sys\n' + INSPECTS],
+    'sends': [SEND, WRONG],
+    'sends while judged': [RIGHT.replace('    if', SEND.replace('\n', '\n    ').join(['    ', '\n    if']))],
+    'stub': [RIGHT[:RIGHT.index('    if')] + '    ...'],
+}
+
+
+def submit(folder, student, *sources):
+    (folder/student).mkdir(parents=True)
+    (folder/student/LESSON.file).write_text(json.dumps(notebook(*map(code, sources))))
+
+
+@pytest.fixture
+def servers(monkeypatch):
+    "Servers of this test's own"
+    monkeypatch.setattr(processes, '_servers', {})
+    monkeypatch.setattr(submissions, '_GRACE_SECONDS', 1)
+    monkeypatch.setenv('SECRET', 'token')
+    yield
+    processes.stop()
+
+
+def table(path):
+    with open(path, newline='') as f: return list(csv.DictReader(f))
+
+
+@pytest.mark.slow
+def test_a_class_is_graded(tmp_path, servers, capsys):
+    "Right answers count whatever else a notebook does; wrong ones do not count, whatever it does"
+    homework = tmp_path/'homework'
+    for student, sources in {**HONEST, **CHEATS}.items(): submit(homework, student, *sources)
+    times = dict(first='2026-01-02T10:00:00', solved='2026-01-02T10:12:40')
+    progress = {'solved': {}, 'tries': {NAMES[0]: dict(tries=4, **times)}}
+    (homework/'retries'/'.progress.json').write_text(json.dumps(progress))
+    (homework/'cases'/'.progress.json').write_text('{"solved": {}, "tries": {"first_kernel.invert": 7}}')
+    (homework/f'flat_{LESSON.file}').write_text(json.dumps(notebook(code(RIGHT))))
+    (homework/f'damaged_{LESSON.file}').write_text('no notebook')
+    (homework/'essay.ipynb').write_text('{}')
+    assert submissions.main([str(homework), '--csv', str(tmp_path/'grades.csv'), '--seconds', '20']) == 0
+    rows = {(row['student'], row['exercise']): row for row in table(tmp_path/'grades.csv')}
+    ids = lessons.exercises(lessons.read(lessons.pick(['01'])[0]))
+    assert {k[0] for k in rows} == {*HONEST, *CHEATS, 'flat', 'damaged'} and {k[1] for k in rows} == {*ids}
+    solved = {k for k, row in rows.items() if row['solved'] == 'yes'}
+    assert solved == {(k, NAMES[0]) for k in [*HONEST, 'flat']} | {('exits', NAMES[1])}
+    assert [rows['retries', NAMES[0]][k] for k in ('tries', 'minutes')] == ['4', '13']
+    assert {row['tries'] + row['minutes'] for k, row in rows.items() if k != ('retries', NAMES[0])} == {''}
+    is_isolated = are_namespaces_supported(str(cache_dir()))
+    assert {row['isolated'][:3] for k, row in rows.items() if k[0] != 'damaged'} == {'yes' if is_isolated else 'no:'}
+    assert 'essay.ipynb' in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_an_endless_loop_ends(servers):
+    "Also one that cannot be interrupted; the other cells are graded"
+    loop = 'while True:\n    try:\n        while True: pass\n    except BaseException: pass'
+    endless = FLIP.replace('    if', '    while True: pass\n    if')
+    nb = notebook(*map(code, [RIGHT, loop, 'while True: pass', endless]))
+    results, _ = submissions.grade_notebook(nb, LESSON, NAMES, seconds=3)
+    assert [results[name][0] for name in NAMES] == [True, False]
+
+
+@pytest.mark.slow
+def test_files_are_safe(tmp_path, servers):
+    "In the sandbox a notebook can neither delete files nor write to the course's folder"
+    if not are_namespaces_supported(str(cache_dir())): pytest.skip('this system has no sandbox')
+    written = lessons.NBS/f'{tmp_path.name}.txt'
+    attack = f"""import shutil
+shutil.rmtree({str(tmp_path)!r}, ignore_errors=True)
+open({str(written)!r}, 'w')"""
+    results, isolation = submissions.grade_notebook(notebook(code(attack), code(RIGHT)), LESSON, NAMES)
+    assert tmp_path.exists() and not written.exists() and results[NAMES[0]][0]
+    assert submissions._isolated(isolation) == 'yes'
+
+
+@pytest.mark.slow
+def test_a_missing_sandbox_is_reported(tmp_path, servers, monkeypatch, capfd):
+    monkeypatch.setattr(processes, '_DISABLED_PROTECTIONS', ('processes', 'landlock', 'seccomp'))
+    submit(tmp_path, 'ann', RIGHT)
+    assert submissions.main([str(tmp_path)]) == 0
+    out, err = capfd.readouterr()
+    row = next(csv.DictReader(out.splitlines()))
+    state, _, missing = row['isolated'].partition(': ')
+    assert state == 'no' and missing and missing in err
+
+
+def test_a_note_is_not_a_formula():
+    assert submissions._note('=1+1\n\x1b[1m') == "'=1+1 \\x1b[1m"

@@ -42,7 +42,7 @@ def student_edition(
 
 
 def write_student_editions(
-    numbers,  # of lessons, as typed: '03', '08a'
+    chosen,  # lessons, as typed: '03', '08a'
     folder=STUDENT_FOLDER,
     nbs=NBS,  # the folder of the course's lessons
 ) -> list:  # of paths
@@ -51,9 +51,9 @@ def write_student_editions(
     folder = Path(folder)
     if folder.resolve() == Path(nbs).resolve():
         raise ValueError(f"{folder} has the course's own lessons: choose another folder with --to")
-    chosen = pick(numbers, nbs)
+    paths = pick(chosen, nbs)
     folder.mkdir(parents=True, exist_ok=True)
-    for lesson in chosen:
+    for lesson in paths:
         text = json.dumps(student_edition(read(lesson)), indent=1, ensure_ascii=False)
         write_whole(folder / lesson.name, text + '\n')
-    return [folder / lesson.name for lesson in chosen]
+    return [folder / lesson.name for lesson in paths]

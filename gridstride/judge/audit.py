@@ -120,8 +120,8 @@ def _frames(frame):
         frame = frame.f_back
 
 
-def watch(report):
-    "From now on, report when the submission inspects its callers or imports modules of the judge"
+def watch(report, may_import_judge=False):
+    "From now on, report when the submission inspects its callers or, unless it may, imports modules of the judge"
     active_events = []  # not empty while the hook runs, so that it ignores events that it causes
 
     def hook(event, args):
@@ -130,7 +130,7 @@ def watch(report):
         active_events.append(event)
         try:
             if event == 'import':
-                _check_import(args[0], report)
+                may_import_judge or _check_import(args[0], report)
             elif _is_called_by_submission():
                 report('spied', f'it {_INSPECTIONS[event]}')
         finally:

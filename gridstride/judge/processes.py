@@ -151,17 +151,18 @@ class Process:
     def __init__(
         self,
         submission,  # a `Submission`
-        device: str,  # 'cpu' or 'cuda'
+        device: str,  # 'cpu', 'cuda', or 'lesson': the CPU, without a GPU that is emulated for PyTorch
         timeout: float,  # seconds per answer
         idle: bool = False,  # on a CPU: let launches do nothing
         compiles: bool = False,  # compile a module instead of running the submission
+        worker: str = f'{__package__}.worker',  # the module whose `main` runs the submission
     ):
         self.device = device
         self.timeout = timeout
         self.reports = []  # (code, text)
         self.printed = ''  # the end of the output, after `end`
         self.warden_lines = b''  # received from the warden
-        self.may_compile = device == 'cpu' and submission.compiles and not compiles
+        self.may_compile = device != 'cuda' and submission.compiles and not compiles
         self.pids = ()  # of the warden and of the process below it
         self.isolation = ()  # words of `verdicts.ISOLATION`
         self.folder = tempfile.TemporaryDirectory(prefix='gridstride-judge-', ignore_cleanup_errors=True)
@@ -174,7 +175,7 @@ class Process:
         self.report_pipe, report_end = os.pipe()
         os.set_blocking(self.report_pipe, False)
         order = dict(device=device, folder=self.folder.name, cpu_seconds=int(20 * timeout) + 60)
-        order |= dict(memory_fraction=_MEMORY_FRACTION, idle=idle, compiles=compiles)
+        order |= dict(memory_fraction=_MEMORY_FRACTION, idle=idle, compiles=compiles, worker=worker)
         fds = [warden_end.fileno(), messages_end.fileno(), report_end, self.output.fileno()]
         self.service, requests_end = None, None
         if self.may_compile:

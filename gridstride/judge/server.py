@@ -1,7 +1,7 @@
 """The process that starts submissions. It has imported the modules that they need, and forks a process per submission,
 with a warden that ends all processes of the submission. It never receives a task.
 
-    python -m gridstride.judge.server FD cpu|cuda [DISABLED PROTECTION ...]      # as `processes` starts it
+    python -m gridstride.judge.server FD cpu|cuda|lesson [DISABLED PROTECTION ...]      # as `processes` starts it
 
 A fork of this process is a **warden**. Below it, in new namespaces if the system allows them, is the first process of
 the namespaces, and below that one the submission's process. File descriptors connect them to the judge: a socket of the
@@ -177,7 +177,7 @@ def _run_submission(order, start_pipe, message_fd, report_fd, output, request_fd
         import_module('gridstride.cpp.toolchain.build').compile_remotely = client
     if order.pop('idle'):  # removed from the order, so that the submission cannot see it
         import_module('gridstride.judge.devices').disable_launches()
-    import_module('gridstride.judge.worker').main(socket.socket(fileno=message_fd), report_fd, order)
+    import_module(order['worker']).main(socket.socket(fileno=message_fd), report_fd, order)
 
 
 def serve(

@@ -1,0 +1,221 @@
+"""Grades submitted notebooks: runs each in a process of its own, in the judge's sandbox, and writes a table.
+
+    python3 course.py grade homework --csv grades.csv
+
+A notebook is homework/STUDENT/03_shared_memory.ipynb or homework/STUDENT_03_shared_memory.ipynb. Its cells run in
+order; an error, an endless loop or the end of the process in one cell does not stop the others. After a cell with an
+answer, this process orders a verdict: the answer is judged on the exercise's cases by the course's own functions, which
+`notebook_worker` took before the notebook's first cell. So these do not count as solved:
+
+- a progress file that was written by hand: it only fills the columns `tries` and `minutes`;
+- `exercise`, a judge, its cases or a function of NumPy, PyTorch or Python that the notebook replaced;
+- an answer that searches for the expected values in its callers' frames or among all objects;
+- a verdict that the notebook sent itself: it does not have the secret, which is sent after the cell has ended.
+
+The sandbox keeps a notebook from other files, the network, other processes and endless output, memory or time. The
+column `isolated` states whether it did. What it cannot do: answers and judges share an interpreter, so a notebook that
+searches the memory of its process through `ctypes`, that starts a thread which forges the verdict after it has read the
+secret, or that answers with an object that equals everything can still pass. Nor does a verdict show who wrote an
+answer: a copied solution is right. Read the answers before you grade with them alone.
+"""
+
+import argparse
+import csv
+import secrets
+import sys
+from collections import namedtuple
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+from ..judge import processes
+from ..judge.verdicts import ISOLATION, plain
+from .curriculum import LESSONS
+from .lessons import NBS, code, exercises, read, read_tries
+
+__all__ = ['COLUMNS', 'Submission', 'find_submissions', 'grade_notebook', 'grade', 'main']
+
+COLUMNS = 'student lesson exercise solved tries minutes isolated note'.split()
+Submission = namedtuple('Submission', 'student lesson path progress_file')  # the last is None if there is none
+_MAX_RESTARTS = 5  # of a notebook's process, per notebook
+_MAX_NOTEBOOK_BYTES = 64 << 20
+_MAX_PROGRESS_BYTES = 1 << 20
+_CELL_SECONDS = 120
+_GRACE_SECONDS = 10  # in which the process answers after it interrupted a cell
+_MAX_NOTE = 200
+
+
+def find_submissions(folder) -> tuple:  # (list of `Submission`, list of other notebooks)
+    "Return the submitted notebooks below `folder`, and the notebooks whose name is not that of a lesson"
+    found, others = [], []
+    for path in sorted(Path(folder).glob('*.ipynb')) + sorted(Path(folder).glob('*/*.ipynb')):
+        lesson = next((o for o in LESSONS if path.name == o.file or path.name.endswith(f'_{o.file}')), None)
+        is_flat = path.parent == Path(folder)
+        student = path.name.removesuffix(f'_{lesson.file}') if is_flat and lesson else path.parent.name
+        if path.is_symlink() or not lesson or (path.name == lesson.file) == is_flat:
+            others.append(path)
+        else:
+            progress = path.parent / '.progress.json'
+            found.append(Submission(student, lesson, path, None if is_flat or not progress.is_file() else progress))
+    return found, others
+
+
+def _tries_and_minutes(path, name):
+    "Return two cells of the table from a submitted progress file; empty ones if it has no valid entry"
+    try:
+        if path is None or path.is_symlink() or path.stat().st_size > _MAX_PROGRESS_BYTES:
+            return '', ''
+        entry = read_tries(path).get(name, {})
+        tries = int(entry['tries'])
+        start, end = (datetime.fromisoformat(entry[key]) for key in ('first', 'solved'))
+        return tries, max(0, round((end - start).total_seconds() / 60))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):
+        return '', ''
+
+
+# One notebook
+
+
+def _run_cells(process, cells, seconds, results, skipped, ended_at):
+    "Run the cells that are not skipped, and collect a verdict per answer; `ended_at[0]` is the index of the cell"
+    for i, source in enumerate(cells):
+        if i in skipped:
+            continue
+        ended_at[0] = i
+        answer = _ask(process, dict(op='cell', source=source, seconds=seconds), seconds)
+        names = answer.get('answers')
+        for name in results.keys() & set(map(str, names if isinstance(names, list) else [])):
+            if not results[name][0]:
+                results[name] = _verdict(process, name, seconds)
+
+
+def _ask(process, header, seconds):
+    process.send(header)
+    return process.receive(timeout=seconds + _GRACE_SECONDS)[0]
+
+
+def _verdict(process, name, seconds):
+    "Order a verdict; return (solved, note)"
+    secret = secrets.token_hex(16)
+    answer = _ask(process, dict(op='judge', name=name, secret=secret, seconds=seconds), seconds)
+    if answer.get('secret') != secret or answer.get('name') != name:
+        raise processes.Ended('type', 'it sent a verdict of its own')
+    return answer.get('solved') is True, str(answer.get('why'))
+
+
+def grade_notebook(
+    nb: dict,  # a submitted notebook, as `read` returns it
+    lesson,  # its row of the table of lessons
+    names,  # the exercises of the lesson
+    seconds=_CELL_SECONDS,  # time limit of a cell
+) -> tuple:  # ({exercise: (solved, note)}, words of `ISOLATION`)
+    "Run a notebook, and judge its answers; a cell that ended the process is skipped in the next one"
+    results = dict.fromkeys(names, (False, 'no answer'))
+    skipped = set()
+    isolation = ()
+    for _ in range(_MAX_RESTARTS + 1):
+        submission, ended_at = SimpleNamespace(text='', compiles=True), [0]
+        process = processes.Process(submission, 'lesson', seconds, worker=f'{__package__}.notebook_worker')
+        try:
+            with process:
+                _ask(process, dict(op='start', chapter=lesson.chapter), 60)
+                _run_cells(process, code(nb), seconds, results, skipped, ended_at)
+                break
+        except processes.Ended as e:
+            skipped.add(ended_at[0])
+            unsolved = [name for name in exercises(dict(cells=[_cell(code(nb)[ended_at[0]])])) if name in results]
+            results |= {name: (False, e.text) for name in unsolved if not results[name][0]}
+        finally:
+            isolation = process.isolation
+    return results, isolation
+
+
+def _cell(source):
+    return dict(cell_type='code', source=source)
+
+
+# A class
+
+
+def _isolated(isolation):
+    missing = [text for word, text in ISOLATION.items() if word not in isolation]
+    return f'no: {", ".join(missing)}' if missing else 'yes'
+
+
+def _note(text):
+    "Return a note in one line, which no spreadsheet takes for a formula"
+    line = plain(' '.join(text.split()))[:_MAX_NOTE]
+    return f"'{line}" if line[:1] in tuple('=+-@') else line
+
+
+def _read_submitted(path):
+    "Return the notebook, or raise `ValueError` if the file is not one"
+    if path.stat().st_size > _MAX_NOTEBOOK_BYTES:
+        raise ValueError(f'{path} is larger than {_MAX_NOTEBOOK_BYTES >> 20} MiB')
+    nb = read(path)
+    code(nb)
+    return nb
+
+
+def grade(
+    submission,  # a `Submission`
+    seconds=_CELL_SECONDS,  # time limit of a cell
+) -> list:  # of rows, in the order of `COLUMNS`
+    "Grade one notebook: a row per exercise of the lesson"
+    names = exercises(read(NBS / submission.lesson.file))
+    try:
+        nb = _read_submitted(submission.path)
+        results, isolation = grade_notebook(nb, submission.lesson, names, seconds)
+        isolated = _isolated(isolation)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
+        results, isolated = dict.fromkeys(names, (False, f'the file is not a notebook: {e}')), ''
+    head = _note(submission.student), submission.lesson.number
+    return [
+        [*head, name, 'yes' if is_solved else 'no', *_tries_and_minutes(submission.progress_file, name), isolated]
+        + [_note('' if is_solved else note)]
+        for name, (is_solved, note) in results.items()
+    ]
+
+
+def _parse(argv):
+    parser = argparse.ArgumentParser(prog='course.py grade', description='Grade submitted notebooks.')
+    parser.add_argument('folder', type=Path, metavar='FOLDER')
+    parser.add_argument('--csv', type=Path, metavar='FILE')
+    parser.add_argument('--seconds', type=int, default=_CELL_SECONDS, metavar='N', help='time limit of a cell (120)')
+    return parser.parse_args(argv)
+
+
+def main(argv=None) -> int:  # exit status
+    "Grade the notebooks in a folder, and write the table to a file or to the standard output"
+    args = _parse(argv)
+    found, others = find_submissions(args.folder)
+    for path in others:
+        print(f'{path} is not named after a student and a lesson: skipped', file=sys.stderr)
+    if not found:
+        return print(f'{args.folder} has no notebook STUDENT/NN_slug.ipynb', file=sys.stderr) or 2
+    rows = []
+    for submission in found:
+        rows += grade(submission, args.seconds)
+        print(_summary(submission, rows), file=sys.stderr, flush=True)
+    _write(rows, args.csv)
+    processes.stop()
+    return 0
+
+
+def _summary(submission, rows):
+    "Return a line on the notebook that was graded last"
+    mine = [row for row in rows if row[:2] == [_note(submission.student), submission.lesson.number]]
+    num_solved = sum(row[3] == 'yes' for row in mine)
+    isolated = mine[0][6] if mine else ''
+    warning = f'; not isolated on this system: {isolated[4:]}' if isolated.startswith('no: ') else ''
+    return f'{submission.path}: {num_solved} of {len(mine)} exercises solved{warning}'
+
+
+def _write(rows, path):
+    "Write the table to a file, or to the standard output if `path` is None"
+    with open(path, 'w', encoding='utf-8', newline='') if path else open(1, 'w', closefd=False) as f:
+        csv.writer(f).writerows([COLUMNS, *rows])
+
+
+if __name__ == '__main__':
+    sys.exit(main())
