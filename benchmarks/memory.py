@@ -51,7 +51,7 @@ def sums():
     for dtype, n, goal in ((torch.int32, 2**30, 1.03), (torch.float32, 2**28, 1.03), (torch.bfloat16, 2**29, None)):
         x = inputs(dtype, n)
         reading = reads(x)
-        others = {'CUB': (into(cub.total, x[0]), goal), 'reads': (lambda x: reading(), 1.)} if goal else {}
+        others = {'CUB': (into(cub.sum, x[0]), goal), 'reads': (lambda x: reading(), 1.)} if goal else {}
         yield ('sum', kernels.sum, x, {**others, 'torch': (torch.sum, None)}, x.nbytes,
                lambda got, x: near(got, x.sum(dtype=torch.float64), 2**-8 if x.dtype == torch.bfloat16 else 0))
 
@@ -68,7 +68,7 @@ def scans():
         # whole ones around 0, whose sums stay below 2^24 and are exact in float32, too; those of normal ones, some
         # 10^4, are rounded at each of 2^14 tiles
         x = torch.randint(-8, 9, (n,), device='cuda', dtype=torch.int32).to(dtype)
-        yield ('scan', kernels.scan, x, {'CUB': (into(cub.running, x), goal), 'copy': (into(copy, x), None)},
+        yield ('scan', kernels.scan, x, {'CUB': (into(cub.scan, x), goal), 'copy': (into(copy, x), None)},
                2*x.nbytes, lambda got, x: torch.testing.assert_close(got, x.cumsum(0, dtype=torch.float64).to(x.dtype),
                                                                      rtol=0, atol=0))
 

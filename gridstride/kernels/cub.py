@@ -1,7 +1,7 @@
-"""CUB, NVIDIA's library of memory-bound kernels, as a baseline: sum, inclusive scan and histogram of a tensor.
+"""Baselines from CUB, NVIDIA's library of parallel primitives: sum, inclusive scan and histogram of a tensor.
 
-CUB is a library of C++ templates: nvcc compiles the three functions once, which takes about 20 seconds. Workspaces are
-allocated once per size and cached.
+CUB consists of C++ templates, so nvcc must compile the three functions; this takes about 20 seconds, once. A workspace
+is allocated at the first call with a size, and cached.
 """
 
 import ctypes
@@ -11,49 +11,57 @@ from ..cpp.toolchain.compilers import nvcc
 from ..cpp.toolchain.cache import build
 from ..bench.recording import Unavailable
 
-__all__ = ['total', 'running', 'histogram']
+__all__ = ['sum', 'scan', 'histogram']
 
+_SUM, _SCAN, _HISTOGRAM = range(3)  # as in `Operation` below
 _SOURCE = r"""
 #include <cub/cub.cuh>
 
-template<class T> cudaError_t run(int operation, void *workspace, size_t &bytes, const void *x, void *out, long long n,
-        cudaStream_t stream) {
-    if (operation == 0) return cub::DeviceReduce::Sum(workspace, bytes, (const T*)x, (T*)out, n, stream);
-    if (operation == 1) return cub::DeviceScan::InclusiveSum(workspace, bytes, (const T*)x, (T*)out, n, stream);
-    auto bytes_in = (const unsigned char*)x;
-    return cub::DeviceHistogram::HistogramEven(workspace, bytes, bytes_in, (int*)out, 257, 0, 256, (int)n, stream);
+enum Operation { SUM, SCAN, HISTOGRAM };
+
+template<class T> cudaError_t run(int operation, void *workspace, size_t &workspace_bytes, const void *x, void *out,
+        long long n, cudaStream_t stream) {
+    if (operation == SUM)
+        return cub::DeviceReduce::Sum(workspace, workspace_bytes, (const T*)x, (T*)out, n, stream);
+    if (operation == SCAN)
+        return cub::DeviceScan::InclusiveSum(workspace, workspace_bytes, (const T*)x, (T*)out, n, stream);
+    auto samples = (const unsigned char*)x;
+    return cub::DeviceHistogram::HistogramEven(
+        workspace, workspace_bytes, samples, (int*)out, 257, 0, 256, (int)n, stream);
 }
 
-extern "C" int call(int operation, int is_float, void *workspace, size_t *bytes, const void *x, void *out, long long n,
-        void *stream) {
+extern "C" int run_operation(int operation, int is_float, void *workspace, size_t *workspace_bytes, const void *x,
+        void *out, long long n, void *stream) {
     auto f = is_float ? run<float> : run<int>;
-    return f(operation, workspace, *bytes, x, out, n, (cudaStream_t)stream);
+    return f(operation, workspace, *workspace_bytes, x, out, n, (cudaStream_t)stream);
 }
 """
 
 
 @lru_cache
 def _compiled_function(arch):
-    "Compile the library for an architecture such as `sm_90`, and return its function `call`"
+    "Compile the library for an architecture such as `sm_90`, and return its function `run_operation`"
     command = [nvcc(), '-O3', f'-arch={arch}', '-Xcompiler', '-fPIC', '-shared', '-o', 'cub.so', 'cub.cu']
     folder = build({'cub.cu': _SOURCE}, [command], section='cub', shared=True).folder
-    call = ctypes.CDLL(str(folder / 'cub.so')).call
+    run_operation = ctypes.CDLL(str(folder / 'cub.so')).run_operation
     pointer = ctypes.c_void_p
-    call.argtypes = [ctypes.c_int] * 2 + [pointer] * 4 + [ctypes.c_longlong, pointer]
-    return call
+    run_operation.argtypes = [ctypes.c_int] * 2 + [pointer] * 4 + [ctypes.c_longlong, pointer]
+    return run_operation
 
 
 def _run(operation, n, like, workspace, workspace_bytes, x=None, out=None):
-    """Run an operation of CUB on `n` elements of the dtype and device of `like`; without a workspace, only return the
-    bytes that it needs"""
+    """Run an operation of CUB on `n` elements of the dtype and device of `like`; returns the size of its workspace.
+
+    If `workspace` is None, CUB only computes this size, in bytes."""
     import torch
 
     major, minor = torch.cuda.get_device_capability(like.device)
-    bytes_needed, stream = ctypes.c_size_t(workspace_bytes), torch.cuda.current_stream(like.device).cuda_stream
-    call = _compiled_function(f'sm_{major}{minor}')
-    if status := call(operation, like.dtype == torch.float32, workspace, ctypes.byref(bytes_needed), x, out, n, stream):
+    size, stream = ctypes.c_size_t(workspace_bytes), torch.cuda.current_stream(like.device).cuda_stream
+    run_operation = _compiled_function(f'sm_{major}{minor}')
+    is_float = like.dtype == torch.float32
+    if status := run_operation(operation, is_float, workspace, ctypes.byref(size), x, out, n, stream):
         raise RuntimeError(f'CUB failed with CUDA error {status}')
-    return bytes_needed.value
+    return size.value
 
 
 @lru_cache(maxsize=8)
@@ -77,25 +85,25 @@ def _check_and_run(operation, x, out, dtypes):
     return out
 
 
-def total(
+def sum(
     x,  # contiguous tensor on the GPU, float32 or int32
     out,  # one element of the same type
 ):
     "Compute the sum with `cub::DeviceReduce`. Raises ValueError for other tensors, Unavailable without a GPU"
-    return _check_and_run(0, x, out, ('float32', 'int32'))
+    return _check_and_run(_SUM, x, out, ('float32', 'int32'))
 
 
-def running(
+def scan(
     x,  # contiguous tensor on the GPU, float32 or int32
     out,  # of the same shape and type
 ):
-    "Compute the inclusive scan with `cub::DeviceScan`. Raises the errors of `total`"
-    return _check_and_run(1, x, out, ('float32', 'int32'))
+    "Compute the inclusive scan with `cub::DeviceScan`. Raises errors as `sum` does"
+    return _check_and_run(_SCAN, x, out, ('float32', 'int32'))
 
 
 def histogram(
     x,  # contiguous tensor of bytes on the GPU
     out,  # 256 counters, int32
 ):
-    "Count how often each byte value occurs, with `cub::DeviceHistogram`. Raises the errors of `total`"
-    return _check_and_run(2, x, out, ('uint8',))
+    "Count how often each byte value occurs, with `cub::DeviceHistogram`. Raises errors as `sum` does"
+    return _check_and_run(_HISTOGRAM, x, out, ('uint8',))
