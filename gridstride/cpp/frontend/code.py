@@ -61,7 +61,7 @@ class Code(list):
         self.directives = directives or {}  # token -> the preprocessor lines before it
         self.kinds = {-1: 'namespace'}  # `{` -> cached result of `kind`
         self._indices_of = None  # text -> the tokens with this text
-        self._angles, self._angles_back = {}, {}  # cached results of `angle`, `angle_back`
+        self._angles, self._angles_back = {}, {}  # cached results of `closing_angle`, `opening_angle`
         self._directive_positions = self._directive_starts = None
         self.results = {}  # tokens -> the type of a function's result that `reader` reads from them
         self.parameters = {}  # text -> the parameter that `reader.parameter` reads from it
@@ -230,7 +230,7 @@ class Code(list):
 
     # `<` and `>` may be brackets or comparisons. One search matches all `<` that it passes, and caches them, so that a
     # long list of comparisons takes linear time.
-    def angle(self, i):
+    def closing_angle(self, i):
         "Return the index of the `>` that closes the `<` at `i`; None if it is a comparison"
         if i not in self._angles:
             if self[i] != '<':
@@ -262,7 +262,7 @@ class Code(list):
             i = match.get(i, i) + 1
         known.update(dict.fromkeys(opened))
 
-    def angle_back(self, i):
+    def opening_angle(self, i):
         "Return the index of the `<` that the `>` at `i` closes; None if it is a comparison"
         if i not in self._angles_back:
             if self[i] != '>':
@@ -308,7 +308,7 @@ class Code(list):
             if not steps % _STORE_EVERY:
                 passed.append(i)
             if text == '<':
-                i = self.angle(i) or i
+                i = self.closing_angle(i) or i
             i = match.get(i, i) + 1
         if passed:
             known.update(dict.fromkeys(passed, i))
@@ -344,7 +344,7 @@ class Code(list):
             if named and not self._name_follows(match.get(i, i) + 1, b):
                 return i
             if text == '<':
-                i = self.angle(i) or i
+                i = self.closing_angle(i) or i
             i = match.get(i, i) + 1
 
     def is_evaluated(self, i):
@@ -363,7 +363,7 @@ class Code(list):
         if self[i] not in _TEMPLATE_HEADERS:
             return i
         while self[i] == 'template' and self[i + 1] == '<':
-            i = (self.angle(i + 1) or i + 1) + 1
+            i = (self.closing_angle(i + 1) or i + 1) + 1
         while self[i] in _CONSTRAINTS:
             i = self._after_constraint(i + 1)
         return i
@@ -374,7 +374,7 @@ class Code(list):
         while self.is_word(i) or self[i] == '::':
             i += 1
             if self[i] == '<':
-                return (self.angle(i) or i) + 1
+                return (self.closing_angle(i) or i) + 1
         return i
 
     # What a brace opens decides whether `__device__ int x;` is a variable or a member, and whether an `extern

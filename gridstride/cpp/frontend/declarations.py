@@ -94,8 +94,8 @@ def _statement(c, i):
         j = i - 1
         if c[j] == ')' and is_alignment(c, c.match.get(j, 0) - 1):
             j = c.match[j] - 1
-        elif c[j] == '>' and c.is_word((c.angle_back(j) or 0) - 1):
-            j = c.angle_back(j) - 1
+        elif c[j] == '>' and c.is_word((c.opening_angle(j) or 0) - 1):
+            j = c.opening_angle(j) - 1
         elif not _may_specify(c, j):
             return i
         i = j
@@ -179,8 +179,8 @@ def _past_qualified(c, i):
         if c[i] == 'template':
             i += 1
         i += 1
-        if c[i] == '<' and c.angle(i):
-            i = c.angle(i) + 1
+        if c[i] == '<' and c.closing_angle(i):
+            i = c.closing_angle(i) + 1
         i = _past_pasted(c, i)
         if c[i] != '::' or not c.is_word(i + 1):
             return i

@@ -47,11 +47,11 @@ class Head(NamedTuple):
 
     start: int
     end: int
-    defines: bool  # whether token `end` is a `{`
+    is_definition: bool  # whether token `end` is a `{`
 
 
 @lru_cache(4)
-def heads(c: Code) -> tuple:
+def declaration_heads(c: Code) -> tuple:
     "Return the `Head`s of declarations outside functions and types"
     return tuple(_heads_of(c))
 
@@ -79,7 +79,7 @@ def _heads_of(c):
             past = c.match.get(i, i) + 1
 
 
-def parenthesis(c: Code, head: Head):
+def parameters_start(c: Code, head: Head):
     "Return the index of the `(` of the function with this head; None if it is not a function"
     first = c.after_template(head.start)
     return None if c[first] in ('template', 'using', 'typedef') else c.call(first, head.end)
@@ -93,8 +93,8 @@ def read_functions(c: Code) -> tuple:
 
 
 def _functions_of(c):
-    for head in heads(c):
-        p = parenthesis(c, head)
+    for head in declaration_heads(c):
+        p = parameters_start(c, head)
         if p is None or p not in c.match or c[p - 2] in ('::', '~'):
             continue
         first = c.after_template(head.start)
@@ -103,7 +103,7 @@ def _functions_of(c):
         returns = _returns(c, first, p, head.end)
         signature = c.text(range(head.start, head.end - (c[head.end - 1] == 'try')))
         where = c.line(p - 1), template, namespace_of(c, p)
-        yield Function(c[p - 1], returns, _params(c, p), *where, words, signature, head.defines)
+        yield Function(c[p - 1], returns, _params(c, p), *where, words, signature, head.is_definition)
 
 
 def _returns(c, first, p, end):
@@ -323,9 +323,9 @@ def device_only(
 ) -> str:
     "Replace by blanks what only the host uses in `src`; each line keeps its number"
     c = read(src).main
-    for head in heads(c):
+    for head in declaration_heads(c):
         words = {w for i in range(head.start, head.end) for w in c.words(i)}
-        if words & _TORCH if parenthesis(c, head) is None else not words & _FOR_GPU:
+        if words & _TORCH if parameters_start(c, head) is None else not words & _FOR_GPU:
             start, end = c.start(head.start), c.end(c.match.get(head.end, head.end))
             src = src[:start] + re.sub(r'[^\n]', ' ', src[start:end]) + src[end:]
     return src

@@ -16,10 +16,10 @@ from ..frontend.edits import apply
 from ..frontend.tokens import WrongSource
 from .inlined import functions_to_inline
 from .host_variables import host_variables
-from ..frontend.reader import Head, heads, namespace_of, parameter, read
-from .host_device_check import HOST, KNOWN
+from ..frontend.reader import Head, declaration_heads, namespace_of, parameter, read
+from .host_device_check import HOST_AND_DEVICE_FUNCTIONS, HOST_FUNCTION_IN_DEVICE_CODE
 
-_MEANS_ANOTHER = KNOWN | BUILTIN  # a function of such a name may be another one, on the GPU, too
+_MEANS_ANOTHER = HOST_AND_DEVICE_FUNCTIONS | BUILTIN  # a function of such a name may be another one, on the GPU, too
 _DEVICE_SPECIFIERS = {'__global__', '__device__', '__constant__', '__shared__', '__managed__'}
 _UNMARKED_WORDS = _DEVICE_SPECIFIERS | {'typedef', 'using', 'static_assert', 'namespace', 'extern', 'new', 'delete'}
 _ACCESS_SPECIFIERS = {'public', 'private', 'protected'}
@@ -146,7 +146,7 @@ def _declared_in(c):
             continue
         words = c.words_of(first, paren - 1)
         if owner or c[paren - 2] == '::' or paren - 1 > first or 'operator' in words:
-            yield _Declared(first, paren, owner or _class_of_definition(c, paren), words, head.defines)
+            yield _Declared(first, paren, owner or _class_of_definition(c, paren), words, head.is_definition)
 
 
 @lru_cache(4)
@@ -156,7 +156,7 @@ def _all_heads(c) -> tuple:
 
 
 def _all_heads_of(c):
-    yield from (('', head) for head in heads(c))
+    yield from (('', head) for head in declaration_heads(c))
     for opening in c.find('{'):
         if (c.kind(opening) == 'type' or _is_local_class(c, opening)) and (name := class_of(c, opening)):
             yield from ((name, head) for head in _members(c, opening))
@@ -193,7 +193,7 @@ def _class_of_definition(c, p):
     i = p - 2
     if c[i] != '::':
         return ''
-    i = c.angle_back(i - 1) or i if c[i - 1] == '>' else i
+    i = c.opening_angle(i - 1) or i if c[i - 1] == '>' else i
     return c[i - 1]
 
 
@@ -397,7 +397,7 @@ def _is_constant(c, i):
         c[enclosing - 2],
     ):
         return True
-    return any(c[j] == '<' and (c.angle(j) or 0) > i for j in statement_tokens)
+    return any(c[j] == '<' and (c.closing_angle(j) or 0) > i for j in statement_tokens)
 
 
 def _end_of_body(c, p):
@@ -415,13 +415,12 @@ def _is_conditional(c, a, b):
 
 
 _CONSTEXPR = (
-    '{what} alone is not a device function: write `__host__ __device__` before it, '
-    'or compile with --expt-relaxed-constexpr'
+    '{what} alone is not a device function: declare it `__host__ __device__`, or compile with --expt-relaxed-constexpr'
 )
 
 
 _VARIABLE = (
-    '{what} is a host variable, but this code runs on the GPU: write `__device__` before it, or `__constant__` '
+    '{what} is a host variable, but this code runs on the GPU: declare it `__device__`, or `__constant__` '
     'if kernels only read it, or pass its value to the kernel'
 )
 _VARIABLE_LENGTH = (
@@ -439,7 +438,7 @@ def _wrong_call(m, use_match, unit):
         if m['is']
         else _CONSTEXPR
         if m['kind'] == 'constexpr'
-        else HOST
+        else HOST_FUNCTION_IN_DEVICE_CODE
     )
     file, line = os.path.normpath(use_match[1]), int(use_match[2])
     name = m['what'] or m['variable'] or m['vla'] or 'this array'  # clang does not name it

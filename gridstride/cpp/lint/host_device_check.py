@@ -1,8 +1,8 @@
 """Refuses launches of functions that are not kernels, and calls of device functions by the host.
 
-nvcc refuses these, but to g++ kernels and device functions are ordinary functions. `callers` checks the calls in device
-code. This module checks only unambiguous names: functions outside classes, called with their namespaces, that have no
-host overload, and whose name has no other meaning in the caller.
+nvcc refuses these, but g++ compiles kernels and device functions as ordinary functions. `callers` checks the calls in
+device code. This module checks only unambiguous names: functions outside classes, called with their namespaces, that
+have no host overload, and whose name has no other meaning in the caller.
 """
 
 import math
@@ -10,47 +10,50 @@ import math
 from ..frontend.code import Code
 from ..frontend.declarations import BUILTIN, KEYWORDS
 from ..frontend.tokens import WrongSource
-from ..frontend.reader import heads, namespace_of, parenthesis
+from ..frontend.reader import declaration_heads, namespace_of, parameters_start
 
-# Names of functions that exist on the host and in device code
-KNOWN = {*dir(math), *(f'{name}f' for name in dir(math)), 'min', 'max', 'abs'}
+# Names of library functions that host code and device code can call
+HOST_AND_DEVICE_FUNCTIONS = {*dir(math), *(f'{name}f' for name in dir(math)), 'min', 'max', 'abs'}
 
 
 def refuse_wrong_side_calls(
     c: Code,
     functions: list,  # of `Function`: those of the source
 ):
-    """Raise `WrongSource` for a call or launch on the wrong side.
+    """Raise `WrongSource` for a call, a launch or a keyword on the wrong side, host or device.
 
     These are launches of functions that are not kernels, calls of device functions by host functions, host functions
-    as arguments of device templates that call them, and exceptions in device code."""
+    as arguments of device templates that call them, and what device code lacks: exceptions, `std::cout`, ..."""
     sides = {}
     for f in functions:
         sides.setdefault(_join_scope(f.scope, f.name), set()).add(_side(f))
-    side_of_name = {k: v.pop() for k, v in sides.items() if len(v) == 1 and k not in KNOWN and k not in BUILTIN}
+    ambiguous = HOST_AND_DEVICE_FUNCTIONS | BUILTIN
+    side_of_name = {k: v.pop() for k, v in sides.items() if len(v) == 1 and k not in ambiguous}
     _refuse_launches(c, side_of_name)
     if '__CUDACC__' in c.src or '__CUDA_ARCH__' in c.src:
         return  # the preprocessor decides which code is for the host and which for the device
     device_functions, uses_std = {k for k, v in side_of_name.items() if v == 'device'}, 'using namespace std' in c.src
     unqualified = frozenset(name.rpartition('::')[2] for name in device_functions)
-    for head in heads(c):
-        p = parenthesis(c, head)
-        if p is None or not head.defines or c[p - 2] == '::':
-            continue  # in a member of a class, a name may be that of another member
-        words = c.words_of(head.start, p)
+    for head in declaration_heads(c):
+        paren = parameters_start(c, head)
+        if paren is None or not head.is_definition or c[paren - 2] == '::':
+            continue  # a name in a member function may refer to another member of its class
+        words = c.words_of(head.start, paren)
         body = range(head.end + 1, c.match.get(head.end, head.end))
         if words & {'__global__', '__device__'} and 'template' not in words:
-            _refuse_exceptions(c, body)
+            _refuse_host_keywords(c, body)
             if '__host__' not in words:
                 _refuse_host_library(c, body, uses_std)
-        decided_by_preprocessor = {'__global__', '__device__', 'template', 'constexpr'}
-        if not words & decided_by_preprocessor and not c.find_between('__device__', body.start, body.stop):
+        may_run_on_gpu = words & {'__global__', '__device__', 'template', 'constexpr'}
+        if not may_run_on_gpu and not c.find_between('__device__', body.start, body.stop):
             _refuse_calls(c, body, device_functions, unqualified)
     _refuse_arguments(c, functions, {k for k, v in side_of_name.items() if v == 'host'})
 
 
-HOST = '{what} is a host function, but this code runs on the GPU: write `__device__` before it'
-_DEVICE = '{name} is a device function, which host code cannot call: write `__host__ __device__` before it'
+HOST_FUNCTION_IN_DEVICE_CODE = '{what} is a host function, but this code runs on the GPU: declare it `__device__`'
+_DEVICE_FUNCTION_IN_HOST_CODE = (
+    '{name} is a device function, which host code cannot call: declare it `__host__ __device__`'
+)
 
 
 def _join_scope(scope, name):
@@ -67,24 +70,23 @@ def _qualified_name(c, i):
 
 
 _NOT_IN_DEVICE_CODE = {
-    'dynamic_cast': 'it has no type information at run time; keep the type in a member',
-    'typeid': 'it has no type information at run time; keep the type in a member',
+    **dict.fromkeys(('dynamic_cast', 'typeid'), 'a GPU has no run-time type information; store the type in a member'),
     'thread_local': 'a local variable of device code already belongs to one thread',
 }
 
 
-_EXCEPTIONS = frozenset(('throw', 'try', *_NOT_IN_DEVICE_CODE))
+_HOST_ONLY_KEYWORDS = frozenset(('throw', 'try', *_NOT_IN_DEVICE_CODE))
 
 
-def _refuse_exceptions(c, body):
-    for i in c.find_any_between(_EXCEPTIONS, body.start, body.stop):
+def _refuse_host_keywords(c, body):
+    for i in c.find_any_between(_HOST_ONLY_KEYWORDS, body.start, body.stop):
         if c[i] in ('throw', 'try') and c.is_word(i) and (c[i + 1], c[i + 2]) != ('(', ')'):
             raise c.error(WrongSource, f'device code has no exceptions: return an error value instead of `{c[i]}`', i)
         if c[i] in _NOT_IN_DEVICE_CODE and c.is_word(i):
             raise c.error(WrongSource, f'device code has no `{c[i]}`: {_NOT_IN_DEVICE_CODE[c[i]]}', i)
 
 
-_USE_ARRAY = 'use an array whose size is a compile-time constant, or one that is passed to it'
+_USE_ARRAY = 'use an array whose size is a compile-time constant, or pass an array to the kernel'
 _STREAM_NAMES = 'cout', 'cerr', 'clog', 'cin'
 _INSTEAD_OF_LIBRARY = {  # host-only names of the C++ library -> what a kernel uses instead
     **dict.fromkeys(_STREAM_NAMES, 'use printf'),
@@ -100,13 +102,13 @@ def _refuse_host_library(c, body, uses_std):
     for i in c.find_any_between(_LIBRARY_NAMES, body.start, body.stop):
         is_std_name = (c[i - 2], c[i - 1]) == ('std', '::') or uses_std and c[i - 1] not in ('::', '.', '->')
         if c.is_word(i) and is_std_name:
-            end = c.angle(i + 1) if c[i + 1] == '<' else i if c[i] == 'string' else None
+            end = c.closing_angle(i + 1) if c[i + 1] == '<' else i if c[i] == 'string' else None
             if c[i] in _STREAM_NAMES and c[i + 1] in ('<<', '>>') or end is not None and c.is_word(end + 1):
                 raise c.error(WrongSource, f'std::{c[i]} is host-only: {_INSTEAD_OF_LIBRARY[c[i]]}', i)
 
 
 def _side(f):
-    "Return 'kernel', 'host' or 'device', where a function runs; None if on both, or if that is unknown"
+    "Return 'kernel', 'host' or 'device'; None for a function that runs on both sides, or if its side is unknown"
     if 'constexpr' in f.words or any(map(str.isupper, f.words)) and any(len(w) > 1 and w.isupper() for w in f.words):
         return None
     if '__global__' in f.words:
@@ -116,53 +118,58 @@ def _side(f):
     return 'host'
 
 
-def _refuse_launches(c, names):
+def _refuse_launches(c, side_of_name):
     for i in c.find('<<<'):
-        if names.get(c[i - 1]) in ('host', 'device') and c[i - 2] not in ('::', '.', '->'):
-            what = f'{c[i - 1]} is not a kernel, so it cannot be launched: write `__global__` before it'
+        if side_of_name.get(c[i - 1]) in ('host', 'device') and c[i - 2] not in ('::', '.', '->'):
+            what = f'{c[i - 1]} is not a kernel, so it cannot be launched: declare it `__global__`'
             raise c.error(WrongSource, what, i - 1)
 
 
-def _refuse_calls(c, body, names, unqualified):
-    "Raise `WrongSource` for a call of one of `names`; `unqualified`: these names without namespaces"
+def _refuse_calls(c, body, device_functions, unqualified):
+    "Raise `WrongSource` for a call of a device function; `unqualified`: their names without namespaces"
     uses = c.find_any_between(unqualified, body.start, body.stop)
     local_names = uses and {c[i] for i in body if c.is_word(i) and c.is_word(i - 1) and c[i - 1] not in KEYWORDS}
     for i in uses:
-        end = c.angle(i + 1) if c[i + 1] == '<' else None
+        end = c.closing_angle(i + 1) if c[i + 1] == '<' else None
         name = _qualified_name(c, i)
         if (
             c[end + 1 if end else i + 1] == '('
             and c[i - 1] not in ('.', '->')
-            and name in names
+            and name in device_functions
             and name not in local_names
         ):
-            raise c.error(WrongSource, _DEVICE.format(name=name), i)
+            raise c.error(WrongSource, _DEVICE_FUNCTION_IN_HOST_CODE.format(name=name), i)
 
 
-def _refuse_arguments(c, functions, hosts):
-    "Refuse host functions as template arguments: g++ 13, unlike g++ 12 and clang, does not warn of these, if marked"
-    if not hosts:
+def _refuse_arguments(c, functions, host_functions):
+    """Raise `WrongSource` for a host function that is an argument of a device template which calls it.
+
+    `callers` finds these too if the compiler is g++ 12 or clang; g++ 13 does not warn of them."""
+    if not host_functions:
         return
     if any((c[i + 1], c[i + 2]) == ('<', '>') for i in c.find('template')):
-        return  # a specialization may not call its argument
-    template = {}
+        return  # the source has a specialization, which perhaps does not call the argument
+    is_device_template = {}  # name -> per overload, whether it is a template of device code
     for f in functions:
-        for_gpu = f.words & {'__global__', '__device__'} and '__host__' not in f.words
-        template.setdefault(_join_scope(f.scope, f.name), []).append(f.template.count('<') and for_gpu)
-    called = {}  # name of a template for the GPU -> indices of the arguments that it calls
-    for head in heads(c):
-        p = parenthesis(c, head) if head.defines and c[head.start] == 'template' else None
-        name = p and _join_scope(namespace_of(c, p), c[p - 1])
-        if name and all(template.get(name, [False])):
+        is_device_code = f.words & {'__global__', '__device__'} and '__host__' not in f.words
+        is_device_template.setdefault(_join_scope(f.scope, f.name), []).append('<' in f.template and is_device_code)
+    called_arguments = {}  # name of a template of device code -> indices of the template arguments that it calls
+    for head in declaration_heads(c):
+        paren = parameters_start(c, head) if head.is_definition and c[head.start] == 'template' else None
+        name = paren and _join_scope(namespace_of(c, paren), c[paren - 1])
+        if name and all(is_device_template.get(name, [False])):
             body = range(head.end + 1, c.match.get(head.end, head.end))
             declared = (_declared_parameter(c, *span) for span in _template_arguments(c, head.start + 1))
-            called[name] = {n for n, parameter in enumerate(declared) if parameter and _is_called(c, parameter, body)}
+            called_arguments[name] = {
+                n for n, parameter in enumerate(declared) if parameter and _is_called(c, parameter, body)
+            }
     for i in c.find('<'):
-        indices = called.get(_qualified_name(c, i - 1)) if c[i - 2] != 'template' and c.angle(i) else ()
-        for n, (a, b) in enumerate(_template_arguments(c, i)) if indices else ():
-            name = ''.join(c[j] for j in range(a + (c[a] == '&'), b))
-            if n in indices and name in hosts:
-                raise c.error(WrongSource, HOST.format(what=name), a)
+        is_use = c[i - 2] != 'template' and c.closing_angle(i)
+        called_indices = called_arguments.get(_qualified_name(c, i - 1)) if is_use else ()
+        for n, (start, end) in enumerate(_template_arguments(c, i)) if called_indices else ():
+            name = ''.join(c[j] for j in range(start + (c[start] == '&'), end))
+            if n in called_indices and name in host_functions:
+                raise c.error(WrongSource, HOST_FUNCTION_IN_DEVICE_CODE.format(what=name), start)
 
 
 def _is_called(c, name, body):
@@ -172,16 +179,16 @@ def _is_called(c, name, body):
 
 def _template_arguments(c, i):
     "Return a list with (start, end) of each template argument after the `<` at `i`"
-    spans, end = [], c.angle(i) or i
-    while i < end:
-        a, i = i + 1, min(c.until(i + 1, (',', '>')), end)
-        spans.append((a, i))
+    spans, closing = [], c.closing_angle(i) or i
+    while i < closing:
+        start, i = i + 1, min(c.until(i + 1, (',', '>')), closing)
+        spans.append((start, i))
     return spans
 
 
-def _declared_parameter(c, a, b):
-    "Return the name of the template parameter that the tokens `a:b` declare; None for a type parameter"
-    if c[a] in ('class', 'typename', 'template'):
+def _declared_parameter(c, start, end):
+    "Return the name of the template parameter that the tokens `start:end` declare; None for a type parameter"
+    if c[start] in ('class', 'typename', 'template'):
         return None
-    b = min(c.until(a, ('=',)), b)
-    return next((c[i] for i in range(a + 1, b) if c[i - 1] in ('*', '&') and c[i + 1] == ')'), c[b - 1])
+    end = min(c.until(start, ('=',)), end)
+    return next((c[i] for i in range(start + 1, end) if c[i - 1] in ('*', '&') and c[i + 1] == ')'), c[end - 1])

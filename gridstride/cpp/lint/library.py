@@ -200,7 +200,7 @@ def _arrays_used(c, a, b):
     "Return the uses of elements and members of the std::arrays that the function with the `)` at `a` declares"
     names = set()
     for i in c.find_between('array', c.match[a], b):
-        if (c[i - 2], c[i - 1], c[i]) == ('std', '::', 'array') and (past := c.angle(i + 1)):
+        if (c[i - 2], c[i - 1], c[i]) == ('std', '::', 'array') and (past := c.closing_angle(i + 1)):
             names.add(c[past + 2 if c[past + 1] in ('&', 'const') else past + 1])
     used = c.find_any_between(frozenset(names), a, b) if names else []
     return [i for i in used if c[i + 1] in ('[', '.') and c[i - 1] not in ('.', '->', '::')]
@@ -217,7 +217,7 @@ def _describe_refusal(c, i, own, extensions):
         return _HOST_FUNCTION
     if not is_std:
         return
-    past = (c.angle(i + 1) or i) + 1 if c[i + 1] == '<' else i + 1
+    past = (c.closing_angle(i + 1) or i) + 1 if c[i + 1] == '<' else i + 1
     if name in _TYPES | _STREAMS or name in (_NOT_IN_NVRTC if 'std' in extensions else _FUNCTIONS) and c[past] == '(':
         return _HOST_ONLY
     if 'std' in extensions:
@@ -291,5 +291,5 @@ def _declares(c, i):
     if c[i - 1] == '::':
         return c.is_word(i - 2) and c[i - 2] != 'std' and c.scope(i) != 'code'
     if c[i - 1] == '>':
-        return c.angle_back(i - 1) is not None
+        return c.opening_angle(i - 1) is not None
     return c.is_word(i - 1) and c[i - 1] not in KEYWORDS

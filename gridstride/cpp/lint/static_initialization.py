@@ -7,7 +7,7 @@ import re
 
 from ..frontend.code import Code
 from ..frontend.declarations import BUILTIN, QUALIFIERS, STORAGE
-from ..frontend.reader import heads, parenthesis, read_compiled
+from ..frontend.reader import declaration_heads, parameters_start, read_compiled
 
 _OF_CUDA = re.compile(r'dim3|cuda[A-Z]\w*|__\w+|(u?(char|short|int|long|longlong)|float|double|half)[1-4]?')
 _NO_VARIABLES = {'typedef', 'using', 'template', 'namespace', 'static_assert', 'friend', 'asm', '__asm__', 'enum'}
@@ -26,8 +26,10 @@ def runs_when_loaded(
     except ValueError:
         return False  # it does not compile, either
     classes = {c[i + 1] for word in _TYPES for i in c.find(word)}
-    aliases = {c[i + 1] for i in c.find('using')} | {c[h.end - 1] for h in heads(c) if c[h.start] == 'typedef'}
-    return bool(c.find('constructor')) or any(_may_run(c, head, classes, aliases) for head in heads(c))
+    aliases = {c[i + 1] for i in c.find('using')} | {
+        c[h.end - 1] for h in declaration_heads(c) if c[h.start] == 'typedef'
+    }
+    return bool(c.find('constructor')) or any(_may_run(c, head, classes, aliases) for head in declaration_heads(c))
 
 
 def _may_run(c: Code, head, classes, aliases):
@@ -35,14 +37,14 @@ def _may_run(c: Code, head, classes, aliases):
     words = c.texts[first:end]
     if not words or words[0] in _NO_VARIABLES or not _NOT_ON_HOST.isdisjoint(words) or c[first] == 'extern':
         return False
-    call = parenthesis(c, head)
+    call = parameters_start(c, head)
     if call is not None:
         passes_names = bool(_unknown_types(c, first, call, classes | aliases)) and _passes_names(
             c, call, classes | aliases
         )
-        return not head.defines and (_passes_values(c, call) or passes_names)
-    last = c.match.get(end, end) if head.defines else end
-    if head.defines and '=' not in words and not _TYPES.isdisjoint(words):
+        return not head.is_definition and (_passes_values(c, call) or passes_names)
+    last = c.match.get(end, end) if head.is_definition else end
+    if head.is_definition and '=' not in words and not _TYPES.isdisjoint(words):
         return False  # the definition of a type; variables that follow it are a head of their own
     initializer = c.texts[first + (words.index('=') if '=' in words else 0) : last]
     return '(' in initializer or _may_trap(initializer, words) or bool(_unknown_types(c, first, end, classes))

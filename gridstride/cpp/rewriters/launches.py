@@ -11,7 +11,7 @@ from ..frontend.code import CLOSES, OPENS
 from ..frontend.declarations import KEYWORDS
 from ..frontend.edits import Edits
 from ..frontend.tokens import WrongSource
-from ..frontend.reader import heads, parameter, parenthesis, read_functions
+from ..frontend.reader import declaration_heads, parameter, parameters_start, read_functions
 
 _ENDS = {*CLOSES, ';'}
 _BRACKETS = {*OPENS, '<'}
@@ -199,7 +199,7 @@ def _postfix_start(c, end):
     "Return the index of the first token of the name, subscript, call or parenthesized expression that ends at `end`"
     if _is_name(c, end):
         return end
-    opening = c.angle_back(end) if c[end] == '>' else c.match.get(end) if c[end] in (')', ']') else None
+    opening = c.opening_angle(end) if c[end] == '>' else c.match.get(end) if c[end] in (')', ']') else None
     if opening is None:
         what = 'a launch `kernel<<<grid, block>>>(...)` needs the name of a kernel before `<<<`'
         raise c.error(WrongSource, what, end + 1)
@@ -211,7 +211,7 @@ def _is_called(c, opening):
     if c[opening - 1] in (')', ']'):
         return c[c.match.get(opening - 1, 0) - 1] not in KEYWORDS and c[opening - 2] != 'void'
     if c[opening - 1] == '>':
-        return c.is_word((c.angle_back(opening - 1) or 0) - 1)
+        return c.is_word((c.opening_angle(opening - 1) or 0) - 1)
     return _is_name(c, opening - 1)
 
 
@@ -237,7 +237,7 @@ def _config_end(c, i):
 
 def _name(c, i):
     "Return the last name in the expression before token `i`"
-    return c[(c.angle_back(i - 1) or i) - 1] if c[i - 1] == '>' else c[i - 1]
+    return c[(c.opening_angle(i - 1) or i) - 1] if c[i - 1] == '>' else c[i - 1]
 
 
 def _kernel_call(e, args, kernel, i):
@@ -266,7 +266,7 @@ def _parameter_type(e, args, kernel, i):
     if not declared or c.macro is not None or not _may_resolve(c, args, i):
         return None
     _declare_parameters(e, _name(c, i))
-    name = (c.angle_back(i - 1) or i) - 1 if c[i - 1] == '>' else i - 1
+    name = (c.opening_angle(i - 1) or i) - 1 if c[i - 1] == '>' else i - 1
     before, after = c.text(range(_kernel_start(c, i), name)), c.text(range(name + 1, i))
     given = ', '.join(c.text(range(a, b)) for a, b in args)
     call = f'{before}{_PARAMETERS_OF}{c[name]}{after}({given})'.replace('{', '{{').replace('}', '}}')
@@ -299,7 +299,7 @@ def _declare_parameters(e, name):
         return
     e.parameter_lists.add(name)
     for head in _kernel_heads(c)[name]:
-        p, first = parenthesis(c, head), c.after_template(head.start)
+        p, first = parameters_start(c, head), c.after_template(head.start)
         types = ', '.join(parameter(c, a, b).type for a, b in c.arguments(p))
         declared = f'::gridstride::Parameters<{types}> {_PARAMETERS_OF}{name}({c.text(range(p + 1, c.match[p]))}); '
         e.insert(c.start(head.start), f'{c.text(range(head.start, first))} {declared}')
@@ -309,8 +309,8 @@ def _declare_parameters(e, name):
 def _kernel_heads(c):
     "Return {name: the heads of the declarations of kernels with this name}, without those after `::`"
     res = {}
-    for head in heads(c):
-        p = parenthesis(c, head)
+    for head in declaration_heads(c):
+        p = parameters_start(c, head)
         if p is not None and c[p - 2] != '::' and '__global__' in c.words_of(head.start, p):
             res.setdefault(c[p - 1], []).append(head)
     return res

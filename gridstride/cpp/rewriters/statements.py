@@ -11,7 +11,7 @@ from ..frontend.edits import Edits
 from ..frontend.tokens import WrongSource
 from ..lint.kernel_signature_check import refuse_wrong_heads
 from ..frontend.reader import kernels_in, namespace_of, read_functions
-from ..lint.host_device_check import KNOWN, refuse_wrong_side_calls
+from ..lint.host_device_check import HOST_AND_DEVICE_FUNCTIONS, refuse_wrong_side_calls
 
 _EXCHANGES = {'atomicExch', 'atomicExch_block', 'atomicExch_system'}
 _BEFORE_STATEMENTS = {';', '{', '}', 'else', 'do'}
@@ -47,7 +47,7 @@ def rewrite_statements(e: Edits):
         refuse_wrong_heads(c, own)
         refuse_wrong_side_calls(c, own)
         plain = {f.name for f in own if '__global__' not in f.words}
-        _refuse_calls(c, {k.name for k in kernels_in(c)} - plain - KNOWN - _OF_C)
+        _refuse_calls(c, {k.name for k in kernels_in(c)} - plain - HOST_AND_DEVICE_FUNCTIONS - _OF_C)
         if '__syncthreads' in c.src:
             _rewrite_returns(e)
     if not any(f.name in _EXCHANGES for f in own):
@@ -85,7 +85,7 @@ def _is_declared(c, i):
     j = i - 1
     while c[j] in ('*', '&', '&&', 'const'):
         j -= 1
-    return c.is_word(j) and c[j] not in KEYWORDS or c[j] == '>' and c.angle_back(j) is not None
+    return c.is_word(j) and c[j] not in KEYWORDS or c[j] == '>' and c.opening_angle(j) is not None
 
 
 class _OwnNames:
@@ -248,7 +248,7 @@ def _refuse_calls(c: Code, kernels):
     for i in c.find(*kernels):
         if c.scope(i) != 'code' or c[i - 1] in ('.', '->'):
             continue
-        end = c.angle(i + 1) if c[i + 1] == '<' else i
+        end = c.closing_angle(i + 1) if c[i + 1] == '<' else i
         declares = c.is_word(i - 1) and c[i - 1] not in KEYWORDS or c[i - 1] in ('*', '&', '>')
         if end is not None and c[end + 1] == '(' and not declares:
             what = f'{c[i]} is a kernel: launch it with a grid and a block, as in {c[i]}<<<grid, block>>>(...)'
