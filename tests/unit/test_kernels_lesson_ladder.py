@@ -138,7 +138,7 @@ def test_wavefronts_as_a_picture():
 
 def test_a_phase_as_a_picture():
     who = np.arange(64).reshape(8, 8).repeat(2, 0).repeat(2, 1)       # two warps, 2 x 2 results a thread
-    svg = draw_phase(who, 32, 48, 16, idx=4, bk=4, block=(1, 1), warp=1, lane=13, size=10).svg
+    svg = draw_phase(who, 32, 48, 16, k_start=4, BK=4, block=(1, 1), warp=1, lane=13, size=10).svg
     orange = '#d55e00'
     assert svg.count(orange) == 4, 'three matrices and the legend'
     spots = [o.split('"/>')[0].split('fill=')[0] for o in svg.split('<rect ')[1:] if orange in o]

@@ -1,5 +1,5 @@
-"""Pictures of a tiled product: the elements that a block, a warp and a thread access, and the wavefronts of loads from
-shared memory."""
+"""Pictures of a tiled matrix multiplication: the elements that a block, a warp and a thread access, and the wavefronts
+of loads from shared memory."""
 
 import numpy as np
 
@@ -7,8 +7,8 @@ from ...draw import LINE, PALETTE, Panel, cells, svg_rect, svg_text
 
 __all__ = ['draw_phase', 'draw_wavefronts']
 
-_BLOCK, _WARP, _THREAD = PALETTE[2], PALETTE[3], '#d55e00'
-_LEGEND = ((_BLOCK, 'the block'), (_WARP, 'one of its warps'), (_THREAD, 'one thread of it'))
+_BLOCK_COLOR, _WARP_COLOR, _THREAD_COLOR = PALETTE[2], PALETTE[3], '#d55e00'
+_LEGEND = ((_BLOCK_COLOR, 'the block'), (_WARP_COLOR, 'one of its warps'), (_THREAD_COLOR, 'one thread of it'))
 
 
 def _runs(indices):
@@ -26,11 +26,11 @@ def _fill_cells(rows, cols, color, size):
     ]
 
 
-def _draw_matrix(name, rows, cols, parts, size):
-    "Return SVG of a matrix with coloured parts, each (rows, columns, colour), and its name above it"
+def _draw_matrix(name, rows, cols, regions, size):
+    "Return SVG of a matrix with coloured regions, each (rows, columns, colour), and its name above it"
     frame = svg_rect(0, 0, size * cols, size * rows, 'none', f'stroke="{LINE}" stroke-width="1.5"')
     body = [svg_rect(0, 0, size * cols, size * rows, '#ffffff')]
-    for r, c, color in parts:
+    for r, c, color in regions:
         body += _fill_cells(r, c, color, size)
     title = svg_text(size * cols / 2, -6, name, 12, extra='font-weight="bold"')
     return f'{"".join(body)}{frame}{title}'
@@ -38,37 +38,41 @@ def _draw_matrix(name, rows, cols, parts, size):
 
 def draw_phase(
     thread_of_result,  # BM x BN: the index of the thread that computes each element of a tile
-    h,
-    w,
-    k,  # of h x k @ k x w
-    idx,  # first index along k of the phase
-    bk,  # number of indices along k
+    M,
+    N,
+    K,  # of A (M x K) @ B (K x N)
+    k_start,  # first index along K of the phase
+    BK,  # number of indices along K per phase
     block=(0, 0),  # row and column of the block's tile
-    warp=0,  # the warp of the block that is coloured
-    lane=0,  # the lane of this warp that is coloured
+    warp=0,  # index of the coloured warp in its block
+    lane=0,  # index of the coloured lane in this warp
     size=7,  # pixels per element
 ) -> Panel:
     "Draw A to the left of C and B above C, with the elements that one phase reads and the results that it updates"
     tile_rows, tile_columns = thread_of_result.shape
     top, left = block[0] * tile_rows, block[1] * tile_columns
-    phase = np.arange(idx, min(idx + bk, k))  # its indices along k
+    k_indices = np.arange(k_start, min(k_start + BK, K))
     elements = [
         np.nonzero(mask)
         for mask in (thread_of_result >= 0, thread_of_result // 32 == warp, thread_of_result == 32 * warp + lane)
     ]
     rows, cols = ([top + r for r, _ in elements], [left + c for _, c in elements])
-    colors = [_BLOCK, _WARP, _THREAD]
+    colors = [_BLOCK_COLOR, _WARP_COLOR, _THREAD_COLOR]
     gap, title_height = 16, 20
-    left_of_c, top_of_c = size * k + gap, title_height + size * k + gap + title_height
+    left_of_c, top_of_c = size * K + gap, title_height + size * K + gap + title_height
     matrices = (
-        (0, top_of_c, _draw_matrix('A', h, k, [(r, phase, color) for r, color in zip(rows, colors)], size)),
-        (left_of_c, title_height, _draw_matrix('B', k, w, [(phase, c, color) for c, color in zip(cols, colors)], size)),
-        (left_of_c, top_of_c, _draw_matrix('C', h, w, list(zip(rows, cols, colors)), size)),
+        (0, top_of_c, _draw_matrix('A', M, K, [(r, k_indices, color) for r, color in zip(rows, colors)], size)),
+        (
+            left_of_c,
+            title_height,
+            _draw_matrix('B', K, N, [(k_indices, c, color) for c, color in zip(cols, colors)], size),
+        ),
+        (left_of_c, top_of_c, _draw_matrix('C', M, N, list(zip(rows, cols, colors)), size)),
     )
     parts = [f'<g transform="translate({x:.1f},{y:.1f})">{svg}</g>' for x, y, svg in matrices]
     for i, (color, text) in enumerate(_LEGEND):
         parts += [svg_rect(0, 24 + 20 * i, 12, 12, color), svg_text(18, 34 + 20 * i, text, 11, 'start')]
-    return Panel(left_of_c + size * w + 2, top_of_c + size * h + 2, parts)
+    return Panel(left_of_c + size * N + 2, top_of_c + size * M + 2, parts)
 
 
 def draw_wavefronts(
