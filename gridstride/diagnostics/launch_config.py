@@ -18,7 +18,7 @@ __all__ = [
     'argument_error',
     'require_positional',
     'ConfiguredKernel',
-    'resident',
+    'max_resident_blocks',
 ]
 
 # The limits of a GPU: threads per block and along its z, bytes of shared memory, by default and on request (opt-in),
@@ -28,13 +28,13 @@ LIMITS = SimpleNamespace(
 )
 
 
-def resident(
+def max_resident_blocks(
     threads,  # per block
     shared,  # bytes of shared memory per block
 ):  # blocks
     """Return how many blocks are resident on an H100's 132 SMs at once; registers are not counted.
 
-    >>> resident(1024, 0)
+    >>> max_resident_blocks(1024, 0)
     264"""
     limit_by_threads = 2048 // (-(-threads // 32) * 32)
     limit_by_memory = (228 << 10) // (-(-shared // 128) * 128 + 1024)

@@ -26,8 +26,8 @@ def atomic_types(
 def _add_in_order(data, offsets, addends):
     """Add `addends` to the elements of `data` at `offsets`, one lane after the other; returns the old value per lane.
 
-    A stable sort by the offset brings the lanes of one element together, in the order in which they run. The running
-    sum (`cumsum`) of such a segment contains the old value of each lane and, at its end, the element's new value."""
+    A stable sort by the offset makes the lanes of each element a segment, in the order in which they run. The running
+    sum (`cumsum`) of a segment contains the old value of each lane and, at its end, the element's new value."""
     by_offset = np.argsort(offsets, kind='stable')
     sorted_offsets, sorted_addends = offsets[by_offset], addends[by_offset]
     is_first = np.r_[True, sorted_offsets[1:] != sorted_offsets[:-1]]
@@ -35,11 +35,11 @@ def _add_in_order(data, offsets, addends):
     num_lanes = len(sorted_offsets)
     old_values = np.empty_like(sorted_addends)
     for begin, end in zip(starts, np.r_[starts[1:], num_lanes]) if len(starts) < num_lanes else ():
-        element = sorted_offsets[begin]
-        running_sum = np.cumsum(np.r_[data[element], sorted_addends[begin:end]], dtype=sorted_addends.dtype)
+        offset = sorted_offsets[begin]
+        running_sum = np.cumsum(np.r_[data[offset], sorted_addends[begin:end]], dtype=sorted_addends.dtype)
         old_values[begin:end] = running_sum[:-1]
-        data[element] = running_sum[-1]
-    if len(starts) == num_lanes:  # no two lanes have the same element
+        data[offset] = running_sum[-1]
+    if len(starts) == num_lanes:  # no two lanes update the same element
         old_values = data[sorted_offsets]
         data[sorted_offsets] = old_values + sorted_addends
     result = np.empty_like(old_values)
@@ -60,21 +60,22 @@ def _lane_by_lane(apply):
     return update_lanes
 
 
-def _always_writes(old_values, *_):
+def _all_lanes(old_values, *_):
     return np.ones(len(old_values), bool)
 
 
 def _element_type_error(ctx, active, site, name, ary):
     "Make the `NotCompiled` error for an element type that the operation does not take"
-    problem = f'cuda.atomic.{name} on {ary.name}, whose elements are {ary.dtype}, which Numba does not compile'
-    return ctx.unsupported(site, active, problem, f'It takes {", ".join(atomic_types(name))}.', NotCompiled)
+    problem = f'cuda.atomic.{name} on {ary.name}, an array of {ary.dtype}, which Numba does not compile'
+    hint = f'Use an array of one of these types: {", ".join(atomic_types(name))}.'
+    return ctx.unsupported_error(site, active, problem, hint, NotCompiled)
 
 
 def _make_atomic(
     name,  # in `cuda.atomic`
     update,  # a function of (data, offsets, *values), which updates the elements and returns their old values
     depends_on_old=True,  # whether the new value depends on the old one
-    writes=_always_writes,  # a function of (old values, *values): in which lanes does the operation write?
+    written_lanes=_all_lanes,  # a function of (old values, *values): the mask of the lanes that write
     parameters=('val',),  # names of the parameters after `ary` and `idx`
 ):
     "Make the function `cuda.atomic.<name>`"
@@ -88,15 +89,15 @@ def _make_atomic(
             )
         if not isinstance(ary, View):
             if hasattr(ary, 'fields'):
-                raise ctx.unsupported(
-                    site, active, f'an atomic on {ary.name}, an array of records', 'Use it on a field.'
+                raise ctx.unsupported_error(
+                    site, active, f'an atomic on {ary.name}, an array of records', 'Pass one of its fields.'
                 )
             raise not_an_array_error(ctx, ary, site)
         if ary.dtype not in dtypes:
             raise _element_type_error(ctx, active, site, name, ary)
         offsets = locate(ctx, active, ary, idx, site, 'atomic')
         if isinstance(offsets, View):
-            raise ctx.unsupported(site, active, f'an atomic on a slice of {ary.name}', 'Pass one index per axis.')
+            raise ctx.unsupported_error(site, active, f'an atomic on a slice of {ary.name}', 'Pass one index per axis.')
         check_writable(ctx, active, ary, offsets, site)
         lanes = ctx.active_lanes(active)
         data = ary.mem.data
@@ -107,12 +108,12 @@ def _make_atomic(
         if ctx.records_accesses:
             ctx.access(active, ary, offsets, site, 'atomic', None if depends_on_old else values[0])
         else:
-            ctx.num_writes += 1
+            ctx.progress_count += 1
         values_before = data[offsets]
         old_values = update(data, offsets, *values)
-        ctx.order.on_atomic(ctx.group, lanes, ary.mem, offsets, ctx.now, writes(old_values, *values))
+        ctx.memory_order.on_atomic(ctx.group, lanes, ary.mem, offsets, ctx.now, written_lanes(old_values, *values))
         if (data[offsets] == values_before).all():
-            ctx.num_writes -= 1
+            ctx.progress_count -= 1
             ctx.last_poll = data, offsets, values_before
         result = np.zeros(ctx.group.size, data.dtype)
         result[lanes] = old_values
@@ -124,19 +125,19 @@ def _make_atomic(
 _UPDATES = dict(
     add=_add_in_order,
     sub=lambda data, offsets, values: _add_in_order(data, offsets, -values),
-    max=_lane_by_lane(lambda a, value: value if value > a else a),
-    min=_lane_by_lane(lambda a, value: value if value < a else a),
+    max=_lane_by_lane(lambda old, value: value if value > old else old),
+    min=_lane_by_lane(lambda old, value: value if value < old else old),
     nanmax=_lane_by_lane(np.fmax),
     nanmin=_lane_by_lane(np.fmin),
-    and_=_lane_by_lane(lambda a, value: a & value),
-    or_=_lane_by_lane(lambda a, value: a | value),
-    xor=_lane_by_lane(lambda a, value: a ^ value),
-    inc=_lane_by_lane(lambda a, value: 0 if a >= value else a + 1),
-    dec=_lane_by_lane(lambda a, value: value if a == 0 or a > value else a - 1),
+    and_=_lane_by_lane(lambda old, value: old & value),
+    or_=_lane_by_lane(lambda old, value: old | value),
+    xor=_lane_by_lane(lambda old, value: old ^ value),
+    inc=_lane_by_lane(lambda old, value: 0 if old >= value else old + 1),
+    dec=_lane_by_lane(lambda old, value: value if old == 0 or old > value else old - 1),
 )
-_swap_if_equal = _lane_by_lane(lambda a, expected, value: value if a == expected else a)
+_swap_if_equal = _lane_by_lane(lambda old, expected, value: value if old == expected else old)
 _cas = _make_atomic(
-    'cas', _swap_if_equal, writes=lambda old, expected, value: old == expected, parameters=('old', 'val')
+    'cas', _swap_if_equal, written_lanes=lambda old, expected, value: old == expected, parameters=('old', 'val')
 )
 
 
@@ -147,7 +148,7 @@ def _compare_and_swap(ctx, active, site, ary, old, val):
 
 atomic = Namespace(
     **{name: _make_atomic(name, f) for name, f in _UPDATES.items()},
-    exch=_make_atomic('exch', _lane_by_lane(lambda a, value: value), depends_on_old=False),
+    exch=_make_atomic('exch', _lane_by_lane(lambda old, value: value), depends_on_old=False),
     cas=_cas,
     compare_and_swap=intrinsic(_compare_and_swap, 'atomic.compare_and_swap'),
 )

@@ -160,7 +160,7 @@ class Initcheck:
 
     def warn_no_value(self, ctx, active):
         "Warn, once per line, that the lanes of `active` use the value of a call in which they reach no `return`"
-        site = ctx.callers[0]
+        site = ctx.call_sites[0]
         if self.enabled and site.uses_value and (ctx.program.name, site.file, site.line) not in self.warned:
             self.warned.add((ctx.program.name, site.file, site.line))
             block, thread = ctx.group.position(ctx.active_lanes(active)[0])
@@ -220,8 +220,8 @@ class Racecheck:
 
     The shadow keeps one writer per element, the last one: earlier writers were checked against it when it wrote. It
     keeps two readers, the lowest and the highest thread since the barrier, because a write that is ordered after one
-    reader may still race with another. `Order.happens_before` (`order.py`) decides whether an access in the shadow
-    is ordered before the current one. Most accesses need no such call: their element was last accessed before
+    reader may still race with another. `MemoryOrder.happens_before` (`order.py`) decides whether an access in the
+    shadow is ordered before the current one. Most accesses need no such call: their element was last accessed before
     `ordered_until`, a time before which everything is ordered."""
 
     def __init__(self, enabled, in_bounds):  # in_bounds: whether memcheck guarantees that every index is in bounds
@@ -232,7 +232,7 @@ class Racecheck:
 
     def record_site(self, ctx, view, site):
         "Record the source location of the current access, for later findings"
-        self.history.append((ctx.now, ctx.program.sites[site], view.name, ctx.callers))
+        self.history.append((ctx.now, ctx.program.sites[site], view.name, ctx.call_sites))
 
     def ordered_until(self, order, mem):
         "Return the time up to which every access of `mem` happens before every access from now on"
@@ -247,7 +247,7 @@ class Racecheck:
         if ctx.concurrent and view.mem.space == 'global':
             ctx.concurrent.read(ctx, lanes, view, offsets, write_times, site)
         shadow = view.mem.shadow
-        ordered_until = self.ordered_until(ctx.order, view.mem)
+        ordered_until = self.ordered_until(ctx.memory_order, view.mem)
         is_recent = write_times > ordered_until
         if is_recent.any():
             writer = shadow.writer[offsets]
@@ -285,7 +285,8 @@ class Racecheck:
             self.deferred.pop((id(view.mem), int(element), int(thread)), None)
         # A later write must not race with these reads either. Where one of the two readers is a thread of this access,
         # replace it by the other reader; where both are, mark the element as not read.
-        ordered_until = np.maximum(ctx.order.ordered_until, ctx.order.barrier_time[ctx.group.block_in_group[lanes]])
+        order = ctx.memory_order
+        ordered_until = np.maximum(order.ordered_until, order.barrier_time[ctx.group.block_in_group[lanes]])
         replaced_lowest, replaced_highest = (
             offsets[(reader >> 32 == thread_ids) & (reader & (2**32 - 1) > ordered_until)]
             for reader in (shadow.lowest_reader[offsets], shadow.highest_reader[offsets])
@@ -312,7 +313,7 @@ class Racecheck:
         candidates = np.flatnonzero(is_recent & (thread != ctx.group.thread_ids[lanes]))
         if not candidates.size:
             return candidates
-        is_ordered = ctx.order.happens_before(ctx.group, lanes[candidates], time[candidates], thread[candidates])
+        is_ordered = ctx.memory_order.happens_before(ctx.group, lanes[candidates], time[candidates], thread[candidates])
         return candidates[~is_ordered]
 
     def record_readers(self, ctx, shadow, lanes, offsets, ordered_until):
@@ -323,7 +324,7 @@ class Racecheck:
         if (time > ordered_until).any():
             lowest = shadow.lowest_reader[offsets]
             highest = shadow.highest_reader[offsets]
-            may_forget = ctx.order.may_forget(ctx.group, lanes, lowest >> 32, highest >> 32, time)
+            may_forget = ctx.memory_order.may_forget(ctx.group, lanes, lowest >> 32, highest >> 32, time)
             new_lowest = np.where(may_forget, reader, np.minimum(lowest, reader))
             new_highest = np.where(may_forget, reader, np.maximum(highest, reader))
         # Where several lanes read one element, NumPy keeps the last assignment: the lanes are in ascending order, so
@@ -338,7 +339,7 @@ class Racecheck:
             ctx.concurrent.write(ctx, lanes, view, offsets, write_times, value, site, atomic)
         shadow = view.mem.shadow
         thread_ids = ctx.group.thread_ids[lanes]
-        ordered_until = self.ordered_until(ctx.order, view.mem)
+        ordered_until = self.ordered_until(ctx.memory_order, view.mem)
         if atomic:
             self.raise_deferred(ctx, lanes, view, offsets)
         self.check_readers(
@@ -353,7 +354,7 @@ class Racecheck:
         shadow.write_time[offsets] = ctx.now
         shadow.written_atomically[offsets] = atomic
         if not atomic:
-            ctx.order.forget(view.mem, offsets)
+            ctx.memory_order.forget(view.mem, offsets)
 
     def check_readers(self, ctx, lanes, view, offsets, ordered_until, site, access):
         "Raise a data race (write after read) if a recent read does not happen before this write"
@@ -427,13 +428,13 @@ class Racecheck:
     def raise_race(self, ctx, lanes, view, offsets, i, times, threads, earlier_access, access, site):
         "Raise the data race of the lane `lanes[i]` with the access by the thread `threads[i]` at `times[i]`"
         block, thread = ctx.group.position_of_thread(threads[i])
-        entry_of_this_access = ctx.program.sites[site], view.name, ctx.callers
+        entry_of_this_access = ctx.program.sites[site], view.name, ctx.call_sites
         entries = (entry for time, *entry in reversed(self.history) if time == times[i])
         other_site, name, callers = next(entries, entry_of_this_access)
         other = Access(
             other_site.line, block, thread, other_site.source, other_site.file, calls_of(other_site, callers)
         )
-        code = ctx.order.race_code(ctx.group, lanes[i], times[i], threads[i])
+        code = ctx.memory_order.race_code(ctx.group, lanes[i], times[i], threads[i])
         fields = dict(before=earlier_access, now=access, **element_at(view, offsets[i]))
         if name != view.name:
             fields['second'] = tuple(element_at(view.mem.views[name], offsets[i]).values())
@@ -450,7 +451,7 @@ class Racecheck:
             thread // ctx.group.threads_per_block == read.block
             or read.is_atomic
             and shadow.written_atomically[read.offset]
-            or ctx.order.has_fences
+            or ctx.memory_order.has_fences
         )
         if time <= read.time or is_ordered:
             return None
@@ -535,7 +536,7 @@ class Synccheck:
             self.raise_grid_diverged(ctx, active, site, block, thread)
 
     def raise_grid_diverged(self, ctx, active, site, block, thread):
-        "Raise the finding that a thread is not at the grid's barrier, where the lanes of `active` wait"
+        "Raise the finding that a thread is not at the grid barrier, where the lanes of `active` wait"
         raise ctx.finding('synccheck', 'grid_diverged', site, active, in_block=block, thread=thread)
 
     def check_mask(self, ctx, active, mask, site, operation):
@@ -581,9 +582,9 @@ class Synccheck:
         is checked even if the detector is disabled, because the launch would hang."""
         if time.monotonic() > ctx.deadline:
             raise ctx.finding('timeout', 'endless', site, loop.mask, seconds=f'{settings.seconds:g}')
-        if loop.num_writes != ctx.num_writes:
+        if loop.progress_count != ctx.progress_count:
             loop.iterations = 0
-            loop.num_writes = ctx.num_writes
+            loop.progress_count = ctx.progress_count
             loop.is_spinning = False
             loop.is_stuck = False
             return

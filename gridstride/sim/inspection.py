@@ -3,7 +3,7 @@
 import math
 from importlib import import_module
 
-from ..diagnostics.launch_config import resident
+from ..diagnostics.launch_config import max_resident_blocks
 from .constants import static_bytes
 
 __all__ = ['compile', 'compile_for_current_device', 'compile_ptx', 'compile_ptx_for_current_device']
@@ -82,7 +82,7 @@ class Overload:
     def max_cooperative_grid_blocks(self, blockdim, dynsmemsize=0):
         "Return the maximum number of blocks of a cooperative launch; registers are not counted"
         num_threads = math.prod(blockdim if isinstance(blockdim, tuple) else (blockdim,))
-        return resident(num_threads, dynsmemsize + static_bytes(self.kernel.py_func))
+        return max_resident_blocks(num_threads, dynsmemsize + static_bytes(self.kernel.py_func))
 
     regs_per_thread = property(lambda self: self.resources().registers)
     shared_mem_per_block = property(lambda self: self.resources().shared)

@@ -132,9 +132,9 @@ def _check_shape(ctx, active, site, shape):
     "Return the shape of an array as a tuple of ints; raises `NotSimulated` if threads differ or a size is negative"
     shape = shape if isinstance(shape, tuple) else (shape,)
     if any(np.ndim(size) for size in shape):
-        raise ctx.unsupported(site, active, 'an array whose size differs from thread to thread')
+        raise ctx.unsupported_error(site, active, 'an array whose size differs from thread to thread')
     if any(int(size) < 0 for size in shape):
-        raise ctx.unsupported(
+        raise ctx.unsupported_error(
             site, active, f'an array of {" x ".join(map(str, shape))} elements', 'Sizes must not be negative.'
         )
     return tuple(int(size) for size in shape)
@@ -235,11 +235,11 @@ def syncwarp(ctx, active, site, mask=-1):
     "Wait at a barrier for the lanes of the warp in `mask`"
     ctx.detectors.synccheck.check_mask(ctx, active, mask, site, 'syncwarp')
     ctx.now += 1
-    ctx.order.warp_barrier(ctx.group, np.flatnonzero(active), ctx.now)
+    ctx.memory_order.warp_barrier(ctx.group, np.flatnonzero(active), ctx.now)
 
 
 def _fence(ctx, active, device_scope):
-    ctx.order.fence(ctx.group, np.flatnonzero(active), ctx.now, device_scope)
+    ctx.memory_order.fence(ctx.group, np.flatnonzero(active), ctx.now, device_scope)
 
 
 @intrinsic
@@ -281,13 +281,13 @@ def _grid_sync(ctx, active, site):
 
 
 def _wait_at_grid_barrier(ctx, active, site):
-    "Wait at the grid's barrier if blocks run one by one; yields until all blocks have arrived"
+    "Wait at the grid barrier if blocks run one by one; yields until all blocks have arrived"
     blocks_at_barrier = ctx.at_grid_barrier
     blocks_at_barrier.add(ctx.group.first_block)
     if len(blocks_at_barrier) == ctx.grid.size:
         ctx.at_grid_barrier = set()
         ctx.grid_barrier()
-        ctx.num_writes += 1
+        ctx.progress_count += 1
     while ctx.at_grid_barrier is blocks_at_barrier:
         if ctx.deadlock is not None:
             absent_block = next(b for b in range(ctx.grid.size) if b not in blocks_at_barrier)

@@ -65,7 +65,7 @@ class Kernel(InspectableKernel):
 
     def load(self, ctx, active, config, site):
         "Raise `NotSimulated` for a launch inside a kernel"
-        raise ctx.unsupported(
+        raise ctx.unsupported_error(
             site, active, f'a launch of {self.__name__} by a kernel', 'Launch it from the host, afterwards.'
         )
 

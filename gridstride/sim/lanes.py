@@ -233,7 +233,7 @@ class Loop:
     Lanes that leave early, by `break` or because their condition is false, become active again after the loop."""
 
     iterations = 0  # since a write to memory
-    num_writes = None  # the context's `num_writes` when `iterations` was 0
+    progress_count = None  # the context's `progress_count` when `iterations` was 0
     is_spinning = False  # whether nothing has been written for some iterations
     is_stuck = False  # whether the loop never ends unless another block writes
 

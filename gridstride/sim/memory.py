@@ -252,7 +252,7 @@ def _slice_bounds(ctx, active, bounds, length, site):
     )
     step = 1 if step is None else step
     if np.ndim(step) or step < 1:
-        raise ctx.unsupported(site, active, 'a slice whose step is not positive, or differs between threads')
+        raise ctx.unsupported_error(site, active, 'a slice whose step is not positive, or differs between threads')
     return start, np.maximum(-((start - stop) // step), 0), int(step)
 
 
@@ -330,7 +330,7 @@ def _read(ctx, active, view, offset, site):
 # The index into a tuple may differ between threads; Numba allows it if all elements have one type.
 def _load_from_tuple(ctx, active, items, index, site):
     if index.dtype.kind not in 'iu' or not isinstance(items, tuple):
-        raise ctx.unsupported(
+        raise ctx.unsupported_error(
             site, active, 'a tuple indexed by a number that is not an integer', 'Use //, or int(...).', NotCompiled
         )
     length = len(items)
@@ -348,7 +348,9 @@ def _gather(ctx, active, items, index, site):
     kinds = {(type(x), getattr(as_numba(x), 'dtype', len(x) if isinstance(x, tuple) else None)) for x in items}
     if len({kind for _, kind in kinds}) > 1 or None in {kind for _, kind in kinds}:
         problem = 'a tuple of several types that is indexed differently in different threads'
-        raise ctx.unsupported(site, active, problem, 'Make its elements of one type, or use an array.', NotCompiled)
+        raise ctx.unsupported_error(
+            site, active, problem, 'Make its elements of one type, or use an array.', NotCompiled
+        )
     if isinstance(items[0], tuple):
         return tuple(_gather(ctx, active, part, index, site) for part in zip(*items))
     if isinstance(items[0], View):
@@ -403,7 +405,7 @@ def as_element(ctx, active, view, value, site):
         raise not_a_number_error(ctx, view, original, site)
     if value.dtype.kind == 'c' != dtype.kind:
         problem = f'a complex number in {view.name}, whose elements are {dtype}, which Numba does not compile'
-        raise ctx.unsupported(site, active, problem, 'Write z.real or abs(z), or use an array of np.complex64.')
+        raise ctx.unsupported_error(site, active, problem, 'Write z.real or abs(z), or use an array of np.complex64.')
     return ctx.broadcast_to_active(active, value.astype(dtype))
 
 

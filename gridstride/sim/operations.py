@@ -227,9 +227,11 @@ def unsupported_call(ctx, active, function, site):
     "Make the `NotSimulated` error for a call of `function`"
     if isinstance(function, types.FunctionType):
         problem = f'{function.__name__} is a plain Python function, which Numba does not compile'
-        return ctx.unsupported(site, active, problem, device_function_hint(function))
+        return ctx.unsupported_error(site, active, problem, device_function_hint(function))
     name = getattr(function, '__name__', function)
-    return ctx.unsupported(site, active, f'calling {name!r} in a kernel', _HINT_OF_FUNCTION.get(name, _CALLABLE_HINT))
+    return ctx.unsupported_error(
+        site, active, f'calling {name!r} in a kernel', _HINT_OF_FUNCTION.get(name, _CALLABLE_HINT)
+    )
 
 
 _ALLOCATE_HINT = 'A thread has cuda.local.array(size, dtype), and a block cuda.shared.array(size, dtype).'

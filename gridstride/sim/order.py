@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ['Order']
+__all__ = ['MemoryOrder']
 
 
 # A vector clock maps each thread to a time: its accesses up to that time happen before the event that has the clock.
@@ -105,7 +105,7 @@ class _Fences:
         self.acquired_by_lane, self.acquired_by_block = {}, {}
 
 
-class Order:
+class MemoryOrder:
     "The happens-before relation of accesses, by barriers of a warp, a block or the grid, and by flags"
 
     def __init__(self, num_blocks, now):  # num_blocks: of the grid

@@ -92,22 +92,22 @@ class Program:
         if len(args) > len(self.params) or set(keywords) - set(other_params) or set(other_params) - set(values):
             raise TypeError(f'{self.name} takes ({", ".join(self.params)})')
         args = (*args, *(values[name] for name in other_params))
-        callers = () if site is None else (ctx.program.sites[site], *ctx.callers)
+        call_sites = () if site is None else (ctx.program.sites[site], *ctx.call_sites)
         if self.may_spin:
-            return self.run_steps(ctx, active, callers, *args)
-        caller_state = ctx.program, ctx.callers
-        ctx.program, ctx.callers = self, callers
+            return self.run_steps(ctx, active, call_sites, *args)
+        caller_state = ctx.program, ctx.call_sites
+        ctx.program, ctx.call_sites = self, call_sites
         try:
             return self.lane_function(ctx, active, self.is_kernel, *args)
         finally:
-            ctx.program, ctx.callers = caller_state
+            ctx.program, ctx.call_sites = caller_state
 
-    def run_steps(self, ctx, active, callers, *args):
+    def run_steps(self, ctx, active, call_sites, *args):
         "Run a call as a generator, which yields while it waits for other blocks"
-        caller_state = ctx.program, ctx.callers
-        ctx.program, ctx.callers = self, callers
+        caller_state = ctx.program, ctx.call_sites
+        ctx.program, ctx.call_sites = self, call_sites
         result = yield from self.lane_function(ctx, active, self.is_kernel, *args)
-        ctx.program, ctx.callers = caller_state
+        ctx.program, ctx.call_sites = caller_state
         return result
 
 

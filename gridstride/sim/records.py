@@ -74,7 +74,7 @@ class Records:
         "Store a record"
         target = self.load(ctx, active, idx, site)
         if not isinstance(target, Record) or not isinstance(value, Record):
-            raise ctx.unsupported(
+            raise ctx.unsupported_error(
                 site, active, f'assigning a value that is not a record to {self.name}; write its fields one by one'
             )
         _copy(ctx, active, target, value, site)
@@ -123,7 +123,7 @@ def attribute(ctx, active, value, name, site):
 def store_attribute(ctx, active, record, name, value, site):
     "Store `value` to the field `name` of a record"
     if not isinstance(record, Record):
-        raise ctx.unsupported(site, active, f'assigning to .{name} of a value that is not a record')
+        raise ctx.unsupported_error(site, active, f'assigning to .{name} of a value that is not a record')
     record.store(ctx, active, name, value, site)
 
 

@@ -36,7 +36,7 @@ class Residents:
     def start_block(self, steps):
         "Run a new block until it ends or spins, then the waiting blocks until another block fits on the device"
         self.run_block(steps)
-        while self.waiting_blocks and len(self.waiting_blocks) >= self.ctx.resident_limit:
+        while self.waiting_blocks and len(self.waiting_blocks) >= self.ctx.max_resident_blocks:
             self.resume_all(False)
 
     def finish(self):
@@ -54,14 +54,14 @@ class Residents:
 
     def resume_all(self, all_started):
         "Resume the blocks whose polled values have changed, or all if none have; record a deadlock if none proceeds"
-        num_writes = self.ctx.num_writes
+        progress_count = self.ctx.progress_count
         num_waiting = len(self.waiting_blocks)
         if self.resume(_SpinningBlock.polled_value_changed):
             return
         self.resume(lambda block: True)
         if (
             len(self.waiting_blocks) == num_waiting
-            and self.ctx.num_writes == num_writes
+            and self.ctx.progress_count == progress_count
             and all(block.is_stuck for block in self.waiting_blocks)
         ):
             fields = dict(resident=num_waiting, blocks=self.ctx.grid.size)

@@ -7,10 +7,10 @@ from functools import cached_property
 import numpy as np
 
 from ..diagnostics.errors import NotSimulated, Location, exception_of
-from ..diagnostics.launch_config import launch_error, resident
+from ..diagnostics.launch_config import launch_error, max_resident_blocks
 from ..diagnostics.settings import settings
 from .detectors import Detectors, calls_of
-from .order import Order
+from .order import MemoryOrder
 
 __all__ = ['LaunchContext']
 
@@ -21,7 +21,7 @@ class LaunchContext:
     Each operation of a rewritten kernel gets it as its first argument, `ctx`, and the mask of the active lanes as the
     second one, `active`."""
 
-    now = 0  # the time at which the last launch ended: the number of accesses so far, over all launches
+    now = 0  # the logical time, the number of accesses of all launches so far; the next launch starts at this time
     current = None  # the context of the running launch, or None outside kernels
 
     def __init__(self, kernel, grid, block, dynamic_bytes, trace=None):
@@ -33,15 +33,15 @@ class LaunchContext:
         self.warp_size = settings.warp  # threads per warp
         self.now = LaunchContext.now = LaunchContext.now + 1
         self.deadline = time.monotonic() + settings.seconds
-        self.detectors, self.order = Detectors(), Order(grid.size, self.now)
+        self.detectors, self.memory_order = Detectors(), MemoryOrder(grid.size, self.now)
         self.records_accesses = self.detectors.uses_shadow or trace is not None  # whether every access must be reported
         self.concurrent = None  # `ConcurrentOperations`: those that may run at the same time as this launch
         self.program = None  # the running function, a `Program`
-        self.num_writes = 0  # writes to memory that changed a value
-        self.callers = ()  # the sites of the calls on the call stack, the innermost first
+        self.progress_count = 0  # number of stores, atomic operations that changed a value, and grid barriers
+        self.call_sites = ()  # the sites of the calls on the call stack, the innermost first
         self.last_poll = None  # (data, offsets, values) of the last atomic operation that changed nothing
         self.is_cooperative = False  # whether all blocks must be resident together
-        self.at_grid_barrier = set()  # blocks that wait at the grid's barrier, if blocks run one by one
+        self.at_grid_barrier = set()  # blocks that wait at a grid barrier, if blocks run one by one
         self.deadlock = None  # (code, fields) of the finding, once all resident blocks are in a deadlock
 
     @cached_property
@@ -50,28 +50,30 @@ class LaunchContext:
         return np.random.default_rng(settings.seed)
 
     def begin_group(self, group, is_isolated):
-        "Begin a group, with new shared memory and barriers; `Order.begin_group` explains `is_isolated`"
+        """Begin a group, with new shared memory and barriers.
+
+        `is_isolated` means that its blocks do not wait for those of earlier groups."""
         self.group = group
         self.block_arrays = {}  # source location -> shared or local array
         self._lane_order = None  # the order in which lanes run; None for ascending
-        self.order.begin_group(group, self.now, is_isolated)
+        self.memory_order.begin_group(group, self.now, is_isolated)
         if settings.order == 'reverse':
             self._lane_order = np.arange(group.size)[::-1]
         if settings.order == 'shuffle':
             self._lane_order = self.random.permutation(group.size)
         self._active_cache = None, None  # the last mask, and the indices of its lanes
 
-    _GROUP_STATE = 'group', 'block_arrays', 'program', 'callers', '_lane_order'
+    _GROUP_STATE = 'group', 'block_arrays', 'program', 'call_sites', '_lane_order'
 
     def save_group(self):
         "Return the state of the current group, before another one begins or continues"
-        return {name: getattr(self, name) for name in self._GROUP_STATE}, self.order.save_group()
+        return {name: getattr(self, name) for name in self._GROUP_STATE}, self.memory_order.save_group()
 
     def restore_group(self, state):
         "Continue the group whose state `save_group` returned"
         attributes, order_state = state
         vars(self).update(attributes, _active_cache=(None, None))
-        self.order.restore_group(order_state)
+        self.memory_order.restore_group(order_state)
 
     @property
     def shared_bytes(self):
@@ -80,13 +82,13 @@ class LaunchContext:
         return self.dynamic_bytes + sum(arrays) // self.group.num_blocks
 
     @property
-    def resident_limit(self):
+    def max_resident_blocks(self):
         "The number of blocks of this launch that can be resident at once"
-        return resident(self.block.size, self.shared_bytes)
+        return max_resident_blocks(self.block.size, self.shared_bytes)
 
     def require_resident(self, shared_bytes):
         "Raise `LaunchError` if the launch is cooperative and its blocks, with `shared_bytes` each, cannot be resident"
-        num_resident = resident(self.block.size, shared_bytes)
+        num_resident = max_resident_blocks(self.block.size, shared_bytes)
         if self.is_cooperative and self.grid.size > num_resident:
             raise launch_error(self.kernel, 'cooperative_size', blocks=self.grid.size, resident=num_resident)
 
@@ -112,23 +114,25 @@ class LaunchContext:
 
     # Events
 
-    def access(self, active, view, offsets, site, access, value=None):
-        "Report an access; `offsets` has one element per lane for a read, one per active lane for a write"
+    def access(self, active, view, offsets, site, kind, value=None):
+        """Report an access; `kind` is 'read', 'written' or 'atomic'.
+
+        `offsets` has one element per lane for a read, and one per active lane for a write."""
         lanes = self.active_lanes(active)
-        offsets = self.broadcast_to_active(active, offsets) if access == 'read' else offsets
+        offsets = self.broadcast_to_active(active, offsets) if kind == 'read' else offsets
         self.now += 1
         if self.trace is not None:
-            self.trace.access(self, lanes, view, offsets, site, access)
-        if access == 'read':
+            self.trace.access(self, lanes, view, offsets, site, kind)
+        if kind == 'read':
             if self.detectors.uses_shadow:
                 self.detectors.read(self, lanes, view, offsets, site)
             return
         if self.detectors.uses_shadow:
-            self.detectors.write(self, lanes, view, offsets, value, site, access == 'atomic')
-        self.num_writes += 1
+            self.detectors.write(self, lanes, view, offsets, value, site, kind == 'atomic')
+        self.progress_count += 1
 
     def barrier(self, active, site):
-        "Execute `syncthreads`; raises a finding if a thread of a block is not there"
+        "Execute `syncthreads`; raises a finding if a thread of a block that executes it does not arrive"
         self.detectors.racecheck.raise_deferred(self, active)
         self.now += 1
         if active is self.group.all_lanes:
@@ -136,19 +140,21 @@ class LaunchContext:
         else:
             block_slots = np.flatnonzero(self.detectors.synccheck.check_barrier(self, active, site) > 0)
         self.detectors.initcheck.check_at_barrier(self.group.first_block, block_slots)
-        self.order.block_barrier(self.group, block_slots, self.now)
+        self.memory_order.block_barrier(self.group, block_slots, self.now)
         if self.trace is not None:
             self.trace.barrier(self, active, site)
 
     def grid_barrier(self):
-        "Execute the grid's barrier: it orders all earlier accesses"
+        "Execute a grid barrier: it orders all earlier accesses"
         self.detectors.initcheck.check_at_end(self, 'global')
-        self.order.ordered_until = self.now
+        self.memory_order.ordered_until = self.now
 
     # Findings
 
     def location(self, site, active=None, lane=None):
-        "Return the `Location` of a site, with the thread of `lane`, or of the first lane of `active`, if given"
+        """Return the `Location` of a site and a thread.
+
+        The thread is that of `lane`, or else of the first lane of `active`; None if neither is passed."""
         source_site = self.program.sites[site]
         lane = lane if lane is not None else self.active_lanes(active)[0] if active is not None else None
         block, thread = self.group.position(lane) if lane is not None else (None, None)
@@ -158,8 +164,8 @@ class LaunchContext:
             lines_before=''.join(lines[first_line - 1 : source_site.line - 1]),
             lines_from=''.join(lines[source_site.line - 1 :]),
         )
-        calls = calls_of(source_site, self.callers)
-        call_site = (calls[-1].line, calls[-1].source, calls[-1].file) if self.callers else None
+        calls = calls_of(source_site, self.call_sites)
+        call_site = (calls[-1].line, calls[-1].source, calls[-1].file) if self.call_sites else None
         return Location(
             self.kernel,
             source_site.file,
@@ -173,10 +179,13 @@ class LaunchContext:
         )
 
     def finding(self, kind, code, site, active=None, by_lane=None, other=None, **fields):
-        "Make the exception for a finding at a site, by the thread of `by_lane`, or of the first lane of `active`"
+        """Make the exception for a finding at a site.
+
+        `by_lane` or else the first lane of `active` is the thread that it reports, `other` the `Location` of a second
+        access, and `fields` fill in the message."""
         return exception_of(kind, code, 'python', fields, self.location(site, active, by_lane), other)
 
-    def unsupported(self, site, active, problem, hint='', exception_type=NotSimulated):
+    def unsupported_error(self, site, active, problem, hint='', exception_type=NotSimulated):
         "Make the exception for an operation of a kernel that is not supported"
         location = self.location(site, active)
         return exception_type(

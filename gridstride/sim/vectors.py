@@ -41,7 +41,7 @@ class Vector:
 
     def load(self, ctx, active, index, site):
         "Raise `NotCompiled`: Numba does not compile an index of a vector"
-        raise ctx.unsupported(
+        raise ctx.unsupported_error(
             site, active, f'an index of {self.type}', f'Read {_attribute_names(self.type)}.', NotCompiled
         )
 
@@ -91,7 +91,7 @@ class VectorType:
         parts = [part for a in args for part in self._components(ctx, active, site, a)]
         if len(parts) != self.num_elements:
             problem = f'cuda.{self} of {len(parts)} numbers'
-            raise ctx.unsupported(site, active, problem, f'Pass {self.num_elements}.', NotCompiled)
+            raise ctx.unsupported_error(site, active, problem, f'Pass {self.num_elements}.', NotCompiled)
         return Vector(self, parts)
 
     def _components(self, ctx, active, site, a):
@@ -102,7 +102,7 @@ class VectorType:
             return [cast(self.base_type, a)]
         hint = 'Pass scalars, or vectors of the same element type.'
         argument = a.type if isinstance(a, Vector) else 'a value that is not a real number'
-        raise ctx.unsupported(site, active, f'cuda.{self} of {argument}', hint, NotCompiled)
+        raise ctx.unsupported_error(site, active, f'cuda.{self} of {argument}', hint, NotCompiled)
 
 
 vector_types = {f'{base}x{n}': VectorType(base, n) for base in _BASES for n in (1, 2, 3, 4)}
