@@ -232,5 +232,5 @@ class SideBySide:
 def side_by_side(*listings) -> SideBySide:  # of one source
     "Show listings of one source side by side. Raises ValueError for different sources"
     if len({tuple(l.source.items()) for l in listings}) != 1:
-        raise ValueError('listings side by side must be of the same source')
+        raise ValueError('listings must come from the same source to be shown side by side')
     return SideBySide(*listings)

@@ -339,10 +339,10 @@ WORDS = {
     ('racecheck', 'unordered_operations'): Words(
         _RACE + ': {second} {now} it, {first} {before} it, and nothing orders the two operations',
         dict(
-            python='Record an event after the first, event.record(stream), and let the other stream wait for it before '
-            'the second, event.wait(stream); or call stream.synchronize() in between.',
-            cuda='Record an event after the first (cudaEventRecord) and let the other stream wait for it before the '
-            'second (cudaStreamWaitEvent); or call cudaStreamSynchronize in between.',
+            python='Record an event after the first operation, event.record(stream), and let the other stream wait for '
+            'it before the second one, event.wait(stream); or call stream.synchronize() in between.',
+            cuda='Record an event after the first operation (cudaEventRecord) and let the other stream wait for it '
+            'before the second one (cudaStreamWaitEvent); or call cudaStreamSynchronize in between.',
         ),
     ),
     ('racecheck', 'host_race'): Words(
@@ -450,10 +450,10 @@ WORDS = {
         'Release every lock, and set the flag in a program that does not itself wait here.',
     ),
     ('synccheck', 'arrives_twice'): Words(
-        "a thread arrives twice at the cluster's barrier with no wait in between", _ARRIVE_THEN_WAIT
+        'a thread arrives twice at the cluster barrier with no wait in between', _ARRIVE_THEN_WAIT
     ),
     ('synccheck', 'waits_unarrived'): Words(
-        "a thread waits at the cluster's barrier without arriving first", _ARRIVE_THEN_WAIT
+        'a thread waits at the cluster barrier without arriving first', _ARRIVE_THEN_WAIT
     ),
     # Bulk copies, tensor maps and the descriptors of wgmma
     ('memcheck', 'bulk_bytes'): Words(
@@ -951,8 +951,8 @@ PHRASES = {
     'given_stream': 'stream {number}',
     'of_line': 'of line {line}',
     # what a thread waits for, after `waits`
-    'at_cluster': "at the cluster's barrier for threads that do not arrive",
-    'at_grid': "at the grid's barrier, where {arrived} of {threads} threads have arrived",
+    'at_cluster': 'at the cluster barrier for threads that do not arrive',
+    'at_grid': 'at the grid barrier, where {arrived} of {threads} threads have arrived',
     'at_barrier': 'at barrier {barrier}, where {arrived} of {threads} threads have arrived',
     'gets_more': f'{_MBARRIER_PHASE} got {{bytes}} bytes more than it expects',
     'lacks_both': f'{_MBARRIER_PHASE} lacks {{left}} of {{count}} arrivals and {{bytes}} bytes',

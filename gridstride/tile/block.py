@@ -365,7 +365,7 @@ def _apply_broadcast(f, a, b):
         shapes = ' and '.join(str(list(block.shape)) for block in (a, b))
         raise compile_error(
             f'blocks of shapes {shapes} cannot be broadcast',
-            'Along each axis the sizes must be equal, or one of them 1: x[:, None] and x[None, :] add an axis.',
+            'The sizes along each axis must be equal, or one of them must be 1; x[:, None] and x[None, :] add an axis.',
         ) from None
 
 
@@ -499,7 +499,7 @@ def broadcast(*values):
         shape_list = ', '.join(str(list(shape)) for shape in shapes)
         raise compile_error(
             f'blocks of shapes {shape_list} cannot be broadcast',
-            'Along each axis the sizes must be equal, or one of them 1: x[:, None] and x[None, :] add an axis.',
+            'The sizes along each axis must be equal, or one of them must be 1; x[:, None] and x[None, :] add an axis.',
         ) from None
 
 

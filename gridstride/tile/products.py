@@ -85,7 +85,7 @@ def _check_shapes(a, b):
     min_k = 32 if a.dtype.size == 1 else 16
     if shape_a[-1] < min_k:
         raise compile_error(
-            f'tl.dot over K = {shape_a[-1]}; tensor cores need at least {min_k}', 'Use larger blocks, or tl.sum.'
+            f'tl.dot with K = {shape_a[-1]}; K must be at least {min_k}', 'Use larger blocks, or tl.sum.'
         )
 
 

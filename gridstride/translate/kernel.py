@@ -199,7 +199,7 @@ def to_cuda(
 def translate(kernel, example_args, unit, writer=Expressions):
     "Return the `Translation` of a kernel; `unit`: a new `Unit`, `writer`: the class that writes its expressions"
     if not callable(python_function(kernel)):
-        message = f'{kernel!r} is of type {type(kernel).__name__} and not a kernel'
+        message = f'{kernel!r} is of type {type(kernel).__name__}, so it is not a kernel'
         raise Untranslatable(message, 'Pass the function, not its name or its result.')
     source = Source(python_function(kernel))
     argument_types = _describe_arguments(source, example_args)

@@ -37,7 +37,7 @@ class Source:
         self.function, self.name = function, getattr(function, '__name__', '?')
         if not inspect.isfunction(function):
             raise Untranslatable(
-                f'{function!r} is of type {type(function).__name__} and not a kernel',
+                f'{function!r} is of type {type(function).__name__}, so it is not a kernel',
                 'Pass a function defined with def, with or without @cuda.jit.',
             )
         try:

@@ -306,7 +306,7 @@ def _(fn, rng, h, k, w, tw):
             f'{unused[0]} is in shared memory, but nothing is read from it: read the elements from there'
         )
     if reads_operands_in_inner_loop(src):
-        raise AssertionError('the inner loop reads m or n in global memory: let it read the tiles')
+        raise AssertionError('the inner loop loads from m or n in global memory: load from the tiles instead')
     waits = product(fn, (tw, tw), rng, h, k, w, BM=tw, BN=tw, BK=tw)
     phases = cdiv(k, tw)
     if waits > phases + 1:

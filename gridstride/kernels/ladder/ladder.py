@@ -400,7 +400,8 @@ class Ladder:
             return self.steps[name]
         step = next((step for step in self.steps if step.name == name), None)
         if step is None:
-            raise KeyError(f"no rung {name!r} on this ladder; there are {', '.join(step.name for step in self.steps)}")
+            names = ', '.join(step.name for step in self.steps)
+            raise KeyError(f'this ladder has no rung {name!r}; it has {names}')
         return step
 
     def __len__(self):
