@@ -187,6 +187,18 @@ def test_what_never_comes_ends_with_its_line():
     with sim.options(checks='none'): assert found(sim.SynccheckError, never[3, 1], ints(1)).code == 'endless_wait'
 
 
+@cuda.jit
+def count_up(a):
+    while a[0] < 3000: a[0] += 1
+
+
+@pytest.mark.parametrize('checks', ['all', 'memcheck', 'none'])
+def test_a_loop_whose_own_stores_end_it_is_not_a_deadlock(checks):
+    a = ints(1)
+    with sim.options(checks=checks): count_up[1, 1](a)
+    assert a[0] == 3000
+
+
 @pytest.mark.slow
 def test_shared_memory_limits_resident_blocks_too(order):
     n, flags, out = 900, ints(900), ints(900)

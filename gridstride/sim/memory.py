@@ -430,6 +430,8 @@ def _write(ctx, active, view, offset, value, site):
     value = as_element(ctx, active, view, value, site)
     if ctx.records_accesses:
         ctx.access(active, view, offset, site, 'written', value)
+    else:
+        ctx.progress_count += 1
     memory.data[offset] = value
 
 
