@@ -25,6 +25,7 @@ python3 course.py update       bring a newer course (git pull) and keep your ans
 python3 course.py reset NN     make a fresh copy of lesson NN; the old copy gets another name
 python3 course.py student NN ... write lessons without solutions and outputs, for a class, to the folder student
     --to FOLDER                another folder
+    --nbgrader                 mark the exercises for nbgrader, as manually graded answers
 python3 course.py grade FOLDER run submitted notebooks, FOLDER/STUDENT/NN_slug.ipynb, in a sandbox; list what is solved
     --csv FILE                 write the table to a file
     --seconds N                time limit of a cell (120)
@@ -629,8 +630,9 @@ def student(argv):
     p = parser('student', 'Write lessons without solutions and outputs, for a class.')
     p.add_argument('lessons', nargs='+', metavar='NN')
     p.add_argument('--to', type=Path, default=classroom.STUDENT_FOLDER, metavar='FOLDER')
+    p.add_argument('--nbgrader', action='store_true')
     args = p.parse_args(argv)
-    try: paths = classroom.write_student_editions(args.lessons, args.to)
+    try: paths = classroom.write_student_editions(args.lessons, args.to, nbgrader=args.nbgrader)
     except (LookupError, ValueError) as e: fail(e)
     print(*(f'Written: {path}' for path in paths), sep='\n')
 

@@ -15,6 +15,7 @@ from gridstride.course.publishing import clone_commands, is_setup, launch_links,
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = [
     'SETUP.md',
+    'INSTRUCTORS.md',
     'nbs/README.md',
     'gridstride/README.md',
     'GLOSSARY.md',

@@ -1,9 +1,10 @@
 "For a class: the student edition of lessons, slides, and grading submitted notebooks."
 import csv
 import json
+import re
 
 import pytest
-from gridstride.course import classroom, lessons, submissions
+from gridstride.course import classroom, lanes, lessons, submissions
 from gridstride.course.lessons import read_progress, read_tries
 from gridstride.judge import processes
 from gridstride.judge.isolation import are_namespaces_supported
@@ -41,6 +42,47 @@ def test_student_editions_do_not_replace_the_lessons(tmp_path):
     with pytest.raises(ValueError, match='--to'): classroom.write_student_editions(['1'], lessons.NBS)
     with pytest.raises(LookupError): classroom.write_student_editions(['77'], tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+NBGRADER = {  # the keys of nbgrader's schema 3, with their types; the first four are required
+    'schema_version': int, 'grade': bool, 'locked': bool, 'solution': bool, 'task': bool, 'grade_id': str,
+    'points': int, 'checksum': str, 'cell_type': str}
+
+
+def test_nbgrader_accepts_the_metadata_of_each_exercise():
+    "By its schema, and by the rules of its validator: unique ids, points if graded"
+    for path in lessons.lessons():
+        nb = lessons.read(path)
+        cells = classroom.student_edition(nb, nbgrader=True)['cells']
+        marked = [(c, c['metadata']['nbgrader']) for c in cells if 'nbgrader' in c['metadata']]
+        ids = [meta['grade_id'] for _, meta in marked]
+        assert ids == [o.replace('.', '-') for o in lessons.exercises(nb)] and len({*ids}) == len(ids), path.name
+        for cell, meta in marked:
+            assert {*[*NBGRADER][:4]} <= meta.keys() <= NBGRADER.keys()
+            assert all(type(value) is NBGRADER[key] for key, value in meta.items()) and meta['schema_version'] == 3
+            assert re.fullmatch(r'[a-zA-Z0-9_\-]+', meta['grade_id']) and meta['points'] >= 0
+            assert cell['cell_type'] == 'code' and meta['grade'] and meta['solution'] and not meta['locked']
+
+
+# The instructor's page
+
+def test_each_chapter_has_a_goal_stumbles_and_two_questions():
+    text = (lessons.ROOT/'INSTRUCTORS.md').read_text(encoding='utf-8')
+    sections = dict(re.findall(r'^### (.*)\n\n((?:.+\n?|\n(?!#))*)', text, re.M))
+    titles = dict.fromkeys(f'{o.number[:2]} {o.chapter_title}' for o in submissions.LESSONS)
+    assert [*sections] == [*titles]
+    for title, body in sections.items():
+        goal, stumbles, ask = body.strip().split('\n\n')
+        assert goal.startswith('**Goal** ') and stumbles.startswith('**Stumbles** '), title
+        assert ask.startswith('**Ask** ') and ask.count('?') == 2, title
+
+
+def test_ten_weeks_have_every_lesson_once():
+    assert len(lanes.WEEKS) == 10
+    assert [o for week in lanes.WEEKS for o in lanes.chosen(week, submissions.LESSONS)] == [*submissions.LESSONS]
+    one, two = (o._replace(reading=60*k, exercises=(30*k, 60*k)) for k, o in enumerate(submissions.LESSONS[:2], 1))
+    assert lanes.chapter_table([one, two]).splitlines()[-1].endswith('| 120 | 60 to 120 |')
+    assert lanes.week_table(submissions.LESSONS).count('\n') == 12
 
 
 # Tries and times in the progress file

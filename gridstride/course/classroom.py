@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from ..support.atomic_write import write_whole
-from .lessons import NBS, ROOT, pick, read
+from .lessons import NBS, ROOT, exercises, pick, read
 
 __all__ = ['STUDENT_FOLDER', 'is_solution', 'student_edition', 'write_student_editions']
 
@@ -29,8 +29,18 @@ def _student_cell(cell):
     return {**cell, 'outputs': [], 'execution_count': None} if cell['cell_type'] == 'code' else cell
 
 
+def _with_nbgrader(cell):
+    "Return a cell with the metadata that makes an exercise a manually graded answer of nbgrader, worth one point"
+    ids = exercises(dict(cells=[cell]))
+    if not ids:
+        return cell
+    marks = dict(schema_version=3, grade=True, solution=True, locked=False, task=False, points=1)
+    return {**cell, 'metadata': {**cell['metadata'], 'nbgrader': {**marks, 'grade_id': ids[0].replace('.', '-')}}}
+
+
 def student_edition(
     nb: dict,  # a lesson, as `read` returns it
+    nbgrader=False,  # whether exercises get nbgrader's metadata
 ) -> dict:
     """Return a lesson without solutions and outputs; hints stay, because `hint` prints them.
 
@@ -38,13 +48,15 @@ def student_edition(
     >>> student_edition(dict(cells=cells, metadata={}))['cells']
     []"""
     metadata = {k: v for k, v in nb['metadata'].items() if k != 'gridstride'}  # the hash of the code that made outputs
-    return {**nb, 'metadata': metadata, 'cells': [_student_cell(c) for c in nb['cells'] if not is_solution(c)]}
+    cells = [_student_cell(c) for c in nb['cells'] if not is_solution(c)]
+    return {**nb, 'metadata': metadata, 'cells': [_with_nbgrader(c) for c in cells] if nbgrader else cells}
 
 
 def write_student_editions(
     chosen,  # lessons, as typed: '03', '08a'
     folder=STUDENT_FOLDER,
     nbs=NBS,  # the folder of the course's lessons
+    nbgrader=False,  # whether exercises get nbgrader's metadata
 ) -> list:  # of paths
     """Write the student edition of lessons to a folder. Raises `LookupError` for a number that no lesson has, and
     `ValueError` if the folder is that of the course's lessons"""
@@ -54,6 +66,6 @@ def write_student_editions(
     paths = pick(chosen, nbs)
     folder.mkdir(parents=True, exist_ok=True)
     for lesson in paths:
-        text = json.dumps(student_edition(read(lesson)), indent=1, ensure_ascii=False)
+        text = json.dumps(student_edition(read(lesson), nbgrader), indent=1, ensure_ascii=False)
         write_whole(folder / lesson.name, text + '\n')
     return [folder / lesson.name for lesson in paths]

@@ -18,7 +18,7 @@ from collections import namedtuple
 from pathlib import Path
 
 from ..support.atomic_write import write_whole
-from .lanes import lane_table, part_table
+from .lanes import chapter_table, lane_table, part_table, week_table
 from .publishing import clone_commands, is_setup, launch_links, settings, setup_cell, with_links
 
 __all__ = [
@@ -968,6 +968,9 @@ def written(
     generated[readme] = _insert_table(generated[readme], 'clone', f'```bash\n{clone_commands(settings(root))}\n```')
     generated[readme] = _insert_table(generated[readme], 'lanes', lane_table(LESSONS))
     generated[readme] = _insert_table(generated[readme], 'parts', part_table(lessons_by_part()))
+    instructors = root / 'INSTRUCTORS.md'
+    generated[instructors] = _insert_table(generated[instructors], 'weeks', week_table(LESSONS))
+    generated[instructors] = _insert_table(generated[instructors], 'chapters', chapter_table(LESSONS))
     generated[all_lessons] = _insert_table(generated[all_lessons], 'lessons', lesson_table(root))
     for folder in ('nbs', 'nbs/inside', 'nbs/lib'):
         for p in sorted((root / folder).glob('*.ipynb')):

@@ -1,9 +1,10 @@
-"""The fast lanes through the course, and its parts with their topics and hours: two tables of the README.
+"""The fast lanes through the course, its parts with their topics and hours, and a plan of ten weeks for a class.
 
-The hours of a lane or part are those of its lessons in the table of lessons, `curriculum`, which writes both tables.
+The hours are those of the lessons in the table of lessons, `curriculum`, which writes the tables of README and
+INSTRUCTORS.
 """
 
-__all__ = ['LANES', 'TOPICS', 'chosen', 'hours', 'lane_table', 'part_table']
+__all__ = ['LANES', 'TOPICS', 'WEEKS', 'chosen', 'hours', 'lane_table', 'part_table', 'week_table', 'chapter_table']
 
 # (what the reader knows, the reader's goal, slugs of lessons or chapters in the order of reading, links to other pages)
 LANES = (
@@ -47,6 +48,18 @@ TOPICS = {  # part -> what it teaches
     'Many GPUs, other languages': 'ring attention, seven kernel languages, AMD, Blackwell in PTX, judging kernels '
     'that a language model wrote',
 }
+WEEKS = (  # the chapters of each week of a class
+    'first_kernel blocks_and_threads shared_memory threads_and_barriers',
+    'cuda_c shared_memory_cuda',
+    'numba profiling',
+    'source_to_sass memory checklist',
+    'latency_and_roofline reductions',
+    'matmul_ladder triton',
+    'fusion softmax flash_attention',
+    'quantization sparsity',
+    'tensor_cores hopper_gemm',
+    'flash_attention_hopper latent_attention ring_attention where_next',
+)
 ROMAN = 'I II III IV V VI VII'.split()
 _HEAD = '|---|---|---|---|---|'
 
@@ -101,3 +114,25 @@ def part_table(
         rows.append(f'| {roman} **{title}** | {_links(lessons)} | {TOPICS[title]} | {_times(lessons)} |')
     all_lessons = [lesson for lessons in parts.values() for lesson in lessons]
     return '\n'.join([*rows, f'| **all** | {len(all_lessons)} | | {_times(all_lessons)} |'])
+
+
+def week_table(lessons) -> str:
+    "Return the plan of ten weeks as Markdown, with a line of totals"
+    rows = ['| week | chapters | lessons | reading | exercises |', _HEAD]
+    for week, slugs in enumerate(WEEKS, 1):
+        some = chosen(slugs, lessons)
+        titles = ', '.join(dict.fromkeys(lesson.chapter_title for lesson in some))
+        rows.append(f'| {week} | {titles} | {_links(some)} | {_times(some)} |')
+    return '\n'.join([*rows, f'| **all** | | {len(lessons)} | {_times(lessons)} |'])
+
+
+def chapter_table(lessons) -> str:
+    "Return the minutes of each chapter as Markdown"
+    rows = ['| chapter | lessons | minutes to read and run | minutes for the exercises |', '|---|---|---|---|']
+    for slug in dict.fromkeys(lesson.chapter for lesson in lessons):
+        some = chosen(slug, lessons)
+        low, high = (sum(lesson.exercises[i] for lesson in some) for i in (0, 1))
+        exercises = f'{low} to {high}' if high > low else str(low)
+        title = f'{some[0].number[:2]} {some[0].chapter_title}'
+        rows.append(f'| {title} | {_links(some)} | {sum(lesson.reading for lesson in some)} | {exercises} |')
+    return '\n'.join(rows)
