@@ -56,7 +56,7 @@ def _check_clocks(bench, reference_bench):
     "Check that the events of a submission agree with the judge's clock"
     seconds, reference_seconds = _seconds_outside_events(bench), _seconds_outside_events(reference_bench)
     if seconds > _MAX_RATIO * reference_seconds + _EXTRA_SECONDS:
-        comparison = f'{seconds * 1e3:.3g} ms per call outside its events, but {reference_seconds * 1e3:.3g} ms'
+        comparison = f'{seconds * 1e3:.3g} ms per call outside the CUDA events, but {reference_seconds * 1e3:.3g} ms'
         raise Refused('clock', f"the judge's clock measured {comparison} for the reference")
 
 

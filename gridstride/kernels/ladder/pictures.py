@@ -8,7 +8,7 @@ from ...draw import LINE, PALETTE, Panel, cells, svg_rect, svg_text
 __all__ = ['draw_phase', 'draw_wavefronts']
 
 _BLOCK_COLOR, _WARP_COLOR, _THREAD_COLOR = PALETTE[2], PALETTE[3], '#d55e00'
-_LEGEND = ((_BLOCK_COLOR, 'the block'), (_WARP_COLOR, 'one of its warps'), (_THREAD_COLOR, 'one thread of it'))
+_LEGEND = ((_BLOCK_COLOR, 'the block'), (_WARP_COLOR, 'one of its warps'), (_THREAD_COLOR, 'one of its threads'))
 
 
 def _runs(indices):
