@@ -26,6 +26,7 @@ python3 course.py reset NN     make a fresh copy of lesson NN; the old copy gets
 python3 course.py student NN ... write lessons without solutions and outputs, for a class, to the folder student
     --to FOLDER                another folder
     --nbgrader                 mark the exercises for nbgrader, as manually graded answers
+python3 course.py slides NN ... write lessons as slides to the folder slides, one HTML file each, usable offline
 python3 course.py grade FOLDER run submitted notebooks, FOLDER/STUDENT/NN_slug.ipynb, in a sandbox; list what is solved
     --csv FILE                 write the table to a file
     --seconds N                time limit of a cell (120)
@@ -637,6 +638,17 @@ def student(argv):
     print(*(f'Written: {path}' for path in paths), sep='\n')
 
 
+def slides(argv):
+    "Set up, and write lessons as slides; a lesson that does not exist is reported before the set-up"
+    p = parser('slides', 'Write lessons as slides to the folder slides.')
+    p.add_argument('lessons', nargs='+', metavar='NN')
+    args = p.parse_args(argv)
+    try: lessons.pick(args.lessons, ROOT/'nbs')
+    except LookupError as e: fail(e)
+    setup()
+    become(PYTHON, '-m', 'gridstride.course.slides', *args.lessons)
+
+
 def grade(argv):
     "Set up, and run submitted notebooks in a sandbox"
     p = parser('grade', 'Run submitted notebooks FOLDER/STUDENT/NN_slug.ipynb in a sandbox, and list what is solved.')
@@ -663,7 +675,7 @@ def clean(argv):
 
 COMMANDS = dict(open=open_lab, setup=setup_only, test=test, run=run, record=record, site=site, canary=canary,
                 doctor=examine, lessons=list_lessons, progress=progress, update=update, reset=reset, student=student,
-                grade=grade, clean=clean)
+                slides=slides, grade=grade, clean=clean)
 
 
 def command_of(argv):

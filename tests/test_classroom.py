@@ -4,11 +4,12 @@ import json
 import re
 
 import pytest
-from gridstride.course import classroom, lanes, lessons, submissions
+from gridstride.course import classroom, lanes, lessons, slides, submissions
 from gridstride.course.lessons import read_progress, read_tries
 from gridstride.judge import processes
 from gridstride.judge.isolation import are_namespaces_supported
 from gridstride.utils import cache_dir
+from browsers import chromium
 
 
 def code(source, **metadata):
@@ -62,6 +63,37 @@ def test_nbgrader_accepts_the_metadata_of_each_exercise():
             assert all(type(value) is NBGRADER[key] for key, value in meta.items()) and meta['schema_version'] == 3
             assert re.fullmatch(r'[a-zA-Z0-9_\-]+', meta['grade_id']) and meta['points'] >= 0
             assert cell['cell_type'] == 'code' and meta['grade'] and meta['solution'] and not meta['locked']
+
+
+# Slides
+
+@pytest.fixture
+def deck(tmp_path):
+    "A lesson's slides: a title, a heading with code, an output, a solution"
+    printed = dict(output_type='stream', name='stdout', text='printed')
+    texts = [('# Title', 't', {}), ('## One', 'a', {}), ('**Solution**', 's', {'tags': ['solution']})]
+    title, one, solution = (dict(cell_type='markdown', id=k, metadata=m, source=v) for v, k, m in texts)
+    cells = [title, one, {**code('1'), 'id': 'x'}, {**code('2'), 'id': 'y', 'outputs': [printed]}, solution]
+    (tmp_path/'deck.html').write_text(slides.slides(notebook(*cells)), encoding='utf-8')
+    return tmp_path/'deck.html'
+
+
+def test_slides_load_nothing_from_the_network(deck):
+    html = deck.read_text(encoding='utf-8')
+    assert html.count('<script') == 1 and '<link' not in html and 'src="http' not in html and '@import' not in html
+    assert len(re.findall(r'<section>(?!<section)', html)) == 3 and 'Solution' not in html and 'printed' in html
+
+
+@pytest.mark.browser
+def test_keys_move_among_slides(deck):
+    with chromium() as browser:
+        page = browser.new_page()
+        page.goto(deck.as_uri())
+        seen = []
+        for key in ('ArrowRight', ' ', 'ArrowRight', 'ArrowLeft', 'Home'):
+            page.keyboard.press(key)
+            seen.append(page.evaluate("[...document.querySelectorAll('section section')].map(s => s.offsetHeight > 0)"))
+        assert [row.index(True) for row in seen] == [1, 2, 2, 1, 0] and all(sum(row) == 1 for row in seen)
 
 
 # The instructor's page
