@@ -8,7 +8,7 @@ from typing import NamedTuple
 from . import emulator, loaded
 from .toolchain.build import CONSTRUCTS, ORIGINALS, CompileError, emulate, native
 from .driver import arch, show_prints, warn_unchecked
-from .frontend.reader import functions, host_functions, not_on_host
+from .frontend.reader import functions, host_functions, not_on_host_error
 from .rewriters.rewrite import strip_line_directives
 from .frontend.tokens import WrongSource
 from .values import FINDING, Library
@@ -202,7 +202,7 @@ def _choose_functions(functions, funcs):
         names = [funcs] if isinstance(funcs, str) else list(funcs)
         for name in names:
             if not any(f.name == name for f in host):
-                raise not_on_host(name, functions)
+                raise not_on_host_error(name, functions)
         return [f for f in host if f.name in names]
     exported = [f for f in host if f.name != 'main' and not f.template and not f.words & {'inline', 'static'}]
     if not exported:

@@ -3,7 +3,7 @@ import pytest
 
 from gridstride.cpp.frontend.code import Code
 from gridstride.cpp.frontend.preprocessor import Macros, evaluate
-from gridstride.cpp.frontend.reader import compiled
+from gridstride.cpp.frontend.reader import compiled_tokens
 from gridstride.cpp.frontend.tokens import line_at, literal, tokens
 
 
@@ -11,12 +11,12 @@ def texts(src): return [t.text for t in tokens(src)]
 
 
 def kept(src, likely=False):
-    found, lines = compiled(src, likely)
+    found, lines = compiled_tokens(src, likely)
     return [o for i, text in enumerate([*found.texts, '']) for o in (*(t.text for t in lines.get(i, ())), text) if o]
 
 
 def code(src):
-    found, lines = compiled(src, likely=False)
+    found, lines = compiled_tokens(src, likely=False)
     return Code(src, found, {}, directives=lines)
 
 

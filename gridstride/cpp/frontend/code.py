@@ -1,4 +1,4 @@
-"""`Code`: tokens with their brackets, which match each other and open a namespace, a type or code.
+"""`Code`: the tokens of a source, with matched brackets; a brace opens a namespace, a type or code.
 
 This is all of C++'s grammar that the package parses: brackets, and a few rules that distinguish namespaces, types and
 code, and the comparison `a < b` from the template arguments `a<b>`.
@@ -14,10 +14,10 @@ from itertools import accumulate, chain, compress, count, repeat
 from .preprocessor import directive_word
 from .tokens import WrongSource, error_at, line_at
 
-CLOSES = {')': '(', ']': '[', '}': '{'}
-OPENS = set(CLOSES.values())
+OPENING_OF = {')': '(', ']': '[', '}': '{'}
+OPENING_BRACKETS = set(OPENING_OF.values())
 
-# words before a `(` that name no function
+# words that, before a `(`, are not the name of a function
 ALIGNMENTS = {
     'alignas', '__align__', '__attribute__', '__declspec', '__launch_bounds__', '__cluster_dims__', '__maxnreg__',
 }  # fmt: skip
@@ -25,16 +25,16 @@ NOT_NAMES = ALIGNMENTS | {
     'decltype', 'noexcept', 'requires', 'throw', 'explicit', 'operator', 'sizeof', 'alignof', 'if', 'while', 'for',
     'switch', 'return', 'typeof', '__typeof__', 'defined',
 }  # fmt: skip
-_STORE_EVERY = 8  # `until` stores its result for every eighth token that it passes
+_STORE_EVERY = 8  # `find_stop` stores its result for every eighth token that it passes
 _CONSTRAINTS = {'requires', '&&', '||'}
 _TEMPLATE_HEADERS = {'template', *_CONSTRAINTS}
-_BEFORE_CALL = {'=', 'operator', '<', *OPENS, *CLOSES}  # what `Code._call` must not skip without a look at it
-_BEFORE_DECLARATIONS, _CLASS_KEYS = {';', '{', '}', '('}, {'struct', 'class', 'union', 'enum'}
+_BEFORE_CALL = {'=', 'operator', '<', *OPENING_BRACKETS, *OPENING_OF}  # tokens that `_find_parameter_list` inspects
+_BEFORE_DECLARATIONS, _CLASS_KEYWORDS = {';', '{', '}', '('}, {'struct', 'class', 'union', 'enum'}
 _UNEVALUATED = {'sizeof', 'decltype', 'noexcept', 'alignof', 'typeof', '__typeof__', 'typeid'}
 _AFTER_PARAMETER_LIST = {'const', 'noexcept', 'override', 'final', 'try', 'requires', 'throw', '__attribute__'}
 
 
-_PADDING = [''] * 16  # after the tokens, so that an index before the first or past the last gives ''
+_PADDING = [''] * 16  # added after the tokens: an index before the first or past the last token gives ''
 
 
 # A list, because `c[i]` is read millions of times, and a method that checks `i` takes twice as long.
@@ -56,18 +56,18 @@ class Code(list):
         self.strict = strict
         self.tokens = tokens
         self.texts = tokens.texts
-        self._kinds = [*tokens.kinds, *_PADDING]
+        self._token_kinds = [*tokens.kinds, *_PADDING]
         self._length = len(tokens)
-        self.directives = directives or {}  # token -> the preprocessor lines before it
-        self.kinds = {-1: 'namespace'}  # `{` -> cached result of `kind`
+        self.directives = directives or {}  # index of a token -> the preprocessor lines before it
+        self.scope_kinds = {-1: 'namespace'}  # `{` -> cached result of `scope_kind`
         self._indices_of = None  # text -> the tokens with this text
-        self._angles, self._angles_back = {}, {}  # cached results of `closing_angle`, `opening_angle`
+        self._closing_angles, self._opening_angles = {}, {}  # cached results of `closing_angle` and `opening_angle`
         self._directive_positions = self._directive_starts = None
-        self.results = {}  # tokens -> the type of a function's result that `reader` reads from them
+        self.result_types = {}  # tokens before a function's name -> the type of its result, for `reader`
         self.parameters = {}  # text -> the parameter that `reader.parameter` reads from it
         self.declarations = {}  # token -> the declaration that `read_declaration` reads there
-        self._found, self._calls = {}, {}  # cached results of `find_any_between` and `call`
-        self._ends = {}  # stops of `until` -> (token -> cached result, tokens that end the search)
+        self._indices_of_any, self._parameter_lists = {}, {}  # cached results
+        self._stops = {}  # stops of `find_stop` -> (index -> cached result, tokens that end the search)
         if macro is None:
             self._match_brackets()
 
@@ -79,8 +79,8 @@ class Code(list):
     def find(self, *texts):
         "Return the indices of the tokens that are one of `texts`, in order"
         indices = self._index_texts()
-        found = [indices[name] for name in {*texts} if name in indices]
-        return sorted(chain(*found))
+        indices_per_text = [indices[name] for name in {*texts} if name in indices]
+        return sorted(chain(*indices_per_text))
 
     def find_between(self, text, start, end):
         "Return the indices in `start:end` of the tokens that are `text`, in order"
@@ -89,10 +89,10 @@ class Code(list):
 
     def find_any_between(self, texts, start, end):
         "Return the indices in `start:end` of the tokens that are one of the frozenset `texts`, in order"
-        if texts not in self._found:
-            self._found[texts] = self.find_any(texts)
-        found = self._found[texts]
-        return between(found, start, end) if found else ()
+        if texts not in self._indices_of_any:
+            self._indices_of_any[texts] = self.find_any(texts)
+        indices = self._indices_of_any[texts]
+        return between(indices, start, end) if indices else ()
 
     def has_directive(self, start, end, text=''):
         "Return whether a preprocessor line that contains `text` precedes one of the tokens `start:end`"
@@ -127,29 +127,31 @@ class Code(list):
     def find_specifiers(self, *words):
         "Return the indices of the tokens that are one of these specifiers, or an alias of one, in order"
         indices = self._index_texts()
-        names = [name for name in indices if name in self.aliases] if len(indices) < len(self.aliases) else self.aliases
-        names = [name for name in names if not set(words).isdisjoint(self.aliases[name])]
-        return [i for i in self.find(*words, *names) if not set(words).isdisjoint(self.words(i))]
+        alias_names = (
+            [name for name in indices if name in self.aliases] if len(indices) < len(self.aliases) else self.aliases
+        )
+        alias_names = [name for name in alias_names if not set(words).isdisjoint(self.aliases[name])]
+        return [i for i in self.find(*words, *alias_names) if not set(words).isdisjoint(self.expand_alias(i))]
 
     def is_word(self, i):
         "Return whether token `i` is a name or a keyword"
-        return self._kinds[i] == 'word'
+        return self._token_kinds[i] == 'word'
 
     def is_string(self, i):
         "Return whether token `i` is a string literal"
-        return self._kinds[i] == 'string'
+        return self._token_kinds[i] == 'string'
 
-    def words(self, i):
+    def expand_alias(self, i):
         "Return the specifiers that token `i` is an alias of; if it is not an alias, a tuple of its text"
         text = self[i]
         return self.aliases.get(text) or (text,)
 
-    def words_of(self, start, end):
-        "Return the set of all `words` of the tokens `start:end`"
+    def expanded_words(self, start, end):
+        "Return the set of the tokens `start:end`, with aliases expanded"
         texts = self.texts[start:end]
         if not self.aliases or self.aliases.keys().isdisjoint(texts):
             return {*texts}
-        return {w for i in range(start, end) for w in self.words(i)}
+        return {w for i in range(start, end) for w in self.expand_alias(i)}
 
     def names_in(self, start, end):
         "Return the set of names and keywords among the tokens `start:end`"
@@ -167,181 +169,181 @@ class Code(list):
         "Return the line of token `i`"
         return line_at(self.src, self.start(i))
 
-    def error(self, kind, what, i):
-        "Make an exception of class `kind` with the message `what` and the line of token `i`"
-        return error_at(kind, what, self.src, self.start(min(i, len(self) - 1)))
+    def error(self, error_class, message, i):
+        "Make an exception of class `error_class` with this message and the line of token `i`"
+        return error_at(error_class, message, self.src, self.start(min(i, len(self) - 1)))
 
     # Each branch of an `#if` may open the same bracket, so brackets are matched along one branch: the likely one, or
     # the first branch if the likely one leaves a bracket open.
     def _match_brackets(self):
         try:
             self._match(_likely_branch)
-        except ValueError as e:
+        except ValueError as error:
             try:
                 self._match(lambda branches: branches[0])
             except ValueError:
-                raise e from None
+                raise error from None
 
-    def _match(self, choose):
+    def _match(self, choose_branch):
         self.match, self.outer = match, outer = {}, []
         texts = self
         directives = self.directives
-        opened = [-1]
-        top = -1  # the last of `opened`
+        open_brackets = [-1]
+        innermost = -1  # the last of `open_brackets`
         groups = []
-        at = 0
+        num_done = 0
         for i in self._depth_changes():
-            outer += [top] * (i - at)
-            at = i
+            outer += [innermost] * (i - num_done)
+            num_done = i
             if i in directives:
                 for d in directives[i]:
-                    opened = _pass_directive(d, opened, groups, choose)
-                top = opened[-1]
-            if (text := texts[i]) in OPENS:
-                opened.append(i)
-                outer.append(top)
-                top = i
-                at = i + 1
-            elif opening := CLOSES.get(text):
-                if texts[top] == opening:
-                    match[i] = opened.pop()
-                    match.setdefault(top, i)
-                    top = opened[-1]
+                    open_brackets = _brackets_after_directive(d, open_brackets, groups, choose_branch)
+                innermost = open_brackets[-1]
+            if (text := texts[i]) in OPENING_BRACKETS:
+                open_brackets.append(i)
+                outer.append(innermost)
+                innermost = i
+                num_done = i + 1
+            elif opening := OPENING_OF.get(text):
+                if texts[innermost] == opening:
+                    match[i] = open_brackets.pop()
+                    match.setdefault(innermost, i)
+                    innermost = open_brackets[-1]
                 elif self.strict:
-                    raise self._never_opened(i, top)
-        outer.append(top)  # for callers that access the index after the last token
-        if top >= 0 and self.strict:
-            raise self.error(WrongSource, f'this {self[top]!r} is never closed', top)
+                    raise self._unmatched_error(i, innermost)
+        outer.append(innermost)  # for callers that access the index after the last token
+        if innermost >= 0 and self.strict:
+            raise self.error(WrongSource, f'this {self[innermost]!r} is never closed', innermost)
 
     def _depth_changes(self):
         "Return the tokens at which the innermost open bracket may change, and the end of the code"
-        brackets = self.find(*CLOSES, *OPENS)
+        brackets = self.find(*OPENING_OF, *OPENING_BRACKETS)
         return sorted({*brackets, *self.directives, self._length}) if self.directives else [*brackets, self._length]
 
-    def _never_opened(self, i, opening):
-        "Make the error for the closing bracket `i`, which does not match the open one, `opening`; -1: none is open"
+    def _unmatched_error(self, i, opening):
+        "Make the error for the closing bracket `i`, which does not match the open bracket `opening`; -1: none is open"
         if opening < 0:
             return self.error(WrongSource, f'this {self[i]!r} has no opening bracket', i)
-        what = f'this {self[opening]!r} is not closed before the {self[i]!r} of line {self.line(i)}'
+        message = f'this {self[opening]!r} is not closed before the {self[i]!r} of line {self.line(i)}'
         comment = self.src[self.start(opening) :].partition('\n')[0].partition('//')[2]
         if comment.count(')') > comment.count('('):
-            what += '; `//` begins a comment, and `/` truncates integers'
-        return self.error(WrongSource, what, opening)
+            message += '; `//` begins a comment, and `/` truncates integers'
+        return self.error(WrongSource, message, opening)
 
     # `<` and `>` may be brackets or comparisons. One search matches all `<` that it passes, and caches them, so that a
     # long list of comparisons takes linear time.
     def closing_angle(self, i):
         "Return the index of the `>` that closes the `<` at `i`; None if it is a comparison"
-        if i not in self._angles:
+        if i not in self._closing_angles:
             if self[i] != '<':
                 return i
             self._pair_angles(i)
-        return self._angles[i]
+        return self._closing_angles[i]
 
     def _pair_angles(self, i):
         texts = self.texts
         match = self.match
-        known = self._angles
+        closing_of = self._closing_angles
         n = len(self.texts)
-        opened = []
+        open_angles = []
         while i < n:
             text = texts[i]
             if text == '<':
-                if i in known:
-                    if known[i] is None:  # that search has found no match, so this one finds none either
+                if i in closing_of:
+                    if closing_of[i] is None:  # an earlier search found no match, so this one finds none either
                         break
-                    i = known[i]
+                    i = closing_of[i]
                 else:
-                    opened.append(i)
+                    open_angles.append(i)
             elif text == '>':
-                known[opened.pop()] = i
-            elif text in CLOSES or text == ';':
+                closing_of[open_angles.pop()] = i
+            elif text in OPENING_OF or text == ';':
                 break
-            if not opened:
+            if not open_angles:
                 return
             i = match.get(i, i) + 1
-        known.update(dict.fromkeys(opened))
+        closing_of.update(dict.fromkeys(open_angles))
 
     def opening_angle(self, i):
         "Return the index of the `<` that the `>` at `i` closes; None if it is a comparison"
-        if i not in self._angles_back:
+        if i not in self._opening_angles:
             if self[i] != '>':
                 return i
             self._pair_angles_back(i)
-        return self._angles_back[i]
+        return self._opening_angles[i]
 
     def _pair_angles_back(self, i):
         texts = self.texts
         match = self.match
-        known = self._angles_back
-        opened = []
+        opening_of = self._opening_angles
+        open_angles = []
         while i >= 0:
             text = texts[i]
             if text == '>':
-                if i in known:
-                    if known[i] is None:
+                if i in opening_of:
+                    if opening_of[i] is None:
                         break
-                    i = known[i]
+                    i = opening_of[i]
                 else:
-                    opened.append(i)
+                    open_angles.append(i)
             elif text == '<':
-                known[opened.pop()] = i
-            elif text in OPENS or text == ';':
+                opening_of[open_angles.pop()] = i
+            elif text in OPENING_BRACKETS or text == ';':
                 break
-            if not opened:
+            if not open_angles:
                 return
             i = match.get(i, i) - 1
-        known.update(dict.fromkeys(opened))
+        opening_of.update(dict.fromkeys(open_angles))
 
-    def until(self, i, stops):
-        "Return the index of the first of `stops` from `i` on, outside inner brackets, or the end of the outer bracket"
-        if stops not in self._ends:
-            self._ends[stops] = {}, {*stops, *CLOSES}
-        known, ends = self._ends[stops]
+    def find_stop(self, i, stops):
+        "Return the index of the first of `stops` from `i` on, outside inner brackets, or of the outer closing bracket"
+        if stops not in self._stops:
+            self._stops[stops] = {}, {*stops, *OPENING_OF}
+        result_at, ends = self._stops[stops]
         texts, match, n = self.texts, self.match, self._length
-        steps, passed = 0, []
+        steps, visited = 0, []
         while i < n and (text := texts[i]) not in ends:
-            if i in known:
-                i = known[i]
+            if i in result_at:
+                i = result_at[i]
                 break
             steps += 1
             if not steps % _STORE_EVERY:
-                passed.append(i)
+                visited.append(i)
             if text == '<':
                 i = self.closing_angle(i) or i
             i = match.get(i, i) + 1
-        if passed:
-            known.update(dict.fromkeys(passed, i))
+        if visited:
+            result_at.update(dict.fromkeys(visited, i))
         return i
 
     def arguments(self, p):
         "Return a list with (start, end) of each argument of the call with its `(` at `p`"
-        res = []
+        spans = []
         i = p + 1
         q = self.match.get(p, len(self))
         while i < q:
-            end = min(self.until(i, (',',)), q)
-            res.append((i, end))
+            end = min(self.find_stop(i, (',',)), q)
+            spans.append((i, end))
             i = end + 1
-        return res
+        return spans
 
-    def call(self, a, b):
+    def find_parameter_list(self, a, b):
         "Return the index of the first `(` in `a:b` that follows the name of a function; None if there is none"
         if '(' not in self.texts[a:b]:
             return None
-        if (a, b) not in self._calls:  # cached, because several modules read the same head
-            self._calls[a, b] = self._call(a, b)
-        return self._calls[a, b]
+        if (a, b) not in self._parameter_lists:  # cached, because several modules read the same head
+            self._parameter_lists[a, b] = self._find_parameter_list(a, b)
+        return self._parameter_lists[a, b]
 
-    def _call(self, i, b):
+    def _find_parameter_list(self, i, b):
         texts = self.texts
         match = self.match
         b = min(b, self._length)
-        first = texts.index('(', i, b)  # `call` has seen one
+        first = texts.index('(', i, b)  # there is one, as the caller has checked
         i = first if _BEFORE_CALL.isdisjoint(texts[i:first]) else i
         while i < b and (text := texts[i]) != '=' and text != 'operator':
-            named = text == '(' and self.is_word(i - 1) and texts[i - 1] not in NOT_NAMES
-            if named and not self._name_follows(match.get(i, i) + 1, b):
+            is_named = text == '(' and self.is_word(i - 1) and texts[i - 1] not in NOT_NAMES
+            if is_named and not self._name_follows(match.get(i, i) + 1, b):
                 return i
             if text == '<':
                 i = self.closing_angle(i) or i
@@ -358,17 +360,17 @@ class Code(list):
         "Return whether another name follows at `i`, so that an attribute or a macro precedes it"
         return i < b and self.is_word(i) and self[i] not in _AFTER_PARAMETER_LIST
 
-    def after_template(self, i):
+    def skip_template_header(self, i):
         "Return the index after the template header and requires clause at `i`; `i` if there is none"
         if self[i] not in _TEMPLATE_HEADERS:
             return i
         while self[i] == 'template' and self[i + 1] == '<':
             i = (self.closing_angle(i + 1) or i + 1) + 1
         while self[i] in _CONSTRAINTS:
-            i = self._after_constraint(i + 1)
+            i = self._skip_constraint(i + 1)
         return i
 
-    def _after_constraint(self, i):
+    def _skip_constraint(self, i):
         if self[i] == '(':
             return self.match.get(i, i) + 1
         while self.is_word(i) or self[i] == '::':
@@ -377,17 +379,17 @@ class Code(list):
                 return (self.closing_angle(i) or i) + 1
         return i
 
-    # What a brace opens decides whether `__device__ int x;` is a variable or a member, and whether an `extern
-    # __shared__` is in a function.
-    def kind(self, opening):
-        "Return what the bracket `opening` opens: 'namespace', 'type' or 'code'; -1 is the source itself, a 'namespace'"
-        unknown = []
-        while opening not in self.kinds:
-            unknown.append(opening)
+    # The kind of scope decides whether `__device__ int x;` is a variable or a member, and whether an
+    # `extern __shared__` is in a function.
+    def scope_kind(self, opening):
+        "Return the kind of scope that this bracket opens: 'namespace' (also for -1, the source), 'type' or 'code'"
+        unresolved = []
+        while opening not in self.scope_kinds:
+            unresolved.append(opening)
             opening = self.outer[opening]
-        kind = self.kinds[opening]
-        for opening in reversed(unknown):
-            kind = self.kinds[opening] = (
+        kind = self.scope_kinds[opening]
+        for opening in reversed(unresolved):
+            kind = self.scope_kinds[opening] = (
                 self._kind_of_braces(opening) if self[opening] == '{' and kind != 'code' else 'code'
             )
         return kind
@@ -400,35 +402,35 @@ class Code(list):
         match = self.match
         while a > 0 and texts[a - 1] not in _BEFORE_DECLARATIONS:
             a = match.get(a - 1, a - 1)
-        a = self.after_template(a)
+        a = self.skip_template_header(a)
         if 'namespace' in (self[a], self[a + 1]) or (self[opening - 2] == 'extern' and self.is_string(opening - 1)):
             return 'namespace'
-        if _CLASS_KEYS.isdisjoint(texts[a:opening]):
+        if _CLASS_KEYWORDS.isdisjoint(texts[a:opening]):
             return 'code'
-        types = any(self[i] in _CLASS_KEYS for i in range(a, opening) if self.outer[i] == self.outer[opening])
-        return 'type' if types and self.call(a, opening) is None else 'code'
+        has_keyword = any(self[i] in _CLASS_KEYWORDS for i in range(a, opening) if self.outer[i] == self.outer[opening])
+        return 'type' if has_keyword and self.find_parameter_list(a, opening) is None else 'code'
 
     def scope(self, i):
-        "Return what token `i` is in: 'namespace', 'type' or 'code'"
+        "Return the kind of scope that token `i` is in: 'namespace', 'type' or 'code'"
         opening = self.outer[i]
-        return self.kinds.get(opening) or self.kind(opening)
+        return self.scope_kinds.get(opening) or self.scope_kind(opening)
 
     def text(self, ids):
-        "Join the tokens with indices `ids` to one line, without comments"
+        "Join the tokens with indices `ids` on one line, without comments"
         if isinstance(ids, range) and ids and 0 <= ids.start and ids.stop <= self._length:
             text = self.src[self.start(ids.start) : self.end(ids[-1])]
             if not _NEEDS_NORMALIZATION.search(text):
                 return text
         ids = list(ids)
-        return ''.join((self._gap(ids[n - 1], i) if n else '') + self[i] for n, i in enumerate(ids))
+        return ''.join((self._separator(ids[n - 1], i) if n else '') + self[i] for n, i in enumerate(ids))
 
-    def _gap(self, i, j):
+    def _separator(self, i, j):
         "Return the separator between tokens `i` and `j`: a blank or nothing"
         separate = self.start(j) > self.end(i) if j == i + 1 else self.is_word(i) and self.is_word(j)
         return ' ' if separate else ''
 
 
-_BRACKETS = frozenset((*CLOSES, *OPENS))
+_BRACKETS = frozenset((*OPENING_OF, *OPENING_BRACKETS))
 _DEPTHS = {'(': 1, ')': -1}
 
 
@@ -460,12 +462,12 @@ def defer_collection():
     """Disable garbage collection until the end of the `with` block, the outermost one if blocks are nested.
 
     Reading a source makes many objects, none of which is garbage."""
-    collects = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if collects:
+        if was_enabled:
             gc.enable()
 
 
@@ -474,23 +476,23 @@ def between(indices, start, end):
     return indices[bisect_left(indices, start) : bisect_left(indices, end)]
 
 
-def _pass_directive(d, opened, groups, choose):
+def _brackets_after_directive(directive, open_brackets, groups, choose_branch):
     "Return the open brackets after a preprocessor line; each branch begins with those that were open before its `#if`"
-    word = directive_word(d.text)
+    word = directive_word(directive.text)
     if word.startswith('if'):
-        groups.append((list(opened), [], [d.likely]))
+        groups.append((list(open_brackets), [], [directive.likely]))
     elif word.startswith('el') and groups:
-        before, ended, likely = groups[-1]
-        ended.append((likely[0], opened))
-        likely[0] = d.likely
-        return list(before)
+        open_before, branches, is_likely = groups[-1]
+        branches.append((is_likely[0], open_brackets))
+        is_likely[0] = directive.likely
+        return list(open_before)
     elif word == 'endif' and groups:
-        before, ended, likely = groups.pop()
-        ended.append((likely[0], opened))
-        if all(value is False for value, _ in ended):
-            ended.append((True, before))  # if no branch is compiled
-        return choose(ended)[1]
-    return opened
+        open_before, branches, is_likely = groups.pop()
+        branches.append((is_likely[0], open_brackets))
+        if all(value is False for value, _ in branches):
+            branches.append((True, open_before))  # if no branch is compiled
+        return choose_branch(branches)[1]
+    return open_brackets
 
 
 def _likely_branch(branches):

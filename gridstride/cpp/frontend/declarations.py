@@ -1,6 +1,6 @@
 """Parses declarations: specifiers (`const unsigned`, `Pair<int, float>`), then declarators (`a[N][M]`, `*b = nullptr`).
 
-Of a sequence of words, the last one is the name, and the others are specifiers. The functions take a `Code` and indices
+In a sequence of words, the last one is the name, and the others are specifiers. The functions take a `Code` and indices
 of its tokens.
 """
 
@@ -28,23 +28,23 @@ KEYWORDS = {
     'not', 'delete',
 }  # fmt: skip
 
-TYPES = 'struct', 'class', 'union'
+CLASS_KEYWORDS = 'struct', 'class', 'union'
 _INITIALIZERS = {'=', '{'}
 _SPECIFIERS = (STORAGE | QUALIFIERS | BUILTIN) - ALIGNMENTS
 
 
 class Declarator(NamedTuple):
-    "One variable of a declaration, as indices of tokens: its begin, name, end of the name, initializer and end"
+    "One variable of a declaration, as indices of tokens"
 
     first: int
     name: int
-    past: int
+    name_end: int
     init: int  # `end` if there is no initializer
     end: int
 
 
 class Declaration(NamedTuple):
-    "A declaration, as indices of tokens: its begin, the first declarator; then its declarators and specifiers"
+    "A declaration: the indices of its first token and its first declarator; then its declarators and specifiers"
 
     start: int
     first: int
@@ -56,13 +56,13 @@ def read_declaration(c, i) -> Declaration:
     "Return the declaration that contains the specifier at `i`"
     if i not in c.declarations:  # cached, because several rewriters read it
         start, first, words = _read_declaration(c, i)
-        c.declarations[i] = start, first, _Stored(_declarators(c, first)), words
+        c.declarations[i] = start, first, _CachedIterator(_declarators(c, first)), words
     start, first, declarators, words = c.declarations[i]
     return Declaration(start, first, iter(declarators), words)
 
 
-class _Stored:
-    "The items of a generator, which takes each of them when it is first iterated over"
+class _CachedIterator:
+    "The items of a generator, which can be iterated over several times; an item is computed when it is first needed"
 
     def __init__(self, generator):
         self.generator = generator
@@ -78,17 +78,17 @@ class _Stored:
 
 
 def _read_declaration(c, i):
-    "Return (index of the begin, index of the first declarator, specifiers) of a declaration"
-    start = _statement(c, i)
-    first = specifiers(c, start, len(c))
+    "Return (index of the first token, index of the first declarator, specifiers) of a declaration"
+    start = _declaration_start(c, i)
+    first = skip_specifiers(c, start, len(c))
     if c.outer[start:first].count(c.outer[start]) == first - start:
-        words = c.words_of(start, first)
+        words = c.expanded_words(start, first)
     else:
-        words = {w for j in range(start, first) if c.outer[j] == c.outer[start] for w in c.words(j)}
+        words = {w for j in range(start, first) if c.outer[j] == c.outer[start] for w in c.expand_alias(j)}
     return start, first, words
 
 
-def _statement(c, i):
+def _declaration_start(c, i):
     "Return the index of the first specifier of the declaration that contains the specifier at `i`"
     while i > 0:
         j = i - 1
@@ -96,13 +96,14 @@ def _statement(c, i):
             j = c.match[j] - 1
         elif c[j] == '>' and c.is_word((c.opening_angle(j) or 0) - 1):
             j = c.opening_angle(j) - 1
-        elif not _may_specify(c, j):
+        elif not _may_be_specifier(c, j):
             return i
         i = j
     return i
 
 
-def _may_specify(c, j):
+def _may_be_specifier(c, j):
+    "Return whether token `j` may be part of the specifiers of a declaration"
     return c[j] == '::' or c.is_word(j) and c[j] not in KEYWORDS or c.is_string(j) and c[j - 1] == 'extern'
 
 
@@ -118,7 +119,7 @@ def is_storage(c, i):
     return (STORAGE.issuperset(c.aliases[text]) if c.aliases.get(text) else text in STORAGE) and c.is_word(i)
 
 
-def past_attribute(c, i):
+def skip_attribute(c, i):
     "Return the index after the attribute, alignment or `extern \"C\"` at `i`; `i` if there is none"
     if c.is_word(i):
         if not is_alignment(c, i):
@@ -129,16 +130,16 @@ def past_attribute(c, i):
     return i + 1 if c[i - 1] == 'extern' and c.is_string(i) else i
 
 
-def specifiers(c, i, end):
+def skip_specifiers(c, i, end):
     "Return the index after the specifiers that begin at `i`, which is that of the first declarator"
     start, has_type = i, False
     while i < end:
         if (text := c.texts[i]) in _SPECIFIERS and text not in c.aliases:
             i, has_type = i + 1, has_type or text in BUILTIN
             continue
-        j = past_attribute(c, i)
+        j = skip_attribute(c, i)
         if j == i and c.is_word(i):
-            j, has_type = _past_word(c, i, has_type)
+            j, has_type = _skip_word(c, i, has_type)
         elif c[i] == '::' and not has_type:
             j = i + 1
         elif c[i] == '{' and i in c.match and _defines_type(c, start, i):
@@ -150,11 +151,12 @@ def specifiers(c, i, end):
 
 
 def _defines_type(c, start, i):
+    "Return whether the `{` at `i` begins the body of a class in the specifiers that begin at `start`"
     words = [c[j] for j in range(start, i)]
     return any(w in ('struct', 'union', 'class') for w in words) and '{' not in words
 
 
-def _past_word(c, i, has_type):
+def _skip_word(c, i, has_type):
     "Return (index after the specifier at `i`, has a type been read?); the index is `i` if a declarator begins there"
     if c[i] == 'operator':
         return i, has_type
@@ -164,16 +166,16 @@ def _past_word(c, i, has_type):
         return i + 1, True
     if c[i] in ('decltype', 'typeof', '__typeof__'):
         return c.match.get(i + 1, i) + 1, True
-    j = _past_qualified(c, i)
-    is_named = c.is_word(j) and not is_alignment(c, j)
-    if has_type and not is_named:
+    j = _skip_qualified_name(c, i)
+    name_follows = c.is_word(j) and not is_alignment(c, j)
+    if has_type and not name_follows:
         return i, True
     if c[j] == '(' and c[j + 1] not in ('*', '&', '&&'):
         return (i, True) if has_type else (c.match.get(j, j) + 1, True)  # a type that a macro expands to
     return j, True
 
 
-def _past_qualified(c, i):
+def _skip_qualified_name(c, i):
     "Return the index after the name `a::b<c>::d` that begins at `i`"
     while True:
         if c[i] == 'template':
@@ -181,13 +183,14 @@ def _past_qualified(c, i):
         i += 1
         if c[i] == '<' and c.closing_angle(i):
             i = c.closing_angle(i) + 1
-        i = _past_pasted(c, i)
+        i = _skip_pasted(c, i)
         if c[i] != '::' or not c.is_word(i + 1):
             return i
         i += 1
 
 
-def _past_pasted(c, i):
+def _skip_pasted(c, i):
+    "Return the index after the tokens that `##` joins to the one before `i`"
     while c[i] == '##':
         i += 2
     return i
@@ -196,7 +199,7 @@ def _past_pasted(c, i):
 def _declarators(c, i):
     "Yield each declarator from `i` up to the `;`"
     while True:
-        end = c.until(i, (',', ';'))
+        end = c.find_stop(i, (',', ';'))
         if not (name := declared_name(c, i, end)):
             return
         init = next((j for j in range(name[1], end) if c.texts[j] in _INITIALIZERS and c.outer[j] == c.outer[i]), end)
@@ -209,44 +212,44 @@ def _declarators(c, i):
 def declared_name(c, i, end):
     "Return (index of the name, index after it) of the declarator `i:end`; None if it has no name"
     while i < end:
-        j = past_attribute(c, i)
+        j = skip_attribute(c, i)
         if j == i and c.is_word(i) and c[i] not in QUALIFIERS:
             break
         if j == i and c[i] not in QUALIFIERS and c[i] not in ('*', '&', '&&', '...', '('):
             return
         i = max(j, i + 1)
     if i < end and c[i] not in BUILTIN and c[i] != 'operator':
-        return i, _past_pasted(c, i + 1)
+        return i, _skip_pasted(c, i + 1)
 
 
-_NOT_OF_TYPE = STORAGE | ALIGNMENTS  # the words that `tokens_of_type` drops, and with which such a part begins
+_DROPPED_FROM_TYPE = STORAGE | ALIGNMENTS  # words that begin a part that `tokens_of_type` drops
 
 
 def tokens_of_type(c, i, end):
     "Return the indices in `i:end` of the tokens of a type, without storage classes, alignments and attributes"
     texts = c.texts[i:end]
     has_attribute = '[' in texts and any(c[j] == c[j + 1] == '[' for j in range(i, end))
-    if not has_attribute and _NOT_OF_TYPE.isdisjoint(texts) and c.aliases.keys().isdisjoint(texts):
+    if not has_attribute and _DROPPED_FROM_TYPE.isdisjoint(texts) and c.aliases.keys().isdisjoint(texts):
         return [*range(i, end)]
-    skip = set()
+    dropped = set()
     for j in range(i, end):
         if is_storage(c, j):
-            skip.add(j)
-        skip |= set(range(j, past_attribute(c, j)))
-    return [j for j in range(i, end) if j not in skip]
+            dropped.add(j)
+        dropped |= set(range(j, skip_attribute(c, j)))
+    return [j for j in range(i, end) if j not in dropped]
 
 
-def statement_of(c, i):
+def statement_start(c, i):
     "Return the index of the first token of the statement, or declaration, that contains token `i`"
     while i > 0 and c[i - 1] not in (';', '{', '}', '('):
         i = c.match.get(i - 1, i - 1)
     return i
 
 
-def class_of(c, opening):
+def class_name(c, opening):
     "Return the name of the class with its `{` at `opening`; None for an enumeration"
-    i = statement_of(c, opening)
-    key = next((j for j in range(c.after_template(i), opening) if c[j] in (*TYPES, 'enum')), None)
+    i = statement_start(c, opening)
+    key = next((j for j in range(c.skip_template_header(i), opening) if c[j] in (*CLASS_KEYWORDS, 'enum')), None)
     if key is None or c[key] == 'enum':
         return
     j = key + 1
@@ -257,7 +260,7 @@ def class_of(c, opening):
     return c[j] if c.is_word(j) else None
 
 
-# what a text must contain so that a pattern may match, the pattern, and its replacement
+# (substring of every text that the pattern matches, pattern, replacement)
 _SPACING = [
     (needed, re.compile(pattern), replacement)
     for needed, pattern, replacement in (

@@ -4,7 +4,7 @@ from operator import itemgetter
 
 from .code import Code
 from .reader import Source
-from .tokens import error_at, splice
+from .tokens import error_at, cache_pieces
 from ...support.short_tracebacks import ShortTracebackError
 
 
@@ -13,9 +13,10 @@ class NotEmulated(ShortTracebackError, NotImplementedError):
 
 
 class Edits:
-    """A `Code` and its edits. `source` is the whole source, `pointers` the indices of its kernels' pointer parameters.
+    """A `Code` and its edits. `source` is the whole source, of which `code` may be the body of a macro.
 
-    `shared`: name -> bounds of the `__device__` variables that several files of the program access."""
+    `pointers`: kernel -> the indices of its parameters that are pointers. `shared`: name -> bounds of the `__device__`
+    variables that several files of the program access."""
 
     def __init__(self, code: Code, source: Source, pointers: dict, shared=()):
         self.code = code
@@ -23,17 +24,17 @@ class Edits:
         self.macros = source.macros
         self.shared = dict(shared)
         self.launchers = source.launchers
-        self.pointers = pointers  # kernel -> which of its parameters are pointers, by their index
+        self.pointers = pointers
         self.edits = []  # (start, end, text)
-        self.parameter_lists = set()  # the kernels whose parameters `launches` has declared as a list of types
-        self.has_plain_variables = False  # whether some device variables stay ordinary C++ variables
+        self.parameter_lists = set()  # names of the kernels for which `launches` has declared a list of parameter types
+        self.has_plain_variables = False  # whether some device variables remain ordinary C++ variables
 
     def replace(self, start: int, end: int, text=''):
-        "Record that `src[start:end]` becomes `text`, followed by the line ends that it had"
+        "Record that `src[start:end]` becomes `text`, followed by as many line ends as it had"
         c = self.code
         if c.contains_directive(start, end):
-            what = 'the emulator cannot parse a preprocessor line in the middle of this'
-            raise error_at(NotEmulated, what, c.src, start)
+            message = 'the emulator cannot parse a preprocessor line in the middle of this'
+            raise error_at(NotEmulated, message, c.src, start)
         line_end = '\n' if c.macro is None else '\\\n'
         self.edits.append((start, end, text + line_end * c.src.count('\n', start, end)))
 
@@ -64,7 +65,7 @@ def apply_to_tokenized(src: str, edits: list) -> str:
     edits = _outermost(edits)
     res = _apply(src, edits)
     if edits:
-        splice(src, edits, res)
+        cache_pieces(src, edits, res)
     return res
 
 
@@ -81,8 +82,8 @@ def _outermost(edits: list) -> list:
 
 def _apply(src, edits):
     res = []
-    copied = 0  # characters of `src` that were copied or replaced
+    num_copied = 0  # characters of `src` that were copied or replaced
     for start, end, text in edits:
-        res += [src[copied:start], text]
-        copied = end
-    return ''.join(res) + src[copied:]
+        res += [src[num_copied:start], text]
+        num_copied = end
+    return ''.join(res) + src[num_copied:]

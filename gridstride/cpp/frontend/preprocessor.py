@@ -1,8 +1,8 @@
 """Finds out which branches of `#if`, `#ifdef` and `#else` are compiled, as far as the source alone determines it.
 
-A branch that is *certainly* not compiled (`#if 0`, `#ifndef GRIDSTRIDE_EMULATOR`) is skipped. For an unknown condition,
-all of its branches are rewritten for the emulator, and the *likely* branch decides which brackets match and which
-functions there are: a name that the source does not define is likely undefined. So conditions have three values: True,
+A branch that is *certainly* not compiled (`#if 0`, `#ifndef GRIDSTRIDE_EMULATOR`) is skipped. If a condition is
+unknown, all branches are rewritten for the emulator; the *likely* branch decides which brackets match and which
+functions there are. A name that the source does not define is likely undefined. So conditions have three values: True,
 False, and None for unknown.
 """
 
@@ -14,7 +14,7 @@ DEFINE = re.compile(rf'\#{_SPACE}*define{_SPACE}+(\w+)(?:\(([^)]*)\))?', re.S)  
 _UNDEF = re.compile(rf'\#{_SPACE}*undef{_SPACE}+(\w+)', re.S)
 _INCLUDE = re.compile(rf'\#{_SPACE}*include{_SPACE}*([<"])([^>"\n]+)[>"]', re.S)
 
-# macros that `emulator.h` and the compiler define, with their values; names that other headers may define
+# values of the macros that `emulator.h` and the compiler define; names that other headers may define
 _CERTAIN = dict(GRIDSTRIDE_EMULATOR='1', true='1', false='0')
 _LIKELY = dict(CUDA_VERSION='13000', CUDART_VERSION='13000', __CUDA_ARCH__='900', __CUDACC__='1', __NVCC__='1')
 _LIKELY |= dict(__cplusplus='201703')
@@ -33,28 +33,28 @@ def read_include(text: str):  # a preprocessor line
 
 
 class Macros:
-    "The macros that are known at a line; if `likely`, those with probable values, too"
+    "The definitions of macros at a line; if `likely`, also of macros with probable values"
 
     def __init__(self, likely=False):
         self.likely, self.has_own_headers = likely, False
-        start = {**_CERTAIN, **_LIKELY} if likely else _CERTAIN
-        # name -> (whether it is defined, its body); None: unknown
-        self.known = {k: (True, v) for k, v in start.items()}
+        initial = {**_CERTAIN, **_LIKELY} if likely else _CERTAIN
+        # name -> (whether it is defined, its body), each None if unknown
+        self.definitions = {k: (True, v) for k, v in initial.items()}
 
-    def follow(self, text: str, live):
+    def process(self, text: str, live):
         "Process the preprocessor line `text`, which is compiled if `live`"
         if m := DEFINE.match(text):
             body = text[m.end() :].strip() if m[2] is None else None
-            self.known[m[1]] = (True, body) if live else (self.look_up(m[1])[0] or None, None)
+            self.definitions[m[1]] = (True, body) if live else (self.look_up(m[1])[0] or None, None)
         elif m := _UNDEF.match(text):
-            self.known[m[1]] = (False, '0') if live else (None, None)
+            self.definitions[m[1]] = (False, '0') if live else (None, None)
         elif (header := read_include(text)) and header[0]:
             self.has_own_headers = True  # which may define any name
 
     def look_up(self, name: str):
         "Return (whether `name` is defined, its body)"
         undefined = self.likely and not self.has_own_headers and not _RESERVED.match(name)
-        return self.known.get(name, (False, '0') if undefined else (None, None))
+        return self.definitions.get(name, (False, '0') if undefined else (None, None))
 
 
 # A condition is evaluated by precedence climbing, in three-valued logic: `0 && unknown` is 0. Unknown syntax makes the
@@ -76,12 +76,13 @@ def _or(a, b):
     return _not(_and(_not(a), _not(b)))
 
 
-def _of_known(f):
+def _if_known(f):
+    "Return the function that gives `f(a, b)` as an integer, or None if an operand is unknown"
     return lambda a, b: None if a is None or b is None else int(f(a, b))
 
 
 _LOGIC = {'||': (0, _or), '&&': (1, _and)}
-_LEVELS = (
+_PRECEDENCE_LEVELS = (
     {'|': operator.or_},
     {'^': operator.xor},
     {'&': operator.and_},
@@ -91,7 +92,7 @@ _LEVELS = (
     {'+': operator.add, '-': operator.sub},
     {'*': operator.mul, '/': operator.floordiv, '%': operator.mod},
 )
-_BINARY = _LOGIC | {op: (n, _of_known(f)) for n, level in enumerate(_LEVELS, 2) for op, f in level.items()}
+_BINARY = _LOGIC | {op: (n, _if_known(f)) for n, level in enumerate(_PRECEDENCE_LEVELS, 2) for op, f in level.items()}
 _UNARY = {'!': _not, '-': lambda a: a and -a, '+': lambda a: a, '~': lambda a: None if a is None else ~a}
 _COMMENT = re.compile(r'//.*|/\*.*?\*/|\\\r?\n', re.S)
 _TOKEN = re.compile(r"\d[\w']*|\w+|<<|>>|[<>=!]=|&&|\|\||\S")
@@ -121,6 +122,7 @@ class _Condition:
         return a
 
     def unary(self):
+        "Evaluate an operand with the unary operators before it"
         word = self.tokens.pop(0)
         if word in _UNARY:
             return _UNARY[word](self.unary())
@@ -171,10 +173,10 @@ class _Group:
 
     def next_branch(self, condition):
         "Begin the next branch of the `#if`, which has this condition"
-        taken = self.branch_taken
-        unknown = taken is None or condition is None
-        self.current = False if taken is True or condition is False else None if unknown else True
-        self.branch_taken = True if taken is True or condition is True else None if unknown else False
+        was_taken = self.branch_taken
+        is_unknown = was_taken is None or condition is None
+        self.current = False if was_taken is True or condition is False else None if is_unknown else True
+        self.branch_taken = True if was_taken is True or condition is True else None if is_unknown else False
 
 
 class Branches:
@@ -187,7 +189,7 @@ class Branches:
         self.groups, self.macros = [], Macros(likely)
         self.current = self.live = True
 
-    def follow(self, text: str, keyword: str):
+    def process(self, text: str, keyword: str):
         "Advance past the preprocessor line `text`, whose `directive_word` is `keyword`"
         if keyword.startswith('if'):
             self.groups.append(_Group(self.live, self.condition(text, keyword)))
@@ -197,7 +199,7 @@ class Branches:
             self.groups.pop()
         else:
             if self.live is not False:
-                self.macros.follow(text, self.live)
+                self.macros.process(text, self.live)
             return
         self._enter_innermost()
 
@@ -215,13 +217,13 @@ class Branches:
         if keyword == 'else':
             return True
         expression = text[_WORD.match(text).end() :]
-        if keyword in _DEFINED:
-            defined = self.macros.look_up(_defined_name(expression))[0]
-            return defined if defined is None or 'ndef' not in keyword else not defined
+        if keyword in _IFDEF_KEYWORDS:
+            is_defined = self.macros.look_up(_defined_name(expression))[0]
+            return is_defined if is_defined is None or 'ndef' not in keyword else not is_defined
         return _truth(evaluate(expression, self.macros))
 
 
-_DEFINED = {'ifdef', 'ifndef', 'elifdef', 'elifndef'}
+_IFDEF_KEYWORDS = {'ifdef', 'ifndef', 'elifdef', 'elifndef'}
 
 
 def _defined_name(expression):
@@ -241,7 +243,7 @@ def live_lines(
 ):
     """Yield (the line, or None if it is dropped; whether the code after it may be compiled) per preprocessor line.
 
-    The `#if`, `#else` and `#endif` of a conditional are kept if its compiled branch is unknown, each with `likely`."""
+    The `#if`, `#else` and `#endif` of a conditional are kept if its compiled branch is unknown, with `likely` set."""
     lines = [*lines]
     if not has_conditions(lines):
         yield from ((t, True) for t in lines)
@@ -249,27 +251,27 @@ def live_lines(
     likely_branches = Branches(likely=True)
     branches = likely_branches if likely else Branches()
     undecided = []  # per open conditional: whether its compiled branch is unknown
-    compiled = branches.live
+    is_live = branches.live
     for t in lines:
         keyword, result = directive_word(t.text), None
-        branches.follow(t.text, keyword)
+        branches.process(t.text, keyword)
         if not likely:
-            likely_branches.follow(t.text, keyword)
-        enclosing, compiled = compiled, branches.live
+            likely_branches.process(t.text, keyword)
+        enclosing, is_live = is_live, branches.live
         if keyword.startswith('if'):
             undecided.append(enclosing is not False and branches.current is None)
             if undecided[-1]:
                 result = t._replace(likely=likely_branches.current)
         elif keyword.startswith('el') and undecided:
-            begins = not undecided[-1] and branches.current is None and branches.groups[-1].enclosing is not False
-            if begins or undecided[-1]:
-                result = t._replace(text='#if' if begins else t.text, likely=likely_branches.current)
-            undecided[-1] |= begins
+            becomes_if = not undecided[-1] and branches.current is None and branches.groups[-1].enclosing is not False
+            if becomes_if or undecided[-1]:
+                result = t._replace(text='#if' if becomes_if else t.text, likely=likely_branches.current)
+            undecided[-1] |= becomes_if
         elif keyword == 'endif' and undecided:
             result = t if undecided.pop() else None
-        elif compiled is not False:
+        elif is_live is not False:
             result = t
-        yield result, compiled is not False
+        yield result, is_live is not False
 
 
 def includes(
@@ -278,5 +280,5 @@ def includes(
     "Yield (line, result of `read_include`) per `#include` that may be compiled"
     if any('include' in t.text for t in lines):  # otherwise no condition needs to be evaluated
         for t, _ in live_lines(lines):
-            if found := t and read_include(t.text):
-                yield t, found
+            if header := t and read_include(t.text):
+                yield t, header

@@ -1,7 +1,7 @@
 """Finds the functions that a source in CUDA C defines, for `load_cuda`, `cuda_kernel` and `get_signature`.
 
-It parses brackets and the heads of functions (see `code` and `declarations`), not their bodies. Of the branches of an
-`#if` it reads the one that is compiled, as far as that is known.
+It parses brackets and the heads of functions (see `code` and `declarations`), not their bodies. If an `#if` has
+several branches, it reads the one that is compiled, as far as that is known.
 """
 
 import re
@@ -9,8 +9,9 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from .code import ALIGNMENTS, NOT_NAMES, OPENS, Code, MacroCode, defer_collection, is_balanced
-from .declarations import BUILTIN, QUALIFIERS, STORAGE, TYPES, declared_name, tokens_of_type, specifiers, spell
+from .code import ALIGNMENTS, NOT_NAMES, OPENING_BRACKETS, Code, MacroCode, defer_collection, is_balanced
+from .declarations import BUILTIN, CLASS_KEYWORDS, QUALIFIERS, STORAGE
+from .declarations import declared_name, skip_specifiers, spell, tokens_of_type
 from .preprocessor import DEFINE, has_conditions, live_lines
 from .tokens import Tokens, WrongSource, directives, literal, tokens, tokens_of
 
@@ -56,33 +57,33 @@ def declaration_heads(c: Code) -> tuple:
     return tuple(_heads_of(c))
 
 
-_STOPS = frozenset((';', '}', *OPENS))  # the tokens that `_heads_of` inspects
+_HEAD_DELIMITERS = frozenset((';', '}', *OPENING_BRACKETS))  # the tokens that `_heads_of` inspects
 
 
-_SCOPES = {'namespace', 'extern', *TYPES, 'enum'}
+_SCOPE_KEYWORDS = {'namespace', 'extern', *CLASS_KEYWORDS, 'enum'}
 
 
 def _heads_of(c):
-    head = past = 0  # the tokens where a head begins, and where a bracket that is skipped ends
-    for i in c.find_any(_STOPS):
-        if i < past:
+    start = skip_end = 0  # the first token of a head, and the first one after a skipped bracket
+    for i in c.find_any(_HEAD_DELIMITERS):
+        if i < skip_end:
             continue
         text = c.texts[i]
-        if text == '{' and _SCOPES.isdisjoint(c.texts[head:i]):
-            c.kinds.setdefault(i, 'code')  # which `kind` finds out, too, but more slowly
-        if text == '}' or text == '{' and c.kind(i) == 'namespace':
-            head = i + 1
+        if text == '{' and _SCOPE_KEYWORDS.isdisjoint(c.texts[start:i]):
+            c.scope_kinds.setdefault(i, 'code')  # `scope_kind` gives the same result, more slowly
+        if text == '}' or text == '{' and c.scope_kind(i) == 'namespace':
+            start = i + 1
         elif text in ('{', ';') and c.scope(i) == 'namespace':
-            yield Head(head, i, text == '{')
-            head = past = (c.match.get(i, i) if text == '{' else i) + 1
+            yield Head(start, i, text == '{')
+            start = skip_end = (c.match.get(i, i) if text == '{' else i) + 1
         elif text != ';':
-            past = c.match.get(i, i) + 1
+            skip_end = c.match.get(i, i) + 1
 
 
 def parameters_start(c: Code, head: Head):
     "Return the index of the `(` of the function with this head; None if it is not a function"
-    first = c.after_template(head.start)
-    return None if c[first] in ('template', 'using', 'typedef') else c.call(first, head.end)
+    first = c.skip_template_header(head.start)
+    return None if c[first] in ('template', 'using', 'typedef') else c.find_parameter_list(first, head.end)
 
 
 @lru_cache(4)  # because several modules read the functions of one `Code`
@@ -97,28 +98,28 @@ def _functions_of(c):
         p = parameters_start(c, head)
         if p is None or p not in c.match or c[p - 2] in ('::', '~'):
             continue
-        first = c.after_template(head.start)
-        words = frozenset(c.words_of(first, p - 1))
+        first = c.skip_template_header(head.start)
+        words = frozenset(c.expanded_words(first, p - 1))
         template = c.text(range(head.start, first)) if first > head.start else ''
-        returns = _returns(c, first, p, head.end)
+        returns = _result_type(c, first, p, head.end)
         signature = c.text(range(head.start, head.end - (c[head.end - 1] == 'try')))
-        where = c.line(p - 1), template, namespace_of(c, p)
-        yield Function(c[p - 1], returns, _params(c, p), *where, words, signature, head.is_definition)
+        location = c.line(p - 1), template, namespace_of(c, p)
+        yield Function(c[p - 1], returns, _params(c, p), *location, words, signature, head.is_definition)
 
 
-def _returns(c, first, p, end):
+def _result_type(c, first, p, end):
     "Return the type of the result of the function with its `(` at `p`"
     arrow = c.match[p] + 1
     if c[arrow] not in ('{', ';'):
-        arrow = c.until(arrow, ('->', '{', ';'))
+        arrow = c.find_stop(arrow, ('->', '{', ';'))
     if c[arrow] == '->':
-        return spell([c[i] for i in range(arrow + 1, min(end, c.until(arrow, ('requires', 'try'))))])
+        return spell([c[i] for i in range(arrow + 1, min(end, c.find_stop(arrow, ('requires', 'try'))))])
     while c.is_word(first) and c[first + 1] == '(' and c[first] not in NOT_NAMES:
         first = c.match[first + 1] + 1  # a macro before it
     words = tuple(c.texts[first : p - 1])
-    if words not in c.results:  # many functions have the same type
-        c.results[words] = spell([c[i] for i in tokens_of_type(c, first, p - 1) if c[i] != 'constexpr'])
-    return c.results[words]
+    if words not in c.result_types:  # many functions have the same type
+        c.result_types[words] = spell([c[i] for i in tokens_of_type(c, first, p - 1) if c[i] != 'constexpr'])
+    return c.result_types[words]
 
 
 def _params(c, p):
@@ -130,7 +131,7 @@ def _params(c, p):
 def parameter(c: Code, i: int, end: int) -> Param:
     "Return the parameter that the tokens `i:end` declare"
     text = c.src[c.start(i) : c.end(end - 1)] if i < end else '\n'
-    if '\n' in text:  # there may be a preprocessor line, which may drop a part of it
+    if '\n' in text:  # a preprocessor line in between may drop a part
         return _parameter(c, i, end)
     if text not in c.parameters:  # many functions have the same parameter
         c.parameters[text] = _parameter(c, i, end)
@@ -138,18 +139,18 @@ def parameter(c: Code, i: int, end: int) -> Param:
 
 
 def _parameter(c, i, end):
-    init = min(c.until(i, ('=',)), end)
-    declarator = specifiers(c, i, init)
+    init = min(c.find_stop(i, ('=',)), end)
+    declarator = skip_specifiers(c, i, init)
     bracket = next((j for j in range(declarator, init) if c[j] == '['), init)
-    name, past = declared_name(c, declarator, init) or (bracket, bracket)
-    array_part = _as_pointer([c[j] for j in tokens_of_type(c, past, init)])
+    name, name_end = declared_name(c, declarator, init) or (bracket, bracket)
+    array_part = _decay_to_pointer([c[j] for j in tokens_of_type(c, name_end, init)])
     words = [
         w for w in [c[j] for j in tokens_of_type(c, i, name)] + array_part if w not in ('__restrict__', '__restrict')
     ]
-    return Param(spell(words), c.text(range(name, past)), c.text(range(init + 1, end)))
+    return Param(spell(words), c.text(range(name, name_end)), c.text(range(init + 1, end)))
 
 
-def _as_pointer(array_part):
+def _decay_to_pointer(array_part):
     "Convert the array part of a parameter's type to a pointer: `[3]` to `*`, `[][4]` to `(*)[4]`"
     if array_part[:1] != ['[']:
         return array_part
@@ -169,8 +170,8 @@ def namespace_of(c: Code, i: int) -> str:
     return '::'.join(name for name in names if name)
 
 
-# The body of a macro is code, too. A macro whose body consists of specifiers alone, such as `#define HD __host__
-# __device__`, is an alias of these specifiers.
+# The body of a macro is code, too. If it consists of specifiers alone, as in `#define HD __host__ __device__`, the
+# macro is an alias of these specifiers.
 class Source(NamedTuple):
     "A source that was read: its own `Code`, and what is known of its macros"
 
@@ -187,11 +188,11 @@ def read(
     likely=False,  # whether to drop branches that are probably not compiled, too
 ) -> Source:
     "Read a source; raises `WrongSource` with the line of a bracket without a match"
-    tokens_read, lines = compiled(src, likely)
+    tokens_read, lines = compiled_tokens(src, likely)
     aliases, macros = {}, []
     for t in chain(*lines.values()):
         if m := DEFINE.match(t.text):
-            macros.append(_macro(src, t, m, aliases))
+            macros.append(_read_macro(src, t, m, aliases))
     balanced = all(map(is_balanced, macros))
     launchers = frozenset(c.name for c in macros if '<<<' in c.texts)
     return Source(
@@ -199,7 +200,7 @@ def read(
     )
 
 
-def compiled(
+def compiled_tokens(
     src: str,  # CUDA C
     likely: bool,  # whether branches that are probably not compiled are dropped
 ) -> tuple:  # (`Tokens`, dict: index of a token -> the preprocessor lines before it)
@@ -223,16 +224,16 @@ def compiled(
     return res, lines
 
 
-def _macro(src, t, m, aliases):
+def _read_macro(src, line, m, aliases):
     "Read the body of a macro; if it consists of specifiers alone, add it to `aliases`"
     params = {param.strip().replace('...', '__VA_ARGS__') for param in (m[2] or '').split(',')}
-    body = MacroCode(src, tokens(src, t.start + m.end(), t.end, macro=True), aliases, m[1], params, strict=False)
+    body = MacroCode(src, tokens(src, line.start + m.end(), line.end, macro=True), aliases, m[1], params, strict=False)
     if words := _specifiers_of(body):
         aliases.setdefault(m[1], words)
     return body
 
 
-_SPECIFIERS_OF_MACRO = STORAGE | ALIGNMENTS  # a macro is an alias if it has one of them, and no other words
+_SPECIFIERS_OF_MACRO = STORAGE | ALIGNMENTS  # a macro is an alias if it has one of them, and only `_WORDS_OF_ALIAS`
 _WORDS_OF_ALIAS = _SPECIFIERS_OF_MACRO | QUALIFIERS | BUILTIN
 
 
@@ -240,23 +241,23 @@ def _specifiers_of(c):
     "Return the words of a macro's body if all are specifiers, as in `__host__ __device__`; None otherwise"
     if _SPECIFIERS_OF_MACRO.isdisjoint(c.texts) and c.aliases.keys().isdisjoint(c.texts):
         return None
-    words = tuple(w for i in range(len(c)) for w in c.words(i) if c.outer[i] == -1 and c.is_word(i))
+    words = tuple(w for i in range(len(c)) for w in c.expand_alias(i) if c.outer[i] == -1 and c.is_word(i))
     only_words = all(c.is_word(i) or c.is_string(i) or c.outer[i] >= 0 or c[i] in '()' for i in range(len(c)))
     if only_words and set(words) & _SPECIFIERS_OF_MACRO and set(words) <= _WORDS_OF_ALIAS:
         return words
 
 
 def _literals(macros):
-    "Return {name: value} of the macros that are string literals, the same one in all branches of an `#if`"
+    "Return {name: value} of the macros that are string literals, with the same value in all branches of an `#if`"
     res = {}
     for c in macros:
-        strings = 'string' in c.tokens.kinds and {*c.tokens.kinds} == {'string'}
-        res.setdefault(c.name, set()).add(''.join(map(literal, c.texts)) if strings else None)
-    return {k: text for k, (text, *more) in res.items() if text is not None and not more}
+        is_literal = 'string' in c.tokens.kinds and {*c.tokens.kinds} == {'string'}
+        res.setdefault(c.name, set()).add(''.join(map(literal, c.texts)) if is_literal else None)
+    return {k: value for k, (value, *other_values) in res.items() if value is not None and not other_values}
 
 
 def read_compiled(src: str) -> Code:
-    "Return the `Code` of what is probably compiled; of all branches if that does not parse"
+    "Return the `Code` of the branches that are probably compiled; of all branches if these do not parse"
     try:
         # without `likely`, so that all callers share a cached result
         return (read(src, likely=True) if has_conditions(directives(src)) else read(src)).main
@@ -266,11 +267,11 @@ def read_compiled(src: str) -> Code:
 
 def kernels_in(c: Code) -> list:
     "Return a list with a `Function` per kernel of `c`: its definition if there is one, otherwise its declaration"
-    found = {}
+    kernel_of = {}
     for f in read_functions(c):
-        if '__global__' in f.words and (f.defined or (f.scope, f.name, len(f.params)) not in found):
-            found[f.scope, f.name, len(f.params)] = f
-    return list(found.values())
+        if '__global__' in f.words and (f.defined or (f.scope, f.name, len(f.params)) not in kernel_of):
+            kernel_of[f.scope, f.name, len(f.params)] = f
+    return list(kernel_of.values())
 
 
 def kernels(
@@ -299,33 +300,33 @@ def signature(
     src: str,  # CUDA C
 ) -> str:  # its declaration, ending in `;` (one line per overload)
     "Return the declaration of a function, from its definition; raises `WrongSource` with the names in `src`"
-    found = functions(src)
-    if signatures := [f.signature for f in found if f.name == name and f.on_host]:
+    defined = functions(src)
+    if signatures := [f.signature for f in defined if f.name == name and f.on_host]:
         return '\n'.join(f'{line};' for line in signatures)
-    raise not_on_host(name, found)
+    raise not_on_host_error(name, defined)
 
 
-def not_on_host(name: str, found: list) -> WrongSource:
+def not_on_host_error(name: str, defined: list) -> WrongSource:
     "Make the error for a request of the function `name`, which is not among the host functions of `found`"
-    is_there = any(f.name == name for f in found)
-    what = 'is a kernel or device function, which the host cannot call' if is_there else 'is not defined in this source'
-    host = ', '.join(dict.fromkeys(f.name for f in found if f.on_host)) or 'none'
-    return WrongSource(f'{name!r} {what}. Host functions it defines: {host}')
+    problem = 'is not defined in this source'
+    if any(f.name == name for f in defined):
+        problem = 'is a kernel or device function, which the host cannot call'
+    host_names = ', '.join(dict.fromkeys(f.name for f in defined if f.on_host)) or 'none'
+    return WrongSource(f'{name!r} {problem}. Host functions it defines: {host_names}')
 
 
-# NVRTC compiles device code only. So host functions become blank lines, and the other functions keep their line
-# numbers.
-_FOR_GPU, _TORCH = {'__global__', '__device__', 'constexpr'}, {'torch', 'at', 'c10', 'pybind11'}
+# NVRTC compiles device code only. So host functions become blank lines: the other functions keep their line numbers.
+_DEVICE_WORDS, _TORCH_NAMESPACES = {'__global__', '__device__', 'constexpr'}, {'torch', 'at', 'c10', 'pybind11'}
 
 
 def device_only(
     src: str,  # CUDA C, as load_cuda takes it
 ) -> str:
-    "Replace by blanks what only the host uses in `src`; each line keeps its number"
+    "Replace host code in `src` with blanks; each line keeps its number"
     c = read(src).main
     for head in declaration_heads(c):
-        words = {w for i in range(head.start, head.end) for w in c.words(i)}
-        if words & _TORCH if parameters_start(c, head) is None else not words & _FOR_GPU:
+        words = {w for i in range(head.start, head.end) for w in c.expand_alias(i)}
+        if words & _TORCH_NAMESPACES if parameters_start(c, head) is None else not words & _DEVICE_WORDS:
             start, end = c.start(head.start), c.end(c.match.get(head.end, head.end))
             src = src[:start] + re.sub(r'[^\n]', ' ', src[start:end]) + src[end:]
     return src

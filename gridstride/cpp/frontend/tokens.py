@@ -1,6 +1,7 @@
 """The tokenizer of CUDA C: splits a source into words, numbers, strings, operators and preprocessor lines.
 
-A search among tokens for `<<<`, `__shared__` or `{` finds none in comments and strings. No other grammar is known here.
+A search among tokens for `<<<`, `__shared__` or `{` finds none in comments and strings. This module
+knows no other grammar.
 """
 
 import math
@@ -20,7 +21,7 @@ class Token(NamedTuple):
     text: str
     start: int
     end: int
-    likely: bool = None  # for an `#if` and the like: is its branch probably compiled? None: unknown
+    likely: bool = None  # for an `#if`, `#elif` or `#else`: is its branch probably compiled? None: unknown
 
 
 # `>` is always a token by itself: whether `>>>` closes a launch, three templates, or one template and a
@@ -80,10 +81,10 @@ class Tokens:
         start, text = self.starts[i], self.texts[i]
         return Token(self.kinds[i], text, start, start + len(text))
 
-    def extend(self, others, start, end):
+    def extend(self, source, start, end):
         "Append the tokens `others[start:end]`"
         for column in self.__slots__:
-            getattr(self, column).extend(getattr(others, column)[start:end])
+            getattr(self, column).extend(getattr(source, column)[start:end])
 
     def directives(self) -> list:
         "Return the indices of the preprocessor lines"
@@ -101,18 +102,18 @@ def tokens(
 
 
 def _tokens_of_pieces(src, start, pieces, macro=False):
-    begins = [*accumulate(map(len, pieces), initial=start)]
+    starts = [*accumulate(map(len, pieces), initial=start)]
     if pieces and pieces[-1].startswith('/*') and not _BLANKS.match(pieces[-1]):
-        raise error_at(WrongSource, 'this comment is never closed', src, begins[-2])
-    kind = _kind_of_macros if macro else _kind
-    known = {piece: kind(piece) for piece in {*pieces}}
-    kinds = [*map(known.__getitem__, pieces)]  # '' for blanks
+        raise error_at(WrongSource, 'this comment is never closed', src, starts[-2])
+    kind = _kind_in_macro if macro else _kind
+    kind_of = {piece: kind(piece) for piece in {*pieces}}
+    kinds = [*map(kind_of.__getitem__, pieces)]  # '' for blanks
     if pieces and not start and not macro and pieces[0][0] == '#':
         kinds[0] = 'directive'
-    res = Tokens(*(compress(piece, kinds) for piece in (pieces, kinds, begins)))  # `compress` and `map` run in C
+    res = Tokens(*(compress(piece, kinds) for piece in (pieces, kinds, starts)))  # `compress` and `map` run in C
     for i in res.directives():
-        n = _length_of_blanks(res.texts[i])
-        res.texts[i], res.starts[i] = res.texts[i][n:], res.starts[i] + n
+        num_blanks = _length_of_blanks(res.texts[i])
+        res.texts[i], res.starts[i] = res.texts[i][num_blanks:], res.starts[i] + num_blanks
     return res
 
 
@@ -122,9 +123,9 @@ def _pieces(src, start, end, macro=False):
         line = re.match(_DIRECTIVE, src, re.X | re.S)[0]
         return [line, *_pieces(src, len(line), end)]
     pattern = _pattern(src.find('R"', start, end) >= 0, macro)
-    found = [m[0] for m in pattern.finditer(src, start, end)] if pattern.groups else pattern.findall(src, start, end)
-    if macro or '#' not in src or not any('#' in piece and _inner_hash(piece) for piece in {*found[not start :]}):
-        return found
+    pieces = [m[0] for m in pattern.finditer(src, start, end)] if pattern.groups else pattern.findall(src, start, end)
+    if macro or '#' not in src or not any('#' in piece and _find_inner_hash(piece) for piece in {*pieces[not start :]}):
+        return pieces
     return [*_pieces_one_by_one(pattern, src, start, end)]
 
 
@@ -134,21 +135,21 @@ def _length_of_blanks(piece):
     return blanks.end() if blanks else 0
 
 
-def _inner_hash(piece):
+def _find_inner_hash(piece):
     "Return the index of a `#` that follows blanks in a piece but does not begin a line; 0 if there is none"
     n = _length_of_blanks(piece)
     return n if n < len(piece) and '\n' not in piece[:n] else 0
 
 
-def _pieces_one_by_one(pattern, src, at, end):
+def _pieces_one_by_one(pattern, src, start, end):
     "Split a source as `_pieces` does, where a `#` in the middle of a line is an ordinary operator"
-    again = True
-    while again:
-        again = False
-        for m in pattern.finditer(src, at, end):
-            if '#' in m[0] and m.start() and (n := _inner_hash(m[0])):
+    is_split = True
+    while is_split:
+        is_split = False
+        for m in pattern.finditer(src, start, end):
+            if '#' in m[0] and m.start() and (n := _find_inner_hash(m[0])):
                 yield m[0][:n]
-                at, again = m.start() + n, True
+                start, is_split = m.start() + n, True
                 break
             yield m[0]
 
@@ -165,7 +166,7 @@ def _kind(piece):
     return 'directive' if '#' in piece and _length_of_blanks(piece) < len(piece) else ''
 
 
-_kind_of_macros = lru_cache(4096)(_kind)  # because the bodies of macros are short, and share most of their pieces
+_kind_in_macro = lru_cache(4096)(_kind)  # cached, because the bodies of macros are short and share most of their pieces
 
 
 # A source is tokenized several times: to find its headers, to find its kernels, and to rewrite it. So this is cached.
@@ -179,35 +180,35 @@ def tokens_of(
 
 @lru_cache(4)
 def _pieces_of(src):
-    return _pieces_of_results.pop(src, None) or _pieces(src, 0, len(src))
+    return _spliced_pieces.pop(src, None) or _pieces(src, 0, len(src))
 
 
-# A rewritten source is tokenized again later. Most of its pieces are those of the source, and many edits have one text,
-# so that tokenizing only what the edits have changed saves time.
-_pieces_of_results = {}  # rewritten text -> its pieces, until `tokens_of` is called with it; the last few alone
+# A rewritten source is tokenized again later. Most of its pieces are those of the source, and many edits have the same
+# text, so tokenizing only the edits saves time.
+_spliced_pieces = {}  # rewritten text -> its pieces, until `tokens_of` reads them; only the last few texts
 
 
-def splice(
+def cache_pieces(
     src: str,  # CUDA C that was tokenized
     edits: list,  # sorted (start, end, text), not nested
     text: str,  # the result of the edits
 ):
-    "Split `text` into pieces without tokenizing again what no edit has changed"
+    "Cache the pieces of `text` for `tokens_of`; tokenizes only the replacements of `edits`, and copies other pieces"
     pieces = _pieces_of(src)
     res = []
-    copied = 0  # pieces of `src` that were copied or replaced
-    index = dict(zip(accumulate(map(len, pieces), initial=0), range(len(pieces) + 1)))  # position -> piece
+    num_copied = 0  # pieces of `src` that were copied or replaced
+    piece_at = dict(zip(accumulate(map(len, pieces), initial=0), range(len(pieces) + 1)))  # position -> piece
     for start, end, replacement in edits:
-        i, past = index.get(start), index.get(end)
-        if i is None or past is None:
+        i, stop = piece_at.get(start), piece_at.get(end)
+        if i is None or stop is None:
             return  # an edit inside a macro's body, whose whole line is one piece
-        _append(res, pieces[copied:i])
+        _append(res, pieces[num_copied:i])
         _append(res, _pieces_of_edit(replacement))
-        copied = past
-    _append(res, pieces[copied:])
-    while len(_pieces_of_results) > 3:
-        del _pieces_of_results[next(iter(_pieces_of_results))]
-    _pieces_of_results[text] = res
+        num_copied = stop
+    _append(res, pieces[num_copied:])
+    while len(_spliced_pieces) > 3:
+        del _spliced_pieces[next(iter(_spliced_pieces))]
+    _spliced_pieces[text] = res
 
 
 @lru_cache(1024)
@@ -216,13 +217,13 @@ def _pieces_of_edit(text):
 
 
 def _append(res, added):
-    "Append the pieces `added` to `res`; the first of them may merge with the piece before it"
-    n, separate = 0, not (res and added) or _are_separate(res[-1][-1], added[0][0])
-    while n < len(added) and not separate:
-        before, piece = res[-1], added[n]
-        whole, words = before + piece, before.isidentifier() and piece.isidentifier()
-        res[-1:] = joined = [whole] if words and whole.isascii() else _pieces(whole, 0, len(whole))
-        n, separate = n + 1, joined == [before, piece]
+    "Append the pieces `added` to `res`; the first ones may merge with the piece before them"
+    n, are_separate = 0, not (res and added) or _are_separate(res[-1][-1], added[0][0])
+    while n < len(added) and not are_separate:
+        last, piece = res[-1], added[n]
+        merged, are_words = last + piece, last.isidentifier() and piece.isidentifier()
+        res[-1:] = joined = [merged] if are_words and merged.isascii() else _pieces(merged, 0, len(merged))
+        n, are_separate = n + 1, joined == [last, piece]
     res += added[n:] if n else added
 
 
@@ -232,7 +233,7 @@ _NO_BLANK = re.compile(r'[^\s/\\\ufeff#]')
 
 @lru_cache(4096)
 def _are_separate(a, b):
-    "Return whether pieces that end with character `a` and begin with `b` certainly stay two when joined"
+    "Return whether a piece that ends with character `a` and one that begins with `b` are still two pieces when joined"
     if a in _SINGLE or b in _SINGLE:
         return True
     return bool(a in _SPACES and _NO_BLANK.match(b) or b in _SPACES and _NO_BLANK.match(a))
@@ -243,8 +244,8 @@ def directives(
     src: str,  # CUDA C
 ) -> tuple:  # of `Token`s
     "Return the preprocessor lines of `src`"
-    found = tokens_of(src)
-    return tuple(map(found.__getitem__, found.directives()))
+    all_tokens = tokens_of(src)
+    return tuple(map(all_tokens.__getitem__, all_tokens.directives()))
 
 
 @lru_cache(4)
@@ -256,21 +257,21 @@ def _line_starts(src):
 
 def line_at(src: str, pos: int) -> int:
     "Return the line number of `src` at `pos`, from 1 or from the last `#line` before it"
-    begins, line_directives = _line_starts(src)
+    starts, line_directives = _line_starts(src)
     if len(line_directives) == 1:
-        return 1 + bisect_right(begins, pos)
+        return 1 + bisect_right(starts, pos)
     start, first = line_directives[bisect_right(line_directives, (pos, math.inf)) - 1]
-    return first + bisect_right(begins, pos) - bisect_right(begins, start)
+    return first + bisect_right(starts, pos) - bisect_right(starts, start)
 
 
 class WrongSource(ShortTracebackError, ValueError):
     "The source is not valid CUDA C, or not what a function expects; the message quotes the line if there is one"
 
 
-def error_at(kind, what: str, src: str, pos: int) -> Exception:
-    "Make an exception of class `kind` with the message `what` and the line of `src` at `pos`"
+def error_at(error_class, message: str, src: str, pos: int) -> Exception:
+    "Make an exception of class `error_class` with this message and the line of `src` at `pos`"
     text = src[src.rfind('\n', 0, pos) + 1 :].split('\n', 1)[0]
-    return kind(f'{what}\n  line {line_at(src, pos)}: {text.strip()}')
+    return error_class(f'{message}\n  line {line_at(src, pos)}: {text.strip()}')
 
 
 def literal(token: str) -> str:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..frontend.code import defer_collection
-from ..frontend.declarations import BUILTIN, KEYWORDS, TYPES, class_of
+from ..frontend.declarations import BUILTIN, KEYWORDS, CLASS_KEYWORDS, class_name
 from ..frontend.edits import apply
 from ..frontend.tokens import WrongSource
 from .inlined import functions_to_inline
@@ -83,7 +83,7 @@ def _entry_edits(c, functions):
     for f in functions:
         if not f.defined or '__global__' not in f.words:
             continue
-        body = c.until(c.match[f.paren] + 1, ('{', ';'))
+        body = c.find_stop(c.match[f.paren] + 1, ('{', ';'))
         if c[body] == '{':
             yield (at := c.end(body)), at, entry_of(c[f.paren - 1])
 
@@ -136,7 +136,7 @@ def _declared_functions(c) -> tuple:
 
 def _declared_in(c):
     for owner, head in _all_heads(c):
-        first = c.after_template(head.start)
+        first = c.skip_template_header(head.start)
         if c[first] == 'extern' and c.is_string(first + 1):
             first += 2
         while c[first] == '[' and c[first + 1] == '[':
@@ -144,7 +144,7 @@ def _declared_in(c):
         paren = _parameters(c, first, head.end)
         if paren is None or paren not in c.match or c[first] in ('template', 'using', 'typedef', 'return'):
             continue
-        words = c.words_of(first, paren - 1)
+        words = c.expanded_words(first, paren - 1)
         if owner or c[paren - 2] == '::' or paren - 1 > first or 'operator' in words:
             yield _Declared(first, paren, owner or _class_of_definition(c, paren), words, head.is_definition)
 
@@ -158,13 +158,13 @@ def _all_heads(c) -> tuple:
 def _all_heads_of(c):
     yield from (('', head) for head in declaration_heads(c))
     for opening in c.find('{'):
-        if (c.kind(opening) == 'type' or _is_local_class(c, opening)) and (name := class_of(c, opening)):
+        if (c.scope_kind(opening) == 'type' or _is_local_class(c, opening)) and (name := class_name(c, opening)):
             yield from ((name, head) for head in _members(c, opening))
 
 
 def _is_local_class(c, opening):
     "Return whether the brace at `opening` opens a named class in a function"
-    return c.scope(opening) == 'code' and c.is_word(opening - 1) and c[opening - 2] in TYPES
+    return c.scope(opening) == 'code' and c.is_word(opening - 1) and c[opening - 2] in CLASS_KEYWORDS
 
 
 def _members(c, opening):
@@ -183,7 +183,7 @@ def _parameters(c, first, end):
     "Return the index of the `(` of the function that `first:end` declares; None if it is not a function"
     opening = next((i for i in c.find_between('operator', first, end) if c.outer[i] == c.outer[first]), None)
     if opening is None:
-        return c.call(first, end)
+        return c.find_parameter_list(first, end)
     i = opening + 3 if (c[opening + 1], c[opening + 2]) == ('(', ')') else opening + 1
     return next((j for j in range(i, end) if c[j] == '('), None)
 
@@ -221,7 +221,7 @@ def _is_host(c, f):
     name, after = c[f.paren - 1], c.match[f.paren] + 1
     if not _UNMARKED_WORDS.isdisjoint(f.words) or _may_have_macro(f) or name in _MEANS_ANOTHER and not f.owner:
         return False
-    if 'friend' in f.words and not f.defined or c[after] != '{' and c[c.until(after, ('=', ';', '{'))] == '=':
+    if 'friend' in f.words and not f.defined or c[after] != '{' and c[c.find_stop(after, ('=', ';', '{'))] == '=':
         return False
     return not _NO_TYPES.issuperset(c.texts[f.first : f.paren - 1]) or name == f.owner
 
@@ -402,7 +402,7 @@ def _is_constant(c, i):
 
 def _end_of_body(c, p):
     "Return the index after the body of the function with its `(` at `p`, which member initializers may precede"
-    i = c.until(c.match[p] + 1, (':', '{', ';'))
+    i = c.find_stop(c.match[p] + 1, (':', '{', ';'))
     while c[i] in (':', ','):
         i = next(j for j in range(i + 1, len(c)) if c[j] in ('(', '{'))
         i = c.match[i] + 1

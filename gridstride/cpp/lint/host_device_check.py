@@ -38,7 +38,7 @@ def refuse_wrong_side_calls(
         paren = parameters_start(c, head)
         if paren is None or not head.is_definition or c[paren - 2] == '::':
             continue  # a name in a member function may refer to another member of its class
-        words = c.words_of(head.start, paren)
+        words = c.expanded_words(head.start, paren)
         body = range(head.end + 1, c.match.get(head.end, head.end))
         if words & {'__global__', '__device__'} and 'template' not in words:
             _refuse_host_keywords(c, body)
@@ -169,7 +169,7 @@ def _refuse_arguments(c, functions, host_functions):
         for n, (start, end) in enumerate(_template_arguments(c, i)) if called_indices else ():
             name = ''.join(c[j] for j in range(start + (c[start] == '&'), end))
             if n in called_indices and name in host_functions:
-                raise c.error(WrongSource, HOST_FUNCTION_IN_DEVICE_CODE.format(what=name), start)
+                raise c.error(WrongSource, HOST_FUNCTION_IN_DEVICE_CODE.format(name=name), start)
 
 
 def _is_called(c, name, body):
@@ -181,7 +181,7 @@ def _template_arguments(c, i):
     "Return a list with (start, end) of each template argument after the `<` at `i`"
     spans, closing = [], c.closing_angle(i) or i
     while i < closing:
-        start, i = i + 1, min(c.until(i + 1, (',', '>')), closing)
+        start, i = i + 1, min(c.find_stop(i + 1, (',', '>')), closing)
         spans.append((start, i))
     return spans
 
@@ -190,5 +190,5 @@ def _declared_parameter(c, start, end):
     "Return the name of the template parameter that the tokens `start:end` declare; None for a type parameter"
     if c[start] in ('class', 'typename', 'template'):
         return None
-    end = min(c.until(start, ('=',)), end)
+    end = min(c.find_stop(start, ('=',)), end)
     return next((c[i] for i in range(start + 1, end) if c[i - 1] in ('*', '&') and c[i + 1] == ')'), c[end - 1])

@@ -26,7 +26,9 @@ def _declarators(c, owner, head):
     first = head.start
     if c[first] in _SKIPPED or not c.is_word(first) or not c.is_word(first + 1) and c[first + 1] in (';', ',', '='):
         return
-    if c.call(first, head.end) is not None or any(text[:3] == 'gs_' for text in c.texts[first : head.end]):
+    if c.find_parameter_list(first, head.end) is not None:
+        return
+    if any(text[:3] == 'gs_' for text in c.texts[first : head.end]):
         return
     d = read_declaration(c, first)
     may_have_macro = any(len(w) > 1 and w.isupper() for w in d.words)
@@ -54,15 +56,15 @@ def _names_of_constants(c):
 def _kind(c, d, declarator, constant_types):
     "Return 'variable' or 'array'; None if device code may use it, or has one of its own"
     declarator_words = [c[i] for i in range(declarator.first, declarator.name)]
-    is_of_emulator = any('gridstride' in c[i] for i in (*range(d.start, declarator.past), declarator.init + 2))
+    is_of_emulator = any('gridstride' in c[i] for i in (*range(d.start, declarator.name_end), declarator.init + 2))
     if (
         is_of_emulator
         or {'&', '&&', '('} & {*declarator_words}
-        or c[declarator.past] not in ('[', '=', '{', ',', ';')
+        or c[declarator.name_end] not in ('[', '=', '{', ',', ';')
         or c[declarator.init + 1] == '['
     ):
         return None
     is_constexpr = 'constexpr' in d.words
     if not (is_constexpr or {'const', *constant_types} & {*(declarator_words if '*' in declarator_words else d.words)}):
         return 'variable'
-    return None if c[declarator.past] != '[' else 'array' if is_constexpr else 'variable'
+    return None if c[declarator.name_end] != '[' else 'array' if is_constexpr else 'variable'

@@ -21,11 +21,11 @@ def refuse_wrong_heads(
             i = next(i for i in c.find(f.name) if c.line(i) == f.line)
             raise c.error(WrongSource, message, i)
     for i in c.find_specifiers('__global__'):
-        if c.scope(i) == 'type' and c[i - 1] != 'friend' and c[c.until(i, ('{', ';'))] == '{':
+        if c.scope(i) == 'type' and c[i - 1] != 'friend' and c[c.find_stop(i, ('{', ';'))] == '{':
             raise c.error(WrongSource, _NOT_A_MEMBER.format(owner='the class'), i)
     for i in c.find_specifiers('__constant__'):
         if c.scope(i) == 'code' and c[i - 1] in ('{', '}', ';') and c[i] == '__constant__':
-            raise c.error(WrongSource, _LOCAL_CONSTANT.format(name=c[c.until(i, ('=', ';', '[', '{')) - 1]), i)
+            raise c.error(WrongSource, _LOCAL_CONSTANT.format(name=c[c.find_stop(i, ('=', ';', '[', '{')) - 1]), i)
 
 
 def _describe_flaw(f):

@@ -109,8 +109,8 @@ def _lambdas(c, bodies):
     "Yield (`)` of its parameters, its end) of each `__device__` lambda that host code defines"
     for i in c.find_specifiers('__device__'):
         p = c.match.get(i + 1)
-        if c[i - 1] == ']' and c[i + 1] == '(' and '__host__' not in c.words(i) and c.scope(i) == 'code':
-            opening = c.until(p + 1, ('{', ';'))
+        if c[i - 1] == ']' and c[i + 1] == '(' and '__host__' not in c.expand_alias(i) and c.scope(i) == 'code':
+            opening = c.find_stop(p + 1, ('{', ';'))
             if c[opening] == '{' and not any(a <= i < b for a, b in bodies):
                 yield p, c.match[opening]
 

@@ -80,7 +80,7 @@ def _refers_to(c, i, name):
 def _declaration(c, i, name):
     "Return the first token of this name in the function around token `i`, or in an enclosing scope"
     opening = i
-    while c.outer[opening] != -1 and c.kind(c.outer[opening]) == 'code':
+    while c.outer[opening] != -1 and c.scope_kind(c.outer[opening]) == 'code':
         opening = c.outer[opening]
     return next(k for k in c.find_between(name, opening, i + 1) if _refers_to(c, k, name))
 
@@ -100,7 +100,7 @@ def _conditions(c, i):
         while start < i and c[start] in (*_HEADS, 'else', 'do'):
             end = start
             if c[start] in _HEADS:
-                end = c.match.get(c.until(start, ('(',)), i)
+                end = c.match.get(c.find_stop(start, ('(',)), i)
             if end >= i:
                 break
             conditions.add(start)
@@ -122,7 +122,7 @@ def _declared_without_value(c, i):
         return
     while c[i] in BUILTIN:
         i += 1
-    end = c.until(i, (';',))
+    end = c.find_stop(i, (';',))
     for k in range(i, end):
         if c.is_word(k) and c.outer[k] == c.outer[i] and c[k - 1] != '*' and c[k + 1] in (',', ';'):
             if k == i or c[k - 1] == ',':
@@ -139,7 +139,7 @@ def _uninitialized_use(c, name):
     if len(ifs) != 1 or c[ifs[0]] != 'if' or c[ifs[0] + 1] != '(' or c[c.match[ifs[0] + 1] - 2] == '(':
         return None
     end = c.match[ifs[0] + 1] + 1
-    end = c.match[end] if c[end] == '{' else c.until(end, (';',))
+    end = c.match[end] if c[end] == '{' else c.find_stop(end, (';',))
     later = [k for k in uses if k > end]
     if not later or c[end + 1] == 'else' or not _is_certainly_read(c, later[0], body):
         return None

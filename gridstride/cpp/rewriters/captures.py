@@ -6,7 +6,7 @@ references, so each lambda that uses one gets a capture by reference.
 
 from bisect import bisect
 
-from ..frontend.declarations import BUILTIN, KEYWORDS, declared_name, read_declaration, specifiers
+from ..frontend.declarations import BUILTIN, KEYWORDS, declared_name, read_declaration, skip_specifiers
 from ..frontend.edits import Edits
 from ..frontend.tokens import WrongSource
 
@@ -66,13 +66,13 @@ def _body(c, i):
     after = c.match.get(i, i) + 1
     if before or c[i + 1] == '[' or c[after] == '=':
         return None
-    body = c.until(after, ('{', ';', ','))
+    body = c.find_stop(after, ('{', ';', ','))
     return body if c[body] == '{' and body in c.match else None
 
 
 def _parameters(c, i):
     "Return the names of the parameters that begin at `i`"
-    found = (declared_name(c, specifiers(c, a, b), b) for a, b in c.arguments(i)) if c[i] == '(' else ()
+    found = (declared_name(c, skip_specifiers(c, a, b), b) for a, b in c.arguments(i)) if c[i] == '(' else ()
     return [c[tokens[0]] for tokens in found if tokens]
 
 
@@ -93,7 +93,7 @@ def _end_of_scope(c, k):
     opening = c.outer[k]
     if c[opening] != '(':
         return c.match.get(opening, k)
-    end = c.until(c.match[opening] + 1, ('{', ';'))
+    end = c.find_stop(c.match[opening] + 1, ('{', ';'))
     return c.match.get(end, end)
 
 

@@ -7,14 +7,14 @@ the last three `>` of the first run of three or more that is followed by `(`.
 
 from functools import lru_cache
 
-from ..frontend.code import CLOSES, OPENS
+from ..frontend.code import OPENING_OF, OPENING_BRACKETS
 from ..frontend.declarations import KEYWORDS
 from ..frontend.edits import Edits
 from ..frontend.tokens import WrongSource
 from ..frontend.reader import declaration_heads, parameter, parameters_start, read_functions
 
-_ENDS = {*CLOSES, ';'}
-_BRACKETS = {*OPENS, '<'}
+_ENDS = {*OPENING_OF, ';'}
+_BRACKETS = {*OPENING_BRACKETS, '<'}
 _LAUNCH = frozenset(('<<<', 'cudaLaunchKernel', 'cudaLaunchCooperativeKernel', 'func'))
 
 
@@ -51,7 +51,7 @@ def _is_cast(c, i):
 def _wrap_func_field(e, i):
     "Rewrite the value of `params.func = (void *)kernel`, for a graph node, so that it has the kernel's type"
     c = e.code
-    end = c.until(i, (',', ';'))
+    end = c.find_stop(i, (',', ';'))
     name = c.text(range(c.match[i] + 1 if c[i] == '(' else i, end))
     if _is_cast(c, i):
         e.replace_tokens(i, c.match[i], f'::gridstride::Kernel(GRIDSTRIDE_NAME({name}), ')
@@ -104,7 +104,7 @@ def _count_values(c, i, end):
     n = 0
     while i < end:
         n += 1
-        i = min(c.until(i, (',',)), end) + 1
+        i = min(c.find_stop(i, (',',)), end) + 1
     return n
 
 
@@ -165,7 +165,7 @@ def _find_declaration(c, use):
 def _initializer(c, variable):
     "Return (start, end) of the value that the variable declared at a token is initialized with"
     start = variable + 1 + (c[variable + 1] == '=')
-    return start, c.match[start] + 1 if c[start] == '{' else c.until(start, (',', ';'))
+    return start, c.match[start] + 1 if c[start] == '{' else c.find_stop(start, (',', ';'))
 
 
 @lru_cache(4)
@@ -299,7 +299,7 @@ def _declare_parameters(e, name):
         return
     e.parameter_lists.add(name)
     for head in _kernel_heads(c)[name]:
-        p, first = parameters_start(c, head), c.after_template(head.start)
+        p, first = parameters_start(c, head), c.skip_template_header(head.start)
         types = ', '.join(parameter(c, a, b).type for a, b in c.arguments(p))
         declared = f'::gridstride::Parameters<{types}> {_PARAMETERS_OF}{name}({c.text(range(p + 1, c.match[p]))}); '
         e.insert(c.start(head.start), f'{c.text(range(head.start, first))} {declared}')
@@ -311,7 +311,7 @@ def _kernel_heads(c):
     res = {}
     for head in declaration_heads(c):
         p = parameters_start(c, head)
-        if p is not None and c[p - 2] != '::' and '__global__' in c.words_of(head.start, p):
+        if p is not None and c[p - 2] != '::' and '__global__' in c.expanded_words(head.start, p):
             res.setdefault(c[p - 1], []).append(head)
     return res
 

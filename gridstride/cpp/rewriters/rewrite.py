@@ -98,7 +98,7 @@ def _rewrite_heads(e):
             raise c.error(NotEmulated, f'{what}: declare them in the function that uses them', i)
         body = next((j for j in range(c.match[i + 1], len(c)) if c[j] in ('{', ';')), None)
         if body and c[body] == '{':
-            argument = c.text(range(i + 2, c.match[i + 1] if in_clusters else c.until(i + 2, (',',))))
+            argument = c.text(range(i + 2, c.match[i + 1] if in_clusters else c.find_stop(i + 2, (',',))))
             call = f'in_clusters_of(dim3({argument}))' if in_clusters else f'bounded_to({argument})'
             e.insert(c.end(body), f' ::gridstride::{call};')
 

@@ -6,7 +6,7 @@ Refused are a kernel that is called like a function, and one that returns a valu
 from bisect import bisect_left
 
 from ..frontend.code import Code
-from ..frontend.declarations import KEYWORDS, class_of, statement_of
+from ..frontend.declarations import KEYWORDS, class_name, statement_start
 from ..frontend.edits import Edits
 from ..frontend.tokens import WrongSource
 from ..lint.kernel_signature_check import refuse_wrong_heads
@@ -100,9 +100,9 @@ class _OwnNames:
             opening = c.outer[i]
             while opening >= 0 and c[opening] == '(':
                 opening = c.outer[opening]  # a parameter, or a pointer to a function
-            if c.kind(opening) == 'type':
-                self.classes.setdefault(c[i], set()).add(class_of(c, opening))
-            elif c.kind(opening) == 'code' and (c[i + 1] != '(' or c.outer[i] == opening) or c[c.outer[i]] == '(':
+            if c.scope_kind(opening) == 'type':
+                self.classes.setdefault(c[i], set()).add(class_name(c, opening))
+            elif c.scope_kind(opening) == 'code' and (c[i + 1] != '(' or c.outer[i] == opening) or c[c.outer[i]] == '(':
                 self.bodies.append((c[i], *_function_around(c, i)))
 
     def means(self, i):
@@ -119,11 +119,11 @@ class _OwnNames:
 def _function_around(c, i):
     "Return (begin, end) of the function whose body or parameters contain token `i`"
     opening = i
-    while c.outer[opening] >= 0 and c.kind(c.outer[opening]) == 'code':
+    while c.outer[opening] >= 0 and c.scope_kind(c.outer[opening]) == 'code':
         opening = c.outer[opening]
     if c[opening] != '(':
         return opening, c.match.get(opening, opening)
-    body = c.until(c.match.get(opening, opening) + 1, ('{', ';'))
+    body = c.find_stop(c.match.get(opening, opening) + 1, ('{', ';'))
     return opening, c.match.get(body, body)
 
 
@@ -131,11 +131,11 @@ def _classes_around(c, i):
     "Return the classes with members that token `i` may name: enclosing ones, that of its function, and their bases"
     waiting, opening = [], i
     while (opening := c.outer[opening]) >= 0:
-        if c.kind(opening) == 'type' and (name := class_of(c, opening)):
+        if c.scope_kind(opening) == 'type' and (name := class_name(c, opening)):
             waiting.append(name)
-        elif c[opening] == '{' and c.scope(opening) == 'namespace' and c.kind(opening) == 'code':
-            start = statement_of(c, opening)
-            p = c.call(c.after_template(start), opening)
+        elif c[opening] == '{' and c.scope(opening) == 'namespace' and c.scope_kind(opening) == 'code':
+            start = statement_start(c, opening)
+            p = c.find_parameter_list(c.skip_template_header(start), opening)
             waiting += [c[j] for j in range(start, p or start) if c[j + 1] in ('::', '<')]
     seen = set()
     while waiting:
@@ -148,9 +148,9 @@ def _classes_around(c, i):
 def _bases(c, name):
     "Yield the names after the `:` of the definitions of a class, which include its bases"
     for i in c.find(name):
-        end = c.until(i, (':', ';', '{', ',')) if c[i - 1] in ('struct', 'class') else i
+        end = c.find_stop(i, (':', ';', '{', ',')) if c[i - 1] in ('struct', 'class') else i
         if c[end] == ':':
-            yield from (c[j] for j in range(end, c.until(end, ('{', ';'))) if c.is_word(j))
+            yield from (c[j] for j in range(end, c.find_stop(end, ('{', ';'))) if c.is_word(j))
 
 
 def _rewrite_new(e):
@@ -174,7 +174,7 @@ def _device_functions(c):
     res, last = [], -1
     for i in c.find('__global__', '__device__'):
         if i > last:
-            body = c.until(i, ('{', ';'))
+            body = c.find_stop(i, ('{', ';'))
             last = c.match.get(body, body)
             res.append((body, last))
     return res
@@ -205,7 +205,7 @@ def _rewrite_returns(e):
     for i in c.find_specifiers('__global__'):
         if c.scope(i) != 'namespace':
             continue
-        body = c.until(i, ('{', ';'))
+        body = c.find_stop(i, ('{', ';'))
         for j in c.find_between('return', body, c.match.get(body, body)):
             if c[j + 1] == ';' and not _in_lambda(c, j, body):
                 line = '__LINE__ + 1' if _is_after_barrier(c, j) else '__LINE__'

@@ -1,12 +1,12 @@
 """Rewrites shared and device variables to references to memory of the emulator.
 
-The type of such a reference is that of the declaration, without the variable's name.
+The type of the reference is that of the variable.
 """
 
 import re
 
 from ..frontend.code import ALIGNMENTS
-from ..frontend.declarations import is_alignment, is_storage, tokens_of_type, past_attribute, read_declaration
+from ..frontend.declarations import is_alignment, is_storage, tokens_of_type, skip_attribute, read_declaration
 from ..frontend.edits import Edits, NotEmulated
 from ..frontend.reader import namespace_of, read
 from ..frontend.tokens import WrongSource
@@ -23,8 +23,8 @@ def rewrite_shared(e: Edits):
         if declarators := list(d.declarators):
             _rewrite_shared(e, d, declarators)
         elif not _is_alias(c):
-            what = 'the emulator cannot parse this declaration of a __shared__ variable: write its type and its name'
-            raise c.error(NotEmulated, what, i)
+            message = 'the emulator cannot parse this declaration of a __shared__ variable: write its type and its name'
+            raise c.error(NotEmulated, message, i)
         end = declarators[-1].end if declarators else i
 
 
@@ -36,69 +36,70 @@ def _is_alias(c):
 
 def _rewrite_shared(e, d, declarators):
     c = e.code
-    common = _type_of_all(e, d)
+    common_type = _common_type(e, d)
     if not _defines_type(c, d):
         e.replace(c.start(d.start), c.start(d.first))
     for declarator in declarators:
         if declarator.init < declarator.end:
             name = c[declarator.name]
-            what = f'{name} is in shared memory, so it cannot have an initial value here'
-            raise c.error(WrongSource, f'{what}: let a thread write it, then __syncthreads()', declarator.name)
-        e.replace_tokens(declarator.first, declarator.end - 1, _shared_reference(e, d, declarator, common))
+            message = f'{name} is in shared memory, so it cannot have an initial value here'
+            raise c.error(WrongSource, f'{message}: let a thread write it, then __syncthreads()', declarator.name)
+        e.replace_tokens(declarator.first, declarator.end - 1, _shared_reference(e, d, declarator, common_type))
         if c[declarator.end] == ',':
             e.replace_tokens(declarator.end, declarator.end, ';')
 
 
-def _shared_reference(e, d, declarator, common):
-    "Return C++ code for the reference that replaces `declarator`; `common` is the type of all declarators"
+def _shared_reference(e, d, declarator, common_type):
+    "Return C++ code for the reference that replaces `declarator`; `common_type` is that of all declarators"
     c = e.code
     dynamic = 'extern' in d.words
-    outside = c.macro is None and c.scope(d.start) == 'namespace'
-    make = 'dynamic_shared' if dynamic else 'file_shared' if outside else 'shared'
+    at_file_scope = c.macro is None and c.scope(d.start) == 'namespace'
+    function = 'dynamic_shared' if dynamic else 'file_shared' if at_file_scope else 'shared'
     suffix = _parenthesize_bounds(
         c.text(
             [
                 j
                 for j in tokens_of_type(c, declarator.first, declarator.end)
-                if not declarator.name <= j < declarator.past
+                if not declarator.name <= j < declarator.name_end
             ]
         )
     )
     name, type_ = (
-        c.text(range(declarator.name, declarator.past)),
-        f'{common} {suffix}'.strip() + ('' if dynamic else ', __COUNTER__'),
+        c.text(range(declarator.name, declarator.name_end)),
+        f'{common_type} {suffix}'.strip() + ('' if dynamic else ', __COUNTER__'),
     )
-    before = 'static thread_local ' if outside else ''
+    prefix = 'static thread_local ' if at_file_scope else ''
     if dynamic:
-        before = f'extern {_declared_as(e, declarator, common)}; {before}'
-    alignment = _alignment(c, d.start, declarator.end) if make == 'shared' and c.macro is None else None
+        prefix = f'extern {_extern_declaration(e, declarator, common_type)}; {prefix}'
+    alignment = _alignment(c, d.start, declarator.end) if function == 'shared' and c.macro is None else None
     if alignment:
-        before = f'struct gs_align_{name} {{ alignas({alignment}) char c; }}; '
+        prefix = f'struct gs_align_{name} {{ alignas({alignment}) char c; }}; '
         type_ += f', alignof(gs_align_{name})'
-    return f'{before}auto &{name} = ::gridstride::{make}<{type_}>({e.quote(name)})'
+    return f'{prefix}auto &{name} = ::gridstride::{function}<{type_}>({e.quote(name)})'
 
 
-def _declared_as(e, declarator, common):
-    "Return C++ code that declares a dynamic array under another name, so that the compiler refuses two types of it"
+def _extern_declaration(e, declarator, common_type):
+    "Return C++ code that declares a dynamic array under another name, so that the compiler refuses a second type"
     c = e.code
-    own = tokens_of_type(c, declarator.first, declarator.end)
+    indices = tokens_of_type(c, declarator.first, declarator.end)
     before, after = (
-        c.text([j for j in own if side(j)]) for side in (lambda j: j < declarator.name, lambda j: j >= declarator.past)
+        c.text([j for j in indices if side(j)])
+        for side in (lambda j: j < declarator.name, lambda j: j >= declarator.name_end)
     )
-    name = e.paste('gs_extern_') + c.text(range(declarator.name, declarator.past))
-    return f'__attribute__((unused)) {common} {before}{name}{after}'  # it is never used otherwise
+    name = e.paste('gs_extern_') + c.text(range(declarator.name, declarator.name_end))
+    return f'__attribute__((unused)) {common_type} {before}{name}{after}'  # it is never used otherwise
 
 
-def _parenthesize_bounds(own):
+def _parenthesize_bounds(declarator_text):
     "Put array bounds that contain a `>` in parentheses, so that it does not end the template arguments"
-    return re.sub(r'\[([^\[\]]*>[^\[\]]*)\]', r'[(\1)]', own)
+    return re.sub(r'\[([^\[\]]*>[^\[\]]*)\]', r'[(\1)]', declarator_text)
 
 
 def _alignment(c, i, end):
     "Return the alignment in the declaration `i:end`; None if it has none"
     for j in range(i, end):
-        is_align = c[j] in ('alignas', '__align__') or c[j] == 'aligned' and c[j - 1] == '('
-        if is_align and c[j + 1] == '(':
+        is_alignment_keyword = c[j] in ('alignas', '__align__') or c[j] == 'aligned' and c[j - 1] == '('
+        if is_alignment_keyword and c[j + 1] == '(':
             return c.text(range(j + 2, c.match[j + 1]))
 
 
@@ -106,7 +107,7 @@ def _defines_type(c, d):
     return '{' in c.texts[d.start : d.first]
 
 
-def _type_of_all(e, d):
+def _common_type(e, d):
     "Return the type that all declarators of `d` share; a type that `d` defines is moved to a declaration of its own"
     return _extract_type(e, d) if _defines_type(e.code, d) else e.code.text(tokens_of_type(e.code, d.start, d.first))
 
@@ -116,8 +117,8 @@ def _extract_type(e, d):
     brace = next(j for j in range(d.start, d.first) if c[j] == '{')
     key = next(j for j in range(d.start, brace) if c[j] in ('struct', 'union', 'class'))
     j = key + 1
-    while j < brace and past_attribute(c, j) > j:
-        j = past_attribute(c, j)
+    while j < brace and skip_attribute(c, j) > j:
+        j = skip_attribute(c, j)
     name = c[j] if j < brace else f'gs_type_{c.start(key)}'
     if d.start < key:
         e.replace(c.start(d.start), c.start(key))
@@ -129,7 +130,7 @@ def _extract_type(e, d):
 
 
 # `__device__ int n = 3;` outside functions becomes a variable with the initial value, and a reference to device memory
-# that is initialized from it. Constants that the compiler may need at compile time are not rewritten.
+# that starts with a copy of this value. Constants that the compiler may need at compile time are not rewritten.
 _SPACES = {'__managed__': 'm', '__constant__': 'c', '__device__': 'd'}
 _NO_SYMBOL = {'constexpr', '__shared__', '__global__', 'typedef', 'using', 'friend', 'template'}
 
@@ -137,17 +138,17 @@ _NO_SYMBOL = {'constexpr', '__shared__', '__global__', 'typedef', 'using', 'frie
 def rewrite_symbols(e: Edits):
     "Rewrite `__device__ T a = 3;` outside functions to a reference to device memory"
     c = e.code
-    found = list(_device_variables(c, e.shared))
+    device_variables = list(_device_variables(c, e.shared))
     e.has_plain_variables = any(_stays_variable(c, i) for i in c.find_specifiers(*_SPACES))
     names = (
-        (c.text(range(declarator.name, declarator.past)), declarator, d)
-        for d, declarators in found
+        (c.text(range(declarator.name, declarator.name_end)), declarator, d)
+        for d, declarators in device_variables
         for declarator in declarators
     )
     defined = {name for name, declarator, d in names if not _is_declaration(declarator, d)}
-    seen = {}  # name of a declared variable -> whether its size is known
-    for d, declarators in found:
-        _rewrite_symbol(e, d, declarators, defined, seen)
+    has_reference = {}  # name of a declared variable -> whether the reference to it was inserted
+    for d, declarators in device_variables:
+        _rewrite_symbol(e, d, declarators, defined, has_reference)
 
 
 def _device_variables(c, shared=()):
@@ -162,41 +163,42 @@ def _device_variables(c, shared=()):
             continue
         declarators = [first, *d.declarators]
         end = declarators[-1].end
-        constants = 'const' in d.words and all(_is_number(c, declarator) for declarator in declarators)
-        if not constants or any(_qualified(c, d, declarator) in shared for declarator in declarators):
+        are_constants = 'const' in d.words and all(_is_scalar_constant(c, declarator) for declarator in declarators)
+        if not are_constants or any(_qualified_name(c, d, declarator) in shared for declarator in declarators):
             yield d, declarators
 
 
 # A variable that several files access has external linkage, as with nvcc -rdc=true: one file defines the variable and
 # the reference, and the other files declare the reference.
-def _qualified(c, d, declarator):
+def _qualified_name(c, d, declarator):
     "Return the variable's name with its namespaces; None in an unnamed namespace, which other files cannot access"
     opening = d.start
     while (opening := c.outer[opening]) >= 0:
         if c[opening - 1] == 'namespace':
             return None
-    space, name = namespace_of(c, d.start), c.text(range(declarator.name, declarator.past))
+    space, name = namespace_of(c, d.start), c.text(range(declarator.name, declarator.name_end))
     return f'{space}::{name}' if space else name
 
 
 def shared_variables(
-    texts: dict,  # file name -> CUDA C: all files of a program, with its own headers
+    sources: dict,  # file name -> CUDA C: all files of a program, with its own headers
 ) -> tuple:  # of (qualified name, array bounds such as '[4]')
     "Return the `__device__` variables that one file declares `extern` and another one defines"
-    declared = {}
-    defined = {}
+    declaring_files = {}
+    defining_files = {}
     bounds = {}
-    for file, text in texts.items():
-        for name, declares, size in _external_variables(text):
-            (declared if declares else defined).setdefault(name, set()).add(file)
-            if not declares:
-                bounds[name] = size
-    found = (name for name in declared if name in defined and len(declared[name] | defined[name]) > 1)
-    return tuple(sorted((name, bounds[name]) for name in found))
+    for file, text in sources.items():
+        for name, is_declaration, bound in _external_variables(text):
+            (declaring_files if is_declaration else defining_files).setdefault(name, set()).add(file)
+            if not is_declaration:
+                bounds[name] = bound
+    candidates = declaring_files.keys() & defining_files.keys()
+    shared_names = (name for name in candidates if len(declaring_files[name] | defining_files[name]) > 1)
+    return tuple(sorted((name, bounds[name]) for name in shared_names))
 
 
 def _external_variables(text):
-    "Yield (name, is it only declared?, its bounds) per device variable that other files may access"
+    "Yield (name, is it a declaration without definition?, its bounds) per device variable that other files may access"
     if not any(space in text for space in _SPACES):
         return
     try:
@@ -205,7 +207,7 @@ def _external_variables(text):
         return  # rewriting this file reports the error
     for d, declarators in _device_variables(c, _AnyName()):
         for declarator in declarators:
-            if 'static' not in d.words and (name := _qualified(c, d, declarator)):
+            if 'static' not in d.words and (name := _qualified_name(c, d, declarator)):
                 yield name, _is_declaration(declarator, d), _bounds(c, declarator)
 
 
@@ -218,10 +220,10 @@ class _AnyName:
 
 def _bounds(c, declarator):
     "Return the first array bound of a declarator, in brackets, computed from its initializer if empty; '' for no array"
-    if c[declarator.past] != '[':
+    if c[declarator.name_end] != '[':
         return ''
-    if c[declarator.past + 1] != ']':
-        return c.text(range(declarator.past, c.match[declarator.past] + 1))
+    if c[declarator.name_end + 1] != ']':
+        return c.text(range(declarator.name_end, c.match[declarator.name_end] + 1))
     brace = declarator.init + (c[declarator.init] == '=')
     return f'[{len(c.arguments(brace))}]' if declarator.init < declarator.end and c[brace] == '{' else ''
 
@@ -232,16 +234,16 @@ def _stays_variable(c, i):
         return False
     d = read_declaration(c, i)
     first = next(d.declarators, None)
-    if not first or c[first.past] == '(':
+    if not first or c[first.name_end] == '(':
         return False
-    whole = c[first.past] == ''  # the token after the macro decides
+    name_is_last = c[first.name_end] == ''  # so the token after the macro decides
     if _is_symbol(c, d, first):
-        return c.scope(i) == 'type' or 'const' in d.words and _is_number(c, first)
-    return whole and c.macro is not None and not d.words & _NO_SYMBOL
+        return c.scope(i) == 'type' or 'const' in d.words and _is_scalar_constant(c, first)
+    return name_is_last and c.macro is not None and not d.words & _NO_SYMBOL
 
 
 def _is_declaration(declarator, d):
-    "Return whether it has `extern` and no initializer; nvcc takes it as the definition if there is no other"
+    "Return whether the variable has `extern` and no initializer; nvcc takes it as the definition if there is no other"
     return 'extern' in d.words and declarator.init == declarator.end
 
 
@@ -249,72 +251,76 @@ def _is_symbol(c, d, declarator):
     "Return whether the declaration with this first declarator declares a device variable"
     if d.words & _NO_SYMBOL or c[d.start - 1] == 'template':
         return False
-    if c[declarator.past] == '(':
-        return _is_value(c, declarator.past + 1)
-    if c[declarator.past] == '':
+    if c[declarator.name_end] == '(':
+        return _is_literal(c, declarator.name_end + 1)
+    if c[declarator.name_end] == '':
         return bool(d.words & {'__constant__', '__managed__'})
-    return c[declarator.past] in ('[', '=', '{', ',', ';', ')') or past_attribute(c, declarator.past) > declarator.past
+    return (
+        c[declarator.name_end] in ('[', '=', '{', ',', ';', ')')
+        or skip_attribute(c, declarator.name_end) > declarator.name_end
+    )
 
 
-def _is_value(c, i):
-    literal = i < len(c) and c.tokens.kinds[i] in ('number', 'string')
-    return literal or c[i] in ('-', '!', '~', '&', '{', 'true', 'false', 'nullptr')
+def _is_literal(c, i):
+    is_token_literal = i < len(c) and c.tokens.kinds[i] in ('number', 'string')
+    return is_token_literal or c[i] in ('-', '!', '~', '&', '{', 'true', 'false', 'nullptr')
 
 
-def _is_number(c, declarator):
+def _is_scalar_constant(c, declarator):
     return declarator.init < declarator.end and not any(
         c[j] in ('*', '[') for j in range(declarator.first, declarator.init)
     )
 
 
-def _rewrite_symbol(e, d, declarators, defined, seen):
+def _rewrite_symbol(e, d, declarators, defined, has_reference):
     c = e.code
-    aligned, defines = _alignments(c, d), _defines_type(c, d)
-    common = _type_of_all(e, d)
+    alignments, defines_type = _alignments(c, d), _defines_type(c, d)
+    common_type = _common_type(e, d)
     for n, declarator in enumerate(declarators):
-        name = c.text(range(declarator.name, declarator.past))
-        shared = _shared_name(e, d, declarator)
-        declares = _is_declaration(declarator, d) and (shared is not None or name in defined)
-        linkage = '' if name in seen else 'static '
-        if shared is not None:
+        name = c.text(range(declarator.name, declarator.name_end))
+        shared_name = _shared_name(e, d, declarator)
+        is_declaration = _is_declaration(declarator, d) and (shared_name is not None or name in defined)
+        linkage = '' if name in has_reference else 'static '
+        if shared_name is not None:
             linkage = 'extern ' if 'const' in d.words else ''
-        prefix = aligned + ('extern ' if declares else linkage) + common
+        prefix = alignments + ('extern ' if is_declaration else linkage) + common_type
         if n:
             e.replace_tokens(declarator.first - 1, declarator.first - 1, f'; {prefix}')
-        elif defines:
+        elif defines_type:
             e.insert(c.start(d.first), f'{prefix} ')
         else:
-            e.replace(c.start(_past_directives(c, d)), c.start(d.first), f'{prefix} ')
+            e.replace(c.start(_skip_directives(c, d)), c.start(d.first), f'{prefix} ')
         e.insert(c.start(declarator.name), e.paste('gs_init_'))
-        if shared is None:
-            _insert_reference(e, d, declarator, name, declares, seen)
+        if shared_name is None:
+            _insert_reference(e, d, declarator, name, is_declaration, has_reference)
         else:
-            _insert_shared_reference(e, d, declarator, shared, declares)
+            _insert_shared_reference(e, d, declarator, shared_name, is_declaration)
 
 
 def _shared_name(e, d, declarator):
     "Return the qualified name of a variable that other files access, too; None for any other variable"
     if e.code.macro is not None or 'static' in d.words or not e.shared:
         return None
-    name = _qualified(e.code, d, declarator)
+    name = _qualified_name(e.code, d, declarator)
     return name if name in e.shared else None
 
 
-def _insert_shared_reference(e, d, declarator, name, declares):
-    "Insert the declaration of the reference that all files share; its definition in the file with the variable's"
+def _insert_shared_reference(e, d, declarator, qualified_name, is_declaration):
+    "Insert a declaration of the reference that all files share, or its definition if this file defines the variable"
     c = e.code
-    own, at = c[declarator.name], c.end(declarator.end - 1)
-    if c[declarator.past] == '[' and c[declarator.past + 1] == ']' and declares and e.shared[name]:
-        e.insert(c.start(declarator.past + 1), e.shared[name][1:-1])
-    slot = 'gs_slot_' + name.replace('::', '_')
-    if declares:
-        e.insert(at, f'; GRIDSTRIDE_DECLARE_SYMBOL({slot}, {own}, gs_init_{own})')
+    name, pos = c[declarator.name], c.end(declarator.end - 1)
+    without_bound = c[declarator.name_end] == '[' and c[declarator.name_end + 1] == ']'
+    if without_bound and is_declaration and e.shared[qualified_name]:
+        e.insert(c.start(declarator.name_end + 1), e.shared[qualified_name][1:-1])
+    slot = 'gs_slot_' + qualified_name.replace('::', '_')
+    if is_declaration:
+        e.insert(pos, f'; GRIDSTRIDE_DECLARE_SYMBOL({slot}, {name}, gs_init_{name})')
         return
     space = next(v for k, v in _SPACES.items() if k in d.words)
-    e.insert(at, f"; GRIDSTRIDE_SHARED_SYMBOL({slot}, {own}, gs_init_{own}, {e.quote(own)}, '{space}')")
+    e.insert(pos, f"; GRIDSTRIDE_SHARED_SYMBOL({slot}, {name}, gs_init_{name}, {e.quote(name)}, '{space}')")
 
 
-def _past_directives(c, d):
+def _skip_directives(c, d):
     "Return the first token of `d` to replace: after a preprocessor line, if only `__constant__` and the like precede"
     if not c.directives:
         return d.start
@@ -326,24 +332,24 @@ def _alignments(c, d):
     "Return the text of the alignments among the specifiers of `d`"
     if not c.aliases and ALIGNMENTS.isdisjoint(c.texts[d.start : d.first]):
         return ''
-    found = [j for j in range(d.start, d.first) if c.is_word(j) and not is_storage(c, j) and past_attribute(c, j) > j]
-    return ''.join(c.text(range(j, past_attribute(c, j))) + ' ' for j in found)
+    indices = [j for j in range(d.start, d.first) if c.is_word(j) and not is_storage(c, j) and skip_attribute(c, j) > j]
+    return ''.join(c.text(range(j, skip_attribute(c, j))) + ' ' for j in indices)
 
 
-def _insert_reference(e, d, declarator, name, declares, seen):
+def _insert_reference(e, d, declarator, name, is_declaration, has_reference):
     """Insert the reference, which has the variable's own name, once.
 
     For a variable that is declared before its definition, this is where its size is first known."""
     c = e.code
-    if seen.get(name):
+    if has_reference.get(name):
         return
-    known = not (declares and c[declarator.past] == '[' and c[declarator.past + 1] == ']')
-    if known:
+    has_size = not (is_declaration and c[declarator.name_end] == '[' and c[declarator.name_end + 1] == ']')
+    if has_size:
         space = next(v for k, v in _SPACES.items() if k in d.words)
         if c.macro is None:
             reference = f"GRIDSTRIDE_OWN_SYMBOL({name}, '{space}')"
         else:
             reference = f"GRIDSTRIDE_SYMBOL({name}, {e.paste('gs_init_')}{name}, {e.quote(name)}, '{space}')"
         e.insert(c.end(declarator.end - 1), f'; {reference}')
-    if declares:
-        seen[name] = known
+    if is_declaration:
+        has_reference[name] = has_size
