@@ -1,7 +1,7 @@
 "Inline PTX, instruction by instruction: what each becomes, and what is refused."
 import pytest
 
-from gridstride.cpp.rewriters.ptx import UnknownPTX, statements
+from gridstride.cpp.rewriters.ptx import UnknownPTX, translate_ptx
 
 
 @pytest.mark.parametrize('ptx,cpp', [
@@ -28,11 +28,11 @@ from gridstride.cpp.rewriters.ptx import UnknownPTX, statements
      '::gridstride::ptx::over(__LINE__, true, gs_0, gs_1); if (!gs_register_over) goto gs_label_again; } }'),
     ('elect.sync _|%0, %1;', '::gridstride::ptx::elect(__LINE__, ::gridstride::ptx::Sink(), gs_0, gs_1);'),
 ])
-def test_what_it_becomes(ptx, cpp): assert statements(ptx, 4) == cpp
+def test_what_it_becomes(ptx, cpp): assert translate_ptx(ptx, 4) == cpp
 
 
 @pytest.mark.parametrize('ptx', ['tcgen05.fence;', 'mov.u32 %0, %%gridid;', 'mov.u32 %0', 'mov.u32 %0, %4;',
     'bar.sync 1;', 'cp.async.wait_group %0, %0;', '.reg .v4 .b32 x;',
     'mma.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32 %0;'])
 def test_what_is_refused(ptx):
-    with pytest.raises(UnknownPTX): statements(ptx, 4)
+    with pytest.raises(UnknownPTX): translate_ptx(ptx, 4)

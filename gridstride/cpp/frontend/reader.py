@@ -315,7 +315,7 @@ def not_on_host_error(name: str, defined: list) -> WrongSource:
     return WrongSource(f'{name!r} {problem}. Host functions it defines: {host_names}')
 
 
-# NVRTC compiles device code only. So host functions become blank lines: the other functions keep their line numbers.
+# NVRTC compiles device code only. So host functions become blank lines: each other function stays on its line.
 _DEVICE_WORDS, _TORCH_NAMESPACES = {'__global__', '__device__', 'constexpr'}, {'torch', 'at', 'c10', 'pybind11'}
 
 

@@ -16,51 +16,59 @@ _QUALIFIERS = '*', '&', '&&', 'const', 'volatile', '__restrict__', '__restrict'
 def rewrite_captures(e: Edits):
     "Rewrite `[=] { s[i] = 0; }` to `[=, &s] { s[i] = 0; }`; raises `WrongSource` if the source captures `s` itself"
     c = e.code
-    declared = {token for i in c.find_specifiers('__shared__') if c.scope(i) == 'code' for token in _names(c, i)}
-    if not declared or not c.find('['):
+    shared_tokens = {
+        token for i in c.find_specifiers('__shared__') if c.scope(i) == 'code' for token in _declared_tokens(c, i)
+    }
+    if not shared_tokens or not c.find('['):
         return
-    known = dict.fromkeys(c[token] for token in sorted(declared))
-    known.update({name: _declarations(c, name, declared) for name in known})
-    by_macros = _in_macros(e, known)
+    declarations_of = dict.fromkeys(c[token] for token in sorted(shared_tokens))
+    declarations_of.update({name: _declarations(c, name, shared_tokens) for name in declarations_of})
+    names_of_macro = _names_used_by_macros(e, declarations_of)
     for i in c.find('['):
-        if (body := _body(c, i)) is None:
+        if (body := _lambda_body(c, i)) is None:
             continue
-        own = _parameters(c, c.match[i] + 1)
-        used = _used(c, body, by_macros)
-        mentioned = dict.fromkeys([*used, *map(c.__getitem__, range(i, c.match[i]))])
-        shared = [
-            name for name in known if name in mentioned and name not in own and _is_shared(known[name], declared, body)
+        parameters = _parameter_names(c, c.match[i] + 1)
+        used_names = _names_used_by_lambda(c, body, names_of_macro)
+        mentioned_names = dict.fromkeys([*used_names, *map(c.__getitem__, range(i, c.match[i]))])
+        captured_names = [
+            name
+            for name in declarations_of
+            if name in mentioned_names
+            and name not in parameters
+            and _is_shared(declarations_of[name], shared_tokens, body)
         ]
-        _refuse_captured(c, i, shared)
-        end, by_reference = c.match[i], c[i + 1] == '&' and c[i + 2] in (',', ']')
-        captured = ', '.join(f'&{name}' for name in shared if not by_reference and name in used)
-        e.insert(c.start(end), f', {captured}' if captured and end > i + 1 else captured)
+        _refuse_explicit_captures(c, i, captured_names)
+        end, captures_all_by_reference = c.match[i], c[i + 1] == '&' and c[i + 2] in (',', ']')
+        captures = ', '.join(
+            f'&{name}' for name in captured_names if not captures_all_by_reference and name in used_names
+        )
+        e.insert(c.start(end), f', {captures}' if captures and end > i + 1 else captures)
 
 
-def _in_macros(e, names):
-    "Return {name of a macro: those of `names` that its body uses}"
+def _names_used_by_macros(e, names):
+    "Return {name of a macro: the names of `names` that its body uses}"
     return {m.name: [c for c in {*map(m.__getitem__, range(len(m)))} if c in names] for m in e.macros}
 
 
-def _used(c, body, by_macros):
-    "Return the names that a lambda's `body` uses, directly or by a macro"
-    used = {c[k] for k in range(body + 1, c.match[body]) if c[k - 1] not in ('.', '->', '::')}
-    return used.union(*(by_macros[name] for name in used if name in by_macros))
+def _names_used_by_lambda(c, body, names_of_macro):
+    "Return the names that a lambda's `body` uses, directly or through a macro"
+    names = {c[k] for k in range(body + 1, c.match[body]) if c[k - 1] not in ('.', '->', '::')}
+    return names.union(*(names_of_macro[name] for name in names if name in names_of_macro))
 
 
-def _refuse_captured(c, i, shared):
+def _refuse_explicit_captures(c, i, shared_names):
     for a, b in c.arguments(i):
-        if c[b - 1] in shared and (b - a == 1 or b - a == 2 and c[a] == '&'):
-            what = f'{c[b - 1]} is in shared memory, so it is static: a lambda cannot capture it; remove it there'
-            raise c.error(WrongSource, what, b - 1)
+        if c[b - 1] in shared_names and (b - a == 1 or b - a == 2 and c[a] == '&'):
+            message = f'{c[b - 1]} is in shared memory, so it is static: a lambda cannot capture it; do not list it'
+            raise c.error(WrongSource, message, b - 1)
 
 
-def _names(c, i):
-    "Return the tokens of the names that the declaration with `__shared__` at `i` declares"
+def _declared_tokens(c, i):
+    "Return the tokens with the names of the variables that the declaration at `i` declares"
     return [declarator.name for declarator in read_declaration(c, i).declarators]
 
 
-def _body(c, i):
+def _lambda_body(c, i):
     "Return the index of the `{` of the lambda that begins at `i`; None if no lambda begins there"
     before = c[i - 1] in (')', ']', '[') or c.is_word(i - 1) and c[i - 1] not in KEYWORDS or c.is_string(i - 1)
     after = c.match.get(i, i) + 1
@@ -70,22 +78,22 @@ def _body(c, i):
     return body if c[body] == '{' and body in c.match else None
 
 
-def _parameters(c, i):
+def _parameter_names(c, i):
     "Return the names of the parameters that begin at `i`"
-    found = (declared_name(c, skip_specifiers(c, a, b), b) for a, b in c.arguments(i)) if c[i] == '(' else ()
-    return [c[tokens[0]] for tokens in found if tokens]
+    declared = (declared_name(c, skip_specifiers(c, a, b), b) for a, b in c.arguments(i)) if c[i] == '(' else ()
+    return [c[tokens[0]] for tokens in declared if tokens]
 
 
-def _declarations(c, name, declared):
+def _declarations(c, name, shared_tokens):
     "Return (token, end of its scope) of each declaration of a name"
-    return [(k, _end_of_scope(c, k)) for k in c.find(name) if k in declared or _is_declared(c, k)]
+    return [(k, _end_of_scope(c, k)) for k in c.find(name) if k in shared_tokens or _is_declared(c, k)]
 
 
-def _is_shared(known, declared, body):
-    "Return whether a name refers to one of the shared variables `declared` at the start of a lambda's `body`"
-    before = range(bisect(known, (body,)) - 1, -1, -1)
-    last = next((known[n][0] for n in before if known[n][1] > body), None)
-    return last in declared
+def _is_shared(declarations, shared_tokens, body):
+    "Return whether a name with these declarations refers to one of `shared_tokens` at the start of a lambda's `body`"
+    earlier = range(bisect(declarations, (body,)) - 1, -1, -1)
+    innermost = next((declarations[n][0] for n in earlier if declarations[n][1] > body), None)
+    return innermost in shared_tokens
 
 
 def _end_of_scope(c, k):

@@ -1,12 +1,12 @@
 """Rewrites statements of inline PTX, `asm volatile("text" : outputs : inputs : clobbers)`, to blocks of C++.
 
-In the block each operand is a variable, `gs_0` for `%0`, and `ptx` translates the text to calls. An output is written
+In the block each operand is a variable, `gs_0` for `%0`, and `ptx` translates the PTX to calls. An output is written
 back after the last instruction. An operand `"n"` is a constant expression, which PTX also allows in place of a literal.
 The body of a macro may insert its parameter into the text, as in `"cp.async.wait_group " #n ";"`.
 """
 
 from ..frontend.edits import Edits, NotEmulated
-from .ptx import UnknownPTX, statements
+from .ptx import UnknownPTX, translate_ptx
 from ..frontend.tokens import literal
 
 
@@ -19,29 +19,31 @@ def rewrite_asm(e: Edits):
 
 def _rewrite_statement(e, i):
     c = e.code
-    p = next(j for j in range(i + 1, len(c) + 1) if c[j] not in ('volatile', '__volatile__', '__volatile', 'inline'))
-    if c[p] != '(' or p not in c.match:
+    paren = next(
+        j for j in range(i + 1, len(c) + 1) if c[j] not in ('volatile', '__volatile__', '__volatile', 'inline')
+    )
+    if c[paren] != '(' or paren not in c.match:
         raise c.error(NotEmulated, 'the emulator cannot parse this asm statement', i)
-    text, *more = _sections(c, p)
-    operands = [(*operand, n == 0) for n, ids in enumerate(more[:2]) for operand in _operands(c, ids)]
+    text, *operand_ids = _split_at_colons(c, paren)
+    operands = [(*operand, n == 0) for n, ids in enumerate(operand_ids[:2]) for operand in _read_operands(c, ids)]
     try:
-        calls = statements(_text(e, text), len(operands))
+        calls = translate_ptx(_asm_text(e, text), len(operands))
         bindings = [_bind(n, *operand) for n, operand in enumerate(operands)]
     except UnknownPTX as error:
-        what = f'{error}; exclude it from the emulator with `#ifndef GRIDSTRIDE_EMULATOR`'
-        raise c.error(NotEmulated, what, i) from None
+        message = f'{error}; exclude it from the emulator with `#ifndef GRIDSTRIDE_EMULATOR`'
+        raise c.error(NotEmulated, message, i) from None
     block = [
         'do {',
-        *(before for before, _ in bindings),
+        *(definition for definition, _ in bindings),
         calls,
-        *(after for _, after in bindings if after),
+        *(store for _, store in bindings if store),
         '} while (0)',
     ]
-    e.replace_tokens(i, c.match[p], ' '.join(block))
+    e.replace_tokens(i, c.match[paren], ' '.join(block))
 
 
-def _sections(c, p):
-    "Split the tokens of the asm statement with its `(` at `p` at the colons; returns lists of indices"
+def _split_at_colons(c, p):
+    "Split an asm statement, whose `(` is token `p`, at its colons; returns a list of lists of indices"
     res, j = [[]], p + 1
     while j < c.match[p]:
         if c[j] in (':', '::'):
@@ -52,7 +54,7 @@ def _sections(c, p):
     return res
 
 
-def _text(e, ids):
+def _asm_text(e, ids):
     """Return the text of an asm statement.
 
     It consists of string literals, macros that expand to them, and stringified macro parameters, marked by \\x01."""
@@ -65,12 +67,14 @@ def _text(e, ids):
         elif c[j] in e.literals:
             parts.append(e.literals[c[j]])
         elif c[j] != '#':
-            what = f'on the emulator, the text of an asm statement must be written as string literals, not as {c[j]!r}'
-            raise c.error(NotEmulated, what, j)
+            message = (
+                f'on the emulator, the text of an asm statement must be written as string literals, not as {c[j]!r}'
+            )
+            raise c.error(NotEmulated, message, j)
     return ''.join(parts)
 
 
-def _operands(c, ids):
+def _read_operands(c, ids):
     "Return a list of (constraint, expression), one per operand"
     res, j = [], 0
     while j < len(ids):
@@ -82,13 +86,17 @@ def _operands(c, ids):
     return res
 
 
-def _bind(n, constraint, expression, output):
-    "Return C++ code that defines the variable `gs_n` of an operand, and code that writes it back, '' for an input"
-    kind = constraint.strip('=+&')
-    constant, marked = kind in ('n', 'i'), constraint[:1] in ('=', '+')
-    if kind not in ('r', 'l', 'f', 'd', 'h', 'n', 'i') or output != marked or (output and constant):
+def _bind(n, constraint, expression, is_output):
+    "Return C++ code that defines the variable `gs_n` of an operand, and code that writes it back ('' for an input)"
+    letter = constraint.strip('=+&')
+    is_constant, is_marked_output = letter in ('n', 'i'), constraint[:1] in ('=', '+')
+    if (
+        letter not in ('r', 'l', 'f', 'd', 'h', 'n', 'i')
+        or is_output != is_marked_output
+        or (is_output and is_constant)
+    ):
         raise UnknownPTX(f'the emulator does not support operands {constraint!r} of asm')
-    if constant:
+    if is_constant:
         return f'constexpr auto gs_{n} = {expression};', ''
-    macro = ('INOUT' if '+' in constraint else 'OUT') if output else 'IN'
-    return f"GRIDSTRIDE_PTX_{macro}({n}, '{kind}', {expression});", f'GRIDSTRIDE_PTX_STORE({n});' if output else ''
+    macro = ('INOUT' if '+' in constraint else 'OUT') if is_output else 'IN'
+    return f"GRIDSTRIDE_PTX_{macro}({n}, '{letter}', {expression});", f'GRIDSTRIDE_PTX_STORE({n});' if is_output else ''

@@ -15,13 +15,13 @@ from ..frontend.reader import declaration_heads, parameter, parameters_start, re
 
 _ENDS = {*OPENING_OF, ';'}
 _BRACKETS = {*OPENING_BRACKETS, '<'}
-_LAUNCH = frozenset(('<<<', 'cudaLaunchKernel', 'cudaLaunchCooperativeKernel', 'func'))
+_LAUNCH_TOKENS = frozenset(('<<<', 'cudaLaunchKernel', 'cudaLaunchCooperativeKernel', 'func'))
 
 
 def rewrite_launches(e: Edits):
     "Rewrite each launch to a call of `gridstride::launch`, whose last argument is a lambda that calls the kernel"
     c = e.code
-    for i in c.find_any(_LAUNCH | e.launchers if e.launchers else _LAUNCH):
+    for i in c.find_any(_LAUNCH_TOKENS | e.launchers if e.launchers else _LAUNCH_TOKENS):
         if c[i] == '<<<' and c[i - 1] != 'operator':
             _rewrite_launch(e, i)
         elif c[i] in ('cudaLaunchKernel', 'cudaLaunchCooperativeKernel') and c[i + 1] == '(':
@@ -37,50 +37,50 @@ def _drop_void_cast(e, i):
 
     Without the cast, `kernel` keeps its function type, from which the parameter types are deduced."""
     c = e.code
-    if _is_cast(c, i):
+    if _is_void_cast(c, i):
         e.replace_tokens(i, c.match[i], '')
     elif c[i] in ('reinterpret_cast', 'static_cast') and 'void' in (c[i + 2], c[i + 3]):
         e.replace_tokens(i, next(j for j in range(i, len(c)) if c[j] == '>'), '')
 
 
-def _is_cast(c, i):
+def _is_void_cast(c, i):
     "Return whether there is a cast to `void *` at token `i`"
     return c[i] == '(' and c.text(range(i + 1, c.match[i])).replace(' ', '') in ('void*', 'constvoid*')
 
 
 def _wrap_func_field(e, i):
-    "Rewrite the value of `params.func = (void *)kernel`, for a graph node, so that it has the kernel's type"
+    "Rewrite the value in `params.func = (void *)kernel`, for a graph node, so that it keeps the kernel's type"
     c = e.code
     end = c.find_stop(i, (',', ';'))
     name = c.text(range(c.match[i] + 1 if c[i] == '(' else i, end))
-    if _is_cast(c, i):
+    if _is_void_cast(c, i):
         e.replace_tokens(i, c.match[i], f'::gridstride::Kernel(GRIDSTRIDE_NAME({name}), ')
         e.insert(c.start(end), ')')
 
 
 def _rewrite_launch(e, i):
     c = e.code
-    first, close = _kernel_start(c, i), _config_end(c, i)
-    p, kernel = close + 3, c.text(range(first, i))
-    _check_configuration(c, i, close)
+    first, config_end = _kernel_start(c, i), _configuration_end(c, i)
+    paren, kernel = config_end + 3, c.text(range(first, i))
+    _check_configuration(c, i, config_end)
     # In a macro, the text after `>>>` may be a parameter that contains the parentheses, or is empty. Whether there are
     # arguments is then unknown, so a variadic lambda takes them, which needs no separating comma.
-    if c[p] != '(' and c.macro is None and not c.is_word(p):
+    if c[paren] != '(' and c.macro is None and not c.is_word(paren):
         raise c.error(
             WrongSource, 'this launch has no argument list: write `()` after `>>>` if the kernel takes none', i
         )
-    args_from_macro = c[p] != '(' or (c.match.get(p) == p + 2 and c[p + 1] in (c.macro or ()))
-    args = [] if args_from_macro else c.arguments(p)
+    args_from_macro = c[paren] != '(' or (c.match.get(paren) == paren + 2 and c[paren + 1] in (c.macro or ()))
+    args = [] if args_from_macro else c.arguments(paren)
     _refuse_host_lambdas(c, i, args)
     # short macros, because the result is tokenized and read again
     head, call = 'GRIDSTRIDE_LAUNCH(GRIDSTRIDE_CONFIG(', f'), {_kernel_call(e, args, kernel, i)}'
     if args_from_macro:
         head, call = '[&](auto... gs_b) { ' + head, call + ', gs_b...); }'
     e.replace_tokens(first, i, head)
-    e.replace_tokens(close, close + 2, call)
+    e.replace_tokens(config_end, config_end + 2, call)
     if not args_from_macro:
-        e.replace_tokens(p, p, ', ' if args else '')
-    _rewrite_null(e, args, _name(c, i))
+        e.replace_tokens(paren, paren, ', ' if args else '')
+    _rewrite_null(e, args, _kernel_name(c, i))
 
 
 def _check_configuration(c, i, close):
@@ -89,11 +89,11 @@ def _check_configuration(c, i, close):
         return
     n = _count_values(c, i + 1, close)
     if n == 1 and not (c[i + 1].isupper() and close == i + 2):  # a macro may expand to several
-        what = 'this launch gives the number of blocks, but not of threads: `<<<blocks, threads>>>`'
-        raise c.error(WrongSource, what, i)
+        message = 'this launch gives the number of blocks, but not of threads: `<<<blocks, threads>>>`'
+        raise c.error(WrongSource, message, i)
     if n > 4:
-        what = 'a launch takes blocks, threads, bytes of shared memory and a stream'
-        raise c.error(WrongSource, f'{what}, not {n} values', i)
+        message = 'a launch takes blocks, threads, bytes of shared memory and a stream'
+        raise c.error(WrongSource, f'{message}, not {n} values', i)
 
 
 def _count_values(c, i, end):
@@ -109,7 +109,7 @@ def _count_values(c, i, end):
 
 
 @lru_cache(4)
-def _kernels(c):
+def _kernels_by_name(c):
     "Return {name: the declarations of kernels with this name}"
     res = {}
     for f in read_functions(c):
@@ -120,7 +120,7 @@ def _kernels(c):
 
 def _is_template(c, i):
     "Return whether the kernel before token `i` is a template"
-    return any(f.template for f in _kernels(c).get(_name(c, i), ()))
+    return any(f.template for f in _kernels_by_name(c).get(_kernel_name(c, i), ()))
 
 
 def _refuse_host_lambdas(c, i, args):
@@ -131,8 +131,8 @@ def _refuse_host_lambdas(c, i, args):
     for a, b in args:
         for opening in _lambdas_in_value(c, a, b, seen):
             if c[c.match[opening] + 1] in ('(', '{'):
-                what = 'this is a host lambda, but the kernel runs on the GPU: write `__device__` after its `]`'
-                raise c.error(WrongSource, what, opening)
+                message = 'this is a host lambda, but the kernel runs on the GPU: write `__device__` after its `]`'
+                raise c.error(WrongSource, message, opening)
 
 
 def _lambdas_in_value(c, a, b, seen):
@@ -152,14 +152,14 @@ def _lambdas_in_value(c, a, b, seen):
             yield from _lambdas_in_value(c, first, end, seen)
 
 
-def _find_declaration(c, use):
+def _find_declaration(c, name_token):
     "Return the token that declares, with an initializer, the variable named by token `use`; None if none does"
     enclosing = {-1}
-    opening = use
+    opening = name_token
     while (opening := c.outer[opening]) >= 0:
         enclosing.add(opening)
-    variables = reversed(_initialized_variables(c).get(c[use], ()))
-    return next((k for k in variables if c.outer[k] in enclosing and _initializer(c, k)[1] <= use), None)
+    variables = reversed(_initialized_variables(c).get(c[name_token], ()))
+    return next((k for k in variables if c.outer[k] in enclosing and _initializer(c, k)[1] <= name_token), None)
 
 
 def _initializer(c, variable):
@@ -201,12 +201,12 @@ def _postfix_start(c, end):
         return end
     opening = c.opening_angle(end) if c[end] == '>' else c.match.get(end) if c[end] in (')', ']') else None
     if opening is None:
-        what = 'a launch `kernel<<<grid, block>>>(...)` needs the name of a kernel before `<<<`'
-        raise c.error(WrongSource, what, end + 1)
-    return _postfix_start(c, opening - 1) if c[end] != ')' or _is_called(c, opening) else opening
+        message = 'a launch `kernel<<<grid, block>>>(...)` needs the name of a kernel before `<<<`'
+        raise c.error(WrongSource, message, end + 1)
+    return _postfix_start(c, opening - 1) if c[end] != ')' or _begins_call(c, opening) else opening
 
 
-def _is_called(c, opening):
+def _begins_call(c, opening):
     "Return whether the `(` at `opening` begins a call, unlike in `if (x)`, `return (x)` and `(void)(x)`"
     if c[opening - 1] in (')', ']'):
         return c[c.match.get(opening - 1, 0) - 1] not in KEYWORDS and c[opening - 2] != 'void'
@@ -215,7 +215,7 @@ def _is_called(c, opening):
     return _is_name(c, opening - 1)
 
 
-def _config_end(c, i):
+def _configuration_end(c, i):
     "Return the index of the first `>` of the `>>>` that ends the configuration opened at `i`"
     texts = c.texts
     candidates = []
@@ -235,7 +235,7 @@ def _config_end(c, i):
     return next((j for j in candidates if c[j + 3] == '('), candidates[0])
 
 
-def _name(c, i):
+def _kernel_name(c, i):
     "Return the last name in the expression before token `i`"
     return c[(c.opening_angle(i - 1) or i) - 1] if c[i - 1] == '>' else c[i - 1]
 
@@ -247,29 +247,29 @@ def _kernel_call(e, args, kernel, i):
     passes it to the kernel directly, so that each thread evaluates it."""
     c = e.code
     braced = [n for n, (a, _) in enumerate(args) if c[a] == '{']
-    if braced and (type_of := _parameter_type(e, args, kernel, i)):
+    if braced and (type_of := _parameter_type_code(e, args, kernel, i)):
         for n in braced:
             e.insert(c.start(args[n][0]), type_of.format(n=n))
         braced = []
     if not braced:
         return f'GRIDSTRIDE_LAUNCHED({kernel})'
-    params, passed = _forward_braces(e, args)
-    return f'GRIDSTRIDE_NAME({kernel}), __LINE__, [=]({params}) GRIDSTRIDE_UNSEEN {{ {kernel}({passed}); }}'
+    parameters, arguments = _forward_braces(e, args)
+    return f'GRIDSTRIDE_NAME({kernel}), __LINE__, [=]({parameters}) GRIDSTRIDE_UNSEEN {{ {kernel}({arguments}); }}'
 
 
-def _parameter_type(e, args, kernel, i):
+def _parameter_type_code(e, args, kernel, i):
     "Return C++ code for the type of parameter `{n}` of the kernel before token `i`; None if it is unknown here"
     c = e.code
-    declared = {tuple(p.type for p in f.params) for f in _kernels(c).get(_name(c, i), ())}
-    if len(declared) == 1 and not _is_template(c, i):
+    declared_types = {tuple(p.type for p in f.params) for f in _kernels_by_name(c).get(_kernel_name(c, i), ())}
+    if len(declared_types) == 1 and not _is_template(c, i):
         return f'::gridstride::Parameter<decltype(&{kernel}), {{n}}>'
-    if not declared or c.macro is not None or not _may_resolve(c, args, i):
+    if not declared_types or c.macro is not None or not _may_resolve(c, args, i):
         return None
-    _declare_parameters(e, _name(c, i))
+    _declare_parameters(e, _kernel_name(c, i))
     name = (c.opening_angle(i - 1) or i) - 1 if c[i - 1] == '>' else i - 1
     before, after = c.text(range(_kernel_start(c, i), name)), c.text(range(name + 1, i))
-    given = ', '.join(c.text(range(a, b)) for a, b in args)
-    call = f'{before}{_PARAMETERS_OF}{c[name]}{after}({given})'.replace('{', '{{').replace('}', '}}')
+    arguments = ', '.join(c.text(range(a, b)) for a, b in args)
+    call = f'{before}{_PARAMETERS_OF}{c[name]}{after}({arguments})'.replace('{', '{{').replace('}', '}}')
     return f'::gridstride::ParameterAt<decltype({call}), {{n}}>'
 
 
@@ -279,12 +279,16 @@ _PARAMETERS_OF = 'gs_parameters_of_'
 
 
 def _may_resolve(c, args, i):
-    "Return whether a call of such a function may stand for the launch: no lambda, no pack, and a name as declared"
-    name, first = _name(c, i), _kernel_start(c, i)
+    "Return whether a call of this function resolves as the launch does: no lambda, no pack, and a name as declared"
+    name, first = _kernel_name(c, i), _kernel_start(c, i)
     texts = {*c.texts[first:i]}
-    named = texts.isdisjoint(('(', '.', '->')) and not any(c[j + 1] == ';' for j in c.find(name))  # `using a::k;`
+    is_plain_name = texts.isdisjoint(('(', '.', '->')) and not any(
+        c[j + 1] == ';' for j in c.find(name)
+    )  # `using a::k;`
     return (
-        named and name in _kernel_heads(c) and not any('...' in c.texts[a:b] or _has_lambda(c, a, b) for a, b in args)
+        is_plain_name
+        and name in _kernel_heads(c)
+        and not any('...' in c.texts[a:b] or _has_lambda(c, a, b) for a, b in args)
     )
 
 
@@ -293,7 +297,7 @@ def _has_lambda(c, a, b):
 
 
 def _declare_parameters(e, name):
-    "Insert such a function before each declaration of the kernel"
+    "Insert a function `gs_parameters_of_NAME` before each declaration of the kernel `name`"
     c = e.code
     if name in e.parameter_lists:
         return
@@ -301,8 +305,8 @@ def _declare_parameters(e, name):
     for head in _kernel_heads(c)[name]:
         p, first = parameters_start(c, head), c.skip_template_header(head.start)
         types = ', '.join(parameter(c, a, b).type for a, b in c.arguments(p))
-        declared = f'::gridstride::Parameters<{types}> {_PARAMETERS_OF}{name}({c.text(range(p + 1, c.match[p]))}); '
-        e.insert(c.start(head.start), f'{c.text(range(head.start, first))} {declared}')
+        declaration = f'::gridstride::Parameters<{types}> {_PARAMETERS_OF}{name}({c.text(range(p + 1, c.match[p]))}); '
+        e.insert(c.start(head.start), f'{c.text(range(head.start, first))} {declaration}')
 
 
 @lru_cache(4)
@@ -317,13 +321,14 @@ def _kernel_heads(c):
 
 
 def _forward_braces(e, args):
+    "Return (parameters, arguments) of a lambda that forwards the arguments of a launch, but contains those in braces"
     c = e.code
     names = ['' if c[a] == '{' else f'gs_a{n}' + '...' * (c[b - 1] == '...') for n, (a, b) in enumerate(args)]
     for a, b in args:
         if c[a] == '{':
             e.replace_tokens(a, b - 1, 'nullptr')
-    params = ['auto... ' + name[:-3] if name.endswith('...') else f'auto {name}'.strip() for name in names]
-    return ', '.join(params), ', '.join(name or c.text(range(a, b)) for name, (a, b) in zip(names, args))
+    parameters = ['auto... ' + name[:-3] if name.endswith('...') else f'auto {name}'.strip() for name in names]
+    return ', '.join(parameters), ', '.join(name or c.text(range(a, b)) for name, (a, b) in zip(names, args))
 
 
 def _rewrite_null(e, args, kernel=None):

@@ -14,6 +14,7 @@ class UnknownPTX(ValueError):
 
 
 def _ptx(name, *args):
+    "Return C++ code that calls the function `name` of `ptx.h`"
     return f"::gridstride::ptx::{name}({', '.join(['__LINE__', *args])})"
 
 
@@ -21,56 +22,58 @@ def _bool(x):
     return str(bool(x)).lower()
 
 
-_COMPARE = dict(eq='==', ne='!=', lt='<', le='<=', gt='>', ge='>=')
+_COMPARISON_OPERATORS = dict(eq='==', ne='!=', lt='<', le='<=', gt='>', ge='>=')
 _TYPES = dict(pred='bool', **{f'{k}{n}': f'uint{n}_t' for n in (16, 32, 64) for k in 'bus'}, f32='float', f64='double')
 
 
-def _compare(op, type, p, a, b):
+def _comparison(op, type, p, a, b):
+    "Translate `setp`, which sets the predicate `p`"
     signed = f'int{type[1:]}_t' if type[0] == 's' else ''
-    return f'{p} = {signed}({a}) {_COMPARE[op]} {signed}({b})'
+    return f'{p} = {signed}({a}) {_COMPARISON_OPERATORS[op]} {signed}({b})'
 
 
 _SCOPE = dict(cta='block', cluster='device', gpu='device', sys='system')
 
 
-def _scope(qualifier):
+def _scope_of(qualifier):
     return f'::gridstride::Scope::{_SCOPE[qualifier]}'
 
 
-def _order(what, order, scope, *operands):
-    return _ptx(what, f'::gridstride::Order::{order}', _scope(scope), *operands)
+def _ordered_access(function, order, scope, *operands):
+    "Translate a load or store with a memory order and a scope"
+    return _ptx(function, f'::gridstride::Order::{order}', _scope_of(scope), *operands)
 
 
-def _tensor(name, rank, operands, map_index):
-    "Translate a TMA load or store of a box, whose map and coordinates are the operands from `map_index` on"
+def _tensor_copy(name, rank, operands, map_index):
+    "Translate a TMA load or store of a box; `map_index` is the index of the tensor map, before the coordinates"
     rank = int(rank)
     first = map_index + 1
-    at, others = operands[first : first + rank], [*operands[:first], *operands[first + rank :]]
-    if len(at) < rank:
+    coordinates, other_operands = operands[first : first + rank], [*operands[:first], *operands[first + rank :]]
+    if len(coordinates) < rank:
         raise TypeError
-    coordinates = ', '.join(f'int32_t({x})' for x in at)
-    return f"{{ const int32_t gs_at[] = {{{coordinates}}}; {_ptx(name, 'gs_at', str(rank), *others)}; }}"
+    coordinate_list = ', '.join(f'int32_t({x})' for x in coordinates)
+    return f"{{ const int32_t gs_at[] = {{{coordinate_list}}}; {_ptx(name, 'gs_at', str(rank), *other_operands)}; }}"
 
 
 def _sparse_wgmma(n, type, *operands):
     "Translate a sparse wgmma, which has metadata and a selector after b"
-    at = int(n) // 2 + (2 if len(operands) == int(n) // 2 + 9 else 5)
-    meta, selector = operands[at : at + 2]
-    return _wgmma(n, type, *operands[:at], *operands[at + 2 :], sparse=(meta, selector))
+    index = int(n) // 2 + (2 if len(operands) == int(n) // 2 + 9 else 5)
+    meta, selector = operands[index : index + 2]
+    return _wgmma(n, type, *operands[:index], *operands[index + 2 :], sparse=(meta, selector))
 
 
 def _wgmma(n, type, *operands, sparse=()):
     "Translate a wgmma with operands d, a (a descriptor or four registers), b, scale-d, the signs, the transpose flags"
-    d, others = operands[: int(n) // 2], operands[int(n) // 2 :]
+    d, other_operands = operands[: int(n) // 2], operands[int(n) // 2 :]
     if not all(re.fullmatch(r'gs_\d+', x) for x in d):
-        _refuse('wgmma whose d is not made of operands %0, %1, ...', 'they are "+f"(d[0]), "+f"(d[1]), ...')
+        _refuse('wgmma whose d is not made of operands %0, %1, ...', 'write them as "+f"(d[0]), "+f"(d[1]), ...')
     transposes = 2 if 'f16' in type else 0  # other types have both operands K-major
-    registers = len(others) == 8 + transposes // 2
-    if not registers and len(others) != 5 + transposes:
+    a_in_registers = len(other_operands) == 8 + transposes // 2
+    if not a_in_registers and len(other_operands) != 5 + transposes:
         raise TypeError
-    a, others = (others[:4], others[4:]) if registers else ((), others)
-    if registers:
-        others = ('0', *others[:4], *(('0', *others[4:]) if transposes else ()))
+    a, other_operands = (other_operands[:4], other_operands[4:]) if a_in_registers else ((), other_operands)
+    if a_in_registers:
+        other_operands = ('0', *other_operands[:4], *(('0', *other_operands[4:]) if transposes else ()))
     pointer = 'reinterpret_cast<float *>({})' if type == 's8' else '{}'  # the accumulators of s8 are integers
     results, accumulators = (
         ', '.join(pointer.format(f'&{x}') for x in group) for group in ([x.replace('gs_', 'gs_out_') for x in d], d)
@@ -78,39 +81,41 @@ def _wgmma(n, type, *operands, sparse=()):
     arrays = f'float *const gs_to[] = {{{results}}}, *const gs_now[] = {{{accumulators}}};'
     arrays += f" const uint32_t gs_a[] = {{{', '.join(a) or '0'}}};"
     if sparse:
-        arrays, others = f'{arrays} const uint32_t gs_meta = {sparse[0]};', (*others, '&gs_meta')
-    function = ', '.join(('wgmma<::gridstride::Number::' + type, n, _bool(registers), *sparse[1:])) + '>'
-    return f"{{ {arrays} {_ptx(function, 'gs_to', 'gs_now', 'gs_a', *others)}; }}"
+        arrays, other_operands = f'{arrays} const uint32_t gs_meta = {sparse[0]};', (*other_operands, '&gs_meta')
+    function = ', '.join(('wgmma<::gridstride::Number::' + type, n, _bool(a_in_registers), *sparse[1:])) + '>'
+    return f"{{ {arrays} {_ptx(function, 'gs_to', 'gs_now', 'gs_a', *other_operands)}; }}"
 
 
 def _named_barrier(operation, barrier, *threads):
     if barrier == '0' and not threads:
         return '::gridstride::sync_block(__LINE__)'
     if not threads:
-        _refuse(f'barrier {barrier} without a number of threads', 'bar.sync %0, 128')
+        _refuse(f'barrier {barrier} without a number of threads', 'write the number, as in bar.sync %0, 128')
     return f"::gridstride::named_barrier({barrier}, {threads[0]}, {_bool(operation == 'sync')}, __LINE__)"
 
 
 _SHARED = r'\.shared(?:::cluster)?'
-_SIGNS = {'add': '+', 'sub': '-', 'mul': '*', 'and': '&', 'or': '|', 'xor': '^'}
+_OPERATORS = {'add': '+', 'sub': '-', 'mul': '*', 'and': '&', 'or': '|', 'xor': '^'}
 
 
-def _u(bits, operand):
+def _as_unsigned(bits, operand):
     return f'uint{bits}_t({operand})'
 
 
-def _i(kind, bits, operand):
+def _as_integer(kind, bits, operand):
     return f'{"int" if kind == "s" else "uint"}{bits}_t({operand})'
 
 
-# (pattern of instructions, function that returns C++ for one). The arguments of the function are the groups of the
-# pattern, then the operands. A vector `{a, b}` counts as two operands; an address `[a+4]` is the sum.
+# (pattern of an instruction, function that returns C++ code for it). The arguments of the function are the groups of
+# the pattern, then the operands. A vector `{a, b}` counts as two operands; an address `[a+4]` is the sum.
 _CALLS = [
-    (re.compile(a), b)
-    for a, b in (
+    (re.compile(pattern), translate)
+    for pattern, translate in (
         (
             r'cp\.async\.(ca|cg)\.shared\.global',
-            lambda kind, to, at, bytes, *read: _ptx(f"copy<{_bool(kind == 'cg')}, {bytes}>", to, at, *read),
+            lambda cache, dst, src, bytes, *src_size: _ptx(
+                f"copy<{_bool(cache == 'cg')}, {bytes}>", dst, src, *src_size
+            ),
         ),
         (r'cp\.async\.commit_group', lambda: '::gridstride::copy_async_commit()'),
         (r'cp\.async\.wait_group', lambda n: f'::gridstride::copy_async_wait({n})'),
@@ -142,7 +147,7 @@ _CALLS = [
             ),
         ),
         (r'mbarrier\.init(?:\.shared)?\.b64', lambda *operands: _ptx('init', *operands)),
-        (r'mbarrier\.inval(?:\.shared)?\.b64', lambda at: _ptx('invalidate', at)),
+        (r'mbarrier\.inval(?:\.shared)?\.b64', lambda barrier: _ptx('invalidate', barrier)),
         (
             rf'mbarrier\.expect_tx(?:\.relaxed\.(?:cta|cluster))?{_SHARED}\.b64',
             lambda *operands: _ptx('expect', *operands),
@@ -153,28 +158,28 @@ _CALLS = [
         ),
         (
             r'mbarrier\.(try|test)_wait(?:\.parity)?(?:\.acquire)?(?:\.(?:cta|cluster))?\.shared\.b64',
-            lambda how, p, at, phase, *hint: f"{p} = {_ptx('over', _bool(how == 'try'), at, phase)}",
+            lambda mode, p, barrier, phase, *hint: f"{p} = {_ptx('over', _bool(mode == 'try'), barrier, phase)}",
         ),
         (r'fence\.mbarrier_init\.release\.cluster', lambda: '::gridstride::fence_mbarrier_init()'),
         (r'fence\.proxy\.async(?:\.global|\.shared(?:::cluster)?)?', lambda: '::gridstride::fence_proxy_async()'),
-        (r'fence\.(?:acq_rel|sc)\.(cta|cluster|gpu|sys)', lambda scope: f'::gridstride::fence({_scope(scope)})'),
+        (r'fence\.(?:acq_rel|sc)\.(cta|cluster|gpu|sys)', lambda scope: f'::gridstride::fence({_scope_of(scope)})'),
         (
             rf'cp\.async\.bulk{_SHARED}\.global\.mbarrier::complete_tx::bytes(?:\.multicast::cluster)?',
-            lambda to, at, bytes, bar, *blocks: _ptx('bulk_load', to, at, bytes, bar, *blocks),
+            lambda dst, src, bytes, barrier, *blocks: _ptx('bulk_load', dst, src, bytes, barrier, *blocks),
         ),
         (
             r'st\.async(?:\.weak)?\.shared::cluster\.mbarrier::complete_tx::bytes(?:\.v[24])?\.[bsuf](?:32|64)',
-            lambda to, *operands: _ptx('store_async', to, operands[-1], *operands[:-1]),
+            lambda dst, *operands: _ptx('store_async', dst, operands[-1], *operands[:-1]),
         ),
-        (r'cp\.async\.bulk\.global\.shared\.bulk_group', lambda to, at, bytes: _ptx('bulk_store', to, at, bytes)),
+        (r'cp\.async\.bulk\.global\.shared\.bulk_group', lambda dst, src, bytes: _ptx('bulk_store', dst, src, bytes)),
         (
             rf'cp\.async\.bulk\.tensor\.([1-5])d{_SHARED}\.global(?:\.tile)?'
             r'\.mbarrier::complete_tx::bytes(?:\.multicast::cluster)?',
-            lambda rank, *operands: _tensor('tensor_load', rank, operands, 1),
+            lambda rank, *operands: _tensor_copy('tensor_load', rank, operands, 1),
         ),
         (
             r'cp\.async\.bulk\.tensor\.([1-5])d\.global\.shared(?:\.tile)?\.bulk_group',
-            lambda rank, *operands: _tensor('tensor_store', rank, operands, 0),
+            lambda rank, *operands: _tensor_copy('tensor_store', rank, operands, 0),
         ),
         (r'cp\.async\.bulk\.commit_group', lambda: '::gridstride::bulk_commit()'),
         (r'cp\.async\.bulk\.wait_group(?:\.read)?', lambda n: f'::gridstride::bulk_wait({n})'),
@@ -202,22 +207,22 @@ _CALLS = [
             lambda n, *operands: _wgmma(n, 's8', *operands, '1', '1'),
         ),
         (r'setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32', lambda n: f'::gridstride::ptx::set_registers<{n}>()'),
-        (r'mapa\.shared::cluster\.u32', lambda d, at, rank: _ptx('mapa', d, at, rank)),
+        (r'mapa\.shared::cluster\.u32', lambda d, address, rank: _ptx('mapa', d, address, rank)),
         (
             r'barrier\.cluster\.arrive(?:\.(?:release|relaxed))?(?:\.aligned)?',
             lambda: '::gridstride::cluster_arrive(__LINE__)',
         ),
         (r'barrier\.cluster\.wait(?:\.acquire)?(?:\.aligned)?', lambda: '::gridstride::cluster_wait(__LINE__)'),
         (r'elect\.sync', lambda d, p, mask: _ptx('elect', d, p, mask)),
-        (r'prefetch\.tensormap', lambda at: ''),
+        (r'prefetch\.tensormap', lambda tensor_map: ''),
         (r'nanosleep\.u32', lambda n: '::gridstride::yield_thread()'),
         (
             r'ld\.(acquire|relaxed)\.(cta|cluster|gpu|sys)\.global\.[bsuf](?:32|64)',
-            lambda order, scope, d, at: _order('load_ordered', order, scope, d, at),
+            lambda order, scope, d, address: _ordered_access('load_ordered', order, scope, d, address),
         ),
         (
             r'st\.(release|relaxed)\.(cta|cluster|gpu|sys)\.global\.[bsuf](?:32|64)',
-            lambda order, scope, at, s: _order('store_ordered', order, scope, at, s),
+            lambda order, scope, address, s: _ordered_access('store_ordered', order, scope, address, s),
         ),
         (
             r'ld\.(shared|global)(?:::cluster)?(?:\.nc)?(?:\.v[24])?\.[bsuf](?:32|64)',
@@ -237,33 +242,50 @@ _CALLS = [
         (r'rcp\.approx(?:\.ftz)?\.f32', lambda d, s: f'{d} = 1 / {s}'),
         (
             r'(add|sub|and|or|xor)\.([usb])(32|64)',
-            lambda op, t, n, d, a, b: f'{d} = {_u(n, a)} {_SIGNS[op]} {_u(n, b)}',
+            lambda op, t, n, d, a, b: f'{d} = {_as_unsigned(n, a)} {_OPERATORS[op]} {_as_unsigned(n, b)}',
         ),
-        (r'mul\.lo\.([usb])(32|64)', lambda t, n, d, a, b: f'{d} = {_u(n, a)} * {_u(n, b)}'),
-        (r'mad\.lo\.([usb])(32|64)', lambda t, n, d, a, b, c: f'{d} = {_u(n, a)} * {_u(n, b)} + {_u(n, c)}'),
-        (r'mul\.wide\.([us])32', lambda t, d, a, b: f'{d} = {_i(t, 64, _i(t, 32, a))} * {_i(t, 64, _i(t, 32, b))}'),
-        (r'(min|max)\.([us])(32|64)', lambda op, t, n, d, a, b: f'{d} = std::{op}({_i(t, n, a)}, {_i(t, n, b)})'),
-        (r'not\.b(32|64)', lambda n, d, a: f'{d} = ~{_u(n, a)}'),
-        (r'shl\.b(32|64)', lambda n, d, a, s: f'{d} = {s} < {n} ? {_u(n, a)} << {s} : 0'),
+        (r'mul\.lo\.([usb])(32|64)', lambda t, n, d, a, b: f'{d} = {_as_unsigned(n, a)} * {_as_unsigned(n, b)}'),
+        (
+            r'mad\.lo\.([usb])(32|64)',
+            lambda t, n, d, a, b, c: f'{d} = {_as_unsigned(n, a)} * {_as_unsigned(n, b)} + {_as_unsigned(n, c)}',
+        ),
+        (
+            r'mul\.wide\.([us])32',
+            lambda t, d, a, b: (
+                f'{d} = {_as_integer(t, 64, _as_integer(t, 32, a))} * {_as_integer(t, 64, _as_integer(t, 32, b))}'
+            ),
+        ),
+        (
+            r'(min|max)\.([us])(32|64)',
+            lambda op, t, n, d, a, b: f'{d} = std::{op}({_as_integer(t, n, a)}, {_as_integer(t, n, b)})',
+        ),
+        (r'not\.b(32|64)', lambda n, d, a: f'{d} = ~{_as_unsigned(n, a)}'),
+        (r'shl\.b(32|64)', lambda n, d, a, s: f'{d} = {s} < {n} ? {_as_unsigned(n, a)} << {s} : 0'),
         (
             r'shr\.([usb])(32|64)',
-            lambda t, n, d, a, s: f'{d} = {_i(t, n, a)} >> ({s} < {n} ? {s} : {n} - 1) >> ({s} < {n} ? 0 : 1)',
+            lambda t, n, d, a, s: f'{d} = {_as_integer(t, n, a)} >> ({s} < {n} ? {s} : {n} - 1) >> ({s} < {n} ? 0 : 1)',
         ),
-        (r'popc\.b(32|64)', lambda n, d, a: f'{d} = __builtin_popcountll({_u(n, a)})'),
-        (r'clz\.b(32|64)', lambda n, d, a: f'{d} = {_u(n, a)} ? __builtin_clzll({_u(n, a)}) - (64 - {n}) : {n}'),
+        (r'popc\.b(32|64)', lambda n, d, a: f'{d} = __builtin_popcountll({_as_unsigned(n, a)})'),
+        (
+            r'clz\.b(32|64)',
+            lambda n, d, a: f'{d} = {_as_unsigned(n, a)} ? __builtin_clzll({_as_unsigned(n, a)}) - (64 - {n}) : {n}',
+        ),
         (r'brev\.b32', lambda d, a: f'{d} = __brev({a})'),
-        (r'bfind\.u(32|64)', lambda n, d, a: f'{d} = {_u(n, a)} ? 63 - __builtin_clzll({_u(n, a)}) : ~0u'),
-        (r'(add|sub|mul)(?:\.rn)?(?:\.ftz)?\.f(?:32|64)', lambda op, d, a, b: f'{d} = {a} {_SIGNS[op]} {b}'),
+        (
+            r'bfind\.u(32|64)',
+            lambda n, d, a: f'{d} = {_as_unsigned(n, a)} ? 63 - __builtin_clzll({_as_unsigned(n, a)}) : ~0u',
+        ),
+        (r'(add|sub|mul)(?:\.rn)?(?:\.ftz)?\.f(?:32|64)', lambda op, d, a, b: f'{d} = {a} {_OPERATORS[op]} {b}'),
         (r'fma\.rn(?:\.ftz)?\.f(?:32|64)', lambda d, a, b, c: f'{d} = std::fma({a}, {b}, {c})'),
         (r'mov\.[bsuf](?:16|32|64)', lambda d, s: _ptx('mov', d, s)),
         (r'selp\.[bsuf](?:16|32|64)', lambda d, a, b, p: f'{d} = {p} ? {a} : {b}'),
-        (r'setp\.(eq|ne|lt|le|gt|ge)\.([bsu](?:32|64))', _compare),
+        (r'setp\.(eq|ne|lt|le|gt|ge)\.([bsu](?:32|64))', _comparison),
         (r'(?:bar|barrier)\.(sync|arrive)(?:\.aligned)?', _named_barrier),
         (r'bar\.warp\.sync', lambda mask: f'::gridstride::sync_warp({mask}, __LINE__)'),
     )
 ]
 
-KNOWN = (
+_SUPPORTED = (
     'cp.async.ca and .cg, cp.async.commit_group, .wait_group and .wait_all; ldmatrix and stmatrix; mma.sync of '
     'm16n8k16 and m16n8k8 for bf16 and f16, of m16n8k8 and m16n8k4 for tf32; mma.sp of '
     'm16n8k32 and m16n8k16 for bf16 and f16; ld and st of shared and global memory, '
@@ -278,29 +300,30 @@ KNOWN = (
 )
 
 
-def _refuse(what, why):
-    raise UnknownPTX(f'the emulator does not support {what} in inline PTX: {why}')
+def _refuse(what, remedy):
+    "Raise `UnknownPTX` for a construct that the emulator does not have"
+    raise UnknownPTX(f'the emulator does not support {what} in inline PTX: {remedy}')
 
 
-# `.shared::cta` and cache hints change nothing on the emulator; nor do `griddepcontrol` and its early start of the next
-# launch, because a launch ends here before the next one begins.
-def _call(name, operands):
-    "Return C++ code for the instruction `name`"
-    plain = re.sub(r'::cta\b|\.L[12]::\w+', '', name)
+# `.shared::cta` and cache hints have no effect on the emulator. Nor does `griddepcontrol`, which starts the next launch
+# early: on the emulator, a launch ends before the next one begins.
+def _instruction(name, operands):
+    "Return C++ code for the instruction `name` with these operands"
+    base_name = re.sub(r'::cta\b|\.L[12]::\w+', '', name)
     if 'L2::cache_hint' in name:
         operands = operands[:-1]  # the policy
-    for pattern, write in _CALLS:
-        if not (m := pattern.fullmatch(plain)):
+    for pattern, translate in _CALLS:
+        if not (m := pattern.fullmatch(base_name)):
             continue
         try:
-            return write(*m.groups(), *operands)
+            return translate(*m.groups(), *operands)
         except TypeError:
-            _refuse(f'{name} with {len(operands)} operands', f'it supports {KNOWN}')
-    _refuse(f'instruction {name}', f'it supports {KNOWN}')
+            _refuse(f'{name} with {len(operands)} operands', f'it supports {_SUPPORTED}')
+    _refuse(f'instruction {name}', f'it supports {_SUPPORTED}')
 
 
 # Special registers are written with `%%` in inline PTX, since `%` begins the index of an operand.
-_SPECIAL = dict(
+_SPECIAL_REGISTERS = dict(
     laneid='uint32_t(::gridstride::lane())',
     lanemask_eq='(1u << ::gridstride::lane())',
     lanemask_lt='((1u << ::gridstride::lane()) - 1)',
@@ -338,17 +361,19 @@ def _label(name):
     return 'gs_label_' + re.sub(r'\W', '_', name)
 
 
-def _operand(text, registers, count):
-    "Return C++ code for one of `count` operands of PTX, which may be one of `registers`; `{a, b}` becomes several"
+def _operand(text, registers, num_operands):
+    "Return C++ code for an operand, which may be one of `registers`; for `{a, b}`, several operands with commas"
     text = text.strip()
     for pattern in (_VECTOR, _TENSOR, _PAIR):
         if m := pattern.fullmatch(text):
-            return ', '.join(_operand(part, registers, count) for part in _parts(*m.groups()))
+            return ', '.join(_operand(part, registers, num_operands) for part in _list_parts(*m.groups()))
     if m := _ADDRESS.fullmatch(text):
-        return _operand(m[1], registers, count) + (f' + {_operand(m[2], registers, count)}' if m[2] else '')
+        return _operand(m[1], registers, num_operands) + (
+            f' + {_operand(m[2], registers, num_operands)}' if m[2] else ''
+        )
     if m := re.fullmatch(r'%(\d+)', text):
-        if int(m[1]) >= count:
-            _refuse(f'operand {text}', f'this asm statement has {count}')
+        if int(m[1]) >= num_operands:
+            _refuse(f'operand {text}', f'this asm statement has {num_operands}')
         return f'gs_{m[1]}'
     if text in registers:
         return _register(text)
@@ -362,18 +387,18 @@ _PAIR = re.compile(r'(\S+)\s*\|\s*(\S+)')
 _ADDRESS = re.compile(r'\[\s*([^\s+]+)\s*(?:\+\s*([^\]]+?))?\s*\]')
 
 
-def _parts(first, second=None):
+def _list_parts(first, second=None):
     return [first, second] if second else first.split(',')
 
 
 def _constant(text):
-    "Return C++ code for an operand that is a number, a special register, a macro's parameter, or `_` for none"
+    "Return C++ code for an operand that is a number, a special register, a macro's parameter, or `_` (unused)"
     if text == '_':
         return '::gridstride::ptx::Sink()'
-    if text[:1] == '%' and text.lstrip('%') in _SPECIAL:
-        return _SPECIAL[text.lstrip('%')]
+    if text[:1] == '%' and text.lstrip('%') in _SPECIAL_REGISTERS:
+        return _SPECIAL_REGISTERS[text.lstrip('%')]
     if m := re.fullmatch(r'\x01(\w+)\x01', text):
-        return f'({m[1]})'  # the parameter was stringified into the text
+        return f'({m[1]})'  # a macro's parameter, which `#` has turned into text
     if m := re.fullmatch(r'0[fF]([0-9a-fA-F]{8})', text):
         return f'::gridstride::as<float>(0x{m[1]}u)'
     if text == 'WARP_SZ':
@@ -382,15 +407,15 @@ def _constant(text):
         return text
     if re.fullmatch(r'-?\d+\.\d*', text):
         return text + 'f'
-    known = 'registers that the text declares, integers, and %%laneid, %%lanemask_lt, %%smid, %%tid.x and the like'
-    _refuse(f'operand {text!r}', f'it supports %0, %1, ..., {known}')
+    supported = 'registers that the PTX declares, integers, and %%laneid, %%lanemask_lt, %%smid, %%tid.x and the like'
+    _refuse(f'operand {text!r}', f'it supports %0, %1, ..., {supported}')
 
 
 def _register(name):
     return 'gs_register_' + re.sub(r'\W', '_', name)
 
 
-def _split(text):
+def _split_operands(text):
     "Split the operands of an instruction at the commas outside brackets"
     return [part for part in re.findall(r'(?:\{[^}]*\}|\[[^\]]*\]|[^,{\[])+', text) if part.strip()]
 
@@ -403,40 +428,40 @@ _LABEL = re.compile(r'(?:(?<=[;{}\n])|\A)\s*([A-Za-z_$%][\w$]*)\s*:(?!:)')
 
 
 @lru_cache(256)  # a source repeats its PTX
-def statements(
+def translate_ptx(
     text: str,  # PTX, with `%0`, `%1`, ... for its operands
-    count: int,  # how many operands there are
-) -> str:  # C++ code, in which operand i is the variable `gs_i`
-    "Translate PTX to C++ statements; raises `UnknownPTX` for an instruction without a translation"
+    num_operands: int,
+) -> str:  # C++ code; operand n is its variable `gs_n`
+    "Translate PTX to C++ statements; raises `UnknownPTX` if an instruction has no translation"
     text = re.sub(r'//[^\n]*|/\*.*?\*/', ' ', text, flags=re.S).rstrip()
     res = []
-    registers = set()  # that the PTX declares
-    i = 0
+    registers = set()  # those that the PTX declares
+    pos = 0
     labels = ''.join(f'__label__ {_label(label)}; ' for label in dict.fromkeys(_LABEL.findall(text)))
-    while i < len(text):
-        if m := _LABEL.match(text, i):
-            i = m.end()
+    while pos < len(text):
+        if m := _LABEL.match(text, pos):
+            pos = m.end()
             res.append(f'{_label(m[1])}:;')
             continue
-        if not (m := _STATEMENT.match(text, i)):
-            _refuse(f'{text[i:].strip()!r}', 'an instruction ends with a semicolon')
-        i = m.end()
-        res.append(m['brace'] or _write_statement(m, registers, count))
+        if not (m := _STATEMENT.match(text, pos)):
+            _refuse(f'{text[pos:].strip()!r}', 'an instruction ends with a semicolon')
+        pos = m.end()
+        res.append(m['brace'] or _translate_statement(m, registers, num_operands))
     return f"{{ {labels}{' '.join(res)} }}" if labels else ' '.join(res)
 
 
-def _write_statement(m, registers, count):
+def _translate_statement(m, registers, num_operands):
     "Return C++ code for one statement of PTX; a declaration adds to `registers`"
     if m['name'].startswith('.'):
-        return _declare(m['name'], m['after'], registers)
-    guard = f"if ({m['not']}{_operand(m['guard'], registers, count)}) " if m['guard'] else ''
+        return _declaration(m['name'], m['after'], registers)
+    guard = f"if ({m['not']}{_operand(m['guard'], registers, num_operands)}) " if m['guard'] else ''
     if m['name'].startswith('bra'):
         return f"{guard}goto {_label(m['after'].strip())};"
-    operands = [x for part in _split(m['after']) for x in _operand(part, registers, count).split(', ')]
-    return f"{guard}{_call(m['name'], operands)};"
+    operands = [x for part in _split_operands(m['after']) for x in _operand(part, registers, num_operands).split(', ')]
+    return f"{guard}{_instruction(m['name'], operands)};"
 
 
-def _declare(name, types, registers):
+def _declaration(name, types, registers):
     "Add declared registers to `registers`, and return C++ code that declares them"
     m = re.fullmatch(r'\s*\.(\w+)\s+([\w$%]+(?:\s*,\s*[\w$%]+)*)\s*', types)
     if name != '.reg' or not m or m[1] not in _TYPES:

@@ -2,10 +2,10 @@
 
 Most of CUDA C is C++: `__global__`, `threadIdx` or `__syncthreads` can be macros, objects and functions of
 a header. Five things cannot, because they are grammar: a launch `k<<<grid, block>>>(x)`, variables in shared
-memory, which no lambda captures, variables that live on the device, inline PTX, and a keyword that collides
+memory, which no lambda captures, device variables, inline PTX, and a keyword that collides
 with the standard library. `to_cpp` rewrites these and nothing else, and keeps every token on its line,
-so that the compiler's messages fit the learner's source. One exception: if a launch is spread over several lines, the
-name of the kernel moves to the line with the `>>>`.
+so that the compiler reports the lines of the learner's source. One exception: if a launch is spread over several
+lines, the name of the kernel moves to the line with the `>>>`.
 """
 
 import re
@@ -23,9 +23,9 @@ from .statements import rewrite_statements
 from ..frontend.tokens import WrongSource, directives, error_at
 from .variables import rewrite_shared, rewrite_symbols
 
-_HERE = Path(__file__).parents[1] / 'include/cuda'
+_CUDA_HEADERS = Path(__file__).parents[1] / 'include/cuda'
 
-# Headers of CUDA that the emulator does not have -> what to do instead, for the error message
+# header of CUDA that the emulator does not have, or the beginning of its name -> hint for the error message
 _UNSUPPORTED_HEADERS = {
     'thrust/': 'use only the common parts of Thrust',
     'cub/': 'use cub/cub.cuh, which has reductions and scans of warps, blocks and the device, and sorts',
@@ -53,16 +53,16 @@ _UNSUPPORTED_HEADERS = {
 
 
 def hint_for_missing(header: str) -> str:
-    "Return what to do instead of including a header of CUDA that the emulator does not have; '' for other headers"
-    found = next((hint for start, hint in _UNSUPPORTED_HEADERS.items() if header.startswith(start)), '')
-    return '' if (_HERE / header).is_file() else found
+    "Return the hint for a header of CUDA that the emulator does not have; '' for other headers"
+    hint = next((text for start, text in _UNSUPPORTED_HEADERS.items() if header.startswith(start)), '')
+    return '' if (_CUDA_HEADERS / header).is_file() else hint
 
 
 def _refuse_headers(src):
-    for t, (_, header) in includes(directives(src)):
-        if instead := hint_for_missing(header):
+    for line, (_, header) in includes(directives(src)):
+        if hint := hint_for_missing(header):
             raise error_at(
-                NotEmulated, f'the emulator does not support {header}: {instead}, or run on a GPU', src, t.start
+                NotEmulated, f'the emulator does not support {header}: {hint}, or run on a GPU', src, line.start
             )
 
 
@@ -81,21 +81,21 @@ def _rewrite_inlining(e):
 
 
 def _rewrite_builtins(e):
-    "Rewrite builtin copies to calls of functions: g++ does not report a builtin of constant length to the detectors"
+    "Rewrite builtin copies to calls of functions: g++ hides a builtin of constant length from the detectors"
     for i in e.code.find('__builtin_memcpy', '__builtin_memmove', '__builtin_memset'):
         e.replace_tokens(i, i, e.code[i].replace('__builtin', 'gridstride'))
 
 
-def _rewrite_heads(e):
-    "Insert code that registers launch bounds at the begin of a kernel, where those of a template are known"
+def _rewrite_launch_bounds(e):
+    "Insert code into a kernel that registers its launch bounds: in its body, a template's arguments are known"
     c = e.code
     for i in c.find('__cluster_dims__', '__launch_bounds__'):
         if c[i + 1] != '(':
             continue
         in_clusters = c[i] == '__cluster_dims__'
         if in_clusters and any('static thread_local' in text for *_, text in e.edits):
-            what = 'the emulator does not support file-scope __shared__ variables in a source with cluster kernels'
-            raise c.error(NotEmulated, f'{what}: declare them in the function that uses them', i)
+            message = 'the emulator does not support file-scope __shared__ variables in a source with cluster kernels'
+            raise c.error(NotEmulated, f'{message}: declare them in the function that uses them', i)
         body = next((j for j in range(c.match[i + 1], len(c)) if c[j] in ('{', ';')), None)
         if body and c[body] == '{':
             argument = c.text(range(i + 2, c.match[i + 1] if in_clusters else c.find_stop(i + 2, (',',))))
@@ -108,8 +108,8 @@ def _refuse_surrogates(src):
     try:
         src.encode()
     except UnicodeEncodeError as e:
-        what = f'{src[e.start]!a} is half of a character (a surrogate), which no source file can hold'
-        raise error_at(WrongSource, f'{what}: decode the text as UTF-8', src, e.start) from None
+        message = f'{src[e.start]!a} is half of a character (a surrogate), which no source file can hold'
+        raise error_at(WrongSource, f'{message}: decode the text as UTF-8', src, e.start) from None
 
 
 _LINE_NUMBER = re.compile(r'#\s*(?:line\b|\d)')
@@ -119,15 +119,15 @@ def strip_line_directives(src: str) -> str:
     "Drop `#line` and the byte order mark from `src`, so that line 1 is its first line"
     src = src.removeprefix('\ufeff')
     _refuse_surrogates(src)
-    found = [t for t in directives(src) if _LINE_NUMBER.match(t.text)]
-    return apply(src, [(t.start, t.end, '\n' * t.text.count('\n')) for t in found])
+    line_numbers = [t for t in directives(src) if _LINE_NUMBER.match(t.text)]
+    return apply(src, [(t.start, t.end, '\n' * t.text.count('\n')) for t in line_numbers])
 
 
-_REWRITES = (rewrite_asm, _rewrite_inlining, rewrite_launches, rewrite_shared, rewrite_symbols, _rewrite_heads)
+_REWRITES = (rewrite_asm, _rewrite_inlining, rewrite_launches, rewrite_shared, rewrite_symbols, _rewrite_launch_bounds)
 _REWRITES += (rewrite_captures, rewrite_statements, _rewrite_builtins)
-# A macro is rewritten only if its body has one of `_WORDS`, and is more than a list of `_SPECIFIERS`.
+# A macro is rewritten only if its body has one of `_REWRITTEN_WORDS`, and is more than a list of `_SPECIFIERS`.
 _SPECIFIERS = frozenset('__device__ __global__ __host__ __forceinline__ __inline__ inline static'.split())
-_WORDS = frozenset(
+_REWRITTEN_WORDS = frozenset(
     'asm __asm__ __asm __noinline__ always_inline __always_inline__ '
     '__builtin_memcpy __builtin_memmove __builtin_memset '
     '__cluster_dims__ __launch_bounds__ <<< cudaLaunchKernel cudaLaunchCooperativeKernel func __shared__ __managed__ '
@@ -135,18 +135,18 @@ _WORDS = frozenset(
 )
 
 
-def _registration(found):
+def _parameter_names_code(kernels):
     "Return C++ code that registers the names of the kernels' parameters"
-    names = ((k.name, ','.join(p.name for p in k.params)) for k in found)
-    rows = ', '.join(f'{{"{kernel}", "{parameters}"}}' for kernel, parameters in names)
+    names = ((kernel.name, ','.join(p.name for p in kernel.params)) for kernel in kernels)
+    rows = ', '.join(f'{{"{name}", "{parameters}"}}' for name, parameters in names)
     return f'static const ::gridstride::Names gs_names[] = {{{rows}}};'
 
 
-@lru_cache(16)  # because cells are run repeatedly, and kernels compiled with and without checks
+@lru_cache(16)  # because cells are run repeatedly, and kernels are compiled with checks and without
 @defer_collection()
 def to_cpp(
     src: str,  # CUDA C
-    names=True,  # register the names of the kernels' parameters? Not in a header, which may be included twice
+    register_names=True,  # of the kernels' parameters? Not in a header, which may be included twice
     shared=(),  # the result of `shared_variables` for all files of the program
 ) -> str:  # C++17 that needs `emulator.h`; the same lines, and one more if there are kernels
     """Rewrite `src` for the emulator.
@@ -155,19 +155,19 @@ def to_cpp(
     emulator does not have, `WrongSource` for brackets without a match and for an invalid launch."""
     _refuse_headers(src)
     source = read(src)
-    found = kernels_in(source.main)
-    pointers = {k.name: [n for n, p in enumerate(k.params) if p.type.endswith('*')] for k in found}
-    words = _WORDS | source.launchers | source.main.aliases.keys()
+    kernels = kernels_in(source.main)
+    pointers = {k.name: [n for n, p in enumerate(k.params) if p.type.endswith('*')] for k in kernels}
+    words = _REWRITTEN_WORDS | source.launchers | source.main.aliases.keys()
     macros = [c for c in source.macros if not (words.isdisjoint(c.texts) or _SPECIFIERS.issuperset(c.texts))]
-    all_edits = [Edits(c, source, pointers, shared) for c in (source.main, *macros)]
-    for e in all_edits:
+    edits_of_code = [Edits(c, source, pointers, shared) for c in (source.main, *macros)]
+    for e in edits_of_code:
         for rewrite in _REWRITES:
             rewrite(e)
-    edits = [edit for e in all_edits for edit in e.edits]
-    if names and found:
-        registered = _registration(found)
-        if any(e.has_plain_variables for e in all_edits):
-            registered += ' static const ::gridstride::PlainVariables gs_plain;'
+    edits = [edit for e in edits_of_code for edit in e.edits]
+    if register_names and kernels:
+        registration = _parameter_names_code(kernels)
+        if any(e.has_plain_variables for e in edits_of_code):
+            registration += ' static const ::gridstride::PlainVariables gs_plain;'
         line_end = '' if src.endswith('\n') else '\n'
-        edits.append((len(src), len(src), f'{line_end}{registered}\n'))
+        edits.append((len(src), len(src), f'{line_end}{registration}\n'))
     return apply_to_tokenized(src, edits)

@@ -16,10 +16,13 @@ from ..lint.host_device_check import HOST_AND_DEVICE_FUNCTIONS, refuse_wrong_sid
 _EXCHANGES = {'atomicExch', 'atomicExch_block', 'atomicExch_system'}
 _BEFORE_STATEMENTS = {';', '{', '}', 'else', 'do'}
 _HEAP = {'malloc': 'heap_alloc', 'free': 'heap_free'}
-_HEADS = {'if', 'for', 'while', 'switch'}
-# functions of C that a kernel may have the name of: a call without `<<<>>>` calls the function
-_OF_C = {*_HEAP, *'abort close exit index memcpy memset open pow printf puts read select signal time write'.split()}
-_RESULTS = {
+_HEAD_KEYWORDS = {'if', 'for', 'while', 'switch'}
+# functions of the C library; a kernel may have the same name, and a call without `<<<>>>` then calls the function
+_C_FUNCTIONS = {
+    *_HEAP,
+    *'abort close exit index memcpy memset open pow printf puts read select signal time write'.split(),
+}
+_RESULT_WORDS = {
     'const',
     'signed',
     'unsigned',
@@ -39,20 +42,20 @@ _RESULTS = {
 
 
 def rewrite_statements(e: Edits):
-    "Rewrite these statements; raises `WrongSource` for a kernel that is called like a function or returns a value"
+    "Rewrite the statements; raises `WrongSource` for a kernel that is called like a function or returns a value"
     c = e.code
-    own = list(read_functions(c)) if c.macro is None else []
+    functions = list(read_functions(c)) if c.macro is None else []
     if c.macro is None:
-        _refuse_results(c, own)
-        refuse_wrong_heads(c, own)
-        refuse_wrong_side_calls(c, own)
-        plain = {f.name for f in own if '__global__' not in f.words}
-        _refuse_calls(c, {k.name for k in kernels_in(c)} - plain - HOST_AND_DEVICE_FUNCTIONS - _OF_C)
+        _refuse_results(c, functions)
+        refuse_wrong_heads(c, functions)
+        refuse_wrong_side_calls(c, functions)
+        other_functions = {f.name for f in functions if '__global__' not in f.words}
+        _refuse_calls(c, {k.name for k in kernels_in(c)} - other_functions - HOST_AND_DEVICE_FUNCTIONS - _C_FUNCTIONS)
         if '__syncthreads' in c.src:
             _rewrite_returns(e)
-    if not any(f.name in _EXCHANGES for f in own):
+    if not any(f.name in _EXCHANGES for f in functions):
         _rewrite_exchanges(e)
-    _rewrite_heap(e, [f for f in own if f.name in _HEAP])
+    _rewrite_heap(e, [f for f in functions if f.name in _HEAP])
     _rewrite_new(e)
 
 
@@ -64,19 +67,21 @@ def _rewrite_exchanges(e):
             e.replace_tokens(i, i, f'::gridstride::unread::{c[i]}')
 
 
-def _rewrite_heap(e, own):
+def _rewrite_heap(e, functions):
     """Rewrite `malloc` and `free` to functions that allocate on the device in a kernel, and on the host otherwise.
 
     A `malloc` that the source declares itself, as a member, variable or function, is not rewritten."""
     c = e.code
-    found = [i for i in c.find(*_HEAP) if c[i + 1] == '(']
-    declared = [i for i in found if _is_declared(c, i)]
-    own_names = _OwnNames(c, declared + [i for i in c.find(*_HEAP) if c[i + 1] != '('], own) if found else None
-    for i in found:
+    calls = [i for i in c.find(*_HEAP) if c[i + 1] == '(']
+    declarations = [i for i in calls if _is_declared(c, i)]
+    hiding_names = (
+        _HidingNames(c, declarations + [i for i in c.find(*_HEAP) if c[i + 1] != '('], functions) if calls else None
+    )
+    for i in calls:
         first = i - 2 if (c[i - 2], c[i - 1]) == ('std', '::') else i - 1 if c[i - 1] == '::' else i
-        qualified = c[i - 1] == '::' and (first < i - 1 and c[first - 1] != '::' or not c.is_word(i - 2))
-        plain = c[i - 1] not in ('.', '->', '::', '*', '&', '~', 'operator')
-        if i not in declared and (qualified or plain and not own_names.means(i)):
+        is_qualified = c[i - 1] == '::' and (first < i - 1 and c[first - 1] != '::' or not c.is_word(i - 2))
+        is_unqualified = c[i - 1] not in ('.', '->', '::', '*', '&', '~', 'operator')
+        if i not in declarations and (is_qualified or is_unqualified and not hiding_names.may_mean(i)):
             e.replace_tokens(first, i, f'::gridstride::{_HEAP[c[i]]}')
 
 
@@ -88,35 +93,38 @@ def _is_declared(c, i):
     return c.is_word(j) and c[j] not in KEYWORDS or c[j] == '>' and c.opening_angle(j) is not None
 
 
-class _OwnNames:
+class _HidingNames:
     "The names of a source that hide a function of C's library: members, variables and functions of a namespace"
 
-    def __init__(self, c, declared, own):
+    def __init__(self, c, declarations, functions):
         self.c = c
         self.classes = {}
-        self.bodies = []
-        self.spaces = {(f.scope, f.name) for f in own if '__global__' not in f.words}
-        for i in declared:
+        self.local_names = []
+        self.function_names = {(f.scope, f.name) for f in functions if '__global__' not in f.words}
+        for i in declarations:
             opening = c.outer[i]
             while opening >= 0 and c[opening] == '(':
                 opening = c.outer[opening]  # a parameter, or a pointer to a function
             if c.scope_kind(opening) == 'type':
                 self.classes.setdefault(c[i], set()).add(class_name(c, opening))
             elif c.scope_kind(opening) == 'code' and (c[i + 1] != '(' or c.outer[i] == opening) or c[c.outer[i]] == '(':
-                self.bodies.append((c[i], *_function_around(c, i)))
+                self.local_names.append((c[i], *_enclosing_function(c, i)))
 
-    def means(self, i):
-        "Return whether the name at token `i` may refer to one of them"
+    def may_mean(self, i):
+        "Return whether the name at token `i` may refer to one of these names"
         c, name = self.c, self.c[i]
-        if any(known == name and a <= i < b for known, a, b in self.bodies):
+        if any(hiding_name == name and a <= i < b for hiding_name, a, b in self.local_names):
             return True
-        space = namespace_of(c, i)
-        if any(known == name and (not s or f'{space}::'.startswith(f'{s}::')) for s, known in self.spaces):
+        namespace = namespace_of(c, i)
+        if any(
+            hiding_name == name and (not scope or f'{namespace}::'.startswith(f'{scope}::'))
+            for scope, hiding_name in self.function_names
+        ):
             return True
-        return name in self.classes and bool(self.classes[name] & set(_classes_around(c, i)))
+        return name in self.classes and bool(self.classes[name] & set(_enclosing_classes(c, i)))
 
 
-def _function_around(c, i):
+def _enclosing_function(c, i):
     "Return (begin, end) of the function whose body or parameters contain token `i`"
     opening = i
     while c.outer[opening] >= 0 and c.scope_kind(c.outer[opening]) == 'code':
@@ -127,22 +135,22 @@ def _function_around(c, i):
     return opening, c.match.get(body, body)
 
 
-def _classes_around(c, i):
-    "Return the classes with members that token `i` may name: enclosing ones, that of its function, and their bases"
-    waiting, opening = [], i
+def _enclosing_classes(c, i):
+    "Return the classes with members that token `i` may name: the enclosing ones, that of its function, and their bases"
+    pending, opening = [], i
     while (opening := c.outer[opening]) >= 0:
         if c.scope_kind(opening) == 'type' and (name := class_name(c, opening)):
-            waiting.append(name)
+            pending.append(name)
         elif c[opening] == '{' and c.scope(opening) == 'namespace' and c.scope_kind(opening) == 'code':
             start = statement_start(c, opening)
             p = c.find_parameter_list(c.skip_template_header(start), opening)
-            waiting += [c[j] for j in range(start, p or start) if c[j + 1] in ('::', '<')]
-    seen = set()
-    while waiting:
-        if (name := waiting.pop()) not in seen:
-            seen.add(name)
-            waiting += _bases(c, name)
-    return seen
+            pending += [c[j] for j in range(start, p or start) if c[j + 1] in ('::', '<')]
+    classes = set()
+    while pending:
+        if (name := pending.pop()) not in classes:
+            classes.add(name)
+            pending += _bases(c, name)
+    return classes
 
 
 def _bases(c, name):
@@ -154,30 +162,30 @@ def _bases(c, name):
 
 
 def _rewrite_new(e):
-    "Rewrite `new` and `delete` in device functions, for the heap of the device or host, depending on what runs them"
+    "Rewrite `new` and `delete` in device functions: they use the heap of the device or of the host that runs them"
     c = e.code
-    found = c.find('new', 'delete')
-    if not found or 'operator new' in c.src:
+    tokens = c.find('new', 'delete')
+    if not tokens or 'operator new' in c.src:
         return
-    bodies = _device_functions(c)
-    for i in (i for a, b in bodies for i in found[bisect_left(found, a) : bisect_left(found, b)]):
+    local_names = _device_functions(c)
+    for i in (i for a, b in local_names for i in tokens[bisect_left(tokens, a) : bisect_left(tokens, b)]):
         if c[i] == 'new' and c[i + 1] != '(' and c[i - 1] != '::':
             e.replace_tokens(i, i, 'new (::gridstride::heap)')
         elif c[i] == 'delete' and c[i - 1] not in ('=', '::'):
-            array = c[i + 1] == '[' and c[i + 2] == ']'
-            initializer = '{__LINE__, true}' if array else '{__LINE__, false}'
-            e.replace_tokens(i, i + 2 * array, f'::gridstride::Discard{initializer}->*')
+            is_array = c[i + 1] == '[' and c[i + 2] == ']'
+            initializer = '{__LINE__, true}' if is_array else '{__LINE__, false}'
+            e.replace_tokens(i, i + 2 * is_array, f'::gridstride::Discard{initializer}->*')
 
 
 def _device_functions(c):
     "Return a list with (begin, end) of the body of each device function and kernel"
-    res, last = [], -1
+    local_names, end = [], -1
     for i in c.find('__global__', '__device__'):
-        if i > last:
+        if i > end:
             body = c.find_stop(i, ('{', ';'))
-            last = c.match.get(body, body)
-            res.append((body, last))
-    return res
+            end = c.match.get(body, body)
+            local_names.append((body, end))
+    return local_names
 
 
 def _begins_statement(c, i):
@@ -187,7 +195,7 @@ def _begins_statement(c, i):
     if c[i - 1] != ')':
         return c[i - 1] in _BEFORE_STATEMENTS or c[i - 1] == ':' and not _is_conditional_operator(c, i - 1)
     opening = c.match.get(i - 1, i - 1)
-    return c[opening - 1] in _HEADS or c[opening - 1] == 'constexpr' or _begins_statement(c, opening)
+    return c[opening - 1] in _HEAD_KEYWORDS or c[opening - 1] == 'constexpr' or _begins_statement(c, opening)
 
 
 def _is_conditional_operator(c, i):
@@ -228,7 +236,7 @@ def _in_lambda(c, i, body):
     while opening != body:
         before = c[opening - 1]
         if c[opening] == '{' and (before == ']' or before in ('mutable', 'const', 'noexcept') or before == ')'
-                            and c[c.match[opening - 1] - 1] not in _HEADS | {'constexpr'}):  # fmt: skip
+                            and c[c.match[opening - 1] - 1] not in _HEAD_KEYWORDS | {'constexpr'}):  # fmt: skip
             return True
         opening = c.outer[opening]
     return False
@@ -236,12 +244,12 @@ def _in_lambda(c, i, body):
 
 def _refuse_results(c: Code, functions):
     for f in functions:
-        if '__global__' in f.words and f.returns and set(f.returns.split()) <= _RESULTS:
-            what = (
+        if '__global__' in f.words and f.returns and set(f.returns.split()) <= _RESULT_WORDS:
+            message = (
                 f'{f.name} is a kernel, which returns nothing: `__global__ void {f.name}(...)`, and write to an array'
             )
             i = next(i for i in c.find(f.name) if c.line(i) == f.line)
-            raise c.error(WrongSource, what, i)
+            raise c.error(WrongSource, message, i)
 
 
 def _refuse_calls(c: Code, kernels):
@@ -251,5 +259,5 @@ def _refuse_calls(c: Code, kernels):
         end = c.closing_angle(i + 1) if c[i + 1] == '<' else i
         declares = c.is_word(i - 1) and c[i - 1] not in KEYWORDS or c[i - 1] in ('*', '&', '>')
         if end is not None and c[end + 1] == '(' and not declares:
-            what = f'{c[i]} is a kernel: launch it with a grid and a block, as in {c[i]}<<<grid, block>>>(...)'
-            raise c.error(WrongSource, what, i)
+            message = f'{c[i]} is a kernel: launch it with a grid and a block, as in {c[i]}<<<grid, block>>>(...)'
+            raise c.error(WrongSource, message, i)

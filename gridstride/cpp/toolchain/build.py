@@ -262,7 +262,9 @@ def emulate_rewritten(
     all_sources = [*(text for _, text in compiled.values()), *(learners_files[path] for path in host_only_files)]
     own_headers, other_headers = _headers_of(all_sources, folder or current_folder(), include)
     texts = [*(text for _, text in compiled.values()), *own_headers.values(), *other_headers.values()]
-    rewritten = dict(compiled.values()) | {k: to_cpp(v, names=False, shared=shared) for k, v in own_headers.items()}
+    rewritten = dict(compiled.values()) | {
+        k: to_cpp(v, register_names=False, shared=shared) for k, v in own_headers.items()
+    }
     originals = {**own_headers, **learners_files}
     warned_uses = _refuse_host_uses(
         [Unit(text, k, originals[k]) for k, text in rewritten.items()], other_headers.values(), extensions
