@@ -1,4 +1,4 @@
-"""Launches a kernel of a source that has no `main`, with arguments from the command line or made for it.
+"""Launches a kernel of a source that has no `main`, with arguments from the command line or default ones.
 
     python -m gridstride.cpp --launch scale --size 1000 scale.cu
     python -m gridstride.cpp --launch matmul --grid 2,2 --block 16,16 --arg a=32x48 --arg n=48 matmul.cu
@@ -49,10 +49,10 @@ def read_values(
     values = {}
     if file:
         try:
-            given = json.loads(Path(file).read_text(encoding='utf-8'))
+            entries = json.loads(Path(file).read_text(encoding='utf-8'))
         except (OSError, ValueError) as e:
             raise ArgumentError(f'{file} cannot be read as JSON: {e}') from None
-        for name, value in given.items():
+        for name, value in entries.items():
             is_path = isinstance(value, str)
             values[name] = Path(file).parent / value if is_path else tuple(value) if isinstance(value, list) else value
     for pair in pairs:
@@ -72,7 +72,7 @@ def _random_array(shape, dtype, size, rng):
     return rng.integers(0, 2 if dtype == 'bool' else min(size, np.iinfo(dtype).max), shape).astype(dtype)
 
 
-def _array(param, dtype, value, size, rng):
+def _make_array(param, dtype, value, size, rng):
     if isinstance(value, Path):
         try:
             return np.ascontiguousarray(np.load(value))
@@ -104,7 +104,7 @@ def make_arguments(
         dtype, is_pointer = dtype_of(p.type)
         value = values.get(p.name)
         if is_pointer:
-            arguments.append(_array(p, dtype, value, size, rng))
+            arguments.append(_make_array(p, dtype, value, size, rng))
         elif isinstance(value, (tuple, Path)):
             raise ArgumentError(f'{p.name} is a {p.type}: give it a number')
         else:
@@ -113,7 +113,7 @@ def make_arguments(
     return arguments
 
 
-def _instantiated(params, src, name):
+def _instantiate_parameters(params, src, name):
     "Return the parameters of a kernel with the types of the template that is instantiated, for `k<float>`"
     base, _, arguments = name.partition('<')
     template = next(f.template for f in kernels(src) if f.name == base.split('::')[-1].strip())
@@ -122,7 +122,7 @@ def _instantiated(params, src, name):
     return [p._replace(type=re.sub(r'\w+', lambda word: type_of.get(word[0], word[0]), p.type)) for p in params]
 
 
-def _spell(param, x):
+def _format_argument(param, x):
     return f'{param.name}: {x.dtype}{list(x.shape)}' if isinstance(x, np.ndarray) else f'{param.name} = {x}'
 
 
@@ -138,8 +138,8 @@ def launch(
 ) -> str:  # the launch, as one line
     "Launch a kernel with these arguments; raises `KernelError` for a finding"
     kernel = cuda_kernel(src, name, checks=checks)
-    arguments = make_arguments(_instantiated(kernel.params, src, name), values, size, seed)
+    arguments = make_arguments(_instantiate_parameters(kernel.params, src, name), values, size, seed)
     threads = int(np.prod(block))
     grid = cdiv(size, threads) if grid is None else grid
     kernel[grid, block](*arguments)
-    return f'{name}<<<{grid}, {block}>>>({", ".join(map(_spell, kernel.params, arguments))})'
+    return f'{name}<<<{grid}, {block}>>>({", ".join(map(_format_argument, kernel.params, arguments))})'

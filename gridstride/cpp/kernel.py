@@ -151,12 +151,12 @@ def _quote_source(src):
     return 'this source' if '\n' in src.strip() else repr(src.strip()[:60])
 
 
-def _unqualified(name):
+def _base_name(name):
     "Return the name of a kernel without its namespace and template arguments"
     return name.split('<')[0].split('::')[-1].strip()
 
 
-def _find_requested(src, name):
+def _resolve_kernels(src, name):
     "Return (requested name, `Function`) per requested kernel; raises `WrongSource` if a kernel does not exist"
     if not isinstance(src, str):
         hint = ': pass its .read_text()' if hasattr(src, 'read_text') else ''
@@ -168,9 +168,9 @@ def _find_requested(src, name):
     num_definitions = Counter(
         (function.scope, function.name) for function in functions(src) if '__global__' in function.words
     )
-    if several := next((name for (_, name), n in num_definitions.items() if n > 1), None):
-        what = f'{several} is the name of several kernels, which cuda_kernel cannot distinguish'
-        raise WrongSource(f'{what}: give each a different name, or launch them from host code with load_cuda')
+    if repeated_name := next((name for (_, name), n in num_definitions.items() if n > 1), None):
+        problem = f'{repeated_name} is the name of several kernels, which cuda_kernel cannot distinguish'
+        raise WrongSource(f'{problem}: give each a different name, or launch them from host code with load_cuda')
     names = (
         [name]
         if isinstance(name, str)
@@ -180,18 +180,21 @@ def _find_requested(src, name):
     )
     if not names:
         example = f"cuda_kernel(src, name='{next(iter(kernel_of_name))}<float>')"
-        what = f'all kernels of this source are templates ({", ".join(kernel_of_name)}): name the arguments of one'
-        raise WrongSource(f'{what}, as in {example}')
+        problem = f'all kernels of this source are templates ({", ".join(kernel_of_name)}): name the arguments of one'
+        raise WrongSource(f'{problem}, as in {example}')
     for requested_name in names:
-        if _unqualified(requested_name) not in kernel_of_name:
+        if _base_name(requested_name) not in kernel_of_name:
             raise WrongSource(f'no kernel {requested_name!r} in this source; there are {", ".join(kernel_of_name)}')
-        if kernel_of_name[_unqualified(requested_name)].template and '<' not in requested_name:
+        if kernel_of_name[_base_name(requested_name)].template and '<' not in requested_name:
             raise WrongSource(
                 f"{requested_name} is a template: name its arguments, as in name='{requested_name}<float>'"
             )
-    scoped = {f'{k.scope}::{k.name}': k for k in all_kernels}
+    kernel_of_scoped_name = {f'{k.scope}::{k.name}': k for k in all_kernels}
     requested = [
-        (requested_name, scoped.get(requested_name.split('<')[0].strip(), kernel_of_name[_unqualified(requested_name)]))
+        (
+            requested_name,
+            kernel_of_scoped_name.get(requested_name.split('<')[0].strip(), kernel_of_name[_base_name(requested_name)]),
+        )
         for requested_name in names
     ]
     for _, k in requested:
@@ -203,19 +206,21 @@ def _refuse_parameters(kernel):
     "Raise `WrongSource` if the kernel has a parameter that Python cannot pass"
     for p in kernel.params:
         if p.type.endswith('&'):
-            what = f'a reference, {p.type} {p.name}, which Python cannot pass'
-            raise WrongSource(f'{kernel.name} takes {what}: take the value itself, or a pointer to an array')
+            description = f'a reference, {p.type} {p.name}, which Python cannot pass'
+            raise WrongSource(f'{kernel.name} takes {description}: take the value itself, or a pointer to an array')
         if re.match(r'(const )?std::(vector|string|array)\b', p.type):
-            what = f'{p.type} {p.name}, which exists only on the host'
-            raise WrongSource(f'{kernel.name} takes {what}: take a pointer to an array and its number of elements')
+            description = f'{p.type} {p.name}, which exists only on the host'
+            raise WrongSource(
+                f'{kernel.name} takes {description}: take a pointer to an array and its number of elements'
+            )
 
 
-def _identifier(name):
+def _to_identifier(name):
     return re.sub(r'\W+', '_', name).strip('_')
 
 
 def _module_name(requested):
-    return _identifier(requested[0][1].name)
+    return _to_identifier(requested[0][1].name)
 
 
 @documented
@@ -227,7 +232,7 @@ def cuda_kernel(
     """Compile kernels without host code; raises `CompileError` with the lines, `WrongSource` for a missing kernel.
 
     Example: `k = cuda_kernel(src); k[grid, block](x, out, n)`"""
-    requested, checks = _find_requested(src, name), parse_checks(checks)
+    requested, checks = _resolve_kernels(src, name), parse_checks(checks)
     src = src.removeprefix('\ufeff')  # a byte order mark
     compiled = (_compile_for_gpu if backend() == 'gpu' else _compile_for_emulator)(src, requested, checks)
     for k in compiled.values():
@@ -237,7 +242,9 @@ def cuda_kernel(
 
 def _export(name, f):
     "Return C++ code that exports the kernel that was requested as `name`"
-    return f'GRIDSTRIDE_KERNEL_AS({_identifier(name)}, {f.scope + "::" if f.scope and "::" not in name else ""}{name})'
+    return (
+        f'GRIDSTRIDE_KERNEL_AS({_to_identifier(name)}, {f.scope + "::" if f.scope and "::" not in name else ""}{name})'
+    )
 
 
 def _compile_for_emulator(src, requested, checks):
@@ -253,7 +260,7 @@ def _compile_for_emulator(src, requested, checks):
 
     return Kernels(
         {
-            instantiation: Kernel(instantiation, f.params, partial(run, _identifier(instantiation)), 'cpu', built)
+            instantiation: Kernel(instantiation, f.params, partial(run, _to_identifier(instantiation)), 'cpu', built)
             for instantiation, f in requested
         }
     )
@@ -263,8 +270,12 @@ def _compile_for_emulator(src, requested, checks):
 def _compile_for_gpu(src, requested, checks):
     if checks:
         warn_unchecked()
-    learners, others = read_headers(src, current_folder())
-    headers = (str(current_folder()), *learners.items(), *others.items()) if learners or others else ()
+    learners_headers, other_headers = read_headers(src, current_folder())
+    headers = (
+        (str(current_folder()), *learners_headers.items(), *other_headers.items())
+        if learners_headers or other_headers
+        else ()
+    )
     module, seconds = _compile_by_nvrtc(src, tuple(name for name, _ in requested), _module_name(requested), headers)
     run = {name: _make_launcher(module.get_kernel(name), name, f.params, src) for name, f in requested}
     return Kernels({name: Kernel(name, f.params, run[name], 'cuda', seconds) for name, f in requested})

@@ -42,22 +42,22 @@ def show_source(
     """Show a numbered listing; line 1 is the first line after `cuda_begin`, as in messages.
 
     Raises `TypeError` for an object without source, `ValueError` for lines or strings that the source does not have."""
-    text = _text(src).splitlines()
+    text = _text_of(src).splitlines()
     first, last = lines or (1 + next((i for i, line in enumerate(text) if line.strip()), 0), len(text))
     if not 1 <= first <= last <= len(text):
         raise ValueError(f'this source has lines 1 to {len(text)}, but {first} to {last} were requested')
-    marked = _marked_lines(text, [mark] if isinstance(mark, (str, int)) else mark)
+    marked_lines = _marked_lines(text, [mark] if isinstance(mark, (str, int)) else mark)
     if old is not None:
-        marked |= _new_lines(_text(old).splitlines(), text)
-    return Listing(text, first, last, marked, title, fold)
+        marked_lines |= _new_lines(_text_of(old).splitlines(), text)
+    return Listing(text, first, last, marked_lines, title, fold)
 
 
-def _text(src):
+def _text_of(src):
     "Return the learner's lines of a source"
     text = source_of(src).text if inspect.isfunction(src) else getattr(src, 'src', src)
     if not isinstance(text, str):
-        found = type(src).__name__
-        raise TypeError(f'show_source takes CUDA C as text, or a kernel or module compiled from it, not {found}')
+        type_name = type(src).__name__
+        raise TypeError(f'show_source takes CUDA C as text, or a kernel or module compiled from it, not {type_name}')
     return text.removeprefix(cuda_begin) or text
 
 
@@ -65,7 +65,7 @@ def _marked_lines(text, marks):
     "Return the numbers of the marked lines"
     numbers = set()
     for mark in marks:
-        lines = {mark} & set(range(1, len(text) + 1)) if isinstance(mark, int) else _lines_with(text, mark)
+        lines = {mark} & set(range(1, len(text) + 1)) if isinstance(mark, int) else _lines_containing(text, mark)
         if not lines:
             raise ValueError(
                 f'there is no line {mark!r} to mark' if isinstance(mark, int) else f'no line contains {mark!r}'
@@ -74,7 +74,7 @@ def _marked_lines(text, marks):
     return numbers
 
 
-def _lines_with(text, part):
+def _lines_containing(text, part):
     return {i for i, line in enumerate(text, 1) if part in line}
 
 
@@ -91,7 +91,7 @@ def show_change(
     around=2,  # unchanged lines to show next to each changed one
 ) -> 'Listing':  # which a notebook displays
     "Show the difference of two sources: `-` marks a removed line, `+` a new one, which is numbered"
-    old_lines, new_lines = _text(old).splitlines(), _text(new).splitlines()
+    old_lines, new_lines = _text_of(old).splitlines(), _text_of(new).splitlines()
     rows = []
     for group in SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_grouped_opcodes(around):
         rows += [_OMITTED] * bool(rows)

@@ -33,9 +33,11 @@ def _describe_missing(symbol):
     name = symbol
     if shutil.which('c++filt'):
         name = subprocess.run(['c++filt', symbol], capture_output=True, text=True).stdout.strip() or symbol
-    what = f'no file of the program defines {name}: pass all of its files, as in `python -m gridstride.cpp a.cu b.cu`'
-    alone = '; without a main, launch a kernel: `python -m gridstride.cpp --launch KERNEL a.cu`'
-    return what + alone * (name == 'main')
+    problem = (
+        f'no file of the program defines {name}: pass all of its files, as in `python -m gridstride.cpp a.cu b.cu`'
+    )
+    hint_for_main = '; without a main, launch a kernel: `python -m gridstride.cpp --launch KERNEL a.cu`'
+    return problem + hint_for_main * (name == 'main')
 
 
 def run(

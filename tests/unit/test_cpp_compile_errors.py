@@ -36,9 +36,9 @@ def test_who_led_there(log, want): assert read_log(log, 'mine.cu') == [(*want, '
 def test_an_error_in_a_header_of_the_learners_names_the_header():
     log = ("In file included from all.cuh:2,\n                 from mine.cu:1:\n"
            "sub/bad.cuh:2:8: error: 'T' does not name a type\n/usr/h.h:1:1: error: more\nmine.cu:3:1: error: most\n")
-    assert read_log(log, 'mine.cu', others={'sub/bad.cuh': ''}) == [
+    assert read_log(log, 'mine.cu', other_files={'sub/bad.cuh': ''}) == [
         (2, 8, "'T' does not name a type", None, 'sub/bad.cuh'), (1, 0, 'more', None, ''), (3, 1, 'most', None, '')]
-    e = CompileError(SRC, 'mine.cu', log, others={'sub/bad.cuh': 'int a;\nstatic T x;'})
+    e = CompileError(SRC, 'mine.cu', log, other_files={'sub/bad.cuh': 'int a;\nstatic T x;'})
     assert (e.file, e.line) == ('sub/bad.cuh', 2)
     first, *quoted = str(e).split('\n')[:3]
     assert first.startswith('sub/bad.cuh, line 2: ') and first.endswith("'T' does not name a type")

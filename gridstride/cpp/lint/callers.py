@@ -19,13 +19,13 @@ from .host_variables import host_variables
 from ..frontend.reader import Head, declaration_heads, namespace_of, parameter, read
 from .host_device_check import HOST_AND_DEVICE_FUNCTIONS, HOST_FUNCTION_IN_DEVICE_CODE
 
-_MEANS_ANOTHER = HOST_AND_DEVICE_FUNCTIONS | BUILTIN  # a function of such a name may be another one, on the GPU, too
+_AMBIGUOUS_NAMES = HOST_AND_DEVICE_FUNCTIONS | BUILTIN  # a function of the GPU, too, may have such a name
 _DEVICE_SPECIFIERS = {'__global__', '__device__', '__constant__', '__shared__', '__managed__'}
 _UNMARKED_WORDS = _DEVICE_SPECIFIERS | {'typedef', 'using', 'static_assert', 'namespace', 'extern', 'new', 'delete'}
 _ACCESS_SPECIFIERS = {'public', 'private', 'protected'}
 
 
-class _Declared(NamedTuple):
+class _FunctionDeclaration(NamedTuple):
     "A declaration of a function, as indices of tokens"
 
     first: int  # after the template header
@@ -35,7 +35,7 @@ class _Declared(NamedTuple):
     defined: bool  # whether it has a body
 
     @property
-    def for_gpu(self):
+    def is_for_gpu(self):
         return '__global__' in self.words or '__device__' in self.words and '__host__' not in self.words
 
 
@@ -63,13 +63,13 @@ def mark(
         (f.first, 'constexpr' if 'constexpr' in f.words else 'host') for f in host_functions if c[f.paren - 2] != '::'
     ]
     marks += host_variables(c, _all_heads(c))
-    texts = [(i, _mark(kind)) for i, kind in sorted(marks)] + [
+    insertions = [(i, _mark(kind)) for i, kind in sorted(marks)] + [
         (i, ptx_specifiers) for i in _private_ptx_functions(c, functions) if ptx_specifiers
     ]
-    marked = {i for i, _ in texts}
-    inlined = functions_to_inline(c, functions, _end_of_body) if inline_specifiers else ()
-    texts += [(i, inline_specifiers) for i in inlined if i not in marked]
-    edits = [(at := c.start(i), at, text) for i, text in sorted(texts)]
+    marked_tokens = {i for i, _ in insertions}
+    tokens_to_inline = functions_to_inline(c, functions, _end_of_body) if inline_specifiers else ()
+    insertions += [(i, inline_specifiers) for i in tokens_to_inline if i not in marked_tokens]
+    edits = [(pos := c.start(i), pos, text) for i, text in sorted(insertions)]
     return apply(text, [*edits, *_entry_edits(c, functions)])
 
 
@@ -85,7 +85,7 @@ def _entry_edits(c, functions):
             continue
         body = c.find_stop(c.match[f.paren] + 1, ('{', ';'))
         if c[body] == '{':
-            yield (at := c.end(body)), at, entry_of(c[f.paren - 1])
+            yield (pos := c.end(body)), pos, entry_of(c[f.paren - 1])
 
 
 def _without_overloads(c, host_functions, other_functions):
@@ -118,8 +118,8 @@ def _private_ptx_functions(c, functions):
         ):
             continue
         name, namespace = c[f.paren - 1], namespace_of(c, f.paren)
-        earlier = [i for i in c.find(name) if i < f.paren - 1 and i not in definitions and _may_declare(c, i)]
-        if name not in _MEANS_ANOTHER and not any(namespace_of(c, i) == namespace for i in earlier):
+        earlier_uses = [i for i in c.find(name) if i < f.paren - 1 and i not in definitions and _may_declare(c, i)]
+        if name not in _AMBIGUOUS_NAMES and not any(namespace_of(c, i) == namespace for i in earlier_uses):
             yield f.first
 
 
@@ -131,10 +131,10 @@ def _may_declare(c, i):
 @lru_cache(4)
 def _declared_functions(c) -> tuple:
     "Return each function that is declared outside functions, including members of classes"
-    return tuple(_declared_in(c))
+    return tuple(_functions_in_heads(c))
 
 
-def _declared_in(c):
+def _functions_in_heads(c):
     for owner, head in _all_heads(c):
         first = c.skip_template_header(head.start)
         if c[first] == 'extern' and c.is_string(first + 1):
@@ -146,7 +146,7 @@ def _declared_in(c):
             continue
         words = c.expanded_words(first, paren - 1)
         if owner or c[paren - 2] == '::' or paren - 1 > first or 'operator' in words:
-            yield _Declared(first, paren, owner or _class_of_definition(c, paren), words, head.is_definition)
+            yield _FunctionDeclaration(first, paren, owner or _class_of_definition(c, paren), words, head.is_definition)
 
 
 @lru_cache(4)
@@ -218,10 +218,15 @@ _NO_TYPES = frozenset(('~', 'inline', 'static'))
 
 def _is_host(c, f):
     "Return whether `f` is certainly a host function; False if a macro or the compiler decides that"
-    name, after = c[f.paren - 1], c.match[f.paren] + 1
-    if not _UNMARKED_WORDS.isdisjoint(f.words) or _may_have_macro(f) or name in _MEANS_ANOTHER and not f.owner:
+    name, next_token = c[f.paren - 1], c.match[f.paren] + 1
+    if not _UNMARKED_WORDS.isdisjoint(f.words) or _may_have_macro(f) or name in _AMBIGUOUS_NAMES and not f.owner:
         return False
-    if 'friend' in f.words and not f.defined or c[after] != '{' and c[c.find_stop(after, ('=', ';', '{'))] == '=':
+    if (
+        'friend' in f.words
+        and not f.defined
+        or c[next_token] != '{'
+        and c[c.find_stop(next_token, ('=', ';', '{'))] == '='
+    ):
         return False
     return not _NO_TYPES.issuperset(c.texts[f.first : f.paren - 1]) or name == f.owner
 
@@ -235,8 +240,8 @@ class Unit(NamedTuple):
 
 
 _USE_REPORT = re.compile(
-    r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?P<column>\d+): warning: (?:'(?P<what>.*)' is deprecated: "
-    r"gridstride, (?P<kind>host|constexpr)|'(?P<variable>.*)' is deprecated: gridstride, (?P<is>variable|array)|"
+    r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?P<column>\d+): warning: (?:'(?P<function>.*)' is deprecated: "
+    r"gridstride, (?P<kind>host|constexpr)|'(?P<variable>.*)' is deprecated: gridstride, (?P<object>variable|array)|"
     r"variable length array '(?P<vla>.*)' is used|variable length arrays (?P<clang>are a C99|in C\+\+ are)) ",
     re.M,
 )
@@ -276,7 +281,7 @@ _DIAGNOSTIC_LINE = re.compile(r': (?:warning|(?:fatal )?error): ')
 _WARNINGS_OF_MARKS = '[-Wdeprecated-declarations]', '[-Wvla', 'might not be inlinable [-Wattributes]'
 
 
-def without_marked(
+def drop_mark_reports(
     log: str,  # of a compiler
 ) -> str:
     """Remove the reports of marked functions, with their locations, from the log.
@@ -314,9 +319,9 @@ def _find_location(unit_lines, m, tab):
     location, column = (os.path.normpath(m[1]), int(m[2])), int(m[3])
     for unit, lines in unit_lines:
         if location in lines:
-            at, text = lines[location]
+            start, text = lines[location]
             offset = next((i for i in range(len(text)) if len(text[:i].expandtabs(tab)) >= column - 1), len(text) - 1)
-            return unit, at + offset, text
+            return unit, start + offset, text
 
 
 def _is_declared_by_macro(macros, m, unit_lines):
@@ -333,7 +338,7 @@ def device_code(
 
     Default arguments are left out, because the caller evaluates them."""
     c = read(text).main
-    return c, _bodies_of(c, lambda f: f.for_gpu)
+    return c, _bodies_of(c, lambda f: f.is_for_gpu)
 
 
 @lru_cache(16)
@@ -354,14 +359,14 @@ def _bodies_of(c, is_wanted):
     return [(p, b) for a, p, b in functions if not _is_conditional(c, a, b)]
 
 
-def _is_in_device_code(text, at, report):
+def _is_in_device_code(text, pos, report):
     "Return whether the use at position `at` is an error in device code; `report` is the match of the compiler's report"
-    c, found = device_code(text)
-    i = min(bisect(range(len(c)), at, key=c.end), len(c) - 1)
-    within = next(((a, b) for a, b in found if a <= i < b), None)
-    if within is None or not c.is_evaluated(i) or report['is'] and is_unused_template(c, c.match[within[0]]):
+    c, bodies = device_code(text)
+    i = min(bisect(range(len(c)), pos, key=c.end), len(c) - 1)
+    body = next(((a, b) for a, b in bodies if a <= i < b), None)
+    if body is None or not c.is_evaluated(i) or report['object'] and is_unused_template(c, c.match[body[0]]):
         return False
-    return report['is'] != 'array' or not _is_constant(c, i)
+    return report['object'] != 'array' or not _is_constant(c, i)
 
 
 def is_unused_template(
@@ -415,16 +420,16 @@ def _is_conditional(c, a, b):
 
 
 _CONSTEXPR = (
-    '{what} alone is not a device function: declare it `__host__ __device__`, or compile with --expt-relaxed-constexpr'
+    '{name} alone is not a device function: declare it `__host__ __device__`, or compile with --expt-relaxed-constexpr'
 )
 
 
 _VARIABLE = (
-    '{what} is a host variable, but this code runs on the GPU: declare it `__device__`, or `__constant__` '
+    '{name} is a host variable, but this code runs on the GPU: declare it `__device__`, or `__constant__` '
     'if kernels only read it, or pass its value to the kernel'
 )
 _VARIABLE_LENGTH = (
-    '{what} has a size that is known only at run time, but the size of a local array must be a compile-time '
+    '{name} has a size that is known only at run time, but the size of a local array must be a compile-time '
     'constant: write a constant, or use shared memory, `extern __shared__`'
 )
 
@@ -435,14 +440,14 @@ def _wrong_call(m, use_match, unit):
         _VARIABLE_LENGTH
         if m['vla'] or m['clang']
         else _VARIABLE
-        if m['is']
+        if m['object']
         else _CONSTEXPR
         if m['kind'] == 'constexpr'
         else HOST_FUNCTION_IN_DEVICE_CODE
     )
     file, line = os.path.normpath(use_match[1]), int(use_match[2])
-    name = m['what'] or m['variable'] or m['vla'] or 'this array'  # clang does not name it
-    return wrong_source(template.format(what=re.sub(r' \[with .*\]', '', name)), file, line, unit)
+    name = m['function'] or m['variable'] or m['vla'] or 'this array'  # clang does not name it
+    return wrong_source(template.format(name=re.sub(r' \[with .*\]', '', name)), file, line, unit)
 
 
 def wrong_source(message: str, file: str, line: int, unit: Unit) -> WrongSource:

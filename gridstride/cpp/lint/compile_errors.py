@@ -36,22 +36,24 @@ class CompileError(ShortTracebackError, RuntimeError):
         name,
         log,
         command=(),
-        others=(),  # dict: name -> text of the learner's other files
+        other_files=(),  # dict: name -> text of the learner's other files
     ):
         self.log = log
         self.command = command
-        self.errors = read_log(log, name, others=others)
+        self.errors = read_log(log, name, other_files=other_files)
         self.file = self.errors[0].file or name if self.errors else name
         self.line = self.errors[0].line if self.errors else None
-        super().__init__(describe(self.errors, src, name, others) if self.errors else _format_last_lines(log, name))
+        super().__init__(
+            describe(self.errors, src, name, other_files) if self.errors else _format_last_lines(log, name)
+        )
 
 
 class CompileWarning(UserWarning):
     "The source compiles, but one of its lines is probably a mistake"
 
 
-_NVCC = r'^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?{kind}(?: #[\w-]+)?: (?P<what>.*)'
-_GCC = r'^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? (?:fatal )?{kind}: (?P<what>.*)'
+_NVCC = r'^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?{kind}(?: #[\w-]+)?: (?P<message>.*)'
+_GCC = r'^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? (?:fatal )?{kind}: (?P<message>.*)'
 
 # the line that used the template or macro with the error: g++ prints it before the error, clang and nvcc after it
 _USE_BEFORE = r'^{name}:(\d+):(?:\d+:)?\s+required from here'
@@ -66,49 +68,58 @@ def read_log(
     log: str,  # of g++, clang or nvcc
     name: str,  # of the learner's source, as in the log
     kind='error',  # or 'warning'
-    others=(),  # names of the learner's other files
+    other_files=(),  # names of the learner's other files
 ) -> list:  # of `Diagnostic`, at most one per location
     "Parse the errors, or warnings, in the learner's files or caused by them, from a log"
-    found = [m for pattern in (_GCC, _NVCC) for m in re.finditer(pattern.format(kind=kind), log, re.M)]
-    found.sort(key=re.Match.start)
-    ends = [0, *(m.end() for m in found)]
-    starts = [*(m.start() for m in found), len(log)]
+    matches = [m for pattern in (_GCC, _NVCC) for m in re.finditer(pattern.format(kind=kind), log, re.M)]
+    matches.sort(key=re.Match.start)
+    ends = [0, *(m.end() for m in matches)]
+    starts = [*(m.start() for m in matches), len(log)]
     diagnostics = {}
-    for n, m in enumerate(found):
-        d = _diagnose(m, name, others, log[ends[n] : starts[n]], log[m.end() : starts[n + 1]], log[: m.start()])
-        if d:
-            diagnostics.setdefault((d.file, d.line, 0 if d.line_of_use else d.column), d)
+    for n, m in enumerate(matches):
+        diagnostic = _diagnose(
+            m, name, other_files, log[ends[n] : starts[n]], log[m.end() : starts[n + 1]], log[: m.start()]
+        )
+        if diagnostic:
+            diagnostics.setdefault(
+                (diagnostic.file, diagnostic.line, 0 if diagnostic.line_of_use else diagnostic.column), diagnostic
+            )
     return list(diagnostics.values())
 
 
-def _diagnose(m, name, others, before, after, all_before):
+def _diagnose(m, name, other_files, log_before, log_after, whole_log_before):
     "Make the `Diagnostic` for a match, given the log around it; None if no line of the learner's files is known for it"
-    line_of_use = _line_of_use(name, before, after)
+    line_of_use = _line_of_use(name, log_before, log_after)
     column = int(m.groupdict().get('column') or 0)
     if Path(m['file']).name == name:
         line = int(m['line'])
         return Diagnostic(
-            line, column, _translate_message(m['what'], after), line_of_use if line_of_use != line else None
+            line, column, _translate_message(m['message'], log_after), line_of_use if line_of_use != line else None
         )
-    if (file := os.path.normpath(m['file'])) in others:
-        return Diagnostic(int(m['line']), column, _translate_message(m['what'], after), line_of_use, file)
-    line = line_of_use or _find_line(name, before, -1) or _find_line(name, all_before, -1) or _find_line(name, after, 0)
-    return Diagnostic(line, 0, m['what']) if line else None
+    if (file := os.path.normpath(m['file'])) in other_files:
+        return Diagnostic(int(m['line']), column, _translate_message(m['message'], log_after), line_of_use, file)
+    line = (
+        line_of_use
+        or _find_line(name, log_before, -1)
+        or _find_line(name, whole_log_before, -1)
+        or _find_line(name, log_after, 0)
+    )
+    return Diagnostic(line, 0, m['message']) if line else None
 
 
-def _line_of_use(name, before, after):
+def _line_of_use(name, log_before, log_after):
     "Return the line that used the template or the macro with the error; None if there is none"
-    if found := re.findall(_USE_BEFORE.format(name=re.escape(name)), before, re.M):
-        return int(found[-1])
+    if lines := re.findall(_USE_BEFORE.format(name=re.escape(name)), log_before, re.M):
+        return int(lines[-1])
     for pattern in _USE_AFTER:
-        if found := re.findall(pattern.format(name=re.escape(name)), after, re.M | re.S * ('during' in pattern)):
-            return int(found[-1])
+        if lines := re.findall(pattern.format(name=re.escape(name)), log_after, re.M | re.S * ('during' in pattern)):
+            return int(lines[-1])
 
 
-def _find_line(name, text, which):
+def _find_line(name, text, index):
     "Return a line number of the file that the text mentions, the first (0) or the last (-1); None if there is none"
     mentioned_lines = re.findall(rf'{re.escape(name)}:(\d+)', text)
-    return int(mentioned_lines[which]) if mentioned_lines else None
+    return int(mentioned_lines[index]) if mentioned_lines else None
 
 
 # If an `extern __shared__` array is declared with two types, the error names the emulator's variable for it.
@@ -116,12 +127,12 @@ _EXTERN_SHARED = re.compile(r"['\"‘][^'\"’]*\bgs_extern_(\w+)[^'\"’]*['\"�
 _PREVIOUS = re.compile(r':(\d+):(?:\d+:)? note: previous (?:declaration|definition)')
 
 
-def _translate_message(message, after):
-    "Translate a message about a name of the emulator to nvcc's message; `after` is the log after the message"
+def _translate_message(message, log_after):
+    "Translate a message about a name of the emulator to nvcc's message; `log_after` is the log after the message"
     message = message.replace('gs_parameters_of_', '')  # see `rewriters.launches`
     if not (m := _EXTERN_SHARED.search(message)):
         return message
-    line = _PREVIOUS.search(after)
+    line = _PREVIOUS.search(log_after)
     return f'declaration is incompatible with previous "{m[1]}"' + (f' (declared at line {line[1]})' if line else '')
 
 
@@ -133,12 +144,12 @@ def describe(
     diagnostics: list,  # of `Diagnostic`
     src: str,  # the learner's source
     name: str,
-    others=(),  # dict: name -> text of the learner's other files
+    other_files=(),  # dict: name -> text of the learner's other files
     max_shown=3,  # the maximum number of diagnostics
 ) -> str:
     "Format the lines of the source with the compiler's messages"
-    lines = {file: text.splitlines() for file, text in {**dict(others), '': src}.items()}
-    # errors in lines after the learner's last one, which are ours, are consequences of other errors
+    lines = {file: text.splitlines() for file, text in {**dict(other_files), '': src}.items()}
+    # errors in lines after the learner's last one, which the emulator added, are consequences of other errors
     diagnostics = [d for d in diagnostics if d.line <= len(lines[d.file])] or diagnostics
     output = [line for d in diagnostics[:max_shown] for line in _describe_one(d, lines, name)]
     num_omitted = len(diagnostics) - max_shown
@@ -282,14 +293,14 @@ _HINTS = (
 
 def _describe_one(d, lines, name):
     "Yield the lines of text for one diagnostic"
-    text = _line(lines[d.file], d.line)
+    text = _get_line(lines[d.file], d.line)
     yield f'{d.file or name}, line {d.line}: {d.message}'
     yield f'  {text}'
     if 0 < d.column <= len(text) and not _REWRITTEN.search(text):
         yield f"  {' ' * (d.column - 1)}^"
     if d.line_of_use:
         file_suffix = f' of {name}' if d.file else ''
-        yield f'used in line {d.line_of_use}{file_suffix}: {_line(lines[""], d.line_of_use).strip()}'
+        yield f'used in line {d.line_of_use}{file_suffix}: {_get_line(lines[""], d.line_of_use).strip()}'
     message_and_line = f'{d.message}\n{text}'
     yield from (
         f'  {hint}'
@@ -298,7 +309,7 @@ def _describe_one(d, lines, name):
     )
 
 
-def _line(lines, n):
+def _get_line(lines, n):
     "Return line `n`, from 1; '' if there is no such line"
     return lines[n - 1] if n <= len(lines) else ''
 
@@ -332,9 +343,9 @@ def _correct_uninitialized(diagnostics, src):
     code, matches = read_compiled(src), {d: _UNINITIALIZED_WARNING.search(d.message) for d in diagnostics}
     macros = macros_that_set(src)
     names = {m[1] for m in matches.values() if m}
-    reported = [d for d, m in matches.items() if not m or not _is_initialized(code, m, d.line, macros)]
-    overlooked = [use for use in find_uninitialized_uses(code) if use[0] not in names]
-    return reported + [Diagnostic(line, 0, f"'{name}' may be used uninitialized") for name, line in overlooked]
+    confirmed = [d for d, m in matches.items() if not m or not _is_initialized(code, m, d.line, macros)]
+    missed_uses = [use for use in find_uninitialized_uses(code) if use[0] not in names]
+    return confirmed + [Diagnostic(line, 0, f"'{name}' may be used uninitialized") for name, line in missed_uses]
 
 
 def _is_initialized(code, m, line, macros):
@@ -346,19 +357,21 @@ def warn_of(
     log: str,
     src: str,
     name: str,
-    others=(),  # dict: name -> text of the learner's other files
+    other_files=(),  # dict: name -> text of the learner's other files
 ):
     "Warn of lines that are probably mistakes, with the compiler's messages"
-    warned = read_log(log, name, 'warning', others)
-    diagnostics = [d._replace(message=m[1]) for d in warned if (m := _RELIABLE_WARNING.match(d.message))]
-    reported = _correct_uninitialized(_diagnostics_of_file(diagnostics, ''), src)
+    warnings = read_log(log, name, 'warning', other_files)
+    diagnostics = [d._replace(message=m[1]) for d in warnings if (m := _RELIABLE_WARNING.match(d.message))]
+    diagnostics_to_report = _correct_uninitialized(_diagnostics_of_file(diagnostics, ''), src)
     for file in {d.file for d in diagnostics if d.file}:
         file_diagnostics = _diagnostics_of_file(diagnostics, file)
-        reported += [d for d in _correct_uninitialized(file_diagnostics, others[file]) if d in file_diagnostics]
-    reported.sort(key=lambda d: (d.file, d.line))  # compilers report in different orders
-    if reported:
-        location = reported[0].file or name, reported[0].line
-        warn_learner(CompileWarning(describe(reported, src, name, others, max_shown=9)), *location)
+        diagnostics_to_report += [
+            d for d in _correct_uninitialized(file_diagnostics, other_files[file]) if d in file_diagnostics
+        ]
+    diagnostics_to_report.sort(key=lambda d: (d.file, d.line))  # compilers report in different orders
+    if diagnostics_to_report:
+        location = diagnostics_to_report[0].file or name, diagnostics_to_report[0].line
+        warn_learner(CompileWarning(describe(diagnostics_to_report, src, name, other_files, max_shown=9)), *location)
 
 
 def _diagnostics_of_file(diagnostics, file):

@@ -50,7 +50,7 @@ def refuse_wrong_side_calls(
     _refuse_arguments(c, functions, {k for k, v in side_of_name.items() if v == 'host'})
 
 
-HOST_FUNCTION_IN_DEVICE_CODE = '{what} is a host function, but this code runs on the GPU: declare it `__device__`'
+HOST_FUNCTION_IN_DEVICE_CODE = '{name} is a host function, but this code runs on the GPU: declare it `__device__`'
 _DEVICE_FUNCTION_IN_HOST_CODE = (
     '{name} is a device function, which host code cannot call: declare it `__host__ __device__`'
 )

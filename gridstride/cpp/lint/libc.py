@@ -60,8 +60,8 @@ _ALTERNATIVES = [  # pattern of functions -> what to write instead
 ]
 
 
-def instead(
+def alternative_to(
     name: str,  # of a host function
 ) -> str:
-    "Return what to write in device code instead of a call of this function, as an imperative"
+    "Return the advice for device code that calls this host function, as an imperative: what to write instead"
     return next((text for names, text in _ALTERNATIVES if re.fullmatch(names, name)), _CALL_ON_HOST)

@@ -4,7 +4,7 @@ from .callers import Unit, host_device_code, device_code, is_unused_template, wr
 from ..frontend.code import between
 from ..frontend.declarations import KEYWORDS
 from ..frontend.edits import apply
-from .libc import instead, is_host_function
+from .libc import alternative_to, is_host_function
 from ..frontend.reader import read
 
 # functions of C's library, with or without `std::`; some libraries implement them as macros
@@ -84,21 +84,21 @@ _INSTEAD = {
 
 def find_host_uses(
     unit: Unit,
-    own: 'OwnNames',  # names that the program declares itself
+    own_names: 'ProgramNames',  # names that the program declares itself
     extensions: tuple,  # of nvcc, which options enable: 'constexpr', 'lambda'; 'std' for NVRTC, which has its own std
 ):
     "Yield a `WrongSource` per use of a host-only function or type of the standard libraries in device code"
     c, bodies = device_code(unit.text)
     spans = [*bodies, *([] if 'lambda' not in extensions else _lambdas(c, bodies))]
-    candidates = _candidates(c, own) if spans else []
+    candidates = _candidates(c, own_names) if spans else []
     for a, b in spans:
         for i in between(candidates, a, b):
-            if c.is_word(i) and (message := _describe_use(c, i, own, extensions)) and c.is_evaluated(i):
+            if c.is_word(i) and (message := _describe_use(c, i, own_names, extensions)) and c.is_evaluated(i):
                 if not (is_host_function(c[i]) and is_unused_template(c, c.match[a])):
                     yield wrong_source(message, unit.file, c.line(i), unit)
-        for i in _parameters_used(c, a, b):
+        for i in _uses_of_parameters(c, a, b):
             yield wrong_source(_format(_HOST_ONLY, c[i]), unit.file, c.line(i), unit)
-        for i in [] if {'std', 'constexpr'} & {*extensions} else _arrays_used(c, a, b):
+        for i in [] if {'std', 'constexpr'} & {*extensions} else _uses_of_arrays(c, a, b):
             yield wrong_source(_format(_ONLY_CONSTEXPR, 'array'), unit.file, c.line(i), unit)
     for i in [] if 'lambda' in extensions else c.find_specifiers('__device__'):
         if c[i - 1] == ']' and c.scope(i) == 'code' and not any(a <= i < b for a, b in bodies):
@@ -117,16 +117,16 @@ def _lambdas(c, bodies):
 
 def find_host_device_uses(
     unit: Unit,
-    own,  # as for `find_host_uses`
+    own_names,  # as for `find_host_uses`
 ):
     """Yield (message, file, line) per call of a host function in a `__host__ __device__` function.
 
     These are warnings, as with nvcc."""
     c, bodies = host_device_code(unit.text)
-    candidates = _candidates(c, own) if bodies else []
+    candidates = _candidates(c, own_names) if bodies else []
     for a, b in bodies:
         for i in between(candidates, a, b):
-            if c.is_word(i) and _is_host_call(c, i, own) and c.is_evaluated(i):
+            if c.is_word(i) and _is_host_call(c, i, own_names) and c.is_evaluated(i):
                 warning = wrong_source(_format(_HOST_FUNCTION_WARNING, c[i]), unit.file, c.line(i), unit)
                 yield str(warning), unit.file, c.line(i)
 
@@ -136,30 +136,30 @@ _CHECKED_ELSEWHERE = {'errno', 'exit', 'abort'}  # `exit` and `abort` are checke
 
 def guard_host_calls(
     text: str,  # C++ for the emulator
-    own,  # as for `find_host_uses`
+    own_names,  # as for `find_host_uses`
 ) -> str:
     "Rewrite calls of host functions in `__host__ __device__` functions, so that they are findings in device code"
     c, bodies = host_device_code(text)
-    candidates, edits = _candidates(c, own) if bodies else [], []
+    candidates, edits = _candidates(c, own_names) if bodies else [], []
     for i in (i for a, b in bodies for i in between(candidates, a, b)):
         if (
             c.is_word(i)
             and c[i] not in _CHECKED_ELSEWHERE
             and c[i + 1] == '('
-            and _is_host_call(c, i, own)
+            and _is_host_call(c, i, own_names)
             and c.is_evaluated(i)
         ):
             first = i - 2 if c[i - 2] == 'std' else i - (c[i - 1] == '::')
-            edits.append((at := c.tokens[first].start, at, f'(::gridstride::only_on_host("{c[i]}"), '))
-            edits.append((at := c.tokens[c.match[i + 1]].end, at, ')'))
+            edits.append((pos := c.tokens[first].start, pos, f'(::gridstride::only_on_host("{c[i]}"), '))
+            edits.append((pos := c.tokens[c.match[i + 1]].end, pos, ')'))
     return apply(text, edits)
 
 
-def _candidates(c, own):
+def _candidates(c, own_names):
     "Return the tokens that may name a function or type of the libraries: called, assigned, after `std::`, or macros"
-    found = {*c.find_any(_C_FUNCTIONS | own.macros.keys() | {'errno'}), *(i - 1 for i in c.find('('))}
-    found.update(i + n for i in c.find('=') for n in (1, 2))
-    return sorted(found.union(i + 2 for i in c.find('std')))
+    tokens = {*c.find_any(_C_FUNCTIONS | own_names.macros.keys() | {'errno'}), *(i - 1 for i in c.find('('))}
+    tokens.update(i + n for i in c.find('=') for n in (1, 2))
+    return sorted(tokens.union(i + 2 for i in c.find('std')))
 
 
 def _format(template, name):
@@ -167,26 +167,26 @@ def _format(template, name):
     advice = (
         _INSTEAD.get(name, '')
         if template is not _HOST_FUNCTION and template is not _HOST_FUNCTION_WARNING
-        else f': {instead(name)}'
+        else f': {alternative_to(name)}'
     )
     return template.format(name=name, instead=advice)
 
 
-def _describe_use(c, i, own, extensions):
+def _describe_use(c, i, own_names, extensions):
     "Describe why device code may not use the name at token `i`, or its expansion as a macro; None if it may"
-    if words := _describe_refusal(c, i, own, extensions):
+    if words := _describe_refusal(c, i, own_names, extensions):
         return _format(words, c[i])
-    for macro_body in own.macros.get(c[i], ()):
+    for macro_body in own_names.macros.get(c[i], ()):
         host_calls = (
             j
             for j in range(len(macro_body))
-            if macro_body.is_word(j) and macro_body[j] != c[i] and _is_host_call(macro_body, j, own)
+            if macro_body.is_word(j) and macro_body[j] != c[i] and _is_host_call(macro_body, j, own_names)
         )
         if (j := next(host_calls, None)) is not None:
             return _format(_HOST_FUNCTION, macro_body[j])
 
 
-def _parameters_used(c, a, b):
+def _uses_of_parameters(c, a, b):
     "Yield the host-only types of parameters before the `)` at `a` that the body, up to `b`, uses"
     if not c.find_between('std', c.match[a], a):
         return
@@ -196,62 +196,68 @@ def _parameters_used(c, a, b):
             yield from (i for i in range(first, end) if c[i] in _TYPES and c[i - 2] == 'std')
 
 
-def _arrays_used(c, a, b):
+def _uses_of_arrays(c, a, b):
     "Return the uses of elements and members of the std::arrays that the function with the `)` at `a` declares"
     names = set()
     for i in c.find_between('array', c.match[a], b):
-        if (c[i - 2], c[i - 1], c[i]) == ('std', '::', 'array') and (past := c.closing_angle(i + 1)):
-            names.add(c[past + 2 if c[past + 1] in ('&', 'const') else past + 1])
-    used = c.find_any_between(frozenset(names), a, b) if names else []
-    return [i for i in used if c[i + 1] in ('[', '.') and c[i - 1] not in ('.', '->', '::')]
+        if (c[i - 2], c[i - 1], c[i]) == ('std', '::', 'array') and (end_of_type := c.closing_angle(i + 1)):
+            names.add(c[end_of_type + 2 if c[end_of_type + 1] in ('&', 'const') else end_of_type + 1])
+    uses = c.find_any_between(frozenset(names), a, b) if names else []
+    return [i for i in uses if c[i + 1] in ('[', '.') and c[i - 1] not in ('.', '->', '::')]
 
 
 _LAMBDA = 'nvcc accepts a `__device__` lambda in host code only with --extended-lambda'
 
 
-def _describe_refusal(c, i, own, extensions):
+def _describe_refusal(c, i, own_names, extensions):
     "Return the message about a use of the name at token `i` in device code; None if it is allowed"
     name = c[i]
     is_std = c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
-    if _is_host_call(c, i, own):
+    if _is_host_call(c, i, own_names):
         return _HOST_FUNCTION
     if not is_std:
         return
-    past = (c.closing_angle(i + 1) or i) + 1 if c[i + 1] == '<' else i + 1
-    if name in _TYPES | _STREAMS or name in (_NOT_IN_NVRTC if 'std' in extensions else _FUNCTIONS) and c[past] == '(':
+    next_token = (c.closing_angle(i + 1) or i) + 1 if c[i + 1] == '<' else i + 1
+    if (
+        name in _TYPES | _STREAMS
+        or name in (_NOT_IN_NVRTC if 'std' in extensions else _FUNCTIONS)
+        and c[next_token] == '('
+    ):
         return _HOST_ONLY
     if 'std' in extensions:
         return
-    constructs = c[past] in ('(', '{') or c.is_word(past) and c[past + 1] in ('(', '{', ';')
-    if name in _CONSTEXPR_TYPES and constructs and 'constexpr' not in extensions:
+    is_construction = c[next_token] in ('(', '{') or c.is_word(next_token) and c[next_token + 1] in ('(', '{', ';')
+    if name in _CONSTEXPR_TYPES and is_construction and 'constexpr' not in extensions:
         return _ONLY_CONSTEXPR
-    if name in _CONSTEXPR and 'constexpr' not in extensions and c[past + 2 * (name == 'numeric_limits')] == '(':
+    if name in _CONSTEXPR and 'constexpr' not in extensions and c[next_token + 2 * (name == 'numeric_limits')] == '(':
         return _ONLY_CONSTEXPR
 
 
-def _is_host_call(c, i, own):
+def _is_host_call(c, i, own_names):
     "Return whether the name at token `i` calls a host function of C's or CUDA's library, or takes its address"
     name = c[i]
     is_std = c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
-    unqualified = is_std or c[i - 1] not in ('.', '->', '::')
-    unqualified = unqualified or c[i - 1] == '::' and (not c.is_word(i - 2) and c[i - 2] != '>' or c[i - 2] in KEYWORDS)
+    is_unqualified = is_std or c[i - 1] not in ('.', '->', '::')
+    is_unqualified = (
+        is_unqualified or c[i - 1] == '::' and (not c.is_word(i - 2) and c[i - 2] != '>' or c[i - 2] in KEYWORDS)
+    )
     if name == 'errno':
-        return unqualified and name not in own
-    if not unqualified or c[i + 1] not in ('(', ';', ',') or not (name in _C_FUNCTIONS or is_host_function(name)):
+        return is_unqualified and name not in own_names
+    if not is_unqualified or c[i + 1] not in ('(', ';', ',') or not (name in _C_FUNCTIONS or is_host_function(name)):
         return False
     if c[i + 1] == '(':
         is_constant_length = name == 'strlen' and c.is_string(i + 2)  # the compiler counts it
-        return (is_std or name not in own) and not is_constant_length
-    return _is_pointed_to(c, i) and name not in own
+        return (is_std or name not in own_names) and not is_constant_length
+    return _is_assigned_value(c, i) and name not in own_names
 
 
-def _is_pointed_to(c, i):
+def _is_assigned_value(c, i):
     "Return whether the name at token `i` is the whole right-hand side of a `=`"
     i -= 2 if (c[i - 2], c[i - 1]) == ('std', '::') else 0
     return c[i - 1] == '=' or (c[i - 2], c[i - 1]) == ('=', '&')
 
 
-class OwnNames:
+class ProgramNames:
     """A set of the names that a program declares itself, and that hide functions of the standard libraries.
 
     `macros`: name -> the bodies of the macros of this name."""
@@ -260,31 +266,33 @@ class OwnNames:
         self,
         texts,  # of C++
     ):
-        self._codes = []
-        self._known = {}
+        self._sources = []
+        self._cache = {}
         self.macros = {}
         for source in map(read, texts):
-            self._codes.append(source.main)
+            self._sources.append(source.main)
             for macro in source.macros:
                 self.macros.setdefault(macro.name, []).append(macro)
 
     def __contains__(self, name):
-        if name not in self._known:
-            self._known[name] = name in self.macros or any(_is_own(c, name) for c in self._codes)
-        return self._known[name]
+        if name not in self._cache:
+            self._cache[name] = name in self.macros or any(_declares_name(c, name) for c in self._sources)
+        return self._cache[name]
 
 
-def _is_own(c, name):
+def _declares_name(c, name):
     "Return whether the source declares the name, or uses it other than as a function"
-    return any(_declares(c, i) or not (c[i + 1] == '(' or _may_be_of_c(c, i)) for i in c.find(name) if c.is_word(i))
+    return any(
+        _is_declaration(c, i) or not (c[i + 1] == '(' or _may_be_of_c(c, i)) for i in c.find(name) if c.is_word(i)
+    )
 
 
 def _may_be_of_c(c, i):
     "Return whether the name at token `i` may be that of a function of C's library"
-    return _is_pointed_to(c, i) or c[i - 1] in ('.', '->', '::')
+    return _is_assigned_value(c, i) or c[i - 1] in ('.', '->', '::')
 
 
-def _declares(c, i):
+def _is_declaration(c, i):
     "Return whether the name at token `i` is that of a variable or a function that is declared there"
     if c[i - 1] in ('*', '&', '&&'):
         return c.is_word(i - 2) and (c[i + 1] != '(' or c.scope(i) != 'code')

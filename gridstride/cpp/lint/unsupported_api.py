@@ -28,22 +28,22 @@ _STATIC = re.compile(r'static assertion failed.*?(?:: |")(the emulator (?:suppor
 
 def _alternative(name, is_typo):
     "Return the alternative to a CUDA name; None for other names, and for an apparent typo"
-    for pattern, instead in _FAMILIES:
+    for pattern, alternative in _FAMILIES:
         if re.fullmatch(pattern, name):
-            return instead if instead or not is_typo else None
+            return alternative if alternative or not is_typo else None
 
 
 def describe_unsupported(
     log: str,  # of g++ or clang
     src: str,  # the learner's source
     name: str,  # of the source, as in the log
-    others=(),  # dict: name -> text of the learner's other files
+    other_files=(),  # dict: name -> text of the learner's other files
 ) -> str:  # None if the log is about something else
     "Describe the CUDA feature that `src` uses and the emulator does not have, with the line"
-    for d in read_log(log, name, others=others):
+    for d in read_log(log, name, other_files=other_files):
         if message := _describe_message(d.message):
             file, n = (d.file, d.line) if d.file or not d.line_of_use else ('', d.line_of_use)
-            lines = (others[file] if file else src).splitlines()
+            lines = (other_files[file] if file else src).splitlines()
             text = lines[n - 1].strip() if n <= len(lines) else ''
             return f'{message}\n  {file}{", " * bool(file)}line {n}: {text}'
 
@@ -54,5 +54,7 @@ def _describe_message(message):
         return m[1]
     if (m := _NO_MEMBER.search(message)) and 'did you mean' not in message:
         return f'the emulator does not support {m[2]}::{m[1]}: run on a GPU'
-    if (m := _UNDECLARED.search(message)) and (instead := _alternative(m[1], 'did you mean' in message)) is not None:
-        return f'the emulator does not support {m[1]}: {instead}{", or " if instead else ""}run on a GPU'
+    if (m := _UNDECLARED.search(message)) and (
+        alternative := _alternative(m[1], 'did you mean' in message)
+    ) is not None:
+        return f'the emulator does not support {m[1]}: {alternative}{", or " if alternative else ""}run on a GPU'

@@ -167,8 +167,8 @@ def _rewrite_new(e):
     tokens = c.find('new', 'delete')
     if not tokens or 'operator new' in c.src:
         return
-    local_names = _device_functions(c)
-    for i in (i for a, b in local_names for i in tokens[bisect_left(tokens, a) : bisect_left(tokens, b)]):
+    bodies = _device_functions(c)
+    for i in (i for a, b in bodies for i in tokens[bisect_left(tokens, a) : bisect_left(tokens, b)]):
         if c[i] == 'new' and c[i + 1] != '(' and c[i - 1] != '::':
             e.replace_tokens(i, i, 'new (::gridstride::heap)')
         elif c[i] == 'delete' and c[i - 1] not in ('=', '::'):
@@ -179,13 +179,13 @@ def _rewrite_new(e):
 
 def _device_functions(c):
     "Return a list with (begin, end) of the body of each device function and kernel"
-    local_names, end = [], -1
+    bodies, end = [], -1
     for i in c.find('__global__', '__device__'):
         if i > end:
             body = c.find_stop(i, ('{', ';'))
             end = c.match.get(body, body)
-            local_names.append((body, end))
-    return local_names
+            bodies.append((body, end))
+    return bodies
 
 
 def _begins_statement(c, i):

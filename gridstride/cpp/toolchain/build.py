@@ -8,12 +8,12 @@ from . import headers
 from ..lint.unsupported_api import describe_unsupported
 from .cache import LOG, BuildResult, build, cpu, headers_hash, cached_result, run_command
 from .compilers import checked_flags, common_flags, compiler, division_flags, here, line_flags, link_flags, nvcc
-from ..lint.callers import Unit, mark, without_marked, find_wrong_calls
+from ..lint.callers import Unit, mark, drop_mark_reports, find_wrong_calls
 from ..lint.compile_errors import WARNINGS, CompileError, CompileWarning, read_log, warn_of
 from ..frontend.edits import NotEmulated
 from .includes import current_folder, read_headers
 from ..lint.static_initialization import runs_when_loaded
-from ..lint.library import OwnNames, find_host_device_uses, guard_host_calls, find_host_uses
+from ..lint.library import ProgramNames, find_host_device_uses, guard_host_calls, find_host_uses
 from .host_only_files import OUTPUT_HEADER, OUTPUT_HEADER_TEXT, is_host_only
 from .runtime_library import runtime_is_built, prepare_runtime
 from ..rewriters.rewrite import to_cpp
@@ -99,7 +99,7 @@ def compile_module(
         else:
             status, log = compile_with_headers(command, folder)
         if log and not status:
-            with open(folder / (LOG if ': warning: ' in without_marked(log) else _MARKS_LOG), 'a') as f:
+            with open(folder / (LOG if ': warning: ' in drop_mark_reports(log) else _MARKS_LOG), 'a') as f:
                 f.write(log)
         return status, log
 
@@ -253,7 +253,7 @@ def emulate_rewritten(
     flags = [*emulated_flags(c, '\n'.join(learners_files.values()), checks), *extra_flags, *macro_flags]
 
     def fail(log, command):
-        return _compile_exception(without_marked(log), command, learners_files, own_headers)
+        return _compile_exception(drop_mark_reports(log), command, learners_files, own_headers)
 
     compiled = {name: (file, src)}
     host_only_files = [k for k, v in dict(units).items() if is_host_only(k, v, folder or current_folder(), include)]
@@ -270,7 +270,7 @@ def emulate_rewritten(
         [Unit(text, k, originals[k]) for k, text in rewritten.items()], other_headers.values(), extensions
     )
     if warned_uses:
-        known = OwnNames([*rewritten.values(), *other_headers.values()])
+        known = ProgramNames([*rewritten.values(), *other_headers.values()])
         rewritten = {k: guard_host_calls(text, known) for k, text in rewritten.items()}
     # A finding names the calls that led to an access, so a checked build inlines small functions but no static ones.
     static_specifiers = 'static __attribute__((noinline)) ' if checks else 'static '
@@ -297,7 +297,7 @@ def emulate_rewritten(
         known = [Unit(text, k, originals[k]) for k, text in marked.items()]
         for wrong in find_wrong_calls(log, known, extensions, 8 if c.kind == 'gcc' and c.version >= 11 else 1):
             raise wrong
-        warn_of(without_marked(log), shown, file, {k: v for k, v in originals.items() if k != file})
+        warn_of(drop_mark_reports(log), shown, file, {k: v for k, v in originals.items() if k != file})
 
     units_and_hosts = tuple(compiled)[1:], host_only_files
     built = compile_module(
@@ -322,7 +322,7 @@ def _refuse_host_uses(units, others, extensions):
 
     Returns the uses that are warnings, the result of `find_host_device_uses`; [] if a source cannot be parsed."""
     try:
-        own_names = OwnNames([*(unit.text for unit in units), *others])
+        own_names = ProgramNames([*(unit.text for unit in units), *others])
         host_use = next((use for unit in units for use in find_host_uses(unit, own_names, extensions)), None)
         warned_uses = [use for unit in units for use in find_host_device_uses(unit, own_names)]
     except ValueError:
