@@ -28,12 +28,12 @@ SIZES = (
     ],
 )
 def _(fn, rng, h, w, threads):
-    got = fn(h, w, threads)
-    want = dim3(cdiv(w, threads.x), cdiv(h, threads.y))
-    if got is None:
+    result = fn(h, w, threads)
+    expected = dim3(cdiv(w, threads.x), cdiv(h, threads.y))
+    if result is None:
         raise AssertionError('the function returned None: end it with `return` and the grid')
-    if tuple(dim3(got)) != tuple(want):
-        raise AssertionError(f'got {dim3(got)}, but the smallest grid that covers all elements is {want}')
+    if tuple(dim3(result)) != tuple(expected):
+        raise AssertionError(f'got {dim3(result)}, but the smallest grid that covers all elements is {expected}')
 
 
 # Shapes and blocks are not square, so that swapped x and y give a wrong result. A thread that writes an element of
@@ -114,14 +114,14 @@ def _(fn, rng, h, w, k):
     out = output(h * w)
     run_2d(fn, h, w, lambda r, c: r * w + c, out, ms, ns, out, h, w, k, needs=2 * k)
     check_unchanged(ms, ns)
-    want = (m.astype(np.float64) @ n.T).astype(np.float32)
-    got = out.a.reshape(h, w)
-    if not np.allclose(got, want, atol=1e-4) and np.allclose(got, m @ n.reshape(k, w), atol=1e-4):
+    expected = (m.astype(np.float64) @ n.T).astype(np.float32)
+    result = out.a.reshape(h, w)
+    if not np.allclose(result, expected, atol=1e-4) and np.allclose(result, m @ n.reshape(k, w), atol=1e-4):
         raise AssertionError(
             f'this is the product of m and an n with {k} rows of {w} elements; '
             f'but n has {w} rows of {k}, and each is needed as a column'
         )
-    check(got, want, atol=1e-4)  # at most 20 roundings of values around 5
+    check(result, expected, atol=1e-4)  # at most 20 roundings of values around 5
 
 
 @problem(

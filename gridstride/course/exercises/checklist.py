@@ -35,12 +35,12 @@ __all__ = ['traced', 'atomics_of', 'busiest']
     ],
 )
 def _(fn, rng, lengths):
-    got = integer(fn(list(lengths)))
+    result = integer(fn(list(lengths)))
     warp_iterations = [max(lengths[i : i + 32]) for i in range(0, len(lengths), 32)]
-    if got != sum(warp_iterations):
+    if result != sum(warp_iterations):
         raise AssertionError(
             f'{len(lengths)} threads are {len(warp_iterations)} warps, which take {warp_iterations} iterations, '
-            f'{sum(warp_iterations)} in total; got {got}'
+            f'{sum(warp_iterations)} in total; got {result}'
         )
 
 
@@ -103,10 +103,10 @@ def _(fn, rng, n, per, longest, values):
     check(tensor.numpy(), x)
     # a run that continues in the piece of the next thread is counted by both threads
     num_runs = sum(1 + int((np.diff(x[i : i + per].astype(int)) != 0).sum()) for i in range(0, n, per))
-    if (got := atomics_of(t)) > num_runs:
+    if (result := atomics_of(t)) > num_runs:
         raise AssertionError(
-            f'{got} atomic additions for {n} bytes, which are {num_runs} runs in the pieces of the threads: add once '
-            'per run (adding 0 counts, too)'
+            f'{result} atomic additions for {n} bytes, which are {num_runs} runs in the pieces of the threads: add '
+            'once per run (adding 0 counts, too)'
         )
     check_distribution(t, 'atomic', threads, f'counted {threads} pieces of {per} bytes', 'give each thread one piece')
 
@@ -135,8 +135,8 @@ def _(fn, rng, h, w, scale, shift):
     values = torch.from_numpy(x.copy())
     out = torch.full((w,), math.nan)
     t = traced(fn(), cdiv(w, 64), 64, values, out)
-    want = np.logaddexp.reduce(x.astype(np.float64), axis=0)
-    check(out.numpy(), want.astype(np.float32), rtol=1e-5, atol=1e-5)  # some roundings of a sum of up to 33
+    expected = np.logaddexp.reduce(x.astype(np.float64), axis=0)
+    check(out.numpy(), expected.astype(np.float32), rtol=1e-5, atol=1e-5)  # some roundings of a sum of up to 33
     check(values.numpy(), x)
     if (bytes_read := t.stats.global_load_bytes) > x.nbytes:
         raise AssertionError(

@@ -69,9 +69,9 @@ def launch(
 
 def run(kernel, blocks, threads, **args):
     "Launch a compiled kernel as `launch` does"
-    got, name = [p.name for p in kernel.params], kernel.__name__
-    if sorted(got) == sorted(args) and got != list(args):
-        raise AssertionError(f'{name} must take ({", ".join(args)}), in this order; yours takes ({", ".join(got)})')
+    result, name = [p.name for p in kernel.params], kernel.__name__
+    if sorted(result) == sorted(args) and result != list(args):
+        raise AssertionError(f'{name} must take ({", ".join(args)}), in this order; yours takes ({", ".join(result)})')
     arrays = {k: v for k, v in args.items() if isinstance(v, (np.ndarray, torch.Tensor))}
     initial_arrays = {k: padded(v, 9 if k == 'out' else 7) for k, v in arrays.items()}
     final_arrays = {k: v.clone() for k, v in initial_arrays.items()}
@@ -93,9 +93,9 @@ def check_elements(fn, name, threads, is_own, **args):  # is_own: whether these 
     "Raise `AssertionError` if a launch of the first block alone, of `threads`, writes elements of other blocks"
     if 'gridDim' in without_comments(source(fn)):
         return  # a grid-stride loop, in which one block computes all elements
-    got = launch(fn, name, 1, threads, **args).numpy()
+    result = launch(fn, name, 1, threads, **args).numpy()
     out = args['out']
-    for i in np.flatnonzero((got != out) & ~(np.isnan(got) & np.isnan(out)) & ~is_own.reshape(-1)):
+    for i in np.flatnonzero((result != out) & ~(np.isnan(result) & np.isnan(out)) & ~is_own.reshape(-1)):
         raise AssertionError(
             f'out[{i}] is written by the first block, but belongs to another: let each thread write its own element'
         )
@@ -196,7 +196,7 @@ def _(fn, rng, h, w):
 def check_refused(f, why, *args, right=None):  # right: a result that is also accepted
     "Raise `AssertionError`, which states `why`, unless `f` refuses `args`"
     try:
-        got = f(*args)
+        result = f(*args)
     except KernelError as e:
         raise AssertionError(f'the inputs were not refused, although {why}: {type(e).__name__}: {e}') from e
     except Exception:
@@ -204,7 +204,7 @@ def check_refused(f, why, *args, right=None):  # right: a result that is also ac
     if right is None:
         raise AssertionError(f'no error was raised, although {why}')
     try:
-        check(got, right, atol=1e-4)
+        check(result, right, atol=1e-4)
     except AssertionError as e:
         raise AssertionError(f'no error was raised, although {why}, and the result is wrong: {e}') from e
 
@@ -234,9 +234,9 @@ def _(fn, rng, h, w, k):
     with on_emulator():
         linear = load_cuda(src).linear
     x, weight, bias = normal(rng, h, k), normal(rng, w, k), normal(rng, w)
-    want = torch.tensor((x.astype(np.float64) @ weight.T + bias).astype(np.float32))
+    expected = torch.tensor((x.astype(np.float64) @ weight.T + bias).astype(np.float32))
     x, weight, bias = map(torch.tensor, (x, weight, bias))
-    check(linear(x, weight, bias), want, atol=1e-4)  # at most 20 roundings of values around 5
+    check(linear(x, weight, bias), expected, atol=1e-4)  # at most 20 roundings of values around 5
     check_refused(linear, 'a row of weight is longer than one of x', x, torch.tensor(normal(rng, w, k + 1)), bias)
     check_refused(linear, 'a row of weight is shorter than one of x', x, weight[:, 1:].contiguous(), bias)
     check_refused(linear, 'bias has one element too many', x, weight, torch.tensor(normal(rng, w + 1)))
@@ -246,6 +246,6 @@ def _(fn, rng, h, w, k):
     check_refused(linear, 'x holds doubles', x.double(), weight, bias)
     check_refused(linear, 'weight holds doubles', x, weight.double(), bias)
     check_refused(linear, 'bias holds doubles', x, weight, bias.double())
-    check_refused(linear, 'weight is not contiguous', x, weight.t().contiguous().t(), bias, right=want)
-    check_refused(linear, 'x is not contiguous', x.t().contiguous().t(), weight, bias, right=want)
-    check_refused(linear, 'bias is not contiguous', x, weight, bias.repeat_interleave(2)[::2], right=want)
+    check_refused(linear, 'weight is not contiguous', x, weight.t().contiguous().t(), bias, right=expected)
+    check_refused(linear, 'x is not contiguous', x.t().contiguous().t(), weight, bias, right=expected)
+    check_refused(linear, 'bias is not contiguous', x, weight, bias.repeat_interleave(2)[::2], right=expected)

@@ -41,10 +41,10 @@ def bytes_moved(n, d, heads, BM, size, causal):
     ],
 )
 def _(fn, rng, **case):
-    got = fn(**case)
-    want = bytes_moved(**case)
-    if got != want:
-        raise AssertionError(f'got {got!r}, but {want:,} bytes are read and written')
+    result = fn(**case)
+    expected = bytes_moved(**case)
+    if result != expected:
+        raise AssertionError(f'got {result!r}, but {expected:,} bytes are read and written')
 
 
 def expected_attention(s, v):
@@ -54,9 +54,9 @@ def expected_attention(s, v):
     return p @ v, lse
 
 
-def _type_text(got):
+def _type_text(result):
     "Describe the type of what was returned"
-    return f'{len(got)} values' if isinstance(got, (tuple, list)) else type(got).__name__
+    return f'{len(result)} values' if isinstance(result, (tuple, list)) else type(result).__name__
 
 
 @problem(
@@ -90,13 +90,13 @@ def _(fn, rng, n, d, keys, spread, blind, shift):
     parts = expected_attention(s[:, : keys[0]], v[: keys[0]]), expected_attention(s[:, keys[0] :], v[keys[0] :])
     with warnings.catch_warnings():
         warnings.simplefilter('error')
-        got = fn(*(x.copy() for part in parts for x in part))
-    if not isinstance(got, (tuple, list)) or len(got) != 2:
-        raise AssertionError(f'return two arrays, out and lse; got {_type_text(got)}')
-    for name, actual, want in zip(('out', 'lse'), got, expected_attention(s, v)):
-        same = np.shape(actual) == want.shape and np.allclose(actual, want, rtol=1e-9, atol=1e-9)
+        result = fn(*(x.copy() for part in parts for x in part))
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise AssertionError(f'return two arrays, out and lse; got {_type_text(result)}')
+    for name, actual, expected in zip(('out', 'lse'), result, expected_attention(s, v)):
+        same = np.shape(actual) == expected.shape and np.allclose(actual, expected, rtol=1e-9, atol=1e-9)
         if not same:
-            raise AssertionError(f'{name} over all keys: got {actual}, want {want}')
+            raise AssertionError(f'{name} over all keys: got {actual}, want {expected}')
 
 
 def window_mask(n, window):
@@ -132,26 +132,26 @@ def _(fn, rng, n, m, d, BM, BN):
     scale = 0.3
     s = q @ k.T * scale
     out = s.softmax(-1) @ v
-    want = [grad.numpy() for grad in torch.autograd.grad(out, (q, k, v), dout)]
+    expected_value = [grad.numpy() for grad in torch.autograd.grad(out, (q, k, v), dout)]
     lse = s.logsumexp(-1).detach().numpy()
     delta = (dout * out).sum(-1).detach().numpy()
     q, k, v, dout = (array.detach().numpy() for array in (q, k, v, dout))
-    sums = [np.zeros_like(array) for array in want]
+    sums = [np.zeros_like(array) for array in expected_value]
     for r in range(0, n, BM):
         for c in range(0, m, BN):
             i, j = slice(r, r + BM), slice(c, c + BN)
-            got = fn(*(array.copy() for array in (q[i], k[j], v[j], dout[i], lse[i], delta[i])), scale)
-            if not isinstance(got, (tuple, list)) or len(got) != 3:
-                raise AssertionError(f'return three arrays, for dq, dk and dv; got {_type_text(got)}')
-            for total, tile_rows, name, part in zip(sums, (i, j, j), ('dq', 'dk', 'dv'), got):
+            result = fn(*(array.copy() for array in (q[i], k[j], v[j], dout[i], lse[i], delta[i])), scale)
+            if not isinstance(result, (tuple, list)) or len(result) != 3:
+                raise AssertionError(f'return three arrays, for dq, dk and dv; got {_type_text(result)}')
+            for total, tile_rows, name, part in zip(sums, (i, j, j), ('dq', 'dk', 'dv'), result):
                 if np.shape(part) != total[tile_rows].shape:
                     raise AssertionError(
                         f'{name} of this tile must have shape {total[tile_rows].shape}; got {np.shape(part)}'
                     )
                 total[tile_rows] += part
-    for name, got, expected in zip(('dq', 'dk', 'dv'), sums, want):
+    for name, result, expected in zip(('dq', 'dk', 'dv'), sums, expected_value):
         try:
-            check(got, expected, rtol=1e-9, atol=1e-9)
+            check(result, expected, rtol=1e-9, atol=1e-9)
         except AssertionError as e:
             raise AssertionError(f'{name}, added up over all tiles: {e}') from None
 

@@ -31,17 +31,17 @@ __all__ = []
     ],
 )
 def _(fn, rng, **case):
-    got = fn(**case)
-    want = visible_tiles(**case)
-    if not isinstance(got, list):
-        raise AssertionError(f'return a list of pairs (tile, masked); got {type(got).__name__}')
-    invalid_item = next((pair for pair in got if not isinstance(pair, (tuple, list)) or len(pair) != 2), None)
+    result = fn(**case)
+    expected = visible_tiles(**case)
+    if not isinstance(result, list):
+        raise AssertionError(f'return a list of pairs (tile, masked); got {type(result).__name__}')
+    invalid_item = next((pair for pair in result if not isinstance(pair, (tuple, list)) or len(pair) != 2), None)
     if invalid_item is not None:
         raise AssertionError(f'return a list of pairs (tile, masked); got the item {invalid_item!r}')
-    actual = [(int(pair[0]), bool(pair[1])) for pair in got]
-    if [t for t, _ in actual] != [t for t, _ in want]:
-        raise AssertionError(f'the tiles {[t for t, _ in want]} have a visible score; got {[t for t, _ in actual]}')
-    for (t, is_masked), (_, must_mask) in zip(actual, want):
+    actual = [(int(pair[0]), bool(pair[1])) for pair in result]
+    if [t for t, _ in actual] != [t for t, _ in expected]:
+        raise AssertionError(f'the tiles {[t for t, _ in expected]} have a visible score; got {[t for t, _ in actual]}')
+    for (t, is_masked), (_, must_mask) in zip(actual, expected):
         if is_masked != must_mask:
             remedy = 'remove its mask: every row sees' if is_masked else 'mask it: not every row sees'
             raise AssertionError(f'tile {t}: {remedy} all of its keys')

@@ -89,11 +89,11 @@ GELU = (
     ],
 )
 def _(fn, rng, ops, wanted):
-    got = fn(list(ops), wanted)
-    want = count_passes(ops, wanted)
-    if not isinstance(got, (tuple, list)) or len(got) != 2:
-        raise AssertionError(f'return two values, (one after the other, fused); got {got!r}')
-    for name, actual, expected in zip(('one after the other', 'fused'), got, want):
+    result = fn(list(ops), wanted)
+    expected_value = count_passes(ops, wanted)
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise AssertionError(f'return two values, (one after the other, fused); got {result!r}')
+    for name, actual, expected in zip(('one after the other', 'fused'), result, expected_value):
         if actual != expected:
             raise AssertionError(f'{name}: got {actual} passes; expected {expected}{in_place_note(ops)}')
 
@@ -183,9 +183,9 @@ def _(fn, rng, h, w, mean, eps):
     out = unwritten(h, w)
     BLOCK = 1 << (w - 1).bit_length()
     launch(fn, h, x, weight, bias, out, w, eps, BLOCK=BLOCK)
-    want = F.layer_norm(x.double(), (w,), weight.double(), bias.double(), eps)
+    expected = F.layer_norm(x.double(), (w,), weight.double(), bias.double(), eps)
     # a mean near 10,000 is known to half of its last bit, .0005, and the distances are about 1
-    check(out, want.float(), rtol=1e-4, atol=1e-4 if mean < 1000 else 5e-3)
+    check(out, expected.float(), rtol=1e-4, atol=1e-4 if mean < 1000 else 5e-3)
 
 
 @problem(
@@ -261,12 +261,16 @@ def _(fn, rng, sizes, CHUNK, BLOCK):
     initial_gradients = [grad.clone() for grad in g]
     lr, beta = (float(value) for value in rng.uniform(0.1, 0.9, 2))
     new = [beta * m_.double() + g_.double() for m_, g_ in zip(m, g)]
-    want = [p_.double() - lr * m_ for p_, m_ in zip(p, new)]
+    expected_value = [p_.double() - lr * m_ for p_, m_ in zip(p, new)]
     table = torch.tensor([[*(tensor.data_ptr() for tensor in three), len(three[0])] for three in zip(p, g, m)])
     launch(fn, len(chunks), table, chunks, lr, beta, CHUNK=CHUNK, BLOCK=BLOCK)
     for i, n in enumerate(sizes):
-        for name, got, expected in (('m', m[i], new[i]), ('p', p[i], want[i]), ('g', g[i], initial_gradients[i])):
+        for name, result, expected in (
+            ('m', m[i], new[i]),
+            ('p', p[i], expected_value[i]),
+            ('g', g[i], initial_gradients[i]),
+        ):
             try:
-                check(got, expected.float(), rtol=1e-5, atol=1e-6)
+                check(result, expected.float(), rtol=1e-5, atol=1e-6)
             except AssertionError as e:
                 raise AssertionError(f'{name} of tensor {i}, with {n} elements, after one step: {e}') from None

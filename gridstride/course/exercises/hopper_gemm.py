@@ -45,12 +45,12 @@ def _(fn, rng, size, swizzle):
     for r in range(32):
         for c in range(row // size):
             plain = r * row + c * size
-            got = fn(r, c, size, swizzle)
-            want = int(swizzle_offsets(plain, swizzle))
-            if got != want:
+            result = fn(r, c, size, swizzle)
+            expected = int(swizzle_offsets(plain, swizzle))
+            if result != expected:
                 raise AssertionError(
                     f'row {r}, column {c} of a box with elements of {size} bytes and swizzle {swizzle} is at byte '
-                    f'{plain} without a swizzle, and at byte {want} with it; got {got!r}'
+                    f'{plain} without a swizzle, and at byte {expected} with it; got {result!r}'
                 )
 
 
@@ -77,11 +77,11 @@ def _(fn, rng, size, swizzle):
     ],
 )
 def _(fn, rng, BM, BN, BK, blocks, groups):
-    got = fn(BM, BN, BK, blocks, groups)
-    want = (1, groups * blocks, 2 * BK * (BM + BN))
-    if not isinstance(got, (tuple, list)) or len(got) != 3:
+    result = fn(BM, BN, BK, blocks, groups)
+    expected = (1, groups * blocks, 2 * BK * (BM + BN))
+    if not isinstance(result, (tuple, list)) or len(result) != 3:
         raise AssertionError(
-            f'return three integers: the count of full, the count of empty, and the bytes; got {got!r}'
+            f'return three integers: the count of full, the count of empty, and the bytes; got {result!r}'
         )
     case = f'{BM}x{BN}x{BK}, {blocks} blocks with {groups} consumers per block'
     names = 'full counts', 'empty counts', 'the bytes announced in a phase are'
@@ -91,7 +91,7 @@ def _(fn, rng, BM, BN, BK, blocks, groups):
         ", the consumers of one block: which other consumers read what this stage's producer sends?",
         ', the bytes that this producer loads: how many bytes arrive?',
     )
-    for name, g, w, close, reason in zip(names, got, want, near, why):
+    for name, g, w, close, reason in zip(names, result, expected, near, why):
         if g != w:
             raise AssertionError(f'{case}: {name} {w}; got {g!r}{reason if g == close else ""}')
 
@@ -132,21 +132,21 @@ def descriptor(address, lead, stride, swizzle) -> int:
     ],
 )
 def _(fn, rng, at, lead, stride, swizzle):
-    got = fn(at, lead, stride, swizzle)
-    want = descriptor(at, lead, stride, swizzle)
-    if not isinstance(got, int):
-        raise AssertionError(f'return an integer; got {got!r}')
-    for name, value in fields(want).items():
+    result = fn(at, lead, stride, swizzle)
+    expected = descriptor(at, lead, stride, swizzle)
+    if not isinstance(result, int):
+        raise AssertionError(f'return an integer; got {result!r}')
+    for name, value in fields(expected).items():
         hint = ' (does the address overflow into it?)' if name == 'lead' and at >> 18 else ''
-        if name != 'swizzle' and value and fields(got)[name] == value * 16:
+        if name != 'swizzle' and value and fields(result)[name] == value * 16:
             hint = ': this is in bytes; convert it to units of 16 bytes'
-        if fields(got)[name] != value:
+        if fields(result)[name] != value:
             raise AssertionError(
-                f'the field {name} is {fields(got)[name]:#x}, but must be {value:#x}, for at={at:#x}, '
+                f'the field {name} is {fields(result)[name]:#x}, but must be {value:#x}, for at={at:#x}, '
                 f'lead={lead}, stride={stride}, swizzle={swizzle}{hint}'
             )
-    if got != want:
-        raise AssertionError(f'{got:#x} has bits set between the fields; expected {want:#x}')
+    if result != expected:
+        raise AssertionError(f'{result:#x} has bits set between the fields; expected {expected:#x}')
 
 
 MAX_SHARED = 232448  # bytes of shared memory per block
@@ -177,14 +177,14 @@ MAX_SHARED = 232448  # bytes of shared memory per block
     ],
 )
 def _(fn, rng, BM, BN, BK, out):
-    got = fn(BM, BN, BK, out)
+    result = fn(BM, BN, BK, out)
     stage_bytes = (BM + BN) * BK * 2 + 16
     fit = (MAX_SHARED - 1024 - out) // stage_bytes
-    if got != (fit if fit >= 2 else 0):
+    if result != (fit if fit >= 2 else 0):
         raise AssertionError(
             f'{BM}x{BN}x{BK} with {out} bytes for stores: a stage takes {stage_bytes} bytes, '
             f'and {MAX_SHARED - 1024 - out} are free, so {fit} fit'
-            f'{"" if fit >= 2 else ", and fewer than 2 count as 0"}; got {got!r}'
+            f'{"" if fit >= 2 else ", and fewer than 2 count as 0"}; got {result!r}'
         )
 
 
@@ -243,19 +243,20 @@ def _(fn, rng, tall, wide, BM, BN, at_once):
     order = fn(tall, wide, BM, BN, at_once)
     case = f'{tall} by {wide} tiles of {BM} by {BN}, {at_once} at once'
     try:
-        got = [(r, c) for r, c in order]
+        result = [(r, c) for r, c in order]
     except (TypeError, ValueError):
         raise AssertionError(f'return a list of pairs (row, column); got {reprlib.repr(order)}') from None
-    for r, c in got:
+    for r, c in result:
         if r not in range(tall) or c not in range(wide):
             raise AssertionError(
                 f'{case}: there is no tile ({r}, {c}): rows are 0 to {tall - 1}, columns 0 to {wide - 1}'
             )
-    if len(got) != tall * wide or len(set(got)) != tall * wide:
+    if len(result) != tall * wide or len(set(result)) != tall * wide:
         raise AssertionError(
-            f'{case}: compute each of the {tall * wide} tiles once; got {len(got)} tiles, {len(set(got))} distinct'
+            f'{case}: compute each of the {tall * wide} tiles once; got {len(result)} tiles, '
+            f'{len(set(result))} distinct'
         )
-    num_loads = count_loads(got, BM, BN, at_once)
+    num_loads = count_loads(result, BM, BN, at_once)
     best = min(count_loads(band, BM, BN, at_once) for band in band_orders(tall, wide))
     if num_loads > 1.03 * best:
         raise AssertionError(
@@ -283,11 +284,11 @@ def run_relu(src, x, threads=128):
     return out
 
 
-def one_warp_does_all(src, x, want):
+def one_warp_does_all(src, x, expected):
     "Return whether the result is right even if three of the four warps of each block are not launched"
     try:
         with on_emulator():
-            check(run_relu(src.replace('blockDim.x', '128'), x, threads=32).float(), want)
+            check(run_relu(src.replace('blockDim.x', '128'), x, threads=32).float(), expected)
     except (AssertionError, KernelError):
         return False
     return True
@@ -312,9 +313,9 @@ def _(fn, rng, h, w):
         if word not in without_comments(src):
             raise AssertionError(f'the source has no {word}: load and store the boxes with TMA')
     x = torch.tensor(rng.standard_normal((h, w)), dtype=torch.float32).bfloat16()
-    want = x.clamp(min=0).float()
-    judge_in_both_orders(lambda: check(run_relu(src, x).float(), want))
-    if h >= 64 and one_warp_does_all(src, x, want):
+    expected = x.clamp(min=0).float()
+    judge_in_both_orders(lambda: check(run_relu(src, x).float(), expected))
+    if h >= 64 and one_warp_does_all(src, x, expected):
         raise AssertionError(
             'the result is right, but one warp or one thread changes all elements of a box: distribute them over '
             'its 128 threads'

@@ -31,12 +31,12 @@ CHIPS = (
     ],
 )
 def _(fn, rng, gbs, ns, sms, warps, size):
-    got = integer(fn(gbs, ns, sms, warps, size))
+    result = integer(fn(gbs, ns, sms, warps, size))
     bytes_in_flight, bytes_per_load = gbs * ns, sms * warps * 32 * size
-    if got != cdiv(bytes_in_flight, bytes_per_load):
+    if result != cdiv(bytes_in_flight, bytes_per_load):
         raise AssertionError(
             f'{bytes_in_flight:,} bytes must be in flight, and one load per thread is {bytes_per_load:,} bytes: that '
-            f'is {bytes_in_flight / bytes_per_load:.3g} loads, so {cdiv(bytes_in_flight, bytes_per_load)}; got {got}'
+            f'is {bytes_in_flight / bytes_per_load:.3g} loads, so {cdiv(bytes_in_flight, bytes_per_load)}; got {result}'
         )
 
 
@@ -76,20 +76,26 @@ def _(fn, rng, k, n, size, gbs, tflops):
         f'and the ridge is at {ridge:.4g}'
     )
     try:
-        got = fn(k, n, size, gbs, tflops)
+        result = fn(k, n, size, gbs, tflops)
     except ZeroDivisionError as e:
         if max_intensity != ridge:
             raise
         raise AssertionError(f'{reason}: return None; got a division by zero') from e
     if max_intensity <= ridge:
-        if got is not None:
-            raise AssertionError(f'{reason}: return None; got {got!r}')
+        if result is not None:
+            raise AssertionError(f'{reason}: return None; got {result!r}')
         return
-    got = integer(got)
-    bound = [is_compute_bound(t, k, n, size, gbs, tflops) for t in (got - 1, got)] if got >= 1 else [False, False]
-    if bound != [False, True]:
-        why = 'is still memory-bound' if not bound[1] else 'is not the smallest one: one token fewer is enough'
-        raise AssertionError(f'the ridge is at {ridge:.4g} FLOP/byte, and a product of {got} tokens {why}')
+    result = integer(result)
+    are_compute_bound = (
+        [is_compute_bound(t, k, n, size, gbs, tflops) for t in (result - 1, result)] if result >= 1 else [False, False]
+    )
+    if are_compute_bound != [False, True]:
+        why = (
+            'is still memory-bound'
+            if not are_compute_bound[1]
+            else 'is not the smallest one: one token fewer is enough'
+        )
+        raise AssertionError(f'the ridge is at {ridge:.4g} FLOP/byte, and a product of {result} tokens {why}')
 
 
 H100 = dict(us=4.5, gbs=3000, tflops=800)
@@ -123,11 +129,11 @@ def predict_time(bytes, flops, us, gbs, tflops):
 )
 def _(fn, rng, bytes, flops, us, gbs, tflops):
     time, limiter = predict_time(bytes, flops, us, gbs, tflops)
-    got = fn(bytes, flops, us, gbs, tflops)
-    if not isinstance(got, (tuple, list)) or len(got) != 2 or (took := number(got[0])) is None:
-        raise AssertionError(f'return a time in microseconds and a limiter, such as (4.9, "latency"); got {got!r}')
+    result = fn(bytes, flops, us, gbs, tflops)
+    if not isinstance(result, (tuple, list)) or len(result) != 2 or (took := number(result[0])) is None:
+        raise AssertionError(f'return a time in microseconds and a limiter, such as (4.9, "latency"); got {result!r}')
     parts = f'latency {us} µs, memory {bytes / gbs / 1e3:.4g} µs, arithmetic {flops / tflops / 1e6:.4g} µs'
     if not math.isclose(took, time, rel_tol=1e-6):
         raise AssertionError(f'{parts}: together {time:.5g} µs; got {took:.5g} µs')
-    if got[1] != limiter:
-        raise AssertionError(f"{parts}: the limiter is '{limiter}'; got {got[1]!r}")
+    if result[1] != limiter:
+        raise AssertionError(f"{parts}: the limiter is '{limiter}'; got {result[1]!r}")

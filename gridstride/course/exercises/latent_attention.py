@@ -50,25 +50,25 @@ def count_that_fit(memory, lens, layers, elements, page):
     ],
 )
 def _(fn, rng, **case):
-    got = fn(**case)
-    want = count_that_fit(**case)
-    if tuple(np.ravel(got)) != want:
+    result = fn(**case)
+    expected = count_that_fit(**case)
+    if tuple(np.ravel(result)) != expected:
         pages = case['memory'] // (case['page'] * case['layers'] * case['elements'] * 2)
         page_counts = ', '.join(str(cdiv(n, case['page'])) for n in case['lens'])
         raise AssertionError(
-            f'got {got!r}; expected {want}, (sequences, empty slots): {pages} pages are free, and the sequences need '
-            f'{page_counts} pages'
+            f'got {result!r}; expected {expected}, (sequences, empty slots): {pages} pages are free, and the '
+            f'sequences need {page_counts} pages'
         )
 
 
 def _work(how, gpus, sequences, n, heads, speed, flops):
-    "Return the seconds for which the busiest GPU loads, and those for which it computes; `how`: what is distributed"
+    "Return (load time, compute time) of the busiest GPU in seconds; `how`, 'heads' or 'sequences', are distributed"
     sequences, heads = (cdiv(sequences, gpus), heads) if how == 'sequences' else (sequences, cdiv(heads, gpus))
     return sequences * n * 576 * 2 / speed, sequences * heads * n * 2 * (576 + 512) / flops
 
 
 def slowest(**case):
-    "Return the seconds of the busiest GPU"
+    "Return the time of the busiest GPU in seconds"
     return max(_work(**case))
 
 
@@ -92,12 +92,12 @@ def slowest(**case):
     ],
 )
 def _(fn, rng, **case):
-    got = fn(**case)
-    want = slowest(**case)
-    if (n := number(got)) is None or not abs(n - want) <= 1e-9 * want:
+    result = fn(**case)
+    expected = slowest(**case)
+    if (n := number(result)) is None or not abs(n - expected) <= 1e-9 * expected:
         load_time, compute_time = (f'{t:.6g}' for t in _work(**case))
         why = f'the slowest GPU loads for {load_time} and computes for {compute_time}'
-        raise AssertionError(f'got {got!r}; expected {want:.6g} seconds: {why}')
+        raise AssertionError(f'got {result!r}; expected {expected:.6g} seconds: {why}')
 
 
 def _recording_cache(cache, heads):
@@ -169,15 +169,15 @@ def _(fn, rng, n, heads, d, l, r, shift):
     s = (k @ np.concatenate([q, qr], -1)[..., None])[..., 0] / (d + r) ** 0.5
     p = np.exp(s - s.max(-1, keepdims=True))
     p /= p.sum(-1, keepdims=True)
-    want = (p[:, None] @ (cache[:, :l] @ wv))[:, 0]
+    expected = (p[:, None] @ (cache[:, :l] @ wv))[:, 0]
     with warnings.catch_warnings():
         warnings.simplefilter('error', RuntimeWarning)  # NumPy warns of an overflow
-        got = fn(q.copy(), qr.copy(), wk.copy(), wv.copy(), scores, means)
+        result = fn(q.copy(), qr.copy(), wk.copy(), wv.copy(), scores, means)
     names = [name for name, _ in calls]
     if sorted(names) != ['means', 'scores']:
         raise AssertionError(f'call `scores` once and `means` once; the calls were: {", ".join(names) or "none"}')
     try:
-        check(got, want, rtol=1e-7, atol=1e-7)
+        check(result, expected, rtol=1e-7, atol=1e-7)
     except AssertionError as e:
         wide = np.concatenate([(wk @ q[..., None])[..., 0], qr], -1)
         raise AssertionError(f'{_diagnosis(calls, wide, l, p, (d + r) ** -0.5)}: {e}') from None
@@ -236,16 +236,16 @@ def best_schedule(pages, sms, fixed):
     ],
 )
 def _(fn, rng, pages, sms, fixed):
-    got = fn(list(pages), sms, fixed)
+    result = fn(list(pages), sms, fixed)
     _, budget = best_schedule(pages, sms, fixed)
-    if not isinstance(got, (tuple, list)) or len(got) != sms:
-        description = len(got) if isinstance(got, (tuple, list)) else type(got).__name__
+    if not isinstance(result, (tuple, list)) or len(result) != sms:
+        description = len(result) if isinstance(result, (tuple, list)) else type(result).__name__
         raise AssertionError(f'return a list with one share per SM, {sms} shares; got {description}')
-    for share in got:
+    for share in result:
         for piece in share if isinstance(share, (tuple, list)) else [share]:
             if not isinstance(piece, (tuple, list)) or len(piece) != 3:
                 raise AssertionError(f'an SM must get a list of pieces (sequence, first, end); got {piece!r}')
-    pieces = [tuple(map(integer, piece)) for share in got for piece in share]
+    pieces = [tuple(map(integer, piece)) for share in result for piece in share]
     if any(first >= end for _, first, end in pieces):
         raise AssertionError('a piece must have at least one page: (sequence, first, end) with first < end')
     actual_pages = [(sequence, page) for sequence, first, end in pieces for page in range(first, end)]
@@ -257,10 +257,10 @@ def _(fn, rng, pages, sms, fixed):
             for pages in (expected_pages, actual_pages)
         )
         raise AssertionError(f'take all pages in order: after {i} of them comes {next_}; got {actual_page}')
-    costs = [cost_of_pieces(share, fixed) for share in got]
+    costs = [cost_of_pieces(share, fixed) for share in result]
     sm = int(np.argmax(costs))
     if costs[sm] > budget:
-        raise AssertionError(f'SM {sm} has {got[sm]}, which costs {costs[sm]}; every SM can stay within {budget}')
+        raise AssertionError(f'SM {sm} has {result[sm]}, which costs {costs[sm]}; every SM can stay within {budget}')
 
 
 def expected_merge(outs, lses):
@@ -300,13 +300,16 @@ def _(fn, rng, rows, parts, D, shift, step, blind):
     for p in blind:  # in these parts the first row attends to no key, so its output is uninitialized
         outs[p, 0], lses[p, 0] = torch.nan, -torch.inf
     out, lse = unwritten(rows, D), unwritten(rows)
-    want, total = expected_merge(outs.double(), lses.double())
+    expected_value, total = expected_merge(outs.double(), lses.double())
     with tile.trace() as t:
         launch(fn, rows, outs, lses, out, lse, rows, PARTS=parts, D=D)
     # lse near 1000 has 2^-14 as its last bit, and so has a weight's exponent
-    for name, got, expected, rtol, atol in (('out', out, want, 1e-3, 1e-4), ('lse', lse, total, 1e-6, 1e-5)):
+    for name, result, expected, rtol, atol in (
+        ('out', out, expected_value, 1e-3, 1e-4),
+        ('lse', lse, total, 1e-6, 1e-5),
+    ):
         try:
-            check(got, expected.float(), rtol=rtol, atol=atol)
+            check(result, expected.float(), rtol=rtol, atol=atol)
         except AssertionError as e:
             raise AssertionError(f'{name}: {e}') from None
     check_one_row_per_program(t)

@@ -70,10 +70,10 @@ _PATCHES = (
     ],
 )
 def _(fn, rng, BN, BK, TM, TN):
-    got = fn(BN, BK, TM, TN, quads)
-    want = patch_cost(BN, BK, TM, TN)
-    if (cost := number(got)) is None or not abs(cost - want) < 1e-9:
-        raise AssertionError(f'got {got}, but an FMA of this patch takes {want:.6g} wavefronts')
+    result = fn(BN, BK, TM, TN, quads)
+    expected = patch_cost(BN, BK, TM, TN)
+    if (cost := number(result)) is None or not abs(cost - expected) < 1e-9:
+        raise AssertionError(f'got {result}, but an FMA of this patch takes {expected:.6g} wavefronts')
 
 
 # A swizzle is judged by the counters' model of the banks: each warp's request must be served in one wavefront.
@@ -142,12 +142,12 @@ _SIZES = (
     ],
 )
 def _(fn, rng, h, w, bm, bn, each, sms):
-    got = fn(h, w, bm, bn, each, sms)
-    want = useful_fraction(h, w, bm, bn, each, sms)
-    if (share := number(got)) is None or not abs(share - want) < 1e-9:
+    result = fn(h, w, bm, bn, each, sms)
+    expected = useful_fraction(h, w, bm, bn, each, sms)
+    if (share := number(result)) is None or not abs(share - expected) < 1e-9:
         blocks, wave = cdiv(h, bm) * cdiv(w, bn), each * sms
         raise AssertionError(
-            f'got {got!r}, but the fraction {want:.6g} of the work is useful: {blocks} blocks make '
+            f'got {result!r}, but the fraction {expected:.6g} of the work is useful: {blocks} blocks make '
             f'{cdiv(blocks, wave)} waves of up to {wave} blocks, for {h}x{w} results'
         )
 

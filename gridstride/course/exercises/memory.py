@@ -38,10 +38,10 @@ __all__ = ['LAYOUTS', 'trace_of']
     ],
 )
 def _(fn, rng, bytes):
-    got = fn(list(bytes))
-    want = len({byte // 32 for b in bytes for byte in (b, b + 3)})
-    if got != want:
-        raise AssertionError(f'got {got!r}, but the request touches {want} sectors')
+    result = fn(list(bytes))
+    expected = len({byte // 32 for b in bytes for byte in (b, b + 3)})
+    if result != expected:
+        raise AssertionError(f'got {result!r}, but the request touches {expected} sectors')
 
 
 LAYOUTS = (
@@ -75,9 +75,9 @@ def _(fn, rng, text):
 
     for i, j in np.ndindex(*(mode.size for mode in layout)):
         with patch.object(Layout, '__init__', no_layout):
-            got = fn(text, i, j)
-        if got != layout(i, j):
-            raise AssertionError(f'row {i}, column {j} of {text} is at index {layout(i, j)}; got {got!r}')
+            result = fn(text, i, j)
+        if result != layout(i, j):
+            raise AssertionError(f'row {i}, column {j} of {text} is at index {layout(i, j)}; got {result!r}')
 
 
 @problem(
@@ -90,19 +90,19 @@ def _(fn, rng, text):
     ],
 )
 def _(fn, rng, h, w, a, b):
-    got = fn(h, w, a, b)
-    if not isinstance(got, str):
-        raise AssertionError(f"return the layout as a string, such as '((32,32),3):((96,1),32)'; got {got!r}")
-    layout = Layout(got)
+    result = fn(h, w, a, b)
+    if not isinstance(result, str):
+        raise AssertionError(f"return the layout as a string, such as '((32,32),3):((96,1),32)'; got {result!r}")
+    layout = Layout(result)
     indices = np.arange(h * w).reshape(h, w)
     if layout.shape != ((a, b), w // b):
         raise AssertionError(
-            f'the sizes are (({a},{b}),{w // b}): a tile, and the number of tiles in the first row; got {got}'
+            f'the sizes are (({a},{b}),{w // b}): a tile, and the number of tiles in the first row; got {result}'
         )
     for t in range(w // b):
         for i, j in np.ndindex(a, b):
-            if (index := layout((i, j), t)) != (want := indices[i, t * b + j]):
-                raise AssertionError(f'element ({i},{j}) of tile {t} is at index {want}; {got} gives {index}')
+            if (index := layout((i, j), t)) != (expected := indices[i, t * b + j]):
+                raise AssertionError(f'element ({i},{j}) of tile {t} is at index {expected}; {result} gives {index}')
 
 
 @problem(
@@ -118,17 +118,19 @@ def _(fn, rng, h, w, a, b):
     ],
 )
 def _(fn, rng, h, w):
-    got = fn(h, w)
-    if not isinstance(got, (tuple, list)) or len(got) != 3:
-        raise AssertionError(f'return three integers, bits, base and shift; got {got!r}')
-    tile = Swizzle(*got).compose(Layout.row_major(h, w))
+    result = fn(h, w)
+    if not isinstance(result, (tuple, list)) or len(result) != 3:
+        raise AssertionError(f'return three integers, bits, base and shift; got {result!r}')
+    tile = Swizzle(*result).compose(Layout.row_major(h, w))
     if sorted(tile.offsets().ravel()) != list(range(h * w)):
         raise AssertionError(f'{tile} leaves the {h * w} elements of the tile')
     for along in ('row', 'column'):
         if n := walk(tile, along).conflicts:
             raise AssertionError(f'{tile}, read by {along}s: {n} more wavefronts than without a bank conflict')
-    if got[0] > w.bit_length() - 1:
-        raise AssertionError(f'{tile} has no bank conflict, but flips {got[0]} bits: fewer are enough for rows of {w}')
+    if result[0] > w.bit_length() - 1:
+        raise AssertionError(
+            f'{tile} has no bank conflict, but flips {result[0]} bits: fewer are enough for rows of {w}'
+        )
 
 
 def trace_of(kernel, x):

@@ -126,14 +126,14 @@ def _(fn, rng, h, w, step):
             'which thread has that row and that column? Columns are along x'
         )
     check_distribution(t, 'written', h * w, f'wrote {h * w} bytes')
-    want = old.astype(np.float64) @ [0.2989, 0.5870, 0.1140]
-    bad = np.abs(out - want) > 0.501  # close to a half, a float may be rounded up or down
+    expected = old.astype(np.float64) @ [0.2989, 0.5870, 0.1140]
+    bad = np.abs(out - expected) > 0.501  # close to a half, a float may be rounded up or down
     if bad.any():
         r, c = np.argwhere(bad)[0]
         raise AssertionError(
             f'{bad.sum()} of {bad.size} bytes are wrong; out[{r},{c}] is {out[r, c]}, '
-            f'but its grey value is {want[r, c]:.2f}'
-            + (': round to the nearest integer' if abs(out[r, c] - want[r, c]) < 1 else '')
+            f'but its grey value is {expected[r, c]:.2f}'
+            + (': round to the nearest integer' if abs(out[r, c] - expected[r, c]) < 1 else '')
         )
 
 
@@ -174,12 +174,12 @@ def _(fn, rng, h, w):
     old = x.copy(), y.copy()
     t = run(fn, rng, cdiv(h, 64), 64, x, y, out)
     check_unchanged(x=(old[0], x), y=(old[1], y))
-    want = expected_float32(x, y)
-    check(out, want, atol=1e-5)  # right to within float32 at all?
+    expected = expected_float32(x, y)
+    check(out, expected, atol=1e-5)  # right to within float32 at all?
     if h < 100:  # a trace keeps no more
         check_distribution(t, 'written', h, f'wrote {h} results')
     line = find_double(fn, x, y, out)
-    if n := int((out != want).sum()):
+    if n := int((out != expected).sum()):
         why = f'this line, as C, computes in float64: {line}' if line else 'the kernel computes in another order'
         raise AssertionError(f'{n} of {h} results differ in their last bits from those of float32 alone: {why}')
     if line:

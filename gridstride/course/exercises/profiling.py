@@ -47,19 +47,19 @@ SHAPES = [
 )
 def _(fn, rng, h, k, w, size, bandwidth, peak):
     move, compute = size * (h * k + k * w + h * w) / bandwidth, 2 * h * k * w / peak
-    got = fn(h, k, w, size, bandwidth, peak)
-    if not isinstance(got, (tuple, list)) or len(got) != 2:
-        raise AssertionError(f'return two values, the milliseconds and a string; got {got!r}')
-    want = 1e3 * max(move, compute), 'memory' if move > compute else 'arithmetic'
-    if got[1] != want[1]:
+    result = fn(h, k, w, size, bandwidth, peak)
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise AssertionError(f'return two values, the milliseconds and a string; got {result!r}')
+    expected = 1e3 * max(move, compute), 'memory' if move > compute else 'arithmetic'
+    if result[1] != expected[1]:
         raise AssertionError(
             f'moving the data takes {1e3 * move:.4g} ms and computing {1e3 * compute:.4g}, '
-            f'so the limiter is {want[1]}, not {got[1]!r}'
+            f'so the limiter is {expected[1]}, not {result[1]!r}'
         )
-    if not isclose(got[0], want[0], rel_tol=1e-6):
+    if not isclose(result[0], expected[0], rel_tol=1e-6):
         raise AssertionError(
-            f'got {got[0]:.6g} ms, but the kernel takes at least {want[0]:.6g} ms: moving takes {1e3 * move:.4g} ms, '
-            f'computing {1e3 * compute:.4g}, and the two overlap'
+            f'got {result[0]:.6g} ms, but the kernel takes at least {expected[0]:.6g} ms: moving takes '
+            f'{1e3 * move:.4g} ms, computing {1e3 * compute:.4g}, and the two overlap'
         )
 
 
@@ -157,14 +157,14 @@ TIMINGS = [
 )
 def _(fn, rng, cold, warm, first):
     gpu = Gpu(lambda i, w: _ms(cold, warm, first, i, w))
-    got = fn(gpu, gpu.kernel)
-    if not isinstance(got, (int, float)):
-        raise AssertionError(f'return the milliseconds as a float; got {got!r}')
-    if isclose(got, cold, rel_tol=0.02):
+    result = fn(gpu, gpu.kernel)
+    if not isinstance(result, (int, float)):
+        raise AssertionError(f'return the milliseconds as a float; got {result!r}')
+    if isclose(result, cold, rel_tol=0.02):
         return _check_run_count(gpu)
     raise AssertionError(
-        f'got {got:.4g} ms, but an undisturbed run with a cold L2 cache takes {cold:g} ms'
-        + _likely_mistake(got, gpu, cold, warm, first)
+        f'got {result:.4g} ms, but an undisturbed run with a cold L2 cache takes {cold:g} ms'
+        + _likely_mistake(result, gpu, cold, warm, first)
     )
 
 
@@ -173,7 +173,7 @@ def _check_run_count(gpu):
         raise AssertionError(f'only {gpu.timed} runs were timed, so the result is right by chance: time at least 20')
 
 
-def _likely_mistake(got, gpu, cold, warm, first):
+def _likely_mistake(result, gpu, cold, warm, first):
     "Return the most likely mistake, as the end of a sentence"
     if not gpu.runs:
         return '. The kernel never ran'
@@ -181,16 +181,16 @@ def _likely_mistake(got, gpu, cold, warm, first):
         return '. Nothing waits for the GPU: synchronize before you read the times'
     if gpu.flush_timed:
         return '. A flush is between the two events, so it is timed with the kernel: flush before the first event'
-    if warm < cold and isclose(got, warm, rel_tol=0.1):
+    if warm < cold and isclose(result, warm, rel_tol=0.1):
         return f': {warm:g} is the time with the data in the L2 cache: flush before each run'
-    if first and got > 1.5 * cold:
+    if first and result > 1.5 * cold:
         return '. The first runs are slow, and so are disturbed ones: warm up, and take the median'
-    if got > 1.1 * cold:
+    if result > 1.1 * cold:
         return (
             '. Some runs are disturbed, which changes a mean: take the median. And an empty queue leaves a gap '
             'between an event and the kernel: flush before the first event'
         )
-    if got < 0.5 * warm:
+    if result < 0.5 * warm:
         return (
             '. No run is that fast: this GPU is simulated, so take the times from its events, not from a '
             'Python clock, and leave them in milliseconds'
@@ -241,31 +241,32 @@ WAVES = [
     ],
 )
 def _(fn, rng, n, threads, registers, shared, sms):
-    got = fn(n, threads, registers, shared, sms)
+    result = fn(n, threads, registers, shared, sms)
     blocks_per_sm = resident_blocks(threads, registers, shared)
     useful_blocks = cdiv(n, threads)
     wave = blocks_per_sm * sms
-    if not isinstance(got, Integral) or isinstance(got, bool):
-        raise AssertionError(f'return the number of blocks as an int; got {got!r}')
-    if got < 1:
+    if not isinstance(result, Integral) or isinstance(result, bool):
+        raise AssertionError(f'return the number of blocks as an int; got {result!r}')
+    if result < 1:
         raise AssertionError(
-            f'{got} blocks cannot do the work: there is work for {useful_blocks}, and a whole wave is {wave}'
+            f'{result} blocks cannot do the work: there is work for {useful_blocks}, and a whole wave is {wave}'
         )
-    if got > useful_blocks:
+    if result > useful_blocks:
         raise AssertionError(
-            f'{got} blocks of {threads} threads for {n} elements: {got - useful_blocks} of them have no work'
+            f'{result} blocks of {threads} threads for {n} elements: {result - useful_blocks} of them have no work'
         )
-    if useful_blocks < wave and got < useful_blocks:
-        raise AssertionError(f'{got} blocks, but the GPU holds {wave} at a time and there is work for {useful_blocks}')
-    if useful_blocks >= wave and got % wave:
+    if useful_blocks < wave and result < useful_blocks:
         raise AssertionError(
-            f'an SM holds {blocks_per_sm} blocks, so a wave is {wave}; {got} blocks are {got // wave} full waves and '
-            f'one '
-            f'of {got % wave}'
+            f'{result} blocks, but the GPU holds {wave} at a time and there is work for {useful_blocks}'
         )
-    if useful_blocks >= wave and got + wave <= useful_blocks:
+    if useful_blocks >= wave and result % wave:
         raise AssertionError(
-            f'{got} blocks are whole waves of {wave}, but {useful_blocks // wave * wave} blocks are, too, with less '
+            f'an SM holds {blocks_per_sm} blocks, so a wave is {wave}; {result} blocks are {result // wave} full waves '
+            f'and one of {result % wave}'
+        )
+    if useful_blocks >= wave and result + wave <= useful_blocks:
+        raise AssertionError(
+            f'{result} blocks are whole waves of {wave}, but {useful_blocks // wave * wave} blocks are, too, with less '
             f'work per '
             f'block'
         )
@@ -324,14 +325,14 @@ REPORTS = {
     ],
 )
 def _(fn, rng, kernel):
-    r, want = REPORTS[kernel]
-    got = fn({**r, 'waits': dict(r['waits'])})
+    r, expected = REPORTS[kernel]
+    result = fn({**r, 'waits': dict(r['waits'])})
     measurements = (
         f"compute {r['Compute (SM) Throughput']}%, memory {r['Memory Throughput']}%, {r['Waves Per SM']} waves, "
         f"{max(r['waits'], key=r['waits'].get)} {max(r['waits'].values())} cycles"
     )
-    if got != want:
-        raise AssertionError(f'the limiter is {want!r}, not {got!r} ({measurements})')
+    if result != expected:
+        raise AssertionError(f'the limiter is {expected!r}, not {result!r} ({measurements})')
 
 
 def event(cat, name, ts, dur, tid=1) -> dict:
@@ -433,16 +434,17 @@ TRACES = {
     ],
 )
 def _(fn, rng, trace):
-    events, want = TRACES[trace]
-    got = fn([dict(e) for e in events])
-    if not isinstance(got, (tuple, list)) or len(got) != 3:
-        raise AssertionError(f'return three values, when the gap begins, how long it lasts, and a name; got {got!r}')
-    if tuple(got[:2]) != want[:2]:
+    events, expected_value = TRACES[trace]
+    result = fn([dict(e) for e in events])
+    if not isinstance(result, (tuple, list)) or len(result) != 3:
+        raise AssertionError(f'return three values, when the gap begins, how long it lasts, and a name; got {result!r}')
+    if tuple(result[:2]) != expected_value[:2]:
         raise AssertionError(
-            f'the longest gap begins at {want[0]} and lasts {want[1]} microseconds, not {got[1]} from {got[0]}'
+            f'the longest gap begins at {expected_value[0]} and lasts {expected_value[1]} microseconds, '
+            f'not {result[1]} from {result[0]}'
         )
-    if got[2] is None:
+    if result[2] is None:
         raise AssertionError("return the name as a string, '' if no operator runs in the gap; got None")
-    if got[2] != want[2]:
-        expected, actual = (repr(name) if name else 'no operator' for name in (want[2], got[2]))
+    if result[2] != expected_value[2]:
+        expected, actual = (repr(name) if name else 'no operator' for name in (expected_value[2], result[2]))
         raise AssertionError(f'during that gap the CPU runs {expected}, not {actual}')

@@ -18,30 +18,36 @@ __all__ = ['GROUPS', 'decibels_by_group', 'check_equal']
 GROUPS = 'row', 128, 64, 32  # the cheapest first
 
 
-def check_equal(got, want, name, of=None):
-    """Raise `AssertionError` unless `got` has the type, the shape and the values of `want`; `of(row, column)` is the
-    input of an element, as the message shows it"""
-    if not isinstance(got, torch.Tensor) or got.dtype != want.dtype or got.shape != want.shape:
-        description = f'{got.dtype} {tuple(got.shape)}' if isinstance(got, torch.Tensor) else repr(got)
-        raise AssertionError(f'{name} must be {want.dtype} {tuple(want.shape)}; got {description}')
-    if not torch.equal(got, want):
-        row, column = (got != want).nonzero()[0].tolist()
-        actual = got[row, column].item()
-        expected = want[row, column].item()
+def check_equal(result, expected, name, format_input=None):
+    """Raise `AssertionError` unless `result` has the type, the shape and the values of `expected`.
+
+    `format_input(row, column)`: the input of an element, for the message."""
+    if (
+        not isinstance(result, torch.Tensor)
+        or result.dtype != expected.dtype
+        or result.shape != expected.shape
+    ):
+        description = f'{result.dtype} {tuple(result.shape)}' if isinstance(result, torch.Tensor) else repr(result)
+        raise AssertionError(f'{name} must be {expected.dtype} {tuple(expected.shape)}; got {description}')
+    if not torch.equal(result, expected):
+        row, column = (result != expected).nonzero()[0].tolist()
+        actual_item = result[row, column].item()
+        expected_item = expected[row, column].item()
         texts = (
-            f'{value & 0xFFFFFFFF:#010x}' if want.dtype == torch.int32 else str(value) for value in (actual, expected)
+            f'{value & 0xFFFFFFFF:#010x}' if expected.dtype == torch.int32 else str(value)
+            for value in (actual_item, expected_item)
         )
-        made_of = f', from {of(row, column)}' if of else ''
-        raise AssertionError('{}[{}, {}] is {}, but must be {}{}'.format(name, row, column, *texts, made_of))
+        source_text = f', from {format_input(row, column)}' if format_input else ''
+        raise AssertionError('{}[{}, {}] is {}, but must be {}{}'.format(name, row, column, *texts, source_text))
 
 
 def result_of(fn, x):
     "Return `fn(x)`; raises `AssertionError` if it changes `x`"
     copy = x.clone()
-    got = fn(copy)
+    result = fn(copy)
     if not torch.equal(copy, x):
         raise AssertionError('the input was changed: make a new tensor')
-    return got
+    return result
 
 
 @problem(
@@ -62,12 +68,12 @@ def result_of(fn, x):
     ],
 )
 def _(fn, rng, **case):
-    got = fn(**case)
-    want = 8e9 * case['gbs'] / (case['weights'] * (case['bits'] + 16 / case['group']))
-    if (n := number(got)) is None or not abs(n / want - 1) <= 1e-9:
-        eight = n and any(abs(n * f / want - 1) <= 1e-9 for f in (8, 1 / 8))
+    result = fn(**case)
+    expected = 8e9 * case['gbs'] / (case['weights'] * (case['bits'] + 16 / case['group']))
+    if (n := number(result)) is None or not abs(n / expected - 1) <= 1e-9:
+        eight = n and any(abs(n * f / expected - 1) <= 1e-9 for f in (8, 1 / 8))
         advice = ': off by a factor of 8; convert bits to bytes' if eight else ''
-        raise AssertionError(f'got {got!r}; expected {want:.2f} tokens per second{advice}')
+        raise AssertionError(f'got {result!r}; expected {expected:.2f} tokens per second{advice}')
 
 
 def decibels_by_group(w):
@@ -138,11 +144,11 @@ def _(fn, rng, columns, wanted, kind, least=None):
     decibels_of_group = decibels_by_group(w)
     if least is None:
         least = max(decibels_of_group.values()) + 1 if wanted is None else decibels_of_group[wanted] - 1e-3
-    got = fn(w, least)
-    if got != wanted or isinstance(got, str) != isinstance(wanted, str):
+    result = fn(w, least)
+    if result != wanted or isinstance(result, str) != isinstance(wanted, str):
         decibel_texts = ', '.join(f'{g}: {db:.2f}' for g, db in decibels_of_group.items())
         raise AssertionError(
-            f'{columns} columns, at least {least:.2f} dB: got {got!r}, expected {wanted!r}; {decibel_texts} dB'
+            f'{columns} columns, at least {least:.2f} dB: got {result!r}, expected {wanted!r}; {decibel_texts} dB'
         )
 
 
@@ -170,11 +176,11 @@ def _(fn, rng, words):
     out = torch.full((8 * words,), 99, dtype=torch.int32)
     kernel[cdiv(8 * words, 64), 64](w.view(torch.uint32), out, 8 * words)
     n = w[:, None].long() >> 4 * torch.arange(8) & 15
-    want = torch.where(n > 7, n - 16, n).flatten()
-    if bad := (out != want).nonzero().flatten().tolist():
+    expected = torch.where(n > 7, n - 16, n).flatten()
+    if bad := (out != expected).nonzero().flatten().tolist():
         i = bad[0]
         word = f'{w[i // 8].item() & 0xFFFFFFFF:#010x}'
-        raise AssertionError(f'nibble({word}, {i % 8}) is {out[i].item()}, but must be {want[i].item()}')
+        raise AssertionError(f'nibble({word}, {i % 8}) is {out[i].item()}, but must be {expected[i].item()}')
 
 
 @problem(

@@ -72,15 +72,15 @@ def argmax_of(values):
 )
 def _(fn, rng, values):
     items = [(np.float32(v), i) for i, v in enumerate(values)]
-    want = argmax_of(values)
-    for order, got in reduce_in_orders(fn, items, rng):
-        if not isinstance(got, tuple) or len(got) != 2:
-            raise AssertionError(f'return a pair (value, index); got {got!r}')
-        if got[1] != want:
-            message = f'{[float(v) for v in values]}, combined {order}: got index {got[1]}, torch.argmax returns {want}'
-            raise AssertionError(message)
-        if not np.array_equal(got[0], items[want][0], equal_nan=True):
-            raise AssertionError(f'index {want} has the value {values[want]}, but the pair has {got[0]}')
+    expected = argmax_of(values)
+    for order, result in reduce_in_orders(fn, items, rng):
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise AssertionError(f'return a pair (value, index); got {result!r}')
+        if result[1] != expected:
+            case = f'{[float(v) for v in values]}, combined {order}'
+            raise AssertionError(f'{case}: got index {result[1]}, torch.argmax returns {expected}')
+        if not np.array_equal(result[0], items[expected][0], equal_nan=True):
+            raise AssertionError(f'index {expected} has the value {values[expected]}, but the pair has {result[0]}')
 
 
 def moments_of(x):
@@ -112,19 +112,19 @@ def moments_of(x):
 def _(fn, rng, sizes, mean):
     groups = [rng.normal(mean, 1, n) for n in sizes]
     n, middle, squares = moments_of(np.concatenate(groups))
-    for order, got in reduce_in_orders(fn, [moments_of(g) for g in groups], rng):
-        if not isinstance(got, tuple) or len(got) != 3:
-            raise AssertionError(f'return three values, (n, mean, m2); got {got!r}')
-        for name, actual, want in zip(('n', 'mean', 'm2'), got, (n, middle, squares)):
-            if not np.isclose(actual, want, rtol=1e-9, atol=1e-6):
-                is_inaccurate = name == 'm2' and np.isclose(actual, want, rtol=0.01)
+    for order, result in reduce_in_orders(fn, [moments_of(g) for g in groups], rng):
+        if not isinstance(result, tuple) or len(result) != 3:
+            raise AssertionError(f'return three values, (n, mean, m2); got {result!r}')
+        for name, actual, expected in zip(('n', 'mean', 'm2'), result, (n, middle, squares)):
+            if not np.isclose(actual, expected, rtol=1e-9, atol=1e-6):
+                is_inaccurate = name == 'm2' and np.isclose(actual, expected, rtol=0.01)
                 hint = (
                     ': rounded too much. Square the distances from the mean, not the large values'
                     if is_inaccurate
                     else ''
                 )
                 raise AssertionError(
-                    f'groups of {sizes} values, combined {order}: {name} is {actual:.9g}, not {want:.9g}{hint}'
+                    f'groups of {sizes} values, combined {order}: {name} is {actual:.9g}, not {expected:.9g}{hint}'
                 )
 
 
@@ -261,18 +261,18 @@ def _(fn, rng, n, share):
     kernel = fn()
     check_is_kernel(kernel)
     x = np.where(rng.random(n) < share, 1, rng.integers(-1, 1, n)) * (np.abs(normal(rng, n)) + np.float32(0.01))
-    want = x[x > 0].astype(np.float32)
+    expected = x[x > 0].astype(np.float32)
     out, count = torch.full((n,), torch.nan), torch.full((1,), -1, dtype=torch.int32)
     with sim.trace() as t:
         try:
             kernel[1, 128](torch.tensor(x.astype(np.float32)), out, count)
         finally:
             refuse_atomics(t)  # before any other error, which they may have caused
-    if count[0] != len(want):
-        raise AssertionError(f'count[0] is {int(count[0])}, but {len(want)} of the {n} elements are positive')
-    check(out[: len(want)], want)
-    if not torch.isnan(out[len(want) :]).all():
-        raise AssertionError(f'out[{len(want)}:] was written, past the elements that are kept')
+    if count[0] != len(expected):
+        raise AssertionError(f'count[0] is {int(count[0])}, but {len(expected)} of the {n} elements are positive')
+    check(out[: len(expected)], expected)
+    if not torch.isnan(out[len(expected) :]).all():
+        raise AssertionError(f'out[{len(expected)}:] was written, past the elements that are kept')
     if n == 128 and t.stats.shared_load_requests > 120:
         reason = f'{t.stats.shared_load_requests} load requests to shared memory'
         raise AssertionError(f'{reason}: scan in steps 1, 2, 4, ..., which takes about 60 requests for four warps')

@@ -7,19 +7,19 @@ import numpy as np
 __all__ = ['number', 'integer']
 
 
-def number(got):
+def number(result):
     "Convert a number of Python, NumPy or torch to a Python number; None if it is not a number"
-    if hasattr(got, 'item') and np.ndim(got) == 0:
-        got = got.item()
-    return got if isinstance(got, Real) and not isinstance(got, bool) else None
+    if hasattr(result, 'item') and np.ndim(result) == 0:
+        result = result.item()
+    return result if isinstance(result, Real) and not isinstance(result, bool) else None
 
 
-def integer(got) -> int:
+def integer(result) -> int:
     """Convert an integer, even a float such as 3.0, to an `int`; raises `AssertionError` for anything else.
 
     >>> integer(3.0)
     3"""
-    n = number(got)
+    n = number(result)
     if n is None or n % 1 != 0:
-        raise AssertionError(f'return an integer; got {got!r}')
+        raise AssertionError(f'return an integer; got {result!r}')
     return int(n)

@@ -30,11 +30,11 @@ __all__ = ['attend', 'lockstep', 'merge', 'gradients', 'slowest_rank_scores', 'c
 def _(fn, rng, order, ranks, length):
     for rank in range(ranks):
         for i, position in enumerate(ring.positions(order, length, ranks, rank).tolist()):
-            got = fn(order, position, length, ranks)
-            if tuple(np.ravel(got)) != (rank, i):
+            result = fn(order, position, length, ranks)
+            if tuple(np.ravel(result)) != (rank, i):
                 raise AssertionError(
                     f'{order}, length {length}, {ranks} ranks: position {position} is index {i} of rank {rank}, so '
-                    f'({rank}, {i}); got {got!r}'
+                    f'({rank}, {i}); got {result!r}'
                 )
 
 
@@ -78,11 +78,11 @@ def _(fn, rng, kind, ranks, each):
     if kind == 'uneven':
         owners = np.array([1, 1, 2, 0, 0, 2])  # the rank with the most work overall is not the slowest of each step
     owners = rng.permutation(owners) if kind == 'shuffled' else owners
-    want = n * (n + 1) / 2 / ranks / slowest_rank_scores(owners, ranks)
-    got = fn(owners.tolist(), ranks)
-    if not (isinstance(got, (int, float, np.number)) and abs(got - want) < 1e-9):
+    expected = n * (n + 1) / 2 / ranks / slowest_rank_scores(owners, ranks)
+    result = fn(owners.tolist(), ranks)
+    if not (isinstance(result, (int, float, np.number)) and abs(result - expected) < 1e-9):
         raise AssertionError(
-            f'{ranks} ranks, {_format_owners(owners.tolist())}: got {_format_number(got)}; expected {want:.6f}'
+            f'{ranks} ranks, {_format_owners(owners.tolist())}: got {_format_number(result)}; expected {expected:.6f}'
         )
 
 
@@ -131,15 +131,15 @@ def _hides(rows, **case):
     ],
 )
 def _(fn, rng, **case):
-    got = fn(**case)
-    if not isinstance(got, (int, np.integer)) or got < 1:
-        raise AssertionError(f'return a positive integer; got {got!r}')
-    step, message = (f'{t * 1e6:.6g} us' for t in _times(got, **case))
-    if not _hides(got, **case):
-        raise AssertionError(f'with {got} rows the step takes {step}, but its message takes longer: {message}')
-    if got > 1 and _hides(got - 1, **case):
+    result = fn(**case)
+    if not isinstance(result, (int, np.integer)) or result < 1:
+        raise AssertionError(f'return a positive integer; got {result!r}')
+    step, message = (f'{t * 1e6:.6g} us' for t in _times(result, **case))
+    if not _hides(result, **case):
+        raise AssertionError(f'with {result} rows the step takes {step}, but its message takes longer: {message}')
+    if result > 1 and _hides(result - 1, **case):
         raise AssertionError(
-            f'{got} rows, whose step takes {step}, hide their message of {message}, but fewer rows do, too'
+            f'{result} rows, whose step takes {step}, hide their message of {message}, but fewer rows do, too'
         )
 
 
@@ -262,11 +262,13 @@ def _(fn, rng, ranks, n, d):
                 'attend to each part before the next one arrives'
             )
 
-    want, _ = ring.plain.attend(*(x.reshape(1, 1, -1, d) for x in (q, k, v)), False, d**-0.5)
+    expected, _ = ring.plain.attend(*(x.reshape(1, 1, -1, d) for x in (q, k, v)), False, d**-0.5)
     results, rounds = lockstep(makers, arriving_at)
-    for r, got in enumerate(results):
-        if isinstance(got, tuple):
-            description = f'{len(got)} values; return only `out`' if got else 'nothing; `return` its `out` at the end'
+    for r, result in enumerate(results):
+        if isinstance(result, tuple):
+            description = (
+                f'{len(result)} values; return only `out`' if result else 'nothing; `return` its `out` at the end'
+            )
             raise AssertionError(f'rank {r} of {ranks} returned {description}')
         if None in ranks_seen[r]:
             raise AssertionError(
@@ -278,7 +280,7 @@ def _(fn, rng, ranks, n, d):
                 f'rank {r} of {ranks} attended to the keys of ranks {ranks_seen[r]}: attend to each once'
             )
         try:
-            check(got, want.view(ranks, n, d)[r], rtol=1e-9, atol=1e-9)
+            check(result, expected.view(ranks, n, d)[r], rtol=1e-9, atol=1e-9)
         except AssertionError as e:
             raise AssertionError(f'rank {r} of {ranks} had the right keys, but: {e}') from None
     check_exchanges(rounds, ranks - 1)
@@ -304,17 +306,17 @@ def _(fn, rng, ranks, n, d):
     q, k, v, dout = (_random(rng, ranks, n, d) for _ in range(4))
     whole = [x.reshape(1, 1, -1, d) for x in (q, k, v)]
     out, lse = ring.plain.attend(*whole, False, d**-0.5)
-    want = ring.plain.gradients(dout.reshape(1, 1, -1, d), *whole, out, lse, False, d**-0.5)
+    expected_value = ring.plain.gradients(dout.reshape(1, 1, -1, d), *whole, out, lse, False, d**-0.5)
     out = out.view(ranks, n, d)
     lse = lse.view(ranks, n)
     results, rounds = lockstep(
         [fn(r, ranks, q[r], k[r], v[r], dout[r], out[r], lse[r], _make_checking_gradients(q, r)) for r in range(ranks)]
     )
-    for r, got in enumerate(results):
-        if not isinstance(got, (tuple, list)) or len(got) != 3:
-            description = f'{len(got)} values' if isinstance(got, (tuple, list)) else type(got).__name__
+    for r, result in enumerate(results):
+        if not isinstance(result, (tuple, list)) or len(result) != 3:
+            description = f'{len(result)} values' if isinstance(result, (tuple, list)) else type(result).__name__
             raise AssertionError(f'return (dq, dk, dv); got {description}')
-        for name, actual, expected in zip(('dq', 'dk', 'dv'), got, want):
+        for name, actual, expected in zip(('dq', 'dk', 'dv'), result, expected_value):
             expected = expected.view(ranks, n, d)
             try:
                 check(actual, expected[r], rtol=1e-9, atol=1e-9)

@@ -20,16 +20,16 @@ def run_recorded(fn, blocks, threads, sh_sz, *args):
         fn(b, d, shared, *args)
         if shared.outside:
             raise AssertionError(f'{shared.outside[0]}') from shared.outside[0]
-        used.extend([bool(shared.writes), bool(shared.reads)])
+        uses_shared.extend([bool(shared.writes), bool(shared.reads)])
 
-    used = []
+    uses_shared = []
     run_shared(run_block, blocks, threads, sh_sz, *args)
-    return all(used)
+    return all(uses_shared)
 
 
-def check_shared_is_used(used):
+def check_shared_is_used(uses_shared):
     "Raise AssertionError unless every block used its shared memory"
-    if not used:
+    if not uses_shared:
         raise AssertionError('the result is right, but some values bypassed `shared`: use no other memory in a block')
 
 
@@ -44,10 +44,10 @@ def check_shared_is_used(used):
 )
 def _(fn, rng, n, na, nb):
     shared = np.zeros(n, np.float32)
-    got = fn(shared, na, nb)
-    if not isinstance(got, (tuple, list)) or len(got) != 3:
-        raise AssertionError(f'the function must return three views; got {got!r}')
-    for i, (v, size) in enumerate(zip(got, (na, nb, n - na - nb))):
+    result = fn(shared, na, nb)
+    if not isinstance(result, (tuple, list)) or len(result) != 3:
+        raise AssertionError(f'the function must return three views; got {result!r}')
+    for i, (v, size) in enumerate(zip(result, (na, nb, n - na - nb))):
         if not isinstance(v, np.ndarray):
             raise AssertionError(
                 f'view {i} must be an array; got {type(v).__name__}: return slices of shared, which are views'
@@ -121,14 +121,14 @@ def _(fn, rng, h, w, tw):
     x = normal(rng, h, w)
     xs = Memory('x', x)
     out = output(h * w)
-    used = run_recorded(fn, (cdiv(w, tw), cdiv(h, tw)), (tw, tw), tw * tw, xs, out, h, w, tw)
+    uses_shared = run_recorded(fn, (cdiv(w, tw), cdiv(h, tw)), (tw, tw), tw * tw, xs, out, h, w, tw)
     check_unchanged(xs)
     check(out.a.reshape(w, h), x.T)
     check_row_major(xs.reads, w, tw, 'x')
     check_row_major(out.writes, h, tw, 'out')
     if len(xs.reads) != h * w:
         raise AssertionError(f'x was read {len(xs.reads)} times: read each of its {h * w} elements once')
-    check_shared_is_used(used)
+    check_shared_is_used(uses_shared)
 
 
 # In forward order, a thread that loads an element often runs before those that read it, which hides a missing barrier.
@@ -175,10 +175,10 @@ def _(fn, rng, n, tpb, order):
     xs = Memory('x', x)
     out = output(n)
     with reversed_threads(fn) if order == 'reverse' else nullcontext():
-        used = run_recorded(fn, cdiv(n, tpb), tpb, tpb + 2, xs, out, n)
+        uses_shared = run_recorded(fn, cdiv(n, tpb), tpb, tpb + 2, xs, out, n)
     check_unchanged(xs)
     ext = np.concatenate([[0], x, [0]])
     check(out.a, (ext[:-2] + ext[1:-1] + ext[2:]).astype(np.float32), atol=1e-5, tile=tpb)  # two additions
     if len(xs.reads) > n + 2 * cdiv(n, tpb):
         raise AssertionError(f'x was read {len(xs.reads)} times: with a halo, {n + 2 * cdiv(n, tpb)} reads are enough')
-    check_shared_is_used(used)
+    check_shared_is_used(uses_shared)

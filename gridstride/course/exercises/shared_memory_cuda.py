@@ -40,22 +40,22 @@ __all__ = [
     ],
 )
 def _(fn, rng, th, tk, tw):
-    got = fn(th, tk, tw)
+    result = fn(th, tk, tw)
     first = cdiv(4 * (th * tk + tk * tw), 8) * 8
-    if not isinstance(got, (tuple, list)) or len(got) != 2:
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise AssertionError(
-            f'return two integers, the total number of bytes and the byte offset of the doubles; got {got!r}'
+            f'return two integers, the total number of bytes and the byte offset of the doubles; got {result!r}'
         )
-    if got[0] < got[1]:
+    if result[0] < result[1]:
         raise AssertionError(
-            f'{got[0]} bytes in total cannot hold doubles that begin at byte {got[1]}: return the total first'
+            f'{result[0]} bytes in total cannot hold doubles that begin at byte {result[1]}: return the total first'
         )
-    if got[1] != first:
+    if result[1] != first:
         raise AssertionError(
-            f'the doubles begin at byte {got[1]}, but the first multiple of 8 after both tiles is {first}'
+            f'the doubles begin at byte {result[1]}, but the first multiple of 8 after both tiles is {first}'
         )
-    if got[0] != first + 8 * tw:
-        raise AssertionError(f'got {got[0]} bytes in total, but {first + 8 * tw} are needed')
+    if result[0] != first + 8 * tw:
+        raise AssertionError(f'got {result[0]} bytes in total, but {first + 8 * tw} are needed')
 
 
 # The other answers are templates. The judge adds a host function that launches any of the instances, and compiles all
@@ -157,14 +157,16 @@ TILE_WIDTHS = [(2,), (4,), (8,)]
 )
 def _(fn, rng, n, tw):
     x = normal(rng, n, n)
-    got = torch.tensor(x)
-    launch(fn, 'transpose_k', TILE_WIDTHS, (tw,), 'out_at, h', (cdiv(n, tw),) * 2, (tw, tw), got, got, got, h=n)
-    check(got, np.ascontiguousarray(x.T), tile=tw)
+    result = torch.tensor(x)
+    launch(
+        fn, 'transpose_k', TILE_WIDTHS, (tw,), 'out_at, h', (cdiv(n, tw),) * 2, (tw, tw), result, result, result, h=n
+    )
+    check(result, np.ascontiguousarray(x.T), tile=tw)
     if 'gridDim' in without_comments(source(fn)):
         return  # a grid-stride loop, in which one block computes all elements
-    got = torch.tensor(x)
-    launch(fn, 'transpose_k', TILE_WIDTHS, (tw,), 'out_at, h', (1, 1), (tw, tw), got, got, got, h=n)
-    r, c = np.nonzero(got.numpy() != x)
+    result = torch.tensor(x)
+    launch(fn, 'transpose_k', TILE_WIDTHS, (tw,), 'out_at, h', (1, 1), (tw, tw), result, result, result, h=n)
+    r, c = np.nonzero(result.numpy() != x)
     if max([*r, *c], default=0) >= tw:
         raise AssertionError(
             'the first block writes to tiles of other blocks: swap one pair of tiles per block, or transpose one tile '
@@ -185,8 +187,8 @@ def product(fn, kernel, sizes, size, rng, h, k, w, tw, rows):
     blocks = (cdiv(w, tw), cdiv(h, tw))
     launch(fn, kernel, sizes, size, args, blocks, (tw, rows), mt, nt, out, h, w, k)
     check_unchanged(('m', m, mt), ('n', n, nt))
-    want = (m.astype(np.float64) @ n).astype(np.float32)
-    check(out, want, atol=1e-4, tile=tw)  # at most 40 roundings of values around 6
+    expected = (m.astype(np.float64) @ n).astype(np.float32)
+    check(out, expected, atol=1e-4, tile=tw)  # at most 40 roundings of values around 6
 
 
 RECTANGLES = [(4, 8), (8, 4), (4, 4), (4, 6), (2, 5)]  # tw, tk

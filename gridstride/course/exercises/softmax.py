@@ -43,14 +43,14 @@ INF = math.inf
 )
 def _(fn, rng, a, b):
     try:
-        got = fn(a, b)
+        result = fn(a, b)
     except (OverflowError, ValueError) as e:
         raise AssertionError(f'a = {a}, b = {b}: {type(e).__name__}, {e}') from None
-    want = float(np.logaddexp(a, b))
-    if not isinstance(got, (float, int)):
-        raise AssertionError(f'return a number; got {got!r}')
-    if not (got == want or abs(got - want) <= 1e-12 * max(1, abs(want))):
-        raise AssertionError(f'a = {a}, b = {b}: got {got}; expected {want}')
+    expected = float(np.logaddexp(a, b))
+    if not isinstance(result, (float, int)):
+        raise AssertionError(f'return a number; got {result!r}')
+    if not (result == expected or abs(result - expected) <= 1e-12 * max(1, abs(expected))):
+        raise AssertionError(f'a = {a}, b = {b}: got {result}; expected {expected}')
 
 
 def partial_softmax(x, v):
@@ -61,9 +61,9 @@ def partial_softmax(x, v):
     return float(x.max()), float(e.sum()), e @ v
 
 
-def _check_is_triple(got):
-    if not isinstance(got, (tuple, list)) or len(got) != 3:
-        raise AssertionError(f'return (m, s, o); got {got!r}')
+def _check_is_triple(result):
+    if not isinstance(result, (tuple, list)) or len(result) != 3:
+        raise AssertionError(f'return (m, s, o); got {result!r}')
 
 
 @problem(
@@ -89,17 +89,17 @@ def _check_is_triple(got):
 )
 def _(fn, rng, sizes, spread, level):
     groups = [(level + spread * rng.normal(size=n), rng.normal(size=(n, 3))) for n in sizes]
-    want = partial_softmax(*(np.concatenate(parts) for parts in zip(*groups)))
-    got = partial_softmax(*groups[0])
+    expected_value = partial_softmax(*(np.concatenate(parts) for parts in zip(*groups)))
+    result = partial_softmax(*groups[0])
     for x, v in groups[1:]:
-        parts = got, partial_softmax(x, v)
+        parts = result, partial_softmax(x, v)
         copies = [o.copy() for *_, o in parts]
-        got = fn(*parts)
-        _check_is_triple(got)
+        result = fn(*parts)
+        _check_is_triple(result)
         for ordinal, (*_, o), was in zip(('first', 'second'), parts, copies):
             if not np.array_equal(o, was):
                 raise AssertionError(f'`o` of the {ordinal} part was changed, but it is an input: make a new array')
-    for name, actual, expected in zip('mso', got, want):
+    for name, actual, expected in zip('mso', result, expected_value):
         if not np.allclose(actual, expected, rtol=1e-11, atol=1e-12):
             raise AssertionError(
                 f'parts of {", ".join(map(str, sizes))} scores: {name} is {actual}; expected {expected}'
@@ -187,14 +187,14 @@ def _(fn, rng, w, d):
     x[-1] -= 300
     column = torch.arange(w)
     hidden = (column > column[:, None]) | (column < column[:, None] - d)
-    want = x.double().masked_fill(hidden, -INF).softmax(-1).float()
+    expected = x.double().masked_fill(hidden, -INF).softmax(-1).float()
     for description, value in (('NaN', torch.nan), ('a large number', 300.0)):
         out = unwritten(w, w)
         masked_x = x.masked_fill(hidden, value)
         with tile.trace() as t:
             launch(fn, w, masked_x, out, w, d, BLOCK=max(64, power_of_two(w)))
         try:
-            check(out, want, rtol=1e-5)
+            check(out, expected, rtol=1e-5)
         except AssertionError as e:
             raise AssertionError(f'w = {w}, d = {d}, {description} hidden by the mask: {e}') from None
         check_one_row_per_program(t)
@@ -214,11 +214,11 @@ def _(fn, rng, w, d):
 def _(fn, rng, h, w, block):
     x, dout = (torch.tensor(rng.normal(0, 2, (h, w))) for _ in range(2))
     y = torch.log_softmax(x.requires_grad_(), -1)
-    (want,) = torch.autograd.grad(y, x, dout)
-    dx = torch.full_like(want, torch.nan)
+    (expected,) = torch.autograd.grad(y, x, dout)
+    dx = torch.full_like(expected, torch.nan)
     with tile.trace() as t:
         launch(fn, h, y.detach(), dout, dx, w, BLOCK=block)
-    check(dx, want, rtol=1e-10, atol=1e-12)
+    check(dx, expected, rtol=1e-10, atol=1e-12)
     check_one_row_per_program(t)
     if (num_accesses := max(len(a['at']) for a in t.accesses)) != min(w, block):
         raise AssertionError(

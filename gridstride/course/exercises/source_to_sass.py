@@ -161,9 +161,9 @@ BLOCKS = (
     ],
 )
 def _(fn, rng, registers, each, arch):
-    got = fn(registers, each, arch)
-    want = best_block(registers, each, arch)
-    if got == want:
+    result = fn(registers, each, arch)
+    expected = best_block(registers, each, arch)
+    if result == expected:
         return
 
     def share(b):
@@ -173,13 +173,13 @@ def _(fn, rng, registers, each, arch):
             else 'not a multiple of 32 up to 1024'
         )
 
-    if not isinstance(got, (int, np.integer)) or isinstance(got, bool):
-        raise AssertionError(f'return the number of threads as an integer; got {got!r}')
-    if not want:
-        raise AssertionError(f'no block can be launched with {each} bytes per thread: return 0, not {got}')
+    if not isinstance(result, (int, np.integer)) or isinstance(result, bool):
+        raise AssertionError(f'return the number of threads as an integer; got {result!r}')
+    if not expected:
+        raise AssertionError(f'no block can be launched with {each} bytes per thread: return 0, not {result}')
     raise AssertionError(
-        f'{got} threads ({share(got)}), but {want} is right ({share(want)}): return the smallest block with the '
-        'highest occupancy'
+        f'{result} threads ({share(result)}), but {expected} is right ({share(expected)}): return the smallest block '
+        'with the highest occupancy'
     )
 
 
@@ -212,11 +212,11 @@ def check_wide_loads(fn, arch):
         raise AssertionError(
             'the results are right, but the machine code has no loop with FFMA, the fused multiply-add of floats'
         )
-    narrow = [i for i in loop.instructions if i.op.startswith('LDG') and '.128' not in i.op]
-    if narrow and any(map(loads_wide, loops)):
-        refuse_instructions(narrow, _REMAINDER_LOOP)
+    narrow_loads = [i for i in loop.instructions if i.op.startswith('LDG') and '.128' not in i.op]
+    if narrow_loads and any(map(loads_wide, loops)):
+        refuse_instructions(narrow_loads, _REMAINDER_LOOP)
     why = 'the results are right, but the loop with the products still loads less than 16 bytes at a time'
-    refuse_instructions(narrow, why)
+    refuse_instructions(narrow_loads, why)
     products = loop.ops()['FMUL']
     instructions_per_fma = len(loop.instructions) / loop.ops()['FFMA']
     if instructions_per_fma > MAX_PER_FMA:

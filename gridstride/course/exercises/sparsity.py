@@ -24,11 +24,11 @@ __all__ = []
     ],
 )
 def _(fn, rng, h, w, n):
-    got = fn(h, w, n)
-    if not isinstance(got, (tuple, list)) or len(got) != 3:
-        raise AssertionError(f'return three integers; got {got!r}')
-    want = 2 * h * w, 6 * n + 4 * (h + 1), h * w + h * w // 8
-    for name, actual, expected in zip(('dense', 'CSR', '2:4'), got, want):
+    result = fn(h, w, n)
+    if not isinstance(result, (tuple, list)) or len(result) != 3:
+        raise AssertionError(f'return three integers; got {result!r}')
+    expected_value = 2 * h * w, 6 * n + 4 * (h + 1), h * w + h * w // 8
+    for name, actual, expected in zip(('dense', 'CSR', '2:4'), result, expected_value):
         if actual != expected:
             raise AssertionError(f'{h} x {w}, {n} nonzero: {name} takes {expected} bytes; got {actual}')
 
@@ -60,16 +60,16 @@ def random_sparse_matrix(rng):
 )
 def _(fn, rng, nth):
     dense, values, words = random_sparse_matrix(rng)
-    got = fn(values.copy(), words.copy())
-    if np.shape(got) != (16, 64):
-        raise AssertionError(f'return an array of 16 x 64; got {np.shape(got) or got!r}')
-    wrong = np.argwhere(np.asarray(got) != dense)
+    result = fn(values.copy(), words.copy())
+    if np.shape(result) != (16, 64):
+        raise AssertionError(f'return an array of 16 x 64; got {np.shape(result) or result!r}')
+    wrong = np.argwhere(np.asarray(result) != dense)
     if len(wrong):
         r, c = wrong[0].tolist()
         lane = r % 8 * 4 + c // 16
         raise AssertionError(
-            f'row {r}, column {c} is {dense[r, c]:.3g}; got {float(np.asarray(got)[r, c]):.3g}. Its group of four is '
-            f"in lane {lane}'s word, {int(words[lane]):#010x}"
+            f'row {r}, column {c} is {dense[r, c]:.3g}; got {float(np.asarray(result)[r, c]):.3g}. Its group of four '
+            f"is in lane {lane}'s word, {int(words[lane]):#010x}"
         )
 
 
@@ -157,10 +157,10 @@ def eight_column_matrices(rng, h, like):
 )
 def _(fn, rng, h, like):
     for w in eight_column_matrices(rng, h, like):
-        got = fn(w.copy())
-        if sorted(map(str, got)) != list('01234567'):
-            raise AssertionError(f'return the column indices 0 to 7, each once, in one list; got {got}')
-        kept = kept_magnitude(w[:, list(got)])
+        result = fn(w.copy())
+        if sorted(map(str, result)) != list('01234567'):
+            raise AssertionError(f'return the column indices 0 to 7, each once, in one list; got {result}')
+        kept = kept_magnitude(w[:, list(result)])
         best = best_kept_magnitude(w)
         if kept < best * (1 - 1e-12):
             raise AssertionError(f'{h} rows, {like}: this order keeps {kept:.6g}; the best one keeps {best:.6g}')
@@ -191,11 +191,11 @@ def _(fn, rng, h, w, like='normal'):
     if like == 'each square is best once':
         best = masks.reshape(9, 10, 4, 4).swapaxes(1, 2).reshape(h, w)
         m = np.where(best, np.sign(m) * rng.uniform(1, 2, (h, w)), 0.1 * m)
-    got = np.asarray(fn(m.copy()))
-    if got.shape != (h, w) or got.dtype != bool:
-        raise AssertionError(f'return a mask of {h} x {w} booleans; got {got.shape} of {got.dtype}')
+    result = np.asarray(fn(m.copy()))
+    if result.shape != (h, w) or result.dtype != bool:
+        raise AssertionError(f'return a mask of {h} x {w} booleans; got {result.shape} of {result.dtype}')
     for r, c in itertools.product(range(0, h, 4), range(0, w, 4)):
-        tile_mask = got[r : r + 4, c : c + 4]
+        tile_mask = result[r : r + 4, c : c + 4]
         size = np.abs(m[r : r + 4, c : c + 4])
         location = f'rows {r} to {r + 3}, columns {c} to {c + 3}'
         if (tile_mask.sum(0) != 2).any() or (tile_mask.sum(1) != 2).any():

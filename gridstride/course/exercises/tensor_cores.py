@@ -49,18 +49,18 @@ def positions_in_a():
     ],
 )
 def _(fn, rng, rows, cols):
-    want = positions_in_a()
+    expected = positions_in_a()
     for r in rows:
         for c in cols:
-            got = fn(r, c)
-            if not isinstance(got, (tuple, list)) or len(got) != 3:
+            result = fn(r, c)
+            if not isinstance(result, (tuple, list)) or len(result) != 3:
                 raise AssertionError(
-                    f'return three integers, lane, register and half; got {got!r} for row {r}, column {c}'
+                    f'return three integers, lane, register and half; got {result!r} for row {r}, column {c}'
                 )
-            if tuple(got) != want[r, c]:
+            if tuple(result) != expected[r, c]:
                 raise AssertionError(
-                    f'row {r}, column {c}: got lane {got[0]}, register {got[1]}, half {got[2]}; expected lane '
-                    f'{want[r, c][0]}, register {want[r, c][1]}, half {want[r, c][2]}'
+                    f'row {r}, column {c}: got lane {result[0]}, register {result[1]}, half {result[2]}; expected lane '
+                    f'{expected[r, c][0]}, register {expected[r, c][1]}, half {expected[r, c][2]}'
                 )
 
 
@@ -104,11 +104,11 @@ def _(fn, rng, how, first=0):
         for chunk in range(4):
             groups = bank_groups(index, range(first, first + 8), chunk)
             if len(set(groups)) < 8:
-                four = next(x for x in groups if groups.count(x) > 1)
-                met = ', '.join(str(first + r) for r, x in enumerate(groups) if x == four)
+                shared_group = next(x for x in groups if groups.count(x) > 1)
+                conflicting_rows = ', '.join(str(first + r) for r, x in enumerate(groups) if x == shared_group)
                 raise AssertionError(
-                    f'columns {8 * chunk} to {8 * chunk + 7}: rows {met} of this 8x8 matrix are in the same banks, '
-                    f'{4 * four} to {4 * four + 3}'
+                    f'columns {8 * chunk} to {8 * chunk + 7}: rows {conflicting_rows} of this 8x8 matrix are in '
+                    f'the same banks, {4 * shared_group} to {4 * shared_group + 3}'
                 )
 
 

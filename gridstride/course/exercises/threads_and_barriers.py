@@ -24,10 +24,10 @@ __all__ = ['ORDERS', 'own_line', 'RecordingMemory', 'CountingBarrier', 'run_reco
     ],
 )
 def _(fn, rng, k, tw):
-    got = fn(k, tw)
-    want = 2 * cdiv(k, tw)
-    if got != want:
-        raise AssertionError(f'got {got!r}, but each thread waits {want} times at the barrier')
+    result = fn(k, tw)
+    expected = 2 * cdiv(k, tw)
+    if result != expected:
+        raise AssertionError(f'got {result!r}, but each thread waits {expected} times at the barrier')
 
 
 # Every kernel runs in each order of the runner, and in the operating system's. But a data race need not change the
@@ -53,9 +53,12 @@ class RecordingMemory(Memory):
     def note(self, indices, verb):
         "Record an access to `indices` with its thread, the waits that the thread has passed, and its line"
         super().note(indices, verb)
-        me = threading.current_thread()
-        if position := getattr(me, 'where', None):
-            self.log += [(int(p), verb, *position, me.waits, own_line(me)) for p in np.atleast_1d(indices)]
+        current_thread = threading.current_thread()
+        if position := getattr(current_thread, 'where', None):
+            self.log += [
+                (int(p), verb, *position, current_thread.waits, own_line(current_thread))
+                for p in np.atleast_1d(indices)
+            ]
 
     def check_races(self):
         "Raise `AssertionError` for a data race, which names both threads"
@@ -86,11 +89,11 @@ class CountingBarrier:
 
     def wait(self):
         "Wait at the barrier, and count it for this thread"
-        me = threading.current_thread()
-        self.lines[me] = own_line(me)
+        current_thread = threading.current_thread()
+        self.lines[current_thread] = own_line(current_thread)
         self.syncb.wait()
-        del self.lines[me]
-        me.waits += 1
+        del self.lines[current_thread]
+        current_thread.waits += 1
 
 
 def run_recorded(fn, rng, blocks, threads, sh_sz, memories, *args, order):
@@ -98,10 +101,10 @@ def run_recorded(fn, rng, blocks, threads, sh_sz, memories, *args, order):
     shared_of, waiting = {}, []
 
     def run_thread(b, t, d, shared, syncb, *args):
-        me = threading.current_thread()
-        me.where = (b.x, t.x)
-        me.waits = 0
-        me.source = getattr(fn, '__code__', run_thread.__code__).co_filename
+        current_thread = threading.current_thread()
+        current_thread.where = (b.x, t.x)
+        current_thread.waits = 0
+        current_thread.source = getattr(fn, '__code__', run_thread.__code__).co_filename
         waiting.append(CountingBarrier(syncb))
         fn(b, t, d, shared_of.setdefault(b.x, RecordingMemory('shared', shared)), waiting[-1], *args)
 
@@ -165,8 +168,8 @@ def _(fn, rng, n, threads, order):
     run_recorded(fn, rng, blocks, threads, threads, [xs, out], xs, out, n, order=order)
     check_unchanged(xs)
     padded = np.concatenate([x, np.zeros(blocks * threads - n)])
-    want = padded.reshape(blocks, threads).sum(1).astype(np.float32)
-    check(out.a, want, atol=1e-5)  # up to 16 values around 1: a few roundings
+    expected = padded.reshape(blocks, threads).sum(1).astype(np.float32)
+    check(out.a, expected, atol=1e-5)  # up to 16 values around 1: a few roundings
 
 
 def most_reads(accesses):
@@ -190,8 +193,8 @@ def _(fn, rng, n, order):
     xs, out = RecordingMemory('x', x), RecordingMemory('out', np.full(n, np.nan))
     accesses = run_recorded(fn, rng, 1, n, n, [xs, out], xs, out, n, order=order)
     check_unchanged(xs)
-    want = x.astype(np.float64).cumsum().astype(np.float32)
-    check(out.a, want, atol=1e-5)  # up to 40 values around 1: a few roundings
+    expected = x.astype(np.float64).cumsum().astype(np.float32)
+    check(out.a, expected, atol=1e-5)  # up to 40 values around 1: a few roundings
     steps = (n - 1).bit_length()
     reads, thread = most_reads(accesses)
     if n > 32 and reads > 4 * steps:

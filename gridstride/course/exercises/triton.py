@@ -81,8 +81,8 @@ def _(fn, rng, h, w, eps):
     out = _unwritten(h, w)
     launch(fn, h, x, g, out, w, eps, BLOCK=power_of_two(w))
     wide = x.double()
-    want = wide / (wide.square().mean(1, keepdim=True) + eps).sqrt() * g
-    check(out, want.float(), rtol=1e-5, atol=1e-6)  # a float32 sum of 129 squares, a root and a division
+    expected = wide / (wide.square().mean(1, keepdim=True) + eps).sqrt() * g
+    check(out, expected.float(), rtol=1e-5, atol=1e-6)  # a float32 sum of 129 squares, a root and a division
 
 
 @problem(
@@ -148,14 +148,14 @@ def _tile_at(t, rows, cols, group):
 )
 def _(fn, rng, rows, cols, th, tw, programs):
     counted = {2**i: count_loaded(2**i, rows, cols, th, tw, programs) for i in range(rows.bit_length())}
-    want = min(counted, key=counted.get)
-    got = fn(rows, cols, th, tw, programs)
-    if got not in counted:
-        raise AssertionError(f'a group must be one of {", ".join(map(str, counted))}; got {got!r}')
-    if got != want:
-        comparison = f'groups of {got} load {counted[got]} rows and columns of elements'
-        hint = '; return the smallest of equal ones' if counted[got] == counted[want] else ''
-        raise AssertionError(f'{comparison}, groups of {want} {counted[want]}{hint}')
+    expected = min(counted, key=counted.get)
+    result = fn(rows, cols, th, tw, programs)
+    if result not in counted:
+        raise AssertionError(f'a group must be one of {", ".join(map(str, counted))}; got {result!r}')
+    if result != expected:
+        comparison = f'groups of {result} load {counted[result]} rows and columns of elements'
+        hint = '; return the smallest of equal ones' if counted[result] == counted[expected] else ''
+        raise AssertionError(f'{comparison}, groups of {expected} {counted[expected]}{hint}')
 
 
 def blocked_layout(each, lanes, warps, order) -> str:
@@ -168,8 +168,8 @@ def owner(shape, each, lanes, warps, order) -> Linear:
     "Return the layout from row and column to register, lane and warp, as a product of linear layouts"
     names = ('row', 'column')
     layout = Linear({'register': [], 'lane': [], 'warp': []}, {'row': 1, 'column': 1})
-    again = [n // (e * a * b) for n, e, a, b in zip(shape, each, lanes, warps)]
-    for name, counts in (('register', each), ('lane', lanes), ('warp', warps), ('register', again)):
+    repeats = [n // (e * a * b) for n, e, a, b in zip(shape, each, lanes, warps)]
+    for name, counts in (('register', each), ('lane', lanes), ('warp', warps), ('register', repeats)):
         for axis in order:
             layout = layout * Linear.identity(counts[axis], name, names[axis])
     return layout.invert()
@@ -198,13 +198,13 @@ def _(fn, rng, shape, each, lanes, warps, order):
     text = blocked_layout(each, lanes, warps, order)
     layout = owner(shape, each, lanes, warps, order)
     for r, c in [(0, 0), *((int(rng.integers(shape[0])), int(rng.integers(shape[1]))) for _ in range(40))]:
-        want = layout(row=r, column=c)
-        got = fn(text, shape, r, c)
-        if not isinstance(got, (tuple, list)) or len(got) != 2:
-            raise AssertionError(f'return two integers (warp, lane); got {got!r}')
-        if tuple(got) != (want['warp'], want['lane']):
-            location = f"{text}, a block of {shape}: row {r}, column {c} is in warp {want['warp']}, lane {want['lane']}"
-            raise AssertionError(f'{location}; got warp {got[0]}, lane {got[1]}')
+        expected = layout(row=r, column=c)
+        result = fn(text, shape, r, c)
+        if not isinstance(result, (tuple, list)) or len(result) != 2:
+            raise AssertionError(f'return two integers (warp, lane); got {result!r}')
+        if tuple(result) != (expected['warp'], expected['lane']):
+            location = f"row {r}, column {c} is in warp {expected['warp']}, lane {expected['lane']}"
+            raise AssertionError(f'{text}, a block of {shape}: {location}; got warp {result[0]}, lane {result[1]}')
 
 
 @problem(
@@ -266,10 +266,10 @@ def _(fn, rng, h, k, w, tiles):
     out = _unwritten(h, w)
     th, tw, tk = tiles
     launch(fn, cdiv(h, th) * cdiv(w, tw), x, wt, b, out, h, k, w, th=th, tw=tw, tk=tk)
-    want = torch.relu(torch.nn.functional.linear(x.double(), wt.double(), b.double())).float()
+    expected = torch.relu(torch.nn.functional.linear(x.double(), wt.double(), b.double())).float()
     close = dict(rtol=1e-5, atol=1e-5)  # 64 products of float32; TF32 would be off by 1e-3
-    if torch.allclose(out, want, 1e-2, 2e-2) and not torch.allclose(out, want, **close):
+    if torch.allclose(out, expected, 1e-2, 2e-2) and not torch.allclose(out, expected, **close):
         raise AssertionError(
             "all values are near but not exact, because TF32 keeps ten bits: pass input_precision='ieee'"
         )
-    check(out, want, **close)
+    check(out, expected, **close)

@@ -38,9 +38,9 @@ def _(fn, rng, warp, block, blocks, order):
     parts = torch.full((blocks,), torch.nan)
     with sim.options(warp=warp, order=order), sim.trace() as t:
         kernel[blocks, block](torch.tensor(x), parts)
-    want = torch.tensor(x).double().view(blocks, block).sum(1).float()
+    expected = torch.tensor(x).double().view(blocks, block).sum(1).float()
     try:
-        check(parts, want, atol=1e-4)  # up to 1024 values of size 1, added in another order
+        check(parts, expected, atol=1e-4)  # up to 1024 values of size 1, added in another order
     except AssertionError as e:
         raise AssertionError(f'warps of {warp}, blocks of {block}{_ones_sum_text(kernel, warp, block)}: {e}') from None
     if t.stats.atomics:
@@ -192,8 +192,8 @@ def count_columns(tiles):
 
 def expected_columns(tiles):
     "Return (columns to allocate, blocks of this kind on an SM) for tiles of (n, bits); None if they do not fit"
-    used = count_columns(tiles)
-    whole = max(32, 1 << (used - 1).bit_length())
+    used_columns = count_columns(tiles)
+    whole = max(32, 1 << (used_columns - 1).bit_length())
     return (whole, 512 // whole) if whole <= 512 else None
 
 
@@ -225,13 +225,15 @@ def expected_columns(tiles):
     ],
 )
 def _(fn, rng, tiles):
-    got = fn(list(tiles))
-    want = expected_columns(tiles)
-    if got is not None and not (isinstance(got, tuple) and len(got) == 2):
-        raise AssertionError(f'return (columns, blocks) or None; got {got!r}')
-    if got != want:
-        used = count_columns(tiles)
-        raise AssertionError(f'tiles {tiles}: {used} columns are used before rounding; got {got}, want {want}')
+    result = fn(list(tiles))
+    expected = expected_columns(tiles)
+    if result is not None and not (isinstance(result, tuple) and len(result) == 2):
+        raise AssertionError(f'return (columns, blocks) or None; got {result!r}')
+    if result != expected:
+        used_columns = count_columns(tiles)
+        raise AssertionError(
+            f'tiles {tiles}: {used_columns} columns are used before rounding; got {result}, want {expected}'
+        )
 
 
 # Honest and cheating kernels for softmax; every case makes a new one.
@@ -338,12 +340,12 @@ def _(fn, rng, who):
         return torch.randn(3, 8, generator=torch.Generator().manual_seed(seed))
 
     kernel = {**HONEST, **CHEATS}[who](make)
-    got = fn(kernel, _soft, make)
-    if got is not True and got is not False:
-        raise AssertionError(f'return True or False; got {got!r}')
-    if got != (who in HONEST):
+    result = fn(kernel, _soft, make)
+    if result is not True and result is not False:
+        raise AssertionError(f'return True or False; got {result!r}')
+    if result != (who in HONEST):
         name = who.replace('_', ' ')
-        outcome = 'is a cheat, but was accepted' if got else 'is honest, but was refused'
+        outcome = 'is a cheat, but was accepted' if result else 'is honest, but was refused'
         raise AssertionError(f'the kernel "{name}" {outcome}')
 
 
