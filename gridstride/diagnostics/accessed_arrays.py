@@ -50,7 +50,7 @@ def accessed_arrays(
     uses = [
         use
         for use in _uses(_code_of(executed.line), executed.code, arrays)
-        if not _is_declared(use.pointer, executed.code)
+        if not _is_declared_array(use.pointer, executed.code)
     ]
     matching_uses = [use for use in uses if use.kind in _USE_KINDS[access]]
     uses = matching_uses or (
@@ -148,18 +148,18 @@ def _is_pointer_variable(name, code):
     return bool(re.search(rf'\b(?:{_TYPES})\s*\*\s*(?:(?:const|__restrict__|__restrict)\s+)*{name}\b', code))
 
 
-def _is_declared(name, code):
-    "Return whether it is a local or shared array of the function, not a parameter `float x[]`"
-    declared = rf'\b(?!(?:{_KEYWORDS})\b)\w[\w>]*\s+{name}\s*\[(?!\s*\]\s*[,)])'
-    return bool(name and re.search(declared, code))
+def _is_declared_array(name, code):
+    "Return whether `name` is a local or shared array of the function, not a parameter `float x[]`"
+    declaration = rf'\b(?!(?:{_KEYWORDS})\b)\w[\w>]*\s+{name}\s*\[(?!\s*\]\s*[,)])'
+    return bool(name and re.search(declaration, code))
 
 
 # Where a pointer comes from
 
 
-def _arrays_of(pointer, calls, arrays, seen=()):
+def _arrays_of(pointer, calls, arrays, visited=()):
     "Return the kernel's arrays that a pointer of the innermost function may point into"
-    if not pointer or (pointer, len(calls)) in seen:
+    if not pointer or (pointer, len(calls)) in visited:
         return []
     if len(calls) == 1 and pointer in arrays:
         return [pointer]
@@ -167,9 +167,9 @@ def _arrays_of(pointer, calls, arrays, seen=()):
     if not values and len(calls) > 1:
         values = _arguments_of(pointer, *calls[:2])
         calls = calls[1:]
-    seen = {*seen, (pointer, len(calls))}
+    visited = {*visited, (pointer, len(calls))}
     names = dict.fromkeys(name for value in values for name in _pointers_in(value))
-    return list(dict.fromkeys(array for name in names for array in _arrays_of(name, calls, arrays, seen)))
+    return list(dict.fromkeys(array for name in names for array in _arrays_of(name, calls, arrays, visited)))
 
 
 def _values_of(name, code):

@@ -37,18 +37,18 @@ def index_hint(fields, line, lines_before):
         return 'from_memory', dict(expr=expr, at=index[0])
     guards = list(guards_of(variables_in(expr), [line, *reversed(lines_before)]))
     guard = guards[0] if guards else None
-    flat = _is_flat(_GRID.sub('', expr)) and not _is_strided(expr, line, lines_before)
-    if flat and (too_wide := [guard for guard in guards if guard.includes_bound]):
-        return _too_many_hint(too_wide[0])
-    if guard and guard.includes_bound and not flat and '+' not in expr:
+    is_flat = _is_flat(_GRID.sub('', expr)) and not _is_strided(expr, line, lines_before)
+    if is_flat and (wide_guards := [guard for guard in guards if guard.includes_bound]):
+        return _too_many_hint(wide_guards[0])
+    if guard and guard.includes_bound and not is_flat and '+' not in expr:
         return 'one_too_many', dict(guard=guard.text, last=size - 1, size=size)
-    if flat and (
+    if is_flat and (
         not any(guard.name in _row_variables(expr) for guard in guards)
         or _has_free_column(expr, guards, [line, *lines_before])
     ):
         return 'guard_flat', dict(expr=expr)
     if guard:
-        return 'stride' if flat else 'lets_in', dict(guard=guard.text, expr=expr, at=index[0], size=size)
+        return 'stride' if is_flat else 'lets_in', dict(guard=guard.text, expr=expr, at=index[0], size=size)
     return 'guard', dict(expr=expr, size=size)
 
 
@@ -58,7 +58,7 @@ def _too_many_hint(guard):
     return 'row_too_many', dict(guard=guard.text, bound=guard.bound, wrote=guard.comparison, right=right)
 
 
-# One wrong word: `&&` for `||`, or two swapped variables
+# a wrong `&&` or `||`, or two swapped variables
 
 
 def wrong_word_hint(fields, line, lines_before):
@@ -73,10 +73,12 @@ def wrong_word_hint(fields, line, lines_before):
     guards = list(guards_of(names, [line, *reversed(lines_before)]))
     if len(parts) > 1:
         return _swapped_axes(fields, parts, guards)
-    corrected = _swapped(parts[0], guards, [line, *lines_before])
-    if corrected and any(corrected.replace(' ', '') in text.replace(' ', '') for text in [line, *lines_before]):
+    corrected_index = _swap_row_and_column(parts[0], guards, [line, *lines_before])
+    if corrected_index and any(
+        corrected_index.replace(' ', '') in text.replace(' ', '') for text in [line, *lines_before]
+    ):
         return None  # the kernel uses both orders: a transpose
-    return corrected and ('swapped', dict(expr=parts[0], right=corrected))
+    return corrected_index and ('swapped', dict(expr=parts[0], right=corrected_index))
 
 
 _CONNECTIVE = re.compile(r'\s*(&&|\|\||\band\b|\bor\b)\s*')
@@ -98,18 +100,18 @@ def _find_wrong_connective(line, names):
 
     Returns (the variables that it compares, the fields of the hint), or None."""
     m = re.search(r'\bif\b\s*(.*)', line)
-    condition, after = _condition(m[1]) if m else ('', '')
+    condition, body = _split_condition(m[1]) if m else ('', '')
     terms = _CONNECTIVE.split(condition)
-    compared = [_TERM.fullmatch(term.strip()) for term in terms[::2]]
+    comparisons = [_TERM.fullmatch(comparison.strip()) for comparison in terms[::2]]
     connectives = set(terms[1::2])
-    if len(compared) < 2 or not all(compared) or len(connectives) > 1 or not after.strip():
+    if len(comparisons) < 2 or not all(comparisons) or len(connectives) > 1 or not body.strip():
         return None
-    variables = {term[1] for term in compared}
-    signs = {parsed[2][0] for parsed in compared}
+    variables = {comparison[1] for comparison in comparisons}
+    signs = {comparison[2][0] for comparison in comparisons}
     if not names & variables or len(variables) + len(signs) < 3:
         return None
-    is_exit = bool(re.match(r'\s*:?\s*\{?\s*(return|continue)\b', after))
-    if not all(_is_past_end(term) == is_exit for term in compared):
+    is_exit = bool(re.match(r'\s*:?\s*\{?\s*(return|continue)\b', body))
+    if not all(_is_past_end(comparison) == is_exit for comparison in comparisons):
         return None
     connective = connectives.pop()
     corrected = ({'&&': '||', 'and': 'or'} if is_exit else {'||': '&&', 'or': 'and'}).get(connective)
@@ -121,21 +123,21 @@ def _is_past_end(term):
     return (term[2][0] == '>') != (term[3] == '0')
 
 
-def _condition(text):
-    "Split the text after `if` into the condition and what follows it"
+def _split_condition(text):
+    "Split the text after `if` into the condition and the text after it"
     if text.startswith('('):
         end = end_of_bracket(text, 0)
         if not re.match(r'\s*(and|or)\b', text[end:]):
             return text[1 : end - 1].strip(), text[end:]
-    condition, colon, after = text.partition(':')
-    return condition.strip(), colon + after
+    condition, colon, body = text.partition(':')
+    return condition.strip(), colon + body
 
 
 _ROW_MAJOR = re.compile(r'(?P<row>\w+)\s*\*\s*(?P<width>\w+)\s*\+\s*(?P<column>\w+)')
 _COLUMN_FIRST = re.compile(r'(?P<column>\w+)\s*\+\s*(?P<row>\w+)\s*\*\s*(?P<width>\w+)')
 
 
-def _swapped(expr, guards, lines):
+def _swap_row_and_column(expr, guards, lines):
     "Return `y*w + x` for `x*w + y` if guards show that `x` is a column (`x < w`) and `y` a row; else None"
     if not (m := _ROW_MAJOR.fullmatch(expr) or _COLUMN_FIRST.fullmatch(expr)):
         return None
@@ -143,10 +145,10 @@ def _swapped(expr, guards, lines):
     bounds = {guard.name: guard.bound for guard in reversed(guards) if guard.sign == '<'}
     if bounds.get(row) != width or bounds.get(column) in (None, width):
         return None
-    return f'{column}*{width} + {row}' if (_axis(row, lines), _axis(column, lines)) == ('x', 'y') else None
+    return f'{column}*{width} + {row}' if (_axis_of(row, lines), _axis_of(column, lines)) == ('x', 'y') else None
 
 
-def _axis(name, lines):
+def _axis_of(name, lines):
     "Return the axis, 'x' or 'y', of the thread or block index that a variable comes from; None if neither or both"
     for line in lines:
         if m := re.search(r'(\w+)\s*,\s*(\w+)\s*=\s*cuda\.grid\(2\)', line):
@@ -170,7 +172,7 @@ def _swapped_axes(fields, parts, guards):
     return 'swapped_axes', dict(index_fields, expr=', '.join(parts), right=', '.join(reversed(parts)))
 
 
-# Pointers that were moved, arrays with a size in the source, several axes
+# pointers that were moved, arrays with a size in the source, several axes
 
 
 def moves_of(array, location):
@@ -193,16 +195,16 @@ def moved_hint(fields, line, lines_before, moves):
     accesses = {indices for *_, indices in find_uses(line, fields['array']) if indices}
     if len(accesses) != 1 or len(indices := accesses.pop()) != 1 or len(fields['shape']) != 1:
         return None
-    names = set().union(*(variables_in(by) for _, _, by in moves))
+    names = set().union(*(variables_in(distance) for _, _, distance in moves))
     guards = list(guards_of(names | variables_in(indices[0]), [line, *reversed(lines_before)]))
     if wide_guard := next((guard for guard in guards if guard.includes_bound), None):
         return _too_many_hint(wide_guard)
-    text, sign, by = moves[0]
-    if len(moves) > 1 or not by.isdigit():
+    text, sign, distance = moves[0]
+    if len(moves) > 1 or not distance.isdigit():
         return 'moved', dict(move=text, expr=indices[0])
-    index_from_pointer = fields['index'][0] - int(sign + by)
+    index_from_pointer = fields['index'][0] - int(sign + distance)
     return 'moved_by', dict(
-        move=text, expr=indices[0], own=index_from_pointer, left=fields['shape'][0] - int(sign + by)
+        move=text, expr=indices[0], own=index_from_pointer, left=fields['shape'][0] - int(sign + distance)
     )
 
 
@@ -246,7 +248,7 @@ def axes_hint(array, shape, index, parts):
     )
 
 
-# Rows and columns of a flat index
+# rows and columns of a flat index
 
 
 def _is_flat(expr):
@@ -262,12 +264,12 @@ def _is_strided(expr, line, lines_before):
         return False
     if any(re.search(rf'\bfor\b[^;:]*\b{name}\s*(=(?!=)|in\b)', line) for name in variables_in(expr)):
         return False  # a loop in the line itself iterates over the columns
-    is_set = [
+    assigned_variables = [
         name
         for name in variables_in(expr)
         if any(re.search(rf'\b{name}\s*(,\s*\w+\s*)*=(?!=)|\bfor {name}\b', text) for text in lines_before)
     ]
-    return len(is_set) == 1
+    return len(assigned_variables) == 1
 
 
 def _row_variables(expr):
@@ -278,7 +280,7 @@ def _row_variables(expr):
 def _has_free_column(expr, guards, lines):
     "Return whether `expr` adds a column to the row, `c` in `r*w + c`, that no guard compares"
     columns = variables_in(expr) - _row_variables(expr)
-    guarded = {guard.name for guard in guards} | {
+    guarded_variables = {guard.name for guard in guards} | {
         name for text in lines for name in re.findall(r'\bfor (\w+) in\b', text)
     }
-    return bool(columns) and not columns & guarded
+    return bool(columns) and not columns & guarded_variables

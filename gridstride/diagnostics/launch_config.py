@@ -151,17 +151,17 @@ def count_arguments(
 ):
     "Raise `LaunchError` unless there are as many arguments as the kernel takes"
     if not len(parameters) - optional <= given <= len(parameters):
-        shown = dict(count=len(parameters), parameters=', '.join(parameters))
-        raise launch_error(kernel, 'arguments', given=given, **shown)
+        message_fields = dict(count=len(parameters), parameters=', '.join(parameters))
+        raise launch_error(kernel, 'arguments', given=given, **message_fields)
 
 
 def require_positional(
     kernel,  # its name
-    named,  # names of the arguments that were passed by name
+    names,  # of the arguments that were passed by name
 ):
     "Raise `WrongArgument` if arguments were passed by name"
-    if named:
-        message = f'a launch takes positional arguments only, not {", ".join(named)} by name'
+    if names:
+        message = f'a launch takes positional arguments only, not {", ".join(names)} by name'
         raise WrongArgument(f'{kernel}: {message}')
 
 

@@ -52,28 +52,28 @@ _SWAP = re.compile(r'\b(atomicCAS\w*|compare_exchange_\w+|compare_and_swap|atomi
 
 def race_hint(code, fields, line, location, other, lines_before):
     "Select the hint for a data race: an atomic for an update, a barrier between lines, calls or iterations"
-    if second := fields.get('second'):
-        name, index = second
+    if name_and_index := fields.get('second'):
+        name, index = name_and_index
         return 'two_names', dict(second_element=f'{name}[{", ".join(map(str, index))}]')
     if fields.get('expanded'):
         return 'expanded', {}
-    number = location.line
+    line_number = location.line
     if 'read' in (fields['before'], fields['now']) and _SWAP.search(
         line if fields['before'] == 'read' else strip_comment(other.source)
     ):
         return 'before_swap', {}
-    if other.line != number:
+    if other.line != line_number:
         if update := _update_in_two_lines(fields, line, strip_comment(other.source)):
             return _atomic_hint(update, fields['array'], '_apart')
         if code == 'race' and (hint := _calls_hint(location, other)):
             return hint
         if (
             code == 'race'
-            and other.line > number
+            and other.line > line_number
             and _are_in_one_function(location, other)
             and share_loop(location, other.line)
         ):
-            return 'next_iteration', dict(line=number, earlier=other.line)
+            return 'next_iteration', dict(line=line_number, earlier=other.line)
         return ('one_atomic', {}) if code == 'race' and _only_one_is_atomic(fields, line, other) else None
     if update := update_of(line, fields['array']):
         return _atomic_hint(update, fields['array'])
@@ -82,8 +82,8 @@ def race_hint(code, fields, line, location, other, lines_before):
     if code != 'race':
         return None
     return _calls_hint(location, other) or (
-        'same_line' if share_loop(location, number) else 'in_line',
-        dict(line=number),
+        'same_line' if share_loop(location, line_number) else 'in_line',
+        dict(line=line_number),
     )
 
 
@@ -94,47 +94,47 @@ def _are_in_one_function(location, other):
 
 def _calls_hint(location, other):
     "Select the hint for two accesses in called functions, with no barrier in between; None if none fits"
-    here, there = location.calls, other.calls
-    if not (here and there) or len(here) == len(there) == 1:
+    these_calls, other_calls = location.calls, other.calls
+    if not (these_calls and other_calls) or len(these_calls) == len(other_calls) == 1:
         return None
-    call_lines = next(
+    outer_lines = next(
         (
             (call.line, other_call.line)
-            for call, other_call in zip(here[::-1], there[::-1])
+            for call, other_call in zip(these_calls[::-1], other_calls[::-1])
             if call.line != other_call.line
         ),
         None,
     )
-    hint_fields = dict(function=here[0].function)
-    if here[0].function == there[0].function:
+    hint_fields = dict(function=these_calls[0].function)
+    if these_calls[0].function == other_calls[0].function:
         if other.line < location.line:  # the order of two calls would be reversed
             return None
-        if len(here) != len(there):
+        if len(these_calls) != len(other_calls):
             return 'called_again', hint_fields
-        calls = next(
+        inner_lines = next(
             (
                 (call.line, other_call.line)
-                for call, other_call in zip(here[:0:-1], there[:0:-1])
+                for call, other_call in zip(these_calls[:0:-1], other_calls[:0:-1])
                 if call.line != other_call.line
             ),
             None,
         )
-        if not calls and other.line == location.line:
+        if not inner_lines and other.line == location.line:
             return None
-        return ('called_twice', dict(hint_fields, now=calls[0], earlier=calls[1])) if calls else (
-            'called_in_loop', dict(hint_fields, line=here[-1].line))  # fmt: skip
-    if here[-1].function != there[-1].function or not call_lines:
+        return ('called_twice', dict(hint_fields, now=inner_lines[0], earlier=inner_lines[1])) if inner_lines else (
+            'called_in_loop', dict(hint_fields, line=these_calls[-1].line))  # fmt: skip
+    if these_calls[-1].function != other_calls[-1].function or not outer_lines:
         return None
-    return ('calls_apart', dict(now=call_lines[0], earlier=call_lines[1])) if call_lines[1] < call_lines[0] else (
-        'next_iteration', dict(line=call_lines[0], earlier=call_lines[1]))  # fmt: skip
+    return ('calls_apart', dict(now=outer_lines[0], earlier=outer_lines[1])) if outer_lines[1] < outer_lines[0] else (
+        'next_iteration', dict(line=outer_lines[0], earlier=outer_lines[1]))  # fmt: skip
 
 
 def is_lockstep_exchange(fields, line, location, other):
     "Return whether two lanes of one warp exchange a value as if they ran in lockstep"
     if not (location.thread and other and other.thread) or location.block != other.block:
         return False
-    (x, *row), (x2, *row2) = location.thread, other.thread
-    return row == row2 and x // 32 == x2 // 32 and not update_of(line, fields['array'])
+    (x, *row), (other_x, *other_row) = location.thread, other.thread
+    return row == other_row and x // 32 == other_x // 32 and not update_of(line, fields['array'])
 
 
 _ATOMIC_CALL = re.compile(r'\batomic(?:\w+|\.\w+)\(([^,;]*)')

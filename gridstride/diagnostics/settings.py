@@ -17,7 +17,7 @@ __all__ = [
     'settings',
     'values_of',
     'change',
-    'checking',
+    'is_check_enabled',
     'parse_checks',
     'checks_to_compile',
     'check_order',
@@ -45,17 +45,17 @@ class Settings:
     def _values_of_current_thread(self):
         return self._values if threading.current_thread() is threading.main_thread() else vars(self._of_thread)
 
-    def __getattr__(self, k):
+    def __getattr__(self, name):
         thread_values = vars(self._of_thread)
-        if k in thread_values:
-            return thread_values[k]
+        if name in thread_values:
+            return thread_values[name]
         try:
-            return self._values[k]
+            return self._values[name]
         except KeyError:
-            raise AttributeError(k) from None
+            raise AttributeError(name) from None
 
-    def __setattr__(self, k, v):
-        self._values_of_current_thread()[k] = v
+    def __setattr__(self, name, value):
+        self._values_of_current_thread()[name] = value
 
 
 # `lanes`: the maximum number of threads that run in lockstep; `lang`: the language of findings, '' for English
@@ -78,17 +78,17 @@ def values_of(settings) -> dict:
 
 
 @contextmanager
-def change(settings, **new):
+def change(settings, **new_values):
     "Apply the new values that are not None, in the `with` block"
-    new = {k: v for k, v in new.items() if v is not None}
-    old = {k: getattr(settings, k) for k in new}
-    for k, v in new.items():
-        setattr(settings, k, v)
+    new_values = {name: value for name, value in new_values.items() if value is not None}
+    old_values = {name: getattr(settings, name) for name in new_values}
+    for name, value in new_values.items():
+        setattr(settings, name, value)
     try:
         yield
     finally:
-        for k, v in old.items():
-            setattr(settings, k, v)
+        for name, value in old_values.items():
+            setattr(settings, name, value)
 
 
 def parse_checks(
@@ -124,9 +124,9 @@ def checks_to_compile(
     return (CHECKS if settings.checks else ()) if checks is None else parse_checks(checks)
 
 
-def checking(kind):
-    "Return whether the detector `kind` is enabled in this thread"
-    return kind in settings.checks
+def is_check_enabled(check):
+    "Return whether this check, one of `CHECKS`, is enabled in this thread"
+    return check in settings.checks
 
 
 def check_order(order):
@@ -143,9 +143,9 @@ def check_warp(warp):
 
 def check_non_negative(**values):
     "Raise `ValueError` unless each of `values` is None or a non-negative integer"
-    for k, v in values.items():
-        if v is not None and (not isinstance(v, int) or v < 0):
-            raise ValueError(f'{k} must be a non-negative integer; got {v!r}')
+    for name, value in values.items():
+        if value is not None and (not isinstance(value, int) or value < 0):
+            raise ValueError(f'{name} must be a non-negative integer; got {value!r}')
 
 
 @documented
@@ -170,6 +170,6 @@ def options(
         raise ValueError(f'seconds must be a positive number; got {seconds!r}')
     if engine not in (None, *ENGINES):
         raise ValueError(f"engine must be {' or '.join(map(repr, ENGINES))}; got {engine!r}")
-    new = dict(checks=checks, order=order, seed=seed, who=who, seconds=seconds, engine=engine, warp=warp, lang=lang)
-    with change(settings, **new):
+    new_values = dict(checks=checks, order=order, seed=seed, who=who, seconds=seconds, engine=engine)
+    with change(settings, **new_values, warp=warp, lang=lang):
         yield

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..diagnostics.errors import Access, Call, exception_of, warn_of
-from ..diagnostics.settings import checking, settings
+from ..diagnostics.settings import is_check_enabled, settings
 
 __all__ = ['Shadow', 'Memcheck', 'Initcheck', 'Racecheck', 'Synccheck', 'Detectors', 'calls_of']
 
@@ -637,10 +637,10 @@ class Detectors:
     "The four detectors, enabled by the options; `uses_shadow`: does one of them need the shadow memory?"
 
     def __init__(self):
-        self.memcheck = Memcheck(checking('memcheck'))
-        self.racecheck = Racecheck(checking('racecheck'), in_bounds=self.memcheck.enabled)
-        self.initcheck = Initcheck(checking('initcheck'), self.racecheck)
-        self.synccheck = Synccheck(checking('synccheck'))
+        self.memcheck = Memcheck(is_check_enabled('memcheck'))
+        self.racecheck = Racecheck(is_check_enabled('racecheck'), in_bounds=self.memcheck.enabled)
+        self.initcheck = Initcheck(is_check_enabled('initcheck'), self.racecheck)
+        self.synccheck = Synccheck(is_check_enabled('synccheck'))
         self.uses_shadow = self.racecheck.enabled or self.initcheck.enabled
 
     def read(self, ctx, lanes, view, offsets, site):

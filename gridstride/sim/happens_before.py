@@ -21,7 +21,7 @@ from weakref import ref
 import numpy as np
 
 from ..diagnostics.errors import Access, Phrase, Location, exception_of, learner_stacklevel
-from ..diagnostics.settings import checking
+from ..diagnostics.settings import is_check_enabled
 from ..support import array_memory
 from ..support.array_memory import address
 from .detectors import element_at
@@ -241,7 +241,7 @@ stream_order = StreamOrder()
 
 def check_host_access(a, mem, writes, index=...):
     "Check an access of `a[index]` by the host; raises `RacecheckError` if it races with a pending operation"
-    part = part_of(a, mem, writes) if stream_order.pending and checking('racecheck') else None
+    part = part_of(a, mem, writes) if stream_order.pending and is_check_enabled('racecheck') else None
     if conflict := part and stream_order.find_conflict(part, stream_order.host_clock, index):
         op, first_index, has_written = conflict
         fields = dict(now=_verb(writes), before='write' if has_written else 'read', first=op.phrase())
@@ -258,7 +258,7 @@ def copying(
     if not _as_stream(stream).number:  # the default stream waits for all others, and the host for the copy
         stream_order.wait_for(None)
         return nullcontext()
-    return _record_copy(name, stream, arrays, waits, source_line()) if checking('racecheck') else nullcontext()
+    return _record_copy(name, stream, arrays, waits, source_line()) if is_check_enabled('racecheck') else nullcontext()
 
 
 @contextmanager

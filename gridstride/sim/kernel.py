@@ -15,7 +15,7 @@ from .program import Program
 from .signatures import convert_to_declared, declared_types, record_types
 from ..diagnostics.errors import NotSimulated
 from ..diagnostics.launch_config import ConfiguredKernel, launch_error, read_brackets, require_positional
-from ..diagnostics.settings import checking
+from ..diagnostics.settings import is_check_enabled
 from ..utils import cdiv
 
 __all__ = ['Device', 'Kernel', 'declare_device', 'jit', 'active_traces']
@@ -77,7 +77,7 @@ class Kernel(InspectableKernel):
             record_types(self._types_of_launches, args)
         args = convert_to_declared(self.__name__, self.py_func.__code__.co_varnames, self._signatures, args)
         for a in args:
-            if isinstance(a, DeviceArray) and not checking('initcheck'):
+            if isinstance(a, DeviceArray) and not is_check_enabled('initcheck'):
                 a.mem.tracks_init = False  # this launch may write to it, and nothing tracks that
         trace = active_traces[-1] if active_traces else None
         if engine := other_engine():

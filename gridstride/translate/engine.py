@@ -27,7 +27,7 @@ from ..cpp.load import device_lock, open_emulated
 from ..cpp.rewriters.rewrite import to_cpp
 from ..diagnostics.errors import NotSimulated, learner_stacklevel
 from ..diagnostics.launch_config import configure, count_arguments
-from ..diagnostics.settings import checking, settings
+from ..diagnostics.settings import is_check_enabled, settings
 from ..sim.arguments import convert_arguments
 from ..sim.memory import View
 from ..sim.records import Records
@@ -472,7 +472,7 @@ _lock = threading.Lock()
 
 def _compile(kernel, views, args):
     "Return the `_CompiledKernel` for arguments, from the cache of the kernel if it has one"
-    memcheck, checks = checking('memcheck'), bool(settings.checks)
+    memcheck, checks = is_check_enabled('memcheck'), bool(settings.checks)
     cache = kernel.__dict__.setdefault('_compiled', {})
     key = tuple(map(_specialization_key, views)), memcheck, checks
     with _lock:
@@ -519,7 +519,7 @@ def _run(compiled_kernel, views, args, grid, block, shared):
     uninitialized = {
         i: _initialized_masks(_item_at(views, params[i].path), array)
         for i, array in arrays.items()
-        if _item_at(views, params[i].path).mem.tracks_init and checking('initcheck')
+        if _item_at(views, params[i].path).mem.tracks_init and is_check_enabled('initcheck')
     }
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always')
