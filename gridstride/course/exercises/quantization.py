@@ -22,11 +22,7 @@ def check_equal(result, expected, name, format_input=None):
     """Raise `AssertionError` unless `result` has the type, the shape and the values of `expected`.
 
     `format_input(row, column)`: the input of an element, for the message."""
-    if (
-        not isinstance(result, torch.Tensor)
-        or result.dtype != expected.dtype
-        or result.shape != expected.shape
-    ):
+    if not isinstance(result, torch.Tensor) or result.dtype != expected.dtype or result.shape != expected.shape:
         description = f'{result.dtype} {tuple(result.shape)}' if isinstance(result, torch.Tensor) else repr(result)
         raise AssertionError(f'{name} must be {expected.dtype} {tuple(expected.shape)}; got {description}')
     if not torch.equal(result, expected):
