@@ -82,7 +82,7 @@ def read(src):
     text = rewrite.to_cpp(src)
     callers.mark(text, inline_specifiers='inline ')  # as a checked build does
     unit = callers.Unit(text, 'source.cu', src)
-    own = library.OwnNames([text])
+    own = library.ProgramNames([text])
     next(library.find_host_uses(unit, own, ()), None)
     list(library.find_host_device_uses(unit, own))
     _correct_uninitialized([], src)
