@@ -1053,7 +1053,7 @@ def test_function_pointers_and_special_registers_of_public_programs():
 def test_kernels_of_one_name_are_ambiguous():
     two = '__global__ void k(float *x) { x[0] = 1; }\n__global__ void k(int *x) { x[0] = 2; }'
     with pytest.raises(ValueError, match='^k '): cuda_kernel(two)
-    cpp.kernel._find_requested('__global__ void k(float *x);\n' + two.splitlines()[0], None)
+    cpp.kernel._resolve_kernels('__global__ void k(float *x);\n' + two.splitlines()[0], None)
 
 
 NUMBERS = r'''#include <stdint.h>

@@ -20,7 +20,7 @@ _MAX_DEPTH = 4  # of nested calls
 
 def functions_to_inline(
     c,  # `Code`
-    functions,  # its functions, each a `callers._Declared`
+    functions,  # its functions, each a `callers._FunctionDeclaration`
     end_of_body,  # a function of `c` and the index of a function's `(`, which returns the index after its body
 ):  # list of indices
     "Return the first token of each device function that is called here, accesses memory and is not recursive"
