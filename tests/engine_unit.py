@@ -43,7 +43,7 @@ def noted(tests):
         raise Reached
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(), sim.options(seed=3, engine='c'):
         warnings.simplefilter('ignore')
-        patch.setattr(engine, 'Compiled', note)
+        patch.setattr(engine, 'CompiledTranslations', note)
         for test in tests:
             for how in given(test):
                 with contextlib.suppress(Reached, Exception, pytest.fail.Exception, pytest.skip.Exception): test(**how)
@@ -62,17 +62,17 @@ def together(found):
     unit = ''.join([*heads, *(in_a_space(text, n) for n, (text, _) in enumerate(keys))])
     with pytest.MonkeyPatch.context() as patch, lock_entry(cache_dir()/'engine_unit'):
         patch.setattr(engine, 'combine_translations', lambda *_: unit)
-        made = engine.Compiled([found[k] for k in keys], True)
+        made = engine.CompiledTranslations([found[k] for k in keys], True)
     return {k: Part(made, n) for n, k in enumerate(keys)}
 
 
 @contextlib.contextmanager
 def compiled(tests):
     "What `tests` launch is found compiled"
-    there, alone = together(noted(tests)), engine.Compiled
+    there, alone = together(noted(tests)), engine.CompiledTranslations
     def ready(translations, checks, files):
         combined = engine.combine_translations(translations, list(files))
         return there.get((combined, checks)) or alone(translations, checks, files)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, 'Compiled', ready)
+        patch.setattr(engine, 'CompiledTranslations', ready)
         yield

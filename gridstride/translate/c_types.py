@@ -1,6 +1,6 @@
 """Chooses the C type of each variable: which integers are an `int`, and the precision of Python floats."""
 
-from .intervals import ALL, INT32, UINT32, comparison_rounds, of_dtype, within
+from .intervals import ALL, INT32, UINT32, comparison_rounds, dtype_interval, within
 from .ranges import Ranges
 from .tree import Expr, function_expressions, expressions, functions, statements, walk
 from .types import C_NAMES, DOUBLE, FLOAT, HALF, INT, UINT, WEAK, INTEGERS, Array, is_int, is_number, is_unsigned
@@ -16,7 +16,7 @@ _MODULAR_OPS = ('add', 'sub', 'mul', 'neg')
 
 
 class _Uses:
-    "Collect where integer variables flow, to find those that may be an `int` although their interval does not fit"
+    "Collects where integer variables flow, to find those that may be an `int` although their interval does not fit"
 
     def __init__(self, unit, ranges):
         self.ranges = ranges
@@ -30,7 +30,7 @@ class _Uses:
     def fits_int(self, expr):
         "Return whether the interval of `expr` fits an `int`"
         return within(
-            self.ranges.of(expr)
+            self.ranges.recorded_interval(expr)
             if id(expr) in self.ranges.expr_intervals or expr.op != 'var'
             else self.ranges.variable_intervals.get(expr.value, ALL),
             INT32,
@@ -39,21 +39,21 @@ class _Uses:
     def collect(self, stmt):
         "Collect the flows in one statement"
         if stmt.kind == 'assign':
-            return self.use(stmt.expr, stmt.var if is_int(stmt.var.type) else None)
+            return self.record_flow(stmt.expr, stmt.var if is_int(stmt.var.type) else None)
         if stmt.kind == 'store':
             for index in stmt.index:
-                self.use(index, 'low')
-            return self.use(stmt.expr, 'low' if is_narrow_int(stmt.memory.dtype) else None)
+                self.record_flow(index, 'low')
+            return self.record_flow(stmt.expr, 'low' if is_narrow_int(stmt.memory.dtype) else None)
         if stmt.kind == 'for':
-            self.use(stmt.start, stmt.var)
-            self.use(stmt.step, stmt.var)
-            self.use(stmt.stop, 'compare')
+            self.record_flow(stmt.start, stmt.var)
+            self.record_flow(stmt.step, stmt.var)
+            self.record_flow(stmt.stop, 'compare')
             self.compared.append((Expr('var', INT, value=stmt.var), stmt.stop))
             return
         for e in expressions(stmt):
-            self.use(e, 'low' if stmt.kind == 'pointer' else None)
+            self.record_flow(e, 'low' if stmt.kind == 'pointer' else None)
 
-    def use(self, expr, sink):
+    def record_flow(self, expr, sink):
         """Record that `expr` flows into `sink`.
 
         The sink is 'low' if only the low 32 bits matter, 'compare' for a comparison, a variable for an assignment, and
@@ -62,25 +62,25 @@ class _Uses:
         if is_int(expr.type) and (expr.op in _MODULAR_OPS or expr.op == 'var') and self.fits_int(expr):
             sink = 'low'
         if expr.op == 'var':
-            self.use_variable(expr, sink)
+            self.record_variable_flow(expr, sink)
         elif expr.op == 'device':
             for argument, parameter in zip(expr.args, expr.value.parameter_exprs):
-                self.use_argument(argument, parameter)
+                self.record_argument_flow(argument, parameter)
         else:
             if self.is_integer_comparison(expr):
                 self.compared.append(expr.args)
             for operand, operand_sink in zip(expr.args, self.operand_sinks(expr, sink)):
-                self.use(operand, operand_sink)
+                self.record_flow(operand, operand_sink)
 
     def is_integer_comparison(self, expr):
         "Return whether `expr` compares integers as integers; a comparison as float64 needs all of their bits"
         return (
             expr.op == 'cmp'
             and all(is_int(a.type) for a in expr.args)
-            and not comparison_rounds(*expr.args, self.ranges.of)
+            and not comparison_rounds(*expr.args, self.ranges.recorded_interval)
         )
 
-    def use_variable(self, expr, sink):
+    def record_variable_flow(self, expr, sink):
         "Record that a variable flows into `sink`"
         if not is_int(expr.type):
             return
@@ -115,25 +115,25 @@ class _Uses:
         )
         return ['low' if low_bits_suffice else None] * n
 
-    def use_argument(self, argument, parameter):
+    def record_argument_flow(self, argument, parameter):
         "Record that `argument` is passed to a device function as `parameter`"
         if argument.op == 'tuple':
             for item, item_parameter in zip(argument.args, parameter.args):
-                self.use_argument(item, item_parameter)
+                self.record_argument_flow(item, item_parameter)
         elif argument.op != 'view':
-            self.use(argument, parameter.value if parameter.op == 'var' and is_int(parameter.type) else None)
+            self.record_flow(argument, parameter.value if parameter.op == 'var' and is_int(parameter.type) else None)
         else:
             for index in (*argument.value.leading_indices, argument.value.offset):
-                self.use(index, 'low')
+                self.record_flow(index, 'low')
 
-    def low_bits_are_exact(self, expr, chosen):
-        "Return whether an `int` holds the low 32 bits of `expr` if the variables in `chosen` are an `int`"
+    def low_bits_are_exact(self, expr, int_variables):
+        "Return whether an `int` holds the low 32 bits of `expr` if the variables in `int_variables` are an `int`"
         return (
             self.fits_int(expr)
             or expr.op == 'var'
-            and expr.value in chosen
+            and expr.value in int_variables
             or expr.op in (*_MODULAR_OPS, 'let')
-            and all(self.low_bits_are_exact(a, chosen) for a in expr.args)
+            and all(self.low_bits_are_exact(a, int_variables) for a in expr.args)
         )
 
 
@@ -145,25 +145,27 @@ def is_narrow_int(dtype):
 def variables_with_exact_low_bits(unit, ranges):
     "Return the variables that may be an `int` although their interval does not fit"
     uses = _Uses(unit, ranges)
-    fitting = {v for v, r in ranges.variable_intervals.items() if is_int(v.type) and within(r, INT32)}
-    chosen = {
+    fitting_variables = {v for v, r in ranges.variable_intervals.items() if is_int(v.type) and within(r, INT32)}
+    int_variables = {
         v
         for v, r in ranges.variable_intervals.items()
-        if is_int(v.type) and v not in fitting and v not in uses.needs_all_bits and v.argument_type is None
+        if is_int(v.type) and v not in fitting_variables and v not in uses.needs_all_bits and v.argument_type is None
     }
     while True:
-        removed = {a for a, b in uses.flows if a in chosen and b not in chosen and b not in fitting}
+        removed = {
+            a for a, b in uses.flows if a in int_variables and b not in int_variables and b not in fitting_variables
+        }
         removed |= {
             part.value
             for a, b in uses.compared
             for x, y in ((a, b), (b, a))
-            if not uses.low_bits_are_exact(y, chosen)
+            if not uses.low_bits_are_exact(y, int_variables)
             for part in walk(x)
-            if part.op == 'var' and part.value in chosen
+            if part.op == 'var' and part.value in int_variables
         }
         if not removed:
-            return chosen
-        chosen -= removed
+            return int_variables
+        int_variables -= removed
 
 
 def choose_c_types(unit):
@@ -202,44 +204,50 @@ def _minimum_arguments(unit):
                 continue
             for minimum, operand in enumerate(expr.args):
                 for part in walk(operand):
-                    type = part.value.argument_type if part.op == 'var' and part.value.num_defs == 1 else None
+                    argument_type = part.value.argument_type if part.op == 'var' and part.value.num_defs == 1 else None
                     if (
-                        type is not None
-                        and type.dtype == 'int'
-                        and type.minimum is not None
-                        and type.minimum >= minimum
+                        argument_type is not None
+                        and argument_type.dtype == 'int'
+                        and argument_type.minimum is not None
+                        and argument_type.minimum >= minimum
                     ):
                         minimums[part.value] = max(minimum, minimums.get(part.value, 0))
     return minimums
 
 
 def _resolve_weak(t, weak):
+    "Return the type `t` with `weak` in place of the type of a Python float, also in a tuple"
     if isinstance(t, tuple) and not isinstance(t, Array):
         return tuple(_resolve_weak(part, weak) for part in t)
     return weak if t == WEAK else t
 
 
 def _c_type(unit, variable, ranges):
+    "Return the C type of a variable; None for an array, a tuple or a function"
     if not is_number(variable.type):
         return None
     if not is_int(variable.type):
         return C_NAMES[variable.type]
     argument_type = variable.argument_type
     interval = ranges.variable_intervals.get(variable, variable.bounds or (0, 0))
-    if argument_type is not None and argument_type.dtype != 'int' and within(interval, of_dtype(argument_type.dtype)):
+    if (
+        argument_type is not None
+        and argument_type.dtype != 'int'
+        and within(interval, dtype_interval(argument_type.dtype))
+    ):
         return C_NAMES[argument_type.dtype]
     return c_int_type(variable.type, interval, unit.wide)
 
 
 def c_int_type(t, interval, wide):
     "Return the C type for integers of type `t` in `interval`: `c_int_type('int64', (0, 9), False)` is 'int'"
-    fits_int = within(of_dtype(t), INT32) or within(interval, INT32) and not wide
+    fits_int = within(dtype_interval(t), INT32) or within(interval, INT32) and not wide
     fits_unsigned = within(interval, UINT32) and (is_unsigned(t) or interval[1] == UINT32[1]) and not wide
     return (
         'int'
         if fits_int
         else 'unsigned int'
-        if within(of_dtype(t), UINT32) or fits_unsigned
+        if within(dtype_interval(t), UINT32) or fits_unsigned
         else 'unsigned long long'
         if t == UINT
         else 'long long'

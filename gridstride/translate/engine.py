@@ -217,7 +217,7 @@ static inline long long gs_at(const char *access, const char *array, int line, A
 )
 
 
-class Compiled:
+class CompiledTranslations:
     "One or more translations, compiled for the emulator; with `checks`, they report every access to the detectors"
 
     def __init__(self, translations, checks, python_files=None, flags=()):
@@ -380,38 +380,40 @@ def _index_of_offset(array, offset):
 
 def _exception(compiled_kernel, arrays):
     "Return the exception for the emulator's last finding, with names, lines and indices of Python; `arrays`: by C name"
-    found = emulator.last_finding()
-    name, index = (found.fields.get(key) for key in ('array', 'index'))
-    reported_by_gs_at = found.code in ('outside', 'before')  # with the index of Python
+    finding = emulator.last_finding()
+    name, index = (finding.fields.get(key) for key in ('array', 'index'))
+    reported_by_gs_at = finding.code in ('outside', 'before')  # with the index of Python
     if name in arrays and len(index or ()) == 1 and not reported_by_gs_at:
-        found.fields['index'] = _index_of_offset(arrays[name], index[0])
+        finding.fields['index'] = _index_of_offset(arrays[name], index[0])
     numbered_files = [_FILE.format(i) for i in range(len(compiled_kernel.files))]
-    file = compiled_kernel.files[numbered_files.index(file_among(found.file, numbered_files))] if found.line else None
-    found.fields.pop('arrays', None)
-    c_name, found.kernel = found.kernel, compiled_kernel.kernel
-    found.name_calls(
+    file = (
+        compiled_kernel.files[numbered_files.index(file_among(finding.file, numbered_files))] if finding.line else None
+    )
+    finding.fields.pop('arrays', None)
+    c_name, finding.kernel = finding.kernel, compiled_kernel.kernel
+    finding.name_calls(
         lambda call: _call_in_python(
-            call._replace(function=call.function.replace(c_name, found.kernel)), compiled_kernel.files, numbered_files
+            call._replace(function=call.function.replace(c_name, finding.kernel)), compiled_kernel.files, numbered_files
         )
     )
-    if found.is_in_other_file():
-        other_file = compiled_kernel.files[numbered_files.index(file_among(found.other_file, numbered_files))]
-        found.other = found.other._replace(
-            file=other_file, source=linecache.getline(other_file, found.other.line).strip()
+    if finding.is_in_other_file():
+        other_file = compiled_kernel.files[numbered_files.index(file_among(finding.other_file, numbered_files))]
+        finding.other = finding.other._replace(
+            file=other_file, source=linecache.getline(other_file, finding.other.line).strip()
         )
-    found.order_race(lambda line: linecache.getline(file, line).strip())
-    source = linecache.getline(file, found.line).strip() if found.line else ''
+    finding.order_race(lambda line: linecache.getline(file, line).strip())
+    source = linecache.getline(file, finding.line).strip() if finding.line else ''
     lines_before = (
-        ''.join(linecache.getlines(file)[compiled_kernel.first_line - 1 : found.line - 1]) if found.line else ''
+        ''.join(linecache.getlines(file)[compiled_kernel.first_line - 1 : finding.line - 1]) if finding.line else ''
     )
-    lines_from = ''.join(linecache.getlines(file)[found.line - 1 :]) if found.line else ''
-    context = dict(lines_before=lines_before, lines_from=lines_from, called=_call_site(found))
-    return found.exception('python', kernel=compiled_kernel.kernel, file=file, source=source, **context)
+    lines_from = ''.join(linecache.getlines(file)[finding.line - 1 :]) if finding.line else ''
+    context = dict(lines_before=lines_before, lines_from=lines_from, called=_call_site(finding))
+    return finding.exception('python', kernel=compiled_kernel.kernel, file=file, source=source, **context)
 
 
-def _call_site(found):
+def _call_site(finding):
     "Return (line, its text, its file) of the call in the kernel that led to the finding; None if it is in the kernel"
-    calls = found.calls
+    calls = finding.calls
     return (calls[-1].line, calls[-1].source, calls[-1].file) if len(calls) > 1 else None
 
 
@@ -455,7 +457,7 @@ class _CompiledKernel:
                 "It needs the simulator's own engine: sim.options(engine='lanes').",
                 kernel=self.kernel,
             )
-        self.compiled = Compiled([self.translation], checks, self.files)
+        self.compiled = CompiledTranslations([self.translation], checks, self.files)
 
     def rename_kernel(self, warning):
         "Return a warning of the emulator that names the kernel as in Python"
@@ -506,6 +508,7 @@ def launch(kernel, grid, block, shared, args, trace=None):
 
 
 def _item_at(values, path):
+    "Return the item of nested tuples at the indices in `path`"
     for i in path:
         values = values[i]
     return values
@@ -521,14 +524,14 @@ def _run(compiled_kernel, views, args, grid, block, shared):
         for i, array in arrays.items()
         if _item_at(views, params[i].path).mem.tracks_init and is_check_enabled('initcheck')
     }
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter('always')
-        ok = compiled_kernel.compiled.call(0, values, arrays, uninitialized, grid, block, shared)
-    for warning in caught if ok else ():
+        has_no_findings = compiled_kernel.compiled.call(0, values, arrays, uninitialized, grid, block, shared)
+    for warning in caught_warnings if has_no_findings else ():
         warnings.warn(compiled_kernel.rename_kernel(warning.message), stacklevel=learner_stacklevel())
     for i, (_, after) in uninitialized.items():
         _mark_initialized(_item_at(views, params[i].path), after, arrays[i])
-    if not ok:
+    if not has_no_findings:
         arrays_by_name = {param.name: _item_at(args, param.path) for param in params if param.kind == 'array'}
         raise _exception(compiled_kernel, arrays_by_name) from None
 

@@ -49,8 +49,8 @@ def comparison_rounds(a, b, interval):
 
 
 @lru_cache
-def of_dtype(dtype):
-    "Return the interval of all integers of type `dtype`: `of_dtype('uint8')` is (0, 255)"
+def dtype_interval(dtype):
+    "Return the interval of all integers of type `dtype`: `dtype_interval('uint8')` is (0, 255)"
     if dtype == 'bool':
         return 0, 1
     info = np.iinfo(dtype)
@@ -58,7 +58,7 @@ def of_dtype(dtype):
 
 
 def _corners(operation, a, b):
-    "Return the interval of an operation that is monotonic in each operand, so its extremes are at the bounds of these"
+    "Return the interval of an operation that is monotonic in each operand: its extremes are at the operands' bounds"
     values = [operation(x, y) for x in a for y in b]
     return clip(min(values), max(values))
 
@@ -97,8 +97,8 @@ def _and(a, b):
 def _or(a, b):
     if a[0] >= 0 and b[0] >= 0:
         return max(a[0], b[0]), _all_ones(max(a[1], b[1]))
-    m = max(_all_ones(abs(bound)) for bound in (*a, *b))
-    return -m - 1, m
+    limit = max(_all_ones(abs(bound)) for bound in (*a, *b))
+    return -limit - 1, limit
 
 
 def _shl(a, b):

@@ -57,11 +57,12 @@ def _choose_result_type(function, ranges, unit):
 
 
 def _result_type(item_type, items, ranges, unit):
+    "Return the C type of a result of a device function; `items`: the expressions that are returned for it"
     if not is_int(item_type):
         return C_NAMES[item_type]
     interval = None
     for expr in items:
-        interval = hull(interval, ranges.of(expr))
+        interval = hull(interval, ranges.recorded_interval(expr))
     return c_int_type(item_type, interval, unit.wide)
 
 
@@ -102,17 +103,17 @@ def _layout_name(memory, kind, dim):
 
 def _constants(unit, writer):
     "Return the lines that define the constants that the kernel captures from outside"
-    res = []
-    for name, e in writer.globals.items():
-        v = e.value[1]
-        type = 'float' if e.type == HALF else writer.write(e).type
-        res.append(f'constexpr {type} {unit.names.constant(name)} = {_literal(v, type, writer)};')
+    lines = []
+    for name, expr in writer.globals.items():
+        value = expr.value[1]
+        type = 'float' if expr.type == HALF else writer.write(expr).type
+        lines.append(f'constexpr {type} {unit.names.constant(name)} = {_literal(value, type, writer)};')
     for memory in unit.constants.values():
         if memory.is_used:
             sizes = ''.join(f'[{n}]' for n in memory.values.shape)
             values = _initializer(memory.values, memory.dtype, writer)
-            res.append(f'__constant__ {writer.element_type(memory.dtype)} {memory.c_name}{sizes} = {values};')
-    return res
+            lines.append(f'__constant__ {writer.element_type(memory.dtype)} {memory.c_name}{sizes} = {values};')
+    return lines
 
 
 def _literal(value, type, writer):
@@ -148,9 +149,10 @@ def _describe_arguments(source, args):
     return [_describe_argument(source, k, x) for k, x in zip(names, (*args, *defaults_used))]
 
 
-def _describe_argument(source, name, x):
+def _describe_argument(source, name, argument):
+    "Return the type of an example argument; raise `Untranslatable` with its name if there is none"
     try:
-        return argument_type(x)
+        return argument_type(argument)
     except Untranslatable as e:
         raise Untranslatable(f'{name} is {e.what}', e.hint, kernel=source.name) from None
 
@@ -259,13 +261,13 @@ def _function(function, body, writer, unit):
         fields = ' '.join(f'{t} {n};' for t, n in zip(function.c_results, function.field_names))
         lines.insert(0, Line(f'struct {function.struct_name} {{ {fields} }};', 0, line))
     _write_body(function, body)
-    one_line = function is not unit.main and not function.is_struct and _one_line_function(head, body.lines)
-    if one_line:
-        lines.append(Line(one_line, 0, body.lines[0].line))
+    one_line_text = function is not unit.main and not function.is_struct and _one_line_function(head, body.lines)
+    if one_line_text:
+        lines.append(Line(one_line_text, 0, body.lines[0].line))
     else:
-        lines += [*(Line(l, 0, line) for l in head.split('\n')), *body.lines, Line('}', 0, None)]
-    for l in lines:
-        l.file_line = (function.source.file, function.source.first_line - 1 + l.line) if l.line else None
+        lines += [*(Line(head_line, 0, line) for head_line in head.split('\n')), *body.lines, Line('}', 0, None)]
+    for line in lines:
+        line.file_line = (function.source.file, function.source.first_line - 1 + line.line) if line.line else None
     return lines
 
 
@@ -315,16 +317,16 @@ def _assemble(unit, writer, source, argument_types, body, parts):
     "Return the `Translation`: the text of all parts, its parameters, and its lines of Python"
     names = [a.arg for a in source.tree.args.args]
     constants = _constants(unit, writer)
-    top = _title(source.name, names, argument_types, unit)
+    first_lines = _title(source.name, names, argument_types, unit)
     for header in sorted(writer.headers - {*_LOCAL_HEADERS}):
-        top.append(f'#include <{header}>')
-    local = [f'#include <{header}>' for header in _LOCAL_HEADERS if header in writer.headers]
-    if local:
-        top += ['#ifndef __CUDACC_RTC__', *local, '#endif']
+        first_lines.append(f'#include <{header}>')
+    guarded_includes = [f'#include <{header}>' for header in _LOCAL_HEADERS if header in writer.headers]
+    if guarded_includes:
+        first_lines += ['#ifndef __CUDACC_RTC__', *guarded_includes, '#endif']
     for macro in sorted(writer.macros):
         bits = '7f800000' if macro == 'INFINITY' else '7fffffff'
-        top += [f'#ifndef {macro}', f'#define {macro} __int_as_float(0x{bits})', '#endif']
-    sections = [top, constants] + [helper_text.split('\n') for helper_text in writer.helpers.values()]
+        first_lines += [f'#ifndef {macro}', f'#define {macro} __int_as_float(0x{bits})', '#endif']
+    sections = [first_lines, constants] + [helper_text.split('\n') for helper_text in writer.helpers.values()]
     lines = []
     for section in sections:
         if section:

@@ -110,7 +110,7 @@ OPERATIONS = {
 }
 NOT_WRITTEN = {'tuple', 'object', 'unknown'}  # code generation never meets these
 
-# The fields of each kind of statement: name -> kind of value (`verify._FIELDS`). A `sign` is the operator of a
+# The fields of each kind of statement: name -> kind of value (`verify._IS_VALID_FIELD`). A `sign` is the operator of a
 # statement such as `a[i] += 1`, or None. A field whose kind ends in `?` may be missing.
 STATEMENTS = {
     'assign': dict(var='variable', expr='value', aug='sign'),

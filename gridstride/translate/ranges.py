@@ -6,7 +6,7 @@ kernel is interpreted once, with intervals in place of values: `threadIdx.x` is 
 where branches meet, their intervals are joined; a loop is iterated until its intervals stop growing (a fixed point).
 """
 
-from .intervals import ALL, HIGH, INTERVAL_ARITHMETIC, LOW, clip, comparison_rounds, hull, of_dtype, widen, within
+from .intervals import ALL, HIGH, INTERVAL_ARITHMETIC, LOW, clip, comparison_rounds, hull, dtype_interval, widen, within
 from .operations import NEGATED_COMPARISON, SWAPPED_COMPARISON
 from .tree import Expr, ZERO, blocks, expressions, constant_value, statements, walk
 from .types import BOOL, INT, INT_LIMIT, INTEGERS, is_int
@@ -29,20 +29,20 @@ _BUILTIN = {
 
 
 class _Values:
-    "Evaluate expressions on intervals: one method `_range_...` per operation"
+    "Evaluates expressions on intervals: one method `_range_...` per operation"
 
     def eval(self, expr):
         "Return the interval of `expr`, None if it is not an integer; if `recording`, add it to those it has had before"
         interval = getattr(self, '_range_' + expr.op)(expr)
         if expr.type == BOOL:
             interval = hull(interval, None) if interval is not None and within(interval, (0, 1)) else (0, 1)
-        if is_int(expr.type) and (interval is None or not within(interval, of_dtype(expr.type))):
-            interval = of_dtype(expr.type)
+        if is_int(expr.type) and (interval is None or not within(interval, dtype_interval(expr.type))):
+            interval = dtype_interval(expr.type)
         if self.recording and expr.type in INTEGERS:
             self.expr_intervals[id(expr)] = hull(self.expr_intervals.get(id(expr)), interval)
         return interval
 
-    def operation(self, expr):
+    def eval_integer_operation(self, expr):
         "Return the interval of an operation on integers: [0, 9] + [1, 1] is [1, 10]"
         parts = [self.eval(operand) for operand in expr.args]
         if not is_int(expr.type) or None in parts:
@@ -53,18 +53,20 @@ class _Values:
 
     _range_add = _range_sub = _range_mul = _range_floordiv = _range_mod = _range_cmod = _range_pow = _range_min = (
         _range_max
-    ) = operation
-    _range_shl = _range_shr = _range_and = _range_or = _range_xor = operation
+    ) = eval_integer_operation
+    _range_shl = _range_shr = _range_and = _range_or = _range_xor = eval_integer_operation
 
-    def unknown(self, expr):
+    def eval_operands(self, expr):
         "Evaluate the operands of an operation whose result has no interval of its own"
         for operand in expr.args:
             self.eval(operand)
 
     _range_truediv = _range_fmin = _range_fmax = _range_math = _range_test_real = _range_truth = _range_not = (
         _range_cmp
-    ) = unknown
-    _range_size_of = _range_address = _range_checked_offset = _range_pointer_to = _range_tuple = _range_object = unknown
+    ) = eval_operands
+    _range_size_of = _range_address = _range_checked_offset = _range_pointer_to = _range_tuple = _range_object = (
+        eval_operands
+    )
 
     def bound_grid(self, expr, interval):
         "Bound `blockIdx.x * blockDim.x` and the like: an axis of the grid has at most `INT_LIMIT` threads"
@@ -121,7 +123,7 @@ class _Values:
             return (int(memory.values.min()), int(memory.values.max())) if memory.values.size else (0, 0)
         if hasattr(memory, 'items'):
             return self.hull_of(memory.items)
-        return of_dtype(memory.dtype)
+        return dtype_interval(memory.dtype)
 
     def hull_of(self, items):
         "Return the interval that contains all of the `items`"
@@ -133,7 +135,7 @@ class _Values:
     def _range_atomic(self, expr):
         for operand in expr.args:
             self.eval(operand)
-        return of_dtype(expr.value.memory.dtype) if expr.type in INTEGERS else None
+        return dtype_interval(expr.value.memory.dtype) if expr.type in INTEGERS else None
 
     def _range_call(self, expr):
         for operand in expr.args:
@@ -180,8 +182,8 @@ class _Values:
             return min(low, 0), max(high, 0)
         if expr.type not in INTEGERS:
             return None
-        full = of_dtype(expr.value)
-        return interval if interval is not None and within(interval, full) else full
+        dtype_range = dtype_interval(expr.value)
+        return interval if interval is not None and within(interval, dtype_range) else dtype_range
 
     def _range_bits(self, expr):
         self.eval(expr.args[0])
@@ -216,12 +218,12 @@ class _Values:
     _range_value_land, _range_value_lor = _range_land, _range_lor
 
     def _range_device(self, expr):
-        return self.run(expr.value, [self.argument(a) for a in expr.args])
+        return self.run_function(expr.value, [self.argument_interval(a) for a in expr.args])
 
-    def argument(self, expr):
+    def argument_interval(self, expr):
         "Return the interval of an argument of a device function; for a tuple, a tuple of intervals"
         if expr.op == 'tuple':
-            return tuple(map(self.argument, expr.args))
+            return tuple(map(self.argument_interval, expr.args))
         return self.eval_view(expr.value) if expr.op == 'view' else self.eval(expr)
 
     def eval_view(self, view):
@@ -240,7 +242,7 @@ class _Values:
 # Where `i < n` is true, `i` is at most the upper bound of `n` minus one, and `n` is at least the lower bound of `i`
 # plus one. With n in [0, 100] and i in [0, 2**31], the branch of `if i < n` has i in [0, 99] and n in [1, 100].
 class _Conditions:
-    "Narrow the intervals of variables by a condition"
+    "Narrows the intervals of variables by a condition"
 
     def refine(self, condition, is_true):
         "Narrow the intervals of variables to the values for which `condition` is true (`is_true`) or false"
@@ -306,21 +308,21 @@ class _Conditions:
 # Widening may go too far, so two more iterations narrow the intervals again. A last iteration from the fixed point
 # records the intervals of the expressions in the body.
 class _Blocks:
-    "Interpret statements on intervals: one method `_run_...` per kind of statement"
+    "Interprets statements on intervals: one method `_run_...` per kind of statement"
 
-    def block(self, body):
+    def run_block(self, body):
         "Interpret the statements of a block, up to one after which code is unreachable"
         for stmt in body:
             if self.state is None:
                 return
             getattr(self, '_run_' + stmt.kind)(stmt)
 
-    def evaluate(self, stmt):
+    def run_expressions(self, stmt):
         "Evaluate the expressions of a statement that changes no variable"
         for e in expressions(stmt):
             self.eval(e)
 
-    _run_pointer = _run_alloc = _run_store = _run_expr = _run_print = _run_assert = _run_nothing = evaluate
+    _run_pointer = _run_alloc = _run_store = _run_expr = _run_print = _run_assert = _run_nothing = run_expressions
 
     def _run_assign(self, stmt):
         interval = self.eval(stmt.expr)
@@ -332,20 +334,20 @@ class _Blocks:
     def _run_return(self, stmt):
         parts = [self.eval(e) for e in stmt.args]
         if parts:
-            self.returned = (
-                tuple(hull(a, b) for a, b in zip(self.returned or (None,) * len(parts), parts))
+            self.result_interval = (
+                tuple(hull(a, b) for a, b in zip(self.result_interval or (None,) * len(parts), parts))
                 if len(parts) > 1
-                else hull(self.returned, parts[0])
+                else hull(self.result_interval, parts[0])
             )
         self.state = None
 
     def _run_break(self, stmt):
-        self.leave(0)
+        self.leave_loop(0)
 
     def _run_continue(self, stmt):
-        self.leave(1)
+        self.leave_loop(1)
 
-    def leave(self, index):
+    def leave_loop(self, index):
         "Leave the loop (index 0) or the iteration (1): join the current state with that at its end"
         self.loops[-1][index], self.state = _join_states(self.loops[-1][index], self.state), None
 
@@ -354,10 +356,10 @@ class _Blocks:
         state_before = self.state
         self.state = dict(state_before)
         self.refine(stmt.test, True)
-        self.block(stmt.body)
+        self.run_block(stmt.body)
         state_after_body, self.state = self.state, dict(state_before)
         self.refine(stmt.test, False)
-        self.block(stmt.orelse)
+        self.run_block(stmt.orelse)
         self.state = _join_states(state_after_body, self.state)
 
     def _run_while(self, stmt):
@@ -371,19 +373,19 @@ class _Blocks:
                 self.exit_state = None
             self.refine(stmt.test, True)
 
-        self.loop(stmt, run_head, None)
+        self.run_loop(stmt, run_head, None)
 
     def _run_for(self, stmt):
         start = self.eval(stmt.start)
         stop = self.eval(stmt.stop)
         step = self.eval(stmt.step)
         if step[0] > 0:
-            interval, trips = (start[0], stop[1] - 1), -((start[0] - stop[1]) // step[0])
+            interval, trip_count = (start[0], stop[1] - 1), -((start[0] - stop[1]) // step[0])
         elif step[1] < 0:
-            interval, trips = (stop[0] + 1, start[1]), -((stop[0] - start[1]) // -step[1])
+            interval, trip_count = (stop[0] + 1, start[1]), -((stop[0] - start[1]) // -step[1])
         else:
-            interval, trips = (min(start[0], stop[0] + 1), max(start[1], stop[1] - 1)), None
-        self.trip_counts[id(stmt)] = trips if trips is None else max(trips, 0)
+            interval, trip_count = (min(start[0], stop[0] + 1), max(start[1], stop[1] - 1)), None
+        self.trip_counts[id(stmt)] = trip_count if trip_count is None else max(trip_count, 0)
         if interval[0] > interval[1]:
             interval = start
 
@@ -391,7 +393,7 @@ class _Blocks:
             self.exit_state = dict(self.state)
             self.set_interval(stmt.var, interval)
 
-        self.loop(stmt, run_head, self.trip_counts[id(stmt)])
+        self.run_loop(stmt, run_head, self.trip_counts[id(stmt)])
 
     def _run_each(self, stmt):
         self.trip_counts[id(stmt)] = stmt.count
@@ -403,25 +405,25 @@ class _Blocks:
                 if interval is not None:
                     self.set_interval(variable, interval)
 
-        self.loop(stmt, run_head, stmt.count)
+        self.run_loop(stmt, run_head, stmt.count)
 
-    def loop(self, loop, run_head, trips):
+    def run_loop(self, loop, run_head, trip_count):
         "Interpret the body until the state at its head is a fixed point, then once more to record the intervals"
         entry, recording = self.state, self.recording
         self.recording, head_state = False, dict(entry)
         for iteration in range(60):
-            back_state = self.iteration(loop, run_head, head_state)
+            back_state = self.run_iteration(loop, run_head, head_state)
             new_state = head_state if back_state is None else _join_states(head_state, back_state)
             if new_state == head_state:
                 break
             if iteration >= 2:
                 new_state = {
-                    k: self.widen_at_head(loop, k, entry.get(k), head_state.get(k), new_state[k], trips)
+                    k: self.widen_at_head(loop, k, entry.get(k), head_state.get(k), new_state[k], trip_count)
                     for k in new_state
                 }
             head_state = new_state
         for _ in range(2):
-            back_state = self.iteration(loop, run_head, head_state)
+            back_state = self.run_iteration(loop, run_head, head_state)
             if back_state is not None:
                 head_state |= {
                     k: hull(entry[k], back_state[k])
@@ -429,27 +431,27 @@ class _Blocks:
                     if _is_pair(entry.get(k)) and _is_pair(back_state.get(k))
                 }
         self.recording = recording
-        self.iteration(loop, run_head, head_state)
+        self.run_iteration(loop, run_head, head_state)
         self.state = _join_states(self.exit_state, self.break_state)
 
-    def iteration(self, loop, run_head, head_state):
+    def run_iteration(self, loop, run_head, head_state):
         "Interpret one iteration from the state `head_state`; return the state at its end"
         self.loops.append([None, None])
         self.state = dict(head_state)
         run_head()
         exit_state = self.exit_state
-        self.block(loop.body)
+        self.run_block(loop.body)
         self.break_state, continue_state = self.loops.pop()
         back_state, self.exit_state = _join_states(self.state, continue_state), exit_state
         return back_state
 
-    def widen_at_head(self, stmt, variable, entry, old, new, trips):
+    def widen_at_head(self, stmt, variable, entry, old, new, trip_count):
         "Widen the interval of `variable` at the head of a loop; `old`, `new`: before and after the last iteration"
         if new == old or not _is_pair(new):
             return new
-        added = self.growth(variable, stmt.body, 1) if trips is not None and _is_pair(entry) else None
+        added = self.growth(variable, stmt.body, 1) if trip_count is not None and _is_pair(entry) else None
         if added:
-            return clip(entry[0] + trips * min(added[0], 0), entry[1] + trips * max(added[1], 0))
+            return clip(entry[0] + trip_count * min(added[0], 0), entry[1] + trip_count * max(added[1], 0))
         return widen(old, new)
 
     def growth(self, variable, body, times):
@@ -502,10 +504,10 @@ class _Blocks:
 
 # `state` maps each variable to its interval at the current statement, and is None in unreachable code: after `return`,
 # `break`, `continue`. `expr_intervals` maps each expression to the hull of all its intervals, `variable_intervals` each
-# variable; both are updated while `recording`. `run` interprets a device function on the intervals of its arguments;
-# lowering has refused recursion.
+# variable; both are updated while `recording`. `run_function` interprets a device function on the intervals of its
+# arguments; lowering has refused recursion.
 class Ranges(_Values, _Conditions, _Blocks):
-    "Computes the intervals of a unit's expressions (`of(e)`) and variables (`variable_intervals[v]`)"
+    "Computes the intervals of a unit's expressions (`recorded_interval(e)`) and variables (`variable_intervals[v]`)"
 
     def __init__(self, unit, clamped=()):
         self.unit = unit
@@ -515,26 +517,26 @@ class Ranges(_Values, _Conditions, _Blocks):
         self.max_size = HIGH if unit.wide else INT_LIMIT  # of an array
         self.trip_counts = {}  # id of a loop -> its maximum number of iterations
         self.visited_functions = []  # the functions, callers first
-        self.run(unit.main, None)
+        self.run_function(unit.main, None)
 
-    def of(self, expr):
-        "Return the interval of an expression: `ranges.of(expr)` is (0, 1023)"
+    def recorded_interval(self, expr):
+        "Return the interval of all values of an expression: (0, 1023) for `threadIdx.x`"
         return self.expr_intervals.get(id(expr), ALL)
 
-    def run(self, function, args):
+    def run_function(self, function, args):
         "Interpret a function on the intervals `args`; return the interval of its result"
         if function not in self.visited_functions:
             self.visited_functions.append(function)
-        outer = getattr(self, 'state', None), getattr(self, 'loops', None), getattr(self, 'returned', None)
+        outer_state = getattr(self, 'state', None), getattr(self, 'loops', None), getattr(self, 'result_interval', None)
         self.state = {}
         self.loops = []
-        self.returned = None
+        self.result_interval = None
         for n, e in enumerate(function.parameter_exprs):
             self.set_parameter(e, args[n] if args else None)
-        self.block(function.body)
-        returned = self.returned
-        self.state, self.loops, self.returned = outer
-        return returned
+        self.run_block(function.body)
+        result_interval = self.result_interval
+        self.state, self.loops, self.result_interval = outer_state
+        return result_interval
 
     def set_parameter(self, expr, interval):
         "Assign an interval to the parameter `expr`; a tuple of intervals to a tuple"
@@ -542,13 +544,13 @@ class Ranges(_Values, _Conditions, _Blocks):
             for n, part in enumerate(expr.args):
                 self.set_parameter(part, interval[n] if interval else None)
         if expr.op == 'var' and expr.type in INTEGERS:
-            self.set_interval(expr.value, interval if interval is not None else self.of_parameter(expr.value))
+            self.set_interval(expr.value, interval if interval is not None else self.parameter_interval(expr.value))
 
-    def of_parameter(self, variable):
+    def parameter_interval(self, variable):
         "Return the interval of a parameter of the kernel"
         type = variable.argument_type
         if type is None or type.dtype != 'int':
-            return of_dtype('int64' if type is None else type.dtype)
+            return dtype_interval('int64' if type is None else type.dtype)
         low, high = (LOW, HIGH) if self.unit.wide else (-INT_LIMIT, INT_LIMIT)
         return self.unit.minimums.get(variable, low), high
 

@@ -5,7 +5,7 @@ from collections import namedtuple
 import numpy as np
 
 from ..support.array_memory import reach, span
-from .intervals import of_dtype
+from .intervals import dtype_interval
 from .types import INT_LIMIT, INTEGERS, ArrayArgument, NumberArgument, argument_type, element_strides, format_type
 
 # A parameter of the C kernel. type, name: in C; kind: array, number, size, stride or start; path: the index of the
@@ -95,7 +95,7 @@ def _require_number_like_example(name, expected, argument):
     if isinstance(argument, (float, np.floating)):
         hint = 'translate again with such an argument'
         raise TypeError(f'{name} was translated as an integer, but got {argument!r}; {hint}')
-    low, high = (-INT_LIMIT, INT_LIMIT) if expected.dtype == 'int' else of_dtype(expected.dtype)
+    low, high = (-INT_LIMIT, INT_LIMIT) if expected.dtype == 'int' else dtype_interval(expected.dtype)
     if not low <= int(argument) <= high:
         accepted = f'this translation takes {expected.dtype}s from {low} to {high}'
         raise TypeError(f'{name} is {argument}, but {accepted}; translate again with such a number')

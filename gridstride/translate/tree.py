@@ -40,9 +40,9 @@ def walk_used(expr):
             yield from walk_used(operand)
 
 
-def const(v, type=INT):
-    "Return the constant `v`: `const(1)`"
-    return Expr('const', type, value=v)
+def const(value, type=INT):
+    "Return the expression of a constant: `const(1)`"
+    return Expr('const', type, value=value)
 
 
 ZERO, ONE = const(0), const(1)
@@ -311,9 +311,9 @@ def function_expressions(function):
 
 def functions(unit):
     "Return the kernel and the device functions that it calls, directly or not; callers come first"
-    found = [unit.main]
-    for function in found:  # grows in the loop
+    reached = [unit.main]
+    for function in reached:  # grows in the loop
         for expr in function_expressions(function):
-            if expr.op == 'device' and expr.value not in found:
-                found.append(expr.value)
-    return found
+            if expr.op == 'device' and expr.value not in reached:
+                reached.append(expr.value)
+    return reached

@@ -18,7 +18,7 @@ class Malformed(AssertionError):
 def verify(unit, types_are_final=False):
     """Raise `Malformed` unless all functions of a lowered unit are well formed.
 
-    `settled`: weakly typed floats have been resolved, so none may be left.
+    `types_are_final`: weakly typed floats have been resolved, so none may be left.
     """
     for function in functions(unit):
         for stmt in statements(function.body):
@@ -35,9 +35,10 @@ def _require(condition, message):
         raise Malformed(message() if callable(message) else message)
 
 
-# Statements have the fields of their kind, and no others
+# The fields that every statement may have, besides those of its kind
 _COMMON = {'kind', 'line', 'last_line', 'node', 'aug'}
-_FIELDS = dict(
+# kind of a field in `operations.STATEMENTS` -> function that returns whether a value is of this kind
+_IS_VALID_FIELD = dict(
     variable=lambda v: isinstance(v, Variable),
     memory=lambda v: isinstance(v, Memory),
     value=lambda v: isinstance(v, Expr) and v.op not in ('view', 'tuple', 'object'),
@@ -58,18 +59,20 @@ _FIELDS = dict(
 
 
 def _verify_statement(stmt, unit, types_are_final):
+    "Raise `Malformed` unless a statement has the fields of its kind, and its expressions are well formed"
     _require(stmt.kind in operations.STATEMENTS, f'no statement is called {stmt.kind}')
     fields = operations.STATEMENTS[stmt.kind]
     for name, kind in fields.items():
         _require(hasattr(stmt, name) or kind.endswith('?'), f'{stmt.kind} has no {name}')
         value = getattr(stmt, name, None)
-        is_valid = not hasattr(stmt, name) or _FIELDS[kind.rstrip('?')](value)
+        is_valid = not hasattr(stmt, name) or _IS_VALID_FIELD[kind.rstrip('?')](value)
         _require(is_valid, lambda: f'{name} of {stmt.kind} is {value!r}; expected {kind}')
     for name in vars(stmt).keys() - _COMMON - fields.keys():
         raise Malformed(f'{stmt.kind} has an unknown field {name}')
     if stmt.kind == 'assign' and not types_are_final:  # a resolved Python float may be wider than its variable
-        t = stmt.expr.type
-        _require(join_types(stmt.var.type, t, unit.doubles) == stmt.var.type, f'a {t} is assigned to {stmt.var}')
+        value_type = stmt.expr.type
+        common_type = join_types(stmt.var.type, value_type, unit.doubles)
+        _require(common_type == stmt.var.type, f'a {value_type} is assigned to {stmt.var}')
     for e in expressions(stmt):
         for part in walk(e):
             verify_expression(part, types_are_final)
@@ -134,19 +137,21 @@ class _AssignmentOrder:
         self.break_states = []
         for e in function.parameter_exprs:
             self.defined |= {part.value for part in walk(e) if part.op == 'var'}
-        self.block(function.body)
+        self.visit_block(function.body)
 
-    def block(self, body):
+    def visit_block(self, body):
+        "Visit the statements of a block, up to one after which code is unreachable"
         for s in body:
             if self.defined is None:
                 return
             for e in expressions(s):
-                self.read(e, s)
-            _RULES.get(s.kind, _AssignmentOrder.visit_simple)(self, s)
+                self.check_reads(e, s)
+            _VISIT_METHODS.get(s.kind, _AssignmentOrder.visit_simple)(self, s)
 
-    def read(self, expr, stmt):
+    def check_reads(self, expr, stmt):
+        "Check the variables and memories that an expression reads; add the variables that it assigns"
         for a in expr.args:
-            self.read(a, stmt)
+            self.check_reads(a, stmt)
         if expr.op == 'let' or expr.op in ('value_land', 'value_lor') and expr.value is not None:
             self.defined.add(expr.value)
         if expr.op == 'var':
@@ -155,11 +160,12 @@ class _AssignmentOrder:
                 f'{self.location(stmt)}: {expr.value} is read before it is assigned',
             )
         if expr.op in ('load', 'address'):
-            self.use(expr.value, stmt)
+            self.check_memory(expr.value, stmt)
         if expr.op in ('atomic', 'view'):
-            self.use(expr.value.memory, stmt)
+            self.check_memory(expr.value.memory, stmt)
 
-    def use(self, memory, stmt):
+    def check_memory(self, memory, stmt):
+        "Check that a memory is declared, or that a pointer is assigned"
         if memory.space in ('shared', 'local', 'dynamic'):
             _require(memory in self.defined, f'{self.location(stmt)}: {memory} is used before it is declared')
         if memory.space == 'pointer':
@@ -175,28 +181,29 @@ class _AssignmentOrder:
         if stmt.kind == 'alloc':
             self.defined.add(stmt.memory)
         elif getattr(stmt, 'memory', None) is not None:
-            self.use(stmt.memory, stmt)
+            self.check_memory(stmt.memory, stmt)
 
-    def leave(self, stmt):
+    def visit_jump(self, stmt):
+        "Visit `return` or `continue`: the code after it is unreachable"
         self.defined = None
 
-    def leave_loop(self, stmt):
+    def visit_break(self, stmt):
         self.break_states[-1].append(self.defined)
         self.defined = None
 
-    def branch(self, stmt):
+    def visit_if(self, stmt):
         defined_before = self.defined
         self.defined = set(defined_before)
-        self.block(stmt.body)
+        self.visit_block(stmt.body)
         defined_after_body, self.defined = self.defined, set(defined_before)
-        self.block(stmt.orelse)
+        self.visit_block(stmt.orelse)
         self.defined = _join_states(defined_after_body, self.defined)
 
-    def loop(self, stmt):
+    def visit_loop(self, stmt):
         defined_before, self.defined = self.defined, set(self.defined)
         self.defined |= {stmt.var} if stmt.kind == 'for' else {c.var for c in getattr(stmt, 'columns', ())}
         self.break_states.append([])
-        self.block(stmt.body)
+        self.visit_block(stmt.body)
         self.defined, break_states = defined_before, self.break_states.pop()
         if stmt.kind == 'while' and _is_true(stmt.test):
             self.defined = None
@@ -204,18 +211,19 @@ class _AssignmentOrder:
                 self.defined = _join_states(self.defined, state)
 
 
-_RULES = {
-    'return': _AssignmentOrder.leave,
-    'break': _AssignmentOrder.leave_loop,
-    'continue': _AssignmentOrder.leave,
-    'if': _AssignmentOrder.branch,
-    'for': _AssignmentOrder.loop,
-    'while': _AssignmentOrder.loop,
-    'each': _AssignmentOrder.loop,
+_VISIT_METHODS = {
+    'return': _AssignmentOrder.visit_jump,
+    'break': _AssignmentOrder.visit_break,
+    'continue': _AssignmentOrder.visit_jump,
+    'if': _AssignmentOrder.visit_if,
+    'for': _AssignmentOrder.visit_loop,
+    'while': _AssignmentOrder.visit_loop,
+    'each': _AssignmentOrder.visit_loop,
 }
 
 
 def _join_states(a, b):
+    "Return the variables that are defined on both of two paths that meet; None is an unreachable path"
     if a is None or b is None:
         return b if a is None else a
     return a & b

@@ -60,7 +60,7 @@ def differences(cases, checks=False, flags=('-Og',), **how):
     new = {k:(t,c) for k,t,c in zip(keys, made, cases) if k not in _outcomes}
     for at in range(0, len(new), TOGETHER):
         part = dict(islice(new.items(), at, at+TOGETHER))
-        compiled = engine.Compiled([t for t,_ in part.values()], checks, flags=flags)
+        compiled = engine.CompiledTranslations([t for t,_ in part.values()], checks, flags=flags)
         _outcomes.update((k, outcome(compiled, n, c, rightly(c))) for n,(k,(_,c)) in enumerate(part.items()))
     return [_outcomes[k] for k in keys]
 

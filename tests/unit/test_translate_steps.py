@@ -212,7 +212,8 @@ LESS = Expr('cmp', BOOL, (ONE, TWO), '<')
     (Expr('land', BOOL, (Expr('lor', BOOL, (LESS, LESS)), Expr('not', BOOL, (LESS,)))), '(1 < 2 || 1 < 2) && 1 >= 2'),
 ], ids=lambda o: o if isinstance(o, str) else '')
 def test_texts_have_the_parentheses_that_c_needs(e, want):
-    writer = Expressions(SimpleNamespace(wide=False, doubles=False), SimpleNamespace(nodes={}, of=lambda e: (0, 100)))
+    ranges = SimpleNamespace(nodes={}, recorded_interval=lambda e: (0, 100))
+    writer = Expressions(SimpleNamespace(wide=False, doubles=False), ranges)
     assert writer.text(e) == want
 
 

@@ -1,7 +1,7 @@
 """Writes arithmetic, in a C type that can represent the result."""
 
 from ..c_types import c_int_type
-from ..intervals import ALL, INT32, UINT32, hull, of_dtype, within
+from ..intervals import ALL, INT32, UINT32, hull, dtype_interval, within
 from ..tree import Expr, constant_value
 from ..types import BOOL, C_NAMES, INT, REAL, UINT
 from .text import (
@@ -230,7 +230,9 @@ class Arithmetic:
         a = self.write(expr.args[0])
         if self.interval(expr.args[0])[0] >= 0:
             return a
-        if expr.type in ('int8', 'int16') and not within((0, -self.interval(expr.args[0])[0]), of_dtype(expr.type)):
+        if expr.type in ('int8', 'int16') and not within(
+            (0, -self.interval(expr.args[0])[0]), dtype_interval(expr.type)
+        ):
             return Text(f'({C_NAMES[expr.type]})abs({a.text})', UNARY, 'int')
         if a.type != 'long long' and within(self.interval(expr), INT32) and not self.unit.wide:
             return Text(f'abs({self.cast(a, "int").text if a.type != "int" else a.text})', PRIMARY, 'int')

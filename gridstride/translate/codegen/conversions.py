@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..intervals import INT32, of_dtype, within
+from ..intervals import INT32, dtype_interval, within
 from ..tree import Expr, Literal
 from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, HALF, INT, REAL, UINT, INTEGERS
 from .text import PRIMARY, PROMOTED, UNARY, Text, parenthesize
@@ -103,7 +103,7 @@ class Conversions:
         )
         if t.type == '__half':
             t = self.cast(t, 'float')
-        if a.type in INTEGERS and within(self.interval(a), of_dtype(dtype)):
+        if a.type in INTEGERS and within(self.interval(a), dtype_interval(dtype)):
             return self.write(a, low_bits_only)
         if (
             type == 'long long'

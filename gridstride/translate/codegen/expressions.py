@@ -54,7 +54,7 @@ class Expressions(Literals, Conversions, SinglePrecision, Arithmetic, Conditions
 
     def interval(self, expr):
         "Return the interval of `expr`"
-        return self.ranges.of(expr)
+        return self.ranges.recorded_interval(expr)
 
 
 _TAKE_LOW_BITS_ONLY = {'add', 'sub', 'mul', 'cast', 'neg'}
