@@ -92,7 +92,7 @@ def agreement(rounds):
     Where products hold the SM clock at the power limit, a time depends on how densely a timer keeps the GPU busy: such
     rows are shown, and not judged"""
     off, sensors = [], Sensors(torch.cuda.get_device_properties().uuid)
-    if sensors.why: sys.exit(f'The SM clock cannot be read: {sensors.why}')
+    if sensors.unavailable_reason: sys.exit(f'The SM clock cannot be read: {sensors.unavailable_reason}')
     print(f"{'kernel':<20}{'bound':<9}{'clock':<7}{'against':<20}{'bench':>11}{'theirs':>11}"
           f"{'ratio':>8}  {'single rounds':<18}")
     for name, (bound, short, make) in KERNELS.items():

@@ -373,8 +373,8 @@ def measured(clocks, shape, layout, known, seconds):
 
 def timed(clock, call, seconds):
     "A call's time on a clock, and the clock rate that was counted"
-    from gridstride.bench.columns import one_run
-    rounds, mhz = one_run(clock, {'it': call}, seconds)
+    from gridstride.bench.columns import time_run
+    rounds, mhz = time_run(clock, {'it': call}, seconds)
     return dict(seconds=float(np.median(rounds['it'])), mhz=mhz)
 
 

@@ -10,7 +10,7 @@ from gridstride import bench as room
 from gridstride.course import lessons
 from gridstride.support import plots
 from gridstride.bench import H100, Timing, bench, ceilings, clocks, compare, limits, reads, roofline, timing
-from gridstride.bench.stats import time_warnings, interval, steady, summary
+from gridstride.bench.stats import time_warnings, interval, is_steady, summary
 from gridstride.utils import backend, check, gpu_count
 from hypothesis import given, settings, strategies as st
 from found import names
@@ -105,7 +105,7 @@ def test_summary_is_in_order(times):
     s = summary(times)
     assert min(times) <= s.low <= s.median*(1+1e-12) and s.median*(1-1e-12) <= s.high <= max(times)
     assert s.q1 <= s.median*(1+1e-12) and s.median <= s.q3*(1+1e-12) and interval(times) == interval(times[::-1])
-    assert steady(times) <= (len(times) >= 20) and all(isinstance(d, str) for d in time_warnings(times))
+    assert is_steady(times) <= (len(times) >= 20) and all(isinstance(d, str) for d in time_warnings(times))
 
 
 def test_interval_covers_the_median_as_often_as_it_says(rng):

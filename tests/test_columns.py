@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gridstride.bench import clocks, columns, timing
-from gridstride.bench.columns import InARow, InGraph, Stamps, FlushedByWrites, by_column, clock_between
+from gridstride.bench.columns import BackToBack, InGraph, Stamps, FlushedByWrites, by_column, clock_rate_between
 from gridstride.cpp import cuda_kernel
 from gridstride.kernels.gemm import cublaslt
 from gridstride.bench.recording import Unavailable
@@ -20,8 +20,8 @@ def test_the_clock_is_cycles_over_nanoseconds():
     before, after = np.zeros((4, 2), np.int64), np.zeros((4, 2), np.int64)
     before[:3], after[:3] = [[100, 50], [7, 50], [0, 60]], [[100+1755*9, 50+9000], [7+1755*9, 50+9000], [0, 0]]
     after[3] = 5, 5                                                     # noted once only, as SM 2
-    assert clock_between(before, after) == pytest.approx(1755)
-    assert clock_between(before, before) is None
+    assert clock_rate_between(before, after) == pytest.approx(1755)
+    assert clock_rate_between(before, before) is None
 
 
 def test_each_sm_notes_both_of_its_counters():
@@ -41,13 +41,13 @@ def test_clock_readings_enclose_a_batch(monkeypatch):
         c = kind.__new__(kind)
         c.torch, c.queue_seconds, c.buffer, c.states, c.mhz = stream, 1e-5, None, [], []
         c.sensors = SimpleNamespace(read=lambda: None)
-        c.stamps = SimpleNamespace(note=lambda i: said.append(f'note {i}'), mhz=lambda: 1700.)
+        c.stamps = SimpleNamespace(queue_stamp=lambda i: said.append(f'note {i}'), mhz=lambda: 1700.)
         return c
     c = clock(FlushedByWrites)
     assert c.times(lambda: said.append('run'), 2) == [.003, .003] and c.mhz == [1700.]
     assert said == ['pause', 'note 0', *['event', 'run', 'event']*2, 'note 1', 'all']
     said.clear()
-    c, now = clock(InARow), iter([10., 10.5])
+    c, now = clock(BackToBack), iter([10., 10.5])
     c.now = lambda: next(now)
     assert c.times(lambda: said.append('run'), 5) == [.1]
     assert said == ['note 0', 'all', *['run']*5, 'all', 'note 1']
@@ -79,7 +79,8 @@ def queued(kind, launches):
     "A clock of this kind on a made-up GPU, and a kernel of 5 µs; each launch takes the CPU what `launches` gives"
     q, c = Queue(), kind.__new__(kind)
     c.torch, c.queue_seconds, c.buffer, c.states, c.mhz, c.now = q, 1e-5, None, [], [], lambda: q.now
-    c.sensors, c.stamps = SimpleNamespace(read=lambda: None), SimpleNamespace(note=lambda i: None, mhz=lambda: 1700.)
+    c.sensors = SimpleNamespace(read=lambda: None)
+    c.stamps = SimpleNamespace(queue_stamp=lambda i: None, mhz=lambda: 1700.)
     def kernel():
         q.now += next(launches)
         q.free = max(q.now, q.free) + 5e-6
@@ -142,10 +143,10 @@ def test_runs_are_reported_one_by_one():
         def times(self, fn, n): return [t*(1 + (Slowing.runs == 2)*(t < 15e-6)) for t in super().times(fn, n)]
     def counted(*args):
         Slowing.runs += 1
-        return one_run(*args)
-    one_run = columns.one_run
+        return time_run(*args)
+    time_run = columns.time_run
     with pytest.MonkeyPatch.context() as m:
-        m.setattr(columns, 'one_run', counted)
+        m.setattr(columns, 'time_run', counted)
         side = by_column(times(torch=20, ours=10), .02, 3, dict(none=Slowing))['none']['sides']['ours']
     assert side['runs'] == pytest.approx([2, 1, 2]) and side['ratio'] == pytest.approx(2)
     assert side['low'] == pytest.approx(1) and (side['fast'], side['slow']) == pytest.approx((1e-5, 2e-5))
@@ -155,7 +156,7 @@ def test_all_of_the_time_is_used_in_some_rounds():
     "As the power limit takes a while; and a short time is cut into rounds, too"
     for seconds in .02, 1.:
         clock, seen = Fake(), []
-        columns.one_run(clock, {k: lambda k=k, f=f: seen.append(k) or f()
+        columns.time_run(clock, {k: lambda k=k, f=f: seen.append(k) or f()
                                 for k, f in times(a=100, b=300).items()}, seconds)
         assert 2*seconds <= clock.t <= 2.8*seconds
         assert sum(a != b for a, b in zip(seen, seen[1:])) >= 10

@@ -237,7 +237,7 @@ def test_measuring_keeps_what_failed(cost, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, 'contenders', contenders)
     from gridstride.bench import columns
     monkeypatch.setattr(columns, 'InGraph', lambda: None)
-    monkeypatch.setattr(columns, 'one_run', lambda clock, calls, seconds: (dict(it=[calls['it']() or 1e-5]*3), 1500.))
+    monkeypatch.setattr(columns, 'time_run', lambda clock, calls, seconds: (dict(it=[calls['it']() or 1e-5]*3), 1500.))
     for f in (right, wrong, broken): f.name = f.__name__
     known = [(f, TileConfig(64, 64), i) for i, f in enumerate((right, wrong, broken))]
     monkeypatch.setattr(cost, 'jobs', lambda: [((8, 16, 24), 'nn', known)]*2)

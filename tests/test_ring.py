@@ -491,7 +491,7 @@ def test_a_simulated_ring_by_hand():
     # contiguous: the last rank has three products, and the first one waits
     lazy = ring.simulate('contiguous', 12, 3, constant, ring.Link(0., 1e9), 4.)
     assert lazy.seconds == pytest.approx(3) and lazy.ideal == pytest.approx(2)
-    assert [len([s for s in noted if s.what == 'attend']) for noted in lazy.stamps] == [1, 2, 3]
+    assert [len([s for s in noted if s.activity == 'attend']) for noted in lazy.stamps] == [1, 2, 3]
 
 
 def test_a_simulated_backward_ends_when_gradients_are_home():

@@ -206,7 +206,7 @@ def test_the_table_says_where_and_what(run):
     c = run(True)
     assert c['slow'] == pytest.approx(4) and c.speedup('fast') == pytest.approx(4) == 1/c.speedup('slow', 'fast')
     assert c.tflops('fast') == pytest.approx(4)
-    assert c.noted('slow', 'registers') == 4 and repr(c).startswith('5 sums, NVIDIA H100, 2026-11-22\n')
+    assert c.column_value('slow', 'registers') == 4 and repr(c).startswith('5 sums, NVIDIA H100, 2026-11-22\n')
     assert ['slow', '4.000', '1', '4', 'the baseline'] == c.table().rows[0] and c.table().rows[1][-1] == '4x'
 
 
@@ -254,7 +254,7 @@ def test_a_changed_kernel_has_no_time_and_a_reason(run, capsys, monkeypatch, tmp
     how = [line.split()[1] for line in (tmp_path/'lookups').read_text().splitlines()]
     assert 'refused' not in how[:2] and 'refused' in how[2:], 'the test of lessons reads it'
     other = next(o for o in WAYS if o != name)
-    assert c[name] is None is c.speedup('fast') is c.tflops(name) is c.noted(name, 'registers') and c[other]
+    assert c[name] is None is c.speedup('fast') is c.tflops(name) is c.column_value(name, 'registers') and c[other]
     assert c.gbs(name, of=3e3) is None
     assert 'another source' in repr(c)
     claim('fast', 3, c.speedup('fast'), 5, 'x')
@@ -317,4 +317,4 @@ def test_what_decides_a_way_must_be_said(run):
 def test_an_unknown_name_is_reported(run):
     with pytest.raises(KeyError, match=saying("'fats'", 'slow, fast')): run(True)['fats']
     with pytest.raises(KeyError, match="'regs'.*registers"):
-        run(True).noted('fast', 'regs')
+        run(True).column_value('fast', 'regs')

@@ -21,7 +21,7 @@ from ..cpp.driver import set_max_dynamic_smem, launch_by_driver, load_machine_co
 from ..cpp.frontend.reader import kernels
 from ..bench.recording import Unavailable, recorded
 
-__all__ = ['AMD', 'Compiled', 'amd', 'compiled', 'hip', 'kittens', 'run_program']
+__all__ = ['AMD', 'TileKernel', 'amd', 'compile_or_load', 'hip', 'kittens', 'run_program']
 
 
 # The prefix of an AMD instruction shows its kind: an `s_` instruction runs on the scalar unit, once per wavefront, a
@@ -108,8 +108,8 @@ def read_amd(
     return AMD('\n'.join(lines), takes, by)
 
 
-class Compiled(NamedTuple):
-    "The output of the compiler of a tile language"
+class TileKernel(NamedTuple):
+    "A kernel as the compiler of a tile language has generated it"
 
     by: str  # package and version
     written: str  # the CUDA C or PTX that it generated; empty if it generated machine code only
@@ -133,7 +133,9 @@ class Compiled(NamedTuple):
     ):  # k(blocks, *arguments): tensors, integers of 32 bits, structs as bytes
         "Return a function that launches the kernel on torch's GPU. Raises Unavailable if it is for another GPU"
         (name,) = (
-            section.removeprefix(_ARGUMENTS) for section in section_sizes(self.cubin) if section.startswith(_ARGUMENTS)
+            section.removeprefix(_ARGUMENTS_SECTION)
+            for section in section_sizes(self.cubin)
+            if section.startswith(_ARGUMENTS_SECTION)
         )
         try:
             handle = load_machine_code(self.cubin, name)
@@ -156,7 +158,9 @@ class Compiled(NamedTuple):
         return f'{self.by}: {len(self.sass)} instructions for {self.arch}, {self.registers} registers per thread'
 
 
-_ARGUMENTS = '.nv.constant0.'  # prefix of the section with the arguments of a kernel; device functions have none
+_ARGUMENTS_SECTION = (
+    '.nv.constant0.'  # prefix of the section with the arguments of a kernel; device functions have none
+)
 
 
 def _to_ctypes(x):
@@ -187,7 +191,7 @@ def run_program(
     suffix='.py',  # of the program's file
     command=('{python}',),  # the command that runs the program; the file is appended
     arch='sm_90a',  # the GPU for which PTX is assembled
-) -> Compiled:
+) -> TileKernel:
     "Run a program that compiles a kernel, in a temporary folder. Raises Unavailable without the package"
     python, version = _find_python(package)
     with tempfile.TemporaryDirectory() as folder:
@@ -207,7 +211,7 @@ def disassemble_output(
     by: str,  # package and version
     outputs: dict,  # suffix of a file -> its bytes
     arch: str,  # the GPU for which PTX is assembled
-) -> Compiled:
+) -> TileKernel:
     "Compile the output of a compiler to machine code and disassemble it. Raises CompilerMissing without NVIDIA's tools"
     written = outputs.get('.cu', outputs.get('.ptx', b'')).decode()
     if '.cubin' in outputs:
@@ -216,7 +220,7 @@ def disassemble_output(
         cubin, _ = link(outputs['.ptx'].decode(), arch)
     else:
         _, cubin, _, _ = nvrtc(written, kernels(written)[0].name, arch)
-    return Compiled(by, written, kernel_sass(cubin), registers_used(cubin), arch, cubin)
+    return TileKernel(by, written, kernel_sass(cubin), registers_used(cubin), arch, cubin)
 
 
 def kernel_sass(cubin: bytes) -> list:
@@ -234,7 +238,7 @@ def kernel_sass(cubin: bytes) -> list:
 def kittens(
     src: str,  # CUDA C++ that includes kittens.cuh
     arch='sm_90a',
-) -> Compiled:
+) -> TileKernel:
     "Compile a kernel that uses ThunderKittens with nvcc. Raises Unavailable without nvcc or THUNDERKITTENS_ROOT"
     root = os.environ.get('THUNDERKITTENS_ROOT')
     nvcc = shutil.which('nvcc')
@@ -249,23 +253,23 @@ def kittens(
 
 
 # The output of these compilers is recorded, because few readers have installed all of them.
-def compiled(
+def compile_or_load(
     name: str,  # of the recording
-    make,  # a function without arguments that returns a `Compiled`
+    make,  # a function without arguments that returns a `TileKernel`
     *parts,  # the input of the compiler, such as the program: the key of the recording
-) -> Compiled:
+) -> TileKernel:
     "Return `make()` if its compiler is installed, else the recording"
     return recorded(name, make, *parts, save=to_json, load=lambda data, mark: from_json(data))
 
 
-def to_json(output: Compiled) -> dict:
+def to_json(output: TileKernel) -> dict:
     "Return the fields as data for JSON; the machine code is compressed and encoded as text"
     return output._asdict() | dict(cubin=base64.b64encode(zlib.compress(output.cubin, 9)).decode())
 
 
-def from_json(data: dict) -> Compiled:
-    "Return the `Compiled` from the data of `plain`"
-    return Compiled(**data | dict(cubin=zlib.decompress(base64.b64decode(data['cubin']))))
+def from_json(data: dict) -> TileKernel:
+    "Return the `TileKernel` from the data of `to_json`"
+    return TileKernel(**data | dict(cubin=zlib.decompress(base64.b64decode(data['cubin']))))
 
 
 def amd(

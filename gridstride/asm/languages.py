@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from .elsewhere import Compiled, compiled, kittens, run_program
+from .elsewhere import TileKernel, compile_or_load, kittens, run_program
 
-__all__ = ['LANGUAGES', 'Language', 'made_by']
+__all__ = ['LANGUAGES', 'Language', 'compile_in_language']
 
 
 class Language(NamedTuple):
@@ -21,7 +21,7 @@ class Language(NamedTuple):
         "Return a program that compiles a kernel"
         return f'{self.before}{kernel}{self.after}'
 
-    def compile(self, kernel: str) -> Compiled:
+    def compile(self, kernel: str) -> TileKernel:
         "Compile a kernel. Raises Unavailable without the compiler"
         return run_program(self.package, self.program(kernel), self.suffix, self.command, self.arch)
 
@@ -130,11 +130,11 @@ LANGUAGES = {
 }
 
 
-def made_by(
+def compile_in_language(
     language: str,  # a key of `LANGUAGES`
     kernel: str,  # source that defines `softmax` (`softmax_k` in CuTe DSL; `mod` and `target` in TVM)
     recording: str,  # name of the recording
-) -> Compiled:
+) -> TileKernel:
     "Compile a kernel if the language's compiler is installed, else return the recording"
     compiler = LANGUAGES[language]
-    return compiled(recording, lambda: compiler.compile(kernel), compiler.program(kernel))
+    return compile_or_load(recording, lambda: compiler.compile(kernel), compiler.program(kernel))

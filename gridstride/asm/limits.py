@@ -12,8 +12,7 @@ from collections import namedtuple
 # the rounding is that of CUDA's header `cuda_occupancy.h`, with which the tests compare.
 #
 # Bytes of shared memory: `shared` per SM, at most `max_shared` per block, allocated in multiples of `shared_unit`; the
-# system reserves `reserved` per block. An SM has `blocks * shared_barriers`
-# barriers.
+# system reserves `reserved` per block. An SM has `blocks * shared_barriers` barriers.
 SM = namedtuple('SM', 'threads blocks shared max_shared shared_unit reserved shared_barriers')
 
 
@@ -46,9 +45,9 @@ MAX_THREADS_PER_BLOCK = 1024
 
 def sm_of(arch: str) -> SM:  # such as 'sm_90' or 'sm_90a'
     "Return the limits of an SM of this architecture"
-    m = re.fullmatch(r'(?:sm_|compute_)?(\d+)[af]?', str(arch))
-    if m and int(m[1]) in SM_LIMITS:
-        return SM_LIMITS[int(m[1])]
+    match = re.fullmatch(r'(?:sm_|compute_)?(\d+)[af]?', str(arch))
+    if match and int(match[1]) in SM_LIMITS:
+        return SM_LIMITS[int(match[1])]
     raise ValueError(f"arch is {arch!r}; it must be {', '.join(f'sm_{sm}' for sm in SM_LIMITS)}")
 
 
@@ -57,23 +56,24 @@ def sm_of(arch: str) -> SM:  # such as 'sm_90' or 'sm_90a'
 # this model assumes the largest shared memory, as CUDA does by default. It does not model clusters, a smaller shared
 # memory that a program requests, or launch bounds of a kernel.
 def _round_up(n, unit):
+    "Return the smallest multiple of `unit` that is at least `n`"
     return -(n // -unit) * unit
 
 
-def _by_registers(registers, warps):
+def _max_blocks_by_registers(registers, warps):
     "Return the maximum number of blocks of `warps` warps for which there are registers; None for no limit"
-    per_warp = _round_up(registers * WARP, REGISTER_UNIT)
-    if registers > MAX_REGISTERS_PER_THREAD or per_warp * _round_up(warps, NUM_SCHEDULERS) > REGISTERS:
+    registers_per_warp = _round_up(registers * WARP, REGISTER_UNIT)
+    if registers > MAX_REGISTERS_PER_THREAD or registers_per_warp * _round_up(warps, NUM_SCHEDULERS) > REGISTERS:
         return 0  # a launch assumes the same number of warps per scheduler
-    return REGISTERS // NUM_SCHEDULERS // per_warp * NUM_SCHEDULERS // warps if per_warp else None
+    return REGISTERS // NUM_SCHEDULERS // registers_per_warp * NUM_SCHEDULERS // warps if registers_per_warp else None
 
 
-def _by_shared(shared, sm):
+def _max_blocks_by_shared_memory(shared, sm):
     "Return the maximum number of blocks with `shared` bytes for which there is shared memory; None for no limit"
     if shared > sm.max_shared:
         return 0
-    per_block = _round_up(shared + sm.reserved, sm.shared_unit)
-    return sm.shared // per_block if per_block else None
+    bytes_per_block = _round_up(shared + sm.reserved, sm.shared_unit)
+    return sm.shared // bytes_per_block if bytes_per_block else None
 
 
 class Occupancy(namedtuple('Occupancy', 'blocks warps share limiter limits arch block')):
@@ -119,8 +119,8 @@ def occupancy(
     sm = sm_of(arch)
     warps = -(block // -WARP)
     limits = {
-        'registers': _by_registers(registers, warps),
-        'shared memory': _by_shared(shared, sm),
+        'registers': _max_blocks_by_registers(registers, warps),
+        'shared memory': _max_blocks_by_shared_memory(shared, sm),
         'warps': 0 if block > MAX_THREADS_PER_BLOCK else sm.threads // WARP // warps,
         'blocks': sm.blocks,
     }

@@ -28,19 +28,21 @@ _MONOSPACE = 'font-family:DejaVu Sans Mono,Menlo,Consolas,monospace;font-size:12
 
 
 def _kind_badge(text, kind):
+    "Return a text as HTML, on the colour of a kind of instruction"
     color, label = KINDS[kind]
     style = f'background-color:{color};color:{INK};border-radius:3px;padding:0 4px'
     return f'<span style="{style}" title="{label}">{escape(text)}</span>'
 
 
-def _counts(instructions):
+def _count_kinds(instructions):
     "Return {kind: number of instructions}, without kinds that do not occur"
     return {k: n for k in KINDS if (n := sum(i.kind == k for i in instructions))}
 
 
 def _kind_badges(instructions, with_labels=False):
+    "Return the number of instructions per kind as HTML; `with_labels`: with the names of the kinds"
     return ' '.join(
-        _kind_badge(f'{n} {KINDS[k][1]}' if with_labels else str(n), k) for k, n in _counts(instructions).items()
+        _kind_badge(f'{n} {KINDS[k][1]}' if with_labels else str(n), k) for k, n in _count_kinds(instructions).items()
     )
 
 
@@ -86,7 +88,7 @@ class Listing(str):
 
     def count(self, *text):
         "Count the instructions of each kind; with an argument, count a substring like `str.count`"
-        return super().count(*text) if text else Counter(_counts(self.instructions))
+        return super().count(*text) if text else Counter(_count_kinds(self.instructions))
 
     def ops(self) -> Counter:
         "Count the instructions by opcode, such as `LDG.E`"
@@ -96,8 +98,10 @@ class Listing(str):
     def loops(self) -> list:
         "The innermost loops, the longest first, each as a `Listing`"
         spans = {(first, last) for first, last in _loop_spans(self.items) if last > first + 1}
-        inner = [s for s in spans if not any(other != s and s[0] <= other[0] and other[1] <= s[1] for other in spans)]
-        by_length = sorted(inner, key=lambda span: (span[0] - span[1], span))
+        innermost = [
+            s for s in spans if not any(other != s and s[0] <= other[0] and other[1] <= s[1] for other in spans)
+        ]
+        by_length = sorted(innermost, key=lambda span: (span[0] - span[1], span))
         return [self._part(self.items[first : last + 1]) for first, last in by_length]
 
     def loop(self, n=0):
@@ -151,7 +155,8 @@ def text_lines(items) -> list:  # of lines
 _MAX_GAP = 6  # a longer run of lines without instructions probably belongs to another kernel, and is omitted
 
 
-def _column(instructions):
+def _column_html(instructions):
+    "Return the instructions of one listing as HTML"
     body = '\n'.join(map(_instruction_html, instructions))
     return f'<div style="{_MONOSPACE};border-left:2px solid {LINE};padding-left:8px;margin-right:24px">{body}</div>'
 
@@ -166,7 +171,7 @@ def _line_html(n, text, columns, width):
     badges = '  |  '.join(_kind_badges(column) for column in columns)
     return (
         f'<details><summary style="{_MONOSPACE};cursor:pointer">{head}{" " * (width - len(text))}  {badges}</summary>'
-        f'<div style="display:flex;margin:2px 0 6px 5.5em">{"".join(map(_column, columns))}</div></details>'
+        f'<div style="display:flex;margin:2px 0 6px 5.5em">{"".join(map(_column_html, columns))}</div></details>'
     )
 
 

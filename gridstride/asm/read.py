@@ -52,7 +52,7 @@ _ARITHMETIC = re.compile(r'(add|sub|mul|mad|fma|div|neg|abs|min|max|setp?|slct)\
 _FLOATS = {'f16', 'f16x2', 'bf16', 'bf16x2', 'f32', 'f32x2', 'f64'}
 
 
-def _rules(kinds):
+def _compile_rules(kinds):
     "Return [(kind, pattern of its opcodes)]; a `*` in an opcode matches any letters and digits"
     return [
         (kind, re.compile('(?:' + '|'.join(re.escape(op).replace(r'\*', r'\w*') for op in ops.split()) + r')(?![\w])'))
@@ -60,7 +60,7 @@ def _rules(kinds):
     ]
 
 
-_SASS_RULES, _PTX_RULES = _rules(_SASS_OPCODES), _rules(_PTX_OPCODES)
+_SASS_RULES, _PTX_RULES = _compile_rules(_SASS_OPCODES), _compile_rules(_PTX_OPCODES)
 
 
 def kind_of(
@@ -143,17 +143,17 @@ def _sass_section(part, file, kernel_lines):
     items = []
     locations = []
     is_new_location = True
-    for l in part.splitlines():
-        if m := re.match(r'\s*//## File "([^"]*)", line (\d+)(?: inlined at "([^"]*)", line (\d+))?', l):
+    for line in part.splitlines():
+        if m := re.match(r'\s*//## File "([^"]*)", line (\d+)(?: inlined at "([^"]*)", line (\d+))?', line):
             if is_new_location:
                 locations = []
                 is_new_location = False
             locations += [(m[1], int(m[2]))] + ([(m[3], int(m[4]))] if m[3] else [])
-        elif m := re.match(r'\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;', l):
+        elif m := re.match(r'\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;', line):
             items.append(instruction(int(m[1], 16), m[2], _source_line(locations, file, kernel_lines), 'sass'))
-        elif m := re.match(r'(\.L_x_\w+|\$\S+):', l):
+        elif m := re.match(r'(\.L_x_\w+|\$\S+):', line):
             items.append(m[1])
-        if not l.strip().startswith('//## '):
+        if not line.strip().startswith('//## '):
             is_new_location = True
     return items
 

@@ -90,6 +90,7 @@ def includes() -> list:  # of paths
 
 @lru_cache
 def _nvrtc():
+    "Load NVRTC. Raises CompilerMissing without it"
     path = _find_library('libnvrtc.so.*', 'NVRTC', 'Compiling CUDA C for a GPU')
     for library in path.parent.glob('libnvrtc-builtins.so.*'):
         ctypes.CDLL(str(library))  # NVRTC finds this library only if it is already loaded
@@ -97,20 +98,22 @@ def _nvrtc():
 
 
 def _fetch(lib, function, handle):
-    "Return the bytes that `function` of a library writes; `<function>Size` returns their number"
-    n = ctypes.c_size_t()
-    getattr(lib, f'{function}Size')(handle, ctypes.byref(n))
-    res = ctypes.create_string_buffer(n.value)
-    getattr(lib, function)(handle, res)
-    return res.raw
+    "Return the bytes that `function` of a library writes; `<function>Size` returns how many there are"
+    size = ctypes.c_size_t()
+    getattr(lib, f'{function}Size')(handle, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    getattr(lib, function)(handle, buffer)
+    return buffer.raw
 
 
-def _text(raw):
+def _decode(raw):
+    "Return the text in a buffer that ends with zeros"
     return raw.rstrip(b'\0').decode(errors='replace')
 
 
-def _strings(xs):
-    return (ctypes.c_char_p * len(xs))(*(x.encode() for x in xs))
+def _to_c_strings(texts):
+    "Return texts as a C array of strings"
+    return (ctypes.c_char_p * len(texts))(*(text.encode() for text in texts))
 
 
 _NO_CACHE = '--no-cache'  # an option of NVRTC and nvJitLink; older versions have no cache
@@ -118,8 +121,15 @@ _NO_CACHE = '--no-cache'  # an option of NVRTC and nvJitLink; older versions hav
 
 def _options(arch, opt, folders, flags):
     "Return the options for NVRTC"
-    fixed = ['-std=c++17', '-lineinfo' if opt else '-G', '--ptxas-options=-v', '-default-device', '-w']
-    return [f'-arch={arch}', *fixed, f'--pre-include={FIRST}', *(f'-I{folder}' for folder in folders), '-I.', *flags]
+    fixed_options = ['-std=c++17', '-lineinfo' if opt else '-G', '--ptxas-options=-v', '-default-device', '-w']
+    return [
+        f'-arch={arch}',
+        *fixed_options,
+        f'--pre-include={FIRST}',
+        *(f'-I{folder}' for folder in folders),
+        '-I.',
+        *flags,
+    ]
 
 
 def nvrtc(
@@ -218,18 +228,18 @@ def _run_nvrtc(lib, src, name, headers, options, file, original):
     p = ctypes.c_void_p()
     # With an absolute path, the machine code, which is cached, does not contain the current folder.
     path = file if os.path.isabs(file) else f'/{file}'
-    texts = _strings(headers.values())
-    names = _strings(headers)
+    texts = _to_c_strings(headers.values())
+    names = _to_c_strings(headers)
     lib.nvrtcCreateProgram(ctypes.byref(p), src.encode(), path.encode(), len(headers), texts, names)
     try:
         lib.nvrtcAddNameExpression(p, name.encode())
-        failed = lib.nvrtcCompileProgram(p, len(options), _strings(options))
-        log = _text(_fetch(lib, 'nvrtcGetProgramLog', p)).replace(path, file)
+        failed = lib.nvrtcCompileProgram(p, len(options), _to_c_strings(options))
+        log = _decode(_fetch(lib, 'nvrtcGetProgramLog', p)).replace(path, file)
         if failed:
             raise _compile_error(log, original, file)
         entry = ctypes.c_char_p()
         lib.nvrtcGetLoweredName(p, name.encode(), ctypes.byref(entry))
-        return _text(_fetch(lib, 'nvrtcGetPTX', p)), _fetch(lib, 'nvrtcGetCUBIN', p), log, entry.value.decode()
+        return _decode(_fetch(lib, 'nvrtcGetPTX', p)), _fetch(lib, 'nvrtcGetCUBIN', p), log, entry.value.decode()
     finally:
         lib.nvrtcDestroyProgram(ctypes.byref(p))
 
@@ -273,12 +283,12 @@ def _run_jitlink(ptx, arch, opt, flags):
     lib = _jitlink()
     p = ctypes.c_void_p()
     options = [f'-arch={arch}', '-lineinfo', '-Xptxas=-v', '-verbose', *([] if opt else ['-O0']), *flags]
-    lib.Create(ctypes.byref(p), len(options), _strings(options))
+    lib.Create(ctypes.byref(p), len(options), _to_c_strings(options))
     try:
         failed = lib.AddData(p, 2, ptx.encode() + b'\0', len(ptx.encode()) + 1, b'kernel.ptx') or lib.Complete(p)
         if failed:
-            raise RuntimeError(f"PTX could not be assembled for {arch}:\n{_text(_fetch(lib, 'GetErrorLog', p))}")
-        return _fetch(lib, 'GetLinkedCubin', p), _text(_fetch(lib, 'GetInfoLog', p))
+            raise RuntimeError(f"PTX could not be assembled for {arch}:\n{_decode(_fetch(lib, 'GetErrorLog', p))}")
+        return _fetch(lib, 'GetLinkedCubin', p), _decode(_fetch(lib, 'GetInfoLog', p))
     finally:
         lib.Destroy(ctypes.byref(p))
 
@@ -314,9 +324,9 @@ def registers_used(cubin: bytes) -> int:
     end = offset + size
     registers = 0
     while offset < end:
-        form, attribute, payload_size = struct.unpack_from('<BBH', cubin, offset)
+        record_format, attribute, payload_size = struct.unpack_from('<BBH', cubin, offset)
         offset += 4
-        if form == _HAS_PAYLOAD:
+        if record_format == _HAS_PAYLOAD:
             if attribute == _REGISTERS:
                 registers = max(registers, struct.unpack_from('<II', cubin, offset)[1])
             offset += payload_size

@@ -75,17 +75,19 @@ def driver():  # None without NVML
 
 
 class Sensors:
-    "The clock, power and temperature of the GPU with this UUID; `why`: the reason why NVML cannot report them, or None"
+    """The clock, power and temperature of the GPU with this UUID.
+
+    `unavailable_reason`: the reason why NVML cannot report them; None if it can."""
 
     def __init__(self, uuid, nvml=_nvml):
-        self.why = None
+        self.unavailable_reason = None
         self.handle = ctypes.c_void_p()
         try:
             self.lib = nvml()
             if status := self.lib.nvmlDeviceGetHandleByUUID(f'GPU-{uuid}'.encode(), ctypes.byref(self.handle)):
-                self.why = f'NVML does not list this GPU (status {status})'
+                self.unavailable_reason = f'NVML does not list this GPU (status {status})'
         except (OSError, AttributeError) as e:
-            self.why = str(e)
+            self.unavailable_reason = str(e)
 
     def _query(self, name, *selector, c_type=ctypes.c_uint):
         "Return the result of the function `nvmlDeviceGet<name>`, None if it fails"
@@ -95,7 +97,7 @@ class Sensors:
 
     def read(self):  # None if NVML cannot report it
         "Return the current `State` of the GPU"
-        if self.why:
+        if self.unavailable_reason:
             return None
         milliwatt = self._query('PowerUsage')
         reasons = self._query('CurrentClocksThrottleReasons', c_type=ctypes.c_ulonglong)

@@ -13,7 +13,7 @@ import numpy as np
 
 from . import clocks
 from .stats import summary
-from .versus import ratio, time_interleaved
+from .versus import median_speedup, time_interleaved
 
 # An SM counts cycles, and the GPU counts nanoseconds. Each SM stores both counters before and after a batch. Their
 # differences give the mean clock rate of the batch, while a sensor reports the rate at one instant.
@@ -30,7 +30,7 @@ __global__ void stamp_k(long long *at) {                            // two value
 MAX_SMS = 1024  # more than any GPU has
 
 
-def clock_between(before, after):  # arrays of (cycles, nanoseconds) per SM, 0 for an SM without a stamp
+def clock_rate_between(before, after):  # arrays of (cycles, nanoseconds) per SM, 0 for an SM without a stamp
     "Return the median clock rate in MHz of the SMs with both stamps; None if there is none"
     elapsed = (after - before)[(before[:, 1] > 0) & (after[:, 1] > before[:, 1])]
     return float(np.median(elapsed[:, 0] / elapsed[:, 1])) * 1000 if len(elapsed) else None
@@ -48,13 +48,13 @@ class Stamps:
         self.blocks = 4 * sms
         self.counters = torch.zeros(2, MAX_SMS, 2, dtype=torch.int64, device='cuda')
 
-    def note(self, i):  # i: 0 before, 1 after
+    def queue_stamp(self, i):  # i: 0 before, 1 after
         "Queue a kernel in which each SM stores its counters"
         self.kernel[self.blocks, 32](self.counters[i])
 
     def mhz(self):
         "Wait for both stamps, and return the clock rate between them in MHz"
-        mhz = clock_between(*self.counters.cpu().numpy())
+        mhz = clock_rate_between(*self.counters.cpu().numpy())
         self.counters.zero_()
         return mhz
 
@@ -71,11 +71,11 @@ class FlushedByWrites(clocks.Events):
 
     def begin_batch(self):
         "Queue the stamp before the first run of a batch"
-        self.stamps.note(0)
+        self.stamps.queue_stamp(0)
 
     def end_batch(self):
         "Queue the stamp after the last run of a batch"
-        self.stamps.note(1)
+        self.stamps.queue_stamp(1)
 
     def times(self, fn, n):
         "Time each of `n` calls, in seconds"
@@ -100,7 +100,7 @@ class NotFlushed(FlushedByWrites):
     flush = False
 
 
-class InARow(NotFlushed):
+class BackToBack(NotFlushed):
     "The wall clock of many calls in a row; the time of a batch is the mean of its calls"
 
     max_batch = 1000
@@ -136,13 +136,13 @@ class InGraph(NotFlushed):
         return [t / CALLS_PER_GRAPH for t in super().times(self.graphs[fn], n)]
 
 
-COLUMNS = dict(written=FlushedByWrites, read=FlushedByReads, none=NotFlushed, row=InARow, graph=InGraph)
+COLUMNS = dict(written=FlushedByWrites, read=FlushedByReads, none=NotFlushed, row=BackToBack, graph=InGraph)
 
 
-def one_run(clock, calls, seconds) -> tuple:  # (name -> seconds per round, MHz or None)
+def time_run(clock, calls, seconds) -> tuple:  # (name -> seconds per round, MHz or None)
     "Time calls interleaved on one clock"
     batches = time_interleaved(clock, calls, seconds, seconds)
-    rounds = {name: [float(np.median(batch)) for batch in of_name] for name, of_name in batches.items()}
+    rounds = {name: [float(np.median(batch)) for batch in name_batches] for name, name_batches in batches.items()}
     num_rounds = sum(map(len, rounds.values()))
     mhz = [rate for rate in clock.mhz[-num_rounds:] if rate]  # without the batches of the warm-up
     return rounds, float(np.median(mhz)) if mhz else None
@@ -151,7 +151,7 @@ def one_run(clock, calls, seconds) -> tuple:  # (name -> seconds per round, MHz 
 def summarize_runs(name, runs, base) -> dict:
     "Summarize several runs of a candidate, compared with the baseline `base`"
     all_rounds = [seconds for rounds, _ in runs for seconds in rounds[name]]
-    ratios = [ratio([[t] for t in rounds[base]], [[t] for t in rounds[name]]) for rounds, _ in runs]
+    ratios = [median_speedup([[t] for t in rounds[base]], [[t] for t in rounds[name]]) for rounds, _ in runs]
     low, high = np.percentile(all_rounds, [5, 95])
     return dict(
         seconds=summary(all_rounds).median,
@@ -180,7 +180,7 @@ def by_column(
         candidates = {name: f for name, f in calls.items() if (column, name) not in skipped}
         try:
             clock = make_clock()
-            measured = [one_run(clock, candidates, seconds) for _ in range(runs)]
+            measured = [time_run(clock, candidates, seconds) for _ in range(runs)]
         except Exception as e:  # such as a graph that cannot be captured
             results[column] = dict(failed=f'{type(e).__name__}: {e}'.splitlines()[0])
             continue

@@ -10,7 +10,7 @@ from datetime import date
 
 from .clocks import Events, driver
 from .reading import reads
-from .stats import steady, summary
+from .stats import is_steady, summary
 from ..support.atomic_write import write_whole
 from ..utils import backend, cache_dir
 
@@ -47,7 +47,7 @@ def sample_times(
     while True:
         times += clock.times(fn, n)
         elapsed = clock.now() - start
-        if elapsed >= seconds or (elapsed >= MIN_SECONDS and steady(times)):
+        if elapsed >= seconds or (elapsed >= MIN_SECONDS and is_steady(times)):
             return times
 
 

@@ -51,7 +51,7 @@ __all__ = [
     'on_gpu',
     'print_on_gpu',
     'made_on',
-    'measured_in_part',
+    'mark_partly_recorded',
     'EXPECTED',
     'claim',
     'expected',
@@ -337,8 +337,9 @@ def _replay(name, k, folder, why):
     except Unavailable as e:
         raise Unavailable(f'{why}; and {e}') from None
     reason = f'{why}. '
-    short = f'R{brief_mark(rec.made)[1:]}, as above'
-    print(f"{'' if reason in _printed else reason}{short if rec.mark in _printed else f'What follows was {rec.mark}'}")
+    short_mark = f'R{brief_mark(rec.made)[1:]}, as above'
+    shown_mark = short_mark if rec.mark in _printed else f'What follows was {rec.mark}'
+    print(f"{'' if reason in _printed else reason}{shown_mark}")
     _printed.update((reason, rec.mark))
     return rec
 
@@ -412,13 +413,13 @@ TEXT_GPU = 'an H100'  # the GPU on which the texts were written
 EXPECTED = f'<expected on {TEXT_GPU}'  # head of the column of claims
 
 
-def measured_in_part():
-    "State that some values of the current call of `recorded` come from a recording, and the others do not"
+def mark_partly_recorded():
+    "Note that some values of the current call of `recorded` come from a recording, and the others do not"
     global _last_origin
     _last_origin = 'here, in part recorded,'
 
 
-def _brief(x):
+def _format_number(x):
     "Format a number with three significant digits, or all integer digits from 1000 on"
     return f'{x:,.0f}' if abs(x) >= 1000 else f'{x:.3g}'
 
@@ -433,8 +434,10 @@ def _range(low, high, unit=''):
     if low is None and high is None:
         raise ValueError('a claim needs a bound: pass low, high, or both')
     if low is None or high is None:
-        return _with_unit(f'at least {_brief(low)}' if high is None else f'at most {_brief(high)}', unit)
-    return _with_unit(_brief(low) if low == high else f'{_brief(low)} to {_brief(high)}', unit)
+        return _with_unit(
+            f'at least {_format_number(low)}' if high is None else f'at most {_format_number(high)}', unit
+        )
+    return _with_unit(_format_number(low) if low == high else f'{_format_number(low)} to {_format_number(high)}', unit)
 
 
 def _within(low, measured, high):
@@ -446,7 +449,7 @@ def _guess_text(guess, unit):
     if guess is None or guess is ...:
         return ''
     try:
-        return f'you guessed {_with_unit(_brief(float(guess)), unit)}'
+        return f'you guessed {_with_unit(_format_number(float(guess)), unit)}'
     except (TypeError, ValueError):
         raise TypeError(f'my_guess is {guess!r}, but must be a number, such as 1.5, or ... for no guess') from None
 
@@ -460,7 +463,7 @@ def _is_enforced(mark):
 def _claim_line(text, low, measured, high, unit, mark, guess, where=TEXT_GPU):
     "Return the line of a claim. Raises AssertionError as `claim` does"
     holds = _within(low, measured, high)
-    actual = 'not measured here' if measured is None else _with_unit(_brief(measured), unit)
+    actual = 'not measured here' if measured is None else _with_unit(_format_number(measured), unit)
     but = '' if holds or measured is None else 'but '
     line = f'{text}: {actual}, {but}expected {_range(low, high, unit)} on {where}'
     line = '; '.join(filter(None, [line, _guess_text(guess, unit)]))
@@ -503,7 +506,7 @@ def expected(
 
     Raises AssertionError as `claim` does."""
     if not (holds := _within(low, measured, high)) and _is_enforced(mark):
-        actual = 'not measured' if measured is None else _with_unit(_brief(measured), unit)
+        actual = 'not measured' if measured is None else _with_unit(_format_number(measured), unit)
         raise AssertionError(f'The text expects {_range(low, high, unit)}, but this is {actual}')
     cell = _range(low, high, unit) + ('' if holds or measured is None else ', but not here')
     return '; '.join(filter(None, [cell, _guess_text(guess, unit)]))

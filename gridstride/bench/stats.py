@@ -60,7 +60,7 @@ MAX_SPREAD = 0.05
 MAX_DRIFT = 0.02
 
 
-def steady(times) -> bool:
+def is_steady(times) -> bool:
     "Return whether there are enough runs and their median is steady"
     return len(times) >= MIN_RUNS and relative_half_width(summary(times)) <= MAX_HALF_WIDTH
 

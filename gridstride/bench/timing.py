@@ -274,7 +274,7 @@ def roof_for(clock, flops, bytes):
 
 def unseen_warnings(clock, checks) -> list:  # of sentences
     "Return warnings about what was not checked or measured"
-    sensor_error = getattr(getattr(clock, 'sensors', None), 'why', None)
+    sensor_error = getattr(getattr(clock, 'sensors', None), 'unavailable_reason', None)
     unchecked = [] if checks else ['the result was not checked: give check=']
     late = 'the GPU reached each run before it was queued, so times may include CPU time: does it wait for the GPU?'
     all_late = [late] if getattr(clock, 'late', 0) else []

@@ -25,7 +25,7 @@ from ..support.function_source import SourceMissing, source_of
 from ..support.short_tracebacks import ShortTracebackError
 from ..support.tables import Table
 from ..utils import backend
-from ..utils import check as same
+from ..utils import check as check_equal
 
 __all__ = ['ChangeError', 'changed', 'define', 'source_in', 'code_of', 'Contest', 'contest']
 
@@ -36,7 +36,8 @@ class ChangeError(ShortTracebackError, ValueError):
 
 # A text is replaced only if it occurs once: a change that matches nothing, or twice, would silently produce a variant
 # that is not the intended one.
-def _brief(text):
+def _abbreviate(text):
+    "Return the first line of a text, or a short text, in quotes for a message"
     return repr(shorten(text, 90, placeholder=' ...') if '\n' not in text.strip() else text.strip().split('\n')[0])
 
 
@@ -63,11 +64,11 @@ def _missing_message(owner, src, old):
     lines = src.splitlines()
     missing = next((line for line in wanted if not any(line.strip() in l for l in lines)), None)
     if missing is None:
-        return f'{owner} has the lines of {_brief(old)}, but not directly below each other'
+        return f'{owner} has the lines of {_abbreviate(old)}, but not directly below each other'
     similar = _find_similar_line(missing.strip(), lines)
     hint = f'; the nearest is line {similar[0]}:\n    {similar[1]}' if similar else ', nor a line like it'
     return (
-        f'{owner} has no {_brief(missing.strip())}{hint}\n'
+        f'{owner} has no {_abbreviate(missing.strip())}{hint}\n'
         'The text to replace must match exactly, including spaces and comments: copy it from the source'
     )
 
@@ -82,7 +83,7 @@ def _replace(src, replacements, owner):
             starts = _lines_of(src, old)
             lines = f'line {starts[0]}' if len(set(starts)) == 1 else f'lines {", ".join(map(str, starts))}'
             raise ChangeError(
-                f'{owner} has {_brief(old)} {n} times, in {lines}: pass more of the line, so that it matches once'
+                f'{owner} has {_abbreviate(old)} {n} times, in {lines}: pass more of the line, so that it matches once'
             )
         if not n:
             raise ChangeError(_missing_message(owner, src, old))
@@ -149,7 +150,7 @@ def define(
     tree = ast.parse(what, file)
     functions = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     if not functions:
-        raise ChangeError(f'{_brief(what)} defines no function: it needs a line `def name(...):`')
+        raise ChangeError(f'{_abbreviate(what)} defines no function: it needs a line `def name(...):`')
     namespace = dict(names)
     try:
         exec(compile(tree, file, 'exec'), namespace)
@@ -322,9 +323,9 @@ class Contest(Expectations):
         quantities = {'ms': self.__getitem__, 'TFLOP/s': self.tflops, 'GB/s': self.gbs}
         if unit == 'x':
             return self.speedup(name, over)
-        return quantities[unit](name) if unit in quantities else self.noted(name, unit)
+        return quantities[unit](name) if unit in quantities else self.column_value(name, unit)
 
-    def noted(self, name, column):  # None where it was not measured
+    def column_value(self, name, column):  # None where it was not measured
         "Return the value of an additional column for a variant"
         columns = self[name] and self.rows[name]['columns']
         if columns and column not in columns:
@@ -381,8 +382,8 @@ def _merge_warnings(warnings, names):
         name, _, warning = line.removeprefix('in doubt, ').partition(': ')
         names_of_warning.setdefault(warning, []).append(name)
     return [
-        f'in doubt, {"all" if len(some) == len(names) > 2 else ", ".join(some)}: {warning}'
-        for warning, some in names_of_warning.items()
+        f'in doubt, {"all" if len(names_with_it) == len(names) > 2 else ", ".join(names_with_it)}: {warning}'
+        for warning, names_with_it in names_of_warning.items()
     ]
 
 
@@ -392,7 +393,7 @@ def _check_for(ways, args, check, writes):
         return check
     got = next(iter(ways.values()))(*args)
     want = (args[-1] if writes else got).clone()
-    return lambda got: same(got, want)
+    return lambda got: check_equal(got, want)
 
 
 def _measure(ways, inputs, check, writes, baseline, seconds, columns, clock):

@@ -15,7 +15,7 @@ import numpy as np
 from . import clocks, limits
 from ..support import plots
 from .recording import EXPECTED, Expectations
-from .stats import steady, summary
+from .stats import is_steady, summary
 from .timing import (
     Timing,
     call_checked,
@@ -55,12 +55,12 @@ def time_interleaved(
         if elapsed < min(min_seconds, seconds) * len(calls):
             continue
         if elapsed >= seconds * len(calls) or (
-            i + 1 >= MIN_ROUNDS and all(steady(sum(rounds, [])) for rounds in batches.values())
+            i + 1 >= MIN_ROUNDS and all(is_steady(sum(rounds, [])) for rounds in batches.values())
         ):
             return batches
 
 
-def ratio(base, other) -> tuple:  # (median, low, high): above 1, `other` is faster
+def median_speedup(base, other) -> tuple:  # (median, low, high): above 1, `other` is faster
     "Return the speedup of the candidate `other` over `base`, from the rounds of both"
     s = summary([np.median(base_times) / np.median(times) for base_times, times in zip(base, other)])
     return s.median, s.low, s.high
@@ -122,6 +122,7 @@ class Comparison(Expectations):
         return self.speedup(name, over) if unit == 'x' else values[unit]
 
     def _speedup_text(self, name):
+        "Return the cell of a candidate in the column of speedups"
         r, low, high = self.ratios[name]
         if name == self.baseline:
             return 'the baseline'
@@ -149,7 +150,8 @@ class Comparison(Expectations):
         "The warnings about each candidate"
         return [(name, d) for name, t in self.timings.items() for d in t.warnings]
 
-    def _where(self):
+    def _title(self):
+        "Return the title of the table: size, device and baseline"
         t = next(iter(self.timings.values()))
         size = '' if self.size is None else f'size {self.size}, '
         where = self.mark.partition(' (')[0] or t.device  # without the versions
@@ -157,12 +159,12 @@ class Comparison(Expectations):
 
     def __repr__(self):
         notes = [*self.comparisons, *(f'in doubt, {name}: {d}' for name, d in self.warnings)]
-        return repr(Table(*self._columns(), self._where(), '\n'.join(notes)))
+        return repr(Table(*self._columns(), self._title(), '\n'.join(notes)))
 
     def _repr_html_(self):
         head, rows = self._columns()
         warnings = [(f'in doubt, {name}', d) for name, d in self.warnings]
-        return Table(head, [*rows, *warnings], self._where(), '\n'.join(self.comparisons))._repr_html_()
+        return Table(head, [*rows, *warnings], self._title(), '\n'.join(self.comparisons))._repr_html_()
 
 
 def _compare_once(fns, args, baseline, clock, check, out, flops, bytes, seconds, peak, roof, size):
@@ -199,11 +201,12 @@ def _compare_once(fns, args, baseline, clock, check, out, flops, bytes, seconds,
     }
     for name, t in timings.items():
         time_short(t, clock, calls[name])
-    ratios = {name: ratio(batches[baseline], rounds) for name, rounds in batches.items()}
+    ratios = {name: median_speedup(batches[baseline], rounds) for name, rounds in batches.items()}
     return Comparison(timings, ratios, baseline, size)
 
 
-def _for_size(x, size):
+def _value_at_size(x, size):
+    "Return `x`, or its value at this size if it is a function"
     return x(size) if callable(x) else x
 
 
@@ -238,7 +241,7 @@ def compare(
 
     def compare_at(args, size=None):
         size_clock = clock or clocks.clock_for(args, flush)
-        work = _for_size(flops, size), _for_size(bytes, size)
+        work = _value_at_size(flops, size), _value_at_size(bytes, size)
         return _compare_once(fns, args, baseline, size_clock, check, out, *work, seconds, peak, roof, size)
 
     if sizes is None:

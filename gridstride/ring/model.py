@@ -14,7 +14,7 @@ class Task(NamedTuple):
 
     resource: tuple  # ('gpu', rank) or ('link', rank)
     seconds: float
-    after: tuple  # names of tasks that must have finished
+    dependencies: tuple  # names of tasks that must have finished
 
 
 class Link(NamedTuple):
@@ -33,7 +33,8 @@ def run_tasks(
     {'a': (0.0, 2.0), 'b': (2.0, 3.0)}
 
     Raises ValueError for a cycle of dependencies."""
-    pending = {name: set(task.after) for name, task in tasks.items()}  # name -> the unfinished tasks that it waits for
+    # name -> the unfinished tasks that it waits for
+    pending = {name: set(task.dependencies) for name, task in tasks.items()}
     dependents, queue, is_free = defaultdict(list), defaultdict(deque), defaultdict(lambda: True)
     times, events = {}, []  # events: a heap of (end, sequence number, name)
     for name, dependencies in pending.items():
@@ -69,14 +70,14 @@ def _forward_tasks(ranks, compute_time, send_time, overlap):
     tasks = {}
     for r in range(ranks):
         for s in range(ranks):
-            after = [(r, s - 1, 'attend'), ((r - 1) % ranks, s - 1, 'send')] if s else []
-            tasks[r, s, 'attend'] = Task(('gpu', r), compute_time(r, s), tuple(after))
+            dependencies = [(r, s - 1, 'attend'), ((r - 1) % ranks, s - 1, 'send')] if s else []
+            tasks[r, s, 'attend'] = Task(('gpu', r), compute_time(r, s), tuple(dependencies))
         for s in range(ranks - 1):
             right = (r + 1) % ranks
-            after = [((r - 1) % ranks, s - 1, 'send')] if s else []
+            dependencies = [((r - 1) % ranks, s - 1, 'send')] if s else []
             last = s - 1 if overlap else s  # the step after which one of the two buffers for keys is free
-            after += [(rank, last, 'attend') for rank in (r, right) if last >= 0]
-            tasks[r, s, 'send'] = Task(('link', r), send_time(r), tuple(after))
+            dependencies += [(rank, last, 'attend') for rank in (r, right) if last >= 0]
+            tasks[r, s, 'send'] = Task(('link', r), send_time(r), tuple(dependencies))
     return tasks
 
 
@@ -133,4 +134,4 @@ def simulate(
         if end > start:
             stamps[r].append(Stamp('attend' if activity == 'attend' else 'send', s, start, end))
     ideal = sum(t.seconds for t in tasks.values() if t.resource[0] == 'gpu') / ranks
-    return Simulated(max(stamp.end for of_rank in stamps for stamp in of_rank), ideal, stamps)
+    return Simulated(max(stamp.end for rank_stamps in stamps for stamp in rank_stamps), ideal, stamps)

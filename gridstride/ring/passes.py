@@ -29,7 +29,7 @@ def _no_stamp(activity, step):
     return nullcontext()
 
 
-def _check(q, k, v, order, ranks):
+def _check_operands(q, k, v, order, ranks):
     "Raise TypeError or ValueError unless q, k and v match, and the order fits the length"
     for name, x in dict(q=q, k=k, v=v).items():
         if not isinstance(x, torch.Tensor):
@@ -108,9 +108,9 @@ def _attend_first(call, incoming, q, k, v):
     if p is None or p.causal:
         return *_attend_own_keys(call, q, k, v), 1
     other_keys = [x[:, :, p.keys] for x in incoming.arriving]
-    wide = _sum_dtype(q, call.ranks) != q.dtype  # whether out is float32
+    is_out_float32 = _sum_dtype(q, call.ranks) != q.dtype
     with call.stamp('attend', 0):
-        options = p.rows.start or 0, *incoming.watch(), call.causal, call.scale, wide, incoming.parts
+        options = p.rows.start or 0, *incoming.watch(), call.causal, call.scale, is_out_float32, incoming.parts
         return *call.kernels.pair(q, k, v, *other_keys, *options), 2
 
 
@@ -154,13 +154,14 @@ class _Grads:
         self.sums = [allocate(x, dtype=sum_dtype, memory_format=torch.contiguous_format) for x in (q, k, v)]
 
     def _part_grads(self, step, p, k, v, heads, into=None):
+        "Compute dq, dk and dv of a `Piece` for a slice of the heads, into the tensors `into` if they are passed"
         dout, q, out, lse = (x[:, heads, p.rows] for x in self.rows)
         k, v = (x[:, heads, p.keys] for x in (k, v))
         with self.ring_call.stamp('gradients', step):
             options = p.causal, self.ring_call.scale
             return self.ring_call.kernels.gradients(dout, q, k, v, out, lse.contiguous(), *options, into=into)
 
-    def other_keys(self, step, k, v):
+    def add_other_keys(self, step, k, v):
         "Add the contribution of a step's keys to dq; return (dk, dv) of these keys, or () if no row attends to them"
         p = self.ring_call.piece(step, k)
         if p is None:
@@ -172,7 +173,7 @@ class _Grads:
             self.sums[0][:, :, p.rows] += dq
         return dk, dv
 
-    def start(self):
+    def start_own_keys(self):
         "Compute the gradients for the first half of the heads, while keys arrive"
         self._own_key_grads(slice(0, self.rows[1].shape[1] // 2))
 
@@ -180,7 +181,7 @@ class _Grads:
         "Return a context for the work on the keys of other ranks"
         return nullcontext()
 
-    def finish(self):
+    def finish_own_keys(self):
         "Compute the gradients for the second half of the heads, while the last gradients are sent"
         heads = self.rows[1].shape[1]
         self._own_key_grads(slice(heads // 2, heads))
@@ -195,7 +196,7 @@ class _Grads:
                 for view, x in zip(views, grads):
                     view += x
 
-    def add(self, keys, grads):
+    def add_received(self, keys, grads):
         "Add gradients that another rank has computed for a slice of this rank's keys and values"
         _add_key_grads(self.sums[1:], keys, grads)
 
@@ -212,7 +213,7 @@ def _high_priority_stream(device):
     return torch.cuda.Stream(device, priority=-1)
 
 
-class _ReducedGrads:
+class _AccumulatedGrads:
     """Like `_Grads`, with kernels that accumulate dq themselves.
 
     On a GPU, two kernels run concurrently: those for other keys have a higher priority, and the kernel for this rank's
@@ -231,7 +232,7 @@ class _ReducedGrads:
         pieces = [call.piece(step, q) for step in range(call.ranks)]
         return accumulator is not None and all(accumulator.fits(p.rows.start or 0) for p in pieces if p)
 
-    def start(self):
+    def start_own_keys(self):
         if self.stream:
             self.stream.wait_stream(torch.cuda.current_stream())
         with self.ring_call.stamp('gradients', 0):
@@ -240,18 +241,18 @@ class _ReducedGrads:
     def overlap(self):
         return torch.cuda.stream(self.stream) if self.stream else nullcontext()
 
-    def finish(self):
+    def finish_own_keys(self):
         if self.stream:
             torch.cuda.current_stream().wait_stream(self.stream)
 
-    def other_keys(self, step, k, v):
+    def add_other_keys(self, step, k, v):
         p = self.ring_call.piece(step, k)
         if p is None:
             return ()
         with self.ring_call.stamp('gradients', step):
             return self.parts.add(k[:, :, p.keys], v[:, :, p.keys], p.rows.start or 0, p.causal)
 
-    def add(self, keys, grads):
+    def add_received(self, keys, grads):
         if self.received is None and self.ring_call.ranks > 2:
             self.received = [torch.zeros(x.shape, dtype=torch.float32, device=x.device) for x in self.own_keys]
         _add_key_grads(self.received or self.sums, keys, grads)
@@ -265,21 +266,21 @@ class _ReducedGrads:
 
 def _backward(call, dout, q, k, v, out, lse):
     "Compute the gradients of this rank's q, k and v"
-    accumulator = _ReducedGrads if _ReducedGrads.supports(call, q) else _Grads
+    accumulator = _AccumulatedGrads if _AccumulatedGrads.supports(call, q) else _Grads
     call.open(k, v)
     incoming = call.carrier.fetch(1) if call.ranks > 1 else None
     outgoing = None  # the gradients in flight, from `_send_grads`
     grads = accumulator(call, dout, q, k, v, out, lse)
-    grads.start()
+    grads.start_own_keys()
     with grads.overlap():
         for step in range(1, call.ranks):
             with call.stamp('wait', step):
                 k, v = incoming.wait()
             incoming = None if call.is_last(step) else call.carrier.fetch(step + 1)
-            key_grads = grads.other_keys(step, k, v)
+            key_grads = grads.add_other_keys(step, k, v)
             _recv_grads(call, grads, outgoing)
             outgoing = _send_grads(call, step, k, key_grads)
-    grads.finish()
+    grads.finish_own_keys()
     _recv_grads(call, grads, outgoing)
     call.carrier.close()
     return [x.to(q.dtype) for x in grads.result()]
@@ -299,7 +300,7 @@ def _recv_grads(call, grads, in_flight):
         with call.stamp('wait', step):
             arrived = messages.wait()
         if keys:
-            grads.add(keys, arrived)
+            grads.add_received(keys, arrived)
         call.carrier.release_grads(step)
 
 
@@ -341,7 +342,7 @@ def attention(
     carrier = carrier or Messages()
     if isinstance(carrier, type) or not hasattr(carrier, 'fetch'):
         raise TypeError(f'ring: carrier is {carrier!r}; expected an instance, such as carrier=ring.Copies()')
-    _check(q, k, v, order, rank_and_ranks()[1])
+    _check_operands(q, k, v, order, rank_and_ranks()[1])
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
     call = _RingCall(order, causal, scale, kernels or kernels_for(q, k, v), carrier, stamp or _no_stamp)
     out_and_lse = _Ring.apply(q, k, v, call)
@@ -359,7 +360,7 @@ def gathered_attention(
     stamp=None,
 ):  # like q
     "Compute the forward pass of `attention` after an all-gather of all keys and values"
-    _check(q, k, v, order, rank_and_ranks()[1])
+    _check_operands(q, k, v, order, rank_and_ranks()[1])
     stamp, scale = stamp or _no_stamp, q.shape[-1] ** -0.5 if scale is None else float(scale)
     call = _RingCall(order, causal, scale, kernels or kernels_for(q, k, v), None, stamp)
     with stamp('wait', 0):

@@ -28,8 +28,8 @@ import torch
 import torch.distributed as dist
 
 _HOST = '127.0.0.1'
-_GRACE = 2.0  # seconds in which other ranks must answer after a failure, notice a lost connection, and exit
-_SETTLE = 0.6  # seconds in which other errors may arrive after a failure
+_GRACE_SECONDS = 2.0  # seconds in which other ranks must answer after a failure, notice a lost connection, and exit
+_SETTLE_SECONDS = 0.6  # seconds in which other errors may arrive after a failure
 # Modules that are imported once, before ranks are forked; torch imports the last one when it computes gradients.
 _PRELOADED_MODULES = (
     *(f'{__package__}.{module}' for module in ('processes', 'passes', 'ulysses_and_tree', 'timestamps')),
@@ -238,7 +238,7 @@ def _start(context, rank, *args):
 
 def _exit_reason(process):
     "Describe why a process ended"
-    process.join(_GRACE)
+    process.join(_GRACE_SECONDS)
     code = process.exitcode
     if code == -signal.SIGABRT:
         return 'died: SIGABRT; gloo aborts if ranks pass tensors of different shapes'
@@ -268,7 +268,8 @@ def _ask_where(processes, finished, settle):
             child.pipe.send('where')
     begin = time.monotonic()
     while (
-        pending and (remaining := begin + (settle if set(reports) >= set(pending) else _GRACE) - time.monotonic()) > 0
+        pending
+        and (remaining := begin + (settle if set(reports) >= set(pending) else _GRACE_SECONDS) - time.monotonic()) > 0
     ):
         for pipe in connection.wait([child.pipe for child in pending.values()], remaining):
             child = next(child for child in pending.values() if child.pipe is pipe)
@@ -289,7 +290,9 @@ def _failure(processes, finished, rank, why):
     "Return the `RankError` for a failure of `rank`; the root cause may be another rank, for which `rank` waited"
     timed_out = why.startswith('did not finish')
     others = _ask_where(
-        processes, finished if timed_out else {*finished, rank}, _GRACE if why.startswith('died') else _SETTLE
+        processes,
+        finished if timed_out else {*finished, rank},
+        _GRACE_SECONDS if why.startswith('died') else _SETTLE_SECONDS,
     )
     reports = {**{r: 'had finished' for r in finished}, **others}
     reports[rank] = f'{why}: it {reports[rank]}' if timed_out else why
@@ -321,9 +324,9 @@ def _end_all(processes):
     for child in processes:
         with suppress(OSError):
             child.pipe.send('end')
-    limit = time.monotonic() + _GRACE
+    deadline = time.monotonic() + _GRACE_SECONDS
     for child in processes:
-        child.process.join(max(0, limit - time.monotonic()))
+        child.process.join(max(0, deadline - time.monotonic()))
         if child.process.is_alive():
             child.process.kill()
             child.process.join()

@@ -17,7 +17,7 @@ _SEND_COLOR = PALETTE[1]
 class Stamp(NamedTuple):
     "An activity of a rank, from `start` to `end`, in seconds since all ranks created their `Stamps`"
 
-    what: str  # 'attend', 'gradients', 'merge', 'wait', 'send'
+    activity: str  # 'attend', 'gradients', 'merge', 'wait', 'send'
     step: int
     start: float
     end: float
@@ -37,6 +37,7 @@ class Stamps:
         self.begin = self._now()
 
     def _now(self):
+        "Return the time on the CPU, or on a GPU an event that is recorded now"
         if not self.on_gpu:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
@@ -51,26 +52,31 @@ class Stamps:
         self.recorded.append((activity, step, start, self._now()))
 
     def _seconds(self, t):
+        "Return the seconds from the start to a time that `_now` has returned"
         return self.begin.elapsed_time(t) / 1e3 if self.on_gpu else t - self.begin
 
     def read(self) -> list:  # of `Stamp`
         "Wait for all work on the GPU, and return the recorded activities"
         if self.on_gpu:
             torch.cuda.synchronize()
-        return [Stamp(activity, step, self._seconds(a), self._seconds(b)) for activity, step, a, b in self.recorded]
+        return [
+            Stamp(activity, step, self._seconds(start), self._seconds(end))
+            for activity, step, start, end in self.recorded
+        ]
 
 
 def _boxes(stamps, is_send):
+    "Return a `Box` per message (`is_send`), or per other activity"
     return [
         Box(
             stamp.start,
             stamp.end,
-            str(stamp.step) if stamp.what != 'wait' else '',
-            _COLORS.get(stamp.what, _SEND_COLOR),
-            f'{stamp.what} {stamp.step}',
+            str(stamp.step) if stamp.activity != 'wait' else '',
+            _COLORS.get(stamp.activity, _SEND_COLOR),
+            f'{stamp.activity} {stamp.step}',
         )
         for stamp in stamps
-        if (stamp.what == 'send') == is_send
+        if (stamp.activity == 'send') == is_send
     ]
 
 
@@ -81,9 +87,9 @@ def draw_timeline(
 ):  # an SVG picture
     "Draw one row per rank: computation is coloured, with its step, and waiting is grey; a second row shows messages"
     rows = []
-    for r, of_rank in enumerate(map(list, stamps)):
-        rows.append(Row(f'rank {r}', _boxes(of_rank, False)))
-        if sends := _boxes(of_rank, True):
+    for r, rank_stamps in enumerate(map(list, stamps)):
+        rows.append(Row(f'rank {r}', _boxes(rank_stamps, False)))
+        if sends := _boxes(rank_stamps, True):
             rows.append(Row('sends', sends))
     return strip(rows, title=title, start=0, end=end)
 
@@ -94,7 +100,7 @@ def timeline(
 ) -> Picture:
     "Draw the timeline of one run, or of several runs to compare"
     runs = stamps if isinstance(stamps, dict) else {'': stamps}
-    end = max(stamp.end for ranks in runs.values() for of_rank in ranks for stamp in of_rank)
+    end = max(stamp.end for ranks in runs.values() for rank_stamps in ranks for stamp in rank_stamps)
     return Picture(*[draw_timeline(ranks, title, end) for title, ranks in runs.items()], caption=caption)
 
 
@@ -102,6 +108,6 @@ def busy(
     stamps,  # rank by rank
 ) -> list:  # of fractions, rank by rank
     "Return the fraction of the time in which a rank computes, per rank"
-    end = max(stamp.end for of_rank in stamps for stamp in of_rank)
+    end = max(stamp.end for rank_stamps in stamps for stamp in rank_stamps)
     computing = 'attend', 'gradients', 'merge'
-    return [sum(s.end - s.start for s in of_rank if s.what in computing) / end for of_rank in stamps]
+    return [sum(s.end - s.start for s in rank_stamps if s.activity in computing) / end for rank_stamps in stamps]

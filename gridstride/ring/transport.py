@@ -16,7 +16,7 @@ from ..utils import cdiv
 _KEYS, _GRADS = 1, 2  # message tags: a pair of ranks may have both kinds in flight
 
 
-class _InFlight:
+class _MessagesInFlight:
     "Messages in flight, their descriptions, and the tensors that they fill (`arriving`)"
 
     def __init__(self, works, names, arriving, patience, on_gpu):
@@ -53,7 +53,7 @@ class Messages:
         names += [f'rank {destination} to take {content}'] * len(sends)
         with waiting(f'ranks {destination} and {source}', self.patience):
             works = dist.batch_isend_irecv(receives + sends) if receives + sends else []
-        return _InFlight(works, names, arriving, self.patience, self.own_tensors[0].is_cuda)
+        return _MessagesInFlight(works, names, arriving, self.patience, self.own_tensors[0].is_cuda)
 
     def fetch(self, step):
         "Start to fetch the tensors of rank `me - step`; call `wait` on the result before the next step"

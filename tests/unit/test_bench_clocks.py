@@ -34,9 +34,9 @@ def test_sensors_give_a_state_in_mhz_watt_and_degrees():
 
 def test_sensors_without_a_value_give_the_reason():
     def gone(): raise OSError('libnvidia-ml.so.1 is not here')
-    assert Sensors('a-b', gone).read() is None and names(Sensors('a-b', gone).why, 'libnvidia-ml.so.1')
+    assert Sensors('a-b', gone).read() is None and names(Sensors('a-b', gone).unavailable_reason, 'libnvidia-ml.so.1')
     unknown = Sensors('a-b', nvml(known=6))
-    assert unknown.read() is None and 'status 6' in unknown.why
+    assert unknown.read() is None and 'status 6' in unknown.unavailable_reason
 
 
 def state(mhz, *reasons): return State(mhz, 1980, 400, 41, reasons)

@@ -3,7 +3,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from gridstride.bench.stats import time_warnings, interval, steady, summary
+from gridstride.bench.stats import time_warnings, interval, is_steady, summary
 
 
 def chance(n):
@@ -47,4 +47,4 @@ def test_times_of_two_kinds_are_noisy():
 
 
 def test_steady_is_enough_runs_with_a_known_median(calm):
-    assert steady(calm) and not steady(calm[:19]) and not steady(np.random.default_rng(0).uniform(1, 2, 50))
+    assert is_steady(calm) and not is_steady(calm[:19]) and not is_steady(np.random.default_rng(0).uniform(1, 2, 50))

@@ -1,7 +1,7 @@
 """The ladder of the chapter `matmul_ladder`: float32 products; each step applies one more optimization.
 
 A name that ends in `_src` is CUDA C, and one that ends in `_changes` is a dict for `changed`, old text -> new text. The
-other objects are rungs.
+other objects are kernels.
 """
 
 from .rung import Rung

@@ -13,7 +13,7 @@ from .rung import Product, Rung
 from ...support import plots
 from ...prof.show import Table
 from ...bench.keys import key
-from ...bench.recording import Unavailable, is_recording, machine, measured_in_part, read, recorded
+from ...bench.recording import Unavailable, is_recording, machine, mark_partly_recorded, read, recorded
 from ...utils import backend, check
 
 
@@ -275,7 +275,7 @@ def _file_name(text):
     return re.sub(r'\W+', '_', text).strip('_')
 
 
-def _rung_key_parts(rung):
+def _kernel_key_parts(rung):
     "Return the parts of a recording's key that identify a kernel or another function"
     return (
         [rung.src, list(rung.threads), rung.shared, {k: list(map(str, v)) for k, v in rung.tma_boxes.items()}]
@@ -343,7 +343,7 @@ class Ladder:
         return f'{self.record}_{_file_name(rung.name)}'
 
     def _key_parts(self, rung):
-        return _rung_key_parts(rung), list(self.shape), _dtype_of(rung)
+        return _kernel_key_parts(rung), list(self.shape), _dtype_of(rung)
 
     def _with_counters(self, rung, fields):
         "Add the recorded counters that this machine cannot read, with a warning about them"
@@ -357,7 +357,7 @@ class Ladder:
         missing = {name: value for name, value in recording.data.get('counters', {}).items() if name not in counters}
         if not missing:
             return fields
-        measured_in_part()
+        mark_partly_recorded()
         missing_text = ', '.join(missing) if counters else 'its counters'
         warnings = [*fields.get('warnings', ()), f'{missing_text}: {recording.mark}']
         return {**fields, 'counters': {**missing, **counters}, 'warnings': warnings}
