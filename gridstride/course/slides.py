@@ -31,7 +31,7 @@ const step = {ArrowRight: 1, ArrowDown: 1, PageDown: 1, ' ': 1, ArrowLeft: -1, A
 let now = (parseInt(location.hash.slice(1)) || 1) - 1;
 function show(i) {
   now = Math.max(0, Math.min(all.length - 1, i));
-  all.forEach((s, k) => s.classList.toggle('now', k === now));
+  for (const [k, s] of all.entries()) s.classList.toggle('now', k === now);
   document.getElementById('at').textContent = `${now + 1} / ${all.length}`;
   history.replaceState(null, '', `#${now + 1}`);
   scrollTo(0, 0);
