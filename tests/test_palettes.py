@@ -64,5 +64,5 @@ def test_text_on_each_colour_can_be_read():
 
 def test_block_warp_and_thread_differ_in_lightness():
     "Without colours, as on paper"
-    light = [lab(linear(c))[0] for c in (pictures._BLOCK, pictures._WARP, pictures._THREAD)]
+    light = [lab(linear(c))[0] for c in (pictures._BLOCK_COLOR, pictures._WARP_COLOR, pictures._THREAD_COLOR)]
     assert min(abs(a - b) for a, b in combinations(light, 2)) > 12
