@@ -190,7 +190,7 @@ def test_commands_of_contributing_exist():
     text = (ROOT/'CONTRIBUTING.md').read_text(encoding='utf-8')
     commands = set(re.findall(r'`(nbdev-\w+)', text))
     assert commands and all((Path(sys.executable).parent/c).exists() for c in commands)
-    assert len([l for l in text.splitlines() if re.match(r'\d+\. ', l)]) == 10
+    assert len([l for l in text.splitlines() if re.match(r'\d+\. ', l)]) == 11
 
 
 BLOCKS = re.findall(r'```python\n(.*?)```', (ROOT/'gridstride/README.md').read_text(encoding='utf-8'), re.S)

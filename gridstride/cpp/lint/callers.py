@@ -20,6 +20,7 @@ from ..frontend.reader import Head, declaration_heads, namespace_of, parameter, 
 from .host_device_check import HOST_AND_DEVICE_FUNCTIONS, HOST_FUNCTION_IN_DEVICE_CODE
 
 _AMBIGUOUS_NAMES = HOST_AND_DEVICE_FUNCTIONS | BUILTIN  # a function of the GPU, too, may have such a name
+_PTX_MACROS = tuple(f'GRIDSTRIDE_PTX_{o}' for o in ('IN', 'OUT', 'INOUT', 'STORE'))  # of rewritten operands
 _DEVICE_SPECIFIERS = {'__global__', '__device__', '__constant__', '__shared__', '__managed__'}
 _UNMARKED_WORDS = _DEVICE_SPECIFIERS | {'typedef', 'using', 'static_assert', 'namespace', 'extern', 'new', 'delete'}
 _ACCESS_SPECIFIERS = {'public', 'private', 'protected'}
@@ -104,7 +105,10 @@ _LINKAGE = {'extern', 'static', 'inline', '__inline__', '__forceinline__', 'cons
 
 def _private_ptx_functions(c, functions):
     "Yield the first token of each plain device function of `functions` that contains PTX and is declared only once"
-    in_ptx = [i for i in c.find('ptx') if (c[i - 2], c[i - 1]) == ('gridstride', '::')]
+    in_ptx = sorted(
+        [i for i in c.find('ptx') if (c[i - 2], c[i - 1]) == ('gridstride', '::')]
+        + [i for macro in _PTX_MACROS for i in c.find(macro)]
+    )
     definitions = {f.paren - 1 for f in functions if f.defined}
     for f in functions:
         is_plain_device = '__device__' in map(c.__getitem__, range(f.first, f.paren))  # written out, not as a macro
