@@ -2,6 +2,7 @@
 import numpy as np
 import pytest
 
+from found import names
 from gridstride import cpp, cuda_kernel, sim
 from gridstride.support.memory_transactions import wavefronts
 from gridstride.sim import cuda
