@@ -20,7 +20,7 @@ pytest.register_assert_rewrite('sim_cases')  # its functions are tests of two mo
 # that share the tests are started by one that has set it already.
 GIVEN = os.environ.setdefault('GRIDSTRIDE_GIVEN_BACKEND', os.environ.get('GRIDSTRIDE_BACKEND', ''))
 os.environ.update(GRIDSTRIDE_BACKEND='sim', GRIDSTRIDE_QUIET='1', OMP_WAIT_POLICY='passive')
-os.environ['OPENBLAS_NUM_THREADS'] = '1'  # on busy cores two threads take ten times as long for a small product
+os.environ['OPENBLAS_NUM_THREADS'] = '1'  # two threads on busy cores slow a small product down tenfold
 for name in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_MISSED', 'GRIDSTRIDE_LOOKUPS', 'GRIDSTRIDE_CLAIMS',
              'GRIDSTRIDE_PROGRESS'):
     os.environ.pop(name, None)
