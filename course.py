@@ -700,6 +700,8 @@ def main(argv):
     except KeyboardInterrupt:
         sys.stderr.write('\nStopped; the same command continues where it stopped.\n')
         sys.exit(130)
+    except BrokenPipeError:  # `course.py progress | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as e:
         what, why = e.filename or ROOT, e.strerror or e
         fail(f'{what} cannot be used: {why}. Fix that, then run the same command again.')

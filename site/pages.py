@@ -185,7 +185,7 @@ def section(
 def home(readme):
     "Make the home page: index.md, with the README's texts at its marks"
     title, what, picture_of_a_race = re.fullmatch(
-        r'# .*\n+\*\*(.*)\.\*\*\n+([^!]*)\n\n(!\[.*)', section(readme, '')
+        r'# .*\n+\*\*(.*)\.\*\*\n+([^!]*)\n\n(!\[.*)\s*(?:<!-- links[\s\S]*)?', section(readme, '')
     ).groups()
     page = (ROOT / 'site/index.md').read_text(encoding='utf-8')
     for mark, text in dict(title=title, what=what, picture=picture_of_a_race).items():

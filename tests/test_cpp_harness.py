@@ -61,16 +61,21 @@ def test_values_that_do_not_fit_are_refused(kernel, values):
 
 
 def test_launches_and_findings():
-    assert '70' in launch(SRC, 'scale', {}, size=70, block=32)
+    lines = []
+    launch(SRC, 'scale', {}, size=70, block=32, report=lines.append)
+    assert '70' in lines[0]
     with pytest.raises(MemcheckError): launch(SRC, 'unguarded', {}, size=70, block=32)
     values = {'x': (30, 20), 'h': 30, 'w': 20}
-    assert 'float64[30, 20]' in launch(SRC, 'add<double, int>', values, grid=(2, 2), block=(16, 16))
+    launch(SRC, 'add<double, int>', values, grid=(2, 2), block=(16, 16), report=lines.append)
+    assert 'float64[30, 20]' in lines[1]
 
 
 def test_the_command(source, capsys, tmp_path):
     assert main(['--launch', 'scale', '--size', '70', '--block', '32', str(source)]) == 0
     assert capsys.readouterr().out.startswith('scale<<<3, 32>>>')
     assert main(['--launch', 'unguarded', '--arg', 'x=100', '--size', '64', str(source)]) == 1
+    assert capsys.readouterr().out.startswith('unguarded<<<'), 'the launch is printed before its finding'
+    with pytest.raises(SystemExit): main([str(source), '--launch', 'scale'])
     assert main(['--launch', 'nothing', str(source)]) == 1 and 'nothing' in capsys.readouterr().err
     (tmp_path/'bad.json').write_text('{')
     assert main(['--launch', 'scale', '--args', str(tmp_path/'bad.json'), str(source)]) == 1

@@ -10,11 +10,14 @@ from pathlib import Path
 
 from ..support.atomic_write import write_whole
 from .lessons import NBS, ROOT, exercises, pick, read
+from .publishing import without_links
 
 __all__ = ['STUDENT_FOLDER', 'is_solution', 'student_edition', 'write_student_editions']
 
 STUDENT_FOLDER = ROOT / 'student'
+# What lessons say of solutions, of outputs, and where the course's own lesson, with solutions, can be opened
 _PROMISE = 'Each exercise has a folded solution below it, but you learn more if you try first.'
+_OUTPUTS = ' (The outputs are already there; *Edit → Clear Outputs of All Cells* removes them.)'
 
 
 def is_solution(cell) -> bool:
@@ -23,8 +26,8 @@ def is_solution(cell) -> bool:
 
 
 def _student_cell(cell):
-    "Return a cell without outputs, and without the sentence that promises solutions"
-    source = ''.join(cell['source']).replace(_PROMISE, '').rstrip()
+    "Return a cell without outputs, links to the course's own lesson, and sentences that promise outputs or solutions"
+    source = without_links(''.join(cell['source'])).replace(_PROMISE, '').replace(_OUTPUTS, '').rstrip()
     cell = {**cell, 'source': source.splitlines(True)}
     return {**cell, 'outputs': [], 'execution_count': None} if cell['cell_type'] == 'code' else cell
 

@@ -139,6 +139,9 @@ def reset(
 ) -> list:  # (name of the copy, name of the old one) per lesson
     "Make a fresh copy of a lesson; the old copy gets another name. Raises `LookupError` for a number no lesson has"
     chosen_lessons = pick([number], nbs)
+    if len(chosen_lessons) > 1:
+        names = ', '.join(lesson.name.partition('_')[0] for lesson in chosen_lessons)
+        raise LookupError(f'Chapter {number} has several lessons: name one of {names}')
     folder.mkdir(exist_ok=True)
     sources_of_lesson, renamed = _load_sources(folder), []
     for lesson in chosen_lessons:

@@ -894,6 +894,13 @@ def _links_of_lesson(lesson, root):
     return launch_links(lesson.file, settings(root), page)
 
 
+def _try_it(root):
+    "Return the line of the README that opens the first lesson, and the site"
+    links = _links_of_lesson(LESSONS[0], root)
+    here = ', '.join(f'[{text[0].lower() + text[1:]}]({url})' for text, url in links.items())
+    return f'Lesson 01: {here}. All lessons: [the site]({settings(root)["site"]}).'
+
+
 def lesson_table(
     root,  # of the repository
 ) -> str:
@@ -966,6 +973,7 @@ def written(
     generated = {p: relinked(p.read_text(encoding='utf-8')) for p in _pages_with_links(root)}
     readme, all_lessons = root / 'README.md', root / 'nbs/README.md'
     generated[readme] = _insert_table(generated[readme], 'clone', f'```bash\n{clone_commands(settings(root))}\n```')
+    generated[readme] = _insert_table(generated[readme], 'links', _try_it(root))
     generated[readme] = _insert_table(generated[readme], 'lanes', lane_table(LESSONS))
     generated[readme] = _insert_table(generated[readme], 'parts', part_table(lessons_by_part()))
     instructors = root / 'INSTRUCTORS.md'

@@ -2,6 +2,7 @@
 kernel of a source that has no `main`."""
 
 import argparse, ctypes, sys
+from functools import partial
 from pathlib import Path
 
 from . import emulator
@@ -59,11 +60,13 @@ def _dims(text):
 
 
 def _launch(a, src):
-    "Launch one kernel of a file that has no `main`, and print the launch"
+    "Launch one kernel of a file that has no `main`; print the launch first, because its sizes decide what is found"
     from .harness import launch, read_values
 
     values = read_values(a.arg, a.args_file)
-    print(launch(src, a.launch, values, a.size, a.grid, a.block, a.seed or 0, False if a.unchecked else None))
+    sizes = a.size, a.grid, a.block, a.seed or 0
+    launch(src, a.launch, values, *sizes, False if a.unchecked else None, partial(print, flush=True))
+    print('The launch ended; nothing was checked.' if a.unchecked else 'No finding. Values were not checked.')
     return 0
 
 
@@ -104,6 +107,8 @@ def main(argv=None) -> int:  # exit status
     p = _parser()
     a = p.parse_args(argv)
     files, args = _split(a)
+    if '--launch' in args:
+        p.error(f'options come before the file: python -m gridstride.cpp --launch KERNEL {a.file}')
     if missing := [path for path in a.include if not path.is_dir()] or [path for path in files if not path.is_file()]:
         p.error(f'{missing[0]}: No such file or directory')
     src, *others = [path.read_text(encoding='utf-8-sig', errors='replace') for path in files]

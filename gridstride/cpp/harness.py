@@ -135,11 +135,12 @@ def launch(
     block=256,  # threads per block, likewise
     seed=0,  # of random values
     checks=None,  # as for `cuda_kernel`
-) -> str:  # the launch, as one line
+    report=lambda line: None,  # called with the launch, as one line, before it begins
+):
     "Launch a kernel with these arguments; raises `KernelError` for a finding"
     kernel = cuda_kernel(src, name, checks=checks)
     arguments = make_arguments(_instantiate_parameters(kernel.params, src, name), values, size, seed)
     threads = int(np.prod(block))
     grid = cdiv(size, threads) if grid is None else grid
+    report(f'{name}<<<{grid}, {block}>>>({", ".join(map(_format_argument, kernel.params, arguments))})')
     kernel[grid, block](*arguments)
-    return f'{name}<<<{grid}, {block}>>>({", ".join(map(_format_argument, kernel.params, arguments))})'
