@@ -1,6 +1,6 @@
 """Makes a page per finding, from the table of `diagnostics/messages.py` and the kernels in `site/messages`."""
 
-import re, sys
+import json, re, sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -104,9 +104,19 @@ def shown(
     return f'{prose}\n\n## Wrong\n\n```python\n{wrong}```\n\n## Right\n\n```python\n{right}```\n'
 
 
+PRINTED_FILE = ROOT / 'site/messages/printed.json'  # {kind-code: first line of what the page's wrong kernel prints}
+PRINTED = json.loads(PRINTED_FILE.read_text(encoding='utf-8')) if PRINTED_FILE.exists() else {}
+
+
+def says(kind, code, words):
+    "Return what a finding says: as its wrong kernel prints it, or else the text of the table, without its fields' braces"
+    line = PRINTED.get(f'{kind}-{code}') or re.sub(r'\{[^}]*\}', '…', first_wording(words))
+    return escaped(line)
+
+
 def page(kind, code, words, example):
     "Make the page of a finding"
-    quoted = [] if is_bare(words) else [f'> {escaped(first_wording(words))}\n']
+    quoted = [f'> {says(kind, code, words)}\n']
     return '\n'.join(
         [
             '---\norphan: true\n---',
@@ -151,9 +161,9 @@ def index(known):  # the result of `examples`
         out += [f'\n## {kind}\n', f'{meaning}.\n', '| finding | what it says |', '|---|---|']
         for (k, code), words in WORDS.items():
             if k == kind:
-                says = known[k, code][0] if is_bare(words) else escaped(first_wording(words))
-                says = says.replace('|', '\\|')
-                out.append(f'| [{code.replace("_", " ")}]({kind}-{code}.md) | {says} |')
+                said = known[k, code][0] if is_bare(words) and (k, code) in known else says(k, code, words)
+                said = said.replace('|', '\\|')
+                out.append(f'| [{code.replace("_", " ")}]({kind}-{code}.md) | {said} |')
     return '\n'.join(out) + '\n'
 
 

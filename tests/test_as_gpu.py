@@ -612,7 +612,7 @@ print(o, torch.ones(3, device='cuda').sum().item(), torch.cuda.is_available())
 PARENT = """
 import os, subprocess, sys, torch, venv
 venv.create('other', symlinks=True)
-idle = 'import sys; print([k for k in map(lambda f: type(f).__name__, sys.meta_path) if k == "AtImport"]'
+idle = 'import sys; print([k for k in map(lambda f: type(f).__name__, sys.meta_path) if k == "EmulatingFinder"]'
 idle += ', "gridstride" in sys.modules)'
 own = 'import sys, sitecustomize; print(sitecustomize.mine, "children" in str(sys.path))'
 os.makedirs('site')
@@ -634,7 +634,7 @@ def test_python_programs_that_a_program_starts_are_emulated(tmp_path):
     r = run('p.py', folder=tmp_path)
     said, idle, other, own, simulator = r.stdout.splitlines()[-5:]
     assert said == '[5.] 3.0 True', r
-    assert idle == "['AtImport'] False"  # nothing is imported before it is used
+    assert idle == "['EmulatingFinder'] False"  # nothing is imported before it is used
     assert other == '[] False' and simulator == '[] False' and own == '3 False'
 
 

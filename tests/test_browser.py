@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 import course
 course.PYTHON = Path(sys.executable)  # the packages are here already
-course.start_lab(course.lesson_page('01'), course.free_port(8900), False)
+course.copy_lessons()
+course.start_lab(course.first_page('01'), course.free_port(8900), False)
 '''
 WHOLE_PAGE = {'windowingMode': 'none'}  # cells that are scrolled away stay in the page
 READY = '''n => document.querySelectorAll('.jp-Notebook .jp-CodeCell').length >= n
@@ -47,7 +48,8 @@ def course(tmp_path):
     for c in nb['cells']:
         if c['cell_type'] == 'code': c['outputs'] = []
     path.write_text(json.dumps(nb), encoding='utf-8')
-    return here, [c for c in nb['cells'] if c['cell_type'] == 'code' and ''.join(c['source']).strip()]
+    shown = [c for c in nb['cells'] if not c['metadata'].get('jupyter', {}).get('source_hidden')]  # with a prompt
+    return here, [c for c in shown if c['cell_type'] == 'code' and ''.join(c['source']).strip()]
 
 
 @pytest.fixture

@@ -122,7 +122,7 @@ def add_one(x):
     if i < x.size: x[i] += 1
 
 def test_an_engine_that_does_not_exist():
-    with pytest.raises(ValueError, match=saying('engine is', "'d'", "'lanes'", "'c'")):
+    with pytest.raises(ValueError, match=saying('engine', "'lanes'", "'c'", "'d'")):
         with sim.options(engine='d'): pass
 
 def test_the_option_ends_with_its_block():

@@ -18,7 +18,7 @@ from found import saying
 TPB,TILE,SCALE,TAPS,OFFSETS,FLAG,BIG = 64,8,0.25,(0.25,0.5,0.25),(-1,0,1),True,2**40
 TABLE,K33 = np.array([3.,1.,4.,1.]),np.arange(9.).reshape(3,3).astype('f4')
 CONFIG = types.SimpleNamespace(n=3, eps=1e-6)
-MODES = dict(is_contiguous={}, doubles=dict(doubles=True), wide=dict(doubles=True, wide=True))
+MODES = dict(plain={}, doubles=dict(doubles=True), wide=dict(doubles=True, wide=True))
 HOST = '#ifndef __CUDACC_RTC__  // what follows is for the host'
 
 def rng(): return np.random.default_rng(0)
