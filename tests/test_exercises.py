@@ -332,7 +332,7 @@ FACTS = {
         ('double_arrays', 'float32', '.to(torch.float64)'), ('index_without_a_type', '`int i = ...`'),
         ('returns_the_sum', '`void`'), ('writes_what_is_const', '`const`'), ('one_number_for_out', '`float *x`'),
         ('index_with_a_fraction', '`int i = ...`'), ('writes_the_elements_of_others', 'out['),
-        ('divides_as_in_python', '`//`', '`/`'), ('one_thread_a_row', 'out[16]'), ('guard_left', '`r <= h`'),
+        ('divides_as_in_python', '`//`', '`/`'), ('one_thread_a_row', 'out[1'), ('guard_left', '`r <= h`'),
         ('product_of_torch', '__global__'), ('one_thread_for_all_results', 'one block'),
         ('two_brackets', 'angle brackets')],
     'shared_memory_cuda': [
