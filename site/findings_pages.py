@@ -109,7 +109,7 @@ PRINTED = json.loads(PRINTED_FILE.read_text(encoding='utf-8')) if PRINTED_FILE.e
 
 
 def says(kind, code, words):
-    "Return what a finding says: as its wrong kernel prints it, or else the text of the table, without its fields' braces"
+    "Return what a finding says: as its wrong kernel prints it, or else the table's text with its fields left out"
     line = PRINTED.get(f'{kind}-{code}') or re.sub(r'\{[^}]*\}', '…', first_wording(words))
     return escaped(line)
 
