@@ -274,8 +274,7 @@ def test_a_wrong_call_of_the_judge_is_refused(call, error, said):
 
 def test_a_text_of_one_line_is_taken_for_a_path():
     for text in 'def custom_kernel(data): return data', 'x'*5000:
-        said = f'{text[:80]} is not a file; pass the path of a submission, or its text (some lines)'
-        assert said in judge(text, 'add').why
+        assert 0 < judge(text, 'add').why.count(text[:300]) and 'x'*301 not in judge(text, 'add').why
 
 
 def test_attributes_that_torch_compile_adds_are_not_methods():

@@ -3,7 +3,6 @@
 import ast
 import os
 import re
-import textwrap
 import tokenize
 from pathlib import Path
 from typing import NamedTuple
@@ -206,8 +205,7 @@ def _read_text(path):
     "Read the text of a file; raise `FormError` if it is not a text file"
     if not os.path.isfile(path):
         actual = 'a folder' if os.path.isdir(path) else 'not a file'
-        shown = textwrap.shorten(str(path), 300)
-        raise FormError(f'{shown} is {actual}; pass the path of a submission, or its text (some lines)')
+        raise FormError(f'{str(path)[:300]} is {actual}; pass the path of a submission, or its text (some lines)')
     try:
         with tokenize.open(path) as f:  # handles byte order marks, and lines such as `# coding: latin-1`
             return f.read(_MAX_CHARACTERS + 1)
