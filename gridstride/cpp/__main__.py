@@ -74,9 +74,9 @@ def _split(options):
     "Split the parsed command line into (source files, arguments of the program)"
     num_files = next((i for i, arg in enumerate(options.args) if not arg.endswith(_SOURCES)), len(options.args))
     program_args = options.args[num_files:]
-    return [options.file, *map(Path, options.args[:num_files])], program_args[1:] if program_args[:1] == [
-        '--'
-    ] else program_args
+    if program_args[:1] == ['--']:
+        program_args = program_args[1:]
+    return [options.file, *map(Path, options.args[:num_files])], program_args
 
 
 class _Leak(ctypes.Structure):
