@@ -201,7 +201,9 @@ say(got=run(cuda_kernel(SRC)))
     assert set(got['other']) == set(got['flag']) == {'folder'} and got['got'] == number + 1, got
     assert 'log' in got['wrapped'] and 'log' in got['plugin'], got
     assert got['above'] == got['after'] == 'no: ConnectionClosed', got
-    assert not list(cache_dir().glob('**/planted')) and all(re.fullmatch('[0-9a-f]{20}', o) for o in judged())
+    # os.walk skips the folders that another process's compilation removes meanwhile
+    assert not [base for base, _, files in os.walk(cache_dir()) if 'planted' in files]
+    assert all(re.fullmatch('[0-9a-f]{20}', o) for o in judged())
     honest_one = compiled('k = cuda_kernel(SRC)\nsay(got=run(k), folder=k.built.folder.name)', number)
     assert honest_one['got'] == number + 1
     assert honest_one['folder'] not in (got['other']['folder'], got['flag']['folder'])
