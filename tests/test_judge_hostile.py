@@ -149,7 +149,9 @@ def run(k):
 def compiled(text, number): return attack(COMPILES + text, NUMBER=number)[1]
 
 
-def judged(): return {p.name: p.stat().st_ino for p in (cache_dir()/'judged').iterdir()}
+def judged():
+    "{name: inode} of the folders that are complete: a folder being compiled has a suffix"
+    return {p.name: p.stat().st_ino for p in (cache_dir()/'judged').iterdir() if not p.name[20:].startswith('.')}
 
 
 @cpu_only
