@@ -28,7 +28,7 @@ from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 
-from ..judge import processes
+from ..judge import processes, wire
 from ..judge.verdicts import ISOLATION, plain
 from .curriculum import LESSONS
 from .lessons import NBS, code, exercises, read, read_tries
@@ -99,7 +99,7 @@ def _verdict(process, name, seconds):
     secret = secrets.token_hex(16)
     answer = _ask(process, dict(op='judge', name=name, secret=secret, seconds=seconds), seconds)
     if answer.get('secret') != secret or answer.get('name') != name:
-        raise processes.Ended('type', 'it sent a verdict of its own')
+        raise wire.ProcessEnded('type', 'it sent a verdict of its own')
     return answer.get('solved') is True, str(answer.get('why'))
 
 
@@ -121,7 +121,7 @@ def grade_notebook(
                 _ask(process, dict(op='start', chapter=lesson.chapter), 60)
                 _run_cells(process, code(nb), seconds, results, skipped, ended_at)
                 break
-        except processes.Ended as e:
+        except wire.ProcessEnded as e:
             skipped.add(ended_at[0])
             unsolved = [name for name in exercises(dict(cells=[_cell(code(nb)[ended_at[0]])])) if name in results]
             results |= {name: (False, e.text) for name in unsolved if not results[name][0]}

@@ -14,7 +14,7 @@ import torch
 
 from . import wire
 from .closeness import Miss, find_miss
-from .processes import Ended, Process
+from .processes import Process
 
 # Seconds for which a GPU may be busy after the copy of the answer. Without remaining work, synchronizing with an H100
 # on a busy host took 15 to 140 us in 139 of 141 calls, and at most 260 us. With work for which the submission does not
@@ -376,7 +376,7 @@ class Bench:
             return
         try:
             are_needed = self.is_wrong_without_launches()
-        except (Ended, Refused):
+        except (wire.ProcessEnded, Refused):
             are_needed = True
         if not are_needed:
             names = ', '.join(self.submission.kernels)

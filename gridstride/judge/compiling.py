@@ -89,13 +89,12 @@ class Service(threading.Thread):
         self.start()
 
     def run(self):
-        process_ended = import_module('gridstride.judge.processes').Ended
         with (
             suppress(
                 wire.ConnectionClosed,
                 wire.ProtocolError,
                 wire.Timeout,
-                process_ended,
+                wire.ProcessEnded,
                 RuntimeError,
                 OSError,
                 TypeError,

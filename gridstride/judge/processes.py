@@ -28,14 +28,6 @@ _MAX_ERROR_TEXT = 400  # characters of its error message or of a report that are
 _MAX_REPORT_BYTES = 1 << 16  # of reports, per read
 
 
-class Ended(Exception):
-    "A submission's process has ended, or must be ended, for the reason `code` of `verdicts.REASONS`"
-
-    def __init__(self, code, text):
-        self.code, self.text = code, text
-        super().__init__(text)
-
-
 # Environment variables that are passed to a submission: none of them has passwords or tokens
 _PASSED_VARIABLES = (
     'PATH HOME USER LOGNAME LANG LANGUAGE TZ TMPDIR TERM SHELL VIRTUAL_ENV LD_LIBRARY_PATH DYLD_LIBRARY_PATH CC CXX '
@@ -196,7 +188,7 @@ class Process:
         self.end()
 
     def ask(self, header, blobs=(), max_bytes=0):
-        "Send a message, and return the header and blobs of the answer; raises `Ended` if there is none"
+        "Send a message, and return the header and blobs of the answer; raises `ProcessEnded` if there is none"
         timeout = self.timeout_for(header['op'])
         self.send(header, blobs)
         return self.receive(max_bytes, timeout)
@@ -208,7 +200,7 @@ class Process:
         return max(self.timeout, _COMPILE_SECONDS) if may_compile else self.timeout
 
     def send(self, header, blobs=()):
-        "Send a message; raises `Ended` if the process does not read it"
+        "Send a message; raises `ProcessEnded` if the process does not read it"
         with self._connection_errors(self.timeout):
             wire.send(self.messages, header, blobs)
 
@@ -218,32 +210,32 @@ class Process:
         with self._connection_errors(timeout):
             header, blobs = wire.receive(self.messages, max_bytes, time.monotonic() + timeout, make_buffer)
         if header.get('op') == 'error':
-            raise Ended('raised', str(header.get('text'))[:_MAX_ERROR_TEXT])
+            raise wire.ProcessEnded('raised', str(header.get('text'))[:_MAX_ERROR_TEXT])
         return header, blobs
 
     @contextmanager
     def _connection_errors(self, timeout):
-        "Convert errors of the connection to `Ended`"
+        "Convert errors of the connection to `ProcessEnded`"
         try:
             yield
         except wire.ConnectionClosed:
             raise self._ended_error() from None
         except wire.Timeout:
-            raise Ended('time', f'no answer within {timeout:g} s') from None
+            raise wire.ProcessEnded('time', f'no answer within {timeout:g} s') from None
         except wire.ProtocolError as e:
-            raise Ended('type', f'it sent {e}') from None
+            raise wire.ProcessEnded('type', f'it sent {e}') from None
 
     def _ended_error(self):
-        "Return the `Ended` of a process that closed the connection"
+        "Return the `ProcessEnded` of a process that closed the connection"
         report = self._last_warden_report() or {}
         if report.get('excess'):
-            return Ended('died', f'it was killed because it used {report["excess"]}')
+            return wire.ProcessEnded('died', f'it was killed because it used {report["excess"]}')
         status = report.get('status')
         if status == -signal.SIGXCPU:
-            return Ended('time', 'it exceeded its limit of CPU time')
+            return wire.ProcessEnded('time', 'it exceeded its limit of CPU time')
         event = 'it exited' if status is None or status >= 0 else f'it died of {_signal_name(status)}'
         exit_code = f', with exit code {status}' if status and status > 0 else ''
-        return Ended('died', f'{event} before it sent an answer{exit_code}')
+        return wire.ProcessEnded('died', f'{event} before it sent an answer{exit_code}')
 
     def _last_warden_report(self):
         "Return the warden's last report: exit status, remaining processes, exceeded limit; None if there is none"

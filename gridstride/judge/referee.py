@@ -6,7 +6,7 @@ import torch
 
 from .bench import Bench, Refused, launch_counts, sizes_text
 from .forms import FormError, read_submission
-from .processes import Ended
+from .wire import ProcessEnded
 from .tasks import Task, task_named
 from .verdicts import Verdict
 from ..utils import backend
@@ -92,7 +92,7 @@ def _device_name(device):
 
 
 def _decide(bench, timing, limit):
-    "Judge a submission and return the fields of its verdict; raises `Refused` or `Ended`"
+    "Judge a submission and return the fields of its verdict; raises `Refused` or `ProcessEnded`"
     with ExitStack() as stack:
         bench.start(stack)
         bench.run_plan()
@@ -154,7 +154,7 @@ def judge(
         fields = dict(code='accepted', **_decide(bench, device == 'cuda' if timing is None else timing, limit))
     except Refused as refusal:
         fields = dict(code=refusal.code, why=refusal.why)
-    except Ended as ended:
+    except ProcessEnded as ended:
         refusal = _refusal_for_end(bench, ended)
         fields = dict(code=refusal.code, why=refusal.why)
     fields |= dict(

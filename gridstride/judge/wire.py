@@ -28,6 +28,14 @@ class ProtocolError(Exception):
     "The received bytes are not a message, or exceed the agreed length"
 
 
+class ProcessEnded(Exception):
+    "A submission's process has ended, or must be ended, for the reason `code` of `verdicts.REASONS`"
+
+    def __init__(self, code, text):
+        self.code, self.text = code, text
+        super().__init__(text)
+
+
 def _receive_bytes(sock, n, deadline, make_buffer=bytearray):
     "Receive the next `n` bytes into `make_buffer(n)`, and return this buffer"
     view = memoryview(make_buffer(n))
