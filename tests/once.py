@@ -13,7 +13,7 @@ def made_once(compiler, *commands, sources={}):
     or the compiler changes"""
     version = subprocess.run([compiler, '--version'], check=True, capture_output=True, text=True).stdout
     own = [(p.name, p.read_text()) for p in sorted(here.glob('*.cpp'))]
-    return cache.build(sources, commands, version, cache.cpu(), own, cache.headers_hash(compilers.here/'include'),
+    return cache.build(sources, commands, version, cache.cpu(), own, cache.headers_hash(compilers.CPP_FOLDER/'include'),
                        shared=True).folder
 
 

@@ -145,7 +145,7 @@ def program(tmp_path_factory):
         c, text = compilers.compiler(), joined([*PATHS, *own]) + MAIN.replace('BOX', words)
         sources = {'programs.cpp': f'{_include_first([text])}{text}'}
         compiling = [c.path, *emulated_flags(c, text, checks=True), '-c', 'programs.cpp', '-o', 'programs.o']
-        headers = headers_hash(compilers.here/'include')
+        headers = headers_hash(compilers.CPP_FOLDER/'include')
         compiled = build(sources, [compiling], c, headers, shared=True).folder/'programs.o'
         # -O1 takes a quarter less to compile, and qemu no longer to run
         runtime = runtime_library._runtime_with('-fopenmp', '-DGRIDSTRIDE_ADDRESSES=(1ul<<28)', '-O1')

@@ -51,12 +51,12 @@ def kept(libraries, tmp_path, monkeypatch):
     monkeypatch.setattr(cache.tempfile, 'tempdir', str(tmp_path/'temporary'))
     (tmp_path/'temporary').mkdir()
     monkeypatch.delenv('GRIDSTRIDE_QUIET')
-    cache._reported.cache_clear()
+    cache._reported_problems.cache_clear()
     res = Cache(libraries, tmp_path/'cache')
     res.one, res.two = res.get(1), res.get(2)
     res.note = next(p for p in (res.folder/'known').iterdir() if res.one.name in p.read_text())
     yield res
-    cache._reported.cache_clear()
+    cache._reported_problems.cache_clear()
 
 
 # Faults: each function does one thing to the cache; `c.one` is the entry that is requested afterwards
@@ -192,7 +192,7 @@ def test_hashes_are_computed_once(kept, monkeypatch):
     hashed = []
     real = integrity._hash_of
     monkeypatch.setattr(integrity, '_hash_of', lambda path: hashed.append(path) or real(path))
-    integrity._verified.clear()
+    integrity._metadata_when_verified.clear()
     for _ in range(3): kept.get()
     assert len(hashed) == len(set(hashed)) == 2
 
@@ -290,7 +290,7 @@ def test_what_is_loaded_lives_on_when_it_is_removed(kept):
 
 
 def test_what_killed_processes_began_is_removed_some_day(kept):
-    cache._remove_unfinished.cache_clear()
+    cache._remove_stale_work_folders.cache_clear()
     for name, age in dict(old=2, new=0).items():
         folder = kept.folder/f'{"0"*20}.{name}'
         folder.mkdir()

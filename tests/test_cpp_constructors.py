@@ -45,7 +45,7 @@ def test_ordinary_sources_run_nothing_when_they_are_loaded(src): assert not runs
 
 PROGRAM = r'''
 from gridstride import cpp
-from gridstride.cpp.toolchain.build import CONSTRUCTS
+from gridstride.cpp.toolchain.build import CONSTRUCTORS_MARKER
 from gridstride.diagnostics.errors import KernelCrash
 
 HEAD = '#include <cstdio>\n#include <cstdlib>\n#include <cstring>\n#include <stdexcept>\n#include <vector>\n'
@@ -66,7 +66,7 @@ CASES = dict(
 for name, text in CASES.items():
     try:
         m = cpp.load_cuda(HEAD + text + '\n' + KERNEL, name=name, checks=False)
-        print(name, m.go(), (m.built.folder/CONSTRUCTS).exists(), flush=True)
+        print(name, m.go(), (m.built.folder/CONSTRUCTORS_MARKER).exists(), flush=True)
     except KernelCrash as e: print(name, e.code, e.line, flush=True)
 '''
 

@@ -10,7 +10,7 @@ from gridstride.cpp.toolchain import compilers, runtime_library
 from exhaustive import left_to_all
 from once import here, made_once, refusal
 
-include = compilers.here/'include/cuda'
+include = compilers.CPP_FOLDER/'include/cuda'
 compilers = [c for c in ('g++', 'clang++') if shutil.which(c)]
 assert compilers, 'g++ or clang++ is needed, as for the course'
 native = '-march=native' if platform.machine() in ('x86_64', 'AMD64') else '-mcpu=native'

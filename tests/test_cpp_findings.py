@@ -7,11 +7,11 @@ import numpy as np, pytest
 
 import gridstride
 from gridstride.cpp import cuda_kernel, emulator, finding
-from gridstride.cpp.toolchain.compilers import here
+from gridstride.cpp.toolchain.compilers import CPP_FOLDER
 from gridstride.diagnostics.errors import Phrase, RacecheckError, field_names, text_of
 from gridstride.diagnostics.messages import PHRASES, WORDS
 
-SOURCES = [*(here/'runtime').glob('*.cpp'), *(here/'runtime').glob('*.h')]
+SOURCES = [*(CPP_FOLDER/'runtime').glob('*.cpp'), *(CPP_FOLDER/'runtime').glob('*.h')]
 # kinds that are called otherwise in C++, where these names are taken
 OWN = {'launch_failed': 'launch', 'assertion': 'assert'}
 
@@ -123,7 +123,7 @@ def test_another_size_of_a_structure_is_refused(monkeypatch):
 
 
 def test_the_readme_s_finding_is_the_one_it_shows():
-    page = (here/'runtime/README.md').read_text()
+    page = (CPP_FOLDER/'runtime/README.md').read_text()
     src = re.search(r'```c\n(.*?)```', page, re.S)[1]
     with pytest.raises(RacecheckError) as e: cuda_kernel(src)[1, 64](np.ones(64, np.float32), np.empty(64, np.float32))
     assert (e.value.code, e.value.line, e.value.array) == ('race', 4, 's')

@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 
 from gridstride.cpp.toolchain.build import HEADERS, KERNEL_HEADERS, choose_headers, emulated_flags
-from gridstride.cpp.toolchain.compilers import compiler, here
+from gridstride.cpp.toolchain.compilers import compiler, CPP_FOLDER
 from gridstride.cpp.toolchain.cache import build, headers_hash
 from gridstride.cpp.toolchain import headers as precompiled
 from gridstride.cpp.toolchain.headers import get_precompiled
 
-folders = here/'runtime', here/'include'
+folders = CPP_FOLDER/'runtime', CPP_FOLDER/'include'
 sources = sorted(p for f in folders for p in f.rglob('*') if p.is_file() and p.suffix != '.md')
 headers = [p for p in sources if p.suffix in ('', '.h')]
 # to a header that is compiled alone, or to the library's: these compile together
-forwarding = [p for p in headers if here/'include' in p.parents and len(p.read_text().splitlines()) <= 9]
+forwarding = [p for p in headers if CPP_FOLDER/'include' in p.parents and len(p.read_text().splitlines()) <= 9]
 compilers = [o for o in ('g++', 'clang++') if shutil.which(o)] or [compiler().path]
-warnings = ['-std=c++17', '-Wall', '-Wextra', '-Werror', '-fsyntax-only', f"-I{here/'include/cuda'}",
-            f"-I{here/'include/torch'}"]
+warnings = ['-std=c++17', '-Wall', '-Wextra', '-Werror', '-fsyntax-only', f"-I{CPP_FOLDER/'include/cuda'}",
+            f"-I{CPP_FOLDER/'include/torch'}"]
 
 
 @cache
@@ -28,7 +28,7 @@ def includes(header):
     for line in header.read_text().splitlines():
         depth += bool(re.match(r'#\s*if', line)) - line.startswith('#endif')
         if not depth and (m := re.match(r'#include ([<"])(.+)[>"]', line)):
-            places = [header.parent]*(m[1] == '"') + [here/'include/cuda', here/'include/torch']
+            places = [header.parent]*(m[1] == '"') + [CPP_FOLDER/'include/cuda', CPP_FOLDER/'include/torch']
             found |= {next(((o/m[2]).resolve() for o in places if (o/m[2]).is_file()), header)}
     return found
 
@@ -70,8 +70,8 @@ def test_each_header_compiles_alone(compiler):
 
 def test_the_runtime_consists_of_all_its_sources():
     units = 'inside.cpp', 'around.cpp', 'rare.cpp', 'border.cpp'
-    named = re.findall(r'#include "(\w+\.cpp)"', ''.join((here/'runtime'/o).read_text() for o in units))
-    assert sorted([*units, *named]) == sorted(p.name for p in (here/'runtime').glob('*.cpp'))
+    named = re.findall(r'#include "(\w+\.cpp)"', ''.join((CPP_FOLDER/'runtime'/o).read_text() for o in units))
+    assert sorted([*units, *named]) == sorted(p.name for p in (CPP_FOLDER/'runtime').glob('*.cpp'))
 
 
 def test_after_errors_an_intact_header_is_read_once_and_a_damaged_one_is_noticed(tmp_path, monkeypatch):
@@ -116,10 +116,10 @@ def test_no_line_is_too_long():
 
 @pytest.mark.slow
 def test_the_readme_names_what_is_there():
-    page = (here/'runtime/README.md').read_text()
+    page = (CPP_FOLDER/'runtime/README.md').read_text()
     words = re.findall(r'`([^`\n]+)`', page.replace('```c', '').replace('```', ''))
     files = [w for w in words if re.fullmatch(r'[./\w]+\.(?:cpp|h|py)', w)]
-    places = here/'runtime', here/'include/cuda', here.parent.parent
+    places = CPP_FOLDER/'runtime', CPP_FOLDER/'include/cuda', here.parent.parent
     assert len(files) > 30 and not [w for w in files if not any((folder/w).exists() for folder in places)]
     python = [here/name for name in ('toolchain/build.py', 'emulator.py', 'finding.py', '../diagnostics/errors.py',
                                      '../diagnostics/messages.py')]

@@ -769,7 +769,7 @@ def test_cache_that_cannot_be_written(tmp_path, monkeypatch, capfd):
     "Temporary files replace it; if these cannot be written either, an error reports it"
     monkeypatch.delenv('GRIDSTRIDE_QUIET')
     monkeypatch.setattr(cache.tempfile, 'tempdir', str(tmp_path))
-    cache._reported.cache_clear()
+    cache._reported_problems.cache_clear()
     (tmp_path/'file').write_text('')
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'file/cache'))
     done = cache.build({'a': 'b'}, [['cp', 'a', 'c']])

@@ -469,9 +469,9 @@ def test_a_cache_that_is_a_file_stops_no_judge(monkeypatch, tmp_path, capfd):
     monkeypatch.setattr(cache.tempfile, 'tempdir', str(tmp_path))
     monkeypatch.setattr(processes, '_servers', {})
     monkeypatch.delenv('GRIDSTRIDE_QUIET')
-    cache._reported.cache_clear()
+    cache._reported_problems.cache_clear()
     assert judge(SOFTMAX, 'softmax')
     processes.stop()
-    cache._reported.cache_clear()
+    cache._reported_problems.cache_clear()
     said = capfd.readouterr().err
     assert said.count('\n') == 1 and 'used instead' in said

@@ -6,7 +6,7 @@ import numpy as np, pytest, torch
 
 from gridstride import sim
 from gridstride.cpp import cuda_kernel, load_cuda
-from gridstride.cpp.toolchain.compilers import CompilerMissing, common_flags, compiler, here, nvcc
+from gridstride.cpp.toolchain.compilers import CompilerMissing, common_flags, compiler, CPP_FOLDER, nvcc
 from gridstride.cpp.toolchain.cache import build, headers_hash, run_command
 from gridstride.cpp.frontend.reader import kernels
 from gridstride.cpp.rewriters.rewrite import to_cpp
@@ -588,7 +588,7 @@ def compile_silently(source, text, *command):
         status, log = run_command(command, folder)
         return status or len(log), log
     version = subprocess.run([command[0], '--version'], check=True, capture_output=True, text=True).stdout
-    build({source: text}, [[*command, source]], version, headers_hash(here/'include'), run=run)
+    build({source: text}, [[*command, source]], version, headers_hash(CPP_FOLDER/'include'), run=run)
 
 @pytest.mark.slow
 def test_no_warnings():

@@ -19,7 +19,7 @@ from ..cpp.toolchain.build import CompileError
 from ..cpp.toolchain.compilers import CompilerMissing, nvcc
 from ..cpp.toolchain.cache import build
 from ..cpp.toolchain.includes import read_headers
-from ..cpp.toolchain.nvrtc import CUDA, FIRST, replacements
+from ..cpp.toolchain.nvrtc import CUDA_HEADER, FIRST_HEADER, substitute_headers
 
 
 # None of these tools needs a GPU or its driver. The library [NVRTC](https://docs.nvidia.com/cuda/nvrtc/) compiles CUDA
@@ -125,7 +125,7 @@ def _options(arch, opt, folders, flags):
     return [
         f'-arch={arch}',
         *fixed_options,
-        f'--pre-include={FIRST}',
+        f'--pre-include={FIRST_HEADER}',
         *(f'-I{folder}' for folder in folders),
         '-I.',
         *flags,
@@ -143,7 +143,7 @@ def nvrtc(
 ) -> tuple:  # PTX, machine code, the assembler's output, the mangled name of the kernel
     "Compile with NVRTC, or load the result from the cache. Raises CompileError, which shows the line of the error"
     lib, folders = _nvrtc(), includes()
-    headers = replacements(src, folders)
+    headers = substitute_headers(src, folders)
     options = _options(arch, opt, folders, flags)
     key_parts = [(part, os.stat(part).st_mtime) for part in (lib._name, *folders)]
 
@@ -247,7 +247,7 @@ def _run_nvrtc(lib, src, name, headers, options, file, original):
 def _compile_error(log, src, file):
     "Return the exception for a failed compilation, from its log"
     m = re.search(r'could not open source file "([^"]+)"|cannot open source file "([^"]+)"', log)
-    if m and CUDA.match(m[1] or m[2]):
+    if m and CUDA_HEADER.match(m[1] or m[2]):
         return missing_tool(f"CUDA's header {m[1] or m[2]}", 'This source', _TOOLKIT)
     return CompileError(src, file, log, ('nvrtc',))
 

@@ -25,7 +25,7 @@ from .driver import (
 from .toolchain.includes import current_folder, read_headers
 from .launcher import launcher
 from .load import Emulated
-from .toolchain.nvrtc import FIRST, HOST, replacements
+from .toolchain.nvrtc import FIRST_HEADER, HOST_HEADERS, substitute_headers
 from .frontend.reader import functions, kernels
 from .rewriters.rewrite import strip_line_directives
 from .frontend.tokens import WrongSource
@@ -300,7 +300,7 @@ def _compile_by_nvrtc(src, names, file, headers):
     folders.append(_replacement_folder('\n'.join([src, *(text for _, text in headers[1:])]), folders))
     options = dict(std='c++17', arch=_native_arch(), name=f'{file}.cu', lineinfo=True, include_path=folders)
     try:
-        program = core().Program(src, 'c++', core().ProgramOptions(**options, pre_include=FIRST))
+        program = core().Program(src, 'c++', core().ProgramOptions(**options, pre_include=FIRST_HEADER))
         return program.compile('cubin', name_expressions=names), time.perf_counter() - start
     except Exception as e:
         if 'error' not in str(e):
@@ -311,7 +311,7 @@ def _compile_by_nvrtc(src, names, file, headers):
 # Each set of headers needs its own folder, because the key of NVRTC's cache contains the folder, not the texts.
 def _replacement_folder(src, folders):
     "Return a folder with substitutes for the host's headers that `src` includes, and those that nvcc itself includes"
-    texts = {k: v for k, v in replacements(src, folders).items() if k == FIRST or k in HOST}
+    texts = {k: v for k, v in substitute_headers(src, folders).items() if k == FIRST_HEADER or k in HOST_HEADERS}
     return str(build(texts, [], section='nvrtc', shared=True).folder)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import emulator, loaded
-from .toolchain.build import CONSTRUCTS, ORIGINALS, CompileError, emulate, native
+from .toolchain.build import CONSTRUCTORS_MARKER, ORIGINALS_FOLDER, CompileError, compile_native, emulate
 from .driver import arch, show_prints, warn_unchecked
 from .frontend.reader import functions, host_functions, not_on_host_error
 from .rewriters.rewrite import strip_line_directives
@@ -36,7 +36,9 @@ class Module(Library):
         folder = Path(self.build_directory)
         if not folder.is_dir():  # the cache was emptied
             return {f'{self.__name__}.cu': self.src or ''}
-        originals = {p.relative_to(folder / ORIGINALS).as_posix(): p for p in (folder / ORIGINALS).rglob('*')}
+        originals = {
+            p.relative_to(folder / ORIGINALS_FOLDER).as_posix(): p for p in (folder / ORIGINALS_FOLDER).rglob('*')
+        }
         files = {p.name: p for p in sorted(folder.iterdir())} | originals
         return {k: p.read_text() for k, p in files.items() if p.is_file() and (k in originals or p.suffix in _SUFFIXES)}
 
@@ -78,7 +80,9 @@ class Emulated(Module):
     def __init__(self, built, name, declarations, checks, src=None):
         self.build_directory, self.__name__, self.src = str(built.folder), name, src  # `sources` needs them
         with _lock_for_loading():  # loading also creates its __device__ variables
-            if (built.folder / CONSTRUCTS).exists() and not loaded.is_open(path := built.folder / f'{name}.so'):
+            if (built.folder / CONSTRUCTORS_MARKER).exists() and not loaded.is_open(
+                path := built.folder / f'{name}.so'
+            ):
                 emulator.try_to_load(path, self.sources)
             super().__init__(built, name, declarations, True, src)
         self.checks, self._finding_of_thread = checks, threading.local()
@@ -235,7 +239,7 @@ def _compile_for_gpu(source, flags, verbose, checks):
     if checks:
         warn_unchecked()
     try:
-        built = native(f'{source.text}\n{source.exports}\n', source.name, arch(), flags, source.cuda_src)
+        built = compile_native(f'{source.text}\n{source.exports}\n', source.name, arch(), flags, source.cuda_src)
     except CompileError as e:
         if not any(_ATEN.search(error.message) for error in e.errors):
             raise

@@ -44,7 +44,7 @@ class Client:
     def __call__(self, request, make_error):
         "Return the result of a build by the judge; None if the module must be compiled in this process"
         cache = import_module('gridstride.cpp.toolchain.cache')
-        if os.getpid() != self.owner_pid or cache.is_cached(*request.steps()):
+        if os.getpid() != self.owner_pid or cache.is_cached(*request.build_arguments()):
             return None
         with self.lock, suppress(wire.ConnectionClosed, wire.ProtocolError):
             wire.send(self.sock, {}, [json.dumps(request).encode()])
@@ -53,7 +53,7 @@ class Client:
                 raise make_error(answer['log'])
             folder = cache_dir() / JUDGED / str(answer.get('folder'))
             if folder.is_dir():
-                return cache.BuildResult(folder, request.steps()[1], 0.0, True)
+                return cache.BuildResult(folder, request.build_arguments()[1], 0.0, True)
         return None
 
 
@@ -62,7 +62,7 @@ def _parse_request(blob):
     "Parse the request of a submission's process; raises `ProtocolError` for an invalid one"
     try:
         request = _build_module().CompileRequest(*json.loads(blob))
-        names = [*request.sources, request.name, *request.more_units, *request.host_only]
+        names = [*request.sources, request.name, *request.extra_units, *request.host_only_files]
         is_valid = all(map(_RELATIVE_PATH.fullmatch, names)) and all(
             isinstance(text, str) for text in request.sources.values()
         )
@@ -120,7 +120,7 @@ class Service(threading.Thread):
 
         try:
             # The command is only a placeholder: `run_command` compiles in another process.
-            arguments = {}, [['compiled apart']], *request, *request.steps()
+            arguments = {}, [['compiled apart']], *request, *request.build_arguments()
             built = cache.build(*arguments, section=JUDGED, shared=True, fail=make_error, run=run_command)
         except RuntimeError:
             return dict(log=logs[0][: wire.MAX_TEXT]) if logs else {}
@@ -191,7 +191,9 @@ class _CompileError(Exception):
 
 def _build_files(request):
     "Return (header, blobs): the names and the bytes of the files of a module"
-    options = dict(key_parts=request.key_parts, more_units=request.more_units, host_only=request.host_only)
+    options = dict(
+        key_parts=request.key_parts, extra_units=request.extra_units, host_only_files=request.host_only_files
+    )
     folder = _build_module().compile_module(*request[:4], lambda log, command: _CompileError(log), **options).folder
     checksums = import_module('gridstride.cpp.toolchain.integrity').CHECKSUMS
     paths = (path for path in sorted(Path(folder).rglob('*')) if path.is_file())

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..cpp import emulator
 from ..cpp.toolchain.build import compile_module
-from ..cpp.toolchain.compilers import checked_flags, common_flags, compiler, endless_flags, line_flags
+from ..cpp.toolchain.compilers import checked_flags, common_flags, compiler, endless_loop_flags, line_flags
 from ..cpp.lint.compile_errors import CompileError
 from ..cpp.finding import file_among
 from ..cpp.load import device_lock, open_emulated
@@ -226,7 +226,7 @@ class CompiledTranslations:
         source = f'{_PRELUDE}#line 1 "kernel.cu"\n{to_cpp(text)}'
         # -O1 inlines `gs_at`, which has no line of Python, so that a finding in it names a line of the kernel
         check_flags = [*checked_flags(c, text), '-O1'] if checks else []
-        flags = [*common_flags(c), *line_flags(c), *endless_flags(c), '-w', *check_flags, *flags]
+        flags = [*common_flags(c), *line_flags(c), *endless_loop_flags(c), '-w', *check_flags, *flags]
         sources = {'kernel.cpp': source, 'kernel.cu': text}
         self.built = compile_module(
             sources, 'kernel', flags, _HEADERS, lambda log, command: CompileError(text, 'kernel.cu', log, command)
@@ -366,7 +366,7 @@ class CheckedExpressions(Expressions):
 class CheckedUnit(Unit):
     "A unit of translation in which every index is checked"
 
-    arrays = CheckedArrays
+    arrays_class = CheckedArrays
 
 
 def _index_of_offset(array, offset):

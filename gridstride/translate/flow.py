@@ -38,7 +38,7 @@ class Variable:
         self.c_type = None
         self.slot = None
         self.is_dropped = False  # a parameter that the C function does not have, because nothing reads it
-        self.names_a_size = False  # it holds the size of an array, so it is the C parameter for that size
+        self.is_size_parameter = False  # it holds the size of an array, so it is the C parameter for that size
 
     def __repr__(self):
         return f'<{self.name}: {self.type}>'

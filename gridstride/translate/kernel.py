@@ -154,7 +154,7 @@ def _describe_argument(source, name, argument):
     try:
         return argument_type(argument)
     except Untranslatable as e:
-        raise Untranslatable(f'{name} is {e.what}', e.hint, kernel=source.name) from None
+        raise Untranslatable(f'{name} is {e.construct}', e.hint, kernel=source.name) from None
 
 
 def _wrong_count(kernel, names, count, are_examples):

@@ -108,24 +108,24 @@ OPERATIONS = {
     # An operation on an operand without a type; lowering iterates until none is left
     'unknown': Operation('any any', 'unknown'),
 }
-NOT_WRITTEN = {'tuple', 'object', 'unknown'}  # code generation never meets these
+LOWERED_AWAY = {'tuple', 'object', 'unknown'}  # operations that are not left after lowering
 
-# The fields of each kind of statement: name -> kind of value (`verify._IS_VALID_FIELD`). A `sign` is the operator of a
-# statement such as `a[i] += 1`, or None. A field whose kind ends in `?` may be missing.
+# The fields of each kind of statement: name -> kind of value (`verify._IS_VALID_FIELD`). A `symbol` is the operator of
+# a statement such as `a[i] += 1`, or None. A field whose kind ends in `?` may be missing.
 STATEMENTS = {
-    'assign': dict(var='variable', expr='value', aug='sign'),
+    'assign': dict(var='variable', expr='value', aug_op='symbol'),
     'pointer': dict(var='variable', memory='memory', address='address'),
     'alloc': dict(memory='memory', args='scalars?'),  # args: the initial items
-    'store': dict(memory='memory', index='integers', expr='number', aug='sign'),
+    'store': dict(memory='memory', index='integers', expr='number', aug_op='symbol'),
     'expr': dict(expr='value'),
-    'if': dict(test='bool', body='block', orelse='block', chained='flag'),
+    'if': dict(test='bool', body='block', orelse='block', has_elif='flag'),
     'while': dict(test='bool', body='block'),
     'for': dict(var='variable', start='integer', stop='integer', step='integer', body='block'),
-    'each': dict(columns='columns', count='count', body='block'),
+    'for_tuple': dict(columns='columns', num_iterations='count', body='block'),
     'break': {},
     'continue': {},
     'return': dict(args='scalars'),
     'print': dict(items='items', args='scalars', sep='text', end='text'),
     'assert': dict(test='bool'),
-    'nothing': {},
+    'pass': {},
 }

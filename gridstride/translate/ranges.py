@@ -322,7 +322,7 @@ class _Blocks:
         for e in expressions(stmt):
             self.eval(e)
 
-    _run_pointer = _run_alloc = _run_store = _run_expr = _run_print = _run_assert = _run_nothing = run_expressions
+    _run_pointer = _run_alloc = _run_store = _run_expr = _run_print = _run_assert = _run_pass = run_expressions
 
     def _run_assign(self, stmt):
         interval = self.eval(stmt.expr)
@@ -395,8 +395,8 @@ class _Blocks:
 
         self.run_loop(stmt, run_head, self.trip_counts[id(stmt)])
 
-    def _run_each(self, stmt):
-        self.trip_counts[id(stmt)] = stmt.count
+    def _run_for_tuple(self, stmt):
+        self.trip_counts[id(stmt)] = stmt.num_iterations
         intervals = [(column.var, self.hull_of(column.items)) for column in stmt.columns]
 
         def run_head():
@@ -405,7 +405,7 @@ class _Blocks:
                 if interval is not None:
                     self.set_interval(variable, interval)
 
-        self.run_loop(stmt, run_head, stmt.count)
+        self.run_loop(stmt, run_head, stmt.num_iterations)
 
     def run_loop(self, loop, run_head, trip_count):
         "Interpret the body until the state at its head is a fixed point, then once more to record the intervals"
@@ -466,14 +466,14 @@ class _Blocks:
                 low, high = low + times * min(added[0], 0), high + times * max(added[1], 0)
             elif (
                 getattr(stmt, 'var', None) is variable
-                or stmt.kind == 'each'
+                or stmt.kind == 'for_tuple'
                 and any(c.var is variable for c in stmt.columns)
             ):
                 return
             elif blocks(stmt):
                 if variable not in {p.var for p in statements([stmt]) if hasattr(p, 'var')}:
                     continue
-                if stmt.kind == 'while' or stmt.kind in ('for', 'each') and self.trip_counts.get(id(stmt)) is None:
+                if stmt.kind == 'while' or stmt.kind in ('for', 'for_tuple') and self.trip_counts.get(id(stmt)) is None:
                     return
                 for b in blocks(stmt):
                     added = self.growth(variable, b, times * (self.trip_counts[id(stmt)] if stmt.kind != 'if' else 1))

@@ -14,15 +14,15 @@ from ..support.function_source import SourceMissing, source_of
 class Untranslatable(KernelError, NotImplementedError):
     """Raised for a part of a kernel that `to_cuda` cannot write in CUDA C.
 
-    The message names the part, the line, the reason and a hint. `what` describes the part; `kernel`, `file`, `line` and
-    `source` (the text of the line) give its location.
+    The message names the part, the line, the reason and a hint. `construct` describes the part; `kernel`, `file`,
+    `line` and `source` (the text of the line) give its location.
     """
 
     kind = 'not translated'
 
-    def __init__(self, what, hint='', source='', **where):
-        super().__init__(what, hint, source=source, **where)
-        self.what, self.source = what, source
+    def __init__(self, construct, hint='', source='', **location):
+        super().__init__(construct, hint, source=source, **location)
+        self.construct, self.source = construct, source
 
 
 def python_function(decorated):
@@ -64,10 +64,10 @@ class Source:
         "Return a line of the function, without its indentation"
         return self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ''
 
-    def error(self, node, what, hint=''):
+    def error(self, node, construct, hint=''):
         "Return an `Untranslatable` that points at `node`"
         return Untranslatable(
-            what,
+            construct,
             hint,
             kernel=self.name,
             file=self.file,

@@ -52,8 +52,10 @@ class Translation(str):
         for param, value in zip(self.params, values):
             minimum = self.minimums.get(param.name)
             if minimum is not None and value < minimum:
-                expected = f'this translation requires at least {minimum}, like its example'
-                raise TypeError(f'{param.name} is {value}, but {expected}; translate again with such an argument')
+                raise TypeError(
+                    f'{param.name} is {value}, but must be at least {minimum}, as in the example; translate again'
+                    f' with {param.name} = {value}'
+                )
         return values
 
 
@@ -93,12 +95,12 @@ def _require_number_like_example(name, expected, argument):
     if expected.type not in INTEGERS:
         return
     if isinstance(argument, (float, np.floating)):
-        hint = 'translate again with such an argument'
-        raise TypeError(f'{name} was translated as an integer, but got {argument!r}; {hint}')
+        hint = 'translate again with a float, or pass an integer'
+        raise TypeError(f'{name} must be an integer, as in the example, but got {argument!r}; {hint}')
     low, high = (-INT_LIMIT, INT_LIMIT) if expected.dtype == 'int' else dtype_interval(expected.dtype)
     if not low <= int(argument) <= high:
-        accepted = f'this translation takes {expected.dtype}s from {low} to {high}'
-        raise TypeError(f'{name} is {argument}, but {accepted}; translate again with such a number')
+        accepted = f'this translation takes values of type {expected.dtype} from {low} to {high}'
+        raise TypeError(f'{name} is {argument}, but {accepted}; translate again with this value')
 
 
 def _pack(param, argument):
@@ -109,7 +111,7 @@ def _pack(param, argument):
     if param.kind == 'size':
         return _require_32_bits(param, int(argument.shape[param.dim]))
     if param.kind == 'array':
-        return _flat(argument, 'const' in param.type)
+        return _flat_memory(argument, 'const' in param.type)
     strides = element_strides(argument)
     if param.kind == 'stride':
         return _require_32_bits(param, int(strides[param.dim]))
@@ -124,7 +126,7 @@ def _require_32_bits(param, value):
     return value
 
 
-def _flat(a, is_const):
+def _flat_memory(a, is_const):
     "Return the memory that an array covers, from its lowest to its highest element, as a contiguous array"
     n = reach(a.shape, element_strides(a))
     if n > INT_LIMIT:

@@ -11,12 +11,12 @@ from .tree import Expr, Memory, Stmt, expressions, functions, statements, walk
 from .types import BOOL, REAL, WEAK, INTEGERS, Array, is_number, join_types
 
 
-class Malformed(AssertionError):
-    "Raised for a tree that is not well formed: the violation, the function and the line"
+class MalformedTree(AssertionError):
+    "A tree is not well formed; the message has the violation, the function and the line"
 
 
 def verify(unit, types_are_final=False):
-    """Raise `Malformed` unless all functions of a lowered unit are well formed.
+    """Raise `MalformedTree` unless all functions of a lowered unit are well formed.
 
     `types_are_final`: weakly typed floats have been resolved, so none may be left.
     """
@@ -24,19 +24,19 @@ def verify(unit, types_are_final=False):
         for stmt in statements(function.body):
             try:
                 _verify_statement(stmt, unit, types_are_final)
-            except Malformed as e:
-                raise Malformed(f'{function.name}, line {stmt.line}: {e}') from None
+            except MalformedTree as e:
+                raise MalformedTree(f'{function.name}, line {stmt.line}: {e}') from None
         _AssignmentOrder(function)
 
 
 def _require(condition, message):
-    "Raise `Malformed` unless the condition is true; `message` may be a function, because formatting it may be slow"
+    "Raise `MalformedTree` unless the condition is true; a message that is slow to format is passed as a function"
     if not condition:
-        raise Malformed(message() if callable(message) else message)
+        raise MalformedTree(message() if callable(message) else message)
 
 
 # The fields that every statement may have, besides those of its kind
-_COMMON = {'kind', 'line', 'last_line', 'node', 'aug'}
+_COMMON_FIELDS = {'kind', 'line', 'last_line', 'node', 'aug_op'}
 # kind of a field in `operations.STATEMENTS` -> function that returns whether a value is of this kind
 _IS_VALID_FIELD = dict(
     variable=lambda v: isinstance(v, Variable),
@@ -54,12 +54,12 @@ _IS_VALID_FIELD = dict(
     count=lambda v: isinstance(v, int) and v >= 0,
     flag=lambda v: isinstance(v, bool),
     text=lambda v: isinstance(v, str),
-    sign=lambda v: v is None or isinstance(v, str),
+    symbol=lambda v: v is None or isinstance(v, str),
 )
 
 
 def _verify_statement(stmt, unit, types_are_final):
-    "Raise `Malformed` unless a statement has the fields of its kind, and its expressions are well formed"
+    "Raise `MalformedTree` unless a statement has the fields of its kind, and its expressions are well formed"
     _require(stmt.kind in operations.STATEMENTS, f'no statement is called {stmt.kind}')
     fields = operations.STATEMENTS[stmt.kind]
     for name, kind in fields.items():
@@ -67,8 +67,8 @@ def _verify_statement(stmt, unit, types_are_final):
         value = getattr(stmt, name, None)
         is_valid = not hasattr(stmt, name) or _IS_VALID_FIELD[kind.rstrip('?')](value)
         _require(is_valid, lambda: f'{name} of {stmt.kind} is {value!r}; expected {kind}')
-    for name in vars(stmt).keys() - _COMMON - fields.keys():
-        raise Malformed(f'{stmt.kind} has an unknown field {name}')
+    for name in vars(stmt).keys() - _COMMON_FIELDS - fields.keys():
+        raise MalformedTree(f'{stmt.kind} has an unknown field {name}')
     if stmt.kind == 'assign' and not types_are_final:  # a resolved Python float may be wider than its variable
         value_type = stmt.expr.type
         common_type = join_types(stmt.var.type, value_type, unit.doubles)
@@ -93,7 +93,7 @@ def _is_of_kind(kind, t):
 
 
 def verify_expression(expr, types_are_final=False):
-    "Raise `Malformed` unless `expr` satisfies its row of `OPERATIONS`; check only the types of its operands"
+    "Raise `MalformedTree` unless `expr` satisfies its row of `OPERATIONS`; check only the types of its operands"
     _require(expr.op in operations.OPERATIONS, f'no operation is called {expr.op}')
     operation = operations.OPERATIONS[expr.op]
     _require(
@@ -124,7 +124,7 @@ def _operand_kinds(kinds, n):
 
 
 class _AssignmentOrder:
-    """Visits the statements of a function; raises `Malformed` for a variable that is read before it is assigned.
+    """Visits the statements of a function; raises `MalformedTree` for a variable that is read before it is assigned.
 
     `defined`: the variables and memories that have a value on every path to the current statement; None in
     unreachable code. A variable that the Python source itself may read before its assignment (`maybe_uninitialized`) is
@@ -218,7 +218,7 @@ _VISIT_METHODS = {
     'if': _AssignmentOrder.visit_if,
     'for': _AssignmentOrder.visit_loop,
     'while': _AssignmentOrder.visit_loop,
-    'each': _AssignmentOrder.visit_loop,
+    'for_tuple': _AssignmentOrder.visit_loop,
 }
 
 

@@ -8,7 +8,7 @@ from gridstride.asm.tools import disassemble, link, nvrtc, find_program, usage
 from gridstride.cpp.toolchain.build import CompileError
 from gridstride.cpp.toolchain.compilers import CompilerMissing
 from gridstride.cpp.kernel import _replacement_folder
-from gridstride.cpp.toolchain.nvrtc import replacements
+from gridstride.cpp.toolchain.nvrtc import substitute_headers
 
 HALF = '''template<class T> __global__ void half_k(T *x, int n) {
     __shared__ T s[256];
@@ -27,12 +27,12 @@ def test_a_program_is_found_or_what_brings_it_is_said():
 
 
 def test_host_headers_are_replaced_and_cudas_are_not():
-    assert list(replacements('#include <cstdio>\n  # include "mine.h"\n#include <mma.h>', [])) == [
+    assert list(substitute_headers('#include <cstdio>\n  # include "mine.h"\n#include <mma.h>', [])) == [
         'gridstride_start.h',
         'cstdio',
     ]
     assert {'torch/extension.h', 'stdint.h'} <= set(
-        replacements('#include <torch/extension.h>\n#include <stdint.h>\n#include <cuda_fp16.h>', [])
+        substitute_headers('#include <torch/extension.h>\n#include <stdint.h>\n#include <cuda_fp16.h>', [])
     )
 
 

@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def own_cache(folder, monkeypatch):
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(folder.parent))
-    monkeypatch.setattr(headers, '_broken', headers.Counter())
+    monkeypatch.setattr(headers, '_num_failures', headers.Counter())
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_headers_are_made_once_and_used(folder, commands):
 def test_a_program_with_headers_of_its_own_uses_the_same(folder, commands):
     c, source = compilers.compiler(), '#include <utility>\n#include "own.h"\nstd::pair<int, int> own{OWN, OWN};\n'
     flags = [*compilers.common_flags(c), '-I.']
-    run = headers.runner(c, flags, ('utility',), 'compiling')
+    run = headers.make_runner(c, flags, ('utility',), 'compiling')
     cache.build({'own.h': '#define OWN 3\n', 'a.cpp': source}, [[c.path, *flags, '-c', 'a.cpp']], run=run)
     assert made(folder).exists() and len(commands) == 1 and uses(commands[0])
 
@@ -169,5 +169,5 @@ def test_the_first_compilation_waits_for_no_headers(folder, commands, monkeypatc
 def test_the_first_compilation_leaves_the_telling_to_what_takes_long(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv('GRIDSTRIDE_QUIET')
     monkeypatch.setattr(cache, 'SLOW', 0)
-    run = headers.runner(None, [], (), 'compiling a.cu')
+    run = headers.make_runner(None, [], (), 'compiling a.cu')
     assert run(['sleep', '.3'], None) == (0, '') and capsys.readouterr().err == ''

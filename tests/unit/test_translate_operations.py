@@ -7,11 +7,11 @@ from gridstride.translate.codegen.body import Body
 from gridstride.translate.codegen.expressions import Expressions
 from gridstride.translate.engine import CheckedExpressions
 from gridstride.translate.lowering import arrays, operators
-from gridstride.translate.operations import NOT_WRITTEN, OPERATIONS, STATEMENTS
+from gridstride.translate.operations import LOWERED_AWAY, OPERATIONS, STATEMENTS
 from gridstride.translate.ranges import Ranges
 from gridstride.translate.verify import _operand_kinds
 
-WRITTEN = OPERATIONS.keys() - NOT_WRITTEN
+WRITTEN = OPERATIONS.keys() - LOWERED_AWAY
 KINDS = set('integer real bool number void tuple array object same any unknown'.split())
 
 

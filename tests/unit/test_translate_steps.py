@@ -59,7 +59,7 @@ def test_names_outside_are_looked_up():
 def test_an_error_points_into_the_source():
     s = Source(function(SCALE))
     e = s.error(s.tree.body[1], 'this line', 'Write another.')
-    assert (e.what, e.line, e.source, e.kernel) == ('this line', 3, 'i = 3  # where', 'scale')
+    assert (e.construct, e.line, e.source, e.kernel) == ('this line', 3, 'i = 3  # where', 'scale')
 
 
 def test_a_number_is_known_as_it_is_written():

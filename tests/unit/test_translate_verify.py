@@ -21,7 +21,7 @@ from gridstride.translate.c_types import choose_c_types
 from gridstride.translate.source import Source
 from gridstride.translate.tree import ONE, ZERO, Expr, Memory, const, statements, tuple_expr
 from gridstride.translate.types import BOOL, DOUBLE, FLOAT, INT, argument_type
-from gridstride.translate.verify import Malformed, verify, verify_expression
+from gridstride.translate.verify import MalformedTree, verify, verify_expression
 from exhaustive import some
 from found import saying
 
@@ -111,7 +111,7 @@ def test_the_switch_is_off_unless_asked_for(monkeypatch):
     (Expr('unknown', None, (ONE, ONE)), 'expected unknown'),
 ])
 def test_a_malformed_expression_is_found(e, what):
-    with pytest.raises(Malformed, match=what): verify_expression(e)
+    with pytest.raises(MalformedTree, match=what): verify_expression(e)
 
 
 def test_well_formed_expressions_pass():
@@ -124,7 +124,7 @@ def test_well_formed_expressions_pass():
 def test_a_float_without_a_precision_is_not_settled():
     e = const(0.5, 'weak')
     verify_expression(e)
-    with pytest.raises(Malformed, match='not resolved'): verify_expression(e, types_are_final=True)
+    with pytest.raises(MalformedTree, match='not resolved'): verify_expression(e, types_are_final=True)
 
 
 # Statements
@@ -150,12 +150,12 @@ def test_a_lowered_kernel_is_well_formed(unit):
 def test_a_malformed_statement_is_found(unit, kind, change, what):
     s = find(unit, kind)
     vars(s).update(change)
-    with pytest.raises(Malformed, match=rf'scale, line {s.line}: .*{what}'): verify(unit)
+    with pytest.raises(MalformedTree, match=rf'scale, line {s.line}: .*{what}'): verify(unit)
 
 
 def test_a_field_that_is_missing_is_found(unit):
     del find(unit, 'if').orelse
-    with pytest.raises(Malformed, match='if has no orelse'): verify(unit)
+    with pytest.raises(MalformedTree, match='if has no orelse'): verify(unit)
 
 
 # Order
@@ -165,7 +165,7 @@ def test_a_variable_without_a_value_is_found(unit):
     body.insert(1, body.pop(0))
     verify(unit)                    # `i` and `total` do not need each other
     body.append(body.pop(0))
-    with pytest.raises(Malformed, match='<total: .*read before'): verify(unit)
+    with pytest.raises(MalformedTree, match='<total: .*read before'): verify(unit)
 
 
 def branches(x, n):
@@ -186,7 +186,7 @@ def test_what_a_branch_or_a_loop_gives_is_there():
 def test_a_value_that_is_missing_on_one_path_is_found(kind, part):
     unit = lowered(branches, np.zeros(4), 2)
     getattr(find(unit, kind), part).pop(0)
-    with pytest.raises(Malformed, match='read before'): verify(unit)
+    with pytest.raises(MalformedTree, match='read before'): verify(unit)
 
 
 def test_what_python_may_read_too_early_is_left_alone():
@@ -208,4 +208,4 @@ def test_an_array_that_is_not_there_is_found(kind, what):
     unit = lowered(shares, np.zeros(4, 'f4'))
     verify(unit)
     unit.main.body.remove(find(unit, kind))
-    with pytest.raises(Malformed, match=what): verify(unit)
+    with pytest.raises(MalformedTree, match=what): verify(unit)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from . import headers
 from ..lint.unsupported_api import describe_unsupported
 from .cache import LOG, BuildResult, build, cpu, headers_hash, cached_result, run_command
-from .compilers import checked_flags, common_flags, compiler, division_flags, here, line_flags, link_flags, nvcc
+from .compilers import checked_flags, common_flags, compiler, division_flags, CPP_FOLDER, line_flags, link_flags, nvcc
 from ..lint.callers import Unit, mark, drop_mark_reports, find_wrong_calls
 from ..lint.compile_errors import WARNINGS, CompileError, CompileWarning, read_log, warn_of
 from ..frontend.edits import NotEmulated
@@ -21,23 +21,23 @@ from ..rewriters.variables import shared_variables
 from ...diagnostics.errors import warn_learner
 
 
-_preparing = threading.Lock()  # held while a background thread builds the runtime and the precompiled headers
-os.register_at_fork(after_in_child=_preparing._at_fork_reinit)
+_preparation_lock = threading.Lock()  # held while a background thread builds the runtime and the precompiled headers
+os.register_at_fork(after_in_child=_preparation_lock._at_fork_reinit)
 
 
 def _prepare_all(c, flags, headers_first):
     "Build the runtime, then the precompiled header"
-    with _preparing:
+    with _preparation_lock:
         prepare_runtime()
         headers.get_precompiled(c, flags, headers_first, announce=False)
 
 
-ORIGINALS = 'gridstride_originals'  # a folder with the learner's headers, before they were rewritten
-CONSTRUCTS = 'has_static_constructors'  # an empty file in the folder of a module that may have static constructors
+ORIGINALS_FOLDER = 'gridstride_originals'  # a folder with the learner's headers, before they were rewritten
+CONSTRUCTORS_MARKER = 'has_static_constructors'  # an empty file in the folder of a module that may have them
 _MARKS_LOG = 'marked.txt'  # the log, if it reports only uses of marked functions
 
 
-# A function (`CompileRequest`, fail) -> `BuildResult` or None that compiles in another process; None: there is none
+# None, or a function (`CompileRequest`, fail) -> `BuildResult` that compiles in another process; it may return None
 compile_remotely = None
 
 
@@ -49,25 +49,25 @@ class CompileRequest(NamedTuple):
     flags: list
     headers_first: tuple
     key_parts: tuple
-    more_units: tuple
-    host_only: tuple
+    extra_units: tuple
+    host_only_files: tuple
 
-    def steps(self) -> tuple:
-        "Return the positional arguments of `build`: sources, commands, and the other parts of the key"
+    def build_arguments(self) -> tuple:
+        "Return the positional arguments of `cache.build`: sources, commands, and the other parts of the key"
         c = compiler()
-        units = self.name, *self.more_units
-        flags_without_ours = [
+        units = self.name, *self.extra_units
+        host_only_flags = [
             '-include',
             OUTPUT_HEADER,
-            *(flag for flag in self.flags if str(here / 'include') not in flag),
+            *(flag for flag in self.flags if str(CPP_FOLDER / 'include') not in flag),
         ]
-        objects = [f'{unit}.o' for unit in (*units, *self.host_only)]
+        objects = [f'{unit}.o' for unit in (*units, *self.host_only_files)]
         commands = [
             *([c.path, *self.flags, '-c', f'{unit}.cpp', '-o', f'{unit}.o'] for unit in units),
-            *([c.path, *flags_without_ours, '-x', 'c++', '-c', file, '-o', f'{file}.o'] for file in self.host_only),
+            *([c.path, *host_only_flags, '-x', 'c++', '-c', file, '-o', f'{file}.o'] for file in self.host_only_files),
             [c.path, '-shared', *objects, *link_flags(), '-o', f'{self.name}.so'],
         ]
-        return self.sources, commands, c, cpu(), headers_hash(here / 'include'), *self.key_parts
+        return self.sources, commands, c, cpu(), headers_hash(CPP_FOLDER / 'include'), *self.key_parts
 
 
 def compile_module(
@@ -78,20 +78,22 @@ def compile_module(
     fail,  # called with the log and the command if it does not compile; returns an exception
     warn=None,  # called with the log if it compiles, also for a cached module
     key_parts=(),  # other parts of the cache's key
-    more_units=(),  # names of the module's other translation units
-    host_only=(),  # file names of its host-only sources, which are compiled without the headers
+    extra_units=(),  # names of the module's other translation units
+    host_only_files=(),  # file names of its host-only sources, which are compiled without the headers
 ) -> BuildResult:  # with `name.so` in its folder
     """Compile C++ for the emulator.
 
-    If the runtime does not exist yet, a background thread builds it, then the precompiled headers; meanwhile, compilers
-    read the headers themselves."""
+    If the runtime does not exist yet, a background thread builds it, then the precompiled header; meanwhile, modules
+    are compiled without the precompiled header."""
     c = compiler()
-    request = CompileRequest(sources, name, flags, headers_first, key_parts, more_units, host_only)
-    sources, commands, *key = request.steps()
-    runtime_exists = not _preparing.locked() and runtime_is_built()
+    request = CompileRequest(sources, name, flags, headers_first, key_parts, extra_units, host_only_files)
+    sources, commands, *key = request.build_arguments()
+    runtime_exists = not _preparation_lock.locked() and runtime_is_built()
     task = prepare_runtime if runtime_exists else partial(_prepare_all, c, flags, headers_first)
     threading.Thread(target=task).start()
-    compile_with_headers = headers.runner(c, flags, headers_first if runtime_exists else (), f'compiling {name}.cu')
+    compile_with_headers = headers.make_runner(
+        c, flags, headers_first if runtime_exists else (), f'compiling {name}.cu'
+    )
 
     def run(command, folder):
         if OUTPUT_HEADER in command:
@@ -103,37 +105,38 @@ def compile_module(
                 f.write(log)
         return status, log
 
-    def failed(log):
+    def make_exception(log):
         return fail(log, commands[0])
 
-    built = (
-        compile_remotely and compile_remotely(request, failed) or build(sources, commands, *key, fail=failed, run=run)
-    )
+    result = compile_remotely and compile_remotely(request, make_exception)
+    if not result:
+        result = build(sources, commands, *key, fail=make_exception, run=run)
     if warn:
-        logs = [built.folder / name for name in (LOG, _MARKS_LOG)]
+        logs = [result.folder / name for name in (LOG, _MARKS_LOG)]
         warn(''.join(log.read_text() for log in logs if log.exists()))
-    return built
+    return result
 
 
-# A source that uses neither torch nor much of the standard library gets fewer headers, which halves its compile time.
+# A source that uses neither torch nor much of the standard library begins with `KERNEL_HEADERS`, which halves its
+# compile time.
 HEADERS = 'emulator.h', 'gridstride/tensor.h'
 KERNEL_HEADERS = 'emulator.h', 'gridstride/kernel.h'
-_LIGHT_STD = (
+_LIGHT_STD_NAMES = (
     r'(?:is_\w+|enable_if\w*|conditional\w*|decay\w*|remove_\w+|integral_constant|true_type|false_type|declval|'
     r'index_sequence\w*|make_index_sequence|min|max|swap|move|forward|size_t|ptrdiff_t|u?int\d+_t|abs|sqrt|exp|log|pow)'
 )
-_TENSORS = re.compile(
+_TENSOR_FEATURES = re.compile(
     r'\b(?:torch|c10|ATen|pybind11|(?:TORCH_|AT_|C10_|PYBIND11_|GRIDSTRIDE_EXPORT)\w*)\b|\bat\s*::|'
-    rf'\bstd\b(?!\s*::\s*{_LIGHT_STD}\b)'
+    rf'\bstd\b(?!\s*::\s*{_LIGHT_STD_NAMES}\b)'
 )
 
 
 def choose_headers(sources):
     "Return the precompiled headers with which all of these sources begin"
-    return HEADERS if any(map(_TENSORS.search, sources)) else KERNEL_HEADERS
+    return HEADERS if any(map(_TENSOR_FEATURES.search, sources)) else KERNEL_HEADERS
 
 
-# Only a source that uses `at::` gets that namespace, because another source may have a function called `at`.
+# Only a source that uses `at::` gets that namespace, because `at` may be a function in another source.
 def _uses_at_namespace(src):
     return re.search(r'\bat\s*::', src)
 
@@ -165,8 +168,8 @@ _NVCC_MACROS = '#define __CUDACC__ 1\n#define __NVCC__ 1\n'
 
 def _include_first(sources):
     "Return the includes with which a source for the emulator begins, given all `sources` of the module"
-    extra = [name for name, used in _EXTRA_HEADERS.items() if any(map(used.search, sources))]
-    return ''.join(f'#include "{header}"\n' for header in [*choose_headers(sources), *extra])
+    extra_headers = [name for name, pattern in _EXTRA_HEADERS.items() if any(map(pattern.search, sources))]
+    return ''.join(f'#include "{header}"\n' for header in [*choose_headers(sources), *extra_headers])
 
 
 def emulated_flags(c, src, checks):
@@ -193,8 +196,8 @@ _BEFORE_HEADERS = re.compile(r'NDEBUG\b|_')
 def _macros(defines):
     "Return (compiler flags, lines after the headers) for the macros `defines`"
     flags = [f'-D{define}' for define in defines if _BEFORE_HEADERS.match(define)]
-    others = [define.partition('=') for define in defines if not _BEFORE_HEADERS.match(define)]
-    return flags, ''.join(f'#define {name} {value if equals else 1}\n' for name, equals, value in others)
+    definitions = [define.partition('=') for define in defines if not _BEFORE_HEADERS.match(define)]
+    return flags, ''.join(f'#define {name} {value if equals else 1}\n' for name, equals, value in definitions)
 
 
 def emulate(
@@ -211,23 +214,23 @@ def emulate(
     prefix='',  # C++ before it
     suffix='',  # C++ after it
 ) -> BuildResult:  # with `name.so` in its folder
-    """Rewrite and compile a source for the emulator; raises `CompileError`, or `WrongSource` for an error of nvcc
-    alone.
+    """Rewrite and compile a source for the emulator; raise `CompileError`, or `WrongSource` for an error that only nvcc
+    has.
 
-    The learner's own headers are searched in `folder` and `include`, and rewritten, too."""
+    The learner's own headers, which are searched in `folder` and `include`, are rewritten, too."""
 
     def rewrite_and_compile():
         shared = _shared_variables_of(src, units, folder, include)
         text = f'{prefix}{to_cpp(src, shared=shared)}{suffix}'
         options = dict(folder=folder, include=include, units=units, extensions=extensions, defines=defines)
         return emulate_rewritten(
-            text, name, checks, extra_flags, original or src, constructs=True, shared=shared, **options
+            text, name, checks, extra_flags, original or src, find_constructors=True, shared=shared, **options
         )
 
     if units or '__has_include' in src or any(read_headers(src, folder or current_folder(), include)):
         return rewrite_and_compile()  # the result depends on other files, which are not in the key
     key = src, name, checks, extra_flags, original, extensions, defines, prefix, suffix
-    return cached_result((*key, compiler(), cpu(), headers_hash(here / 'include')), rewrite_and_compile)
+    return cached_result((*key, compiler(), cpu(), headers_hash(CPP_FOLDER / 'include')), rewrite_and_compile)
 
 
 def emulate_rewritten(
@@ -242,13 +245,13 @@ def emulate_rewritten(
     extensions=(),
     defines=(),
     shared=(),  # the result of `shared_variables` for all of its files
-    constructs=False,  # whether to look for static constructors in `original`, `units` and their headers
+    find_constructors=False,  # whether to look for static constructors in `original`, `units` and their headers
 ) -> BuildResult:
-    "Compile a source that is already rewritten to C++; the parameters are those of `emulate`"
+    "Compile a source that has been rewritten to C++; the other parameters are those of `emulate`"
     c = compiler()
     file = f'{name}.cu'
-    shown = original or src
-    learners_files = {file: shown, **dict(units)}
+    displayed_src = original or src
+    learners_files = {file: displayed_src, **dict(units)}
     macro_flags, macros = _macros(defines)
     flags = [*emulated_flags(c, '\n'.join(learners_files.values()), checks), *extra_flags, *macro_flags]
 
@@ -270,43 +273,43 @@ def emulate_rewritten(
         [Unit(text, k, originals[k]) for k, text in rewritten.items()], other_headers.values(), extensions
     )
     if warned_uses:
-        known = ProgramNames([*rewritten.values(), *other_headers.values()])
-        rewritten = {k: guard_host_calls(text, known) for k, text in rewritten.items()}
+        program_names = ProgramNames([*rewritten.values(), *other_headers.values()])
+        rewritten = {k: guard_host_calls(text, program_names) for k, text in rewritten.items()}
     # A finding names the calls that led to an access, so a checked build inlines small functions but no static ones.
     static_specifiers = 'static __attribute__((noinline)) ' if checks else 'static '
-    is_single_file = len(all_sources) == 1 and not (own_headers or other_headers)
+    has_one_file = len(all_sources) == 1 and not (own_headers or other_headers)
     inline_specifiers = '__attribute__((always_inline)) ' if checks else ''
     marked = {
-        k: mark(text, static_specifiers if is_single_file else '', inline_specifiers) for k, text in rewritten.items()
+        k: mark(text, static_specifiers if has_one_file else '', inline_specifiers) for k, text in rewritten.items()
     }
     sources = {
         **learners_files,
         **{k: marked[k] for k in own_headers},
         **({OUTPUT_HEADER: OUTPUT_HEADER_TEXT} if host_only_files else {}),
     }
-    sources |= {f'{ORIGINALS}/{k}': text for k, text in own_headers.items()}
-    if constructs and any(map(runs_when_loaded, originals.values())):
-        sources[CONSTRUCTS] = ''
-    for unit, (shown_as, text) in compiled.items():
-        at = 'namespace at = torch;' if _uses_at_namespace(text) else ''
-        nvcc_macros = _NVCC_MACROS if shown_as.endswith('.cu') else ''
-        preamble = f'{_include_first(texts)}{at}\n{nvcc_macros}{macros}'
-        sources[f'{unit}.cpp'] = f'{preamble}#line 1 "{shown_as}"\n{marked[shown_as]}'
+    sources |= {f'{ORIGINALS_FOLDER}/{k}': text for k, text in own_headers.items()}
+    if find_constructors and any(map(runs_when_loaded, originals.values())):
+        sources[CONSTRUCTORS_MARKER] = ''
+    for unit, (path, text) in compiled.items():
+        at_alias = 'namespace at = torch;' if _uses_at_namespace(text) else ''
+        nvcc_macros = _NVCC_MACROS if path.endswith('.cu') else ''
+        preamble = f'{_include_first(texts)}{at_alias}\n{nvcc_macros}{macros}'
+        sources[f'{unit}.cpp'] = f'{preamble}#line 1 "{path}"\n{marked[path]}'
 
     def warn(log):
-        known = [Unit(text, k, originals[k]) for k, text in marked.items()]
-        for wrong in find_wrong_calls(log, known, extensions, 8 if c.kind == 'gcc' and c.version >= 11 else 1):
-            raise wrong
-        warn_of(drop_mark_reports(log), shown, file, {k: v for k, v in originals.items() if k != file})
+        marked_units = [Unit(text, k, originals[k]) for k, text in marked.items()]
+        for error in find_wrong_calls(log, marked_units, extensions, 8 if c.kind == 'gcc' and c.version >= 11 else 1):
+            raise error
+        warn_of(drop_mark_reports(log), displayed_src, file, {k: v for k, v in originals.items() if k != file})
 
-    units_and_hosts = tuple(compiled)[1:], host_only_files
-    built = compile_module(
-        sources, name, flags, choose_headers(texts), fail, warn, sorted(other_headers.items()), *units_and_hosts
+    options = dict(key_parts=sorted(other_headers.items()), extra_units=tuple(compiled)[1:])
+    result = compile_module(
+        sources, name, flags, choose_headers(texts), fail, warn, host_only_files=host_only_files, **options
     )
-    for message, *where in warned_uses:
-        (built.folder / LOG).touch()  # so that each use of the cached module warns, too
-        warn_learner(CompileWarning(message), *where)
-    return built
+    for message, *location in warned_uses:
+        (result.folder / LOG).touch()  # so that each use of the cached module warns, too
+        warn_learner(CompileWarning(message), *location)
+    return result
 
 
 def _shared_variables_of(src, units, folder, include):
@@ -317,12 +320,12 @@ def _shared_variables_of(src, units, folder, include):
     return shared_variables(all_texts) if any('extern' in text for text in all_texts.values()) else ()
 
 
-def _refuse_host_uses(units, others, extensions):
+def _refuse_host_uses(units, other_headers, extensions):
     """Raise `WrongSource` for a use of a host-only function or type in device code.
 
     Returns the uses that are warnings, the result of `find_host_device_uses`; [] if a source cannot be parsed."""
     try:
-        own_names = ProgramNames([*(unit.text for unit in units), *others])
+        own_names = ProgramNames([*(unit.text for unit in units), *other_headers])
         host_use = next((use for unit in units for use in find_host_uses(unit, own_names, extensions)), None)
         warned_uses = [use for unit in units for use in find_host_device_uses(unit, own_names)]
     except ValueError:
@@ -351,30 +354,30 @@ def _compile_exception(log, command, learners_files, own_headers):
     return CompileError(learners_files[files[0]], files[0], log, command, own_headers)
 
 
-def native(
+def compile_native(
     src: str,  # CUDA C
     name: str,  # of the source, in messages
     arch: str,  # such as 'sm_90'
     extra_flags=(),  # of nvcc
     original='',  # the learner's source, for messages
 ) -> BuildResult:  # with `name.so` in its folder
-    "Compile with nvcc; raises `CompileError` with the learner's lines"
+    "Compile with nvcc; raise `CompileError`, which shows the learner's lines"
     file = f'{name}.cu'
     cc = nvcc()
-    shown = original or src
+    displayed_src = original or src
     macro_line = '' if _uses_at_namespace(src) else '#define GRIDSTRIDE_WITHOUT_AT\n'
     text = f'{macro_line}#include "gridstride/tensor.h"\n#line 1 "{file}"\n{src}'
     flags = ['-std=c++17', '-shared', f'-arch={arch}', '-lineinfo', '-Xcompiler', '-fPIC', '-diag-error=940']
     flags += ['--expt-relaxed-constexpr', '--extended-lambda']
-    command = [cc, *flags, f"-I{here / 'include/torch'}", *extra_flags, f'{name}.gpu.cu', '-o', f'{name}.so']
-    own, others = read_headers(src, current_folder())
+    command = [cc, *flags, f"-I{CPP_FOLDER / 'include/torch'}", *extra_flags, f'{name}.gpu.cu', '-o', f'{name}.so']
+    own_headers, other_headers = read_headers(src, current_folder())
     return build(
-        {f'{name}.gpu.cu': text, file: shown, **own},
+        {f'{name}.gpu.cu': text, file: displayed_src, **own_headers},
         [command],
         os.stat(cc).st_mtime,
-        headers_hash(here / 'include/torch'),
-        sorted(others.items()),
-        fail=lambda log: CompileError(shown, file, log, command),
+        headers_hash(CPP_FOLDER / 'include/torch'),
+        sorted(other_headers.items()),
+        fail=lambda log: CompileError(displayed_src, file, log, command),
         run=partial(run_command, description=f'compiling {file} by nvcc'),
     )
 
@@ -382,11 +385,11 @@ def native(
 def prepare():
     "Build the runtime and the precompiled headers of checked kernels before the first kernel needs them"
     cpp_compiler = compiler()
-    preparing = threading.Thread(target=prepare_runtime)
-    preparing.start()
+    runtime_thread = threading.Thread(target=prepare_runtime)
+    runtime_thread.start()
     for names in (KERNEL_HEADERS, HEADERS):
         headers.get_precompiled(cpp_compiler, emulated_flags(cpp_compiler, '', checks=True), names)
-    preparing.join()
+    runtime_thread.join()
 
 
 if __name__ == '__main__':

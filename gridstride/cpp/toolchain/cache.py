@@ -53,10 +53,10 @@ def _libc():
         return ''
 
 
-# If a compilation is slow, a line on stderr reports what is being compiled. A build within another build
-# prints nothing, so that there is one line.
+# If a compilation is slow, a line on stderr reports it. A build within another build prints nothing, so that there is
+# one line.
 SLOW = 2.0  # seconds after which a compilation is reported
-_reporting = threading.Lock()
+_report_lock = threading.Lock()
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def report_slow(
     report_delay=SLOW,  # seconds; nothing is printed if the block ends earlier; None: never
 ):
     "Print to stderr, with a dot per second, that a slow operation runs in the `with` block; not with GRIDSTRIDE_QUIET"
-    if report_delay is None or os.environ.get('GRIDSTRIDE_QUIET') or not _reporting.acquire(blocking=False):
+    if report_delay is None or os.environ.get('GRIDSTRIDE_QUIET') or not _report_lock.acquire(blocking=False):
         return (yield)
     ended = threading.Event()
     printer = threading.Thread(target=_report, args=(description, report_delay, ended), daemon=True)
@@ -75,7 +75,7 @@ def report_slow(
     finally:
         ended.set()
         printer.join()
-        _reporting.release()
+        _report_lock.release()
 
 
 def _report(description, report_delay, ended):
@@ -103,7 +103,7 @@ def entry_folder(sources, commands, *key, section='') -> Path:
     return cache_dir() / section / _hash(_FORMAT, sources, commands, *key)
 
 
-_FORMAT = 'with sums'  # a part of the key: entries of older versions, without checksums, have another key
+_FORMAT = 'with sums'  # a part of the key, so that entries of older versions, which have no checksums, are not found
 
 
 class CacheUnusable(RuntimeError):
@@ -117,21 +117,21 @@ def build(
     fail=None,  # called with the log if a command fails; returns an exception
     run=None,  # runs a command in a folder and returns its status and its log; None: `run_command`
     section='',  # the folder of the entry inside the cache
-    shared=False,  # whether other processes may need the entry, too: one process builds it, and the others wait
+    shared=False,  # whether other processes may need the entry at the same time: one builds it, the others wait
     compare_checksums=True,  # of an existing entry; if False, the caller must detect damage
 ) -> BuildResult:
-    "Return the entry with the outputs of `commands`, run on `sources`, from the cache if it has the entry"
+    "Return the entry with the outputs of `commands` for `sources`; run the commands if the cache has no such entry"
     entry = entry_folder(sources, commands, *key, section=section)
     start = time.perf_counter()
-    for final in (entry, _replacement_path() / section / entry.name):
-        if _is_usable(final, compare_checksums):
-            return BuildResult(final, commands, 0.0, True)
+    for folder in (entry, _replacement_path() / section / entry.name):
+        if _is_usable(folder, compare_checksums):
+            return BuildResult(folder, commands, 0.0, True)
     steps = dict(sources=sources, commands=commands, run=run or run_command, fail=fail)
     try:
-        final = _build_if_missing(entry, shared, compare_checksums, steps)
+        folder = _build_if_missing(entry, shared, compare_checksums, steps)
     except CacheUnusable as e:
-        final = _build_in_replacement(e, entry, section, shared, compare_checksums, steps)
-    return BuildResult(final, commands, time.perf_counter() - start, False)
+        folder = _build_in_replacement(e, entry, section, shared, compare_checksums, steps)
+    return BuildResult(folder, commands, time.perf_counter() - start, False)
 
 
 def is_cached(sources, commands, *key) -> bool:
@@ -139,65 +139,67 @@ def is_cached(sources, commands, *key) -> bool:
     return _is_usable(entry_folder(sources, commands, *key), True)
 
 
-def _build_if_missing(final, shared, compare_checksums, steps):
+def _build_if_missing(entry, shared, compare_checksums, steps):
     "Build an entry if it is missing; returns its folder"
-    _prepare_folder(final)
-    with lock_entry(final) if shared else nullcontext():
+    _prepare_folder(entry)
+    with lock_entry(entry) if shared else nullcontext():
         for _ in range(3):
-            if _is_usable(final, compare_checksums):
-                return final
+            if _is_usable(entry, compare_checksums):
+                return entry
             with suppress(_FolderRemoved):
-                _build_entry(final, **steps)
-                return final
-    raise CacheUnusable(f'another process keeps removing {final.parent}')
+                _build_entry(entry, **steps)
+                return entry
+    raise CacheUnusable(f'another process keeps removing {entry.parent}')
 
 
-def _build_in_replacement(why, entry, section, shared, compare_checksums, steps):
-    "Build an entry in the replacement of the cache; if that fails, too, raises `why`, the error of the cache"
-    replacement = _replacement_for(why)
+def _build_in_replacement(error, entry, section, shared, compare_checksums, steps):
+    "Build an entry in the replacement of the cache; if that fails, too, raise `error`, the error of the cache"
+    replacement = _replacement_for(error)
     try:
         return _build_if_missing(replacement / section / entry.name, shared, compare_checksums, steps)
     except CacheUnusable:
-        raise why from None
+        raise error from None
 
 
-def _replacement_for(why):
-    "Return the temporary folder that replaces the cache, and report `why` once; raises `why` if there is no folder"
+def _replacement_for(error):
+    "Report `error` once and return the temporary folder that replaces the cache; raise `error` if there is none"
     try:
-        replacement = _replacement()
+        replacement = _usable_replacement()
     except OSError:
-        raise why from None
+        raise error from None
     _report_once(
-        f'{why}; {replacement} is used instead. To keep compiled modules, set GRIDSTRIDE_CACHE to a folder of your own'
+        f'{error}; {replacement} is used instead. To keep compiled modules, set GRIDSTRIDE_CACHE to a folder of your'
+        ' own'
     )
     return replacement
 
 
-def _is_usable(final, compare_checksums):
+def _is_usable(entry, compare_checksums):
     "Return whether an entry exists and is usable; report and remove an unusable one"
-    if _why_foreign(final.parent) or (why := find_damage(final, compare_checksums)) is None:
+    if _foreign_control(entry.parent) or (damage := find_damage(entry, compare_checksums)) is None:
         return False
-    if why:
-        with lock_entry(final.with_name(f'{final.name}-broken')):
-            if find_damage(final, compare_checksums):  # otherwise another process has replaced it
-                _report_once(f'the cache is damaged ({final} {why}); unusable entries are rebuilt')
-                discard(final)
+    if damage:
+        with lock_entry(entry.with_name(f'{entry.name}-broken')):
+            if find_damage(entry, compare_checksums):  # otherwise another process has replaced it
+                _report_once(f'the cache is damaged ({entry} {damage}); unusable entries are rebuilt')
+                discard(entry)
         return False
     return True
 
 
-def _why_foreign(folder):
-    "Return why other users could write to a folder of the cache; '' if they cannot, or if it does not exist"
+def _foreign_control(folder):
+    "Return why the cache's `folder` may be controlled by other users; '' if it is not, or does not exist"
     for ancestor in _folders_of_cache(folder):
         with suppress(OSError):
             folder_status = os.lstat(ancestor) if ancestor == _replacement_path() else os.stat(ancestor)
-            if why := foreign_reason(folder_status) or ('is a link' if stat.S_ISLNK(folder_status.st_mode) else ''):
-                return f'{ancestor} {why}'
+            is_link = stat.S_ISLNK(folder_status.st_mode)
+            if reason := foreign_reason(folder_status) or ('is a link' if is_link else ''):
+                return f'{ancestor} {reason}'
     return ''
 
 
 def _folders_of_cache(folder):
-    "Return those of the cache, its replacement and `folder` that contain `folder`"
+    "Return the roots of the cache that contain `folder`: the cache itself or its replacement, and `folder`"
     return [root for root in dict.fromkeys((cache_dir(), _replacement_path(), folder)) if folder.is_relative_to(root)]
 
 
@@ -214,7 +216,7 @@ def discard(path):
 
 
 def usable_cache() -> Path:
-    "Return the folder of the cache, which is made if it is missing; if it cannot be written, its replacement"
+    "Return the folder of the cache, made if it is missing; return its replacement if it cannot be written"
     try:
         _prepare_folder(cache_dir() / 'entry')
     except CacheUnusable as e:
@@ -228,9 +230,9 @@ def make_section(name):
         _prepare_folder(cache_dir() / name / 'entry')
 
 
-def _prepare_folder(final):
-    "Make the folder that will contain an entry; raises `CacheUnusable` if that fails, or other users can write to it"
-    section = final.parent
+def _prepare_folder(entry):
+    "Make the folder that will contain an entry; raise `CacheUnusable` if that fails, or if other users can write to it"
+    section = entry.parent
     try:
         for ancestor in _folders_of_cache(section):
             _make_private(ancestor)
@@ -238,8 +240,8 @@ def _prepare_folder(final):
         raise CacheUnusable(
             f'{section} cannot be written ({e.strerror}); set GRIDSTRIDE_CACHE to a writable folder'
         ) from None
-    if why := _why_foreign(section):
-        raise CacheUnusable(why)
+    if reason := _foreign_control(section):
+        raise CacheUnusable(reason)
 
 
 def _make_private(folder):
@@ -259,17 +261,17 @@ def _replacement_path():
     return Path(tempfile.gettempdir()) / name
 
 
-def _replacement():
+def _usable_replacement():
     "Return the temporary folder of this user that replaces the cache"
     with suppress(OSError):
         _replacement_path().mkdir(mode=0o700, exist_ok=True)
-    if _replacement_path().is_dir() and not _why_foreign(_replacement_path()):
+    if _replacement_path().is_dir() and not _foreign_control(_replacement_path()):
         return _replacement_path()
-    return _process_replacement()
+    return _make_process_replacement()
 
 
 @lru_cache
-def _process_replacement():
+def _make_process_replacement():
     "Return a temporary folder for this process alone, in case another user has taken the usual name"
     folder = Path(tempfile.mkdtemp(prefix='gridstride-'))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -277,14 +279,14 @@ def _process_replacement():
 
 
 @lru_cache
-def _reported():  # a list, cached so that tests can clear it
+def _reported_problems():  # a list, cached so that tests can clear it
     return []
 
 
 def _report_once(text):
-    "Print one line about a problem of the cache to stderr, only once; nothing with `GRIDSTRIDE_QUIET`"
-    if not _reported():
-        _reported().append(text)
+    "Print the first problem of the cache to stderr; print no later ones, and nothing with `GRIDSTRIDE_QUIET`"
+    if not _reported_problems():
+        _reported_problems().append(text)
         if not os.environ.get('GRIDSTRIDE_QUIET'):
             print(f'gridstride: {text}', file=sys.stderr, flush=True)
 
@@ -313,59 +315,59 @@ def cached_result(
         if (
             indexed_key == key
             and re.fullmatch(r'[0-9a-f]{20}', name)
-            and not _why_foreign(index_entry.parent)
+            and not _foreign_control(index_entry.parent)
             and _is_usable(folder, True)
         ):
             return BuildResult(folder, commands, 0.0, True)
-    built = make()
-    if not (built.folder / LOG).exists() and built.folder.parent == cache_dir():
+    result = make()
+    if not (result.folder / LOG).exists() and result.folder.parent == cache_dir():
         with suppress(OSError):
             _make_private(index_entry.parent)
             if index_entry.is_symlink() or index_entry.is_dir():
                 discard(index_entry)
-            write_whole(index_entry, json.dumps([key, built.folder.name, built.commands]))
-    return built
+            write_whole(index_entry, json.dumps([key, result.folder.name, result.commands]))
+    return result
 
 
 class _FolderRemoved(Exception):
     "The temporary folder of an entry was removed during the build"
 
 
-def _build_entry(final, sources, commands, run, fail):
-    "Build an entry in a temporary folder, then rename the folder to `final`"
-    work = _unfinished_folder(final)
+def _build_entry(entry, sources, commands, run, fail):
+    "Build an entry in a temporary folder, then rename the folder to `entry`"
+    work_folder = _make_work_folder(entry)
     try:
-        _run_commands(work, sources, commands, run, fail)
-        write_checksums(work, final.name)
-        os.chmod(work, 0o755)
-        _rename_to_final(work, final)
+        _run_commands(work_folder, sources, commands, run, fail)
+        write_checksums(work_folder, entry.name)
+        os.chmod(work_folder, 0o755)
+        _rename_to_final(work_folder, entry)
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT):
-            problem = f'no space is left in {final.parent}, or in {tempfile.gettempdir()}, which compilers use'
+            problem = f'no space is left in {entry.parent}, or in {tempfile.gettempdir()}, which compilers use'
             hint = 'free some, or set GRIDSTRIDE_CACHE and TMPDIR to folders with free space'
             raise CacheUnusable(f'{problem}: {hint}') from None
-        if not work.exists():
+        if not work_folder.exists():
             raise _FolderRemoved from None
         raise
     except Exception:
-        if not work.exists():
+        if not work_folder.exists():
             raise _FolderRemoved from None
         raise
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(work_folder, ignore_errors=True)
 
 
-def _run_commands(work, sources, commands, run, fail):
+def _run_commands(work_folder, sources, commands, run, fail):
     "Write the sources and run the commands"
     for name, text in sources.items():
-        (work / name).parent.mkdir(parents=True, exist_ok=True)
-        (work / name).write_text(text)
+        (work_folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (work_folder / name).write_text(text)
     for command in commands:
-        for executed, (status, log) in _run_command_or_several(command, work, run):
+        for step, (status, log) in _run_command_or_several(command, work_folder, run):
             if status and 'No space left on device' in log:
                 raise OSError(errno.ENOSPC, log)
             if status:
-                raise fail(log) if fail else RuntimeError(f"{' '.join(executed)}\n{log}")
+                raise fail(log) if fail else RuntimeError(f"{' '.join(step)}\n{log}")
 
 
 def _run_command_or_several(command, folder, run):
@@ -378,46 +380,46 @@ def _run_command_or_several(command, folder, run):
         return list(zip(command, pool.map(lambda step: run(step, folder), command)))
 
 
-def _unfinished_folder(final):
-    "Make the temporary folder in which an entry is built; raises `CacheUnusable` if that is not possible"
+def _make_work_folder(entry):
+    "Make the temporary folder in which an entry is built; raise `CacheUnusable` if that fails"
     try:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        _remove_unfinished(final.parent)
-        return Path(tempfile.mkdtemp(dir=final.parent, prefix=f'{final.name}.'))
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        _remove_stale_work_folders(entry.parent)
+        return Path(tempfile.mkdtemp(dir=entry.parent, prefix=f'{entry.name}.'))
     except OSError as e:
-        why = f'{final.parent} cannot be written ({e.strerror}); set GRIDSTRIDE_CACHE to a writable folder'
-        raise CacheUnusable(why) from None
+        message = f'{entry.parent} cannot be written ({e.strerror}); set GRIDSTRIDE_CACHE to a writable folder'
+        raise CacheUnusable(message) from None
 
 
-_UNFINISHED_NAME = re.compile(r'[0-9a-f]{20}\.')
+_WORK_FOLDER_NAME = re.compile(r'[0-9a-f]{20}\.')
 _MAX_AGE = 24 * 3600  # seconds, longer than any compiler runs
 
 
 @lru_cache
-def _remove_unfinished(folder):
-    "Remove the temporary folders of processes that were killed; runs once per process"
+def _remove_stale_work_folders(folder):
+    "Remove the temporary folders of killed processes; the cached result makes this run once per process"
     for entry in os.scandir(folder):
         with suppress(OSError):
             if (
-                _UNFINISHED_NAME.match(entry.name)
+                _WORK_FOLDER_NAME.match(entry.name)
                 and time.time() - entry.stat(follow_symlinks=False).st_mtime > _MAX_AGE
             ):
                 discard(entry.path)
 
 
-def _rename_to_final(work, final):
-    "Rename the folder to its final name; keep an entry that another process has built, replace an unusable one"
+def _rename_to_final(work_folder, entry):
+    "Rename the folder to `entry`; keep an entry that another process has built, replace an unusable one"
     try:
-        os.rename(work, final)
+        os.rename(work_folder, entry)
     except OSError:
-        if find_damage(final) == '':
+        if find_damage(entry) == '':
             return
-        discard(final)
+        discard(entry)
         try:
-            os.rename(work, final)
+            os.rename(work_folder, entry)
         except OSError:
-            if find_damage(final) != '':
-                raise CacheUnusable(f'{final} cannot be replaced') from None
+            if find_damage(entry) != '':
+                raise CacheUnusable(f'{entry} cannot be replaced') from None
 
 
 def run_command(
@@ -427,10 +429,10 @@ def run_command(
     report_delay=SLOW,  # seconds after which it is reported; None: never
 ) -> tuple:  # (exit status, output)
     "Run a compiler, with messages in English"
-    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
+    process_options = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
     with (
         report_slow(description, report_delay),
-        subprocess.Popen(command, cwd=folder, env={**os.environ, 'LC_ALL': 'C'}, **pipes) as process,
+        subprocess.Popen(command, cwd=folder, env={**os.environ, 'LC_ALL': 'C'}, **process_options) as process,
     ):
         try:
             return _wait_interruptibly(process)
@@ -451,9 +453,9 @@ def _wait_interruptibly(process):
 
 
 @contextmanager
-def lock_entry(final):
-    "Hold the lock of the entry `final` in the `with` block; do nothing on a system without file locks"
-    path = final.with_suffix('.lock')
+def lock_entry(entry):
+    "Hold the lock of an entry in the `with` block; do nothing on a system without file locks"
+    path = entry.with_suffix('.lock')
     try:
         import fcntl
 

@@ -6,11 +6,11 @@ from functools import lru_cache
 from pathlib import Path
 
 
-here = Path(__file__).parents[1]
+CPP_FOLDER = Path(__file__).parents[1]
 
 
 class CompilerMissing(RuntimeError):
-    "There is no C++ compiler, or no nvcc where one is needed"
+    "There is no C++ compiler, or no nvcc although one is needed"
 
 
 class Compiler(namedtuple('Compiler', 'path kind version text')):
@@ -52,16 +52,18 @@ def _for_cpp(name):
 def compiler() -> Compiler:
     "Return the C++ compiler: the one that CXX names, or the first that is installed; raises `CompilerMissing`"
     cxx = os.environ.get('CXX')
-    found = _find_compiler((_for_cpp(cxx),) if cxx else ('g++', 'clang++', 'c++'))
-    if found and found.version < (oldest := _MIN_VERSION[found.kind]):
-        problem = f'{found.path} has version {found.version}, but C++17 needs {oldest} or newer'
+    c = _find_compiler((_for_cpp(cxx),) if cxx else ('g++', 'clang++', 'c++'))
+    if c and c.version < (min_version := _MIN_VERSION[c.kind]):
+        problem = f'{c.path} has version {c.version}, but C++17 needs {min_version} or newer'
         raise CompilerMissing(f'{problem}. Set CXX to the path of another compiler')
-    if found:
-        return found
-    install = {'darwin': 'xcode-select --install'}.get(sys.platform, 'sudo apt install g++')
+    if c:
+        return c
+    install_command = {'darwin': 'xcode-select --install'}.get(sys.platform, 'sudo apt install g++')
     if cxx:
         raise CompilerMissing(f'{cxx} (from the variable CXX) is not a compiler')
-    raise CompilerMissing(f'CUDA C needs a C++ compiler, and neither g++ nor clang++ was found. Install one: {install}')
+    raise CompilerMissing(
+        f'CUDA C needs a C++ compiler, and neither g++ nor clang++ was found. Install one: {install_command}'
+    )
 
 
 def nvcc() -> str:  # its path
@@ -74,9 +76,6 @@ def nvcc() -> str:  # its path
     raise CompilerMissing(f'{problem}. GRIDSTRIDE_BACKEND=sim runs it on the emulator, without nvcc')
 
 
-# Two commands compile and link a module, because linking with `-fsanitize=thread` would add ThreadSanitizer's runtime,
-# which the emulator's runtime replaces. `-O2` does not reorder loops over floats; products and sums may be fused to
-# FMAs, as on a GPU.
 def _architecture(name):
     "Return the name that compilers use for an architecture"
     return {'arm64': 'aarch64', 'amd64': 'x86_64'}.get(name.lower(), name.lower())
@@ -103,6 +102,9 @@ def _stack_clash_flags(c):
     return ['-fstack-clash-protection'] if is_supported else []
 
 
+# Two commands compile and link a module, because linking with `-fsanitize=thread` would add ThreadSanitizer's runtime,
+# which the emulator's runtime replaces. `-O2` does not reorder additions of floats; a product and a sum may be fused to
+# an FMA, as on a GPU.
 def common_flags(c):
     "Return the flags for all code of the emulator"
     gnu_unique_flags = ['-fno-gnu-unique'] if c.kind == 'gcc' else []
@@ -117,8 +119,8 @@ def common_flags(c):
         '-fno-delete-null-pointer-checks',
         *_stack_clash_flags(c),
         '-U_FORTIFY_SOURCE',
-        f"-I{here / 'include/cuda'}",
-        f"-I{here / 'include/torch'}",
+        f"-I{CPP_FOLDER / 'include/cuda'}",
+        f"-I{CPP_FOLDER / 'include/torch'}",
     ]
 
 
@@ -127,10 +129,10 @@ def common_flags(c):
 # align loops, which can make one 10% slower.
 _ALIGNMENT = '-falign-functions=64', '-falign-loops=32'
 _OPTIMIZATION = {'gcc': ['-Og', '-finline-functions-called-once', *_ALIGNMENT], 'clang': ['-O1']}
-_VECTORS = re.compile(r'\b(?:u?(?:char|short|int|long|longlong)|float|double)[234]\b|\breinterpret_cast\b')
+_VECTOR_TYPES = re.compile(r'\b(?:u?(?:char|short|int|long|longlong)|float|double)[234]\b|\breinterpret_cast\b')
 
 
-def endless_flags(c):
+def endless_loop_flags(c):
     "Return flags that keep endless loops: C++ allows a compiler to remove a loop without side effects"
     return ['-fno-finite-loops'] if c.version >= dict(gcc=10, clang=13)[c.kind] else []
 
@@ -146,55 +148,67 @@ def division_flags(c):
     return ['-fsanitize=integer-divide-by-zero', *overflow_flags]
 
 
-# undefined behaviour in C++ that has another result on a GPU
-_UNDEFINED_RESULTS = '-fsanitize=shift-exponent', '-fsanitize=float-cast-overflow'
+# flags for operations that are undefined behaviour in C++, and whose results differ between a CPU and a GPU
+_UNDEFINED_BEHAVIOUR_FLAGS = '-fsanitize=shift-exponent', '-fsanitize=float-cast-overflow'
 
 
 def checked_flags(c, src):
     """Return flags that instrument every access, so that the runtime checks it.
 
     They also instrument indices of arrays with a known size, and addresses of vector types for their alignment."""
-    bounds = '-fsanitize=array-bounds' if c.kind == 'clang' else '-fsanitize=bounds'
-    alignment = ['-fsanitize=alignment'] if _VECTORS.search(src) else []
-    flags = [*_OPTIMIZATION[c.kind], '-DGRIDSTRIDE_CHECKED', '-fno-optimize-sibling-calls', bounds, *alignment]
-    flags += ['-fstack-protector-strong', *_UNDEFINED_RESULTS]  # for writes through pointers, which have no bounds
+    bounds_flag = '-fsanitize=array-bounds' if c.kind == 'clang' else '-fsanitize=bounds'
+    alignment_flags = ['-fsanitize=alignment'] if _VECTOR_TYPES.search(src) else []
+    flags = [*_OPTIMIZATION[c.kind], '-DGRIDSTRIDE_CHECKED', '-fno-optimize-sibling-calls', bounds_flag]
+    flags += alignment_flags
+    # the stack protector finds writes out of bounds through pointers, for which the compiler knows no bounds
+    flags += ['-fstack-protector-strong', *_UNDEFINED_BEHAVIOUR_FLAGS]
     # clang instruments after its vectorizer has run, and does not instrument accesses of 32 bytes
     if c.kind == 'clang':
         tsan_options = 'instrument-func-entry-exit=0', 'distinguish-volatile=1', 'instrument-read-before-write=1'
         tsan_flags = [flag for option in tsan_options for flag in ('-mllvm', f'-tsan-{option}')]
-        return [*flags, *endless_flags(c), '-fsanitize=thread', '-fno-vectorize', '-fno-slp-vectorize', *tsan_flags]
-    volatile = ['--param=tsan-distinguish-volatile=1'] if c.version >= 11 else []
-    call_flags = [
-        f'-fno-builtin-{function}' for function in ('memcpy', 'memmove', 'memset')
-    ]  # so that they are calls of our functions, which report to the detectors
+        return [
+            *flags,
+            *endless_loop_flags(c),
+            '-fsanitize=thread',
+            '-fno-vectorize',
+            '-fno-slp-vectorize',
+            *tsan_flags,
+        ]
+    volatile_flags = ['--param=tsan-distinguish-volatile=1'] if c.version >= 11 else []
+    # without these builtins, gcc calls our functions, which report to the detectors
+    call_flags = [f'-fno-builtin-{function}' for function in ('memcpy', 'memmove', 'memset')]
     # gcc does not instrument the write of a result that is constructed in place; it instruments a copy
     call_flags.append('-fno-elide-constructors')
     call_flags.append('-fno-semantic-interposition')  # so that gcc inlines functions that another library could replace
-    return [*flags, *call_flags, '-fsanitize=thread', '--param=tsan-instrument-func-entry-exit=0', *volatile]
+    return [*flags, *call_flags, '-fsanitize=thread', '--param=tsan-instrument-func-entry-exit=0', *volatile_flags]
 
 
 def link_flags() -> list:
     """Return flags for linking a module, whose symbols in the runtime are resolved when it is loaded.
 
-    Symbols in C++'s library are resolved then, too, because the runtime links it, and searching them takes most of a
+    Symbols in C++'s library are resolved then, too: the runtime links this library, and searching it takes most of a
     linker's time. But libm is linked: without a symbol version, `expf`, `powf` and the like resolve to the oldest
     version, which sets `errno` and takes twice as long."""
     if sys.platform == 'darwin':
         return ['-Wl,-undefined,dynamic_lookup']
-    is_shared = _shares_libraries(compiler().path)
-    # exceptions of kernels are handled in include/cuda/emulator.h, functions that end the process in
-    # runtime/findings.cpp
+    has_shared_library = _has_shared_libstdcxx(compiler().path)
+    # include/cuda/emulator.h defines the wrapper of exceptions, runtime/findings.cpp those of functions that end the
+    # process
     wrap_flags = [f'-Wl,--wrap={function}' for function in ('__cxa_allocate_exception', '_exit', '_Exit', 'quick_exit')]
-    return ['-Wl,-Bsymbolic', *wrap_flags, *(['-nodefaultlibs', '-lm', '-lgcc'] if is_shared else ARCHIVES_INSIDE)]
+    return [
+        '-Wl,-Bsymbolic',
+        *wrap_flags,
+        *(['-nodefaultlibs', '-lm', '-lgcc'] if has_shared_library else STATIC_LIBRARY_FLAGS),
+    ]
 
 
-# Symbols of static libraries stay private. Otherwise exceptions of other packages, such as Matplotlib, would be handled
-# by the C++ library in our module, and fail.
-ARCHIVES_INSIDE = ['-Wl,--exclude-libs,ALL'] if sys.platform == 'linux' else []
+# These flags keep the symbols of static libraries private. Otherwise the C++ library in our module would handle the
+# exceptions of other packages, such as Matplotlib, and fail.
+STATIC_LIBRARY_FLAGS = ['-Wl,--exclude-libs,ALL'] if sys.platform == 'linux' else []
 
 
 @lru_cache
-def _shares_libraries(path):
+def _has_shared_libstdcxx(path):
     "Return whether this compiler links C++'s library dynamically; if not, each module needs its own copy"
     result = subprocess.run([path, '-print-file-name=libstdc++.so'], capture_output=True, text=True)
     return os.path.isabs(result.stdout.strip())

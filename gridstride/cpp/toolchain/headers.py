@@ -1,8 +1,8 @@
 """Precompiles the emulator's headers, and runs the compiler with the result.
 
-Without it, a compiler would spend half of its time for a small kernel on these headers. There is one precompiled
-header per set of flags, of 47 MB with g++ and 8 MB with clang. The sources still #include the headers, so a missing or
-damaged precompiled header costs only time.
+Without a precompiled header, a compiler spends half of its time for a small kernel on these headers. There is one
+precompiled header per set of flags, of 47 MB with g++ and 8 MB with clang. A source that is compiled with it still
+contains the #include lines, so a compiler that ignores a missing or damaged precompiled header only takes longer.
 """
 
 import hashlib, os, shutil
@@ -13,19 +13,19 @@ from pathlib import Path
 from .cache import SLOW, build, cpu, run_first_time, headers_hash, run_command, report_slow
 
 
-here = Path(__file__).parents[1]
-MIN_FREE_SPACE = 500e6  # bytes on the disk, for a precompiled header and temporary files of the compiler
-MAX_HEADERS = 16  # keep this many, the most recently used: the others belong to other versions or compilers
-_broken = Counter()  # folder -> how often its header was broken; after the second time it is not used
+CPP_FOLDER = Path(__file__).parents[1]
+MIN_FREE_SPACE = 500e6  # bytes on the disk for a precompiled header and the compiler's temporary files
+MAX_HEADERS = 16  # precompiled headers that are kept, the most recently used; others belong to other compilers
+_num_failures = Counter()  # folder -> how often its header made the compiler fail; after two failures it is not used
 
 
-def runner(
+def make_runner(
     c,  # a `Compiler`
     flags: list,  # all of its arguments except for the files
-    names: tuple,  # the headers with which each source begins; (): do not use one (the runtime is still being prepared)
+    names: tuple,  # the headers with which each source begins; empty: compile without a precompiled header
     description: str,  # of the command, printed if it is slow
 ):  # (command, folder) -> (status, log)
-    "Return a function that runs the compiler, with the precompiled header if one is available for a compile step"
+    "Return a function that runs the compiler; it compiles with a precompiled header, and links without one"
 
     def run(command, folder):
         if not names:
@@ -37,13 +37,13 @@ def runner(
     return run
 
 
-# Flags that differ between sources but do not change a precompiled header: sources with and without them share one.
+# Flags that do not change a precompiled header, so sources with and without them share one
 _IRRELEVANT_FLAGS = {'clang': ['-I.'], 'gcc': ['-I.', '-fsanitize=alignment']}
 
 
 def get_precompiled(
     c,  # a `Compiler`
-    flags: list,  # as for `runner`
+    flags: list,  # as for `make_runner`
     names: tuple,  # of the headers
     announce=True,  # whether to print "preparing" immediately instead of after `SLOW` seconds
 ) -> Path:
@@ -52,18 +52,18 @@ def get_precompiled(
     include = [flag for name in names for flag in ('-include', name)]
     header_flags = [flag for flag in flags if flag not in _IRRELEVANT_FLAGS[c.kind]]
     command = [c.path, *header_flags, '-x', 'c++-header', os.devnull, *include, '-o', file]
-    key = c, cpu(), headers_hash(here / 'include')
+    key = c, cpu(), headers_hash(CPP_FOLDER / 'include')
     try:
         run = partial(_precompile, report_delay=0.0 if announce else SLOW)
-        built = build({}, [command], *key, run=run, section='headers', shared=True, compare_checksums=False)
-        if _broken[built.folder] > 1:
+        entry = build({}, [command], *key, run=run, section='headers', shared=True, compare_checksums=False)
+        if _num_failures[entry.folder] > 1:
             return None
-        os.utime(built.folder)
+        os.utime(entry.folder)
     except (OSError, RuntimeError):
         return None
-    if not built.cached:
-        _prune(built.folder.parent)
-    return built.folder / file
+    if not entry.cached:
+        _prune(entry.folder.parent)
+    return entry.folder / file
 
 
 def _precompile(command, folder, report_delay):
@@ -93,13 +93,13 @@ def _last_used(path):
         return 0.0
 
 
-# For `-include headers.h`, a file that does not exist, both compilers read `headers.h.gch` or `headers.h.pch`.
+# The file `headers.h` does not exist: for `-include headers.h`, the compilers read `headers.h.gch` or `headers.h.pch`.
 def _run_with(precompiled, command, folder):
-    "Run the compiler with the precompiled header; if that header makes it fail, run it again without"
+    "Run the compiler with the precompiled header; if this header makes it fail, run it again without the header"
     status, log = run_command([command[0], '-include', str(precompiled.with_suffix('')), *command[1:]], folder)
     if not (status and _is_caused_by_headers(precompiled, log)):
         return status, log
-    _broken[precompiled.parent] += 1
+    _num_failures[precompiled.parent] += 1
     shutil.rmtree(precompiled.parent, ignore_errors=True)
     return run_command(command, folder)
 
@@ -117,5 +117,7 @@ def _is_caused_by_headers(precompiled, log):
 
 @lru_cache
 def _is_intact(precompiled, *state):
-    "Return whether the checksum matches; cached until the file's `state` changes, because hashing takes 0.1 s"
+    """Return whether the checksum of the precompiled header is right.
+
+    Hashing takes 0.1 s, so the result is cached until `state`, the file's inode, size and time, changes."""
     return (precompiled.parent / 'sum').read_text() == _checksum(precompiled)

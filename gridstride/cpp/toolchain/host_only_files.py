@@ -10,8 +10,8 @@ from ..rewriters.rewrite import hint_for_missing
 _EMULATOR_HEADERS = [Path(__file__).parents[1] / 'include' / name for name in ('cuda', 'torch')]
 _C_HEADERS = {'assert.h', 'cassert'}  # the emulator has headers of these names, too, for kernels
 
-# This header, the first of such a file, redirects `exit`, which must not end the notebook, and printed text, which must
-# reach the notebook. In other files `emulator.h` does both.
+# Each host-only file includes this header first. It redirects `exit`, so that it does not end the notebook, and printed
+# text, so that it reaches the notebook. In other files `emulator.h` does both.
 OUTPUT_HEADER = 'gridstride_output.h'
 OUTPUT_HEADER_TEXT = r"""#include <cstdio>
 #include <cstdlib>

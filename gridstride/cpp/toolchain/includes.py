@@ -1,4 +1,4 @@
-"""Finds and reads the learner's own headers that a source includes, directly or not."""
+"""Finds and reads the learner's own headers that a source includes, directly or through other headers."""
 
 import os
 from pathlib import Path
@@ -20,18 +20,18 @@ def read_headers(
     folder,  # of its own headers
     include=(),  # other such folders
 ) -> tuple:  # (dict: path below one of these folders -> text, dict: any other path -> text)
-    "Read the headers that `src` includes, directly or not, as far as they can be found"
+    "Read the headers that `src` includes, directly or through other headers; skip those that cannot be found"
     roots = [Path(folder), *map(Path, include)]
     own_headers = {}
     other_headers = {}
-    seen = set()
+    visited_paths = set()
     pending = [(name, roots[0]) for name in _included(src)]
     while pending:
         (quoted, name), parent = pending.pop()
-        path = _find(name, [*([parent] if quoted else []), *roots[1:], *_folders_of_environment()])
-        if path is None or path in seen:
+        path = _find(name, [*([parent] if quoted else []), *roots[1:], *_folders_in_environment()])
+        if path is None or path in visited_paths:
             continue
-        seen.add(path)
+        visited_paths.add(path)
         text = path.read_text(encoding='utf-8-sig', errors='replace')
         relative_paths = (
             [] if '..' in name else [str(path.relative_to(root)) for root in roots if path.is_relative_to(root)]
@@ -53,12 +53,12 @@ def header_names(src, folder, include=()) -> set:  # of strings
 def _included(src):
     "Return [(whether in quotes, name)] of all headers that `src` may include; [] if `src` cannot be tokenized"
     try:
-        return [found for _, found in includes(directives(src))]
+        return [header for _, header in includes(directives(src))]
     except ValueError:
         return []
 
 
-def _folders_of_environment():
+def _folders_in_environment():
     "Return the folders of environment variables in which compilers search for headers"
     paths = (os.environ.get(variable, '') for variable in ('CPATH', 'CPLUS_INCLUDE_PATH'))
     return [Path(folder) for p in paths for folder in p.split(os.pathsep) if folder]

@@ -12,8 +12,8 @@ from ...support.atomic_write import foreign_reason
 
 
 CHECKSUMS = 'sums.json'  # in each entry
-_WRITABLE = 0o022  # by the group, by others
-_verified = {}  # entry -> the system's metadata of its files when their hashes matched
+_WRITABLE_BY_OTHERS = 0o022  # the permission bits of the group and of all other users
+_metadata_when_verified = {}  # entry -> the system's metadata of its files when their hashes matched
 
 
 def _hash_of(path):
@@ -31,13 +31,13 @@ def write_checksums(
     folder,  # of the files
     name,  # of the entry that the folder becomes
 ):
-    "Write the sizes and checksums of all files in `folder`, and remove write permissions of other users from all of it"
+    "Write the sizes and checksums of all files in `folder`, and remove other users' write permissions for them"
     files = sorted(p for p in Path(folder).rglob('*') if p.is_file() and p.name != CHECKSUMS)
     checksums = {str(p.relative_to(folder)): [p.stat().st_size, _hash_of(p)] for p in files}
     (Path(folder) / CHECKSUMS).write_text(json.dumps(dict(name=name, files=checksums)), encoding='utf-8')
     for p in Path(folder).rglob('*'):
-        if not p.is_symlink() and (mode := p.stat().st_mode) & _WRITABLE:
-            os.chmod(p, stat.S_IMODE(mode) & ~_WRITABLE)
+        if not p.is_symlink() and (mode := p.stat().st_mode) & _WRITABLE_BY_OTHERS:
+            os.chmod(p, stat.S_IMODE(mode) & ~_WRITABLE_BY_OTHERS)
 
 
 def find_damage(
@@ -79,10 +79,10 @@ def _damage_of_files(folder, compare_checksums):
         if not stat.S_ISREG(status.st_mode) or foreign_reason(status):
             return f'has a file {file} that {foreign_reason(status) or "is a link or a folder"}'
     metadata = [(state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns) for state in states.values()]
-    if compare_checksums and _verified.get(folder) != metadata:
+    if compare_checksums and _metadata_when_verified.get(folder) != metadata:
         if damaged_file := next(
             (file for file, (_, checksum) in files.items() if _hash_of(folder / file) != checksum), None
         ):
             return f'has a different {damaged_file} than when it was stored'
-        _verified[folder] = metadata
+        _metadata_when_verified[folder] = metadata
     return ''

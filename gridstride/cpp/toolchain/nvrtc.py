@@ -1,12 +1,12 @@
-"""Makes substitutes for headers of the host, which NVRTC does not have, and for the headers that nvcc itself includes.
+"""Makes substitutes for headers that NVRTC does not have: those of the host, and those that nvcc itself includes.
 
-Sources include headers of the host's libraries even if their kernels use little of these."""
+A source may include headers of the host's libraries although its kernels use little of them."""
 
 import re
 from pathlib import Path
 
-FIRST = 'gridstride_start.h'  # included before the first line, as nvcc does with its own
-_START = """#pragma once
+FIRST_HEADER = 'gridstride_start.h'  # included before the first line, as nvcc does with its own header
+_FIRST_HEADER_TEXT = """#pragma once
 namespace std {}
 typedef signed char int8_t; typedef unsigned char uint8_t;
 typedef short int16_t; typedef unsigned short uint16_t;
@@ -26,7 +26,7 @@ typedef long long intptr_t; typedef unsigned long long uintptr_t;
 #define M_SQRT2 1.41421356237309504880
 #define M_SQRT1_2 0.70710678118654752440
 """
-_LIMITS = """#pragma once
+_LIMITS_TEXT = """#pragma once
 #define INT_MAX 2147483647
 #define INT_MIN (-INT_MAX-1)
 #define UINT_MAX 4294967295u
@@ -36,36 +36,36 @@ _LIMITS = """#pragma once
 #define FLT_EPSILON 1.192092896e-07f
 #define DBL_MAX 1.7976931348623157e+308
 """
-_LIMIT_HEADERS = {name: _LIMITS for name in ('limits.h', 'climits', 'float.h', 'cfloat')}
-# headers of C++ that libcu++ has, too, in the namespace cuda::std
-_STD = 'type_traits utility limits array tuple functional algorithm cmath complex optional'.split()
+_LIMIT_HEADERS = {name: _LIMITS_TEXT for name in ('limits.h', 'climits', 'float.h', 'cfloat')}
+# headers of C++ that libcu++ has, too, with the namespace cuda::std
+_LIBCU_HEADERS = 'type_traits utility limits array tuple functional algorithm cmath complex optional'.split()
 _C_HEADERS = (
     'assert ctype errno float inttypes limits math stdarg stdbool stddef stdint stdio stdlib string time'.split()
 )
 _CPP_HEADERS = (
     'bit chrono iomanip initializer_list iostream iterator map memory new numeric random string vector'.split()
 )
-HOST = {
-    *_STD,
+HOST_HEADERS = {
+    *_LIBCU_HEADERS,
     *_CPP_HEADERS,
     *(f'{name}.h' for name in _C_HEADERS),
     *(f'c{name}' for name in _C_HEADERS),
 }  # names of the host's headers
-CUDA = re.compile(r'cuda|cooperative_groups|mma\.h|nv/|crt/')
+CUDA_HEADER = re.compile(r'cuda|cooperative_groups|mma\.h|nv/|crt/')
 
 
-def replacements(src: str, folders: list) -> dict:  # name -> text
+def substitute_headers(src: str, folders: list) -> dict:  # name -> text
     "Return {name: text} of substitutes for headers that `src` includes and `folders` do not have, except CUDA's"
 
     def exists(path):
         return any((Path(f) / path).is_file() for f in folders)
 
-    substitutes = {FIRST: _START}
+    substitutes = {FIRST_HEADER: _FIRST_HEADER_TEXT}
     for header in re.findall(r'^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>', src, re.M):
-        if exists(header) or CUDA.match(header):
+        if exists(header) or CUDA_HEADER.match(header):
             continue
         from_libcu = f'#pragma once\n#include <cuda/std/{header}>\nnamespace std {{ using namespace cuda::std; }}\n'
         substitutes[header] = (
-            from_libcu if header in _STD and exists(f'cuda/std/{header}') else _LIMIT_HEADERS.get(header, '')
+            from_libcu if header in _LIBCU_HEADERS and exists(f'cuda/std/{header}') else _LIMIT_HEADERS.get(header, '')
         )
     return substitutes

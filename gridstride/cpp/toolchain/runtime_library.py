@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from .cache import build, cpu, run_first_time, entry_folder, headers_hash
-from .compilers import ARCHIVES_INSIDE, common_flags, compiler, here
+from .compilers import STATIC_LIBRARY_FLAGS, common_flags, compiler, CPP_FOLDER
 
 
 _lock = threading.Lock()
@@ -23,15 +23,15 @@ def runtime() -> Path:  # a shared library
 @lru_cache
 def _runtime():
     try:
-        return _runtime_with('-fopenmp')
+        return _build_runtime('-fopenmp')
     except RuntimeError:
-        return _runtime_with()
+        return _build_runtime()
 
 
 _LIBRARY = 'libgridstride.so'
 
 
-def _runtime_with(*flags):
+def _build_runtime(*flags):
     return build(*_build_arguments(*flags), run=_run_in_package, shared=True).folder / _LIBRARY
 
 
@@ -45,11 +45,11 @@ def runtime_is_built():
 def _build_arguments(*extra_flags):
     "Return the positional arguments of `build`: no sources, the commands, and the other parts of the key"
     c = compiler()
-    # Every access calls a hook, which takes up to 10% more time if it crosses a line of the instruction cache.
+    # Every access calls a hook. A hook that crosses a line of the instruction cache takes up to 10% more time.
     flags = [*common_flags(c), *extra_flags, '-fvisibility=hidden', '-falign-functions=64']
     units = {'around': (), 'inside': (), 'rare': ('-O1',), 'border': ()}  # translation unit -> its own flags
     compile_all = [
-        [c.path, *flags, *own_flags, '-c', str(here / f'runtime/{unit}.cpp'), '-o', f'{unit}.o']
+        [c.path, *flags, *own_flags, '-c', str(CPP_FOLDER / f'runtime/{unit}.cpp'), '-o', f'{unit}.o']
         for unit, own_flags in units.items()
     ]
     link = [
@@ -61,9 +61,9 @@ def _build_arguments(*extra_flags):
         _LIBRARY,
         '-ldl',
         '-pthread',
-        *ARCHIVES_INSIDE,
+        *STATIC_LIBRARY_FLAGS,
     ]
-    key = c, cpu(), headers_hash(here / 'runtime'), headers_hash(here / 'include')
+    key = c, cpu(), headers_hash(CPP_FOLDER / 'runtime'), headers_hash(CPP_FOLDER / 'include')
     return {}, [[_relocatable(command) for command in compile_all], _relocatable(link)], *key
 
 
@@ -73,12 +73,12 @@ _PACKAGE_FOLDER = '{gridstride.cpp}'
 
 def _relocatable(command):
     "Replace the path of the package in a command by a placeholder"
-    return [word.replace(str(here), _PACKAGE_FOLDER) for word in command]
+    return [word.replace(str(CPP_FOLDER), _PACKAGE_FOLDER) for word in command]
 
 
 def _run_in_package(command, folder):
     "Run a command that `_relocatable` returned"
-    return run_first_time([word.replace(_PACKAGE_FOLDER, str(here)) for word in command], folder)
+    return run_first_time([word.replace(_PACKAGE_FOLDER, str(CPP_FOLDER)) for word in command], folder)
 
 
 def prepare_runtime():

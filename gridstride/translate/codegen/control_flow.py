@@ -49,14 +49,14 @@ class ControlFlow:
         column = stmt.node.body[0].col_offset
         head = f'{else_prefix}if ({self.writer.condition(stmt.test).text})'
         is_one_line = self.compound_statement(stmt, head, stmt.body, column)
-        if not stmt.orelse or all(s.kind == 'nothing' for s in stmt.orelse):
+        if not stmt.orelse or all(s.kind == 'pass' for s in stmt.orelse):
             return
         else_text = 'else'
         if not is_one_line:
             self.lines.pop()
             else_text = '} else'
         first = stmt.orelse[0]
-        if stmt.chained and (id(stmt.orelse), 0) not in self.declarations_before and len(stmt.orelse) == 1:
+        if stmt.has_elif and (id(stmt.orelse), 0) not in self.declarations_before and len(stmt.orelse) == 1:
             self.else_if(first, else_text)
         else:
             self.else_branch(stmt, first, else_text, column)
@@ -93,7 +93,7 @@ class ControlFlow:
     def _stmt_for(self, loop):
         slot = loop.var.slot
         assigned_vars = {stmt.var.slot for stmt in statements(loop.body) if getattr(stmt, 'var', None) is not None} | {
-            c.var.slot for stmt in statements(loop.body) if stmt.kind == 'each' for c in stmt.columns
+            c.var.slot for stmt in statements(loop.body) if stmt.kind == 'for_tuple' for c in stmt.columns
         }
         needs_counter = slot in assigned_vars or self.is_read_after(loop)
         type = (
@@ -181,8 +181,8 @@ class ControlFlow:
             for v in self.variables_read(stmt)
         )
 
-    def _stmt_each(self, stmt):
-        if not stmt.count:
+    def _stmt_for_tuple(self, stmt):
+        if not stmt.num_iterations:
             return
         if len(stmt.columns) == 1:
             return self.each_value(stmt, stmt.columns[0])
@@ -201,7 +201,7 @@ class ControlFlow:
             declared_type = '' if column.declared_before else column.var.slot.c_type + ' '
             table = self.declare_table(stmt, column)
             first_lines.append(f'{declared_type}{column.var.c_name} = {table}[{index_name}];')
-        head = f'for (int {index_name} = 0; {index_name} < {stmt.count}; {index_name}++)'
+        head = f'for (int {index_name} = 0; {index_name} < {stmt.num_iterations}; {index_name}++)'
         self.compound_statement(stmt, head, stmt.body, stmt.node.body[0].col_offset, first_lines)
 
     def each_value(self, stmt, column):

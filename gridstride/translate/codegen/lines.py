@@ -61,11 +61,7 @@ class SourceLines:
         "Write the statements of a block that begins at `column` in the source, then the comments at its end"
         groups = []
         for n, s in enumerate(body):  # group the statements that come from one statement of Python
-            if (
-                groups
-                and s.node is groups[-1][0][1].node
-                and s.kind in ('assign', 'alloc', 'pointer', 'store', 'nothing')
-            ):
+            if groups and s.node is groups[-1][0][1].node and s.kind in ('assign', 'alloc', 'pointer', 'store', 'pass'):
                 groups[-1].append((n, s))
             else:
                 groups.append([(n, s)])
@@ -86,13 +82,11 @@ class SourceLines:
         first = self.current_stmt = group[0][1]
         self.comments_until(first.line)
         start = len(self.lines)
-        is_compound = first.kind in ('if', 'while', 'for', 'each')
+        is_compound = first.kind in ('if', 'while', 'for', 'for_tuple')
         comment = self.trailing_comments(
             max(first.line, self.cursor + 1), self.header_end(first) if is_compound else first.last_line
         )
-        if any(s.kind != 'nothing' for _, s in group) or any(
-            (id(body), n) in self.declarations_before for n, _ in group
-        ):
+        if any(s.kind != 'pass' for _, s in group) or any((id(body), n) in self.declarations_before for n, _ in group):
             self.put_blank_line()
         start = len(self.lines)
         texts = []
@@ -121,7 +115,7 @@ class SourceLines:
 
     def header_end(self, stmt):
         "Return the last line of the header of a branch or a loop"
-        return (stmt.node.iter if stmt.kind in ('for', 'each') else stmt.node.test).end_lineno
+        return (stmt.node.iter if stmt.kind in ('for', 'for_tuple') else stmt.node.test).end_lineno
 
     def join_declarations(self, texts):
         "Return lines; consecutive declarations, (type, text), of the same type share a line if they fit"

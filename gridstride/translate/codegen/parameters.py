@@ -49,14 +49,14 @@ class Parameters:
                 if s.kind == 'assign' and any(e.op in ('device', 'atomic', 'call', 'shuffle') for e in walk(s.expr)):
                     s.kind = 'expr'
                 else:
-                    s.kind = 'nothing'
+                    s.kind = 'pass'
                     s.expr = None
                     s.address = None
                 s.var = None
         accessed = {id(m) for s in statements(self.function.body) for m in self.memories(s)}
         for s in statements(self.function.body):
             if s.kind == 'alloc' and id(s.memory) not in accessed:
-                s.kind = 'nothing'
+                s.kind = 'pass'
 
     def variables_read(self, stmt):
         "Yield the variables that `stmt` reads, except the one that it assigns to"
@@ -194,8 +194,8 @@ class Parameters:
             ):
                 continue
             size[0].size_names[size[1]] = variable.c_name = self.take_name(variable.name)
-            variable.slot, variable.names_a_size = variable, True
-            s.kind = 'nothing'
+            variable.slot, variable.is_size_parameter = variable, True
+            s.kind = 'pass'
             s.var = None
             s.expr = None
 

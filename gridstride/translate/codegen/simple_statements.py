@@ -12,7 +12,7 @@ _ESCAPES = str.maketrans({'\\': '\\\\', '"': '\\"', '\n': '\\n', '\t': '\\t'})
 class SimpleStatements:
     "Writes statements without nested statements: one method `_stmt_...` per kind, which returns lines"
 
-    def _stmt_nothing(self, stmt):
+    def _stmt_pass(self, stmt):
         return []
 
     def _stmt_break(self, stmt):
@@ -38,7 +38,7 @@ class SimpleStatements:
         text = self.value(v, e)
         if getattr(stmt, 'declares', False):
             return [(self.type_of(v.slot), f'{v.c_name} = {text}')]
-        updates_itself = stmt.aug and e.args and e.args[0].op == 'var' and e.args[0].value.slot is v.slot
+        updates_itself = stmt.aug_op and e.args and e.args[0].op == 'var' and e.args[0].value.slot is v.slot
         if updates_itself and (t := self.compound_assignment(v.c_name, v.slot.c_type, e)):
             return [t]
         return [f'{v.c_name} = {text};']
@@ -113,7 +113,7 @@ class SimpleStatements:
     def _stmt_store(self, stmt):
         m = stmt.memory
         target, type = self.writer.element_at(m, stmt.index), C_NAMES[m.dtype]
-        if stmt.aug and (t := self.compound_assignment(target, type, stmt.expr)):
+        if stmt.aug_op and (t := self.compound_assignment(target, type, stmt.expr)):
             return [t]
         low_bits_only = type not in ('long long', 'unsigned long long')
         return [f'{target} = {self.writer.fit(stmt.expr, type, low_bits_only=low_bits_only).text};']

@@ -74,13 +74,13 @@ class NameSharing:
         if a.type != b.type and not (is_int(a.type) and is_int(b.type)) or a.result_of is not b.result_of:
             return False
         if a.c_type != b.c_type:
-            if a.c_name in self.local_names and a.is_parameter or a.names_a_size:
+            if a.c_name in self.local_names and a.is_parameter or a.is_size_parameter:
                 return False
             if not {a.c_type, b.c_type} <= {'int', 'unsigned int', 'long long'}:
                 return False
             for variable in [variable for variable in self.function.variables if variable.slot is a.slot] + [b]:
                 variable.c_type = 'long long'
-        return not a.slot.names_a_size
+        return not a.slot.is_size_parameter
 
     def find_occurrences(self, block, path, occurrences):
         """Add the occurrences of each variable to the dict `occurrences`.
@@ -105,7 +105,7 @@ class NameSharing:
 
 # A variable is declared in the innermost block that contains all of its occurrences: in its first assignment, if this
 # is the first statement of the block in which the variable occurs, else before that statement.
-_LOOPS = 'for', 'while', 'each'
+_LOOPS = 'for', 'while', 'for_tuple'
 
 
 class Declarations:
@@ -153,7 +153,7 @@ class Declarations:
             positions = [n for n, slots in enumerate(all_slots) if v in slots]
             first = block[positions[0]]
             is_inner = len(positions) == 1 and (
-                v not in own_slots[positions[0]] or first.kind in ('for', 'each') and self.in_header(first, v)
+                v not in own_slots[positions[0]] or first.kind in ('for', 'for_tuple') and self.in_header(first, v)
             )
             keeps_its_value = (  # from one iteration to the next
                 self.may_be_uninitialized(v) and loops == 0 and any(stmt.kind in _LOOPS for stmt in statements([first]))
@@ -163,20 +163,20 @@ class Declarations:
 
     def is_first_value(self, stmt, v):
         "Return whether the statement assigns to `v` a value that does not depend on `v`"
-        if stmt.kind not in ('assign', 'pointer') or stmt.var.slot is not v or stmt.aug:
+        if stmt.kind not in ('assign', 'pointer') or stmt.var.slot is not v or stmt.aug_op:
             return False
         return v not in {variable.slot for e in expressions(stmt) for variable in self.variables_in(e)}
 
     def loop_variables(self, stmt):
         "Return the objects whose `var` is a variable of the loop: the `for` itself, or the columns of an `each`"
-        return [stmt] if stmt.kind == 'for' else stmt.columns if stmt.kind == 'each' else []
+        return [stmt] if stmt.kind == 'for' else stmt.columns if stmt.kind == 'for_tuple' else []
 
     def is_declared_elsewhere(self, variable):
         "Return whether `variable` is declared elsewhere: as a parameter, or with its memory"
         parameter = variable.c_name in {e.value.c_name for e in self.parameters if e.op == 'var'}
         return (
             parameter
-            or variable.names_a_size
+            or variable.is_size_parameter
             or isinstance(variable.type, Array)
             and variable.memory.space != 'pointer'
         )

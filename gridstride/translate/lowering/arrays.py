@@ -26,12 +26,12 @@ from ..types import INT, REAL, describe_type, value_type
 from . import convert
 
 DEFAULT_NAMES = {'shared': 'tile', 'dynamic': 'shared', 'local': 'values'}  # space -> name of an array without a name
-# operations whose value changes only if that of an operand changes
+# operations whose value depends only on their operands
 _PURE_OPS = set('const global size stride builtin add sub mul floordiv min max neg mod select cmp'.split())
 
 
 def _count_dimensions(n):
-    "Return '1 dimension', '2 dimensions', ..."
+    "Return `n` with its noun: '1 dimension', '2 dimensions'"
     return f'{n} dimension{"s" * (n != 1)}'
 
 
@@ -81,10 +81,10 @@ class Arrays:
         name = view.memory.name
         if any(isinstance(i, ast.Slice) for i in indices):
             message = f'expected an index of one element of {name}, got a slice'
-            raise self.fn.error(node, message, 'Write a loop over the elements, or let each thread do one.')
+            raise self.fn.error(node, message, 'Write a loop over the elements, or let each thread handle one.')
         if len(indices) != view.ndim:
-            given = '1 index was given' if len(indices) == 1 else f'{len(indices)} indices were given'
-            message = f'{name} has {_count_dimensions(view.ndim)}, but {given}'
+            num_indices = '1 index was' if len(indices) == 1 else f'{len(indices)} indices were'
+            message = f'{name} has {_count_dimensions(view.ndim)}, but {num_indices} given'
             raise self.fn.error(node, message, 'Use one index per dimension.')
         indices = [self.integer_index(node, view, i) for i in indices]
         view.memory.is_used = True
@@ -179,10 +179,10 @@ class Arrays:
         )
         if stop is None:
             return start, None, step
-        return start, _length(start, stop, step), step
+        return start, _num_elements(start, stop, step), step
 
     def resolve_slice_bound(self, node, view, expr, num_elements):
-        "Return a bound of a slice; a negative bound counts from the end"
+        "Return the bound `expr` of a slice as an index; a negative bound counts from the end"
         if constant_value(expr) is None or constant_value(expr) >= 0:
             return expr
         if num_elements is None:
@@ -246,20 +246,20 @@ def address(view):
     return Expr('address', None, indices, view.memory)
 
 
-def _clamp_to_size(expr, n):
-    "Return the end of a slice, `expr`, but at most the size `n` of the dimension"
+def _clamp_to_size(expr, size):
+    "Return the smaller of `expr`, the end of a slice, and `n`, the size of the dimension"
     if (
-        n is None
-        or structurally_equal(expr, n)
+        size is None
+        or structurally_equal(expr, size)
         or constant_value(expr) is not None
-        and constant_value(n) is not None
-        and constant_value(expr) <= constant_value(n)
+        and constant_value(size) is not None
+        and constant_value(expr) <= constant_value(size)
     ):
         return expr
-    return Expr('min', INT, (expr, n))
+    return Expr('min', INT, (expr, size))
 
 
-def _length(start, stop, step):
+def _num_elements(start, stop, step):
     "Return the number of elements of a slice"
     size = Expr('sub', INT, (stop, start)) if constant_value(start) != 0 else stop
     if constant_value(start) != 0 and (constant_value(size) is None or constant_value(size) < 0):

@@ -49,7 +49,7 @@ class Assignments(Values):
         e = operators.binary(self, stmt, op, old, self.lower(stmt.value))
         variable = self.stores[target]
         self.add_type(stmt, variable, e.type)
-        self.emit('assign', stmt, var=variable, expr=e, aug=operators.SIGNS[op])
+        self.emit('assign', stmt, var=variable, expr=e, aug_op=operators.SYMBOLS[op])
 
     def augment_element(self, stmt, op, target):
         "Lower `target op= ...` for an element: its index is computed once"
@@ -117,8 +117,8 @@ class Assignments(Values):
         if isinstance(target, ast.Subscript):
             return self.store(stmt, target, expr)
         if not isinstance(target, (ast.Tuple, ast.List)):
-            what = f'assigning to {type(target).__name__.lower()} in a kernel'
-            raise self.error(stmt, what, 'Assign to a name or to an element of an array.')
+            message = f'assigning to {type(target).__name__.lower()} in a kernel'
+            raise self.error(stmt, message, 'Assign to a name or to an element of an array.')
         if expr.op != 'tuple':
             raise self.error(
                 stmt, f'{describe_type(expr.type) if expr.type else "this"} cannot be unpacked like a tuple'
@@ -179,7 +179,7 @@ class Assignments(Values):
         view = expr.value
         if variable.type is not None and variable.type != expr.type:
             raise self.type_conflict(stmt, variable, expr.type)
-        self.changed |= variable.type is None
+        self.types_changed |= variable.type is None
         variable.type = expr.type
         if variable.first_type_line is None:
             variable.first_type_line = stmt.lineno
@@ -190,8 +190,8 @@ class Assignments(Values):
         if not (is_parameter or variable.num_defs == 1 and (is_new or memory.space == 'const' or view.is_full_array)):
             return self.arrays.emit_pointer(stmt, variable, view)
         if is_parameter and variable.num_defs > 1:
-            what = f'{variable.name} is a parameter that is also assigned to, so the name would refer to two arrays'
-            raise self.error(stmt, what, 'Use another name for the second array.')
+            message = f'{variable.name} is a parameter that is also assigned to, so the name would refer to two arrays'
+            raise self.error(stmt, message, 'Use another name for the second array.')
         variable.view, variable.memory = view, memory
 
     def store(self, stmt, target, expr):
@@ -199,12 +199,12 @@ class Assignments(Values):
         view = self.arrays.require_view(stmt, self.lower(target.value))
         index = self.arrays.element_index(stmt, view, self.arrays.indices(target.slice))
         if not convert.is_number_like(expr):
-            held = describe_type(expr.type) if expr.type else 'this'
-            raise self.error(stmt, f'an element of {view.memory.name} cannot hold {held}')
+            description = describe_type(expr.type) if expr.type else 'this'
+            raise self.error(stmt, f'an element of {view.memory.name} cannot hold {description}')
         self.emit_store(stmt, view.memory, index, expr)
 
-    def emit_store(self, stmt, memory, index, expr, aug=None):
-        "Emit the store of `expr` at `index`; `aug`: the operator of a statement such as `a[i] += 1`"
+    def emit_store(self, stmt, memory, index, expr, aug_op=None):
+        "Emit the store of `expr` at `index`; `aug_op`: the operator of a statement such as `a[i] += 1`"
         memory.mark_written()
         memory.is_used = True
-        self.emit('store', stmt, memory=memory, index=index, expr=expr, aug=aug and operators.SIGNS[aug])
+        self.emit('store', stmt, memory=memory, index=index, expr=expr, aug_op=aug_op and operators.SYMBOLS[aug_op])

@@ -48,9 +48,11 @@ def is_cuda_module(module):
 
 
 def _resolve(module, path):
+    "Return the object that `path`, such as 'cuda.atomic.add', names in `module`; None if there is none"
+    obj = module
     for attribute in path.split('.')[1:]:
-        module = getattr(module, attribute, None)
-    return module
+        obj = getattr(obj, attribute, None)
+    return obj
 
 
 @functools.lru_cache(None)

@@ -7,7 +7,7 @@ from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, REAL, WEAK, INTEGERS, is_num
 
 
 class NotANumber(TypeError):
-    "Raised if an operand (the expression `args[0]`) is not a number"
+    "An operand, the expression `args[0]`, is not a number"
 
     def description(self):
         "Return a description of the operand for a message: 'an array'"

@@ -21,7 +21,7 @@ from .call_table import CALLS, builtin, register, native_call
 
 
 def _per_axis(fn, node, ndim, make_index):
-    "Return the index of one axis, or the tuple of those of two or three"
+    "Return `make_index(axis)` for one axis, or a tuple of these indices for two or three axes"
     num_axes = constant_value(ndim)
     if num_axes not in (1, 2, 3):
         raise fn.error(node, 'the number of dimensions must be the literal 1, 2 or 3')
@@ -91,8 +91,8 @@ def _grid_sync(fn, node):
 def _shuffle(name):
     def lower(fn, node, mask, value, lane, width=None):
         value = convert.require_number(value)
-        optional = () if width is None else (width,)
-        return Expr('shuffle', value.type, (value, mask, lane, *optional), name)
+        width_operand = () if width is None else (width,)
+        return Expr('shuffle', value.type, (value, mask, lane, *width_operand), name)
 
     return lower
 
@@ -136,10 +136,10 @@ def _match_any(fn, node, mask, v):
 
 @register('cuda.match_all_sync')
 def _match_all(fn, node, mask, v):
-    same = fn.temporary(node, 'same', 'int32', Expr('const', 'int32', value=1), low=0, high=1)
-    args = mask, convert.require_number(v), Expr('pointer_to', INT, (same,))
+    all_equal = fn.temporary(node, 'same', 'int32', Expr('const', 'int32', value=1), low=0, high=1)
+    args = mask, convert.require_number(v), Expr('pointer_to', INT, (all_equal,))
     lanes = _lane_mask_call('__match_all_sync', args, ('unsigned int', None, None))
-    return tuple_expr([fn.temporary(node, 'match', INT, lanes), convert.to_condition(same)])
+    return tuple_expr([fn.temporary(node, 'match', INT, lanes), convert.to_condition(all_equal)])
 
 
 @register('cuda.activemask')

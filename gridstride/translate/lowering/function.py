@@ -29,29 +29,29 @@ class Function:
         self.variables = list(dict.fromkeys(self.stores.values()))
         self.temporaries = {}
         self.result_type = None
-        self.result_names = None  # of the items of the tuple that it returns, None for an item without a name
+        self.result_names = None  # names of the items of the tuple that it returns; None for an item without a name
         self.current_block = None
         self.parameter_exprs = []
         self.body = []
-        self.arrays = unit.arrays(self)
+        self.arrays = unit.arrays_class(self)
         self.begin_iteration()
 
     def begin_iteration(self):
         "Begin an iteration over the function: reset everything except the types"
-        self.changed = False
-        self.temporary_count = 0
+        self.types_changed = False
+        self.num_temporaries = 0
         self.nesting_depth = 0
         self.dynamic_arrays = {}  # dtype -> the array of all dynamic shared memory, if the whole function can use it
         for v in self.variables:
             v.memory = v.view = None
 
-    def error(self, node, what, hint=''):
+    def error(self, node, message, hint=''):
         "Return the `Untranslatable` that points at `node`"
-        return self.source.error(node, what, hint)
+        return self.source.error(node, message, hint)
 
-    def raise_error(self, node, what, hint=''):
+    def raise_error(self, node, message, hint=''):
         "Raise the `Untranslatable` that points at `node`"
-        raise self.error(node, what, hint)
+        raise self.error(node, message, hint)
 
     def require_tuple(self, node, expr):
         "Return `expr` if it is a tuple, over which a loop iterates; else raise an error"
@@ -63,25 +63,16 @@ class Function:
     def emit(self, kind, node, **fields):
         "Add a statement to the current block"
         last_line = getattr(node, 'end_lineno', node.lineno)
-        stmt = Stmt(kind, node.lineno, **{'last_line': last_line, 'node': node, 'aug': None, **fields})
+        stmt = Stmt(kind, node.lineno, **{'last_line': last_line, 'node': node, 'aug_op': None, **fields})
         self.current_block.append(stmt)
         return stmt
-
-    def without_statements(self, node, lower):
-        "Return the result of `lower()`, for an operand that may be skipped; raise an error if it emits statements"
-        statement_count = len(self.current_block)
-        result = lower()
-        if len(self.current_block) > statement_count:
-            message = 'a call here needs a separate statement, which would run even if this part is skipped'
-            raise self.error(node, message, 'Assign it to a variable before.')
-        return result
 
     def add_type(self, node, variable, new_type):
         "Record that `variable` also holds values of type `new_type`"
         joined = join_types(variable.type, new_type, self.doubles)
         if joined is None and new_type is not None:
             raise self.type_conflict(node, variable, new_type)
-        self.changed |= joined != variable.type
+        self.types_changed |= joined != variable.type
         variable.type = joined
         if new_type is not None and variable.first_type_line is None:
             variable.first_type_line = node.lineno
@@ -96,8 +87,8 @@ class Function:
 
     def new_variable(self, node, name, type, unique_name=False):
         "Return a variable that is not in the Python source; `unique_name`: no other variable may have its name in C"
-        key = node.lineno, node.col_offset, name, self.temporary_count
-        self.temporary_count += 1
+        key = node.lineno, node.col_offset, name, self.num_temporaries
+        self.num_temporaries += 1
         if key not in self.temporaries:
             variable = self.temporaries[key] = Variable(name, node)
             variable.num_defs = 1

@@ -14,7 +14,7 @@ def _len(fn, node, a):
     return const(len(a.args)) if a.op == 'tuple' else fn.arrays.size(node, a, 0)
 
 
-# Functions of floats have the precision of their arguments; an integer is converted to a Python float first.
+# Functions of floats compute in the precision of their arguments; an integer is first converted to a Python float.
 def math_call(fn, name, *args):
     "Return a call of the function `name` of the C math library, in the precision of the arguments"
     args = [convert.require_number(a) for a in args]
@@ -164,23 +164,25 @@ def _scaling(factor):
     return lower
 
 
-for _n, _m in (('degrees', 'rad2deg'), ('radians', 'deg2rad')):
-    CALLS[f'math.{_n}'] = CALLS[f'np.{_n}'] = CALLS[f'np.{_m}'] = _scaling(
-        180 / math.pi if _n == 'degrees' else math.pi / 180
-    )
+for _n, _alias, _factor in (('degrees', 'rad2deg', 180 / math.pi), ('radians', 'deg2rad', math.pi / 180)):
+    CALLS[f'math.{_n}'] = CALLS[f'np.{_n}'] = CALLS[f'np.{_alias}'] = _scaling(_factor)
 
 
 def _modf(fn, node, a):
     x = convert.to_real(a, fn.doubles)
     if x.type == HALF:
         x = convert.to_type(FLOAT, x)
-    whole = fn.temporary(node, 'whole', x.type, Expr('math', x.type, (x,), 'trunc'))
+    integer_part = fn.temporary(node, 'whole', x.type, Expr('math', x.type, (x,), 'trunc'))
     fraction = Expr(
         'select',
         x.type,
-        (Expr('test_real', BOOL, (x,), 'isinf'), Expr('const', x.type, value=0.0), Expr('sub', x.type, (x, whole))),
+        (
+            Expr('test_real', BOOL, (x,), 'isinf'),
+            Expr('const', x.type, value=0.0),
+            Expr('sub', x.type, (x, integer_part)),
+        ),
     )
-    return tuple_expr([Expr('math', x.type, (fraction, x), 'copysign'), whole])
+    return tuple_expr([Expr('math', x.type, (fraction, x), 'copysign'), integer_part])
 
 
 CALLS['math.modf'] = CALLS['np.modf'] = _modf
@@ -322,7 +324,7 @@ def _logical(op):
     return lambda fn, node, a, b: Expr(op, BOOL, (convert.to_condition(a), convert.to_condition(b)))
 
 
-for _c, _names in {
+for _symbol, _names in {
     '<': 'lt less',
     '<=': 'le less_equal',
     '>': 'gt greater',
@@ -331,12 +333,12 @@ for _c, _names in {
     '!=': 'ne not_equal',
 }.items():
     for _n in _names.split():
-        CALLS[f'operator.{_n}'] = CALLS[f'np.{_n}'] = _comparison(_c)
+        CALLS[f'operator.{_n}'] = CALLS[f'np.{_n}'] = _comparison(_symbol)
 
 
-for _n, _names in {'neg': 'neg negative', 'pos': 'pos positive', 'invert': 'invert inv bitwise_not'}.items():
-    for _m in _names.split():
-        CALLS[f'operator.{_m}'] = CALLS[f'np.{_m}'] = _unary(_n)
+for _op, _names in {'neg': 'neg negative', 'pos': 'pos positive', 'invert': 'invert inv bitwise_not'}.items():
+    for _n in _names.split():
+        CALLS[f'operator.{_n}'] = CALLS[f'np.{_n}'] = _unary(_op)
 
 
 CALLS['np.logical_and'], CALLS['np.logical_or'] = _logical('land'), _logical('lor')
@@ -383,5 +385,5 @@ def _hfma(fn, node, a, b, c):
     return convert.to_half(operators.fma(fn, *(convert.to_type(FLOAT, operand) for operand in (a, b, c))))
 
 
-for _c, _n in {'<': 'hlt', '<=': 'hle', '>': 'hgt', '>=': 'hge', '==': 'heq', '!=': 'hne'}.items():
-    CALLS[f'cuda.fp16.{_n}'] = _comparison(_c)
+for _symbol, _n in {'<': 'hlt', '<=': 'hle', '>': 'hgt', '>=': 'hge', '==': 'heq', '!=': 'hne'}.items():
+    CALLS[f'cuda.fp16.{_n}'] = _comparison(_symbol)

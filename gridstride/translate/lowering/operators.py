@@ -22,7 +22,7 @@ from ..types import (
 )
 from . import convert
 
-# The name of an operator in Python's `ast` -> the operation of the tree; below, its sign
+# name of an operator in Python's `ast` -> operation of the tree
 _BINARY = dict(
     Add='add',
     Sub='sub',
@@ -35,7 +35,8 @@ _BINARY = dict(
     BitOr='or',
     BitXor='xor',
 )
-SIGNS = dict(
+# name of an operator in Python's `ast` -> its symbol in Python
+SYMBOLS = dict(
     Add='+',
     Sub='-',
     Mult='*',
@@ -104,12 +105,12 @@ def _check_operands(fn, node, op, a, b):
     for e in (a, b):
         if not convert.is_number_like(e):
             hint = 'Compute with its elements, one per thread.' if e.op == 'view' else ''
-            raise fn.error(node, f'{convert.NotANumber(e).description()} as an operand of {SIGNS.get(op, op)}', hint)
+            raise fn.error(node, f'{convert.NotANumber(e).description()} as an operand of {SYMBOLS.get(op, op)}', hint)
 
 
 def _bitwise(fn, node, op, a, b):
     if {a.type, b.type} & REAL:
-        message = f'{SIGNS[op]} of {describe_type(a.type)} and {describe_type(b.type)}: it takes integers'
+        message = f'{SYMBOLS[op]} of {describe_type(a.type)} and {describe_type(b.type)}: it takes integers'
         raise fn.error(node, message, 'Use int(...).')
     is_shift = op[:3] != 'Bit'
     if a.type == b.type == BOOL and not is_shift:
@@ -210,7 +211,7 @@ def contains(fn, node, a, items, negated):
 
 
 def and_or(fn, node, op, a, b):
-    "Return `a and b` (`op`: 'land') or `a or b` ('lor'): a bool if both are, else the value of one of them"
+    "Return `a and b` (`op`: 'land') or `a or b` ('lor'): a bool if both are bools, else the value of one operand"
     a, b = convert.require_number(a), convert.require_number(b)
     if a.type == b.type == BOOL or None in (a.type, b.type):
         return Expr(op, BOOL if a.type == BOOL else None, (a, b))

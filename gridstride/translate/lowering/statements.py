@@ -32,7 +32,7 @@ class Lowering(Assignments):
             self.begin_iteration()
             self.lower_parameters()
             self.body = self.lower_block(self.source.tree.body, is_function_body=True)
-            if not self.changed:
+            if not self.types_changed:
                 break
         self.require_complete()
         return self
@@ -47,7 +47,7 @@ class Lowering(Assignments):
             self.assign(arg, v, e, is_parameter=True)
 
     def require_complete(self):
-        "Raise an error for a variable without a type, or a device function that returns a value on some paths only"
+        "Raise an error for a variable without a type, or a device function that returns a value only on some paths"
         for node, v in self.reads.items():
             if v is not None and v.type is None and v.memory is None and v.callee is None:
                 message = f'{v.name} is read before it is assigned'
@@ -57,7 +57,7 @@ class Lowering(Assignments):
             message = (
                 f'{self.source.name} returns {describe_type(self.result_type)} on some paths and nothing on others'
             )
-            raise self.error(tree, message, 'End it with a return.')
+            raise self.error(tree, message, 'End the function with a return.')
 
     def lower_block(self, body, is_function_body=False):
         "Return the lowered statements of a block; the body of a function may begin with a docstring"
@@ -95,7 +95,7 @@ class Lowering(Assignments):
 
     def lower_Pass(self, stmt):
         "Lower `pass`"
-        self.emit('nothing', stmt)
+        self.emit('pass', stmt)
 
     lower_Import = lower_ImportFrom = lower_Pass
 
@@ -116,9 +116,7 @@ class Lowering(Assignments):
 
     def lower_Assert(self, stmt):
         "Lower `assert ...`"
-        self.emit(
-            'assert', stmt, test=convert.to_condition(self.without_statements(stmt, lambda: self.lower(stmt.test)))
-        )
+        self.emit('assert', stmt, test=convert.to_condition(self.lower_without_statements(stmt, stmt.test)))
 
     def lower_Return(self, stmt):
         "Lower `return`, which may return values in a device function"
@@ -143,7 +141,7 @@ class Lowering(Assignments):
         if joined is None:
             types = f'{describe_type(new_type)} here and {describe_type(self.result_type)} elsewhere'
             raise self.error(stmt, f'{self.source.name} returns {types}')
-        self.changed |= joined != self.result_type
+        self.types_changed |= joined != self.result_type
         self.result_type = joined
 
     def lower_Break(self, stmt):
@@ -159,12 +157,12 @@ class Lowering(Assignments):
         test = convert.to_condition(self.lower(stmt.test))
         body, orelse = self.lower_block(stmt.body), self.lower_block(stmt.orelse)
         first = stmt.orelse[0] if len(stmt.orelse) == 1 else None
-        chained = isinstance(first, ast.If) and first.col_offset == stmt.col_offset
-        self.emit('if', stmt, test=test, body=body, orelse=orelse, chained=chained)
+        has_elif = isinstance(first, ast.If) and first.col_offset == stmt.col_offset
+        self.emit('if', stmt, test=test, body=body, orelse=orelse, has_elif=has_elif)
 
     def lower_While(self, stmt):
         "Lower `while ...`"
-        test = convert.to_condition(self.without_statements(stmt, lambda: self.lower(stmt.test)))
+        test = convert.to_condition(self.lower_without_statements(stmt, stmt.test))
         self.emit('while', stmt, test=test, body=self.lower_block(stmt.body))
 
     def lower_For(self, stmt):
@@ -173,7 +171,7 @@ class Lowering(Assignments):
             return self.lower_range_loop(stmt, stmt.iter)
         items = self.require_tuple(stmt, self.lower(stmt.iter))
         columns = self.columns(stmt, stmt.target, items.args, items.value)
-        self.emit('each', stmt, columns=columns, count=len(items.args), body=self.lower_block(stmt.body))
+        self.emit('for_tuple', stmt, columns=columns, num_iterations=len(items.args), body=self.lower_block(stmt.body))
 
     def lower_range_loop(self, stmt, range_call):
         "Lower `for i in range(...)`"
@@ -193,7 +191,7 @@ class Lowering(Assignments):
             if a.type in REAL:
                 raise self.error(stmt, f'range of {describe_type(a.type)}: it takes integers', 'Use // or int(...).')
         if len(args) == 3 and constant_value(args[2]) == 0:
-            raise self.error(stmt, 'a range with step 0 never ends')
+            raise self.error(stmt, 'the step of range must not be 0')
         return (ZERO, args[0], ONE) if len(args) == 1 else (*args, ONE) if len(args) == 2 else args
 
     def columns(self, stmt, target, items, name=None):

@@ -17,14 +17,14 @@ class Unit:
     once per set of argument types.
     """
 
-    arrays = Arrays  # lowers indices; the checked engine has a subclass
+    arrays_class = Arrays  # lowers indices; the checked engine has a subclass
 
     def __init__(self, doubles=False, wide=False):
         self.doubles, self.wide = doubles, wide
         self.kernel = None
         self.functions = {}
         self.constants = {}
-        self.being_lowered = []  # the device functions that are being lowered
+        self.lowering_stack = []  # the device functions that are being lowered, each called by the one before it
         self.is_cooperative = False  # whether the kernel has a barrier of the whole grid
 
     def lower(self, source, argument_types):
@@ -70,22 +70,22 @@ class Unit:
         memory.view = View(memory, sizes, strides, start, is_contiguous=not any(takes_stride))
         return view_expr(memory.view)
 
-    def constant(self, captured, values, fn):
+    def constant(self, captured_object, values, fn):
         "Return the constant memory that holds `values`, the elements of an array or tuple that `fn` captures"
-        key = captured.name, id(captured.value)
+        key = captured_object.name, id(captured_object.value)
         if key not in self.constants:
-            is_typed = values.dtype != np.float64 or fn.doubles or isinstance(captured.value, np.ndarray)
-            memory = Memory(captured.name, str(values.dtype) if is_typed else WEAK, 'const', values.ndim)
+            is_typed = values.dtype != np.float64 or fn.doubles or isinstance(captured_object.value, np.ndarray)
+            memory = Memory(captured_object.name, str(values.dtype) if is_typed else WEAK, 'const', values.ndim)
             memory.dims = [const(n) for n in values.shape]
             memory.values = values
-            memory.captured = captured.value  # kept alive, because its id is part of the key
+            memory.captured_object = captured_object.value  # kept alive, because its id is part of the key
             self.constants[key] = memory
         return self.constants[key]
 
     def call(self, fn, node, py_func, args, keywords):
         "Return a call of the device function `py_func`"
-        if py_func in self.being_lowered:
-            message = f'{py_func.__name__} calls itself, directly or not: recursion is not supported'
+        if py_func in self.lowering_stack:
+            message = f'{py_func.__name__} calls itself, directly or indirectly: recursion is not supported'
             raise fn.error(node, message, 'Write a loop.')
         source = Source(py_func)
         args = self.ordered_arguments(fn, node, py_func, source, args, keywords)
@@ -100,7 +100,7 @@ class Unit:
         "Return the `Lowering` of the device function `py_func` for arguments of these types"
         key = py_func, tuple(map(_specialization_key, args))
         if key not in self.functions:
-            self.being_lowered.append(py_func)
+            self.lowering_stack.append(py_func)
             names = [p.arg for p in source.tree.args.args]
             params = [
                 (n, lambda callee, v, argument=argument: self.device_parameter(callee, v, argument, v.name))
@@ -109,7 +109,7 @@ class Unit:
             callee = Lowering(self, source, py_func.__name__, params)
             callee.is_kernel = False
             callee.run()
-            self.being_lowered.pop()
+            self.lowering_stack.pop()
             self.functions[key] = callee
         return self.functions[key]
 
@@ -123,8 +123,8 @@ class Unit:
         names = [arg.arg for arg in signature.args]
         defaults = dict(zip(names[::-1], (py_func.__defaults__ or ())[::-1]))
         values = {**dict(zip(names, args)), **keywords}
-        has_unknown = len(args) > len(names) or set(keywords) - set(names[len(args) :])
-        if has_unknown or set(names) - set(values) - set(defaults):
+        has_unknown_argument = len(args) > len(names) or set(keywords) - set(names[len(args) :])
+        if has_unknown_argument or set(names) - set(values) - set(defaults):
             raise fn.error(node, f'{py_func.__name__} takes ({", ".join(names)})')
         return [values[n] if n in values else fn.outer_value(node, defaults[n], None) for n in names]
 

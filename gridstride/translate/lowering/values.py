@@ -124,6 +124,15 @@ class Values(Function):
             raise self.unsupported_syntax(node)
         return lower_node(node)
 
+    def lower_without_statements(self, node, operand):
+        "Lower an operand of `node` that may be skipped; raise an error if lowering it emits statements"
+        num_statements = len(self.current_block)
+        result = self.lower(operand)
+        if len(self.current_block) > num_statements:
+            message = 'a call here needs a separate statement, which would run even if this part is skipped'
+            raise self.error(node, message, 'Assign it to a variable before.')
+        return result
+
     def unsupported_syntax(self, node):
         "Return the error for syntax that CUDA C does not have"
         kind = type(node).__name__
@@ -146,7 +155,7 @@ class Values(Function):
         raise self.error(node, f'{v!r}: complex numbers are not supported', 'Compute with two floats.')
 
     def float_literal(self, value, text=None):
-        "Return the expression of a Python float; `text`: its spelling in the source"
+        "Return the expression of a Python float; `text` is its spelling in the source"
         e = Expr('const', DOUBLE if self.doubles else WEAK, value=value)
         return Literal(e, text) if text else e
 
@@ -214,7 +223,7 @@ class Values(Function):
         "Return the expression of a captured array, which is stored in constant memory"
         a = np.asarray(getattr(value, 'data', value) if type(value).__name__ == 'DeviceArray' else value)
         if a.dtype.kind not in 'biuf':
-            raise self.error(node, f'{name} is an array of {a.dtype}, which CUDA C does not have')
+            raise self.error(node, f'{name} is an array of {a.dtype}, a type that CUDA C does not have')
         if a.nbytes > _CONSTANT_MEMORY:
             limit = f'arrays captured from outside a kernel are stored in constant memory, which has {_CONSTANT_MEMORY}'
             raise self.error(node, f'{name} has {a.nbytes} bytes; {limit}', 'Pass it as an argument.')
@@ -351,28 +360,28 @@ class Values(Function):
             if isinstance(op, (ast.In, ast.NotIn)):
                 parts.append(operators.contains(self, node, left, b, isinstance(op, ast.NotIn)))
                 continue
-            last, sign = n + 1 == len(node.ops), operators.COMPARISONS[type(op)]
-            if last or operators.is_cheap(b):
-                parts.append(operators.compare(self, node, sign, left, b))
+            is_last, symbol = n + 1 == len(node.ops), operators.COMPARISONS[type(op)]
+            if is_last or operators.is_cheap(b):
+                parts.append(operators.compare(self, node, symbol, left, b))
                 left = b
                 continue
             v = self.new_variable(node, 'middle', b.type, unique_name=True)  # the middle of a < b < c is computed once
-            parts.append(operators.compare(self, node, sign, left, Expr('let', b.type, (b,), v)))
+            parts.append(operators.compare(self, node, symbol, left, Expr('let', b.type, (b,), v)))
             left = Expr('var', b.type, value=v)
         return operators.conjunction(parts)
 
     def lower_BoolOp(self, node):
         "Lower `a and b`, `a or b`"
-        res = self.lower(node.values[0])
+        result = self.lower(node.values[0])
         op = 'land' if isinstance(node.op, ast.And) else 'lor'
         for n in node.values[1:]:
-            res = operators.and_or(self, node, op, res, self.without_statements(node, lambda: self.lower(n)))
-        return res
+            result = operators.and_or(self, node, op, result, self.lower_without_statements(node, n))
+        return result
 
     def lower_IfExp(self, node):
         "Lower `a if test else b`"
         test = self.lower(node.test)
-        a, b = (self.without_statements(node, lambda: self.lower(branch)) for branch in (node.body, node.orelse))
+        a, b = (self.lower_without_statements(node, branch) for branch in (node.body, node.orelse))
         return operators.conditional(self, node, test, a, b)
 
     # Calls: of functions in the table `CALLS`, of types, and of device functions
