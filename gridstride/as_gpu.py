@@ -20,7 +20,7 @@ from pathlib import Path
 from time import perf_counter
 
 from .child_processes import emulate_children
-from .support.lazy_exports import require, run_command
+from .support.lazy_exports import MissingPackage, require, run_command
 from .support.numba_cuda import replace_modules
 from .utils import backend
 
@@ -494,6 +494,26 @@ def _report(path, seconds, unchecked):
     return len(failed)
 
 
+def _run_program(path):
+    "Run a program; prints the error that ends it without the frames that called the program; returns the exit status"
+    try:
+        runpy.run_path(str(path), run_name='__main__')
+    except MissingPackage:
+        raise
+    except Exception as e:
+        e.__traceback__ = _traceback_of_program(e.__traceback__, str(path))
+        sys.excepthook(type(e), e, e.__traceback__)
+        return 1
+    return 0
+
+
+def _traceback_of_program(traceback, file):
+    "Return the traceback from the first frame of the program on; None for a `SyntaxError`, before which none ran"
+    while traceback and traceback.tb_frame.f_code.co_filename != file:
+        traceback = traceback.tb_next
+    return traceback
+
+
 def main(argv=None) -> int:  # exit status
     "Run the command; returns 0 for a program, or the number of failed cells of a notebook"
     parser = argparse.ArgumentParser(
@@ -515,8 +535,7 @@ def main(argv=None) -> int:  # exit status
     enable(options.unchecked)
     sys.argv = [str(options.file), *options.args]
     sys.path.insert(0, str(options.file.resolve().parent))
-    runpy.run_path(str(options.file), run_name='__main__')
-    return 0
+    return _run_program(options.file)
 
 
 if __name__ == '__main__':

@@ -276,6 +276,25 @@ def test_a_program_gets_its_arguments(tmp_path):
     assert r.returncode == 2 and 'q.py is not' in r.stderr
 
 
+LAST_LINES = [('f(x)', 'AttributeError'), ('def f(:', 'SyntaxError'), ('k[1, 64](x)', 'MemcheckError')]
+
+
+@pytest.mark.parametrize('last, kind', LAST_LINES)
+def test_a_traceback_begins_in_the_program(tmp_path, last, kind):
+    (tmp_path / 'p.py').write_text(f"""
+import numpy as np
+from numba import cuda
+def f(x): return x.missing
+@cuda.jit
+def k(x): x[cuda.threadIdx.x] = 1
+x = np.ones(63, np.float32)
+{last}
+""")
+    r = run('p.py', folder=tmp_path)
+    assert r.returncode == 1 and kind in r.stderr and 'p.py", line 8' in r.stderr, r
+    assert not re.search(r'as_gpu\.py|runpy|/gridstride/', r.stderr), r.stderr
+
+
 @pytest.mark.slow
 def test_torch_is_not_asked_for_a_gpu(tmp_path):
     "With nvcc it initializes CUDA to find out, and so a thread, which a fork cannot copy; or it warns of none"
