@@ -84,3 +84,10 @@ def test_the_command(source, capsys, tmp_path):
 @pytest.mark.slow
 def test_a_program_without_main_names_the_option(source, capsys):
     assert main([str(source)]) == 1 and '--launch' in capsys.readouterr().err
+
+
+def test_a_compile_error_names_the_file_of_the_command_line(tmp_path, capsys):
+    path = tmp_path/'my-kernel.cu'
+    path.write_text('__global__ void k(float *x) { x[0] = missing; }')
+    for options in (['--launch', 'k'], []):
+        assert main([*options, str(path)]) == 1 and f'CompileError: {path}, line 1: ' in capsys.readouterr().err

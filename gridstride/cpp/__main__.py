@@ -1,7 +1,7 @@
 """`python -m gridstride.cpp program.cu`: a whole CUDA program, with its own `main`, on the emulator; with `--launch`, a
 kernel of a source that has no `main`."""
 
-import argparse, ctypes, sys
+import argparse, ctypes, re, sys
 from functools import partial
 from pathlib import Path
 
@@ -102,6 +102,13 @@ def _leaks(texts):
         yield f'{summary}; line {leak.line}: {allocations[0]}' if allocations else summary
 
 
+def _describe(error, path):
+    "Return an error's message; a compile error names the file as the command line does, not after the kernel"
+    if not isinstance(error, CompileError):
+        return str(error)
+    return re.sub(rf'(?<![\w.]){re.escape(error.source_name)}(?=, line )', lambda _: str(path), str(error))
+
+
 def main(argv=None) -> int:  # exit status
     "Run the command; returns the program's exit status, or 1 after printing an error or a finding"
     p = _parser()
@@ -132,7 +139,7 @@ def main(argv=None) -> int:  # exit status
                 else run(src, name, args, checks, defines=a.define, extensions=extensions, **sources)
             )
     except (KernelError, CompileError, CompilerMissing, NotEmulated, ValueError) as e:
-        print(f'{type(e).__name__}: {e}', file=sys.stderr)
+        print(f'{type(e).__name__}: {_describe(e, a.file)}', file=sys.stderr)
         return 1
     except KeyboardInterrupt as e:
         print(e, file=sys.stderr)

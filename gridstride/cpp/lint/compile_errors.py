@@ -28,7 +28,8 @@ class Diagnostic(NamedTuple):
 class CompileError(ShortTracebackError, RuntimeError):
     """The source does not compile; the message has the learner's lines with the compiler's messages.
 
-    `errors` is a list of `Diagnostic`, `file` and `line` are those of the first, `log` is the compiler's whole log."""
+    `errors` is a list of `Diagnostic`, `file` and `line` are those of the first, `source_name` is how the message names
+    the source, `log` is the compiler's whole log."""
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class CompileError(ShortTracebackError, RuntimeError):
         command=(),
         other_files=(),  # dict: name -> text of the learner's other files
     ):
+        self.source_name = name
         self.log = log
         self.command = command
         self.errors = read_log(log, name, other_files=other_files)
