@@ -4,6 +4,7 @@ import json
 import pytest
 from gridstride.course import copies, curriculum, lessons
 from gridstride.course.lessons import progress
+from found import names
 
 
 def cell(name, source, kind='code'): return dict(cell_type=kind, id=name, metadata={}, source=source)
@@ -87,15 +88,34 @@ def test_an_update_changes_what_is_newer_and_nothing_else(folders):
     mine = lessons.read(my/one.name)
     mine['cells'][1]['source'] = 'my answer'
     (my/one.name).write_text(json.dumps(mine))
-    assert copies.update(nbs, my) == [], 'no lesson is newer'
+    assert copies.update(nbs, my) == {}, 'no lesson is newer'
     for p in (one, two):
         nb = lessons.read(p)
         nb['cells'][0]['source'] = 'new'
         p.write_text(json.dumps(nb))
-    assert copies.update(nbs, my) == [one.name, two.name]
+    assert copies.update(nbs, my) == {one.name: [], two.name: []}
     assert sources(lessons.read(my/one.name)) == ['new', 'my answer']
     assert (my/two.name).read_text() == two.read_text()
-    assert copies.update(nbs, my) == []
+    assert copies.update(nbs, my) == {}
+
+
+def test_an_update_names_an_exercise_that_both_changed(folders):
+    nbs, my = folders
+    copies.make(nbs, my)
+    for p in lessons.lessons(nbs):
+        mine, nb = lessons.read(my/p.name), lessons.read(p)
+        exercise = nb['cells'][1]['source']
+        mine['cells'][1]['source'] = exercise.replace('...', 'return 1')
+        nb['cells'][1]['source'] = exercise.replace('def f()', 'def f(n)')
+        (my/p.name).write_text(json.dumps(mine))
+        p.write_text(json.dumps(nb))
+    two = lessons.lessons(nbs)[1]
+    (my/two.name).write_text(two.read_text())  # what the reader changed is what the course changed
+    changed = copies.update(nbs, my)
+    one, same = changed
+    assert [c['id'] for c in changed[one]] == ['b'] and changed[same] == []
+    _, line = copies._describe_update(changed)
+    assert names(line, one, f'{curriculum.LESSONS[0].slug}.x', f'reset {one[:2]}')
 
 
 def test_a_file_that_is_not_a_copy_is_left_alone(folders):
@@ -104,7 +124,7 @@ def test_a_file_that_is_not_a_copy_is_left_alone(folders):
     name = lessons.lessons(nbs)[0].name
     (my/name).write_text(json.dumps(notebook(cell('z', 'mine'))))
     copies.make(nbs, my)
-    assert copies.update(nbs, my) == [] and sources(lessons.read(my/name)) == ['mine']
+    assert copies.update(nbs, my) == {} and sources(lessons.read(my/name)) == ['mine']
 
 
 def test_reset_of_a_lesson(folders):

@@ -101,35 +101,48 @@ def merged(
     return {**newer, 'cells': merged_cells}
 
 
+def _changed_in_both(old_sources, reader_copy, newer):
+    "Return the cells of the newer lesson that the course changed in one way and the reader in another"
+    versions = old_sources, _sources(reader_copy), _sources(newer)
+
+    def is_changed_in_both(cell):
+        old, mine, new = (sources.get(cell['id']) for sources in versions)
+        return None not in (old, mine) and len({old, mine, new}) == 3
+
+    return [c for c in newer['cells'] if is_changed_in_both(c)]
+
+
 def _update_copy(lesson, copy, sources_of_lesson):
-    "Bring a newer lesson into its copy; returns whether the copy changed"
+    "Bring a newer lesson into its copy; returns `_changed_in_both`, or None if the copy is current"
     newer, reader_copy, old_sources = read(lesson), read(copy), sources_of_lesson.get(lesson.name)
     if old_sources == _sources(newer):
-        return False
+        return None
     if old_sources is None or _sources(reader_copy) == old_sources:
         if old_sources is None and _sources(reader_copy) != _sources(newer):
-            return False  # it was not copied by `make`
+            return None  # it was not copied by `make`
         shutil.copyfile(lesson, copy)
+        changed_in_both = []
     else:
+        changed_in_both = _changed_in_both(old_sources, reader_copy, newer)
         _write_json(copy, merged(old_sources, reader_copy, newer))
     sources_of_lesson[lesson.name] = _sources(newer)
-    return True
+    return changed_in_both
 
 
 def update(
     nbs=NBS,  # the folder of the course's lessons
     folder=FOLDER,  # that of the copies
-) -> list:  # names of files
-    "Bring newer lessons into the copies, with the reader's answers; returns the copies that changed"
+) -> dict:  # name of a copy that changed -> the cells of the newer lesson that the reader had changed, too
+    "Bring newer lessons into the copies, with the reader's answers"
     if not folder.exists():
         make(nbs, folder)
-        return []
+        return {}
     sources_of_lesson = _load_sources(folder)
     copied_lessons = [p for p in lessons(nbs) if (folder / p.name).exists()]
-    changed_files = [p.name for p in copied_lessons if _update_copy(p, folder / p.name, sources_of_lesson)]
+    updated = {p.name: _update_copy(p, folder / p.name, sources_of_lesson) for p in copied_lessons}
     _write_json(folder / _COPIED, sources_of_lesson, None)
     make(nbs, folder)
-    return changed_files
+    return {name: cells for name, cells in updated.items() if cells is not None}
 
 
 def reset(
@@ -204,13 +217,24 @@ def _mark(done, all_of_it):
     return '' if not all_of_it else f'{done} of {all_of_it}' + ' ✓' * (done == all_of_it)
 
 
+def _describe_update(changed):  # the result of `update`
+    "Yield a line on the copies that changed, and one per copy with an answer to a cell that is new in the lesson"
+    yield f'Updated in my/: {", ".join(changed)}. Your answers are kept.' if changed else 'Your copies are current.'
+    for name, cells in changed.items():
+        if cells:
+            names = exercises(dict(cells=cells))
+            what = ', '.join(names) or f'{len(cells)} cell{"s" * (len(cells) > 1)} that you changed'
+            number = name.partition('_')[0]
+            yield (
+                f'{name}: the course changed {what}; your copy has your own version. The new one is in nbs/{name}, '
+                f'and python3 course.py reset {number} makes a new copy.'
+            )
+
+
 def main(argv=()):
     "Make the copies, or with `update` bring newer lessons into them; print what changed"
     if 'update' in argv:
-        changed = update()
-        print(
-            f'Updated in my/: {", ".join(changed)}. Your answers are kept.' if changed else 'Your copies are current.'
-        )
+        print('\n'.join(_describe_update(update())))
     else:
         make()
 
