@@ -239,6 +239,21 @@ def test_a_class_is_graded(tmp_path, servers, capsys):
     assert 'essay.ipynb' in capsys.readouterr().err
 
 
+def test_names_of_downloads(tmp_path):
+    "The last download of a lesson counts; the others are reported"
+    stem = LESSON.file.removesuffix('.ipynb')
+    paths = ['ann/{} (1)', 'ann/{}', 'ben/{}(3)', 'cy/{}-2', 'dee_{} (10)', 'dee_{} (9)', '{}', '{} (1)', 'ann/{}_1']
+    for path in paths:
+        path = tmp_path/f'{path.format(stem)}.ipynb'
+        path.parent.mkdir(exist_ok=True)
+        path.write_text('{}')
+    found, others = submissions.find_submissions(tmp_path)
+    assert {s.student: str(s.path.relative_to(tmp_path)).replace(stem, '{}')[:-6] for s in found} == {
+        'ann': 'ann/{} (1)', 'ben': 'ben/{}(3)', 'cy': 'cy/{}-2', 'dee': 'dee_{} (10)'}
+    assert len(found) + len(others) == len(paths) and {p for p, _ in others}.isdisjoint(s.path for s in found)
+    assert f'{stem} (1).ipynb' in next(why for p, why in others if p == tmp_path/f'ann/{stem}.ipynb')
+
+
 @pytest.mark.slow
 def test_an_endless_loop_ends(servers):
     "Also one that cannot be interrupted; the other cells are graded"

@@ -21,6 +21,7 @@ answer: a copied solution is right. Read the answers before you grade with them 
 
 import argparse
 import csv
+import re
 import secrets
 import sys
 from collections import namedtuple
@@ -45,19 +46,39 @@ _GRACE_SECONDS = 10  # in which the process answers after it interrupted a cell
 _MAX_NOTE = 200
 
 
-def find_submissions(folder) -> tuple:  # (list of `Submission`, list of other notebooks)
-    "Return the submitted notebooks below `folder`, and the notebooks whose name is not that of a lesson"
+def _name_before_download(path):
+    """Return the file name without the number that a browser adds to a repeated download, and the number
+
+    >>> _name_before_download(Path('03_shared_memory (2).ipynb'))
+    ('03_shared_memory.ipynb', 2)"""
+    m = re.fullmatch(r'(.*?) ?(?:\((\d+)\)|(?<=[a-z])-(\d+))', path.stem)  # Safari adds -2
+    return (f'{m[1]}{path.suffix}', int(m[2] or m[3])) if m else (path.name, 0)
+
+
+def _last_downloads(found, others):
+    "Return a submission per student and lesson: the one with the highest number; the rest is added to `others`"
+    last = {}
+    for submission in sorted(found, key=lambda s: _name_before_download(s.path)[1]):
+        if earlier := last.get(submission[:2]):
+            others.append((earlier.path, f'{submission.path.name} is a later download of the same lesson'))
+        last[submission[:2]] = submission
+    return [submission for submission in found if submission in last.values()]
+
+
+def find_submissions(folder) -> tuple:  # (list of `Submission`, [(other notebook, why it is skipped)])
+    "Return the submitted notebooks below `folder`, and the other notebooks"
     found, others = [], []
     for path in sorted(Path(folder).glob('*.ipynb')) + sorted(Path(folder).glob('*/*.ipynb')):
-        lesson = next((o for o in LESSONS if path.name == o.file or path.name.endswith(f'_{o.file}')), None)
+        name, _ = _name_before_download(path)
+        lesson = next((o for o in LESSONS if name == o.file or name.endswith(f'_{o.file}')), None)
         is_flat = path.parent == Path(folder)
-        student = path.name.removesuffix(f'_{lesson.file}') if is_flat and lesson else path.parent.name
-        if path.is_symlink() or not lesson or (path.name == lesson.file) == is_flat:
-            others.append(path)
+        student = name.removesuffix(f'_{lesson.file}') if is_flat and lesson else path.parent.name
+        if path.is_symlink() or not lesson or (name == lesson.file) == is_flat:
+            others.append((path, 'not named after a student and a lesson'))
         else:
             progress = path.parent / '.progress.json'
             found.append(Submission(student, lesson, path, None if is_flat or not progress.is_file() else progress))
-    return found, others
+    return _last_downloads(found, others), others
 
 
 def _tries_and_minutes(path, name):
@@ -189,8 +210,8 @@ def main(argv=None) -> int:  # exit status
     "Grade the notebooks in a folder, and write the table to a file or to the standard output"
     args = _parse(argv)
     found, others = find_submissions(args.folder)
-    for path in others:
-        print(f'{path} is not named after a student and a lesson: skipped', file=sys.stderr)
+    for path, why in others:
+        print(f'{path}: skipped, {why}', file=sys.stderr)
     if not found:
         return print(f'{args.folder} has no notebook STUDENT/NN_slug.ipynb', file=sys.stderr) or 2
     rows = []
