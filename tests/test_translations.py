@@ -237,6 +237,7 @@ def test_the_environment_selects_the_language_without_babel(lang):
             'sys.stdout.buffer.write(text_of("crash", "division", "cuda")[0].encode())')
     done = subprocess.run([sys.executable, '-c', code], env={**os.environ, 'GRIDSTRIDE_LANG': lang},
                           capture_output=True, check=True)
+    assert ('GRIDSTRIDE_LANG' in done.stderr.decode()) is (lang == 'xx')
     assert (done.stdout.decode() == WORDS['crash', 'division'].summary) is (lang == 'xx')
 
 

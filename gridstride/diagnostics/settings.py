@@ -2,6 +2,7 @@
 of findings."""
 
 import os
+import sys
 import threading
 from contextlib import contextmanager
 
@@ -58,6 +59,17 @@ class Settings:
         self._values_of_current_thread()[name] = value
 
 
+def _language_of_environment():
+    "Return the value of GRIDSTRIDE_LANG; for a language without a catalogue, print so and return ''"
+    name = os.environ.get('GRIDSTRIDE_LANG', '')
+    try:
+        check_language(name)
+    except ValueError as e:
+        print(f'GRIDSTRIDE_LANG: {e}; findings are in English', file=sys.stderr)
+        return ''
+    return name
+
+
 # `lanes`: the maximum number of threads that run in lockstep; `lang`: the language of findings, '' for English
 settings = Settings(
     checks=CHECKS,
@@ -68,7 +80,7 @@ settings = Settings(
     lanes=16384,
     seconds=60.0,
     warp=32,
-    lang=os.environ.get('GRIDSTRIDE_LANG', ''),
+    lang=_language_of_environment(),
 )
 
 
