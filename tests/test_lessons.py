@@ -224,6 +224,11 @@ def test_all_good_is_status_0_and_each_gets_a_line(tmp_path):
     assert sorted(re.findall(r'^(\w+): ok, \d+\.\d s$', res.stdout, re.M)) == ['01_a', '03_a']
 
 
+@pytest.mark.parametrize('args', [['--help'], ['progress', '--help'], ['progress', '01', '-h'], ['trust', '-h']])
+def test_help(capsys, args):
+    assert L.main(args) == 0 and names(capsys.readouterr().out, 'progress [NN ...]', 'trust')
+
+
 @pytest.mark.parametrize('args,words', [
     (['run', '9'], 'no lesson 9'), (['run', '--jobs', '-1'], '--jobs'),
     (['run', '--sav'], 'unrecognized arguments: --sav')])  # half an option writes no files

@@ -507,14 +507,25 @@ def _run_in_thread(coro):
             raise
 
 
+_USAGE = """usage: python -m gridstride.course.lessons run|progress|trust ...
+
+run [--save] [--jobs N] [NN ...]  execute these lessons, or all
+progress [NN ...]                 show how many exercises are solved, and which lesson comes next; or those of lesson NN
+trust                             sign the lessons, so that JupyterLab shows their pictures"""
+
+
 def main(
     argv=None,  # ['run', ...], ['progress'] or ['trust']; None: the command line
     folder=NBS,  # where the lessons are
 ) -> int:  # exit status
     "Run lessons, show the progress, or sign the lessons"
     command, *others = (sys.argv[1:] if argv is None else argv) or ['']
+    if command in ('-h', '--help'):
+        return print(_USAGE) or 0
     if command not in ('run', 'progress', 'trust'):
-        return print('usage: python -m gridstride.course.lessons run|progress|trust ...', file=sys.stderr) or 2
+        return print(_USAGE, file=sys.stderr) or 2
+    if command != 'run' and {'-h', '--help'} & set(others):  # `run` has a help of its own
+        return print(_USAGE) or 0
     try:
         if command == 'trust':
             return sum(map(trust, (folder, ROOT / 'my'))) and 0
