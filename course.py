@@ -63,6 +63,7 @@ LOCK = ROOT/'.venv.lock'
 GONE = '.venv.gone-'  # prefix of the name that .venv gets before it is removed
 INPUTS = ['constraints.txt', 'settings.ini', 'setup.py', 'pyproject.toml']
 PORTS = 100  # that are tried
+SECONDS_PER_LINE = 15  # of the progress of a step that is not shown in a terminal
 
 sys.path.insert(0, str(ROOT))
 from gridstride.course import classroom, copies, curriculum, doctor, lessons
@@ -157,7 +158,8 @@ def launch(cmd, lock):
 
 
 def follow_to_end(cmd, lock, lines, title):
-    "Run `cmd` and return its exit status; a terminal shows `title()` and what it does"
+    "Run `cmd` and return its exit status; show `title()` and what it does: a terminal always, a file in a line at times"
+    last_line = time.monotonic()
     with open(LOG, 'a', encoding='utf-8') as log:
         child = launch(cmd, lock)
         try:
@@ -167,6 +169,9 @@ def follow_to_end(cmd, lock, lines, title):
                 reader.join(.2)
                 now = next(filter(None, map(doing, reversed(lines))), '')
                 if sys.stdout.isatty(): show(f'{title()}  {now}')
+                elif time.monotonic() - last_line >= SECONDS_PER_LINE:
+                    last_line = time.monotonic()
+                    print(f'    {title()}  {now}', flush=True)
             return child.wait()
         finally: stop(child)
 
@@ -324,6 +329,8 @@ def complete(extras, lock):
     if not works:
         remove_environment()
         check_space()
+        print(f'Setting up the course in {VENV}, once: three steps, usually two to four minutes, and about 3 GB.\n'
+              f'Ctrl-C stops it, and the same command continues. The whole log: {LOG}', flush=True)
     install(want['extras'], works, lock)
     STAMP.write_text(json.dumps(dict(want, python=working_version())))
     build = doctor.torch_build(site_packages())

@@ -428,6 +428,16 @@ def read(fd):
         return b''
 
 
+def test_a_step_that_takes_long_prints_lines_to_a_file(tmp_path, capsys, monkeypatch):
+    m = load()
+    monkeypatch.setattr(m, 'SECONDS_PER_LINE', .3)
+    monkeypatch.setattr(m, 'LOG', tmp_path/'log')
+    code = 'import time; print("Collecting numpy (from x)", flush=True); time.sleep(1.2)'
+    with open(tmp_path/'lock', 'w') as lock:
+        assert m.follow_to_end([sys.executable, '-c', code], lock, [], lambda: '3/3 installing') == 0
+    assert capsys.readouterr().out.count('3/3 installing  collecting numpy\n') >= 2
+
+
 @pytest.mark.parametrize('line,want', [
     ('Collecting torch==2.13.0 (from -c constraints.txt (line 3))', 'collecting torch==2.13.0'),
     ('  Downloading https://example.org/a/b/torch-2.13.0.whl (500 MB)', 'downloading torch-2.13.0.whl'),
