@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from gridstride.diagnostics.errors import ALWAYS, CLASSES, WARNINGS, how_to_disable
+from gridstride.diagnostics.errors import ALWAYS_REPORTED, CLASSES, WARNINGS, how_to_disable
 from gridstride.diagnostics.messages import WORDS
 
 LANGUAGES = dict(python="Python, in Numba's dialect", cuda='CUDA C', triton='Triton')
@@ -86,7 +86,7 @@ def how_it_is_reported(kind, code):
         reported = f'It is a warning, `{WARNINGS[code][1].__name__}`: the kernel continues.'
     else:
         reported = f'It is raised as `{CLASSES[kind].__name__}`.'
-    if code in ALWAYS.get(kind, '').split():
+    if code in ALWAYS_REPORTED.get(kind, '').split():
         return f'{reported} It is reported even with checks disabled, because the kernel could not continue.'
     off = how_to_disable(kind, code, 'python')
     everywhere = off.replace('sim.options', '`sim.options`, `cpp.options` or `tile.options`', 1)

@@ -45,7 +45,7 @@ def test_each_chapter_has_its_judges():
 
 def test_what_is_made_from_the_table_is_there():
     "The README's table; titles and the lines Needs, Time and Follows of the notebooks; and all links"
-    old = [p.name for p, text in curriculum.written(ROOT).items() if p.read_text(encoding='utf-8') != text]
+    old = [p.name for p, text in curriculum.generated_texts(ROOT).items() if p.read_text(encoding='utf-8') != text]
     assert not old, f'{old} differ from the table of lessons. {WRITE}'
 
 
@@ -109,7 +109,7 @@ def test_a_chapter_is_found_by_number():
 
 @pytest.mark.parametrize('argv', [[], ['--write']])
 def test_the_table_is_listed_and_written(argv, capsys, monkeypatch):
-    monkeypatch.setattr(curriculum, 'written', lambda root: {})
+    monkeypatch.setattr(curriculum, 'generated_texts', lambda root: {})
     curriculum.main(argv)
     said = capsys.readouterr().out
     assert said == '' if argv else all(names(said, o.number, o.title, str(o.reading)) for o in LESSONS)

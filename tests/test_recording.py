@@ -376,7 +376,7 @@ def test_claims_must_hold_where_outputs_are_kept(folder):
     nb = notebook(folder.parent/'08_x.ipynb', "from gridstride.bench.recording import claim\nclaim('a', 1, 2, 1.5)")
     assert 'but expected' in asyncio.run(lessons.execute(nb)).cells[1].outputs[0].text
     with pytest.raises(lessons.LessonError, match='1 to 1.5'):
-        asyncio.run(lessons.execute(nb, keeping=True))
+        asyncio.run(lessons.execute(nb, will_save=True))
 
 
 def test_what_is_only_printed_is_recorded_as_well(folder, monkeypatch, capsys):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gridstride import sim
-from gridstride.diagnostics.errors import ALWAYS
+from gridstride.diagnostics.errors import ALWAYS_REPORTED
 from gridstride.sim import cuda
 from found import finding, saying
 from sim_cases import *
@@ -54,7 +54,7 @@ def test_wrong(name):
 def test_a_check_that_may_be_switched_off_is_silent_then(name):
     kind,src,_,config,args,_,_ = WRONG[name]
     with pytest.raises(KINDS[kind]) as e: cell(src, name).k[config](*args())
-    if e.value.code in ALWAYS.get(kind, ''): return
+    if e.value.code in ALWAYS_REPORTED.get(kind, ''): return
     assert f"sim.options(checks='no {kind}')" in inspect.getdoc(e.value)
     with sim.options(checks=f'no {kind}'):
         try: cell(src, name).k[config](*args())

@@ -15,7 +15,7 @@ from .publishing import without_links
 __all__ = ['STUDENT_FOLDER', 'is_solution', 'student_edition', 'write_student_editions']
 
 STUDENT_FOLDER = ROOT / 'student'
-# What lessons say of solutions, of outputs, and where the course's own lesson, with solutions, can be opened
+# Sentences of lessons that are not true of the student edition
 _PROMISE = 'Each exercise has a folded solution below it, but you learn more if you try first.'
 _OUTPUTS = ' (The outputs are already there; *Edit → Clear Outputs of All Cells* removes them.)'
 
@@ -33,12 +33,15 @@ def _student_cell(cell):
 
 
 def _with_nbgrader(cell):
-    "Return a cell with the metadata that makes an exercise a manually graded answer of nbgrader, worth one point"
+    "Return an exercise with the metadata of a manually graded nbgrader answer, worth one point; other cells unchanged"
     ids = exercises(dict(cells=[cell]))
     if not ids:
         return cell
-    marks = dict(schema_version=3, grade=True, solution=True, locked=False, task=False, points=1)
-    return {**cell, 'metadata': {**cell['metadata'], 'nbgrader': {**marks, 'grade_id': ids[0].replace('.', '-')}}}
+    answer_metadata = dict(schema_version=3, grade=True, solution=True, locked=False, task=False, points=1)
+    return {
+        **cell,
+        'metadata': {**cell['metadata'], 'nbgrader': {**answer_metadata, 'grade_id': ids[0].replace('.', '-')}},
+    }
 
 
 def student_edition(
@@ -50,7 +53,7 @@ def student_edition(
     >>> cells = [dict(cell_type='markdown', source=['f = 1'], metadata={'tags': ['solution']})]
     >>> student_edition(dict(cells=cells, metadata={}))['cells']
     []"""
-    metadata = {k: v for k, v in nb['metadata'].items() if k != 'gridstride'}  # the hash of the code that made outputs
+    metadata = {k: v for k, v in nb['metadata'].items() if k != 'gridstride'}  # without the hash of the code
     cells = [_student_cell(c) for c in nb['cells'] if not is_solution(c)]
     return {**nb, 'metadata': metadata, 'cells': [_with_nbgrader(c) for c in cells] if nbgrader else cells}
 

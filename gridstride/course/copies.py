@@ -1,11 +1,11 @@
 """Makes the reader's copies of the lessons, in the folder `my`, so that answers are not written to the course's files.
 
-`make` copies each lesson once. `update` brings a newer lesson into its copy and keeps what the reader wrote; for this
-it stores each lesson as it was copied. `reset` makes a fresh copy and keeps the old one under another name. The start
-page, `my/START.md`, shows what is solved and what comes next.
+`make` copies each lesson once and stores its original sources. `update` uses these to merge a newer lesson with what
+the reader wrote. `reset` makes a fresh copy and keeps the old one under another name. The start page, `my/START.md`,
+lists the solved exercises and the next lesson.
 
     python -m gridstride.course.copies          # make the copies that are missing, and the start page
-    python -m gridstride.course.copies update   # bring newer lessons into the copies
+    python -m gridstride.course.copies update   # merge newer lessons into the copies
 
 Like `lessons`, this module runs before anything is installed.
 """
@@ -23,8 +23,8 @@ __all__ = ['FOLDER', 'START', 'make', 'update', 'reset', 'merged', 'start_page',
 
 FOLDER = ROOT / 'my'
 START = 'START.md'
-_COPIED = '.copied.json'  # {file: {cell id: source}}: each lesson as it was when it was copied
-_LOST = '## Your answers to cells that the lesson no longer has'
+_SOURCES_FILE = '.copied.json'  # {file: {cell id: source}}: each lesson as it was when it was copied
+_ORPHANED_HEADING = '## Your answers to cells that the lesson no longer has'
 
 
 def _source(cell):
@@ -43,7 +43,7 @@ def _write_json(path, content, indent=1):
 def _load_sources(folder):
     "Return {file: {cell id: source}}, the sources of each lesson when it was copied"
     try:
-        return json.loads((folder / _COPIED).read_text(encoding='utf-8'))
+        return json.loads((folder / _SOURCES_FILE).read_text(encoding='utf-8'))
     except FileNotFoundError:
         return {}
 
@@ -55,7 +55,7 @@ def _copy(lesson, folder, sources_of_lesson):
 
 def make(
     nbs=NBS,  # the folder of the course's lessons
-    folder=FOLDER,  # that of the copies
+    folder=FOLDER,  # the folder of the copies
 ) -> Path:
     "Copy the lessons that have no copy, and write the start page; returns its path"
     folder.mkdir(exist_ok=True)
@@ -68,7 +68,7 @@ def make(
             (shutil.copytree if (nbs / name).is_dir() else shutil.copyfile)(nbs / name, folder / name)
     if (nbs / '.progress.json').exists() and not (folder / '.progress.json').exists():
         shutil.copyfile(nbs / '.progress.json', folder / '.progress.json')
-    _write_json(folder / _COPIED, sources_of_lesson, None)
+    _write_json(folder / _SOURCES_FILE, sources_of_lesson, None)
     write_whole(folder / START, start_page(folder))
     return folder / START
 
@@ -93,10 +93,10 @@ def merged(
         else:
             cells_added_below.setdefault(above, []).append(c)
     merged_cells = cells_added_below.get(None, []) + [
-        o for c in cells for o in (c, *cells_added_below.get(c['id'], []))
+        cell for c in cells for cell in (c, *cells_added_below.get(c['id'], []))
     ]
     if changed_cells:
-        heading = dict(cell_type='markdown', id='your-answers', metadata={}, source=[_LOST])
+        heading = dict(cell_type='markdown', id='your-answers', metadata={}, source=[_ORPHANED_HEADING])
         merged_cells += [heading, *changed_cells.values()]
     return {**newer, 'cells': merged_cells}
 
@@ -106,14 +106,14 @@ def _changed_in_both(old_sources, reader_copy, newer):
     versions = old_sources, _sources(reader_copy), _sources(newer)
 
     def is_changed_in_both(cell):
-        old, mine, new = (sources.get(cell['id']) for sources in versions)
-        return None not in (old, mine) and len({old, mine, new}) == 3
+        old_source, reader_source, new_source = (sources.get(cell['id']) for sources in versions)
+        return None not in (old_source, reader_source) and len({old_source, reader_source, new_source}) == 3
 
     return [c for c in newer['cells'] if is_changed_in_both(c)]
 
 
 def _update_copy(lesson, copy, sources_of_lesson):
-    "Bring a newer lesson into its copy; returns `_changed_in_both`, or None if the copy is current"
+    "Merge a newer lesson into its copy; returns `_changed_in_both`, or None if the copy is current"
     newer, reader_copy, old_sources = read(lesson), read(copy), sources_of_lesson.get(lesson.name)
     if old_sources == _sources(newer):
         return None
@@ -131,16 +131,16 @@ def _update_copy(lesson, copy, sources_of_lesson):
 
 def update(
     nbs=NBS,  # the folder of the course's lessons
-    folder=FOLDER,  # that of the copies
+    folder=FOLDER,  # the folder of the copies
 ) -> dict:  # name of a copy that changed -> the cells of the newer lesson that the reader had changed, too
-    "Bring newer lessons into the copies, with the reader's answers"
+    "Merge newer lessons into the copies, which keep the reader's answers"
     if not folder.exists():
         make(nbs, folder)
         return {}
     sources_of_lesson = _load_sources(folder)
     copied_lessons = [p for p in lessons(nbs) if (folder / p.name).exists()]
     updated = {p.name: _update_copy(p, folder / p.name, sources_of_lesson) for p in copied_lessons}
-    _write_json(folder / _COPIED, sources_of_lesson, None)
+    _write_json(folder / _SOURCES_FILE, sources_of_lesson, None)
     make(nbs, folder)
     return {name: cells for name, cells in updated.items() if cells is not None}
 
@@ -148,9 +148,9 @@ def update(
 def reset(
     number,  # of a lesson, as typed: '03'
     nbs=NBS,  # the folder of the course's lessons
-    folder=FOLDER,  # that of the copies
-) -> list:  # (name of the copy, name of the old one) per lesson
-    "Make a fresh copy of a lesson; the old copy gets another name. Raises `LookupError` for a number no lesson has"
+    folder=FOLDER,  # the folder of the copies
+) -> list:  # (name of the copy, new name of the old copy or None) per lesson
+    "Make a fresh copy of a lesson and rename the old one; raises `LookupError` for a number that no lesson has"
     chosen_lessons = pick([number], nbs)
     if len(chosen_lessons) > 1:
         names = ', '.join(lesson.name.partition('_')[0] for lesson in chosen_lessons)
@@ -165,7 +165,7 @@ def reset(
             copy.rename(folder / old_name)
         _copy(lesson, folder, sources_of_lesson)
         renamed.append((lesson.name, old_name))
-    _write_json(folder / _COPIED, sources_of_lesson, None)
+    _write_json(folder / _SOURCES_FILE, sources_of_lesson, None)
     return renamed
 
 
@@ -197,42 +197,51 @@ def start_page(
     if lesson := next_lesson(solved):
         minutes = curriculum.minutes(lesson)[0]
         lines += [f'**Next: [{lesson.number} {lesson.title}]({lesson.file})**, {minutes} minutes to read and run.', '']
-    done, all_of_it = (sum(o[i] for o in solved.values()) for i in (0, 1))
+    num_solved, num_exercises = (sum(counts[i] for counts in solved.values()) for i in (0, 1))
     lines += [
-        f'{done} of {all_of_it} exercises solved. These notebooks are yours: change what you like. '
-        '`python3 course.py reset 03` makes lesson 03 new, `python3 course.py update` brings a newer course and keeps '
-        'your answers. This page is written at each start.'
+        f'{num_solved} of {num_exercises} exercises solved. These notebooks are yours: change what you like. '
+        '`python3 course.py reset 03` makes a fresh copy of lesson 03; `python3 course.py update` fetches newer '
+        'lessons and keeps your answers. This page is rewritten at each start.'
     ]
-    for part, some in curriculum.lessons_by_part().items():
-        here = [o for o in some if o in solved]
-        if here:
+    for part, lessons_of_part in curriculum.lessons_by_part().items():
+        copied_lessons = [lesson for lesson in lessons_of_part if lesson in solved]
+        if copied_lessons:
             lines += ['', f'## {part}', '', '| lesson | what it does | reading | solved |', '|---|---|---|---|']
-        for o in here:
-            row = f'[{o.number} {o.title}]({o.file})', o.does, f'{curriculum.minutes(o)[0]} min', _mark(*solved[o])
+        for lesson in copied_lessons:
+            row = (
+                f'[{lesson.number} {lesson.title}]({lesson.file})',
+                lesson.does,
+                f'{curriculum.minutes(lesson)[0]} min',
+                _format_solved(*solved[lesson]),
+            )
             lines.append(f'| {" | ".join(row)} |')
     return '\n'.join(lines) + '\n'
 
 
-def _mark(done, all_of_it):
-    return '' if not all_of_it else f'{done} of {all_of_it}' + ' ✓' * (done == all_of_it)
+def _format_solved(num_solved, num_exercises):
+    return '' if not num_exercises else f'{num_solved} of {num_exercises}' + ' ✓' * (num_solved == num_exercises)
 
 
-def _describe_update(changed):  # the result of `update`
-    "Yield a line on the copies that changed, and one per copy with an answer to a cell that is new in the lesson"
-    yield f'Updated in my/: {", ".join(changed)}. Your answers are kept.' if changed else 'Your copies are current.'
-    for name, cells in changed.items():
+def _describe_update(cells_of_changed_copy):  # the result of `update`
+    "Yield a line on the copies that changed, and one per copy with cells that both the course and the reader changed"
+    yield (
+        f'Updated in my/: {", ".join(cells_of_changed_copy)}. Your answers are kept.'
+        if cells_of_changed_copy
+        else 'Your copies are current.'
+    )
+    for name, cells in cells_of_changed_copy.items():
         if cells:
             names = exercises(dict(cells=cells))
-            what = ', '.join(names) or f'{len(cells)} cell{"s" * (len(cells) > 1)} that you changed'
+            changed_parts = ', '.join(names) or f'{len(cells)} cell{"s" * (len(cells) > 1)} that you changed'
             number = name.partition('_')[0]
             yield (
-                f'{name}: the course changed {what}; your copy has your own version. The new one is in nbs/{name}, '
+                f'{name}: the course changed {changed_parts}; your copy has your own version. The new one is in nbs/{name}, '
                 f'and python3 course.py reset {number} makes a new copy.'
             )
 
 
 def main(argv=()):
-    "Make the copies, or with `update` bring newer lessons into them; print what changed"
+    "Make the copies, or with `update` merge newer lessons into them; print which changed"
     if 'update' in argv:
         print('\n'.join(_describe_update(update())))
     else:

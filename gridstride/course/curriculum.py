@@ -6,7 +6,7 @@ links.
 
 A lesson is a notebook, `nbs/08a_timing.ipynb`: number, letter and slug. The ids of its exercises, its recordings and
 its judges contain the slug of the chapter, not the number. So to move a lesson, change its number here, `git mv` its
-notebook, and run `--write`. Texts in this table name a lesson as {slug}, which becomes a link with its number.
+notebook, and run `--write`. In this table, {slug} refers to a lesson; it becomes a link with the lesson's number.
 """
 
 import argparse
@@ -35,7 +35,7 @@ __all__ = [
     'relinked',
     'lesson_table',
     'listing',
-    'written',
+    'generated_texts',
     'main',
 ]
 
@@ -806,8 +806,9 @@ def chapter_title(slug: str):
 def lesson_of_file(name: str):  # '08a_timing.ipynb'
     "Return the lesson whose notebook has this slug, or the first one of a chapter; None if there is none"
     slug = re.sub(r'^\d\d[a-z]?_', '', Path(name).stem)
-    found = [o for o in LESSONS if o.slug == slug] or [o for o in LESSONS if o.chapter == slug]
-    return found[0] if found else None
+    matching = [lesson for lesson in LESSONS if lesson.slug == slug]
+    matching = matching or [lesson for lesson in LESSONS if lesson.chapter == slug]
+    return matching[0] if matching else None
 
 
 def part_of(lesson) -> str:
@@ -845,7 +846,7 @@ def _link(slug):
 
 
 def _head_lines(lesson):
-    "Return the lines of a first cell that are generated from the table"
+    "Return the lines of a first cell that are generated from the table: Needs, Time, Follows"
     reading, exercises = minutes(lesson)
     work = f', {exercises} for the exercises' if lesson.exercises[1] else ''
     lines = [f'**Needs** {_with_links(lesson.needs)}', f'**Time** {reading} minutes to read and run{work}.']
@@ -859,25 +860,25 @@ def first_cell(
     "Return the first cell with the title, and the lines Needs, Time and Follows, of the table"
     paragraphs = text.split('\n\n')
     generated_paragraphs = [i for i, p in enumerate(paragraphs) if re.match(r'\*\*(Needs|Time|Follows)\*\*', p)]
-    position = generated_paragraphs[0] if generated_paragraphs else len(paragraphs)
-    paragraphs_kept = [p for i, p in enumerate(paragraphs) if i not in generated_paragraphs]
-    paragraphs_kept[0] = re.sub(r'^#.*', f'# {lesson.number} {lesson.title}', paragraphs_kept[0])
-    return '\n\n'.join([*paragraphs_kept[:position], *_head_lines(lesson), *paragraphs_kept[position:]])
+    insert_at = generated_paragraphs[0] if generated_paragraphs else len(paragraphs)
+    kept_paragraphs = [p for i, p in enumerate(paragraphs) if i not in generated_paragraphs]
+    kept_paragraphs[0] = re.sub(r'^#.*', f'# {lesson.number} {lesson.title}', kept_paragraphs[0])
+    return '\n\n'.join([*kept_paragraphs[:insert_at], *_head_lines(lesson), *kept_paragraphs[insert_at:]])
 
 
 _LINK = re.compile(r'\[([^\[\]]*)\]\(([\w./-]*?)(\d\d[a-z]?_\w+\.ipynb)(#[^)\s]*)?\)')
-_NUMBER = re.compile(r'^((?:[Ll]esson |[Cc]hapter )?)\d\d([a-z]?)(?=\b)')  # of a lesson, or of a chapter
+_LESSON_NUMBER = re.compile(r'^((?:[Ll]esson |[Cc]hapter )?)\d\d([a-z]?)(?=\b)')  # of a lesson, or of a chapter
 
 
 def relinked(text: str) -> str:
-    "Return Markdown with the present number and file in each link to a lesson"
+    "Update the number and the file in each link to a lesson in a Markdown text"
 
     def link(m):
         link_text, folder, file, anchor = m.groups()
         lesson = lesson_of_file(file) if folder in ('', 'nbs/', '../', '../nbs/', '../../nbs/') else None
         if not lesson:
             return m[0]
-        link_text = _NUMBER.sub(lambda n: n[1] + (lesson.number if n[2] else lesson.number[:2]), link_text)
+        link_text = _LESSON_NUMBER.sub(lambda n: n[1] + (lesson.number if n[2] else lesson.number[:2]), link_text)
         return f'[{link_text}]({folder}{lesson.file}{anchor or ""})'
 
     return _LINK.sub(link, text)
@@ -894,11 +895,11 @@ def _links_of_lesson(lesson, root):
     return launch_links(lesson.file, settings(root), page)
 
 
-def _try_it(root):
-    "Return the line of the README that opens the first lesson, and the site"
+def _first_lesson_line(root):
+    "Return the line of the README with the links to the first lesson and to the site"
     links = _links_of_lesson(LESSONS[0], root)
-    here = ', '.join(f'[{text[0].lower() + text[1:]}]({url})' for text, url in links.items())
-    return f'Lesson 01: {here}. All lessons: [the site]({settings(root)["site"]}).'
+    links_text = ', '.join(f'[{text[0].lower() + text[1:]}]({url})' for text, url in links.items())
+    return f'Lesson 01: {links_text}. All lessons: [the site]({settings(root)["site"]}).'
 
 
 def lesson_table(
@@ -947,8 +948,8 @@ def _insert_table(text, name, table):
     return before + begin + table + end + after.split(end)[1]
 
 
-def _generate_notebook(text, lesson, links):  # lesson: None for a notebook that is not in the table
-    "Return the JSON of a notebook with its first cell, its set-up cell and its links"
+def _update_notebook(text, lesson, links):  # lesson: None for a notebook that is not in the table
+    "Return the JSON of a notebook with its first cell, set-up cell and links updated"
     nb = json.loads(text)
     if lesson:
         first, *others = nb['cells']
@@ -966,14 +967,14 @@ def _pages_with_links(root):
     return [p for pattern in texts for p in root.glob(pattern)]
 
 
-def written(
+def generated_texts(
     root,  # of the repository
 ) -> dict:  # {path: text}
-    "Return the texts that `--write` writes: of each page and notebook, with the generated parts"
+    "Return the text of each page and notebook with its generated parts updated, as `--write` writes it"
     generated = {p: relinked(p.read_text(encoding='utf-8')) for p in _pages_with_links(root)}
     readme, all_lessons = root / 'README.md', root / 'nbs/README.md'
     generated[readme] = _insert_table(generated[readme], 'clone', f'```bash\n{clone_commands(settings(root))}\n```')
-    generated[readme] = _insert_table(generated[readme], 'links', _try_it(root))
+    generated[readme] = _insert_table(generated[readme], 'links', _first_lesson_line(root))
     generated[readme] = _insert_table(generated[readme], 'lanes', lane_table(LESSONS))
     generated[readme] = _insert_table(generated[readme], 'parts', part_table(lessons_by_part()))
     instructors = root / 'INSTRUCTORS.md'
@@ -984,7 +985,7 @@ def written(
         for p in sorted((root / folder).glob('*.ipynb')):
             lesson = lesson_of_file(p.name) if folder == 'nbs' else None
             links = _links_of_lesson(lesson, root) if lesson else {}
-            generated[p] = _generate_notebook(p.read_text(encoding='utf-8'), lesson, links)
+            generated[p] = _update_notebook(p.read_text(encoding='utf-8'), lesson, links)
     return generated
 
 
@@ -994,7 +995,7 @@ def main(argv=None):  # None: the command line
     parser.add_argument('--write', action='store_true', help='write the tables of pages, first cells and links')
     if not parser.parse_args(argv).write:
         return print(listing())
-    for path, text in written(Path(__file__).resolve().parents[2]).items():
+    for path, text in generated_texts(Path(__file__).resolve().parents[2]).items():
         if path.read_text(encoding='utf-8') != text:
             write_whole(path, text)
             print(os.path.relpath(path))

@@ -40,12 +40,12 @@ __all__ = [
 ]
 
 
-# All facts that checks use come from one object, so that a test can describe another machine.
+# Checks read every fact about the machine from one object, so that a test can describe another machine.
 ROOT = Path(gridstride.__file__).resolve().parents[1]
 
 
 def machine(
-    **overrides,  # attributes that replace this machine's own
+    **overrides,  # attributes of another machine, for tests
 ) -> SimpleNamespace:
     "Describe this machine for the checks"
     facts = dict(
@@ -60,7 +60,7 @@ def machine(
         pci='/sys/bus/pci/devices',
         cuda='/usr/local/cuda',
         root=ROOT,
-        course=(ROOT / 'course.py').is_file(),  # else pip has installed the package alone
+        course=(ROOT / 'course.py').is_file(),  # False: pip installed the package without the course
         user=getattr(os, 'geteuid', lambda: 1)(),
         has=lambda name: importlib.util.find_spec(name) is not None,
         free=lambda: shutil.disk_usage(ROOT).free,
@@ -75,9 +75,9 @@ def _find_program(m, *names):
 
 def _output_of(*cmd):
     "Return the output of a command; '' if it fails or takes over ten seconds"
-    out = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
+    options = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
     try:
-        return subprocess.run(cmd, timeout=10, check=True, **out).stdout.strip()
+        return subprocess.run(cmd, timeout=10, check=True, **options).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ''
 
@@ -97,9 +97,9 @@ def _driver():
     return num_gpus.value, _version_text(version.value)
 
 
-# This runs in a process of its own, because it imports torch, which may crash.
+# This runs in a separate process, because it imports torch, which may crash.
 def _why_no_launcher():
-    "Return why kernels are launched by ctypes here; empty where compiled code launches them"
+    "Return why ctypes launches kernels here; '' if compiled code does"
     probe = 'import sys; from gridstride.cpp.launcher import why_no_launcher; sys.exit(why_no_launcher())'
     try:
         completed = subprocess.run(
@@ -128,7 +128,7 @@ _PACKAGES = {
 _INSTALL = {'apt': 'apt install', 'dnf': 'dnf install', 'pacman': 'pacman -S', 'brew': 'brew install'}
 
 
-def _manager(m):
+def _package_manager(m):
     "Return the package manager of the machine; None if it is unknown"
     return next(
         (
@@ -148,7 +148,7 @@ def fix(
     m = m or machine()
     if requirement == 'compiler' and m.system == 'darwin':
         return 'xcode-select --install'
-    manager = _manager(m)
+    manager = _package_manager(m)
     package = _PACKAGES[requirement].get(manager)
     if not package:
         name = _PACKAGES[requirement]['apt'].format(*m.python)
@@ -171,14 +171,14 @@ MIN_PYTHON = (3, 10)
 MIN_FREE = 5 * 10**9  # bytes of disk space for the set-up
 
 Row = namedtuple('Row', 'state found fix', defaults=('', ''))
-_COURSE_ONLY = Row('optional', 'none; the package alone does not need it')
+_COURSE_ONLY = Row('optional', 'none; only the course needs it')
 
 
 def _python(m):
-    found = '.'.join(map(str, m.python))
+    version = '.'.join(map(str, m.python))
     if m.python[:2] >= MIN_PYTHON:
-        return Row('ok', found)
-    return Row('missing', f'{found}, which is too old', fix('python', m))
+        return Row('ok', version)
+    return Row('missing', f'{version}, which is too old', fix('python', m))
 
 
 def _venv(m):
@@ -190,8 +190,8 @@ def _venv(m):
     return Row('ok', 'venv and ensurepip')
 
 
-# Without pyvenv.cfg, the Python of an environment is the one that it was made from, and pip installs packages there.
-# pip writes RECORD last, so an interrupted installation of pip has none.
+# The probe detects two kinds of broken environment. Without pyvenv.cfg, the environment's Python acts as the base
+# Python, and pip would install packages there. An interrupted installation of pip has no RECORD, which pip writes last.
 _PROBE = """
 import os, pip, sys
 from importlib.metadata import distribution
@@ -218,7 +218,7 @@ def environment_version(
 
 
 def _environment(m):
-    "Return whether the course's .venv exists and works"
+    "Check that the course's .venv exists and works"
     if not m.course:
         return _COURSE_ONLY
     home = Path(m.root) / '.venv'
@@ -233,15 +233,15 @@ def compiler(m=None):  # the machine; None: this one
     "Return the path of a C++ compiler that works, or None"
     m = m or machine()
     if m.system == 'darwin' and not _output_of(_find_program(m, 'xcode-select') or 'xcode-select', '-p'):
-        return  # until then clang++ is a stub
+        return None  # without the command line tools clang++ is a stub
     return _find_program(m, *(m.env.get('CXX', '').split()[:1]), 'g++', 'clang++', 'c++')
 
 
 def _compiler(m):
-    found = compiler(m)
-    if not found:
+    compiler_path = compiler(m)
+    if not compiler_path:
         return Row('missing', 'no g++, clang++ or c++', fix('compiler', m))
-    return Row('ok', (_output_of(found, '--version') or found).splitlines()[0])
+    return Row('ok', (_output_of(compiler_path, '--version') or compiler_path).splitlines()[0])
 
 
 def _disk(m):
@@ -252,8 +252,8 @@ def _disk(m):
     return Row('ok', found) if free >= required else Row('missing', found, f'free at least {required / 1e9:.0f} GB')
 
 
-# Importing torch takes seconds, and a broken torch may crash. So its version is read from its metadata, and the CUDA
-# version that it was built for from a small file.
+# Importing torch takes seconds, and a broken torch may crash. So these functions read its version from its metadata,
+# and its CUDA version from a small file.
 def _distribution(m, name):
     "Return the installed package `name`, or None"
     return next(iter(metadata.distributions(name=name, path=list(m.site))), None)
@@ -271,20 +271,20 @@ def _required_check(name):
     "Return a check for a Python package that the lessons need"
 
     def check(m):
-        d = _distribution(m, name)
-        return Row('ok', d.version) if d else _row_for_absent(m, name)
+        distribution = _distribution(m, name)
+        return Row('ok', distribution.version) if distribution else _row_for_absent(m, name)
 
     return check
 
 
-def _optional_check(name, only=None):
+def _optional_check(name, system=None):
     "Return a check for an optional Python package"
 
     def check(m):
-        d = _distribution(m, name)
-        if d:
-            return Row('ok', d.version)
-        if only and m.system != only:
+        distribution = _distribution(m, name)
+        if distribution:
+            return Row('ok', distribution.version)
+        if system and m.system != system:
             return Row('optional', f'not available for {m.system}')
         return Row('optional', 'not installed', _pip(m, name))
 
@@ -293,35 +293,35 @@ def _optional_check(name, only=None):
 
 def _torch_cuda(m):
     "Return the CUDA version that torch was built for; None for a CPU build or no torch"
-    d = _distribution(m, 'torch')
-    return runpy.run_path(str(d.locate_file('torch/version.py'))).get('cuda') if d else None
+    distribution = _distribution(m, 'torch')
+    return runpy.run_path(str(distribution.locate_file('torch/version.py'))).get('cuda') if distribution else None
 
 
 def _major(version):
     return int(re.match(r'\d+', version)[0])
 
 
-def _total_size(dists):
-    "Return the disk space of packages, from their lists of files; 0 if these do not state it"
-    rows = csv.reader('\n'.join(d.read_text('RECORD') or '' for d in dists).splitlines())
+def _total_size(distributions):
+    "Format the disk space of packages, from their lists of files; 0 if these do not state sizes"
+    rows = csv.reader('\n'.join(d.read_text('RECORD') or '' for d in distributions).splitlines())
     size = sum(int(row[2]) for row in rows if len(row) == 3 and row[2].isdigit())
     return size and (f'{size / 1e9:.1f} GB' if size >= 1e8 else f'{size / 1e6:.1f} MB')
 
 
 def torch_build(
     site,  # folders in which packages are installed
-) -> str:  # such as '2.13.0+cpu, built for the CPU only, 0.7 GB'; empty where it is not installed
+) -> str:  # such as '2.13.0+cpu, built for the CPU only, 0.7 GB'; '' if it is not installed
     "Return which build of PyTorch is installed, and its size with the CUDA libraries"
     m = machine(site=site)
-    d = _distribution(m, 'torch')
+    distribution = _distribution(m, 'torch')
     cuda = _torch_cuda(m)
-    if not d:
+    if not distribution:
         return ''
     libraries = [
         library for library in metadata.distributions(path=list(site)) if str(library.name).startswith('nvidia-')
     ]
     libraries_size = cuda and _total_size(libraries)
-    parts = d.version, f"built for {f'CUDA {cuda}' if cuda else 'the CPU only'}", _total_size([d])
+    parts = distribution.version, f"built for {f'CUDA {cuda}' if cuda else 'the CPU only'}", _total_size([distribution])
     return ', '.join(filter(None, [*parts, libraries_size and f"and {libraries_size} of NVIDIA's libraries"]))
 
 
@@ -332,16 +332,16 @@ def has_gpu(m=None) -> bool:  # the machine; None: this one
 
 
 def _torch(m):
-    found = torch_build(m.site)
+    build = torch_build(m.site)
     cuda = _torch_cuda(m)
-    if not found:
+    if not build:
         return _row_for_absent(m, 'torch')
     num_gpus, newest_cuda = m.driver()
     if has_gpu(m) and not cuda:
-        return Row('mismatch', f'{found}, but this machine has a GPU', _pip(m, '--force-reinstall torch'))
+        return Row('mismatch', f'{build}, but this machine has a GPU', _pip(m, '--force-reinstall torch'))
     if num_gpus and _major(newest_cuda) < _major(cuda):
-        return Row('mismatch', f'{found}, but the driver supports CUDA {newest_cuda} at most', fix('driver', m))
-    return Row('ok', found)
+        return Row('mismatch', f'{build}, but the driver supports CUDA {newest_cuda} at most', fix('driver', m))
+    return Row('ok', build)
 
 
 # A GPU without a driver is visible on the PCI bus. NVIDIA's vendor number is 0x10de, and the class of a display
@@ -358,9 +358,11 @@ def _is_on_pci_bus(m):
 def _gpu(m):
     num_gpus, newest_cuda = m.driver()
     nvidia_smi = _find_program(m, 'nvidia-smi')
-    named = _output_of(nvidia_smi, '--query-gpu=name,driver_version', '--format=csv,noheader') if nvidia_smi else ''
+    gpu_names = _output_of(nvidia_smi, '--query-gpu=name,driver_version', '--format=csv,noheader') if nvidia_smi else ''
     if num_gpus:
-        return Row('ok', f"{num_gpus} with CUDA up to {newest_cuda}: {'; '.join(named.splitlines()) or 'name unknown'}")
+        return Row(
+            'ok', f"{num_gpus} with CUDA up to {newest_cuda}: {'; '.join(gpu_names.splitlines()) or 'name unknown'}"
+        )
     if _is_on_pci_bus(m):
         return Row('missing', 'an NVIDIA GPU whose driver does not work', fix('driver', m))
     return Row('optional', 'none: kernels are simulated on the CPU')
@@ -368,14 +370,14 @@ def _gpu(m):
 
 def _nvcc(m):
     homes = [m.env[k] for k in ('CUDA_HOME', 'CUDA_PATH') if m.env.get(k)] + [m.cuda]
-    found = _find_program(m, 'nvcc', *(f'{h}/bin/nvcc' for h in homes))
-    if not found and m.driver()[0]:
+    nvcc_path = _find_program(m, 'nvcc', *(f'{h}/bin/nvcc' for h in homes))
+    if not nvcc_path and m.driver()[0]:
         return Row('missing', 'not found', fix('nvcc', m))
-    if not found:
+    if not nvcc_path:
         return Row('optional', 'none; not needed without a GPU')
-    version = re.search(r'release (\d+\.\d+)', _output_of(found, '--version'))
+    version = re.search(r'release (\d+\.\d+)', _output_of(nvcc_path, '--version'))
     if not version:
-        return Row('missing', f'{found} does not report its version', fix('nvcc', m))
+        return Row('missing', f'{nvcc_path} does not report its version', fix('nvcc', m))
     cuda = _torch_cuda(m)
     if not cuda or _major(cuda) == _major(version[1]):
         return Row('ok', version[1])
@@ -384,40 +386,44 @@ def _nvcc(m):
 
 def _toolkit_fix(cuda, m):
     "Return the command that installs the CUDA toolkit of a given version"
-    if _manager(m) not in ('apt', 'dnf'):
+    if _package_manager(m) not in ('apt', 'dnf'):
         return f'install the CUDA toolkit {cuda}'
     return f"{fix('nvcc', m).replace('nvidia-cuda-toolkit', 'cuda-toolkit')}-{cuda.replace('.', '-')}"
 
 
 def _ninja(m):
-    found = _find_program(m, 'ninja', 'ninja-build')
-    if not found:
+    ninja_path = _find_program(m, 'ninja', 'ninja-build')
+    if not ninja_path:
         return Row('optional', 'not found', _pip(m, 'ninja'))
-    return Row('ok', _output_of(found, '--version') or found)
+    return Row('ok', _output_of(ninja_path, '--version') or ninja_path)
 
 
 def _header(m):
-    p = Path(m.include) / 'Python.h'
-    return Row('ok', str(p)) if p.exists() else Row('optional', f'{p} does not exist', fix('header', m))
+    header_path = Path(m.include) / 'Python.h'
+    return (
+        Row('ok', str(header_path))
+        if header_path.exists()
+        else Row('optional', f'{header_path} does not exist', fix('header', m))
+    )
 
 
-def _launches(m):
-    "Return whether compiled code (`cpp/launcher.cpp`) launches kernels on a GPU; else ctypes does, which is slower"
+def _launcher(m):
+    "Check whether compiled code (`cpp/launcher.cpp`) launches kernels on a GPU, or ctypes, which is slower"
     if not m.driver()[0]:
         return Row('optional', 'none; not needed without a GPU')
     if why := m.launches():
-        return Row('optional', f'by ctypes, which is slower: {why}', _fix_launches(m))
+        return Row('optional', f'by ctypes, which is slower: {why}', _launcher_fix(m))
     return Row('ok', 'by compiled code')
 
 
-def _fix_launches(m):
+def _launcher_fix(m):
     if not (Path(m.include) / 'Python.h').exists():
         return fix('header', m)
     return '' if compiler(m) else fix('compiler', m)
 
 
 def _assembly(m):
-    "Return what compiles kernels to PTX and SASS without a GPU: packages, or the tools of a CUDA toolkit"
+    "Check for the compiler to PTX and SASS that needs no GPU: two packages, or the tools of a CUDA toolkit"
 
     def package(name):
         return getattr(_distribution(m, name), 'version', None)
@@ -433,7 +439,7 @@ def _assembly(m):
     return Row('optional', f'{problem}: lessons show recorded results', _pip(m, packages))
 
 
-CHECKS = [  # (requirement, its purpose, its check)
+CHECKS = [  # (requirement, its purpose, the function that checks it)
     ('Python', 'everything', _python),
     ('venv, pip', 'setting up', _venv),
     ('.venv', 'the packages of the lessons', _environment),
@@ -443,22 +449,22 @@ CHECKS = [  # (requirement, its purpose, its check)
     ('torch', 'every lesson, gridstride.kernels', _torch),
     ('jupyterlab', 'reading the lessons', _required_check('jupyterlab')),
     ('numba', 'kernels in Numba', _optional_check('numba')),
-    ('triton', 'kernels in Triton', _optional_check('triton', only='linux')),
+    ('triton', 'kernels in Triton', _optional_check('triton', system='linux')),
     ('ninja', "torch's load_inline", _ninja),
     ('Python.h', "torch's load_inline, quick launches on a GPU", _header),
     ('GPU, driver', 'speed', _gpu),
     ('nvcc', 'CUDA C on a GPU', _nvcc),
-    ('launches', 'short calls from Python on a GPU', _launches),
-    ('cuda-core', 'cuda_kernel on a GPU', _optional_check('cuda-core', only='linux')),
+    ('launches', 'short calls from Python on a GPU', _launcher),
+    ('cuda-core', 'cuda_kernel on a GPU', _optional_check('cuda-core', system='linux')),
     ('NVRTC', 'PTX and SASS, without a GPU', _assembly),
 ]
 
 
 def examine(
     m=None,  # the machine; None: this one
-    checks=CHECKS,  # which checks
+    checks=CHECKS,  # the checks to run
 ) -> list:  # of (requirement, purpose, `Row`)
-    "Run all checks; if a check itself fails, its row has the error"
+    "Run all checks; the row of a check that raises an exception has the error"
 
     def guard(check):
         try:

@@ -1,7 +1,6 @@
 """The fast lanes through the course, its parts with their topics and hours, and a plan of ten weeks for a class.
 
-The hours are those of the lessons in the table of lessons, `curriculum`, which writes the tables of README and
-INSTRUCTORS.
+The hours are sums over the table of lessons in `curriculum`, which writes the tables of README and INSTRUCTORS.
 """
 
 __all__ = ['LANES', 'TOPICS', 'WEEKS', 'chosen', 'hours', 'lane_table', 'part_table', 'week_table', 'chapter_table']
@@ -69,13 +68,13 @@ def chosen(
     lessons,  # all lessons
 ) -> list:
     "Return the lessons with these slugs; raises `LookupError` for a slug that no lesson has"
-    lessons_found = []
+    chosen_lessons = []
     for slug in slugs.split():
         matching = [lesson for lesson in lessons if slug in (lesson.slug, lesson.chapter)]
         if not matching:
-            raise LookupError(f'no lesson and no chapter is called {slug}')
-        lessons_found += matching
-    return lessons_found
+            raise LookupError(f'there is no lesson or chapter {slug}')
+        chosen_lessons += matching
+    return chosen_lessons
 
 
 def hours(low, high=None):
@@ -120,9 +119,9 @@ def week_table(lessons) -> str:
     "Return the plan of ten weeks as Markdown, with a line of totals"
     rows = ['| week | chapters | lessons | reading | exercises |', _HEAD]
     for week, slugs in enumerate(WEEKS, 1):
-        some = chosen(slugs, lessons)
-        titles = ', '.join(dict.fromkeys(lesson.chapter_title for lesson in some))
-        rows.append(f'| {week} | {titles} | {_links(some)} | {_times(some)} |')
+        week_lessons = chosen(slugs, lessons)
+        titles = ', '.join(dict.fromkeys(lesson.chapter_title for lesson in week_lessons))
+        rows.append(f'| {week} | {titles} | {_links(week_lessons)} | {_times(week_lessons)} |')
     return '\n'.join([*rows, f'| **all** | | {len(lessons)} | {_times(lessons)} |'])
 
 
@@ -130,9 +129,10 @@ def chapter_table(lessons) -> str:
     "Return the minutes of each chapter as Markdown"
     rows = ['| chapter | lessons | minutes to read and run | minutes for the exercises |', '|---|---|---|---|']
     for slug in dict.fromkeys(lesson.chapter for lesson in lessons):
-        some = chosen(slug, lessons)
-        low, high = (sum(lesson.exercises[i] for lesson in some) for i in (0, 1))
+        chapter_lessons = chosen(slug, lessons)
+        low, high = (sum(lesson.exercises[i] for lesson in chapter_lessons) for i in (0, 1))
         exercises = f'{low} to {high}' if high > low else str(low)
-        title = f'{some[0].number[:2]} {some[0].chapter_title}'
-        rows.append(f'| {title} | {_links(some)} | {sum(lesson.reading for lesson in some)} | {exercises} |')
+        title = f'{chapter_lessons[0].number[:2]} {chapter_lessons[0].chapter_title}'
+        reading = sum(lesson.reading for lesson in chapter_lessons)
+        rows.append(f'| {title} | {_links(chapter_lessons)} | {reading} | {exercises} |')
     return '\n'.join(rows)

@@ -52,7 +52,7 @@ __all__ = [
 # several: `08a_timing.ipynb`.
 ROOT = Path(gridstride.__file__).resolve().parents[1]
 NBS = ROOT / 'nbs'
-_STARTED = Path.cwd()  # a notebook starts in its own folder, and may change it
+_START_FOLDER = Path.cwd()  # a notebook starts in its own folder, and may change it
 
 
 def lessons(
@@ -63,7 +63,7 @@ def lessons(
 
 
 def _find_lessons(name, path_of_number):
-    "Return the lessons called `name`: a chapter, one lesson of it, or the path of any notebook"
+    "Return the lessons that `name` selects: all of a chapter, one lesson, or the notebook at a path"
     if name.endswith('.ipynb') and Path(name).is_file():
         return [Path(name).resolve()]
     number = re.sub(r'^(\d)(?!\d)', r'0\1', name)
@@ -108,23 +108,25 @@ def code_hash(nb) -> str:  # 16 hexadecimal digits
 
 
 def stale(nb) -> bool:
-    "Return whether the code differs from the code that made the outputs; True when no outputs were ever recorded"
+    "Return whether the code has changed since the outputs were made; True if no outputs were ever recorded"
     return nb['metadata'].get('gridstride', {}).get('code') != code_hash(nb)
 
 
 # Each lesson gets its own kernel, which starts in the lesson's folder, as in JupyterLab. Code cells are numbered from
 # 1, as a reader sees them after Run All.
 #
-# Two settings of the kernel are ours. It reports errors only, because recent kernels warn, at every start,
-# that they talk over TCP without encryption. And `GRIDSTRIDE_PROGRESS` points to a file that is thrown away,
-# so that executing a lesson never counts as solving its exercises.
+# Two settings of the kernel differ from the defaults. It logs errors only, because recent kernels warn at every start
+# that their TCP connection is not encrypted. `GRIDSTRIDE_PROGRESS` points to a temporary file, so that executing a
+# lesson does not count as solving its exercises.
 class LessonError(Exception):
     "A cell of a lesson failed; the message has the lesson, the cell and the traceback"
 
     def __init__(self, lesson, cell, source, trace):
         self.cell = cell
-        where = f'cell [{cell}]' if cell else 'before its first cell'
-        super().__init__('\n'.join([f'{lesson} stopped: {where}', *(f'  | {l}' for l in source.splitlines()), trace]))
+        position = f'cell [{cell}]' if cell else 'before its first cell'
+        super().__init__(
+            '\n'.join([f'{lesson} stopped: {position}', *(f'  | {l}' for l in source.splitlines()), trace])
+        )
 
 
 def _strip_colors(text):
@@ -153,7 +155,7 @@ def _make_client(nb, folder, on_cell_start, on_cell_end):
 async def execute(
     path,  # the lesson
     tick=lambda: None,  # called after each code cell
-    keeping=False,  # whether to save the outputs: then the text's claims about them must hold, see `recording.claim`
+    will_save=False,  # whether the outputs are to be saved: then claims about them must hold, see `recording.claim`
 ):  # the notebook with its new outputs
     """Execute a lesson in a fresh kernel, without changing its file; raises `LessonError` if a cell fails or takes over
     ten minutes"""
@@ -168,7 +170,7 @@ async def execute(
 
     with tempfile.TemporaryDirectory() as tmp:
         env = {**os.environ, 'GRIDSTRIDE_PROGRESS': f'{tmp}/progress.json'}
-        if keeping:
+        if will_save:
             env.update(GRIDSTRIDE_CLAIMS='hold', GRIDSTRIDE_QUIET='1')  # without compile times in outputs
         try:
             await _make_client(nb, Path(path).parent, start, tick).async_execute(env=env)
@@ -183,8 +185,8 @@ async def execute(
 
 # A cell that is wrong on purpose has the tag `raises-exception`; its error is an output like any other.
 #
-# JupyterLab shows a picture from another user only when the notebook is trusted. A reader who starts the
-# course trusts its lessons, so they are signed: those whose signature is not known yet.
+# JupyterLab shows a picture from another user only if the notebook is trusted. A reader who starts the course trusts
+# its lessons, so this module signs those that have no valid signature.
 def trust(
     folder=NBS,  # where the lessons are
 ) -> int:  # number of lessons that were signed
@@ -200,8 +202,8 @@ def trust(
 
 
 # A notebook is written to disk without the parts that differ between runs or machines: counters, timings, addresses of
-# objects. This is the form that `nbdev-clean` produces. The file is replaced in one step, so a reader never finds half
-# of it. A file that was edited in the meantime is not replaced.
+# objects. `nbdev-clean` produces the same form. The file is replaced atomically, so nobody reads an incomplete file. A
+# file that was edited during the run is not replaced.
 _NB_KEYS = {'kernelspec', 'jekyll', 'jupytext', 'doc', 'widgets', 'nbdev', 'gridstride'}
 _CELL_KEYS = {'hide_input', 'nbdev', 'tags', 'jupyter', 'cellView'}  # the last two fold a cell's code
 
@@ -223,7 +225,7 @@ def _clean_output(output):
     if 'text' in output:
         output['text'] = _clean_text(output['text'])
     data = output.get('data', {})
-    # the widget's kernel has ended; the picture in the output replaces it
+    # a widget needs its kernel, which has ended: the picture in the output replaces it
     data.pop('application/vnd.jupyter.widget-view+json', None)
     for k, v in data.items():
         if k.startswith('text'):
@@ -267,7 +269,7 @@ def save(
 Run = namedtuple('Run', 'lesson backend cells seconds error')  # error: None, or a message
 
 
-async def _run(path, backend_name, saving, slots, tick):
+async def _run_lesson(path, backend_name, will_save, slots, tick):
     "Execute one lesson on the backend `backend_name` as soon as one of the `slots` is free"
     async with slots:
         start = time.perf_counter()
@@ -280,8 +282,8 @@ async def _run(path, backend_name, saving, slots, tick):
             tick()
 
         try:
-            nb = await execute(path, count, saving)
-            if saving:
+            nb = await execute(path, count, will_save)
+            if will_save:
                 save(nb, path)
         except (LessonError, ValueError, OSError) as e:
             error = e
@@ -298,7 +300,7 @@ def _count_code_cells(path):
 
 async def run(
     paths,  # lessons
-    saving=False,  # whether to write the outputs to the notebooks
+    will_save=False,  # whether to write the outputs to the notebooks
     jobs=1,  # number of lessons that run at a time
 ) -> list:  # one `Run` per lesson, in the order of the lessons
     "Execute lessons, each in a fresh kernel, and show the progress"
@@ -311,8 +313,8 @@ async def run(
     slots = asyncio.Semaphore(jobs)
     runs = []
     with tqdm(total=sum(map(_count_code_cells, paths)), unit='cell', disable=not is_interactive) as bar:
-        for ended in asyncio.as_completed([_run(p, backend_name, saving, slots, bar.update) for p in paths]):
-            runs.append(await ended)
+        for task in asyncio.as_completed([_run_lesson(p, backend_name, will_save, slots, bar.update) for p in paths]):
+            runs.append(await task)
             bar.set_postfix_str(f'{runs[-1].lesson} done')
             if not is_interactive:
                 print(f'{runs[-1].lesson}: {_result_text(runs[-1])}, {runs[-1].seconds:.1f} s', flush=True)
@@ -350,19 +352,19 @@ def progress_file(
 ) -> Path:
     """Return the file that lists the solved exercises: `$GRIDSTRIDE_PROGRESS`, else one next to the lessons, or in the
     home folder if there are no lessons"""
-    if named := os.environ.get('GRIDSTRIDE_PROGRESS'):
-        return Path(named)
-    folder = Path(folder or _STARTED)
+    if path_in_env := os.environ.get('GRIDSTRIDE_PROGRESS'):
+        return Path(path_in_env)
+    folder = Path(folder or _START_FOLDER)
     return folder / '.progress.json' if lessons(folder) else Path.home() / '.gridstride' / 'progress.json'
 
 
-# Exercises had the number of their lesson, '12.rows', which renumbering would have changed. A reader's progress file
-# may still have such ids.
-_NUMBERED = (
+# The id of an exercise once began with the number of its lesson, as in '12.rows'. A reader's progress file may still
+# have such ids.
+_OLD_CHAPTERS = (
     'first_kernel blocks_and_threads shared_memory threads_and_barriers cuda_c shared_memory_cuda numba profiling '
     'source_to_sass memory checklist reductions matmul_ladder triton fusion softmax flash_attention quantization '
     'sparsity ring_attention tensor_cores hopper_gemm latent_attention where_next'
-).split()  # the chapters 01 to 24 of then
+).split()  # the former chapters 01 to 24
 RENAMED = {
     '11.little': 'latency_and_roofline.little',
     '11.rounds': 'checklist.iterations',
@@ -377,11 +379,11 @@ RENAMED = {
 }
 
 
-def _present_id(name):
-    "Return the present id of an exercise, given the id in a progress file"
-    number, dot, word = name.partition('.')
-    numbered = dot and number.isdigit() and 1 <= int(number) <= len(_NUMBERED)
-    return RENAMED.get(name) or (f'{_NUMBERED[int(number) - 1]}.{word}' if numbered else name)
+def _current_id(name):
+    "Convert an id in a progress file to the present id of the exercise"
+    number, dot, exercise_name = name.partition('.')
+    has_old_number = dot and number.isdigit() and 1 <= int(number) <= len(_OLD_CHAPTERS)
+    return RENAMED.get(name) or (f'{_OLD_CHAPTERS[int(number) - 1]}.{exercise_name}' if has_old_number else name)
 
 
 def read_progress(
@@ -394,7 +396,7 @@ def read_progress(
 def read_tries(
     path=None,  # the file; None: `progress_file()`
 ) -> dict:  # id -> dict(tries=, first=), and `solved` if it is solved: times in ISO format
-    "Return the tries in the progress file, of which older files have none; raises `ValueError` as `read_progress` does"
+    "Return the tries in the progress file, {} for an older file; raises `ValueError` as `read_progress` does"
     return _read_section(path, lambda content: {name: dict(o) for name, o in content.get('tries', {}).items()})
 
 
@@ -402,13 +404,13 @@ def _read_section(path, section):
     "Return `section(content)` of the progress file, with the present ids; raises `ValueError`, which names the file"
     path = Path(path or progress_file())
     try:
-        found = section(json.loads(path.read_text(encoding='utf-8')))
-        return {_present_id(name): value for name, value in found.items()}
+        values = section(json.loads(path.read_text(encoding='utf-8')))
+        return {_current_id(name): value for name, value in values.items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as e:
-        why = f'{type(e).__name__}: {e}'
-    raise ValueError(f'The progress file {path} cannot be read ({why}). Fix it, or move it away to start again.')
+        cause = f'{type(e).__name__}: {e}'
+    raise ValueError(f'The progress file {path} cannot be read ({cause}). Fix it, or rename it to start again.')
 
 
 def progress(
@@ -431,8 +433,8 @@ def progress(
     return '\n'.join(lines)
 
 
-def _count(ids, days, of=' of '):
-    return f'{sum(i in days for i in ids)}{of}{len(ids)}'
+def _count(ids, days, separator=' of '):
+    return f'{sum(i in days for i in ids)}{separator}{len(ids)}'
 
 
 def _solved_days(stem, ids, days):
@@ -519,19 +521,19 @@ def main(
     folder=NBS,  # where the lessons are
 ) -> int:  # exit status
     "Run lessons, show the progress, or sign the lessons"
-    command, *others = (sys.argv[1:] if argv is None else argv) or ['']
+    command, *arguments = (sys.argv[1:] if argv is None else argv) or ['']
     if command in ('-h', '--help'):
         return print(_USAGE) or 0
     if command not in ('run', 'progress', 'trust'):
         return print(_USAGE, file=sys.stderr) or 2
-    if command != 'run' and {'-h', '--help'} & set(others):  # `run` has a help of its own
+    if command != 'run' and {'-h', '--help'} & set(arguments):  # `run` has a help of its own
         return print(_USAGE) or 0
     try:
         if command == 'trust':
             return sum(map(trust, (folder, ROOT / 'my'))) and 0
         if command == 'progress':
-            return print(progress(folder, chosen=others)) or 0
-        args = run_args(others, folder)
+            return print(progress(folder, chosen=arguments)) or 0
+        args = run_args(arguments, folder)
         runs = _run_in_thread(run(args.paths, args.save, args.jobs))
     except (ValueError, LookupError, RuntimeError) as e:
         return print(e, file=sys.stderr) or 2

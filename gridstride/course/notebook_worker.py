@@ -1,9 +1,10 @@
 """Runs a submitted notebook in its process, cell by cell, and judges the answers that its cells define.
 
-The notebook shares this interpreter with the judges of the exercises, so this module takes what it uses before the
-first cell runs: the problems with their cases, and the functions that judge. An answer counts only if afterwards no
-watched function is replaced, and if the answer did not inspect its callers. A verdict carries the secret that came with
-the order to judge, after the cell had ended. `submissions` states what this does not prevent.
+The notebook shares this interpreter with the judges of the exercises. So before the first cell runs, this module saves
+references to everything that it uses later: the problems with their cases, and the functions that judge. An answer
+counts only if no watched function has been replaced when it is judged, and if the answer did not inspect its callers.
+A verdict carries a secret, which the process receives only after the cell has ended. `submissions` states which cheats
+this does not prevent.
 """
 
 import os
@@ -14,7 +15,7 @@ from contextlib import contextmanager, suppress
 from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType
 
 from ..judge import wire
 from ..judge.audit import Guard, watch
@@ -72,16 +73,16 @@ def _make_exercise(answers):
     return exercise
 
 
-class _Watch:
-    "Finds functions that a notebook replaced, and notes inspections of callers while an answer is judged"
+class _CheatDetector:
+    "Detects functions that a notebook replaced, and inspections of callers while an answer is judged"
 
     def __init__(self, chapter):
         names = [*_WATCHED, f'gridstride.course.exercises.{chapter}']
         self.guard = Guard({name: import_module(name) for name in names})
-        functions = [f for _, found in self.guard.originals.values() for f in found.values()]
+        functions = [
+            f for _, functions_of_module in self.guard.originals.values() for f in functions_of_module.values()
+        ]
         self.codes = [(f, f.__code__) for f in functions if isinstance(f, FunctionType)]
-        modules = [import_module(name) for name in names]
-        self.imports = [(m, k, v) for m in modules for k, v in vars(m).items() if isinstance(v, ModuleType)]
         self.is_judging = False
         self.inspections = []
         watch(self._report, may_import_judge=True)
@@ -90,8 +91,8 @@ class _Watch:
         if self.is_judging and text not in self.inspections:
             self.inspections.append(text)
 
-    def cheats(self):
-        "Return what the notebook did that forbids to accept an answer; '' if nothing"
+    def describe_cheats(self):
+        "Describe why an answer cannot be accepted; '' if the notebook did not cheat"
         replaced = self.guard.replaced_functions() + [
             f.__qualname__ for f, code in self.codes if f.__code__ is not code
         ]
@@ -99,14 +100,14 @@ class _Watch:
 
 
 class _Worker:
-    "Executes the orders: `start`, `cell` and `judge`"
+    "Executes the orders of `submissions`: `start`, `cell` and `judge`"
 
     def __init__(self, sock):
         self.sock = sock
-        self.answers = {}  # exercise -> the answer of the cell that ran last
+        self.answers = {}  # exercise -> its answer in the last cell
 
     def start(self, header):
-        "Take the problems of the chapter and the functions that judge, before any code of the notebook runs"
+        "Save the problems of the chapter and the functions that judge, before any code of the notebook runs"
         _prepare_folder()
         self.judge_answer = grading._judge
         self.show_warnings_once = grading._show_warnings_once
@@ -114,7 +115,7 @@ class _Worker:
         self.problems = {name: deepcopy(p) for name, p in grading.problems.items()}
         self.exercise = grading.exercise = import_module('gridstride.course').exercise = _make_exercise(self.answers)
         self.shell = _make_shell()
-        self.watch = _Watch(header['chapter'])
+        self.watch = _CheatDetector(header['chapter'])
         wire.send(self.sock, dict(op='started'))
 
     def cell(self, header):
@@ -132,11 +133,13 @@ class _Worker:
         try:
             with _time_limit(header['seconds']), self.show_warnings_once() as warned:
                 self.judge_answer(self.problems[name], self.answers[name], warned)
-            why = self.watch.cheats()
+            rejection = self.watch.describe_cheats()
         except BaseException as e:
-            why = f'{type(e).__name__}: {e}'[:1000]
+            rejection = f'{type(e).__name__}: {e}'[:1000]
         self.watch.is_judging = False
-        wire.send(self.sock, dict(op='verdict', secret=header['secret'], name=name, solved=not why, why=why))
+        wire.send(
+            self.sock, dict(op='verdict', secret=header['secret'], name=name, solved=not rejection, why=rejection)
+        )
 
     def run(self):
         "Execute orders until the connection closes"

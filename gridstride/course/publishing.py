@@ -1,7 +1,7 @@
 """Makes the links that open a lesson on other services, and the cell that installs the package there.
 
-settings.ini has the course's address. The links to Colab, to Kaggle and to the lesson in the browser are made from it,
-in each notebook's first cell, in tables and on the site, and so is the command that copies the repository. `python -m
+The links to Colab, to Kaggle and to the lesson in the browser, and the command that clones the repository, are made
+from the addresses in settings.ini. They appear in each notebook's first cell, in tables and on the site. `python -m
 gridstride.course.curriculum --write` writes all of them.
 """
 
@@ -36,14 +36,16 @@ def settings(
 
 def launch_links(
     file,  # of the lesson: '01_first_kernel.ipynb'
-    meta,  # as `settings` returns them
+    course_settings,  # as `settings` returns them
     in_browser=None,  # path of the lesson's page on the site, if the lesson runs in the browser
 ) -> dict:  # {text of the link: address}
     "Return the links that open a lesson: `launch_links('01_first_kernel.ipynb', settings(root))['Open in Colab']`"
-    owner_and_name = '/'.join(meta['repository'].rstrip('/').split('/')[-2:])
-    links = {text: url.format(owner_and_name=owner_and_name, file=file, **meta) for text, url in _SERVICES.items()}
+    owner_and_name = '/'.join(course_settings['repository'].rstrip('/').split('/')[-2:])
+    links = {
+        text: url.format(owner_and_name=owner_and_name, file=file, **course_settings) for text, url in _SERVICES.items()
+    }
     if in_browser:
-        links['Run in the browser'] = f'{meta["site"]}/{in_browser}'
+        links['Run in the browser'] = f'{course_settings["site"]}/{in_browser}'
     return links
 
 
@@ -65,13 +67,15 @@ def without_links(text) -> str:
     return _LINE_OF_LINKS.sub('', text)
 
 
-def clone_commands(meta) -> str:
-    "Return the two shell commands that copy the repository and enter the copy"
-    return f'git clone {meta["repository"]}\ncd {meta["repository"].rstrip("/").rpartition("/")[2]}'
+def clone_commands(course_settings) -> str:
+    "Return the two shell commands that clone the repository and enter its folder"
+    return (
+        f'git clone {course_settings["repository"]}\ncd {course_settings["repository"].rstrip("/").rpartition("/")[2]}'
+    )
 
 
-# The cell is folded in JupyterLab and on Colab, and left out of the site and of the lessons in the browser. It is not
-# part of the lesson's code: outputs do not depend on it.
+# JupyterLab and Colab fold this cell; the site and the lessons in the browser omit it. It is not part of the lesson's
+# code, because outputs do not depend on it.
 SETUP_TAG = 'setup'
 _SETUP = '''\
 #@title Set-up: installs gridstride where it is missing, as on Colab

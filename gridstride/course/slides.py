@@ -2,8 +2,9 @@
 
     python3 course.py slides 03
 
-Each heading `##` starts a slide, and so does each code cell with outputs. nbconvert makes the sections; its own slides
-load reveal.js from the network, so they get a small presenter instead: arrow keys, space, Page Up and Page Down.
+Each heading `##` starts a slide, and so does each code cell with outputs. nbconvert makes the sections, but loads
+reveal.js from the network. This module replaces it with a small script, controlled by arrow keys, space, Page Up and
+Page Down.
 """
 
 import re
@@ -65,7 +66,9 @@ def slides(
     cells = [{**c, 'metadata': {**c['metadata'], 'slideshow': {'slide_type': slide_type(c)}}} for c in nb['cells']]
     notebook = nbformat.v4.rwbase.rejoin_lines(nbformat.from_dict({**nb, 'cells': cells}))
     html, _ = SlidesExporter().from_notebook_node(notebook)
-    html = re.sub(r'<script\b.*?</script>|<link\b[^>]*>', '', html, flags=re.S)  # reveal.js and others, of the network
+    html = re.sub(
+        r'<script\b.*?</script>|<link\b[^>]*>', '', html, flags=re.S
+    )  # reveal.js and other files from the network
     return html.replace('</head>', f'{_STYLE}</head>', 1).replace('</body>', f'{_SCRIPT}</body>', 1)
 
 

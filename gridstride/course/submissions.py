@@ -3,20 +3,21 @@
     python3 course.py grade homework --csv grades.csv
 
 A notebook is homework/STUDENT/03_shared_memory.ipynb or homework/STUDENT_03_shared_memory.ipynb. Its cells run in
-order; an error, an endless loop or the end of the process in one cell does not stop the others. After a cell with an
-answer, this process orders a verdict: the answer is judged on the exercise's cases by the course's own functions, which
-`notebook_worker` took before the notebook's first cell. So these do not count as solved:
+order; an error, an infinite loop or the end of the process in one cell does not stop the others. After a cell with an
+answer, this process requests a verdict: the course's own functions, which `notebook_worker` saved before the first
+cell, judge the answer on the cases of the exercise. So these do not count as solved:
 
-- a progress file that was written by hand: it only fills the columns `tries` and `minutes`;
+- a forged progress file: it fills only the columns `tries` and `minutes`;
 - `exercise`, a judge, its cases or a function of NumPy, PyTorch or Python that the notebook replaced;
 - an answer that searches for the expected values in its callers' frames or among all objects;
-- a verdict that the notebook sent itself: it does not have the secret, which is sent after the cell has ended.
+- a verdict that the notebook sent itself: it lacks the secret, which is sent only after the cell has ended.
 
-The sandbox keeps a notebook from other files, the network, other processes and endless output, memory or time. The
-column `isolated` states whether it did. What it cannot do: answers and judges share an interpreter, so a notebook that
-searches the memory of its process through `ctypes`, that starts a thread which forges the verdict after it has read the
-secret, or that answers with an object that equals everything can still pass. Nor does a verdict show who wrote an
-answer: a copied solution is right. Read the answers before you grade with them alone.
+The sandbox denies a notebook access to other files, the network and other processes, and limits its output, memory and
+time. The column `isolated` states whether the sandbox was active. It has limits: answers and judges share an
+interpreter, so three kinds of notebook can still pass: one that searches the memory of its process through `ctypes`,
+one with a thread that reads the secret and forges the verdict, and one whose answer is an object that equals
+everything. A verdict does not show who wrote an answer, either: a copied solution is right. Read the answers before you
+rely on the grades alone.
 """
 
 import argparse
@@ -42,7 +43,7 @@ _MAX_RESTARTS = 5  # of a notebook's process, per notebook
 _MAX_NOTEBOOK_BYTES = 64 << 20
 _MAX_PROGRESS_BYTES = 1 << 20
 _CELL_SECONDS = 120
-_GRACE_SECONDS = 10  # in which the process answers after it interrupted a cell
+_GRACE_SECONDS = 10  # after the time limit: until then the process must report that it interrupted the cell
 _MAX_NOTE = 200
 
 
@@ -55,30 +56,32 @@ def _name_before_download(path):
     return (f'{m[1]}{path.suffix}', int(m[2] or m[3])) if m else (path.name, 0)
 
 
-def _last_downloads(found, others):
-    "Return a submission per student and lesson: the one with the highest number; the rest is added to `others`"
-    last = {}
-    for submission in sorted(found, key=lambda s: _name_before_download(s.path)[1]):
-        if earlier := last.get(submission[:2]):
+def _last_downloads(submissions, others):
+    "Return a submission per student and lesson: the one with the highest number; add the earlier ones to `others`"
+    last_download = {}
+    for submission in sorted(submissions, key=lambda s: _name_before_download(s.path)[1]):
+        if earlier := last_download.get(submission[:2]):
             others.append((earlier.path, f'{submission.path.name} is a later download of the same lesson'))
-        last[submission[:2]] = submission
-    return [submission for submission in found if submission in last.values()]
+        last_download[submission[:2]] = submission
+    return [submission for submission in submissions if submission in last_download.values()]
 
 
 def find_submissions(folder) -> tuple:  # (list of `Submission`, [(other notebook, why it is skipped)])
     "Return the submitted notebooks below `folder`, and the other notebooks"
-    found, others = [], []
+    submissions, others = [], []
     for path in sorted(Path(folder).glob('*.ipynb')) + sorted(Path(folder).glob('*/*.ipynb')):
         name, _ = _name_before_download(path)
-        lesson = next((o for o in LESSONS if name == o.file or name.endswith(f'_{o.file}')), None)
+        lesson = next((lesson for lesson in LESSONS if name == lesson.file or name.endswith(f'_{lesson.file}')), None)
         is_flat = path.parent == Path(folder)
         student = name.removesuffix(f'_{lesson.file}') if is_flat and lesson else path.parent.name
         if path.is_symlink() or not lesson or (name == lesson.file) == is_flat:
             others.append((path, 'not named after a student and a lesson'))
         else:
             progress = path.parent / '.progress.json'
-            found.append(Submission(student, lesson, path, None if is_flat or not progress.is_file() else progress))
-    return _last_downloads(found, others), others
+            submissions.append(
+                Submission(student, lesson, path, None if is_flat or not progress.is_file() else progress)
+            )
+    return _last_downloads(submissions, others), others
 
 
 def _tries_and_minutes(path, name):
@@ -97,14 +100,14 @@ def _tries_and_minutes(path, name):
 # One notebook
 
 
-def _run_cells(process, cells, seconds, results, skipped, ended_at):
-    "Run the cells that are not skipped, and collect a verdict per answer; `ended_at[0]` is the index of the cell"
+def _run_cells(process, cells, seconds, results, skipped, current_cell):
+    "Run the cells that are not skipped, and collect a verdict per answer; `current_cell[0]` is the index of the cell"
     for i, source in enumerate(cells):
         if i in skipped:
             continue
-        ended_at[0] = i
-        answer = _ask(process, dict(op='cell', source=source, seconds=seconds), seconds)
-        names = answer.get('answers')
+        current_cell[0] = i
+        reply = _ask(process, dict(op='cell', source=source, seconds=seconds), seconds)
+        names = reply.get('answers')
         for name in results.keys() & set(map(str, names if isinstance(names, list) else [])):
             if not results[name][0]:
                 results[name] = _verdict(process, name, seconds)
@@ -116,12 +119,12 @@ def _ask(process, header, seconds):
 
 
 def _verdict(process, name, seconds):
-    "Order a verdict; return (solved, note)"
+    "Request a verdict; returns (solved, note)"
     secret = secrets.token_hex(16)
-    answer = _ask(process, dict(op='judge', name=name, secret=secret, seconds=seconds), seconds)
-    if answer.get('secret') != secret or answer.get('name') != name:
-        raise wire.ProcessEnded('type', 'it sent a verdict of its own')
-    return answer.get('solved') is True, str(answer.get('why'))
+    reply = _ask(process, dict(op='judge', name=name, secret=secret, seconds=seconds), seconds)
+    if reply.get('secret') != secret or reply.get('name') != name:
+        raise wire.ProcessEnded('type', 'it forged a verdict')
+    return reply.get('solved') is True, str(reply.get('why'))
 
 
 def grade_notebook(
@@ -129,48 +132,50 @@ def grade_notebook(
     lesson,  # its row of the table of lessons
     names,  # the exercises of the lesson
     seconds=_CELL_SECONDS,  # time limit of a cell
-) -> tuple:  # ({exercise: (solved, note)}, words of `ISOLATION`)
-    "Run a notebook, and judge its answers; a cell that ended the process is skipped in the next one"
+) -> tuple:  # ({exercise: (solved, note)}, the active parts of the sandbox: keys of `ISOLATION`)
+    "Run a notebook, and judge its answers; after a cell that ended the process, run the others in a new process"
     results = dict.fromkeys(names, (False, 'no answer'))
     skipped = set()
     isolation = ()
     for _ in range(_MAX_RESTARTS + 1):
-        submission, ended_at = SimpleNamespace(text='', compiles=True), [0]
+        submission, current_cell = SimpleNamespace(text='', compiles=True), [0]
         process = processes.Process(submission, 'lesson', seconds, worker=f'{__package__}.notebook_worker')
         try:
             with process:
                 _ask(process, dict(op='start', chapter=lesson.chapter), 60)
-                _run_cells(process, code(nb), seconds, results, skipped, ended_at)
+                _run_cells(process, code(nb), seconds, results, skipped, current_cell)
                 break
         except wire.ProcessEnded as e:
-            skipped.add(ended_at[0])
-            unsolved = [name for name in exercises(dict(cells=[_cell(code(nb)[ended_at[0]])])) if name in results]
+            skipped.add(current_cell[0])
+            unsolved = [
+                name for name in exercises(dict(cells=[_code_cell(code(nb)[current_cell[0]])])) if name in results
+            ]
             results |= {name: (False, e.text) for name in unsolved if not results[name][0]}
         finally:
             isolation = process.isolation
     return results, isolation
 
 
-def _cell(source):
+def _code_cell(source):
     return dict(cell_type='code', source=source)
 
 
 # A class
 
 
-def _isolated(isolation):
+def _format_isolation(isolation):
     missing = [text for word, text in ISOLATION.items() if word not in isolation]
     return f'no: {", ".join(missing)}' if missing else 'yes'
 
 
 def _note(text):
-    "Return a note in one line, which no spreadsheet takes for a formula"
+    "Return a note as one line that a spreadsheet does not interpret as a formula"
     line = plain(' '.join(text.split()))[:_MAX_NOTE]
     return f"'{line}" if line[:1] in tuple('=+-@') else line
 
 
 def _read_submitted(path):
-    "Return the notebook, or raise `ValueError` if the file is not one"
+    "Return the submitted notebook; raises `ValueError` if the file is too large or not a notebook"
     if path.stat().st_size > _MAX_NOTEBOOK_BYTES:
         raise ValueError(f'{path} is larger than {_MAX_NOTEBOOK_BYTES >> 20} MiB')
     nb = read(path)
@@ -187,7 +192,7 @@ def grade(
     try:
         nb = _read_submitted(submission.path)
         results, isolation = grade_notebook(nb, submission.lesson, names, seconds)
-        isolated = _isolated(isolation)
+        isolated = _format_isolation(isolation)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
         results, isolated = dict.fromkeys(names, (False, f'the file is not a notebook: {e}')), ''
     head = _note(submission.student), submission.lesson.number
@@ -209,13 +214,13 @@ def _parse(argv):
 def main(argv=None) -> int:  # exit status
     "Grade the notebooks in a folder, and write the table to a file or to the standard output"
     args = _parse(argv)
-    found, others = find_submissions(args.folder)
-    for path, why in others:
-        print(f'{path}: skipped, {why}', file=sys.stderr)
-    if not found:
+    submissions, others = find_submissions(args.folder)
+    for path, reason in others:
+        print(f'{path}: skipped, {reason}', file=sys.stderr)
+    if not submissions:
         return print(f'{args.folder} has no notebook STUDENT/NN_slug.ipynb', file=sys.stderr) or 2
     rows = []
-    for submission in found:
+    for submission in submissions:
         rows += grade(submission, args.seconds)
         print(_summary(submission, rows), file=sys.stderr, flush=True)
     _write(rows, args.csv)
@@ -225,11 +230,11 @@ def main(argv=None) -> int:  # exit status
 
 def _summary(submission, rows):
     "Return a line on the notebook that was graded last"
-    mine = [row for row in rows if row[:2] == [_note(submission.student), submission.lesson.number]]
-    num_solved = sum(row[3] == 'yes' for row in mine)
-    isolated = mine[0][6] if mine else ''
+    own_rows = [row for row in rows if row[:2] == [_note(submission.student), submission.lesson.number]]
+    num_solved = sum(row[3] == 'yes' for row in own_rows)
+    isolated = own_rows[0][6] if own_rows else ''
     warning = f'; not isolated on this system: {isolated[4:]}' if isolated.startswith('no: ') else ''
-    return f'{submission.path}: {num_solved} of {len(mine)} exercises solved{warning}'
+    return f'{submission.path}: {num_solved} of {len(own_rows)} exercises solved{warning}'
 
 
 def _write(rows, path):

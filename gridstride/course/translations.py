@@ -46,11 +46,13 @@ __all__ = [
 ]
 
 LOCALE = NBS / 'locale'
-FINDINGS = 'messages'  # the name of the catalogue of findings, where others have a lesson's slug
+FINDINGS = 'messages'  # the name of the catalogue of findings; other catalogues are named after a lesson's slug
 _UNREVIEWED = 'unreviewed: '
-_HEADER = 'header_comment msgid_bugs_address last_translator language_team revision_date fuzzy'.split()
+_HEADER_FIELDS = 'header_comment msgid_bugs_address last_translator language_team revision_date fuzzy'.split()
 
-Source = namedtuple('Source', 'context text comment', defaults=('',))  # a message: context, English text
+Source = namedtuple(
+    'Source', 'context text comment', defaults=('',)
+)  # a message: its context, English text, and a comment for translators
 
 
 # The texts to translate
@@ -66,7 +68,7 @@ def lesson_file(slug) -> Path:
 def sources_of(
     name,  # slug of a lesson, or 'messages'
 ) -> list:  # of `Source`
-    "Return the texts that a catalogue has, in order"
+    "Return the texts of a catalogue, in order"
     return _finding_sources() if name == FINDINGS else [Source(*item) for item in _prose(read(lesson_file(name)))]
 
 
@@ -79,26 +81,26 @@ def _prose(nb):
 
 
 def _finding_sources():
-    "Return the templates of findings, each once, with the names of the rows that have it"
+    "Return the templates of findings, each once, with the names of its rows"
     rows = {}
     for text, row in _finding_texts():
         if re.search('[a-z]', re.sub(r'\{[^}]*\}', '', text)):  # fields alone need no translation
             rows.setdefault(text, []).append(row)
     words = [Source(field, word) for field, values in messages.VALUES.items() for word in values]
-    return [Source('', text, ', '.join(dict.fromkeys(found))) for text, found in rows.items()] + words
+    return [Source('', text, ', '.join(dict.fromkeys(row_names))) for text, row_names in rows.items()] + words
 
 
 def _finding_texts():
     "Yield (template, name of its row) of all tables"
     for (kind, code), words in messages.WORDS.items():
         for text in words:
-            yield from ((template, f'{kind} {code}') for template in _dialects(text))
+            yield from ((template, f'{kind} {code}') for template in _templates(text))
     for name, text in chain(messages.HINTS.items(), messages.PHRASES.items(), messages.PARTS.items()):
-        yield from ((template, name) for template in _dialects(text))
+        yield from ((template, name) for template in _templates(text))
 
 
-def _dialects(text):
-    "Return the templates of a text, one, or one per dialect"
+def _templates(text):
+    "Return the templates of a text: the text itself, or one template per dialect"
     return [text] if isinstance(text, str) else [*text.values()]
 
 
@@ -133,36 +135,36 @@ def updated(
     catalogue,
     sources,  # the present texts, as `sources_of` returns them
 ):  # a new catalogue
-    "Return a catalogue of the present texts; the translation of a text that has changed is marked as fuzzy"
+    "Return a catalogue of the present texts; marks the translation of a changed text as fuzzy"
     from babel.messages.catalog import Catalog
 
-    new = Catalog(catalogue.locale, **{name: getattr(catalogue, name) for name in _HEADER})
+    new = Catalog(catalogue.locale, **{name: getattr(catalogue, name) for name in _HEADER_FIELDS})
     present = {(source.context, source.text) for source in sources}
-    gone = [m for m in catalogue if m.id and m.string and ((m.context or ''), m.id) not in present]
+    removed = [m for m in catalogue if m.id and m.string and ((m.context or ''), m.id) not in present]
     for source in sources:
-        _add(new, source, catalogue.get(source.text, source.context or None), gone)
+        _add(new, source, catalogue.get(source.text, source.context or None), removed)
     return new
 
 
-def _add(catalogue, source, old, gone):
-    "Add a text with its translation, `old`, or else with that of the text from which it was made, marked as fuzzy"
-    from_other = None if old else _earlier(source, gone)
-    message = old or from_other
+def _add(catalogue, source, old, removed):
+    "Add a text with its message in the old catalogue, or else with the fuzzy translation of its earlier text"
+    earlier = None if old else _find_earlier(source, removed)
+    message = old or earlier
     catalogue.add(
         source.text,
         message.string if message else '',
-        flags={'fuzzy'} if from_other else message.flags & {'fuzzy'} if message else (),
+        flags={'fuzzy'} if earlier else message.flags & {'fuzzy'} if message else (),
         auto_comments=[source.comment] if source.comment else (),
         user_comments=message.user_comments if message else (),
         context=source.context or None,
     )
 
 
-def _earlier(source, gone):
-    "Return the message from which a text was made: that of the same cell, or of findings the most similar; or None"
-    same = {m.id: m for m in gone if (m.context or '') == source.context}
-    closest = difflib.get_close_matches(source.text, same, 1) if not source.context else [*same]
-    return same[closest[0]] if closest else None
+def _find_earlier(source, removed):
+    "Return the message of the earlier text: that of the same cell, or for findings the most similar one; or None"
+    candidates = {m.id: m for m in removed if (m.context or '') == source.context}
+    closest = difflib.get_close_matches(source.text, candidates, 1) if not source.context else [*candidates]
+    return candidates[closest[0]] if closest else None
 
 
 def update(language, name):
@@ -174,7 +176,9 @@ def update(language, name):
 
 
 # Lines of a header that Babel writes with placeholders, and those that differ with each run
-_NO_HEADER = re.compile(r'^"(?:.*(?:VERSION|EMAIL@ADDRESS|YEAR-MO|<LL@li).*|POT-Creation.*|Generated-By.*)\\n"\n', re.M)
+_VARYING_HEADER_LINE = re.compile(
+    r'^"(?:.*(?:VERSION|EMAIL@ADDRESS|YEAR-MO|<LL@li).*|POT-Creation.*|Generated-By.*)\\n"\n', re.M
+)
 
 
 def _po_text(catalogue):
@@ -184,7 +188,7 @@ def _po_text(catalogue):
     file = io.BytesIO()
     pofile.write_po(file, catalogue, width=0)
     header, end, entries = file.getvalue().decode().partition('\n\n')
-    return _NO_HEADER.sub('', header + '\n') + end[1:] + entries
+    return _VARYING_HEADER_LINE.sub('', header + '\n') + end[1:] + entries
 
 
 def unreviewed_notice(catalogue) -> str:
@@ -198,7 +202,7 @@ def unreviewed_notice(catalogue) -> str:
 _FENCE = re.compile(r'^```.*?^```', re.M | re.S)
 _CODE = re.compile(r'`[^`]+`')
 _LINK = re.compile(r'\]\([^)\s]+\)')
-_KEPT = {  # in this order: each is removed before the next is looked for
+_KEPT_PATTERNS = {  # searched in this order; the matches of each are removed before the next search
     'code block': _FENCE,
     'code': _CODE,
     'link': _LINK,
@@ -212,18 +216,18 @@ _KEPT = {  # in this order: each is removed before the next is looked for
 
 
 def differences(source, translation) -> dict:  # {kind: (missing, added)}
-    "Return what a translation does not keep: code, links, formulas, fields, HTML tags, headings, tables and figures"
-    found = {}
-    for kind, pattern in _KEPT.items():
+    "Compare a translation with its source: code, links, formulas, fields, HTML tags, headings, table cells and numbers"
+    changes = {}
+    for kind, pattern in _KEPT_PATTERNS.items():
         before, after = (Counter(map(_comparable, pattern.findall(text))) for text in (source, translation))
         if before != after:
-            found[kind] = (sorted((before - after).elements()), sorted((after - before).elements()))
+            changes[kind] = (sorted((before - after).elements()), sorted((after - before).elements()))
         source, translation = (pattern.sub(' ', text) for text in (source, translation))
-    return found
+    return changes
 
 
 def _comparable(text):
-    "Return a number without its separators, which are those of the language; any other text as it is"
+    "Return a number without its separators, which depend on the language; any other text unchanged"
     return re.sub('[.,]', '', text) if text[0].isdigit() else text
 
 
@@ -250,19 +254,19 @@ def build(language, slug, folder):  # (path of the notebook, ids of the cells th
     "Write the translated notebook of a lesson into a folder"
     source, path = lesson_file(slug), path_of(language, slug)
     if not path.exists():
-        raise LookupError(f'There is no catalogue {path.relative_to(ROOT)}. `update {language} {slug}` makes it.')
-    nb, english = translated_notebook(read(source), read_catalogue(path))
+        raise LookupError(f'There is no catalogue {path.relative_to(ROOT)}. Create it with `update {language} {slug}`.')
+    nb, untranslated_ids = translated_notebook(read(source), read_catalogue(path))
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / source.name, json.dumps(nb, indent=1, ensure_ascii=False) + '\n')
-    return folder / source.name, english
+    return folder / source.name, untranslated_ids
 
 
 # The command
 
 
 def _stale(catalogue):
-    "Return the context of each fuzzy message of a lesson, or the beginning of its text"
+    "Return the context of each fuzzy message, or the beginning of its text if it has no context"
     return [m.context or f'{m.id[:40]}...' for m in catalogue if m.id and m.fuzzy]
 
 
@@ -271,8 +275,10 @@ def table() -> Table:
     rows = []
     for path in catalogue_paths():
         catalogue = read_catalogue(path)
-        done = sum(bool(m.string) and not m.fuzzy for m in catalogue if m.id)
-        rows.append((path.parent.name, path.stem, f'{done} of {len(catalogue)}', ', '.join(_stale(catalogue))))
+        num_translated = sum(bool(m.string) and not m.fuzzy for m in catalogue if m.id)
+        rows.append(
+            (path.parent.name, path.stem, f'{num_translated} of {len(catalogue)}', ', '.join(_stale(catalogue)))
+        )
     return Table(('<language', '<catalogue', 'translated', '<fuzzy'), rows)
 
 
@@ -286,27 +292,27 @@ def _update_all(language, name):
 
 def _build(language, slug, folder):
     "Build a notebook, and print which cells remain English"
-    path, english = build(language, slug, folder)
+    path, untranslated_ids = build(language, slug, folder)
     print(path)
-    if english:
-        print(f'Cells without a current translation, which remain English: {", ".join(english)}')
+    if untranslated_ids:
+        print(f'Cells without a current translation, which remain English: {", ".join(untranslated_ids)}')
 
 
 def _parser():
     description = __doc__.splitlines()[0]
     parser = argparse.ArgumentParser(prog='python -m gridstride.course.translations', description=description)
     commands = parser.add_subparsers(dest='command')
-    one = commands.add_parser('update', help='write a catalogue with the present texts, or all catalogues')
-    one.add_argument('language', nargs='?')
-    one.add_argument('name', nargs='?', help="slug of a lesson, or 'messages'")
-    notebook = commands.add_parser('build', help='write the translated notebook of a lesson')
+    update_parser = commands.add_parser('update', help='update one catalogue to the present texts, or all catalogues')
+    update_parser.add_argument('language', nargs='?')
+    update_parser.add_argument('name', nargs='?', help="slug of a lesson, or 'messages'")
+    build_parser = commands.add_parser('build', help='write the translated notebook of a lesson')
     for name in ('language', 'slug', 'folder'):
-        notebook.add_argument(name)
+        build_parser.add_argument(name)
     return parser
 
 
 def main(argv=None):  # None: the command line
-    "List, update or build"
+    "List or update catalogues, or build a translated notebook"
     args = _parser().parse_args(argv)
     try:
         if args.command == 'build':

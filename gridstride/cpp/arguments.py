@@ -5,7 +5,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from ..diagnostics.launch_config import argument_error, count_arguments
+from ..diagnostics.launch_config import argument_error, check_argument_count
 
 # A pointer parameter takes a tensor of its element type; `float4 *` takes a tensor of floats. A pointer to a type that
 # the source defines takes any tensor; a parameter of such a type takes an object that has the bytes.
@@ -176,6 +176,6 @@ def check_argument(
 
 def check_arguments(kernel: str, params: list, args, device: str):
     "Raise `LaunchError` for a wrong number of arguments, `TypeError` for the first argument that cannot be passed"
-    count_arguments(kernel, [spell_param(p) for p in params], len(args))
+    check_argument_count(kernel, [spell_param(p) for p in params], len(args))
     for i, (x, p) in enumerate(zip(args, params)):
         check_argument(x, p, partial(argument_error, kernel, i, spell_param(p)), device)

@@ -1,4 +1,4 @@
-"""Finds the arrays that an access may belong to if its address is in no array, by the learner's lines.
+"""Finds, from the learner's lines, the arrays that an access may belong to if its address is not in any array.
 
 After an overflow, a 32-bit index may be gigabytes past its array, so the address does not identify the array. But the
 line names the pointers that it uses, the lines before it assign these pointers, and a call shows which array is passed
@@ -44,13 +44,13 @@ def accessed_arrays(
     access,  # 'read', 'write' or 'atomic'
     calls,  # `Lines` from the access to the kernel, the innermost first
     arrays,  # the names of the kernel's arrays
-):  # (names of arrays, whether the line uses no pointer of unknown origin)
-    "Return the arrays that an access may be to, in the order of the line"
-    executed = calls[0]
+):  # (names of arrays, whether the origin of every pointer in the line is known)
+    "Return the arrays that an access may belong to, in the order in which the line names them"
+    innermost = calls[0]
     uses = [
         use
-        for use in _uses(_code_of(executed.line), executed.code, arrays)
-        if not _is_declared_array(use.pointer, executed.code)
+        for use in _uses(_code_of(innermost.line), innermost.code, arrays)
+        if not _is_declared_array(use.pointer, innermost.code)
     ]
     matching_uses = [use for use in uses if use.kind in _USE_KINDS[access]]
     uses = matching_uses or (
@@ -58,8 +58,8 @@ def accessed_arrays(
     )  # a function may write through a reference that is passed to it
     arrays_of_uses = [(use, _arrays_of(use.pointer, calls, arrays)) for use in uses]
     if any(not names and use.kind != 'address' for use, names in arrays_of_uses):
-        return _array_names(arrays_of_uses, lambda use: _is_product(use, executed.code)), False
-    return _array_names(arrays_of_uses, lambda use: _may_be_large(use, executed.code, arrays)) or _array_names(
+        return _array_names(arrays_of_uses, lambda use: _is_product(use, innermost.code)), False
+    return _array_names(arrays_of_uses, lambda use: _may_be_large(use, innermost.code, arrays)) or _array_names(
         arrays_of_uses
     ), True
 
@@ -89,8 +89,8 @@ def _uses(line, code, arrays):
         end = _end_of_indices(line, m.end())
         indices = line[m.end() : end]
         name = _cast_pointer(line, m.start(2)) if m[2] == ')' else m[2]
-        loaded = re.search(r'\]\s*\[', indices) and re.search(rf'\*\s*\*[^,;)=]*\b{name}\b', code)
-        yield _Use('' if m[1] or loaded else name, indices, _access_kind(line, m.start(2), end))
+        is_loaded_pointer = re.search(r'\]\s*\[', indices) and re.search(rf'\*\s*\*[^,;)=]*\b{name}\b', code)
+        yield _Use('' if m[1] or is_loaded_pointer else name, indices, _access_kind(line, m.start(2), end))
     for m in _STAR.finditer(line):
         yield _parse_dereference(line, m.end())
     for m in re.finditer(r'(?<![\w.>])(\w+)\s*->', line):
@@ -187,11 +187,13 @@ def _pointers_in(value):
 
 def _arguments_of(parameter, callee, caller):
     "Return [the argument that a call passes for a parameter]; [] if it is not found"
-    head = re.search(rf'\b{callee.function}\s*\(', callee.code)
+    definition = re.search(rf'\b{callee.function}\s*\(', callee.code)
     call = re.search(rf'\b{callee.function}\s*(?:<[^;()]*>)?\s*\(', _code_of(caller.line))
-    if not head or not call:
+    if not definition or not call:
         return []
-    names = [re.search(r'(\w*)\s*(?:\[\s*\])?\s*$', text)[1] for text in _split_brackets(callee.code, head.end() - 1)]
+    names = [
+        re.search(r'(\w*)\s*(?:\[\s*\])?\s*$', text)[1] for text in _split_brackets(callee.code, definition.end() - 1)
+    ]
     values = _split_brackets(_code_of(caller.line), call.end() - 1)
     return [value for name, value in zip(names, values) if name == parameter]
 
@@ -203,9 +205,9 @@ def _split_brackets(text, opening):
 
 # How large an index may be
 
-_GRID = re.compile(r'(block|grid)(Idx|Dim)\.\w\s*\*\s*(block|grid)(Idx|Dim)\.\w')
-_SMALL = re.compile(r'\b(?:thread|block|grid)(?:Idx|Dim)\.\w\b|\b(?:int|unsigned|const|size_t|long)\b')
-_WIDE = 'size_t', 'long', 'int64_t', 'uint64_t', 'ptrdiff_t'
+_GRID_OFFSET = re.compile(r'(block|grid)(Idx|Dim)\.\w\s*\*\s*(block|grid)(Idx|Dim)\.\w')
+_SMALL_TERM = re.compile(r'\b(?:thread|block|grid)(?:Idx|Dim)\.\w\b|\b(?:int|unsigned|const|size_t|long)\b')
+_WIDE_TYPES = 'size_t', 'long', 'int64_t', 'uint64_t', 'ptrdiff_t'
 
 
 def _expand_index(use, code):
@@ -216,17 +218,17 @@ def _expand_index(use, code):
     while new_names := {*re.findall(r'(?<![\w.])[A-Za-z_]\w*', text)} - names:
         names |= new_names
         text = ' '.join([text, *(value for name in sorted(new_names) for value in _values_of(name, code))])
-    return _GRID.sub('', text)
+    return _GRID_OFFSET.sub('', text)
 
 
 def _may_be_large(use, code, arrays):
     "Return whether the index may be large; thread indices, block indices and constants are small"
-    text = _SMALL.sub('', _expand_index(use, code))
-    unset = {name for name in re.findall(r'(?<![\w.])[A-Za-z_]\w*', text) if not _values_of(name, code)}
-    return bool(unset - {*arrays} or re.search(r'[\w)]\s*\*|<<|\w\s*\[', text))
+    text = _SMALL_TERM.sub('', _expand_index(use, code))
+    unassigned = {name for name in re.findall(r'(?<![\w.])[A-Za-z_]\w*', text) if not _values_of(name, code)}
+    return bool(unassigned - {*arrays} or re.search(r'[\w)]\s*\*|<<|\w\s*\[', text))
 
 
 def _is_product(use, code):
     "Return whether the index is a 32-bit product"
     text = _expand_index(use, code)
-    return bool(re.search(r'\*|<<', text)) and not any(wide in text for wide in _WIDE)
+    return bool(re.search(r'\*|<<', text)) and not any(wide in text for wide in _WIDE_TYPES)

@@ -27,15 +27,15 @@ dialect (in the simulator, or in the emulator with `engine='c'`), `'cuda'` for C
 wording of `'python'` where it has none of its own.
 A template names its fields as `str.format` does. Some of them mean the same in every row:
 
-- `array`, a name, and `index`, a tuple of integers, become attributes of the exception; `element` is made of the two
-  as the dialect writes it, `s[3, 4]` or `s[3][4]`, and `subscript` is made of the index alone, `105` or `(3, 4)`. If
+- `array`, a name, and `index`, a tuple of integers, become attributes of the exception; `element` combines the two
+  as the dialect writes it, `s[3, 4]` or `s[3][4]`, and `subscript` is the index alone, `105` or `(3, 4)`. If
   the array is unknown, `space` names the memory instead: 'shared memory'.
 - `access` is 'read', 'write', 'atomic', or 'access' if it is unknown which of the three; `access_to` adds its
-  preposition, as in 'write to'. `extent` is made of `shape`: '100 elements', or 'shape (4, 25)'.
-- `candidates` are the elements that an access may be to, (array, index, size); `either` lists them.
-- `before` and `now` are the two accesses of a race, as in 'read' and 'written'; `hazard` is made of them,
+  preposition, as in 'write to'. `extent` is derived from `shape`: '100 elements', or 'shape (4, 25)'.
+- `candidates` are the elements that the access may have been to, (array, index, size); `either` lists them.
+- `before` and `now` are the two accesses of a race, as in 'read' and 'written'; `hazard` is derived from them,
   'read after write'.
-- `threads` is a number of threads; `waiting` is made of it, '1 thread waits'.
+- `threads` is a number of threads; `waiting` is derived from it, '1 thread waits'.
 - `thread` is a position (x, y, z) and is shown without the dimensions that are not used.
 
 A code for the C++ side of the emulator must be a C identifier. To add one, add a row to `messages.WORDS`, the same kind
@@ -45,12 +45,12 @@ tuple of integers, or a `Phrase`: a part of the sentence that has a row of its o
 of its own. Addresses and masks are integers there; the row formats them (`{mask:#x}`).
 A test compares the C++ side with the rows: its list of codes, and the fields that each call sets.
 
-With `settings.lang`, `catalogues` translates the templates, their parts and their words; names, values and the lines
-on where it happened remain as they are.
+With `settings.lang`, `catalogues` translates the templates, their parts and their words. Names, values and the lines
+that give the location are not translated.
 
 The hint depends on the learner's line, too: `hints.hint_for` may choose a row of `messages.HINTS` instead of the
 hint of `WORDS`. `how_to_disable` returns how to run without a check, which is not possible for the findings in
-`ALWAYS`; the page of a message and `help(error)` show it. Some findings are warnings: `WARNINGS`.
+`ALWAYS_REPORTED`; the page of a message and `help(error)` show it. Some findings are warnings: `WARNINGS`.
 
 A feature that the simulator does not support is not a finding: `NotSimulated` has no row, its text is written where it
 is raised.
@@ -98,7 +98,7 @@ __all__ = [
     'TunedInPlace',
     'UndefinedLanes',
     'WrongArgument',
-    'ALWAYS',
+    'ALWAYS_REPORTED',
     'WARNINGS',
     'element',
     'exception_of',
@@ -138,7 +138,7 @@ class KernelError(ShortTracebackError, Exception):
         array=None,
         index=None,  # of the element
         other=None,  # an `Access`
-        called=None,  # (line, its text, its file or nothing) of the kernel's line that called the function with `line`
+        called=None,  # (line, its text, optionally its file) of the kernel's call, if `line` is in a called function
         calls=(),  # the call stack, each a `Call`, the innermost first; empty if it is unknown
         advice=None,  # (name of a row of `HINTS`, its fields), if it replaces the hint of the finding's row
         code=None,  # of the finding, in `WORDS`
@@ -368,9 +368,7 @@ class Location(NamedTuple):
     source: str = ''  # the text of that line
     block: tuple = None  # (x, y, z)
     thread: tuple = None  # (x, y, z)
-    called: tuple = (
-        None  # (line, its text, its file or nothing) of the kernel's line that called the function with `line`
-    )
+    called: tuple = None  # (line, its text, optionally its file) of the call in the kernel, if it called a function
     lines_before: str = ''  # the lines of the function before that line
     lines_from: str = ''  # the unstripped text of that line, and the lines of the function after it
     calls: tuple = ()  # the call stack, each a `Call`, the innermost first
@@ -402,7 +400,7 @@ WARNINGS = {
 }
 
 # kind -> codes of findings that are reported even if their check is disabled, because the kernel cannot continue
-ALWAYS = dict(
+ALWAYS_REPORTED = dict(
     memcheck='indices index_type no_shared_address fault_outside fault_no_array fault_freed fault_null fault_address '
     'host_function host_virtual misplaced host_reads host_writes host_reads_symbol host_writes_symbol host_symbol '
     'host_memory_given device_memory_given failed_alloc copy_target no_block copy_to_no_block not_its_own bulk_bytes '
@@ -430,7 +428,7 @@ def _templates_of(kind, code, dialect):
 
 
 def _dialect_text(text, dialect):
-    "Return the text of a dialect; Triton uses Python's if it has none of its own"
+    "Return the text for a dialect; Triton uses that of Python if it has none of its own"
     return text if isinstance(text, str) else text.get(dialect) or text['python']
 
 
@@ -444,7 +442,7 @@ def field_names(kind, code):
     return set().union(*(_DERIVED_FROM.get(name, {name}) for name in names))
 
 
-_DERIVED_FROM = dict(  # derived field -> the fields that it is made of
+_DERIVED_FROM = dict(  # derived field -> the fields that it is derived from
     element={'array', 'index'},
     subscript={'index'},
     access_to={'access'},
@@ -466,59 +464,65 @@ def _fill(template, fields, dialect, hint_fields={}):
 
 def _format_fields(fields, dialect, language):
     "Format the fields as the templates show them"
-    shown = {k: _format_phrase(v, dialect, language) if isinstance(v, Phrase) else v for k, v in (fields or {}).items()}
+    formatted = {
+        k: _format_phrase(v, dialect, language) if isinstance(v, Phrase) else v for k, v in (fields or {}).items()
+    }
     for k in ('thread', 'in_block'):
-        if k in shown:
-            shown[k] = position(shown[k])
-    name = shown.get('array') or shown.get('space') or ''
-    threads = shown.get('threads')
-    shown['waiting'] = _part('thread_waits' if threads == 1 else 'threads_wait', language, threads=threads)
-    shown.setdefault('element', element(name, shown.get('index'), dialect))
-    return {**shown, **_translate_values(shown, language), **_derive_fields(shown, language)}
+        if k in formatted:
+            formatted[k] = position(formatted[k])
+    name = formatted.get('array') or formatted.get('space') or ''
+    threads = formatted.get('threads')
+    formatted['waiting'] = _format_part('thread_waits' if threads == 1 else 'threads_wait', language, threads=threads)
+    formatted.setdefault('element', element(name, formatted.get('index'), dialect))
+    return {**formatted, **_translate_values(formatted, language), **_derive_fields(formatted, language)}
 
 
-def _part(name, language, **fields):
+def _format_part(name, language, **fields):
     "Translate and format a row of `PARTS`"
     return translated(PARTS[name], language).format(**fields)
 
 
-def _translate_values(shown, language):
+def _translate_values(formatted, language):
     "Translate the values of those fields that are words, such as 'read'"
-    return {k: translated(shown[k], language, k) for k in VALUES if language and shown.get(k) in VALUES[k]}
+    return {k: translated(formatted[k], language, k) for k in VALUES if language and formatted.get(k) in VALUES[k]}
 
 
-def _derive_fields(shown, language):
-    "Derive the fields that are made of others, as the module's docstring lists them"
-    index, now, before = (shown.get(k) for k in ('index', 'now', 'before'))
+def _derive_fields(formatted, language):
+    "Derive fields from others, as the docstring of the module lists them"
+    index, now, before = (formatted.get(k) for k in ('index', 'now', 'before'))
     return dict(
         subscript=index[0] if index and len(index) == 1 else index,
-        **({'access_to': _with_preposition(shown['access'], language)} if 'access' in shown else {}),
-        **({'extent': _format_extent(shown['shape'], language)} if 'shape' in shown else {}),
-        **({'either': _format_candidates(shown['candidates'], language)} if 'candidates' in shown else {}),
+        **({'access_to': _with_preposition(formatted['access'], language)} if 'access' in formatted else {}),
+        **({'extent': _format_extent(formatted['shape'], language)} if 'shape' in formatted else {}),
+        **({'either': _format_candidates(formatted['candidates'], language)} if 'candidates' in formatted else {}),
         **({'hazard': _format_hazard(now, before, language)} if now and before else {}),
     )
 
 
 def _with_preposition(access, language):
-    return _part(f'{access}_to', language) if access in VALUES['access'] else f'{access} to'
+    return _format_part(f'{access}_to', language) if access in VALUES['access'] else f'{access} to'
 
 
 def _format_extent(shape, language):
     "Format the size of an array: `100 elements`, or `shape (4, 25)`"
     if len(shape) > 1:
-        return _part('has_shape', language, shape=shape)
-    return _part('one_element', language) if tuple(shape) in ((), (1,)) else _part('elements', language, count=shape[0])
+        return _format_part('has_shape', language, shape=shape)
+    return (
+        _format_part('one_element', language)
+        if tuple(shape) in ((), (1,))
+        else _format_part('elements', language, count=shape[0])
+    )
 
 
 def _format_candidates(candidates, language):
-    "Format the elements that an access may be to: `x[-5] (100 elements) or y[7] (50 elements)`"
-    shown = (f'{array}[{index}] ({_format_extent((size,), language)})' for array, index, size in candidates)
-    return _part('or', language).join(shown)
+    "Format the elements that an access may have been to: `x[-5] (100 elements) or y[7] (50 elements)`"
+    elements = (f'{array}[{index}] ({_format_extent((size,), language)})' for array, index, size in candidates)
+    return _format_part('or', language).join(elements)
 
 
 def _format_hazard(now, before, language):
     "Format the kind of a data race: 'read after write'"
-    return _part(f'{_access_noun(now)}_after_{_access_noun(before)}', language)
+    return _format_part(f'{_access_noun(now)}_after_{_access_noun(before)}', language)
 
 
 def _access_noun(verb):
@@ -546,7 +550,7 @@ def how_to_disable(kind, code, dialect):
 
     >>> how_to_disable('racecheck', 'race', 'cuda')
     "To run without this check: with cpp.options(checks='no racecheck'): ..." """
-    if kind not in ('memcheck', 'racecheck', 'initcheck', 'synccheck') or code in ALWAYS.get(kind, '').split():
+    if kind not in ('memcheck', 'racecheck', 'initcheck', 'synccheck') or code in ALWAYS_REPORTED.get(kind, '').split():
         return ''
     return f"To run without this check: with {_OPTIONS[dialect]}(checks='no {kind}'): ..."
 

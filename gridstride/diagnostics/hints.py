@@ -1,4 +1,4 @@
-"""Selects the hint of a finding by the lines of the kernel: which index lacks a guard, which update needs an atomic.
+"""Selects the hint of a finding from the lines of the kernel: which index lacks a guard, which update needs an atomic.
 
 A finding names the array, the element and the lines. How to fix it depends on how those lines are written: a
 missing guard, a guard that lets too many threads in, a wrong stride and an index from memory are all reported as
@@ -9,7 +9,7 @@ It does not guess: a finding whose line does not show the mistake keeps the hint
 
 import re
 
-from .index_hints import fixed_size_hint, index_hint, moved_hint, moves_of, wrong_word_hint
+from .index_hints import fixed_size_hint, index_hint, moved_hint, moves_of, connective_or_order_hint
 from .race_hints import is_lockstep_exchange, race_hint
 from .source_lines import strip_comment
 
@@ -33,7 +33,7 @@ def hint_for(
         kind == 'memcheck'
         and code in ('outside', 'before')
         and line
-        and (hint := wrong_word_hint(fields, line, lines_before))
+        and (hint := connective_or_order_hint(fields, line, lines_before))
     ):
         return hint
     if kind == 'memcheck' and code == 'outside' and line and not fields.get('inner'):
@@ -43,8 +43,8 @@ def hint_for(
         return index_hint(fields, line, lines_before)
     if kind == 'memcheck' and code == 'outside_named' and line:
         return fixed_size_hint(fields, line, lines_before)
-    if kind == 'memcheck' and code in _OUTSIDE_ALL_ARRAYS and (wraps := _UNSIGNED.search(line)):
-        return 'below_0', dict(expr=wraps[0])
+    if kind == 'memcheck' and code in _OUTSIDE_ALL_ARRAYS and (unsigned_difference := _UNSIGNED.search(line)):
+        return 'below_0', dict(expr=unsigned_difference[0])
     if kind == 'racecheck' and code in ('race', 'race_of_blocks', 'race_of_cluster') and line and other:
         return race_hint(code, fields, line, location, other, lines_before)
     if code == 'race_of_volatiles' and is_lockstep_exchange(fields, line, location, other):

@@ -13,9 +13,9 @@ from .source_lines import (
     find_uses,
 )
 
-__all__ = ['axes_hint', 'fixed_size_hint', 'index_hint', 'moved_hint', 'moves_of', 'wrong_word_hint']
+__all__ = ['axes_hint', 'fixed_size_hint', 'index_hint', 'moved_hint', 'moves_of', 'connective_or_order_hint']
 
-_GRID = re.compile(r'(block|grid)(Idx|Dim)\.\w\s*\*\s*(block|grid)(Idx|Dim)\.\w')
+_GRID_OFFSET = re.compile(r'(block|grid)(Idx|Dim)\.\w\s*\*\s*(block|grid)(Idx|Dim)\.\w')
 
 
 def index_hint(fields, line, lines_before):
@@ -28,8 +28,8 @@ def index_hint(fields, line, lines_before):
     parts = split_indices(indices[0]) if len(indices) == 1 else list(indices)
     if len(shape) > 1:
         return axes_hint(array, shape, index, parts if len(parts) == len(shape) else None)
-    if index[0] >= shape[0] and (farthest := _farthest(accesses)):
-        return 'farthest', dict(expr=farthest, size=shape[0])
+    if index[0] >= shape[0] and (largest := _largest_index(accesses)):
+        return 'farthest', dict(expr=largest, size=shape[0])
     if len(parts) != 1:
         return None
     expr, size = parts[0], shape[0]
@@ -37,14 +37,14 @@ def index_hint(fields, line, lines_before):
         return 'from_memory', dict(expr=expr, at=index[0])
     guards = list(guards_of(variables_in(expr), [line, *reversed(lines_before)]))
     guard = guards[0] if guards else None
-    is_flat = _is_flat(_GRID.sub('', expr)) and not _is_strided(expr, line, lines_before)
+    is_flat = _is_flat(_GRID_OFFSET.sub('', expr)) and not _is_strided(expr, line, lines_before)
     if is_flat and (wide_guards := [guard for guard in guards if guard.includes_bound]):
-        return _too_many_hint(wide_guards[0])
+        return _bound_included_hint(wide_guards[0])
     if guard and guard.includes_bound and not is_flat and '+' not in expr:
         return 'one_too_many', dict(guard=guard.text, last=size - 1, size=size)
     if is_flat and (
         not any(guard.name in _row_variables(expr) for guard in guards)
-        or _has_free_column(expr, guards, [line, *lines_before])
+        or _has_unguarded_column(expr, guards, [line, *lines_before])
     ):
         return 'guard_flat', dict(expr=expr)
     if guard:
@@ -52,27 +52,29 @@ def index_hint(fields, line, lines_before):
     return 'guard', dict(expr=expr, size=size)
 
 
-def _too_many_hint(guard):
+def _bound_included_hint(guard):
     "Return the hint for a guard that includes its bound"
-    right = guard.corrected if guard.comparison.startswith(guard.name) else guard.bound  # for a `range`, only the bound
-    return 'row_too_many', dict(guard=guard.text, bound=guard.bound, wrote=guard.comparison, right=right)
+    corrected = (
+        guard.corrected if guard.comparison.startswith(guard.name) else guard.bound
+    )  # for a `range`, only the bound
+    return 'row_too_many', dict(guard=guard.text, bound=guard.bound, wrote=guard.comparison, right=corrected)
 
 
 # a wrong `&&` or `||`, or two swapped variables
 
 
-def wrong_word_hint(fields, line, lines_before):
-    "Select the hint for a guard with `&&` instead of `||`, or vice versa, or an index with its two parts swapped"
+def connective_or_order_hint(fields, line, lines_before):
+    "Select the hint for a guard with `&&` instead of `||`, or vice versa, or for a swapped row and column"
     accesses = {indices for *_, indices in find_uses(line, fields['array']) if indices}
     parts = [part for indices in accesses for index in indices for part in split_indices(index)]
     names = set().union(*map(variables_in, parts))
-    if wrong_connective := _wrong_connective_hint([line, *reversed(lines_before)], names):
-        return wrong_connective
+    if connective_hint := _wrong_connective_hint([line, *reversed(lines_before)], names):
+        return connective_hint
     if len(accesses) != 1 or fields.get('inner'):
         return None
     guards = list(guards_of(names, [line, *reversed(lines_before)]))
     if len(parts) > 1:
-        return _swapped_axes(fields, parts, guards)
+        return _swapped_axes_hint(fields, parts, guards)
     corrected_index = _swap_row_and_column(parts[0], guards, [line, *lines_before])
     if corrected_index and any(
         corrected_index.replace(' ', '') in text.replace(' ', '') for text in [line, *lines_before]
@@ -82,16 +84,16 @@ def wrong_word_hint(fields, line, lines_before):
 
 
 _CONNECTIVE = re.compile(r'\s*(&&|\|\||\band\b|\bor\b)\s*')
-_TERM = re.compile(rf'\(?\s*([A-Za-z_]\w*)\s*(<=?|>=?)\s*({BOUND})(?:\s*[-+]\s*\w+)?\s*\)?')
+_COMPARISON = re.compile(rf'\(?\s*([A-Za-z_]\w*)\s*(<=?|>=?)\s*({BOUND})(?:\s*[-+]\s*\w+)?\s*\)?')
 
 
 def _wrong_connective_hint(lines, names):
-    "Find the nearest condition whose `&&` or `||` is wrong, if no nearer line guards its variables"
+    "Select the hint for the nearest condition with a wrong `&&` or `||`; None if a nearer line guards its variables"
     for n, line in enumerate(lines):
-        if wrong := _find_wrong_connective(line, names):
-            nearer = {guard.name for guard in guards_of(names, lines[:n])}
-            variables, hint_fields = wrong
-            return None if names & variables <= nearer else ('wrong_joint', hint_fields)
+        if mistake := _find_wrong_connective(line, names):
+            guarded = {guard.name for guard in guards_of(names, lines[:n])}
+            variables, hint_fields = mistake
+            return None if names & variables <= guarded else ('wrong_joint', hint_fields)
     return None
 
 
@@ -102,7 +104,7 @@ def _find_wrong_connective(line, names):
     m = re.search(r'\bif\b\s*(.*)', line)
     condition, body = _split_condition(m[1]) if m else ('', '')
     terms = _CONNECTIVE.split(condition)
-    comparisons = [_TERM.fullmatch(comparison.strip()) for comparison in terms[::2]]
+    comparisons = [_COMPARISON.fullmatch(comparison.strip()) for comparison in terms[::2]]
     connectives = set(terms[1::2])
     if len(comparisons) < 2 or not all(comparisons) or len(connectives) > 1 or not body.strip():
         return None
@@ -160,7 +162,7 @@ def _axis_of(name, lines):
     return None
 
 
-def _swapped_axes(fields, parts, guards):
+def _swapped_axes_hint(fields, parts, guards):
     "Select the hint for `x, y` instead of `y, x`, if both have guards and the swapped index is in bounds"
     shape, index = fields['shape'], fields['index']
     if not len(parts) == len(shape) == len(index) == 2 or not all(0 <= i < n for i, n in zip(index, shape[::-1])):
@@ -198,7 +200,7 @@ def moved_hint(fields, line, lines_before, moves):
     names = set().union(*(variables_in(distance) for _, _, distance in moves))
     guards = list(guards_of(names | variables_in(indices[0]), [line, *reversed(lines_before)]))
     if wide_guard := next((guard for guard in guards if guard.includes_bound), None):
-        return _too_many_hint(wide_guard)
+        return _bound_included_hint(wide_guard)
     text, sign, distance = moves[0]
     if len(moves) > 1 or not distance.isdigit():
         return 'moved', dict(move=text, expr=indices[0])
@@ -208,7 +210,7 @@ def moved_hint(fields, line, lines_before, moves):
     )
 
 
-def _farthest(accesses):
+def _largest_index(accesses):
     "Return the largest of indices that differ by constants, such as `r` and `r+1`; None for others"
     parts = [re.fullmatch(r'(.*?\w)(?:\s*([-+])\s*(\d+))?', access[0]) for access in accesses if len(access) == 1]
     if len(accesses) < 2 or len(parts) < len(accesses) or not all(parts) or len({part[1] for part in parts}) > 1:
@@ -277,7 +279,7 @@ def _row_variables(expr):
     return {name for term in re.split(r'[-+]', expr) if '*' in term for name in variables_in(term)}
 
 
-def _has_free_column(expr, guards, lines):
+def _has_unguarded_column(expr, guards, lines):
     "Return whether `expr` adds a column to the row, `c` in `r*w + c`, that no guard compares"
     columns = variables_in(expr) - _row_variables(expr)
     guarded_variables = {guard.name for guard in guards} | {

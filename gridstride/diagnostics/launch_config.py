@@ -14,7 +14,7 @@ __all__ = [
     'launch_error',
     'read_brackets',
     'configure',
-    'count_arguments',
+    'check_argument_count',
     'argument_error',
     'require_positional',
     'ConfiguredKernel',
@@ -143,16 +143,16 @@ def configure(
     return Config(grid, block, stream, shared, cluster)
 
 
-def count_arguments(
+def check_argument_count(
     kernel,  # its name
     parameters,  # each as a message shows it: 'x', or 'float *x'
-    given,  # number of arguments in the launch
+    num_given,  # number of arguments in the launch
     optional=0,  # number of trailing parameters that may be omitted
 ):
-    "Raise `LaunchError` unless there are as many arguments as the kernel takes"
-    if not len(parameters) - optional <= given <= len(parameters):
+    "Raise `LaunchError` unless the kernel takes this number of arguments"
+    if not len(parameters) - optional <= num_given <= len(parameters):
         message_fields = dict(count=len(parameters), parameters=', '.join(parameters))
-        raise launch_error(kernel, 'arguments', given=given, **message_fields)
+        raise launch_error(kernel, 'arguments', given=num_given, **message_fields)
 
 
 def require_positional(
@@ -177,7 +177,7 @@ class ConfiguredKernel(partial):
 def argument_error(
     kernel,  # its name
     i,  # index of the argument
-    parameter,  # as `count_arguments` has it
+    parameter,  # as `check_argument_count` has it
     message,  # the expected value, the passed one, and how to fix it: continues 'argument 1, float *x, '
 ):
     "Make the `WrongArgument` for an argument of a launch"

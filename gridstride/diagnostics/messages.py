@@ -1,9 +1,10 @@
 """The text of each finding, per dialect: a summary of what happened, and a hint at how to fix it.
 
-This module is data alone; `errors` fills in the fields. A row of `WORDS` belongs to a kind and a code. A row of `HINTS`
-replaces the hint of a finding if `hints.hint_for` recognizes the mistake in the learner's lines. `PHRASES` are parts of
-sentences that a `Phrase` names; `errors` makes fields of `PARTS`. A template names its fields as `str.format` does;
-`errors` explains the fields that mean the same in every row. `course.translations` writes catalogues of all texts.
+This module contains only data; `errors` fills in the fields. A row of `WORDS` belongs to a kind and a code. A row of
+`HINTS` replaces the hint of a finding if `hints.hint_for` recognizes the mistake in the learner's lines. `PHRASES` are
+parts of sentences that a `Phrase` selects; from `PARTS`, `errors` derives fields such as `extent`. Templates use the
+syntax of `str.format`; `errors` documents the fields that mean the same in every row. `course.translations` writes
+catalogues of all texts.
 """
 
 from collections import namedtuple
@@ -11,7 +12,7 @@ from collections import namedtuple
 __all__ = ['DIALECTS', 'HINTS', 'PARTS', 'PHRASES', 'VALUES', 'WORDS', 'Words']
 
 DIALECTS = ('python', 'cuda', 'triton')
-Words = namedtuple('Words', 'summary hint', defaults=('',))  # each a template, or a dict: dialect -> template
+Words = namedtuple('Words', 'summary hint', defaults=('',))  # each is a template, or a dict from dialect to template
 
 _ACCESSES = ('read', 'write', 'atomic')
 _REACH_GRID_BARRIER = (
@@ -25,9 +26,8 @@ _GUARD = dict(
 )
 _OUT_OF_BOUNDS = 'out-of-bounds {access_to} {element}: {array} has {extent}'
 _FAULT_OUTSIDE = (
-    'out-of-bounds {access}: the address is not in any array; in the nearest one, {array} of shape {shape}, it would '
-    'be '
-    'index {subscript}'
+    'out-of-bounds {access}: the address is not in any array; relative to the nearest one, {array} of shape {shape}, '
+    'it is index {subscript}'
 )
 _REQUEST_DYNAMIC = dict(
     python='Give the launch the size of dynamic shared memory, in bytes: kernel[grid, block, stream, bytes].',
@@ -70,23 +70,22 @@ _DEADLOCK = 'deadlock: this thread waits {why}, and no thread can proceed'
 _CHECK_MBARRIER = 'Check the arrival count, the expected bytes and the parity.'
 _REACH_SAME_CALL = 'All lanes in the mask must reach the same call with the same mask.'
 _DIVERGENT_BARRIER = "barrier in divergent code: {here} of the block's {threads} threads reach it; thread {thread} "
-_ILLEGAL_INSTRUCTION = 'A GPU stops with an illegal instruction.'
 _BOX_BEFORE_ARRAY = '{}: the box begins at {{at}} along axis {{axis}}; a store must not begin before the array'
 
 WORDS = {
-    # An index that is out of bounds: past the end, before the beginning, or of a type that no array takes
+    # An index past the end, before the beginning, or of a type that is not an integer
     ('memcheck', 'outside'): Words(_OUT_OF_BOUNDS, _GUARD),
     ('memcheck', 'before'): Words(
         _OUT_OF_BOUNDS,
         dict(
             python='In Numba a negative index counts from the end; in CUDA C it addresses memory before the array. '
             'Write the index that you mean.',
-            cuda='A negative index addresses memory before the array.',
+            cuda='A negative index addresses memory before the array: guard the lower bound too, as in `if (i >= 0)`.',
         ),
     ),
     ('memcheck', 'wrapped'): Words(
         _OUT_OF_BOUNDS,
-        'threadIdx, blockIdx and what is computed from them are unsigned: below 0 they wrap around to 2**32 - 1. '
+        'threadIdx, blockIdx and values computed from them are unsigned: below 0 they wrap around to 2**32 - 1. '
         'Guard the access, or compute the index with int.',
     ),
     ('memcheck', 'overflowed'): Words(
@@ -103,7 +102,7 @@ WORDS = {
         'wrong number of indices for {array}: expected {dimensions}, got {given}', 'Use one index per dimension.'
     ),
     ('memcheck', 'index_type'): Words(
-        'an index of {array} must be an integer, not {type}', 'Divide with //, or use int(...).'
+        'an index of {array} must be an integer; got {type}', 'Divide with //, or use int(...).'
     ),
     ('memcheck', 'outside_type'): Words(
         'out-of-bounds {access} at index {index[0]} of an array of type {type}', _GUARD['cuda']
@@ -149,7 +148,7 @@ WORDS = {
         'misaligned {access_to} {array}: the pointer must be a multiple of {size} bytes',
         'Elements are stored at multiples of their size: check how the pointer is computed.',
     ),
-    # Shared memory: out of bounds of one array, of all arrays, and where the launch requests none
+    # Shared memory: an index out of bounds of one array or of all, a launch that requests no dynamic memory
     ('memcheck', 'outside_shared'): Words(_OUT_OF_BOUNDS),
     ('memcheck', 'outside_dynamic'): Words(_OUT_OF_BOUNDS, _REQUEST_DYNAMIC),
     ('memcheck', 'outside_arrays'): Words(
@@ -166,18 +165,20 @@ WORDS = {
         'To copy from shared memory, or to registers, use an ordinary assignment.',
     ),
     # Memory that the kernel must not access
-    ('memcheck', 'no_array'): Words('invalid {access} at {address:#x}: the address is in no array', _CHECK_POINTER),
+    ('memcheck', 'no_array'): Words(
+        'invalid {access} at {address:#x}: the address is not in any array', _CHECK_POINTER
+    ),
     ('memcheck', 'freed'): Words(
-        'use after free: {access_to} {array}, which was freed before', 'Free it after its last use.'
+        'use after free: {access_to} {array}, which has been freed', 'Free it after its last use.'
     ),
     ('memcheck', 'not_allocated'): Words(
-        'invalid free({address:#x}): malloc did not return this address, or it was freed before'
+        'invalid free({address:#x}): malloc did not return this address, or it has already been freed'
     ),
     ('memcheck', 'null_read'): Words('read through a null pointer', _CHECK_ALLOCATION),
     ('memcheck', 'null_written'): Words('write through a null pointer', _CHECK_ALLOCATION),
     ('memcheck', 'failed_alloc'): Words(
-        '{access_to} memory whose allocation failed: line {allocated} requested {bytes} bytes and got '
-        'cudaErrorMemoryAllocation (out of memory), and its error was not checked',
+        '{access_to} memory whose allocation failed: line {allocated} requested {bytes} bytes, got '
+        'cudaErrorMemoryAllocation (out of memory), and did not check the error',
         'Compare the result of the allocation with cudaSuccess before a kernel uses the pointer; allocate less memory.',
     ),
     ('memcheck', 'constant'): Words(
@@ -204,12 +205,12 @@ WORDS = {
         'Copy to it: cudaMemcpyToSymbol({array}, &value, sizeof value).',
     ),
     ('memcheck', 'host_symbol'): Words(
-        'a kernel uses the address of {array} that host code took, which is not its address on the GPU',
+        'a kernel uses an address of {array} that was taken in host code: it is not the address on the GPU',
         'Get the address in host code with cudaGetSymbolAddress((void **)&pointer, {array}), or use {array} by its '
         'name in the kernel.',
     ),
     ('memcheck', 'host_function'): Words(
-        'a kernel calls {function} through an address that host code took, which is not its address on the GPU',
+        'a kernel calls {function} through an address that was taken in host code: it is not the address on the GPU',
         'Copy the address from the GPU: `__device__ T pointer = {function};`, and in host code '
         'cudaMemcpyFromSymbol(&f, pointer, sizeof f). Or make the function a template argument.',
     ),
@@ -226,12 +227,12 @@ WORDS = {
         'thrust::{algorithm} with the policy thrust::host is called with an address on the GPU',
         'Write thrust::device instead, or copy to a thrust::host_vector first.',
     ),
-    # The same mistakes with checks disabled: the operating system found them
+    # The same mistakes with checks disabled: the operating system reports them
     ('memcheck', 'fault_outside'): Words(_FAULT_OUTSIDE, _RUN_WITH_CHECKS),
     ('memcheck', 'fault_no_array'): Words(
-        'invalid {access} at {address:#x}: the address is in no array', _RUN_WITH_CHECKS
+        'invalid {access} at {address:#x}: the address is not in any array', _RUN_WITH_CHECKS
     ),
-    ('memcheck', 'fault_freed'): Words('use after free: {access_to} {array}, which was freed before', _RUN_WITH_CHECKS),
+    ('memcheck', 'fault_freed'): Words('use after free: {access_to} {array}, which has been freed', _RUN_WITH_CHECKS),
     ('memcheck', 'fault_null'): Words('{access} through a null pointer', _CHECK_ALLOCATION),
     ('memcheck', 'fault_address'): Words(
         'invalid {access} at {address:#x}: the address is not device memory', _CHECK_POINTER
@@ -335,7 +336,7 @@ WORDS = {
             'thread_scope_device instead of thread_scope_block.',
         ),
     ),
-    # Two operations of a program: launches, copies, and what the host does itself; `first` and `second` are phrases
+    # Two operations of a program: launches, copies and accesses by the host; `first` and `second` are phrases
     ('racecheck', 'unordered_operations'): Words(
         _RACE + ': {second} {now} it, {first} {before} it, and nothing orders the two operations',
         dict(
@@ -441,7 +442,7 @@ WORDS = {
         'Set only the bits of blocks in the cluster: bit i of the mask is block rank i.',
     ),
     ('memcheck', 'not_its_own'): Words(
-        "{operation} requires the block's own shared memory, and this address is in another block's",
+        "{operation} requires an address in the block's own shared memory; got one in another block's shared memory",
         "Another block's shared memory can be used only by loads, stores, atomics, bulk copies, mbarrier.arrive and "
         '.expect_tx.',
     ),
@@ -461,8 +462,8 @@ WORDS = {
         'Pad the rows, or copy the remainder with threads.',
     ),
     ('memcheck', 'no_tensor_map'): Words(
-        'this address is not that of a tensor map',
-        'Create it on the host with tensor_map(x, box), take it in the kernel as '
+        'the address passed as a tensor map is not the address of one',
+        'Create it on the host with tensor_map(x, box), declare the parameter of the kernel as '
         '`const __grid_constant__ TensorMap`, and pass its address.',
     ),
     ('memcheck', 'coordinates'): Words(
@@ -472,7 +473,7 @@ WORDS = {
     ('memcheck', 'box_misaligned'): Words(
         '{operation}: the box begins at element {at} of its rows, '
         'but must begin at a multiple of 16 bytes ({elements} elements)',
-        _ILLEGAL_INSTRUCTION,
+        'Round the innermost coordinate down to such a multiple: a GPU stops with an illegal instruction.',
     ),
     ('memcheck', 'box_before'): Words(
         dict(
@@ -480,11 +481,11 @@ WORDS = {
             cuda=_BOX_BEFORE_ARRAY.format('cp.async.bulk.tensor'),
             triton=_BOX_BEFORE_ARRAY.format('a descriptor'),
         ),
-        _ILLEGAL_INSTRUCTION,
+        'Store at a coordinate of 0 or more along every axis: a GPU stops with an illegal instruction.',
     ),
     ('memcheck', 'descriptor'): Words(
         'wgmma.mma_async: a descriptor points outside shared memory',
-        'Its lowest 14 bits hold the address divided by 16; the two strides follow, each divided by 16.',
+        'Encode the address divided by 16 in its lowest 14 bits, then the two strides, each divided by 16.',
     ),
     ('memcheck', 'metadata'): Words(
         '{operation}: lane {lane}: metadata {word:#010x} selects elements {first} and {second}, in this order, for '
@@ -496,7 +497,7 @@ WORDS = {
     ('initcheck', 'unwritten'): Words(
         _UNINITIALIZED,
         dict(
-            python='device_array does not clear memory: write it, or copy zeros.',
+            python='device_array does not clear memory: write it, or copy zeros to it.',
             cuda='cudaMalloc, malloc and torch::empty do not clear memory: write it, or cudaMemset it first.',
         ),
     ),
@@ -548,7 +549,7 @@ WORDS = {
         'Let blocks wait for each other with a flag that is read atomically, as in '
         '`while cuda.atomic.add(flags, i, 0) == 0`. Within a block, use a barrier, or let one thread take the lock.',
     ),
-    # Barriers with a number, and mbarriers; `why`: a phrase, what the thread waits for
+    # Named barriers and mbarriers; `why` is a phrase: the event that the thread waits for
     ('synccheck', 'no_such_barrier'): Words(
         'barrier {barrier} for {threads} threads is invalid: its number must be 0 to 15, and its thread count a '
         'multiple of 32',
@@ -563,7 +564,9 @@ WORDS = {
         'Initialize it in one thread: mbarrier.init, then fence.mbarrier_init, then a barrier of the block '
         '(of the cluster, if other blocks use it).',
     ),
-    ('synccheck', 'mbarrier_count'): Words("an mbarrier's arrival count must be 1 to 2^20 - 1", _SET_ARRIVAL_COUNT),
+    ('synccheck', 'mbarrier_count'): Words(
+        "an mbarrier's arrival count must be between 1 and 2^20 - 1", _SET_ARRIVAL_COUNT
+    ),
     ('synccheck', 'too_many_arrive'): Words(
         'more than {count} arrivals at an mbarrier in one phase: line {made_on} set its arrival count to {count}',
         _SET_ARRIVAL_COUNT,
@@ -585,11 +588,11 @@ WORDS = {
         'Include all participating lanes in the mask: {whole:#x} for the whole warp, -1 for a warp of any width.',
     ),
     ('synccheck', 'absent_lane'): Words(
-        '{operation} waits for lane {lane} of the warp, which is in its mask, but in another branch',
+        '{operation} waits for lane {lane} of the warp, which is in its mask but in another branch',
         'Include only the lanes that reach it in the mask, or call it before the branch.',
     ),
     ('synccheck', 'source_lane'): Words(
-        'a shuffle reads from lane {lane}, which does not take part', 'All lanes that are read must call the shuffle.'
+        'a shuffle reads from lane {lane}, which does not call it', 'All lanes that are read must call the shuffle.'
     ),
     ('synccheck', 'undefined_lane'): Words(
         'line {line} of {kernel}: a shuffle reads lane {lane}, which {state}: its value is undefined, and line '
@@ -627,7 +630,7 @@ WORDS = {
     ),
     ('launch', 'brackets'): Words(
         '{kernel}[...] takes grid and block, optionally followed by stream and bytes of shared memory: '
-        'two to four values, not {given}'
+        'expected two to four values, got {given}'
     ),
     ('launch', 'arguments'): Words('{kernel} takes {count} arguments ({parameters}), not {given}'),
     ('launch', 'sizes'): Words('{kernel}: {why}'),
@@ -701,9 +704,8 @@ WORDS = {
     ),
     ('launch', 'program_arguments'): Words('{problem}', 'It takes {signature}.'),
     ('launch', 'program_grid'): Words(
-        'the grid is {given}',
-        'It must be one to three integers, or a function of the arguments that returns them, such as '
-        '(triton.cdiv(n, BLOCK),).',
+        'the grid must be one to three integers, or a function of the meta-parameters that returns them; got {given}',
+        'Pass (triton.cdiv(n, BLOCK),), for example.',
     ),
     # A kernel that ends early
     ('assert', 'static'): Words('tl.static_assert failed: {message}', 'It is evaluated when the kernel is compiled.'),
@@ -727,9 +729,9 @@ WORDS = {
         _DIVISION_OVERFLOW, f'{_CHECK_DIVISOR} A GPU continues with an undefined value.'
     ),
     ('crash', 'stack'): Words(
-        'stack overflow in a thread: its local variables need more than the {kilobytes} KB of the emulator',
+        'stack overflow in a thread: its local variables need more than the {kilobytes} KB that the emulator provides',
         'A thread of a GPU has at most 512 KB of local memory. Put a large array into global memory, one slice per '
-        'thread; end a recursion earlier.',
+        'thread; limit the depth of recursion.',
     ),
     ('crash', 'aborts'): Words(
         'the kernel called abort(), or threw an exception', 'Device code has no exceptions: use assert(...).'
@@ -822,8 +824,8 @@ HINTS = {
     'update_apart': {d: _UPDATE_IN_TWO_LINES + remedy for d, remedy in _USE_ATOMIC.items()},
     'update_other': _UPDATE_IN_LINE + _WITHOUT_ATOMIC,
     'update_other_apart': _UPDATE_IN_TWO_LINES + _WITHOUT_ATOMIC,
-    'two_names': '{element} is {second_element}, too: these arrays share memory. Pass one of them as a copy, '
-    'or let no two threads use the same element under either name.',
+    'two_names': '{element} and {second_element} are one element of memory: the arrays overlap. Pass one of them as a '
+    'copy, or let no two threads use the same element under either name.',
     'expanded': '{array} is expanded (stride 0): several of its elements are one element of memory. Pass the kernel a '
     'copy, for example by .contiguous() or np.ascontiguousarray.',
     'one_element': 'Both accesses are on this line: give each thread an element of its own, or let one thread write.',
@@ -871,12 +873,10 @@ HINTS = {
         'access alone orders nothing. To read atomically, use atomicAdd(&x, 0).',
     ),
     'before_swap': dict(
-        python='A compare-and-swap checks only the value that its own thread has read. A thread that reads without a '
-        'swap '
-        'needs an atomic read: cuda.atomic.add(array, i, 0).',
-        cuda='A compare-and-swap checks only the value that its own thread has read. A thread that reads without a '
-        'swap '
-        'needs an atomic read: atomicAdd(&x, 0).',
+        python='A compare-and-swap protects only the thread that executes it. Let every other thread read the element '
+        'atomically: cuda.atomic.add(array, i, 0).',
+        cuda='A compare-and-swap protects only the thread that executes it. Let every other thread read the element '
+        'atomically: atomicAdd(&x, 0).',
     ),
     'in_step': 'Since Volta, lanes of one warp need not run in lockstep: put a __syncwarp() between the reads and the '
     'writes, and after the writes, or exchange the values with __shfl_down_sync.',
@@ -901,17 +901,19 @@ HINTS = {
         cuda='Along axis {axis} valid indices are 0 to {last}, and this one is {index_there}. A thread past the end '
         'must do nothing: guard every axis, as in `if ({both})`.',
     ),
-    'one_too_many': '`{guard}` admits one index too many: with {size} elements the last index is {last}.',
-    'row_too_many': '`{guard}` admits one index too many: the last one is {bound} - 1. `{wrote}` must be `{right}`.',
+    'one_too_many': '`{guard}` admits one index too many: with {size} elements the last valid index is {last}.',
+    'row_too_many': '`{guard}` admits one index too many: the last valid index is {bound} - 1. `{wrote}` must be '
+    '`{right}`.',
     'wrong_joint': '`{guard}` admits threads with one index past the end: `{joint}` must be `{right}`.',
     'swapped': 'The index is `{expr}`, with rows and columns swapped: it must be `{right}`.',
     'swapped_axes': 'Along axis {axis} valid indices are 0 to {last}, and this one is {index_there}: `{expr}` has rows '
     'and columns swapped, use `{right}`. If this is a transpose, {array} must have shape {transposed}.',
-    'moved': '`{move}` has moved the pointer: `{expr}` counts from its new position, the index above from the first '
-    'element of {array}. Check how far the pointer was moved, and how many elements are left.',
+    'moved': '`{move}` has moved the pointer: `{expr}` counts from its new position, the index in this message from '
+    'the first element of {array}. Check how far the pointer was moved, and how many elements are left.',
     'moved_by': '`{move}` has moved the pointer: `{expr}` is {own}, counted from its new position, and only {left} '
-    'elements are left there. Compare with that number in the guard.',
-    'fixed': 'Valid indices of {array} are 0 to {last}: check whether the block, or a loop, is larger.',
+    'elements remain there. Compare with that number in the guard.',
+    'fixed': 'Valid indices of {array} are 0 to {last}: check whether the block size, or the bound of a loop, is '
+    'larger.',
     'lets_in': dict(
         python=_GUARD_ADMITS + '`{expr}` is {at}: guard this index, too, as in `if {expr} < {array}.size`.',
         cuda=_GUARD_ADMITS
@@ -965,10 +967,10 @@ PHRASES = {
     'apart_returned': 'has returned',
     'apart_elsewhere': 'executes other code',
     'not_in_mask': 'is not in its mask',
-    # the threads that get the result of a collective
+    # the threads to which a collective operation returns its result
     'first_of_block': 'only the first thread of the block',
     'first_of_warp': 'only the first lane of each warp',
-    # what ended a kernel
+    # why a kernel stopped
     'trap_called': '__trap() was called',
     'breakpoint': '__brkpt() was called, and no debugger is attached',
     'abort_called': 'abort() was called',
@@ -978,7 +980,7 @@ PHRASES = {
     'matrix_stride': 'load_matrix_sync and store_matrix_sync: ldm must be a multiple of 16 bytes',
 }
 
-# What `errors` makes fields of: `waiting`, `extent`, `either`, `access_to` and `hazard`
+# Texts for the fields that `errors` derives: `waiting`, `extent`, `either`, `access_to` and `hazard`
 PARTS = {
     'thread_waits': '1 thread waits',
     'threads_wait': '{threads} threads wait',
@@ -993,7 +995,7 @@ PARTS = {
     **{f'{now}_after_{before}': f'{now} after {before}' for now in _ACCESSES for before in _ACCESSES},
 }
 
-# The words that fields have as values; in other languages a word may depend on the field
+# Values of fields that are translated; the translation of a word may depend on the field
 VALUES = {
     'access': (*_ACCESSES, 'access'),
     'now': ('read', 'written', 'changed atomically', 'updated by an atomic', 'reads', 'writes'),

@@ -47,7 +47,7 @@ def _parse_assignment(element, value):
     return '', element, value
 
 
-_SWAP = re.compile(r'\b(atomicCAS\w*|compare_exchange_\w+|compare_and_swap|atomic\.cas)\s*\(')
+_COMPARE_AND_SWAP = re.compile(r'\b(atomicCAS\w*|compare_exchange_\w+|compare_and_swap|atomic\.cas)\s*\(')
 
 
 def race_hint(code, fields, line, location, other, lines_before):
@@ -58,7 +58,7 @@ def race_hint(code, fields, line, location, other, lines_before):
     if fields.get('expanded'):
         return 'expanded', {}
     line_number = location.line
-    if 'read' in (fields['before'], fields['now']) and _SWAP.search(
+    if 'read' in (fields['before'], fields['now']) and _COMPARE_AND_SWAP.search(
         line if fields['before'] == 'read' else strip_comment(other.source)
     ):
         return 'before_swap', {}

@@ -34,11 +34,11 @@ ORDERS = ('forward', 'reverse', 'shuffle')
 # `engine='c'` translates a kernel to CUDA C and runs it on the emulator.
 ENGINES = dict(lanes=None, c='gridstride.translate.engine')
 
-WARP_SIZES = (32, 64)  # threads of a warp: NVIDIA's, and of a wavefront of AMD's gfx9
+WARP_SIZES = (32, 64)  # threads per warp on NVIDIA's GPUs, and per wavefront on AMD's gfx9
 
 
 class Settings:
-    "Settings by name: a value that the main thread sets holds in all threads, another thread's only in that thread"
+    "Settings as attributes: the main thread sets a value for all threads, another thread only for itself"
 
     def __init__(self, **values):
         vars(self).update(_values=values, _of_thread=threading.local())
@@ -85,7 +85,7 @@ settings = Settings(
 
 
 def values_of(settings) -> dict:
-    "Return all values that hold for this thread; faster than reading them one by one"
+    "Return the values that apply in this thread, by name; faster than reading them one by one"
     return {**vars(settings)['_values'], **vars(vars(settings)['_of_thread'])}
 
 

@@ -134,10 +134,10 @@ def _make_guard(name, sign, bound, offset):
 
 def guards_of(names, lines):
     "Yield a `Guard` per comparison of these variables with an upper bound; `lines` begin with the nearest"
-    for distance, line in enumerate(lines):
+    for lines_up, line in enumerate(lines):
         if not re.search(r'\b(if|while|for|elif)\b|\?', line):
             continue
-        if distance and not re.search(r'[:{)]\s*$|\b(return|continue|break)\b', line):
+        if lines_up and not re.search(r'[:{)]\s*$|\b(return|continue|break)\b', line):
             continue  # this guard holds on its own line only
         is_exit = re.search(r'\b(return|continue|break)\b', line)
         for m in re.finditer(rf'(\w+)\s*(<=?|>=?)(?![<=>])\s*({BOUND})(\s*[-+]\s*\w+)?', line):
@@ -149,7 +149,7 @@ def guards_of(names, lines):
                 yield Guard(m[1], '<=', bound, m[2])
 
 
-# Which loops a line is in
+# The loops around a line
 
 
 def share_loop(location, until):
@@ -196,12 +196,12 @@ def _is_in_braced_loop(lines, n):
         if i == len(lines) - 1:
             break
         for m in re.finditer(r'\b(?:for|while|do)\b|[{};()]', line):
-            is_loop_brace, num_head_brackets = _advance(m[0], is_loop_brace, num_head_brackets)
+            is_loop_brace, num_head_brackets = _update_loop_state(m[0], is_loop_brace, num_head_brackets)
             depth = min(depth, len(is_loop_brace)) if i > n else len(is_loop_brace)
     return any(is_loop_brace[:depth])
 
 
-def _advance(token, is_loop_brace, num_head_brackets):
+def _update_loop_state(token, is_loop_brace, num_head_brackets):
     "Return the two counters of `_is_in_braced_loop` after a token"
     if token in ('for', 'while', 'do'):
         return is_loop_brace, 0

@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 from ..diagnostics.errors import NotSimulated
-from ..diagnostics.launch_config import configure, count_arguments
+from ..diagnostics.launch_config import configure, check_argument_count
 from ..diagnostics.settings import ENGINES, settings
 from .arguments import convert_arguments
 from .errors import add_kernel_line
@@ -37,7 +37,7 @@ def other_engine():
 def launch(prog, grid, block, dynamic_bytes, args, trace=None, stream=None, waits=False):
     "Run a kernel's program in every thread of the grid; `waits`: whether the host waits for the launch"
     grid, block, _, dynamic_bytes, _ = configure(prog.name, grid, block, shared=dynamic_bytes)
-    count_arguments(prog.name, prog.params, len(args), len(prog.defaults))
+    check_argument_count(prog.name, prog.params, len(args), len(prog.defaults))
     with _device_lock:
         _launch(prog, grid, block, dynamic_bytes, args, trace, stream, waits)
 

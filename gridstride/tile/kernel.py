@@ -151,8 +151,9 @@ class CheckedKernel:
         sizes = tuple(int(size) for size in grid) + (1,) * (3 - len(grid))
         for axis, limit in enumerate((2**31 - 1, 65535, 65535)):
             if sizes[axis] > limit:
-                problem = f'{sizes}, and axis {axis} has {limit} programs at most'
-                raise _launch_error('program_grid', self.__name__, given=problem)
+                raise _launch_error(
+                    'program_grid', self.__name__, given=f'{sizes}, but the limit along axis {axis} is {limit}'
+                )
         return sizes
 
 

@@ -26,7 +26,7 @@ from ..cpp.finding import file_among
 from ..cpp.load import device_lock, open_emulated
 from ..cpp.rewriters.rewrite import to_cpp
 from ..diagnostics.errors import NotSimulated, learner_stacklevel
-from ..diagnostics.launch_config import configure, count_arguments
+from ..diagnostics.launch_config import configure, check_argument_count
 from ..diagnostics.settings import is_check_enabled, settings
 from ..sim.arguments import convert_arguments
 from ..sim.memory import View
@@ -496,7 +496,7 @@ def launch(kernel, grid, block, shared, args, trace=None):
     grid, block, _, shared, _ = configure(kernel.__name__, grid, block, shared=shared)
     py_func = kernel.py_func
     params, defaults = list(inspect.signature(py_func).parameters), py_func.__defaults__ or ()
-    count_arguments(kernel.__name__, params, len(args), len(defaults))
+    check_argument_count(kernel.__name__, params, len(args), len(defaults))
     defaults_used = defaults[len(defaults) - len(params) + len(args) :]
     views = convert_arguments(kernel.__name__, params, (*args, *defaults_used))
     if any(isinstance(v, Records) for v in views):

@@ -7,7 +7,7 @@ import pytest
 
 from gridstride import cpp, sim
 from gridstride.diagnostics.errors import LaunchError, WrongArgument
-from gridstride.diagnostics.launch_config import LIMITS, Config, configure, count_arguments, read_brackets
+from gridstride.diagnostics.launch_config import LIMITS, Config, configure, check_argument_count, read_brackets
 from gridstride.translate.source import Untranslatable
 from gridstride.utils import dim3
 from found import finding, saying
@@ -61,10 +61,10 @@ def test_every_number_of_a_launch_is_checked(given, want):
 
 
 def test_the_last_arguments_may_be_optional():
-    for given in (1, 2): count_arguments('k', ['x', 'n'], given, 1)
+    for given in (1, 2): check_argument_count('k', ['x', 'n'], given, 1)
     for given in (0, 3):
         with finding('launch arguments', count=2, parameters='x, n', given=given):
-            count_arguments('k', ['x', 'n'], given, 1)
+            check_argument_count('k', ['x', 'n'], given, 1)
 
 
 # both executors
