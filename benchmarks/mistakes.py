@@ -400,7 +400,7 @@ WORDS = {
         ['dynamic shared memory is used, but the launch requests none', '<<<grid, block, bytes>>>'],
     'CUDA C: a kernel is called like a function':
         ['twice is a kernel', 'as in twice<<<grid, block>>>(...)', 'line 6: twice(x.data_ptr<float>(), x.numel());'],
-    'CUDA C: a wild address': ['is in no array', 'the index is far out of bounds'],
+    'CUDA C: a wild address': ['is not in any array', 'the index is far out of bounds'],
     'CUDA C: an array that begins inside another': ['y begins inside x, at x[10], so this element is y[90]'],
     'CUDA C: a name that does not exist': ['twice.cu, line 3:', 'x[j] *= 2;'],
     'CUDA C: a name that does not exist, after cuda_begin': ['go.cu, line 3:', 'x[j] *= 2;'],

@@ -93,7 +93,7 @@ WORDS = [
      dict(python=3, tests=53, lessons=30)),
     (r'(?<!take )(?<!takes )(?<!taking )(?<!took )turns?(?! (?:\w+ ){0,5}into| out| off| on\b| grey)',
      'iteration; interleaved; transpose; rotate',
-     dict(python=30, cpp=2, tests=102, lessons=70)),
+     dict(python=30, cpp=2, tests=102, lessons=69)),
     (r'turned(?! (?:\w+ ){0,5}into| out| off| on\b| grey)',
      'transposed, swapped',
      dict(python=7, tests=72, lessons=12)),

@@ -202,7 +202,7 @@ def trust(
 
 
 # A notebook is written to disk without the parts that differ between runs or machines: counters, timings, addresses of
-# objects. `nbdev-clean` produces the same form. The file is replaced atomically, so nobody reads an incomplete file. A
+# objects. `nbdev-clean` produces the same form. The file is replaced atomically: no reader sees an incomplete file. A
 # file that was edited during the run is not replaced.
 _NB_KEYS = {'kernelspec', 'jekyll', 'jupytext', 'doc', 'widgets', 'nbdev', 'gridstride'}
 _CELL_KEYS = {'hide_input', 'nbdev', 'tags', 'jupyter', 'cellView'}  # the last two fold a cell's code

@@ -68,7 +68,7 @@ def lesson_file(slug) -> Path:
 def sources_of(
     name,  # slug of a lesson, or 'messages'
 ) -> list:  # of `Source`
-    "Return the texts of a catalogue, in order"
+    "Return the texts that belong to a catalogue, in order"
     return _finding_sources() if name == FINDINGS else [Source(*item) for item in _prose(read(lesson_file(name)))]
 
 
@@ -216,7 +216,7 @@ _KEPT_PATTERNS = {  # searched in this order; the matches of each are removed be
 
 
 def differences(source, translation) -> dict:  # {kind: (missing, added)}
-    "Compare a translation with its source: code, links, formulas, fields, HTML tags, headings, table cells and numbers"
+    "Compare a translation with its source: code, links, formulas, fields, HTML tags, headings, table cells, figures"
     changes = {}
     for kind, pattern in _KEPT_PATTERNS.items():
         before, after = (Counter(map(_comparable, pattern.findall(text))) for text in (source, translation))

@@ -193,7 +193,7 @@ class Found:
             self.code, self.fields = 'overflowed_among', dict(access=access, candidates=tuple(candidates))
 
     def _is_in_no_array(self, line):
-        "Return whether the address is in no array, or in one that this line does not access"
+        "Return whether the address is not in any array, or in one that this line does not access"
         is_elsewhere = self.code == 'overflowed' and not find_uses(line, self.fields.get('array', ''))
         return self.code == 'no_array' or is_elsewhere
 
