@@ -235,8 +235,8 @@ def _describe_update(cells_of_changed_copy):  # the result of `update`
             changed_parts = ', '.join(names) or f'{len(cells)} cell{"s" * (len(cells) > 1)} that you changed'
             number = name.partition('_')[0]
             yield (
-                f'{name}: the course changed {changed_parts}; your copy has your own version. The new one is in nbs/{name}, '
-                f'and python3 course.py reset {number} makes a new copy.'
+                f'{name}: the course changed {changed_parts}; your copy has your own version. The new one is in '
+                f'nbs/{name}, and python3 course.py reset {number} makes a new copy.'
             )
 
 
