@@ -580,7 +580,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
             'of an NVIDIA H100.'
         ),
         follows=(
-            '[lecture 12](https://youtu.be/zEuwuCTEf_0) (Thomas Viehmann) as far as it goes, then the three papers: '
+            '[lecture 12](https://youtu.be/zEuwuCTEf_0) (Thomas Viehmann) for the forward pass, then the three papers: '
             '[FlashAttention](https://arxiv.org/abs/2205.14135), [2](https://arxiv.org/abs/2307.08691) and '
             '[3](https://arxiv.org/abs/2407.08608).'
         ),
@@ -616,8 +616,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         exercises=(75, 110),
         needs=(
             "lesson {cuda_c}'s CUDA C, {memory}'s sectors and {triton}'s Triton; {tensor_cores}'s `mma.sync` helps in"
-            ' Part three, {hopper_gemm}\'s `wgmma` in "Twice as fast?". A GPU helps: without one all kernels run and '
-            'are checked; times are those of an NVIDIA H100.'
+            ' the sections on 2:4, {hopper_gemm}\'s `wgmma` in "Twice as fast?". A GPU helps: without one all kernels '
+            'run and are checked; times are those of an NVIDIA H100.'
         ),
         follows='[lecture 11](https://youtu.be/mGDnOLcfE8g) (Jesse Cai).',
         does=(
@@ -634,11 +634,11 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=65,
         exercises=(30, 30),
         needs=(
-            'lesson {matmul_ladder}, whose tiles, stages and counters are taken for granted; lesson {source_to_sass} '
+            'lesson {matmul_ladder}, whose tiles, stages and counters this lesson uses; lesson {source_to_sass} '
             'helps. So does a GPU: without one the emulator runs the kernels on small products, and what an NVIDIA '
             'H100 measured is marked as recorded.'
         ),
-        follows='[lecture 4](https://youtu.be/lTmYrKwjSOU) where it ends: it names tensor cores and goes on.',
+        follows='[lecture 4](https://youtu.be/lTmYrKwjSOU), whose end mentions tensor cores without programming them.',
         does='wmma, `mma.sync`, `ldmatrix`, swizzles: which lane holds which element, and how exact the sums are',
         gpu='helps',
         chapter='tensor_cores',
@@ -728,7 +728,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=90,
         exercises=(70, 105),
         needs=(
-            "lesson {softmax}'s merge, {flash_attention}'s first two parts, {triton}'s Triton; {hopper_gemm} helps at"
+            "lesson {softmax}'s merge, {flash_attention}'s forward pass, {triton}'s Triton; {hopper_gemm} helps at"
             ' the end. A GPU helps: without one all kernels run and are checked.'
         ),
         follows=(
@@ -751,7 +751,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=75,
         exercises=(80, 115),
         needs=(
-            'lesson {softmax} (the merge) and the first part of lesson {flash_attention}. No GPU is needed: four '
+            'lesson {softmax} (the merge) and the forward pass of lesson {flash_attention}. No GPU is needed: four '
             'processes on this machine replace four GPUs. Measurements with two real ones are recorded.'
         ),
         follows=(
