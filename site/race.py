@@ -180,7 +180,7 @@ def draw():
     )
 
 
-CLAIM = 'From a for loop to GPU kernels faster than the libraries, in notebooks that need no GPU'
+CLAIM = "From a for loop to GPU kernels as fast as NVIDIA's libraries, in notebooks that need no GPU"
 CARD_PAGE = """<style>body {{ margin: 0; display: flex; align-items: center; gap: 36px; padding: 0 36px; width: 1128px;
 height: 630px; background: {background}; color: {text}; font: 34px/1.35 system-ui, sans-serif }}
 h1 {{ font-size: 60px }}
