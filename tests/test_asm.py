@@ -67,7 +67,7 @@ def cases():
 
 @pytest.mark.slow
 def test_occupancy_is_that_of_cudas_calculator():
-    folder = next((o for o in tools.includes() if (Path(o)/'cuda_occupancy.h').is_file()), None)
+    folder = next((o for o in tools.include_folders() if (Path(o)/'cuda_occupancy.h').is_file()), None)
     if sys.platform != 'linux': pytest.skip('CUDA\'s headers are for Linux')
     assert folder, 'cuda_occupancy.h is missing: pip install nvidia-cuda-runtime'
     made = made_once('g++', ['g++', '-O1', '-I.', '-I', folder, 'occupancy.cpp', '-o', 'occupancy'],
@@ -384,7 +384,7 @@ def test_a_kernel_of_the_shim_finds_what_triton_made(tmp_path, monkeypatch):
     from with_triton import double_k as real
     from without import double_k as ours
     kernels, x = (triton.jit(real), JITFunction(ours)), np.zeros(64, np.float32)
-    keys = [report.find_unit(k, (x, 64), options=dict(BLOCK=32)).key for k in kernels]
+    keys = [report.find_kernel_source(k, (x, 64), options=dict(BLOCK=32)).key for k in kernels]
     assert keys[0] == keys[1] and "{'BLOCK': 32}" in keys[0]
 
 
@@ -397,10 +397,10 @@ def bare(monkeypatch):
         monkeypatch.setattr(tools, 'toolkit_folders', lambda: [])
         monkeypatch.setattr(tools, 'find_program',
                             lambda name, why: (_ for _ in ()).throw(tools.missing_tool(name, why, name)))
-        for o in (tools._nvrtc, tools._jitlink): o.cache_clear()
+        for o in (tools._load_nvrtc, tools._load_jitlink): o.cache_clear()
         report._code_by_file.clear()
     yield hide
-    for o in (tools._nvrtc, tools._jitlink): o.cache_clear()
+    for o in (tools._load_nvrtc, tools._load_jitlink): o.cache_clear()
     report._code_by_file.clear()
     asm.recordings(None)
 
@@ -557,4 +557,4 @@ def test_a_stored_result_of_a_class_that_is_gone_counts_as_missing(tmp_path):
     from gridstride.asm import tools
     for data, want in ((b'cgridstride.asm.tools\nGone\n.', None), (b'cgone.module\nGone\n.', None), (b'I7\n.', 7)):
         (tmp_path/'made').write_bytes(hashlib.blake2b(data).digest() + data)
-        assert tools._load_stored(tmp_path) == want
+        assert tools._read_result(tmp_path) == want

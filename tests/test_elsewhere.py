@@ -11,7 +11,7 @@ import torch
 
 from gridstride.asm import elsewhere
 from gridstride.asm.languages import LANGUAGES
-from gridstride.asm.tools import link, registers_used
+from gridstride.asm.tools import assemble, registers_used
 from gridstride.cpp import driver
 from gridstride.bench.recording import Unavailable
 from found import names, saying
@@ -45,7 +45,7 @@ def test_a_listing_of_amd_is_read():
     listing = elsewhere.read_amd(GFX90A, 'hipcc 5.2')
     assert listing.instructions[3] == 'global_load_dword v2, v1, s[0:1]' and len(listing.instructions) == 11
     assert listing.splitlines()[4] == '.LBB0_1:' and listing.splitlines()[-1] == '\ts_endpgm'
-    assert listing.takes == dict(vgprs=4, sgprs=8, lds=256) and listing.by == 'hipcc 5.2'
+    assert listing.resources == dict(vgprs=4, sgprs=8, lds=256) and listing.by == 'hipcc 5.2'
     assert listing.count() == Counter({'vector': 2, 'scalar': 2, 'scalar load': 1, 'wait': 1, 'load': 1, 'store': 1,
                                        'shuffle': 1, 'LDS': 1, 'barrier': 1})
     assert listing.count('v2') == 6
@@ -74,7 +74,7 @@ def test_ptx_becomes_instructions():
 }
 """
     made = elsewhere.disassemble_output('x 1', {'.ptx': ptx}, 'sm_90')
-    said = re.search(r'Used (\d+) registers', link(ptx.decode())[1])
+    said = re.search(r'Used (\d+) registers', assemble(ptx.decode())[1])
     assert made.written == ptx.decode() and made.registers == int(said[1])
     assert [made.count(o) for o in ('LDG', 'MUFU.EX2', 'STG', 'EXIT')] == [1, 1, 1, 1]
 

@@ -952,11 +952,12 @@ def test_tf32_is_seen_and_switched_off():
     try:
         for value in ('tf32', 'ieee'):
             settings.fp32_precision = value
-            assert choice.tf32(settings) == (value == 'tf32')
-            with ladder.tf32_disabled(): assert not choice.tf32(settings)
+            assert choice.allows_tf32(settings) == (value == 'tf32')
+            with ladder.tf32_disabled(): assert not choice.allows_tf32(settings)
             assert settings.fp32_precision == value
     finally: settings.fp32_precision = before
-    assert choice.tf32(SimpleNamespace(allow_tf32=True)) and not choice.tf32(SimpleNamespace(allow_tf32=False))
+    assert choice.allows_tf32(SimpleNamespace(allow_tf32=True))
+    assert not choice.allows_tf32(SimpleNamespace(allow_tf32=False))
 
 
 # The kernels of the lessons

@@ -12,7 +12,7 @@ from gridstride.kernels import Activation, Epilogue, bmm, explain_with, grouped_
 from gridstride.kernels.gemm import bf16x6
 from gridstride.kernels import standalone, using
 from gridstride.kernels.gemm import batches, launches, mlps, programs
-from gridstride.kernels.gemm.calls import BATCH_TILES, TILES as KNOWN, GemmProblem, Tile, choose, product_call
+from gridstride.kernels.gemm.calls import BATCH_TILES, TILES as KNOWN, GemmProblem, Tile, choose_tile, product_launch
 from gridstride.kernels.gemm.launches import run_product
 from gridstride.kernels.ladder.rung import H100
 from one_unit import one_unit, right_and_wrong
@@ -324,7 +324,7 @@ def test_unsupported_operands_are_refused(make, why):
 
 
 def test_tiles_are_chosen_by_size():
-    def of(*sizes, **more): return choose(GemmProblem(HALF, HALF, 'nn', *sizes, **more))
+    def of(*sizes, **more): return choose_tile(GemmProblem(HALF, HALF, 'nn', *sizes, **more))
     assert of(1, 8192, 8192, 8192).BM*of(1, 8192, 8192, 8192).BN == 2**15
     assert of(256, 128, 128, 128).BM <= 128 and of(64, 64, 64, 512).BM == of(64, 64, 64, 512).BN == 64
     assert of(2, 512, 512, 512).PDL and not of(1, 512, 512, 512).PDL
@@ -344,7 +344,7 @@ def test_what_an_mlp_launches_is_exported(monkeypatch):
     inputs = [o.requires_grad_() for o in (x, up, down, up[:, 0].detach(), down[:, 0].detach())]
     mlps._Mlp.apply(*inputs, 'gelu', True).sum().backward()
     texts = '\n'.join(map(standalone.write, programs.programs()))
-    assert len(seen) == 6 and all(product_call(o, 1., H100)[0].src in texts for o in seen)
+    assert len(seen) == 6 and all(product_launch(o, 1., H100)[0].src in texts for o in seen)
 
 
 @pytest.mark.slow
@@ -376,7 +376,7 @@ MOST = [dict(has_bias=True, activation='gelu', save='grad'), dict(has_multiplier
 def test_the_compiler_spills_nothing(tile, more):
     usual = dict(dtype='bfloat16', out_dtype='bfloat16', layout='nt', count=1, M=8192, N=8192, K=4096)
     case = GemmProblem(**usual | more)
-    call, boxes = product_call(case, 1., H100, tile)
+    call, boxes = product_launch(case, 1., H100, tile)
     assert all(max(box) <= 256 for box, _ in boxes)
     try: took = resources(call.src, block=call.block[0], shared_bytes=call.shared, arch='sm_90a')
     except CompilerMissing as e: pytest.skip(str(e))

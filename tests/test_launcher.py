@@ -344,7 +344,7 @@ def test_a_launch_plan_goes_into_a_table(driver, monkeypatch):
     first, second = driver.pointers(0), driver.pointers(1)
     assert first[:2] == [m.data_ptr(), n.data_ptr()] and second == [first[2], first[2]+256, got.data_ptr()]
     assert driver.launches[1].attributes == [(6, 1, 0, 0), (4, 1, 2, 1)]
-    for launch, _ in sequence.launches: launch([16]*len(_), 5)
+    for launch, _ in sequence.launchers: launch([16]*len(_), 5)
     assert [o.stream for o in driver.launches] == [7, 7, 5, 5]
 
 

@@ -742,9 +742,9 @@ def test_the_gpu_cannot_be_forced_without_one(tmp_path):
 
 
 def test_asm_finds_the_kernel_inside():
-    from gridstride.asm.report import find_unit
+    from gridstride.asm.report import find_kernel_source
     k = tile.checked(copy_kernel)
-    unit = find_unit(k, (torch.zeros(8), torch.zeros(8), 8), options=dict(BLOCK=8))
+    unit = find_kernel_source(k, (torch.zeros(8), torch.zeros(8), 8), options=dict(BLOCK=8))
     assert unit.kernel is copy_kernel and k.fn is copy_kernel.fn and k.arg_names == copy_kernel.arg_names
 
 

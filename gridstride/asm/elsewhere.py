@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from .listing import text_lines
 from .read import read_sass
-from .tools import disassemble, link, nvrtc, registers_used, section_sizes
+from .tools import assemble, disassemble, nvrtc, registers_used, section_sizes
 from ..cpp.driver import set_max_dynamic_smem, launch_by_driver, load_machine_code
 from ..cpp.frontend.reader import kernels
 from ..bench.recording import Unavailable, recorded
@@ -24,8 +24,8 @@ from ..bench.recording import Unavailable, recorded
 __all__ = ['AMD', 'TileKernel', 'amd', 'compile_or_load', 'hip', 'kittens', 'run_program']
 
 
-# The prefix of an AMD instruction shows its kind: an `s_` instruction runs on the scalar unit, once per wavefront, a
-# `v_` instruction on the vector unit, once per lane. The first prefix that matches counts.
+# The prefix of an AMD instruction determines its kind: an `s_` instruction runs on the scalar unit, once per wavefront,
+# and a `v_` instruction on the vector unit, once per lane. The first prefix in this order that matches is used.
 KINDS = {
     's_waitcnt': 'wait',
     's_barrier': 'barrier',
@@ -43,12 +43,13 @@ KINDS = {
 class AMD(str):
     """A listing of AMD instructions.
 
-    `takes`: registers per lane (vgprs) and per wavefront (sgprs), and bytes of LDS; `by`: the compiler and its version.
+    `resources`: registers per lane (vgprs) and per wavefront (sgprs), and bytes of LDS; `by`: the compiler's name and
+    version.
     """
 
-    def __new__(cls, text, takes, by):
+    def __new__(cls, text, resources, by):
         self = super().__new__(cls, text)
-        self.takes, self.by = takes, by
+        self.resources, self.by = resources, by
         return self
 
     @property
@@ -104,8 +105,8 @@ def read_amd(
     body = text[text.index('; @') : text.index('s_endpgm') + len('s_endpgm')]
     lines = [re.sub(r'\s*;.*', '', line) for line in body.splitlines()[1:]]
     lines = [line for line in lines if re.match(r'\t[a-z]\w*|\.LBB', line)]
-    takes = {name: int(m[1]) for name, p in _RESOURCE_PATTERNS.items() if (m := re.search(p, text))}
-    return AMD('\n'.join(lines), takes, by)
+    resources = {name: int(m[1]) for name, pattern in _RESOURCE_PATTERNS.items() if (m := re.search(pattern, text))}
+    return AMD('\n'.join(lines), resources, by)
 
 
 class TileKernel(NamedTuple):
@@ -124,13 +125,13 @@ class TileKernel(NamedTuple):
 
     def count(self, pattern) -> int:
         "Count the instructions whose opcode matches a regular expression"
-        return sum(n for op, n in self.ops().items() if re.match(pattern, op))
+        return sum(count for op, count in self.ops().items() if re.match(pattern, op))
 
     def kernel(
         self,
         threads: int,  # per block
         shared=0,  # bytes of dynamic shared memory
-    ):  # k(blocks, *arguments): tensors, integers of 32 bits, structs as bytes
+    ):  # a function (blocks, *arguments); arguments: tensors, 32-bit integers, structs as bytes
         "Return a function that launches the kernel on torch's GPU. Raises Unavailable if it is for another GPU"
         (name,) = (
             section.removeprefix(_ARGUMENTS_SECTION)
@@ -158,16 +159,15 @@ class TileKernel(NamedTuple):
         return f'{self.by}: {len(self.sass)} instructions for {self.arch}, {self.registers} registers per thread'
 
 
-_ARGUMENTS_SECTION = (
-    '.nv.constant0.'  # prefix of the section with the arguments of a kernel; device functions have none
-)
+# prefix of the section with the arguments of a kernel; device functions have no such section
+_ARGUMENTS_SECTION = '.nv.constant0.'
 
 
-def _to_ctypes(x):
+def _to_ctypes(arg):
     "Convert an argument to the ctypes value that the driver takes"
-    if isinstance(x, bytes):
-        return ctypes.create_string_buffer(x, len(x))
-    return ctypes.c_int(x) if isinstance(x, int) else ctypes.c_void_p(x.data_ptr())
+    if isinstance(arg, bytes):
+        return ctypes.create_string_buffer(arg, len(arg))
+    return ctypes.c_int(arg) if isinstance(arg, int) else ctypes.c_void_p(arg.data_ptr())
 
 
 # Some of these packages need different versions of the same libraries, so each may have its own environment in the
@@ -198,7 +198,8 @@ def run_program(
         file = Path(folder) / f'program{suffix}'
         file.write_text(program)
         arguments = [word.format(python=python, bin=Path(python).parent) for word in command]
-        env = {k: v for k, v in os.environ.items() if k != 'GRIDSTRIDE_AS_GPU'}  # the program only compiles
+        # The program only compiles, so it needs no emulated GPU.
+        env = {k: v for k, v in os.environ.items() if k != 'GRIDSTRIDE_AS_GPU'}
         process = subprocess.run([*arguments, file.name], cwd=folder, capture_output=True, text=True, env=env)
         outputs = {p.suffix: p.read_bytes() for p in Path(folder).glob('kernel.*')}
     if not outputs:
@@ -213,23 +214,23 @@ def disassemble_output(
     arch: str,  # the GPU for which PTX is assembled
 ) -> TileKernel:
     "Compile the output of a compiler to machine code and disassemble it. Raises CompilerMissing without NVIDIA's tools"
-    written = outputs.get('.cu', outputs.get('.ptx', b'')).decode()
+    generated_src = outputs.get('.cu', outputs.get('.ptx', b'')).decode()
     if '.cubin' in outputs:
         cubin = outputs['.cubin']
     elif '.ptx' in outputs:
-        cubin, _ = link(outputs['.ptx'].decode(), arch)
+        cubin, _ = assemble(outputs['.ptx'].decode(), arch)
     else:
-        _, cubin, _, _ = nvrtc(written, kernels(written)[0].name, arch)
-    return TileKernel(by, written, kernel_sass(cubin), registers_used(cubin), arch, cubin)
+        _, cubin, _, _ = nvrtc(generated_src, kernels(generated_src)[0].name, arch)
+    return TileKernel(by, generated_src, kernel_sass(cubin), registers_used(cubin), arch, cubin)
 
 
 def kernel_sass(cubin: bytes) -> list:
     "Return the instructions of the kernel in machine code with one kernel, and of the functions that it calls"
     text = disassemble(cubin)
-    parts = re.split(r'^//-+ +(?=\.)', text, flags=re.M)
+    sections = re.split(r'^//-+ +(?=\.)', text, flags=re.M)
     entry = next(
         re.match(r'\.text\.([^\s,]+)', section)[1]
-        for section in parts
+        for section in sections
         if '.text.' in section[:80] and 'STO_CUDA_ENTRY' in section
     )
     return [line.strip() for line in text_lines(read_sass(text, entry, '')) if line.startswith(' ')]
@@ -256,10 +257,10 @@ def kittens(
 def compile_or_load(
     name: str,  # of the recording
     make,  # a function without arguments that returns a `TileKernel`
-    *parts,  # the input of the compiler, such as the program: the key of the recording
+    *key_parts,  # the input of the compiler, such as the program
 ) -> TileKernel:
-    "Return `make()` if its compiler is installed, else the recording"
-    return recorded(name, make, *parts, save=to_json, load=lambda data, mark: from_json(data))
+    "Return `make()` if its compiler is installed, else the recording for these `key_parts`"
+    return recorded(name, make, *key_parts, save=to_json, load=lambda data, mark: from_json(data))
 
 
 def to_json(output: TileKernel) -> dict:
@@ -280,6 +281,6 @@ def amd(
     "Return `hip(src, arch)` if hipcc is installed, else the recording"
 
     def save(listing):
-        return [str(listing), listing.takes, listing.by]
+        return [str(listing), listing.resources, listing.by]
 
     return recorded(name, lambda: hip(src, arch), src, arch, save=save, load=lambda data, mark: AMD(*data))

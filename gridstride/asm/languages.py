@@ -1,4 +1,4 @@
-"""Define tile languages: the code before and after a kernel with which its compiler runs without a GPU."""
+"""Define tile languages: how each one compiles a kernel without a GPU, by which code before and after the kernel."""
 
 from typing import NamedTuple
 
@@ -8,18 +8,18 @@ __all__ = ['LANGUAGES', 'Language', 'compile_in_language']
 
 
 class Language(NamedTuple):
-    "A tile language: how to compile a kernel `softmax` for rows of 1024 elements"
+    "A tile language, and the code with which it compiles a kernel `softmax` for rows of 1024 elements"
 
     package: str  # on PyPI
-    before: str  # code before the kernel: the imports
-    after: str  # code after it, which writes kernel.cu, kernel.ptx or kernel.cubin
+    prologue: str  # code before the kernel: the imports
+    epilogue: str  # code after the kernel, which writes kernel.cu, kernel.ptx or kernel.cubin
     suffix: str = '.py'
     command: tuple = ('{python}',)
     arch: str = 'sm_90a'
 
     def program(self, kernel: str) -> str:
         "Return a program that compiles a kernel"
-        return f'{self.before}{kernel}{self.after}'
+        return f'{self.prologue}{kernel}{self.epilogue}'
 
     def compile(self, kernel: str) -> TileKernel:
         "Compile a kernel. Raises Unavailable without the compiler"
@@ -136,5 +136,5 @@ def compile_in_language(
     recording: str,  # name of the recording
 ) -> TileKernel:
     "Compile a kernel if the language's compiler is installed, else return the recording"
-    compiler = LANGUAGES[language]
-    return compile_or_load(recording, lambda: compiler.compile(kernel), compiler.program(kernel))
+    definition = LANGUAGES[language]
+    return compile_or_load(recording, lambda: definition.compile(kernel), definition.program(kernel))

@@ -16,28 +16,28 @@ from collections import namedtuple
 SM = namedtuple('SM', 'threads blocks shared max_shared shared_unit reserved shared_barriers')
 
 
-def _sm(threads, blocks, shared, barriers=2):
-    "Return the `SM` of an architecture from sm_80 on; shared memory in KiB"
+def _sm_from_80(threads, blocks, shared, barriers=2):
+    "Return the limits of an SM of sm_80 or later; `shared` is in KiB"
     return SM(threads, blocks, shared * 1024, (shared - 1) * 1024, 128, 1024, barriers)
 
 
 SM_LIMITS = {
     75: SM(1024, 16, 64 * 1024, 64 * 1024, 256, 0, 2),
-    80: _sm(2048, 32, 164),
-    86: _sm(1536, 16, 100, barriers=1),
-    87: _sm(1536, 16, 164, barriers=1),
-    89: _sm(1536, 24, 100, barriers=1),
-    90: _sm(2048, 32, 228),
-    100: _sm(2048, 32, 228),
-    103: _sm(2048, 32, 228),
-    110: _sm(1536, 24, 228, barriers=1),
-    120: _sm(1536, 24, 100, barriers=1),
-    121: _sm(1536, 24, 100, barriers=1),
+    80: _sm_from_80(2048, 32, 164),
+    86: _sm_from_80(1536, 16, 100, barriers=1),
+    87: _sm_from_80(1536, 16, 164, barriers=1),
+    89: _sm_from_80(1536, 24, 100, barriers=1),
+    90: _sm_from_80(2048, 32, 228),
+    100: _sm_from_80(2048, 32, 228),
+    103: _sm_from_80(2048, 32, 228),
+    110: _sm_from_80(1536, 24, 228, barriers=1),
+    120: _sm_from_80(1536, 24, 100, barriers=1),
+    121: _sm_from_80(1536, 24, 100, barriers=1),
 }
 
-WARP = 32  # threads
+WARP_SIZE = 32  # threads
 NUM_SCHEDULERS = 4  # per SM, each with a quarter of the registers
-REGISTERS = 64 * 1024  # 32-bit registers per SM, and at most per block
+REGISTERS_PER_SM = 64 * 1024  # 32-bit registers per SM, and at most per block
 REGISTER_UNIT = 256  # registers are allocated to a warp in multiples of this number
 MAX_REGISTERS_PER_THREAD = 256  # compilers use at most 255
 MAX_THREADS_PER_BLOCK = 1024
@@ -48,24 +48,28 @@ def sm_of(arch: str) -> SM:  # such as 'sm_90' or 'sm_90a'
     match = re.fullmatch(r'(?:sm_|compute_)?(\d+)[af]?', str(arch))
     if match and int(match[1]) in SM_LIMITS:
         return SM_LIMITS[int(match[1])]
-    raise ValueError(f"arch is {arch!r}; it must be {', '.join(f'sm_{sm}' for sm in SM_LIMITS)}")
+    raise ValueError(f"arch must be {', '.join(f'sm_{sm}' for sm in SM_LIMITS)}; got {arch!r}")
 
 
 # Registers are allocated per warp, in units of 256, and each of the four schedulers has its own quarter. Since `sm_80`
 # the system reserves 1 KiB of shared memory per block. An SM divides its memory between L1 cache and shared memory;
 # this model assumes the largest shared memory, as CUDA does by default. It does not model clusters, a smaller shared
 # memory that a program requests, or launch bounds of a kernel.
-def _round_up(n, unit):
-    "Return the smallest multiple of `unit` that is at least `n`"
-    return -(n // -unit) * unit
+def _round_up(count, unit):
+    "Return the smallest multiple of `unit` that is at least `count`"
+    return -(count // -unit) * unit
 
 
 def _max_blocks_by_registers(registers, warps):
     "Return the maximum number of blocks of `warps` warps for which there are registers; None for no limit"
-    registers_per_warp = _round_up(registers * WARP, REGISTER_UNIT)
-    if registers > MAX_REGISTERS_PER_THREAD or registers_per_warp * _round_up(warps, NUM_SCHEDULERS) > REGISTERS:
+    registers_per_warp = _round_up(registers * WARP_SIZE, REGISTER_UNIT)
+    if registers > MAX_REGISTERS_PER_THREAD or registers_per_warp * _round_up(warps, NUM_SCHEDULERS) > REGISTERS_PER_SM:
         return 0  # a launch assumes the same number of warps per scheduler
-    return REGISTERS // NUM_SCHEDULERS // registers_per_warp * NUM_SCHEDULERS // warps if registers_per_warp else None
+    return (
+        REGISTERS_PER_SM // NUM_SCHEDULERS // registers_per_warp * NUM_SCHEDULERS // warps
+        if registers_per_warp
+        else None
+    )
 
 
 def _max_blocks_by_shared_memory(shared, sm):
@@ -83,10 +87,10 @@ class Occupancy(namedtuple('Occupancy', 'blocks warps share limiter limits arch 
     """
 
     def __str__(self):
-        max_warps = sm_of(self.arch).threads // WARP
+        max_warps = sm_of(self.arch).threads // WARP_SIZE
         if not self.blocks:
             exceeded = ', '.join(self.limiter)
-            return f'impossible on {self.arch}: a block of {self.block} threads is too much for {exceeded}'
+            return f'impossible on {self.arch}: a block of {self.block} threads exceeds the limits of {exceeded}'
         blocks = f"{self.blocks} block{'s' * (self.blocks > 1)} of {self.block} threads"
         warps = f'{self.share:.0%} on {self.arch}: {self.warps} of {max_warps} warps'
         return f"{warps}, {blocks}; limited by {', '.join(self.limiter)}"
@@ -99,9 +103,9 @@ def _check_counts(block, **counts):
     "Raise ValueError unless `block` is a positive integer, and the others are non-negative integers"
     for name, count in counts.items():
         if int(count) != count or count < 0:
-            raise ValueError(f'{name} is {count!r}; it must be a non-negative integer')
+            raise ValueError(f'{name} must be a non-negative integer; got {count!r}')
     if int(block) != block or block < 1:
-        raise ValueError(f'block is {block!r}; it must be a positive integer')
+        raise ValueError(f'block must be a positive integer; got {block!r}')
 
 
 def occupancy(
@@ -117,17 +121,17 @@ def occupancy(
     50% on sm_90: 32 of 64 warps, 4 blocks of 256 threads; limited by registers"""
     _check_counts(block, registers=registers, shared=shared, barriers=barriers)
     sm = sm_of(arch)
-    warps = -(block // -WARP)
+    warps = -(block // -WARP_SIZE)
     limits = {
         'registers': _max_blocks_by_registers(registers, warps),
         'shared memory': _max_blocks_by_shared_memory(shared, sm),
-        'warps': 0 if block > MAX_THREADS_PER_BLOCK else sm.threads // WARP // warps,
+        'warps': 0 if block > MAX_THREADS_PER_BLOCK else sm.threads // WARP_SIZE // warps,
         'blocks': sm.blocks,
     }
     if barriers > 1 and int(re.search(r'\d+', str(arch))[0]) >= 90:
         limits['barriers'] = sm.blocks * sm.shared_barriers // barriers
-    limits = {k: v for k, v in limits.items() if v is not None}
+    limits = {resource: limit for resource, limit in limits.items() if limit is not None}
     blocks = min(limits.values())
     limiter = tuple(resource for resource, limit in limits.items() if limit == blocks)
-    share = blocks * warps * WARP / sm.threads
+    share = blocks * warps * WARP_SIZE / sm.threads
     return Occupancy(blocks, blocks * warps, share, limiter, limits, str(arch), block)

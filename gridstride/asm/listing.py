@@ -6,8 +6,8 @@ from html import escape
 from .read import Instruction
 
 
-# Each kind of instruction has a colour and a text for the legend. The text is dark on pale colours and a pale card, so
-# that it is legible on a dark page, too.
+# Each kind of instruction has a colour and a text for the legend. Dark text on pale colours, inside a pale card, is
+# legible on a dark page, too.
 INK, CARD, LINE = '#1f2933', '#fbfaf7', '#9aa5b1'
 KINDS = {
     'global': ('#f7b79c', 'global memory'),
@@ -36,20 +36,21 @@ def _kind_badge(text, kind):
 
 def _count_kinds(instructions):
     "Return {kind: number of instructions}, without kinds that do not occur"
-    return {k: n for k in KINDS if (n := sum(i.kind == k for i in instructions))}
+    return {kind: count for kind in KINDS if (count := sum(instruction.kind == kind for instruction in instructions))}
 
 
 def _kind_badges(instructions, with_labels=False):
     "Return the number of instructions per kind as HTML; `with_labels`: with the names of the kinds"
     return ' '.join(
-        _kind_badge(f'{n} {KINDS[k][1]}' if with_labels else str(n), k) for k, n in _count_kinds(instructions).items()
+        _kind_badge(f'{count} {KINDS[kind][1]}' if with_labels else str(count), kind)
+        for kind, count in _count_kinds(instructions).items()
     )
 
 
 def _instruction_html(instruction):
     "Return an instruction as HTML, with its opcode in the colour of its kind"
-    before, _, after = instruction.text.partition(instruction.op)
-    return f'{escape(before):<5}' + _kind_badge(instruction.op, instruction.kind) + escape(after)
+    predicate, _, operands = instruction.text.partition(instruction.op)
+    return f'{escape(predicate):<5}' + _kind_badge(instruction.op, instruction.kind) + escape(operands)
 
 
 class Listing(str):
@@ -84,7 +85,7 @@ class Listing(str):
         by_line = {}
         for instruction in self.instructions:
             by_line.setdefault(instruction.line, []).append(instruction)
-        return [(n, self.source.get(n, ''), by_line[n]) for n in sorted(by_line)]
+        return [(line, self.source.get(line, ''), by_line[line]) for line in sorted(by_line)]
 
     def count(self, *text):
         "Count the instructions of each kind; with an argument, count a substring like `str.count`"
@@ -92,20 +93,22 @@ class Listing(str):
 
     def ops(self) -> Counter:
         "Count the instructions by opcode, such as `LDG.E`"
-        return Counter(i.op for i in self.instructions)
+        return Counter(instruction.op for instruction in self.instructions)
 
     @property
     def loops(self) -> list:
         "The innermost loops, the longest first, each as a `Listing`"
         spans = {(first, last) for first, last in _loop_spans(self.items) if last > first + 1}
         innermost = [
-            s for s in spans if not any(other != s and s[0] <= other[0] and other[1] <= s[1] for other in spans)
+            span
+            for span in spans
+            if not any(other != span and span[0] <= other[0] and other[1] <= span[1] for other in spans)
         ]
         by_length = sorted(innermost, key=lambda span: (span[0] - span[1], span))
-        return [self._part(self.items[first : last + 1]) for first, last in by_length]
+        return [self._listing_of(self.items[first : last + 1]) for first, last in by_length]
 
     def loop(self, n=0):
-        "Return the nth longest innermost loop. Raises ValueError if there are not so many"
+        "Return the innermost loop with index `n`, the longest first. Raises ValueError if there are fewer loops"
         if n < len(loops := self.loops):
             return loops[n]
         raise ValueError(
@@ -123,12 +126,13 @@ class Listing(str):
                 stretches.append([])
             if isinstance(item, Instruction) and item.kind != 'barrier':
                 stretches[-1 - (item.kind == 'control')].append(item)
-        best = max(stretches, key=lambda items: sum(i.kind == kind for i in items))
-        if any(i.kind == kind for i in best):
-            return self._part(best)
+        longest = max(stretches, key=lambda items: sum(item.kind == kind for item in items))
+        if any(item.kind == kind for item in longest):
+            return self._listing_of(longest)
         raise ValueError(f'{self.name} has no instructions of the kind {kind!r} in its {self.language.upper()}')
 
-    def _part(self, items):
+    def _listing_of(self, items):
+        "Return a `Listing` of some of the items"
         return Listing('\n'.join(text_lines(items)), items, self.source, self.language, self.name, self.arch, self.by)
 
     def _repr_html_(self):
@@ -161,11 +165,11 @@ def _column_html(instructions):
     return f'<div style="{_MONOSPACE};border-left:2px solid {LINE};padding-left:8px;margin-right:24px">{body}</div>'
 
 
-def _line_html(n, text, columns, width):
+def _line_html(line_number, text, columns, width):
     "Return a source line as HTML; `columns`: its instructions, per listing"
     if text is None:
         return f'<div style="{_MONOSPACE};padding-left:1.1em">     ⋮</div>'
-    head = f'<span style="color:{LINE}">{n or "":>4}</span>  {escape(text)}'
+    head = f'<span style="color:{LINE}">{line_number or "":>4}</span>  {escape(text)}'
     if not any(columns):
         return f'<div style="{_MONOSPACE};padding-left:1.1em">{head}</div>'
     badges = '  |  '.join(_kind_badges(column) for column in columns)
@@ -180,16 +184,18 @@ def _rows(listings):
 
     A gap has the text None; instructions without a source line come last."""
     source = listings[0].source
-    by_line = [{n: instructions for n, _, instructions in listing.lines} for listing in listings]
+    by_line = [{line: instructions for line, _, instructions in listing.lines} for listing in listings]
     rows = []
-    shown_lines = sorted({n for lines in by_line for n in lines} & set(source))
-    for previous, n in zip([None] + shown_lines, shown_lines):
-        if previous and n - previous > _MAX_GAP:
+    lines_with_code = sorted({line for items_of_line in by_line for line in items_of_line} & set(source))
+    for previous, line in zip([None] + lines_with_code, lines_with_code):
+        if previous and line - previous > _MAX_GAP:
             rows.append((0, None, []))
         elif previous:
-            rows += [(i, source.get(i, ''), []) for i in range(previous + 1, n)]
-        rows.append((n, source[n], [lines.get(n, []) for lines in by_line]))
-    unattributed = [[i for n, items in lines.items() if n not in source for i in items] for lines in by_line]
+            rows += [(i, source.get(i, ''), []) for i in range(previous + 1, line)]
+        rows.append((line, source[line], [items_of_line.get(line, []) for items_of_line in by_line]))
+    unattributed = [
+        [i for line, items in items_of_line.items() if line not in source for i in items] for items_of_line in by_line
+    ]
     return rows + ([(0, 'from no line of this source', unattributed)] if any(unattributed) else [])
 
 
@@ -228,7 +234,7 @@ class SideBySide:
         self.listings = listings
 
     def __repr__(self):
-        return '\n\n'.join(f'{l.name}, {l.language.upper()}:\n{l}' for l in self.listings)
+        return '\n\n'.join(f'{listing.name}, {listing.language.upper()}:\n{listing}' for listing in self.listings)
 
     def _repr_html_(self):
         return html(*self.listings)
@@ -236,6 +242,6 @@ class SideBySide:
 
 def side_by_side(*listings) -> SideBySide:  # of one source
     "Show listings of one source side by side. Raises ValueError for different sources"
-    if len({tuple(l.source.items()) for l in listings}) != 1:
+    if len({tuple(listing.source.items()) for listing in listings}) != 1:
         raise ValueError('listings must come from the same source to be shown side by side')
     return SideBySide(*listings)

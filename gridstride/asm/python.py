@@ -11,8 +11,8 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-from .kernels import CompilerOutput, Unit
-from .tools import from_cache, toolkit_folders, link, missing_tool, usage
+from .kernels import CompilerOutput, KernelSource
+from .tools import assemble, cached_result, missing_tool, resource_usage, toolkit_folders
 from ..support.function_source import SourceMissing, source_of
 from ..support.numba_cuda import import_numba_cuda, real_numba_cuda
 from ..bench.keys import function_within
@@ -58,26 +58,26 @@ def numba_type(x) -> str:  # in the notation of signatures
     return f"{dtype}[{', '.join(dims)}]"
 
 
-def signature(args, f) -> str:  # f: the Python function
+def signature(args, function) -> str:  # function: the Python function of the kernel
     "Return the Numba signature of example arguments; a signature is returned as it is. Raises TypeError"
     if len(args) == 1 and isinstance(args[0], str):
         return args[0]
-    names = list(inspect.signature(f).parameters)
-    if len(args) != len(names):
+    parameter_names = list(inspect.signature(function).parameters)
+    if len(args) != len(parameter_names):
         raise TypeError(
-            f"{f.__name__} takes {len(names)} arguments ({', '.join(names)}), "
-            f"but {len(args)} examples were given: pass one per argument, "
+            f"{function.__name__}: expected {len(parameter_names)} example arguments ({', '.join(parameter_names)}), "
+            f"got {len(args)}: pass one per argument, "
             "or a signature such as 'void(float32[::1], int64)'"
         )
     return f"void({', '.join(numba_type(arg) for arg in args)})"
 
 
 # The key of a kernel contains the global constants that it uses and the sources of the functions that it calls.
-def _captured_values(f):
+def _captured_values(function):
     "Return {name: value} of the global and closure variables that a function uses"
     names = set()
 
-    def visit(code):
+    def collect_names(code):
         # without LOAD_ATTR: names of attributes are not globals
         names.update(
             instruction.argval
@@ -86,11 +86,11 @@ def _captured_values(f):
         )
         for const in code.co_consts:
             if isinstance(const, types.CodeType):
-                visit(const)
+                collect_names(const)
 
-    visit(f.__code__)
-    closure = dict(zip(f.__code__.co_freevars, (c.cell_contents for c in f.__closure__ or ())))
-    return {**{k: f.__globals__[k] for k in sorted(names) if k in f.__globals__}, **closure}
+    collect_names(function.__code__)
+    closure = dict(zip(function.__code__.co_freevars, (cell.cell_contents for cell in function.__closure__ or ())))
+    return {**{name: function.__globals__[name] for name in sorted(names) if name in function.__globals__}, **closure}
 
 
 def _key_of_value(value, visited):
@@ -107,30 +107,36 @@ def _key_of_value(value, visited):
     )
 
 
-def _key_of_function(f, visited=()):
+def _key_of_function(function, visited=()):
     "Return the source of a function, with the values and functions that it captures"
     return '\n'.join(
-        [_source(f)[0], *(f'{k} = {_key_of_value(v, (*visited, f))}' for k, v in _captured_values(f).items())]
+        [
+            _source(function)[0],
+            *(
+                f'{name} = {_key_of_value(value, (*visited, function))}'
+                for name, value in _captured_values(function).items()
+            ),
+        ]
     )
 
 
-def _source(f):
+def _source(function):
     "Return (the source of a function, its first line)"
     try:
-        source = source_of(f)
+        source = source_of(function)
     except SourceMissing as e:
         raise ValueError(str(e)) from None
     return source.as_written, source.first_line
 
 
-class _PythonUnit(Unit):
+class _PythonKernelSource(KernelSource):
     "A kernel that is a Python function"
 
-    def __init__(self, f, *key):
-        text, first = _source(f)
-        file = Path(f.__code__.co_filename).name
-        lines = dict(enumerate(text.splitlines(), first))
-        super().__init__(f.__name__, file, lines, (*key, _key_of_function(f)))
+    def __init__(self, function, *key):
+        text, first_line = _source(function)
+        file = Path(function.__code__.co_filename).name
+        lines = dict(enumerate(text.splitlines(), first_line))
+        super().__init__(function.__name__, file, lines, (*key, _key_of_function(function)))
 
 
 # A kernel of the simulator is a kernel of Numba with a different module `cuda`. To compile it, its function is copied
@@ -148,50 +154,67 @@ def _numba_cuda(name):
     raise missing_tool('numba-cuda', f'Compiling {name} as Numba does', "'numba-cuda[cu13]'")
 
 
-def _numba_counterpart(v, cuda):
+def _numba_counterpart(value, cuda):
     "Return Numba's counterpart of a module, function or type of the simulator; None for other objects"
-    if isinstance(v, types.ModuleType):
-        return cuda if v.__name__ == 'gridstride.sim.cuda' or getattr(v, 'simulated', False) else _numba_module(v)
-    if not hasattr(v, 'lanes') and not type(v).__module__.startswith('gridstride.sim') and not isinstance(v, type):
+    if isinstance(value, types.ModuleType):
+        return (
+            cuda
+            if value.__name__ == 'gridstride.sim.cuda' or getattr(value, 'simulated', False)
+            else _numba_module(value)
+        )
+    if (
+        not hasattr(value, 'lanes')
+        and not type(value).__module__.startswith('gridstride.sim')
+        and not isinstance(value, type)
+    ):
         return None
     for name in 'cuda', 'random', 'libdevice':
-        simulated = import_module(f'gridstride.sim.{name}')
-        for attribute in simulated.__all__:
-            if getattr(simulated, attribute) is v and not hasattr(v, 'py_func'):
+        simulator_module = import_module(f'gridstride.sim.{name}')
+        for attribute in simulator_module.__all__:
+            if getattr(simulator_module, attribute) is value and not hasattr(value, 'py_func'):
                 return getattr(cuda if name == 'cuda' else import_module(f'numba.cuda.{name}'), attribute, None)
     return None
 
 
-def _numba_module(v):
+def _numba_module(module):
     "Return Numba's counterpart of a module of the simulator; None if there is none"
-    name = v.__name__.replace('gridstride.sim.', 'numba.cuda.')
-    provided = import_module('gridstride.sim.submodules').NAMES_OF_MODULE if name.startswith('numba.cuda.') else ()
-    return import_module(name) if name.removeprefix('numba.cuda.') in provided else None
+    name = module.__name__.replace('gridstride.sim.', 'numba.cuda.')
+    provided_names = (
+        import_module('gridstride.sim.submodules').NAMES_OF_MODULE if name.startswith('numba.cuda.') else ()
+    )
+    return import_module(name) if name.removeprefix('numba.cuda.') in provided_names else None
 
 
-def _copy_for_numba(f, cuda, copies=None):
+def _copy_for_numba(function, cuda, copies=None):
     "Return a copy of a function that uses Numba's `cuda` and such copies of its device functions"
     copies = {} if copies is None else copies
-    if f in copies:
-        return copies[f]
+    if function in copies:
+        return copies[function]
 
-    def replace(v):
-        if (counterpart := _numba_counterpart(v, cuda)) is not None:
+    def numba_version(value):
+        if (counterpart := _numba_counterpart(value, cuda)) is not None:
             return counterpart
-        if not hasattr(v, 'py_func'):
-            return v
+        if not hasattr(value, 'py_func'):
+            return value
         options = {
             option: value
-            for option, value in getattr(v, 'targetoptions', {}).items()
+            for option, value in getattr(value, 'targetoptions', {}).items()
             if option in ('inline', 'forceinline', 'fastmath')
         }
-        return cuda.jit(device=True, **options)(_copy_for_numba(v.py_func, cuda, copies))
+        return cuda.jit(device=True, **options)(_copy_for_numba(value.py_func, cuda, copies))
 
-    new_globals = {**f.__globals__, **{k: replace(v) for k, v in _captured_values(f).items() if k in f.__globals__}}
-    closure = tuple(types.CellType(replace(c.cell_contents)) for c in f.__closure__ or ()) or None
-    copy = types.FunctionType(f.__code__, new_globals, f.__name__, f.__defaults__, closure)
-    copy.__module__ = f.__module__
-    copies[f] = copy
+    new_globals = {
+        **function.__globals__,
+        **{
+            name: numba_version(value)
+            for name, value in _captured_values(function).items()
+            if name in function.__globals__
+        },
+    }
+    closure = tuple(types.CellType(numba_version(cell.cell_contents)) for cell in function.__closure__ or ()) or None
+    copy = types.FunctionType(function.__code__, new_globals, function.__name__, function.__defaults__, closure)
+    copy.__module__ = function.__module__
+    copies[function] = copy
     return copy
 
 
@@ -209,15 +232,15 @@ def _with_compute_capability(cc):
         dispatcher.get_current_device = original
 
 
-class Numba(_PythonUnit):
+class Numba(_PythonKernelSource):
     "A kernel of Numba or of the simulator"
 
-    def __init__(self, k, args):
-        self.f = getattr(k, 'py_func', k)
-        self.types = signature(args, self.f)
-        options = getattr(k, 'targetoptions', {})
+    def __init__(self, kernel, args):
+        self.function = getattr(kernel, 'py_func', kernel)
+        self.types = signature(args, self.function)
+        options = getattr(kernel, 'targetoptions', {})
         self.fastmath, self.max_registers = bool(options.get('fastmath')), options.get('max_registers')
-        super().__init__(self.f, 'numba', self.types, self.fastmath, self.max_registers)
+        super().__init__(self.function, 'numba', self.types, self.fastmath, self.max_registers)
 
     def compile_with_numba(self, cc, **options):  # (PTX or other code, Numba's type of the result)
         "Compile for a compute capability with Numba. Raises CompilerMissing without libNVVM"
@@ -227,13 +250,13 @@ class Numba(_PythonUnit):
             purpose = f'Compiling {self.name} as Numba does'
             try:
                 with _with_compute_capability(cc):
-                    return cuda.compile(_copy_for_numba(self.f, cuda), self.types, cc=cc, **options)
+                    return cuda.compile(_copy_for_numba(self.function, cuda), self.types, cc=cc, **options)
             except Exception as e:
                 if any((folder / 'nvvm').is_dir() for folder in toolkit_folders()):
                     raise
                 raise missing_tool('libNVVM', purpose, "'numba-cuda[cu13]'") from e
 
-    def _front_end(self, cc):
+    def _run_front_end(self, cc):
         "Return the result of Numba's front end, before libNVVM"
         cuda = _numba_cuda(self.name)
         from numba.cuda import compiler, types
@@ -241,17 +264,17 @@ class Numba(_PythonUnit):
 
         args, _ = sigutils.normalize_signature(self.types)
         with _with_compute_capability(cc):
-            return compiler.compile_cuda(_copy_for_numba(self.f, cuda), types.void, args, cc=cc)
+            return compiler.compile_cuda(_copy_for_numba(self.function, cuda), types.void, args, cc=cc)
 
     def llvm(self, cc) -> str:
         "Return the LLVM IR for a compute capability"
         with real_numba_cuda():
-            return self._front_end(cc).library.get_llvm_str()
+            return self._run_front_end(cc).library.get_llvm_str()
 
     def annotated_source(self, cc) -> str:
         "Return the source with Numba's types"
         with real_numba_cuda():
-            return str(self._front_end(cc).type_annotation)
+            return str(self._run_front_end(cc).type_annotation)
 
     def compile(self, arch, opt, flags) -> CompilerOutput:
         "Compile to PTX with Numba, and to machine code with nvJitLink. Raises CompilerMissing without a compiler"
@@ -259,9 +282,9 @@ class Numba(_PythonUnit):
         ptx, _ = self.compile_with_numba(cc, opt=opt, lineinfo=True)
         entry = re.search(r'\.entry\s+([\w$]+)', ptx)[1]
         limit = [f'-maxrregcount={self.max_registers}'] if self.max_registers else []
-        cubin, log = link(ptx, arch, opt, (*limit, *flags))
-        by = f"Numba {version('numba')}, numba-cuda {version('numba-cuda')}"
-        return CompilerOutput(ptx, entry, cubin, usage(log, cubin, entry, arch), by)
+        cubin, log = assemble(ptx, arch, opt, (*limit, *flags))
+        compiler = f"Numba {version('numba')}, numba-cuda {version('numba-cuda')}"
+        return CompilerOutput(ptx, entry, cubin, resource_usage(log, cubin, entry, arch), compiler)
 
 
 # Triton contains its compilers. Constants (`tl.constexpr`) and options such as `num_warps` are passed by name. As for a
@@ -320,32 +343,43 @@ def clean_ttgir(text) -> str:
     return '\n'.join(line for line in lines if line.strip())
 
 
-class Triton(_PythonUnit):
+class Triton(_PythonKernelSource):
     "A kernel of Triton"
 
-    def __init__(self, k, args, options):
-        while not hasattr(k, 'arg_names'):
-            k = k.fn  # the kernel in an autotuned kernel
-        self.kernel = k
-        names = k.arg_names
-        values = {**dict(zip(names, args)), **{name: v for name, v in options.items() if name in names}}
-        if missing := [name for name in names if name not in values]:
+    def __init__(self, kernel, args, options):
+        while not hasattr(kernel, 'arg_names'):
+            kernel = kernel.fn  # the kernel in an autotuned kernel
+        self.kernel = kernel
+        parameter_names = kernel.arg_names
+        values = {
+            **dict(zip(parameter_names, args)),
+            **{name: value for name, value in options.items() if name in parameter_names},
+        }
+        if missing := [name for name in parameter_names if name not in values]:
             raise TypeError(
-                f"{k.fn.__name__} has no examples of {', '.join(missing)}: pass tensors and scalars in order, "
+                f"{kernel.fn.__name__} has no examples of {', '.join(missing)}: pass tensors and scalars in order, "
                 "constants by name"
             )
-        constant_names = {p for p, v in inspect.signature(k.fn).parameters.items() if 'const' in str(v.annotation)}
-        self.constants = {
-            name: v for name, v in values.items() if name in constant_names or (type(v) is int and v == 1) or v is None
+        constant_names = {
+            parameter
+            for parameter, value in inspect.signature(kernel.fn).parameters.items()
+            if 'const' in str(value.annotation)
         }
-        type_and_multiple = {name: triton_type(v) for name, v in values.items() if name not in self.constants}
-        self.types = {name: 'constexpr' if name in self.constants else type_and_multiple[name][0] for name in names}
+        self.constants = {
+            name: value
+            for name, value in values.items()
+            if name in constant_names or (type(value) is int and value == 1) or value is None
+        }
+        type_and_multiple = {name: triton_type(value) for name, value in values.items() if name not in self.constants}
+        self.types = {
+            name: 'constexpr' if name in self.constants else type_and_multiple[name][0] for name in parameter_names
+        }
         self.multiples_of_16 = [
-            i for i, name in enumerate(names) if name in type_and_multiple and type_and_multiple[name][1]
+            i for i, name in enumerate(parameter_names) if name in type_and_multiple and type_and_multiple[name][1]
         ]
-        self.options = {name: v for name, v in options.items() if name not in names}
+        self.options = {name: value for name, value in options.items() if name not in parameter_names}
         key = (self.types, self.constants, self.multiples_of_16, sorted(self.options.items()))
-        super().__init__(k.fn, 'triton', *map(str, key))
+        super().__init__(kernel.fn, 'triton', *map(str, key))
 
     def _source(self, triton):
         "Return the `ASTSource` for Triton's compiler: the kernel with the types of its arguments"
@@ -366,7 +400,7 @@ class Triton(_PythonUnit):
             raise missing_tool('Triton', f'Compiling {self.name}', 'triton') from None
         with _environment(DISABLE_PTXAS_OPT='' if opt else '1'), _unchecked_functions(self.kernel.fn.__globals__):
             source = self._source(triton)
-            environment = sorted((k, v) for k, v in os.environ.items() if _COMPILER_VARIABLES.match(k))
+            environment = sorted((name, value) for name, value in os.environ.items() if _COMPILER_VARIABLES.match(name))
             key = [
                 triton.__version__,
                 source.hash(),
@@ -376,7 +410,7 @@ class Triton(_PythonUnit):
                 sorted(self.options.items()),
                 environment,
             ]
-            return from_cache('triton', lambda: self._compile(triton, source, arch), *map(str, key))
+            return cached_result('triton', lambda: self._compile(triton, source, arch), *map(str, key))
 
     def _compile(self, triton, source, arch):
         "Compile without Triton's own cache, which does not store the log of the assembler"
@@ -385,22 +419,22 @@ class Triton(_PythonUnit):
         log = io.StringIO()
         target = GPUTarget('cuda', int(re.search(r'\d+', arch)[0]), 32)
         with _environment(TRITON_DUMP_PTXAS_LOG='1', TRITON_ALWAYS_COMPILE='1'), contextlib.redirect_stdout(log):
-            compiled = triton.compile(source, target=target, options=self.options)
-        ptx = compiled.asm['ptx']
-        cubin = compiled.asm['cubin']
-        entry = compiled.metadata.name
-        chosen_by_triton = {'dynamic': compiled.metadata.shared, 'threads': 32 * compiled.metadata.num_warps}
-        takes = {**usage(log.getvalue(), cubin, entry, arch), **chosen_by_triton}
+            kernel = triton.compile(source, target=target, options=self.options)
+        ptx = kernel.asm['ptx']
+        cubin = kernel.asm['cubin']
+        entry = kernel.metadata.name
+        chosen_by_triton = {'dynamic': kernel.metadata.shared, 'threads': 32 * kernel.metadata.num_warps}
+        resources = {**resource_usage(log.getvalue(), cubin, entry, arch), **chosen_by_triton}
         return CompilerOutput(
-            ptx, entry, cubin, takes, f'Triton {triton.__version__}', clean_ttgir(compiled.asm['ttgir'])
+            ptx, entry, cubin, resources, f'Triton {triton.__version__}', clean_ttgir(kernel.asm['ttgir'])
         )
 
 
 @contextlib.contextmanager
 def _unchecked_functions(namespace):
     "Replace checked functions among a kernel's globals by those of Triton in a `with` block"
-    checked = {k: v for k, v in namespace.items() if hasattr(v, 'jitted')}
-    namespace.update({k: v.jitted for k, v in checked.items()})
+    checked = {name: function for name, function in namespace.items() if hasattr(function, 'jitted')}
+    namespace.update({name: function.jitted for name, function in checked.items()})
     try:
         yield
     finally:
@@ -410,11 +444,11 @@ def _unchecked_functions(namespace):
 @contextlib.contextmanager
 def _environment(**values):
     "Set environment variables in a `with` block; '' removes a variable"
-    previous = {k: os.environ.pop(k, None) for k in values}
-    os.environ.update({k: v for k, v in values.items() if v})
+    previous_values = {name: os.environ.pop(name, None) for name in values}
+    os.environ.update({name: value for name, value in values.items() if value})
     try:
         yield
     finally:
-        for k in values:
-            os.environ.pop(k, None)
-        os.environ.update({k: v for k, v in previous.items() if v is not None})
+        for name in values:
+            os.environ.pop(name, None)
+        os.environ.update({name: value for name, value in previous_values.items() if value is not None})

@@ -52,11 +52,11 @@ _ARITHMETIC = re.compile(r'(add|sub|mul|mad|fma|div|neg|abs|min|max|setp?|slct)\
 _FLOATS = {'f16', 'f16x2', 'bf16', 'bf16x2', 'f32', 'f32x2', 'f64'}
 
 
-def _compile_rules(kinds):
+def _compile_rules(opcodes_of_kind):
     "Return [(kind, pattern of its opcodes)]; a `*` in an opcode matches any letters and digits"
     return [
         (kind, re.compile('(?:' + '|'.join(re.escape(op).replace(r'\*', r'\w*') for op in ops.split()) + r')(?![\w])'))
-        for kind, ops in kinds.items()
+        for kind, ops in opcodes_of_kind.items()
     ]
 
 
@@ -84,48 +84,53 @@ def kind_of(
     return 'integer' if _ARITHMETIC.match(op) else 'other'
 
 
-# An instruction of an inlined function has a line in the function and one in its caller. `line` is that of the function
-# if this is in the source that is shown, else that of the caller.
+# An instruction of an inlined function has two source lines: one in the function and one in its caller. `line` is that
+# of the function if the listing's source contains it, else that of the caller.
 #
-# at: the address in SASS, the index in PTX; op: the opcode; line: of the source, 0 if unknown; target: the label of a
-# jump, else ''.
-Instruction = namedtuple('Instruction', 'at op kind text line target')
+# position: the address in SASS, the index in PTX; op: the opcode; line: of the source, 0 if unknown; target: the label
+# of a jump, else ''.
+Instruction = namedtuple('Instruction', 'position op kind text line target')
 
 _JUMP = re.compile(r'(?:bra|BRA|UBRA)\S*\s.*?(?:`\()?(\.L\w+|\$L\w+)\)?\s*;?$')
 
-# -0*0 plus a constant: the compiler sets a register with it when the units for moves are busy
+# This instruction computes -0*0 plus a constant: the compiler uses it as a move if the units for moves are busy.
 _MOVE_BY_FMA = re.compile(r'^HFMA2\S* \w+, -RZ, RZ, ')
 
 
-def instruction(at, text, line, language):
+def parse_instruction(position, text, line, language):
     "Return the `Instruction` with this text"
     text = re.sub(r'\s+', ' ', text.replace(';', '')).strip()
     unpredicated = re.sub(r'^(?:@!?U?%?\w+ )', '', text)
     op = unpredicated.split()[0].rstrip(',')
     jump = _JUMP.match(unpredicated)
     kind = 'move' if _MOVE_BY_FMA.search(unpredicated) else kind_of(op, language)
-    return Instruction(at, op, kind, text, line, jump[1] if jump else '')
+    return Instruction(position, op, kind, text, line, jump[1] if jump else '')
 
 
 def _source_line(locations, file, kernel_lines):
     "Return the first line among (file, line) pairs, innermost first, that is in the kernel's source; 0 for none"
     return next(
-        (n for f, n in locations if f.split('/')[-1] == file and (kernel_lines is None or n in kernel_lines)), 0
+        (
+            line
+            for path, line in locations
+            if path.split('/')[-1] == file and (kernel_lines is None or line in kernel_lines)
+        ),
+        0,
     )
 
 
 def read_sass(
-    text: str,  # what `nvdisasm -c -gi` prints
+    text: str,  # the output of `nvdisasm -c -gi`
     entry: str,  # the kernel's name in it
     file: str,  # the source's file name, without folders
     kernel_lines=None,  # line numbers of the kernel; None: all
 ) -> list:  # of `Instruction`s and labels
     "Return the instructions of a kernel and of the functions that it calls"
     items = []
-    for part in re.split(r'^//-+ +(?=\.)', text, flags=re.M)[1:]:
-        name = re.match(r'\.text\.(\S+)', part)
-        if name and (name[1] == entry or 'STO_CUDA_ENTRY' not in part):
-            items += _strip_padding(_sass_section(part, file, kernel_lines))
+    for section in re.split(r'^//-+ +(?=\.)', text, flags=re.M)[1:]:
+        name = re.match(r'\.text\.(\S+)', section)
+        if name and (name[1] == entry or 'STO_CUDA_ENTRY' not in section):
+            items += _strip_padding(_parse_sass_section(section, file, kernel_lines))
     return items
 
 
@@ -138,19 +143,19 @@ def _strip_padding(items):
     return items
 
 
-def _sass_section(part, file, kernel_lines):
+def _parse_sass_section(section, file, kernel_lines):
     "Return the instructions and labels of one function in the output of nvdisasm"
     items = []
     locations = []
     is_new_location = True
-    for line in part.splitlines():
+    for line in section.splitlines():
         if m := re.match(r'\s*//## File "([^"]*)", line (\d+)(?: inlined at "([^"]*)", line (\d+))?', line):
             if is_new_location:
                 locations = []
                 is_new_location = False
             locations += [(m[1], int(m[2]))] + ([(m[3], int(m[4]))] if m[3] else [])
         elif m := re.match(r'\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;', line):
-            items.append(instruction(int(m[1], 16), m[2], _source_line(locations, file, kernel_lines), 'sass'))
+            items.append(parse_instruction(int(m[1], 16), m[2], _source_line(locations, file, kernel_lines), 'sass'))
         elif m := re.match(r'(\.L_x_\w+|\$\S+):', line):
             items.append(m[1])
         if not line.strip().startswith('//## '):
@@ -177,12 +182,13 @@ def read_ptx(
         elif m['label'] and not re.match(r'\$L__(?!BB)', m['label']):
             items.append(m['label'])
         elif m['text']:
-            items.append(instruction(index, m['text'], line, 'ptx'))
+            items.append(parse_instruction(index, m['text'], line, 'ptx'))
             index += 1
     return items
 
 
-# The parts of a body. A brace opens a block unless it is inside an instruction, among the operands.
+# The parts of a kernel's body: braces of blocks, directives, labels and instructions. A brace among the operands
+# belongs to an instruction.
 _BODY_PART = re.compile(r'\s*(?:[{}]|\.loc\s+(?P<loc>[^\n]*)|(?P<label>[$%\w]+)\s*:|\.[^;]*;|(?P<text>[^\s;{}][^;]*);)')
 
 
@@ -192,11 +198,11 @@ def _body(text, entry):
     if not start:
         raise ValueError(f'no kernel {entry} in this PTX')
     depth = 0
-    first = text.index('{', start.end())
-    for m in re.finditer(r'//[^\n]*|[{}]', text[first:]):
+    opening = text.index('{', start.end())
+    for m in re.finditer(r'//[^\n]*|[{}]', text[opening:]):
         depth += {'{': 1, '}': -1}.get(m[0], 0)
         if not depth:
-            return text[first + 1 : first + m.start()], start.start(), first + m.end()
+            return text[opening + 1 : opening + m.start()], start.start(), opening + m.end()
 
 
 def clean_ptx(
@@ -208,4 +214,4 @@ def clean_ptx(
     head = re.findall(r'^\.(?:version|target|address_size)\b.*', text, re.M)
     lines = re.sub(r'//.*', '', text[start:end]).splitlines()
     debugging = re.compile(r'\s*(\.loc|\.pragma|\$L__(?!BB))')
-    return '\n'.join([*head, '', *(l.rstrip() for l in lines if l.strip() and not debugging.match(l))])
+    return '\n'.join([*head, '', *(line.rstrip() for line in lines if line.strip() and not debugging.match(line))])

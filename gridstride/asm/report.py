@@ -12,7 +12,7 @@ from .kernels import CudaC, source_of
 from .limits import occupancy, sm_of
 from .listing import Listing, card, heading, text_lines
 from .python import Numba, Triton
-from .read import clean_ptx, instruction, read_ptx, read_sass
+from .read import clean_ptx, parse_instruction, read_ptx, read_sass
 from .tools import disassemble
 from ..cpp.toolchain.compilers import CompilerMissing
 from ..cpp.kernel import Kernel, Kernels
@@ -24,35 +24,35 @@ from ..support.tables import Table
 
 
 def _raise_ambiguous(kernels):
-    "Raise ValueError for several kernels, of which the user must select one"
+    "Raise ValueError for a source with several kernels: the user must select one"
     raise ValueError(
         f"found {len(kernels)} kernels ({', '.join(kernels)}): select one, for example name='{next(iter(kernels))}'"
     )
 
 
-def find_unit(
-    k,  # CUDA C, or a kernel
+def find_kernel_source(
+    kernel,  # CUDA C, or a kernel
     args=(),  # examples of its arguments
     name=None,  # of the kernel, if a source has several
     options=None,  # of Triton
 ):
-    "Return the `Unit` for a kernel of any kind. Raises TypeError for other objects, ValueError for an ambiguous kernel"
-    k = getattr(k, 'jitted', k)  # the compilable kernel in a checked kernel of Triton
-    if isinstance(k, str):
-        return CudaC(k, name)
-    if isinstance(k, Kernel):
-        return CudaC(source_of(k), k.__name__)
-    if isinstance(k, Kernels):
-        return find_unit(k[name if name in k else _raise_ambiguous(k)])
-    if isinstance(k, Module):
-        return CudaC(source_of(k), name)
-    if hasattr(k, 'py_func'):
-        return Numba(k, args)
-    if hasattr(k, 'fn') and hasattr(k, 'arg_names'):
-        return Triton(k, args, options or {})
+    "Return the `KernelSource` of a kernel. Raises TypeError for other objects, ValueError for an ambiguous name"
+    kernel = getattr(kernel, 'jitted', kernel)  # a checked kernel of Triton contains the kernel for its compiler
+    if isinstance(kernel, str):
+        return CudaC(kernel, name)
+    if isinstance(kernel, Kernel):
+        return CudaC(source_of(kernel), kernel.__name__)
+    if isinstance(kernel, Kernels):
+        return find_kernel_source(kernel[name if name in kernel else _raise_ambiguous(kernel)])
+    if isinstance(kernel, Module):
+        return CudaC(source_of(kernel), name)
+    if hasattr(kernel, 'py_func'):
+        return Numba(kernel, args)
+    if hasattr(kernel, 'fn') and hasattr(kernel, 'arg_names'):
+        return Triton(kernel, args, options or {})
     raise TypeError(
         f'expected CUDA C, a cuda_kernel, a load_cuda module, or a kernel of Numba, of the simulator or of Triton; '
-        f'got {k!r}'
+        f'got {kernel!r}'
     )
 
 
@@ -61,13 +61,13 @@ def find_unit(
 # kernel's source, so a recording of another source is never shown. Recordings of old sources can be deleted.
 def _pack(items):
     "Return instructions and labels as strings"
-    return [item if isinstance(item, str) else f'{item.at:x} {item.line} {item.text}' for item in items]
+    return [item if isinstance(item, str) else f'{item.position:x} {item.line} {item.text}' for item in items]
 
 
 def _unpack(packed, language):
     "Return the instructions and labels that `_pack` wrote"
     matches = [(item, re.match(r'([0-9a-f]+) (\d+) (.+)', item)) for item in packed]
-    return [instruction(int(m[1], 16), m[3], int(m[2]), language) if m else item for item, m in matches]
+    return [parse_instruction(int(m[1], 16), m[3], int(m[2]), language) if m else item for item, m in matches]
 
 
 def _demangle(text, entry, name):
@@ -76,7 +76,7 @@ def _demangle(text, entry, name):
 
 
 class _Code(dict):
-    "The output of the compilers for a unit, as data for JSON; SASS is added on first use"
+    "The output of the compilers for a kernel, as data for JSON; SASS is added on first use"
 
     def __init__(self, read_sass, **data):
         super().__init__(data)
@@ -88,21 +88,21 @@ class _Code(dict):
             self['sass'] = self._read_sass()
 
 
-def _compile(unit, arch, opt, flags):
-    "Compile a unit, and return its `_Code`"
-    output = unit.compile(arch, opt, flags)
+def _compile(kernel_source, arch, opt, flags):
+    "Compile a kernel, and return its `_Code`"
+    output = kernel_source.compile(arch, opt, flags)
 
     def pack(items):
-        return [_demangle(item, output.entry, unit.name) for item in _pack(items)]
+        return [_demangle(item, output.entry, kernel_source.name) for item in _pack(items)]
 
     return _Code(
-        lambda: pack(read_sass(disassemble(output.cubin), output.entry, unit.file, unit.source)),
-        name=unit.name,
+        lambda: pack(read_sass(disassemble(output.cubin), output.entry, kernel_source.file, kernel_source.source)),
+        name=kernel_source.name,
         arch=arch,
-        by=output.by,
-        takes=output.takes,
-        text=_demangle(clean_ptx(output.ptx, output.entry), output.entry, unit.name).splitlines(),
-        ptx=pack(read_ptx(output.ptx, output.entry, unit.file, unit.source)),
+        by=output.compiler,
+        takes=output.resources,
+        text=_demangle(clean_ptx(output.ptx, output.entry), output.entry, kernel_source.name).splitlines(),
+        ptx=pack(read_ptx(output.ptx, output.entry, kernel_source.file, kernel_source.source)),
         **({'ttgir': output.ttgir.splitlines()} if output.ttgir else {}),
     )
 
@@ -116,19 +116,19 @@ def recordings(folder):  # None: use no recordings
     _folders[:] = [Path(folder)] if folder is not None else []
 
 
-def _recording_file(unit, arch, opt, flags):
+def _recording_file(kernel_source, arch, opt, flags):
     "Return the file name of a recording"
-    key = hashlib.sha256(json.dumps([unit.key, arch, bool(opt), list(flags)]).encode()).hexdigest()[:16]
-    return f"{re.sub(r'[^0-9A-Za-z]+', '_', unit.name).strip('_')}.{key}.json"
+    key = hashlib.sha256(json.dumps([kernel_source.key, arch, bool(opt), list(flags)]).encode()).hexdigest()[:16]
+    return f"{re.sub(r'[^0-9A-Za-z]+', '_', kernel_source.name).strip('_')}.{key}.json"
 
 
-def _get_code(unit, arch, opt, flags, sass=False):
-    "Return the `_Code` of a unit, from the cache, a compiler, or a recording; `sass`: include SASS"
+def _get_code(kernel_source, arch, opt, flags, sass=False):
+    "Return the `_Code` of a kernel, from the cache, a compiler, or a recording; `sass`: include SASS"
     sm_of(arch)
-    name = _recording_file(unit, arch, opt, flags)
+    name = _recording_file(kernel_source, arch, opt, flags)
     try:
         if name not in _code_by_file:
-            _code_by_file[name] = _compile(unit, arch, opt, flags)
+            _code_by_file[name] = _compile(kernel_source, arch, opt, flags)
         if sass or is_recording():
             _code_by_file[name].add_sass()
     except CompilerMissing as e:
@@ -160,24 +160,24 @@ def _load_recording(name, error):
             return code
     if not _folders:
         raise error from None
-    no_recording = (
+    hint = (
         f'{_folders[0]} has no recording of this source for this architecture. '
         'If you changed the kernel, its comments or constants that it uses, undo the change to see the recording.'
     )
-    raise CompilerMissing(f'{error}\n{no_recording}') from None
+    raise CompilerMissing(f'{error}\n{hint}') from None
 
 
-def _listing(language, k, args, arch, opt, name, flags, options):
+def _make_listing(language, kernel, args, arch, opt, name, flags, options):
     "Return the `Listing` of a kernel in PTX or SASS; the other arguments are those of `ptx`"
-    unit = find_unit(k, args, name, options)
-    code = _get_code(unit, arch, opt, tuple(flags), language == 'sass')
+    kernel_source = find_kernel_source(kernel, args, name, options)
+    code = _get_code(kernel_source, arch, opt, tuple(flags), language == 'sass')
     items = _unpack(code[language], language)
     text = '\n'.join(code['text'] if language == 'ptx' else text_lines(items))
-    return Listing(text, items, unit.source, language, unit.name, arch, code['by'])
+    return Listing(text, items, kernel_source.source, language, kernel_source.name, arch, code['by'])
 
 
 def ptx(
-    k,  # CUDA C, a cuda_kernel, a load_cuda module, or a kernel of Numba, of the simulator or of Triton
+    kernel,  # CUDA C, a cuda_kernel, a load_cuda module, or a kernel of Numba, of the simulator or of Triton
     *example_args,  # examples of its arguments, or one Numba signature; CUDA C needs none
     arch='sm_90',  # the architecture of the GPU
     opt=True,  # optimize
@@ -190,23 +190,23 @@ def ptx(
         ptx(kernel, x, out)
 
     Raises CompilerMissing if a compiler is missing and there is no recording."""
-    return _listing('ptx', k, example_args, arch, opt, name, flags, options)
+    return _make_listing('ptx', kernel, example_args, arch, opt, name, flags, options)
 
 
-def sass(k, *example_args, arch='sm_90', opt=True, name=None, flags=(), **options) -> Listing:
+def sass(kernel, *example_args, arch='sm_90', opt=True, name=None, flags=(), **options) -> Listing:
     "Return the SASS of a kernel, the machine code of one GPU architecture; arguments and errors are those of `ptx`"
-    return _listing('sass', k, example_args, arch, opt, name, flags, options)
+    return _make_listing('sass', kernel, example_args, arch, opt, name, flags, options)
 
 
-def ttgir(k, *example_args, arch='sm_90', **options) -> str:
+def ttgir(kernel, *example_args, arch='sm_90', **options) -> str:
     """Return the TTGIR of a Triton kernel: its intermediate representation in which each block has a layout.
 
     Arguments are those of `ptx`. Raises TypeError for a kernel that is not Triton's."""
-    unit = find_unit(k, example_args, None, options)
-    code = _get_code(unit, arch, True, ())
+    kernel_source = find_kernel_source(kernel, example_args, None, options)
+    code = _get_code(kernel_source, arch, True, ())
     if 'ttgir' in code:
         return '\n'.join(code['ttgir'])
-    raise TypeError(f"{unit.name} is not a kernel of Triton: only Triton's compiler produces TTGIR")
+    raise TypeError(f"{kernel_source.name} is not a kernel of Triton: only Triton's compiler produces TTGIR")
 
 
 _FIELDS = 'name arch by registers shared dynamic local spill_stores spill_loads constant barriers block occupancy'
@@ -251,7 +251,7 @@ class Resources(namedtuple('Resources', _FIELDS)):
 
 @documented
 def resources(
-    k,  # a kernel, as for `ptx`
+    kernel,  # a kernel, as for `ptx`
     *example_args,  # as for `ptx`
     block=256,  # threads per block
     shared_bytes=0,  # bytes of dynamic shared memory per block
@@ -266,19 +266,19 @@ def resources(
         resources(kernel, x, out, block=128)
 
     Raises CompilerMissing if a compiler is missing and there is no recording."""
-    unit = find_unit(k, example_args, name, options)
-    code = _get_code(unit, arch, opt, tuple(flags))
-    takes = code['takes']
-    block = takes.get('threads') or block  # Triton chooses the threads and the dynamic shared memory itself
-    dynamic = takes.get('dynamic', 0) + shared_bytes
-    block_occupancy = occupancy(takes['registers'], takes['shared'] + dynamic, block, arch, takes['barriers'])
-    other_amounts = (takes[name] for name in ('local', 'spill_stores', 'spill_loads', 'constant', 'barriers'))
+    kernel_source = find_kernel_source(kernel, example_args, name, options)
+    code = _get_code(kernel_source, arch, opt, tuple(flags))
+    usage = code['takes']
+    block = usage.get('threads') or block  # Triton chooses the threads and the dynamic shared memory itself
+    dynamic = usage.get('dynamic', 0) + shared_bytes
+    block_occupancy = occupancy(usage['registers'], usage['shared'] + dynamic, block, arch, usage['barriers'])
+    other_amounts = (usage[name] for name in ('local', 'spill_stores', 'spill_loads', 'constant', 'barriers'))
     return Resources(
-        unit.name,
+        kernel_source.name,
         arch,
         code['by'],
-        takes['registers'],
-        takes['shared'],
+        usage['registers'],
+        usage['shared'],
         dynamic,
         *other_amounts,
         block,

@@ -40,8 +40,8 @@ def toolkit_folders():
     except CompilerMissing:
         pass
     # nvcc may be a script that calls the nvcc of another folder, so standard folders are added.
-    standard = [*(os.environ.get(name) for name in ('CUDA_HOME', 'CUDA_PATH')), '/usr/local/cuda', '/opt/cuda']
-    return folders + [Path(name) for name in standard if name and Path(name).is_dir()]
+    standard_folders = [*(os.environ.get(name) for name in ('CUDA_HOME', 'CUDA_PATH')), '/usr/local/cuda', '/opt/cuda']
+    return folders + [Path(name) for name in standard_folders if name and Path(name).is_dir()]
 
 
 def missing_tool(
@@ -57,17 +57,17 @@ def missing_tool(
 
 
 # All packages are from the same toolkit, so that NVRTC and its headers have the same version.
-_TOOLKIT = "'cuda-toolkit[nvrtc,nvjitlink,cudart,crt,cccl]==13.*'"
+_TOOLKIT_PACKAGES = "'cuda-toolkit[nvrtc,nvjitlink,cudart,crt,cccl]==13.*'"
 
 
 def _find_library(pattern, tool, purpose):
     "Return the path of the first library that matches a pattern. Raises CompilerMissing if there is none"
-    for home in toolkit_folders():
+    for toolkit_folder in toolkit_folders():
         for path in sorted(
-            p for folder in ('lib', 'lib64') for p in (home / folder).glob(pattern) if '.alt.' not in p.name
+            p for folder in ('lib', 'lib64') for p in (toolkit_folder / folder).glob(pattern) if '.alt.' not in p.name
         ):
             return path
-    raise missing_tool(tool, purpose, _TOOLKIT)
+    raise missing_tool(tool, purpose, _TOOLKIT_PACKAGES)
 
 
 def find_program(
@@ -75,21 +75,26 @@ def find_program(
     purpose: str,  # the task for which it is required, for the error
 ) -> str:  # its path
     "Return the path of one of NVIDIA's programs. Raises CompilerMissing if it is missing"
-    in_triton = [Path(folder) / 'triton/backends/nvidia/bin' / name for folder in sys.path]
-    for path in [*(h / 'bin' / name for h in toolkit_folders()), shutil.which(name), *in_triton]:
+    triton_paths = [Path(folder) / 'triton/backends/nvidia/bin' / name for folder in sys.path]
+    for path in [*(folder / 'bin' / name for folder in toolkit_folders()), shutil.which(name), *triton_paths]:
         if path and os.access(path, os.X_OK):
             return str(path)
     raise missing_tool(name, purpose, f'nvidia-cuda-{name}')
 
 
-def includes() -> list:  # of paths
+def include_folders() -> list:  # of paths
     "Return the folders of CUDA's headers"
     subfolders = ('include', 'include/cccl', 'targets/x86_64-linux/include/cccl')
-    return [str(h / folder) for h in toolkit_folders() for folder in subfolders if (h / folder).is_dir()]
+    return [
+        str(folder / subfolder)
+        for folder in toolkit_folders()
+        for subfolder in subfolders
+        if (folder / subfolder).is_dir()
+    ]
 
 
 @lru_cache
-def _nvrtc():
+def _load_nvrtc():
     "Load NVRTC. Raises CompilerMissing without it"
     path = _find_library('libnvrtc.so.*', 'NVRTC', 'Compiling CUDA C for a GPU')
     for library in path.parent.glob('libnvrtc-builtins.so.*'):
@@ -97,7 +102,7 @@ def _nvrtc():
     return ctypes.CDLL(str(path))
 
 
-def _fetch(lib, function, handle):
+def _read_buffer(lib, function, handle):
     "Return the bytes that `function` of a library writes; `<function>Size` returns how many there are"
     size = ctypes.c_size_t()
     getattr(lib, f'{function}Size')(handle, ctypes.byref(size))
@@ -119,7 +124,7 @@ def _to_c_strings(texts):
 _NO_CACHE = '--no-cache'  # an option of NVRTC and nvJitLink; older versions have no cache
 
 
-def _options(arch, opt, folders, flags):
+def _nvrtc_options(arch, opt, folders, flags):
     "Return the options for NVRTC"
     fixed_options = ['-std=c++17', '-lineinfo' if opt else '-G', '--ptxas-options=-v', '-default-device', '-w']
     return [
@@ -139,21 +144,21 @@ def nvrtc(
     opt=True,  # optimize
     flags=(),  # more options of NVRTC
     file='kernel.cu',  # name of the source in messages
-    original='',  # the user's source, for messages
+    user_src='',  # the source as the user wrote it, for messages; empty: `src`
 ) -> tuple:  # PTX, machine code, the assembler's output, the mangled name of the kernel
     "Compile with NVRTC, or load the result from the cache. Raises CompileError, which shows the line of the error"
-    lib, folders = _nvrtc(), includes()
+    lib, folders = _load_nvrtc(), include_folders()
     headers = substitute_headers(src, folders)
-    options = _options(arch, opt, folders, flags)
+    options = _nvrtc_options(arch, opt, folders, flags)
     key_parts = [(part, os.stat(part).st_mtime) for part in (lib._name, *folders)]
 
     def compile():
-        result = _run_nvrtc(lib, src, name, headers, options, file, original or src)
+        result = _run_nvrtc(lib, src, name, headers, options, file, user_src or src)
         # The driver's cache has the compiled code without the log of the assembler. If the log is missing, compile
         # again.
         if _NO_CACHE not in flags and not _log_of_kernel(result[3], result[2]):
-            uncached = _options(arch, opt, folders, (*flags, _NO_CACHE))
-            result = _run_nvrtc(lib, src, name, headers, uncached, file, original or src)
+            uncached_options = _nvrtc_options(arch, opt, folders, (*flags, _NO_CACHE))
+            result = _run_nvrtc(lib, src, name, headers, uncached_options, file, user_src or src)
         return result
 
     key = [
@@ -165,37 +170,37 @@ def nvrtc(
         key_parts,
         [sorted(header.items()) for header in read_headers(src, Path.cwd())],
     ]
-    return from_cache('nvrtc', compile, *key)
+    return cached_result('nvrtc', compile, *key)
 
 
-def from_cache(
-    compiler,  # its name
+def cached_result(
+    compiler,  # name of the compiler
     compile,  # a function without arguments, whose result is cached
     *key_parts,  # everything that the result depends on, as data for JSON
 ):
-    "Return `compile()`, or its cached result for the same input"
+    "Return the result of `compile()`, from the cache if the input is the same as in an earlier call"
 
     def run(command, folder):
-        _store(folder, compile())
+        _write_result(folder, compile())
         return 0, ''
 
     def find_folder():
         return build({}, [[compiler]], *key_parts, run=run, section='cubin').folder
 
-    if (result := _load_stored(folder := find_folder())) is None:
+    if (result := _read_result(folder := find_folder())) is None:
         shutil.rmtree(folder, ignore_errors=True)
-        result = _load_stored(find_folder())
+        result = _read_result(find_folder())
     return result
 
 
-def _store(folder, result):
+def _write_result(folder, result):
     "Write a result to a folder, with a checksum"
     data = pickle.dumps(result)
     (folder / 'made').write_bytes(hashlib.blake2b(data).digest() + data)
 
 
-def _load_stored(folder):
-    "Return the result that `_store` wrote; None if it is missing, damaged, or of a class that no longer exists"
+def _read_result(folder):
+    "Return the result that `_write_result` wrote; None if it is missing, damaged, or of a class that no longer exists"
     try:
         raw = (folder / 'made').read_bytes()
     except OSError:
@@ -211,7 +216,7 @@ def _load_stored(folder):
 
 @contextmanager
 def _interruptible():
-    """Let Ctrl-C interrupt system calls of this process after a `with` block that calls NVRTC.
+    """Restore, after a `with` block that calls NVRTC, that Ctrl-C interrupts system calls of this process.
 
     NVRTC replaces the handler of SIGINT while it compiles. When it restores Python's handler, it sets the flag that
     restarts system calls, so Ctrl-C would no longer interrupt a wait for another program."""
@@ -223,37 +228,42 @@ def _interruptible():
 
 
 @_interruptible()
-def _run_nvrtc(lib, src, name, headers, options, file, original):
+def _run_nvrtc(lib, src, name, headers, options, file, user_src):
     "Call NVRTC, and return the result of `nvrtc`"
-    p = ctypes.c_void_p()
+    program = ctypes.c_void_p()
     # With an absolute path, the machine code, which is cached, does not contain the current folder.
     path = file if os.path.isabs(file) else f'/{file}'
     texts = _to_c_strings(headers.values())
     names = _to_c_strings(headers)
-    lib.nvrtcCreateProgram(ctypes.byref(p), src.encode(), path.encode(), len(headers), texts, names)
+    lib.nvrtcCreateProgram(ctypes.byref(program), src.encode(), path.encode(), len(headers), texts, names)
     try:
-        lib.nvrtcAddNameExpression(p, name.encode())
-        failed = lib.nvrtcCompileProgram(p, len(options), _to_c_strings(options))
-        log = _decode(_fetch(lib, 'nvrtcGetProgramLog', p)).replace(path, file)
-        if failed:
-            raise _compile_error(log, original, file)
+        lib.nvrtcAddNameExpression(program, name.encode())
+        status = lib.nvrtcCompileProgram(program, len(options), _to_c_strings(options))
+        log = _decode(_read_buffer(lib, 'nvrtcGetProgramLog', program)).replace(path, file)
+        if status:
+            raise _compile_error(log, user_src, file)
         entry = ctypes.c_char_p()
-        lib.nvrtcGetLoweredName(p, name.encode(), ctypes.byref(entry))
-        return _decode(_fetch(lib, 'nvrtcGetPTX', p)), _fetch(lib, 'nvrtcGetCUBIN', p), log, entry.value.decode()
+        lib.nvrtcGetLoweredName(program, name.encode(), ctypes.byref(entry))
+        return (
+            _decode(_read_buffer(lib, 'nvrtcGetPTX', program)),
+            _read_buffer(lib, 'nvrtcGetCUBIN', program),
+            log,
+            entry.value.decode(),
+        )
     finally:
-        lib.nvrtcDestroyProgram(ctypes.byref(p))
+        lib.nvrtcDestroyProgram(ctypes.byref(program))
 
 
 def _compile_error(log, src, file):
     "Return the exception for a failed compilation, from its log"
-    m = re.search(r'could not open source file "([^"]+)"|cannot open source file "([^"]+)"', log)
-    if m and CUDA_HEADER.match(m[1] or m[2]):
-        return missing_tool(f"CUDA's header {m[1] or m[2]}", 'This source', _TOOLKIT)
+    match = re.search(r'could not open source file "([^"]+)"|cannot open source file "([^"]+)"', log)
+    if match and CUDA_HEADER.match(match[1] or match[2]):
+        return missing_tool(f"CUDA's header {match[1] or match[2]}", 'This source', _TOOLKIT_PACKAGES)
     return CompileError(src, file, log, ('nvrtc',))
 
 
 @lru_cache
-def _jitlink():
+def _load_jitlink():
     "Load nvJitLink and return its functions by name; their symbols contain the version"
     path = _find_library('libnvJitLink.so.*', 'nvJitLink', 'Compiling PTX')
     lib = ctypes.CDLL(str(path))
@@ -263,7 +273,7 @@ def _jitlink():
     return SimpleNamespace(**{name: getattr(lib, f'__nvJitLink{name}_{version}_0') for name in names})
 
 
-def link(
+def assemble(
     ptx: str,  # the whole module
     arch='sm_90',  # the GPU architecture
     opt=True,  # optimize
@@ -279,18 +289,24 @@ def link(
 
 @_interruptible()
 def _run_jitlink(ptx, arch, opt, flags):
-    "Call nvJitLink, and return the result of `link`"
-    lib = _jitlink()
-    p = ctypes.c_void_p()
+    "Call nvJitLink, and return the result of `assemble`"
+    functions = _load_jitlink()
+    program = ctypes.c_void_p()
     options = [f'-arch={arch}', '-lineinfo', '-Xptxas=-v', '-verbose', *([] if opt else ['-O0']), *flags]
-    lib.Create(ctypes.byref(p), len(options), _to_c_strings(options))
+    functions.Create(ctypes.byref(program), len(options), _to_c_strings(options))
     try:
-        failed = lib.AddData(p, 2, ptx.encode() + b'\0', len(ptx.encode()) + 1, b'kernel.ptx') or lib.Complete(p)
-        if failed:
-            raise RuntimeError(f"PTX could not be assembled for {arch}:\n{_decode(_fetch(lib, 'GetErrorLog', p))}")
-        return _fetch(lib, 'GetLinkedCubin', p), _decode(_fetch(lib, 'GetInfoLog', p))
+        status = functions.AddData(
+            program, 2, ptx.encode() + b'\0', len(ptx.encode()) + 1, b'kernel.ptx'
+        ) or functions.Complete(program)
+        if status:
+            raise RuntimeError(
+                f"PTX could not be assembled for {arch}:\n{_decode(_read_buffer(functions, 'GetErrorLog', program))}"
+            )
+        return _read_buffer(functions, 'GetLinkedCubin', program), _decode(
+            _read_buffer(functions, 'GetInfoLog', program)
+        )
     finally:
-        lib.Destroy(ctypes.byref(p))
+        functions.Destroy(ctypes.byref(program))
 
 
 # The assembler prints registers and spills per kernel. The machine code is an ELF file. The sizes of two of its
@@ -343,12 +359,12 @@ _USAGE_PATTERNS = {
 
 
 def _log_of_kernel(entry, log):
-    "Return the part of the assembler's output for one kernel"
+    "Return the lines of the assembler's output about one kernel"
     parts = re.split(r"Compiling entry function '|Function properties for ", log)
     return ''.join(part for part in parts if re.match(rf"{re.escape(entry)}\b", part))
 
 
-def usage(
+def resource_usage(
     log: str,  # the assembler's output
     cubin: bytes,  # machine code
     entry: str,  # mangled name of the kernel
@@ -357,20 +373,25 @@ def usage(
     """Return the resources of a kernel.
 
     `registers` are per thread. In bytes: static `shared` memory per block, `local` memory per thread, register spills
-    per thread that are stored (`spill_stores`) and loaded (`spill_loads`), and `constant` memory. `barriers`: how many.
+    per thread that are stored (`spill_stores`) and loaded (`spill_loads`), and `constant` memory. `barriers` is a
+    number.
 
     Raises RuntimeError if the log does not contain the kernel."""
-    text = _log_of_kernel(entry, log)
-    if not text:
+    kernel_log = _log_of_kernel(entry, log)
+    if not kernel_log:
         raise RuntimeError(f"the assembler's output does not mention {entry}:\n{log}")
-    counts = {k: int(m[1]) if (m := re.search(p, text)) else 0 for k, p in _USAGE_PATTERNS.items()}
+    counts = {
+        resource: int(m[1]) if (m := re.search(pattern, kernel_log)) else 0
+        for resource, pattern in _USAGE_PATTERNS.items()
+    }
     sizes = section_sizes(cubin)
     # From sm_90 on, the size of the section includes the 1 KiB that the system reserves.
     shared = sizes.get(f'.nv.shared.{entry}', 0) - (1024 if int(re.search(r'\d+', arch)[0]) >= 90 else 0)
     return {**counts, 'shared': max(0, shared), 'constant': sizes.get(f'.nv.constant0.{entry}', 0)}
 
 
-# The output of nvdisasm is cached, because nvdisasm takes a third of a second for a kernel of ten lines, NVRTC 0.024 s.
+# The output of nvdisasm is cached, because for a kernel of ten lines nvdisasm takes a third of a second, and NVRTC only
+# 0.024 s.
 def disassemble(cubin: bytes) -> str:
     "Disassemble machine code with nvdisasm, with source lines. Raises CompilerMissing without nvdisasm"
     tool = find_program('nvdisasm', 'Reading machine code (SASS)')

@@ -7,7 +7,7 @@ from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
 
 from gridstride.asm import occupancy
-from gridstride.asm.tools import nvrtc, usage
+from gridstride.asm.tools import nvrtc, resource_usage
 
 CAPS = [24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 160, 192, 224, 255]   # registers
 STATIC = [0, 1000, 12345, 48*1024]
@@ -87,7 +87,7 @@ def main(to):
             ptx, cubin, said, entry = nvrtc(src, 'many_k', arch, flags=flags)
             f = gpu.function(cubin, entry)
             says = {k: gpu.attribute(f, v) for k, v in ATTRIBUTES.items()}
-            ours = usage(said, cubin, entry, arch)
+            ours = resource_usage(said, cubin, entry, arch)
             kernels.append(dict(static=static, cap=cap,
                                 by=f"NVRTC {re.search(r'release [0-9.]+, V([0-9.]+)', ptx)[1]}", **says))
             if any(ours[k] != says[k] for k in ('shared', 'local', 'registers')): print('differs:', kernels[-1], ours)

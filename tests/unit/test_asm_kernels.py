@@ -29,7 +29,7 @@ def test_host_code_becomes_blank_and_line_numbers_stay():
 
 def test_an_instance_of_a_template_is_compiled():
     made = CudaC(BOTH, 'fill_k<3>').compile('sm_90', True, ())
-    assert 'fill_k' in made.entry and made.takes['registers'] > 0 and made.by.startswith('NVRTC')
+    assert 'fill_k' in made.entry and made.resources['registers'] > 0 and made.compiler.startswith('NVRTC')
 
 
 @pytest.mark.parametrize(

@@ -88,9 +88,9 @@ def test_the_key_is_of_types_and_of_what_is_used_not_of_values(turned, monkeypat
 
 def test_captured_numbers_reach_the_compiler(turned, monkeypatch):
     a = np.zeros(100, np.float32)
-    assert Numba(turned, (a, a, 100)).compile('sm_90', True, ()).takes['shared'] == 4*TPB
+    assert Numba(turned, (a, a, 100)).compile('sm_90', True, ()).resources['shared'] == 4*TPB
     monkeypatch.setitem(globals(), 'TPB', 32)
-    assert Numba(turned, (a, a, 100)).compile('sm_80', True, ()).takes['shared'] == 4*32
+    assert Numba(turned, (a, a, 100)).compile('sm_80', True, ()).resources['shared'] == 4*32
 
 
 def test_fast_math_is_requested():
@@ -162,7 +162,7 @@ def test_what_triton_made_is_kept(tmp_path, monkeypatch):
         (tmp_path/f'{name}.py').write_text(text)
         unit = Triton(importlib.import_module(name).scale_k, (x,), dict(BLOCK=64, **options))
         unit.file = 'scale.py'
-        return unit.compile(arch, opt, ()).takes['turn']
+        return unit.compile(arch, opt, ()).resources['turn']
     assert [turn('one'), turn('same'), turn('same', opt=False), turn('same', arch='sm_80')] == [1, 1, 2, 3]
     assert [turn('called', ('v*SCALE', 'v+SCALE')), turn('constant', ('(3)', '(4)'))] == [4, 5]
     assert [turn('same', num_warps=8), turn('same', x=np.zeros(64, np.int32)), turn('same')] == [6, 7, 1]

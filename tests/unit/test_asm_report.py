@@ -1,6 +1,6 @@
 "Which kernel of several, and what a spill looks like in the report."
 import pytest
-from gridstride.asm.report import find_unit, ptx, resources, sass
+from gridstride.asm.report import find_kernel_source, ptx, resources, sass
 from gridstride.cpp import cuda_kernel
 
 SCALE = '''__global__ void scale_k(float *x, float a, int n) {
@@ -19,9 +19,9 @@ SUMS = '''__global__ void sums_k(float *x) {
 
 def test_one_of_several_kernels_is_requested():
     two = cuda_kernel('__global__ void a_k(int *x) { *x = 1; }\n__global__ void b_k(int *x) { *x = 2; }')
-    assert find_unit(two, name='b_k').name == 'b_k'
-    with pytest.raises(ValueError, match="name='a_k'"): find_unit(two)
-    with pytest.raises(TypeError, match='a kernel'): find_unit(3)
+    assert find_kernel_source(two, name='b_k').name == 'b_k'
+    with pytest.raises(ValueError, match="name='a_k'"): find_kernel_source(two)
+    with pytest.raises(TypeError, match='a kernel'): find_kernel_source(3)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from gridstride.asm import tools
-from gridstride.asm.tools import disassemble, link, nvrtc, find_program, usage
+from gridstride.asm.tools import assemble, disassemble, nvrtc, find_program, resource_usage
 from gridstride.cpp.toolchain.build import CompileError
 from gridstride.cpp.toolchain.compilers import CompilerMissing
 from gridstride.cpp.kernel import _replacement_folder
@@ -50,11 +50,11 @@ def test_entries_that_a_cache_has_lost_are_requested_again(monkeypatch, tmp_path
     """The driver's cache, which is there on a machine with a GPU, keeps machine code without what
     the assembler said of it; ours keeps both"""
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
-    asked, options = [], tools._options
-    monkeypatch.setattr(tools, '_options', lambda arch, opt, folders, flags: asked.append(flags)
+    asked, options = [], tools._nvrtc_options
+    monkeypatch.setattr(tools, '_nvrtc_options', lambda arch, opt, folders, flags: asked.append(flags)
                         or [o for o in options(arch, opt, folders, flags) if flags or 'ptxas' not in o])
     _, cubin, said, entry = nvrtc(HALF, 'half_k<float>')
-    assert asked == [(), ('--no-cache',)] and usage(said, cubin, entry)['registers'] > 0
+    assert asked == [(), ('--no-cache',)] and resource_usage(said, cubin, entry)['registers'] > 0
     assert nvrtc(HALF, 'half_k<float>')[2] == said and asked[2:] == [()]
 
 
@@ -65,11 +65,11 @@ def test_so_they_are_when_ptx_is_linked(monkeypatch, made):
         cubin, said = linked(ptx, arch, opt, flags)
         return cubin, said if '--no-cache' in flags else ''
     monkeypatch.setattr(tools, '_run_jitlink', without_words)
-    cubin, said = link(made[0], flags=('-maxrregcount=32',))
+    cubin, said = assemble(made[0], flags=('-maxrregcount=32',))
     assert asked == [('-maxrregcount=32',), ('-maxrregcount=32', '--no-cache')]
-    assert usage(said, cubin, made[3])['registers'] > 0
+    assert resource_usage(said, cubin, made[3])['registers'] > 0
     monkeypatch.setattr(tools, '_run_jitlink', lambda *o: asked.append(o) or linked(*o))
-    assert link(made[0])[1] and len(asked) == 3        # words that are there are not asked for again
+    assert assemble(made[0])[1] and len(asked) == 3        # words that are there are not asked for again
 
 
 @pytest.mark.slow
@@ -86,12 +86,12 @@ def test_an_error_says_its_line():
 
 def test_ptx_that_is_linked_takes_what_nvrtc_says(made):
     ptx, cubin, said, entry = made
-    again, said_again = link(ptx)
-    one, other = usage(said, cubin, entry), usage(said_again, again, entry)
+    again, said_again = assemble(ptx)
+    one, other = resource_usage(said, cubin, entry), resource_usage(said_again, again, entry)
     assert one['shared'] == 1024 and {**one, 'registers': 0} == {**other, 'registers': 0}
 
 
 @pytest.mark.parametrize('arch', ['sm_75', 'sm_80', 'sm_90', 'sm_100'])
 def test_shared_memory_is_what_the_assembler_says(arch):
     _, cubin, said, entry = nvrtc(HALF, 'half_k<double>', arch)
-    assert usage(said, cubin, entry, arch)['shared'] == int(re.search(r'(\d+) bytes smem', said)[1]) == 2048
+    assert resource_usage(said, cubin, entry, arch)['shared'] == int(re.search(r'(\d+) bytes smem', said)[1]) == 2048

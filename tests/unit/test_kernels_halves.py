@@ -7,7 +7,7 @@ from gridstride import cpp
 from gridstride.cpp import on_emulator
 from gridstride.kernels.gemm.cost_model import TileConfig as Tile
 from gridstride.kernels.gemm.hopper_f16 import (
-    _smem_plan, box_columns, gemm_f16, is_mn_major, rows_of_b, stage_bytes, stored_columns, unsupported_reason)
+    _smem_plan, box_columns, gemm_f16, are_mn_major, rows_of_b, stage_bytes, stored_columns, unsupported_reason)
 from gridstride.kernels.ladder.ladder import check_product
 from found import names, saying
 
@@ -63,9 +63,9 @@ def test_boxes_are_wide_but_for_few_columns():
 
 def test_which_way_k_goes():
     "In row-major order k goes along the rows of m and down the columns of n"
-    assert is_mn_major(0, 'nn') == (False, True) and is_mn_major(1, 'nn') == (True, False)
-    assert is_mn_major(0, 'tn') == is_mn_major(1, 'tn') == (True, True)
-    assert is_mn_major(0, 'nt') == is_mn_major(1, 'nt') == (False, False)
+    assert are_mn_major(0, 'nn') == (False, True) and are_mn_major(1, 'nn') == (True, False)
+    assert are_mn_major(0, 'tn') == are_mn_major(1, 'tn') == (True, True)
+    assert are_mn_major(0, 'nt') == are_mn_major(1, 'nt') == (False, False)
 
 
 @pytest.mark.parametrize('config,layout,why', [

@@ -1,7 +1,7 @@
 "Ladders: the reference, the shapes on which a rung is checked, the table of its results."
 import pytest
 from gridstride.cpp import on_emulator
-from gridstride.kernels.ladder.counters import longest_wait
+from gridstride.kernels.ladder.counters import main_stall_reason
 from gridstride.kernels.ladder.ladder import Ladder, Reference, inputs, check_product
 from gridstride.kernels.ladder.rung import Rung
 from gridstride.bench.recording import Unavailable
@@ -25,7 +25,7 @@ def test_a_reference_takes_what_is_rounded_and_refuses_what_is_wrong():
     lost = m@n
     lost[39, 29] = float('nan')
     with pytest.raises(AssertionError, match=r'\[39, 29\]'): judge(lost)
-    assert judge.error(1.01*(m@n)) == pytest.approx(.01, abs=1e-4)
+    assert judge.relative_error(1.01*(m@n)) == pytest.approx(.01, abs=1e-4)
 
 
 def test_a_rung_is_tried_around_its_tile():
@@ -37,8 +37,8 @@ def test_a_rung_is_tried_around_its_tile():
 
 
 def test_what_warps_waited_for():
-    assert longest_wait(dict(stalls=dict(long_scoreboard=3., wait=1.))) == 'global memory (75%)'
-    assert longest_wait({}) == ''
+    assert main_stall_reason(dict(stalls=dict(long_scoreboard=3., wait=1.))) == 'global memory (75%)'
+    assert main_stall_reason({}) == ''
 
 
 class Made(Ladder):

@@ -65,7 +65,8 @@ def test_they_compile_without_spills(h, w, k, name):
 def test_long_rows_and_many_columns_go_through_the_ring():
     "Four rows at a time per piece of n, where full rows leave space for four warps of two"
     call, = SKINNY.launch_plan(20000, 16, 2048, H100).calls
-    assert call.name == 'thin' and SKINNY.config(16, 2048)['LANES'] == 32 and SKINNY.config(20, 2048)['LANES'] == 8
+    assert call.name == 'thin' and SKINNY.pipeline_config(16, 2048)['LANES'] == 32
+    assert SKINNY.pipeline_config(20, 2048)['LANES'] == 8
     assert call.shared == (8*4*4*128 + 16*2048)*4
     assert SKINNY.launch_plan(20000, 12, 1600, H100).calls[0].name == 'thin_rows'
     right(SKINNY, 67, 16, 2048)
@@ -142,12 +143,12 @@ def test_what_is_not_a_skinny_product():
 
 
 def test_the_constants_follow_from_the_shape():
-    assert [SKINNY.config(10, k)['VEC'] for k in (784, 786, 785)] == [4, 2, 1]
-    assert SKINNY.partition(50000, 10, 784, 132, **SKINNY.config(10, 784))[:2] == (132, 896)
+    assert [SKINNY.pipeline_config(10, k)['VEC'] for k in (784, 786, 785)] == [4, 2, 1]
+    assert SKINNY.partition(50000, 10, 784, 132, **SKINNY.pipeline_config(10, 784))[:2] == (132, 896)
 
 
 def test_slabs_keep_all_sms_busy_within_the_shared_memory():
-    across, slab, shared = SKINNY.partition(784, 10, 50000, 132, **SKINNY.config(10, 50000))
+    across, slab, shared = SKINNY.partition(784, 10, 50000, 132, **SKINNY.pipeline_config(10, 50000))
     assert across*cdiv(50000, slab) >= 100 and shared <= MAX_SHARED_BYTES
     across, slab, shared = SKINNY_TN.partition_transposed(784, 10, 50000, 132, 10, 4, 2, 8, 4)
     assert across*cdiv(50000, slab) >= 132 and shared <= MAX_SHARED_BYTES

@@ -58,7 +58,7 @@ class _StepLauncher(Launcher):
 
     def bind_arrays(self, arguments):
         super().bind_arrays(arguments[: self.num_arrays])
-        for slot, x in zip(self.values, arguments[self.num_arrays :]):
+        for slot, x in zip(self.scalar_values, arguments[self.num_arrays :]):
             slot.value = x
 
 

@@ -58,9 +58,11 @@ def _tensor_core_step(acc, a, b):
     "Compute acc + a @ b for at most 16 elements along K"
     products = a.astype(np.float64)[:, :, None] * b
     exponents = _exponent(a)[:, :, None] + _exponent(b)
-    largest = np.maximum(np.maximum(_exponent(acc), exponents.max(1)), -900)
-    unit = np.exp2(largest - 25.0)  # the lowest bit that is kept: two bits below the last bit of a float32
-    return _truncate_to_float32((np.trunc(acc / unit) + np.trunc(products / unit[:, None]).sum(1)) * unit)
+    largest_exponent = np.maximum(np.maximum(_exponent(acc), exponents.max(1)), -900)
+    lowest_bit = np.exp2(largest_exponent - 25.0)  # that is kept: two bits below the last bit of a float32
+    return _truncate_to_float32(
+        (np.trunc(acc / lowest_bit) + np.trunc(products / lowest_bit[:, None]).sum(1)) * lowest_bit
+    )
 
 
 def tensor_core(acc, a, b) -> np.ndarray:
@@ -312,19 +314,21 @@ class Bf16x6(Product):
         return max(STAGES * 3 * (BM + BN) * 32 * 2, BM * (BN + 8) * 4)
 
     @property
-    def _k_major(self):
-        "The constants for the memory layout of the operands"
+    def _layout_constants(self):
+        "The constants that describe the memory layout of the operands"
         return dict(A_K_MAJOR=self.layout[0] == 'n', B_K_MAJOR=self.layout[1] == 't')
 
     @property
     def src(self):
         "CUDA C of the kernel that multiplies the terms, with its constants"
-        return with_constants(PTX + wgmma(self.constants['BN']) + product_src, self.constants | self._k_major)
+        return with_constants(PTX + wgmma(self.constants['BN']) + product_src, self.constants | self._layout_constants)
 
     @property
     def split_src(self):
         "CUDA C of the kernel that splits the operands into terms"
-        return with_constants(split_src, dict(BM=self.constants['BM'], BN=self.constants['BN'], **self._k_major))
+        return with_constants(
+            split_src, dict(BM=self.constants['BM'], BN=self.constants['BN'], **self._layout_constants)
+        )
 
     def _sources(self, count):
         "Return both sources; for a batch, with the lines that offset the arrays to the product of a block"
@@ -357,17 +361,18 @@ class Bf16x6(Product):
 # that is not below 2^127 again, by a chain of float32 FMAs, when it stores it. This needs no flag and no second launch,
 # and the host does not wait. All other elements stay as they are.
 #
-# The difference from such a chain: values below 1e-33 lose bits, because their lo term, and then their mid term, would
-# be smaller than any float. If the elements of one operand are near 1e-36, the error reaches 7e-6 of |a||b|, the sum of
-# the absolute products (float32: 2e-7), and near 1e-40 it reaches 7e-2 (1e-6). Relative to the result it is larger if
-# products cancel: 3e-5 and 0.3 of its norm for random elements and K = 512 (float32: 4e-7 and 4e-6).
+# The result differs from such a chain for values below 1e-33, which lose bits, because their lo term, and for smaller
+# values their mid term, would be smaller than any float. If the elements of one operand are near 1e-36, the error
+# reaches 7e-6 of |a||b|, the sum of the absolute products (float32: 2e-7), and near 1e-40 it reaches 7e-2 (1e-6).
+# Relative to the result it is larger if products cancel: 3e-5 and 0.3 of its norm for random elements and K = 512
+# (float32: 4e-7 and 4e-6).
 #
 # `_bf16x6_time` estimates the time of a product in µs on an H100. Its terms: the two launches; the bf16 terms, which
 # are stored and loaded again; the waves of blocks, each of which multiplies its pieces, with an overhead at its begin
 # and end; the store of the result. The constants were fitted to 70 measured shapes. On 60 of these, drawn at random
-# (sizes of 64 to 8192, log-uniform), the kernel that the formula selects has a speedup of 1.32 over torch in the
-# geometric mean; the fastest kernels have 1.34. On 20 other shapes it was 1.30 and 1.33. Below 150 rows torch is faster
-# (0.96 in the mean), so torch multiplies; fewer than 64 columns were not measured.
+# (sizes of 64 to 8192, log-uniformly distributed), the kernel that the formula selects has a speedup of 1.32 over torch
+# in the geometric mean; the fastest kernels have 1.34. On 20 other shapes it was 1.30 and 1.33. Below 150 rows torch is
+# faster (0.96 in the mean), so torch multiplies; fewer than 64 columns were not measured.
 TILES = {
     (128, 128): (1, 1.01, 3.7),
     (64, 64): (2, 0.69, 1.75),
@@ -375,10 +380,10 @@ TILES = {
 }  # (BM, BN): (blocks per SM, µs per piece of 32 elements along K, µs of overhead per block)
 SPLIT_COUNTS = 1, 2, 4, 8  # how many blocks may share the K of a tile
 MIN_ROWS, MIN_COLUMNS = 150, 64  # below these, splitting costs as much as the tensor cores save
-SHORT_K = 128  # up to this K it may cost as much, too
+SHORT_K = 128  # for K up to this, torch may be faster as well
 # Measured for twelve batches:
 LIBRARY_RATE = 4.2e7  # operations per µs of torch
-KERNEL_OVERHEAD = 10  # µs by which our kernels exceed their estimate
+KERNEL_OVERHEAD = 10  # µs: our kernels take this much longer than their estimate
 COMPUTE_BOUND_COLUMNS = 20  # columns above which a skinny product without tensor cores is compute-bound
 
 

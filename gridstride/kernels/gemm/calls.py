@@ -77,7 +77,7 @@ def estimate_cycles(tile, problem, sms=132) -> float:
         tiles_m = cdiv(problem.M, cluster_m) + problem.count // 2
     else:
         tiles_m = problem.count * cdiv(problem.M, cluster_m)
-    model = _BATCH_MODEL if _tiles_for(problem) is BATCH_TILES else _MODEL
+    model = _BATCH_MODEL if _correction_factors(problem) is BATCH_TILES else _MODEL
     config = TileConfig(tile.BM, tile.BN, tile.CM, tile.CN)
     step = step_cycles(model, (problem.M, problem.N, problem.K), problem.layout, config) * tile.BLOCKS
     waves = cdiv(tiles_m * cdiv(problem.N, cluster_n), sms * tile.BLOCKS // cluster_size)
@@ -87,32 +87,32 @@ def estimate_cycles(tile, problem, sms=132) -> float:
     elements_b, elements_out = problem.count * problem.K * problem.N, problem.M * problem.N * problem.count
     dram_cycles = (elements_a + elements_b + elements_out) * 2 / 1500  # 2 bytes per element
     tile_cycles = cdiv(problem.K, BK) * step + prologue + epilogue
-    compute_cycles = _tiles_for(problem)[tile] * waves * tile_cycles
+    compute_cycles = _correction_factors(problem)[tile] * waves * tile_cycles
     return 5000 + smooth_max(compute_cycles, dram_cycles)
 
 
-def _tiles_for(problem):
-    "Return the tiles that may be selected, with the factors of their estimates"
+def _correction_factors(problem):
+    "Return {tile: correction factor of its estimate} of the tiles that may be selected"
     return BATCH_TILES if problem.count > 1 and not problem.is_grouped else TILES
 
 
 @lru_cache(4096)
-def choose(problem, sms=132) -> Tile:
+def choose_tile(problem, sms=132) -> Tile:
     """Return the tile with the lowest estimate. If the epilogue loads or stores another matrix, only tiles with 64 rows
-    per warpgroup qualify: the others have no registers for its elements"""
-    has_matrix = problem.has_multiplier or problem.has_addend or problem.save
-    tiles = [tile for tile in _tiles_for(problem) if not has_matrix or tile.BM // tile.WGS == 64]
+    per warpgroup qualify, because the others have no registers left for its elements"""
+    uses_extra_matrix = problem.has_multiplier or problem.has_addend or problem.save
+    tiles = [tile for tile in _correction_factors(problem) if not uses_extra_matrix or tile.BM // tile.WGS == 64]
     return min(tiles, key=lambda tile: estimate_cycles(tile, problem, sms))
 
 
-def max_registers(tile):
-    "Return the registers per thread at launch, when producer and consumers have the same number"
+def registers_at_launch(tile):
+    "Return the registers per thread at launch, where producer and consumers still have the same number"
     return 65536 // (tile.BLOCKS * 128 * (tile.WGS + 1)) // 8 * 8
 
 
 def register_split(tile):
     "Return the registers per thread after `setmaxnreg`, by which the producer releases some to the consumers"
-    at_launch = max_registers(tile)
+    at_launch = registers_at_launch(tile)
     producer = 40 if at_launch > 80 else 24
     consumer = min(240, (at_launch + (at_launch - producer) // tile.WGS) // 8 * 8)
     return dict(PRODUCER_REGS=producer, CONSUMER_REGS=consumer)
@@ -137,14 +137,14 @@ def column_sum_rows(problem, tile):
 
 
 @lru_cache(1024)
-def product_call(
+def product_launch(
     problem,  # a `GemmProblem`
     scale,  # factor of the product
     device,  # a `Device`
-    tile=None,  # None: that of `choose`
+    tile=None,  # None: that of `choose_tile`
 ) -> tuple:  # a `KernelLaunch`, and the (box, swizzle) of its first four arrays
     "Return the launch of a product on a Hopper GPU, and its TMA boxes"
-    tile = tile or choose(problem, device.sms)
+    tile = tile or choose_tile(problem, device.sms)
     is_a_transposed, is_b_transposed = problem.layout[0] == 't', problem.layout[1] == 't'
     flags = dict(
         BIAS=problem.has_bias,

@@ -58,7 +58,7 @@ def smooth_max(*cycles) -> float:
 
 def step_cycles(model, shape, layout, config) -> float:
     "Estimate the cycles per step (64 elements along K) of a block that is alone on its SM"
-    (M, N, K), (is_a_transposed, is_b_transposed) = shape, (letter == 't' for letter in layout)
+    (M, N, K), (is_a_transposed, is_b_transposed) = shape, (operand_layout == 't' for operand_layout in layout)
     a_row_length, b_row_length = M if is_a_transposed else K, K if is_b_transposed else N  # elements per row in memory
     if config.swap_ab:
         a_row_length, b_row_length = b_row_length, a_row_length
@@ -69,15 +69,20 @@ def step_cycles(model, shape, layout, config) -> float:
     def l2_traffic(rows, row_length):
         return rows * (model.unaligned if row_length % 64 else 1)
 
-    shared = max(1, config.BM // 64) * 4 * (16 * (1 + config.split_n) + config.BN / 4) + config.BM + loaded_columns
-    l2_a = l2_traffic(config.BM / config.CN, a_row_length)
-    l2_b = l2_traffic(loaded_columns / config.CM, b_row_length) * (model.mn_major if is_b_mn_major else 1)
-    l2 = l2_a + l2_b
-    return smooth_max(model.tensor * config.BM * config.BN / 32, model.shared * shared, model.l2 * l2)
+    shared_traffic = (
+        max(1, config.BM // 64) * 4 * (16 * (1 + config.split_n) + config.BN / 4) + config.BM + loaded_columns
+    )
+    l2_traffic_a = l2_traffic(config.BM / config.CN, a_row_length)
+    l2_traffic_b = l2_traffic(loaded_columns / config.CM, b_row_length) * (model.mn_major if is_b_mn_major else 1)
+    return smooth_max(
+        model.tensor * config.BM * config.BN / 32,
+        model.shared * shared_traffic,
+        model.l2 * (l2_traffic_a + l2_traffic_b),
+    )
 
 
 def predict_cycles(model, shape, layout, config, sms=132) -> float:
-    "Predict the cycles of a product of `shape`, (M, N, K); infinite if the configuration makes no sense for it"
+    "Predict the cycles of a product of `shape`, (M, N, K); infinite if the configuration does not suit it"
     M, N, K = shape
     cluster_size = config.CM * config.CN * config.CK
     cluster_rows, cluster_columns = config.BM * config.CM, config.BN * config.CN
@@ -87,10 +92,12 @@ def predict_cycles(model, shape, layout, config, sms=132) -> float:
     num_resident = resident_clusters(cluster_size, sms) * config.BLOCKS
     elements = config.BM * config.BN
     steps = cdiv(cdiv(K, 64), config.CK)
-    step = step_cycles(model, shape, layout, config) * min(config.BLOCKS, cdiv(num_tiles * cluster_size, sms))
+    cycles_per_step = step_cycles(model, shape, layout, config) * min(
+        config.BLOCKS, cdiv(num_tiles * cluster_size, sms)
+    )
     epilogue = model.end + model.store * elements
     reduction = (config.CK > 1) * (model.split_k + model.add * elements)
-    tile_cycles = steps * step + epilogue + reduction
+    tile_cycles = steps * cycles_per_step + epilogue + reduction
     waves = cdiv(num_tiles, num_resident)
     if config.pingpong and waves == 1:
         return float('inf')  # one of the two warpgroups would have no tile

@@ -62,7 +62,7 @@ _SIGNATURES = dict(
 )
 
 
-def loaded_path(maps: str) -> str:  # maps: the text of /proc/self/maps
+def loaded_library_path(maps: str) -> str:  # maps: the text of /proc/self/maps
     "Return the path of the cublasLt that a process has loaded; raises `Unavailable` if it has loaded none"
     match = re.search(r'/\S*libcublasLt\.so\S*', maps)
     if not match:
@@ -70,7 +70,7 @@ def loaded_path(maps: str) -> str:  # maps: the text of /proc/self/maps
     return match[0]
 
 
-def declare(library):
+def declare_signatures(library):
     "Declare the parameter types of the library's functions; returns the library"
     for name, types in _SIGNATURES.items():
         function = getattr(library, name)
@@ -84,34 +84,34 @@ def library():
     import torch
 
     torch.cuda.init()
-    return declare(ctypes.CDLL(loaded_path(Path('/proc/self/maps').read_text())))
+    return declare_signatures(ctypes.CDLL(loaded_library_path(Path('/proc/self/maps').read_text())))
 
 
-def call(lib, name, *args):
+def call_library(lib, name, *args):
     "Call a function of the library; raises `RuntimeError` if it returns an error"
     if status := getattr(lib, name)(*args):
         raise RuntimeError(f'{name} returned cublasStatus_t {status}')
 
 
-def create(lib, name, *args):
+def create_object(lib, name, *args):
     "Call a function that creates an object; returns its handle"
     handle = c_void_p()
-    call(lib, name, byref(handle), *args)
+    call_library(lib, name, byref(handle), *args)
     return handle
 
 
 @lru_cache
-def _handle(device):
+def _handle(device_index):
     "Return a cublasLt handle for a GPU"
-    return create(library(), 'cublasLtCreate')
+    return create_object(library(), 'cublasLtCreate')
 
 
 @lru_cache
-def _workspace(device):
-    "Return the workspace of a GPU's products"
+def _workspace(device_index):
+    "Return the workspace that all products on a GPU share"
     import torch
 
-    return torch.empty(WORKSPACE, dtype=torch.uint8, device=f'cuda:{device}')
+    return torch.empty(WORKSPACE, dtype=torch.uint8, device=f'cuda:{device_index}')
 
 
 # The library is column-major: it reads a row-major matrix as its transpose. So it computes the transposed product
@@ -134,24 +134,26 @@ class Problem:
     def __init__(self, M, N, K, dtype, layout, lib=None):
         self.lib, cuda_type = lib or library(), _TYPES[dtype]
         first, second, result = column_major(M, N, K, layout)
-        self.product = create(self.lib, 'cublasLtMatmulDescCreate', _COMPUTE_FLOAT, _TYPES['float32'])
+        self.product = create_object(self.lib, 'cublasLtMatmulDescCreate', _COMPUTE_FLOAT, _TYPES['float32'])
         for attribute, (is_transposed, _, _) in ((_TRANSPOSE_A, first), (_TRANSPOSE_B, second)):
             self._set_attribute('cublasLtMatmulDescSetAttribute', self.product, attribute, c_int32(is_transposed))
         sizes = first[1:], second[1:], result
-        self.layouts = [create(self.lib, 'cublasLtMatrixLayoutCreate', cuda_type, *size, size[0]) for size in sizes]
-        self.preference = create(self.lib, 'cublasLtMatmulPreferenceCreate')
+        self.layouts = [
+            create_object(self.lib, 'cublasLtMatrixLayoutCreate', cuda_type, *size, size[0]) for size in sizes
+        ]
+        self.preference = create_object(self.lib, 'cublasLtMatmulPreferenceCreate')
         max_workspace = c_size_t(WORKSPACE)
         self._set_attribute('cublasLtMatmulPreferenceSetAttribute', self.preference, _MAX_WORKSPACE, max_workspace)
 
     def _set_attribute(self, function, description, attribute, value):
-        "Set an attribute of one of the library's objects by its function for this"
-        call(self.lib, function, description, attribute, byref(value), ctypes.sizeof(value))
+        "Set an attribute of one of the library's objects by the library's `function`"
+        call_library(self.lib, function, description, attribute, byref(value), ctypes.sizeof(value))
 
     def proposals(self, handle, count):
         "Return up to `count` algorithms that the library proposes, the fastest by its estimate first"
-        proposals, num_proposals, (a, b, d) = (Proposal * count)(), c_int(), self.layouts
-        args = handle, self.product, a, b, d, d, self.preference, count, proposals, num_proposals
-        call(self.lib, 'cublasLtMatmulAlgoGetHeuristic', *args)
+        proposals, num_proposals, (first, second, result) = (Proposal * count)(), c_int(), self.layouts
+        args = handle, self.product, first, second, result, result, self.preference, count, proposals, num_proposals
+        call_library(self.lib, 'cublasLtMatmulAlgoGetHeuristic', *args)
         return [proposal for proposal in proposals[: num_proposals.value] if proposal.state == 0]
 
     def __del__(self):
@@ -171,18 +173,18 @@ class ProposedKernel:
 
     @property
     def config(self) -> dict:
-        "Return the library's configuration of this proposal: tile, stages, split-K, cluster"
+        "The library's configuration of this proposal: tile, stages, split-K, cluster"
         config = {}
         for name, (attribute, c_type) in _CONFIG.items():
             value, size = c_type(), c_size_t()
             args = byref(self.proposal.algorithm), attribute, byref(value), ctypes.sizeof(value), byref(size)
-            call(self.problem.lib, 'cublasLtMatmulAlgoConfigGetAttribute', *args)
+            call_library(self.problem.lib, 'cublasLtMatmulAlgoConfigGetAttribute', *args)
             config[name] = value.value
         return config
 
     @property
     def name(self):
-        "Return the name in tables: cublasLt and the rank of the proposal"
+        "The name in tables: cublasLt and the rank of the proposal"
         return f'cublasLt {self.rank}'
 
     def __call__(self, stored_a, stored_b, out):
@@ -193,7 +195,7 @@ class ProposedKernel:
         workspace = _workspace(device).data_ptr(), self.proposal.workspace
         operands = byref(self._alpha), *inputs, byref(self._beta), *(result, result_layout) * 2
         options = byref(self.proposal.algorithm), *workspace, current_stream(device)
-        call(problem.lib, 'cublasLtMatmul', _handle(device), problem.product, *operands, *options)
+        call_library(problem.lib, 'cublasLtMatmul', _handle(device), problem.product, *operands, *options)
         return out
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 import torch
 from torch.autograd import forward_ad
 
-from .plan import MAX_PLANS, TYPES, cache_clearers, multiply, tf32, fallback_reason
+from .plan import MAX_PLANS, TYPES, cache_clearers, multiply, allows_tf32, fallback_reason
 from ..operators import operator
 from ..ladder.rung import Product
 from ..common import make_context_current_once
@@ -30,7 +30,7 @@ _functorch = getattr(torch._C, '_functorch', None)
 
 def _may_use_tf32():
     "Return whether torch may use TF32 for float32 products"
-    return _get_precision('cuda', 'matmul') == 'tf32' if _get_precision else tf32(torch.backends.cuda.matmul)
+    return _get_precision('cuda', 'matmul') == 'tf32' if _get_precision else allows_tf32(torch.backends.cuda.matmul)
 
 
 def _is_ordinary(a):
@@ -52,7 +52,7 @@ _launch_table = None
 
 @lru_cache
 def _compiled_table():
-    "Return the compiled launcher's table, made at the first call; None if there is no compiled launcher"
+    "Return the compiled launcher's table, created at the first call; None if there is no compiled launcher"
     module = launcher()
     if not module:
         return
@@ -177,8 +177,8 @@ def check_epilogue(epilogue):
 
 
 def matmul(
-    a,  # any tensor that torch.matmul takes; for a kernel (..., K)
-    b,  # and (K, N)
+    a,  # (..., K) for a kernel; torch multiplies all other operands of torch.matmul
+    b,  # (K, N) for a kernel
     out=None,  # receives the result, instead of a new tensor
     epilogue=None,  # an `Epilogue`: operations on the product before it is stored
 ):  # (..., N)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 
 from .launches import stored_operands, run_product
-from .sources import ACTIVATIONS, Activation, pass_source
+from .sources import ACTIVATIONS, Activation, activation_pass_source
 from .dispatch import check_epilogue, matmul
 from .plan import fallback_reason
 from ..operators import untraced
@@ -51,17 +51,17 @@ _TORCH_ACTIVATIONS = dict(
 
 
 @lru_cache(256)
-def _activation_launches(activation, dtype, size):
-    "Return two launches for `size` elements: the first applies an `Activation`, the second multiplies by its gradient"
-    src = pass_source(dtype, activation)
-    grid = (cdiv(size, 256),)
+def _activation_launches(activation, dtype, num_elements):
+    "Return two launches: the first applies an `Activation` to an array, the second multiplies by its gradient"
+    src = activation_pass_source(dtype, activation)
+    grid = (cdiv(num_elements, 256),)
     return [
-        KernelLaunch(src, name, ('x', 'dy', 'y'), (Long(size),), grid, (256,))
+        KernelLaunch(src, name, ('x', 'dy', 'y'), (Long(num_elements),), grid, (256,))
         for name in ('activate', 'activation_backward')
     ]
 
 
-def _activate(x, dy, activation):
+def _launch_activation(x, dy, activation):
     "Apply an `Activation` to a tensor by a separate kernel, or multiply `dy` by its gradient at `x`"
     x = x.contiguous()
     y = x.new_empty(x.shape)
@@ -74,14 +74,14 @@ def _activate(x, dy, activation):
 def _apply_activation(z, activation):
     "Apply an activation, by name or an `Activation`, to a tensor"
     if isinstance(activation, Activation):
-        return _activate(z, None, activation)
+        return _launch_activation(z, None, activation)
     return _TORCH_ACTIVATIONS[activation][0](z)
 
 
 def activation_backward(dy, z, activation):
     "Return the gradient of the input `z` of an activation from `dy`, the gradient of its output"
     if isinstance(activation, Activation):
-        return _activate(z, dy, activation)
+        return _launch_activation(z, dy, activation)
     return _TORCH_ACTIVATIONS[activation][1](dy, z)
 
 
@@ -161,10 +161,10 @@ def _kernel_operands(a, b, epilogue, out):
 
 
 def explain_with(
-    a,
+    a,  # the arguments are those of `matmul`
     b,
     epilogue,
-    out=None,  # all as for `matmul`
+    out=None,
 ) -> str:
     """Report whether one kernel or torch computes `matmul(a, b, out, epilogue)`, with the reason.
 
@@ -231,14 +231,14 @@ class _Product(torch.autograd.Function):
             make_context_current_once()
         a, b, z = ctx.saved_tensors
         needs_grad = ctx.needs_input_grad
-        scaled = Epilogue(scale=ctx.scale)
+        scale_only = Epilogue(scale=ctx.scale)
         dz = dy if z is None else activation_backward(dy, z, ctx.activation)
-        da = _forward(dz, b.t(), scaled)[0] if needs_grad[0] else None
+        da = _forward(dz, b.t(), scale_only)[0] if needs_grad[0] else None
         db = None
         if needs_grad[1] and b.is_contiguous():
-            db = _forward(flatten_rows(a).t(), flatten_rows(dz).contiguous(), scaled)[0]
+            db = _forward(flatten_rows(a).t(), flatten_rows(dz).contiguous(), scale_only)[0]
         elif needs_grad[1]:  # computed as the transpose, in the layout of b
-            db = _forward(flatten_rows(dz).t(), flatten_rows(a), scaled)[0].t()
+            db = _forward(flatten_rows(dz).t(), flatten_rows(a), scale_only)[0].t()
         return da, db, flatten_rows(dz).sum(0) if needs_grad[2] else None, dy if needs_grad[3] else None, None, None
 
 

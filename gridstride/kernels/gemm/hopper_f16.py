@@ -1,8 +1,8 @@
 """`gemm_f16`: products of 16-bit floats in each layout, with tiles of many sizes, split-K in a cluster and programmatic
 dependent launch.
 
-The kernel extends the last one of the Hopper ladder (`ladder.stream_k`), and reuses some of its source. Its further
-options: transposed operands, both 16-bit types, as many pipeline stages as fit into shared memory, clusters of up to
+The kernel extends the last one of the Hopper ladder (`ladder.stream_k`), and reuses some of its source. Its additional
+options are transposed operands, both 16-bit types, as many pipeline stages as fit into shared memory, clusters of up to
 eight blocks, several blocks per SM, split-K with a reduction through distributed shared memory, and ping-pong: two
 warpgroups take turns at tiles, so that one multiplies while the other stores.
 
@@ -26,8 +26,8 @@ _PTX_TYPES = dict(bfloat16='bf16', float16='f16')
 _LAYOUTS = 'nn', 'tn', 'nt'
 
 
-def is_mn_major(swap_ab, layout):
-    "Return whether wgmma's first and second tile are MN-major in shared memory, that is, whether K is the outer axis"
+def are_mn_major(swap_ab, layout):
+    "Return whether wgmma's first and its second tile are MN-major in shared memory, with K as the outer axis"
     is_a_mn_major, is_b_mn_major = layout[0] == 't', layout[1] == 'n'
     return (is_b_mn_major, is_a_mn_major) if swap_ab else (is_a_mn_major, is_b_mn_major)
 
@@ -40,7 +40,7 @@ def box_columns(config):
 
 def rows_of_b(config, layout):
     "Return how many rows of wgmma's second tile TMA loads: whole boxes if it is MN-major, else a multiple of eight"
-    granularity = box_columns(config) if is_mn_major(config.swap_ab, layout)[1] else 8 * config.CM
+    granularity = box_columns(config) if are_mn_major(config.swap_ab, layout)[1] else 8 * config.CM
     return cdiv(config.BN, granularity) * granularity
 
 
@@ -55,14 +55,14 @@ def stored_columns(config):
     return columns if config.CK == 1 else cdiv(columns, granularity * config.CK) * granularity
 
 
-def _consumer_warpgroups(config):
-    "Return the number of consumer warpgroups"
+def _num_consumer_warpgroups(config):
+    "Return how many warpgroups of a block multiply"
     return 2 if config.pingpong or config.BM > 64 else 1
 
 
 def _row_blocks_per_warpgroup(config):
     "Return how many blocks of 64 rows a warpgroup multiplies"
-    return config.BM // 64 // (1 if config.split_n or config.pingpong else _consumer_warpgroups(config))
+    return config.BM // 64 // (1 if config.split_n or config.pingpong else _num_consumer_warpgroups(config))
 
 
 def _accumulators_per_thread(config):
@@ -72,38 +72,44 @@ def _accumulators_per_thread(config):
 
 def _registers_per_thread(config):
     "Return the registers per thread of the producer and of a consumer after `setmaxnreg`"
-    wgs = _consumer_warpgroups(config)
-    at_launch = 65536 // (config.BLOCKS * 128 * (wgs + 1)) // 8 * 8
+    num_consumers = _num_consumer_warpgroups(config)
+    registers_at_launch = 65536 // (config.BLOCKS * 128 * (num_consumers + 1)) // 8 * 8
     accumulators, producer = _accumulators_per_thread(config), 56
-    if at_launch <= 80 or accumulators > 200:
+    if registers_at_launch <= 80 or accumulators > 200:
         producer = 24
     elif accumulators > 176:
         producer = 40
-    return dict(PRODUCER_REGS=producer, CONSUMER_REGS=min(240, (at_launch * (wgs + 1) - producer) // wgs // 8 * 8))
+    return dict(
+        PRODUCER_REGS=producer,
+        CONSUMER_REGS=min(240, (registers_at_launch * (num_consumers + 1) - producer) // num_consumers // 8 * 8),
+    )
 
 
 def _smem_plan(config, layout):
     "Return (stages, columns stored at once, bytes per warpgroup to stage results or to receive partial sums)"
-    wgs, stage, n = _consumer_warpgroups(config), stage_bytes(config, layout), stored_columns(config)
-    granularity = 8 if config.swap_ab else out_box_columns(n)  # of the columns that are stored together
+    num_consumers, bytes_per_stage = _num_consumer_warpgroups(config), stage_bytes(config, layout)
+    result_columns = stored_columns(config)
+    granularity = 8 if config.swap_ab else out_box_columns(result_columns)  # of the columns that are stored together
     mbarrier_bytes = 16 * _MAX_STAGES + 8 * (config.CK > 1)
     available = _SMEM_PER_SM // config.BLOCKS - _RESERVED_SMEM_PER_BLOCK - mbarrier_bytes
-    partial_sum_bytes = (config.CK - 1) * 256 * n * _row_blocks_per_warpgroup(config)
+    partial_sum_bytes = (config.CK - 1) * 256 * result_columns * _row_blocks_per_warpgroup(config)
 
     def stages_that_fit(columns):  # if this many columns of results are stored at once
-        return (available - wgs * max(partial_sum_bytes, 128 * min(n, columns))) // stage
+        return (
+            available - num_consumers * max(partial_sum_bytes, 128 * min(result_columns, columns))
+        ) // bytes_per_stage
 
     stages = min(_MAX_STAGES, max(stages_that_fit(128), min(4, stages_that_fit(64))))
-    columns = (available - stages * stage) // (wgs * 128) // granularity * granularity
+    columns = (available - stages * bytes_per_stage) // (num_consumers * 128) // granularity * granularity
     if stages < 1 or columns < granularity:
         return 0, 0, 0
-    columns = cdiv(cdiv(n, cdiv(n, columns)), granularity) * granularity
+    columns = cdiv(cdiv(result_columns, cdiv(result_columns, columns)), granularity) * granularity
     return stages, columns, max(partial_sum_bytes, 128 * columns)
 
 
-def unsupported_reason(config, layout):  # None if there is a kernel
-    "Return the reason why there is no kernel of this configuration"
-    cluster_size, (a_mn_major, b_mn_major) = config.CM * config.CN * config.CK, is_mn_major(config.swap_ab, layout)
+def unsupported_reason(config, layout):  # None if it has a kernel
+    "Return the reason why this configuration has no kernel"
+    cluster_size, (a_mn_major, b_mn_major) = config.CM * config.CN * config.CK, are_mn_major(config.swap_ab, layout)
     if cluster_size > 8:
         return 'a cluster has at most eight blocks'
     if not config.swap_ab and stored_columns(config) % 16 or config.BN // (1 + config.split_n) % 8:
@@ -117,12 +123,12 @@ def unsupported_reason(config, layout):  # None if there is a kernel
         return 'two warpgroups that split BN need 128 rows or more'
     if config.pingpong and (config.split_n or config.CK > 1 or config.BLOCKS > 1):
         return 'ping-pong needs whole tiles per warpgroup, and one block per SM'
-    if not config.split_n and not config.pingpong and config.BM // 64 % _consumer_warpgroups(config):
+    if not config.split_n and not config.pingpong and config.BM // 64 % _num_consumer_warpgroups(config):
         return 'two warpgroups cannot share the rows evenly'
     columns, accumulators = config.BN // (1 + config.split_n), _accumulators_per_thread(config)
-    at_launch = 65536 // (config.BLOCKS * 128 * (_consumer_warpgroups(config) + 1)) // 8 * 8
+    registers_at_launch = 65536 // (config.BLOCKS * 128 * (_num_consumer_warpgroups(config) + 1)) // 8 * 8
     registers = _registers_per_thread(config)['CONSUMER_REGS']
-    if columns > 256 or accumulators + 32 > registers or columns // 2 + 26 > at_launch:
+    if columns > 256 or accumulators + 32 > registers or columns // 2 + 26 > registers_at_launch:
         return 'a thread has too few registers for its accumulators'
     stages, columns, _ = _smem_plan(config, layout)
     if stages < 3 or not columns:
@@ -138,16 +144,16 @@ def _smem_bytes(WGS, STAGES, STAGE, BUFFER, CK):
 
 def _tma_boxes(config, layout, columns):
     "Return the TMA boxes (rows, columns) of m, n and out; the blocks of a cluster multicast parts of the tiles"
-    a_mn_major, b_mn_major = is_mn_major(config.swap_ab, layout)
-    a = (64 // config.CN if a_mn_major else config.BM // config.CN, 64)
-    b = (
+    a_mn_major, b_mn_major = are_mn_major(config.swap_ab, layout)
+    box_a = (64 // config.CN if a_mn_major else config.BM // config.CN, 64)
+    box_b = (
         (64 // config.CM, box_columns(config), 2 * box_columns(config))
         if b_mn_major
         else (rows_of_b(config, layout) // config.CM, 64)
     )
-    box = out_box_columns(stored_columns(config))
-    out = (columns, 64) if config.swap_ab else (16, box, 2 * box)
-    return dict(m=b, n=a, out=out) if config.swap_ab else dict(m=a, n=b, out=out)
+    out_box_width = out_box_columns(stored_columns(config))
+    box_out = (columns, 64) if config.swap_ab else (16, out_box_width, 2 * out_box_width)
+    return dict(m=box_b, n=box_a, out=box_out) if config.swap_ab else dict(m=box_a, n=box_b, out=box_out)
 
 
 def _kernel_name(config, dtype, layout, pdl):
@@ -216,7 +222,7 @@ def _gemm_f16(config, dtype, layout, pdl):
     return Rung(
         _kernel_name(config, dtype, layout, pdl),
         src,
-        threads=128 * (_consumer_warpgroups(config) + 1),
+        threads=128 * (_num_consumer_warpgroups(config) + 1),
         shared=_smem_bytes,
         tma_boxes=_tma_boxes(config, layout, columns),
         grid=grid,
@@ -226,7 +232,7 @@ def _gemm_f16(config, dtype, layout, pdl):
         layout=layout,
         **constants,
         BK=64,
-        WGS=_consumer_warpgroups(config),
+        WGS=_num_consumer_warpgroups(config),
         STAGES=stages,
         STAGE=stage_bytes(config, layout),
         OUT_COLS=columns,

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import torch
 
-from .calls import GemmProblem, choose, is_staged, product_call, column_sum_rows
+from .calls import GemmProblem, choose_tile, is_staged, product_launch, column_sum_rows
 from .sources import F16_TYPES
 from ..ladder.rung import this_device, on_hopper
 from ..sparse.launches import launch_prepared, prepare_launch
@@ -58,11 +58,11 @@ def stored_operands(a, b):  # matrices, or batches of matrices
 @lru_cache(1024)
 def _prepared_launch(problem, scale, tile, device, backend):
     "Return the prepared launch of a problem on a device"
-    return prepare_launch(*product_call(problem, scale, this_device(), tile), device)
+    return prepare_launch(*product_launch(problem, scale, this_device(), tile), device)
 
 
-def _with_batch_axis(x):
-    "Add a batch axis to a matrix"
+def _as_batch(x):
+    "Return a matrix as a batch of one matrix; a batch stays as it is"
     return x if x.dim() == 3 else x[None]
 
 
@@ -74,7 +74,7 @@ def run_product(
     *,
     group_ends=None,  # int32: the ends of the groups of rows of A; `stored_b` has one matrix per group
     bias=None,  # (N,)
-    activation=None,  # as for `activation_text`
+    activation=None,  # as for `activation_source`
     multiplier=None,  # like out: the result is multiplied by it elementwise
     addend=None,  # like out: added to the result
     saved=None,  # like out: receives the input of the activation
@@ -82,11 +82,11 @@ def run_product(
     column_sums=False,  # also sum the columns: of the result if there is a multiplier, else of `addend`
     accumulate=False,  # add the result to the contents of a float32 `out`
     scale=1.0,  # factor of the product
-    tile=None,  # None: that of `calls.choose`
+    tile=None,  # None: that of `calls.choose_tile`
 ):  # the result; with `column_sums` also the partial column sums, float32 (rows, N)
     "Launch the kernel for operands that were checked by `stored_operands`"
-    batch_a = _with_batch_axis(stored_a)
-    batch_b = _with_batch_axis(stored_b)
+    batch_a = _as_batch(stored_a)
+    batch_b = _as_batch(stored_b)
     M, K = batch_a.shape[1:] if layout[0] == 'n' else batch_a.shape[:0:-1]
     N = batch_b.shape[2 if layout[1] == 'n' else 1]
     if out is None:
@@ -108,13 +108,13 @@ def run_product(
         sum_columns=column_sums,
         accumulate=accumulate,
     )
-    tile = tile or choose(problem, this_device().sms)
+    tile = tile or choose_tile(problem, this_device().sms)
     num_sum_rows = column_sum_rows(problem, tile) if column_sums else 0
     sums = torch.empty(num_sum_rows, N, dtype=torch.float32, device=stored_a.device)
     saved_or_grad = saved if act_grad is None else act_grad
-    outputs = [_with_batch_axis(x) for x in (out, out if saved_or_grad is None else saved_or_grad)]
+    outputs = [_as_batch(x) for x in (out, out if saved_or_grad is None else saved_or_grad)]
     mapped_outputs = outputs if is_staged(problem) else [batch_a, batch_a]
-    # The kernel does not access the operands that this problem does not have, so any address will do for them.
+    # The kernel does not access the operands that this problem lacks, so their arguments may have any address.
     other = addend if multiplier is None else multiplier
     optional = [stored_a if x is None else x for x in (saved_or_grad, bias, other)]
     group_ends = out.view(torch.int32) if group_ends is None else group_ends

@@ -28,8 +28,8 @@ CHOOSERS |= {kind: partial(cost_model.choose, dtype=kind[0], layout=kind[1]) for
 RANKERS = {kind: partial(cost_model.rank_kernels, dtype=kind[0], layout=kind[1]) for kind in _F16_KINDS}
 TYPES = list(dict.fromkeys(dtype for dtype, _ in CHOOSERS))
 MAX_PLANS = 4096  # cached plans
-MAX_CANDIDATES = 1000  # more kernels than any shape has
-TUNE_SECONDS = 0.05  # for which `tune` times each kernel, with a cold L2 cache and in a CUDA graph each
+MAX_CANDIDATES = 1000  # more than the kernels of any shape: all candidates
+TUNE_SECONDS = 0.05  # per kernel and condition: `tune` times with a cold L2 cache, and in a CUDA graph
 
 
 class Plan(namedtuple('Plan', 'kernel reason')):
@@ -145,11 +145,11 @@ def _cached_plan(M, N, K, dtype, device, layout='nn'):
     if key not in _plans:
         if len(_plans) >= MAX_PLANS:
             _plans.clear()
-        _plans[key] = not _forced_kernels and _measured_plan(*key) or _select_plan(*key)
+        _plans[key] = not _forced_kernels and _tuned_plan_for(*key) or _select_plan(*key)
     return _plans[key]
 
 
-def _measured_plan(*key):
+def _tuned_plan_for(*key):
     "Return the plan that `tune` measured, in this process or an earlier one; None if there is none"
     if key in _tuned_plans or key[4] is None or (key[3], key[5]) not in RANKERS:
         return _tuned_plans.get(key)
@@ -211,7 +211,7 @@ def fallback_reason(a, b):
         return 'it is not on a GPU'
     if torch.is_autocast_enabled(a.device.type):
         return 'autocast decides the type'
-    if a.dtype is torch.float32 and a.is_cuda and tf32(torch.backends.cuda.matmul):
+    if a.dtype is torch.float32 and a.is_cuda and allows_tf32(torch.backends.cuda.matmul):
         return 'TF32 is allowed, and faster'
     if missing := _missing_torch_name():
         return f'torch {torch.__version__} has no torch.{missing}, which shows whether torch.func transforms it'
@@ -219,8 +219,8 @@ def fallback_reason(a, b):
         return 'torch.func transforms it'
 
 
-def tf32(settings):
-    "Return whether torch may use TF32; `settings`: `torch.backends.cuda.matmul`"
+def allows_tf32(settings):
+    "Return whether torch may use TF32, by the settings `torch.backends.cuda.matmul`"
     # Older versions have one name for the setting, newer ones two, of which the first may raise.
     precision = getattr(settings, 'fp32_precision', None)
     return settings.allow_tf32 if precision is None else precision == 'tf32'
@@ -238,7 +238,7 @@ def _is_transformed(x):
 
 
 def _is_copy_cheap(x, other_size, dtype):
-    """Return whether the copy of the transpose `x` takes at most a tenth of the time of its product with a matrix of
+    """Return whether copying the transpose `x` takes at most a tenth of the time of its product with a matrix of
     `other_size` rows or columns"""
     return dtype in FLOP_RATES and 2 * x.element_size() / COPY_RATE <= 0.1 * 2 * other_size / FLOP_RATES[dtype]
 
@@ -253,10 +253,10 @@ def _row_major(x, other_size):
 
 def _operands_in_memory(a, b):
     "Return (layout, A and B as their memory holds them) if at most one of them is a transpose, else None"
-    transposed = [x.dim() == 2 and x.t().is_contiguous() and not x.is_contiguous() for x in (a, b)]
-    if transposed == [True, False] and b.is_contiguous():
+    is_transpose = [x.dim() == 2 and x.t().is_contiguous() and not x.is_contiguous() for x in (a, b)]
+    if is_transpose == [True, False] and b.is_contiguous():
         return 'tn', a.t(), b
-    if transposed == [False, True] and a.is_contiguous():
+    if is_transpose == [False, True] and a.is_contiguous():
         return 'nt', a.view(-1, a.shape[-1]), b.t()
 
 
@@ -272,8 +272,8 @@ def _plan_for(a, b):
     multiplies, for example because a copy would take too long"""
     M, N, K, dtype, device = _sizes_of(a, b)
     reason = 'no kernel reads the memory layout of an operand'
-    if not (a.is_contiguous() and b.is_contiguous()) and (transposed := _operands_in_memory(a, b)):
-        layout, stored_a, stored_b = transposed
+    if not (a.is_contiguous() and b.is_contiguous()) and (transposed_operands := _operands_in_memory(a, b)):
+        layout, stored_a, stored_b = transposed_operands
         layout_plan = _cached_plan(M, N, K, dtype, device, layout)
         if layout_plan.kernel and _is_aligned(stored_a, stored_b):
             return layout_plan, stored_a, stored_b
@@ -308,17 +308,17 @@ def multiply(
 ):
     "Multiply by a kernel or by torch, without a gradient"
     reason = fallback_reason(a, b)
-    selected, stored_a, stored_b = (None, None, None) if reason else _plan_for(a, b)
+    selected_plan, stored_a, stored_b = (None, None, None) if reason else _plan_for(a, b)
     if on_multiply and stored_a is None and not reason:
         on_multiply(a, b, None, None, None, out)
     if stored_a is None or out is not None and not _is_writable(out, a, b):
         return _import_torch().matmul(a, b) if out is None else _import_torch().matmul(a, b, out=out)
     if out is not None:
-        selected.kernel(stored_a, stored_b, out.view(-1, b.shape[1]))
+        selected_plan.kernel(stored_a, stored_b, out.view(-1, b.shape[1]))
     else:
-        out = selected.kernel(stored_a, stored_b).view(*a.shape[:-1], b.shape[1])
+        out = selected_plan.kernel(stored_a, stored_b).view(*a.shape[:-1], b.shape[1])
     if on_multiply:
-        on_multiply(a, b, selected.kernel, stored_a, stored_b, out)
+        on_multiply(a, b, selected_plan.kernel, stored_a, stored_b, out)
     return out
 
 
@@ -339,9 +339,9 @@ def _is_writable(out, a, b):
 def tune(
     a,
     b,  # as for `matmul`
-    tries=6,  # number of kernels to measure, those with the lowest estimates; `using`: all that were passed to it
+    tries=6,  # number of kernels to measure: those with the lowest estimates; within `using` all of its kernels
     fresh=False,  # measure again even if a result is stored
-) -> Plan:  # what `matmul` does with such operands from now on, in all processes or within `using`
+) -> Plan:  # that `matmul` uses for such operands from now on, in all processes or within `using`
     """Measure the kernels that can multiply `a` and `b`, and let `matmul` use the fastest for their shape and type.
 
     This takes some seconds if there are several kernels, as for 16-bit floats; each is timed with a cold L2 cache and
@@ -352,15 +352,15 @@ def tune(
     The result is stored in the user's cache for this GPU, driver and version, and not measured again; `python -m
     gridstride.kernels tuned` lists the stored results, `python -m gridstride.kernels forget` deletes them."""
     reason = fallback_reason(a, b)
-    estimated, stored_a, stored_b = (Plan(None, reason), None, None) if reason else _plan_for(a, b)
-    if not estimated.kernel:
-        return estimated
-    key = (*_sizes_of(a, b), _layout_of(estimated.kernel))
-    if not (fresh or _forced_kernels) and (measured := _measured_plan(*key)):
-        return measured
+    estimated_plan, stored_a, stored_b = (Plan(None, reason), None, None) if reason else _plan_for(a, b)
+    if not estimated_plan.kernel:
+        return estimated_plan
+    key = (*_sizes_of(a, b), _layout_of(estimated_plan.kernel))
+    if not (fresh or _forced_kernels) and (tuned_plan := _tuned_plan_for(*key)):
+        return tuned_plan
     kernels = _candidates(*key, tries)
     if len(kernels) < 2:
-        return estimated
+        return estimated_plan
     fastest = _measure_fastest(kernels, stored_a, stored_b, key)
     _clear_caches()
     _plans[key] = Plan(fastest, f'the fastest of {len(kernels)} that were measured')
@@ -391,5 +391,5 @@ def _candidates(M, N, K, dtype, device, layout, tries):
     "Return the kernels that `tune` measures for a product"
     if _forced_kernels:
         return _forced_kernels_for(M, N, K, dtype, layout)
-    ranked = RANKERS.get((dtype, layout))
-    return ranked(M, N, K, _capability_and_sms(device)[1], tries) if ranked else []
+    rank = RANKERS.get((dtype, layout))
+    return rank(M, N, K, _capability_and_sms(device)[1], tries) if rank else []

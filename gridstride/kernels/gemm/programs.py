@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from .calls import BATCH_TILES, TILES, GemmProblem, Tile, is_staged, product_call, column_sum_rows
+from .calls import BATCH_TILES, TILES, GemmProblem, Tile, is_staged, product_launch, column_sum_rows
 from ..ladder.rung import H100
 from ..standalone import NAMESPACE, Launch, Program
 from ..source_assembly import C_TYPES
@@ -57,8 +57,8 @@ def _products():
 
 def _tensor_map_code(problem, boxes):
     "Yield the C++ lines that create the tensor maps of a launch"
-    single = problem.count == 1 or problem.is_grouped
-    shape_a = (1 if single else problem.count, problem.M, problem.K)
+    has_single_a = problem.count == 1 or problem.is_grouped
+    shape_a = (1 if has_single_a else problem.count, problem.M, problem.K)
     shape_b = (problem.count, problem.K, problem.N)
     shape_out = (problem.count, problem.M, problem.N)
     shapes = dict(A=_stored_shape(shape_a, problem.layout[0]), B=_stored_shape(shape_b, problem.layout[1]))
@@ -81,7 +81,7 @@ def _stored_shape(shape, letter):
 
 def _case_code(product, problem):
     "Return the C++ lines and the `Launch` for one problem"
-    launch, boxes = product_call(problem, _SCALE, H100, product.tile)
+    launch, boxes = product_launch(problem, _SCALE, H100, product.tile)
     args = ['A_map', 'B_map', 'out_map', 'saved_map', *(f'x.{array}' for array in launch.arrays[4:])]
     launch = launch._replace(scalars=(*launch.scalars[:-1], f'{_SCALE}f'))
     return [*_tensor_map_code(problem, boxes), Launch(launch, args)]
@@ -89,16 +89,20 @@ def _case_code(product, problem):
 
 def _program(name, product):
     "Return the `Program` of a product"
-    first = product.problems[0]  # all problems have the same types, layout and epilogue
-    flags = ', '.join(f'{flag} = {_c_bool(getattr(first, field))}' for flag, field in _FLAGS.items())
-    transposed = [_c_bool(letter == 't') for letter in first.layout]
-    constants = f'''typedef {C_TYPES[first.dtype]} Number;
-typedef {C_TYPES[first.out_dtype]} Out;
-constexpr bool a_transposed = {transposed[0]}, b_transposed = {transposed[1]}, GROUPS = {_c_bool(first.is_grouped)};
-constexpr bool {flags}, ACCUMULATES = {_c_bool(first.accumulate)};
-constexpr bool ACTIVATES = {_c_bool(first.activation)};
-constexpr double SCALE = {_SCALE}, ROUNDING = {_ROUNDING[first.out_dtype]};'''
-    sizes = [(p.count, p.M, p.N, p.K, column_sum_rows(p, product.tile)) for p in product.problems]
+    first_problem = product.problems[0]  # all problems have the same types, layout and epilogue
+    flags = ', '.join(f'{flag} = {_c_bool(getattr(first_problem, field))}' for flag, field in _FLAGS.items())
+    transposed = [_c_bool(letter == 't') for letter in first_problem.layout]
+    is_grouped = _c_bool(first_problem.is_grouped)
+    constants = f'''typedef {C_TYPES[first_problem.dtype]} Number;
+typedef {C_TYPES[first_problem.out_dtype]} Out;
+constexpr bool a_transposed = {transposed[0]}, b_transposed = {transposed[1]}, GROUPS = {is_grouped};
+constexpr bool {flags}, ACCUMULATES = {_c_bool(first_problem.accumulate)};
+constexpr bool ACTIVATES = {_c_bool(first_problem.activation)};
+constexpr double SCALE = {_SCALE}, ROUNDING = {_ROUNDING[first_problem.out_dtype]};'''
+    sizes = [
+        (problem.count, problem.M, problem.N, problem.K, column_sum_rows(problem, product.tile))
+        for problem in product.problems
+    ]
     functions = {
         'void launch(int number, const Arrays &x)': [_case_code(product, problem) for problem in product.problems]
     }
@@ -106,9 +110,9 @@ constexpr double SCALE = {_SCALE}, ROUNDING = {_ROUNDING[first.out_dtype]};'''
     return Program(name, product.description, 'gemm/main.cuh', fields, sizes, functions, constants)
 
 
-def _c_bool(x):
+def _c_bool(value):
     "Return a bool as C++ writes it: true or false"
-    return str(bool(x)).lower()
+    return str(bool(value)).lower()
 
 
 def programs() -> list:  # of `Program`

@@ -479,14 +479,14 @@ class Skinny(Product):
     def __repr__(self):
         return f'<Skinny {self.name!r}>'
 
-    def unsupported_reason(self, M, N, K):  # None if it can
+    def unsupported_reason(self, M, N, K):  # None if the shape is supported
         "Return the reason why this kernel cannot multiply (M x K) @ (K x N)"
         if not (min(M, N, K) > 0 and N <= self.WIDEST):
             return f'B may have 1 to {self.WIDEST} columns'
 
-    def config(self, N, row_length):
+    def pipeline_config(self, N, row_length):
         "Return the constants of the pipeline for N columns and stored rows of `row_length` elements"
-        vec = next(v for v in (4, 2, 1) if row_length % v == 0)
+        vec = next(width for width in (4, 2, 1) if row_length % width == 0)
         few_columns = dict(LANES=32, R=2, WARPS=16, STAGES=3) if vec == 4 else dict(LANES=32, R=4, WARPS=16, STAGES=6)
         many_columns = dict(LANES=8 if N > 16 or vec < 4 or row_length < LONG_ROW else 32, R=4, WARPS=8, STAGES=4)
         return {'COLUMNS': N, 'VEC': vec, **(few_columns if N <= 12 else many_columns), **self.constants}
@@ -536,10 +536,10 @@ class Skinny(Product):
     def stages_config(self, M, N, K, device):
         """Return the constants for tensor cores on whole rows, with warps that share K; None if K is too long for the
         warps, or if this kernel is not known to be faster"""
-        chunks = cdiv(K, 16)
-        PARTS = cdiv(chunks, 4 if chunks <= 4 * MAX_WARPS else 8 if N <= FEW_COLUMNS else 5)
+        num_chunks = cdiv(K, 16)
+        PARTS = cdiv(num_chunks, 4 if num_chunks <= 4 * MAX_WARPS else 8 if N <= FEW_COLUMNS else 5)
         TEAMS = max(1, 13 // PARTS)
-        CHUNKS = cdiv(chunks, PARTS)
+        CHUNKS = cdiv(num_chunks, PARTS)
         WORKERS = PARTS * TEAMS
         STAGES = min(24, (MAX_TERM_BYTES - self._lo_bytes(N, WORKERS, CHUNKS)) // (32 * K))
         config = dict(COLUMNS=N, PARTS=PARTS, CHUNKS=CHUNKS, TEAMS=TEAMS, ADDERS=min(2, 15 - WORKERS), STAGES=STAGES)
@@ -549,66 +549,72 @@ class Skinny(Product):
         if 12 < N <= self.WIDEST and K >= min_k and M * K >= min_elements:
             return dict(config, AHEAD=min(STAGES, max(2, cdiv(BYTES_IN_FLIGHT, 32 * K))))
 
-    def _lo_bytes(self, N, workers, chunks):
+    def _lo_bytes(self, N, num_workers, num_chunks):
         "Return the bytes of shared memory for the lo terms of B"
-        return workers * chunks * cdiv(N, 16) * 512
+        return num_workers * num_chunks * cdiv(N, 16) * 512
 
     def stages_launch(self, M, N, K, device):
         "Return the launch of `stages_config`, or None"
         if config := self.stages_config(M, N, K, device):
             src = with_constants(PTX + terms_src + stages_src, config)
-            workers = config['PARTS'] * config['TEAMS']
-            shared = config['STAGES'] * 32 * K + self._lo_bytes(N, workers, config['CHUNKS'])
-            block = (32 * (workers + 1 + config['ADDERS']),)
+            num_workers = config['PARTS'] * config['TEAMS']
+            shared = config['STAGES'] * 32 * K + self._lo_bytes(N, num_workers, config['CHUNKS'])
+            block = (32 * (num_workers + 1 + config['ADDERS']),)
             return KernelLaunch(src, 'thin_stages', _ARRAYS, (M, N, K), (device.sms,), block, shared)
 
     def slabs_launch(self, M, N, K, device):
         "Return (the launch that multiplies slabs of K by the pipeline, the number of slabs)"
         is_transposed = self.layout == 'tn'
-        config = self.config(N, M if is_transposed else K)
+        config = self.pipeline_config(N, M if is_transposed else K)
         if is_transposed:
             del config['LANES']
-            name, body, partition = 'thin_transposed', transposed_src, self.partition_transposed
+            name, kernel_src, partition = 'thin_transposed', transposed_src, self.partition_transposed
         else:
-            name, body, partition = 'thin', reduce_src + pipeline_src, self.partition
-        blocks_m, slab, shared = partition(M, N, K, device.sms, **config)
-        src = with_constants(PTX + piece_src + body, config)
-        grid, block = (blocks_m, cdiv(K, slab)), (32 * config['WARPS'],)
-        return KernelLaunch(src, name, _ARRAYS, (M, N, K, slab), grid, block, shared), cdiv(K, slab)
+            name, kernel_src, partition = 'thin', reduce_src + pipeline_src, self.partition
+        blocks_m, slab_size, shared = partition(M, N, K, device.sms, **config)
+        src = with_constants(PTX + piece_src + kernel_src, config)
+        grid, block = (blocks_m, cdiv(K, slab_size)), (32 * config['WARPS'],)
+        return KernelLaunch(src, name, _ARRAYS, (M, N, K, slab_size), grid, block, shared), cdiv(K, slab_size)
 
     def launch_plan(self, M, N, K, device):
         "Return one launch, or one that multiplies slabs of K and one that adds the partial sums"
         for make_launch in (self.stages_launch, self.planes_launch, self.rows_launch):
             if launch := make_launch(M, N, K, device):
                 return LaunchPlan([launch])
-        launch, slabs = self.slabs_launch(M, N, K, device)
-        if slabs == 1:
+        launch, num_slabs = self.slabs_launch(M, N, K, device)
+        if num_slabs == 1:
             return LaunchPlan([launch])
-        add = KernelLaunch(add_src, 'add_slabs', ('parts', 'out'), (M * N, slabs), (cdiv(M * N, 256),), (256,))
+        add_launch = KernelLaunch(
+            add_src, 'add_slabs', ('parts', 'out'), (M * N, num_slabs), (cdiv(M * N, 256),), (256,)
+        )
         launch = launch._replace(arrays=('m', 'n', 'parts'))
-        return LaunchPlan([launch, add], dict(parts=(slabs * M * N, 'float32')))
+        return LaunchPlan([launch, add_launch], dict(parts=(num_slabs * M * N, 'float32')))
 
     def partition(self, M, N, K, sms, COLUMNS, VEC, LANES, R, WARPS, STAGES):
         """Return (blocks along M, elements of K per slab, bytes of shared memory). There are several slabs if B does
         not fit into shared memory, or if there are too few rows for all SMs"""
         rows_at_once = 32 // LANES
-        line = LANES + (8 // rows_at_once if VEC == 4 and rows_at_once > 1 else 0)
-        chunk, groups = LANES * VEC, cdiv(M, rows_at_once * R)
-        ring = WARPS * STAGES * rows_at_once * R * line * VEC * 4
-        max_blocks = cdiv(groups, WARPS)
-        slabs_that_fit = cdiv(K, (MAX_SHARED_BYTES - ring) // (4 * COLUMNS) - chunk)
-        slabs = max(slabs_that_fit, min(sms // max_blocks, K // (4 * chunk)), 1)
-        slab = cdiv(cdiv(K, slabs), chunk) * chunk
-        return min(max_blocks, cdiv(sms, cdiv(K, slab))), slab, ring + slab * COLUMNS * 4
+        padded_lanes = LANES + (8 // rows_at_once if VEC == 4 and rows_at_once > 1 else 0)
+        chunk_elements, num_groups = LANES * VEC, cdiv(M, rows_at_once * R)
+        ring_bytes = WARPS * STAGES * rows_at_once * R * padded_lanes * VEC * 4
+        max_blocks = cdiv(num_groups, WARPS)
+        slabs_that_fit = cdiv(K, (MAX_SHARED_BYTES - ring_bytes) // (4 * COLUMNS) - chunk_elements)
+        num_slabs = max(slabs_that_fit, min(sms // max_blocks, K // (4 * chunk_elements)), 1)
+        slab_elements = cdiv(cdiv(K, num_slabs), chunk_elements) * chunk_elements
+        return (
+            min(max_blocks, cdiv(sms, cdiv(K, slab_elements))),
+            slab_elements,
+            ring_bytes + slab_elements * COLUMNS * 4,
+        )
 
     def partition_transposed(self, M, N, K, sms, COLUMNS, VEC, R, WARPS, STAGES):
         "Return the same as `partition` for a transposed A: blocks split its columns, and slabs its rows"
         blocks_m, row_bytes = cdiv(M, 32 * VEC), cdiv(COLUMNS, 4) * 16  # of a padded row of B
-        ring = WARPS * STAGES * R * 32 * VEC * 4
-        slabs_that_fit = cdiv(K, (MAX_SHARED_BYTES - ring) // row_bytes - 1)
-        slabs = max(slabs_that_fit, min(cdiv(2 * sms, blocks_m), K // (4 * WARPS * R)), 1)
-        slab = cdiv(K, slabs)
-        return blocks_m, slab, max(slab * row_bytes + ring, WARPS * 32 * VEC * COLUMNS * 4)
+        ring_bytes = WARPS * STAGES * R * 32 * VEC * 4
+        slabs_that_fit = cdiv(K, (MAX_SHARED_BYTES - ring_bytes) // row_bytes - 1)
+        num_slabs = max(slabs_that_fit, min(cdiv(2 * sms, blocks_m), K // (4 * WARPS * R)), 1)
+        slab_rows = cdiv(K, num_slabs)
+        return blocks_m, slab_rows, max(slab_rows * row_bytes + ring_bytes, WARPS * 32 * VEC * COLUMNS * 4)
 
 
 SKINNY, SKINNY_TN = Skinny('thin'), Skinny('thin, turned', 'tn', R=2, WARPS=8, STAGES=4)

@@ -35,7 +35,7 @@ def _grad_stub(activation):
 
 
 @lru_cache(256)
-def activation_text(
+def activation_source(
     activation,  # a name of `ACTIVATIONS`, an `Activation`, or None
 ) -> str:
     "Return CUDA C of `active` and `active_grad`; the types Elem and Acc must be defined above it"
@@ -52,18 +52,18 @@ def activation_text(
 def product_source(
     dtype,  # of A and B: 'bfloat16', 'float16'
     out_dtype,  # of the result
-    activation,  # as for `activation_text`
+    activation,  # as for `activation_source`
     constants,  # ((name in the source, int), ...)
 ) -> str:
     "Return CUDA C of the product, ready to be compiled"
-    prefix = (PTX + wgmma(dict(constants)['BN'])).replace('bf16', F16_TYPES[dtype]) + activation_text(activation)
+    prefix = (PTX + wgmma(dict(constants)['BN'])).replace('bf16', F16_TYPES[dtype]) + activation_source(activation)
     types = ('Number', C_TYPES[dtype]), ('Out', C_TYPES[out_dtype]), ('Elem', C_TYPES[dtype]), ('Acc', 'float')
     stubs = '' if activation else '__device__ float active(float x) { return x; }\n'
     return assemble_source(source('product'), types, constants, prefix + stubs + _grad_stub(activation))
 
 
 @lru_cache(256)
-def pass_source(dtype, activation) -> str:
+def activation_pass_source(dtype, activation) -> str:
     "Return CUDA C of the kernels that apply an `Activation`, or its gradient, to an array"
     types = ('Number', C_TYPES[dtype]), ('Elem', C_TYPES[dtype]), ('Acc', 'float')
-    return assemble_source(source('pass'), types, (), activation_text(activation) + _grad_stub(activation))
+    return assemble_source(source('pass'), types, (), activation_source(activation) + _grad_stub(activation))

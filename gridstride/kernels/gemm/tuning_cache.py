@@ -39,8 +39,8 @@ def source_hash(kernel) -> str:
     return key(kernel.name, kernel.src)
 
 
-def _label(M, N, K, dtype, layout):
-    "Return the key of a product in the file"
+def _product_key(M, N, K, dtype, layout):
+    "Return the key of a product in the file, such as 64x32 @ 32x16 bfloat16 nn"
     return f'{M}x{K} @ {K}x{N} {dtype} {layout}'
 
 
@@ -76,14 +76,14 @@ def find(M, N, K, dtype, device, layout):  # a `TunedKernel`, or None
     entries = _cached_entries(path())
     if not entries:
         return None
-    return _parse_entry(entries.get(machine_key(device), {}).get(_label(M, N, K, dtype, layout)))
+    return _parse_entry(entries.get(machine_key(device), {}).get(_product_key(M, N, K, dtype, layout)))
 
 
-def store(kernel, candidates, M, N, K, dtype, device, layout):
-    "Store the fastest of the `candidates` measured kernels; in a read-only folder the next process measures again"
-    tuned = TunedKernel(kernel.name, source_hash(kernel), candidates, str(date.today()))
+def store(kernel, num_candidates, M, N, K, dtype, device, layout):
+    "Store the fastest of `num_candidates` measured kernels; in a read-only folder the next process measures again"
+    tuned = TunedKernel(kernel.name, source_hash(kernel), num_candidates, str(date.today()))
     entries = _read()
-    entries.setdefault(machine_key(device), {})[_label(M, N, K, dtype, layout)] = tuned._asdict()
+    entries.setdefault(machine_key(device), {})[_product_key(M, N, K, dtype, layout)] = tuned._asdict()
     try:
         path().parent.mkdir(parents=True, exist_ok=True)
         write_whole(path(), json.dumps(entries, indent=1))

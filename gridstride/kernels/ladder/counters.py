@@ -21,14 +21,14 @@ def resources(rung) -> dict:
 
     device, value = torch.cuda.current_device(), ctypes.c_int()
 
-    def attribute(attribute_id):
+    def read_attribute(attribute_id):
         driver().cuKernelGetAttribute(ctypes.byref(value), attribute_id, ctypes.c_void_p(rung.kernel.handle), device)
         return value.value
 
-    registers, shared = attribute(_NUM_REGS), attribute(_STATIC_SHARED_BYTES) + rung.shared
+    registers, shared = read_attribute(_NUM_REGS), read_attribute(_STATIC_SHARED_BYTES) + rung.shared
     arch = 'sm_{}{}'.format(*torch.cuda.get_device_capability())
     fraction = occupancy(registers, shared, int(np.prod(rung.threads)), arch).share
-    return dict(registers=registers, local=attribute(_LOCAL_BYTES), shared=shared, occupancy=fraction)
+    return dict(registers=registers, local=read_attribute(_LOCAL_BYTES), shared=shared, occupancy=fraction)
 
 
 _STALL_TEXTS = dict(
@@ -74,13 +74,14 @@ h,w,k = {shape}
 m,n = inputs(h, w, k, {dtype!r}, 'cuda')
 out = torch.empty(h, w, dtype=m.dtype, device='cuda')
 maps = {maps!r}
-args = [tensor_map(x, *maps[o]) if o in maps else x for o,x in zip(('m','n','out'), (m,n,out))]
+arrays = dict(m=m, n=n, out=out)
+args = [tensor_map(x, *maps[name]) if name in maps else x for name, x in arrays.items()]
 cuda_kernel({src!r})[{grid}, {threads}, None, {shared}](*args, h, w, k)
 torch.cuda.synchronize()
 '''
 
 
-def count_events(rung, h, w, k, metrics={}) -> dict:  # metrics: further ones, {short name: ncu's name}
+def count_events(rung, h, w, k, metrics={}) -> dict:  # metrics: additional ones, {short name: name in Nsight Compute}
     "Count events with Nsight Compute while the rung multiplies h x k by k x w; returns {short name: value}"
     script = _SCRIPT.format(
         shape=(h, w, k),
@@ -92,24 +93,24 @@ def count_events(rung, h, w, k, metrics={}) -> dict:  # metrics: further ones, {
         shared=rung.shared,
     )
     stalls = {stall: f'smsp__average_warps_issue_stalled_{stall}_per_issue_active.ratio' for stall in _STALL_TEXTS}
-    names = {**_METRICS, **metrics}
-    launch = ncu(
-        script, metrics=[*names.values(), *stalls.values()], sections=(), kernel=f'^{rung.kernel.__name__}$'
+    metric_names = {**_METRICS, **metrics}
+    profile = ncu(
+        script, metrics=[*metric_names.values(), *stalls.values()], sections=(), kernel=f'^{rung.kernel.__name__}$'
     ).kernels[-1]
 
-    def number(name):
+    def metric_value(name):
         "Return the value of a metric; None if it is missing or not a number"
-        value = launch.raw[name].value if name in launch.raw else None
+        value = profile.raw[name].value if name in profile.raw else None
         return value if isinstance(value, (int, float)) else None
 
-    counters = {short: value for short, name in names.items() if (value := number(name)) is not None}
+    counters = {short: value for short, name in metric_names.items() if (value := metric_value(name)) is not None}
     if counters.get('loads'):
         counters['wavefronts per load'] = counters['wavefronts'] / counters['loads']
-    counters['stalls'] = {stall: value for stall, name in stalls.items() if (value := number(name)) is not None}
+    counters['stalls'] = {stall: value for stall, name in stalls.items() if (value := metric_value(name)) is not None}
     return counters
 
 
-def longest_wait(counters) -> str:  # counters: the result of `count_events`
+def main_stall_reason(counters) -> str:  # counters: the result of `count_events`
     "Return the most frequent stall reason in plain words, with its fraction of all stalls; empty without stalls"
     stalls = counters.get('stalls') or {}
     reason = max(stalls, key=stalls.get, default=None)

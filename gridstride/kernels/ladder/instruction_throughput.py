@@ -1,4 +1,4 @@
-"""`time_alone`: measures the throughput of a tensor core instruction in a kernel that executes nothing else."""
+"""`time_alone`: measure the throughput of a tensor core instruction in a kernel that executes no other work."""
 
 import numpy as np
 
@@ -17,19 +17,19 @@ def time_alone(
     src,  # CUDA C of a kernel (const int *x, float *out, long long *cycles, int steps), launched with 8 warps per SM
     size,  # of the square bfloat16 product with equally many multiply-adds, for comparison
     multiply_adds,  # per instruction; a warp executes 32 instructions per step
-    record,  # CHAPTER_what: the name of the recording that is shown without a GPU
+    record,  # name of the recording that is shown without a GPU, CHAPTER_TOPIC
     folder='recorded',
 ) -> dict:  # 'random', 'zeros' -> dict(cycles=, tflops=, ghz=, watts=); 'ratio' -> speedup over the library
     """Measure cycles per instruction (of one of the four tensor cores of an SM), TFLOP/s, clock rate and power.
 
-    The instruction runs on random values and on zeros, each for some seconds, because power and clock need time to
+    The instruction multiplies random values, then zeros, each for some seconds, because power and clock need time to
     settle."""
 
-    def make():
+    def measure():
         require_bfloat16('The instruction alone')
         return _measure(src, size, multiply_adds)
 
-    return on_gpu(record, make, src, str((size, multiply_adds)), folder=folder)
+    return on_gpu(record, measure, src, str((size, multiply_adds)), folder=folder)
 
 
 def _measure(src, size, multiply_adds):
@@ -43,20 +43,20 @@ def _measure(src, size, multiply_adds):
     cycles = torch.empty(threads, dtype=torch.int64, device='cuda')
     operands = dict(random=m.view(torch.int32), zeros=torch.zeros_like(m).view(torch.int32))
 
-    def run_instruction(x):
-        kernel[blocks, WARPS * 32](x, sums, cycles, steps)
+    def run_instruction(operand):
+        kernel[blocks, WARPS * 32](operand, sums, cycles, steps)
         return sums
 
-    flops = 2 * multiply_adds * INSTRUCTIONS_PER_STEP * WARPS * blocks * steps  # a multiply-add counts as two
+    num_flops = 2 * multiply_adds * INSTRUCTIONS_PER_STEP * WARPS * blocks * steps  # a multiply-add counts as two
     figures = {}
-    for name, x in operands.items():
-        seconds, watts = _time_settled(lambda: run_instruction(x))
-        figures[name] = _derive_figures(flops, steps, seconds, float(cycles.double().median()), watts)
+    for name, operand in operands.items():
+        seconds, watts = _time_settled(lambda: run_instruction(operand))
+        figures[name] = _derive_figures(num_flops, steps, seconds, float(cycles.double().median()), watts)
     functions = {
         'torch.matmul': lambda m, n: multiply_by_torch(m, n, out),
         'alone': lambda m, n: run_instruction(operands['random']),
     }
-    comparison = compare(functions, m, n, flops=flops, seconds=0.5, clock=Gpu())
+    comparison = compare(functions, m, n, flops=num_flops, seconds=0.5, clock=Gpu())
     return {**figures, 'ratio': comparison.ratios['alone'][0]}
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...bench import clocks
 from ...bench.versus import compare
-from .counters import count_events, longest_wait, resources
+from .counters import count_events, main_stall_reason, resources
 from .rung import Product, Rung
 from ...support import plots
 from ...prof.show import Table
@@ -27,7 +27,7 @@ _ROUNDING = dict(float32=2.0**-24, float16=2.0**-11, bfloat16=2.0**-8)
 
 
 class Reference:
-    "The product in float64, and the error bound of a result"
+    "The exact product, computed in float64, and the error bound of a float32 or 16-bit result"
 
     def __init__(self, m, n):
         self.shape = m.shape[0], n.shape[1], m.shape[1]
@@ -36,17 +36,17 @@ class Reference:
         # In float32, because in float64 it would take as long as the product.
         self.abs_sum = (m.abs().float() @ n.abs().float()).double()
 
-    def bound(self, dtype):
+    def error_bound(self, dtype):
         "Return the error bound of each element for results of type `dtype`, as a tensor like `expected`"
         return _ROUNDING[dtype] * self.expected.abs() + MAX_SUM_ERROR * 2.0**-24 * self.abs_sum
 
-    def error(self, got) -> float:  # 0 is exact
+    def relative_error(self, got) -> float:  # 0 is exact
         "Return the norm of the error, relative to the norm of the product"
         return float((got.double() - self.expected).norm() / self.expected.norm())
 
     def __call__(self, got):
         "Raise `AssertionError` with the first wrong elements of `got`"
-        is_wrong = (got.double() - self.expected).abs() > self.bound(str(got.dtype)[6:])
+        is_wrong = (got.double() - self.expected).abs() > self.error_bound(str(got.dtype)[6:])
         if bool(is_wrong.any()) or bool(got.isnan().any()):
             check(got.double().where(is_wrong | got.isnan(), self.expected), self.expected)
 
@@ -72,8 +72,8 @@ def _supports(rung, shape):
 def _padded_shapes(h, w, k):
     "Return the shape itself, and larger shapes whose rows are multiples of 16 bytes, which some kernels need"
 
-    def round_up(x):
-        return -(-x // 8) * 8
+    def round_up(size):
+        return -(-size // 8) * 8
 
     return [(h, w, k), (h, round_up(w), round_up(k)), (round_up(h), round_up(w), round_up(k))]
 
@@ -250,7 +250,7 @@ def time_rung(rung, m, n, reference, seconds=0.5, baseline='torch.matmul'):
             seconds=seconds,
             clock=Gpu() if m.is_cuda else None,
         )
-        errors = [reference.error(multiply(m, n, out)) for multiply in (rung, multiply_by_torch)]
+        errors = [reference.relative_error(multiply(m, n, out)) for multiply in (rung, multiply_by_torch)]
     timing, (ratio, low, high) = comparison.timings[rung.name], comparison.ratios[rung.name]
     mhz = [state.mhz for state in timing.states if state and state.mhz]
     return dict(
@@ -296,10 +296,10 @@ class Ladder:
         *rungs,
         shape=(4096, 4096, 4096),  # h, w, k
         baseline='torch.matmul',  # name of the library in the table
-        record=None,  # CHAPTER_what: the recordings CHAPTER_what_RUNG are shown without a GPU
+        record=None,  # CHAPTER_TOPIC: without a GPU, the recordings CHAPTER_TOPIC_RUNG are shown
         seconds=0.5,  # time limit for a rung, and for the library
         counters=True,  # also count events by Nsight Compute
-        metrics={},  # further metrics: {head of the column: ncu's name}
+        metrics={},  # additional metrics: {head of the column: name in Nsight Compute}
         folder='recorded',
     ):
         self.shape = tuple(shape)
@@ -318,23 +318,23 @@ class Ladder:
     def add_step(self, rung):
         "Check and time a rung, or read its recording; returns the ladder, so that a cell shows it"
 
-        def make():
-            return Step(self.shape, **self._with_counters(rung, self._measure(rung)))
+        def measure():
+            return Step(self.shape, **self._add_recorded_counters(rung, self._measure(rung)))
 
-        def load(fields, mark):
+        def from_fields(fields, mark):
             return Step(self.shape, mark, **fields)
 
         step = (
             recorded(
                 self._recording_name(rung),
-                make,
+                measure,
                 *self._key_parts(rung),
                 save=lambda s: s.fields,
-                load=load,
+                load=from_fields,
                 folder=self.folder,
             )
             if self.record
-            else make()
+            else measure()
         )
         self.steps = [s for s in self.steps if s.name != rung.name] + [step]
         return self
@@ -345,7 +345,7 @@ class Ladder:
     def _key_parts(self, rung):
         return _kernel_key_parts(rung), list(self.shape), _dtype_of(rung)
 
-    def _with_counters(self, rung, fields):
+    def _add_recorded_counters(self, rung, fields):
         "Add the recorded counters that this machine cannot read, with a warning about them"
         if not (self.record and self.counters) or is_recording():
             return fields
@@ -378,7 +378,7 @@ class Ladder:
         return fields
 
     def _inputs_and_reference(self, dtype):
-        "Return m, n and the `Reference` of a dtype, made once"
+        "Return m, n and their `Reference` for a dtype; cached"
         if dtype not in self._references:
             m, n = inputs(*self.shape, dtype, 'cuda')
             self._references = {dtype: (m, n, Reference(m, n))}
@@ -391,7 +391,7 @@ class Ladder:
         try:
             return count_events(rung, *self.shape, self.metrics)
         except Unavailable as e:
-            print(f'{rung.name}: {e}; its counters are left out')
+            print(f'{rung.name}: {e}; its row has no counters')
             return {}
 
     def __getitem__(self, name):
@@ -415,26 +415,26 @@ class Ladder:
     def _row(self, step, previous):
         "Return the cells of a step; `previous`: the step before it, or None"
 
-        def number(value, template='{:.3g}'):
+        def format_number(value, template='{:.3g}'):
             return '' if value is None else template.format(value)
 
         counters = step.counters
         counts = [
-            number(counters.get('sectors')),
-            number(counters.get('wavefronts per load')),
-            number(counters.get('issue'), '{:.0f}%'),
-            number(counters.get('tensor') or None, '{:.0f}%'),
+            format_number(counters.get('sectors')),
+            format_number(counters.get('wavefronts per load')),
+            format_number(counters.get('issue'), '{:.0f}%'),
+            format_number(counters.get('tensor') or None, '{:.0f}%'),
         ]
         return [
             step.name,
-            number(step.tflops),
-            number(step.ratio, '{:.1%}'),
-            number(previous and step.ratio / previous.ratio, '{:.2f}x'),
-            number(step.registers, '{}') + ('*' if step.local else ''),
-            number(step.occupancy, '{:.0%}'),
+            format_number(step.tflops),
+            format_number(step.ratio, '{:.1%}'),
+            format_number(previous and step.ratio / previous.ratio, '{:.2f}x'),
+            format_number(step.registers, '{}') + ('*' if step.local else ''),
+            format_number(step.occupancy, '{:.0%}'),
             *counts,
-            *(number(counters.get(metric)) for metric in self.metrics),
-            longest_wait(counters),
+            *(format_number(counters.get(metric)) for metric in self.metrics),
+            main_stall_reason(counters),
         ]
 
     def _note(self):

@@ -53,7 +53,7 @@ class Launcher:
     def __init__(
         self,
         kernel,
-        arrays,  # number of array arguments, which precede the scalars
+        num_arrays,  # array arguments, which precede the scalars
         scalars,
         grid,
         block,
@@ -68,20 +68,20 @@ class Launcher:
         if not kernel.handle:
             return
         ensure_max_dynamic_smem(kernel, shared)
-        self.values = [_C_TYPES.get(type(scalar), ctypes.c_int)(scalar) for scalar in scalars]
+        self.scalar_values = [_C_TYPES.get(type(scalar), ctypes.c_int)(scalar) for scalar in scalars]
         attributes = [(_PDL, (1,))] * pdl + [(_CLUSTER, cluster)] * (max(cluster) > 1)
         attributes += [(_COOPERATIVE, (1,))] * cooperative
-        self.attributes, self.arrays = attributes, arrays
+        self.attributes, self.num_arrays = attributes, num_arrays
         if not launcher():
             self._prepare_ctypes()
 
     def _prepare_ctypes(self):
         "Prepare the structures that ctypes passes to the driver, if there is no compiled launcher"
         kernel, shared = self.kernel, self.shared
-        self.pointers = (ctypes.c_void_p * self.arrays)()
-        addresses = [ctypes.addressof(self.pointers) + 8 * i for i in range(self.arrays)]
-        addresses += [ctypes.addressof(value) for value in self.values]
-        structures = [_Attribute(i, 0, (ctypes.c_uint * 16)(*v)) for i, v in self.attributes]
+        self.pointers = (ctypes.c_void_p * self.num_arrays)()
+        addresses = [ctypes.addressof(self.pointers) + 8 * i for i in range(self.num_arrays)]
+        addresses += [ctypes.addressof(value) for value in self.scalar_values]
+        structures = [_Attribute(number, 0, (ctypes.c_uint * 16)(*values)) for number, values in self.attributes]
         attributes = (_Attribute * len(structures))(*structures)
         self.argument_addresses = (ctypes.c_void_p * len(addresses))(*addresses)
         self.config = _Config(*self.grid, *self.block, shared, None, attributes, len(structures))
@@ -111,13 +111,13 @@ class Launcher:
 
     def make_launch_object(self, parameters):
         "Return a `Launch` of the compiled launcher; `parameters`: in the format of `launcher.cpp`"
-        attributes = [(i, (*v, 0, 0)[:3]) for i, v in self.attributes]
-        size = tuple(self.grid), tuple(self.block), self.shared
-        return launcher().Launch(self.kernel.handle, *size, attributes, parameters, self.kernel)
+        attributes = [(number, (*values, 0, 0)[:3]) for number, values in self.attributes]
+        configuration = tuple(self.grid), tuple(self.block), self.shared
+        return launcher().Launch(self.kernel.handle, *configuration, attributes, parameters, self.kernel)
 
     def parameters(self) -> list:
         "Return the parameters in the format of `launcher.cpp`: addresses are passed per launch, scalars are bound"
-        return [('&',)] * self.arrays + [bytes(value) for value in self.values]
+        return [('&',)] * self.num_arrays + [bytes(value) for value in self.scalar_values]
 
     def bind_arrays(self, arrays):
         "Store the addresses of the arrays for the next launch"
@@ -164,21 +164,21 @@ class MappedLauncher(Launcher):
         return tuple((arrays[i].shape, arrays[i].stride()) for i, *_ in self.mapped_args)
 
     def bind_arrays(self, arrays):
-        for i, x in enumerate(arrays):
-            self.pointers[i] = x.data_ptr()
+        for i, array in enumerate(arrays):
+            self.pointers[i] = array.data_ptr()
         # The list keeps the maps alive until the next launch, because a new map may evict another one from the cache.
         self.current_maps = [self.map_for(i, arrays[i], box, swizzle) for i, box, swizzle in self.mapped_args]
         for (i, *_), current_map in zip(self.mapped_args, self.current_maps):
             self.argument_addresses[i] = current_map.address
 
-    def map_key(self, i, x):
-        "Return the cache key of a map"
-        return i, x.data_ptr(), x.shape, x.stride()
+    def map_key(self, index, array):
+        "Return the cache key of the tensor map of argument `index`"
+        return index, array.data_ptr(), array.shape, array.stride()
 
-    def map_for(self, i, x, box, swizzle):
-        "Return the map of the array that is the `i`th argument"
-        if (key := self.map_key(i, x)) not in self.maps:
+    def map_for(self, index, array, box, swizzle):
+        "Return the tensor map of the array that is argument `index`"
+        if (key := self.map_key(index, array)) not in self.maps:
             if len(self.maps) >= MAX_CACHED:
                 self.maps.clear()
-            self.maps[key] = tensor_map(x, box, swizzle)
+            self.maps[key] = tensor_map(array, box, swizzle)
         return self.maps[key]

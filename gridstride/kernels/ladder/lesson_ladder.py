@@ -53,15 +53,15 @@ class LessonLadder:
     def __init__(
         self,
         shape,  # h, w, k of the product with which rungs are measured
-        record,  # CHAPTER_what: the first part of the names of the recordings
-        bound,  # (wavefronts, instructions) per multiplying instruction -> the upper bound in TFLOP/s
+        record,  # CHAPTER_TOPIC: the prefix of the recordings' names
+        bound,  # function: (wavefronts, instructions) per multiplying instruction -> upper bound in TFLOP/s
         seconds=0.3,  # time limit for a rung, and for the library
         folder='recorded',
         unit='multiply-add',  # the multiplying instruction, as the output calls it
         multiply_adds=32,  # per multiplying instruction
         op='FFMA',  # the prefix of its name in machine code
-        extra_shapes=(),  # further shapes (h, w, k) for which a rung is checked
-        stall_reasons={},  # further stall reasons: {Nsight Compute's name: the text for it}
+        extra_shapes=(),  # additional shapes (h, w, k) for which a rung is checked
+        stall_reasons={},  # additional stall reasons: {name in Nsight Compute: text in the table}
     ):
         self.bound, self.unit, self.op = bound, unit, op
         self.num_multiplying_instructions = _num_multiplying_instructions(shape, multiply_adds)
@@ -101,8 +101,8 @@ class LessonLadder:
     def _speedup_over(self, step, name):
         """Return the speedup over another rung; None if that was not measured. It is the ratio of their speedups over
         the library, because each was timed interleaved with the library, and a hot GPU lowers its clock for both"""
-        other = next((s for s in self.ladder.steps if s.name == name), None)
-        return other and step.ratio / other.ratio
+        other_step = next((s for s in self.ladder.steps if s.name == name), None)
+        return other_step and step.ratio / other_step.ratio
 
     def _compare_with_paper(self, step, wavefronts, tolerance):
         "Compare the counts of the hardware with those on paper"
@@ -130,27 +130,30 @@ class LessonLadder:
         "Tabulate registers, occupancy and instructions of a rung, and the speed that they allow, without running it"
         title = f'{rung.name}, without a clock'
         try:
-            compiled = resources(rung.src, block=int(np.prod(rung.threads)), shared_bytes=rung.shared)
+            static_resources = resources(rung.src, block=int(np.prod(rung.threads)), shared_bytes=rung.shared)
             per_kind, compiler_name = _count_loop(rung, self.op)
         except CompilerMissing as e:
             return Table((), [[f'wavefronts per {self.unit}, on paper', f'{wavefronts:.3f}']], title, str(e))
         instructions = sum(per_kind.values())
         rows = [
-            ['registers per thread', compiled.registers],
-            ['occupancy', f'{compiled.occupancy.share:.0%}, limited by {", ".join(compiled.occupancy.limiter)}'],
-            ['spilled', f'{compiled.spill_stores + compiled.spill_loads} bytes per thread'],
+            ['registers per thread', static_resources.registers],
+            [
+                'occupancy',
+                f'{static_resources.occupancy.share:.0%}, limited by {", ".join(static_resources.occupancy.limiter)}',
+            ],
+            ['spilled', f'{static_resources.spill_stores + static_resources.spill_loads} bytes per thread'],
             [f'wavefronts per {self.unit}, on paper', f'{wavefronts:.3f}'],
             [f'instructions per {self.unit}, in its loop', f'{instructions:.3f}'],
             ['these allow, at most', f'{self.bound(wavefronts, instructions):.1f} TFLOP/s'],
         ]
-        return Table((), rows, title, f'[compiled for {compiled.arch} by {compiler_name}]')
+        return Table((), rows, title, f'[compiled for {static_resources.arch} by {compiler_name}]')
 
     def stall_table(self, *names) -> Table:
         "Tabulate the stall reasons of some rungs, each as a fraction of all waiting"
         stalls = {name: self.ladder[name].counters.get('stalls') or {} for name in names}
         rows = []
         for reason, text in self.stall_reasons.items():
-            fractions = [_stall_fraction(s, reason) for s in stalls.values()]
+            fractions = [_stall_fraction(stall_counts, reason) for stall_counts in stalls.values()]
             if max(fractions) >= 0.01:
                 rows.append([text, *(f'{fraction:.0%}' for fraction in fractions)])
         machines = ', '.join(dict.fromkeys(self.ladder[name].made_on for name in names))
@@ -203,7 +206,7 @@ def _print_guess(guess, baseline):
 
 # A race is a contest on one product, with the library among the candidates and the error of each result in the table.
 def race(
-    record,  # CHAPTER_what: the name of the recording that is shown without a GPU
+    record,  # name of the recording that is shown without a GPU, CHAPTER_TOPIC
     h,
     w,
     k,  # of h x k @ k x w
@@ -223,9 +226,9 @@ def race(
 
     functions = {'torch.matmul': multiply, **{kernel.name: kernel for kernel in kernels}}
 
-    def error(name):
+    def relative_error(name):
         m, n, out, reference = inputs_and_reference()
-        return f'{reference.error(functions[name](m, n, out)):.1e}'
+        return f'{reference.relative_error(functions[name](m, n, out)):.1e}'
 
     return contest(
         record,
@@ -240,7 +243,7 @@ def race(
         writes=True,
         baseline='torch.matmul',
         flops=2 * h * w * k,
-        columns=dict(error=error),
+        columns=dict(error=relative_error),
         seconds=seconds,
         clock=Gpu() if backend() == 'gpu' else None,
     )
@@ -277,22 +280,22 @@ class InstructionCounts(dict):
 
 def count_kinds(
     *rungs,
-    record,  # CHAPTER_what: the name of the recording that is shown without compilers
+    record,  # name of the recording that is shown without compilers, CHAPTER_TOPIC
 ) -> InstructionCounts:
     "Count the instructions in the longest loop of each rung, by kind, per multiply-add"
 
-    def make():
+    def count_loops():
         try:
-            loops = {kernel.name: _count_loop(kernel) for kernel in rungs}
+            loops = {rung.name: _count_loop(rung) for rung in rungs}
         except CompilerMissing as e:
             raise Unavailable(str(e)) from None
         return {name: counts for name, (counts, _) in loops.items()}, next(iter(loops.values()))[1]
 
-    def load(data, mark):
+    def from_recording(data, mark):
         return data, f'{mark.partition(" (")[0]}'
 
-    sources = [kernel.src for kernel in rungs]
-    counts, compiler_name = recorded(record, make, *sources, save=lambda result: result[0], load=load)
+    sources = [rung.src for rung in rungs]
+    counts, compiler_name = recorded(record, count_loops, *sources, save=lambda result: result[0], load=from_recording)
     return InstructionCounts(counts, compiler_name)
 
 
@@ -314,7 +317,7 @@ torch.cuda.synchronize()
 
 def count_quads(
     patterns,  # name -> 32 indices from 0 to 63: the group of four floats that each lane loads
-    record,  # CHAPTER_what: the name of the recording that is shown without a GPU
+    record,  # name of the recording that is shown without a GPU, CHAPTER_TOPIC
 ) -> dict:  # name -> wavefronts
     "Count the wavefronts of a warp whose lanes load four floats each from shared memory by one instruction"
     metric = 'l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum'
@@ -336,11 +339,12 @@ def count_library(
     h,
     w,
     k,  # of h x k @ k x w
-    record,  # CHAPTER_what: the name of the recording that is shown without a GPU
+    record,  # name of the recording that is shown without a GPU, CHAPTER_TOPIC
 ) -> dict:  # issue: fraction of issue slots used; instructions: per multiply-add; name: of the kernel; made: where
     "Count events while torch.matmul multiplies two matrices of floats"
-    issue = 'smsp__issue_active.avg.pct_of_peak_sustained_active'
+    issue_metric = 'smsp__issue_active.avg.pct_of_peak_sustained_active'
     script = _LIBRARY_SCRIPT.format(h=h, w=w, k=k)
-    launch = ncu(script, sections=[], metrics=[issue, _INSTRUCTIONS_METRIC], kernel='gemm', record=record).kernels[-1]
+    report = ncu(script, sections=[], metrics=[issue_metric, _INSTRUCTIONS_METRIC], kernel='gemm', record=record)
+    launch = report.kernels[-1]
     instructions = float(launch[_INSTRUCTIONS_METRIC]) / _num_multiplying_instructions((h, w, k))
-    return dict(issue=float(launch[issue]) / 100, instructions=instructions, name=launch.name, made=made_on())
+    return dict(issue=float(launch[issue_metric]) / 100, instructions=instructions, name=launch.name, made=made_on())

@@ -18,10 +18,10 @@ def listing(
     fold=False,  # show only the title; a click unfolds the listing
 ) -> Listing:
     "Show the kernel of a step without the functions above it; its lines are numbered as in messages"
-    text = step.src.splitlines()
-    first = 1 + next(i for i, line in enumerate(text) if '__global__' in line)
+    lines = step.src.splitlines()
+    kernel_line = 1 + next(i for i, line in enumerate(lines) if '__global__' in line)
     title = _title(step) + (f'; marked: lines that {old.name} does not have' if old else '')
-    return show_source(step, (first, len(text)), old=old, title=title, fold=fold)
+    return show_source(step, (kernel_line, len(lines)), old=old, title=title, fold=fold)
 
 
 def change(step, old) -> Listing:

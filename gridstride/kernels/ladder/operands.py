@@ -6,29 +6,31 @@ The hot path only checks whether all requirements are met. If they are not, this
 from ...utils import backend
 
 
-def _check_matrix(label, x, dtype, shape=None):
-    "Raise `TypeError` or `ValueError` unless `x` is a matrix of this type and shape; `label` is its name in messages"
-    if not hasattr(x, 'data_ptr'):
-        raise TypeError(f'{label} must be a torch tensor, such as torch.tensor(...); got a {type(x).__name__}')
-    if x.ndim != 2:
-        raise ValueError(f'{label} must be a matrix, with two axes; got the shape {tuple(x.shape)}')
-    if shape and tuple(x.shape) != shape:
-        raise ValueError(f'{label} must be {shape[0]}x{shape[1]}, like the product; got {x.shape[0]}x{x.shape[1]}')
-    if x.dtype != dtype:
-        received = str(x.dtype)[6:]
+def _check_matrix(label, tensor, dtype, shape=None):
+    "Raise `TypeError` or `ValueError` unless `tensor` is a matrix of this type and shape; messages call it `label`"
+    if not hasattr(tensor, 'data_ptr'):
+        raise TypeError(f'{label} must be a torch tensor, such as torch.tensor(...); got a {type(tensor).__name__}')
+    if tensor.ndim != 2:
+        raise ValueError(f'{label} must be a matrix, with two axes; got the shape {tuple(tensor.shape)}')
+    if shape and tuple(tensor.shape) != shape:
+        raise ValueError(
+            f'{label} must be {shape[0]}x{shape[1]}, like the product; got {tensor.shape[0]}x{tensor.shape[1]}'
+        )
+    if tensor.dtype != dtype:
+        received = str(tensor.dtype)[6:]
         raise TypeError(f'{label} must be {str(dtype)[6:]}; got {received}. Convert it with .to({dtype})')
 
 
-def _check_memory(label, x):
-    "Raise `ValueError` unless `x` is row-major and contiguous, at an address that is a multiple of 16 bytes"
-    if not x.is_contiguous():
+def _check_memory(label, tensor):
+    "Raise `ValueError` unless `tensor` is row-major and contiguous, at an address that is a multiple of 16 bytes"
+    if not tensor.is_contiguous():
         raise ValueError(
-            f'{label} must be row-major and contiguous; got strides {x.stride()}. Copy it with .contiguous()'
+            f'{label} must be row-major and contiguous; got strides {tensor.stride()}. Copy it with .contiguous()'
         )
-    if x.device.type != 'meta' and x.data_ptr() % 16:
+    if tensor.device.type != 'meta' and tensor.data_ptr() % 16:
         raise ValueError(
             f'{label} must begin at a multiple of 16 bytes, because the kernel loads 16 bytes at a time; got offset '
-            f'{x.data_ptr() % 16}, as a slice may have. Copy it with .clone()'
+            f'{tensor.data_ptr() % 16}, as a slice may have. Copy it with .clone()'
         )
 
 
@@ -57,9 +59,9 @@ def _check_devices(name, m, n, out):
     device = 'cuda' if backend() == 'gpu' else 'cpu'
     if m.device.type != device:
         raise ValueError(f'{name}: m must be on {device}; got {m.device}. Move m and n with .to({device!r})')
-    for operand, x in (('n', n), ('out', out)):
-        if x is not None and x.device != m.device:
-            received = f"{x.device}. Move it with .to('{m.device}')"
+    for operand, tensor in (('n', n), ('out', out)):
+        if tensor is not None and tensor.device != m.device:
+            received = f"{tensor.device}. Move it with .to('{m.device}')"
             raise ValueError(f'{name}: {operand} must be on the device of m, {m.device}; got {received}')
     if out is not None and out.numel() and out.data_ptr() in (m.data_ptr(), n.data_ptr()):
         raise ValueError(
@@ -77,12 +79,12 @@ def raise_invalid_operands(
     layout='nn',  # 'tn': `m` is passed as its transpose, 'nt': `n` is
 ):
     "Raise `TypeError` or `ValueError` for the first requirement that `m`, `n` or `out` does not meet"
-    for operand, x in (('m', m), ('n', n)):
-        _check_matrix(f'{name}: {operand}', x, dtype)
+    for operand, tensor in (('m', m), ('n', n)):
+        _check_matrix(f'{name}: {operand}', tensor, dtype)
     product = _shape_of_product(name, m, n, layout)
     if out is not None:
         _check_matrix(f'{name}: out', out, dtype, product)
-    for operand, x in (('m', m), ('n', n), ('out', out)):
-        if x is not None:
-            _check_memory(f'{name}: {operand}', x)
+    for operand, tensor in (('m', m), ('n', n), ('out', out)):
+        if tensor is not None:
+            _check_memory(f'{name}: {operand}', tensor)
     _check_devices(name, m, n, out)

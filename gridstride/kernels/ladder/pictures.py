@@ -30,8 +30,8 @@ def _draw_matrix(name, rows, cols, regions, size):
     "Return SVG of a matrix with coloured regions, each (rows, columns, colour), and its name above it"
     frame = svg_rect(0, 0, size * cols, size * rows, 'none', f'stroke="{LINE}" stroke-width="1.5"')
     body = [svg_rect(0, 0, size * cols, size * rows, '#ffffff')]
-    for r, c, color in regions:
-        body += _fill_cells(r, c, color, size)
+    for region_rows, region_columns, color in regions:
+        body += _fill_cells(region_rows, region_columns, color, size)
     title = svg_text(size * cols / 2, -6, name, 12, extra='font-weight="bold"')
     return f'{"".join(body)}{frame}{title}'
 

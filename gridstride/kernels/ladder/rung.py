@@ -71,9 +71,11 @@ def sms() -> int:
     return _import_torch().cuda.get_device_properties().multi_processor_count if backend() == 'gpu' else 8
 
 
-def _resolve(x, constants):
-    "Return `x`; if it is a function, call it with the constants that its parameters name"
-    return x(**{k: constants[k] for k in inspect.signature(x).parameters}) if callable(x) else x
+def _resolve(value, constants):
+    "Return `value`; if it is a function, call it with the constants that its parameters name"
+    if not callable(value):
+        return value
+    return value(**{name: constants[name] for name in inspect.signature(value).parameters})
 
 
 class _PreparedLaunch(MappedLauncher):
@@ -90,9 +92,9 @@ class _PreparedLaunch(MappedLauncher):
     def __call__(self, m, n, out, stream):
         super().__call__([m, n, out], stream)
 
-    def map_key(self, i, x):
-        "Return the cache key of a map: the address alone, because shapes and strides are fixed"
-        return i, x.data_ptr()
+    def map_key(self, index, array):
+        "Return the cache key of a tensor map: argument and address, because shapes and strides are fixed"
+        return index, array.data_ptr()
 
     def layout_key(self, arrays):
         "Return None, because shapes and strides are fixed"
@@ -158,19 +160,20 @@ class PreparedLaunches:
     "The prepared launches of a plan; call it with m, n, out and a stream handle"
 
     def __init__(self, plan):
-        self.launches = [(make_launcher(call, backend()), call.arrays) for call in plan.calls]
-        self.workspaces, self.bytes = {}, 0
-        for name, (size, dtype) in plan.workspaces.items():
-            self.workspaces[name] = self.bytes, size, dtype  # its offset, number of elements and type
-            self.bytes += cdiv(size * _DTYPE_BYTES[dtype], 256) * 256  # each begins at a multiple of 256 bytes
+        self.launchers = [(make_launcher(call, backend()), call.arrays) for call in plan.calls]
+        self.workspaces, self.workspace_bytes = {}, 0
+        for name, (num_elements, dtype) in plan.workspaces.items():
+            self.workspaces[name] = self.workspace_bytes, num_elements, dtype  # offset, size, type
+            # Each workspace begins at a multiple of 256 bytes.
+            self.workspace_bytes += cdiv(num_elements * _DTYPE_BYTES[dtype], 256) * 256
 
     def __call__(self, m, n, out, stream):
         arrays = dict(m=m, n=n, out=out)
         if m.is_cuda:
-            arrays = {name: x.data_ptr() for name, x in arrays.items()}
+            arrays = {name: array.data_ptr() for name, array in arrays.items()}
         workspace = self._allocate(m, arrays) if self.workspaces else None
-        for launch, names in self.launches:
-            launch([arrays[name] for name in names], stream)
+        for launcher, array_names in self.launchers:
+            launcher([arrays[name] for name in array_names], stream)
         # Keep the workspace alive until every kernel is launched; the allocator then reuses its memory only for later
         # work on the same stream.
         del workspace
@@ -182,18 +185,22 @@ class PreparedLaunches:
             m=(0, 0), n=(1, 0), out=(2, 0), **{name: (3, offset) for name, (offset, *_) in self.workspaces.items()}
         )
         return tuple(
-            (launch.launch_object, tuple(locations[name] for name in names)) for launch, names in self.launches
-        ), self.bytes
+            (launcher.launch_object, tuple(locations[name] for name in array_names))
+            for launcher, array_names in self.launchers
+        ), self.workspace_bytes
 
     def _allocate(self, m, arrays):
         "Add the workspaces to `arrays`: slices of one allocation; on the emulator separate allocations, for its checks"
         torch, workspaces = _import_torch(), self.workspaces.items()
         if not m.is_cuda:
             arrays.update(
-                {name: torch.empty(size, dtype=getattr(torch, dtype)) for name, (_, size, dtype) in workspaces}
+                {
+                    name: torch.empty(num_elements, dtype=getattr(torch, dtype))
+                    for name, (_, num_elements, dtype) in workspaces
+                }
             )
             return
-        workspace = torch.empty(self.bytes, dtype=torch.uint8, device=m.device)
+        workspace = torch.empty(self.workspace_bytes, dtype=torch.uint8, device=m.device)
         arrays.update({name: workspace.data_ptr() + offset for name, (offset, *_) in workspaces})
         return workspace
 
@@ -207,14 +214,14 @@ class Product:
     "`product(m, n)` multiplies with hand-written kernels; a subclass defines `launch_plan(h, w, k, device_properties)`"
 
     name, dtype = 'product', 'float32'
-    layout = 'nn'  # 'tn': m is passed transposed; 'nt': n is
+    layout = 'nn'  # 'tn': m is passed transposed; 'nt': n is passed transposed
     # whether it has a static buffer in global memory, so that launches on different streams must be serialized
     has_static_buffer = False
     needs_hopper = False  # whether it uses TMA, bulk copies or wgmma
-    # {'m': ((rows, columns) of a TMA box, swizzle)}, for those of m, n and out that are passed as tensor maps
+    # {name: ((rows, columns) of a TMA box, swizzle)} of those of m, n and out that are passed as tensor maps
     tma_boxes = {}
 
-    def unsupported_reason(self, h, w, k):  # None if it does
+    def unsupported_reason(self, h, w, k):  # None if the shape is supported
         "Return the reason why this product does not support h x k @ k x w"
         if min(h, w, k) < 1:
             return 'a size is 0'
@@ -280,15 +287,15 @@ class Product:
         """Return the handle of the current stream. If the kernel has a static buffer, the stream first waits for the
         stream of the last launch, except during graph capture, where it cannot wait for streams outside the graph"""
         device = m.get_device()
-        handle, last = current_stream(device), self._last_stream.get(device)
+        handle, last_launch = current_stream(device), self._last_stream.get(device)
         if (
             self.has_static_buffer
-            and (last is None or last[0] != handle)
+            and (last_launch is None or last_launch[0] != handle)
             and not _import_torch().cuda.is_current_stream_capturing()
         ):
             stream = _import_torch().cuda.current_stream()
-            if last:
-                stream.wait_stream(last[1])
+            if last_launch:
+                stream.wait_stream(last_launch[1])
             self._last_stream[device] = handle, stream
         return handle
 
@@ -347,14 +354,14 @@ _HOPPER_INSTRUCTIONS = re.compile(r"\bTensorMap\b|\bwgmma\b|\bmbarrier\b|cp\.asy
 _AMPERE_INSTRUCTIONS = re.compile(r"\bcp\.async\b|\bmma\.sync\b|\b__nv_bfloat16\b")
 
 
-def _as_tuple(x):
+def _as_tuple(size):
     "Return the sizes of a block as a tuple"
-    return tuple(x) if isinstance(x, (tuple, list)) else (x,)
+    return tuple(size) if isinstance(size, (tuple, list)) else (size,)
 
 
 @lru_cache(256)
 def _last_kernel(src):
-    "Return the name of the last kernel in `src`: it is the one that multiplies"
+    "Return the name of the last kernel in `src`, the one that multiplies"
     return kernels(src)[-1].name
 
 
@@ -427,7 +434,7 @@ class Rung(Product):
                 raise ValueError(f'{self.name} has no {option}; its constants are {", ".join(self.constants)}')
         return Rung(name or self.name, **{**self._arguments, **self.constants, **changes})
 
-    def unsupported_reason(self, h, w, k):  # None if it does
+    def unsupported_reason(self, h, w, k):  # None if the shape is supported
         "Return the reason why this kernel does not support h x k @ k x w"
         if min(h, w, k) < 1:
             return 'a size is 0'
@@ -461,10 +468,10 @@ class Rung(Product):
     @property
     def kernel(self):
         "The `cuda_kernel`, compiled on first use for the current backend"
-        name = backend()
-        if name not in self._compiled_kernels:
-            self._compiled_kernels[name] = self._compile()
-        return self._compiled_kernels[name]
+        backend_name = backend()
+        if backend_name not in self._compiled_kernels:
+            self._compiled_kernels[backend_name] = self._compile()
+        return self._compiled_kernels[backend_name]
 
     def require_gpu(self):
         "Raise `Unavailable` if the current GPU lacks an instruction of the source, or has too little shared memory"

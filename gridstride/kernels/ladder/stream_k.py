@@ -310,16 +310,17 @@ def _tma_boxes(BM, BN, CM, CN, SWAP_AB, SPLIT_N, OUT_COLS):
     return dict(m=(BM // CN, 64), n=(64 // CM, 64), out=(16, box, 2 * box))
 
 
-def resident_clusters(size, sms):
-    "Return how many clusters of `size` blocks can be resident, as measured on an H100: for example 30 clusters of 4"
-    return min(sms, 132) // size if size < 4 else min(sms, 132) * 10 // 11 // size
+def resident_clusters(cluster_size, sms):
+    "Return how many clusters of `cluster_size` blocks can be resident, as measured on an H100: for example 30 of 4"
+    return min(sms, 132) // cluster_size if cluster_size < 4 else min(sms, 132) * 10 // 11 // cluster_size
 
 
 def _grid_size(h, w, sms, BM, BN, CM, CN, SWAP_AB, STREAM_K):
     "Return the grid: all clusters that can be resident, but without stream-K at most one cluster per tile"
-    rows, columns = (BN * CN, BM * CM) if SWAP_AB else (BM * CM, BN * CN)  # of a cluster
+    cluster_rows, cluster_columns = (BN * CN, BM * CM) if SWAP_AB else (BM * CM, BN * CN)
     num_clusters = resident_clusters(CM * CN, sms)
-    return (num_clusters if STREAM_K else min(num_clusters, cdiv(h, rows) * cdiv(w, columns))) * CM * CN, 1
+    num_tiles = cdiv(h, cluster_rows) * cdiv(w, cluster_columns)
+    return (num_clusters if STREAM_K else min(num_clusters, num_tiles)) * CM * CN, 1
 
 
 # With STREAM_K all clusters must be resident, because a cluster may wait for a flag that another cluster sets; the grid
@@ -328,13 +329,13 @@ def _grid_size(h, w, sms, BM, BN, CM, CN, SWAP_AB, STREAM_K):
 @cache  # so that each kernel is compiled once
 def final_gemm(BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K):
     "Return the kernel for tiles of BM x BN and clusters of CM x CN blocks"
-    WGS, stage, N = 1 if BM == 64 else 2, stage_bytes(BM, BN, SWAP_AB), BN // 2 if SPLIT_N else BN
+    WGS, bytes_per_stage, N = 1 if BM == 64 else 2, stage_bytes(BM, BN, SWAP_AB), BN // 2 if SPLIT_N else BN
 
     def stages_that_fit(columns):  # if this many columns of results are stored at once
-        return (_MAX_SHARED - WGS * 128 * columns) // stage
+        return (_MAX_SHARED - WGS * 128 * columns) // bytes_per_stage
 
     STAGES = min(8, max(stages_that_fit(128), min(4, stages_that_fit(64))))  # three are too few
-    OUT_COLS = (_MAX_SHARED - STAGES * stage) // (WGS * 128)
+    OUT_COLS = (_MAX_SHARED - STAGES * bytes_per_stage) // (WGS * 128)
     if SWAP_AB:
         OUT_COLS = cdiv(cdiv(N, cdiv(N, OUT_COLS // 8 * 8)), 8) * 8
     else:
@@ -409,8 +410,8 @@ CORRECTION_FACTORS = {
 def estimate_cycles(h, w, k, tile, sms=132):
     "Estimate the cycles of the kernel for `tile`"
     BM, BN, CM, CN, swap_ab, split_n, stream_k = tile
-    rows, columns = (BN * CN, BM * CM) if swap_ab else (BM * CM, BN * CN)  # of a cluster
-    num_tiles, num_clusters = cdiv(h, rows) * cdiv(w, columns), resident_clusters(CM * CN, sms)
+    cluster_rows, cluster_columns = (BN * CN, BM * CM) if swap_ab else (BM * CM, BN * CN)
+    num_tiles, num_clusters = cdiv(h, cluster_rows) * cdiv(w, cluster_columns), resident_clusters(CM * CN, sms)
     num_steps = cdiv(k, 64)
     loaded_columns = BN if swap_ab else cdiv(BN, 64) * 64
 
@@ -424,13 +425,14 @@ def estimate_cycles(h, w, k, tile, sms=132):
     # a smooth maximum: the engines work at the same time, and the slowest one limits a step
     step_cycles = (tensor_cycles**4 + shared_cycles**4 + l2_cycles**4) ** 0.25
     startup_cycles = 3500 + 6400 * (CM * CN > 1)
-    tile_cycles, factor = num_steps * step_cycles + 500, CORRECTION_FACTORS[tile]
+    tile_cycles, correction = num_steps * step_cycles + 500, CORRECTION_FACTORS[tile]
     split_tiles = num_tiles % num_clusters if stream_k else 0
     num_parts = min(num_clusters, split_tiles * 8, split_tiles * num_steps // 4)  # of split tiles, as in `Schedule`
     if num_parts <= split_tiles:
-        return float('inf') if stream_k else factor * (startup_cycles + cdiv(num_tiles, num_clusters) * tile_cycles)
-    last_wave = split_tiles * num_steps / num_parts * step_cycles + 20500 + 0.1 * BM * BN * cdiv(num_parts, split_tiles)
-    return factor * (startup_cycles + num_tiles // num_clusters * tile_cycles + last_wave)
+        return float('inf') if stream_k else correction * (startup_cycles + cdiv(num_tiles, num_clusters) * tile_cycles)
+    reduction_cycles = 20500 + 0.1 * BM * BN * cdiv(num_parts, split_tiles)
+    last_wave_cycles = split_tiles * num_steps / num_parts * step_cycles + reduction_cycles
+    return correction * (startup_cycles + num_tiles // num_clusters * tile_cycles + last_wave_cycles)
 
 
 def rank_kernels(h, w, k, sms=132, count=6):

@@ -21,26 +21,26 @@ __all__ += ['LAYOUT_KERNELS', 'dump_layouts', 'layouts_to_json', 'layouts_from_j
 # 16-byte pieces: the index of a piece within its 128 bytes is XORed with the index of the 128-byte line. A swizzle of
 # 128 bytes uses three bits of the line, 64 two, 32 one.
 def swizzle_offsets(
-    byte,  # offsets in a row-major box, which begins at a multiple of 1024
+    offset,  # offsets in a row-major box, which begins at a multiple of 1024
     swizzle=128,  # 0, 32, 64 or 128 bytes
 ):  # the offsets at which TMA stores these bytes
     "Compute the offsets in shared memory at which TMA stores bytes of a box"
-    byte = np.asarray(byte)
-    return byte ^ (byte >> 7 & max(swizzle // 16 - 1, 0)) * 16
+    offset = np.asarray(offset)
+    return offset ^ (offset >> 7 & max(swizzle // 16 - 1, 0)) * 16
 
 
-def box_offsets(rows, cols, size=2, swizzle=128):
-    "Return the offset in bytes of each element of a box in shared memory; `size`: bytes per element"
-    r, c = np.mgrid[:rows, :cols]
-    return swizzle_offsets((r * cols + c) * size, swizzle)
+def box_offsets(rows, cols, element_bytes=2, swizzle=128):
+    "Return the offset in bytes of each element of a box in shared memory"
+    row, column = np.mgrid[:rows, :cols]
+    return swizzle_offsets((row * cols + column) * element_bytes, swizzle)
 
 
-def bank_group(byte):
+def bank_group(offset):
     """Return the index of the group of four banks, from 0 to 7, that an offset belongs to.
 
     >>> bank_group([0, 16, 112, 128]).tolist()
     [0, 1, 7, 0]"""
-    return np.asarray(byte) // 16 % 8
+    return np.asarray(offset) // 16 % 8
 
 
 def swizzle_panel(rows=8, swizzle=128, title=None, size=30):
@@ -54,40 +54,40 @@ def swizzle_panel(rows=8, swizzle=128, title=None, size=30):
 # elements of the 16x16 matrix a, four of the 16x8 matrix b, and four of the 16x8 accumulator. Which ones follows from
 # the lane's group of four (`lane//4`) and its index in the group (`lane%4`). `wgmma` uses four warps, each with sixteen
 # of the 64 rows, and its accumulator repeats that of `mma.sync` along the columns.
-def _lane_and_element(n):
-    "Return the indices of 32 lanes as a column, and the indices of their n elements as a row"
-    return np.arange(32)[:, None], np.arange(n)[None, :]
+def _lane_and_element(num_elements):
+    "Return the indices of 32 lanes as a column, and the indices of their elements as a row"
+    return np.arange(32)[:, None], np.arange(num_elements)[None, :]
 
 
 def mma_a():
     "Return (row, column) in the 16x16 matrix a of the 8 elements that each of 32 lanes holds, for mma.sync.m16n8k16"
-    lane, i = _lane_and_element(8)
-    return lane // 4 + i // 2 % 2 * 8, lane % 4 * 2 + i % 2 + i // 4 * 8
+    lane, element = _lane_and_element(8)
+    return lane // 4 + element // 2 % 2 * 8, lane % 4 * 2 + element % 2 + element // 4 * 8
 
 
 def mma_b():
     "Return (row, column) in the 16x8 matrix b of the 4 elements that each of 32 lanes holds"
-    lane, i = _lane_and_element(4)
-    return lane % 4 * 2 + i % 2 + i // 2 * 8, lane // 4 + 0 * i
+    lane, element = _lane_and_element(4)
+    return lane % 4 * 2 + element % 2 + element // 2 * 8, lane // 4 + 0 * element
 
 
 def mma_c():
     "Return (row, column) in the 16x8 accumulator of the 4 elements that each of 32 lanes holds"
-    lane, i = _lane_and_element(4)
-    return lane // 4 + i // 2 * 8, lane % 4 * 2 + i % 2
+    lane, element = _lane_and_element(4)
+    return lane // 4 + element // 2 * 8, lane % 4 * 2 + element % 2
 
 
 def wgmma_d(n):
     "Return (row, column) in the 64 x n accumulator of wgmma of the n/2 elements that each of 128 threads holds"
-    t, i = np.arange(128)[:, None], np.arange(n // 2)[None, :]
-    return t // 32 * 16 + t % 32 // 4 + i // 2 % 2 * 8, i // 4 * 8 + t % 4 * 2 + i % 2
+    thread, element = np.arange(128)[:, None], np.arange(n // 2)[None, :]
+    return thread // 32 * 16 + thread % 32 // 4 + element // 2 % 2 * 8, element // 4 * 8 + thread % 4 * 2 + element % 2
 
 
 def thread_and_element(positions, shape):
     "Return two arrays of `shape`: the thread that holds each element, and the index of the element in that thread"
     thread_index, element_index = np.full(shape, -1), np.full(shape, -1)
-    t, i = np.indices(positions[0].shape)
-    thread_index[positions], element_index[positions] = t, i
+    thread, element = np.indices(positions[0].shape)
+    thread_index[positions], element_index[positions] = thread, element
     return thread_index, element_index
 
 

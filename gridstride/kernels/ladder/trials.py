@@ -121,14 +121,14 @@ class HopperLadder(Ladder):
         print(f'{rung.name}: {step.tflops:.0f} TFLOP/s, {step.ratio:.1%} of torch.matmul ({step.made_on})')
         if 'L2 sectors' not in step.counters:
             return step
-        expected = self.expected_l2_bytes(rung.constants['BM'], rung.constants['BN'], blocks)
-        counted, memory = step.counters['L2 sectors'] * 32, step.counters['dram']
-        rates = [f'{x / step.seconds / 1e12:.1f} TB/s' for x in (counted, memory)]
-        print(f'from L2: {expected / 1e9:.1f} GB on paper, {counted / 1e9:.1f} counted, {rates[0]}')
+        expected_bytes = self.expected_l2_bytes(rung.constants['BM'], rung.constants['BN'], blocks)
+        l2_bytes, dram_bytes = step.counters['L2 sectors'] * 32, step.counters['dram']
+        rates = [f'{num_bytes / step.seconds / 1e12:.1f} TB/s' for num_bytes in (l2_bytes, dram_bytes)]
+        print(f'from L2: {expected_bytes / 1e9:.1f} GB on paper, {l2_bytes / 1e9:.1f} counted, {rates[0]}')
         busy = f'tensor cores busy in {step.counters["tensor"]:.0f}% of cycles'
-        print(f'memory: {memory / 1e9:.1f} GB, {rates[1]}; {busy}')
+        print(f'memory: {dram_bytes / 1e9:.1f} GB, {rates[1]}; {busy}')
         # The fraction is below 1 if the L2 coalescer merges requests.
-        claim('L2 gave, of what is on paper', 0.7, counted / expected, 1.1, mark=step.mark)
+        claim('L2 gave, of what is on paper', 0.7, l2_bytes / expected_bytes, 1.1, mark=step.mark)
         return step
 
     def table(self, side_branches=(), omit='SM clock') -> Table:
@@ -145,14 +145,14 @@ def _operands(shape, device='cuda'):
 
 
 def race_with_torch(
-    record,  # CHAPTER_what: the name of the recording that is shown without a GPU
+    record,  # name of the recording that is shown without a GPU, CHAPTER_TOPIC
     shape,  # h, w, k
     *rungs,  # with different names
     seconds=0.15,  # time limit per candidate
     title='',
 ) -> Contest:
     "Check bf16 rungs and `torch.matmul`, then time them interleaved, with the L2 flushed between runs"
-    functions = {'torch.matmul': multiply_by_torch, **{r.name: r for r in rungs}}
+    functions = {'torch.matmul': multiply_by_torch, **{rung.name: rung for rung in rungs}}
     references = []  # filled with one `Reference` when the inputs are made
 
     def make_inputs():
@@ -166,7 +166,10 @@ def race_with_torch(
         functions,
         make_inputs,
         title=title or '{}x{} @ {}x{}'.format(shape[0], shape[2], shape[2], shape[1]),
-        sources={'torch.matmul': 'torch.matmul', **{r.name: (r.launch_plan(*shape, H100), seconds) for r in rungs}},
+        sources={
+            'torch.matmul': 'torch.matmul',
+            **{rung.name: (rung.launch_plan(*shape, H100), seconds) for rung in rungs},
+        },
         check=lambda got: references[0](got),
         writes=True,
         baseline='torch.matmul',
@@ -181,15 +184,15 @@ def time_unchecked(shape, *rungs, seconds=0.4) -> dict:  # name -> speedup over 
     require_hopper('The timing')
     m, n, out = _operands(shape)
     functions = {'torch.matmul': lambda m, n: multiply_by_torch(m, n, out)}
-    for kernel in rungs:
-        functions[kernel.name] = lambda m, n, kernel=kernel: kernel(m, n, out)
+    for rung in rungs:
+        functions[rung.name] = lambda m, n, rung=rung: rung(m, n, out)
     ratios = compare(functions, m, n, out=out, seconds=seconds, clock=Gpu()).ratios
     return {name: ratio for name, (ratio, *_) in ratios.items()}
 
 
 # To show when the engines work, a kernel stores the cycle counter of its SM after some of its lines, in one block.
 def with_timestamps(rung, *lines) -> str:
-    "Return the source of `rung` with a timestamp after each of three lines of its loop over `ph`, in block (33, 33)"
+    "Return the source of `rung` with a timestamp after each of three lines of its loop over `ph`; only block (33, 33)"
     src = _replace_once(rung.src, 'int h, int w, int k) {', 'int h, int w, int k, long long *stamps) {')
     for i, line in enumerate(lines):
         condition = 'blockIdx.x == 33 && blockIdx.y == 33 && threadIdx.x%128 == 0'
@@ -205,7 +208,7 @@ def _replace_once(src, old, new):
 
 
 def read_timestamps(sources, shape) -> dict:  # name -> cycles of [phase, stamp]
-    "Launch each rung of `sources`, {rung: its source with timestamps}, once; raises `Unavailable` without a Hopper GPU"
+    "Launch each rung of `sources` {rung: source with timestamps} once; raises `Unavailable` without a Hopper GPU"
     import torch
 
     require_hopper('A kernel with timestamps')
@@ -236,16 +239,22 @@ def plot_timestamps(cycles, stages, title, phases=(20, 48), span=9000):
         )
         for ax, (name, stamps) in zip(axes[:, 0], cycles.items()):
             stamps = np.array(stamps) - stamps[phases[0] + 4][0]
-            for ph in range(*phases):
-                issued, used, released = stamps[ph]
-                y, first = ph % stages[name], ph == phases[0]
+            for phase in range(*phases):
+                issued, used, released = stamps[phase]
+                y, first = phase % stages[name], phase == phases[0]
                 ax.barh(y, used - issued, left=issued, color=plots.COLORS[0], label='ordered' if first else None)
                 ax.barh(y, released - used, left=used, color=plots.COLORS[5], label='multiplied' if first else None)
                 ax.text(
-                    (used + released) / 2, y, ph, ha='center', va='center', fontsize=plots.MIN_FONT_SIZE, clip_on=True
+                    (used + released) / 2,
+                    y,
+                    phase,
+                    ha='center',
+                    va='center',
+                    fontsize=plots.MIN_FONT_SIZE,
+                    clip_on=True,
                 )
             rows = range(stages[name])
-            ax.set(yticks=rows, yticklabels=[f'stage {s}' for s in rows], ylabel=name, xlim=(0, span))
+            ax.set(yticks=rows, yticklabels=[f'stage {stage}' for stage in rows], ylabel=name, xlim=(0, span))
         axes[-1, 0].set_xlabel('cycles of the SM')
         axes[-1, 0].legend(loc='upper center', bbox_to_anchor=(0.5, -0.25), ncols=2)
         axes[0, 0].set_title(title)
@@ -253,20 +262,20 @@ def plot_timestamps(cycles, stages, title, phases=(20, 48), span=9000):
 
 
 def count_wrong_results(
-    rungs, shape=(2048, 2048, 2048), repeats=10
+    rung_of_name, shape=(2048, 2048, 2048), repeats=10
 ) -> dict:  # name -> [wrong results, wrong elements in them]
-    "Count how often each rung of {name: rung} is wrong on this GPU; raises `Unavailable` without a Hopper GPU"
+    "Count the wrong results of each rung of {name: rung} on this GPU; raises `Unavailable` without a Hopper GPU"
     import torch
 
     require_hopper('The count of wrong results')
     m, n, _ = _operands(shape)
     reference, counts = Reference(m, n), {}
-    for name, rung in rungs.items():
+    for name, rung in rung_of_name.items():
         wrong_elements = []  # per result
         for _ in range(repeats):
             out = torch.full(shape[:2], torch.nan, dtype=m.dtype, device=m.device)
             rung(m, n, out)
-            is_wrong = (out.double() - reference.expected).abs() > reference.bound('bfloat16')
+            is_wrong = (out.double() - reference.expected).abs() > reference.error_bound('bfloat16')
             wrong_elements.append(int(is_wrong.logical_or(out.isnan()).sum()))
         counts[name] = [sum(count > 0 for count in wrong_elements), sum(wrong_elements)]
     return counts
@@ -313,7 +322,7 @@ def load_comparison(path) -> Comparison:
 
 
 def plot_comparison(comparison):
-    "Plot one bar per shape, from the library's speed to ours; shapes on which the library is faster are named"
+    "Plot one bar per shape, from the library's speed to ours; label the shapes on which the library is faster"
     import matplotlib.pyplot as plt
 
     with plots.styled():
@@ -327,6 +336,7 @@ def plot_comparison(comparison):
         ax.axvline(1, color=plots.INK, lw=1)
         ax.margins(y=0.01)
         ax.set(
-            xlabel='our speed, in units of the library\'s', title=f'{comparison.machine}\nbeside {comparison.baseline}'
+            xlabel='our speed, in units of the library\'s',
+            title=f'{comparison.machine}\ncompared with {comparison.baseline}',
         )
     return fig
