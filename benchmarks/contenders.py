@@ -13,7 +13,7 @@ from gridstride.kernels.gemm import cublaslt
 from gridstride.kernels import explain, matmul, tune
 from gridstride.kernels.ladder.ladder import Reference, tf32_disabled, inputs
 from gridstride.prof import profile
-from gridstride.prof.show import short
+from gridstride.prof.show import short_name
 
 TORCH, BEST, READS, COUNT = 'torch.matmul', 'cublasLt', 'reading m', 8
 KEPT = {'written': cache(FlushedByWrites), 'read': cache(FlushedByReads)}             # their buffers are large
@@ -196,4 +196,4 @@ def name_kernels(rows):
     names = [s.name for s in sorted((s for s in seen.spans if s.kind == 'gpu'), key=lambda s: s.start)]
     found = split_by(names, MARK)
     if len(found) != len(done): raise RuntimeError(f'{len(found)} calls in the trace of {len(done)}')
-    for (row, side), kernels in zip(done, found): row.setdefault('kernels', {})[side] = [short(o) for o in kernels]
+    for (row, side), kernels in zip(done, found): row.setdefault('kernels', {})[side] = [short_name(o) for o in kernels]

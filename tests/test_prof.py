@@ -26,7 +26,7 @@ def sample(name): return (SAMPLES/name).read_text(encoding='utf-8')
 # Nsight Compute's pages
 
 @pytest.fixture
-def kernels(): return ncu_report.details(sample('ncu_2025.3_details.csv'))
+def kernels(): return ncu_report.parse_details(sample('ncu_2025.3_details.csv'))
 
 
 def test_details_have_every_metric_and_unit(kernels):
@@ -50,13 +50,13 @@ def test_rules_have_their_section_and_speedup(kernels):
             rules['SharedMemoryConflicts'].scope) == ('Memory Workload Analysis', .6614, 'global')
     assert rules['SOLBottleneck'].section == 'GPU Speed Of Light Throughput' and rules['SOLBottleneck'].speedup is None
     assert rules['UncoalescedSharedAccess'].section == 'Source Counters'
-    shown = ncu_report.advice(kernels[0]).rows
+    shown = ncu_report.advice_table(kernels[0]).rows
     gains = [r[0] for r in shown]
     assert gains[:2] == ['84%', '66%'] and all('INF' not in str(r) for r in shown)
 
 
 def test_the_layout_of_2020_gives_the_same_values(kernels):
-    old = ncu_report.details(sample('ncu_2020.1_details.csv'))
+    old = ncu_report.parse_details(sample('ncu_2020.1_details.csv'))
     for i, k in old.items():
         assert ({s: [(m.name, m.value) for m in ms] for s, ms in k.sections.items()}
                 == {s: [(m.name, m.value) for m in ms] for s, ms in kernels[i].sections.items()})
@@ -69,18 +69,18 @@ def test_a_speedup_in_the_text_is_found():
     head, row = sample('ncu_2025.3_details.csv').splitlines()[:2]
     cells = next(csv.reader([row]))[:15]+['Rule', 'OPT', 'Estimated Speedup: 12.5%. Use fewer.']
     page = head.rsplit(',', 2)[0]+'\n'+','.join(f'"{c}"' for c in cells)
-    assert [(r.speedup, r.scope) for r in ncu_report.details(page)[0].rules] == [(.125, 'global')]
+    assert [(r.speedup, r.scope) for r in ncu_report.parse_details(page)[0].rules] == [(.125, 'global')]
 
 
 def test_raw_metrics_have_units_and_skip_what_was_not_read():
-    raw = ncu_report.raw(sample('ncu_2025.3_raw.csv'))
+    raw = ncu_report.parse_raw_metrics(sample('ncu_2025.3_raw.csv'))
     assert raw[0]['dram__bytes_read.sum'] == ncu_report.Metric('dram__bytes_read.sum', 16.781824, 'Mbyte')
     assert raw[1]['gpu__time_duration.sum'].value == 4.384 and set(raw) == {0, 1}
-    assert ncu_report.raw('==WARNING== No kernels were profiled.') == {}
+    assert ncu_report.parse_raw_metrics('==WARNING== No kernels were profiled.') == {}
 
 
 def test_lines_are_sums_of_their_instructions():
-    (first, lines), (second, _) = ncu_report.lines(sample('ncu_2025.3_source.csv'))
+    (first, lines), (second, _) = ncu_report.parse_source_lines(sample('ncu_2025.3_source.csv'))
     assert first.startswith('transpose(') and second.startswith('strided(')
     assert [l.number for l in lines] == [4, 6, 7, 8, 9, 10]
     by = {l.number: l for l in lines}
@@ -92,7 +92,7 @@ def test_lines_are_sums_of_their_instructions():
 
 def test_the_table_of_lines_points_at_the_bank_conflicts(kernels):
     k = kernels[0]
-    k.lines = ncu_report.lines(sample('ncu_2025.3_source.csv'))[0][1]
+    k.lines = ncu_report.parse_source_lines(sample('ncu_2025.3_source.csv'))[0][1]
     t = ncu_report.source_table(k)
     assert t.head[-1] == 'bank conflicts'
     worst = max(t.rows, key=lambda r: r[2])
@@ -110,9 +110,9 @@ def test_lines_find_their_kernel_although_types_are_spelt_in_another_way():
 
 def test_a_report_survives_being_kept(kernels):
     r = ncu_report.Ncu(kernels.values(), '2025.3.1', ['a doubt'])
-    r[0].lines, r[0].raw = (ncu_report.lines(sample('ncu_2025.3_source.csv'))[0][1],
-                            ncu_report.raw(sample('ncu_2025.3_raw.csv'))[0])
-    again = ncu_report.from_plain(json.loads(json.dumps(r.plain())), mark='recorded on it')
+    r[0].lines, r[0].raw = (ncu_report.parse_source_lines(sample('ncu_2025.3_source.csv'))[0][1],
+                            ncu_report.parse_raw_metrics(sample('ncu_2025.3_raw.csv'))[0])
+    again = ncu_report.report_from_json(json.loads(json.dumps(r.to_json())), mark='recorded on it')
     assert repr(again) == f'{r!r}\n[recorded on it]'
     assert again._repr_html_().count('<tr>') == r._repr_html_().count('<tr>') > 100
     assert again['strided']['Duration'] == r[1]['Duration'] and again[0].raw == r[0].raw
@@ -154,7 +154,7 @@ def test_no_trouble_where_ncu_only_notes_something():
 
 # A function in a program of its own
 
-def source_of(*cells): return isolate.statements(*cells)
+def source_of(*cells): return isolate.parse_statements(*cells)
 
 
 @pytest.mark.parametrize('cells,name,want', [
@@ -207,7 +207,7 @@ def unused(): return never
 def inner(x): return scale*math.sqrt(x)
 def f(x): return inner(x)+1
 g = lambda x: f(x)*2
-made, name = carry.program(eval(sys.argv[1]))
+made, name = carry.extract_program(eval(sys.argv[1]))
 print(made)
 box = {}
 exec(made, box)
@@ -227,10 +227,10 @@ def test_what_cannot_travel_is_named():
     def around():
         y = 2
         return lambda: y
-    with pytest.raises(ValueError, match='uses y of'): isolate.program(around())
-    with pytest.raises(ValueError, match='Wrap'): isolate.program(math.sqrt)
-    with pytest.raises(ValueError, match='argument 2, .*lock'): isolate.pack((1, threading.Lock()), {})
-    assert isolate.program(textwrap.dedent) == ('from textwrap import dedent', 'dedent')
+    with pytest.raises(ValueError, match='uses y of'): isolate.extract_program(around())
+    with pytest.raises(ValueError, match='Wrap'): isolate.extract_program(math.sqrt)
+    with pytest.raises(ValueError, match='argument 2, .*lock'): isolate.pickle_arguments((1, threading.Lock()), {})
+    assert isolate.extract_program(textwrap.dedent) == ('from textwrap import dedent', 'dedent')
 
 
 # ncu itself, played by a program that does what it does: runs its target, and prints the pages of a report
@@ -310,7 +310,8 @@ def test_lines_are_requested_and_shown(fake):
     r = prof.ncu(talks, 'x', lines=True, sections='basic')
     args = json.loads((fake/'log').read_text())
     assert '--import-source' in args and args[args.index('--set')+1] == 'basic' and 'SourceCounters' in args
-    assert [len(k.lines) for k in r.kernels] == [6, len(ncu_report.lines(sample('ncu_2025.3_source.csv'))[1][1])]
+    source_lines = ncu_report.parse_source_lines(sample('ncu_2025.3_source.csv'))
+    assert [len(k.lines) for k in r.kernels] == [6, len(source_lines[1][1])]
     assert all(l.number is None
                for l in r[0].lines), 'numbers of a program made for the purpose mean nothing to the reader'
 
@@ -406,7 +407,7 @@ def test_nothing_is_profiled_on_a_gpu_that_is_not_to_be_used(tmp_path, monkeypat
 def test_a_profile_is_recorded_and_shown_without_a_gpu(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(trace, 'no_gpu', lambda: '')
-    monkeypatch.setattr(trace, '_trace', lambda *args: json.loads(sample('torch_2.11_trace.json')))
+    monkeypatch.setattr(trace, '_record_trace', lambda *args: json.loads(sample('torch_2.11_trace.json')))
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
     there = prof.profile(talks, 'x', record='99_profile')
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
@@ -461,7 +462,7 @@ def test_the_picture_is_valid_and_has_a_row_per_stream(gpu_profile):
     assert texts.index('CPU') < texts.index('stream 7') < texts.index('stream 13')
     launches = [l for l in root.iter('{http://www.w3.org/2000/svg}line') if l.get('marker-end')]
     assert len(launches) == sum(s.kind == 'gpu' for s in gpu_profile.spans)
-    assert not [l for l in ElementTree.fromstring(prof.trace.picture(gpu_profile, arrows=3).svg)
+    assert not [l for l in ElementTree.fromstring(prof.trace.draw_step(gpu_profile, arrows=3).svg)
                 .iter('{http://www.w3.org/2000/svg}line') if l.get('marker-end')]
     assert float(root.get('width')) < 960
 
@@ -672,7 +673,7 @@ def test_a_table_prints_and_shows_the_same_cells():
 
 @pytest.mark.parametrize('x,want', [(999.6, '1.00 ks'), (1e-6, '1.00 µs'), (.9999e-6, '1.00 µs'), (123456, '123 ks'),
                                     (5e-12, '5.00 ps'), (-.002, '-2.00 ms')])
-def test_units_at_their_borders(x, want): assert show.si(x, 's') == want
+def test_units_at_their_borders(x, want): assert show.format_si(x, 's') == want
 
 
 def test_a_row_of_boxes_never_draws_a_box_twice_as_wide_as_it_is():

@@ -15,15 +15,14 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-from .isolate import pack, program, search_path
-from .ncu_report import ROOFLINE, Ncu, details, from_plain, lines, raw
-from .show import short
+from .isolate import extract_program, pickle_arguments, search_path
+from .ncu_report import ROOFLINE, Ncu, parse_details, parse_raw_metrics, parse_source_lines, report_from_json
+from .show import short_name
 from ..bench.recording import Unavailable, no_gpu, recorded
 
-__all__ = ['SECTIONS', 'SETS', 'command', 'error_from_output', 'find_ncu', 'ncu', 'ncu_version', 'read_report']
+__all__ = ['SECTIONS', 'SETS', 'ncu_command', 'error_from_output', 'find_ncu', 'ncu', 'ncu_version', 'read_report']
 
-# For a function, only the second call is profiled: the first one compiles. For a script or program, every kernel is
-# profiled, or those that match `kernel`.
+# The sections that ncu measures by default
 SECTIONS = (
     'SpeedOfLight',
     'MemoryWorkloadAnalysis',
@@ -41,7 +40,7 @@ def find_ncu() -> str:  # its path
     "Find the ncu executable; raises `Unavailable` if there is none"
     homes = [os.environ.get(name) for name in ('CUDA_HOME', 'CUDA_PATH')] + ['/usr/local/cuda', '/opt/cuda']
     newest_first = sorted(Path('/opt/nvidia/nsight-compute').glob('*/ncu'), reverse=True)
-    for path in [shutil.which('ncu'), *(f'{h}/bin/ncu' for h in homes if h), *map(str, newest_first)]:
+    for path in [shutil.which('ncu'), *(f'{home}/bin/ncu' for home in homes if home), *map(str, newest_first)]:
         if path and os.access(path, os.X_OK):
             return path
     raise Unavailable('Nsight Compute (ncu) is not installed; it comes with the CUDA toolkit')
@@ -69,11 +68,13 @@ _driver.cuProfilerStop()
 '''
 
 
+# If the target is a function, it is called twice and only the second call is profiled, because the first one compiles.
+# Of a script or program, every kernel is profiled, or those that match `kernel`.
 def _target_command(target, args, kwargs, setup, folder):
     "Return (the command to profile, whether `target` is a function)"
     if callable(target):
-        source, name = program(target, setup)
-        (folder / 'arguments').write_bytes(pack(args, kwargs))
+        source, name = extract_program(target, setup)
+        (folder / 'arguments').write_bytes(pickle_arguments(args, kwargs))
         driver = _FUNCTION_SCRIPT.format(args=str(folder / 'arguments'), name=name)
         (folder / 'profiled.py').write_text(f'{source}\n{driver}', encoding='utf-8')
         return [sys.executable, str(folder / 'profiled.py')], True
@@ -107,18 +108,18 @@ def _key_text(target):
 def _compile(path, folder):
     "Compile a source with nvcc, with line information; return the path of the program"
     paths = ('/usr/local/cuda/bin/nvcc', '/opt/cuda/bin/nvcc')
-    nvcc = shutil.which('nvcc') or next((p for p in paths if os.access(p, os.X_OK)), None)
+    nvcc = shutil.which('nvcc') or next((nvcc_path for nvcc_path in paths if os.access(nvcc_path, os.X_OK)), None)
     if not nvcc:
         raise Unavailable(f'nvcc was not found; install the CUDA toolkit to compile {path.name}')
     executable = folder / path.stem
-    cmd = [nvcc, '-O3', '-lineinfo', '-arch=native', '-o', str(executable), str(path)]
-    result = subprocess.run(cmd, capture_output=True, text=True)
+    command = [nvcc, '-O3', '-lineinfo', '-arch=native', '-o', str(executable), str(path)]
+    result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:
         raise RuntimeError(f'{path.name} does not compile:\n{result.stderr or result.stdout}')
     return executable
 
 
-def command(
+def ncu_command(
     ncu, report, target, sections, metrics, with_lines, profiler_range_only, kernel, skip, count, extra_options=()
 ) -> list:
     "Return the ncu command line that profiles the command `target` and writes the report"
@@ -129,7 +130,8 @@ def command(
     if isinstance(sections, str) and sections in SETS:
         options += ['--set', sections]
     else:
-        options += [part for s in ([sections] if isinstance(sections, str) else sections) for part in ('--section', s)]
+        section_names = [sections] if isinstance(sections, str) else sections
+        options += [part for section in section_names for part in ('--section', section)]
     if with_lines:
         options += [
             '--section',
@@ -164,15 +166,17 @@ def error_from_output(
     status: int,  # exit status
 ):  # an exception, or None
     "Return the exception for a failed run, or None"
-    errors = [l.split('==ERROR==')[1].strip() for l in output.splitlines() if '==ERROR==' in l]
+    errors = [line.split('==ERROR==')[1].strip() for line in output.splitlines() if '==ERROR==' in line]
     if 'ERR_NVGPUCTRPERM' in output:
         return Unavailable(_NO_PERMISSION)
     if m := re.search(r"Option '(--section|--set) (.*?)' did not match", output):
         return ValueError(f'ncu has no section or set {m[2]!r}; list them with `ncu --list-sections`')
-    if start_errors := [e for e in errors if e.startswith(('Failed to prepare kernel', 'Unknown Error on device'))]:
+    if start_errors := [
+        error for error in errors if error.startswith(('Failed to prepare kernel', 'Unknown Error on device'))
+    ]:
         hint = 'another profiler may be using this GPU; try again when it has finished'
         return Unavailable(f'ncu could not begin ({start_errors[0]}): {hint}')
-    if any('application returned an error' in e for e in errors):
+    if any('application returned an error' in error for error in errors):
         return RuntimeError(f'the program failed under ncu; its last output:\n{_tail(output)}')
     if re.search(_UNSUPPORTED, ' '.join(errors)):
         return Unavailable(f'ncu cannot profile here ({errors[0]})')
@@ -185,18 +189,18 @@ def error_from_output(
 
 def _tail(output, max_lines=12):
     "Return the last lines of output, without ncu's own messages"
-    lines = [l for l in output.splitlines() if l.strip() and not l.startswith(('==PROF==', '==WARNING=='))]
+    lines = [line for line in output.splitlines() if line.strip() and not line.startswith(('==PROF==', '==WARNING=='))]
     return '\n'.join(lines[-max_lines:])
 
 
 # The report is read page by page. The function runs in a child process, so changes to its arguments are not visible
 # here.
-def _run(cmd, timeout, **extra_env):
+def _run_process(command, timeout, **extra_env):
     "Run a command and return (its output, exit status); the locale is C, so that decimals have points"
     env = {**os.environ, **extra_env, 'LC_ALL': 'C', 'PYTHONPATH': search_path(), 'GRIDSTRIDE_UNDER_NCU': '1'}
     output_options = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
     try:
-        result = subprocess.run(cmd, timeout=timeout, env=env, **output_options)
+        result = subprocess.run(command, timeout=timeout, env=env, **output_options)
     except subprocess.TimeoutExpired:
         hint = 'Measure fewer sections, or fewer launches (`count=`)'
         raise RuntimeError(f'ncu took more than {timeout} s. {hint}') from None
@@ -205,40 +209,48 @@ def _run(cmd, timeout, **extra_env):
 
 def _unknown_metrics(kernels, metrics):
     "Return one warning per metric that ncu could not read"
-    known = {name for k in kernels for name, metric in k.raw.items() if isinstance(metric.value, (int, float))}
-    unknown = [name for name in metrics if name not in known and name not in ROOFLINE]
-    return [f'ncu does not know the metric {name}, or cannot read it on this GPU' for name in unknown]
+    readable_names = {
+        name for kernel in kernels for name, metric in kernel.raw.items() if isinstance(metric.value, (int, float))
+    }
+    unknown_names = [name for name in metrics if name not in readable_names and name not in ROOFLINE]
+    return [f'ncu does not know the metric {name}, or cannot read it on this GPU' for name in unknown_names]
 
 
 def _assign_lines(kernels, lines_of_launches):
     """Assign source lines to kernels by name.
 
     Both pages list kernels in launch order but print their types differently, so only short names are compared."""
-    for k in kernels:
-        index = next((j for j, (name, _) in enumerate(lines_of_launches) if short(name) == short(k.name)), None)
+    for kernel in kernels:
+        index = next(
+            (i for i, (name, _) in enumerate(lines_of_launches) if short_name(name) == short_name(kernel.name)), None
+        )
         if index is not None:
-            k.lines = lines_of_launches.pop(index)[1]
+            kernel.lines = lines_of_launches.pop(index)[1]
 
 
 def read_report(ncu, report, metrics, with_lines, timeout=120) -> Ncu:
     "Read all pages of a report; returns an `Ncu`"
 
-    def page(*options):
-        output, status = _run([ncu, '--import', str(report), '--csv', '--page', *options], timeout)
+    def read_page(*options):
+        output, status = _run_process([ncu, '--import', str(report), '--csv', '--page', *options], timeout)
         if status:
             raise RuntimeError(f'ncu cannot read its report:\n{_tail(output)}')
         return output
 
-    kernels = details(page('details'))
-    raw_metrics = raw(page('raw', '--print-units', 'base'))
-    for i, k in kernels.items():
-        k.raw = {n: m for n, m in raw_metrics.get(i, {}).items() if n in metrics or n == 'gpu__time_duration.sum'}
+    kernels = parse_details(read_page('details'))
+    raw_metrics = parse_raw_metrics(read_page('raw', '--print-units', 'base'))
+    for launch, kernel in kernels.items():
+        kernel.raw = {
+            name: metric
+            for name, metric in raw_metrics.get(launch, {}).items()
+            if name in metrics or name == 'gpu__time_duration.sum'
+        }
     warnings = _unknown_metrics(kernels.values(), metrics)
     if with_lines:
-        _assign_lines(kernels.values(), lines(page('source', '--print-source', 'cuda,sass')))
-        without_lines = [short(k.name) for k in kernels.values() if not k.lines]
+        _assign_lines(kernels.values(), parse_source_lines(read_page('source', '--print-source', 'cuda,sass')))
+        without_lines = [short_name(kernel.name) for kernel in kernels.values() if not kernel.lines]
         hint = 'compile it with -lineinfo or @cuda.jit(lineinfo=True)'
-        warnings += [f'{name} has no line information: {hint}' for name in without_lines]
+        warnings += [f'{kernel_name} has no line information: {hint}' for kernel_name in without_lines]
     return Ncu(kernels.values(), ncu_version(ncu), warnings)
 
 
@@ -248,22 +260,28 @@ def _kernel_sources(source):
         tree = ast.parse(source)
     except SyntaxError:
         return []
-    texts = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     return [text for text in texts if '__global__' in text]
 
 
-def _complete_source(k, literals, keep_line_number):
+def _complete_source(kernel, literals, keep_line_number):
     "Fill in source lines that ncu could not open; drop the line numbers unless they refer to the user's file"
-    matching_sources = [t.splitlines() for t in literals if re.search(rf'\b{re.escape(short(k.name))}\s*\(', t)]
+    matching_sources = [
+        literal.splitlines()
+        for literal in literals
+        if re.search(rf'\b{re.escape(short_name(kernel.name))}\s*\(', literal)
+    ]
 
-    def text(l):
-        if not l.text.startswith('<Unable to open'):
-            return l.text
-        if len(matching_sources) == 1 and l.number <= len(matching_sources[0]):
-            return matching_sources[0][l.number - 1]
-        return f'(line {l.number}: source not available)'
+    def source_text(line):
+        if not line.text.startswith('<Unable to open'):
+            return line.text
+        if len(matching_sources) == 1 and line.number <= len(matching_sources[0]):
+            return matching_sources[0][line.number - 1]
+        return f'(line {line.number}: source not available)'
 
-    k.lines = [l._replace(text=text(l), number=l.number if keep_line_number else None) for l in k.lines]
+    kernel.lines = [
+        line._replace(text=source_text(line), number=line.number if keep_line_number else None) for line in kernel.lines
+    ]
 
 
 def _tool_versions():
@@ -279,19 +297,19 @@ def _profile_once(target, args, kwargs, setup, source, selection, timeout):
     (sections, metrics, lines, *filters) = selection
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        cmd, is_function = _target_command(target, args, kwargs, setup, folder)
-        # The cache is empty, so that ncu finds only the sources of this run there.
+        target_command, is_function = _target_command(target, args, kwargs, setup, folder)
+        # A new cache folder contains only the sources of this run, so ncu shows no others.
         extra_env = dict(GRIDSTRIDE_CACHE=str(folder / 'cache')) if lines else {}
-        output, status = _run(
-            command(ncu_path, folder / 'report', cmd, sections, metrics, lines, is_function, *filters),
+        output, status = _run_process(
+            ncu_command(ncu_path, folder / 'report', target_command, sections, metrics, lines, is_function, *filters),
             timeout,
             **extra_env,
         )
-        if e := error_from_output(output, status):
-            raise e
+        if error := error_from_output(output, status):
+            raise error
         result = read_report(ncu_path, folder / 'report.ncu-rep', metrics, lines)
-    for k in result.kernels:
-        _complete_source(k, _kernel_sources(source), not is_function)
+    for kernel in result.kernels:
+        _complete_source(kernel, _kernel_sources(source), not is_function)
     return result
 
 
@@ -300,14 +318,14 @@ def ncu(
     /,
     *args,  # for the function; for a script, its command line
     sections=SECTIONS,  # names of sections, or of one set: 'basic', 'detailed', 'full', 'roofline'
-    metrics=(),  # more metrics by their names in ncu, such as 'dram__bytes.sum'
+    metrics=(),  # additional metrics by their names in ncu, such as 'dram__bytes.sum'
     lines=False,  # also count per source line
     kernel=None,  # a regular expression: measure only kernels whose names match
     skip=0,  # number of launches to skip at the start
     count=None,  # number of launches to measure; None: all
     setup=None,  # source that defines the names that the function uses; None: find it in the notebook or script
-    options=(),  # more options of ncu, such as ('--clock-control', 'base'); by default, ncu does not change the clock
-    record=None,  # the name of a recording, which is shown where ncu cannot run
+    options=(),  # additional options of ncu, such as ('--clock-control', 'base'); by default the clock is not changed
+    record=None,  # name of a recording, which is shown if ncu cannot run
     seconds=300,  # timeout of ncu
     **kwargs,  # for the function
 ) -> Ncu:
@@ -319,7 +337,7 @@ def ncu(
     if os.environ.get('GRIDSTRIDE_UNDER_NCU'):
         raise RuntimeError('ncu() was called in a program that ncu is already profiling: move the call to another file')
     metrics = [metrics] if isinstance(metrics, str) else list(metrics)
-    sources = program(target, setup) if callable(target) else [_key_text(target)]
+    sources = extract_program(target, setup) if callable(target) else [_key_text(target)]
     selection = [sections if isinstance(sections, str) else list(sections), metrics, lines, kernel, skip, count]
     selection += [list(options)] if options else []
 
@@ -328,5 +346,5 @@ def ncu(
 
     if record is None:
         return measure()
-    parts = (list(sources), list(args), kwargs, selection)
-    return recorded(record, measure, *parts, save=Ncu.plain, load=from_plain, tools=_tool_versions)
+    key_parts = (list(sources), list(args), kwargs, selection)
+    return recorded(record, measure, *key_parts, save=Ncu.to_json, load=report_from_json, tools=_tool_versions)

@@ -34,43 +34,48 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 def _names_read(scope):
     "Return (global names read now, global names read later) by a scope within a statement and by its inner scopes"
-    names = {s.get_name() for s in scope.get_symbols() if s.is_global() and s.is_referenced()}
-    parts = [_names_read(c) for c in scope.get_children()]
-    names_now, names_later = set().union(*(n for n, _ in parts)), set().union(*(l for _, l in parts))
+    names = {symbol.get_name() for symbol in scope.get_symbols() if symbol.is_global() and symbol.is_referenced()}
+    child_names = [_names_read(child) for child in scope.get_children()]
+    names_now = set().union(*(now for now, _ in child_names))
+    names_later = set().union(*(later for _, later in child_names))
     is_immediate = scope.get_type() == 'class' or scope.get_name() in _IMMEDIATE_SCOPES
     return (names | names_now, names_later) if is_immediate else (set(), names | names_now | names_later)
 
 
 def _comprehension_variables(node):
     "Return the variables of the comprehensions in a statement"
-    parts = [part.target for part in ast.walk(node) if isinstance(part, ast.comprehension)]
-    return {t.id for node in parts for t in ast.walk(node) if isinstance(t, ast.Name)}
+    targets = [part.target for part in ast.walk(node) if isinstance(part, ast.comprehension)]
+    return {name_node.id for target in targets for name_node in ast.walk(target) if isinstance(name_node, ast.Name)}
 
 
-def _free_names(node, bound=frozenset()):
+def _free_names(node, bound_names=frozenset()):
     "Return the names in a statement, without the variables of comprehensions"
     if isinstance(node, ast.Name):
-        return set() if node.id in bound else {node.id}
+        return set() if node.id in bound_names else {node.id}
     if isinstance(node, _COMPREHENSIONS):
-        bound = bound | _comprehension_variables(node)
-    return set().union(*(_free_names(c, bound) for c in ast.iter_child_nodes(node)))
+        bound_names = bound_names | _comprehension_variables(node)
+    return set().union(*(_free_names(child, bound_names) for child in ast.iter_child_nodes(node)))
 
 
-def _statement(node, text):
+def _analyze_statement(node, text):
     "Return the `Statement` of a node of the syntax tree"
     table = symtable.symtable(text, 'statement', 'exec')
     comprehension_variables = _comprehension_variables(node) - _free_names(node)
     defines = {
-        s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()
+        symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()
     } - comprehension_variables
-    reads_now = {s.get_name() for s in table.get_symbols() if s.is_referenced()} - comprehension_variables
+    reads_now = {
+        symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced()
+    } - comprehension_variables
     if isinstance(node, ast.AugAssign):
         reads_now |= defines
-    parts = [_names_read(c) for c in table.get_children()]
-    return Statement(text, defines, reads_now.union(*(n for n, _ in parts)), set().union(*(l for _, l in parts)), node)
+    child_names = [_names_read(child) for child in table.get_children()]
+    reads_now = reads_now.union(*(now for now, _ in child_names))
+    reads_later = set().union(*(later for _, later in child_names))
+    return Statement(text, defines, reads_now, reads_later, node)
 
 
-def statements(*sources) -> list:  # of `Statement`, in order
+def parse_statements(*sources) -> list:  # of `Statement`, in order
     "Return the top-level statements of all sources; skips sources that do not parse"
     statement_list = []
     for source in sources:
@@ -80,20 +85,20 @@ def statements(*sources) -> list:  # of `Statement`, in order
             continue
         lines = source.splitlines(True)
         for node in tree.body:
-            first_line = min([node.lineno, *(d.lineno for d in getattr(node, 'decorator_list', []))])
+            first_line = min([node.lineno, *(decorator.lineno for decorator in getattr(node, 'decorator_list', []))])
             text_with_decorators = ''.join(lines[first_line - 1 : node.end_lineno])
             text = ast.get_source_segment(source, node)
-            statement_list.append(_statement(node, text if first_line == node.lineno else text_with_decorators))
+            statement_list.append(_analyze_statement(node, text if first_line == node.lineno else text_with_decorators))
     return statement_list
 
 
-# A name that a statement reads now depends on the last statement before it that defines the name. A name that it reads
-# later depends on the last definition before the function may be called. Settings on kept names
+# If a statement reads a name now, it depends on the last statement before it that defines the name. If a function reads
+# the name later, it depends on the last definition before the function may be called. Settings on kept names
 # (`torch.backends.cuda.matmul.allow_tf32 = False`, `torch.manual_seed(0)`) are kept, too.
 _SETTING = re.compile(r'^(set_|enable_|disable_)|seed$')
 
 
-def _root(node):
+def _root_and_attribute(node):
     "Return (first name, last attribute) of `a.b[c].d`"
     last_attribute = getattr(node, 'attr', '')
     while isinstance(node, (ast.Attribute, ast.Subscript)):
@@ -101,84 +106,103 @@ def _root(node):
     return getattr(node, 'id', None), last_attribute
 
 
-def _is_setting_on(s, names):
+def _is_setting_on(statement, names):
     "Return whether the statement only changes a setting of one of `names`"
-    if isinstance(s.node, ast.Expr) and isinstance(s.node.value, ast.Call):
-        root, method = _root(s.node.value.func)
+    if isinstance(statement.node, ast.Expr) and isinstance(statement.node.value, ast.Call):
+        root, method = _root_and_attribute(statement.node.value.func)
         return root in names and bool(_SETTING.search(method))
-    if not isinstance(s.node, (ast.Assign, ast.AugAssign)):
+    if not isinstance(statement.node, (ast.Assign, ast.AugAssign)):
         return False
-    targets = s.node.targets if isinstance(s.node, ast.Assign) else [s.node.target]
-    return all(isinstance(t, (ast.Attribute, ast.Subscript)) and _root(t)[0] in names for t in targets)
-
-
-def _star_import_provides(s, name):
-    "Return whether a statement is `from ... import *` of a module with this name"
-    if not (isinstance(s.node, ast.ImportFrom) and s.node.names[0].name == '*'):
-        return False
-    module = sys.modules.get('.' * s.node.level + (s.node.module or ''))
-    return hasattr(module, name) and (name in module.__all__ if hasattr(module, '__all__') else name[0] != '_')
-
-
-def _last_definition(program, name, end):
-    "Return the index of the last statement before `end` that defines a name, or None"
-    return next(
-        (i for i in reversed(range(end)) if name in program[i].defines or _star_import_provides(program[i], name)), None
+    targets = statement.node.targets if isinstance(statement.node, ast.Assign) else [statement.node.target]
+    return all(
+        isinstance(target, (ast.Attribute, ast.Subscript)) and _root_and_attribute(target)[0] in names
+        for target in targets
     )
 
 
-def _dependencies(program, name, use_index, is_read_later, kept_indices, undefined):
-    """Keep the last definition of `name` before the statement `use_index` that reads it, and settings on it.
+def _star_import_provides(statement, name):
+    "Return whether a statement is `from ... import *` of a module with this name"
+    if not (isinstance(statement.node, ast.ImportFrom) and statement.node.names[0].name == '*'):
+        return False
+    module = sys.modules.get('.' * statement.node.level + (statement.node.module or ''))
+    return hasattr(module, name) and (name in module.__all__ if hasattr(module, '__all__') else name[0] != '_')
 
-    Returns the names that these read, as [(name, index of the statement that reads it, whether it is read later)]."""
-    end = len(program)
-    definition = _last_definition(program, name, use_index)
+
+def _last_definition(statement_list, name, end):
+    "Return the index of the last statement before `end` that defines a name, or None"
+    return next(
+        (
+            i
+            for i in reversed(range(end))
+            if name in statement_list[i].defines or _star_import_provides(statement_list[i], name)
+        ),
+        None,
+    )
+
+
+def _dependencies(statement_list, name, use_index, is_read_later, kept_indices, undefined):
+    """Keep the last definition of `name` before the statement `use_index`, which reads it, and the settings on it.
+
+    Returns [(name, index of the statement that reads it, whether it is read later)] for the names that the kept
+    statements read."""
+    end = len(statement_list)
+    definition = _last_definition(statement_list, name, use_index)
     if definition is None and is_read_later and use_index < end:
         return [(name, end, True)]
     if definition is None:
         return undefined.add(name) or []
     kept_indices.add(definition)
-    names = {n for k in kept_indices for n in program[k].defines}
-    settings = [k for k, s in enumerate(program) if k not in kept_indices and _is_setting_on(s, names)]
+    names = {read_name for index in kept_indices for read_name in statement_list[index].defines}
+    settings = [
+        index
+        for index, statement in enumerate(statement_list)
+        if index not in kept_indices and _is_setting_on(statement, names)
+    ]
     kept_indices.update(settings)
-    names_now = [(n, k, False) for k in (definition, *settings) for n in program[k].reads_now]
+    names_now = [
+        (read_name, index, False) for index in (definition, *settings) for read_name in statement_list[index].reads_now
+    ]
     return names_now + [
-        (n, b, True) for k in (definition, *settings) for n in program[k].reads_later for b in {use_index, end}
+        (read_name, reader, True)
+        for index in (definition, *settings)
+        for read_name in statement_list[index].reads_later
+        for reader in {use_index, end}
     ]
 
 
 def slice_statements(
-    program: list,  # of `Statement`
+    statement_list: list,  # of `Statement`
     names,  # that are read after the last statement
 ) -> tuple:  # (statements, names that no statement defines)
     "Return the statements that `names` depend on, in order"
     kept_indices = set()
     undefined = set()
-    worklist = [(n, len(program), False) for n in names]
+    worklist = [(name, len(statement_list), False) for name in names]
     visited = set()
     while worklist:
         name, use_index, is_read_later = worklist.pop()
         if (name, use_index) in visited:
             continue
         visited.add((name, use_index))
-        worklist += _dependencies(program, name, use_index, is_read_later, kept_indices, undefined)
-    return _drop_repeated_settings([program[i] for i in sorted(kept_indices)]), {
-        n for n in undefined if not hasattr(builtins, n)
+        worklist += _dependencies(statement_list, name, use_index, is_read_later, kept_indices, undefined)
+    return _drop_repeated_settings([statement_list[i] for i in sorted(kept_indices)]), {
+        name for name in undefined if not hasattr(builtins, name)
     }
 
 
 def _drop_repeated_settings(statement_list):
     "Return the statements without settings that are repeated later"
     return [
-        s
-        for i, s in enumerate(statement_list)
-        if s.defines or s.text not in [later.text for later in statement_list[i + 1 :]]
+        statement
+        for i, statement in enumerate(statement_list)
+        if statement.defines
+        or statement.text not in [later_statement.text for later_statement in statement_list[i + 1 :]]
     ]
 
 
 # The program of a notebook is its cells in the order in which they ran; the program of a script is its file. A
 # function of an imported module needs only the import.
-def _cells():
+def _executed_cells():
     "Return the sources of the cells that this notebook has run; None outside a notebook"
     shell = sys.modules['IPython'].get_ipython() if 'IPython' in sys.modules else None
     return list(shell.user_ns.get('In', [])) if shell else None
@@ -188,7 +212,9 @@ def _unwrap(fn):
     "Return the Python function inside a kernel of Numba or Triton, or inside a wrapper"
     while not inspect.isfunction(fn) and not inspect.isclass(fn):
         inner_functions = [
-            inner for inner in (getattr(fn, k, None) for k in ('py_func', 'fn', '__wrapped__')) if inner is not None
+            inner_function
+            for inner_function in (getattr(fn, attribute, None) for attribute in ('py_func', 'fn', '__wrapped__'))
+            if inner_function is not None
         ]
         if not inner_functions:
             break
@@ -196,17 +222,17 @@ def _unwrap(fn):
     return fn
 
 
-def _program_of(fn):
+def _sources_and_module(fn):
     "Return (sources of the program, module) of a function; the sources are None if it can be imported"
     if fn.__module__ != '__main__':
         return None, fn.__module__
-    if (cells := _cells()) is not None:
+    if (cells := _executed_cells()) is not None:
         return cells, None
     file = getattr(sys.modules['__main__'], '__file__', None)
     if file is None:
         raise ValueError(
-            'Python does not keep the source of code that is typed at a prompt: put the program in a file, or its '
-            'text in a string'
+            'Python does not keep the source of code that is typed at a prompt: put the program in a file, or pass its '
+            'source as a string'
         )
     return [Path(file).read_text(encoding='utf-8')], None
 
@@ -214,15 +240,15 @@ def _program_of(fn):
 _USE_SETUP = 'Pass setup=, source that defines it: imports, sources, tensors'
 
 
-def _function(fn):
+def _resolve_function(fn):
     "Return (the Python function, the expression that names it); raises `ValueError` for a closure or inner function"
     python_function = _unwrap(fn)
     if not inspect.isfunction(python_function):
         raise ValueError(f'{fn!r} is not a function whose source can be found. Wrap the call: lambda: ...')
     name = python_function.__name__
     if python_function.__closure__:
-        free = ', '.join(python_function.__code__.co_freevars)
-        raise ValueError(f'{name} uses {free} of the enclosing function. Pass them as arguments')
+        free_names = ', '.join(python_function.__code__.co_freevars)
+        raise ValueError(f'{name} uses {free_names} of the enclosing function. Pass them as arguments')
     if name == '<lambda>':
         return python_function, lambda_text(python_function)
     if '.' in python_function.__qualname__:
@@ -232,45 +258,53 @@ def _function(fn):
     return python_function, name
 
 
-def _with_setup(setup, call, texts):
+def _slice_with_setup(setup, call, file_sources):
     "Return (statements of `setup` and of the function's file, names that no statement defines)"
-    file_statements, _ = slice_statements(statements(*texts), call.reads_now | call.reads_later)
-    functions = [s for s in file_statements if s.defines & call.reads_now and isinstance(s.node, ast.FunctionDef)]
-    kept_statements = statements(setup) + functions
-    defined = {n for s in kept_statements for n in s.defines} | set(dir(builtins))
-    return kept_statements, {n for s in (*kept_statements, call) for n in s.reads_now | s.reads_later} - defined
+    file_statements, _ = slice_statements(parse_statements(*file_sources), call.reads_now | call.reads_later)
+    functions = [
+        statement
+        for statement in file_statements
+        if statement.defines & call.reads_now and isinstance(statement.node, ast.FunctionDef)
+    ]
+    kept_statements = parse_statements(setup) + functions
+    defined = {name for statement in kept_statements for name in statement.defines} | set(dir(builtins))
+    return kept_statements, {
+        name for statement in (*kept_statements, call) for name in statement.reads_now | statement.reads_later
+    } - defined
 
 
-def program(
-    fn,  # a function, or a kernel made from one
+def extract_program(
+    fn,  # a function, or a kernel compiled from one
     setup=None,  # source that defines the names that `fn` uses; None: find it
-) -> tuple:  # (source, the expression in it that is the function)
+) -> tuple:  # (source, the expression that is `fn` in this source)
     "Return the source of a program in which `fn` can be called; raises ValueError for names that it cannot define"
-    python_function, name = _function(fn)
-    texts, module = _program_of(python_function)
+    python_function, name = _resolve_function(fn)
+    sources, module = _sources_and_module(python_function)
     if module and name == python_function.__name__:
         return f'from {module} import {name}', name
     if module:
-        texts = [Path(inspect.getsourcefile(python_function)).read_text(encoding='utf-8')]
-    call = statements(name)[0]
+        sources = [Path(inspect.getsourcefile(python_function)).read_text(encoding='utf-8')]
+    call = parse_statements(name)[0]
     if setup is None:
-        kept_statements, missing = slice_statements(statements(*texts), call.reads_now | call.reads_later)
+        kept_statements, missing = slice_statements(parse_statements(*sources), call.reads_now | call.reads_later)
     else:
-        kept_statements, missing = _with_setup(setup, call, texts)
+        kept_statements, missing = _slice_with_setup(setup, call, sources)
     if missing:
-        kept_statements = _imports(missing, python_function, name) + kept_statements
-    return '\n'.join(s.text for s in kept_statements), name
+        kept_statements = _import_statements(missing, python_function, name) + kept_statements
+    return '\n'.join(statement.text for statement in kept_statements), name
 
 
-def _imports(missing, fn, name):
+def _import_statements(missing, fn, name):
     "Return imports of the names that are modules; raises ValueError for other names"
-    values = {n: fn.__globals__.get(n) for n in missing}
-    undefined = sorted(n for n, v in values.items() if not isinstance(v, ModuleType))
+    values = {missing_name: fn.__globals__.get(missing_name) for missing_name in missing}
+    undefined = sorted(missing_name for missing_name, value in values.items() if not isinstance(value, ModuleType))
     if undefined:
         pronoun = 'them' if undefined[1:] else 'it'
         problem = f'no top-level statement of the notebook or file defines {pronoun}'
         raise ValueError(f'{name} uses {", ".join(undefined)}, and {problem}. {_USE_SETUP}')
-    return statements('\n'.join(f'import {v.__name__} as {n}' for n, v in sorted(values.items())))
+    return parse_statements(
+        '\n'.join(f'import {value.__name__} as {missing_name}' for missing_name, value in sorted(values.items()))
+    )
 
 
 # Arguments are pickled for the other process; an error names the argument that cannot be pickled.
@@ -295,14 +329,14 @@ def search_path() -> str:  # for PYTHONPATH
     return os.pathsep.join(map(os.path.abspath, sys.path))
 
 
-def pack(args, kwargs) -> bytes:
+def pickle_arguments(args, kwargs) -> bytes:
     "Pickle arguments; raises ValueError, which names the argument that cannot be pickled"
-    for k, a in [*enumerate(args, 1), *kwargs.items()]:
+    for label, value in [*enumerate(args, 1), *kwargs.items()]:
         try:
-            _pickle(a)
+            _pickle(value)
         except Exception as e:
-            argument = f'argument {k}, a {type(a).__name__},'
+            argument = f'argument {label}, a {type(value).__name__},'
             reason = f'({type(e).__name__}: {e})'
-            hint = 'Make it inside a function without arguments'
+            hint = 'Create it inside the function, and pass no argument for it'
             raise ValueError(f'{argument} cannot be pickled for another process {reason}. {hint}') from None
     return _pickle((args, kwargs))

@@ -4,38 +4,40 @@ import re
 
 from ..support.tables import CellText, Share, Table
 
-__all__ = ['CellText', 'Share', 'Table', 'brief', 'short', 'si']
+__all__ = ['CellText', 'Share', 'Table', 'format_si', 'short_name', 'truncate_middle']
 
 
 _SCALES = (1e15, 1e12, 1e9, 1e6, 1e3, 1, 1e-3, 1e-6, 1e-9, 1e-12)
 _PREFIXES = list(zip(_SCALES, ('P', 'T', 'G', 'M', 'k', '', 'm', 'µ', 'n', 'p')))
 
 
-def si(
-    x,  # a number
+def format_si(
+    value,  # a number
     unit,  # 's', 'B/s', 'FLOP/s', ...
     digits=3,  # significant digits
 ) -> str:
-    """Format `x` with the SI prefix that leaves one to three digits before the decimal point.
+    """Format `value` with the SI prefix that leaves one to three digits before the decimal point.
 
-    >>> si(3.12e-5, 's')
+    >>> format_si(3.12e-5, 's')
     '31.2 µs'"""
-    x = float(f'{x:.{digits}g}')
-    if not x:
+    value = float(f'{value:.{digits}g}')
+    if not value:
         return f'0 {unit}'
-    scale, prefix = next(((s, p) for s, p in _PREFIXES if round(abs(x) / s, 9) >= 1), _PREFIXES[-1])
-    v = float(f'{x / scale:.{digits}g}')
-    integer_digits = len(str(int(abs(v))))
-    return f'{v:.{max(0, digits - integer_digits)}f} {prefix}{unit}'
+    scale, prefix = next(
+        ((scale, prefix) for scale, prefix in _PREFIXES if round(abs(value) / scale, 9) >= 1), _PREFIXES[-1]
+    )
+    scaled = float(f'{value / scale:.{digits}g}')
+    integer_digits = len(str(int(abs(scaled))))
+    return f'{scaled:.{max(0, digits - integer_digits)}f} {prefix}{unit}'
 
 
-# The full name of a C++ kernel contains the types of its arguments; `short` keeps only the name of the function. If the
-# function is a wrapper such as `Kernel2<cutlass_80_...>`, it keeps the first template argument. Proton reports mangled
-# names, in which each part follows its length.
+# The full name of a C++ kernel contains the types of its arguments; `short_name` keeps only the name of the function.
+# If the function is a wrapper such as `Kernel2<cutlass_80_...>`, it keeps the first template argument. Proton reports
+# mangled names, in which each part follows its length.
 _WRAPPERS = {'Kernel', 'Kernel2', 'device_kernel'}
 
 
-def _parts(mangled):
+def _mangled_parts(mangled):
     "Return the parts of a mangled name such as `_ZN2at6native4copyE`"
     parts = []
     remaining = re.sub(r'^_ZN?K?', '', mangled)
@@ -43,16 +45,16 @@ def _parts(mangled):
         end = m.end() + int(m[0])
         parts.append(remaining[m.end() : end])
         remaining = remaining[end:]
-    return [p for p in parts if p and not p.startswith('_GLOBAL__N_')]
+    return [part for part in parts if part and not part.startswith('_GLOBAL__N_')]
 
 
-def short(name: str) -> str:  # name: from a profiler
+def short_name(name: str) -> str:  # name: from a profiler
     """Return a kernel's name without types, arguments and namespaces.
 
-    >>> short('void at::native::copy<float>(int, float*)')
+    >>> short_name('void at::native::copy<float>(int, float*)')
     'copy'"""
     if name.startswith('_Z'):
-        return (_parts(name) or [name])[-1]
+        return (_mangled_parts(name) or [name])[-1]
     text = re.sub(r'\(anonymous namespace\)::|<unnamed>::|^void |^__main__::', '', name)
     if text.startswith(('Memcpy', 'Memset')):
         return text
@@ -65,7 +67,7 @@ def short(name: str) -> str:  # name: from a profiler
 
 
 # Short names of matrix products are still long: tables omit their middle.
-def brief(name, max_length=56):
+def truncate_middle(name, max_length=56):
     "Return `name`, without its middle if it is too long"
     end = max_length // 3
     return name if len(name) <= max_length else f'{name[: max_length - end - 1]}…{name[-end:]}'

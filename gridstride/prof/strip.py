@@ -5,7 +5,7 @@ from collections import namedtuple
 from html import escape
 
 from ..draw import INK, LINE, PALETTE, Panel, svg_rect, svg_text
-from .show import si
+from .show import format_si
 
 
 def ticks(
@@ -19,14 +19,14 @@ def ticks(
     if span <= 0:
         return [0.0]
     base = 10 ** math.floor(math.log10(span / max_ticks))
-    step = next(m * base for m in (1, 2, 5, 10) if span / (m * base) <= max_ticks)
+    step = next(multiple * base for multiple in (1, 2, 5, 10) if span / (multiple * base) <= max_ticks)
     return [round(i * step, 15) for i in range(int(span / step + 1e-9) + 1)]
 
 
 # A box that would be less than half a pixel wide is omitted if the box on its left covers that pixel, so that a trace
 # of 100,000 kernels is still a small picture. A name is written if it fits; a tooltip always shows it.
 OTHER = '#e4e7eb'
-# `start` and `end` are in seconds or another unit; `full` is the text of the tooltip.
+# `start` and `end` are in seconds or another unit; the tooltip shows `full` instead of `name`, if there is one.
 Box = namedtuple('Box', 'start end name color full', defaults=(OTHER, ''))
 Row = namedtuple('Row', 'label boxes')
 
@@ -35,18 +35,18 @@ def _boxes(row, pixel_of, y, height, unit):
     "Return the boxes of a row as SVG; `pixel_of(time)` is the horizontal pixel"
     parts = []
     right_edge = -1.0  # of the last box
-    for b in sorted(row.boxes):
-        x0, x1 = pixel_of(b.start), pixel_of(b.end)
-        if x1 - right_edge < 0.5:
+    for box in sorted(row.boxes):
+        left, right = pixel_of(box.start), pixel_of(box.end)
+        if right - right_edge < 0.5:
             continue
-        w = max(x1 - x0, 0.8)
-        right_edge = x0 + w
-        max_length = int((w - 4) / 6.4)
-        name = b.name if len(b.name) <= max_length else f'{b.name[: max_length - 1]}…' if max_length >= 4 else ''
-        edge = f'stroke="{LINE}" stroke-width=".5"' if w > 3 else ''
-        tip = f'<title>{escape(b.full or b.name)}: {si(b.end - b.start, unit)}</title>'
-        label = svg_text(x0 + w / 2, y + height / 2 + 3.5, name, 9.5) if name else ''
-        parts.append(f'<g>{tip}{svg_rect(x0, y, w, height, b.color, edge)}{label}</g>')
+        width = max(right - left, 0.8)
+        right_edge = left + width
+        max_length = int((width - 4) / 6.4)
+        name = box.name if len(box.name) <= max_length else f'{box.name[: max_length - 1]}…' if max_length >= 4 else ''
+        edge = f'stroke="{LINE}" stroke-width=".5"' if width > 3 else ''
+        tip = f'<title>{escape(box.full or box.name)}: {format_si(box.end - box.start, unit)}</title>'
+        label = svg_text(left + width / 2, y + height / 2 + 3.5, name, 9.5) if name else ''
+        parts.append(f'<g>{tip}{svg_rect(left, y, width, height, box.color, edge)}{label}</g>')
     return parts
 
 
@@ -68,7 +68,7 @@ def _tick(x, top, bottom, label):
 def strip(
     rows: list,  # of `Row`
     arrows=(),  # (row, time, row, time): from the bottom of one row to the top of another
-    width=610,  # pixels of the time axis: with labels and card it fits a page of 800
+    width=610,  # pixels of the time axis; with the labels, the picture fits a page of 800 pixels
     title='',
     max_label_width=120,  # pixels
     row_height=18,  # pixels
@@ -77,30 +77,47 @@ def strip(
     unit='s',  # of the time
 ) -> Panel:
     "Draw the rows with one time axis; raises `ValueError` if no row has a box"
-    boxes = [b for r in rows for b in r.boxes]
+    boxes = [box for row in rows for box in row.boxes]
     if not boxes:
         raise ValueError('there is nothing to draw: no row has a box')
-    t0 = min(b.start for b in boxes) if start is None else start
-    t1 = max(b.end for b in boxes) if end is None else end
-    left = min(max_label_width, 6.4 * max(len(r.label) for r in rows) + 10)
+    axis_start = min(box.start for box in boxes) if start is None else start
+    axis_end = max(box.end for box in boxes) if end is None else end
+    left = min(max_label_width, 6.4 * max(len(row.label) for row in rows) + 10)
     top = 22 if title else 2
     bottom = top + len(rows) * (row_height + 5) + 2
 
-    def pixel_of(t):
-        return left + width * (min(max(t, t0), t1) - t0) / ((t1 - t0) or 1)
+    def pixel_of(time):
+        return left + width * (min(max(time, axis_start), axis_end) - axis_start) / ((axis_end - axis_start) or 1)
 
-    def y(i):
-        return top + i * (row_height + 5)
+    def top_of_row(row_index):
+        return top + row_index * (row_height + 5)
 
     parts = [svg_text(left, 13, title, anchor='start', extra='font-weight="bold"')] if title else []
-    parts += [part for t in ticks(t1 - t0) for part in _tick(pixel_of(t0 + t), top, bottom, si(t, unit, 2 if t else 1))]
-    for i, r in enumerate(rows):
-        parts.append(svg_text(left - 6, y(i) + row_height / 2 + 4, r.label[: int((left - 8) / 6.2)], 10.5, 'end'))
-        parts += _boxes(r, pixel_of, y(i), row_height, unit)
-    parts += [_line(pixel_of(t), y(i) + row_height, pixel_of(u), y(j), _ARROW_ATTRIBUTES) for i, t, j, u in arrows]
+    parts += [
+        part
+        for time in ticks(axis_end - axis_start)
+        for part in _tick(pixel_of(axis_start + time), top, bottom, format_si(time, unit, 2 if time else 1))
+    ]
+    for row_index, row in enumerate(rows):
+        parts.append(
+            svg_text(
+                left - 6, top_of_row(row_index) + row_height / 2 + 4, row.label[: int((left - 8) / 6.2)], 10.5, 'end'
+            )
+        )
+        parts += _boxes(row, pixel_of, top_of_row(row_index), row_height, unit)
+    parts += [
+        _line(
+            pixel_of(time),
+            top_of_row(row_index) + row_height,
+            pixel_of(end_time),
+            top_of_row(end_row),
+            _ARROW_ATTRIBUTES,
+        )
+        for row_index, time, end_row, end_time in arrows
+    ]
     return Panel(left + width + 18, bottom + 18, [_ARROW_MARKER if arrows else '', *parts])
 
 
 def colors(names) -> dict:  # name -> '#rrggbb'
     "Return one colour per name for the first eight names, grey for the others"
-    return {n: (PALETTE[i] if i < len(PALETTE) else OTHER) for i, n in enumerate(names)}
+    return {name: (PALETTE[i] if i < len(PALETTE) else OTHER) for i, name in enumerate(names)}

@@ -16,7 +16,7 @@ from html import escape
 from pathlib import Path
 
 from ..draw import Picture
-from .show import brief, short, si
+from .show import format_si, short_name, truncate_middle
 from .strip import Box, OTHER, Row, colors, strip
 from ..bench.recording import Unavailable, no_gpu, recorded
 from ..support.tables import CellText, Share, Table
@@ -65,7 +65,7 @@ class Span:
 
     @property
     def op(self):
-        "The innermost operator around this span, or None"
+        "The innermost operator that contains this span, or None; for a kernel, the operator that launched it"
         outer = self.call.parent if self.kind == 'gpu' and self.call else self.parent
         return outer if outer is None or outer.kind == 'op' else outer.op
 
@@ -73,36 +73,38 @@ class Span:
 def _nest(spans):
     "Set the parent of each CPU span, its depth and the time of its inner operators"
     stack = []
-    for s in sorted(spans, key=lambda s: (s.start, -s.end)):
-        while stack and stack[-1].end <= s.start:
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        while stack and stack[-1].end <= span.start:
             stack.pop()
         if stack:
-            s.parent = stack[-1]
-            s.depth = stack[-1].depth + 1
-            if s.kind == 'op':
-                s.parent.inner_seconds += s.seconds
-        stack.append(s)
+            span.parent = stack[-1]
+            span.depth = stack[-1].depth + 1
+            if span.kind == 'op':
+                span.parent.inner_seconds += span.seconds
+        stack.append(span)
 
 
-def spans(
+def parse_spans(
     trace: dict,  # a Chrome trace, as `torch.profiler` writes it
 ) -> list:  # of `Span`, by their start
     "Convert a trace to spans, with their parents and the launches of kernels; raises `ValueError` for an empty trace"
-    events = [e for e in trace['traceEvents'] if e.get('ph') == 'X' and e.get('cat') in _KIND_OF_CATEGORY]
+    events = [
+        event for event in trace['traceEvents'] if event.get('ph') == 'X' and event.get('cat') in _KIND_OF_CATEGORY
+    ]
     if not events:
         raise ValueError('the trace contains no operators and no kernels')
-    zero = min(e['ts'] for e in events)
-    all_spans = sorted((Span(e, zero) for e in events), key=lambda s: (s.start, -s.end))
-    threads = defaultdict(list)
-    for s in all_spans:
-        if s.kind != 'gpu':
-            threads[s.track].append(s)
-    for t in threads.values():
-        _nest(t)
-    calls = {s.correlation: s for s in all_spans if s.kind == 'call' and s.correlation is not None}
-    for s in all_spans:
-        if s.kind == 'gpu':
-            s.call = calls.get(s.correlation)
+    zero = min(event['ts'] for event in events)
+    all_spans = sorted((Span(event, zero) for event in events), key=lambda span: (span.start, -span.end))
+    spans_of_thread = defaultdict(list)
+    for span in all_spans:
+        if span.kind != 'gpu':
+            spans_of_thread[span.track].append(span)
+    for thread_spans in spans_of_thread.values():
+        _nest(thread_spans)
+    calls = {span.correlation: span for span in all_spans if span.kind == 'call' and span.correlation is not None}
+    for span in all_spans:
+        if span.kind == 'gpu':
+            span.call = calls.get(span.correlation)
     return all_spans
 
 
@@ -112,12 +114,12 @@ _STEP = re.compile(r'ProfilerStep#\d+')
 _WAITS = re.compile(r'Synchronize|cudaMemcpy$')
 
 
-def _is_step(s):
-    return s is not None and bool(_STEP.match(s.name))
+def _is_step(span):
+    return span is not None and bool(_STEP.match(span.name))
 
 
 class _Group:
-    "All spans of one name: their count, CPU seconds, and the GPU seconds per kernel"
+    "All spans of one operator: their number, CPU seconds, and the GPU seconds per kernel"
 
     def __init__(self, name):
         self.name = name
@@ -128,14 +130,15 @@ class _Group:
 
     @property
     def gpu(self):
-        return sum(t for _, t, _ in self.kernels.values())
+        return sum(seconds for _, seconds, _ in self.kernels.values())
 
-    def add(self, s):
-        n, t, _ = self.kernels.get(short(s.name), (0, 0.0, ''))
-        self.kernels[short(s.name)] = n + 1, t + s.seconds, s.name
+    def add_kernel(self, span):
+        "Add a launch of a kernel"
+        count, seconds, _ = self.kernels.get(short_name(span.name), (0, 0.0, ''))
+        self.kernels[short_name(span.name)] = count + 1, seconds + span.seconds, span.name
 
 
-def groups(
+def group_by_operator(
     all_spans: list,  # of `Span`
 ) -> list:  # of groups, sorted by GPU time, then by CPU time
     "Group spans by the operator that they belong to"
@@ -144,57 +147,72 @@ def groups(
     def group(name):
         return group_of_name.setdefault(name, _Group(name))
 
-    launch_ids = {id(s.call) for s in all_spans if s.kind == 'gpu'}
-    for s in all_spans:
-        is_outermost = s.op is None or _is_step(s.op)
-        if s.kind == 'op' and not _is_step(s):
-            g = group(s.name)
-            g.count = g.count + 1
-            g.cpu = g.cpu + s.own_seconds
-        elif s.kind == 'gpu':
-            g = group(short(s.name) if is_outermost else s.op.name)
+    launch_ids = {id(span.call) for span in all_spans if span.kind == 'gpu'}
+    for span in all_spans:
+        is_outermost = span.op is None or _is_step(span.op)
+        if span.kind == 'op' and not _is_step(span):
+            operator_group = group(span.name)
+            operator_group.count = operator_group.count + 1
+            operator_group.cpu = operator_group.cpu + span.own_seconds
+        elif span.kind == 'gpu':
+            operator_group = group(short_name(span.name) if is_outermost else span.op.name)
             if is_outermost:
-                g.full_name = s.name
-                g.count = g.count + 1
-                g.cpu = g.cpu + (s.call.seconds if s.call else 0)
-            g.add(s)
-        elif s.kind == 'call' and is_outermost and id(s) not in launch_ids and s.seconds:
-            g = group(s.name)
-            g.count = g.count + 1
-            g.cpu = g.cpu + s.seconds
-    return sorted(group_of_name.values(), key=lambda g: (-g.gpu, -g.cpu))
+                operator_group.full_name = span.name
+                operator_group.count = operator_group.count + 1
+                operator_group.cpu = operator_group.cpu + (span.call.seconds if span.call else 0)
+            operator_group.add_kernel(span)
+        elif span.kind == 'call' and is_outermost and id(span) not in launch_ids and span.seconds:
+            operator_group = group(span.name)
+            operator_group.count = operator_group.count + 1
+            operator_group.cpu = operator_group.cpu + span.seconds
+    return sorted(group_of_name.values(), key=lambda operator_group: (-operator_group.gpu, -operator_group.cpu))
 
 
 def _rows(all_groups, on_gpu, max_rows, color):
     "Return table rows for the first `max_rows` groups, and one row for the others"
-    total = sum(g.gpu if on_gpu else g.cpu for g in all_groups) or 1
+    total = sum(group.gpu if on_gpu else group.cpu for group in all_groups) or 1
 
-    def row(name, count, cpu, gpu):
+    def make_row(name, count, cpu, gpu):
         share = Share((gpu if on_gpu else cpu) / total) if gpu or not on_gpu else ''
-        times = [si(cpu, 's') if cpu is not None else '', *([si(gpu, 's') if gpu else ''] if on_gpu else [])]
+        times = [
+            format_si(cpu, 's') if cpu is not None else '',
+            *([format_si(gpu, 's') if gpu else ''] if on_gpu else []),
+        ]
         return [name, count, *times, share]
 
     rows = []
-    for g in all_groups[:max_rows]:
-        rows.append(row(CellText(brief(g.name), g.full_name, color.get(g.name, OTHER)), g.count, g.cpu, g.gpu))
-        kernels = sorted(g.kernels.items(), key=lambda item: -item[1][1]) if list(g.kernels) != [g.name] else []
-        rows += [row(CellText(brief(k), full_name, depth=1), n, None, t) for k, (n, t, full_name) in kernels]
-    if others := all_groups[max_rows:]:
-        sums = (sum(getattr(g, column) for g in others) for column in ('count', 'cpu', 'gpu'))
-        rows.append(row(f'{len(others)} more', *sums))
+    for group in all_groups[:max_rows]:
+        rows.append(
+            make_row(
+                CellText(truncate_middle(group.name), group.full_name, color.get(group.name, OTHER)),
+                group.count,
+                group.cpu,
+                group.gpu,
+            )
+        )
+        kernels = (
+            sorted(group.kernels.items(), key=lambda item: -item[1][1]) if list(group.kernels) != [group.name] else []
+        )
+        rows += [
+            make_row(CellText(truncate_middle(kernel_name), full_name, depth=1), count, None, seconds)
+            for kernel_name, (count, seconds, full_name) in kernels
+        ]
+    if other_groups := all_groups[max_rows:]:
+        sums = (sum(getattr(group, column) for group in other_groups) for column in ('count', 'cpu', 'gpu'))
+        rows.append(make_row(f'{len(other_groups)} more', *sums))
     return rows
 
 
-# The note below the table says for which fraction of the steps the GPU was busy. Read it first: faster kernels do not
+# The note below the table shows for which fraction of the steps the GPU was busy. Read it first: faster kernels do not
 # help while the GPU waits for the CPU to launch them.
 def _busy_seconds(all_spans, start, end):
     "Return the seconds between `start` and `end` in which a GPU was busy"
     total = 0.0
     counted_until = start
-    for s in sorted((s for s in all_spans if s.kind == 'gpu'), key=lambda s: s.start):
-        if s.end > counted_until and s.start < end:
-            total = total + min(s.end, end) - max(s.start, counted_until)
-            counted_until = s.end
+    for span in sorted((span for span in all_spans if span.kind == 'gpu'), key=lambda span: span.start):
+        if span.end > counted_until and span.start < end:
+            total = total + min(span.end, end) - max(span.start, counted_until)
+            counted_until = span.end
     return total
 
 
@@ -202,22 +220,22 @@ class Profile:
     "A report of PyTorch's profiler: a table, a picture of the last step, and the trace itself"
 
     def __init__(self, trace, mark=''):  # mark: where and when it was recorded
-        self.data, self.mark, self.spans = trace, mark, spans(trace)
-        self.groups = groups(self.spans)
-        self.has_gpu = any(s.kind == 'gpu' for s in self.spans)
-        devices = {d.get('id'): d.get('name') for d in trace.get('deviceProperties', [])}
+        self.data, self.mark, self.spans = trace, mark, parse_spans(trace)
+        self.groups = group_by_operator(self.spans)
+        self.has_gpu = any(span.kind == 'gpu' for span in self.spans)
+        devices = {device.get('id'): device.get('name') for device in trace.get('deviceProperties', [])}
         self.device = devices.get(0) if self.has_gpu else None
 
     @property
     def steps(self):
         "(start, end) of each step; a step ends with the last kernel that was launched in it"
-        steps = [s for s in self.spans if _is_step(s) and s.kind == 'op'] or [None]
-        return [self._window(s) for s in steps]
+        steps = [span for span in self.spans if _is_step(span) and span.kind == 'op'] or [None]
+        return [self._step_interval(span) for span in steps]
 
-    def _window(self, step):
-        "Return (start, end) of the spans that are launched in a step; of all spans if there is none"
-        step_spans = [s for s in self.spans if not step or step.start <= (s.call or s).start < step.end]
-        return min(s.start for s in step_spans), max(s.end for s in step_spans)
+    def _step_interval(self, step):
+        "Return (start, end) of the spans that a step launches; of all spans if `step` is None"
+        step_spans = [span for span in self.spans if not step or step.start <= (span.call or span).start < step.end]
+        return min(span.start for span in step_spans), max(span.end for span in step_spans)
 
     @property
     def seconds(self) -> float:
@@ -238,12 +256,12 @@ class Profile:
         )
 
     def _colors(self):
-        return colors([g.name for g in self.groups])
+        return colors([group.name for group in self.groups])
 
     def _title(self):
         num_steps = len(self.steps)
         device = self.device or ('the GPU' if self.has_gpu else 'on the CPU')
-        return f"{num_steps} step{'s' * (num_steps > 1)} in {si(self.seconds, 's')}, {device}"
+        return f"{num_steps} step{'s' * (num_steps > 1)} in {format_si(self.seconds, 's')}, {device}"
 
     def _note(self):
         text = 'No GPU was used.'
@@ -286,8 +304,8 @@ class Link:
 
 # The picture has rows per CPU thread, with outer operators above inner ones, followed by the streams of the GPU. Arrows
 # lead from launches to kernels if there are few of them.
-def _overlaps(s, start, end):
-    return s.end > start and s.start < end
+def _overlaps(span, start, end):
+    return span.end > start and span.start < end
 
 
 def _thread_rows(all_spans, start, end, color, max_depth=3):
@@ -295,39 +313,51 @@ def _thread_rows(all_spans, start, end, color, max_depth=3):
     rows = []
     lowest_row = {}
 
-    def box(s):
-        name = s.name.removeprefix('aten::')
-        return Box(max(s.start, start), min(s.end, end), name, color.get(s.name, OTHER), s.name)
+    def make_box(span):
+        name = span.name.removeprefix('aten::')
+        return Box(max(span.start, start), min(span.end, end), name, color.get(span.name, OTHER), span.name)
 
-    threads = list(dict.fromkeys(s.track for s in all_spans if s.kind == 'op'))
-    for k, t in enumerate(threads):
-        ops = [s for s in all_spans if s.kind == 'op' and s.track == t and not _is_step(s) and _overlaps(s, start, end)]
-        min_depth = min((s.depth for s in ops), default=0)
-        label = 'CPU' if len(threads) == 1 else f'CPU thread {k}'
+    threads = list(dict.fromkeys(span.track for span in all_spans if span.kind == 'op'))
+    for index, thread in enumerate(threads):
+        ops = [
+            span
+            for span in all_spans
+            if span.kind == 'op' and span.track == thread and not _is_step(span) and _overlaps(span, start, end)
+        ]
+        min_depth = min((span.depth for span in ops), default=0)
+        label = 'CPU' if len(threads) == 1 else f'CPU thread {index}'
         for depth in range(max_depth):
-            if boxes := [box(s) for s in ops if s.depth - min_depth == depth]:
+            if boxes := [make_box(span) for span in ops if span.depth - min_depth == depth]:
                 rows.append(Row('' if depth else label, boxes))
-        lowest_row[t] = len(rows) - 1
+        lowest_row[thread] = len(rows) - 1
     return rows, lowest_row
 
 
 def _stream_rows(gpu_spans, color):
     "Return {(GPU, stream): row} of the streams that have work"
-    has_several_gpus = len({s.device for s in gpu_spans}) > 1
+    has_several_gpus = len({span.device for span in gpu_spans}) > 1
 
-    def name(s):
-        return short(s.name) if s.op is None or _is_step(s.op) else s.op.name
+    def operator_name(span):
+        return short_name(span.name) if span.op is None or _is_step(span.op) else span.op.name
 
-    streams = sorted({(s.device, s.track) for s in gpu_spans})
-    label = {p: f'GPU {p[0]}, stream {p[1]}' if has_several_gpus else f'stream {p[1]}' for p in streams}
+    streams = sorted({(span.device, span.track) for span in gpu_spans})
+    label_of_stream = {
+        stream: f'GPU {stream[0]}, stream {stream[1]}' if has_several_gpus else f'stream {stream[1]}'
+        for stream in streams
+    }
 
-    def box(s):
-        return Box(s.start, s.end, short(s.name), color.get(name(s), OTHER), s.name)
+    def make_box(span):
+        return Box(span.start, span.end, short_name(span.name), color.get(operator_name(span), OTHER), span.name)
 
-    return {p: Row(label[p], [box(s) for s in gpu_spans if (s.device, s.track) == p]) for p in streams}
+    return {
+        stream: Row(
+            label_of_stream[stream], [make_box(span) for span in gpu_spans if (span.device, span.track) == stream]
+        )
+        for stream in streams
+    }
 
 
-def picture(
+def draw_step(
     profile,  # a `Profile`
     step=-1,  # index of the step
     arrows=16,  # draw arrows unless there are more launches
@@ -337,13 +367,13 @@ def picture(
     start, end = profile.steps[step]
     color = profile._colors()
     rows, lowest_row = _thread_rows(profile.spans, start, end, color)
-    gpu_spans = [s for s in profile.spans if s.kind == 'gpu' and _overlaps(s, start, end)]
+    gpu_spans = [span for span in profile.spans if span.kind == 'gpu' and _overlaps(span, start, end)]
     streams = _stream_rows(gpu_spans, color)
-    row_of_stream = {p: len(rows) + i for i, p in enumerate(streams)}
+    row_of_stream = {stream: len(rows) + i for i, stream in enumerate(streams)}
     launches = [
-        (lowest_row[s.call.track], s.call.start, row_of_stream[s.device, s.track], s.start)
-        for s in gpu_spans
-        if s.call and s.call.track in lowest_row and s.call.start >= start
+        (lowest_row[span.call.track], span.call.start, row_of_stream[span.device, span.track], span.start)
+        for span in gpu_spans
+        if span.call and span.call.track in lowest_row and span.call.start >= start
     ]
     drawn_launches = launches if len(launches) <= arrows and lowest_row else []
     panel = strip(rows + list(streams.values()), drawn_launches, width, start=start, end=end, max_label_width=110)
@@ -351,22 +381,23 @@ def picture(
     return Picture(panel, caption=caption)
 
 
-def _caption(seconds, on_gpu, with_arrows, mark):
+def _caption(seconds, on_gpu, has_arrows, mark):
     "Return the caption of a strip, which explains its colours and arrows"
     colors_text = (
         'a kernel has the colour of the operator that launched it' if on_gpu else 'an operator is above those it calls'
     )
-    arrows_text = 'arrows lead from a launch to its kernel; ' if with_arrows else ''
+    arrows_text = 'arrows lead from a launch to its kernel; ' if has_arrows else ''
     mark_text = f' [{mark}]' if mark else ''
-    return f"One step, {si(seconds, 's')}: {colors_text}; {arrows_text}the colours are those of the table.{mark_text}"
+    duration = format_si(seconds, 's')
+    return f'One step, {duration}: {colors_text}; {arrows_text}the colours are those of the table.{mark_text}'
 
 
-Profile.timeline = picture
+Profile.timeline = draw_step
 
 
 # The first call under the profiler is slow, so by default one call is a warm-up. The name of the machine is removed
 # from a trace.
-def _plan(steps, schedule):
+def _call_counts(steps, schedule):
     "Return how many calls are for (wait, warm-up, active)"
     if schedule is None:
         return 0, 1, steps
@@ -378,7 +409,7 @@ def _plan(steps, schedule):
 
 
 @contextlib.contextmanager
-def _silence():
+def _silence_profiler():
     "Suppress the messages of PyTorch's profiler when it starts and stops"
     os.environ.setdefault('KINETO_LOG_LEVEL', '99')
     with warnings.catch_warnings():
@@ -387,44 +418,50 @@ def _silence():
         yield
 
 
-def _trace(fn, args, kwargs, plan, shapes):
+def _record_trace(fn, args, kwargs, plan, shapes):
     "Return the trace of the active calls"
     import torch
-    from torch.profiler import ProfilerActivity as A
+    from torch.profiler import ProfilerActivity as Activity
 
     has_gpu = torch.cuda.is_available()
     wait, warmup, active = plan
-    with _silence(), tempfile.TemporaryDirectory() as folder:
+    with _silence_profiler(), tempfile.TemporaryDirectory() as folder:
         schedule = torch.profiler.schedule(wait=wait, warmup=warmup, active=active, repeat=1)
-        activities = [A.CPU] + ([A.CUDA] if has_gpu else [])
-        with torch.profiler.profile(activities=activities, schedule=schedule, record_shapes=shapes) as p:
+        activities = [Activity.CPU] + ([Activity.CUDA] if has_gpu else [])
+        with torch.profiler.profile(activities=activities, schedule=schedule, record_shapes=shapes) as profiler:
             for _ in range(sum(plan)):
                 fn(*args, **kwargs)
                 if has_gpu:
                     torch.cuda.synchronize()
-                p.step()
+                profiler.step()
         file = Path(folder) / 'trace.json'
-        p.export_chrome_trace(str(file))
+        profiler.export_chrome_trace(str(file))
         trace = json.loads(file.read_text(encoding='utf-8'))
-    return {k: v for k, v in trace.items() if k not in ('host_name', 'trace_id', 'traceName', 'distributedInfo')}
+    return {
+        key: value
+        for key, value in trace.items()
+        if key not in ('host_name', 'trace_id', 'traceName', 'distributedInfo')
+    }
 
 
-def slim(trace: dict) -> dict:
+def trim_trace(trace: dict) -> dict:
     "Return the parts of a trace that the table and the picture need, for a recording"
 
-    def select(d, keys):
-        return {k: d[k] for k in keys if k in d}
+    def select(data, keys):
+        return {key: data[key] for key in keys if key in data}
 
-    events = [e for e in trace['traceEvents'] if e.get('ph') == 'X' and e.get('cat') in _KIND_OF_CATEGORY]
-    zero = min((e['ts'] for e in events), default=0)
+    events = [
+        event for event in trace['traceEvents'] if event.get('ph') == 'X' and event.get('cat') in _KIND_OF_CATEGORY
+    ]
+    zero = min((event['ts'] for event in events), default=0)
 
-    def event(e):
-        args = select(e.get('args', {}), ('stream', 'device', 'correlation'))
-        fields = select(e, ('ph', 'cat', 'name', 'pid', 'tid', 'dur'))
-        return {**fields, 'ts': round(e['ts'] - zero, 3), 'args': args}
+    def trim_event(event):
+        args = select(event.get('args', {}), ('stream', 'device', 'correlation'))
+        fields = select(event, ('ph', 'cat', 'name', 'pid', 'tid', 'dur'))
+        return {**fields, 'ts': round(event['ts'] - zero, 3), 'args': args}
 
-    devices = [select(d, ('id', 'name')) for d in trace.get('deviceProperties', [])]
-    return dict(deviceProperties=devices, traceEvents=[event(e) for e in events])
+    devices = [select(data, ('id', 'name')) for data in trace.get('deviceProperties', [])]
+    return dict(deviceProperties=devices, traceEvents=[trim_event(event) for event in events])
 
 
 def profile(
@@ -433,19 +470,21 @@ def profile(
     steps=1,  # calls to profile, after a warm-up call
     schedule=None,  # (wait, warm-up, active) calls, instead of `steps`
     shapes=False,  # record the shapes of the operators' inputs in the trace
-    record=None,  # the name of a recording, which is shown where there is no GPU
+    record=None,  # name of a recording, which is shown without a GPU
     **kwargs,
 ) -> Profile:
     """Profile `fn(*args)` with PyTorch's profiler, on the CPU and, if there is one, on the GPU.
 
     profile(torch.nn.functional.gelu, x, steps=3)"""
-    plan = _plan(steps, schedule)
+    plan = _call_counts(steps, schedule)
     if record is None:
-        return Profile(_trace(fn, args, kwargs, plan, shapes))
+        return Profile(_record_trace(fn, args, kwargs, plan, shapes))
 
     def measure():
         if reason := no_gpu():
             raise Unavailable(reason)
-        return Profile(_trace(fn, args, kwargs, plan, shapes))
+        return Profile(_record_trace(fn, args, kwargs, plan, shapes))
 
-    return recorded(record, measure, fn, list(args), kwargs, list(plan), save=lambda p: slim(p.data), load=Profile)
+    return recorded(
+        record, measure, fn, list(args), kwargs, list(plan), save=lambda p: trim_trace(p.data), load=Profile
+    )

@@ -1,8 +1,8 @@
 """Profile with Proton, Triton's profiler: scopes with the time and rates of their kernels, and timelines inside
 kernels.
 
-A scope is a named part of a program. You can also give it the bytes that it must move and the operations that it must
-execute.
+A scope is a named part of a program. It may also have the bytes that it must move and the operations that it must
+execute, from which Proton computes rates.
 """
 
 import contextlib
@@ -16,16 +16,16 @@ from collections import defaultdict
 from pathlib import Path
 
 from ..draw import Picture
-from .isolate import pack, program, search_path
-from .show import brief, short, si
+from .isolate import extract_program, pickle_arguments, search_path
+from .show import format_si, short_name, truncate_middle
 from .strip import Box, Row, colors, strip
 from ..bench.recording import Unavailable, no_gpu, recorded
 from ..support.tables import CellText, Share, Table
 
 
 # Proton writes a tree as JSON: a frame has metrics and children; a list of GPUs follows. Kernels have times. The bytes
-# and operations of a scope are the values given to it per entry, or else the sums over its children. So values that are
-# given both to a scope and to its kernels do not count twice. Early versions wrote `Time (ns)` and `Count`,
+# and operations of a scope are those that the program passes per entry, or else the sums over its children. So values
+# that are passed both for a scope and for its kernels do not count twice. Early versions wrote `Time (ns)` and `Count`,
 # later ones `time (ns)` and `count`.
 _SECONDS_OF_UNIT = {'ns': 1e-9, 'us': 1e-6, 'ms': 1e-3, 's': 1.0}
 _METADATA_SCOPE = '__proton_launch_metadata'  # of kernels that only compute the metrics of a launch
@@ -37,35 +37,35 @@ class Node:
     def __init__(self, data):
         self.name = data['frame']['name']
         self.metrics = self._parse_metrics(data['metrics'])
-        self.children = [c for c in map(Node, data['children']) if c.name != _METADATA_SCOPE]
+        self.children = [child for child in map(Node, data['children']) if child.name != _METADATA_SCOPE]
         self.is_kernel = 'time' in self.metrics and not data['children']
-        self.seconds = self.metrics.get('time', 0.0) + sum(c.seconds for c in self.children)
-        self.count = int(self.metrics.get('count', 0)) + sum(c.count for c in self.children)
-        self.flops = self._sum_metrics('flops') or sum(c.flops for c in self.children)
-        self.bytes = self._sum_metrics('bytes') or sum(c.bytes for c in self.children)
+        self.seconds = self.metrics.get('time', 0.0) + sum(child.seconds for child in self.children)
+        self.count = int(self.metrics.get('count', 0)) + sum(child.count for child in self.children)
+        self.flops = self._sum_metrics('flops') or sum(child.flops for child in self.children)
+        self.bytes = self._sum_metrics('bytes') or sum(child.bytes for child in self.children)
 
     @staticmethod
     def _parse_metrics(data):
         "Return {name in lower case: value}, with times in seconds"
         metrics = {}
-        for k, v in data.items():
-            m = re.match(r'([\w]+)(?: \((\w+)\))?', k.lower())
-            if isinstance(v, (int, float)):
-                metrics[m[1]] = v * _SECONDS_OF_UNIT.get(m[2], 1)
+        for label, value in data.items():
+            match = re.match(r'([\w]+)(?: \((\w+)\))?', label.lower())
+            if isinstance(value, (int, float)):
+                metrics[match[1]] = value * _SECONDS_OF_UNIT.get(match[2], 1)
         return metrics
 
     def _sum_metrics(self, name):
         "Return the sum of the metrics `name`, `name8`, `name16`, ..., one per precision"
-        return sum(v for k, v in self.metrics.items() if re.fullmatch(rf'{name}(8|16|32|64)?', k))
+        return sum(value for metric, value in self.metrics.items() if re.fullmatch(rf'{name}(8|16|32|64)?', metric))
 
     def __getitem__(self, name):
         "Return a scope or kernel inside this one, by its (short) name"
-        for c in self.children:
-            if name in (c.name, short(c.name)):
-                return c
+        for child in self.children:
+            if name in (child.name, short_name(child.name)):
+                return child
             with contextlib.suppress(KeyError):
-                return c[name]
-        names = ', '.join(short(c.name) for c in self.children) or 'nothing'
+                return child[name]
+        names = ', '.join(short_name(child.name) for child in self.children) or 'nothing'
         raise KeyError(f'{self.name} has no {name!r} in it; it has {names}')
 
 
@@ -79,31 +79,36 @@ class Tree:
     def __getitem__(self, name):
         return self.root[name]
 
-    def plain(self) -> list:
+    def to_json(self) -> list:
         "Return the tree as data for JSON"
         return self.data
 
     def table(self) -> Table:
         "Return a table with one row per scope and kernel, indented by depth"
-        head = ['<scope or kernel', 'kernels', 'GPU time', 'share', 'memory', 'arithmetic']
-        title = f"{si(self.root.seconds, 's')} on the GPU"
+        header = ['<scope or kernel', 'kernels', 'GPU time', 'share', 'memory', 'arithmetic']
+        title = f"{format_si(self.root.seconds, 's')} on the GPU"
         note = f'[{self.mark}]' if self.mark else ''
-        return Table(head, self._rows(self.root, 0), title=title, note=note)
+        return Table(header, self._rows(self.root, 0), title=title, note=note)
 
     def _rows(self, node, depth):
         "Return the rows of the children of a node, the longest first, each followed by the rows of its children"
         rows = []
-        for n in sorted(node.children, key=lambda c: -c.seconds):
-            if n.seconds or n.children:
-                name = CellText(brief(short(n.name)) if n.is_kernel else n.name, n.name, depth=depth)
-                share = Share(n.seconds / (self.root.seconds or 1))
-                rows += [[name, n.count, si(n.seconds, 's'), share, *self._rates(n)], *self._rows(n, depth + 1)]
+        for child in sorted(node.children, key=lambda c: -c.seconds):
+            if child.seconds or child.children:
+                name = CellText(
+                    truncate_middle(short_name(child.name)) if child.is_kernel else child.name, child.name, depth=depth
+                )
+                share = Share(child.seconds / (self.root.seconds or 1))
+                rows += [
+                    [name, child.count, format_si(child.seconds, 's'), share, *self._rates(child)],
+                    *self._rows(child, depth + 1),
+                ]
         return rows
 
     @staticmethod
-    def _rates(n):
-        rates = ((n.bytes, 'B/s'), (n.flops, 'FLOP/s'))
-        return [si(x / n.seconds, unit) if x and n.seconds else '' for x, unit in rates]
+    def _rates(node):
+        rates = ((node.bytes, 'B/s'), (node.flops, 'FLOP/s'))
+        return [format_si(amount / node.seconds, unit) if amount and node.seconds else '' for amount, unit in rates]
 
     def __repr__(self):
         return repr(self.table())
@@ -117,7 +122,7 @@ class Tree:
 # picture of a block begins at its start, because the clocks of different SMs differ.
 #
 # Limits: each record costs some tens of cycles, and the compiler may move instructions into or out of a scope.
-_CORE = re.compile(r'(?P<kernel>.*) Core(?P<sm>\d+) CTA(?P<block>\d+)$')
+_BLOCK = re.compile(r'(?P<kernel>.*) Core(?P<sm>\d+) CTA(?P<block>\d+)$')
 _WARP = re.compile(r'warp (?P<warp>\d+) \(line (?P<line>\d+)\)')
 
 
@@ -126,88 +131,99 @@ class Timeline:
 
     def __init__(self, data, mark=''):  # data: the Chrome trace that Proton wrote
         self.data, self.mark, self.marks = data, mark, []
-        for e in data['traceEvents']:
-            core, warp = _CORE.match(str(e['pid'])), _WARP.match(str(e['tid']))
-            if not core or not warp:
+        for event in data['traceEvents']:
+            block_match, warp_match = _BLOCK.match(str(event['pid'])), _WARP.match(str(event['tid']))
+            if not block_match or not warp_match:
                 continue
-            mhz = e['args'].get('Frequency (MHz)', 1000.0)
-            warp_and_line = {k: int(v) for k, v in warp.groupdict().items()}
-            location = dict(kernel=core['kernel'], block=int(core['block']), **warp_and_line)
-            self.marks.append(dict(location, name=e['name'], start=e['ts'] * mhz, cycles=round(e['dur'] * mhz)))
+            mhz = event['args'].get('Frequency (MHz)', 1000.0)
+            warp_and_line = {name: int(text) for name, text in warp_match.groupdict().items()}
+            location = dict(kernel=block_match['kernel'], block=int(block_match['block']), **warp_and_line)
+            self.marks.append(
+                dict(location, name=event['name'], start=event['ts'] * mhz, cycles=round(event['dur'] * mhz))
+            )
         if not self.marks:
             hint = 'put `with pl.scope("name"):` around some of its lines, where pl is triton.profiler.language'
             raise ValueError(f'the kernel recorded no scopes: {hint}')
 
-    def plain(self):
+    def to_json(self):
         "Return the marks as data for JSON, in the same format as `data`"
 
-        def slim(e):
+        def trim_event(event):
             return {
-                **{k: e[k] for k in ('name', 'ts', 'dur', 'pid', 'tid')},
-                'args': {k: v for k, v in e['args'].items() if k.startswith('Freq')},
+                **{key: event[key] for key in ('name', 'ts', 'dur', 'pid', 'tid')},
+                'args': {key: value for key, value in event['args'].items() if key.startswith('Freq')},
             }
 
-        return dict(traceEvents=[slim(e) for e in self.data['traceEvents']])
+        return dict(traceEvents=[trim_event(event) for event in self.data['traceEvents']])
 
     @property
     def blocks(self) -> list:  # of ints
         "The blocks that recorded scopes"
-        return sorted({m['block'] for m in self.marks})
+        return sorted({mark['block'] for mark in self.marks})
 
     @property
     def names(self) -> list:
         "The names of the scopes, in the order of their lines"
-        return list(dict.fromkeys(m['name'] for m in sorted(self.marks, key=lambda m: (m['line'], m['start']))))
+        return list(
+            dict.fromkeys(mark['name'] for mark in sorted(self.marks, key=lambda mark: (mark['line'], mark['start'])))
+        )
 
     def table(self) -> Table:
         "Return a table of scopes: entries per warp, cycles per entry, and their percentage of the time of the warps"
-        warps = defaultdict(list)
-        for m in self.marks:
-            warps[m['block'], m['warp']].append(m)
+        marks_of_warp = defaultdict(list)
+        for mark in self.marks:
+            marks_of_warp[mark['block'], mark['warp']].append(mark)
         total_cycles = sum(
-            max(m['start'] + m['cycles'] for m in w) - min(m['start'] for m in w) for w in warps.values()
+            max(mark['start'] + mark['cycles'] for mark in warp_marks) - min(mark['start'] for mark in warp_marks)
+            for warp_marks in marks_of_warp.values()
         )
-        color = colors(self.names)
+        color_of_scope = colors(self.names)
         rows = []
-        for n in self.names:
-            cycles = [m['cycles'] for m in self.marks if m['name'] == n]
-            spread = [f'{x:,.0f}' for x in (sum(cycles) / len(cycles), min(cycles), max(cycles))]
+        for name in self.names:
+            cycles = [mark['cycles'] for mark in self.marks if mark['name'] == name]
+            spread = [f'{value:,.0f}' for value in (sum(cycles) / len(cycles), min(cycles), max(cycles))]
             rows.append(
                 [
-                    CellText(n, color=color[n]),
-                    f'{len(cycles) / len(warps):.3g}',
+                    CellText(name, color=color_of_scope[name]),
+                    f'{len(cycles) / len(marks_of_warp):.3g}',
                     *spread,
                     Share(sum(cycles) / total_cycles),
                 ]
             )
-        title = f"{self.marks[0]['kernel']}: {len(self.blocks)} blocks, {len(warps)} warps"
-        head = ['<scope', 'times a warp', 'cycles', 'least', 'most', 'of the warp']
-        return Table(head, rows, title=title, note=f'[{self.mark}]' if self.mark else '')
+        title = f"{self.marks[0]['kernel']}: {len(self.blocks)} blocks, {len(marks_of_warp)} warps"
+        header = ['<scope', 'times a warp', 'cycles', 'least', 'most', 'of the warp']
+        return Table(header, rows, title=title, note=f'[{self.mark}]' if self.mark else '')
 
     def picture(self, block=None, max_warps=8) -> Picture:  # block: by default, the first
         "Draw the warps of one block; raises `ValueError` for a block that recorded no scopes"
         block = self.blocks[0] if block is None else block
-        block_marks = [m for m in self.marks if m['block'] == block]
+        block_marks = [mark for mark in self.marks if mark['block'] == block]
         if not block_marks:
             raise ValueError(f'block {block} recorded no scopes; those that did: {self.blocks}')
-        warps = sorted({m['warp'] for m in block_marks})[:max_warps]
-        rows = [r for w in warps for r in self._warp_rows([m for m in block_marks if m['warp'] == w], block_marks)]
+        warps = sorted({mark['warp'] for mark in block_marks})[:max_warps]
+        rows = [
+            row
+            for warp in warps
+            for row in self._warp_rows([mark for mark in block_marks if mark['warp'] == warp], block_marks)
+        ]
         panel = strip(rows, title=f"{block_marks[0]['kernel']}, block {block}", unit='cycles')
-        mark = f' [{self.mark}]' if self.mark else ''
-        return Picture(panel, caption=f'Clock cycles from the first mark of the block on.{mark}')
+        recording = f' [{self.mark}]' if self.mark else ''
+        return Picture(panel, caption=f'Clock cycles from the first mark of the block on.{recording}')
 
     def _warp_rows(self, marks, block_marks):
         "Return one row per source line with a scope; the first row has the name of the warp"
-        color = colors(self.names)
-        zero = min(m['start'] for m in block_marks)
+        color_of_scope = colors(self.names)
+        block_start = min(mark['start'] for mark in block_marks)
 
-        def box(m):
-            start = m['start'] - zero
-            return Box(start, start + m['cycles'], m['name'], color[m['name']])
+        def make_box(mark):
+            start = mark['start'] - block_start
+            return Box(start, start + mark['cycles'], mark['name'], color_of_scope[mark['name']])
 
-        lines = sorted({m['line'] for m in marks})
+        lines = sorted({mark['line'] for mark in marks})
         labels = [f"warp {marks[0]['warp']}", *[''] * (len(lines) - 1)]
-        return [Row(label, [box(m) for m in marks if m['line'] == n]) for label, n in zip(labels, lines)]
+        return [
+            Row(label, [make_box(mark) for mark in marks if mark['line'] == line]) for label, line in zip(labels, lines)
+        ]
 
     def __repr__(self):
         return repr(self.table())
@@ -225,10 +241,10 @@ def _profiler():
     if reason := no_gpu():
         raise Unavailable(f'{reason} for Proton to profile')
     try:
-        import triton.profiler as p
+        import triton.profiler as profiler
     except ImportError as e:
-        raise Unavailable(f'Triton and its profiler are not here ({e}): pip install triton') from None
-    return p
+        raise Unavailable(f'Triton and its profiler are not installed ({e}): pip install triton') from None
+    return profiler
 
 
 @contextlib.contextmanager
@@ -298,12 +314,12 @@ class Session:
         pl.enable_semantic('triton')
         return dict(data='trace', backend='instrumentation')
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, error_type, error, traceback):
         global _session
         _session = None
         with self.folder, _explain_busy():
             if error is None:
-                self._wait()
+                self._synchronize()
             self.profiler.finalize(self.id)
             file = next(Path(self.folder.name).glob('profile*'), None)
             text = file.read_text(encoding='utf-8') if file else ''
@@ -313,7 +329,7 @@ class Session:
             raise ValueError(f"Proton recorded no kernel{' with scopes in it' if self.inside else ''}")
         self.result = (Timeline if self.inside else Tree)(json.loads(text))
 
-    def _wait(self):
+    def _synchronize(self):
         import torch
 
         torch.cuda.synchronize()
@@ -344,13 +360,15 @@ with open({out!r}, 'w', encoding='utf-8') as _f: _j.dump(_result.data, _f)
 def _profile_in_process(fn, args, kwargs, inside, hook):
     "Run `proton` in another process, and return its result"
     with tempfile.TemporaryDirectory() as folder:
-        source, name = program(fn)
+        source, name = extract_program(fn)
         files = {name: f'{folder}/{name}' for name in ('args', 'out')}
         script = Path(folder, 'profiled.py')
-        Path(files['args']).write_bytes(pack(args, kwargs))
+        Path(files['args']).write_bytes(pickle_arguments(args, kwargs))
         driver = _PROCESS_SCRIPT.format(**files, name=name, inside=inside, hook=hook)
         script.write_text(f'{source}\n{driver}', encoding='utf-8')
-        env = {k: v for k, v in os.environ.items() if k != 'GRIDSTRIDE_RECORD'} | dict(PYTHONPATH=search_path())
+        env = {name: value for name, value in os.environ.items() if name != 'GRIDSTRIDE_RECORD'} | dict(
+            PYTHONPATH=search_path()
+        )
         result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=env)
         if result.returncode:
             output = (result.stdout + result.stderr)[-1500:]
@@ -363,7 +381,7 @@ def proton(
     *args,  # for `fn`, like `kwargs`
     inside=False,  # profile the scopes inside kernels
     hook=True,  # take flops and bytes from a kernel's `launch_metadata`
-    record=None,  # the name of a recording, which is shown where Proton cannot run
+    record=None,  # name of a recording, which is shown if Proton cannot run
     **kwargs,
 ):
     """Profile `fn(*args)` with Proton; return a `Tree` or, with `inside`, a `Timeline`. Without `fn`, return a
@@ -380,13 +398,15 @@ def proton(
         if not inside:  # a kernel that records scopes is compiled separately
             fn(*args, **kwargs)
         try:
-            with Session(inside, hook) as s:
+            with Session(inside, hook) as session:
                 fn(*args, **kwargs)
         except ProfilerBusy:
             return _profile_in_process(fn, args, kwargs, inside, hook)
-        return s.result
+        return session.result
 
     if record is None:
         return measure()
-    parts = (fn, list(args), kwargs, inside)
-    return recorded(record, measure, *parts, save=lambda r: r.plain(), load=Timeline if inside else Tree)
+    key_parts = (fn, list(args), kwargs, inside)
+    return recorded(
+        record, measure, *key_parts, save=lambda result: result.to_json(), load=Timeline if inside else Tree
+    )

@@ -1,8 +1,9 @@
 "Pages of Nsight Compute in small, the command that makes them, and what may go wrong."
 import pytest
 from gridstride.prof import counters
-from gridstride.prof.counters import command, ncu, error_from_output
-from gridstride.prof.ncu_report import Kernel, Line, Metric, Ncu, details, from_plain, lines, raw
+from gridstride.prof.counters import error_from_output, ncu, ncu_command
+from gridstride.prof.ncu_report import (Kernel, Line, Metric, Ncu, parse_details, parse_raw_metrics,
+                                        parse_source_lines, report_from_json)
 from gridstride.bench.recording import Unavailable
 
 HEAD = ('"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid '
@@ -30,7 +31,7 @@ SOURCE = '''"File Path","/tmp/k.cu"
 
 
 @pytest.fixture
-def kernel(): return details(PAGE)[0]
+def kernel(): return parse_details(PAGE)[0]
 
 
 def test_metrics_are_found_by_name_and_by_section(kernel):
@@ -51,7 +52,7 @@ def test_rules_belong_to_the_section_above_them(kernel):
     assert kernel.rules[0].text == 'Memory is busier, "much" busier'
 
 
-def test_a_page_without_a_table_has_no_kernels(): assert details('==WARNING== No kernels were profiled.') == {}
+def test_a_page_without_a_table_has_no_kernels(): assert parse_details('==WARNING== No kernels were profiled.') == {}
 
 
 def test_flops_and_bytes_are_sums_of_what_was_read(kernel):
@@ -63,7 +64,7 @@ def test_flops_and_bytes_are_sums_of_what_was_read(kernel):
 
 
 def test_raw_metrics_are_those_with_ncus_names_and_a_value():
-    got = raw('"ID","Kernel Name","dram__bytes.sum","gpu__time_duration.sum","launch__uses"\n'
+    got = parse_raw_metrics('"ID","Kernel Name","dram__bytes.sum","gpu__time_duration.sum","launch__uses"\n'
               '"","","byte","ns","",\n"0","add","1,024","31200",""\n')
     assert {n: (m.value, m.unit) for n, m in got[0].items()} == {
         'dram__bytes.sum': (1024, 'byte'), 'gpu__time_duration.sum': (31200, 'ns')}
@@ -71,30 +72,30 @@ def test_raw_metrics_are_those_with_ncus_names_and_a_value():
 
 def test_lines_are_the_sums_and_not_the_instructions():
     counts = {'# Samples': 34, 'Instructions Executed': 1024, 'stall_barrier': 2}
-    assert lines(SOURCE) == [('add(int)', [Line(4, 'x[i] = y[i];', 34, counts)])]
+    assert parse_source_lines(SOURCE) == [('add(int)', [Line(4, 'x[i] = y[i];', 34, counts)])]
 
 
 def test_a_report_shows_bank_conflicts_and_survives_being_kept(kernel):
-    kernel.lines = lines(SOURCE)[0][1]
+    kernel.lines = parse_source_lines(SOURCE)[0][1]
     kernel.lines[0].counters['L1 Wavefronts Shared Excessive'] = 4063232
     r = Ncu([kernel], '2025.3.1', ['ncu does not know the metric x'])
     assert (r['add']['Duration'], r['Duration'], r[0].block) == (31.2, 31.2, '(32, 32, 1)')
     assert 'bank conflicts' in repr(r) and '4,063,232' in repr(r) and '66%' in repr(r)
-    again = from_plain(r.plain(), mark='recorded on an NVIDIA H100')
+    again = report_from_json(r.to_json(), mark='recorded on an NVIDIA H100')
     assert repr(again).replace('\n[recorded on an NVIDIA H100]', '') == repr(r) and again.plain() == r.plain()
 
 
 def test_the_command_of_a_set():
     want = ['ncu', '--clock-control', 'none', '-f', '-o', 'r', '--set', 'basic', 'k']
-    assert command('ncu', 'r', ['k'], 'basic', (), False, False, None, 0, None) == want
-    asked = command('ncu', 'r', ['k'], 'basic', (), False, False, None, 0, None,
+    assert ncu_command('ncu', 'r', ['k'], 'basic', (), False, False, None, 0, None) == want
+    asked = ncu_command('ncu', 'r', ['k'], 'basic', (), False, False, None, 0, None,
                     ['--cache-control', 'none', '--clock-control', 'base'])
     assert (asked[:5] == ['ncu', '--cache-control', 'none', '--clock-control', 'base']
             and 'none' not in asked[5:]), 'the clock is left alone unless ncu is to hold it'
 
 
 def test_the_command_of_sections_metrics_lines_and_some_launches():
-    got = command('ncu', 'r', ['k'], ['Occupancy'], ['dram__bytes.sum'], True, True, 'add', 2, 1)
+    got = ncu_command('ncu', 'r', ['k'], ['Occupancy'], ['dram__bytes.sum'], True, True, 'add', 2, 1)
     assert ' '.join(got[6:]) == (
         '--profile-from-start off --section Occupancy --section SourceCounters --import-source yes --source-folders . '
         '--metrics dram__bytes.sum,gpu__time_duration.sum --kernel-name regex:add --launch-skip 2 --launch-count 1 k')
@@ -119,7 +120,7 @@ def test_what_the_program_printed_last_is_shown():
 
 def test_without_a_gpu_it_is_unavailable(monkeypatch):
     monkeypatch.setattr(counters, 'no_gpu', lambda: 'no GPU is here')
-    with pytest.raises(Unavailable, match='no GPU is here'): ncu(details)
+    with pytest.raises(Unavailable, match='no GPU is here'): ncu(parse_details)
     with pytest.raises(FileNotFoundError, match='nowhere.py .*file.*source'): ncu('nowhere.py')
 
 

@@ -1,6 +1,6 @@
 "Figures with units, and readable names."
 import pytest
-from gridstride.prof.show import brief, short, si
+from gridstride.prof.show import format_si, short_name, truncate_middle
 
 NAMES = {
     'void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous '
@@ -34,12 +34,13 @@ LONG = ('sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x64x8_stage3_warpsize2
         (1000, 'B', '1.00 kB'),
     ],
 )
-def test_three_digits_and_a_prefix(x, unit, want): assert si(x, unit) == want
+def test_three_digits_and_a_prefix(x, unit, want): assert format_si(x, unit) == want
 
 
 @pytest.mark.parametrize('full,want', NAMES.items(), ids=NAMES.values())
-def test_names_lose_types_arguments_and_namespaces(full, want): assert short(full) == want
+def test_names_lose_types_arguments_and_namespaces(full, want): assert short_name(full) == want
 
 
 def test_long_names_lose_their_middle():
-    assert (brief(LONG, 30), len(brief(LONG)), brief('tri')) == ('sm80_xmma_gemm_f32f…_5x_cublas', 56, 'tri')
+    assert truncate_middle(LONG, 30) == 'sm80_xmma_gemm_f32f…_5x_cublas'
+    assert len(truncate_middle(LONG)) == 56 and truncate_middle('tri') == 'tri'

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from gridstride.prof.trace import Profile, groups, profile, slim, spans
+from gridstride.prof.trace import Profile, group_by_operator, parse_spans, profile, trim_trace
 
 
 def event(cat, name, ts, dur, tid=1, **args):
@@ -24,7 +24,7 @@ SMALL = dict(traceEvents=[
 
 
 @pytest.fixture
-def found(): return {s.name: s for s in spans(SMALL)}
+def found(): return {s.name: s for s in parse_spans(SMALL)}
 
 
 def test_an_operators_own_time_is_what_its_inner_ones_leave(found):
@@ -38,11 +38,11 @@ def test_a_kernel_belongs_to_the_operator_that_launched_it(found):
 
 
 def test_a_trace_without_events_is_refused():
-    with pytest.raises(ValueError, match='operators'): spans(dict(traceEvents=[]))
+    with pytest.raises(ValueError, match='operators'): parse_spans(dict(traceEvents=[]))
 
 
 def test_groups_are_by_time_on_the_gpu():
-    g = groups(spans(SMALL))
+    g = group_by_operator(parse_spans(SMALL))
     assert [(o.name, o.count, list(o.kernels)) for o in g] == [
         ('aten::mm', 1, ['gemm']), ('tri', 1, ['tri']), ('cudaDeviceSynchronize', 1, []), ('aten::linear', 1, [])]
     assert [o.gpu for o in g] == pytest.approx([1e-4, 2e-5, 0, 0])
@@ -74,9 +74,9 @@ def counts(p): return [(g.name, g.count) for g in p.groups]
 
 
 def test_what_a_recording_keeps_gives_the_same_table(here):
-    again = Profile(slim(here.data), mark='recorded somewhere')
+    again = Profile(trim_trace(here.data), mark='recorded somewhere')
     assert counts(again) == counts(here) and 'recorded somewhere' in repr(again)
-    assert len(json.dumps(slim(here.data))) < len(json.dumps(here.data))
+    assert len(json.dumps(trim_trace(here.data))) < len(json.dumps(here.data))
 
 
 def test_a_trace_can_be_saved_for_a_viewer(here, tmp_path):

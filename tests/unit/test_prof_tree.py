@@ -68,7 +68,7 @@ def inside(): return Timeline(dict(traceEvents=[mark(n, s+50*w, d, w, l) for w i
 def test_marks_are_cycles_of_each_scope(inside):
     assert (inside.names, inside.blocks) == (['kernel', 'load', 'dot'], [0])
     assert [str(o) for o in inside.table().rows[1]] == ['load', '2', '250', '200', '300', '50%']
-    assert repr(Timeline(inside.plain())) == repr(inside)
+    assert repr(Timeline(inside.to_json())) == repr(inside)
 
 
 def test_missing_marks_are_reported(inside):
