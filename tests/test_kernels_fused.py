@@ -187,7 +187,8 @@ def test_rows_beyond_the_registers(tuned):
     "What a thread cannot hold is read again, and summed in memory"
     tuned(_MAX_THREAD_VECTORS=1, _MIN_THREADS=32, _NORM_FORWARD={4: (1, 0)}, _NORM_BACKWARD={4: (32, 4, 2)},
           _next_pow2=lambda n, lowest, highest: lowest)
-    assert 'VECS_PER_THREAD = 1,' in calls.norm_calls('float32', 3, 500, 4, calls.Norm(0, 0, 0, 0), 1e-6, H100)[0].src
+    norm = calls.Norm(0, 0, 0, 0)
+    assert 'VECS_PER_THREAD = 1,' in calls.norm_launches('float32', 3, 500, 4, norm, 1e-6, H100)[0].src
     x, r, w, b, *dys = elements((20, 500), (20, 500), (500,), (500,), (20, 500), (20, 500))
     same(rms_norm, of_torch('rms_norm'), [x, w])
     same(lambda x, r, w, b: layer_norm(x, w, b, r), with_residual(of_torch('layer_norm')), [x, r, w, b], dys=dys)
@@ -202,7 +203,7 @@ def test_blocks_that_stay_go_round(tuned, monkeypatch):
             monkeypatch.setattr(f'gridstride.kernels.fused.{module}.this_device', lambda: Device(2, hopper))
         tuned(_NORM_BACKWARD={4: (64, 16, 2)}, _REGISTERS_PER_SM=128*128, _BIAS_GELU_BACKWARD={4: (32, 2, 1)})
         how, on = calls.Norm(False, True, False, False), Device(2, hopper)
-        (first, *_), parts = calls.norm_backward_calls('float32', 75, 64, 4, how, True, on)
+        (first, *_), parts = calls.norm_backward_launches('float32', 75, 64, 4, how, True, on)
         assert f'PIPELINED = {int(hopper)},' in first.src and parts == 2
         all_are_right(every_tool(x))
 
@@ -285,8 +286,8 @@ def test_a_second_derivative_is_refused():
 def test_a_source_is_what_is_launched(name):
     "The source that lessons show is compiled unchanged, below its types and constants"
     how, drops = calls.Norm(True, True, True, True), calls.Dropout(.1, 3)
-    launched = [*calls.gelu_calls('float32', 2**26, 4, False, H100),
-                *calls.norm_calls('float32', 9, 64, 4, how, 1e-5, H100),
-                *calls.bias_gelu_backward_calls('bfloat16', 9, 64, 8, True, drops, H100)[0],
-                *calls.norm_backward_calls('bfloat16', 9, 64, 8, how, True, H100)[0]]
+    launched = [*calls.gelu_launches('float32', 2**26, 4, False, H100),
+                *calls.norm_launches('float32', 9, 64, 4, how, 1e-5, H100),
+                *calls.bias_gelu_backward_launches('bfloat16', 9, 64, 8, True, drops, H100)[0],
+                *calls.norm_backward_launches('bfloat16', 9, 64, 8, how, True, H100)[0]]
     assert any(source(name) in c.src for c in launched)

@@ -84,9 +84,9 @@ def test_types_and_reductions(dtype):
 def small(monkeypatch):
     "Parts so small that short rows need a cluster"
     monkeypatch.setitem(losses.SINGLE_PASS, 'block_bytes', 128)
-    losses.single_pass_call.cache_clear()
+    losses.single_pass_launch.cache_clear()
     yield
-    losses.single_pass_call.cache_clear()
+    losses.single_pass_launch.cache_clear()
 
 
 @pytest.mark.slow
@@ -95,7 +95,7 @@ def test_a_cluster_has_a_row(dtype, small, order):
     "The last blocks of a cluster may have few logits, or none; targets are in different blocks"
     width = 8*33 + 3 if dtype is torch.float32 else 16*33 + 3
     x, target = logits(6, width, dtype)
-    assert losses.single_pass_call(losses._loss_problem(x, -100, True), H100).cluster == (1, 8, 1)
+    assert losses.single_pass_launch(losses._loss_problem(x, -100, True), H100).cluster == (1, 8, 1)
     target[2:] = torch.tensor([0, width//2, width-1, width//8])
     for in_place in (False, True): is_right(x, target, in_place=in_place)
 
@@ -116,10 +116,10 @@ def test_a_slice_that_begins_between():
 def test_two_passes_without_a_cluster(monkeypatch):
     monkeypatch.setattr(losses, 'this_device', lambda: Device(3, False))
     monkeypatch.setattr(losses, '_ROW_BYTES_PER_BLOCK', 2**9)             # several blocks for a row of gradients
-    losses.gradients_call.cache_clear()
+    losses.gradients_launch.cache_clear()
     is_right(*logits(5, 200), 'mean', in_place=True)
     is_right(*logits(4, 600), 'sum')
-    losses.gradients_call.cache_clear()
+    losses.gradients_launch.cache_clear()
 
 
 @pytest.mark.slow

@@ -235,13 +235,14 @@ def test_a_matrix_is_dequantized_by_a_kernel(kind, dtype, group, rows, columns, 
 
 def test_a_product_is_chosen_by_its_estimate():
     "Few rows are memory-bound; many fill the tensor cores; without wgmma there is no mixed-input GEMM"
-    h100 = partial(mixed.choose, 'int4', rows=14336, columns=4096, gpu=H100)
-    assert h100(8) == h100(16) == 'matvec' and mixed.choose('int4', 16, 4096, 14336, H100) != 'matvec'
+    h100 = partial(mixed.choose_method, 'int4', rows=14336, columns=4096, gpu=H100)
+    assert h100(8) == h100(16) == 'matvec' and mixed.choose_method('int4', 16, 4096, 14336, H100) != 'matvec'
     assert h100(128).BN == 128 and h100(256).BN == 256
-    assert mixed.choose('nf4', 4096, 768, 768, H100) == 'unpack'
-    older = partial(mixed.choose, 'int4', rows=14336, columns=4096, gpu=Device(108, False))
+    assert mixed.choose_method('nf4', 4096, 768, 768, H100) == 'unpack'
+    older = partial(mixed.choose_method, 'int4', rows=14336, columns=4096, gpu=Device(108, False))
     assert [older(n) for n in (1, 64, 65)] == ['matvec', 'matvec', 'unpack']
-    assert all(mixed.choose(kind, n, rows, columns, H100) for kind in ('int8', 'nf4', 'fp8') for n in (1, 17, 300, 5000)
+    choose = mixed.choose_method
+    assert all(choose(kind, n, rows, columns, H100) for kind in ('int8', 'nf4', 'fp8') for n in (1, 17, 300, 5000)
                for rows, columns in ((1, 8), (70, 128), (50257, 768)))
 
 
@@ -253,7 +254,7 @@ def test_three_stages_of_each_tile_fit(kind, group):
 
 def test_the_kernels_of_all_batches_are_few():
     "Rows of x are counted in eights, of which there are 1, 2, 4 or 8; up to four come by copies"
-    of = partial(calls.matvec_calls, 'int4', 'bfloat16', 128)
+    of = partial(calls.matvec_launches, 'int4', 'bfloat16', 128)
     every = [of(n, 4096, 4096, False, False, H100) for n in range(1, calls.MAX_ROWS + 1)]
     assert sorted(map({c.src: c.name for c, in every}.get, {c.src for c, in every})) == \
         ['multiply_packed']*4 + ['multiply_streamed']
@@ -262,12 +263,12 @@ def test_the_kernels_of_all_batches_are_few():
 def test_bulk_copies_load_a_matrix_if_x_leaves_space_for_them():
     "A long x, many rows of it and kinds that win nothing are multiplied the other way, and all on other GPUs"
     def name(kind, batch, columns, on=H100):
-        return calls.matvec_calls(kind, 'bfloat16', 'row', batch, 64, columns, False, False, on)[0].name
+        return calls.matvec_launches(kind, 'bfloat16', 'row', batch, 64, columns, False, False, on)[0].name
     assert name('int4', 1, 28672) == name('int4', 4, 8192) == name('nf4', 1, 8192) == 'multiply_streamed'
     others = [name('int4', 4, 28672), name('int4', 5, 128), name('int8', 1, 128)]
     assert {*others, name('int4', 1, 128, Device(108, False))} == {'multiply_packed'}
     for batch in (1, 4):
-        c, = calls.matvec_calls('int4', 'bfloat16', 32, batch, 64, 8192, False, True, H100)
+        c, = calls.matvec_launches('int4', 'bfloat16', 32, batch, 64, 8192, False, True, H100)
         assert c.shared <= 227*1024 - 1024
 
 

@@ -67,13 +67,13 @@ def small(monkeypatch):
     few |= dict.fromkeys(('_ROW_BYTES_PER_BLOCK', '_MAX_SMEM_BYTES', '_MAX_SMEM_BYTES_BEFORE_HOPPER',
                            '_SPLIT_BYTES'), 2**10)
     for name, value in few.items(): monkeypatch.setattr(softmaxes, name, value)
-    softmaxes.softmax_calls.cache_clear()
+    softmaxes.softmax_launches.cache_clear()
     yield monkeypatch
-    softmaxes.softmax_calls.cache_clear()
+    softmaxes.softmax_launches.cache_clear()
 
 
 def calls(width, of='softmax', on=None):
-    return softmaxes.softmax_calls(of, 'float32', 3, width, 4, False, on or softmaxes.this_device())[0]
+    return softmaxes.softmax_launches(of, 'float32', 3, width, 4, False, on or softmaxes.this_device())[0]
 
 
 @pytest.mark.slow

@@ -48,7 +48,7 @@ def cross_entropy_is_right(widths=WIDTHS, dtypes=tuple(NEAR)):
                 if why := case(*logits(5, width, dtype), reduction, in_place):
                     yield f'{width} {dtype} {reduction}: {why}'
         problem = losses._loss_problem(logits(5, width, torch.float32)[0], -100, True)
-        call = losses.single_pass_call(problem, losses.this_device())
+        call = losses.single_pass_launch(problem, losses.this_device())
         print(f'  {width}: {call.cluster[1] if call else "no"} blocks for a row of float32')
 
 

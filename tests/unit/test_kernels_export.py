@@ -113,12 +113,12 @@ def test_the_tools_that_are_exported_are_those_that_are_launched(tool, monkeypat
     assert grids == re.findall(r'start\(text_\d+::(\w+, dim3\([^)]*\))', text)
 
 
-@pytest.mark.parametrize('dtype', passes.LOSSES)
+@pytest.mark.parametrize('dtype', passes.LOSS_SHAPES)
 def test_the_losses_that_are_exported_are_those_that_are_launched(dtype, monkeypatch):
     seen = []
     monkeypatch.setattr(losses, 'this_device', lambda: export.H100)
     monkeypatch.setattr(losses, 'launch', lambda calls, x, **arrays: seen.extend(calls))
-    for rows, width in passes.LOSSES[dtype]:
+    for rows, width in passes.LOSS_SHAPES[dtype]:
         given = torch.empty(rows, width, dtype=getattr(torch, dtype), requires_grad=True)
         kernels.cross_entropy(given, torch.empty(rows, dtype=torch.int64))
     text = MEMORY[f'cross_entropy_{dtype}']
@@ -142,13 +142,13 @@ def test_the_fused_kernels_that_are_exported_are_those_that_are_launched(o, monk
         if o.is_backward:
             del seen[-1]                                    # the way there
             torch.autograd.grad(y, [x, *given], torch.zeros_like(y))
-    large = passes.launches(o, *passes.SHAPES[-1])[0]
+    large = passes.pass_launches(o, *passes.SHAPES[-1])[0]
     assert list(dict.fromkeys(c.src for c in [*seen, *large])) == parts(MEMORY[o.name])
     grids = [f'{c.name}, dim3({", ".join(map(str, [*c.grid, 1, 1][:3]))})' for c in [*seen, *large]]
     assert grids == re.findall(r'start\(text_\d+::(\w+, dim3\([^)]*\))', MEMORY[o.name])
 
 
-@pytest.mark.parametrize('o', passes.SOFTMAXES, ids=lambda o: o.name)
+@pytest.mark.parametrize('o', passes.SOFTMAX_PASSES, ids=lambda o: o.name)
 def test_the_softmaxes_that_are_exported_are_those_that_are_launched(o, monkeypatch):
     "Case by case, as on an H100, but for the largest; nothing is run"
     seen = []
@@ -158,9 +158,9 @@ def test_the_softmaxes_that_are_exported_are_those_that_are_launched(o, monkeypa
         x = torch.zeros(shape, dtype=getattr(torch, o.dtype), requires_grad=True)
         y = getattr(kernels, o.op_name)(x)
         if o.is_backward:
-            del seen[-len(passes.softmax_launches(o, *shape)[0]):]       # the way there
+            del seen[-len(passes.softmax_pass_launches(o, *shape)[0]):]       # the way there
             torch.autograd.grad(y, x, torch.zeros_like(y))
-    large = passes.softmax_launches(o, *passes.SOFTMAX_SHAPES[-1])[0]
+    large = passes.softmax_pass_launches(o, *passes.SOFTMAX_SHAPES[-1])[0]
     text = MEMORY[o.name]
     assert list(dict.fromkeys(c.src for c in [*seen, *large])) == parts(text)
     grids = [f'{c.name}, dim3({", ".join(map(str, [*c.grid, 1, 1][:3]))})' for c in [*seen, *large]]

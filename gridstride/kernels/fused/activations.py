@@ -13,7 +13,7 @@ from ..common import check_matches, check_tensor, launch, dtype_name, tensor_vec
 _APPROXIMATIONS = {'none': False, 'tanh': True}  # value of `approximate` -> whether tanh is used
 
 
-def _is_tanh(op_name, approximate):
+def _uses_tanh(op_name, approximate):
     "Return whether `approximate` requests the tanh approximation; raise `ValueError` for an invalid value"
     if approximate not in _APPROXIMATIONS:
         raise ValueError(f"{op_name}: approximate is {approximate!r}; expected 'none' or 'tanh'")
@@ -23,19 +23,27 @@ def _is_tanh(op_name, approximate):
 @operator('gelu(Tensor x, bool tanh) -> Tensor', lambda x, tanh: torch.empty_like(x))
 def _gelu(x, tanh):
     check_tensor('gelu', x, DTYPE_BYTES)
-    y, size = torch.empty_like(x), x.numel()
-    if size:
-        launch(calls.gelu_calls(dtype_name(x), size, tensor_vector_width(x, 1, size), tanh, this_device()), x, y=y)
+    y, num_elements = torch.empty_like(x), x.numel()
+    if num_elements:
+        launch(
+            calls.gelu_launches(
+                dtype_name(x), num_elements, tensor_vector_width(x, 1, num_elements), tanh, this_device()
+            ),
+            x,
+            y=y,
+        )
     return y
 
 
 @operator('gelu_backward(Tensor x, Tensor dy, bool tanh) -> Tensor', lambda x, dy, tanh: torch.empty_like(x))
 def _gelu_backward(x, dy, tanh):
     dy = dy.contiguous()
-    dx, size = torch.empty_like(x), x.numel()
-    if size:
-        vec_size = min(tensor_vector_width(operand, 1, size) for operand in (x, dy))
-        launch(calls.gelu_backward_calls(dtype_name(x), size, vec_size, tanh, this_device()), x, dy=dy, dx=dx)
+    dx, num_elements = torch.empty_like(x), x.numel()
+    if num_elements:
+        vec_size = min(tensor_vector_width(operand, 1, num_elements) for operand in (x, dy))
+        launch(
+            calls.gelu_backward_launches(dtype_name(x), num_elements, vec_size, tanh, this_device()), x, dy=dy, dx=dx
+        )
     return dx
 
 
@@ -62,7 +70,7 @@ def gelu(
         gelu(x, approximate='tanh')
 
     Raises TypeError for an unsupported dtype, ValueError for an `x` that is not contiguous or on the wrong device."""
-    return _Gelu.apply(x, _is_tanh('gelu', approximate))
+    return _Gelu.apply(x, _uses_tanh('gelu', approximate))
 
 
 # GELU of x + bias, with dropout
@@ -84,7 +92,7 @@ def _bias_gelu(x, bias, tanh, p, seed):
     y, (rows, width) = torch.empty_like(x), _rows_and_width(x)
     if x.numel():
         vec_size = min(tensor_vector_width(operand, 2, width) for operand in (x, bias))
-        launches = calls.bias_gelu_calls(dtype_name(x), rows, width, vec_size, tanh, Dropout(p, seed), this_device())
+        launches = calls.bias_gelu_launches(dtype_name(x), rows, width, vec_size, tanh, Dropout(p, seed), this_device())
         launch(launches, x, bias=bias, y=y)
     return y
 
@@ -99,7 +107,7 @@ def _bias_gelu_backward(x, bias, dy, tanh, p, seed):
     if not x.numel():
         return dx, dbias.zero_()
     vec_size, dtype = min(tensor_vector_width(operand, 2, width) for operand in (x, bias, dy)), dtype_name(x)
-    launches, partial_rows = calls.bias_gelu_backward_calls(
+    launches, partial_rows = calls.bias_gelu_backward_launches(
         dtype, rows, width, vec_size, tanh, Dropout(p, seed), this_device()
     )
     partials = torch.empty(partial_rows * width, dtype=getattr(torch, accumulator_type(dtype)), device=x.device)
@@ -139,4 +147,4 @@ def bias_gelu(
         raise ValueError(f'bias_gelu: p is {p!r}; expected a number from 0 to 1')
     if p and seed is None:
         raise ValueError('bias_gelu: seed is None, but dropout (p > 0) needs one: pass a new seed per step')
-    return _BiasGelu.apply(x, bias, _is_tanh('bias_gelu', approximate), float(p), seed or 0)
+    return _BiasGelu.apply(x, bias, _uses_tanh('bias_gelu', approximate), float(p), seed or 0)

@@ -15,12 +15,13 @@ from ..ladder.rung import KernelLaunch
 from ..common import MAX_LOAD_BYTES, pow2_clamp
 from ...utils import cdiv
 
-# bytes per element -> the fastest configuration for 8192 x 8192 elements on an H100; those of 8 bytes are not measured.
+# bytes per element -> the fastest configuration for 8192 x 8192 elements on an H100; those of 8 bytes were not
+# measured.
 _GELU = {2: (512, 1), 4: (512, 1), 8: (512, 1)}  # threads per block, vectors per thread
 _BIAS_GELU = {2: (256, 2), 4: (256, 1), 8: (256, 2)}  # threads per block, rows in flight; without dropout
 _DROPOUT = {2: (256, 4), 4: (256, 4), 8: (256, 4)}  # threads per block, rows in flight; with dropout
 _BIAS_GELU_BACKWARD = {2: (256, 4, 2), 4: (256, 4, 2), 8: (256, 4, 2)}  # threads, rows in flight, blocks per SM
-_NORM_FORWARD = {2: (4, 1), 4: (4, 1), 8: (4, 1)}  # vectors per thread; 1: load the weights with the row
+_NORM_FORWARD = {2: (4, 1), 4: (4, 1), 8: (4, 1)}  # vectors per thread; whether weights are loaded with the row
 # Threads, elements of a row per thread, pipeline stages (1: no pipeline)
 _NORM_BACKWARD = {2: (512, 16, 3), 4: (512, 16, 1), 8: (512, 8, 6)}
 
@@ -33,48 +34,50 @@ def _constants(vec_size, result_bytes, **kernel_constants):
     return (('VEC', vec_size), ('STREAMING_STORES', streaming_stores), *kernel_constants.items())
 
 
-def _next_pow2(n, lowest, highest):
-    "Return the smallest power of two that is at least `n`, clamped to [lowest, highest]"
-    return min(highest, max(lowest, 2 ** math.ceil(math.log2(max(1, n)))))
+def _next_pow2(count, lowest, highest):
+    "Return the smallest power of two that is at least `count`, clamped to [lowest, highest]"
+    return min(highest, max(lowest, 2 ** math.ceil(math.log2(max(1, count)))))
 
 
-def _accumulator_scalar(dtype, x):
+def _accumulator_scalar(dtype, value):
     "Convert a scalar argument to the accumulator type of `dtype`"
-    return Double(x) if accumulator_type(dtype) == 'float64' else float(x)
+    return Double(value) if accumulator_type(dtype) == 'float64' else float(value)
 
 
 # GELU
-def _elementwise_calls(kernel, arrays, dtype, size, vec_size, tanh, gpu):
-    "Return the launch of an elementwise kernel for `size` elements"
-    vectors, (threads, in_flight) = cdiv(size, vec_size), _GELU[DTYPE_BYTES[dtype]]
+def _elementwise_launches(kernel, arrays, dtype, num_elements, vec_size, tanh, gpu):
+    "Return the launch of an elementwise kernel for `num_elements` elements"
+    vectors, (threads, in_flight) = cdiv(num_elements, vec_size), _GELU[DTYPE_BYTES[dtype]]
     in_flight = pow2_clamp(vectors // (threads * gpu.sms), 1, in_flight)
     threads = pow2_clamp(vectors // in_flight, 32, threads)
-    constants = _constants(vec_size, size * DTYPE_BYTES[dtype], TANH=tanh, THREADS=threads, LOADS_IN_FLIGHT=in_flight)
+    constants = _constants(
+        vec_size, num_elements * DTYPE_BYTES[dtype], TANH=tanh, THREADS=threads, LOADS_IN_FLIGHT=in_flight
+    )
     src = kernel_source(('vector', 'gelu', 'gelu_kernels'), dtype, constants)
-    return [KernelLaunch(src, kernel, arrays, (Long(size),), (cdiv(vectors, threads * in_flight),), (threads,))]
+    return [KernelLaunch(src, kernel, arrays, (Long(num_elements),), (cdiv(vectors, threads * in_flight),), (threads,))]
 
 
 @lru_cache(1024)
-def gelu_calls(dtype, size, vec_size, tanh, gpu) -> list:  # of `KernelLaunch`
-    "Return the launch of GELU for `size` elements on the `Device` `gpu`, with `vec_size` elements per load"
-    return _elementwise_calls('gelu_forward', ('x', 'y'), dtype, size, vec_size, tanh, gpu)
+def gelu_launches(dtype, num_elements, vec_size, tanh, gpu) -> list:  # of `KernelLaunch`
+    "Return the launch of GELU for `num_elements` elements on the `Device` `gpu`, with `vec_size` elements per load"
+    return _elementwise_launches('gelu_forward', ('x', 'y'), dtype, num_elements, vec_size, tanh, gpu)
 
 
 @lru_cache(1024)
-def gelu_backward_calls(dtype, size, vec_size, tanh, gpu) -> list:  # of `KernelLaunch`
+def gelu_backward_launches(dtype, num_elements, vec_size, tanh, gpu) -> list:  # of `KernelLaunch`
     "Return the launch that computes dx from dy"
-    return _elementwise_calls('gelu_backward', ('x', 'dy', 'dx'), dtype, size, vec_size, tanh, gpu)
+    return _elementwise_launches('gelu_backward', ('x', 'dy', 'dx'), dtype, num_elements, vec_size, tanh, gpu)
 
 
 # Column sums need two launches: each block of the first one writes partial sums, which the second one adds.
 _COLUMN_SUM_WARPS = 16  # per block; each warp adds some of the rows of 32 columns
 
 
-def _column_sums_call(dtype, partial_rows, width, outs, gpu):
-    "Return the launch that adds `partial_rows` rows of partial sums; `outs`: names of one or two results"
+def _column_sums_launch(dtype, partial_rows, width, result_names, gpu):
+    "Return the launch that adds `partial_rows` rows of partial sums; `result_names`: one or two"
     constants = ('WARPS', _COLUMN_SUM_WARPS), ('PDL', gpu.hopper)
-    src, columns = kernel_source(('column_sums',), dtype, constants), width * len(outs)
-    arrays = 'partials', outs[0], outs[-1]
+    src, columns = kernel_source(('column_sums',), dtype, constants), width * len(result_names)
+    arrays = 'partials', result_names[0], result_names[-1]
     grid, block = (cdiv(columns, 32),), (32 * _COLUMN_SUM_WARPS,)
     return KernelLaunch(src, 'add_columns', arrays, (partial_rows, width, columns), grid, block, pdl=gpu.hopper)
 
@@ -112,7 +115,7 @@ class Dropout(NamedTuple):
         return Long(self.seed), float(self.p), _accumulator_scalar(dtype, 1 / (1 - self.p) if self.p < 1 else 0)
 
 
-def _bias_gelu_call(kernel, arrays, dtype, rows, width, vec_size, tanh, dropout, tiling, in_flight):
+def _bias_gelu_launch(kernel, arrays, dtype, rows, width, vec_size, tanh, dropout, tiling, in_flight):
     "Return the launch of a kernel of bias_gelu.cuh"
     options = dict(TANH=tanh, THREADS_X=tiling.threads_x, THREADS_Y=tiling.threads_y)
     options |= dict(ROWS_IN_FLIGHT=in_flight, DROPOUT=dropout.p > 0)
@@ -123,26 +126,28 @@ def _bias_gelu_call(kernel, arrays, dtype, rows, width, vec_size, tanh, dropout,
 
 
 @lru_cache(1024)
-def bias_gelu_calls(dtype, rows, width, vec_size, tanh, dropout, gpu) -> list:  # of `KernelLaunch`
+def bias_gelu_launches(dtype, rows, width, vec_size, tanh, dropout, gpu) -> list:  # of `KernelLaunch`
     "Return the launch of dropout(gelu(x + bias)) for rows of `width` elements"
     threads, in_flight = (_DROPOUT if dropout.p else _BIAS_GELU)[DTYPE_BYTES[dtype]]
     tiling = _block_tiling(width // vec_size, rows, threads, in_flight)
     arrays = 'x', 'bias', 'y'
     return [
-        _bias_gelu_call('bias_gelu_forward', arrays, dtype, rows, width, vec_size, tanh, dropout, tiling, in_flight)
+        _bias_gelu_launch('bias_gelu_forward', arrays, dtype, rows, width, vec_size, tanh, dropout, tiling, in_flight)
     ]
 
 
 @lru_cache(1024)
-def bias_gelu_backward_calls(
+def bias_gelu_backward_launches(
     dtype, rows, width, vec_size, tanh, dropout, gpu
 ) -> tuple:  # ([`KernelLaunch`], rows of partial sums)
     "Return the launches that compute the gradients of x and of the bias"
     threads, in_flight, blocks_per_sm = _BIAS_GELU_BACKWARD[DTYPE_BYTES[dtype]]
     tiling = _block_tiling(width // vec_size, rows, threads, in_flight, blocks_per_sm * gpu.sms)
     arrays = 'x', 'bias', 'dy', 'dx', 'partials'
-    main = _bias_gelu_call('bias_gelu_backward', arrays, dtype, rows, width, vec_size, tanh, dropout, tiling, in_flight)
-    return [main, _column_sums_call(dtype, tiling.row_blocks, width, ['dbias'], gpu)], tiling.row_blocks
+    main_launch = _bias_gelu_launch(
+        'bias_gelu_backward', arrays, dtype, rows, width, vec_size, tanh, dropout, tiling, in_flight
+    )
+    return [main_launch, _column_sums_launch(dtype, tiling.row_blocks, width, ['dbias'], gpu)], tiling.row_blocks
 
 
 # Norms of rows
@@ -166,7 +171,7 @@ def _array_names(*arrays):  # (name, is_present) of each
 
 
 @lru_cache(1024)
-def norm_calls(dtype, rows, width, vec_size, norm, eps, gpu) -> list:  # of `KernelLaunch`
+def norm_launches(dtype, rows, width, vec_size, norm, eps, gpu) -> list:  # of `KernelLaunch`
     "Return the launch of a `Norm` for rows of `width` elements, a multiple of `vec_size`"
     row_vectors, (target_vectors, load_early) = width // vec_size, _NORM_FORWARD[DTYPE_BYTES[dtype]]
     if rows * row_vectors < gpu.sms * _THREADS_PER_SM:  # few rows: more threads per row hide more latency
@@ -176,7 +181,7 @@ def norm_calls(dtype, rows, width, vec_size, norm, eps, gpu) -> list:  # of `Ker
     constants = dict(
         ROW_THREADS=row_threads,
         THREADS=threads,
-        # Limits a thread to 80 registers; with more, an SM would have fewer rows in flight in layer norm
+        # This limits a thread to 80 registers; with more, an SM would have fewer rows of layer norm in flight.
         BLOCKS_PER_SM=max(1, _REGISTERS_PER_SM // (80 * threads)),
         VECS_PER_THREAD=thread_vectors,
         LONG_ROWS=row_vectors > thread_vectors * row_threads,
@@ -225,7 +230,7 @@ def _persistent_tiling(row_vectors, vec_size, element_bytes, norm, gpu):
 
 
 @lru_cache(1024)
-def norm_backward_calls(
+def norm_backward_launches(
     dtype, rows, width, vec_size, norm, param_grads, gpu
 ) -> tuple:  # ([`KernelLaunch`], rows of partial sums)
     "Return the launches that compute the gradient of x and, with `param_grads`, those of weight and bias"
@@ -254,8 +259,8 @@ def norm_backward_calls(
     arrays = 'x', 'dy', *_array_names(('weight', norm.has_weight), ('dsum', norm.has_residual))
     arrays += 'row_stats', 'dx', *_array_names(('partials', param_grads))
     scalars = Long(rows), row_vectors
-    main = KernelLaunch(src, 'norm_backward', arrays, scalars, (grid,), (tiling.block_threads,), smem_bytes)
+    main_launch = KernelLaunch(src, 'norm_backward', arrays, scalars, (grid,), (tiling.block_threads,), smem_bytes)
     if not param_grads:
-        return [main], 0
-    outs = ['dweight', 'dbias'] if norm.centered else ['dweight']
-    return [main, _column_sums_call(dtype, grid, width, outs, gpu)], grid
+        return [main_launch], 0
+    result_names = ['dweight', 'dbias'] if norm.centered else ['dweight']
+    return [main_launch, _column_sums_launch(dtype, grid, width, result_names, gpu)], grid

@@ -46,7 +46,7 @@ def _threads_per_block(vectors, loads_in_flight=_LOADS_IN_FLIGHT, max_threads=51
 
 
 @lru_cache(1024)
-def scale_call(problem, mean) -> KernelLaunch:
+def scale_launch(problem, mean) -> KernelLaunch:
     "Return the launch that computes `scale`, the factor of the sum of the losses: 1, or for the mean 1 / counted rows"
     src = kernel_source(('mean_loss',), problem.dtype, (('THREADS', _REDUCE_THREADS),))
     scalars = problem.rows, problem.width, int(mean), Long(problem.ignore_index)
@@ -54,7 +54,7 @@ def scale_call(problem, mean) -> KernelLaunch:
 
 
 @lru_cache(1024)
-def sum_call(problem) -> KernelLaunch:
+def sum_launch(problem) -> KernelLaunch:
     "Return the launch that adds up the losses"
     src = kernel_source(('mean_loss',), problem.dtype, (('THREADS', _REDUCE_THREADS),))
     return KernelLaunch(src, 'add_losses', ('loss', 'scale', 'out'), (problem.rows,), (1,), (_REDUCE_THREADS,))
@@ -67,7 +67,7 @@ def _two_pass_source(problem, threads):
 
 
 @lru_cache(1024)
-def losses_call(problem) -> KernelLaunch:
+def losses_launch(problem) -> KernelLaunch:
     "Return the launch that computes the losses, and saves the max and sum of each row for the gradient"
     threads = _threads_per_block(problem.width // problem.vec_size)
     arrays, scalars = ('x', 'target', 'loss', 'row_stats'), (problem.width, Long(problem.ignore_index))
@@ -75,7 +75,7 @@ def losses_call(problem) -> KernelLaunch:
 
 
 @lru_cache(1024)
-def gradients_call(problem, is_per_row) -> KernelLaunch:
+def gradients_launch(problem, is_per_row) -> KernelLaunch:
     "Return the launch that computes the gradient from row statistics; `is_per_row`: each row has an upstream gradient"
     row_vectors = max(1, problem.width // problem.vec_size)
     block_vectors = min(row_vectors, _ROW_BYTES_PER_BLOCK // (problem.vec_size * DTYPE_BYTES[problem.dtype]))
@@ -87,7 +87,7 @@ def gradients_call(problem, is_per_row) -> KernelLaunch:
 
 
 @lru_cache(1024)
-def single_pass_call(problem, gpu):  # a `KernelLaunch`, or None if unsupported
+def single_pass_launch(problem, gpu):  # a `KernelLaunch`, or None if unsupported
     "Return the launch that computes the losses and the gradient in a single pass, on a Hopper GPU"
     element_bytes, row_vectors = DTYPE_BYTES[problem.dtype], max(1, problem.width // problem.vec_size)
     # The cluster size is row bytes / 64 KiB, rounded to the nearest integer and then up to a power of two. Each block
@@ -103,23 +103,21 @@ def single_pass_call(problem, gpu):  # a `KernelLaunch`, or None if unsupported
     threads = _threads_per_block(block_vectors, in_flight, SINGLE_PASS['threads'])
     constants = dict(VEC=problem.vec_size, THREADS=threads, LOADS_IN_FLIGHT=in_flight)
     constants |= dict(BLOCKS_PER_SM=SINGLE_PASS['blocks_per_sm'], CLUSTER=cluster_size)
-    names = 'cross_entropy', 'cross_entropy_single_pass'
-    src = kernel_source(names, problem.dtype, tuple(constants.items()), _CLUSTER_PRIMITIVES)
-    arrays, scalars = (
-        ('x', 'target', 'scale', 'loss', 'grad'),
-        (problem.width, block_vectors, Long(problem.ignore_index)),
-    )
+    file_names = 'cross_entropy', 'cross_entropy_single_pass'
+    src = kernel_source(file_names, problem.dtype, tuple(constants.items()), _CLUSTER_PRIMITIVES)
+    arrays = 'x', 'target', 'scale', 'loss', 'grad'
+    scalars = problem.width, block_vectors, Long(problem.ignore_index)
     grid, cluster = (problem.rows, cluster_size), (1, cluster_size, 1)
     return KernelLaunch(src, 'loss_and_gradient', arrays, scalars, grid, (threads,), smem_bytes, cluster=cluster)
 
 
 @lru_cache(1024)
-def multiply_call(dtype, size, vec_size, gpu) -> KernelLaunch:
-    "Return the launch that multiplies `size` elements by a factor in device memory, unless the factor is 1"
+def multiply_launch(dtype, num_elements, vec_size, gpu) -> KernelLaunch:
+    "Return the launch that multiplies `num_elements` elements by a factor in device memory, unless the factor is 1"
     threads = 512
     src = kernel_source(('multiply',), dtype, (('VEC', vec_size), ('THREADS', threads)))
-    blocks = max(1, min(4 * gpu.sms, cdiv(size, threads * vec_size)))
-    return KernelLaunch(src, 'multiply', ('x', 'factor'), (Long(size),), (blocks,), (threads,))
+    blocks = max(1, min(4 * gpu.sms, cdiv(num_elements, threads * vec_size)))
+    return KernelLaunch(src, 'multiply', ('x', 'factor'), (Long(num_elements),), (blocks,), (threads,))
 
 
 # Argument checks
@@ -184,32 +182,32 @@ def _empty_accumulator(x, *shape):
 def _compute_scale(x, target, problem, reduction):
     "Compute the factor of the sum of the losses, in device memory"
     scale = _empty_accumulator(x)
-    launch([scale_call(problem, reduction == 'mean')], target, target=target, scale=scale)
+    launch([scale_launch(problem, reduction == 'mean')], target, target=target, scale=scale)
     return scale
 
 
 def _run_losses(x, target, problem, loss):
     "Compute the losses; return the row statistics: the max and sum of each row"
     row_stats = _empty_accumulator(x, problem.rows, 2)
-    launch([losses_call(problem)], x, target=target, loss=loss, row_stats=row_stats)
+    launch([losses_launch(problem)], x, target=target, loss=loss, row_stats=row_stats)
     return row_stats
 
 
 def _run_single_pass(x, target, problem, scale, loss, grad):
     "Compute the losses, and write the gradient to `grad`, in a single pass"
-    launch([single_pass_call(problem, this_device())], x, target=target, scale=scale, loss=loss, grad=grad)
+    launch([single_pass_launch(problem, this_device())], x, target=target, scale=scale, loss=loss, grad=grad)
 
 
 def _run_gradients(x, target, problem, row_stats, upstream, scale, grad):
     "Compute the gradient from the saved row statistics, and write it to `grad`"
     arrays = dict(target=target, row_stats=row_stats, upstream=upstream, scale=scale, grad=grad)
-    launch([gradients_call(problem, upstream.dim() == 1)], x, **arrays)
+    launch([gradients_launch(problem, upstream.dim() == 1)], x, **arrays)
 
 
 def _sum_losses(loss, scale, problem):
     "Compute the sum of the losses, multiplied by the scale"
     out = torch.empty_like(scale)
-    launch([sum_call(problem)], loss, loss=loss, scale=scale, out=out)
+    launch([sum_launch(problem)], loss, loss=loss, scale=scale, out=out)
     return out
 
 
@@ -217,7 +215,7 @@ def _multiply_in_place(x, factor):
     "Multiply `x`, unless it is None, by a factor in device memory, without a host synchronization"
     if x is not None and x.numel():
         vec_size = vector_width(x.data_ptr(), x.element_size(), 1, x.numel())
-        launch([multiply_call(dtype_name(x), x.numel(), vec_size, this_device())], x, factor=factor)
+        launch([multiply_launch(dtype_name(x), x.numel(), vec_size, this_device())], x, factor=factor)
 
 
 def _already_used_error(op_name):
@@ -235,7 +233,7 @@ class _CrossEntropy(torch.autograd.Function):
         ctx.problem = problem = _loss_problem(x, ignore_index, in_place)
         loss, ctx.scale = _empty_accumulator(x, problem.rows), _compute_scale(x, target, problem, reduction)
         ctx.in_place, ctx.grad, ctx.row_stats, ctx.was_used = in_place, None, None, False
-        if reduction != 'none' and single_pass_call(problem, this_device()):
+        if reduction != 'none' and single_pass_launch(problem, this_device()):
             ctx.grad = x.detach() if in_place else torch.empty_like(x)
             _run_single_pass(x, target, problem, ctx.scale, loss, ctx.grad)
         else:
@@ -315,7 +313,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, target, ignore_index, reduction, chunk_rows):
         dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
-        dw = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
+        dweight = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
         logits, loss = x.new_empty(min(chunk_rows, len(x)), len(weight)), _empty_accumulator(x, len(x))
         full_problem = _loss_problem(logits, ignore_index, True)._replace(rows=len(x))
         ctx.scale = _compute_scale(x, target, full_problem, reduction)
@@ -326,16 +324,16 @@ class _LinearCrossEntropy(torch.autograd.Function):
             rows = slice(i, i + chunk_rows)
             chunk_logits = torch.mm(x[rows], weight.t(), out=logits[: len(x[rows])])
             chunk = chunk_logits, target[rows], full_problem._replace(rows=len(chunk_logits))
-            if dx is None and dw is None:
+            if dx is None and dweight is None:
                 _run_losses(*chunk, loss[rows])
                 continue
             scale = unit_scale if ctx.scale_in_backward else ctx.scale
             _overwrite_with_gradient(*chunk, scale, loss[rows], unit_scale)
             if dx is not None:
                 torch.mm(chunk_logits, weight, out=dx[rows])
-            if dw is not None:
-                torch.addmm(dw, chunk_logits.t(), x[rows], beta=float(i > 0), out=dw)
-        ctx.grads = dx, dw
+            if dweight is not None:
+                torch.addmm(dweight, chunk_logits.t(), x[rows], beta=float(i > 0), out=dweight)
+        ctx.grads = dx, dweight
         return _sum_losses(loss, ctx.scale, full_problem)
 
     @staticmethod
@@ -352,7 +350,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 def _overwrite_with_gradient(x, target, problem, scale, loss, unit_scale):
     "Compute the losses, and overwrite the logits with their gradient"
-    if single_pass_call(problem, this_device()):
+    if single_pass_launch(problem, this_device()):
         return _run_single_pass(x, target, problem, scale, loss, x)
     _run_gradients(x, target, problem, _run_losses(x, target, problem, loss), unit_scale, scale, x)
 
@@ -376,8 +374,8 @@ def linear_cross_entropy(
     over batches. Raises TypeError or ValueError for unsupported operands."""
     op_name = 'linear_cross_entropy'
     _check_matrix(op_name, x, 'x', 'features')
-    classes = weight.shape[0] if hasattr(weight, 'dim') and weight.dim() else 0
-    check_matches(op_name, 'weight', weight, x, (classes, x.shape[1]))
+    num_classes = weight.shape[0] if hasattr(weight, 'dim') and weight.dim() else 0
+    check_matches(op_name, 'weight', weight, x, (num_classes, x.shape[1]))
     _check_targets(op_name, target, x, len(x))
     _check_options(op_name, reduction, REDUCTIONS[:2], ignore_index)
     if not len(x) or not len(weight):

@@ -54,13 +54,13 @@ def _allocate_outputs(x, weight, bias, residual, eps, centered):
 )
 def _norm(x, weight, bias, residual, eps, centered):
     _check_operands('layer_norm' if centered else 'rms_norm', x, weight, bias, residual)
-    y, summed, row_stats = _allocate_outputs(x, weight, bias, residual, eps, centered)
+    y, x_plus_residual, row_stats = _allocate_outputs(x, weight, bias, residual, eps, centered)
     if x.numel():
         norm = Norm(centered, weight is not None, bias is not None, residual is not None)
         vec_size = _common_vector_width(x.shape[-1], x, weight, bias, residual)
-        launches = calls.norm_calls(dtype_name(x), *_rows_and_width(x), vec_size, norm, eps, this_device())
-        launch(launches, x, weight=weight, bias=bias, residual=residual, sum=summed, y=y, row_stats=row_stats)
-    return y, summed, row_stats
+        launches = calls.norm_launches(dtype_name(x), *_rows_and_width(x), vec_size, norm, eps, this_device())
+        launch(launches, x, weight=weight, bias=bias, residual=residual, sum=x_plus_residual, y=y, row_stats=row_stats)
+    return y, x_plus_residual, row_stats
 
 
 def _allocate_grads(x, dy, dsum, weight, row_stats, param_grads, centered):
@@ -81,7 +81,7 @@ def _norm_backward(x, dy, dsum, weight, row_stats, param_grads, centered):
         return dx, dweight.zero_(), dbias.zero_()
     (rows, width), norm = _rows_and_width(x), Norm(centered, weight is not None, False, dsum is not None)
     vec_size = _common_vector_width(width, x, dy, dsum, weight)
-    launches, partial_rows = calls.norm_backward_calls(
+    launches, partial_rows = calls.norm_backward_launches(
         dtype_name(x), rows, width, vec_size, norm, param_grads, this_device()
     )
     partials = torch.empty(partial_rows * (1 + centered) * width, dtype=_accumulator_dtype(x), device=x.device)
@@ -93,20 +93,20 @@ def _norm_backward(x, dy, dsum, weight, row_stats, param_grads, centered):
 class _Norm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, bias, residual, eps, centered):
-        y, summed, row_stats = _norm(x, weight, bias, residual, eps, centered)
-        ctx.save_for_backward(x if residual is None else summed, weight, row_stats)
+        y, x_plus_residual, row_stats = _norm(x, weight, bias, residual, eps, centered)
+        ctx.save_for_backward(x if residual is None else x_plus_residual, weight, row_stats)
         ctx.centered = centered
         ctx.set_materialize_grads(False)
-        return (y, summed) if residual is not None else y
+        return (y, x_plus_residual) if residual is not None else y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy, dsum=None):
         x, weight, row_stats = ctx.saved_tensors
-        _, need_weight, need_bias, need_residual, *_ = ctx.needs_input_grad
+        _, needs_weight, needs_bias, needs_residual, *_ = ctx.needs_input_grad
         dy = torch.zeros_like(x) if dy is None else dy
-        dx, dweight, dbias = _norm_backward(x, dy, dsum, weight, row_stats, need_weight or need_bias, ctx.centered)
-        grads = dx, dweight if need_weight else None, dbias if need_bias else None, dx if need_residual else None
+        dx, dweight, dbias = _norm_backward(x, dy, dsum, weight, row_stats, needs_weight or needs_bias, ctx.centered)
+        grads = dx, dweight if needs_weight else None, dbias if needs_bias else None, dx if needs_residual else None
         return *grads, None, None
 
 

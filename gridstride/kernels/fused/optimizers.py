@@ -25,7 +25,7 @@ _STATES = 'exp_avg', 'exp_avg_sq'  # names of the two states, as in torch's Adam
 
 # Launches
 @lru_cache(1024)
-def adamw_call(dtype, vec_size, maximize, blocks) -> KernelLaunch:
+def adamw_launch(dtype, vec_size, maximize, blocks) -> KernelLaunch:
     "Return the launch of one step for tensors of a dtype in `blocks` chunks, with `vec_size` elements per load"
     constants = ('VEC', vec_size), ('THREADS', THREADS), ('MAXIMIZE', maximize)
     arrays, scalars = ('memory', 'table', 'chunks'), (0.0,) * len(SCALARS)
@@ -46,11 +46,15 @@ def compute_scalars(lr, betas, eps, weight_decay, step) -> tuple:  # steps count
 class _StepLauncher(Launcher):
     "A launcher that takes the scalars after the arrays, because they change with each step"
 
-    def __init__(self, call):
-        self.num_arrays = len(call.arrays)
-        scalars = call.scalars if backend() == 'gpu' else ()
+    def __init__(self, kernel_launch):
+        self.num_arrays = len(kernel_launch.arrays)
+        scalars = kernel_launch.scalars if backend() == 'gpu' else ()
         super().__init__(
-            compile_kernel(call.src, call.name, backend()), self.num_arrays, scalars, call.grid, call.block
+            compile_kernel(kernel_launch.src, kernel_launch.name, backend()),
+            self.num_arrays,
+            scalars,
+            kernel_launch.grid,
+            kernel_launch.block,
         )
 
     def parameters(self):
@@ -58,19 +62,19 @@ class _StepLauncher(Launcher):
 
     def bind_arrays(self, arguments):
         super().bind_arrays(arguments[: self.num_arrays])
-        for slot, x in zip(self.scalar_values, arguments[self.num_arrays :]):
-            slot.value = x
+        for slot, value in zip(self.scalar_values, arguments[self.num_arrays :]):
+            slot.value = value
 
 
 @lru_cache(1024)
-def _launcher(call, device, backend):  # `device` and `backend` are only a part of the cache key
-    return _StepLauncher(call)
+def _launcher(kernel_launch, device, backend):  # `device` and `backend` are only a part of the cache key
+    return _StepLauncher(kernel_launch)
 
 
 @lru_cache(64)
 def _chunk_table(sizes, chunk_size, device):
     "Return an int32 tensor (blocks, 2): the index of each block's tensor, and of its chunk in that tensor"
-    counts = torch.tensor([cdiv(n, chunk_size) for n in sizes])
+    counts = torch.tensor([cdiv(size, chunk_size) for size in sizes])
     tensor_index = torch.repeat_interleave(torch.arange(len(sizes)), counts)
     chunk_index = torch.arange(len(tensor_index)) - torch.repeat_interleave(counts.cumsum(0) - counts, counts)
     return torch.stack((tensor_index, chunk_index), 1).int().to(device)
@@ -89,30 +93,32 @@ class _AddressTable:
 
     def launch(self, memory, dtype, maximize, scalars):
         "Launch a step; `memory`: the emulator's array of all tensors, None on a GPU"
-        call = adamw_call(dtype, self.vec_size, maximize, len(self.chunks))
+        kernel_launch = adamw_launch(dtype, self.vec_size, maximize, len(self.chunks))
         arrays = memory, self.table, self.chunks
         if memory is not None:
-            return _launcher(call, None, 'sim')([*arrays, *scalars])
+            return _launcher(kernel_launch, None, 'sim')([*arrays, *scalars])
         device = self.table.get_device()
         with torch.cuda.device(device):
             stream = current_stream(device)
-            _launcher(call, device, 'gpu')([0, self.table.data_ptr(), self.chunks.data_ptr(), *scalars], stream)
+            _launcher(kernel_launch, device, 'gpu')(
+                [0, self.table.data_ptr(), self.chunks.data_ptr(), *scalars], stream
+            )
 
 
 def _build_tables(rows, dtype, device):
-    "Return an `_AddressTable` of the tensors whose alignment allows loads of four elements, and one of the others"
+    "Return one `_AddressTable` of the tensors whose alignment allows loads of four elements, and one of the others"
     param_bytes = 4 * DTYPE_BYTES[dtype]
-    unaligned = [row for row in rows if (row[0] | row[1]) % param_bytes or (row[2] | row[3]) % MAX_LOAD_BYTES]
-    aligned = [row for row in rows if row not in unaligned] if unaligned else rows
-    tables = (aligned, 4), (unaligned, 1)  # rows, elements per load
-    return [_AddressTable(table_rows, vec_size, device) for table_rows, vec_size in tables if table_rows]
+    unaligned_rows = [row for row in rows if (row[0] | row[1]) % param_bytes or (row[2] | row[3]) % MAX_LOAD_BYTES]
+    aligned_rows = [row for row in rows if row not in unaligned_rows] if unaligned_rows else rows
+    rows_and_widths = (aligned_rows, 4), (unaligned_rows, 1)  # rows, elements per load
+    return [_AddressTable(table_rows, vec_size, device) for table_rows, vec_size in rows_and_widths if table_rows]
 
 
 # The emulator reports accesses to memory that is not an argument of the kernel, so all tensors are copied into one
 # array, and the table has offsets in this array instead of addresses.
-def _bytes_of(x):
+def _bytes_of(tensor):
     "Return a view of the bytes of a tensor in memory order; the tensor must have no gaps"
-    return x.detach().as_strided((x.numel(),), (1,)).view(torch.uint8)
+    return tensor.detach().as_strided((tensor.numel(),), (1,)).view(torch.uint8)
 
 
 class _EmulatorMemory:
@@ -120,24 +126,24 @@ class _EmulatorMemory:
 
     def __init__(self, tensors):  # tuples of a parameter, its gradient and its two states
         self.tensors = tensors
-        padded_bytes = (cdiv(x.nbytes, MAX_LOAD_BYTES) * MAX_LOAD_BYTES for x in chain.from_iterable(tensors))
+        padded_bytes = (cdiv(tensor.nbytes, MAX_LOAD_BYTES) * MAX_LOAD_BYTES for tensor in chain.from_iterable(tensors))
         ends = list(accumulate(padded_bytes))
         starts = iter([0, *ends[:-1]])
         self.rows = [(*(next(starts) for _ in tensor_tuple), tensor_tuple[0].numel()) for tensor_tuple in tensors]
         self.memory = torch.full((ends[-1],), 255, dtype=torch.uint8)  # NaN in the gaps
-        for x, view in self._views_of(range(4)):
-            view.copy_(_bytes_of(x))
+        for tensor, view in self._views_of(range(4)):
+            view.copy_(_bytes_of(tensor))
 
     def _views_of(self, indices):
         "Yield (tensor, view of its copy) for these indices of each tuple of tensors"
         for tensor_tuple, row in zip(self.tensors, self.rows):
-            for i in indices:
-                yield tensor_tuple[i], self.memory[row[i] : row[i] + tensor_tuple[i].nbytes]
+            for index in indices:
+                yield tensor_tuple[index], self.memory[row[index] : row[index] + tensor_tuple[index].nbytes]
 
     def copy_back(self):
         "Copy parameters and states back to their tensors"
-        for x, view in self._views_of((0, 2, 3)):
-            _bytes_of(x).copy_(view)
+        for tensor, view in self._views_of((0, 2, 3)):
+            _bytes_of(tensor).copy_(view)
 
 
 # Argument checks
@@ -155,9 +161,9 @@ def _check_group(group):
         _raise_value_error(
             'lr is a tensor, and reading it would wait for the GPU', 'pass a float, which a scheduler may change'
         )
-    for name, x in dict(lr=lr, eps=group['eps'], weight_decay=group['weight_decay']).items():
-        if not 0 <= x < float('inf'):
-            _raise_value_error(f'{name} is {x}', 'expected a finite value of at least 0')
+    for name, value in dict(lr=lr, eps=group['eps'], weight_decay=group['weight_decay']).items():
+        if not 0 <= value < float('inf'):
+            _raise_value_error(f'{name} is {value}', 'expected a finite value of at least 0')
     if not (isinstance(betas, (tuple, list)) and len(betas) == 2 and all(0 <= beta < 1 for beta in betas)):
         _raise_value_error(f'betas are {betas}', 'expected two floats from 0 to below 1')
     for name in ('amsgrad', 'capturable', 'differentiable'):
@@ -169,41 +175,41 @@ def _check_group(group):
         _raise_value_error('decoupled_weight_decay=False is not supported, because it is Adam', 'use torch.optim.Adam')
 
 
-def _check_param(p):
+def _check_param(param):
     "Raise `TypeError` or `ValueError` unless the kernel supports a parameter"
-    if (name := str(p.dtype).removeprefix('torch.')) not in DTYPES:
+    if (name := str(param.dtype).removeprefix('torch.')) not in DTYPES:
         raise TypeError(f'AdamW: a parameter is {name}; expected one of {", ".join(DTYPES)}; {_USE_TORCH}')
     device_type = 'cuda' if backend() == 'gpu' else 'cpu'
-    if p.device.type != device_type:
+    if param.device.type != device_type:
         _raise_value_error(
-            f'a parameter is on {p.device}, but kernels run on {device_type} here',
+            f'a parameter is on {param.device}, but kernels run on {device_type} here',
             f'move the model with .to({device_type!r})',
         )
-    if torch.empty_like(p).stride() != p.stride():
+    if torch.empty_like(param).stride() != param.stride():
         _raise_value_error(
-            f'a parameter of shape {tuple(p.shape)} has gaps: its strides are {p.stride()}', 'use .contiguous()'
+            f'a parameter of shape {tuple(param.shape)} has gaps: its strides are {param.stride()}', 'use .contiguous()'
         )
 
 
 def _check_states(tensors, device):
     "Raise `TypeError` or `ValueError` if a parameter or state no longer has the right dtype, device or shape"
-    for p, *grad_and_states in tensors:
-        _check_param(p)
-        if any(x.device != device or x.shape != p.shape for x in grad_and_states):
+    for param, *grad_and_states in tensors:
+        _check_param(param)
+        if any(tensor.device != device or tensor.shape != param.shape for tensor in grad_and_states):
             _raise_value_error(
-                f'a parameter of shape {tuple(p.shape)} on {device} does not match its states',
+                f'a parameter of shape {tuple(param.shape)} on {device} does not match its states',
                 'move a model before you create its optimizer',
             )
 
 
-def _gradient(p):
+def _gradient(param):
     "Return the gradient of a parameter with the strides of the parameter, as the kernel needs it"
-    grad = p.grad
+    grad = param.grad
     if grad.layout is not torch.strided:
         _raise_value_error(
             'a gradient is sparse', 'torch.optim.SparseAdam supports it; or create the embedding with sparse=False'
         )
-    return grad if grad.stride() == p.stride() else torch.empty_like(p).copy_(grad)
+    return grad if grad.stride() == param.stride() else torch.empty_like(param).copy_(grad)
 
 
 class AdamW(torch.optim.Optimizer):
@@ -236,8 +242,8 @@ class AdamW(torch.optim.Optimizer):
         super().add_param_group(param_group)
         try:
             _check_group(self.param_groups[-1])
-            for p in self.param_groups[-1]['params']:
-                _check_param(p)
+            for param in self.param_groups[-1]['params']:
+                _check_param(param)
         except (TypeError, ValueError):
             self.param_groups.pop()
             raise
@@ -261,33 +267,39 @@ class AdamW(torch.optim.Optimizer):
 
     def _group_by_step(self, group):
         "Group the parameters that have a gradient: (dtype, device, steps so far) -> [(parameter, state)]"
-        params_by_step, counts = {}, {}
-        for p in group['params']:
-            if p.grad is None:
+        params_by_step, steps_of_counter = {}, {}
+        for param in group['params']:
+            if param.grad is None:
                 continue
-            state = self.state[p]
+            state = self.state[param]
             if not state:
-                self._init_state(p, state)
-            count = state['step']
-            if id(count) not in counts:  # most parameters share one tensor, and reading a tensor is slow
-                counts[id(count)] = int(count)
-            params_by_step.setdefault((p.dtype, p.device, counts[id(count)]), []).append((p, state))
+                self._init_state(param, state)
+            step_counter = state['step']
+            if (
+                id(step_counter) not in steps_of_counter
+            ):  # most parameters share one counter, and reading a tensor is slow
+                steps_of_counter[id(step_counter)] = int(step_counter)
+            params_by_step.setdefault((param.dtype, param.device, steps_of_counter[id(step_counter)]), []).append(
+                (param, state)
+            )
         return params_by_step
 
-    def _init_state(self, p, state):
+    def _init_state(self, param, state):
         "Create the states of a parameter"
         state['step'] = torch.tensor(0.0)
-        state.update({name: torch.zeros_like(p, dtype=torch.float32) for name in _STATES})
+        state.update({name: torch.zeros_like(param, dtype=torch.float32) for name in _STATES})
 
     def _step(self, group, key, dtype, device, step, params):
         "Run one step for parameters of one dtype and device; `key`: of their tables"
-        tensors = [(p, _gradient(p), *(state[name] for name in _STATES)) for p, state in params if p.numel()]
+        tensors = [
+            (param, _gradient(param), *(state[name] for name in _STATES)) for param, state in params if param.numel()
+        ]
         scalars = compute_scalars(*(group[name] for name in ('lr', 'betas', 'eps', 'weight_decay')), step)
         if tensors:
             self._launch(tensors, key, str(dtype).removeprefix('torch.'), device, bool(group['maximize']), scalars)
-        count = torch.tensor(float(step))
+        step_counter = torch.tensor(float(step))
         for _, state in params:
-            state['step'] = count
+            state['step'] = step_counter
 
     def _launch(self, tensors, key, dtype, device, maximize, scalars):
         "Launch a step for tuples of a parameter, its gradient and its two states"
@@ -303,11 +315,13 @@ class AdamW(torch.optim.Optimizer):
             )
         # The tables are rebuilt if addresses have changed since the last step, for example those of new gradients.
         addresses = map(torch.Tensor.data_ptr, chain.from_iterable(tensors))
-        addresses_and_sizes = [*addresses, *(p.numel() for p, *_ in tensors)]
-        cached, tables = self._tables_by_key.get(key, (None, None))
-        if cached != addresses_and_sizes:
+        addresses_and_sizes = [*addresses, *(param.numel() for param, *_ in tensors)]
+        cached_addresses, tables = self._tables_by_key.get(key, (None, None))
+        if cached_addresses != addresses_and_sizes:
             _check_states(tensors, device)
-            rows = [(*(x.data_ptr() for x in tensor_tuple), tensor_tuple[0].numel()) for tensor_tuple in tensors]
+            rows = [
+                (*(tensor.data_ptr() for tensor in tensor_tuple), tensor_tuple[0].numel()) for tensor_tuple in tensors
+            ]
             tables = _build_tables(rows, dtype, device)
             self._tables_by_key[key] = addresses_and_sizes, tables
         for table in tables:
@@ -326,13 +340,13 @@ class AdamW(torch.optim.Optimizer):
         super().load_state_dict(state_dict)
         self._tables_by_key = {}
         saved_indices = [i for group in state_dict['param_groups'] for i in group['params']]
-        for i, p in zip(saved_indices, (p for group in self.param_groups for p in group['params'])):
+        for i, param in zip(saved_indices, (param for group in self.param_groups for param in group['params'])):
             if i in state_dict['state']:
-                self._copy_state(p, state_dict['state'][i])
+                self._copy_state(param, state_dict['state'][i])
 
-    def _copy_state(self, p, saved):
+    def _copy_state(self, param, saved_state):
         "Copy the saved state of a parameter, without the conversion to the parameter's dtype that torch does"
-        state = self.state[p]
-        state['step'] = torch.tensor(float(saved['step']))
+        state = self.state[param]
+        state['step'] = torch.tensor(float(saved_state['step']))
         for name in _STATES:
-            state[name] = torch.zeros_like(p, dtype=torch.float32).copy_(saved[name])
+            state[name] = torch.zeros_like(param, dtype=torch.float32).copy_(saved_state[name])

@@ -44,15 +44,22 @@ class RowLayout(NamedTuple):
     in_registers: bool = False  # else in shared memory
 
 
-def _next_pow2(n):
-    "Return the smallest power of two that is at least `n`"
-    return 1 << max(0, n - 1).bit_length()
+def _next_pow2(count):
+    "Return the smallest power of two that is at least `count`"
+    return 1 << max(0, count - 1).bit_length()
 
 
 def _block_register_layout(row_vectors, vector_bytes) -> RowLayout:  # None if the row is too long
     "Return the `RowLayout` that keeps a row in the registers of one block"
     row_bytes = _next_pow2(row_vectors) * vector_bytes
-    thread_bytes = next((n for limit, n in _REGISTER_BYTES_PER_THREAD.items() if row_bytes <= limit), None)
+    thread_bytes = next(
+        (
+            bytes_per_thread
+            for max_row_bytes, bytes_per_thread in _REGISTER_BYTES_PER_THREAD.items()
+            if row_bytes <= max_row_bytes
+        ),
+        None,
+    )
     if thread_bytes is None:
         return None
     row_threads = max(row_bytes // thread_bytes, 1)
@@ -114,22 +121,22 @@ def choose_layout(
 _MBARRIER_PRIMITIVES = ('address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'store_async')
 
 
-def _source(direction, storage, dtype, vec_size, threads, cluster_size, **constants):
+def _softmax_source(direction, storage, dtype, vec_size, threads, cluster_size, **constants):
     """Return the source of a softmax kernel. `direction`: the file with the formulas ('softmax_forward' or
     'softmax_backward'); `storage`: the file with the kernel ('softmax_registers', 'softmax_shared', 'softmax_split')"""
     cluster_merge = 'merge_by_mbarrier' if storage == 'softmax_registers' else 'merge_in_cluster'
-    names = 'vector', 'online_softmax', cluster_merge if cluster_size > 1 else 'merge_in_block', direction, storage
+    file_names = 'vector', 'online_softmax', cluster_merge if cluster_size > 1 else 'merge_in_block', direction, storage
     constants = dict(VEC=vec_size, THREADS=threads, **constants)
     primitive_names = ['address', 'copy_async', 'copies_wait_all'] if storage == 'softmax_shared' else []
     if cluster_size > 1:
         constants['CLUSTER'] = cluster_size
         primitive_names += ['rank', 'cluster_arrive_relaxed', 'cluster_wait']
         primitive_names += _MBARRIER_PRIMITIVES if storage == 'softmax_registers' else ['cluster_sync', 'into_block']
-    return kernel_source(names, dtype, tuple(constants.items()), tuple(primitive_names))
+    return kernel_source(file_names, dtype, tuple(constants.items()), tuple(primitive_names))
 
 
 @lru_cache(1024)
-def softmax_calls(
+def softmax_launches(
     kernel,  # 'softmax', or 'softmax_backward': its gradient
     dtype,
     rows,
@@ -146,7 +153,7 @@ def softmax_calls(
     layout = choose_layout(row_vectors, vector_bytes, gpu, None if is_backward else dtype)
     if not layout:
         constants = dict(LOG=log, STREAMING_STORES=streaming_stores)
-        return _split_calls(direction, dtype, rows, width, vec_size, vector_bytes, **constants)
+        return _split_launches(direction, dtype, rows, width, vec_size, vector_bytes, **constants)
     thread_vectors, row_threads, threads, cluster_size, in_registers = layout
     scalars, smem_bytes, constants = (Long(rows), width), 0, dict(LOG=log, ROW_THREADS=row_threads)
     if in_registers:
@@ -157,17 +164,17 @@ def softmax_calls(
         constants |= dict(ASYNC=gpu.hopper, STREAMING_STORES=streaming_stores)
         scalars, smem_bytes = (*scalars, thread_vectors), threads * thread_vectors * vector_bytes
     storage = 'softmax_registers' if in_registers else 'softmax_shared'
-    src = _source(direction, storage, dtype, vec_size, threads, cluster_size, **constants)
+    src = _softmax_source(direction, storage, dtype, vec_size, threads, cluster_size, **constants)
     grid, cluster = (cluster_size * cdiv(rows, threads // row_threads),), (cluster_size, 1, 1)
     arrays = 'x', 'dy', 'out'
     return [KernelLaunch(src, 'keep_rows', arrays, scalars, grid, (threads,), smem_bytes, cluster=cluster)], 0
 
 
-def _split_calls(direction, dtype, rows, width, vec_size, vector_bytes, **constants):
+def _split_launches(direction, dtype, rows, width, vec_size, vector_bytes, **constants):
     "Return the two launches that split each row among several blocks, and the elements of their workspace"
     row_vectors = width // vec_size
     splits = min(_MAX_SPLITS, cdiv(row_vectors * vector_bytes, _SPLIT_BYTES))
-    src = _source(direction, 'softmax_split', dtype, vec_size, _MAX_THREADS, 1, **constants)
+    src = _softmax_source(direction, 'softmax_split', dtype, vec_size, _MAX_THREADS, 1, **constants)
     scalars = Long(width), Long(cdiv(row_vectors, splits)), splits
     grid, block = (rows * splits,), (_MAX_THREADS,)
     launches = [
@@ -177,14 +184,16 @@ def _split_calls(direction, dtype, rows, width, vec_size, vector_bytes, **consta
     return launches, 2 * rows * splits  # a row maximum and a row sum per block
 
 
-def _run(kernel, x, dy, log):
+def _run_softmax(kernel, x, dy, log):
     "Run softmax, or its backward pass, on valid operands"
     out, dtype = torch.empty_like(x), dtype_name(x)
     if not x.numel():
         return out
     width = x.shape[-1]
     vec_size = min(tensor_vector_width(operand, 2, width) for operand in (x, dy, out))
-    launches, workspace_elements = softmax_calls(kernel, dtype, x.numel() // width, width, vec_size, log, this_device())
+    launches, workspace_elements = softmax_launches(
+        kernel, dtype, x.numel() // width, width, vec_size, log, this_device()
+    )
     states = torch.empty(workspace_elements, dtype=getattr(torch, accumulator_type(dtype)), device=x.device)
     launch(launches, x, dy=dy, states=states, out=out)
     return out
@@ -198,12 +207,12 @@ def _softmax(x, log):
         raise ValueError(f'{op_name}: x is a scalar; expected at least one axis')
     if x.shape[-1] >= 2**31:
         raise ValueError(f'{op_name}: a row has {x.shape[-1]:,} elements; expected at most 2^31 - 1')
-    return _run('softmax', x, x, log)
+    return _run_softmax('softmax', x, x, log)
 
 
 @operator('softmax_backward(Tensor y, Tensor dy, bool log) -> Tensor', lambda y, dy, log: torch.empty_like(y))
 def _softmax_backward(y, dy, log):
-    return _run('softmax_backward', y, dy.contiguous(), log)
+    return _run_softmax('softmax_backward', y, dy.contiguous(), log)
 
 
 class _Softmax(torch.autograd.Function):

@@ -12,7 +12,7 @@ from ...support.lazy_exports import lazy_exports_of
 _NAMES = {
     'model_conversion': ('quantize', 'dequantize'),
     'linear': ('QuantLinear',),
-    'packed': ('Packed', 'matvec', 'pack', 'unpack'),
+    'packed': ('PackedMatrix', 'matvec', 'pack', 'unpack'),
     'eight_bits': ('multiply_fp8', 'multiply_int8'),
     'sources': ('source',),
 }

@@ -4,7 +4,7 @@ from .eight_bits import multiply_int8 as multiply_int8
 from .linear import QuantLinear as QuantLinear
 from .model_conversion import dequantize as dequantize
 from .model_conversion import quantize as quantize
-from .packed import Packed as Packed
+from .packed import PackedMatrix as PackedMatrix
 from .packed import matvec as matvec
 from .packed import pack as pack
 from .packed import unpack as unpack

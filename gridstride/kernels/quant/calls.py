@@ -63,7 +63,9 @@ def choose_pipeline(kind, group, batch, columns, has_zeros):  # (a `Pipeline`, b
     if kind not in _STREAMED_KINDS or batch > _MAX_STREAMED_ROWS:
         return None
     steps = cdiv(columns, STEP)
-    pipeline = next((p for p in _PIPELINES if steps >= p.warps * p.chunk), _PIPELINES[-1])
+    pipeline = next(
+        (candidate for candidate in _PIPELINES if steps >= candidate.warps * candidate.chunk), _PIPELINES[-1]
+    )
     scale_bytes = 0 if group == 'row' else 32 * (STEP // group) * (1 + has_zeros)  # per step, with zero points
     stage_bytes = pipeline.warps * pipeline.stages * pipeline.chunk * (2 * STEP * BITS[kind] + scale_bytes)
     other_bytes = (
@@ -73,7 +75,7 @@ def choose_pipeline(kind, group, batch, columns, has_zeros):  # (a `Pipeline`, b
 
 
 @lru_cache(1024)
-def matvec_calls(
+def matvec_launches(
     kind,  # 'int4', 'int8', 'nf4', 'fp8'
     dtype,  # of x
     group,  # columns that share a scale, or 'row'
@@ -91,7 +93,9 @@ def matvec_calls(
     if gpu.hopper and (pipeline_and_bytes := choose_pipeline(kind, group, batch, columns, has_zeros)):
         pipeline, shared = pipeline_and_bytes
         src = kernel_source(
-            'streamed', dtype, (*constants.items(), *((name.upper(), n) for name, n in pipeline._asdict().items()))
+            'streamed',
+            dtype,
+            (*constants.items(), *((name.upper(), value) for name, value in pipeline._asdict().items())),
         )
         grid, block = (min(gpu.sms, cdiv(rows, 16)),), (32 * pipeline.warps,)
         return [KernelLaunch(src, 'multiply_streamed', arrays, (batch, rows, columns), grid, block, shared)]

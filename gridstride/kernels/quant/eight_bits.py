@@ -65,7 +65,7 @@ __device__ void wgmma({types.c_accumulator} (&d)[{n // 2}], u64 a, u64 b, int mo
 
 
 @lru_cache(1024)
-def wgmma_calls(
+def wgmma_launches(
     kind,  # 'fp8', 'int8'
     M,
     N,
@@ -77,17 +77,17 @@ def wgmma_calls(
     src = assemble_source(source('eight_bits'), types, tuple(TILE.items()), PTX + wgmma_function(kind, TILE['BN']))
     # A persistent kernel: clusters of 2 blocks iterate over tiles of 2*BM rows. A block of 384 threads has a producer
     # warpgroup and two consumer warpgroups.
-    tiles = cdiv(M, 2 * TILE['BM']) * cdiv(N, TILE['BN'])
-    arrays, grid = ('a', 'b', 'out', 'a_scales', 'b_scales'), (2 * min(gpu.sms // 2, tiles),)
+    num_tiles = cdiv(M, 2 * TILE['BM']) * cdiv(N, TILE['BN'])
+    arrays, grid = ('a', 'b', 'out', 'a_scales', 'b_scales'), (2 * min(gpu.sms // 2, num_tiles),)
     return [KernelLaunch(src, 'multiply_rows', arrays, (M, N, K), grid, (384,), SMEM_BYTES)]
 
 
-MAX_DP4A_ROWS = 8  # int8 products with up to so many rows of A use dp4a
+MAX_DP4A_ROWS = 8  # int8 products with at most this many rows of A use dp4a
 _DP4A_WARPS, _DP4A_COLUMNS = 4, 2  # warps per block; columns of the result (rows of B) per warp
 
 
 @lru_cache(1024)
-def dp4a_calls(
+def dp4a_launches(
     M,  # at most `MAX_DP4A_ROWS`
     N,
     K,
@@ -100,11 +100,16 @@ def dp4a_calls(
 
 
 @lru_cache(1024)
-def _launcher(call, device, backend):  # `device` is only a part of the cache key
+def _launcher(kernel_launch, device, backend):  # `device` is only a part of the cache key
     "Return the launcher of the `wgmma` kernel, whose first arrays are passed as tensor maps"
-    mapped = [(i, box, 128) for i, box in enumerate(BOXES)]
-    # call[3:7]: scalars, grid, block, shared
-    return MappedLauncher(compile_kernel(call.src, call.name, backend), mapped, len(call.arrays), *call[3:7])
+    mapped_args = [(i, box, 128) for i, box in enumerate(BOXES)]
+    # kernel_launch[3:7]: scalars, grid, block, shared
+    return MappedLauncher(
+        compile_kernel(kernel_launch.src, kernel_launch.name, backend),
+        mapped_args,
+        len(kernel_launch.arrays),
+        *kernel_launch[3:7],
+    )
 
 
 def _uses_dp4a(kind, M):
@@ -112,7 +117,7 @@ def _uses_dp4a(kind, M):
     return kind == 'int8' and M <= MAX_DP4A_ROWS
 
 
-def why_unsupported(kind, M, N, K):  # None if it is supported
+def unsupported_reason(kind, M, N, K):  # None if it is supported
     "Return the reason why no kernel supports (M x K) @ (N x K).T"
     if _uses_dp4a(kind, M):
         return f'K is {K}; expected a multiple of 16, for loads of 16 bytes' if K % 16 else None
@@ -132,8 +137,8 @@ def _check_operands(op_name, kind, a, b, a_scales, b_scales):
         check_tensor(op_name, x, ['float32'], name)
         if x.shape != (rows, 1):
             raise ValueError(f'{op_name}: {name} has shape {tuple(x.shape)}; expected {(rows, 1)}')
-    if why := why_unsupported(kind, a.shape[0], b.shape[0], a.shape[1]):
-        raise ValueError(f'{op_name}: {why}')
+    if reason := unsupported_reason(kind, a.shape[0], b.shape[0], a.shape[1]):
+        raise ValueError(f'{op_name}: {reason}')
     if unaligned := [name for name, x in (('a', a), ('b', b)) if x.data_ptr() % 16]:
         raise ValueError(f'{op_name}: {unaligned[0]} begins at an address that is not a multiple of 16: use .clone()')
     require_bfloat16(op_name) if _uses_dp4a(kind, a.shape[0]) else require_hopper(op_name, emulated=True)
@@ -180,14 +185,14 @@ def _multiply(kind, a, b, a_scales, b_scales):
         return out
     if _uses_dp4a(kind, M):
         a, b = (x if x.is_cuda else x.view(torch.int32) for x in (a, b))  # the emulator checks dtypes
-        launch(dp4a_calls(M, N, K), a, b=b, out=out, a_scales=a_scales, b_scales=b_scales)
+        launch(dp4a_launches(M, N, K), a, b=b, out=out, a_scales=a_scales, b_scales=b_scales)
         return out
     arrays = [a.view(torch.uint8), b.view(torch.uint8), out, a_scales, b_scales]
-    for call in wgmma_calls(kind, M, N, K, this_device()):
+    for kernel_launch in wgmma_launches(kind, M, N, K, this_device()):
         if not a.is_cuda:
-            _launcher(call, None, 'sim')(arrays)
+            _launcher(kernel_launch, None, 'sim')(arrays)
             continue
         with torch.cuda.device(a.device):
             make_context_current_once()
-            _launcher(call, a.get_device(), 'gpu')(arrays, current_stream(a.get_device()))
+            _launcher(kernel_launch, a.get_device(), 'gpu')(arrays, current_stream(a.get_device()))
     return out

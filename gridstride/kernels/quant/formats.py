@@ -52,8 +52,8 @@ def _expand(scales, shape):
 
 def _round_scales(scales, dtype):
     "Round scales to the dtype in which they are stored; clamp them, so that none is 0, subnormal or infinite"
-    info = torch.finfo(dtype)
-    return scales.clamp(info.tiny, info.max).to(dtype)
+    float_limits = torch.finfo(dtype)
+    return scales.clamp(float_limits.tiny, float_limits.max).to(dtype)
 
 
 def symmetric(
@@ -79,8 +79,8 @@ def affine(
     shrink=1.0,  # of the scale, as for `symmetric`
 ) -> QuantizedInts:
     "Divide the range of a group, extended to contain 0, into 2^bits - 1 steps; 0 is represented exactly"
-    grouped, largest = _split_into_groups(w.float(), group), 2**bits - 1
-    low, high = grouped.amin(-1).clamp(max=0) * shrink, grouped.amax(-1).clamp(min=0) * shrink
+    groups, largest = _split_into_groups(w.float(), group), 2**bits - 1
+    low, high = groups.amin(-1).clamp(max=0) * shrink, groups.amax(-1).clamp(min=0) * shrink
     scales = _round_scales((high - low) / largest, scale_dtype)
     zeros = (-low / scales.float()).round().clamp(0, largest)
     integers = (w.float() / _expand(scales.float(), w.shape)).round() + _expand(zeros, w.shape)
@@ -107,7 +107,8 @@ def _search_shrink(quantize, dequantize, w, group, steps):
         is_better = error < least_error
         elements = torch.where(_expand(is_better, w.shape), quantized[0], best[0])
         scales_and_zeros = [
-            new if new is None else torch.where(is_better, new, old) for new, old in zip(quantized[1:], best[1:])
+            candidate if candidate is None else torch.where(is_better, candidate, previous)
+            for candidate, previous in zip(quantized[1:], best[1:])
         ]
         best = type(quantized)(elements, *scales_and_zeros)
         least_error = torch.minimum(error, least_error)

@@ -77,12 +77,12 @@ def from_fragments(
 
 def to_lane_order(
     scales,  # (rows, groups) of 16-bit floats
-    groups,  # groups per row that the kernel reads: those of all steps, with padding
+    padded_groups,  # groups per row that the kernel reads: those of all steps, including padding
 ):  # (tiles, groups, 8, 2)
     "Convert scales to the order in which threads load them: those of rows r and r + 8 of a tile are adjacent"
     rows, columns = scales.shape
-    scales = torch.nn.functional.pad(scales, (0, groups - columns, 0, -rows % 16))
-    return scales.view(cdiv(rows, 16), 2, 8, groups).permute(0, 3, 2, 1).contiguous()
+    scales = torch.nn.functional.pad(scales, (0, padded_groups - columns, 0, -rows % 16))
+    return scales.view(cdiv(rows, 16), 2, 8, padded_groups).permute(0, 3, 2, 1).contiguous()
 
 
 def from_lane_order(

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from .mixed import multiply, run_unpack
-from .packed import Packed, pack, unpack
+from .packed import PackedMatrix, pack, unpack
 from .sources import FLOATS
 from ..operators import operator
 from ..common import dtype_name
@@ -31,7 +31,7 @@ def has_kernel(x, scales) -> bool:
     lambda x, words, scales, zeros, bias, kind, group, rows: x.new_empty(*x.shape[:-1], rows),
 )
 def _linear(x, words, scales, zeros, bias, kind, group, rows):
-    packed = Packed(kind, group or 'row', (rows, x.shape[-1]), words, scales, zeros)
+    packed = PackedMatrix(kind, group or 'row', (rows, x.shape[-1]), words, scales, zeros)
     x_rows = x.reshape(-1, x.shape[-1])
     if has_kernel(x, scales):
         y = multiply(x_rows, packed, bias)
@@ -52,7 +52,7 @@ def _backward(ctx, dy):
     "Compute the gradients of x and of the bias; the weight has none"
     dx = None
     if ctx.needs_input_grad[0]:
-        packed = Packed(*ctx.format, *ctx.saved_tensors)
+        packed = PackedMatrix(*ctx.format, *ctx.saved_tensors)
         dx = dy @ (run_unpack(packed) if has_kernel(dy, packed.scales) else unpack(packed).to(dy.dtype))
     dbias = dy.flatten(0, -2).sum(0) if ctx.has_bias and ctx.needs_input_grad[4] else None
     return dx, None, None, None, dbias, None, None, None
@@ -65,7 +65,7 @@ class QuantLinear(torch.nn.Module):
     """A linear layer with a quantized weight; `QuantLinear.of` converts a `torch.nn.Linear`.
 
     x has any shape (..., columns). On a GPU of compute capability 8.0 or more, and if x has the dtype of the scales,
-    `mixed.choose` selects a method: a matvec, a mixed-input GEMM, or dequantization and torch's product. In all other
+    `mixed.choose_method` selects a matvec, a mixed-input GEMM, or dequantization and a product by torch. In all other
     cases torch dequantizes the weight and multiplies. x and the bias have gradients, the weight has none."""
 
     def __init__(self, packed, bias=None, dtype=None):
@@ -83,9 +83,11 @@ class QuantLinear(torch.nn.Module):
         return cls(pack(linear.weight, kind, group, zeros, fit), linear.bias, linear.weight.dtype)
 
     @property
-    def packed(self) -> Packed:
+    def packed(self) -> PackedMatrix:
         "The quantized weight"
-        return Packed(self.kind, self.group, (self.out_features, self.in_features), self.words, self.scales, self.zeros)
+        return PackedMatrix(
+            self.kind, self.group, (self.out_features, self.in_features), self.words, self.scales, self.zeros
+        )
 
     @property
     def weight(self):

@@ -38,9 +38,9 @@ class MixedTile(NamedTuple):
 
 def _stage_bytes(tile, kind, group, has_zeros):
     "Return the bytes of a stage: 64 columns of x and of w, with the scales and zero points of w"
-    tiles = 4 * tile.WGS
-    scale_bytes = 0 if group == 'row' else tiles * 32 * (2 if group == 32 else 1)
-    w_bytes = tiles * 128 * BITS[kind]
+    num_tiles = 4 * tile.WGS
+    scale_bytes = 0 if group == 'row' else num_tiles * 32 * (2 if group == 32 else 1)
+    w_bytes = num_tiles * 128 * BITS[kind]
     return tile.BN * 2 * _STAGE_COLUMNS + cdiv(w_bytes + scale_bytes * (1 + has_zeros), 1024) * 1024
 
 
@@ -73,28 +73,30 @@ _W_BYTES_PER_US, _X_BYTES_PER_US = 2.32e6, 3.02e6
 _UNPACK_US, _UNPACK_BYTES_PER_US, _TORCH_BYTES_PER_US, _TORCH_FLOP_PER_US = 9.5, 6.9e6, 1.8e6, 7.0e8
 
 
-def _overlapped(*times):
+def _overlapped_time(*times):
     "Return the time of work that overlaps: nearly the longest of `times`, but longer if several are similar"
     return sum(time**4 for time in times) ** 0.25
 
 
 def estimate_mixed(tile, kind, batch, rows, columns, sms=132) -> float:
     "Estimate the microseconds of a mixed-input GEMM"
-    tiles, stages = cdiv(rows, 64 * tile.WGS) * cdiv(batch, tile.BN), 2 * cdiv(cdiv(columns, STEP), tile.CK)
+    num_tiles, num_stages = cdiv(rows, 64 * tile.WGS) * cdiv(batch, tile.BN), 2 * cdiv(cdiv(columns, STEP), tile.CK)
     cost, warpgroup_rows = _STAGE_COSTS[kind], tile.BN * tile.WGS
-    stage_us = _overlapped(_STAGE_ROW_US * warpgroup_rows, cost.base + cost.per_warpgroup * tile.WGS)
-    waves = cdiv(tiles, max(1, resident_clusters(tile.CK, sms)))
-    gemm_us = waves * (stages * stage_us + _EPILOGUE_ROW_US * warpgroup_rows + _WAVE_US) + _SPLIT_K_US * (tile.CK > 1)
+    stage_us = _overlapped_time(_STAGE_ROW_US * warpgroup_rows, cost.base + cost.per_warpgroup * tile.WGS)
+    waves = cdiv(num_tiles, max(1, resident_clusters(tile.CK, sms)))
+    gemm_us = waves * (num_stages * stage_us + _EPILOGUE_ROW_US * warpgroup_rows + _WAVE_US) + _SPLIT_K_US * (
+        tile.CK > 1
+    )
     w_us = rows * columns * BITS[kind] / 8 / _W_BYTES_PER_US
-    return _LAUNCH_US + 4 * batch * columns / _X_BYTES_PER_US + _overlapped(gemm_us, w_us)
+    return _LAUNCH_US + 4 * batch * columns / _X_BYTES_PER_US + _overlapped_time(gemm_us, w_us)
 
 
 def estimate_unpacked(kind, batch, rows, columns) -> float:
     "Estimate the microseconds of dequantization to memory and torch's product"
     w_elements, xy_elements = rows * columns, (rows + columns) * batch
-    unpack_us = _overlapped(_UNPACK_US, w_elements * (BITS[kind] / 8 + 2) / _UNPACK_BYTES_PER_US)
+    unpack_us = _overlapped_time(_UNPACK_US, w_elements * (BITS[kind] / 8 + 2) / _UNPACK_BYTES_PER_US)
     memory_us = 2 * (w_elements + xy_elements) / _TORCH_BYTES_PER_US
-    return unpack_us + _overlapped(memory_us, 2 * w_elements * batch / _TORCH_FLOP_PER_US)
+    return unpack_us + _overlapped_time(memory_us, 2 * w_elements * batch / _TORCH_FLOP_PER_US)
 
 
 # The largest number of rows of x for which `matvec` is chosen: in general, and if w has at least _TALL_ROWS rows
@@ -102,7 +104,7 @@ _MAX_MATVEC_ROWS, _MAX_TALL_MATVEC_ROWS, _TALL_ROWS = 8, 16, 10_000
 
 
 @lru_cache(4096)
-def choose(kind, batch, rows, columns, gpu):  # gpu: a `Device`
+def choose_method(kind, batch, rows, columns, gpu):  # gpu: a `Device`
     "Choose a method: 'matvec', 'unpack' (dequantize, then multiply with torch), or a `MixedTile` on a Hopper GPU"
     if not gpu.hopper:
         return 'matvec' if batch <= MAX_ROWS else 'unpack'
@@ -117,7 +119,7 @@ def choose(kind, batch, rows, columns, gpu):  # gpu: a `Device`
 
 def multiply(x, packed, bias):
     "Compute x @ w.T (+ bias) for a packed matrix w with the fastest method; x: (batch, columns), dtype of the scales"
-    method = choose(packed.kind, x.shape[0], *packed.shape, this_device())
+    method = choose_method(packed.kind, x.shape[0], *packed.shape, this_device())
     if method == 'matvec':
         return run_matvec(x.contiguous(), packed, bias)
     if method == 'unpack':
@@ -126,7 +128,7 @@ def multiply(x, packed, bias):
 
 
 @lru_cache(1024)
-def mixed_calls(
+def mixed_launches(
     kind,  # 'int4', 'int8', 'nf4', 'fp8'
     dtype,  # of x
     group,  # columns that share a scale, or 'row'
@@ -152,24 +154,31 @@ def mixed_calls(
     arrays = 'permuted', 'words', mapped_scales, mapped_zeros, 'scales', 'zeros' if has_zeros else 'scales'
     arrays = *arrays, 'bias' if has_bias else 'permuted', 'y'
     sizes, grid = (batch, columns, padded_columns), (cdiv(batch * padded_columns // 8, 256),)
-    permute = KernelLaunch(src, 'permute_columns', ('x', 'permuted'), sizes, grid, (256,))
+    permute_launch = KernelLaunch(src, 'permute_columns', ('x', 'permuted'), sizes, grid, (256,))
     block = (128 * (tile.WGS + 1),)
-    return permute, KernelLaunch(src, 'multiply_mixed', arrays, (batch, rows, columns), (blocks,), block, shared, True)
+    return permute_launch, KernelLaunch(
+        src, 'multiply_mixed', arrays, (batch, rows, columns), (blocks,), block, shared, True
+    )
 
 
-def _maps(tile, kind, group):
+def _mapped_args(tile, kind, group):
     "Return (index of the argument, box, swizzle) per tensor map; w and its scales are matrices of 32-bit words"
-    tiles = 4 * tile.WGS
-    word_box = tiles, 32 * BITS[kind]
-    scale_box = word_box if group == 'row' else (tiles, 16 if group == 32 else 8)
+    num_tiles = 4 * tile.WGS
+    word_box = num_tiles, 32 * BITS[kind]
+    scale_box = word_box if group == 'row' else (num_tiles, 16 if group == 32 else 8)
     return (0, (tile.BN, _STAGE_COLUMNS), 128), (1, word_box, 0), (2, scale_box, 0), (3, scale_box, 0)
 
 
 @lru_cache(1024)
-def _mapped_launcher(call, maps, device, backend):  # `device` is only a part of the cache key
+def _mapped_launcher(kernel_launch, mapped_args, device, backend):  # `device` is only a part of the cache key
     "Return the launcher of `multiply_mixed`, whose first arrays are passed as tensor maps"
-    # call[3:8]: scalars, grid, block, shared, pdl
-    return MappedLauncher(compile_kernel(call.src, call.name, backend), maps, len(call.arrays), *call[3:8])
+    # kernel_launch[3:8]: scalars, grid, block, shared, pdl
+    return MappedLauncher(
+        compile_kernel(kernel_launch.src, kernel_launch.name, backend),
+        mapped_args,
+        len(kernel_launch.arrays),
+        *kernel_launch[3:8],
+    )
 
 
 def run_mixed(x, packed, bias, tile):
@@ -180,33 +189,36 @@ def run_mixed(x, packed, bias, tile):
         return y
     has_bias, has_zeros = bias is not None, packed.zeros is not None
     problem = packed.kind, dtype_name(x), packed.group, batch, rows, x.shape[1], has_bias, has_zeros
-    permute, multiply = mixed_calls(*problem, tile)
-    permuted = x.new_empty(batch, permute.scalars[2])
-    views = (
-        (x, permuted) if x.is_cuda else (x.view(torch.uint32), permuted.view(torch.uint32))
-    )  # emulator: checks dtypes
-    launch([permute], views[0], permuted=views[1])
-    words, scales, zeros = (v if v is None else v.view(torch.uint32).flatten(1) for v in packed[3:])
+    permute_launch, multiply_launch = mixed_launches(*problem, tile)
+    permuted = x.new_empty(batch, permute_launch.scalars[2])
+    # The emulator checks that dtypes match those of the kernel's parameters.
+    views = (x, permuted) if x.is_cuda else (x.view(torch.uint32), permuted.view(torch.uint32))
+    launch([permute_launch], views[0], permuted=views[1])
+    words, scales, zeros = (array if array is None else array.view(torch.uint32).flatten(1) for array in packed[3:])
     arrays = dict(permuted=permuted, words=words, scales=scales, zeros=zeros, bias=bias, y=y)
-    _launch_mixed(multiply, _maps(tile, packed.kind, packed.group), [arrays[name] for name in multiply.arrays])
+    _launch_mixed(
+        multiply_launch,
+        _mapped_args(tile, packed.kind, packed.group),
+        [arrays[name] for name in multiply_launch.arrays],
+    )
     return y
 
 
-def _launch_mixed(call, maps, arrays):
+def _launch_mixed(kernel_launch, mapped_args, arrays):
     "Launch the mixed-input GEMM on the device of its result, on the current stream"
     y = arrays[-1]
     if not y.is_cuda:
-        return _mapped_launcher(call, maps, None, 'sim')(arrays)
+        return _mapped_launcher(kernel_launch, mapped_args, None, 'sim')(arrays)
     with torch.cuda.device(y.device):
         make_context_current_once()
-        _mapped_launcher(call, maps, y.get_device(), 'gpu')(arrays, current_stream(y.get_device()))
+        _mapped_launcher(kernel_launch, mapped_args, y.get_device(), 'gpu')(arrays, current_stream(y.get_device()))
 
 
 _UNPACK_WARPS = 8  # per block of the kernel that dequantizes to memory
 
 
 @lru_cache(1024)
-def unpack_calls(
+def unpack_launches(
     kind,
     dtype,  # of the result
     group,
@@ -230,5 +242,5 @@ def run_unpack(packed):
     w = packed.scales.new_empty(packed.shape)
     if w.numel():
         problem = packed.kind, dtype_name(w), packed.group, *packed.shape, packed.zeros is not None
-        launch(unpack_calls(*problem, this_device().sms), w, w=w, **packed_arrays(packed))
+        launch(unpack_launches(*problem, this_device().sms), w, w=w, **packed_arrays(packed))
     return w

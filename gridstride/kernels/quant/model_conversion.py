@@ -4,7 +4,7 @@ from functools import partial
 
 from .formats import decibels
 from .linear import QuantLinear
-from .packed import DEFAULT_GROUP, unpack, why_options_invalid, why_unsupported
+from .packed import DEFAULT_GROUP, unpack, invalid_options_reason, unsupported_reason
 from .sources import FLOATS
 from ..layers import ReplacedLayer, format_us, report_table, replace_linears, restore_linears
 from ..common import dtype_name
@@ -16,25 +16,27 @@ def _quantize_layer(kind, group, zeros, fit, name, layer):
     w = layer.weight.detach()
     if dtype_name(w) not in (*FLOATS, 'float32'):
         return f'it is {dtype_name(w)}'
-    if why := why_unsupported(kind, group, w.shape):
-        return why
+    if reason := unsupported_reason(kind, group, w.shape):
+        return reason
     quantized = QuantLinear.of(layer, kind, group, zeros, fit)
-    noise = decibels(w, unpack(quantized.packed))
-    return quantized, ReplacedLayer(name, tuple(w.shape), w.nbytes, quantized.packed.nbytes, noise, dtype_name(w))
+    signal_to_noise = decibels(w, unpack(quantized.packed))
+    return quantized, ReplacedLayer(
+        name, tuple(w.shape), w.nbytes, quantized.packed.nbytes, signal_to_noise, dtype_name(w)
+    )
 
 
-def _notes(replaced):
+def _notes(replaced_layers):
     "Yield the lines below the table, which state the expected speedup"
     limits = ceilings()
-    bytes_before = sum(layer.bytes_before for layer in replaced)
-    bytes_after = sum(layer.bytes_after for layer in replaced)
-    seconds_before, seconds_after = (size / limits['read'] / 1e9 for size in (bytes_before, bytes_after))
+    bytes_before = sum(layer.bytes_before for layer in replaced_layers)
+    bytes_after = sum(layer.bytes_after for layer in replaced_layers)
+    seconds_before, seconds_after = (num_bytes / limits['read'] / 1e9 for num_bytes in (bytes_before, bytes_after))
     yield (
         f'dB: signal to noise of the weights. An {limits["gpu"]} reads {limits["read"]:,.0f} GB/s: these weights in '
         f'{format_us(seconds_after)} µs instead of {format_us(seconds_before)}.\n'
         f'The speedup for one row of x is at most {seconds_before / seconds_after:.2f}.'
     )
-    if any(layer.old_dtype == 'float32' for layer in replaced):
+    if any(layer.old_dtype == 'float32' for layer in replaced_layers):
         yield 'The kernels support 16-bit floats only: torch multiplies x of float32, with dequantized weights.'
 
 
@@ -56,15 +58,22 @@ def quantize(
     the table gives the reason. Raises TypeError or ValueError for unsupported options."""
     group = DEFAULT_GROUP.get(kind) if group is None else group
     try:
-        why_unsupported(kind, group, (0, 0))
+        unsupported_reason(kind, group, (0, 0))
     except ValueError as e:
         raise ValueError(f'quantize: {e}') from None
-    if why := why_options_invalid(kind, zeros, fit):
-        raise ValueError(f'quantize: {why}')
+    if reason := invalid_options_reason(kind, zeros, fit):
+        raise ValueError(f'quantize: {reason}')
     convert = partial(_quantize_layer, kind, group, zeros, fit)
-    module, replaced, unchanged = replace_linears('quantize', 'quantized', module, skip, convert)
+    module, replaced_layers, unchanged_layers = replace_linears('quantize', 'quantized', module, skip, convert)
     scale_scope = dict(row='each row', tensor='each matrix').get(group, f'{group} elements of a row')
-    print(report_table(f'Linear layers in {kind}, a scale for {scale_scope}', replaced, unchanged, _notes(replaced)))
+    print(
+        report_table(
+            f'Linear layers in {kind}, a scale for {scale_scope}',
+            replaced_layers,
+            unchanged_layers,
+            _notes(replaced_layers),
+        )
+    )
     return module
 
 
@@ -76,6 +85,6 @@ def dequantize(
         model = dequantize(model)
 
     Raises ValueError if the module has no quantized layers."""
-    if (dense := restore_linears(module, QuantLinear)) is None:
+    if (dense_module := restore_linears(module, QuantLinear)) is None:
         raise ValueError('dequantize: the module has no quantized layers')
-    return dense
+    return dense_module

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 
 from . import formats
-from .calls import GROUPS, MAX_ROWS, matvec_calls
+from .calls import GROUPS, MAX_ROWS, matvec_launches
 from .formats import QuantizedNF4, QuantizedInts
 from .fragments import BITS, STEP, from_fragments, to_fragments, to_lane_order, from_lane_order
 from .sources import FLOATS, KINDS
@@ -19,7 +19,7 @@ FITS = 'absmax', 'mse'
 DEFAULT_GROUP = dict(int8='row', int4=128, nf4=64, fp8='row')  # kind -> group
 
 
-class Packed(NamedTuple):
+class PackedMatrix(NamedTuple):
     "A quantized matrix in the memory layout that the kernels read"
 
     kind: str  # 'int8', 'int4', 'nf4', 'fp8'
@@ -32,10 +32,10 @@ class Packed(NamedTuple):
     @property
     def nbytes(self) -> int:
         "Bytes of elements, scales and zero points"
-        return sum(x.nbytes for x in self[3:] if x is not None)
+        return sum(array.nbytes for array in self[3:] if array is not None)
 
 
-def why_unsupported(kind, group, shape):  # None if it is supported
+def unsupported_reason(kind, group, shape):  # None if it is supported
     "Return the reason why a matrix of this shape cannot be packed. Raises ValueError for an unknown kind or group"
     if kind not in KINDS:
         raise ValueError(f'kind must be one of {", ".join(KINDS)}; got {kind!r}')
@@ -67,7 +67,7 @@ def _quantize(w, kind, group, dtype, zeros, fit):
     return integers, quantized.scales, quantized.zeros.to(dtype) - offset
 
 
-def why_options_invalid(kind, zeros, fit):  # None if they are valid
+def invalid_options_reason(kind, zeros, fit):  # None if they are valid
     "Return the reason why a kind does not support these options"
     if fit not in FITS:
         return f'fit is {fit!r}; expected {" or ".join(map(repr, FITS))}'
@@ -83,7 +83,7 @@ def pack(
     group=None,  # columns that share a scale: 32, 64, 128, 'row', 'tensor'; None: 'row', but 128 for int4, 64 for NF4
     zeros=False,  # integers only: give each group a zero point
     fit='absmax',  # represent the largest element of each group; 'mse': search for the least squared error
-) -> Packed:
+) -> PackedMatrix:
     """Quantize a matrix, and pack it as `matvec` reads it. With group 'tensor', each row stores the same scale.
 
         matvec(x, pack(w, 'int4'))
@@ -93,23 +93,28 @@ def pack(
     if w.dim() != 2 or dtype_name(w) not in (*FLOATS, 'float32'):
         choices = f'{", ".join(FLOATS)} or float32'
         raise TypeError(f'pack: w must be a matrix of {choices}; got a {w.dim()}-dimensional {dtype_name(w)} tensor')
-    if why := why_unsupported(kind, group, w.shape) or why_options_invalid(kind, zeros, fit):
-        raise ValueError(f'pack: {why}')
+    if reason := unsupported_reason(kind, group, w.shape) or invalid_options_reason(kind, zeros, fit):
+        raise ValueError(f'pack: {reason}')
     dtype = w.dtype if dtype_name(w) in FLOATS else torch.bfloat16
     (rows, columns), (integers, *scales_and_zeros) = w.shape, _quantize(w.detach(), kind, group, dtype, zeros, fit)
     if group == 'tensor':
-        group, scales_and_zeros = 'row', [x if x is None else x.expand(rows, 1) for x in scales_and_zeros]
-    groups = 1 if group == 'row' else cdiv(columns, STEP) * (STEP // group)
-    scales_and_zeros = [x if x is None else to_lane_order(x, groups) for x in scales_and_zeros]
-    return Packed(kind, group, (rows, columns), to_fragments(integers, kind), *scales_and_zeros)
+        group, scales_and_zeros = (
+            'row',
+            [tensor if tensor is None else tensor.expand(rows, 1) for tensor in scales_and_zeros],
+        )
+    num_groups = 1 if group == 'row' else cdiv(columns, STEP) * (STEP // group)
+    scales_and_zeros = [tensor if tensor is None else to_lane_order(tensor, num_groups) for tensor in scales_and_zeros]
+    return PackedMatrix(kind, group, (rows, columns), to_fragments(integers, kind), *scales_and_zeros)
 
 
-def unpack(packed: Packed):  # (rows, columns) of float32
+def unpack(packed: PackedMatrix):  # (rows, columns) of float32
     "Dequantize a packed matrix to float32"
     kind, group, (rows, columns), words, *scales_and_zeros = packed
     integers = from_fragments(words, kind, rows, columns)
-    groups = 1 if group == 'row' else columns // group
-    scales, zeros = (None if x is None else from_lane_order(x, rows, groups) for x in scales_and_zeros)
+    num_groups = 1 if group == 'row' else columns // group
+    scales, zeros = (
+        None if tensor is None else from_lane_order(tensor, rows, num_groups) for tensor in scales_and_zeros
+    )
     if kind == 'nf4':
         return formats.restore_nf4(QuantizedNF4(integers, scales))
     integers = integers.view(torch.float8_e4m3fn).float() if kind == 'fp8' else integers
@@ -117,9 +122,9 @@ def unpack(packed: Packed):  # (rows, columns) of float32
 
 
 @lru_cache(1024)
-def _cached_matvec_calls(device, backend, *problem):  # `device` and `backend` are only a part of the cache key
-    "Return `matvec_calls` on the current device; cached, because queries of the device take long"
-    return matvec_calls(*problem, this_device())
+def _cached_matvec_launches(device, backend, *problem):  # `device` and `backend` are only a part of the cache key
+    "Return `matvec_launches` on the current device; cached, because queries of the device take long"
+    return matvec_launches(*problem, this_device())
 
 
 def align_rows(x):
@@ -145,14 +150,14 @@ def run_matvec(x, packed, bias):
         return y
     has_bias, has_zeros = bias is not None, packed.zeros is not None
     problem = packed.kind, dtype_name(x), packed.group, batch, rows, x.shape[1], has_bias, has_zeros
-    calls = _cached_matvec_calls(x.get_device(), backend(), *problem)
-    launch(calls, x, **packed_arrays(packed), bias=bias, y=y)
+    kernel_launches = _cached_matvec_launches(x.get_device(), backend(), *problem)
+    launch(kernel_launches, x, **packed_arrays(packed), bias=bias, y=y)
     return y
 
 
 def matvec(
     x,  # (batch, columns), contiguous, with the dtype of the scales: float16 or bfloat16; at most 64 rows
-    packed,  # a `Packed`
+    packed,  # a `PackedMatrix`
     bias=None,  # (rows,)
 ):  # (batch, rows), of the type of x
     """Compute x @ w.T (+ bias) for a packed matrix w on tensor cores, with float32 accumulators.
@@ -164,7 +169,7 @@ def matvec(
     if x.dim() != 2 or x.shape[0] > MAX_ROWS or x.shape[1] != packed.shape[1]:
         expected = f'({MAX_ROWS} or fewer, {packed.shape[1]})'
         raise ValueError(f'matvec: x has shape {tuple(x.shape)}; expected {expected}')
-    for name, array in zip(Packed._fields[3:], packed[3:]):
+    for name, array in zip(PackedMatrix._fields[3:], packed[3:]):
         if array is not None:
             check_tensor('matvec', array, [dtype_name(array)], name)
     if bias is not None:

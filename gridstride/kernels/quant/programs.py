@@ -1,7 +1,7 @@
 """Standalone programs of products with quantized weights, for `export`."""
 
-from .calls import matvec_calls
-from .eight_bits import BOXES, MAX_DP4A_ROWS, dp4a_calls, wgmma_calls
+from .calls import matvec_launches
+from .eight_bits import BOXES, MAX_DP4A_ROWS, dp4a_launches, wgmma_launches
 from .formats import nf4_codebook
 from .packed import DEFAULT_GROUP
 from .sources import KINDS
@@ -21,7 +21,7 @@ def matvec_cases(batch) -> list:  # of (rows of x, rows and columns of w)
 
 def _h100_matvec_calls(kind, dtype, batch, rows, columns):
     "Return the launch of `matvec` on an H100, with the default group and without a bias"
-    return matvec_calls(kind, dtype, DEFAULT_GROUP[kind], batch, rows, columns, False, False, H100)
+    return matvec_launches(kind, dtype, DEFAULT_GROUP[kind], batch, rows, columns, False, False, H100)
 
 
 def _matvec_program(kind, dtype, batch):
@@ -69,7 +69,7 @@ def _tensor_map_code(name, shape, box):
 
 def _wgmma_case_lines(kind, M, N, K):
     "Return the lines of C++ and the `Launch` for one size"
-    (call,) = wgmma_calls(kind, M, N, K, H100)
+    (call,) = wgmma_launches(kind, M, N, K, H100)
     shapes = (M, K), (N, K), (M, N)
     maps = [_tensor_map_code(name, shape, box) for name, shape, box in zip(call.arrays, shapes, BOXES)]
     return [*maps, Launch(call, [*(f'{name}_map' for name in call.arrays[:3]), *call.arrays[3:]])]
@@ -86,7 +86,7 @@ def _dp4a_program():
     description = '`gridstride.kernels.quant.multiply_int8` for few rows: int8, multiplied by dp4a.'
     casts = dict(x='(const int4 *)a', b='(const int4 *)b')
     lines = [
-        [Launch(call, [casts.get(name, name) for name in call.arrays]) for call in dp4a_calls(*size)]
+        [Launch(call, [casts.get(name, name) for name in call.arrays]) for call in dp4a_launches(*size)]
         for size in DP4A_SHAPES
     ]
     return _eight_bit_program('multiply_int8_few_rows', 'int8', description, DP4A_SHAPES, lines)
