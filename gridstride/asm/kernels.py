@@ -16,7 +16,7 @@ CompilerOutput = namedtuple('CompilerOutput', 'ptx entry cubin resources compile
 class KernelSource:
     """The source of a kernel. Subclasses define `compile`, which returns a `CompilerOutput`.
 
-    `source` maps line numbers to lines. `key` identifies everything in the source that the output depends on."""
+    `source` maps each line number to its line. `key` identifies everything in the source that the output depends on."""
 
     def __init__(self, name, file, source, key):
         self.name = name

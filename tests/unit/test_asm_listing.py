@@ -65,7 +65,7 @@ def test_a_stretch_ends_at_labels_jumps_and_barriers(listing):
     assert [o.op for o in listing.stretch('move').instructions] == ['S2R', 'MOV']
     items = [o if isinstance(o, str) else o._replace(op='BAR.SYNC', kind='barrier', target='') if o.op == 'FFMA' else o
              for o in listing.items]
-    cut = listing._part(items)
+    cut = listing._listing_of(items)
     assert [o.op for o in cut.stretch('shared').instructions] == ['LDS']
     assert [o.op for o in cut.stretch('control').instructions][0] == 'ISETP.GE.AND'
     with pytest.raises(ValueError, match="scale .*'tensor'.*SASS"):

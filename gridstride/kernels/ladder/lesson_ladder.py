@@ -286,7 +286,7 @@ def count_kinds(
 
     def count_loops():
         try:
-            loops = {rung.name: _count_loop(rung) for rung in rungs}
+            loops = {kernel.name: _count_loop(kernel) for kernel in rungs}
         except CompilerMissing as e:
             raise Unavailable(str(e)) from None
         return {name: counts for name, (counts, _) in loops.items()}, next(iter(loops.values()))[1]
@@ -294,7 +294,7 @@ def count_kinds(
     def from_recording(data, mark):
         return data, f'{mark.partition(" (")[0]}'
 
-    sources = [rung.src for rung in rungs]
+    sources = [kernel.src for kernel in rungs]
     counts, compiler_name = recorded(record, count_loops, *sources, save=lambda result: result[0], load=from_recording)
     return InstructionCounts(counts, compiler_name)
 

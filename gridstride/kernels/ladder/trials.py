@@ -152,7 +152,7 @@ def race_with_torch(
     title='',
 ) -> Contest:
     "Check bf16 rungs and `torch.matmul`, then time them interleaved, with the L2 flushed between runs"
-    functions = {'torch.matmul': multiply_by_torch, **{rung.name: rung for rung in rungs}}
+    functions = {'torch.matmul': multiply_by_torch, **{kernel.name: kernel for kernel in rungs}}
     references = []  # filled with one `Reference` when the inputs are made
 
     def make_inputs():
@@ -168,7 +168,7 @@ def race_with_torch(
         title=title or '{}x{} @ {}x{}'.format(shape[0], shape[2], shape[2], shape[1]),
         sources={
             'torch.matmul': 'torch.matmul',
-            **{rung.name: (rung.launch_plan(*shape, H100), seconds) for rung in rungs},
+            **{kernel.name: (kernel.launch_plan(*shape, H100), seconds) for kernel in rungs},
         },
         check=lambda got: references[0](got),
         writes=True,
@@ -184,8 +184,8 @@ def time_unchecked(shape, *rungs, seconds=0.4) -> dict:  # name -> speedup over 
     require_hopper('The timing')
     m, n, out = _operands(shape)
     functions = {'torch.matmul': lambda m, n: multiply_by_torch(m, n, out)}
-    for rung in rungs:
-        functions[rung.name] = lambda m, n, rung=rung: rung(m, n, out)
+    for kernel in rungs:
+        functions[kernel.name] = lambda m, n, kernel=kernel: kernel(m, n, out)
     ratios = compare(functions, m, n, out=out, seconds=seconds, clock=Gpu()).ratios
     return {name: ratio for name, (ratio, *_) in ratios.items()}
 
@@ -262,19 +262,19 @@ def plot_timestamps(cycles, stages, title, phases=(20, 48), span=9000):
 
 
 def count_wrong_results(
-    rung_of_name, shape=(2048, 2048, 2048), repeats=10
+    kernel_of_name, shape=(2048, 2048, 2048), repeats=10
 ) -> dict:  # name -> [wrong results, wrong elements in them]
-    "Count the wrong results of each rung of {name: rung} on this GPU; raises `Unavailable` without a Hopper GPU"
+    "Count the wrong results of each kernel of {name: kernel} on this GPU; raises `Unavailable` without a Hopper GPU"
     import torch
 
     require_hopper('The count of wrong results')
     m, n, _ = _operands(shape)
     reference, counts = Reference(m, n), {}
-    for name, rung in rung_of_name.items():
+    for name, kernel in kernel_of_name.items():
         wrong_elements = []  # per result
         for _ in range(repeats):
             out = torch.full(shape[:2], torch.nan, dtype=m.dtype, device=m.device)
-            rung(m, n, out)
+            kernel(m, n, out)
             is_wrong = (out.double() - reference.expected).abs() > reference.error_bound('bfloat16')
             wrong_elements.append(int(is_wrong.logical_or(out.isnan()).sum()))
         counts[name] = [sum(count > 0 for count in wrong_elements), sum(wrong_elements)]
