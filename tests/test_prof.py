@@ -616,7 +616,7 @@ def start(name, **how):
     file = Path(name+'.hatchet')
     if occupied: raise RuntimeError('Failed to execute cuptiSubscribe with error 39')
 def finalize(session): file.write_text(Path(SAMPLE).read_text())
-tree.Session._wait = lambda self: None
+tree.Session._synchronize = lambda self: None
 '''
 MOVED = '''
 import triton_mock
