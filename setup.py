@@ -21,15 +21,16 @@ DATA = ['py.typed', '**/*.pyi', 'cpp/launcher.cpp', 'cpp/include/**/*', 'cpp/run
 
 
 class Build(build_py):
-    """Adds the recordings of the lessons, which they show on machines without a GPU, and leaves out the index that
-    nbdev-export writes for itself (MANIFEST.in does so for an sdist)"""
+    """Adds the recordings of the lessons, which they show on machines without a GPU, and the pages of the messages;
+    leaves out the index that nbdev-export writes for itself (MANIFEST.in does so for an sdist)"""
     def find_package_modules(self, package, folder):
         return [m for m in super().find_package_modules(package, folder) if m[1] != '_modidx']
 
     def run(self):
         super().run()
         if not self.editable_mode:
-            self.copy_tree(str(here/'nbs/recorded'), f"{self.build_lib}/{meta['name']}/recorded")
+            for folder in ('nbs/recorded', 'site/messages'):
+                self.copy_tree(str(here/folder), f"{self.build_lib}/{meta['name']}/{Path(folder).name}")
 
 
 def pythons():
@@ -41,10 +42,11 @@ def pythons():
 setup(
     name=meta['name'], version=meta['version'], description=meta['description'], author=meta['author'],
     license_expression=meta['license'], python_requires=f">={meta['min_python']}",
-    classifiers=pythons(),
+    classifiers=pythons(), project_urls={'Documentation': meta['site'], 'Source': meta['repository']},
     long_description=(here/'README.md').read_text(encoding='utf-8'), long_description_content_type='text/markdown',
     packages=find_packages(include=[meta['name'], f"{meta['name']}.*"]), include_package_data=False,
     package_data={meta['name']: DATA},
+    entry_points={'console_scripts': ['gridstride = gridstride.__main__:console']},
     cmdclass={'build_py': Build}, install_requires=lines('requirements'),
     extras_require={k.removesuffix(suffix): lines(k) for k in meta if k.endswith(suffix)},
 )

@@ -1,7 +1,9 @@
-"""The commands of the package: `python -m gridstride COMMAND ...`.
+"""The commands of the package: `gridstride COMMAND ...`, or `python -m gridstride COMMAND ...`.
 
-`python -m gridstride cpp program.cu` does the same as `python -m gridstride.cpp program.cu`: a command is the function
-`main` of a module, called with the arguments after the command.
+`gridstride cpp program.cu` does the same as `python -m gridstride.cpp program.cu`: a command is the function `main` of
+a module, called with the arguments after the command. The exit status is 0 if a command has found nothing to report, 1
+if it has (findings, a refused submission, something that `doctor` would fix), and 2 for a wrong command line or an
+input that cannot be used; `run`, `cpp` and `as_gpu` end with the exit status of the program, or 1 after a finding.
 """
 
 import sys
@@ -11,6 +13,14 @@ import gridstride
 from gridstride.support.lazy_exports import run_command
 
 COMMANDS = {  # name -> (module, {arguments: description})
+    'check': (
+        'gridstride.checker.check',
+        {'FILE ...': 'check programs (.cu, .py, .ipynb) without a GPU, under one or many schedules'},
+    ),
+    'explain': ('gridstride.checker.pages', {'CODE': 'explain a message, with a wrong kernel and a right one'}),
+    'run': ('gridstride.checker.run', {'FILE': 'run a program that expects a GPU, without one'}),
+    'asm': ('gridstride.checker.assembly', {'FILE': 'show PTX, SASS or resources of a kernel in CUDA C'}),
+    'bench': ('gridstride.checker.timing', {'FILE': 'time a kernel in CUDA C'}),
     'cpp': ('gridstride.cpp.__main__', {'program.cu': 'compile and run a CUDA program, checked if there is no GPU'}),
     'as_gpu': ('gridstride.as_gpu', {'program.py': 'run Python, or a notebook, that expects a GPU, without one'}),
     'judge': (
@@ -43,8 +53,8 @@ def print_commands():
     print(f'gridstride {gridstride.__version__}\n')
     for name, (_, forms) in COMMANDS.items():
         for arguments, does in forms.items():
-            print(f'python -m gridstride {f"{name} {arguments}":<23} {does}')
-    print("\nIn Python: help('gridstride'). In the shell: python -m gridstride COMMAND --help")
+            print(f'gridstride {f"{name} {arguments}":<23} {does}')
+    print("\nIn the shell: gridstride COMMAND --help, or python -m gridstride COMMAND. In Python: help('gridstride')")
 
 
 def main(
@@ -58,5 +68,13 @@ def main(
         return f'There is no command {argv[0]}'
 
 
+def console():
+    "Run the command of this process, and end it: with status 2 after an error message"
+    status = main(sys.argv[1:])
+    if isinstance(status, str):
+        print(status, file=sys.stderr)
+    sys.exit(2 if isinstance(status, str) else status)
+
+
 if __name__ == '__main__':
-    sys.exit(main(sys.argv[1:]))
+    console()

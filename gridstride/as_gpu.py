@@ -24,7 +24,7 @@ from .support.lazy_exports import MissingPackage, require, run_command
 from .support.numba_cuda import replace_modules
 from .utils import backend
 
-__all__ = ['as_gpu', 'enable', 'load_ipython_extension']
+__all__ = ['as_gpu', 'enable', 'python_kernels', 'simulate_numba', 'load_ipython_extension']
 
 
 class _Event:
@@ -227,18 +227,20 @@ def _by_target(simulated, original):
 
 
 def _emulate_numba(stack):
-    "Make `from numba import cuda` import the module of the simulator"
+    "Make `from numba import cuda` and `from numba_cuda_mlir import cuda` import the module of the simulator"
+    from . import sim
+    from .sim.submodules import SubmoduleFinder, make_shim, mlir_modules
+
+    finder = SubmoduleFinder()
+    sys.meta_path.insert(0, finder)
+    stack.callback(sys.meta_path.remove, finder)
+    for name, module in mlir_modules().items():
+        _swap_module(stack, name, module)
     try:
         import numba
     except ImportError:
         return
-    from . import sim
-    from .sim.submodules import SubmoduleFinder, make_shim
-
     stack.callback(replace_modules, replace_modules({'numba.cuda': make_shim()}))
-    finder = SubmoduleFinder()
-    sys.meta_path.insert(0, finder)
-    stack.callback(sys.meta_path.remove, finder)
     for name in ('vectorize', 'guvectorize'):
         _swap(stack, numba, name, _by_target(getattr(sim, name), getattr(numba, name)))
 
@@ -365,6 +367,24 @@ def _emulate_devices(stack):
     _swap(stack, torch, 'Generator', devices.generator())
     _swap(stack, torch.autograd, '_engine_run_backward', devices.run_backward(torch.autograd._engine_run_backward))
     stack.enter_context(devices)
+
+
+@contextmanager
+def python_kernels():
+    "Simulate kernels of Numba and Triton in the `with` block, on any machine; torch, which this does not need, stays"
+    with ExitStack() as stack:
+        _emulate_numba(stack)
+        _emulate_triton(stack)
+        yield
+
+
+def simulate_numba():
+    """Make `numba.cuda` and `numba_cuda_mlir.cuda` import the simulator for the rest of this process.
+
+    The same as NUMBA_ENABLE_CUDASIM=1 was for Numba's own simulator; call it before the first import of either."""
+    stack = ExitStack()
+    _emulate_numba(stack)
+    atexit.register(stack.close)
 
 
 UNCHECKED = 'unchecked: mistakes in kernels are not reported'

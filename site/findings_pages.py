@@ -1,31 +1,13 @@
 """Makes a page per finding, from the table of `diagnostics/messages.py` and the kernels in `site/messages`."""
 
-import json, re, sys
+import re, sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from gridstride.diagnostics.errors import ALWAYS_REPORTED, CLASSES, WARNINGS, how_to_disable
+from gridstride.checker.pages import LANGUAGES, examples, how_it_is_reported, printed_lines, wordings
+from gridstride.diagnostics.errors import CLASSES
 from gridstride.diagnostics.messages import WORDS
-
-LANGUAGES = dict(python="Python, in Numba's dialect", cuda='CUDA C', triton='Triton')
-
-
-IMPORTS = {  # what a block uses -> the line that it begins with
-    r'\bnp\.': 'import numpy as np',
-    r'\btorch\.': 'import torch',
-    r'\bcuda\.': 'from gridstride.sim import cuda',
-    r'\bcuda_kernel\(': 'from gridstride import cuda_kernel',
-    r'\bload_cuda\(': 'from gridstride import load_cuda',
-    r'\bcdiv\(': 'from gridstride import cdiv',
-    r'\bPTX \+ r': 'from gridstride.kernels.ptx import PTX',
-    r'\bPTX \+ wgmma': 'from gridstride.kernels.ptx import PTX, wgmma',
-    r'\btensor_map\(': 'from gridstride.kernels.tensor_maps import tensor_map',
-    r'\btriton\.': 'from gridstride import triton',
-    r'\btl\.': 'tl = triton.language',
-    r'\bsim\.': 'from gridstride import sim',
-    r'\bcpp\.': 'from gridstride import cpp',
-}
 
 
 def named(**codes):
@@ -45,52 +27,14 @@ WITHOUT = {  # why a page has no kernels -> the findings
 }
 
 
-def with_imports(code):
-    "Prepend imports, so that a code block runs as it is"
-    lines = [line for used, line in IMPORTS.items() if re.search(used, code)]
-    return '\n'.join(lines) + '\n\n' + code if lines else code
-
-
-def examples():
-    "Read {(kind, code): (prose, wrong, right)} from `site/messages`: a file per kind, a section per finding"
-    out = {}
-    for path in sorted((ROOT / 'site/messages').glob('*.md')):
-        _, *sections = re.split(r'^## (\w+)\n', path.read_text(encoding='utf-8'), flags=re.M)
-        for code, text in zip(sections[::2], sections[1::2]):
-            prose, wrong, _, right, _ = re.split(r'^```(?:python)?\n', text, flags=re.M)
-            out[path.stem, code] = prose.strip(), with_imports(wrong), with_imports(right)
-    return out
-
-
-def in_dialects(text):
-    "Return {dialect: text} for a text of the table; the key is '' if all dialects have the same"
-    return {'': text} if isinstance(text, str) else text
-
-
 def wording(words):
     "Format the message and its hint, with the names of the fields, once per dialect in which they differ"
-    whats, hints = in_dialects(words.summary), in_dialects(words.hint)
     out = []
-    for dialect in sorted({*whats, *hints} - {''}) or ['']:
-        said = [texts.get(dialect, texts.get('', '')) for texts in (whats, hints)]
-        if any(said):
-            if dialect:
-                out.append(f'{LANGUAGES[dialect]}:\n')
-            out += ['\n>\n'.join(f'> {escaped(text)}' for text in said if text) + '\n']
+    for dialect, *said in wordings(words):
+        if dialect:
+            out.append(f'{LANGUAGES[dialect]}:\n')
+        out += ['\n>\n'.join(f'> {escaped(text)}' for text in said if text) + '\n']
     return '\n'.join(out)
-
-
-def how_it_is_reported(kind, code):
-    "Return a sentence with the name of its error or warning, and how to run without the check"
-    if code in WARNINGS:
-        reported = f'It is a warning, `{WARNINGS[code][1].__name__}`: the kernel continues.'
-    else:
-        reported = f'It is raised as `{CLASSES[kind].__name__}`.'
-    if code in ALWAYS_REPORTED.get(kind, '').split():
-        return f'{reported} It is reported even with checks disabled, because the kernel could not continue.'
-    off = how_to_disable(kind, code, 'python')
-    everywhere = off.replace('sim.options', '`sim.options`, `cpp.options` or `tile.options`', 1)
-    return f'{reported} {everywhere}' if off else reported
 
 
 def shown(
@@ -105,7 +49,7 @@ def shown(
 
 
 PRINTED_FILE = ROOT / 'site/messages/printed.json'  # {kind-code: first line of what the page's wrong kernel prints}
-PRINTED = json.loads(PRINTED_FILE.read_text(encoding='utf-8')) if PRINTED_FILE.exists() else {}
+PRINTED = printed_lines()
 
 
 def says(kind, code, words):
@@ -138,7 +82,7 @@ def escaped(text):
 
 def first_wording(words):
     "Return the message of a finding, in the first dialect that has one"
-    return next(iter(in_dialects(words.summary).values()))
+    return next(wordings(words))[1]
 
 
 def is_bare(words):

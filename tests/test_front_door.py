@@ -64,7 +64,7 @@ def test_the_package_lists_commands_that_there_are(capsys):
     for command, (module, forms) in COMMANDS.items():
         text = Path(importlib.util.find_spec(module).origin).read_text()
         for arguments in forms:
-            assert f'python -m gridstride {command} {arguments}' in said
+            assert f'gridstride {command} {arguments}' in said
             if (first := arguments.split(' ')[0]).isalpha(): assert f"'{first}'" in text
     assert names(main(['nonsense']), 'no command', 'nonsense') and capsys.readouterr().out in said
 

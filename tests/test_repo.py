@@ -24,7 +24,7 @@ def copied(tmp_path):
     here.mkdir()
     for f in ('settings.ini', 'setup.py', 'pyproject.toml', 'MANIFEST.in', 'README.md', 'utils.py'):
         shutil.copy(ROOT/f, here)
-    for d in ('nbs', 'gridstride', 'tests'):
+    for d in ('nbs', 'gridstride', 'tests', 'site/messages'):
         shutil.copytree(ROOT/d, here/d, symlinks=True, ignore=shutil.ignore_patterns('__pycache__', '.*'))
     return here
 
@@ -144,6 +144,7 @@ def test_wheel_and_sdist_hold_the_package_and_nothing_else(built, wheel):
     assert len(cpp) > 50 and set(cpp) <= set(names)
     recorded = {f'gridstride/recorded/{f}' for f in texts(ROOT/'nbs/recorded', '*')}
     assert len(recorded) > 100 and recorded == {n for n in names if n.startswith('gridstride/recorded/')}
+    assert {f'gridstride/messages/{f}' for f in texts(ROOT/'site/messages', '*')} <= set(names)
 
 
 def test_metadata_is_that_of_settings(wheel):
@@ -154,6 +155,7 @@ def test_metadata_is_that_of_settings(wheel):
     for key, want in {'Name': meta['name'], 'Version': meta['version'], 'Author': meta['author'],
                       'License-Expression': meta['license'], 'Requires-Python': f">={meta['min_python']}",
                       'Requires-Dist': meta['requirements'], 'Provides-Extra': 'course',
+                      'Project-URL': f"Documentation, {meta['site']}",
                       'Classifier': f"Programming Language :: Python :: {meta['newest_python']}"}.items():
         assert f'{key}: {want}\n' in text
 

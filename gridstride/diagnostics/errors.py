@@ -110,6 +110,7 @@ __all__ = [
     'how_to_disable',
     'text_of',
     'warn_of',
+    'warning_observers',
 ]
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -149,6 +150,8 @@ class KernelError(ShortTracebackError, Exception):
         self.kernel = kernel
         self.file = file
         self.line = line
+        self.source = source
+        self.dialect = dialect
         self.block = block
         self.thread = thread
         self.array = array
@@ -627,6 +630,10 @@ def warn_learner(
         warnings.warn(warning, stacklevel=level)
 
 
+# Functions that `warn_of` calls with each warning, even if a filter of Python hides it
+warning_observers = []
+
+
 def warn_of(code, dialect, fields, file=None):
     "Emit the warning of a finding, one of `WARNINGS`, at the line of the launch, or else at a line of `file`"
     kind, category = WARNINGS[code]
@@ -636,4 +643,9 @@ def warn_of(code, dialect, fields, file=None):
     warning.code = code
     warning.fields = fields
     warning.line = fields.get('line')
+    warning.file = file
+    warning.dialect = dialect
+    warning.summary, warning.hint = summary, hint
+    for observe in warning_observers:
+        observe(warning)
     warn_learner(warning, file, warning.line)

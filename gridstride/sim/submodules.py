@@ -1,5 +1,6 @@
 """The submodules of `numba.cuda` that programs import: `numba.cuda.random`, `numba.cuda.cudadrv.devicearray`, ...
 
+`numba_cuda_mlir.cuda`, the successor of `numba.cuda`, has the same ones.
 Modules of Numba's compiler or of the driver are not provided: importing one raises `ImportError`.
 """
 
@@ -11,7 +12,9 @@ from . import args, cuda, elementwise, host, inspection, libdevice, random, vect
 from . import types as numba_types
 from ..diagnostics.errors import KernelError, LaunchError
 
-__all__ = ['NAMES_OF_MODULE', 'SubmoduleFinder', 'make_shim']
+__all__ = ['NAMES_OF_MODULE', 'SubmoduleFinder', 'make_shim', 'mlir_modules']
+
+_DIALECTS = 'numba.cuda', 'numba_cuda_mlir.cuda'  # packages that the simulator replaces
 
 
 class CudaSupportError(ImportError):
@@ -67,20 +70,28 @@ _NOT_PROVIDED = {
 _PACKAGES = 'cudadrv', 'kernels'
 
 
+def _split_name(name):
+    "Split the name of a submodule into (package that the simulator replaces, name in it); (None, None) for others"
+    for package in _DIALECTS:
+        if name.startswith(f'{package}.') and getattr(sys.modules.get(package), 'simulated', False):
+            return package, name.removeprefix(f'{package}.')
+    return None, None
+
+
 class SubmoduleFinder:
-    "Finds the submodules of the simulator's `numba.cuda`, for `sys.meta_path`"
+    "Finds the submodules of the simulator's `numba.cuda` and `numba_cuda_mlir.cuda`, for `sys.meta_path`"
 
     def find_spec(self, name, path=None, target=None):
         "Return the spec of a module that programs import; raises `ImportError` for one of the compiler or the driver"
-        module = name.removeprefix('numba.cuda.')
-        if module == name or not getattr(sys.modules.get('numba.cuda'), 'simulated', False):
+        package, module = _split_name(name)
+        if package is None:
             return None
         if module in _NOT_PROVIDED:
             problem = (
                 f'{name} belongs to the compiler of numba-cuda, or to the driver of a GPU: the simulator has neither'
             )
             raise ImportError(
-                f'{problem}. Import one of numba.cuda.{", ".join(key for key in NAMES_OF_MODULE if "." not in key)}',
+                f'{problem}. Import one of {package}.{", ".join(key for key in NAMES_OF_MODULE if "." not in key)}',
                 name=name,
             )
         if module not in NAMES_OF_MODULE:  # numba-cuda's own finder would loop over the shim's empty `__path__`
@@ -92,7 +103,7 @@ class SubmoduleFinder:
 
     def exec_module(self, module):
         "Add the names of a module to it"
-        value_of_name = NAMES_OF_MODULE[module.__name__.removeprefix('numba.cuda.')]
+        value_of_name = NAMES_OF_MODULE[_split_name(module.__name__)[1]]
         vars(module).update(
             {
                 name: value
@@ -102,11 +113,21 @@ class SubmoduleFinder:
         )
 
 
-def make_shim():
-    "Make the module that replaces `numba.cuda`"
-    module = types.ModuleType('numba.cuda', cuda.__doc__)
+def make_shim(name='numba.cuda'):
+    "Make the module that replaces `numba.cuda`, or `numba_cuda_mlir.cuda`"
+    module = types.ModuleType(name, cuda.__doc__)
     module.simulated = True
     module.__path__ = []
     module.__getattr__ = cuda.__getattr__
     vars(module).update({name: getattr(cuda, name) for name in cuda.__all__ if name != 'warpsize'})
     return module
+
+
+def mlir_modules() -> dict:  # name -> module
+    "Make the modules that replace `numba_cuda_mlir`, which need not be installed: its `cuda` and its `types`"
+    package = types.ModuleType('numba_cuda_mlir', 'The simulator of gridstride in place of numba_cuda_mlir')
+    package.__path__ = []
+    package.cuda = make_shim('numba_cuda_mlir.cuda')
+    package.types = numba_types
+    modules = {f'numba_cuda_mlir.{name}': vars(package)[name] for name in ('cuda', 'types')}
+    return {'numba_cuda_mlir': package, **modules}

@@ -1,0 +1,9 @@
+"""The checker for kernels outside the course: the command `gridstride`, and a plugin of pytest.
+
+The modules, in the best order to read them: `finding` (a finding of any dialect as one record), `source_map` (finds the
+lines of a compiled text in the files of a program), `recorder` (records the findings of all launches of a process),
+`schedules` (orders of blocks and threads), `worker` (runs one file under one schedule), `check` (runs files under many
+schedules), `formats` (text, JSON, SARIF, annotations of GitHub), `pages` (the page of a message, in the terminal),
+`run`, `assembly` and `timing` (the commands `run`, `asm` and `bench`), `line_coverage` (which lines of kernels were
+executed), `pytest_plugin`.
+"""

@@ -1,0 +1,223 @@
+"""`gridstride check FILE...`: runs programs without a GPU, checked, under one schedule or many."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from .finding import Finding, relative_path
+from .formats import FORMATS
+from .schedules import parse_schedule, schedules_of, shrunk
+from .worker import Job
+
+__all__ = ['FileResult', 'check_file', 'exit_status', 'main']
+
+SUFFIXES = '.cu', '.cpp', '.cc', '.cxx', '.py', '.ipynb'
+_DESCRIPTION = """Run programs on the CPU with every check, and report data races, out-of-bounds accesses, uninitialized
+reads and wrong barriers: CUDA C with a main (.cu), and Python (.py, .ipynb) that launches kernels of Numba, Triton,
+CUDA C or a PyTorch extension. No GPU is needed, and none is used."""
+_EPILOG = """The exit status is 0 if nothing was found, 1 if there are findings (warnings included, those that --allow
+names not), and 2 for a wrong command line, or if a program could not be run or launched no kernel. Arguments after --
+are those of the programs."""
+
+
+@dataclass
+class FileResult:
+    "What `check` found in one file"
+
+    file: str
+    findings: list = field(default_factory=list)  # of `Finding`
+    launches: int = 0  # launches of kernels, and calls of compiled code, under the first schedule
+    schedules: list = field(default_factory=list)  # that were run, as `--replay` takes them
+    error: str = None  # why the program could not be checked
+    output: str = ''  # what the program printed, if there is an error
+
+    def to_dict(self):
+        "Return the result without its findings, as the JSON output has it"
+        return dict(file=self.file, launches=self.launches, schedules=self.schedules, error=self.error)
+
+
+# The worker is imported from this package's folder, even if another version is installed. After that, neither this
+# folder nor the current one precedes the standard library: a program's `string.py` must not replace a module of it.
+_START_WORKER = """import sys
+sys.path[0] = root = sys.argv[1]
+from gridstride.checker.worker import main
+sys.path[:1] = []
+sys.path.append(root)
+sys.exit(main(sys.argv[2:]))"""
+
+
+def _run_worker(job):
+    "Run a job in a process of its own; returns (findings, number of launches, error, what the program printed)"
+    with tempfile.TemporaryDirectory() as folder:
+        job = replace(job, report=os.path.join(folder, 'report.jsonl'))
+        command = [sys.executable, '-c', _START_WORKER, str(Path(__file__).parents[2]), job.to_json()]
+        env = dict(os.environ, GRIDSTRIDE_BACKEND='sim')
+        done = subprocess.run(command, env=env, text=True, errors='replace', capture_output=True)
+        path = Path(job.report)
+        lines = path.read_text(encoding='utf-8').splitlines() if path.exists() else []
+    return *_parse_report(map(json.loads, lines), done.returncode), done.stdout + done.stderr
+
+
+def _parse_report(lines, status):
+    "Return (findings, number of launches, error) of the lines of a report"
+    findings, last = [], dict(launches=0, error=f'the program ended early: exit status {status}')
+    for line in lines:
+        if 'finding' in line:
+            findings.append(Finding.from_dict(line['finding']))
+        else:
+            last = line
+    return findings, last['launches'], last['error']
+
+
+def check_file(
+    job: Job,  # the file, with its options
+    schedules: list,  # of `Schedule`
+    allowed=(),  # codes of findings that are not reported
+) -> FileResult:
+    "Check a file under these schedules, one after the other, until one has a finding that stops a kernel"
+    result = FileResult(relative_path(job.file))
+    for schedule in schedules:
+        job = replace(job, schedule=str(schedule))
+        findings, launches, error, output = _run_worker(job)
+        result.schedules.append(str(schedule))
+        result.launches = result.launches or launches
+        known = {f.key for f in result.findings}
+        result.findings += [f for f in findings if f.code not in allowed and f.key not in known]
+        if error and not findings:
+            result.error, result.output = error, output
+        if error or not launches or any(f.level == 'error' for f in result.findings):
+            break
+    if not result.launches and not result.findings and not result.error:
+        result.error = 'no kernel was launched, so nothing was checked'
+    if job.launch and result.findings:
+        result.findings[0] = _with_smallest_launch(job, result.findings[0])
+    return result
+
+
+def _with_smallest_launch(job, finding):
+    "Return the finding of the smallest launch that has it: its size and its number of threads are shrunk"
+    sizes = {name: n for name, n in job.sizes.items() if name in ('size', 'block') and isinstance(n, int)}
+    found = [replace(finding, launch=_format_sizes(job.sizes))]
+
+    def shows_it(smaller):
+        smaller = {**job.sizes, **smaller}
+        same = [f for f in _run_worker(replace(job, sizes=smaller))[0] if _is_same(f, finding)]
+        found.extend(replace(f, launch=_format_sizes(smaller)) for f in same)
+        return bool(same)
+
+    shrunk(sizes, shows_it)
+    return found[-1]
+
+
+def _is_same(finding, other):
+    return (finding.kind, finding.code, finding.line) == (other.kind, other.code, other.line)
+
+
+def _format_sizes(sizes):
+    "Format the sizes of a launch as options of the command line"
+    return ' '.join(
+        f'--{name} {",".join(map(str, n)) if isinstance(n, (list, tuple)) else n}'
+        for name, n in sizes.items()
+        if n is not None
+    )
+
+
+def exit_status(results) -> int:
+    "Return 1 if there are findings, else 2 if a file could not be checked, else 0"
+    return 1 if any(r.findings for r in results) else 2 if any(r.error for r in results) else 0
+
+
+def _sizes(text):
+    "Parse the size of a grid or a block: `4`, or `2,2`"
+    sizes = [int(n) for n in text.split(',')]
+    if not 1 <= len(sizes) <= 3 or min(sizes) < 1:
+        raise argparse.ArgumentTypeError(f'{text} must be one to three positive integers, as in 16,16')
+    return sizes if len(sizes) > 1 else sizes[0]
+
+
+def _positive(text):
+    "Parse a positive integer"
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f'{text} must be a positive integer')
+    return int(text)
+
+
+def _schedule(text):
+    try:
+        return parse_schedule(text)
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(str(e)) from None
+
+
+def _parser():
+    p = argparse.ArgumentParser(prog='gridstride check', description=_DESCRIPTION, epilog=_EPILOG)
+    p.add_argument('files', nargs='+', metavar='FILE', help='.cu, .py or .ipynb')
+    p.add_argument('--format', choices=FORMATS, default='text', help='of the report; default: text')
+    g = p.add_argument_group('schedules')
+    g.add_argument('--order', choices=('forward', 'reverse', 'shuffle'), help='of blocks and threads; default: forward')
+    g.add_argument('--seeds', type=_positive, default=1, metavar='N', help='run N schedules, from simple to complex')
+    g.add_argument('--replay', type=_schedule, metavar='SCHEDULE', help='run one: forward, reverse or shuffle:SEED')
+    p.add_argument('--allow', action='append', default=[], metavar='CODE', help='a finding that is not reported')
+    p.add_argument('--seconds', type=float, default=300.0, help='time limit of a kernel; default: 300')
+    g = p.add_argument_group('CUDA C')
+    g.add_argument('-I', dest='include', metavar='FOLDER', action='append', default=[], help='of headers')
+    g.add_argument('-D', dest='define', metavar='NAME[=VALUE]', action='append', default=[], help='a macro')
+    g.add_argument('--with', dest='units', metavar='FILE', action='append', default=[], help='of the same program')
+    g = p.add_argument_group('a CUDA C file without a main')
+    g.add_argument('--launch', metavar='KERNEL', help="launch this kernel, 'k<float>' for a template, with random data")
+    g.add_argument('--size', type=_positive, default=1000, help='size of arrays and value of integers; default: 1000')
+    g.add_argument('--grid', type=_sizes, metavar='X[,Y[,Z]]', help='blocks; default: as many as SIZE threads need')
+    g.add_argument('--block', type=_sizes, default=256, metavar='X[,Y[,Z]]', help='threads per block; default: 256')
+    g.add_argument('--arg', action='append', default=[], metavar='NAME=VALUE', help='a number, 32x48, or x.npy')
+    return p
+
+
+def _require_files(parser, options):
+    "End with a usage error unless all files exist and have a known suffix, and all codes of `--allow` exist"
+    from ..diagnostics.messages import WORDS
+
+    for file in (*options.files, *options.units):
+        if not Path(file).is_file():
+            parser.error(f'{file}: No such file')
+        if Path(file).suffix not in SUFFIXES:
+            parser.error(f'{file}: cannot check this kind of file; known are {", ".join(SUFFIXES)}')
+    for code in options.allow:
+        if not any(code == known for _, known in WORDS):
+            parser.error(f'--allow {code}: no finding has this code; it is the last word in [kind/code] of a report')
+
+
+def _job(file, options, args):
+    "Return the `Job` of a file"
+    sizes = dict(size=options.size, grid=options.grid, block=options.block) if options.launch else {}
+    return Job(
+        file,
+        args=args,
+        seconds=options.seconds,
+        include=options.include,
+        define=options.define,
+        units=options.units,
+        launch=options.launch,
+        sizes=sizes,
+        values=options.arg,
+    )
+
+
+def main(argv=None) -> int:  # exit status: 0 nothing found, 1 findings, 2 not checked
+    "Run the command, and print the report; returns the exit status"
+    argv = list(sys.argv[1:] if argv is None else argv)
+    args = argv[argv.index('--') + 1 :] if '--' in argv else []
+    parser = _parser()
+    options = parser.parse_args(argv[: argv.index('--')] if '--' in argv else argv)
+    _require_files(parser, options)
+    schedules = [options.replay] if options.replay else schedules_of(options.order, options.seeds)
+    results = [check_file(_job(file, options, args), schedules, options.allow) for file in options.files]
+    if report := FORMATS[options.format](results):
+        print(report)
+    for result in (r for r in results if r.error):
+        print(f'{result.file}: {result.error}', *result.output.splitlines()[-20:], sep='\n  | ', file=sys.stderr)
+    return exit_status(results)

@@ -1,0 +1,156 @@
+"""A finding of any dialect as one record, which all formats and the pytest plugin use."""
+
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+__all__ = ['Finding', 'finding_of_error', 'finding_of_warning', 'page_address', 'relative_path']
+
+
+@dataclass
+class Finding:
+    "A finding: what, where, which thread, and how to fix it; the names of its attributes are those of the JSON output"
+
+    kind: str  # 'racecheck', ...
+    code: str  # of the message: 'race', ...
+    level: str  # 'error', or 'warning' if the kernel continues
+    dialect: str  # 'python', 'cuda' or 'triton'
+    message: str  # the whole text
+    summary: str  # its first sentence
+    hint: str = ''  # how to fix it
+    kernel: str = None
+    file: str = None  # relative to the current folder if it is inside
+    line: int = None  # in `file`; None if it is unknown
+    cell: int = None  # index of the cell of a notebook; `line` is then a line of the cell
+    source: str = ''  # the text of the line
+    block: tuple = None  # (x, y, z)
+    thread: tuple = None  # (x, y, z)
+    array: str = None
+    index: tuple = None  # of the element
+    other: dict = None  # the other access of a data race: file, line, source, block, thread
+    page: str = ''  # the address of the message's page
+    schedule: str = 'forward'  # the order of blocks and threads, as `--replay` takes it
+    test: str = None  # the test that launched the kernel
+    launch: str = None  # the launch, if `--launch` made its arguments
+
+    @property
+    def key(self):
+        "What makes two findings the same: their kind, code, file, cell, line and kernel"
+        return self.kind, self.code, self.file, self.cell, self.line, self.kernel
+
+    def to_dict(self):
+        "Return the finding as a dictionary that JSON can store"
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values):
+        "Return the finding that `to_dict` stored; names that this version does not know are ignored"
+        known = {f.name for f in fields(cls)}
+        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items() if name in known})
+
+
+def relative_path(file):
+    "Return a path relative to the current folder if it is inside, else unchanged, with slashes; None for None"
+    if not file:
+        return None
+    path = Path(file)
+    try:
+        return path.resolve().relative_to(Path.cwd().resolve()).as_posix()
+    except (ValueError, OSError):
+        return path.as_posix()
+
+
+def site_address():
+    "Return the address of the site, from the metadata of the installed package, or from settings.ini next to it"
+    from configparser import ConfigParser
+    from importlib.metadata import PackageNotFoundError, metadata
+
+    settings = ConfigParser()
+    if settings.read(Path(__file__).parents[2] / 'settings.ini', encoding='utf8'):
+        return settings.get('DEFAULT', 'site', fallback='')
+    try:
+        urls = metadata('gridstride').get_all('Project-URL') or []
+    except PackageNotFoundError:
+        return ''
+    return next((url.partition(', ')[2] for url in urls if url.startswith('Documentation, ')), '')
+
+
+def page_address(kind, code):
+    "Return the address of a message's page; '' for a code that has none"
+    from ..diagnostics.messages import WORDS
+
+    site = site_address()
+    return f'{site}/messages/{kind}-{code}.html' if site and (kind, code) in WORDS else ''
+
+
+def _plain(xyz):
+    "Return an index as a tuple of Python integers; None for None"
+    return None if xyz is None else tuple(map(int, xyz))
+
+
+def _plain_index(index):
+    "Return the index of an element as a tuple of integers; None if it has parts that are not integers"
+    try:
+        return _plain(index if isinstance(index, (tuple, list)) or index is None else (index,))
+    except (TypeError, ValueError):
+        return None
+
+
+def finding_of_error(
+    error,  # a `KernelError`
+    locate=lambda file, line: (file, line, None),  # maps a line of the compiled text to (file, line, cell)
+) -> Finding:
+    "Make the record of a finding that stopped a kernel"
+    file, line, cell = locate(error.file, error.line)
+    code = error.code or error.kind.replace(' ', '_')
+    other = None
+    if error.other:
+        other_file, other_line, _ = locate(error.other.file or error.file, error.other.line)
+        other = dict(file=relative_path(other_file), line=other_line, source=error.other.source)
+        other.update(block=_plain(error.other.block), thread=_plain(error.other.thread))
+    return Finding(
+        error.kind,
+        code,
+        'error',
+        error.dialect,
+        str(error),
+        error.summary,
+        error.hint,
+        kernel=error.kernel,
+        file=relative_path(file),
+        line=line,
+        cell=cell,
+        source=error.source,
+        block=_plain(error.block),
+        thread=_plain(error.thread),
+        array=error.array,
+        index=_plain_index(error.index),
+        other=other,
+        page=page_address(error.kind, code),
+    )
+
+
+def finding_of_warning(
+    warning,  # as `warn_of` makes it
+    file=None,  # of the kernel, if the warning does not name one
+    locate=lambda file, line: (file, line, None),  # as for `finding_of_error`
+) -> Finding:
+    "Make the record of a finding that is a warning"
+    file, line, cell = locate(warning.file or file, warning.line)
+    return Finding(
+        warning.kind,
+        warning.code,
+        'warning',
+        warning.dialect,
+        f'{warning.kind}: {warning}',
+        warning.summary,
+        warning.hint,
+        kernel=warning.fields.get('kernel'),
+        file=relative_path(file),
+        line=line,
+        cell=cell,
+        array=warning.fields.get('array'),
+        index=_plain_index(warning.fields.get('index')),
+        block=_plain_index(warning.fields.get('in_block')),
+        thread=_plain_index(warning.fields.get('thread')),
+        page=page_address(warning.kind, warning.code),
+    )

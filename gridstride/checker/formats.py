@@ -1,0 +1,141 @@
+"""Formats of a report: text, JSON, SARIF 2.1.0, and annotations of GitHub."""
+
+import json
+
+import gridstride
+
+from .finding import site_address
+
+__all__ = ['FORMATS', 'JSON_VERSION', 'to_text', 'to_json', 'to_sarif', 'to_github']
+
+JSON_VERSION = 1  # incremented when a field of the JSON output changes its meaning or is removed
+_SARIF_SCHEMA = 'https://json.schemastore.org/sarif-2.1.0.json'
+
+
+def _findings(results):
+    return [finding for result in results for finding in result.findings]
+
+
+def location_text(finding):
+    "Format the location of a finding, as compilers do: `a.py:12`, or `a.ipynb, cell 3:12`"
+    cell = '' if finding.cell is None else f', cell {finding.cell}'
+    return f'{finding.file or "?"}{cell}' + (f':{finding.line}' if finding.line else '')
+
+
+def _heading(finding):
+    "Format the first line of a finding: its location, level, kind and code"
+    return f'{location_text(finding)}: {finding.level}: {finding.summary} [{finding.kind}/{finding.code}]'
+
+
+def _details(finding):
+    "Yield the further lines of a finding"
+    yield from finding.message.splitlines()[1:]
+    if finding.launch:
+        yield f'  The smallest launch that shows it: {finding.launch}'
+    if finding.schedule != 'forward':
+        yield f'  To run it again: --replay {finding.schedule}'
+    if finding.page:
+        yield f'  {finding.page}'
+
+
+def _count(n, noun, plural='s'):
+    return f'{n} {noun}{plural if n != 1 else ""}'
+
+
+def to_text(results) -> str:
+    "Format a report for people: a paragraph per finding, and a line with the counts"
+    findings = _findings(results)
+    paragraphs = ['\n'.join([_heading(f), *_details(f)]) for f in findings]
+    launches, schedules = (sum(r.launches for r in results), max((len(r.schedules) for r in results), default=0))
+    counts = [_count(len(findings), 'finding'), _count(len(results), 'file'), _count(launches, 'launch', 'es')]
+    counts.append(_count(schedules, 'schedule'))
+    if failed := sum(bool(r.error) for r in results):
+        counts.append(f'{failed} not checked')
+    return '\n\n'.join([*paragraphs, ', '.join(counts)])
+
+
+def to_json(results) -> str:
+    "Format a report as JSON; `site/checker.md` documents its fields"
+    report = dict(
+        version=JSON_VERSION,
+        tool=dict(name='gridstride', version=gridstride.__version__),
+        findings=[f.to_dict() for f in _findings(results)],
+        files=[r.to_dict() for r in results],
+    )
+    return json.dumps(report, indent=2)
+
+
+def _sarif_location(file, line):
+    "Return a location of SARIF; a file without a line is one without a region"
+    uri = file.replace('\\', '/').replace('%', '%25').replace(' ', '%20').replace('#', '%23')
+    location = dict(artifactLocation=dict(uri=uri if not uri.startswith('/') else f'file://{uri}'))
+    return dict(physicalLocation={**location, **({'region': dict(startLine=line)} if line else {})})
+
+
+def _sarif_result(finding):
+    line = None if finding.cell is not None else finding.line  # a line of a cell is not a line of the notebook's file
+    result = dict(
+        ruleId=f'{finding.kind}/{finding.code}',
+        level=finding.level,
+        message=dict(text='\n'.join([_heading(finding), *_details(finding)])),
+        locations=[_sarif_location(finding.file, line)] if finding.file else [],
+        properties=finding.to_dict(),
+    )
+    if finding.other and finding.other['file'] and finding.cell is None:
+        related = _sarif_location(finding.other['file'], finding.other['line'])
+        result['relatedLocations'] = [dict(related, id=0, message=dict(text='the other access'))]
+    return result
+
+
+def _sarif_rule(finding):
+    rule = dict(id=f'{finding.kind}/{finding.code}', shortDescription=dict(text=f'{finding.kind}: {finding.code}'))
+    return dict(rule, helpUri=finding.page) if finding.page else rule
+
+
+def to_sarif(results) -> str:
+    "Format a report as SARIF 2.1.0, which VS Code and GitHub's code scanning show"
+    findings = _findings(results)
+    rules = {rule['id']: rule for rule in map(_sarif_rule, findings)}
+    driver = dict(name='gridstride', version=gridstride.__version__, rules=list(rules.values()))
+    if site := site_address():
+        driver['informationUri'] = site
+    notes = [
+        dict(level='error', message=dict(text=f'{r.file}: {r.error}'), locations=[_sarif_location(r.file, None)])
+        for r in results
+        if r.error
+    ]
+    invocation = dict(executionSuccessful=not notes, **({'toolExecutionNotifications': notes} if notes else {}))
+    run = dict(tool=dict(driver=driver), invocations=[invocation], results=[_sarif_result(f) for f in findings])
+    return json.dumps({'$schema': _SARIF_SCHEMA, 'version': '2.1.0', 'runs': [run]}, indent=2)
+
+
+def _escape_data(text):
+    "Escape a message of a workflow command of GitHub"
+    return str(text).replace('%', '%25').replace('\r', '%0D').replace('\n', '%0A')
+
+
+def _escape_property(value):
+    "Escape a property of a workflow command of GitHub: separators, too"
+    return _escape_data(value).replace(':', '%3A').replace(',', '%2C')
+
+
+def _command(level, message, **properties):
+    "Format a workflow command of GitHub, which becomes an annotation of the file"
+    given = ','.join(f'{name}={_escape_property(value)}' for name, value in properties.items() if value)
+    return f'::{level} {given}::{_escape_data(message)}'
+
+
+def to_github(results) -> str:
+    "Format a report as workflow commands of GitHub: an annotation per finding, and per file that was not checked"
+    lines = []
+    for finding in _findings(results):
+        location = dict(file=finding.file, line=None if finding.cell is not None else finding.line)
+        title = f'{finding.kind}/{finding.code}'
+        lines.append(
+            _command(finding.level, '\n'.join([_heading(finding), *_details(finding)]), **location, title=title)
+        )
+    lines += [_command('error', f'gridstride: {r.error}', file=r.file, title='not checked') for r in results if r.error]
+    return '\n'.join(lines)
+
+
+FORMATS = dict(text=to_text, json=to_json, sarif=to_sarif, github=to_github)

@@ -1,0 +1,133 @@
+"""`gridstride explain CODE`: the page of a message, with a wrong kernel and a right one, in the terminal."""
+
+import argparse
+import json
+import re
+import textwrap
+from difflib import get_close_matches
+from pathlib import Path
+
+from .finding import page_address
+
+__all__ = ['LANGUAGES', 'examples', 'printed_lines', 'how_it_is_reported', 'wordings', 'page_text', 'main']
+
+LANGUAGES = dict(python="Python, in Numba's dialect", cuda='CUDA C', triton='Triton')
+_PACKAGE = Path(__file__).parents[1]
+_FOLDERS = _PACKAGE / 'messages', _PACKAGE.parent / 'site/messages'  # in a wheel, and in the repository
+
+_IMPORTS = {  # what a block uses -> the line that it begins with
+    r'\bnp\.': 'import numpy as np',
+    r'\btorch\.': 'import torch',
+    r'\bcuda\.': 'from gridstride.sim import cuda',
+    r'\bcuda_kernel\(': 'from gridstride import cuda_kernel',
+    r'\bload_cuda\(': 'from gridstride import load_cuda',
+    r'\bcdiv\(': 'from gridstride import cdiv',
+    r'\bPTX \+ r': 'from gridstride.kernels.ptx import PTX',
+    r'\bPTX \+ wgmma': 'from gridstride.kernels.ptx import PTX, wgmma',
+    r'\btensor_map\(': 'from gridstride.kernels.tensor_maps import tensor_map',
+    r'\btriton\.': 'from gridstride import triton',
+    r'\btl\.': 'tl = triton.language',
+    r'\bsim\.': 'from gridstride import sim',
+    r'\bcpp\.': 'from gridstride import cpp',
+}
+
+
+def _with_imports(code):
+    "Prepend imports, so that a code block runs as it is"
+    lines = [line for used, line in _IMPORTS.items() if re.search(used, code)]
+    return '\n'.join(lines) + '\n\n' + code if lines else code
+
+
+def _files(pattern):
+    "Return the files of the messages that match"
+    return sorted(path for folder in _FOLDERS for path in folder.glob(pattern))
+
+
+def examples():
+    "Read {(kind, code): (prose, wrong, right)}: a file per kind, a section per finding"
+    found = {}
+    for path in _files('*.md'):
+        _, *sections = re.split(r'^## (\w+)\n', path.read_text(encoding='utf-8'), flags=re.M)
+        for code, text in zip(sections[::2], sections[1::2]):
+            prose, wrong, _, right, _ = re.split(r'^```(?:python)?\n', text, flags=re.M)
+            found[path.stem, code] = prose.strip(), _with_imports(wrong), _with_imports(right)
+    return found
+
+
+def printed_lines():
+    "Read {kind-code: first line of what the wrong kernel of a page prints}"
+    return next((json.loads(path.read_text(encoding='utf-8')) for path in _files('printed.json')), {})
+
+
+def _in_dialects(text):
+    "Return {dialect: text} for a text of the table; the key is '' if all dialects have the same"
+    return {'': text} if isinstance(text, str) else text
+
+
+def wordings(words):
+    "Yield (dialect, message, hint) of a row of the table, with the names of the fields; one dialect '' if all agree"
+    summaries, hints = _in_dialects(words.summary), _in_dialects(words.hint)
+    for dialect in sorted({*summaries, *hints} - {''}) or ['']:
+        summary, hint = (texts.get(dialect, texts.get('', '')) for texts in (summaries, hints))
+        if summary or hint:
+            yield dialect, summary, hint
+
+
+def how_it_is_reported(kind, code):
+    "Return a sentence with the name of its error or warning, and how to run without the check"
+    from ..diagnostics.errors import ALWAYS_REPORTED, CLASSES, WARNINGS, how_to_disable
+
+    if code in WARNINGS:
+        reported = f'It is a warning, `{WARNINGS[code][1].__name__}`: the kernel continues.'
+    else:
+        reported = f'It is raised as `{CLASSES[kind].__name__}`.'
+    if code in ALWAYS_REPORTED.get(kind, '').split():
+        return f'{reported} It is reported even with checks disabled, because the kernel could not continue.'
+    off = how_to_disable(kind, code, 'python')
+    everywhere = off.replace('sim.options', '`sim.options`, `cpp.options` or `tile.options`', 1)
+    return f'{reported} {everywhere}' if off else reported
+
+
+def _wrapped(text, indent=''):
+    return textwrap.fill(text, 100, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def page_text(kind, code) -> str:
+    "Make the page of a message as plain text; raises `KeyError` for a code that does not exist"
+    from ..diagnostics.messages import WORDS
+
+    paragraphs = [f'{kind}/{code}', _wrapped(printed_lines().get(f'{kind}-{code}', ''), '  ')]
+    if example := examples().get((kind, code)):
+        prose, *kernels = example
+        paragraphs.append(_wrapped(prose))
+        for title, kernel in zip(('Wrong:', 'Right:'), kernels):
+            paragraphs += [title, textwrap.indent(kernel.strip(), '    ')]
+    paragraphs.append('What the message says (words in braces are names, values, lines):')
+    for dialect, *texts in wordings(WORDS[kind, code]):
+        language = [f'  {LANGUAGES[dialect]}:'] if dialect else []
+        paragraphs.append('\n'.join([*language, *(_wrapped(text, '    ') for text in texts if text)]))
+    paragraphs += [_wrapped(how_it_is_reported(kind, code)), page_address(kind, code)]
+    return '\n\n'.join(filter(str.strip, paragraphs))
+
+
+def _keys_of(text):
+    "Return the (kind, code) that a text names: `race`, `racecheck/race` or `racecheck-race`; or all codes of a kind"
+    from ..diagnostics.messages import WORDS
+
+    kind, _, code = text.replace('-', '/').rpartition('/')
+    return [key for key in WORDS if key[1] == code and kind in ('', key[0])] or [key for key in WORDS if key[0] == text]
+
+
+def main(argv=None) -> int:  # exit status
+    "Print the page of a message, or the codes of a kind; returns 2 for an unknown code"
+    from ..diagnostics.messages import WORDS
+
+    parser = argparse.ArgumentParser(prog='gridstride explain', description='Explain a message of the checker.')
+    parser.add_argument('code', metavar='CODE', nargs='?', help='race, or racecheck/race; or a kind; default: list all')
+    code = parser.parse_args(argv).code
+    keys = _keys_of(code) if code else list(WORDS)
+    if not keys:
+        close = get_close_matches(code, [known for _, known in WORDS], 3)
+        parser.error(f'no message has the code {code}' + (f'; there is {", ".join(close)}' if close else ''))
+    print(page_text(*keys[0]) if len(keys) == 1 else '\n'.join(f'{kind}/{known}' for kind, known in keys))
+    return 0

@@ -1,0 +1,157 @@
+"""Runs one file under one schedule, in a process of its own, and reports its findings line by line as JSON.
+
+    worker.main(['{"file": "a.py", "report": "found.jsonl", ...}'])
+
+Each finding is written when it is found, so that none is lost if the program crashes or ends the process. The last line
+is the status: how many kernels were launched, and the error that ended the program, if it is not a finding."""
+
+import json
+import os
+import runpy
+import sys
+import traceback
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+from .recorder import Recorder
+from .schedules import parse_schedule
+
+__all__ = ['Job', 'main']
+
+
+@dataclass
+class Job:
+    "What a worker runs: a file, its arguments, a schedule, and options for CUDA C"
+
+    file: str
+    report: str = ''  # the file that the findings are written to
+    args: list = field(default_factory=list)  # of the program
+    schedule: str = 'forward'
+    seconds: float = 300.0  # time limit of a kernel
+    include: list = field(default_factory=list)  # folders of headers
+    define: list = field(default_factory=list)  # macros: 'NAME' or 'NAME=VALUE'
+    units: list = field(default_factory=list)  # the other source files of a CUDA program
+    launch: str = None  # the kernel to launch, for a file without a `main`
+    sizes: dict = field(default_factory=dict)  # of that launch: size, block, grid
+    values: list = field(default_factory=list)  # 'NAME=VALUE' for the kernel's parameters
+
+    def to_json(self):
+        "Return the job as JSON, the argument of the command"
+        return json.dumps(asdict(self))
+
+
+class ProgramFailed(Exception):
+    "The program ended with an error that is not a finding; the message describes it"
+
+
+@contextmanager
+def _emulated_gpu(job):
+    "Emulate a GPU for a program in Python: for Numba and Triton, and for torch if it is installed"
+    from .. import as_gpu
+    from ..cpp import emulator
+    from ..sim import options
+
+    schedule = parse_schedule(job.schedule)
+    with ExitStack() as stack:
+        stack.enter_context(as_gpu.as_gpu() if find_spec('torch') else as_gpu.python_kernels())
+        stack.enter_context(emulator.options(order=schedule.order, seed=schedule.seed, seconds=job.seconds))
+        stack.enter_context(options(seconds=job.seconds))
+        yield
+
+
+def _run_python(job):
+    "Run a program in Python as `__main__`"
+    path = Path(job.file).resolve()
+    sys.argv = [job.file, *job.args]
+    sys.path.insert(0, str(path.parent))
+    runpy.run_path(str(path), run_name='__main__')
+
+
+def _run_notebook(job):
+    "Run the cells of a notebook; the code of a cell has the file name `NOTEBOOK, cell N`, which `source_map` reads"
+    from ..support.lazy_exports import require
+
+    require('IPython', 'gridstride check, for a notebook,')
+    from IPython.core.interactiveshell import InteractiveShell
+
+    path = Path(job.file).resolve()
+    shell = InteractiveShell.instance(colors='NoColor')
+    sys.path.insert(0, str(path.parent))
+    os.chdir(path.parent)
+    cells = json.loads(path.read_text(encoding='utf-8'))['cells']
+    for i, cell in enumerate(cells):
+        if cell['cell_type'] == 'code':
+            shell.compile.get_code_name = lambda *code, i=i: f'{path}, cell {i}'
+            result = shell.run_cell(''.join(cell['source']))
+            result.raise_error()
+
+
+def _run_cuda(job):
+    "Run a CUDA program, or launch a kernel of a file without a `main`"
+    from ..cpp import emulator
+    from ..cpp.program import run
+
+    path = Path(job.file)
+    src = path.read_text(encoding='utf-8-sig', errors='replace')
+    schedule = parse_schedule(job.schedule)
+    with emulator.options(order=schedule.order, seed=schedule.seed, seconds=job.seconds):
+        if job.launch:
+            return _launch_kernel(job, src, schedule.seed)
+        name = ''.join(c if c.isalnum() else '_' for c in path.stem)
+        units = {Path(u).name: Path(u).read_text(encoding='utf-8-sig', errors='replace') for u in job.units}
+        include = [Path(folder).resolve() for folder in (*job.include, *(Path(u).parent for u in job.units))]
+        sources = dict(folder=path.resolve().parent, include=include, units=units, defines=job.define)
+        if status := run(src, name, job.args, is_host_only=path.suffix != '.cu', **sources):
+            raise ProgramFailed(f'the program ended with exit status {status}')
+
+
+def _launch_kernel(job, src, seed):
+    from ..cpp.harness import launch, read_values
+
+    sizes = {name: tuple(size) if isinstance(size, list) else size for name, size in job.sizes.items()}
+    launch(src, job.launch, read_values(job.values), **sizes, seed=seed, report=print)
+
+
+def _run(job):
+    "Run the file of a job; raises what the program raises"
+    suffix = Path(job.file).suffix
+    if suffix not in ('.py', '.ipynb'):
+        return _run_cuda(job)
+    with _emulated_gpu(job):
+        (_run_notebook if suffix == '.ipynb' else _run_python)(job)
+
+
+def _error_of(error, recorder):
+    "Return the text of the error that ended the program; None if it is a finding, or a normal end"
+    if isinstance(error, SystemExit):
+        return None if error.code in (None, 0) else f'the program ended with exit status {error.code}'
+    if recorder.add_error(error):
+        return None
+    if not isinstance(error, ProgramFailed):
+        traceback.print_exception(error)
+    return str(error) if isinstance(error, ProgramFailed) else f'{type(error).__name__}: {error}'
+
+
+def main(argv=None) -> int:  # exit status
+    "Run the job in `argv[0]`; returns 0 even if there are findings: the report has them"
+    job = Job(**json.loads((sys.argv[1:] if argv is None else argv)[0]))
+    with open(job.report, 'a', encoding='utf-8') as report:
+
+        def write(**line):
+            print(json.dumps(line), file=report, flush=True)
+
+        recorder = Recorder(job.file, lambda finding: write(finding=finding.to_dict()), job.schedule)
+        error = None
+        with recorder.recording():
+            try:
+                _run(job)
+            except BaseException as e:
+                error = _error_of(e, recorder)
+        write(launches=recorder.num_launches, error=error)
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

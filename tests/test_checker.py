@@ -1,0 +1,364 @@
+"The checker outside the course: findings of every dialect as one record, their lines, their formats, and the command"
+import json, subprocess, sys, warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gridstride import as_gpu, sim
+from gridstride.__main__ import main as gridstride
+from gridstride.checker import assembly, check, formats, pages, run, schedules, timing
+from gridstride.checker.check import FileResult, exit_status
+from gridstride.checker.finding import Finding
+from gridstride.checker.recorder import Recorder
+from gridstride.checker.source_map import line_in_file, locate_in_files
+from gridstride.checker.worker import Job
+from gridstride.cpp import cuda_kernel
+from gridstride.diagnostics.messages import WORDS
+from gridstride.sim import cuda
+from found import names
+
+# Programs, each with the line of its mistake
+
+NUMBA = '''
+import numpy as np
+from numba import cuda
+
+@cuda.jit
+def reverse(x, out):
+    s = cuda.shared.array(64, np.float32)
+    t = cuda.threadIdx.x
+    s[t] = x[t]
+    out[t] = s[63 - t]
+
+try: reverse[1, 64](np.zeros(64, np.float32), np.zeros(64, np.float32))
+except Exception: print('caught')
+'''
+TRITON = '''
+import torch, triton, triton.language as tl
+
+@triton.jit
+def double(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, 2*tl.load(x + i, i < n))
+
+x = torch.randn(100, device='cuda')
+double[(2,)](x, torch.empty_like(x), 100, BLOCK=64)
+'''
+CUDA_IN_PYTHON = """
+import numpy as np
+from gridstride import cuda_kernel
+
+shift = cuda_kernel('''
+__global__ void shift(const float *x, float *out, int n) {
+    int i = blockIdx.x*blockDim.x + threadIdx.x;
+    if (i < n) out[i] = x[i + 1];
+}''')
+shift[4, 256](np.zeros(1000, np.float32), np.zeros(1000, np.float32), 1000)
+"""
+CUDA = '''
+__global__ void shift(const float *x, float *out, int n) {
+    int i = blockIdx.x*blockDim.x + threadIdx.x;
+    if (i < n) out[i] = x[i + 1];
+}
+'''
+
+
+@cuda.jit
+def racy(x, out):
+    s = cuda.shared.array(64, np.float32)
+    s[cuda.threadIdx.x] = x[cuda.threadIdx.x]
+    out[cuda.threadIdx.x] = s[63 - cuda.threadIdx.x]
+
+
+@cuda.jit
+def same_value(out): out[0] = 1
+
+
+@cuda.jit
+def raising(x):
+    if x[0] < 1: raise ValueError('small')
+
+
+def line_of(text, program): return 1 + next(i for i, line in enumerate(program.splitlines()) if text in line)
+
+
+# Recording
+
+def recorded(launch, **options):
+    "The findings of a launch that may raise, and the recorder"
+    recorder = Recorder(**options)
+    with recorder.recording(), warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        try: launch()
+        except sim.KernelError as e: recorder.error = e
+    return recorder
+
+
+def is_here(file): return Path(file).resolve() == Path(__file__).resolve()
+
+
+def zeros(n): return np.zeros(n, np.float32)
+
+
+def test_a_finding_is_recorded_even_if_the_program_catches_it():
+    found = recorded(lambda: racy[1, 64](zeros(64), zeros(64)), schedule='reverse')
+    o, = found.findings
+    assert (o.kind, o.code, o.level, o.dialect, o.kernel) == ('racecheck', 'race', 'error', 'python', 'racy')
+    assert is_here(o.file) and o.source == 'out[cuda.threadIdx.x] = s[63 - cuda.threadIdx.x]'
+    assert o.line == line_of('out[cuda.threadIdx.x] = s', Path(__file__).read_text())
+    assert o.other['line'] == o.line - 1 and o.other['file'] == o.file and o.array == 's' and len(o.thread) == 3
+    assert (o.schedule, o.hint, found.num_launches) == ('reverse', found.error.hint, 1)
+    assert o.page.endswith('/messages/racecheck-race.html')
+    stored = json.dumps(o.to_dict())
+    assert json.dumps(Finding.from_dict(json.loads(stored)).to_dict()) == stored
+
+
+def test_a_warning_is_recorded_even_if_a_filter_hides_it():
+    found = recorded(lambda: same_value[1, 32](zeros(1)))
+    o, = found.findings
+    assert (o.kind, o.code, o.level) == ('racecheck', 'same_value', 'warning') and is_here(o.file)
+    assert o.line == line_of('def same_value', Path(__file__).read_text())
+
+
+def test_what_a_kernel_raises_is_a_finding_only_if_nothing_catches_it():
+    found = recorded(lambda: raising[1, 1](zeros(1)))
+    assert not found.findings and found.num_launches == 1
+    assert found.add_error(found.error).kind == 'raise' and len(found.findings) == 1
+    assert found.add_error(ZeroDivisionError()) is None
+    assert found.add_error(sim.NotSimulated('textures')) is None
+
+
+def test_nothing_stays_wrapped():
+    before = sim.cuda.Kernel._launch
+    recorded(lambda: None)
+    assert sim.cuda.Kernel._launch is before
+
+
+def test_a_string_of_cuda_c_is_found_in_its_file():
+    src = '''
+    __global__ void past_the_end(float *x) {
+        x[threadIdx.x] = 1;  // the line of the finding
+    }'''
+    found = recorded(lambda: cuda_kernel(src)[1, 64](zeros(63)))
+    o, = found.findings
+    assert (o.kind, o.dialect) == ('memcheck', 'cuda') and is_here(o.file)
+    assert o.line == line_of('// the line of the finding', Path(__file__).read_text())
+
+
+def test_lines_around_a_line_vote():
+    file = 'a\n}\nint f() {\nx[i] = 1;\n}\nint g() {\nx[i] = 1;\n}\n'
+    assert line_in_file(file, 'int g() {\nx[i] = 1;\n}', 2) == 7
+    assert line_in_file(file, 'x[i] = 1;', 1) is None
+    assert line_in_file(file, 'int h() {\ny[i] = 1;\n}', 2) is None
+
+
+def test_a_finding_in_no_file_has_no_line(tmp_path):
+    program = tmp_path/'a.py'
+    program.write_text('pass')
+    assert locate_in_files('b.cu', 3, {}, str(program)) == (str(program), None, None)
+    assert locate_in_files(f'{tmp_path}/n.ipynb, cell 4', 2) == (f'{tmp_path}/n.ipynb', 2, 4)
+
+
+# Schedules
+
+def test_schedules_are_sorted_from_simple_to_complex():
+    assert [str(o) for o in schedules.schedules_of(seeds=3)] == ['forward', 'reverse', 'shuffle:0']
+    assert [str(o) for o in schedules.schedules_of('shuffle', 2)] == ['shuffle:0', 'shuffle:1']
+    for text in ('forward', 'reverse', 'shuffle:7'): assert str(schedules.parse_schedule(text)) == text
+    for text in ('backward', 'forward:1', 'shuffle:x', ''):
+        with pytest.raises(ValueError, match='shuffle:SEED'): schedules.parse_schedule(text)
+
+
+# Formats
+
+def a_finding(**fields):
+    return Finding(**{**dict(kind='racecheck', code='race', level='error', dialect='cuda', message='racecheck: a\n b',
+                             summary='50% of a:b', file='a b.cu', line=3, hint='b', page='https://s/race.html',
+                             block=(0, 0, 0), thread=(1, 0, 0), schedule='shuffle:3',
+                             other=dict(file='c.cu', line=9, source='', block=None, thread=None)), **fields})
+
+
+RESULTS = [FileResult('a b.cu', [a_finding()], 2, ['forward']), FileResult('d.py', [], 0, ['forward'], 'no\nkernel')]
+
+
+def test_exit_statuses():
+    assert exit_status(RESULTS[:1]) == 1 == exit_status(RESULTS)
+    assert exit_status(RESULTS[1:]) == 2 and exit_status([FileResult('a.py', launches=1)]) == 0
+
+
+def test_json_has_the_documented_fields():
+    report = json.loads(formats.to_json(RESULTS))
+    assert report['version'] == 1 == formats.JSON_VERSION and report['tool']['name'] == 'gridstride'
+    found, = report['findings']
+    assert found['thread'] == [1, 0, 0] and found['file'] == 'a b.cu' and found['schedule'] == 'shuffle:3'
+    assert [(o['file'], o['error']) for o in report['files']] == [('a b.cu', None), ('d.py', 'no\nkernel')]
+
+
+def test_text_names_file_line_code_and_replay():
+    text = formats.to_text(RESULTS)
+    assert text.startswith('a b.cu:3: error: 50% of a:b [racecheck/race]\n b\n')
+    assert '--replay shuffle:3' in text
+    counts = dict(o.split(' ', 1)[::-1] for o in text.splitlines()[-1].split(', '))
+    assert counts == {'finding': '1', 'files': '2', 'launches': '2', 'schedule': '1', 'not checked': '1'}
+
+
+def test_annotations_are_escaped_as_github_reads_them():
+    first, second = formats.to_github(RESULTS).splitlines()
+    assert first.startswith('::error file=a b.cu,line=3,title=racecheck/race::a b.cu:3: error: 50%25 of a:b [')
+    assert '%0A b%0A' in first
+    assert second == '::error file=d.py,title=not checked::gridstride: no%0Akernel'
+    comma = formats.to_github([FileResult('a', [a_finding(file='x,y:z%', cell=4)])])
+    assert comma.startswith('::error file=x%2Cy%3Az%25,title=')  # a line of a cell is none of the file
+
+
+# Fields that SARIF 2.1.0 requires
+REQUIRED = dict(run=['tool'], tool=['driver'], driver=['name'], result=['message'], rule=['id'],
+                invocation=['executionSuccessful'], location=[], region=['startLine'], notification=['message'])
+
+
+def test_sarif_has_what_its_schema_requires():
+    log = json.loads(formats.to_sarif(RESULTS))
+    assert log['version'] == '2.1.0' and set(log) == {'$schema', 'version', 'runs'}
+    one, = log['runs']
+    driver, (result,), (invocation,) = one['tool']['driver'], one['results'], one['invocations']
+    location = result['locations'][0]['physicalLocation']
+    for name, o in dict(run=one, tool=one['tool'], driver=driver, result=result, rule=driver['rules'][0],
+                        invocation=invocation, region=location['region'],
+                        notification=invocation['toolExecutionNotifications'][0]).items():
+        assert set(REQUIRED[name]) <= set(o), name
+    assert result['ruleId'] == driver['rules'][0]['id'] == 'racecheck/race' and result['level'] == 'error'
+    assert location == dict(artifactLocation=dict(uri='a%20b.cu'), region=dict(startLine=3))
+    assert result['relatedLocations'][0]['physicalLocation']['artifactLocation']['uri'] == 'c.cu'
+    assert invocation['executionSuccessful'] is False
+    assert json.loads(formats.to_sarif([FileResult('a.py', launches=1)]))['runs'][0]['invocations'] == [
+        dict(executionSuccessful=True)]
+
+
+# Commands
+
+@pytest.mark.parametrize('argv', [['gone.cu'], ['notes.txt'], ['a.cu', '--allow', 'nonsense'], ['a.cu', '--seeds', '0'],
+                                  ['a.cu', '--replay', 'backward'], ['a.cu', '--format', 'xml'], []], ids=' '.join)
+def test_usage_errors_end_with_2(argv, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ('a.cu', 'notes.txt'): (tmp_path/name).write_text('')
+    with pytest.raises(SystemExit) as e: check.main(argv)
+    assert e.value.code == 2 and 'gridstride check' in capsys.readouterr().err
+
+
+def test_an_unknown_command_ends_with_2():
+    done = subprocess.run([sys.executable, '-m', 'gridstride', 'nonsense'], text=True, capture_output=True)
+    assert done.returncode == 2 and 'nonsense' in done.stderr
+
+
+def test_explain_shows_a_page(capsys):
+    for word in ('race', 'racecheck/race', 'racecheck-race'):
+        assert pages.main([word]) == 0
+        said = capsys.readouterr().out
+        assert names(said, 'racecheck/race', 'Wrong:', 's[t] = x[t]', 'Right:', 'syncthreads', 'RacecheckError')
+    assert pages.main([]) == 0 and len(capsys.readouterr().out.splitlines()) == len(WORDS)
+    with pytest.raises(SystemExit) as e: pages.main(['rase'])
+    assert e.value.code == 2 and 'race' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('key', WORDS, ids='-'.join)
+def test_every_message_has_a_page_in_the_terminal(key):
+    assert names(pages.page_text(*key), '/'.join(key), f'{key[0]}-{key[1]}.html')
+
+
+def test_run_takes_the_command_of_the_kind_of_file(tmp_path, capsys):
+    (tmp_path/'a.cu').write_text('int main(int n, char **) { return n; }')
+    assert run.main(['-D', 'X=1', str(tmp_path/'a.cu'), 'one']) == 2
+    with pytest.raises(SystemExit) as e: run.main(['nothing'])
+    assert e.value.code == 2
+
+
+def test_asm_and_bench_of_a_file(tmp_path, capsys):
+    file = tmp_path/'a.cu'
+    file.write_text('__global__ void twice(float *x, int n) { int i = blockIdx.x*blockDim.x + threadIdx.x; '
+                    'if (i < n) x[i] *= 2; }')
+    assert timing.main([str(file), '--launch', 'twice', '--size', '100']) == 0
+    assert names(capsys.readouterr().out, 'no GPU', 'twice')
+    for command, argv in ((assembly, []), (timing, ['--launch', 'twice'])):
+        with pytest.raises(SystemExit) as e: command.main(['gone.cu', *argv])
+        assert e.value.code == 2
+    assert timing.main([str(file), '--launch', 'thrice']) == 2
+
+
+def test_a_program_that_ends_its_process_keeps_its_findings():
+    finding = dict(finding=a_finding().to_dict())
+    (found,), launches, error = check._parse_report([finding], 3)
+    assert found.code == 'race' and launches == 0 and 'exit status 3' in error
+    assert check._parse_report([finding, dict(launches=2, error=None)], 0)[1:] == (2, None)
+
+
+def test_numba_cuda_mlir_is_the_simulator_even_if_it_is_not_installed():
+    with as_gpu.python_kernels():
+        from numba_cuda_mlir import cuda as mlir, types
+        from numba_cuda_mlir.cuda.random import create_xoroshiro128p_states
+        assert mlir.jit is cuda.jit and types.float32 and create_xoroshiro128p_states
+        with pytest.raises(ImportError, match='numba_cuda_mlir.cuda.api'): import numba_cuda_mlir.cuda.codegen  # noqa
+        from numba import cuda as numbas
+        assert numbas.simulated and numbas.jit is cuda.jit
+    assert 'numba_cuda_mlir.cuda' not in sys.modules or not getattr(sys.modules['numba_cuda_mlir.cuda'], 'simulated', 0)
+
+
+# Whole programs, each in a process of its own
+
+@pytest.fixture(scope='module')
+def results(tmp_path_factory):
+    "{name: result} of programs, under two schedules if the first has no finding"
+    folder = tmp_path_factory.mktemp('programs')
+    programs = {'numba_.py': NUMBA, 'triton_.py': TRITON, 'cuda_.py': CUDA_IN_PYTHON, 'idle.py': 'print(1)',
+                'wrong.py': '1/0', 'kernel.cu': CUDA, 'program.cu': CUDA + 'int main() { return 4; }'}
+    for name, text in programs.items(): (folder/name).write_text(text)
+    cells = [dict(cell_type='markdown', source=['# A']), dict(cell_type='code', source=NUMBA.lstrip())]
+    (folder/'cells.ipynb').write_text(json.dumps(dict(cells=cells)))
+    return folder
+
+
+def checked(folder, name, **options):
+    return check.check_file(Job(str(folder/name), **options), schedules.schedules_of(seeds=2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name, dialect, code, line', [
+    ('numba_.py', 'python', 'race', line_of('out[t] = s', NUMBA)),
+    ('cells.ipynb', 'python', 'race', line_of('out[t] = s', NUMBA.lstrip())),
+    ('triton_.py', 'triton', 'outside_program', line_of('tl.store', TRITON)),
+    ('cuda_.py', 'cuda', 'outside', line_of('out[i] =', CUDA_IN_PYTHON))])
+def test_programs_with_a_mistake(results, name, dialect, code, line):
+    found = checked(results, name)
+    o, = found.findings
+    assert (o.dialect, o.code, o.line, Path(o.file).name) == (dialect, code, line, name)
+    assert found.schedules == ['forward'] and found.launches and not found.error
+    assert o.cell == (1 if name == 'cells.ipynb' else None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name, error', [('idle.py', ['no kernel']), ('wrong.py', ['ZeroDivisionError']),
+                                         ('program.cu', ['exit status 4']),
+                                         ('kernel.cu', ['main', '--launch'])])
+def test_programs_that_could_not_be_checked(results, name, error):
+    found = checked(results, name)
+    assert not found.findings and names(found.error, *error) and exit_status([found]) == 2
+
+
+@pytest.mark.slow
+def test_a_launch_is_shrunk_to_the_smallest_that_shows_the_finding(results):
+    found = checked(results, 'kernel.cu', launch='shift', sizes=dict(size=40, grid=None, block=32))
+    o, = found.findings
+    assert (o.kind, o.code, o.line, Path(o.file).name) == ('memcheck', 'outside', line_of('out[i]', CUDA), 'kernel.cu')
+    assert o.launch == '--size 1 --block 1'
+
+
+@pytest.mark.slow
+def test_the_command_reports_and_allows(results, capsys, monkeypatch):
+    "In a folder whose files have names of the standard library"
+    (results/'here').mkdir()
+    (results/'here/string.py').write_text('1/0')
+    monkeypatch.chdir(results/'here')
+    assert gridstride(['check', '../numba_.py', '--format', 'json', '--replay', 'shuffle:5']) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert Path(report['findings'][0]['file']).name == 'numba_.py'
+    assert report['files'][0]['schedules'] == ['shuffle:5']
+    assert gridstride(['check', '../numba_.py', '--allow', 'race']) == 0
