@@ -79,6 +79,17 @@ def test_nvrtc_gives_ptx_machine_code_and_the_linkers_name(made):
     assert 'FFMA' in disassemble(cubin)
 
 
+SWITCH = '__global__ void switch_k(float *x, int n) {\n    switch (n) {\n' + ''.join(
+    f'    case {i}: x[{7*i}] = x[{i}]/(x[0] + {i}); break;\n' for i in range(24)) + '    }\n}'
+
+
+@pytest.mark.slow
+def test_the_targets_of_indirect_branches_are_named():
+    _, cubin, _, _ = nvrtc(SWITCH, 'switch_k')
+    branches = [line for line in disassemble(cubin).splitlines() if re.search(r'\bBRX', line)]
+    assert branches and all('BRANCH_TARGETS .L_x_' in line for line in branches)
+
+
 def test_an_error_says_its_line():
     with pytest.raises(CompileError, match='line 2: .*"x"'):
         nvrtc('__global__ void k() {\n  x = 1;\n}', 'k')
