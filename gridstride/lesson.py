@@ -16,7 +16,7 @@
 | `changed`, `code_of`, `contest`, `define`, `source_in` | variants of a kernel, and contests among them |
 | `recorded`, `on_gpu`, `print_on_gpu`, `made_on`, `Unavailable` | results of a GPU, recorded for readers without one |
 | `recorded_file` | the path of a recorded file, next to the lesson or in the package |
-| `claim`, `expected`, `EXPECTED`, `Table` | expected results in a lesson's text, and tables |
+| `claim`, `claim_table`, `expected`, `EXPECTED`, `Table` | expected results in a lesson's text, and tables |
 
 A lesson imports other names itself. The choice of `cuda` and `triton` is visible in the lesson:
 `from gridstride import cuda` runs kernels on the GPU if there is one, `from gridstride.sim import cuda` always in the
@@ -49,6 +49,7 @@ from .bench.recording import (
     EXPECTED,
     Unavailable,
     claim,
+    claim_table,
     expected,
     made_on,
     on_gpu,
@@ -116,5 +117,5 @@ __all__ = [
     *('occupancy', 'ptx', 'resources', 'sass', 'wavefronts'),
     *('changed', 'code_of', 'contest', 'define', 'source_in'),
     *('recorded', 'recorded_file', 'on_gpu', 'print_on_gpu', 'made_on', 'Unavailable'),
-    *('claim', 'expected', 'EXPECTED', 'Table'),
+    *('claim', 'claim_table', 'expected', 'EXPECTED', 'Table'),
 ]

@@ -8,7 +8,9 @@ from gridstride.course import lessons
 from gridstride.bench import recording
 from gridstride.bench.keys import key, without_comments
 from gridstride.bench.variants import define
-from gridstride.bench.recording import Unavailable, claim, expected, made_on, on_gpu, read, recorded, write
+from gridstride.bench.recording import (
+    EXPECTED, Unavailable, claim, claim_table, expected, made_on, on_gpu, read, recorded, write
+)
 from found import names
 
 CELLS = '''
@@ -357,6 +359,17 @@ def test_a_claim_about_a_recording_stops_no_reader(made, monkeypatch, capsys):
     claim('rate', None, rate, 3000, mark='recorded elsewhere')
     with pytest.raises(AssertionError): claim('rate', None, rate, 3000)
     assert ['but' in line for line in capsys.readouterr().out.splitlines()[-3:]] == [False, True, True]
+
+
+def test_a_table_of_claims_has_a_row_per_claim(folder, monkeypatch):
+    recorded('profiling_b', lambda: 2.5)
+    t = claim_table(('a', 2.2, 2.534, 2.8, 'x'), ('b', 30, 20, None, 'ms', 3), ('c', 1, None, 2), title='T')
+    assert t.title == 'T' and t.head[-1] == EXPECTED.lstrip('<')
+    assert [row[:2] for row in t.rows] == [['a', '2.53x'], ['b', '20 ms'], ['c', 'not measured here']]
+    assert ['not here' in row[2] for row in t.rows] == ['3 ms' in row[2] for row in t.rows] == [False, True, False]
+    monkeypatch.setenv('GRIDSTRIDE_CLAIMS', 'hold')
+    with pytest.raises(AssertionError, match='20'): claim_table(('b', 30, 20, None))
+    assert claim_table(('b', 30, 20, None), mark='recorded elsewhere').rows
 
 
 def test_a_claim_needs_a_bound():

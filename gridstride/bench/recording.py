@@ -31,6 +31,7 @@ from io import BytesIO, StringIO
 from pathlib import Path
 
 from ..support.atomic_write import write_whole
+from ..support.tables import Table
 from .keys import key, source_text
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     'mark_partly_recorded',
     'EXPECTED',
     'claim',
+    'claim_table',
     'expected',
     'Expectations',
 ]
@@ -426,7 +428,7 @@ def _format_number(x):
 
 def _with_unit(number, unit):
     "Append the unit to a formatted number: 2.53x, 45%, 12 ms"
-    return f'{number}{unit}' if unit in ('x', '%') else f'{number} {unit}'.rstrip()
+    return f'{number}{unit}' if unit == 'x' or unit.startswith('%') else f'{number} {unit}'.rstrip()
 
 
 def _range(low, high, unit=''):
@@ -505,11 +507,37 @@ def expected(
         Table(['<kernel', 'ms', EXPECTED], [['tiled', f'{ms:.2f}', expected(1.1, ms, 1.4, 'ms')]])
 
     Raises AssertionError as `claim` does."""
+    return _expected_text(low, measured, high, unit, mark, guess)
+
+
+def _expected_text(low, measured, high, unit, mark, guess, over=''):
+    "Return the text of `expected`. The measured value is part of it if it is a speedup over another row, `over`"
+    actual = 'not measured' if measured is None else _with_unit(_format_number(measured), unit)
     if not (holds := _within(low, measured, high)) and _is_enforced(mark):
-        actual = 'not measured' if measured is None else _with_unit(_format_number(measured), unit)
         raise AssertionError(f'The text expects {_range(low, high, unit)}, but this is {actual}')
-    cell = _range(low, high, unit) + ('' if holds or measured is None else ', but not here')
+    cell = _range(low, high, unit) + (f' over {over} ({actual})' if over else '')
+    cell += '' if holds or measured is None else ', but not here'
     return '; '.join(filter(None, [cell, _guess_text(guess, unit)]))
+
+
+def _claim_row(mark, text, low, measured, high, unit='', guess=None):
+    "Return a claim as the row of a table. Raises AssertionError as `claim` does"
+    actual = 'not measured here' if measured is None else _with_unit(_format_number(measured), unit)
+    return [text, actual, expected(low, measured, high, unit, mark, guess)]
+
+
+def claim_table(
+    *claims,  # (text, low, measured, high), optionally followed by unit and guess: as for `claim`
+    title=None,  # of the table; None: the GPU and date of the last value of `recorded`
+    mark=None,  # as for `claim`
+) -> Table:
+    """Return several claims as a table with a row per claim.
+
+        claim_table(('cycles to L1', 30, 39.6, 45), ('cycles to L2', 200, 291, 330))
+
+    Raises AssertionError as `claim` does."""
+    rows = [_claim_row(mark, *claim) for claim in claims]
+    return Table(['<', 'measured', EXPECTED], rows, made_on() if title is None else title)
 
 
 class Expectations:
@@ -535,12 +563,9 @@ class Expectations:
             if row not in self.names:
                 raise KeyError(f'no {row!r} in this table; there are {", ".join(self.names)}')
         measured = self.in_unit(name, unit, over)
-        if over not in (None, self.baseline):  # the table has no column for this speedup
-            text = f'{name}, speedup over {over}'
-            self.comparisons.append(_claim_line(text, low, measured, high, unit, self.mark, guess))
-            return self
+        other = '' if over in (None, self.baseline) else over  # whose speedup no column has
         try:
-            text = expected(low, measured, high, unit, self.mark, guess)
+            text = _expected_text(low, measured, high, unit, self.mark, guess, other)
         except AssertionError as e:
             raise AssertionError(f'{name}: {e}') from None
         self.expectations.setdefault(name, []).append(text)
@@ -550,11 +575,6 @@ class Expectations:
     def expectations(self):
         "Row -> the claims about it, as text"
         return self.__dict__.setdefault('_expectations', {})
-
-    @property
-    def comparisons(self):
-        "Lines below the table: claims about speedups over a row that is not the baseline"
-        return self.__dict__.setdefault('_comparisons', [])
 
     def expectation(self, name) -> str:
         "Return the cell of a row in the column `EXPECTED`"

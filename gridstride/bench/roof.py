@@ -9,6 +9,7 @@ import io
 from collections import namedtuple
 
 from . import limits
+from .recording import EXPECTED, Expectations
 from ..support import plots
 from .timing import rate_text
 from ..support.tables import Table
@@ -97,13 +98,17 @@ def point(name, work, copy, peak) -> Point:
     return Point(name, intensity, tflops, limit, tflops and tflops / limit, bound)
 
 
-class Roofline:
-    "Kernels and the measured roofline bounds; a notebook shows it as a plot, and `points` has the values"
+class Roofline(Expectations):
+    """Kernels and the measured roofline bounds: a notebook shows the plot, and `table` the values, with the claims that
+    `expect` adds; `points` has the values"""
 
-    def __init__(self, points, roof, peak):
+    baseline = None  # a speedup is one over a named kernel
+
+    def __init__(self, points, roof, peak, mark=''):
         self.points = points
         self.roof = roof
         self.peak = peak
+        self.mark = mark  # of the recording that it was read from; empty: measured here
 
     def plain(self) -> dict:
         "Return the values as JSON data, for a recording"
@@ -111,9 +116,9 @@ class Roofline:
 
     @classmethod
     def load(cls, data, mark=''):
-        "Return the `Roofline` from the data of `plain`; `mark` is ignored, because the ceilings have a mark"
+        "Return the `Roofline` from the data of `plain`; `mark`: of the recording"
         roof = limits.Ceilings(data['roof'], recorded=True)
-        return cls([Point(*p) for p in data['points']], roof, data['peak'])
+        return cls([Point(*p) for p in data['points']], roof, data['peak'], mark)
 
     @property
     def sheet(self) -> dict:
@@ -126,14 +131,34 @@ class Roofline:
         return p.tflops / attainable(p.intensity, **self.sheet) if p.tflops and self.sheet else None
 
     @property
+    def names(self) -> list:
+        "The names of the kernels, in order"
+        return [p.name for p in self.points]
+
+    def __getitem__(self, name) -> Point:
+        "Return the point of a kernel; raises KeyError for an unknown name"
+        return dict(zip(self.names, self.points))[name]
+
+    def in_unit(self, name, unit, over=None):  # None if it was not measured
+        "Return the speed of a kernel: '%' of the roofline bound, '% of the data sheet', 'TFLOP/s', or 'x' over another"
+        p = self[name]
+        if not p.tflops or unit == 'TFLOP/s':
+            return p.tflops
+        if unit == 'x':
+            return self[over].tflops and p.tflops / self[over].tflops
+        fraction = {'%': p.share, '% of the data sheet': self.promised(p)}[unit]
+        return fraction and 100 * fraction
+
+    @property
     def head(self) -> list:
         "The names of the columns"
         sheet = ['of the data sheet'] if self.sheet else []
-        return ['kernel', 'FLOP a byte', 'reached', 'the roof there', 'of the roof', *sheet, 'bound by']
+        claims = [EXPECTED.lstrip('<')] if self.expectations else []
+        return ['kernel', 'FLOP/byte', 'achieved', 'roofline bound', 'of the bound', *sheet, 'limiter', *claims]
 
     def rows(self) -> list:  # of strings, with the columns of `head`
         "Return the values, one row per kernel"
-        return [self._row(p) for p in self.points]
+        return [[*self._row(p), *([self.expectation(p.name)] if self.expectations else [])] for p in self.points]
 
     def _row(self, p):
         speed = rate_text(tflops=p.tflops) or 'not timed'
@@ -145,12 +170,12 @@ class Roofline:
         return Table([f'<{column}' for column in self.head], self.rows(), **options)
 
     @property
-    def table(self) -> str:
-        "The values as an HTML table"
-        return self._table(title=self.roof.mark)._repr_html_()
+    def table(self) -> Table:
+        "The values, with a row per kernel"
+        return self._table(title=self.roof.mark)
 
     def __repr__(self):
-        return repr(self._table(note=f'roof: {self.roof.mark}'))
+        return repr(self._table(note=f'ceilings: {self.roof.mark}'))
 
     def plot(self, ax=None):
         "Plot the roofline and the kernels; return the axes"
@@ -174,7 +199,7 @@ class Roofline:
             title += '\ndashed: its data sheet, {copy:,.0f} GB/s and {peak:,.4g} TFLOP/s'.format(**self.sheet)
         for p in self.points:
             self._draw_point(ax, p)
-        ax.set(xscale='log', yscale='log', xlabel='arithmetic intensity, FLOP a byte', ylabel='TFLOP/s', title=title)
+        ax.set(xscale='log', yscale='log', xlabel='arithmetic intensity, FLOP/byte', ylabel='TFLOP/s', title=title)
         ax.margins(y=0.16)
         names = [p.name if p.tflops else f'{p.name} (not timed)' for p in self.points]
         plots.name_points(ax, [(name, p.intensity, p.tflops or p.limit) for name, p in zip(names, self.points)])

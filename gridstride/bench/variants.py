@@ -366,7 +366,7 @@ class Contest(Expectations):
             head = [*head, EXPECTED]
             rows = [[*row, self.expectation(name)] for name, row in zip(self.rows, rows)]
         title = ', '.join(filter(None, [self.title, self.made]))
-        return Table(head, rows, title, '\n'.join([*self.comparisons, *_merge_warnings(self.warnings, self.rows)]))
+        return Table(head, rows, title, '\n'.join(_merge_warnings(self.warnings, self.rows)))
 
     def __repr__(self):
         return repr(self.table())

@@ -158,13 +158,13 @@ class Comparison(Expectations):
         return f"{size}{where}{'' if t.gpu else ': no GPU time'}; speedups over {self.baseline}"
 
     def __repr__(self):
-        notes = [*self.comparisons, *(f'in doubt, {name}: {d}' for name, d in self.warnings)]
+        notes = [f'in doubt, {name}: {d}' for name, d in self.warnings]
         return repr(Table(*self._columns(), self._title(), '\n'.join(notes)))
 
     def _repr_html_(self):
         head, rows = self._columns()
         warnings = [(f'in doubt, {name}', d) for name, d in self.warnings]
-        return Table(head, [*rows, *warnings], self._title(), '\n'.join(self.comparisons))._repr_html_()
+        return Table(head, [*rows, *warnings], self._title())._repr_html_()
 
 
 def _compare_once(fns, args, baseline, clock, check, out, flops, bytes, seconds, peak, roof, size):

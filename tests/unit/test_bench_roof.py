@@ -61,6 +61,18 @@ def test_fractions_are_of_the_roof_above(points):
     assert points['softmax'].share is None, 'it was not timed'
 
 
+def test_claims_about_kernels_are_a_column():
+    r = roofline({'a': (8e9, 8e9, 1/300), 'b': (8e9, 8e9, 1/150), 'c': (8, 8)}, roof=limits.H100)
+    assert len(r.table.head) == len(r.rows()[0])
+    without = len(r.head)
+    r.expect('a', 70, 90, unit='%').expect('a', 60, 80, unit='% of the data sheet').expect('c', 1, 2, unit='TFLOP/s')
+    assert r.in_unit('a', '%') == pytest.approx(2.4e5/r.roof['copy']) and r.in_unit('c', '%') is None
+    assert len(r.head) == without + 1 and [bool(row[-1]) for row in r.rows()] == [True, False, True]
+    assert '60 to 80% of the data sheet' in r.rows()[0][-1]
+    assert r.expect('b', .4, .6, over='a').rows()[1][-1] == '0.4 to 0.6x over a (0.5x)'
+    with pytest.raises(KeyError, match='a, b, c'): r.expect('d', 1, 2)
+
+
 @pytest.mark.slow
 def test_the_picture_has_the_roof():
     import matplotlib.pyplot as plt
