@@ -7,7 +7,7 @@ import pytest
 
 from gridstride.asm import CompilerMissing
 from gridstride.kernels import Rung, check_product
-from gridstride.kernels.ladder import lesson_ladder as tools, lecture
+from gridstride.kernels.ladder import lesson_ladder as tools, lecture, on_paper
 from gridstride.kernels.ladder.lesson_ladder import LessonLadder, count_library, count_quads, count_kinds, race
 from gridstride.kernels.ladder.ladder import Ladder
 from gridstride.kernels.ladder.pictures import draw_phase, draw_wavefronts
@@ -146,3 +146,27 @@ def test_a_phase_as_a_picture():
                                                                                   'patch row 5), four steps from 4 on')
     assert spots[1].startswith('x="260.0" y="40.0" width="20.0" height="40.0"'), 'of n: two columns, the same steps'
     assert spots[2].startswith('x="260.0" y="260.0" width="20.0" height="20.0"')
+
+
+# The ladder on paper, on which later sittings build
+
+@pytest.mark.parametrize('quad,wanted', [
+    (on_paper.lane, 4), (on_paper.lane*0, 2), (on_paper.lane//2, 2), (on_paper.lane % 8, 4), (on_paper.lane*2, 8)])
+def test_a_wide_load_takes_the_wavefronts_that_were_counted(quad, wanted):
+    served = on_paper.wavefronts(quad)
+    assert len(served) == wanted
+    assert sorted(lane for wave in served for lanes in wave.values() for lane in lanes) == list(range(32))
+
+
+def test_the_pipe_or_the_instructions_limit_a_product():
+    assert on_paper.bound(.25) == on_paper.bound(.125) == on_paper.peak/1e12 == 2*on_paper.bound(.25, 2)
+    assert on_paper.inner(on_paper.lane//16, on_paper.lane % 16) == 12/64
+
+
+def test_a_sitting_begins_where_the_last_one_ended(monkeypatch):
+    climbed = []
+    monkeypatch.setattr(on_paper, 'LessonLadder', lambda *args, **how: lambda step, *more: climbed.append(step.name))
+    on_paper.climb_to('shared')
+    assert climbed == ['naive', 'coalesced', 'shared']
+    with pytest.raises(KeyError, match='naive'): on_paper.climb_to('tuned')
+    assert len(climbed) == 3

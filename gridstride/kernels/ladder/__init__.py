@@ -10,8 +10,9 @@ The modules, in the order in which they are read best:
   `lesson_ladder` (a ladder in a lesson, with the reader's guesses);
 - the kernels of the chapters `shared_memory_cuda` (`lecture`), `matmul_ladder` (`fp32`), `tensor_cores` (a module of
   the same name) and `hopper_gemm` (`hopper`, `stream_k`);
-- `listing` (shows a step in a lesson), `trials` (tests and measurements of kernels for Hopper), `tma` (models of
-  swizzles, fragments and accumulators), `pictures`, `instruction_throughput` (of a tensor core instruction).
+- `on_paper` (what can be counted without a GPU, and where a later sitting begins), `listing` (shows a step in a
+  lesson), `trials` (tests and measurements of kernels for Hopper), `tma` (models of swizzles, fragments and
+  accumulators), `pictures`, `instruction_throughput` (of a tensor core instruction).
 
 The lessons import from this package: `from gridstride.kernels.ladder import LessonLadder, check_product, race`.
 """
