@@ -16,7 +16,8 @@ VISION = {
 }
 XYZ = np.array([[.4124, .3576, .1805], [.2126, .7152, .0722], [.0193, .1192, .9505]])  # of linear sRGB
 WHITE = XYZ.sum(1)
-PALETTES = {'draw': (draw.PALETTE, 12), 'plots': (plots.COLORS, 16)}  # colours, and how far apart any two are
+# colours, and how far apart any two are
+PALETTES = {'draw': (draw.PALETTE, 12), 'dark': (draw._DARK_PALETTE, 12), 'plots': (plots.COLORS, 16)}
 
 
 def linear(color):
@@ -59,7 +60,10 @@ def test_any_two_colours_are_apart(name, vision):
 
 
 def test_text_on_each_colour_can_be_read():
-    assert all(contrast(draw.INK, c) >= 7 for c in [*draw.PALETTE, draw.CARD, draw.EMPTY])
+    light = [*draw.PALETTE, draw.CARD, draw.EMPTY, draw.GREY]
+    assert all(contrast(draw.INK, c) >= 7 for c in light)
+    dark = draw._DARK_OF_COLOR
+    assert all(contrast(dark[draw.INK], dark[c]) >= 6 for c in light)
 
 
 def test_block_warp_and_thread_differ_in_lightness():

@@ -1,6 +1,7 @@
 """Every SVG picture that is committed, in a real browser: on a narrow and a wide page, on a light
 and a dark one, all its texts can be read."""
-import json, re
+import io, json, re
+from urllib.parse import quote
 from pathlib import Path
 
 from browsers import chromium, needs_chromium
@@ -115,6 +116,36 @@ def test_every_picture_can_be_read():
     for name, words in SAID.items():
         assert any(o.startswith(f'{name}: ') and words in o for o in found), f'{name} was not noticed'
     assert [o for o in found if o.partition(': ')[0] not in WRONG] == []
+
+
+DARK = '@media (prefers-color-scheme: dark)', 'svg:root'
+
+
+@needs_chromium
+def test_every_picture_can_be_read_in_its_dark_colours():
+    "As if each were an image in a dark page; every colour has a dark one, except none and the mark of a thread"
+    from gridstride import draw
+    drawn = {name: svg for name, svg in pictures().items() if DARK[0] in svg}
+    assert len(drawn) > 80
+    used = {(name, c) for name, svg in drawn.items() for c in re.findall(r'(?:fill|stroke)="([^"]*)"', svg)}
+    assert {c for _, c in used} - {*draw._DARK_OF_COLOR} <= {'none', '#d55e00'}
+    shown = {name: svg.replace(DARK[0], '@media all').replace(DARK[1], 'svg') for name, svg in drawn.items()}
+    assert looked_at(shown) == []
+
+
+@needs_chromium
+def test_a_picture_follows_the_page_that_shows_it():
+    from gridstride import draw
+    from matplotlib.image import imread
+    picture = draw.Picture(draw.cells([['a']], color=[[0]]), caption='A cell.')
+    svg = picture._repr_mimebundle_()['image/svg+xml']
+    image = f'<img style="display: block" src="data:image/svg+xml,{quote(svg)}">'
+    with chromium() as browser:
+        page = browser.new_page()
+        for scheme, want in dict(light=draw.CARD, dark=draw._DARK_OF_COLOR[draw.CARD]).items():
+            page.set_content(f'<!doctype html><html style="color-scheme: {scheme}">{image}')
+            shown = imread(io.BytesIO(page.locator('img').screenshot()))[30, 4, :3]
+            assert '#' + ''.join(f'{round(255*v):02x}' for v in shown) == want, scheme
 
 
 def test_panels_that_are_too_wide_for_a_page_are_stacked():
