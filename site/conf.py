@@ -96,6 +96,12 @@ def share_menus(app, page, template, context, doctree):
     context['toctree'] = share(app, page, toctree)
 
 
+def set_language(app, page, template, context, doctree):
+    "Name the language of a translated lesson, `nbs/01_first_kernel.pt_BR`, for screen readers and search engines"
+    if page.startswith('nbs/') and '.' in page:
+        context['language'] = page.rpartition('.')[2].replace('_', '-')
+
+
 add_menus = theme_menus.add_toctree_functions
 
 
@@ -128,6 +134,7 @@ def setup(app):
     "Register formulas without a script, and the highlighting of CUDA C in Python's strings"
     app.add_search_language(English)
     app.add_html_math_renderer('mathml', (visit_math, None), (lambda self, node: visit_math(self, node, 'block'), None))
+    app.connect('html-page-context', set_language)
     app.connect('html-page-context', share_menus, priority=100)  # before the theme reads it
     for name in ('python', 'ipython3', 'ipython'):
         app.add_lexer(name, CudaInPython)

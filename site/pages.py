@@ -9,7 +9,7 @@ import ast, json, os, re
 from pathlib import Path
 
 import findings_pages, reference
-from gridstride.course import curriculum, lanes
+from gridstride.course import curriculum, lanes, translations
 from gridstride.course.publishing import clone_commands, is_setup, launch_links, settings, without_links
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -121,9 +121,36 @@ def with_hints(text, hints):
     return ''.join(folded(f'Hint {i} of {len(said)}', hint) for i, hint in enumerate(said, 1)) + text
 
 
+def translations_of(path):
+    "Return {language: catalogue} of a notebook's translations, such as {'pt_BR': nbs/locale/pt_BR/first_kernel.po}"
+    lesson = curriculum.lesson_of_file(path.name) if path.parent.name == 'nbs' else None
+    found = sorted(translations.LOCALE.glob(f'*/{lesson.slug}.po')) if lesson else []
+    return {p.parent.name: p for p in found}
+
+
+def name_of_translation(path, language):
+    "Return the name of a translated page, next to the lesson's own, so that the links in its text remain right"
+    return f'{path.stem}.{language}'
+
+
+def other_languages(path, shown):
+    "Make the links to a lesson in other languages than the one that is `shown`; '' for English"
+    from babel import Locale
+
+    names = {language: Locale.parse(language).display_name for language in translations_of(path)}
+    links = [(language, name_of_translation(path, language), name) for language, name in names.items()]
+    links = [('en', path.stem, 'English'), *links] if links else []
+    return ''.join(
+        f'<a href="{page}.html" lang="{language.replace("_", "-")}">{name}</a> '
+        for language, page, name in links
+        if language != (shown or 'en')
+    )
+
+
 def how_to_open(
     path,  # of the notebook
     lite,  # the content of `lite.json`
+    language='',  # of the page; '' for English
 ) -> str:  # HTML
     "Make the box below a notebook's title: a link that runs it in the browser, and the command that opens it locally"
     number = path.stem.partition('_')[0] if path.parent.name == 'nbs' else ''
@@ -137,7 +164,8 @@ def how_to_open(
         )
     links = launch_links(path.name, settings(ROOT)) if number else {}
     elsewhere = ''.join(f'<a href="{address}">{text}</a> ' for text, address in links.items())
-    return f'<div class="open-box">{here}{elsewhere}<span>Open locally: <code>{command}</code></span></div>'
+    local = f'<span>Open locally: <code>{command}</code></span>'
+    return f'<div class="open-box">{here}{elsewhere}{local}{other_languages(path, language)}</div>'
 
 
 def described(cell):
@@ -151,9 +179,12 @@ def described(cell):
     return folds
 
 
-def page_of(path, lite):
-    "Return the JSON of a notebook as the site shows it"
+def page_of(path, lite, language=''):
+    "Return the JSON of a notebook as the site shows it, or of its translation"
     nb = read(path)
+    if language:
+        catalogue = translations.read_catalogue(translations_of(path)[language])
+        nb, _ = translations.translated_notebook(nb, catalogue)
     hints = hints_of(path.stem) if path.parent.name == 'nbs' else {}
     cells = []
     for c in nb['cells']:
@@ -166,8 +197,9 @@ def page_of(path, lite):
         else:
             text = for_the_site(without_links(source(c)), path.relative_to(ROOT))
             cells.append(dict(c, source=with_hints(text, hints), metadata={}))
-    cells.insert(1, dict(cell_type='markdown', id='how-to-open', metadata={}, source=how_to_open(path, lite)))
-    return json.dumps(dict(nb, cells=cells, metadata={'kernelspec': nb['metadata']['kernelspec']}), indent=1)
+    cells.insert(1, dict(cell_type='markdown', id='how-to-open', metadata={}, source=how_to_open(path, lite, language)))
+    metadata = {'kernelspec': nb['metadata']['kernelspec'], **({'orphan': True} if language else {})}
+    return json.dumps(dict(nb, cells=cells, metadata=metadata), indent=1)
 
 
 # The home page
@@ -263,6 +295,11 @@ def sources(
         str(p.relative_to(ROOT)): page_of(p, lite)
         for folder in ('nbs', 'nbs/inside', 'nbs/lib')
         for p in sorted((ROOT / folder).glob('*.ipynb'))
+    }
+    made |= {
+        f'nbs/{name_of_translation(p, language)}.ipynb': page_of(p, lite, language)
+        for p in sorted((ROOT / 'nbs').glob('*.ipynb'))
+        for language in translations_of(p)
     }
     made |= {f: for_the_site((ROOT / f).read_text(encoding='utf-8'), f) for f in TEXTS}
     made |= {f'benchmarks/{p.stem}.md': table_page(p) for p in sorted((ROOT / 'benchmarks').glob('*.txt'))}
