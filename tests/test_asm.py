@@ -367,7 +367,7 @@ def test_kernels_of_triton(tmp_path, monkeypatch):
     from in_triton import copy_k
     from triton.tools.tensor_descriptor import TensorDescriptor
     described = TensorDescriptor.from_tensor(x.view(64, 64), [16, 32])
-    assert sass(copy_k, described, described).ops()['UTMALDG.2D'] == 1, 'a rectangle is fetched by the copy engine'
+    assert sass(copy_k, described, described).ops()['UTMALDG.2D'] == 1, 'a rectangle is fetched by TMA'
     with pytest.raises(TypeError, match='copy_k .*Triton'): asm.ttgir('__global__ void copy_k() {}')
 
 def test_a_kernel_of_the_shim_finds_what_triton_made(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from gridstride.cpp import load_cuda
 from gridstride.diagnostics.errors import *
 from found import finding
 
-# Tiles of 8 x 32 elements come in by the copy engine, are doubled by threads, and go out by the copy engine.
+# Tiles of 8 x 32 elements come in by TMA, are doubled by threads, and go out by TMA.
 TILES = '''#include <cuda.h>
 #include <cuda/barrier>
 #include <torch/extension.h>

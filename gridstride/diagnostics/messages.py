@@ -372,7 +372,7 @@ WORDS = {
         'Commit it in the thread that copies (cp.async.commit_group, __pipeline_commit), wait for the group, then '
         'call __syncthreads() for the others.',
     ),
-    # A thread and an engine (the copy engine, or the tensor cores); `first` and `second` are phrases
+    # A thread and an engine (TMA, or the tensor cores); `first` and `second` are phrases
     ('racecheck', 'bulk_in_flight'): Words(
         'data race on {element}: it is {now} while a bulk copy to it may still be in flight',
         _WAIT_FOR_BULK + ' (mbarrier.try_wait), for the phase in which it completes; expect all its bytes there '
@@ -380,16 +380,14 @@ WORDS = {
     ),
     ('racecheck', 'no_proxy_fence'): Words(
         'data race (read after write) on {element}: no fence.proxy.async between the write by a thread and the read '
-        'by the copy engine or the tensor cores',
+        'by TMA or the tensor cores',
         'Put a fence.proxy.async after the write, then the barrier.',
     ),
     ('racecheck', 'engine_reads'): Words(
-        'data race on {element}: the element is {now} while the tensor cores or the copy engine may still read it',
-        _WAIT_FOR_READS,
+        'data race on {element}: the element is {now} while the tensor cores or TMA may still read it', _WAIT_FOR_READS
     ),
     ('racecheck', 'engine_has_read'): Words(
-        'data race on {element}: the element is {now} with no wait for the tensor cores or the copy engine to finish '
-        'reading it',
+        'data race on {element}: the element is {now} with no wait for the tensor cores or TMA to finish reading it',
         _WAIT_FOR_READS,
     ),
     ('racecheck', 'after_engine'): Words(
@@ -417,7 +415,7 @@ WORDS = {
         _WAIT_FOR_BULK + ', for the phase in which it completes.',
     ),
     ('racecheck', 'barrier_not_visible'): Words(
-        'a bulk copy signals an mbarrier that may not yet be visible to the copy engine',
+        'a bulk copy signals an mbarrier that may not yet be visible to TMA',
         'Put a fence.mbarrier_init.release.cluster (or fence.proxy.async) after mbarrier.init, '
         'then a barrier of the block.',
     ),
@@ -513,7 +511,7 @@ WORDS = {
         _UNINITIALIZED, 'Local memory starts with arbitrary values: write it first.'
     ),
     ('initcheck', 'unwritten_for_engine'): Words(
-        _UNINITIALIZED + ' by the tensor cores or the copy engine',
+        _UNINITIALIZED + ' by the tensor cores or TMA',
         'If a bulk copy fills it: wait on its mbarrier first, and expect all its bytes there (expect_tx).',
     ),
     ('initcheck', 'unassigned'): Words(
@@ -941,7 +939,7 @@ PHRASES = {
     'other_copy': "another thread's",
     'a_thread': 'a thread',
     'a_bulk_copy': 'a bulk copy',
-    'an_engine': 'the tensor cores or the copy engine',
+    'an_engine': 'the tensor cores or TMA',
     'element': '{element}',
     # operations of a program, and their streams
     'kernel_on': 'kernel {name} (launched on line {line}) on {stream}',

@@ -1,4 +1,4 @@
-"""Tensor maps: descriptors of arrays for the copy engine of a Hopper GPU, the Tensor Memory Accelerator (TMA).
+"""Tensor maps: descriptors of arrays for the Tensor Memory Accelerator (TMA) of a Hopper GPU.
 
 One TMA instruction copies a box of an array. A **tensor map** describes the layout of the array: 128 bytes that the
 driver fills in, and that a kernel takes by value. The emulator has no driver, so its maps have a format of their own.

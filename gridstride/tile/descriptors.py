@@ -149,7 +149,7 @@ class Descriptor(_StridedBlock):
             )
 
     def _check_offsets(self, offsets, writes=True):
-        "Return (offsets, axes to check); raises a finding if the copy engine cannot start at these offsets"
+        "Return (offsets, axes to check); raises a finding if TMA cannot start at these offsets"
         offsets = _to_ints(offsets, 'offsets')
         if len(offsets) != len(self.shape):
             raise compile_error(f'{len(offsets)} offsets for a descriptor with {len(self.shape)} axes')

@@ -217,7 +217,7 @@ def advance(base, offsets):
 
 
 def make_tensor_descriptor(base, shape, strides, block_shape, padding_option='zero'):
-    "Make a descriptor of an array: it loads and stores blocks of one shape as the copy engine (TMA) does"
+    "Make a descriptor of an array: it loads and stores blocks of one shape as TMA does"
     return Descriptor(base, shape, strides, block_shape, padding_option)
 
 

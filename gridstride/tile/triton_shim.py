@@ -120,7 +120,7 @@ def set_allocator(allocate):
 
 
 class TensorDescriptor:
-    "An array with the shape of the blocks that the copy engine transfers, like Triton's class of this name"
+    "An array with the shape of the blocks that TMA transfers, like Triton's class of this name"
 
     def __init__(self, base, shape, strides, block_shape, padding='zero'):
         self.base, self.shape, self.strides = base, list(shape), list(strides)

@@ -351,7 +351,7 @@ def in_between_kernel(x_desc, out_ptr, R: tl.constexpr, C: tl.constexpr):
 
 @wrong
 def descriptor_entered_in_between(go):
-    "Three floats into a row: the copy engine begins at multiples of 16 bytes, and stops otherwise"
+    "Three floats into a row: TMA begins at multiples of 16 bytes, and stops otherwise"
     x, out = normal(20, 32), unwritten(16, 16)
     go(in_between_kernel, 1, TensorDescriptor.from_tensor(x, [16, 16]), out, R=16, C=16)
     return [(out, x[:16, 3:19].double())]
