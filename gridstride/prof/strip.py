@@ -4,7 +4,7 @@ import math
 from collections import namedtuple
 from html import escape
 
-from ..draw import INK, LINE, PALETTE, Panel, svg_rect, svg_text
+from ..draw import GREY, INK, LINE, PALETTE, Panel, svg_rect, svg_text
 from .show import format_si
 
 
@@ -25,7 +25,7 @@ def ticks(
 
 # A box that would be less than half a pixel wide is omitted if the box on its left covers that pixel, so that a trace
 # of 100,000 kernels is still a small picture. A name is written if it fits; a tooltip always shows it.
-OTHER = '#e4e7eb'
+OTHER = GREY
 # `start` and `end` are in seconds or another unit; the tooltip shows `full` instead of `name`, if there is one.
 Box = namedtuple('Box', 'start end name color full', defaults=(OTHER, ''))
 Row = namedtuple('Row', 'label boxes')
