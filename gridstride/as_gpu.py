@@ -189,7 +189,7 @@ _calls = types.SimpleNamespace(count=0, seconds=0.0)  # calls of compiled code i
 
 
 def _with_timer(original):
-    "Return `Emulated.call` with a timer that adds to `_calls`"
+    "Return `EmulatorModule.call` with a timer that adds to `_calls`"
 
     def call(self, entry, args):
         start = perf_counter()
@@ -346,7 +346,7 @@ def as_gpu(
 
         _swap(stack, cpp_extension, 'load_inline', _load_inline(cpp_extension.load_inline))
         _swap(stack, cpp_extension, 'load', _load(cpp_extension.load))
-        _swap(stack, load.Emulated, 'call', _with_timer(load.Emulated.call))
+        _swap(stack, load.EmulatorModule, 'call', _with_timer(load.EmulatorModule.call))
         _emulate_numba(stack)
         _emulate_triton(stack)
         _emulate_devices(stack)

@@ -8,7 +8,7 @@ from collections import namedtuple
 
 import pytest
 from gridstride import sim
-from gridstride.cpp.toolchain.compilers import _VECTORS
+from gridstride.cpp.toolchain.compilers import _VECTOR_TYPES
 from gridstride.cpp.toolchain.cache import lock_entry
 from gridstride.translate import engine
 from gridstride.utils import cache_dir
@@ -57,7 +57,7 @@ def in_a_space(text, n):
 
 def together(found):
     "{(text, checks): Part} of checked translations, which one compilation makes"
-    keys = [k for k in found if k[1] and not _VECTORS.search(k[0])]
+    keys = [k for k in found if k[1] and not _VECTOR_TYPES.search(k[0])]
     heads = dict.fromkeys(o for text, _ in keys for o in INCLUDE.findall(text))
     unit = ''.join([*heads, *(in_a_space(text, n) for n, (text, _) in enumerate(keys))])
     with pytest.MonkeyPatch.context() as patch, lock_entry(cache_dir()/'engine_unit'):

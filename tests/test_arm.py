@@ -10,7 +10,7 @@ from gridstride.cpp import emulator
 from gridstride.cpp.toolchain import compilers, runtime_library
 from gridstride.cpp.toolchain.build import _include_first, emulated_flags
 from gridstride.cpp.toolchain.cache import build, headers_hash
-from gridstride.cpp.finding import CFinding, Found
+from gridstride.cpp.finding import CFinding, RuntimeFinding
 from test_cpp_programs import HERE, joined, name, on_gpu
 
 CXX, QEMU = shutil.which('aarch64-linux-gnu-g++'), shutil.which('qemu-aarch64') or shutil.which('qemu-aarch64-static')
@@ -148,7 +148,7 @@ def program(tmp_path_factory):
         headers = headers_hash(compilers.CPP_FOLDER/'include')
         compiled = build(sources, [compiling], c, headers, shared=True).folder/'programs.o'
         # -O1 takes a quarter less to compile, and qemu no longer to run
-        runtime = runtime_library._runtime_with('-fopenmp', '-DGRIDSTRIDE_ADDRESSES=(1ul<<28)', '-O1')
+        runtime = runtime_library._build_runtime('-fopenmp', '-DGRIDSTRIDE_ADDRESSES=(1ul<<28)', '-O1')
     link = [c.path, str(compiled), str(runtime), '-o', 'programs', f'-Wl,-rpath,{runtime.parent}', '-pthread']
     return build({}, [link], c, shared=True).folder/'programs'
 
@@ -157,7 +157,7 @@ def run(program, what, order, checks, seconds=30):
     "What a program prints, and its finding or None"
     words = [QEMU, '-L', LIBRARIES, program, f'run_{what}', order, checks, seconds]
     done = subprocess.run(list(map(str, words)), capture_output=True, timeout=100)
-    found = Found(CFinding.from_buffer_copy(done.stderr)) if done.stderr else None
+    found = RuntimeFinding(CFinding.from_buffer_copy(done.stderr)) if done.stderr else None
     assert done.returncode == 0 or found, done
     return done.stdout.decode(), found
 

@@ -66,7 +66,7 @@ CASES = dict(
 for name, text in CASES.items():
     try:
         m = cpp.load_cuda(HEAD + text + '\n' + KERNEL, name=name, checks=False)
-        print(name, m.go(), (m.built.folder/CONSTRUCTORS_MARKER).exists(), flush=True)
+        print(name, m.go(), (m.build_result.folder/CONSTRUCTORS_MARKER).exists(), flush=True)
     except KernelCrash as e: print(name, e.code, e.line, flush=True)
 '''
 

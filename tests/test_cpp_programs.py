@@ -12,7 +12,7 @@ from gridstride.cpp.toolchain.build import CompileError, emulate_rewritten
 from gridstride.cpp.toolchain.compilers import compiler, CPP_FOLDER
 from gridstride.cpp.toolchain.cache import cpu, headers_hash, cached_result
 from gridstride.cpp.frontend.edits import NotEmulated
-from gridstride.cpp.load import Emulated
+from gridstride.cpp.load import EmulatorModule
 from gridstride.cpp.program import run
 from gridstride.cpp.rewriters.rewrite import to_cpp
 from gridstride.diagnostics.errors import EarlyReturn, KernelError, OutOfMemory
@@ -67,7 +67,7 @@ def compiled(kind, at, checks):
     assert kind=='wrong' or not (built.folder/'log.txt').exists(), 'the compiler warns of a right program'
     return nm,built
 
-class Programs(Emulated):
+class Programs(EmulatorModule):
     "Compiled programs, of which one is run"
     def __init__(self, built, name, checks, path):
         self.path = path

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gridstride import cpp
-from gridstride.cpp import cuda_kernel, load_cuda, loaded
+from gridstride.cpp import cuda_kernel, load_cuda, open_libraries
 
 pytestmark = pytest.mark.skipif(not Path('/proc/self/maps').exists(), reason='only Linux lists the mappings')
 
@@ -46,14 +46,14 @@ def value(k):
 
 @pytest.mark.slow
 def test_recompiled_kernels_are_unloaded_and_those_in_use_stay():
-    kept, files, before = {}, [], len(loaded._open_libraries)
+    kept, files, before = {}, [], len(open_libraries._open_libraries)
     for n in range(100, 114):
         k = counter(n)
         assert value(k) == n
-        files.append(k.built.folder)
+        files.append(k.build_result.folder)
         if n in (102, 105): kept[n] = k
     assert sum(map(mappings, files)) <= 8 * 5 and mappings(files[0]) == 0
-    assert len(loaded._open_libraries) <= before + 8
+    assert len(open_libraries._open_libraries) <= before + 8
     gc.collect()
     counter(114)
     for n, k in kept.items(): assert [value(k), value(k)] == [n + 1, n + 2]
@@ -75,14 +75,14 @@ def test_garbage_does_not_replace_modules_that_were_dropped(monkeypatch, no_auto
 
     monkeypatch.setattr(loaded, '_open_libraries', opened := weakref.WeakValueDictionary())
     held = [Cycle(n) for n in range(40)]
-    loaded.collect_garbage()
+    open_libraries.collect_garbage()
     assert len(opened) == 40
     held.clear()
     gc.collect()
     for n in range(20):
-        loaded.collect_garbage()
+        open_libraries.collect_garbage()
         Cycle(n)
-    assert len(opened) <= 2*loaded.MAX_UNREFERENCED + 1
+    assert len(opened) <= 2*open_libraries.MAX_UNREFERENCED + 1
 
 
 def test_a_module_that_is_soon_loaded_again_is_the_same():
@@ -151,10 +151,10 @@ def test_no_module_is_unloaded_while_one_is_at_work():
     class Compiles(torch.Tensor):
         def sum(self, *args):
             push_out(500)
-            made.append(list(loaded._unreferenced))
+            made.append(list(open_libraries._unreferenced_handles))
             return torch.ones(())
 
     m = load_cuda('float f(torch::Tensor x) { return x.sum().item<float>(); }', name='asks')
     assert m.f(torch.zeros(3).as_subclass(Compiles)) == 1 and made[0]
     counter(506)
-    assert not set(made[0]) & set(loaded._unreferenced)
+    assert not set(made[0]) & set(open_libraries._unreferenced_handles)

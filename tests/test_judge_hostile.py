@@ -161,7 +161,7 @@ def test_what_was_compiled_for_a_submission_is_kept_where_it_cannot_write():
     number, before = 1000 + secrets.randbelow(10**6), judged()
     text = '''
 k = cuda_kernel(SRC)
-folder = str(k.built.folder)
+folder = str(k.build_result.folder)
 files = glob.glob(folder + '/*')
 say(got=run(k), folder=folder, files=len(files), put=attempt(lambda: put(cache + '/judged/planted', 'x')),
     replaced=[attempt(lambda: put(o, 'x')) for o in files], renamed=attempt(lambda: os.rename(folder, folder + '2')),
@@ -206,7 +206,7 @@ say(got=run(cuda_kernel(SRC)))
     # os.walk skips the folders that another process's compilation removes meanwhile
     assert not [base for base, _, files in os.walk(cache_dir()) if 'planted' in files]
     assert all(re.fullmatch('[0-9a-f]{20}', o) for o in judged())
-    honest_one = compiled('k = cuda_kernel(SRC)\nsay(got=run(k), folder=k.built.folder.name)', number)
+    honest_one = compiled('k = cuda_kernel(SRC)\nsay(got=run(k), folder=k.build_result.folder.name)', number)
     assert honest_one['got'] == number + 1
     assert honest_one['folder'] not in (got['other']['folder'], got['flag']['folder'])
 

@@ -156,7 +156,7 @@ def step(driver, *addresses, parameters=None):
 def table_of(driver, a, b, out=(6, 5), room=None, **kw):
     t = driver.module.Table(allocate)
     steps = step(driver, (0, 0), (1, 0), (2, 0), *([(3, 256)] if room else []), **kw),
-    t.keep(a, b, steps, out, (out, torch.empty(out).stride(), a.dtype), ((room,), (1,), torch.uint8) if room else None)
+    t.store_recipe(a, b, steps, out, (out, torch.empty(out).stride(), a.dtype), ((room,), (1,), torch.uint8) if room else None)
     return t
 
 
@@ -169,9 +169,9 @@ def test_a_table_allocates_and_launches(driver):
     assert three == [a.data_ptr(), b.data_ptr(), out.data_ptr()] and room
     other = t(a.clone(), b.clone())
     assert driver.pointers()[2] == other.data_ptr() != out.data_ptr()
-    assert t.knows(a, b) and not t.knows(b, a)
+    assert t.has_recipe(a, b) and not t.has_recipe(b, a)
     t.clear()
-    assert t(a, b) is None and len(t) == 0 and not t.knows(a, b)
+    assert t(a, b) is None and len(t) == 0 and not t.has_recipe(a, b)
 
 
 def test_a_table_knows_what_is_alike_and_nothing_else(driver):
@@ -190,12 +190,12 @@ def test_a_table_knows_what_is_alike_and_nothing_else(driver):
 
 def test_a_table_leaves_marked_operands_to_torch(driver):
     a, b, t = torch.randn(6, 4), torch.randn(4, 5), driver.module.Table(allocate)
-    t.leave(a, b)
-    assert t(a.clone(), b) is NotImplemented is t(a, b, torch.empty(6, 5)) and len(t) == 1 and not t.knows(a, b)
+    t.use_torch(a, b)
+    assert t(a.clone(), b) is NotImplemented is t(a, b, torch.empty(6, 5)) and len(t) == 1 and not t.has_recipe(a, b)
     assert t(a[:5], b) is None and not driver.launches
     t.clear()
     assert t(a, b) is None
-    with pytest.raises(TypeError, match='no key'): t.leave(a, [1])
+    with pytest.raises(TypeError, match='no key'): t.use_torch(a, [1])
 
 
 def test_a_table_writes_to_a_given_output(driver):
@@ -230,7 +230,7 @@ class Owner:
 def test_a_kernel_lives_as_long_as_a_table_launches_it(driver, young):
     owner, a, b = Owner(), torch.randn(6, 4), torch.randn(4, 5)
     gone, t = weakref.ref(owner), driver.module.Table(allocate)
-    t.keep(a, b, ((launch(driver, [('&',)], [8], owner), ((2, 0),)),), (6, 5), ((6, 5), (5, 1), a.dtype), None)
+    t.store_recipe(a, b, ((launch(driver, [('&',)], [8], owner), ((2, 0),)),), (6, 5), ((6, 5), (5, 1), a.dtype), None)
     del owner
     gc.collect()
     assert t(a, b) is not None and gone()
@@ -339,7 +339,7 @@ def test_a_launch_plan_goes_into_a_table(driver, monkeypatch):
     steps, size = sequence.launch_table(m, n, out)
     assert size == 512 and [s[1] for s in steps] == [((0, 0), (1, 0), (3, 0), (3, 256)), ((3, 0), (3, 256), (2, 0))]
     t, driver.sizes = driver.module.Table(allocate), [8]*3
-    t.keep(m, n, steps, (6, 5), ((6, 5), (5, 1), m.dtype), ((size,), (1,), torch.uint8))
+    t.store_recipe(m, n, steps, (6, 5), ((6, 5), (5, 1), m.dtype), ((size,), (1,), torch.uint8))
     got = t(m, n)
     first, second = driver.pointers(0), driver.pointers(1)
     assert first[:2] == [m.data_ptr(), n.data_ptr()] and second == [first[2], first[2]+256, got.data_ptr()]
@@ -399,7 +399,7 @@ def test_only_what_is_ordinary_goes_the_short_way():
 class Known:
     "A table that knows everything, and notes what it is asked"
     def __init__(self): self.asked = []
-    def knows(self, a, b): return True
+    def has_recipe(self, a, b): return True
 
     def __call__(self, a, b, out=None):
         self.asked.append(out)
@@ -418,7 +418,7 @@ def test_the_short_way_is_taken(monkeypatch):
 
 def test_what_torch_multiplies_goes_there_by_the_short_way(monkeypatch):
     class Left(Known):
-        def knows(self, a, b): return False
+        def has_recipe(self, a, b): return False
         def __call__(self, a, b, out=None): return self.asked.append(out) or NotImplemented
     a, b, out, known = torch.randn(6, 4), torch.randn(4, 5), torch.empty(6, 5), Left()
     monkeypatch.setattr(dispatch, '_launch_table', known)

@@ -104,7 +104,7 @@ def test_a_current_folder_that_is_gone(tmp_path, monkeypatch):
 
 def test_a_finding_of_a_module_whose_cache_was_deleted():
     bad = cuda_kernel('__global__ void k(float *x) { x[3] = 1; }  // deleted')
-    shutil.rmtree(bad.built.folder)
+    shutil.rmtree(bad.build_result.folder)
     with pytest.raises(MemcheckError) as e: bad[1, 1](np.zeros(1, np.float32))
     assert (e.value.code, e.value.fields['index']) == ('outside', (3,))
 

@@ -67,7 +67,7 @@ class CudaC(KernelSource):
 
 def source_of(kernel):
     "Return the CUDA C source of a `cuda_kernel` or of a `load_cuda` module"
-    folder = getattr(kernel, 'build_directory', None) or getattr(kernel.built, 'folder', None)
+    folder = getattr(kernel, 'build_directory', None) or getattr(kernel.build_result, 'folder', None)
     src = getattr(kernel, 'src', None)
     if src is None and folder:
         src = next((path.read_text() for path in Path(folder).glob('*.cu') if not path.name.endswith('.gpu.cu')), None)

@@ -1,5 +1,6 @@
-"""`python -m gridstride.cpp program.cu`: a whole CUDA program, with its own `main`, on the emulator; with `--launch`, a
-kernel of a source that has no `main`."""
+"""`python -m gridstride.cpp program.cu` runs a whole CUDA program, with its own `main`, on the emulator.
+
+With `--launch`, it launches a kernel of a source that has no `main`."""
 
 import argparse, ctypes, re, sys
 from functools import partial
@@ -16,6 +17,7 @@ from ..support.lazy_exports import run_command
 _SOURCES = '.cu', '.cpp', '.cc', '.cxx', '.c'
 
 
+# (nvcc's flag, the extension that it enables, help)
 _EXTENSIONS = (
     ('expt-relaxed-constexpr', 'constexpr', 'device code may call constexpr functions, as with nvcc'),
     ('extended-lambda', 'lambda', 'host code may define __device__ lambdas, as with nvcc'),
@@ -30,8 +32,8 @@ def _parser():
     p.add_argument('args', nargs=argparse.REMAINDER, help="the program's own arguments; after -- if one ends in .cu")
     p.add_argument('-I', dest='include', metavar='FOLDER', type=Path, action='append', default=[], help='of headers')
     p.add_argument('-D', dest='define', metavar='NAME[=VALUE]', action='append', default=[], help='a macro')
-    for name, short, what in _EXTENSIONS:
-        p.add_argument(f'--{name}', f'-{name}', dest=short, action='store_true', help=what)
+    for flag, extension, description in _EXTENSIONS:
+        p.add_argument(f'--{flag}', f'-{flag}', dest=extension, action='store_true', help=description)
     p.add_argument('--unchecked', action='store_true', help='disable all detectors, which is faster')
     p.add_argument('--checks', help=f'the detectors to enable: {", ".join(emulator.CHECKS)}; or "no racecheck"')
     p.add_argument('--order', choices=emulator.ORDERS, default='forward', help='of blocks and threads')
@@ -59,19 +61,19 @@ def _dims(text):
     return sizes if len(sizes) > 1 else sizes[0]
 
 
-def _launch(a, src):
-    "Launch one kernel of a file that has no `main`; print the launch first, because its sizes decide what is found"
+def _launch(options, src):
+    "Launch one kernel of a file that has no `main`; print the launch first, because findings depend on its sizes"
     from .harness import launch, read_values
 
-    values = read_values(a.arg, a.args_file)
-    sizes = a.size, a.grid, a.block, a.seed or 0
-    launch(src, a.launch, values, *sizes, False if a.unchecked else None, partial(print, flush=True))
-    print('The launch ended; nothing was checked.' if a.unchecked else 'No finding. Values were not checked.')
+    values = read_values(options.arg, options.args_file)
+    sizes = options.size, options.grid, options.block, options.seed or 0
+    launch(src, options.launch, values, *sizes, False if options.unchecked else None, partial(print, flush=True))
+    print('The launch ended; nothing was checked.' if options.unchecked else 'No finding. Values were not checked.')
     return 0
 
 
-def _split(options):
-    "Split the parsed command line into (source files, arguments of the program)"
+def _split_files(options):
+    "Return (source files, arguments of the program) of the parsed command line"
     num_files = next((i for i, arg in enumerate(options.args) if not arg.endswith(_SOURCES)), len(options.args))
     program_args = options.args[num_files:]
     if program_args[:1] == ['--']:
@@ -85,9 +87,9 @@ class _Leak(ctypes.Structure):
     _fields_ = [('bytes', ctypes.c_size_t), ('line', ctypes.c_int)]
 
 
-def _leaks(texts):
-    "Yield a line of text per allocation that the program did not free; `texts` are its sources"
-    lines = [text.splitlines() for text in texts]
+def _describe_leaks(sources):
+    "Yield a line of text per allocation that the program did not free; `sources` are its texts"
+    lines_of_files = [text.splitlines() for text in sources]
     leak, num_leaks = _Leak(), 0
     read_leak = emulator.device().gridstride_left
     read_leak.restype = ctypes.c_bool
@@ -96,7 +98,7 @@ def _leaks(texts):
         summary = f'{leak.bytes:,} bytes are never freed'
         allocations = [
             lines_of_file[leak.line - 1].strip()
-            for lines_of_file in lines
+            for lines_of_file in lines_of_files
             if 0 < leak.line <= len(lines_of_file) and 'lloc' in lines_of_file[leak.line - 1]
         ]
         yield f'{summary}; line {leak.line}: {allocations[0]}' if allocations else summary
@@ -112,31 +114,37 @@ def _describe(error, path):
 def main(argv=None) -> int:  # exit status
     "Run the command; returns the program's exit status, or 1 after printing an error or a finding"
     p = _parser()
-    a = p.parse_args(argv)
-    files, args = _split(a)
+    options = p.parse_args(argv)
+    files, args = _split_files(options)
     if '--launch' in args:
-        p.error(f'options come before the file: python -m gridstride.cpp --launch KERNEL {a.file}')
-    if missing := [path for path in a.include if not path.is_dir()] or [path for path in files if not path.is_file()]:
+        p.error(f'options come before the file: python -m gridstride.cpp --launch KERNEL {options.file}')
+    missing_folders = [path for path in options.include if not path.is_dir()]
+    if missing := missing_folders or [path for path in files if not path.is_file()]:
         p.error(f'{missing[0]}: No such file or directory')
-    src, *others = [path.read_text(encoding='utf-8-sig', errors='replace') for path in files]
-    units = {path.name: text for path, text in zip(files[1:], others)}
-    name = ''.join(c if c.isalnum() else '_' for c in a.file.stem)
+    src, *other_sources = [path.read_text(encoding='utf-8-sig', errors='replace') for path in files]
+    units = {path.name: text for path, text in zip(files[1:], other_sources)}
+    name = ''.join(c if c.isalnum() else '_' for c in options.file.stem)
     if {f'{name}.cpp', f'{name}.cu'} & units.keys():
         name += '_'
-    if len(units) < len(others):
+    if len(units) < len(other_sources):
         p.error('two of the source files have the same name')
-    include = [path.resolve() for path in (*a.include, *(path.parent for path in files[1:]))]
+    include = [path.resolve() for path in (*options.include, *(path.parent for path in files[1:]))]
     try:
-        with emulator.options(a.checks, a.order, a.seed, seconds=a.seconds, memory=a.memory):
-            extensions = [short for _, short, _ in _EXTENSIONS if getattr(a, short)]
+        with emulator.options(
+            options.checks, options.order, options.seed, seconds=options.seconds, memory=options.memory
+        ):
+            extensions = [extension for _, extension, _ in _EXTENSIONS if getattr(options, extension)]
             sources = dict(
-                folder=a.file.resolve().parent, include=include, units=units, is_host_only=a.file.suffix != '.cu'
+                folder=options.file.resolve().parent,
+                include=include,
+                units=units,
+                is_host_only=options.file.suffix != '.cu',
             )
-            checks = False if a.unchecked else None
+            checks = False if options.unchecked else None
             status = (
-                _launch(a, src)
-                if a.launch
-                else run(src, name, args, checks, defines=a.define, extensions=extensions, **sources)
+                _launch(options, src)
+                if options.launch
+                else run(src, name, args, checks, defines=options.define, extensions=extensions, **sources)
             )
     except (KernelError, CompileError, CompilerMissing, NotEmulated, ValueError) as e:
         print(f'{type(e).__name__}: {_describe(e, a.file)}', file=sys.stderr)
@@ -144,7 +152,7 @@ def main(argv=None) -> int:  # exit status
     except KeyboardInterrupt as e:
         print(e, file=sys.stderr)
         return 130  # as a shell reports a program that Ctrl-C has ended
-    leaks = list(_leaks([src, *others])) if a.leaks else []
+    leaks = list(_describe_leaks([src, *other_sources])) if options.leaks else []
     print(*leaks, sep='\n', end='\n' if leaks else '', file=sys.stderr)
     return status or int(bool(leaks))
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from ..diagnostics.launch_config import argument_error, check_argument_count
 
-# A pointer parameter takes a tensor of its element type; `float4 *` takes a tensor of floats. A pointer to a type that
-# the source defines takes any tensor; a parameter of such a type takes an object that has the bytes.
+# A pointer parameter takes a tensor of its element type; `float4 *` takes a tensor of floats. A pointer to a struct
+# that the source defines takes any tensor; a parameter of such a struct takes its bytes.
 _C_NAMES = {
     'bool': 'bool',
     'int8': 'char, signed char, int8_t',
@@ -65,7 +65,7 @@ def dtype_of(
 
 
 @lru_cache
-def spell_param(p) -> str:
+def format_param(p) -> str:
     "Format a `Param` for messages: `const float * x`"
     return f'{p.type} {p.name}'
 
@@ -78,68 +78,72 @@ def _is_struct(x):
     return isinstance(x, (bytes, ctypes.Structure, ctypes.Array)) or hasattr(type(x), '__bytes__') and not _is_array(x)
 
 
-def _how_to_convert(x, dtype, const):
-    "Suggest how to convert an array to this dtype (None: to a contiguous array); if `const`, the kernel may get a copy"
+def _conversion_hint(x, dtype, points_to_const):
+    """Suggest how to convert an array to `dtype`, or to a contiguous array if `dtype` is None.
+
+    For a parameter that `points_to_const`, the kernel may get a copy."""
     conversion = f'.astype(np.{dtype})' if dtype else 'np.ascontiguousarray(...)'
     if not isinstance(x, np.ndarray):
         conversion = f'.to(torch.{dtype})' if dtype else '.contiguous()'
-    return f'with {conversion}' if const else f'beforehand with {conversion}, because the kernel writes to it'
+    return f'with {conversion}' if points_to_const else f'beforehand with {conversion}, because the kernel writes to it'
 
 
 def _dtype_name(x):
     return str(x.dtype).removeprefix('torch.')
 
 
-def _check_value(x, dtype, error):
-    "Raise an error unless `x` can be passed by value; `error(message)` makes the exception"
+def _check_value(x, dtype, make_error):
+    "Raise an error unless `x` can be passed by value; `make_error(message)` makes the exception"
     type_name = type(x).__name__
     if _is_struct(x):
         if dtype:
-            raise error('must be a number, but a struct was given')
+            raise make_error('must be a number, but a struct was given')
         return
     if _is_array(x):
         hint = 'use .item() for a tensor with one element'
-        raise error(f'must be a number, but a {type_name} of shape {tuple(x.shape)} was given; {hint}')
+        raise make_error(f'must be a number, but a {type_name} of shape {tuple(x.shape)} was given; {hint}')
     if not isinstance(x, (bool, int, float, np.generic)):
-        raise error(f'must be a number, but a {type_name} was given')
+        raise make_error(f'must be a number, but a {type_name} was given')
     is_integer = dtype and 'int' in dtype
     if is_integer and isinstance(x, (float, np.floating)):
-        raise error(f'must be an integer, but {x!r} was given; use int(...) or //')
+        raise make_error(f'must be an integer, but {x!r} was given; use int(...) or //')
     if is_integer and dtype in SCALARS and SCALARS[dtype](int(x)).value != int(x):
-        raise error(f'cannot hold {x}')
+        raise make_error(f'cannot hold {x}')
 
 
-def _check_array(x, dtype, error, device, const):
+def _check_array(x, dtype, make_error, device, points_to_const):
     "Raise an error unless `x` is an array whose address can be passed"
     if getattr(x, 'is_nested', False):  # it has no shape
-        raise error(
+        raise make_error(
             'is a nested tensor, whose rows differ in length; pass its .values(), and its .offsets() as another array'
         )
     if not _is_array(x):
         hint = '; create one with torch.tensor(...) or np.array(...)' if isinstance(x, (list, tuple)) else ''
-        raise error(f'must be a tensor or an array, but a {type(x).__name__} was given{hint}')
+        raise make_error(f'must be a tensor or an array, but a {type(x).__name__} was given{hint}')
     if dtype and _dtype_name(x) != dtype and _INTERCHANGEABLE.get(dtype) != _dtype_name(x):
         noun = 'array' if isinstance(x, np.ndarray) else 'tensor'
-        raise error(
-            f'must be {dtype}, but the {noun} is {_dtype_name(x)}; convert it {_how_to_convert(x, dtype, const)}'
+        raise make_error(
+            f'must be {dtype}, but the {noun} is {_dtype_name(x)};'
+            f' convert it {_conversion_hint(x, dtype, points_to_const)}'
         )
     if isinstance(x, np.ma.MaskedArray):
-        raise error('is a masked array, which kernels do not support; pass its .filled(...), and the mask as an array')
-    if isinstance(x, np.ndarray) and not x.flags.writeable and not const:
-        raise error('is read-only, but the kernel may write to it; pass a copy, np.array(...)')
+        hint = 'pass its .filled(...), and the mask as an array'
+        raise make_error(f'is a masked array, which kernels do not support; {hint}')
+    if isinstance(x, np.ndarray) and not x.flags.writeable and not points_to_const:
+        raise make_error('is read-only, but the kernel may write to it; pass a copy, np.array(...)')
     device_type = str(getattr(x, 'device', 'cpu')).split(':')[0]
     if device_type != device:
-        raise error(f'is on {device_type}, but the kernel runs on {device}; move it with .to({device!r})')
+        raise make_error(f'is on {device_type}, but the kernel runs on {device}; move it with .to({device!r})')
     if not isinstance(x, np.ndarray) and (view_description := _describe_lazy_view(x)):
-        raise error(view_description)
+        raise make_error(view_description)
     is_contiguous = x.is_contiguous() if hasattr(x, 'is_contiguous') else x.flags.c_contiguous
     if not is_contiguous:
         if str(getattr(x, 'layout', 'torch.strided')) != 'torch.strided':
-            raise error('is sparse, not strided; pass its .to_dense()')
+            raise make_error('is sparse, not strided; pass its .to_dense()')
         problem = 'is not contiguous: the kernel would read its memory in another order'
         if _is_expanded(x):
             problem = 'is expanded (stride 0), so not contiguous: several of its elements share one address'
-        raise error(f'{problem}; make a copy {_how_to_convert(x, None, const)}')
+        raise make_error(f'{problem}; make a copy {_conversion_hint(x, None, points_to_const)}')
 
 
 def _describe_lazy_view(x):
@@ -155,27 +159,27 @@ def _is_expanded(x):
 
 
 @lru_cache
-def is_const(type: str) -> bool:
+def is_const_pointer(type: str) -> bool:
     "Return whether it is a pointer to const, such as `const float *`, but not `float *const`"
     return bool(re.search(r'\bconst\b[^*]*\*', type))
 
 
 def check_argument(
     x,  # the argument
-    p,  # the `Param` for which it is passed
-    error,  # a function that makes the exception for a message
+    p,  # the `Param` that receives it
+    make_error,  # a function that makes the exception for a message
     device: str,  # where the kernel runs: 'cpu' or 'cuda'
 ):
     "Raise an error if `x` cannot be passed for the parameter `p`"
     dtype, is_pointer = dtype_of(p.type)
     if not is_pointer:
-        _check_value(x, dtype, error)
+        _check_value(x, dtype, make_error)
     elif x is not None:
-        _check_array(x, dtype, error, device, is_const(p.type))
+        _check_array(x, dtype, make_error, device, is_const_pointer(p.type))
 
 
 def check_arguments(kernel: str, params: list, args, device: str):
-    "Raise `LaunchError` for a wrong number of arguments, `TypeError` for the first argument that cannot be passed"
-    check_argument_count(kernel, [spell_param(p) for p in params], len(args))
+    "Raise `LaunchError` for a wrong number of arguments, `TypeError` for an argument that cannot be passed"
+    check_argument_count(kernel, [format_param(p) for p in params], len(args))
     for i, (x, p) in enumerate(zip(args, params)):
-        check_argument(x, p, partial(argument_error, kernel, i, spell_param(p)), device)
+        check_argument(x, p, partial(argument_error, kernel, i, format_param(p)), device)

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from ..diagnostics.errors import LaunchError, learner_stacklevel
 
-COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+COOPERATIVE_ATTRIBUTE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 _INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 _MAX_DYNAMIC_SMEM = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
@@ -49,7 +49,7 @@ def arch() -> str:
 
 @lru_cache
 def _stream_getter():
-    "Return the function that gives a device's current stream: torch's internal one, else a slower public one"
+    "Return the function that returns a device's current stream: torch's internal one, else a slower public one"
     import torch
 
     return getattr(torch._C, '_cuda_getCurrentRawStream', None) or (
@@ -109,10 +109,10 @@ def make_context_current():
     core().Device(torch.cuda.current_device()).set_current()
 
 
-def in_context(call) -> int:
+def call_in_context(call) -> int:
     """Return the driver's result of `call()`.
 
-    A thread in which torch has not run has no context yet: then make torch's context current, and call again."""
+    If the thread has no context because torch has not run in it, make torch's context current and call again."""
     code = call()
     if code != _INVALID_CONTEXT:
         return code
@@ -122,7 +122,7 @@ def in_context(call) -> int:
 
 def call_driver(call, name: str):
     "Run `call`, a driver call that launches the kernel `name`; raises `LaunchError` if the driver returns an error"
-    if code := in_context(call):
+    if code := call_in_context(call):
         raise LaunchError(error_string(code), kernel=name)
 
 

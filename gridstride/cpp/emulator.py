@@ -4,7 +4,7 @@ The emulator is a small C++ library, `runtime/`, with headers that replace CUDA'
 Each thread of a block is a fiber with its own stack, which switches to the next fiber when it must wait. Threads that
 never wait run one after the other in a plain loop. In a checked build the compiler instruments every
 access (`-fsanitize=thread`, with functions of the runtime in place of ThreadSanitizer's), and the runtime keeps shadow
-memory: which threads accessed each word, and which of these accesses happen before the current one.
+memory, which records per word its last accesses and the threads that made them.
 """
 
 import atexit
@@ -32,12 +32,12 @@ from ..diagnostics.settings import (
     settings,
     values_of,
 )
-from ..diagnostics.settings import options as options_of_all
+from ..diagnostics.settings import options as common_options
 from ..support.parameter_docs import documented
 from .toolchain.runtime_library import runtime
 from .lint.callers import entry_of
 from .frontend.edits import NotEmulated
-from .finding import CFinding, COptions, Found, check_abi
+from .finding import CFinding, COptions, RuntimeFinding, check_abi
 
 
 # The emulator has the options of the simulator, and these three. `threads`: CPU threads, 0 for all
@@ -61,7 +61,7 @@ def options(
         raise ValueError(f'seconds must be a positive number; got {seconds!r}')
     memory = parse_bytes(memory)
     with (
-        options_of_all(checks, order, seed, lang=lang),
+        common_options(checks, order, seed, lang=lang),
         change(limits, threads=threads, seconds=seconds, memory=memory),
     ):
         yield
@@ -72,10 +72,10 @@ def parse_bytes(size):
     if size is None:
         return None
     m = re.fullmatch(r'(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?', str(size).strip(), re.I)
-    if not m or not (n := int(float(m[1]) * 1024 ** ' KMG'.index(m[2].upper() or ' '))):
+    if not m or not (num_bytes := int(float(m[1]) * 1024 ** ' KMG'.index(m[2].upper() or ' '))):
         expected = "a positive number of bytes, or a string such as '512M'"
         raise ValueError(f"the device's memory must be {expected}; got {size!r}")
-    return n
+    return num_bytes
 
 
 @contextmanager
@@ -129,7 +129,7 @@ _pending_errors = []  # warnings that a filter turned into errors, and errors of
 
 @_WARN_CALLBACK
 def _warn(f):
-    f = Found(f.contents)
+    f = RuntimeFinding(f.contents)
     try:
         warn_of(
             f.code, 'cuda', dict(f.fields, line=f.line, kernel=f.kernel), _file_of_warning(f, _current_call.sources())
@@ -147,7 +147,7 @@ def raise_pending_error():
 @lru_cache
 def device():
     "Load the runtime, cached; modules that are loaded later are linked to it"
-    # Idle OpenMP threads must sleep: threads that spin between launches would slow down other programs
+    # Idle OpenMP threads must sleep, because threads that spin between launches would slow down other programs.
     with _environment('OMP_WAIT_POLICY', os.environ.get('OMP_WAIT_POLICY', 'passive')):
         lib = ctypes.CDLL(str(runtime()), mode=ctypes.RTLD_GLOBAL)
     check_abi(lib)
@@ -175,31 +175,33 @@ def prepare(
     Raises `NotEmulated` under `sim.options(warp=64)`: the emulator has no other warp size."""
     _pending_errors.clear()
     _current_call.sources = sources
-    current = values_of(settings)
-    limit = values_of(limits)
-    if current['warp'] != 32:
+    current_settings = values_of(settings)
+    current_limits = values_of(limits)
+    if current_settings['warp'] != 32:
         raise NotEmulated(
-            f'warps of {current["warp"]} threads, on the emulator of CUDA C\n'
+            f'warps of {current_settings["warp"]} threads, on the emulator of CUDA C\n'
             '  sim.options(warp=64) is for kernels in Python; CUDA C has warps of 32 threads.'
         )
-    mask = _detector_mask(checks if isinstance(checks, tuple) else parse_checks(checks), tuple(current['checks']))
-    memory = limit['memory'] or parse_bytes(os.environ.get('GRIDSTRIDE_DEVICE_MEMORY') or None) or 0
-    order = ORDERS.index(current['order'])
-    c_options = COptions(mask, order, current['seed'], limit['threads'], seconds or limit['seconds'], memory)
+    compiled = checks if isinstance(checks, tuple) else parse_checks(checks)
+    mask = _detector_mask(compiled, tuple(current_settings['checks']))
+    memory = current_limits['memory'] or parse_bytes(os.environ.get('GRIDSTRIDE_DEVICE_MEMORY') or None) or 0
+    order = ORDERS.index(current_settings['order'])
+    seconds = seconds or current_limits['seconds']
+    c_options = COptions(mask, order, current_settings['seed'], current_limits['threads'], seconds, memory)
     device().gridstride_set(ctypes.byref(c_options))
 
 
 def array_at(line, column):
     """Return the name of the array that is indexed at `column` of the line of CUDA C; '' if none is found.
 
-    The column of g++ is that of the bracket that closes the index, the column of clang that of the name."""
-    before = line[: max(column - 1, 0)]
-    if line[len(before) : column] != ']':
-        return re.match(r'(\w*)\s*\[|', line[len(before) :])[1] or ''
-    before += ']'
-    while before.endswith(']'):
-        before = before[: _find_opening_bracket(before)].rstrip()
-    return re.search(r'\w*$', before)[0]
+    g++ reports the column of the bracket that closes the index, clang the column of the array's name."""
+    prefix = line[: max(column - 1, 0)]
+    if line[len(prefix) : column] != ']':
+        return re.match(r'(\w*)\s*\[|', line[len(prefix) :])[1] or ''
+    prefix += ']'
+    while prefix.endswith(']'):
+        prefix = prefix[: _find_opening_bracket(prefix)].rstrip()
+    return re.search(r'\w*$', prefix)[0]
 
 
 _IS_ASSIGNED = re.compile(r'(\s*\.\w+)*\s*=(?!=)')  # text after an element
@@ -209,7 +211,7 @@ _IS_REFERENCED = re.compile(r'&\s*(\w+\s*=\s*)?$')  # text before an element
 def access_at(line, column):
     """Return how a line of CUDA C accesses the element that is indexed at `column`: 'read', 'write' or 'access'.
 
-    It is 'access' if the line takes a reference, or cannot be parsed. `x[i] += 1` is a read, which comes first."""
+    It is 'access' if the line takes a reference, or cannot be parsed, and 'read' for `x[i] += 1`, which reads first."""
     name = array_at(line, column)
     for start, end, _ in find_uses(line, name) if name else ():
         if start < column <= end and not _IS_REFERENCED.search(line[:start]):
@@ -228,19 +230,19 @@ def _find_opening_bracket(text):
 
 
 def _learners_column(f, line):
-    "Return the column of a finding in the learner's line; the compiled line has a check after a kernel's `{`"
+    "Return a finding's column in the learner's line; the compiled line has an inserted check after a kernel's `{`"
     return f.column - ('__global__' in line and len(entry_of(f.kernel or '')))
 
 
 def _learners_file(file, sources):
-    "Return the learner's name of a file"
+    "Return the name in `sources` of a file that the runtime reports; its own name if `sources` does not have it"
     file = file or next((name for name in sources if name.endswith('.cu')), '')
     path = os.path.normpath(file)
     matching = [name for name in sources if path == name or path.endswith(f'/{name}')]
     return max(matching, key=len) if matching else Path(file).name if Path(file).name in sources else file
 
 
-def _is_one_of_several(file, sources):
+def _is_in_multi_file_program(file, sources):
     "Return whether the program has several files, so that a message must name the file of a line"
     main_file = next((path for path in sources if path.endswith('.cu')), file)
     return file in sources and file != main_file or sum(path.endswith('.cu') for path in sources) > 1
@@ -263,7 +265,7 @@ def try_to_load(
     path,  # of a module whose source may have static constructors
     sources,  # a function that returns {file name -> the learner's text}
 ):
-    "Load a module in a child process, and raise its finding, if any; a crash in this process would end Python"
+    "Load a module in a child process first, and raise its finding, if any: a crash in this process would end Python"
     child = ctypes.c_int(-1)
     pipe = device().gridstride_try_load(os.fsencode(path), ctypes.byref(child))
     if pipe < 0:
@@ -275,11 +277,13 @@ def try_to_load(
         os.close(pipe)
         if child.value > 0:
             _reap_child(child.value, is_late=len(report) < ctypes.sizeof(CFinding))
-    if len(report) == ctypes.sizeof(CFinding) and (f := Found(CFinding.from_buffer_copy(report))).kind != 'nothing':
-        raise _make_exception(f, sources())
+    if len(report) == ctypes.sizeof(CFinding):
+        f = RuntimeFinding(CFinding.from_buffer_copy(report))
+        if f.kind != 'nothing':
+            raise _make_exception(f, sources())
 
 
-# Time limit for a child process that loads a module: its constructors may wait for a thread that the child lacks
+# Time limit for a child process that loads a module: a constructor may wait for a thread that exists only in the parent
 _TRIAL_SECONDS = 20
 
 
@@ -299,9 +303,9 @@ def _reap_child(process, is_late):
         os.waitpid(process, 0)
 
 
-def last_finding() -> Found:
+def last_finding() -> RuntimeFinding:
     "Return the finding that stopped the last call"
-    return Found(device().gridstride_finding().contents)
+    return RuntimeFinding(device().gridstride_finding().contents)
 
 
 def last_exception(
@@ -312,9 +316,9 @@ def last_exception(
 
 
 def _make_exception(f, sources):
-    "Return the exception for a `Found`"
+    "Return the exception for the `RuntimeFinding` `f`"
     file = _learners_file(f.file, sources)
-    f.name_calls(lambda c: _call_with_source(c, sources))
+    f.name_calls(lambda c: _with_source_text(c, sources))
     lines = dict(enumerate(sources.get(file, '').splitlines(), 1))
     if f.code == 'outside_type':
         _name_local(f, lines.get(f.line, ''))
@@ -324,10 +328,11 @@ def _make_exception(f, sources):
         other_file = _learners_file(f.other_file, sources)
         f.other = f.other._replace(file=other_file, source=_line_text(sources, other_file, f.other.line))
     kernel_file = _defining_file(f.kernel, sources) or file
-    text, is_elsewhere = _line_text(sources, kernel_file, f.called), (kernel_file, f.called) != (file, f.line)
-    called = (f.called, text, kernel_file) if text and is_elsewhere else None
+    call_text = _line_text(sources, kernel_file, f.called)
+    is_other_line = (kernel_file, f.called) != (file, f.line)
+    called = (f.called, call_text, kernel_file) if call_text and is_other_line else None
     location_fields = dict(lines_before=_lines_before(lines, f.line), lines_from=_lines_from(lines, f.line))
-    location_fields['several_files'] = _is_one_of_several(file, sources)
+    location_fields['several_files'] = _is_in_multi_file_program(file, sources)
     return f.exception('cuda', file=file, source=lines.get(f.line, '').strip(), called=called, **location_fields)
 
 
@@ -341,14 +346,14 @@ def _lines_of_calls(f, file, sources):
 
 
 def _name_local(f, line):
-    "Name the array that an index is out of bounds for, and the kind of access, from the text of the line"
+    "Set the array whose bounds an index exceeds, and the kind of access, from the text of the line"
     column = _learners_column(f, line)
     f.fields = dict(f.fields, access=access_at(line, column))
     if array := array_at(line, column):
         f.code, f.fields = 'outside_named', dict(f.fields, array=array)
 
 
-def _call_with_source(call, sources):
+def _with_source_text(call, sources):
     "Return a `Call` with the learner's file name and the text of its line"
     file = _learners_file(call.file, sources)
     return call._replace(file=file, source=_line_text(sources, file, call.line))

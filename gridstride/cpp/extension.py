@@ -23,25 +23,26 @@ def load_files(
     cpp_src, cuda_src = (
         _join([path for path in sources if (path.suffix == '.cu') == is_cuda], folders) for is_cuda in (0, 1)
     )
-    exported = dict(_EXPORT.findall(cpp_src + cuda_src))
-    if not exported:
+    cpp_name_of_export = dict(_EXPORT.findall(cpp_src + cuda_src))
+    if not cpp_name_of_export:
         hint = 'write m.def("name", &function) in it'
         raise WrongSource(f'{name}: no PYBIND11_MODULE exports functions to Python: {hint}')
-    names = {k: v.split('::')[-1] for k, v in exported.items()}
-    module = load_cuda(cuda_src, cpp_src or None, list(dict.fromkeys(names.values())), verbose=verbose, name=name)
-    for k, v in names.items():
-        setattr(module, k, getattr(module, v))
+    function_of_export = {name: cpp_name.split('::')[-1] for name, cpp_name in cpp_name_of_export.items()}
+    functions = list(dict.fromkeys(function_of_export.values()))
+    module = load_cuda(cuda_src, cpp_src or None, functions, verbose=verbose, name=name)
+    for name_in_python, function in function_of_export.items():
+        setattr(module, name_in_python, getattr(module, function))
     return module
 
 
 def _join(files, folders):
-    "Join source files to one text, with each of their own headers expanded once"
-    seen = set()
-    return '\n'.join(_expand(Path(path).resolve(), folders, seen) for path in files)
+    "Join source files to one text in which each of their own headers is expanded once"
+    expanded_files = set()
+    return '\n'.join(_expand(Path(path).resolve(), folders, expanded_files) for path in files)
 
 
-def _expand(file, folders, seen):
-    "Return the text of a file in which its own headers are expanded, except those in `seen`"
+def _expand(file, folders, expanded_files):
+    "Return the text of a file in which its own headers are expanded, except those in `expanded_files`"
 
     def expand_include(match):
         path = next(
@@ -54,10 +55,10 @@ def _expand(file, folders, seen):
         )
         if path is None:
             return match[0]
-        if path.resolve() in seen:
+        if path.resolve() in expanded_files:
             return ''
-        seen.add(path.resolve())
-        return _expand(path.resolve(), folders, seen)
+        expanded_files.add(path.resolve())
+        return _expand(path.resolve(), folders, expanded_files)
 
     text = re.sub(r'^[ \t]*#[ \t]*pragma[ \t]+once\b', '', file.read_text(), flags=re.M)
     return _INCLUDE.sub(expand_include, text)

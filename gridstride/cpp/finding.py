@@ -35,7 +35,7 @@ class CLocation(ctypes.Structure):
         ('block', ctypes.c_int * 3),
         ('thread', ctypes.c_int * 3),
         ('file', ctypes.c_char * 256),
-        ('depth', ctypes.c_int),
+        ('num_calls', ctypes.c_int),
         ('calls', CCall * 8),
     ]
 
@@ -47,7 +47,7 @@ class CField(ctypes.Structure):
         ('name', ctypes.c_char * 16),
         ('type', ctypes.c_int),
         ('count', ctypes.c_int),
-        ('number_at', ctypes.c_longlong * 8),
+        ('values', ctypes.c_longlong * 8),
         ('string', ctypes.c_char * 384),
     ]
 
@@ -56,10 +56,10 @@ class CFinding(ctypes.Structure):
     "A finding that stopped a kernel, or a warning"
 
     _fields_ = [
-        *((field, ctypes.c_int) for field in ('kind', 'has_who', 'has_other', 'column', 'called', 'count')),
+        *((field, ctypes.c_int) for field in ('kind', 'has_thread', 'has_other', 'column', 'called', 'num_fields')),
         ('code', ctypes.c_char * 32),
         ('kernel', ctypes.c_char * 128),
-        ('at', CLocation),
+        ('location', CLocation),
         ('other', CLocation),
         ('fields', CField * 24),
     ]
@@ -73,7 +73,7 @@ class COptions(ctypes.Structure):
 
 
 class _Abi(ctypes.Structure):
-    "The version and sizes of the shared structures in the runtime"
+    "The version of the shared structures, and their sizes in the runtime"
 
     _fields_ = [(field, ctypes.c_int) for field in ('version', 'options', 'location', 'field', 'finding')]
 
@@ -105,7 +105,7 @@ def _value_of(c_field, remaining_fields):
         return Phrase(c_field.string.decode(), fields_of([next(remaining_fields) for _ in range(c_field.count)]))
     if c_field.type == _TEXT:
         return c_field.string.decode(errors='replace')
-    values = tuple(c_field.number_at[: c_field.count])
+    values = tuple(c_field.values[: c_field.count])
     return values if c_field.type == _LIST else values[0]
 
 
@@ -116,8 +116,9 @@ def fields_of(fields) -> dict:  # name -> value
 
 
 def _calls_of(location):
-    "Return the call stack of a `CLocation`, innermost first; addr2line gives an inlined lambda its function's name"
-    calls = [Call(call.function.decode(), call.file.decode(), call.line) for call in location.calls[: location.depth]]
+    "Return the call stack of a `CLocation`, innermost first; addr2line names an inlined lambda after its function"
+    c_calls = location.calls[: location.num_calls]
+    calls = [Call(call.function.decode(), call.file.decode(), call.line) for call in c_calls]
     is_inlined_lambda = [call.function == calls[-1].function for call in calls[:-1]] + [False]
     return tuple(
         call._replace(function='lambda') if inlined else call for call, inlined in zip(calls, is_inlined_lambda)
@@ -128,44 +129,48 @@ class NotEmulatedCall(KernelCrash, NotEmulated):
     "Host code called a function that the emulator does not support"
 
 
-class Found:
+class RuntimeFinding:
     "A finding of the runtime: `kind`, `code` and `fields` as in `errors`, location, thread and the other access"
 
-    def __init__(self, c):  # c: a `CFinding`
-        self.kind = KINDS[c.kind]
-        self.code = c.code.decode()
-        self.fields = fields_of(c.fields[: c.count])
-        self.kernel = c.kernel.decode() or None
-        self.file = c.at.file.decode()
-        self.line = c.at.line or None
-        self.block, self.thread = (tuple(c.at.block), tuple(c.at.thread)) if c.has_who else (None, None)
-        self.column, self.called = c.column, c.called or None
-        self.other_file = c.other.file.decode()
-        self.calls, other = _calls_of(c.at), c.other
-        who = tuple(other.block), tuple(other.thread)
-        self.other = Access(other.line, *who, calls=_calls_of(other)) if c.has_other else None
+    def __init__(self, c_finding):  # a `CFinding`
+        location, other = c_finding.location, c_finding.other
+        self.kind = KINDS[c_finding.kind]
+        self.code = c_finding.code.decode()
+        self.fields = fields_of(c_finding.fields[: c_finding.num_fields])
+        self.kernel = c_finding.kernel.decode() or None
+        self.file = location.file.decode()
+        self.line = location.line or None
+        self.block = tuple(location.block) if c_finding.has_thread else None
+        self.thread = tuple(location.thread) if c_finding.has_thread else None
+        self.column = c_finding.column
+        self.called = c_finding.called or None
+        self.calls = _calls_of(location)
+        self.other_file = other.file.decode()
+        self.other = None
+        if c_finding.has_other:
+            self.other = Access(other.line, tuple(other.block), tuple(other.thread), calls=_calls_of(other))
 
     def exception(
         self,
         dialect,  # of the text: 'cuda' or 'python'
-        **where,  # fields of `Location` that replace those of the runtime
+        **location_fields,  # fields of `Location` that replace those of the runtime
     ) -> Exception:
         "Return the exception for the finding; `KeyboardInterrupt` if the user stopped the kernel"
         if self.kind == 'interrupted':
-            return KeyboardInterrupt(self._interrupt_message(**where))
-        who = dict(block=self.block, thread=self.thread, calls=self.calls)
-        location = Location(self.kernel, self.file or None, self.line, **who)._replace(**where)
+            return KeyboardInterrupt(self._interrupt_message(**location_fields))
+        thread = dict(block=self.block, thread=self.thread, calls=self.calls)
+        location = Location(self.kernel, self.file or None, self.line, **thread)._replace(**location_fields)
         if self.code == 'not_emulated':
             summary, hint = text_of(self.kind, self.code, dialect, self.fields)
-            found_at = dict(file=location.file, line=location.line, source=location.source)
-            return NotEmulatedCall(summary, hint, code=self.code, fields=self.fields, dialect=dialect, **found_at)
+            line_fields = dict(file=location.file, line=location.line, source=location.source)
+            return NotEmulatedCall(summary, hint, code=self.code, fields=self.fields, dialect=dialect, **line_fields)
         return exception_of(self.kind, self.code, dialect, self.fields, location, self.other)
 
     def _interrupt_message(self, file=None, source=None, **_):
-        "Return the message of the `KeyboardInterrupt`: what was interrupted, and where"
-        interrupted = f'the kernel {self.kernel}' if self.kernel else 'the host code' if self.code else 'the call'
+        "Return the message of the `KeyboardInterrupt`: the kernel or code that was interrupted, and its line"
+        subject = f'the kernel {self.kernel}' if self.kernel else 'the host code' if self.code else 'the call'
         location = f'\n  {file}, line {self.line}: {source}' if self.line and source else ''
-        return f'{interrupted} was interrupted{location}'
+        return f'{subject} was interrupted{location}'
 
     def name_array(self, calls):
         """Name the arrays that an access to an address in no array may belong to: one, or several that are equally
@@ -173,11 +178,11 @@ class Found:
 
         `calls`: an `accessed_arrays.Lines` per function, from the access to the kernel."""
         rows = [row.split() for row in self.fields.pop('arrays', '').split(', ') if row]
-        rows = {name: (name, int(at), int(size)) for name, at, size in rows}
-        if not rows or not calls[0].line:
+        array_of_name = {name: (name, int(index), int(size)) for name, index, size in rows}
+        if not array_of_name or not calls[0].line:
             return
-        names, are_all_known = accessed_arrays(self.fields['access'], calls, rows)
-        candidates = [rows[name] for name in names]
+        names, are_all_known = accessed_arrays(self.fields['access'], calls, array_of_name)
+        candidates = [array_of_name[name] for name in names]
         is_by_chance = are_all_known and self._may_be_near_by_chance(candidates)
         if is_by_chance or self._is_in_no_array(calls[0].line):
             self._set_candidates(candidates)
@@ -204,8 +209,8 @@ class Found:
         )
 
     def order_race(self, line_of):
-        """Exchange the two accesses of a data race if the other one is later in the program: messages name the later
-        one first.
+        """Exchange the two accesses of a data race if the other one is later in the program, because messages name the
+        later one first.
 
         The emulator runs one thread up to a barrier, then the next, so the order in which it finds the accesses is
         arbitrary. Lines after the last barrier count as earlier than lines before it, because these belong to the next
@@ -267,7 +272,7 @@ def _first_line_of_function(line_of, n):
     return next((i for i in range(n, 0, -1) if re.search(r'__(global|device)__|^\s*def ', line_of(i))), 0)
 
 
-def file_among(file, files):
-    "Return the one of `files` that matches `file`, by path or by name; else the first"
+def matching_file(file, files):
+    "Return the path in `files` that matches `file`, by path or by name; else the first one"
     matches = [path for path in files if path == file or file.endswith(f'/{path}')]
     return (matches or [path for path in files if Path(path).name == Path(file).name] or [*files, None])[0]

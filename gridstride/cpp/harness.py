@@ -20,17 +20,17 @@ from .kernel import cuda_kernel
 
 __all__ = ['ArgumentError', 'parse_value', 'read_values', 'make_arguments', 'launch']
 
-_LANES = {'2': 2, '3': 3, '4': 4}  # the last letter of a vector type, such as float4
+_NUM_COMPONENTS = {'2': 2, '3': 3, '4': 4}  # by the last character of a vector type, such as float4
 
 
 class ArgumentError(ValueError):
-    "A value for a kernel's parameter cannot be used; the message has the parameter"
+    "A value cannot be used for a kernel's parameter, which the message names"
 
 
 def parse_value(
     text,  # '1000', '0.5', '32x48' or 'x.npy'
 ):  # an int or float; a tuple, the shape of a random array; or a `Path`
-    "Return the value of a parameter as the command line has it: `parse_value('32x48') == (32, 48)`"
+    "Parse the value of a parameter on the command line: `parse_value('32x48') == (32, 48)`"
     if text.endswith('.npy'):
         return Path(text)
     for convert in (int, float, lambda shape: tuple(map(int, shape.split('x')))):
@@ -42,10 +42,10 @@ def parse_value(
 
 
 def read_values(
-    pairs,  # 'NAME=VALUE', as the command line has them
+    pairs,  # of the command line, each 'NAME=VALUE'
     file=None,  # a JSON file {name: number, shape as a list, or name of a .npy file}
 ) -> dict:
-    "Return {parameter: value}, the values of the command line before those of the file"
+    "Return {parameter: value}; a value of the command line replaces that of the file"
     values = {}
     if file:
         try:
@@ -64,7 +64,7 @@ def read_values(
 
 
 def _random_array(shape, dtype, size, rng):
-    "Return random values: normal ones, or integers below `size`, so that they can be indices"
+    "Return random values: normally distributed floats, or integers below `size`, which can be indices"
     if dtype == 'bfloat16':
         raise ArgumentError('NumPy has no bfloat16: launch this kernel from Python, with torch tensors')
     if 'float' in dtype:
@@ -84,7 +84,7 @@ def _make_array(param, dtype, value, size, rng):
         raise ArgumentError(f'{param.name} is a {param.type}: give it a shape, such as {param.name}=32x48, or x.npy')
     if value is None:
         base = param.type.replace('const', '').split('*')[0].strip()
-        value = (size * (_LANES.get(base[-1], 1) if base[:-1].isalpha() else 1),)
+        value = (size * (_NUM_COMPONENTS.get(base[-1], 1) if base[:-1].isalpha() else 1),)
     return _random_array(value, dtype, size, rng)
 
 
@@ -132,10 +132,10 @@ def launch(
     values,  # {parameter: value}, as `read_values` returns them
     size=1000,  # of arrays without a value, and the value of integers
     grid=None,  # blocks, an integer or a tuple; None: as many as `size` elements need
-    block=256,  # threads per block, likewise
+    block=256,  # threads per block, an integer or a tuple
     seed=0,  # of random values
     checks=None,  # as for `cuda_kernel`
-    report=lambda line: None,  # called with the launch, as one line, before it begins
+    report=lambda line: None,  # called before the launch with a line that describes it
 ):
     "Launch a kernel with these arguments; raises `KernelError` for a finding"
     kernel = cuda_kernel(src, name, checks=checks)

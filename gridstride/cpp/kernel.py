@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from . import emulator
-from .arguments import SCALARS, check_arguments, dtype_of, spell_param
+from .arguments import SCALARS, check_arguments, dtype_of, format_param
 from .toolchain.build import CompileError, emulate
 from .toolchain.compilers import CompilerMissing, nvcc
 from .toolchain.cache import build
 from .driver import (
-    COOPERATIVE,
+    COOPERATIVE_ATTRIBUTE,
     arch,
     core,
     launch_by_driver,
@@ -24,7 +24,7 @@ from .driver import (
 )
 from .toolchain.includes import current_folder, read_headers
 from .launcher import launcher
-from .load import Emulated
+from .load import EmulatorModule
 from .toolchain.nvrtc import FIRST_HEADER, HOST_HEADERS, substitute_headers
 from .frontend.reader import functions, kernels
 from .rewriters.rewrite import strip_line_directives
@@ -51,16 +51,16 @@ class Kernel:
 
     `k.src` is its CUDA C, `k.params` a list of `Param`."""
 
-    def __init__(self, name, params, run, device, built):
+    def __init__(self, name, params, run, device, build_result):
         self.__name__ = name
         self.params = params
         self._run = run
         self.device = device
-        self.built = built
+        self.build_result = build_result
         self.handle = getattr(run, 'handle', None)  # the driver's, on a GPU
         module = self.handle and run.parameters is not None and launcher()
         self._launches = Launches(self, module, run.parameters, run.launch_attributes) if module else None
-        self.__doc__ = f'__global__ void {name}({", ".join(map(spell_param, params))})'
+        self.__doc__ = f'__global__ void {name}({", ".join(map(format_param, params))})'
 
     def __repr__(self):
         return f'<{self.__doc__}>'
@@ -72,9 +72,9 @@ class Kernel:
         if (launches := self._launches) is not None:
             if launches.are_integers(config) or launches.are_integers(config := with_stream_handle(config)):
                 return launches[config]
-        return self.checked(config)
+        return self.checking_launcher(config)
 
-    def checked(self, config):
+    def checking_launcher(self, config):
         "Return a function that checks its arguments and launches the kernel"
         grid, block, stream, shared = read_brackets(self.__name__, config)
         return ConfiguredKernel(self._launch_from_brackets, grid, block, stream, shared)
@@ -104,8 +104,8 @@ def with_stream_handle(config):
     return config
 
 
-# The compiled launcher calls `Kernel.checked` for arguments of types that it does not know, such as a struct of ctypes:
-# this converts them or raises an error. It also repeats a launch that the driver refused, to get the error's message.
+# The compiled launcher calls `Kernel.checking_launcher` for arguments of types that it does not know, such as a struct
+# of ctypes, which are converted there, and for a launch that the driver refused, for which it raises the error.
 class Launches(dict):
     "The compiled launches of a kernel on a GPU: {configuration (integers or tuples of integers): launch}"
 
@@ -117,18 +117,19 @@ class Launches(dict):
         self.are_integers = module.are_integers
 
     def __missing__(self, config):
-        checked = self.kernel.checked(config)
+        checking_launcher = self.kernel.checking_launcher(config)
         grid, block, stream, shared = read_brackets(self.kernel.__name__, config)
         try:
             sizes = configure(self.kernel.__name__, grid, block, None, shared, opts_in=True)
             ensure_max_dynamic_smem(self.kernel, sizes.shared)
             size = tuple(sizes.grid), tuple(sizes.block), sizes.shared
-            launch = self.module.Launch(self.kernel.handle, *size, self.launch_attributes, self.parameters, checked)
-        except (LaunchError, ValueError):  # `checked` reports it, or launches a kernel with many bytes of parameters
-            return checked
+            options = self.launch_attributes, self.parameters, checking_launcher
+            launch = self.module.Launch(self.kernel.handle, *size, *options)
+        except (LaunchError, ValueError):  # `checking_launcher` reports it, or launches a kernel with large parameters
+            return checking_launcher
         if len(self) >= MAX_CACHED_LAUNCHES:
             self.clear()
-        self[config] = launch if stream is None else launch.on(stream, checked)
+        self[config] = launch if stream is None else launch.on(stream, checking_launcher)
         return self[config]
 
 
@@ -147,7 +148,7 @@ class Kernels(dict):
 
 
 def _quote_source(src):
-    "Return how a message names a source: it quotes a source of one line, which may be a path"
+    "Return the name of a source in messages; a source of one line is quoted, because it may be a path"
     return 'this source' if '\n' in src.strip() else repr(src.strip()[:60])
 
 
@@ -157,7 +158,7 @@ def _base_name(name):
 
 
 def _resolve_kernels(src, name):
-    "Return (requested name, `Function`) per requested kernel; raises `WrongSource` if a kernel does not exist"
+    "Return (requested name, `Function`) per requests kernel; raises `WrongSource` if a kernel does not exist"
     if not isinstance(src, str):
         hint = ': pass its .read_text()' if hasattr(src, 'read_text') else ''
         raise TypeError(f'src must be CUDA C as text, not {type(src).__name__}{hint}')
@@ -190,16 +191,16 @@ def _resolve_kernels(src, name):
                 f"{requested_name} is a template: name its arguments, as in name='{requested_name}<float>'"
             )
     kernel_of_scoped_name = {f'{k.scope}::{k.name}': k for k in all_kernels}
-    requested = [
+    requests = [
         (
             requested_name,
             kernel_of_scoped_name.get(requested_name.split('<')[0].strip(), kernel_of_name[_base_name(requested_name)]),
         )
         for requested_name in names
     ]
-    for _, k in requested:
+    for _, k in requests:
         _refuse_parameters(k)
-    return requested
+    return requests
 
 
 def _refuse_parameters(kernel):
@@ -219,8 +220,8 @@ def _to_identifier(name):
     return re.sub(r'\W+', '_', name).strip('_')
 
 
-def _module_name(requested):
-    return _to_identifier(requested[0][1].name)
+def _module_name(requests):
+    return _to_identifier(requests[0][1].name)
 
 
 @documented
@@ -232,42 +233,39 @@ def cuda_kernel(
     """Compile kernels without host code; raises `CompileError` with the lines, `WrongSource` for a missing kernel.
 
     Example: `k = cuda_kernel(src); k[grid, block](x, out, n)`"""
-    requested, checks = _resolve_kernels(src, name), parse_checks(checks)
+    requests, checks = _resolve_kernels(src, name), parse_checks(checks)
     src = src.removeprefix('\ufeff')  # a byte order mark
-    compiled = (_compile_for_gpu if backend() == 'gpu' else _compile_for_emulator)(src, requested, checks)
+    compiled = (_compile_for_gpu if backend() == 'gpu' else _compile_for_emulator)(src, requests, checks)
     for k in compiled.values():
         k.src, k.checks = src, checks
-    return compiled[requested[0][0]] if len(requested) == 1 else compiled
+    return compiled[requests[0][0]] if len(requests) == 1 else compiled
 
 
 def _export(name, f):
-    "Return C++ code that exports the kernel that was requested as `name`"
+    "Return C++ code that exports the kernel that was requests as `name`"
     return (
         f'GRIDSTRIDE_KERNEL_AS({_to_identifier(name)}, {f.scope + "::" if f.scope and "::" not in name else ""}{name})'
     )
 
 
-def _compile_for_emulator(src, requested, checks):
+def _compile_for_emulator(src, requests, checks):
     checks = checks_to_compile(checks)
-    exports, file = ' '.join(_export(instantiation, f) for instantiation, f in requested), _module_name(requested)
+    exports = ' '.join(_export(instantiation, f) for instantiation, f in requests)
+    file = _module_name(requests)
     options = dict(original=src, extensions=('std', 'lambda'), suffix=f'\n{exports}\n')
-    built = emulate(strip_line_directives(src), file, bool(checks), **options)
+    build_result = emulate(strip_line_directives(src), file, bool(checks), **options)
     emulator.device()
-    module = Emulated(built, file, {}, checks, src)
+    module = EmulatorModule(build_result, file, {}, checks, src)
 
     def run(name, args, grid, block, stream, shared, cluster=_NO_CLUSTER):
         module.launch(name, grid, block, args, shared, cluster=cluster)
 
-    return Kernels(
-        {
-            instantiation: Kernel(instantiation, f.params, partial(run, _to_identifier(instantiation)), 'cpu', built)
-            for instantiation, f in requested
-        }
-    )
+    run_of_kernel = {name: partial(run, _to_identifier(name)) for name, _ in requests}
+    return Kernels({name: Kernel(name, f.params, run_of_kernel[name], 'cpu', build_result) for name, f in requests})
 
 
 # NVRTC, the compiler of device code as a library, is faster than nvcc, which also compiles host code.
-def _compile_for_gpu(src, requested, checks):
+def _compile_for_gpu(src, requests, checks):
     if checks:
         warn_unchecked()
     learners_headers, other_headers = read_headers(src, current_folder())
@@ -276,9 +274,9 @@ def _compile_for_gpu(src, requested, checks):
         if learners_headers or other_headers
         else ()
     )
-    module, seconds = _compile_by_nvrtc(src, tuple(name for name, _ in requested), _module_name(requested), headers)
-    run = {name: _make_launcher(module.get_kernel(name), name, f.params, src) for name, f in requested}
-    return Kernels({name: Kernel(name, f.params, run[name], 'cuda', seconds) for name, f in requested})
+    module, seconds = _compile_by_nvrtc(src, tuple(name for name, _ in requests), _module_name(requests), headers)
+    run_of_kernel = {name: _make_launcher(module.get_kernel(name), name, f.params, src) for name, f in requests}
+    return Kernels({name: Kernel(name, f.params, run_of_kernel[name], 'cuda', seconds) for name, f in requests})
 
 
 def _native_arch():
@@ -297,7 +295,7 @@ def _compile_by_nvrtc(src, names, file, headers):
     start = time.perf_counter()
     core().Device(torch.cuda.current_device()).set_current()
     folders = [*_toolkit_includes(), *headers[:1]]
-    folders.append(_replacement_folder('\n'.join([src, *(text for _, text in headers[1:])]), folders))
+    folders.append(_substitutes_folder('\n'.join([src, *(text for _, text in headers[1:])]), folders))
     options = dict(std='c++17', arch=_native_arch(), name=f'{file}.cu', lineinfo=True, include_path=folders)
     try:
         program = core().Program(src, 'c++', core().ProgramOptions(**options, pre_include=FIRST_HEADER))
@@ -308,8 +306,8 @@ def _compile_by_nvrtc(src, names, file, headers):
         raise CompileError(src, f'{file}.cu', str(e)) from None
 
 
-# Each set of headers needs its own folder, because the key of NVRTC's cache contains the folder, not the texts.
-def _replacement_folder(src, folders):
+# Each set of headers needs its own folder, because the key of NVRTC's cache contains the folder's path, not the texts.
+def _substitutes_folder(src, folders):
     "Return a folder with substitutes for the host's headers that `src` includes, and those that nvcc itself includes"
     texts = {k: v for k, v in substitute_headers(src, folders).items() if k == FIRST_HEADER or k in HOST_HEADERS}
     return str(build(texts, [], section='nvrtc', shared=True).folder)
@@ -325,20 +323,20 @@ def _toolkit_includes():
     return [str(folder) for folder in (include, include / 'cccl') if folder.is_dir()]
 
 
-# The nvcc on the path may be a script that calls the real one, which reports the folder of its toolkit.
+# The nvcc on the path may be a script that calls the real nvcc, which reports the folder of its toolkit.
 def _toolkit_folder(compiler):
     "Return the folder of an nvcc's toolkit"
     log = subprocess.run([compiler, '--dryrun', '-x', 'cu', '-c', os.devnull], capture_output=True, text=True).stderr
-    top = re.search(r'^#\$ TOP=(.+?)\s*$', log, re.M)
-    return Path(top[1] if top else Path(compiler).resolve().parent.parent).resolve()
+    toolkit_line = re.search(r'^#\$ TOP=(.+?)\s*$', log, re.M)
+    return Path(toolkit_line[1] if toolkit_line else Path(compiler).resolve().parent.parent).resolve()
 
 
 # The compiled launcher names types of scalars as Python's `struct` does, and types of elements as DLPack does.
 _FORMATS = dict(int8='b', uint8='B', int16='h', uint16='H', int32='i', uint32='I', int64='q', uint64='Q')
 _FORMATS.update(float32='f', float64='d', bool='?')
 _KINDS = dict(int=0, uint=1, float=2, bfloat=4)  # DLDataTypeCode
-_ELEMENTS = {f'{kind}{bits}': (code, bits) for kind, code in _KINDS.items() for bits in (8, 16, 32, 64)}
-_ELEMENTS.update({'bool': (6, 8), None: (0, 0)})
+_ELEMENT_CODES = {f'{kind}{bits}': (code, bits) for kind, code in _KINDS.items() for bits in (8, 16, 32, 64)}
+_ELEMENT_CODES.update({'bool': (6, 8), None: (0, 0)})
 
 
 def _to_ctypes(x, dtype, is_pointer):
@@ -361,10 +359,10 @@ def _half_bits(x, dtype):
     return int(torch.tensor(float(x), dtype=getattr(torch, dtype)).view(torch.int16)) & 0xFFFF
 
 
-def _parameter_formats(types, structs):
+def _parameter_formats(types, struct_sizes):
     "Return the types of a kernel's parameters as `launcher.cpp` takes them; None if it does not know one of them"
-    formats = [('*', *_ELEMENTS[dtype]) if pointer else (_FORMATS.get(dtype),) for dtype, pointer in types]
-    for i, size in structs.items():
+    formats = [('*', *_ELEMENT_CODES[dtype]) if is_pointer else (_FORMATS.get(dtype),) for dtype, is_pointer in types]
+    for i, size in struct_sizes.items():
         formats[i] = 'V', 0, 0, bytes(size)
     return formats if all(format_[0] for format_ in formats) else None
 
@@ -379,21 +377,22 @@ def _make_launcher(kernel, name, params, src):
 
     types = [dtype_of(p.type) for p in params]
     handle = int(getattr(kernel, 'handle', None) or kernel._handle)
-    structs = {i: size_of_parameter(handle, i) for i, (dtype, pointer) in enumerate(types) if not (dtype or pointer)}
+    struct_indices = [i for i, (dtype, is_pointer) in enumerate(types) if not (dtype or is_pointer)]
+    struct_sizes = {i: size_of_parameter(handle, i) for i in struct_indices}
 
     def run(args, grid, block, stream, shared):
         stream = torch.cuda.current_stream() if stream is None else stream
         values = [_to_ctypes(x, *t) for x, t in zip(args, types)]
-        for i, n in structs.items():
+        for i, n in struct_sizes.items():
             if ctypes.sizeof(values[i]) != n:
                 problem = f'has {n} bytes, but {ctypes.sizeof(values[i])} were given'
-                raise argument_error(name, i, spell_param(params[i]), problem)
+                raise argument_error(name, i, format_param(params[i]), problem)
         pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         with show_prints(has_printf):
             stream_handle = int(getattr(stream, 'cuda_stream', stream) or 0)
             launch_by_driver(handle, name, grid, block, shared, stream_handle, pointers, cooperative)
 
     run.handle, run.kernel = handle, kernel  # the handle is valid as long as the kernel object exists
-    run.launch_attributes = [(COOPERATIVE, (1, 0, 0))] * cooperative
-    run.parameters = None if has_printf else _parameter_formats(types, structs)
+    run.launch_attributes = [(COOPERATIVE_ATTRIBUTE, (1, 0, 0))] * cooperative
+    run.parameters = None if has_printf else _parameter_formats(types, struct_sizes)
     return run

@@ -18,25 +18,25 @@ namespace {
 struct Attribute { int id, pad; unsigned values[16]; };
 struct Config { unsigned grid[3], block[3], shared; void *stream; Attribute *attributes; unsigned count; };
 
-constexpr size_t kMost = 4096, kMostParameters = 128, kMostAxes = 8;
+constexpr size_t kMaxParameterBytes = 4096, kMaxParameters = 128, kMaxAxes = 8;
 
 // Functions that Python passes by address: those of the driver, or replacements in a test
 struct Driver {
     int (*launch)(const Config *, void *kernel, void **parameters, void **extra);
-    int (*device)(int *number);                             // cuCtxGetDevice
-    int (*move)(void *map, void *address);                  // cuTensorMapReplaceAddress
-    int (*stream)(DLDeviceType, int32_t number, void **stream);
+    int (*get_device)(int *device);                         // cuCtxGetDevice
+    int (*replace_address)(void *map, void *address);       // cuTensorMapReplaceAddress
+    int (*get_stream)(DLDeviceType, int32_t device, void **stream);
 };
 Driver driver;
 DLPackDLTensorFromPyObjectNoSync read_dlpack;
-DLDeviceType where;                                         // of the tensors
+DLDeviceType tensor_device;                                 // the type of the device that all tensors are on
 PyObject *tensor_type, *parameter_type;
 
 bool read_tensor(PyObject *x, DLTensor *t) {
     auto type = (PyObject *)Py_TYPE(x);
     if (type != tensor_type && type != parameter_type) return false;
     if (read_dlpack(x, t)) { PyErr_Clear(); return false; }
-    return t->device.device_type == where;
+    return t->device.device_type == tensor_device;
 }
 
 char *address_of(const DLTensor &t) { return (char *)t.data + t.byte_offset; }
@@ -56,7 +56,7 @@ struct Parameter {
     char kind;          // '=': a constant, '&': an address, 'T': a tensor map of that address, '*': an array,
                         // 'V': a struct by value; otherwise a scalar, by its code in Python's `struct`
     unsigned char code, bits;   // the type of an array's elements, as in DLPack; 0 bits: any
-    size_t at, size;
+    size_t offset, size;
 };
 
 struct Plan {
@@ -64,22 +64,22 @@ struct Plan {
     Config config{};
     std::vector<Attribute> attributes;
     std::vector<Parameter> parameters;
-    std::vector<char> block;
-    size_t takes = 0;   // the number of arguments that each launch passes
+    std::vector<char> buffer;           // the initial bytes of all parameters
+    size_t num_arguments = 0;           // per launch
 
     size_t reserve(size_t size, size_t alignment) {
-        size_t at = (block.size() + alignment - 1) / alignment * alignment;
-        block.resize(at + size);
-        return at;
+        size_t offset = (buffer.size() + alignment - 1) / alignment * alignment;
+        buffer.resize(offset + size);
+        return offset;
     }
 };
 
 template <class T> bool put(char *to, T value) { memcpy(to, &value, sizeof(T)); return true; }
 
 template <class T> bool put_integer(char *to, PyObject *x) {
-    int over = 0;
-    long long value = PyLong_AsLongLongAndOverflow(x, &over);
-    return !over && (long long)(T)value == value && ((T)-1 < (T)0 || value >= 0) && put(to, (T)value);
+    int overflow = 0;
+    long long value = PyLong_AsLongLongAndOverflow(x, &overflow);
+    return !overflow && (long long)(T)value == value && ((T)-1 < (T)0 || value >= 0) && put(to, (T)value);
 }
 
 bool put_number(char kind, char *to, PyObject *x) {
@@ -106,7 +106,7 @@ bool put_number(char kind, char *to, PyObject *x) {
 
 // Returns the driver's result; in a thread without a context, no map is changed.
 int put_address(const Parameter &p, char *to, void *address) {
-    return p.kind == 'T' ? driver.move(to, address) : !put(to, address);
+    return p.kind == 'T' ? driver.replace_address(to, address) : !put(to, address);
 }
 
 bool put_array(const Parameter &p, char *to, PyObject *x) {
@@ -140,17 +140,17 @@ int put_argument(const Parameter &p, char *to, PyObject *x) {
     return PyLong_CheckExact(x) ? put_address(p, to, address) : kUnknown;
 }
 
-// Launches a kernel; returns 0, `kUnknown`, or the driver's error, as does `given(p, to, i)`, which writes argument `i`
-// to its address. All data is on the stack, so that threads do not interfere when the GIL is released.
-template <class Given> int launch(const Plan &plan, void *stream, Given given) {
-    alignas(64) char block[kMost];
-    void *addresses[kMostParameters];
-    memcpy(block, plan.block.data(), plan.block.size());
+// Launches a kernel; `write(p, to, i)` writes argument `i` to its address. Both return 0, `kUnknown` or the driver's
+// error. All data is on the stack, so that threads do not interfere when the GIL is released.
+template <class Write> int launch(const Plan &plan, void *stream, Write write) {
+    alignas(64) char buffer[kMaxParameterBytes];
+    void *addresses[kMaxParameters];
+    memcpy(buffer, plan.buffer.data(), plan.buffer.size());
     size_t n = 0, i = 0;
     for (auto &p : plan.parameters) {
-        char *to = block + p.at;
+        char *to = buffer + p.offset;
         addresses[n++] = to;
-        if (int code = p.kind == '=' ? 0 : given(p, to, i++)) return code;
+        if (int code = p.kind == '=' ? 0 : write(p, to, i++)) return code;
     }
     Config config = plan.config;
     config.stream = stream;
@@ -161,7 +161,9 @@ template <class Given> int launch(const Plan &plan, void *stream, Given given) {
     return code;
 }
 
-bool current(int *device, void **stream) { return !driver.device(device) && !driver.stream(where, *device, stream); }
+bool get_device_and_stream(int *device, void **stream) {
+    return !driver.get_device(device) && !driver.get_stream(tensor_device, *device, stream);
+}
 
 // Python's objects
 
@@ -169,51 +171,51 @@ struct Launch {
     PyObject_HEAD
     vectorcallfunc call;
     std::shared_ptr<const Plan> plan;
-    PyObject *otherwise;
+    PyObject *fallback;
     void *stream;
-    bool chosen;        // was the stream passed by the caller?
+    bool has_stream;    // did the caller pass the stream?
 };
 extern PyTypeObject LaunchType;
 
-PyObject *launch_called(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
+PyObject *call_launch(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
     auto l = (Launch *)self;
     size_t n = PyVectorcall_NARGS(flags);
     void *stream = l->stream;
     int device;
-    if (!names && n == l->plan->takes && (l->chosen || current(&device, &stream)) &&
+    if (!names && n == l->plan->num_arguments && (l->has_stream || get_device_and_stream(&device, &stream)) &&
         !launch(*l->plan, stream, [&](auto &p, char *to, size_t i) { return put_argument(p, to, args[i]); }))
         Py_RETURN_NONE;
-    return PyObject_Vectorcall(l->otherwise, args, n, names);
+    return PyObject_Vectorcall(l->fallback, args, n, names);
 }
 
-PyObject *make_launch(std::shared_ptr<const Plan> plan, PyObject *otherwise) {
+PyObject *make_launch(std::shared_ptr<const Plan> plan, PyObject *fallback) {
     auto l = PyObject_GC_New(Launch, &LaunchType);
     if (!l) return nullptr;
-    l->call = launch_called;
+    l->call = call_launch;
     new (&l->plan) std::shared_ptr<const Plan>(std::move(plan));
-    Py_INCREF(l->otherwise = otherwise);
+    Py_INCREF(l->fallback = fallback);
     l->stream = nullptr;
-    l->chosen = false;
+    l->has_stream = false;
     PyObject_GC_Track(l);
     return (PyObject *)l;
 }
 
 bool add_parameter(Plan &plan, PyObject *o) {
     Parameter p{};
-    char *given = nullptr;
+    char *bytes = nullptr;
     Py_ssize_t size = 0;
     if (PyBytes_Check(o)) {
         p.kind = '=';
-        PyBytes_AsStringAndSize(o, &given, &size);
+        PyBytes_AsStringAndSize(o, &bytes, &size);
     } else {
         const char *kind;
-        if (!PyArg_ParseTuple(o, "s|bby#", &kind, &p.code, &p.bits, &given, &size)) return false;
+        if (!PyArg_ParseTuple(o, "s|bby#", &kind, &p.code, &p.bits, &bytes, &size)) return false;
         p.kind = *kind;
-        plan.takes++;
+        plan.num_arguments++;
     }
-    p.size = given ? size : strchr("bB?", p.kind) ? 1 : strchr("hH", p.kind) ? 2 : strchr("iIf", p.kind) ? 4 : 8;
-    p.at = plan.reserve(p.size, p.size > 8 ? 64 : 8);
-    if (given) memcpy(plan.block.data() + p.at, given, p.size);
+    p.size = bytes ? size : strchr("bB?", p.kind) ? 1 : strchr("hH", p.kind) ? 2 : strchr("iIf", p.kind) ? 4 : 8;
+    p.offset = plan.reserve(p.size, p.size > 8 ? 64 : 8);
+    if (bytes) memcpy(plan.buffer.data() + p.offset, bytes, p.size);
     plan.parameters.push_back(p);
     return true;
 }
@@ -225,43 +227,43 @@ bool add_attribute(Plan &plan, PyObject *o) {
     return true;
 }
 
-bool each(PyObject *items, Plan &plan, bool (*add)(Plan &, PyObject *)) {
-    PyObject *fast = PySequence_Fast(items, "a list is needed");
-    if (!fast) return false;
-    bool good = true;
-    for (Py_ssize_t i = 0; good && i < PySequence_Fast_GET_SIZE(fast); i++)
-        good = add(plan, PySequence_Fast_GET_ITEM(fast, i));
-    Py_DECREF(fast);
-    return good;
+bool add_items(PyObject *items, Plan &plan, bool (*add)(Plan &, PyObject *)) {
+    PyObject *sequence = PySequence_Fast(items, "expected a list");
+    if (!sequence) return false;
+    bool success = true;
+    for (Py_ssize_t i = 0; success && i < PySequence_Fast_GET_SIZE(sequence); i++)
+        success = add(plan, PySequence_Fast_GET_ITEM(sequence, i));
+    Py_DECREF(sequence);
+    return success;
 }
 
-// Launch(kernel, grid, block, shared, attributes, parameters, otherwise): `otherwise` is called for arguments that are
+// Launch(kernel, grid, block, shared, attributes, parameters, fallback): `fallback` is called for arguments that are
 // not handled here, and for a launch that the driver refuses. It must reference the kernel, to keep it alive.
 PyObject *launch_new(PyTypeObject *, PyObject *args, PyObject *) {
     auto plan = std::make_shared<Plan>();
     auto &c = plan->config;
-    PyObject *attributes, *parameters, *otherwise;
+    PyObject *attributes, *parameters, *fallback;
     unsigned long long kernel;
     if (!PyArg_ParseTuple(args, "K(III)(III)IOOO", &kernel, c.grid, c.grid + 1, c.grid + 2, c.block, c.block + 1,
-                          c.block + 2, &c.shared, &attributes, &parameters, &otherwise) ||
-        !each(attributes, *plan, add_attribute) || !each(parameters, *plan, add_parameter))
+                          c.block + 2, &c.shared, &attributes, &parameters, &fallback) ||
+        !add_items(attributes, *plan, add_attribute) || !add_items(parameters, *plan, add_parameter))
         return nullptr;
-    size_t size = plan->block.size(), count = plan->parameters.size();
-    if (size > kMost || count > kMostParameters)
+    size_t size = plan->buffer.size(), count = plan->parameters.size();
+    if (size > kMaxParameterBytes || count > kMaxParameters)
         return PyErr_Format(PyExc_ValueError, "%zu parameters of %zu bytes are too many", count, size);
     plan->kernel = (void *)kernel;
     c.attributes = plan->attributes.data();
     c.count = plan->attributes.size();
-    return make_launch(plan, otherwise);
+    return make_launch(plan, fallback);
 }
 
 int launch_traverse(PyObject *self, visitproc visit, void *arg) {
-    Py_VISIT(((Launch *)self)->otherwise);
+    Py_VISIT(((Launch *)self)->fallback);
     return 0;
 }
 
 int launch_clear(PyObject *self) {
-    Py_CLEAR(((Launch *)self)->otherwise);
+    Py_CLEAR(((Launch *)self)->fallback);
     return 0;
 }
 
@@ -272,13 +274,13 @@ void launch_dealloc(PyObject *self) {
     PyObject_GC_Del(self);
 }
 
-// launch.on(stream, otherwise): returns the same launch on a stream, given by its handle
+// launch.on(stream, fallback): returns the same launch on a stream, given by its handle
 PyObject *launch_on(PyObject *self, PyObject *args) {
     unsigned long long stream;
-    PyObject *otherwise;
-    if (!PyArg_ParseTuple(args, "KO", &stream, &otherwise)) return nullptr;
-    auto l = (Launch *)make_launch(((Launch *)self)->plan, otherwise);
-    if (l) l->stream = (void *)stream, l->chosen = true;
+    PyObject *fallback;
+    if (!PyArg_ParseTuple(args, "KO", &stream, &fallback)) return nullptr;
+    auto l = (Launch *)make_launch(((Launch *)self)->plan, fallback);
+    if (l) l->stream = (void *)stream, l->has_stream = true;
     return (PyObject *)l;
 }
 
@@ -287,23 +289,23 @@ PyObject *launch_run(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     auto &plan = *((Launch *)self)->plan;
     void *stream = n ? PyLong_AsVoidPtr(args[0]) : nullptr;
     if (PyErr_Occurred()) return nullptr;
-    if (n != (Py_ssize_t)plan.takes + 1)
-        return PyErr_Format(PyExc_TypeError, "%zd arguments of %zu", n - 1, plan.takes);
+    if (n != (Py_ssize_t)plan.num_arguments + 1)
+        return PyErr_Format(PyExc_TypeError, "%zd arguments of %zu", n - 1, plan.num_arguments);
     int code = launch(plan, stream, [&](auto &p, char *to, size_t i) { return put_argument(p, to, args[i + 1]); });
     return PyLong_FromLong(code);
 }
 
 PyMethodDef launch_methods[] = {
-    {"on", launch_on, METH_VARARGS, "on(stream, otherwise): the same launch on a stream, given by its number"},
+    {"on", launch_on, METH_VARARGS, "on(stream, fallback): the same launch on a stream, given by its handle"},
     {"run", (PyCFunction)(void (*)())launch_run, METH_FASTCALL, "run(stream, *arguments): the driver's code, or -1"},
     {}};
 
 PyTypeObject LaunchType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
-// A function of two tensors: a recipe is stored per shapes, strides, type, device and alignment of them. Each step of a
-// recipe launches a kernel with some of these addresses: 0 and 1 of the operands, 2 of the result, 3 of a workspace,
-// which is freed after the call.
-struct Address { size_t of, offset; };
+// A `Table` is a function of two tensors. It stores a recipe per shapes, strides, type, device and alignment of the
+// two. Each step of a recipe launches a kernel whose arguments are addresses, each a base and an offset. Bases have
+// indices: 0 and 1 for the operands, 2 for the result, 3 for a workspace, which is freed after the call.
+struct Address { size_t base_index, offset; };
 struct Step {
     std::shared_ptr<PyObject> launch;
     std::vector<Address> addresses;
@@ -314,7 +316,7 @@ struct Step {
 struct Recipe {
     std::vector<Step> steps;
     std::vector<int64_t> shape;         // of the result
-    bool left = false;                  // does torch compute it?
+    bool uses_torch = false;            // does torch compute it?
     PyObject *out = nullptr, *workspace = nullptr;   // the arguments with which they are allocated
     Recipe() = default;
     Recipe(const Recipe &) = delete;
@@ -324,13 +326,14 @@ struct Recipe {
 struct Table {
     PyObject_HEAD
     vectorcallfunc call;
-    PyObject *known, *allocate;         // key -> capsule of a `Recipe`
+    PyObject *recipe_of_key;            // key -> capsule of a `Recipe`
+    PyObject *allocate;                 // makes the result and the workspace
 };
 
-struct Key { int64_t words[2 + 2 * (2 + 2 * kMostAxes)]; size_t n = 0; };
+struct Key { int64_t words[2 + 2 * (2 + 2 * kMaxAxes)]; size_t n = 0; };
 
 bool add_to_key(Key &key, const DLTensor &t) {
-    if ((size_t)t.ndim > kMostAxes) return false;
+    if ((size_t)t.ndim > kMaxAxes) return false;
     key.words[key.n++] = t.ndim | t.dtype.code << 8 | t.dtype.bits << 16 | int64_t(t.device.device_id) << 32;
     key.words[key.n++] = (uintptr_t)address_of(t) & 15;
     for (int i = 0; i < t.ndim; i++) key.words[key.n++] = t.shape[i], key.words[key.n++] = t.strides[i];
@@ -349,25 +352,26 @@ Recipe &recipe_of(PyObject *capsule) { return *(Recipe *)PyCapsule_GetPointer(ca
 // Returns the capsule of the recipe. The caller must hold a reference, because other threads may clear the table.
 PyObject *look_up(Table *table, PyObject *a, PyObject *b, DLTensor *t) {
     PyObject *key = key_of(a, b, t);
-    PyObject *found = key ? PyDict_GetItemWithError(table->known, key) : nullptr;
-    Py_XINCREF(found);
+    PyObject *capsule = key ? PyDict_GetItemWithError(table->recipe_of_key, key) : nullptr;
+    Py_XINCREF(capsule);
     Py_XDECREF(key);
-    return found;
+    return capsule;
 }
 
 bool fits(const Recipe &r, const DLTensor &out, const DLTensor *t) {
-    char *at = address_of(out);
+    char *address = address_of(out);
     return (size_t)out.ndim == r.shape.size() && !memcmp(out.shape, r.shape.data(), out.ndim * sizeof(int64_t)) &&
            !memcmp(&out.dtype, &t->dtype, sizeof(out.dtype)) && out.device.device_id == t->device.device_id &&
-           is_contiguous(out) && !((uintptr_t)at & 15) && at != address_of(t[0]) && at != address_of(t[1]);
+           is_contiguous(out) && !((uintptr_t)address & 15) && address != address_of(t[0]) &&
+           address != address_of(t[1]);
 }
 
-bool launch_steps(const Recipe &r, void *stream, char *const *at) {
+bool launch_steps(const Recipe &r, void *stream, char *const *bases) {
     for (auto &step : r.steps) {
-        auto given = [&](auto &p, char *to, size_t i) {
-            return put_address(p, to, at[step.addresses[i].of] + step.addresses[i].offset);
+        auto write = [&](auto &p, char *to, size_t i) {
+            return put_address(p, to, bases[step.addresses[i].base_index] + step.addresses[i].offset);
         };
-        if (launch(step.plan(), stream, given)) return false;
+        if (launch(step.plan(), stream, write)) return false;
     }
     return true;
 }
@@ -377,25 +381,26 @@ char *address_of(PyObject *x) {
     return read_tensor(x, &t) ? address_of(t) : nullptr;
 }
 
-// Runs a recipe; returns the result, `given` if it is not null; None if Python must compute it.
-PyObject *follow(const Recipe &r, PyObject *allocate, PyObject *given, void *stream, DLTensor *t) {
-    if (given && (!read_tensor(given, t + 2) || !fits(r, t[2], t))) Py_RETURN_NONE;
-    PyObject *out = given ? Py_NewRef(given) : PyObject_Call(allocate, r.out, nullptr);
+// Runs a recipe, with the result in `out_argument` unless that is null. Returns the result, or None if Python must
+// compute it.
+PyObject *run_recipe(const Recipe &r, PyObject *allocate, PyObject *out_argument, void *stream, DLTensor *t) {
+    if (out_argument && (!read_tensor(out_argument, t + 2) || !fits(r, t[2], t))) Py_RETURN_NONE;
+    PyObject *out = out_argument ? Py_NewRef(out_argument) : PyObject_Call(allocate, r.out, nullptr);
     PyObject *workspace = out && r.workspace ? PyObject_Call(allocate, r.workspace, nullptr) : nullptr;
     if (!out || (r.workspace && !workspace)) {
         Py_XDECREF(out);
         return nullptr;
     }
-    char *at[] = {address_of(t[0]), address_of(t[1]), address_of(out), workspace ? address_of(workspace) : nullptr};
-    bool done = at[2] && (at[3] || !workspace) && launch_steps(r, stream, at);
+    char *bases[] = {address_of(t[0]), address_of(t[1]), address_of(out), workspace ? address_of(workspace) : nullptr};
+    bool success = bases[2] && (bases[3] || !workspace) && launch_steps(r, stream, bases);
     Py_XDECREF(workspace);       // torch's allocator reuses the memory in the order of the stream
-    if (done) return out;
+    if (success) return out;
     Py_DECREF(out);
     Py_RETURN_NONE;
 }
 
 // table(a, b, out=None): returns the result; NotImplemented if torch is faster, None if Python must compute it
-PyObject *table_called(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
+PyObject *call_table(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
     auto table = (Table *)self;
     size_t n = PyVectorcall_NARGS(flags);
     if (names || n < 2 || n > 3) return PyErr_Format(PyExc_TypeError, "a table takes (a, b, out=None)");
@@ -404,21 +409,21 @@ PyObject *table_called(PyObject *self, PyObject *const *args, size_t flags, PyOb
     void *stream;
     PyObject *recipe = look_up(table, args[0], args[1], t);
     if (!recipe && PyErr_Occurred()) return nullptr;
-    if (recipe && recipe_of(recipe).left) {
+    if (recipe && recipe_of(recipe).uses_torch) {
         Py_DECREF(recipe);
         return Py_NewRef(Py_NotImplemented);
     }
-    if (!recipe || !current(&device, &stream) || device != t->device.device_id) {
+    if (!recipe || !get_device_and_stream(&device, &stream) || device != t->device.device_id) {
         Py_XDECREF(recipe);
         Py_RETURN_NONE;
     }
-    PyObject *given = n == 3 && args[2] != Py_None ? args[2] : nullptr;
-    PyObject *out = follow(recipe_of(recipe), table->allocate, given, stream, t);
+    PyObject *out_argument = n == 3 && args[2] != Py_None ? args[2] : nullptr;
+    PyObject *out = run_recipe(recipe_of(recipe), table->allocate, out_argument, stream, t);
     Py_DECREF(recipe);
     return out;
 }
 
-void recipe_dropped(PyObject *capsule) { delete &recipe_of(capsule); }
+void delete_recipe(PyObject *capsule) { delete &recipe_of(capsule); }
 
 bool add_steps(Recipe &r, PyObject *steps) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(steps); i++) {
@@ -428,31 +433,31 @@ bool add_steps(Recipe &r, PyObject *steps) {
         Step step{{Py_NewRef(launch), [](PyObject *o) { Py_DECREF(o); }}, {}};
         for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(addresses); k++) {
             Address a;
-            if (!PyArg_ParseTuple(PyTuple_GET_ITEM(addresses, k), "nn", &a.of, &a.offset)) return false;
+            if (!PyArg_ParseTuple(PyTuple_GET_ITEM(addresses, k), "nn", &a.base_index, &a.offset)) return false;
             step.addresses.push_back(a);
         }
-        if (step.addresses.size() != step.plan().takes)
-            return PyErr_Format(PyExc_TypeError, "a step has other arguments");
+        if (step.addresses.size() != step.plan().num_arguments)
+            return PyErr_Format(PyExc_TypeError, "a step must have one address per argument of its launch");
         r.steps.push_back(step);
     }
     return true;
 }
 
 // Stores a recipe under the key of these tensors.
-PyObject *put_down(PyObject *self, PyObject *a, PyObject *b, std::unique_ptr<Recipe> r) {
+PyObject *store_recipe(PyObject *self, PyObject *a, PyObject *b, std::unique_ptr<Recipe> r) {
     DLTensor t[2];
     PyObject *key = key_of(a, b, t);
     if (!key) return PyErr_Occurred() ? nullptr : PyErr_Format(PyExc_TypeError, "these tensors have no key");
-    PyObject *capsule = PyCapsule_New(r.release(), nullptr, recipe_dropped);
-    int bad = capsule ? PyDict_SetItem(((Table *)self)->known, key, capsule) : -1;
+    PyObject *capsule = PyCapsule_New(r.release(), nullptr, delete_recipe);
+    int error = capsule ? PyDict_SetItem(((Table *)self)->recipe_of_key, key, capsule) : -1;
     Py_XDECREF(capsule);
     Py_DECREF(key);
-    if (bad) return nullptr;
+    if (error) return nullptr;
     Py_RETURN_NONE;
 }
 
-// table.keep(a, b, steps, shape, out, workspace): stores a recipe for such tensors
-PyObject *table_keep(PyObject *self, PyObject *args) {
+// table.store_recipe(a, b, steps, shape, out, workspace): stores a recipe for such tensors
+PyObject *table_store_recipe(PyObject *self, PyObject *args) {
     PyObject *a, *b, *steps, *shape, *out, *workspace;
     if (!PyArg_ParseTuple(args, "OOO!O!O!O", &a, &b, &PyTuple_Type, &steps, &PyTuple_Type, &shape, &PyTuple_Type,
                           &out, &workspace))
@@ -462,45 +467,45 @@ PyObject *table_keep(PyObject *self, PyObject *args) {
     r->workspace = workspace == Py_None ? nullptr : Py_NewRef(workspace);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shape); i++)
         r->shape.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i)));
-    return PyErr_Occurred() || !add_steps(*r, steps) ? nullptr : put_down(self, a, b, std::move(r));
+    return PyErr_Occurred() || !add_steps(*r, steps) ? nullptr : store_recipe(self, a, b, std::move(r));
 }
 
-// table.leave(a, b): stores that torch multiplies such tensors
-PyObject *table_leave(PyObject *self, PyObject *args) {
+// table.use_torch(a, b): stores that torch multiplies such tensors
+PyObject *table_use_torch(PyObject *self, PyObject *args) {
     PyObject *a, *b;
     if (!PyArg_ParseTuple(args, "OO", &a, &b)) return nullptr;
     auto r = std::make_unique<Recipe>();
-    r->left = true;
-    return put_down(self, a, b, std::move(r));
+    r->uses_torch = true;
+    return store_recipe(self, a, b, std::move(r));
 }
 
-// table.knows(a, b): is a recipe stored for such tensors?
-PyObject *table_knows(PyObject *self, PyObject *args) {
+// table.has_recipe(a, b): is a recipe stored for such tensors?
+PyObject *table_has_recipe(PyObject *self, PyObject *args) {
     PyObject *a, *b;
     DLTensor t[2];
     if (!PyArg_ParseTuple(args, "OO", &a, &b)) return nullptr;
     PyObject *recipe = look_up((Table *)self, a, b, t);
     if (!recipe && PyErr_Occurred()) return nullptr;
-    bool knows = recipe && !recipe_of(recipe).left;
+    bool has_steps = recipe && !recipe_of(recipe).uses_torch;
     Py_XDECREF(recipe);
-    return PyBool_FromLong(knows);
+    return PyBool_FromLong(has_steps);
 }
 
 PyObject *table_clear(PyObject *self, PyObject *) {
-    PyDict_Clear(((Table *)self)->known);
+    PyDict_Clear(((Table *)self)->recipe_of_key);
     Py_RETURN_NONE;
 }
 
-Py_ssize_t table_size(PyObject *self) { return PyDict_Size(((Table *)self)->known); }
+Py_ssize_t table_size(PyObject *self) { return PyDict_Size(((Table *)self)->recipe_of_key); }
 
 int table_traverse(PyObject *self, visitproc visit, void *arg) {
-    Py_VISIT(((Table *)self)->known);
+    Py_VISIT(((Table *)self)->recipe_of_key);
     Py_VISIT(((Table *)self)->allocate);
     return 0;
 }
 
 int table_unlink(PyObject *self) {
-    Py_CLEAR(((Table *)self)->known);
+    Py_CLEAR(((Table *)self)->recipe_of_key);
     Py_CLEAR(((Table *)self)->allocate);
     return 0;
 }
@@ -517,41 +522,42 @@ PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *) {
     if (!PyArg_ParseTuple(args, "O", &allocate)) return nullptr;
     auto table = PyObject_GC_New(Table, type);
     if (!table) return nullptr;
-    table->call = table_called;
+    table->call = call_table;
     table->allocate = Py_NewRef(allocate);
-    table->known = PyDict_New();
+    table->recipe_of_key = PyDict_New();
     PyObject_GC_Track(table);
     return (PyObject *)table;
 }
 
 PyMethodDef table_methods[] = {
-    {"keep", table_keep, METH_VARARGS, 
-                                  "keep(a, b, steps, shape, out, workspace): what to do from now on for such tensors"},
-    {"leave", table_leave, METH_VARARGS, "leave(a, b): torch multiplies such tensors from now on"},
-    {"knows", table_knows, METH_VARARGS, "knows(a, b): is there something to launch for such tensors?"},
-    {"clear", table_clear, METH_NOARGS, "Forget all that was kept"},
+    {"store_recipe", table_store_recipe, METH_VARARGS, 
+     "store_recipe(a, b, steps, shape, out, workspace): launch these steps for such tensors"},
+    {"use_torch", table_use_torch, METH_VARARGS, "use_torch(a, b): let torch multiply such tensors"},
+    {"has_recipe", table_has_recipe, METH_VARARGS, "has_recipe(a, b): is a recipe stored for such tensors?"},
+    {"clear", table_clear, METH_NOARGS, "Remove all recipes"},
     {}};
 PySequenceMethods table_sequence = {table_size};
 PyTypeObject TableType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
-static_assert(offsetof(Launch, call) == offsetof(Table, call), "both are called by what is there");
+static_assert(offsetof(Launch, call) == offsetof(Table, call), "both types have the vectorcall function at one offset");
 
-void describe(PyTypeObject &type, const char *name, size_t size, newfunc make, PyMethodDef *methods) {
+void fill_type(PyTypeObject &type, const char *name, size_t size, newfunc new_object, PyMethodDef *methods) {
     type.tp_name = name;
     type.tp_basicsize = size;
     type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL;
     type.tp_vectorcall_offset = offsetof(Launch, call);
     type.tp_call = PyVectorcall_Call;
-    type.tp_new = make;
+    type.tp_new = new_object;
     type.tp_methods = methods;
 }
 
-// setup(Tensor, Parameter, where, launch, device, move, stream): sets torch's types, DLPack's code of the device type,
-// and addresses of functions; `stream`: 0 for torch's own
+// setup(Tensor, Parameter, device_type, launch, get_device, replace_address, get_stream): sets torch's types, DLPack's
+// code of the device type, and the addresses of functions; `get_stream`: 0 for torch's own
 PyObject *setup(PyObject *, PyObject *args) {
-    unsigned long long at[4];
+    unsigned long long addresses[4];
     int kind;
-    if (!PyArg_ParseTuple(args, "OOiKKKK", &tensor_type, &parameter_type, &kind, at, at + 1, at + 2, at + 3))
+    if (!PyArg_ParseTuple(args, "OOiKKKK", &tensor_type, &parameter_type, &kind, addresses, addresses + 1,
+                          addresses + 2, addresses + 3))
         return nullptr;
     Py_INCREF(tensor_type), Py_INCREF(parameter_type);      // never released
     PyObject *capsule = PyObject_GetAttrString(tensor_type, "__dlpack_c_exchange_api__");
@@ -560,10 +566,13 @@ PyObject *setup(PyObject *, PyObject *args) {
     if (!api) return nullptr;
     read_dlpack = api->dltensor_from_py_object_no_sync;
     // DLPack allows null
-    if (!read_dlpack) return PyErr_Format(PyExc_ValueError, "torch does not lend its tensors to C");
-    where = (DLDeviceType)kind;
-    driver = {(decltype(Driver::launch))at[0], (decltype(Driver::device))at[1], (decltype(Driver::move))at[2],
-              at[3] ? (decltype(Driver::stream))at[3] : (decltype(Driver::stream))api->current_work_stream};
+    if (!read_dlpack) return PyErr_Format(PyExc_ValueError, "torch does not export its tensors to C");
+    tensor_device = (DLDeviceType)kind;
+    driver.launch = (decltype(Driver::launch))addresses[0];
+    driver.get_device = (decltype(Driver::get_device))addresses[1];
+    driver.replace_address = (decltype(Driver::replace_address))addresses[2];
+    driver.get_stream = addresses[3] ? (decltype(Driver::get_stream))addresses[3]
+                                     : (decltype(Driver::get_stream))api->current_work_stream;
     Py_RETURN_NONE;
 }
 
@@ -577,18 +586,18 @@ bool is_integer(PyObject *o) {
 
 PyObject *are_integers(PyObject *, PyObject *o) { return PyBool_FromLong(is_integer(o)); }
 
-PyMethodDef functions[] = {{"setup", setup, METH_VARARGS, "Where the driver's functions are, and torch's types"},
+PyMethodDef functions[] = {{"setup", setup, METH_VARARGS, "Set torch's types, and the addresses of functions"},
                            {"are_integers", are_integers, METH_O, "Are these integers, or tuples of them?"},
                            {}};
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "launcher", "Launches with little of Python", -1, functions};
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "launcher", "Launches kernels with little overhead", -1, functions};
 
 }  // namespace
 
 PyMODINIT_FUNC PyInit_launcher() {
-    describe(LaunchType, "launcher.Launch", sizeof(Launch), launch_new, launch_methods);
+    fill_type(LaunchType, "launcher.Launch", sizeof(Launch), launch_new, launch_methods);
     LaunchType.tp_traverse = launch_traverse, LaunchType.tp_clear = launch_clear;
     LaunchType.tp_dealloc = launch_dealloc;
-    describe(TableType, "launcher.Table", sizeof(Table), table_new, table_methods);
+    fill_type(TableType, "launcher.Table", sizeof(Table), table_new, table_methods);
     TableType.tp_traverse = table_traverse, TableType.tp_clear = table_unlink;
     TableType.tp_dealloc = table_dealloc;
     TableType.tp_as_sequence = &table_sequence;

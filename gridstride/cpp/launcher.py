@@ -56,11 +56,11 @@ def torch_has(name: str) -> bool:  # such as '_C._functorch'
 
 
 def _build():
-    "Compile the module unless it is in the cache; returns its file"
+    "Compile the module unless it is in the cache; return the path of its file"
     import torch
 
-    if why := _missing_requirement(torch):
-        raise NoLauncher(why)
+    if reason := _missing_requirement(torch):
+        raise NoLauncher(reason)
     headers = [f'-I{sysconfig.get_path("include")}', f'-I{Path(torch.__file__).parent / "include"}']
     source = Path(__file__).with_suffix('.cpp').read_text()
     try:
@@ -78,10 +78,10 @@ def _build():
         ]
         key = cpp_compiler, sys.version, torch.__version__
         run = partial(run_command, description='preparing launches for this Python, once')
-        built = build({'launcher.cpp': source}, [command], *key, run=run, shared=True)
+        entry = build({'launcher.cpp': source}, [command], *key, run=run, shared=True)
     except (RuntimeError, OSError) as e:
         raise NoLauncher(_main_error(str(e))) from None
-    return built.folder / 'launcher.so'
+    return entry.folder / 'launcher.so'
 
 
 def _main_error(log):
@@ -94,7 +94,7 @@ def load(
     device_type=_CUDA,  # of tensors, DLPack's code
     functions=None,  # addresses of the functions: launch, current device, replace the address of a tensor map, stream
 ):
-    "Load the compiled module, which calls these functions; raises `NoLauncher`"
+    "Load the compiled module, which calls these functions; raise `NoLauncher` if that fails"
     import torch
 
     functions = functions or _driver_functions()

@@ -10,8 +10,8 @@ from ..utils import cuda_begin
 
 __all__ = ['Listing', 'show_source', 'show_change', 'SideBySide', 'side_by_side']
 
-# Kind of token -> CSS colour: JupyterLab's variable, which its themes set, and for other pages a colour that is legible
-# on white and on black.
+# kind of token -> CSS colour: JupyterLab's variable, which its themes set, or else a colour that is legible on white
+# and on black
 COLORS = {
     'keyword': 'var(--jp-mirror-editor-keyword-color, #2e8b57)',
     'cuda': 'var(--jp-mirror-editor-property-color, #3a7fd0)',
@@ -20,7 +20,7 @@ COLORS = {
     'comment': 'var(--jp-mirror-editor-comment-color, #5f8787)',
     'preprocessor': 'var(--jp-mirror-editor-string-2-color, #a05cf0)',
 }
-_CUDA = re.compile(r'__\w+|(?:thread|block)Idx|(?:block|grid)Dim|warpSize|dim3')
+_CUDA_NAME = re.compile(r'__\w+|(?:thread|block)Idx|(?:block|grid)Dim|warpSize|dim3')
 _MARKED_STYLE = 'background:rgba(255,176,32,.16);box-shadow:inset 3px 0 #e08a00'
 _REMOVED_STYLE = 'background:rgba(224,64,64,.12);box-shadow:inset 3px 0 #d9534f;opacity:.7'
 _STYLES = {' ': '', '-': _REMOVED_STYLE, '+': _MARKED_STYLE}
@@ -37,7 +37,7 @@ def show_source(
     mark=(),  # line numbers, or strings: mark these lines, and lines that contain one of the strings
     old=None,  # an older source, text or kernel: mark the lines that it does not have
     title='',  # a line above the listing
-    fold=False,  # show the title alone; a click unfolds the source
+    fold=False,  # whether to show only the title; a click unfolds the source
 ) -> 'Listing':  # which a notebook displays
     """Show a numbered listing; line 1 is the first line after `cuda_begin`, as in messages.
 
@@ -63,15 +63,15 @@ def _text_of(src):
 
 def _marked_lines(text, marks):
     "Return the numbers of the marked lines"
-    numbers = set()
+    marked_lines = set()
     for mark in marks:
         lines = {mark} & set(range(1, len(text) + 1)) if isinstance(mark, int) else _lines_containing(text, mark)
         if not lines:
             raise ValueError(
                 f'there is no line {mark!r} to mark' if isinstance(mark, int) else f'no line contains {mark!r}'
             )
-        numbers |= lines
-    return numbers
+        marked_lines |= lines
+    return marked_lines
 
 
 def _lines_containing(text, part):
@@ -88,12 +88,12 @@ def show_change(
     new,  # a source, as `show_source` takes it
     old,  # an older source
     title='',  # a line above the listing
-    around=2,  # unchanged lines to show next to each changed one
+    num_context_lines=2,  # unchanged lines to show before and after each changed one
 ) -> 'Listing':  # which a notebook displays
     "Show the difference of two sources: `-` marks a removed line, `+` a new one, which is numbered"
     old_lines, new_lines = _text_of(old).splitlines(), _text_of(new).splitlines()
     rows = []
-    for group in SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_grouped_opcodes(around):
+    for group in SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_grouped_opcodes(num_context_lines):
         rows += [_OMITTED] * bool(rows)
         for tag, old_start, old_end, new_start, new_end in group:
             if tag == 'equal':
@@ -149,28 +149,29 @@ class Change(Listing):
 
 
 class SideBySide:
-    "Listings in columns if the page is wide enough, else one below the other; long lines wrap, indented"
+    "Listings in columns if the page is wide enough, else one below the other; long lines wrap and are indented"
 
     def __init__(self, listings):
-        self.shown = listings
+        self.listings = listings
 
     def __repr__(self):
-        return '\n\n'.join(map(repr, self.shown))
+        return '\n\n'.join(map(repr, self.listings))
 
     def _repr_html_(self):
-        columns = ''.join(f'<div style="flex:1 1 26em;min-width:0">{item._repr_html_()}</div>' for item in self.shown)
+        column_style = 'flex:1 1 26em;min-width:0'
+        columns = ''.join(f'<div style="{column_style}">{item._repr_html_()}</div>' for item in self.listings)
         columns = columns.replace('white-space:pre;', 'white-space:pre-wrap;word-break:normal;')
         columns = columns.replace('min-width:max-content', _HANGING_INDENT)
         return f'<div style="display:flex;flex-wrap:wrap;gap:1em;--jp-code-font-size:11px">{columns}</div>'
 
 
-def side_by_side(*shown) -> SideBySide:  # each from `show_source`
+def side_by_side(*listings) -> SideBySide:  # each from `show_source`
     "Show listings side by side"
-    return SideBySide(shown)
+    return SideBySide(listings)
 
 
 def _format_row(number, html, mark=' '):
-    "Format a line as HTML; its number, and a `-` if it was removed, are in a column that a copy of the text leaves out"
+    "Format a line as HTML; its number, and `-` for a removed line, are in a column that cannot be selected"
     style = f'display:block;min-width:max-content;{_STYLES[mark]}'
     removed_sign = '-' if mark == '-' else ' '
     return f'<span style="{style}"><span style="{_NUMBER_STYLE}">{number:>4}{removed_sign} </span>{html or " "}</span>'
@@ -191,14 +192,14 @@ def _token_kind(token, word):
     "Return the kind of a token, a key of `COLORS`; None if it has no colour"
     if token.startswith('Token.Comment.Preproc'):
         return 'preprocessor'
-    if token.startswith('Token.Name') and _CUDA.fullmatch(word):
+    if token.startswith('Token.Name') and _CUDA_NAME.fullmatch(word):
         return 'cuda'
     kinds = {'Comment': 'comment', 'Keyword': 'keyword', 'Literal.Number': 'number', 'Literal.String': 'string'}
     return next((v for k, v in kinds.items() if token.startswith(f'Token.{k}')), None)
 
 
 def _format_word(kind, word):
-    "Format a token as HTML in the colour of its kind; each of its lines is a span of its own"
+    "Format a token as HTML in the colour of its kind, with one span per line"
     if not kind:
         return escape(word)
     style = f'<span style="color:{COLORS[kind]}">'

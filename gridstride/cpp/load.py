@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from . import emulator, loaded
+from . import emulator, open_libraries
 from .toolchain.build import CONSTRUCTORS_MARKER, ORIGINALS_FOLDER, CompileError, compile_native, emulate
 from .driver import arch, show_prints, warn_unchecked
 from .frontend.reader import functions, host_functions, not_on_host_error
@@ -23,13 +23,13 @@ _SUFFIXES = '.cu', '.cpp', '.cuh', '.h', '.hpp'
 class Module(Library):
     "A compiled source: its functions (see `Library`), and the files that were compiled"
 
-    def __init__(self, built, name, declarations, emulated, src=None):
-        self.built, self.src = built, src  # src: the CUDA C that was passed to `load_cuda`
-        super().__init__(built.folder / f'{name}.so', declarations, emulated, name)
-        self.build_directory = str(built.folder)
-        self.seconds = built.seconds
-        self.cached = built.cached
-        self.command = '\n'.join(' '.join(command) for command in built.commands)
+    def __init__(self, build_result, name, declarations, emulated, src=None):
+        self.build_result, self.src = build_result, src  # src: the CUDA C that was passed to `load_cuda`
+        super().__init__(build_result.folder / f'{name}.so', declarations, emulated, name)
+        self.build_directory = str(build_result.folder)
+        self.seconds = build_result.seconds
+        self.cached = build_result.cached
+        self.command = '\n'.join(' '.join(command) for command in build_result.commands)
 
     def sources(self) -> dict:  # file name -> text
         "Return the text of each compiled file; of a learner's header, the text before it was rewritten"
@@ -48,7 +48,7 @@ os.register_at_fork(after_in_child=device_lock._at_fork_reinit)  # another threa
 
 
 def forward_interrupt(error):
-    "Send SIGINT to the main thread if Ctrl-C has ended a launch in another thread, so that both stop"
+    "Send SIGINT to the main thread if `error` is a Ctrl-C that ended a launch in another thread, so that both stop"
     main = threading.main_thread()
     is_elsewhere = isinstance(error, KeyboardInterrupt) and threading.current_thread() is not main
     if is_elsewhere and callable(signal.getsignal(signal.SIGINT)):
@@ -57,34 +57,34 @@ def forward_interrupt(error):
 
 @contextmanager
 def _lock_for_loading():
-    "Lock the device in the `with` block, which loads a module; before that, unload modules without references"
-    loaded.collect_garbage()
+    "Unload modules without references, then lock the device in the `with` block, which loads a module"
+    open_libraries.collect_garbage()
     with device_lock:
-        loaded.unload(emulator.device().gridstride_unload)
+        open_libraries.unload(emulator.device().gridstride_unload)
         yield
 
 
 def open_emulated(
     path: str,  # of a shared library
-) -> loaded.OpenLibrary:
+) -> open_libraries.OpenLibrary:
     "Load a library for the emulator; it stays loaded as long as the returned object is referenced"
     with _lock_for_loading():
-        return loaded.open_library(path, True)
+        return open_libraries.open_library(path, True)
 
 
-class Emulated(Module):
+class EmulatorModule(Module):
     """A module whose kernels run on the emulator.
 
     Before each call, it passes the enabled checks to the runtime; after the call, it raises the runtime's finding."""
 
-    def __init__(self, built, name, declarations, checks, src=None):
-        self.build_directory, self.__name__, self.src = str(built.folder), name, src  # `sources` needs them
+    def __init__(self, build_result, name, declarations, checks, src=None):
+        self.build_directory, self.__name__, self.src = str(build_result.folder), name, src  # `sources` needs them
         with _lock_for_loading():  # loading also creates its __device__ variables
-            if (built.folder / CONSTRUCTORS_MARKER).exists() and not loaded.is_open(
-                path := built.folder / f'{name}.so'
+            if (build_result.folder / CONSTRUCTORS_MARKER).exists() and not open_libraries.is_open(
+                path := build_result.folder / f'{name}.so'
             ):
                 emulator.try_to_load(path, self.sources)
-            super().__init__(built, name, declarations, True, src)
+            super().__init__(build_result, name, declarations, True, src)
         self.checks, self._finding_of_thread = checks, threading.local()
 
     def call(self, entry, call):
@@ -98,15 +98,15 @@ class Emulated(Module):
                 emulator.raise_pending_error()
             return code
 
-    def finding(self, function):
+    def error_of_finding(self, function):
         return self._finding_of_thread.error
 
 
-class OnGPU(Module):
+class GpuModule(Module):
     "A module whose kernels run on a GPU; `has_printf`: whether the source calls printf"
 
-    def __init__(self, built, name, declarations, has_printf, src):
-        super().__init__(built, name, declarations, False, src)
+    def __init__(self, build_result, name, declarations, has_printf, src):
+        super().__init__(build_result, name, declarations, False, src)
         self.has_printf = has_printf
 
     def call(self, entry, call):
@@ -115,7 +115,7 @@ class OnGPU(Module):
 
 
 class _Source(NamedTuple):
-    "The source to compile: CUDA C, the C++ before it, the functions to export, and the module's name"
+    "A source to compile: CUDA C, the C++ before it, the functions to export, and the module's name"
 
     cuda_src: str  # the learner's lines
     cpp_src: str  # or None
@@ -125,7 +125,7 @@ class _Source(NamedTuple):
 
     @property
     def text(self):
-        "Return the whole source, with `#line` where it is needed, so that messages name the learner's lines"
+        "Return the complete source, with `#line` directives so that messages name the learner's lines"
         if not self.cpp_src:
             return self.cuda_src
         return f'#line 1 "{self.name}.cpp"\n{self.cpp_src}\n#line 1 "{self.name}.cu"\n{self.cuda_src}'
@@ -145,7 +145,7 @@ class _Source(NamedTuple):
 @documented
 def load_cuda(
     cuda_src: str,  # CUDA C, with host functions that launch its kernels
-    cpp_src=None,  # C++ to put before it, such as declarations; not needed
+    cpp_src=None,  # C++ to put before it, such as declarations
     funcs=None,  # names of the functions for Python; None: all host functions that are not static or inline
     opt=True,  # whether to optimize
     verbose=False,  # whether to print the commands
@@ -164,11 +164,11 @@ def load_cuda(
         return _compile_for_gpu(source, flags, verbose, checks)
     checks = checks_to_compile(checks)
     options = dict(original=source.cuda_src, extensions=('constexpr', 'lambda'), suffix=f'\n{source.exports}\n')
-    built = emulate(source.text, source.name, bool(checks), flags, **options)
+    build_result = emulate(source.text, source.name, bool(checks), flags, **options)
     if verbose:
-        _print_commands(built, source.name)
+        _print_commands(build_result, source.name)
     emulator.device()
-    return Emulated(built, source.name, source.declarations, checks, source.arguments[0])
+    return EmulatorModule(build_result, source.name, source.declarations, checks, source.arguments[0])
 
 
 # The lectures wrap calls of the CUDA runtime in this macro.
@@ -195,26 +195,28 @@ def _make_source(cuda_src, cpp_src, funcs, name):
         cpp_src = f'{cpp_src or ""}{_CUDA_ERR}'
     if cuda_src.startswith(cuda_begin):
         cpp_src, cuda_src = f'{cpp_src or ""}{cuda_begin}', cuda_src.removeprefix(cuda_begin)
-    exported = _choose_functions(functions(f'{cpp_src}\n#line 1\n{cuda_src}' if cpp_src else cuda_src), funcs)
-    return _Source(cuda_src, cpp_src, exported, _module_name(name, exported), arguments)
+    exported_functions = _choose_functions(functions(f'{cpp_src}\n#line 1\n{cuda_src}' if cpp_src else cuda_src), funcs)
+    return _Source(cuda_src, cpp_src, exported_functions, _module_name(name, exported_functions), arguments)
 
 
 def _choose_functions(functions, funcs):
     "Choose the functions to export: those named by `funcs`; for None, all host functions with external linkage"
-    host = [f for f in functions if f.on_host]
+    candidates = [f for f in functions if f.on_host]
     if funcs is not None:
         names = [funcs] if isinstance(funcs, str) else list(funcs)
         for name in names:
-            if not any(f.name == name for f in host):
+            if not any(f.name == name for f in candidates):
                 raise not_on_host_error(name, functions)
-        return [f for f in host if f.name in names]
-    exported = [f for f in host if f.name != 'main' and not f.template and not f.words & {'inline', 'static'}]
-    if not exported:
+        return [f for f in candidates if f.name in names]
+    exported_functions = [
+        f for f in candidates if f.name != 'main' and not f.template and not f.words & {'inline', 'static'}
+    ]
+    if not exported_functions:
         problem = 'this source has no host function that Python could call'
         raise WrongSource(
             f'{problem}. Write a host function that launches the kernel, or pass the source to cuda_kernel'
         )
-    return exported
+    return exported_functions
 
 
 def _module_name(name, functions):
@@ -225,9 +227,10 @@ def _module_name(name, functions):
     return name
 
 
-def _print_commands(built, name):
-    print(*(' '.join(command) for command in built.commands), sep='\n')
-    print(f'{built.folder / name}.so: ' + ('found in the cache' if built.cached else f'built in {built.seconds:.2f} s'))
+def _print_commands(build_result, name):
+    print(*(' '.join(command) for command in build_result.commands), sep='\n')
+    origin = 'found in the cache' if build_result.cached else f'built in {build_result.seconds:.2f} s'
+    print(f'{build_result.folder / name}.so: {origin}')
 
 
 # On a GPU, too, our own headers replace torch's, which take a minute to compile. If a source uses parts of ATen that
@@ -239,22 +242,22 @@ def _compile_for_gpu(source, flags, verbose, checks):
     if checks:
         warn_unchecked()
     try:
-        built = compile_native(f'{source.text}\n{source.exports}\n', source.name, arch(), flags, source.cuda_src)
+        build_result = compile_native(f'{source.text}\n{source.exports}\n', source.name, arch(), flags, source.cuda_src)
     except CompileError as e:
         if not any(_ATEN.search(error.message) for error in e.errors):
             raise
         return _compile_by_torch(source, flags, verbose, e)
     if verbose:
-        _print_commands(built, source.name)
-    return OnGPU(built, source.name, source.declarations, 'printf' in source.text, source.arguments[0])
+        _print_commands(build_result, source.name)
+    return GpuModule(build_result, source.name, source.declarations, 'printf' in source.text, source.arguments[0])
 
 
 def _compile_by_torch(source, flags, verbose, error):
     "Compile with torch's `load_inline`; if that fails, too, raise `error`, the error with our own headers"
     from torch.utils.cpp_extension import load_inline
 
-    missing = error.errors[0].message if error.errors else 'see the log'
-    problem = f"{source.name}: needs more of ATen than gridstride's interface has ({missing})"
+    missing_feature = error.errors[0].message if error.errors else 'see the log'
+    problem = f"{source.name}: needs more of ATen than gridstride's interface has ({missing_feature})"
     print(f"{problem}; torch's load_inline compiles it instead, which takes a minute")
     cuda_src = source.arguments[0]
     cpp_src = source.arguments[1] or ''

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from . import emulator
 from .toolchain.build import emulate
-from .load import Emulated
+from .load import EmulatorModule
 from .rewriters.rewrite import strip_line_directives
 from ..diagnostics.errors import KernelCrash
 from ..diagnostics.settings import checks_to_compile
@@ -54,16 +54,16 @@ def run(
 ) -> int:  # the exit status
     "Compile a program for the emulator and run it; raises `CompileError`, or `KernelError` for a finding"
     checks = checks_to_compile(checks)
-    without_nvcc_macros = f'#undef __CUDACC__\n#undef __NVCC__\n#line 1 "{name}.cu"\n' if is_host_only else ''
+    prefix = f'#undef __CUDACC__\n#undef __NVCC__\n#line 1 "{name}.cu"\n' if is_host_only else ''
     options = dict(folder=folder, include=include, units=units, extensions=extensions, defines=defines)
-    options.update(original=src, prefix=without_nvcc_macros, suffix=_ENTRY)
-    built = emulate(strip_line_directives(src), name, bool(checks), ['-I.'], **options)
+    options.update(original=src, prefix=prefix, suffix=_ENTRY)
+    build_result = emulate(strip_line_directives(src), name, bool(checks), ['-I.'], **options)
     emulator.device()
-    # Run a copy, because another path makes the loader initialize the variables again
+    # Run a copy: a library of another path is loaded again, so its variables are initialized again
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(built.folder, folder, dirs_exist_ok=True)
+        shutil.copytree(build_result.folder, folder, dirs_exist_ok=True)
         try:
-            return Emulated(built._replace(folder=Path(folder)), name, {}, checks).gs_run([name, *args])
+            return EmulatorModule(build_result._replace(folder=Path(folder)), name, {}, checks).gs_run([name, *args])
         except OSError as e:
             if m := re.search(r'undefined symbol: (\S+)', str(e)):
                 raise ValueError(_describe_missing(m[1])) from None

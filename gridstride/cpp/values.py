@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .loaded import open_library
+from .open_libraries import open_library
 from ..diagnostics.errors import warn_learner
 from ..utils import dim3
 
@@ -46,7 +46,8 @@ def _device_words(device):
     return _DEVICES[device.type], -1 if device.index is None else device.index
 
 
-# Each of these functions appends to the two arguments of `struct.pack`: to `fmt` a part of the format, to `out` values.
+# Each of these functions appends a part of the format to `fmt` and values to `out`, which become the arguments of
+# `struct.pack`.
 def _pack_tensor(x, fmt, out):
     dtype, device = x.dtype, x.device
     code = _torch_codes.get(dtype)
@@ -121,7 +122,7 @@ _PACK = {
 
 
 def pack(x, fmt, out):
-    """Append to the lists `fmt` and `out` what `struct.pack` needs to write `x` as words.
+    """Append the format and the values with which `struct.pack` writes `x` as words to the lists `fmt` and `out`.
 
     Raises `TypeError` if C++ has no such type."""
     packer = _PACK.get(type(x))
@@ -193,7 +194,7 @@ def _dtype(code):
 
 
 EMULATED_GPU = 'cpu'  # the device of the emulator's tensors; `as_gpu` replaces it
-_EMULATED = -2  # the device index that C++ writes for it
+_EMULATED = -2  # the index of this device in C++
 
 
 def _device(kind, i):
@@ -234,7 +235,7 @@ def unpack(words, i=0, owns_references=False):
 
 # C++ calls Python to create tensors and to compute with them (`torch::zeros`, `x.sum()`). PyTorch executes these
 # operations here. An exception cannot propagate through C++, so it is stored and raised after the call.
-_pending = threading.local()  # .error: the exception of an operation; .answer: keeps the words of its result alive
+_last_operation = threading.local()  # .error: its exception; .result_words: keeps the words of its result alive
 _FACTORIES = {'empty', 'zeros', 'ones', 'rand', 'randn', 'full', 'randint', 'arange', 'linspace', 'eye', 'tensor'}
 _OPERATORS = dict(zip('+ - * / < <= > >= == !='.split(), 'add sub mul truediv lt le gt ge eq ne'.split()))
 
@@ -246,7 +247,7 @@ def _make_tensor(op, torch, args):
 
 
 def _as_torch(x):
-    "Convert an array, or each array of a list, to a tensor that shares its memory"
+    "Convert an array, or each array in a list, to a tensor that shares its memory"
     import torch
 
     if isinstance(x, list):
@@ -291,7 +292,7 @@ def _add_references(x):
 
 
 @CFUNCTYPE(c_int64, c_char_p, POINTER(c_int64), c_int64, POINTER(c_void_p))
-def _callback(op, words, n, answer):
+def _callback(op, words, n, result_address):
     "Run an operation for C++; returns 0, or 1 after storing the exception"
     try:
         i, args = 0, []
@@ -299,17 +300,17 @@ def _callback(op, words, n, answer):
             x, i = unpack(words, i)
             args.append(x)
         result = _compute(op.decode(), args)
-        _pending.answer = to_words([result])
+        _last_operation.result_words = to_words([result])
         _add_references(result)
-        answer[0] = ctypes.cast(c_char_p(_pending.answer), c_void_p).value
+        result_address[0] = ctypes.cast(c_char_p(_last_operation.result_words), c_void_p).value
         return 0
     except BaseException as e:  # including Ctrl-C
-        _pending.error = e
+        _last_operation.error = e
         return 1
 
 
 class _Python(ctypes.Structure):
-    "The functions of Python that a library calls: the callback, and reference counting under the GIL"
+    "The functions of Python that a library calls: the callback, the lock of the GIL, and reference counting"
 
     _fields_ = [(field, c_void_p) for field in ('ask', 'initialized', 'lock', 'unlock', 'retain', 'release')]
 
@@ -319,7 +320,7 @@ _FUNCTIONS = _callback, _api.Py_IsInitialized, *_LOCK, _api.Py_IncRef, _api.Py_D
 _python = _Python(*(ctypes.cast(f, c_void_p).value for f in _FUNCTIONS))
 
 
-# The names of parameters come from the declaration in the source. A library alone has their types only.
+# A library has only the types of parameters. Their names come from the declaration in the source.
 def between_commas(text: str) -> list:
     "Split `text` at commas outside brackets; parts are stripped, and empty ones dropped"
     parts, depth = [''], 0
@@ -378,16 +379,16 @@ class _Call(ctypes.Structure):
     ]
 
 
-class _Exported(ctypes.Structure):
+class _ExportedFunction(ctypes.Structure):
     "A function that a library exports, as in `export.h`, and the next one"
 
 
-_Exported._fields_ = [
+_ExportedFunction._fields_ = [
     ('name', c_char_p),
     ('call', CFUNCTYPE(c_int64, c_void_p)),
     ('types', CFUNCTYPE(c_char_p)),
     ('kernel', c_int64),
-    ('next', POINTER(_Exported)),
+    ('next', POINTER(_ExportedFunction)),
 ]
 
 _EXCEPTIONS = {
@@ -402,7 +403,7 @@ _EXCEPTIONS = {
 PYTHON_ERROR, TYPE_ERROR, FINDING = 2, 3, 9
 
 
-def _stream():
+def _current_stream():
     "Return torch's current stream and device; 0 and -1 if it uses none"
     torch = sys.modules.get('torch')
     if torch is None or not torch.cuda.is_initialized():
@@ -414,8 +415,8 @@ def _describe(x):
     "Format `x` for an error message"
     if hasattr(x, 'shape') and hasattr(x, 'dtype'):
         return f"a {str(x.dtype).removeprefix('torch.')} {type(x).__name__} of shape {tuple(x.shape)}"
-    s = repr(x)
-    return f'{type(x).__name__} {s if len(s) < 60 else s[:57] + "..."}'
+    text = repr(x)
+    return f'{type(x).__name__} {text if len(text) < 60 else text[:57] + "..."}'
 
 
 # `run` packs the arguments, calls C++ and unpacks the result. Most other methods of `Function` describe errors.
@@ -431,10 +432,11 @@ class Function:
         self.parameters = parameters(self.__doc__)
         names = [parameter[1] for parameter in self.parameters]
         if all(name and name.isidentifier() for name in names) and len({*names}) == len(names):
-            self.__signature__ = inspect.Signature([self._as_python(*parameter) for parameter in self.parameters])
+            python_parameters = [self._to_python_parameter(*parameter) for parameter in self.parameters]
+            self.__signature__ = inspect.Signature(python_parameters)
 
     @staticmethod
-    def _as_python(type, name, default):
+    def _to_python_parameter(type, name, default):
         return inspect.Parameter(
             name,
             inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -453,9 +455,11 @@ class Function:
         try:
             words = to_words(args)
         except (TypeError, struct.error):
-            raise self._find_unpackable(args) from None
-        current, device = (0, 0) if self.library.emulated else _stream()
-        call = _Call(words, len(args), current if stream is None else stream, device, grid, block, shared, cluster)
+            raise self._unpackable_error(args) from None
+        current_stream, device = (0, 0) if self.library.emulated else _current_stream()
+        call = _Call(
+            words, len(args), current_stream if stream is None else stream, device, grid, block, shared, cluster
+        )
         code = self.library.call(self._call, call)
         if code:
             raise self._error(code, call, args)
@@ -476,15 +480,15 @@ class Function:
                 raise TypeError(f'{problem}\n  {self.__doc__}')
         return (*args, *(kwargs[name] for name in names[len(args) : last + 1]))
 
-    def _argument_error(self, i, x, why=''):
+    def _argument_error(self, i, x, reason=''):
         "Make the `TypeError` for argument `i`, counted from 1"
         type_, name, _ = self.parameters[i - 1] if i <= len(self.parameters) else ('?', None, None)
-        argument, reason = f'{i} ({type_} {name})' if name else f'{i} ({type_})', f': {why}' if why else ''
-        message = f'{self.__name__}(): argument {argument} cannot take {_describe(x)}{reason}'
+        argument = f'{i} ({type_} {name})' if name else f'{i} ({type_})'
+        message = f'{self.__name__}(): argument {argument} cannot take {_describe(x)}{reason and f": {reason}"}'
         return TypeError(f'{message}\n  {self.__doc__}')
 
-    def _find_unpackable(self, args):
-        "Make the `TypeError` for the first argument that cannot be packed"
+    def _unpackable_error(self, args):
+        "Return the `TypeError` for the first argument that cannot be packed"
         for i, x in enumerate(args):
             try:
                 to_words([x])
@@ -496,9 +500,9 @@ class Function:
     def _error(self, code, call, args):
         "Make the exception for the status `code` of a call"
         if code == PYTHON_ERROR:
-            return _pending.__dict__.pop('error')
+            return _last_operation.__dict__.pop('error')
         if code == FINDING:
-            return self.library.finding(self)
+            return self.library.error_of_finding(self)
         message = (call.message or b'').decode(errors='replace')
         if code != TYPE_ERROR:
             return _EXCEPTIONS[code](message)
@@ -531,19 +535,25 @@ class Library:
         self.__file__ = os.path.abspath(path)
         self.__name__ = name or re.sub(r'\W', '_', Path(path).name.split('.')[0])
         self.emulated = emulated
-        self._opened = open_library(self.__file__, emulated)
-        self._dll = self._opened.dll
+        self._open_library = open_library(self.__file__, emulated)
+        self._dll = self._open_library.dll
         self._dll.gs_connect(ctypes.byref(_python))
-        self._dll.gs_exports.restype = POINTER(_Exported)
-        self.functions, self.kernels, e = {}, {}, self._dll.gs_exports()
-        while e:
-            f = Function(e.contents, self, (declarations or {}).get(e.contents.name.decode()))
-            (self.kernels if e.contents.kernel else self.functions)[f.__name__] = f
-            e = e.contents.next
+        self._dll.gs_exports.restype = POINTER(_ExportedFunction)
+        functions, kernels = {}, {}
+        for exported in self._exported_functions():
+            f = Function(exported, self, (declarations or {}).get(exported.name.decode()))
+            (kernels if exported.kernel else functions)[f.__name__] = f
         # the linked list begins with the last function of the source
-        in_order = (dict(reversed(table.items())) for table in (self.functions, self.kernels))
-        self.functions, self.kernels = in_order
+        self.functions = dict(reversed(functions.items()))
+        self.kernels = dict(reversed(kernels.items()))
         self.__dict__.update(self.functions)
+
+    def _exported_functions(self):
+        "Yield each `_ExportedFunction` of the library's linked list"
+        node = self._dll.gs_exports()
+        while node:
+            yield node.contents
+            node = node.contents.next
 
     def __repr__(self):
         return f"<{self.__name__}: {', '.join(self.functions) or 'no functions'}, in {Path(self.__file__).name}>"
@@ -564,6 +574,6 @@ class Library:
         Subclasses extend it."""
         return entry(ctypes.addressof(call))
 
-    def finding(self, function):
+    def error_of_finding(self, function):
         "Return the exception for the emulator's finding in a call of `function`; overridden by subclasses"
         return RuntimeError(f'the emulator stopped {function.__name__}')

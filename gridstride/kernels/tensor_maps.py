@@ -7,7 +7,7 @@ driver fills in, and that a kernel takes by value. The emulator has no driver, s
 import ctypes
 import struct
 
-from ..cpp.driver import driver, in_context, error_string
+from ..cpp.driver import driver, call_in_context, error_string
 
 
 # The requirements of TMA: rows are multiples of 16 bytes, a box has at most 256 elements along each axis, and with a
@@ -141,7 +141,7 @@ def tensor_map(
     box_sizes = (ctypes.c_uint32 * axes)(*box[::-1])
     element_strides = (ctypes.c_uint32 * axes)(*[1] * axes)
     map_address, array_address = ctypes.c_void_p(res.address), ctypes.c_void_p(x.data_ptr())
-    code = in_context(
+    code = call_in_context(
         lambda: driver().cuTensorMapEncodeTiled(
             map_address,
             data_type,

@@ -22,7 +22,7 @@ from ..cpp import emulator
 from ..cpp.toolchain.build import compile_module
 from ..cpp.toolchain.compilers import checked_flags, common_flags, compiler, endless_loop_flags, line_flags
 from ..cpp.lint.compile_errors import CompileError
-from ..cpp.finding import file_among
+from ..cpp.finding import matching_file
 from ..cpp.load import device_lock, open_emulated
 from ..cpp.rewriters.rewrite import to_cpp
 from ..diagnostics.errors import NotSimulated, learner_stacklevel
@@ -228,12 +228,12 @@ class CompiledTranslations:
         check_flags = [*checked_flags(c, text), '-O1'] if checks else []
         flags = [*common_flags(c), *line_flags(c), *endless_loop_flags(c), '-w', *check_flags, *flags]
         sources = {'kernel.cpp': source, 'kernel.cu': text}
-        self.built = compile_module(
+        self.build_result = compile_module(
             sources, 'kernel', flags, _HEADERS, lambda log, command: CompileError(text, 'kernel.cu', log, command)
         )
         self.checks = checks
         emulator.device()
-        self._opened = open_emulated(str(self.built.folder / 'kernel.so'))
+        self._opened = open_emulated(str(self.build_result.folder / 'kernel.so'))
         self.dll = self._opened.dll
 
     def call(self, number, values, arrays, uninitialized, grid, block, shared):
@@ -386,9 +386,8 @@ def _exception(compiled_kernel, arrays):
     if name in arrays and len(index or ()) == 1 and not reported_by_gs_at:
         finding.fields['index'] = _index_of_offset(arrays[name], index[0])
     numbered_files = [_FILE.format(i) for i in range(len(compiled_kernel.files))]
-    file = (
-        compiled_kernel.files[numbered_files.index(file_among(finding.file, numbered_files))] if finding.line else None
-    )
+    file_index = numbered_files.index(matching_file(finding.file, numbered_files))
+    file = compiled_kernel.files[file_index] if finding.line else None
     finding.fields.pop('arrays', None)
     c_name, finding.kernel = finding.kernel, compiled_kernel.kernel
     finding.name_calls(
@@ -397,7 +396,7 @@ def _exception(compiled_kernel, arrays):
         )
     )
     if finding.is_in_other_file():
-        other_file = compiled_kernel.files[numbered_files.index(file_among(finding.other_file, numbered_files))]
+        other_file = compiled_kernel.files[numbered_files.index(matching_file(finding.other_file, numbered_files))]
         finding.other = finding.other._replace(
             file=other_file, source=linecache.getline(other_file, finding.other.line).strip()
         )
@@ -419,7 +418,7 @@ def _call_site(finding):
 
 def _call_in_python(call, files, numbered_files):
     "Return a `Call` with its Python file and the text of its line"
-    file = files[numbered_files.index(file_among(call.file, numbered_files))]
+    file = files[numbered_files.index(matching_file(call.file, numbered_files))]
     return call._replace(file=file, source=linecache.getline(file, call.line).strip())
 
 

@@ -45,7 +45,7 @@ def test_marks_are_lines_texts_or_new_in_the_source():
 
 def test_a_change_shows_old_and_new_lines_and_counts_the_new_ones():
     new = SRC.replace('n > 1', 'n > 2')
-    shown = show_change(new, SRC, 'a < b', around=1)
+    shown = show_change(new, SRC, 'a < b', num_context_lines=1)
     assert str(shown).splitlines() == [
         'a < b', '   4                                 thread */', '     -     if (i < n && n > 1) x[i] = 2*x[i];',
         '   5 +     if (i < n && n > 2) x[i] = 2*x[i];', '   6   }']

@@ -79,12 +79,12 @@ def _cache_launches(a, b, kernel, stored_a, stored_b, out):
     if len(table) >= MAX_PLANS:
         table.clear()
     if kernel is None:
-        table.leave(a, b)
+        table.use_torch(a, b)
     else:
         prepared = kernel.prepared_launches(stored_a, stored_b)
         launches, workspace_bytes = prepared.launch_table(stored_a, stored_b, out)
         workspace = ((workspace_bytes,), (1,), torch.uint8) if workspace_bytes else None
-        table.keep(a, b, launches, tuple(out.shape), (tuple(out.shape), out.stride(), out.dtype), workspace)
+        table.store_recipe(a, b, launches, tuple(out.shape), (tuple(out.shape), out.stride(), out.dtype), workspace)
     _launch_table = table
 
 
@@ -207,7 +207,7 @@ def matmul(
     if _launch_table is not None and _is_ordinary(a):
         if not needs_grad and (result := _launch_table(a, b, out)) is not None:
             return _multiply_by_torch(a, b, out) if result is NotImplemented else result
-        if needs_grad and out is None and _launch_table.knows(a, b):
+        if needs_grad and out is None and _launch_table.has_recipe(a, b):
             return _Product.apply(a, b)
     if not needs_grad:
         return multiply(a, b, out, _cache_launches)
