@@ -97,7 +97,7 @@ def test_a_phrase_is_part_of_a_sentence():
 def test_fields_are_read_with_the_phrases_that_they_belong_to():
     def field(name, type, count=0, string=b'', numbers=()):
         f = finding.CField(name, type, count, string=string)
-        f.number_at[:len(numbers)] = numbers
+        f.values[:len(numbers)] = numbers
         return f
     got = finding.fields_of([field(b'lane', 0, 1, numbers=[3]), field(b'why', 3, 3, b'lacks_bytes'),
                              field(b'mbarrier', 3, 1, b'of_line'), field(b'line', 0, 1, numbers=[7]),

@@ -19,8 +19,8 @@ __global__ void k(int *x) {{ x[0] = count; count += step; }}'''
 @pytest.fixture(autouse=True)
 def few(monkeypatch, young):
     "Two unused modules stay; none of other tests. Garbage is collected at each load, so only what a test makes counts"
-    monkeypatch.setattr(loaded, 'MAX_UNREFERENCED', 2)
-    monkeypatch.setattr(loaded, '_collect_above', 0)
+    monkeypatch.setattr(open_libraries, 'MAX_UNREFERENCED', 2)
+    monkeypatch.setattr(open_libraries, '_garbage_threshold', 0)
     with cpp.on_emulator(): yield
 
 
@@ -73,7 +73,7 @@ def test_garbage_does_not_replace_modules_that_were_dropped(monkeypatch, no_auto
     class Cycle:
         def __init__(self, name): self.itself, opened[name] = self, self
 
-    monkeypatch.setattr(loaded, '_open_libraries', opened := weakref.WeakValueDictionary())
+    monkeypatch.setattr(open_libraries, '_open_libraries', opened := weakref.WeakValueDictionary())
     held = [Cycle(n) for n in range(40)]
     open_libraries.collect_garbage()
     assert len(opened) == 40

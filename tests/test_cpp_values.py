@@ -539,7 +539,7 @@ KERNEL_EXPORTS = (''.join(f'GRIDSTRIDE_EXPORT({o})\n' for o in KERNEL_NAMES)
 class Stopped(Exception): pass
 
 class Emulated(Library):
-    def finding(self, function): return Stopped(function.__name__)
+    def error_of_finding(self, function): return Stopped(function.__name__)
 
 @pytest.fixture(scope='session')
 def emu():
