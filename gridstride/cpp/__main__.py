@@ -147,7 +147,7 @@ def main(argv=None) -> int:  # exit status
                 else run(src, name, args, checks, defines=options.define, extensions=extensions, **sources)
             )
     except (KernelError, CompileError, CompilerMissing, NotEmulated, ValueError) as e:
-        print(f'{type(e).__name__}: {_describe(e, a.file)}', file=sys.stderr)
+        print(f'{type(e).__name__}: {_describe(e, options.file)}', file=sys.stderr)
         return 1
     except KeyboardInterrupt as e:
         print(e, file=sys.stderr)
