@@ -131,7 +131,7 @@ def test_resources_are_those_that_a_gpu_reports(step):
 
 
 @pytest.mark.parametrize('args,words',
-    [(dict(registers=-1), 'registers must be .*got -1'), (dict(registers=32, block=0), 'positive integer'),
+    [(dict(registers=-1), 'registers .*-1'), (dict(registers=32, block=0), 'positive integer'),
      (dict(registers=32, shared=.5), 'non-negative integer'), (dict(registers=32, arch='hopper'), 'sm_90')])
 def test_occupancy_refuses(args, words):
     with pytest.raises(ValueError, match=words): occupancy(**args)

@@ -181,7 +181,7 @@ def test_what_is_left_to_sdpa():
     lens = torch.tensor([0]), torch.tensor([50])
     assert attention(*given, lens=lens).eq(0).all()
     with pytest.raises(ValueError, match=saying('lse', 'SDPA')): attention(*given, lse=True)
-    assert 'head dimension 64, 128, 256' in attention_backend(*qkv(1, 1, 1, 3, 3, 96)).why
+    assert 'head dimension 64, 128, 256' in attention_backend(*qkv(1, 1, 1, 3, 3, 96)).reason
 
 
 @pytest.mark.slow
@@ -262,7 +262,7 @@ def test_gradients_of_parts_of_the_keys_add_up():
     dout = normal(1, 1, 70, 64, seed=3)
     out, lse = attention(q, k, v, lse=True)
     into = [torch.full_like(x, torch.nan) for x in (q, k[:, :, :40], v[:, :, :40])]
-    parts = [attentions.attention_gradients(dout, q, k[:, :, p], v[:, :, p], out, lse, into=o)
+    parts = [attentions.attention_gradients(dout, q, k[:, :, p], v[:, :, p], out, lse, outputs=o)
              for p, o in ((slice(40), into), (slice(40, None), None))]
     assert all(a is b for a, b in zip(parts[0], into))
     given = [x.double().requires_grad_() for x in (q, k, v)]
@@ -287,7 +287,7 @@ def test_more_keys_are_merged_by_the_kernel_itself(rows, first, keys, dim, causa
     before = [x[:, :, :50].flip(2).contiguous() for x in (k, v)]
     out, lse = attend_all(scores(q, before[0]), before[1])
     out, lse = out.to(torch.float32 if wide else torch.bfloat16).contiguous(), lse.float().contiguous()
-    attentions.attention_onto(out, lse, first, q[:, :, first:].contiguous(), k, v, causal)
+    attentions.attend_and_merge(out, lse, first, q[:, :, first:].contiguous(), k, v, causal)
     more = scores(q, k)
     if causal: more = more.masked_fill(torch.ones(rows, keys, dtype=torch.bool).triu(1), -math.inf)
     more[:, :, :first] = -math.inf
@@ -302,7 +302,7 @@ def test_keys_without_queries_get_queries():
     want, wanted = attend_all(scores(q, k), v)
     for fresh, lse in ((False, torch.full((1, 1, 70), -math.inf)), (True, torch.full((1, 1, 70), torch.nan))):
         out = torch.full((1, 1, 70, 64), torch.nan, dtype=torch.bfloat16)
-        attentions.attention_onto(out, lse, 0, q, k, v, fresh=fresh)
+        attentions.attend_and_merge(out, lse, 0, q, k, v, overwrite=fresh)
         is_near(out, want)
         torch.testing.assert_close(lse.double(), wanted, rtol=1e-5, atol=1e-5)
 
@@ -316,7 +316,7 @@ def test_two_arrays_of_keys(batch, group, rows, first, others, dim, causal, wide
     more = [x.flip(2).contiguous() for x in qkv(batch, 2, group, rows, others, dim)[1:]]
     there = torch.tensor([7], dtype=torch.int32)
     out, lse = attentions.attention_pair(q, k, v, *more, first, there, there.clone(), causal,
-                                         float32_out=wide, parts=parts)
+                                         float32_out=wide, num_parts=parts)
     k, v, *more = (x.repeat_interleave(group, 1) for x in (k, v, *more))
     own, other = scores(q, k), scores(q, more[0])
     if causal: own = own.masked_fill(torch.ones(rows, rows, dtype=torch.bool).triu(1), -math.inf)
@@ -390,10 +390,10 @@ def test_gradients_go_to_any_buffer():
     out, lse = attention(q, k, v, lse=True)
     want = attentions.attention_gradients(dout, q, k, v, out, lse)
     into = [torch.full((*x.shape[:3], 65), torch.nan, dtype=x.dtype)[..., 1:] for x in (q, k, v)]
-    got = attentions.attention_gradients(dout, q, k, v, out, lse, into=into)
+    got = attentions.attention_gradients(dout, q, k, v, out, lse, outputs=into)
     rows = attentions.PartGradients(dout, q, out, lse)
     more = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in want[1:]]
-    parts = rows.add(k, v, into=more)
+    parts = rows.add(k, v, outputs=more)
     assert all(a is b for a, b in zip([*got, *parts], [*into, *more]))
     for a, b in zip([*got, rows.dq(), *parts], [*want, *want]): assert a.equal(b)
 
@@ -401,7 +401,7 @@ def test_gradients_go_to_any_buffer():
 def test_output_buffers_that_do_not_fit():
     q, k, v = qkv(1, 1, 1, 70, 66, 64)
     out, lse, one = torch.empty_like(q), torch.empty(1, 1, 70), torch.ones(1, dtype=torch.int32)
-    onto, pair, parts = attentions.attention_onto, attentions.attention_pair, attentions.PartGradients
+    onto, pair, parts = attentions.attend_and_merge, attentions.attention_pair, attentions.PartGradients
     wrong = {
         r'out is torch.bfloat16 \(1, 1, 70, 64\) on cpu; .*torch.bfloat16 or torch.float32 \(1, 1, 71, ':
             lambda: onto(out, lse, 1, q, k, v),
@@ -413,11 +413,11 @@ def test_output_buffers_that_do_not_fit():
             lambda: onto(out, lse, 0, *(x.float() for x in (q, k, v))),
         r'k \(1, 1, 0, 64\)': lambda: onto(out, lse, 0, q, k[:, :, :0], v[:, :, :0]),
         'first is 70': lambda: pair(q, k, v, k, v, 70, one, one),
-        'parts is 0': lambda: pair(q, k, v, k, v, 0, one, one, parts=0),
+        'num_parts is 0': lambda: pair(q, k, v, k, v, 0, one, one, num_parts=0),
         'k has 1 heads and other_k 2': lambda: pair(*qkv(1, 2, 2, 70, 66, 64), *[k.repeat(1, 2, 1, 1)]*2, 0, one, one),
         'other_v .*16 bytes':
             lambda: pair(q, k, v, k, torch.empty(1, 1, 66, 65).bfloat16()[..., 1:], 0, one, one),
-        'arrived is torch.int64': lambda: pair(q, k, v, k, v, 0, one.long(), one),
+        'arrival_counter is torch.int64': lambda: pair(q, k, v, k, v, 0, one.long(), one),
         r'dout is torch.bfloat16 \(1, 1, 69, 64\)': lambda: parts(q[:, :, 1:], q, out, lse),
         'lse .*contiguous': lambda: parts(q, q, out, torch.empty(1, 1, 140)[..., ::2]),
         'PartGradients: it needs a Hopper GPU, and head dimension 64, 128':

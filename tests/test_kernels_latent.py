@@ -121,7 +121,7 @@ def test_large_scores_do_not_overflow(monkeypatch):
 
 def test_what_is_left_to_torch():
     given = made((2, 70, 0, 129), 16, torch.float32, length=3)
-    assert names(latent_attention_backend(given[0]).why, 'bfloat16 and float16', 'float32')
+    assert names(latent_attention_backend(given[0]).reason, 'bfloat16 and float16', 'float32')
     for got, want in zip(latent_attention(*given), exact(*given)):
         torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-5)   # float32 sums of some hundred elements
 
@@ -233,7 +233,7 @@ def test_what_is_exported_is_what_is_launched(way, monkeypatch):
         wide = -(-keys//64)
         q, cache = (torch.empty(*o, 576, dtype=torch.bfloat16) for o in ((batch, way.heads), (batch*wide, 64)))
         latent_attention(q, cache, torch.zeros(batch, wide).int(), torch.zeros(batch).int())
-        assert seen == programs.launches(way, batch, keys)[0]
+        assert seen == programs.variant_launches(way, batch, keys)[0]
         seen.clear()
 
 
@@ -285,7 +285,7 @@ def compiled(ask, call, arch, **how):
 def test_compiles_without_spills():
     c = DecodeProblem('bfloat16', 128, 128, 128, 2**14, 128)
     plain, parts = calls.decode_ampere(c, .1, 0, H100)
-    wanted = [(plain, 'sm_80', 2), (calls.merge(c, parts, H100._replace(hopper=False)), 'sm_80', 1)]
+    wanted = [(plain, 'sm_80', 2), (calls.merge_launch(c, parts, H100._replace(hopper=False)), 'sm_80', 1)]
     wanted += [(calls.decode_hopper(o, .1, 0, H100)[0], 'sm_90a', 1) for o in (c, c._replace(rows=64, heads=64))]
     for call, arch, blocks in wanted:
         took = compiled(resources, call, arch, block=call.block[0], shared_bytes=call.shared)

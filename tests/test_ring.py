@@ -98,14 +98,14 @@ def test_float32_is_as_near_as_its_digits():
 
 class Watched(ring.Messages):
     "Messages that have come, for a kernel that would wait for them by itself"
-    def open(self, *tensors, needed_keys=None, parts=1):
+    def open(self, *tensors, needed_keys=None, num_parts=1):
         super().open(*tensors, needed_keys=needed_keys)
-        self.parts = parts
+        self.num_parts = num_parts
 
     def fetch(self, step):
         post, flag = super().fetch(step), torch.ones(1, dtype=torch.int32)
         post.wait()
-        post.parts, post.watch = self.parts, lambda: (flag, flag)
+        post.num_parts, post.watch = self.num_parts, lambda: (flag, flag)
         return post
 
 
@@ -343,9 +343,9 @@ class World:
         monkeypatch.setattr(transport, '_call_driver', lambda name, stream, at, value, how: self.put(
             lambda: True, lambda me=self.me: self.wanted.update({me: value}), stream))
         monkeypatch.setattr(transport.Copies, '_set_flag', lambda c, rank, what, value, stream=None: self.put(
-            lambda: True, lambda me=c.me: self.flags.update({(rank, what, me): value}), stream))
+            lambda: True, lambda me=c.rank: self.flags.update({(rank, what, me): value}), stream))
         monkeypatch.setattr(transport.Copies, '_wait_flag', lambda c, rank, what, value, stream=None: self.put(
-            lambda me=c.me: self.flags.get((me, what, rank), 0) >= value, lambda: None, stream))
+            lambda me=c.rank: self.flags.get((me, what, rank), 0) >= value, lambda: None, stream))
 
     def stream(self, *_, **__):
         self.streams[self.me].append(Queue())
@@ -362,7 +362,7 @@ class World:
         if len(shape) == 2: return types.SimpleNamespace(local=Flags(self.ranks))
         name = self.made[self.me] = self.made.get(self.me, 0) + 1
         of = [self.rooms.setdefault((r, name), [[Cell(), Cell()] for _ in range(2)]) for r in range(self.ranks)]
-        return types.SimpleNamespace(local=of[self.me], by_rank=of)
+        return types.SimpleNamespace(local=of[self.me], buffer_of_rank=of)
 
     def put(self, ready, do, stream=None): (stream or self.current[self.me]).jobs.append((ready, do))
 
@@ -404,24 +404,24 @@ def uses(world, places, want):
 def watches(world, coming, want):
     "A kernel that reads head by head, and waits for each separately"
     (what, source), _ = coming.watch()
-    me, parts = world.me, coming.parts
+    me, parts = world.me, coming.num_parts
     def there(part): return world.flags.get((me, what, source), 0) >= world.wanted[me] - (parts - 1 - part)
-    def look(head): assert [p.heads[head] for p in coming.arriving] == want
+    def look(head): assert [p.heads[head] for p in coming.buffers] == want
     for head in range(4): world.put(lambda part=head*parts//4: there(part), lambda head=head: look(head))
 
 
 def forward_and_backward(world, carrier, call, urgent, parts, watched):
     "What `passes` asks of a carrier, for one rank; `watched`: how many steps a kernel waits for by itself"
-    me, ranks = carrier.me, carrier.ranks
+    me, ranks = carrier.rank, carrier.ranks
     def have(way): return [Cell((o, me, call, way)) for o in 'kv']
     def came(step, way): return [(o, (me - step) % ranks, call, way) for o in 'kv']
-    carrier.open(*have('forward'), parts=parts)
+    carrier.open(*have('forward'), num_parts=parts)
     coming = carrier.fetch(1)
     if watched: watches(world, coming, came(1, 'forward'))
     for step in range(1, ranks):
         if step > watched: coming.wait()
         now, coming = coming, carrier.fetch(step + 1) if step + 1 < ranks else None
-        if step > watched: uses(world, now.arriving, came(step, 'forward'))
+        if step > watched: uses(world, now.buffers, came(step, 'forward'))
     carrier.close()
     carrier.open(*have('backward'))
     coming, going = carrier.fetch(1), None
@@ -429,13 +429,13 @@ def forward_and_backward(world, carrier, call, urgent, parts, watched):
     def home():
         step, post = going
         post.wait()
-        uses(world, post.arriving, [(o, (me + step) % ranks, me, call) for o in ('dk', 'dv')])
+        uses(world, post.buffers, [(o, (me + step) % ranks, me, call) for o in ('dk', 'dv')])
         carrier.release_grads(step)
     with world.on(urgent):
         for step in range(1, ranks):
             coming.wait()
             now, coming = coming, carrier.fetch(step + 1) if step + 1 < ranks else None
-            uses(world, now.arriving, came(step, 'backward'))
+            uses(world, now.buffers, came(step, 'backward'))
             if going: home()
             found = [Cell((o, me, (me - step) % ranks, call)) for o in ('dk', 'dv')]
             going = step, carrier.send_grads(step, found, (2, (1,)))

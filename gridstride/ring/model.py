@@ -52,42 +52,46 @@ def run_tasks(
     for resource in list(queue):
         start_next(resource, 0.0)
     while events:
-        now, _, finished = heapq.heappop(events)
-        is_free[tasks[finished].resource] = True
-        for name in dependents[finished]:
-            pending[name].discard(finished)
+        now, _, finished_task = heapq.heappop(events)
+        is_free[tasks[finished_task].resource] = True
+        for name in dependents[finished_task]:
+            pending[name].discard(finished_task)
             if not pending[name]:
                 queue[tasks[name].resource].append(name)
                 start_next(tasks[name].resource, now)
-        start_next(tasks[finished].resource, now)
-    if blocked := tasks.keys() - times.keys():
-        raise ValueError(f'tasks that wait for each other: {sorted(map(str, blocked))[:4]}')
+        start_next(tasks[finished_task].resource, now)
+    if blocked_tasks := tasks.keys() - times.keys():
+        raise ValueError(f'tasks that depend on each other in a cycle: {sorted(map(str, blocked_tasks))[:4]}')
     return times
 
 
 def _forward_tasks(ranks, compute_time, send_time, overlap):
     "Return the tasks (rank, step, 'attend') and (rank, step, 'send'), which forwards the keys of rank `rank - step`"
     tasks = {}
-    for r in range(ranks):
-        for s in range(ranks):
-            dependencies = [(r, s - 1, 'attend'), ((r - 1) % ranks, s - 1, 'send')] if s else []
-            tasks[r, s, 'attend'] = Task(('gpu', r), compute_time(r, s), tuple(dependencies))
-        for s in range(ranks - 1):
-            right = (r + 1) % ranks
-            dependencies = [((r - 1) % ranks, s - 1, 'send')] if s else []
-            last = s - 1 if overlap else s  # the step after which one of the two buffers for keys is free
-            dependencies += [(rank, last, 'attend') for rank in (r, right) if last >= 0]
-            tasks[r, s, 'send'] = Task(('link', r), send_time(r), tuple(dependencies))
+    for rank in range(ranks):
+        for step in range(ranks):
+            dependencies = [(rank, step - 1, 'attend'), ((rank - 1) % ranks, step - 1, 'send')] if step else []
+            tasks[rank, step, 'attend'] = Task(('gpu', rank), compute_time(rank, step), tuple(dependencies))
+        for step in range(ranks - 1):
+            right_rank = (rank + 1) % ranks
+            dependencies = [((rank - 1) % ranks, step - 1, 'send')] if step else []
+            last_reading_step = step - 1 if overlap else step  # after it, one of the two buffers for keys is free
+            dependencies += [
+                (attending_rank, last_reading_step, 'attend')
+                for attending_rank in (rank, right_rank)
+                if last_reading_step >= 0
+            ]
+            tasks[rank, step, 'send'] = Task(('link', rank), send_time(rank), tuple(dependencies))
     return tasks
 
 
 def _backward_tasks(ranks, compute_time, send_time, overlap):
-    "Return the tasks of the backward pass: half of the work on a rank's own keys is last; owners receive gradients"
-    tasks = _forward_tasks(ranks, lambda r, s: compute_time(r, s) / (1 if s else 2), send_time, overlap)
-    for r in range(ranks):
-        for s in range(1, ranks):
-            tasks[r, s, 'home'] = Task(('link', r), send_time(r), ((r, s, 'attend'),))
-        tasks[r, ranks, 'attend'] = Task(('gpu', r), compute_time(r, 0) / 2, ((r, ranks - 1, 'attend'),))
+    "Return the tasks of the backward pass: owners receive gradients; half of the work on a rank's own keys comes last"
+    tasks = _forward_tasks(ranks, lambda rank, step: compute_time(rank, step) / (1 if step else 2), send_time, overlap)
+    for rank in range(ranks):
+        for step in range(1, ranks):
+            tasks[rank, step, 'send gradients'] = Task(('link', rank), send_time(rank), ((rank, step, 'attend'),))
+        tasks[rank, ranks, 'attend'] = Task(('gpu', rank), compute_time(rank, 0) / 2, ((rank, ranks - 1, 'attend'),))
     return tasks
 
 
@@ -110,7 +114,7 @@ def simulate(
     ranks: int,  # the number of GPUs
     seconds: Callable,  # (a `Piece`, positions per rank) -> seconds that a GPU takes
     link,  # a `Link`, or a function: rank -> the `Link` to its right
-    size: float,  # bytes of the keys and values of a rank
+    size: float,  # bytes of the keys and values of one rank
     causal=True,  # each position attends only to itself and earlier positions
     backward=False,  # simulate the backward pass: `seconds` is its time, and gradients of `size` bytes are sent, too
     overlap=True,  # send keys while a rank computes
@@ -119,19 +123,19 @@ def simulate(
 
     Raises ValueError for an unknown order or a length that cannot be split."""
     check_order(order, length, ranks)
-    part_length, link_of = length // ranks, link if callable(link) else lambda r: link
+    part_length, link_of = length // ranks, link if callable(link) else lambda rank: link
 
-    def compute_time(r, s):
-        p = piece(order, r, (r - s) % ranks, part_length, causal)
-        return seconds(p, part_length) if p else 0.0
+    def compute_time(rank, step):
+        part = piece(order, rank, (rank - step) % ranks, part_length, causal)
+        return seconds(part, part_length) if part else 0.0
 
-    def send_time(r):
-        return link_of(r).latency + size / link_of(r).speed
+    def send_time(rank):
+        return link_of(rank).latency + size / link_of(rank).speed
 
     tasks = (_backward_tasks if backward else _forward_tasks)(ranks, compute_time, send_time, overlap)
     stamps = [[] for _ in range(ranks)]
-    for (r, s, activity), (start, end) in run_tasks(tasks).items():
+    for (rank, step, activity), (start, end) in run_tasks(tasks).items():
         if end > start:
-            stamps[r].append(Stamp('attend' if activity == 'attend' else 'send', s, start, end))
-    ideal = sum(t.seconds for t in tasks.values() if t.resource[0] == 'gpu') / ranks
+            stamps[rank].append(Stamp('attend' if activity == 'attend' else 'send', step, start, end))
+    ideal = sum(task.seconds for task in tasks.values() if task.resource[0] == 'gpu') / ranks
     return Simulated(max(stamp.end for rank_stamps in stamps for stamp in rank_stamps), ideal, stamps)

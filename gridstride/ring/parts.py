@@ -19,39 +19,41 @@ class Kernels(NamedTuple):
     "The functions that compute attention to a part of the keys"
 
     attend: Callable  # (q, k, v, causal, scale) -> out, lse
-    gradients: Callable  # (dout, q, k, v, out, lse, causal, scale, into=None) -> dq, dk, dv; into: output tensors
-    onto: Callable = None  # (out, lse, first, q, k, v, causal, scale, fresh): attends, and merges into out and lse
-    pair: Callable = None  # `attentions.attention_pair`: attends to two parts of the keys -> out, lse
+    # (dout, q, k, v, out, lse, causal, scale, outputs=None) -> dq, dk, dv, written to the tensors `outputs`
+    gradients: Callable
+    # (out, lse, first, q, k, v, causal, scale, overwrite): attends, and merges the result into out and lse
+    attend_and_merge: Callable = None
+    attend_pair: Callable = None  # `attentions.attention_pair`: attends to two parts of the keys -> out, lse
     part_gradients: Callable = None  # (dout, q, out, lse, scale) -> an accumulator like `attentions.PartGradients`
 
 
 def _scores(q, k, causal, scale):
     "Return the matrix of scores S = scale * q @ k^T, in float32 or float64"
-    q, k = (x if x.dtype in _SCORE_DTYPES else x.float() for x in (q, k))
-    s = q @ k.mT * scale
-    return s.masked_fill(torch.ones_like(s, dtype=torch.bool).triu(1), -math.inf) if causal else s
+    q, k = (tensor if tensor.dtype in _SCORE_DTYPES else tensor.float() for tensor in (q, k))
+    scores = q @ k.mT * scale
+    return scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -math.inf) if causal else scores
 
 
 def _attend(q, k, v, causal, scale):
     "Compute out and lse; the matrix of scores is stored in memory"
-    s = _scores(q, k, causal, scale)
-    lse = s.logsumexp(-1)
-    return ((s - lse[..., None]).exp() @ v.to(s.dtype)).to(q.dtype), lse
+    scores = _scores(q, k, causal, scale)
+    lse = scores.logsumexp(-1)
+    return ((scores - lse[..., None]).exp() @ v.to(scores.dtype)).to(q.dtype), lse
 
 
-def _write_grads(grads, into):
-    "Return the gradients, copied to the tensors `into` unless these are None"
-    return grads if into is None else tuple(destination.copy_(x) for destination, x in zip(into, grads))
+def _write_grads(grads, outputs):
+    "Return the gradients, copied to the tensors `outputs` unless these are None"
+    return grads if outputs is None else tuple(output.copy_(grad) for output, grad in zip(outputs, grads))
 
 
-def _gradients(dout, q, k, v, out, lse, causal, scale, into=None):
+def _gradients(dout, q, k, v, out, lse, causal, scale, outputs=None):
     "Compute dq, dk and dv; the matrix of scores is stored in memory"
-    s = _scores(q, k, causal, scale)
-    p, g = (s - lse[..., None]).exp(), dout.to(s.dtype)
-    delta = (g * out.to(s.dtype)).sum(-1, keepdim=True)
-    ds = p * (g @ v.mT.to(s.dtype) - delta) * scale
-    grads = ds @ k.to(s.dtype), ds.mT @ q.to(s.dtype), p.mT @ g
-    return _write_grads([x.to(q.dtype) for x in grads], into)
+    scores = _scores(q, k, causal, scale)
+    probabilities, dout = (scores - lse[..., None]).exp(), dout.to(scores.dtype)
+    delta = (dout * out.to(scores.dtype)).sum(-1, keepdim=True)
+    dscores = probabilities * (dout @ v.mT.to(scores.dtype) - delta) * scale
+    grads = dscores @ k.to(scores.dtype), dscores.mT @ q.to(scores.dtype), probabilities.mT @ dout
+    return _write_grads([grad.to(q.dtype) for grad in grads], outputs)
 
 
 plain = Kernels(_attend, _gradients)  # stores the matrix of scores; for any type and device
@@ -64,7 +66,7 @@ def _attend_ours(q, k, v, causal, scale):
 ours = Kernels(  # `kernels.attention`
     _attend_ours,
     attentions.attention_gradients,
-    attentions.attention_onto,
+    attentions.attend_and_merge,
     attentions.attention_pair,
     attentions.PartGradients,
 )
@@ -77,7 +79,7 @@ def _attend_cudnn(q, k, v, causal, scale):
     return out, lse.reshape(q.shape[:3])
 
 
-def _gradients_cudnn(dout, q, k, v, out, lse, causal, scale, into=None):
+def _gradients_cudnn(dout, q, k, v, out, lse, causal, scale, outputs=None):
     rng_state = torch.zeros((), dtype=torch.int64, device=q.device)  # of dropout, which is not used
     lse = lse[..., None].contiguous()
     grads = torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
@@ -98,7 +100,7 @@ def _gradients_cudnn(dout, q, k, v, out, lse, causal, scale, into=None):
         causal,
         scale=scale,
     )
-    return _write_grads(grads, into)
+    return _write_grads(grads, outputs)
 
 
 cudnn = Kernels(_attend_cudnn, _gradients_cudnn)  # torch's operators of cuDNN
@@ -124,16 +126,16 @@ def slowed(
     So processes that share the cores of a laptop behave as if each had a slower GPU of its own."""
 
     def slow_down(function, q_position, cost_factor):
-        def call(*args, **kwargs):
+        def timed_function(*args, **kwargs):
             end = time.perf_counter()
             q, k, causal = args[q_position], args[q_position + 1], args[-2]
-            scores = q.shape[2] * (q.shape[2] + 1) / 2 if causal else q.shape[2] * k.shape[2]
-            end += cost_factor * seconds * scores * q.shape[0] * q.shape[1] / 1e6
+            num_scores = q.shape[2] * (q.shape[2] + 1) / 2 if causal else q.shape[2] * k.shape[2]
+            end += cost_factor * seconds * num_scores * q.shape[0] * q.shape[1] / 1e6
             result = function(*args, **kwargs)
             time.sleep(max(0, end - time.perf_counter()))
             return result
 
-        return call
+        return timed_function
 
     # the backward pass has five matrix products, the forward pass two
     return Kernels(slow_down(kernels.attend, 0, 1), slow_down(kernels.gradients, 1, 2.5))

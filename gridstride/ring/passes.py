@@ -25,17 +25,19 @@ _HEAD_GROUPS = 4
 
 
 def _no_stamp(activity, step):
-    "Record nothing"
+    "Replace `Stamps`: record nothing"
     return nullcontext()
 
 
 def _check_operands(q, k, v, order, ranks):
     "Raise TypeError or ValueError unless q, k and v match, and the order fits the length"
-    for name, x in dict(q=q, k=k, v=v).items():
-        if not isinstance(x, torch.Tensor):
-            raise TypeError(f'ring: {name} is a {type(x).__name__}; expected a torch tensor')
-    if q.dim() != 4 or any((x.shape, x.dtype, x.device) != (q.shape, q.dtype, q.device) for x in (k, v)):
-        actual = ', '.join(f'{tuple(x.shape)} {x.dtype} on {x.device}' for x in (q, k, v))
+    for name, tensor in dict(q=q, k=k, v=v).items():
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f'ring: {name} is a {type(tensor).__name__}; expected a torch tensor')
+    if q.dim() != 4 or any(
+        (tensor.shape, tensor.dtype, tensor.device) != (q.shape, q.dtype, q.device) for tensor in (k, v)
+    ):
+        actual = ', '.join(f'{tuple(tensor.shape)} {tensor.dtype} on {tensor.device}' for tensor in (q, k, v))
         raise ValueError(
             f'ring: q, k and v must have the same shape [batch, heads, rows, dim], type and device; got {actual}'
         )
@@ -53,20 +55,20 @@ class _RingCall:
     def __init__(self, order, causal, scale, kernels, carrier, stamp):
         self.order, self.causal, self.scale, self.kernels = order, causal, scale, kernels
         self.carrier, self.stamp = carrier, stamp
-        self.me, self.ranks = rank_and_ranks()
+        self.rank, self.ranks = rank_and_ranks()
 
     def piece(self, step, x):
         "Return the `Piece` that this rank computes in a step, or None"
-        return piece(self.order, self.me, (self.me - step) % self.ranks, x.shape[2], self.causal)
+        return piece(self.order, self.rank, (self.rank - step) % self.ranks, x.shape[2], self.causal)
 
     def needed_keys(self, step, x):
-        "Return the slice of this rank's keys that rank `me + step` attends to; None if there is none"
-        p = piece(self.order, (self.me + step) % self.ranks, self.me, x.shape[2], self.causal)
-        return p and p.keys
+        "Return the slice of this rank's keys that rank `rank + step` attends to; None if there is none"
+        part = piece(self.order, (self.rank + step) % self.ranks, self.rank, x.shape[2], self.causal)
+        return part and part.keys
 
-    def open(self, k, v, parts=1):
+    def open(self, k, v, num_parts=1):
         "Pass this rank's keys and values to the carrier, and the slice of them that each other rank reads"
-        self.carrier.open(k, v, needed_keys=lambda step: self.needed_keys(step, k) or slice(0), parts=parts)
+        self.carrier.open(k, v, needed_keys=lambda step: self.needed_keys(step, k) or slice(0), num_parts=num_parts)
 
     def is_last(self, step):
         "Return whether this is the last step, in which nothing is fetched"
@@ -77,48 +79,49 @@ def _attend_own_keys(call, q, k, v):
     "Return out and lse of attention to this rank's own keys, in the dtype of partial results"
     sum_dtype, options = _sum_dtype(q, call.ranks), (call.causal, call.scale)
     with call.stamp('attend', 0):
-        if not call.kernels.onto:
+        if not call.kernels.attend_and_merge:
             out, lse = call.kernels.attend(q, k, v, *options)
             return out.to(sum_dtype).contiguous(), lse
         out = torch.empty(q.shape, dtype=sum_dtype, device=q.device)
         lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-        call.kernels.onto(out, lse, 0, q, k, v, *options, True)
+        call.kernels.attend_and_merge(out, lse, 0, q, k, v, *options, True)
         return out, lse
 
 
 def _attend_other_keys(call, step, out, lse, q, k, v):
     "Attend to the keys of another rank, which arrive in `step`, and merge the result into out and lse"
-    p = call.piece(step, q)
-    if p is None:
+    part = call.piece(step, q)
+    if part is None:
         return
-    first_row, operands = p.rows.start or 0, (q[:, :, p.rows], k[:, :, p.keys], v[:, :, p.keys], p.causal, call.scale)
+    first_row = part.rows.start or 0
+    operands = q[:, :, part.rows], k[:, :, part.keys], v[:, :, part.keys], part.causal, call.scale
     with call.stamp('attend', step):
-        if call.kernels.onto:
-            return call.kernels.onto(out, lse, first_row, *operands, False)
-        part = call.kernels.attend(*operands)
+        if call.kernels.attend_and_merge:
+            return call.kernels.attend_and_merge(out, lse, first_row, *operands, False)
+        partial_result = call.kernels.attend(*operands)
     with call.stamp('merge', step):
-        merge(out, lse, *part, first_row)
+        merge(out, lse, *partial_result, first_row)
 
 
-def _attend_first(call, incoming, q, k, v):
+def _attend_first_keys(call, incoming, q, k, v):
     """Attend to this rank's own keys and, if a kernel can wait for keys itself, to those of step 1.
 
     Return (out, lse, number of steps computed)."""
-    p = call.piece(1, q) if call.kernels.pair and hasattr(incoming, 'watch') else None
-    if p is None or p.causal:
+    part = call.piece(1, q) if call.kernels.attend_pair and hasattr(incoming, 'watch') else None
+    if part is None or part.causal:
         return *_attend_own_keys(call, q, k, v), 1
-    other_keys = [x[:, :, p.keys] for x in incoming.arriving]
+    other_keys = [tensor[:, :, part.keys] for tensor in incoming.buffers]
     is_out_float32 = _sum_dtype(q, call.ranks) != q.dtype
     with call.stamp('attend', 0):
-        options = p.rows.start or 0, *incoming.watch(), call.causal, call.scale, is_out_float32, incoming.parts
-        return *call.kernels.pair(q, k, v, *other_keys, *options), 2
+        options = part.rows.start or 0, *incoming.watch(), call.causal, call.scale, is_out_float32, incoming.num_parts
+        return *call.kernels.attend_pair(q, k, v, *other_keys, *options), 2
 
 
 def _forward(call, q, k, v):
     "Compute out and lse of this rank's rows; all ranks call it"
-    call.open(k, v, _HEAD_GROUPS if call.kernels.pair else 1)
+    call.open(k, v, _HEAD_GROUPS if call.kernels.attend_pair else 1)
     incoming = call.carrier.fetch(1) if call.ranks > 1 else None
-    out, lse, num_computed = _attend_first(call, incoming, q, k, v)
+    out, lse, num_computed = _attend_first_keys(call, incoming, q, k, v)
     for step in range(1, call.ranks):
         if step >= num_computed:  # otherwise the kernel has waited for these keys
             with call.stamp('wait', step - 1):
@@ -132,9 +135,9 @@ def _forward(call, q, k, v):
 
 def _add_key_grads(sums, keys, grads):
     "Add gradients to a slice of the keys of tensors [batch, heads, keys, dim], in one launch if possible"
-    sums, grads = [x[:, :, keys] for x in sums], list(grads)
+    sums, grads = [tensor[:, :, keys] for tensor in sums], list(grads)
     if keys != slice(None) and sums[0].dtype == grads[0].dtype:  # one launch adds contiguous tensors of the same dtype
-        sums, grads = ([head for x in tensors for batch in x for head in batch] for tensors in (sums, grads))
+        sums, grads = ([head for tensor in tensors for batch in tensor for head in batch] for tensors in (sums, grads))
     torch._foreach_add_(sums, grads)
 
 
@@ -151,26 +154,26 @@ class _Grads:
         self.writes_directly = call.ranks <= 2 and sum_dtype == q.dtype
         self.pending_dq = []  # (rows, dq), to add at the end
         allocate = torch.empty_like if self.writes_directly else torch.zeros_like
-        self.sums = [allocate(x, dtype=sum_dtype, memory_format=torch.contiguous_format) for x in (q, k, v)]
+        self.sums = [allocate(tensor, dtype=sum_dtype, memory_format=torch.contiguous_format) for tensor in (q, k, v)]
 
-    def _part_grads(self, step, p, k, v, heads, into=None):
-        "Compute dq, dk and dv of a `Piece` for a slice of the heads, into the tensors `into` if they are passed"
-        dout, q, out, lse = (x[:, heads, p.rows] for x in self.rows)
-        k, v = (x[:, heads, p.keys] for x in (k, v))
+    def _part_grads(self, step, part, k, v, heads, outputs=None):
+        "Compute dq, dk and dv of a `Piece` for a slice of the heads, into the tensors `outputs` if these are passed"
+        dout, q, out, lse = (tensor[:, heads, part.rows] for tensor in self.rows)
+        k, v = (tensor[:, heads, part.keys] for tensor in (k, v))
         with self.ring_call.stamp('gradients', step):
-            options = p.causal, self.ring_call.scale
-            return self.ring_call.kernels.gradients(dout, q, k, v, out, lse.contiguous(), *options, into=into)
+            options = part.causal, self.ring_call.scale
+            return self.ring_call.kernels.gradients(dout, q, k, v, out, lse.contiguous(), *options, outputs=outputs)
 
     def add_other_keys(self, step, k, v):
         "Add the contribution of a step's keys to dq; return (dk, dv) of these keys, or () if no row attends to them"
-        p = self.ring_call.piece(step, k)
-        if p is None:
+        part = self.ring_call.piece(step, k)
+        if part is None:
             return ()
-        dq, dk, dv = self._part_grads(step, p, k, v, slice(None))
+        dq, dk, dv = self._part_grads(step, part, k, v, slice(None))
         if self.writes_directly:
-            self.pending_dq.append((p.rows, dq))
+            self.pending_dq.append((part.rows, dq))
         else:
-            self.sums[0][:, :, p.rows] += dq
+            self.sums[0][:, :, part.rows] += dq
         return dk, dv
 
     def start_own_keys(self):
@@ -189,12 +192,12 @@ class _Grads:
     def _own_key_grads(self, heads):
         "Compute the gradients for this rank's own keys, for a slice of the heads"
         if heads.stop:
-            views = [x[:, heads] for x in self.sums]
+            views = [tensor[:, heads] for tensor in self.sums]
             own_piece = self.ring_call.piece(0, self.own_keys[0])
             grads = self._part_grads(0, own_piece, *self.own_keys, heads, views if self.writes_directly else None)
             if not self.writes_directly:
-                for view, x in zip(views, grads):
-                    view += x
+                for view, grad in zip(views, grads):
+                    view += grad
 
     def add_received(self, keys, grads):
         "Add gradients that another rank has computed for a slice of this rank's keys and values"
@@ -230,7 +233,7 @@ class _AccumulatedGrads:
         "Return whether these kernels support all pieces of this rank"
         accumulator = call.kernels.part_gradients
         pieces = [call.piece(step, q) for step in range(call.ranks)]
-        return accumulator is not None and all(accumulator.fits(p.rows.start or 0) for p in pieces if p)
+        return accumulator is not None and all(accumulator.fits(part.rows.start or 0) for part in pieces if part)
 
     def start_own_keys(self):
         if self.stream:
@@ -246,21 +249,23 @@ class _AccumulatedGrads:
             torch.cuda.current_stream().wait_stream(self.stream)
 
     def add_other_keys(self, step, k, v):
-        p = self.ring_call.piece(step, k)
-        if p is None:
+        part = self.ring_call.piece(step, k)
+        if part is None:
             return ()
         with self.ring_call.stamp('gradients', step):
-            return self.parts.add(k[:, :, p.keys], v[:, :, p.keys], p.rows.start or 0, p.causal)
+            return self.parts.add(k[:, :, part.keys], v[:, :, part.keys], part.rows.start or 0, part.causal)
 
     def add_received(self, keys, grads):
         if self.received is None and self.ring_call.ranks > 2:
-            self.received = [torch.zeros(x.shape, dtype=torch.float32, device=x.device) for x in self.own_keys]
+            self.received = [
+                torch.zeros(tensor.shape, dtype=torch.float32, device=tensor.device) for tensor in self.own_keys
+            ]
         _add_key_grads(self.received or self.sums, keys, grads)
 
     def result(self):
         if self.received:
-            for x, total in zip(self.received, self.sums):
-                torch.add(x, total, out=total)
+            for received_sum, own_sum in zip(self.received, self.sums):
+                torch.add(received_sum, own_sum, out=own_sum)
         return self.parts.dq(), *self.sums
 
 
@@ -283,7 +288,7 @@ def _backward(call, dout, q, k, v, out, lse):
     grads.finish_own_keys()
     _recv_grads(call, grads, outgoing)
     call.carrier.close()
-    return [x.to(q.dtype) for x in grads.result()]
+    return [grad.to(q.dtype) for grad in grads.result()]
 
 
 def _send_grads(call, step, k, key_grads):
@@ -298,9 +303,9 @@ def _recv_grads(call, grads, in_flight):
     if in_flight:
         step, messages, keys = in_flight
         with call.stamp('wait', step):
-            arrived = messages.wait()
+            received_grads = messages.wait()
         if keys:
-            grads.add_received(keys, arrived)
+            grads.add_received(keys, received_grads)
         call.carrier.release_grads(step)
 
 
@@ -338,7 +343,7 @@ def attention(
     All ranks call it, each with its part. Keys and values travel around the ring while the ranks compute; in the
     backward pass gradients are sent to their owners, too. Raises TypeError or ValueError for unsupported operands.
 
-    After Liu, Zaharia and Abbeel, Ring Attention (2023), and Brandon and others, Striped Attention (2023)."""
+    Sources: Liu, Zaharia and Abbeel, Ring Attention (2023); Brandon and others, Striped Attention (2023)."""
     carrier = carrier or Messages()
     if isinstance(carrier, type) or not hasattr(carrier, 'fetch'):
         raise TypeError(f'ring: carrier is {carrier!r}; expected an instance, such as carrier=ring.Copies()')
@@ -364,13 +369,13 @@ def gathered_attention(
     stamp, scale = stamp or _no_stamp, q.shape[-1] ** -0.5 if scale is None else float(scale)
     call = _RingCall(order, causal, scale, kernels or kernels_for(q, k, v), None, stamp)
     with stamp('wait', 0):
-        gathered = []
-        for x in (k, v):
-            x = x.contiguous()
-            gathered.append([torch.empty_like(x) for _ in range(call.ranks)])
-            dist.all_gather(gathered[-1], x)
-    out, lse = _attend_own_keys(call, q, gathered[0][call.me], gathered[1][call.me])
+        all_keys_and_values = []
+        for tensor in (k, v):
+            tensor = tensor.contiguous()
+            all_keys_and_values.append([torch.empty_like(tensor) for _ in range(call.ranks)])
+            dist.all_gather(all_keys_and_values[-1], tensor)
+    out, lse = _attend_own_keys(call, q, all_keys_and_values[0][call.rank], all_keys_and_values[1][call.rank])
     for step in range(1, call.ranks):
-        source = (call.me - step) % call.ranks
-        _attend_other_keys(call, step, out, lse, q, gathered[0][source], gathered[1][source])
+        source = (call.rank - step) % call.ranks
+        _attend_other_keys(call, step, out, lse, q, all_keys_and_values[0][source], all_keys_and_values[1][source])
     return out.to(q.dtype)

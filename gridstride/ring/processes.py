@@ -1,5 +1,5 @@
 """Start processes from a notebook as the ranks of a `torch.distributed` group on this machine. If a rank fails, the
-error says where all ranks were, and all processes are terminated.
+error reports where all ranks were, and all processes are terminated.
 
 Each rank is a process with a pipe to the parent. A thread of the rank answers the parent's question 'where' with the
 line that the rank executes, even if the rank hangs. When a rank reports an error, dies or times out, the parent asks
@@ -43,11 +43,11 @@ class RankError(RuntimeError):
     def __init__(
         self,
         rank,  # the root cause
-        why,  # the failure of this rank
+        reason,  # the failure of this rank
         others,  # {rank: its location or error}
     ):
-        self.rank, self.why, self.others = rank, why, others
-        lines = [f'rank {rank} {why}', *(f'rank {r} {text}' for r, text in sorted(others.items()))]
+        self.rank, self.reason, self.others = rank, reason, others
+        lines = [f'rank {rank} {reason}', *(f'rank {other} {text}' for other, text in sorted(others.items()))]
         super().__init__('\n  '.join(lines) + '\nAll ranks were ended; none is left.')
 
     def _render_traceback_(self):
@@ -83,16 +83,16 @@ _wait_stack = []  # descriptions of what this rank waits for, the innermost last
 
 @contextmanager
 def waiting(
-    awaited,  # a description: 'the keys of rank 1'
+    description,  # of what the rank waits for: 'the keys of rank 1'
     patience,  # the timeout, in seconds
 ):
     "Record what this rank waits for in a `with` block, for the parent's questions; raise gloo's errors as `PeerError`"
-    _wait_stack.append(awaited)
+    _wait_stack.append(description)
     try:
         yield
     except RuntimeError as e:
-        why = f'not within {patience:g} s' if 'Timed out' in str(e) else 'a connection is lost'
-        raise PeerError(f'timed out waiting for {awaited}: {why}') from None
+        reason = f'not within {patience:g} s' if 'Timed out' in str(e) else 'a connection is lost'
+        raise PeerError(f'timed out waiting for {description}: {reason}') from None
     finally:
         _wait_stack.pop()
 
@@ -112,15 +112,15 @@ def _describe_gloo_error(message):
     return 'lost its connection to another rank' if 'by peer' in message else None
 
 
-def _error_text(e):
+def _error_text(error):
     "Describe an exception of a rank and the line that raised it"
-    message = (str(e).splitlines() or [''])[0]
+    message = (str(error).splitlines() or [''])[0]
     description = (
         message
-        if isinstance(e, PeerError)
-        else _describe_gloo_error(message) or f'raised {type(e).__name__}: {message}'
+        if isinstance(error, PeerError)
+        else _describe_gloo_error(message) or f'raised {type(error).__name__}: {message}'
     )
-    return f'{description}\n    in {_last_line(traceback.extract_tb(e.__traceback__))}'
+    return f'{description}\n    in {_last_line(traceback.extract_tb(error.__traceback__))}'
 
 
 def _location(thread):
@@ -190,20 +190,20 @@ class _Pickler(cloudpickle.Pickler):
         return (marshal.loads, (marshal.dumps(obj),)) if isinstance(obj, CodeType) else super().reducer_override(obj)
 
 
-def _pickle(obj):
+def _pickle(value):
     with BytesIO() as file:
-        _Pickler(file).dump(obj)
+        _Pickler(file).dump(value)
         return file.getvalue()
 
 
 def _source_of(fn):
     "Return the entry of `linecache` for the file of a function, so that ranks can quote lines of a notebook"
-    name = getattr(getattr(fn, '__code__', None), 'co_filename', '')
-    lines = linecache.getlines(name)
-    return {name: (sum(map(len, lines)), None, lines, name)} if lines else {}
+    file_name = getattr(getattr(fn, '__code__', None), 'co_filename', '')
+    lines = linecache.getlines(file_name)
+    return {file_name: (sum(map(len, lines)), None, lines, file_name)} if lines else {}
 
 
-def _context():
+def _process_context():
     "Return a context that starts processes by forking a server that has imported torch, else as new interpreters"
     if 'forkserver' not in get_all_start_methods():
         return get_context('spawn')
@@ -226,7 +226,7 @@ def _without_main_program():
         sys.modules['__main__'] = main
 
 
-def _start(context, rank, *args):
+def _start_rank(context, rank, *args):
     "Start the process of a rank"
     parent_end, child_end = context.Pipe()
     process = context.Process(target=_rank_main, args=(rank, *args, child_end), daemon=True, name=f'rank {rank}')
@@ -259,54 +259,57 @@ def _print_output(rank, text):
         print(f'rank {rank}: {line}')
 
 
-def _ask_where(processes, finished, settle):
+def _ask_where(processes, finished, settle_seconds):
     "Ask the ranks that have not finished where they are; return {rank: its location, or the error that it reports}"
     reports = {}
     pending = {child.rank: child for child in processes if child.rank not in finished}
     for child in pending.values():
         with suppress(OSError):
             child.pipe.send('where')
-    begin = time.monotonic()
-    while (
-        pending
-        and (remaining := begin + (settle if set(reports) >= set(pending) else _GRACE_SECONDS) - time.monotonic()) > 0
-    ):
+    start = time.monotonic()
+    while pending:
+        deadline = start + (settle_seconds if set(reports) >= set(pending) else _GRACE_SECONDS)
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            break
         for pipe in connection.wait([child.pipe for child in pending.values()], remaining):
             child = next(child for child in pending.values() if child.pipe is pipe)
             kind, value, _ = _receive(child)
             reports[child.rank] = 'had finished' if kind == 'result' else value
             if kind != 'where':
                 del pending[child.rank]
-    return reports | {r: 'gave no answer' for r in pending if r not in reports}
+    return reports | {rank: 'gave no answer' for rank in pending if rank not in reports}
 
 
 def _cause_priority(text):
     "Return the priority of a report as the root cause: the lower, the less likely it is an effect of another failure"
-    order = 'died', 'raised', 'did not finish', 'gave no answer', 'was in', 'was waiting'
-    return next((i for i, start in enumerate(order) if text.startswith(start)), len(order))
+    prefixes = 'died', 'raised', 'did not finish', 'gave no answer', 'was in', 'was waiting'
+    return next((i for i, prefix in enumerate(prefixes) if text.startswith(prefix)), len(prefixes))
 
 
-def _failure(processes, finished, rank, why):
+def _find_root_cause(processes, finished, rank, reason):
     "Return the `RankError` for a failure of `rank`; the root cause may be another rank, for which `rank` waited"
-    timed_out = why.startswith('did not finish')
+    timed_out = reason.startswith('did not finish')
     others = _ask_where(
         processes,
         finished if timed_out else {*finished, rank},
-        _GRACE_SECONDS if why.startswith('died') else _SETTLE_SECONDS,
+        _GRACE_SECONDS if reason.startswith('died') else _SETTLE_SECONDS,
     )
-    reports = {**{r: 'had finished' for r in finished}, **others}
-    reports[rank] = f'{why}: it {reports[rank]}' if timed_out else why
-    root_cause = min(reports, key=lambda r: (_cause_priority(reports[r]), r != rank, r))
+    reports = {**{other_rank: 'had finished' for other_rank in finished}, **others}
+    reports[rank] = f'{reason}: it {reports[rank]}' if timed_out else reason
+    root_cause = min(
+        reports, key=lambda other_rank: (_cause_priority(reports[other_rank]), other_rank != rank, other_rank)
+    )
     return RankError(root_cause, reports.pop(root_cause), reports)
 
 
-def _collect(processes, patience):
+def _collect_results(processes, patience):
     "Return the results of all ranks. Raises RankError as soon as a rank fails, or if the last ranks time out"
     results, deadline = {}, None
     while pending := [child for child in processes if child.rank not in results]:
         remaining = None if deadline is None else max(0, deadline - time.monotonic())
         if not connection.wait([child.pipe for child in pending], remaining):
-            raise _failure(
+            raise _find_root_cause(
                 processes, results, pending[0].rank, f'did not finish within {patience:g} s of the first rank that did'
             )
         for child in pending:
@@ -315,12 +318,12 @@ def _collect(processes, patience):
             if kind == 'result':
                 results[child.rank], deadline = cloudpickle.loads(value), deadline or time.monotonic() + patience
             elif kind:
-                raise _failure(processes, results, child.rank, value)
+                raise _find_root_cause(processes, results, child.rank, value)
     return [results[child.rank] for child in processes]
 
 
-def _end_all(processes):
-    "End all processes, by force if necessary"
+def _end_processes(processes):
+    "End all processes; kill those that do not end by themselves"
     for child in processes:
         with suppress(OSError):
             child.pipe.send('end')
@@ -347,8 +350,8 @@ def launch(
 
         ring.launch(lambda rank: rank * rank, 4)  # [0, 1, 4, 9]
 
-    The output of the ranks is printed here. If a rank raises, dies or hangs, all ranks are ended, and `RankError` says
-    which rank failed, why, and what the others were waiting for. An interrupt also ends all ranks."""
+    The output of the ranks is printed here. If a rank raises, dies or hangs, all ranks are ended; `RankError` reports
+    which rank failed, the reason, and what the others were waiting for. An interrupt also ends all ranks."""
     if not callable(fn):
         raise TypeError(f'launch: fn is {fn!r}; expected a function of the rank: launch(fn, ranks)')
     if not isinstance(ranks, int) or ranks < 1:
@@ -358,10 +361,10 @@ def launch(
         raise ValueError(f"launch: {ranks} ranks need as many GPUs for 'nccl'; pass backend='gloo', or fewer ranks")
     payload = _pickle((fn, args, kwargs, _source_of(fn)))
     store = dist.TCPStore(_HOST, 0, is_master=True, wait_for_workers=False)
-    context, processes = _context(), []
+    context, processes = _process_context(), []
     try:
         for rank in range(ranks):
-            processes.append(_start(context, rank, ranks, store.port, backend, patience, threads, payload))
-        return _collect(processes, patience)
+            processes.append(_start_rank(context, rank, ranks, store.port, backend, patience, threads, payload))
+        return _collect_results(processes, patience)
     finally:
-        _end_all(processes)
+        _end_processes(processes)

@@ -23,7 +23,7 @@ def check_order(order, length, ranks):
     if not isinstance(ranks, int) or ranks < 1:
         raise ValueError(f'ring: ranks is {ranks!r}; expected an integer of at least 1')
     if order not in ORDERS:
-        raise ValueError(f'ring: order is {order!r}; it must be one of {", ".join(map(repr, ORDERS))}')
+        raise ValueError(f'ring: order must be one of {", ".join(map(repr, ORDERS))}; got {order!r}')
     parts = 2 * ranks if order == 'zigzag' else ranks
     if length % parts or length < parts:
         raise ValueError(
@@ -58,7 +58,7 @@ def positions(
 
 
 def split(
-    x,  # a tensor with the whole sequence
+    sequence,  # a tensor with the whole sequence
     order: str,  # as for `positions`
     ranks: int,  # the number of ranks
     dim=-2,  # axis of the sequence
@@ -67,7 +67,10 @@ def split(
 
     >>> [x.tolist() for x in split(torch.arange(4), 'striped', 2, 0)]
     [[0, 2], [1, 3]]"""
-    return [x.index_select(dim, positions(order, x.shape[dim], ranks, r).to(x.device)) for r in range(ranks)]
+    return [
+        sequence.index_select(dim, positions(order, sequence.shape[dim], ranks, rank).to(sequence.device))
+        for rank in range(ranks)
+    ]
 
 
 def join(
@@ -76,15 +79,15 @@ def join(
     dim=-2,  # axis of the sequence
 ):  # a tensor with the whole sequence
     "Return the sequence from the parts of all ranks: the inverse of `split`"
-    x, ranks = torch.cat(list(parts), dim), len(parts)
-    index = torch.cat([positions(order, x.shape[dim], ranks, r) for r in range(ranks)]).to(x.device)
-    return torch.empty_like(x).index_copy_(dim, index, x)
+    shuffled, ranks = torch.cat(list(parts), dim), len(parts)
+    index = torch.cat([positions(order, shuffled.shape[dim], ranks, rank) for rank in range(ranks)]).to(shuffled.device)
+    return torch.empty_like(shuffled).index_copy_(dim, index, shuffled)
 
 
 def piece(
     order: str,  # as for `positions`
-    mine: int,  # rank with the rows
-    other: int,  # rank with the keys
+    query_rank: int,  # rank with the rows
+    key_rank: int,  # rank with the keys
     length: int,  # positions per rank
     causal: bool,  # each position attends only to itself and earlier positions
 ):  # a `Piece`, or None if no row attends to any of the keys
@@ -92,14 +95,14 @@ def piece(
 
     >>> piece('contiguous', 0, 1, 4, causal=True) is None
     True"""
-    if not causal or mine == other:
+    if not causal or query_rank == key_rank:
         return Piece(_ALL, _ALL, causal)
     if order == 'contiguous':
-        return Piece(_ALL, _ALL, False) if other < mine else None
+        return Piece(_ALL, _ALL, False) if key_rank < query_rank else None
     if order == 'zigzag':
         half = length // 2
-        return Piece(_ALL, slice(half), False) if other < mine else Piece(slice(half, None), _ALL, False)
-    if other < mine:
+        return Piece(_ALL, slice(half), False) if key_rank < query_rank else Piece(slice(half, None), _ALL, False)
+    if key_rank < query_rank:
         return Piece(_ALL, _ALL, True)
     return Piece(slice(1, None), slice(-1), True) if length > 1 else None
 
@@ -114,5 +117,5 @@ def scores_of(
     10"""
     if part is None:
         return 0
-    rows, keys = (len(range(*s.indices(length))) for s in (part.rows, part.keys))
+    rows, keys = (len(range(*index_slice.indices(length))) for index_slice in (part.rows, part.keys))
     return rows * (rows + 1) // 2 if part.causal else rows * keys

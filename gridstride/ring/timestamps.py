@@ -30,11 +30,11 @@ class Stamps:
 
     def __init__(self):
         self.on_gpu = dist.get_backend() == 'nccl'
-        self.recorded = []  # (activity, step, start, end)
+        self.activities = []  # (activity, step, start, end)
         dist.barrier()
         if self.on_gpu:
             torch.cuda.synchronize()
-        self.begin = self._now()
+        self.start = self._now()
 
     def _now(self):
         "Return the time on the CPU, or on a GPU an event that is recorded now"
@@ -49,11 +49,11 @@ class Stamps:
         "Record the activity of a `with` block"
         start = self._now()
         yield
-        self.recorded.append((activity, step, start, self._now()))
+        self.activities.append((activity, step, start, self._now()))
 
-    def _seconds(self, t):
+    def _seconds(self, time_or_event):
         "Return the seconds from the start to a time that `_now` has returned"
-        return self.begin.elapsed_time(t) / 1e3 if self.on_gpu else t - self.begin
+        return self.start.elapsed_time(time_or_event) / 1e3 if self.on_gpu else time_or_event - self.start
 
     def read(self) -> list:  # of `Stamp`
         "Wait for all work on the GPU, and return the recorded activities"
@@ -61,7 +61,7 @@ class Stamps:
             torch.cuda.synchronize()
         return [
             Stamp(activity, step, self._seconds(start), self._seconds(end))
-            for activity, step, start, end in self.recorded
+            for activity, step, start, end in self.activities
         ]
 
 
@@ -87,8 +87,8 @@ def draw_timeline(
 ):  # an SVG picture
     "Draw one row per rank: computation is coloured, with its step, and waiting is grey; a second row shows messages"
     rows = []
-    for r, rank_stamps in enumerate(map(list, stamps)):
-        rows.append(Row(f'rank {r}', _boxes(rank_stamps, False)))
+    for rank, rank_stamps in enumerate(map(list, stamps)):
+        rows.append(Row(f'rank {rank}', _boxes(rank_stamps, False)))
         if sends := _boxes(rank_stamps, True):
             rows.append(Row('sends', sends))
     return strip(rows, title=title, start=0, end=end)
@@ -100,8 +100,12 @@ def timeline(
 ) -> Picture:
     "Draw the timeline of one run, or of several runs to compare"
     runs = stamps if isinstance(stamps, dict) else {'': stamps}
-    end = max(stamp.end for ranks in runs.values() for rank_stamps in ranks for stamp in rank_stamps)
-    return Picture(*[draw_timeline(ranks, title, end) for title, ranks in runs.items()], caption=caption)
+    end = max(
+        stamp.end for stamps_of_ranks in runs.values() for rank_stamps in stamps_of_ranks for stamp in rank_stamps
+    )
+    return Picture(
+        *[draw_timeline(stamps_of_ranks, title, end) for title, stamps_of_ranks in runs.items()], caption=caption
+    )
 
 
 def busy(
@@ -109,5 +113,8 @@ def busy(
 ) -> list:  # of fractions, rank by rank
     "Return the fraction of the time in which a rank computes, per rank"
     end = max(stamp.end for rank_stamps in stamps for stamp in rank_stamps)
-    computing = 'attend', 'gradients', 'merge'
-    return [sum(s.end - s.start for s in rank_stamps if s.activity in computing) / end for rank_stamps in stamps]
+    compute_activities = 'attend', 'gradients', 'merge'
+    return [
+        sum(stamp.end - stamp.start for stamp in rank_stamps if stamp.activity in compute_activities) / end
+        for rank_stamps in stamps
+    ]

@@ -17,19 +17,19 @@ _KEYS, _GRADS = 1, 2  # message tags: a pair of ranks may have both kinds in fli
 
 
 class _MessagesInFlight:
-    "Messages in flight, their descriptions, and the tensors that they fill (`arriving`)"
+    "Messages in flight, their descriptions, and the tensors that they fill (`buffers`)"
 
-    def __init__(self, works, names, arriving, patience, on_gpu):
-        self.works, self.names, self.arriving, self.patience = works, names, arriving, patience
+    def __init__(self, works, descriptions, buffers, patience, on_gpu):
+        self.works, self.descriptions, self.buffers, self.patience = works, descriptions, buffers, patience
         self.on_gpu = on_gpu
 
     def wait(self):
         "Wait for the messages, and return the tensors; on a GPU, the current stream waits, not the caller"
         works, self.works = self.works, []
-        for work, name in zip(works, self.names):
-            with waiting(name, self.patience):
+        for work, description in zip(works, self.descriptions):
+            with waiting(description, self.patience):
                 work.wait() if self.on_gpu else work.wait(timedelta(seconds=self.patience))
-        return self.arriving
+        return self.buffers
 
 
 class Messages:
@@ -38,41 +38,41 @@ class Messages:
     Keys and values travel from rank to rank around the ring; gradients are sent directly to the owner of the keys."""
 
     def __init__(self, patience=10.0):
-        (self.me, self.ranks), self.patience = rank_and_ranks(), patience
+        (self.rank, self.ranks), self.patience = rank_and_ranks(), patience
 
-    def open(self, *tensors, needed_keys=None, parts=1):
-        "Start a pass with this rank's tensors. Messages send all keys at once, and ignore `needed_keys` and `parts`"
-        self.own_tensors = [x.contiguous() for x in tensors]
+    def open(self, *tensors, needed_keys=None, num_parts=1):
+        "Start a pass with this rank's tensors. Messages send all keys at once; `needed_keys` and `num_parts` are ignored"
+        self.own_tensors = [tensor.contiguous() for tensor in tensors]
 
-    def _exchange(self, tensors, arriving, destination, source, tag, content):
-        "Start to send `tensors` and to receive `arriving`; `content` describes them"
+    def _exchange(self, tensors, buffers, destination, source, tag, content):
+        "Start to send `tensors` and to receive `buffers`; `content` describes them"
         destination, source = destination % self.ranks, source % self.ranks
-        sends = [dist.P2POp(dist.isend, x, destination, tag=tag) for x in tensors]
-        receives = [dist.P2POp(dist.irecv, x, source, tag=tag) for x in arriving]
-        names = [f'{content} of rank {source}'] * len(receives)
-        names += [f'rank {destination} to take {content}'] * len(sends)
+        sends = [dist.P2POp(dist.isend, tensor, destination, tag=tag) for tensor in tensors]
+        receives = [dist.P2POp(dist.irecv, tensor, source, tag=tag) for tensor in buffers]
+        descriptions = [f'{content} of rank {source}'] * len(receives)
+        descriptions += [f'rank {destination} to take {content}'] * len(sends)
         with waiting(f'ranks {destination} and {source}', self.patience):
             works = dist.batch_isend_irecv(receives + sends) if receives + sends else []
-        return _MessagesInFlight(works, names, arriving, self.patience, self.own_tensors[0].is_cuda)
+        return _MessagesInFlight(works, descriptions, buffers, self.patience, self.own_tensors[0].is_cuda)
 
     def fetch(self, step):
-        "Start to fetch the tensors of rank `me - step`; call `wait` on the result before the next step"
-        arriving = [torch.empty_like(x) for x in self.own_tensors]
+        "Start to fetch the tensors of rank `rank - step`; call `wait` on the result before the next step"
+        buffers = [torch.empty_like(tensor) for tensor in self.own_tensors]
         messages = self._exchange(
-            self.own_tensors, arriving, self.me + 1, self.me - 1, _KEYS, f'the keys of step {step}'
+            self.own_tensors, buffers, self.rank + 1, self.rank - 1, _KEYS, f'the keys of step {step}'
         )
-        self.own_tensors = messages.arriving
+        self.own_tensors = messages.buffers
         return messages
 
-    def send_grads(self, step, tensors, arriving_shape):
-        """Start to send gradients, tensors of the same shape, to their owner, rank `me - step`.
+    def send_grads(self, step, tensors, buffer_shape):
+        """Start to send gradients, tensors of the same shape, to their owner, rank `rank - step`.
 
-        `wait()` of the result returns the gradients that rank `me + step` has computed for this rank;
-        `arriving_shape`: the number of these tensors, and their shape."""
-        outgoing, (count, shape) = [x.contiguous() for x in tensors], arriving_shape
+        `wait()` of the result returns the gradients that rank `rank + step` has computed for this rank;
+        `buffer_shape`: the number of these tensors, and their shape."""
+        outgoing, (count, shape) = [tensor.contiguous() for tensor in tensors], buffer_shape
         buffers = [self.own_tensors[0].new_empty(shape) for _ in range(count)]
         return self._exchange(
-            outgoing, buffers, self.me - step, self.me + step, _GRADS, f'the gradients of step {step}'
+            outgoing, buffers, self.rank - step, self.rank + step, _GRADS, f'the gradients of step {step}'
         )
 
     def release_grads(self, step):
@@ -92,12 +92,12 @@ _WAIT_GEQ = 0  # CU_STREAM_WAIT_VALUE_GEQ: wait until the value is at least as l
 @lru_cache
 def _driver():
     "Load the CUDA driver, and declare the functions that this module calls"
-    lib, uint, address = ctypes.CDLL('libcuda.so.1'), ctypes.c_uint, ctypes.c_uint64
+    driver, uint, address = ctypes.CDLL('libcuda.so.1'), ctypes.c_uint, ctypes.c_uint64
     for name in ('cuStreamWriteValue32_v2', 'cuStreamWaitValue32_v2'):
-        getattr(lib, name).argtypes = ctypes.c_void_p, address, uint, uint
-    lib.cuMemcpyAsync.argtypes = address, address, ctypes.c_size_t, ctypes.c_void_p
-    lib.cuMemcpy2DAsync_v2.argtypes = ctypes.c_void_p, ctypes.c_void_p
-    return lib
+        getattr(driver, name).argtypes = ctypes.c_void_p, address, uint, uint
+    driver.cuMemcpyAsync.argtypes = address, address, ctypes.c_size_t, ctypes.c_void_p
+    driver.cuMemcpy2DAsync_v2.argtypes = ctypes.c_void_p, ctypes.c_void_p
+    return driver
 
 
 def _call_driver(name, *args):
@@ -125,19 +125,19 @@ class _Memcpy2D(ctypes.Structure):
 _UNIFIED = 4  # CU_MEMORYTYPE_UNIFIED: the address determines the device
 
 
-def _copy_keys(stream, destination_start, x, keys, heads):
+def _copy_keys(stream, destination_start, tensor, keys, heads):
     """Copy a slice of the keys of a slice of the heads, of a contiguous tensor [batch, heads, keys, dim].
 
     The destination is a tensor of the same shape at the address `destination_start`. `heads` counts over the whole
     batch."""
-    first, last, _ = keys.indices(x.shape[2])
+    first_key, last_key, _ = keys.indices(tensor.shape[2])
     # Sizes are computed without strides, which may have any value along an axis of size 1.
-    row_bytes = x.shape[3] * x.element_size()
-    pitch, width, height = x.shape[2] * row_bytes, (last - first) * row_bytes, heads.stop - heads.start
+    row_bytes = tensor.shape[3] * tensor.element_size()
+    pitch, width, height = tensor.shape[2] * row_bytes, (last_key - first_key) * row_bytes, heads.stop - heads.start
     if not width or not height:
         return
-    offset = heads.start * pitch + first * row_bytes
-    source, destination = x.data_ptr() + offset, destination_start + offset
+    offset = heads.start * pitch + first_key * row_bytes
+    source, destination = tensor.data_ptr() + offset, destination_start + offset
     if width == pitch:
         return _call_driver('cuMemcpyAsync', destination, source, width * height, stream)
     copy = _Memcpy2D(width=width, height=height, from_pitch=pitch, to_pitch=pitch)
@@ -153,9 +153,9 @@ class _SymmetricMemory:
         import torch.distributed._symmetric_memory as symmetric
 
         self.local = symmetric.empty(shape, dtype=dtype, device=device)
-        self.handle = symmetric.rendezvous(self.local, dist.group.WORLD)  # keeps `by_rank` mapped
-        self.by_rank = [self.handle.get_buffer(rank, shape, dtype) for rank in range(dist.get_world_size())]
-        self.addresses = [x.data_ptr() for x in self.by_rank]
+        self.handle = symmetric.rendezvous(self.local, dist.group.WORLD)  # keeps `buffer_of_rank` mapped
+        self.buffer_of_rank = [self.handle.get_buffer(rank, shape, dtype) for rank in range(dist.get_world_size())]
+        self.addresses = [buffer.data_ptr() for buffer in self.buffer_of_rank]
 
 
 class _IncomingCopy:
@@ -163,15 +163,15 @@ class _IncomingCopy:
 
     `wait_flag()` makes the current stream wait for the copy. `watch()` returns two tensors for a kernel that waits
     itself: the flag that the other rank sets, and the value to wait for. The other rank increments the flag after each
-    of `parts` groups of heads."""
+    of `num_parts` groups of heads."""
 
-    def __init__(self, arriving, wait_flag, watch, parts):
-        self.arriving, self.wait_flag, self.watch, self.parts = arriving, wait_flag, watch, parts
+    def __init__(self, buffers, wait_flag, watch, num_parts):
+        self.buffers, self.wait_flag, self.watch, self.num_parts = buffers, wait_flag, watch, num_parts
 
     def wait(self):
         "Make the current stream wait for the copy, and return the tensors that it fills"
         self.wait_flag()
-        return self.arriving
+        return self.buffers
 
 
 class Copies:
@@ -189,7 +189,7 @@ class Copies:
     _MAX_PARTS = 8  # maximum number of groups of heads per step that are signalled separately
 
     def __init__(self):
-        self.me, self.ranks = rank_and_ranks()
+        self.rank, self.ranks = rank_and_ranks()
         if not torch.cuda.is_available():
             raise RuntimeError('ring.Copies: copy engines need a GPU, and none was found; use ring.Messages()')
         self.device = torch.device('cuda', torch.cuda.current_device())
@@ -210,26 +210,29 @@ class Copies:
             dist.barrier()  # no rank uses the old memory after it
             self.shape = shape, dtype
             self.keys, self.grads = (_SymmetricMemory((2, 2, *shape), dtype, self.device) for _ in range(2))
-            self.arriving = [list(keys_and_values) for keys_and_values in self.keys.local]
-            self.addresses = [[[x.data_ptr() for x in pair] for pair in buffers] for buffers in self.keys.by_rank]
+            self.buffers = [list(keys_and_values) for keys_and_values in self.keys.local]
+            self.addresses = [
+                [[tensor.data_ptr() for tensor in pair] for pair in rank_buffers]
+                for rank_buffers in self.keys.buffer_of_rank
+            ]
 
     def _set_flag(self, rank, kind, value, stream=None):
         "Set a flag in the memory of `rank`, in stream order"
-        address = self.flags.addresses[rank] + 4 * (kind * self.ranks + self.me)
+        address = self.flags.addresses[rank] + 4 * (kind * self.ranks + self.rank)
         _call_driver('cuStreamWriteValue32_v2', stream or _stream(), address, value & 0xFFFFFFFF, 0)
 
     def _wait_flag(self, rank, kind, value, stream=None):
         "Make a stream wait for a flag that `rank` sets in this rank's memory"
-        address = self.flags.addresses[self.me] + 4 * (kind * self.ranks + rank)
+        address = self.flags.addresses[self.rank] + 4 * (kind * self.ranks + rank)
         _call_driver('cuStreamWaitValue32_v2', stream or _stream(), address, value & 0xFFFFFFFF, _WAIT_GEQ)
 
     def _neighbours(self, step):
         "Return (the rank whose keys arrive in a step, the rank that receives this rank's keys)"
-        return (self.me - step) % self.ranks, (self.me + step) % self.ranks
+        return (self.rank - step) % self.ranks, (self.rank + step) % self.ranks
 
-    def _flag_value(self, step, call=None):
+    def _flag_value(self, step, call_number=None):
         "Return the flag value of a step, which exceeds those of earlier steps and calls by at least `_MAX_PARTS`"
-        return ((self.num_calls if call is None else call) * self.ranks + step) * self._MAX_PARTS
+        return ((self.num_calls if call_number is None else call_number) * self.ranks + step) * self._MAX_PARTS
 
     def _free_all(self):
         "Signal that the buffers are free for the first steps of the next call"
@@ -241,39 +244,41 @@ class Copies:
         self.event.record()
         self.event.wait(self.copy_stream)
 
-    def open(self, *tensors, needed_keys=None, parts=1):
+    def open(self, *tensors, needed_keys=None, num_parts=1):
         """Start a pass with this rank's tensors.
 
-        `needed_keys`: step -> the slice of keys that rank `me + step` reads; `parts`: the number of groups of heads, up
-        to 8, that step 1 sends one after the other, the same on all ranks."""
-        self.own_tensors, self.needed_keys = (
-            [x.contiguous() for x in tensors],
-            needed_keys or (lambda step: slice(None)),
-        )
+        `needed_keys`: step -> the slice of keys that rank `rank + step` reads. `num_parts`: the number of groups of
+        heads, up to 8, that step 1 sends one after the other; it is the same on all ranks."""
+        self.own_tensors = [tensor.contiguous() for tensor in tensors]
+        self.needed_keys = needed_keys or (lambda step: slice(None))
         self._allocate(tensors[0].shape, tensors[0].dtype)
-        self.heads, self.parts = math.prod(tensors[0].shape[:2]), parts
+        self.heads, self.num_parts = math.prod(tensors[0].shape[:2]), num_parts
         self.num_calls += 1
         self._wait_in_copy_stream()
 
     def fetch(self, step):
-        """Start to fetch the tensors of rank `me - step`, and to send this rank's tensors.
+        """Start to fetch the tensors of rank `rank - step`, and to send this rank's tensors.
 
         Call `wait` on the result before the next step. The tensors stay alive until they have been sent, because
         `close` waits for that."""
         source, destination = self._neighbours(step)
         if step > 2:  # in stream order, step - 2, which read the buffer, has finished
             self._set_flag(source, self._KEYS_FREE, self._flag_value(step))
-        copy_stream, flag_value, needed = self.copy_stream.cuda_stream, self._flag_value(step), self.needed_keys(step)
-        parts = self.parts if step == 1 else 1
+        copy_stream, flag_value, key_slice = (
+            self.copy_stream.cuda_stream,
+            self._flag_value(step),
+            self.needed_keys(step),
+        )
+        num_parts = self.num_parts if step == 1 else 1
         self._wait_flag(destination, self._KEYS_FREE, flag_value, copy_stream)
-        for i in range(parts):
-            heads = slice(cdiv(i * self.heads, parts), cdiv((i + 1) * self.heads, parts))
-            for address, x in zip(self.addresses[destination][step % 2], self.own_tensors):
-                _copy_keys(copy_stream, address, x, needed, heads)
-            self._set_flag(destination, self._KEYS, flag_value - (parts - 1 - i), copy_stream)
-        return self._incoming(self.arriving[step % 2], step, source, self._KEYS)
+        for part in range(num_parts):
+            heads = slice(cdiv(part * self.heads, num_parts), cdiv((part + 1) * self.heads, num_parts))
+            for address, tensor in zip(self.addresses[destination][step % 2], self.own_tensors):
+                _copy_keys(copy_stream, address, tensor, key_slice, heads)
+            self._set_flag(destination, self._KEYS, flag_value - (num_parts - 1 - part), copy_stream)
+        return self._incoming(self.buffers[step % 2], step, source, self._KEYS)
 
-    def _incoming(self, arriving, step, source, kind):
+    def _incoming(self, buffers, step, source, kind):
         "Return the `_IncomingCopy` from the rank `source`, whose flag is of this kind"
         value, flag = self._flag_value(step), self.local_flags[kind][source]
 
@@ -281,25 +286,25 @@ class Copies:
             _call_driver('cuStreamWriteValue32_v2', _stream(), self.awaited_value.data_ptr(), value & 0xFFFFFFFF, 0)
             return flag, self.awaited_value
 
-        return _IncomingCopy(arriving, lambda: self._wait_flag(source, kind, value), watch, self.parts)
+        return _IncomingCopy(buffers, lambda: self._wait_flag(source, kind, value), watch, self.num_parts)
 
-    def send_grads(self, step, tensors, arriving_shape):
-        """Start to send gradients, at most two tensors of the same shape, to their owner, rank `me - step`.
+    def send_grads(self, step, tensors, buffer_shape):
+        """Start to send gradients, at most two tensors of the same shape, to their owner, rank `rank - step`.
 
-        `wait()` of the result returns the gradients that rank `me + step` has computed for this rank;
-        `arriving_shape`: the number of these tensors, and their shape."""
+        `wait()` of the result returns the gradients that rank `rank + step` has computed for this rank;
+        `buffer_shape`: the number of these tensors, and their shape."""
         owner, source = self._neighbours(step)
         self._wait_in_copy_stream()
         with torch.cuda.stream(self.copy_stream):
             if step > 2:
                 self._wait_flag(owner, self._GRADS_FREE, self._flag_value(step - 2))
-            for buffer, x in zip(self.grads.by_rank[owner][step % 2], tensors):
-                buffer.view(-1)[: x.numel()].view(x.shape).copy_(x)
-                x.record_stream(self.copy_stream)
+            for buffer, tensor in zip(self.grads.buffer_of_rank[owner][step % 2], tensors):
+                buffer.view(-1)[: tensor.numel()].view(tensor.shape).copy_(tensor)
+                tensor.record_stream(self.copy_stream)
             self._set_flag(owner, self._GRADS, self._flag_value(step))
-        count, shape = arriving_shape
+        count, shape = buffer_shape
         buffers = self.grads.local[step % 2][:count]
-        views = [x.view(-1)[: math.prod(shape)].view(shape) for x in buffers]
+        views = [tensor.view(-1)[: math.prod(shape)].view(shape) for tensor in buffers]
         return self._incoming(views, step, source, self._GRADS)
 
     def release_grads(self, step):

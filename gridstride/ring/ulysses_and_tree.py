@@ -8,31 +8,31 @@ from .parts import kernels_for, merge
 from .processes import rank_and_ranks
 
 
-def _to_heads(x, order):
+def _to_heads(tensor, order):
     "Exchange tensors: send all heads of this rank's positions, return this rank's heads of the whole sequence"
     ranks = dist.get_world_size()
-    sent = [part.contiguous() for part in x.chunk(ranks, 1)]
-    received = [torch.empty_like(sent[0]) for _ in range(ranks)]
-    dist.all_to_all(received, sent) if x.is_cuda else _all_to_all(received, sent)
-    return join(received, order)
+    outgoing = [part.contiguous() for part in tensor.chunk(ranks, 1)]
+    incoming = [torch.empty_like(outgoing[0]) for _ in range(ranks)]
+    dist.all_to_all(incoming, outgoing) if tensor.is_cuda else _all_to_all(incoming, outgoing)
+    return join(incoming, order)
 
 
-def _to_positions(x, order):
+def _to_positions(tensor, order):
     "Exchange tensors: send this rank's heads of the whole sequence, return all heads of this rank's positions"
     ranks = dist.get_world_size()
-    sent = [part.contiguous() for part in split(x, order, ranks)]
-    received = [torch.empty_like(sent[0]) for _ in range(ranks)]
-    dist.all_to_all(received, sent) if x.is_cuda else _all_to_all(received, sent)
-    return torch.cat(received, 1)
+    outgoing = [part.contiguous() for part in split(tensor, order, ranks)]
+    incoming = [torch.empty_like(outgoing[0]) for _ in range(ranks)]
+    dist.all_to_all(incoming, outgoing) if tensor.is_cuda else _all_to_all(incoming, outgoing)
+    return torch.cat(incoming, 1)
 
 
-def _all_to_all(received, sent):
+def _all_to_all(incoming, outgoing):
     "Exchange tensors with all ranks by messages, because gloo has no all-to-all"
-    me = dist.get_rank()
-    received[me].copy_(sent[me])
-    others = [r for r in range(len(sent)) if r != me]
-    ops = [dist.P2POp(dist.isend, sent[r], r) for r in others] + [
-        dist.P2POp(dist.irecv, received[r], r) for r in others
+    rank = dist.get_rank()
+    incoming[rank].copy_(outgoing[rank])
+    other_ranks = [other for other in range(len(outgoing)) if other != rank]
+    ops = [dist.P2POp(dist.isend, outgoing[other], other) for other in other_ranks] + [
+        dist.P2POp(dist.irecv, incoming[other], other) for other in other_ranks
     ]
     for work in dist.batch_isend_irecv(ops) if ops else ():
         work.wait()
@@ -51,15 +51,14 @@ def ulysses_attention(
 
         out = ring.ulysses_attention(q, k, v)
 
-    Raises ValueError for heads that are not a multiple of the ranks. After Jacobs and others, DeepSpeed Ulysses
-    (2023)."""
+    Raises ValueError for heads that are not a multiple of the ranks. Source: Jacobs and others, DeepSpeed
+    Ulysses (2023)."""
     _, ranks = rank_and_ranks()
-    for name, x in dict(q=q, k=k, v=v).items():
-        if x.shape[1] % ranks:
-            raise ValueError(
-                f'ulysses_attention: {name} has {x.shape[1]} heads; expected a multiple of the number of ranks, {ranks}'
-            )
-    q, k, v = (_to_heads(x, order) for x in (q, k, v))
+    for name, tensor in dict(q=q, k=k, v=v).items():
+        if tensor.shape[1] % ranks:
+            expected = f'a multiple of the number of ranks, {ranks}'
+            raise ValueError(f'ulysses_attention: {name} has {tensor.shape[1]} heads; expected {expected}')
+    q, k, v = (_to_heads(tensor, order) for tensor in (q, k, v))
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
     out, _ = (kernels or kernels_for(q, k, v)).attend(q, k, v, causal, scale)
     return _to_positions(out, order)
@@ -77,24 +76,24 @@ def tree_decode(
 
         out = ring.tree_decode(q, k, v)
 
-    Raises ValueError unless the number of ranks is a power of two. After Shyam and others, Tree Attention (2024)."""
-    me, ranks = rank_and_ranks()
+    Raises ValueError unless the number of ranks is a power of two. Source: Shyam and others, Tree Attention (2024)."""
+    rank, ranks = rank_and_ranks()
     if ranks & ranks - 1:
         raise ValueError(f'tree_decode: the number of ranks must be a power of two; got {ranks}')
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
     out, lse = (kernels or kernels_for(q, k, v)).attend(q, k, v, False, scale)
     dtype = torch.promote_types(out.dtype, torch.float32)
-    packed = torch.cat([out.to(dtype), lse[..., None].to(dtype)], -1)
+    out_and_lse = torch.cat([out.to(dtype), lse[..., None].to(dtype)], -1)
     distance = 1
     while distance < ranks:
-        other = torch.empty_like(packed)
-        ops = [dist.P2POp(dist.isend, packed, me ^ distance), dist.P2POp(dist.irecv, other, me ^ distance)]
+        received = torch.empty_like(out_and_lse)
+        ops = [dist.P2POp(dist.isend, out_and_lse, rank ^ distance), dist.P2POp(dist.irecv, received, rank ^ distance)]
         for work in dist.batch_isend_irecv(ops):
             work.wait()
-        out, lse = packed[..., :-1].contiguous(), packed[..., -1].contiguous()
-        merge(out, lse, other[..., :-1].contiguous(), other[..., -1].contiguous())
-        packed, distance = torch.cat([out, lse[..., None]], -1), 2 * distance
-    return packed[..., :-1].to(q.dtype)
+        out, lse = out_and_lse[..., :-1].contiguous(), out_and_lse[..., -1].contiguous()
+        merge(out, lse, received[..., :-1].contiguous(), received[..., -1].contiguous())
+        out_and_lse, distance = torch.cat([out, lse[..., None]], -1), 2 * distance
+    return out_and_lse[..., :-1].to(q.dtype)
 
 
 def bytes_sent(
@@ -124,5 +123,5 @@ def bytes_sent(
         'ring decoding': keys_and_values,
     }
     if way not in formulas:
-        raise ValueError(f'bytes_sent: way is {way!r}; it must be one of {", ".join(map(repr, formulas))}')
+        raise ValueError(f'bytes_sent: way must be one of {", ".join(map(repr, formulas))}; got {way!r}')
     return formulas[way]

@@ -158,7 +158,7 @@ def by_one_kernel(q, k, v, more, first, causal, wide, parts):
     "out and lse: it begins before the other keys have come"
     flag, wanted = (torch.tensor([n], dtype=torch.int32, device='cuda') for n in (-7, 11))
     other, held = sent_late(more, flag, 11, parts)
-    got = attentions.attention_pair(q, k, v, *other, first, flag, wanted, causal, float32_out=wide, parts=parts)
+    got = attentions.attention_pair(q, k, v, *other, first, flag, wanted, causal, float32_out=wide, num_parts=parts)
     torch.cuda.synchronize()
     return got
 
@@ -167,8 +167,8 @@ def by_two(q, k, v, more, first, causal, wide, _):
     "The same by one kernel after the other"
     out = torch.full(q.shape, math.nan, dtype=torch.float32 if wide else q.dtype, device='cuda')
     lse = torch.full(q.shape[:3], math.nan, device='cuda')
-    attentions.attention_onto(out, lse, 0, q, k, v, causal, fresh=True)
-    attentions.attention_onto(out, lse, first, q[:, :, first:], *more)
+    attentions.attend_and_merge(out, lse, 0, q, k, v, causal, overwrite=True)
+    attentions.attend_and_merge(out, lse, first, q[:, :, first:], *more)
     return out, lse
 
 

@@ -57,7 +57,7 @@ def test_what_a_kernel_does_not_take_is_refused():
 def test_a_signature_stands_for_examples():
     assert signature(('void(int32)',), abs) == 'void(int32)'
     assert signature((X, 3), lambda x, n: None) == 'void(float32[:, ::1], int64)'
-    with pytest.raises(TypeError, match=r'2 example arguments \(x, n\)'): signature((1,), lambda x, n: None)
+    with pytest.raises(TypeError, match=r'\(x, n\)'): signature((1,), lambda x, n: None)
 
 
 @pytest.fixture

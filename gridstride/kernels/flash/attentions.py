@@ -20,10 +20,10 @@ _DTYPES = 'bfloat16', 'float16', 'float32', 'float64'
 
 
 class Backend(NamedTuple):
-    "The implementation that computes attention; if it is torch, also the reason why none of our kernels can"
+    "The implementation that computes attention; if it is torch, also the reason why none of our kernels does"
 
     name: str  # our kernels: 'hopper' or 'mma.sync'; torch: 'sdpa' or 'torch'
-    why: str = ''
+    reason: str = ''
 
 
 # `torch.compile` cannot trace queries of the driver, so the functions that query it are marked as constant.
@@ -56,14 +56,17 @@ def _choose_backend(q):
 
 def _check_qkv(q, k, v):
     "Raise `TypeError` or `ValueError` unless q, k and v have matching shapes and types, on a device where kernels run"
-    for name, x in dict(q=q, k=k, v=v).items():
+    for name, tensor in dict(q=q, k=k, v=v).items():
         if not torch.compiler.is_compiling():
-            check_tensor('attention', x[..., :0].contiguous() if hasattr(x, 'data_ptr') else x, _DTYPES, name)
-        if x.dim() != 4:
-            raise ValueError(f'attention: {name} has shape {tuple(x.shape)}; expected [batch, heads, rows, dim]')
-        if x.dtype != q.dtype or x.device != q.device:
+            check_tensor(
+                'attention', tensor[..., :0].contiguous() if hasattr(tensor, 'data_ptr') else tensor, _DTYPES, name
+            )
+        if tensor.dim() != 4:
+            raise ValueError(f'attention: {name} has shape {tuple(tensor.shape)}; expected [batch, heads, rows, dim]')
+        if tensor.dtype != q.dtype or tensor.device != q.device:
+            q_type = f'{q.dtype} on {q.device}'
             raise ValueError(
-                f'attention: {name} is {x.dtype} on {x.device}, and q is {q.dtype} on {q.device}: use {name}.to(q)'
+                f'attention: {name} is {tensor.dtype} on {tensor.device}, and q is {q_type}: use {name}.to(q)'
             )
     if k.shape != v.shape:
         raise ValueError(f'attention: k has shape {tuple(k.shape)} and v {tuple(v.shape)}; they must be the same')
@@ -113,10 +116,12 @@ def _check_window(window):
     return window
 
 
-def _aligned_rows(x):
-    "Return x if its rows are contiguous and begin at multiples of 16 bytes, else a contiguous copy"
-    strides_are_aligned = all(stride * x.element_size() % 16 == 0 for stride in x.stride()[:3])
-    return x if x.stride(3) == 1 and x.data_ptr() % 16 == 0 and strides_are_aligned else x.contiguous()
+def _aligned_rows(tensor):
+    "Return the tensor if its rows are contiguous and begin at multiples of 16 bytes, else a contiguous copy"
+    strides_are_aligned = all(stride * tensor.element_size() % 16 == 0 for stride in tensor.stride()[:3])
+    return (
+        tensor if tensor.stride(3) == 1 and tensor.data_ptr() % 16 == 0 and strides_are_aligned else tensor.contiguous()
+    )
 
 
 def _empty_out(q):
@@ -151,12 +156,12 @@ def _attention(q, k, v, causal, scale, window, lens, bias):
     problem, gpu = _attention_problem(q, k, causal, window, lens, bias), this_device()
     arrays = dict(q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32) if lens is None else lens)
     if gpu.hopper:
-        call, boxes = calls.forward_hopper(problem, scale, out.stride()[:3], gpu)
-        launch_mapped(call, boxes, q, **arrays)
+        kernel_launch, boxes = calls.forward_hopper(problem, scale, out.stride()[:3], gpu)
+        launch_mapped(kernel_launch, boxes, q, **arrays)
     else:
         if not q.is_cuda:
-            q, k, v = (x.contiguous() for x in (q, k, v))
-        strides = tuple(x.stride()[:3] for x in (q, k, v, out))
+            q, k, v = (tensor.contiguous() for tensor in (q, k, v))
+        strides = tuple(tensor.stride()[:3] for tensor in (q, k, v, out))
         launch([calls.forward_ampere(problem, scale, strides)], **dict(arrays, q=q, k=k, v=v), x=q)
     return out, lse
 
@@ -165,7 +170,7 @@ def _attention_mask(q, k, causal, window, lens):
     "Return the boolean mask for SDPA, true for the keys that a row attends to; None if all rows attend to all keys"
     if not (causal or window or lens is not None):
         return None
-    row, key = (torch.arange(x.shape[2], device=q.device) for x in (q, k))
+    row, key = (torch.arange(tensor.shape[2], device=q.device) for tensor in (q, k))
     row = row[:, None]
     mask = torch.ones(1, 1, q.shape[2], k.shape[2], dtype=torch.bool, device=q.device)
     if causal:
@@ -173,7 +178,7 @@ def _attention_mask(q, k, causal, window, lens):
     if window:
         mask = mask & (key > row - window) & (key < row + window)
     if lens is not None:
-        rows, keys = (x[:, None, None, None] for x in lens)
+        rows, keys = (tensor[:, None, None, None] for tensor in lens)
         mask = mask & (row < rows) & (key < keys)
     return mask
 
@@ -217,46 +222,47 @@ class _BackwardPass:
     """The backward pass of attention for one q. The constructor computes delta = rowsum(dO * O) per row, `add_keys`
     computes dk and dv of some keys and adds their part of dq, in float32, and `finish` returns dq."""
 
-    def __init__(self, dout, q, out, lse, scale, dq, ordered=False):
-        (self.q, self.dout, out), self.dq, self.scale, self.ordered = (
-            map(_aligned_rows, (q, dout, out)),
-            dq,
-            scale,
-            ordered,
-        )
+    def __init__(self, dout, q, out, lse, scale, dq, has_fixed_order=False):
+        self.q, self.dout, out = map(_aligned_rows, (q, dout, out))
+        self.dq, self.scale, self.has_fixed_order = dq, scale, has_fixed_order
         if not q.is_cuda:
             self.dout, out = self.dout.contiguous(), out.contiguous()
         heads, rows = q.shape[0] * q.shape[1], calls.pad_rows(q.shape[2])
-        lse_log2, delta, dq_sums = (q.new_empty(heads * rows * n, dtype=torch.float32) for n in (1, 1, q.shape[3]))
-        num_semaphores = calls.count_dq_semaphores(heads, q.shape[2]) if ordered else 1
+        lse_log2, delta, dq_sums = (
+            q.new_empty(heads * rows * row_elements, dtype=torch.float32) for row_elements in (1, 1, q.shape[3])
+        )
+        num_semaphores = calls.count_dq_semaphores(heads, q.shape[2]) if has_fixed_order else 1
         semaphores = q.new_empty(num_semaphores, dtype=torch.int32)
         self.workspaces = dict(lse_log2=lse_log2, delta=delta, dq_sums=dq_sums, semaphores=semaphores)
-        strides = tuple(x.stride()[:3] for x in (out, self.dout, dq))
-        prepare, self.finish_call = calls.backward_ends(
-            _attention_problem(q, q, False, 0, None, ''), scale, strides, ordered
+        strides = tuple(tensor.stride()[:3] for tensor in (out, self.dout, dq))
+        prepare_launch, self.finish_launch = calls.backward_ends(
+            _attention_problem(q, q, False, 0, None, ''), scale, strides, has_fixed_order
         )
-        launch([prepare], q, **self.workspaces, out=out, dout=self.dout, lse=lse)
+        launch([prepare_launch], q, **self.workspaces, out=out, dout=self.dout, lse=lse)
 
     def add_keys(self, k, v, problem, grads, lens=None, rows=slice(None)):
         "Compute dk and dv of these keys from some of the rows, write them to `grads`, and add to dq of the rows"
-        q, k, v, dout = (_aligned_rows(x) for x in (self.q[:, :, rows], k, v, self.dout[:, :, rows]))
+        q, k, v, dout = (_aligned_rows(tensor) for tensor in (self.q[:, :, rows], k, v, self.dout[:, :, rows]))
         if not q.is_cuda:
             q, dout = q.contiguous(), dout.contiguous()
-        strides, output_rows = tuple(x.stride()[:3] for x in grads), calls.OutputRows(rows.start or 0, self.q.shape[2])
-        call, boxes = calls.backward_products(problem, self.scale, strides, self.ordered, output_rows)
+        strides, output_rows = (
+            tuple(tensor.stride()[:3] for tensor in grads),
+            calls.OutputRows(rows.start or 0, self.q.shape[2]),
+        )
+        kernel_launch, boxes = calls.backward_products(problem, self.scale, strides, self.has_fixed_order, output_rows)
         arrays = dict(self.workspaces, q=q, k=k, v=v, dout=dout, dk=grads[0], dv=grads[1])
-        launch_mapped(call, boxes, q, **arrays, lens=self.workspaces['semaphores'] if lens is None else lens)
+        launch_mapped(kernel_launch, boxes, q, **arrays, lens=self.workspaces['semaphores'] if lens is None else lens)
 
     def finish(self):
         "Convert the accumulated dq to the dtype of q, and return it"
-        launch([self.finish_call], self.q, **self.workspaces, dq=self.dq)
+        launch([self.finish_launch], self.q, **self.workspaces, dq=self.dq)
         return self.dq
 
 
 def _sdpa_backward(dout, q, k, v, *options):
     "Compute the gradients with torch's SDPA; this computes the forward pass again"
     with torch.enable_grad():
-        operands = [x.detach().requires_grad_() for x in (q, k, v)]
+        operands = [tensor.detach().requires_grad_() for tensor in (q, k, v)]
         return torch.autograd.grad(_sdpa(*operands, *options), operands, dout)
 
 
@@ -281,16 +287,20 @@ def _check_hopper(op_name, q, k, v, max_dim=256):
     _check_qkv(q, k, v)
     if _choose_backend(q).name != 'hopper' or q.shape[3] > max_dim:
         dims = ', '.join(str(dim) for dim in DIMS if dim <= max_dim)
-        raise ValueError(f'{op_name}: {_choose_backend(q).why or f"it needs a Hopper GPU, and head dimension {dims}"}')
+        raise ValueError(
+            f'{op_name}: {_choose_backend(q).reason or f"it needs a Hopper GPU, and head dimension {dims}"}'
+        )
     if not q.numel() or not k.numel():
         raise ValueError(f'{op_name}: q has shape {tuple(q.shape)} and k {tuple(k.shape)}; neither may be empty')
 
 
-def _check_array(op_name, name, x, like, shape, dtypes):
-    "Raise `ValueError` unless x has this shape, one of these dtypes, and the device of `like`"
-    if x.shape != shape or x.dtype not in dtypes or x.device != like.device:
+def _check_array(op_name, name, tensor, like, shape, dtypes):
+    "Raise `ValueError` unless the tensor has this shape, one of these dtypes, and the device of `like`"
+    if tensor.shape != shape or tensor.dtype not in dtypes or tensor.device != like.device:
         expected = f'{" or ".join(map(str, dtypes))} {tuple(shape)} on {like.device}'
-        raise ValueError(f'{op_name}: {name} is {x.dtype} {tuple(x.shape)} on {x.device}; expected {expected}')
+        raise ValueError(
+            f'{op_name}: {name} is {tensor.dtype} {tuple(tensor.shape)} on {tensor.device}; expected {expected}'
+        )
 
 
 def _check_lse(op_name, lse, like, shape):
@@ -306,16 +316,18 @@ def _check_first(op_name, first, rows=math.inf):
         raise ValueError(f'{op_name}: first is {first!r}; expected the index of a row')
 
 
-def _check_saved(op_name, dout, q, out, lse):
+def _check_saved_results(op_name, dout, q, out, lse):
     "Raise `ValueError` unless dout, out and lse match q"
-    for name, x in dict(dout=dout, out=out).items():
-        _check_array(op_name, name, x, q, q.shape, (q.dtype,))
+    for name, tensor in dict(dout=dout, out=out).items():
+        _check_array(op_name, name, tensor, q, q.shape, (q.dtype,))
     _check_lse(op_name, lse, q, q.shape[:3])
 
 
-def _writable_or_empty(x):
-    "Return x if kernels can write to it, else an uninitialized tensor like x"
-    return x if _aligned_rows(x) is x and (x.is_cuda or x.is_contiguous()) else _empty_out(x)
+def _writable_or_empty(tensor):
+    "Return the tensor if kernels can write to it, else an uninitialized tensor like it"
+    return (
+        tensor if _aligned_rows(tensor) is tensor and (tensor.is_cuda or tensor.is_contiguous()) else _empty_out(tensor)
+    )
 
 
 def _copy_grads(outputs, grads):
@@ -335,7 +347,7 @@ def attention_gradients(
     lse,  # the lse of the result
     causal=False,
     scale=None,
-    into=None,  # three tensors like q, k and v, with any strides, for the results; None: new ones
+    outputs=None,  # three tensors like q, k and v, with any strides, for the results; None: new ones
 ):  # dq, dk, dv
     """Compute the gradients of `attention` with our kernel: bfloat16, head dimension 64 or 128, on a Hopper GPU.
 
@@ -343,11 +355,11 @@ def attention_gradients(
     scale * dS @ k, dK = scale * dS^T @ q. If `out` and `lse` were computed from other keys as well, the results are the
     contributions of the keys in `k`. Raises ValueError if the kernel does not support the operands."""
     _check_hopper('attention_gradients', q, k, v, 128)
-    _check_saved('attention_gradients', dout, q, out, lse)
-    into = into or tuple(map(_empty_out, (q, k, v)))
-    grads = tuple(map(_writable_or_empty, into))
+    _check_saved_results('attention_gradients', dout, q, out, lse)
+    outputs = outputs or tuple(map(_empty_out, (q, k, v)))
+    grads = tuple(map(_writable_or_empty, outputs))
     options = dict(causal=bool(causal), scale=_check_scale(q, scale), window=0, lens=None, bias='', method='kernel')
-    return _copy_grads(into, _kernel_backward(dout, q, k, v, out, lse, **options, grads=grads))
+    return _copy_grads(outputs, _kernel_backward(dout, q, k, v, out, lse, **options, grads=grads))
 
 
 class PartGradients:
@@ -364,7 +376,7 @@ class PartGradients:
         scale=None,
     ):
         _check_hopper('PartGradients', q, q, q, 128)
-        _check_saved('PartGradients', dout, q, out, lse)
+        _check_saved_results('PartGradients', dout, q, out, lse)
         self.backward_pass = _BackwardPass(dout, q, out, lse, _check_scale(q, scale), _empty_out(q))
 
     @staticmethod
@@ -378,7 +390,7 @@ class PartGradients:
         v,  # like k
         first=0,  # rows before this one attend to none of these keys; see `fits`
         causal=False,  # row first + i attends only to keys 0 to i
-        into=None,  # two tensors like k and v, with any strides, for the results; None: new ones
+        outputs=None,  # two tensors like k and v, with any strides, for the results; None: new ones
     ):  # dk, dv
         "Compute dk and dv of these keys, and add their contribution to dq; two streams may add parts concurrently"
         _check_first('PartGradients', first, self.backward_pass.q.shape[2])
@@ -388,18 +400,18 @@ class PartGradients:
             )
         q = self.backward_pass.q[:, :, first:]
         _check_hopper('PartGradients', q, k, v, 128)
-        into = into or tuple(map(_empty_out, (k, v)))
-        grads = tuple(map(_writable_or_empty, into))
+        outputs = outputs or tuple(map(_empty_out, (k, v)))
+        grads = tuple(map(_writable_or_empty, outputs))
         problem = _attention_problem(q, k, bool(causal), 0, None, '')
         self.backward_pass.add_keys(k, v, problem, grads, rows=slice(first, None))
-        return _copy_grads(into, grads)
+        return _copy_grads(outputs, grads)
 
     def dq(self):  # like q
         "Return dq, summed over all added parts; call it on a stream that waits for the kernels of `add`"
         return self.backward_pass.finish()
 
 
-def attention_onto(
+def attend_and_merge(
     out,  # [batch, heads, rows, dim], contiguous, bfloat16 or float32: the result of other keys; updated in place
     lse,  # float32 [batch, heads, rows], contiguous; updated in place
     first,  # rows before this one do not change
@@ -408,22 +420,24 @@ def attention_onto(
     v,
     causal=False,
     scale=None,
-    fresh=False,  # overwrite `out` and `lse`, which are uninitialized
+    overwrite=False,  # overwrite `out` and `lse`, which may be uninitialized
 ):
     """Compute `attention` to more keys, and merge the result into `out` and `lse` in the same kernel. Supports bfloat16
     and head dimension 64, 128 or 256 on a Hopper GPU; otherwise raises ValueError."""
-    _check_hopper('attention_onto', q, k, v)
-    _check_first('attention_onto', first)
+    _check_hopper('attend_and_merge', q, k, v)
+    _check_first('attend_and_merge', first)
     shape = *q.shape[:2], first + q.shape[2], q.shape[3]
-    _check_array('attention_onto', 'out', out, q, shape, (q.dtype, torch.float32))
+    _check_array('attend_and_merge', 'out', out, q, shape, (q.dtype, torch.float32))
     if not out.is_contiguous() or out.data_ptr() % 16:
-        raise ValueError('attention_onto: out must be contiguous, and begin at a multiple of 16 bytes')
-    _check_lse('attention_onto', lse, q, shape[:3])
+        raise ValueError('attend_and_merge: out must be contiguous, and begin at a multiple of 16 bytes')
+    _check_lse('attend_and_merge', lse, q, shape[:3])
     q, k, v = map(_aligned_rows, (q, k, v))
-    output_rows = calls.OutputRows(first, out.shape[2], not fresh, out.dtype == torch.float32)
+    output_rows = calls.OutputRows(first, out.shape[2], not overwrite, out.dtype == torch.float32)
     problem = _attention_problem(q, k, bool(causal), 0, None, '')
-    call, boxes = calls.forward_hopper(problem, _check_scale(q, scale), out.stride()[:3], this_device(), output_rows)
-    launch_mapped(call, boxes, q, q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32))
+    kernel_launch, boxes = calls.forward_hopper(
+        problem, _check_scale(q, scale), out.stride()[:3], this_device(), output_rows
+    )
+    launch_mapped(kernel_launch, boxes, q, q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32))
 
 
 @lru_cache(256)
@@ -439,12 +453,12 @@ def attention_pair(
     other_k,  # a second array of keys
     other_v,  # the values of the second array
     first,  # rows from this one on attend to all keys of the second array, even if `causal`
-    arrived,  # int32 [1], a counter: when it equals `wanted`, other_k and other_v have been written
-    wanted,  # int32 [1]
+    arrival_counter,  # int32 [1]: when it equals `expected_count`, other_k and other_v have been written
+    expected_count,  # int32 [1]
     causal=False,
     scale=None,
     float32_out=False,  # return out in float32
-    parts=1,  # number of groups of heads in which the second array arrives; each group increments `arrived`
+    num_parts=1,  # number of groups of heads in which the second array arrives; each group increments `arrival_counter`
 ):  # like q, contiguous, and lse, float32 [batch, heads, rows]
     """Compute `attention` to two arrays of keys, the second of which may still be in flight: the kernel waits for it
     only when no other work is left. Supports bfloat16 and head dimension 64, 128 or 256 on a Hopper GPU; otherwise
@@ -456,12 +470,12 @@ def attention_pair(
             f'attention_pair: k has {k.shape[1]} heads and other_k {other_k.shape[1]}; both must have the same number'
         )
     _check_first('attention_pair', first, q.shape[2])
-    if not isinstance(parts, int) or parts < 1:
-        raise ValueError(f'attention_pair: parts is {parts!r}; expected a positive integer')
-    for name, x in dict(arrived=arrived, wanted=wanted).items():
-        _check_array('attention_pair', name, x, q, (1,), (torch.int32,))
-    for name, x in dict(other_k=other_k, other_v=other_v).items():
-        if _aligned_rows(x) is not x:
+    if not isinstance(num_parts, int) or num_parts < 1:
+        raise ValueError(f'attention_pair: num_parts is {num_parts!r}; expected a positive integer')
+    for name, tensor in dict(arrival_counter=arrival_counter, expected_count=expected_count).items():
+        _check_array('attention_pair', name, tensor, q, (1,), (torch.int32,))
+    for name, tensor in dict(other_k=other_k, other_v=other_v).items():
+        if _aligned_rows(tensor) is not tensor:
             raise ValueError(
                 f'attention_pair: rows of {name} must begin at multiples of 16 bytes; it cannot be copied, because it '
                 'may still be in flight'
@@ -471,9 +485,12 @@ def attention_pair(
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     problem = _attention_problem(q, k, bool(causal), 0, None, '')
     pair_options = this_device(), first, other_k.shape[2]
-    call, boxes = calls.forward_pair(problem, _check_scale(q, scale), *pair_options, bool(float32_out), parts)
-    arrays = dict(q=q, k=k, v=v, other_k=other_k, other_v=other_v, out=out, lse=lse, arrived=arrived, wanted=wanted)
-    launch_mapped(call, boxes, q, **arrays, order=_pair_order(q.device, problem, *pair_options, parts))
+    kernel_launch, boxes = calls.forward_pair(
+        problem, _check_scale(q, scale), *pair_options, bool(float32_out), num_parts
+    )
+    arrays = dict(q=q, k=k, v=v, other_k=other_k, other_v=other_v, out=out, lse=lse)
+    arrays |= dict(arrived=arrival_counter, wanted=expected_count)
+    launch_mapped(kernel_launch, boxes, q, **arrays, order=_pair_order(q.device, problem, *pair_options, num_parts))
     return out, lse
 
 
@@ -512,8 +529,8 @@ def attention(
     `attention_backend` returns the implementation. With SDPA the backward pass computes the forward pass again, with
     our kernels it does not. Values of `lens` are clamped to the sizes.
 
-    Raises TypeError or ValueError for unsupported operands or options. After Dao, FlashAttention-2 (2023), and
-    Shah and others, FlashAttention-3 (2024)."""
+    Raises TypeError or ValueError for unsupported operands or options. Sources: Dao, FlashAttention-2 (2023); Shah and
+    others, FlashAttention-3 (2024)."""
     _check_qkv(q, k, v)
     if not isinstance(bias, str):
         raise TypeError(
@@ -525,13 +542,18 @@ def attention(
     if deterministic and gradients == 'sdpa':
         raise ValueError("attention: SDPA does not support deterministic=True: use gradients='kernel'")
     if _choose_backend(q).name != 'sdpa':
-        if bias and gradients == 'sdpa' and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
+        if (
+            bias
+            and gradients == 'sdpa'
+            and torch.is_grad_enabled()
+            and any(tensor.requires_grad for tensor in (q, k, v))
+        ):
             raise ValueError("attention: SDPA does not support a bias in C: use gradients='kernel'")
         method = 'ordered' if deterministic else gradients
         out_and_lse = _Attention.apply(q, k, v, bool(causal), scale, window, lens, bias, method)
         return out_and_lse if lse else out_and_lse[0]
     if bias:
-        raise ValueError(f'attention: bias needs our kernels, but SDPA computes this: {_choose_backend(q).why}')
+        raise ValueError(f'attention: bias needs our kernels, but SDPA computes this: {_choose_backend(q).reason}')
     if lse:
-        raise ValueError(f'attention: lse needs our kernels, but SDPA computes this: {_choose_backend(q).why}')
+        raise ValueError(f'attention: lse needs our kernels, but SDPA computes this: {_choose_backend(q).reason}')
     return _sdpa(q, k, v, bool(causal), scale, window, lens)

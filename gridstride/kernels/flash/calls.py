@@ -100,8 +100,8 @@ def _forward_source_and_sizes(problem, kernel, gpu, variant_constants, out_type)
     constants = _constants(problem) | dict(
         BM=block_rows, BN=tile.keys, WGS=tile.warpgroups, STAGES=tile.stages, AHEAD=tile.q_buffers, **variant_constants
     )
-    names = 'hopper', 'tiles', 'fragments', 'stores', 'rows', 'forward_hopper', kernel
-    src = hopper_source(names, (tile.keys,), (problem.dim,), tuple(constants.items()), problem.bias, out_type)
+    file_names = 'hopper', 'tiles', 'fragments', 'stores', 'rows', 'forward_hopper', kernel
+    src = hopper_source(file_names, (tile.keys,), (problem.dim,), tuple(constants.items()), problem.bias, out_type)
     grid = (min(gpu.sms, problem.batch * problem.heads * cdiv(problem.rows, block_rows)),)
     shared = (
         2 * problem.dim * (tile.q_buffers * block_rows + 2 * tile.stages * tile.keys)
@@ -143,7 +143,7 @@ def forward_pair(
     first,  # index of the first row that also attends to the second array
     other_keys,  # keys per head of the second array
     float32_out,  # the output is float32
-    parts,  # number of groups of heads in which the second array arrives, one after the other
+    num_parts,  # number of groups of heads in which the second array arrives, one after the other
 ) -> tuple:  # a `KernelLaunch`, and the boxes of q, k, v, other_k and other_v
     "Return the launch of attention to two arrays of keys on a Hopper GPU; the second array may still be in flight"
     src, grid_block_smem, (row_box, key_box) = _forward_source_and_sizes(
@@ -151,9 +151,9 @@ def forward_pair(
     )
     arrays = 'q', 'k', 'v', 'other_k', 'other_v', 'out', 'lse', 'arrived', 'wanted', 'order', 'taken'
     heads_per_section = 1  # `order` already orders the heads
-    scalars = log2_scale(scale), *_problem_scalars(problem)[:-1], heads_per_section, first, other_keys, parts
-    launch = KernelLaunch(src, 'attention_forward_pair', arrays, scalars, *grid_block_smem)
-    return launch, (row_box, key_box, key_box, key_box, key_box)
+    scalars = log2_scale(scale), *_problem_scalars(problem)[:-1], heads_per_section, first, other_keys, num_parts
+    kernel_launch = KernelLaunch(src, 'attention_forward_pair', arrays, scalars, *grid_block_smem)
+    return kernel_launch, (row_box, key_box, key_box, key_box, key_box)
 
 
 def pair_order(
@@ -161,13 +161,13 @@ def pair_order(
     gpu,
     first,
     other_keys,
-    parts,
+    num_parts,
 ) -> list:  # of tile indices, in which the row tiles of a head count from the last one
     "Return the order in which persistent blocks take the tiles of `forward_pair`"
     tile = _HOPPER_TILES[problem.dim]
     block_rows = 64 * tile.warpgroups
     row_tiles = cdiv(problem.rows, block_rows)
-    row_ends = [min(problem.rows, block_rows * (r + 1)) for r in range(row_tiles)]
+    row_ends = [min(problem.rows, block_rows * (i + 1)) for i in range(row_tiles)]
     own_steps = [cdiv(min(problem.keys, end) if problem.causal else problem.keys, tile.keys) for end in row_ends]
     other_steps = [cdiv(other_keys, tile.keys) if end > first else 0 for end in row_ends]
     heads = problem.batch * problem.heads
@@ -178,7 +178,7 @@ def pair_order(
         min(gpu.sms, heads * row_tiles),
         problem.group,
         _heads_per_section(problem, other_keys),
-        parts,
+        num_parts,
     )
     return [head * row_tiles + row_tiles - 1 - row for head, row in order]
 
@@ -238,19 +238,23 @@ def backward_ends(
     problem,  # an `AttentionProblem`; its keys are not used
     scale,
     strides,  # of out, dout and dq, each of batch, heads and rows
-    ordered=False,  # add to dq in a fixed order
+    has_fixed_order=False,  # add to dq in a fixed order
 ) -> tuple:  # two `KernelLaunch`s
     "Return the first and the last launch: one computes delta per row and zeros dq, the other converts dq to bfloat16"
-    src, padded_rows, heads = ends_source(problem.dim, ordered), pad_rows(problem.rows), problem.batch * problem.heads
+    src, padded_rows, heads = (
+        ends_source(problem.dim, has_fixed_order),
+        pad_rows(problem.rows),
+        problem.batch * problem.heads,
+    )
     out, dout, dq = (tuple(map(Long, stride)) for stride in strides)
     scalars = problem.heads, problem.rows, padded_rows, *out, *dout
     arrays = 'out', 'dout', 'lse', 'lse_log2', 'delta', 'dq_sums', 'semaphores'
-    prepare = KernelLaunch(src, 'prepare_backward', arrays, scalars, (padded_rows // 8, heads), (256,))
+    prepare_launch = KernelLaunch(src, 'prepare_backward', arrays, scalars, (padded_rows // 8, heads), (256,))
     scalars = scale, problem.heads, problem.rows, padded_rows // _BACKWARD_ROWS, *dq
-    finish = KernelLaunch(
+    finish_launch = KernelLaunch(
         src, 'finish_dq', ('dq_sums', 'dq'), scalars, (padded_rows // _BACKWARD_ROWS, heads, 2), (128,)
     )
-    return prepare, finish
+    return prepare_launch, finish_launch
 
 
 def fits_backward(first) -> bool:  # first: index of a row that `backward_ends` prepared
@@ -263,17 +267,17 @@ def backward_products(
     problem,  # an `AttentionProblem` with head dimension 64 or 128
     scale,
     strides,  # of dk and dv, each of batch, heads and rows
-    ordered=False,
+    has_fixed_order=False,
     output_rows=None,  # an `OutputRows`: the rows of dq to add to; None: all rows
 ) -> tuple:  # a `KernelLaunch`, and the boxes of q, k, v and dout
     "Return the launch that computes dk and dv, and adds to dq"
     output_rows = output_rows or OutputRows(0, problem.rows)
     constants = dict(
-        _constants(problem), BM=_BACKWARD_ROWS, BN=_BACKWARD_KEYS, STAGES=_BACKWARD_STAGES, ORDERED=ordered
+        _constants(problem), BM=_BACKWARD_ROWS, BN=_BACKWARD_KEYS, STAGES=_BACKWARD_STAGES, ORDERED=has_fixed_order
     )
     smem_columns = tuple(sorted({_BACKWARD_ROWS, problem.dim // 2}))
-    names = 'hopper', 'tiles', 'fragments', 'stores', 'backward_hopper'
-    src = hopper_source(names, smem_columns, (problem.dim,), tuple(constants.items()), problem.bias)
+    file_names = 'hopper', 'tiles', 'fragments', 'stores', 'backward_hopper'
+    src = hopper_source(file_names, smem_columns, (problem.dim,), tuple(constants.items()), problem.bias)
     dk, dv = (tuple(map(Long, stride)) for stride in strides)
     arrays = 'q', 'k', 'v', 'dout', 'lse_log2', 'delta', 'dq_sums', 'semaphores', 'dk', 'dv', 'lens'
     scalars = (
@@ -291,16 +295,16 @@ def backward_products(
     shared += _BACKWARD_STAGES * (8 * _BACKWARD_ROWS + 24) + 8
     grid = (cdiv(problem.keys, _BACKWARD_KEYS) * problem.batch * problem.heads // problem.group,)
     row_box, key_box = (1, 1, _BACKWARD_ROWS, 64), (1, 1, _BACKWARD_KEYS, 64)
-    launch = KernelLaunch(src, 'attention_backward', arrays, scalars, grid, (384,), shared)
-    return launch, (row_box, key_box, key_box, row_box)
+    kernel_launch = KernelLaunch(src, 'attention_backward', arrays, scalars, grid, (384,), shared)
+    return kernel_launch, (row_box, key_box, key_box, row_box)
 
 
 def backward_hopper(
     problem,  # all parameters but `strides` are those of `backward_products`
     scale,
     strides,  # `Strides`
-    ordered=False,
+    has_fixed_order=False,
 ) -> tuple:  # first launch, (launch of the products, its TMA boxes), last launch
     "Return the launches of the backward pass on a Hopper GPU"
-    prepare, finish = backward_ends(problem, scale, strides[:3], ordered)
-    return prepare, backward_products(problem, scale, strides[3:], ordered), finish
+    prepare_launch, finish_launch = backward_ends(problem, scale, strides[:3], has_fixed_order)
+    return prepare_launch, backward_products(problem, scale, strides[3:], has_fixed_order), finish_launch

@@ -10,11 +10,14 @@ from ...cpp.driver import current_stream
 
 
 @lru_cache(1024)
-def _launcher(call, boxes, device, backend):  # `device` is only a part of the cache key
-    "Return the launcher of a call, compiled once per source"
-    mapped = [(i, box, 128) for i, box in enumerate(boxes)]
+def _launcher(kernel_launch, boxes, device, backend):  # `device` is only a part of the cache key
+    "Return the launcher of a `KernelLaunch`, compiled once per source"
+    mapped_args = [(i, box, 128) for i, box in enumerate(boxes)]
     return launches.MappedLauncher(
-        rung.compile_kernel(call.src, call.name, backend), mapped, len(call.arrays), *call[3:]
+        rung.compile_kernel(kernel_launch.src, kernel_launch.name, backend),
+        mapped_args,
+        len(kernel_launch.arrays),
+        *kernel_launch[3:],
     )
 
 
@@ -31,16 +34,16 @@ def _tile_counter(x, stream):
     return _cached_tile_counter(x.device, stream)
 
 
-def launch_mapped(call, boxes, x, **arrays):
-    "Launch on the device of `x`, on its current stream; `arrays`: name of an array in `call` -> tensor"
+def launch_mapped(kernel_launch, boxes, x, **arrays):
+    "Launch on the device of `x`, on its current stream; `arrays`: {name of an array in the launch: tensor}"
     if not x.is_cuda:
-        if 'taken' in call.arrays:
+        if 'taken' in kernel_launch.arrays:
             arrays |= dict(taken=_tile_counter(x, None))
-        return _launcher(call, boxes, None, 'sim')([arrays[name] for name in call.arrays])
+        return _launcher(kernel_launch, boxes, None, 'sim')([arrays[name] for name in kernel_launch.arrays])
     device = x.get_device()
     with torch.cuda.device(device):
         make_context_current_once()
         stream = current_stream(device)
-        if 'taken' in call.arrays:
+        if 'taken' in kernel_launch.arrays:
             arrays |= dict(taken=_tile_counter(x, stream))
-        _launcher(call, boxes, device, 'gpu')([arrays[name] for name in call.arrays], stream)
+        _launcher(kernel_launch, boxes, device, 'gpu')([arrays[name] for name in kernel_launch.arrays], stream)

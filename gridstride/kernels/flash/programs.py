@@ -24,13 +24,13 @@ class Variant(NamedTuple):
 
     @property
     def name(self):
-        "Name of the file"
+        "The name of the file"
         return f'attention_{self.kernel}_{self.dim}{"_causal" * self.causal}'
 
 
-VARIANTS = [Variant('forward', d, causal) for d, causal in ((64, True), (128, False), (128, True), (256, False))]
-VARIANTS += [Variant('backward', d, causal) for d, causal in ((64, True), (128, False), (128, True))]
-VARIANTS += [Variant('mma_sync', d, causal) for d, causal in ((64, False), (128, True))]
+VARIANTS = [Variant('forward', dim, causal) for dim, causal in ((64, True), (128, False), (128, True), (256, False))]
+VARIANTS += [Variant('backward', dim, causal) for dim, causal in ((64, True), (128, False), (128, True))]
+VARIANTS += [Variant('mma_sync', dim, causal) for dim, causal in ((64, False), (128, True))]
 
 
 def cases_of(variant) -> list:  # of (batch, heads, group, rows, keys)
@@ -43,7 +43,9 @@ def _contiguous_strides(heads, rows, dim):
     return heads * rows * dim, rows * dim, dim
 
 
-def launches(variant, batch, heads, group, rows, keys) -> list:  # of (`KernelLaunch`, boxes of its first arrays)
+def variant_launches(
+    variant, batch, heads, group, rows, keys
+) -> list:  # of (`KernelLaunch`, boxes of its first arrays)
     "Return the launches of a `Variant` for one size on an H100: forward and, for 'backward', the backward pass"
     problem = AttentionProblem(batch, heads, group, rows, keys, variant.dim, variant.causal, 0, False)
     scale, q_strides = variant.dim**-0.5, _contiguous_strides(heads, rows, variant.dim)
@@ -53,8 +55,8 @@ def launches(variant, batch, heads, group, rows, keys) -> list:  # of (`KernelLa
     launches_and_boxes = [calls.forward_hopper(problem, scale, q_strides, H100)]
     if variant.kernel == 'backward':
         strides = Strides(q_strides, q_strides, q_strides, k_strides, k_strides)
-        prepare, products_and_boxes, finish = calls.backward_hopper(problem, scale, strides)
-        launches_and_boxes += [(prepare, ()), products_and_boxes, (finish, ())]
+        prepare_launch, products_and_boxes, finish_launch = calls.backward_hopper(problem, scale, strides)
+        launches_and_boxes += [(prepare_launch, ()), products_and_boxes, (finish_launch, ())]
     return launches_and_boxes
 
 
@@ -74,42 +76,48 @@ _ARGUMENT_CODE = dict(  # array of a launch -> C++ argument; other arrays are me
 )
 
 
-def _make_launch(call, boxes, sizes, dim):
-    "Return the `Launch` of a call, with C++ for its arguments"
-    maps = [_tensor_map_code(name, sizes, dim, box) for name, box in zip(call.arrays, boxes)]
-    return Launch(call, [*maps, *(_ARGUMENT_CODE.get(array, f'a.{array}') for array in call.arrays[len(maps) :])])
+def _make_launch(kernel_launch, boxes, sizes, dim):
+    "Return the `Launch` of a `KernelLaunch`, with C++ for its arguments"
+    maps = [_tensor_map_code(name, sizes, dim, box) for name, box in zip(kernel_launch.arrays, boxes)]
+    return Launch(
+        kernel_launch,
+        [*maps, *(_ARGUMENT_CODE.get(array, f'a.{array}') for array in kernel_launch.arrays[len(maps) :])],
+    )
 
 
 def _workspace_code(variant, batch, heads, group, rows, keys):
     "Return C++ that allocates the workspaces of the backward pass"
     row_elements = dict(lse_log2=1, delta=1, dq_sums=variant.dim)
     return [
-        f'static float *{name} = allocate<float>({batch * heads * pad_rows(rows) * n});'
-        for name, n in row_elements.items()
+        f'static float *{name} = allocate<float>({batch * heads * pad_rows(rows) * size});'
+        for name, size in row_elements.items()
     ]
 
 
-def _pass_code(variant, backward, sizes):
+def _pass_code(variant, is_backward, sizes):
     "Return the lines of C++ and the `Launch`es of one pass for one size"
-    all_launches = launches(variant, *sizes)
-    pass_launches = all_launches[1:] if backward else all_launches[:1]
-    workspaces = _workspace_code(variant, *sizes) if backward and pass_launches else []
-    return [*workspaces, *(_make_launch(call, boxes, sizes, variant.dim) for call, boxes in pass_launches)]
+    all_launches = variant_launches(variant, *sizes)
+    pass_launches = all_launches[1:] if is_backward else all_launches[:1]
+    workspaces = _workspace_code(variant, *sizes) if is_backward and pass_launches else []
+    return [
+        *workspaces,
+        *(_make_launch(kernel_launch, boxes, sizes, variant.dim) for kernel_launch, boxes in pass_launches),
+    ]
 
 
 def _program(variant):
     constants = f'''constexpr int DIM = {variant.dim};
 constexpr bool CAUSAL = {str(variant.causal).lower()}, BACKWARD = {str(variant.kernel == 'backward').lower()};
 typedef __nv_bfloat16 bf16;'''
-    sizes, main = cases_of(variant), 'flash/main.cuh'
+    sizes, main_file = cases_of(variant), 'flash/main.cuh'
     functions = {
-        f'void {name}(int number, const Arrays &a)': [_pass_code(variant, backward, size) for size in sizes]
-        for name, backward in (('forward', False), ('backward', True))
+        f'void {name}(int number, const Arrays &a)': [_pass_code(variant, is_backward, size) for size in sizes]
+        for name, is_backward in (('forward', False), ('backward', True))
     }
     description = (
         f'`gridstride.kernels.attention`, {variant.kernel.replace("_", ".")}, head dimension {variant.dim}, bfloat16.'
     )
-    return Program(variant.name, description, main, 'batch, heads, group, rows, keys', sizes, functions, constants)
+    return Program(variant.name, description, main_file, 'batch, heads, group, rows, keys', sizes, functions, constants)
 
 
 def programs() -> list:  # of `Program`

@@ -11,12 +11,12 @@ from ...utils import cdiv
 
 # The unit of all times is a step over keys, which takes a block 1.5 microseconds on an H100.
 _TILE_OVERHEAD = 2.5  # per tile
-_FIRST_ARRIVAL = 12  # when the keys of the neighbour begin to arrive
-_ARRIVAL_PER_STEP = 1 / 15  # how long the keys of a step take to arrive
+_FIRST_ARRIVAL = 12  # the time at which the keys of the neighbour begin to arrive
+_ARRIVAL_PER_STEP = 1 / 15  # the time that the keys of one step take to arrive
 # Equal tiles take different times: the simulation varies them by up to 5%, in the quasi-random sequence of multiples of
 # the golden ratio.
 _JITTER, _GOLDEN_RATIO = 0.05, 0.618034
-_TOLERANCE = 1.005  # orders within 0.5% of the best one are considered equal
+_TOLERANCE = 1.005  # orders within 0.5% of the best one count as equal
 
 
 def simulate_end(
@@ -27,10 +27,10 @@ def simulate_end(
     arrival_times,  # per head: the time at which its keys of the second array have arrived
 ) -> float:
     "Simulate the blocks; return the time at which the last one ends"
-    free_times, random = [0] * blocks, 0  # a heap of the times at which the blocks can take their next tile
+    free_times, quasi_random = [0] * blocks, 0  # a heap of the times at which the blocks can take their next tile
     for head, row in order:
-        random = (random + _GOLDEN_RATIO) % 1
-        step_time = 1 + _JITTER * (2 * random - 1)
+        quasi_random = (quasi_random + _GOLDEN_RATIO) % 1
+        step_time = 1 + _JITTER * (2 * quasi_random - 1)
         end = free_times[0] + step_time * (_TILE_OVERHEAD + own_steps[row])
         if other_steps[row]:
             end = max(end, arrival_times[head]) + step_time * other_steps[row]
@@ -49,8 +49,13 @@ def order_by_sections(
     section first. The first `late_rows` rows of all heads, which are the shortest, come after all sections."""
     starts = [*range(0, heads - last_heads, section_heads), heads - last_heads, heads]
     sections = zip(starts, starts[1:])
-    order = [(h, r) for a, b in sections for r in range(rows - 1, late_rows - 1, -1) for h in range(a, b)]
-    return order + [(h, r) for r in range(late_rows - 1, -1, -1) for h in range(heads)]
+    order = [
+        (head, row)
+        for start, end in sections
+        for row in range(rows - 1, late_rows - 1, -1)
+        for head in range(start, end)
+    ]
+    return order + [(head, row) for row in range(late_rows - 1, -1, -1) for head in range(heads)]
 
 
 def choose_order(
@@ -60,7 +65,7 @@ def choose_order(
     blocks,  # number of blocks
     group,  # heads of q that share a head of keys
     section_heads,  # heads whose keys fit into the L2 cache together
-    parts,  # number of groups of heads in which the neighbour's keys arrive, one after the other
+    num_parts,  # number of groups of heads in which the neighbour's keys arrive, one after the other
 ) -> list:  # (head, row of tiles), in the order in which they should be taken
     """Choose an order in which all blocks end at nearly the same time.
 
@@ -70,14 +75,16 @@ def choose_order(
     kv_heads, rows, large_section = heads // group, len(own_steps), min(heads, section_heads + 2 * group)
     arrival_times = [
         _FIRST_ARRIVAL
-        + _ARRIVAL_PER_STEP * max(other_steps) * cdiv((h // group * parts // kv_heads + 1) * kv_heads, parts)
-        for h in range(heads)
+        + _ARRIVAL_PER_STEP * max(other_steps) * cdiv((head // group * num_parts // kv_heads + 1) * kv_heads, num_parts)
+        for head in range(heads)
     ]
-    lower_bound = heads * sum(_TILE_OVERHEAD + a + b for a, b in zip(own_steps, other_steps)) / blocks
+    lower_bound = heads * sum(_TILE_OVERHEAD + own + other for own, other in zip(own_steps, other_steps)) / blocks
     orders, ends = [], []
-    late_rows = (rows * eighths // 8 for eighths in (0, 1, 2, 3, 4, 8))
-    for late, last_heads in [(late, last_heads) for late in late_rows for last_heads in (0, large_section)]:
-        orders.append(order_by_sections(heads, rows, section_heads, last_heads, late))
+    late_row_counts = (rows * eighths // 8 for eighths in (0, 1, 2, 3, 4, 8))
+    for num_late_rows, last_heads in [
+        (num_late_rows, last_heads) for num_late_rows in late_row_counts for last_heads in (0, large_section)
+    ]:
+        orders.append(order_by_sections(heads, rows, section_heads, last_heads, num_late_rows))
         ends.append(simulate_end(orders[-1], own_steps, other_steps, blocks, arrival_times))
         if ends[-1] <= _TOLERANCE * lower_bound:  # close to the lower bound: no candidate can be much better
             break

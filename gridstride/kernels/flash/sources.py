@@ -10,9 +10,9 @@ source = source_loader(__package__)  # source(name) -> the text of name.cuh
 _TYPES = (('bf16', '__nv_bfloat16'),)
 
 
-def wgmma_kept(n: int) -> str:  # n: columns of the result, a multiple of 8 up to 256
+def wgmma_from_registers(n: int) -> str:  # n: columns of the result, a multiple of 8 up to 256
     "Return a CUDA C function that issues d (+)= A @ B in bf16: A (64 x 16) in registers, B (16 x `n`) in shared memory"
-    d = n // 2
+    d = n // 2  # accumulators per thread
     registers = ','.join(f'%{i}' for i in range(d))
     operands = ', '.join(f'"+f"(d[{i}])' for i in range(d))
     return f'''
@@ -35,7 +35,7 @@ def _bias_function(bias):
 
 @lru_cache(1024)
 def hopper_source(
-    names,  # of the files, in order
+    file_names,  # of the files, in order
     smem_columns,  # column counts of the products whose operands are both in shared memory
     register_columns,  # column counts of the products whose first operand is in registers
     constants,  # ((name in the source, its integer value), ...)
@@ -43,8 +43,8 @@ def hopper_source(
     out_type='__nv_bfloat16',  # C type of the output
 ) -> str:
     "Return the source of kernels for a Hopper GPU"
-    product_functions = ''.join([*map(wgmma, smem_columns), *map(wgmma_kept, register_columns)])
-    text = PTX + product_functions + _bias_function(bias) + '\n'.join(map(source, names))
+    product_functions = ''.join([*map(wgmma, smem_columns), *map(wgmma_from_registers, register_columns)])
+    text = PTX + product_functions + _bias_function(bias) + '\n'.join(map(source, file_names))
     return assemble_source(text, (*_TYPES, ('out_t', out_type)), constants)
 
 
@@ -55,21 +55,21 @@ def _preamble(*names):
 
 @lru_cache(1024)
 def ampere_source(
-    names,  # of the files, in order
+    file_names,  # of the files, in order
     constants,  # ((name in the source, its integer value), ...)
     bias='',  # as for `hopper_source`
 ) -> str:
     "Return the source of kernels for GPUs from Ampere on"
     preamble = _preamble('address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix', 'mma', 'pack')
-    text = _bias_function(bias) + '\n'.join(map(source, names))
+    text = _bias_function(bias) + '\n'.join(map(source, file_names))
     return assemble_source(text, (*_TYPES, ('out_t', 'bf16')), constants, preamble)
 
 
 @lru_cache
 def ends_source(
     dim,  # head dimension
-    ordered,  # add to dq in a fixed order
+    has_fixed_order,  # add to dq in a fixed order
 ) -> str:
     "Return the source of the kernels before and after the products of the backward pass"
     text = source('stores') + source('backward_ends')
-    return assemble_source(text, _TYPES, (('HD', dim), ('ORDERED', ordered)), _preamble('pack'))
+    return assemble_source(text, _TYPES, (('HD', dim), ('ORDERED', has_fixed_order)), _preamble('pack'))

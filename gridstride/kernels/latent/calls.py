@@ -30,9 +30,9 @@ _MAX_UNSHARED_PAGES = 1024  # of all sequences: up to so many, separate copies a
 _ARRAYS = 'q', 'cache', 'table', 'lens', 'out', 'lse', 'part_out', 'part_lse'
 
 
-def _problem_scalars(problem, parts):
+def _problem_scalars(problem, num_parts):
     "Return the scalar arguments that all kernels take"
-    return *problem[1:], parts
+    return *problem[1:], num_parts
 
 
 def choose_parts(
@@ -68,15 +68,15 @@ def decode_ampere(
     gpu,  # a `Device`
 ) -> tuple:  # `KernelLaunch`, number of parts
     "Return the launch of the decode kernel that uses `mma.sync`, with two blocks per SM"
-    parts = choose_parts(problem, splits, _BLOCK_ROWS, 2 * gpu.sms)
+    num_parts = choose_parts(problem, splits, _BLOCK_ROWS, 2 * gpu.sms)
     src = ampere_source(problem.dtype, (('BM', _BLOCK_ROWS), ('BN', _KEYS_PER_STEP)))
     shared = 2 * DIM * (_BLOCK_ROWS + _KEYS_PER_STEP) + _BLOCK_ROWS * (
         4 * (_KEYS_PER_STEP + 4) + 2 * (_KEYS_PER_STEP + 8) + 4
     )
-    scalars = _log2_scale(scale), *_problem_scalars(problem, parts)
+    scalars = _log2_scale(scale), *_problem_scalars(problem, num_parts)
     return KernelLaunch(
-        src, 'decode', _ARRAYS, scalars, (cdiv(problem.rows, _BLOCK_ROWS), parts), (128,), shared
-    ), parts
+        src, 'decode', _ARRAYS, scalars, (cdiv(problem.rows, _BLOCK_ROWS), num_parts), (128,), shared
+    ), num_parts
 
 
 @lru_cache(1024)
@@ -85,24 +85,26 @@ def decode_hopper(problem, scale, splits, gpu) -> tuple:  # `KernelLaunch`, boxe
 
     Two blocks whose rows of q attend to the same pages share the copies by multicast. With few pages they do not,
     because waiting for each other takes longer than separate copies."""
-    tiles, parts = cdiv(problem.rows, 64), choose_parts(problem, splits, 64, gpu.sms)
-    cluster_size = 1 if tiles % 2 or problem.batch * problem.table_columns <= _MAX_UNSHARED_PAGES else 2
+    row_tiles, num_parts = cdiv(problem.rows, 64), choose_parts(problem, splits, 64, gpu.sms)
+    cluster_size = 1 if row_tiles % 2 or problem.batch * problem.table_columns <= _MAX_UNSHARED_PAGES else 2
     src = hopper_source(problem.dtype, (('STAGES', _STAGES), ('CLUSTER', cluster_size)))
     shared = (1 + _STAGES) * (2 * DIM * PAGE + 4 * 64) + 8 * (4 + 7 * _STAGES)
-    scalars = _log2_scale(scale), *_problem_scalars(problem, parts)
-    call = KernelLaunch(src, 'decode', _ARRAYS, scalars, (tiles, parts), (512,), shared, cluster=(cluster_size, 1, 1))
-    return call, ((64, 64), (PAGE // cluster_size, 64)), parts
+    scalars = _log2_scale(scale), *_problem_scalars(problem, num_parts)
+    kernel_launch = KernelLaunch(
+        src, 'decode', _ARRAYS, scalars, (row_tiles, num_parts), (512,), shared, cluster=(cluster_size, 1, 1)
+    )
+    return kernel_launch, ((64, 64), (PAGE // cluster_size, 64)), num_parts
 
 
-def merge(problem, parts, gpu) -> KernelLaunch:
+def merge_launch(problem, num_parts, gpu) -> KernelLaunch:
     "Return the launch that merges the partial results of the parts"
     arrays = 'out', 'lse', 'part_out', 'part_lse', 'lens'
     row_warps = 4 if problem.batch * problem.rows // 8 <= gpu.sms else 1
     src = merge_source(problem.dtype, gpu.hopper, row_warps)
     grid = problem.batch, problem.rows // 8, row_warps
-    return KernelLaunch(src, 'merge_parts', arrays, _problem_scalars(problem, parts), grid, (256,), pdl=gpu.hopper)
+    return KernelLaunch(src, 'merge_parts', arrays, _problem_scalars(problem, num_parts), grid, (256,), pdl=gpu.hopper)
 
 
-def workspaces(problem, parts) -> dict:  # name -> number of float32 elements
+def workspace_sizes(problem, num_parts) -> dict:  # name -> number of float32 elements
     "Return the sizes of the workspaces: each part has a slot for its first and one for its last sequence"
-    return dict(part_out=2 * parts * problem.rows * VALUES, part_lse=2 * parts * problem.rows)
+    return dict(part_out=2 * num_parts * problem.rows * VALUES, part_lse=2 * num_parts * problem.rows)

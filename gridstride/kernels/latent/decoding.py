@@ -35,27 +35,27 @@ def _choose_backend(dtype):
 
 def _check_operands(q, cache, table, lens):
     "Raise `TypeError` or `ValueError` unless dtypes and shapes match, and all tensors are on the kernels' device"
-    for name, x in dict(q=q, cache=cache).items():
-        check_tensor(_OP_NAME, x, (*F16_TYPES, 'float32', 'float64'), name)
-        if x.requires_grad and torch.is_grad_enabled():
+    for name, tensor in dict(q=q, cache=cache).items():
+        check_tensor(_OP_NAME, tensor, (*F16_TYPES, 'float32', 'float64'), name)
+        if tensor.requires_grad and torch.is_grad_enabled():
             raise ValueError(
                 f'{_OP_NAME}: {name} requires a gradient, but decoding has no backward pass: use {name}.detach() or '
                 'torch.no_grad()'
             )
-    for name, x in dict(table=table, lens=lens).items():
-        check_tensor(_OP_NAME, x, ('int32',), name)
+    for name, tensor in dict(table=table, lens=lens).items():
+        check_tensor(_OP_NAME, tensor, ('int32',), name)
     if cache.dtype != q.dtype:
         raise TypeError(
             f'{_OP_NAME}: cache is {dtype_name(cache)} and q {dtype_name(q)}; their dtypes must be the same'
         )
-    if any(x.device != q.device for x in (cache, table, lens)):
+    if any(tensor.device != q.device for tensor in (cache, table, lens)):
         raise ValueError(f'{_OP_NAME}: q, cache, table and lens must be on one device')
-    for name, x, axes, expected in (
+    for name, tensor, axes, expected in (
         ('q', q, (3, 4), f'[batch, heads, {DIM}] or [batch, length, heads, {DIM}]'),
         ('cache', cache, (3,), f'[pages, {PAGE}, {DIM}]'),
     ):
-        if x.dim() not in axes or x.shape[-1] != DIM or name == 'cache' and x.shape[1] != PAGE:
-            raise ValueError(f'{_OP_NAME}: {name} has shape {tuple(x.shape)}; expected {expected}')
+        if tensor.dim() not in axes or tensor.shape[-1] != DIM or name == 'cache' and tensor.shape[1] != PAGE:
+            raise ValueError(f'{_OP_NAME}: {name} has shape {tuple(tensor.shape)}; expected {expected}')
     if not 0 < q.shape[-2] <= 128 or q.shape[-2] % 16:
         raise ValueError(
             f'{_OP_NAME}: q has {q.shape[-2]} heads; expected a multiple of 16 up to 128: pad q with heads of zeros'
@@ -71,18 +71,17 @@ def _check_operands(q, cache, table, lens):
 def _check_pages(cache, table, lens):
     "Raise `ValueError` unless `lens` and `table` refer only to pages of the cache"
     table_columns, pages = table.shape[1], cache.shape[0]
-    for b, length in enumerate(lens.tolist()):
+    for sequence, length in enumerate(lens.tolist()):
         if not 0 <= length <= table_columns * PAGE:
             raise ValueError(
-                f'{_OP_NAME}: lens[{b}] is {length}; expected 0 to {table_columns * PAGE}: a row of table has '
+                f'{_OP_NAME}: lens[{sequence}] is {length}; expected 0 to {table_columns * PAGE}: a row of table has '
                 f'{table_columns} pages of {PAGE} keys'
             )
-        used_pages = table[b, : -(-length // PAGE)]
-        if (invalid := ((used_pages < 0) | (used_pages >= pages)).nonzero().flatten()).numel():
-            i = int(invalid[0])
-            raise ValueError(
-                f'{_OP_NAME}: table[{b}, {i}] is {int(used_pages[i])}; the cache has pages 0 to {pages - 1}'
-            )
+        used_pages = table[sequence, : -(-length // PAGE)]
+        if (invalid_columns := ((used_pages < 0) | (used_pages >= pages)).nonzero().flatten()).numel():
+            column = int(invalid_columns[0])
+            page = int(used_pages[column])
+            raise ValueError(f'{_OP_NAME}: table[{sequence}, {column}] is {page}; the cache has pages 0 to {pages - 1}')
 
 
 def _check_scale(scale):
@@ -124,33 +123,35 @@ def _latent_attention(q, cache, table, lens, scale, splits):
     problem = _decode_problem(q, cache, table)
     gpu, boxes = this_device(), ()
     if gpu.hopper:
-        call, boxes, parts = calls.decode_hopper(problem, scale, splits, gpu)
+        kernel_launch, boxes, num_parts = calls.decode_hopper(problem, scale, splits, gpu)
     else:
-        call, parts = calls.decode_ampere(problem, scale, splits, gpu)
-    workspaces = {name: q.new_empty(n, dtype=torch.float32) for name, n in calls.workspaces(problem, parts).items()}
+        kernel_launch, num_parts = calls.decode_ampere(problem, scale, splits, gpu)
+    workspaces = {
+        name: q.new_empty(size, dtype=torch.float32) for name, size in calls.workspace_sizes(problem, num_parts).items()
+    }
     arrays = dict(q=q.view(-1, DIM), cache=cache.view(-1, DIM), table=table, lens=lens, out=out, lse=lse, **workspaces)
     if boxes:
-        launch_mapped(call, boxes, q, **arrays)
+        launch_mapped(kernel_launch, boxes, q, **arrays)
     else:
-        launch([call], q, **arrays)
-    launch([calls.merge(problem, parts, gpu)], q, **arrays)
+        launch([kernel_launch], q, **arrays)
+    launch([calls.merge_launch(problem, num_parts, gpu)], q, **arrays)
     return out, lse
 
 
 def _torch_attention(q, cache, table, lens, scale):
     "Compute the result with torch, which gathers all keys of a sequence first; pages past its end are not read"
     accumulator = torch.promote_types(q.dtype, torch.float32)
-    keys, length = table.shape[1] * PAGE, q.shape[1] if q.dim() == 4 else 1
-    positions = torch.arange(keys, device=q.device)
-    valid = positions < lens[:, None]
-    pages = torch.where(valid[:, ::PAGE], table, 0).long()
-    k = torch.where(valid[:, :, None], cache[pages].flatten(1, 2).to(accumulator), 0)
+    num_keys, length = table.shape[1] * PAGE, q.shape[1] if q.dim() == 4 else 1
+    positions = torch.arange(num_keys, device=q.device)
+    is_valid = positions < lens[:, None]
+    pages = torch.where(is_valid[:, ::PAGE], table, 0).long()
+    k = torch.where(is_valid[:, :, None], cache[pages].flatten(1, 2).to(accumulator), 0)
     rows = q.flatten(1, -2).to(accumulator)
     row_ends = lens[:, None] - torch.arange(length - 1, -1, -1, device=q.device).repeat_interleave(q.shape[-2])
     scores = (rows @ k.mT * scale).masked_fill(positions >= row_ends[:, :, None], -math.inf)
     lse = scores.logsumexp(-1)
-    probs = (scores - torch.where(lse.isneginf(), 0, lse)[:, :, None]).exp()
-    out = (probs @ k[:, :, :VALUES]).to(q.dtype)
+    probabilities = (scores - torch.where(lse.isneginf(), 0, lse)[:, :, None]).exp()
+    out = (probabilities @ k[:, :, :VALUES]).to(q.dtype)
     return out.view(*q.shape[:-1], VALUES), lse.float().view(q.shape[:-1])
 
 
@@ -183,7 +184,7 @@ def latent_attention(
 
     Raises TypeError or ValueError for unsupported operands. The values in lens and table are checked only on the CPU,
     because on a GPU the check would have to wait for the GPU; there, a page that is out of range stops the kernel.
-    After DeepSeek-AI, DeepSeek-V2 (2024), and Dao and others, Flash-Decoding (2023)."""
+    Sources: DeepSeek-AI, DeepSeek-V2 (2024); Dao and others, Flash-Decoding (2023)."""
     if not torch.compiler.is_compiling():
         _check_operands(q, cache, table, lens)
         if not q.is_cuda:

@@ -21,7 +21,7 @@ class Variant(NamedTuple):
 
     @property
     def name(self):
-        "Name of the file"
+        "The name of the file"
         return f'latent_attention_{self.kernel}_{self.heads}'
 
 
@@ -33,33 +33,35 @@ def cases_of(variant) -> list:  # of (batch, keys)
     return [*CHECKED_SIZES, TIMED_SIZE]
 
 
-def launches(variant, batch, keys) -> tuple:  # ([(`KernelLaunch`, boxes of its first arrays)], workspaces)
+def variant_launches(variant, batch, keys) -> tuple:  # ([(`KernelLaunch`, boxes of its first arrays)], workspaces)
     "Return the launches of a `Variant` for one size on an H100"
     table_columns = cdiv(keys, PAGE)
     pages, boxes = batch * table_columns, ()
     problem = DecodeProblem('bfloat16', batch, variant.heads, variant.heads, pages, table_columns)
     gpu = H100._replace(hopper=variant.kernel == 'hopper')
     if gpu.hopper:
-        call, boxes, parts = calls.decode_hopper(problem, calls.SCALE, 0, gpu)
+        kernel_launch, boxes, num_parts = calls.decode_hopper(problem, calls.SCALE, 0, gpu)
     else:
-        call, parts = calls.decode_ampere(problem, calls.SCALE, 0, gpu)
-    return [(call, boxes), (calls.merge(problem, parts, gpu), ())], calls.workspaces(problem, parts)
+        kernel_launch, num_parts = calls.decode_ampere(problem, calls.SCALE, 0, gpu)
+    return [(kernel_launch, boxes), (calls.merge_launch(problem, num_parts, gpu), ())], calls.workspace_sizes(
+        problem, num_parts
+    )
 
 
-def _make_launch(call, boxes, rows):
-    "Return the `Launch` of a call; `rows`: number of rows of each array that is passed as a tensor map"
-    args = [array if array in ('part_out', 'part_lse') else f'a.{array}' for array in call.arrays]
-    for i, (box, n) in enumerate(zip(boxes, rows)):
-        args[i] = f'tensor_map<{NAMESPACE}::TensorMap>({args[i]}, {n}, {DIM}, {box[0]}, {box[1]}, 128)'
-    return Launch(call, args)
+def _make_launch(kernel_launch, boxes, rows):
+    "Return the `Launch` of a `KernelLaunch`; `rows`: number of rows of each array that is passed as a tensor map"
+    args = [array if array in ('part_out', 'part_lse') else f'a.{array}' for array in kernel_launch.arrays]
+    for i, (box, num_rows) in enumerate(zip(boxes, rows)):
+        args[i] = f'tensor_map<{NAMESPACE}::TensorMap>({args[i]}, {num_rows}, {DIM}, {box[0]}, {box[1]}, 128)'
+    return Launch(kernel_launch, args)
 
 
 def _case_lines(variant, batch, keys):
     "Return the lines of C++ and the `Launch`es for one size"
-    launches_and_boxes, workspaces = launches(variant, batch, keys)
+    launches_and_boxes, workspaces = variant_launches(variant, batch, keys)
     rows = batch * variant.heads, batch * cdiv(keys, PAGE) * PAGE
-    allocations = [f'static float *{name} = allocate<float>({n});' for name, n in workspaces.items()]
-    return [*allocations, *(_make_launch(call, boxes, rows) for call, boxes in launches_and_boxes)]
+    allocations = [f'static float *{name} = allocate<float>({size});' for name, size in workspaces.items()]
+    return [*allocations, *(_make_launch(kernel_launch, boxes, rows) for kernel_launch, boxes in launches_and_boxes)]
 
 
 def _program(variant):
@@ -69,9 +71,9 @@ typedef __nv_bfloat16 bf16;'''
     description = (
         f'`gridstride.kernels.latent_attention`, {variant.kernel.replace("_", ".")}, {variant.heads} heads, bfloat16.'
     )
-    main, sizes = 'latent/main.cuh', cases_of(variant)
+    main_file, sizes = 'latent/main.cuh', cases_of(variant)
     functions = {'void decode(int number, const Arrays &a)': [_case_lines(variant, *size) for size in sizes]}
-    return Program(variant.name, description, main, 'batch, keys', sizes, functions, constants)
+    return Program(variant.name, description, main_file, 'batch, keys', sizes, functions, constants)
 
 
 def programs() -> list:  # of `Program`

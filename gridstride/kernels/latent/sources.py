@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from ..flash.sources import source as flash_source, wgmma_kept
+from ..flash.sources import source as flash_source, wgmma_from_registers
 from ..ptx import PTX, primitives, wgmma
 from ..source_assembly import C_TYPES, source_loader, assemble_source
 
@@ -36,7 +36,7 @@ def ampere_source(
 @lru_cache
 def hopper_source(dtype, constants) -> str:
     "Return the source of the decode kernel for a Hopper GPU"
-    preamble = PTX + wgmma(PAGE) + wgmma_kept(VALUES // 4)
+    preamble = PTX + wgmma(PAGE) + wgmma_from_registers(VALUES // 4)
     return _assemble(dtype, 'decode_hopper', (('DIM', DIM), *constants), preamble, flash_source('hopper'))
 
 

@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from .formats import nf4_codebook
-from ..flash.sources import wgmma_kept
+from ..flash.sources import wgmma_from_registers
 from ..ptx import PTX, primitives
 from ..source_assembly import C_TYPES, source_loader, assemble_source
 
@@ -30,6 +30,8 @@ def kernel_source(
     preamble += f'typedef {pair_type} Pair;\nconstexpr u32 MAGIC = {magic};\n'
     preamble += f'constexpr int FRACTION = {fraction};\nenum {{ {", ".join(KINDS).upper()} }};\n'
     preamble += f'__constant__ float CODEBOOK[] = {{{", ".join(f"{value!r}f" for value in nf4_codebook())}}};\n'
-    instructions = PTX + wgmma_kept(dict(constants)['BN']) if name == 'mixed_gemm' else primitives(*_PRIMITIVES[name])
+    instructions = (
+        PTX + wgmma_from_registers(dict(constants)['BN']) if name == 'mixed_gemm' else primitives(*_PRIMITIVES[name])
+    )
     preamble += instructions.replace('bf16', ptx_name) + source('dequantize')
     return assemble_source(source(name), (('Elem', C_TYPES[dtype]),), constants, preamble)
