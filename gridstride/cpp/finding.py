@@ -219,7 +219,8 @@ class RuntimeFinding:
         if not other or self.file and self.other_file not in ('', self.file):
             return
         self.other = other = other._replace(source=line_of(other.line))
-        if self.code != 'race' or not (lines := self._lines_to_compare(barrier, line_of)):
+        lines = self._lines_to_compare(barrier, line_of) if self.code == 'race' else None
+        if not lines or None in lines:  # without addr2line, lines are unknown
             return
         position, other_position = ((line <= barrier, line) for line in lines)
         before, now = self.fields['before'], self.fields['now']
