@@ -46,7 +46,8 @@ setup(
     long_description=(here/'README.md').read_text(encoding='utf-8'), long_description_content_type='text/markdown',
     packages=find_packages(include=[meta['name'], f"{meta['name']}.*"]), include_package_data=False,
     package_data={meta['name']: DATA},
-    entry_points={'console_scripts': ['gridstride = gridstride.__main__:console']},
+    entry_points={'console_scripts': ['gridstride = gridstride.__main__:console'],
+                  'pytest11': ['gridstride = gridstride.checker.pytest_plugin']},
     cmdclass={'build_py': Build}, install_requires=lines('requirements'),
     extras_require={k.removesuffix(suffix): lines(k) for k in meta if k.endswith(suffix)},
 )

@@ -6,7 +6,7 @@ import gridstride
 
 from .finding import site_address
 
-__all__ = ['FORMATS', 'JSON_VERSION', 'to_text', 'to_json', 'to_sarif', 'to_github']
+__all__ = ['FORMATS', 'JSON_VERSION', 'to_text', 'to_json', 'to_sarif', 'to_github', 'details', 'location_text']
 
 JSON_VERSION = 1  # incremented when a field of the JSON output changes its meaning or is removed
 _SARIF_SCHEMA = 'https://json.schemastore.org/sarif-2.1.0.json'
@@ -27,12 +27,12 @@ def _heading(finding):
     return f'{location_text(finding)}: {finding.level}: {finding.summary} [{finding.kind}/{finding.code}]'
 
 
-def _details(finding):
+def details(finding):
     "Yield the further lines of a finding"
     yield from finding.message.splitlines()[1:]
     if finding.launch:
         yield f'  The smallest launch that shows it: {finding.launch}'
-    if finding.schedule != 'forward':
+    if finding.schedule != 'forward' and not finding.test:
         yield f'  To run it again: --replay {finding.schedule}'
     if finding.page:
         yield f'  {finding.page}'
@@ -45,7 +45,7 @@ def _count(n, noun, plural='s'):
 def to_text(results) -> str:
     "Format a report for people: a paragraph per finding, and a line with the counts"
     findings = _findings(results)
-    paragraphs = ['\n'.join([_heading(f), *_details(f)]) for f in findings]
+    paragraphs = ['\n'.join([_heading(f), *details(f)]) for f in findings]
     launches, schedules = (sum(r.launches for r in results), max((len(r.schedules) for r in results), default=0))
     counts = [_count(len(findings), 'finding'), _count(len(results), 'file'), _count(launches, 'launch', 'es')]
     counts.append(_count(schedules, 'schedule'))
@@ -77,7 +77,7 @@ def _sarif_result(finding):
     result = dict(
         ruleId=f'{finding.kind}/{finding.code}',
         level=finding.level,
-        message=dict(text='\n'.join([_heading(finding), *_details(finding)])),
+        message=dict(text='\n'.join([_heading(finding), *details(finding)])),
         locations=[_sarif_location(finding.file, line)] if finding.file else [],
         properties=finding.to_dict(),
     )
@@ -132,7 +132,7 @@ def to_github(results) -> str:
         location = dict(file=finding.file, line=None if finding.cell is not None else finding.line)
         title = f'{finding.kind}/{finding.code}'
         lines.append(
-            _command(finding.level, '\n'.join([_heading(finding), *_details(finding)]), **location, title=title)
+            _command(finding.level, '\n'.join([_heading(finding), *details(finding)]), **location, title=title)
         )
     lines += [_command('error', f'gridstride: {r.error}', file=r.file, title='not checked') for r in results if r.error]
     return '\n'.join(lines)

@@ -5,7 +5,7 @@ raises itself (`raise`, `assert`), and a launch that no GPU accepts, are finding
 them: a program may cause them on purpose."""
 
 import functools
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -33,17 +33,29 @@ class Recorder:
         program=None,  # the file that is checked
         report=lambda finding: None,  # called with each new finding
         schedule='forward',
+        around=nullcontext,  # makes a context manager, in which each launch runs
     ):
-        self.program, self.report, self.schedule = program, report, schedule
-        self.findings, self.num_launches, self.test = [], 0, None
+        self.program, self.report, self._around = program, report, around
+        self.start(schedule)
         self.running = []  # what runs, the innermost last
+
+    def start(self, schedule):
+        "Forget all findings and launches, and begin to record those of a run under a schedule"
+        self.schedule, self.findings, self.num_launches = schedule, [], 0
+        self._num_taken = 0  # of the findings, by `take_new`
         self._errors = []  # [error, sources, its `Finding` or None] of each error that a launch raised
 
+    def take_new(self):
+        "Return the findings that were recorded since the last call"
+        new = self.findings[self._num_taken :]
+        self._num_taken = len(self.findings)
+        return new
+
     def add(self, finding):
-        "Record a finding, once per line and kernel of a test; returns the one that is recorded"
-        finding.schedule, finding.test = self.schedule, self.test
+        "Record a finding, once per line and kernel; returns the one that is recorded"
+        finding.schedule = self.schedule
         for known in self.findings:
-            if known.key == finding.key and known.test == finding.test:
+            if known.key == finding.key:
                 return known
         self.findings.append(finding)
         self.report(finding)
@@ -88,7 +100,8 @@ class Recorder:
             self.num_launches += 1
             self.running.append(running := describe(owner))
             try:
-                result = original(owner, *args, **options)
+                with self._around():
+                    result = original(owner, *args, **options)
                 self._on_error(error_of(owner, result), running)
                 return result
             except Exception as error:

@@ -125,6 +125,8 @@ class _Rewriter(ast.NodeTransformer):
                 if hasattr(part, 'lineno'):
                     continue
                 ast.copy_location(part, node)
+                if node.end_lineno != node.lineno:  # Python locates the call of a method at the end of its attribute
+                    part.end_lineno, part.end_col_offset = part.lineno, part.col_offset
             todo.extend(children(part))
         return tree
 

@@ -1,0 +1,242 @@
+"""A plugin of pytest: `pytest --gridstride` runs every kernel that a test launches without a GPU, checked.
+
+Before any test module is imported, `numba.cuda`, `numba_cuda_mlir.cuda`, Triton and torch's GPU become the simulator,
+`tile` and the emulator. A finding fails its test. Without the option the plugin does nothing, and imports nothing.
+
+    pytest --gridstride --gridstride-order shuffle --gridstride-seeds 20
+
+    @pytest.mark.gridstride_allow('same_value')    # a known finding, by its code
+    def test_histogram(): ...
+
+GRIDSTRIDE_CUDASIM=1 without the option replaces `numba.cuda` alone, as NUMBA_ENABLE_CUDASIM=1 did."""
+
+import os
+from contextlib import ExitStack
+from itertools import takewhile
+
+import pytest
+
+from .schedules import parse_schedule, schedules_of
+
+__all__ = ['CheckedTests']
+
+
+def pytest_addoption(parser):
+    "Add the options"
+    g = parser.getgroup('gridstride', 'kernels of GPUs, checked on the CPU')
+    g.addoption('--gridstride', action='store_true', help='run kernels without a GPU, with every check')
+    g.addoption('--gridstride-order', choices=('forward', 'reverse', 'shuffle'), help='order of blocks and threads')
+    g.addoption('--gridstride-seeds', type=int, default=1, metavar='N', help='run tests with kernels N times')
+    g.addoption('--gridstride-replay', metavar='SCHEDULE', help='run one schedule: forward, reverse or shuffle:SEED')
+    g.addoption('--gridstride-coverage', action='store_true', help='report the lines of kernels that were executed')
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config):
+    "Emulate a GPU before any `conftest.py` or test is imported"
+    if early_config.known_args_namespace.gridstride:
+        os.environ['GRIDSTRIDE_BACKEND'] = 'sim'
+        early_config.add_cleanup(_emulate_gpu().close)
+    elif os.environ.get('GRIDSTRIDE_CUDASIM', '0') not in ('', '0'):
+        from ..as_gpu import simulate_numba
+
+        simulate_numba()
+
+
+def _emulate_gpu():
+    "Emulate a GPU until the returned stack is closed: for Numba and Triton, and for torch if it is installed"
+    from importlib.util import find_spec
+
+    from .. import as_gpu
+
+    stack = ExitStack()
+    stack.enter_context(as_gpu.as_gpu() if find_spec('torch') else as_gpu.python_kernels())
+    return stack
+
+
+def pytest_configure(config):
+    "Register the marker, and the hooks if the option is given"
+    marker = 'gridstride_allow(*codes): findings with these codes do not fail the test; with --gridstride'
+    config.addinivalue_line('markers', marker)
+    if config.option.gridstride:
+        try:
+            plugin = CheckedTests(config)
+        except ValueError as e:
+            raise pytest.UsageError(f'--gridstride-replay: {e}') from None
+        config.pluginmanager.register(plugin, 'gridstride_tests')
+        config.add_cleanup(plugin.close)
+
+
+def _allowed_codes(item):
+    "Return the codes of the markers `gridstride_allow` of a test"
+    codes = set()
+    for marker in item.iter_markers('gridstride_allow'):
+        codes.update(marker.args)
+        named = marker.kwargs.get('code', ())
+        codes.update([named] if isinstance(named, str) else named)
+    return codes
+
+
+class CheckedTests:
+    "The hooks that record the findings of each test, and run it under several schedules"
+
+    def __init__(self, config):
+        from .line_coverage import LineCoverage
+        from .recorder import Recorder
+
+        option = config.option
+        replay = option.gridstride_replay
+        self.config = config
+        self.schedules = [parse_schedule(replay)] if replay else _schedules(option)
+        self.coverage = LineCoverage() if option.gridstride_coverage else None
+        self.recorder = Recorder(around=self.coverage.covering) if self.coverage else Recorder()
+        self.totals = dict(tests=0, launches=0, findings=0, coverage=[])
+        self.disabled = ()  # kinds of checks that are disabled, because the running test allows their findings
+        self._stack = ExitStack()
+        self._stack.enter_context(self.recorder.recording())
+
+    def close(self):
+        "Stop recording"
+        self._stack.close()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item, nextitem):
+        "Run a test under one schedule after the other, until it fails; a test that launches no kernel runs once"
+        from _pytest.runner import runtestprotocol
+
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        launches, self.disabled = 0, ()
+        for schedule in self.schedules:
+            reports, num_launches = self._run(schedule, lambda: runtestprotocol(item, log=False, nextitem=nextitem))
+            if kinds := _kinds_to_disable(item, self.recorder.findings, reports):
+                self.disabled = kinds
+                reports, more = self._run(schedule, lambda: runtestprotocol(item, log=False, nextitem=nextitem))
+                num_launches += more
+            launches += num_launches
+            if not num_launches or any(not report.passed for report in reports):
+                break
+        self.totals['tests'] += launches > 0
+        self.totals['launches'] += launches
+        for report in reports:
+            item.ihook.pytest_runtest_logreport(report=report)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+    def _run(self, schedule, run):
+        "Run a test under a schedule; returns its reports, and the number of its launches"
+        from ..diagnostics.settings import CHECKS, change, settings
+
+        self.recorder.start(str(schedule))
+        checks = tuple(check for check in CHECKS if check in settings.checks and check not in self.disabled)
+        with change(settings, order=schedule.order, seed=schedule.seed, checks=checks):
+            return run(), self.recorder.num_launches
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, item, call):
+        "Fail the phase of a test in which a finding was recorded, and show the kernel's lines"
+        outcome = yield
+        report = outcome.get_result()
+        error = call.excinfo and call.excinfo.value
+        finding = self.recorder.add_error(error) if error else None
+        new = self.recorder.take_new()
+        new = [f for f in new if f.code not in _allowed_codes(item)]
+        if report.failed and self.recorder.schedule != 'forward':
+            report.sections.append(('gridstride', _replay_line(item.nodeid, self.recorder.schedule)))
+        if not new or report.skipped or hasattr(report, 'wasxfail'):
+            return
+        for f in new:
+            f.test = item.nodeid
+        self.totals['findings'] += len(new)
+        text = '\n\n'.join(_test_text(f, call.excinfo if f is finding else None) for f in new)
+        if report.passed or finding:
+            report.outcome, report.longrepr = 'failed', text
+        else:
+            report.sections.append(('gridstride', text))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self):
+        "Pass the totals of this process to the one that reports"
+        self.totals['coverage'] += [self.coverage.to_dict()] if self.coverage else []
+        if hasattr(self.config, 'workeroutput'):
+            self.config.workeroutput['gridstride'] = self.totals
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node):
+        "Add the totals of a worker of pytest-xdist"
+        for name, value in (getattr(node, 'workeroutput', None) or {}).get('gridstride', {}).items():
+            self.totals[name] += value
+
+    def pytest_terminal_summary(self, terminalreporter):
+        "Print the totals and the coverage"
+        from .line_coverage import merged, report
+
+        schedules = f'up to {len(self.schedules)} schedules' if len(self.schedules) > 1 else str(self.schedules[0])
+        counts = '{findings} findings, {tests} tests with kernels, {launches} launches'.format(**self.totals)
+        terminalreporter.section('gridstride')
+        terminalreporter.write_line(f'{counts}, {schedules}')
+        for line in report(merged(self.totals['coverage'])):
+            terminalreporter.write_line(line)
+
+
+def _schedules(option):
+    if option.gridstride_seeds < 1:
+        raise pytest.UsageError('--gridstride-seeds: N must be a positive integer')
+    return schedules_of(option.gridstride_order, option.gridstride_seeds)
+
+
+def _kinds_to_disable(item, findings, reports):
+    """Return the kinds of the allowed findings that ended a test: it runs again without these checks.
+
+    An allowed finding stops its kernel, so the rest of the test would not run otherwise."""
+    from ..diagnostics.settings import CHECKS
+
+    allowed = _allowed_codes(item)
+    if not allowed or all(report.passed for report in reports):
+        return ()
+    errors = [f for f in findings if f.level == 'error']
+    if not errors or any(f.code not in allowed for f in errors):
+        return ()
+    return tuple({f.kind for f in errors} & {*CHECKS})
+
+
+def _source_lines(finding):
+    "Yield the lines of the kernel around a finding, with marks at its line and at that of the other access"
+    import linecache
+
+    marks = {finding.line: '>'}
+    other = finding.other if finding.other and finding.other['file'] == finding.file else None
+    if other and other['line'] != finding.line:
+        marks[other['line']] = '*'
+    first, last = min(filter(None, marks), default=1), max(filter(None, marks), default=0)
+    for n in range(max(1, first - 2), min(last, first + 20) + 2) if finding.file else ():
+        if (text := linecache.getline(str(finding.file), n).rstrip()) or n in marks:
+            yield f'  {marks.get(n, " ")} {n:>5}  {text}'
+
+
+def _launch_line(excinfo):
+    "Return the line of the test that led to an error, as text; '' if there is none"
+    package = os.path.dirname(os.path.dirname(__file__)) + os.sep
+    callers = [*takewhile(lambda entry: not str(entry.path).startswith(package), excinfo.traceback)]
+    return f'  launched on line {callers[-1].lineno + 1} of {callers[-1].path.name}' if callers else ''
+
+
+def _replay_line(test, schedule):
+    "Return a sentence with the command that runs a test under a schedule again"
+    replay = '' if schedule == 'forward' else f' --gridstride-replay {schedule}'
+    return f"To run it again: pytest '{test}' --gridstride{replay}"
+
+
+def _test_text(finding, excinfo):
+    "Format a finding as the failure of a test"
+    from .formats import details, location_text
+
+    return '\n'.join(
+        [
+            f'{finding.kind}/{finding.code}: {finding.summary}',
+            f'{location_text(finding)}: in {finding.kernel}',
+            *_source_lines(finding),
+            *details(finding),
+            *filter(None, [excinfo and _launch_line(excinfo)]),
+            f'  {_replay_line(finding.test, finding.schedule)}',
+        ]
+    )

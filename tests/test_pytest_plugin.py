@@ -1,0 +1,170 @@
+"The plugin of pytest: kernels of tests run checked, a finding fails its test; without --gridstride nothing is imported"
+import re, sys
+from importlib.metadata import entry_points
+
+import numpy as np
+import pytest
+from gridstride.checker import line_coverage
+from gridstride.checker.recorder import Recorder
+from gridstride.sim import cuda
+from found import names
+
+pytest_plugins = ['pytester']
+
+TESTS = '''
+import numpy as np, pytest, torch
+from numba import cuda
+
+@cuda.jit
+def reverse(x, out, n):
+    s = cuda.shared.array(64, np.float32)
+    t = cuda.threadIdx.x
+    s[t] = x[t]
+    if n > 100:
+        s[t] = 0
+    out[t] = s[63 - t]
+
+@cuda.jit
+def same(out):
+    out[0] = 1
+
+@cuda.jit
+def first(counter, out):
+    out[0, cuda.blockIdx.x] = cuda.atomic.add(counter, 0, 1)
+
+def z(n, value=0): return np.full(n, value, np.float32)
+
+def test_race(): reverse[1, 64](z(64), z(64), 3)
+
+@pytest.mark.gridstride_allow('race')
+def test_race_allowed():
+    out = z(64)
+    reverse[1, 64](z(64, 1), out, 3)
+    assert out.sum() == 64
+
+@pytest.mark.gridstride_allow('race')
+def test_wrong_result_of_an_allowed_race():
+    out = z(64)
+    reverse[1, 64](z(64, 1), out, 3)
+    assert out.sum() == 65
+
+def test_caught():
+    try: reverse[1, 64](z(64), z(64), 3)
+    except Exception: pass
+
+def test_warning(): same[1, 32](z(1))
+
+@pytest.mark.gridstride_allow(code='same_value')
+def test_warning_allowed(): same[1, 32](z(1))
+
+@pytest.mark.parametrize('n', [4])
+def test_order_of_blocks(n, tmp_path):
+    out = np.zeros((1, n), np.int32)
+    first[n, 1](np.zeros(1, np.int32), out)
+    assert not list(tmp_path.iterdir())   # a fixture of a function is new in each run
+    (tmp_path/'a').write_text('')
+    assert out[0, 0] < 2
+
+@pytest.fixture(scope='module')
+def launched():
+    reverse[1, 64](z(64), z(64), 3)
+
+def test_fixture(launched): pass
+
+def test_gpu(): assert torch.ones(2, device='cuda').is_cuda
+'''
+
+
+def plugin():
+    "The option that loads the plugin where the package is not installed with its entry points"
+    installed = any(o.value.startswith('gridstride.') for o in entry_points(group='pytest11'))
+    return [] if installed else ['-p', 'gridstride.checker.pytest_plugin']
+
+
+def run(pytester, *options):
+    "Run pytest in a process of its own"
+    return pytester.runpytest_subprocess(*plugin(), '-p', 'no:cacheprovider', '-rA', *options)
+
+
+def outcomes(result):
+    "{name of a test: outcome}, of the summary"
+    return {name: how for how, name in re.findall(r'^(PASSED|FAILED|ERROR) \S+::(\w+)', result.stdout.str(), re.M)}
+
+
+@pytest.mark.slow
+def test_findings_fail_tests_unless_they_are_allowed(pytester):
+    file = pytester.makepyfile(TESTS)
+    result = run(pytester, '--gridstride', '--gridstride-seeds', '5', '--gridstride-coverage')
+    said = result.stdout.str()
+    assert outcomes(result) == dict(
+        test_race='FAILED', test_race_allowed='PASSED', test_wrong_result_of_an_allowed_race='FAILED',
+        test_caught='FAILED', test_warning='FAILED', test_warning_allowed='PASSED', test_order_of_blocks='FAILED',
+        test_fixture='ERROR', test_gpu='PASSED'), said
+    lines = TESTS.splitlines()  # `makepyfile` removes the first, which is empty
+    race, write, launch = (lines.index(next(o for o in lines if text in o))
+                           for text in ('out[t] = s', 's[t] = x', 'def test_race'))
+    assert names(said, 'racecheck/race', f'{file.name}:{race}', '*', write, 's[t] = x[t]', '>', race, 'out[t] = s[63',
+                 'racecheck-race.html', f'line {launch} of', f"pytest '{file.name}::test_race' --gridstride")
+    assert names(said, 'racecheck/same_value', 'def same') and names(said, 'assert', '64.0', '== 65')
+    assert names(said, f'{file.name}: 7 of 8', f': {write + 2}', f'line {write + 1}: none of')
+    assert names(said, f"{file.name}::test_order_of_blocks[4]' --gridstride --gridstride-replay reverse")
+
+
+@pytest.mark.slow
+def test_a_schedule_is_replayed(pytester):
+    pytester.makepyfile(TESTS)
+    result = run(pytester, '--gridstride', '--gridstride-replay', 'reverse', '-k', 'order_of_blocks')
+    assert result.ret == 1 and names(result.stdout.str(), 'reverse')
+    result = run(pytester, '--gridstride', '--gridstride-replay', 'backward', '-k', 'order_of_blocks')
+    assert result.ret == 4 and 'shuffle:SEED' in result.stderr.str()
+
+
+def test_nothing_is_imported_without_the_option(pytester):
+    pytester.makepyfile('''
+import sys
+def test_modules(): assert not {'torch', 'numpy', 'numba', 'gridstride.sim', 'gridstride.as_gpu'} & set(sys.modules)
+''')
+    result = run(pytester)
+    assert result.ret == 0 and 'gridstride_allow' in run(pytester, '--markers').stdout.str()
+
+
+@pytest.mark.slow
+def test_a_variable_makes_numba_import_the_simulator(pytester, monkeypatch):
+    monkeypatch.setenv('GRIDSTRIDE_CUDASIM', '1')
+    pytester.makeconftest('from numba import cuda\nfrom numba_cuda_mlir import cuda as mlir\n'
+                          'assert cuda.simulated and mlir.simulated')
+    pytester.makepyfile('import sys\ndef test_torch(): assert "torch" not in sys.modules')
+    assert run(pytester).ret == 0
+
+
+# Coverage
+
+@cuda.jit
+def branching(x, out):
+    i = cuda.grid(1)
+    if i < 48:
+        out[i] = x[i]
+    else:
+        out[i] = 0
+    if i > 500:
+        out[0] = 1
+
+
+def test_coverage_counts_lines_and_warps():
+    coverage = line_coverage.LineCoverage()
+    with Recorder(around=coverage.covering).recording():
+        branching[1, 128](np.zeros(128, np.float32), np.zeros(128, np.float32))
+    (file, one), = coverage.to_dict().items()
+    first = branching.py_func.__code__.co_firstlineno + 2
+    assert file.endswith('test_pytest_plugin.py') and one['executable'] == [first + i for i in (0, 1, 2, 4, 5, 6)]
+    assert one['executed'] == [first + i for i in (0, 1, 2, 4, 5)]
+    assert one['branches'][str(first + 1)] == [2, 3]  # of four warps one diverges
+    assert line_coverage.merged([{file: one}, {file: one}])[file]['branches'][str(first + 1)] == [4, 6]
+    said = list(line_coverage.report({file: one}))
+    assert names(said[0], '5 of 6', first + 6) and names(said[1], f'line {first + 5}', 'none of 4')
+
+
+def test_tracing_is_restored():
+    before = sys.gettrace()
+    with line_coverage.LineCoverage().covering(): assert sys.gettrace() is not before
+    assert sys.gettrace() is before
