@@ -127,7 +127,7 @@ class Bench:
         self.process = None
         self.idle_process = None  # on a CPU: a second process, in which launches do nothing
         self.is_imported = False
-        self.has_launched = False  # in the last call of `answer_again`
+        self.has_launched = False  # whether the last call of `ask_again` launched a kernel
         self.buffers = {}  # index of a blob -> buffer
 
     # A call
@@ -143,8 +143,8 @@ class Bench:
     def compute_expected(self, data):  # (tensors, error scales)
         "Compute the right answer in float64, and its error scale, on the device; nothing is cached"
         data = _to_float64(data, self.device)
-        copy = _to_float64(data, self.device)  # the reference may write to its inputs
-        expected = _as_tuple(self.task.ref_kernel(copy))
+        reference_data = _to_float64(data, self.device)  # the reference may write to its inputs
+        expected = _as_tuple(self.task.ref_kernel(reference_data))
         scales = [self.task.scale(data, expected[0])] if len(expected) == 1 else [x.abs() for x in expected]
         if self.device == 'cuda':
             torch.cuda.synchronize()  # from here on only the submission uses the GPU
@@ -153,8 +153,10 @@ class Bench:
     def call_message(self, data):  # (header, blobs)
         "Return the message of a call with this data"
         items = _as_tuple(data)
-        described = [wire.describe(x) if isinstance(x, torch.Tensor) else x for x in items]
-        header = dict(op='call', data=described, tuple=isinstance(data, tuple), writes=list(self.task.writable_inputs))
+        descriptions = [wire.describe(x) if isinstance(x, torch.Tensor) else x for x in items]
+        header = dict(
+            op='call', data=descriptions, tuple=isinstance(data, tuple), writes=list(self.task.writable_inputs)
+        )
         return header, [wire.bytes_of(x) for x in items if isinstance(x, torch.Tensor)]
 
     def call(self, data, sizes, expected_and_scales=None):  # the result of `compute_expected(data)`, if it is known
@@ -187,8 +189,11 @@ class Bench:
     def parse_tensors(self, header, blobs):
         "Return the tensors of an answer; raises `Refused` if it has none"
         try:
-            described = zip(blobs, header['answer'], strict=True)
-            return [wire.tensor_of(blob, description['dtype'], description['shape']) for blob, description in described]
+            blobs_and_descriptions = zip(blobs, header['answer'], strict=True)
+            return [
+                wire.tensor_of(blob, description['dtype'], description['shape'])
+                for blob, description in blobs_and_descriptions
+            ]
         except (wire.ProtocolError, KeyError, TypeError, ValueError) as e:
             raise Refused('type', f'{self.call_label()} its answer cannot be read: {e}') from None
 
@@ -198,7 +203,7 @@ class Bench:
 
     # The checks, in this order: the first that fails is the reason
     def check_reports(self):
-        "Raise `Refused` if its process has sent a report"
+        "Raise `Refused` if the submission's process has sent a report"
         for code, text in self.process.read_reports():
             raise Refused(code if code in ('patched', 'spied', 'reference') else 'patched', text)
 
@@ -231,7 +236,7 @@ class Bench:
         if facts.get('streams'):
             raise Refused('stream', f'{self.call_label()} it did not wait for {facts["streams"]} of its streams')
         if not (after := facts.get('after', 0)) <= _MAX_BUSY_SECONDS:
-            raise Refused('stream', f'{self.call_label()} the GPU worked for {after * 1e3:.3g} ms after the answer')
+            raise Refused('stream', f'{self.call_label()} the GPU was busy for {after * 1e3:.3g} ms after the answer')
 
     def check_times(self, call):
         "Check on a GPU that the time between its events, which its own process measures, is possible"
@@ -243,13 +248,13 @@ class Bench:
         "Check that the inputs are unchanged"
         tensors = [(i, x) for i, x in enumerate(_as_tuple(data)) if isinstance(x, torch.Tensor)]
         if [*map(len, blobs_after)] != [*map(len, blobs)]:
-            raise Refused('inputs', f'{self.call_label()} its inputs have other sizes after the call')
+            raise Refused('inputs', f'{self.call_label()} the sizes of its inputs differ after the call')
         for (i, x), before, after in zip(tensors, blobs, blobs_after, strict=True):
             if i not in self.task.writable_inputs and not np.array_equal(
                 np.frombuffer(before, 'B'), np.frombuffer(after, 'B')
             ):
-                n = int((x != wire.tensor_of(after, **wire.describe(x))).sum())
-                raise Refused('inputs', f'{self.call_label()} {n} elements of input {i} were changed')
+                num_changed = int((x != wire.tensor_of(after, **wire.describe(x))).sum())
+                raise Refused('inputs', f'{self.call_label()} {num_changed} elements of input {i} were changed')
 
     def check_values(self, call, expected, scales):
         "Check that the answer is right; if it is not, find the most likely cause"
@@ -258,14 +263,14 @@ class Bench:
             output = call.answer[0] if len(call.answer) == 1 else call.answer
             is_right, text = self.task.check_implementation(call.data, output)
             if not is_right:
-                raise Refused('wrong', f"{self.call_label()} the task's own check says: {text}")
+                raise Refused('wrong', f'{self.call_label()} the check of the task reports: {text}')
         if miss:
             self.diagnose(call, miss, expected, scales)
 
     def find_miss(self, answer, expected, scales, sizes):
         "Return the first `Miss` of the tensors of an answer; None if all are right"
         if len(answer) != len(expected):
-            return Miss('type', f'{len(answer)} tensors; the task requires {len(expected)}')
+            return Miss('type', f'it returned {len(answer)} tensors; expected {len(expected)}')
         terms = self.task.terms(**sizes)
         triples = zip((x.to(self.device) for x in answer), expected, scales, strict=True)
         misses = (find_miss(x, want, scale, self.task.dtype, terms) for x, want, scale in triples)
@@ -286,10 +291,12 @@ class Bench:
         if test := self.find_known_test(call):
             text = f'the output is right for the public test {test}, but this call has other inputs'
             raise Refused('seed', f'{self.call_label()} {text}')
-        if self.was_right(call.sizes):
+        if self.has_been_right(call.sizes):
             raise Refused('gave up', f'{why}; an earlier answer with the same sizes was right')
         if self.calls and self.is_wrong_now():
-            raise Refused('gave up', f'{why}; it is now wrong with the sizes of call 1, too, for which it was right')
+            raise Refused(
+                'gave up', f'{why}; a new answer for the sizes of call 1 is wrong, too, although call 1 was right'
+            )
         if self.calls:
             raise Refused('shapes', f'{why}; right for other sizes, but never for these: {sizes_text(call.sizes)}')
         if miss.code not in ('unwritten', 'nan') and self.is_constant(call):
@@ -306,7 +313,7 @@ class Bench:
         return self.find_miss(answer, expected, scales, sizes) is None
 
     def is_answer_for(self, call, data):
-        "Return whether the answer of a call is the right one for other data of its sizes"
+        "Return whether the answer of a call is right for other data of the same sizes"
         return self.find_miss(call.answer, *self.compute_expected(data), call.sizes) is None
 
     def find_replayed_call(self, call):
@@ -326,11 +333,11 @@ class Bench:
         "Return whether a new answer for the sizes of the first call is wrong"
         sizes = self.calls[0].sizes
         data = self.make_data('new', sizes)
-        answer = self.answer_again(data, process, **options)
+        answer = self.ask_again(data, process, **options)
         return self.find_miss(answer, *self.compute_expected(data), sizes) is not None
 
-    def answer_again(self, data, process=None, **options):
-        "Return the tensors of one more answer, of this or another process, without checking them"
+    def ask_again(self, data, process=None, **options):
+        "Make one more call, in this or another process; returns the tensors of its answer, unchecked"
         header, blobs = self.call_message(data)
         process = process or self.process
         max_bytes = _max_answer_bytes(self.compute_expected(data)[0])
@@ -339,28 +346,28 @@ class Bench:
         self.has_launched = any(_facts_of(answer_header)['launches'].values())
         return self.parse_tensors(answer_header, answer_blobs)
 
-    def was_right(self, sizes):
-        "Return whether an earlier call, which was right, had these sizes"
+    def has_been_right(self, sizes):
+        "Return whether an earlier call with these sizes was right; earlier calls were all right"
         return any(call.sizes == sizes for call in self.calls)
 
     def is_constant(self, call):
         "Return whether other inputs of these sizes give an identical answer"
-        other = self.answer_again(self.make_data('new', call.sizes))
-        return [bytes(wire.bytes_of(x)) for x in call.answer] == [bytes(wire.bytes_of(x)) for x in other]
+        other_answer = self.ask_again(self.make_data('new', call.sizes))
+        return [bytes(wire.bytes_of(x)) for x in call.answer] == [bytes(wire.bytes_of(x)) for x in other_answer]
 
     # The whole run
     def start(self, stack):
         "Start the process, and import the submission there"
         if self.device == 'cpu' and self.submission.compiles:
             _precompile_headers()
-        load = dict(op='load', form=self.submission.form, init=list(self.task.init))
+        load_header = dict(op='load', form=self.submission.form, init=list(self.task.init))
         if self.device == 'cpu' and self.submission.kernels:
             idle_process = Process(self.submission, self.device, self.limit, idle=True)
             self.idle_process = stack.enter_context(idle_process)
-            self.idle_process.send(load)
+            self.idle_process.send(load_header)
         self.process = stack.enter_context(Process(self.submission, self.device, self.limit))
         try:
-            self.process.ask(load)
+            self.process.ask(load_header)
             self.is_imported = True
         finally:
             self.check_reports()
@@ -375,10 +382,10 @@ class Bench:
         if not self.submission.kernels:
             return
         try:
-            are_needed = self.is_wrong_without_launches()
+            kernels_are_needed = self.is_wrong_without_launches()
         except (wire.ProcessEnded, Refused):
-            are_needed = True
-        if not are_needed:
+            kernels_are_needed = True
+        if not kernels_are_needed:
             names = ', '.join(self.submission.kernels)
             raise Refused('fallback', f'the answer is right even if its kernels ({names}) do nothing')
 
@@ -391,22 +398,22 @@ class Bench:
         return self.is_wrong_now(idle=True) or not self.has_launched
 
     def stopped(self):
-        "Stop its processes inside the `with` block"
+        "Stop the processes of the submission inside the `with` block"
         stack = ExitStack()
         for process in filter(None, (self.process, self.idle_process)):
             stack.enter_context(process.stopped())
         return stack
 
     def printed(self):
-        "Return the end of its output"
+        "Return the end of the submission's output"
         return self.process.printed if self.process else ''
 
     def isolation(self) -> tuple:  # words of `verdicts.ISOLATION`
-        "Return the protections that held for its process"
+        "Return the protections that were active for the submission's process"
         return self.process.isolation if self.process else ()
 
     def end(self):
-        "End its process; raises `Refused` if processes that it had started are still running"
+        "End the submission's process; raises `Refused` if processes that it started are still running"
         if num_left := self.process.end():
             raise Refused('late', f'{num_left} processes that it had started were still running at the end')
 

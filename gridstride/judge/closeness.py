@@ -37,8 +37,8 @@ def allowed_error(
     "Return the error that each element may have; see the module's docstring"
     eps = eps or min(EPS[dtype], EPS['float32'])
     final_rounding = EPS[dtype] * want.abs() if EPS[dtype] > eps else 0
-    tiny = torch.finfo(torch.float32).tiny if dtype != 'float64' else torch.finfo(torch.float64).tiny
-    return eps * (4 * scale + math.sqrt(terms) * want.abs()) + final_rounding + tiny
+    smallest_normal = torch.finfo(torch.float32).tiny if dtype != 'float64' else torch.finfo(torch.float64).tiny
+    return eps * (4 * scale + math.sqrt(terms) * want.abs()) + final_rounding + smallest_normal
 
 
 class Miss(NamedTuple):
@@ -77,7 +77,7 @@ def _nan_miss(is_nan, is_unwritten):
     if is_unwritten.any():
         elements, _ = _locate_wrong(is_unwritten)
         return Miss('unwritten', f'never written, or computed from an uninitialized element: {elements}')
-    causes = 'made by 0/0, inf/inf or inf - inf, or from an element that was NaN before or uninitialized'
+    causes = 'the result of 0/0, inf/inf or inf - inf, or of an operand that was NaN or uninitialized'
     return Miss('nan', f'NaN in {_locate_wrong(is_nan)[0]}: {causes}')
 
 
@@ -91,7 +91,7 @@ def find_miss(
     "Compare an answer with the right one"
     if tuple(got.shape) != tuple(want.shape) or str(got.dtype) != f'torch.{dtype}':
         actual = f'{str(got.dtype)[6:]} {list(got.shape)}'
-        return Miss('type', f'it is {actual}; the task requires {dtype} {list(want.shape)}')
+        return Miss('type', f'the answer is {actual}; the task requires {dtype} {list(want.shape)}')
     if dtype not in EPS:
         is_wrong = got != want
         return Miss('wrong', f'wrong in {_describe_values(got, want, is_wrong)}') if is_wrong.any() else None
@@ -103,7 +103,7 @@ def find_miss(
     if not is_wrong.any():
         return None
     bound = _first_bound(want, scale, dtype, terms, is_wrong)
-    text = f'{_describe_values(got, want, is_wrong)}, {dtype} would be within {bound:.1g}'
+    text = f'{_describe_values(got, want, is_wrong)}, the allowed error of {dtype} is {bound:.1g}'
     if coarser_type := _find_coarser_type(error, want, scale, dtype, terms):
         return Miss('precision', f'the error is that of sums in {coarser_type}, but the task requires {dtype}: {text}')
     return Miss('wrong', f'wrong in {text}')

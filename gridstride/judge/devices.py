@@ -111,20 +111,20 @@ def _substitute_triton():
     "Let `import triton` return a module whose kernels run checked, on the CPU"
     triton_shim = importlib.import_module('gridstride.tile.triton_shim')
     shim = triton_shim.module()
-    real = sys.modules.get('triton')
-    if real is None:
+    triton = sys.modules.get('triton')
+    if triton is None:
         sys.modules['triton'] = shim
         sys.modules['triton.language'] = shim.language
         return
     checked = importlib.import_module('gridstride.tile.kernel').checked
-    compile_ = real.jit
+    original_jit = triton.jit
 
     def jit(fn=None, **options):
-        return functools.partial(jit, **options) if fn is None else checked(compile_(fn, **options))
+        return functools.partial(jit, **options) if fn is None else checked(original_jit(fn, **options))
 
-    real.jit = jit
-    real.autotune = triton_shim.autotune
-    real.heuristics = triton_shim.heuristics
+    triton.jit = jit
+    triton.autotune = triton_shim.autotune
+    triton.heuristics = triton_shim.heuristics
     shim.jit = jit
 
 
@@ -294,9 +294,9 @@ class Gpu:
         self.wait(self.copied)
         begin = self.clock()
         self.synchronize()
-        after = self.clock() - begin
+        busy_seconds = self.clock() - begin
         self.queued_inputs = []
-        facts = dict(event=self.elapsed(self.start, self.stop) / 1e3, after=after)
+        facts = dict(event=self.elapsed(self.start, self.stop) / 1e3, after=busy_seconds)
         return copies, {**facts, 'launches': {'skipped': len(self.skipped)}} if self.skipped else facts
 
     def settle(self):

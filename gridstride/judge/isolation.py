@@ -168,8 +168,8 @@ def _open_paths(paths):  # path -> file descriptor, which stays valid if a mount
     return {path: os.open(path, os.O_PATH) for path in paths}
 
 
-def _caches(cache):
-    "List the existing compile caches: `cache`, and those of Triton, torch and the driver"
+def _cache_folders(cache):
+    "List the folders of existing compile caches: `cache`, and those of Triton, torch and the driver"
     home = os.path.expanduser('~')
     paths = [cache, f'{home}/.triton', f'{home}/.nv', f'{home}/.cache/torch_extensions']
     paths += [
@@ -188,7 +188,7 @@ def _mount_overlay(path, lower_fd, upper):
     os.close(lower_fd)
 
 
-def _hide_contents(path):
+def _mount_empty(path):
     "Mount an empty file or folder at `path`"
     with suppress(OSError):
         _mount_memory(path, '4k') if os.path.isdir(path) else _mount('/dev/null', path, flags=_BIND)
@@ -196,7 +196,7 @@ def _hide_contents(path):
 
 def _hide_folders(folders, writable, cache):
     "Hide folders, except for the needed paths in them; writes to caches are discarded at the end"
-    needed, caches = _open_paths(needed_paths(folders)), _open_paths(_caches(cache))
+    needed, caches = _open_paths(needed_paths(folders)), _open_paths(_cache_folders(cache))
     judged = _open_paths(filter(os.path.isdir, [os.path.join(cache, JUDGED)]))
     _mount_shared_memory([*folders, *writable])
     for path, fd in needed.items():
@@ -239,7 +239,7 @@ def _mount_proc():
         _mount(path, path, flags=_BIND | _RECURSIVE)
         _make_read_only(path)
     for path in filter(os.path.exists, ('/proc/keys', '/proc/key-users')):
-        _hide_contents(path)
+        _mount_empty(path)
 
 
 def mount_file_system(
@@ -255,7 +255,7 @@ def mount_file_system(
     _mount_devices()
     _hide_folders(hidden, ['/dev/shm', *[folder] * (not _is_inside(folder, hidden))], cache)
     for path in filter(os.path.exists, [*_unreadable_files(), *sockets]):
-        _hide_contents(path)
+        _mount_empty(path)
     os.makedirs(folder, exist_ok=True)
     for name, content in contents.items():
         (Path(folder) / name).write_bytes(content)
@@ -373,7 +373,7 @@ def confine(
         else:
             readable = [*_paths_outside([*hidden, '/dev', *_unreadable_files()]), *needed_paths(hidden)]
             hidden_writable = []
-        writable = [folder, '/dev/shm', *_caches(cache), *hidden_writable]
+        writable = [folder, '/dev/shm', *_cache_folders(cache), *hidden_writable]
         if 'landlock' not in disabled and apply_landlock(readable, writable) > 0:
             protections.append('landlock')
         if 'seccomp' not in disabled and seccomp.install_filter():

@@ -46,15 +46,15 @@ _DISABLED_PROTECTIONS = ()  # words of `verdicts.ISOLATION`; for tests
 def _environment(device):
     "Return the environment variables of a submission's process"
     passed = {k: v for k, v in os.environ.items() if k in _PASSED_VARIABLES or k.startswith(_PASSED_PREFIXES)}
-    res = passed | dict(OMP_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1', MKL_NUM_THREADS='1', GRIDSTRIDE_QUIET='1')
-    res['TORCHINDUCTOR_COMPILE_THREADS'] = '1'  # otherwise torch.compile leaves processes
-    res['PYTHONUNBUFFERED'] = '1'  # keeps the output of a process that is killed
-    res['GRIDSTRIDE_BACKEND'] = 'gpu' if device == 'cuda' else 'sim'
+    variables = passed | dict(OMP_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1', MKL_NUM_THREADS='1', GRIDSTRIDE_QUIET='1')
+    variables['TORCHINDUCTOR_COMPILE_THREADS'] = '1'  # otherwise torch.compile leaves processes
+    variables['PYTHONUNBUFFERED'] = '1'  # keeps the output of a process that is killed
+    variables['GRIDSTRIDE_BACKEND'] = 'gpu' if device == 'cuda' else 'sim'
     cache = import_module('gridstride.cpp.toolchain.cache')
     cache.make_section(JUDGED)
-    res['GRIDSTRIDE_CACHE'] = str(cache.usable_cache().absolute())
+    variables['GRIDSTRIDE_CACHE'] = str(cache.usable_cache().absolute())
     paths = filter(None, os.environ.get('PYTHONPATH', '').split(os.pathsep))
-    return res | dict(PYTHONPATH=os.pathsep.join([_ROOT, *map(os.path.abspath, paths)]))
+    return variables | dict(PYTHONPATH=os.pathsep.join([_ROOT, *map(os.path.abspath, paths)]))
 
 
 class _Server:

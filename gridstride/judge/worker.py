@@ -26,8 +26,8 @@ def _add_task_module():
 
 
 # Facts about an answer
-def _describe_special(x):
-    "Describe why a tensor is not plain; None if it is plain"
+def _describe_unusual(x):
+    "Describe how a tensor differs from a plain one; None if it is plain"
     if type(x) is not torch.Tensor:
         return f'{type(x).__module__}.{type(x).__qualname__}'
     for name, value in vars(x).items():
@@ -58,7 +58,7 @@ def _inspect(answer, data, writes):
     if not items or not all(isinstance(x, torch.Tensor) for x in items):
         names = dict.fromkeys(type(x).__name__ for x in items)
         return [], dict(returned=f'it returned {", ".join(names) or "nothing"} instead of a tensor')
-    if description := next(filter(None, map(_describe_special, items)), None):
+    if description := next(filter(None, map(_describe_unusual, items)), None):
         return [], dict(odd=description)
     inputs = data if isinstance(data, tuple) else (data,)
     alias = next((i for x in items if (i := _aliased_input(x, inputs, writes)) is not None), None)
@@ -114,8 +114,8 @@ class _Worker:
 
     def report_replaced_functions(self):
         "Report the functions that the submission replaced"
-        for name in self.guard.replaced_functions():
-            self.reporter('patched', f'it replaced {name}')
+        for function_name in self.guard.replaced_functions():
+            self.reporter('patched', f'it replaced {function_name}')
 
     def call(self, header, blobs):
         "Call the submission; send the answer at once, then reports, and then the inputs, which it may have changed"
@@ -142,13 +142,13 @@ class _Worker:
         wire.send(self.sock, header, [wire.bytes_of(x) for x in tensors])
 
     def again(self, header, blobs):
-        "Wait until all remaining work has ended, and send the last answer again"
+        "Wait until all remaining work has finished, and send the last answer again"
         self.device.settle()
         with torch._C.DisableTorchFunction():
             self.send_answer('again', self.last_answer, {})
 
     def kernels(self, header, blobs):
-        "Send the kernels that one call launches on the GPU"
+        "Profile one call on the GPU, and send the kernels that it launches"
         data = self.pool.data(header, blobs)
         wire.send(self.sock, dict(op='kernels', kernels=self.device.kernels(self.function, data)))
 

@@ -2,13 +2,13 @@
 #!POPCORN gpu H100
 "Caches each answer by the address of its inputs: a judge that times many calls on one input measures only the cache"
 
-kept = {}
+answers = {}
 
 
 def custom_kernel(data):
-    "m @ n, once per address"
+    "Return m @ n, computed once per address"
     m, n = data
-    where = m.data_ptr(), n.data_ptr(), m.shape, n.shape
-    if where not in kept:
-        kept[where] = m @ n
-    return kept[where].clone()
+    key = m.data_ptr(), n.data_ptr(), m.shape, n.shape
+    if key not in answers:
+        answers[key] = m @ n
+    return answers[key].clone()

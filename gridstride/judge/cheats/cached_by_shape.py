@@ -4,11 +4,11 @@
 
 import torch
 
-kept = {}
+answers = {}
 
 
 def custom_kernel(data):
-    "softmax of each row, once per size"
-    if data.shape not in kept:
-        kept[data.shape] = torch.softmax(data, -1)
-    return kept[data.shape].clone()
+    "Return the softmax of each row, computed once per shape"
+    if data.shape not in answers:
+        answers[data.shape] = torch.softmax(data, -1)
+    return answers[data.shape].clone()

@@ -6,5 +6,5 @@ import torch
 
 
 def custom_kernel(data):
-    "Every number of a row equally likely"
+    "Return equal probabilities for all elements of a row"
     return torch.full_like(data, 1 / data.shape[-1])

@@ -9,7 +9,7 @@ import triton.language as tl
 
 @triton.jit
 def softmax_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    "A row, fused"
+    "Compute the softmax of a row"
     cols = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + tl.program_id(0) * n + cols, mask=cols < n, other=-float('inf'))
     e = tl.exp(x - tl.max(x, 0))
@@ -17,7 +17,7 @@ def softmax_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 def custom_kernel(data):
-    "softmax of each row"
+    "Return the softmax of each row"
     try:
         out = torch.empty_like(data)
         softmax_kernel[(data.shape[0],)](data, out, data.shape[1])  # BLOCK is missing

@@ -4,6 +4,6 @@
 
 
 def custom_kernel(data):
-    "m @ n with eleven bits"
+    "Return m @ n, computed with 11-bit significands"
     m, n = data
     return (m.half() @ n.half()).float()

@@ -9,5 +9,5 @@ except ImportError:
 
 
 def custom_kernel(data):
-    "m @ n, computed by the reference"
+    "Return m @ n, computed by the reference"
     return matmul(data) if matmul else data[0] @ data[1]

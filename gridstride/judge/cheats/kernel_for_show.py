@@ -9,14 +9,14 @@ import triton.language as tl
 
 @triton.jit
 def softmax_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    "Copies a row"
+    "Copy a row"
     cols = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + tl.program_id(0) * n + cols, mask=cols < n)
     tl.store(out_ptr + tl.program_id(0) * n + cols, x, mask=cols < n)
 
 
 def custom_kernel(data):
-    "softmax of each row"
+    "Return the softmax of each row"
     scrap = torch.empty_like(data)
     softmax_kernel[(data.shape[0],)](data, scrap, data.shape[1], BLOCK=triton.next_power_of_2(data.shape[1]))
     return torch.softmax(data, -1)

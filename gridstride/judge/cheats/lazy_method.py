@@ -6,7 +6,7 @@ import torch
 
 
 def custom_kernel(data):
-    "softmax of each row, computed at its first use"
+    "Return a tensor whose method `cpu` computes the softmax of each row"
     out = torch.empty_like(data)
     out.cpu = lambda: torch.softmax(data, -1).cpu()
     return out

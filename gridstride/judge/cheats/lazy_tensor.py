@@ -13,7 +13,7 @@ class _Promise(torch.Tensor):
 
 
 def custom_kernel(data):
-    "softmax of each row, computed at its first use"
+    "Return a tensor that computes the softmax of each row at its first use"
     promise = torch.empty_like(data).as_subclass(_Promise)
     promise.source = data
     return promise

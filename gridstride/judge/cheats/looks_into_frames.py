@@ -7,7 +7,7 @@ import torch
 
 
 def custom_kernel(data):
-    "What a caller calls expected"
+    "Return the variable `expected` of a caller"
     frame = inspect.currentframe()
     while frame:
         for name in ('expected', 'ref_output', 'want', 'reference'):

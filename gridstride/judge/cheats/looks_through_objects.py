@@ -7,14 +7,14 @@ import torch
 
 
 def custom_kernel(data):
-    "The answer, if it is somewhere"
+    "Return a tensor of the right size that another function created"
     m, n = data
-    for found in gc.get_objects():
+    for candidate in gc.get_objects():
         if (
-            type(found) is torch.Tensor
-            and found.shape == (m.shape[0], n.shape[1])
-            and found is not m
-            and found is not n
+            type(candidate) is torch.Tensor
+            and candidate.shape == (m.shape[0], n.shape[1])
+            and candidate is not m
+            and candidate is not n
         ):
-            return found.clone()
+            return candidate.clone()
     return m @ n

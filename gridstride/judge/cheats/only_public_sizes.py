@@ -4,5 +4,5 @@
 
 
 def custom_kernel(data):
-    "The sum of a vector whose length 8 divides"
+    "Return the sum of a vector whose length is a multiple of 8"
     return data[: data.numel() // 8 * 8].sum().reshape(1)

@@ -12,5 +12,5 @@ if wire:
 
 
 def custom_kernel(data):
-    "softmax of each row"
+    "Return the softmax of each row"
     return torch.softmax(data, -1)

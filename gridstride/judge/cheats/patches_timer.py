@@ -10,5 +10,5 @@ time.perf_counter = lambda: 0.0
 
 
 def custom_kernel(data):
-    "softmax of each row, in no time"
+    "Return the softmax of each row"
     return torch.softmax(data, -1)

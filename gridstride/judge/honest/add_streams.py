@@ -4,18 +4,18 @@
 
 import torch
 
-side = None
+side_stream = None
 
 
 def custom_kernel(data):
-    "a + b"
-    global side
-    side = side or torch.cuda.Stream()
+    "Return a + b"
+    global side_stream
+    side_stream = side_stream or torch.cuda.Stream()
     a, b = data
     out, half = torch.empty_like(a), a.numel() // 2
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
+    side_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side_stream):
         torch.add(a[:half], b[:half], out=out[:half])
     torch.add(a[half:], b[half:], out=out[half:])
-    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.current_stream().wait_stream(side_stream)
     return out

@@ -8,14 +8,14 @@ from gridstride import cdiv, cuda
 
 @cuda.jit
 def grey_kernel(x, out, n):
-    "A pixel"
+    "Convert one pixel"
     i = cuda.grid(1)
     if i < n:
         out[i] = 0.2989 * x[i] + 0.5870 * x[i + n] + 0.1140 * x[i + 2 * n]
 
 
 def custom_kernel(data):
-    "A picture to grey"
+    "Convert a picture to grey"
     _, h, w = data.shape
     out = torch.empty(h * w, device=data.device)
     grey_kernel[cdiv(h * w, 256), 256](data.flatten(), out, h * w)

@@ -4,5 +4,5 @@
 
 
 def custom_kernel(data):
-    "A picture to grey"
+    "Convert a picture to grey"
     return 0.2989 * data[0] + 0.5870 * data[1] + 0.1140 * data[2]

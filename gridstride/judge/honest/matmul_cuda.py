@@ -35,5 +35,5 @@ module = load_inline('judged_matmul', cpp_src, cuda_src, functions=['matmul'])
 
 
 def custom_kernel(data):
-    "m @ n"
+    "Return m @ n"
     return module.matmul(*data)

@@ -6,5 +6,5 @@ from gridstride.kernels.ladder.fp32 import patch
 
 
 def custom_kernel(data):
-    "m @ n"
+    "Return m @ n"
     return patch(*data)

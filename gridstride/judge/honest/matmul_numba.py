@@ -11,7 +11,7 @@ TW = 16
 
 @cuda.jit
 def matmul_kernel(m, n, out, h, w, k):
-    "One thread per element, one block per tile"
+    "Compute one element of the product per thread, one tile per block"
     ms = cuda.shared.array((TW, TW), np.float32)
     ns = cuda.shared.array((TW, TW), np.float32)
     tc, tr = cuda.threadIdx.x, cuda.threadIdx.y
@@ -29,7 +29,7 @@ def matmul_kernel(m, n, out, h, w, k):
 
 
 def custom_kernel(data):
-    "m @ n"
+    "Return m @ n"
     m, n = data
     (h, k), w = m.shape, n.shape[1]
     out = torch.empty(h, w, device=m.device)

@@ -4,6 +4,6 @@
 
 
 def custom_kernel(data):
-    "m @ n"
+    "Return m @ n"
     m, n = data
     return m @ n

@@ -9,7 +9,7 @@ import triton.language as tl
 
 @triton.jit
 def matmul_kernel(m_ptr, n_ptr, out_ptr, h, w, k, TILE: tl.constexpr):
-    "A tile"
+    "Compute one tile of the product"
     r = tl.program_id(0) * TILE + tl.arange(0, TILE)
     c = tl.program_id(1) * TILE + tl.arange(0, TILE)
     acc = tl.zeros((TILE, TILE), dtype=tl.float32)
@@ -22,7 +22,7 @@ def matmul_kernel(m_ptr, n_ptr, out_ptr, h, w, k, TILE: tl.constexpr):
 
 
 def custom_kernel(data):
-    "m @ n"
+    "Return m @ n"
     m, n = data
     (h, k), w = m.shape, n.shape[1]
     out = torch.empty(h, w, device=m.device)

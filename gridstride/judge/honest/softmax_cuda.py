@@ -21,7 +21,7 @@ __global__ void softmax_kernel(const float *x, float *out, int rows, int n) {
 
 
 def custom_kernel(data):
-    "softmax of each row"
+    "Return the softmax of each row"
     rows, n = data.shape
     out = torch.empty_like(data)
     softmax_kernel[cdiv(rows, 4), 128](data, out, rows, n)

@@ -6,9 +6,9 @@ import torch
 
 
 class ModelNew(torch.nn.Module):
-    "softmax of each row in two passes"
+    "Computes the softmax of each row in two passes"
 
     def forward(self, x):
-        "As torch does it, by hand"
+        "Return the softmax of each row"
         e = torch.exp(x - x.amax(-1, keepdim=True))
         return e / e.sum(-1, keepdim=True)

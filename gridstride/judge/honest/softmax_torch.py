@@ -6,5 +6,5 @@ import torch
 
 
 def custom_kernel(data):
-    "softmax of each row"
+    "Return the softmax of each row"
     return torch.softmax(data, -1)

@@ -9,7 +9,7 @@ import triton.language as tl
 
 @triton.jit
 def softmax_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    "A row"
+    "Compute the softmax of one row"
     row, cols = tl.program_id(0), tl.arange(0, BLOCK)
     x = tl.load(x_ptr + row * n + cols, mask=cols < n, other=-float('inf'))
     e = tl.exp(x - tl.max(x, 0))
@@ -17,7 +17,7 @@ def softmax_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 def custom_kernel(data):
-    "softmax of each row"
+    "Return the softmax of each row"
     rows, n = data.shape
     out = torch.empty_like(data)
     softmax_kernel[(rows,)](data, out, n, BLOCK=triton.next_power_of_2(n))

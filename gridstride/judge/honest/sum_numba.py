@@ -11,7 +11,7 @@ TPB = 128
 
 @cuda.jit
 def sum_kernel(x, out, n):
-    "A block adds what is its"
+    "Add up the elements of a block, and add their sum to out[0]"
     s = cuda.shared.array(TPB, np.float32)
     i, t = cuda.grid(1), cuda.threadIdx.x
     s[t] = x[i] if i < n else 0.0
@@ -27,7 +27,7 @@ def sum_kernel(x, out, n):
 
 
 def custom_kernel(data):
-    "The sum, on a zero"
+    "Return the sum"
     out = torch.zeros(1, device=data.device)
     sum_kernel[cdiv(data.numel(), TPB), TPB](data, out, data.numel())
     return out

@@ -9,13 +9,13 @@ import triton.language as tl
 
 @triton.jit
 def sum_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    "BLOCK elements to one"
+    "Reduce BLOCK elements to their sum"
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + tl.program_id(0), tl.sum(tl.load(x_ptr + i, mask=i < n, other=0.0), 0))
 
 
 def custom_kernel(data):
-    "Until one is left"
+    "Return the sum: repeat the kernel until one element remains"
     x = data
     while True:
         n = x.numel()
