@@ -187,7 +187,7 @@ class Events(Clock):
         return self.handle_all_late([seconds for seconds, _ in runs])
 
     def handle_all_late(self, times):
-        "Return times that include CPU time; a function that waits for the GPU itself has no others"
+        "Count a late batch, and return its times, which include CPU time, because no better ones exist"
         self.late += 1
         return times
 

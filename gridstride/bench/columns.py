@@ -3,10 +3,10 @@
 - `written`: other memory is overwritten before each run, so that the L2 cache has no operands, but is full of modified
   lines, which are written back while the run begins.
 - `read`: other memory is read before each run, so that the cache is full of clean lines.
-- `none`: nothing is done between runs. Operands that fit into the cache are still there from the previous run.
+- `none`: runs follow each other directly. Operands that fit into the cache are still there from the previous run.
 - `row`: many calls from Python, on the wall clock, until the GPU has finished the last one: this includes the launch
   overhead where it is longer than the work.
-- `graph`: calls are captured as a CUDA graph and replayed: no Python, no flush.
+- `graph`: calls are captured as a CUDA graph and replayed, without Python and without a flush.
 """
 
 import numpy as np
@@ -180,11 +180,11 @@ def by_column(
         candidates = {name: f for name, f in calls.items() if (column, name) not in skipped}
         try:
             clock = make_clock()
-            measured = [time_run(clock, candidates, seconds) for _ in range(runs)]
+            measured_runs = [time_run(clock, candidates, seconds) for _ in range(runs)]
         except Exception as e:  # such as a graph that cannot be captured
             results[column] = dict(failed=f'{type(e).__name__}: {e}'.splitlines()[0])
             continue
-        mhz = [rate for _, rate in measured if rate]
-        sides = {name: summarize_runs(name, measured, next(iter(calls))) for name in candidates}
+        mhz = [rate for _, rate in measured_runs if rate]
+        sides = {name: summarize_runs(name, measured_runs, next(iter(calls))) for name in candidates}
         results[column] = dict(mhz=[min(mhz), max(mhz)] if mhz else None, sides=sides)
     return results

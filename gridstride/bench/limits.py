@@ -151,7 +151,7 @@ def _load(path, owner):
     return Ceilings(stored) if isinstance(stored, dict) and {'copy', 'read'} <= stored.keys() else None
 
 
-def _store(path, owner, stored):
+def _store(path, owner, own_ceilings):
     "Add the ceilings to the file, atomically; if the folder is read-only, the next process measures again"
     try:
         all_ceilings = dict(json.loads(path.read_text()))
@@ -159,7 +159,7 @@ def _store(path, owner, stored):
         all_ceilings = {}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps({**all_ceilings, owner: stored}, indent=1))
+        write_whole(path, json.dumps({**all_ceilings, owner: own_ceilings}, indent=1))
     except OSError:
         pass
 

@@ -103,8 +103,8 @@ def machine(
 
 def brief_mark(made: dict) -> str:  # made: as `machine` returns it
     "Return GPU and date of a recording, for the title of a table or plot"
-    on = f"on an {made['gpu']}, " if made['gpu'] else ''
-    return f"recorded {on}{made['date']}"
+    gpu_text = f"on an {made['gpu']}, " if made['gpu'] else ''
+    return f"recorded {gpu_text}{made['date']}"
 
 
 def mark(made: dict) -> str:  # made: as `machine` returns it
@@ -250,15 +250,15 @@ def read(
     "Return the recording `name`. Raises Unavailable if there is none, or if its key is different"
     path = recorded_file(_path(name, folder))
     try:
-        rec = Recording(**json.loads(path.read_text(encoding='utf-8')))
+        recording = Recording(**json.loads(path.read_text(encoding='utf-8')))
     except FileNotFoundError:
         raise Unavailable(f'there is no recording {path}') from None
     except (ValueError, TypeError) as e:
         raise Unavailable(f'the recording {path} cannot be read ({e})') from None
-    fits = rec.key == key or renew_key(name, rec.key, key, folder)
+    fits = recording.key == key or renew_key(name, recording.key, key, folder)
     log_lookup(name, 'fits' if fits else 'refused')
     if fits:
-        return rec
+        return recording
     raise Unavailable(
         f'the recording {path} was made from another source or other arguments, so it is not shown: '
         'undo your changes, comments included, or record it again on a GPU'
@@ -267,8 +267,8 @@ def read(
 
 def renew_key(
     name,  # of the recording
-    old,  # the key in its file
-    new,  # the key that replaces it
+    old_key,  # the key in its file
+    new_key,  # the key that replaces it
     folder='recorded',  # of the file
 ) -> bool:  # whether the key was replaced
     """Replace the key in the file of a recording that GRIDSTRIDE_REKEY names, and nothing else.
@@ -276,8 +276,8 @@ def renew_key(
     `benchmarks/rekey.py` sets this variable after a change of code that does not change the result."""
     if name not in os.environ.get('GRIDSTRIDE_REKEY', '').split(','):
         return False
-    path, old_line = _path(name, folder), f'"key": "{old}"'
-    write_whole(path, path.read_text(encoding='utf-8').replace(old_line, f'"key": "{new}"'))
+    path, old_line = _path(name, folder), f'"key": "{old_key}"'
+    write_whole(path, path.read_text(encoding='utf-8').replace(old_line, f'"key": "{new_key}"'))
     print(f'New key: {name}')
     return True
 
@@ -308,23 +308,30 @@ def recorded(
 
     Raises Unavailable if there is no recording with this key."""
     global _last_origin, _last_machine
-    k = key(*parts)
+    recording_key = key(*parts)
     _last_origin = 'here'
     _last_machine = None
     try:
-        x = make()
+        value = make()
     except Unavailable as e:
         if is_recording():
             _log_missed(name, e)
-        rec = _replay(name, k, folder, e)
+        recording = _replay(name, recording_key, folder, e)
         _last_origin = 'recorded'
-        _last_machine = rec.made
-        return load(rec.data, rec.mark) if load else rec
+        _last_machine = recording.made
+        return load(recording.data, recording.mark) if load else recording
     log_lookup(name, 'made')
     if is_recording():
-        write(name, k, x, save(x) if save else _json_data(x), tools() if callable(tools) else tools, folder)
+        write(
+            name,
+            recording_key,
+            value,
+            save(value) if save else _json_data(value),
+            tools() if callable(tools) else tools,
+            folder,
+        )
         print(f'Recorded: {name}')
-    return x
+    return value
 
 
 _printed = set()  # reasons and marks that have been printed: each is printed once
@@ -332,18 +339,18 @@ _last_origin = 'here'  # of the values that `recorded` returned last: 'here', 'r
 _last_machine = None  # `made` of the recording that `recorded` returned last, None for a value that was computed here
 
 
-def _replay(name, k, folder, why):
+def _replay(name, recording_key, folder, why):
     "Print the reason and the mark, and return the recording. Raises Unavailable if there is none"
     try:
-        rec = read(name, k, folder)
+        recording = read(name, recording_key, folder)
     except Unavailable as e:
         raise Unavailable(f'{why}; and {e}') from None
     reason = f'{why}. '
-    short_mark = f'R{brief_mark(rec.made)[1:]}, as above'
-    shown_mark = short_mark if rec.mark in _printed else f'What follows was {rec.mark}'
+    short_mark = f'R{brief_mark(recording.made)[1:]}, as above'
+    shown_mark = short_mark if recording.mark in _printed else f'What follows was {recording.mark}'
     print(f"{'' if reason in _printed else reason}{shown_mark}")
-    _printed.update((reason, rec.mark))
-    return rec
+    _printed.update((reason, recording.mark))
+    return recording
 
 
 def no_gpu() -> str:
@@ -416,7 +423,7 @@ EXPECTED = f'<expected on {TEXT_GPU}'  # head of the column of claims
 
 
 def mark_partly_recorded():
-    "Note that some values of the current call of `recorded` come from a recording, and the others do not"
+    "Mark the current call of `recorded` as one that computes some values here and takes others from a recording"
     global _last_origin
     _last_origin = 'here, in part recorded,'
 
@@ -466,8 +473,8 @@ def _claim_line(text, low, measured, high, unit, mark, guess, where=TEXT_GPU):
     "Return the line of a claim. Raises AssertionError as `claim` does"
     holds = _within(low, measured, high)
     actual = 'not measured here' if measured is None else _with_unit(_format_number(measured), unit)
-    but = '' if holds or measured is None else 'but '
-    line = f'{text}: {actual}, {but}expected {_range(low, high, unit)} on {where}'
+    contrast = '' if holds or measured is None else 'but '
+    line = f'{text}: {actual}, {contrast}expected {_range(low, high, unit)} on {where}'
     line = '; '.join(filter(None, [line, _guess_text(guess, unit)]))
     if not holds and _is_enforced(mark):
         raise AssertionError(f'The measurement contradicts the text. {line}')

@@ -13,7 +13,7 @@ from .stats import Stats, time_warnings, summary
 from ..support.parameter_docs import documented
 from ..support.tables import Table
 from ..utils import Agreement
-from ..utils import check as same
+from ..utils import check as check_equal
 
 
 def time_text(seconds) -> str:
@@ -74,12 +74,12 @@ def _accepts(f, n):
     return True
 
 
-def _call_check(check, got, args):
+def _call_check(check, result, args):
     "Call the function `check`; return the expected result, or None if `check` has checked the result itself"
     error = None
     if _accepts(check, 1):
         try:
-            if (returned := check(got)) is None or isinstance(returned, Agreement):
+            if (returned := check(result)) is None or isinstance(returned, Agreement):
                 return
         except AssertionError:
             raise
@@ -87,20 +87,20 @@ def _call_check(check, got, args):
             error = e  # `check` raises another error, or is a reference that does not accept a result
         if error and _accepts(check, len(args)) is False:
             raise error
-    want = check(*args)
-    if error and want is None:
+    expected = check(*args)
+    if error and expected is None:
         raise error
-    return want
+    return expected
 
 
-def _require_right(got, check, args):
-    "Raise AssertionError unless `got` is the result that `check` expects"
-    want = _call_check(check, got, args) if callable(check) else check
-    if want is None:
+def _require_right(result, check, args):
+    "Raise AssertionError unless `result` is the one that `check` expects"
+    expected = _call_check(check, result, args) if callable(check) else check
+    if expected is None:
         return
-    if got is None:
+    if result is None:
         raise TypeError('the function returns nothing to compare: pass its output as out=')
-    same(got, want)
+    check_equal(result, expected)
 
 
 def call_checked(fn, args, check, out=None):
@@ -114,10 +114,10 @@ def call_checked(fn, args, check, out=None):
         del first
         if allocate:
             _poison(allocate())  # allocates and frees the block that the next result most likely uses
-    got = fn(*args)
-    got = got if out is None else out
-    _require_right(got, check, args)
-    return got
+    result = fn(*args)
+    result = result if out is None else out
+    _require_right(result, check, args)
+    return result
 
 
 # Zeros and other constants flatter a kernel: multipliers draw less power, so that the GPU's clock stays higher, and an
@@ -273,7 +273,7 @@ def roof_for(clock, flops, bytes):
 
 
 def unseen_warnings(clock, checks) -> list:  # of sentences
-    "Return warnings about what was not checked or measured"
+    "Return warnings about missing checks and measurements"
     sensor_error = getattr(getattr(clock, 'sensors', None), 'unavailable_reason', None)
     unchecked = [] if checks else ['the result was not checked: give check=']
     late = 'the GPU reached each run before it was queued, so times may include CPU time: does it wait for the GPU?'
@@ -310,11 +310,11 @@ def bench(
     Raises AssertionError for a wrong result, TypeError if `fn` is not a function."""
     require_function(fn, 'bench')
     clock = clock or clocks.clock_for(args, flush)
-    got = call_checked(fn, args, check, out)
+    result = call_checked(fn, args, check, out)
     warnings = input_warnings(args, out)
     roof = roof or roof_for(clock, flops, bytes)
-    peak = peak or peak_of([*args, got])
-    del got
+    peak = peak or peak_of([*args, result])
+    del result
 
     def call():
         return fn(*args)

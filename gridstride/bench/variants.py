@@ -41,15 +41,15 @@ def _abbreviate(text):
     return repr(shorten(text, 90, placeholder=' ...') if '\n' not in text.strip() else text.strip().split('\n')[0])
 
 
-def _similarity(wanted, line):
-    "Return the fraction of the characters of `wanted` that are in `line`, in the same order"
-    blocks = difflib.SequenceMatcher(None, wanted, line, autojunk=False).get_matching_blocks()
-    return sum(b.size for b in blocks if b.size > 1) / max(1, len(wanted))
+def _similarity(text, line):
+    "Return the fraction of the characters of `text` that are in `line`, in the same order"
+    blocks = difflib.SequenceMatcher(None, text, line, autojunk=False).get_matching_blocks()
+    return sum(b.size for b in blocks if b.size > 1) / max(1, len(text))
 
 
-def _find_similar_line(wanted, lines):
-    "Return (number, text) of the line that is most similar to `wanted`; None if none is similar"
-    score, number = max(((_similarity(wanted, line), -n) for n, line in enumerate(lines, 1)), default=(0, 0))
+def _find_similar_line(text, lines):
+    "Return (number, text) of the line that is most similar to `text`; None if none is similar"
+    score, number = max(((_similarity(text, line), -n) for n, line in enumerate(lines, 1)), default=(0, 0))
     return (-number, lines[-number - 1].strip()) if score > 0.5 else None
 
 
@@ -107,22 +107,22 @@ def _name_of(src):
 
 
 def changed(
-    what,  # CUDA C or another text; a kernel in Python, or another function; a `kernels.Rung`
-    words,  # {old: new}, where each `old` occurs once; or a single such text
-    new=None,  # its replacement, if `words` is a string
+    original,  # CUDA C or another text; a kernel in Python, or another function; a `kernels.Rung`
+    replacements,  # {old: new}, where each `old` occurs once; or a single such text
+    new=None,  # its replacement, if `replacements` is a string
     /,
     **options,  # for a function: its global names; for a rung: arguments of `variant`, such as `name` and constants
-):  # of the type of `what`
-    "Return `what` with some text replaced. Raises ChangeError for a missing text, and shows the most similar line"
-    if isinstance(words, str) != (new is not None):
-        raise TypeError('call changed(what, old, new), or changed(what, {old: new, ...})')
-    words = {words: new} if isinstance(words, str) else words
-    if isinstance(what, str):
-        return _replace(what, words, _name_of(what))
-    if hasattr(what, 'variant'):
-        return what.variant(src=_replace(what.src_without_constants, words, what.name), **options)
-    text = _replace(_source_of(what), words, function_within(what).__name__)
-    return define(text, **{**_names_outside(what), **options})
+):  # of the type of `original`
+    "Return `original` with some text replaced; raises ChangeError for a missing text, with the most similar line"
+    if isinstance(replacements, str) != (new is not None):
+        raise TypeError('expected changed(original, old, new), or changed(original, {old: new, ...})')
+    replacements = {replacements: new} if isinstance(replacements, str) else replacements
+    if isinstance(original, str):
+        return _replace(original, replacements, _name_of(original))
+    if hasattr(original, 'variant'):
+        return original.variant(src=_replace(original.src_without_constants, replacements, original.name), **options)
+    text = _replace(_source_of(original), replacements, function_within(original).__name__)
+    return define(text, **{**_names_outside(original), **options})
 
 
 # The source of a defined function is registered under the name of a file, so that errors, the simulator and Numba can
@@ -138,19 +138,19 @@ def _names_outside(f):
 
 
 def define(
-    what,  # a text that defines a function; or a function or kernel, which is defined again
+    definition,  # a text that defines a function; or a function or kernel, which is defined again
     /,
     **names,  # global names of the function; a function that is defined again keeps its other names
 ):
     "Define the function or kernel of a text; return the last function that the text defines"
-    if not isinstance(what, str):
-        return define(_source_of(what), **{**_names_outside(what), **names})
+    if not isinstance(definition, str):
+        return define(_source_of(definition), **{**_names_outside(definition), **names})
     file = f'<made {next(_file_counter)}>'
-    linecache.cache[file] = (len(what), None, what.splitlines(True), file)
-    tree = ast.parse(what, file)
+    linecache.cache[file] = (len(definition), None, definition.splitlines(True), file)
+    tree = ast.parse(definition, file)
     functions = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     if not functions:
-        raise ChangeError(f'{_abbreviate(what)} defines no function: it needs a line `def name(...):`')
+        raise ChangeError(f'{_abbreviate(definition)} defines no function: it needs a line `def name(...):`')
     namespace = dict(names)
     try:
         exec(compile(tree, file, 'exec'), namespace)
@@ -208,7 +208,7 @@ def source_in(
     If the lesson is not in the folder, the text is taken from `recorded/sources.json`."""
     if (stored := _stored_source(lesson, name, folder)) is not None:
         return stored
-    found = []
+    matching_texts = []
     all_names = {}
     file = lesson
     for file, tree, src in _cells(lesson, folder):
@@ -216,12 +216,12 @@ def source_in(
             node_name, text = _named_text(node, src)
             all_names[node_name] = None
             if node_name == name:
-                found.append(text)
-    if len(set(found)) == 1:
-        return found[0]
+                matching_texts.append(text)
+    if len(set(matching_texts)) == 1:
+        return matching_texts[0]
     similar = difflib.get_close_matches(name, [other for other in all_names if other], 3, 0.3)
-    reason = f'defines {name} {len(found)} times' if found else f'has no text or function {name}'
-    raise ChangeError(f'{file} {reason}' + (f'; it has {", ".join(similar)}' if similar and not found else ''))
+    reason = f'defines {name} {len(matching_texts)} times' if matching_texts else f'has no text or function {name}'
+    raise ChangeError(f'{file} {reason}' + (f'; it has {", ".join(similar)}' if similar and not matching_texts else ''))
 
 
 if sys.version_info < (3, 11):
@@ -273,16 +273,16 @@ def code_of(x):
     return x
 
 
-def _keys(ways, sources):
+def _keys(variants, sources):
     "Return {name of a variant: key of its source}"
-    if unknown := [name for name in sources if name not in ways]:
-        raise ValueError(f'sources= names {", ".join(unknown)}, but the ways are: {", ".join(ways)}')
-    if missing := [k for k, f in ways.items() if k not in sources and hasattr(f, '__code__')]:
-        raise ValueError(f'name the source of {", ".join(missing)} in sources=: its kernel, its code or its numbers')
-    return {k: key(k, code_of(sources.get(k))) for k in ways}
+    if unknown := [name for name in sources if name not in variants]:
+        raise ValueError(f'sources= names {", ".join(unknown)}, but the variants are: {", ".join(variants)}')
+    if missing := [k for k, f in variants.items() if k not in sources and hasattr(f, '__code__')]:
+        raise ValueError(f'sources= has no entry for {", ".join(missing)}: pass its kernel, its code or its parameters')
+    return {k: key(k, code_of(sources.get(k))) for k in variants}
 
 
-_CHANGED = 'the source differs from the recorded one, so it is timed only on a GPU'
+_CHANGED_SOURCE_NOTE = 'the source differs from the recorded one, so it is timed only on a GPU'
 
 
 class Contest(Expectations):
@@ -343,7 +343,7 @@ class Contest(Expectations):
     def _row(self, name, columns):
         row = self.rows[name]
         if not row:
-            return [name, *[''] * (len(columns) + 1 + bool(self.flops) + bool(self.bytes)), _CHANGED]
+            return [name, *[''] * (len(columns) + 1 + bool(self.flops) + bool(self.bytes)), _CHANGED_SOURCE_NOTE]
         speed = [f'{self.tflops(name):.3g}'] if self.flops else []
         speed += [f'{self.gbs(name):,.0f}'] if self.bytes else []
         speedup = self.speedup(name)
@@ -387,23 +387,23 @@ def _merge_warnings(warnings, names):
     ]
 
 
-def _check_for(ways, args, check, writes):
+def _check_for(variants, args, check, writes):
     "Return the `check` for `compare`; if it is None, a function that compares with the result of the first variant"
     if check is not None:
         return check
-    got = next(iter(ways.values()))(*args)
-    want = (args[-1] if writes else got).clone()
-    return lambda got: check_equal(got, want)
+    result = next(iter(variants.values()))(*args)
+    expected = (args[-1] if writes else result).clone()
+    return lambda result: check_equal(result, expected)
 
 
-def _measure(ways, inputs, check, writes, baseline, seconds, columns, clock):
+def _measure(variants, inputs, check, writes, baseline, seconds, columns, clock):
     "Return (rows, warnings) of the variants, timed interleaved. Raises Unavailable without a GPU"
     if backend() != 'gpu':
         raise Unavailable('A contest is timed on an NVIDIA GPU, and none is here')
     args = tuple(inputs())
     out = args[-1] if writes else None
-    check = _check_for(ways, args, check, writes)
-    comparison = compare(ways, *args, baseline=baseline, check=check, out=out, seconds=seconds, clock=clock)
+    check = _check_for(variants, args, check, writes)
+    comparison = compare(variants, *args, baseline=baseline, check=check, out=out, seconds=seconds, clock=clock)
     rows = {
         name: dict(ms=1e3 * t.median, columns={head: f(name) for head, f in columns.items()})
         for name, t in comparison.timings.items()
@@ -413,7 +413,7 @@ def _measure(ways, inputs, check, writes, baseline, seconds, columns, clock):
 
 def contest(
     record,  # the name of the recording, which begins with the name of the chapter
-    ways,  # name of the variant -> function that is called with the inputs
+    variants,  # name of the variant -> function that is called with the inputs
     inputs,  # called without arguments, only on a GPU: returns the inputs as a tuple
     *,
     title,  # of the table: the task and its sizes
@@ -432,11 +432,11 @@ def contest(
 
     Changes of comments do not count. The row of a changed variant has no time: `contest[name]` and its `speedup` are
     None, which `claim` accepts."""
-    baseline = baseline or next(iter(ways))
-    keys = _keys(ways, sources)
+    baseline = baseline or next(iter(variants))
+    keys = _keys(variants, sources)
 
     def make():
-        return _measure(ways, inputs, check, writes, baseline, seconds, columns, clock)
+        return _measure(variants, inputs, check, writes, baseline, seconds, columns, clock)
 
     def save(x):
         rows, warnings = x
@@ -451,7 +451,7 @@ def contest(
             stored_key = stored[name]['key']
             return stored_key == keys[name] or renew_key(record, stored_key, keys[name], folder)
 
-        rows = {name: stored[name] if fits(name) else None for name in ways}
+        rows = {name: stored[name] if fits(name) else None for name in variants}
         log_lookup(record, 'fits' if rows == stored else 'refused')
         return rows, data['warnings']
 

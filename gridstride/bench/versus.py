@@ -123,10 +123,10 @@ class Comparison(Expectations):
 
     def _speedup_text(self, name):
         "Return the cell of a candidate in the column of speedups"
-        r, low, high = self.ratios[name]
+        speedup, low, high = self.ratios[name]
         if name == self.baseline:
             return 'the baseline'
-        return f"{r:.3g}x ({low:.3g} to {high:.3g}){'' if high < 1 or low > 1 else ', no difference shown'}"
+        return f"{speedup:.3g}x ({low:.3g} to {high:.3g}){'' if high < 1 or low > 1 else ', no difference shown'}"
 
     def rows(self) -> list:  # of strings: name, median, in a CUDA graph, rate, fraction of a ceiling, speedup, expected
         "Return the rows of the table, the fastest first"
@@ -148,14 +148,14 @@ class Comparison(Expectations):
     @property
     def warnings(self):  # (name, sentence)
         "The warnings about each candidate"
-        return [(name, d) for name, t in self.timings.items() for d in t.warnings]
+        return [(name, warning) for name, t in self.timings.items() for warning in t.warnings]
 
     def _title(self):
         "Return the title of the table: size, device and baseline"
         t = next(iter(self.timings.values()))
         size = '' if self.size is None else f'size {self.size}, '
-        where = self.mark.partition(' (')[0] or t.device  # without the versions
-        return f"{size}{where}{'' if t.gpu else ': no GPU time'}; speedups over {self.baseline}"
+        origin = self.mark.partition(' (')[0] or t.device  # without the versions
+        return f"{size}{origin}{'' if t.gpu else ': no GPU time'}; speedups over {self.baseline}"
 
     def __repr__(self):
         notes = [f'in doubt, {name}: {d}' for name, d in self.warnings]
@@ -281,8 +281,10 @@ class Sweep(list):
         unit, value, roof = self._series()
         sizes = [comparison.size for comparison in self]
         for name in self[0].timings:
-            ts = [comparison.timings[name] for comparison in self]
-            median, a, b = (np.array([value(getattr(t.stats, k), t) for t in ts]) for k in ('median', 'low', 'high'))
+            timings = [comparison.timings[name] for comparison in self]
+            median, a, b = (
+                np.array([value(getattr(t.stats, k), t) for t in timings]) for k in ('median', 'low', 'high')
+            )
             error_bars = [median - np.minimum(a, b), np.maximum(a, b) - median]
             ax.errorbar(sizes, median, error_bars, marker='o', ms=3, capsize=2, label=name)
         if roof:

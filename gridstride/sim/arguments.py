@@ -56,9 +56,7 @@ def _convert_argument(
     if isinstance(value, (bool, int, float, complex, np.generic)):
         return as_numba(value)
     hint = '; create one with torch.tensor(...) or np.array(...)' if isinstance(value, list) else ''
-    raise type_error(
-        f'must be a tensor, an array, a number or a tuple of these, but a {type(value).__name__} was given{hint}'
-    )
+    raise type_error(f'must be a tensor, an array, a number or a tuple of these; got a {type(value).__name__}{hint}')
 
 
 def convert_arguments(

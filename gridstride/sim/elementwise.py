@@ -38,7 +38,7 @@ class Reduce:
 
     def __init__(self, f):
         if not callable(f):
-            raise TypeError(f'cuda.reduce takes a function of two numbers, not a {type(f).__name__}')
+            raise TypeError(f'cuda.reduce: expected a function of two numbers, got a {type(f).__name__}')
         self.py_func, f = f, jit(device=True)(f)
 
         def fold(x, n, half):
@@ -59,10 +59,10 @@ class Reduce:
     ):
         "Reduce `arr` to a value of its type, `init` if it is empty; returns it, or None if `res` takes it"
         if not hasattr(arr, 'ndim'):
-            raise TypeError(f'cuda.reduce takes an array, not a {type(arr).__name__}: use np.asarray(...)')
+            raise TypeError(f'cuda.reduce: expected an array, got a {type(arr).__name__}: use np.asarray(...)')
         if arr.ndim != 1:
             raise TypeError(
-                f'cuda.reduce takes a one-dimensional array, not one of {arr.ndim} dimensions: use arr.ravel()'
+                f'cuda.reduce: expected a one-dimensional array, got {arr.ndim} dimensions: use arr.ravel()'
             )
         if res is not None and not isinstance(res, DeviceArray):
             raise TypeError('cuda.reduce: res must be an array on the device, such as cuda.device_array(1, arr.dtype)')
@@ -145,7 +145,7 @@ def _parse_signature(signature):
     result = getattr(signature, 'result', None) or getattr(signature, 'return_type', None)
     if result is None:
         raise TypeError(
-            f"vectorize(target='cuda') needs the result's type, too: 'float32(float32, float32)', not {signature}"
+            f"vectorize(target='cuda') needs the result's type, too: 'float32(float32, float32)'; got {signature}"
         )
     *argument_types, result_type = (np.dtype(t if isinstance(t, type) else str(t)) for t in (*signature.args, result))
     return tuple(argument_types), result_type
@@ -179,7 +179,7 @@ def vectorize(
 ):
     "Make an elementwise function of arrays from a function of numbers, as a decorator"
     if target != 'cuda':
-        raise ValueError(f"the simulator supports vectorize(target='cuda'), not target={target!r}")
+        raise ValueError(f"vectorize: the simulator supports only target='cuda'; got {target!r}")
     is_single = isinstance(signatures, str) or hasattr(signatures, 'args')
     if callable(signatures) and not is_single or not signatures:
         raise TypeError("vectorize(target='cuda') needs signatures: vectorize(['float32(float32)'], target='cuda')")
@@ -310,7 +310,7 @@ def guvectorize(
 ):
     "Make a function of arrays from a function of their parts, such as rows, as a decorator; one thread runs per part"
     if target != 'cuda':
-        raise ValueError(f"the simulator supports guvectorize(target='cuda'), not target={target!r}")
+        raise ValueError(f"guvectorize: the simulator supports only target='cuda'; got {target!r}")
     types = declared_types(ftylist)
     if signature is None or not types:
         raise TypeError(

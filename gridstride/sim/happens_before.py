@@ -53,7 +53,7 @@ def part_of(a, mem, writes):
 
 def _select(part, values):
     "Return the values for the elements of a part; `values` has one value per element of its memory"
-    return array_memory.part(values, part.first_offset, part.shape, part.strides)
+    return array_memory.strided_part(values, part.first_offset, part.shape, part.strides)
 
 
 def _part_mask(part):

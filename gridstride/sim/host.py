@@ -390,7 +390,7 @@ def get_current_device():
 def select_device(i):
     "Select device 0, the simulated one; raises `ValueError` for another index"
     if i:
-        raise ValueError(f'device must be 0, the only simulated one, not {i}')
+        raise ValueError(f'device must be 0, the only simulated one; got {i}')
     return _device
 
 

@@ -107,7 +107,7 @@ laneid = _LaneId()
 def _per_axis(ndim, component):
     "Return `component(axis)` for the first `ndim` of the axes x, y and z: a number for one axis, else a tuple"
     if np.ndim(ndim) or ndim not in (1, 2, 3):
-        raise ValueError(f'ndim must be 1, 2 or 3, not {ndim}')
+        raise ValueError(f'ndim must be 1, 2 or 3; got {ndim}')
     components = tuple(component(axis) for axis in 'xyz'[: int(ndim)])
     return components[0] if len(components) == 1 else components
 

@@ -24,7 +24,7 @@ __all__ = ['Device', 'Kernel', 'declare_device', 'jit', 'active_traces']
 def require_function(f):
     "Raise `TypeError` unless a kernel can be made of `f`"
     if not isinstance(f, FunctionType):
-        raise TypeError(f'cuda.jit makes a kernel from a Python function, not from {f!r}')
+        raise TypeError(f'cuda.jit expects a Python function; got {f!r}')
 
 
 def _is_copied_back(argument, stream):

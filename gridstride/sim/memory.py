@@ -437,21 +437,21 @@ def _write(ctx, active, view, offset, value, site):
 
 # A slice, such as a[:, 1] or row[:], is assigned one number or the elements of another array. All elements are read
 # before the first one is written. The size of the slice may differ between threads.
-def _store_slice(ctx, active, part, value, site):
+def _store_slice(ctx, active, slice_view, value, site):
     if isinstance(value, tuple):
         value = _NumberTuple(value)
     if not isinstance(value, (View, _NumberTuple)):
-        for index, slice_active in _elements_of(active, part):
-            _write(ctx, slice_active, part, _offset_at(part, index), value, site)
+        for index, slice_active in _elements_of(active, slice_view):
+            _write(ctx, slice_active, slice_view, _offset_at(slice_view, index), value, site)
         return
-    _check_shape(active, part, value)
-    extra_axes = len(part.shape) - len(value.shape)
+    _check_shape(active, slice_view, value)
+    extra_axes = len(slice_view.shape) - len(value.shape)
     elements = [
         (index, slice_active, value.element(ctx, slice_active, _broadcast_index(index[extra_axes:], value.shape), site))
-        for index, slice_active in _elements_of(active, part)
+        for index, slice_active in _elements_of(active, slice_view)
     ]
     for index, slice_active, element in elements:
-        _write(ctx, slice_active, part, _offset_at(part, index), element, site)
+        _write(ctx, slice_active, slice_view, _offset_at(slice_view, index), element, site)
 
 
 class _NumberTuple:
@@ -464,12 +464,12 @@ class _NumberTuple:
         return self.values[index[0]]
 
 
-def _elements_of(active, part):
+def _elements_of(active, slice_view):
     "Yield, per element of a slice, (index, mask of the active lanes whose slice contains it)"
-    is_uniform = all(np.ndim(size) == 0 for size in part.shape)
-    for index in np.ndindex(*(int(np.max(np.where(active, size, 0))) for size in part.shape)):
+    is_uniform = all(np.ndim(size) == 0 for size in slice_view.shape)
+    for index in np.ndindex(*(int(np.max(np.where(active, size, 0))) for size in slice_view.shape)):
         slice_active = active
-        for axis_index, size in zip(index, () if is_uniform else part.shape):
+        for axis_index, size in zip(index, () if is_uniform else slice_view.shape):
             slice_active = slice_active & (axis_index < size)
         if is_uniform or slice_active.any():
             yield index, slice_active
@@ -487,12 +487,14 @@ def _broadcast_index(index, shape):
     return tuple(0 if np.ndim(size) == 0 and size == 1 else axis_index for axis_index, size in zip(index, shape))
 
 
-def _check_shape(active, part, value):
+def _check_shape(active, slice_view, value):
     "Raise `ValueError` unless `value` has the shape of the slice, or can be broadcast to it, as in NumPy"
-    size_pairs = list(zip(part.shape[::-1], value.shape[::-1]))
+    size_pairs = list(zip(slice_view.shape[::-1], value.shape[::-1]))
     fits = all(
         np.all(np.equal(size, value_size) | np.equal(value_size, 1) | ~active) for size, value_size in size_pairs
     )
-    if len(value.shape) > len(part.shape) or not fits:
-        value_shape, slice_shape = (tuple(int(np.max(size)) for size in view.shape) for view in (value, part))
-        raise ValueError(f'a slice of {part.name} of shape {slice_shape} is assigned a value of shape {value_shape}')
+    if len(value.shape) > len(slice_view.shape) or not fits:
+        value_shape, slice_shape = (tuple(int(np.max(size)) for size in view.shape) for view in (value, slice_view))
+        raise ValueError(
+            f'a slice of {slice_view.name} of shape {slice_shape} is assigned a value of shape {value_shape}'
+        )

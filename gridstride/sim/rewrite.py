@@ -62,7 +62,10 @@ def _has_no_effect(node):
 
 # Names that begin with `__` belong to the rewritten code: `__m` is the mask of the active lanes; `__d` says whether
 # inactive lanes become active again later and need their old values; `__gs` has the operations. A condition
-# splits the mask (`fork`); each branch runs under its part, and afterwards the parts are merged.
+# splits the mask (`fork`); each branch runs under its part, and afterwards the parts are merged. For the third
+# condition, `__3y` and `__3n` are the masks of the lanes where it is true and false (yes, no), `__3m` and `__3d` save
+# `__m` and `__d`, and `__3e` is the `__d` of both branches. In a template, names such as `C__` are placeholders for
+# expressions.
 #
 # An expression of the kernel may need statements: `p and q` evaluates `q` under a mask. The visitor of
 # the expression appends them to `hoisted`, and `block` puts them before the statement that contains the expression.

@@ -1,8 +1,8 @@
-"""The memory of an array: its owner, its bounds, and the memory as a flat array."""
+"""Finds the memory of an array: its owner, its bounds, and the memory as a flat array."""
 
 import numpy as np
 
-__all__ = ['owner', 'address', 'byte_bounds', 'reach', 'span', 'whole_storage', 'part']
+__all__ = ['owner', 'address', 'byte_bounds', 'span_length', 'span', 'whole_storage', 'strided_part']
 
 
 def owner(a):
@@ -26,10 +26,10 @@ def byte_bounds(a):
     return start + sum(end for end in ends if end < 0), start + sum(end for end in ends if end > 0) + a.itemsize
 
 
-def reach(shape, strides):
-    """Count the elements from the lowest to the highest address of an array, with gaps; `strides` are in elements.
+def span_length(shape, strides):
+    """Count the elements from the lowest to the highest address of an array, gaps included; `strides` are in elements.
 
-    >>> reach((2, 3), (8, 1))
+    >>> span_length((2, 3), (8, 1))
     11"""
     return 1 + sum((n - 1) * abs(s) for n, s in zip(shape, strides)) if all(shape) else 0
 
@@ -38,7 +38,7 @@ def span(a):
     "Return the memory from the lowest to the highest element of a NumPy array, as a flat array"
     ascending = a[(..., *(slice(None, None, -1) if s < 0 else slice(None) for s in a.strides))]
     size = -(
-        -reach(ascending.shape, ascending.strides) // a.itemsize
+        -span_length(ascending.shape, ascending.strides) // a.itemsize
     )  # strides in bytes may not be multiples of the item size
     return np.lib.stride_tricks.as_strided(ascending, (size,), (a.itemsize,))
 
@@ -48,7 +48,7 @@ def whole_storage(tensor):
     return tensor.as_strided((tensor.untyped_storage().nbytes() // tensor.element_size(),), (1,), 0)
 
 
-def part(
+def strided_part(
     flat,  # a flat NumPy array
     first_index,  # index of the first element
     shape,

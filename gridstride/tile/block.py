@@ -19,7 +19,7 @@ __all__ = [
     'where',
     'compute',
     'scalar',
-    'pair',
+    'to_common_type',
     'with_undef',
     'map_elements',
     'propagate_undef',
@@ -327,7 +327,7 @@ def _describe(x):
     return 'None' if x is None else f'the text {str(x)!r}' if isinstance(x, str) else f'{type(x).__name__} {x!r}'
 
 
-def pair(a, b, division=False):
+def to_common_type(a, b, division=False):
     "Convert two operands to their common type; returns (data, data, type)"
     type_a, type_b = (dtype_of_number(x) if is_number(x) else block_of(x).dtype for x in (a, b))
     if type_a.is_ptr() or type_b.is_ptr():
@@ -374,7 +374,7 @@ def compute(a, b, f, division=False):
     if type(a) is tensor and type(b) is tensor and a.dtype is b.dtype and not division and not a.dtype.is_ptr():
         x, y, dtype = a.data, b.data, a.dtype
     else:
-        x, y, dtype = pair(a, b, division)
+        x, y, dtype = to_common_type(a, b, division)
     return with_undef(_apply_broadcast(f, x, y), dtype, a, b)
 
 
@@ -382,7 +382,7 @@ def _arithmetic(a, b, f):
     if type(b) is tensor and type(a) is tensor and a.dtype is b.dtype:
         x, y, dtype = a.data, b.data, a.dtype
     else:
-        x, y, dtype = pair(a, b)
+        x, y, dtype = to_common_type(a, b)
     if dtype.is_special:
         return _compute_int1(x, y, dtype, f, a, b)
     if x.shape == y.shape:
@@ -422,12 +422,12 @@ def _compare(a, b, f):
         raise compile_error(f'a comparison of a value of the kernel with {_describe(b)}')
     if type(b) is tensor and a.dtype is b.dtype:
         return with_undef(_apply_broadcast(f, a.data, b.data), _I1, a, b)
-    x, y, _ = pair(a, b)
+    x, y, _ = to_common_type(a, b)
     return with_undef(_apply_broadcast(f, x, y), _I1, a, b)
 
 
 def _divide(a, b):
-    x, y, dtype = pair(a, b, division=True)
+    x, y, dtype = to_common_type(a, b, division=True)
     if dtype.rank < 2:
         x = x.astype(np.float32)
         y = y.astype(np.float32)
@@ -446,7 +446,7 @@ def _check_divisible(x, y):
 
 
 def _floor_divide(a, b):
-    x, y, dtype = pair(a, b, division=True)
+    x, y, dtype = to_common_type(a, b, division=True)
     if dtype.rank == 2:
         raise compile_error('// is for integers', 'Divide with /, then tl.floor(...).')
     _check_divisible(x, y)
@@ -454,7 +454,7 @@ def _floor_divide(a, b):
 
 
 def _mod(a, b):
-    x, y, dtype = pair(a, b, division=True)
+    x, y, dtype = to_common_type(a, b, division=True)
     if dtype.rank == 2:
         return with_undef(_apply_broadcast(fmod, x, y), dtype, a, b)
     _check_divisible(x, y)
@@ -465,7 +465,7 @@ def _bitwise(a, b, f):
     if type(a) is tensor and type(b) is tensor and a.dtype is b.dtype:
         x, y, dtype = a.data, b.data, a.dtype
     else:
-        x, y, dtype = pair(a, b)
+        x, y, dtype = to_common_type(a, b)
     if not dtype.is_int():
         name = {np.bitwise_and: '&', np.bitwise_or: '|'}.get(f, '^')
         raise compile_error(f'{name} of {dtype}', 'Use it with masks or integers.')
@@ -473,7 +473,7 @@ def _bitwise(a, b, f):
 
 
 def _shift(a, b, f):
-    x, y, dtype = pair(a, b)
+    x, y, dtype = to_common_type(a, b)
     if not dtype.is_int():
         raise compile_error(f'a shift of {dtype}', 'Shift integers only.')
     num_bits = dtype.int_bitwidth
@@ -507,9 +507,9 @@ def where(condition, x, y):
     "Select elements of `x` where the condition is true, else of `y`"
     condition = convert(block_of(condition), _I1)
     if any(type(value) is tensor and value.dtype.is_ptr() for value in (x, y)):
-        a, b, dtype, region = _pointer_pair(block_of(x), block_of(y))
+        a, b, dtype, region = _common_pointers(block_of(x), block_of(y))
     else:
-        a, b, dtype, region = *pair(x, y), None
+        a, b, dtype, region = *to_common_type(x, y), None
     is_true, a, b = broadcast(condition, tensor(a, dtype), tensor(b, dtype))
     out = tensor(np.where(is_true, a, b)[()], dtype, region)
     undef_masks = [getattr(value, 'undef_mask', None) for value in (condition, x, y)]
@@ -520,7 +520,7 @@ def where(condition, x, y):
     return out
 
 
-def _pointer_pair(x, y):
+def _common_pointers(x, y):
     "Return (data, data, type, region) of two pointers: addresses in bytes if their regions differ"
     if x.dtype is not y.dtype:
         raise compile_error(f'tl.where of {x.dtype} and {y.dtype}')
@@ -549,7 +549,7 @@ def _to(x, dtype, rounding=None, keep_bits=False):
     if rounding == 'rtz':
         return with_undef(round_towards_zero(x.data, target_type), target_type, x)
     if rounding not in (None, 'rtne'):
-        raise compile_error(f"fp_downcast_rounding must be 'rtne' or 'rtz', not {rounding!r}")
+        raise compile_error(f"fp_downcast_rounding must be 'rtne' or 'rtz'; got {rounding!r}")
     if x.dtype.is_fp8() and target_type.is_int() or x.dtype.is_int() and target_type.is_fp8():
         raise compile_error(f'a conversion of {x.dtype} to {target_type}', 'Convert to fp32 first: x.to(tl.float32).')
     return convert(x, target_type)

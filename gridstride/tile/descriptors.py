@@ -31,7 +31,7 @@ class _StridedBlock:
     def __init__(self, base, shape, strides, block_shape):
         base = block_of(base)
         if not base.dtype.is_ptr() or base.data.ndim:
-            raise compile_error(f'base must be a pointer argument, not {base.type}')
+            raise compile_error(f'base must be a pointer argument; got {base.type}')
         self.base = base
         self.element_type = base.dtype.element_ty
         self.shape, self.strides = _to_ints(shape, 'shape'), _to_ints(strides, 'strides')
@@ -70,19 +70,19 @@ class _StridedBlock:
 
     def load_at(self, offsets, checked_axes, padding):
         "Load the block at `offsets`; masked-out elements are `padding`"
-        p, mask = self.pointers(offsets, checked_axes)
-        return memory.load(p, mask, None if mask is None else padding)
+        pointers, mask = self.pointers(offsets, checked_axes)
+        return memory.load(pointers, mask, None if mask is None else padding)
 
     def store_at(self, offsets, value, checked_axes):
         "Store `value` to the block at `offsets`"
-        p, mask = self.pointers(offsets, checked_axes)
-        memory.store(p, value, mask)
+        pointers, mask = self.pointers(offsets, checked_axes)
+        memory.store(pointers, value, mask)
 
 
 def _padding_value(dtype, option):
     "Return the value for elements out of bounds; None if it is undefined"
     if option not in ('', None, 'zero', 'nan'):
-        raise compile_error(f"padding_option must be '', 'zero' or 'nan', not {option!r}")
+        raise compile_error(f"padding_option must be '', 'zero' or 'nan'; got {option!r}")
     if option == 'nan' and not dtype.is_floating():
         raise compile_error(f"padding_option='nan' for {dtype}, which has no NaN")
     return None if not option else 0 if option == 'zero' else float('nan')
@@ -138,11 +138,11 @@ class Descriptor(_StridedBlock):
         super().__init__(base, shape, strides, block_shape)
         self.padding = _padding_value(self.element_type, padding or 'zero')
         if not 1 <= len(self.shape) <= 5:
-            raise compile_error(f'a descriptor must have 1 to 5 axes, not {len(self.shape)}')
+            raise compile_error(f'a descriptor must have 1 to 5 axes; got {len(self.shape)}')
         if self.strides[-1] != 1:
-            raise compile_error(f'the last stride of a descriptor must be 1, not {self.strides[-1]}')
+            raise compile_error(f'the last stride of a descriptor must be 1; got {self.strides[-1]}')
         if (row_bytes := self.block_shape[-1] * self.element_type.size) < 16:
-            raise compile_error(f'the rows of a descriptor must have at least 16 bytes, not {row_bytes}')
+            raise compile_error(f'the rows of a descriptor must have at least 16 bytes; got {row_bytes}')
         if invalid_strides := [stride for stride in self.strides[:-1] if stride * self.element_type.size % 16]:
             raise compile_error(
                 f'a descriptor with a stride of {invalid_strides[0]} elements: strides must be multiples of 16 bytes'

@@ -104,7 +104,7 @@ class CheckedKernel:
         num_warps = meta.get('num_warps', 4)
         if 'num_warps' not in self.arg_names and num_warps not in (1, 2, 4, 8, 16, 32):
             raise self._argument_error(
-                f'{self.__name__}: num_warps must be a power of 2, at most 32, not {num_warps!r}'
+                f'{self.__name__}: num_warps must be a power of 2, at most 32; got {num_warps!r}'
             )
         values = {**values, **self._choose_constants(values)}
         for name, parameter in self.signature.parameters.items():
@@ -255,7 +255,7 @@ class _Launch:
         if callable(value):
             return self.bindings.value(value)
         raise WrongArgument(
-            f'{name} must be an array of NumPy or torch, a number or a type, not {type(value).__name__}'
+            f'{name} must be an array of NumPy or torch, a number or a type; got {type(value).__name__}'
         )
 
     def ordered_program_ids(self):

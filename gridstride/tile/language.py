@@ -83,7 +83,7 @@ def num_programs(axis):
 
 def _index_along(sizes, axis):
     if axis not in (0, 1, 2):
-        raise compile_error(f'axis must be 0, 1 or 2, not {axis}')
+        raise compile_error(f'axis must be 0, 1 or 2; got {axis}')
     return tensor(np.int32(sizes[axis]), _I32)
 
 
@@ -181,7 +181,7 @@ def _check_ordering(sem, scope):
     "Raise `NotCompiled` for an unknown memory ordering or scope"
     for name, option, allowed in (('sem', sem, 'acquire release acq_rel relaxed'), ('scope', scope, 'gpu cta sys')):
         if option is not None and option not in allowed.split():
-            raise compile_error(f"{name} must be one of {', '.join(allowed.split())}, not {option!r}")
+            raise compile_error(f"{name} must be one of {', '.join(allowed.split())}; got {option!r}")
 
 
 atomic_add, atomic_max, atomic_min, atomic_and, atomic_or, atomic_xor, atomic_xchg = map(

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from ..diagnostics.errors import WrongArgument
-from ..support.array_memory import address, owner, part, reach, span, whole_storage
+from ..support.array_memory import address, owner, strided_part, span_length, span, whole_storage
 from .block import addresses, block_of, broadcast, convert, with_undef, tensor
 from .run import current, finding, learner_frame, compile_error, warn_of_undefined
 from .shadow import Shadow
@@ -43,7 +43,7 @@ class Region:
         self.shadow = None
         self.writable = flat.flags.writeable
         self.first_offset = origin + sum((n - 1) * stride for n, stride in zip(shape, strides) if stride < 0)
-        self.num_elements = reach(shape, strides)
+        self.num_elements = span_length(shape, strides)
         self.dtype = dtype_of_numpy(flat.dtype)
 
     def flat_index(self, offsets):
@@ -58,7 +58,7 @@ class Region:
 
     def view(self, flat):
         "Return the elements of `flat` that belong to the array; `flat` has one element per element of the memory"
-        return part(flat, self.origin, self.shape, self.strides)
+        return strided_part(flat, self.origin, self.shape, self.strides)
 
     def index_of(self, offset):
         "Convert an offset to an index of the array; out of bounds, the index of the axis with the longest stride grows"

@@ -20,7 +20,7 @@ def dot(a, b, acc, precision, allow_tf32, out_dtype):
     if precision is None:
         precision = 'tf32' if allow_tf32 in (None, True) else 'ieee'
     if precision.lower() not in _PRECISIONS:
-        raise compile_error(f"input_precision must be one of {', '.join(_PRECISIONS)}, not {precision!r}")
+        raise compile_error(f"input_precision must be one of {', '.join(_PRECISIONS)}; got {precision!r}")
     result_type = _result_type(a.dtype, b.dtype, out_dtype)
     _check_shapes(a, b)
     product = _multiply(a, b, precision.lower(), result_type)

@@ -85,7 +85,7 @@ def _check_shape(shape):
             raise compile_error(f'a block of shape {list(map(int, shape))}: {size} is not a power of 2',
                          'Round up to the next power of 2, and mask the surplus lanes.')  # fmt: skip
     if math.prod(shape) > _MAX_NUMEL:
-        raise compile_error(f'a block must have at most {_MAX_NUMEL} elements, not {math.prod(shape)}')
+        raise compile_error(f'a block must have at most {_MAX_NUMEL} elements; got {math.prod(shape)}')
     return shape
 
 

@@ -4,7 +4,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from ..support.array_memory import reach, span
+from ..support.array_memory import span_length, span
 from .intervals import dtype_interval
 from .types import INT_LIMIT, INTEGERS, ArrayArgument, NumberArgument, argument_type, element_strides, format_type
 
@@ -128,7 +128,7 @@ def _require_32_bits(param, value):
 
 def _flat_memory(a, is_const):
     "Return the memory that an array covers, from its lowest to its highest element, as a contiguous array"
-    n = reach(a.shape, element_strides(a))
+    n = span_length(a.shape, element_strides(a))
     if n > INT_LIMIT:
         _require_32_bits(Parameter('int', 'the span of an array', '', (), 0), n)
     if hasattr(a, 'data_ptr'):

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from gridstride.support.array_memory import address, byte_bounds, owner, part, reach, span, whole_storage
+from gridstride.support.array_memory import address, byte_bounds, owner, strided_part, span_length, span, whole_storage
 from gridstride.support.function_source import lambda_text, SourceMissing, source_of, tree_of
 
 HERE = __file__
@@ -99,10 +99,10 @@ ARRAYS += [np.arange(24).reshape(2, 3, 4).transpose(2, 0, 1)[1:], np.array(3.), 
 def test_what_an_array_covers(i):
     a = ARRAYS[i]
     flat, (low, high) = span(a), byte_bounds(a)
-    assert flat.shape == (reach(a.shape, [s//a.itemsize for s in a.strides]),) and high - low == flat.nbytes
+    assert flat.shape == (span_length(a.shape, [s//a.itemsize for s in a.strides]),) and high - low == flat.nbytes
     if not a.size: return
     assert address(flat) == low <= address(a) < high <= byte_bounds(owner(a))[1]
-    again = part(flat, (address(a) - low)//a.itemsize, a.shape, [s//a.itemsize for s in a.strides])
+    again = strided_part(flat, (address(a) - low)//a.itemsize, a.shape, [s//a.itemsize for s in a.strides])
     assert np.array_equal(again, a) and np.shares_memory(again, a)
 
 
