@@ -8,13 +8,13 @@ from pathlib import Path
 import pages
 
 HERE = Path(__file__).resolve().parent
-LITE = HERE / 'lite/build.py'  # the lessons that run in the browser
-UNAVAILABLE = 3  # its exit status when it cannot download what they need
+LITE = HERE / 'lite/build.py'  # builds the lessons that run in the browser
+DOWNLOAD_FAILED = 3  # the exit status of `LITE` if it cannot download its packages
 
 
-def sphinx(out, cache, jobs):
-    "Build the pages in `out` from the sources in `cache`; return an exit status, which is not 0 if there are warnings"
-    from sphinx.cmd.build import main
+def run_sphinx(out, cache, jobs):
+    "Build the pages in `out` from the sources in `cache`; returns an exit status, which is not 0 if there are warnings"
+    from run_sphinx.cmd.build import main
 
     status = main(
         [
@@ -32,42 +32,42 @@ def sphinx(out, cache, jobs):
         ]
     )
     if status:
-        shutil.rmtree(cache / 'doctrees', ignore_errors=True)  # or the next build would not report it again
+        shutil.rmtree(cache / 'doctrees', ignore_errors=True)  # so that the next build reports the warnings again
     return status
 
 
 def build(
-    folder,  # gets `_build`, the site, and `_cache`, which the next build reuses
-    lite,  # build what runs in the browser, too?
-    jobs,  # processes that build pages; they exchange data, so one process takes 25% less CPU time
+    folder,  # for the site, `_build`, and for `_cache`, which the next build reuses
+    lite,  # whether to build the lessons that run in the browser, too
+    jobs,  # number of processes that build pages; one process takes 25% less CPU time than several
 ) -> int:  # exit status
-    "Write the sources and build the pages from them and, at the same time, what runs in the browser"
+    "Write the sources and build the pages, and at the same time the lessons that run in the browser"
     start = time.monotonic()
-    gc.set_threshold(200_000)  # pages stay in memory, and each collection looks through all of them
-    out = folder / '_build'
-    browser_build = subprocess.Popen([sys.executable, LITE, out / 'lite'], cwd=HERE.parent) if lite else None
-    status = make_pages(folder, lite, jobs)
-    if browser_build and browser_build.wait() == UNAVAILABLE:
-        print('Therefore no page has "Run here".', file=sys.stderr)
-        status = make_pages(folder, False, jobs)
+    gc.set_threshold(200_000)  # pages stay in memory, and each garbage collection traverses all of them
+    site_folder = folder / '_build'
+    browser_build = subprocess.Popen([sys.executable, LITE, site_folder / 'lite'], cwd=HERE.parent) if lite else None
+    status = build_pages(folder, lite, jobs)
+    if browser_build and browser_build.wait() == DOWNLOAD_FAILED:
+        print('The lessons for the browser were not built, so no page has "Run here".', file=sys.stderr)
+        status = build_pages(folder, False, jobs)
     elif browser_build:
         status = status or browser_build.returncode
-    count = len([p for p in out.rglob('*.html') if 'lite' not in p.parts])
+    num_pages = len([p for p in site_folder.rglob('*.html') if 'lite' not in p.parts])
     if status:
         print('The site has errors: see above.', file=sys.stderr)
     else:
-        print(f'The site is in {out}: {count} pages, {time.monotonic() - start:.0f} s.')
+        print(f'The site is in {site_folder}: {num_pages} pages, {time.monotonic() - start:.0f} s.')
     return status
 
 
-def make_pages(folder, run_here, jobs):
-    "Build the pages, with or without links to what runs in the browser; return the exit status"
+def build_pages(folder, run_here, jobs):
+    "Build the pages, with or without links to the lessons in the browser; returns the exit status"
     cache = folder / '_cache'
     pages.write(cache / 'source', cache / 'reference.json', run_here)
-    return sphinx(folder / '_build', cache, jobs)
+    return run_sphinx(folder / '_build', cache, jobs)
 
 
-class Handler(SimpleHTTPRequestHandler):
+class NoCacheHandler(SimpleHTTPRequestHandler):
     "Serves files of the site, which browsers must not cache"
 
     extensions_map = {**SimpleHTTPRequestHandler.extensions_map, '.wasm': 'application/wasm'}
@@ -83,7 +83,7 @@ class Handler(SimpleHTTPRequestHandler):
 
 def serve(out, port):
     "Serve the site on this machine until Ctrl-C"
-    with ThreadingHTTPServer(('127.0.0.1', port), partial(Handler, directory=str(out))) as server:
+    with ThreadingHTTPServer(('127.0.0.1', port), partial(NoCacheHandler, directory=str(out))) as server:
         print(f'The site is at http://localhost:{server.server_port}/ (stop it with Ctrl-C).', flush=True)
         try:
             server.serve_forever()
@@ -93,12 +93,14 @@ def serve(out, port):
 
 def main():
     "Run the command line"
-    p = argparse.ArgumentParser(prog='course.py site', description='Build the site.')
-    p.add_argument('--serve', type=int, metavar='PORT', help='then serve the site on this machine')
-    p.add_argument('--to', type=Path, default=HERE, metavar='FOLDER', help='build the site below FOLDER')
-    p.add_argument('--no-lite', action='store_true', help='only the pages, not what runs in the browser')
-    p.add_argument('--jobs', type=int, default=2, metavar='N', help='processes that build pages')
-    args = p.parse_args()
+    parser = argparse.ArgumentParser(prog='course.py site', description='Build the site.')
+    parser.add_argument('--serve', type=int, metavar='PORT', help='serve the site on this machine after the build')
+    parser.add_argument('--to', type=Path, default=HERE, metavar='FOLDER', help='build the site below FOLDER')
+    parser.add_argument(
+        '--no-lite', action='store_true', help='build only the pages, not the lessons that run in the browser'
+    )
+    parser.add_argument('--jobs', type=int, default=2, metavar='N', help='processes that build pages')
+    args = parser.parse_args()
     status = build(args.to.resolve(), not args.no_lite, args.jobs)
     if args.serve is not None and not status:
         serve(args.to.resolve() / '_build', args.serve)

@@ -69,18 +69,18 @@ def visit_math(self, node, display='inline'):
     raise nodes.SkipNode
 
 
-_menus = {}  # (function, page or folder, how it is drawn) -> HTML
+_menus = {}  # (name of the function that draws it, page or folder, *its options) -> HTML
 
 
-def share(app, page, draw):
-    "Call `draw` once for all pages of a folder that are in no menu: rendering a menu per page took 20% of the build"
-    listed = any(page in pages for pages in app.env.toctree_includes.values())
-    of = page if listed or '/' not in page else page.rpartition('/')[0] + '/'
+def draw_menu_once_per_folder(app, page, draw_menu):
+    "Make a `draw` that shares a menu among all pages of a folder that no menu lists: one per page took 20% of the time"
+    is_listed = any(page in pages for pages in app.env.toctree_includes.values())
+    owner = page if is_listed or '/' not in page else page.rpartition('/')[0] + '/'
 
-    def draw_once(**how):
-        key = draw.__name__, of, *sorted(how.items())
+    def draw_once(**options):
+        key = draw_menu.__name__, owner, *sorted(options.items())
         if key not in _menus:
-            _menus[key] = draw(**how)
+            _menus[key] = draw_menu(**options)
         return _menus[key]
 
     return draw_once
@@ -90,10 +90,10 @@ def share_menus(app, page, template, context, doctree):
     "Let pages share the menu of their folder"
     draw = context['toctree']
 
-    def toctree(**how):
-        return draw(**how)
+    def toctree(**options):
+        return draw(**options)
 
-    context['toctree'] = share(app, page, toctree)
+    context['toctree'] = draw_menu_once_per_folder(app, page, toctree)
 
 
 def set_language(app, page, template, context, doctree):
@@ -106,36 +106,36 @@ add_menus = theme_menus.add_toctree_functions
 
 
 def add_named_menus(app, page, template, context, doctree):
-    """Add the theme's menus, with labels on the buttons that fold parts of them, which only have an icon.
+    """Add the theme's menus, with labels for screen readers on the buttons that fold parts of them.
 
-    The theme draws the menu of each page twice, the first time to see whether it is empty. This replaces the theme's
-    function, so that pages share both."""
+    The theme renders the menu of each page twice, first to find out whether it is empty. This function replaces the
+    theme's, so that pages share both results."""
     add_menus(app, page, template, context, doctree)
     draw, label = context['generate_toctree_html'], context['fold_label']
 
-    def labelled(**how):
-        return str(draw(**how)).replace(
+    def labelled(**options):
+        return str(draw(**options)).replace(
             '<summary><span class="toctree-toggle"', f'<summary aria-label="{label}"><span class="toctree-toggle"'
         )
 
-    context['generate_toctree_html'] = share(app, page, labelled)
+    context['generate_toctree_html'] = draw_menu_once_per_folder(app, page, labelled)
 
 
 theme_menus.add_toctree_functions = add_named_menus
 
 
 class English(SearchEnglish):
-    "Sphinx's English, with a cache for the stems of words, which pages share"
+    "Sphinx's search in English, with one cache of word stems for all pages"
 
     stem = functools.cache(SearchEnglish.stem)
 
 
 def setup(app):
-    "Register formulas without a script, and the highlighting of CUDA C in Python's strings"
+    "Register the renderer of formulas, the shared menus, and the highlighting of CUDA C in Python's strings"
     app.add_search_language(English)
     app.add_html_math_renderer('mathml', (visit_math, None), (lambda self, node: visit_math(self, node, 'block'), None))
     app.connect('html-page-context', set_language)
-    app.connect('html-page-context', share_menus, priority=100)  # before the theme reads it
+    app.connect('html-page-context', share_menus, priority=100)  # before the theme reads the context
     for name in ('python', 'ipython3', 'ipython'):
         app.add_lexer(name, CudaInPython)
     return dict(parallel_read_safe=True, parallel_write_safe=True)

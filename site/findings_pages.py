@@ -10,40 +10,39 @@ from gridstride.diagnostics.errors import CLASSES
 from gridstride.diagnostics.messages import WORDS
 
 
-def named(**codes):
-    "Return {(kind, code), ...} for codes by their kind"
-    return {(kind, code) for kind, some in codes.items() for code in some.split()}
+def keys_of_codes(**codes):
+    "Return the keys of `WORDS`, (kind, code), for lists of codes by their kind"
+    return {(kind, code) for kind, code_names in codes.items() for code in code_names.split()}
 
 
-WITHOUT = {  # why a page has no kernels -> the findings
+REASON_WITHOUT_KERNELS = {  # text of a page without kernels -> the keys of its findings
     'The kernel is not wrong. The detectors record the state of each byte of device memory, and reserve addresses for '
     'these records at the first launch: hundreds of gigabytes of addresses, hardly any memory. A limit on the address '
-    'space of a process (`ulimit -v 8000000` in a shell, or what a cluster sets for its jobs) is too low.': named(
-        crash='no_addresses'
-    ),
+    'space of a process (`ulimit -v 8000000` in a shell, or the limit of a cluster for its jobs) '
+    'is too low.': keys_of_codes(crash='no_addresses'),
     'The kernel is not wrong. Each thread of a block that waits has a stack of its own, of 256 KB of addresses, which '
     'are reserved when a block of that size first runs. A limit on the address space of a process (`ulimit -v` in a '
-    'shell, or what a cluster sets for its jobs) is too low.': named(crash='no_stack'),
+    'shell, or the limit of a cluster for its jobs) is too low.': keys_of_codes(crash='no_stack'),
 }
 
 
-def wording(words):
-    "Format the message and its hint, with the names of the fields, once per dialect in which they differ"
-    out = []
-    for dialect, *said in wordings(words):
+def format_wording(words):
+    "Format the templates of a message and its hint, once per dialect that has its own"
+    lines = []
+    for dialect, *paragraphs in wordings(words):
         if dialect:
-            out.append(f'{LANGUAGES[dialect]}:\n')
-        out += ['\n>\n'.join(f'> {escaped(text)}' for text in said if text) + '\n']
-    return '\n'.join(out)
+            lines.append(f'{LANGUAGES[dialect]}:\n')
+        lines += ['\n>\n'.join(f'> {escape_markdown(text)}' for text in paragraphs if text) + '\n']
+    return '\n'.join(lines)
 
 
-def shown(
-    example,  # its prose and its kernels
-    key,  # kind and code, which give the reason if there is none
+def format_kernels(
+    example,  # (prose, wrong kernel, right kernel), or None
+    key,  # (kind, code)
 ):
-    "Format the kernels of a finding, wrong and right"
+    "Format the kernels of a finding, wrong and right, or the reason why it has none"
     if not example:
-        return next((f'{why}\n' for why, keys in WITHOUT.items() if key in keys), '')
+        return next((f'{why}\n' for why, keys in REASON_WITHOUT_KERNELS.items() if key in keys), '')
     prose, wrong, right = example
     return f'{prose}\n\n## Wrong\n\n```python\n{wrong}```\n\n## Right\n\n```python\n{right}```\n'
 
@@ -52,70 +51,74 @@ PRINTED_FILE = ROOT / 'site/messages/printed.json'  # {kind-code: first line of 
 PRINTED = printed_lines()
 
 
-def says(kind, code, words):
-    "Return what a finding says: as its wrong kernel prints it, or else the table's text with its fields left out"
+def format_finding(kind, code, words):
+    "Return the message of a finding: as its wrong kernel prints it, or else the template with `…` for fields"
     line = PRINTED.get(f'{kind}-{code}') or re.sub(r'\{[^}]*\}', '…', first_wording(words))
-    return escaped(line)
+    return escape_markdown(line)
 
 
 def page(kind, code, words, example):
     "Make the page of a finding"
-    quoted = [f'> {says(kind, code, words)}\n']
+    quote = [f'> {format_finding(kind, code, words)}\n']
     return '\n'.join(
         [
             '---\norphan: true\n---',
             f'# {kind}: {code.replace("_", " ")}\n',
-            *quoted,
-            shown(example, (kind, code)),
+            *quote,
+            format_kernels(example, (kind, code)),
             '## What the message says\n',
-            wording(words),
+            format_wording(words),
             'Words in braces are fields: names, values, lines.\n',
-            how_it_is_reported(kind, code) + '\n',
+            describe_report(kind, code) + '\n',
             '[All messages](index.md)\n',
         ]
     )
 
 
-def escaped(text):
+def escape_markdown(text):
     return re.sub(r'([*_<>\[\]$`\\])', r'\\\1', text)
 
 
 def first_wording(words):
-    "Return the message of a finding, in the first dialect that has one"
+    "Return the template of a finding in its first dialect"
     return next(wordings(words))[1]
 
 
-def is_bare(words):
+def has_only_fields(words):
     "Return whether a message consists of fields only"
     return not re.search(r'\w', re.sub(r'\{.*?\}', '', first_wording(words)))
 
 
-HEAD = """# Messages
+INDEX_HEAD = """# Messages
 
 What the detectors of the simulator, the emulator and `tile` report, each with a wrong kernel and a right one.
 [Eight of them in a notebook](../nbs/inside/messages.ipynb).
 """
 
 
-def index(known):  # the result of `examples`
+def index(example_of_key):  # the result of `examples`
     "Make the page that lists all findings by kind"
-    out = [HEAD]
+    lines = [INDEX_HEAD]
     for kind, error in CLASSES.items():
         meaning = error.__doc__.strip().splitlines()[0].rstrip('.')
-        out += [f'\n## {kind}\n', f'{meaning}.\n', '| finding | what it says |', '|---|---|']
+        lines += [f'\n## {kind}\n', f'{meaning}.\n', '| finding | what it says |', '|---|---|']
         for (k, code), words in WORDS.items():
             if k == kind:
-                said = known[k, code][0] if is_bare(words) and (k, code) in known else says(k, code, words)
-                said = said.replace('|', '\\|')
-                out.append(f'| [{code.replace("_", " ")}]({kind}-{code}.md) | {said} |')
-    return '\n'.join(out) + '\n'
+                description = (
+                    example_of_key[k, code][0]
+                    if has_only_fields(words) and (k, code) in example_of_key
+                    else format_finding(k, code, words)
+                )
+                description = description.replace('|', '\\|')
+                lines.append(f'| [{code.replace("_", " ")}]({kind}-{code}.md) | {description} |')
+    return '\n'.join(lines) + '\n'
 
 
 def pages():
     "Make {file: text} for all messages"
-    known = examples()
-    out = {
-        f'messages/{kind}-{code}.md': page(kind, code, words, known.get((kind, code)))
+    example_of_key = examples()
+    page_of_file = {
+        f'messages/{kind}-{code}.md': page(kind, code, words, example_of_key.get((kind, code)))
         for (kind, code), words in WORDS.items()
     }
-    return out | {'messages/index.md': index(known)}
+    return page_of_file | {'messages/index.md': index(example_of_key)}

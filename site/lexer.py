@@ -6,8 +6,8 @@ from pygments.lexers import CudaLexer, PythonLexer
 from pygments.token import String
 
 CUDA = re.compile(r'__(global|device|shared|constant)__\s|^\s*#include|(thread|block)Idx\.[^`]*;', re.M)
-OTHER = re.compile(r'^(import|from|def|with) |`', re.M)  # a Python program, or prose
-BODY = re.compile(r'''\A(\w*(?:"""|\'\'\'))(.*)("""|\'\'\')\Z''', re.S)
+PYTHON_OR_PROSE = re.compile(r'^(import|from|def|with) |`', re.M)
+TRIPLE_QUOTED = re.compile(r'''\A(\w*(?:"""|\'\'\'))(.*)("""|\'\'\')\Z''', re.S)
 
 
 class CudaInPython(PythonLexer):
@@ -16,39 +16,39 @@ class CudaInPython(PythonLexer):
     name = 'Python with CUDA C'
 
     def get_tokens_unprocessed(self, text):
-        "Yield the tokens; those of a long string of CUDA C are C++"
+        "Yield the tokens of a cell; a triple-quoted string of CUDA C yields tokens of C++"
         if text.startswith('%%cuda'):
             first = text.find('\n') + 1 or len(text)
             yield 0, String.Affix, text[:first]
-            yield from moved(first, text[first:])
+            yield from cuda_tokens(first, text[first:])
             return
         string, start = '', 0
-        for at, kind, value in super().get_tokens_unprocessed(text):
+        for index, kind, value in super().get_tokens_unprocessed(text):
             if kind in String:
                 if not string:
-                    start = at
+                    start = index
                 string += value
                 continue
             if string:
-                yield from coloured(start, string)
+                yield from string_tokens(start, string)
             string = ''
-            yield at, kind, value
+            yield index, kind, value
         if string:
-            yield from coloured(start, string)
+            yield from string_tokens(start, string)
 
 
-def moved(start, source):
-    "Yield the C++ tokens of a source that begins at `start`"
-    return ((start + at, kind, value) for at, kind, value in CudaLexer().get_tokens_unprocessed(source))
+def cuda_tokens(start, source):
+    "Yield the C++ tokens of a source that begins at index `start` of the cell"
+    return ((start + index, kind, value) for index, kind, value in CudaLexer().get_tokens_unprocessed(source))
 
 
-def coloured(start, string):
-    "Yield the tokens of a Python string, with its quotes"
-    parts = BODY.match(string)
-    if not (parts and CUDA.search(parts[2]) and not OTHER.search(parts[2])):
+def string_tokens(start, string):
+    "Yield the tokens of a Python string: its quotes, and C++ tokens in between if it is CUDA C"
+    match = TRIPLE_QUOTED.match(string)
+    if not (match and CUDA.search(match[2]) and not PYTHON_OR_PROSE.search(match[2])):
         yield start, String, string
     else:
-        opens, source, closes = parts.groups()
-        yield start, String, opens
-        yield from moved(start + len(opens), source)
-        yield start + len(opens) + len(source), String, closes
+        opening, source, closing = match.groups()
+        yield start, String, opening
+        yield from cuda_tokens(start + len(opening), source)
+        yield start + len(opening) + len(source), String, closing

@@ -1,8 +1,8 @@
-"""Writes what Sphinx reads: the repository's notebooks and texts as pages, below `_cache/source`.
+"""Writes the sources of the site for Sphinx: the repository's notebooks and texts as pages, below `_cache/source`.
 
-No notebook is executed: a page shows what is committed. Paths stay those of the
-repository, so links between files are links between pages. A file is written only if it changed, which is how
-Sphinx knows what to build again.
+No notebook is executed: a page shows the committed outputs. Pages have the paths of their files in the repository, so
+links between files become links between pages. A file is written only if it changed, so that Sphinx rebuilds only pages
+that changed.
 """
 
 import ast, json, os, re
@@ -31,7 +31,7 @@ TEXTS = [
 LINK = re.compile(r'(?<!!)\[([^\[\]]*)\]\(([^()\s]+)\)')
 PAGES, PICTURES = {'.md', '.ipynb'}, {'.svg', '.png'}
 LANGUAGES = {'.py': 'python', '.h': 'cpp', '.cpp': 'cpp', '.cu': 'cuda', '.cuh': 'cuda', '.ini': 'ini'}
-LITE = ROOT / 'site/lite/lite.json'  # which lessons run in the browser, and how many megabytes they load
+LITE = ROOT / 'site/lite/lite.json'  # the lessons that run in the browser, and the megabytes that they load
 BUTTONS = """
 <div class="buttons"><a class="first" href="{start}">Start with lesson 01</a>
 <a href="gridstride/README.html">Check your own kernels</a> <a href="{repository}">GitHub</a></div>
@@ -68,16 +68,16 @@ def without_directives(code):
     return re.sub(r'^#\|.*\n+', '', code, flags=re.M)
 
 
-def for_the_site(
+def adapt_markdown(
     text,  # Markdown of the repository
     where,  # its file, relative to the root
 ) -> str:  # Markdown of the site
     "Move play links out of headings, where the table of contents would list them; point links to pages"
     text = re.sub(r'^(#+ .*?) +\(\[(▶[^\]]*)\]\((\S+)\)\)$', r'\1\n\n[\2](\3){.play}', text, flags=re.M)
-    return LINK.sub(lambda m: to_page(m, (ROOT / where).parent), text)
+    return LINK.sub(lambda m: link_to_page(m, (ROOT / where).parent), text)
 
 
-def to_page(link, folder):
+def link_to_page(link, folder):
     "Convert a Markdown link to a file of the repository to a link to its page; a link to a folder becomes its text"
     text, target = link.groups()
     path, _, anchor = target.partition('#')
@@ -108,33 +108,33 @@ def hints_of(
     return {c.args[0].value: ast.literal_eval(next(k.value for k in c.keywords if k.arg == 'hints')) for c in calls}
 
 
-def folded(summary, text):
+def fold(summary, text):
     return f'<details><summary>{summary}</summary>\n\n{text}\n\n</details>\n\n'
 
 
-def with_hints(text, hints):
+def insert_hints(text, hints):
     "Insert folded hints before a folded solution"
-    name = re.match(r'<details>\s*<summary>Solution of (\w+\.\w+)', text)
-    if not name or name[1] not in hints:
+    solution = re.match(r'<details>\s*<summary>Solution of (\w+\.\w+)', text)
+    if not solution or solution[1] not in hints:
         return text
-    said = hints[name[1]]
-    return ''.join(folded(f'Hint {i} of {len(said)}', hint) for i, hint in enumerate(said, 1)) + text
+    exercise_hints = hints[solution[1]]
+    return ''.join(fold(f'Hint {i} of {len(exercise_hints)}', hint) for i, hint in enumerate(exercise_hints, 1)) + text
 
 
 def translations_of(path):
     "Return {language: catalogue} of a notebook's translations, such as {'pt_BR': nbs/locale/pt_BR/first_kernel.po}"
     lesson = curriculum.lesson_of_file(path.name) if path.parent.name == 'nbs' else None
-    found = sorted(translations.LOCALE.glob(f'*/{lesson.slug}.po')) if lesson else []
-    return {p.parent.name: p for p in found}
+    catalogues = sorted(translations.LOCALE.glob(f'*/{lesson.slug}.po')) if lesson else []
+    return {p.parent.name: p for p in catalogues}
 
 
 def name_of_translation(path, language):
-    "Return the name of a translated page, next to the lesson's own, so that the links in its text remain right"
+    "Return the name of a translated page; it is in the folder of the lesson, so that relative links remain valid"
     return f'{path.stem}.{language}'
 
 
-def other_languages(path, shown):
-    "Make the links to a lesson in other languages than the one that is `shown`; '' for English"
+def other_languages(path, shown_language):
+    "Make the links to a lesson in all languages except that of the page; `shown_language` is '' for English"
     from babel import Locale
 
     names = {language: Locale.parse(language).display_name for language in translations_of(path)}
@@ -143,7 +143,7 @@ def other_languages(path, shown):
     return ''.join(
         f'<a href="{page}.html" lang="{language.replace("_", "-")}">{name}</a> '
         for language, page, name in links
-        if language != (shown or 'en')
+        if language != (shown_language or 'en')
     )
 
 
@@ -152,35 +152,35 @@ def how_to_open(
     lite,  # the content of `lite.json`
     language='',  # of the page; '' for English
 ) -> str:  # HTML
-    "Make the box below a notebook's title: a link that runs it in the browser, and the command that opens it locally"
+    "Make the box below a notebook's title: links that open it elsewhere, and the command that opens it locally"
     number = path.stem.partition('_')[0] if path.parent.name == 'nbs' else ''
     command = f'python3 course.py {number}' if number else f'python3 course.py, then open {path.relative_to(ROOT)}'
-    up = '../' * len(path.relative_to(ROOT).parts[:-1])
-    here = ''
+    path_to_root = '../' * len(path.relative_to(ROOT).parts[:-1])
+    run_here_link = ''
     if path.stem in lite['lessons']:
-        here = (
-            f'<a class="run-here" href="{up}{lite["page"].format(name=path.stem)}">Run here</a> '
+        run_here_link = (
+            f'<a class="run-here" href="{path_to_root}{lite["page"].format(name=path.stem)}">Run here</a> '
             f'<span>in your browser, nothing to install; the first time it loads {lite["megabytes"]} MB</span>'
         )
     links = launch_links(path.name, settings(ROOT)) if number else {}
     elsewhere = ''.join(f'<a href="{address}">{text}</a> ' for text, address in links.items())
-    local = f'<span>Open locally: <code>{command}</code></span>'
-    return f'<div class="open-box">{here}{elsewhere}{local}{other_languages(path, language)}</div>'
+    open_locally = f'<span>Open locally: <code>{command}</code></span>'
+    return f'<div class="open-box">{run_here_link}{elsewhere}{open_locally}{other_languages(path, language)}</div>'
 
 
-def described(cell):
-    "Return metadata: whether the code is folded, and the alternative text of pictures, for screen readers"
-    folds = {'tags': ['hide-input']} if 'hide-input' in cell['metadata'].get('tags', []) else {}
+def cell_metadata(cell):
+    "Return the metadata of a cell: a tag if its code is folded, and the alternative text of its pictures"
+    tags = {'tags': ['hide-input']} if 'hide-input' in cell['metadata'].get('tags', []) else {}
     for data in (output.get('data', {}) for output in cell.get('outputs', [])):
         if {'image/png', 'image/svg+xml'} & set(data):
             text = ' '.join(''.join(data.get('text/plain', '')).split())
             alt = 'A plot that this cell draws' if text.startswith('<') else text
-            return {**folds, 'mystnb': {'image': {'alt': alt}}}
-    return folds
+            return {**tags, 'mystnb': {'image': {'alt': alt}}}
+    return tags
 
 
-def page_of(path, lite, language=''):
-    "Return the JSON of a notebook as the site shows it, or of its translation"
+def notebook_page(path, lite, language=''):
+    "Return the JSON of the page of a notebook, or of its translation"
     nb = read(path)
     if language:
         catalogue = translations.read_catalogue(translations_of(path)[language])
@@ -193,10 +193,10 @@ def page_of(path, lite, language=''):
         if c['cell_type'] == 'code':
             text = without_directives(source(c))
             if text.strip() and '#| hide' not in source(c):
-                cells.append(dict(c, source=text, metadata=described(c)))
+                cells.append(dict(c, source=text, metadata=cell_metadata(c)))
         else:
-            text = for_the_site(without_links(source(c)), path.relative_to(ROOT))
-            cells.append(dict(c, source=with_hints(text, hints), metadata={}))
+            text = adapt_markdown(without_links(source(c)), path.relative_to(ROOT))
+            cells.append(dict(c, source=insert_hints(text, hints), metadata={}))
     cells.insert(1, dict(cell_type='markdown', id='how-to-open', metadata={}, source=how_to_open(path, lite, language)))
     metadata = {'kernelspec': nb['metadata']['kernelspec'], **({'orphan': True} if language else {})}
     return json.dumps(dict(nb, cells=cells, metadata=metadata), indent=1)
@@ -205,51 +205,51 @@ def page_of(path, lite, language=''):
 # The home page
 
 
-def section(
+def readme_section(
     readme,  # its Markdown
-    name,  # of a section; '' is what comes before the first one
+    name,  # of a section; '' for the text before the first one
 ) -> str:  # Markdown
     "Return the text of a section of the README, without its heading"
     parts = re.split(r'^## (.*)\n', '## \n' + readme, flags=re.M)
     return dict(zip(parts[1::2], parts[2::2], strict=True))[name].strip()
 
 
-def home(readme):
-    "Make the home page: index.md, with the README's texts at its marks"
-    title, what, picture_of_a_race = re.fullmatch(
-        r'# .*\n+\*\*(.*)\.\*\*\n+([^!]*)\n\n(!\[.*)\s*(?:<!-- links[\s\S]*)?', section(readme, '')
+def home_page(readme):
+    "Make the home page: index.md, with sections of the README inserted at its marks"
+    title, description, picture_of_a_race = re.fullmatch(
+        r'# .*\n+\*\*(.*)\.\*\*\n+([^!]*)\n\n(!\[.*)\s*(?:<!-- links[\s\S]*)?', readme_section(readme, '')
     ).groups()
     page = (ROOT / 'site/index.md').read_text(encoding='utf-8')
-    for mark, text in dict(title=title, what=what, picture=picture_of_a_race).items():
+    for mark, text in dict(title=title, what=description, picture=picture_of_a_race).items():
         page = page.replace(f'<!-- {mark} -->', text)
-    return re.sub(r'<!-- README: (.*) -->', lambda mark: section(readme, mark[1]), page)
+    return re.sub(r'<!-- README: (.*) -->', lambda mark: readme_section(readme, mark[1]), page)
 
 
-def with_buttons(page, lite, run_here):
-    "Add the buttons, the commands, and the button that replaces the picture by a notebook, if notebooks run here"
-    meta = settings(ROOT)
+def add_buttons(page, lite, run_here):
+    "Add the buttons and commands, and if `run_here` the button that replaces the picture by a notebook"
+    site_settings = settings(ROOT)
     first = curriculum.LESSONS[0].file.removesuffix('.ipynb')
     start = f'nbs/{first}.html'
     live = ''
     if run_here:
         start, race, scratch = (lite['page'].format(name=name) for name in (first, 'race', lite['scratch']))
         live = LIVE.format(race=race, scratch=scratch, megabytes=lite['megabytes'])
-    commands = f'```bash\n{clone_commands(meta)}\npython3 course.py\n```'
-    page = page.replace('<!-- buttons -->', BUTTONS.format(start=start, repository=meta['repository']))
+    commands = f'```bash\n{clone_commands(site_settings)}\npython3 course.py\n```'
+    page = page.replace('<!-- buttons -->', BUTTONS.format(start=start, repository=site_settings['repository']))
     return page.replace('<!-- clone -->', commands).replace('<!-- live -->', live)
 
 
 def toctree(caption, docs, **options):
-    "Make a part of the table of contents in the left sidebar"
-    said = ''.join(f':{k}: {v}\n' for k, v in options.items())
-    return f'```{{toctree}}\n:caption: {caption}\n:hidden:\n{said}\n' + '\n'.join(docs) + '\n```\n'
+    "Make one table of contents of the left sidebar"
+    option_lines = ''.join(f':{k}: {v}\n' for k, v in options.items())
+    return f'```{{toctree}}\n:caption: {caption}\n:hidden:\n{option_lines}\n' + '\n'.join(docs) + '\n```\n'
 
 
 def lesson_toctrees():
-    "Make a table of contents per part"
+    "Make a table of contents per part of the course"
     return '\n'.join(
-        toctree(f'{roman} {part}', [f'nbs/{Path(lesson.file).stem}' for lesson in some])
-        for roman, (part, some) in zip(lanes.ROMAN, curriculum.lessons_by_part().items(), strict=True)
+        toctree(f'{roman} {part}', [f'nbs/{Path(lesson.file).stem}' for lesson in lessons])
+        for roman, (part, lessons) in zip(lanes.ROMAN, curriculum.lessons_by_part().items(), strict=True)
     )
 
 
@@ -262,13 +262,13 @@ def table_page(path):
     )
 
 
-def code_pages(
-    made,  # {path: text} of the pages
+def source_pages(
+    pages,  # {path: text} of the pages
 ) -> dict:  # {path: text}
     "Make pages of the source files that other pages link to"
     linked = {
-        (Path(at).parent / target).as_posix()
-        for at, text in made.items()
+        (Path(file).parent / target).as_posix()
+        for file, text in pages.items()
         if isinstance(text, str)
         for _, target in LINK.findall(text)
         if target.endswith('.md')
@@ -278,7 +278,7 @@ def code_pages(
         f'{k}.md': f'---\norphan: true\n---\n# {k}\n\n````{LANGUAGES.get(p.suffix, "text")}\n'
         f'{p.read_text(encoding="utf-8").rstrip()}\n````\n'
         for k, p in files.items()
-        if f'{k}.md' not in made and p.is_file()
+        if f'{k}.md' not in pages and p.is_file()
     }
 
 
@@ -286,42 +286,44 @@ def code_pages(
 
 
 def sources(
-    kept,  # the file that keeps the reference between builds
-    run_here,  # whether pages link to what runs in the browser
+    reference_cache,  # the file with the reference of the last build
+    run_here,  # whether pages link to the lessons that run in the browser
 ) -> dict:  # {path: text or bytes}
     "Make all sources that Sphinx reads"
     lite = read(LITE) if run_here else {'lessons': []}
-    made = {
-        str(p.relative_to(ROOT)): page_of(p, lite)
+    pages = {
+        str(p.relative_to(ROOT)): notebook_page(p, lite)
         for folder in ('nbs', 'nbs/inside', 'nbs/lib')
         for p in sorted((ROOT / folder).glob('*.ipynb'))
     }
-    made |= {
-        f'nbs/{name_of_translation(p, language)}.ipynb': page_of(p, lite, language)
+    pages |= {
+        f'nbs/{name_of_translation(p, language)}.ipynb': notebook_page(p, lite, language)
         for p in sorted((ROOT / 'nbs').glob('*.ipynb'))
         for language in translations_of(p)
     }
-    made |= {f: for_the_site((ROOT / f).read_text(encoding='utf-8'), f) for f in TEXTS}
-    made |= {f'benchmarks/{p.stem}.md': table_page(p) for p in sorted((ROOT / 'benchmarks').glob('*.txt'))}
-    made |= {f'benchmarks/{p.name}': p.read_bytes() for p in sorted((ROOT / 'benchmarks').glob('*.svg'))}
-    made |= {f'images/{p.name}': p.read_bytes() for p in sorted((ROOT / 'images').iterdir())}
-    page = for_the_site(home((ROOT / 'README.md').read_text(encoding='utf-8')), 'README.md')
-    made['index.md'] = with_buttons(page, lite, run_here).replace('<!-- menus -->', lesson_toctrees())
-    made |= reference.pages(kept) | findings_pages.pages()
-    made |= code_pages(made)
-    return made
+    pages |= {f: adapt_markdown((ROOT / f).read_text(encoding='utf-8'), f) for f in TEXTS}
+    pages |= {f'benchmarks/{p.stem}.md': table_page(p) for p in sorted((ROOT / 'benchmarks').glob('*.txt'))}
+    pages |= {f'benchmarks/{p.name}': p.read_bytes() for p in sorted((ROOT / 'benchmarks').glob('*.svg'))}
+    pages |= {f'images/{p.name}': p.read_bytes() for p in sorted((ROOT / 'images').iterdir())}
+    page = adapt_markdown(home_page((ROOT / 'README.md').read_text(encoding='utf-8')), 'README.md')
+    pages['index.md'] = add_buttons(page, lite, run_here).replace('<!-- menus -->', lesson_toctrees())
+    pages |= reference.pages(reference_cache) | findings_pages.pages()
+    pages |= source_pages(pages)
+    return pages
 
 
 def write(
-    folder,  # where they go
-    kept,  # the file that keeps the reference
-    run_here,  # whether pages link to what runs in the browser
+    folder,  # of the sources
+    reference_cache,  # the file with the reference of the last build
+    run_here,  # whether pages link to the lessons that run in the browser
 ):
-    "Make `folder` hold the sources and nothing else, touching only what differs"
-    made = {folder / k: v.encode() if isinstance(v, str) else v for k, v in sources(kept, run_here).items()}
-    for p in [p for p in folder.rglob('*') if p.is_file() and p not in made]:
+    "Write the sources to `folder`, and delete all other files; files that are current are not touched"
+    content_of_file = {
+        folder / k: v.encode() if isinstance(v, str) else v for k, v in sources(reference_cache, run_here).items()
+    }
+    for p in [p for p in folder.rglob('*') if p.is_file() and p not in content_of_file]:
         p.unlink()
-    for p, data in made.items():
+    for p, data in content_of_file.items():
         if p.exists() and p.read_bytes() == data:
             continue
         p.parent.mkdir(parents=True, exist_ok=True)

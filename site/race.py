@@ -1,8 +1,8 @@
-"""Draws `images/race.svg`, the moving picture of the README and of the home page: python3 site/race.py. With `--card`,
-it also draws `_static/card.png`, which a shared link to the site shows (needs playwright and Chromium).
+"""Draws `images/race.svg`, the animation in the README and on the home page: python3 site/race.py. With `--card`, it
+also draws `_static/card.png`, the preview image of links to the site (needs playwright and Chromium).
 
-A program with a data race appears, is launched, and the finding points to both accesses. The script runs the program:
-the text of the finding and the drawing of its two accesses are what that run raised.
+The animation shows a program with a data race, its launch, and the finding with both accesses. This script runs the
+program, and takes the text and the accesses from the exception.
 """
 
 import runpy, shutil, sys, tempfile, textwrap
@@ -37,21 +37,21 @@ def finding(program=PROGRAM):
         path.write_text(program, encoding='utf-8')
         try:
             runpy.run_path(str(path))
-        except RacecheckError as found:
-            return found
+        except RacecheckError as error:
+            return error
     raise AssertionError('the program has a data race, but its launch raised nothing')
 
 
 # The card is dark and opaque: it looks the same on a light and on a dark page.
 CARD, BAR, TEXT, MUTED, READ, WRITE = '#14181d', '#2a323b', '#e8edf2', '#a9b5c1', '#ff9c8f', '#ffce73'
 COLORS = {token.Keyword: '#8fc7ff', token.Name.Decorator: '#8fc7ff', token.Literal: '#c9b8ff'}
-WIDTH, PAD, LINE, COLUMNS = 560, 18, 20, 60  # pixels; the columns of a line of text
+WIDTH, PAD, LINE, COLUMNS = 560, 18, 20, 60  # all in pixels, except COLUMNS, the characters of a line of text
 FONT = 'ui-monospace, SFMono-Regular, Menlo, Consolas, DejaVu Sans Mono, monospace'
-SECONDS, PLAYED = 15, 2  # how long it runs, and how often; after that its last frame stays
+SECONDS, PLAYED = 15, 2  # duration of the animation, and number of repetitions; then the last frame stays
 
 
-def indented(line):
-    "Return a line whose indentation SVG keeps"
+def keep_indentation(line):
+    "Replace the indentation of a line by no-break spaces, which SVG keeps"
     return '\xa0' * (len(line) - len(line.lstrip())) + line.lstrip()
 
 
@@ -70,30 +70,30 @@ def arrow(x, y, to_x, to_y, color):
     )
 
 
-def colored(line):
-    "Color a line of Python"
+def color_tokens(line):
+    "Return a line of Python as SVG, with a colour per token"
     parts = []
-    for kind, said in PythonLexer(stripnl=False, ensurenl=False).get_tokens(indented(line)):
-        fill = next((color for of, color in COLORS.items() if kind in of), TEXT)
-        parts.append(f'<tspan fill="{fill}">{escape(said)}</tspan>')
+    for kind, token_text in PythonLexer(stripnl=False, ensurenl=False).get_tokens(keep_indentation(line)):
+        fill = next((color for token_type, color in COLORS.items() if kind in token_type), TEXT)
+        parts.append(f'<tspan fill="{fill}">{escape(token_text)}</tspan>')
     return ''.join(parts)
 
 
-def wrapped(message):
-    "Break the lines of a message; lines that continue another are indented"
+def wrap_message(message):
+    "Wrap the lines of a message; continuation lines are indented"
     for line in message.splitlines():
         indent = line[: len(line) - len(line.lstrip())] + '  '
         yield from textwrap.wrap(line, COLUMNS, subsequent_indent=indent, break_on_hyphens=False)
 
 
 class Film:
-    "Parts of a picture, each of which appears at its own second and stays"
+    "Parts of an animation, each of which appears at its own second and stays"
 
     def __init__(self):
         self.parts, self.seconds = [], []
 
     def add(self, second, *svg):
-        "Let some SVG appear at a second; at 0 it is there from the start, in a still picture, too"
+        "Add SVG that appears at a second; at 0 it is visible from the start"
         if not second:
             self.parts.append(''.join(svg))
             return
@@ -101,74 +101,78 @@ class Film:
         self.seconds.append(100 * second / SECONDS)
 
     def style(self):
-        "Write the animations; a browser without them, or a reader who prefers none, sees the last frame"
+        "Return the CSS of the animation; with reduced motion, all parts are visible at once"
         rules = [f'.at{{animation:{SECONDS}s linear {PLAYED} both}}']
-        for i, at in enumerate(self.seconds):
+        for i, percent in enumerate(self.seconds):
             rules.append(f'.at{i}{{animation-name:k{i}}}')
-            rules.append(f'@keyframes k{i}{{0%,{at:.1f}%{{opacity:0}}{at + 1.5:.1f}%,100%{{opacity:1}}}}')
+            rules.append(f'@keyframes k{i}{{0%,{percent:.1f}%{{opacity:0}}{percent + 1.5:.1f}%,100%{{opacity:1}}}}')
         return '\n'.join([*rules, '@media (prefers-reduced-motion:reduce){.at{animation:none}}'])
 
 
 def marker(film, second, line, top, color):
-    "Mark a line of the program"
+    "Draw a mark to the left of a line of the program"
     film.add(second, rect(0, top + LINE * (line - 1) + 2, 4, LINE, color))
 
 
-def draw_program(film, found, y):
-    "Let the program appear, line by line; then mark the two lines of the race"
+def draw_program(film, race_error, y):
+    "Show the program line by line; then mark the two lines of the race"
     for i, line in enumerate(PROGRAM.splitlines()):
-        at = y + LINE * (i + 1) - 3
-        number = text(PAD + 18, at, i + 1, MUTED, 12, 'end')
+        baseline = y + LINE * (i + 1) - 3
+        number = text(PAD + 18, baseline, i + 1, MUTED, 12, 'end')
         second = 0 if i < 3 else 0.25 * i + (0.8 if line.startswith('reverse[') else 0)
-        film.add(second, number, text(PAD + 32, at, colored(line)))
-    marker(film, 4, found.other.line, y, WRITE)
-    marker(film, 5, found.line, y, READ)
+        film.add(second, number, text(PAD + 32, baseline, color_tokens(line)))
+    marker(film, 4, race_error.other.line, y, WRITE)
+    marker(film, 5, race_error.line, y, READ)
     return y + LINE * len(PROGRAM.splitlines())
 
 
-def draw_accesses(film, found, y):
+def draw_accesses(film, race_error, y):
     "Draw the threads, the elements of the array, and two arrows for the two accesses"
-    (element,), reader, writer = found.index, found.thread[0], found.other.thread[0]
+    (element,), reader, writer = race_error.index, race_error.thread[0], race_error.other.thread[0]
     step, threads, elements = (WIDTH - 2 * PAD) / THREADS, y + 30, y + 66
 
     def x_of(i):
         return PAD + step * i
 
-    def row(top, which, color):
-        return ''.join(rect(x_of(i), top, step - 2, 10, color if i in which else '#5b6875') for i in range(THREADS))
+    def row(top, highlighted, color):
+        return ''.join(
+            rect(x_of(i), top, step - 2, 10, color if i in highlighted else '#5b6875') for i in range(THREADS)
+        )
 
     film.add(3.2, text(PAD, y + 22, f'{THREADS} threads', MUTED, 13), row(threads, (), ''))
-    film.add(3.2, text(PAD, elements + 26, f'{found.array}: {THREADS} elements', MUTED, 13), row(elements, (), ''))
-    for second, thread, line, did, color, side in (
-        (4, writer, found.other.line, found.fields['before'], WRITE, y + 22),
-        (5, reader, found.line, found.fields['now'], READ, elements + 26),
+    film.add(3.2, text(PAD, elements + 26, f'{race_error.array}: {THREADS} elements', MUTED, 13), row(elements, (), ''))
+    for second, thread, line, access, color, side in (
+        (4, writer, race_error.other.line, race_error.fields['before'], WRITE, y + 22),
+        (5, reader, race_error.line, race_error.fields['now'], READ, elements + 26),
     ):
-        said = f'line {line}: {found.array}[{element}] is {did} by thread {thread}'
+        label = f'line {line}: {race_error.array}[{element}] is {access} by thread {thread}'
         start, end = x_of(thread) + step / 2 - 1, x_of(element) + step / 2 - 1
         film.add(
             second,
             rect(x_of(thread), threads, step - 2, 10, color),
             rect(x_of(element), elements, step - 2, 10, color),
             arrow(start, threads + 10, end, elements + 1, color),
-            text(WIDTH - PAD, side, said, color, 13, 'end'),
+            text(WIDTH - PAD, side, label, color, 13, 'end'),
         )
     return elements + 36
 
 
-def draw_message(film, found, y):
-    "Let the message appear, line by line"
-    lines = list(wrapped(f'{type(found).__name__}: {found}'))
+def draw_message(film, race_error, y):
+    "Show the message line by line"
+    lines = list(wrap_message(f'{type(race_error).__name__}: {race_error}'))
     for i, line in enumerate(lines):
-        film.add(6.5 + 0.25 * i, text(PAD, y + LINE * (i + 1), escape(indented(line)), READ if i == 0 else TEXT))
+        film.add(
+            6.5 + 0.25 * i, text(PAD, y + LINE * (i + 1), escape(keep_indentation(line)), READ if i == 0 else TEXT)
+        )
     return y + LINE * len(lines)
 
 
 def draw():
     "Return the picture as SVG"
-    found, film = finding(), Film()
-    below_program = draw_program(film, found, 12)
-    below_accesses = draw_accesses(film, found, below_program + 10)
-    height = draw_message(film, found, below_accesses + 8) + PAD
+    race_error, film = finding(), Film()
+    below_program = draw_program(film, race_error, 12)
+    below_accesses = draw_accesses(film, race_error, below_program + 10)
+    height = draw_message(film, race_error, below_accesses + 8) + PAD
     card = (
         rect(0, 0, WIDTH, height, CARD)
         + rect(0, below_program + 6, WIDTH, 1, BAR)

@@ -140,7 +140,7 @@ def test_findings_of_a_limited_process(code, tmp_path):
 
 
 def test_a_page_has_kernels_or_says_why_not():
-    without = {key for codes in findings_pages.WITHOUT.values() for key in codes}
+    without = {key for codes in findings_pages.REASON_WITHOUT_KERNELS.values() for key in codes}
     assert not set(WORDS) - set(PAGES) - without, 'write a wrong and a right kernel into site/messages'
     assert not (set(PAGES) | without) - set(WORDS) and not set(PAGES) & without
 

@@ -187,21 +187,21 @@ def test_pages_that_run_in_the_browser_state_how_much_they_load():
 
 def test_the_home_page_runs_the_race_only_where_notebooks_run():
     lite = json.loads((ROOT/'site/lite/lite.json').read_text('utf-8'))
-    with_lite, without = (pages.with_buttons('<!-- buttons --><!-- live -->', lite, o) for o in (True, False))
+    with_lite, without = (pages.add_buttons('<!-- buttons --><!-- live -->', lite, o) for o in (True, False))
     assert 'data-page="lite/notebooks/index.html?path=race.ipynb"' in with_lite
     assert f'{lite["megabytes"]} MB' in with_lite
     assert 'data-page' not in without and f'nbs/{LESSONS[0]}.html' in without
 
 
 def test_play_links_leave_the_headings():
-    got = pages.for_the_site('## Fill  ([▶ 24:39](https://youtu.be/wVsR-YhaHlM?t=1479))\n\ntext', 'nbs/x.ipynb')
+    got = pages.adapt_markdown('## Fill  ([▶ 24:39](https://youtu.be/wVsR-YhaHlM?t=1479))\n\ntext', 'nbs/x.ipynb')
     assert got == '## Fill\n\n[▶ 24:39](https://youtu.be/wVsR-YhaHlM?t=1479){.play}\n\ntext'
 
 
 def test_links_lead_to_pages():
     text = ('[a](../benchmarks/sim.txt) [b](../gridstride/utils.py) [c](../tests/cuda) '
             '[d](01_first_kernel.ipynb#x) [e](#y)')
-    assert pages.for_the_site(text, 'nbs/x.ipynb') == ('[a](../benchmarks/sim.md) [b](../gridstride/utils.py.md) c '
+    assert pages.adapt_markdown(text, 'nbs/x.ipynb') == ('[a](../benchmarks/sim.md) [b](../gridstride/utils.py.md) c '
                                                  '[d](01_first_kernel.ipynb#x) [e](#y)')
 
 
@@ -231,7 +231,7 @@ def test_the_reference_has_what_the_comments_say(site):
 
 def test_examples_in_docstrings_are_code():
     node = ast.parse('def f(x):\n    """Add 1.\n\n    >>> f(1)\n    2\n\n    More."""').body[0]
-    assert reference.said_by(node) == 'Add 1.\n\n```python\n>>> f(1)\n2\n```\n\nMore.'
+    assert reference.docstring_markdown(node) == 'Add 1.\n\n```python\n>>> f(1)\n2\n```\n\nMore.'
 
 
 def test_cuda_in_a_string_has_the_colours_of_cpp():
@@ -310,7 +310,7 @@ todays_theme = pytest.mark.skipif(sys.version_info < (3, 11), reason="today's th
     (['hide-input'], [dict(data={'image/png': '', 'text/plain': 'a plot'})],
      dict(tags=['hide-input'], mystnb=dict(image=dict(alt='a plot'))))])
 def test_folded_code_is_folded_on_the_site(tags, outputs, kept):
-    assert pages.described(dict(metadata=dict(tags=tags), outputs=outputs)) == kept
+    assert pages.cell_metadata(dict(metadata=dict(tags=tags), outputs=outputs)) == kept
 
 
 @pytest.mark.parametrize('size', [(1400, 900), (390, 800)], ids=['desk', 'phone'])

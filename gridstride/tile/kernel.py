@@ -152,7 +152,7 @@ class CheckedKernel:
         for axis, limit in enumerate((2**31 - 1, 65535, 65535)):
             if sizes[axis] > limit:
                 raise _launch_error(
-                    'program_grid', self.__name__, given=f'{sizes}, but the limit along axis {axis} is {limit}'
+                    'program_grid', self.__name__, given=f'{sizes}, but axis {axis} has {limit} programs at most'
                 )
         return sizes
 
