@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from gridstride.checker.pages import LANGUAGES, examples, how_it_is_reported, printed_lines, wordings
+from gridstride.checker.pages import LANGUAGES, examples, describe_report, printed_lines, wordings
 from gridstride.diagnostics.errors import CLASSES
 from gridstride.diagnostics.messages import WORDS
 

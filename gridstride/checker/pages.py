@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .finding import page_address
 
-__all__ = ['LANGUAGES', 'examples', 'printed_lines', 'how_it_is_reported', 'wordings', 'page_text', 'main']
+__all__ = ['LANGUAGES', 'examples', 'printed_lines', 'describe_report', 'wordings', 'page_text', 'main']
 
 LANGUAGES = dict(python="Python, in Numba's dialect", cuda='CUDA C', triton='Triton')
 _PACKAGE = Path(__file__).parents[1]
@@ -73,7 +73,7 @@ def wordings(words):
             yield dialect, summary, hint
 
 
-def how_it_is_reported(kind, code):
+def describe_report(kind, code):
     "Return a sentence with the name of its error or warning, and how to run without the check"
     from ..diagnostics.errors import ALWAYS_REPORTED, CLASSES, WARNINGS, how_to_disable
 
@@ -106,7 +106,7 @@ def page_text(kind, code) -> str:
     for dialect, *texts in wordings(WORDS[kind, code]):
         language = [f'  {LANGUAGES[dialect]}:'] if dialect else []
         paragraphs.append('\n'.join([*language, *(_wrapped(text, '    ') for text in texts if text)]))
-    paragraphs += [_wrapped(how_it_is_reported(kind, code)), page_address(kind, code)]
+    paragraphs += [_wrapped(describe_report(kind, code)), page_address(kind, code)]
     return '\n\n'.join(filter(str.strip, paragraphs))
 
 
