@@ -141,16 +141,16 @@ def _of_python(kernel):
 
 def _launching_methods():
     "Yield (class, name of the method, function that describes what runs, function for its error) per engine"
-    from ..cpp.load import Emulated
+    from ..cpp.load import EmulatorModule
     from ..cpp.values import FINDING
     from ..sim.kernel import Kernel
 
     yield Kernel, '_launch', _of_python
     yield (
-        Emulated,
+        EmulatorModule,
         'call',
         lambda module: Running(module, None, module.sources),
-        lambda module, code: module.finding(None) if code == FINDING else None,
+        lambda module, code: module.error_of_finding(None) if code == FINDING else None,
     )
     if find_spec('ml_dtypes'):
         from ..tile.kernel import CheckedKernel
