@@ -272,6 +272,7 @@ FIRST_CELL = 'from gridstride.support.short_tracebacks import point_to_first_cel
 # The first screen: the start page rendered, the lesson's table of contents open, names of lessons not cut off.
 OVERRIDES = {
     '@jupyterlab/apputils-extension:notification': NOTIFICATION,
+    '@jupyterlab/apputils-extension:themes': {'adaptive-theme': True},  # dark with a dark system, as pictures are
     '@jupyterlab/docmanager-extension:plugin': {'defaultViewers': {'markdown': 'Markdown Preview'}},
     '@jupyterlab/filebrowser-extension:browser': {'showLastModifiedColumn': False},
 }
