@@ -59,6 +59,30 @@ def test_the_table_is_that_of_the_record():
     assert (CUDA/'judged.txt').read_text().splitlines() == list(judged.table()), 'run tests/cuda/judged.py > judged.txt'
 
 
+def without_comments(text): return re.sub(r'//.*', '', text).split()
+
+
+def verdict(sanitizer):
+    "Which check of compute-sanitizer reports a program, as the file of the lesson has it"
+    if any(t.get('timeout') for t in sanitizer.values()): return 'hangs'
+    return next((tool for tool, t in sanitizer.items() if t['errors']), 'nothing')
+
+
+MISTAKES = re.findall(r'^// \d+ [^|\n]*\|[^|\n]*\| (\w+)\n(__global__.*?^}\n)',
+                      (CUDA.parents[1]/'nbs/recorded/where_next_mistakes.cu').read_text(), re.M | re.S)
+
+
+@pytest.mark.parametrize('found, kernel', MISTAKES, ids=range(1, len(MISTAKES) + 1))
+def test_kernels_of_a_lesson_are_programs_that_were_judged(found, kernel):
+    "What the lesson shows of compute-sanitizer is what the record has of the program with this kernel"
+    words = ' '.join(without_comments(kernel))
+    [name] = [n for n in NAMES if words in ' '.join(without_comments((CUDA/n).read_text()))]
+    assert verdict(RECORD[name]['sanitizer']) == found
+
+
+def test_the_lesson_has_ten_of_them(): assert len(MISTAKES) == 10
+
+
 # Sources that a compiler refuses
 
 

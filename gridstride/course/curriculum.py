@@ -770,7 +770,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         '31',
         'where_next',
         'Where next',
-        reading=85,
+        reading=90,
         exercises=(80, 105),
         needs=(
             'lesson {source_to_sass}, {reductions}, {triton}, {softmax} and {hopper_gemm}. No GPU, and none of the '
@@ -781,7 +781,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         does=(
             'one softmax in seven languages, and which decisions each compiler makes, as the machine code and its '
             "timing show; Blackwell's tensor memory in PTX; AMD's machine code compared with SASS, and which kernels "
-            'break with 64 lanes; a judge that detects cheats'
+            'break with 64 lanes; ten kernels and the checkers that find their mistakes; a judge that detects cheats'
         ),
         gpu='not needed',
     ),

@@ -1,0 +1,129 @@
+"""A model of a kernel's producer and consumers: mbarriers, a ring buffer of stages, and roles that are generators.
+
+A seed decides in which order roles and engines run, so a wrong wait shows as a deadlock or an early read. The source is
+that of the cells of lesson `tma_and_wgmma`; the lesson after it imports this module."""
+
+import random
+
+__all__ = ['Barrier', 'Deadlock', 'EarlyRead', 'Ring', 'consume', 'let_run', 'outcomes', 'produce', 'run_ring']
+
+
+class Barrier:
+    "A model of an mbarrier: a phase completes after `count` arrivals and all announced bytes"
+
+    def __init__(self, count):
+        self.count, self.left, self.bytes, self.phase = count, count, 0, 0
+
+    def arrive(self):
+        self.left -= 1
+        self._advance()
+
+    def expect(self, bytes):  # announces bytes, and arrives
+        self.bytes += bytes
+        self.arrive()
+
+    def complete(self, bytes):  # TMA, when bytes have arrived
+        self.bytes -= bytes
+        self._advance()
+
+    def _advance(self):
+        if self.left == self.bytes == 0:
+            self.left, self.phase = self.count, self.phase + 1
+
+    def completed(self, phase):
+        return self.phase % 2 != phase % 2  # by parity only
+
+
+class EarlyRead(Exception):
+    "The tensor cores read a stage that does not hold the tiles of their phase"
+
+
+class Ring:
+    "Stages of two tiles, their barriers, and the jobs that the two engines have not done yet"
+
+    def __init__(self, stages, consumers):
+        self.full, self.empty = [Barrier(1) for _ in range(stages)], [Barrier(consumers) for _ in range(stages)]
+        self.shared, self.jobs = [[None, None] for _ in range(stages)], []
+
+    def load(self, s, which, ph):  # TMA
+        def job():
+            self.shared[s][which] = ph
+            self.full[s].complete(100)  # let a tile have 100 bytes
+
+        self.jobs.append(job)
+
+    def multiply(self, s, ph):  # wgmma; returns a list that is empty until it is done
+        done = []
+
+        def job():
+            if self.shared[s] != [ph, ph]:
+                raise EarlyRead(f'stage {s} has the tiles of phases {self.shared[s]}, and it is phase {ph}')
+            done.append(True)
+
+        self.jobs.append(job)
+        return done
+
+
+def produce(ring, phases, stages, before=1, announced=200):
+    for ph in range(phases):
+        s, uses = ph % stages, ph // stages
+        yield lambda: ring.empty[s].completed(uses - before)
+        ring.full[s].expect(announced)
+        for which in (0, 1):
+            ring.load(s, which, ph)
+
+
+def consume(ring, phases, stages, before=0, patient=True):
+    for ph in range(phases):
+        s, uses = ph % stages, ph // stages
+        yield lambda: ring.full[s].completed(uses - before)
+        done = ring.multiply(s, ph)
+        if patient:
+            yield lambda: done  # wgmma_wait<0>
+        ring.empty[s].arrive()
+
+
+class Deadlock(Exception):
+    "All roles wait, and no job is left"
+
+
+def let_run(ring, roles, seed):
+    "Run the roles and the jobs in a random order that `seed` determines"
+    rng, waits = random.Random(seed), {role: next(role) for role in roles}
+    while waits or ring.jobs:
+        ready = [role for role, done in waits.items() if done()] + ring.jobs
+        if not ready:
+            raise Deadlock(f'{len(waits)} roles wait, and no job is left')
+        one = rng.choice(ready)
+        if one in ring.jobs:
+            ring.jobs.remove(one)
+            one()
+        elif done := next(one, None):
+            waits[one] = done
+        else:
+            del waits[one]
+
+
+def run_ring(seed, consumers=1, count=None, phases=12, stages=4, produced={}, consumed={}):
+    ring = Ring(stages, count or consumers)
+    let_run(
+        ring,
+        [
+            produce(ring, phases, stages, **produced),
+            *(consume(ring, phases, stages, **consumed) for _ in range(consumers)),
+        ],
+        seed,
+    )
+
+
+def outcomes(run=run_ring, **changes):
+    "Count the outcomes of 200 runs"
+    res = dict(right=0, Deadlock=0, EarlyRead=0)
+    for seed in range(200):
+        try:
+            run(seed, **changes)
+        except (Deadlock, EarlyRead) as e:
+            res[type(e).__name__] += 1
+        else:
+            res['right'] += 1
+    return res
