@@ -12,7 +12,8 @@ The modules, in the order in which they are read best:
   the same name) and `hopper_gemm` (`hopper`, `stream_k`);
 - `on_paper` (what can be counted without a GPU, and where a later sitting begins), `listing` (shows a step in a
   lesson), `trials` (tests and measurements of kernels for Hopper), `tma` (models of swizzles, fragments and
-  accumulators), `pictures`, `instruction_throughput` (of a tensor core instruction).
+  accumulators), `pipeline_model` (mbarriers, a producer and consumers, in Python), `pictures`,
+  `instruction_throughput` (of a tensor core instruction).
 
 The lessons import from this package: `from gridstride.kernels.ladder import LessonLadder, check_product, race`.
 """

@@ -15,14 +15,17 @@ class Barrier:
         self.count, self.left, self.bytes, self.phase = count, count, 0, 0
 
     def arrive(self):
+        "Count one arrival"
         self.left -= 1
         self._advance()
 
-    def expect(self, bytes):  # announces bytes, and arrives
+    def expect(self, bytes):
+        "Announce bytes, and count one arrival"
         self.bytes += bytes
         self.arrive()
 
-    def complete(self, bytes):  # TMA, when bytes have arrived
+    def complete(self, bytes):
+        "Count bytes that TMA has written"
         self.bytes -= bytes
         self._advance()
 
@@ -31,7 +34,8 @@ class Barrier:
             self.left, self.phase = self.count, self.phase + 1
 
     def completed(self, phase):
-        return self.phase % 2 != phase % 2  # by parity only
+        "Return whether a phase has completed, by its parity only"
+        return self.phase % 2 != phase % 2
 
 
 class EarlyRead(Exception):
@@ -45,14 +49,17 @@ class Ring:
         self.full, self.empty = [Barrier(1) for _ in range(stages)], [Barrier(consumers) for _ in range(stages)]
         self.shared, self.jobs = [[None, None] for _ in range(stages)], []
 
-    def load(self, s, which, ph):  # TMA
+    def load(self, s, which, ph):
+        "Start to load a tile, as TMA does"
+
         def job():
             self.shared[s][which] = ph
             self.full[s].complete(100)  # let a tile have 100 bytes
 
         self.jobs.append(job)
 
-    def multiply(self, s, ph):  # wgmma; returns a list that is empty until it is done
+    def multiply(self, s, ph):
+        "Start a product, as wgmma does; return a list that is empty until it is done"
         done = []
 
         def job():
@@ -65,6 +72,7 @@ class Ring:
 
 
 def produce(ring, phases, stages, before=1, announced=200):
+    "Load two tiles per phase; yield a function that returns whether the wait has ended"
     for ph in range(phases):
         s, uses = ph % stages, ph // stages
         yield lambda: ring.empty[s].completed(uses - before)
@@ -74,6 +82,7 @@ def produce(ring, phases, stages, before=1, announced=200):
 
 
 def consume(ring, phases, stages, before=0, patient=True):
+    "Multiply the tiles of each phase; yield a function that returns whether the wait has ended"
     for ph in range(phases):
         s, uses = ph % stages, ph // stages
         yield lambda: ring.full[s].completed(uses - before)
@@ -105,6 +114,7 @@ def let_run(ring, roles, seed):
 
 
 def run_ring(seed, consumers=1, count=None, phases=12, stages=4, produced={}, consumed={}):
+    "Run a producer and consumers; `produced` and `consumed` change their arguments"
     ring = Ring(stages, count or consumers)
     let_run(
         ring,
