@@ -14,7 +14,7 @@ DOWNLOAD_FAILED = 3  # the exit status of `LITE` if it cannot download its packa
 
 def run_sphinx(out, cache, jobs):
     "Build the pages in `out` from the sources in `cache`; returns an exit status, which is not 0 if there are warnings"
-    from run_sphinx.cmd.build import main
+    from sphinx.cmd.build import main
 
     status = main(
         [

@@ -193,6 +193,18 @@ def test_the_home_page_runs_the_race_only_where_notebooks_run():
     assert 'data-page' not in without and f'nbs/{LESSONS[0]}.html' in without
 
 
+def test_a_translated_lesson_is_a_page_that_others_link_to(site):
+    path = ROOT/f'nbs/{LESSONS[0]}.ipynb'
+    languages = set(pages.translations_of(path))
+    assert languages >= {'pt_BR', 'zh_CN'} and not pages.translations_of(ROOT/f'nbs/lib/{LESSONS[0]}.ipynb')
+    names = {'en': LESSONS[0], **{o: pages.name_of_translation(path, o) for o in languages}}
+    for language, name in names.items():
+        text = (site/f'nbs/{name}.html').read_text('utf-8')
+        linked = {o for o, other in names.items() if f'href="{other}.html" lang="{o.replace("_", "-")}"' in text}
+        assert linked == names.keys() - {language}
+        assert re.search('<html[^>]* lang="([^"]*)"', text)[1] == language.replace('_', '-')
+
+
 def test_play_links_leave_the_headings():
     got = pages.adapt_markdown('## Fill  ([▶ 24:39](https://youtu.be/wVsR-YhaHlM?t=1479))\n\ntext', 'nbs/x.ipynb')
     assert got == '## Fill\n\n[▶ 24:39](https://youtu.be/wVsR-YhaHlM?t=1479){.play}\n\ntext'
