@@ -18,6 +18,7 @@ TEXTS = [
     'INSTRUCTORS.md',
     'nbs/README.md',
     'gridstride/README.md',
+    'gridstride/checker/README.md',
     'GLOSSARY.md',
     'ARCHITECTURE.md',
     'CONTRIBUTING.md',
@@ -34,7 +35,7 @@ LANGUAGES = {'.py': 'python', '.h': 'cpp', '.cpp': 'cpp', '.cu': 'cuda', '.cuh':
 LITE = ROOT / 'site/lite/lite.json'  # the lessons that run in the browser, and the megabytes that they load
 BUTTONS = """
 <div class="buttons"><a class="first" href="{start}">Start with lesson 01</a>
-<a href="gridstride/README.html">Check your own kernels</a> <a href="{repository}">GitHub</a></div>
+<a href="gridstride/checker/README.html">Check your own kernels</a> <a href="{repository}">GitHub</a></div>
 """
 LIVE = """
 <div class="live"><button type="button" data-page="{race}">Edit and run it here</button>

@@ -1,12 +1,15 @@
 "The checker outside the course: findings of every dialect as one record, their lines, their formats, and the command"
-import json, subprocess, sys, warnings
+import json, re, subprocess, sys, warnings
+from configparser import ConfigParser
+from dataclasses import fields
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import numpy as np
 import pytest
 from gridstride import as_gpu, sim
 from gridstride.__main__ import main as gridstride
-from gridstride.checker import assembly, check, formats, pages, run, schedules, timing
+from gridstride.checker import assembly, check, formats, pages, pytest_plugin, run, schedules, timing
 from gridstride.checker.check import FileResult, exit_status
 from gridstride.checker.finding import Finding
 from gridstride.checker.recorder import Recorder
@@ -16,6 +19,7 @@ from gridstride.cpp import cuda_kernel
 from gridstride.diagnostics.messages import WORDS
 from gridstride.sim import cuda
 from found import names
+from warm import run_python
 
 # Programs, each with the line of its mistake
 
@@ -32,17 +36,6 @@ def reverse(x, out):
 
 try: reverse[1, 64](np.zeros(64, np.float32), np.zeros(64, np.float32))
 except Exception: print('caught')
-'''
-TRITON = '''
-import torch, triton, triton.language as tl
-
-@triton.jit
-def double(x, out, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + i, 2*tl.load(x + i, i < n))
-
-x = torch.randn(100, device='cuda')
-double[(2,)](x, torch.empty_like(x), 100, BLOCK=64)
 '''
 CUDA_IN_PYTHON = """
 import numpy as np
@@ -308,7 +301,7 @@ def test_numba_cuda_mlir_is_the_simulator_even_if_it_is_not_installed():
 def results(tmp_path_factory):
     "{name: result} of programs, under two schedules if the first has no finding"
     folder = tmp_path_factory.mktemp('programs')
-    programs = {'numba_.py': NUMBA, 'triton_.py': TRITON, 'cuda_.py': CUDA_IN_PYTHON, 'idle.py': 'print(1)',
+    programs = {'numba_.py': NUMBA, 'cuda_.py': CUDA_IN_PYTHON, 'idle.py': 'print(1)',
                 'wrong.py': '1/0', 'kernel.cu': CUDA, 'program.cu': CUDA + 'int main() { return 4; }'}
     for name, text in programs.items(): (folder/name).write_text(text)
     cells = [dict(cell_type='markdown', source=['# A']), dict(cell_type='code', source=NUMBA.lstrip())]
@@ -322,9 +315,7 @@ def checked(folder, name, **options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name, dialect, code, line', [
-    ('numba_.py', 'python', 'race', line_of('out[t] = s', NUMBA)),
     ('cells.ipynb', 'python', 'race', line_of('out[t] = s', NUMBA.lstrip())),
-    ('triton_.py', 'triton', 'outside_program', line_of('tl.store', TRITON)),
     ('cuda_.py', 'cuda', 'outside', line_of('out[i] =', CUDA_IN_PYTHON))])
 def test_programs_with_a_mistake(results, name, dialect, code, line):
     found = checked(results, name)
@@ -362,3 +353,48 @@ def test_the_command_reports_and_allows(results, capsys, monkeypatch):
     assert Path(report['findings'][0]['file']).name == 'numba_.py'
     assert report['files'][0]['schedules'] == ['shuffle:5']
     assert gridstride(['check', '../numba_.py', '--allow', 'race']) == 0
+
+
+# The page "Check your own kernels"
+
+README = (Path(check.__file__).parent/'README.md').read_text(encoding='utf-8')
+FILES = dict(re.findall(r'`([\w.]+)`:\n\n```\w+\n(.*?)```', README, re.S))
+SESSIONS = re.findall(r'```console\n\$ gridstride (.*?)\n(.*?)```', README, re.S)
+
+
+@pytest.fixture(scope='module')
+def page_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('page')
+    for name, text in FILES.items(): (folder/name).write_text(text)
+    return folder
+
+
+def test_the_page_has_a_session_per_dialect():
+    assert len(SESSIONS) == 4 and len(FILES) == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('command, shown', SESSIONS, ids=lambda o: o.split()[-1])
+def test_sessions_of_the_page_print_what_it_shows(command, shown, page_folder, monkeypatch, capsys):
+    monkeypatch.chdir(page_folder)
+    assert gridstride(command.split()) == 1
+    assert capsys.readouterr().out == shown
+
+
+@pytest.mark.slow
+def test_the_test_of_the_page_fails_as_it_shows(page_folder):
+    (command, shown), = re.findall(r'```console\n\$ (pytest.*?)\n(.*?)```', README, re.S)
+    installed = any(o.value.startswith('gridstride.') for o in entry_points(group='pytest11'))
+    options = [*([] if installed else ['-p', 'gridstride.checker.pytest_plugin']), *command.split()[1:]]
+    said = run_python('-m', 'pytest', *options, cwd=page_folder).stdout
+    assert shown and all(line in said for line in shown.splitlines()), said
+
+
+def test_the_page_documents_all_fields_and_options():
+    rows = re.findall(r'^\| ((?:`\w+`(?:, )?)+) \|', README, re.M)
+    assert {name for row in rows for name in re.findall(r'`(\w+)`', row)} == {f.name for f in fields(Finding)}
+    options = re.findall(r"addoption\('(--[\w-]+)'", Path(pytest_plugin.__file__).read_text())
+    assert len(options) == 5 and all(option in README for option in options)
+    meta = ConfigParser()
+    meta.read(Path(__file__).parents[1]/'settings.ini', encoding='utf-8')
+    assert f"git+{meta['DEFAULT']['repository']}'" in README

@@ -89,7 +89,8 @@ def links(text):
     return [unquote(l.split('#')[0]) for l in found if not re.match(r'[a-z]+:|#|//', l)]
 
 
-PAGES = [*sorted(ROOT.glob('*.md')), ROOT/'gridstride/README.md', ROOT/'nbs/README.md', *NOTEBOOKS]
+PAGES = [*sorted(ROOT.glob('*.md')), ROOT/'gridstride/README.md', ROOT/'gridstride/checker/README.md',
+         ROOT/'nbs/README.md', *NOTEBOOKS]
 
 
 def test_links_are_found():

@@ -6,7 +6,17 @@ import gridstride
 
 from .finding import site_address
 
-__all__ = ['FORMATS', 'JSON_VERSION', 'to_text', 'to_json', 'to_sarif', 'to_github', 'details', 'location_text']
+__all__ = [
+    'FORMATS',
+    'JSON_VERSION',
+    'to_text',
+    'to_json',
+    'to_sarif',
+    'to_github',
+    'details',
+    'location_text',
+    'count_text',
+]
 
 JSON_VERSION = 1  # incremented when a field of the JSON output changes its meaning or is removed
 _SARIF_SCHEMA = 'https://json.schemastore.org/sarif-2.1.0.json'
@@ -38,8 +48,12 @@ def details(finding):
         yield f'  {finding.page}'
 
 
-def _count(n, noun, plural='s'):
-    return f'{n} {noun}{plural if n != 1 else ""}'
+def count_text(n, noun):
+    """Format a number of things.
+
+    >>> count_text(2, 'launch')
+    '2 launches'"""
+    return f'{n} {noun}{"" if n == 1 else "es" if noun.endswith("ch") else "s"}'
 
 
 def to_text(results) -> str:
@@ -47,8 +61,8 @@ def to_text(results) -> str:
     findings = _findings(results)
     paragraphs = ['\n'.join([_heading(f), *details(f)]) for f in findings]
     launches, schedules = (sum(r.launches for r in results), max((len(r.schedules) for r in results), default=0))
-    counts = [_count(len(findings), 'finding'), _count(len(results), 'file'), _count(launches, 'launch', 'es')]
-    counts.append(_count(schedules, 'schedule'))
+    counts = [count_text(len(findings), 'finding'), count_text(len(results), 'file'), count_text(launches, 'launch')]
+    counts.append(count_text(schedules, 'schedule'))
     if failed := sum(bool(r.error) for r in results):
         counts.append(f'{failed} not checked')
     return '\n\n'.join([*paragraphs, ', '.join(counts)])

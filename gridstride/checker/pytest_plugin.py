@@ -168,10 +168,12 @@ class CheckedTests:
 
     def pytest_terminal_summary(self, terminalreporter):
         "Print the totals and the coverage"
+        from .formats import count_text
         from .line_coverage import merged, report
 
         schedules = f'up to {len(self.schedules)} schedules' if len(self.schedules) > 1 else str(self.schedules[0])
-        counts = '{findings} findings, {tests} tests with kernels, {launches} launches'.format(**self.totals)
+        nouns = dict(findings='finding', tests='test', launches='launch')
+        counts = ', '.join(count_text(self.totals[name], noun) for name, noun in nouns.items())
         terminalreporter.section('gridstride')
         terminalreporter.write_line(f'{counts}, {schedules}')
         for line in report(merged(self.totals['coverage'])):

@@ -13,7 +13,8 @@ __all__ = ['locate_in_files', 'line_in_file', 'program_files']
 _CELL = re.compile(r'(.*), cell (\d+)$')  # the name that `worker` gives to the code of a cell
 _SKIPPED = {'node_modules', 'site-packages', '__pycache__', 'build', 'dist'}
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-_MAX_FOLDERS = 2000  # that are searched for a header
+_SUFFIXES = '.cu', '.cuh', '.cpp', '.cc', '.cxx', '.h', '.hpp'
+_MAX_FOLDERS = 2000  # that are searched for files of CUDA C
 
 
 def line_in_file(
@@ -27,13 +28,18 @@ def line_in_file(
 
     >>> line_in_file('import this | // a | x = 1; | y'.replace('|', chr(10)), f'// a{chr(10)}x = 1;', 2)
     3"""
+    return _vote(text, source, line)[1]
+
+
+def _vote(text, source, line):
+    "Return (votes, line of the text); (0, None) if the line is not there, or if several fit equally well"
     in_file, compiled = [[row.strip() for row in t.splitlines()] for t in (text, source)]
     if not 0 < line <= len(compiled) or not compiled[line - 1]:
-        return None
+        return 0, None
     fits = [i for i, row in enumerate(in_file) if _fits(row, compiled[line - 1])]
     votes = {i: _count_matches(in_file, compiled, i - line + 1) for i in fits}
     best = [i for i in fits if votes[i] == max(votes.values())]
-    return best[0] + 1 if len(best) == 1 else None
+    return (votes[best[0]], best[0] + 1) if len(best) == 1 else (0, None)
 
 
 def _fits(row, compiled_row):
@@ -60,14 +66,13 @@ def program_files():
     return [file for file in files if not file.startswith(_PACKAGE) and os.path.isfile(file)]
 
 
-def _files_named(name, folder):
-    "Yield the files with this name below a folder, without hidden and generated folders"
+def _cuda_files(folder):
+    "Yield the files of CUDA C and C++ below a folder, without hidden and generated folders"
     for i, (path, folders, files) in enumerate(os.walk(folder)):
         if i > _MAX_FOLDERS:
             return
         folders[:] = [f for f in folders if not f.startswith('.') and f not in _SKIPPED]
-        if name in files:
-            yield Path(path) / name
+        yield from (os.path.join(path, f) for f in files if f.endswith(_SUFFIXES))
 
 
 def _read(file):
@@ -92,17 +97,17 @@ def locate_in_files(
     if os.path.isfile(file):
         return file, line, None
     text = (sources or {}).get(file, '')
-    if text and (found := _find_text(file, text, line, program)):
+    if text and (found := _find_text(text, line, program)):
         return *found, None
     return program or file, None, None
 
 
-def _find_text(file, text, line, program):
+def _find_text(text, line, program):
     "Return (file, line) of a line of a compiled text; None if no file has it"
     folders = [Path(program).resolve().parent] if program else []
-    named = (path for folder in [*folders, Path.cwd()] for path in _files_named(os.path.basename(file), folder))
-    for candidates in ([program] if program else [], program_files(), named):
-        for path in candidates:
-            if found := line_in_file(_read(path), text, line):
-                return str(path), found
+    cuda_files = (path for folder in dict.fromkeys([*folders, Path.cwd()]) for path in _cuda_files(folder))
+    for candidates in ([program] if program else [], program_files(), cuda_files):
+        votes = [(*_vote(_read(path), text, line), str(path)) for path in candidates]
+        if best := max((vote for vote in votes if vote[1]), default=None):
+            return best[2], best[1]
     return None
