@@ -123,7 +123,7 @@ static int run_box() {
 GRIDSTRIDE_EXPORT(run_box)
 int main(int, char **argv) {
     const gridstride_options how = {atoi(argv[3]), atoi(argv[2]), 3, 2, atof(argv[4])};
-    gridstride_set(&how);
+    gridstride_set_options(&how);
     const auto *program = gridstride::border::exports;
     while (strcmp(program->name, argv[1])) program = program->next;
     gs_call call{};

@@ -108,7 +108,7 @@ def test_a_source_begins_with_the_headers_that_it_needs(line, names):
 
 
 def test_no_line_is_too_long():
-    folders = here.parent, Path(__file__).parent
+    folders = CPP_FOLDER.parent, Path(__file__).parent
     others = [p for f in folders for p in f.rglob('*') if p.suffix in ('.cu', '.cuh', '.h', '.cpp')]
     assert len(others) > 300 and not [f'{p.name}:{n}' for p in {*sources, *others}
                                       for n, line in enumerate(p.read_text().splitlines(), 1) if len(line) > 120]
@@ -119,9 +119,9 @@ def test_the_readme_names_what_is_there():
     page = (CPP_FOLDER/'runtime/README.md').read_text()
     words = re.findall(r'`([^`\n]+)`', page.replace('```c', '').replace('```', ''))
     files = [w for w in words if re.fullmatch(r'[./\w]+\.(?:cpp|h|py)', w)]
-    places = CPP_FOLDER/'runtime', CPP_FOLDER/'include/cuda', here.parent.parent
+    places = CPP_FOLDER/'runtime', CPP_FOLDER/'include/cuda', CPP_FOLDER.parent.parent
     assert len(files) > 30 and not [w for w in files if not any((folder/w).exists() for folder in places)]
-    python = [here/name for name in ('toolchain/build.py', 'emulator.py', 'finding.py', '../diagnostics/errors.py',
+    python = [CPP_FOLDER/name for name in ('toolchain/build.py', 'emulator.py', 'finding.py', '../diagnostics/errors.py',
                                      '../diagnostics/messages.py')]
     code = ''.join(p.read_text() for p in [*sources, *python])
     names = [w for w in words if w not in files and re.fullmatch(r'[A-Za-z_][\w:]*', w)]

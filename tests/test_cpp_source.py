@@ -16,7 +16,7 @@ COMPILERS = [o for o in ('g++', 'clang++') if shutil.which(o)]
 assert COMPILERS, 'g++ or clang++ is needed, as for the course'
 
 def launch(callee, config, args='', takes='', gives=''):
-    call = f'GRIDSTRIDE_LAUNCHED({callee})'
+    call = f'GRIDSTRIDE_KERNEL_CALL({callee})'
     if takes:
         call = f'GRIDSTRIDE_NAME({callee}), __LINE__, [=]({takes}) GRIDSTRIDE_UNSEEN {{ {callee}({gives}); }}'
     return f'GRIDSTRIDE_LAUNCH(GRIDSTRIDE_CONFIG({config}), {call}{", " if args else ""}{args})'
@@ -138,7 +138,7 @@ def test_comments_and_lines_between_the_tokens():
     src = host('k /* a <<< */ <float, // >>>\n 2>\n  <<< /* ( */ g, // ,\n b\n>>> // )\n  (x, // y\n   z)\n;')
     got = to_cpp(src).split('\n')
     assert len(got)==src.count('\n')+1
-    assert 'GRIDSTRIDE_LAUNCHED(k <float, 2>)' in got[4] and '/* ( */ g' in got[2] and got[3]==' b'
+    assert 'GRIDSTRIDE_KERNEL_CALL(k <float, 2>)' in got[4] and '/* ( */ g' in got[2] and got[3]==' b'
     assert got[5:]==['  , x, // y', '   z)', '; }']
 
 @pytest.mark.parametrize('src', ['int a = 1 << 2 >> 1;', 'a <<= b; a >>= b; c <= d; e <=> f;', '// k<<<1, 2>>>(x)',

@@ -152,9 +152,9 @@ def device():
         lib = ctypes.CDLL(str(runtime()), mode=ctypes.RTLD_GLOBAL)
     check_abi(lib)
     lib.gridstride_finding.restype = ctypes.POINTER(CFinding)
-    lib.gridstride_print_to(_print)
-    lib.gridstride_warn_to(_warn)
-    for to_python in (lib.gridstride_print_to, lib.gridstride_warn_to):
+    lib.gridstride_send_output_to(_print)
+    lib.gridstride_send_warnings_to(_warn)
+    for to_python in (lib.gridstride_send_output_to, lib.gridstride_send_warnings_to):
         atexit.register(to_python, None)  # destructors of modules may print after Python has ended
     return lib
 
@@ -188,7 +188,7 @@ def prepare(
     order = ORDERS.index(current_settings['order'])
     seconds = seconds or current_limits['seconds']
     c_options = COptions(mask, order, current_settings['seed'], current_limits['threads'], seconds, memory)
-    device().gridstride_set(ctypes.byref(c_options))
+    device().gridstride_set_options(ctypes.byref(c_options))
 
 
 def array_at(line, column):

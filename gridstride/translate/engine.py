@@ -182,21 +182,21 @@ static void gs_run(void *p) {
     gs_launch &l = *static_cast<gs_launch *>(p);
     for (int i = 0; i < l.npieces; i++) {
         gs_piece &p = l.pieces[i];
-        p.device = static_cast<char *>(gridstride::adopt(p.host, p.bytes, p.itemsize, p.initialized));
+        p.device = static_cast<char *>(gridstride::copy_in_host_array(p.host, p.bytes, p.itemsize, p.initialized));
         for (size_t a = 0, b; p.initialized && a < p.bytes; a = b) {
             for (b = a; b < p.bytes && p.initialized[b] == p.initialized[a]; b++) {}
-            if (p.initialized[a]) gridstride::device_written(p.device + a, b - a);
+            if (p.initialized[a]) gridstride::mark_initialized(p.device + a, b - a);
         }
     }
     for (int i = 0; i < l.nargs; i++)
         if (l.piece_of[i] >= 0) *static_cast<char **>(l.args[i]) = l.pieces[l.piece_of[i]].device + l.offsets[i];
     l.enter(l.args, l.config);
     for (int i = 0; i < l.npieces; i++)
-        if (gs_piece &p = l.pieces[i]; p.initialized_after) gridstride_written(p.device, p.bytes, p.initialized_after);
+        if (gs_piece &p = l.pieces[i]; p.initialized_after) gridstride_get_written(p.device, p.bytes, p.initialized_after);
 }
 extern "C" int gs_call(gs_launch *l) {
     const bool ok = gridstride::guarded(gs_run, l, nullptr);  // there is no host code to guard
-    gridstride::give_back();
+    gridstride::copy_out_host_arrays();
     return ok ? 0 : 1;
 }
 // The offset of an element, with a check of its indices. Its parameters are scalars, because the detectors would check
@@ -209,7 +209,7 @@ static inline long long gs_at(const char *access, const char *array, int line, A
     const bool inside = (... & (static_cast<unsigned long long>(axes.i) < static_cast<unsigned long long>(axes.n)));
     if (__builtin_expect(!inside, 0)) {
         const long long i[] = {axes.i...}, n[] = {axes.n...};
-        gridstride::index_outside(access, array, i, n, sizeof...(axes), line);
+        gridstride::report_index_outside(access, array, i, n, sizeof...(axes), line);
     }
     return (... + (axes.i*axes.step));
 }

@@ -313,7 +313,7 @@ int main() {
 #ifdef CHECKED
     const gridstride_options all = {1 << gridstride::memcheck | 1 << gridstride::racecheck |
                                     1 << gridstride::initcheck | 1 << gridstride::synccheck, 0, 0, 1, 100, 0};
-    gridstride_set(&all);
+    gridstride_set_options(&all);
 #endif
     CHECK(shuffle_widths, 2, 64)
     CHECK(shuffle_types, 2, 64)

@@ -11,7 +11,7 @@ from gridstride.cpp.rewriters.ptx import UnknownPTX, translate_ptx
     ('mov.u32 %0, %%lanemask_lt;',
      '::gridstride::ptx::mov(__LINE__, gs_0, ((1u << ::gridstride::lane()) - 1));'),
     ('mov.b32 %0, 0x10;', '::gridstride::ptx::mov(__LINE__, gs_0, 0x10);'),
-    ('mov.f32 %0, 0f3f800000;', '::gridstride::ptx::mov(__LINE__, gs_0, ::gridstride::as<float>(0x3f800000u));'),
+    ('mov.f32 %0, 0f3f800000;', '::gridstride::ptx::mov(__LINE__, gs_0, ::gridstride::bit_cast<float>(0x3f800000u));'),
     ('mov.f32 %0, -1.5;', '::gridstride::ptx::mov(__LINE__, gs_0, -1.5f);'),
     ('ld.global.nc.L1::no_allocate.L2::cache_hint.v2.f32 {%0,%1}, [%2+8], %3;',
      '::gridstride::ptx::load_global(__LINE__, gs_2 + 8, gs_0, gs_1);'),
@@ -25,7 +25,7 @@ from gridstride.cpp.rewriters.ptx import UnknownPTX, translate_ptx
      'if (gs_register_p) ::gridstride::ptx::copy<true, 16>(__LINE__, gs_0, gs_1); }'),
     ('{ .reg .pred over;\nagain: mbarrier.try_wait.parity.shared.b64 over, [%0], %1;\n@!over bra again; }',
      '{ __label__ gs_label_again; { bool gs_register_over{}; gs_label_again:; gs_register_over = '
-     '::gridstride::ptx::over(__LINE__, true, gs_0, gs_1); if (!gs_register_over) goto gs_label_again; } }'),
+     '::gridstride::ptx::wait_parity(__LINE__, true, gs_0, gs_1); if (!gs_register_over) goto gs_label_again; } }'),
     ('elect.sync _|%0, %1;', '::gridstride::ptx::elect(__LINE__, ::gridstride::ptx::Sink(), gs_0, gs_1);'),
 ])
 def test_what_it_becomes(ptx, cpp): assert translate_ptx(ptx, 4) == cpp

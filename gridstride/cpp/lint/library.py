@@ -150,7 +150,7 @@ def guard_host_calls(
             and c.is_evaluated(i)
         ):
             first = i - 2 if c[i - 2] == 'std' else i - (c[i - 1] == '::')
-            edits.append((pos := c.tokens[first].start, pos, f'(::gridstride::only_on_host("{c[i]}"), '))
+            edits.append((pos := c.tokens[first].start, pos, f'(::gridstride::report_host_only_call("{c[i]}"), '))
             edits.append((pos := c.tokens[c.match[i + 1]].end, pos, ')'))
     return apply(text, edits)
 

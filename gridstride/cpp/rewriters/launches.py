@@ -252,7 +252,7 @@ def _kernel_call(e, args, kernel, i):
             e.insert(c.start(args[n][0]), type_of.format(n=n))
         braced = []
     if not braced:
-        return f'GRIDSTRIDE_LAUNCHED({kernel})'
+        return f'GRIDSTRIDE_KERNEL_CALL({kernel})'
     parameters, arguments = _forward_braces(e, args)
     return f'GRIDSTRIDE_NAME({kernel}), __LINE__, [=]({parameters}) GRIDSTRIDE_UNSEEN {{ {kernel}({arguments}); }}'
 

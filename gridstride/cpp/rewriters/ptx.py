@@ -158,7 +158,7 @@ _CALLS = [
         ),
         (
             r'mbarrier\.(try|test)_wait(?:\.parity)?(?:\.acquire)?(?:\.(?:cta|cluster))?\.shared\.b64',
-            lambda mode, p, barrier, phase, *hint: f"{p} = {_ptx('over', _bool(mode == 'try'), barrier, phase)}",
+            lambda mode, p, barrier, phase, *hint: f"{p} = {_ptx('wait_parity', _bool(mode == 'try'), barrier, phase)}",
         ),
         (r'fence\.mbarrier_init\.release\.cluster', lambda: '::gridstride::fence_mbarrier_init()'),
         (r'fence\.proxy\.async(?:\.global|\.shared(?:::cluster)?)?', lambda: '::gridstride::fence_proxy_async()'),
@@ -400,7 +400,7 @@ def _constant(text):
     if m := re.fullmatch(r'\x01(\w+)\x01', text):
         return f'({m[1]})'  # a macro's parameter, which `#` has turned into text
     if m := re.fullmatch(r'0[fF]([0-9a-fA-F]{8})', text):
-        return f'::gridstride::as<float>(0x{m[1]}u)'
+        return f'::gridstride::bit_cast<float>(0x{m[1]}u)'
     if text == 'WARP_SZ':
         return '32'
     if re.fullmatch(r'-?(?:0[xX][0-9a-fA-F]+|\d+)U?', text):

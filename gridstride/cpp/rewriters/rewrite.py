@@ -99,7 +99,7 @@ def _rewrite_launch_bounds(e):
         body = next((j for j in range(c.match[i + 1], len(c)) if c[j] in ('{', ';')), None)
         if body and c[body] == '{':
             argument = c.text(range(i + 2, c.match[i + 1] if in_clusters else c.find_stop(i + 2, (',',))))
-            call = f'in_clusters_of(dim3({argument}))' if in_clusters else f'bounded_to({argument})'
+            call = f'require_cluster_shape(dim3({argument}))' if in_clusters else f'check_launch_bounds({argument})'
             e.insert(c.end(body), f' ::gridstride::{call};')
 
 

@@ -34,7 +34,8 @@ struct FunctionIndex {
 struct Module {                          // a library with kernels
     Range all, code, tables;
     uintptr_t device_base = 0;                  // the base of its unmapped addresses on the device
-    bool plain = false, given = false;   // given: was any of them passed to the device?
+    bool plain = false;
+    bool passed_to_device = false;   // was the address of any of them?
     const FunctionStart *functions = nullptr;
     size_t function_count = 0;
     uintptr_t index = 0;                 // the address to which `functions` are relative
@@ -157,20 +158,20 @@ static bool is_in_shared_memory(uintptr_t address) {
     }
     return false;
 }
-void to_device(void *p, size_t bytes, bool is_pointer) {
+void hide_host_addresses(void *p, size_t bytes, bool is_pointer) {
     if (on_device()) return;
     std::lock_guard<std::mutex> one(modules_lock);
     each_word(p, bytes, [&](uintptr_t &w) {
         Module *m = module_at(w);
         const bool is_address = m && ((is_pointer && !m->plain) || begins_function(*m, w) || begins_table(*m, w));
         if (is_address && !of_device.count(w) && !is_registered(w) && !is_in_shared_memory(w))
-            w += m->device_base - m->all.from, m->given = true;
+            w += m->device_base - m->all.from, m->passed_to_device = true;
     });
 }
 void from_device(void *p, size_t bytes) {
     std::lock_guard<std::mutex> one(modules_lock);
     each_word(p, bytes, [&](uintptr_t &w) {
-        if (const Module *m = module_of_device_address(w); m && m->given) w += m->all.from - m->device_base;
+        if (const Module *m = module_of_device_address(w); m && m->passed_to_device) w += m->all.from - m->device_base;
         else if (module_at(w)) of_device.insert(w);
     });
 }

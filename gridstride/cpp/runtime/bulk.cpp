@@ -9,7 +9,7 @@ namespace gridstride {
 
 static char *shared_in(Worker &there, uint32_t at, uint32_t bytes, const char *what, int line) {
     const uint32_t offset = offset_of(at) - shared_window;
-    if (offset > shared_cap - bytes) shared_at(at, 1, what, line);
+    if (offset > shared_cap - bytes) shared_pointer(at, 1, what, line);
     return there.shared + offset;
 }
 static void check_bulk_size(const void *p, uint32_t bytes, const char *what, int line) {
@@ -45,7 +45,7 @@ static void start_bulk_copy(Worker &there, uint32_t to, uint32_t bytes, uint32_t
 }
 void bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, uint32_t blocks, int line) {
     check_bulk_size(from, bytes, "cp.async.bulk", line);
-    accessed(from, bytes, false, line);
+    report_access(from, bytes, false, line);
     call_targets(blocks, line, [&](Worker &w) {
         Worker &b = blocks ? w : block_at(to, line);
         char *p = shared_in(b, to, bytes, "cp.async.bulk", line);
@@ -56,7 +56,7 @@ void bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, uint
 }
 void store_async(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, int line) {
     Worker &b = block_at(to, line);
-    char *p = shared_at(to, bytes, "st.async", line);
+    char *p = shared_pointer(to, bytes, "st.async", line);
     if (&block_at(bar, line) != &b)
         fail(Code::no_mbarrier, {{"operation", "st.async, whose values go to another block,"}}, line);
     // This does not count as a use of the block's shared memory, because the block waits for the bytes; if it does not,
@@ -81,7 +81,7 @@ static char *source_of_store(uint32_t from, uint32_t bytes, unsigned alignment, 
 void bulk_store(void *to, uint32_t from, uint32_t bytes, int line) {
     check_bulk_size(to, bytes, "cp.async.bulk", line);
     const char *p = source_of_store(from, bytes, 16, "cp.async.bulk", line);
-    accessed(to, bytes, true, line);
+    report_access(to, bytes, true, line);
     memcpy(to, p, bytes);
 }
 
@@ -104,7 +104,7 @@ template <class F> static void rows_of(const TensorMap &m, const int32_t *at, F 
         for (int d = 1; d < m.rank; d++) {
             const int64_t x = int64_t(at[d]) + i[d];
             inside &= x >= 0 && x < m.sizes[d];
-            row += x * m.steps[d];
+            row += x * m.strides[d];
         }
         const int from = int(std::clamp<int64_t>(-int64_t(at[0]), 0, m.box[0])),
                   to = inside ? int(std::clamp<int64_t>(int64_t(m.sizes[0]) - at[0], from, m.box[0])) : from;
@@ -133,7 +133,7 @@ void tensor_load(uint32_t to, const void *map, const int32_t *at, int rank, uint
     const TensorMap &m = map_at(map, at, rank, "cp.async.bulk.tensor", line);
     if (detector.on)
         rows_of(m, at, [&](uint32_t, const char *from, uint32_t n) {
-            if (from) accessed(from, n, false, line);
+            if (from) report_access(from, n, false, line);
         });
     call_targets(blocks, line, [&](Worker &w) {
         Worker &b = blocks ? w : block_at(to, line);
@@ -156,7 +156,7 @@ void tensor_store(const void *map, const int32_t *at, int rank, uint32_t from, i
     source_of_store(from, box_bytes(m), 128, "cp.async.bulk.tensor", line);
     rows_of(m, at, [&](uint32_t offset, const char *to, uint32_t n) {
         if (!to) return;
-        accessed(to, n, true, line);
+        report_access(to, n, true, line);
         pieces(offset_of(from) + offset, n, m.swizzle, [&](uint32_t offset_there, uint32_t i, uint32_t k) {
             memcpy(const_cast<char *>(to) + i, worker->shared + offset_there - shared_window, k);
         });

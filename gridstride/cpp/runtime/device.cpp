@@ -30,7 +30,7 @@ static void report_out_of_memory(size_t bytes, int line) {
     }
     Finding f;
     fill(f, Code::out_of_memory, {{"bytes", bytes}, {"limit", device_limit()}, {"used", memory.bytes}});
-    f.kind = warning, f.at.line = line;
+    f.kind = warning, f.location.line = line;
     const SignalDeferral here;
     if (warn) warn(&f);
 }
@@ -89,7 +89,7 @@ void share_with_host(const void *p) {
     DeviceLock device_lock;
     if (Allocation *m = memory.at(reinterpret_cast<uintptr_t>(p))) m->host = m->accessed_by_thrust = true;
 }
-bool touch_device(bool on) {
+bool allow_device_access(bool on) {
     const bool was = host_accesses_device;
     host_accesses_device = on;
     if (was != on && !on_device()) on ? begin_device_code() : end_device_code();
@@ -101,18 +101,18 @@ bool is_shared_with_host(const void *p) {
     return m && m->host;
 }
 bool is_device(const void *p) { return memory.holds(reinterpret_cast<uintptr_t>(p)); }
-bool of_device_alone(const void *p) {
+bool is_device_only(const void *p) {
     DeviceLock device_lock;
     const Allocation *m = memory.at(reinterpret_cast<uintptr_t>(p));
     return m && !m->host;
 }
-bool device_range(const void *p, size_t bytes) {
+bool is_in_allocation(const void *p, size_t bytes) {
     DeviceLock device_lock;
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     const Allocation *m = memory.at(a);
     return m && m->live && a >= m->lo && a + bytes <= m->hi;
 }
-void device_written(void *p, size_t bytes) {
+void mark_initialized(void *p, size_t bytes) {
     DeviceLock device_lock;
     detector.host_wrote(reinterpret_cast<uintptr_t>(p), bytes);
 }
@@ -132,7 +132,7 @@ static bool is_mapped(const void *p) {
         return r.device && p >= r.device && p < r.device + r.bytes;
     });
 }
-void device_used(const void *p, size_t bytes, const char *verb) {
+void record_device_use(const void *p, size_t bytes, const char *verb) {
     DeviceLock device_lock;
     operations.access(p, bytes, verb);
 }
@@ -146,18 +146,18 @@ bool is_registered(uintptr_t address) {
 }
 static bool is_host_memory(const void *p) { return !is_device(p) || is_shared_with_host(p); }
 void device_copy(void *to, const void *from, size_t bytes) {
-    device_used(from, bytes, "reads");
-    device_used(to, bytes, "writes");
+    record_device_use(from, bytes, "reads");
+    record_device_use(to, bytes, "writes");
     const bool any = is_mapped(to) || is_mapped(from);
     if (any) carry_registered(true);
     memmove(to, from, bytes);
     const bool to_host = is_host_memory(to);
-    if (is_host_memory(from) && !to_host) gridstride::to_device(to, bytes, false);
+    if (is_host_memory(from) && !to_host) gridstride::hide_host_addresses(to, bytes, false);
     if (!is_host_memory(from) && to_host) from_device(to, bytes);
     if (any) carry_registered(false);
 }
 void device_fill(void *p, int value, size_t bytes) {
-    device_used(p, bytes, "writes");
+    record_device_use(p, bytes, "writes");
     const bool any = is_mapped(p);
     if (any) carry_registered(true);
     memset(p, value, bytes);
@@ -207,7 +207,7 @@ bool unregister_host(void *p) {
     any_registered = !registered.empty();
     return true;
 }
-void *mapped(const void *host) {
+void *device_address_of(const void *host) {
     DeviceLock device_lock;
     const auto r = registered_at(host);
     if (r == registered.end()) return nullptr;
@@ -292,7 +292,7 @@ void drop_symbols(const std::vector<Symbol> &dropped) {
 
 // Copies an array of the host to the device. Overlapping ranges share one allocation, so that a write through one
 // argument is read through another; returns null if the range overlaps one that does not contain it.
-void *adopt(void *host, size_t bytes, size_t itemsize, bool fresh) {
+void *copy_in_host_array(void *host, size_t bytes, size_t itemsize, bool fresh) {
     DeviceLock device_lock;
     if (!bytes) return host;
     char *h = static_cast<char *>(host);
@@ -308,7 +308,7 @@ void *adopt(void *host, size_t bytes, size_t itemsize, bool fresh) {
     memory.adopted.push_back({h, d, bytes});
     return d;
 }
-void give_back() {
+void copy_out_host_arrays() {
     DeviceLock device_lock;
     for (auto &a : memory.adopted) {
         memcpy(a.host, a.device, a.bytes);
@@ -326,7 +326,7 @@ int set_error(int code) {
     if (code) error_code = code;
     return code;
 }
-bool refused() { return was_refused(); }
+bool is_launch_refused() { return was_refused(); }
 int last_error(bool clear) {
     const int e = error_code;
     if (clear && e) {
@@ -340,7 +340,7 @@ int last_error(bool clear) {
 
 extern "C" {
 gridstride::Finding *gridstride_finding() { return &gridstride::found; }
-bool gridstride_left(int n, gridstride_leak *leak) {
+bool gridstride_get_leak(int n, gridstride_leak *leak) {
     gridstride::DeviceLock device_lock;
     for (auto &p : gridstride::memory.allocations)
         if (p.live && !p.symbol && !p.of_graph && n-- == 0) {
@@ -349,8 +349,8 @@ bool gridstride_left(int n, gridstride_leak *leak) {
         }
     return false;
 }
-void gridstride_set(const gridstride_options *new_options) { gridstride::options = *new_options; }
-void gridstride_written(const void *p, size_t n, unsigned char *out) {
+void gridstride_set_options(const gridstride_options *new_options) { gridstride::options = *new_options; }
+void gridstride_get_written(const void *p, size_t n, unsigned char *out) {
     const size_t at = size_t(static_cast<const char *>(p) - gridstride::memory.base);
     const gridstride::Cells &c = gridstride::detector.cells;
     for (size_t i = at; i < at + n; i++) {

@@ -29,10 +29,12 @@ static constexpr Row rows[] = {
 #undef X
 };
 
-Field::Field(const char *name, Code code, int of) : Field(name, phrase, of) { copy(string, rows[int(code)].name); }
-void Finding::add(Fields more) {
-    for (const Field &f : more)
-        if (count < int(sizeof fields / sizeof *fields)) fields[count++] = f;
+Field::Field(const char *name, Code code, int num_fields) : Field(name, phrase, num_fields) {
+    copy(string, rows[int(code)].name);
+}
+void Finding::add(Fields new_fields) {
+    for (const Field &f : new_fields)
+        if (num_fields < int(sizeof fields / sizeof *fields)) fields[num_fields++] = f;
 }
 
 // Copies the end of a path that is too long, in which files differ.
@@ -41,12 +43,12 @@ template <size_t n> static void copy_path(char (&to)[n], const char *path) {
     Field::copy(to, length < n ? path : path + length - (n - 1));
 }
 
-void Location::add_call(const char *function, const char *in, int at) {
-    if (depth == int(sizeof calls / sizeof *calls)) return;
-    Frame &c = calls[depth++];
-    c.line = at;
+void Location::add_call(const char *function, const char *call_file, int call_line) {
+    if (num_calls == int(sizeof calls / sizeof *calls)) return;
+    Frame &c = calls[num_calls++];
+    c.line = call_line;
     Field::copy(c.function, function);
-    copy_path(c.file, in);
+    copy_path(c.file, call_file);
 }
 
 // Runs a program and reads its output line by line. No shell is involved, so that paths need no quotes.
@@ -165,11 +167,11 @@ void locate(const void *pc, Location &at) {
 #endif
     Output output(command);
     bool ours = false;
-    at.depth = 0;
+    at.num_calls = 0;
     while (char *text = output.next()) {
 #ifndef __APPLE__
         // the addresses after one of our functions, or after a result, are not needed
-        if ((ours || at.depth) && !strncmp(text, "0x", 2)) break;
+        if ((ours || at.num_calls) && !strncmp(text, "0x", 2)) break;
         if (!strncmp(text, "0x", 2)) continue;
 #endif
         function = text;                                    // addr2line prints it on a line of its own
@@ -184,7 +186,7 @@ void locate(const void *pc, Location &at) {
             continue;
         const int line = atoi(colon + 1);
         *colon = 0;
-        if (!at.depth) at.line = line, copy_path(at.file, text);
+        if (!at.num_calls) at.line = line, copy_path(at.file, text);
         at.add_call(shown_name(function).c_str(), text, line);
     }
 }
@@ -228,9 +230,9 @@ int find_call_in_kernel(const Worker &w, Location &at, void *const *given, int d
         if (!at.file[0] && here == at.line && is_user_source(text)) copy_path(at.file, text);
         if (is_user_source(text) && !is_emulator_function(function) && !is_copy(function))
             met.add_call(shown_name(function).c_str(), text, here);
-        if (name_in(function.c_str()) == name) line = here, outermost = met.depth;
+        if (name_in(function.c_str()) == name) line = here, outermost = met.num_calls;
     }
-    if (outermost) at.depth = outermost, memcpy(at.calls, met.calls, sizeof met.calls);
+    if (outermost) at.num_calls = outermost, memcpy(at.calls, met.calls, sizeof met.calls);
     return line;
 #endif
 }
@@ -256,8 +258,8 @@ void set_thread(dim3 grid, dim3 threads, int rank, uint64_t block, Location &p) 
 
 void set_thread_of_finding(Worker &w) {
     Field::copy(found.kernel, base_name(w.launch->kernel).c_str());
-    found.has_who = 1;
-    set_thread(w, w.rank[w.current], w.block, found.at);
+    found.has_thread = 1;
+    set_thread(w, w.rank[w.current], w.block, found.location);
 }
 
 // Ends the launch: back to `work`, whatever fiber this is.
@@ -285,21 +287,21 @@ void take_finding(const Finding &f) {
 
 Location *begin_warning(Code code, int line, Fields fields) {
     for (const Finding &f : warned)
-        if (line && f.at.line == line && !strcmp(f.code, rows[int(code)].name)) return nullptr;
+        if (line && f.location.line == line && !strcmp(f.code, rows[int(code)].name)) return nullptr;
     if (warned.size() == max_warnings) return nullptr;
     Finding &f = warned.emplace_back();
-    f.kind = warning, f.at.line = line;
+    f.kind = warning, f.location.line = line;
     Field::copy(f.code, rows[int(code)].name);
     Field::copy(f.kernel, base_name(worker->launch->kernel).c_str());
     f.add(fields);
-    return &f.at;
+    return &f.location;
 }
 
 void note(const void *pc, int line) {
     set_thread_of_finding(*worker);
-    locate(pc, found.at);
-    if (line) found.at.line = line;
-    found.called = find_call_in_kernel(*worker, found.at);
+    locate(pc, found.location);
+    if (line) found.location.line = line;
+    found.called = find_call_in_kernel(*worker, found.location);
 }
 void report(Code code, Fields fields, const void *pc, int line) {
     if (take_finding(code, fields)) note(pc, line);
@@ -308,12 +310,12 @@ void report(Code code, Fields fields, const void *pc, int line) {
 // Prints a finding's code and fields, for programs without Python.
 static void print_finding(FILE *to) {
     fprintf(to, "%s", found.code);
-    for (int i = 0; i < found.count; i++) {
+    for (int i = 0; i < found.num_fields; i++) {
         const Field &f = found.fields[i];
         fprintf(to, "%s %s=%s", i ? "," : ":", f.name, f.string);
-        for (int k = 0; k < f.count && f.type != Field::phrase; k++) fprintf(to, k ? " %lld" : "%lld", f.number_at[k]);
+        for (int k = 0; k < f.count && f.type != Field::phrase; k++) fprintf(to, k ? " %lld" : "%lld", f.values[k]);
     }
-    fprintf(to, " (%s:%d)\n", found.at.file, found.at.line);
+    fprintf(to, " (%s:%d)\n", found.location.file, found.location.line);
 }
 
 [[noreturn]] static void end_host_code() {
@@ -329,8 +331,8 @@ static void print_finding(FILE *to) {
     }
     if (!is_over()) {
         begin_finding(code, fields);
-        locate(pc, found.at);
-        if (line) found.at.line = line;
+        locate(pc, found.location);
+        if (line) found.location.line = line;
     }
     end_host_code();
 }
@@ -354,7 +356,9 @@ void assert_failed(const char *expression, const char *, int line) {
     fail_at(Code::trap, {{"operation", operation}}, pc, 0);
 }
 void trap(Code operation) { trap_at(CALLER, operation); }
-void local_overrun(void *pc) { fail_at(Code::local_array, {{"access", "write"}}, static_cast<char *>(pc) - 1, 0); }
+void report_local_overrun(void *pc) {
+    fail_at(Code::local_array, {{"access", "write"}}, static_cast<char *>(pc) - 1, 0);
+}
 void *exception_alloc(size_t bytes, void *pc) {
     if (on_device()) trap_at(static_cast<char *>(pc) - 1, Code::exception_thrown);
     return abi::__cxa_allocate_exception(bytes);
@@ -402,19 +406,19 @@ void not_launched(const char *name) {
     if (is_over()) end_host_code();
     begin_finding(Code::not_launched, {{"kernel", name}});
     Field::copy(found.kernel, name);
-    locate_caller(name, found.at);
+    locate_caller(name, found.location);
     end_host_code();
 }
 void not_emulated(const char *function) {
     if (is_over()) end_host_code();
     begin_finding(Code::not_emulated, {{"function", function}});
-    locate_caller(function, found.at);
+    locate_caller(function, found.location);
     end_host_code();
 }
-void wrong_policy(const char *algorithm, bool device) {
+void report_wrong_policy(const char *algorithm, bool device) {
     if (is_over()) end_host_code();
     begin_finding(device ? Code::host_memory_given : Code::device_memory_given, {{"algorithm", algorithm}});
-    locate_caller("", found.at);
+    locate_caller("", found.location);
     end_host_code();
 }
 void wait_for_device() {
@@ -427,10 +431,10 @@ void wait_for_device() {
     fail_at(on_device() ? Code::exits_in_kernel : Code::exits, {{"status", code}}, caller, 0);
 }
 void leave(int code) { leave_from(code, CALLER); }
-void only_on_host(const char *function, int line) {
+void report_host_only_call(const char *function, int line) {
     if (on_device()) fail(Code::host_called, {{"function", function}}, line);
 }
-void index_outside(
+void report_index_outside(
     const char *access, const char *array, const long long *index, const long long *sizes, int rank, int line) {
     const bool before = std::any_of(index, index + rank, [](long long i) { return i < 0; });
     fail(before ? Code::before : Code::outside,

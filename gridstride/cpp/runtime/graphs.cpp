@@ -36,38 +36,38 @@ static Capture *capture_of(const void *stream) {
     return nullptr;
 }
 
-bool capturing() { return !captures.empty(); }
-Graph *captured(const void *stream) {
+bool is_any_stream_captured() { return !captures.empty(); }
+Graph *capture_graph(const void *stream) {
     const Capture *const c = capture_of(stream);
     return c ? c->graph : nullptr;
 }
 void begin_capture(const void *stream, Graph *graph, bool origin) {
     captures.push_back({stream, graph ? graph : new Graph, origin, {}});
 }
-void add_captured(const void *stream, NodeKind kind, const GraphWork &w) {
+void add_captured_node(const void *stream, NodeKind kind, const GraphWork &w) {
     Capture &c = *capture_of(stream);
     GraphNode *const node = add_node(c.graph, kind, w);
     node->before.swap(c.last);
     c.last = {node};
 }
-GraphNode **last_captured(const void *stream, size_t &n) {
+GraphNode **capture_dependencies(const void *stream, size_t &n) {
     Capture &c = *capture_of(stream);
     n = c.last.size();
     return c.last.data();
 }
-void set_last_captured(const void *stream, GraphNode *const *nodes, size_t n, bool added) {
+void set_capture_dependencies(const void *stream, GraphNode *const *nodes, size_t n, bool added) {
     auto &last = capture_of(stream)->last;
     if (!added) last.clear();
     for (size_t i = 0; i < n; i++)
         if (std::find(last.begin(), last.end(), nodes[i]) == last.end()) last.push_back(nodes[i]);
 }
-void record_captured(const void *event, const void *stream) { recorded[event] = capture_of(stream)->last; }
-void captured_waits(const void *stream, const void *event) {
+void record_capture_event(const void *event, const void *stream) { recorded[event] = capture_of(stream)->last; }
+void capture_waits(const void *stream, const void *event) {
     const auto &nodes = recorded[event];
-    set_last_captured(stream, nodes.data(), nodes.size(), true);
+    set_capture_dependencies(stream, nodes.data(), nodes.size(), true);
 }
 Graph *end_capture(const void *stream) {
-    Graph *const g = captured(stream);
+    Graph *const g = capture_graph(stream);
     std::vector<Capture> others;
     bool origin = false;
     for (auto &capture : captures)

@@ -38,7 +38,7 @@ PlainVariables::PlainVariables() { note_module(this, true); }
 int refuse(const Launch &l, Code code, Fields fields, int error) {
     begin_finding(code, fields);
     Field::copy(found.kernel, base_name(l.kernel).c_str());
-    found.at.line = l.line;
+    found.location.line = l.line;
     return set_error(error);
 }
 
@@ -57,11 +57,13 @@ static size_t &max_dynamic(const char *kernel, const void *code) {
     return max_dynamic_by_kernel().emplace(library + ':' + base_name(kernel), size_t(48) << 10).first->second;
 }
 
-size_t &max_dynamic_of(const char *kernel) {
+size_t &max_dynamic_shared_of(const char *kernel) {
     DeviceLock device_lock;
     return max_dynamic(kernel, __builtin_return_address(0));
 }
-size_t max_dynamic_of(const Launch &l) { return max_dynamic(l.kernel, reinterpret_cast<const void *>(l.thread)); }
+size_t max_dynamic_shared_of(const Launch &l) {
+    return max_dynamic(l.kernel, reinterpret_cast<const void *>(l.thread));
+}
 
 std::string parameters_of(const Launch &l) {
     const std::string kernel = base_name(l.kernel);
@@ -102,8 +104,8 @@ static bool is_valid_launch(const Launch &l) {
         refuse(l, Code::grid_size, {{"grid", l.grid}, {"most_x", max_grid_x}, {"most_yz", max_grid_yz}});
     else if (!cluster_blocks || cluster_blocks > 8 || l.grid.x % c.x || l.grid.y % c.y || l.grid.z % c.z)
         refuse(l, Code::cluster_size, {{"grid", l.grid}, {"cluster", c}});
-    else if (l.shared > size_t(48) << 10 && l.shared > max_dynamic_of(l))
-        refuse(l, Code::dynamic_size, {{"bytes", l.shared}, {"most", max_dynamic_of(l)}});
+    else if (l.shared > size_t(48) << 10 && l.shared > max_dynamic_shared_of(l))
+        refuse(l, Code::dynamic_size, {{"bytes", l.shared}, {"most", max_dynamic_shared_of(l)}});
     else if (l.cooperative == 1 && blocks_of(l) > capacity(l, 0)) refuse_cooperative(l, 0);
     else return true;
     return false;
@@ -215,7 +217,7 @@ Worker &this_worker() {
 }
 bool make_worker() { return this_worker().signal_stack; }
 
-void bounded_to(unsigned threads) {
+void check_launch_bounds(unsigned threads) {
     if (unsigned(worker->n) <= threads) return;
     // Of several OS threads, one reports it.
     if (!stop.exchange(true))
@@ -227,7 +229,7 @@ void bounded_to(unsigned threads) {
 // repeated with this shape.
 static dim3 cluster_shape_needed;
 static std::atomic<bool> needs_clusters{false};
-void in_clusters_of(dim3 blocks) {
+void require_cluster_shape(dim3 blocks) {
     const dim3 now = worker->leader->cluster_dims;
     if (now.x == blocks.x && now.y == blocks.y && now.z == blocks.z) return;
     if (!needs_clusters.exchange(true)) cluster_shape_needed = blocks;
@@ -282,7 +284,7 @@ void fork_launches(Fork now) {
     if (now == Fork::child) calls = calls_here;
 }
 static std::vector<GraphWork> children, last_children;
-void launch_after(const GraphWork &work, bool last) {
+void launch_after_grid(const GraphWork &work, bool last) {
     std::lock_guard<std::mutex> lock(children_lock);
     (last ? last_children : children).push_back(work);
 }
@@ -302,7 +304,7 @@ static void run_children() {
 
 static bool run_launch_in_order(const Launch &l) {
     const DeviceLock device_lock;                                        // no other launch begins in between
-    const Enqueued operation(l.kernel, l.stream, l.line);
+    const StreamOperation operation(l.kernel, l.stream, l.line);
     return run_launch(l);
 }
 void run(const Launch &l) {
@@ -312,7 +314,7 @@ void run(const Launch &l) {
     carry_registered(false);
     flush_printed();
     if (succeeded && children.empty() && last_children.empty()) return;
-    const OnStream same_stream(l.stream);
+    const StreamScope same_stream(l.stream);
     if (succeeded) return run_children();
     drop(children), drop(last_children);
     if (guard) throw Stop();                                // in a thread of the host code, no code could catch it
@@ -350,7 +352,7 @@ struct CapturedLaunch {                       // a launch that is run later, wit
 }
 
 void launch(const Config &config, const Call &call) {
-    if (!capturing() && !on_device()) return launch_now(config, call);
+    if (!is_any_stream_captured() && !on_device()) return launch_now(config, call);
     const auto captured = std::make_shared<CapturedLaunch>(config, call);
     if (!defer(config.stream, NodeKind::kernel, [captured] { return launch(captured->config, captured->call), 0; }))
         launch_now(config, call);
@@ -359,7 +361,7 @@ void launch(const Config &config, const Call &call) {
 
 static void report_interrupted(const void *at) {
     begin_finding(Code::stopped, {});
-    locate(at, found.at);
+    locate(at, found.location);
 }
 // Calls from Python run guarded, so that a crash of host code is a finding, too.
 static std::atomic<uintptr_t> newest_host_code{0}, newest_host_bytes{0};

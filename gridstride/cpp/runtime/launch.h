@@ -9,7 +9,7 @@ void carry_registered(bool to_device); // copies registered host memory to the d
 bool is_newest_host_code(const void *pc);                  // is it in the module that Python called last?
 std::string parameters_of(const Launch &);                 // parameter names of its kernel, `x,out,n`; "": unknown
 Worker &this_worker();                 // of this OS thread
-size_t max_dynamic_of(const Launch &); // bytes of dynamic shared memory that its kernel may have
+size_t max_dynamic_shared_of(const Launch &); // bytes of dynamic shared memory that its kernel may have
 // Stores the finding for a launch that a GPU refuses; returns CUDA's error code.
 int refuse(const Launch &, Code, Fields, int error = 1);
 void refuse_cooperative(const Launch &, size_t static_bytes);

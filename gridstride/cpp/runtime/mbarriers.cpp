@@ -1,5 +1,5 @@
-// mbarrier instructions. A phase ends when all expected arrivals and bytes have arrived; `mbarrier_over` waits for the
-// end of a phase, completes its asynchronous copies, and acquires the state that its arrivals have released.
+// mbarrier instructions. A phase ends when all expected arrivals and bytes have arrived. `mbarrier_test_wait` waits for
+// the end of a phase, completes its asynchronous copies, and acquires the state that its arrivals have released.
 #include <string.h>
 #include <utility>
 #include "clusters.h"
@@ -15,7 +15,7 @@ void require_own_block(uint32_t at, const char *what, int line) {
 
 Barrier &barrier_at(uint32_t at, const char *what, int line) {
     Worker &there = block_at(at, line);
-    char *p = shared_at(at, 8, what, line);
+    char *p = shared_pointer(at, 8, what, line);
     if (detector.on) detector.access(reinterpret_cast<uintptr_t>(p), 8, true, atomic_bit | line_bit | uint32_t(line));
     auto &all = engines_of(there).barriers;
     auto entry = all.find(offset_of(at));
@@ -49,17 +49,17 @@ static void describe_missing(const Barrier &b, Finding &f, const char *name) {
 }
 void mbarrier_init(uint32_t at, uint32_t count, int line) {
     require_own_block(at, "mbarrier.init", line);
-    char *p = shared_at(at, 8, "mbarrier.init", line);
+    char *p = shared_pointer(at, 8, "mbarrier.init", line);
     // This is a plain write, so that a use that is not ordered after it is a data race.
-    accessed(p, 4, true, line);
+    report_access(p, 4, true, line);
     memcpy(p, &count, 4);
     if (!count || count >= 1u << 20) fail(Code::mbarrier_count, {}, line);
     engines_of(*worker).barriers[offset_of(at)] = {count, count, 0, 0, p, line, false, {}, {}, {}, {}};
 }
 void mbarrier_invalidate(uint32_t at, int line) {
     require_own_block(at, "mbarrier.inval", line);
-    char *p = shared_at(at, 8, "mbarrier.inval", line);
-    accessed(p, 4, true, line);
+    char *p = shared_pointer(at, 8, "mbarrier.inval", line);
+    report_access(p, 4, true, line);
     memset(p, 0xff, 4);
     barrier_at(at, "mbarrier.inval", line).invalidated = true;
 }
@@ -87,7 +87,7 @@ void mbarrier_drop(uint32_t at, int line) {
     if (b.count) b.count--;
     mbarrier_arrive(at, 1, line);
 }
-bool mbarrier_over(uint32_t at, uint32_t parity, bool waits, int line) {
+bool mbarrier_test_wait(uint32_t at, uint32_t parity, bool waits, int line) {
     require_own_block(at, "a wait", line);
     Barrier &b = barrier_at(at, "a wait", line);
     struct Wait {
@@ -123,11 +123,11 @@ bool mbarrier_over(uint32_t at, uint32_t parity, bool waits, int line) {
 }
 // mbarrier.try_wait may fail at any time. Here the first try fails, so that a polling thread continues with other code,
 // and the second try waits.
-bool mbarrier_try(uint32_t at, uint32_t parity, int line) {
-    if (mbarrier_over(at, parity, false, line)) return true;
+bool mbarrier_try_wait(uint32_t at, uint32_t parity, int line) {
+    if (mbarrier_test_wait(at, parity, false, line)) return true;
     const Barrier &b = barrier_at(at, "a wait", line);
     Requests &mine = my_requests();
-    if (mine.tried_barrier == &b && mine.tried_phase == b.phase) return mbarrier_over(at, parity, true, line);
+    if (mine.tried_barrier == &b && mine.tried_phase == b.phase) return mbarrier_test_wait(at, parity, true, line);
     mine.tried_barrier = &b, mine.tried_phase = b.phase;
     return false;
 }

@@ -149,7 +149,7 @@ static bool is_mapped(uintptr_t a) {
 void Detector::check_other_memory(uintptr_t a, bool write, uint32_t location) {
     const auto between = [a](uintptr_t from, uintptr_t to) { return a >= from && a < to; };
     if (!checks(memcheck) || between(image.base, image.end) || between(image.tls, image.tls_end) ||
-        between(launch->given, launch->given_end))
+        between(launch->host_args, launch->host_args_end))
         return;
     const Field access = {"access", access_of(write, location)};
     if (const auto *f = memory.failed_at(a); f && !is_mapped(a))

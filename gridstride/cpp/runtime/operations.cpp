@@ -309,24 +309,25 @@ void GraphOrder::end(const void *node) {
 static uint32_t stream_now(const void *stream) {
     return redirected < 0 ? operations.number_of(stream) : uint32_t(redirected);
 }
-Enqueued::Enqueued(const char *name, const void *stream, int line, bool waits) : mine(false), waits(waits) {
+StreamOperation::StreamOperation(const char *name, const void *stream, int line, bool waits)
+    : mine(false), waits(waits) {
     if (!watches_order() || running) return;
     DeviceLock device_lock;
     running = &operations.begin(name, stream_now(stream), line);
     mine = true;
 }
-Enqueued::~Enqueued() {
+StreamOperation::~StreamOperation() {
     if (!mine || !running) return;
     DeviceLock device_lock;
     operations.end(*running, waits && redirected < 0);
     running = nullptr;
 }
-OnStream::OnStream(const void *stream) : mine(redirected < 0 && watches_order()) {
+StreamScope::StreamScope(const void *stream) : mine(redirected < 0 && watches_order()) {
     if (!mine) return;
     DeviceLock device_lock;
     redirected = operations.number_of(stream);
 }
-OnStream::~OnStream() {
+StreamScope::~StreamScope() {
     if (mine) redirected = -1;
 }
 template <class F> static void if_ordered(F f) {
@@ -338,16 +339,16 @@ template <class F> static void if_ordered(F f) {
 template <class F> static void if_host(F f) {
     if (redirected < 0 && !running) if_ordered(f);
 }
-void stream_created(const void *stream, bool blocking, int line) {
+void register_stream(const void *stream, bool blocking, int line) {
     if_ordered([=] { operations.create_stream(stream, blocking, line); });
 }
-void stream_destroyed(const void *stream) {
+void unregister_stream(const void *stream) {
     if_ordered([=] { operations.destroy_stream(stream); });
 }
-void event_recorded(const void *event, const void *stream) {
+void record_event(const void *event, const void *stream) {
     if_ordered([=] { operations.record(event, stream_now(stream)); });
 }
-void event_destroyed(const void *event) {
+void forget_event(const void *event) {
     if_ordered([=] { operations.forget_event(event); });
 }
 void stream_waits(const void *stream, const void *event) {

@@ -78,6 +78,6 @@ int gridstride_printf(const char *format, ...) {
 }
 
 extern "C" {
-void gridstride_print_to(void (*f)(const char *, size_t)) { gridstride::sink = f; }
-void gridstride_warn_to(void (*f)(const gridstride::Finding *)) { gridstride::warn = f; }
+void gridstride_send_output_to(void (*f)(const char *, size_t)) { gridstride::sink = f; }
+void gridstride_send_warnings_to(void (*f)(const gridstride::Finding *)) { gridstride::warn = f; }
 }

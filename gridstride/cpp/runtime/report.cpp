@@ -12,11 +12,11 @@ void Detector::find(Code code, Fields fields, const Access &at, const Access *ot
 }
 void Detector::describe(Finding &f, const Access &at, const Access *other, const DeferredRace *deferred) const {
     Field::copy(f.kernel, base_name(w->launch->kernel).c_str());
-    f.has_who = 1;
-    set_thread(*w, int(at.thread % max_threads), at.thread / max_threads - 1, f.at);
-    put_line(at, f.at);
-    if (deferred) f.called = find_call_in_kernel(*w, f.at, deferred->frames, deferred->depth);
-    else if (at.time >= now || at.time == not_completed) f.called = find_call_in_kernel(*w, f.at);
+    f.has_thread = 1;
+    set_thread(*w, int(at.thread % max_threads), at.thread / max_threads - 1, f.location);
+    put_line(at, f.location);
+    if (deferred) f.called = find_call_in_kernel(*w, f.location, deferred->frames, deferred->depth);
+    else if (at.time >= now || at.time == not_completed) f.called = find_call_in_kernel(*w, f.location);
     if (!other) return;
     f.has_other = 1;
     const Operation *first = has_unordered && other->time < launch_start ? operations.unordered(other->time) : nullptr;

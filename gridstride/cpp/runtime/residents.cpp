@@ -328,7 +328,7 @@ private:
         if (take_finding(Code::not_resident, {{"resident", waiting.size() * w.blocks()},
                                                  {"blocks", blocks_of(l)}})) {
             set_thread_of_finding(b);
-            detector.put_line({0, 0, b.polls[b.rank[b.current]].location}, found.at);
+            detector.put_line({0, 0, b.polls[b.rank[b.current]].location}, found.location);
         }
         end_launch();
     }

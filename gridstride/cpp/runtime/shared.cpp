@@ -14,13 +14,13 @@ int shared_site() { return sites++; }
 static size_t allocate(Worker &w, const char *name, const Shape &s) {
     // An array has exactly the alignment of its declaration, so that code that relies on a larger alignment fails.
     const size_t by = std::max(s.alignment, size_t(128)),
-                 at = (w.shared_used + by - 1) / by * by + (s.said ? 0 : std::max(s.alignment, size_t(16)));
+                 at = (w.shared_used + by - 1) / by * by + (s.has_alignment ? 0 : std::max(s.alignment, size_t(16)));
     const size_t static_bytes = at + s.bytes;
     if (static_bytes + shared_gap > shared_cap) fail(Code::static_size, {});
     w.shared_static += s.bytes;
     size_t allowed = size_t(48) << 10;
     const size_t wanted = w.shared_static + w.launch->shared;
-    if (wanted > allowed && max_dynamic_of(*w.launch) > allowed) allowed = shared_limit;
+    if (wanted > allowed && max_dynamic_shared_of(*w.launch) > allowed) allowed = shared_limit;
     if (wanted > allowed) {
         refuse(*w.launch, Code::shared_sum,
             {{"bytes", w.shared_static}, {"dynamic", w.launch->shared}, {"most", allowed}});
@@ -77,7 +77,7 @@ uint32_t shared_address(const void *p) {
     const size_t at = worker ? size_t(static_cast<const char *>(p) - worker->shared) : shared_cap;
     return at < shared_cap ? uint32_t(at) + shared_window : 0;
 }
-char *shared_at(uint32_t address, unsigned bytes, const char *what, int line) {
+char *shared_pointer(uint32_t address, unsigned bytes, const char *what, int line) {
     const uint32_t at = address % block_window - shared_window;
     if (at > shared_cap - bytes || address / block_window > cluster_blocks())
         fail(Code::no_shared_address, {{"operation", what}, {"address", address}}, line);
@@ -88,7 +88,7 @@ char *shared_at(uint32_t address, unsigned bytes, const char *what, int line) {
 void must_be_aligned(const void *p, unsigned bytes, const char *what, int line) {
     if (reinterpret_cast<uintptr_t>(p) % bytes) detector.report_misplaced(p, bytes, what, line);
 }
-void accessed(const void *p, unsigned bytes, bool write, int line) {
+void report_access(const void *p, unsigned bytes, bool write, int line) {
     if (detector.on) detector.access(reinterpret_cast<uintptr_t>(p), bytes, write, line_bit | uint32_t(line));
 }
 void Worker::dynamic(const char *name, const Shape &s) {

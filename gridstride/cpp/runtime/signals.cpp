@@ -285,7 +285,7 @@ static void report_host_crash(int sig, siginfo_t *info, void *context, const voi
                       : quotient_overflows(context) ? Code::host_division_overflows
                                                     : Code::host_division,
             {});
-    locate(at, found.at);
+    locate(at, found.location);
 }
 // Returns where a thread that host code has created crashed in a module, or in a function that a module called; null
 // for any other thread.
@@ -401,10 +401,10 @@ static void report_endless(Worker &w) {
     const bool polled = w.has_polled && w.polls[r].at, waits = polled && w.polls[r].repeats >= 4 && !is_user_code(w.pc);
     note(waits ? nullptr : own_pc(w), 0);
     // a stub has no line; use its caller
-    if (!waits && !found.at.line) locate(own_pc(w, false), found.at);
-    if (found.at.line) return;
-    if (w.state[w.current] != ready) found.at.line = w.line[r];
-    else if (polled) detector.put_line({0, 0, w.polls[r].location}, found.at);
+    if (!waits && !found.location.line) locate(own_pc(w, false), found.location);
+    if (found.location.line) return;
+    if (w.state[w.current] != ready) found.location.line = w.line[r];
+    else if (polled) detector.put_line({0, 0, w.polls[r].location}, found.location);
 }
 
 // Converts the signal that has ended a kernel to a finding.

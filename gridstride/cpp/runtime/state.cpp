@@ -30,7 +30,7 @@ bool several_os_threads = false;
 
 bool forked = false;
 thread_local volatile int signals_deferred = 0;
-void in_python(bool on) {
+void set_in_python(bool on) {
     signals_deferred = signals_deferred + (on ? 1 : -1);
     if (!on) end_if_interrupted(__builtin_return_address(0));
 }

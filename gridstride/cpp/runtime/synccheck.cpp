@@ -69,14 +69,15 @@ void Worker::report_where_it_waits() {
 void Worker::deadlock_on_condition(int r) {
     if (!take_finding(Code::stuck, {})) end_launch();
     static Finding mine, other;                             // too large for a fiber's stack; no other thread is here
-    mine.count = 0;
+    mine.num_fields = 0;
     condition[r].describe(condition[r].arg, mine, "why");
-    for (int i = 0; i < n && !found.count; i++) {           // another one that waits elsewhere
+    for (int i = 0; i < n && !found.num_fields; i++) {           // another one that waits elsewhere
         const int s = slot[i];
         if (state[s] != on_condition || !condition[i].describe) continue;
-        other.count = 0;
+        other.num_fields = 0;
         condition[i].describe(condition[i].arg, other, "why");
-        if (other.count == mine.count && !memcmp(other.fields, mine.fields, sizeof(Field) * size_t(mine.count)))
+        if (other.num_fields == mine.num_fields &&
+            !memcmp(other.fields, mine.fields, sizeof(Field) * size_t(mine.num_fields)))
             continue;
         begin_finding(Code::stuck_together, {thread_field(*this, i)});
         condition[i].describe(condition[i].arg, found, "other_why");
@@ -122,8 +123,8 @@ void Worker::deadlock_in_collective(int r) {
             {{"operation", p.instruction[r % 32]}, {"lane", r % 32}, {"other_lane", other}})) {
         Finding why = {};
         if (waits) condition[other_rank].describe(condition[other_rank].arg, why, "why");
-        found.add({{"state", state_of_other, why.count}});
-        for (int i = 0; i < why.count; i++) found.add({why.fields[i]});
+        found.add({{"state", state_of_other, why.num_fields}});
+        for (int i = 0; i < why.num_fields; i++) found.add({why.fields[i]});
         report_from(r);
     }
     end_launch();

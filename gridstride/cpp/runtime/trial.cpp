@@ -14,7 +14,7 @@ namespace gridstride {
 static void load_tried(void *) { dlopen(trial_module, RTLD_NOW | RTLD_LOCAL); }
 [[noreturn]] static void load_in_child(const char *path, int result) {
     for (int stream : {1, 2}) dup2(open("/dev/null", O_WRONLY), stream);        // what is printed would be there twice
-    gridstride_print_to(nullptr), gridstride_warn_to(nullptr);                  // Python's: it is not at work here
+    gridstride_send_output_to(nullptr), gridstride_send_warnings_to(nullptr); // Python's: it is not at work here
     trial_module = path;
     guarded(load_tried, nullptr);
     const ssize_t written = write(result, &found, sizeof found);

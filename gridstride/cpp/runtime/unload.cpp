@@ -136,7 +136,7 @@ static int unload(void *handle) {
     link_map *m = nullptr;
     if (dlinfo(handle, RTLD_DI_LINKMAP, &m)) return 1;
     DeviceLock device_lock;
-    if (calls || capturing()) return 2;
+    if (calls || is_any_stream_captured()) return 2;
     const Image module = image_of(m->l_ld);
     if (!module.base || pinned.count(module.base) || !may_go(m)) return 1;
     const std::string file = m->l_name;

@@ -84,7 +84,7 @@ void sync_warp(unsigned mask, int line) { warp_operation(mask, 0, nullptr, 0, li
 unsigned warp_exchange(unsigned mask, const void *mine, int bytes, const void *&all, int line) {
     return warp_operation(mask, 1, mine, bytes, line, &all);
 }
-void warp_together(const char *what, void *mine, void (*f)(void *const *), int line) {
+void run_for_warp(const char *what, void *mine, void (*f)(void *const *), int line) {
     Worker &w = *worker;
     begin_warps(w);
     Warp &p = w.warps[current_rank() / 32];

@@ -105,7 +105,7 @@ static void note_operand(const Operand &operand, int first, int rows, int k, uin
 void check_metadata(const char *operation, uint32_t word, bool halves, bool ordered, int line) {
     const int rank = current_rank(), lane = rank % 32, first_row = *operation == 'w' ? rank / 32 % 4 * 16 : 0;
     for (int i = 0; i < 8 && detector.on && checks(memcheck); i++) {
-        const int first = kept_by(word, i / 4, i % 4, 0), second = kept_by(word, i / 4, i % 4, 1);
+        const int first = sparse_index(word, i / 4, i % 4, 0), second = sparse_index(word, i / 4, i % 4, 1);
         if (ordered ? first < second : first != second) continue;
         const int column = (halves ? lane % 2 * 16 : 0) + i % 4 * 4, row = first_row + lane / 4 + i / 4 * 8;
         fail(Code::metadata,
@@ -122,10 +122,11 @@ static void multiply_rows(void *const *all) {
               warp = static_cast<Lane *>(all[0])->warp, first = warp % 4 * 16;
     for (int l = 1; l < 32; l++) {
         const Wgmma &other = *static_cast<Lane *>(all[l])->call;
-        if (other.a != w.a || other.b != w.b || other.more != w.more) fail(Code::different_descriptors, {}, line);
+        if (other.a != w.a || other.b != w.b || other.accumulates != w.accumulates)
+            fail(Code::different_descriptors, {}, line);
     }
     const Operand a(w.a, size, w.a_transposed), b(w.b, size, w.b_transposed);
-    const int b_k = w.meta ? 2 * k : k;
+    const int b_k = w.metadata ? 2 * k : k;
     if (detector.on) {
         // The reads are recorded for the first thread of the warpgroup, with the state that the current thread has
         // acquired.
@@ -159,17 +160,17 @@ static void multiply_rows(void *const *all) {
         for (int c = 0; c < w.n; c++) bs[i][c] = float(w.b_sign) * as_number(w.type, operand_at(b, c, i, line));
     // Returns the row of b with which element `i` of row r of a is multiplied; for sparse a, the metadata selects it.
     const auto along = [&](int r, int i) {
-        if (!w.meta) return i;
+        if (!w.metadata) return i;
         const int group = i / 2;
         const auto *of = static_cast<Lane *>(all[r % 8 * 4 + 2 * w.selector + group / 4])->call;
-        return group * 4 + kept_by(*of->meta, r / 8, group % 4, i % 2);
+        return group * 4 + sparse_index(*of->metadata, r / 8, group % 4, i % 2);
     };
     for (int r = 0; r < 16; r++) {
         double sum[256];
         const auto mine = [&](int c) -> float & {
             return static_cast<Lane *>(all[r % 8 * 4 + c % 8 / 2])->mine[c / 8 * 4 + r / 8 * 2 + c % 2];
         };
-        for (int c = 0; c < w.n; c++) sum[c] = w.more ? sum_at(w.type, mine(c)) : 0;
+        for (int c = 0; c < w.n; c++) sum[c] = w.accumulates ? sum_at(w.type, mine(c)) : 0;
         for (int i = 0; i < k; i++) {
             const float *b_row = bs[along(r, i)];
             for (int c = 0; c < w.n; c++) sum[c] += double(as[r][i]) * double(b_row[c]);
@@ -186,23 +187,25 @@ void wgmma_fence() { my_requests().fenced = true; }
 void wgmma(const Wgmma &w, int line) {
     Requests &mine = my_requests();
     const size_t n = size_t(w.n / 2);
-    PendingResult *h = pending_result_at(mine, w.to[0]);
+    PendingResult *h = pending_result_at(mine, w.results[0]);
     Lane lane{&w, current_rank() / 32, line, {}};
     // Has the thread written to the accumulators since the last wgmma?
     bool changed = !h;
     for (size_t i = 0; i < n; i++) {
         const bool is_pending = h && !h->awaited;
-        lane.mine[i] = is_pending ? h->values[i] : *w.now[i];
-        changed |= h && (is_pending ? !is_placeholder(w.now[i], i) : memcmp(w.now[i], &h->values[i], 4) != 0);
+        lane.mine[i] = is_pending ? h->values[i] : *w.accumulators[i];
+        changed |= h && (is_pending ? !is_placeholder(w.accumulators[i], i)
+                                    : memcmp(w.accumulators[i], &h->values[i], 4) != 0);
     }
-    if (w.meta && current_rank() % 4 / 2 == w.selector) check_metadata("wgmma.mma_async.sp", *w.meta, true, true, line);
+    if (w.metadata && current_rank() % 4 / 2 == w.selector)
+        check_metadata("wgmma.mma_async.sp", *w.metadata, true, true, line);
     if (changed && !mine.fenced && detector.on && checks(racecheck)) fail(Code::registers_written, {}, line);
-    warp_together("wgmma.mma_async", &lane, multiply_rows, line);
+    run_for_warp("wgmma.mma_async", &lane, multiply_rows, line);
     if (!h) mine.pending_results.emplace_back(), h = &mine.pending_results.back();
-    h->targets.assign(w.to, w.to + n), h->values.assign(lane.mine, lane.mine + n);
+    h->targets.assign(w.results, w.results + n), h->values.assign(lane.mine, lane.mine + n);
     h->group = uint32_t(mine.groups.size()), h->line = line, h->awaited = false;
     mine.products++;
-    for (size_t i = 0; i < n; i++) *w.now[i] = placeholder(i);
+    for (size_t i = 0; i < n; i++) *w.accumulators[i] = placeholder(i);
 }
 void wgmma_commit() { my_requests().groups.push_back(my_requests().products); }
 // The product of a warpgroup is complete when all of its four warps have issued it.

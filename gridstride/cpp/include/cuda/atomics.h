@@ -5,12 +5,13 @@
 #include "vector_types.h"
 
 namespace gridstride {
-struct Store { template <class T> static auto of(T, T v) { return v; } };   // an exchange with an unused result
+// An exchange whose result is unused
+struct Store { template <class T> static auto apply(T, T v) { return v; } };
 
-template <class Op, class T> GRIDSTRIDE_UNSEEN auto atomically(T *p, T value, Scope scope, int line) {
+template <class Op, class T> GRIDSTRIDE_UNSEEN auto atomic_update(T *p, T value, Scope scope, int line) {
     atomic_begin(p, sizeof(T), std::is_same_v<Op, Store> ? Use::store : Use::modify, scope, Order::relaxed, line);
     const T old = peek(p);
-    poke<T>(p, Op::of(old, value));
+    poke<T>(p, Op::apply(old, value));
     atomic_end(p);
     return old;
 }
@@ -22,47 +23,47 @@ template <class T> GRIDSTRIDE_UNSEEN auto compare_and_swap(T *p, T expected, T v
     return old;
 }
 
-// the type in which sums may overflow
-template <class T, bool = std::is_integral_v<T>> struct wrapping { using type = T; };
-template <class T> struct wrapping<T, true> { using type = std::make_unsigned_t<T>; };
+// the type in which sums wrap around: for integers, the unsigned one
+template <class T, bool = std::is_integral_v<T>> struct WrappingType { using type = T; };
+template <class T> struct WrappingType<T, true> { using type = std::make_unsigned_t<T>; };
 
 struct Add {
-    template <class T> static auto of(T old, T v) {
-        using W = typename wrapping<T>::type;
+    template <class T> static auto apply(T old, T v) {
+        using W = typename WrappingType<T>::type;
         return T(W(old) + W(v));
     }
 };
 struct Subtract {
-    template <class T> static auto of(T old, T v) {
-        using W = typename wrapping<T>::type;
+    template <class T> static auto apply(T old, T v) {
+        using W = typename WrappingType<T>::type;
         return T(W(old) - W(v));
     }
 };
-struct Exchange { template <class T> static auto of(T, T v) { return v; } };
-struct Minimum { template <class T> static auto of(T old, T v) { return v < old ? v : old; } };
-struct Maximum { template <class T> static auto of(T old, T v) { return old < v ? v : old; } };
-struct And { template <class T> static auto of(T old, T v) { return old & v; } };
-struct Or { template <class T> static auto of(T old, T v) { return old | v; } };
-struct Xor { template <class T> static auto of(T old, T v) { return old ^ v; } };
-struct Increment { static unsigned of(unsigned old, unsigned last) { return old >= last ? 0 : old + 1; } };
+struct Exchange { template <class T> static auto apply(T, T v) { return v; } };
+struct Minimum { template <class T> static auto apply(T old, T v) { return v < old ? v : old; } };
+struct Maximum { template <class T> static auto apply(T old, T v) { return old < v ? v : old; } };
+struct And { template <class T> static auto apply(T old, T v) { return old & v; } };
+struct Or { template <class T> static auto apply(T old, T v) { return old | v; } };
+struct Xor { template <class T> static auto apply(T old, T v) { return old ^ v; } };
+struct Increment { static unsigned apply(unsigned old, unsigned last) { return old >= last ? 0 : old + 1; } };
 struct Decrement {
-    static unsigned of(unsigned old, unsigned last) { return old == 0 || old > last ? last : old - 1; }
+    static unsigned apply(unsigned old, unsigned last) { return old == 0 || old > last ? last : old - 1; }
 };
-struct AddEach {
-    static float2 of(float2 a, float2 b) { return {a.x + b.x, a.y + b.y}; }
-    static float4 of(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
+struct AddComponents {
+    static float2 apply(float2 a, float2 b) { return {a.x + b.x, a.y + b.y}; }
+    static float4 apply(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 };
 }
 
 #define GRIDSTRIDE_ATOMIC(name, Op, T) \
     GRIDSTRIDE_INLINE T name(T *p, T value, int line = __builtin_LINE()) { \
-        return gridstride::atomically<gridstride::Op, T>(p, value, gridstride::Scope::device, line); \
+        return gridstride::atomic_update<gridstride::Op, T>(p, value, gridstride::Scope::device, line); \
     } \
     GRIDSTRIDE_INLINE T name##_block(T *p, T value, int line = __builtin_LINE()) { \
-        return gridstride::atomically<gridstride::Op, T>(p, value, gridstride::Scope::block, line); \
+        return gridstride::atomic_update<gridstride::Op, T>(p, value, gridstride::Scope::block, line); \
     } \
     GRIDSTRIDE_INLINE T name##_system(T *p, T value, int line = __builtin_LINE()) { \
-        return gridstride::atomically<gridstride::Op, T>(p, value, gridstride::Scope::system, line); \
+        return gridstride::atomic_update<gridstride::Op, T>(p, value, gridstride::Scope::system, line); \
     }
 #define GRIDSTRIDE_ATOMIC_INTEGERS(name, Op) \
     GRIDSTRIDE_ATOMIC(name, Op, int) \
@@ -70,8 +71,8 @@ struct AddEach {
 GRIDSTRIDE_ATOMIC_INTEGERS(atomicAdd, Add)
 GRIDSTRIDE_ATOMIC(atomicAdd, Add, float)
 GRIDSTRIDE_ATOMIC(atomicAdd, Add, double)
-GRIDSTRIDE_ATOMIC(atomicAdd, AddEach, float2)
-GRIDSTRIDE_ATOMIC(atomicAdd, AddEach, float4)
+GRIDSTRIDE_ATOMIC(atomicAdd, AddComponents, float2)
+GRIDSTRIDE_ATOMIC(atomicAdd, AddComponents, float4)
 GRIDSTRIDE_ATOMIC(atomicSub, Subtract, int)
 GRIDSTRIDE_ATOMIC(atomicSub, Subtract, unsigned)
 GRIDSTRIDE_ATOMIC_INTEGERS(atomicExch, Exchange)

@@ -10,23 +10,23 @@
 
 namespace gridstride {
 inline const void *const after_children = reinterpret_cast<const void *>(3);
-template <class F> GRIDSTRIDE_UNSEEN auto work_of(F f) {
-    void *const own = ::operator new(sizeof(F));
-    if constexpr (std::is_trivially_copyable_v<F>) copy_unseen(own, &f, sizeof f);
-    else new (own) F(f);
-    return GraphWork{own, [](void *work) -> int { return (*static_cast<F *>(work))(); },
+template <class F> GRIDSTRIDE_UNSEEN auto make_work(F f) {
+    void *const copy = ::operator new(sizeof(F));
+    if constexpr (std::is_trivially_copyable_v<F>) copy_unseen(copy, &f, sizeof f);
+    else new (copy) F(f);
+    return GraphWork{copy, [](void *work) -> int { return (*static_cast<F *>(work))(); },
         [](void *work) { delete static_cast<F *>(work); }};
 }
-// Defers `f` if the stream is captured, or if a kernel calls this: then it runs after the grid. Returns false if `f` is
-// to be run now.
+// Defers `f`: on a captured stream, it becomes a node of the graph; in a kernel, it runs after the grid. Returns false
+// if neither holds; then the caller must run `f`.
 template <class F> GRIDSTRIDE_UNSEEN auto defer(const void *stream, NodeKind kind, F f) {
     if (on_device()) {
         const bool enabled = enable_checks(false);   // because the host's copy is not an access of the kernel
-        launch_after(work_of(f), stream == after_children);
+        launch_after_grid(make_work(f), stream == after_children);
         return enable_checks(enabled), true;
     }
-    Graph *const g = capturing() ? captured(stream) : nullptr;
-    if (g) add_captured(stream, kind, work_of(f));
+    Graph *const g = is_any_stream_captured() ? capture_graph(stream) : nullptr;
+    if (g) add_captured_node(stream, kind, make_work(f));
     return g != nullptr;
 }
 }

@@ -35,13 +35,13 @@ public:
     unsigned meta_group_rank() const { return meta_rank; }
     unsigned meta_group_size() const { return meta_size; }
     template <class T> GRIDSTRIDE_INLINE T shfl_up(T value, unsigned delta, int line = __builtin_LINE()) const {
-        return from(int(thread_rank()) - int(delta), value, line);
+        return shuffle_from(int(thread_rank()) - int(delta), value, line);
     }
     template <class T> GRIDSTRIDE_INLINE T shfl_down(T value, unsigned delta, int line = __builtin_LINE()) const {
-        return from(int(thread_rank() + delta), value, line);
+        return shuffle_from(int(thread_rank() + delta), value, line);
     }
     GRIDSTRIDE_INLINE unsigned ballot(int predicate, int line = __builtin_LINE()) const {
-        return ranks(__ballot_sync(mask, predicate, line));
+        return ranks_of(__ballot_sync(mask, predicate, line));
     }
     GRIDSTRIDE_INLINE int any(int predicate, int line = __builtin_LINE()) const {
         return __any_sync(mask, predicate, line);
@@ -50,20 +50,20 @@ public:
         return __all_sync(mask, predicate, line);
     }
     template <class T> GRIDSTRIDE_INLINE unsigned match_any(T value, int line = __builtin_LINE()) const {
-        return ranks(__match_any_sync(mask, value, line));
+        return ranks_of(__match_any_sync(mask, value, line));
     }
     template <class T> GRIDSTRIDE_INLINE unsigned match_all(T value, int &all, int line = __builtin_LINE()) const {
-        return ranks(__match_all_sync(mask, value, &all, line));
+        return ranks_of(__match_all_sync(mask, value, &all, line));
     }
 protected:
     warp_group(unsigned mask, unsigned meta_rank, unsigned meta_size)
         : thread_group(mask), meta_rank(meta_rank), meta_size(meta_size) {}
     int lane_of(int rank) const { return int(__fns(mask, 0, rank + 1)); }
-    template <class T> GRIDSTRIDE_INLINE T from(int rank, T value, int line) const {
+    template <class T> GRIDSTRIDE_INLINE T shuffle_from(int rank, T value, int line) const {
         return gridstride::shuffle(
             mask, value, rank >= 0 && rank < int(size()) ? lane_of(rank) : gridstride::lane(), line);
     }
-    unsigned ranks(unsigned lanes) const {
+    unsigned ranks_of(unsigned lanes) const {
         unsigned r = 0;
         for (int rank = 0, n = int(size()); rank < n; rank++) r |= (lanes >> lane_of(rank) & 1) << rank;
         return r;
@@ -74,7 +74,7 @@ protected:
 class coalesced_group : public warp_group {
 public:
     template <class T> GRIDSTRIDE_INLINE T shfl(T value, unsigned rank, int line = __builtin_LINE()) const {
-        return from(int(rank), value, line);
+        return shuffle_from(int(rank), value, line);
     }
     explicit coalesced_group(unsigned mask, unsigned meta_rank = 0, unsigned meta_size = 1)
         : warp_group(mask, meta_rank, meta_size) {}
@@ -94,10 +94,10 @@ public:
     static constexpr unsigned num_threads() { return n; }
     unsigned thread_rank() const { return unsigned(gridstride::lane()) % n; }
     template <class T> GRIDSTRIDE_INLINE T shfl(T value, int rank, int line = __builtin_LINE()) const {
-        return this->from(rank & int(n - 1), value, line);
+        return this->shuffle_from(rank & int(n - 1), value, line);
     }
     template <class T> GRIDSTRIDE_INLINE T shfl_xor(T value, unsigned ranks, int line = __builtin_LINE()) const {
-        return this->from(int(thread_rank() ^ ranks), value, line);
+        return this->shuffle_from(int(thread_rank() ^ ranks), value, line);
     }
     thread_block_tile(unsigned meta_rank, unsigned meta_size)
         : warp_group((n == 32 ? ~0u : (1u << n % 32) - 1) << (unsigned(gridstride::lane()) & ~(n - 1)), meta_rank,
@@ -139,14 +139,15 @@ inline coalesced_group tiled_partition(const coalesced_group &parent, unsigned n
 // The threads of a group with the same label, or the same predicate
 template <class T>
 GRIDSTRIDE_INLINE coalesced_group labeled_partition(const warp_group &group, T label, int line = __builtin_LINE()) {
-    const unsigned part = __match_any_sync(group.mask, label, line), first = part & (0 - part);
+    const unsigned members = __match_any_sync(group.mask, label, line), first = members & (0 - members);
     const unsigned leaders = __ballot_sync(group.mask, first == 1u << gridstride::lane(), line);
-    return coalesced_group(part, unsigned(__popc(leaders & (first - 1))), unsigned(__popc(leaders)));
+    return coalesced_group(members, unsigned(__popc(leaders & (first - 1))), unsigned(__popc(leaders)));
 }
 GRIDSTRIDE_INLINE coalesced_group binary_partition(
     const warp_group &group, bool predicate, int line = __builtin_LINE()) {
-    const unsigned yes = __ballot_sync(group.mask, predicate, line), part = group.mask & (predicate ? yes : ~yes);
-    return part == group.mask ? coalesced_group(part) : coalesced_group(part, predicate, 2);
+    const unsigned true_lanes = __ballot_sync(group.mask, predicate, line),
+                   members = group.mask & (predicate ? true_lanes : ~true_lanes);
+    return members == group.mask ? coalesced_group(members) : coalesced_group(members, predicate, 2);
 }
 GRIDSTRIDE_INLINE coalesced_group labeled_partition(const warp_group &group, bool label, int line = __builtin_LINE()) {
     return binary_partition(group, label, line);
@@ -192,7 +193,7 @@ public:
     GRIDSTRIDE_INLINE static void sync(int line = __builtin_LINE()) { barrier_arrive(line), barrier_wait(line); }
     // The same variable in another block's shared memory
     template <class T> GRIDSTRIDE_INLINE static T *map_shared_rank(T *p, unsigned rank, int line = __builtin_LINE()) {
-        return reinterpret_cast<T *>(gridstride::shared_at(
+        return reinterpret_cast<T *>(gridstride::shared_pointer(
             gridstride::map_shared(gridstride::shared_address(p), rank, line), 1, "map_shared_rank", line));
     }
 };
@@ -214,13 +215,13 @@ GRIDSTRIDE_INLINE auto invoke_one_broadcast(const G &group, F &&f, A &&...args)
     return group.shfl(result, 0);
 }
 
-// Thread r gets op(... op(value 0, value 1) ..., value r).
+// An inclusive scan: thread r gets op(... op(value 0, value 1) ..., value r).
 template <class G, class T, class F>
-GRIDSTRIDE_INLINE auto scanned(const G &group, T value, F op, int line) -> decltype(op(value, value)) {
+GRIDSTRIDE_INLINE auto scan_values(const G &group, T value, F op, int line) -> decltype(op(value, value)) {
     decltype(op(value, value)) r = value;
     for (unsigned d = 1; d < group.size(); d *= 2) {
-        const auto before = group.shfl_up(r, d, line);
-        if (group.thread_rank() >= d) r = op(before, r);
+        const auto left = group.shfl_up(r, d, line);
+        if (group.thread_rank() >= d) r = op(left, r);
     }
     return r;
 }

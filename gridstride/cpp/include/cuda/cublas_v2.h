@@ -1,5 +1,4 @@
-// cuBLAS for vectors and matrices of float and double, computed on the host, in the order of a loop. Matrices are
-// column-major.
+// cuBLAS for vectors and column-major matrices of float and double, computed by loops on the host.
 #pragma once
 #include <cmath>
 #include "cuda_bf16.h"
@@ -75,15 +74,15 @@ inline const char *cublasGetStatusString(cublasStatus_t s) {
 
 namespace gridstride {
 namespace blas {
-// As long as it exists, the host may access device memory, in which the arrays are.
-struct Touch {
-    const bool before = touch_device(true);
-    Touch() = default;
-    Touch(const Touch &) = delete;
-    ~Touch() { touch_device(before); }
+// While it exists, the host may access device memory, where the arrays are.
+struct DeviceAccessScope {
+    const bool was_allowed = allow_device_access(true);
+    DeviceAccessScope() = default;
+    DeviceAccessScope(const DeviceAccessScope &) = delete;
+    ~DeviceAccessScope() { allow_device_access(was_allowed); }
 };
-template <class F> cublasStatus_t each(int n, F f) {
-    Touch touch;
+template <class F> cublasStatus_t for_each_index(int n, F f) {
+    DeviceAccessScope access;
     for (int i = 0; i < n; i++) f(i);
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -104,47 +103,48 @@ template <class T> cublasStatus_t gemv(
     bool transposed, int m, int n, T alpha, const T *a, int lda, const T *x, int incx, T beta, T *y, int incy) {
     const Matrix<T> op{a, lda, transposed};
     const int rows = transposed ? n : m, columns = transposed ? m : n;
-    return each(rows, [&](int r) {
-        const T found = alpha * sum<T>(columns, [&](int c) { return double(op(r, c)) * double(x[c * incx]); });
-        y[r * incy] = beta == T(0) ? found : found + beta * y[r * incy];
+    return for_each_index(rows, [&](int r) {
+        const T product = alpha * sum<T>(columns, [&](int c) { return double(op(r, c)) * double(x[c * incx]); });
+        y[r * incy] = beta == T(0) ? product : product + beta * y[r * incy];
     });
 }
 template <class T> cublasStatus_t gemm(bool transpose_a, bool transpose_b, int m, int n, int k, T alpha, const T *a,
     int lda,
     const T *b, int ldb, T beta, T *c, int ldc) {
     const Matrix<T> left{a, lda, transpose_a}, right{b, ldb, transpose_b};
-    return each(n, [&](int column) {
+    return for_each_index(n, [&](int column) {
         for (int row = 0; row < m; row++) {
-            T &to = c[size_t(column) * size_t(ldc) + size_t(row)];
-            const T found =
+            T &out = c[size_t(column) * size_t(ldc) + size_t(row)];
+            const T product =
                 alpha * sum<T>(k, [&](int i) { return double(left(row, i)) * double(right(i, column)); });
-            to = beta == T(0) ? found : found + beta * to;
+            out = beta == T(0) ? product : product + beta * out;
         }
     });
 }
-template <class T> int farthest(int n, const T *x, int incx, bool least) {       // counted from 1
+// Returns the index, counted from 1, of the element with the largest or smallest absolute value.
+template <class T> int extreme_index(int n, const T *x, int incx, bool smallest) {
     int best = 0;
-    each(n, [&](int i) {
-        const T now = std::abs(x[i * incx]), then = std::abs(x[best * incx]);
-        if (least ? now < then : now > then) best = i;
+    for_each_index(n, [&](int i) {
+        const T value = std::abs(x[i * incx]), best_value = std::abs(x[best * incx]);
+        if (smallest ? value < best_value : value > best_value) best = i;
     });
     return n > 0 ? best + 1 : 0;
 }
-template <class T> cublasStatus_t give(T *to, T value) {
-    Touch touch;
+template <class T> cublasStatus_t store_result(T *to, T value) {
+    DeviceAccessScope access;
     *to = value;
     return CUBLAS_STATUS_SUCCESS;
 }
-template <class T> T taken(const T *from) {
-    Touch touch;
+template <class T> T load_scalar(const T *from) {
+    DeviceAccessScope access;
     return *from;
 }
 template <class T> cublasStatus_t copy(
-    int n, size_t item, const void *from, int step, void *to, int to_step, T kind, int line) {
-    const Enqueued operation("cudaMemcpy", nullptr, line, true);
+    int n, size_t item_bytes, const void *from, int stride, void *to, int to_stride, T kind, int line) {
+    const StreamOperation operation("cudaMemcpy", nullptr, line, true);
     for (int i = 0; i < n; i++)
-        cudaMemcpy(static_cast<char *>(to) + size_t(i) * size_t(to_step) * item,
-            static_cast<const char *>(from) + size_t(i) * size_t(step) * item, item, kind);
+        cudaMemcpy(static_cast<char *>(to) + size_t(i) * size_t(to_stride) * item_bytes,
+            static_cast<const char *>(from) + size_t(i) * size_t(stride) * item_bytes, item_bytes, kind);
     return CUBLAS_STATUS_SUCCESS;
 }
 }
@@ -153,59 +153,59 @@ template <class T> cublasStatus_t copy(
 #define GRIDSTRIDE_BLAS(S, T, I) \
     inline cublasStatus_t cublas##S##axpy( \
         cublasHandle_t, int n, const T *alpha, const T *x, int incx, T *y, int incy) { \
-        const T a = gridstride::blas::taken(alpha); \
-        return gridstride::blas::each(n, [&](int i) { y[i * incy] += a * x[i * incx]; }); \
+        const T a = gridstride::blas::load_scalar(alpha); \
+        return gridstride::blas::for_each_index(n, [&](int i) { y[i * incy] += a * x[i * incx]; }); \
     } \
     inline cublasStatus_t cublas##S##copy(cublasHandle_t, int n, const T *x, int incx, T *y, int incy) { \
-        return gridstride::blas::each(n, [&](int i) { y[i * incy] = x[i * incx]; }); \
+        return gridstride::blas::for_each_index(n, [&](int i) { y[i * incy] = x[i * incx]; }); \
     } \
     inline cublasStatus_t cublas##S##swap(cublasHandle_t, int n, T *x, int incx, T *y, int incy) { \
-        return gridstride::blas::each(n, [&](int i) { std::swap(x[i * incx], y[i * incy]); }); \
+        return gridstride::blas::for_each_index(n, [&](int i) { std::swap(x[i * incx], y[i * incy]); }); \
     } \
     inline cublasStatus_t cublas##S##scal(cublasHandle_t, int n, const T *alpha, T *x, int incx) { \
-        const T a = gridstride::blas::taken(alpha); \
-        return gridstride::blas::each(n, [&](int i) { x[i * incx] *= a; }); \
+        const T a = gridstride::blas::load_scalar(alpha); \
+        return gridstride::blas::for_each_index(n, [&](int i) { x[i * incx] *= a; }); \
     } \
     inline cublasStatus_t cublas##S##dot( \
         cublasHandle_t, int n, const T *x, int incx, const T *y, int incy, T *result) { \
-        gridstride::blas::Touch touch; \
-        return gridstride::blas::give(result, gridstride::blas::sum<T>(n, [&](int i) { \
+        gridstride::blas::DeviceAccessScope access; \
+        return gridstride::blas::store_result(result, gridstride::blas::sum<T>(n, [&](int i) { \
             return double(x[i * incx]) * double(y[i * incy]); \
         })); \
     } \
     inline cublasStatus_t cublas##S##nrm2(cublasHandle_t, int n, const T *x, int incx, T *result) { \
-        gridstride::blas::Touch touch; \
-        return gridstride::blas::give(result, T(std::sqrt(gridstride::blas::sum<double>(n, [&](int i) { \
+        gridstride::blas::DeviceAccessScope access; \
+        return gridstride::blas::store_result(result, T(std::sqrt(gridstride::blas::sum<double>(n, [&](int i) { \
             return double(x[i * incx]) * double(x[i * incx]); \
         })))); \
     } \
     inline cublasStatus_t cublas##S##asum(cublasHandle_t, int n, const T *x, int incx, T *result) { \
-        gridstride::blas::Touch touch; \
-        return gridstride::blas::give( \
+        gridstride::blas::DeviceAccessScope access; \
+        return gridstride::blas::store_result( \
             result, gridstride::blas::sum<T>(n, [&](int i) { return std::abs(x[i * incx]); })); \
     } \
     inline cublasStatus_t cublasI##I##amax(cublasHandle_t, int n, const T *x, int incx, int *result) { \
-        return gridstride::blas::give(result, gridstride::blas::farthest(n, x, incx, false)); \
+        return gridstride::blas::store_result(result, gridstride::blas::extreme_index(n, x, incx, false)); \
     } \
     inline cublasStatus_t cublasI##I##amin(cublasHandle_t, int n, const T *x, int incx, int *result) { \
-        return gridstride::blas::give(result, gridstride::blas::farthest(n, x, incx, true)); \
+        return gridstride::blas::store_result(result, gridstride::blas::extreme_index(n, x, incx, true)); \
     } \
     inline cublasStatus_t cublas##S##gemv(cublasHandle_t, cublasOperation_t op, int m, int n, const T *alpha, \
         const T *a, int lda, const T *x, int incx, const T *beta, T *y, int incy) { \
-        return gridstride::blas::gemv(op != CUBLAS_OP_N, m, n, gridstride::blas::taken(alpha), a, lda, x, incx, \
-            gridstride::blas::taken(beta), y, incy); \
+        return gridstride::blas::gemv(op != CUBLAS_OP_N, m, n, gridstride::blas::load_scalar(alpha), a, lda, x, incx, \
+            gridstride::blas::load_scalar(beta), y, incy); \
     } \
     inline cublasStatus_t cublas##S##gemm(cublasHandle_t, cublasOperation_t op_a, cublasOperation_t op_b, int m, \
         int n, int k, const T *alpha, const T *a, int lda, const T *b, int ldb, const T *beta, T *c, int ldc) { \
         return gridstride::blas::gemm(op_a != CUBLAS_OP_N, op_b != CUBLAS_OP_N, m, n, k, \
-            gridstride::blas::taken(alpha), a, lda, b, ldb, gridstride::blas::taken(beta), c, ldc); \
+            gridstride::blas::load_scalar(alpha), a, lda, b, ldb, gridstride::blas::load_scalar(beta), c, ldc); \
     } \
     inline cublasStatus_t cublas##S##gemmStridedBatched(cublasHandle_t h, cublasOperation_t op_a, \
-        cublasOperation_t op_b, int m, int n, int k, const T *alpha, const T *a, int lda, long long next_a, \
-        const T *b, int ldb, long long next_b, const T *beta, T *c, int ldc, long long next_c, int count) { \
+        cublasOperation_t op_b, int m, int n, int k, const T *alpha, const T *a, int lda, long long stride_a, \
+        const T *b, int ldb, long long stride_b, const T *beta, T *c, int ldc, long long stride_c, int count) { \
         for (int i = 0; i < count; i++) \
-            cublas##S##gemm(h, op_a, op_b, m, n, k, alpha, a + i * next_a, lda, b + i * next_b, ldb, beta, \
-                c + i * next_c, ldc); \
+            cublas##S##gemm(h, op_a, op_b, m, n, k, alpha, a + i * stride_a, lda, b + i * stride_b, ldb, beta, \
+                c + i * stride_c, ldc); \
         return CUBLAS_STATUS_SUCCESS; \
     }
 GRIDSTRIDE_BLAS(S, float, s)
@@ -214,23 +214,23 @@ GRIDSTRIDE_BLAS(D, double, d)
 
 namespace gridstride {
 namespace blas {
-template <class T> double wide(T x) {
+template <class T> double to_double(T x) {
     if constexpr (std::is_same_v<T, double>) return x;
     else return double(float(x));
 }
 template <class T> cublasStatus_t dot(int n, const void *x, int incx, const void *y, int incy, void *result) {
-    Touch touch;
+    DeviceAccessScope access;
     double res = 0;
     for (int i = 0; i < n; i++)
-        res += wide(static_cast<const T *>(x)[i * incx]) * wide(static_cast<const T *>(y)[i * incy]);
-    if constexpr (std::is_same_v<T, double>) return give(static_cast<T *>(result), res);
-    else return give(static_cast<T *>(result), T(float(res)));
+        res += to_double(static_cast<const T *>(x)[i * incx]) * to_double(static_cast<const T *>(y)[i * incy]);
+    if constexpr (std::is_same_v<T, double>) return store_result(static_cast<T *>(result), res);
+    else return store_result(static_cast<T *>(result), T(float(res)));
 }
 }
 }
 inline cublasStatus_t cublasDotEx(cublasHandle_t, int n, const void *x, cudaDataType kind, int incx, const void *y,
-    cudaDataType kind_y, int incy, void *result, cudaDataType kind_of_result, cudaDataType) {
-    if (kind != kind_y || kind != kind_of_result) return CUBLAS_STATUS_NOT_SUPPORTED;
+    cudaDataType kind_y, int incy, void *result, cudaDataType result_kind, cudaDataType) {
+    if (kind != kind_y || kind != result_kind) return CUBLAS_STATUS_NOT_SUPPORTED;
     switch (kind) {
         case CUDA_R_32F: return gridstride::blas::dot<float>(n, x, incx, y, incy, result);
         case CUDA_R_64F: return gridstride::blas::dot<double>(n, x, incx, y, incy, result);

@@ -41,28 +41,28 @@ enum CUtensorMapL2promotion {
 };
 enum CUtensorMapFloatOOBfill { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA };
 
-// `steps` has the bytes from one element to the next along the second axis, the third, ...; the first axis is
-// contiguous.
-inline CUresult cuTensorMapEncodeTiled(CUtensorMap *to, CUtensorMapDataType type, cuuint32_t rank, void *base,
-    const cuuint64_t *sizes, const cuuint64_t *steps, const cuuint32_t *box, const cuuint32_t *every,
+// `strides` has the strides of all axes but the first, in bytes; the first axis is contiguous.
+inline CUresult cuTensorMapEncodeTiled(CUtensorMap *out, CUtensorMapDataType type, cuuint32_t rank, void *base,
+    const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box, const cuuint32_t *element_strides,
     CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
     CUtensorMapFloatOOBfill fill) {
     constexpr int bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
-    if (!to || rank < 1 || rank > 5 || unsigned(type) > 12 || reinterpret_cast<uintptr_t>(base) % 16 || interleave ||
+    if (!out || rank < 1 || rank > 5 || unsigned(type) > 12 || reinterpret_cast<uintptr_t>(base) % 16 || interleave ||
         fill)
         return CUDA_ERROR_INVALID_VALUE;
     ::gridstride::TensorMap map = {{'g', 's', ' ', 't', 'm', 'a', 'p'}, static_cast<char *>(base), int(rank),
         bytes[type], swizzle ? 16 << swizzle : 0, 0, {1, 1, 1, 1, 1}, {1, 1, 1, 1, 1}, {bytes[type]}};
     for (unsigned i = 0; i < rank; i++) {
-        if (!sizes[i] || sizes[i] > 1ull << 32 || !box[i] || box[i] > 256 || (every && every[i] != 1) ||
-            (i && (steps[i - 1] % 16 || steps[i - 1] >= 1ull << 40)))
+        if (!sizes[i] || sizes[i] > 1ull << 32 || !box[i] || box[i] > 256 ||
+            (element_strides && element_strides[i] != 1) ||
+            (i && (strides[i - 1] % 16 || strides[i - 1] >= 1ull << 40)))
             return CUDA_ERROR_INVALID_VALUE;
         map.sizes[i] = int32_t(sizes[i]), map.box[i] = int32_t(box[i]);
-        if (i) map.steps[i] = int64_t(steps[i - 1]);
+        if (i) map.strides[i] = int64_t(strides[i - 1]);
     }
     const int row = map.box[0] * map.itemsize;
     if (row % 16 || (swizzle && row > map.swizzle)) return CUDA_ERROR_INVALID_VALUE;
-    memcpy(to, &map, sizeof map);
+    memcpy(out, &map, sizeof map);
     return CUDA_SUCCESS;
 }
 // Returns the address of a driver function by its name.
@@ -70,9 +70,9 @@ enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEn
 constexpr unsigned long long cudaEnableDefault = 0;
 inline cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned, unsigned long long,
     cudaDriverEntryPointQueryResult *result = nullptr) {
-    const bool known = !strcmp(symbol, "cuTensorMapEncodeTiled");
-    *function = known ? reinterpret_cast<void *>(&cuTensorMapEncodeTiled) : nullptr;
-    if (result) *result = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    const bool is_known = !strcmp(symbol, "cuTensorMapEncodeTiled");
+    *function = is_known ? reinterpret_cast<void *>(&cuTensorMapEncodeTiled) : nullptr;
+    if (result) *result = is_known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
     return cudaSuccess;
 }
 inline CUresult cuGetErrorName(CUresult error, const char **text) {

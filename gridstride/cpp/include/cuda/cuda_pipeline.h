@@ -1,8 +1,8 @@
-// The copies from global to shared memory of cp.async, by functions.
+// Functions for the asynchronous copies of cp.async, from global to shared memory.
 #pragma once
 #include "emulator.h"
 
-// `bytes` (4, 8 or 16), of which the last `zeros` are not read but set to 0
+// Copies `bytes` (4, 8 or 16) bytes, of which the last `zeros` are not read, but set to 0.
 GRIDSTRIDE_INLINE void __pipeline_memcpy_async(
     void *to, const void *from, size_t bytes, size_t zeros = 0, int line = __builtin_LINE()) {
     if (bytes != 4 && bytes != 8 && bytes != 16) gridstride::trap(gridstride::Code::copy_bytes);

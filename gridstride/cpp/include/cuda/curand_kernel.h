@@ -30,11 +30,12 @@ GRIDSTRIDE_INLINE void step(unsigned (&v)[5]) {
     v[0] = v[1], v[1] = v[2], v[2] = v[3], v[3] = v[4];
     v[4] = v[4] ^ v[4] << 4 ^ t ^ t << 1;
 }
-// What 2^k steps make of each of the 160 bits; a subsequence is 2^67 steps long
+// A step is a linear map of the 160 bits of the state, so 2^k steps are a matrix: powers[k][i] is the state after 2^k
+// steps from a state in which only bit i is set. A subsequence is 2^67 steps long.
 struct Jumps {
     static constexpr int subsequence = 67;
-    Bits160 of[subsequence + 64][160];
-    GRIDSTRIDE_UNSEEN static Bits160 times(const Bits160 &x, const Bits160 *rows) {
+    Bits160 powers[subsequence + 64][160];
+    GRIDSTRIDE_UNSEEN static Bits160 apply(const Bits160 &x, const Bits160 *rows) {
         Bits160 res{};
         for (int i = 0; i < 160; i++)
             if (x.v[i / 32] >> i % 32 & 1)
@@ -43,25 +44,25 @@ struct Jumps {
     }
     GRIDSTRIDE_UNSEEN Jumps() {
         for (int i = 0; i < 160; i++) {
-            of[0][i] = {};
-            of[0][i].v[i / 32] = 1u << i % 32;
-            step(of[0][i].v);
+            powers[0][i] = {};
+            powers[0][i].v[i / 32] = 1u << i % 32;
+            step(powers[0][i].v);
         }
         for (int k = 1; k < subsequence + 64; k++)
-            for (int i = 0; i < 160; i++) of[k][i] = times(of[k - 1][i], of[k - 1]);
+            for (int i = 0; i < 160; i++) powers[k][i] = apply(powers[k - 1][i], powers[k - 1]);
     }
 };
-// `n` times 2^`first` steps
-GRIDSTRIDE_UNSEEN inline Bits160 jumped(Bits160 x, unsigned long long n, int first) {
-    const bool enabled = enable_checks(false);                       // the table is the host's
+// `n` times 2^`first_power` steps
+GRIDSTRIDE_UNSEEN inline Bits160 advance(Bits160 x, unsigned long long n, int first_power) {
+    const bool enabled = enable_checks(false);                       // the table is host memory
     static const Jumps *const jumps = new Jumps;
-    for (int k = first; n; n >>= 1, k++)
-        if (n & 1) x = Jumps::times(x, jumps->of[k]);
+    for (int k = first_power; n; n >>= 1, k++)
+        if (n & 1) x = Jumps::apply(x, jumps->powers[k]);
     enable_checks(enabled);
     return x;
 }
-inline void jump(curandStateXORWOW *s, unsigned long long n, int first) {
-    const Bits160 x = jumped({{s->v[0], s->v[1], s->v[2], s->v[3], s->v[4]}}, n, first);
+inline void jump(curandStateXORWOW *s, unsigned long long n, int first_power) {
+    const Bits160 x = advance({{s->v[0], s->v[1], s->v[2], s->v[3], s->v[4]}}, n, first_power);
     for (int w = 0; w < 5; w++) s->v[w] = x.v[w];
 }
 
@@ -72,8 +73,8 @@ inline uint4 philox(uint4 c, uint2 key) {
     }
     return c;
 }
-// Adds to the lower or the upper half of the counter; the lower one carries
-inline void count(curandStatePhilox4_32_10 *s, unsigned long long lower, unsigned long long upper) {
+// Adds to the lower and the upper half of the counter; an overflow of the lower half carries into the upper half
+inline void advance_counter(curandStatePhilox4_32_10 *s, unsigned long long lower, unsigned long long upper) {
     unsigned long long low = s->ctr.x | (unsigned long long)s->ctr.y << 32;
     unsigned long long high = s->ctr.z | (unsigned long long)s->ctr.w << 32;
     low += lower, high += upper + (low < lower);
@@ -81,17 +82,19 @@ inline void count(curandStatePhilox4_32_10 *s, unsigned long long lower, unsigne
     s->output = philox(s->ctr, s->key);
 }
 
-constexpr float part = 2.3283064e-10f;                                     // 2^-32
-constexpr double small_part = 1.1102230246251565e-16;                      // 2^-53
-inline float uniform(unsigned x) { return float(x) * part + part / 2; }
-inline unsigned long long wide(unsigned x, unsigned y) { return x ^ (unsigned long long)y << 21; }
-inline double uniform(unsigned x, unsigned y) { return double(wide(x, y)) * small_part + small_part / 2; }
+constexpr float two_to_minus_32 = 2.3283064e-10f;
+constexpr double two_to_minus_53 = 1.1102230246251565e-16;
+inline float uniform(unsigned x) { return float(x) * two_to_minus_32 + two_to_minus_32 / 2; }
+inline unsigned long long combine(unsigned x, unsigned y) { return x ^ (unsigned long long)y << 21; }
+inline double uniform(unsigned x, unsigned y) { return double(combine(x, y)) * two_to_minus_53 + two_to_minus_53 / 2; }
 inline float2 normal(unsigned x, unsigned y) {
-    const float r = sqrtf(-2 * logf(uniform(x))), a = float(y) * (part * 6.2831855f) + part * 6.2831855f / 2;
+    const float r = sqrtf(-2 * logf(uniform(x))),
+                a = float(y) * (two_to_minus_32 * 6.2831855f) + two_to_minus_32 * 6.2831855f / 2;
     return {sinf(a) * r, cosf(a) * r};
 }
 inline double2 normal(const uint4 &x) {
-    const double r = sqrt(-2 * log(uniform(x.x, x.y))), a = double(wide(x.z, x.w)) * (2 * small_part) + small_part;
+    const double r = sqrt(-2 * log(uniform(x.x, x.y))),
+                 a = double(combine(x.z, x.w)) * (2 * two_to_minus_53) + two_to_minus_53;
     return {sinpi(a) * r, cospi(a) * r};
 }
 }
@@ -119,12 +122,12 @@ inline unsigned curand(curandStateXORWOW *s) {
 }
 
 inline void skipahead(unsigned long long n, curandStatePhilox4_32_10 *s) {
-    const unsigned long long at = s->STATE + n % 4;
-    s->STATE = at % 4;
-    gridstride::random::count(s, n / 4 + at / 4, 0);
+    const unsigned long long position = s->STATE + n % 4;
+    s->STATE = position % 4;
+    gridstride::random::advance_counter(s, n / 4 + position / 4, 0);
 }
 inline void skipahead_sequence(unsigned long long n, curandStatePhilox4_32_10 *s) {
-    gridstride::random::count(s, 0, n);
+    gridstride::random::advance_counter(s, 0, n);
 }
 inline void curand_init(
     unsigned long long seed, unsigned long long subsequence, unsigned long long offset, curandStatePhilox4_32_10 *s) {
@@ -133,9 +136,9 @@ inline void curand_init(
     skipahead(offset, s);
 }
 inline unsigned curand(curandStatePhilox4_32_10 *s) {
-    const unsigned at = s->STATE++,
-                   res = at == 0 ? s->output.x : at == 1 ? s->output.y : at == 2 ? s->output.z : s->output.w;
-    if (s->STATE == 4) s->STATE = 0, gridstride::random::count(s, 1, 0);
+    const unsigned i = s->STATE++;
+    const unsigned res = i == 0 ? s->output.x : i == 1 ? s->output.y : i == 2 ? s->output.z : s->output.w;
+    if (s->STATE == 4) s->STATE = 0, gridstride::random::advance_counter(s, 1, 0);
     return res;
 }
 // the next four values, from any position among the counter's four
@@ -146,7 +149,7 @@ inline uint4 curand4(curandStatePhilox4_32_10 *s) {
 
 namespace gridstride {
 namespace random {
-template <class S> uint4 four(S *s) {
+template <class S> uint4 next_four(S *s) {
     const unsigned x = curand(s), y = curand(s), z = curand(s);
     return {x, y, z, curand(s)};
 }
@@ -165,9 +168,9 @@ template <class S> float2 curand_normal2(S *s) {
     return gridstride::random::normal(x, curand(s));
 }
 template <class S> double2 curand_normal2_double(S *s) {
-    return gridstride::random::normal(gridstride::random::four(s));
+    return gridstride::random::normal(gridstride::random::next_four(s));
 }
-// The second of two is kept for the next call.
+// Normal values are computed in pairs; the state keeps the second one for the next call.
 template <class S> float curand_normal(S *s) {
     if (s->boxmuller_flag) return s->boxmuller_flag = 0, s->boxmuller_extra;
     const float2 v = curand_normal2(s);

@@ -43,11 +43,11 @@
 #define GRIDSTRIDE_TEXT(...) #__VA_ARGS__
 #define GRIDSTRIDE_NAME(...) GRIDSTRIDE_TEXT(__VA_ARGS__)
 
-// What rewriters/launches.py makes of `kernel<<<1, 32>>>(x)`:
-// GRIDSTRIDE_LAUNCH(GRIDSTRIDE_CONFIG(1, 32), GRIDSTRIDE_LAUNCHED(kernel), x)
+// rewriters/launches.py rewrites `kernel<<<1, 32>>>(x)` to
+// GRIDSTRIDE_LAUNCH(GRIDSTRIDE_CONFIG(1, 32), GRIDSTRIDE_KERNEL_CALL(kernel), x)
 #define GRIDSTRIDE_LAUNCH ::gridstride::launch
 #define GRIDSTRIDE_CONFIG ::gridstride::Config
-#define GRIDSTRIDE_LAUNCHED(...) \
+#define GRIDSTRIDE_KERNEL_CALL(...) \
     GRIDSTRIDE_NAME(__VA_ARGS__), __LINE__, [=](auto... gs_a) GRIDSTRIDE_UNSEEN { __VA_ARGS__(gs_a...); }
 
 // The first statement of a kernel: reports a call by host code, which may only launch it. Outside a launch, the grid is
@@ -60,7 +60,8 @@
 
 namespace gridstride {
 
-// Half an address is of no use, and an array of bytes may be a workspace of anything.
+// A type that is smaller than an address cannot contain one, except bytes: an array of bytes may be a workspace for any
+// type.
 template <class T> constexpr bool element_without_address() {
     return std::is_floating_point_v<T> || std::is_same_v<T, bool> || (sizeof(T) > 1 && sizeof(T) < sizeof(void *));
 }
@@ -70,8 +71,8 @@ template <class T> bool without_address(const T &x) {
         return uint64_t(x) < uint64_t(1) << 32;
     else return std::is_floating_point_v<T> || sizeof(T) < sizeof(void *);
 }
-template <class T> Arg arg(const T &x) {
-    // a tensor map names its array
+template <class T> Arg make_arg(const T &x) {
+    // a tensor map contains the address of its array
     if constexpr (std::is_class_v<T> && sizeof(T) == sizeof(TensorMap) && std::is_trivially_copyable_v<T>) {
         TensorMap map;
         __builtin_memcpy(&map, &x, sizeof map);
@@ -79,18 +80,18 @@ template <class T> Arg arg(const T &x) {
     }
     return {nullptr, 0, without_address(x)};
 }
-template <class T> Arg arg(T *const &p) {
+template <class T> Arg make_arg(T *const &p) {
     return {const_cast<const void *>(static_cast<const volatile void *>(p)), sizeof(T),
         element_without_address<std::remove_cv_t<T>>()};
 }
-template <class R, class... A> Arg arg(R (*const &)(A...)) { return {nullptr, 0, true}; }
-inline Arg arg(void *const &p) { return {p, 1}; }
-inline Arg arg(const void *const &p) { return {p, 1}; }
+template <class R, class... A> Arg make_arg(R (*const &)(A...)) { return {nullptr, 0, true}; }
+inline Arg make_arg(void *const &p) { return {p, 1}; }
+inline Arg make_arg(const void *const &p) { return {p, 1}; }
 
 template <class T> GRIDSTRIDE_UNSEEN void pass_to_device([[maybe_unused]] T &x) {
     if constexpr (sizeof(T) >= sizeof(void *) && (std::is_pointer_v<T> || std::is_class_v<T>) &&
                   std::is_trivially_copyable_v<T>)
-        to_device(const_cast<void *>(static_cast<const volatile void *>(&x)), sizeof x, std::is_pointer_v<T>);
+        hide_host_addresses(const_cast<void *>(static_cast<const volatile void *>(&x)), sizeof x, std::is_pointer_v<T>);
 }
 
 // Shared variables at file scope are thread-local references. The use of this variable initializes all thread-local
@@ -103,14 +104,14 @@ template <class F> struct CallOf {
     GRIDSTRIDE_UNSEEN static void thread(void *f) { (*static_cast<F *>(f))(); }
     static void copy(void *to, const void *f) { new (to) F(*static_cast<const F *>(f)); }
     static void drop(void *f) { static_cast<F *>(f)->~F(); }
-    static constexpr bool plain = std::is_trivially_copyable_v<F>;
+    static constexpr bool is_trivial = std::is_trivially_copyable_v<F>;
     static constexpr CallType type = {
-        sizeof(F), alignof(F), thread, plain ? nullptr : copy, plain ? nullptr : drop, begin_worker};
+        sizeof(F), alignof(F), thread, is_trivial ? nullptr : copy, is_trivial ? nullptr : drop, begin_worker};
 };
 template <class F, class... A>
 GRIDSTRIDE_UNSEEN void launch(const Config &config, const char *kernel, int line, F kernel_call, A... args) {
     (pass_to_device(args), ...);
-    const Arg list[sizeof...(A) + 1] = {arg(args)..., {nullptr, 0}};
+    const Arg list[sizeof...(A) + 1] = {make_arg(args)..., {nullptr, 0}};
     // not instrumented, because copying the arguments for a thread is not an access of the kernel
     auto call = [=]() GRIDSTRIDE_UNSEEN { kernel_call(const_cast<A &>(args)...); };
     launch(config, {&CallOf<decltype(call)>::type, &call, kernel, line, list, int(sizeof...(A))});
@@ -141,7 +142,7 @@ template <class T, int> struct Site { static inline const int number = shared_si
 
 template <class T, int counter, size_t alignment = 0> inline T &shared(const char *name) {
     Shape s = shape<T>();
-    s.alignment = alignment > alignof(T) ? alignment : alignof(T), s.said = alignment != 0;
+    s.alignment = alignment > alignof(T) ? alignment : alignof(T), s.has_alignment = alignment != 0;
     return *static_cast<std::remove_cv_t<T> *>(shared_alloc(Site<T, counter>::number, name, s));
 }
 template <class T, int> T &file_shared(const char *name) {
@@ -175,7 +176,7 @@ template <class T> T &symbol(T &init, const char *name, char kind, void **slot) 
         GRIDSTRIDE_NAME(__USER_LABEL_PREFIX__) #slot)
 #define GRIDSTRIDE_SHARED_SYMBOL(slot, x, init, name, kind) GRIDSTRIDE_SYMBOL_IN(, slot, x, init, name, kind)
 
-// `exit` and `abort` must not end the notebook, and printed text must reach it.
+// `exit` and `abort` must not end the notebook, and printed text must appear in it.
 inline int gridstride_puts(const char *text) { return ::gridstride::print("%s\n", text); }
 inline int gridstride_putchar(int c) { return ::gridstride::print("%c", c), c; }
 [[noreturn]] __attribute__((always_inline)) inline void gridstride_exit(int code) { ::gridstride::leave(code); }
@@ -199,30 +200,30 @@ using ::gridstride_puts;
 // A GPU has no exceptions, so a `throw` in a kernel is a finding. Linkers other than Apple's replace the function by
 // the name with __wrap_ (toolchain/compilers.py): in a static C++ library, its own function would take precedence.
 #ifdef __APPLE__
-#define GRIDSTRIDE_ALLOCATE_THROWN __cxa_allocate_exception
+#define GRIDSTRIDE_ALLOCATE_EXCEPTION __cxa_allocate_exception
 #else
-#define GRIDSTRIDE_ALLOCATE_THROWN __wrap___cxa_allocate_exception
+#define GRIDSTRIDE_ALLOCATE_EXCEPTION __wrap___cxa_allocate_exception
 #endif
 #ifdef GRIDSTRIDE_CHECKED
-#define GRIDSTRIDE_CALLED extern "C" __attribute__((used, weak, noinline, visibility("hidden"))) GRIDSTRIDE_UNSEEN
-GRIDSTRIDE_CALLED void *GRIDSTRIDE_ALLOCATE_THROWN(size_t bytes) noexcept {
+#define GRIDSTRIDE_HOOK extern "C" __attribute__((used, weak, noinline, visibility("hidden"))) GRIDSTRIDE_UNSEEN
+GRIDSTRIDE_HOOK void *GRIDSTRIDE_ALLOCATE_EXCEPTION(size_t bytes) noexcept {
     return gridstride::exception_alloc(bytes, __builtin_return_address(0));
 }
-GRIDSTRIDE_CALLED __attribute__((noreturn)) void __stack_chk_fail() {
-    gridstride::local_overrun(__builtin_return_address(0));
+GRIDSTRIDE_HOOK __attribute__((noreturn)) void __stack_chk_fail() {
+    gridstride::report_local_overrun(__builtin_return_address(0));
 }
 #endif
 
 // memcpy, memmove and memset report their accesses to the detectors, with the address of the call. With gcc, a flag
 // disables their builtins (toolchain/compilers.py); clang 16 and later call __tsan_memcpy instead.
 #if defined(GRIDSTRIDE_CHECKED) && (!defined(__clang__) || (!defined(__apple_build_version__) && __clang_major__ < 16))
-GRIDSTRIDE_CALLED void *memcpy(void *to, const void *from, size_t n) noexcept {
+GRIDSTRIDE_HOOK void *memcpy(void *to, const void *from, size_t n) noexcept {
     return gridstride::copy_memory(to, from, n, __builtin_return_address(0));
 }
-GRIDSTRIDE_CALLED void *memmove(void *to, const void *from, size_t n) noexcept {
+GRIDSTRIDE_HOOK void *memmove(void *to, const void *from, size_t n) noexcept {
     return gridstride::copy_memory(to, from, n, __builtin_return_address(0));
 }
-GRIDSTRIDE_CALLED void *memset(void *to, int value, size_t n) noexcept {
+GRIDSTRIDE_HOOK void *memset(void *to, int value, size_t n) noexcept {
     return gridstride::fill_memory(to, value, n, __builtin_return_address(0));
 }
 // gcc does not instrument a builtin with a constant length, so builtins in the user's source are renamed

@@ -82,25 +82,25 @@ enum class Code {
 
 struct Field {
     enum Type { number, text, list, phrase };
-    static constexpr int most = 8;
+    static constexpr int max_values = 8;
     char name[16];
     int type, count;                   // number of integers; for a phrase, of its fields, which follow
-    long long number_at[most];
+    long long values[max_values];
     char string[384];                  // the text, or the code of the phrase
 
     Field() = default;
     template <class I> Field(const char *name, I x) : Field(name, number, 1) {
-        number_at[0] = static_cast<long long>(x);
+        values[0] = static_cast<long long>(x);
     }
     Field(const char *name, const char *x) : Field(name, text, 0) { copy(string, x); }
-    Field(const char *name, const long long *x, int n) : Field(name, list, n < most ? n : most) {
-        for (int i = 0; i < count; i++) number_at[i] = x[i];
+    Field(const char *name, const long long *x, int n) : Field(name, list, n < max_values ? n : max_values) {
+        for (int i = 0; i < count; i++) values[i] = x[i];
     }
     Field(const char *name, uint3 x) : Field(name, list, 3) {
-        number_at[0] = x.x, number_at[1] = x.y, number_at[2] = x.z;
+        values[0] = x.x, values[1] = x.y, values[2] = x.z;
     }
     Field(const char *name, dim3 x) : Field(name, uint3(x)) {}
-    Field(const char *name, Code, int of = 0);
+    Field(const char *name, Code, int num_fields = 0);
 
     template <int n> static void copy(char (&to)[n], const char *from) {
         int i = 0;
@@ -109,8 +109,8 @@ struct Field {
     }
 
 private:
-    Field(const char *called, Type type, int count) : name(), type(type), count(count), number_at(), string() {
-        copy(name, called);
+    Field(const char *field_name, Type type, int count) : name(), type(type), count(count), values(), string() {
+        copy(name, field_name);
     }
 };
 using Fields = std::initializer_list<Field>;
@@ -124,20 +124,20 @@ struct Frame {
 struct Location {
     int line, block[3], thread[3];
     char file[256];
-    int depth;                         // the number of `calls`; the innermost comes first
+    int num_calls;                     // the innermost of the `calls` comes first
     Frame calls[8];
 
     void add_call(const char *function, const char *file, int line);
 };
 
-// Python reads it by a mirror in gridstride/cpp/finding.py; gridstride_abi() returns the sizes to compare.
+// gridstride/cpp/finding.py defines the same structure for Python; gridstride_abi() returns the sizes to compare.
 struct Finding {
-    int kind, has_who, has_other;
+    int kind, has_thread, has_other;
     int column;                        // the column, if Python must read the array's name there
     int called;                        // the line of the kernel that led to the call; 0 if none
-    int count;                         // of fields
+    int num_fields;
     char code[32], kernel[128];
-    Location at, other;
+    Location location, other;
     Field fields[24];
 
     void add(Fields);

@@ -4,39 +4,40 @@
 #include "textures.h"
 
 namespace gridstride {
-// A kernel with the types of its parameters, by which the rewriter replaces the value of `func = (void *)k`.
+// A kernel with the types of its parameters; the rewriter replaces the value in `func = (void *)k` by it.
 class Kernel {
-    const void *at = nullptr;
+    const void *address = nullptr;
     const char *name = "";
-    GraphWork (*make)(const Kernel &, const Config &, void **args) = nullptr;
+    GraphWork (*work_maker)(const Kernel &, const Config &, void **args) = nullptr;
 
-    template <class... P> static GraphWork bound(const Config &c, const char *name, void (*kernel)(P...),
+    template <class... P> static GraphWork bind_arguments(const Config &c, const char *name, void (*kernel)(P...),
         std::remove_reference_t<P>... args) {
-        return work_of([=] { return launch(c, name, 0, kernel, args...), int(cudaPeekAtLastError()); });
+        return make_work([=] { return launch(c, name, 0, kernel, args...), int(cudaPeekAtLastError()); });
     }
-    template <class... P, size_t... i> static GraphWork packed(const Config &c, const char *name, void (*kernel)(P...),
+    template <class... P, size_t... i>
+    static GraphWork unpack_arguments(const Config &c, const char *name, void (*kernel)(P...),
         [[maybe_unused]] void **args, std::index_sequence<i...>) {
-        return bound<P...>(c, name, kernel, *static_cast<std::remove_reference_t<P> *>(args[i])...);
+        return bind_arguments<P...>(c, name, kernel, *static_cast<std::remove_reference_t<P> *>(args[i])...);
     }
 
 public:
     Kernel(std::nullptr_t = nullptr) {}
     template <class... P> Kernel(const char *name, void (*kernel)(P...))
-        : at(reinterpret_cast<const void *>(kernel)), name(name),
-          make([](const Kernel &k, const Config &c, void **args) {
-              const auto typed = reinterpret_cast<void (*)(P...)>(const_cast<void *>(k.at));
-              return packed(c, k.name, typed, args, std::index_sequence_for<P...>());
+        : address(reinterpret_cast<const void *>(kernel)), name(name),
+          work_maker([](const Kernel &k, const Config &c, void **args) {
+              const auto typed_kernel = reinterpret_cast<void (*)(P...)>(const_cast<void *>(k.address));
+              return unpack_arguments(c, k.name, typed_kernel, args, std::index_sequence_for<P...>());
           }) {}
-    explicit operator bool() const { return at; }
-    GraphWork work(const Config &c, void **args) const { return make(*this, c, args); }
+    explicit operator bool() const { return address; }
+    GraphWork work(const Config &c, void **args) const { return work_maker(*this, c, args); }
 };
 
 struct Condition { unsigned value, initial; };
 
-inline cudaError_t add_node(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before, size_t n,
+inline cudaError_t add_node(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *dependencies, size_t n,
     NodeKind kind, const GraphWork &work) {
     *node = add_node(graph, kind, work);
-    for (size_t i = 0; i < n; i++) set_edge(before[i], *node, true);
+    for (size_t i = 0; i < n; i++) set_edge(dependencies[i], *node, true);
     return cudaSuccess;
 }
 inline int run_copy(Graph *graph) {
@@ -106,11 +107,11 @@ inline GraphWork work_for(const cudaKernelNodeParams *p) {
     return p->func.work(Config(p->gridDim, p->blockDim, p->sharedMemBytes), p->kernelParams);
 }
 inline GraphWork work_for(const cudaMemcpy3DParms *p) {
-    return work_of([copy = *p] { return int(cudaMemcpy3D(&copy, 0)); });
+    return make_work([copy = *p] { return int(cudaMemcpy3D(&copy, 0)); });
 }
 inline GraphWork work_for(const cudaMemsetParams *p) {
-    return work_of([m = *p] {
-        const Enqueued operation("cudaMemset2D", nullptr, 0);
+    return make_work([m = *p] {
+        const StreamOperation operation("cudaMemset2D", nullptr, 0);
         std::vector<char> row(m.width * m.elementSize);
         for (size_t i = 0; i < row.size(); i++) row[i] = char(m.value >> i % m.elementSize * 8);
         for (size_t j = 0; j < m.height; j++) {
@@ -120,14 +121,14 @@ inline GraphWork work_for(const cudaMemsetParams *p) {
         return 0;
     });
 }
-inline GraphWork work_for(const cudaHostNodeParams *p) { return work_of([h = *p] { return h.fn(h.userData), 0; }); }
-inline GraphWork copying(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
-    return work_of([=] { return int(cudaMemcpy(to, from, bytes, kind, 0)); });
+inline GraphWork work_for(const cudaHostNodeParams *p) { return make_work([h = *p] { return h.fn(h.userData), 0; }); }
+inline GraphWork copy_work(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
+    return make_work([=] { return int(cudaMemcpy(to, from, bytes, kind, 0)); });
 }
-inline GraphWork nothing_to_do() { return work_of([] { return 0; }); }
+inline GraphWork empty_work() { return make_work([] { return 0; }); }
 // The bodies live as long as the program.
 inline GraphWork work_for(const cudaConditionalNodeParams *p) {
-    return work_of([c = *p] {
+    return make_work([c = *p] {
         auto &condition = *reinterpret_cast<Condition *>(c.handle);
         const unsigned value = condition.value;
         int e = 0;
@@ -141,64 +142,64 @@ inline GraphWork work_for(const cudaConditionalNodeParams *p) {
 }
 }
 
-inline cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before, size_t n,
-    const cudaKernelNodeParams *p) {
+inline cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *dependencies,
+    size_t n, const cudaKernelNodeParams *p) {
     using namespace gridstride;
     if (!may_run(p)) return record_error(cudaErrorInvalidDeviceFunction);
-    return add_node(node, g, before, n, NodeKind::kernel, work_for(p));
+    return add_node(node, g, dependencies, n, NodeKind::kernel, work_for(p));
 }
-inline cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before, size_t n,
-    const cudaMemcpy3DParms *p) {
-    return gridstride::add_node(node, g, before, n, gridstride::NodeKind::memcpy, gridstride::work_for(p));
+inline cudaError_t cudaGraphAddMemcpyNode(
+    cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *dependencies, size_t n, const cudaMemcpy3DParms *p) {
+    return gridstride::add_node(node, g, dependencies, n, gridstride::NodeKind::memcpy, gridstride::work_for(p));
 }
-inline cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before,
+inline cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *dependencies,
     size_t n, void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
     using namespace gridstride;
-    return add_node(node, g, before, n, NodeKind::memcpy, copying(to, from, bytes, kind));
+    return add_node(node, g, dependencies, n, NodeKind::memcpy, copy_work(to, from, bytes, kind));
 }
-inline cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before, size_t n,
-    const cudaMemsetParams *p) {
+inline cudaError_t cudaGraphAddMemsetNode(
+    cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *dependencies, size_t n, const cudaMemsetParams *p) {
     using namespace gridstride;
     if (p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) return record_error(cudaErrorInvalidValue);
-    return add_node(node, g, before, n, NodeKind::memset, work_for(p));
+    return add_node(node, g, dependencies, n, NodeKind::memset, work_for(p));
 }
-inline cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before, size_t n,
-    const cudaHostNodeParams *p) {
-    return gridstride::add_node(node, g, before, n, gridstride::NodeKind::host, gridstride::work_for(p));
+inline cudaError_t cudaGraphAddHostNode(
+    cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *dependencies, size_t n, const cudaHostNodeParams *p) {
+    return gridstride::add_node(node, g, dependencies, n, gridstride::NodeKind::host, gridstride::work_for(p));
 }
 inline cudaError_t cudaGraphAddEmptyNode(
-    cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before, size_t n) {
-    return gridstride::add_node(node, g, before, n, gridstride::NodeKind::empty, gridstride::nothing_to_do());
+    cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *dependencies, size_t n) {
+    return gridstride::add_node(node, g, dependencies, n, gridstride::NodeKind::empty, gridstride::empty_work());
 }
 inline cudaError_t cudaGraphAddChildGraphNode(
-    cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before, size_t n, cudaGraph_t child) {
+    cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *dependencies, size_t n, cudaGraph_t child) {
     using namespace gridstride;
     Graph *const copy = copy_graph(child);          // lives as long as the program
     if (!copy) return record_error(cudaErrorInvalidValue);
-    return add_node(node, g, before, n, NodeKind::graph, work_of([=] { return run_graph(copy); }));
+    return add_node(node, g, dependencies, n, NodeKind::graph, make_work([=] { return run_graph(copy); }));
 }
 inline cudaError_t cudaGraphAddEventRecordNode(
-    cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before, size_t n, cudaEvent_t event) {
+    cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *dependencies, size_t n, cudaEvent_t event) {
     using namespace gridstride;
-    return add_node(node, g, before, n, NodeKind::record, work_of([=] { return int(cudaEventRecord(event)); }));
+    return add_node(node, g, dependencies, n, NodeKind::record, make_work([=] { return int(cudaEventRecord(event)); }));
 }
 inline cudaError_t cudaGraphAddEventWaitNode(
-    cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before, size_t n, cudaEvent_t event) {
+    cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *dependencies, size_t n, cudaEvent_t event) {
     using namespace gridstride;
     const auto wait = [=] { return stream_waits(nullptr, event), 0; };
-    return add_node(node, g, before, n, NodeKind::wait, work_of(wait));
+    return add_node(node, g, dependencies, n, NodeKind::wait, make_work(wait));
 }
-inline cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before,
+inline cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *dependencies,
     size_t n, cudaMemAllocNodeParams *p, int line = __builtin_LINE()) {
     using namespace gridstride;
     p->dptr = graph_alloc(p->bytesize, line);
     if (!p->dptr) return record_error(cudaErrorMemoryAllocation);
-    return add_node(node, g, before, n, NodeKind::alloc, nothing_to_do());
+    return add_node(node, g, dependencies, n, NodeKind::alloc, empty_work());
 }
 inline cudaError_t cudaGraphAddMemFreeNode(
-    cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before, size_t n, void *p) {
+    cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *dependencies, size_t n, void *p) {
     using namespace gridstride;
-    return add_node(node, g, before, n, NodeKind::free, work_of([=] { return int(cudaFree(p)); }));
+    return add_node(node, g, dependencies, n, NodeKind::free, make_work([=] { return int(cudaFree(p)); }));
 }
 inline cudaError_t cudaGraphConditionalHandleCreate(
     cudaGraphConditionalHandle *handle, cudaGraph_t, unsigned value = 0, unsigned flags = 0) {
@@ -209,29 +210,30 @@ inline cudaError_t cudaGraphConditionalHandleCreate(
 GRIDSTRIDE_UNSEEN inline void cudaGraphSetConditional(cudaGraphConditionalHandle handle, unsigned value) {
     reinterpret_cast<gridstride::Condition *>(handle)->value = value;
 }
-inline cudaError_t cudaGraphAddNode(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before,
+inline cudaError_t cudaGraphAddNode(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *dependencies,
     const cudaGraphEdgeData *, size_t n, cudaGraphNodeParams *p, int line = __builtin_LINE()) {
     switch (p->type) {
-        case cudaGraphNodeTypeKernel: return cudaGraphAddKernelNode(node, g, before, n, &p->kernel);
-        case cudaGraphNodeTypeMemcpy: return cudaGraphAddMemcpyNode(node, g, before, n, &p->memcpy.copyParams);
-        case cudaGraphNodeTypeMemset: return cudaGraphAddMemsetNode(node, g, before, n, &p->memset);
-        case cudaGraphNodeTypeHost: return cudaGraphAddHostNode(node, g, before, n, &p->host);
-        case cudaGraphNodeTypeGraph: return cudaGraphAddChildGraphNode(node, g, before, n, p->graph.graph);
-        case cudaGraphNodeTypeEmpty: return cudaGraphAddEmptyNode(node, g, before, n);
-        case cudaGraphNodeTypeWaitEvent: return cudaGraphAddEventWaitNode(node, g, before, n, p->eventWait.event);
-        case cudaGraphNodeTypeEventRecord: return cudaGraphAddEventRecordNode(node, g, before, n, p->eventRecord.event);
-        case cudaGraphNodeTypeMemAlloc: return cudaGraphAddMemAllocNode(node, g, before, n, &p->alloc, line);
-        case cudaGraphNodeTypeMemFree: return cudaGraphAddMemFreeNode(node, g, before, n, p->free.dptr);
+        case cudaGraphNodeTypeKernel: return cudaGraphAddKernelNode(node, g, dependencies, n, &p->kernel);
+        case cudaGraphNodeTypeMemcpy: return cudaGraphAddMemcpyNode(node, g, dependencies, n, &p->memcpy.copyParams);
+        case cudaGraphNodeTypeMemset: return cudaGraphAddMemsetNode(node, g, dependencies, n, &p->memset);
+        case cudaGraphNodeTypeHost: return cudaGraphAddHostNode(node, g, dependencies, n, &p->host);
+        case cudaGraphNodeTypeGraph: return cudaGraphAddChildGraphNode(node, g, dependencies, n, p->graph.graph);
+        case cudaGraphNodeTypeEmpty: return cudaGraphAddEmptyNode(node, g, dependencies, n);
+        case cudaGraphNodeTypeWaitEvent: return cudaGraphAddEventWaitNode(node, g, dependencies, n, p->eventWait.event);
+        case cudaGraphNodeTypeEventRecord:
+            return cudaGraphAddEventRecordNode(node, g, dependencies, n, p->eventRecord.event);
+        case cudaGraphNodeTypeMemAlloc: return cudaGraphAddMemAllocNode(node, g, dependencies, n, &p->alloc, line);
+        case cudaGraphNodeTypeMemFree: return cudaGraphAddMemFreeNode(node, g, dependencies, n, p->free.dptr);
         case cudaGraphNodeTypeConditional: break;
     }
     using namespace gridstride;
     p->conditional.phGraph_out = new cudaGraph_t[p->conditional.size];
     for (unsigned i = 0; i < p->conditional.size; i++) p->conditional.phGraph_out[i] = new_graph();
-    return add_node(node, g, before, n, NodeKind::conditional, work_for(&p->conditional));
+    return add_node(node, g, dependencies, n, NodeKind::conditional, work_for(&p->conditional));
 }
-inline cudaError_t cudaGraphAddNode(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before, size_t n,
+inline cudaError_t cudaGraphAddNode(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *dependencies, size_t n,
     cudaGraphNodeParams *p, int line = __builtin_LINE()) {
-    return cudaGraphAddNode(node, g, before, nullptr, n, p, line);
+    return cudaGraphAddNode(node, g, dependencies, nullptr, n, p, line);
 }
 inline cudaError_t cudaGraphAddDependencies(
     cudaGraph_t, const cudaGraphNode_t *from, const cudaGraphNode_t *to, size_t n) {
@@ -253,7 +255,7 @@ inline cudaError_t cudaGraphRemoveDependencies(
 // Changes of a node, and of an instantiated graph
 
 namespace gridstride {
-inline cudaError_t change(GraphNode *node, NodeKind kind, const GraphWork &work) {
+inline cudaError_t replace_work(GraphNode *node, NodeKind kind, const GraphWork &work) {
     if (!node || node_kind(node) != kind) {
         work.drop(work.work);
         return record_error(cudaErrorInvalidValue);
@@ -264,14 +266,15 @@ inline GraphNode *node_of(cudaGraphExec_t exec, cudaGraphNode_t node) { return n
 }
 inline cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node, const cudaKernelNodeParams *p) {
     using namespace gridstride;
-    return may_run(p) ? change(node, NodeKind::kernel, work_for(p)) : record_error(cudaErrorInvalidDeviceFunction);
+    return may_run(p) ? replace_work(node, NodeKind::kernel, work_for(p))
+                      : record_error(cudaErrorInvalidDeviceFunction);
 }
 inline cudaError_t cudaGraphExecKernelNodeSetParams(
     cudaGraphExec_t exec, cudaGraphNode_t node, const cudaKernelNodeParams *p) {
     return cudaGraphKernelNodeSetParams(gridstride::node_of(exec, node), p);
 }
 inline cudaError_t cudaGraphMemcpyNodeSetParams(cudaGraphNode_t node, const cudaMemcpy3DParms *p) {
-    return gridstride::change(node, gridstride::NodeKind::memcpy, gridstride::work_for(p));
+    return gridstride::replace_work(node, gridstride::NodeKind::memcpy, gridstride::work_for(p));
 }
 inline cudaError_t cudaGraphExecMemcpyNodeSetParams(
     cudaGraphExec_t exec, cudaGraphNode_t node, const cudaMemcpy3DParms *p) {
@@ -280,17 +283,17 @@ inline cudaError_t cudaGraphExecMemcpyNodeSetParams(
 inline cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t exec, cudaGraphNode_t node, void *to,
     const void *from, size_t bytes, cudaMemcpyKind kind) {
     using namespace gridstride;
-    return change(node_of(exec, node), NodeKind::memcpy, copying(to, from, bytes, kind));
+    return replace_work(node_of(exec, node), NodeKind::memcpy, copy_work(to, from, bytes, kind));
 }
 inline cudaError_t cudaGraphMemsetNodeSetParams(cudaGraphNode_t node, const cudaMemsetParams *p) {
-    return gridstride::change(node, gridstride::NodeKind::memset, gridstride::work_for(p));
+    return gridstride::replace_work(node, gridstride::NodeKind::memset, gridstride::work_for(p));
 }
 inline cudaError_t cudaGraphExecMemsetNodeSetParams(
     cudaGraphExec_t exec, cudaGraphNode_t node, const cudaMemsetParams *p) {
     return cudaGraphMemsetNodeSetParams(gridstride::node_of(exec, node), p);
 }
 inline cudaError_t cudaGraphHostNodeSetParams(cudaGraphNode_t node, const cudaHostNodeParams *p) {
-    return gridstride::change(node, gridstride::NodeKind::host, gridstride::work_for(p));
+    return gridstride::replace_work(node, gridstride::NodeKind::host, gridstride::work_for(p));
 }
 inline cudaError_t cudaGraphExecHostNodeSetParams(
     cudaGraphExec_t exec, cudaGraphNode_t node, const cudaHostNodeParams *p) {
@@ -298,20 +301,20 @@ inline cudaError_t cudaGraphExecHostNodeSetParams(
 }
 inline cudaError_t cudaGraphClone(cudaGraph_t *clone, cudaGraph_t graph) {
     *clone = gridstride::copy_graph(graph);
-    return gridstride::failed_unless(*clone, cudaErrorInvalidValue);
+    return gridstride::success_if(*clone, cudaErrorInvalidValue);
 }
 inline cudaError_t cudaGraphNodeFindInClone(cudaGraphNode_t *node, cudaGraphNode_t original, cudaGraph_t clone) {
     *node = gridstride::node_of_copy(clone, original);
-    return gridstride::failed_unless(*node, cudaErrorInvalidValue);
+    return gridstride::success_if(*node, cudaErrorInvalidValue);
 }
 enum cudaGraphExecUpdateResult { cudaGraphExecUpdateSuccess = 0, cudaGraphExecUpdateErrorTopologyChanged = 2 };
 struct cudaGraphExecUpdateResultInfo { cudaGraphExecUpdateResult result; cudaGraphNode_t errorNode, errorFromNode; };
 inline cudaError_t cudaGraphExecUpdate(
     cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphNode_t *error, cudaGraphExecUpdateResult *result) {
-    const bool same = gridstride::update_graph(exec->graph, graph);
+    const bool is_same_topology = gridstride::update_graph(exec->graph, graph);
     if (error) *error = nullptr;
-    if (result) *result = same ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged;
-    return gridstride::failed_unless(same, cudaErrorGraphExecUpdateFailure);
+    if (result) *result = is_same_topology ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged;
+    return gridstride::success_if(is_same_topology, cudaErrorGraphExecUpdateFailure);
 }
 inline cudaError_t cudaGraphExecUpdate(
     cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateResultInfo *info = nullptr) {
@@ -320,34 +323,35 @@ inline cudaError_t cudaGraphExecUpdate(
 }
 
 // Streams that are captured into a graph
-inline cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t s, cudaGraph_t graph, const cudaGraphNode_t *before,
+inline cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t s, cudaGraph_t graph, const cudaGraphNode_t *dependencies,
     const cudaGraphEdgeData *, size_t n, cudaStreamCaptureMode) {
     if (!s) return gridstride::record_error(cudaErrorStreamCaptureUnsupported);
-    if (gridstride::captured(s)) return gridstride::record_error(cudaErrorIllegalState);
+    if (gridstride::capture_graph(s)) return gridstride::record_error(cudaErrorIllegalState);
     gridstride::begin_capture(s, graph);
-    gridstride::set_last_captured(s, before, n, false);
+    gridstride::set_capture_dependencies(s, dependencies, n, false);
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamGetCaptureInfo(cudaStream_t s, cudaStreamCaptureStatus *status, unsigned long long *id,
-    cudaGraph_t *graph, const cudaGraphNode_t **before, size_t *n) {
-    if (id) *id = reinterpret_cast<uintptr_t>(gridstride::captured(s));
-    if (graph) *graph = gridstride::captured(s);
+    cudaGraph_t *graph, const cudaGraphNode_t **dependencies, size_t *n) {
+    if (id) *id = reinterpret_cast<uintptr_t>(gridstride::capture_graph(s));
+    if (graph) *graph = gridstride::capture_graph(s);
     size_t count = 0;
-    const cudaGraphNode_t *const last = gridstride::captured(s) ? gridstride::last_captured(s, count) : nullptr;
-    if (before) *before = last;
+    const cudaGraphNode_t *const last =
+        gridstride::capture_graph(s) ? gridstride::capture_dependencies(s, count) : nullptr;
+    if (dependencies) *dependencies = last;
     if (n) *n = count;
     return cudaStreamIsCapturing(s, status);
 }
 inline cudaError_t cudaStreamGetCaptureInfo(cudaStream_t s, cudaStreamCaptureStatus *status, unsigned long long *id,
-    cudaGraph_t *graph, const cudaGraphNode_t **before, const cudaGraphEdgeData **edges, size_t *n) {
+    cudaGraph_t *graph, const cudaGraphNode_t **dependencies, const cudaGraphEdgeData **edges, size_t *n) {
     if (edges) *edges = nullptr;
-    return cudaStreamGetCaptureInfo(s, status, id, graph, before, n);
+    return cudaStreamGetCaptureInfo(s, status, id, graph, dependencies, n);
 }
 enum { cudaStreamAddCaptureDependencies = 0, cudaStreamSetCaptureDependencies = 1 };
 inline cudaError_t cudaStreamUpdateCaptureDependencies(
     cudaStream_t s, cudaGraphNode_t *nodes, const cudaGraphEdgeData *, size_t n, unsigned flags = 0) {
-    if (!gridstride::captured(s)) return gridstride::record_error(cudaErrorIllegalState);
-    gridstride::set_last_captured(s, nodes, n, flags == cudaStreamAddCaptureDependencies);
+    if (!gridstride::capture_graph(s)) return gridstride::record_error(cudaErrorIllegalState);
+    gridstride::set_capture_dependencies(s, nodes, n, flags == cudaStreamAddCaptureDependencies);
     return cudaSuccess;
 }
 
@@ -360,7 +364,7 @@ enum cudaGraphMemAttributeType {
 };
 inline cudaError_t cudaDeviceGetGraphMemAttribute(int device, cudaGraphMemAttributeType, void *value) {
     *static_cast<unsigned long long *>(value) = gridstride::device_total();
-    return gridstride::failed_unless(device == 0, cudaErrorInvalidDevice);
+    return gridstride::success_if(device == 0, cudaErrorInvalidDevice);
 }
 inline cudaError_t cudaDeviceSetGraphMemAttribute(int, cudaGraphMemAttributeType, void *) { return cudaSuccess; }
 inline cudaError_t cudaDeviceGraphMemTrim(int) { return cudaSuccess; }

@@ -28,20 +28,20 @@ enum cudaGraphNodeType {
 enum { cudaGraphInstantiateFlagAutoFreeOnLaunch = 1, cudaGraphInstantiateFlagUpload = 2 };
 
 inline cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
-    if (!s) return gridstride::record_error(cudaErrorStreamCaptureUnsupported);   // as CUDA: not the default stream
-    if (gridstride::captured(s)) return gridstride::record_error(cudaErrorIllegalState);
+    if (!s) return gridstride::record_error(cudaErrorStreamCaptureUnsupported);   // as in CUDA, not the default stream
+    if (gridstride::capture_graph(s)) return gridstride::record_error(cudaErrorIllegalState);
     gridstride::begin_capture(s);
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph) {
-    if (!gridstride::captured(s)) return gridstride::record_error(cudaErrorIllegalState);
+    if (!gridstride::capture_graph(s)) return gridstride::record_error(cudaErrorIllegalState);
     gridstride::Graph *const g = gridstride::end_capture(s);
     if (!g) return gridstride::record_error(cudaErrorStreamCaptureUnmatched);
     if (graph) *graph = g;
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus *status) {
-    *status = gridstride::captured(s) ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    *status = gridstride::capture_graph(s) ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     return cudaSuccess;
 }
 inline cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode *) { return cudaSuccess; }
@@ -53,8 +53,8 @@ inline cudaError_t cudaGraphCreate(cudaGraph_t *graph, unsigned) {
 inline cudaError_t cudaGraphDestroy(cudaGraph_t graph) { gridstride::release_graph(graph); return cudaSuccess; }
 inline cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count) {
     size_t n = 0;
-    for (; auto *o = gridstride::graph_node(graph, n); n++)
-        if (nodes && n < *count) nodes[n] = o;
+    for (; auto *node = gridstride::graph_node(graph, n); n++)
+        if (nodes && n < *count) nodes[n] = node;
     *count = n;
     return cudaSuccess;
 }
@@ -65,7 +65,7 @@ inline cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType 
 inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long = 0) {
     gridstride::Graph *const copy = gridstride::copy_graph(graph);
     *exec = copy ? new GridstrideGraphExec{copy} : nullptr;
-    return gridstride::failed_unless(copy, cudaErrorInvalidValue);
+    return gridstride::success_if(copy, cudaErrorInvalidValue);
 }
 inline cudaError_t cudaGraphInstantiateWithFlags(
     cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags = 0) {
@@ -77,7 +77,7 @@ inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph
 inline cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
     const auto run = [=] {
-        const gridstride::OnStream same(s);
+        const gridstride::StreamScope stream_scope(s);
         return gridstride::run_graph(exec->graph);
     };
     return gridstride::defer(s, gridstride::NodeKind::graph, run) ? cudaSuccess : cudaError_t(run());

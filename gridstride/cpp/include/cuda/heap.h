@@ -11,26 +11,26 @@ struct Heap {};
 inline constexpr Heap heap{};
 struct Discard {
     int line;
-    bool array;
+    bool is_array;
 };
-// Destroys the elements of an array; an array of elements with destructors stores their number before the first one.
-template<class T> void end_elements(T *p, char *&first) {
+// Destroys the elements of an array. The number of elements with destructors is stored before the first one.
+template<class T> void destroy_elements(T *p, char *&start) {
     if constexpr (!std::is_trivially_destructible_v<T>) {
         for (size_t n = reinterpret_cast<const size_t *>(p)[-1]; n;) p[--n].~T();
-        first -= std::max(sizeof(size_t), alignof(T));
+        start -= std::max(sizeof(size_t), alignof(T));
     }
 }
-template<class T> void operator->*(Discard how, T *p) {
+template<class T> void operator->*(Discard operation, T *p) {
     if (!p) return;
     if (!on_device()) {
-        if (how.array) delete[] p;
+        if (operation.is_array) delete[] p;
         else delete p;
         return;
     }
-    char *first = reinterpret_cast<char *>(const_cast<std::remove_cv_t<T> *>(p));
-    if (how.array) end_elements(p, first);
+    char *start = reinterpret_cast<char *>(const_cast<std::remove_cv_t<T> *>(p));
+    if (operation.is_array) destroy_elements(p, start);
     else p->~T();
-    heap_free(first, how.line);
+    heap_free(start, operation.line);
 }
 }
 inline void *operator new(size_t bytes, gridstride::Heap) noexcept { return gridstride::heap_alloc(bytes); }

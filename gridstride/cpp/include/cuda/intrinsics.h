@@ -8,11 +8,11 @@
 #include "vector_types.h"
 
 namespace gridstride {
-template <class...> constexpr bool never = false;           // false, but only when the template is instantiated
-template <class T> struct same { using type = T; };         // a parameter that takes no part in deduction
+template <class...> constexpr bool always_false = false;           // false, but only when the template is instantiated
+template <class T> struct non_deduced { using type = T; };  // a parameter from which no type is deduced
 
-// The bits of `from` as a `To`
-template <class To, class From> inline auto as(From from) {
+// Returns the bits of `from` as a `To`.
+template <class To, class From> inline auto bit_cast(From from) {
     static_assert(sizeof(To) == sizeof(From), "the two types must have the same size");
     To to;
     __builtin_memcpy(&to, &from, sizeof to);
@@ -22,8 +22,8 @@ template <class To, class From> inline auto as(From from) {
 template <class I> constexpr I largest = I(-1) < I(0) ? I((1ull << (8 * sizeof(I) - 1)) - 1) : I(-1);
 template <class I> constexpr I smallest = I(-1) - largest<I>;
 
-// Converts an integral float to an integer, as a GPU does: out of range, to the nearest value
-template <class I, class T> auto saturated(T x) {
+// Converts an integral float to an integer, as a GPU does: a value out of range becomes the nearest integer.
+template <class I, class T> auto saturate_to(T x) {
     constexpr T end = T(largest<I> / 2 + 1) * 2;
     if (x != x) return sizeof(I) <= 4 && sizeof(T) == 4 ? I(0) : I(1ull << (8 * sizeof(I) - 1));
     return x >= end ? largest<I> : x < T(smallest<I>) ? smallest<I> : I(x);
@@ -31,14 +31,14 @@ template <class I, class T> auto saturated(T x) {
 
 template <class T> constexpr auto magnitude(T x) { return x < 0 ? -x : x; }
 
-// `op` on each pair of parts of two words that are `I`s
-template <class I, class F> auto each(unsigned a, unsigned b, F op) {
+// Applies `op` to the corresponding parts, of type `I`, of two words.
+template <class I, class F> auto map_parts(unsigned a, unsigned b, F op) {
     unsigned r = 0;
     for (unsigned s = 0; s < 32; s += 8 * sizeof(I))
         r |= (unsigned(op(int(I(a >> s)), int(I(b >> s)))) & 0xffffffffu >> (32 - 8 * sizeof(I))) << s;
     return r;
 }
-template <class I> constexpr auto clamped(int x) {
+template <class I> constexpr auto clamp_to(int x) {
     return x > largest<I> ? largest<I> : x < smallest<I> ? smallest<I> : x;
 }
 
@@ -84,12 +84,12 @@ inline unsigned __funnelshift_lc(unsigned lo, unsigned hi, unsigned n) {
 inline unsigned __funnelshift_rc(unsigned lo, unsigned hi, unsigned n) {
     return n >= 32 ? hi : __funnelshift_r(lo, hi, n);
 }
-// the offset-th set bit from base on, upwards or downwards
+// Returns the index of the offset-th set bit from `base` on, upwards or, for a negative offset, downwards.
 inline unsigned __fns(unsigned mask, unsigned base, int offset) {
     if (offset == 0) return base < 32 && mask >> base & 1 ? base : ~0u;
-    int left = offset < 0 ? -offset : offset;
+    int remaining = offset < 0 ? -offset : offset;
     for (int i = int(base); i >= 0 && i < 32; i += offset < 0 ? -1 : 1)
-        if (mask >> i & 1 && --left == 0) return unsigned(i);
+        if (mask >> i & 1 && --remaining == 0) return unsigned(i);
     return ~0u;
 }
 
@@ -114,28 +114,35 @@ inline unsigned __urhadd(unsigned a, unsigned b) { return unsigned(((unsigned lo
 // Dot products of bytes, and of shorts with bytes
 inline int __dp4a(int a, int b, int c) {
     using Bytes = gridstride::Parts<signed char, 4>;
-    return int(unsigned(c) + unsigned(gridstride::dot(gridstride::as<Bytes>(a), gridstride::as<Bytes>(b), 0, 4)));
+    return int(
+        unsigned(c) + unsigned(gridstride::dot(gridstride::bit_cast<Bytes>(a), gridstride::bit_cast<Bytes>(b), 0, 4)));
 }
 inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
     using Bytes = gridstride::Parts<unsigned char, 4>;
-    return c + unsigned(gridstride::dot(gridstride::as<Bytes>(a), gridstride::as<Bytes>(b), 0, 4));
+    return c + unsigned(gridstride::dot(gridstride::bit_cast<Bytes>(a), gridstride::bit_cast<Bytes>(b), 0, 4));
 }
-inline int __dp4a(char4 a, char4 b, int c) { return __dp4a(gridstride::as<int>(a), gridstride::as<int>(b), c); }
+inline int __dp4a(char4 a, char4 b, int c) {
+    return __dp4a(gridstride::bit_cast<int>(a), gridstride::bit_cast<int>(b), c);
+}
 inline unsigned __dp4a(uchar4 a, uchar4 b, unsigned c) {
-    return __dp4a(gridstride::as<unsigned>(a), gridstride::as<unsigned>(b), c);
+    return __dp4a(gridstride::bit_cast<unsigned>(a), gridstride::bit_cast<unsigned>(b), c);
 }
 #define GRIDSTRIDE_DP2A(name, start) \
     inline int name(int a, int b, int c) { \
         using namespace gridstride; \
-        return int(unsigned(c) + unsigned(dot(as<Parts<short, 2>>(a), as<Parts<signed char, 4>>(b), start, 2))); \
+        const auto bytes = bit_cast<Parts<signed char, 4>>(b); \
+        return int(unsigned(c) + unsigned(dot(bit_cast<Parts<short, 2>>(a), bytes, start, 2))); \
     } \
     inline unsigned name(unsigned a, unsigned b, unsigned c) { \
         using namespace gridstride; \
-        return c + unsigned(dot(as<Parts<unsigned short, 2>>(a), as<Parts<unsigned char, 4>>(b), start, 2)); \
+        const auto bytes = bit_cast<Parts<unsigned char, 4>>(b); \
+        return c + unsigned(dot(bit_cast<Parts<unsigned short, 2>>(a), bytes, start, 2)); \
     } \
-    inline int name(short2 a, char4 b, int c) { return name(gridstride::as<int>(a), gridstride::as<int>(b), c); } \
+    inline int name(short2 a, char4 b, int c) { \
+        return name(gridstride::bit_cast<int>(a), gridstride::bit_cast<int>(b), c); \
+    } \
     inline unsigned name(ushort2 a, uchar4 b, unsigned c) { \
-        return name(gridstride::as<unsigned>(a), gridstride::as<unsigned>(b), c); \
+        return name(gridstride::bit_cast<unsigned>(a), gridstride::bit_cast<unsigned>(b), c); \
     }
 GRIDSTRIDE_DP2A(__dp2a_lo, 0)
 GRIDSTRIDE_DP2A(__dp2a_hi, 2)
@@ -145,14 +152,16 @@ GRIDSTRIDE_DP2A(__dp2a_hi, 2)
 #define GRIDSTRIDE_PAIRWISE(name, n, I, expression) \
     inline unsigned name##n(unsigned x, unsigned y) { \
         using gridstride::magnitude; \
-        return gridstride::each<I>(x, y, [](int a, int b) { return expression; }); \
+        return gridstride::map_parts<I>(x, y, [](int a, int b) { return expression; }); \
     }
-#define GRIDSTRIDE_ALONE(name, n, I, expression) \
-    inline unsigned name##n(unsigned x) { return gridstride::each<I>(x, 0, [](int a, int) { return expression; }); }
-#define GRIDSTRIDE_COMPARED(name, n, I, op) \
+#define GRIDSTRIDE_UNARY(name, n, I, expression) \
+    inline unsigned name##n(unsigned x) { \
+        return gridstride::map_parts<I>(x, 0, [](int a, int) { return expression; }); \
+    }
+#define GRIDSTRIDE_COMPARISON(name, n, I, op) \
     GRIDSTRIDE_PAIRWISE(__vcmp##name, n, I, a op b ? -1 : 0) \
     GRIDSTRIDE_PAIRWISE(__vset##name, n, I, a op b ? 1 : 0)
-#define GRIDSTRIDE_SUMMED(name, n, difference) \
+#define GRIDSTRIDE_SUM_OF_PARTS(name, n, difference) \
     inline unsigned name##n(unsigned x, unsigned y) { \
         unsigned r = 0; \
         for (unsigned d = difference##n(x, y); d; d = n == 2 ? d >> 16 : d >> 8) r += d & (n == 2 ? 0xffffu : 0xffu); \
@@ -160,11 +169,11 @@ GRIDSTRIDE_DP2A(__dp2a_hi, 2)
     }
 #define GRIDSTRIDE_SIMD(n, S, U) \
     GRIDSTRIDE_PAIRWISE(__vadd, n, U, a + b) \
-    GRIDSTRIDE_PAIRWISE(__vaddss, n, S, gridstride::clamped<S>(a + b)) \
-    GRIDSTRIDE_PAIRWISE(__vaddus, n, U, gridstride::clamped<U>(a + b)) \
+    GRIDSTRIDE_PAIRWISE(__vaddss, n, S, gridstride::clamp_to<S>(a + b)) \
+    GRIDSTRIDE_PAIRWISE(__vaddus, n, U, gridstride::clamp_to<U>(a + b)) \
     GRIDSTRIDE_PAIRWISE(__vsub, n, U, a - b) \
-    GRIDSTRIDE_PAIRWISE(__vsubss, n, S, gridstride::clamped<S>(a - b)) \
-    GRIDSTRIDE_PAIRWISE(__vsubus, n, U, gridstride::clamped<U>(a - b)) \
+    GRIDSTRIDE_PAIRWISE(__vsubss, n, S, gridstride::clamp_to<S>(a - b)) \
+    GRIDSTRIDE_PAIRWISE(__vsubus, n, U, gridstride::clamp_to<U>(a - b)) \
     GRIDSTRIDE_PAIRWISE(__vabsdiffs, n, S, magnitude(a - b)) \
     GRIDSTRIDE_PAIRWISE(__vabsdiffu, n, U, magnitude(a - b)) \
     GRIDSTRIDE_PAIRWISE(__vhaddu, n, U, (a + b) >> 1) \
@@ -174,37 +183,37 @@ GRIDSTRIDE_DP2A(__dp2a_hi, 2)
     GRIDSTRIDE_PAIRWISE(__vmaxu, n, U, a > b ? a : b) \
     GRIDSTRIDE_PAIRWISE(__vmins, n, S, a < b ? a : b) \
     GRIDSTRIDE_PAIRWISE(__vminu, n, U, a < b ? a : b) \
-    GRIDSTRIDE_ALONE(__vabs, n, S, gridstride::magnitude(a)) \
-    GRIDSTRIDE_ALONE(__vabsss, n, S, gridstride::clamped<S>(gridstride::magnitude(a))) \
-    GRIDSTRIDE_ALONE(__vneg, n, S, -a) \
-    GRIDSTRIDE_ALONE(__vnegss, n, S, gridstride::clamped<S>(-a)) \
-    GRIDSTRIDE_COMPARED(eq, n, U, ==) \
-    GRIDSTRIDE_COMPARED(ne, n, U, !=) \
-    GRIDSTRIDE_COMPARED(gts, n, S, >) \
-    GRIDSTRIDE_COMPARED(gtu, n, U, >) \
-    GRIDSTRIDE_COMPARED(ges, n, S, >=) \
-    GRIDSTRIDE_COMPARED(geu, n, U, >=) \
-    GRIDSTRIDE_COMPARED(lts, n, S, <) \
-    GRIDSTRIDE_COMPARED(ltu, n, U, <) \
-    GRIDSTRIDE_COMPARED(les, n, S, <=) \
-    GRIDSTRIDE_COMPARED(leu, n, U, <=) \
-    GRIDSTRIDE_SUMMED(__vsads, n, __vabsdiffs) \
-    GRIDSTRIDE_SUMMED(__vsadu, n, __vabsdiffu)
+    GRIDSTRIDE_UNARY(__vabs, n, S, gridstride::magnitude(a)) \
+    GRIDSTRIDE_UNARY(__vabsss, n, S, gridstride::clamp_to<S>(gridstride::magnitude(a))) \
+    GRIDSTRIDE_UNARY(__vneg, n, S, -a) \
+    GRIDSTRIDE_UNARY(__vnegss, n, S, gridstride::clamp_to<S>(-a)) \
+    GRIDSTRIDE_COMPARISON(eq, n, U, ==) \
+    GRIDSTRIDE_COMPARISON(ne, n, U, !=) \
+    GRIDSTRIDE_COMPARISON(gts, n, S, >) \
+    GRIDSTRIDE_COMPARISON(gtu, n, U, >) \
+    GRIDSTRIDE_COMPARISON(ges, n, S, >=) \
+    GRIDSTRIDE_COMPARISON(geu, n, U, >=) \
+    GRIDSTRIDE_COMPARISON(lts, n, S, <) \
+    GRIDSTRIDE_COMPARISON(ltu, n, U, <) \
+    GRIDSTRIDE_COMPARISON(les, n, S, <=) \
+    GRIDSTRIDE_COMPARISON(leu, n, U, <=) \
+    GRIDSTRIDE_SUM_OF_PARTS(__vsads, n, __vabsdiffs) \
+    GRIDSTRIDE_SUM_OF_PARTS(__vsadu, n, __vabsdiffu)
 GRIDSTRIDE_SIMD(2, short, unsigned short)
 GRIDSTRIDE_SIMD(4, signed char, unsigned char)
 #undef GRIDSTRIDE_PAIRWISE
-#undef GRIDSTRIDE_ALONE
-#undef GRIDSTRIDE_COMPARED
-#undef GRIDSTRIDE_SUMMED
+#undef GRIDSTRIDE_UNARY
+#undef GRIDSTRIDE_COMPARISON
+#undef GRIDSTRIDE_SUM_OF_PARTS
 #undef GRIDSTRIDE_SIMD
 
 // The same bits as another type
-inline int __float_as_int(float x) { return gridstride::as<int>(x); }
-inline unsigned __float_as_uint(float x) { return gridstride::as<unsigned>(x); }
-inline float __int_as_float(int x) { return gridstride::as<float>(x); }
-inline float __uint_as_float(unsigned x) { return gridstride::as<float>(x); }
-inline long long __double_as_longlong(double x) { return gridstride::as<long long>(x); }
-inline double __longlong_as_double(long long x) { return gridstride::as<double>(x); }
+inline int __float_as_int(float x) { return gridstride::bit_cast<int>(x); }
+inline unsigned __float_as_uint(float x) { return gridstride::bit_cast<unsigned>(x); }
+inline float __int_as_float(int x) { return gridstride::bit_cast<float>(x); }
+inline float __uint_as_float(unsigned x) { return gridstride::bit_cast<float>(x); }
+inline long long __double_as_longlong(double x) { return gridstride::bit_cast<long long>(x); }
+inline double __longlong_as_double(long long x) { return gridstride::bit_cast<double>(x); }
 inline int __double2hiint(double x) { return int(__double_as_longlong(x) >> 32); }
 inline int __double2loint(double x) { return int(__double_as_longlong(x)); }
 inline double __hiloint2double(int hi, int lo) {
@@ -213,10 +222,10 @@ inline double __hiloint2double(int hi, int lo) {
 
 // Conversions to integers: to the nearest (ties to even), towards zero, up, down
 #define GRIDSTRIDE_TO_INTEGER(T, name, I) \
-    inline I name##_rn(T x) { return gridstride::saturated<I>(rint(x)); } \
-    inline I name##_rz(T x) { return gridstride::saturated<I>(trunc(x)); } \
-    inline I name##_ru(T x) { return gridstride::saturated<I>(ceil(x)); } \
-    inline I name##_rd(T x) { return gridstride::saturated<I>(floor(x)); }
+    inline I name##_rn(T x) { return gridstride::saturate_to<I>(rint(x)); } \
+    inline I name##_rz(T x) { return gridstride::saturate_to<I>(trunc(x)); } \
+    inline I name##_ru(T x) { return gridstride::saturate_to<I>(ceil(x)); } \
+    inline I name##_rd(T x) { return gridstride::saturate_to<I>(floor(x)); }
 GRIDSTRIDE_TO_INTEGER(float, __float2int, int)
 GRIDSTRIDE_TO_INTEGER(float, __float2uint, unsigned)
 GRIDSTRIDE_TO_INTEGER(float, __float2ll, long long)
@@ -227,17 +236,17 @@ GRIDSTRIDE_TO_INTEGER(double, __double2ll, long long)
 GRIDSTRIDE_TO_INTEGER(double, __double2ull, unsigned long long)
 #undef GRIDSTRIDE_TO_INTEGER
 
-// Conversions to floats; of 0, some processors make -0 when they round down
+// Conversions to floats. Zero is converted without a rounding mode, because some processors round it down to -0.
 #define GRIDSTRIDE_TO_FLOAT(T, name, I) \
     inline T name##_rn(I x) { return T(x); } \
     inline T name##_rz(I x) { \
-        return x == 0 ? T(x) : gridstride::directed(FE_TOWARDZERO, gridstride::converted<T, I>, x); \
+        return x == 0 ? T(x) : gridstride::with_rounding(FE_TOWARDZERO, gridstride::convert_to<T, I>, x); \
     } \
     inline T name##_ru(I x) { \
-        return x == 0 ? T(x) : gridstride::directed(FE_UPWARD, gridstride::converted<T, I>, x); \
+        return x == 0 ? T(x) : gridstride::with_rounding(FE_UPWARD, gridstride::convert_to<T, I>, x); \
     } \
     inline T name##_rd(I x) { \
-        return x == 0 ? T(x) : gridstride::directed(FE_DOWNWARD, gridstride::converted<T, I>, x); \
+        return x == 0 ? T(x) : gridstride::with_rounding(FE_DOWNWARD, gridstride::convert_to<T, I>, x); \
     }
 GRIDSTRIDE_TO_FLOAT(float, __int2float, int)
 GRIDSTRIDE_TO_FLOAT(float, __uint2float, unsigned)
@@ -250,10 +259,10 @@ GRIDSTRIDE_TO_FLOAT(float, __double2float, double)
 inline double __int2double_rn(int x) { return x; }
 inline double __uint2double_rn(unsigned x) { return x; }
 
-// Loads and stores with cache hints: plain accesses here, which the detectors attribute to the caller
+// Loads and stores with cache hints are plain accesses here, which the detectors attribute to the caller.
 namespace gridstride {
-template <class T> constexpr bool cached = false;   // can a cached load move it?
-#define GRIDSTRIDE_CACHED(T) template <> inline constexpr bool cached<T> = true;
+template <class T> constexpr bool has_cached_access = false;
+#define GRIDSTRIDE_CACHED(T) template <> inline constexpr bool has_cached_access<T> = true;
 #define GRIDSTRIDE_CACHED_VECTORS(T) GRIDSTRIDE_CACHED(T##2) GRIDSTRIDE_CACHED(T##4)
 GRIDSTRIDE_CACHED(char) GRIDSTRIDE_CACHED(signed char) GRIDSTRIDE_CACHED(unsigned char) GRIDSTRIDE_CACHED(short)
 GRIDSTRIDE_CACHED(unsigned short) GRIDSTRIDE_CACHED(int) GRIDSTRIDE_CACHED(unsigned) GRIDSTRIDE_CACHED(long)
@@ -266,12 +275,14 @@ GRIDSTRIDE_CACHED(ulonglong2) GRIDSTRIDE_CACHED(double2)
 }
 #define GRIDSTRIDE_LOAD(name) \
     template <class T> GRIDSTRIDE_INLINE T name(const T *p) { \
-        static_assert(gridstride::cached<T>, #name " reads scalars and vectors of at most 16 bytes, such as float4"); \
+        static_assert(gridstride::has_cached_access<T>, \
+            #name " reads scalars and vectors of at most 16 bytes, such as float4"); \
         return *p; \
     }
 #define GRIDSTRIDE_STORE(name) \
-    template <class T> GRIDSTRIDE_INLINE void name(T *p, typename gridstride::same<T>::type value) { \
-        static_assert(gridstride::cached<T>, #name " writes scalars and vectors of at most 16 bytes, such as float4"); \
+    template <class T> GRIDSTRIDE_INLINE void name(T *p, typename gridstride::non_deduced<T>::type value) { \
+        static_assert(gridstride::has_cached_access<T>, \
+            #name " writes scalars and vectors of at most 16 bytes, such as float4"); \
         *p = value; \
     }
 GRIDSTRIDE_LOAD(__ldg)

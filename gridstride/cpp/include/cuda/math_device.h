@@ -1,4 +1,4 @@
-// CUDA's mathematics beyond what <math.h> has. The fast intrinsics (`__expf`) give the accurate result.
+// CUDA's mathematical functions that <math.h> does not have. The fast intrinsics (`__expf`) return the accurate result.
 // The functions are noexcept, because some C libraries declare functions of the same names as noexcept.
 #pragma once
 #include <fenv.h>
@@ -9,8 +9,8 @@
 namespace gridstride {
 constexpr double pi = 3.14159265358979323846;
 
-// Returns `x`, rounded: the compiler cannot fuse it with the next operation.
-GRIDSTRIDE_INLINE float rounded(float x) {
+// Returns `x` so that the compiler cannot fuse its computation with the next operation.
+GRIDSTRIDE_INLINE float prevent_fusion(float x) {
 #if defined(__aarch64__)
     asm("" : "+w"(x));
 #elif defined(__FMA__)
@@ -18,7 +18,7 @@ GRIDSTRIDE_INLINE float rounded(float x) {
 #endif
     return x;
 }
-GRIDSTRIDE_INLINE double rounded(double x) {
+GRIDSTRIDE_INLINE double prevent_fusion(double x) {
 #if defined(__aarch64__)
     asm("" : "+w"(x));
 #elif defined(__FMA__)
@@ -36,17 +36,18 @@ template <class T> auto sum(T a, T b, T) { return a + b; }
 template <class T> auto difference(T a, T b, T) { return a - b; }
 template <class T> auto product(T a, T b, T) { return a * b; }
 template <class T> auto quotient(T a, T b, T) { return a / b; }
-template <class T> auto fused(T a, T b, T c) { return fma(a, b, c); }
-template <class T> auto root(T a, T, T) { return sqrt(a); }
-template <class R, class T> auto converted(T a, T, T) { return R(a); }
+template <class T> auto multiply_add(T a, T b, T c) { return fma(a, b, c); }
+template <class T> auto square_root(T a, T, T) { return sqrt(a); }
+template <class R, class T> auto convert_to(T a, T, T) { return R(a); }
 
-// `f(a, b, c)` rounded towards `direction`; volatile, because compilers take it that the direction never changes.
-template <class R, class T> auto directed(int direction, R (*f)(T, T, T), T a, T b = T(0), T c = T(0)) {
+// Returns `f(a, b, c)`, rounded in `direction`. The operands are volatile, because compilers assume that the rounding
+// mode never changes.
+template <class R, class T> auto with_rounding(int direction, R (*f)(T, T, T), T a, T b = T(0), T c = T(0)) {
     volatile T va = a, vb = b, vc = c;
-    const int before = fegetround();
+    const int old_mode = fegetround();
     fesetround(direction);
     volatile R r = f(va, vb, vc);
-    fesetround(before);
+    fesetround(old_mode);
     return r;
 }
 
@@ -72,13 +73,19 @@ inline double bessel_i(int n, double x) {
 
 // Addition, multiplication, ... with a given rounding
 #define GRIDSTRIDE_DIRECTIONS(T, name, parameters, ...) \
-    inline T name##_rz parameters { return gridstride::directed<T, T>(FE_TOWARDZERO, __VA_ARGS__); } \
-    inline T name##_ru parameters { return gridstride::directed<T, T>(FE_UPWARD, __VA_ARGS__); } \
-    inline T name##_rd parameters { return gridstride::directed<T, T>(FE_DOWNWARD, __VA_ARGS__); }
+    inline T name##_rz parameters { return gridstride::with_rounding<T, T>(FE_TOWARDZERO, __VA_ARGS__); } \
+    inline T name##_ru parameters { return gridstride::with_rounding<T, T>(FE_UPWARD, __VA_ARGS__); } \
+    inline T name##_rd parameters { return gridstride::with_rounding<T, T>(FE_DOWNWARD, __VA_ARGS__); }
 #define GRIDSTRIDE_ARITHMETIC(T, p, fma_name) \
-    inline T __##p##add_rn(T a, T b) { return gridstride::rounded(gridstride::rounded(a) + gridstride::rounded(b)); } \
-    inline T __##p##sub_rn(T a, T b) { return gridstride::rounded(gridstride::rounded(a) - gridstride::rounded(b)); } \
-    inline T __##p##mul_rn(T a, T b) { return gridstride::rounded(a * b); } \
+    inline T __##p##add_rn(T a, T b) { \
+        using gridstride::prevent_fusion; \
+        return prevent_fusion(prevent_fusion(a) + prevent_fusion(b)); \
+    } \
+    inline T __##p##sub_rn(T a, T b) { \
+        using gridstride::prevent_fusion; \
+        return prevent_fusion(prevent_fusion(a) - prevent_fusion(b)); \
+    } \
+    inline T __##p##mul_rn(T a, T b) { return gridstride::prevent_fusion(a * b); } \
     inline T __##p##div_rn(T a, T b) { return a / b; } \
     inline T __##p##rcp_rn(T a) { return 1 / a; } \
     inline T __##p##sqrt_rn(T a) { return sqrt(a); } \
@@ -88,8 +95,8 @@ inline double bessel_i(int n, double x) {
     GRIDSTRIDE_DIRECTIONS(T, __##p##mul, (T a, T b), gridstride::product<T>, a, b) \
     GRIDSTRIDE_DIRECTIONS(T, __##p##div, (T a, T b), gridstride::quotient<T>, a, b) \
     GRIDSTRIDE_DIRECTIONS(T, __##p##rcp, (T a), gridstride::quotient<T>, T(1), a) \
-    GRIDSTRIDE_DIRECTIONS(T, __##p##sqrt, (T a), gridstride::root<T>, a) \
-    GRIDSTRIDE_DIRECTIONS(T, fma_name, (T a, T b, T c), gridstride::fused<T>, a, b, c)
+    GRIDSTRIDE_DIRECTIONS(T, __##p##sqrt, (T a), gridstride::square_root<T>, a) \
+    GRIDSTRIDE_DIRECTIONS(T, fma_name, (T a, T b, T c), gridstride::multiply_add<T>, a, b, c)
 GRIDSTRIDE_ARITHMETIC(float, f, __fmaf)
 GRIDSTRIDE_ARITHMETIC(double, d, __fma)
 #undef GRIDSTRIDE_ARITHMETIC
@@ -100,7 +107,7 @@ inline float __fmaf_ieee_ru(float a, float b, float c) { return __fmaf_ru(a, b, 
 inline float __fmaf_ieee_rd(float a, float b, float c) { return __fmaf_rd(a, b, c); }
 inline float __frsqrt_rn(float x) { return float(1 / sqrt(double(x))); }
 
-// Minimum, maximum: CUDA's overloads, and no more of them, so that a mixture that is ambiguous there is so here
+// min and max have exactly CUDA's overloads, so that a call that is ambiguous in CUDA is ambiguous here, too.
 #define GRIDSTRIDE_EXTREMA(R, A, B) \
     constexpr R min(A a, B b) { return gridstride::smaller<R>(a, b); } \
     constexpr R max(A a, B b) { return gridstride::larger<R>(a, b); }
@@ -119,7 +126,7 @@ inline double min(float a, double b) { return gridstride::minimum(double(a), b);
 inline double max(float a, double b) { return gridstride::maximum(double(a), b); }
 inline double min(double a, float b) { return gridstride::minimum(a, double(b)); }
 inline double max(double a, float b) { return gridstride::maximum(a, double(b)); }
-// templates, so that a program may have its own
+// These are templates, so that a program may define functions of the same names.
 #define GRIDSTRIDE_NAMED_EXTREMA(T, prefix) \
     template <class = void> constexpr T prefix##min(T a, T b) { return min(a, b); } \
     template <class = void> constexpr T prefix##max(T a, T b) { return max(a, b); }
@@ -128,7 +135,7 @@ GRIDSTRIDE_NAMED_EXTREMA(long long, ll)
 GRIDSTRIDE_NAMED_EXTREMA(unsigned long long, ull)
 #undef GRIDSTRIDE_NAMED_EXTREMA
 
-// Functions of double; of float, under the name with f and under the same name
+// Functions of double, and of float: with the suffix f, and as overloads
 #define GRIDSTRIDE_ALSO_FLOAT(name) \
     inline float name##f(float x) noexcept { return float(name(double(x))); } \
     inline float name(float x) noexcept { return name##f(x); }
@@ -152,7 +159,7 @@ inline double erfcinv(double c) noexcept {
     if (!(c > 0 && c < 2)) return c == 0 ? INFINITY : c == 2 ? -INFINITY : NAN;
     return c <= 1 ? gridstride::erf_root(1 - c, c) : -gridstride::erf_root(c - 1, 2 - c);
 }
-inline double erfcx(double x) noexcept {   // exp(x*x) * erfc(x), which far out is a series in 1/x
+inline double erfcx(double x) noexcept {   // exp(x*x) * erfc(x); for a large x, a series in 1/x
     if (x < 25) return exp(x * x) * (1 + fma(x, x, -x * x)) * erfc(x);
     double term = 1 / (x * sqrt(gridstride::pi)), total = term;
     for (int k = 1; k < 9; k++) total += term *= -(2 * k - 1) / (2 * x * x);
@@ -161,8 +168,8 @@ inline double erfcx(double x) noexcept {   // exp(x*x) * erfc(x), which far out 
 inline double normcdf(double x) noexcept {
     constexpr double root = 0.70710678118654752440, low = -4.83364665672645672e-17;   // their sum is sqrt(1/2)
     // far from 0, erfc magnifies a small error of its argument
-    const double t = -x * root, lost = fma(-x, root, -t) - x * low;
-    return isinf(x) ? x > 0 : (erfc(t) - lost * 2 / sqrt(gridstride::pi) * exp(-t * t)) / 2;
+    const double t = -x * root, rounding_error = fma(-x, root, -t) - x * low;
+    return isinf(x) ? x > 0 : (erfc(t) - rounding_error * 2 / sqrt(gridstride::pi) * exp(-t * t)) / 2;
 }
 inline double normcdfinv(double p) noexcept { return -sqrt(2.0) * erfcinv(2 * p); }
 inline double cyl_bessel_i0(double x) noexcept { return gridstride::bessel_i(0, x); }
@@ -185,24 +192,28 @@ GRIDSTRIDE_ALSO_FLOAT(cyl_bessel_i0)
 GRIDSTRIDE_ALSO_FLOAT(cyl_bessel_i1)
 #undef GRIDSTRIDE_ALSO_FLOAT
 
-// Instead of the C library's functions, which an address of them still means: the stores of sine and cosine are to be
-// the caller's; the least and the greatest are to be as quick and as exact (about -0) as on a GPU.
+// These replace calls of the C library's functions: sincos is inlined, so that its stores are attributed to the caller;
+// fmin and fmax are faster, and order -0 and 0 as a GPU does. The address of such a function is still the C library's.
 #ifdef __APPLE__
 GRIDSTRIDE_INLINE void sincosf(float x, float *s, float *c) noexcept { const float t = sinf(x); *c = cosf(x); *s = t; }
 GRIDSTRIDE_INLINE void sincos(double x, double *s, double *c) noexcept { const double t = sin(x); *c = cos(x); *s = t; }
 #else
-#define GRIDSTRIDE_INSTEAD extern inline __attribute__((gnu_inline, always_inline))
-GRIDSTRIDE_INSTEAD void sincosf(float x, float *s, float *c) noexcept { const float t = sinf(x); *c = cosf(x); *s = t; }
-GRIDSTRIDE_INSTEAD void sincos(double x, double *s, double *c) noexcept {
+#define GRIDSTRIDE_REPLACEMENT extern inline __attribute__((gnu_inline, always_inline))
+GRIDSTRIDE_REPLACEMENT void sincosf(float x, float *s, float *c) noexcept {
+    const float t = sinf(x);
+    *c = cosf(x);
+    *s = t;
+}
+GRIDSTRIDE_REPLACEMENT void sincos(double x, double *s, double *c) noexcept {
     const double t = sin(x);
     *c = cos(x);
     *s = t;
 }
-GRIDSTRIDE_INSTEAD float fminf(float a, float b) noexcept { return gridstride::minimum(a, b); }
-GRIDSTRIDE_INSTEAD float fmaxf(float a, float b) noexcept { return gridstride::maximum(a, b); }
-GRIDSTRIDE_INSTEAD double fmin(double a, double b) noexcept { return gridstride::minimum(a, b); }
-GRIDSTRIDE_INSTEAD double fmax(double a, double b) noexcept { return gridstride::maximum(a, b); }
-#undef GRIDSTRIDE_INSTEAD
+GRIDSTRIDE_REPLACEMENT float fminf(float a, float b) noexcept { return gridstride::minimum(a, b); }
+GRIDSTRIDE_REPLACEMENT float fmaxf(float a, float b) noexcept { return gridstride::maximum(a, b); }
+GRIDSTRIDE_REPLACEMENT double fmin(double a, double b) noexcept { return gridstride::minimum(a, b); }
+GRIDSTRIDE_REPLACEMENT double fmax(double a, double b) noexcept { return gridstride::maximum(a, b); }
+#undef GRIDSTRIDE_REPLACEMENT
 #endif
 GRIDSTRIDE_INLINE void sincos(float x, float *s, float *c) noexcept { sincosf(x, s, c); }
 GRIDSTRIDE_INLINE void sincospi(double x, double *s, double *c) noexcept { *s = sinpi(x); *c = cospi(x); }
@@ -231,7 +242,7 @@ GRIDSTRIDE_INLINE float normf(int n, const float *p) noexcept {
 GRIDSTRIDE_INLINE double rnorm(int n, const double *p) noexcept { return 1 / norm(n, p); }
 GRIDSTRIDE_INLINE float rnormf(int n, const float *p) noexcept { return 1 / normf(n, p); }
 
-// The fast ones. What differs on a GPU by more than the last digits does so here.
+// The fast intrinsics. Where a GPU's result differs by more than the last digits, so does ours.
 inline float fdividef(float a, float b) noexcept { return a / b; }
 inline float __fdividef(float a, float b) noexcept {   // 1/b becomes 0 before b is infinite
     return fabsf(b) > 0x1p126f && !isinf(b) ? a * copysignf(0.0f, b) : a / b;
@@ -244,7 +255,7 @@ inline float __sinf(float x) noexcept { return sinf(x); }
 inline float __cosf(float x) noexcept { return cosf(x); }
 inline float __tanf(float x) noexcept { return tanf(x); }
 inline float __tanhf(float x) noexcept { return tanhf(x); }
-// a negative x: not a number
+// NaN for a negative x
 inline float __powf(float x, float y) noexcept { return float(exp2(y * log2(double(x)))); }
 #ifndef __APPLE__
 inline float __exp10f(float x) noexcept { return exp10f(x); }

@@ -1,6 +1,6 @@
-// nvcuda::wmma: fragments, of which each lane holds some elements. Which ones is unspecified, and differs from a GPU
-// here: element i of a lane is element lane*num_elements + i of the tile, in row-major order (column-major, if it is
-// declared col_major).
+// nvcuda::wmma: fragments, of which each lane holds some elements. CUDA does not specify which ones, and they are not
+// those of a GPU: element i of a lane is element lane*num_elements + i of the tile, in row-major order, or in
+// column-major order if the fragment is declared col_major.
 #pragma once
 #include "cuda_bf16.h"
 #include "ptx.h"
@@ -15,11 +15,11 @@ struct accumulator;
 namespace precision { struct tf32; }
 enum layout_t { mem_row_major, mem_col_major };
 
-inline float __float_to_tf32(float x) { return gridstride::as<float>(gridstride::ptx::tf32_rounded(x)); }
+inline float __float_to_tf32(float x) { return gridstride::bit_cast<float>(gridstride::ptx::round_to_tf32(x)); }
 
 template <class T> constexpr bool is_byte = std::is_same_v<T, signed char> || std::is_same_v<T, unsigned char>;
 template <class Use, int m, int n, int k, class T, class Layout>
-constexpr bool emulated =
+constexpr bool is_emulated =
     m == 8 && n == 8 && k == 4 ? std::is_same_v<T, double> && std::is_same_v<Use, accumulator> == std::is_void_v<Layout>
     : std::is_same_v<Use, accumulator>
         ? std::is_void_v<Layout> &&
@@ -32,14 +32,14 @@ constexpr bool emulated =
                                                m * n == 256 && (m == 8 || m == 16 || m == 32) && k == 16;
 
 template <class Use, int m, int n, int k, class T, class Layout = void> struct alignas(8) fragment {
-    static_assert(emulated<Use, m, n, k, T, Layout>,
+    static_assert(is_emulated<Use, m, n, k, T, Layout>,
         "the emulator supports fragments of 16x16x16, 32x8x16 and 8x32x16 (half, __nv_bfloat16, signed and unsigned "
         "char), 16x16x8 (precision::tf32) and 8x8x4 (double), with float, half, int or double accumulators");
     static constexpr bool is_a = std::is_same_v<Use, matrix_a>, is_b = std::is_same_v<Use, matrix_b>;
     static constexpr int rows = is_b ? k : m, columns = is_a ? k : n, size = rows * columns;
     // elements of a row, or column, of memory
     static constexpr int inner = std::is_same_v<Layout, col_major> ? rows : columns;
-    // some of half's have two holders, or four
+    // two or four lanes hold some elements of half fragments
     enum {
         num_elements = std::is_same_v<T, __half> && (is_a || is_b) ? 16 : size / 32,
         num_storage_elements = num_elements
@@ -48,45 +48,45 @@ template <class Use, int m, int n, int k, class T, class Layout = void> struct a
     using storage_element_type = std::conditional_t<std::is_same_v<T, precision::tf32>, float, T>;
     storage_element_type x[num_elements];
 
-    static int number(int lane, int i) { return (lane * num_elements + i) % size; }
-    static int row(int number) { return std::is_same_v<Layout, col_major> ? number % inner : number / inner; }
-    static int column(int number) { return std::is_same_v<Layout, col_major> ? number / inner : number % inner; }
+    static int element_index(int lane, int i) { return (lane * num_elements + i) % size; }
+    static int row(int index) { return std::is_same_v<Layout, col_major> ? index % inner : index / inner; }
+    static int column(int index) { return std::is_same_v<Layout, col_major> ? index / inner : index % inner; }
 };
 
 namespace emulator {
 template <class T>
-using Number = std::conditional_t<std::is_same_v<T, double> || std::is_same_v<T, int>, double, float>;
-template <class T, class X> GRIDSTRIDE_UNSEEN Number<T> value(X x) {
+using Real = std::conditional_t<std::is_same_v<T, double> || std::is_same_v<T, int>, double, float>;
+template <class T, class X> GRIDSTRIDE_UNSEEN Real<T> value(X x) {
     if constexpr (std::is_same_v<T, precision::tf32>)
-        return gridstride::ptx::tf32::value(gridstride::as<uint32_t>(x), 0);
-    else return Number<T>(x);
+        return gridstride::ptx::tf32::value(gridstride::bit_cast<uint32_t>(x), 0);
+    else return Real<T>(x);
 }
 // Sums of integers wrap around at 2^31.
 template <class T> GRIDSTRIDE_UNSEEN T rounded(double sum) {
     if constexpr (std::is_same_v<T, int>) return int(unsigned(static_cast<long long>(sum)));
     else return T(sum);
 }
-inline void nothing(void *const *) {}
+inline void do_nothing(void *const *) {}
 
-// The lane's elements; those that are contiguous in memory are one access
+// Loads or stores the lane's elements; elements that are contiguous in memory are one access.
 template <bool stores, class F, class P>
-GRIDSTRIDE_UNSEEN void move(const char *what, F &f, P *p, unsigned ldm, bool transposed, int line) {
-    // PTX asks for as many bytes as a lane holds, 8 for 16x16 signed chars; the CUDA guide for 32, which CUDA's own
-    // samples do not keep
-    gridstride::must_be_aligned(p, sizeof f.x, what, line);
+GRIDSTRIDE_UNSEEN void load_or_store(const char *function, F &f, P *p, unsigned ldm, bool transposed, int line) {
+    // PTX requires an alignment of as many bytes as a lane holds: 8 for 16x16 signed chars. The CUDA guide requires 32,
+    // but CUDA's own samples violate that.
+    gridstride::must_be_aligned(p, sizeof f.x, function, line);
     constexpr int run = int(F::num_elements) < F::inner ? int(F::num_elements) : F::inner;
     const int step = transposed ? 1 : run;
     for (int i = 0; i < F::num_elements; i += step) {
-        const int number = F::number(gridstride::lane(), i), major = number / F::inner, minor = number % F::inner;
-        P *at = transposed ? p + size_t(minor) * ldm + major : p + size_t(major) * ldm + minor;
+        const int index = F::element_index(gridstride::lane(), i), major = index / F::inner, minor = index % F::inner;
+        P *element = transposed ? p + size_t(minor) * ldm + major : p + size_t(major) * ldm + minor;
         const unsigned bytes = unsigned(step * sizeof(P));
-        gridstride::accessed(at, bytes, stores, line);
-        if constexpr (stores) gridstride::copy_unseen(at, &f.x[i], bytes);
-        else gridstride::copy_unseen(&f.x[i], at, bytes);
+        gridstride::report_access(element, bytes, stores, line);
+        if constexpr (stores) gridstride::copy_unseen(element, &f.x[i], bytes);
+        else gridstride::copy_unseen(&f.x[i], element, bytes);
     }
-    gridstride::warp_together(what, nullptr, nothing, line);
+    gridstride::run_for_warp(function, nullptr, do_nothing, line);
 }
-template <class T> GRIDSTRIDE_INLINE void check(unsigned ldm) {
+template <class T> GRIDSTRIDE_INLINE void check_stride(unsigned ldm) {
     if (ldm * sizeof(T) % 16)
         gridstride::trap(gridstride::Code::matrix_stride);
 }
@@ -96,26 +96,26 @@ template <class D, class A, class B, class C> struct Product {
     const A *a;
     const B *b;
     const C *c;
-    static GRIDSTRIDE_UNSEEN void together(void *const *all) {
-        using T = Number<typename A::element_type>;
+    static GRIDSTRIDE_UNSEEN void multiply_all(void *const *products) {
+        using T = Real<typename A::element_type>;
         T a[A::rows][A::columns], b[B::rows][B::columns];
         double sum[C::rows][C::columns];
-        fill(all, a, &Product::a), fill(all, b, &Product::b), fill(all, sum, &Product::c);
+        fill(products, a, &Product::a), fill(products, b, &Product::b), fill(products, sum, &Product::c);
         gridstride::ptx::multiply<C::rows, C::columns, A::columns>(a, b, sum);
         for (int lane = 0; lane < 32; lane++)
             for (int i = 0; i < D::num_elements; i++) {
-                const int number = D::number(lane, i);
-                gridstride::poke<typename D::element_type>(&static_cast<Product *>(all[lane])->d->x[i],
-                    rounded<typename D::element_type>(sum[D::row(number)][D::column(number)]));
+                const int index = D::element_index(lane, i);
+                gridstride::poke<typename D::element_type>(&static_cast<Product *>(products[lane])->d->x[i],
+                    rounded<typename D::element_type>(sum[D::row(index)][D::column(index)]));
             }
     }
     template <class Array, class F>
-    static GRIDSTRIDE_UNSEEN void fill(void *const *all, Array &to, const F *Product::*which) {
+    static GRIDSTRIDE_UNSEEN void fill(void *const *products, Array &to, const F *Product::*operand) {
         for (int lane = 0; lane < 32; lane++)
             for (int i = 0; i < F::num_elements; i++) {
-                const int number = F::number(lane, i);
-                to[F::row(number)][F::column(number)] = value<typename F::element_type>(
-                    gridstride::peek(&(static_cast<const Product *>(all[lane])->*which)->x[i]));
+                const int index = F::element_index(lane, i);
+                to[F::row(index)][F::column(index)] = value<typename F::element_type>(
+                    gridstride::peek(&(static_cast<const Product *>(products[lane])->*operand)->x[i]));
             }
     }
 };
@@ -132,20 +132,20 @@ GRIDSTRIDE_INLINE void load_matrix_sync(
         "load_matrix_sync of an accumulator needs a layout: mem_row_major or mem_col_major");
     static_assert(std::is_same_v<P, typename fragment<Use, m, n, k, T, Layout>::storage_element_type>,
         "load_matrix_sync: the memory and the fragment must have the same type");
-    emulator::check<P>(ldm);
-    emulator::move<false>("load_matrix_sync", f, p, ldm, false, line);
+    emulator::check_stride<P>(ldm);
+    emulator::load_or_store<false>("load_matrix_sync", f, p, ldm, false, line);
 }
 template <int m, int n, int k, class T>
 GRIDSTRIDE_INLINE void load_matrix_sync(
     fragment<accumulator, m, n, k, T> &f, const T *p, unsigned ldm, layout_t layout, int line = __builtin_LINE()) {
-    emulator::check<T>(ldm);
-    emulator::move<false>("load_matrix_sync", f, p, ldm, layout == mem_col_major, line);
+    emulator::check_stride<T>(ldm);
+    emulator::load_or_store<false>("load_matrix_sync", f, p, ldm, layout == mem_col_major, line);
 }
 template <int m, int n, int k, class T>
 GRIDSTRIDE_INLINE void store_matrix_sync(
     T *p, const fragment<accumulator, m, n, k, T> &f, unsigned ldm, layout_t layout, int line = __builtin_LINE()) {
-    emulator::check<T>(ldm);
-    emulator::move<true>("store_matrix_sync", f, p, ldm, layout == mem_col_major, line);
+    emulator::check_stride<T>(ldm);
+    emulator::load_or_store<true>("store_matrix_sync", f, p, ldm, layout == mem_col_major, line);
 }
 template <int m, int n, int k, class T, class LA, class LB, class D, class C>
 GRIDSTRIDE_INLINE void mma_sync(fragment<accumulator, m, n, k, D> &d, const fragment<matrix_a, m, n, k, T, LA> &a,
@@ -159,7 +159,7 @@ GRIDSTRIDE_INLINE void mma_sync(fragment<accumulator, m, n, k, D> &d, const frag
     emulator::Product<fragment<accumulator, m, n, k, D>, fragment<matrix_a, m, n, k, T, LA>,
         fragment<matrix_b, m, n, k, T, LB>, fragment<accumulator, m, n, k, C>>
         product{&d, &a, &b, &c};
-    gridstride::warp_together("mma_sync", &product, decltype(product)::together, line);
+    gridstride::run_for_warp("mma_sync", &product, decltype(product)::multiply_all, line);
 }
 }
 }

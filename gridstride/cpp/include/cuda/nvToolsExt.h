@@ -1,4 +1,4 @@
-// NVTX: annotations for a profiler; they return the same values as on a GPU without a profiler
+// NVTX: annotations for a profiler. The functions return the same values as on a GPU without a profiler
 #pragma once
 #include <stdint.h>
 #include <wchar.h>

@@ -15,17 +15,18 @@ inline uint32_t sm() {
 
 // Operands: `gs_0` is that of `%0`, and `gs_out_0` the variable to which it is stored
 
-#define GRIDSTRIDE_PTX_IN(n, constraint, ...) const auto gs_##n = ::gridstride::ptx::in<constraint>(__VA_ARGS__)
+#define GRIDSTRIDE_PTX_IN(n, constraint, ...) \
+    const auto gs_##n = ::gridstride::ptx::read_operand<constraint>(__VA_ARGS__)
 #define GRIDSTRIDE_PTX_OUT(n, constraint, ...) \
     auto &&gs_out_##n = __VA_ARGS__; \
     auto gs_##n = ::gridstride::ptx::Register<constraint>()
 #define GRIDSTRIDE_PTX_INOUT(n, constraint, ...) \
     auto &&gs_out_##n = __VA_ARGS__; \
-    auto gs_##n = ::gridstride::ptx::in<constraint>(gs_out_##n)
-#define GRIDSTRIDE_PTX_STORE(n) ::gridstride::ptx::out(gs_out_##n, gs_##n)
+    auto gs_##n = ::gridstride::ptx::read_operand<constraint>(gs_out_##n)
+#define GRIDSTRIDE_PTX_STORE(n) ::gridstride::ptx::write_operand(gs_out_##n, gs_##n)
 
-template <class T> constexpr bool whole = std::is_integral_v<T> || std::is_enum_v<T>;
-template <char constraint, class T> auto in(T x) {
+template <class T> constexpr bool is_integer = std::is_integral_v<T> || std::is_enum_v<T>;
+template <char constraint, class T> auto read_operand(T x) {
     using U = std::decay_t<T>;
     if constexpr (constraint == 'f' || constraint == 'd') {
         static_assert(std::is_floating_point_v<U> && sizeof(U) == (constraint == 'f' ? 4 : 8),
@@ -36,7 +37,7 @@ template <char constraint, class T> auto in(T x) {
         return uint64_t(reinterpret_cast<uintptr_t>(x));
     } else {
         constexpr int bytes = constraint == 'l' ? 8 : constraint == 'r' ? 4 : 2;
-        static_assert(whole<U> && sizeof(U) <= bytes,
+        static_assert(is_integer<U> && sizeof(U) <= bytes,
             "\"h\", \"r\" and \"l\" operands must be integers of at most 16, 32 and 64 bits");
         return std::conditional_t<bytes == 8, uint64_t, std::conditional_t<bytes == 4, uint32_t, uint16_t>>(x);
     }
@@ -45,7 +46,7 @@ template <char constraint>
 using Register = std::conditional_t<constraint == 'f', float,
     std::conditional_t<constraint == 'd', double,
         std::conditional_t<constraint == 'l', uint64_t, std::conditional_t<constraint == 'r', uint32_t, uint16_t>>>>;
-template <class T, class R> GRIDSTRIDE_INLINE void out(T &to, R value) {
+template <class T, class R> GRIDSTRIDE_INLINE void write_operand(T &to, R value) {
     static_assert(sizeof(T) == sizeof(R) && std::is_floating_point_v<T> == std::is_floating_point_v<R>,
         "an output operand's type must have its constraint's size: \"=h\" 16 bits, \"=r\" 32, \"=l\" 64, \"=f\" float, "
         "\"=d\" double");
@@ -53,16 +54,16 @@ template <class T, class R> GRIDSTRIDE_INLINE void out(T &to, R value) {
     else to = T(value);
 }
 // The bits of a register, for instructions of any type
-inline uint32_t word(uint32_t x) { return x; }
-inline uint32_t word(float x) { return as<uint32_t>(x); }
-inline void put(uint32_t &to, uint32_t x) { to = x; }
-inline void put(float &to, uint32_t x) { to = as<float>(x); }
+inline uint32_t register_bits(uint32_t x) { return x; }
+inline uint32_t register_bits(float x) { return bit_cast<uint32_t>(x); }
+inline void set_register(uint32_t &to, uint32_t x) { to = x; }
+inline void set_register(float &to, uint32_t x) { to = bit_cast<float>(x); }
 
 // Moves, conversions, special registers
 
 template <class D, class S> void mov(int, D &d, S s) {
     static_assert(sizeof(D) == sizeof(S), "mov: the two registers must have the same size");
-    d = as<D>(s);
+    d = bit_cast<D>(s);
 }
 inline void convert(int, uint32_t &d, uint64_t s) { d = uint32_t(s); }
 inline void convert(int, uint64_t &d, uint32_t s) { d = s; }
@@ -70,100 +71,108 @@ inline void to_shared(int, uint64_t &d, uint64_t generic) {
     d = shared_address(reinterpret_cast<const void *>(generic));
 }
 inline void to_global(int, uint64_t &d, uint64_t generic) { d = generic; }
-// To 10 bits of mantissa, of two that are as near the one with the larger magnitude
-inline uint32_t tf32_rounded(float x) {
-    const uint32_t bits = as<uint32_t>(x);
+// Rounds to 10 bits of mantissa; a tie is rounded to the value of larger magnitude.
+inline uint32_t round_to_tf32(float x) {
+    const uint32_t bits = bit_cast<uint32_t>(x);
     return x != x ? 0x7fffffff : (bits & 0x7f800000) == 0x7f800000 ? bits : (bits + 0x1000) & ~0x1fffu;
 }
-template <class D> void to_tf32(int, D &d, float x) { put(d, tf32_rounded(x)); }
+template <class D> void to_tf32(int, D &d, float x) { set_register(d, round_to_tf32(x)); }
 template <int m> void to_pair(int, uint32_t &d, float upper, float lower) {
-    d = uint32_t(narrowed<m>(upper)) << 16 | narrowed<m>(lower);
+    d = uint32_t(narrow<m>(upper)) << 16 | narrow<m>(lower);
 }
 
 // Shared memory, by addresses of 32 bits
 
-inline uint32_t window(uint32_t address) { return address; }
-inline uint32_t window(uint64_t address) { return uint32_t(address); }
+inline uint32_t window_address(uint32_t address) { return address; }
+inline uint32_t window_address(uint64_t address) { return uint32_t(address); }
 template <class A, class... D> GRIDSTRIDE_UNSEEN void load_shared(int line, A address, D &...d) {
     constexpr unsigned bytes = (sizeof(D) + ...);
-    const char *p = shared_at(window(address), bytes, "ld.shared", line);
-    accessed(p, bytes, false, line);
+    const char *p = shared_pointer(window_address(address), bytes, "ld.shared", line);
+    report_access(p, bytes, false, line);
     ((__builtin_memcpy(&d, p, sizeof d), p += sizeof d), ...);
 }
 template <class A, class... S> GRIDSTRIDE_UNSEEN void store_shared(int line, A address, S... s) {
     constexpr unsigned bytes = (sizeof(S) + ...);
-    char *p = shared_at(window(address), bytes, "st.shared", line);
-    accessed(p, bytes, true, line);
+    char *p = shared_pointer(window_address(address), bytes, "st.shared", line);
+    report_access(p, bytes, true, line);
     ((__builtin_memcpy(p, &s, sizeof s), p += sizeof s), ...);
 }
 
 template <class... D> GRIDSTRIDE_UNSEEN void load_global(int line, uint64_t address, D &...d) {
     const char *p = reinterpret_cast<const char *>(address);
     must_be_aligned(p, (sizeof(D) + ...), "ld.global", line);
-    accessed(p, (sizeof(D) + ...), false, line);
+    report_access(p, (sizeof(D) + ...), false, line);
     ((__builtin_memcpy(&d, p, sizeof d), p += sizeof d), ...);
 }
 template <class... S> GRIDSTRIDE_UNSEEN void store_global(int line, uint64_t address, S... s) {
     char *p = reinterpret_cast<char *>(address);
     must_be_aligned(p, (sizeof(S) + ...), "st.global", line);
-    accessed(p, (sizeof(S) + ...), true, line);
+    report_access(p, (sizeof(S) + ...), true, line);
     ((__builtin_memcpy(p, &s, sizeof s), p += sizeof s), ...);
 }
 
 // Asynchronous copies
 
-template <bool only_16, unsigned bytes, class A> void copy(int line, A to, uint64_t from, unsigned read = bytes) {
+template <bool only_16, unsigned bytes, class A>
+void copy(int line, A to, uint64_t from, unsigned source_bytes = bytes) {
     static_assert(
         bytes == 16 || ((bytes == 4 || bytes == 8) && !only_16), "cp.async.ca copies 4, 8 or 16 bytes, cp.async.cg 16");
-    copy_async(shared_at(window(to), bytes, "cp.async", line), reinterpret_cast<const void *>(from), bytes,
-        read < bytes ? read : bytes, "cp.async", line);
+    copy_async(shared_pointer(window_address(to), bytes, "cp.async", line), reinterpret_cast<const void *>(from), bytes,
+        source_bytes < bytes ? source_bytes : bytes, "cp.async", line);
 }
 
 // The asynchronous engines of Hopper: see runtime.h. An unused destination is `_`.
 
 struct Sink { template <class T> Sink &operator=(const T &) { return *this; } };
-template <class D, class A> void mapa(int line, D &d, A at, uint32_t rank) {
-    d = D(map_shared(window(at), rank, line));
+template <class D, class A> void mapa(int line, D &d, A address, uint32_t rank) {
+    d = D(map_shared(window_address(address), rank, line));
 }
-// n: bytes for expect_tx, otherwise arrivals
-template <class S, class A> void arrive(int line, bool expects, S &&state, A at, uint32_t n = 1) {
-    if (expects) mbarrier_expect(window(at), n, line);
-    state = mbarrier_arrive(window(at), expects ? 1 : n, line);
+// `n`: the bytes of expect_tx, otherwise the number of arrivals
+template <class S, class A> void arrive(int line, bool expects_bytes, S &&state, A address, uint32_t n = 1) {
+    if (expects_bytes) mbarrier_expect(window_address(address), n, line);
+    state = mbarrier_arrive(window_address(address), expects_bytes ? 1 : n, line);
 }
-template <class A> void expect(int line, A at, uint32_t bytes) { mbarrier_expect(window(at), bytes, line); }
-template <class A> void init(int line, A at, uint32_t count) { mbarrier_init(window(at), count, line); }
-template <class A> void invalidate(int line, A at) { mbarrier_invalidate(window(at), line); }
-template <class A, class P> bool over(int line, bool waits, A at, P phase) {
-    return waits ? mbarrier_try(window(at), uint32_t(phase), line)
-                 : mbarrier_over(window(at), uint32_t(phase), false, line);
+template <class A> void expect(int line, A address, uint32_t bytes) {
+    mbarrier_expect(window_address(address), bytes, line);
+}
+template <class A> void init(int line, A address, uint32_t count) {
+    mbarrier_init(window_address(address), count, line);
+}
+template <class A> void invalidate(int line, A address) { mbarrier_invalidate(window_address(address), line); }
+template <class A, class P> bool wait_parity(int line, bool waits, A address, P phase) {
+    return waits ? mbarrier_try_wait(window_address(address), uint32_t(phase), line)
+                 : mbarrier_test_wait(window_address(address), uint32_t(phase), false, line);
 }
 template <class A, class B, class... S> void store_async(int line, A to, B bar, S... s) {
     char bytes[(sizeof(S) + ...)], *p = bytes;
     ((__builtin_memcpy(p, &s, sizeof s), p += sizeof s), ...);
-    ::gridstride::store_async(window(to), bytes, sizeof bytes, window(bar), line);
+    ::gridstride::store_async(window_address(to), bytes, sizeof bytes, window_address(bar), line);
 }
 template <class A, class B> void bulk_load(int line, A to, uint64_t from, uint32_t bytes, B bar, uint32_t blocks = 0) {
-    ::gridstride::bulk_load(window(to), reinterpret_cast<const void *>(from), bytes, window(bar), blocks, line);
+    ::gridstride::bulk_load(
+        window_address(to), reinterpret_cast<const void *>(from), bytes, window_address(bar), blocks, line);
 }
 template <class A> void bulk_store(int line, uint64_t to, A from, uint32_t bytes) {
-    ::gridstride::bulk_store(reinterpret_cast<void *>(to), window(from), bytes, line);
+    ::gridstride::bulk_store(reinterpret_cast<void *>(to), window_address(from), bytes, line);
 }
 template <class A, class B>
-void tensor_load(int line, const int32_t *at, int rank, A to, uint64_t map, B bar, uint32_t blocks = 0) {
-    ::gridstride::tensor_load(window(to), reinterpret_cast<const void *>(map), at, rank, window(bar), blocks, line);
+void tensor_load(int line, const int32_t *coordinates, int rank, A to, uint64_t map, B bar, uint32_t blocks = 0) {
+    ::gridstride::tensor_load(
+        window_address(to), reinterpret_cast<const void *>(map), coordinates, rank, window_address(bar), blocks, line);
 }
-template <class A> void tensor_store(int line, const int32_t *at, int rank, uint64_t map, A from) {
-    ::gridstride::tensor_store(reinterpret_cast<const void *>(map), at, rank, window(from), line);
+template <class A> void tensor_store(int line, const int32_t *coordinates, int rank, uint64_t map, A from) {
+    ::gridstride::tensor_store(reinterpret_cast<const void *>(map), coordinates, rank, window_address(from), line);
 }
 template <Number type, int n, bool registers, int selector = 0>
-void wgmma(int line, float *const *to, float *const *now, const uint32_t *a_registers, uint64_t a, uint64_t b,
-    bool more, int a_sign, int b_sign, bool a_transposed = false, bool b_transposed = false,
-    const uint32_t *meta = nullptr) {
+void wgmma(int line, float *const *results, float *const *accumulators, const uint32_t *a_registers, uint64_t a,
+    uint64_t b, bool accumulates, int a_sign, int b_sign, bool a_transposed = false, bool b_transposed = false,
+    const uint32_t *metadata = nullptr) {
     static_assert(n % 8 == 0 && n >= 8 && n <= 256, "wgmma: n must be a multiple of 8, from 8 to 256");
     static_assert(selector == 0 || selector == 1, "wgmma.mma_async.sp: the selector must be 0 or 1");
-    const uint32_t *const of_a = registers ? a_registers : nullptr;
-    ::gridstride::wgmma(
-        {type, n, a, b, of_a, more, a_sign, b_sign, a_transposed, b_transposed, to, now, meta, selector}, line);
+    const uint32_t *const a_words = registers ? a_registers : nullptr;
+    ::gridstride::wgmma({type, n, a, b, a_words, accumulates, a_sign, b_sign, a_transposed, b_transposed, results,
+                            accumulators, metadata, selector},
+        line);
 }
 template <int n> void set_registers() {
     static_assert(n % 8 == 0 && n >= 24 && n <= 256, "setmaxnreg: the count must be a multiple of 8, from 24 to 256");
@@ -188,61 +197,60 @@ template <class S> GRIDSTRIDE_UNSEEN void store_ordered(int line, Order order, S
     atomic_end(p);
 }
 
-// ldmatrix and stmatrix: of each 8 x 8 matrix lane i knows in part, elements 2*(i%4) and the next of row i/4;
-// transposed, of column i/4.
-// A row is 16 bytes, and the lanes 8*n to 8*n+7 give the addresses of those of matrix n.
+// ldmatrix and stmatrix: lane i holds elements 2*(i%4) and 2*(i%4)+1 of row i/4 of each 8 x 8 matrix; if transposed, of
+// column i/4. A row has 16 bytes, and lanes 8*n to 8*n+7 pass the addresses of the rows of matrix n.
 
 template <int n> struct Rows { char *row; uint32_t part[n]; };
 
-template <int n, bool transposed, bool stores> GRIDSTRIDE_UNSEEN void exchange_rows(void *const *all) {
+template <int n, bool transposed, bool stores> GRIDSTRIDE_UNSEEN void exchange_rows(void *const *lanes) {
     for (int lane = 0; lane < 32; lane++)
         for (int i = 0; i < n; i++)
             for (int e = 0; e < 2; e++) {
-                auto &mine = *static_cast<Rows<n> *>(all[lane]);
+                auto &own = *static_cast<Rows<n> *>(lanes[lane]);
                 const int row = transposed ? lane % 4 * 2 + e : lane / 4,
                           column = transposed ? lane / 4 : lane % 4 * 2 + e;
-                char *in_memory = static_cast<Rows<n> *>(all[8 * i + row])->row + 2 * column,
-                     *in_register = reinterpret_cast<char *>(&mine.part[i]) + 2 * e;
+                char *in_memory = static_cast<Rows<n> *>(lanes[8 * i + row])->row + 2 * column,
+                     *in_register = reinterpret_cast<char *>(&own.part[i]) + 2 * e;
                 stores ? __builtin_memcpy(in_memory, in_register, 2) : __builtin_memcpy(in_register, in_memory, 2);
             }
 }
 template <int n, bool transposed, bool stores>
-GRIDSTRIDE_UNSEEN void matrices(const char *what, Rows<n> &mine, uint32_t address, int line) {
+GRIDSTRIDE_UNSEEN void exchange_matrices(const char *instruction, Rows<n> &own, uint32_t address, int line) {
     if (lane() < 8 * n) {
-        mine.row = shared_at(address, 16, what, line);
-        accessed(mine.row, 16, stores, line);
+        own.row = shared_pointer(address, 16, instruction, line);
+        report_access(own.row, 16, stores, line);
     }
-    warp_together(what, &mine, exchange_rows<n, transposed, stores>, line);
+    run_for_warp(instruction, &own, exchange_rows<n, transposed, stores>, line);
 }
 template <int n, bool transposed, class A, class... D> GRIDSTRIDE_UNSEEN void ldmatrix(int line, A address, D &...d) {
     static_assert(sizeof...(D) == n, "ldmatrix.x1, .x2 and .x4 have 1, 2 and 4 destinations");
-    Rows<n> mine;
-    matrices<n, transposed, false>("ldmatrix", mine, window(address), line);
-    const uint32_t *part = mine.part;
-    (put(d, *part++), ...);
+    Rows<n> own;
+    exchange_matrices<n, transposed, false>("ldmatrix", own, window_address(address), line);
+    const uint32_t *part = own.part;
+    (set_register(d, *part++), ...);
 }
 template <int n, bool transposed, class A, class... S> GRIDSTRIDE_UNSEEN void stmatrix(int line, A address, S... s) {
     static_assert(sizeof...(S) == n, "stmatrix.x1, .x2 and .x4 have 1, 2 and 4 sources");
-    Rows<n> mine = {nullptr, {word(s)...}};
-    matrices<n, transposed, true>("stmatrix", mine, window(address), line);
+    Rows<n> own = {nullptr, {register_bits(s)...}};
+    exchange_matrices<n, transposed, true>("stmatrix", own, window_address(address), line);
 }
 
 // Matrix products of tensor cores: the products and their sum are computed in double and rounded once. A GPU sums in a
 // different order, and truncates terms that are much smaller than the largest term; both results are right to a few ulp
 // of the largest term.
 
-struct f32 { static constexpr int in_word = 1; static float value(uint32_t w, int) { return as<float>(w); } };
+struct f32 { static constexpr int per_word = 1; static float value(uint32_t w, int) { return bit_cast<float>(w); } };
 struct tf32 {
-    static constexpr int in_word = 1;
-    static float value(uint32_t w, int) { return as<float>(w & ~0x1fffu); }
+    static constexpr int per_word = 1;
+    static float value(uint32_t w, int) { return bit_cast<float>(w & ~0x1fffu); }
 };
 struct f16 {
-    static constexpr int in_word = 2;
-    static float value(uint32_t w, int e) { return widened<10>((unsigned short)(w >> 16 * e)); }
+    static constexpr int per_word = 2;
+    static float value(uint32_t w, int e) { return widen<10>((unsigned short)(w >> 16 * e)); }
 };
 struct bf16 {
-    static constexpr int in_word = 2;
-    static float value(uint32_t w, int e) { return as<float>(w >> 16 * e << 16); }
+    static constexpr int per_word = 2;
+    static float value(uint32_t w, int e) { return bit_cast<float>(w >> 16 * e << 16); }
 };
 
 // out[m][n] = a[m][k] @ b[k][n] + c[m][n]
@@ -253,77 +261,80 @@ GRIDSTRIDE_UNSEEN void multiply(const T (*a)[k], const T (*b)[n], double (*c)[n]
             for (int column = 0; column < n; column++) c[row][column] += double(a[row][i]) * double(b[i][column]);
 }
 
-// The registers of one lane. Group g = lane/4, thread t = lane%4 of it: a word of `a` is of row g or g+8, one of `b` of
-// column g, and t says which elements along k; words of the result are of row g or g+8, columns 2*t and 2*t+1.
+// The registers of one lane, with g = lane/4 and t = lane%4. A word of `a` has elements of row g or g+8, a word of `b`
+// of column g; t determines their indices along k. Words of the result have row g or g+8, columns 2*t and 2*t+1.
 template <int k, class T, class Sum> struct Mma {
-    static constexpr int step = 4 * T::in_word, a_words = k / step * 2, b_words = k / step, sums = 4 / Sum::in_word;
+    static constexpr int step = 4 * T::per_word, a_words = k / step * 2, b_words = k / step, sums = 4 / Sum::per_word;
     uint32_t a[a_words], b[b_words], c[sums];
 
-    static GRIDSTRIDE_UNSEEN void together(void *const *all) {
+    static GRIDSTRIDE_UNSEEN void multiply_all(void *const *lanes) {
         float a[16][k], b[k][8];
         double c[16][8];
         for (int lane = 0; lane < 32; lane++) {
-            const auto &mine = *static_cast<const Mma *>(all[lane]);
+            const auto &own = *static_cast<const Mma *>(lanes[lane]);
             const int g = lane / 4, t = lane % 4;
-            for (int e = 0; e < T::in_word; e++) {
+            for (int e = 0; e < T::per_word; e++) {
                 for (int i = 0; i < a_words; i++)
-                    a[g + i % 2 * 8][i / 2 * step + t * T::in_word + e] = T::value(mine.a[i], e);
-                for (int i = 0; i < b_words; i++) b[i * step + t * T::in_word + e][g] = T::value(mine.b[i], e);
+                    a[g + i % 2 * 8][i / 2 * step + t * T::per_word + e] = T::value(own.a[i], e);
+                for (int i = 0; i < b_words; i++) b[i * step + t * T::per_word + e][g] = T::value(own.b[i], e);
             }
             for (int i = 0; i < 4; i++)
-                c[g + i / 2 * 8][2 * t + i % 2] = Sum::value(mine.c[i / Sum::in_word], i % Sum::in_word);
+                c[g + i / 2 * 8][2 * t + i % 2] = Sum::value(own.c[i / Sum::per_word], i % Sum::per_word);
         }
         multiply<16, 8, k>(a, b, c);
         for (int lane = 0; lane < 32; lane++) {
-            auto &mine = *static_cast<Mma *>(all[lane]);
+            auto &own = *static_cast<Mma *>(lanes[lane]);
             const double *sum[2] = {&c[lane / 4][lane % 4 * 2], &c[lane / 4 + 8][lane % 4 * 2]};
             for (int i = 0; i < sums; i++)
-                if constexpr (Sum::in_word == 1) mine.c[i] = as<uint32_t>(float(sum[i / 2][i % 2]));
-                else mine.c[i] = uint32_t(narrowed<10>(odd(sum[i][1]))) << 16 | narrowed<10>(odd(sum[i][0]));
+                if constexpr (Sum::per_word == 1) own.c[i] = bit_cast<uint32_t>(float(sum[i / 2][i % 2]));
+                else
+                    own.c[i] =
+                        uint32_t(narrow<10>(round_to_odd(sum[i][1]))) << 16 | narrow<10>(round_to_odd(sum[i][0]));
         }
     }
 };
-template <int k, class T, class Sum, class... R> GRIDSTRIDE_UNSEEN void mma_on(int line, uint32_t *sums, R... r) {
+template <int k, class T, class Sum, class... R> GRIDSTRIDE_UNSEEN void run_mma(int line, uint32_t *sums, R... r) {
     using M = Mma<k, T, Sum>;
-    M mine;
-    const uint32_t words[] = {word(r)...};
-    __builtin_memcpy(&mine, words, sizeof mine);
-    warp_together("mma.sync", &mine, M::together, line);
-    __builtin_memcpy(sums, mine.c, sizeof mine.c);
+    M own;
+    const uint32_t words[] = {register_bits(r)...};
+    __builtin_memcpy(&own, words, sizeof own);
+    run_for_warp("mma.sync", &own, M::multiply_all, line);
+    __builtin_memcpy(sums, own.c, sizeof own.c);
 }
 template <int k, class T, class Sum, class D, class... R>
 GRIDSTRIDE_UNSEEN void mma(int line, D &d0, D &d1, D &d2, D &d3, R... r) {
-    static_assert(sizeof...(R) * 4 == sizeof(Mma<k, T, Sum>) && Sum::in_word == 1,
+    static_assert(sizeof...(R) * 4 == sizeof(Mma<k, T, Sum>) && Sum::per_word == 1,
         "mma.sync: wrong number of registers for this shape");
     uint32_t sums[4];
-    mma_on<k, T, Sum>(line, sums, r...);
-    put(d0, sums[0]), put(d1, sums[1]), put(d2, sums[2]), put(d3, sums[3]);
+    run_mma<k, T, Sum>(line, sums, r...);
+    set_register(d0, sums[0]), set_register(d1, sums[1]), set_register(d2, sums[2]), set_register(d3, sums[3]);
 }
 
 // mma with a 2:4 sparse `a`, which stores k/2 elements per row: two of every four, whose indices are in the metadata.
 // Each of four lanes may have the metadata of two rows of 16 elements; the selector chooses the lanes that do.
 template <int k, class T, int selector> struct SparseMma {
-    uint32_t a[k / 8], b[k / 8], c[4], meta;
+    uint32_t a[k / 8], b[k / 8], c[4], metadata;
 
-    static GRIDSTRIDE_UNSEEN void together(void *const *all) {
-        const auto of = [&](int lane) -> SparseMma & { return *static_cast<SparseMma *>(all[lane]); };
+    static GRIDSTRIDE_UNSEEN void multiply_all(void *const *lanes) {
+        const auto registers_of = [&](int lane) -> SparseMma & { return *static_cast<SparseMma *>(lanes[lane]); };
         float b[k][8];
         for (int lane = 0; lane < 32; lane++)
             for (int i = 0; i < k / 4; i++)
-                b[i / 2 * 8 + lane % 4 * 2 + i % 2][lane / 4] = T::value(of(lane).b[i / 2], i % 2);
+                b[i / 2 * 8 + lane % 4 * 2 + i % 2][lane / 4] = T::value(registers_of(lane).b[i / 2], i % 2);
         double sums[16][8];
         for (int row = 0; row < 16; row++) {
-            for (int c = 0; c < 8; c++) sums[row][c] = as<float>(of(row % 8 * 4 + c / 2).c[row / 8 * 2 + c % 2]);
+            for (int c = 0; c < 8; c++)
+                sums[row][c] = bit_cast<float>(registers_of(row % 8 * 4 + c / 2).c[row / 8 * 2 + c % 2]);
             for (int i = 0; i < k / 2; i++) {
-                const float x = T::value(of(row % 8 * 4 + i / 2 % 4).a[i / 8 * 2 + row / 8], i % 2);
+                const float x = T::value(registers_of(row % 8 * 4 + i / 2 % 4).a[i / 8 * 2 + row / 8], i % 2);
                 const int group = i / 2, lane = row % 8 * 4 + (k == 32 ? 2 * selector + group / 4 : selector);
-                const int at = group * 4 + kept_by(of(lane).meta, row / 8, group % 4, i % 2);
-                for (int c = 0; c < 8; c++) sums[row][c] += double(x) * double(b[at][c]);
+                const int index = group * 4 + sparse_index(registers_of(lane).metadata, row / 8, group % 4, i % 2);
+                for (int c = 0; c < 8; c++) sums[row][c] += double(x) * double(b[index][c]);
             }
         }
         for (int row = 0; row < 16; row++)
             for (int c = 0; c < 8; c++)
-                of(row % 8 * 4 + c / 2).c[row / 8 * 2 + c % 2] = as<uint32_t>(float(sums[row][c]));
+                registers_of(row % 8 * 4 + c / 2).c[row / 8 * 2 + c % 2] = bit_cast<uint32_t>(float(sums[row][c]));
     }
 };
 template <int k, class T, bool ordered, int selector, class D, class... R>
@@ -332,20 +343,20 @@ GRIDSTRIDE_UNSEEN void mma_sp(int line, D &d0, D &d1, D &d2, D &d3, R... r) {
     static_assert(
         selector >= 0 && selector < (k == 32 ? 2 : 4), "mma.sp: the selector must be 0 or 1, for m16n8k16 0 to 3");
     static_assert(sizeof...(R) * 4 == sizeof(M), "mma.sp: wrong number of registers for this shape");
-    M mine;
-    const uint32_t words[] = {word(r)...};
-    __builtin_memcpy(&mine, words, sizeof mine);
+    M own;
+    const uint32_t words[] = {register_bits(r)...};
+    __builtin_memcpy(&own, words, sizeof own);
     const int quarter = lane() % 4;
-    if ((k == 32 ? quarter / 2 : quarter) == selector) check_metadata("mma.sp", mine.meta, k == 32, ordered, line);
-    warp_together("mma.sp", &mine, M::together, line);
-    put(d0, mine.c[0]), put(d1, mine.c[1]), put(d2, mine.c[2]), put(d3, mine.c[3]);
+    if ((k == 32 ? quarter / 2 : quarter) == selector) check_metadata("mma.sp", own.metadata, k == 32, ordered, line);
+    run_for_warp("mma.sp", &own, M::multiply_all, line);
+    set_register(d0, own.c[0]), set_register(d1, own.c[1]), set_register(d2, own.c[2]), set_register(d3, own.c[3]);
 }
 template <int k, class T, class Sum, class... R>
 GRIDSTRIDE_UNSEEN void mma_f16(int line, uint32_t &d0, uint32_t &d1, R... r) {
-    static_assert(sizeof...(R) * 4 == sizeof(Mma<k, T, Sum>) && Sum::in_word == 2,
+    static_assert(sizeof...(R) * 4 == sizeof(Mma<k, T, Sum>) && Sum::per_word == 2,
         "mma.sync: wrong number of registers for this shape");
     uint32_t sums[2];
-    mma_on<k, T, Sum>(line, sums, r...);
+    run_mma<k, T, Sum>(line, sums, r...);
     d0 = sums[0], d1 = sums[1];
 }
 }

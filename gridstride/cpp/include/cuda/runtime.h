@@ -39,23 +39,24 @@ GRIDSTRIDE_API void sync_block(int line = __builtin_LINE());
 // the number of threads with a nonzero predicate
 GRIDSTRIDE_API int sync_block_count(int predicate, int line = __builtin_LINE());
 GRIDSTRIDE_API void sync_warp(unsigned mask = ~0u, int line = __builtin_LINE());
-// Exchanges `bytes` (at most 16) at `mine` among the lanes in `mask`; `all` receives the address of 32 slots of 16
+// Exchanges `bytes` (at most 16) at `value` among the lanes in `mask`; `slots` receives the address of 32 slots of 16
 // bytes, valid until the next collective of this lane. Returns the lanes that took part.
 GRIDSTRIDE_API unsigned warp_exchange(
-    unsigned mask, const void *mine, int bytes, const void *&all, int line = __builtin_LINE());
-// the offset, from the slots, of the mask of lanes with an undefined value
+    unsigned mask, const void *value, int bytes, const void *&slots, int line = __builtin_LINE());
+// the offset from the slots of a mask of the lanes with an undefined value
 constexpr size_t undefined_lanes = 32 * 16;
-// For a shuffle that reads lane `from`, which is absent or has an undefined value: returns the byte that fills the
+// For a shuffle that reads `lane`, which is absent or has an undefined value: returns the byte that fills the
 // result, or -1 for the caller's own value.
-GRIDSTRIDE_API int undefined_byte(int from, int line);
-// The result of a collective on this line is undefined in the current thread.
-GRIDSTRIDE_API void undefined_result(Code who_gets_it, int line);
+GRIDSTRIDE_API int undefined_byte(int lane, int line);
+// Records that the result of a collective on this line is undefined in the current thread; `owner_phrase` names the
+// thread that gets it.
+GRIDSTRIDE_API void undefined_result(Code owner_phrase, int line);
 constexpr uint32_t undefined_nan = 0x7fd1c0de;
 constexpr uint64_t undefined_nan_of_double = 0x7ffa381bc0000000;
 // An operation of a whole warp: each lane passes a pointer, and the last of the 32 lanes calls `f` with all pointers
 // before any lane continues.
-GRIDSTRIDE_API void warp_together(const char *what, void *mine, void (*f)(void *const *), int line);
-GRIDSTRIDE_API unsigned active_mask(int line = __builtin_LINE());   // the lanes that wait at this line, too
+GRIDSTRIDE_API void run_for_warp(const char *operation, void *arg, void (*f)(void *const *), int line);
+GRIDSTRIDE_API unsigned active_mask(int line = __builtin_LINE());   // the lanes that wait at this line
 GRIDSTRIDE_API void wait_until(
     bool (*ready)(void *), void *arg, int line = __builtin_LINE(), DescribeWait *describe = nullptr);
 GRIDSTRIDE_API void enter_kernel(const char *name);                // reports a call outside a launch
@@ -93,48 +94,48 @@ GRIDSTRIDE_API bool free_in_order(void *p);                        // the same, 
 GRIDSTRIDE_API void *heap_alloc(size_t bytes);
 GRIDSTRIDE_API void heap_free(void *p, int line = __builtin_LINE());
 GRIDSTRIDE_API bool is_device(const void *p) GRIDSTRIDE_NOT_READ(1);
-// it is initialized by the host (cudaMemcpy, cudaMemset)
-GRIDSTRIDE_API void device_written(void *p, size_t bytes);
-GRIDSTRIDE_API bool device_range(const void *p, size_t bytes);     // is it within one allocation?
+// records that the host initialized these bytes (cudaMemcpy, cudaMemset)
+GRIDSTRIDE_API void mark_initialized(void *p, size_t bytes);
+GRIDSTRIDE_API bool is_in_allocation(const void *p, size_t bytes);     // is it within one allocation?
 GRIDSTRIDE_API void device_copy(void *to, const void *from, size_t bytes);
 GRIDSTRIDE_API void device_fill(void *p, int value, size_t bytes);
-// now: "reads" or "writes", by the current operation
-GRIDSTRIDE_API void device_used(const void *p, size_t bytes, const char *now);
-GRIDSTRIDE_API bool of_device_alone(const void *p);                // is it device memory that the host may not access?
+// records that the current operation accesses these bytes; `access`: "reads" or "writes"
+GRIDSTRIDE_API void record_device_use(const void *p, size_t bytes, const char *access);
+GRIDSTRIDE_API bool is_device_only(const void *p);                // is it device memory that the host may not access?
 GRIDSTRIDE_API bool is_pageable(const void *p);                    // is it host memory that is not page-locked?
 // Host code passes this to a kernel: translates host addresses to invalid ones. A word that may be an integer is
 // translated only if it is the address of a function or a vtable.
-GRIDSTRIDE_API void to_device(void *p, size_t bytes, bool is_pointer);
+GRIDSTRIDE_API void hide_host_addresses(void *p, size_t bytes, bool is_pointer);
 GRIDSTRIDE_API size_t device_total();                             // bytes in use
 GRIDSTRIDE_API size_t device_size();
 // Page-locks host memory, or reverses it; false: it was so already
 GRIDSTRIDE_API bool register_host(void *p, size_t bytes);
 GRIDSTRIDE_API bool unregister_host(void *p);
-GRIDSTRIDE_API void *mapped(const void *host);                     // its device address; null: it is not page-locked
+GRIDSTRIDE_API void *device_address_of(const void *host); // its device address; null: it is not page-locked
 // An operation of a stream (../../runtime/operations.cpp), which lasts as long as the object exists. Inside another
 // operation it has no effect. `waits`: the host waits for its end.
-class Enqueued {
+class StreamOperation {
     bool mine, waits;
 
 public:
-    GRIDSTRIDE_API Enqueued(const char *name, const void *stream, int line, bool waits = false);
-    GRIDSTRIDE_API ~Enqueued();
-    Enqueued(const Enqueued &) = delete;
+    GRIDSTRIDE_API StreamOperation(const char *name, const void *stream, int line, bool waits = false);
+    GRIDSTRIDE_API ~StreamOperation();
+    StreamOperation(const StreamOperation &) = delete;
 };
 // As long as this object exists, all operations belong to one stream, as for a graph, and the host waits for none.
-class OnStream {
+class StreamScope {
     bool mine;
 
 public:
-    GRIDSTRIDE_API explicit OnStream(const void *stream);
-    GRIDSTRIDE_API ~OnStream();
-    OnStream(const OnStream &) = delete;
+    GRIDSTRIDE_API explicit StreamScope(const void *stream);
+    GRIDSTRIDE_API ~StreamScope();
+    StreamScope(const StreamScope &) = delete;
 };
 // blocking: ordered with the legacy default stream
-GRIDSTRIDE_API void stream_created(const void *stream, bool blocking, int line);
-GRIDSTRIDE_API void stream_destroyed(const void *stream);
-GRIDSTRIDE_API void event_recorded(const void *event, const void *stream);
-GRIDSTRIDE_API void event_destroyed(const void *event);
+GRIDSTRIDE_API void register_stream(const void *stream, bool blocking, int line);
+GRIDSTRIDE_API void unregister_stream(const void *stream);
+GRIDSTRIDE_API void record_event(const void *event, const void *stream);
+GRIDSTRIDE_API void forget_event(const void *event);
 GRIDSTRIDE_API void stream_waits(const void *stream, const void *event);
 GRIDSTRIDE_API void host_waits_for_event(const void *event);
 GRIDSTRIDE_API void host_waits_for(const void *stream);
@@ -149,49 +150,49 @@ struct GraphWork {
 // enables or disables the detectors; returns whether they were enabled
 GRIDSTRIDE_API bool enable_checks(bool on);
 // A launch by a kernel, which runs after its grid; `last`: after all other launches of the grid
-GRIDSTRIDE_API void launch_after(const GraphWork &, bool last);
+GRIDSTRIDE_API void launch_after_grid(const GraphWork &, bool last);
 struct Graph;
 struct GraphNode;
-GRIDSTRIDE_API bool capturing();                                   // is any stream captured?
-GRIDSTRIDE_API Graph *captured(const void *stream);                // null: it is not captured
+GRIDSTRIDE_API bool is_any_stream_captured();                                   // is any stream captured?
+GRIDSTRIDE_API Graph *capture_graph(const void *stream);                // null: it is not captured
 GRIDSTRIDE_API void begin_capture(const void *stream, Graph *joined = nullptr, bool origin = true);
 GRIDSTRIDE_API Graph *end_capture(const void *stream);             // null: it began in another stream
-GRIDSTRIDE_API void add_captured(const void *stream, NodeKind, const GraphWork &);
+GRIDSTRIDE_API void add_captured_node(const void *stream, NodeKind, const GraphWork &);
 // The dependencies of the next node of a captured stream; events pass them from one stream to another.
-GRIDSTRIDE_API GraphNode **last_captured(const void *stream, size_t &n);
-GRIDSTRIDE_API void set_last_captured(const void *stream, GraphNode *const *nodes, size_t n, bool added);
-GRIDSTRIDE_API void record_captured(const void *event, const void *stream);
-GRIDSTRIDE_API void captured_waits(const void *stream, const void *event);
+GRIDSTRIDE_API GraphNode **capture_dependencies(const void *stream, size_t &n);
+GRIDSTRIDE_API void set_capture_dependencies(const void *stream, GraphNode *const *nodes, size_t n, bool added);
+GRIDSTRIDE_API void record_capture_event(const void *event, const void *stream);
+GRIDSTRIDE_API void capture_waits(const void *stream, const void *event);
 GRIDSTRIDE_API Graph *new_graph();
 GRIDSTRIDE_API GraphNode *add_node(Graph *, NodeKind, const GraphWork &);
 GRIDSTRIDE_API void set_work(GraphNode *, const GraphWork &);
-GRIDSTRIDE_API bool set_edge(GraphNode *from, GraphNode *to, bool there);   // false: it is so already
+GRIDSTRIDE_API bool set_edge(GraphNode *from, GraphNode *to, bool exists);   // false: nothing changes
 GRIDSTRIDE_API GraphNode *graph_node(Graph *, size_t n);           // null: out of range
 GRIDSTRIDE_API NodeKind node_kind(const GraphNode *);
 GRIDSTRIDE_API Graph *copy_graph(Graph *);                         // sorted topologically; null: there is a cycle
 GRIDSTRIDE_API GraphNode *node_of_copy(Graph *copy, const GraphNode *);     // null: it has none
-GRIDSTRIDE_API bool update_graph(Graph *copy, Graph *);            // false: the nodes are others
+GRIDSTRIDE_API bool update_graph(Graph *copy, Graph *);            // false: their nodes differ
 GRIDSTRIDE_API int run_graph(Graph *);                             // an error of the runtime, or 0
 GRIDSTRIDE_API void release_graph(Graph *);
 // An allocation node of a graph has the same address at each launch.
 GRIDSTRIDE_API void *graph_alloc(size_t bytes, int line);
-// For Thrust: lets the host access an allocation from now on; lets this OS thread access all device memory, and returns
-// whether it could.
+// For Thrust: allows the host to access an allocation, permanently; allows this OS thread to access all device memory,
+// and returns whether it could before.
 GRIDSTRIDE_API void share_with_host(const void *p);
-GRIDSTRIDE_API bool touch_device(bool on);
+GRIDSTRIDE_API bool allow_device_access(bool on);
 GRIDSTRIDE_API void device_reset();                                // cudaDeviceReset: frees all allocations
-// Copies host memory to device memory until `give_back`, which copies it back; `fresh`: it is uninitialized.
-GRIDSTRIDE_API void *adopt(void *host, size_t bytes, size_t itemsize, bool fresh = false);
-GRIDSTRIDE_API void give_back();
+// Copies a host array to device memory; `copy_out_host_arrays` copies all of them back. `fresh`: it is uninitialized.
+GRIDSTRIDE_API void *copy_in_host_array(void *host, size_t bytes, size_t itemsize, bool fresh = false);
+GRIDSTRIDE_API void copy_out_host_arrays();
 // Device variables. kind: 'd', 'c' or 'm' for __device__, __constant__, __managed__; slot: the pointer of its reference
 GRIDSTRIDE_API void *symbol_alloc(
     const void *init, size_t bytes, size_t itemsize, const char *name, char kind, void **slot);
 // returns the device address, given the address in host code or in a kernel; null: it is not a device variable
-GRIDSTRIDE_API char *symbol_at(const void *named, size_t &bytes) GRIDSTRIDE_NOT_READ(1);
-GRIDSTRIDE_API char *symbol_address(const void *named) GRIDSTRIDE_NOT_READ(1);     // for cudaGetSymbolAddress
+GRIDSTRIDE_API char *symbol_at(const void *symbol, size_t &bytes) GRIDSTRIDE_NOT_READ(1);
+GRIDSTRIDE_API char *symbol_address(const void *symbol) GRIDSTRIDE_NOT_READ(1);     // for cudaGetSymbolAddress
 
-// Shared memory of the current block; `said`: does the declaration have an alignment?
-struct Shape { size_t bytes, itemsize; int rank; size_t dims[4], alignment = 16; bool said = true; };
+// Shared memory of the current block; `has_alignment`: does its declaration have an alignment?
+struct Shape { size_t bytes, itemsize; int rank; size_t dims[4], alignment = 16; bool has_alignment = true; };
 GRIDSTRIDE_API int shared_site();                                  // returns an index for a declaration
 GRIDSTRIDE_API void *shared_alloc(int site, const char *name, const Shape &);
 GRIDSTRIDE_API void *shared_at_file_scope(const char *name, const Shape &);
@@ -201,17 +202,18 @@ GRIDSTRIDE_API void *shared_dynamic(const char *name, const Shape &);
 constexpr uint32_t shared_window = 1024;
 GRIDSTRIDE_API uint32_t shared_address(const void *p);             // 0 for addresses that are not in shared memory
 // reports an invalid address, and one that is not aligned to `bytes`
-GRIDSTRIDE_API char *shared_at(uint32_t address, unsigned bytes, const char *what, int line);
-GRIDSTRIDE_API void must_be_aligned(const void *p, unsigned bytes, const char *what, int line);
+GRIDSTRIDE_API char *shared_pointer(uint32_t address, unsigned bytes, const char *operation, int line);
+GRIDSTRIDE_API void must_be_aligned(const void *p, unsigned bytes, const char *operation, int line);
 // reports an access that the compiler does not instrument
-GRIDSTRIDE_API void accessed(const void *p, unsigned bytes, bool write, int line);
+GRIDSTRIDE_API void report_access(const void *p, unsigned bytes, bool write, int line);
 // memmove and memset, called from `pc`
 GRIDSTRIDE_API void *copy_memory(void *to, const void *from, size_t bytes, void *pc);
 GRIDSTRIDE_API void *fill_memory(void *to, int value, size_t bytes, void *pc);
 
-// cp.async: copies `read` of the `bytes`, and clears the others. No thread may access the destination before the thread
-// has waited for the copy.
-GRIDSTRIDE_API void copy_async(void *to, const void *from, unsigned bytes, unsigned read, const char *what, int line);
+// cp.async: copies the first `read` of the `bytes`, and clears the others. No thread may access the destination before
+// the thread has waited for the copy.
+GRIDSTRIDE_API void copy_async(
+    void *to, const void *from, unsigned bytes, unsigned read, const char *operation, int line);
 GRIDSTRIDE_API void copy_async_commit();
 // waits until at most `groups` groups of the thread are in flight
 GRIDSTRIDE_API void copy_async_wait(unsigned groups);
@@ -221,9 +223,9 @@ GRIDSTRIDE_API void copy_async_wait_all();
 // also has addresses from (r + 1) * block_window on.
 constexpr uint32_t block_window = 1u << 20;
 // __cluster_dims__: repeats the launch if its clusters have another shape
-GRIDSTRIDE_API void in_clusters_of(dim3 blocks);
+GRIDSTRIDE_API void require_cluster_shape(dim3 blocks);
 // __launch_bounds__: reports a launch with more threads per block
-GRIDSTRIDE_API void bounded_to(unsigned threads);
+GRIDSTRIDE_API void check_launch_bounds(unsigned threads);
 GRIDSTRIDE_API void grid_sync(int line);
 GRIDSTRIDE_API bool is_cooperative();
 GRIDSTRIDE_API uint32_t cluster_rank();
@@ -238,17 +240,17 @@ GRIDSTRIDE_API void cluster_wait(int line);
 GRIDSTRIDE_API void named_barrier(uint32_t number, uint32_t threads, bool waits, int line);
 
 // mbarriers. A phase completes when all its arrivals and bytes have arrived.
-GRIDSTRIDE_API void mbarrier_init(uint32_t at, uint32_t count, int line);
-GRIDSTRIDE_API void mbarrier_invalidate(uint32_t at, int line);
-GRIDSTRIDE_API void mbarrier_expect(uint32_t at, uint32_t bytes, int line);
+GRIDSTRIDE_API void mbarrier_init(uint32_t address, uint32_t count, int line);
+GRIDSTRIDE_API void mbarrier_invalidate(uint32_t address, int line);
+GRIDSTRIDE_API void mbarrier_expect(uint32_t address, uint32_t bytes, int line);
 // returns the phase, as a token
-GRIDSTRIDE_API uint64_t mbarrier_arrive(uint32_t at, uint32_t count, int line);
+GRIDSTRIDE_API uint64_t mbarrier_arrive(uint32_t address, uint32_t count, int line);
 // arrive_drop: the next phases expect one arrival less
-GRIDSTRIDE_API void mbarrier_drop(uint32_t at, int line);
+GRIDSTRIDE_API void mbarrier_drop(uint32_t address, int line);
 // is the phase of that parity complete?
-GRIDSTRIDE_API bool mbarrier_over(uint32_t at, uint32_t parity, bool waits, int line);
+GRIDSTRIDE_API bool mbarrier_test_wait(uint32_t address, uint32_t parity, bool waits, int line);
 // try_wait: waits at the second call
-GRIDSTRIDE_API bool mbarrier_try(uint32_t at, uint32_t parity, int line);
+GRIDSTRIDE_API bool mbarrier_try_wait(uint32_t address, uint32_t parity, int line);
 GRIDSTRIDE_API void fence_mbarrier_init();
 GRIDSTRIDE_API void fence_proxy_async();
 
@@ -257,7 +259,7 @@ struct alignas(64) TensorMap {
     char mark[8];
     char *base;
     int32_t rank, itemsize, swizzle, unused, sizes[5], box[5];
-    int64_t steps[5];
+    int64_t strides[5];
 };
 inline bool is_tensor_map(const TensorMap &map) { return !__builtin_memcmp(map.mark, "gs tmap", sizeof map.mark); }
 // Bulk copies; `blocks`: multicast mask of blocks of the cluster; 0: the block of the calling thread
@@ -266,32 +268,32 @@ GRIDSTRIDE_API void bulk_load(uint32_t to, const void *from, uint32_t bytes, uin
 GRIDSTRIDE_API void store_async(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, int line);
 GRIDSTRIDE_API void bulk_store(void *to, uint32_t from, uint32_t bytes, int line);
 GRIDSTRIDE_API void tensor_load(
-    uint32_t to, const void *map, const int32_t *at, int rank, uint32_t bar, uint32_t blocks, int line);
-GRIDSTRIDE_API void tensor_store(const void *map, const int32_t *at, int rank, uint32_t from, int line);
+    uint32_t to, const void *map, const int32_t *coordinates, int rank, uint32_t bar, uint32_t blocks, int line);
+GRIDSTRIDE_API void tensor_store(const void *map, const int32_t *coordinates, int rank, uint32_t from, int line);
 GRIDSTRIDE_API void bulk_commit();
 GRIDSTRIDE_API void bulk_wait(uint32_t groups);
 
 // Metadata of a 2:4 sparse operand: the word of a lane has four groups of 4 bits per row, for two rows, and a group has
 // the indices of the two stored elements of four. Indices that PTX does not allow are a finding; without checks an
 // element is multiplied at its index, as on an H100. `halves`: odd lanes have the columns from 16 on.
-inline int kept_by(uint32_t word, int row, int group, int which) {
-    return int(word >> (row * 16 + group * 4 + which * 2) & 3);
+inline int sparse_index(uint32_t word, int row, int group, int item) {
+    return int(word >> (row * 16 + group * 4 + item * 2) & 3);
 }
 GRIDSTRIDE_API void check_metadata(const char *operation, uint32_t word, bool halves, bool ordered, int line);
 
-// wgmma: d (64 x n) = a (64 x k) @ b (k x n), plus d if `more`. A thread must not read its accumulators before it has
-// waited.
+// wgmma: d (64 x n) = a (64 x k) @ b (k x n), plus d if `accumulates`. A thread must not read its accumulators before
+// it has waited.
 enum class Number { bf16, f16, tf32, e4m3, s8 };
 struct Wgmma {
     Number type;
     int n;
     uint64_t a, b;                     // descriptors
     const uint32_t *a_registers;       // instead of `a`, or null
-    bool more;
+    bool accumulates;
     int a_sign, b_sign;
     bool a_transposed, b_transposed;           // is M or N contiguous, not K?
-    float *const *to, *const *now;     // n/2 accumulators; their current values in registers
-    const uint32_t *meta;              // of a 2:4 sparse `a`, for which K is twice as large; or null
+    float *const *results, *const *accumulators;   // n/2 of each; the accumulators are in registers
+    const uint32_t *metadata;              // of a 2:4 sparse `a`, for which K is twice as large; or null
     int selector;
 };
 GRIDSTRIDE_API void wgmma_fence();
@@ -355,33 +357,33 @@ struct Launch {
     const Arg *args;
     int nargs;
     int cooperative = 0;             // 2: cooperative if it fits
-    uintptr_t given = 0, given_end = 0;        // where the host keeps the arguments
+    uintptr_t host_args = 0, host_args_end = 0;   // the addresses of the arguments in host memory
 };
 GRIDSTRIDE_API bool make_worker();                                 // prepares this OS thread for launches
 GRIDSTRIDE_API void run(const Launch &);
 // the number of blocks that fit on one SM, by threads and bytes of shared memory
 GRIDSTRIDE_API int blocks_of_sm(int threads, size_t shared);
-GRIDSTRIDE_API size_t &max_dynamic_of(const char *kernel);         // cudaFuncSetAttribute's value; 48 KB before it
+GRIDSTRIDE_API size_t &max_dynamic_shared_of(const char *kernel); // cudaFuncSetAttribute's value; 48 KB before it
 
 GRIDSTRIDE_API bool on_device();
 GRIDSTRIDE_API void wait_for_device();                             // reports a call in a kernel
-GRIDSTRIDE_API int set_error(int code);                            // stores it for cudaGetLastError, and returns it
+GRIDSTRIDE_API int set_error(int code); // stores the code for cudaGetLastError, and returns it
 GRIDSTRIDE_API int last_error(bool clear);
 // was the last launch refused? The finding has the reason
-GRIDSTRIDE_API bool refused();
+GRIDSTRIDE_API bool is_launch_refused();
 [[noreturn]] GRIDSTRIDE_API void assert_failed(const char *expression, const char *file, int line);
 // reports a trap in a kernel; `operation` is a phrase
 [[noreturn]] GRIDSTRIDE_API void trap(Code);
-[[noreturn]] GRIDSTRIDE_API void local_overrun(void *pc);   // reports a write past the end of a local array
+[[noreturn]] GRIDSTRIDE_API void report_local_overrun(void *pc);   // reports a write past the end of a local array
 // An index of `rank` dimensions is out of bounds for an array with these sizes; `access`: "read" or "write".
-[[noreturn]] GRIDSTRIDE_API void index_outside(
+[[noreturn]] GRIDSTRIDE_API void report_index_outside(
     const char *access, const char *array, const long long *index, const long long *sizes, int rank, int line);
 [[noreturn]] GRIDSTRIDE_API void leave(int code);                  // exit()
 [[noreturn]] GRIDSTRIDE_API void not_emulated(const char *function);
 // reports a host function that is called in device code, from a __host__ __device__ function
-GRIDSTRIDE_API void only_on_host(const char *function, int line = __builtin_LINE());
+GRIDSTRIDE_API void report_host_only_call(const char *function, int line = __builtin_LINE());
 // reports an algorithm of Thrust with the wrong execution policy
-[[noreturn]] GRIDSTRIDE_API void wrong_policy(const char *algorithm, bool device);
+[[noreturn]] GRIDSTRIDE_API void report_wrong_policy(const char *algorithm, bool device);
 // may host code access memory at `p`, a device address?
 GRIDSTRIDE_API bool is_shared_with_host(const void *p) GRIDSTRIDE_NOT_READ(1);
 GRIDSTRIDE_API int print(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -391,8 +393,8 @@ struct GRIDSTRIDE_API Stop {};
 // Runs `f(arg)`, and converts a crash to a finding; returns false if there is one. `code`: a function of the host code
 // that is called, which Ctrl-C may end.
 GRIDSTRIDE_API bool guarded(void (*f)(void *), void *arg, const void *code = nullptr);
-// While host code is in Python, Ctrl-C does not end it here.
-GRIDSTRIDE_API void in_python(bool on);
+// Host code that calls Python sets this, because Python then handles Ctrl-C.
+GRIDSTRIDE_API void set_in_python(bool on);
 }
 
 extern "C" {
@@ -402,21 +404,21 @@ GRIDSTRIDE_API const gridstride::Abi *gridstride_abi();
 // a line per code: its kind, a blank, its name
 GRIDSTRIDE_API const char *gridstride_codes();
 // receives warnings
-GRIDSTRIDE_API void gridstride_warn_to(void (*)(const gridstride::Finding *));
+GRIDSTRIDE_API void gridstride_send_warnings_to(void (*)(const gridstride::Finding *));
 // checks: bits 1 << Kind; order: 0 forward, 1 reverse, 2 shuffle
 // memory: bytes of the device; 0: the free memory of this machine
 struct gridstride_options { int checks, order, seed, threads; double seconds; long long memory; };
-GRIDSTRIDE_API void gridstride_set(const gridstride_options *);
-// the n-th allocation that is not freed; false: there are fewer
+GRIDSTRIDE_API void gridstride_set_options(const gridstride_options *);
+// the n-th allocation that was not freed; false: there are fewer
 struct gridstride_leak {
     size_t bytes;
     int line; // of the allocation; 0: unknown
 };
-GRIDSTRIDE_API bool gridstride_left(int n, gridstride_leak *);
+GRIDSTRIDE_API bool gridstride_get_leak(int n, gridstride_leak *);
 // after a checked launch: which bytes of an uninitialized array the kernel has written
-GRIDSTRIDE_API void gridstride_written(const void *p, size_t n, unsigned char *out);
+GRIDSTRIDE_API void gridstride_get_written(const void *p, size_t n, unsigned char *out);
 // receives the output of printf; null: stdout
-GRIDSTRIDE_API void gridstride_print_to(void (*sink)(const char *, size_t));
+GRIDSTRIDE_API void gridstride_send_output_to(void (*sink)(const char *, size_t));
 // Unloads a module, a handle of dlopen(). Returns 0: unloaded; 1: it stays, as something may point into it; 2: busy,
 // retry.
 GRIDSTRIDE_API int gridstride_unload(void *handle);

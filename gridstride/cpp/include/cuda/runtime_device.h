@@ -39,13 +39,13 @@ inline cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
 // There is no other device, and a device is not a peer of itself.
 inline cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
     *can = 0;
-    return gridstride::failed_unless(device == 0 && peer == 0, cudaErrorInvalidDevice);
+    return gridstride::success_if(device == 0 && peer == 0, cudaErrorInvalidDevice);
 }
 inline cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
     return gridstride::record_error(cudaErrorInvalidDevice);
 }
 inline cudaError_t cudaDeviceDisablePeerAccess(int) { return gridstride::record_error(cudaErrorInvalidDevice); }
-inline cudaError_t cudaSetDevice(int d) { return gridstride::failed_unless(d == 0, cudaErrorInvalidDevice); }
+inline cudaError_t cudaSetDevice(int d) { return gridstride::success_if(d == 0, cudaErrorInvalidDevice); }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int d) {
     if (d) return gridstride::record_error(cudaErrorInvalidDevice);
     *p = {};
@@ -200,5 +200,5 @@ inline cudaError_t cudaDeviceGetLimit(size_t *value, cudaLimit limit) {
 inline cudaError_t cudaChooseDevice(int *device, const cudaDeviceProp *) { *device = 0; return cudaSuccess; }
 inline cudaError_t cudaDeviceGetPCIBusId(char *id, int bytes, int device) {
     snprintf(id, size_t(bytes), "0000:00:00.0");
-    return gridstride::failed_unless(device == 0, cudaErrorInvalidDevice);
+    return gridstride::success_if(device == 0, cudaErrorInvalidDevice);
 }

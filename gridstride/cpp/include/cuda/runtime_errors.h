@@ -30,7 +30,7 @@
     X(cudaErrorIllegalState, 401, "the operation cannot be performed in the present state") \
     X(cudaErrorHostMemoryAlreadyRegistered, 712, "part or all of the requested memory range is already mapped") \
     X(cudaErrorHostMemoryNotRegistered, 713, "pointer does not correspond to a registered memory region") \
-    X(cudaErrorStreamCaptureUnsupported, 900, "operation not permitted when stream is capturing") \
+    X(cudaErrorStreamCaptureUnsupported, 900, "operation not permitted when stream is is_any_stream_captured") \
     X(cudaErrorStreamCaptureUnmatched, 903, "the capture was not initiated in this stream") \
     X(cudaErrorGraphExecUpdateFailure, 910, "the graph update was not performed") \
     X(cudaErrorUnknown, 999, "unknown error")
@@ -56,7 +56,7 @@ inline cudaError_t cudaGetLastError() { return cudaError_t(gridstride::last_erro
 inline cudaError_t cudaPeekAtLastError() { return cudaError_t(gridstride::last_error(false)); }
 namespace gridstride {
 inline cudaError_t record_error(cudaError_t e) { return cudaError_t(set_error(e)); }
-inline cudaError_t failed_unless(bool ok, cudaError_t e) { return ok ? cudaSuccess : record_error(e); }
+inline cudaError_t success_if(bool ok, cudaError_t e) { return ok ? cudaSuccess : record_error(e); }
 }
 
 #define CUDART_CB

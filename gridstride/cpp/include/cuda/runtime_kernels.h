@@ -17,11 +17,11 @@ template <class K> cudaError_t set_attribute(const char *kernel, K, cudaFuncAttr
     if (a == cudaFuncAttributePreferredSharedMemoryCarveout) return cudaSuccess;
     if (a != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > 227 << 10)
         return record_error(cudaErrorInvalidValue);
-    max_dynamic_of(kernel) = size_t(value);
+    max_dynamic_shared_of(kernel) = size_t(value);
     return cudaSuccess;
 }
 inline cudaError_t get_attributes(cudaFuncAttributes *p, const char *kernel) {
-    *p = {0, 0, 0, 1024, 0, 90, 90, int(max_dynamic_of(kernel))};
+    *p = {0, 0, 0, 1024, 0, 90, 90, int(max_dynamic_shared_of(kernel))};
     return cudaSuccess;
 }
 // The number of blocks that fit on one SM, by threads and shared memory; the registers that nvcc would use are unknown.

@@ -23,44 +23,44 @@ template <class T> constexpr size_t item_bytes() {
     if constexpr (std::is_void_v<T>) return 1;
     else return sizeof(T);
 }
-template <class T> cudaError_t host_too(T **p, size_t bytes, bool cleared, int line) {
+template <class T> cudaError_t alloc_host_accessible(T **p, size_t bytes, bool cleared, int line) {
     *p = static_cast<T *>(device_alloc(bytes, item_bytes<T>(), cleared, true, line));
-    return failed_unless(*p, cudaErrorMemoryAllocation);
+    return success_if(*p, cudaErrorMemoryAllocation);
 }
 }
 inline cudaError_t cudaMalloc(void **p, size_t bytes, int line = __builtin_LINE()) {
     if (!p) return gridstride::record_error(cudaErrorInvalidValue);
     *p = bytes ? gridstride::device_alloc(bytes, 1, false, false, line) : nullptr;
-    return gridstride::failed_unless(*p || !bytes, cudaErrorMemoryAllocation);
+    return gridstride::success_if(*p || !bytes, cudaErrorMemoryAllocation);
 }
 template <class T> cudaError_t cudaMalloc(T **p, size_t bytes, int line = __builtin_LINE()) {
     if (!p) return gridstride::record_error(cudaErrorInvalidValue);
     *p = bytes ? static_cast<T *>(gridstride::device_alloc(bytes, sizeof(T), false, false, line)) : nullptr;
-    return gridstride::failed_unless(*p || !bytes, cudaErrorMemoryAllocation);
+    return gridstride::success_if(*p || !bytes, cudaErrorMemoryAllocation);
 }
 template <class T> cudaError_t cudaMallocAsync(T **p, size_t bytes, cudaStream_t s, int line = __builtin_LINE()) {
     using namespace gridstride;
     if (!defer(s, NodeKind::alloc, [] { return 0; })) {
-        const Enqueued operation("cudaMallocAsync", s, line);
+        const StreamOperation operation("cudaMallocAsync", s, line);
         const cudaError_t e = cudaMalloc(p, bytes, line);
-        if (!e) device_used(*p, bytes, "allocates");
+        if (!e) record_device_use(*p, bytes, "allocates");
         return e;
     }
     *p = static_cast<T *>(graph_alloc(bytes, line));
-    return failed_unless(*p, cudaErrorMemoryAllocation);
+    return success_if(*p, cudaErrorMemoryAllocation);
 }
 template <class T> cudaError_t cudaMallocManaged(
     T **p, size_t bytes, unsigned = cudaMemAttachGlobal, int line = __builtin_LINE()) {
-    return gridstride::host_too(p, bytes, false, line);
+    return gridstride::alloc_host_accessible(p, bytes, false, line);
 }
 inline cudaError_t cudaFree(void *p) {
     if (p) gridstride::host_waits();
-    return gridstride::failed_unless(!p || gridstride::device_free(p), cudaErrorInvalidValue);
+    return gridstride::success_if(!p || gridstride::device_free(p), cudaErrorInvalidValue);
 }
 inline cudaError_t cudaFreeAsync(void *p, cudaStream_t s, int line = __builtin_LINE()) {
     const auto free = [=] {
-        const gridstride::Enqueued operation("cudaFreeAsync", s, line);
-        return int(gridstride::failed_unless(!p || gridstride::free_in_order(p), cudaErrorInvalidValue));
+        const gridstride::StreamOperation operation("cudaFreeAsync", s, line);
+        return int(gridstride::success_if(!p || gridstride::free_in_order(p), cudaErrorInvalidValue));
     };
     return gridstride::defer(s, gridstride::NodeKind::free, free) ? cudaSuccess : cudaError_t(free());
 }
@@ -90,9 +90,9 @@ enum cudaMemPoolAttr {
     cudaMemPoolAttrUsedMemHigh = 8
 };
 inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device) {
-    static GridstridePool only{0};
-    *pool = &only;
-    return gridstride::failed_unless(device == 0, cudaErrorInvalidDevice);
+    static GridstridePool default_pool{0};
+    *pool = &default_pool;
+    return gridstride::success_if(device == 0, cudaErrorInvalidDevice);
 }
 inline cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *pool, int device) {
     return cudaDeviceGetDefaultMemPool(pool, device);
@@ -114,9 +114,9 @@ inline cudaError_t cudaMemPoolSetAccess(cudaMemPool_t, const cudaMemAccessDesc *
             return gridstride::record_error(cudaErrorInvalidDevice);
     return cudaSuccess;
 }
-inline cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags *flags, cudaMemPool_t, cudaMemLocation *at) {
+inline cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags *flags, cudaMemPool_t, cudaMemLocation *location) {
     *flags = cudaMemAccessFlagsProtReadWrite;
-    return gridstride::failed_unless(at->id == 0, cudaErrorInvalidDevice);
+    return gridstride::success_if(location->id == 0, cudaErrorInvalidDevice);
 }
 inline cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }
 inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void *value) {
@@ -140,14 +140,14 @@ template <class T> cudaError_t cudaMallocPitch(
 }
 // Pinned memory is device memory that the host may access, too.
 template <class T> cudaError_t cudaMallocHost(T **p, size_t bytes, int line = __builtin_LINE()) {
-    return gridstride::host_too(p, bytes, true, line);
+    return gridstride::alloc_host_accessible(p, bytes, true, line);
 }
 template <class T> cudaError_t cudaHostAlloc(T **p, size_t bytes, unsigned, int line = __builtin_LINE()) {
     return cudaMallocHost(p, bytes, line);
 }
 inline cudaError_t cudaFreeHost(void *p) { return cudaFree(p); }
 
-// Registered host memory has a device copy, which is copied in before and out after each launch.
+// Registered host memory has a copy on the device, which is updated before each launch and copied back after it.
 enum {
     cudaHostRegisterDefault = 0,
     cudaHostRegisterPortable = 1,
@@ -157,36 +157,37 @@ enum {
 };
 inline cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned) {
     if (!p || !bytes) return gridstride::record_error(cudaErrorInvalidValue);
-    return gridstride::failed_unless(gridstride::register_host(p, bytes), cudaErrorHostMemoryAlreadyRegistered);
+    return gridstride::success_if(gridstride::register_host(p, bytes), cudaErrorHostMemoryAlreadyRegistered);
 }
 inline cudaError_t cudaHostUnregister(void *p) {
     gridstride::host_waits();
-    return gridstride::failed_unless(gridstride::unregister_host(p), cudaErrorHostMemoryNotRegistered);
+    return gridstride::success_if(gridstride::unregister_host(p), cudaErrorHostMemoryNotRegistered);
 }
 template <class T> cudaError_t cudaHostGetDevicePointer(T **p, void *host, unsigned) {
-    *p = static_cast<T *>(gridstride::is_device(host) ? host : gridstride::mapped(host));
-    return gridstride::failed_unless(*p, cudaErrorInvalidValue);
+    *p = static_cast<T *>(gridstride::is_device(host) ? host : gridstride::device_address_of(host));
+    return gridstride::success_if(*p, cudaErrorInvalidValue);
 }
 
 // Does the host wait for a copy? Not within device memory; for cudaMemcpyAsync only with pageable memory.
 namespace gridstride {
-inline bool waits_for_copy(const void *to, const void *from) { return !of_device_alone(to) || !of_device_alone(from); }
+inline bool waits_for_copy(const void *to, const void *from) { return !is_device_only(to) || !is_device_only(from); }
 }
 inline cudaError_t cudaMemcpy(
     void *to, const void *from, size_t bytes, cudaMemcpyKind kind, int line = __builtin_LINE()) {
     if (kind < 0 || kind > cudaMemcpyDefault) return gridstride::record_error(cudaErrorInvalidMemcpyDirection);
-    if (!bytes) return cudaSuccess;                         // also right after the end of an array
+    if (!bytes) return cudaSuccess;                         // also for an address just past the end of an array
     if (!to || !from) return gridstride::record_error(cudaErrorInvalidValue);
     const bool to_device = gridstride::is_device(to), from_device = gridstride::is_device(from);
-    if ((to_device && !gridstride::device_range(to, bytes)) || (from_device && !gridstride::device_range(from, bytes)))
+    if ((to_device && !gridstride::is_in_allocation(to, bytes)) ||
+        (from_device && !gridstride::is_in_allocation(from, bytes)))
         return gridstride::record_error(cudaErrorInvalidValue);
     if ((kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) && !to_device)
         return gridstride::record_error(cudaErrorInvalidValue);
     if ((kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice) && !from_device)
         return gridstride::record_error(cudaErrorInvalidValue);
-    const gridstride::Enqueued operation("cudaMemcpy", nullptr, line, gridstride::waits_for_copy(to, from));
+    const gridstride::StreamOperation operation("cudaMemcpy", nullptr, line, gridstride::waits_for_copy(to, from));
     gridstride::device_copy(to, from, bytes);
-    if (to_device) gridstride::device_written(to, bytes);
+    if (to_device) gridstride::mark_initialized(to, bytes);
     return cudaSuccess;
 }
 inline cudaError_t cudaMemcpyAsync(
@@ -194,7 +195,7 @@ inline cudaError_t cudaMemcpyAsync(
     int line = __builtin_LINE()) {
     using namespace gridstride;
     const auto copy = [=] {
-        const Enqueued operation("cudaMemcpyAsync", s, line, is_pageable(to));
+        const StreamOperation operation("cudaMemcpyAsync", s, line, is_pageable(to));
         return int(cudaMemcpy(to, from, bytes, kind));
     };
     return defer(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
@@ -202,7 +203,7 @@ inline cudaError_t cudaMemcpyAsync(
 inline cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
     size_t height, cudaMemcpyKind kind, int line = __builtin_LINE()) {
     if (width > to_pitch || width > from_pitch) return gridstride::record_error(cudaErrorInvalidPitchValue);
-    const gridstride::Enqueued operation("cudaMemcpy2D", nullptr, line, gridstride::waits_for_copy(to, from));
+    const gridstride::StreamOperation operation("cudaMemcpy2D", nullptr, line, gridstride::waits_for_copy(to, from));
     for (size_t row = 0; row < height; row++)
         if (cudaError_t e = cudaMemcpy(static_cast<char *>(to) + row * to_pitch,
                 static_cast<const char *>(from) + row * from_pitch, width, kind))
@@ -214,31 +215,31 @@ inline cudaError_t cudaMemcpy2DAsync(
     int line = __builtin_LINE()) {
     using namespace gridstride;
     const auto copy = [=] {
-        const Enqueued operation("cudaMemcpy2DAsync", s, line, is_pageable(to));
+        const StreamOperation operation("cudaMemcpy2DAsync", s, line, is_pageable(to));
         return int(cudaMemcpy2D(to, tp, from, fp, w, h, k));
     };
     return defer(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
 }
 inline cudaError_t cudaMemset(void *p, int value, size_t bytes, int line = __builtin_LINE()) {
-    if (!gridstride::is_device(p) || !gridstride::device_range(p, bytes))
+    if (!gridstride::is_device(p) || !gridstride::is_in_allocation(p, bytes))
         return gridstride::record_error(cudaErrorInvalidValue);
-    const gridstride::Enqueued operation("cudaMemset", nullptr, line, !gridstride::of_device_alone(p));
+    const gridstride::StreamOperation operation("cudaMemset", nullptr, line, !gridstride::is_device_only(p));
     gridstride::device_fill(p, value, bytes);
-    gridstride::device_written(p, bytes);
+    gridstride::mark_initialized(p, bytes);
     return cudaSuccess;
 }
 inline cudaError_t cudaMemsetAsync(
     void *p, int value, size_t bytes, cudaStream_t s = nullptr, int line = __builtin_LINE()) {
     using namespace gridstride;
     const auto fill = [=] {
-        const Enqueued operation("cudaMemsetAsync", s, line);
+        const StreamOperation operation("cudaMemsetAsync", s, line);
         return int(cudaMemset(p, value, bytes));
     };
     return defer(s, NodeKind::memset, fill) ? cudaSuccess : cudaError_t(fill());
 }
 inline cudaError_t cudaMemset2D(
     void *p, size_t pitch, int value, size_t width, size_t height, int line = __builtin_LINE()) {
-    const gridstride::Enqueued operation("cudaMemset2D", nullptr, line, !gridstride::of_device_alone(p));
+    const gridstride::StreamOperation operation("cudaMemset2D", nullptr, line, !gridstride::is_device_only(p));
     for (size_t row = 0; row < height; row++)
         if (cudaError_t e = cudaMemset(static_cast<char *>(p) + row * pitch, value, width)) return e;
     return cudaSuccess;
@@ -247,7 +248,7 @@ inline cudaError_t cudaMemset2DAsync(void *p, size_t pitch, int value, size_t w,
     int line = __builtin_LINE()) {
     using namespace gridstride;
     const auto fill = [=] {
-        const Enqueued operation("cudaMemset2DAsync", s, line);
+        const StreamOperation operation("cudaMemset2DAsync", s, line);
         return int(cudaMemset2D(p, pitch, value, w, h));
     };
     return defer(s, NodeKind::memset, fill) ? cudaSuccess : cudaError_t(fill());
@@ -264,12 +265,12 @@ inline cudaError_t cudaMemcpyPeerAsync(
     return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s, line);
 }
 inline cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
-    const size_t used = gridstride::device_total();      // more than the total, if that was larger before
+    const size_t used = gridstride::device_total();      // may exceed the total, which can shrink
     *total = gridstride::device_size();
     *free = *total > used ? *total - used : 0;
     return cudaSuccess;
 }
-// All memory is near, so that advice changes nothing.
+// All memory is equally fast, so advice has no effect.
 enum { cudaCpuDeviceId = -1, cudaInvalidDeviceId = -2 };
 enum cudaMemoryAdvise {
     cudaMemAdviseSetReadMostly = 1,
@@ -293,24 +294,24 @@ cudaError_t cudaStreamAttachMemAsync(cudaStream_t, T *, size_t = 0, unsigned = c
 
 // Device variables by name: the symbol itself, or its address in host code
 namespace gridstride {
-template <class T> const void *named(const T &symbol) {
+template <class T> const void *symbol_key(const T &symbol) {
     return const_cast<const char *>(&reinterpret_cast<const volatile char &>(symbol));
 }
-// `back`: the kind of copy that would go the other way
-inline cudaError_t find_symbol(
-    const void *symbol, size_t bytes, size_t offset, cudaMemcpyKind &kind, cudaMemcpyKind back, char *&at) {
-    size_t all = 0;
-    at = symbol_at(symbol, all);
-    if (!at) return record_error(cudaErrorInvalidSymbol);
-    if (kind == back || kind == cudaMemcpyHostToHost) return record_error(cudaErrorInvalidMemcpyDirection);
-    if (!is_device(at)) kind = cudaMemcpyDefault;          // a device variable that is an ordinary C++ variable
-    at += offset;
-    return failed_unless(offset <= all && bytes <= all - offset, cudaErrorInvalidValue);
+// `opposite_kind`: the kind of a copy in the opposite direction
+inline cudaError_t find_symbol(const void *symbol, size_t bytes, size_t offset, cudaMemcpyKind &kind,
+    cudaMemcpyKind opposite_kind, char *&address) {
+    size_t symbol_bytes = 0;
+    address = symbol_at(symbol, symbol_bytes);
+    if (!address) return record_error(cudaErrorInvalidSymbol);
+    if (kind == opposite_kind || kind == cudaMemcpyHostToHost) return record_error(cudaErrorInvalidMemcpyDirection);
+    if (!is_device(address)) kind = cudaMemcpyDefault;          // a device variable that is an ordinary C++ variable
+    address += offset;
+    return success_if(offset <= symbol_bytes && bytes <= symbol_bytes - offset, cudaErrorInvalidValue);
 }
 inline cudaError_t copy_symbol(
     const char *name, void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s, int line) {
     const auto copy = [=] {
-        const Enqueued operation(name, s, line, is_pageable(to));
+        const StreamOperation operation(name, s, line, is_pageable(to));
         return int(cudaMemcpy(to, from, bytes, kind));
     };
     return defer(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
@@ -320,7 +321,8 @@ inline cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size
     cudaMemcpyKind kind = cudaMemcpyHostToDevice, int line = __builtin_LINE()) {
     char *to;
     if (cudaError_t e = gridstride::find_symbol(symbol, bytes, offset, kind, cudaMemcpyDeviceToHost, to)) return e;
-    const gridstride::Enqueued operation("cudaMemcpyToSymbol", nullptr, line, gridstride::waits_for_copy(to, from));
+    const gridstride::StreamOperation operation(
+        "cudaMemcpyToSymbol", nullptr, line, gridstride::waits_for_copy(to, from));
     return cudaMemcpy(to, from, bytes, kind);
 }
 inline cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *from, size_t bytes, size_t offset,
@@ -333,7 +335,8 @@ inline cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t byt
     cudaMemcpyKind kind = cudaMemcpyDeviceToHost, int line = __builtin_LINE()) {
     char *from;
     if (cudaError_t e = gridstride::find_symbol(symbol, bytes, offset, kind, cudaMemcpyHostToDevice, from)) return e;
-    const gridstride::Enqueued operation("cudaMemcpyFromSymbol", nullptr, line, gridstride::waits_for_copy(to, from));
+    const gridstride::StreamOperation operation(
+        "cudaMemcpyFromSymbol", nullptr, line, gridstride::waits_for_copy(to, from));
     return cudaMemcpy(to, from, bytes, kind);
 }
 inline cudaError_t cudaMemcpyFromSymbolAsync(void *to, const void *symbol, size_t bytes, size_t offset,
@@ -344,35 +347,35 @@ inline cudaError_t cudaMemcpyFromSymbolAsync(void *to, const void *symbol, size_
 }
 template <class P> cudaError_t cudaGetSymbolAddress(P **p, const void *symbol) {
     *p = reinterpret_cast<P *>(gridstride::symbol_address(symbol));
-    return gridstride::failed_unless(*p, cudaErrorInvalidSymbol);
+    return gridstride::success_if(*p, cudaErrorInvalidSymbol);
 }
 inline cudaError_t cudaGetSymbolSize(size_t *bytes, const void *symbol) {
     *bytes = 0;
-    return gridstride::failed_unless(gridstride::symbol_at(symbol, *bytes), cudaErrorInvalidSymbol);
+    return gridstride::success_if(gridstride::symbol_at(symbol, *bytes), cudaErrorInvalidSymbol);
 }
 template <class T>
 cudaError_t cudaMemcpyToSymbol(const T &symbol, const void *from, size_t bytes, size_t offset = 0,
     cudaMemcpyKind kind = cudaMemcpyHostToDevice, int line = __builtin_LINE()) {
-    return cudaMemcpyToSymbol(gridstride::named(symbol), from, bytes, offset, kind, line);
+    return cudaMemcpyToSymbol(gridstride::symbol_key(symbol), from, bytes, offset, kind, line);
 }
 template <class T>
 cudaError_t cudaMemcpyToSymbolAsync(const T &symbol, const void *from, size_t bytes, size_t offset,
     cudaMemcpyKind kind, cudaStream_t s = nullptr, int line = __builtin_LINE()) {
-    return cudaMemcpyToSymbolAsync(gridstride::named(symbol), from, bytes, offset, kind, s, line);
+    return cudaMemcpyToSymbolAsync(gridstride::symbol_key(symbol), from, bytes, offset, kind, s, line);
 }
 template <class T>
 cudaError_t cudaMemcpyFromSymbol(void *to, const T &symbol, size_t bytes, size_t offset = 0,
     cudaMemcpyKind kind = cudaMemcpyDeviceToHost, int line = __builtin_LINE()) {
-    return cudaMemcpyFromSymbol(to, gridstride::named(symbol), bytes, offset, kind, line);
+    return cudaMemcpyFromSymbol(to, gridstride::symbol_key(symbol), bytes, offset, kind, line);
 }
 template <class T>
 cudaError_t cudaMemcpyFromSymbolAsync(void *to, const T &symbol, size_t bytes, size_t offset, cudaMemcpyKind kind,
     cudaStream_t s = nullptr, int line = __builtin_LINE()) {
-    return cudaMemcpyFromSymbolAsync(to, gridstride::named(symbol), bytes, offset, kind, s, line);
+    return cudaMemcpyFromSymbolAsync(to, gridstride::symbol_key(symbol), bytes, offset, kind, s, line);
 }
 template <class P, class T> cudaError_t cudaGetSymbolAddress(P **p, const T &symbol) {
-    return cudaGetSymbolAddress(p, gridstride::named(symbol));
+    return cudaGetSymbolAddress(p, gridstride::symbol_key(symbol));
 }
 template <class T> cudaError_t cudaGetSymbolSize(size_t *bytes, const T &symbol) {
-    return cudaGetSymbolSize(bytes, gridstride::named(symbol));
+    return cudaGetSymbolSize(bytes, gridstride::symbol_key(symbol));
 }

@@ -23,13 +23,13 @@ enum {
 GRIDSTRIDE_UNSEEN inline cudaError_t cudaStreamCreateWithFlags(
     cudaStream_t *s, unsigned flags, int line = __builtin_LINE()) {
     *s = new GridstrideStream();
-    gridstride::stream_created(*s, !(flags & cudaStreamNonBlocking), line);
+    gridstride::register_stream(*s, !(flags & cudaStreamNonBlocking), line);
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamCreate(cudaStream_t *s, int line = __builtin_LINE()) {
     return cudaStreamCreateWithFlags(s, cudaStreamDefault, line);
 }
-// from the least to the greatest; a priority changes nothing here
+// from the lowest to the highest priority; priorities have no effect here
 constexpr int gridstride_priorities[] = {0, -5};
 inline cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
     if (least) *least = gridstride_priorities[0];
@@ -48,31 +48,31 @@ inline cudaError_t cudaStreamGetPriority(cudaStream_t s, int *priority) {
     return cudaSuccess;
 }
 GRIDSTRIDE_UNSEEN inline cudaError_t cudaStreamDestroy(cudaStream_t s) {
-    gridstride::stream_destroyed(s);
+    gridstride::unregister_stream(s);
     delete s;
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t s) {
     gridstride::host_waits_for(s);
-    return gridstride::failed_unless(!gridstride::captured(s), cudaErrorStreamCaptureUnsupported);
+    return gridstride::success_if(!gridstride::capture_graph(s), cudaErrorStreamCaptureUnsupported);
 }
 inline cudaError_t cudaStreamQuery(cudaStream_t s) { return cudaStreamSynchronize(s); }
 // A stream that waits for a captured one is captured, too.
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned = 0) {
-    if (e->graph && !gridstride::captured(s)) gridstride::begin_capture(s, e->graph, false);
-    if (e->graph) gridstride::captured_waits(s, e);
+    if (e->graph && !gridstride::capture_graph(s)) gridstride::begin_capture(s, e->graph, false);
+    if (e->graph) gridstride::capture_waits(s, e);
     else gridstride::stream_waits(s, e);
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamAddCallback(
     cudaStream_t s, cudaStreamCallback_t f, void *data, unsigned, int line = __builtin_LINE()) {
-    const gridstride::Enqueued operation("cudaStreamAddCallback", s, line);
+    const gridstride::StreamOperation operation("cudaStreamAddCallback", s, line);
     f(s, cudaSuccess, data);
     return cudaSuccess;
 }
 inline cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void *data, int line = __builtin_LINE()) {
     const auto call = [=] {
-        const gridstride::Enqueued operation("cudaLaunchHostFunc", s, line);
+        const gridstride::StreamOperation operation("cudaLaunchHostFunc", s, line);
         f(data);
         return 0;
     };
@@ -85,14 +85,14 @@ GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventCreate(cudaEvent_t *e) {
 }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) { return cudaEventCreate(e); }
 GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventDestroy(cudaEvent_t e) {
-    gridstride::event_destroyed(e);
+    gridstride::forget_event(e);
     delete e;
     return cudaSuccess;
 }
 GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s = nullptr) {
-    e->graph = gridstride::captured(s);
-    if (e->graph) gridstride::record_captured(e, s);
-    else gridstride::event_recorded(e, s);
+    e->graph = gridstride::capture_graph(s);
+    if (e->graph) gridstride::record_capture_event(e, s);
+    else gridstride::record_event(e, s);
     timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     e->seconds = double(t.tv_sec) + t.tv_nsec * 1e-9;

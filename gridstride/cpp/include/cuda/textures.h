@@ -135,14 +135,14 @@ inline cudaError_t cudaMemcpyFromArray(
 inline cudaError_t cudaMemcpy2DToArray(cudaArray_t to, size_t x, size_t y, const void *from, size_t pitch, size_t bytes,
     size_t height, cudaMemcpyKind kind, int line = __builtin_LINE()) {
     if (!gridstride::fits(*to, x, y, bytes, height)) return gridstride::record_error(cudaErrorInvalidValue);
-    const gridstride::Enqueued operation(
+    const gridstride::StreamOperation operation(
         "cudaMemcpy2DToArray", nullptr, line, gridstride::waits_for_copy(to->at, from));
     return gridstride::copy_rows(gridstride::rows(*to, x, y), {from, pitch, 0}, {bytes, height, 1}, kind);
 }
 inline cudaError_t cudaMemcpy2DFromArray(void *to, size_t pitch, cudaArray_const_t from, size_t x, size_t y,
     size_t bytes, size_t height, cudaMemcpyKind kind, int line = __builtin_LINE()) {
     if (!gridstride::fits(*from, x, y, bytes, height)) return gridstride::record_error(cudaErrorInvalidValue);
-    const gridstride::Enqueued operation(
+    const gridstride::StreamOperation operation(
         "cudaMemcpy2DFromArray", nullptr, line, gridstride::waits_for_copy(to, from->at));
     return gridstride::copy_rows({to, pitch, 0}, gridstride::rows(*from, x, y), {bytes, height, 1}, kind);
 }
@@ -151,7 +151,7 @@ inline cudaError_t cudaMemcpyToArrayAsync(
     int line = __builtin_LINE()) {
     using namespace gridstride;
     const auto copy = [=] {
-        const Enqueued operation("cudaMemcpyToArrayAsync", s, line);
+        const StreamOperation operation("cudaMemcpyToArrayAsync", s, line);
         return int(cudaMemcpyToArray(to, x, y, from, bytes, kind));
     };
     return defer(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
@@ -160,7 +160,7 @@ inline cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t to, size_t x, size_t y, 
     size_t bytes, size_t height, cudaMemcpyKind kind, cudaStream_t s = nullptr, int line = __builtin_LINE()) {
     using namespace gridstride;
     const auto copy = [=] {
-        const Enqueued operation("cudaMemcpy2DToArrayAsync", s, line);
+        const StreamOperation operation("cudaMemcpy2DToArrayAsync", s, line);
         return int(cudaMemcpy2DToArray(to, x, y, from, pitch, bytes, height, kind));
     };
     return defer(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
@@ -189,9 +189,9 @@ inline bool fits(cudaArray_t a, cudaPos at, cudaExtent e) {
 }
 inline cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms *p, int line = __builtin_LINE()) {
     using namespace gridstride;
-    const bool from_device = p->srcArray || of_device_alone(p->srcPtr.ptr),
-               to_device = p->dstArray || of_device_alone(p->dstPtr.ptr);
-    const Enqueued operation("cudaMemcpy3D", nullptr, line, !from_device || !to_device);
+    const bool from_device = p->srcArray || is_device_only(p->srcPtr.ptr),
+               to_device = p->dstArray || is_device_only(p->dstPtr.ptr);
+    const StreamOperation operation("cudaMemcpy3D", nullptr, line, !from_device || !to_device);
     const cudaArray_t array = p->srcArray ? p->srcArray : p->dstArray;
     if (!fits(p->srcArray, p->srcPos, p->extent) || !fits(p->dstArray, p->dstPos, p->extent))
         return record_error(cudaErrorInvalidValue);
@@ -204,7 +204,7 @@ inline cudaError_t cudaMemcpy3DAsync(
     const cudaMemcpy3DParms copied = *p;
     const auto copy = [=] {
         const void *const to = copied.dstArray ? nullptr : copied.dstPtr.ptr;
-        const gridstride::Enqueued operation("cudaMemcpy3DAsync", s, line, to && gridstride::is_pageable(to));
+        const gridstride::StreamOperation operation("cudaMemcpy3DAsync", s, line, to && gridstride::is_pageable(to));
         return int(cudaMemcpy3D(&copied));
     };
     return gridstride::defer(s, gridstride::NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
@@ -214,7 +214,7 @@ inline cudaError_t cudaMalloc3D(cudaPitchedPtr *p, cudaExtent e, int line = __bu
     return cudaMalloc(&p->ptr, p->pitch * e.height * e.depth, line);
 }
 inline cudaError_t cudaMemset3D(cudaPitchedPtr p, int value, cudaExtent e, int line = __builtin_LINE()) {
-    const gridstride::Enqueued operation("cudaMemset3D", nullptr, line, !gridstride::of_device_alone(p.ptr));
+    const gridstride::StreamOperation operation("cudaMemset3D", nullptr, line, !gridstride::is_device_only(p.ptr));
     for (size_t k = 0; k < e.depth; k++) {
         char *const at = static_cast<char *>(p.ptr) + k * p.pitch * p.ysize;
         if (cudaError_t error = cudaMemset2D(at, p.pitch, value, e.width, e.height)) return error;
@@ -317,14 +317,14 @@ template <class One> GRIDSTRIDE_UNSEEN One channel(const Texture &t, const char 
     uint32_t raw = 0;
     for (int byte = 0; byte < bits / 8; byte++) raw |= uint32_t((unsigned char)p[c * bits / 8 + byte]) << 8 * byte;
     if (t.desc.f == cudaChannelFormatKindFloat) {
-        const float f = bits == 16 ? widened<10>((unsigned short)raw) : as<float>(raw);
+        const float f = bits == 16 ? widen<10>((unsigned short)raw) : bit_cast<float>(raw);
         if constexpr (std::is_same_v<One, float>) return f;
-        else return One(as<uint32_t>(f));
+        else return One(bit_cast<uint32_t>(f));
     }
     const int32_t whole = int32_t(raw << (32 - bits)) >> (32 - bits);                 // with its sign
     const bool is_signed = t.desc.f == cudaChannelFormatKindSigned;
     if constexpr (std::is_same_v<One, float>) {
-        if (t.how.readMode == cudaReadModeElementType) return as<float>(is_signed ? uint32_t(whole) : raw);
+        if (t.how.readMode == cudaReadModeElementType) return bit_cast<float>(is_signed ? uint32_t(whole) : raw);
         const float most = float((1 << (bits - is_signed)) - 1);
         return is_signed ? std::max(float(whole) / most, -1.0f) : float(raw) / most;
     }
@@ -337,7 +337,7 @@ template <class T> GRIDSTRIDE_UNSEEN T texel(const Texture &t, long long x, long
     One *const out = reinterpret_cast<One *>(&res);
     const char *const p = t.at + z * (long long)t.slice + y * (long long)t.pitch + x * texel_bytes(t.desc);
     const bool outside = x < 0 || y < 0 || z < 0;
-    if (!outside) accessed(p, unsigned(texel_bytes(t.desc)), false, line);
+    if (!outside) report_access(p, unsigned(texel_bytes(t.desc)), false, line);
     for (int c = 0; c < Texel<T>::count; c++) {
         const float border = t.how.borderColor[c];
         out[c] = outside ? One(border) : c < n ? channel<One>(t, p, c) : One(0);
@@ -522,17 +522,17 @@ GRIDSTRIDE_UNSEEN char *on_surface(
         i[k] = std::min(std::max(at[k], 0ll), sizes[k] - 1);
         inside = inside && i[k] == at[k];
     }
-    if (!inside && mode == cudaBoundaryModeTrap) index_outside(access, "the surface", at, sizes, 3, line);
+    if (!inside && mode == cudaBoundaryModeTrap) report_index_outside(access, "the surface", at, sizes, 3, line);
     if (!inside && mode == cudaBoundaryModeZero) return nullptr;
     return t.at + i[0] * (long long)t.slice + i[1] * (long long)t.pitch + i[2] * (long long)sizeof(T);
 }
 template <class T> GRIDSTRIDE_UNSEEN T from_surface(char *p, int line) {
     T res{};
-    if (p) accessed(p, sizeof(T), false, line), __builtin_memcpy(&res, p, sizeof(T));
+    if (p) report_access(p, sizeof(T), false, line), __builtin_memcpy(&res, p, sizeof(T));
     return res;
 }
 template <class T> GRIDSTRIDE_UNSEEN void to_surface(char *p, const T &value, int line) {
-    if (p) accessed(p, sizeof(T), true, line), __builtin_memcpy(p, &value, sizeof(T));
+    if (p) report_access(p, sizeof(T), true, line), __builtin_memcpy(p, &value, sizeof(T));
 }
 }
 #define GRIDSTRIDE_SURFACE(name, PARAMETERS, ...) \

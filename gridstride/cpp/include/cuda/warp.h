@@ -175,7 +175,7 @@ GRIDSTRIDE_REDUCTION(xor, unsigned, a ^ b)
 // warp operations without a mask, which CUDA has removed
 #define GRIDSTRIDE_REMOVED(name) \
     template <class... A> int name(A...) { \
-        static_assert(gridstride::never<A...>, \
+        static_assert(gridstride::always_false<A...>, \
             #name " was removed from CUDA: name the lanes that take part, " #name "_sync(mask, ...)"); \
         return 0; \
     }

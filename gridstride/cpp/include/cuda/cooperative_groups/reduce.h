@@ -1,4 +1,5 @@
-// cooperative_groups::reduce: pairs at half the size, a quarter, ..., as on a GPU, so that sums of floats agree
+// cooperative_groups::reduce: combines values at a distance of n/2, n/4, ..., 1 lanes, as a GPU does, so that sums of
+// floats agree
 #pragma once
 #include "../cooperative_groups.h"
 
@@ -14,6 +15,6 @@ template <class T, class F>
 GRIDSTRIDE_INLINE auto reduce(const coalesced_group &group, T value, F op, int line = __builtin_LINE())
     -> decltype(op(value, value)) {
     if (group.size() == 32) return reduce(tiled_partition<32>(this_thread_block()), value, op, line);
-    return group.shfl(scanned(group, value, op, line), group.size() - 1, line);
+    return group.shfl(scan_values(group, value, op, line), group.size() - 1, line);
 }
 }

@@ -6,13 +6,13 @@ namespace cooperative_groups {
 template <class G, class T, class F>
 GRIDSTRIDE_INLINE auto inclusive_scan(const G &group, T value, F op, int line = __builtin_LINE())
     -> decltype(op(value, value)) {
-    return scanned(group, value, op, line);
+    return scan_values(group, value, op, line);
 }
 template <class G, class T> GRIDSTRIDE_INLINE T inclusive_scan(const G &group, T value, int line = __builtin_LINE()) {
     return inclusive_scan(group, value, plus<T>(), line);
 }
 
-// The same without the thread's own value; thread 0 gets T(), as for sums
+// Like inclusive_scan, but without the thread's own value; thread 0 gets T()
 template <class G, class T, class F>
 GRIDSTRIDE_INLINE auto exclusive_scan(const G &group, T value, F op, int line = __builtin_LINE())
     -> decltype(op(value, value)) {

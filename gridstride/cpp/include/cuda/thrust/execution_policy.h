@@ -49,7 +49,7 @@ void check_side(const char *algorithm, const First &first, const Last &last, con
     for (const void *p : {address_of(first, 0), address_unless<Value>(last), address_unless<Value>(more)...})
         if (p && (side == Side::device ? !gridstride::is_device(p)
                                        : gridstride::is_device(p) && !gridstride::is_shared_with_host(p)))
-            gridstride::wrong_policy(algorithm, side == Side::device);
+            gridstride::report_wrong_policy(algorithm, side == Side::device);
 }
 }
 }

@@ -8,10 +8,10 @@ namespace thrust {
 namespace emulated {
 // As long as it exists, the host may access device memory, on behalf of a device algorithm.
 struct Touch {
-    const bool before = gridstride::touch_device(true);
+    const bool before = gridstride::allow_device_access(true);
     Touch() = default;
     Touch(const Touch &) = delete;
-    ~Touch() { gridstride::touch_device(before); }
+    ~Touch() { gridstride::allow_device_access(before); }
 };
 
 // The operations of all iterators, in terms of `at(n)`, the element `n` elements further

@@ -194,9 +194,9 @@ Reader ask(const char *operation, std::initializer_list<Item> args) {
     for (const Item &item : args) item.write(w, item.value);
     const int64_t *answer = nullptr;
 #ifdef GRIDSTRIDE_EMULATOR
-    in_python(true);
+    set_in_python(true);
     const bool raised = python.ask(operation, w.words.data(), int64_t(args.size()), &answer);
-    in_python(false);
+    set_in_python(false);
 #else
     const bool raised = python.ask(operation, w.words.data(), int64_t(args.size()), &answer);
 #endif

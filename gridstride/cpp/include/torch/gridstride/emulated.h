@@ -32,7 +32,8 @@ inline Stretch &cover(const Handle &h) {
 inline void *device_address(const Handle &h, const Object &o) {
     if (!o.device.is_cuda() || !o.numel) return o.data;
     Stretch &s = cover(h);
-    if (!s.copy) s.copy = static_cast<char *>(adopt(s.begin, size_t(s.end - s.begin), o.itemsize(), o.fresh));
+    if (!s.copy)
+        s.copy = static_cast<char *>(copy_in_host_array(s.begin, size_t(s.end - s.begin), o.itemsize(), o.fresh));
     return s.copy + (o.data - s.begin);
 }
 inline Stretch *adopted(const Handle &h) {
@@ -61,7 +62,7 @@ struct Question {                     // as long as Python computes
     static void written(const Handle &h) {
         Stretch *s = adopted(h);
         __builtin_memcpy(s->copy, s->begin, size_t(s->end - s->begin));
-        device_written(s->copy + (h->data - s->begin), size_t(h->end() - h->data));
+        mark_initialized(s->copy + (h->data - s->begin), size_t(h->end() - h->data));
     }
 };
 }

@@ -166,7 +166,7 @@ struct Frame {
     }
     ~Frame() {
 #ifdef GRIDSTRIDE_EMULATOR
-        give_back();
+        copy_out_host_arrays();
         stretches.clear();
 #endif
         for (auto &h : borrowed) if (h->references > 1) { h->retain(); h->owned = true; }

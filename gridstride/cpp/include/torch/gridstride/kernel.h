@@ -63,7 +63,7 @@ template <class K, class... A> struct Launcher {
     }
     static int64_t call(gs_call *c) {
         static constexpr Parameter parameters[] = {parameter<A>()..., {}};
-        size_t &allowed = max_dynamic_of(K::name());
+        size_t &allowed = max_dynamic_shared_of(K::name());
         return launch_exported(c, {K::name(), allowed, parameters, int(sizeof...(A)), thread, begin_worker});
     }
 };

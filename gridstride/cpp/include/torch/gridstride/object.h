@@ -68,13 +68,13 @@ bool Object::is_contiguous() const {
 inline void count(void *object, void (*change)(void *)) {
     if (!python.initialized()) return;
 #ifdef GRIDSTRIDE_EMULATOR
-    in_python(true);
+    set_in_python(true);
 #endif
     const int state = python.lock();
     change(object);
     python.unlock(state);
 #ifdef GRIDSTRIDE_EMULATOR
-    in_python(false);
+    set_in_python(false);
 #endif
 }
 void Object::retain() { count(python, border::python.retain); }
