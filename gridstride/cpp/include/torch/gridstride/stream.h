@@ -15,7 +15,7 @@
 #ifdef GRIDSTRIDE_EMULATOR
 #define C10_CUDA_KERNEL_LAUNCH_CHECK() \
     do { \
-        if (::gridstride::refused()) throw ::gridstride::Stop(); \
+        if (::gridstride::is_launch_refused()) throw ::gridstride::Stop(); \
         C10_CUDA_CHECK(cudaGetLastError()); \
     } while (0)
 #else
