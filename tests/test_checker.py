@@ -145,6 +145,15 @@ def test_lines_around_a_line_vote():
     assert line_in_file(file, 'int h() {\ny[i] = 1;\n}', 2) is None
 
 
+def test_cuda_c_in_a_notebook_is_found_in_its_cell(tmp_path):
+    path = tmp_path/'n.ipynb'
+    sources = ['import torch\n', ['%%cuda\n', *CUDA.splitlines(True)]]
+    path.write_text(json.dumps(dict(cells=[dict(source=o) for o in sources])))
+    line = line_of('out[i] =', CUDA)
+    assert locate_in_files('shift.cu', line, {'shift.cu': CUDA}, str(path)) == (str(path), line + 1, 1)
+    assert locate_in_files('shift.cu', 1, {'shift.cu': 'int x;'}, str(path)) == (str(path), None, None)
+
+
 def test_a_finding_in_no_file_has_no_line(tmp_path):
     program = tmp_path/'a.py'
     program.write_text('pass')

@@ -3,6 +3,7 @@
 CUDA C is compiled from a string of a Python program or from several files that were joined, so a finding names a line
 of a text that is on no disk. An editor or a pull request needs the line in a file."""
 
+import json
 import os
 import re
 import sys
@@ -98,16 +99,26 @@ def locate_in_files(
         return file, line, None
     text = (sources or {}).get(file, '')
     if text and (found := _find_text(text, line, program)):
-        return *found, None
+        return found
     return program or file, None, None
 
 
 def _find_text(text, line, program):
-    "Return (file, line) of a line of a compiled text; None if no file has it"
+    "Return (file, line, cell) of a line of a compiled text; None if no file has it"
+    if program and program.endswith('.ipynb'):
+        return _find_in_cells(text, line, program)
     folders = [Path(program).resolve().parent] if program else []
     cuda_files = (path for folder in dict.fromkeys([*folders, Path.cwd()]) for path in _cuda_files(folder))
     for candidates in ([program] if program else [], program_files(), cuda_files):
         votes = [(*_vote(_read(path), text, line), str(path)) for path in candidates]
         if best := max((vote for vote in votes if vote[1]), default=None):
-            return best[2], best[1]
+            return best[2], best[1], None
     return None
+
+
+def _find_in_cells(text, line, notebook):
+    "Return (notebook, line, cell) of a line of a compiled text; None if no cell has it"
+    cells = json.loads(_read(notebook))['cells']
+    votes = [(*_vote(''.join(cell['source']), text, line), i) for i, cell in enumerate(cells)]
+    best = max((vote for vote in votes if vote[1]), default=None)
+    return best and (notebook, best[1], best[2])
