@@ -23,7 +23,10 @@ COLORS = {
 _CUDA_NAME = re.compile(r'__\w+|(?:thread|block)Idx|(?:block|grid)Dim|warpSize|dim3')
 _MARKED_STYLE = 'background:rgba(255,176,32,.16);box-shadow:inset 3px 0 #e08a00'
 _REMOVED_STYLE = 'background:rgba(224,64,64,.12);box-shadow:inset 3px 0 #d9534f;opacity:.7'
-_STYLES = {' ': '', '-': _REMOVED_STYLE, '+': _MARKED_STYLE}
+_EDITED_STYLE = 'box-shadow:inset 3px 0 #e08a00'
+_STYLES = {' ': '', '-': _REMOVED_STYLE, '+': _MARKED_STYLE, '~': _EDITED_STYLE}
+_DELETED = 'background:rgba(224,64,64,.16);opacity:.7'
+_INSERTED = 'background:rgba(255,176,32,.3);text-decoration:none'
 _OMITTED = None, ' ', '...'
 _NUMBER_STYLE = 'user-select:none;color:#808080'
 _FONT = 'font:var(--jp-code-font-size, 13px)/1.35 var(--jp-code-font-family, monospace), monospace'
@@ -89,20 +92,59 @@ def show_change(
     old,  # an older source
     title='',  # a line above the listing
     num_context_lines=2,  # unchanged lines to show before and after each changed one
+    by_words=False,  # mark words within a changed line, and ignore indentation
+    first_lines=(1, 1),  # of `new` and `old`: the lines above these are not compared
 ) -> 'Listing':  # which a notebook displays
-    "Show the difference of two sources: `-` marks a removed line, `+` a new one, which is numbered"
-    old_lines, new_lines = _text_of(old).splitlines(), _text_of(new).splitlines()
+    "Show the difference of two sources: `-` marks a removed line, `+` a new one, `~` one with marked words"
+    first_new, first_old = first_lines
+    new_lines, old_lines = _text_of(new).splitlines()[first_new - 1 :], _text_of(old).splitlines()[first_old - 1 :]
+    keys = [[' '.join(line.split()) if by_words else line for line in lines] for lines in (old_lines, new_lines)]
     rows = []
-    for group in SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_grouped_opcodes(num_context_lines):
+    for group in SequenceMatcher(None, *keys, autojunk=False).get_grouped_opcodes(num_context_lines):
         rows += [_OMITTED] * bool(rows)
         for tag, old_start, old_end, new_start, new_end in group:
+            numbered = list(enumerate(new_lines[new_start:new_end], first_new + new_start))
             if tag == 'equal':
-                rows += [(line_index + 1, ' ', new_lines[line_index]) for line_index in range(new_start, new_end)]
+                rows += [(number, ' ', line) for number, line in numbered]
             else:
-                rows += [(None, '-', line) for line in old_lines[old_start:old_end]] + [
-                    (line_index + 1, '+', new_lines[line_index]) for line_index in range(new_start, new_end)
-                ]
+                rows += (_changed_words if by_words else _changed_lines)(old_lines[old_start:old_end], numbered)
     return Change(rows, title)
+
+
+def _changed_lines(old, new):
+    "Return rows for lines that were replaced by `new`, a list of (number, line)"
+    return [(None, '-', line) for line in old] + [(number, '+', line) for number, line in new]
+
+
+def _changed_words(old, new):
+    "Return rows like `_changed_lines`, but one row for an old line and a new one that share most of their words"
+    rows, added, rest = [], [], list(old)
+    for number, line in new:
+        similar = next((i for i, other in enumerate(rest) if _similarity(other, line) > 0.6), None)
+        if similar is None:
+            added.append((number, line))
+            continue
+        rows += [*_changed_lines(rest[:similar], added), (number, '~', _edits(rest[similar], line))]
+        added, rest = [], rest[similar + 1 :]
+    return rows + _changed_lines(rest, added)
+
+
+_WORD = re.compile(r'\w+|\s+|[^\w\s]')
+
+
+def _similarity(a, b):
+    return SequenceMatcher(None, *(re.findall(r'\w+|[^\w\s]', line) for line in (a, b)), autojunk=False).ratio()
+
+
+def _edits(old, new):
+    "Return [(mark, text)] that turns one line into another; whitespace counts as equal"
+    indent = new[: len(new) - len(new.lstrip())]
+    a, b = _WORD.findall(old.strip()), _WORD.findall(new.strip())
+    keys = [[word if word.strip() else ' ' for word in words] for words in (a, b)]
+    edits = [(' ', indent)]
+    for tag, i, j, k, n in SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
+        edits += [(' ', ''.join(b[k:n]))] if tag == 'equal' else [('-', ''.join(a[i:j])), ('+', ''.join(b[k:n]))]
+    return [(mark, text) for mark, text in edits if text]
 
 
 class Listing:
@@ -135,17 +177,32 @@ class Listing:
 class Change(Listing):
     "A comparison of two sources: coloured lines in a notebook, numbered text elsewhere"
 
-    def __init__(self, rows, title):  # rows: (number or None, mark, line)
+    def __init__(self, rows, title):  # rows: (number or None, mark, line); for `~` the line is a list of (mark, text)
         self.rows, self.title = rows, title
 
     def __repr__(self):
-        lines = [f'{n or "":4} {mark} {text}'.rstrip() for n, mark, text in self.rows]
+        lines = [f'{n or "":4} {mark} {_words_as_text(mark, text)}'.rstrip() for n, mark, text in self.rows]
         return '\n'.join([*filter(None, [self.title]), *lines])
 
     def _repr_html_(self):
-        colored = _colored('\n'.join(text for _, _, text in self.rows)).split('\n')
-        rows = ''.join(_format_row(n or '', html, mark) for (n, mark, _), html in zip(self.rows, colored))
+        colored = _colored('\n'.join('' if mark == '~' else text for _, mark, text in self.rows)).split('\n')
+        rows = ''.join(
+            _format_row(n or '', _words_as_html(text) if mark == '~' else html, mark)
+            for (n, mark, text), html in zip(self.rows, colored)
+        )
         return f'<div style="font-weight:bold">{escape(self.title)}</div><pre style="{_BODY_STYLE}">{rows}</pre>'
+
+
+def _words_as_text(mark, line):
+    "Format a line as `git diff --word-diff` does: `[-removed-]{+new+}`"
+    if mark != '~':
+        return line
+    return ''.join({' ': '{}', '-': '[-{}-]', '+': '{{+{}+}}'}[kind].format(text) for kind, text in line)
+
+
+def _words_as_html(line):
+    tags = {' ': '{}', '-': f'<del style="{_DELETED}">{{}}</del>', '+': f'<ins style="{_INSERTED}">{{}}</ins>'}
+    return ''.join(tags[kind].format(escape(text)) for kind, text in line)
 
 
 class SideBySide:

@@ -53,6 +53,24 @@ def test_a_change_shows_old_and_new_lines_and_counts_the_new_ones():
     assert str(show_change(SRC, SRC)) == ''
 
 
+def test_a_change_by_words_marks_them_and_ignores_indentation():
+    old = 'int f(int a) {\n    g(a);\n    return a + 1;   // one\n}\n'
+    new = 'int h(int a) {\n    if (a > 0)\n        g(a);\n    return a + 2; // one\n}\n'
+    shown = show_change(new, old, by_words=True)
+    assert str(shown).splitlines() == [
+        '   1 ~ int [-f-]{+h+}(int a) {', '   2 +     if (a > 0)', '   3           g(a);',
+        '   4 ~     return a + [-1-]{+2+}; // one', '   5   }']
+    html = shown._repr_html_()
+    assert re.findall('<(del|ins) [^>]*>(.*?)</', html) == [('del', 'f'), ('ins', 'h'), ('del', '1'), ('ins', '2')]
+    below = show_change(new, old, by_words=True, first_lines=(3, 2))
+    assert str(below).splitlines() == ['   3           g(a);', '   4 ~     return a + [-1-]{+2+}; // one', '   5   }']
+
+
+def test_lines_that_share_few_words_are_removed_and_new():
+    shown = show_change('a();\nb(c, d, 2);\n', 'x = 1;\nb(c, d, 1);\n', by_words=True)
+    assert str(shown).splitlines() == ['     - x = 1;', '   1 + a();', '   2 ~ b(c, d, [-1-]{+2+});']
+
+
 def test_a_python_function_is_shown_as_python():
     assert str(show_source(bare)).split() == "1 def bare(html): return unescape(re.sub('<[^>]*>', '', html))".split()
 

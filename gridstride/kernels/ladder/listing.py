@@ -18,15 +18,21 @@ def listing(
     fold=False,  # show only the title; a click unfolds the listing
 ) -> Listing:
     "Show the kernel of a step without the functions above it; its lines are numbered as in messages"
-    lines = step.src.splitlines()
-    kernel_line = 1 + next(i for i, line in enumerate(lines) if '__global__' in line)
     title = _title(step) + (f'; marked: lines that {old.name} does not have' if old else '')
-    return show_source(step, (kernel_line, len(lines)), old=old, title=title, fold=fold)
+    return show_source(step, (_kernel_line(step), len(step.src.splitlines())), old=old, title=title, fold=fold)
 
 
-def change(step, old) -> Listing:
-    "Show the lines in which a step differs from the step `old`"
-    return show_change(step, old, f'{_title(step)}; compared with {old.name}')
+def _kernel_line(step):
+    return next(i for i, line in enumerate(step.src.splitlines(), 1) if '__global__' in line)
+
+
+def change(step, old, by_words=False) -> Listing:
+    "Show the lines in which a step differs from `old`; with `by_words` the words of the kernel, without its functions"
+    title = f'{_title(step)}; compared with {old.name}'
+    if not by_words:
+        return show_change(step, old, title)
+    first_lines = _kernel_line(step), _kernel_line(old)
+    return show_change(step, old, title, by_words=True, first_lines=first_lines)
 
 
 def edit(step):
