@@ -166,7 +166,7 @@ def test_the_pipe_or_the_instructions_limit_a_product():
 def test_a_sitting_begins_where_the_last_one_ended(monkeypatch):
     climbed = []
     monkeypatch.setattr(on_paper, 'LessonLadder', lambda *args, **how: lambda step, *more: climbed.append(step.name))
-    on_paper.climb_to('shared')
+    on_paper.climb_to('shared', 'x')
     assert climbed == ['naive', 'coalesced', 'shared']
-    with pytest.raises(KeyError, match='naive'): on_paper.climb_to('tuned')
+    with pytest.raises(KeyError, match='naive'): on_paper.climb_to('tuned', 'x')
     assert len(climbed) == 3
