@@ -194,6 +194,14 @@ def test_what_another_gpu_cannot_run_is_skipped_in_words(other_gpu, capsys):
     tiled(shared=101_376).require_gpu()
 
 
+def test_thin_products_need_asynchronous_copies(other_gpu, capsys):
+    other_gpu(*ADA)
+    skinny.SKINNY.require_gpu()
+    other_gpu('a T4', 7, 5, 65_536)
+    assert check_product(skinny.SKINNY, [(3, 3, 8)]) == 0
+    assert names(capsys.readouterr().out, 'thin', '8.0', 'cp.async', 'a T4', '7.5')
+
+
 @pytest.mark.parametrize('gpu,runs', [
     (('an H100', 9, 0, 232_448), {fp32: 14, tensor_cores: 11, hopper: 7}),
     (ADA, {fp32: 14, tensor_cores: 6, hopper: 0}),                # the larger tiles need 196,608 bytes

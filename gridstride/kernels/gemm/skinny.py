@@ -472,6 +472,7 @@ class Skinny(Product):
     SKINNY(A, B)"""
 
     WIDEST = 32
+    needs_ampere = True
 
     def __init__(self, name, layout='nn', **constants):
         self.name, self.layout, self.constants = name, layout, constants

@@ -218,6 +218,7 @@ class Product:
     # whether it has a static buffer in global memory, so that launches on different streams must be serialized
     has_static_buffer = False
     needs_hopper = False  # whether it uses TMA, bulk copies or wgmma
+    needs_ampere = False  # whether it uses asynchronous copies
     # {name: ((rows, columns) of a TMA box, swizzle)} of those of m, n and out that are passed as tensor maps
     tma_boxes = {}
 
@@ -249,6 +250,8 @@ class Product:
         "Raise `Unavailable` if the current GPU does not support this product; the emulator supports all"
         if self.needs_hopper:
             require_hopper(self.name, emulated=True)
+        if self.needs_ampere:
+            require_bfloat16(self.name)
 
     @cached_property
     def _prepared(self):
