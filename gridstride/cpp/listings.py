@@ -118,15 +118,15 @@ def _changed_lines(old, new):
 
 def _changed_words(old, new):
     "Return rows like `_changed_lines`, but one row for an old line and a new one that share most of their words"
-    rows, added, rest = [], [], list(old)
+    rows, added, remaining = [], [], list(old)
     for number, line in new:
-        similar = next((i for i, other in enumerate(rest) if _similarity(other, line) > 0.6), None)
+        similar = next((i for i, other in enumerate(remaining) if _similarity(other, line) > 0.6), None)
         if similar is None:
             added.append((number, line))
             continue
-        rows += [*_changed_lines(rest[:similar], added), (number, '~', _edits(rest[similar], line))]
-        added, rest = [], rest[similar + 1 :]
-    return rows + _changed_lines(rest, added)
+        rows += [*_changed_lines(remaining[:similar], added), (number, '~', _edits(remaining[similar], line))]
+        added, remaining = [], remaining[similar + 1 :]
+    return rows + _changed_lines(remaining, added)
 
 
 _WORD = re.compile(r'\w+|\s+|[^\w\s]')
