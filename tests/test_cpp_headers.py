@@ -121,8 +121,8 @@ def test_the_readme_names_what_is_there():
     files = [w for w in words if re.fullmatch(r'[./\w]+\.(?:cpp|h|py)', w)]
     places = CPP_FOLDER/'runtime', CPP_FOLDER/'include/cuda', CPP_FOLDER.parent.parent
     assert len(files) > 30 and not [w for w in files if not any((folder/w).exists() for folder in places)]
-    python = [CPP_FOLDER/name for name in ('toolchain/build.py', 'emulator.py', 'finding.py', '../diagnostics/errors.py',
-                                     '../diagnostics/messages.py')]
+    names = 'toolchain/build.py', 'emulator.py', 'finding.py', '../diagnostics/errors.py', '../diagnostics/messages.py'
+    python = [CPP_FOLDER/name for name in names]
     code = ''.join(p.read_text() for p in [*sources, *python])
     names = [w for w in words if w not in files and re.fullmatch(r'[A-Za-z_][\w:]*', w)]
     # __tsan_read##n

@@ -430,7 +430,7 @@ def test_kernels():
     assert [(k.name, k.line) for k in got.values()]==[('scale', 4), ('add', 9), ('no_parameters', 6),
                                                       ('aliased', 8), ('inner', 11)]
     scale = got['', 'scale']
-    assert scale.template=='template <typename T, int N = (3 > 2)>' and scale.returns=='void'
+    assert scale.template=='template <typename T, int N = (3 > 2)>' and scale.result_type=='void'
     assert [tuple(p) for p in scale.params]==[('const float *', 'x', ''), ('T *', 'out', ''), ('int', 'n', 'N'),
                                               ('float (*)[4]', 'w', 'nullptr')]
     assert [p.name for p in got['', 'add'].params]==['first', 'second', 'third', 'c']
@@ -443,7 +443,7 @@ def test_kernels():
 
 def test_host_functions():
     got = {f.name:f for f in host_functions(SRC)}
-    assert [(f.name, f.returns, f.scope, f.line) for f in got.values()]==[
+    assert [(f.name, f.result_type, f.scope, f.line) for f in got.values()]==[
         ('host', 'torch::Tensor', 'a::b', 10), ('both', 'int', '', 12), ('trailing', 'std::vector<int>', '', 17)]
     assert [tuple(p) for p in got['host'].params]==[('const torch::Tensor &', 'x', ''),
                                                     ('c10::optional<at::Tensor>', 'y', 'c10::nullopt'),

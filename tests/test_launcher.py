@@ -156,7 +156,8 @@ def step(driver, *addresses, parameters=None):
 def table_of(driver, a, b, out=(6, 5), room=None, **kw):
     t = driver.module.Table(allocate)
     steps = step(driver, (0, 0), (1, 0), (2, 0), *([(3, 256)] if room else []), **kw),
-    t.store_recipe(a, b, steps, out, (out, torch.empty(out).stride(), a.dtype), ((room,), (1,), torch.uint8) if room else None)
+    t.store_recipe(a, b, steps, out, (out, torch.empty(out).stride(), a.dtype),
+                   ((room,), (1,), torch.uint8) if room else None)
     return t
 
 

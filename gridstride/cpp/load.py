@@ -201,7 +201,7 @@ def _make_source(cuda_src, cpp_src, funcs, name):
 
 def _choose_functions(functions, funcs):
     "Choose the functions to export: those named by `funcs`; for None, all host functions with external linkage"
-    candidates = [f for f in functions if f.on_host]
+    candidates = [f for f in functions if f.is_host]
     if funcs is not None:
         names = [funcs] if isinstance(funcs, str) else list(funcs)
         for name in names:

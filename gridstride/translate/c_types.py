@@ -1,6 +1,6 @@
 """Chooses the C type of each variable: which integers are an `int`, and the precision of Python floats."""
 
-from .intervals import ALL, INT32, UINT32, comparison_rounds, dtype_interval, within
+from .intervals import ALL, INT32, UINT32, comparison_rounds, dtype_interval, is_within
 from .ranges import Ranges
 from .tree import Expr, function_expressions, expressions, functions, statements, walk
 from .types import C_NAMES, DOUBLE, FLOAT, HALF, INT, UINT, WEAK, INTEGERS, Array, is_int, is_number, is_unsigned
@@ -10,26 +10,26 @@ from .types import C_NAMES, DOUBLE, FLOAT, HALF, INT, UINT, WEAK, INTEGERS, Arra
 # 32 bits of the result depend only on the low 32 bits of the operands, and a valid index fits an `int`, because an
 # array has fewer than 2**31 elements. So a variable is an `int` if it flows, through +, - and *, only into indices,
 # into elements of at most 32 bits, into other such variables, and into comparisons with values whose low 32 bits are
-# exact. `_Uses` collects the flows, and `variables_with_exact_low_bits` removes variables until no remaining one flows
-# into a removed one. Comparisons rely on the limits that the docstring of `to_cuda` states.
+# exact. `_IntegerFlows` collects the flows, and `variables_with_exact_low_bits` removes variables until no remaining
+# one flows into a removed one. Comparisons rely on the limits that the docstring of `to_cuda` states.
 _MODULAR_OPS = ('add', 'sub', 'mul', 'neg')
 
 
-class _Uses:
+class _IntegerFlows:
     "Collects where integer variables flow, to find those that may be an `int` although their interval does not fit"
 
     def __init__(self, unit, ranges):
         self.ranges = ranges
         self.needs_all_bits = set()  # variables that need more than their low 32 bits
         self.flows = []  # (variable, the variable that it is assigned to)
-        self.compared = []  # pairs of expressions
+        self.comparisons = []  # pairs of expressions
         for function in ranges.visited_functions:
             for stmt in statements(function.body):
                 self.collect(stmt)
 
     def fits_int(self, expr):
         "Return whether the interval of `expr` fits an `int`"
-        return within(
+        return is_within(
             self.ranges.recorded_interval(expr)
             if id(expr) in self.ranges.expr_intervals or expr.op != 'var'
             else self.ranges.variable_intervals.get(expr.value, ALL),
@@ -48,7 +48,7 @@ class _Uses:
             self.record_flow(stmt.start, stmt.var)
             self.record_flow(stmt.step, stmt.var)
             self.record_flow(stmt.stop, 'compare')
-            self.compared.append((Expr('var', INT, value=stmt.var), stmt.stop))
+            self.comparisons.append((Expr('var', INT, value=stmt.var), stmt.stop))
             return
         for e in expressions(stmt):
             self.record_flow(e, 'low' if stmt.kind == 'pointer' else None)
@@ -68,7 +68,7 @@ class _Uses:
                 self.record_argument_flow(argument, parameter)
         else:
             if self.is_integer_comparison(expr):
-                self.compared.append(expr.args)
+                self.comparisons.append(expr.args)
             for operand, operand_sink in zip(expr.args, self.operand_sinks(expr, sink)):
                 self.record_flow(operand, operand_sink)
 
@@ -144,43 +144,43 @@ def is_narrow_int(dtype):
 
 def variables_with_exact_low_bits(unit, ranges):
     "Return the variables that may be an `int` although their interval does not fit"
-    uses = _Uses(unit, ranges)
-    fitting_variables = {v for v, r in ranges.variable_intervals.items() if is_int(v.type) and within(r, INT32)}
+    flows = _IntegerFlows(unit, ranges)
+    fitting_variables = {v for v, r in ranges.variable_intervals.items() if is_int(v.type) and is_within(r, INT32)}
     int_variables = {
         v
         for v, r in ranges.variable_intervals.items()
-        if is_int(v.type) and v not in fitting_variables and v not in uses.needs_all_bits and v.argument_type is None
+        if is_int(v.type) and v not in fitting_variables and v not in flows.needs_all_bits and v.argument_type is None
     }
     while True:
-        removed = {
-            a for a, b in uses.flows if a in int_variables and b not in int_variables and b not in fitting_variables
+        removed_variables = {
+            a for a, b in flows.flows if a in int_variables and b not in int_variables and b not in fitting_variables
         }
-        removed |= {
+        removed_variables |= {
             part.value
-            for a, b in uses.compared
+            for a, b in flows.comparisons
             for x, y in ((a, b), (b, a))
-            if not uses.low_bits_are_exact(y, int_variables)
+            if not flows.low_bits_are_exact(y, int_variables)
             for part in walk(x)
             if part.op == 'var' and part.value in int_variables
         }
-        if not removed:
+        if not removed_variables:
             return int_variables
-        int_variables -= removed
+        int_variables -= removed_variables
 
 
 def choose_c_types(unit):
     "Resolve weakly typed floats, and choose the C type of every variable; return the `Ranges` for these types"
-    weak = DOUBLE if unit.doubles or not _computes_in_float32(unit) else FLOAT
+    weak_type = DOUBLE if unit.doubles or not _computes_in_float32(unit) else FLOAT
     for function in functions(unit):
-        function.result_type = _resolve_weak(function.result_type, weak)
+        function.result_type = _resolve_weak(function.result_type, weak_type)
         for variable in (*function.variables, *function.temporaries.values()):
-            variable.type = _resolve_weak(variable.type, weak)
+            variable.type = _resolve_weak(variable.type, weak_type)
         for expr in function_expressions(function):
-            expr.type = _resolve_weak(expr.type, weak)
+            expr.type = _resolve_weak(expr.type, weak_type)
     for memory in unit.constants.values():
         if memory.dtype == WEAK:
-            memory.dtype = weak
-    unit.weak_type = weak
+            memory.dtype = weak_type
+    unit.weak_type = weak_type
     unit.minimums = _minimum_arguments(unit)
     ranges = Ranges(unit)
     if not unit.wide:
@@ -215,11 +215,11 @@ def _minimum_arguments(unit):
     return minimums
 
 
-def _resolve_weak(t, weak):
-    "Return the type `t` with `weak` in place of the type of a Python float, also in a tuple"
+def _resolve_weak(t, weak_type):
+    "Return the type `t` with `weak_type` in place of the type of a Python float, also in a tuple"
     if isinstance(t, tuple) and not isinstance(t, Array):
-        return tuple(_resolve_weak(part, weak) for part in t)
-    return weak if t == WEAK else t
+        return tuple(_resolve_weak(part, weak_type) for part in t)
+    return weak_type if t == WEAK else t
 
 
 def _c_type(unit, variable, ranges):
@@ -233,7 +233,7 @@ def _c_type(unit, variable, ranges):
     if (
         argument_type is not None
         and argument_type.dtype != 'int'
-        and within(interval, dtype_interval(argument_type.dtype))
+        and is_within(interval, dtype_interval(argument_type.dtype))
     ):
         return C_NAMES[argument_type.dtype]
     return c_int_type(variable.type, interval, unit.wide)
@@ -241,13 +241,13 @@ def _c_type(unit, variable, ranges):
 
 def c_int_type(t, interval, wide):
     "Return the C type for integers of type `t` in `interval`: `c_int_type('int64', (0, 9), False)` is 'int'"
-    fits_int = within(dtype_interval(t), INT32) or within(interval, INT32) and not wide
-    fits_unsigned = within(interval, UINT32) and (is_unsigned(t) or interval[1] == UINT32[1]) and not wide
+    fits_int = is_within(dtype_interval(t), INT32) or is_within(interval, INT32) and not wide
+    fits_unsigned = is_within(interval, UINT32) and (is_unsigned(t) or interval[1] == UINT32[1]) and not wide
     return (
         'int'
         if fits_int
         else 'unsigned int'
-        if within(dtype_interval(t), UINT32) or fits_unsigned
+        if is_within(dtype_interval(t), UINT32) or fits_unsigned
         else 'unsigned long long'
         if t == UINT
         else 'long long'

@@ -35,6 +35,7 @@ from ..support.array_memory import address, byte_bounds, strided_part
 from .codegen.expressions import Expressions
 from .codegen.text import PRIMARY, Text
 from .kernel import translate
+from .launcher import HOST_GUARD
 from .lowering import Unit, convert
 from .lowering.arrays import Arrays
 from .tree import ONE, ZERO, Expr, add, c_index, contiguous_strides
@@ -68,10 +69,10 @@ class _LaunchArguments(ctypes.Structure):
         ('args', ctypes.POINTER(ctypes.c_void_p)),
         ('config', ctypes.POINTER(ctypes.c_uint)),
         ('pieces', ctypes.POINTER(_MemoryPiece)),
-        ('npieces', ctypes.c_int),
-        ('piece_of', ctypes.POINTER(ctypes.c_int)),
+        ('num_pieces', ctypes.c_int),
+        ('piece_indices', ctypes.POINTER(ctypes.c_int)),
         ('offsets', ctypes.POINTER(ctypes.c_longlong)),
-        ('nargs', ctypes.c_int),
+        ('num_args', ctypes.c_int),
     ]
 
 
@@ -102,7 +103,6 @@ def _merge_overlapping(spans):
 # that several kernels can be compiled at once; nvcc can compile the same text. `#line` directives name the lines of
 # Python for messages. Their file names contain a number in place of the real name, because the name of a notebook's
 # cell differs per session, and the compilation cache is keyed on the text.
-_HOST = '#ifndef __CUDACC_RTC__  // what follows is for the host'
 
 
 def entry_function(translation, number, kernel):
@@ -124,7 +124,7 @@ def combine_translations(
     "Return one CUDA C source that contains several translations"
     includes, parts = {}, []
     for number, translation in enumerate(translations):
-        lines = translation.split(_HOST)[0].split('\n')
+        lines = translation.split(HOST_GUARD)[0].split('\n')
         includes.update((line, None) for line in lines if line.startswith('#include'))
         name = f'{translation.kernel}_{number}_{_digest(translation)}'  # the runtime knows kernels by name
         if python_files is not None:
@@ -142,8 +142,8 @@ def _digest(text):
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
-_FILE = 'kernel_{}.py'
-_NOT_FROM_PYTHON = '#line 1 "gridstride/cpp/include/made.h"'  # a location outside the user's source
+_FILE_NAME = 'kernel_{}.py'
+_NO_PYTHON_LINE = '#line 1 "gridstride/cpp/include/made.h"'  # a location outside the user's source
 
 
 def _add_line_directives(lines, python_locations, python_files):
@@ -155,18 +155,18 @@ def _add_line_directives(lines, python_locations, python_files):
     result = []
     for number, line in enumerate(lines, 1):
         if (location := python_locations.get(number)) is None:
-            result += [_NOT_FROM_PYTHON, line]
+            result += [_NO_PYTHON_LINE, line]
         else:
             file, python_line = location if isinstance(location, tuple) else (python_files[0], location)
             if file not in python_files:
                 python_files.append(file)
-            result += [f'#line {python_line} "{_FILE.format(python_files.index(file))}"', line]
+            result += [f'#line {python_line} "{_FILE_NAME.format(python_files.index(file))}"', line]
     return result
 
 
 _HEADERS = ('emulator.h',)
 _PRELUDE = (
-    f'#include "emulator.h"\n{_NOT_FROM_PYTHON}'
+    f'#include "emulator.h"\n{_NO_PYTHON_LINE}'
     + r'''
 struct gs_piece {
     char *host; size_t bytes, itemsize;
@@ -175,12 +175,12 @@ struct gs_piece {
 };
 struct gs_launch {
     void (*enter)(void **, const unsigned *); void **args; const unsigned *config;
-    gs_piece *pieces; int npieces; const int *piece_of; const long long *offsets; int nargs;
+    gs_piece *pieces; int num_pieces; const int *piece_indices; const long long *offsets; int num_args;
 };
 
 static void gs_run(void *p) {
     gs_launch &l = *static_cast<gs_launch *>(p);
-    for (int i = 0; i < l.npieces; i++) {
+    for (int i = 0; i < l.num_pieces; i++) {
         gs_piece &p = l.pieces[i];
         p.device = static_cast<char *>(gridstride::copy_in_host_array(p.host, p.bytes, p.itemsize, p.initialized));
         for (size_t a = 0, b; p.initialized && a < p.bytes; a = b) {
@@ -188,11 +188,13 @@ static void gs_run(void *p) {
             if (p.initialized[a]) gridstride::mark_initialized(p.device + a, b - a);
         }
     }
-    for (int i = 0; i < l.nargs; i++)
-        if (l.piece_of[i] >= 0) *static_cast<char **>(l.args[i]) = l.pieces[l.piece_of[i]].device + l.offsets[i];
+    for (int i = 0; i < l.num_args; i++)
+        if (const int piece = l.piece_indices[i]; piece >= 0)
+            *static_cast<char **>(l.args[i]) = l.pieces[piece].device + l.offsets[i];
     l.enter(l.args, l.config);
-    for (int i = 0; i < l.npieces; i++)
-        if (gs_piece &p = l.pieces[i]; p.initialized_after) gridstride_get_written(p.device, p.bytes, p.initialized_after);
+    for (int i = 0; i < l.num_pieces; i++)
+        if (gs_piece &p = l.pieces[i]; p.initialized_after)
+            gridstride_get_written(p.device, p.bytes, p.initialized_after);
 }
 extern "C" int gs_call(gs_launch *l) {
     const bool ok = gridstride::guarded(gs_run, l, nullptr);  // there is no host code to guard
@@ -233,8 +235,8 @@ class CompiledTranslations:
         )
         self.checks = checks
         emulator.device()
-        self._opened = open_emulated(str(self.build_result.folder / 'kernel.so'))
-        self.dll = self._opened.dll
+        self._library = open_emulated(str(self.build_result.folder / 'kernel.so'))
+        self.dll = self._library.dll
 
     def call(self, number, values, arrays, uninitialized, grid, block, shared):
         """Launch the kernel of translation `number`; return whether the detectors found nothing.
@@ -265,17 +267,18 @@ def _memory_pieces(arrays, uninitialized, argument_count):
     spans = {i: byte_bounds(array) for i, array in arrays.items()}
     merged_spans = _merge_overlapping([span for span in spans.values() if span[0] < span[1]])
     pieces = (_MemoryPiece * len(merged_spans))(*((low, high - low, 1) for low, high in merged_spans))
-    piece_of, offsets = (ctypes.c_int * argument_count)(*[-1] * argument_count), (ctypes.c_longlong * argument_count)()
+    piece_indices = (ctypes.c_int * argument_count)(*[-1] * argument_count)
+    offsets = (ctypes.c_longlong * argument_count)()
     for i, array in arrays.items():
         piece = next((n for n, (low, high) in enumerate(merged_spans) if low <= spans[i][0] < high), -1)
         if piece < 0:
             continue
-        piece_of[i], offsets[i] = piece, address(array) - merged_spans[piece][0]
+        piece_indices[i], offsets[i] = piece, address(array) - merged_spans[piece][0]
         pieces[piece].itemsize = array.itemsize
         if i in uninitialized:
-            before, after = uninitialized[i]
-            pieces[piece].initialized, pieces[piece].initialized_after = before.ctypes.data, after.ctypes.data
-    return pieces, len(merged_spans), piece_of, offsets
+            mask, mask_after = uninitialized[i]
+            pieces[piece].initialized, pieces[piece].initialized_after = mask.ctypes.data, mask_after.ctypes.data
+    return pieces, len(merged_spans), piece_indices, offsets
 
 
 _CTYPES = {
@@ -359,7 +362,7 @@ class CheckedExpressions(Expressions):
     def element_at(self, memory, indices):
         "Write an element; a single index counts from the first element of a C array of any number of dimensions"
         if memory.dims is None or memory.ndim == len(indices):
-            return self.row(memory, indices)
+            return self.subscript(memory, indices)
         return f'(&{memory.c_name}{"[0]" * memory.ndim})[{self.text(indices[0])}]'
 
 
@@ -385,9 +388,9 @@ def _exception(compiled_kernel, arrays):
     reported_by_gs_at = finding.code in ('outside', 'before')  # with the index of Python
     if name in arrays and len(index or ()) == 1 and not reported_by_gs_at:
         finding.fields['index'] = _index_of_offset(arrays[name], index[0])
-    numbered_files = [_FILE.format(i) for i in range(len(compiled_kernel.files))]
-    file_index = numbered_files.index(matching_file(finding.file, numbered_files))
-    file = compiled_kernel.files[file_index] if finding.line else None
+    numbered_files = [_FILE_NAME.format(i) for i in range(len(compiled_kernel.files))]
+    file_number = numbered_files.index(matching_file(finding.file, numbered_files))
+    file = compiled_kernel.files[file_number] if finding.line else None
     finding.fields.pop('arrays', None)
     c_name, finding.kernel = finding.kernel, compiled_kernel.kernel
     finding.name_calls(
@@ -528,8 +531,8 @@ def _run(compiled_kernel, views, args, grid, block, shared):
         has_no_findings = compiled_kernel.compiled.call(0, values, arrays, uninitialized, grid, block, shared)
     for warning in caught_warnings if has_no_findings else ():
         warnings.warn(compiled_kernel.rename_kernel(warning.message), stacklevel=learner_stacklevel())
-    for i, (_, after) in uninitialized.items():
-        _mark_initialized(_item_at(views, params[i].path), after, arrays[i])
+    for i, (_, mask_after) in uninitialized.items():
+        _mark_initialized(_item_at(views, params[i].path), mask_after, arrays[i])
     if not has_no_findings:
         arrays_by_name = {param.name: _item_at(args, param.path) for param in params if param.kind == 'array'}
         raise _exception(compiled_kernel, arrays_by_name) from None

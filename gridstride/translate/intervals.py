@@ -15,10 +15,10 @@ ALL = LOW, HIGH
 INT32, UINT32 = (-(2**31), 2**31 - 1), (0, 2**32 - 1)
 
 
-def within(a, b):
+def is_within(a, b):
     """Return whether the interval `b` contains `a`.
 
-    >>> within((0, 9), (0, 99))
+    >>> is_within((0, 9), (0, 99))
     True"""
     return b[0] <= a[0] and a[1] <= b[1]
 
@@ -44,7 +44,7 @@ def comparison_rounds(a, b, interval):
     if not (is_int(a.type) and is_int(b.type) and UINT in (a.type, b.type)):
         return False
     return not all(is_unsigned(operand.type) for operand in (a, b)) and not any(
-        within(interval(operand), _EXACT_IN_FLOAT64) for operand in (a, b)
+        is_within(interval(operand), _EXACT_IN_FLOAT64) for operand in (a, b)
     )
 
 
@@ -57,7 +57,7 @@ def dtype_interval(dtype):
     return int(info.min), int(info.max)
 
 
-def _corners(operation, a, b):
+def _eval_at_bounds(operation, a, b):
     "Return the interval of an operation that is monotonic in each operand: its extremes are at the operands' bounds"
     values = [operation(x, y) for x in a for y in b]
     return clip(min(values), max(values))
@@ -65,14 +65,14 @@ def _corners(operation, a, b):
 
 def _floordiv(a, b):
     if b[0] <= 0 <= b[1]:  # omit the division by 0, which is undefined
-        divisors = [part for part in ((b[0], -1), (1, b[1])) if part[0] <= part[1]]
+        divisors = [(low, high) for low, high in ((b[0], -1), (1, b[1])) if low <= high]
         if not divisors:
             return 0, 0
         result = None
         for divisor in divisors:
             result = hull(result, _floordiv(a, divisor))
         return hull(result, (0, 0)) if b[0] < 0 else result
-    return _corners(lambda x, y: x // y, a, b)
+    return _eval_at_bounds(lambda x, y: x // y, a, b)
 
 
 def _mod(a, b):
@@ -102,18 +102,18 @@ def _or(a, b):
 
 
 def _shl(a, b):
-    return _corners(lambda x, y: x << y, a, (max(b[0], 0), min(max(b[1], 0), 64))) if b[1] >= 0 else ALL
+    return _eval_at_bounds(lambda x, y: x << y, a, (max(b[0], 0), min(max(b[1], 0), 64))) if b[1] >= 0 else ALL
 
 
 def _shr(a, b):
-    return _corners(lambda x, y: x >> y, a, (max(b[0], 0), min(max(b[1], 0), 64)))
+    return _eval_at_bounds(lambda x, y: x >> y, a, (max(b[0], 0), min(max(b[1], 0), 64)))
 
 
 def _pow(a, b):
     if b[0] < 0 or b[1] > 64:
         return ALL
     if a[0] >= 0:
-        return _corners(lambda x, y: x**y, a, b)
+        return _eval_at_bounds(lambda x, y: x**y, a, b)
     largest = max(abs(a[0]), abs(a[1])) ** b[1]
     return clip(-largest, largest)
 
@@ -121,7 +121,7 @@ def _pow(a, b):
 INTERVAL_ARITHMETIC = dict(
     add=lambda a, b: clip(a[0] + b[0], a[1] + b[1]),
     sub=lambda a, b: clip(a[0] - b[1], a[1] - b[0]),
-    mul=lambda a, b: _corners(lambda x, y: x * y, a, b),
+    mul=lambda a, b: _eval_at_bounds(lambda x, y: x * y, a, b),
     floordiv=_floordiv,
     mod=_mod,
     shl=_shl,

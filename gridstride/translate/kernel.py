@@ -10,7 +10,7 @@ from .codegen.lines import Line
 from .codegen.names import Names
 from .codegen.text import Unsupported
 from .intervals import hull
-from .launcher import launcher, wrap
+from .launcher import launcher_lines, join_in_lines
 from .lowering import Unit
 from .source import Source, Untranslatable, python_function
 from .translation import Parameter, Translation
@@ -66,7 +66,7 @@ def _result_type(item_type, items, ranges, unit):
     return c_int_type(item_type, interval, unit.wide)
 
 
-def _declare(parameter, writer):
+def _type_and_name(parameter, writer):
     "Return (type, name) of a parameter as C declares it"
     if parameter.op == 'var':
         return parameter.value.c_type, parameter.value.c_name
@@ -81,7 +81,7 @@ def _declare(parameter, writer):
 
 def _function_head(function, body, writer, unit):
     "Return the text that begins a function, and the (type, name) of its parameters"
-    params = [_declare(e, writer) for e in body.parameters]
+    params = [_type_and_name(e, writer) for e in body.parameters]
     if function is unit.main:
         unused = [e for e in body.parameters if not body.is_used(e)]
         params = [('[[maybe_unused]] ' + t if e in unused else t, n) for e, (t, n) in zip(body.parameters, params)]
@@ -91,7 +91,7 @@ def _function_head(function, body, writer, unit):
         if function is unit.main
         else f'__device__ inline {function.c_result} {function.c_name}('
     )
-    return start + wrap([t + n if t.endswith('*') else f'{t} {n}' for t, n in params], start) + ') {', params
+    return start + join_in_lines([t + n if t.endswith('*') else f'{t} {n}' for t, n in params], start) + ') {', params
 
 
 def _layout_name(memory, kind, dim):
@@ -121,8 +121,12 @@ def _literal(value, type, writer):
     if type == 'bool':
         return 'true' if value else 'false'
     if type in ('float', 'double', '__half'):
-        return writer.real(float(value), type).text
-    return str(value) if -(2**31) < value < 2**31 else writer.integer(value, type=type if 'long' in type else None).text
+        return writer.real_literal(float(value), type).text
+    return (
+        str(value)
+        if -(2**31) < value < 2**31
+        else writer.integer_literal(value, type=type if 'long' in type else None).text
+    )
 
 
 def _initializer(array, dtype, writer):
@@ -142,7 +146,7 @@ def _describe_arguments(source, args):
     signature_types = parse_signature(args[0]) if len(args) == 1 and isinstance(args[0], str) else None
     count = len(args if signature_types is None else signature_types)
     if not len(names) - len(defaults) <= count <= len(names):
-        raise _wrong_count(source.name, names, count, signature_types is None)
+        raise _argument_count_error(source.name, names, count, signature_types is None)
     defaults_used = defaults[len(defaults) - (len(names) - count) :] if count < len(names) else ()
     if signature_types is not None:
         return signature_types + [argument_type(d) for d in defaults_used]
@@ -157,7 +161,7 @@ def _describe_argument(source, name, argument):
         raise Untranslatable(f'{name} is {e.construct}', e.hint, kernel=source.name) from None
 
 
-def _wrong_count(kernel, names, count, are_examples):
+def _argument_count_error(kernel, names, count, are_examples):
     "Return the error for examples, or a signature, whose number of arguments is not that of the kernel"
     expected = f"{kernel} takes {len(names)} argument{'s' * (len(names) != 1)} ({', '.join(names)})"
     is_one = count == 1
@@ -231,7 +235,7 @@ def _write(unit, writer, source, argument_types):
 
 
 def _name_globals(unit, order):
-    "Choose the C names of functions and constants; return the `Names` that are taken"
+    "Choose the C names of functions and constants; return the `Names` that hold them"
     names = unit.names = Names()
     unit.main.c_name = names.take_at_file_scope(unit.main.name)
     names.taken, names.kernel = set(), {unit.main.c_name}
@@ -289,8 +293,8 @@ def _write_body(function, body):
     try:
         body.block(function.body, tree.body[0].col_offset)
     except Unsupported as e:
-        following = (s.node for s in statements(function.body) if s.line > body.cursor)
-        node = body.current_stmt.node if body.current_stmt else next(following, tree)
+        later_nodes = (s.node for s in statements(function.body) if s.line > body.cursor)
+        node = body.current_stmt.node if body.current_stmt else next(later_nodes, tree)
         raise function.source.error(node, *e.args) from None
     lines = body.lines
     while lines and not lines[0].text:
@@ -339,7 +343,7 @@ def _assemble(unit, writer, source, argument_types, body, parts):
                 line_of_python[len(lines) + 1] = line.file_line
             lines.append(str(line))
     params = _parameters(unit, body)
-    text = '\n'.join([*lines, '', *launcher(unit, params)]) + '\n'
+    text = '\n'.join([*lines, '', *launcher_lines(unit, params)]) + '\n'
     minimums = {variable.c_name: minimum for variable, minimum in unit.minimums.items()}
     return Translation(
         text,
@@ -357,10 +361,10 @@ def _title(name, names, argument_types, unit):
     "Return the comment that names the arguments for which the kernel is translated"
     start = f'// {name}('
     types = [f'{name}: {format_type(type)}' for name, type in zip(names, argument_types)]
-    args = wrap(types, start).replace('\n       ', '\n//     ')
-    flags = ("Numba's doubles", unit.doubles), ('64-bit integers', unit.wide)
-    options = ', '.join(option for option, is_set in flags if is_set)
-    return (f'{start}{args})' + (f'  with {options}' if options else '')).split('\n')
+    args = join_in_lines(types, start).replace('\n       ', '\n//     ')
+    options = ("Numba's doubles", unit.doubles), ('64-bit integers', unit.wide)
+    options_used = ', '.join(text for text, is_set in options if is_set)
+    return (f'{start}{args})' + (f'  with {options_used}' if options_used else '')).split('\n')
 
 
 def _parameters(unit, body):

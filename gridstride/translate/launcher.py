@@ -3,7 +3,7 @@
 from .tree import functions, statements
 from .types import C_NAMES
 
-HOST = '#ifndef __CUDACC_RTC__  // what follows is for the host'
+HOST_GUARD = '#ifndef __CUDACC_RTC__  // what follows is for the host'
 _HEADERS = 'torch/extension.h', 'c10/cuda/CUDAException.h', 'ATen/cuda/CUDAContext.h', 'algorithm', 'climits'
 _TORCH_DTYPES = {
     'bool': 'kBool',
@@ -43,7 +43,7 @@ _COOPERATIVE = (
 )
 
 
-def wrap(parts, start, width=120):
+def join_in_lines(parts, start, width=120):
     "Join the parts with commas, in lines of at most `width` columns; the first line follows the text `start`"
     lines = [start]
     for n, part in enumerate(parts):
@@ -55,7 +55,7 @@ def wrap(parts, start, width=120):
     return '\n'.join(lines)[len(start) :]
 
 
-def launcher(unit, params):
+def launcher_lines(unit, params):
     "Return the lines of the host code; `params`: one `Parameter` per parameter of the C kernel"
     names = _choose_names({p.name for p in params})
     lines = []
@@ -64,67 +64,67 @@ def launcher(unit, params):
     lines += _signature(unit.main.c_name, params, **names)
     lines += _checks(unit, params)
     lines += ['    {grid}.resize(3, 1); {block}.resize(3, 1);'.format(**names)]
-    if any(
-        s.kind == 'alloc' and s.memory.space == 'dynamic'
-        for function in functions(unit)
-        for s in statements(function.body)
-    ):
+    all_statements = (s for function in functions(unit) for s in statements(function.body))
+    if any(s.kind == 'alloc' and s.memory.space == 'dynamic' for s in all_statements):
         lines.append(_RAISE_SHARED_LIMIT.format(kernel=unit.main.c_name, **names))
     lines += _launch(unit, params, **names)
     lines += ['    C10_CUDA_KERNEL_LAUNCH_CHECK();', '}']
-    headers = [f'#include <{h}>' for h in _HEADERS]
-    return [HOST, *headers, '', *'\n'.join(lines).split('\n'), '#endif']
+    includes = [f'#include <{header}>' for header in _HEADERS]
+    return [HOST_GUARD, *includes, '', *'\n'.join(lines).split('\n'), '#endif']
 
 
-def _choose_names(taken):
-    "Return {name: a name like it that is not in `taken`} for the launch parameters and the variables of the function"
-    return {n: n if n not in taken else n + '_' for n in ('grid', 'block', 'shared', 'blocks', 'threads')}
+def _choose_names(param_names):
+    "Return {name: that name, or a similar one that is not in `param_names`} for the launcher's own variables"
+    return {n: n if n not in param_names else n + '_' for n in ('grid', 'block', 'shared', 'blocks', 'threads')}
 
 
 def _signature(kernel, params, grid, block, shared, **_):
-    parameters = ['torch::Tensor ' + p.name if p.kind == 'array' else f'{p.type} {p.name}' for p in _arguments(params)]
+    parameters = [
+        'torch::Tensor ' + p.name if p.kind == 'array' else f'{p.type} {p.name}' for p in _launcher_params(params)
+    ]
     parameters += [f'std::vector<int64_t> {grid}', f'std::vector<int64_t> {block}', f'int64_t {shared} = 0']
     start = f'void launch_{kernel}('
     return [
         f'// {grid} and {block}: one to three sizes each; {shared}: bytes of dynamic shared memory',
-        start + wrap(parameters, start) + ') {',
+        start + join_in_lines(parameters, start) + ') {',
     ]
 
 
-def _arguments(params):
+def _launcher_params(params):
+    "Return the parameters of the kernel that are parameters of the launcher, too"
     return [p for p in params if p.kind in ('array', 'number')]
 
 
 def _checks(unit, params):
     "Return the lines that check the arguments"
-    res = []
+    lines = []
     for p in params:
         if p.kind == 'array':
-            res += _array_checks(p.name, p.dim)
+            lines += _array_checks(p.name, p.dim)
     for variable, minimum in unit.minimums.items():
         name = variable.c_name
-        res.append(f'    TORCH_CHECK({name} >= {minimum}, "{name} must be at least {minimum}");')
-    return res
+        lines.append(f'    TORCH_CHECK({name} >= {minimum}, "{name} must be at least {minimum}");')
+    return lines
 
 
 def _array_checks(name, argument_type):
-    res = [f'    check_array({name}, "{name}", torch::{_TORCH_DTYPES[argument_type.dtype]}, {argument_type.ndim});']
+    lines = [f'    check_array({name}, "{name}", torch::{_TORCH_DTYPES[argument_type.dtype]}, {argument_type.ndim});']
     if not any(argument_type.takes_stride) and argument_type.ndim:
-        res.append(f'    TORCH_CHECK({name}.is_contiguous(), "{name} must be contiguous");')
+        lines.append(f'    TORCH_CHECK({name}.is_contiguous(), "{name} must be contiguous");')
     elif argument_type.ndim and not argument_type.takes_stride[-1]:
         message = f'the last dimension of {name} must be contiguous'
-        res.append(f'    TORCH_CHECK({name}.stride({argument_type.ndim - 1}) == 1, "{message}");')
-    return res
+        lines.append(f'    TORCH_CHECK({name}.stride({argument_type.ndim - 1}) == 1, "{message}");')
+    return lines
 
 
 def _launch(unit, params, grid, block, shared, blocks, threads):
     kernel, arrays = unit.main.c_name, {p.path: p.name for p in params if p.kind == 'array'}
-    values = [_value(p, arrays) for p in params]
+    values = [_argument_expression(p, arrays) for p in params]
     sizes = ', '.join(f'{grid}[{d}]' for d in range(3)), ', '.join(f'{block}[{d}]' for d in range(3))
     lines = [f'    dim3 {blocks}({sizes[0]}), {threads}({sizes[1]});']
     if not unit.is_cooperative:
-        head = f'    {kernel}<<<{blocks}, {threads}, {shared}, at::cuda::getCurrentCUDAStream()>>>('
-        return [*lines, head + wrap(values, head) + ');']
+        start = f'    {kernel}<<<{blocks}, {threads}, {shared}, at::cuda::getCurrentCUDAStream()>>>('
+        return [*lines, start + join_in_lines(values, start) + ');']
     names = [f'arg{n}' for n in range(len(values))]
     for n, v, p in zip(names, values, params):
         lines.append(f"    {p.type}{'' if p.type.endswith('*') else ' '}{n} = {v};")
@@ -132,11 +132,12 @@ def _launch(unit, params, grid, block, shared, blocks, threads):
     return [*lines, _COOPERATIVE.format(kernel=kernel, shared=shared, blocks=blocks, threads=threads)]
 
 
-def _value(p, arrays):
+def _argument_expression(p, arrays):
     "Return the C expression of the argument for a parameter; `arrays`: {path: name}"
     if p.kind == 'array':
-        t = C_NAMES[p.dim.dtype]
-        return f'{p.name}.data_ptr<{t}>()' if t in ('float', 'double', 'int', 'bool') else f'({t} *){p.name}.data_ptr()'
+        c_type = C_NAMES[p.dim.dtype]
+        has_torch_type = c_type in ('float', 'double', 'int', 'bool')
+        return f'{p.name}.data_ptr<{c_type}>()' if has_torch_type else f'({c_type} *){p.name}.data_ptr()'
     if p.kind == 'number':
         return p.name
     if p.kind == 'start':

@@ -6,13 +6,24 @@ kernel is interpreted once, with intervals in place of values: `threadIdx.x` is 
 where branches meet, their intervals are joined; a loop is iterated until its intervals stop growing (a fixed point).
 """
 
-from .intervals import ALL, HIGH, INTERVAL_ARITHMETIC, LOW, clip, comparison_rounds, hull, dtype_interval, widen, within
+from .intervals import (
+    ALL,
+    HIGH,
+    INTERVAL_ARITHMETIC,
+    LOW,
+    clip,
+    comparison_rounds,
+    hull,
+    dtype_interval,
+    widen,
+    is_within,
+)
 from .operations import NEGATED_COMPARISON, SWAPPED_COMPARISON
 from .tree import Expr, ZERO, blocks, expressions, constant_value, statements, walk
 from .types import BOOL, INT, INT_LIMIT, INTEGERS, is_int
 
 
-_BUILTIN = {
+_BUILTIN_INTERVALS = {
     'threadIdx.x': (0, 1023),
     'threadIdx.y': (0, 1023),
     'threadIdx.z': (0, 63),
@@ -35,8 +46,8 @@ class _Values:
         "Return the interval of `expr`, None if it is not an integer; if `recording`, add it to those it has had before"
         interval = getattr(self, '_range_' + expr.op)(expr)
         if expr.type == BOOL:
-            interval = hull(interval, None) if interval is not None and within(interval, (0, 1)) else (0, 1)
-        if is_int(expr.type) and (interval is None or not within(interval, dtype_interval(expr.type))):
+            interval = hull(interval, None) if interval is not None and is_within(interval, (0, 1)) else (0, 1)
+        if is_int(expr.type) and (interval is None or not is_within(interval, dtype_interval(expr.type))):
             interval = dtype_interval(expr.type)
         if self.recording and expr.type in INTEGERS:
             self.expr_intervals[id(expr)] = hull(self.expr_intervals.get(id(expr)), interval)
@@ -44,12 +55,12 @@ class _Values:
 
     def eval_integer_operation(self, expr):
         "Return the interval of an operation on integers: [0, 9] + [1, 1] is [1, 10]"
-        parts = [self.eval(operand) for operand in expr.args]
-        if not is_int(expr.type) or None in parts:
+        intervals = [self.eval(operand) for operand in expr.args]
+        if not is_int(expr.type) or None in intervals:
             return None
         if expr.type == INT:
-            parts = [interval if within(interval, ALL) else ALL for interval in parts]
-        return self.bound_grid(expr, INTERVAL_ARITHMETIC[expr.op](*parts))
+            intervals = [interval if is_within(interval, ALL) else ALL for interval in intervals]
+        return self.bound_grid(expr, INTERVAL_ARITHMETIC[expr.op](*intervals))
 
     _range_add = _range_sub = _range_mul = _range_floordiv = _range_mod = _range_cmod = _range_pow = _range_min = (
         _range_max
@@ -76,7 +87,7 @@ class _Values:
         has_small_factors = all(
             operand.op == 'builtin'
             and operand.value.startswith(('gridDim', 'blockIdx'))
-            or within(self.interval_of(operand), (0, 2**16))
+            or is_within(self.interval_of(operand), (0, 2**16))
             for operand in expr.args
         )
         for builtin, low in (('blockIdx', 0), ('gridDim', 1)):
@@ -100,7 +111,7 @@ class _Values:
         return interval if interval is not None and interval != () else (0, 0) if variable.maybe_uninitialized else ALL
 
     def _range_builtin(self, expr):
-        return _BUILTIN[expr.value]
+        return _BUILTIN_INTERVALS[expr.value]
 
     def _range_lane(self, expr):
         return 0, 31
@@ -183,7 +194,7 @@ class _Values:
         if expr.type not in INTEGERS:
             return None
         dtype_range = dtype_interval(expr.value)
-        return interval if interval is not None and within(interval, dtype_range) else dtype_range
+        return interval if interval is not None and is_within(interval, dtype_range) else dtype_range
 
     def _range_bits(self, expr):
         self.eval(expr.args[0])
@@ -332,13 +343,12 @@ class _Blocks:
             self.state[stmt.var] = interval
 
     def _run_return(self, stmt):
-        parts = [self.eval(e) for e in stmt.args]
-        if parts:
-            self.result_interval = (
-                tuple(hull(a, b) for a, b in zip(self.result_interval or (None,) * len(parts), parts))
-                if len(parts) > 1
-                else hull(self.result_interval, parts[0])
-            )
+        intervals = [self.eval(e) for e in stmt.args]
+        if len(intervals) == 1:
+            self.result_interval = hull(self.result_interval, intervals[0])
+        elif intervals:
+            previous_intervals = self.result_interval or (None,) * len(intervals)
+            self.result_interval = tuple(map(hull, previous_intervals, intervals))
         self.state = None
 
     def _run_break(self, stmt):
@@ -449,21 +459,21 @@ class _Blocks:
         "Widen the interval of `variable` at the head of a loop; `old`, `new`: before and after the last iteration"
         if new == old or not _is_pair(new):
             return new
-        added = self.growth(variable, stmt.body, 1) if trip_count is not None and _is_pair(entry) else None
-        if added:
-            return clip(entry[0] + trip_count * min(added[0], 0), entry[1] + trip_count * max(added[1], 0))
+        increment = self.growth(variable, stmt.body, 1) if trip_count is not None and _is_pair(entry) else None
+        if increment:
+            return clip(entry[0] + trip_count * min(increment[0], 0), entry[1] + trip_count * max(increment[1], 0))
         return widen(old, new)
 
     def growth(self, variable, body, times):
         "Return the interval of the sum that `times` runs of `body` add to `variable`; None if they change it otherwise"
         low = high = 0
-        assigned = {stmt.var for stmt in statements(body) if hasattr(stmt, 'var')}
+        assigned_variables = {stmt.var for stmt in statements(body) if hasattr(stmt, 'var')}
         for stmt in body:
             if stmt.kind == 'assign' and stmt.var is variable:
-                added = self.addend(variable, stmt.expr, assigned)
-                if added is None:
+                increment = self.addend(variable, stmt.expr, assigned_variables)
+                if increment is None:
                     return
-                low, high = low + times * min(added[0], 0), high + times * max(added[1], 0)
+                low, high = low + times * min(increment[0], 0), high + times * max(increment[1], 0)
             elif (
                 getattr(stmt, 'var', None) is variable
                 or stmt.kind == 'for_tuple'
@@ -475,14 +485,16 @@ class _Blocks:
                     continue
                 if stmt.kind == 'while' or stmt.kind in ('for', 'for_tuple') and self.trip_counts.get(id(stmt)) is None:
                     return
-                for b in blocks(stmt):
-                    added = self.growth(variable, b, times * (self.trip_counts[id(stmt)] if stmt.kind != 'if' else 1))
-                    if added is None:
+                for block in blocks(stmt):
+                    increment = self.growth(
+                        variable, block, times * (self.trip_counts[id(stmt)] if stmt.kind != 'if' else 1)
+                    )
+                    if increment is None:
                         return
-                    low, high = low + added[0], high + added[1]
+                    low, high = low + increment[0], high + increment[1]
         return low, high
 
-    def addend(self, variable, expr, assigned):
+    def addend(self, variable, expr, assigned_variables):
         "Return the interval of `k` if `expr` is `variable + k` or `variable - -k` and `k` is loop-invariant; else None"
         if expr.op == 'var' and expr.value is variable:
             return 0, 0
@@ -492,14 +504,15 @@ class _Blocks:
         if b.op == 'var' and b.value is variable and expr.op == 'add':
             a, b = b, a
         if not (a.op == 'var' and a.value is variable) or any(
-            part.op == 'var' and (part.value is variable or part.value in assigned and not part.value.type == BOOL)
+            part.op == 'var'
+            and (part.value is variable or part.value in assigned_variables and not part.value.type == BOOL)
             for part in walk(b)
         ):
             return
         state, self.state = self.state, dict(self.state or {})
-        added = self.eval(b)
+        increment = self.eval(b)
         self.state = state
-        return added if expr.op == 'add' else (-added[1], -added[0])
+        return increment if expr.op == 'add' else (-increment[1], -increment[0])
 
 
 # `state` maps each variable to its interval at the current statement, and is None in unreachable code: after `return`,
@@ -509,9 +522,9 @@ class _Blocks:
 class Ranges(_Values, _Conditions, _Blocks):
     "Computes the intervals of a unit's expressions (`recorded_interval(e)`) and variables (`variable_intervals[v]`)"
 
-    def __init__(self, unit, clamped=()):
+    def __init__(self, unit, int_variables=()):
         self.unit = unit
-        self.clamped = clamped  # variables that `c_types.variables_with_exact_low_bits` makes an `int`
+        self.int_variables = int_variables  # variables that `c_types.variables_with_exact_low_bits` makes an `int`
         self.expr_intervals, self.variable_intervals = {}, {}
         self.recording = True
         self.max_size = HIGH if unit.wide else INT_LIMIT  # of an array
@@ -527,7 +540,11 @@ class Ranges(_Values, _Conditions, _Blocks):
         "Interpret a function on the intervals `args`; return the interval of its result"
         if function not in self.visited_functions:
             self.visited_functions.append(function)
-        outer_state = getattr(self, 'state', None), getattr(self, 'loops', None), getattr(self, 'result_interval', None)
+        caller_state = (
+            getattr(self, 'state', None),
+            getattr(self, 'loops', None),
+            getattr(self, 'result_interval', None),
+        )
         self.state = {}
         self.loops = []
         self.result_interval = None
@@ -535,7 +552,7 @@ class Ranges(_Values, _Conditions, _Blocks):
             self.set_parameter(e, args[n] if args else None)
         self.run_block(function.body)
         result_interval = self.result_interval
-        self.state, self.loops, self.result_interval = outer_state
+        self.state, self.loops, self.result_interval = caller_state
         return result_interval
 
     def set_parameter(self, expr, interval):
@@ -556,12 +573,9 @@ class Ranges(_Values, _Conditions, _Blocks):
 
     def set_interval(self, variable, interval):
         "Assign a value in this interval to a variable"
-        if variable in self.clamped and interval is not None:
-            interval = (
-                (max(interval[0], -INT_LIMIT), min(interval[1], INT_LIMIT))
-                if max(interval[0], -INT_LIMIT) <= min(interval[1], INT_LIMIT)
-                else (-INT_LIMIT, INT_LIMIT)
-            )
+        if variable in self.int_variables and interval is not None:
+            low, high = max(interval[0], -INT_LIMIT), min(interval[1], INT_LIMIT)
+            interval = (low, high) if low <= high else (-INT_LIMIT, INT_LIMIT)
         self.state[variable] = interval
         if (
             self.recording

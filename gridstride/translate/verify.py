@@ -126,23 +126,23 @@ def _operand_kinds(kinds, n):
 class _AssignmentOrder:
     """Visits the statements of a function; raises `MalformedTree` for a variable that is read before it is assigned.
 
-    `defined`: the variables and memories that have a value on every path to the current statement; None in
+    `defined_values`: the variables and memories that have a value on every path to the current statement; None in
     unreachable code. A variable that the Python source itself may read before its assignment (`maybe_uninitialized`) is
     not checked.
     """
 
     def __init__(self, function):
         self.function = function
-        self.defined = set()
+        self.defined_values = set()
         self.break_states = []
         for e in function.parameter_exprs:
-            self.defined |= {part.value for part in walk(e) if part.op == 'var'}
+            self.defined_values |= {part.value for part in walk(e) if part.op == 'var'}
         self.visit_block(function.body)
 
     def visit_block(self, body):
         "Visit the statements of a block, up to one after which code is unreachable"
         for s in body:
-            if self.defined is None:
+            if self.defined_values is None:
                 return
             for e in expressions(s):
                 self.check_reads(e, s)
@@ -153,10 +153,10 @@ class _AssignmentOrder:
         for a in expr.args:
             self.check_reads(a, stmt)
         if expr.op == 'let' or expr.op in ('value_land', 'value_lor') and expr.value is not None:
-            self.defined.add(expr.value)
+            self.defined_values.add(expr.value)
         if expr.op == 'var':
             _require(
-                expr.value in self.defined or expr.value.maybe_uninitialized,
+                expr.value in self.defined_values or expr.value.maybe_uninitialized,
                 f'{self.location(stmt)}: {expr.value} is read before it is assigned',
             )
         if expr.op in ('load', 'address'):
@@ -167,9 +167,9 @@ class _AssignmentOrder:
     def check_memory(self, memory, stmt):
         "Check that a memory is declared, or that a pointer is assigned"
         if memory.space in ('shared', 'local', 'dynamic'):
-            _require(memory in self.defined, f'{self.location(stmt)}: {memory} is used before it is declared')
+            _require(memory in self.defined_values, f'{self.location(stmt)}: {memory} is used before it is declared')
         if memory.space == 'pointer':
-            has_value = memory.variable in self.defined or memory.variable.maybe_uninitialized
+            has_value = memory.variable in self.defined_values or memory.variable.maybe_uninitialized
             _require(has_value, f'{self.location(stmt)}: {memory} is used before it is assigned')
 
     def location(self, stmt):
@@ -177,38 +177,38 @@ class _AssignmentOrder:
 
     def visit_simple(self, stmt):
         if getattr(stmt, 'var', None) is not None:
-            self.defined.add(stmt.var)
+            self.defined_values.add(stmt.var)
         if stmt.kind == 'alloc':
-            self.defined.add(stmt.memory)
+            self.defined_values.add(stmt.memory)
         elif getattr(stmt, 'memory', None) is not None:
             self.check_memory(stmt.memory, stmt)
 
     def visit_jump(self, stmt):
         "Visit `return` or `continue`: the code after it is unreachable"
-        self.defined = None
+        self.defined_values = None
 
     def visit_break(self, stmt):
-        self.break_states[-1].append(self.defined)
-        self.defined = None
+        self.break_states[-1].append(self.defined_values)
+        self.defined_values = None
 
     def visit_if(self, stmt):
-        defined_before = self.defined
-        self.defined = set(defined_before)
+        defined_before = self.defined_values
+        self.defined_values = set(defined_before)
         self.visit_block(stmt.body)
-        defined_after_body, self.defined = self.defined, set(defined_before)
+        defined_after_body, self.defined_values = self.defined_values, set(defined_before)
         self.visit_block(stmt.orelse)
-        self.defined = _join_states(defined_after_body, self.defined)
+        self.defined_values = _join_states(defined_after_body, self.defined_values)
 
     def visit_loop(self, stmt):
-        defined_before, self.defined = self.defined, set(self.defined)
-        self.defined |= {stmt.var} if stmt.kind == 'for' else {c.var for c in getattr(stmt, 'columns', ())}
+        defined_before, self.defined_values = self.defined_values, set(self.defined_values)
+        self.defined_values |= {stmt.var} if stmt.kind == 'for' else {c.var for c in getattr(stmt, 'columns', ())}
         self.break_states.append([])
         self.visit_block(stmt.body)
-        self.defined, break_states = defined_before, self.break_states.pop()
+        self.defined_values, break_states = defined_before, self.break_states.pop()
         if stmt.kind == 'while' and _is_true(stmt.test):
-            self.defined = None
+            self.defined_values = None
             for state in break_states:
-                self.defined = _join_states(self.defined, state)
+                self.defined_values = _join_states(self.defined_values, state)
 
 
 _VISIT_METHODS = {

@@ -17,21 +17,23 @@ from .tokens import WrongSource, error_at, line_at
 OPENING_OF = {')': '(', ']': '[', '}': '{'}
 OPENING_BRACKETS = set(OPENING_OF.values())
 
-# words that, before a `(`, are not the name of a function
+# keywords of alignments and attributes
 ALIGNMENTS = {
     'alignas', '__align__', '__attribute__', '__declspec', '__launch_bounds__', '__cluster_dims__', '__maxnreg__',
 }  # fmt: skip
+# words that, before a `(`, are not the name of a function
 NOT_NAMES = ALIGNMENTS | {
     'decltype', 'noexcept', 'requires', 'throw', 'explicit', 'operator', 'sizeof', 'alignof', 'if', 'while', 'for',
     'switch', 'return', 'typeof', '__typeof__', 'defined',
 }  # fmt: skip
-_STORE_EVERY = 8  # `find_stop` stores its result for every eighth token that it passes
+_CACHE_INTERVAL = 8  # `find_stop` caches its result for every eighth token that it passes
 _CONSTRAINTS = {'requires', '&&', '||'}
 _TEMPLATE_HEADERS = {'template', *_CONSTRAINTS}
-_BEFORE_CALL = {'=', 'operator', '<', *OPENING_BRACKETS, *OPENING_OF}  # tokens that `_find_parameter_list` inspects
-_BEFORE_DECLARATIONS, _CLASS_KEYWORDS = {';', '{', '}', '('}, {'struct', 'class', 'union', 'enum'}
-_UNEVALUATED = {'sizeof', 'decltype', 'noexcept', 'alignof', 'typeof', '__typeof__', 'typeid'}
-_AFTER_PARAMETER_LIST = {'const', 'noexcept', 'override', 'final', 'try', 'requires', 'throw', '__attribute__'}
+# the tokens that `_find_parameter_list` inspects
+_PARAMETER_LIST_TOKENS = {'=', 'operator', '<', *OPENING_BRACKETS, *OPENING_OF}
+_DECLARATION_SEPARATORS, _CLASS_KEYWORDS = {';', '{', '}', '('}, {'struct', 'class', 'union', 'enum'}
+_UNEVALUATED_OPERATORS = {'sizeof', 'decltype', 'noexcept', 'alignof', 'typeof', '__typeof__', 'typeid'}
+_FUNCTION_SUFFIXES = {'const', 'noexcept', 'override', 'final', 'try', 'requires', 'throw', '__attribute__'}
 
 
 _PADDING = [''] * 16  # added after the tokens: an index before the first or past the last token gives ''
@@ -60,13 +62,13 @@ class Code(list):
         self._length = len(tokens)
         self.directives = directives or {}  # index of a token -> the preprocessor lines before it
         self.scope_kinds = {-1: 'namespace'}  # `{` -> cached result of `scope_kind`
-        self._indices_of = None  # text -> the tokens with this text
+        self._indices_of_text = None  # text -> the tokens with this text
         self._closing_angles, self._opening_angles = {}, {}  # cached results of `closing_angle` and `opening_angle`
         self._directive_positions = self._directive_starts = None
         self.result_types = {}  # tokens before a function's name -> the type of its result, for `reader`
         self.parameters = {}  # text -> the parameter that `reader.parameter` reads from it
         self.declarations = {}  # token -> the declaration that `read_declaration` reads there
-        self._indices_of_any, self._parameter_lists = {}, {}  # cached results
+        self._indices_of_set, self._parameter_lists = {}, {}  # cached results
         self._stops = {}  # stops of `find_stop` -> (index -> cached result, tokens that end the search)
         if macro is None:
             self._match_brackets()
@@ -85,14 +87,14 @@ class Code(list):
     def find_between(self, text, start, end):
         "Return the indices in `start:end` of the tokens that are `text`, in order"
         indices = self._index_texts().get(text)
-        return between(indices, start, end) if indices else ()
+        return indices_between(indices, start, end) if indices else ()
 
     def find_any_between(self, texts, start, end):
         "Return the indices in `start:end` of the tokens that are one of the frozenset `texts`, in order"
-        if texts not in self._indices_of_any:
-            self._indices_of_any[texts] = self.find_any(texts)
-        indices = self._indices_of_any[texts]
-        return between(indices, start, end) if indices else ()
+        if texts not in self._indices_of_set:
+            self._indices_of_set[texts] = self.find_any(texts)
+        indices = self._indices_of_set[texts]
+        return indices_between(indices, start, end) if indices else ()
 
     def has_directive(self, start, end, text=''):
         "Return whether a preprocessor line that contains `text` precedes one of the tokens `start:end`"
@@ -101,7 +103,7 @@ class Code(list):
         if self._directive_positions is None:
             self._directive_positions = sorted(self.directives)
         indices = self._directive_positions
-        return any(text in d.text for i in between(indices, start, end) for d in self.directives[i])
+        return any(text in d.text for i in indices_between(indices, start, end) for d in self.directives[i])
 
     def contains_directive(self, start, end):
         "Return whether a preprocessor line begins between the positions `start` and `end` of the source"
@@ -117,12 +119,12 @@ class Code(list):
         return self.find(*(texts & indices.keys()))
 
     def _index_texts(self):
-        if self._indices_of is None:
+        if self._indices_of_text is None:
             indices = defaultdict(list)
             appended = map(list.append, map(indices.__getitem__, self.texts), count())
             deque(appended, maxlen=0)  # a loop in C
-            self._indices_of = dict(indices)
-        return self._indices_of
+            self._indices_of_text = dict(indices)
+        return self._indices_of_text
 
     def find_specifiers(self, *words):
         "Return the indices of the tokens that are one of these specifiers, or an alias of one, in order"
@@ -307,7 +309,7 @@ class Code(list):
                 i = result_at[i]
                 break
             steps += 1
-            if not steps % _STORE_EVERY:
+            if not steps % _CACHE_INTERVAL:
                 visited.append(i)
             if text == '<':
                 i = self.closing_angle(i) or i
@@ -340,7 +342,7 @@ class Code(list):
         match = self.match
         b = min(b, self._length)
         first = texts.index('(', i, b)  # there is one, as the caller has checked
-        i = first if _BEFORE_CALL.isdisjoint(texts[i:first]) else i
+        i = first if _PARAMETER_LIST_TOKENS.isdisjoint(texts[i:first]) else i
         while i < b and (text := texts[i]) != '=' and text != 'operator':
             is_named = text == '(' and self.is_word(i - 1) and texts[i - 1] not in NOT_NAMES
             if is_named and not self._name_follows(match.get(i, i) + 1, b):
@@ -352,13 +354,13 @@ class Code(list):
     def is_evaluated(self, i):
         "Return whether token `i` is evaluated: it is not in an operand of `sizeof`, `decltype` or the like"
         while (i := self.outer[i]) >= 0:
-            if self[i - 1] in _UNEVALUATED:
+            if self[i - 1] in _UNEVALUATED_OPERATORS:
                 return False
         return True
 
     def _name_follows(self, i, b):
         "Return whether another name follows at `i`, so that an attribute or a macro precedes it"
-        return i < b and self.is_word(i) and self[i] not in _AFTER_PARAMETER_LIST
+        return i < b and self.is_word(i) and self[i] not in _FUNCTION_SUFFIXES
 
     def skip_template_header(self, i):
         "Return the index after the template header and requires clause at `i`; `i` if there is none"
@@ -400,7 +402,7 @@ class Code(list):
         if texts[a - 1] == '=':
             return 'code'  # an initializer
         match = self.match
-        while a > 0 and texts[a - 1] not in _BEFORE_DECLARATIONS:
+        while a > 0 and texts[a - 1] not in _DECLARATION_SEPARATORS:
             a = match.get(a - 1, a - 1)
         a = self.skip_template_header(a)
         if 'namespace' in (self[a], self[a + 1]) or (self[opening - 2] == 'extern' and self.is_string(opening - 1)):
@@ -415,14 +417,14 @@ class Code(list):
         opening = self.outer[i]
         return self.scope_kinds.get(opening) or self.scope_kind(opening)
 
-    def text(self, ids):
-        "Join the tokens with indices `ids` on one line, without comments"
-        if isinstance(ids, range) and ids and 0 <= ids.start and ids.stop <= self._length:
-            text = self.src[self.start(ids.start) : self.end(ids[-1])]
+    def text(self, indices):
+        "Join the tokens with indices `indices` on one line, without comments"
+        if isinstance(indices, range) and indices and 0 <= indices.start and indices.stop <= self._length:
+            text = self.src[self.start(indices.start) : self.end(indices[-1])]
             if not _NEEDS_NORMALIZATION.search(text):
                 return text
-        ids = list(ids)
-        return ''.join((self._separator(ids[n - 1], i) if n else '') + self[i] for n, i in enumerate(ids))
+        indices = list(indices)
+        return ''.join((self._separator(indices[n - 1], i) if n else '') + self[i] for n, i in enumerate(indices))
 
     def _separator(self, i, j):
         "Return the separator between tokens `i` and `j`: a blank or nothing"
@@ -471,8 +473,8 @@ def defer_collection():
             gc.enable()
 
 
-def between(indices, start, end):
-    "Return those of the sorted `indices` that are in `start:end`"
+def indices_between(indices, start, end):
+    "Return the items of the sorted list `indices` that are in `start:end`"
     return indices[bisect_left(indices, start) : bisect_left(indices, end)]
 
 

@@ -260,10 +260,10 @@ def class_name(c, opening):
     return c[j] if c.is_word(j) else None
 
 
-# (substring of every text that the pattern matches, pattern, replacement)
+# (a substring that each text matched by the pattern has, pattern, replacement)
 _SPACING = [
-    (needed, re.compile(pattern), replacement)
-    for needed, pattern, replacement in (
+    (required_text, re.compile(pattern), replacement)
+    for required_text, pattern, replacement in (
         ('::', r' ?:: ?', '::'),
         ('<', r' ?<<? ', lambda m: m[0].strip()),
         (' ', r'([(\[]) ', r'\1'),
@@ -287,7 +287,7 @@ def _spell(words):
     text = ' '.join(words)
     if _NO_SPACING.fullmatch(text):
         return text
-    for needed, pattern, replacement in _SPACING:
-        if needed in text:
+    for required_text, pattern, replacement in _SPACING:
+        if required_text in text:
             text = pattern.sub(replacement, text)
     return text

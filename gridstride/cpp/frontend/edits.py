@@ -57,19 +57,19 @@ class Edits:
 
 def apply(src: str, edits: list) -> str:
     "Apply `edits`, (start, end, text), to `src`; an edit inside another one is dropped"
-    return _apply(src, _outermost(edits))
+    return _apply(src, _outermost_edits(edits))
 
 
 def apply_to_tokenized(src: str, edits: list) -> str:
     "Apply `edits` to `src`, and cache the tokens of the result, most of which are those of `src`"
-    edits = _outermost(edits)
+    edits = _outermost_edits(edits)
     res = _apply(src, edits)
     if edits:
         cache_pieces(src, edits, res)
     return res
 
 
-def _outermost(edits: list) -> list:
+def _outermost_edits(edits: list) -> list:
     "Sort `edits` and drop those inside another"
     res = []
     last_end = 0

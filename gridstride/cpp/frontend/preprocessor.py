@@ -14,10 +14,11 @@ DEFINE = re.compile(rf'\#{_SPACE}*define{_SPACE}+(\w+)(?:\(([^)]*)\))?', re.S)  
 _UNDEF = re.compile(rf'\#{_SPACE}*undef{_SPACE}+(\w+)', re.S)
 _INCLUDE = re.compile(rf'\#{_SPACE}*include{_SPACE}*([<"])([^>"\n]+)[>"]', re.S)
 
-# values of the macros that `emulator.h` and the compiler define; names that other headers may define
-_CERTAIN = dict(GRIDSTRIDE_EMULATOR='1', true='1', false='0')
-_LIKELY = dict(CUDA_VERSION='13000', CUDART_VERSION='13000', __CUDA_ARCH__='900', __CUDACC__='1', __NVCC__='1')
-_LIKELY |= dict(__cplusplus='201703')
+# values of macros that are certainly defined, and of those that `emulator.h` and the compiler probably define
+_KNOWN_MACROS = dict(GRIDSTRIDE_EMULATOR='1', true='1', false='0')
+_LIKELY_MACROS = dict(CUDA_VERSION='13000', CUDART_VERSION='13000', __CUDA_ARCH__='900', __CUDACC__='1', __NVCC__='1')
+_LIKELY_MACROS |= dict(__cplusplus='201703')
+# names that headers outside the source may define
 _RESERVED = re.compile(r'_|CUDA|CUDNN|CUB_|TORCH|C10_|AT_|\w+_(MAX|MIN|BIT)$|M_|(NULL|EOF|assert)$')
 
 
@@ -37,7 +38,7 @@ class Macros:
 
     def __init__(self, likely=False):
         self.likely, self.has_own_headers = likely, False
-        initial = {**_CERTAIN, **_LIKELY} if likely else _CERTAIN
+        initial = {**_KNOWN_MACROS, **_LIKELY_MACROS} if likely else _KNOWN_MACROS
         # name -> (whether it is defined, its body), each None if unknown
         self.definitions = {k: (True, v) for k, v in initial.items()}
 
@@ -77,7 +78,7 @@ def _or(a, b):
 
 
 def _if_known(f):
-    "Return the function that gives `f(a, b)` as an integer, or None if an operand is unknown"
+    "Return a function that returns `f(a, b)` as an integer, or None if an operand is unknown"
     return lambda a, b: None if a is None or b is None else int(f(a, b))
 
 
@@ -250,7 +251,7 @@ def live_lines(
         return
     likely_branches = Branches(likely=True)
     branches = likely_branches if likely else Branches()
-    undecided = []  # per open conditional: whether its compiled branch is unknown
+    is_undecided = []  # per open `#if`: whether its compiled branch is unknown
     is_live = branches.live
     for t in lines:
         keyword, result = directive_word(t.text), None
@@ -259,16 +260,18 @@ def live_lines(
             likely_branches.process(t.text, keyword)
         enclosing, is_live = is_live, branches.live
         if keyword.startswith('if'):
-            undecided.append(enclosing is not False and branches.current is None)
-            if undecided[-1]:
+            is_undecided.append(enclosing is not False and branches.current is None)
+            if is_undecided[-1]:
                 result = t._replace(likely=likely_branches.current)
-        elif keyword.startswith('el') and undecided:
-            becomes_if = not undecided[-1] and branches.current is None and branches.groups[-1].enclosing is not False
-            if becomes_if or undecided[-1]:
+        elif keyword.startswith('el') and is_undecided:
+            becomes_if = (
+                not is_undecided[-1] and branches.current is None and branches.groups[-1].enclosing is not False
+            )
+            if becomes_if or is_undecided[-1]:
                 result = t._replace(text='#if' if becomes_if else t.text, likely=likely_branches.current)
-            undecided[-1] |= becomes_if
-        elif keyword == 'endif' and undecided:
-            result = t if undecided.pop() else None
+            is_undecided[-1] |= becomes_if
+        elif keyword == 'endif' and is_undecided:
+            result = t if is_undecided.pop() else None
         elif is_live is not False:
             result = t
         yield result, is_live is not False

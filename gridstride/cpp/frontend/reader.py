@@ -28,17 +28,17 @@ class Function(NamedTuple):
     "The declaration of a function; `template` is its template header, `scope` its namespace, both '' if there is none"
 
     name: str
-    returns: str  # the type of its result
+    result_type: str
     params: list  # of `Param`
     line: int
     template: str
     scope: str
     words: frozenset  # its specifiers, and other words before its name
     signature: str  # the whole head on one line, without comments
-    defined: bool  # whether it has a body
+    has_body: bool
 
     @property
-    def on_host(self):
+    def is_host(self):
         "Whether the host can call it"
         return '__global__' not in self.words and ('__device__' not in self.words or '__host__' in self.words)
 
@@ -101,10 +101,10 @@ def _functions_of(c):
         first = c.skip_template_header(head.start)
         words = frozenset(c.expanded_words(first, p - 1))
         template = c.text(range(head.start, first)) if first > head.start else ''
-        returns = _result_type(c, first, p, head.end)
+        result_type = _result_type(c, first, p, head.end)
         signature = c.text(range(head.start, head.end - (c[head.end - 1] == 'try')))
         location = c.line(p - 1), template, namespace_of(c, p)
-        yield Function(c[p - 1], returns, _params(c, p), *location, words, signature, head.is_definition)
+        yield Function(c[p - 1], result_type, _params(c, p), *location, words, signature, head.is_definition)
 
 
 def _result_type(c, first, p, end):
@@ -269,7 +269,7 @@ def kernels_in(c: Code) -> list:
     "Return a list with a `Function` per kernel of `c`: its definition if there is one, otherwise its declaration"
     kernel_of = {}
     for f in read_functions(c):
-        if '__global__' in f.words and (f.defined or (f.scope, f.name, len(f.params)) not in kernel_of):
+        if '__global__' in f.words and (f.has_body or (f.scope, f.name, len(f.params)) not in kernel_of):
             kernel_of[f.scope, f.name, len(f.params)] = f
     return list(kernel_of.values())
 
@@ -285,14 +285,14 @@ def functions(
     src: str,  # CUDA C
 ) -> list:  # of `Function`, including kernels and device functions
     "List the functions that `src` defines, without members of classes"
-    return [f for f in read_functions(read_compiled(src)) if f.defined and f.returns]
+    return [f for f in read_functions(read_compiled(src)) if f.has_body and f.result_type]
 
 
 def host_functions(
     src: str,  # CUDA C
 ) -> list:  # of `Function`
     "List the functions that `src` defines for the host, without members of classes"
-    return [f for f in functions(src) if f.on_host]
+    return [f for f in functions(src) if f.is_host]
 
 
 def signature(
@@ -300,22 +300,22 @@ def signature(
     src: str,  # CUDA C
 ) -> str:  # its declaration, ending in `;` (one line per overload)
     "Return the declaration of a function, from its definition; raises `WrongSource` with the names in `src`"
-    defined = functions(src)
-    if signatures := [f.signature for f in defined if f.name == name and f.on_host]:
+    defined_functions = functions(src)
+    if signatures := [f.signature for f in defined_functions if f.name == name and f.is_host]:
         return '\n'.join(f'{line};' for line in signatures)
-    raise not_on_host_error(name, defined)
+    raise not_on_host_error(name, defined_functions)
 
 
-def not_on_host_error(name: str, defined: list) -> WrongSource:
-    "Make the error for a request of the function `name`, which is not among the host functions of `found`"
+def not_on_host_error(name: str, defined_functions: list) -> WrongSource:
+    "Make the error for a request of the function `name`, which is not a host function of `defined_functions`"
     problem = 'is not defined in this source'
-    if any(f.name == name for f in defined):
+    if any(f.name == name for f in defined_functions):
         problem = 'is a kernel or device function, which the host cannot call'
-    host_names = ', '.join(dict.fromkeys(f.name for f in defined if f.on_host)) or 'none'
+    host_names = ', '.join(dict.fromkeys(f.name for f in defined_functions if f.is_host)) or 'none'
     return WrongSource(f'{name!r} {problem}. Host functions it defines: {host_names}')
 
 
-# NVRTC compiles device code only. So host functions become blank lines: each other function stays on its line.
+# NVRTC compiles device code only, so host functions become blank lines, and every other function stays on its lines.
 _DEVICE_WORDS, _TORCH_NAMESPACES = {'__global__', '__device__', 'constexpr'}, {'torch', 'at', 'c10', 'pybind11'}
 
 

@@ -82,7 +82,7 @@ class Tokens:
         return Token(self.kinds[i], text, start, start + len(text))
 
     def extend(self, source, start, end):
-        "Append the tokens `others[start:end]`"
+        "Append the tokens `source[start:end]`"
         for column in self.__slots__:
             getattr(self, column).extend(getattr(source, column)[start:end])
 

@@ -33,7 +33,7 @@ class _FunctionDeclaration(NamedTuple):
     paren: int  # the `(` of its parameters
     owner: str  # its class, '' for none
     words: set  # its specifiers
-    defined: bool  # whether it has a body
+    has_body: bool
 
     @property
     def is_for_gpu(self):
@@ -55,9 +55,9 @@ def mark(
     except ValueError:
         return text  # the compiler will report the error
     functions = _declared_functions(c)
-    defined_names = {c[f.paren - 1] for f in functions if f.defined}
+    defined_names = {c[f.paren - 1] for f in functions if f.has_body}
     host_functions = [f for f in functions if _is_host(c, f) and (f.owner or c[f.paren - 1] in defined_names)]
-    host_functions = _without_overloads(
+    host_functions = _drop_overloaded(
         c, host_functions, [f for f in functions if _may_have_macro(f) or f.words & _DEVICE_SPECIFIERS]
     )
     marks = [
@@ -82,14 +82,14 @@ def entry_of(kernel: str) -> str:
 def _entry_edits(c, functions):
     "Yield edits that insert `entry_of` at the beginning of each kernel of `functions`"
     for f in functions:
-        if not f.defined or '__global__' not in f.words:
+        if not f.has_body or '__global__' not in f.words:
             continue
         body = c.find_stop(c.match[f.paren] + 1, ('{', ';'))
         if c[body] == '{':
             yield (pos := c.end(body)), pos, entry_of(c[f.paren - 1])
 
 
-def _without_overloads(c, host_functions, other_functions):
+def _drop_overloaded(c, host_functions, other_functions):
     "Drop from `host_functions` the functions that overload one of `other_functions`"
     names = {c[f.paren - 1] for f in host_functions} & {c[f.paren - 1] for f in other_functions}
     keys = {_overload_key(c, f) for f in other_functions if c[f.paren - 1] in names}
@@ -105,20 +105,20 @@ _LINKAGE = {'extern', 'static', 'inline', '__inline__', '__forceinline__', 'cons
 
 def _private_ptx_functions(c, functions):
     "Yield the first token of each plain device function of `functions` that contains PTX and is declared only once"
-    in_ptx = sorted(
+    ptx_tokens = sorted(
         [i for i in c.find('ptx') if (c[i - 2], c[i - 1]) == ('gridstride', '::')]
         + [i for macro in _PTX_MACROS for i in c.find(macro)]
     )
-    definitions = {f.paren - 1 for f in functions if f.defined}
+    definitions = {f.paren - 1 for f in functions if f.has_body}
     for f in functions:
         is_plain_device = '__device__' in map(c.__getitem__, range(f.first, f.paren))  # written out, not as a macro
-        if not (f.defined and is_plain_device) or f.owner or f.words & _LINKAGE or _may_have_macro(f):
+        if not (f.has_body and is_plain_device) or f.owner or f.words & _LINKAGE or _may_have_macro(f):
             continue
-        first_ptx = bisect(in_ptx, f.paren)
+        first_ptx = bisect(ptx_tokens, f.paren)
         if (
             c[f.first - 1] not in ('', ';', '{', '}')
-            or first_ptx == len(in_ptx)
-            or in_ptx[first_ptx] >= _end_of_body(c, f.paren)
+            or first_ptx == len(ptx_tokens)
+            or ptx_tokens[first_ptx] >= _end_of_body(c, f.paren)
         ):
             continue
         name, namespace = c[f.paren - 1], namespace_of(c, f.paren)
@@ -145,7 +145,7 @@ def _functions_in_heads(c):
             first += 2
         while c[first] == '[' and c[first + 1] == '[':
             first = c.match[first] + 1
-        paren = _parameters(c, first, head.end)
+        paren = _parameters_start(c, first, head.end)
         if paren is None or paren not in c.match or c[first] in ('template', 'using', 'typedef', 'return'):
             continue
         words = c.expanded_words(first, paren - 1)
@@ -183,7 +183,7 @@ def _members(c, opening):
         i = c.match.get(i, i) + 1
 
 
-def _parameters(c, first, end):
+def _parameters_start(c, first, end):
     "Return the index of the `(` of the function that `first:end` declares; None if it is not a function"
     opening = next((i for i in c.find_between('operator', first, end) if c.outer[i] == c.outer[first]), None)
     if opening is None:
@@ -227,7 +227,7 @@ def _is_host(c, f):
         return False
     if (
         'friend' in f.words
-        and not f.defined
+        and not f.has_body
         or c[next_token] != '{'
         and c[c.find_stop(next_token, ('=', ';', '{'))] == '='
     ):
@@ -291,15 +291,15 @@ def drop_mark_reports(
     """Remove the reports of marked functions, with their locations, from the log.
 
     Other warnings of deprecated functions are removed, too: libstdc++ itself causes some with clang, in its sort."""
-    lines_kept, is_skipping = [], False
+    kept_lines, is_skipping = [], False
     for line in log.splitlines(keepends=True):
         if _DIAGNOSTIC_LINE.search(line):
             is_skipping = any(mark in line for mark in _WARNINGS_OF_MARKS)
-            while is_skipping and lines_kept and _CONTEXT_LINE.search(lines_kept[-1]):
-                lines_kept.pop()
+            while is_skipping and kept_lines and _CONTEXT_LINE.search(kept_lines[-1]):
+                kept_lines.pop()
         if not is_skipping or _CONTEXT_LINE.search(line):
-            lines_kept.append(line)
-    return ''.join(lines_kept)
+            kept_lines.append(line)
+    return ''.join(kept_lines)
 
 
 def _locations_in(unit):
@@ -354,17 +354,17 @@ def host_device_code(
     return c, _bodies_of(c, lambda f: {'__host__', '__device__'} <= f.words)
 
 
-def _bodies_of(c, is_wanted):
+def _bodies_of(c, is_selected):
     functions = [
         (f.first, c.match[f.paren], _end_of_body(c, f.paren))
         for f in _declared_functions(c)
-        if f.defined and is_wanted(f)
+        if f.has_body and is_selected(f)
     ]
     return [(p, b) for a, p, b in functions if not _is_conditional(c, a, b)]
 
 
 def _is_in_device_code(text, pos, report):
-    "Return whether the use at position `at` is an error in device code; `report` is the match of the compiler's report"
+    "Return whether the use at position `pos` is an error in device code; `report` is the compiler's, as a match"
     c, bodies = device_code(text)
     i = min(bisect(range(len(c)), pos, key=c.end), len(c) - 1)
     body = next(((a, b) for a, b in bodies if a <= i < b), None)

@@ -147,14 +147,14 @@ def describe(
     src: str,  # the learner's source
     name: str,
     other_files=(),  # dict: name -> text of the learner's other files
-    max_shown=3,  # the maximum number of diagnostics
+    max_diagnostics=3,  # the maximum number of diagnostics
 ) -> str:
     "Format the lines of the source with the compiler's messages"
     lines = {file: text.splitlines() for file, text in {**dict(other_files), '': src}.items()}
     # errors in lines after the learner's last one, which the emulator added, are consequences of other errors
     diagnostics = [d for d in diagnostics if d.line <= len(lines[d.file])] or diagnostics
-    output = [line for d in diagnostics[:max_shown] for line in _describe_one(d, lines, name)]
-    num_omitted = len(diagnostics) - max_shown
+    output = [line for d in diagnostics[:max_diagnostics] for line in _describe_one(d, lines, name)]
+    num_omitted = len(diagnostics) - max_diagnostics
     if num_omitted > 0:
         output.append(f"and {num_omitted} more error{'s' * (num_omitted > 1)}; fix these first")
     return '\n'.join(output)
@@ -373,7 +373,9 @@ def warn_of(
     diagnostics_to_report.sort(key=lambda d: (d.file, d.line))  # compilers report in different orders
     if diagnostics_to_report:
         location = diagnostics_to_report[0].file or name, diagnostics_to_report[0].line
-        warn_learner(CompileWarning(describe(diagnostics_to_report, src, name, other_files, max_shown=9)), *location)
+        warn_learner(
+            CompileWarning(describe(diagnostics_to_report, src, name, other_files, max_diagnostics=9)), *location
+        )
 
 
 def _diagnostics_of_file(diagnostics, file):

@@ -33,7 +33,7 @@ def refuse_wrong_side_calls(
     if '__CUDACC__' in c.src or '__CUDA_ARCH__' in c.src:
         return  # the preprocessor decides which code is for the host and which for the device
     device_functions, uses_std = {k for k, v in side_of_name.items() if v == 'device'}, 'using namespace std' in c.src
-    unqualified = frozenset(name.rpartition('::')[2] for name in device_functions)
+    unqualified_names = frozenset(name.rpartition('::')[2] for name in device_functions)
     for head in declaration_heads(c):
         paren = parameters_start(c, head)
         if paren is None or not head.is_definition or c[paren - 2] == '::':
@@ -46,7 +46,7 @@ def refuse_wrong_side_calls(
                 _refuse_host_library(c, body, uses_std)
         may_run_on_gpu = words & {'__global__', '__device__', 'template', 'constexpr'}
         if not may_run_on_gpu and not c.find_between('__device__', body.start, body.stop):
-            _refuse_calls(c, body, device_functions, unqualified)
+            _refuse_calls(c, body, device_functions, unqualified_names)
     _refuse_arguments(c, functions, {k for k, v in side_of_name.items() if v == 'host'})
 
 
@@ -69,32 +69,32 @@ def _qualified_name(c, i):
     return f'::{name}' if c[i - 1] == '::' else name
 
 
-_NOT_IN_DEVICE_CODE = {
+_REASONS_OF_REFUSAL = {
     **dict.fromkeys(('dynamic_cast', 'typeid'), 'a GPU has no run-time type information; store the type in a member'),
     'thread_local': 'a local variable of device code already belongs to one thread',
 }
 
 
-_HOST_ONLY_KEYWORDS = frozenset(('throw', 'try', *_NOT_IN_DEVICE_CODE))
+_HOST_ONLY_KEYWORDS = frozenset(('throw', 'try', *_REASONS_OF_REFUSAL))
 
 
 def _refuse_host_keywords(c, body):
     for i in c.find_any_between(_HOST_ONLY_KEYWORDS, body.start, body.stop):
         if c[i] in ('throw', 'try') and c.is_word(i) and (c[i + 1], c[i + 2]) != ('(', ')'):
             raise c.error(WrongSource, f'device code has no exceptions: return an error value instead of `{c[i]}`', i)
-        if c[i] in _NOT_IN_DEVICE_CODE and c.is_word(i):
-            raise c.error(WrongSource, f'device code has no `{c[i]}`: {_NOT_IN_DEVICE_CODE[c[i]]}', i)
+        if c[i] in _REASONS_OF_REFUSAL and c.is_word(i):
+            raise c.error(WrongSource, f'device code has no `{c[i]}`: {_REASONS_OF_REFUSAL[c[i]]}', i)
 
 
 _USE_ARRAY = 'use an array whose size is a compile-time constant, or pass an array to the kernel'
 _STREAM_NAMES = 'cout', 'cerr', 'clog', 'cin'
-_INSTEAD_OF_LIBRARY = {  # host-only names of the C++ library -> what a kernel uses instead
+_ADVICE = {  # host-only names of the C++ library -> what a kernel uses instead
     **dict.fromkeys(_STREAM_NAMES, 'use printf'),
     **dict.fromkeys(('string', 'vector', 'map', 'set', 'deque', 'list', 'unordered_map', 'unordered_set'), _USE_ARRAY),
 }
 
 
-_LIBRARY_NAMES = frozenset(_INSTEAD_OF_LIBRARY)
+_LIBRARY_NAMES = frozenset(_ADVICE)
 
 
 def _refuse_host_library(c, body, uses_std):
@@ -104,7 +104,7 @@ def _refuse_host_library(c, body, uses_std):
         if c.is_word(i) and is_std_name:
             end = c.closing_angle(i + 1) if c[i + 1] == '<' else i if c[i] == 'string' else None
             if c[i] in _STREAM_NAMES and c[i + 1] in ('<<', '>>') or end is not None and c.is_word(end + 1):
-                raise c.error(WrongSource, f'std::{c[i]} is host-only: {_INSTEAD_OF_LIBRARY[c[i]]}', i)
+                raise c.error(WrongSource, f'std::{c[i]} is host-only: {_ADVICE[c[i]]}', i)
 
 
 def _side(f):
@@ -121,13 +121,13 @@ def _side(f):
 def _refuse_launches(c, side_of_name):
     for i in c.find('<<<'):
         if side_of_name.get(c[i - 1]) in ('host', 'device') and c[i - 2] not in ('::', '.', '->'):
-            what = f'{c[i - 1]} is not a kernel, so it cannot be launched: declare it `__global__`'
-            raise c.error(WrongSource, what, i - 1)
+            message = f'{c[i - 1]} is not a kernel, so it cannot be launched: declare it `__global__`'
+            raise c.error(WrongSource, message, i - 1)
 
 
-def _refuse_calls(c, body, device_functions, unqualified):
-    "Raise `WrongSource` for a call of a device function; `unqualified`: their names without namespaces"
-    uses = c.find_any_between(unqualified, body.start, body.stop)
+def _refuse_calls(c, body, device_functions, unqualified_names):
+    "Raise `WrongSource` for a call of a device function; `unqualified_names` are those without namespaces"
+    uses = c.find_any_between(unqualified_names, body.start, body.stop)
     local_names = uses and {c[i] for i in body if c.is_word(i) and c.is_word(i - 1) and c[i - 1] not in KEYWORDS}
     for i in uses:
         end = c.closing_angle(i + 1) if c[i + 1] == '<' else None
@@ -159,9 +159,9 @@ def _refuse_arguments(c, functions, host_functions):
         name = paren and _join_scope(namespace_of(c, paren), c[paren - 1])
         if name and all(is_device_template.get(name, [False])):
             body = range(head.end + 1, c.match.get(head.end, head.end))
-            declared = (_declared_parameter(c, *span) for span in _template_arguments(c, head.start + 1))
+            parameters = (_declared_parameter(c, *span) for span in _template_arguments(c, head.start + 1))
             called_arguments[name] = {
-                n for n, parameter in enumerate(declared) if parameter and _is_called(c, parameter, body)
+                n for n, parameter in enumerate(parameters) if parameter and _is_called(c, parameter, body)
             }
     for i in c.find('<'):
         is_use = c[i - 2] != 'template' and c.closing_angle(i)

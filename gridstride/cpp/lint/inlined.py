@@ -26,7 +26,7 @@ def functions_to_inline(
     "Return the first token of each device function that is called here, accesses memory and is not recursive"
     # name -> how often it is called or has template arguments
     num_uses = Counter(c[i - 1] for bracket in ('(', '<') for i in c.find(bracket))
-    bodies = [(f, range(f.paren, end_of_body(c, f.paren))) for f in functions if f.defined]
+    bodies = [(f, range(f.paren, end_of_body(c, f.paren))) for f in functions if f.has_body]
     candidates = [(f, body) for f, body in bodies if _may_inline(c, f, num_uses)]
     calls = _calls(c, bodies) if candidates else {}
     candidates = [(f, body) for f, body in candidates if not _is_recursive(calls, c[f.paren - 1])]

@@ -21,7 +21,7 @@ _POSIX = re.compile(r'pthread_\w+|sem_\w+|fe(?:clear|get|hold|raise|set|test|upd
 
 @lru_cache
 def _load_libraries():
-    "Open those of the libraries that this machine has"
+    "Open the libraries of `_LIBRARIES` that this machine has"
     libraries = []
     for name in _LIBRARIES:
         try:

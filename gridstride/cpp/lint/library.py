@@ -1,7 +1,7 @@
 """Refuses functions and types of the standard libraries in device code that nvcc 13 refuses there, but g++ accepts."""
 
 from .callers import Unit, host_device_code, device_code, is_unused_template, wrong_source
-from ..frontend.code import between
+from ..frontend.code import indices_between
 from ..frontend.declarations import KEYWORDS
 from ..frontend.edits import apply
 from .libc import alternative_to, is_host_function
@@ -52,16 +52,16 @@ _CONSTEXPR = set(
     'min min_element minmax next numeric_limits prev size tie'.split()
 )
 _CONSTEXPR_TYPES = {'bitset', 'complex', 'optional', 'pair', 'reverse_iterator', 'string_view', 'tuple', 'variant'}
-_HOST_ONLY = 'std::{name} is host-only, but this code runs on the GPU{instead}'
-_HOST_FUNCTION = '{name} is a __host__ function, which device code cannot call{instead}'
+_HOST_ONLY = 'std::{name} is host-only, but this code runs on the GPU{advice}'
+_HOST_FUNCTION = '{name} is a __host__ function, which device code cannot call{advice}'
 _HOST_FUNCTION_WARNING = (
-    '{name} is a __host__ function, and a GPU that runs this __host__ __device__ function cannot call it{instead}'
+    '{name} is a __host__ function, and a GPU that runs this __host__ __device__ function cannot call it{advice}'
 )
 _ONLY_CONSTEXPR = (
-    'std::{name} is constexpr, which alone is not a device function{instead}; nvcc accepts it with '
+    'std::{name} is constexpr, which alone is not a device function{advice}; nvcc accepts it with '
     '--expt-relaxed-constexpr'
 )
-_INSTEAD = {
+_ADVICE = {
     'max': ': write `max`',
     'min': ': write `min`',
     'clamp': ': write `min(max(x, low), high)`',
@@ -92,17 +92,17 @@ def find_host_uses(
     spans = [*bodies, *([] if 'lambda' not in extensions else _lambdas(c, bodies))]
     candidates = _candidates(c, own_names) if spans else []
     for a, b in spans:
-        for i in between(candidates, a, b):
+        for i in indices_between(candidates, a, b):
             if c.is_word(i) and (message := _describe_use(c, i, own_names, extensions)) and c.is_evaluated(i):
                 if not (is_host_function(c[i]) and is_unused_template(c, c.match[a])):
                     yield wrong_source(message, unit.file, c.line(i), unit)
-        for i in _uses_of_parameters(c, a, b):
+        for i in _uses_of_parameter_types(c, a, b):
             yield wrong_source(_format(_HOST_ONLY, c[i]), unit.file, c.line(i), unit)
-        for i in [] if {'std', 'constexpr'} & {*extensions} else _uses_of_arrays(c, a, b):
+        for i in [] if {'std', 'constexpr'} & {*extensions} else _uses_of_std_arrays(c, a, b):
             yield wrong_source(_format(_ONLY_CONSTEXPR, 'array'), unit.file, c.line(i), unit)
     for i in [] if 'lambda' in extensions else c.find_specifiers('__device__'):
         if c[i - 1] == ']' and c.scope(i) == 'code' and not any(a <= i < b for a, b in bodies):
-            yield wrong_source(_LAMBDA, unit.file, c.line(i), unit)
+            yield wrong_source(_NEEDS_EXTENDED_LAMBDA, unit.file, c.line(i), unit)
 
 
 def _lambdas(c, bodies):
@@ -125,13 +125,13 @@ def find_host_device_uses(
     c, bodies = host_device_code(unit.text)
     candidates = _candidates(c, own_names) if bodies else []
     for a, b in bodies:
-        for i in between(candidates, a, b):
+        for i in indices_between(candidates, a, b):
             if c.is_word(i) and _is_host_call(c, i, own_names) and c.is_evaluated(i):
                 warning = wrong_source(_format(_HOST_FUNCTION_WARNING, c[i]), unit.file, c.line(i), unit)
                 yield str(warning), unit.file, c.line(i)
 
 
-_CHECKED_ELSEWHERE = {'errno', 'exit', 'abort'}  # `exit` and `abort` are checked by other means
+_CHECKED_ELSEWHERE = {'errno', 'exit', 'abort'}
 
 
 def guard_host_calls(
@@ -141,7 +141,7 @@ def guard_host_calls(
     "Rewrite calls of host functions in `__host__ __device__` functions, so that they are findings in device code"
     c, bodies = host_device_code(text)
     candidates, edits = _candidates(c, own_names) if bodies else [], []
-    for i in (i for a, b in bodies for i in between(candidates, a, b)):
+    for i in (i for a, b in bodies for i in indices_between(candidates, a, b)):
         if (
             c.is_word(i)
             and c[i] not in _CHECKED_ELSEWHERE
@@ -165,11 +165,11 @@ def _candidates(c, own_names):
 def _format(template, name):
     "Format the message `template` about a name, with the text to write instead"
     advice = (
-        _INSTEAD.get(name, '')
+        _ADVICE.get(name, '')
         if template is not _HOST_FUNCTION and template is not _HOST_FUNCTION_WARNING
         else f': {alternative_to(name)}'
     )
-    return template.format(name=name, instead=advice)
+    return template.format(name=name, advice=advice)
 
 
 def _describe_use(c, i, own_names, extensions):
@@ -186,7 +186,7 @@ def _describe_use(c, i, own_names, extensions):
             return _format(_HOST_FUNCTION, macro_body[j])
 
 
-def _uses_of_parameters(c, a, b):
+def _uses_of_parameter_types(c, a, b):
     "Yield the host-only types of parameters before the `)` at `a` that the body, up to `b`, uses"
     if not c.find_between('std', c.match[a], a):
         return
@@ -196,7 +196,7 @@ def _uses_of_parameters(c, a, b):
             yield from (i for i in range(first, end) if c[i] in _TYPES and c[i - 2] == 'std')
 
 
-def _uses_of_arrays(c, a, b):
+def _uses_of_std_arrays(c, a, b):
     "Return the uses of elements and members of the std::arrays that the function with the `)` at `a` declares"
     names = set()
     for i in c.find_between('array', c.match[a], b):
@@ -206,7 +206,7 @@ def _uses_of_arrays(c, a, b):
     return [i for i in uses if c[i + 1] in ('[', '.') and c[i - 1] not in ('.', '->', '::')]
 
 
-_LAMBDA = 'nvcc accepts a `__device__` lambda in host code only with --extended-lambda'
+_NEEDS_EXTENDED_LAMBDA = 'nvcc accepts a `__device__` lambda in host code only with --extended-lambda'
 
 
 def _describe_refusal(c, i, own_names, extensions):
@@ -283,12 +283,14 @@ class ProgramNames:
 def _declares_name(c, name):
     "Return whether the source declares the name, or uses it other than as a function"
     return any(
-        _is_declaration(c, i) or not (c[i + 1] == '(' or _may_be_of_c(c, i)) for i in c.find(name) if c.is_word(i)
+        _is_declaration(c, i) or not (c[i + 1] == '(' or _may_name_c_function(c, i))
+        for i in c.find(name)
+        if c.is_word(i)
     )
 
 
-def _may_be_of_c(c, i):
-    "Return whether the name at token `i` may be that of a function of C's library"
+def _may_name_c_function(c, i):
+    "Return whether the name at token `i` is assigned, or follows `::`, `.` or `->`, so that it may be a C function"
     return _is_assigned_value(c, i) or c[i - 1] in ('.', '->', '::')
 
 

@@ -9,12 +9,13 @@ from ..frontend.code import Code
 from ..frontend.declarations import BUILTIN, QUALIFIERS, STORAGE
 from ..frontend.reader import declaration_heads, parameters_start, read_compiled
 
-_OF_CUDA = re.compile(r'dim3|cuda[A-Z]\w*|__\w+|(u?(char|short|int|long|longlong)|float|double|half)[1-4]?')
+_CUDA_TYPE = re.compile(r'dim3|cuda[A-Z]\w*|__\w+|(u?(char|short|int|long|longlong)|float|double|half)[1-4]?')
+# keywords of declarations that define no variable
 _NO_VARIABLES = {'typedef', 'using', 'template', 'namespace', 'static_assert', 'friend', 'asm', '__asm__', 'enum'}
-_NOT_ON_HOST = {'__device__', '__constant__', '__shared__', '__managed__', '__global__', 'constexpr'}
+_NO_HOST_INITIALIZER = {'__device__', '__constant__', '__shared__', '__managed__', '__global__', 'constexpr'}
 _TYPES = {'struct', 'class', 'union'}
 _ARITHMETIC = {'.', '->', '+', '-', '/', '%', '?', '!', '~', '|'}  # tokens of values that no parameter has
-_PLAIN = STORAGE | QUALIFIERS | BUILTIN | {'unsigned', '*', '&', ',', '[', ']'}
+_PLAIN_TOKENS = STORAGE | QUALIFIERS | BUILTIN | {'unsigned', '*', '&', ',', '[', ']'}
 
 
 def runs_when_loaded(
@@ -35,7 +36,7 @@ def runs_when_loaded(
 def _may_run(c: Code, head, classes, aliases):
     first, end = head.start, head.end
     words = c.texts[first:end]
-    if not words or words[0] in _NO_VARIABLES or not _NOT_ON_HOST.isdisjoint(words) or c[first] == 'extern':
+    if not words or words[0] in _NO_VARIABLES or not _NO_HOST_INITIALIZER.isdisjoint(words) or c[first] == 'extern':
         return False
     call = parameters_start(c, head)
     if call is not None:
@@ -59,30 +60,32 @@ def _may_trap(initializer, words):
 
 def _passes_values(c, call):
     "Return whether an apparent function declaration is a variable with values for its constructor"
-    inside = c.texts[call + 1 : c.match.get(call, call)]
-    return any(text[0] in '"\'' or text[0].isdigit() or text in ('(', '{') for text in inside)
+    argument_tokens = c.texts[call + 1 : c.match.get(call, call)]
+    return any(text[0] in '"\'' or text[0].isdigit() or text in ('(', '{') for text in argument_tokens)
 
 
 def _passes_names(c, call, types):
     "Return whether an apparent function declaration is a variable, as `A a(b);` is unless `b` is a type"
-    inside = c.texts[call + 1 : c.match.get(call, call)]
-    starts = [i for i, text in enumerate(inside) if not i or inside[i - 1] == ',']
-    single_names = [inside[i] for i in starts if inside[i + 1 : i + 2] in ([], [','])]
+    argument_tokens = c.texts[call + 1 : c.match.get(call, call)]
+    starts = [i for i, text in enumerate(argument_tokens) if not i or argument_tokens[i - 1] == ',']
+    single_names = [argument_tokens[i] for i in starts if argument_tokens[i + 1 : i + 2] in ([], [','])]
     return (
-        not _ARITHMETIC.isdisjoint(inside)
-        or any(inside[i] in ('*', '&') for i in starts)
+        not _ARITHMETIC.isdisjoint(argument_tokens)
+        or any(argument_tokens[i] in ('*', '&') for i in starts)
         or any(text.isidentifier() and not _is_type(text, types) for text in single_names)
     )
 
 
 def _is_type(name, types):
     "Return whether the name looks like that of a type"
-    return name in types or name in BUILTIN or name.endswith('_t') or bool(_OF_CUDA.fullmatch(name))
+    return name in types or name in BUILTIN or name.endswith('_t') or bool(_CUDA_TYPE.fullmatch(name))
 
 
 def _unknown_types(c, first, end, classes):
     "Return the words of a declaration that name a class of the source, or a namespace"
     texts = c.texts[first:end]
-    before = texts[: texts.index('=')] if '=' in texts else texts
-    follows_type = len(before) == 1 and c[first - 1] == '}'  # a variable after the definition of its type
-    return [word for word in before if word not in _PLAIN and (word in classes or word == '::' or follows_type)]
+    declarator = texts[: texts.index('=')] if '=' in texts else texts
+    follows_type = len(declarator) == 1 and c[first - 1] == '}'  # a variable after the definition of its type
+    return [
+        word for word in declarator if word not in _PLAIN_TOKENS and (word in classes or word == '::' or follows_type)
+    ]

@@ -37,14 +37,14 @@ def is_set_by_call(c: Code, name: str, line: int, macros=()):
 
 def _is_passed_to_cuda(c, i, macros):
     "Return whether the variable at token `i` is passed by address to a CUDA function, or to one of `macros`"
-    opening, before = c.outer[i], i - 1
-    while c[before] == '(':
-        before -= 1
+    opening, operator = c.outer[i], i - 1
+    while c[operator] == '(':
+        operator -= 1
     while opening >= 0 and c[opening] == '(':
         if c[opening - 1] in macros:
             return True
         if _CUDA_FUNCTION.fullmatch(c[opening - 1]):
-            return c[before] == '&'
+            return c[operator] == '&'
         opening = c.outer[opening]
     return False
 
@@ -85,10 +85,10 @@ def _declaration(c, i, name):
     return next(k for k in c.find_between(name, opening, i + 1) if _refers_to(c, k, name))
 
 
-def _is_conditional_use(c, use, declared):
+def _is_conditional_use(c, use, declaration):
     "Return whether a use is conditional within the scope of its declaration; True for the declaration itself"
-    extra_conditions = _conditions(c, use) - _conditions(c, declared)
-    return use == declared or any(c[keyword] not in ('for', 'while') for keyword in extra_conditions)
+    extra_conditions = _conditions(c, use) - _conditions(c, declaration)
+    return use == declaration or any(c[keyword] not in ('for', 'while') for keyword in extra_conditions)
 
 
 def _conditions(c, i):
@@ -135,20 +135,21 @@ def _uninitialized_use(c, name):
     uses = [k for k in c.find_between(c[name], name + 1, c.match.get(body, len(c))) if _refers_to(c, k, c[name])]
     if not uses or c[uses[0] + 1] != '=' or _start_of_statement(c, uses[0]) == uses[0] and c.outer[uses[0]] == body:
         return None
-    ifs = sorted(_conditions(c, uses[0]) - _conditions(c, name))
-    if len(ifs) != 1 or c[ifs[0]] != 'if' or c[ifs[0] + 1] != '(' or c[c.match[ifs[0] + 1] - 2] == '(':
+    conditions = [*(_conditions(c, uses[0]) - _conditions(c, name))]
+    paren = conditions[0] + 1 if conditions else 0
+    if len(conditions) != 1 or c[paren - 1] != 'if' or c[paren] != '(' or c[c.match[paren] - 2] == '(':
         return None
-    end = c.match[ifs[0] + 1] + 1
+    end = c.match[paren] + 1
     end = c.match[end] if c[end] == '{' else c.find_stop(end, (';',))
-    later = [k for k in uses if k > end]
-    if not later or c[end + 1] == 'else' or not _is_certainly_read(c, later[0], body):
+    later_uses = [k for k in uses if k > end]
+    if not later_uses or c[end + 1] == 'else' or not _is_certainly_read(c, later_uses[0], body):
         return None
-    between = range(end + 1, later[0])
-    first = _start_of_statement(c, later[0])
-    leaves = any(c[k] in _EXITS for k in between if k < first or c[k] != 'return')
-    if leaves or c.has_directive(end + 1, later[0]) or _conditions(c, later[0]) - _conditions(c, name):
+    use = later_uses[0]
+    start = _start_of_statement(c, use)
+    leaves = any(c[k] in _EXITS for k in range(end + 1, use) if k < start or c[k] != 'return')
+    if leaves or c.has_directive(end + 1, use) or _conditions(c, use) - _conditions(c, name):
         return None
-    return later[0]
+    return use
 
 
 def _is_certainly_read(c, i, body):

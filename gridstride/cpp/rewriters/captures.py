@@ -70,11 +70,12 @@ def _declared_tokens(c, i):
 
 def _lambda_body(c, i):
     "Return the index of the `{` of the lambda that begins at `i`; None if no lambda begins there"
-    before = c[i - 1] in (')', ']', '[') or c.is_word(i - 1) and c[i - 1] not in KEYWORDS or c.is_string(i - 1)
-    after = c.match.get(i, i) + 1
-    if before or c[i + 1] == '[' or c[after] == '=':
+    is_word = c.is_word(i - 1) and c[i - 1] not in KEYWORDS
+    is_subscript = c[i - 1] in (')', ']', '[') or is_word or c.is_string(i - 1)
+    end = c.match.get(i, i) + 1
+    if is_subscript or c[i + 1] == '[' or c[end] == '=':
         return None
-    body = c.find_stop(after, ('{', ';', ','))
+    body = c.find_stop(end, ('{', ';', ','))
     return body if c[body] == '{' and body in c.match else None
 
 

@@ -1,8 +1,8 @@
 """Rewrites a launch, `k<<<grid, block>>>(args)`, to a call of a function.
 
-The kernel is the expression that ends before `<<<`: `k`, `ns::k<float, 16>`, `table[i]`, `(fast ? a : b)`. Its start is
-found by scanning backwards. The `>` that close template arguments may form or touch a `>>>`: the configuration ends at
-the last three `>` of the first run of three or more that is followed by `(`.
+The kernel is the expression that ends before `<<<`: `k`, `ns::k<float, 16>`, `table[i]`, `(fast ? a : b)`. A
+backward scan finds its start. A `>` that closes template arguments may touch the `>>>`: of the first run of three or
+more `>` before a `(`, the last three end the configuration.
 """
 
 from functools import lru_cache
@@ -13,7 +13,7 @@ from ..frontend.edits import Edits
 from ..frontend.tokens import WrongSource
 from ..frontend.reader import declaration_heads, parameter, parameters_start, read_functions
 
-_ENDS = {*OPENING_OF, ';'}
+_END_TOKENS = {*OPENING_OF, ';'}
 _BRACKETS = {*OPENING_BRACKETS, '<'}
 _LAUNCH_TOKENS = frozenset(('<<<', 'cudaLaunchKernel', 'cudaLaunchCooperativeKernel', 'func'))
 
@@ -127,33 +127,33 @@ def _refuse_host_lambdas(c, i, args):
     "Raise `WrongSource` for a host lambda in the arguments of a kernel template"
     if c.macro is not None or not args or not _is_template(c, i):
         return
-    seen = set()
+    visited = set()
     for a, b in args:
-        for opening in _lambdas_in_value(c, a, b, seen):
+        for opening in _lambdas_in_value(c, a, b, visited):
             if c[c.match[opening] + 1] in ('(', '{'):
                 message = 'this is a host lambda, but the kernel runs on the GPU: write `__device__` after its `]`'
                 raise c.error(WrongSource, message, opening)
 
 
-def _lambdas_in_value(c, a, b, seen):
+def _lambdas_in_value(c, a, b, visited):
     """Yield the `[` of each lambda in the value `a:b`.
 
     A lambda may be the value itself, an element of its braced initializer, or the initializer of a variable that it
-    names. `seen`: variables already visited. An immediately invoked lambda does not count."""
+    names. `visited`: the variables that were visited before. An immediately invoked lambda does not count."""
     if c[a] == '.' and c[a + 2] == '=':  # `.member = value`
         a += 3
     if c[a] == '[':
         yield from [a] if c[b - 1] == '}' else []
-    elif b == a + 1 and (variable := _find_declaration(c, a)) is not None and variable not in seen:
-        seen.add(variable)
-        yield from _lambdas_in_value(c, *_initializer(c, variable), seen)
+    elif b == a + 1 and (variable := _find_declaration(c, a)) is not None and variable not in visited:
+        visited.add(variable)
+        yield from _lambdas_in_value(c, *_initializer(c, variable), visited)
     elif c[b - 1] == '}' and a < b:
         for first, end in c.arguments(c.match[b - 1]):
-            yield from _lambdas_in_value(c, first, end, seen)
+            yield from _lambdas_in_value(c, first, end, visited)
 
 
 def _find_declaration(c, name_token):
-    "Return the token that declares, with an initializer, the variable named by token `use`; None if none does"
+    "Return the token that declares, with an initializer, the variable named by `name_token`; None if none does"
     enclosing = {-1}
     opening = name_token
     while (opening := c.outer[opening]) >= 0:
@@ -220,7 +220,7 @@ def _configuration_end(c, i):
     texts = c.texts
     candidates = []
     j = i + 1
-    while j < len(texts) and (text := texts[j]) not in _ENDS:
+    while j < len(texts) and (text := texts[j]) not in _END_TOKENS:
         if text != '>':
             j = c.match.get(j, j) + 1
             continue
@@ -246,12 +246,12 @@ def _kernel_call(e, args, kernel, i):
     `{1, 2}` has no type of its own. It gets the type of the kernel's parameter. If that is unknown here, the lambda
     passes it to the kernel directly, so that each thread evaluates it."""
     c = e.code
-    braced = [n for n, (a, _) in enumerate(args) if c[a] == '{']
-    if braced and (type_of := _parameter_type_code(e, args, kernel, i)):
-        for n in braced:
+    braced_indices = [n for n, (a, _) in enumerate(args) if c[a] == '{']
+    if braced_indices and (type_of := _parameter_type_code(e, args, kernel, i)):
+        for n in braced_indices:
             e.insert(c.start(args[n][0]), type_of.format(n=n))
-        braced = []
-    if not braced:
+        braced_indices = []
+    if not braced_indices:
         return f'GRIDSTRIDE_KERNEL_CALL({kernel})'
     parameters, arguments = _forward_braces(e, args)
     return f'GRIDSTRIDE_NAME({kernel}), __LINE__, [=]({parameters}) GRIDSTRIDE_UNSEEN {{ {kernel}({arguments}); }}'
@@ -267,9 +267,9 @@ def _parameter_type_code(e, args, kernel, i):
         return None
     _declare_parameters(e, _kernel_name(c, i))
     name = (c.opening_angle(i - 1) or i) - 1 if c[i - 1] == '>' else i - 1
-    before, after = c.text(range(_kernel_start(c, i), name)), c.text(range(name + 1, i))
+    prefix, suffix = c.text(range(_kernel_start(c, i), name)), c.text(range(name + 1, i))
     arguments = ', '.join(c.text(range(a, b)) for a, b in args)
-    call = f'{before}{_PARAMETERS_OF}{c[name]}{after}({arguments})'.replace('{', '{{').replace('}', '}}')
+    call = f'{prefix}{_PARAMETERS_OF}{c[name]}{suffix}({arguments})'.replace('{', '{{').replace('}', '}}')
     return f'::gridstride::ParameterAt<decltype({call}), {{n}}>'
 
 

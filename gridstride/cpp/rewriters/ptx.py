@@ -58,8 +58,8 @@ def _tensor_copy(name, rank, operands, map_index):
 def _sparse_wgmma(n, type, *operands):
     "Translate a sparse wgmma, which has metadata and a selector after b"
     index = int(n) // 2 + (2 if len(operands) == int(n) // 2 + 9 else 5)
-    meta, selector = operands[index : index + 2]
-    return _wgmma(n, type, *operands[:index], *operands[index + 2 :], sparse=(meta, selector))
+    metadata, selector = operands[index : index + 2]
+    return _wgmma(n, type, *operands[:index], *operands[index + 2 :], sparse=(metadata, selector))
 
 
 def _wgmma(n, type, *operands, sparse=()):
@@ -300,9 +300,9 @@ _SUPPORTED = (
 )
 
 
-def _refuse(what, remedy):
+def _refuse(construct, remedy):
     "Raise `UnknownPTX` for a construct that the emulator does not have"
-    raise UnknownPTX(f'the emulator does not support {what} in inline PTX: {remedy}')
+    raise UnknownPTX(f'the emulator does not support {construct} in inline PTX: {remedy}')
 
 
 # `.shared::cta` and cache hints have no effect on the emulator. Nor does `griddepcontrol`, which starts the next launch
@@ -421,7 +421,7 @@ def _split_operands(text):
 
 
 _STATEMENT = re.compile(
-    r'\s*(?:(?P<brace>[{}])|(?:@(?P<not>!?)\s*(?P<guard>[\w%$]+)\s+)?(?P<name>\.?[A-Za-z][\w.:]*)(?P<after>[^;]*);)'
+    r'\s*(?:(?P<brace>[{}])|(?:@(?P<not>!?)\s*(?P<guard>[\w%$]+)\s+)?(?P<name>\.?[A-Za-z][\w.:]*)(?P<operands>[^;]*);)'
 )
 
 _LABEL = re.compile(r'(?:(?<=[;{}\n])|\A)\s*([A-Za-z_$%][\w$]*)\s*:(?!:)')
@@ -453,11 +453,13 @@ def translate_ptx(
 def _translate_statement(m, registers, num_operands):
     "Return C++ code for one statement of PTX; a declaration adds to `registers`"
     if m['name'].startswith('.'):
-        return _declaration(m['name'], m['after'], registers)
+        return _declaration(m['name'], m['operands'], registers)
     guard = f"if ({m['not']}{_operand(m['guard'], registers, num_operands)}) " if m['guard'] else ''
     if m['name'].startswith('bra'):
-        return f"{guard}goto {_label(m['after'].strip())};"
-    operands = [x for part in _split_operands(m['after']) for x in _operand(part, registers, num_operands).split(', ')]
+        return f"{guard}goto {_label(m['operands'].strip())};"
+    operands = [
+        x for part in _split_operands(m['operands']) for x in _operand(part, registers, num_operands).split(', ')
+    ]
     return f"{guard}{_instruction(m['name'], operands)};"
 
 

@@ -1,11 +1,10 @@
 """Rewrites CUDA C to C++ that a compiler for the CPU accepts, line by line.
 
-Most of CUDA C is C++: `__global__`, `threadIdx` or `__syncthreads` can be macros, objects and functions of
-a header. Five things cannot, because they are grammar: a launch `k<<<grid, block>>>(x)`, variables in shared
-memory, which no lambda captures, device variables, inline PTX, and a keyword that collides
-with the standard library. `to_cpp` rewrites these and nothing else, and keeps every token on its line,
-so that the compiler reports the lines of the learner's source. One exception: if a launch is spread over several
-lines, the name of the kernel moves to the line with the `>>>`.
+Most of CUDA C is C++: a header defines `__global__`, `threadIdx` and `__syncthreads` as macros, objects and functions.
+`to_cpp` rewrites the rest: a launch `k<<<grid, block>>>(x)`, variables in shared memory, lambdas that use these, device
+variables, inline PTX, and `__noinline__`, which is also a name in the standard library. Every token stays on its line,
+so that the compiler reports the lines of the learner's source. There is one exception: if a launch has several lines,
+the name of the kernel moves to the line of the `>>>`.
 """
 
 import re
@@ -52,15 +51,15 @@ _UNSUPPORTED_HEADERS = {
 }
 
 
-def hint_for_missing(header: str) -> str:
-    "Return the hint for a header of CUDA that the emulator does not have; '' for other headers"
+def hint_for_missing_header(header: str) -> str:
+    "Return a hint for a CUDA header that the emulator does not have; '' for any other header"
     hint = next((text for start, text in _UNSUPPORTED_HEADERS.items() if header.startswith(start)), '')
     return '' if (_CUDA_HEADERS / header).is_file() else hint
 
 
 def _refuse_headers(src):
     for line, (_, header) in includes(directives(src)):
-        if hint := hint_for_missing(header):
+        if hint := hint_for_missing_header(header):
             raise error_at(
                 NotEmulated, f'the emulator does not support {header}: {hint}, or run on a GPU', src, line.start
             )
@@ -92,14 +91,16 @@ def _rewrite_launch_bounds(e):
     for i in c.find('__cluster_dims__', '__launch_bounds__'):
         if c[i + 1] != '(':
             continue
-        in_clusters = c[i] == '__cluster_dims__'
-        if in_clusters and any('static thread_local' in text for *_, text in e.edits):
+        has_cluster_dims = c[i] == '__cluster_dims__'
+        if has_cluster_dims and any('static thread_local' in text for *_, text in e.edits):
             message = 'the emulator does not support file-scope __shared__ variables in a source with cluster kernels'
             raise c.error(NotEmulated, f'{message}: declare them in the function that uses them', i)
         body = next((j for j in range(c.match[i + 1], len(c)) if c[j] in ('{', ';')), None)
         if body and c[body] == '{':
-            argument = c.text(range(i + 2, c.match[i + 1] if in_clusters else c.find_stop(i + 2, (',',))))
-            call = f'require_cluster_shape(dim3({argument}))' if in_clusters else f'check_launch_bounds({argument})'
+            argument = c.text(range(i + 2, c.match[i + 1] if has_cluster_dims else c.find_stop(i + 2, (',',))))
+            call = (
+                f'require_cluster_shape(dim3({argument}))' if has_cluster_dims else f'check_launch_bounds({argument})'
+            )
             e.insert(c.end(body), f' ::gridstride::{call};')
 
 
@@ -125,7 +126,7 @@ def strip_line_directives(src: str) -> str:
 
 _REWRITES = (rewrite_asm, _rewrite_inlining, rewrite_launches, rewrite_shared, rewrite_symbols, _rewrite_launch_bounds)
 _REWRITES += (rewrite_captures, rewrite_statements, _rewrite_builtins)
-# A macro is rewritten only if its body has one of `_REWRITTEN_WORDS`, and is more than a list of `_SPECIFIERS`.
+# A macro is rewritten only if its body has one of `_REWRITTEN_WORDS`, and does not consist of `_SPECIFIERS` alone.
 _SPECIFIERS = frozenset('__device__ __global__ __host__ __forceinline__ __inline__ inline static'.split())
 _REWRITTEN_WORDS = frozenset(
     'asm __asm__ __asm __noinline__ always_inline __always_inline__ '

@@ -1,7 +1,7 @@
-"""Rewrites statements that mean something else in CUDA C than in C++, and refuses wrong uses of kernels.
+"""Rewrites statements whose meaning differs between CUDA C and C++, and refuses wrong uses of kernels.
 
-The statements are `return` in a kernel, `atomicExch` with an unused result, `malloc`, `free`, `new` and `delete`.
-Refused are a kernel that is called like a function, and one that returns a value."""
+The statements are `return` in a kernel, `atomicExch` with an unused result, `malloc`, `free`, `new` and `delete`. A
+kernel that is called like a function, or that returns a value, is refused."""
 
 from bisect import bisect_left
 
@@ -14,12 +14,12 @@ from ..frontend.reader import kernels_in, namespace_of, read_functions
 from ..lint.host_device_check import HOST_AND_DEVICE_FUNCTIONS, refuse_wrong_side_calls
 
 _EXCHANGES = {'atomicExch', 'atomicExch_block', 'atomicExch_system'}
-_BEFORE_STATEMENTS = {';', '{', '}', 'else', 'do'}
-_HEAP = {'malloc': 'heap_alloc', 'free': 'heap_free'}
+_STATEMENT_SEPARATORS = {';', '{', '}', 'else', 'do'}
+_HEAP_FUNCTIONS = {'malloc': 'heap_alloc', 'free': 'heap_free'}
 _HEAD_KEYWORDS = {'if', 'for', 'while', 'switch'}
 # functions of the C library; a kernel may have the same name, and a call without `<<<>>>` then calls the function
 _C_FUNCTIONS = {
-    *_HEAP,
+    *_HEAP_FUNCTIONS,
     *'abort close exit index memcpy memset open pow printf puts read select signal time write'.split(),
 }
 _RESULT_WORDS = {
@@ -55,7 +55,7 @@ def rewrite_statements(e: Edits):
             _rewrite_returns(e)
     if not any(f.name in _EXCHANGES for f in functions):
         _rewrite_exchanges(e)
-    _rewrite_heap(e, [f for f in functions if f.name in _HEAP])
+    _rewrite_heap(e, [f for f in functions if f.name in _HEAP_FUNCTIONS])
     _rewrite_new(e)
 
 
@@ -72,17 +72,17 @@ def _rewrite_heap(e, functions):
 
     A `malloc` that the source declares itself, as a member, variable or function, is not rewritten."""
     c = e.code
-    calls = [i for i in c.find(*_HEAP) if c[i + 1] == '(']
+    calls = [i for i in c.find(*_HEAP_FUNCTIONS) if c[i + 1] == '(']
     declarations = [i for i in calls if _is_declared(c, i)]
-    hiding_names = (
-        _HidingNames(c, declarations + [i for i in c.find(*_HEAP) if c[i + 1] != '('], functions) if calls else None
-    )
+    if calls:
+        other_uses = [i for i in c.find(*_HEAP_FUNCTIONS) if c[i + 1] != '(']
+        hiding_names = _HidingNames(c, declarations + other_uses, functions)
     for i in calls:
         first = i - 2 if (c[i - 2], c[i - 1]) == ('std', '::') else i - 1 if c[i - 1] == '::' else i
         is_qualified = c[i - 1] == '::' and (first < i - 1 and c[first - 1] != '::' or not c.is_word(i - 2))
         is_unqualified = c[i - 1] not in ('.', '->', '::', '*', '&', '~', 'operator')
-        if i not in declarations and (is_qualified or is_unqualified and not hiding_names.may_mean(i)):
-            e.replace_tokens(first, i, f'::gridstride::{_HEAP[c[i]]}')
+        if i not in declarations and (is_qualified or is_unqualified and not hiding_names.may_hide(i)):
+            e.replace_tokens(first, i, f'::gridstride::{_HEAP_FUNCTIONS[c[i]]}')
 
 
 def _is_declared(c, i):
@@ -94,7 +94,7 @@ def _is_declared(c, i):
 
 
 class _HidingNames:
-    "The names of a source that hide a function of C's library: members, variables and functions of a namespace"
+    "The names in a source that hide a function of C's library: members, variables, and functions of a namespace"
 
     def __init__(self, c, declarations, functions):
         self.c = c
@@ -110,8 +110,8 @@ class _HidingNames:
             elif c.scope_kind(opening) == 'code' and (c[i + 1] != '(' or c.outer[i] == opening) or c[c.outer[i]] == '(':
                 self.local_names.append((c[i], *_enclosing_function(c, i)))
 
-    def may_mean(self, i):
-        "Return whether the name at token `i` may refer to one of these names"
+    def may_hide(self, i):
+        "Return whether one of these names may hide the function that token `i` names"
         c, name = self.c, self.c[i]
         if any(hiding_name == name and a <= i < b for hiding_name, a, b in self.local_names):
             return True
@@ -193,7 +193,7 @@ def _begins_statement(c, i):
     if c[i - 1] == '::':
         i -= 1
     if c[i - 1] != ')':
-        return c[i - 1] in _BEFORE_STATEMENTS or c[i - 1] == ':' and not _is_conditional_operator(c, i - 1)
+        return c[i - 1] in _STATEMENT_SEPARATORS or c[i - 1] == ':' and not _is_conditional_operator(c, i - 1)
     opening = c.match.get(i - 1, i - 1)
     return c[opening - 1] in _HEAD_KEYWORDS or c[opening - 1] == 'constexpr' or _begins_statement(c, opening)
 
@@ -234,8 +234,8 @@ def _in_lambda(c, i, body):
     "Return whether token `i` is in a lambda, or in a member of a local class, in the function with this body"
     opening = c.outer[i]
     while opening != body:
-        before = c[opening - 1]
-        if c[opening] == '{' and (before == ']' or before in ('mutable', 'const', 'noexcept') or before == ')'
+        previous = c[opening - 1]
+        if c[opening] == '{' and (previous == ']' or previous in ('mutable', 'const', 'noexcept') or previous == ')'
                             and c[c.match[opening - 1] - 1] not in _HEAD_KEYWORDS | {'constexpr'}):  # fmt: skip
             return True
         opening = c.outer[opening]
@@ -244,7 +244,7 @@ def _in_lambda(c, i, body):
 
 def _refuse_results(c: Code, functions):
     for f in functions:
-        if '__global__' in f.words and f.returns and set(f.returns.split()) <= _RESULT_WORDS:
+        if '__global__' in f.words and f.result_type and set(f.result_type.split()) <= _RESULT_WORDS:
             message = (
                 f'{f.name} is a kernel, which returns nothing: `__global__ void {f.name}(...)`, and write to an array'
             )

@@ -52,9 +52,9 @@ def _rewrite_shared(e, d, declarators):
 def _shared_reference(e, d, declarator, common_type):
     "Return C++ code for the reference that replaces `declarator`; `common_type` is that of all declarators"
     c = e.code
-    dynamic = 'extern' in d.words
-    at_file_scope = c.macro is None and c.scope(d.start) == 'namespace'
-    function = 'dynamic_shared' if dynamic else 'file_shared' if at_file_scope else 'shared'
+    is_dynamic = 'extern' in d.words
+    is_at_file_scope = c.macro is None and c.scope(d.start) == 'namespace'
+    function = 'dynamic_shared' if is_dynamic else 'file_shared' if is_at_file_scope else 'shared'
     suffix = _parenthesize_bounds(
         c.text(
             [
@@ -66,10 +66,10 @@ def _shared_reference(e, d, declarator, common_type):
     )
     name, type_ = (
         c.text(range(declarator.name, declarator.name_end)),
-        f'{common_type} {suffix}'.strip() + ('' if dynamic else ', __COUNTER__'),
+        f'{common_type} {suffix}'.strip() + ('' if is_dynamic else ', __COUNTER__'),
     )
-    prefix = 'static thread_local ' if at_file_scope else ''
-    if dynamic:
+    prefix = 'static thread_local ' if is_at_file_scope else ''
+    if is_dynamic:
         prefix = f'extern {_extern_declaration(e, declarator, common_type)}; {prefix}'
     alignment = _alignment(c, d.start, declarator.end) if function == 'shared' and c.macro is None else None
     if alignment:
@@ -82,12 +82,12 @@ def _extern_declaration(e, declarator, common_type):
     "Return C++ code that declares a dynamic array under another name, so that the compiler refuses a second type"
     c = e.code
     indices = tokens_of_type(c, declarator.first, declarator.end)
-    before, after = (
+    prefix, suffix = (
         c.text([j for j in indices if side(j)])
         for side in (lambda j: j < declarator.name, lambda j: j >= declarator.name_end)
     )
     name = e.paste('gs_extern_') + c.text(range(declarator.name, declarator.name_end))
-    return f'__attribute__((unused)) {common_type} {before}{name}{after}'  # it is never used otherwise
+    return f'__attribute__((unused)) {common_type} {prefix}{name}{suffix}'  # it is never used otherwise
 
 
 def _parenthesize_bounds(declarator_text):
@@ -131,30 +131,30 @@ def _extract_type(e, d):
 
 # `__device__ int n = 3;` outside functions becomes a variable with the initial value, and a reference to device memory
 # that starts with a copy of this value. Constants that the compiler may need at compile time are not rewritten.
-_SPACES = {'__managed__': 'm', '__constant__': 'c', '__device__': 'd'}
-_NO_SYMBOL = {'constexpr', '__shared__', '__global__', 'typedef', 'using', 'friend', 'template'}
+_KIND_OF_SPECIFIER = {'__managed__': 'm', '__constant__': 'c', '__device__': 'd'}
+_NON_SYMBOL_SPECIFIERS = {'constexpr', '__shared__', '__global__', 'typedef', 'using', 'friend', 'template'}
 
 
 def rewrite_symbols(e: Edits):
     "Rewrite `__device__ T a = 3;` outside functions to a reference to device memory"
     c = e.code
     device_variables = list(_device_variables(c, e.shared))
-    e.has_plain_variables = any(_stays_variable(c, i) for i in c.find_specifiers(*_SPACES))
+    e.has_plain_variables = any(_stays_cpp_variable(c, i) for i in c.find_specifiers(*_KIND_OF_SPECIFIER))
     names = (
         (c.text(range(declarator.name, declarator.name_end)), declarator, d)
         for d, declarators in device_variables
         for declarator in declarators
     )
-    defined = {name for name, declarator, d in names if not _is_declaration(declarator, d)}
+    defined_names = {name for name, declarator, d in names if not _is_declaration(declarator, d)}
     has_reference = {}  # name of a declared variable -> whether the reference to it was inserted
     for d, declarators in device_variables:
-        _rewrite_symbol(e, d, declarators, defined, has_reference)
+        _rewrite_symbol(e, d, declarators, defined_names, has_reference)
 
 
 def _device_variables(c, shared=()):
     "Yield (`Declaration`, its declarators) per declaration of device variables"
     end = -1
-    for i in c.find_specifiers(*_SPACES):
+    for i in c.find_specifiers(*_KIND_OF_SPECIFIER):
         if i <= end or c.scope(i) != 'namespace':
             continue
         d = read_declaration(c, i)
@@ -198,8 +198,8 @@ def shared_variables(
 
 
 def _external_variables(text):
-    "Yield (name, is it a declaration without definition?, its bounds) per device variable that other files may access"
-    if not any(space in text for space in _SPACES):
+    "Yield (name, whether it is only declared, its bounds) per device variable that other files may access"
+    if not any(space in text for space in _KIND_OF_SPECIFIER):
         return
     try:
         c = read(text).main
@@ -228,7 +228,7 @@ def _bounds(c, declarator):
     return f'[{len(c.arguments(brace))}]' if declarator.init < declarator.end and c[brace] == '{' else ''
 
 
-def _stays_variable(c, i):
+def _stays_cpp_variable(c, i):
     "Return whether the variable declared at token `i` stays a C++ variable: a constant, a member, or one in a macro"
     if c.scope(i) not in ('namespace', 'type'):
         return False
@@ -239,7 +239,7 @@ def _stays_variable(c, i):
     name_is_last = c[first.name_end] == ''  # so the token after the macro decides
     if _is_symbol(c, d, first):
         return c.scope(i) == 'type' or 'const' in d.words and _is_scalar_constant(c, first)
-    return name_is_last and c.macro is not None and not d.words & _NO_SYMBOL
+    return name_is_last and c.macro is not None and not d.words & _NON_SYMBOL_SPECIFIERS
 
 
 def _is_declaration(declarator, d):
@@ -249,7 +249,7 @@ def _is_declaration(declarator, d):
 
 def _is_symbol(c, d, declarator):
     "Return whether the declaration with this first declarator declares a device variable"
-    if d.words & _NO_SYMBOL or c[d.start - 1] == 'template':
+    if d.words & _NON_SYMBOL_SPECIFIERS or c[d.start - 1] == 'template':
         return False
     if c[declarator.name_end] == '(':
         return _is_literal(c, declarator.name_end + 1)
@@ -272,14 +272,14 @@ def _is_scalar_constant(c, declarator):
     )
 
 
-def _rewrite_symbol(e, d, declarators, defined, has_reference):
+def _rewrite_symbol(e, d, declarators, defined_names, has_reference):
     c = e.code
     alignments, defines_type = _alignments(c, d), _defines_type(c, d)
     common_type = _common_type(e, d)
     for n, declarator in enumerate(declarators):
         name = c.text(range(declarator.name, declarator.name_end))
         shared_name = _shared_name(e, d, declarator)
-        is_declaration = _is_declaration(declarator, d) and (shared_name is not None or name in defined)
+        is_declaration = _is_declaration(declarator, d) and (shared_name is not None or name in defined_names)
         linkage = '' if name in has_reference else 'static '
         if shared_name is not None:
             linkage = 'extern ' if 'const' in d.words else ''
@@ -309,23 +309,23 @@ def _insert_shared_reference(e, d, declarator, qualified_name, is_declaration):
     "Insert a declaration of the reference that all files share, or its definition if this file defines the variable"
     c = e.code
     name, pos = c[declarator.name], c.end(declarator.end - 1)
-    without_bound = c[declarator.name_end] == '[' and c[declarator.name_end + 1] == ']'
-    if without_bound and is_declaration and e.shared[qualified_name]:
+    has_no_bound = c[declarator.name_end] == '[' and c[declarator.name_end + 1] == ']'
+    if has_no_bound and is_declaration and e.shared[qualified_name]:
         e.insert(c.start(declarator.name_end + 1), e.shared[qualified_name][1:-1])
     slot = 'gs_slot_' + qualified_name.replace('::', '_')
     if is_declaration:
         e.insert(pos, f'; GRIDSTRIDE_DECLARE_SYMBOL({slot}, {name}, gs_init_{name})')
         return
-    space = next(v for k, v in _SPACES.items() if k in d.words)
+    space = next(v for k, v in _KIND_OF_SPECIFIER.items() if k in d.words)
     e.insert(pos, f"; GRIDSTRIDE_SHARED_SYMBOL({slot}, {name}, gs_init_{name}, {e.quote(name)}, '{space}')")
 
 
 def _skip_directives(c, d):
-    "Return the first token of `d` to replace: after a preprocessor line, if only `__constant__` and the like precede"
+    "Return the first token of `d` to replace: the one after a preprocessor line that only memory specifiers precede"
     if not c.directives:
         return d.start
     first = max((k for k in range(d.start + 1, d.first + 1) if k in c.directives), default=d.start)
-    return first if all(c[k] in _SPACES for k in range(d.start, first)) else d.start
+    return first if all(c[k] in _KIND_OF_SPECIFIER for k in range(d.start, first)) else d.start
 
 
 def _alignments(c, d):
@@ -345,7 +345,7 @@ def _insert_reference(e, d, declarator, name, is_declaration, has_reference):
         return
     has_size = not (is_declaration and c[declarator.name_end] == '[' and c[declarator.name_end + 1] == ']')
     if has_size:
-        space = next(v for k, v in _SPACES.items() if k in d.words)
+        space = next(v for k, v in _KIND_OF_SPECIFIER.items() if k in d.words)
         if c.macro is None:
             reference = f"GRIDSTRIDE_OWN_SYMBOL({name}, '{space}')"
         else:

@@ -5,7 +5,7 @@ Such a file may define its own `float4`, `dim3` or `min`, so it is compiled with
 from pathlib import Path
 
 from .includes import header_names
-from ..rewriters.rewrite import hint_for_missing
+from ..rewriters.rewrite import hint_for_missing_header
 
 _EMULATOR_HEADERS = [Path(__file__).parents[1] / 'include' / name for name in ('cuda', 'torch')]
 _C_HEADERS = {'assert.h', 'cassert'}  # the emulator has headers of these names, too, for kernels
@@ -45,5 +45,5 @@ def is_host_only(
 ) -> bool:
     "Return whether nvcc passes this file to the host compiler, because neither it nor its headers include CUDA's"
     names = header_names(src, folder, include) - _C_HEADERS
-    uses_cuda = any(hint_for_missing(name) or (p / name).is_file() for name in names for p in _EMULATOR_HEADERS)
+    uses_cuda = any(hint_for_missing_header(name) or (p / name).is_file() for name in names for p in _EMULATOR_HEADERS)
     return not file.endswith('.cu') and not uses_cuda

@@ -1,7 +1,7 @@
 """Writes arithmetic, in a C type that can represent the result."""
 
 from ..c_types import c_int_type
-from ..intervals import ALL, INT32, UINT32, hull, dtype_interval, within
+from ..intervals import ALL, INT32, UINT32, hull, dtype_interval, is_within
 from ..tree import Expr, constant_value
 from ..types import BOOL, C_NAMES, INT, REAL, UINT
 from .text import (
@@ -57,9 +57,9 @@ class Arithmetic:
         "Write an operator of floats"
         if expr.op in ('floordiv', 'mod', 'cmod'):
             return self.real_division(expr)
-        op, prec = _OPERATORS[expr.op]
+        op, precedence = _OPERATORS[expr.op]
         a, b = self.operands_in(expr.args, C_NAMES[expr.type])
-        return Text(binary_text(op, a, b, prec), prec, C_NAMES[expr.type])
+        return Text(binary_text(op, a, b, precedence), precedence, C_NAMES[expr.type])
 
     def operands_in(self, args, type):
         "Return one `Text` per operand, with casts such that C computes in `type`"
@@ -94,28 +94,30 @@ class Arithmetic:
 
     def integer_operation(self, expr, low_bits_only):
         "Write an operator of integers; `low_bits_only`: only the low 32 bits of the result matter"
-        op, prec = _OPERATORS[expr.op]
+        op, precedence = _OPERATORS[expr.op]
         is_modular = expr.op in ('add', 'sub', 'mul')
         if expr.type == BOOL:
-            return Text(binary_text(op, self.write(expr.args[0]), self.write(expr.args[1]), prec), prec, 'bool')
+            return Text(
+                binary_text(op, self.write(expr.args[0]), self.write(expr.args[1]), precedence), precedence, 'bool'
+            )
         low_bits_only = low_bits_only and is_modular and not self.unit.wide
         a, b = (self.write(operand, low_bits_only) for operand in expr.args)
         if low_bits_only and not {a.type, b.type} & {*WIDE_TYPES}:
-            return self.low_operation(expr, a, b, op, prec)
+            return self.low_operation(expr, a, b, op, precedence)
         if low_bits_only:
             a, b = (self.write(operand) for operand in expr.args)
         if expr.op in ('floordiv', 'mod') and not self.has_nonnegative_operands(expr):
             return self.floor_division(expr, a, b)
         a, b, type = self.widen(expr, a, b)
-        return Text(binary_text(op, a, b, prec), prec, type)
+        return Text(binary_text(op, a, b, precedence), precedence, type)
 
-    def low_operation(self, expr, a, b, op, prec):
+    def low_operation(self, expr, a, b, op, precedence):
         "Write `a op b` where only the low 32 bits matter: no cast to 64 bits"
-        if self.interval(expr)[0] < 0 and all(within(self.interval(operand), INT32) for operand in expr.args):
+        if self.interval(expr)[0] < 0 and all(is_within(self.interval(operand), INT32) for operand in expr.args):
             a, b = (self.cast(t, 'int') if t.type == 'unsigned int' else t for t in (a, b))
         return Text(
-            binary_text(op, a, b, prec, expr.op == 'add' and b.prec == PLUS),
-            prec,
+            binary_text(op, a, b, precedence, expr.op == 'add' and b.precedence == PLUS),
+            precedence,
             'unsigned int' if 'unsigned int' in (a.type, b.type) else 'int',
         )
 
@@ -134,14 +136,14 @@ class Arithmetic:
         if wide_type in types:
             return a, b, wide_type
         if 'unsigned int' in types:
-            if a_interval[0] >= 0 and (b_interval[0] >= 0 or is_shift) and within(interval, UINT32):
+            if a_interval[0] >= 0 and (b_interval[0] >= 0 or is_shift) and is_within(interval, UINT32):
                 return a, b, 'unsigned int'
-            if all(within(i, INT32) for i in (interval, a_interval, b_interval)):
+            if all(is_within(i, INT32) for i in (interval, a_interval, b_interval)):
                 return (*(self.cast(t, 'int') if t.type == 'unsigned int' else t for t in (a, b)), 'int')
             return self.as_type(expr.args[0], wide_type), b, wide_type
         if (
-            within(interval, INT32)
-            and all(within(self.interval(operand), INT32) for operand in expr.args[: 1 if is_shift else 2])
+            is_within(interval, INT32)
+            and all(is_within(self.interval(operand), INT32) for operand in expr.args[: 1 if is_shift else 2])
             or expr.op in ('and', 'or', 'xor')
         ):
             return a, b, 'int'
@@ -150,16 +152,16 @@ class Arithmetic:
     def has_nonnegative_operands(self, expr):
         "Return whether neither operand is negative in the type of the result, so that C's `/` and `%` equal Python's"
         return expr.op == 'cmod' or all(
-            self.interval(a)[0] >= 0 and (expr.type == UINT or within(self.interval(a), ALL)) for a in expr.args
+            self.interval(a)[0] >= 0 and (expr.type == UINT or is_within(self.interval(a), ALL)) for a in expr.args
         )
 
     def floor_division(self, expr, a, b):
         "Write the division or remainder of integers that may be negative: `floor_div(i, 2)`"
         a_interval, b_interval = map(self.interval, expr.args)
-        overflows = a_interval[0] == -(2**31) and within((-1, -1), b_interval)  # -2**31 // -1 is not an int
+        overflows = a_interval[0] == -(2**31) and is_within((-1, -1), b_interval)  # -2**31 // -1 is not an int
         type = (
             'int'
-            if within(hull(a_interval, b_interval), INT32) and not overflows and not self.unit.wide
+            if is_within(hull(a_interval, b_interval), INT32) and not overflows and not self.unit.wide
             else 'long long'
         )
         a, b = (t if t.type == type else self.as_type(operand, type) for t, operand in zip((a, b), expr.args))
@@ -177,8 +179,8 @@ class Arithmetic:
             if a.type == 'unsigned long long':
                 a = self.cast(a, 'long long')
             if a.type in ('unsigned int', 'bool'):
-                a = self.cast(a, 'int' if within(self.interval(expr.args[0]), INT32) else 'long long')
-            if a.type == 'int' and not within(self.interval(expr), INT32) and not low_bits_only:
+                a = self.cast(a, 'int' if is_within(self.interval(expr.args[0]), INT32) else 'long long')
+            if a.type == 'int' and not is_within(self.interval(expr), INT32) and not low_bits_only:
                 a = self.cast(a, 'long long')
         return Text(f'-{parenthesize(a)}' if not a.text.startswith('-') else f'-({a.text})', UNARY, a.type)
 
@@ -196,12 +198,12 @@ class Arithmetic:
             t = self.as_type(a, C_NAMES[expr.type])
             return self.small_power(t, k, expr.type)
         if k is not None and 1 <= k <= 3 and a.op in ('var', 'load', 'builtin', 'global'):
-            res = a
+            product = a
             for _ in range(k - 1):
-                res = self.record_interval(Expr('mul', expr.type, (res, a)), self.interval(expr))
-            return self.write(res)
+                product = self.record_interval(Expr('mul', expr.type, (product, a)), self.interval(expr))
+            return self.write(product)
         if k == 0:
-            return self.integer(1)
+            return self.integer_literal(1)
         type = 'unsigned long long' if expr.type == UINT else 'long long'
         return Text(f"{self.helper_name('int_pow', type)}({self.text(a)}, {self.text(expr.args[1])})", PRIMARY, type)
 
@@ -230,11 +232,11 @@ class Arithmetic:
         a = self.write(expr.args[0])
         if self.interval(expr.args[0])[0] >= 0:
             return a
-        if expr.type in ('int8', 'int16') and not within(
+        if expr.type in ('int8', 'int16') and not is_within(
             (0, -self.interval(expr.args[0])[0]), dtype_interval(expr.type)
         ):
             return Text(f'({C_NAMES[expr.type]})abs({a.text})', UNARY, 'int')
-        if a.type != 'long long' and within(self.interval(expr), INT32) and not self.unit.wide:
+        if a.type != 'long long' and is_within(self.interval(expr), INT32) and not self.unit.wide:
             return Text(f'abs({self.cast(a, "int").text if a.type != "int" else a.text})', PRIMARY, 'int')
         return Text(f'llabs({a.text})', PRIMARY, 'long long')
 

@@ -1,6 +1,6 @@
 """Writes calls: of functions of CUDA, of device functions, and atomic operations."""
 
-from ..intervals import INT32, UINT32, within
+from ..intervals import INT32, UINT32, is_within
 from ..tree import constant_value
 from ..types import BOOL, C_NAMES, INT, REAL, UINT
 from .helpers import atomic_helper
@@ -53,10 +53,10 @@ class Calls:
         if type == 'bool':
             return self.condition(expr).text
         if type == 'unsigned int' and expr.op == 'const':
-            return self.mask(expr)
+            return self.mask_literal(expr)
         return self.text(expr)
 
-    def mask(self, expr):
+    def mask_literal(self, expr):
         "Write a constant mask of lanes, in hexadecimal if the source does"
         return (
             getattr(expr, 'text', None)
@@ -70,9 +70,9 @@ class Calls:
         value, mask, lane, *width = expr.args
         v = self.write(value)
         if v.type == 'bool':
-            v = Text(v.text, v.prec, 'int')
+            v = Text(v.text, v.precedence, 'int')
         args = [
-            self.mask(mask) if mask.op == 'const' else self.text(mask),
+            self.mask_literal(mask) if mask.op == 'const' else self.text(mask),
             v.text,
             self.text(lane),
             *map(self.text, width),
@@ -85,9 +85,9 @@ class Calls:
         is_narrow = (
             expr.args[0].type not in (INT, UINT)
             or expr.value == 'popc'
-            and within(interval, UINT32)
+            and is_within(interval, UINT32)
             or expr.value == 'ffs'
-            and (within(interval, UINT32) or within(interval, INT32))
+            and (is_within(interval, UINT32) or is_within(interval, INT32))
         )
         type = (
             ('unsigned int' if expr.value in ('popc', 'brev') else 'int')
@@ -115,20 +115,26 @@ class Calls:
         callee = expr.value
         args = []
         for argument, parameter in zip(expr.args, callee.parameter_exprs):
-            args += self.arguments(argument, parameter)
+            args += self.device_arguments(argument, parameter)
         for layout_param in callee.layout_params:
             args.append(self.layout_argument(expr, *layout_param))
         return Text(f"{callee.c_name}({', '.join(args)})", PRIMARY, PROMOTED.get(callee.c_result, callee.c_result))
 
-    def arguments(self, a, p):
-        "Return a list with the C arguments for the argument `a` of a device function, whose parameter is `p`"
-        if a.op == 'tuple':
-            return [t for x, y in zip(a.args, p.args) for t in self.arguments(x, y)]
-        if a.op == 'object' or p.op == 'var' and p.value.is_dropped or p.op == 'view' and p.value.memory.is_dropped:
+    def device_arguments(self, argument, parameter):
+        "Return the C arguments for an argument of a device function: several for a tuple, none for an unused parameter"
+        if argument.op == 'tuple':
+            return [text for pair in zip(argument.args, parameter.args) for text in self.device_arguments(*pair)]
+        if (
+            argument.op == 'object'
+            or parameter.op == 'var'
+            and parameter.value.is_dropped
+            or parameter.op == 'view'
+            and parameter.value.memory.is_dropped
+        ):
             return []
-        if a.op == 'view':
-            return [self.argument(a.value, p.value.memory)]
-        return [self.fit(a, p.value.c_type).text]
+        if argument.op == 'view':
+            return [self.array_argument(argument.value, parameter.value.memory)]
+        return [self.fit(argument, parameter.value.c_type).text]
 
     def layout_argument(self, call_expr, memory, kind, dim):
         "Write the argument for a layout parameter of a device function: a size or stride of the array for `memory`"
@@ -202,10 +208,10 @@ class Calls:
         return Text(expr.value.memory.c_name, PRIMARY, '*')
 
 
-def views_of(a, p, memory):
-    "Yield the view in the argument `a` that the parameter `p` receives as `memory`"
-    if a.op == 'tuple':
-        for x, y in zip(a.args, p.args):
-            yield from views_of(x, y, memory)
-    elif a.op == 'view' and p.value.memory is memory:
-        yield a.value
+def views_of(argument, parameter, memory):
+    "Yield the view in an argument of a device function that its parameter receives as `memory`"
+    if argument.op == 'tuple':
+        for item, item_parameter in zip(argument.args, parameter.args):
+            yield from views_of(item, item_parameter, memory)
+    elif argument.op == 'view' and parameter.value.memory is memory:
+        yield argument.value

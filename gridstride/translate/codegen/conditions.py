@@ -1,6 +1,6 @@
 """Writes conditions, comparisons and the conditional operator."""
 
-from ..intervals import INT32, comparison_rounds, within
+from ..intervals import INT32, comparison_rounds, is_within
 from ..tree import Expr
 from ..operations import NEGATED_COMPARISON, SWAPPED_COMPARISON
 from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, INT, REAL, UINT, INTEGERS, arithmetic_type
@@ -62,9 +62,9 @@ class Conditions:
 
     def connective(self, expr, op):
         "Write `a && b` or `a || b`"
-        symbol, prec = ('&&', AND) if op == 'land' else ('||', OR)
+        symbol, precedence = ('&&', AND) if op == 'land' else ('||', OR)
         a, b = (self.condition(operand) for operand in expr.args)
-        return Text(binary_text(symbol, a, b, prec, b.prec == prec), prec, 'bool')
+        return Text(binary_text(symbol, a, b, precedence, b.precedence == precedence), precedence, 'bool')
 
     def _expr_land(self, expr):
         return self.connective(expr, 'land')
@@ -104,7 +104,7 @@ class Conditions:
                 type = 'unsigned long long' if expr.type == UINT else 'long long'
                 a, b = (self.as_type(operand, type) for operand in expr.args[1:])
             elif 'unsigned int' in types and len(types) > 1 and 'long long' not in types:
-                type = 'int' if within(self.interval(expr), INT32) else 'long long'
+                type = 'int' if is_within(self.interval(expr), INT32) else 'long long'
                 a, b = (self.cast(t, type) if t.type == 'unsigned int' else t for t in (a, b))
                 if type == 'long long':
                     a = self.cast(a, type)
@@ -121,10 +121,10 @@ class Conditions:
 
     def _expr_cmp(self, expr, op=None):
         op = op or expr.value
-        prec = EQUAL if op in ('==', '!=') else LESS
+        precedence = EQUAL if op in ('==', '!=') else LESS
         a, b = expr.args
         if a.type in INTEGERS and b.type in INTEGERS:
-            return self.compare(op, prec, a, b)
+            return self.compare(op, precedence, a, b)
         x, y = self.exact_in_float32(a), self.exact_in_float32(b)
         if self.unit.doubles and x is not None and y is not None:
             a, b = x, y
@@ -132,8 +132,8 @@ class Conditions:
         s, t = self.operands_in((a, b), type) if type != '__half' else (self.as_type(a, type), self.as_type(b, type))
         for operand, n in ((a, 0), (b, 1)):
             if operand.op == 'const' and operand.type == INT and abs(operand.value) < 2**24:
-                s, t = ((self.integer(int(operand.value)), t), (s, self.integer(int(operand.value))))[n]
-        return Text(binary_text(op, s, t, prec), prec, 'bool')
+                s, t = ((self.integer_literal(int(operand.value)), t), (s, self.integer_literal(int(operand.value))))[n]
+        return Text(binary_text(op, s, t, precedence), precedence, 'bool')
 
     def comparison_type(self, a, b):
         "Return the type in which two floats are compared: a constant is converted to the type of the other"
@@ -144,11 +144,11 @@ class Conditions:
                 return a.type
         return arithmetic_type(a.type, b.type, self.unit.doubles)
 
-    def compare(self, op, prec, a, b):
+    def compare(self, op, precedence, a, b):
         "Write a comparison of integers, with casts where C would convert an operand to another value"
         if comparison_rounds(a, b, self.interval):  # Numba compares a uint64 and a signed integer as float64
             s, t = (self.as_type(operand, 'double') for operand in (a, b))
-            return Text(binary_text(op, s, t, prec), prec, 'bool')
+            return Text(binary_text(op, s, t, precedence), precedence, 'bool')
         s, t = self.write(a), self.write(b)
         types = {s.type, t.type}
         if (
@@ -156,30 +156,32 @@ class Conditions:
             and types != {'unsigned long long'}
             and not any(operand.op == 'const' and operand.value >= 0 for operand in (a, b))
         ):
-            return self.compare_mixed(op, prec, a, b, s, t)
+            return self.compare_mixed(op, precedence, a, b, s, t)
         if 'unsigned int' in types and types <= {'unsigned int', 'int', 'bool'} and types != {'unsigned int'}:
             constant, op_constant = (b, op) if b.op == 'const' else (a, SWAPPED_COMPARISON[op])
             if constant.op == 'const' and (
                 constant.value > 0 or constant.value == 0 and op_constant not in ('<', '>=')
             ):
                 pass
-            elif all(within(self.interval(operand), INT32) for operand in (a, b)):
+            elif all(is_within(self.interval(operand), INT32) for operand in (a, b)):
                 s, t = (self.cast(text, 'int') if text.type == 'unsigned int' else text for text in (s, t))
             else:
                 s, t = (self.cast(text, 'long long') if text.type == 'unsigned int' else text for text in (s, t))
-        return Text(binary_text(op, s, t, prec), prec, 'bool')
+        return Text(binary_text(op, s, t, precedence), precedence, 'bool')
 
-    def compare_mixed(self, op, prec, a, b, s, t):
+    def compare_mixed(self, op, precedence, a, b, s, t):
         "Write a comparison of an unsigned 64-bit integer with an integer that may be negative"
         if self.interval(a)[0] >= 0 and self.interval(b)[0] >= 0:
             return Text(
-                binary_text(op, self.as_type(a, 'unsigned long long'), self.as_type(b, 'unsigned long long'), prec),
-                prec,
+                binary_text(
+                    op, self.as_type(a, 'unsigned long long'), self.as_type(b, 'unsigned long long'), precedence
+                ),
+                precedence,
                 'bool',
             )
         if s.type == 'unsigned long long':
-            return self.compare_mixed(SWAPPED_COMPARISON[op], prec, b, a, t, s)
-        t = Text(binary_text(op, self.as_type(a, 'unsigned long long'), self.write(b), prec), prec, 'bool')
+            return self.compare_mixed(SWAPPED_COMPARISON[op], precedence, b, a, t, s)
+        t = Text(binary_text(op, self.as_type(a, 'unsigned long long'), self.write(b), precedence), precedence, 'bool')
         negative = Text(binary_text('<', self.write(a), Text('0', PRIMARY, 'int'), LESS), LESS, 'bool')
         if op in ('<', '<=', '!='):
             return Text(binary_text('||', negative, t, OR), OR, 'bool')

@@ -3,7 +3,7 @@
 import re
 
 from ..c_types import c_int_type
-from ..intervals import ALL, INT32, within
+from ..intervals import ALL, INT32, is_within
 from ..tree import Expr, Stmt, constant_value, statements, walk
 from ..types import INT
 from .lines import WIDTH, Line
@@ -97,7 +97,7 @@ class ControlFlow:
         }
         needs_counter = slot in assigned_vars or self.is_read_after(loop)
         type = (
-            self.loop_type(slot)
+            self.counter_type(slot)
             if not needs_counter
             else c_int_type(INT, self.writer.ranges.variable_intervals.get(loop.var, ALL), self.writer.unit.wide)
         )
@@ -116,7 +116,7 @@ class ControlFlow:
         )
         self.compound_statement(loop, head, loop.body, loop.node.body[0].col_offset, first_lines)
 
-    def loop_type(self, variable):
+    def counter_type(self, variable):
         "Return the C type of a loop counter that is the variable `variable` itself"
         return 'long long' if variable.c_type == 'unsigned int' else variable.c_type
 
@@ -162,14 +162,14 @@ class ControlFlow:
         c_type = (
             'long long'
             if type == 'long long'
-            or not within(self.writer.interval(expr), INT32)
+            or not is_within(self.writer.interval(expr), INT32)
             and self.writer.write(expr).type != 'int'
             else 'int'
         )
         c_name = self.take_name(name if name not in self.local_names else f'{stmt.var.name}_{name}')
         self.put(f'{c_type} {c_name} = {self.writer.fit(expr, c_type, low_bits_only=c_type == "int").text};', stmt.line)
-        hoisted = Expr('var', INT, value=_GeneratedVariable(c_name, c_type))
-        return self.writer.record_interval(hoisted, self.writer.interval(expr))
+        hoisted_variable = Expr('var', INT, value=_GeneratedVariable(c_name, c_type))
+        return self.writer.record_interval(hoisted_variable, self.writer.interval(expr))
 
     def is_read_after(self, loop):
         "Return whether the loop's variable is read after the loop"
@@ -185,7 +185,7 @@ class ControlFlow:
         if not stmt.num_iterations:
             return
         if len(stmt.columns) == 1:
-            return self.each_value(stmt, stmt.columns[0])
+            return self.loop_over_values(stmt, stmt.columns[0])
         index_columns = [
             column
             for column in stmt.columns
@@ -204,7 +204,7 @@ class ControlFlow:
         head = f'for (int {index_name} = 0; {index_name} < {stmt.num_iterations}; {index_name}++)'
         self.compound_statement(stmt, head, stmt.body, stmt.node.body[0].col_offset, first_lines)
 
-    def each_value(self, stmt, column):
+    def loop_over_values(self, stmt, column):
         "Write a loop over a tuple with one variable: `for (int k : values)`"
         table, variable = self.declare_table(stmt, column), column.var
         type, body_column = variable.slot.c_type, stmt.node.body[0].col_offset

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..intervals import INT32, dtype_interval, within
+from ..intervals import INT32, dtype_interval, is_within
 from ..tree import Expr, Literal
 from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, HALF, INT, REAL, UINT, INTEGERS
 from .text import PRIMARY, PROMOTED, UNARY, Text, parenthesize
@@ -34,11 +34,11 @@ class Conversions:
         "Write `expr` as a value of the C type `type`; a literal is written in this type: `0.5f`"
         if expr.op == 'const' and expr.type != BOOL:
             if type in ('float', 'double', '__half'):
-                return self.real(float(expr.value), type, getattr(expr, 'text', None))
+                return self.real_literal(float(expr.value), type, getattr(expr, 'text', None))
             if expr.type in INTEGERS and type == 'unsigned int' and 0 <= expr.value < 2**32:
                 return Text(f'{expr.value}u', PRIMARY, type)
             if expr.type in INTEGERS and type in ('long long', 'unsigned long long'):
-                return self.integer(int(expr.value), getattr(expr, 'text', None), type)
+                return self.integer_literal(int(expr.value), getattr(expr, 'text', None), type)
         if type in ('float', 'double') and expr.op == 'global' and expr.type in REAL and self.write(expr).type != type:
             return self.cast(self.write(expr), type)
         if expr.op == 'select' and type in ('float', 'double'):
@@ -63,12 +63,12 @@ class Conversions:
         if expr.type in REAL or type in ('float', 'double', '__half'):
             if expr.op == 'const' and type not in ('float', 'double', '__half'):
                 return (
-                    self.integer(int(np.float64(expr.value).astype(np.int64)))
+                    self.integer_literal(int(np.float64(expr.value).astype(np.int64)))
                     if math.isfinite(expr.value)
                     else self.cast(self.write(expr), type)
                 )
             if expr.op == 'const' and expr.type in INTEGERS and type in ('float', 'double') and abs(expr.value) < 2**24:
-                return self.integer(int(expr.value), getattr(expr, 'text', None))
+                return self.integer_literal(int(expr.value), getattr(expr, 'text', None))
             if expr.type in INTEGERS and type in ('float', 'double'):
                 return self.write(expr)
             return (
@@ -77,7 +77,7 @@ class Conversions:
                 else self.write(expr)
             )
         if expr.op == 'const' and expr.type == INT:
-            return self.integer(
+            return self.integer_literal(
                 _wrap(int(expr.value), type),
                 getattr(expr, 'text', None) if _wrap(int(expr.value), type) == expr.value else None,
             )
@@ -103,13 +103,13 @@ class Conversions:
         )
         if t.type == '__half':
             t = self.cast(t, 'float')
-        if a.type in INTEGERS and within(self.interval(a), dtype_interval(dtype)):
+        if a.type in INTEGERS and is_within(self.interval(a), dtype_interval(dtype)):
             return self.write(a, low_bits_only)
         if (
             type == 'long long'
             and expr.type == INT
             and a.type in REAL
-            and (low_bits_only or within(self.interval(expr), INT32))
+            and (low_bits_only or is_within(self.interval(expr), INT32))
             and not self.unit.wide
         ):
             type = 'int'
@@ -135,7 +135,7 @@ class SinglePrecision:
                 if expr.type == DOUBLE
                 else expr
             )
-        if expr.type in INTEGERS and within(self.interval(expr), (-(2**24), 2**24)):
+        if expr.type in INTEGERS and is_within(self.interval(expr), (-(2**24), 2**24)):
             return expr
         if expr.op == 'cast' and expr.type == DOUBLE:
             return self.exact_in_float32(expr.args[0])
@@ -150,13 +150,13 @@ class SinglePrecision:
             or expr.op == 'math'
             and expr.value in ('sqrt', 'fabs')
         ):
-            parts = [self.exact_in_float32(a) for a in expr.args]
-            if None not in parts:
-                return Expr(expr.op, FLOAT, parts, expr.value)
+            operands = [self.exact_in_float32(a) for a in expr.args]
+            if None not in operands:
+                return Expr(expr.op, FLOAT, operands, expr.value)
         if expr.op == 'select':
-            parts = [self.in_float32(a) for a in expr.args[1:]]
-            if None not in parts:
-                return Expr('select', FLOAT, (expr.args[0], *parts))
+            alternatives = [self.in_float32(a) for a in expr.args[1:]]
+            if None not in alternatives:
+                return Expr('select', FLOAT, (expr.args[0], *alternatives))
 
 
 def _wrap(v, type):

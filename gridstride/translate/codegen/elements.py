@@ -10,9 +10,9 @@ class Elements:
 
     def element_at(self, memory, indices):
         "Write the element of a memory at an index in C: `x[i]`"
-        return self.row(memory, indices)
+        return self.subscript(memory, indices)
 
-    def row(self, memory, indices):
+    def subscript(self, memory, indices):
         "Write the element or row of a C array that the indices select: `tile[r]`"
         return memory.c_name + ''.join(f'[{self.text(i, low_bits_only=True)}]' for i in indices)
 
@@ -31,17 +31,21 @@ class Elements:
             start = Text(memory.c_name, PRIMARY, '*')
             if offset.text == '0':
                 return start
-            is_sum = offset.prec == PLUS and ' - ' not in offset.text
+            is_sum = offset.precedence == PLUS and ' - ' not in offset.text
             return Text(binary_text('+', start, offset, PLUS, right_needs_no_parens=is_sum), PLUS, '*')
         leading, offset = expr.args[:-1], expr.args[-1]
         num_missing = memory.ndim - len(leading)
-        base = self.row(memory, leading) if num_missing == 1 else '&' + self.row(memory, leading) + '[0]' * num_missing
+        base = (
+            self.subscript(memory, leading)
+            if num_missing == 1
+            else '&' + self.subscript(memory, leading) + '[0]' * num_missing
+        )
         first_element = Text(base, PRIMARY if num_missing == 1 else UNARY, '*')
         if constant_value(offset) == 0:
             return first_element
         return Text(binary_text('+', first_element, self.write(offset, low_bits_only=True), PLUS), PLUS, '*')
 
-    def argument(self, view, memory):
+    def array_argument(self, view, memory):
         "Write an array as the argument of a device function whose parameter is `memory`"
         if view.is_full_array:
             return (

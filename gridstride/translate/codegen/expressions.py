@@ -23,9 +23,8 @@ class Expressions(Literals, Conversions, SinglePrecision, Arithmetic, Conditions
         self.headers = set()
         self.globals = {}
         self.macros = set()
-        self.result_is_unused = (
-            False  # whether the statement that is being written ignores the result of an atomic operation
-        )
+        # Whether the statement that is being written ignores the result of an atomic operation
+        self.result_is_unused = False
         # Expressions that code generation creates; kept alive, because intervals are looked up by `id`
         self.generated_exprs = []
 

@@ -20,24 +20,24 @@ class Literals:
         if expr.type == BOOL:
             return Text('true' if v else 'false', PRIMARY, 'bool')
         if expr.type in REAL:
-            return self.real(v, C_NAMES[expr.type], getattr(expr, 'text', None))
-        return self.integer(
+            return self.real_literal(v, C_NAMES[expr.type], getattr(expr, 'text', None))
+        return self.integer_literal(
             int(v), getattr(expr, 'text', None), 'unsigned long long' if expr.type == UINT and v >= 2**31 else None
         )
 
-    def integer(self, v, text=None, type=None):
+    def integer_literal(self, v, text=None, type=None):
         "Write the integer `v`, spelled `text` in the source, as a literal of the C type `type`"
         if v == -(2**63):
             return Text('(-9223372036854775807LL - 1)', PRIMARY, 'long long')
         text = (text if text and text.lower().startswith(('0x', '-0x')) else str(v)).replace('_', '')
         wide = type == 'long long' or not -(2**31) < v < 2**31
         if type in ('double', 'float'):
-            return self.real(float(v), type)
+            return self.real_literal(float(v), type)
         if type == 'unsigned long long':
             return Text(f'{text}ULL', PRIMARY, type)
         return Text(text + 'LL' * wide, PRIMARY if v >= 0 else UNARY, 'long long' if wide else 'int')
 
-    def real(self, v, type, text=None):
+    def real_literal(self, v, type, text=None):
         "Write the float `v`, spelled `text` in the source, as a literal of the C type `type`: `0.5f`"
         if math.isinf(v) or math.isnan(v):
             self.macros.add('NAN' if math.isnan(v) else 'INFINITY')
@@ -45,11 +45,11 @@ class Literals:
             return Text('-' * (v < 0) + name, UNARY if v < 0 else PRIMARY, type)
         if type == '__half':
             self.headers.add('cuda_fp16.h')
-            return Text(f'__float2half({self.real(float(np.float16(v)), "float", None).text})', PRIMARY, type)
-        text = self.decimal(v, text)
+            return Text(f'__float2half({self.real_literal(float(np.float16(v)), "float", None).text})', PRIMARY, type)
+        text = self.decimal_text(v, text)
         return Text(text + 'f' * (type == 'float'), PRIMARY if not text.startswith('-') else UNARY, type)
 
-    def decimal(self, v, text):
+    def decimal_text(self, v, text):
         "Return the decimal digits of the float `v`, spelled as in the source if this is valid in C"
         text = (text or '').replace('_', '')
         try:

@@ -11,7 +11,7 @@ class Parameters:
 
     def prepare(self):
         "Remove unread variables, name sizes and variables, and choose where each variable is declared"
-        self.remove_unread()
+        self.remove_dead_assignments()
         self.local_names = set()  # names in C that the function uses
         self.name_parameters()
         self.share_names()
@@ -34,16 +34,16 @@ class Parameters:
             )
         return any(m is expr.value.memory for s in statements(self.function.body) for m in self.memories(s))
 
-    def remove_unread(self):
+    def remove_dead_assignments(self):
         "Remove assignments to variables that are never read"
         while True:
             read_vars = {v for s in statements(self.function.body) for v in self.variables_read(s)}
-            unread = [
+            dead_assignments = [
                 s for s in statements(self.function.body) if s.kind in ('assign', 'pointer') and s.var not in read_vars
             ]
-            if not unread:
+            if not dead_assignments:
                 break
-            for s in unread:
+            for s in dead_assignments:
                 if s.kind == 'assign' and s.expr.op == 'size':
                     s.assigned_size = s.var, s.expr.value
                 if s.kind == 'assign' and any(e.op in ('device', 'atomic', 'call', 'shuffle') for e in walk(s.expr)):
@@ -53,9 +53,9 @@ class Parameters:
                     s.expr = None
                     s.address = None
                 s.var = None
-        accessed = {id(m) for s in statements(self.function.body) for m in self.memories(s)}
+        accessed_ids = {id(m) for s in statements(self.function.body) for m in self.memories(s)}
         for s in statements(self.function.body):
-            if s.kind == 'alloc' and id(s.memory) not in accessed:
+            if s.kind == 'alloc' and id(s.memory) not in accessed_ids:
                 s.kind = 'pass'
 
     def variables_read(self, stmt):
@@ -109,7 +109,7 @@ class Parameters:
             array.size_names = {}
             array.stride_names = {}
             array.start_name = None
-        self.adopt_variable_names(sizes)
+        self.use_variable_names_for_sizes(sizes)
         for array in self.arrays:
             for dim in sorted(dim for kind, sized_array, dim in sizes if sized_array is array and kind == 'size'):
                 if dim not in array.size_names:
@@ -177,7 +177,7 @@ class Parameters:
                 for i in part.value.items:
                     yield from self.expressions_in(i)
 
-    def adopt_variable_names(self, sizes):
+    def use_variable_names_for_sizes(self, sizes):
         "Give the parameter for a size the name of the variable to which the kernel assigns the size"
         names = [variable.name for variable in self.function.variables if variable.type is not None]
         for s in statements(self.function.body):
@@ -201,12 +201,12 @@ class Parameters:
 
     def size_name(self, memory, d, sizes):
         "Return a name for the size of dimension `d` of the array `memory`: n, x_size, x_rows"
-        unnamed = [(array, dim) for kind, array, dim in sizes if kind == 'size' and dim not in array.size_names]
-        var_names = {v.name for v in self.function.variables}
+        unnamed_sizes = [(array, dim) for kind, array, dim in sizes if kind == 'size' and dim not in array.size_names]
+        variable_names = {v.name for v in self.function.variables}
         if memory.ndim == 1:
             return (
                 'n'
-                if len(unnamed) == 1 and 'n' not in var_names and 'n' not in self.local_names
+                if len(unnamed_sizes) == 1 and 'n' not in variable_names and 'n' not in self.local_names
                 else f'{memory.c_name}_size'
             )
         if memory.ndim == 2:

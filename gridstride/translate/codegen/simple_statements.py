@@ -24,18 +24,18 @@ class SimpleStatements:
     def _stmt_expr(self, stmt):
         if not any(part.op in ('device', 'atomic', 'call', 'shuffle') for part in walk(stmt.expr)):
             return []
-        self.writer.result_is_unused = self.without_conversions(stmt.expr).op == 'atomic'
-        text = self.writer.text(self.without_conversions(stmt.expr))
+        self.writer.result_is_unused = self.strip_conversions(stmt.expr).op == 'atomic'
+        text = self.writer.text(self.strip_conversions(stmt.expr))
         self.writer.result_is_unused = False
         return [text + ';']
 
-    def without_conversions(self, expr):
+    def strip_conversions(self, expr):
         "Return the expression that the conversions `expr` are applied to"
-        return self.without_conversions(expr.args[0]) if expr.op in ('flag', 'cast', 'truth') else expr
+        return self.strip_conversions(expr.args[0]) if expr.op in ('flag', 'cast', 'truth') else expr
 
     def _stmt_assign(self, stmt):
         v, e = stmt.var, stmt.expr
-        text = self.value(v, e)
+        text = self.assigned_value(v, e)
         if getattr(stmt, 'declares', False):
             return [(self.type_of(v.slot), f'{v.c_name} = {text}')]
         updates_itself = stmt.aug_op and e.args and e.args[0].op == 'var' and e.args[0].value.slot is v.slot
@@ -43,7 +43,7 @@ class SimpleStatements:
             return [t]
         return [f'{v.c_name} = {text};']
 
-    def value(self, variable, expr):
+    def assigned_value(self, variable, expr):
         "Write `expr` as a value that is assigned to `variable`"
         if variable.result_of:
             return self.writer.text(expr)

@@ -2,9 +2,9 @@
 
 from collections import namedtuple
 
-# prec: precedence; type: the C type. The text of an integer has the value that the expression has in Python, unless it
-# was written with `low_bits_only`.
-Text = namedtuple('Text', 'text prec type')
+# type: the C type. The text of an integer has the value that the expression has in Python, unless it was written with
+# `low_bits_only`.
+Text = namedtuple('Text', 'text precedence type')
 
 PRIMARY, UNARY, TIMES, PLUS, SHIFT, LESS, EQUAL, BITAND, BITXOR, BITOR, AND, OR, CONDITIONAL = range(15, 2, -1)
 
@@ -27,17 +27,23 @@ C_INTEGERS = ('int', 'unsigned int', 'long long', 'unsigned long long')
 WIDE_TYPES = ('long long', 'unsigned long long')
 
 
-def binary_text(op, a, b, prec, right_needs_no_parens=False):
+def binary_text(op, a, b, precedence, right_needs_no_parens=False):
     "Return the text of `a op b`, with parentheses where C requires them or readers expect them"
-    is_bitwise = SHIFT >= prec >= BITOR and prec not in (LESS, EQUAL)
+    is_bitwise = SHIFT >= precedence >= BITOR and precedence not in (LESS, EQUAL)
 
     def operand_text(t, is_right):
-        needs_parens = t.prec < prec or is_right and t.prec == prec and not right_needs_no_parens
-        if is_bitwise and t.prec < UNARY and not (t.prec == prec and not is_right and prec != SHIFT):
+        needs_parens = (
+            t.precedence < precedence or is_right and t.precedence == precedence and not right_needs_no_parens
+        )
+        if (
+            is_bitwise
+            and t.precedence < UNARY
+            and not (t.precedence == precedence and not is_right and precedence != SHIFT)
+        ):
             needs_parens = True
-        if prec in (LESS, EQUAL) and t.prec in (LESS, EQUAL, BITAND, BITXOR, BITOR):
+        if precedence in (LESS, EQUAL) and t.precedence in (LESS, EQUAL, BITAND, BITXOR, BITOR):
             needs_parens = True
-        if prec == OR and t.prec == AND:
+        if precedence == OR and t.precedence == AND:
             needs_parens = True
         return f'({t.text})' if needs_parens else t.text
 
@@ -45,9 +51,9 @@ def binary_text(op, a, b, prec, right_needs_no_parens=False):
     return f'{operand_text(a, False)}{space}{op}{space}{operand_text(b, True)}'
 
 
-def parenthesize(t, prec=UNARY):
-    "Return the text `t`, in parentheses if its precedence is less than `prec`"
-    return f'({t.text})' if t.prec < prec else t.text
+def parenthesize(t, precedence=UNARY):
+    "Return the text `t`, in parentheses if its precedence is less than `precedence`"
+    return f'({t.text})' if t.precedence < precedence else t.text
 
 
 class Unsupported(Exception):

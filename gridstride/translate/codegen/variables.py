@@ -14,24 +14,24 @@ class NameSharing:
 
     def share_names(self):
         "Choose the C variable of each Python variable: variables with the same name share one if their types agree"
-        occurrences, by_name = {}, {}
+        occurrences, variables_by_name = {}, {}
         self.find_occurrences(self.function.body, (), occurrences)
         for v in occurrences:
-            by_name.setdefault(v.name, []).append(v)
-        for name, group in sorted(by_name.items()):
-            placed = []  # (variable, path of the innermost block that contains all of its occurrences)
+            variables_by_name.setdefault(v.name, []).append(v)
+        for name, group in sorted(variables_by_name.items()):
+            placed_variables = []  # (variable, path of the innermost block that contains all of its occurrences)
             for v in sorted(group, key=lambda v: [n for _, n in occurrences[v][0]]):
-                self.assign_slot(name, v, placed, occurrences)
+                self.assign_slot(name, v, placed_variables, occurrences)
         self.name_memories(occurrences)
 
-    def assign_slot(self, name, variable, placed, occurrences):
-        "Choose the C variable of `variable`: that of a variable in `placed`, or a new one"
+    def assign_slot(self, name, variable, placed_variables, occurrences):
+        "Choose the C variable of `variable`: that of a variable in `placed_variables`, or a new one"
         if variable.slot is variable and variable.c_name in self.local_names:
-            placed.append((variable, ()))
+            placed_variables.append((variable, ()))
             return
         conflicting = (
             placed_variable
-            for placed_variable, block_path in placed
+            for placed_variable, block_path in placed_variables
             if not block_path
             or _conflict(occurrences[placed_variable.slot], occurrences[variable])
             or variable.maybe_uninitialized
@@ -43,7 +43,7 @@ class NameSharing:
             occurrences.setdefault(variable.slot, []).extend(occurrences[variable])
         else:
             free_names = (
-                {placed_variable.c_name for placed_variable, block_path in placed if block_path}
+                {placed_variable.c_name for placed_variable, block_path in placed_variables if block_path}
                 if other is None
                 else ()
             )
@@ -52,7 +52,7 @@ class NameSharing:
                 self.names.unused_name(name, self.local_names - free_names) if other is None else self.take_name(name)
             )
         self.local_names.add(variable.c_name)
-        placed.append((variable, innermost_block(occurrences[variable])))
+        placed_variables.append((variable, innermost_block(occurrences[variable])))
 
     def name_memories(self, occurrences):
         "Name each array that the kernel declares after its variable, or after its memory space"
@@ -99,8 +99,8 @@ class NameSharing:
                 occurrences.setdefault(v, []).append(stmt_path)
             for v in [c.var for c in self.loop_variables(s)]:
                 occurrences.setdefault(v, []).append((*stmt_path, (id(s.body), -1)))
-            for inner in blocks(s):
-                self.find_occurrences(inner, stmt_path, occurrences)
+            for inner_block in blocks(s):
+                self.find_occurrences(inner_block, stmt_path, occurrences)
 
 
 # A variable is declared in the innermost block that contains all of its occurrences: in its first assignment, if this
@@ -125,38 +125,40 @@ class Declarations:
         "Return the C variables in the statement and its blocks"
         return self.slots(s).union(*(self.all_slots(stmt) for b in blocks(s) for stmt in b))
 
-    def choose_declarations(self, block, declared, loops):
-        """Choose the declaration of each variable in a block; `loops`: the number of loops around it.
+    def choose_declarations(self, block, declared_slots, num_loops):
+        """Choose the declaration of each variable in a block; there are `num_loops` loops around it.
 
         An assignment that declares its variable has `declares`; `declarations_before[id(block), n]` lists the variables
         that are declared before statement `n` of a block.
         """
-        for n, v in self.declared_here(block, declared, loops):
-            declared = declared | {v}
+        for n, v in self.declarations_in(block, declared_slots, num_loops):
+            declared_slots = declared_slots | {v}
             if self.is_first_value(block[n], v):
                 block[n].declares = True
             else:
                 self.declarations_before.setdefault((id(block), n), []).append(v)
         for s in block:
-            own_slots = [c.var.slot for c in self.loop_variables(s)]
-            for inner in blocks(s):
-                self.choose_declarations(inner, declared.union(own_slots), loops + (s.kind in _LOOPS))
+            loop_slots = [c.var.slot for c in self.loop_variables(s)]
+            for inner_block in blocks(s):
+                self.choose_declarations(inner_block, declared_slots.union(loop_slots), num_loops + (s.kind in _LOOPS))
             for c in self.loop_variables(s):
-                c.declared_before = c.var.slot in declared
+                c.declared_before = c.var.slot in declared_slots
 
-    def declared_here(self, block, declared, loops):
+    def declarations_in(self, block, declared_slots, num_loops):
         "Yield (index of the first statement, variable) of each variable to declare in this block"
-        own_slots, all_slots = [self.slots(s) for s in block], [self.all_slots(s) for s in block]
+        slots, all_slots = [self.slots(s) for s in block], [self.all_slots(s) for s in block]
         for v in sorted(set().union(*all_slots), key=lambda v: v.c_name):
-            if v in declared or self.is_declared_elsewhere(v):
+            if v in declared_slots or self.is_declared_elsewhere(v):
                 continue
-            positions = [n for n, slots in enumerate(all_slots) if v in slots]
+            positions = [n for n, slots_in in enumerate(all_slots) if v in slots_in]
             first = block[positions[0]]
             is_inner = len(positions) == 1 and (
-                v not in own_slots[positions[0]] or first.kind in ('for', 'for_tuple') and self.in_header(first, v)
+                v not in slots[positions[0]] or first.kind in ('for', 'for_tuple') and self.in_header(first, v)
             )
             keeps_its_value = (  # from one iteration to the next
-                self.may_be_uninitialized(v) and loops == 0 and any(stmt.kind in _LOOPS for stmt in statements([first]))
+                self.may_be_uninitialized(v)
+                and num_loops == 0
+                and any(stmt.kind in _LOOPS for stmt in statements([first]))
             )
             if not is_inner or keeps_its_value:
                 yield positions[0], v
@@ -168,14 +170,14 @@ class Declarations:
         return v not in {variable.slot for e in expressions(stmt) for variable in self.variables_in(e)}
 
     def loop_variables(self, stmt):
-        "Return the objects whose `var` is a variable of the loop: the `for` itself, or the columns of an `each`"
+        "Return the objects whose `var` is a variable of the loop: the `for` itself, or the columns of a `for_tuple`"
         return [stmt] if stmt.kind == 'for' else stmt.columns if stmt.kind == 'for_tuple' else []
 
     def is_declared_elsewhere(self, variable):
         "Return whether `variable` is declared elsewhere: as a parameter, or with its memory"
-        parameter = variable.c_name in {e.value.c_name for e in self.parameters if e.op == 'var'}
+        parameter_names = {e.value.c_name for e in self.parameters if e.op == 'var'}
         return (
-            parameter
+            variable.c_name in parameter_names
             or variable.is_size_parameter
             or isinstance(variable.type, Array)
             and variable.memory.space != 'pointer'

@@ -81,7 +81,7 @@ struct DeviceAccessScope {
     DeviceAccessScope(const DeviceAccessScope &) = delete;
     ~DeviceAccessScope() { allow_device_access(was_allowed); }
 };
-template <class F> cublasStatus_t for_each_index(int n, F f) {
+template <class F> cublasStatus_t apply_to_indices(int n, F f) {
     DeviceAccessScope access;
     for (int i = 0; i < n; i++) f(i);
     return CUBLAS_STATUS_SUCCESS;
@@ -103,7 +103,7 @@ template <class T> cublasStatus_t gemv(
     bool transposed, int m, int n, T alpha, const T *a, int lda, const T *x, int incx, T beta, T *y, int incy) {
     const Matrix<T> op{a, lda, transposed};
     const int rows = transposed ? n : m, columns = transposed ? m : n;
-    return for_each_index(rows, [&](int r) {
+    return apply_to_indices(rows, [&](int r) {
         const T product = alpha * sum<T>(columns, [&](int c) { return double(op(r, c)) * double(x[c * incx]); });
         y[r * incy] = beta == T(0) ? product : product + beta * y[r * incy];
     });
@@ -112,7 +112,7 @@ template <class T> cublasStatus_t gemm(bool transpose_a, bool transpose_b, int m
     int lda,
     const T *b, int ldb, T beta, T *c, int ldc) {
     const Matrix<T> left{a, lda, transpose_a}, right{b, ldb, transpose_b};
-    return for_each_index(n, [&](int column) {
+    return apply_to_indices(n, [&](int column) {
         for (int row = 0; row < m; row++) {
             T &out = c[size_t(column) * size_t(ldc) + size_t(row)];
             const T product =
@@ -124,7 +124,7 @@ template <class T> cublasStatus_t gemm(bool transpose_a, bool transpose_b, int m
 // Returns the index, counted from 1, of the element with the largest or smallest absolute value.
 template <class T> int extreme_index(int n, const T *x, int incx, bool smallest) {
     int best = 0;
-    for_each_index(n, [&](int i) {
+    apply_to_indices(n, [&](int i) {
         const T value = std::abs(x[i * incx]), best_value = std::abs(x[best * incx]);
         if (smallest ? value < best_value : value > best_value) best = i;
     });
@@ -154,17 +154,17 @@ template <class T> cublasStatus_t copy(
     inline cublasStatus_t cublas##S##axpy( \
         cublasHandle_t, int n, const T *alpha, const T *x, int incx, T *y, int incy) { \
         const T a = gridstride::blas::load_scalar(alpha); \
-        return gridstride::blas::for_each_index(n, [&](int i) { y[i * incy] += a * x[i * incx]; }); \
+        return gridstride::blas::apply_to_indices(n, [&](int i) { y[i * incy] += a * x[i * incx]; }); \
     } \
     inline cublasStatus_t cublas##S##copy(cublasHandle_t, int n, const T *x, int incx, T *y, int incy) { \
-        return gridstride::blas::for_each_index(n, [&](int i) { y[i * incy] = x[i * incx]; }); \
+        return gridstride::blas::apply_to_indices(n, [&](int i) { y[i * incy] = x[i * incx]; }); \
     } \
     inline cublasStatus_t cublas##S##swap(cublasHandle_t, int n, T *x, int incx, T *y, int incy) { \
-        return gridstride::blas::for_each_index(n, [&](int i) { std::swap(x[i * incx], y[i * incy]); }); \
+        return gridstride::blas::apply_to_indices(n, [&](int i) { std::swap(x[i * incx], y[i * incy]); }); \
     } \
     inline cublasStatus_t cublas##S##scal(cublasHandle_t, int n, const T *alpha, T *x, int incx) { \
         const T a = gridstride::blas::load_scalar(alpha); \
-        return gridstride::blas::for_each_index(n, [&](int i) { x[i * incx] *= a; }); \
+        return gridstride::blas::apply_to_indices(n, [&](int i) { x[i * incx] *= a; }); \
     } \
     inline cublasStatus_t cublas##S##dot( \
         cublasHandle_t, int n, const T *x, int incx, const T *y, int incy, T *result) { \
