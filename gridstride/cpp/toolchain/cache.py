@@ -478,4 +478,5 @@ def run_first_time(command, folder, report_delay=0.0):
     Linking is not reported, because it is fast."""
     if '-shared' in command:
         return run_command(command, folder)
-    return run_command(command, folder, 'preparing the emulator for this compiler, once', report_delay)
+    part = 'headers' if 'c++-header' in command else 'runtime'
+    return run_command(command, folder, f"preparing the emulator's {part} for this compiler, once", report_delay)
