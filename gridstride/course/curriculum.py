@@ -374,7 +374,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         needs=(
             'lesson {shared_memory_cuda}, {profiling} and {memory}; the exercise threads_and_barriers.block_sum of '
             'lesson {threads_and_barriers} is the first step. A GPU helps: without one all kernels run and are '
-            'checked; times are those of an NVIDIA H100.'
+            'checked; times are those of an NVIDIA H100. A GPU older than Hopper has no clusters, so it skips their '
+            'kernel.'
         ),
         follows='[lecture 9](https://youtu.be/09wntC6BT5o) (Mark Saroufim), and continues where it stops.',
         does='a sum from one thread to DRAM bandwidth; five ways to combine blocks',
@@ -442,7 +443,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         exercises=(10, 10),
         needs=(
             'lesson {asynchronous_copies}. A GPU helps: without one all kernels run and are checked; times are those '
-            'of an NVIDIA H100.'
+            "of an NVIDIA H100. On a GPU older than Ampere, such as Colab's T4, kernels with `cp.async` do not run: "
+            'their recorded times are shown.'
         ),
         follows='',
         does=(
@@ -461,7 +463,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         exercises=(30, 30),
         needs=(
             'lesson {past_the_library}. A GPU helps: without one all kernels run and are checked; times are those of '
-            'an NVIDIA H100.'
+            "an NVIDIA H100. On a GPU older than Ampere, such as Colab's T4, kernels with `cp.async` do not run: their "
+            'recorded times are shown.'
         ),
         follows='',
         does='thin matrices; float32 products from bfloat16 ones; the kernel in a model',
@@ -557,7 +560,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         exercises=(70, 100),
         needs=(
             "lesson {memory}, {reductions}, {triton}'s softmax, and {fusion}'s passes. A GPU helps: without one all "
-            'kernels run and are checked; times are those of an NVIDIA H100.'
+            'kernels run and are checked; times are those of an NVIDIA H100. A GPU older than Hopper has no clusters, '
+            'so it skips their kernels.'
         ),
         follows=(
             '[lecture 8](https://youtu.be/SGhfUhlowB4) (Mark Saroufim), whose last item is the online softmax; '
