@@ -86,7 +86,7 @@ def link_to_page(link, folder):
     if not path or ':' in path or not file.exists():
         return link[0]
     if file == ROOT / 'site/messages':
-        return f'[{text}](messages/index.md)'
+        return f'[{text}]({os.path.relpath(ROOT / "messages/index.md", folder)})'
     if file.is_dir():
         return text
     if file.suffix in PAGES or file.suffix in PICTURES:
