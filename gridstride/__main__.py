@@ -21,6 +21,10 @@ COMMANDS = {  # name -> (module, {arguments: description})
     'run': ('gridstride.checker.run', {'FILE': 'run a program that expects a GPU, without one'}),
     'asm': ('gridstride.checker.assembly', {'FILE': 'show PTX, SASS or resources of a kernel in CUDA C'}),
     'bench': ('gridstride.checker.timing', {'FILE': 'time a kernel in CUDA C'}),
+    'mcp': (
+        'gridstride.checker.mcp_server',
+        {'': 'offer check, explain, asm, bench and judge to a coding agent, confined'},
+    ),
     'cpp': ('gridstride.cpp.__main__', {'program.cu': 'compile and run a CUDA program, checked if there is no GPU'}),
     'as_gpu': ('gridstride.as_gpu', {'program.py': 'run Python, or a notebook, that expects a GPU, without one'}),
     'judge': (

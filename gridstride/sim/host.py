@@ -414,10 +414,15 @@ def detect():
     return True
 
 
+class FakeCUDAContext(SimpleNamespace):
+    "A context; it has the name of that in Numba's simulator, by which programs recognize a simulator"
+
+
 def current_context(i=0):
     "Return the context of the simulated device, with 8 GiB of memory"
-    return SimpleNamespace(
+    return FakeCUDAContext(
         device=_device,
+        deallocations=SimpleNamespace(clear=lambda: None),
         get_memory_info=lambda: SimpleNamespace(free=2**33, total=2**33),
         synchronize=synchronize,
         reset=close,

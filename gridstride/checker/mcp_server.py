@@ -1,0 +1,202 @@
+"""`gridstride mcp`: offers the checker to coding agents, by the Model Context Protocol on stdin and stdout.
+
+Each tool takes a source as text and runs a command of the package on it, confined as `sandbox` describes; `judge` has a
+sandbox of its own. The protocol needs so little of JSON-RPC 2.0 here that no package is required: a line of JSON is a
+request or a notification, and each request has one line as its answer."""
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import gridstride
+
+from .sandbox import run_confined, run_in_folder
+
+__all__ = ['TOOLS', 'answer', 'main']
+
+_VERSIONS = '2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'  # of the protocol, the newest first
+_INSTRUCTIONS = """Check GPU kernels without a GPU: data races, out-of-bounds accesses, uninitialized reads, barriers.
+Call `check` on every kernel that you write or change, fix what it reports, and call it again. Times of `bench` and
+`judge` on a machine without a GPU say nothing about a GPU."""
+_SOURCE = dict(type='string', description='the whole source')
+_SIZE = dict(type='integer', minimum=1, description='size of arrays and value of integers')
+_LANGUAGE = dict(
+    type='string',
+    enum=['cuda', 'python'],
+    description='cuda: a program with a main, or a kernel, named by `launch`; python: a program that launches kernels '
+    'of Numba, Triton, or CUDA C by load_inline',
+)
+
+
+def _schema(required, **properties):
+    return dict(type='object', properties=properties, required=required.split())
+
+
+def _check(source, language, seeds=1, launch=None, size=None):
+    name = 'program.cu' if language == 'cuda' else 'program.py'
+    options = ['--format', 'json', '--seeds', seeds, *_given('--launch', launch), *_given('--size', size)]
+    return run_confined(['check', name, *map(str, options)], {name: source})
+
+
+def _asm(source, show='ptx', kernel=None, arch='sm_90'):
+    return run_confined(
+        ['asm', 'kernel.cu', f'--{show}', '--arch', arch, *_given('--kernel', kernel)], {'kernel.cu': source}
+    )
+
+
+def _bench(source, launch, size=1 << 20):
+    return run_confined(['bench', 'kernel.cu', '--launch', launch, '--size', str(size)], {'kernel.cu': source})
+
+
+def _explain(code):
+    return run_confined(['explain', code], {})
+
+
+def _judge(source, task):
+    with tempfile.TemporaryDirectory(prefix='gridstride-') as folder:
+        file = Path(folder) / 'submission.py'
+        file.write_text(source, encoding='utf-8')
+        command = [sys.executable, '-m', 'gridstride', 'judge', str(file), '--task', task]
+        return run_in_folder(command, Path(__file__).parents[2], 600)
+
+
+def _given(option, value):
+    "Return the option with its value; nothing for None"
+    return [] if value is None else [option, str(value)]
+
+
+TOOLS = {  # name -> (function, description, JSON schema of its arguments)
+    'check': (
+        _check,
+        'Run a program or a kernel on the CPU with every check, and report findings as JSON: kind, code, line, thread, '
+        'hint. Exit status 0: nothing found; 1: findings; 2: it could not be checked.',
+        _schema(
+            'source language',
+            source=_SOURCE,
+            language=_LANGUAGE,
+            seeds=dict(type='integer', minimum=1, maximum=50, description='number of schedules; default 1'),
+            launch=dict(type='string', description='the kernel to launch with random data, if there is no main'),
+            size=_SIZE,
+        ),
+    ),
+    'explain': (
+        _explain,
+        'Explain the code of a finding, with a wrong kernel and a right one.',
+        _schema('code', code=dict(type='string', description='such as race, or a kind such as racecheck')),
+    ),
+    'asm': (
+        _asm,
+        'Show the PTX, SASS or resources (registers, occupancy) of a kernel in CUDA C.',
+        _schema(
+            'source',
+            source=_SOURCE,
+            show=dict(type='string', enum=['ptx', 'sass', 'resources']),
+            kernel=dict(type='string', description='its name, if there are several'),
+            arch=dict(type='string', description='of the GPU; default sm_90'),
+        ),
+    ),
+    'bench': (
+        _bench,
+        'Time a kernel in CUDA C with random data.',
+        _schema('source launch', source=_SOURCE, launch=dict(type='string', description='the kernel'), size=_SIZE),
+    ),
+    'judge': (
+        _judge,
+        'Judge a submission with custom_kernel(data) or ModelNew: accept it, or refuse it with the reason.',
+        _schema('source task', source=_SOURCE, task=dict(type='string', description='the name of the task')),
+    ),
+}
+
+
+class _ProtocolError(Exception):
+    "An error of a request, with its code in JSON-RPC"
+
+    def __init__(self, code, message):
+        super().__init__(message)
+        self.code = code
+
+
+def _require_arguments(schema, arguments):
+    "Raise an error unless the arguments have the names and the types of a schema"
+    types = dict(string=str, integer=int)
+    unknown = [name for name in arguments if name not in schema['properties']]
+    missing = [name for name in schema['required'] if name not in arguments]
+    wrong = [
+        name
+        for name, value in arguments.items()
+        if name in schema['properties'] and not _fits(schema['properties'][name], value, types)
+    ]
+    if unknown or missing or wrong:
+        raise _ProtocolError(-32602, f'arguments: unknown {unknown}, missing {missing}, wrong {wrong}')
+
+
+def _fits(schema, value, types):
+    return (
+        type(value) is types[schema['type']]
+        and value in schema.get('enum', [value])
+        and (not isinstance(value, int) or schema.get('minimum', value) <= value <= schema.get('maximum', value))
+        and not (isinstance(value, str) and value.startswith('-'))
+    )
+
+
+def _call(params):
+    "Run a tool; returns the result of `tools/call`"
+    name, arguments = params.get('name'), params.get('arguments') or {}
+    if name not in TOOLS:
+        raise _ProtocolError(-32602, f'there is no tool {name}: {", ".join(TOOLS)}')
+    function, _, schema = TOOLS[name]
+    _require_arguments(schema, arguments)
+    result = function(**arguments)
+    status = 'timed out' if result.status is None else f'exit status {result.status}'
+    parts = [result.out, result.err[-4000:], f'{status}; isolation: {", ".join(result.isolation) or "its own"}']
+    content = [dict(type='text', text=part) for part in parts if part.strip()]
+    return dict(content=content, isError=result.status not in (0, 1))
+
+
+def _initialize(params):
+    wanted = params.get('protocolVersion')
+    return dict(
+        protocolVersion=wanted if wanted in _VERSIONS else _VERSIONS[0],
+        capabilities=dict(tools={}),
+        serverInfo=dict(name='gridstride', version=gridstride.__version__),
+        instructions=_INSTRUCTIONS,
+    )
+
+
+def _list_tools(params):
+    tools = [dict(name=k, description=does, inputSchema=schema) for k, (_, does, schema) in TOOLS.items()]
+    return dict(tools=tools)
+
+
+_METHODS = {'initialize': _initialize, 'ping': lambda params: {}, 'tools/list': _list_tools, 'tools/call': _call}
+
+
+def answer(line: str):  # a dictionary; None for a notification
+    "Answer one line of the protocol"
+    try:
+        request = json.loads(line)
+    except ValueError as e:
+        return dict(jsonrpc='2.0', id=None, error=dict(code=-32700, message=str(e)))
+    if not isinstance(request, dict) or 'method' not in request:
+        return dict(jsonrpc='2.0', id=None, error=dict(code=-32600, message='a request has a method'))
+    if 'id' not in request:
+        return None
+    try:
+        if request['method'] not in _METHODS:
+            raise _ProtocolError(-32601, f'there is no method {request["method"]}')
+        return dict(jsonrpc='2.0', id=request['id'], result=_METHODS[request['method']](request.get('params') or {}))
+    except _ProtocolError as e:
+        return dict(jsonrpc='2.0', id=request['id'], error=dict(code=e.code, message=str(e)))
+
+
+def main(argv=None) -> int:  # exit status
+    "Answer requests until stdin ends"
+    argparse.ArgumentParser(
+        prog='gridstride mcp', description='Offer check, explain, asm, bench and judge to a coding agent, on stdin.'
+    ).parse_args(argv)
+    for line in sys.stdin:
+        if line.strip() and (response := answer(line)) is not None:
+            print(json.dumps(response), flush=True)
+    return 0

@@ -1,0 +1,88 @@
+"""Runs a command of this subpackage on a source of another author: in a folder of its own, confined.
+
+The confinement is that of `judge` on a machine without namespaces. On Linux, Landlock denies the process, and all that
+it starts, home folders, other temporary files, network connections and other processes; a filter denies system calls
+that a kernel does not need; processor time, files and memory are limited. It can write to its folder, to a compile
+cache that only confined programs use, and, as under `judge`, to the caches of Triton and torch. Elsewhere only the
+limits hold; `Result.isolation` lists what held."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+from ..utils import cache_dir
+
+__all__ = ['Result', 'run_confined', 'run_in_folder', 'main']
+
+_ISOLATION = 'isolation.json'  # the file in which the child reports what holds
+_COMMANDS = {  # name -> module
+    'check': 'gridstride.checker.check',
+    'explain': 'gridstride.checker.pages',
+    'asm': 'gridstride.checker.assembly',
+    'bench': 'gridstride.checker.timing',
+}
+_START = """import sys
+sys.path[0] = root = sys.argv[1]
+from gridstride.checker.sandbox import main
+sys.path[:1] = []
+sys.path.append(root)
+sys.exit(main(sys.argv[2:]))"""
+
+
+class Result(NamedTuple):
+    "The end of a command: its exit status, what it printed, and the protections that held"
+
+    status: int  # None if it took too long
+    out: str
+    err: str
+    isolation: tuple = ()
+
+
+def main(argv) -> int:  # exit status of the command
+    "Confine this process to the current folder, for `argv[0]` seconds, then run the command `argv[1:]`"
+    from ..judge import isolation
+
+    folder = os.getcwd()
+    isolation.limit_resources(int(argv[0]))
+    protections = isolation.confine(folder, cache_dir(), False)
+    Path(_ISOLATION).write_text(json.dumps(protections))
+    os.environ.update(TMPDIR=folder, HOME=folder)
+    tempfile.tempdir = None
+    return import_module(_COMMANDS[argv[1]]).main(argv[2:])
+
+
+def run_in_folder(command, folder, seconds, **variables) -> Result:
+    "Run a program in a folder, and end it and all programs that it started after `seconds`"
+    env = dict(os.environ, GRIDSTRIDE_BACKEND='sim', **variables)
+    pipes = dict(stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    options = dict(text=True, errors='replace', start_new_session=True)
+    with subprocess.Popen(command, cwd=folder, env=env, **options, **pipes) as process:
+        try:
+            out, err = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return Result(None, *process.communicate())
+    return Result(process.returncode, out, err)
+
+
+def run_confined(
+    argv,  # the command and its arguments: ['check', 'a.cu']
+    files: dict,  # {name: text} to write to the folder
+    seconds=120,  # time limit
+) -> Result:
+    "Run a command of `_COMMANDS`, confined, in a temporary folder with these files"
+    with tempfile.TemporaryDirectory(prefix='gridstride-') as folder:
+        for name, text in files.items():
+            (Path(folder) / name).write_text(text, encoding='utf-8')
+        command = [sys.executable, '-c', _START, str(Path(__file__).parents[2]), str(seconds), *argv]
+        cache = cache_dir() / 'confined'  # its own: what it writes there must not run in other programs
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        result = run_in_folder(command, folder, seconds, GRIDSTRIDE_CACHE=str(cache))
+        report = Path(folder) / _ISOLATION
+        return result._replace(isolation=tuple(json.loads(report.read_text())) if report.exists() else ())

@@ -1,0 +1,107 @@
+"The checker for coding agents: the Model Context Protocol on stdin and stdout, and the sandbox in which sources run"
+import json, os, subprocess, sys
+
+import pytest
+from gridstride.checker import mcp_server, sandbox
+from gridstride.checker.sandbox import Result
+from found import names
+
+
+def ask(method, id=1, **params):
+    return mcp_server.answer(json.dumps(dict(jsonrpc='2.0', id=id, method=method, params=params)))
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    "The commands that tools run, which are not executed"
+    commands = []
+
+    def run(argv, files, seconds=120):
+        commands.append((argv, files))
+        return Result(1, '{"findings": []}', '', ('landlock',))
+    monkeypatch.setattr(mcp_server, 'run_confined', run)
+    return commands
+
+
+def test_it_introduces_itself_in_the_version_of_the_client():
+    for version, answered in (('2024-11-05', '2024-11-05'), ('2999-01-01', '2025-11-25')):
+        result = ask('initialize', protocolVersion=version, capabilities={}, clientInfo={})['result']
+        assert result['protocolVersion'] == answered and result['serverInfo']['name'] == 'gridstride'
+        assert result['capabilities'] == dict(tools={})
+    assert ask('ping') == dict(jsonrpc='2.0', id=1, result={})
+    assert mcp_server.answer('{"jsonrpc": "2.0", "method": "notifications/initialized"}') is None
+
+
+def test_each_tool_describes_its_arguments():
+    tools = {o['name']: o for o in ask('tools/list')['result']['tools']}
+    assert set(tools) == {'check', 'explain', 'asm', 'bench', 'judge'}
+    for tool in tools.values():
+        schema = tool['inputSchema']
+        assert tool['description'] and schema['type'] == 'object' and {*schema['required']} <= {*schema['properties']}
+
+
+def test_tools_run_commands(ran):
+    check = ask('tools/call', name='check', arguments=dict(source='a', language='cuda', seeds=3, launch='k', size=9))
+    assert ran.pop() == (['check', 'program.cu', '--format', 'json', '--seeds', '3', '--launch', 'k', '--size', '9'],
+                         {'program.cu': 'a'})
+    assert check['result']['isError'] is False and '"findings"' in check['result']['content'][0]['text']
+    assert names(check['result']['content'][-1]['text'], 'exit status 1', 'landlock')
+    ask('tools/call', name='asm', arguments=dict(source='a', show='sass'))
+    assert ran.pop()[0] == ['asm', 'kernel.cu', '--sass', '--arch', 'sm_90']
+    ask('tools/call', name='bench', arguments=dict(source='a', launch='k'))
+    assert ran.pop()[0][:4] == ['bench', 'kernel.cu', '--launch', 'k']
+
+
+@pytest.mark.parametrize('line, code', [
+    ('{', -32700), ('[]', -32600), ('{"id": 1}', -32600), ('{"id": 1, "method": "tools/fly"}', -32601)])
+def test_errors_of_the_protocol(line, code):
+    assert mcp_server.answer(line)['error']['code'] == code
+
+
+@pytest.mark.parametrize('name, arguments', [
+    ('fly', {}), ('explain', {}), ('explain', dict(code='race', more=1)), ('explain', dict(code='--help')),
+    ('check', dict(source='', language='rust')), ('check', dict(source='', language='cuda', seeds=51)),
+    ('check', dict(source='', language='cuda', seeds=True)), ('asm', dict(source='', show='--help'))])
+def test_wrong_arguments_are_refused(name, arguments, ran):
+    assert ask('tools/call', name=name, arguments=arguments)['error']['code'] == -32602 and not ran
+
+
+def test_requests_come_on_stdin():
+    lines = [dict(id=7, method='ping'), dict(method='notifications/initialized'), dict(id='x', method='ping')]
+    done = subprocess.run([sys.executable, '-m', 'gridstride', 'mcp'], text=True, capture_output=True,
+                          input='\n'.join(json.dumps(dict(jsonrpc='2.0', **o)) for o in lines))
+    assert [json.loads(o)['id'] for o in done.stdout.splitlines()] == [7, 'x'] and done.returncode == 0
+
+
+NOSY = '''
+import os, pathlib
+import numpy as np
+from numba import cuda
+
+@cuda.jit
+def same(out): out[0] = 1
+
+same[1, 32](np.zeros(1))
+pathlib.Path('mine').write_text('')
+for attempt in (lambda: os.listdir({home!r}), lambda: pathlib.Path({folder!r}, 'theirs').write_text('')):
+    try: attempt()
+    except OSError: print('denied')
+raise SystemExit('end')
+'''
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != 'linux', reason='Landlock and seccomp are of Linux')
+def test_a_source_is_confined(tmp_path, monkeypatch):
+    monkeypatch.setenv('HOME', str(tmp_path))
+    source = NOSY.format(home=str(tmp_path), folder=str(tmp_path))
+    result = sandbox.run_confined(['check', 'a.py', '--format', 'json'], {'a.py': source})
+    found, = json.loads(result.out)['findings']
+    assert result.status == 1 and found['code'] == 'same_value' and 'limits' in result.isolation
+    if 'landlock' in result.isolation: assert 'theirs' not in os.listdir(tmp_path)
+
+
+def test_a_command_that_takes_too_long_is_ended(tmp_path):
+    started = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
+    result = sandbox.run_in_folder([sys.executable, '-c', f'{started}time.sleep(60)'], tmp_path, 1)
+    assert result.status is None
