@@ -215,8 +215,8 @@ def test_links_lead_to_pages():
             '[d](01_first_kernel.ipynb#x) [e](#y)')
     assert pages.adapt_markdown(text, 'nbs/x.ipynb') == ('[a](../benchmarks/sim.md) [b](../gridstride/utils.py.md) c '
                                                  '[d](01_first_kernel.ipynb#x) [e](#y)')
-    assert pages.for_the_site('[f](site/messages)', 'README.md') == '[f](messages/index.md)'
-    assert pages.for_the_site('[f](../../site/messages)', 'a/b/README.md') == '[f](../../messages/index.md)'
+    assert pages.adapt_markdown('[f](site/messages)', 'README.md') == '[f](messages/index.md)'
+    assert pages.adapt_markdown('[f](../../site/messages)', 'a/b/README.md') == '[f](../../messages/index.md)'
 
 
 SOURCE = '''
