@@ -187,11 +187,11 @@ def ways_of_pieces(n, ranks):
     for kind, (first, keys, causal) in kinds.items():
         k, v = (x[:, :, :keys].contiguous() for x in arrived)
         part = first, q[:, :, first:], k, v, causal, scale, kind == 'own'
-        ways[kind, 'ours', 'forward'] = lambda part=part: f.onto(sums, lse, *part)
+        ways[kind, 'ours', 'forward'] = lambda part=part: f.attend_and_merge(sums, lse, *part)
         ways[kind, 'ours', 'backward'] = lambda part=(k, v, first, causal): rows.add(*part)
         if kind != 'own' and ranks == 2:                # one kernel for the rank's own keys and for these
             pair = q, *arrived, k, v, first, there, there, True, scale, False
-            ways[f'own+{kind}', 'ours', 'forward'] = lambda pair=pair: f.pair(*pair)
+            ways[f'own+{kind}', 'ours', 'forward'] = lambda pair=pair: f.attend_pair(*pair)
     ways['ends', 'ours', 'backward'] = lambda: f.part_gradients(dout, q, out, lse, scale).dq()
     to = [x.to(kept) for x in arrived]
     ways['add', 'torch', 'backward'] = lambda: torch._foreach_add_(to, arrived)

@@ -88,7 +88,7 @@ PARTS = dict(two_four=two_four, blocks=blocks, batches=batches, csr=csr, warps=w
 def sides_24(case, w, x):
     pruned = formats.prune(w)
     p = pack_24(pruned)
-    ways = dict(ours=lambda x: multiply_24(x, p, by_warps=case.kind == 'mma.sp'), bf16=lambda x: F.linear(x, w))
+    ways = dict(ours=lambda x: multiply_24(x, p, use_mma_sp=case.kind == 'mma.sp'), bf16=lambda x: F.linear(x, w))
     if case.kind == '2:4':
         semi = torch.sparse.to_sparse_semi_structured(pruned)
         ways['semi'] = lambda x: F.linear(x, semi)

@@ -251,7 +251,7 @@ def test_an_exported_program_finds_itself_right(monkeypatch, capfd):
     monkeypatch.setattr(programs, 'CHECKED_SIZES', ((2, 4, 2, 24, 24),))
     monkeypatch.setattr(programs, 'TIMED_SIZES', {64: (1, 2, 1, 70, 131)})
     program = programs._program(programs.Variant('backward', 64, True))
-    text = standalone.write(program).replace('gpu.multiProcessorCount >= SMS', 'true')
+    text = standalone.program_source(program).replace('gpu.multiProcessorCount >= SMS', 'true')
     right, wrong = 'dp[i + y] - (y%2 ? x.y : x.x)', 'dp[i + y] - (WRONG ? 0 : y%2 ? x.y : x.x)'
     assert right_and_wrong(text, right, wrong, 'attention', monkeypatch) == [0, 1]
     assert re.findall(r'^(\w+) attention_backward_64_causal', capfd.readouterr().out, re.M) == ['PASS', 'FAIL']

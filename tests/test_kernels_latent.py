@@ -216,7 +216,7 @@ def test_an_exported_program_finds_itself_right(monkeypatch, capfd):
     monkeypatch.setattr(programs, 'H100', Device(4, True))
     monkeypatch.setattr(standalone, 'H100', Device(4, True))
     program = next(o for o in programs.programs() if o.name == 'latent_attention_hopper_16')
-    text = standalone.write(program).replace('RUNS = 20', 'RUNS = 1')
+    text = standalone.program_source(program).replace('RUNS = 20', 'RUNS = 1')
     right, wrong = 'exp2_fast(lse - base)', '(WRONG ? lse > MINUS_INFINITY : exp2_fast(lse - base))'
     assert right_and_wrong(text, right, wrong, 'latent', monkeypatch) == [0, 1]
     assert re.findall(r'^(\w+) latent_attention_hopper_16', capfd.readouterr().out, re.M) == ['PASS', 'FAIL']

@@ -78,7 +78,7 @@ def small(monkeypatch):
                             BULK=dict(THREADS=64, PACKS=2, STAGES=3), SCAN_BULK=dict(THREADS=64, STAGES=3),
                             this_device=lambda: Device(3, True)).items():
         monkeypatch.setattr(operators, name, value)
-    caches = operators.sum_calls, operators.ring_calls, operators.argmax_calls, operators.scan_calls
+    caches = operators.sum_launches, operators.bulk_sum_launches, operators.argmax_launches, operators.scan_launches
     for o in caches: o.cache_clear()
     yield
     for o in caches: o.cache_clear()
@@ -91,8 +91,9 @@ def names(calls): return [c.name for c in calls[0]]
 @pytest.mark.parametrize('n', [2**12 + 7, 2**13])
 def test_several_blocks_share_a_row(n, small):
     x = elements((2, n))
-    assert names(operators.sum_calls('float32', 2, n, 4, operators.this_device())) == ['sum_rows']*2
-    assert names(operators.argmax_calls('float32', 2, n, 4, operators.this_device())) == ['argmax_rows', 'argmax_parts']
+    problem = 'float32', 2, n, 4, operators.this_device()
+    assert names(operators.sum_launches(*problem)) == ['sum_rows']*2
+    assert names(operators.argmax_launches(*problem)) == ['argmax_rows', 'argmax_parts']
     for axis in (None, -1):
         same(sum(x, axis), x.sum() if axis is None else x.sum(axis))
         same(argmax(x, axis), x.argmax() if axis is None else x.argmax(axis))
@@ -104,7 +105,7 @@ def test_several_blocks_share_a_row(n, small):
 def test_a_cluster_reads_a_row(name, small):
     "Six blocks, whose first one writes; ties are in several of them, and NaN wins"
     x = elements((3, 6000//operators.DTYPE_BYTES[name]), TYPES[name])
-    (call,), _ = operators.argmax_calls(name, *x.shape, 16//operators.DTYPE_BYTES[name], operators.this_device())
+    (call,), _ = operators.argmax_launches(name, *x.shape, 16//operators.DTYPE_BYTES[name], operators.this_device())
     assert (call.cluster, call.grid) == ((6, 1, 1), (18,))
     if name == 'float32': x[1, 1400] = x[1, 1450] = torch.nan
     same(argmax(x, -1), x.argmax(-1))
@@ -115,8 +116,9 @@ def test_the_rings_of_a_hopper_gpu(small):
     "Several iterations of them, and a partial piece or tile at the end"
     for n in (20_003, 511, 4):
         x = elements(n)
-        assert names(operators.ring_calls('float32', 1, n, 4, operators.this_device())) == ['sum_bulk', 'sum_rows']
-        assert names(operators.scan_calls('float32', 1, n, 4, operators.this_device())) == ['scan_bulk']
+        problem = 'float32', 1, n, 4, operators.this_device()
+        assert names(operators.bulk_sum_launches(*problem)) == ['sum_bulk', 'sum_rows']
+        assert names(operators.scan_launches(*problem)) == ['scan_bulk']
         same(ring_sum(x), x.sum())
         same(scan(x), x.cumsum(0))
     for dtype in (torch.int16, torch.uint8):
@@ -190,11 +192,11 @@ def test_the_rest_is_refused_in_words(call, error, words):
 @pytest.mark.parametrize('name', ['sum', 'sum_bulk', 'argmax', 'scan', 'scan_bulk', 'histogram', 'transpose'])
 def test_a_source_is_what_is_launched(name):
     "The source that lessons show is compiled unchanged, below its types and constants"
-    calls = [*operators.sum_calls('float32', 1, 2**28, 4, H100)[0],
-             *operators.ring_calls('float32', 1, 2**28, 4, H100)[0],
-             *operators.argmax_calls('int32', 1, 2**28, 4, H100)[0],
-             *operators.scan_calls('int32', 1, 2**28, 4, H100)[0],
-             *operators.scan_calls('int32', 9, 99, 1, H100)[0],
-             *operators.histogram_calls('uint8', 2**28, 256, 0., 256., 16, H100),
-             *operators.transpose_calls(4, 1, 8192, 8192, H100)]
+    calls = [*operators.sum_launches('float32', 1, 2**28, 4, H100)[0],
+             *operators.bulk_sum_launches('float32', 1, 2**28, 4, H100)[0],
+             *operators.argmax_launches('int32', 1, 2**28, 4, H100)[0],
+             *operators.scan_launches('int32', 1, 2**28, 4, H100)[0],
+             *operators.scan_launches('int32', 9, 99, 1, H100)[0],
+             *operators.histogram_launches('uint8', 2**28, 256, 0., 256., 16, H100),
+             *operators.transpose_launches(4, 1, 8192, 8192, H100)]
     assert any(c.src.endswith(source(name)) for c in calls)

@@ -111,7 +111,7 @@ def test_epilogues(way):
         got = run_product(a, b, c.clone(), scale=-.5, accumulate=True, tile=SMALL)
         close(got, c.double() - .5*p, size + c.abs(), torch.float32)
     else:
-        run_product(a, b, out, bias=bias, scale=.5, activation=way, saved=saved, tile=SMALL)
+        run_product(a, b, out, bias=bias, scale=.5, activation=way, activation_input=saved, tile=SMALL)
         z, size = .5*p + bias.double(), .5*size + bias.double().abs()
         close(saved, z, size, HALF)
         # a gradient is 2 z at most for the square and 1.13 for the others
@@ -343,7 +343,7 @@ def test_what_an_mlp_launches_is_exported(monkeypatch):
     x, up, down = (torch.empty(*o, dtype=HALF, device='meta') for o in ((8192, 4096), (14336, 4096), (4096, 14336)))
     inputs = [o.requires_grad_() for o in (x, up, down, up[:, 0].detach(), down[:, 0].detach())]
     mlps._Mlp.apply(*inputs, 'gelu', True).sum().backward()
-    texts = '\n'.join(map(standalone.write, programs.programs()))
+    texts = '\n'.join(map(standalone.program_source, programs.programs()))
     assert len(seen) == 6 and all(product_launch(o, 1., H100)[0].src in texts for o in seen)
 
 
@@ -358,7 +358,8 @@ def test_an_exported_program_finds_itself_right(name, sizes, right, wrong, capfd
     p = dict(programs._products())[name]
     count, h, w, k = sizes
     case = p.problems[0]._replace(count=count, M=h, N=w, K=k)
-    text = standalone.write(programs._program(name, p._replace(problems=(case,), tile=SMALL._replace(STAGES=3))))
+    program = programs._program(name, p._replace(problems=(case,), tile=SMALL._replace(STAGES=3)))
+    text = standalone.program_source(program)
     text = text.replace('gpu.multiProcessorCount >= SMS', 'true').replace('RUNS = 20', 'RUNS = 1')
     assert right_and_wrong(text, right, f'{wrong} else {right}', 'products', monkeypatch) == [0, 1]
     assert re.findall(rf'^(\w+) {name}', capfd.readouterr().out, re.M) == ['PASS', 'FAIL']

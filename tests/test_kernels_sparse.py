@@ -12,7 +12,7 @@ from gridstride.kernels.sparse import (TwoFourLinear, blocks, formats, multiply_
                                        unpack_24)
 from gridstride.kernels.sparse.blocks import from_blocks, multiply_blocks, prune_blocks, to_blocks
 from gridstride.kernels.sparse.csr import from_csr, multiply_csr, prune_single, to_csr
-from gridstride.kernels.sparse.formats import (Compressed, compress, decompress, from_words, keep_mask,
+from gridstride.kernels.sparse.formats import (CompressedMatrix, compress, decompress, from_words, keep_mask,
                                                kept_magnitude, prune,
                                                search_order, to_words)
 from one_unit import one_unit, right_and_wrong
@@ -105,7 +105,7 @@ def test_three_of_four_and_unordered_positions_are_refused():
         metadata = c.metadata.clone()
         metadata[3, 1] = bad
         with pytest.raises(ValueError, match=saying('metadata[3, 1]', bad, '4, 8')):
-            decompress(Compressed(c.values, metadata))
+            decompress(CompressedMatrix(c.values, metadata))
 
 
 def test_an_order_of_columns_keeps_more():
@@ -168,15 +168,15 @@ TWO_FOUR_CASES = [(True, 'bfloat16', 264, 140, 208, True, None), (True, 'float16
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('by_warps,dtype,rows,n,k,biased,tile', TWO_FOUR_CASES)
-def test_a_24_product(by_warps, dtype, rows, n, k, biased, tile):
+@pytest.mark.parametrize('use_mma_sp,dtype,rows,n,k,biased,tile', TWO_FOUR_CASES)
+def test_a_24_product(use_mma_sp, dtype, rows, n, k, biased, tile):
     dtype = getattr(torch, dtype)
     w, x = prune(weights(rows, k, dtype=dtype)), weights(n, k, dtype=dtype, seed=1)
     w[0, ::8] = 0                                           # fours with one number
     p = pack_24(w)
     assert torch.equal(unpack_24(p), w) and p.nbytes == p.values.nbytes + p.words.nbytes
     bias, (want, size) = weights(rows, dtype=dtype, seed=2) if biased else None, exact(x, w.T)
-    got = two_four.run_24(x, p, bias, by_warps, tile) if tile else multiply_24(x, p, bias, by_warps)
+    got = two_four.run_24(x, p, bias, use_mma_sp, tile) if tile else multiply_24(x, p, bias, use_mma_sp)
     close(got, want + bias.double() if biased else want, size, dtype)
 
 
@@ -190,7 +190,7 @@ def test_a_tile_is_chosen_by_its_rounds():
     large, few = two_four.choose_tile(8192, 8192, 8192), two_four.choose_tile(4096, 16, 4096)
     assert large.BM*large.BN == 2**15 and few.BM*few.BN == 2**13
     for tile in two_four.TILES:
-        call, boxes = two_four.hopper_call('bfloat16', 4096, 4096, 4096, True, H100, tile)
+        call, boxes = two_four.hopper_launch('bfloat16', 4096, 4096, 4096, True, H100, tile)
         assert call.shared <= 232448 - 1024 and all(max(box) <= 256 for box, _ in boxes)
 
 
@@ -389,7 +389,7 @@ def test_prune_24_refuses_with_a_reason(call, error, words):
     ('multiply_csr_float32_512', ((20, 40, 100),), 'sum[j] += by', 'sum[j] += (WRONG ? 1.01f : 1.f)*by')], 3, first=2))
 def test_an_exported_program_finds_itself_right(name, cases, right, wrong, capfd, monkeypatch):
     "And one with a mistake wrong"
-    text = standalone.write(programs._program(name, dict(programs._products())[name]._replace(cases=cases)))
+    text = standalone.program_source(programs._program(name, dict(programs._products())[name]._replace(cases=cases)))
     text = text.replace('gpu.multiProcessorCount >= SMS', 'true').replace('RUNS = 20', 'RUNS = 1')
     assert right_and_wrong(text, right, wrong, 'sparse', monkeypatch) == [0, 1]
     assert re.findall(rf'^(\w+) {name}', capfd.readouterr().out, re.M) == ['PASS', 'FAIL']
@@ -438,7 +438,7 @@ def overwritten(items):
 @pytest.mark.parametrize('tile', list(two_four.TILES)[:2])
 def test_metadata_registers_are_kept_until_a_product_is_done(tile):
     "The tensor cores read them so long: without `keep` the compiler was seen to use them for other words before"
-    call, _ = two_four.hopper_call('bfloat16', 8192, 8192, 8192, False, H100, tile)
+    call, _ = two_four.hopper_launch('bfloat16', 8192, 8192, 8192, False, H100, tile)
     items = sass(call.src, arch='sm_90a').items
     first, *_ = (i for i, o in enumerate(items) if not isinstance(o, str) and o.op.startswith('HGMMA.SP'))
     metadata = re.findall(r'R\d+', items[first].text)[-1]

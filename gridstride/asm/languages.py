@@ -1,4 +1,4 @@
-"""Define tile languages: how each one compiles a kernel without a GPU, by which code before and after the kernel."""
+"""Compile kernels in tile languages without a GPU: each language wraps a kernel in a program that compiles it."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Listings of PTX or SASS: text with instructions, source lines, kinds and loops; coloured in a notebook."""
+"""Listings of PTX or SASS: text whose instructions know their source lines and kinds; coloured in a notebook."""
 
 from collections import Counter
 from html import escape
@@ -82,10 +82,10 @@ class Listing(str):
         """[(line number, its text, its `Instruction`s)] of all source lines that have instructions.
 
         Instructions that belong to no source line have the line number 0."""
-        by_line = {}
+        instructions_of_line = {}
         for instruction in self.instructions:
-            by_line.setdefault(instruction.line, []).append(instruction)
-        return [(line, self.source.get(line, ''), by_line[line]) for line in sorted(by_line)]
+            instructions_of_line.setdefault(instruction.line, []).append(instruction)
+        return [(line, self.source.get(line, ''), instructions_of_line[line]) for line in sorted(instructions_of_line)]
 
     def count(self, *text):
         "Count the instructions of each kind; with an argument, count a substring like `str.count`"
@@ -104,8 +104,8 @@ class Listing(str):
             for span in spans
             if not any(other != span and span[0] <= other[0] and other[1] <= span[1] for other in spans)
         ]
-        by_length = sorted(innermost, key=lambda span: (span[0] - span[1], span))
-        return [self._listing_of(self.items[first : last + 1]) for first, last in by_length]
+        sorted_spans = sorted(innermost, key=lambda span: (span[0] - span[1], span))
+        return [self._listing_of(self.items[first : last + 1]) for first, last in sorted_spans]
 
     def loop(self, n=0):
         "Return the innermost loop with index `n`, the longest first. Raises ValueError if there are fewer loops"
@@ -169,12 +169,13 @@ def _line_html(line_number, text, columns, width):
     "Return a source line as HTML; `columns`: its instructions, per listing"
     if text is None:
         return f'<div style="{_MONOSPACE};padding-left:1.1em">     ⋮</div>'
-    head = f'<span style="color:{LINE}">{line_number or "":>4}</span>  {escape(text)}'
+    source_html = f'<span style="color:{LINE}">{line_number or "":>4}</span>  {escape(text)}'
     if not any(columns):
-        return f'<div style="{_MONOSPACE};padding-left:1.1em">{head}</div>'
+        return f'<div style="{_MONOSPACE};padding-left:1.1em">{source_html}</div>'
     badges = '  |  '.join(_kind_badges(column) for column in columns)
+    padding = ' ' * (width - len(text))
     return (
-        f'<details><summary style="{_MONOSPACE};cursor:pointer">{head}{" " * (width - len(text))}  {badges}</summary>'
+        f'<details><summary style="{_MONOSPACE};cursor:pointer">{source_html}{padding}  {badges}</summary>'
         f'<div style="display:flex;margin:2px 0 6px 5.5em">{"".join(map(_column_html, columns))}</div></details>'
     )
 
@@ -184,17 +185,18 @@ def _rows(listings):
 
     A gap has the text None; instructions without a source line come last."""
     source = listings[0].source
-    by_line = [{line: instructions for line, _, instructions in listing.lines} for listing in listings]
+    instructions_of_line = [{line: instructions for line, _, instructions in listing.lines} for listing in listings]
     rows = []
-    lines_with_code = sorted({line for items_of_line in by_line for line in items_of_line} & set(source))
+    lines_with_code = sorted({line for items_of_line in instructions_of_line for line in items_of_line} & set(source))
     for previous, line in zip([None] + lines_with_code, lines_with_code):
         if previous and line - previous > _MAX_GAP:
             rows.append((0, None, []))
         elif previous:
             rows += [(i, source.get(i, ''), []) for i in range(previous + 1, line)]
-        rows.append((line, source[line], [items_of_line.get(line, []) for items_of_line in by_line]))
+        rows.append((line, source[line], [items_of_line.get(line, []) for items_of_line in instructions_of_line]))
     unattributed = [
-        [i for line, items in items_of_line.items() if line not in source for i in items] for items_of_line in by_line
+        [i for line, items in items_of_line.items() if line not in source for i in items]
+        for items_of_line in instructions_of_line
     ]
     return rows + ([(0, 'from no line of this source', unattributed)] if any(unattributed) else [])
 
@@ -212,10 +214,10 @@ def heading(text) -> str:
 
 def _legend(listing):
     "Return the title of a listing, and the number of its instructions by kind, as HTML"
-    count = f'{len(listing.instructions)} instructions of {listing.language.upper()}'
+    description = f'{len(listing.instructions)} instructions of {listing.language.upper()}'
     badges = _kind_badges(listing.instructions, with_labels=True)
     return (
-        heading(f'{listing.name}: {count} for {listing.arch}, by {listing.by}')
+        heading(f'{listing.name}: {description} for {listing.arch}, by {listing.by}')
         + f'<div style="margin:4px 0 8px 0;line-height:1.8;font-size:12px">{badges}</div>'
     )
 

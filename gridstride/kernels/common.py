@@ -34,7 +34,7 @@ def check_tensor(
     "Raise `TypeError` or `ValueError` unless `x` is a contiguous tensor of one of `dtypes` on the kernels' device"
     if not hasattr(x, 'data_ptr'):
         raise TypeError(
-            f'{op_name}: {name} is a {type(x).__name__}; expected a torch tensor: torch.tensor(...) makes one'
+            f'{op_name}: {name} is a {type(x).__name__}; expected a torch tensor: create one with torch.tensor(...)'
         )
     if dtype_name(x) not in dtypes:
         raise TypeError(
@@ -52,17 +52,19 @@ def check_tensor(
 
 def check_matches(
     op_name,  # name of the operator in messages
-    name,  # name of `y` in messages
-    y,
+    name,  # name of `tensor` in messages
+    tensor,
     x,  # a tensor that `check_tensor` has accepted
-    shape,  # the shape that `y` must have
+    shape,  # the shape that `tensor` must have
 ):
-    "Raise `TypeError` or `ValueError` unless `y` has the shape `shape`, and the dtype and device of `x`"
-    check_tensor(op_name, y, [dtype_name(x)], name)
-    if y.shape != shape:
-        raise ValueError(f'{op_name}: {name} has shape {tuple(y.shape)}; expected {tuple(shape)}')
-    if y.device != x.device:
-        raise ValueError(f'{op_name}: {name} is on {y.device} and x on {x.device}: move it with .to({str(x.device)!r})')
+    "Raise `TypeError` or `ValueError` unless `tensor` has the shape `shape`, and the dtype and device of `x`"
+    check_tensor(op_name, tensor, [dtype_name(x)], name)
+    if tensor.shape != shape:
+        raise ValueError(f'{op_name}: {name} has shape {tuple(tensor.shape)}; expected {tuple(shape)}')
+    if tensor.device != x.device:
+        raise ValueError(
+            f'{op_name}: {name} is on {tensor.device} and x on {x.device}: move it with .to({str(x.device)!r})'
+        )
 
 
 def reject_gradient(op_name, x):
@@ -89,12 +91,12 @@ def tensor_vector_width(x, rows, width) -> int:
     return vector_width(x.data_ptr(), x.element_size(), rows, width)
 
 
-def pow2_clamp(n, low, high) -> int:
-    """Return the largest power of two up to `n`, clamped to [low, high].
+def pow2_clamp(value, low, high) -> int:
+    """Return the largest power of two up to `value`, clamped to [low, high].
 
     >>> [pow2_clamp(n, 32, 1024) for n in (3, 100, 5000)]
     [32, 64, 1024]"""
-    return min(high, max(low, 2 ** int(math.log2(max(1, n)))))
+    return min(high, max(low, 2 ** int(math.log2(max(1, value)))))
 
 
 _thread_state = threading.local()
@@ -109,23 +111,24 @@ def make_context_current_once():
 
 
 @lru_cache(4096)
-def _launcher(call, device, backend):
+def _launcher(kernel_launch, device, backend):
     "Return the `Launcher` of a `KernelLaunch` on a device"
-    return make_launcher(call, backend)
+    return make_launcher(kernel_launch, backend)
 
 
 def launch(kernel_launches, x, **arrays):
-    """Launch kernels on the device of `x`, on its current stream. `arrays`: name of an array in the launches -> tensor,
-    or None for an array that these launches do not have"""
+    """Launch kernels on the device of `x`, on its current stream.
+
+    `arrays`: name of an array in the launches -> tensor, or None for an array that these launches do not have"""
     torch = import_torch()
     if not x.is_cuda:
-        for call in kernel_launches:
-            _launcher(call, None, 'sim')([dict(arrays, x=x)[name] for name in call.arrays])
+        for kernel_launch in kernel_launches:
+            _launcher(kernel_launch, None, 'sim')([dict(arrays, x=x)[name] for name in kernel_launch.arrays])
         return
-    addresses = {name: t.data_ptr() for name, t in dict(arrays, x=x).items() if t is not None}
+    addresses = {name: tensor.data_ptr() for name, tensor in dict(arrays, x=x).items() if tensor is not None}
     device = x.get_device()
     with torch.cuda.device(device):
         make_context_current_once()
         stream = current_stream(device)
-        for call in kernel_launches:
-            _launcher(call, device, 'gpu')([addresses[name] for name in call.arrays], stream)
+        for kernel_launch in kernel_launches:
+            _launcher(kernel_launch, device, 'gpu')([addresses[name] for name in kernel_launch.arrays], stream)

@@ -49,28 +49,28 @@ def _compiled_function(arch):
     return run_operation
 
 
-def _run(operation, n, like, workspace, workspace_bytes, x=None, out=None):
-    """Run an operation of CUB on `n` elements of the dtype and device of `like`; returns the size of its workspace.
+def _run(operation, num_elements, like, workspace, workspace_bytes, x=None, out=None):
+    """Run an operation of CUB on `num_elements` elements of the dtype and device of `like`.
 
-    If `workspace` is None, CUB only computes this size, in bytes."""
+    Returns the size of its workspace in bytes. If `workspace` is None, CUB only computes this size."""
     import torch
 
     major, minor = torch.cuda.get_device_capability(like.device)
-    size, stream = ctypes.c_size_t(workspace_bytes), torch.cuda.current_stream(like.device).cuda_stream
+    workspace_size, stream = ctypes.c_size_t(workspace_bytes), torch.cuda.current_stream(like.device).cuda_stream
     run_operation = _compiled_function(f'sm_{major}{minor}')
-    is_float = like.dtype == torch.float32
-    if status := run_operation(operation, is_float, workspace, ctypes.byref(size), x, out, n, stream):
+    is_float, size_pointer = like.dtype == torch.float32, ctypes.byref(workspace_size)
+    if status := run_operation(operation, is_float, workspace, size_pointer, x, out, num_elements, stream):
         raise RuntimeError(f'CUB failed with CUDA error {status}')
-    return size.value
+    return workspace_size.value
 
 
 @lru_cache(maxsize=8)
-def _workspace(operation, n, dtype, device):
-    "Allocate the workspace that CUB needs for `n` elements"
+def _workspace(operation, num_elements, dtype, device):
+    "Allocate the workspace that CUB needs for `num_elements` elements"
     import torch
 
     like = torch.empty(0, dtype=dtype, device=device)
-    return torch.empty(max(1, _run(operation, n, like, None, 0)), dtype=torch.uint8, device=device)
+    return torch.empty(max(1, _run(operation, num_elements, like, None, 0)), dtype=torch.uint8, device=device)
 
 
 def _check_and_run(operation, x, out, dtypes):
@@ -78,8 +78,8 @@ def _check_and_run(operation, x, out, dtypes):
     if not x.is_cuda:
         raise Unavailable(f'CUB runs on an NVIDIA GPU, but x is on {x.device}')
     if str(x.dtype).removeprefix('torch.') not in dtypes or not x.is_contiguous() or not x.numel():
-        actual = f'{x.dtype}, {tuple(x.shape)}' + ('' if x.is_contiguous() else ', not contiguous')
-        raise ValueError(f'x must be a contiguous, non-empty tensor of {" or ".join(dtypes)}; got {actual}')
+        x_description = f'{x.dtype}, {tuple(x.shape)}' + ('' if x.is_contiguous() else ', not contiguous')
+        raise ValueError(f'x must be a contiguous, non-empty tensor of {" or ".join(dtypes)}; got {x_description}')
     workspace = _workspace(operation, x.numel(), x.dtype, x.device)
     _run(operation, x.numel(), x, workspace.data_ptr(), workspace.numel(), x.data_ptr(), out.data_ptr())
     return out

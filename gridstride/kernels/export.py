@@ -22,21 +22,22 @@ from .latent import programs as _latent
 from .memory import programs as _memory
 from .quant import programs as _quant
 from .sparse import programs as _sparse
-from .standalone import FLAGS, NAMESPACE, Launch, Program, write
+from .standalone import FLAGS, NAMESPACE, Launch, Program, program_source
 
 # modules with a function `programs`, which returns a list of `Program`
 _PROGRAM_MODULES = _memory, _quant, _sparse, _fused, _flash, _latent, _gemm
-# a product to export: name of the file, description, `Product`, and shapes (h, w, k), of which the last one is timed
-Export = namedtuple('Export', 'name description kernel shapes')
+# a matrix product to export: the name of the file, a description, the kernel (a `Product`), and shapes (h, w, k), of
+# which the last one is timed
+ExportSpec = namedtuple('ExportSpec', 'name description kernel shapes')
 
 
 # The kernels to export
-def _ladder_exports(slug, kernels, large):
-    "Yield an `Export` per kernel of a lesson's ladder; `large`: the timed shape"
+def _ladder_exports(slug, kernels, timed_shape):
+    "Yield an `ExportSpec` for each kernel of a lesson's ladder; `timed_shape`: the last one"
     for kernel in kernels:
         name = re.sub(r'\W+', '_', kernel.name)
         description = f'Lesson {slug}, rung `{kernel.name}`'
-        yield Export(f'{slug}_{name}', description, kernel, [*ragged_shapes(kernel)[:4], large])
+        yield ExportSpec(f'{slug}_{name}', description, kernel, [*ragged_shapes(kernel)[:4], timed_shape])
 
 
 def _ladder_kernels(module):
@@ -45,21 +46,21 @@ def _ladder_kernels(module):
 
 
 def _selected_kernel(kernel, *shapes):
-    "Return the `Export` of a kernel that `matmul` may select"
+    "Return the `ExportSpec` of a kernel that `matmul` may select"
     name = re.sub(r'\W+', '_', kernel.name)
-    return Export(f'matmul_{name}', f'`matmul` may select `{kernel.name}`', kernel, [*shapes])
+    return ExportSpec(f'matmul_{name}', f'`matmul` may select `{kernel.name}`', kernel, [*shapes])
 
 
 def _skinny_kernel(variant, kernel, *shapes):
-    "Return the `Export` of one variant of a kernel for skinny matrices, which the exported files call thin"
+    "Return the `ExportSpec` of one variant of a kernel for skinny matrices, which the exported files call thin"
     return _selected_kernel(kernel, *shapes)._replace(name=f'matmul_thin_{variant}')
 
 
 def _float32_kernels():
     "Yield the float32 kernels that `matmul` may select; of the skinny kernels, which depend on the shape, each variant"
-    large = 4096, 4096, 4096
+    timed_shape = 4096, 4096, 4096
     for kernel in bf16x6.all_kernels():
-        yield _selected_kernel(kernel, *ragged_shapes(kernel)[1:4], large)
+        yield _selected_kernel(kernel, *ragged_shapes(kernel)[1:4], timed_shape)
     yield _selected_kernel(skinny.SMALL, *ragged_shapes(skinny.SMALL)[:4], (100, 100, 100))
     yield _skinny_kernel('rows', skinny.SKINNY, (9001, 10, 784), (50000, 10, 784))
     yield _skinny_kernel('ring', skinny.SKINNY, (9001, 10, 785), (50000, 10, 785))
@@ -72,7 +73,7 @@ def _float32_kernels():
 
 def _bfloat16_kernels():
     "Yield the bfloat16 kernels that `matmul` may select; the float16 kernels differ only in the type"
-    large = 8192, 8192, 8192
+    timed_shape = 8192, 8192, 8192
     pdl_options = {False, cost_model.PDL_MAX_CYCLES > 0}
     kernels = [
         cost_model.build_kernel(config, pdl, 'bfloat16', layout)
@@ -81,20 +82,20 @@ def _bfloat16_kernels():
         for pdl in pdl_options
     ]
     for kernel in kernels:
-        yield _selected_kernel(kernel, *ragged_shapes(kernel)[1:4], large)
+        yield _selected_kernel(kernel, *ragged_shapes(kernel)[1:4], timed_shape)
 
 
-def list_exports() -> list:  # of `Export`
+def list_exports() -> list:  # of `ExportSpec`
     "Return every kernel of the lessons' three ladders, and every kernel that `matmul` can select"
-    large = 8192, 8192, 8192
-    final_kernel = stream_k.choose(*large)
+    timed_shape = 8192, 8192, 8192
+    final_kernel = stream_k.choose(*timed_shape)
     ladders = (
         ('matmul_ladder', _ladder_kernels(fp32), (4096, 4096, 4096)),
-        ('tensor_cores', _ladder_kernels(tensor_cores), large),
-        ('hopper_gemm', [*_ladder_kernels(hopper), final_kernel], large),
+        ('tensor_cores', _ladder_kernels(tensor_cores), timed_shape),
+        ('hopper_gemm', [*_ladder_kernels(hopper), final_kernel], timed_shape),
     )
     return [
-        *(exported for ladder in ladders for exported in _ladder_exports(*ladder)),
+        *(spec for ladder in ladders for spec in _ladder_exports(*ladder)),
         *_float32_kernels(),
         *_bfloat16_kernels(),
     ]
@@ -108,66 +109,68 @@ _LAYOUTS = dict(
 )
 
 
-def sources(exported) -> dict:  # kernel -> source
-    "Return the sources of the kernels of an `Export`; raises `ValueError` if a source depends on the shape"
+def kernel_sources(spec) -> dict:  # kernel -> source
+    "Return the sources of the kernels of an `ExportSpec`; raises `ValueError` if a source depends on the shape"
     source_of_kernel = {}
-    for shape in exported.shapes:
-        for call in exported.kernel.launch_plan(*shape, H100).calls:
-            if source_of_kernel.setdefault(call.name, call.src) != call.src:
+    for shape in spec.shapes:
+        for kernel_launch in spec.kernel.launch_plan(*shape, H100).calls:
+            if source_of_kernel.setdefault(kernel_launch.name, kernel_launch.src) != kernel_launch.src:
                 raise ValueError(
-                    f'{exported.name}: the source of {call.name} depends on the shape, so it cannot be exported: '
-                    f'shape {shape} has another source than {exported.shapes[0]}'
+                    f'{spec.name}: the source of {kernel_launch.name} depends on the shape, so it cannot be exported: '
+                    f'shape {shape} has another source than {spec.shapes[0]}'
                 )
     return source_of_kernel
 
 
-def _tensor_map_code(exported, name, shape):
+def _tensor_map_code(spec, name, shape):
     "Return C++ that creates the tensor map of m, n or out; `name`: which of them"
-    (h, w, k), layout, ((rows, cols), swizzle) = shape, exported.kernel.layout, exported.kernel.tma_boxes[name]
+    (h, w, k), layout, ((box_rows, box_cols), swizzle) = shape, spec.kernel.layout, spec.kernel.tma_boxes[name]
     sizes = dict(m=(k, h) if layout[0] == 't' else (h, k), n=(w, k) if layout[1] == 't' else (k, w), out=(h, w))[name]
-    return f'tensor_map<{NAMESPACE}::TensorMap>({name}, {sizes[0]}, {sizes[1]}, {rows}, {cols}, {swizzle})'
+    return f'tensor_map<{NAMESPACE}::TensorMap>({name}, {sizes[0]}, {sizes[1]}, {box_rows}, {box_cols}, {swizzle})'
 
 
-def _case_lines(exported, shape):
+def _case_lines(spec, shape):
     "Return the lines of C++ and the `Launch`es for one shape"
-    plan = exported.kernel.launch_plan(*shape, H100)
+    plan = spec.kernel.launch_plan(*shape, H100)
     workspaces = [
-        f'static auto *{name} = allocate<{_C_TYPES[dtype]}>({n});' for name, (n, dtype) in plan.workspaces.items()
+        f'static auto *{name} = allocate<{_C_TYPES[dtype]}>({num_elements});'
+        for name, (num_elements, dtype) in plan.workspaces.items()
     ]
-    maps = [
-        f'static auto {name}_map = {_tensor_map_code(exported, name, shape)};' for name in exported.kernel.tma_boxes
-    ]
+    tensor_maps = [f'static auto {name}_map = {_tensor_map_code(spec, name, shape)};' for name in spec.kernel.tma_boxes]
     launches = [
-        Launch(call, [f'{array}_map' if array in exported.kernel.tma_boxes else array for array in call.arrays])
-        for call in plan.calls
+        Launch(
+            kernel_launch,
+            [f'{array}_map' if array in spec.kernel.tma_boxes else array for array in kernel_launch.arrays],
+        )
+        for kernel_launch in plan.calls
     ]
-    return [*workspaces, *maps, *launches]
+    return [*workspaces, *tensor_maps, *launches]
 
 
-def _program(exported) -> Program:
-    "Return the `Program` of an `Export`; raises `ValueError` if a source depends on the shape"
-    sources(exported)
-    transposed = [str(letter == 't').lower() for letter in exported.kernel.layout]
-    constants = f'''typedef {_C_TYPES[exported.kernel.dtype]} Number;
+def _program(spec) -> Program:
+    "Return the `Program` of an `ExportSpec`; raises `ValueError` if a source depends on the shape"
+    kernel_sources(spec)
+    transposed = [str(letter == 't').lower() for letter in spec.kernel.layout]
+    constants = f'''typedef {_C_TYPES[spec.kernel.dtype]} Number;
 constexpr bool m_transposed = {transposed[0]}, n_transposed = {transposed[1]};'''
-    operands = _LAYOUTS[exported.kernel.layout]
-    description = f'{exported.description}:\nout (h x w) = m @ n in {exported.kernel.dtype}, row-major; {operands}.'
+    operands = _LAYOUTS[spec.kernel.layout]
+    description = f'{spec.description}:\nout (h x w) = m @ n in {spec.kernel.dtype}, row-major; {operands}.'
     functions = {
         'void multiply(int number, const Number *m, const Number *n, Number *out)': [
-            _case_lines(exported, shape) for shape in exported.shapes
+            _case_lines(spec, shape) for shape in spec.shapes
         ]
     }
-    return Program(exported.name, description, 'main.cuh', 'h, w, k', exported.shapes, functions, constants)
+    return Program(spec.name, description, 'main.cuh', 'h, w, k', spec.shapes, functions, constants)
 
 
-def program(exported) -> str:
-    "Return the text of the `.cu` file of an `Export`"
-    return write(_program(exported))
+def program_text(spec) -> str:
+    "Return the text of the `.cu` file of an `ExportSpec`"
+    return program_source(_program(spec))
 
 
 def operator_programs() -> dict:  # name of the file -> its text
     "Return the programs of all operators"
-    return {p.name: write(p) for module in _PROGRAM_MODULES for p in module.programs()}
+    return {program.name: program_source(program) for module in _PROGRAM_MODULES for program in module.programs()}
 
 
 # The script that compiles and runs all programs in its folder
@@ -191,7 +194,7 @@ def export(folder, match='') -> list:  # of the files written
     if folder.exists() and not folder.is_dir():
         raise ValueError(f'export: {folder} is a file; expected a folder: pass another name')
     folder.mkdir(parents=True, exist_ok=True)
-    programs = {exported.name: program(exported) for exported in list_exports() if match in exported.name}
+    programs = {spec.name: program_text(spec) for spec in list_exports() if match in spec.name}
     programs |= {name: text for name, text in operator_programs().items() if match in name}
     texts = {f'{name}.cu': text for name, text in programs.items()}
     for file_name, text in {**texts, 'run.sh': RUN}.items():

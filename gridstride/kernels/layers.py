@@ -22,26 +22,27 @@ class ReplacedLayer(NamedTuple):
 
 
 def _iterate_linears(module):
-    """Yield (full name, parent, name in the parent, layer) of each `torch.nn.Linear`. Skip derived classes, as they may
-    use the weight in other ways"""
-    for name, parent in module.named_modules():
-        for child, layer in parent.named_children():
+    """Yield (full name, parent, name in the parent, layer) of each `torch.nn.Linear`.
+
+    Derived classes are skipped, as they may use the weight in other ways."""
+    for parent_name, parent in module.named_modules():
+        for child_name, layer in parent.named_children():
             if type(layer) is torch.nn.Linear:
-                yield f'{name}.{child}'.lstrip('.'), parent, child, layer
+                yield f'{parent_name}.{child_name}'.lstrip('.'), parent, child_name, layer
 
 
 def _shared_parameter_ids(module):
     "Return the ids of the parameters that several layers share; replacing one of the layers would duplicate them"
-    owners = {}
+    layer_ids_of = {}
     for layer in module.modules():
-        for parameter in layer.parameters(recurse=False):
-            owners.setdefault(id(parameter), set()).add(id(layer))
-    return {parameter for parameter, layers in owners.items() if len(layers) > 1}
+        for parameter_id in layer.parameters(recurse=False):
+            layer_ids_of.setdefault(id(parameter_id), set()).add(id(layer))
+    return {parameter_id for parameter_id, layers in layer_ids_of.items() if len(layers) > 1}
 
 
 def replace_linears(
     op_name,  # name of the caller in messages: 'quantize'
-    participle,  # of the caller's verb, in messages: 'quantized'
+    past_participle,  # of what the caller does, in messages: 'quantized'
     module,  # changed in place, unless it is a `Linear` itself
     skip,  # names of layers that stay unchanged, which may have wildcards; or one name
     convert,  # (name, layer) -> (the new layer, its `ReplacedLayer`), or the reason why the layer stays unchanged
@@ -54,27 +55,30 @@ def replace_linears(
     skip, shared_ids = (skip,) if isinstance(skip, str) else skip, _shared_parameter_ids(module)
     # A layer is replaced in its parent, so a `Linear` that was passed alone gets a parent.
     root = torch.nn.ModuleDict(dict(itself=module)) if type(module) is torch.nn.Linear else module
-    replaced, unchanged = [], []
-    for name, parent, child, layer in list(_iterate_linears(root)):
+    replaced_layers, unchanged_layers = [], []
+    for name, parent, child_name, layer in list(_iterate_linears(root)):
         if any(fnmatch(name, pattern) for pattern in skip):
             result = 'it is in skip'
         else:
             result = "another layer shares its weight" if id(layer.weight) in shared_ids else convert(name, layer)
         if isinstance(result, str):
-            unchanged.append((name, result))
+            unchanged_layers.append((name, result))
             continue
-        parent._modules[child], report = result
-        parent._modules[child].train(layer.training)
-        replaced.append(report)
-    if not replaced:
-        reasons = ''.join(f'\n{name} is unchanged: {why}' for name, why in unchanged) or ': it has no torch.nn.Linear'
-        raise ValueError(f'{op_name}: no layer of the module could be {participle}{reasons}')
-    return root['itself'] if root is not module else module, replaced, unchanged
+        parent._modules[child_name], replaced_layer = result
+        parent._modules[child_name].train(layer.training)
+        replaced_layers.append(replaced_layer)
+    if not replaced_layers:
+        reasons = (
+            ''.join(f'\n{name} is unchanged: {reason}' for name, reason in unchanged_layers)
+            or ': it has no torch.nn.Linear'
+        )
+        raise ValueError(f'{op_name}: no layer of the module could be {past_participle}{reasons}')
+    return root['itself'] if root is not module else module, replaced_layers, unchanged_layers
 
 
-def _megabytes(n):
+def _megabytes(num_bytes):
     "Format a number of bytes as megabytes"
-    return f'{n / 1e6:,.2f}'
+    return f'{num_bytes / 1e6:,.2f}'
 
 
 def format_us(seconds) -> str:
@@ -88,8 +92,8 @@ def format_us(seconds) -> str:
 
 def report_table(
     title,
-    replaced,  # `ReplacedLayer`s
-    unchanged,  # (name, reason) of the unchanged layers
+    replaced_layers,  # `ReplacedLayer`s
+    unchanged_layers,  # (name, reason) of the unchanged layers
     notes,  # lines below the table
 ) -> Table:
     "Return a table of the replaced layers"
@@ -101,24 +105,24 @@ def report_table(
             _megabytes(layer.bytes_after),
             f'{layer.decibels:.1f}',
         ]
-        for layer in replaced
+        for layer in replaced_layers
     ]
     if len(rows) > _MAX_TABLE_ROWS:
-        listed = _MAX_TABLE_ROWS - 2
-        rows = [*rows[:listed], [f'... and {len(rows) - listed} more', '', '', '', '']]
-    total_before = sum(layer.bytes_before for layer in replaced)
-    total_after = sum(layer.bytes_after for layer in replaced)
+        num_listed = _MAX_TABLE_ROWS - 2
+        rows = [*rows[:num_listed], [f'... and {len(rows) - num_listed} more', '', '', '', '']]
+    total_before = sum(layer.bytes_before for layer in replaced_layers)
+    total_after = sum(layer.bytes_after for layer in replaced_layers)
     rows.append(['all', '', _megabytes(total_before), _megabytes(total_after), ''])
-    note = '\n'.join([*notes, *(f'{name} is unchanged: {why}' for name, why in unchanged)])
+    note = '\n'.join([*notes, *(f'{name} is unchanged: {reason}' for name, reason in unchanged_layers)])
     return Table(['<layer', 'rows x columns', 'MB', 'MB now', 'dB'], rows, title, note)
 
 
 def _to_linear(layer):
     "Convert a layer to a `torch.nn.Linear` with its dense weight"
     weight = layer.weight
-    res = torch.nn.Linear(layer.in_features, layer.out_features, bias=False, device='meta')
-    res.weight, res.bias = torch.nn.Parameter(weight, requires_grad=False), layer.bias
-    return res.train(layer.training)
+    linear = torch.nn.Linear(layer.in_features, layer.out_features, bias=False, device='meta')
+    linear.weight, linear.bias = torch.nn.Parameter(weight, requires_grad=False), layer.bias
+    return linear.train(layer.training)
 
 
 def restore_linears(
@@ -129,11 +133,11 @@ def restore_linears(
     if isinstance(module, layer_type):
         return _to_linear(module)
     matches = [
-        (parent, child, layer)
+        (parent, child_name, layer)
         for parent in module.modules()
-        for child, layer in parent.named_children()
+        for child_name, layer in parent.named_children()
         if isinstance(layer, layer_type)
     ]
-    for parent, child, layer in matches:
-        parent._modules[child] = _to_linear(layer)
+    for parent, child_name, layer in matches:
+        parent._modules[child_name] = _to_linear(layer)
     return module if matches else None

@@ -9,7 +9,7 @@ _LIBRARY = torch.library.Library('gridstride', 'FRAGMENT')
 
 def operator(
     schema,  # in torch's syntax: 'gelu(Tensor x, bool tanh) -> Tensor'
-    fake,  # a function of the same arguments that returns empty results of the right shapes and dtypes
+    make_empty_results,  # a function of the same arguments that returns empty results of the right shapes and dtypes
 ):  # a decorator
     """Register the decorated function as the operator `torch.ops.gridstride.NAME`. Traced code calls the operator;
     other code calls the function directly, with a third of the operator's overhead.
@@ -21,37 +21,39 @@ def operator(
         name = schema.partition('(')[0]
         _LIBRARY.define(schema)
         _LIBRARY.impl(name, run, 'CompositeExplicitAutograd')
-        torch.library.register_fake(f'gridstride::{name}', fake, lib=_LIBRARY)
+        torch.library.register_fake(f'gridstride::{name}', make_empty_results, lib=_LIBRARY)
         traced_operator = getattr(torch.ops.gridstride, name).default
 
-        def call(*args):
+        def dispatch(*args):
             return traced_operator(*args) if torch.compiler.is_compiling() else run(*args)
 
-        return call
+        return dispatch
 
     return register
 
 
 def constant(function):
     """Mark a function without arguments whose result never changes, as `torch.compiler.assume_constant_result` does.
-    Unlike that function, this one does not import the compiler: the import takes longer than a rank of ring attention
-    computes"""
+
+    Unlike that function, this one does not import the compiler, because the import takes longer than the computation of
+    a rank in ring attention."""
     function._dynamo_marked_constant = True
     return function
 
 
 def untraced(function):
-    """Exclude a function from tracing, as `torch.compiler.disable` does, but do not import the compiler: until other
-    code imports it, nothing is traced"""
+    """Exclude a function from tracing, as `torch.compiler.disable` does, but do not import the compiler.
+
+    Nothing is traced until other code imports the compiler."""
     disabled_function = []  # at most one, created when the compiler is first needed
 
     @functools.wraps(function)
-    def call(*args, **kwargs):
+    def run_untraced(*args, **kwargs):
         if 'torch._dynamo' not in sys.modules:
             return function(*args, **kwargs)
         if not disabled_function:
             disabled_function.append(torch.compiler.disable(function))
         return disabled_function[0](*args, **kwargs)
 
-    call._torchdynamo_disable = True
-    return call
+    run_untraced._torchdynamo_disable = True
+    return run_untraced

@@ -25,8 +25,8 @@ def assemble_source(
     preamble='',  # CUDA C between the constants and the text
 ) -> str:
     "Return a source that can be compiled: headers, typedefs, constants, preamble and text"
-    headers = sorted({f'#include <{_HEADER_OF_TYPE[c]}>\n' for _, c in types if c in _HEADER_OF_TYPE})
-    typedefs = ''.join(f'typedef {c} {name};\n' for name, c in types)
+    headers = sorted({f'#include <{_HEADER_OF_TYPE[c_type]}>\n' for _, c_type in types if c_type in _HEADER_OF_TYPE})
+    typedefs = ''.join(f'typedef {c_type} {name};\n' for name, c_type in types)
     return f'{"".join(headers)}{typedefs}{constants_line(dict(constants))}\n{preamble}{text}'
 
 

@@ -15,8 +15,8 @@ NAMESPACE = 'NAMESPACE'  # placeholder in a line of C++: the namespace of the ke
 class Launch(NamedTuple):
     "A kernel launch in a program"
 
-    call: object  # a `KernelLaunch`
-    args: tuple  # C++ expressions for the array arguments; the scalar arguments of `call` follow them
+    kernel_launch: object  # a `KernelLaunch`
+    args: tuple  # C++ expressions for the array arguments; the scalar arguments of `kernel_launch` follow them
 
 
 class Program(NamedTuple):
@@ -24,11 +24,12 @@ class Program(NamedTuple):
 
     name: str  # of the file, without `.cu`
     description: str  # comment at the top of the file
-    main: str  # name of the file with the host code for this kind of kernel; it is written after `host.cuh`
+    main_file: str  # name of the file with the host code for this kind of kernel; it is written after `host.cuh`
     fields: str  # C++ names of the sizes of a case: 'rows, width'
     sizes: tuple  # values of `fields` per case; the last case is timed
-    functions: dict  # signature of a C++ function with a parameter `number`, the case -> per case a list of C++ lines
-    # and `Launch`es
+    # signature of a C++ function, whose parameter `number` selects the case -> per case, a list of lines of C++ and
+    # `Launch`es
+    functions: dict
     constants: str = ''  # C++ definitions that the host code needs
 
 
@@ -44,16 +45,18 @@ def _dim3(sizes) -> str:
 
 def _launch_code(launch, namespace) -> str:
     "Return C++ for a launch of a kernel in a namespace"
-    call = launch.call
-    pdl, cooperative = (str(flag).lower() for flag in (call.pdl, call.cooperative))
-    attributes = f'{{{pdl}, {_dim3(call.cluster)}, {cooperative}}}'
-    configuration = f'{_dim3(call.grid)}, {_dim3(call.block)}, {call.shared}, {attributes}'
-    return f'start({namespace}::{call.name}, {configuration}, {", ".join([*launch.args, *map(str, call.scalars)])});'
+    kernel_launch = launch.kernel_launch
+    pdl, cooperative = (str(flag).lower() for flag in (kernel_launch.pdl, kernel_launch.cooperative))
+    attributes = f'{{{pdl}, {_dim3(kernel_launch.cluster)}, {cooperative}}}'
+    configuration = f'{_dim3(kernel_launch.grid)}, {_dim3(kernel_launch.block)}, {kernel_launch.shared}, {attributes}'
+    arguments = ', '.join([*launch.args, *map(str, kernel_launch.scalars)])
+    return f'start({namespace}::{kernel_launch.name}, {configuration}, {arguments});'
 
 
-def _put_in_namespaces(calls) -> tuple:  # (C++, {source: name of its namespace})
+def _put_in_namespaces(kernel_launches) -> tuple:  # (C++, {source: name of its namespace})
     "Put each source in its own namespace: two sources that differ only in constants define the same names"
-    namespaces = {src: f'text_{i}' for i, src in enumerate(dict.fromkeys(c.src for c in calls))}
+    sources = dict.fromkeys(kernel_launch.src for kernel_launch in kernel_launches)
+    namespaces = {src: f'text_{i}' for i, src in enumerate(sources)}
     # headers cannot be included inside a namespace
     headers = sorted(set(re.findall(r'#include <([\w./]+)>', ''.join(namespaces))) - set(HEADERS))
     texts = [f'namespace {name} {{\n{_between_markers(src)}}}\n' for src, name in namespaces.items()]
@@ -65,7 +68,7 @@ def _case_body(lines, namespaces):
     reversed_lines, namespace = ['break;'], ''
     for line in reversed(lines):
         if isinstance(line, Launch):
-            namespace = namespaces[line.call.src]
+            namespace = namespaces[line.kernel_launch.src]
             line = _launch_code(line, namespace)
         reversed_lines.append(line.replace(NAMESPACE, namespace))
     return ''.join(f'        {line}\n' for line in reversed(reversed_lines))
@@ -85,22 +88,23 @@ def _constants(program):
     return '\n'.join(filter(None, [name_and_sms, program.constants, cases]))
 
 
-def write(program) -> str:
-    "Return the text of the `.cu` of a `Program`"
-    calls = [
-        line.call
+def program_source(program) -> str:
+    "Return the text of the `.cu` file of a `Program`"
+    kernel_launches = [
+        line.kernel_launch
         for cases in program.functions.values()
         for lines in cases
         for line in lines
         if isinstance(line, Launch)
     ]
-    kernels, namespaces = _put_in_namespaces(calls)
-    functions = program.functions.items()
-    launches = '\n'.join(_case_function(signature, cases, namespaces) for signature, cases in functions)
-    tensor_map = ['tensor_map.cuh'] * ('tensor_map<' in launches)
-    host = [
+    kernels, namespaces = _put_in_namespaces(kernel_launches)
+    case_functions = '\n'.join(
+        _case_function(signature, cases, namespaces) for signature, cases in program.functions.items()
+    )
+    tensor_map = ['tensor_map.cuh'] * ('tensor_map<' in case_functions)
+    host_files = [
         files(__package__).joinpath(name).read_text(encoding='utf-8')
-        for name in ('host.cuh', *tensor_map, program.main)
+        for name in ('host.cuh', *tensor_map, program.main_file)
     ]
     includes = '\n'.join(f'#include <{header}>' for header in HEADERS)
     return f'''{''.join(f'// {line}' + chr(10) for line in program.description.splitlines())}//
@@ -116,8 +120,8 @@ namespace host {{
 
 {_constants(program)}
 
-{chr(10).join(host)}
-{launches}
+{chr(10).join(host_files)}
+{case_functions}
 }}
 
 int main() {{ return host::run(); }}

@@ -57,8 +57,8 @@ def why_no_map(
     dtype,  # its name
     box,  # sizes of a box
     swizzle,  # in bytes
-):  # None if TMA can copy them
-    """Return the reason why TMA cannot copy boxes of an array.
+):
+    """Return the reason why TMA cannot copy boxes of an array; None if it can.
 
     >>> why_no_map((64, 100), (100, 1), 0, 'float16', (16, 64), 128)
     'a row begins 200 bytes after the one before, and that must be a multiple of 16: pad the rows to 104 elements'"""
@@ -66,7 +66,7 @@ def why_no_map(
         return f'the dtype is {dtype}; expected one of {", ".join(_DATA_TYPES)}'
     if swizzle not in SWIZZLES:
         return f'swizzle is {swizzle}; expected one of {", ".join(map(str, SWIZZLES))}'
-    size = _DATA_TYPES[dtype][1]
+    element_bytes = _DATA_TYPES[dtype][1]
     if len(box) != len(shape) or not 1 <= len(shape) <= 5:
         return f'the array has {len(shape)} axes and the box {len(box)}; both must have the same number of axes, 1 to 5'
     if min(shape) < 1 or min(box) < 1:
@@ -75,20 +75,21 @@ def why_no_map(
         return f'the box is {tuple(box)}, and no side may be longer than 256 elements'
     if strides[-1] != 1:
         return f'its strides are {tuple(strides)}; the last one must be 1: use .contiguous()'
-    if bad := [s * size for s in strides[:-1] if s * size % 16]:
-        padded = -(-bad[-1] // 16) * 16 // size
+    if unaligned_strides := [stride * element_bytes for stride in strides[:-1] if stride * element_bytes % 16]:
+        padded_width = -(-unaligned_strides[-1] // 16) * 16 // element_bytes
         return (
-            f'a row begins {bad[-1]} bytes after the one before, and that must be a multiple of 16: '
-            f'pad the rows to {padded} elements'
+            f'a row begins {unaligned_strides[-1]} bytes after the one before, and that must be a multiple of 16: '
+            f'pad the rows to {padded_width} elements'
         )
     if address % 16:
         return 'its address must be a multiple of 16, which that of a slice may not be: use .clone()'
-    if box[-1] * size % 16:
-        return f'a row of the box has {box[-1] * size} bytes; expected a multiple of 16'
-    if swizzle and box[-1] * size > swizzle:
+    row_bytes = box[-1] * element_bytes
+    if row_bytes % 16:
+        return f'a row of the box has {row_bytes} bytes; expected a multiple of 16'
+    if swizzle and row_bytes > swizzle:
         return (
-            f'a row of the box has {box[-1] * size} bytes, and a swizzle of {swizzle} spans no more than {swizzle}: '
-            f'make it {swizzle // size} elements'
+            f'a row of the box has {row_bytes} bytes, and a swizzle of {swizzle} spans no more than {swizzle}: '
+            f'make it {swizzle // element_bytes} elements'
         )
 
 
@@ -129,18 +130,18 @@ def tensor_map(
 
     Raises ValueError if TMA does not support the array or the box."""
     strides, dtype = x.stride(), str(x.dtype).removeprefix('torch.')
-    if why := why_no_map(x.shape, strides, x.data_ptr(), dtype, box, swizzle):
-        raise ValueError(f'cannot create a tensor map of {dtype}{tuple(x.shape)}: {why}')
-    res, axes = TensorMap(x, box, swizzle), len(box)
+    if reason := why_no_map(x.shape, strides, x.data_ptr(), dtype, box, swizzle):
+        raise ValueError(f'cannot create a tensor map of {dtype}{tuple(x.shape)}: {reason}')
+    new_map, axes = TensorMap(x, box, swizzle), len(box)
     data_type, element_bytes = _DATA_TYPES[dtype]
     if not _on_gpu(x):
-        return _fill_for_emulator(res, x.shape, strides, box, element_bytes, swizzle)
+        return _fill_for_emulator(new_map, x.shape, strides, box, element_bytes, swizzle)
     # The driver takes the innermost axis first, and no stride for it.
     dims = (ctypes.c_uint64 * axes)(*x.shape[::-1])
-    byte_strides = (ctypes.c_uint64 * axes)(*(s * element_bytes for s in strides[-2::-1]))
+    byte_strides = (ctypes.c_uint64 * axes)(*(stride * element_bytes for stride in strides[-2::-1]))
     box_sizes = (ctypes.c_uint32 * axes)(*box[::-1])
     element_strides = (ctypes.c_uint32 * axes)(*[1] * axes)
-    map_address, array_address = ctypes.c_void_p(res.address), ctypes.c_void_p(x.data_ptr())
+    map_address, array_address = ctypes.c_void_p(new_map.address), ctypes.c_void_p(x.data_ptr())
     code = call_in_context(
         lambda: driver().cuTensorMapEncodeTiled(
             map_address,
@@ -161,4 +162,4 @@ def tensor_map(
         raise RuntimeError(
             f'cannot create a tensor map of {dtype}{tuple(x.shape)} with box {tuple(box)}: {error_string(code)}'
         )
-    return res
+    return new_map

@@ -62,7 +62,7 @@ def cost(
 
 def walk(
     layout,  # two modes: rows and columns
-    along,  # 'row': consecutive lanes read consecutive elements of a row; 'column': of a column
+    direction,  # 'row': consecutive lanes read consecutive elements of a row; 'column': of a column
     size=4,  # bytes of an element
     vector=1,  # elements that a lane reads at once
 ) -> Cost:
@@ -71,14 +71,14 @@ def walk(
     >>> from gridstride.layout import Layout
     >>> walk(Layout.row_major(32, 32), 'column').conflicts
     992"""
-    if along not in ('row', 'column'):
-        raise ValueError(f"along must be 'row' or 'column'; got {along!r}")
+    if direction not in ('row', 'column'):
+        raise ValueError(f"direction must be 'row' or 'column'; got {direction!r}")
     shape = np.shape(layout.offsets())
     if len(shape) != 2:
         raise ValueError(f'a tile must have 2 modes, rows and columns, but {layout} has {len(shape)}')
     height, width = shape
     rows, columns = np.indices(shape)
-    if along == 'column':
+    if direction == 'column':
         rows, columns = rows.T, columns.T
     lanes = [index[:, ::vector].reshape(-1) for index in (rows, columns)]  # each reads `vector` elements
     if len(lanes[0]) % 32:

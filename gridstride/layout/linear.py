@@ -20,6 +20,11 @@ def _num_bits(size, description):
     return size.bit_length() - 1
 
 
+def _to_position(value):
+    "Convert an integer or a sequence of integers to a position, a tuple of Python's integers"
+    return tuple(map(int, value)) if isinstance(value, (tuple, list)) else (int(value),)
+
+
 class Linear:
     "A linear layout: a function of named indices to named coordinates, linear in their bits"
 
@@ -28,16 +33,15 @@ class Linear:
         bases,  # input name -> the positions of its bits 1, 2, 4, ..., each a tuple of integers
         out,  # output name -> its size, a power of two
     ):
-        self.out = {k: int(n) for k, n in out.items()}
-        for name, n in self.out.items():
-            _num_bits(n, f'the size of {name!r}')
-        self.bases = {
-            k: [tuple(map(int, image)) if isinstance(image, (tuple, list)) else (int(image),) for image in v]
-            for k, v in bases.items()
-        }
+        self.out = {name: int(size) for name, size in out.items()}
+        for name, size in self.out.items():
+            _num_bits(size, f'the size of {name!r}')
+        self.bases = {name: [_to_position(value) for value in positions] for name, positions in bases.items()}
         for name, positions in self.bases.items():
             for bit, position in enumerate(positions):
-                if len(position) != len(self.out) or any(not 0 <= i < n for i, n in zip(position, self.out.values())):
+                if len(position) != len(self.out) or any(
+                    not 0 <= coordinate < size for coordinate, size in zip(position, self.out.values())
+                ):
                     raise ValueError(
                         f'bit {1 << bit} of {name!r} maps to {position}, which is not a position in {self.out}'
                     )
@@ -53,17 +57,16 @@ class Linear:
         return cls({name: [(0,)] * _num_bits(size, f'the size of {name!r}')}, {out: 1})
 
     @classmethod
-    def of(cls, f, sizes, out):
-        """Make the layout that computes `f(*indices)`; `sizes` and `out` map names of inputs and outputs to sizes.
+    def of(cls, function, sizes, out):
+        """Make the layout that computes `function(*indices)`; `sizes` and `out`: names of inputs or outputs -> sizes.
 
         >>> Linear.of(lambda i: i ^ i >> 1, {'i': 4}, {'o': 4})(i=2)
         {'o': 3}
 
-        Raises `ValueError` if `f` is not linear."""
+        Raises `ValueError` if `function` is not linear."""
 
         def position(*indices):
-            result = f(*indices)
-            return tuple(map(int, result)) if isinstance(result, (tuple, list)) else (int(result),)
+            return _to_position(function(*indices))
 
         names = list(sizes)
         bases = {
@@ -75,10 +78,10 @@ class Linear:
         }
         layout = cls(bases, out)
         for indices in np.ndindex(*sizes.values()):
-            index = dict(zip(names, indices))
-            if position(*indices) != (from_bits := tuple(int(v) for v in layout(**index).values())):
+            index, actual = dict(zip(names, indices)), position(*indices)
+            if actual != (from_bits := _to_position(tuple(layout(**index).values()))):
                 raise ValueError(
-                    f'f is not linear: it maps {index} to {position(*indices)}, but the xor of its bits is {from_bits}'
+                    f'the function is not linear: it maps {index} to {actual}, but the xor of its bits is {from_bits}'
                 )
         return layout
 
@@ -87,7 +90,7 @@ class Linear:
     @property
     def sizes(self) -> dict:
         "The size of each input by name"
-        return {k: 1 << len(v) for k, v in self.bases.items()}
+        return {name: 1 << len(positions) for name, positions in self.bases.items()}
 
     def __eq__(self, other):
         return isinstance(other, Linear) and (self.bases, self.out) == (other.bases, other.out)
@@ -100,13 +103,14 @@ class Linear:
             for name, positions in self.bases.items()
             for i, position in enumerate(positions)
         ]
-        return '\n'.join([*lines, f"where out dims are: {', '.join(f'{k} ({n})' for k, n in self.out.items())}"])
+        outputs = ', '.join(f'{name} ({size})' for name, size in self.out.items())
+        return '\n'.join([*lines, f'where out dims are: {outputs}'])
 
     @property
     def matrix(self) -> np.ndarray:
         "The matrix over GF(2): one column per input bit, one row per output bit, the lowest bit first"
         positions = [position for basis in self.bases.values() for position in basis]
-        bits_per_output = [_num_bits(n, 'a size') for n in self.out.values()]
+        bits_per_output = [_num_bits(size, 'a size') for size in self.out.values()]
         rows = [
             [position[i] >> bit & 1 for position in positions]
             for i, num_bits in enumerate(bits_per_output)
@@ -139,29 +143,34 @@ class Linear:
         for name, positions in self.bases.items():
             for bit, position in enumerate(positions):
                 is_set = np.asarray(index[name]) >> bit & 1
-                for k, value in zip(coordinates, position):
-                    coordinates[k] = coordinates[k] ^ is_set * value
-        return {k: int(v) if np.ndim(v) == 0 else v for k, v in coordinates.items()}
+                for output, value in zip(coordinates, position):
+                    coordinates[output] = coordinates[output] ^ is_set * value
+        return {name: int(value) if np.ndim(value) == 0 else value for name, value in coordinates.items()}
 
     # Algebra
 
     def __mul__(self, other):
         "Return the product: per input and output, the bits of `other` are above those of `self`"
-        out = {k: self.out.get(k, 1) * other.out.get(k, 1) for k in [*self.out, *other.out]}
+        out = {name: self.out.get(name, 1) * other.out.get(name, 1) for name in [*self.out, *other.out]}
+        own_scales, other_scales = dict.fromkeys(out, 1), {name: self.out.get(name, 1) for name in out}
         bases = {}
-        for layout, scale in (self, dict.fromkeys(out, 1)), (other, {k: self.out.get(k, 1) for k in out}):
+        for layout, scales in (self, own_scales), (other, other_scales):
             for name, positions in layout.bases.items():
                 coordinates = [dict(zip(layout.out, position)) for position in positions]
-                bases.setdefault(name, []).extend(tuple(c.get(k, 0) * scale[k] for k in out) for c in coordinates)
+                bases.setdefault(name, []).extend(
+                    tuple(coordinate.get(output, 0) * scales[output] for output in out) for coordinate in coordinates
+                )
         return Linear(bases, out)
 
     def compose(self, other):
         "Return the composition `other(self(...))`; the outputs of `self` must be the inputs of `other`"
-        if set(self.out) != set(other.bases) or any(self.out[k] > other.sizes[k] for k in self.out):
+        if set(self.out) != set(other.bases) or any(self.out[name] > other.sizes[name] for name in self.out):
             raise ValueError(f'the outputs {self.out} do not match the inputs {other.sizes}')
-        return Linear(
-            {k: [tuple(other(**dict(zip(self.out, p))).values()) for p in v] for k, v in self.bases.items()}, other.out
-        )
+
+        def map_position(position):
+            return tuple(other(**dict(zip(self.out, position))).values())
+
+        return Linear({name: list(map(map_position, positions)) for name, positions in self.bases.items()}, other.out)
 
     def invert(self):
         "Return the inverse, from outputs to inputs; raises `ValueError` unless the layout is a bijection"
@@ -175,29 +184,29 @@ class Linear:
         inverse = _row_reduce(np.hstack([matrix, identity]))[0][:, len(matrix) :]
         bases = {}
         column = 0
-        for name, n in self.out.items():
+        for name, size in self.out.items():
             bases[name] = []
-            for _ in range(_num_bits(n, 'a size')):
+            for _ in range(_num_bits(size, 'a size')):
                 bases[name].append(_bits_to_integers(inverse[:, column], self.sizes))
                 column += 1
         return Linear(bases, self.sizes)
 
 
-def _row_reduce(m):
+def _row_reduce(matrix):
     "Return (the matrix in reduced row echelon form over GF(2), its rank)"
-    m = m.copy()
+    matrix = matrix.copy()
     row = 0
-    for column in range(m.shape[1]):
-        pivots = row + np.flatnonzero(m[row:, column])
+    for column in range(matrix.shape[1]):
+        pivots = row + np.flatnonzero(matrix[row:, column])
         if not len(pivots):
             continue
-        m[[row, pivots[0]]] = m[[pivots[0], row]]
-        rows_with_bit = np.flatnonzero(m[:, column])
-        m[rows_with_bit[rows_with_bit != row]] ^= m[row]
+        matrix[[row, pivots[0]]] = matrix[[pivots[0], row]]
+        rows_with_bit = np.flatnonzero(matrix[:, column])
+        matrix[rows_with_bit[rows_with_bit != row]] ^= matrix[row]
         row += 1
-        if row == len(m):
+        if row == len(matrix):
             break
-    return m, row
+    return matrix, row
 
 
 def _bits_to_integers(bits, sizes):

@@ -20,21 +20,23 @@ import numpy as np
 __all__ = ['Layout', 'Swizzle', 'Swizzled']
 
 
-def _is_tree(x, minimum):
-    "Return whether `x` is an integer of at least `minimum`, or a tuple of such trees"
-    if isinstance(x, tuple):
-        return bool(x) and all(_is_tree(part, minimum) for part in x)
-    return isinstance(x, int) and not isinstance(x, bool) and x >= minimum
+def _is_tree(tree, minimum):
+    "Return whether `tree` is an integer of at least `minimum`, or a tuple of such trees"
+    if isinstance(tree, tuple):
+        return bool(tree) and all(_is_tree(part, minimum) for part in tree)
+    return isinstance(tree, int) and not isinstance(tree, bool) and tree >= minimum
 
 
-def _to_tree(x):
+def _to_tree(value):
     "Convert lists to tuples, and NumPy's integers to Python's"
-    return tuple(map(_to_tree, x)) if isinstance(x, (tuple, list)) else int(x) if isinstance(x, np.integer) else x
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_to_tree, value))
+    return int(value) if isinstance(value, np.integer) else value
 
 
-def _leaves(x):
+def _leaves(tree):
     "Return the integers of a tree, from left to right"
-    return [leaf for part in x for leaf in _leaves(part)] if isinstance(x, tuple) else [x]
+    return [leaf for part in tree for leaf in _leaves(part)] if isinstance(tree, tuple) else [tree]
 
 
 def _replace_leaves(tree, leaves):
@@ -49,9 +51,9 @@ def _is_congruent(a, b):
     return not isinstance(a, tuple) and not isinstance(b, tuple)
 
 
-def _format(x):
+def _format(tree):
     "Format a tree in CuTe's notation"
-    return f'({",".join(map(_format, x))})' if isinstance(x, tuple) else str(x)
+    return f'({",".join(map(_format, tree))})' if isinstance(tree, tuple) else str(tree)
 
 
 def _parse(text):
@@ -106,7 +108,7 @@ class Layout:
     @classmethod
     def of(cls, *modes):
         "Make a layout whose modes are these layouts"
-        return cls(tuple(mode.shape for mode in modes), tuple(m.stride for m in modes))
+        return cls(tuple(mode.shape for mode in modes), tuple(mode.stride for mode in modes))
 
     # Properties
 
@@ -141,7 +143,7 @@ class Layout:
     @property
     def cosize(self) -> int:
         "The number of elements that the layout spans: one more than the largest offset"
-        return 1 + sum((n - 1) * d for n, d in self.flat)
+        return 1 + sum((size - 1) * stride for size, stride in self.flat)
 
     # Evaluation
 
@@ -172,13 +174,13 @@ class Layout:
         >>> Layout((2, 4), (1, 2)).coalesce()
         Layout('8:1')"""
         modes = []
-        for n, d in self.flat:
-            if n == 1:
+        for size, stride in self.flat:
+            if size == 1:
                 continue
-            if modes and modes[-1][0] * modes[-1][1] == d:
-                modes[-1] = modes[-1][0] * n, modes[-1][1]
+            if modes and modes[-1][0] * modes[-1][1] == stride:
+                modes[-1] = modes[-1][0] * size, modes[-1][1]
             else:
-                modes.append((n, d))
+                modes.append((size, stride))
         return _from_flat(modes)
 
     def compose(self, other):
@@ -201,14 +203,14 @@ class Layout:
         "Return a layout that, together with `self`, reaches each offset below `size` once"
         modes = []
         extent = 1  # of the modes so far
-        for d, n in sorted((d, n) for n, d in self.flat if n > 1 and d > 0):
-            if d % extent:
+        for stride, mode_size in sorted((stride, size) for size, stride in self.flat if size > 1 and stride > 0):
+            if stride % extent:
                 raise ValueError(
-                    f'{self} has no complement: stride {d} is not a multiple of {extent}, the extent that the '
+                    f'{self} has no complement: stride {stride} is not a multiple of {extent}, the extent that the '
                     'modes with smaller strides cover'
                 )
-            modes.append((d // extent, extent))
-            extent = n * d
+            modes.append((stride // extent, extent))
+            extent = mode_size * stride
         modes.append((-(-size // extent), extent))
         return _from_flat(modes).coalesce()
 
@@ -238,21 +240,22 @@ class Layout:
         return Layout.of(*(getattr(mode, method)(argument) for mode, argument in zip(self, arguments)))
 
 
-def _offset(c, shape, stride):
-    "Return the offset of coordinate `c`"
+def _offset(coordinate, shape, stride):
+    "Return the offset of a coordinate"
     if not isinstance(shape, tuple):
-        if isinstance(c, (tuple, list)):
-            raise ValueError(f'the coordinate of a mode of size {shape} must be an integer, not {c!r}')
-        return c * stride
-    if isinstance(c, (tuple, list)):
-        if len(c) != len(shape):
-            raise ValueError(f'expected {len(shape)} coordinates for {_format(shape)}, got {len(c)}')
-        return sum(map(_offset, c, shape, stride))
+        if isinstance(coordinate, (tuple, list)):
+            raise ValueError(f'the coordinate of a mode of size {shape} must be an integer, not {coordinate!r}')
+        return coordinate * stride
+    if isinstance(coordinate, (tuple, list)):
+        if len(coordinate) != len(shape):
+            raise ValueError(f'expected {len(shape)} coordinates for {_format(shape)}, got {len(coordinate)}')
+        return sum(map(_offset, coordinate, shape, stride))
     offset = 0
-    for i, (n, d) in enumerate(zip(shape, stride)):
-        size = prod(_leaves(n))
-        offset = offset + _offset(c if i == len(shape) - 1 else c % size, n, d)
-        c = c // size
+    for i, (mode_shape, mode_stride) in enumerate(zip(shape, stride)):
+        mode_size = prod(_leaves(mode_shape))
+        index = coordinate if i == len(shape) - 1 else coordinate % mode_size
+        offset = offset + _offset(index, mode_shape, mode_stride)
+        coordinate = coordinate // mode_size
     return offset
 
 
@@ -263,28 +266,28 @@ def _from_flat(modes):
     return Layout(*map(tuple, zip(*modes))) if modes else Layout(1, 0)
 
 
-def _take_every(layout, n, d):
-    "Return [(size, stride)] of the `n` elements 0, d, 2d, ... of `layout`"
-    if d == 0 or n == 1:
-        return [(n, 0)]
+def _take_every(layout, count, step):
+    "Return [(size, stride)] of `count` elements of `layout`: 0, step, 2*step, ..."
+    if step == 0 or count == 1:
+        return [(count, 0)]
     taken_modes = []
-    failure = f'{n} elements of {layout} with a step of {d} are not a layout'
+    failure = f'{count} elements of {layout} with a step of {step} are not a layout'
     *modes, (_, last_stride) = layout.coalesce().flat
     for size, stride in modes:
-        if d % size == 0:
-            d //= size
+        if step % size == 0:
+            step //= size
             continue
-        if size % d:
-            raise ValueError(f'{failure}: {d} and {size} do not divide each other')
-        num_taken = min(size // d, n)
-        if n % num_taken:
-            raise ValueError(f'{failure}: {n} is not a multiple of {num_taken}')
-        taken_modes.append((num_taken, d * stride))
-        n = n // num_taken
-        d = 1
-        if n == 1:
+        if size % step:
+            raise ValueError(f'{failure}: {step} and {size} do not divide each other')
+        num_taken = min(size // step, count)
+        if count % num_taken:
+            raise ValueError(f'{failure}: {count} is not a multiple of {num_taken}')
+        taken_modes.append((num_taken, step * stride))
+        count //= num_taken
+        step = 1
+        if count == 1:
             return taken_modes
-    return [*taken_modes, (n, d * last_stride)]
+    return [*taken_modes, (count, step * last_stride)]
 
 
 @dataclass(frozen=True)

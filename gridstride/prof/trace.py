@@ -1,7 +1,7 @@
-"""Show the profile of PyTorch's profiler: the time of each operator on the CPU and of each kernel on the GPU.
+"""Show a profile of PyTorch's profiler: the time of each operator on the CPU and of each kernel on the GPU.
 
-`torch.profiler` writes a trace in the format of Chrome's tracing page. This module converts it into a table and a
-picture, and keeps it for a viewer: [Perfetto](https://ui.perfetto.dev) opens it in any browser.
+`torch.profiler` writes a trace in the format of Chrome's tracing page. This module converts the trace into a table and
+a picture. It also writes the trace to a file, which [Perfetto](https://ui.perfetto.dev) displays in any browser.
 """
 
 import contextlib
@@ -37,13 +37,14 @@ _KIND_OF_CATEGORY = {
 
 
 class Span:
-    """An interval of a trace, in seconds: an operator (`op`), a call of the driver (`call`), or a kernel or copy on the
-    GPU (`gpu`)"""
+    """An interval of a trace, in seconds.
 
-    def __init__(self, event, zero):
+    Its kind is 'op' for an operator, 'call' for a call of the driver, 'gpu' for a kernel or copy on the GPU."""
+
+    def __init__(self, event, first_timestamp):
         self.kind = _KIND_OF_CATEGORY[event['cat']]
         self.name = event['name']
-        self.start = (event['ts'] - zero) / 1e6
+        self.start = (event['ts'] - first_timestamp) / 1e6
         self.end = self.start + event.get('dur', 0) / 1e6
         args = event.get('args', {})
         self.track = args.get('stream', event['tid']) if self.kind == 'gpu' else event['tid']  # a stream or a thread
@@ -93,8 +94,8 @@ def parse_spans(
     ]
     if not events:
         raise ValueError('the trace contains no operators and no kernels')
-    zero = min(event['ts'] for event in events)
-    all_spans = sorted((Span(event, zero) for event in events), key=lambda span: (span.start, -span.end))
+    first_timestamp = min(event['ts'] for event in events)
+    all_spans = sorted((Span(event, first_timestamp) for event in events), key=lambda span: (span.start, -span.end))
     spans_of_thread = defaultdict(list)
     for span in all_spans:
         if span.kind != 'gpu':
@@ -111,7 +112,6 @@ def parse_spans(
 # The table has one row per operator, followed by the kernels that it launched. A kernel that no operator launched, such
 # as one of Triton or Numba, has its own row.
 _STEP = re.compile(r'ProfilerStep#\d+')
-_WAITS = re.compile(r'Synchronize|cudaMemcpy$')
 
 
 def _is_step(span):
@@ -119,17 +119,17 @@ def _is_step(span):
 
 
 class _Group:
-    "All spans of one operator: their number, CPU seconds, and the GPU seconds per kernel"
+    "The spans of one operator: their number, their seconds on the CPU, and the seconds of each kernel on the GPU"
 
     def __init__(self, name):
         self.name = name
         self.full_name = name
         self.count = 0
-        self.cpu = 0.0
+        self.cpu_seconds = 0.0
         self.kernels = {}  # short name -> (count, seconds, full name)
 
     @property
-    def gpu(self):
+    def gpu_seconds(self):
         return sum(seconds for _, seconds, _ in self.kernels.values())
 
     def add_kernel(self, span):
@@ -152,42 +152,43 @@ def group_by_operator(
         is_outermost = span.op is None or _is_step(span.op)
         if span.kind == 'op' and not _is_step(span):
             operator_group = group(span.name)
-            operator_group.count = operator_group.count + 1
-            operator_group.cpu = operator_group.cpu + span.own_seconds
+            operator_group.count += 1
+            operator_group.cpu_seconds += span.own_seconds
         elif span.kind == 'gpu':
             operator_group = group(short_name(span.name) if is_outermost else span.op.name)
             if is_outermost:
                 operator_group.full_name = span.name
-                operator_group.count = operator_group.count + 1
-                operator_group.cpu = operator_group.cpu + (span.call.seconds if span.call else 0)
+                operator_group.count += 1
+                operator_group.cpu_seconds += span.call.seconds if span.call else 0
             operator_group.add_kernel(span)
         elif span.kind == 'call' and is_outermost and id(span) not in launch_ids and span.seconds:
             operator_group = group(span.name)
-            operator_group.count = operator_group.count + 1
-            operator_group.cpu = operator_group.cpu + span.seconds
-    return sorted(group_of_name.values(), key=lambda operator_group: (-operator_group.gpu, -operator_group.cpu))
+            operator_group.count += 1
+            operator_group.cpu_seconds += span.seconds
+    return sorted(
+        group_of_name.values(), key=lambda operator_group: (-operator_group.gpu_seconds, -operator_group.cpu_seconds)
+    )
 
 
-def _rows(all_groups, on_gpu, max_rows, color):
+def _rows(all_groups, on_gpu, max_rows, color_of_name):
     "Return table rows for the first `max_rows` groups, and one row for the others"
-    total = sum(group.gpu if on_gpu else group.cpu for group in all_groups) or 1
+    total = sum(group.gpu_seconds if on_gpu else group.cpu_seconds for group in all_groups) or 1
 
-    def make_row(name, count, cpu, gpu):
-        share = Share((gpu if on_gpu else cpu) / total) if gpu or not on_gpu else ''
-        times = [
-            format_si(cpu, 's') if cpu is not None else '',
-            *([format_si(gpu, 's') if gpu else ''] if on_gpu else []),
-        ]
+    def make_row(name, count, cpu_seconds, gpu_seconds):
+        share = Share((gpu_seconds if on_gpu else cpu_seconds) / total) if gpu_seconds or not on_gpu else ''
+        times = [format_si(cpu_seconds, 's') if cpu_seconds is not None else '']
+        if on_gpu:
+            times.append(format_si(gpu_seconds, 's') if gpu_seconds else '')
         return [name, count, *times, share]
 
     rows = []
     for group in all_groups[:max_rows]:
         rows.append(
             make_row(
-                CellText(truncate_middle(group.name), group.full_name, color.get(group.name, OTHER)),
+                CellText(truncate_middle(group.name), group.full_name, color_of_name.get(group.name, OTHER)),
                 group.count,
-                group.cpu,
-                group.gpu,
+                group.cpu_seconds,
+                group.gpu_seconds,
             )
         )
         kernels = (
@@ -198,7 +199,9 @@ def _rows(all_groups, on_gpu, max_rows, color):
             for kernel_name, (count, seconds, full_name) in kernels
         ]
     if other_groups := all_groups[max_rows:]:
-        sums = (sum(getattr(group, column) for group in other_groups) for column in ('count', 'cpu', 'gpu'))
+        sums = (
+            sum(getattr(group, column) for group in other_groups) for column in ('count', 'cpu_seconds', 'gpu_seconds')
+        )
         rows.append(make_row(f'{len(other_groups)} more', *sums))
     return rows
 
@@ -219,7 +222,7 @@ def _busy_seconds(all_spans, start, end):
 class Profile:
     "A report of PyTorch's profiler: a table, a picture of the last step, and the trace itself"
 
-    def __init__(self, trace, mark=''):  # mark: where and when it was recorded
+    def __init__(self, trace, mark=''):  # mark: a note that states where and when the trace was recorded
         self.data, self.mark, self.spans = trace, mark, parse_spans(trace)
         self.groups = group_by_operator(self.spans)
         self.has_gpu = any(span.kind == 'gpu' for span in self.spans)
@@ -249,10 +252,15 @@ class Profile:
 
     def table(self, max_rows=12) -> Table:  # max_rows: operators to list
         "Return a table of operators and kernels: count, own CPU time, GPU time, and percentage"
-        title, times = ('<operator, and its kernels', ['GPU', 'of GPU']) if self.has_gpu else ('<operator', ['of CPU'])
-        head = [title, 'count', 'CPU', *times]
+        first_title, times = (
+            ('<operator, and its kernels', ['GPU', 'of GPU']) if self.has_gpu else ('<operator', ['of CPU'])
+        )
+        column_titles = [first_title, 'count', 'CPU', *times]
         return Table(
-            head, _rows(self.groups, self.has_gpu, max_rows, self._colors()), title=self._title(), note=self._note()
+            column_titles,
+            _rows(self.groups, self.has_gpu, max_rows, self._colors()),
+            title=self._title(),
+            note=self._note(),
         )
 
     def _colors(self):
@@ -286,7 +294,7 @@ class Profile:
 
 
 class Link:
-    "A link to a file, with a hint"
+    "A link to a file, followed by a hint in parentheses"
 
     def __init__(self, path, hint):
         self.path = Path(path)
@@ -302,20 +310,20 @@ class Link:
         return f'<a href="{escape(str(self.path))}" download>{escape(self.path.name)}</a> ({escape(self.hint)})'
 
 
-# The picture has rows per CPU thread, with outer operators above inner ones, followed by the streams of the GPU. Arrows
-# lead from launches to kernels if there are few of them.
+# The picture has some rows for each CPU thread, with outer operators above inner ones, followed by one row for each
+# stream of the GPU. Arrows lead from launches to kernels if there are few of them.
 def _overlaps(span, start, end):
     return span.end > start and span.start < end
 
 
-def _thread_rows(all_spans, start, end, color, max_depth=3):
+def _thread_rows(all_spans, start, end, color_of_name, max_depth=3):
     "Return (rows of all CPU threads, thread -> index of its lowest row); inner operators are one row lower"
     rows = []
     lowest_row = {}
 
     def make_box(span):
         name = span.name.removeprefix('aten::')
-        return Box(max(span.start, start), min(span.end, end), name, color.get(span.name, OTHER), span.name)
+        return Box(max(span.start, start), min(span.end, end), name, color_of_name.get(span.name, OTHER), span.name)
 
     threads = list(dict.fromkeys(span.track for span in all_spans if span.kind == 'op'))
     for index, thread in enumerate(threads):
@@ -333,7 +341,7 @@ def _thread_rows(all_spans, start, end, color, max_depth=3):
     return rows, lowest_row
 
 
-def _stream_rows(gpu_spans, color):
+def _stream_rows(gpu_spans, color_of_name):
     "Return {(GPU, stream): row} of the streams that have work"
     has_several_gpus = len({span.device for span in gpu_spans}) > 1
 
@@ -347,7 +355,9 @@ def _stream_rows(gpu_spans, color):
     }
 
     def make_box(span):
-        return Box(span.start, span.end, short_name(span.name), color.get(operator_name(span), OTHER), span.name)
+        return Box(
+            span.start, span.end, short_name(span.name), color_of_name.get(operator_name(span), OTHER), span.name
+        )
 
     return {
         stream: Row(
@@ -365,10 +375,10 @@ def draw_step(
 ) -> Picture:
     "Draw one step of a profile as a strip"
     start, end = profile.steps[step]
-    color = profile._colors()
-    rows, lowest_row = _thread_rows(profile.spans, start, end, color)
+    color_of_name = profile._colors()
+    rows, lowest_row = _thread_rows(profile.spans, start, end, color_of_name)
     gpu_spans = [span for span in profile.spans if span.kind == 'gpu' and _overlaps(span, start, end)]
-    streams = _stream_rows(gpu_spans, color)
+    streams = _stream_rows(gpu_spans, color_of_name)
     row_of_stream = {stream: len(rows) + i for i, stream in enumerate(streams)}
     launches = [
         (lowest_row[span.call.track], span.call.start, row_of_stream[span.device, span.track], span.start)
@@ -453,12 +463,12 @@ def trim_trace(trace: dict) -> dict:
     events = [
         event for event in trace['traceEvents'] if event.get('ph') == 'X' and event.get('cat') in _KIND_OF_CATEGORY
     ]
-    zero = min((event['ts'] for event in events), default=0)
+    first_timestamp = min((event['ts'] for event in events), default=0)
 
     def trim_event(event):
         args = select(event.get('args', {}), ('stream', 'device', 'correlation'))
         fields = select(event, ('ph', 'cat', 'name', 'pid', 'tid', 'dur'))
-        return {**fields, 'ts': round(event['ts'] - zero, 3), 'args': args}
+        return {**fields, 'ts': round(event['ts'] - first_timestamp, 3), 'args': args}
 
     devices = [select(data, ('id', 'name')) for data in trace.get('deviceProperties', [])]
     return dict(deviceProperties=devices, traceEvents=[trim_event(event) for event in events])
@@ -486,5 +496,5 @@ def profile(
         return Profile(_record_trace(fn, args, kwargs, plan, shapes))
 
     return recorded(
-        record, measure, fn, list(args), kwargs, list(plan), save=lambda p: trim_trace(p.data), load=Profile
+        record, measure, fn, list(args), kwargs, list(plan), save=lambda result: trim_trace(result.data), load=Profile
     )

@@ -41,7 +41,7 @@ class Messages:
         (self.rank, self.ranks), self.patience = rank_and_ranks(), patience
 
     def open(self, *tensors, needed_keys=None, num_parts=1):
-        "Start a pass with this rank's tensors. Messages send all keys at once; `needed_keys` and `num_parts` are ignored"
+        "Start a pass with this rank's tensors. Messages send all keys at once and ignore `needed_keys`, `num_parts`"
         self.own_tensors = [tensor.contiguous() for tensor in tensors]
 
     def _exchange(self, tensors, buffers, destination, source, tag, content):
@@ -69,10 +69,10 @@ class Messages:
 
         `wait()` of the result returns the gradients that rank `rank + step` has computed for this rank;
         `buffer_shape`: the number of these tensors, and their shape."""
-        outgoing, (count, shape) = [tensor.contiguous() for tensor in tensors], buffer_shape
+        contiguous_grads, (count, shape) = [tensor.contiguous() for tensor in tensors], buffer_shape
         buffers = [self.own_tensors[0].new_empty(shape) for _ in range(count)]
         return self._exchange(
-            outgoing, buffers, self.rank - step, self.rank + step, _GRADS, f'the gradients of step {step}'
+            contiguous_grads, buffers, self.rank - step, self.rank + step, _GRADS, f'the gradients of step {step}'
         )
 
     def release_grads(self, step):
@@ -106,7 +106,7 @@ def _call_driver(name, *args):
         raise RuntimeError(f'{name}: the driver returned error {code}')
 
 
-def _stream():
+def _current_stream_handle():
     "Return the handle of the current stream"
     return current_stream(torch.cuda.current_device())
 
@@ -114,10 +114,17 @@ def _stream():
 class _Memcpy2D(ctypes.Structure):
     "The struct CUDA_MEMCPY2D of the driver"
 
-    _side = [('x', ctypes.c_size_t), ('y', ctypes.c_size_t), ('type', ctypes.c_uint), ('host', ctypes.c_void_p)]
-    _side += [('device', ctypes.c_uint64), ('array', ctypes.c_void_p), ('pitch', ctypes.c_size_t)]
+    _endpoint_fields = [
+        ('x', ctypes.c_size_t),
+        ('y', ctypes.c_size_t),
+        ('type', ctypes.c_uint),
+        ('host', ctypes.c_void_p),
+    ]
+    _endpoint_fields += [('device', ctypes.c_uint64), ('array', ctypes.c_void_p), ('pitch', ctypes.c_size_t)]
     _fields_ = [
-        (f'{side}_{name}', c_type) for side, fields in (('from', _side), ('to', _side)) for name, c_type in fields
+        (f'{endpoint}_{name}', c_type)
+        for endpoint, fields in (('from', _endpoint_fields), ('to', _endpoint_fields))
+        for name, c_type in fields
     ]
     _fields_ += [('width', ctypes.c_size_t), ('height', ctypes.c_size_t)]
 
@@ -181,10 +188,11 @@ class Copies:
     the memory of their owner. All tensors have the same shape and dtype. There are two buffers, for even and odd steps;
     flags in the memory of the ranks signal that a buffer is full, or free again.
 
-    A kernel that waits for keys occupies its SMs meanwhile, so the work of another rank before it sends the keys must
-    not require these SMs."""
+    A kernel that waits for keys occupies its SMs meanwhile. If two ranks share a GPU, a rank's work before it sends the
+    keys must not need the SMs on which the other rank waits."""
 
-    # Flags that ranks set in each other's memory: keys have arrived, the buffer of keys is free; the same for gradients
+    # Flags that ranks set in each other's memory: keys have arrived; the buffer of keys is free; gradients have
+    # arrived; the buffer of gradients is free
     _KEYS, _KEYS_FREE, _GRADS, _GRADS_FREE = range(4)
     _MAX_PARTS = 8  # maximum number of groups of heads per step that are signalled separately
 
@@ -219,12 +227,14 @@ class Copies:
     def _set_flag(self, rank, kind, value, stream=None):
         "Set a flag in the memory of `rank`, in stream order"
         address = self.flags.addresses[rank] + 4 * (kind * self.ranks + self.rank)
-        _call_driver('cuStreamWriteValue32_v2', stream or _stream(), address, value & 0xFFFFFFFF, 0)
+        _call_driver('cuStreamWriteValue32_v2', stream or _current_stream_handle(), address, value & 0xFFFFFFFF, 0)
 
     def _wait_flag(self, rank, kind, value, stream=None):
         "Make a stream wait for a flag that `rank` sets in this rank's memory"
         address = self.flags.addresses[self.rank] + 4 * (kind * self.ranks + rank)
-        _call_driver('cuStreamWaitValue32_v2', stream or _stream(), address, value & 0xFFFFFFFF, _WAIT_GEQ)
+        _call_driver(
+            'cuStreamWaitValue32_v2', stream or _current_stream_handle(), address, value & 0xFFFFFFFF, _WAIT_GEQ
+        )
 
     def _neighbours(self, step):
         "Return (the rank whose keys arrive in a step, the rank that receives this rank's keys)"
@@ -262,13 +272,10 @@ class Copies:
         Call `wait` on the result before the next step. The tensors stay alive until they have been sent, because
         `close` waits for that."""
         source, destination = self._neighbours(step)
-        if step > 2:  # in stream order, step - 2, which read the buffer, has finished
+        if step > 2:  # step - 2 used the same buffer; in stream order, it has finished
             self._set_flag(source, self._KEYS_FREE, self._flag_value(step))
-        copy_stream, flag_value, key_slice = (
-            self.copy_stream.cuda_stream,
-            self._flag_value(step),
-            self.needed_keys(step),
-        )
+        copy_stream, flag_value = self.copy_stream.cuda_stream, self._flag_value(step)
+        key_slice = self.needed_keys(step)
         num_parts = self.num_parts if step == 1 else 1
         self._wait_flag(destination, self._KEYS_FREE, flag_value, copy_stream)
         for part in range(num_parts):
@@ -283,7 +290,13 @@ class Copies:
         value, flag = self._flag_value(step), self.local_flags[kind][source]
 
         def watch():
-            _call_driver('cuStreamWriteValue32_v2', _stream(), self.awaited_value.data_ptr(), value & 0xFFFFFFFF, 0)
+            _call_driver(
+                'cuStreamWriteValue32_v2',
+                _current_stream_handle(),
+                self.awaited_value.data_ptr(),
+                value & 0xFFFFFFFF,
+                0,
+            )
             return flag, self.awaited_value
 
         return _IncomingCopy(buffers, lambda: self._wait_flag(source, kind, value), watch, self.num_parts)

@@ -34,7 +34,7 @@ def a_24_product_is_right(sizes=SIZES, dtypes=F16_TYPES):
             p = pack_24(w)
             if not torch.equal(unpack_24(p), w): yield f'{rows} {k}: unpacked it is another matrix'
             bias = normal(rows, dtype=dtype)
-            ways = dict(hopper=lambda: multiply_24(x, p, bias), warps=lambda: multiply_24(x, p, bias, by_warps=True))
+            ways = dict(hopper=lambda: multiply_24(x, p, bias), warps=lambda: multiply_24(x, p, bias, use_mma_sp=True))
             ways |= {str(t): lambda t=t: two_four.run_24(x, p, bias, tile=t) for t in two_four.TILES}
             for name, way in ways.items():
                 if why := differs(way(), x, w.T, dtype, bias.double()): yield f'{name} {dtype} {rows} {n} {k}: {why}'
@@ -47,8 +47,9 @@ def any_positions_are_right():
         w = formats.prune(normal(512, 1024, dtype=torch.bfloat16))
         w[torch.rand(512, 1024, device='cuda') < .4] = 0
         x, p = normal(256, 1024, dtype=torch.bfloat16), pack_24(w)
-        for by_warps in (False, True):
-            if why := differs(multiply_24(x, p, by_warps=by_warps), x, w.T, x.dtype): yield f'{seed} {by_warps}: {why}'
+        for use_mma_sp in (False, True):
+            if reason := differs(multiply_24(x, p, use_mma_sp=use_mma_sp), x, w.T, x.dtype):
+                yield f'{seed} {use_mma_sp}: {reason}'
 
 
 def blocks_are_right(sizes=SIZES[1:], dtypes=F16_TYPES):

@@ -19,7 +19,7 @@ from gridstride.kernels.memory import operators, programs
 from gridstride.kernels.ladder.rung import Rung
 
 ALL = {e.name: e for e in export.list_exports()}
-MEMORY = {p.name: standalone.write(p) for p in [*programs.programs(), *passes.programs()]}
+MEMORY = {p.name: standalone.program_source(p) for p in [*programs.programs(), *passes.programs()]}
 
 
 def parts(text):
@@ -67,7 +67,7 @@ def test_kernels_that_begin_early_are_there_when_they_are_picked(monkeypatch):
 
 
 def test_the_forms_of_thin_products():
-    forms = {tuple(export.sources(e)) for name, e in ALL.items() if name.startswith('matmul_thin')}
+    forms = {tuple(export.kernel_sources(e)) for name, e in ALL.items() if name.startswith('matmul_thin')}
     assert forms == {('thin_rows',), ('thin_planes',), ('thin_stages',), ('thin',), ('thin', 'add_slabs'),
                      ('thin_transposed', 'add_slabs')}
 
@@ -94,7 +94,7 @@ def test_what_is_exported_is_what_is_launched(name, launched, monkeypatch):
     for h, w, k in e.shapes[:-1]:
         launch = e.kernel.prepare(h, w, k, -1)
         launch(torch.empty(h, k, dtype=dtype), torch.empty(k, w, dtype=dtype), torch.empty(h, w, dtype=dtype), None)
-    assert list(dict.fromkeys(launched)) == parts(export.program(e))
+    assert list(dict.fromkeys(launched)) == parts(export.program_text(e))
 
 
 @pytest.mark.parametrize('tool', programs.OPERATORS, ids=lambda o: f'{o.name}_{o.dtype}')
@@ -169,7 +169,7 @@ def test_the_softmaxes_that_are_exported_are_those_that_are_launched(o, monkeypa
 
 def test_a_program_says_how_it_is_compiled():
     for name, e in ALL.items():
-        head = export.program(e).split('\n')[:8]
+        head = export.program_text(e).split('\n')[:8]
         assert f'//     nvcc -O3 -std=c++17 -arch=sm_90a -o {name} {name}.cu && ./{name}' in head
         assert e.kernel.name in head[0]
 
@@ -177,7 +177,7 @@ def test_a_program_says_how_it_is_compiled():
 def test_a_product_with_two_sources_of_a_kernel_is_refused():
     e = ALL['matmul_thin_rows']
     with pytest.raises(ValueError, match=r'thin_rows .*\(50000, 12, 784\)'):
-        export.program(e._replace(shapes=[*e.shapes, (50000, 12, 784)]))
+        export.program_text(e._replace(shapes=[*e.shapes, (50000, 12, 784)]))
 
 
 def test_the_command(tmp_path, capsys):
@@ -241,7 +241,7 @@ HEADERS = ''.join(f'#include <{o}>\n' for o in standalone.HEADERS)
 
 def in_a_space(name):
     "The program below its headers, in a namespace with its own lines, and what else it includes"
-    text = MEMORY.get(name) or export.program(ALL[name])
+    text = MEMORY.get(name) or export.program_text(ALL[name])
     assert HEADERS in text
     more = [o for o in re.findall(r'^#include .*\n', text, re.M) if o not in HEADERS]
     body = re.sub(r'^#include .*$', '', text, flags=re.M)

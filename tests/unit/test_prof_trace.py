@@ -67,7 +67,7 @@ def test_torch_is_profiled_where_no_gpu_is(here):
     assert (
         len(here.steps) == 2 and [by['aten::mm'], by['aten::_softmax']] == [2, 2] and 'No GPU was used' in repr(here)
     )
-    assert sum(g.cpu for g in here.groups) <= here.seconds
+    assert sum(g.cpu_seconds for g in here.groups) <= here.seconds
 
 
 def counts(p): return [(g.name, g.count) for g in p.groups]

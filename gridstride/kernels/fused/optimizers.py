@@ -58,7 +58,7 @@ class _StepLauncher(Launcher):
         )
 
     def parameters(self):
-        return [*super().parameters()[: self.num_arrays], *((value._type_,) for value in self.values)]
+        return [*super().parameters()[: self.num_arrays], *((value._type_,) for value in self.scalar_values)]
 
     def bind_arrays(self, arguments):
         super().bind_arrays(arguments[: self.num_arrays])
@@ -275,13 +275,11 @@ class AdamW(torch.optim.Optimizer):
             if not state:
                 self._init_state(param, state)
             step_counter = state['step']
-            if (
-                id(step_counter) not in steps_of_counter
-            ):  # most parameters share one counter, and reading a tensor is slow
+            # Most parameters share one counter, and reading a tensor is slow.
+            if id(step_counter) not in steps_of_counter:
                 steps_of_counter[id(step_counter)] = int(step_counter)
-            params_by_step.setdefault((param.dtype, param.device, steps_of_counter[id(step_counter)]), []).append(
-                (param, state)
-            )
+            key = param.dtype, param.device, steps_of_counter[id(step_counter)]
+            params_by_step.setdefault(key, []).append((param, state))
         return params_by_step
 
     def _init_state(self, param, state):
@@ -290,7 +288,7 @@ class AdamW(torch.optim.Optimizer):
         state.update({name: torch.zeros_like(param, dtype=torch.float32) for name in _STATES})
 
     def _step(self, group, key, dtype, device, step, params):
-        "Run one step for parameters of one dtype and device; `key`: of their tables"
+        "Run one step for parameters of one dtype and device; `key`: the key of their tables"
         tensors = [
             (param, _gradient(param), *(state[name] for name in _STATES)) for param, state in params if param.numel()
         ]

@@ -7,8 +7,8 @@ value has 24 significant bits; a bf16 value has 8 and the same range of exponent
 
 $$x = x_{hi} + x_{mid} + x_{lo}$$
 
-The product of two such sums has nine parts. Six of them count: the other three are below $2^{-24}$ of the result. With
-six bf16 products per float32 product, a speedup of two and a half remains.
+The product of two such sums has nine parts. Six of them are computed: the other three are below $2^{-24}$ of the
+result. With six bf16 products per float32 product, a speedup of two and a half remains.
 
 The result has the accuracy and the infinities of float32. But the arithmetic is not that of a chain of float32
 multiply-adds, and the smallest values lose bits.
@@ -347,13 +347,15 @@ class Bf16x6(Product):
         if count > 1:
             split_grid, grid = (blocks, 1, count), (*grid, count)
         split_src, src = self._sources(count)
-        split = KernelLaunch(split_src, 'split_planes', ('m', 'n', 'a_terms', 'b_terms'), shape, split_grid, (256,))
+        split_launch = KernelLaunch(
+            split_src, 'split_planes', ('m', 'n', 'a_terms', 'b_terms'), shape, split_grid, (256,)
+        )
         arrays = 'a_terms', 'b_terms', 'm', 'n', 'out'
-        product = KernelLaunch(src, 'multiply_planes', arrays, shape, grid, (2 * BM + 32,), self.shared)
-        product = product._replace(pdl=True, cluster=(1, SPLITS, 1))
+        product_launch = KernelLaunch(src, 'multiply_planes', arrays, shape, grid, (2 * BM + 32,), self.shared)
+        product_launch = product_launch._replace(pdl=True, cluster=(1, SPLITS, 1))
         a_size, b_size = (3 * 32 * chunks * count * lines for lines in (rows * BM, cols * BN))
         workspaces = dict(a_terms=(a_size, 'bfloat16'), b_terms=(b_size, 'bfloat16'))
-        return LaunchPlan([split, product], workspaces)
+        return LaunchPlan([split_launch, product_launch], workspaces)
 
 
 # Infinity is split into infinity and NaN, a value above 3.39e38 becomes infinite in bf16, and partial sums may overflow
@@ -367,12 +369,12 @@ class Bf16x6(Product):
 # Relative to the result it is larger if products cancel: 3e-5 and 0.3 of its norm for random elements and K = 512
 # (float32: 4e-7 and 4e-6).
 #
-# `_bf16x6_time` estimates the time of a product in µs on an H100. Its terms: the two launches; the bf16 terms, which
-# are stored and loaded again; the waves of blocks, each of which multiplies its pieces, with an overhead at its begin
-# and end; the store of the result. The constants were fitted to 70 measured shapes. On 60 of these, drawn at random
-# (sizes of 64 to 8192, log-uniformly distributed), the kernel that the formula selects has a speedup of 1.32 over torch
-# in the geometric mean; the fastest kernels have 1.34. On 20 other shapes it was 1.30 and 1.33. Below 150 rows torch is
-# faster (0.96 in the mean), so torch multiplies; fewer than 64 columns were not measured.
+# `_bf16x6_time` estimates the time of a product in µs on an H100. It adds the times of the two launches; the bf16
+# terms, which are stored and loaded again; the waves of blocks, each of which multiplies its pieces, with an overhead
+# at its begin and end; the store of the result. The constants were fitted to 70 measured shapes. On 60 of these, drawn
+# at random (sizes of 64 to 8192, log-uniformly distributed), the kernel that the formula selects has a speedup of 1.32
+# over torch in the geometric mean; the fastest kernels have 1.34. On 20 other shapes it was 1.30 and 1.33. Below 150
+# rows torch is faster (0.96 in the mean), so torch multiplies; fewer than 64 columns were not measured.
 TILES = {
     (128, 128): (1, 1.01, 3.7),
     (64, 64): (2, 0.69, 1.75),
@@ -425,13 +427,20 @@ def _cached_bf16x6(*args):
 
 def all_kernels() -> list:
     "Return all kernels that `choose` may select, in each layout"
-    return [_cached_bf16x6(*tile, s, layout) for tile in TILES for s in SPLIT_COUNTS for layout in ('nn', 'tn', 'nt')]
+    return [
+        _cached_bf16x6(*tile, splits, layout)
+        for tile in TILES
+        for splits in SPLIT_COUNTS
+        for layout in ('nn', 'tn', 'nt')
+    ]
 
 
 def _select_kernel(M, N, K, sms, layout):
     "Return the kernel with the shortest estimated time, or the reason why torch is faster"
     candidates = [
-        (_bf16x6_time(*tile, s, M, N, K, sms), _cached_bf16x6(*tile, s, layout)) for tile in TILES for s in SPLIT_COUNTS
+        (_bf16x6_time(*tile, splits, M, N, K, sms), _cached_bf16x6(*tile, splits, layout))
+        for tile in TILES
+        for splits in SPLIT_COUNTS
     ]
     if layout == 'nn':
         candidates.append((_small_kernel_time(M, N, K, sms), SMALL))
@@ -462,21 +471,21 @@ def choose(M, N, K, sms):
 
 
 def choose_tn(M, N, K, sms):
-    "Select as `choose` does, for an A whose memory holds its transpose"
+    "Return the fastest kernel as `choose` does, for an A that is stored transposed"
     return _select_kernel(M, N, K, sms, 'tn')
 
 
 def choose_nt(M, N, K, sms):
-    "Select as `choose` does, for a B whose memory holds its transpose"
+    "Return the fastest kernel as `choose` does, for a B that is stored transposed"
     return _select_kernel(M, N, K, sms, 'nt')
 
 
 def choose_batch(count, M, N, K, sms, layout):
     "Return the fastest kernel for `count` products (M x K) @ (K x N), or the reason why torch is faster"
     candidates = [
-        (_bf16x6_time(*tile, s, M, N, K, sms, count), _cached_bf16x6(*tile, s, layout))
+        (_bf16x6_time(*tile, splits, M, N, K, sms, count), _cached_bf16x6(*tile, splits, layout))
         for tile in TILES
-        for s in SPLIT_COUNTS
+        for splits in SPLIT_COUNTS
     ]
     time, kernel = min(candidates, key=lambda candidate: candidate[0])
     is_faster = time + KERNEL_OVERHEAD < _library_time(M, N, K, count)

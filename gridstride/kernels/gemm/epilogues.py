@@ -208,7 +208,7 @@ def _forward(a, b, epilogue, out=None, save_input=False):
         bias=epilogue.bias,
         activation=epilogue.activation,
         addend=residual_rows,
-        saved=z_rows,
+        activation_input=z_rows,
         accumulate=epilogue.accumulate,
         scale=epilogue.scale,
     )

@@ -77,7 +77,7 @@ def run_product(
     activation=None,  # as for `activation_source`
     multiplier=None,  # like out: the result is multiplied by it elementwise
     addend=None,  # like out: added to the result
-    saved=None,  # like out: receives the input of the activation
+    activation_input=None,  # like out: receives the input of the activation
     act_grad=None,  # like out: receives the gradient of the activation instead
     column_sums=False,  # also sum the columns: of the result if there is a multiplier, else of `addend`
     accumulate=False,  # add the result to the contents of a float32 `out`
@@ -104,14 +104,14 @@ def run_product(
         activation=activation,
         has_multiplier=multiplier is not None,
         has_addend=addend is not None,
-        save='input' if saved is not None else 'grad' if act_grad is not None else '',
+        save='input' if activation_input is not None else 'grad' if act_grad is not None else '',
         sum_columns=column_sums,
         accumulate=accumulate,
     )
     tile = tile or choose_tile(problem, this_device().sms)
     num_sum_rows = column_sum_rows(problem, tile) if column_sums else 0
     sums = torch.empty(num_sum_rows, N, dtype=torch.float32, device=stored_a.device)
-    saved_or_grad = saved if act_grad is None else act_grad
+    saved_or_grad = activation_input if act_grad is None else act_grad
     outputs = [_as_batch(x) for x in (out, out if saved_or_grad is None else saved_or_grad)]
     mapped_outputs = outputs if is_staged(problem) else [batch_a, batch_a]
     # The kernel does not access the operands that this problem lacks, so their arguments may have any address.

@@ -1,7 +1,7 @@
 """The memory-bound operators: `sum`, `argmax`, `scan`, `histogram`, `transpose`.
 
-Each operator has two functions: NAME_calls returns its kernel launches for a dtype and a size (`export` uses it, too),
-and NAME takes a tensor, allocates the workspaces and the result, and launches the kernels.
+Each operator has two functions: NAME takes a tensor, allocates the workspaces and the result, and launches the kernels;
+NAME_launches returns these launches for a dtype and a size, for NAME and for `export`.
 """
 
 import math
@@ -107,7 +107,7 @@ def _sum_types(dtype):
     return ('float', 'float32', dtype) if dtype in FLOATS else ('long long', 'int64', 'int64')
 
 
-def _sum_rows_call(c_types, arrays, rows, width, vec_size, partition, is_first=False, is_second=False):
+def _sum_rows_launch(c_types, arrays, rows, width, vec_size, partition, is_first=False, is_second=False):
     """Return a launch of `sum_rows`. `c_types`: the C types of elements, accumulators and results; `is_first` or
     `is_second`: this is the first or the second of two launches with programmatic dependent launch"""
     types = tuple(zip(('From', 'Sum', 'To'), c_types))
@@ -119,7 +119,7 @@ def _sum_rows_call(c_types, arrays, rows, width, vec_size, partition, is_first=F
     return KernelLaunch(src, 'sum_rows', arrays, scalars, grid, (partition.threads,), pdl=is_second)
 
 
-def _add_partials_call(dtype, rows, partials, device):
+def _add_partials_launch(dtype, rows, partials, device):
     "Return the launch that adds `partials` partial sums per row"
     accumulator, partial_dtype, out_dtype = _sum_types(dtype)
     element_bytes = 8 if partial_dtype == 'int64' else 4
@@ -127,24 +127,24 @@ def _add_partials_call(dtype, rows, partials, device):
     partition = _partition(partials, vec_size, element_bytes, _PARTIALS_PLAN, max_blocks=1)
     c_types = accumulator, accumulator, TYPES[out_dtype][0] if out_dtype in TYPES else accumulator
     arrays = 'partials', 'out'
-    return _sum_rows_call(c_types, arrays, rows, partials, vec_size, partition, is_second=device.hopper)
+    return _sum_rows_launch(c_types, arrays, rows, partials, vec_size, partition, is_second=device.hopper)
 
 
 @lru_cache(1024)
-def sum_calls(dtype, rows, width, vec_size, device) -> tuple:  # (launches, partial sums per row; 0 for one launch)
+def sum_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches, partial sums per row; 0 for one launch)
     "Return the launches that sum rows of `width` elements on a `Device`, with `vec_size` elements per load"
-    element, (accumulator, _, out_dtype), element_bytes = TYPES[dtype][0], _sum_types(dtype), DTYPE_BYTES[dtype]
+    c_type, (accumulator, _, out_dtype), element_bytes = TYPES[dtype][0], _sum_types(dtype), DTYPE_BYTES[dtype]
     partition = _partition(width, vec_size, element_bytes, _plan_for(rows, width, element_bytes))
     if partition.blocks == 1:
-        c_types = element, accumulator, TYPES[out_dtype][0] if out_dtype in TYPES else accumulator
-        return [_sum_rows_call(c_types, ('x', 'out'), rows, width, vec_size, partition)], 0
-    c_types, arrays = (element, accumulator, accumulator), ('x', 'partials')
-    first = _sum_rows_call(c_types, arrays, rows, width, vec_size, partition, is_first=device.hopper)
-    return [first, _add_partials_call(dtype, rows, partition.blocks, device)], partition.blocks
+        c_types = c_type, accumulator, TYPES[out_dtype][0] if out_dtype in TYPES else accumulator
+        return [_sum_rows_launch(c_types, ('x', 'out'), rows, width, vec_size, partition)], 0
+    c_types, arrays = (c_type, accumulator, accumulator), ('x', 'partials')
+    first_launch = _sum_rows_launch(c_types, arrays, rows, width, vec_size, partition, is_first=device.hopper)
+    return [first_launch, _add_partials_launch(dtype, rows, partition.blocks, device)], partition.blocks
 
 
-def _sum(x, axis, make_calls):
-    "Compute `sum` with the launches that `make_calls` returns: `sum_calls` or `ring_calls`"
+def _sum(x, axis, make_launches):
+    "Compute `sum` with the launches that `make_calls` returns: `sum_launches` or `bulk_sum_launches`"
     _check_operand('sum', x, DTYPE_BYTES)
     torch, (rows, width) = import_torch(), _rows_and_width('sum', x, axis)
     _, partial_dtype, out_dtype = _sum_types(dtype_name(x))
@@ -154,9 +154,9 @@ def _sum(x, axis, make_calls):
         return torch.zeros(shape, **options)
     out = torch.empty(shape, **options)
     vec_size = tensor_vector_width(x, rows, width)
-    calls, row_partials = make_calls(dtype_name(x), rows, width, vec_size, this_device())
+    kernel_launches, row_partials = make_launches(dtype_name(x), rows, width, vec_size, this_device())
     partials = torch.empty(rows * row_partials, dtype=getattr(torch, partial_dtype), device=x.device)
-    launch(calls, x, partials=partials, out=out)
+    launch(kernel_launches, x, partials=partials, out=out)
     return out
 
 
@@ -170,7 +170,7 @@ def sum(
         sum(x, axis=-1)
 
     Raises TypeError and ValueError for an `x` or `axis` that is not supported."""
-    return _sum(x, axis, sum_calls)
+    return _sum(x, axis, sum_launches)
 
 
 # On a Hopper GPU bulk copies can fill the stages of a pipeline in shared memory. This is faster than loads in a loop,
@@ -179,21 +179,22 @@ BULK = dict(THREADS=512, PACKS=4, STAGES=6)
 
 
 @lru_cache(1024)
-def ring_calls(dtype, rows, width, vec_size, device) -> tuple:  # as for `sum_calls`
-    "Return the launches that sum `width` elements with bulk copies; where these are unsupported, those of `sum_calls`"
+def bulk_sum_launches(dtype, rows, width, vec_size, device) -> tuple:  # as for `sum_launches`
+    "Return the launches that sum `width` elements with bulk copies, or those of `sum_launches` where unsupported"
     if rows > 1 or not device.hopper or vec_size * DTYPE_BYTES[dtype] < MAX_LOAD_BYTES:
-        return sum_calls(dtype, rows, width, vec_size, device)
+        return sum_launches(dtype, rows, width, vec_size, device)
     src = kernel_source('sum_bulk', (('From', TYPES[dtype][0]), ('Sum', _sum_types(dtype)[0])), tuple(BULK.items()))
     shared = MAX_LOAD_BYTES * BULK['THREADS'] * BULK['PACKS'] * BULK['STAGES']
-    first = KernelLaunch(src, 'sum_bulk', ('x', 'partials'), (Long(width),), (device.sms,), (BULK['THREADS'],), shared)
-    return [first, _add_partials_call(dtype, 1, device.sms, device)], device.sms
+    arrays, block = ('x', 'partials'), (BULK['THREADS'],)
+    first_launch = KernelLaunch(src, 'sum_bulk', arrays, (Long(width),), (device.sms,), block, shared)
+    return [first_launch, _add_partials_launch(dtype, 1, device.sms, device)], device.sms
 
 
 def ring_sum(
     x,  # as for `sum`
 ):  # as for `sum`
     "Compute the sum of all elements as `sum` does, on a Hopper GPU with a pipeline of bulk copies"
-    return _sum(x, None, ring_calls)
+    return _sum(x, None, bulk_sum_launches)
 
 
 # Argmax
@@ -215,7 +216,7 @@ def _argmax_source(dtype, vec_size, threads, in_flight, pdl, cluster=False):
 
 
 @lru_cache(1024)
-def argmax_calls(dtype, rows, width, vec_size, device) -> tuple:  # (launches, partial results per row)
+def argmax_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches, partial results per row)
     "Return the launches that find the largest element of each row on a `Device`, with `vec_size` elements per load"
     (threads, in_flight, blocks, block_vectors), is_cluster = _argmax_partition(
         rows, width, vec_size, DTYPE_BYTES[dtype], device
@@ -225,12 +226,17 @@ def argmax_calls(dtype, rows, width, vec_size, device) -> tuple:  # (launches, p
     second_threads = pow2_clamp(blocks, 32, 1024)
     src = _argmax_source(dtype, vec_size, threads, in_flight, pdl, is_cluster)
     arrays = 'x', 'out', 'values', 'indices'
-    first = KernelLaunch(src, 'argmax_rows', arrays, (width, block_vectors, blocks), (rows * blocks,), (threads,))
+    first_launch = KernelLaunch(
+        src, 'argmax_rows', arrays, (width, block_vectors, blocks), (rows * blocks,), (threads,)
+    )
     if not needs_second_launch:
-        return [first._replace(cluster=(blocks, 1, 1)) if is_cluster else first], 1
+        return [first_launch._replace(cluster=(blocks, 1, 1)) if is_cluster else first_launch], 1
     src = _argmax_source(dtype, 1, second_threads, 1, pdl)
     arrays = 'values', 'indices', 'out'
-    return [first, KernelLaunch(src, 'argmax_parts', arrays, (blocks,), (rows,), (second_threads,), pdl=pdl)], blocks
+    return [
+        first_launch,
+        KernelLaunch(src, 'argmax_parts', arrays, (blocks,), (rows,), (second_threads,), pdl=pdl),
+    ], blocks
 
 
 def argmax(
@@ -254,10 +260,12 @@ def argmax(
         raise ValueError(f'argmax: a row has {width:,} elements; expected at most 2^31 - 1')
     if not rows:
         return out
-    calls, row_partials = argmax_calls(dtype, rows, width, tensor_vector_width(x, rows, width), this_device())
+    kernel_launches, row_partials = argmax_launches(
+        dtype, rows, width, tensor_vector_width(x, rows, width), this_device()
+    )
     value_dtype = torch.float32 if dtype in FLOATS else torch.int32
     values = torch.empty(rows * row_partials if row_partials > 1 else 1, dtype=value_dtype, device=x.device)
-    launch(calls, x, out=out, values=values, indices=torch.empty_like(values, dtype=torch.int32))
+    launch(kernel_launches, x, out=out, values=values, indices=torch.empty_like(values, dtype=torch.int32))
     return out
 
 
@@ -267,19 +275,19 @@ SCAN = dict(THREADS=256, LINES=6, MIN_BLOCKS=5)
 SCAN_BULK = dict(THREADS=1024, STAGES=3)  # one block per SM
 
 
-def _bulk_scan_calls(dtype, types, width, device):
+def _bulk_scan_launches(dtype, types, width, device):
     "Return the launch that scans `width` elements with bulk copies on a Hopper GPU, and the number of tiles"
-    lines = 4 if DTYPE_BYTES[dtype] > 1 else 2
-    tile_elements = SCAN_BULK['THREADS'] * lines * MAX_LOAD_BYTES // DTYPE_BYTES[dtype]
-    tiles = cdiv(width, tile_elements)
+    vectors_per_thread = 4 if DTYPE_BYTES[dtype] > 1 else 2
+    tile_elements = SCAN_BULK['THREADS'] * vectors_per_thread * MAX_LOAD_BYTES // DTYPE_BYTES[dtype]
+    num_tiles = cdiv(width, tile_elements)
     shared = SCAN_BULK['STAGES'] * tile_elements * DTYPE_BYTES[dtype]
-    src = kernel_source('scan_bulk', types, (*SCAN_BULK.items(), ('LINES', lines), ('BLOCKS', device.sms)))
-    arrays, scalars, block = ('x', 'out', 'status'), (Long(width), tiles), (SCAN_BULK['THREADS'],)
-    return [KernelLaunch(src, 'scan_bulk', arrays, scalars, (device.sms,), block, shared, cooperative=True)], tiles
+    src = kernel_source('scan_bulk', types, (*SCAN_BULK.items(), ('LINES', vectors_per_thread), ('BLOCKS', device.sms)))
+    arrays, scalars, block = ('x', 'out', 'status'), (Long(width), num_tiles), (SCAN_BULK['THREADS'],)
+    return [KernelLaunch(src, 'scan_bulk', arrays, scalars, (device.sms,), block, shared, cooperative=True)], num_tiles
 
 
 @lru_cache(1024)
-def scan_calls(dtype, rows, width, vec_size, device) -> tuple:  # (launches, tiles per row)
+def scan_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches, tiles per row)
     "Return the launches that scan rows of `width` elements on a `Device`, with `vec_size` elements per load"
     types = ('From', TYPES[dtype][0]), ('Sum', TYPES[dtype][1])
     if (
@@ -288,16 +296,18 @@ def scan_calls(dtype, rows, width, vec_size, device) -> tuple:  # (launches, til
         and width * DTYPE_BYTES[dtype] >= _MIN_BULK_BYTES
         and vec_size * DTYPE_BYTES[dtype] == MAX_LOAD_BYTES
     ):
-        return _bulk_scan_calls(dtype, types, width, device)
-    lines = max(1, SCAN['LINES'] * 4 // max(vec_size, 4))
-    threads = min(SCAN['THREADS'], 32 * cdiv(width, 32 * lines * vec_size))
-    tiles = cdiv(width, threads * lines * vec_size)
+        return _bulk_scan_launches(dtype, types, width, device)
+    vectors_per_thread = max(1, SCAN['LINES'] * 4 // max(vec_size, 4))
+    threads = min(SCAN['THREADS'], 32 * cdiv(width, 32 * vectors_per_thread * vec_size))
+    num_tiles = cdiv(width, threads * vectors_per_thread * vec_size)
     min_blocks = SCAN['MIN_BLOCKS'] if threads == SCAN['THREADS'] else 1
     src = kernel_source(
-        'scan', types, (('V', vec_size), ('THREADS', threads), ('LINES', lines), ('MIN_BLOCKS', min_blocks))
+        'scan',
+        types,
+        (('V', vec_size), ('THREADS', threads), ('LINES', vectors_per_thread), ('MIN_BLOCKS', min_blocks)),
     )
-    arrays, scalars = ('x', 'out', 'status', 'ticket'), (Long(width), tiles)
-    return [KernelLaunch(src, 'scan_rows', arrays, scalars, (rows * tiles,), (threads,))], tiles
+    arrays, scalars = ('x', 'out', 'status', 'ticket'), (Long(width), num_tiles)
+    return [KernelLaunch(src, 'scan_rows', arrays, scalars, (rows * num_tiles,), (threads,))], num_tiles
 
 
 def scan(
@@ -316,11 +326,13 @@ def scan(
     out = torch.empty_like(x)
     if not x.numel():
         return out
-    calls, tiles = scan_calls(dtype_name(x), rows, width, tensor_vector_width(x, rows, width), this_device())
+    kernel_launches, row_tiles = scan_launches(
+        dtype_name(x), rows, width, tensor_vector_width(x, rows, width), this_device()
+    )
     # Decoupled look-back needs a status word per tile, initially 0 ("not ready"), and a counter from which blocks take
     # their tiles (the ticket).
-    status = torch.zeros(rows * tiles + 1, dtype=torch.int64, device=x.device)
-    launch(calls, x, out=out, status=status[1:], ticket=status[:1])
+    status = torch.zeros(rows * row_tiles + 1, dtype=torch.int64, device=x.device)
+    launch(kernel_launches, x, out=out, status=status[1:], ticket=status[:1])
     return out
 
 
@@ -329,13 +341,13 @@ _MAX_COUNTERS = 8192  # per block: 32 KiB of shared memory
 
 
 @lru_cache(1024)
-def histogram_calls(dtype, size, bins, low, high, vec_size, device) -> list:  # of `KernelLaunch`
+def histogram_launches(dtype, num_elements, bins, low, high, vec_size, device) -> list:  # of `KernelLaunch`
     "Return the launch that counts `size` elements on a `Device`, with `vec_size` elements per load"
-    threads = 1024 if size >= 2**16 else 128
+    threads = 1024 if num_elements >= 2**16 else 128
     constants = dict(V=vec_size, THREADS=threads, BINS=bins, COPIES=max(1, min(threads // 32, _MAX_COUNTERS // bins)))
     src = kernel_source('histogram', (('From', TYPES[dtype][0]),), (*constants.items(), ('FLOATS', dtype in FLOATS)))
-    blocks = max(1, min(2 * device.sms, cdiv(size, threads * vec_size)))
-    scalars = Long(size), low, high, bins / (high - low)
+    blocks = max(1, min(2 * device.sms, cdiv(num_elements, threads * vec_size)))
+    scalars = Long(num_elements), low, high, bins / (high - low)
     return [KernelLaunch(src, 'histogram', ('x', 'out'), scalars, (blocks,), (threads,))]
 
 
@@ -363,10 +375,10 @@ def histogram(
     torch = import_torch()
     out = torch.zeros(bins, dtype=torch.int64, device=x.device)
     if x.numel():
-        calls = histogram_calls(
+        kernel_launches = histogram_launches(
             dtype_name(x), x.numel(), bins, float(low), float(high), tensor_vector_width(x, 1, x.numel()), this_device()
         )
-        launch(calls, x, out=out)
+        launch(kernel_launches, x, out=out)
     return out
 
 
@@ -377,7 +389,7 @@ TILE = 64
 
 
 @lru_cache(1024)
-def transpose_calls(element_bytes, matrices, rows, columns, device) -> list:  # of `KernelLaunch`
+def transpose_launches(element_bytes, matrices, rows, columns, device) -> list:  # of `KernelLaunch`
     "Return the launch that transposes matrices on a `Device`"
     constants = dict(TILE=TILE, THREADS=512, PAD=max(1, 4 // element_bytes))
     c_type = _INTEGER_C_TYPES[_INTEGER_DTYPES[element_bytes]]
@@ -405,6 +417,6 @@ def transpose(
     out = torch.empty(*x.shape[:-2], columns, rows, dtype=x.dtype, device=x.device)
     if x.numel():
         word_dtype = getattr(torch, _INTEGER_DTYPES[x.element_size()])
-        calls = transpose_calls(x.element_size(), matrices, rows, columns, this_device())
-        launch(calls, x.view(word_dtype), out=out.view(word_dtype))
+        kernel_launches = transpose_launches(x.element_size(), matrices, rows, columns, this_device())
+        launch(kernel_launches, x.view(word_dtype), out=out.view(word_dtype))
     return out

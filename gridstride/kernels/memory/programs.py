@@ -33,44 +33,47 @@ OPERATORS = [
 class Launches(NamedTuple):
     "The kernel launches of a case, and their workspaces"
 
-    calls: list  # of `KernelLaunch`
+    kernel_launches: list  # of `KernelLaunch`
     workspaces: dict  # name -> (C type, elements, is_zeroed: set to 0 before each launch)
 
 
-def launches(operator, rows, width) -> Launches:
+def operator_launches(operator, rows, width) -> Launches:
     "Return the launches of an operator for a case on an H100"
     dtype, element_bytes = operator.dtype, operators.DTYPE_BYTES[operator.dtype]
     vec_size = operators.vector_width(0, element_bytes, rows, width)
     if operator.name == 'sum':
-        calls, row_partials = operators.sum_calls(dtype, rows, width, vec_size, H100)
-        return Launches(calls, dict(partials=(operator.out, rows * row_partials, False)))
+        kernel_launches, row_partials = operators.sum_launches(dtype, rows, width, vec_size, H100)
+        return Launches(kernel_launches, dict(partials=(operator.out, rows * row_partials, False)))
     if operator.name == 'argmax':
-        calls, row_partials = operators.argmax_calls(dtype, rows, width, vec_size, H100)
+        kernel_launches, row_partials = operators.argmax_launches(dtype, rows, width, vec_size, H100)
         return Launches(
-            calls, dict(values=('float', rows * row_partials, False), indices=('int', rows * row_partials, False))
+            kernel_launches,
+            dict(values=('float', rows * row_partials, False), indices=('int', rows * row_partials, False)),
         )
     if operator.name == 'scan':
-        calls, tiles = operators.scan_calls(dtype, rows, width, vec_size, H100)
+        kernel_launches, row_tiles = operators.scan_launches(dtype, rows, width, vec_size, H100)
         status_type = 'unsigned long long'
-        return Launches(calls, dict(status=(status_type, rows * tiles, True), ticket=(status_type, 1, True)))
+        return Launches(
+            kernel_launches, dict(status=(status_type, rows * row_tiles, True), ticket=(status_type, 1, True))
+        )
     if operator.name == 'histogram':
         return Launches(
-            operators.histogram_calls(dtype, rows * width, 256, 0.0, 256.0, vec_size, H100),
+            operators.histogram_launches(dtype, rows * width, 256, 0.0, 256.0, vec_size, H100),
             dict(out=(operator.out, 256, True)),
         )
-    return Launches(operators.transpose_calls(element_bytes, 1, rows, width, H100), {})
+    return Launches(operators.transpose_launches(element_bytes, 1, rows, width, H100), {})
 
 
 def _case_lines(operator, rows, width):
     "Yield the lines of C++ and the `Launch`es for a case"
-    calls, workspaces = launches(operator, rows, width)
-    used_arrays = {array for call in calls for array in call.arrays}
-    for name, (c_type, n, is_zeroed) in workspaces.items():
+    kernel_launches, workspaces = operator_launches(operator, rows, width)
+    used_arrays = {array_name for kernel_launch in kernel_launches for array_name in kernel_launch.arrays}
+    for name, (c_type, num_elements, is_zeroed) in workspaces.items():
         if name in used_arrays and name != 'out':
-            yield f'static auto *{name} = allocate<{c_type}>({n});'
+            yield f'static auto *{name} = allocate<{c_type}>({num_elements});'
         if name in used_arrays and is_zeroed:
-            yield f'OK(cudaMemsetAsync({name}, 0, {n} * sizeof({c_type})));'
-    yield from (Launch(call, call.arrays) for call in calls)
+            yield f'OK(cudaMemsetAsync({name}, 0, {num_elements} * sizeof({c_type})));'
+    yield from (Launch(kernel_launch, kernel_launch.arrays) for kernel_launch in kernel_launches)
 
 
 def _program(operator):

@@ -8,7 +8,9 @@ from ..source_assembly import C_TYPES, source_loader, assemble_source
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
 
 # dtype -> (C type of an element, C type of sums and comparisons)
-TYPES = {dtype: (c, 'float' if 'float' in dtype else 'int') for dtype, c in C_TYPES.items() if dtype != 'float64'}
+TYPES = {
+    dtype: (c_type, 'float' if 'float' in dtype else 'int') for dtype, c_type in C_TYPES.items() if dtype != 'float64'
+}
 _BULK_PRIMITIVES = 'address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'bulk_copy'
 _CLUSTER_PRIMITIVES = 'address', 'rank', 'cluster_sync', 'of_block'
 # C type -> its lowest value in C: minus infinity, or the smallest int

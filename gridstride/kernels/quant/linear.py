@@ -62,7 +62,7 @@ torch.library.register_autograd('gridstride::quant_linear', _backward, setup_con
 
 
 class QuantLinear(torch.nn.Module):
-    """A linear layer with a quantized weight; `QuantLinear.of` converts a `torch.nn.Linear`.
+    """A linear layer with a quantized weight; `QuantLinear.from_linear` converts a `torch.nn.Linear`.
 
     x has any shape (..., columns). On a GPU of compute capability 8.0 or more, and if x has the dtype of the scales,
     `mixed.choose_method` selects a matvec, a mixed-input GEMM, or dequantization and a product by torch. In all other
@@ -78,7 +78,7 @@ class QuantLinear(torch.nn.Module):
         self.bias = bias
 
     @classmethod
-    def of(cls, linear, kind, group=None, zeros=False, fit='absmax'):
+    def from_linear(cls, linear, kind, group=None, zeros=False, fit='absmax'):
         "Convert a `torch.nn.Linear`; the other arguments are those of `pack`"
         return cls(pack(linear.weight, kind, group, zeros, fit), linear.bias, linear.weight.dtype)
 

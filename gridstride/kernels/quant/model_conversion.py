@@ -18,7 +18,7 @@ def _quantize_layer(kind, group, zeros, fit, name, layer):
         return f'it is {dtype_name(w)}'
     if reason := unsupported_reason(kind, group, w.shape):
         return reason
-    quantized = QuantLinear.of(layer, kind, group, zeros, fit)
+    quantized = QuantLinear.from_linear(layer, kind, group, zeros, fit)
     signal_to_noise = decibels(w, unpack(quantized.packed))
     return quantized, ReplacedLayer(
         name, tuple(w.shape), w.nbytes, quantized.packed.nbytes, signal_to_noise, dtype_name(w)

@@ -19,7 +19,7 @@ def matvec_cases(batch) -> list:  # of (rows of x, rows and columns of w)
     return [*MATVEC_SHAPES, (batch, *TIMED_SHAPE)]
 
 
-def _h100_matvec_calls(kind, dtype, batch, rows, columns):
+def _h100_matvec_launches(kind, dtype, batch, rows, columns):
     "Return the launch of `matvec` on an H100, with the default group and without a bias"
     return matvec_launches(kind, dtype, DEFAULT_GROUP[kind], batch, rows, columns, False, False, H100)
 
@@ -31,18 +31,18 @@ constexpr int KIND = {kind.upper()}, GROUP = {0 if DEFAULT_GROUP[kind] == 'row' 
 constexpr float BOOK[] = {{{', '.join(f'{value!r}f' for value in nf4_codebook())}}};
 constexpr double ROUNDING = {_ROUNDING[dtype]};'''
     signature = 'void launch(int number, const Elem *x, const unsigned char *words, const Elem *scales, Elem *y)'
-    casts = dict(words='(const uint4 *)words', scales='(const unsigned *)scales')
+    argument_casts = dict(words='(const uint4 *)words', scales='(const unsigned *)scales')
     sizes = matvec_cases(batch)
     lines = [
         [
-            Launch(call, [casts.get(name, name) for name in call.arrays])
-            for call in _h100_matvec_calls(kind, dtype, *size)
+            Launch(kernel_launch, [argument_casts.get(name, name) for name in kernel_launch.arrays])
+            for kernel_launch in _h100_matvec_launches(kind, dtype, *size)
         ]
         for size in sizes
     ]
     description = f'`gridstride.kernels.quant.matvec` of {kind}, x of {dtype}, timed with {batch} rows of x.'
-    name, main = f'matvec_{kind}_{dtype}' + f'_{batch}_rows' * (batch > 1), 'quant/matvec_main.cuh'
-    return Program(name, description, main, 'batch, rows, columns', sizes, {signature: lines}, constants)
+    name, main_file = f'matvec_{kind}_{dtype}' + f'_{batch}_rows' * (batch > 1), 'quant/matvec_main.cuh'
+    return Program(name, description, main_file, 'batch, rows, columns', sizes, {signature: lines}, constants)
 
 
 WGMMA_SHAPES = (40, 8, 16), (300, 520, 400), (8192, 8192, 8192)  # M, N, K; the last one is timed
@@ -69,10 +69,13 @@ def _tensor_map_code(name, shape, box):
 
 def _wgmma_case_lines(kind, M, N, K):
     "Return the lines of C++ and the `Launch` for one size"
-    (call,) = wgmma_launches(kind, M, N, K, H100)
+    (kernel_launch,) = wgmma_launches(kind, M, N, K, H100)
     shapes = (M, K), (N, K), (M, N)
-    maps = [_tensor_map_code(name, shape, box) for name, shape, box in zip(call.arrays, shapes, BOXES)]
-    return [*maps, Launch(call, [*(f'{name}_map' for name in call.arrays[:3]), *call.arrays[3:]])]
+    tensor_maps = [_tensor_map_code(name, shape, box) for name, shape, box in zip(kernel_launch.arrays, shapes, BOXES)]
+    return [
+        *tensor_maps,
+        Launch(kernel_launch, [*(f'{name}_map' for name in kernel_launch.arrays[:3]), *kernel_launch.arrays[3:]]),
+    ]
 
 
 def _wgmma_program(kind):
@@ -84,9 +87,12 @@ def _wgmma_program(kind):
 
 def _dp4a_program():
     description = '`gridstride.kernels.quant.multiply_int8` for few rows: int8, multiplied by dp4a.'
-    casts = dict(x='(const int4 *)a', b='(const int4 *)b')
+    argument_casts = dict(x='(const int4 *)a', b='(const int4 *)b')
     lines = [
-        [Launch(call, [casts.get(name, name) for name in call.arrays]) for call in dp4a_launches(*size)]
+        [
+            Launch(kernel_launch, [argument_casts.get(name, name) for name in kernel_launch.arrays])
+            for kernel_launch in dp4a_launches(*size)
+        ]
         for size in DP4A_SHAPES
     ]
     return _eight_bit_program('multiply_int8_few_rows', 'int8', description, DP4A_SHAPES, lines)

@@ -9,7 +9,7 @@ from ..source_assembly import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
 
-# dtype -> (C type of a pair, bits of a pair of 128.0 or 1024.0, bits of the fraction, name in PTX)
+# dtype -> (C type of a pair, bits of a pair of 128.0 or 1024.0, number of fraction bits, name in PTX)
 _FLOATS = {'bfloat16': ('__nv_bfloat162', '0x43004300u', 7, 'bf16'), 'float16': ('__half2', '0x64006400u', 10, 'f16')}
 FLOATS = tuple(_FLOATS)
 _BARRIER_PRIMITIVES = tuple(f'barrier_{name}' for name in ('init', 'arrive', 'expect', 'wait'))
@@ -25,10 +25,10 @@ def kernel_source(
     constants,  # ((name in the source, its integer value), ...)
 ) -> str:
     "Return the source of a kernel with its types and constants"
-    pair_type, magic, fraction, ptx_name = _FLOATS[dtype]
+    pair_type, magic, fraction_bits, ptx_name = _FLOATS[dtype]
     preamble = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
     preamble += f'typedef {pair_type} Pair;\nconstexpr u32 MAGIC = {magic};\n'
-    preamble += f'constexpr int FRACTION = {fraction};\nenum {{ {", ".join(KINDS).upper()} }};\n'
+    preamble += f'constexpr int FRACTION = {fraction_bits};\nenum {{ {", ".join(KINDS).upper()} }};\n'
     preamble += f'__constant__ float CODEBOOK[] = {{{", ".join(f"{value!r}f" for value in nf4_codebook())}}};\n'
     instructions = (
         PTX + wgmma_from_registers(dict(constants)['BN']) if name == 'mixed_gemm' else primitives(*_PRIMITIVES[name])

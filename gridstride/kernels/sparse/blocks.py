@@ -60,10 +60,10 @@ def prune_blocks(
     sums = _split_into_blocks(w.detach().float(), block).square().sum((2, 3))
     if sums.isnan().any():
         raise ValueError('prune_blocks: w has a NaN, which has no magnitude: replace it first')
-    keep_block = torch.zeros_like(sums, dtype=torch.bool).flatten()
-    keep_block[sums.flatten().argsort(descending=True, stable=True)[: round((1 - zeros) * sums.numel())]] = True
-    keep = keep_block.view_as(sums).repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)
-    return torch.where(keep[: w.shape[0], : w.shape[1]], w, 0)
+    keep_block_mask = torch.zeros_like(sums, dtype=torch.bool).flatten()
+    keep_block_mask[sums.flatten().argsort(descending=True, stable=True)[: round((1 - zeros) * sums.numel())]] = True
+    keep_mask = keep_block_mask.view_as(sums).repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)
+    return torch.where(keep_mask[: w.shape[0], : w.shape[1]], w, 0)
 
 
 def to_blocks(
@@ -96,27 +96,27 @@ def from_blocks(w: Blocks):  # (rows, columns)
 
 
 @lru_cache(1024)
-def blocks_call(
+def blocks_launch(
     dtype,
     rows,  # of w
     n,  # rows of x
     block_rows,  # rows of a block
     gpu,  # a `Device`
 ) -> tuple:  # a `KernelLaunch`, and the (box, swizzle) of values, x and y
-    "Return the launch of the product with a block-sparse matrix"
+    "Return the launch of the product with a block-sparse matrix, and the boxes of its tensor maps"
     wgmma_columns = _X_ROWS_PER_BLOCK if block_rows == 128 else _X_ROWS_PER_BLOCK // 2
     constants = dict(BR=block_rows, STAGES=_STAGES, M=1, N=wgmma_columns, OUT=_ROWS_PER_STORE, BIAS=False)
     src, row_blocks = blocks_source(dtype, tuple(constants.items()), wgmma_columns), cdiv(rows, block_rows)
     shared = _STAGES * (block_rows + _X_ROWS_PER_BLOCK) * 128 + 2 * 256 * _ROWS_PER_STORE
     arrays, grid = ('values', 'x', 'y', 'starts', 'columns'), (min(gpu.sms, row_blocks * cdiv(n, _X_ROWS_PER_BLOCK)),)
-    call = KernelLaunch(src, 'multiply_blocks', arrays, (row_blocks, n), grid, (384,), shared)
-    return call, (((block_rows, 64), 128), ((_X_ROWS_PER_BLOCK, 64), 128), ((_ROWS_PER_STORE, 64), 128))
+    kernel_launch = KernelLaunch(src, 'multiply_blocks', arrays, (row_blocks, n), grid, (384,), shared)
+    return kernel_launch, (((block_rows, 64), 128), ((_X_ROWS_PER_BLOCK, 64), 128), ((_ROWS_PER_STORE, 64), 128))
 
 
 @lru_cache(1024)
 def _prepare(problem, device, backend):  # `backend` is only a part of the cache key
-    "Prepare the launch for `problem`, the arguments of `blocks_call` without the `Device`"
-    return prepare_launch(*blocks_call(*problem, this_device()), device)
+    "Prepare the launch for `problem`, the arguments of `blocks_launch` without the `Device`"
+    return prepare_launch(*blocks_launch(*problem, this_device()), device)
 
 
 def multiply_blocks(

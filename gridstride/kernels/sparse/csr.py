@@ -68,14 +68,14 @@ def prune_single(
         raise ValueError(f'prune_single: zeros is {zeros!r}; expected a fraction from 0 to 1')
     if w.isnan().any():
         raise ValueError('prune_single: w has a NaN, which has no magnitude: replace it first')
-    largest = w.detach().abs().flatten().argsort(descending=True, stable=True)[: round((1 - zeros) * w.numel())]
-    keep = torch.zeros(w.numel(), dtype=torch.bool, device=w.device)
-    keep[largest] = True
-    return torch.where(keep.view_as(w), w, 0)
+    largest_indices = w.detach().abs().flatten().argsort(descending=True, stable=True)[: round((1 - zeros) * w.numel())]
+    keep_mask = torch.zeros(w.numel(), dtype=torch.bool, device=w.device)
+    keep_mask[largest_indices] = True
+    return torch.where(keep_mask.view_as(w), w, 0)
 
 
 @lru_cache(1024)
-def csr_call(
+def csr_launch(
     dtype,
     rows,  # of w
     n,  # columns of x
@@ -110,6 +110,6 @@ def multiply_csr(
     out = x.new_empty(rows, *x.shape[1:])
     if not out.numel():
         return out
-    call = csr_call(dtype_name(x), rows, n, 1 if n == 1 else tensor_vector_width(x, w.shape[1], n))
-    launch([call], x, starts=w.starts, columns=w.columns, values=w.values, out=out)
+    kernel_launch = csr_launch(dtype_name(x), rows, n, 1 if n == 1 else tensor_vector_width(x, w.shape[1], n))
+    launch([kernel_launch], x, starts=w.starts, columns=w.columns, values=w.values, out=out)
     return out

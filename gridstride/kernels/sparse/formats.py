@@ -29,7 +29,7 @@ def _nibble_table(device):
     return torch.tensor([_nibble(mask) for mask in range(16)], dtype=torch.uint8, device=device)
 
 
-class Compressed(NamedTuple):
+class CompressedMatrix(NamedTuple):
     "A 2:4 sparse matrix"
 
     values: object  # (rows, columns/2)
@@ -43,8 +43,8 @@ def _check_matrix(op_name, w):
     if w.shape[1] % 4:
         raise ValueError(f'{op_name}: {w.shape[1]} columns are not a multiple of 4; pad them with zeros')
     if w.isnan().any():
-        r, c = w.isnan().nonzero()[0].tolist()
-        raise ValueError(f'{op_name}: w[{r}, {c}] is NaN, which has no magnitude: replace it first')
+        row, column = w.isnan().nonzero()[0].tolist()
+        raise ValueError(f'{op_name}: w[{row}, {column}] is NaN, which has no magnitude: replace it first')
 
 
 def keep_mask(w):  # w's shape of bool
@@ -70,22 +70,22 @@ def prune(w):  # w's shape
 
 def compress(
     w,  # (rows, columns): at most two elements of each group are nonzero
-) -> Compressed:
+) -> CompressedMatrix:
     "Compress to two elements per group and their positions. Raises ValueError for a group with more nonzero elements"
     _check_matrix('compress', w)
     groups = w.detach().unflatten(1, (-1, 4))
     metadata = _nibble_table(w.device)[((groups != 0) << torch.arange(4, device=w.device)).sum(-1)]
     if (is_invalid := metadata == _INVALID_NIBBLE).any():
-        r, c = is_invalid.nonzero()[0].tolist()
+        row, group = is_invalid.nonzero()[0].tolist()
         raise ValueError(
             f'compress: {int(is_invalid.sum()):,} groups have more than two nonzero elements, the first of them is '
-            f'w[{r}, {4 * c}:{4 * c + 4}]: use prune(w), which keeps the two largest of each group'
+            f'w[{row}, {4 * group}:{4 * group + 4}]: use prune(w), which keeps the two largest of each group'
         )
     positions = torch.stack([metadata & 3, metadata >> 2], -1).long()
-    return Compressed(groups.gather(-1, positions).flatten(1), metadata)
+    return CompressedMatrix(groups.gather(-1, positions).flatten(1), metadata)
 
 
-def to_dense(compressed: Compressed):  # (rows, columns)
+def to_dense(compressed: CompressedMatrix):  # (rows, columns)
     "Convert to a dense matrix; the metadata must be valid"
     values, metadata = compressed
     positions = torch.stack([metadata & 3, metadata >> 2], -1).long()
@@ -93,14 +93,14 @@ def to_dense(compressed: Compressed):  # (rows, columns)
     return groups.scatter(-1, positions, values.unflatten(1, (-1, 2))).flatten(1)
 
 
-def decompress(compressed: Compressed):  # (rows, columns)
+def decompress(compressed: CompressedMatrix):  # (rows, columns)
     "Convert to a dense matrix. Raises ValueError for invalid metadata"
     metadata = compressed.metadata
     first, second = metadata & 3, metadata >> 2
     if (is_invalid := (first >= second) | (second > 3)).any():
-        r, g = is_invalid.nonzero()[0].tolist()
+        row, group = is_invalid.nonzero()[0].tolist()
         raise ValueError(
-            f'decompress: metadata[{r}, {g}] is {int(metadata[r, g])}; expected 4, 8, 9, 12, 13 or 14: '
+            f'decompress: metadata[{row}, {group}] is {int(metadata[row, group])}; expected 4, 8, 9, 12, 13 or 14: '
             'two positions, the lower one in the lower bits'
         )
     return to_dense(compressed)
@@ -161,8 +161,8 @@ def search_order(
     x[:, order].
 
     Each round takes random pairs of groups, and splits their eight columns in the best of 35 ways, so the kept
-    magnitude never decreases. After Pool and Yu, "Channel Permutations for N:M Sparsity". Raises ValueError unless the
-    number of columns is a multiple of 8."""
+    magnitude never decreases. Raises ValueError unless the number of columns is a multiple of 8. Source: Pool and Yu,
+    "Channel Permutations for N:M Sparsity"."""
     _check_matrix('search_order', w)
     if w.shape[1] % 8:
         raise ValueError(f'search_order: {w.shape[1]} columns are not a multiple of 8; pad them with zeros')

@@ -11,21 +11,21 @@ from ...utils import backend
 
 
 @lru_cache(1024)
-def _launcher(call, boxes, device, backend):  # `device` is only a part of the cache key
-    "Return the launcher of a call, compiled once per source"
-    mapped = [(i, box, swizzle) for i, (box, swizzle) in enumerate(boxes)]
-    return launches.MappedLauncher(
-        rung.compile_kernel(call.src, call.name, backend), mapped, len(call.arrays), *call[3:]
-    )
+def _launcher(kernel_launch, boxes, device, backend):  # `device` is only a part of the cache key
+    "Return the launcher of a `KernelLaunch`; each source is compiled once"
+    kernel = rung.compile_kernel(kernel_launch.src, kernel_launch.name, backend)
+    mapped_args = [(i, box, swizzle) for i, (box, swizzle) in enumerate(boxes)]
+    # kernel_launch[3:]: scalars, grid, block, shared and the options of the launch
+    return launches.MappedLauncher(kernel, mapped_args, len(kernel_launch.arrays), *kernel_launch[3:])
 
 
 def prepare_launch(
-    call,  # a `KernelLaunch`
+    kernel_launch,  # a `KernelLaunch`
     boxes,  # (box, swizzle) of each of the first arrays, which the kernel takes as tensor maps
     device,  # index of the GPU; None: the emulator
 ):
-    "Return the launcher of a call: a function of a list of tensors and, on a GPU, of a stream handle"
-    return _launcher(call, boxes, device, 'sim' if device is None else 'gpu')
+    "Return a launcher: a function of a list of tensors and, on a GPU, of a stream handle"
+    return _launcher(kernel_launch, boxes, device, 'sim' if device is None else 'gpu')
 
 
 def launch_prepared(
@@ -34,7 +34,7 @@ def launch_prepared(
     x,  # a tensor on the device of the launch
     arrays,  # array arguments of the kernel
 ):
-    "Launch on the device of `x`, on its current stream; the launcher is prepared once per key and device"
+    "Launch a kernel on the device of `x` and its current stream; the launcher is prepared once per key and device"
     if not x.is_cuda:
         return prepare(*key, None, backend())(arrays)
     device = x.get_device()

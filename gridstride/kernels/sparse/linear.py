@@ -55,7 +55,7 @@ torch.library.register_autograd('gridstride::two_four_linear', _backward, setup_
 
 
 class TwoFourLinear(torch.nn.Module):
-    """A linear layer whose weight is 2:4 sparse; `TwoFourLinear.of` converts a `torch.nn.Linear`.
+    """A linear layer whose weight is 2:4 sparse; `TwoFourLinear.from_linear` converts a `torch.nn.Linear`.
 
     x has any shape (..., columns). On a GPU of compute capability 8.0 or more, the kernels of `multiply_24` multiply
     16-bit floats. In all other cases torch multiplies by the dense weight. x and the bias have gradients, the weight
@@ -70,7 +70,7 @@ class TwoFourLinear(torch.nn.Module):
         self.bias = bias
 
     @classmethod
-    def of(cls, linear, rounds=0):
+    def from_linear(cls, linear, rounds=0):
         "Prune a `torch.nn.Linear`; with `rounds`, search for an order of the columns first, as `search_order` does"
         w, order = linear.weight.detach(), None
         if rounds:

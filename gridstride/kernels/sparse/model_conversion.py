@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from .linear import TwoFourLinear, has_kernel
 from .sources import F16_TYPES
-from .two_four import why_unsupported_24
+from .two_four import unsupported_24_reason
 from ..layers import ReplacedLayer, format_us, report_table, replace_linears, restore_linears
 from ..quant.formats import decibels
 from ..common import dtype_name
@@ -22,13 +22,13 @@ def _prune_layer(rounds, name, layer):
     w = layer.weight.detach()
     if dtype_name(w) not in (*F16_TYPES, 'float32'):
         return f'it is {dtype_name(w)}'
-    if reason := why_unsupported_24(*w.shape):
+    if reason := unsupported_24_reason(*w.shape):
         return reason
     if w.isnan().any():
         return 'its weight has a NaN'
-    sparse = TwoFourLinear.of(layer, rounds)
-    noise = decibels(w, sparse.weight)
-    return sparse, ReplacedLayer(name, tuple(w.shape), w.nbytes, sparse.packed.nbytes, noise, dtype_name(w))
+    sparse = TwoFourLinear.from_linear(layer, rounds)
+    signal_to_noise = decibels(w, sparse.weight)
+    return sparse, ReplacedLayer(name, tuple(w.shape), w.nbytes, sparse.packed.nbytes, signal_to_noise, dtype_name(w))
 
 
 def _largest_layer(module):
@@ -41,19 +41,20 @@ def _speedup_note(layer):
     "Return a sentence: the measured speedup of a layer over its dense equivalent, or the reason why no kernel runs"
     values = layer.values
     if not has_kernel(values, values):
-        actual = f'{dtype_name(values)} on {torch.cuda.get_device_name(values.device) if values.is_cuda else "the CPU"}'
+        device_name = torch.cuda.get_device_name(values.device) if values.is_cuda else 'the CPU'
         return (
             'The kernels support 16-bit floats on a GPU of compute capability 8.0 or more, and these weights are '
-            f'{actual}:\ntorch multiplies, with dense weights.'
+            f'{dtype_name(values)} on {device_name}:\ntorch multiplies, with dense weights.'
         )
     x, w = torch.randn(_TIMED_ROWS, layer.in_features, device=values.device).to(values.dtype), layer.weight
     products = (lambda: layer(x)), (lambda: F.linear(x, w, layer.bias))
     with torch.no_grad():  # CUDA graphs, so that the times have no launch overhead
-        sparse, dense = (bench(capture(product, 1)).median for product in products)
+        sparse_seconds, dense_seconds = (bench(capture(product, 1)).median for product in products)
+    speedup = dense_seconds / sparse_seconds
     return (
         f'{_TIMED_ROWS:,} rows of x through {layer.out_features}x{layer.in_features} elements, the largest of these '
-        f'layers: {format_us(sparse)} µs instead of {format_us(dense)}, a speedup of {dense / sparse:.2f}, just '
-        f'measured on {torch.cuda.get_device_name(x.device)}.'
+        f'layers: {format_us(sparse_seconds)} µs instead of {format_us(dense_seconds)}, a speedup of {speedup:.2f}, '
+        f'just measured on {torch.cuda.get_device_name(x.device)}.'
     )
 
 
@@ -70,12 +71,13 @@ def prune_24(
     `state_dict` and `torch.compile` work as before; a saved state loads into a module that was also pruned. Layers with
     shared weights, and layers whose sizes the kernels do not support, are not pruned; the table gives the reason.
     Raises TypeError or ValueError for unsupported options."""
-    module, replaced, unchanged = replace_linears('prune_24', 'pruned', module, skip, partial(_prune_layer, rounds))
+    convert = partial(_prune_layer, rounds)
+    module, replaced_layers, unchanged_layers = replace_linears('prune_24', 'pruned', module, skip, convert)
     notes = [
         'dB: signal to noise of the weights, of which the two largest of each four are kept.',
         _speedup_note(_largest_layer(module)),
     ]
-    print(report_table('Linear layers, 2:4 sparse', replaced, unchanged, notes))
+    print(report_table('Linear layers, 2:4 sparse', replaced_layers, unchanged_layers, notes))
     return module
 
 
@@ -87,6 +89,6 @@ def densify(
         model = densify(model)
 
     Raises ValueError if the module has no 2:4 sparse layers."""
-    if (dense := restore_linears(module, TwoFourLinear)) is None:
+    if (dense_module := restore_linears(module, TwoFourLinear)) is None:
         raise ValueError('densify: the module has no 2:4 sparse layers')
-    return dense
+    return dense_module

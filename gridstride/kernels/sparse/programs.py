@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from .blocks import blocks_call
-from .csr import csr_call
-from .two_four import hopper_call, warps_call
+from .blocks import blocks_launch
+from .csr import csr_launch
+from .two_four import hopper_launch, mma_sp_launch
 from ..ladder.rung import H100
 from ..standalone import NAMESPACE, Launch, Program
 from ..source_assembly import C_TYPES
@@ -23,25 +23,25 @@ class _Product(NamedTuple):
     format: str  # name of the format in the host code: TWO_FOUR, BLOCKS or CSR
     dtype: str
     cases: tuple  # (rows of w, rows of x, k); the last one is timed
-    make_call: object  # (rows, n, k) -> a `KernelLaunch`, and the (box, swizzle) of each of its first arrays
+    make_launch: object  # (rows, n, k) -> a `KernelLaunch`, and the (box, swizzle) of each of its first arrays
     words_type: str = 'uint2'  # C type of `words`
     block_rows: int = 0  # of a block-sparse matrix
 
 
-def _hopper_call_function(dtype):
-    return lambda *sizes: hopper_call(dtype, *sizes, False, H100)
+def _hopper_launch_function(dtype):
+    return lambda *sizes: hopper_launch(dtype, *sizes, False, H100)
 
 
-def _make_mma_sp_call(*sizes):
-    return warps_call('bfloat16', *sizes, False), ()
+def _make_mma_sp_launch(*sizes):
+    return mma_sp_launch('bfloat16', *sizes, False), ()
 
 
-def _blocks_call_function(block_rows):
-    return lambda rows, n, k: blocks_call('bfloat16', rows, n, block_rows, H100)
+def _blocks_launch_function(block_rows):
+    return lambda rows, n, k: blocks_launch('bfloat16', rows, n, block_rows, H100)
 
 
-def _csr_call_function(dtype):
-    return lambda rows, n, k: (csr_call(dtype, rows, n, 1 if n % 8 else 16 // (4 if dtype == 'float32' else 2)), ())
+def _csr_launch_function(dtype):
+    return lambda rows, n, k: (csr_launch(dtype, rows, n, 1 if n % 8 else 16 // (4 if dtype == 'float32' else 2)), ())
 
 
 def _products():
@@ -52,10 +52,10 @@ def _products():
         description = template.format(dtype, '`wgmma.sp`')
         yield (
             f'multiply_24_{dtype}',
-            _Product(description, 'TWO_FOUR', dtype, (*sizes_24, _TIMED_SHAPE), _hopper_call_function(dtype)),
+            _Product(description, 'TWO_FOUR', dtype, (*sizes_24, _TIMED_SHAPE), _hopper_launch_function(dtype)),
         )
     description, cases = template.format('bfloat16', '`mma.sp`'), (*sizes_24, (4096,) * 3)
-    yield 'multiply_24_mma_sp', _Product(description, 'TWO_FOUR', 'bfloat16', cases, _make_mma_sp_call, 'unsigned')
+    yield 'multiply_24_mma_sp', _Product(description, 'TWO_FOUR', 'bfloat16', cases, _make_mma_sp_launch, 'unsigned')
     for block_rows in (128, 64):
         description = f'`gridstride.kernels.sparse.multiply_blocks`, blocks of {block_rows}x64, 90% of which are 0.'
         yield (
@@ -65,7 +65,7 @@ def _products():
                 'BLOCKS',
                 'bfloat16',
                 (*sizes_24, _TIMED_SHAPE),
-                _blocks_call_function(block_rows),
+                _blocks_launch_function(block_rows),
                 block_rows=block_rows,
             ),
         )
@@ -73,12 +73,12 @@ def _products():
         description = f'`gridstride.kernels.sparse.multiply_csr`, {dtype}, {n} columns of x, 90% of the elements are 0.'
         yield (
             f'multiply_csr_{dtype}_{n}',
-            _Product(description, 'CSR', dtype, (*odd_sizes, (4096, n, 4096)), _csr_call_function(dtype)),
+            _Product(description, 'CSR', dtype, (*odd_sizes, (4096, n, 4096)), _csr_launch_function(dtype)),
         )
 
 
-def _tensor_map_code(product, call, boxes, sizes):
-    "Yield C++ that defines the tensor maps of a call"
+def _tensor_map_code(product, kernel_launch, boxes, sizes):
+    "Yield C++ that defines the tensor maps of a launch"
     rows, n, k = sizes
     values_sizes = (
         f'{product.block_rows}*read(w.starts + {-(-rows // product.block_rows)}), 64'
@@ -86,20 +86,20 @@ def _tensor_map_code(product, call, boxes, sizes):
         else f'{rows}, {k // 2}'
     )
     array_sizes = dict(values=values_sizes, x=f'{n}, {k}', y=f'{n}, {rows}')
-    for name, ((box_rows, box_columns), swizzle) in zip(call.arrays, boxes):
+    for name, ((box_rows, box_columns), swizzle) in zip(kernel_launch.arrays, boxes):
         arguments = f'{_C_ARGUMENTS.get(name, name)}, {array_sizes[name]}, {box_rows}, {box_columns}, {swizzle}'
         yield f'static auto {name}_map = tensor_map<{NAMESPACE}::TensorMap>({arguments});'
 
 
 def _case_lines(product, *sizes):
     "Return the lines of C++ and the `Launch` for one size"
-    call, boxes = product.make_call(*sizes)
-    mapped_arrays, plain_arrays = call.arrays[: len(boxes)], call.arrays[len(boxes) :]
+    kernel_launch, boxes = product.make_launch(*sizes)
+    mapped_arrays, plain_arrays = kernel_launch.arrays[: len(boxes)], kernel_launch.arrays[len(boxes) :]
     args = [
         *(f'{name}_map' for name in mapped_arrays),
         *(_C_ARGUMENTS.get(name, name).format(product.words_type) for name in plain_arrays),
     ]
-    return [*_tensor_map_code(product, call, boxes, sizes), Launch(call, args)]
+    return [*_tensor_map_code(product, kernel_launch, boxes, sizes), Launch(kernel_launch, args)]
 
 
 def _program(name, product):
@@ -112,8 +112,8 @@ constexpr double ROUNDING = {_ROUNDING[product.dtype]};'''
             _case_lines(product, *case) for case in product.cases
         ]
     }
-    main = 'sparse/main.cuh'
-    return Program(name, product.description, main, 'rows, n, k', product.cases, functions, constants)
+    main_file = 'sparse/main.cuh'
+    return Program(name, product.description, main_file, 'rows, n, k', product.cases, functions, constants)
 
 
 def programs() -> list:  # of `Program`

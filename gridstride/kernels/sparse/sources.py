@@ -68,7 +68,7 @@ def blocks_source(
 
 
 @lru_cache
-def warps_source(dtype, constants) -> str:
+def mma_sp_source(dtype, constants) -> str:
     "Return the source of the product that uses `mma.sp`"
     primitive_names = 'address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix'
     preamble = 'typedef unsigned u32;\n' + primitives(*primitive_names) + MMA_SP.replace('bf16', F16_TYPES[dtype])

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import torch
 
-from .formats import Compressed, compress, from_words, to_dense, to_words
+from .formats import CompressedMatrix, compress, from_words, to_dense, to_words
 from .launches import launch_prepared, prepare_launch
-from .sources import F16_TYPES, hopper_source, warps_source, wgmma_sp
+from .sources import F16_TYPES, hopper_source, mma_sp_source, wgmma_sp
 from ..ladder.rung import KernelLaunch, this_device, require_bfloat16, runs_hopper
 from ..common import check_matches, check_tensor, dtype_name
 from ...utils import cdiv
@@ -26,7 +26,7 @@ class TwoFour(NamedTuple):
         return self.values.nbytes + self.words.nbytes
 
 
-def why_unsupported_24(rows, columns):  # None if it is supported
+def unsupported_24_reason(rows, columns):  # None if it is supported
     "Return the reason why the kernels do not support a matrix of these sizes"
     if columns % 16 or rows % 8:
         return f'it is {rows}x{columns}, but the kernels need a multiple of 8 rows and of 16 columns'
@@ -45,14 +45,14 @@ def pack_24(
         raise TypeError(
             f'pack_24: w is {dtype_name(w)}; expected one of {", ".join(F16_TYPES)}: convert it with .to(...)'
         )
-    if why := why_unsupported_24(*w.shape):
-        raise ValueError(f'pack_24: {why}')
+    if reason := unsupported_24_reason(*w.shape):
+        raise ValueError(f'pack_24: {reason}')
     return TwoFour(tuple(w.shape), values.contiguous(), to_words(metadata))
 
 
 def unpack_24(packed: TwoFour):  # (rows, columns)
     "Convert to a dense matrix"
-    return to_dense(Compressed(packed.values, from_words(packed.words, *packed.shape)))
+    return to_dense(CompressedMatrix(packed.values, from_words(packed.words, *packed.shape)))
 
 
 class Tile(NamedTuple):
@@ -90,8 +90,8 @@ def estimate_cycles(
 ) -> float:
     """Estimate the cycles of the product.
 
-    In a step, tensor cores, shared memory and copies work at the same time, so a step takes as long as the slowest of
-    them, and longer if several take similar times: (a^4 + b^4 + c^4)^(1/4)."""
+    In a step, the tensor cores, shared memory and the copies work at the same time. A step takes about as long as the
+    slowest of the three, and longer if several take similar times: the estimate is (a^4 + b^4 + c^4)^(1/4)."""
     blocks = tile.CM * tile.CN
     tiles = cdiv(rows, tile.BM * tile.CM) * cdiv(n, tile.BN * tile.CN)
     tensor_core_cycles = tile.BM * tile.BN / 64
@@ -117,7 +117,7 @@ def _array_names(has_bias):
 
 
 @lru_cache(1024)
-def hopper_call(
+def hopper_launch(
     dtype,
     rows,  # of w
     n,  # rows of x
@@ -126,7 +126,7 @@ def hopper_call(
     gpu,  # a `Device`
     tile=None,  # None: the result of `choose_tile`
 ) -> tuple:  # a `KernelLaunch`, and the (box, swizzle) of values, x and y
-    "Return the launch of x @ w.T (+ bias) on a Hopper GPU"
+    "Return the launch of x @ w.T (+ bias) on a Hopper GPU, and the boxes of its tensor maps"
     tile = tile or choose_tile(rows, n, k, gpu.sms)
     constants = dict(
         tile._asdict(), BK=_K_STEP, WGS=_CONSUMERS, M=tile.BM // 64 // _CONSUMERS, N=tile.BN, BIAS=has_bias
@@ -135,30 +135,34 @@ def hopper_call(
     blocks, tiles = tile.CM * tile.CN, cdiv(rows, tile.BM * tile.CM) * cdiv(n, tile.BN * tile.CN)
     shared = tile.STAGES * _K_STEP * (tile.BM + 2 * tile.BN) + _CONSUMERS * 256 * tile.OUT
     grid, block = (blocks * min(gpu.sms // blocks, tiles),), (128 * (_CONSUMERS + 1),)
-    call = KernelLaunch(src, 'multiply_24', _array_names(has_bias), (rows, n, k), grid, block, shared)
-    return call, (((tile.BM // tile.CN, _K_STEP // 2), 64), ((tile.BN // tile.CM, _K_STEP), 128), ((tile.OUT, 64), 128))
+    kernel_launch = KernelLaunch(src, 'multiply_24', _array_names(has_bias), (rows, n, k), grid, block, shared)
+    return kernel_launch, (
+        ((tile.BM // tile.CN, _K_STEP // 2), 64),
+        ((tile.BN // tile.CM, _K_STEP), 128),
+        ((tile.OUT, 64), 128),
+    )
 
 
 _WARPS_STAGES = 3  # of 28 KiB each: SMs have at least 100 KiB of shared memory
 
 
 @lru_cache(1024)
-def warps_call(dtype, rows, n, k, has_bias) -> KernelLaunch:
+def mma_sp_launch(dtype, rows, n, k, has_bias) -> KernelLaunch:
     "Return the launch of x @ w.T (+ bias) that uses `mma.sp`"
-    src = warps_source(dtype, (('STAGES', _WARPS_STAGES), ('BIAS', has_bias)))
+    src = mma_sp_source(dtype, (('STAGES', _WARPS_STAGES), ('BIAS', has_bias)))
     grid, shared = (cdiv(rows, 128), cdiv(n, 128)), _WARPS_STAGES * 128 * 224
     return KernelLaunch(src, 'multiply_24', _array_names(has_bias), (rows, n, k), grid, (256,), shared)
 
 
 @lru_cache(1024)
-def _prepare(problem, by_warps, tile, device, backend):  # `backend` is only a part of the cache key
-    "Prepare the launch for `problem`, the arguments of `warps_call`"
-    if runs_hopper() and not by_warps:
-        return prepare_launch(*hopper_call(*problem, this_device(), tile), device)
-    return prepare_launch(warps_call(*problem), (), device)
+def _prepare(problem, use_mma_sp, tile, device, backend):  # `backend` is only a part of the cache key
+    "Prepare the launch for `problem`, the arguments of `mma_sp_launch`"
+    if runs_hopper() and not use_mma_sp:
+        return prepare_launch(*hopper_launch(*problem, this_device(), tile), device)
+    return prepare_launch(mma_sp_launch(*problem), (), device)
 
 
-def run_24(x, packed, bias=None, by_warps=False, tile=None):
+def run_24(x, packed, bias=None, use_mma_sp=False, tile=None):
     "Compute `multiply_24` for valid operands"
     y = x.new_empty(x.shape[0], packed.shape[0])
     if not y.numel():
@@ -167,7 +171,7 @@ def run_24(x, packed, bias=None, by_warps=False, tile=None):
     words = packed.words if x.is_cuda else packed.words.view(torch.uint32)  # the emulator checks dtypes
     problem = dtype_name(x), packed.shape[0], *x.shape, bias is not None
     arrays = packed.values, x, y, words, x if bias is None else bias
-    launch_prepared(_prepare, (problem, by_warps, tile), x, arrays)
+    launch_prepared(_prepare, (problem, use_mma_sp, tile), x, arrays)
     return y
 
 
@@ -175,7 +179,7 @@ def multiply_24(
     x,  # (n, columns), contiguous, with the dtype of the matrix
     packed,  # a `TwoFour`
     bias=None,  # (rows,)
-    by_warps=False,  # use `mma.sp`, even on a Hopper GPU
+    use_mma_sp=False,  # use `mma.sp`, even on a Hopper GPU
 ):  # (n, rows)
     """Compute x @ w.T (+ bias) for a packed 2:4 sparse matrix w, with float32 accumulators.
 
@@ -192,4 +196,4 @@ def multiply_24(
     if bias is not None:
         check_matches('multiply_24', 'bias', bias, x, (packed.shape[0],))
     require_bfloat16('multiply_24')
-    return run_24(x, packed, bias, by_warps)
+    return run_24(x, packed, bias, use_mma_sp)
