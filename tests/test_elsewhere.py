@@ -82,7 +82,7 @@ def test_ptx_becomes_instructions():
 @pytest.mark.parametrize('make,says', [
     (lambda: elsewhere.run_program('no-such-language', 'pass'), saying('pip install', 'no-such-language')),
     (lambda: elsewhere.hip('__global__ void k() {}'), 'hipcc'),
-    (lambda: elsewhere.kittens(''), 'THUNDERKITTENS_ROOT'),
+    (lambda: elsewhere.compile_with_kittens(''), 'THUNDERKITTENS_ROOT'),
 ], ids=['language', 'hipcc', 'ThunderKittens'])
 def test_a_missing_compiler_is_reported(make, says, monkeypatch):
     monkeypatch.setenv('PATH', '/nowhere')

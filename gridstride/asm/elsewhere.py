@@ -21,7 +21,7 @@ from ..cpp.driver import set_max_dynamic_smem, launch_by_driver, load_machine_co
 from ..cpp.frontend.reader import kernels
 from ..bench.recording import Unavailable, recorded
 
-__all__ = ['AMD', 'TileKernel', 'amd', 'compile_or_load', 'hip', 'kittens', 'run_program']
+__all__ = ['AMD', 'TileKernel', 'amd', 'compile_or_load', 'hip', 'compile_with_kittens', 'run_program']
 
 
 # The prefix of an AMD instruction determines its kind: an `s_` instruction runs on the scalar unit, once per wavefront,
@@ -94,7 +94,7 @@ def hip(
 
 def _version_of(tool):
     output = subprocess.run([tool, '--version'], capture_output=True, text=True).stdout
-    return f'hipcc {m[1]}' if (m := re.search(r'HIP version: (\S+)', output)) else 'hipcc'
+    return f'hipcc {match[1]}' if (match := re.search(r'HIP version: (\S+)', output)) else 'hipcc'
 
 
 def read_amd(
@@ -105,7 +105,9 @@ def read_amd(
     body = text[text.index('; @') : text.index('s_endpgm') + len('s_endpgm')]
     lines = [re.sub(r'\s*;.*', '', line) for line in body.splitlines()[1:]]
     lines = [line for line in lines if re.match(r'\t[a-z]\w*|\.LBB', line)]
-    resources = {name: int(m[1]) for name, pattern in _RESOURCE_PATTERNS.items() if (m := re.search(pattern, text))}
+    resources = {
+        name: int(match[1]) for name, pattern in _RESOURCE_PATTERNS.items() if (match := re.search(pattern, text))
+    }
     return AMD('\n'.join(lines), resources, by)
 
 
@@ -199,9 +201,9 @@ def run_program(
         file.write_text(program)
         arguments = [word.format(python=python, bin=Path(python).parent) for word in command]
         # The program only compiles, so it needs no emulated GPU.
-        env = {k: v for k, v in os.environ.items() if k != 'GRIDSTRIDE_AS_GPU'}
+        env = {name: value for name, value in os.environ.items() if name != 'GRIDSTRIDE_AS_GPU'}
         process = subprocess.run([*arguments, file.name], cwd=folder, capture_output=True, text=True, env=env)
-        outputs = {p.suffix: p.read_bytes() for p in Path(folder).glob('kernel.*')}
+        outputs = {path.suffix: path.read_bytes() for path in Path(folder).glob('kernel.*')}
     if not outputs:
         output = process.stdout[-2000:] + process.stderr[-2000:]
         raise RuntimeError(f'{package} {version} produced no compiled kernel; its output:\n{output}')
@@ -225,7 +227,7 @@ def disassemble_output(
 
 
 def kernel_sass(cubin: bytes) -> list:
-    "Return the instructions of the kernel in machine code with one kernel, and of the functions that it calls"
+    "Return the instructions of the only kernel in machine code, and of the functions that it calls"
     text = disassemble(cubin)
     sections = re.split(r'^//-+ +(?=\.)', text, flags=re.M)
     entry = next(
@@ -236,7 +238,7 @@ def kernel_sass(cubin: bytes) -> list:
     return [line.strip() for line in text_lines(read_sass(text, entry, '')) if line.startswith(' ')]
 
 
-def kittens(
+def compile_with_kittens(
     src: str,  # CUDA C++ that includes kittens.cuh
     arch='sm_90a',
 ) -> TileKernel:

@@ -32,7 +32,7 @@ def _number_lines(text, first=1):
 
 def _resolve_kernel(src, name):
     "Return the kernel's (name expression, name without template arguments). Raises ValueError for an ambiguous name"
-    kernel_of_name = {k.name: k for k in kernels(src)}
+    kernel_of_name = {kernel.name: kernel for kernel in kernels(src)}
     if not kernel_of_name:
         subject = 'this source' if '\n' in src.strip() else f'{src!r}, read as CUDA C,'
         raise ValueError(f'{subject} has no __global__ function')

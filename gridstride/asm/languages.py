@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from .elsewhere import TileKernel, compile_or_load, kittens, run_program
+from .elsewhere import TileKernel, compile_or_load, compile_with_kittens, run_program
 
 __all__ = ['LANGUAGES', 'Language', 'compile_in_language']
 
@@ -117,7 +117,7 @@ class _Kittens(Language):
     "ThunderKittens: C++ that nvcc compiles, without a program around it"
 
     def compile(self, kernel):
-        return kittens(self.program(kernel))
+        return compile_with_kittens(self.program(kernel))
 
 
 LANGUAGES = {

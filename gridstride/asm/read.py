@@ -149,15 +149,17 @@ def _parse_sass_section(section, file, kernel_lines):
     locations = []
     is_new_location = True
     for line in section.splitlines():
-        if m := re.match(r'\s*//## File "([^"]*)", line (\d+)(?: inlined at "([^"]*)", line (\d+))?', line):
+        if match := re.match(r'\s*//## File "([^"]*)", line (\d+)(?: inlined at "([^"]*)", line (\d+))?', line):
             if is_new_location:
                 locations = []
                 is_new_location = False
-            locations += [(m[1], int(m[2]))] + ([(m[3], int(m[4]))] if m[3] else [])
-        elif m := re.match(r'\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;', line):
-            items.append(parse_instruction(int(m[1], 16), m[2], _source_line(locations, file, kernel_lines), 'sass'))
-        elif m := re.match(r'(\.L_x_\w+|\$\S+):', line):
-            items.append(m[1])
+            locations += [(match[1], int(match[2]))] + ([(match[3], int(match[4]))] if match[3] else [])
+        elif match := re.match(r'\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;', line):
+            items.append(
+                parse_instruction(int(match[1], 16), match[2], _source_line(locations, file, kernel_lines), 'sass')
+            )
+        elif match := re.match(r'(\.L_x_\w+|\$\S+):', line):
+            items.append(match[1])
         if not line.strip().startswith('//## '):
             is_new_location = True
     return items
@@ -170,19 +172,19 @@ def read_ptx(
     kernel_lines=None,  # line numbers of the kernel; None: all
 ) -> list:  # of `Instruction`s and labels
     "Return the instructions of a kernel"
-    files = {m[1]: m[2] for m in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.M)}
+    files = {match[1]: match[2] for match in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.M)}
     items = []
     line = 0
     index = 0
-    for m in _BODY_PART.finditer(re.sub(r'//.*', '', _body(text, entry)[0])):
-        if m['loc']:
-            location = re.match(r'(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?', m['loc'])
+    for match in _BODY_PART.finditer(re.sub(r'//.*', '', _body(text, entry)[0])):
+        if match['loc']:
+            location = re.match(r'(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?', match['loc'])
             locations = [(files.get(location[i], ''), int(location[i + 1])) for i in (1, 3) if location[i]]
             line = _source_line(locations, file, kernel_lines)
-        elif m['label'] and not re.match(r'\$L__(?!BB)', m['label']):
-            items.append(m['label'])
-        elif m['text']:
-            items.append(parse_instruction(index, m['text'], line, 'ptx'))
+        elif match['label'] and not re.match(r'\$L__(?!BB)', match['label']):
+            items.append(match['label'])
+        elif match['text']:
+            items.append(parse_instruction(index, match['text'], line, 'ptx'))
             index += 1
     return items
 
@@ -199,10 +201,10 @@ def _body(text, entry):
         raise ValueError(f'no kernel {entry} in this PTX')
     depth = 0
     opening = text.index('{', start.end())
-    for m in re.finditer(r'//[^\n]*|[{}]', text[opening:]):
-        depth += {'{': 1, '}': -1}.get(m[0], 0)
+    for match in re.finditer(r'//[^\n]*|[{}]', text[opening:]):
+        depth += {'{': 1, '}': -1}.get(match[0], 0)
         if not depth:
-            return text[opening + 1 : opening + m.start()], start.start(), opening + m.end()
+            return text[opening + 1 : opening + match.start()], start.start(), opening + match.end()
 
 
 def clean_ptx(

@@ -67,7 +67,10 @@ def _pack(items):
 def _unpack(packed, language):
     "Return the instructions and labels that `_pack` wrote"
     matches = [(item, re.match(r'([0-9a-f]+) (\d+) (.+)', item)) for item in packed]
-    return [parse_instruction(int(m[1], 16), m[3], int(m[2]), language) if m else item for item, m in matches]
+    return [
+        parse_instruction(int(match[1], 16), match[3], int(match[2]), language) if match else item
+        for item, match in matches
+    ]
 
 
 def _demangle(text, entry, name):

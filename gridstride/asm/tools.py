@@ -63,9 +63,8 @@ _TOOLKIT_PACKAGES = "'cuda-toolkit[nvrtc,nvjitlink,cudart,crt,cccl]==13.*'"
 def _find_library(pattern, tool, purpose):
     "Return the path of the first library that matches a pattern. Raises CompilerMissing if there is none"
     for toolkit_folder in toolkit_folders():
-        for path in sorted(
-            p for folder in ('lib', 'lib64') for p in (toolkit_folder / folder).glob(pattern) if '.alt.' not in p.name
-        ):
+        paths = [path for folder in ('lib', 'lib64') for path in (toolkit_folder / folder).glob(pattern)]
+        for path in sorted(path for path in paths if '.alt.' not in path.name):
             return path
     raise missing_tool(tool, purpose, _TOOLKIT_PACKAGES)
 
@@ -111,9 +110,9 @@ def _read_buffer(lib, function, handle):
     return buffer.raw
 
 
-def _decode(raw):
+def _decode(buffer):
     "Return the text in a buffer that ends with zeros"
-    return raw.rstrip(b'\0').decode(errors='replace')
+    return buffer.rstrip(b'\0').decode(errors='replace')
 
 
 def _to_c_strings(texts):
@@ -152,7 +151,7 @@ def nvrtc(
     options = _nvrtc_options(arch, opt, folders, flags)
     key_parts = [(part, os.stat(part).st_mtime) for part in (lib._name, *folders)]
 
-    def compile():
+    def compile_source():
         result = _run_nvrtc(lib, src, name, headers, options, file, user_src or src)
         # The driver's cache has the compiled code without the log of the assembler. If the log is missing, compile
         # again.
@@ -170,18 +169,18 @@ def nvrtc(
         key_parts,
         [sorted(header.items()) for header in read_headers(src, Path.cwd())],
     ]
-    return cached_result('nvrtc', compile, *key)
+    return cached_result('nvrtc', compile_source, *key)
 
 
 def cached_result(
     compiler,  # name of the compiler
-    compile,  # a function without arguments, whose result is cached
+    compile_source,  # a function without arguments, whose result is cached
     *key_parts,  # everything that the result depends on, as data for JSON
 ):
-    "Return the result of `compile()`, from the cache if the input is the same as in an earlier call"
+    "Return the result of `compile_source()`, from the cache if the input is the same as in an earlier call"
 
     def run(command, folder):
-        _write_result(folder, compile())
+        _write_result(folder, compile_source())
         return 0, ''
 
     def find_folder():
@@ -202,14 +201,14 @@ def _write_result(folder, result):
 def _read_result(folder):
     "Return the result that `_write_result` wrote; None if it is missing, damaged, or of a class that no longer exists"
     try:
-        raw = (folder / 'made').read_bytes()
+        stored_bytes = (folder / 'made').read_bytes()
     except OSError:
         return None
-    size = hashlib.blake2b().digest_size
-    if hashlib.blake2b(raw[size:]).digest() != raw[:size]:
+    digest_size = hashlib.blake2b().digest_size
+    if hashlib.blake2b(stored_bytes[digest_size:]).digest() != stored_bytes[:digest_size]:
         return None
     try:
-        return pickle.loads(raw[size:])
+        return pickle.loads(stored_bytes[digest_size:])
     except (AttributeError, ImportError):  # another version of this package wrote it
         return None
 
@@ -381,7 +380,7 @@ def resource_usage(
     if not kernel_log:
         raise RuntimeError(f"the assembler's output does not mention {entry}:\n{log}")
     counts = {
-        resource: int(m[1]) if (m := re.search(pattern, kernel_log)) else 0
+        resource: int(match[1]) if (match := re.search(pattern, kernel_log)) else 0
         for resource, pattern in _USAGE_PATTERNS.items()
     }
     sizes = section_sizes(cubin)
@@ -391,7 +390,7 @@ def resource_usage(
 
 
 # Analyzing the flow of data takes a third of nvdisasm's time, and only names the targets of indirect branches.
-_QUICK = '--no-dataflow'
+_SKIP_DATA_FLOW = '--no-dataflow'
 _INDIRECT_BRANCH = re.compile(r'\b(?:BRX|JMX)')
 
 
@@ -399,19 +398,21 @@ _INDIRECT_BRANCH = re.compile(r'\b(?:BRX|JMX)')
 # 0.024 s.
 def disassemble(cubin: bytes) -> str:
     "Disassemble machine code with nvdisasm, with source lines. Raises CompilerMissing without nvdisasm"
-    tool = find_program('nvdisasm', 'Reading machine code (SASS)')
+    nvdisasm = find_program('nvdisasm', 'Reading machine code (SASS)')
 
     def run(command, folder):
         (folder / 'k.cubin').write_bytes(cubin)
         process = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-        if _INDIRECT_BRANCH.search(process.stdout) and _QUICK in command:
-            return run([part for part in command if part != _QUICK], folder)
+        if _INDIRECT_BRANCH.search(process.stdout) and _SKIP_DATA_FLOW in command:
+            return run([part for part in command if part != _SKIP_DATA_FLOW], folder)
         (folder / 'k.sass').write_text(process.stdout)
         return process.returncode, process.stderr
 
     def fail(log):
-        return RuntimeError(f'{tool} cannot read this machine code:\n{log}')
+        return RuntimeError(f'{nvdisasm} cannot read this machine code:\n{log}')
 
-    key_parts = hashlib.sha256(cubin).hexdigest(), os.stat(tool).st_mtime
-    built = build({}, [[tool, '-c', '-gi', _QUICK, 'k.cubin']], *key_parts, fail=fail, run=run, section='sass')
-    return (built.folder / 'k.sass').read_text()
+    key_parts = hashlib.sha256(cubin).hexdigest(), os.stat(nvdisasm).st_mtime
+    build_result = build(
+        {}, [[nvdisasm, '-c', '-gi', _SKIP_DATA_FLOW, 'k.cubin']], *key_parts, fail=fail, run=run, section='sass'
+    )
+    return (build_result.folder / 'k.sass').read_text()

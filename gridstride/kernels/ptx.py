@@ -24,16 +24,16 @@ def primitives(*names) -> str:  # CUDA C that needs `typedef unsigned u32;` abov
 # A `wgmma` names every register of its accumulators, so each tile width needs a function of its own.
 def wgmma(n: int) -> str:  # n: columns of the result, a multiple of 8 up to 256
     "Return a CUDA C function that issues d (+)= m @ n for bf16 tiles of 64 x 16 and 16 x `n`, given by descriptors"
-    d = n // 2  # accumulators per thread
-    registers = ','.join(f'%{i}' for i in range(d))
-    operands = ', '.join(f'"+f"(d[{i}])' for i in range(d))
+    size = n // 2  # accumulators per thread
+    registers = ','.join(f'%{i}' for i in range(size))
+    operands = ', '.join(f'"+f"(d[{i}])' for i in range(size))
     return f'''
 // Issues d (+)= m @ n for 16 elements along k. *_TRANSPOSED: the operand is stored transposed: k is not contiguous
-template<bool M_TRANSPOSED, bool N_TRANSPOSED> __device__ void wgmma(float (&d)[{d}], u64 m, u64 n, int more) {{
-    asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{d + 2}, 0;\\n"
+template<bool M_TRANSPOSED, bool N_TRANSPOSED> __device__ void wgmma(float (&d)[{size}], u64 m, u64 n, int more) {{
+    asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{size + 2}, 0;\\n"
                  "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 "
                  "{{{registers}}}, "
-                 "%{d}, %{d + 1}, more, 1, 1, %{d + 3}, %{d + 4}; }}"
+                 "%{size}, %{size + 1}, more, 1, 1, %{size + 3}, %{size + 4}; }}"
                  : {operands}
                  : "l"(m), "l"(n), "r"(more), "n"(M_TRANSPOSED), "n"(N_TRANSPOSED) : "memory");
 }}

@@ -101,19 +101,19 @@ def program_source(program) -> str:
     case_functions = '\n'.join(
         _case_function(signature, cases, namespaces) for signature, cases in program.functions.items()
     )
-    tensor_map = ['tensor_map.cuh'] * ('tensor_map<' in case_functions)
+    tensor_map_files = ['tensor_map.cuh'] * ('tensor_map<' in case_functions)
     host_files = [
         files(__package__).joinpath(name).read_text(encoding='utf-8')
-        for name in ('host.cuh', *tensor_map, program.main_file)
+        for name in ('host.cuh', *tensor_map_files, program.main_file)
     ]
-    includes = '\n'.join(f'#include <{header}>' for header in HEADERS)
+    include_lines = '\n'.join(f'#include <{header}>' for header in HEADERS)
     return f'''{''.join(f'// {line}' + chr(10) for line in program.description.splitlines())}//
 //     nvcc {FLAGS} -o {program.name} {program.name}.cu && ./{program.name}
 //
 // (nvcc 13.0 with -arch=sm_90a also compiles for sm_90, which has no wgmma: for that target the file is empty.)
 #if !defined __CUDA_ARCH__ || defined __CUDA_ARCH_FEAT_SM90_ALL
 
-{includes}
+{include_lines}
 
 {kernels}
 namespace host {{

@@ -1,9 +1,10 @@
 """CuTe's layouts: a shape and a stride per mode, and the algebra on them.
 
 A layout is a function from coordinates to an offset: `Layout((4, 8), (1, 4))` puts (i, j) at `i + 4*j`. Shapes nest:
-`Layout(((2, 2), 8), ((1, 16), 2))` has two modes, of which the first one has two modes itself. An integer is
-also a coordinate: it counts through the shape, leftmost mode first. All sizes and offsets are in elements. The text of
-a layout is `shape:stride`, which `Layout` parses: `Layout('((2,2),8):((1,16),2)')`.
+`Layout(((2, 2), 8), ((1, 16), 2))` has two modes, of which the first one has two modes itself. A coordinate may also be
+a single integer: the index in the sequence of all coordinates, in which the leftmost mode varies fastest. All sizes and
+offsets are in elements. The text of a layout is `shape:stride`, which `Layout` parses:
+`Layout('((2,2),8):((1,16),2)')`.
 
 The algebra is that of CuTe in NVIDIA's CUTLASS: `compose`, `coalesce`, `complement`, `divide` and `product` return
 layouts. If the result is not a layout, they raise an error with the sizes that do not divide each other.
@@ -188,7 +189,7 @@ class Layout:
         if isinstance(other, int):
             other = Layout(other)
         if isinstance(other, (tuple, list)):
-            return self._per_mode('compose', other)
+            return self._apply_per_mode('compose', other)
         if not isinstance(other.shape, tuple):
             return _from_flat(_take_every(self, other.shape, other.stride))
         layout = Layout.of(*map(self.compose, other))
@@ -219,7 +220,7 @@ class Layout:
         if isinstance(tile, int):
             tile = Layout(tile)
         if isinstance(tile, (tuple, list)):
-            return self._per_mode('divide', tile)
+            return self._apply_per_mode('divide', tile)
         return self.compose(Layout.of(tile, tile.complement(self.size)))
 
     def tiles(self, tile):
@@ -233,7 +234,7 @@ class Layout:
             tile = Layout(tile)
         return Layout.of(self, self.complement(self.size * tile.cosize).compose(tile))
 
-    def _per_mode(self, method, arguments):
+    def _apply_per_mode(self, method, arguments):
         "Apply the method with this name to each mode, with one argument per mode"
         if len(arguments) != len(self):
             raise ValueError(f'expected {len(self)} arguments, one per mode of {self}, got {len(arguments)}')

@@ -69,7 +69,7 @@ _driver.cuProfilerStop()
 
 
 # If the target is a function, it is called twice and only the second call is profiled, because the first one compiles.
-# Of a script or program, every kernel is profiled, or those that match `kernel`.
+# In a script or program, every kernel is profiled, or only those whose names match `kernel`.
 def _target_command(target, args, kwargs, setup, folder):
     "Return (the command to profile, whether `target` is a function)"
     if callable(target):
@@ -169,8 +169,8 @@ def error_from_output(
     errors = [line.split('==ERROR==')[1].strip() for line in output.splitlines() if '==ERROR==' in line]
     if 'ERR_NVGPUCTRPERM' in output:
         return Unavailable(_NO_PERMISSION)
-    if m := re.search(r"Option '(--section|--set) (.*?)' did not match", output):
-        return ValueError(f'ncu has no section or set {m[2]!r}; list them with `ncu --list-sections`')
+    if match := re.search(r"Option '(--section|--set) (.*?)' did not match", output):
+        return ValueError(f'ncu has no section or set {match[2]!r}; list them with `ncu --list-sections`')
     if start_errors := [
         error for error in errors if error.startswith(('Failed to prepare kernel', 'Unknown Error on device'))
     ]:

@@ -162,9 +162,9 @@ def _parse_rule(row, section):
     text = row['Rule Description']
     speedup = row.get('Estimated Speedup') or ''
     scope = row.get('Estimated Speedup Type') or ''
-    if not speedup and (m := re.search(r'(?:estimated|Est\.)( local)? speedup:? (?:of )?([\d.]+)', text, re.I)):
-        speedup = m[2]
-        scope = 'local' if m[1] else 'global'
+    if not speedup and (match := re.search(r'(?:estimated|Est\.)( local)? speedup:? (?:of )?([\d.]+)', text, re.I)):
+        speedup = match[2]
+        scope = 'local' if match[1] else 'global'
     return Rule(section, row['Rule Name'], row['Rule Type'], text, float(speedup) / 100 if speedup else None, scope)
 
 

@@ -41,9 +41,9 @@ def _mangled_parts(mangled):
     "Return the parts of a mangled name such as `_ZN2at6native4copyE`"
     parts = []
     remaining = re.sub(r'^_ZN?K?', '', mangled)
-    while m := re.match(r'(\d+)', remaining):
-        end = m.end() + int(m[0])
-        parts.append(remaining[m.end() : end])
+    while match := re.match(r'(\d+)', remaining):
+        end = match.end() + int(match[0])
+        parts.append(remaining[match.end() : end])
         remaining = remaining[end:]
     return [part for part in parts if part and not part.startswith('_GLOBAL__N_')]
 

@@ -93,7 +93,7 @@ class Tree:
     def _rows(self, node, depth):
         "Return the rows of the children of a node, the longest first, each followed by the rows of its children"
         rows = []
-        for child in sorted(node.children, key=lambda c: -c.seconds):
+        for child in sorted(node.children, key=lambda child: -child.seconds):
             if child.seconds or child.children:
                 name = CellText(
                     truncate_middle(short_name(child.name)) if child.is_kernel else child.name, child.name, depth=depth
@@ -255,7 +255,7 @@ def scope(
     **metrics,  # other values to sum
 ):
     "Name a part of a program for `proton`, as a `with` block"
-    values = {k: v for k, v in dict(flops=flops, bytes=bytes, **metrics).items() if v is not None}
+    values = {name: value for name, value in dict(flops=flops, bytes=bytes, **metrics).items() if value is not None}
     with _session.scope(name, values) if _session else contextlib.nullcontext():
         yield
 

@@ -45,7 +45,7 @@ def test_groups_are_by_time_on_the_gpu():
     g = group_by_operator(parse_spans(SMALL))
     assert [(o.name, o.count, list(o.kernels)) for o in g] == [
         ('aten::mm', 1, ['gemm']), ('tri', 1, ['tri']), ('cudaDeviceSynchronize', 1, []), ('aten::linear', 1, [])]
-    assert [o.gpu for o in g] == pytest.approx([1e-4, 2e-5, 0, 0])
+    assert [o.gpu_seconds for o in g] == pytest.approx([1e-4, 2e-5, 0, 0])
 
 
 def test_how_busy_the_gpu_was():

@@ -24,7 +24,7 @@ class GemmProblem(NamedTuple):
     activation: object = None  # a name, or an `Activation`
     has_multiplier: bool = False  # the result is multiplied elementwise by another matrix
     has_addend: bool = False  # another matrix is added
-    save: str = ''  # stored for the backward pass: 'input' of the activation, or 'grad', its gradient there
+    save: str = ''  # what is stored for the backward pass: 'input' or 'grad', the input or gradient of the activation
     sum_columns: bool = False  # sum the columns of the result if there is a multiplier, else those of the addend
     accumulate: bool = False  # add the result to the contents of `out`
 
@@ -53,8 +53,8 @@ TILES = {
     Tile(64, 64, 3, 1, 1, 1, 3): 1.21,
 }
 # The same for batches. Their kernels begin before the previous one ends (see `hopper_f16`). In CUDA graphs their mean
-# speedup over `torch.bmm` is 1.03 for ten shapes; that of the tiles above is 0.95. On a GPU, chains of each kernel gave
-# the same bits with and without this overlap.
+# speedup over `torch.bmm` is 1.03 for ten shapes; that of the tiles above is 0.95. On a GPU, sequences of launches of
+# each kernel returned the same bits with and without this overlap.
 BATCH_TILES = {
     Tile(128, 256, 4, 2, 2, 1, 1, PDL=1): 0.754,
     Tile(128, 256, 4, 2, 1, 1, 1, PDL=1): 0.762,
@@ -79,14 +79,14 @@ def estimate_cycles(tile, problem, sms=132) -> float:
         tiles_m = problem.count * cdiv(problem.M, cluster_m)
     model = _BATCH_MODEL if _correction_factors(problem) is BATCH_TILES else _MODEL
     config = TileConfig(tile.BM, tile.BN, tile.CM, tile.CN)
-    step = step_cycles(model, (problem.M, problem.N, problem.K), problem.layout, config) * tile.BLOCKS
+    cycles_per_step = step_cycles(model, (problem.M, problem.N, problem.K), problem.layout, config) * tile.BLOCKS
     waves = cdiv(tiles_m * cdiv(problem.N, cluster_n), sms * tile.BLOCKS // cluster_size)
     # the blocks of a cluster synchronize before their first loads, which programmatic dependent launch does not hide
     prologue, epilogue = 1000 + 500 * (tile.PDL and cluster_size > 1), tile.BM * tile.BN / 16
     elements_a = problem.M * problem.K * (1 if problem.is_grouped else problem.count)
     elements_b, elements_out = problem.count * problem.K * problem.N, problem.M * problem.N * problem.count
     dram_cycles = (elements_a + elements_b + elements_out) * 2 / 1500  # 2 bytes per element
-    tile_cycles = cdiv(problem.K, BK) * step + prologue + epilogue
+    tile_cycles = cdiv(problem.K, BK) * cycles_per_step + prologue + epilogue
     compute_cycles = _correction_factors(problem)[tile] * waves * tile_cycles
     return 5000 + smooth_max(compute_cycles, dram_cycles)
 
@@ -112,17 +112,17 @@ def registers_at_launch(tile):
 
 def register_split(tile):
     "Return the registers per thread after `setmaxnreg`, by which the producer releases some to the consumers"
-    at_launch = registers_at_launch(tile)
-    producer = 40 if at_launch > 80 else 24
-    consumer = min(240, (at_launch + (at_launch - producer) // tile.WGS) // 8 * 8)
-    return dict(PRODUCER_REGS=producer, CONSUMER_REGS=consumer)
+    launch_registers = registers_at_launch(tile)
+    producer_registers = 40 if launch_registers > 80 else 24
+    consumer_registers = min(240, (launch_registers + (launch_registers - producer_registers) // tile.WGS) // 8 * 8)
+    return dict(PRODUCER_REGS=producer_registers, CONSUMER_REGS=consumer_registers)
 
 
 _ARRAYS = 'A', 'B', 'out_map', 'saved_map', 'out', 'saved', 'bias', 'other', 'sums', 'ends'  # parameters of the kernel
 
 
 def stage_bytes(tile, is_b_transposed):  # whether memory holds the transpose of B
-    "Return the bytes of both tiles of a stage; unless memory holds the transpose of B, its tile has whole TMA boxes"
+    "Return the bytes of the tiles of A and B in a stage; the tile of a B that is not transposed has whole TMA boxes"
     return BK * 2 * (tile.BM + (tile.BN if is_b_transposed else cdiv(tile.BN, 64) * 64))
 
 

@@ -79,7 +79,7 @@ def declare_signatures(library):
 
 
 @lru_cache
-def library():
+def load_library():
     "Return the cublasLt that torch has loaded"
     import torch
 
@@ -87,23 +87,23 @@ def library():
     return declare_signatures(ctypes.CDLL(loaded_library_path(Path('/proc/self/maps').read_text())))
 
 
-def call_library(lib, name, *args):
+def call_library(library, name, *args):
     "Call a function of the library; raises `RuntimeError` if it returns an error"
-    if status := getattr(lib, name)(*args):
+    if status := getattr(library, name)(*args):
         raise RuntimeError(f'{name} returned cublasStatus_t {status}')
 
 
-def create_object(lib, name, *args):
+def create_object(library, name, *args):
     "Call a function that creates an object; returns its handle"
     handle = c_void_p()
-    call_library(lib, name, byref(handle), *args)
+    call_library(library, name, byref(handle), *args)
     return handle
 
 
 @lru_cache
 def _handle(device_index):
     "Return a cublasLt handle for a GPU"
-    return create_object(library(), 'cublasLtCreate')
+    return create_object(load_library(), 'cublasLtCreate')
 
 
 @lru_cache
@@ -116,10 +116,11 @@ def _workspace(device_index):
 
 # The library is column-major: it reads a row-major matrix as its transpose. So it computes the transposed product
 # B^T @ A^T, whose column-major result is C in row-major order.
-def column_major(
-    M, N, K, layout
-):  # (is transposed, rows, columns) of B and of A as the library reads them, and (rows, columns) of its result
-    "Convert a row-major product (M x K) @ (K x N) to the library's column-major order; B is the first operand"
+def column_major(M, N, K, layout):
+    """Convert a row-major product (M x K) @ (K x N) to the library's column-major order.
+
+    Returns three tuples: (is transposed, rows, columns) of B and of A as the library reads them, and (rows, columns) of
+    its result."""
     is_a_transposed, is_b_transposed = layout[0] == 't', layout[1] == 't'
     return (
         (is_b_transposed, K if is_b_transposed else N, N if is_b_transposed else K),
@@ -131,37 +132,37 @@ def column_major(
 class Problem:
     "The library's description of a product (M x K) @ (K x N)"
 
-    def __init__(self, M, N, K, dtype, layout, lib=None):
-        self.lib, cuda_type = lib or library(), _TYPES[dtype]
+    def __init__(self, M, N, K, dtype, layout, library=None):
+        self.library, cuda_type = library or load_library(), _TYPES[dtype]
         first, second, result = column_major(M, N, K, layout)
-        self.product = create_object(self.lib, 'cublasLtMatmulDescCreate', _COMPUTE_FLOAT, _TYPES['float32'])
+        self.product = create_object(self.library, 'cublasLtMatmulDescCreate', _COMPUTE_FLOAT, _TYPES['float32'])
         for attribute, (is_transposed, _, _) in ((_TRANSPOSE_A, first), (_TRANSPOSE_B, second)):
             self._set_attribute('cublasLtMatmulDescSetAttribute', self.product, attribute, c_int32(is_transposed))
         sizes = first[1:], second[1:], result
         self.layouts = [
-            create_object(self.lib, 'cublasLtMatrixLayoutCreate', cuda_type, *size, size[0]) for size in sizes
+            create_object(self.library, 'cublasLtMatrixLayoutCreate', cuda_type, *size, size[0]) for size in sizes
         ]
-        self.preference = create_object(self.lib, 'cublasLtMatmulPreferenceCreate')
+        self.preference = create_object(self.library, 'cublasLtMatmulPreferenceCreate')
         max_workspace = c_size_t(WORKSPACE)
         self._set_attribute('cublasLtMatmulPreferenceSetAttribute', self.preference, _MAX_WORKSPACE, max_workspace)
 
     def _set_attribute(self, function, description, attribute, value):
         "Set an attribute of one of the library's objects by the library's `function`"
-        call_library(self.lib, function, description, attribute, byref(value), ctypes.sizeof(value))
+        call_library(self.library, function, description, attribute, byref(value), ctypes.sizeof(value))
 
     def proposals(self, handle, count):
         "Return up to `count` algorithms that the library proposes, the fastest by its estimate first"
         proposals, num_proposals, (first, second, result) = (Proposal * count)(), c_int(), self.layouts
         args = handle, self.product, first, second, result, result, self.preference, count, proposals, num_proposals
-        call_library(self.lib, 'cublasLtMatmulAlgoGetHeuristic', *args)
+        call_library(self.library, 'cublasLtMatmulAlgoGetHeuristic', *args)
         return [proposal for proposal in proposals[: num_proposals.value] if proposal.state == 0]
 
     def __del__(self):
         if hasattr(self, 'preference'):
-            self.lib.cublasLtMatmulPreferenceDestroy(self.preference)
-            self.lib.cublasLtMatmulDescDestroy(self.product)
+            self.library.cublasLtMatmulPreferenceDestroy(self.preference)
+            self.library.cublasLtMatmulDescDestroy(self.product)
             for layout in self.layouts:
-                self.lib.cublasLtMatrixLayoutDestroy(layout)
+                self.library.cublasLtMatrixLayoutDestroy(layout)
 
 
 class ProposedKernel:
@@ -178,7 +179,7 @@ class ProposedKernel:
         for name, (attribute, c_type) in _CONFIG.items():
             value, size = c_type(), c_size_t()
             args = byref(self.proposal.algorithm), attribute, byref(value), ctypes.sizeof(value), byref(size)
-            call_library(self.problem.lib, 'cublasLtMatmulAlgoConfigGetAttribute', *args)
+            call_library(self.problem.library, 'cublasLtMatmulAlgoConfigGetAttribute', *args)
             config[name] = value.value
         return config
 
@@ -195,7 +196,7 @@ class ProposedKernel:
         workspace = _workspace(device).data_ptr(), self.proposal.workspace
         operands = byref(self._alpha), *inputs, byref(self._beta), *(result, result_layout) * 2
         options = byref(self.proposal.algorithm), *workspace, current_stream(device)
-        call_library(problem.lib, 'cublasLtMatmul', _handle(device), problem.product, *operands, *options)
+        call_library(problem.library, 'cublasLtMatmul', _handle(device), problem.product, *operands, *options)
         return out
 
 

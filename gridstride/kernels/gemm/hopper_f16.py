@@ -241,5 +241,5 @@ def _gemm_f16(config, dtype, layout, pdl):
         GROUP=8,
         **_registers_per_thread(config),
         **sizes,
-        **{k: int(v) for k, v in flags.items()},
+        **{name: int(flag) for name, flag in flags.items()},
     )

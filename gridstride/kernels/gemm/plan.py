@@ -155,7 +155,11 @@ def _tuned_plan_for(*key):
         return _tuned_plans.get(key)
     tuned = tuning_cache.find(*key)
     kernels = _candidates(*key, MAX_CANDIDATES) if tuned else []
-    matches = (k for k in kernels if k.name == tuned.name and tuning_cache.source_hash(k) == tuned.source_hash)
+    matches = (
+        kernel
+        for kernel in kernels
+        if kernel.name == tuned.name and tuning_cache.source_hash(kernel) == tuned.source_hash
+    )
     kernel = next(matches, None)
     if kernel and _supports(kernel, *key[:4]):
         _tuned_plans[key] = Plan(kernel, f'the fastest of {tuned.candidates} that were measured on {tuned.date}')

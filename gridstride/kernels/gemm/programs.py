@@ -29,30 +29,40 @@ def _problems(sizes, **fields):
 
 def _products():
     "Yield (name of the file, `_Product`) per program"
-    small = (1, 8, 8, 8), (1, 136, 264, 72), (1, 520, 1032, 1000)
-    up, down = (1, 8192, 14336, 4096), (1, 8192, 4096, 14336)
+    checked_sizes = (1, 8, 8, 8), (1, 136, 264, 72), (1, 520, 1032, 1000)
+    up_projection, down_projection = (1, 8192, 14336, 4096), (1, 8192, 4096, 14336)
     description_format = '`matmul` with an `Epilogue`: {}.'
-    for name, epilogue, large, fields in (
-        ('gelu', 'a bias and GELU, whose gradient is stored', up, dict(has_bias=True, activation='gelu', save='grad')),
-        ('times', 'times another matrix, and column sums', up, dict(has_multiplier=True, sum_columns=True)),
-        ('residual', 'a bias and a residual', down, dict(has_bias=True, has_addend=True)),
-        ('summed', 'a residual, whose columns are summed', down, dict(has_addend=True, sum_columns=True)),
+    for name, epilogue, timed_size, fields in (
+        (
+            'gelu',
+            'a bias and GELU, whose gradient is stored',
+            up_projection,
+            dict(has_bias=True, activation='gelu', save='grad'),
+        ),
+        ('times', 'times another matrix, and column sums', up_projection, dict(has_multiplier=True, sum_columns=True)),
+        ('residual', 'a bias and a residual', down_projection, dict(has_bias=True, has_addend=True)),
+        ('summed', 'a residual, whose columns are summed', down_projection, dict(has_addend=True, sum_columns=True)),
     ):
         layout = 'nt' if 'has_bias' in fields else 'nn'
         yield (
             f'product_{name}',
-            _Product(description_format.format(epilogue), _problems((*small, large), layout=layout, **fields)),
+            _Product(
+                description_format.format(epilogue), _problems((*checked_sizes, timed_size), layout=layout, **fields)
+            ),
         )
-    yield 'product_tn', _Product('`matmul` of a transpose.', _problems((*small, (1, 4096, 14336, 8192)), layout='tn'))
+    yield (
+        'product_tn',
+        _Product('`matmul` of a transpose.', _problems((*checked_sizes, (1, 4096, 14336, 8192)), layout='tn')),
+    )
     fields = dict(out_dtype='float32', accumulate=True, layout='tn')
-    problems = _problems((*small, (1, 4096, 4096, 8192)), **fields)
+    problems = _problems((*checked_sizes, (1, 4096, 4096, 8192)), **fields)
     yield 'product_onto', _Product(description_format.format('added to float32'), problems)
-    batch = (1, 8, 8, 8), (3, 136, 72, 72), (16, 520, 264, 136), (64, 1024, 1024, 64)
+    batch_sizes = (1, 8, 8, 8), (3, 136, 72, 72), (16, 520, 264, 136), (64, 1024, 1024, 64)
     for tile in BATCH_TILES:
         name = f'bmm_{tile.BM}x{tile.BN}' + '_below' * (tile.CM == 2) + f'_{tile.BLOCKS}_an_SM' * (tile.BLOCKS > 1)
-        yield name, _Product(f'`bmm`, tiles of {tile.BM}x{tile.BN}.', _problems(batch), tile)
-    groups = (1, 8, 8, 8), (5, 290, 88, 136), (16, 8192, 14336, 4096)
-    yield 'grouped_mm', _Product('`grouped_mm`.', _problems(groups, is_grouped=True), list(TILES)[1])
+        yield name, _Product(f'`bmm`, tiles of {tile.BM}x{tile.BN}.', _problems(batch_sizes), tile)
+    group_sizes = (1, 8, 8, 8), (5, 290, 88, 136), (16, 8192, 14336, 4096)
+    yield 'grouped_mm', _Product('`grouped_mm`.', _problems(group_sizes, is_grouped=True), list(TILES)[1])
 
 
 def _tensor_map_code(problem, boxes):
@@ -74,9 +84,9 @@ def _tensor_map_code(problem, boxes):
         yield f'static auto {name}_map = tensor_map<{NAMESPACE}::TensorMap, Number, 3>({args});'
 
 
-def _stored_shape(shape, letter):
+def _stored_shape(shape, layout_letter):
     "Return the shape of a batch in memory: rows and columns are swapped if its letter in the layout is 't'"
-    return (shape[0], shape[2], shape[1]) if letter == 't' else shape
+    return (shape[0], shape[2], shape[1]) if layout_letter == 't' else shape
 
 
 def _case_code(product, problem):
@@ -91,11 +101,11 @@ def _program(name, product):
     "Return the `Program` of a product"
     first_problem = product.problems[0]  # all problems have the same types, layout and epilogue
     flags = ', '.join(f'{flag} = {_c_bool(getattr(first_problem, field))}' for flag, field in _FLAGS.items())
-    transposed = [_c_bool(letter == 't') for letter in first_problem.layout]
+    transposed_flags = [_c_bool(letter == 't') for letter in first_problem.layout]
     is_grouped = _c_bool(first_problem.is_grouped)
     constants = f'''typedef {C_TYPES[first_problem.dtype]} Number;
 typedef {C_TYPES[first_problem.out_dtype]} Out;
-constexpr bool a_transposed = {transposed[0]}, b_transposed = {transposed[1]}, GROUPS = {is_grouped};
+constexpr bool a_transposed = {transposed_flags[0]}, b_transposed = {transposed_flags[1]}, GROUPS = {is_grouped};
 constexpr bool {flags}, ACCUMULATES = {_c_bool(first_problem.accumulate)};
 constexpr bool ACTIVATES = {_c_bool(first_problem.activation)};
 constexpr double SCALE = {_SCALE}, ROUNDING = {_ROUNDING[first_problem.out_dtype]};'''

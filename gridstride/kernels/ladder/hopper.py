@@ -40,14 +40,14 @@ __device__ void barrier_wait(u32 bar, int turn) {      // until phase `turn` has
 def wgmma(n, swap_ab=False):
     """Return CUDA C of a function that issues d (+)= a @ b for a of 64 x 16 and b of 16 x `n` elements. By default a is
     K-major and b is N-major in shared memory; with `swap_ab` a is M-major and b is K-major"""
-    d = n//2
-    registers,operands = ','.join(f'%{i}' for i in range(d)),', '.join(f'"+f"(d[{i}])' for i in range(d))
+    size = n//2
+    registers,operands = ','.join(f'%{i}' for i in range(size)),', '.join(f'"+f"(d[{i}])' for i in range(size))
     return f"""
-__device__ void wgmma(float (&d)[{d}], u64 a, u64 b, int more) {{
-    asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{d+2}, 0;\\n"
+__device__ void wgmma(float (&d)[{size}], u64 a, u64 b, int more) {{
+    asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{size+2}, 0;\\n"
                  "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 "
                  "{{{registers}}}, "
-                 "%{d}, %{d+1}, more, 1, 1, {int(swap_ab)}, {int(not swap_ab)}; }}"
+                 "%{size}, %{size+1}, more, 1, 1, {int(swap_ab)}, {int(not swap_ab)}; }}"
                  : {operands}
                  : "l"(a), "l"(b), "r"(more) : "memory");
 }}

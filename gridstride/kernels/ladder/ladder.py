@@ -21,7 +21,8 @@ from ...utils import backend, check
 # of $k$ products $m_i n_i$ in float32, in any order, has an error of a few $2^{-24} \sum |m_i n_i|$ at most, and
 # rounding the result to bfloat16 adds up to $2^{-8}$ of it. A missing or an additional product far exceeds this bound.
 #
-# The bound in units of $2^{-24} \sum |m_i n_i|$. The largest error among 16 million sums of 4096 to 8192 terms was 3.
+# The unit of the bound is $2^{-24} \sum |m_i n_i|$. In this unit, the largest error among 16 million sums of 4096 to
+# 8192 terms was 3.
 MAX_SUM_ERROR = 16
 _ROUNDING = dict(float32=2.0**-24, float16=2.0**-11, bfloat16=2.0**-8)
 
@@ -40,15 +41,15 @@ class Reference:
         "Return the error bound of each element for results of type `dtype`, as a tensor like `expected`"
         return _ROUNDING[dtype] * self.expected.abs() + MAX_SUM_ERROR * 2.0**-24 * self.abs_sum
 
-    def relative_error(self, got) -> float:  # 0 is exact
+    def relative_error(self, result) -> float:  # 0 is exact
         "Return the norm of the error, relative to the norm of the product"
-        return float((got.double() - self.expected).norm() / self.expected.norm())
+        return float((result.double() - self.expected).norm() / self.expected.norm())
 
-    def __call__(self, got):
-        "Raise `AssertionError` with the first wrong elements of `got`"
-        is_wrong = (got.double() - self.expected).abs() > self.error_bound(str(got.dtype)[6:])
-        if bool(is_wrong.any()) or bool(got.isnan().any()):
-            check(got.double().where(is_wrong | got.isnan(), self.expected), self.expected)
+    def __call__(self, result):
+        "Raise `AssertionError` with the first wrong elements of `result`"
+        is_wrong = (result.double() - self.expected).abs() > self.error_bound(str(result.dtype)[6:])
+        if bool(is_wrong.any()) or bool(result.isnan().any()):
+            check(result.double().where(is_wrong | result.isnan(), self.expected), self.expected)
 
 
 def inputs(h, w, k, dtype='float32', device=None, seed=0):
@@ -89,10 +90,10 @@ def ragged_shapes(product) -> list:  # of (h, w, k)
         (2 * tile_m + 7, tile_n + 5, 3 * tile_k - 1),
         (3, 2 * tile_n + 1, 5),
     ]
-    supported = dict.fromkeys(
+    supported_shapes = dict.fromkeys(
         next((padded for padded in _padded_shapes(*shape) if _supports(product, padded)), None) for shape in candidates
     )
-    return [shape for shape in supported if shape]
+    return [shape for shape in supported_shapes if shape]
 
 
 def shapes_for(rung) -> list:
@@ -245,7 +246,7 @@ def time_rung(rung, m, n, reference, seconds=0.5, baseline='torch.matmul'):
             m,
             n,
             out=out,
-            check=lambda got: reference(got),
+            check=lambda result: reference(result),
             flops=2 * h * w * k,
             seconds=seconds,
             clock=Gpu() if m.is_cuda else None,
@@ -278,7 +279,7 @@ def _file_name(text):
 def _kernel_key_parts(rung):
     "Return the parts of a recording's key that identify a kernel or another function"
     return (
-        [rung.src, list(rung.threads), rung.shared, {k: list(map(str, v)) for k, v in rung.tma_boxes.items()}]
+        [rung.src, list(rung.threads), rung.shared, {name: list(map(str, box)) for name, box in rung.tma_boxes.items()}]
         if isinstance(rung, Rung)
         else rung
     )
@@ -329,14 +330,14 @@ class Ladder:
                 self._recording_name(rung),
                 measure,
                 *self._key_parts(rung),
-                save=lambda s: s.fields,
+                save=lambda step: step.fields,
                 load=from_fields,
                 folder=self.folder,
             )
             if self.record
             else measure()
         )
-        self.steps = [s for s in self.steps if s.name != rung.name] + [step]
+        self.steps = [old_step for old_step in self.steps if old_step.name != rung.name] + [step]
         return self
 
     def _recording_name(self, rung):
@@ -354,13 +355,15 @@ class Ladder:
         except Unavailable:
             return fields
         counters = fields.get('counters', {})
-        missing = {name: value for name, value in recording.data.get('counters', {}).items() if name not in counters}
-        if not missing:
+        missing_counters = {
+            name: value for name, value in recording.data.get('counters', {}).items() if name not in counters
+        }
+        if not missing_counters:
             return fields
         mark_partly_recorded()
-        missing_text = ', '.join(missing) if counters else 'its counters'
-        warnings = [*fields.get('warnings', ()), f'{missing_text}: {recording.mark}']
-        return {**fields, 'counters': {**missing, **counters}, 'warnings': warnings}
+        missing_names = ', '.join(missing_counters) if counters else 'its counters'
+        warnings = [*fields.get('warnings', ()), f'{missing_names}: {recording.mark}']
+        return {**fields, 'counters': {**missing_counters, **counters}, 'warnings': warnings}
 
     def _measure(self, rung):
         "Check and time a kernel on this GPU, and count its events; returns the fields of a `Step`"
@@ -440,14 +443,16 @@ class Ladder:
     def _note(self):
         "Return the lines below the table: warnings, a remark on local memory, and the machines of recordings"
         warnings = [f'in doubt, {step.name}: {warning}' for step in self.steps for warning in step.warnings]
-        local = ['* some registers are kept in local memory'] if any(step.local for step in self.steps) else []
+        local_memory_note = (
+            ['* some registers are kept in local memory'] if any(step.local for step in self.steps) else []
+        )
         marks = dict.fromkeys(step.mark for step in self.steps if step.mark)
-        return '\n'.join([*warnings, *local, *(f'[{mark}]' for mark in marks)])
+        return '\n'.join([*warnings, *local_memory_note, *(f'[{mark}]' for mark in marks)])
 
     def _previous_step(self, step, side_branches):
         "Return the last step before this one that is not a side branch; None if there is none"
-        previous = [s for s in self.steps[: self.steps.index(step)] if s.name not in side_branches]
-        return previous[-1] if previous else None
+        earlier_steps = self.steps[: self.steps.index(step)]
+        return next((earlier for earlier in reversed(earlier_steps) if earlier.name not in side_branches), None)
 
     def table(self, side_branches=()) -> Table:  # names of steps on which no later step is built
         """Return a table of one row per rung, and one for the library. Each rung was timed interleaved with the
@@ -471,7 +476,7 @@ class Ladder:
             rows.append(
                 [
                     self.baseline,
-                    f'{np.median([s.library_tflops for s in self.steps]):.3g}',
+                    f'{np.median([step.library_tflops for step in self.steps]):.3g}',
                     '100.0%',
                     *[''] * (len(header) - 3),
                 ]
@@ -496,28 +501,28 @@ class Ladder:
         import matplotlib.pyplot as plt
 
         ax = ax or plt.subplots(figsize=(7.5, 1.3 + 0.34 * len(self.steps)))[1]
-        y, speeds = np.arange(len(self.steps)), [s.tflops for s in self.steps]
+        y, speeds = np.arange(len(self.steps)), [step.tflops for step in self.steps]
         ax.barh(y, speeds, color=plots.COLORS[4])
-        for i, s in enumerate(self.steps):
+        for i, step in enumerate(self.steps):
             ax.annotate(
-                f'{s.tflops:.3g}, {s.ratio:.0%}',
-                (s.tflops, i),
+                f'{step.tflops:.3g}, {step.ratio:.0%}',
+                (step.tflops, i),
                 (4, 0),
                 textcoords='offset points',
                 va='center',
                 fontsize=plots.MIN_FONT_SIZE,
                 bbox=dict(fc=plots.CARD, ec='none', pad=0.5),
             )
-        machines = ', '.join(dict.fromkeys(s.made_on for s in self.steps))
-        ax.set_yticks(y, [s.name for s in self.steps])
+        machines = ', '.join(dict.fromkeys(step.made_on for step in self.steps))
+        ax.set_yticks(y, [step.name for step in self.steps])
         ax.invert_yaxis()
         ax.set(
             xlabel='TFLOP/s',
             title='\n'.join(filter(None, [self._title(), machines])),
-            xlim=(0, 1.25 * max([*speeds, *(s.library_tflops for s in self.steps)], default=1)),
+            xlim=(0, 1.25 * max([*speeds, *(step.library_tflops for step in self.steps)], default=1)),
         )
         if self.steps:
-            library_speed = np.median([s.library_tflops for s in self.steps])
+            library_speed = np.median([step.library_tflops for step in self.steps])
             ax.axvline(library_speed, color=plots.INK, ls='--', lw=1, zorder=0, label=self.baseline)
             ax.legend(loc='upper center', bbox_to_anchor=(0.5, -0.45 / (ax.figure.get_figheight() - 1)))
         return ax
@@ -525,8 +530,13 @@ class Ladder:
     def json(self) -> dict:
         "Return the measurements and the machine as a dict that can be stored as JSON"
         steps = [
-            {**s.fields, 'tflops': s.tflops, 'library_tflops': s.library_tflops, **({'mark': s.mark} if s.mark else {})}
-            for s in self.steps
+            {
+                **step.fields,
+                'tflops': step.tflops,
+                'library_tflops': step.library_tflops,
+                **({'mark': step.mark} if step.mark else {}),
+            }
+            for step in self.steps
         ]
         return dict(
             shape=list(self.shape),

@@ -101,7 +101,7 @@ class LessonLadder:
     def _speedup_over(self, step, name):
         """Return the speedup over another rung; None if that was not measured. It is the ratio of their speedups over
         the library, because each was timed interleaved with the library, and a hot GPU lowers its clock for both"""
-        other_step = next((s for s in self.ladder.steps if s.name == name), None)
+        other_step = next((other for other in self.ladder.steps if other.name == name), None)
         return other_step and step.ratio / other_step.ratio
 
     def _compare_with_paper(self, step, wavefronts, tolerance):
@@ -165,7 +165,7 @@ class LessonLadder:
         rows = [self._row(step) for step in self.ladder.steps]
         if any(column := [self._format_tensor_busy(step, '{:.0f}%') for step in self.ladder.steps]):
             header, rows = [*header, 'tensor cores busy'], [[*row, cell] for row, cell in zip(rows, column)]
-        machines = ', '.join(dict.fromkeys(s.made_on for s in self.ladder.steps))
+        machines = ', '.join(dict.fromkeys(step.made_on for step in self.ladder.steps))
         return Table(header, rows, f'The ladder ({machines})', f'wavefronts and instructions per {self.unit} of a warp')
 
     def _row(self, step):

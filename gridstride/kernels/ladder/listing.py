@@ -8,7 +8,7 @@ __all__ = ['listing', 'change', 'edit']
 def _title(step):
     "Return the name, threads, dynamic shared memory and constants of a step"
     memory = f', {step.shared:,} bytes of dynamic shared memory' if step.shared else ''
-    constants = ''.join(f', {k}={v}' for k, v in step.constants.items())
+    constants = ''.join(f', {name}={value}' for name, value in step.constants.items())
     return f'{step.name}: {"x".join(map(str, step.threads))} threads{memory}{constants}'
 
 
@@ -40,5 +40,5 @@ def edit(step):
     from IPython import get_ipython
 
     shell = get_ipython()
-    name = next(k for k, v in shell.user_ns.items() if v is step and not k.startswith('_'))
+    name = next(key for key, value in shell.user_ns.items() if value is step and not key.startswith('_'))
     shell.set_next_input(f"{name} = {name}.variant(src=r'''{step.src_without_constants}''')")

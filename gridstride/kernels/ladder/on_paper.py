@@ -23,7 +23,7 @@ def bound(wavefronts, instructions=1):
 
 def line_of(trace, text):
     "Return the line number of `text` in a traced kernel"
-    return next(n for n, line in trace.source.items() if text in line)
+    return next(line_number for line_number, line in trace.source.items() if text in line)
 
 
 def owners(version, result='o[y][x];', **constants):
@@ -39,15 +39,20 @@ def owners(version, result='o[y][x];', **constants):
 def wavefronts(quad):
     """Return the wavefronts that serve a load of four floats per lane, each as {quad: lanes}; lane `i` loads from index
     `4*quad[i]` on"""
-    served = []
+    all_wavefronts = []
     for half in lane.reshape(2, 16):
         paired = any((quad[half] == quad[half ^ i]).all() for i in (1, 2))
         for part in [half] if paired else [half[:8], half[8:]]:
-            lanes_of = {q: part[quad[part] == q] for q in np.unique(quad[part])}
-            conflicts = {q: sum(p % 8 == q % 8 for p in lanes_of if p < q) for q in lanes_of}  # 8 apart: same banks
-            for t in range(max(conflicts.values()) + 1):
-                served.append({q: lanes_of[q] for q in lanes_of if conflicts[q] == t})
-    return served
+            lanes_of = {index: part[quad[part] == index] for index in np.unique(quad[part])}
+            # Quads whose indices differ by a multiple of 8 are in the same banks.
+            conflicts = {
+                index: sum(other % 8 == index % 8 for other in lanes_of if other < index) for index in lanes_of
+            }
+            for num_conflicts in range(max(conflicts.values()) + 1):
+                all_wavefronts.append(
+                    {index: lanes for index, lanes in lanes_of.items() if conflicts[index] == num_conflicts}
+                )
+    return all_wavefronts
 
 
 def inner(row, col, TM=8, TN=8):

@@ -1,4 +1,4 @@
-"""`Rung`: a step of a ladder: the source and the constants of a matrix-product kernel, called like a function."""
+"""`Rung`, a step of a ladder: a matrix-product kernel with its source and constants, called like a function."""
 
 import inspect
 import re
@@ -22,7 +22,11 @@ def constants_line(constants: dict) -> str:
 
     >>> constants_line(dict(BM=128, BN=64))
     'constexpr int BM = 128, BN = 64;'"""
-    return f"constexpr int {', '.join(f'{k} = {int(v)}' for k, v in constants.items())};" if constants else ''
+    return (
+        f"constexpr int {', '.join(f'{name} = {int(value)}' for name, value in constants.items())};"
+        if constants
+        else ''
+    )
 
 
 def with_constants(src, constants) -> str:
@@ -150,17 +154,19 @@ def compile_kernel(src, name, backend):
     return cuda_kernel(src, name, checks=None if backend == 'gpu' else True)
 
 
-def make_launcher(call, backend) -> Launcher:
-    "Return the `Launcher` of a kernel launch, compiled for 'gpu' or 'sim'"
-    kernel = compile_kernel(call.src, call.name, backend)
-    return Launcher(kernel, len(call.arrays), *call[3:])
+def make_launcher(kernel_launch, backend) -> Launcher:
+    "Return the `Launcher` of a `KernelLaunch`, compiled for 'gpu' or 'sim'"
+    kernel = compile_kernel(kernel_launch.src, kernel_launch.name, backend)
+    return Launcher(kernel, len(kernel_launch.arrays), *kernel_launch[3:])
 
 
 class PreparedLaunches:
     "The prepared launches of a plan; call it with m, n, out and a stream handle"
 
     def __init__(self, plan):
-        self.launchers = [(make_launcher(call, backend()), call.arrays) for call in plan.calls]
+        self.launchers = [
+            (make_launcher(kernel_launch, backend()), kernel_launch.arrays) for kernel_launch in plan.calls
+        ]
         self.workspaces, self.workspace_bytes = {}, 0
         for name, (num_elements, dtype) in plan.workspaces.items():
             self.workspaces[name] = self.workspace_bytes, num_elements, dtype  # offset, size, type
@@ -190,7 +196,7 @@ class PreparedLaunches:
         ), self.workspace_bytes
 
     def _allocate(self, m, arrays):
-        "Add the workspaces to `arrays`: slices of one allocation; on the emulator separate allocations, for its checks"
+        "Add the workspaces to `arrays`: slices of one allocation; the emulator, for its checks, needs one for each"
         torch, workspaces = _import_torch(), self.workspaces.items()
         if not m.is_cuda:
             arrays.update(
@@ -219,7 +225,7 @@ class Product:
     has_static_buffer = False
     needs_hopper = False  # whether it uses TMA, bulk copies or wgmma
     needs_ampere = False  # whether it uses asynchronous copies
-    # {name: ((rows, columns) of a TMA box, swizzle)} of those of m, n and out that are passed as tensor maps
+    # name of an array that is passed as a tensor map ('m', 'n', 'out') -> ((rows, columns) of a TMA box, swizzle)
     tma_boxes = {}
 
     def unsupported_reason(self, h, w, k):  # None if the shape is supported
@@ -425,7 +431,7 @@ class Rung(Product):
         return self._arguments['src']
 
     def __repr__(self):
-        constants = ''.join(f', {k}={v}' for k, v in self.constants.items())
+        constants = ''.join(f', {name}={value}' for name, value in self.constants.items())
         threads = 'x'.join(map(str, self.threads))
         memory = f'{self.shared} bytes of shared memory'
         return f'<Rung {self.name!r}: {self.dtype}, {threads} threads, {memory}{constants}>'
@@ -443,9 +449,9 @@ class Rung(Product):
             return 'a size is 0'
         if max(h * k, k * w, h * w) >= 2**31:
             return 'a matrix has 2^31 elements or more; the kernel indexes with int'
-        supported = self._arguments['supports'](h, w, k) if self._arguments['supports'] else True
-        if supported is not True:
-            return supported if isinstance(supported, str) else 'unsupported shape'
+        answer = self._arguments['supports'](h, w, k) if self._arguments['supports'] else True
+        if answer is not True:
+            return answer if isinstance(answer, str) else 'unsupported shape'
         element_bytes = 4 if self.dtype == 'float32' else 2
         columns = dict(m=h if self.layout[0] == 't' else k, n=k if self.layout[1] == 't' else w, out=w)
         if unaligned := [array for array in self.tma_boxes if columns[array] * element_bytes % 16]:

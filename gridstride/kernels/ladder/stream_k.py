@@ -293,7 +293,7 @@ def out_box_columns(N):
 
 
 def stage_bytes(BM, BN, SWAP_AB):
-    "Return the bytes of both tiles of a stage, 64 elements along k; unless SWAP_AB, the tile of n has whole boxes"
+    "Return the bytes of the two tiles of a stage; without SWAP_AB, the tile of n consists of whole TMA boxes"
     return 128 * (BM + (BN if SWAP_AB else cdiv(BN, 64) * 64))
 
 
@@ -311,7 +311,7 @@ def _tma_boxes(BM, BN, CM, CN, SWAP_AB, SPLIT_N, OUT_COLS):
 
 
 def resident_clusters(cluster_size, sms):
-    "Return how many clusters of `cluster_size` blocks can be resident, as measured on an H100: for example 30 of 4"
+    "Return how many clusters can be resident, as measured on an H100: for example 30 clusters of 4 blocks"
     return min(sms, 132) // cluster_size if cluster_size < 4 else min(sms, 132) * 10 // 11 // cluster_size
 
 

@@ -77,9 +77,11 @@ def mma_c():
     return lane // 4 + element // 2 * 8, lane % 4 * 2 + element % 2
 
 
-def wgmma_d(n):
-    "Return (row, column) in the 64 x n accumulator of wgmma of the n/2 elements that each of 128 threads holds"
-    thread, element = np.arange(128)[:, None], np.arange(n // 2)[None, :]
+def wgmma_d(columns):
+    """Return (row, column) of the accumulator elements that each of 128 threads holds after a wgmma.
+
+    The accumulator has 64 x `columns` elements, of which a thread holds `columns`/2."""
+    thread, element = np.arange(128)[:, None], np.arange(columns // 2)[None, :]
     return thread // 32 * 16 + thread % 32 // 4 + element // 2 % 2 * 8, element // 4 * 8 + thread % 4 * 2 + element % 2
 
 

@@ -44,7 +44,9 @@ __all__ += [
 
 
 def edge_shapes(rung) -> list:  # of (h, w, k)
-    "Return three shapes: a single row; one row more than a tile and more phases than stages; many tiles"
+    """Return three shapes: one with a single row, one slightly larger than a tile, and one with many tiles.
+
+    The second one also has more phases than the pipeline has stages."""
     BM, BN, STAGES = (rung.constants[name] for name in ('BM', 'BN', 'STAGES'))
     return [(1, 8, 8), (65, BN + 8, 64 * STAGES + 72), (2 * BM + 1, 3 * BN - 8, 72)]
 
@@ -170,7 +172,7 @@ def race_with_torch(
             'torch.matmul': 'torch.matmul',
             **{kernel.name: (kernel.launch_plan(*shape, H100), seconds) for kernel in rungs},
         },
-        check=lambda got: references[0](got),
+        check=lambda result: references[0](result),
         writes=True,
         baseline='torch.matmul',
         flops=2 * shape[0] * shape[1] * shape[2],
@@ -192,7 +194,7 @@ def time_unchecked(shape, *rungs, seconds=0.4) -> dict:  # name -> speedup over 
 
 # To show when the engines work, a kernel stores the cycle counter of its SM after some of its lines, in one block.
 def with_timestamps(rung, *lines) -> str:
-    "Return the source of `rung` with a timestamp after each of three lines of its loop over `ph`; only block (33, 33)"
+    "Return the source of `rung` in which block (33, 33) stores a timestamp after each of `lines`"
     src = _replace_once(rung.src, 'int h, int w, int k) {', 'int h, int w, int k, long long *stamps) {')
     for i, line in enumerate(lines):
         condition = 'blockIdx.x == 33 && blockIdx.y == 33 && threadIdx.x%128 == 0'
@@ -223,7 +225,7 @@ def read_timestamps(sources, shape) -> dict:  # name -> cycles of [phase, stamp]
     return cycles
 
 
-def plot_timestamps(cycles, stages, title, phases=(20, 48), span=9000):
+def plot_timestamps(cycles, stages, title, phases=(20, 48), max_cycles=9000):
     """Plot one row per pipeline stage: when its TMA loads were issued, and when its tiles were used and released;
     returns the figure. `cycles`: name -> [phase, stamp]; `stages`: name -> number of stages"""
     import matplotlib.pyplot as plt
@@ -240,12 +242,24 @@ def plot_timestamps(cycles, stages, title, phases=(20, 48), span=9000):
         for ax, (name, stamps) in zip(axes[:, 0], cycles.items()):
             stamps = np.array(stamps) - stamps[phases[0] + 4][0]
             for phase in range(*phases):
-                issued, used, released = stamps[phase]
+                issue_cycles, use_cycles, release_cycles = stamps[phase]
                 y, first = phase % stages[name], phase == phases[0]
-                ax.barh(y, used - issued, left=issued, color=plots.COLORS[0], label='ordered' if first else None)
-                ax.barh(y, released - used, left=used, color=plots.COLORS[5], label='multiplied' if first else None)
+                ax.barh(
+                    y,
+                    use_cycles - issue_cycles,
+                    left=issue_cycles,
+                    color=plots.COLORS[0],
+                    label='ordered' if first else None,
+                )
+                ax.barh(
+                    y,
+                    release_cycles - use_cycles,
+                    left=use_cycles,
+                    color=plots.COLORS[5],
+                    label='multiplied' if first else None,
+                )
                 ax.text(
-                    (used + released) / 2,
+                    (use_cycles + release_cycles) / 2,
                     y,
                     phase,
                     ha='center',
@@ -254,7 +268,7 @@ def plot_timestamps(cycles, stages, title, phases=(20, 48), span=9000):
                     clip_on=True,
                 )
             rows = range(stages[name])
-            ax.set(yticks=rows, yticklabels=[f'stage {stage}' for stage in rows], ylabel=name, xlim=(0, span))
+            ax.set(yticks=rows, yticklabels=[f'stage {stage}' for stage in rows], ylabel=name, xlim=(0, max_cycles))
         axes[-1, 0].set_xlabel('cycles of the SM')
         axes[-1, 0].legend(loc='upper center', bbox_to_anchor=(0.5, -0.25), ncols=2)
         axes[0, 0].set_title(title)
@@ -326,13 +340,13 @@ def plot_comparison(comparison):
     import matplotlib.pyplot as plt
 
     with plots.styled():
-        ranked = sorted(comparison.ratios.items(), key=lambda item: item[1])
-        ratios = [ratio for _, ratio in ranked]
-        fig, ax = plt.subplots(figsize=(7.5, 1.2 + 0.17 * len(ranked)))
+        sorted_ratios = sorted(comparison.ratios.items(), key=lambda item: item[1])
+        ratios = [ratio for _, ratio in sorted_ratios]
+        fig, ax = plt.subplots(figsize=(7.5, 1.2 + 0.17 * len(sorted_ratios)))
         colours = [plots.COLORS[5 if ratio < 1 else 0] for ratio in ratios]
-        ax.barh(range(len(ranked)), [ratio - 1 for ratio in ratios], left=1, color=colours)
-        slower = [f'{h}x{k} @ {k}x{w}' for (h, w, k), ratio in ranked if ratio < 1]
-        ax.set_yticks(range(len(slower)), slower)
+        ax.barh(range(len(sorted_ratios)), [ratio - 1 for ratio in ratios], left=1, color=colours)
+        slower_shapes = [f'{h}x{k} @ {k}x{w}' for (h, w, k), ratio in sorted_ratios if ratio < 1]
+        ax.set_yticks(range(len(slower_shapes)), slower_shapes)
         ax.axvline(1, color=plots.INK, lw=1)
         ax.margins(y=0.01)
         ax.set(

@@ -1,4 +1,4 @@
-"""Quantize matrices in plain torch: to integers with scales, to NF4 (a codebook of 16 values), to e4m3. Pack bits.
+"""Quantize matrices in plain torch, to integers with scales, to NF4 (a codebook of 16 values) or to e4m3; pack bits.
 
 The elements of a group share a scale. A group is the whole matrix, a row, or some consecutive elements of a row. Larger
 groups need fewer scales, but then an outlier increases the quantization steps of more elements.
@@ -64,10 +64,10 @@ def symmetric(
     shrink=1.0,  # factor of the scale; below 1 the largest elements are clipped, and all steps are finer
 ) -> QuantizedInts:
     "Quantize so that the largest magnitude of a group becomes 2^(bits-1) - 1, and 0 stays 0; ties round to even"
-    largest = 2 ** (bits - 1) - 1
+    max_integer = 2 ** (bits - 1) - 1
     group_maxima = _split_into_groups(w.float(), group).abs().amax(-1)
-    scales = _round_scales(group_maxima * shrink / largest, scale_dtype)
-    integers = (w.float() / _expand(scales.float(), w.shape)).round().clamp(-largest - 1, largest)
+    scales = _round_scales(group_maxima * shrink / max_integer, scale_dtype)
+    integers = (w.float() / _expand(scales.float(), w.shape)).round().clamp(-max_integer - 1, max_integer)
     return QuantizedInts(integers.to(torch.int8), scales)
 
 
@@ -79,12 +79,12 @@ def affine(
     shrink=1.0,  # of the scale, as for `symmetric`
 ) -> QuantizedInts:
     "Divide the range of a group, extended to contain 0, into 2^bits - 1 steps; 0 is represented exactly"
-    groups, largest = _split_into_groups(w.float(), group), 2**bits - 1
+    groups, max_integer = _split_into_groups(w.float(), group), 2**bits - 1
     low, high = groups.amin(-1).clamp(max=0) * shrink, groups.amax(-1).clamp(min=0) * shrink
-    scales = _round_scales((high - low) / largest, scale_dtype)
-    zeros = (-low / scales.float()).round().clamp(0, largest)
+    scales = _round_scales((high - low) / max_integer, scale_dtype)
+    zeros = (-low / scales.float()).round().clamp(0, max_integer)
     integers = (w.float() / _expand(scales.float(), w.shape)).round() + _expand(zeros, w.shape)
-    return QuantizedInts(integers.clamp(0, largest).to(torch.uint8), scales, zeros.to(torch.uint8))
+    return QuantizedInts(integers.clamp(0, max_integer).to(torch.uint8), scales, zeros.to(torch.uint8))
 
 
 def restore(quantized: QuantizedInts):  # a matrix of float32
@@ -120,7 +120,7 @@ def search_scales(
     bits,
     group='row',
     scale_dtype=torch.float32,
-    steps=20,  # number of candidates per group: 1 to 0.5 times the scale that `quantizer` chooses
+    steps=20,  # candidates per group, from 1 to 0.5 times the scale that `quantizer` chooses
     quantizer=symmetric,  # or `affine`
 ) -> QuantizedInts:
     "Quantize with the scale that has the least squared error among `steps` candidates per group"
@@ -142,8 +142,8 @@ def nf4_codebook() -> tuple:  # of 16 float32 values, ascending from -1 to 1
     >>> nf4_codebook()[0], nf4_codebook()[7], nf4_codebook()[15]
     (-1.0, 0.0, 1.0)"""
 
-    def positive_quantiles(n):  # n - 1 of them: the last one, which is 0, is dropped
-        return torch.special.ndtri(torch.linspace(_LARGEST_PROBABILITY, 0.5, n, dtype=torch.float64))[:-1]
+    def positive_quantiles(count):  # count - 1 of them: the last one, which is 0, is dropped
+        return torch.special.ndtri(torch.linspace(_LARGEST_PROBABILITY, 0.5, count, dtype=torch.float64))[:-1]
 
     values = (
         torch.cat([-positive_quantiles(8), torch.zeros(1, dtype=torch.float64), positive_quantiles(9)]).sort().values
@@ -203,8 +203,8 @@ def fp8(
 ) -> tuple:  # (float8_e4m3fn tensor of the shape of x, scales (rows, groups))
     "Scale each group so that its largest magnitude is 448, the largest e4m3 value, and round to e4m3"
     scales = _round_scales(_split_into_groups(x.float(), group).abs().amax(-1) / E4M3_MAX, scale_dtype)
-    scaled = (x.float() / _expand(scales.float(), x.shape)).clamp(-E4M3_MAX, E4M3_MAX)
-    return scaled.to(torch.float8_e4m3fn), scales
+    scaled_elements = (x.float() / _expand(scales.float(), x.shape)).clamp(-E4M3_MAX, E4M3_MAX)
+    return scaled_elements.to(torch.float8_e4m3fn), scales
 
 
 # Packed elements: element i occupies bits i * bits to i * bits + bits - 1; bit 0 of a byte is its lowest bit.
@@ -222,7 +222,7 @@ def pack_bits(
 def unpack_bits(
     packed,  # (..., bytes) of uint8
     bits,
-    count,  # n
+    count,  # number of elements, n
 ):  # (..., n) of uint8
     """Unpack elements of `bits` bits each.
 

@@ -26,9 +26,11 @@ def _prune_layer(rounds, name, layer):
         return reason
     if w.isnan().any():
         return 'its weight has a NaN'
-    sparse = TwoFourLinear.from_linear(layer, rounds)
-    signal_to_noise = decibels(w, sparse.weight)
-    return sparse, ReplacedLayer(name, tuple(w.shape), w.nbytes, sparse.packed.nbytes, signal_to_noise, dtype_name(w))
+    sparse_layer = TwoFourLinear.from_linear(layer, rounds)
+    signal_to_noise = decibels(w, sparse_layer.weight)
+    return sparse_layer, ReplacedLayer(
+        name, tuple(w.shape), w.nbytes, sparse_layer.packed.nbytes, signal_to_noise, dtype_name(w)
+    )
 
 
 def _largest_layer(module):
@@ -61,7 +63,7 @@ def _speedup_note(layer):
 def prune_24(
     module,  # any torch module, changed in place; for a `Linear` itself a new layer is returned
     skip=(),  # names of layers that are not pruned, with wildcards: ('lm_head', '*.gate')
-    rounds=0,  # of the search for a better column order (`search_order`); the layer must then permute x
+    rounds=0,  # rounds of `search_order` for a better column order; if it is not 0, the layer permutes x on each call
 ):  # the module
     """Prune the linear layers of a module to 2:4 sparsity: keep the two largest of every four weights of a row. Prints
     a table of their sizes and errors, and the speedup measured on this GPU.

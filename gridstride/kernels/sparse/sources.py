@@ -46,7 +46,7 @@ __device__ void mma_sp(float (&d)[4], const u32 (&a)[4], const u32 (&b)[4], u32 
 
 @lru_cache(1024)
 def hopper_source(
-    names,  # of the files, in order
+    file_names,  # without `.cuh`, in order
     dtype,  # 'bfloat16', 'float16'
     product_functions,  # CUDA C of the functions that issue products
     constants,  # ((name in the source, its integer value), ...)
@@ -54,7 +54,7 @@ def hopper_source(
     "Return the source of a product on a Hopper GPU"
     preamble = (PTX + product_functions).replace('bf16', F16_TYPES[dtype])
     types = (('Number', C_TYPES[dtype]),)
-    return assemble_source('\n'.join(map(source, ('store', *names))), types, constants, preamble)
+    return assemble_source('\n'.join(map(source, ('store', *file_names))), types, constants, preamble)
 
 
 @lru_cache(1024)

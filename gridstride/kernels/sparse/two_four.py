@@ -143,14 +143,14 @@ def hopper_launch(
     )
 
 
-_WARPS_STAGES = 3  # of 28 KiB each: SMs have at least 100 KiB of shared memory
+_MMA_SP_STAGES = 3  # of 28 KiB each: SMs have at least 100 KiB of shared memory
 
 
 @lru_cache(1024)
 def mma_sp_launch(dtype, rows, n, k, has_bias) -> KernelLaunch:
     "Return the launch of x @ w.T (+ bias) that uses `mma.sp`"
-    src = mma_sp_source(dtype, (('STAGES', _WARPS_STAGES), ('BIAS', has_bias)))
-    grid, shared = (cdiv(rows, 128), cdiv(n, 128)), _WARPS_STAGES * 128 * 224
+    src = mma_sp_source(dtype, (('STAGES', _MMA_SP_STAGES), ('BIAS', has_bias)))
+    grid, shared = (cdiv(rows, 128), cdiv(n, 128)), _MMA_SP_STAGES * 128 * 224
     return KernelLaunch(src, 'multiply_24', _array_names(has_bias), (rows, n, k), grid, (256,), shared)
 
 
