@@ -5,8 +5,8 @@ from collections import namedtuple
 
 
 # The opcode, with its modifiers after dots, determines the kind of an instruction. In SASS, a leading `U` often means
-# that it runs once per warp. The kinds answer the first questions about a kernel: which memory does it access, how many
-# instructions are floating-point arithmetic, and how many only compute addresses and control loops?
+# that the instruction runs once per warp. The kinds answer the first questions about a kernel: which memory does it
+# access, how many instructions are floating-point arithmetic, and how many only compute addresses and control loops?
 _SASS_OPCODES = {
     'move': '''
         IMAD.MOV MOV UMOV S2R S2UR CS2R CS2UR R2UR SEL USEL FSEL UFSEL P2R UP2UR R2P UR2UP PRMT UPRMT MOVM''',
@@ -100,10 +100,10 @@ _MOVE_BY_FMA = re.compile(r'^HFMA2\S* \w+, -RZ, RZ, ')
 def parse_instruction(position, text, line, language):
     "Return the `Instruction` with this text"
     text = re.sub(r'\s+', ' ', text.replace(';', '')).strip()
-    unpredicated = re.sub(r'^(?:@!?U?%?\w+ )', '', text)
-    op = unpredicated.split()[0].rstrip(',')
-    jump = _JUMP.match(unpredicated)
-    kind = 'move' if _MOVE_BY_FMA.search(unpredicated) else kind_of(op, language)
+    text_without_predicate = re.sub(r'^(?:@!?U?%?\w+ )', '', text)
+    op = text_without_predicate.split()[0].rstrip(',')
+    jump = _JUMP.match(text_without_predicate)
+    kind = 'move' if _MOVE_BY_FMA.search(text_without_predicate) else kind_of(op, language)
     return Instruction(position, op, kind, text, line, jump[1] if jump else '')
 
 
@@ -213,7 +213,9 @@ def clean_ptx(
 ) -> str:
     "Return the PTX of a kernel without debugging information"
     _, start, end = _body(text, entry)
-    head = re.findall(r'^\.(?:version|target|address_size)\b.*', text, re.M)
+    directives = re.findall(r'^\.(?:version|target|address_size)\b.*', text, re.M)
     lines = re.sub(r'//.*', '', text[start:end]).splitlines()
-    debugging = re.compile(r'\s*(\.loc|\.pragma|\$L__(?!BB))')
-    return '\n'.join([*head, '', *(line.rstrip() for line in lines if line.strip() and not debugging.match(line))])
+    debug_line = re.compile(r'\s*(\.loc|\.pragma|\$L__(?!BB))')
+    return '\n'.join(
+        [*directives, '', *(line.rstrip() for line in lines if line.strip() and not debug_line.match(line))]
+    )

@@ -101,12 +101,12 @@ def _load_nvrtc():
     return ctypes.CDLL(str(path))
 
 
-def _read_buffer(lib, function, handle):
+def _read_buffer(library, function, handle):
     "Return the bytes that `function` of a library writes; `<function>Size` returns how many there are"
     size = ctypes.c_size_t()
-    getattr(lib, f'{function}Size')(handle, ctypes.byref(size))
+    getattr(library, f'{function}Size')(handle, ctypes.byref(size))
     buffer = ctypes.create_string_buffer(size.value)
-    getattr(lib, function)(handle, buffer)
+    getattr(library, function)(handle, buffer)
     return buffer.raw
 
 
@@ -146,18 +146,18 @@ def nvrtc(
     user_src='',  # the source as the user wrote it, for messages; empty: `src`
 ) -> tuple:  # PTX, machine code, the assembler's output, the mangled name of the kernel
     "Compile with NVRTC, or load the result from the cache. Raises CompileError, which shows the line of the error"
-    lib, folders = _load_nvrtc(), include_folders()
+    library, folders = _load_nvrtc(), include_folders()
     headers = substitute_headers(src, folders)
     options = _nvrtc_options(arch, opt, folders, flags)
-    key_parts = [(part, os.stat(part).st_mtime) for part in (lib._name, *folders)]
+    key_parts = [(part, os.stat(part).st_mtime) for part in (library._name, *folders)]
 
     def compile_source():
-        result = _run_nvrtc(lib, src, name, headers, options, file, user_src or src)
+        result = _run_nvrtc(library, src, name, headers, options, file, user_src or src)
         # The driver's cache has the compiled code without the log of the assembler. If the log is missing, compile
         # again.
         if _NO_CACHE not in flags and not _log_of_kernel(result[3], result[2]):
             uncached_options = _nvrtc_options(arch, opt, folders, (*flags, _NO_CACHE))
-            result = _run_nvrtc(lib, src, name, headers, uncached_options, file, user_src or src)
+            result = _run_nvrtc(library, src, name, headers, uncached_options, file, user_src or src)
         return result
 
     key = [
@@ -215,7 +215,7 @@ def _read_result(folder):
 
 @contextmanager
 def _interruptible():
-    """Restore, after a `with` block that calls NVRTC, that Ctrl-C interrupts system calls of this process.
+    """Keep system calls of this process interruptible by Ctrl-C after a `with` block that calls NVRTC.
 
     NVRTC replaces the handler of SIGINT while it compiles. When it restores Python's handler, it sets the flag that
     restarts system calls, so Ctrl-C would no longer interrupt a wait for another program."""
@@ -227,30 +227,30 @@ def _interruptible():
 
 
 @_interruptible()
-def _run_nvrtc(lib, src, name, headers, options, file, user_src):
+def _run_nvrtc(library, src, name, headers, options, file, user_src):
     "Call NVRTC, and return the result of `nvrtc`"
     program = ctypes.c_void_p()
     # With an absolute path, the machine code, which is cached, does not contain the current folder.
     path = file if os.path.isabs(file) else f'/{file}'
     texts = _to_c_strings(headers.values())
     names = _to_c_strings(headers)
-    lib.nvrtcCreateProgram(ctypes.byref(program), src.encode(), path.encode(), len(headers), texts, names)
+    library.nvrtcCreateProgram(ctypes.byref(program), src.encode(), path.encode(), len(headers), texts, names)
     try:
-        lib.nvrtcAddNameExpression(program, name.encode())
-        status = lib.nvrtcCompileProgram(program, len(options), _to_c_strings(options))
-        log = _decode(_read_buffer(lib, 'nvrtcGetProgramLog', program)).replace(path, file)
+        library.nvrtcAddNameExpression(program, name.encode())
+        status = library.nvrtcCompileProgram(program, len(options), _to_c_strings(options))
+        log = _decode(_read_buffer(library, 'nvrtcGetProgramLog', program)).replace(path, file)
         if status:
             raise _compile_error(log, user_src, file)
         entry = ctypes.c_char_p()
-        lib.nvrtcGetLoweredName(program, name.encode(), ctypes.byref(entry))
+        library.nvrtcGetLoweredName(program, name.encode(), ctypes.byref(entry))
         return (
-            _decode(_read_buffer(lib, 'nvrtcGetPTX', program)),
-            _read_buffer(lib, 'nvrtcGetCUBIN', program),
+            _decode(_read_buffer(library, 'nvrtcGetPTX', program)),
+            _read_buffer(library, 'nvrtcGetCUBIN', program),
             log,
             entry.value.decode(),
         )
     finally:
-        lib.nvrtcDestroyProgram(ctypes.byref(program))
+        library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
 def _compile_error(log, src, file):
@@ -265,11 +265,11 @@ def _compile_error(log, src, file):
 def _load_jitlink():
     "Load nvJitLink and return its functions by name; their symbols contain the version"
     path = _find_library('libnvJitLink.so.*', 'nvJitLink', 'Compiling PTX')
-    lib = ctypes.CDLL(str(path))
+    library = ctypes.CDLL(str(path))
     version = path.name.split('.')[-1]
     logs = 'GetErrorLogSize GetErrorLog GetInfoLogSize GetInfoLog'
     names = f'Create AddData Complete {logs} GetLinkedCubinSize GetLinkedCubin Destroy'.split()
-    return SimpleNamespace(**{name: getattr(lib, f'__nvJitLink{name}_{version}_0') for name in names})
+    return SimpleNamespace(**{name: getattr(library, f'__nvJitLink{name}_{version}_0') for name in names})
 
 
 def assemble(

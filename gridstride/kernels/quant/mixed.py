@@ -190,12 +190,12 @@ def run_mixed(x, packed, bias, tile):
     has_bias, has_zeros = bias is not None, packed.zeros is not None
     problem = packed.kind, dtype_name(x), packed.group, batch, rows, x.shape[1], has_bias, has_zeros
     permute_launch, multiply_launch = mixed_launches(*problem, tile)
-    permuted = x.new_empty(batch, permute_launch.scalars[2])
+    permuted_x = x.new_empty(batch, permute_launch.scalars[2])
     # The emulator checks that dtypes match those of the kernel's parameters.
-    views = (x, permuted) if x.is_cuda else (x.view(torch.uint32), permuted.view(torch.uint32))
+    views = (x, permuted_x) if x.is_cuda else (x.view(torch.uint32), permuted_x.view(torch.uint32))
     launch([permute_launch], views[0], permuted=views[1])
     words, scales, zeros = (array if array is None else array.view(torch.uint32).flatten(1) for array in packed[3:])
-    arrays = dict(permuted=permuted, words=words, scales=scales, zeros=zeros, bias=bias, y=y)
+    arrays = dict(permuted=permuted_x, words=words, scales=scales, zeros=zeros, bias=bias, y=y)
     _launch_mixed(
         multiply_launch,
         _mapped_args(tile, packed.kind, packed.group),
