@@ -33,7 +33,7 @@ ExportSpec = namedtuple('ExportSpec', 'name description kernel shapes')
 
 # The kernels to export
 def _ladder_exports(slug, kernels, timed_shape):
-    "Yield an `ExportSpec` for each kernel of a lesson's ladder; `timed_shape`: the last one"
+    "Yield an `ExportSpec` per kernel of a lesson's ladder; `timed_shape` is the last shape"
     for kernel in kernels:
         name = re.sub(r'\W+', '_', kernel.name)
         description = f'Lesson {slug}, rung `{kernel.name}`'

@@ -310,8 +310,8 @@ class Link:
         return f'<a href="{escape(str(self.path))}" download>{escape(self.path.name)}</a> ({escape(self.hint)})'
 
 
-# The picture has some rows for each CPU thread, with outer operators above inner ones, followed by one row for each
-# stream of the GPU. Arrows lead from launches to kernels if there are few of them.
+# The picture has some rows per CPU thread, with outer operators above inner ones, followed by one row per stream of
+# the GPU. Arrows lead from launches to kernels if there are few of them.
 def _overlaps(span, start, end):
     return span.end > start and span.start < end
 

@@ -196,7 +196,7 @@ class PreparedLaunches:
         ), self.workspace_bytes
 
     def _allocate(self, m, arrays):
-        "Add the workspaces to `arrays`: slices of one allocation; the emulator, for its checks, needs one for each"
+        "Add the workspaces to `arrays`: slices of one allocation; on the emulator, for its checks, an allocation each"
         torch, workspaces = _import_torch(), self.workspaces.items()
         if not m.is_cuda:
             arrays.update(
