@@ -188,7 +188,7 @@ class Code(list):
 
     def _match(self, choose_branch):
         self.match, self.outer = match, outer = {}, []
-        texts = self
+        texts = [*self.texts, '']  # for -1, no bracket, and for the end
         directives = self.directives
         open_brackets = [-1]
         innermost = -1  # the last of `open_brackets`
@@ -206,10 +206,11 @@ class Code(list):
                 outer.append(innermost)
                 innermost = i
                 num_done = i + 1
-            elif opening := OPENING_OF.get(text):
-                if texts[innermost] == opening:
+            elif text in OPENING_OF:
+                if texts[innermost] == OPENING_OF[text]:
                     match[i] = open_brackets.pop()
-                    match.setdefault(innermost, i)
+                    if innermost not in match:  # the first branch of an `#if` that closes it
+                        match[innermost] = i
                     innermost = open_brackets[-1]
                 elif self.strict:
                     raise self._unmatched_error(i, innermost)
@@ -420,7 +421,8 @@ class Code(list):
     def text(self, indices):
         "Join the tokens with indices `indices` on one line, without comments"
         if isinstance(indices, range) and indices and 0 <= indices.start and indices.stop <= self._length:
-            text = self.src[self.start(indices.start) : self.end(indices[-1])]
+            starts, last = self.tokens.starts, indices[-1]
+            text = self.src[starts[indices.start] : starts[last] + len(self.texts[last])]
             if not _NEEDS_NORMALIZATION.search(text):
                 return text
         indices = list(indices)

@@ -7,6 +7,7 @@ False, and None for unknown.
 """
 
 import operator, re
+from functools import lru_cache
 
 _SPACE = r'(?:[ \t]|\\\r?\n|/\*.*?\*/)'
 _WORD = re.compile(rf'\#{_SPACE}*(\w*)', re.S)
@@ -217,18 +218,19 @@ class Branches:
         "Return the condition of a preprocessor line; True for `else`"
         if keyword == 'else':
             return True
-        expression = text[_WORD.match(text).end() :]
         if keyword in _IFDEF_KEYWORDS:
-            is_defined = self.macros.look_up(_defined_name(expression))[0]
+            is_defined = self.macros.look_up(_defined_name(text))[0]
             return is_defined if is_defined is None or 'ndef' not in keyword else not is_defined
-        return _truth(evaluate(expression, self.macros))
+        return _truth(evaluate(text[_WORD.match(text).end() :], self.macros))
 
 
 _IFDEF_KEYWORDS = {'ifdef', 'ifndef', 'elifdef', 'elifndef'}
 
 
-def _defined_name(expression):
+@lru_cache(4)  # because both kinds of `Branches` read the same line
+def _defined_name(text):
     "Return the macro's name after `#ifdef`"
+    expression = text[_WORD.match(text).end() :]
     name = expression.strip()
     return name if name.isidentifier() else re.search(r'\w*$', _COMMENT.sub(' ', expression).rstrip())[0]
 

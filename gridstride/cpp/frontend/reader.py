@@ -65,19 +65,21 @@ _SCOPE_KEYWORDS = {'namespace', 'extern', *CLASS_KEYWORDS, 'enum'}
 
 def _heads_of(c):
     start = skip_end = 0  # the first token of a head, and the first one after a skipped bracket
+    texts, match, outer, scope_kinds = c.texts, c.match, c.outer, c.scope_kinds
     for i in c.find_any(_HEAD_DELIMITERS):
         if i < skip_end:
             continue
-        text = c.texts[i]
-        if text == '{' and _SCOPE_KEYWORDS.isdisjoint(c.texts[start:i]):
-            c.scope_kinds.setdefault(i, 'code')  # `scope_kind` gives the same result, more slowly
-        if text == '}' or text == '{' and c.scope_kind(i) == 'namespace':
+        is_opening = (text := texts[i]) == '{'
+        if is_opening and _SCOPE_KEYWORDS.isdisjoint(texts[start:i]):
+            scope_kinds.setdefault(i, 'code')  # `scope_kind` gives the same result, more slowly
+        elif text == '}' or is_opening and c.scope_kind(i) == 'namespace':
             start = i + 1
-        elif text in ('{', ';') and c.scope(i) == 'namespace':
-            yield Head(start, i, text == '{')
-            start = skip_end = (c.match.get(i, i) if text == '{' else i) + 1
+            continue
+        if (is_opening or text == ';') and (scope_kinds.get(outer[i]) or c.scope(i)) == 'namespace':
+            yield Head(start, i, is_opening)
+            start = skip_end = (match.get(i, i) if is_opening else i) + 1
         elif text != ';':
-            skip_end = c.match.get(i, i) + 1
+            skip_end = match.get(i, i) + 1
 
 
 def parameters_start(c: Code, head: Head):
@@ -213,7 +215,7 @@ def compiled_tokens(
     positions = all_tokens.directives()
     if not positions:
         return all_tokens, lines
-    for i, (line, compiled_after) in zip(positions, live_lines(map(all_tokens.__getitem__, positions), likely)):
+    for i, (line, compiled_after) in zip(positions, live_lines(directives(src), likely)):
         if is_compiled:
             res.extend(all_tokens, start, i)
         if line:

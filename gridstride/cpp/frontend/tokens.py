@@ -83,8 +83,9 @@ class Tokens:
 
     def extend(self, source, start, end):
         "Append the tokens `source[start:end]`"
-        for column in self.__slots__:
-            getattr(self, column).extend(getattr(source, column)[start:end])
+        self.texts += source.texts[start:end]
+        self.kinds += source.kinds[start:end]
+        self.starts += source.starts[start:end]
 
     def directives(self) -> list:
         "Return the indices of the preprocessor lines"

@@ -28,8 +28,8 @@ def _declarators(c, owner, head):
         return
     if c.find_parameter_list(first, head.end) is not None:
         return
-    if any(text[:3] == 'gs_' for text in c.texts[first : head.end]):
-        return
+    if '\0gs_' in '\0'.join(c.texts[first - 1 : head.end] if first else ['', *c.texts[: head.end]]):
+        return  # a name of the rewritten source
     d = read_declaration(c, first)
     may_have_macro = any(len(w) > 1 and w.isupper() for w in d.words)
     if d.start != first or may_have_macro or d.words & _SKIPPED or owner and 'static' not in d.words:
@@ -55,10 +55,10 @@ def _names_of_constants(c):
 
 def _kind(c, d, declarator, constant_types):
     "Return 'variable' or 'array'; None if device code may use it, or has one of its own"
-    declarator_words = [c[i] for i in range(declarator.first, declarator.name)]
-    is_of_emulator = any('gridstride' in c[i] for i in (*range(d.start, declarator.name_end), declarator.init + 2))
+    declarator_words = c.texts[declarator.first : declarator.name]
     if (
-        is_of_emulator
+        'gridstride' in ' '.join(c.texts[d.start : declarator.name_end])
+        or 'gridstride' in c[declarator.init + 2]
         or {'&', '&&', '('} & {*declarator_words}
         or c[declarator.name_end] not in ('[', '=', '{', ',', ';')
         or c[declarator.init + 1] == '['
