@@ -229,8 +229,10 @@ def _by_target(simulated, original):
 def _emulate_numba(stack):
     "Make `from numba import cuda` and `from numba_cuda_mlir import cuda` import the module of the simulator"
     from . import sim
+    from .diagnostics.settings import change, settings
     from .sim.submodules import SubmoduleFinder, make_shim, mlir_modules
 
+    stack.enter_context(change(settings, counts_from_end=True))
     finder = SubmoduleFinder()
     sys.meta_path.insert(0, finder)
     stack.callback(sys.meta_path.remove, finder)

@@ -18,7 +18,7 @@ from gridstride.checker.worker import Job
 from gridstride.cpp import cuda_kernel
 from gridstride.diagnostics.messages import WORDS
 from gridstride.sim import cuda
-from found import names
+from found import finding, names
 from warm import run_python
 
 # Programs, each with the line of its mistake
@@ -287,10 +287,10 @@ def test_asm_and_bench_of_a_file(tmp_path, capsys):
 
 
 def test_a_program_that_ends_its_process_keeps_its_findings():
-    finding = dict(finding=a_finding().to_dict())
-    (found,), launches, error = check._parse_report([finding], 3)
+    line = dict(finding=a_finding().to_dict())
+    (found,), launches, error = check._parse_report([line], 3)
     assert found.code == 'race' and launches == 0 and 'exit status 3' in error
-    assert check._parse_report([finding, dict(launches=2, error=None)], 0)[1:] == (2, None)
+    assert check._parse_report([line, dict(launches=2, error=None)], 0)[1:] == (2, None)
 
 
 def test_numba_cuda_mlir_is_the_simulator_even_if_it_is_not_installed():
@@ -302,6 +302,24 @@ def test_numba_cuda_mlir_is_the_simulator_even_if_it_is_not_installed():
         from numba import cuda as numbas
         assert numbas.simulated and numbas.jit is cuda.jit
     assert 'numba_cuda_mlir.cuda' not in sys.modules or not getattr(sys.modules['numba_cuda_mlir.cuda'], 'simulated', 0)
+
+
+@cuda.jit
+def last(x, out, i):
+    out[0] = x[-1]
+    out[1] = x[i]
+    out[2] = x[cuda.threadIdx.x - 1]
+
+
+def test_a_constant_negative_index_counts_from_the_end_in_programs_of_numba():
+    "One that differs between threads, or lies before the array, is a finding in any case"
+    out = zeros(3)
+    with finding('memcheck before', line=last.py_func.__code__.co_firstlineno + 2): last[1, 1](zeros(4), out, -1)
+    with as_gpu.python_kernels():
+        x = np.arange(4, dtype=np.float32)
+        with finding('memcheck before', line=last.py_func.__code__.co_firstlineno + 4): last[1, 1](x, out, -2)
+        assert list(out) == [3, 2, 0]
+        with finding('memcheck before', line=last.py_func.__code__.co_firstlineno + 3): last[1, 1](x, out, -5)
 
 
 # Whole programs, each in a process of its own

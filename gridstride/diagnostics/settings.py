@@ -70,7 +70,9 @@ def _language_of_environment():
     return name
 
 
-# `lanes`: the maximum number of threads that run in lockstep; `lang`: the language of findings, '' for English
+# `lanes`: the maximum number of threads that run in lockstep; `counts_from_end`: whether a negative index that is the
+# same in all threads, such as the constant -1, counts from the end, as in Numba, instead of being reported;
+# `lang`: the language of findings, '' for English
 settings = Settings(
     checks=CHECKS,
     order='forward',
@@ -80,6 +82,7 @@ settings = Settings(
     lanes=16384,
     seconds=60.0,
     warp=32,
+    counts_from_end=False,
     lang=_language_of_environment(),
 )
 

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from ..diagnostics.errors import NotCompiled, NotSimulated, WrongArgument
+from ..diagnostics.settings import settings
 from ..support.array_memory import address, owner, span
 from .arithmetic import as_numba
 from .detectors import Shadow, element_at
@@ -264,6 +265,11 @@ def _is_out_of_bounds(index, length, active):
     return is_out_of_range.any() and (is_out_of_range & active).any()
 
 
+def _counts_from_end(index, length):
+    "Return whether an index that is the same in all threads counts from the end of the axis, as the setting allows"
+    return settings.counts_from_end and np.ndim(index) == 0 and np.all((-length <= index) & (index < 0))
+
+
 def locate(ctx, active, view, indices, site, access):
     """Return the offset of the element `view[indices]`; a `View` if there are fewer indices than axes, or slices.
 
@@ -287,7 +293,10 @@ def locate(ctx, active, view, indices, site, access):
         else:
             index = _to_int64(ctx, active, view, index, site)
             if _is_out_of_bounds(index, length, active):
-                ctx.detectors.memcheck.raise_out_of_bounds(ctx, active, view, indices, axis, site, access)
+                if _counts_from_end(index, length):
+                    index = index + length
+                else:
+                    ctx.detectors.memcheck.raise_out_of_bounds(ctx, active, view, indices, axis, site, access)
         offset = offset + index * stride
     if len(indices) == view.ndim and not shape:
         return offset
