@@ -420,7 +420,7 @@ def test_the_page_documents_all_fields_and_options():
     rows = re.findall(r'^\| ((?:`\w+`(?:, )?)+) \|', README, re.M)
     assert {name for row in rows for name in re.findall(r'`(\w+)`', row)} == {f.name for f in fields(Finding)}
     options = re.findall(r"addoption\('(--[\w-]+)'", Path(pytest_plugin.__file__).read_text())
-    assert len(options) == 5 and all(option in README for option in options)
+    assert len(options) == 6 and all(option in README for option in options)
     meta = ConfigParser()
     meta.read(Path(__file__).parents[1]/'settings.ini', encoding='utf-8')
     assert f"git+{meta['DEFAULT']['repository']}'" in README

@@ -111,10 +111,13 @@ def test_findings_fail_tests_unless_they_are_allowed(pytester):
 
 
 @pytest.mark.slow
-def test_a_schedule_is_replayed(pytester):
+def test_options_replay_a_schedule_and_allow_a_finding(pytester):
     pytester.makepyfile(TESTS)
     result = run(pytester, '--gridstride', '--gridstride-replay', 'reverse', '-k', 'order_of_blocks')
     assert result.ret == 1 and names(result.stdout.str(), 'reverse')
+    result = run(pytester, '--gridstride', '--gridstride-allow', 'race', '-k', 'race or fixture')
+    assert outcomes(result) == dict(test_race='PASSED', test_race_allowed='PASSED', test_fixture='PASSED',
+                                    test_wrong_result_of_an_allowed_race='FAILED')
     result = run(pytester, '--gridstride', '--gridstride-replay', 'backward', '-k', 'order_of_blocks')
     assert result.ret == 4 and 'shuffle:SEED' in result.stderr.str()
 

@@ -28,6 +28,7 @@ def pytest_addoption(parser):
     g.addoption('--gridstride-order', choices=('forward', 'reverse', 'shuffle'), help='order of blocks and threads')
     g.addoption('--gridstride-seeds', type=int, default=1, metavar='N', help='run tests with kernels N times')
     g.addoption('--gridstride-replay', metavar='SCHEDULE', help='run one schedule: forward, reverse or shuffle:SEED')
+    g.addoption('--gridstride-allow', action='append', default=[], metavar='CODE', help='allow a finding in all tests')
     g.addoption('--gridstride-coverage', action='store_true', help='report the lines of kernels that were executed')
 
 
@@ -68,8 +69,8 @@ def pytest_configure(config):
 
 
 def _allowed_codes(item):
-    "Return the codes of the markers `gridstride_allow` of a test"
-    codes = set()
+    "Return the codes of the markers `gridstride_allow` of a test, and of the option for all tests"
+    codes = set(item.config.option.gridstride_allow)
     for marker in item.iter_markers('gridstride_allow'):
         codes.update(marker.args)
         named = marker.kwargs.get('code', ())
