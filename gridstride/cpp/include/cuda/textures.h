@@ -18,23 +18,23 @@ inline cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, c
     return {x, y, z, w, f};
 }
 namespace gridstride {
-// The type of a vector's elements, and how many it has
+// The type of a vector's elements, and their number
 template <class T, class = void> struct Texel {
-    typedef T One;
-    static constexpr int count = 1;
+    typedef T Element;
+    static constexpr int num_channels = 1;
 };
 template <class T> struct Texel<T, std::void_t<decltype(T::x)>> {
-    typedef decltype(T::x) One;
-    static constexpr int count = sizeof(T) / sizeof(One);
+    typedef decltype(T::x) Element;
+    static constexpr int num_channels = sizeof(T) / sizeof(Element);
 };
 GRIDSTRIDE_UNSEEN inline int texel_bytes(const cudaChannelFormatDesc &d) { return (d.x + d.y + d.z + d.w) / 8; }
 }
 template <class T> cudaChannelFormatDesc cudaCreateChannelDesc() {
-    typedef typename gridstride::Texel<T>::One One;
-    constexpr int bits = 8 * sizeof(One), n = gridstride::Texel<T>::count;
+    typedef typename gridstride::Texel<T>::Element Element;
+    constexpr int bits = 8 * sizeof(Element), n = gridstride::Texel<T>::num_channels;
     return {bits, n > 1 ? bits : 0, n > 2 ? bits : 0, n > 3 ? bits : 0,
-        !std::is_integral_v<One>      ? cudaChannelFormatKindFloat
-            : std::is_signed_v<One> ? cudaChannelFormatKindSigned
+        !std::is_integral_v<Element>      ? cudaChannelFormatKindFloat
+            : std::is_signed_v<Element> ? cudaChannelFormatKindSigned
                                     : cudaChannelFormatKindUnsigned};
 }
 
@@ -56,7 +56,7 @@ enum {
 };
 namespace gridstride {
 struct Texels {
-    char *at;
+    char *data;
     size_t width, height, depth, pitch, slice;
     cudaChannelFormatDesc desc;
     unsigned flags;
@@ -69,8 +69,8 @@ typedef const cudaArray *cudaArray_const_t;
 inline cudaError_t cudaMalloc3DArray(cudaArray_t *array, const cudaChannelFormatDesc *desc, cudaExtent e,
     unsigned flags = 0, int line = __builtin_LINE()) {
     const int bytes = gridstride::texel_bytes(*desc);
-    const bool cube = flags & cudaArrayCubemap;
-    if (!bytes || !e.width || (cube && (e.width != e.height || e.depth % 6 || !e.depth)))
+    const bool is_cubemap = flags & cudaArrayCubemap;
+    if (!bytes || !e.width || (is_cubemap && (e.width != e.height || e.depth % 6 || !e.depth)))
         return gridstride::record_error(cudaErrorInvalidValue);
     const size_t h = std::max<size_t>(e.height, 1), d = std::max<size_t>(e.depth, 1), row = e.width * size_t(bytes);
     char *const p = static_cast<char *>(gridstride::device_alloc(row * h * d, size_t(bytes), false, false, line));
@@ -84,7 +84,7 @@ inline cudaError_t cudaMallocArray(cudaArray_t *array, const cudaChannelFormatDe
 }
 inline cudaError_t cudaFreeArray(cudaArray_t array) {
     if (array) gridstride::host_waits();
-    if (array && !gridstride::device_free(array->at)) return gridstride::record_error(cudaErrorInvalidValue);
+    if (array && !gridstride::device_free(array->data)) return gridstride::record_error(cudaErrorInvalidValue);
     delete array;
     return cudaSuccess;
 }
@@ -103,19 +103,19 @@ inline cudaError_t cudaGetChannelDesc(cudaChannelFormatDesc *desc, cudaArray_con
 // Copies of rows
 
 namespace gridstride {
-struct Rows { const void *at; size_t pitch, slice; };
+struct Rows { const void *data; size_t pitch, slice; };
 inline cudaError_t copy_rows(Rows to, Rows from, cudaExtent e, cudaMemcpyKind kind) {
     for (size_t k = 0; k < e.depth; k++)
         for (size_t j = 0; j < e.height; j++) {
-            char *const t = static_cast<char *>(const_cast<void *>(to.at)) + k * to.slice + j * to.pitch;
-            const char *const f = static_cast<const char *>(from.at) + k * from.slice + j * from.pitch;
+            char *const t = static_cast<char *>(const_cast<void *>(to.data)) + k * to.slice + j * to.pitch;
+            const char *const f = static_cast<const char *>(from.data) + k * from.slice + j * from.pitch;
             if (cudaError_t error = cudaMemcpy(t, f, e.width, kind)) return error;
         }
     return cudaSuccess;
 }
 // x in bytes
-inline Rows rows(const Texels &a, size_t x = 0, size_t y = 0, size_t z = 0) {
-    return {a.at + z * a.slice + y * a.pitch + x, a.pitch, a.slice};
+inline Rows rows_of(const Texels &a, size_t x = 0, size_t y = 0, size_t z = 0) {
+    return {a.data + z * a.slice + y * a.pitch + x, a.pitch, a.slice};
 }
 inline bool fits(const Texels &a, size_t x, size_t y, size_t bytes, size_t h) {
     return x + bytes <= a.pitch && y + h <= a.height;
@@ -124,27 +124,27 @@ inline bool fits(const Texels &a, size_t x, size_t y, size_t bytes, size_t h) {
 inline cudaError_t cudaMemcpyToArray(cudaArray_t to, size_t x, size_t y, const void *from, size_t bytes,
     cudaMemcpyKind kind, int line = __builtin_LINE()) {
     if (y * to->pitch + x + bytes > to->slice * to->depth) return gridstride::record_error(cudaErrorInvalidValue);
-    return cudaMemcpy(to->at + y * to->pitch + x, from, bytes, kind, line);
+    return cudaMemcpy(to->data + y * to->pitch + x, from, bytes, kind, line);
 }
 inline cudaError_t cudaMemcpyFromArray(
     void *to, cudaArray_const_t from, size_t x, size_t y, size_t bytes, cudaMemcpyKind kind,
     int line = __builtin_LINE()) {
     if (y * from->pitch + x + bytes > from->slice * from->depth) return gridstride::record_error(cudaErrorInvalidValue);
-    return cudaMemcpy(to, from->at + y * from->pitch + x, bytes, kind, line);
+    return cudaMemcpy(to, from->data + y * from->pitch + x, bytes, kind, line);
 }
 inline cudaError_t cudaMemcpy2DToArray(cudaArray_t to, size_t x, size_t y, const void *from, size_t pitch, size_t bytes,
     size_t height, cudaMemcpyKind kind, int line = __builtin_LINE()) {
     if (!gridstride::fits(*to, x, y, bytes, height)) return gridstride::record_error(cudaErrorInvalidValue);
     const gridstride::StreamOperation operation(
-        "cudaMemcpy2DToArray", nullptr, line, gridstride::waits_for_copy(to->at, from));
-    return gridstride::copy_rows(gridstride::rows(*to, x, y), {from, pitch, 0}, {bytes, height, 1}, kind);
+        "cudaMemcpy2DToArray", nullptr, line, gridstride::waits_for_copy(to->data, from));
+    return gridstride::copy_rows(gridstride::rows_of(*to, x, y), {from, pitch, 0}, {bytes, height, 1}, kind);
 }
 inline cudaError_t cudaMemcpy2DFromArray(void *to, size_t pitch, cudaArray_const_t from, size_t x, size_t y,
     size_t bytes, size_t height, cudaMemcpyKind kind, int line = __builtin_LINE()) {
     if (!gridstride::fits(*from, x, y, bytes, height)) return gridstride::record_error(cudaErrorInvalidValue);
     const gridstride::StreamOperation operation(
-        "cudaMemcpy2DFromArray", nullptr, line, gridstride::waits_for_copy(to, from->at));
-    return gridstride::copy_rows({to, pitch, 0}, gridstride::rows(*from, x, y), {bytes, height, 1}, kind);
+        "cudaMemcpy2DFromArray", nullptr, line, gridstride::waits_for_copy(to, from->data));
+    return gridstride::copy_rows({to, pitch, 0}, gridstride::rows_of(*from, x, y), {bytes, height, 1}, kind);
 }
 inline cudaError_t cudaMemcpyToArrayAsync(
     cudaArray_t to, size_t x, size_t y, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s = nullptr,
@@ -178,8 +178,8 @@ struct cudaMemcpy3DParms {
     cudaMemcpyKind kind;
 };
 namespace gridstride {
-inline Rows rows(cudaArray_t array, cudaPos at, const cudaPitchedPtr &p) {
-    if (array) return rows(*array, at.x * size_t(texel_bytes(array->desc)), at.y, at.z);
+inline Rows rows_of(cudaArray_t array, cudaPos at, const cudaPitchedPtr &p) {
+    if (array) return rows_of(*array, at.x * size_t(texel_bytes(array->desc)), at.y, at.z);
     const size_t slice = p.pitch * p.ysize;
     return {static_cast<const char *>(p.ptr) + at.z * slice + at.y * p.pitch + at.x, p.pitch, slice};
 }
@@ -197,15 +197,16 @@ inline cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms *p, int line = __builtin
         return record_error(cudaErrorInvalidValue);
     cudaExtent e = p->extent;
     if (array) e.width *= size_t(texel_bytes(array->desc));
-    return copy_rows(rows(p->dstArray, p->dstPos, p->dstPtr), rows(p->srcArray, p->srcPos, p->srcPtr), e, p->kind);
+    return copy_rows(
+        rows_of(p->dstArray, p->dstPos, p->dstPtr), rows_of(p->srcArray, p->srcPos, p->srcPtr), e, p->kind);
 }
 inline cudaError_t cudaMemcpy3DAsync(
     const cudaMemcpy3DParms *p, cudaStream_t s = nullptr, int line = __builtin_LINE()) {
-    const cudaMemcpy3DParms copied = *p;
+    const cudaMemcpy3DParms parameters = *p;
     const auto copy = [=] {
-        const void *const to = copied.dstArray ? nullptr : copied.dstPtr.ptr;
+        const void *const to = parameters.dstArray ? nullptr : parameters.dstPtr.ptr;
         const gridstride::StreamOperation operation("cudaMemcpy3DAsync", s, line, to && gridstride::is_pageable(to));
-        return int(cudaMemcpy3D(&copied));
+        return int(cudaMemcpy3D(&parameters));
     };
     return gridstride::defer(s, gridstride::NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
 }
@@ -260,9 +261,9 @@ struct cudaResourceViewDesc;
 namespace gridstride {
 struct Texture : Texels {
     cudaResourceDesc resource;
-    cudaTextureDesc how;
+    cudaTextureDesc description;
 };
-inline bool texels_of(Texels &t, const cudaResourceDesc &r) {
+inline bool read_resource(Texels &t, const cudaResourceDesc &r) {
     const auto &[linear_at, linear_desc, linear_bytes] = r.res.linear;
     const auto &p = r.res.pitch2D;
     if (r.resType == cudaResourceTypeArray && r.res.array.array) return t = *r.res.array.array, true;
@@ -278,13 +279,15 @@ inline bool texels_of(Texels &t, const cudaResourceDesc &r) {
 typedef unsigned long long cudaTextureObject_t;
 typedef unsigned long long cudaSurfaceObject_t;
 inline cudaError_t cudaCreateTextureObject(cudaTextureObject_t *object, const cudaResourceDesc *r,
-    const cudaTextureDesc *how, const cudaResourceViewDesc *view = nullptr) {
-    gridstride::Texture t{{}, *r, *how};
-    if (view || how->sRGB || how->maxAnisotropy > 1) return gridstride::record_error(cudaErrorNotSupported);
-    if (!gridstride::texels_of(t, *r)) return gridstride::record_error(cudaErrorInvalidValue);
-    const bool floats = t.desc.f == cudaChannelFormatKindFloat, normalized = how->readMode != cudaReadModeElementType;
-    if (normalized && !floats && t.desc.x == 32) return gridstride::record_error(cudaErrorInvalidNormSetting);
-    if (how->filterMode == cudaFilterModeLinear && !floats && !normalized)
+    const cudaTextureDesc *description, const cudaResourceViewDesc *view = nullptr) {
+    gridstride::Texture t{{}, *r, *description};
+    if (view || description->sRGB || description->maxAnisotropy > 1)
+        return gridstride::record_error(cudaErrorNotSupported);
+    if (!gridstride::read_resource(t, *r)) return gridstride::record_error(cudaErrorInvalidValue);
+    const bool is_float = t.desc.f == cudaChannelFormatKindFloat,
+               is_normalized = description->readMode != cudaReadModeElementType;
+    if (is_normalized && !is_float && t.desc.x == 32) return gridstride::record_error(cudaErrorInvalidNormSetting);
+    if (description->filterMode == cudaFilterModeLinear && !is_float && !is_normalized)
         return gridstride::record_error(cudaErrorInvalidFilterSetting);
     *object = reinterpret_cast<uintptr_t>(new gridstride::Texture(t));
     return cudaSuccess;
@@ -295,7 +298,8 @@ inline cudaError_t cudaDestroyTextureObject(cudaTextureObject_t object) {
 }
 inline cudaError_t cudaCreateSurfaceObject(cudaSurfaceObject_t *object, const cudaResourceDesc *r) {
     gridstride::Texture t{{}, *r, {}};
-    if (r->resType != cudaResourceTypeArray || !gridstride::texels_of(t, *r) || !(t.flags & cudaArraySurfaceLoadStore))
+    if (r->resType != cudaResourceTypeArray || !gridstride::read_resource(t, *r) ||
+        !(t.flags & cudaArraySurfaceLoadStore))
         return gridstride::record_error(cudaErrorInvalidValue);
     *object = reinterpret_cast<uintptr_t>(new gridstride::Texture(t));
     return cudaSuccess;
@@ -305,93 +309,97 @@ inline cudaError_t cudaGetTextureObjectResourceDesc(cudaResourceDesc *r, cudaTex
     *r = reinterpret_cast<gridstride::Texture *>(object)->resource;
     return cudaSuccess;
 }
-inline cudaError_t cudaGetTextureObjectTextureDesc(cudaTextureDesc *how, cudaTextureObject_t object) {
-    *how = reinterpret_cast<gridstride::Texture *>(object)->how;
+inline cudaError_t cudaGetTextureObjectTextureDesc(cudaTextureDesc *description, cudaTextureObject_t object) {
+    *description = reinterpret_cast<gridstride::Texture *>(object)->description;
     return cudaSuccess;
 }
 
 namespace gridstride {
-// One channel of a texel
-template <class One> GRIDSTRIDE_UNSEEN One channel(const Texture &t, const char *p, int c) {
+// The value of one channel of a texel
+template <class Element> GRIDSTRIDE_UNSEEN Element channel_value(const Texture &t, const char *p, int c) {
     const int bits = t.desc.x;
     uint32_t raw = 0;
     for (int byte = 0; byte < bits / 8; byte++) raw |= uint32_t((unsigned char)p[c * bits / 8 + byte]) << 8 * byte;
     if (t.desc.f == cudaChannelFormatKindFloat) {
         const float f = bits == 16 ? widen<10>((unsigned short)raw) : bit_cast<float>(raw);
-        if constexpr (std::is_same_v<One, float>) return f;
-        else return One(bit_cast<uint32_t>(f));
+        if constexpr (std::is_same_v<Element, float>) return f;
+        else return Element(bit_cast<uint32_t>(f));
     }
-    const int32_t whole = int32_t(raw << (32 - bits)) >> (32 - bits);                 // with its sign
+    const int32_t signed_value = int32_t(raw << (32 - bits)) >> (32 - bits);
     const bool is_signed = t.desc.f == cudaChannelFormatKindSigned;
-    if constexpr (std::is_same_v<One, float>) {
-        if (t.how.readMode == cudaReadModeElementType) return bit_cast<float>(is_signed ? uint32_t(whole) : raw);
-        const float most = float((1 << (bits - is_signed)) - 1);
-        return is_signed ? std::max(float(whole) / most, -1.0f) : float(raw) / most;
+    if constexpr (std::is_same_v<Element, float>) {
+        if (t.description.readMode == cudaReadModeElementType)
+            return bit_cast<float>(is_signed ? uint32_t(signed_value) : raw);
+        const float max_value = float((1 << (bits - is_signed)) - 1);
+        return is_signed ? std::max(float(signed_value) / max_value, -1.0f) : float(raw) / max_value;
     }
-    return One(is_signed ? uint32_t(whole) : raw);
+    return Element(is_signed ? uint32_t(signed_value) : raw);
 }
 template <class T> GRIDSTRIDE_UNSEEN T texel(const Texture &t, long long x, long long y, long long z, int line) {
-    typedef typename Texel<T>::One One;
+    typedef typename Texel<T>::Element Element;
     const int n = !t.desc.y ? 1 : !t.desc.z ? 2 : !t.desc.w ? 3 : 4;
-    T res;
-    One *const out = reinterpret_cast<One *>(&res);
-    const char *const p = t.at + z * (long long)t.slice + y * (long long)t.pitch + x * texel_bytes(t.desc);
-    const bool outside = x < 0 || y < 0 || z < 0;
-    if (!outside) report_access(p, unsigned(texel_bytes(t.desc)), false, line);
-    for (int c = 0; c < Texel<T>::count; c++) {
-        const float border = t.how.borderColor[c];
-        out[c] = outside ? One(border) : c < n ? channel<One>(t, p, c) : One(0);
+    T result;
+    Element *const out = reinterpret_cast<Element *>(&result);
+    const char *const p = t.data + z * (long long)t.slice + y * (long long)t.pitch + x * texel_bytes(t.desc);
+    const bool is_border = x < 0 || y < 0 || z < 0;
+    if (!is_border) report_access(p, unsigned(texel_bytes(t.desc)), false, line);
+    for (int c = 0; c < Texel<T>::num_channels; c++) {
+        const float border = t.description.borderColor[c];
+        out[c] = is_border ? Element(border) : c < n ? channel_value<Element>(t, p, c) : Element(0);
     }
-    return res;
+    return result;
 }
 
 // Converts a coordinate along an axis of n texels to texels, by the address mode.
 GRIDSTRIDE_UNSEEN inline float texel_position(const Texture &t, float x, size_t n, int axis) {
     x = x == x ? x : 0;
-    if (!t.how.normalizedCoords) return std::min(std::max(x, -1e9f), 1e9f);
-    const float whole = floorf(x), part = x - whole;
-    switch (t.how.addressMode[axis]) {
-        case cudaAddressModeWrap: return part * float(n);
-        case cudaAddressModeMirror: return (fmodf(whole, 2) == 0 ? part : 1 - part) * float(n);
+    if (!t.description.normalizedCoords) return std::min(std::max(x, -1e9f), 1e9f);
+    const float period = floorf(x), fraction = x - period;
+    switch (t.description.addressMode[axis]) {
+        case cudaAddressModeWrap: return fraction * float(n);
+        case cudaAddressModeMirror: return (fmodf(period, 2) == 0 ? fraction : 1 - fraction) * float(n);
         default: return std::min(std::max(x, -1e4f), 1e4f) * float(n);
     }
 }
 // Returns the index of a texel; -1 for the border. Only normalized coordinates wrap.
-GRIDSTRIDE_UNSEEN inline long long address(const Texture &t, long long i, size_t n, int axis) {
-    const auto mode = t.how.addressMode[axis];
+GRIDSTRIDE_UNSEEN inline long long texel_index(const Texture &t, long long i, size_t n, int axis) {
+    const auto mode = t.description.addressMode[axis];
     const long long size = (long long)n;
     if (i >= 0 && i < size) return i;
     if (mode == cudaAddressModeBorder) return -1;
-    if (mode == cudaAddressModeWrap && t.how.normalizedCoords) return (i % size + size) % size;
+    if (mode == cudaAddressModeWrap && t.description.normalizedCoords) return (i % size + size) % size;
     return i < 0 ? 0 : size - 1;
 }
-// The two texels that a coordinate is between, and how far it is from the first: in 256 steps, as texture units keep
-// it
-struct Between { long long low, high; float part; };
-GRIDSTRIDE_UNSEEN inline Between between(const Texture &t, float x, size_t n, int axis) {
-    const float at = texel_position(t, x, n, axis);
-    if (t.how.filterMode == cudaFilterModePoint) return {address(t, (long long)floorf(at), n, axis), 0, 0};
-    const float low = floorf(at - 0.5f), part = rintf((at - 0.5f - low) * 256) / 256;
-    return {address(t, (long long)low, n, axis), address(t, (long long)low + 1, n, axis), part};
+// The two texels between which a coordinate is, and its distance from the first. Texture units round the distance to
+// 1/256.
+struct TexelPair { long long low, high; float distance; };
+GRIDSTRIDE_UNSEEN inline TexelPair texel_pair(const Texture &t, float x, size_t n, int axis) {
+    const float position = texel_position(t, x, n, axis);
+    if (t.description.filterMode == cudaFilterModePoint)
+        return {texel_index(t, (long long)floorf(position), n, axis), 0, 0};
+    const float low = floorf(position - 0.5f), distance = rintf((position - 0.5f - low) * 256) / 256;
+    return {texel_index(t, (long long)low, n, axis), texel_index(t, (long long)low + 1, n, axis), distance};
 }
-template <class T> GRIDSTRIDE_UNSEEN T mixed(const T &a, const T &b, float part) {
-    T res = a;
-    if constexpr (std::is_same_v<typename Texel<T>::One, float>)
-        for (int c = 0; c < Texel<T>::count; c++) {
+template <class T> GRIDSTRIDE_UNSEEN T interpolate(const T &a, const T &b, float distance) {
+    T result = a;
+    if constexpr (std::is_same_v<typename Texel<T>::Element, float>)
+        for (int c = 0; c < Texel<T>::num_channels; c++) {
             const float x = reinterpret_cast<const float *>(&a)[c], y = reinterpret_cast<const float *>(&b)[c];
-            reinterpret_cast<float *>(&res)[c] = (1 - part) * x + part * y;
+            reinterpret_cast<float *>(&result)[c] = (1 - distance) * x + distance * y;
         }
-    return res;
+    return result;
 }
-template <class T> GRIDSTRIDE_UNSEEN T along_x(const Texture &t, Between x, long long y, long long z, int line) {
+template <class T>
+GRIDSTRIDE_UNSEEN T interpolate_x(const Texture &t, TexelPair x, long long y, long long z, int line) {
     const T low = texel<T>(t, x.low, y, z, line);
-    return x.part > 0 ? mixed(low, texel<T>(t, x.high, y, z, line), x.part) : low;
+    return x.distance > 0 ? interpolate(low, texel<T>(t, x.high, y, z, line), x.distance) : low;
 }
-template <class T> GRIDSTRIDE_UNSEEN T along_xy(const Texture &t, Between x, Between y, long long z, int line) {
-    const T low = along_x<T>(t, x, y.low, z, line);
-    return y.part > 0 ? mixed(low, along_x<T>(t, x, y.high, z, line), y.part) : low;
+template <class T>
+GRIDSTRIDE_UNSEEN T interpolate_xy(const Texture &t, TexelPair x, TexelPair y, long long z, int line) {
+    const T low = interpolate_x<T>(t, x, y.low, z, line);
+    return y.distance > 0 ? interpolate(low, interpolate_x<T>(t, x, y.high, z, line), y.distance) : low;
 }
-GRIDSTRIDE_UNSEEN inline long long layer_of(const Texture &t, int layer, int faces = 1) {
+GRIDSTRIDE_UNSEEN inline long long clamp_layer(const Texture &t, int layer, int faces = 1) {
     return std::min(std::max(layer, 0), int(t.depth) / faces - 1);
 }
 inline const Texture &texture(unsigned long long object) { return *reinterpret_cast<const Texture *>(object); }
@@ -404,30 +412,32 @@ template <class T> GRIDSTRIDE_UNSEEN T tex1Dfetch(cudaTextureObject_t object, in
 }
 template <class T> GRIDSTRIDE_UNSEEN T tex1D(cudaTextureObject_t object, float x, GRIDSTRIDE_LINE) {
     const auto &t = gridstride::texture(object);
-    return gridstride::along_x<T>(t, gridstride::between(t, x, t.width, 0), 0, 0, line);
+    return gridstride::interpolate_x<T>(t, gridstride::texel_pair(t, x, t.width, 0), 0, 0, line);
 }
 template <class T> GRIDSTRIDE_UNSEEN T tex2D(cudaTextureObject_t object, float x, float y, GRIDSTRIDE_LINE) {
     using namespace gridstride;
     const Texture &t = texture(object);
-    return along_xy<T>(t, between(t, x, t.width, 0), between(t, y, t.height, 1), 0, line);
+    return interpolate_xy<T>(t, texel_pair(t, x, t.width, 0), texel_pair(t, y, t.height, 1), 0, line);
 }
 template <class T> GRIDSTRIDE_UNSEEN T tex3D(cudaTextureObject_t object, float x, float y, float z, GRIDSTRIDE_LINE) {
     using namespace gridstride;
     const Texture &t = texture(object);
-    const Between a = between(t, x, t.width, 0), b = between(t, y, t.height, 1), c = between(t, z, t.depth, 2);
-    const T low = along_xy<T>(t, a, b, c.low, line);
-    return c.part > 0 ? mixed(low, along_xy<T>(t, a, b, c.high, line), c.part) : low;
+    const TexelPair a = texel_pair(t, x, t.width, 0), b = texel_pair(t, y, t.height, 1),
+                    c = texel_pair(t, z, t.depth, 2);
+    const T low = interpolate_xy<T>(t, a, b, c.low, line);
+    return c.distance > 0 ? interpolate(low, interpolate_xy<T>(t, a, b, c.high, line), c.distance) : low;
 }
 template <class T> GRIDSTRIDE_UNSEEN T tex1DLayered(cudaTextureObject_t object, float x, int layer, GRIDSTRIDE_LINE) {
     using namespace gridstride;
     const Texture &t = texture(object);
-    return along_x<T>(t, between(t, x, t.width, 0), 0, layer_of(t, layer), line);
+    return interpolate_x<T>(t, texel_pair(t, x, t.width, 0), 0, clamp_layer(t, layer), line);
 }
 template <class T>
 GRIDSTRIDE_UNSEEN T tex2DLayered(cudaTextureObject_t object, float x, float y, int layer, GRIDSTRIDE_LINE) {
     using namespace gridstride;
     const Texture &t = texture(object);
-    return along_xy<T>(t, between(t, x, t.width, 0), between(t, y, t.height, 1), layer_of(t, layer), line);
+    return interpolate_xy<T>(
+        t, texel_pair(t, x, t.width, 0), texel_pair(t, y, t.height, 1), clamp_layer(t, layer), line);
 }
 // There is one level only; the argument is ignored.
 template <class T> GRIDSTRIDE_UNSEEN T tex1DLod(cudaTextureObject_t object, float x, float, GRIDSTRIDE_LINE) {
@@ -441,59 +451,63 @@ GRIDSTRIDE_UNSEEN T tex3DLod(cudaTextureObject_t object, float x, float y, float
     return tex3D<T>(object, x, y, z, line);
 }
 
-// Cubemaps: the axis of the largest coordinate says which of the six faces, the other two where in it. What is past
-// a face's edge is on its neighbour; three texels meet at a corner.
+// Cubemaps: the axis of the largest coordinate selects one of the six faces; the other two coordinates select a
+// position on it. A texel past the edge of a face is on the neighbouring face; three texels meet at a corner.
 namespace gridstride {
-struct OnFace { int face; float s, t; };
-GRIDSTRIDE_UNSEEN inline OnFace on_face(float x, float y, float z) {
+struct FacePosition { int face; float s, t; };
+GRIDSTRIDE_UNSEEN inline FacePosition face_position(float x, float y, float z) {
     const float ax = fabsf(x), ay = fabsf(y), az = fabsf(z);
     if (ax >= ay && ax >= az) return {x < 0, (x < 0 ? z : -z) / ax, -y / ax};
     if (ay >= az) return {2 + (y < 0), x / ay, (y < 0 ? -z : z) / ay};
     return {4 + (z < 0), (z < 0 ? -x : x) / az, -y / az};
 }
 template <class T>
-GRIDSTRIDE_UNSEEN T on_cube(const Texture &t, int face, long long i, long long j, int first, int line) {
+GRIDSTRIDE_UNSEEN T cube_texel(const Texture &t, int face, long long i, long long j, int first, int line) {
     const long long n = (long long)t.width;
-    const bool beyond = i < 0 || i >= n, above = j < 0 || j >= n;
-    if (beyond && above) {
+    const bool outside_x = i < 0 || i >= n, outside_y = j < 0 || j >= n;
+    if (outside_x && outside_y) {
         const long long ii = i < 0 ? 0 : n - 1, jj = j < 0 ? 0 : n - 1;
-        const T sides = mixed(on_cube<T>(t, face, i, jj, first, line), on_cube<T>(t, face, ii, j, first, line), 0.5f);
-        return mixed(on_cube<T>(t, face, ii, jj, first, line), sides, 2.0f / 3);
+        const T edge_mean =
+            interpolate(cube_texel<T>(t, face, i, jj, first, line), cube_texel<T>(t, face, ii, j, first, line), 0.5f);
+        return interpolate(cube_texel<T>(t, face, ii, jj, first, line), edge_mean, 2.0f / 3);
     }
-    if (!beyond && !above) return texel<T>(t, i, j, first + face, line);
-    const float s = (2 * float(i) + 1) / float(n) - 1, u = (2 * float(j) + 1) / float(n) - 1, at[6][3] = {
+    if (!outside_x && !outside_y) return texel<T>(t, i, j, first + face, line);
+    const float s = (2 * float(i) + 1) / float(n) - 1, u = (2 * float(j) + 1) / float(n) - 1, directions[6][3] = {
         {1, -u, -s}, {-1, -u, s}, {s, 1, u}, {s, -1, -u}, {s, -u, 1}, {-s, -u, -1}};
-    const OnFace o = on_face(at[face][0], at[face][1], at[face][2]);
-    const auto number = [n](float a) {
-        const long long found = (long long)floorf((a + 1) / 2 * float(n));
-        return std::min(std::max(found, 0ll), n - 1);
+    const FacePosition o = face_position(directions[face][0], directions[face][1], directions[face][2]);
+    const auto to_index = [n](float a) {
+        const long long index = (long long)floorf((a + 1) / 2 * float(n));
+        return std::min(std::max(index, 0ll), n - 1);
     };
-    return texel<T>(t, number(o.s), number(o.t), first + o.face, line);
+    return texel<T>(t, to_index(o.s), to_index(o.t), first + o.face, line);
 }
-template <class T> GRIDSTRIDE_UNSEEN T cube(const Texture &t, float x, float y, float z, long long layer, int line) {
-    const OnFace o = on_face(x, y, z);
+template <class T>
+GRIDSTRIDE_UNSEEN T sample_cube(const Texture &t, float x, float y, float z, long long layer, int line) {
+    const FacePosition o = face_position(x, y, z);
     const float n = float(t.width), s = (o.s + 1) / 2 * n, u = (o.t + 1) / 2 * n;
     const int first = int(layer) * 6;
-    if (t.how.filterMode == cudaFilterModePoint) {
-        const auto number = [n](float a) { return (long long)std::min(std::max(floorf(a), 0.0f), n - 1); };
-        return texel<T>(t, number(s), number(u), first + o.face, line);
+    if (t.description.filterMode == cudaFilterModePoint) {
+        const auto to_index = [n](float a) { return (long long)std::min(std::max(floorf(a), 0.0f), n - 1); };
+        return texel<T>(t, to_index(s), to_index(u), first + o.face, line);
     }
     const float i = floorf(s - 0.5f), j = floorf(u - 0.5f), a = rintf((s - 0.5f - i) * 256) / 256,
                 b = rintf((u - 0.5f - j) * 256) / 256;
-    const auto at = [&](float di, float dj) { return on_cube<T>(t, o.face, int(i + di), int(j + dj), first, line); };
-    const T low = a > 0 ? mixed(at(0, 0), at(1, 0), a) : at(0, 0);
-    return b > 0 ? mixed(low, a > 0 ? mixed(at(0, 1), at(1, 1), a) : at(0, 1), b) : low;
+    const auto texel_at = [&](float di, float dj) {
+        return cube_texel<T>(t, o.face, int(i + di), int(j + dj), first, line);
+    };
+    const T low = a > 0 ? interpolate(texel_at(0, 0), texel_at(1, 0), a) : texel_at(0, 0);
+    return b > 0 ? interpolate(low, a > 0 ? interpolate(texel_at(0, 1), texel_at(1, 1), a) : texel_at(0, 1), b) : low;
 }
 }
 template <class T>
 GRIDSTRIDE_UNSEEN T texCubemap(cudaTextureObject_t object, float x, float y, float z, GRIDSTRIDE_LINE) {
-    return gridstride::cube<T>(gridstride::texture(object), x, y, z, 0, line);
+    return gridstride::sample_cube<T>(gridstride::texture(object), x, y, z, 0, line);
 }
 template <class T>
 GRIDSTRIDE_UNSEEN T texCubemapLayered(
     cudaTextureObject_t object, float x, float y, float z, int layer, GRIDSTRIDE_LINE) {
     const auto &t = gridstride::texture(object);
-    return gridstride::cube<T>(t, x, y, z, gridstride::layer_of(t, layer, 6), line);
+    return gridstride::sample_cube<T>(t, x, y, z, gridstride::clamp_layer(t, layer, 6), line);
 }
 #define GRIDSTRIDE_BY_POINTER(name, ARGS, ...) \
     template <class T> void name ARGS { *p = name<T>(object, __VA_ARGS__, line); }
@@ -507,54 +521,55 @@ GRIDSTRIDE_BY_POINTER(tex3D, (T *p, cudaTextureObject_t object, float x, float y
 
 enum cudaSurfaceBoundaryMode { cudaBoundaryModeZero = 0, cudaBoundaryModeClamp = 1, cudaBoundaryModeTrap = 2 };
 namespace gridstride {
-// Where it is; null: nowhere, for which zero is read and nothing is written
+// Returns the address of an element; null outside the surface, where zero is read and nothing is written
 template <class T>
-GRIDSTRIDE_UNSEEN char *on_surface(
+GRIDSTRIDE_UNSEEN char *surface_address(
     unsigned long long object, int x, int y, int z, int mode, const char *access, int line) {
     const Texture &t = texture(object);
     if (x % int(sizeof(T))) must_be_aligned(reinterpret_cast<const void *>(uintptr_t(unsigned(x))), sizeof(T),
         "a surface's x, in bytes", line);
-    const long long at[] = {z, y, x / int(sizeof(T))},
+    const long long indices[] = {z, y, x / int(sizeof(T))},
                     sizes[] = {(long long)t.depth, (long long)t.height, (long long)(t.pitch / sizeof(T))};
-    long long i[3];
+    long long clamped[3];
     bool inside = true;
     for (int k = 0; k < 3; k++) {
-        i[k] = std::min(std::max(at[k], 0ll), sizes[k] - 1);
-        inside = inside && i[k] == at[k];
+        clamped[k] = std::min(std::max(indices[k], 0ll), sizes[k] - 1);
+        inside = inside && clamped[k] == indices[k];
     }
-    if (!inside && mode == cudaBoundaryModeTrap) report_index_outside(access, "the surface", at, sizes, 3, line);
+    if (!inside && mode == cudaBoundaryModeTrap) report_index_outside(access, "the surface", indices, sizes, 3, line);
     if (!inside && mode == cudaBoundaryModeZero) return nullptr;
-    return t.at + i[0] * (long long)t.slice + i[1] * (long long)t.pitch + i[2] * (long long)sizeof(T);
+    return t.data + clamped[0] * (long long)t.slice + clamped[1] * (long long)t.pitch +
+           clamped[2] * (long long)sizeof(T);
 }
-template <class T> GRIDSTRIDE_UNSEEN T from_surface(char *p, int line) {
-    T res{};
-    if (p) report_access(p, sizeof(T), false, line), __builtin_memcpy(&res, p, sizeof(T));
-    return res;
+template <class T> GRIDSTRIDE_UNSEEN T read_surface(char *p, int line) {
+    T result{};
+    if (p) report_access(p, sizeof(T), false, line), __builtin_memcpy(&result, p, sizeof(T));
+    return result;
 }
-template <class T> GRIDSTRIDE_UNSEEN void to_surface(char *p, const T &value, int line) {
+template <class T> GRIDSTRIDE_UNSEEN void write_surface(char *p, const T &value, int line) {
     if (p) report_access(p, sizeof(T), true, line), __builtin_memcpy(p, &value, sizeof(T));
 }
 }
 #define GRIDSTRIDE_SURFACE(name, PARAMETERS, ...) \
     template <class T> T name##read( \
         cudaSurfaceObject_t s, PARAMETERS, cudaSurfaceBoundaryMode m = cudaBoundaryModeTrap, GRIDSTRIDE_LINE) { \
-        return gridstride::from_surface<T>(gridstride::on_surface<T>(s, __VA_ARGS__, m, "read", line), line); \
+        return gridstride::read_surface<T>(gridstride::surface_address<T>(s, __VA_ARGS__, m, "read", line), line); \
     } \
     template <class T> void name##read( \
         T *to, cudaSurfaceObject_t s, PARAMETERS, cudaSurfaceBoundaryMode m = cudaBoundaryModeTrap, GRIDSTRIDE_LINE) { \
-        *to = gridstride::from_surface<T>(gridstride::on_surface<T>(s, __VA_ARGS__, m, "read", line), line); \
+        *to = gridstride::read_surface<T>(gridstride::surface_address<T>(s, __VA_ARGS__, m, "read", line), line); \
     } \
     template <class T> void name##write( \
         T x0, cudaSurfaceObject_t s, PARAMETERS, cudaSurfaceBoundaryMode m = cudaBoundaryModeTrap, GRIDSTRIDE_LINE) { \
-        gridstride::to_surface(gridstride::on_surface<T>(s, __VA_ARGS__, m, "write", line), x0, line); \
+        gridstride::write_surface(gridstride::surface_address<T>(s, __VA_ARGS__, m, "write", line), x0, line); \
     }
-#define GRIDSTRIDE_AND ,
+#define GRIDSTRIDE_COMMA ,
 GRIDSTRIDE_SURFACE(surf1D, int x, x, 0, 0)
-GRIDSTRIDE_SURFACE(surf2D, int x GRIDSTRIDE_AND int y, x, y, 0)
-GRIDSTRIDE_SURFACE(surf3D, int x GRIDSTRIDE_AND int y GRIDSTRIDE_AND int z, x, y, z)
-GRIDSTRIDE_SURFACE(surf1DLayered, int x GRIDSTRIDE_AND int layer, x, 0, layer)
-GRIDSTRIDE_SURFACE(surf2DLayered, int x GRIDSTRIDE_AND int y GRIDSTRIDE_AND int layer, x, y, layer)
-GRIDSTRIDE_SURFACE(surfCubemap, int x GRIDSTRIDE_AND int y GRIDSTRIDE_AND int face, x, y, face)
-#undef GRIDSTRIDE_AND
+GRIDSTRIDE_SURFACE(surf2D, int x GRIDSTRIDE_COMMA int y, x, y, 0)
+GRIDSTRIDE_SURFACE(surf3D, int x GRIDSTRIDE_COMMA int y GRIDSTRIDE_COMMA int z, x, y, z)
+GRIDSTRIDE_SURFACE(surf1DLayered, int x GRIDSTRIDE_COMMA int layer, x, 0, layer)
+GRIDSTRIDE_SURFACE(surf2DLayered, int x GRIDSTRIDE_COMMA int y GRIDSTRIDE_COMMA int layer, x, y, layer)
+GRIDSTRIDE_SURFACE(surfCubemap, int x GRIDSTRIDE_COMMA int y GRIDSTRIDE_COMMA int face, x, y, face)
+#undef GRIDSTRIDE_COMMA
 #undef GRIDSTRIDE_SURFACE
 #undef GRIDSTRIDE_LINE

@@ -1,7 +1,7 @@
 // CUDA's vector types: char1 ... double4, dim3, and their make_ functions.
 #pragma once
 
-#define GRIDSTRIDE_INLINE inline __attribute__((always_inline))   // what it reads and writes counts as the caller's
+#define GRIDSTRIDE_INLINE inline __attribute__((always_inline))   // its accesses are attributed to the caller
 
 #define GRIDSTRIDE_VECTOR(T, name) \
     struct name##1 { T x; }; \

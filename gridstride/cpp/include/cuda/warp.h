@@ -20,74 +20,77 @@ inline void __threadfence() { gridstride::fence(gridstride::Scope::device); }
 inline void __threadfence_system() { gridstride::fence(gridstride::Scope::system); }
 
 namespace gridstride {
-// The values that the lanes in `mask` exchange: `[i]` is that of lane i; `present`: the lanes that take part
+// The values that the lanes in `mask` exchange: `[i]` is that of lane i; `participants` are the lanes that take part
 template <class T> struct LaneValues {
-    const void *all;
-    unsigned present;
-    GRIDSTRIDE_UNSEEN LaneValues(unsigned mask, const T &mine, int line) {
-        present = warp_exchange(mask, &mine, sizeof(T), all, line);
+    const void *bytes;
+    unsigned participants;
+    GRIDSTRIDE_UNSEEN LaneValues(unsigned mask, const T &own_value, int line) {
+        participants = warp_exchange(mask, &own_value, sizeof(T), bytes, line);
     }
     GRIDSTRIDE_UNSEEN auto operator[](int i) const {
         T value;
-        __builtin_memcpy(static_cast<void *>(&value), static_cast<const char *>(all) + 16 * i, sizeof value);
+        __builtin_memcpy(static_cast<void *>(&value), static_cast<const char *>(bytes) + 16 * i, sizeof value);
         return value;
     }
 };
 
-// Returns the value of lane `from`. It is copied in parts of constant size, because the detectors check calls of
+// Returns the value of lane `source`. It is copied in parts of constant size, because the detectors check calls of
 // memcpy.
-template <size_t at = 0, class T> GRIDSTRIDE_UNSEEN auto shuffle(unsigned mask, T mine, int from, int line) {
-    constexpr int bytes = sizeof(T) - at < 16 ? sizeof(T) - at : 16;
-    char *part = reinterpret_cast<char *>(&mine) + at;
-    const void *all;
-    const unsigned present = warp_exchange(mask, part, bytes, all, line);
+template <size_t offset = 0, class T>
+GRIDSTRIDE_UNSEEN auto shuffle(unsigned mask, T value, int source, int line) {
+    constexpr int bytes = sizeof(T) - offset < 16 ? sizeof(T) - offset : 16;
+    char *part = reinterpret_cast<char *>(&value) + offset;
+    const void *all_parts;
+    const unsigned participants = warp_exchange(mask, part, bytes, all_parts, line);
 #ifdef GRIDSTRIDE_CHECKED
     unsigned undefined;
-    __builtin_memcpy(&undefined, static_cast<const char *>(all) + undefined_lanes, sizeof undefined);
-    const int byte = (undefined | ~present) >> from & 1 ? undefined_byte(from, line) : -1;
+    __builtin_memcpy(&undefined, static_cast<const char *>(all_parts) + undefined_lanes, sizeof undefined);
+    const int byte = (undefined | ~participants) >> source & 1 ? undefined_byte(source, line) : -1;
 #else
     constexpr int byte = -1;
 #endif
-    if (present >> from & 1) __builtin_memcpy(part, static_cast<const char *>(all) + 16 * from, bytes);
+    if (participants >> source & 1) __builtin_memcpy(part, static_cast<const char *>(all_parts) + 16 * source, bytes);
     else if (byte >= 0) __builtin_memset(part, byte, bytes);
-    if constexpr (at + bytes < sizeof(T)) return shuffle<at + bytes>(mask, mine, from, line);
-    else return mine;
+    if constexpr (offset + bytes < sizeof(T)) return shuffle<offset + bytes>(mask, value, source, line);
+    else return value;
 }
 
-// The segment of `width` lanes with the current one, and the lanes that the four shuffles read
+// The segment of `width` lanes that contains the current lane, and the lanes that the four shuffles read
 struct Segment {
-    int me, first, last;
-    explicit Segment(int width) : me(lane()), first(me & (32 - width)), last(first | (31 & ~(32 - width))) {}
-    int at(int i) const { return first | (i & (last - first)); }
-    int up(unsigned n) const { const int i = me - int(n & 31); return i < first ? me : i; }
-    int down(unsigned n) const { const int i = me + int(n & 31); return i > last ? me : i; }
-    int across(int n) const { const int i = me ^ (n & 31); return i > last ? me : i; }
+    int own_lane, first, last;
+    explicit Segment(int width)
+        : own_lane(lane()), first(own_lane & (32 - width)), last(first | (31 & ~(32 - width))) {}
+    int index(int i) const { return first | (i & (last - first)); }
+    int up(unsigned n) const { const int i = own_lane - int(n & 31); return i < first ? own_lane : i; }
+    int down(unsigned n) const { const int i = own_lane + int(n & 31); return i > last ? own_lane : i; }
+    int exclusive_or(int n) const { const int i = own_lane ^ (n & 31); return i > last ? own_lane : i; }
 };
 
 // Returns the mask of the lanes for whose value `f` holds.
 template <class T, class F> GRIDSTRIDE_UNSEEN auto lanes_where(const LaneValues<T> &values, F f) {
-    unsigned r = 0;
-    for (int i = 0; i < 32; i++) if (values.present >> i & 1 && f(values[i])) r |= 1u << i;
-    return r;
+    unsigned lanes = 0;
+    for (int i = 0; i < 32; i++) if (values.participants >> i & 1 && f(values[i])) lanes |= 1u << i;
+    return lanes;
 }
-GRIDSTRIDE_UNSEEN inline unsigned ballot(unsigned mask, bool predicate, unsigned &present, int line) {
+GRIDSTRIDE_UNSEEN inline unsigned ballot(unsigned mask, bool predicate, unsigned &participants, int line) {
     const LaneValues<bool> values(mask, predicate, line);
-    present = values.present;
+    participants = values.participants;
     return lanes_where(values, [](bool p) { return p; });
 }
-template <class T> GRIDSTRIDE_UNSEEN unsigned lanes_equal_to(unsigned mask, T mine, unsigned &present, int line) {
-    const LaneValues<T> values(mask, mine, line);
-    present = values.present;
-    return lanes_where(values, [=](T other) { return __builtin_memcmp(&other, &mine, sizeof mine) == 0; });
+template <class T>
+GRIDSTRIDE_UNSEEN unsigned lanes_equal_to(unsigned mask, T own_value, unsigned &participants, int line) {
+    const LaneValues<T> values(mask, own_value, line);
+    participants = values.participants;
+    return lanes_where(values, [=](T other) { return __builtin_memcmp(&other, &own_value, sizeof own_value) == 0; });
 }
 // Reduces the values of the lanes by `op`, in order of the lanes.
-template <class T, class F> GRIDSTRIDE_UNSEEN auto reduce_lanes(unsigned mask, T mine, F op, int line) {
-    const LaneValues<T> values(mask, mine, line);
-    unsigned left = values.present;
-    if (!left) return mine;
-    T r = values[__builtin_ctz(left)];
-    while (left &= left - 1) r = op(r, values[__builtin_ctz(left)]);
-    return r;
+template <class T, class F> GRIDSTRIDE_UNSEEN auto reduce_lanes(unsigned mask, T own_value, F op, int line) {
+    const LaneValues<T> values(mask, own_value, line);
+    unsigned remaining = values.participants;
+    if (!remaining) return own_value;
+    T result = values[__builtin_ctz(remaining)];
+    while (remaining &= remaining - 1) result = op(result, values[__builtin_ctz(remaining)]);
+    return result;
 }
 }
 
@@ -103,8 +106,8 @@ GRIDSTRIDE_INLINE unsigned __activemask(int line = __builtin_LINE()) { return gr
 
 #define GRIDSTRIDE_SHUFFLES(T) \
     GRIDSTRIDE_INLINE T __shfl_sync( \
-        unsigned mask, T value, int from, int width = warpSize, int line = __builtin_LINE()) { \
-        return gridstride::shuffle(mask, value, gridstride::Segment(width).at(from), line); \
+        unsigned mask, T value, int source, int width = warpSize, int line = __builtin_LINE()) { \
+        return gridstride::shuffle(mask, value, gridstride::Segment(width).index(source), line); \
     } \
     GRIDSTRIDE_INLINE T __shfl_up_sync( \
         unsigned mask, T value, unsigned delta, int width = warpSize, int line = __builtin_LINE()) { \
@@ -116,7 +119,7 @@ GRIDSTRIDE_INLINE unsigned __activemask(int line = __builtin_LINE()) { return gr
     } \
     GRIDSTRIDE_INLINE T __shfl_xor_sync( \
         unsigned mask, T value, int lanes, int width = warpSize, int line = __builtin_LINE()) { \
-        return gridstride::shuffle(mask, value, gridstride::Segment(width).across(lanes), line); \
+        return gridstride::shuffle(mask, value, gridstride::Segment(width).exclusive_or(lanes), line); \
     }
 GRIDSTRIDE_SHUFFLES(int)
 GRIDSTRIDE_SHUFFLES(unsigned)
@@ -128,8 +131,8 @@ GRIDSTRIDE_SHUFFLES(float)
 GRIDSTRIDE_SHUFFLES(double)
 
 GRIDSTRIDE_INLINE unsigned __ballot_sync(unsigned mask, int predicate, int line = __builtin_LINE()) {
-    unsigned present;
-    return gridstride::ballot(mask, predicate, present, line);
+    unsigned participants;
+    return gridstride::ballot(mask, predicate, participants, line);
 }
 GRIDSTRIDE_INLINE int __any_sync(unsigned mask, int predicate, int line = __builtin_LINE()) {
     return __ballot_sync(mask, predicate, line) != 0;
@@ -138,23 +141,23 @@ GRIDSTRIDE_INLINE int __all_sync(unsigned mask, int predicate, int line = __buil
     return __ballot_sync(mask, !predicate, line) == 0;
 }
 GRIDSTRIDE_INLINE int __uni_sync(unsigned mask, int predicate, int line = __builtin_LINE()) {
-    unsigned present;
-    const unsigned yes = gridstride::ballot(mask, predicate, present, line);
-    return yes == 0 || yes == present;
+    unsigned participants;
+    const unsigned true_lanes = gridstride::ballot(mask, predicate, participants, line);
+    return true_lanes == 0 || true_lanes == participants;
 }
 
 template <class T> GRIDSTRIDE_INLINE unsigned __match_any_sync(unsigned mask, T value, int line = __builtin_LINE()) {
     static_assert(std::is_arithmetic_v<T> && sizeof(T) >= 4, "__match_any_sync compares integers, float and double");
-    unsigned present;
-    return gridstride::lanes_equal_to(mask, value, present, line);
+    unsigned participants;
+    return gridstride::lanes_equal_to(mask, value, participants, line);
 }
 template <class T>
 GRIDSTRIDE_INLINE unsigned __match_all_sync(unsigned mask, T value, int *all, int line = __builtin_LINE()) {
     static_assert(std::is_arithmetic_v<T> && sizeof(T) >= 4, "__match_all_sync compares integers, float and double");
-    unsigned present;
-    const bool same = gridstride::lanes_equal_to(mask, value, present, line) == present;
-    *all = same;
-    return same ? present : 0;
+    unsigned participants;
+    const bool all_equal = gridstride::lanes_equal_to(mask, value, participants, line) == participants;
+    *all = all_equal;
+    return all_equal ? participants : 0;
 }
 
 #define GRIDSTRIDE_REDUCTION(name, T, expression) \

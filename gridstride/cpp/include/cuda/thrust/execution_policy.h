@@ -6,7 +6,7 @@
 #include "tuple.h"
 
 namespace thrust {
-// The memory that an algorithm may access: in host code either the host's or the device's
+// The memory that an algorithm may access when host code calls it
 enum class Side { either, host, device };
 template <Side side> struct execution_policy {
     execution_policy on(cudaStream_t) const { return {}; }

@@ -6,12 +6,12 @@
 
 namespace thrust {
 namespace emulated {
-// As long as it exists, the host may access device memory, on behalf of a device algorithm.
-struct Touch {
-    const bool before = gridstride::allow_device_access(true);
-    Touch() = default;
-    Touch(const Touch &) = delete;
-    ~Touch() { gridstride::allow_device_access(before); }
+// While it exists, the host may access device memory, because a device algorithm does.
+struct DeviceAccessScope {
+    const bool was_allowed = gridstride::allow_device_access(true);
+    DeviceAccessScope() = default;
+    DeviceAccessScope(const DeviceAccessScope &) = delete;
+    ~DeviceAccessScope() { gridstride::allow_device_access(was_allowed); }
 };
 
 // The operations of all iterators, in terms of `at(n)`, the element `n` elements further
@@ -36,10 +36,10 @@ public:
     friend Self operator+(Self a, difference_type n) { return a += n; }
     friend Self operator+(difference_type n, Self a) { return a += n; }
     friend Self operator-(Self a, difference_type n) { return a -= n; }
-    friend difference_type operator-(const Self &a, const Self &b) { return a.from(b); }
-    friend bool operator==(const Self &a, const Self &b) { return a.from(b) == 0; }
-    friend bool operator!=(const Self &a, const Self &b) { return a.from(b) != 0; }
-    friend bool operator<(const Self &a, const Self &b) { return a.from(b) < 0; }
+    friend difference_type operator-(const Self &a, const Self &b) { return a.distance_from(b); }
+    friend bool operator==(const Self &a, const Self &b) { return a.distance_from(b) == 0; }
+    friend bool operator!=(const Self &a, const Self &b) { return a.distance_from(b) != 0; }
+    friend bool operator<(const Self &a, const Self &b) { return a.distance_from(b) < 0; }
 };
 template <class I> using value_of = typename std::iterator_traits<I>::value_type;
 template <class I> using reference_of = typename std::iterator_traits<I>::reference;
@@ -56,7 +56,7 @@ public:
     explicit counting_iterator(T x = T()) : x(x) {}
     T at(std::ptrdiff_t n) const { return T(x + n); }
     void move(std::ptrdiff_t n) { x = T(x + n); }
-    std::ptrdiff_t from(const counting_iterator &o) const { return std::ptrdiff_t(x) - std::ptrdiff_t(o.x); }
+    std::ptrdiff_t distance_from(const counting_iterator &o) const { return std::ptrdiff_t(x) - std::ptrdiff_t(o.x); }
 };
 template <class T> counting_iterator<T> make_counting_iterator(T x) { return counting_iterator<T>(x); }
 
@@ -68,7 +68,7 @@ public:
     constant_iterator(T x = T(), std::ptrdiff_t position = 0) : x(x), position(position) {}
     T at(std::ptrdiff_t) const { return x; }
     void move(std::ptrdiff_t n) { position += n; }
-    std::ptrdiff_t from(const constant_iterator &o) const { return position - o.position; }
+    std::ptrdiff_t distance_from(const constant_iterator &o) const { return position - o.position; }
 };
 template <class T> constant_iterator<T> make_constant_iterator(T x, std::ptrdiff_t position = 0) {
     return {x, position};
@@ -81,23 +81,23 @@ public:
     discard_iterator(std::ptrdiff_t position = 0) : position(position) {}
     emulated::Sink<void> at(std::ptrdiff_t) const { return {}; }
     void move(std::ptrdiff_t n) { position += n; }
-    std::ptrdiff_t from(const discard_iterator &o) const { return position - o.position; }
+    std::ptrdiff_t distance_from(const discard_iterator &o) const { return position - o.position; }
 };
 inline discard_iterator make_discard_iterator(std::ptrdiff_t position = 0) { return position; }
 
 template <class F, class I>
-using result_of_at = std::decay_t<decltype(std::declval<F &>()(*std::declval<const I &>()))>;
-template <class F, class I, class R = result_of_at<F, I>, class = void>
+using result_of_call = std::decay_t<decltype(std::declval<F &>()(*std::declval<const I &>()))>;
+template <class F, class I, class R = result_of_call<F, I>, class = void>
 class transform_iterator : public emulated::Iterator<transform_iterator<F, I, R>, R, R> {
     I i;
-    mutable F f;                                        // which need not be const
+    mutable F f;                                        // mutable, because its operator() may not be const
 
 public:
     transform_iterator() = default;
     transform_iterator(I i, F f = F()) : i(i), f(f) {}
     R at(std::ptrdiff_t n) const { return f(i[n]); }
     void move(std::ptrdiff_t n) { i += n; }
-    std::ptrdiff_t from(const transform_iterator &o) const { return i - o.i; }
+    std::ptrdiff_t distance_from(const transform_iterator &o) const { return i - o.i; }
     I base() const { return i; }
 };
 template <class F, class I> transform_iterator<F, I> make_transform_iterator(I i, F f) { return {i, f}; }
@@ -113,7 +113,7 @@ public:
     permutation_iterator(I i, M map) : i(i), map(map) {}
     emulated::reference_of<I> at(std::ptrdiff_t n) const { return i[map[n]]; }
     void move(std::ptrdiff_t n) { map += n; }
-    std::ptrdiff_t from(const permutation_iterator &o) const { return map - o.map; }
+    std::ptrdiff_t distance_from(const permutation_iterator &o) const { return map - o.map; }
 };
 template <class I, class M> permutation_iterator<I, M> make_permutation_iterator(I i, M map) { return {i, map}; }
 
@@ -122,19 +122,23 @@ template <class... I>
 class zip_iterator<std::tuple<I...>>
     : public emulated::Iterator<zip_iterator<std::tuple<I...>>, std::tuple<emulated::value_of<I>...>,
           std::tuple<emulated::reference_of<I>...>> {
-    std::tuple<I...> all;
+    std::tuple<I...> iterators;
 
 public:
     zip_iterator() = default;
-    zip_iterator(const std::tuple<I...> &all) : all(all) {}
+    zip_iterator(const std::tuple<I...> &iterators) : iterators(iterators) {}
     std::tuple<emulated::reference_of<I>...> at(std::ptrdiff_t n) const {
-        return std::apply([n](auto &...i) { return std::tuple<emulated::reference_of<I>...>(i[n]...); }, all);
+        return std::apply([n](auto &...i) { return std::tuple<emulated::reference_of<I>...>(i[n]...); }, iterators);
     }
-    void move(std::ptrdiff_t n) { std::apply([n](auto &...i) { ((i += n), ...); }, all); }
-    std::ptrdiff_t from(const zip_iterator &o) const { return std::get<0>(all) - std::get<0>(o.all); }
-    const std::tuple<I...> &get_iterator_tuple() const { return all; }
+    void move(std::ptrdiff_t n) { std::apply([n](auto &...i) { ((i += n), ...); }, iterators); }
+    std::ptrdiff_t distance_from(const zip_iterator &o) const {
+        return std::get<0>(iterators) - std::get<0>(o.iterators);
+    }
+    const std::tuple<I...> &get_iterator_tuple() const { return iterators; }
 };
-template <class... I> zip_iterator<std::tuple<I...>> make_zip_iterator(const std::tuple<I...> &all) { return all; }
+template <class... I> zip_iterator<std::tuple<I...>> make_zip_iterator(const std::tuple<I...> &iterators) {
+    return iterators;
+}
 template <class... I> zip_iterator<std::tuple<I...>> make_zip_iterator(I... i) { return std::tuple<I...>(i...); }
 
 template <class I> struct iterator_value { typedef emulated::value_of<I> type; };

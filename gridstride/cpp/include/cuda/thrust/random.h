@@ -1,4 +1,4 @@
-// Random numbers: the library's generator and its distributions, of one draw each.
+// Random numbers: the library's generators, and distributions that take one number of a generator per value
 #pragma once
 #include <cmath>
 #include <random>

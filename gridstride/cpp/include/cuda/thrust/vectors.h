@@ -12,11 +12,11 @@ template <class T> class device_allocator {};
 
 template <class T, class = void> class device_vector {
     T *p = nullptr;
-    size_t n = 0, reserved = 0;
+    size_t n = 0, num_reserved = 0;
 
     static T *allocate(size_t n) { return n ? device_malloc<T>(n).get() : nullptr; }
-    void end_all(size_t from) { std::destroy(p + from, p + n); }
-    template <class I> void take(I first, I last) {
+    void destroy_from(size_t from) { std::destroy(p + from, p + n); }
+    template <class I> void append(I first, I last) {
         for (; first != last; ++first) push_back(*first);
     }
 
@@ -33,36 +33,38 @@ public:
     explicit device_vector(size_t n) { resize(n); }
     device_vector(size_t n, const T &x) { resize(n, x); }
     template <class I, class = typename std::iterator_traits<I>::iterator_category> device_vector(I first, I last) {
-        emulated::Touch touch;
-        take(first, last);
+        emulated::DeviceAccessScope access;
+        append(first, last);
     }
     device_vector(std::initializer_list<T> x) : device_vector(x.begin(), x.end()) {}
     device_vector(const device_vector &o) : device_vector(o.begin(), o.end()) {}
     device_vector(device_vector &&o) noexcept { swap(o); }
     template <class A> device_vector(const std::vector<T, A> &o) : device_vector(o.begin(), o.end()) {}
-    ~device_vector() { end_all(0), gridstride::device_free(p); }
+    ~device_vector() { destroy_from(0), gridstride::device_free(p); }
     device_vector &operator=(device_vector o) { return swap(o), *this; }
     template <class A> device_vector &operator=(const std::vector<T, A> &o) { return *this = device_vector(o); }
-    void swap(device_vector &o) noexcept { std::swap(p, o.p), std::swap(n, o.n), std::swap(reserved, o.reserved); }
-
-    void reserve(size_t more) {
-        if (more <= reserved) return;
-        T *const to = allocate(more);
-        std::uninitialized_move(p, p + n, to);
-        end_all(0);
-        gridstride::device_free(p);
-        p = to, reserved = more;
+    void swap(device_vector &o) noexcept {
+        std::swap(p, o.p), std::swap(n, o.n), std::swap(num_reserved, o.num_reserved);
     }
-    void resize(size_t to, const T &x = T()) {
-        reserve(to);
-        if (to < n) end_all(to);
-        else std::uninitialized_fill(p + n, p + to, x);
-        n = to;
+
+    void reserve(size_t new_capacity) {
+        if (new_capacity <= num_reserved) return;
+        T *const new_p = allocate(new_capacity);
+        std::uninitialized_move(p, p + n, new_p);
+        destroy_from(0);
+        gridstride::device_free(p);
+        p = new_p, num_reserved = new_capacity;
+    }
+    void resize(size_t new_size, const T &x = T()) {
+        reserve(new_size);
+        if (new_size < n) destroy_from(new_size);
+        else std::uninitialized_fill(p + n, p + new_size, x);
+        n = new_size;
     }
     void push_back(const T &x) {
-        const T own = x;
-        if (n == reserved) reserve(n ? 2 * n : 16);
-        new (p + n++) T(own);
+        const T copy = x;             // `x` may be an element, which `reserve` moves
+        if (n == num_reserved) reserve(n ? 2 * n : 16);
+        new (p + n++) T(copy);
     }
     void pop_back() { resize(n - 1); }
     void clear() { resize(0); }
@@ -76,10 +78,10 @@ public:
         resize(n - size_t(last - first));
         return first;
     }
-    iterator erase(iterator at) { return erase(at, at + 1); }
+    iterator erase(iterator position) { return erase(position, position + 1); }
 
     size_t size() const { return n; }
-    size_t capacity() const { return reserved; }
+    size_t capacity() const { return num_reserved; }
     bool empty() const { return !n; }
     T &operator[](size_t i) { return p[i]; }
     const T &operator[](size_t i) const { return p[i]; }

@@ -11,12 +11,12 @@ protected:
     const Index *lengths, *steps;
 public:
     using PtrType = typename Traits<T>::PtrType;
-    GRIDSTRIDE_BOTH GenericAccessor(PtrType pointer, const Index *lengths, const Index *steps)
+    GRIDSTRIDE_HOST_DEVICE GenericAccessor(PtrType pointer, const Index *lengths, const Index *steps)
         : pointer(pointer), lengths(lengths), steps(steps) {}
-    GRIDSTRIDE_BOTH Index size(int d) const { return lengths[d]; }
-    GRIDSTRIDE_BOTH Index stride(int d) const { return steps[d]; }
-    GRIDSTRIDE_BOTH PtrType data() const { return pointer; }
-    GRIDSTRIDE_BOTH decltype(auto) operator[](Index i) const {
+    GRIDSTRIDE_HOST_DEVICE Index size(int d) const { return lengths[d]; }
+    GRIDSTRIDE_HOST_DEVICE Index stride(int d) const { return steps[d]; }
+    GRIDSTRIDE_HOST_DEVICE PtrType data() const { return pointer; }
+    GRIDSTRIDE_HOST_DEVICE decltype(auto) operator[](Index i) const {
         if constexpr (N == 1) return (pointer[i * steps[0]]);
         else return GenericAccessor<T, N - 1, Traits, Index>(pointer + i * steps[0], lengths + 1, steps + 1);
     }
@@ -36,10 +36,10 @@ public:
     GenericPackedTensorAccessor(PtrType pointer, const int64_t *sizes, const int64_t *strides) : pointer(pointer) {
         for (size_t d = 0; d < N; d++) { lengths[d] = Index(sizes[d]); steps[d] = Index(strides[d]); }
     }
-    GRIDSTRIDE_BOTH Index size(int d) const { return lengths[d]; }
-    GRIDSTRIDE_BOTH Index stride(int d) const { return steps[d]; }
-    GRIDSTRIDE_BOTH PtrType data() const { return pointer; }
-    GRIDSTRIDE_BOTH decltype(auto) operator[](Index i) const {
+    GRIDSTRIDE_HOST_DEVICE Index size(int d) const { return lengths[d]; }
+    GRIDSTRIDE_HOST_DEVICE Index stride(int d) const { return steps[d]; }
+    GRIDSTRIDE_HOST_DEVICE PtrType data() const { return pointer; }
+    GRIDSTRIDE_HOST_DEVICE decltype(auto) operator[](Index i) const {
         if constexpr (N == 1) return (pointer[i * steps[0]]);
         else return GenericAccessor<T, N - 1, Traits, Index>(pointer + i * steps[0], lengths + 1, steps + 1);
     }

@@ -22,25 +22,25 @@ enum Kind { none, boolean, integer, floating, string, list, tensor, dtype, devic
 
 struct Reader {
     const int64_t *at;
-    bool owned;                       // does each tensor come with a reference that C++ must release?
-    const char *problem = nullptr;    // why the last value was refused, if not because of its type
+    bool owns_references;             // does each tensor come with a reference that C++ must release?
+    const char *reason = nullptr;     // why the last value was refused, if not because of its type
     int64_t next() { return *at++; }
     bool is(Kind kind) { return *at == kind && (at++, true); }
-    bool refuse(const char *why) { problem = why; return false; }
+    bool refuse(const char *why) { reason = why; return false; }
 };
 
 struct Writer {
     std::vector<int64_t> words;
-    bool giving = false;              // does each tensor get a reference that Python must release?
+    bool gives_references = false;    // does each tensor get a reference that Python must release?
     GRIDSTRIDE_BORDER void put(int64_t x);
     GRIDSTRIDE_BORDER void text(const char *s, size_t n);
 };
 
-// How values of a C++ type are read and written. `held` exists during the call; pass() converts it to the argument.
-template <class T, class = void> struct Type { static constexpr bool known = false; };
+// How values of a C++ type are read and written. A `Stored` exists during the call; pass() converts it to the argument.
+template <class T, class = void> struct Type { static constexpr bool is_known = false; };
 template <class T> struct Plain {
-    static constexpr bool known = true;
-    using held = T;
+    static constexpr bool is_known = true;
+    using Stored = T;
     static T &pass(T &x) { return x; }
 };
 
@@ -89,7 +89,7 @@ template <> struct Type<std::string_view> : Plain<std::string> {
 
 template <class T, class = void> constexpr bool is_plain = false;
 template <class T>
-constexpr bool is_plain<T, std::void_t<typename Type<T>::held>> = std::is_same_v<typename Type<T>::held, T>;
+constexpr bool is_plain<T, std::void_t<typename Type<T>::Stored>> = std::is_same_v<typename Type<T>::Stored, T>;
 
 template <class T> struct Type<std::vector<T>, std::enable_if_t<is_plain<T>>> : Plain<std::vector<T>> {
     static bool read(Reader &r, std::vector<T> &x) {

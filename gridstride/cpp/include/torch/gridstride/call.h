@@ -7,10 +7,10 @@
 #ifdef GRIDSTRIDE_EMULATOR
 #define GRIDSTRIDE_BORDER __attribute__((visibility("default")))
 // an exception class that propagates out of its library
-#define GRIDSTRIDE_THROWN __attribute__((visibility("default")))
+#define GRIDSTRIDE_EXCEPTION __attribute__((visibility("default")))
 #else
 #define GRIDSTRIDE_BORDER __attribute__((cold)) inline
-#define GRIDSTRIDE_THROWN
+#define GRIDSTRIDE_EXCEPTION
 #define GRIDSTRIDE_BODIES
 #endif
 

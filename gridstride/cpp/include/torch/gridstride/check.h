@@ -28,41 +28,42 @@ enum Outcome {
 // optimized for size, because most of this code runs once per call
 #define GRIDSTRIDE_RARE __attribute__((noinline, cold))
 
-GRIDSTRIDE_BORDER void say(std::string &s, const std::string &x);
-GRIDSTRIDE_BORDER void say(std::string &s, const char *x);
-GRIDSTRIDE_BORDER void say(std::string &s, char x);
-GRIDSTRIDE_BORDER void say(std::string &s, bool x);
-GRIDSTRIDE_BORDER void say(std::string &s, double x);
-GRIDSTRIDE_BORDER void say(std::string &s, const void *x);
-GRIDSTRIDE_BORDER void say(std::string &s, long long x);
-GRIDSTRIDE_BORDER void say(std::string &s, unsigned long long x);
-template <class T> std::enable_if_t<std::is_integral_v<T>> say(std::string &s, T x) {
-    say(s, std::conditional_t<std::is_signed_v<T>, long long, unsigned long long>(x));
+GRIDSTRIDE_BORDER void append(std::string &s, const std::string &x);
+GRIDSTRIDE_BORDER void append(std::string &s, const char *x);
+GRIDSTRIDE_BORDER void append(std::string &s, char x);
+GRIDSTRIDE_BORDER void append(std::string &s, bool x);
+GRIDSTRIDE_BORDER void append(std::string &s, double x);
+GRIDSTRIDE_BORDER void append(std::string &s, const void *x);
+GRIDSTRIDE_BORDER void append(std::string &s, long long x);
+GRIDSTRIDE_BORDER void append(std::string &s, unsigned long long x);
+template <class T> std::enable_if_t<std::is_integral_v<T>> append(std::string &s, T x) {
+    append(s, std::conditional_t<std::is_signed_v<T>, long long, unsigned long long>(x));
 }
-template <class T> std::enable_if_t<std::is_enum_v<T>> say(std::string &s, T x) {
+template <class T> std::enable_if_t<std::is_enum_v<T>> append(std::string &s, T x) {
     s += std::to_string(static_cast<long long>(x));
 }
-template <class T> auto say(std::string &s, const T &list) -> decltype(list.begin(), list.size(), void()) {
+template <class T> auto append(std::string &s, const T &list) -> decltype(list.begin(), list.size(), void()) {
     s += '[';
-    for (size_t i = 0; i < list.size(); i++) { if (i) s += ", "; say(s, list.begin()[i]); }
+    for (size_t i = 0; i < list.size(); i++) { if (i) s += ", "; append(s, list.begin()[i]); }
     s += ']';
 }
 
-struct Said {                         // a part of a message
+struct MessagePart {                         // a part of a message
     const void *value;
-    void (*put)(std::string &, const void *);
-    GRIDSTRIDE_BORDER Said(const char *x);
-    GRIDSTRIDE_BORDER Said(const std::string &x);
+    void (*append_to)(std::string &, const void *);
+    GRIDSTRIDE_BORDER MessagePart(const char *x);
+    GRIDSTRIDE_BORDER MessagePart(const std::string &x);
     template <class T>
-    Said(const T &x) : value(&x), put([](std::string &s, const void *p) { say(s, *static_cast<const T *>(p)); }) {}
+    MessagePart(const T &x)
+        : value(&x), append_to([](std::string &s, const void *p) { append(s, *static_cast<const T *>(p)); }) {}
 };
-GRIDSTRIDE_BORDER std::string text(std::initializer_list<Said> parts);
+GRIDSTRIDE_BORDER std::string concatenate(std::initializer_list<MessagePart> parts);
 }
 }
 
 namespace torch {
 
-class GRIDSTRIDE_THROWN Error : public std::exception {
+class GRIDSTRIDE_EXCEPTION Error : public std::exception {
     std::string message;
 public:
     int outcome;
@@ -74,7 +75,7 @@ public:
 };
 
 template <class... A> std::string str(const A &...a) {
-    return ::gridstride::border::text({::gridstride::border::Said(a)...});
+    return ::gridstride::border::concatenate({::gridstride::border::MessagePart(a)...});
 }
 }
 
@@ -82,9 +83,9 @@ namespace gridstride {
 namespace border {
 [[noreturn]] GRIDSTRIDE_BORDER void fail(int outcome, std::string message);
 
-GRIDSTRIDE_BORDER std::string failed(const char *condition);
-template <class... A> std::string failed(const char *, const A &...a) { return torch::str(a...); }
-template <class A, class B> std::string compared(const char *what, const A &a, const B &b) {
+GRIDSTRIDE_BORDER std::string failure_message(const char *condition);
+template <class... A> std::string failure_message(const char *, const A &...a) { return torch::str(a...); }
+template <class A, class B> std::string comparison_message(const char *what, const A &a, const B &b) {
     return torch::str("Check failed: ", what, " (", a, " vs. ", b, ").");
 }
 }
@@ -93,31 +94,31 @@ template <class A, class B> std::string compared(const char *what, const A &a, c
 #ifdef GRIDSTRIDE_BODIES
 namespace gridstride {
 namespace border {
-template <class T> void say_as(std::string &s, const char *format, T x) {
+template <class T> void append_formatted(std::string &s, const char *format, T x) {
     char text[32];
     snprintf(text, sizeof text, format, x);
     s += text;
 }
-void say(std::string &s, const std::string &x) { s += x; }
-void say(std::string &s, const char *x) { s += x ? x : "(null)"; }
-void say(std::string &s, char x) { s += x; }
-void say(std::string &s, bool x) { s += x ? '1' : '0'; }
-void say(std::string &s, double x) { say_as(s, "%g", x); }
-void say(std::string &s, const void *x) { say_as(s, "%p", x); }
-void say(std::string &s, long long x) { s += std::to_string(x); }
-void say(std::string &s, unsigned long long x) { s += std::to_string(x); }
+void append(std::string &s, const std::string &x) { s += x; }
+void append(std::string &s, const char *x) { s += x ? x : "(null)"; }
+void append(std::string &s, char x) { s += x; }
+void append(std::string &s, bool x) { s += x ? '1' : '0'; }
+void append(std::string &s, double x) { append_formatted(s, "%g", x); }
+void append(std::string &s, const void *x) { append_formatted(s, "%p", x); }
+void append(std::string &s, long long x) { s += std::to_string(x); }
+void append(std::string &s, unsigned long long x) { s += std::to_string(x); }
 
-Said::Said(const char *x)
-    : value(x), put([](std::string &s, const void *p) { say(s, static_cast<const char *>(p)); }) {}
-Said::Said(const std::string &x)
-    : value(&x), put([](std::string &s, const void *p) { say(s, *static_cast<const std::string *>(p)); }) {}
-std::string text(std::initializer_list<Said> parts) {
+MessagePart::MessagePart(const char *x)
+    : value(x), append_to([](std::string &s, const void *p) { append(s, static_cast<const char *>(p)); }) {}
+MessagePart::MessagePart(const std::string &x)
+    : value(&x), append_to([](std::string &s, const void *p) { append(s, *static_cast<const std::string *>(p)); }) {}
+std::string concatenate(std::initializer_list<MessagePart> parts) {
     std::string s;
-    for (const Said &part : parts) part.put(s, part.value);
+    for (const MessagePart &part : parts) part.append_to(s, part.value);
     return s;
 }
 void fail(int outcome, std::string message) { throw torch::Error(static_cast<std::string &&>(message), outcome); }
-std::string failed(const char *condition) {
+std::string failure_message(const char *condition) {
     return std::string("Expected ") + condition + " to be true, but got false.";
 }
 }
@@ -133,7 +134,7 @@ const char *Error::what() const noexcept { return message.c_str(); }
     do { \
         if (!(condition)) \
             ::gridstride::border::fail( \
-                ::gridstride::border::outcome, ::gridstride::border::failed(#condition, ##__VA_ARGS__)); \
+                ::gridstride::border::outcome, ::gridstride::border::failure_message(#condition, ##__VA_ARGS__)); \
     } while (0)
 #define TORCH_CHECK(condition, ...) GRIDSTRIDE_CHECK(runtime_error, condition, ##__VA_ARGS__)
 #define TORCH_CHECK_VALUE(condition, ...) GRIDSTRIDE_CHECK(value_error, condition, ##__VA_ARGS__)
@@ -153,8 +154,8 @@ const char *Error::what() const noexcept { return message.c_str(); }
 #define GRIDSTRIDE_COMPARE(a, op, b) \
     [](const auto &gs_a, const auto &gs_b) { \
         if (!(gs_a op gs_b)) \
-            ::gridstride::border::fail( \
-                ::gridstride::border::runtime_error, ::gridstride::border::compared(#a " " #op " " #b, gs_a, gs_b)); \
+            ::gridstride::border::fail(::gridstride::border::runtime_error, \
+                ::gridstride::border::comparison_message(#a " " #op " " #b, gs_a, gs_b)); \
     }((a), (b))
 #define TORCH_CHECK_EQ(a, b) GRIDSTRIDE_COMPARE(a, ==, b)
 #define TORCH_CHECK_NE(a, b) GRIDSTRIDE_COMPARE(a, !=, b)

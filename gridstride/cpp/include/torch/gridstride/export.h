@@ -21,16 +21,16 @@ GRIDSTRIDE_BORDER void *pointer(const torch::Tensor &x);
 template <class T>
 struct Type<T *, std::enable_if_t<!std::is_function_v<T> && !std::is_pointer_v<T> &&
                                   !std::is_same_v<T, torch::Tensor> && !std::is_same_v<T, const char>>> {
-    static constexpr bool known = true;
-    using held = torch::Tensor;
-    static bool read(Reader &r, held &x) { return read_pointer(r, x, torch::dtype_of<std::remove_const_t<T>>); }
-    static T *pass(held &x) { return static_cast<T *>(pointer(x)); }
+    static constexpr bool is_known = true;
+    using Stored = torch::Tensor;
+    static bool read(Reader &r, Stored &x) { return read_pointer(r, x, torch::dtype_of<std::remove_const_t<T>>); }
+    static T *pass(Stored &x) { return static_cast<T *>(pointer(x)); }
 };
 
 struct Text { std::string string; torch::Tensor tensor; };
 template <> struct Argument<const char *> {   // a string, or a tensor of bytes
-    static constexpr bool known = true;
-    using held = Text;
+    static constexpr bool is_known = true;
+    using Stored = Text;
     static bool read(Reader &r, Text &x) {
         return Type<std::string>::read(r, x.string) || Type<const signed char *>::read(r, x.tensor);
     }
@@ -40,20 +40,20 @@ template <> struct Argument<const char *> {   // a string, or a tensor of bytes
 };
 
 // A struct by value, passed as bytes. A tensor map is passed with its tensor, whose address is stored in it here.
-template <class T> struct Struct { T value; torch::Tensor of; };
-GRIDSTRIDE_BORDER bool read_struct(Reader &r, void *value, size_t bytes, torch::Tensor &of);
+template <class T> struct Struct { T value; torch::Tensor tensor; };
+GRIDSTRIDE_BORDER bool read_struct(Reader &r, void *value, size_t bytes, torch::Tensor &tensor);
 template <class T>
-struct Argument<T, std::enable_if_t<std::is_class_v<T> && std::is_trivially_copyable_v<T> && !Type<T>::known>> {
-    static constexpr bool known = true;
-    using held = Struct<T>;
-    static bool read(Reader &r, held &x) { return read_struct(r, &x.value, sizeof(T), x.of); }
-    static T pass(held &x) {
+struct Argument<T, std::enable_if_t<std::is_class_v<T> && std::is_trivially_copyable_v<T> && !Type<T>::is_known>> {
+    static constexpr bool is_known = true;
+    using Stored = Struct<T>;
+    static bool read(Reader &r, Stored &x) { return read_struct(r, &x.value, sizeof(T), x.tensor); }
+    static T pass(Stored &x) {
 #ifdef GRIDSTRIDE_EMULATOR
         if constexpr (sizeof(T) == sizeof(TensorMap))
-            if (x.of.defined()) {
+            if (x.tensor.defined()) {
                 TensorMap map;
                 __builtin_memcpy(&map, &x.value, sizeof map);
-                map.base = static_cast<char *>(pointer(x.of));
+                map.base = static_cast<char *>(pointer(x.tensor));
                 __builtin_memcpy(static_cast<void *>(&x.value), &map, sizeof map);
             }
 #endif
@@ -61,23 +61,23 @@ struct Argument<T, std::enable_if_t<std::is_class_v<T> && std::is_trivially_copy
     }
 };
 
-GRIDSTRIDE_BORDER int64_t run_call(void (*f)(gs_call *, const void *), gs_call *call, const void *with = nullptr);
+GRIDSTRIDE_BORDER int64_t run_call(void (*f)(gs_call *, const void *), gs_call *call, const void *kernel = nullptr);
 [[noreturn]] GRIDSTRIDE_BORDER void refuse_argument(int64_t number, const char *why);
-[[noreturn]] GRIDSTRIDE_BORDER void refuse_count(int64_t least, int64_t most, int64_t given);
+[[noreturn]] GRIDSTRIDE_BORDER void refuse_count(int64_t min_count, int64_t max_count, int64_t count);
 [[noreturn]] GRIDSTRIDE_BORDER void refuse_function();
 GRIDSTRIDE_BORDER Writer &answer();               // an empty Writer for the result of the call
 
-template <class T> using Of = Argument<std::decay_t<T>>;
-template <class T> void read_argument(Reader &r, typename Of<T>::held &x, int64_t number) {
-    if (!Of<T>::read(r, x)) refuse_argument(number, r.problem);
+template <class T> using ArgumentOf = Argument<std::decay_t<T>>;
+template <class T> void read_argument(Reader &r, typename ArgumentOf<T>::Stored &x, int64_t number) {
+    if (!ArgumentOf<T>::read(r, x)) refuse_argument(number, r.reason);
 }
 
-template <class R, class = void> constexpr bool returns = std::is_void_v<R>;
+template <class R, class = void> constexpr bool can_return = std::is_void_v<R>;
 template <class R>
-constexpr bool returns<R,
+constexpr bool can_return<R,
     std::void_t<decltype(Type<std::decay_t<R>>::write(std::declval<Writer &>(), std::declval<const R &>()))>> = true;
 template <class All, size_t i> using Nth = std::tuple_element_t<i, All>;
-template <class F, class All, size_t... i> constexpr bool takes(std::index_sequence<i...>) {
+template <class F, class All, size_t... i> constexpr bool accepts(std::index_sequence<i...>) {
     return std::is_invocable_v<F, Nth<All, i>...>;
 }
 
@@ -88,25 +88,29 @@ template <class R> void write_result(gs_call *call, const R &result) {
 }
 // Calls F with the first arguments, as Python has passed them.
 template <class F, class R, class All, size_t... i> void apply(gs_call *call, std::index_sequence<i...>) {
-    [[maybe_unused]] std::tuple<typename Of<Nth<All, i>>::held...> held;
+    [[maybe_unused]] std::tuple<typename ArgumentOf<Nth<All, i>>::Stored...> stored;
     [[maybe_unused]] Reader r{call->args, false};
-    (read_argument<Nth<All, i>>(r, std::get<i>(held), int64_t(i) + 1), ...);
-    if constexpr (std::is_void_v<R>) F()(static_cast<Nth<All, i> &&>(Of<Nth<All, i>>::pass(std::get<i>(held)))...);
-    else write_result<R>(call, F()(static_cast<Nth<All, i> &&>(Of<Nth<All, i>>::pass(std::get<i>(held)))...));
+    (read_argument<Nth<All, i>>(r, std::get<i>(stored), int64_t(i) + 1), ...);
+    if constexpr (std::is_void_v<R>)
+        F()(static_cast<Nth<All, i> &&>(ArgumentOf<Nth<All, i>>::pass(std::get<i>(stored)))...);
+    else write_result<R>(call, F()(static_cast<Nth<All, i> &&>(ArgumentOf<Nth<All, i>>::pass(std::get<i>(stored)))...));
 }
 // Calls F with the given number of arguments, if the others have defaults.
 template <class F, class R, class All, size_t n> void apply_some(gs_call *call) {
-    constexpr size_t all = std::tuple_size_v<All>;
+    constexpr size_t num_parameters = std::tuple_size_v<All>;
     if (call->n == int64_t(n)) return apply<F, R, All>(call, std::make_index_sequence<n>());
     if constexpr (n > 0)
-        if constexpr (takes<F, All>(std::make_index_sequence<n - 1>())) return apply_some<F, R, All, n - 1>(call);
-    refuse_count(int64_t(n), int64_t(all), call->n);
+        if constexpr (accepts<F, All>(std::make_index_sequence<n - 1>())) return apply_some<F, R, All, n - 1>(call);
+    refuse_count(int64_t(n), int64_t(num_parameters), call->n);
 }
 template <class F, class R, class... A> int64_t call_function(gs_call *call) {
-    return run_call([]([[maybe_unused]] gs_call *c, const void *) {
-        if constexpr ((Of<A>::known && ...) && returns<R>) apply_some<F, R, std::tuple<A...>, sizeof...(A)>(c);
-        else refuse_function();
-    }, call);
+    return run_call(
+        []([[maybe_unused]] gs_call *c, const void *) {
+            if constexpr ((ArgumentOf<A>::is_known && ...) && can_return<R>)
+                apply_some<F, R, std::tuple<A...>, sizeof...(A)>(c);
+            else refuse_function();
+        },
+        call);
 }
 
 // An exported function F; `f` has its type.
@@ -124,35 +128,35 @@ struct Export : Exported {
 #ifdef GRIDSTRIDE_BODIES
 namespace gridstride {
 namespace border {
-inline bool points_at(torch::ScalarType want, torch::ScalarType type) {
+inline bool is_compatible(torch::ScalarType want, torch::ScalarType type) {
     if (want == torch::ScalarType::Undefined || want == type) return true;
     return torch::isIntegralType(want, true) && torch::isIntegralType(type, true) &&
            torch::elementSize(want) == torch::elementSize(type);
 }
 inline bool refuse(Reader &r, const std::string &why) {
-    static thread_local std::string kept;
-    kept = why;
-    return r.refuse(kept.c_str());
+    static thread_local std::string reason;
+    reason = why;
+    return r.refuse(reason.c_str());
 }
 bool read_pointer(Reader &r, torch::Tensor &x, torch::ScalarType want) {
     if (!Type<torch::Tensor>::read(r, x)) return false;
-    if (!x.defined() || points_at(want, x.scalar_type())) return true;
+    if (!x.defined() || is_compatible(want, x.scalar_type())) return true;
     return refuse(r, torch::str("expected scalar type ", want, " but found ", x.scalar_type()));
 }
 void *pointer(const torch::Tensor &x) { return x.defined() ? x.data_ptr() : nullptr; }
-bool read_struct(Reader &r, void *value, size_t bytes, torch::Tensor &of) {
-    std::string given;
+bool read_struct(Reader &r, void *value, size_t bytes, torch::Tensor &tensor) {
+    std::string contents;
     const bool with_tensor = r.is(list);
     if (with_tensor) r.next();
-    if (!Type<std::string>::read(r, given))
+    if (!Type<std::string>::read(r, contents))
         return r.refuse("a struct takes its bytes: bytes, a ctypes.Structure, a tensor map");
-    if (given.size() != bytes)
-        return refuse(r, torch::str("it has ", bytes, " bytes, but ", given.size(), " were given"));
-    __builtin_memcpy(value, given.data(), bytes);
-    return !with_tensor || Type<torch::Tensor>::read(r, of);
+    if (contents.size() != bytes)
+        return refuse(r, torch::str("it has ", bytes, " bytes, but ", contents.size(), " were given"));
+    __builtin_memcpy(value, contents.data(), bytes);
+    return !with_tensor || Type<torch::Tensor>::read(r, tensor);
 }
 
-struct Refused { int64_t argument; const char *why; };
+struct RefusedArgument { int64_t argument; const char *why; };
 
 // Ends a call: tensors that C++ still references get a reference of their own; device memory is copied back and freed.
 struct Frame {
@@ -167,15 +171,15 @@ struct Frame {
     ~Frame() {
 #ifdef GRIDSTRIDE_EMULATOR
         copy_out_host_arrays();
-        stretches.clear();
+        memory_ranges.clear();
 #endif
-        for (auto &h : borrowed) if (h->references > 1) { h->retain(); h->owned = true; }
-        borrowed.clear();
+        for (auto &h : argument_handles) if (h->references > 1) { h->retain(); h->owned = true; }
+        argument_handles.clear();
         current() = outer;
     }
 };
 
-inline int outcome(int code, const char *text) {
+inline int store_outcome(int code, const char *text) {
     static thread_local std::string message;
     message = text;
     current()->message = message.c_str();
@@ -184,50 +188,54 @@ inline int outcome(int code, const char *text) {
 struct Run {
     void (*f)(gs_call *, const void *);
     gs_call *call;
-    const void *with;
+    const void *kernel;
     int code = done;
 };
-inline int caught(const Run &run) {
-    try { run.f(run.call, run.with); return done; }
-    catch (const Refused &e) { current()->argument = e.argument; return outcome(type_error, e.why ? e.why : ""); }
-    catch (const torch::Error &e) { return outcome(e.outcome, e.what()); }
+inline int run_and_catch(const Run &run) {
+    try { run.f(run.call, run.kernel); return done;
+    } catch (const RefusedArgument &e) {
+        current()->argument = e.argument;
+        return store_outcome(type_error, e.why ? e.why : "");
+    } catch (const torch::Error &e) {
+        return store_outcome(e.outcome, e.what());
+    }
 #ifdef GRIDSTRIDE_EMULATOR
-    catch (const Stop &) { return outcome(finding, ""); }
+    catch (const Stop &) { return store_outcome(finding, ""); }
 #endif
-    catch (const std::out_of_range &e) { return outcome(index_error, e.what()); }
-    catch (const std::overflow_error &e) { return outcome(overflow_error, e.what()); }
-    catch (const std::invalid_argument &e) { return outcome(value_error, e.what()); }
-    catch (const std::domain_error &e) { return outcome(value_error, e.what()); }
-    catch (const std::length_error &e) { return outcome(value_error, e.what()); }
-    catch (const std::bad_alloc &e) { return outcome(memory_error, e.what()); }
-    catch (const std::exception &e) { return outcome(runtime_error, e.what()); }
-    catch (...) { return outcome(runtime_error, "something was thrown that is not a std::exception"); }
+    catch (const std::out_of_range &e) { return store_outcome(index_error, e.what()); }
+    catch (const std::overflow_error &e) { return store_outcome(overflow_error, e.what()); }
+    catch (const std::invalid_argument &e) { return store_outcome(value_error, e.what()); }
+    catch (const std::domain_error &e) { return store_outcome(value_error, e.what()); }
+    catch (const std::length_error &e) { return store_outcome(value_error, e.what()); }
+    catch (const std::bad_alloc &e) { return store_outcome(memory_error, e.what()); }
+    catch (const std::exception &e) { return store_outcome(runtime_error, e.what()); }
+    catch (...) { return store_outcome(runtime_error, "something was thrown that is not a std::exception"); }
 }
 #ifdef GRIDSTRIDE_EMULATOR
 // guarded, because a crash of host code must not end the notebook
-inline int protected_from_crashes(Run run) {
+inline int run_guarded(Run run) {
     if (!guarded(
             [](void *p) {
                 auto &r = *static_cast<Run *>(p);
-                r.code = caught(r);
+                r.code = run_and_catch(r);
             },
-            &run, /* a kernel's? */ run.with ? nullptr : reinterpret_cast<const void *>(run.f)))
-        run.code = outcome(finding, "");
+            &run, /* a kernel's? */ run.kernel ? nullptr : reinterpret_cast<const void *>(run.f)))
+        run.code = store_outcome(finding, "");
     return run.code;
 }
 #endif
-int64_t run_call(void (*f)(gs_call *, const void *), gs_call *call, const void *with) {
+int64_t run_call(void (*f)(gs_call *, const void *), gs_call *call, const void *kernel) {
     Frame frame(call);
 #ifdef GRIDSTRIDE_EMULATOR
-    return protected_from_crashes({f, call, with});
+    return run_guarded({f, call, kernel});
 #else
-    return caught({f, call, with});
+    return run_and_catch({f, call, kernel});
 #endif
 }
-void refuse_argument(int64_t number, const char *why) { throw Refused{number, why}; }
-void refuse_count(int64_t least, int64_t most, int64_t given) {
-    fail(type_error, torch::str("it takes ", least == most ? "" : torch::str(least, " to "), most,
-                         most == 1 ? " argument" : " arguments", ", not ", given));
+void refuse_argument(int64_t number, const char *why) { throw RefusedArgument{number, why}; }
+void refuse_count(int64_t min_count, int64_t max_count, int64_t count) {
+    fail(type_error, torch::str("it takes ", min_count == max_count ? "" : torch::str(min_count, " to "), max_count,
+                         max_count == 1 ? " argument" : " arguments", ", not ", count));
 }
 void refuse_function() {
     fail(type_error, "it has a type that values of Python have no counterpart for; only C++ can call it");
@@ -235,7 +243,7 @@ void refuse_function() {
 Writer &answer() {
     static thread_local Writer w;
     w.words.clear();
-    w.giving = true;
+    w.gives_references = true;
     return w;
 }
 }

@@ -6,17 +6,17 @@
 #include <type_traits>
 
 #ifdef __CUDACC__
-#define GRIDSTRIDE_BOTH __host__ __device__ inline
+#define GRIDSTRIDE_HOST_DEVICE __host__ __device__ inline
 #else
-#define GRIDSTRIDE_BOTH inline
+#define GRIDSTRIDE_HOST_DEVICE inline
 #endif
 
 namespace gridstride {
 namespace border {
-GRIDSTRIDE_BOTH float as_float(uint32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
-GRIDSTRIDE_BOTH uint32_t as_bits(float x) { uint32_t bits; memcpy(&bits, &x, 4); return bits; }
+GRIDSTRIDE_HOST_DEVICE float as_float(uint32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
+GRIDSTRIDE_HOST_DEVICE uint32_t as_bits(float x) { uint32_t bits; memcpy(&bits, &x, 4); return bits; }
 
-GRIDSTRIDE_BOTH float half_to_float(uint16_t h) {
+GRIDSTRIDE_HOST_DEVICE float half_to_float(uint16_t h) {
 #if defined(__CUDA_ARCH__) && !defined(GRIDSTRIDE_EMULATOR)
     float x;
     asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
@@ -29,7 +29,7 @@ GRIDSTRIDE_BOTH float half_to_float(uint16_t h) {
     return as_float(sign | as_bits(x));
 #endif
 }
-GRIDSTRIDE_BOTH uint16_t float_to_half(float x) {
+GRIDSTRIDE_HOST_DEVICE uint16_t float_to_half(float x) {
 #if defined(__CUDA_ARCH__) && !defined(GRIDSTRIDE_EMULATOR)
     uint16_t h;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
@@ -43,51 +43,55 @@ GRIDSTRIDE_BOTH uint16_t float_to_half(float x) {
     return uint16_t(sign | (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13);
 #endif
 }
-GRIDSTRIDE_BOTH float bfloat_to_float(uint16_t b) { return as_float(uint32_t(b) << 16); }
-GRIDSTRIDE_BOTH uint16_t float_to_bfloat(float x) {
+GRIDSTRIDE_HOST_DEVICE float bfloat_to_float(uint16_t b) { return as_float(uint32_t(b) << 16); }
+GRIDSTRIDE_HOST_DEVICE uint16_t float_to_bfloat(float x) {
     const uint32_t bits = as_bits(x);
     return (bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 struct HalfBits {
-    static GRIDSTRIDE_BOTH float widen(uint16_t h) { return half_to_float(h); }
-    static GRIDSTRIDE_BOTH uint16_t round(float x) { return float_to_half(x); }
+    static GRIDSTRIDE_HOST_DEVICE float widen(uint16_t h) { return half_to_float(h); }
+    static GRIDSTRIDE_HOST_DEVICE uint16_t round(float x) { return float_to_half(x); }
 };
 struct BFloat16Bits {
-    static GRIDSTRIDE_BOTH float widen(uint16_t b) { return bfloat_to_float(b); }
-    static GRIDSTRIDE_BOTH uint16_t round(float x) { return float_to_bfloat(x); }
+    static GRIDSTRIDE_HOST_DEVICE float widen(uint16_t b) { return bfloat_to_float(b); }
+    static GRIDSTRIDE_HOST_DEVICE uint16_t round(float x) { return float_to_bfloat(x); }
 };
 
-template <class Bits> struct alignas(2) Short {
+template <class Bits> struct alignas(2) SixteenBits {
     uint16_t x;
-    Short() = default;
-    GRIDSTRIDE_BOTH Short(float f) : x(Bits::round(f)) {}
-    GRIDSTRIDE_BOTH operator float() const { return Bits::widen(x); }
+    SixteenBits() = default;
+    GRIDSTRIDE_HOST_DEVICE SixteenBits(float f) : x(Bits::round(f)) {}
+    GRIDSTRIDE_HOST_DEVICE operator float() const { return Bits::widen(x); }
     struct from_bits_t {};
     static constexpr from_bits_t from_bits() { return {}; }
-    GRIDSTRIDE_BOTH constexpr Short(uint16_t bits, from_bits_t) : x(bits) {}
-    GRIDSTRIDE_BOTH Short &operator+=(float b) { return *this = Short(float(*this) + b); }
-    GRIDSTRIDE_BOTH Short &operator-=(float b) { return *this = Short(float(*this) - b); }
-    GRIDSTRIDE_BOTH Short &operator*=(float b) { return *this = Short(float(*this) * b); }
-    GRIDSTRIDE_BOTH Short &operator/=(float b) { return *this = Short(float(*this) / b); }
-    GRIDSTRIDE_BOTH Short operator-() const { return Short(uint16_t(x ^ 0x8000), from_bits_t()); }
+    GRIDSTRIDE_HOST_DEVICE constexpr SixteenBits(uint16_t bits, from_bits_t) : x(bits) {}
+    GRIDSTRIDE_HOST_DEVICE SixteenBits &operator+=(float b) { return *this = SixteenBits(float(*this) + b); }
+    GRIDSTRIDE_HOST_DEVICE SixteenBits &operator-=(float b) { return *this = SixteenBits(float(*this) - b); }
+    GRIDSTRIDE_HOST_DEVICE SixteenBits &operator*=(float b) { return *this = SixteenBits(float(*this) * b); }
+    GRIDSTRIDE_HOST_DEVICE SixteenBits &operator/=(float b) { return *this = SixteenBits(float(*this) / b); }
+    GRIDSTRIDE_HOST_DEVICE SixteenBits operator-() const { return SixteenBits(uint16_t(x ^ 0x8000), from_bits_t()); }
 };
-using Half = Short<HalfBits>;
-using BFloat16 = Short<BFloat16Bits>;
+using Half = SixteenBits<HalfBits>;
+using BFloat16 = SixteenBits<BFloat16Bits>;
 
-template <class T> constexpr bool is_short = false;
-template <class Bits> constexpr bool is_short<Short<Bits>> = true;
+template <class T> constexpr bool is_sixteen_bits = false;
+template <class Bits> constexpr bool is_sixteen_bits<SixteenBits<Bits>> = true;
 
 // The result of two 16-bit floats, or of one and an integer, has 16 bits; with float or double it is a float or double.
 template <class S, class B>
-using Wider = std::enable_if_t<is_short<S> && (std::is_same_v<S, B> || std::is_integral_v<B>), S>;
-#define GRIDSTRIDE_SHORT(op) \
-    template <class S, class B> GRIDSTRIDE_BOTH Wider<S, B> operator op(S a, B b) { return S(float(a) op float(b)); } \
-    template <class S, class B> GRIDSTRIDE_BOTH std::enable_if_t<!is_short<B>, Wider<S, B>> operator op(B a, S b) { \
+using SixteenBitResult = std::enable_if_t<is_sixteen_bits<S> && (std::is_same_v<S, B> || std::is_integral_v<B>), S>;
+#define GRIDSTRIDE_SIXTEEN_BIT_OPERATOR(op) \
+    template <class S, class B> GRIDSTRIDE_HOST_DEVICE SixteenBitResult<S, B> operator op(S a, B b) { \
+        return S(float(a) op float(b)); \
+    } \
+    template <class S, class B> \
+    GRIDSTRIDE_HOST_DEVICE std::enable_if_t<!is_sixteen_bits<B>, SixteenBitResult<S, B>> operator op(B a, S b) { \
         return S(float(a) op float(b)); \
     }
-GRIDSTRIDE_SHORT(+) GRIDSTRIDE_SHORT(-) GRIDSTRIDE_SHORT(*) GRIDSTRIDE_SHORT(/)
-#undef GRIDSTRIDE_SHORT
+GRIDSTRIDE_SIXTEEN_BIT_OPERATOR(+)
+GRIDSTRIDE_SIXTEEN_BIT_OPERATOR(-) GRIDSTRIDE_SIXTEEN_BIT_OPERATOR(*) GRIDSTRIDE_SIXTEEN_BIT_OPERATOR(/)
+#undef GRIDSTRIDE_SIXTEEN_BIT_OPERATOR
 }
 }
 namespace torch { using ::gridstride::border::Half; using ::gridstride::border::BFloat16; }

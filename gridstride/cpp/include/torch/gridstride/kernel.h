@@ -10,26 +10,28 @@
 namespace gridstride {
 namespace border {
 
-// `array`: a tensor, or None; `text`: a string, too; `bytes`: a struct's
-enum class Takes : uint8_t { nothing, array, text, truth, whole, real, bytes };
+// The arguments that a parameter takes. `array`: a tensor or None; `text`: also a string; `bytes`: those of a struct
+enum class ParameterKind : uint8_t { unsupported, array, text, boolean, integer, real, bytes };
 
 struct Parameter {
-    Takes takes;
+    ParameterKind kind;
     bool is_signed;
     torch::ScalarType type;           // the type of the scalar, or of the array's elements
     size_t bytes, alignment;
     size_t itemsize;                  // the size of an element
 };
 
-template <class T> constexpr Takes takes() {
-    if constexpr (std::is_same_v<T, const char *>) return Takes::text;
+template <class T> constexpr ParameterKind parameter_kind() {
+    if constexpr (std::is_same_v<T, const char *>) return ParameterKind::text;
     else if constexpr (std::is_pointer_v<T>) {
         using Item = std::remove_pointer_t<T>;
-        return std::is_function_v<Item> || std::is_pointer_v<Item> ? Takes::nothing : Takes::array;
-    } else if constexpr (std::is_same_v<T, bool>) return Takes::truth;
-    else if constexpr (std::is_integral_v<T>) return Takes::whole;
-    else if constexpr (std::is_floating_point_v<T> || is_short<T>) return Takes::real;
-    else return std::is_class_v<T> && std::is_trivially_copyable_v<T> ? Takes::bytes : Takes::nothing;
+        return std::is_function_v<Item> || std::is_pointer_v<Item> ? ParameterKind::unsupported : ParameterKind::array;
+    } else if constexpr (std::is_same_v<T, bool>) return ParameterKind::boolean;
+    else if constexpr (std::is_integral_v<T>) return ParameterKind::integer;
+    else if constexpr (std::is_floating_point_v<T> || is_sixteen_bits<T>) return ParameterKind::real;
+    else
+        return std::is_class_v<T> && std::is_trivially_copyable_v<T> ? ParameterKind::bytes
+                                                                     : ParameterKind::unsupported;
 }
 template <class T> constexpr size_t itemsize() {
     using Item = std::remove_pointer_t<T>;
@@ -38,17 +40,17 @@ template <class T> constexpr size_t itemsize() {
     else return sizeof(Item);
 }
 template <class T> constexpr Parameter parameter() {
-    return {takes<T>(), std::is_signed_v<T>, torch::dtype_of<std::remove_const_t<std::remove_pointer_t<T>>>, sizeof(T),
-        alignof(T), itemsize<T>()};
+    return {parameter_kind<T>(), std::is_signed_v<T>, torch::dtype_of<std::remove_const_t<std::remove_pointer_t<T>>>,
+        sizeof(T), alignof(T), itemsize<T>()};
 }
 
 struct KernelDescription {             // an exported kernel
     const char *name;
-    size_t &allowed;                  // the limit of its dynamic shared memory, in bytes
+    size_t &shared_limit;             // the limit of its dynamic shared memory, in bytes
     const Parameter *parameters;
-    int n;
-    void (*thread)(void *addresses);     // runs one thread of it; addresses: of the arguments
-    bool (*begin)();                  // called before the launch, in the thread of Python
+    int num_parameters;
+    void (*run_thread)(void *addresses);   // runs one thread of it; addresses: of the arguments
+    bool (*prepare)();                // called before the launch, in the thread of Python
 };
 GRIDSTRIDE_BORDER int64_t launch_exported(gs_call *call, const KernelDescription &kernel);
 
@@ -63,8 +65,8 @@ template <class K, class... A> struct Launcher {
     }
     static int64_t call(gs_call *c) {
         static constexpr Parameter parameters[] = {parameter<A>()..., {}};
-        size_t &allowed = max_dynamic_shared_of(K::name());
-        return launch_exported(c, {K::name(), allowed, parameters, int(sizeof...(A)), thread, begin_worker});
+        size_t &shared_limit = max_dynamic_shared_of(K::name());
+        return launch_exported(c, {K::name(), shared_limit, parameters, int(sizeof...(A)), thread, begin_worker});
     }
 };
 struct ExportedKernel : Exported {

@@ -11,7 +11,8 @@ namespace border {
 struct Object {                       // the properties of a tensor of Python
     int references = 1;
     void *python = nullptr;           // the Python object; C++ owns a reference to it if `owned`
-    bool owned = false, fresh = false;// fresh: the memory is uninitialized
+    bool owned = false;
+    bool is_uninitialized = false;    // has its memory not been written?
     char *data = nullptr;
     torch::ScalarType type = torch::ScalarType::Undefined;
     torch::Device device;
@@ -81,7 +82,7 @@ void Object::retain() { count(python, border::python.retain); }
 Object::~Object() { if (owned) count(python, border::python.release); }
 void Handle::drop(Object *o) { if (!__atomic_sub_fetch(&o->references, 1, __ATOMIC_ACQ_REL)) delete o; }
 
-static thread_local std::vector<Handle> borrowed;   // the tensors among the arguments of the call
+static thread_local std::vector<Handle> argument_handles;   // the tensors among the arguments of the call
 }
 }
 #endif

@@ -18,7 +18,7 @@ class Tensor {
     ::gridstride::border::Handle h;
     friend struct ::gridstride::border::Type<Tensor>;
     GRIDSTRIDE_BORDER const ::gridstride::border::Object &get() const;
-    GRIDSTRIDE_BORDER int64_t wrapped(int64_t d) const;
+    GRIDSTRIDE_BORDER int64_t wrap_dim(int64_t d) const;
     GRIDSTRIDE_BORDER void *address() const;
     GRIDSTRIDE_BORDER void *address_of(ScalarType want) const;   // want: the type of elements, Undefined for any
     GRIDSTRIDE_BORDER Tensor ask(const char *operation, std::initializer_list<::gridstride::border::Item> args) const;
@@ -34,8 +34,8 @@ public:
     int64_t numel() const { return get().numel; }
     IntArrayRef sizes() const { return get().sizes; }
     IntArrayRef strides() const { return get().strides; }
-    int64_t size(int64_t d) const { return get().sizes[size_t(wrapped(d))]; }
-    int64_t stride(int64_t d) const { return get().strides[size_t(wrapped(d))]; }
+    int64_t size(int64_t d) const { return get().sizes[size_t(wrap_dim(d))]; }
+    int64_t stride(int64_t d) const { return get().strides[size_t(wrap_dim(d))]; }
     ScalarType scalar_type() const { return get().type; }
     TypeMeta dtype() const { return {get().type}; }
     size_t element_size() const { return get().itemsize(); }
@@ -149,7 +149,7 @@ template <> struct Type<torch::Tensor> : Plain<torch::Tensor> {
 // Runs an operation in Python whose result is a tensor on device `where`.
 GRIDSTRIDE_BORDER torch::Tensor compute(
     torch::Device where, const char *operation, std::initializer_list<Item> args);
-template <class... A> torch::Tensor made(const torch::TensorOptions &o, const char *operation, const A &...a) {
+template <class... A> torch::Tensor make_tensor(const torch::TensorOptions &o, const char *operation, const A &...a) {
     return compute(o.device(), operation, {a..., o.dtype(), o.device(), o.requires_grad_()});
 }
 }
@@ -171,7 +171,7 @@ GRIDSTRIDE_BORDER Tensor arange(Scalar start, Scalar end, Scalar step, const Ten
 GRIDSTRIDE_BORDER Tensor linspace(Scalar start, Scalar end, int64_t steps, const TensorOptions &o = {});
 GRIDSTRIDE_BORDER Tensor eye(int64_t n, const TensorOptions &o = {});
 template <class T> Tensor tensor(const std::vector<T> &values, TensorOptions o = {}) {
-    return ::gridstride::border::made(o.has_dtype() ? o : o.dtype(dtype_of<T>), "tensor", values);
+    return ::gridstride::border::make_tensor(o.has_dtype() ? o : o.dtype(dtype_of<T>), "tensor", values);
 }
 template <class T> Tensor tensor(std::initializer_list<T> values, TensorOptions o = {}) {
     return tensor(std::vector<T>(values), o);
@@ -221,7 +221,7 @@ GRIDSTRIDE_ASSIGNMENT(+=, add_) GRIDSTRIDE_ASSIGNMENT(-=, sub_) GRIDSTRIDE_ASSIG
 GRIDSTRIDE_ASSIGNMENT(/=, div_)
 #undef GRIDSTRIDE_ASSIGNMENT
 
-GRIDSTRIDE_BORDER void say(std::string &s, const Tensor &t);
+GRIDSTRIDE_BORDER void append(std::string &s, const Tensor &t);
 }
 
 #ifdef GRIDSTRIDE_BODIES
@@ -232,7 +232,7 @@ bool Type<torch::Tensor>::read(Reader &r, torch::Tensor &x) {
     if (!r.is(tensor)) return false;
     Handle h(new Object);
     h->python = reinterpret_cast<void *>(r.next());
-    h->owned = r.owned;
+    h->owned = r.owns_references;
     h->data = reinterpret_cast<char *>(r.next());
     h->type = torch::ScalarType(r.next());
     const auto device = torch::DeviceType(r.next());
@@ -242,12 +242,12 @@ bool Type<torch::Tensor>::read(Reader &r, torch::Tensor &x) {
     h->strides.assign(r.at + dim, r.at + 2 * dim);
     r.at += 2 * dim;
     for (int64_t n : h->sizes) h->numel *= n;
-    if (!r.owned) {
-        borrowed.push_back(h);
+    if (!r.owns_references) {
+        argument_handles.push_back(h);
 #ifdef GRIDSTRIDE_EMULATOR
         if (device != torch::kCPU) return r.refuse("the emulator takes tensors on the CPU; x.cpu() makes one");
         h->device = torch::Device(torch::kCUDA, 0);
-        if (h->numel) cover(h);
+        if (h->numel) add_range(h);
 #endif
     }
     x = torch::Tensor(h);
@@ -255,30 +255,30 @@ bool Type<torch::Tensor>::read(Reader &r, torch::Tensor &x) {
 }
 void Type<torch::Tensor>::write(Writer &w, const torch::Tensor &x) {
     if (!x.defined()) return w.put(none);
-    if (w.giving) x.handle()->retain();
+    if (w.gives_references) x.handle()->retain();
 #ifdef GRIDSTRIDE_EMULATOR
-    else Question::about(x.handle());
+    else PythonComputation::copy_to_host(x.handle());
 #endif
     w.put(tensor);
     w.put(reinterpret_cast<int64_t>(x.handle()->python));
 }
 
 // On the emulator, device memory is copied to the host before Python computes, and back after it.
-template <class R> R computed(const char *operation, std::initializer_list<Item> args) {
+template <class R> R compute_value(const char *operation, std::initializer_list<Item> args) {
 #ifdef GRIDSTRIDE_EMULATOR
-    const Question question(operation);
+    const PythonComputation question(operation);
 #endif
     return ask_for<R>(operation, args);
 }
 torch::Tensor compute([[maybe_unused]] torch::Device where, const char *operation, std::initializer_list<Item> args) {
-    torch::Tensor result = computed<torch::Tensor>(operation, args);
+    torch::Tensor result = compute_value<torch::Tensor>(operation, args);
 #ifdef GRIDSTRIDE_EMULATOR
     if (result.defined()) result.handle()->device = where.is_cuda() ? torch::Device(torch::kCUDA, 0) : where;
 #endif
     return result;
 }
-inline torch::Tensor uninitialised(torch::Tensor t) { t.handle()->fresh = t.is_cuda(); return t; }
-inline torch::TensorOptions like(const torch::Tensor &x, torch::TensorOptions o) {
+inline torch::Tensor mark_uninitialized(torch::Tensor t) { t.handle()->is_uninitialized = t.is_cuda(); return t; }
+inline torch::TensorOptions options_like(const torch::Tensor &x, torch::TensorOptions o) {
     if (!o.has_dtype()) o = o.dtype(x.dtype());
     return o.has_device() ? o : o.device(x.device());
 }
@@ -290,7 +290,7 @@ const ::gridstride::border::Object &Tensor::get() const {
     TORCH_CHECK(h, "this tensor is undefined: None in Python, torch::Tensor() in C++");
     return *h.get();
 }
-int64_t Tensor::wrapped(int64_t d) const {
+int64_t Tensor::wrap_dim(int64_t d) const {
     TORCH_CHECK_INDEX(d >= -dim() && d < dim(), "Dimension out of range (expected to be in range of [", -dim(), ", ",
         dim() - 1, "], but got ", d, ")");
     return d < 0 ? d + dim() : d;
@@ -319,43 +319,43 @@ const Tensor &Tensor::fill_(Scalar value) const {
     ask("fill_", {*this, value});
     return *this;
 }
-bool Tensor::equal(const Tensor &t) const { return ::gridstride::border::computed<bool>("equal", {*this, t}); }
-bool Tensor::requires_grad() const { return ::gridstride::border::computed<bool>("requires_grad", {*this}); }
-Scalar Tensor::item() const { return ::gridstride::border::computed<Scalar>("item", {*this}); }
+bool Tensor::equal(const Tensor &t) const { return ::gridstride::border::compute_value<bool>("equal", {*this, t}); }
+bool Tensor::requires_grad() const { return ::gridstride::border::compute_value<bool>("requires_grad", {*this}); }
+Scalar Tensor::item() const { return ::gridstride::border::compute_value<Scalar>("item", {*this}); }
 Tensor Tensor::operator[](int64_t i) const { return select(0, i); }
 Tensor Tensor::operator-() const { return neg(); }
 void Tensor::print() const { ask("print", {*this}); }
 
 Tensor empty(IntArrayRef sizes, const TensorOptions &o) {
-    return ::gridstride::border::uninitialised(::gridstride::border::made(o, "empty", sizes));
+    return ::gridstride::border::mark_uninitialized(::gridstride::border::make_tensor(o, "empty", sizes));
 }
-Tensor zeros(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::border::made(o, "zeros", sizes); }
-Tensor ones(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::border::made(o, "ones", sizes); }
-Tensor rand(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::border::made(o, "rand", sizes); }
-Tensor randn(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::border::made(o, "randn", sizes); }
+Tensor zeros(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::border::make_tensor(o, "zeros", sizes); }
+Tensor ones(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::border::make_tensor(o, "ones", sizes); }
+Tensor rand(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::border::make_tensor(o, "rand", sizes); }
+Tensor randn(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::border::make_tensor(o, "randn", sizes); }
 Tensor full(IntArrayRef sizes, Scalar value, const TensorOptions &o) {
-    return ::gridstride::border::made(o, "full", sizes, value);
+    return ::gridstride::border::make_tensor(o, "full", sizes, value);
 }
 Tensor randint(int64_t high, IntArrayRef sizes, const TensorOptions &o) {
-    return ::gridstride::border::made(o, "randint", int64_t(0), high, sizes);
+    return ::gridstride::border::make_tensor(o, "randint", int64_t(0), high, sizes);
 }
 Tensor randint(int64_t low, int64_t high, IntArrayRef sizes, const TensorOptions &o) {
-    return ::gridstride::border::made(o, "randint", low, high, sizes);
+    return ::gridstride::border::make_tensor(o, "randint", low, high, sizes);
 }
-Tensor arange(Scalar end, const TensorOptions &o) { return ::gridstride::border::made(o, "arange", end); }
+Tensor arange(Scalar end, const TensorOptions &o) { return ::gridstride::border::make_tensor(o, "arange", end); }
 Tensor arange(Scalar start, Scalar end, const TensorOptions &o) {
-    return ::gridstride::border::made(o, "arange", start, end);
+    return ::gridstride::border::make_tensor(o, "arange", start, end);
 }
 Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions &o) {
-    return ::gridstride::border::made(o, "arange", start, end, step);
+    return ::gridstride::border::make_tensor(o, "arange", start, end, step);
 }
 Tensor linspace(Scalar start, Scalar end, int64_t steps, const TensorOptions &o) {
-    return ::gridstride::border::made(o, "linspace", start, end, steps);
+    return ::gridstride::border::make_tensor(o, "linspace", start, end, steps);
 }
-Tensor eye(int64_t n, const TensorOptions &o) { return ::gridstride::border::made(o, "eye", n); }
-Tensor tensor(Scalar value, const TensorOptions &o) { return ::gridstride::border::made(o, "tensor", value); }
+Tensor eye(int64_t n, const TensorOptions &o) { return ::gridstride::border::make_tensor(o, "eye", n); }
+Tensor tensor(Scalar value, const TensorOptions &o) { return ::gridstride::border::make_tensor(o, "tensor", value); }
 Tensor empty_like(const Tensor &x) {
-    return ::gridstride::border::uninitialised(::gridstride::border::compute(x.device(), "empty_like", {x}));
+    return ::gridstride::border::mark_uninitialized(::gridstride::border::compute(x.device(), "empty_like", {x}));
 }
 Tensor zeros_like(const Tensor &x) { return ::gridstride::border::compute(x.device(), "zeros_like", {x}); }
 Tensor ones_like(const Tensor &x) { return ::gridstride::border::compute(x.device(), "ones_like", {x}); }
@@ -365,12 +365,14 @@ Tensor full_like(const Tensor &x, Scalar value) {
     return ::gridstride::border::compute(x.device(), "full_like", {x, value});
 }
 Tensor empty_like(const Tensor &x, const TensorOptions &o) {
-    return empty(x.sizes(), ::gridstride::border::like(x, o));
+    return empty(x.sizes(), ::gridstride::border::options_like(x, o));
 }
 Tensor zeros_like(const Tensor &x, const TensorOptions &o) {
-    return zeros(x.sizes(), ::gridstride::border::like(x, o));
+    return zeros(x.sizes(), ::gridstride::border::options_like(x, o));
 }
-Tensor ones_like(const Tensor &x, const TensorOptions &o) { return ones(x.sizes(), ::gridstride::border::like(x, o)); }
+Tensor ones_like(const Tensor &x, const TensorOptions &o) {
+    return ones(x.sizes(), ::gridstride::border::options_like(x, o));
+}
 Tensor cat(TensorList list, int64_t dim) {
     return ::gridstride::border::compute(list.at(0).device(), "cat", {list, dim});
 }
@@ -381,9 +383,9 @@ Tensor where(const Tensor &c, const Tensor &a, const Tensor &b) {
     return ::gridstride::border::compute(c.device(), "where", {c, a, b});
 }
 bool allclose(const Tensor &a, const Tensor &b, double rtol, double atol) {
-    return ::gridstride::border::computed<bool>("allclose", {a, b, rtol, atol});
+    return ::gridstride::border::compute_value<bool>("allclose", {a, b, rtol, atol});
 }
-void say(std::string &s, const Tensor &t) {
+void append(std::string &s, const Tensor &t) {
     if (!t.defined()) { s += "[an undefined tensor]"; return; }
     s += str("[", t.device(), " ", t.scalar_type(), " tensor of sizes ", t.sizes(), "]");
 }

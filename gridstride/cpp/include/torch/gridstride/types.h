@@ -59,17 +59,17 @@ struct Device {
     friend bool operator!=(Device a, Device b) { return !(a == b); }
 };
 
-GRIDSTRIDE_BORDER void say(std::string &s, ScalarType t);
-GRIDSTRIDE_BORDER void say(std::string &s, TypeMeta t);
-GRIDSTRIDE_BORDER void say(std::string &s, DeviceType d);
-GRIDSTRIDE_BORDER void say(std::string &s, const Device &d);
+GRIDSTRIDE_BORDER void append(std::string &s, ScalarType t);
+GRIDSTRIDE_BORDER void append(std::string &s, TypeMeta t);
+GRIDSTRIDE_BORDER void append(std::string &s, DeviceType d);
+GRIDSTRIDE_BORDER void append(std::string &s, const Device &d);
 
 template <class T> class ArrayRef {
     const T *items = nullptr;
     size_t count = 0;
 public:
     ArrayRef() = default;
-    ArrayRef(const T &one) : items(&one), count(1) {}
+    ArrayRef(const T &item) : items(&item), count(1) {}
     ArrayRef(const T *items, size_t count) : items(items), count(count) {}
     ArrayRef(const T *begin, const T *end) : items(begin), count(size_t(end - begin)) {}
     ArrayRef(const std::vector<T> &v) : items(v.data()), count(v.size()) {}
@@ -92,9 +92,9 @@ public:
     ArrayRef slice(size_t from, size_t n) const { return {items + from, n}; }
     ArrayRef slice(size_t from) const { return {items + from, count - from}; }
     friend bool operator==(ArrayRef a, ArrayRef b) {
-        bool same = a.count == b.count;
-        for (size_t i = 0; same && i < a.count; i++) same = a[i] == b[i];
-        return same;
+        bool are_equal = a.count == b.count;
+        for (size_t i = 0; are_equal && i < a.count; i++) are_equal = a[i] == b[i];
+        return are_equal;
     }
     friend bool operator!=(ArrayRef a, ArrayRef b) { return !(a == b); }
 };
@@ -131,37 +131,37 @@ using std::nullopt;
 
 class TensorOptions {
     ScalarType type = ScalarType::Undefined;    // Undefined: torch's default
-    Device where;
-    bool placed = false, grad = false;
+    Device target;
+    bool has_target = false, grad = false;
     template <class F> TensorOptions with(F set) const { TensorOptions o = *this; set(o); return o; }
 public:
     TensorOptions() = default;
     TensorOptions(ScalarType type) : type(type) {}
     TensorOptions(TypeMeta type) : type(type) {}
-    TensorOptions(Device where) : where(where), placed(true) {}
-    TensorOptions(DeviceType where) : where(where), placed(true) {}
+    TensorOptions(Device target) : target(target), has_target(true) {}
+    TensorOptions(DeviceType target) : target(target), has_target(true) {}
     TensorOptions(Layout) {}
     TensorOptions(MemoryFormat) {}
     TensorOptions dtype(ScalarType t) const { return with([&](TensorOptions &o) { o.type = t; }); }
     TensorOptions dtype(TypeMeta t) const { return dtype(t.type); }
     template <class T> TensorOptions dtype() const { return dtype(dtype_of<T>); }
-    TensorOptions device(Device d) const { return with([&](TensorOptions &o) { o.where = d; o.placed = true; }); }
+    TensorOptions device(Device d) const { return with([&](TensorOptions &o) { o.target = d; o.has_target = true; }); }
     TensorOptions device(DeviceType d, DeviceIndex i = -1) const { return device(Device(d, i)); }
-    TensorOptions requires_grad(bool yes = true) const { return with([&](TensorOptions &o) { o.grad = yes; }); }
+    TensorOptions requires_grad(bool value = true) const { return with([&](TensorOptions &o) { o.grad = value; }); }
     TensorOptions layout(Layout) const { return *this; }
     TensorOptions memory_format(MemoryFormat) const { return *this; }
     TensorOptions pinned_memory(bool) const { return *this; }
     TypeMeta dtype() const { return {type}; }
-    Device device() const { return where; }
+    Device device() const { return target; }
     bool has_dtype() const { return type != ScalarType::Undefined; }
-    bool has_device() const { return placed; }
+    bool has_device() const { return has_target; }
     bool requires_grad_() const { return grad; }
 };
 inline TensorOptions dtype(ScalarType t) { return TensorOptions(t); }
 inline TensorOptions dtype(TypeMeta t) { return TensorOptions(t); }
 inline TensorOptions device(Device d) { return TensorOptions(d); }
 inline TensorOptions device(DeviceType d, DeviceIndex i = -1) { return TensorOptions(Device(d, i)); }
-inline TensorOptions requires_grad(bool yes = true) { return TensorOptions().requires_grad(yes); }
+inline TensorOptions requires_grad(bool value = true) { return TensorOptions().requires_grad(value); }
 inline TensorOptions layout(Layout) { return {}; }
 }
 
@@ -182,19 +182,19 @@ template <> struct Type<torch::Scalar> : Plain<torch::Scalar> {
     GRIDSTRIDE_BORDER static void write(Writer &w, const torch::Scalar &x);
 };
 template <class T> struct Type<torch::ArrayRef<T>, std::enable_if_t<is_plain<T>>> {
-    static constexpr bool known = true;
-    using held = std::vector<T>;
-    static bool read(Reader &r, held &x) { return Type<held>::read(r, x); }
-    static torch::ArrayRef<T> pass(held &x) { return x; }
+    static constexpr bool is_known = true;
+    using Stored = std::vector<T>;
+    static bool read(Reader &r, Stored &x) { return Type<Stored>::read(r, x); }
+    static torch::ArrayRef<T> pass(Stored &x) { return x; }
     static void write(Writer &w, torch::ArrayRef<T> x) {
         w.put(list);
         w.put(int64_t(x.size()));
         for (const T &item : x) Type<T>::write(w, item);
     }
 };
-template <class Bits> struct Type<Short<Bits>> : Plain<Short<Bits>> {
-    static bool read(Reader &r, Short<Bits> &x) { float f; return Type<float>::read(r, f) && (x = f, true); }
-    static void write(Writer &w, Short<Bits> x) { Type<float>::write(w, float(x)); }
+template <class Bits> struct Type<SixteenBits<Bits>> : Plain<SixteenBits<Bits>> {
+    static bool read(Reader &r, SixteenBits<Bits> &x) { float f; return Type<float>::read(r, f) && (x = f, true); }
+    static void write(Writer &w, SixteenBits<Bits> x) { Type<float>::write(w, float(x)); }
 };
 }
 }
@@ -215,10 +215,10 @@ Device::Device(const std::string &name) : kind(name.compare(0, 4, "cuda") ? kCPU
 std::string Device::str() const {
     return std::string(is_cuda() ? "cuda" : "cpu") + (has_index() ? ":" + std::to_string(number) : "");
 }
-void say(std::string &s, ScalarType t) { s += toString(t); }
-void say(std::string &s, TypeMeta t) { s += toString(t); }
-void say(std::string &s, DeviceType d) { s += Device(d).str(); }
-void say(std::string &s, const Device &d) { s += d.str(); }
+void append(std::string &s, ScalarType t) { s += toString(t); }
+void append(std::string &s, TypeMeta t) { s += toString(t); }
+void append(std::string &s, DeviceType d) { s += Device(d).str(); }
+void append(std::string &s, const Device &d) { s += d.str(); }
 }
 
 namespace gridstride {
