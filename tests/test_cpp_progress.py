@@ -1,5 +1,5 @@
 "Blocks that wait for other blocks: those that fit on the device together make progress together, in every order."
-import subprocess, sys
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,6 +8,7 @@ import torch
 from gridstride import cpp
 from gridstride.diagnostics.errors import KernelTimeout, RacecheckError
 from found import finding, warning
+from warm import run_python
 
 SRC = r'''
 #include <cooperative_groups.h>
@@ -288,5 +289,5 @@ def test_time_is_over_while_another_thread_loads_a_library(tmp_path):
     Path(source).write_text(SLOW_TO_LOAD)
     for library, flags in zip(libraries, (['-DLOADS'], [])):
         subprocess.run(['g++', '-xc', '-shared', '-fPIC', *flags, source, '-o', library, '-pthread'], check=True)
-    r = subprocess.run([sys.executable, '-c', LOOKS_WHILE_LOADED, *libraries], capture_output=True, text=True)
+    r = run_python('-c', LOOKS_WHILE_LOADED, *libraries)
     assert (r.returncode, r.stdout) == (0, 'KernelTimeout 1\n'), r.stderr

@@ -5,8 +5,6 @@ import json
 import linecache
 import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +20,7 @@ from gridstride.sim import cuda
 from right import answers as right_answers
 from wrong import answers
 from found import names, saying
+from warm import run_python
 
 root = Path(__file__).parents[1]
 lessons = sorted((root/'nbs').glob('[0-9]*.ipynb'))
@@ -434,7 +433,7 @@ def test_progress_is_kept_next_to_the_lessons(tmp_path, monkeypatch):
         (tmp_path/who/nb.name).write_text('{"cells": []}')
     env = {**os.environ, 'CELL': str(tmp_path/'cell.py'), 'HOME': str(tmp_path), 'PYTHONPATH': str(root)}
     for where in (tmp_path/'anne', tmp_path):
-        subprocess.run([sys.executable, '-c', code], cwd=where, env=env, check=True)
+        run_python('-c', code, cwd=where, env=env).check_returncode()
     found = {str(p.relative_to(tmp_path)): list(read_progress(p)) for p in sorted(tmp_path.rglob('*progress.json'))}
     assert found == dict.fromkeys(['.gridstride/progress.json', 'anne/.progress.json'], ['first_kernel.invert'])
 

@@ -1,11 +1,9 @@
 "Threads of the host: one emulated and one simulated device, which they use one at a time."
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
-from warm import run_python
+from warm import python, run_python
 
 START = '''
 import threading, sys
@@ -155,8 +153,7 @@ except KeyboardInterrupt: print('stopped', flush=True)
 @pytest.mark.slow
 @pytest.mark.parametrize('main_thread', ['waits', 'sleeps'])
 def test_ctrl_c_ends_launches_of_threads_and_reaches_the_main_one(main_thread):
-    p = subprocess.Popen([sys.executable, '-c', START + ENDLESS, main_thread], stdout=subprocess.PIPE,
-                         stderr=subprocess.PIPE, text=True)
+    p = python('-c', START + ENDLESS, main_thread)
     assert p.stdout.readline() == 'started\n'
     time.sleep(.5)
     p.send_signal(signal.SIGINT)
