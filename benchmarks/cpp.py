@@ -1,5 +1,5 @@
-"""CUDA C: from an edited cell to its first result, and the emulator's speed. With a GPU, against torch's load_inline;
-`--numba` adds Numba's simulator (a minute), `--launches` measures empty launches alone."""
+"""CUDA C: the time from an edit of a cell to its first result, and the speed of the emulator. With a GPU, compare with
+torch's load_inline. `--numba` adds Numba's simulator (a minute), `--launches` only measures empty launches."""
 import argparse, json, os, platform, statistics, subprocess, sys, tempfile, time
 
 import torch
@@ -53,21 +53,21 @@ KERNEL = ('extern "C" __global__ void square_k(const float *x, float *out, int n
           'int i = blockIdx.x*blockDim.x + threadIdx.x; if (i < n) out[i] = x[i]*x[i]; }')
 
 
-def changed(src): return f'{src}\n// {time.time_ns()}\n'   # never in any cache
+def uncached(src): return f'{src}\n// {time.time_ns()}\n'   # a source that is in no cache
 
 
-def seconds(f, *args):
+def timed_call(f, *args):
     start = time.perf_counter()
-    res = f(*args)
+    result = f(*args)
     if backend()=='gpu': torch.cuda.synchronize()
-    return time.perf_counter()-start,res
+    return time.perf_counter()-start,result
 
 
-def median(f, *args, n=5): return statistics.median(seconds(f, *args)[0] for _ in range(n))
+def median_seconds(f, *args, n=5): return statistics.median(timed_call(f, *args)[0] for _ in range(n))
 
 
-def edit_to_launch():
-    "Seconds from an edited source to its first result, compiled again, then from the cache in a fresh Python object"
+def print_edit_to_launch():
+    "Print the seconds from an edited source to its first result: when compiled, and when loaded from the cache"
     device = 'cuda' if backend()=='gpu' else 'cpu'
     m,n = torch.randn(64, 48, device=device),torch.randn(48, 80, device=device)
     x = torch.randn(1000, device=device)
@@ -78,17 +78,17 @@ def edit_to_launch():
     def launch(src):
         cuda_kernel(src)[4,256](x, out, 1000)
         torch.testing.assert_close(out, x*x)
-    def rows(name, f, src, repeat=5):
-        f(changed(src))                                   # the first ever pays for imports and the runtime
-        trials = [changed(src) for _ in range(repeat)]
-        cold = statistics.median(seconds(f, s)[0] for s in trials)
-        cached = statistics.median(seconds(f, s)[0] for s in trials)
+    def print_row(name, f, src, repeat=5):
+        f(uncached(src))                    # the first call also imports modules and compiles the runtime
+        sources = [uncached(src) for _ in range(repeat)]
+        cold = statistics.median(timed_call(f, source)[0] for source in sources)
+        cached = statistics.median(timed_call(f, source)[0] for source in sources)
         print(f'{name:<34}{cold:>10.3f}{cached:>10.4f}', flush=True)
         return cold
     print(f"{'seconds from edit to result':<34}{'cold':>10}{'cached':>10}")
     if backend()=='gpu': m,n = m*1,n*1
-    cold = rows('load_cuda, lecture 5\'s matmul', load, MATMUL)
-    rows('cuda_kernel, square', launch, KERNEL)
+    cold = print_row('load_cuda, lecture 5\'s matmul', load, MATMUL)
+    print_row('cuda_kernel, square', launch, KERNEL)
     if backend()=='gpu':
         from torch.utils.cpp_extension import load_inline
         def inline(src):
@@ -96,9 +96,9 @@ def edit_to_launch():
                               cpp_sources='torch::Tensor tiled(torch::Tensor m, torch::Tensor n);', cuda_sources=src,
                               functions=['tiled'])
             torch.testing.assert_close(mod.tiled(m, n), m@n, rtol=1e-4, atol=1e-4)
-        slow = seconds(inline, changed(MATMUL))[0]
-        print(f"{'torch load_inline, the same':<34}{slow:>10.3f}\n"
-              f"load_cuda is {slow/cold:.0f} times faster than load_inline")
+        inline_seconds = timed_call(inline, uncached(MATMUL))[0]
+        print(f"{'torch load_inline, the same':<34}{inline_seconds:>10.3f}\n"
+              f"load_cuda is {inline_seconds/cold:.0f} times faster than load_inline")
 
 
 CELLS = '''
@@ -114,55 +114,59 @@ print(json.dumps(list(map(seconds, json.load(sys.stdin)))))
 '''
 
 
-def first_cells():
-    """Seconds of the first and the second `%%cuda` cell of a fresh notebook, where nothing was compiled before and
-    where the runtime and the headers are there"""
+def print_first_cells():
+    """Print the seconds of the first and the second `%%cuda` cell of a new notebook, with an empty cache, and with the
+    runtime and the headers in the cache"""
     print(f"\n{'seconds of a %%cuda cell':<34}{'first':>10}{'second':>10}")
     for name,src in (('cuda_kernel', KERNEL), ('load_cuda', MATMUL)):
-        with tempfile.TemporaryDirectory() as d:
+        with tempfile.TemporaryDirectory() as cache:
             for when in ('nothing there', 'prepared'):
-                env = {**os.environ, 'GRIDSTRIDE_CACHE': d, 'GRIDSTRIDE_QUIET': '1'}
-                done = subprocess.run([sys.executable, '-c', CELLS], input=json.dumps([changed(src), changed(src)]),
-                                      capture_output=True, text=True, check=True, env=env)
-                print(
-                    f"{f'{name}, {when}':<34}{'{:>10.2f}{:>10.2f}'.format(*json.loads(done.stdout.splitlines()[-1]))}",
-                    flush=True)
+                env = {**os.environ, 'GRIDSTRIDE_CACHE': cache, 'GRIDSTRIDE_QUIET': '1'}
+                process = subprocess.run([sys.executable, '-c', CELLS],
+                                         input=json.dumps([uncached(src), uncached(src)]), capture_output=True,
+                                         text=True, check=True, env=env)
+                first,second = json.loads(process.stdout.splitlines()[-1])
+                print(f"{f'{name}, {when}':<34}{first:>10.2f}{second:>10.2f}", flush=True)
 
 
-def emulator(numba):
-    "The emulator's speed on one thread"
-    c = compilers.compiler()
-    with tempfile.TemporaryDirectory() as d, cpp.options(threads=1):
-        with open(f'{d}/loops.cpp', 'w') as f: f.write(LOOPS)
-        flags = compilers.common_flags(c)
-        subprocess.run([c.path, *flags, '-shared', f'{d}/loops.cpp', '-o', f'{d}/loops.so'], check=True)
+def print_emulator(with_numba):
+    "Print the speed of the emulator on one thread"
+    compiler = compilers.compiler()
+    with tempfile.TemporaryDirectory() as folder, cpp.options(threads=1):
+        with open(f'{folder}/loops.cpp', 'w') as f: f.write(LOOPS)
+        flags = compilers.common_flags(compiler)
+        command = [compiler.path, *flags, '-shared', f'{folder}/loops.cpp', '-o', f'{folder}/loops.so']
+        subprocess.run(command, check=True)
         import ctypes
-        loops = ctypes.CDLL(f'{d}/loops.so').loops
+        loops = ctypes.CDLL(f'{folder}/loops.so').loops
         fast,checked = load_cuda(MATMUL, checks=False),load_cuda(MATMUL)
         m,n = torch.randn(512, 512),torch.randn(512, 512)
         out = torch.empty(512, 512)
-        def plain():
-            loops(*(ctypes.c_void_p(o.data_ptr()) for o in (m, n, out)), 512, 512, 512)
+        def run_loops():
+            loops(*(ctypes.c_void_p(x.data_ptr()) for x in (m, n, out)), 512, 512, 512)
             return out
         for f in (fast.naive, fast.tiled, checked.tiled): torch.testing.assert_close(f(m, n), m@n, rtol=1e-4, atol=1e-3)
-        torch.testing.assert_close(plain(), m@n, rtol=1e-4, atol=1e-3)
-        a,b = zip(*((seconds(plain)[0], seconds(fast.naive, m, n)[0]) for _ in range(7)))
-        a,b = statistics.median(a),statistics.median(b)
-        print(f"\n{'512^3 on one thread of the CPU':<34}{'seconds':>10}\n{'plain C, three loops':<34}{a:>10.3f}\n"
-              f"{'naive kernel, unchecked':<34}{b:>10.3f}{b/a:>10.2f} times plain C")
-        print(f"{'tiled kernel, unchecked':<34}{median(fast.tiled, m, n):>10.3f}\n"
-              f"{'tiled kernel, checked':<34}{median(checked.tiled, m, n):>10.3f}")
+        torch.testing.assert_close(run_loops(), m@n, rtol=1e-4, atol=1e-3)
+        times = [(timed_call(run_loops)[0], timed_call(fast.naive, m, n)[0]) for _ in range(7)]
+        loops_seconds,naive_seconds = map(statistics.median, zip(*times))
+        print(f"\n{'512^3 on one thread of the CPU':<34}{'seconds':>10}\n"
+              f"{'plain C, three loops':<34}{loops_seconds:>10.3f}\n"
+              f"{'naive kernel, unchecked':<34}{naive_seconds:>10.3f}"
+              f"{naive_seconds/loops_seconds:>10.2f} times plain C")
+        print(f"{'tiled kernel, unchecked':<34}{median_seconds(fast.tiled, m, n):>10.3f}\n"
+              f"{'tiled kernel, checked':<34}{median_seconds(checked.tiled, m, n):>10.3f}")
         m,n = m[:128,:128].contiguous(),n[:128,:128].contiguous()
-        a,b = median(fast.tiled, m, n),median(checked.tiled, m, n)
-        print(f"\n{'128^3, tiled':<34}{'seconds':>10}\n{'emulator, unchecked':<34}{a:>10.4f}\n"
-              f"{'emulator, checked':<34}{b:>10.4f}")
-        if numba:
+        unchecked_seconds,checked_seconds = (median_seconds(module.tiled, m, n) for module in (fast, checked))
+        print(f"\n{'128^3, tiled':<34}{'seconds':>10}\n{'emulator, unchecked':<34}{unchecked_seconds:>10.4f}\n"
+              f"{'emulator, checked':<34}{checked_seconds:>10.4f}")
+        if with_numba:
             here = os.path.dirname(os.path.abspath(__file__))
             run = (f"import sys; sys.path.insert(0, {here!r}); import sim, json; "
-                   "print(json.dumps(sim.apart('numba', 'matmul', 128)))")
-            slow = json.loads(subprocess.run([sys.executable, '-c', run], capture_output=True,
-                                             text=True, check=True).stdout)['seconds']
-            print(f"{'Numba simulator':<34}{slow:>10.2f}{slow/a:>10,.0f} times unchecked, {slow/b:,.0f} times checked")
+                   "print(json.dumps(sim.measure_in_new_process('numba', 'matmul', 128)))")
+            numba_seconds = json.loads(subprocess.run([sys.executable, '-c', run], capture_output=True,
+                                                      text=True, check=True).stdout)['seconds']
+            print(f"{'Numba simulator':<34}{numba_seconds:>10.2f}{numba_seconds/unchecked_seconds:>10,.0f} times "
+                  f"unchecked, {numba_seconds/checked_seconds:,.0f} times checked")
 
 
 EMPTY = cuda_begin + '''
@@ -173,45 +177,45 @@ void launched(torch::Tensor x, int times) {
 '''
 
 
-def microseconds(f, launches, repeat=40):
-    "Of this thread's own time, which others on the machine lengthen least; the shortest of all"
+def microseconds(f, num_launches, repeat=40):
+    "Return the fewest microseconds per launch, in CPU time of this thread, which other processes hardly affect"
     def once():
         start = time.thread_time()
         f()
         return time.thread_time()-start
-    return min(once() for _ in range(repeat))/launches*1e6
+    return min(once() for _ in range(repeat))/num_launches*1e6
 
 
-def launches():
-    "What a launch costs on the emulator that does nothing"
+def print_launches():
+    "Print the microseconds of an empty launch on the emulator"
     x,n = torch.zeros(32),200
     print(f"\n{'microseconds of an empty launch':<34}{'checked':>10}{'unchecked':>10}")
-    kernels = [cuda_kernel(EMPTY, checks=o) for o in (True, False)]
-    modules = [load_cuda(EMPTY, checks=o) for o in (True, False)]
-    def by_python(k):
-        for _ in range(n): k[1,32](x, 1)
-    rows = {'kernel[1, 32](x, n) in Python': [microseconds(lambda: by_python(k), n) for k in kernels],
+    kernels = [cuda_kernel(EMPTY, checks=checks) for checks in (True, False)]
+    modules = [load_cuda(EMPTY, checks=checks) for checks in (True, False)]
+    def launch(kernel):
+        for _ in range(n): kernel[1,32](x, 1)
+    rows = {'kernel[1, 32](x, n) in Python': [microseconds(lambda: launch(kernel), n) for kernel in kernels],
             'k<<<1, 32>>>(x, n) in host code': [microseconds(lambda: m.launched(x, 10*n), 10*n) for m in modules]}
     for name,(checked,unchecked) in rows.items(): print(f'{name:<34}{checked:>10.2f}{unchecked:>10.2f}')
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__)
-    p.add_argument('--numba', action='store_true')
-    p.add_argument('--launches', action='store_true')
-    a = p.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--numba', action='store_true')
+    parser.add_argument('--launches', action='store_true')
+    args = parser.parse_args()
     gpu = torch.cuda.get_device_name() if backend()=='gpu' else 'no GPU'
-    c = compilers.compiler()
-    print(f'{gpu}, {platform.machine()}, {os.cpu_count()} cores, {c.kind} {c.version}, '
+    compiler = compilers.compiler()
+    print(f'{gpu}, {platform.machine()}, {os.cpu_count()} cores, {compiler.kind} {compiler.version}, '
           f'Python {platform.python_version()}, torch {torch.__version__}')
     print(f'load of the machine at the start: {os.getloadavg()[0]:.1f}')
-    if a.launches: return launches()
+    if args.launches: return print_launches()
     print()
-    edit_to_launch()
-    first_cells()
+    print_edit_to_launch()
+    print_first_cells()
     if backend()!='gpu':
-        emulator(a.numba)
-        launches()
+        print_emulator(args.numba)
+        print_launches()
 
 
 if __name__=='__main__': main()

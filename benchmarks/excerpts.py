@@ -1,7 +1,7 @@
-"""Writes what lessons show of the committed benchmarks to nbs/recorded/benchmarks, so that a lesson that is copied
-elsewhere with `utils.py` and `recorded` runs.
+"""Write the rows of the committed benchmarks that lessons show to nbs/recorded/benchmarks, so that a lesson also runs
+in a copy with only `utils.py` and `recorded`.
 
-    python excerpts.py    # after a new products.json or matmul_bfloat16.json
+    python excerpts.py    # after a change of products.json or matmul_bfloat16.json
 """
 import json
 from pathlib import Path
@@ -11,19 +11,19 @@ RECORDED = HERE.parent/'nbs/recorded/benchmarks'
 
 
 def mlp(run):
-    "Forward and backward of the MLP, against eager PyTorch and `torch.compile`"
+    "Return the rows of the MLP's forward and backward pass, against eager PyTorch and `torch.compile`"
     return dict(made=run['made'], rows=[r for r in run['rows'] if r['tool'] == 'mlp, both'])
 
 
 def speedups(row):
-    "A row of matmul_bfloat16.json with the two ratios that the lesson compares"
+    "Reduce a row of matmul_bfloat16.json to the two ratios that the lesson compares"
     sides = row['columns']['read'].get('sides', {})
-    kept = {k: dict(ratio=sides[k]['ratio']) for k in ('ours', 'cublasLt') if k in sides}
-    return dict(layout=row['layout'], shape=row['shape'], columns=dict(read=dict(sides=kept)))
+    ratios = {side: dict(ratio=sides[side]['ratio']) for side in ('ours', 'cublasLt') if side in sides}
+    return dict(layout=row['layout'], shape=row['shape'], columns=dict(read=dict(sides=ratios)))
 
 
 def random_shapes(run):
-    "The random shapes of bfloat16 with both operands row-major"
+    "Return the rows of the random shapes in bfloat16 with row-major operands"
     rows = [speedups(r) for r in run['bfloat16'] if r['layout'] == 'nn' and 'failed' not in r]
     return dict(made=run['made'], bfloat16=rows)
 

@@ -1,5 +1,5 @@
-"""How long the front end of CUDA C takes for a megabyte of source, of several kinds: reading it, rewriting it for the
-emulator and looking for what nvcc refuses; no compiler runs.
+"""Measure how long the front end of CUDA C takes for a megabyte of source of several kinds: to parse it, rewrite it for
+the emulator and look for code that nvcc refuses. No compiler runs.
 
     python front_end.py [BYTES] > front_end.txt
 """
@@ -13,12 +13,12 @@ from gridstride.cpp.toolchain.includes import read_headers
 
 
 def repeat(text, before='', after=''):
-    "A source that has `text` n times, with its number in place of @"
+    "Return a function of n that makes a source with n copies of `text`, in which @ is the number of the copy"
     return lambda n: before + ''.join(text.replace('@', str(i)) for i in range(n)) + after
 
 
 def nested(opening, inside, closing, before='', after=''):
-    "A source in which `inside` is nested in n brackets"
+    "Return a function of n that makes a source with `inside` nested in n brackets"
     return lambda n: before + opening*n + inside + closing*n + after
 
 
@@ -67,44 +67,44 @@ KINDS = {
 }
 
 
-def forget():
+def clear_caches():
     "Empty the caches of the modules that read sources"
     for module in (callers, code, launches, library, reader, rewrite, tokens):
-        for o in vars(module).values():
-            if hasattr(o, 'cache_clear'): o.cache_clear()
+        for value in vars(module).values():
+            if hasattr(value, 'cache_clear'): value.cache_clear()
 
 
-def read(src):
-    "All that is done with a source before, and after, a compiler reads it"
+def process(src):
+    "Do all the work of the front end on a source, before and after the compiler"
     src = rewrite.strip_line_directives(src)
     reader.functions(src)
     read_headers(src, '.')
     text = rewrite.to_cpp(src)
     callers.mark(text, inline_specifiers='inline ')  # as a checked build does
     unit = callers.Unit(text, 'source.cu', src)
-    own = library.ProgramNames([text])
-    next(library.find_host_uses(unit, own, ()), None)
-    list(library.find_host_device_uses(unit, own))
+    names = library.ProgramNames([text])
+    next(library.find_host_uses(unit, names, ()), None)
+    list(library.find_host_device_uses(unit, names))
     _correct_uninitialized([], src)
 
 
-def seconds(src):
-    forget()
+def process_seconds(src):
+    clear_caches()
     start = time.process_time()
-    read(src)
+    process(src)
     return time.process_time() - start
 
 
 def loop_seconds():
-    "A loop that never changes, timed together with the sources: other work on the machine makes both slower"
+    "Time a fixed loop, for comparison: other work on the machine slows it as much as the front end"
     start, total = time.process_time(), 0
     for i in range(2_000_000):
         total += i
     return time.process_time() - start
 
 
-def size_for(make, count):
-    "How many pieces make so many bytes"
+def num_copies(make, count):
+    "Return how many copies make a source of `count` bytes"
     return max(1, round(count / ((len(make(300)) - len(make(100))) / 200)))
 
 
@@ -115,5 +115,5 @@ if __name__ == '__main__':
     print('next to each, the time of a loop of 2 million additions')
     print(f'{"":34}{"a quarter":>12}{"all":>9}{"the loop":>11}')
     for kind, make in KINDS.items():
-        part, whole = (seconds(make(size_for(make, o))) for o in (count//4, count))
+        part, whole = (process_seconds(make(num_copies(make, size))) for size in (count//4, count))
         print(f'{kind:34}{part:12.2f}{whole:9.2f}{loop_seconds():11.3f}', flush=True)

@@ -1,13 +1,14 @@
-"""`gridstride.kernels.gelu`, `bias_gelu`, `rms_norm` and `layer_norm`, forward and backward, against `torch.compile`, a
-copy and torch as it is, on a GPU: the course's goals, and small sizes.
+"""`gridstride.kernels.gelu`, `bias_gelu`, `rms_norm` and `layer_norm`, forward and backward, against `torch.compile`,
+eager torch and a copy, on a GPU: the course's goals, and small sizes.
 
-    python fusion.py                      # all of it, in a minute; prints what fusion.txt holds, writes fusion.json
-    python fusion.py forward backward     # some of it; writes nothing
-    python fusion.py --seconds .3         # of timing per side (0.1)
+    python fusion.py > fusion.txt         # all parts, in a minute; writes fusion.json
+    python fusion.py forward backward     # some parts; writes nothing
+    python fusion.py --seconds .3         # of timing per candidate (0.1)
 
-Each result is first compared with torch's in float64. All sides are captured in CUDA graphs, so that no Python is
-timed; then they take turns. Figures are medians of GPU time with the L2 overwritten before each run, ratios medians
-over the rounds with their 95% interval. GB/s are the bytes that have to be read and written. The copy is torch's, of x.
+Each result is first compared with torch's in float64. All candidates are captured in CUDA graphs, which exclude
+Python's time, and timed interleaved. Times are medians of GPU time with the L2 cache overwritten before each run;
+ratios are medians over the rounds, with their 95% interval. GB/s count the bytes that must be read and written. The
+copy is torch's copy of x.
 """
 from pathlib import Path
 from typing import NamedTuple
@@ -22,19 +23,19 @@ import rows
 
 HERE = Path(__file__).parent
 LARGE, SMALL = (8192, 8192), (2048, 1024)
-# Rounding errors: 16 bits to their last; in float32 sums of 8192 values of about 1, in another order
-NEAR = {torch.bfloat16: dict(rtol=2**-7, atol=2**-7), torch.float32: dict(rtol=1e-4, atol=1e-4)}
+# Rounding errors: the last bit of bfloat16; in float32, those of sums of 8192 values near 1 in another order
+TOLERANCES = {torch.bfloat16: dict(rtol=2**-7, atol=2**-7), torch.float32: dict(rtol=1e-4, atol=1e-4)}
 
 
 class Case(NamedTuple):
     "One tool on one tensor"
     tool: str
     ours: object          # function of tensors
-    torchs: object        # the same by torch
-    inputs: list          # tensors; those of a backward have a gradient
-    arrays: int           # of the size of x that are read or written
-    goals: dict = {}      # other side -> how many times faster ours shall be, or None
-    dy: object = None     # a tensor: the backward is timed
+    torchs: object        # the same function by torch
+    inputs: list          # tensors; for a backward pass, they require gradients
+    arrays: int           # number of arrays of the size of x that are read or written
+    goals: dict = {}      # other candidate -> speedup of ours to reach, or None
+    dy: object = None     # output gradient; if given, the backward pass is timed
 
 
 # Cases
@@ -45,14 +46,14 @@ def inputs(shape, dtype, grad=False):
     return [torch.randn(*s, device='cuda').to(dtype).requires_grad_(grad) for s in ((h, w), (w,), (w,))]
 
 
-def rms(x, w): return F.rms_norm(x, x.shape[-1:], w, 1e-6)
+def torch_rms_norm(x, w): return F.rms_norm(x, x.shape[-1:], w, 1e-6)
 
 
-def layer(x, w, b): return F.layer_norm(x, x.shape[-1:], w, b, 1e-5)
+def torch_layer_norm(x, w, b): return F.layer_norm(x, x.shape[-1:], w, b, 1e-5)
 
 
 TOOLS = dict(gelu=(kernels.gelu, F.gelu, 1), bias_gelu=(kernels.bias_gelu, lambda x, b: F.gelu(x + b), 2),
-             rms_norm=(kernels.rms_norm, rms, 2), layer_norm=(kernels.layer_norm, layer, 3))
+             rms_norm=(kernels.rms_norm, torch_rms_norm, 2), layer_norm=(kernels.layer_norm, torch_layer_norm, 3))
 
 
 def forward(shape=LARGE, dtypes=(torch.float32, torch.bfloat16), tools=('gelu', 'bias_gelu', 'rms_norm'),
@@ -77,7 +78,7 @@ def small():
 
 
 def others():
-    "What has no goal, against torch as it is"
+    "Yield the cases without goals, against eager torch"
     yield from forward(tools=('layer_norm',), goals={'copy': None})
     yield from backward(tools=('gelu', 'bias_gelu', 'layer_norm'), goals={})
 
@@ -87,53 +88,54 @@ PARTS = dict(forward=forward, backward=backward, small=small, others=others)
 
 # Rows
 
-def sides(case):
-    "Name -> what makes a function without arguments: ours, torch as it is, and those that have a goal"
-    of = rows.backward_of if case.dy is not None else rows.forward_of
-    def way(f): return lambda: of(f, case.inputs, case.dy)
-    yield 'ours', way(case.ours)
-    yield 'eager', way(case.torchs)
+def candidates(case):
+    "Yield (name, function that makes the function to time): ours, eager torch, and those in the goals"
+    make_pass = rows.make_backward if case.dy is not None else rows.make_forward
+    def maker(f): return lambda: make_pass(f, case.inputs, case.dy)
+    yield 'ours', maker(case.ours)
+    yield 'eager', maker(case.torchs)
     if 'compiled' in case.goals:
-        torch._dynamo.reset()                               # a shape that is not the first is compiled for itself, too
-        yield 'compiled', way(torch.compile(case.torchs, dynamic=False))
+        torch._dynamo.reset()                               # otherwise a second shape is compiled with dynamic sizes
+        yield 'compiled', maker(torch.compile(case.torchs, dynamic=False))
     if 'copy' in case.goals:
         x = case.inputs[0].detach()
         out = torch.zeros_like(x)
         yield 'copy', lambda: lambda: out.copy_(x)
 
 
-def check(case, got):
-    "Raise unless `got` is near what torch computes in float64"
+def check_near_float64(case, got):
+    "Raise unless `got` is near torch's result in float64"
     with torch.enable_grad():
-        inputs = [o.detach().double().requires_grad_() for o in case.inputs]
+        inputs = [x.detach().double().requires_grad_() for x in case.inputs]
         want = case.torchs(*inputs)
         if case.dy is not None: want = torch.autograd.grad(want, inputs, case.dy.double())
-    got, want = (o if isinstance(o, tuple) else (o,) for o in (got, want))
-    for g, o in zip(got, want, strict=True):
-        near = dict(NEAR[g.dtype])
-        if o.dim() == 1: near['atol'] *= case.inputs[0].shape[0]**.5         # sums of so many roundings
-        torch.testing.assert_close(g.detach(), o.detach().to(g.dtype), **near)
+    got, want = (x if isinstance(x, tuple) else (x,) for x in (got, want))
+    for got_tensor, want_tensor in zip(got, want, strict=True):
+        tolerance = dict(TOLERANCES[got_tensor.dtype])
+        # one-dimensional gradients are sums over the rows of x, whose rounding errors add up
+        if want_tensor.dim() == 1: tolerance['atol'] *= case.inputs[0].shape[0]**.5
+        torch.testing.assert_close(got_tensor.detach(), want_tensor.detach().to(got_tensor.dtype), **tolerance)
 
 
-def rows_of(case, seconds):
-    "One row per other side"
-    ways = {k: rows.graphed(f) for k, f in sides(case)}
-    check(case, ways['ours']())
+def case_rows(case, seconds):
+    "Yield a row per other candidate"
+    graphs = {other: rows.capture_graph(maker) for other, maker in candidates(case)}
+    check_near_float64(case, graphs['ours']())
     x = case.inputs[0]
-    c = compare(ways, x.detach(), baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
-    for k in c.timings:
-        if k != 'ours':
-            moved = 2*x.nbytes if k == 'copy' else None
-            yield rows.row(case.tool, x, c, k, case.goals.get(k), case.arrays*x.nbytes, moved)
+    comparison = compare(graphs, x.detach(), baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
+    for other in comparison.timings:
+        if other != 'ours':
+            goal, other_bytes = case.goals.get(other), 2*x.nbytes if other == 'copy' else None
+            yield rows.comparison_row(case.tool, x, comparison, other, goal, case.arrays*x.nbytes, other_bytes)
 
 
 def measure(case, seconds):
-    "The rows of a case, or one that says why there are none"
-    try: yield from list(rows_of(case, seconds))
-    except Exception as e: yield rows.failed(case.tool, case.inputs[0], e)
+    "Yield the rows of a case, or one row with the error"
+    try: yield from list(case_rows(case, seconds))
+    except Exception as error: yield rows.failed_row(case.tool, case.inputs[0], error)
 
 
-def line(r): return rows.line(r, tool=20, dtype=8, shape=9, other=8, us=7, gbs=5)
+def format_row(row): return rows.format_row(row, tool=20, dtype=8, shape=9, other=8, us=7, gbs=5)
 
 
-if __name__ == '__main__': rows.run(__doc__, PARTS, measure, line, HERE/'fusion.json', .1)
+if __name__ == '__main__': rows.run(__doc__, PARTS, measure, format_row, HERE/'fusion.json', .1)

@@ -2,9 +2,9 @@
 
     python launch.py > launch.txt      # twenty seconds on a Hopper GPU; writes launch.json
 
-*In a row*: calls one after the other, until the GPU has done the last of them; µs a call. *In a graph*: as many calls,
-captured once and replayed, which is what the GPU takes without Python. All ways take turns, and the figures are medians
-of the rounds; ratios are medians of those of the rounds. Each product is compared with float64 first.
+*In a row* is the time per call of back-to-back calls, until the GPU has finished the last one. *In a graph* is the time
+per call of calls that are captured once and replayed, which excludes Python. The candidates are timed interleaved;
+times and ratios are medians over the rounds. Each product is first compared with float64.
 """
 import json, os, statistics, time
 from pathlib import Path
@@ -18,7 +18,7 @@ from gridstride.bench.recording import machine
 
 os.environ['NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS'] = '0'
 HERE = Path(__file__).parent
-CALLS, ROUNDS, GRAPH = 300, 21, 50
+CALLS, ROUNDS, GRAPH_CALLS = 300, 21, 50
 SIZES = 64, 256, 1024
 EMPTY = """
 __global__ void one(float *x) {}
@@ -33,17 +33,17 @@ def triton_one(x): pass
 def triton_four(x, y, z, n): pass
 
 
-def product(size, dtype, grad=False):
-    "(what it is, the candidates, the one with which ours is compared, goal)"
-    m, n = (x.requires_grad_(grad) for x in inputs(size, size, size, dtype, 'cuda'))
-    Reference(m.detach(), n.detach())(matmul(m, n).detach())
+def product_job(size, dtype, grad=False):
+    "Return (name of the job, candidates, the name of the one with which ours is compared, goal)"
+    a, b = (x.requires_grad_(grad) for x in inputs(size, size, size, dtype, 'cuda'))
+    Reference(a.detach(), b.detach())(matmul(a, b).detach())
     what = f'{dtype} {size}x{size} @ {size}x{size}' + ', with gradient'*grad
     goal = 1.2 if size == 64 and not grad else None
-    return what, dict(matmul=lambda: matmul(m, n), torch=lambda: torch.matmul(m, n)), 'torch', goal
+    return what, dict(matmul=lambda: matmul(a, b), torch=lambda: torch.matmul(a, b)), 'torch', goal
 
 
-def numbas():
-    "The same kernels by Numba, where it is"
+def numba_kernels():
+    "Return the same kernels by Numba, or None if it is not installed"
     try: cuda = import_numba_cuda()
     except ImportError: return None
     def one(x): pass
@@ -51,23 +51,23 @@ def numbas():
     return cuda.jit(one), cuda.jit(four)
 
 
-def empty():
-    "Kernels that do nothing, with one and with four arguments"
+def empty_kernel_jobs():
+    "Return the jobs of empty kernels, with one and with four arguments"
     x, y, z = (torch.zeros(64, device='cuda') for _ in range(3))
-    ks, nb = cuda_kernel(EMPTY), numbas()
-    long_one, long_four = ks.one.checked((1, 32)), ks.four.checked((1, 32))
-    one = {'cuda_kernel': lambda: ks.one[1, 32](x), 'Triton': lambda: triton_one[(1,)](x),
+    kernels, numba_kernel_pair = cuda_kernel(EMPTY), numba_kernels()
+    long_one, long_four = kernels.one.checked((1, 32)), kernels.four.checked((1, 32))
+    one = {'cuda_kernel': lambda: kernels.one[1, 32](x), 'Triton': lambda: triton_one[(1,)](x),
            'by ctypes': lambda: long_one(x)}
-    four = {'cuda_kernel': lambda: ks.four[1, 32](x, y, z, 64), 'Triton': lambda: triton_four[(1,)](x, y, z, 64),
+    four = {'cuda_kernel': lambda: kernels.four[1, 32](x, y, z, 64), 'Triton': lambda: triton_four[(1,)](x, y, z, 64),
             'by ctypes': lambda: long_four(x, y, z, 64)}
-    if nb:
-        one['Numba'] = lambda: nb[0][1, 32](x)
-        four['Numba'] = lambda: nb[1][1, 32](x, y, z, 64)
+    if numba_kernel_pair:
+        one['Numba'] = lambda: numba_kernel_pair[0][1, 32](x)
+        four['Numba'] = lambda: numba_kernel_pair[1][1, 32](x, y, z, 64)
     return [('an empty kernel (x)', one, 'Triton', 1.5), ('an empty kernel (x, y, z, n)', four, 'Triton', 1.5)]
 
 
-def in_a_row(f):
-    "µs a call"
+def microseconds_in_a_row(f):
+    "Return the µs per call of back-to-back calls"
     torch.cuda.synchronize()
     start = time.perf_counter()
     for _ in range(CALLS): f()
@@ -75,64 +75,65 @@ def in_a_row(f):
     return (time.perf_counter()-start)/CALLS*1e6
 
 
-def graph_of(f):
-    "A function that gives µs a call of `f` in a graph; None if it cannot be captured"
+def capture_timer(f):
+    "Capture calls in a graph; return a function that measures µs per call, or None if they cannot be captured"
     graph = torch.cuda.CUDAGraph()
     try:
         with torch.cuda.graph(graph):
-            for _ in range(GRAPH): f()
+            for _ in range(GRAPH_CALLS): f()
     except Exception: return None
-    def timed():
+    def microseconds():
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()
         start.record()
         graph.replay()
         end.record()
         end.synchronize()
-        return start.elapsed_time(end)/GRAPH*1e3
-    timed()
-    return timed
+        return start.elapsed_time(end)/GRAPH_CALLS*1e3
+    microseconds()
+    return microseconds
 
 
-def measure(what, ways, other, goal):
-    "One row per candidate"
-    for f in ways.values():
-        for _ in range(10): f()
-    graphs = {k: graph_of(f) for k, f in ways.items()} if other == 'torch' else {}
-    rows, replayed = {k: [] for k in ways}, {k: [] for k in graphs}
+def measure(job_name, candidates, other, goal):
+    "Yield a row per candidate"
+    for candidate in candidates.values():
+        for _ in range(10): candidate()
+    timers = {name: capture_timer(candidate) for name, candidate in candidates.items()} if other == 'torch' else {}
+    in_a_row, in_a_graph = {name: [] for name in candidates}, {name: [] for name in timers}
     for _ in range(ROUNDS):
-        for k, f in ways.items(): rows[k].append(in_a_row(f))
-        for k, f in graphs.items():
-            if f: replayed[k].append(f())
-    for k in ways:
-        ratio = statistics.median(a/b for a, b in zip(rows[k], rows[other]))
-        yield dict(what=what, way=k, us=statistics.median(rows[k]), ratio=ratio, other=other,
-                   graph=statistics.median(replayed[k]) if replayed.get(k) else None,
-                   goal=goal if k in ('matmul', 'cuda_kernel') else None)
+        for name, candidate in candidates.items(): in_a_row[name].append(microseconds_in_a_row(candidate))
+        for name, timer in timers.items():
+            if timer: in_a_graph[name].append(timer())
+    for name in candidates:
+        ratio = statistics.median(a/b for a, b in zip(in_a_row[name], in_a_row[other]))
+        yield dict(what=job_name, way=name, us=statistics.median(in_a_row[name]), ratio=ratio, other=other,
+                   graph=statistics.median(in_a_graph[name]) if in_a_graph.get(name) else None,
+                   goal=goal if name in ('matmul', 'cuda_kernel') else None)
 
 
-def line(r):
-    "A row as text"
-    graph = f"{r['graph']:7.2f} µs in a graph" if r['graph'] else ''
-    goal = f"  goal {r['goal']}: {'reached' if r['ratio'] <= r['goal'] else 'MISSED'}" if r['goal'] else ''
-    return (f"{r['what']:<42} {r['way']:<12} {r['us']:7.2f} µs in a row  {r['ratio']:5.2f} of {r['other']:<7} "
-            f"{graph}{goal}").rstrip()
+def format_row(row):
+    "Format a row as text"
+    graph = f"{row['graph']:7.2f} µs in a graph" if row['graph'] else ''
+    goal = f"  goal {row['goal']}: {'reached' if row['ratio'] <= row['goal'] else 'MISSED'}" if row['goal'] else ''
+    return (f"{row['what']:<42} {row['way']:<12} {row['us']:7.2f} µs in a row  "
+            f"{row['ratio']:5.2f} of {row['other']:<7} {graph}{goal}").rstrip()
 
 
 def jobs():
-    yield from (product(size, dtype) for dtype in ('float32', 'bfloat16') for size in SIZES)
-    yield product(64, 'float32', grad=True)
-    yield from empty()
+    yield from (product_job(size, dtype) for dtype in ('float32', 'bfloat16') for size in SIZES)
+    yield product_job(64, 'float32', grad=True)
+    yield from empty_kernel_jobs()
 
 
 def main():
-    made, rows = machine(), []
-    print(f"{made['gpu']}, {made['date']}, {', '.join(f'{k} {v}' for k, v in made['versions'].items())}\n", flush=True)
+    run_info, rows = machine(), []
+    versions = ', '.join(f'{k} {v}' for k, v in run_info['versions'].items())
+    print(f"{run_info['gpu']}, {run_info['date']}, {versions}\n", flush=True)
     for job in jobs():
         for r in measure(*job):
             rows.append(r)
-            print(line(r), flush=True)
-    (HERE/'launch.json').write_text(json.dumps(dict(made=made, rows=rows), indent=1, ensure_ascii=False)+'\n')
+            print(format_row(r), flush=True)
+    (HERE/'launch.json').write_text(json.dumps(dict(made=run_info, rows=rows), indent=1, ensure_ascii=False)+'\n')
 
 
 if __name__ == '__main__': main()

@@ -1,14 +1,14 @@
 """`gridstride.kernels.sum`, `argmax`, `scan`, `histogram` and `transpose` against CUB, torch and a copy, on a GPU: the
 course's goals, and other types.
 
-    python memory.py                  # all of it, in a minute; prints what memory.txt holds, writes memory.json
-    python memory.py sum scan         # some of it; writes nothing
-    python memory.py --seconds 1      # of timing per side (0.2)
+    python memory.py > memory.txt     # all parts, in a minute; writes memory.json
+    python memory.py sum scan         # some parts; writes nothing
+    python memory.py --seconds 1      # of timing per candidate (0.2)
 
-Each result is first compared with torch's; then our function and the others take turns. Figures are medians of GPU time
-with the L2 overwritten before each run, ratios medians over the rounds with their 95% interval.
-GB/s are the bytes that have to be read and written. The copy is torch's, of a tensor of that size; `reads` is a kernel
-that reads the tensor and does nothing else.
+Each result is first compared with torch's; the candidates are then timed interleaved. Times are medians of GPU time
+with the L2 cache overwritten before each run; ratios are medians over the rounds, with their 95% interval. GB/s count
+the bytes that must be read and written. The copy is torch's, of a tensor of the same size; `reads` is a kernel that
+only reads the tensor.
 """
 from pathlib import Path
 
@@ -25,7 +25,7 @@ WIDTHS = 1024, 4096, 16384, 65536, 131072
 
 
 def inputs(dtype, *shape):
-    "Random values: normal ones, or integers from -8 to 7, or bytes"
+    "Draw normal values, integers from -8 to 7, or bytes"
     if dtype.is_floating_point: return torch.randn(shape, device='cuda').to(dtype)
     low, high = (0, 256) if dtype == torch.uint8 else (-8, 8)
     return torch.randint(low, high, shape, dtype=dtype, device='cuda')
@@ -34,26 +34,27 @@ def inputs(dtype, *shape):
 def copy(x, out): return out.copy_(x)
 
 
-def into(f, like):
-    "`f` as a function of one tensor, that writes one like `like`"
+def with_output(function, like):
+    "Return `function` as a function of its input alone, which writes to one output like `like`"
     out = torch.zeros_like(like)
-    return lambda x: f(x, out)
+    return lambda x: function(x, out)
 
 
-def near(got, want, rounding=0):
-    "Sums of normal values are some 10^4, and in float32 their rounding errors some 10^-2; those of integers are exact"
+def check_sum(got, want, rounding=0):
+    "Raise unless a sum is right. Sums of normal values are near 10^4, with rounding errors near 10^-2 in float32"
     torch.testing.assert_close(got.double(), want, rtol=rounding, atol=.1)
 
 
-# Rows: (tool, what it is given, others by name with the goal for the ratio to each or None, bytes that are moved)
+# Jobs: (tool, our function, its input, {other candidate: (function, goal for the ratio or None)}, bytes moved,
+# function that checks (result, input))
 
 def sums():
     for dtype, n, goal in ((torch.int32, 2**30, 1.03), (torch.float32, 2**28, 1.03), (torch.bfloat16, 2**29, None)):
         x = inputs(dtype, n)
         reading = reads(x)
-        others = {'CUB': (into(cub.sum, x[0]), goal), 'reads': (lambda x: reading(), 1.)} if goal else {}
+        others = {'CUB': (with_output(cub.sum, x[0]), goal), 'reads': (lambda x: reading(), 1.)} if goal else {}
         yield ('sum', kernels.sum, x, {**others, 'torch': (torch.sum, None)}, x.nbytes,
-               lambda got, x: near(got, x.sum(dtype=torch.float64), 2**-8 if x.dtype == torch.bfloat16 else 0))
+               lambda got, x: check_sum(got, x.sum(dtype=torch.float64), 2**-8 if x.dtype == torch.bfloat16 else 0))
 
 
 def argmaxes():
@@ -65,18 +66,20 @@ def argmaxes():
 
 def scans():
     for dtype, n, goal in ((torch.int32, 2**28, 1.), (torch.float32, 2**28, None)):
-        # whole ones around 0, whose sums stay below 2^24 and are exact in float32, too; those of normal ones, some
-        # 10^4, are rounded at each of 2^14 tiles
+        # Sums of small integers around 0 stay below 2^24, so they are exact in float32, too. Sums of normal values,
+        # near 10^4, would be rounded at each of 2^14 tiles.
         x = torch.randint(-8, 9, (n,), device='cuda', dtype=torch.int32).to(dtype)
-        yield ('scan', kernels.scan, x, {'CUB': (into(cub.scan, x), goal), 'copy': (into(copy, x), None)},
-               2*x.nbytes, lambda got, x: torch.testing.assert_close(got, x.cumsum(0, dtype=torch.float64).to(x.dtype),
-                                                                     rtol=0, atol=0))
+        others = {'CUB': (with_output(cub.scan, x), goal), 'copy': (with_output(copy, x), None)}
+        def check_scan(got, x):
+            want = x.cumsum(0, dtype=torch.float64).to(x.dtype)
+            torch.testing.assert_close(got, want, rtol=0, atol=0)
+        yield ('scan', kernels.scan, x, others, 2*x.nbytes, check_scan)
 
 
 def histograms():
     x = inputs(torch.uint8, 2**28)
     yield ('histogram', kernels.histogram, x,
-           {'CUB': (into(cub.histogram, torch.empty(256, dtype=torch.int32, device='cuda')), 1.)}, x.nbytes,
+           {'CUB': (with_output(cub.histogram, torch.empty(256, dtype=torch.int32, device='cuda')), 1.)}, x.nbytes,
            lambda got, x: torch.testing.assert_close(got.long(), torch.bincount(x.int(), minlength=256)))
 
 
@@ -84,29 +87,29 @@ def transposes():
     for dtype, goals in ((torch.float32, (.97, 1.)), (torch.bfloat16, (None, None))):
         x = inputs(dtype, 8192, 8192)
         yield ('transpose', kernels.transpose, x,
-               {'copy': (into(copy, x), goals[0]), 'torch': (lambda x: x.t().contiguous(), goals[1])}, 2*x.nbytes,
-               lambda got, x: torch.testing.assert_close(got, x.t(), rtol=0, atol=0))
+               {'copy': (with_output(copy, x), goals[0]), 'torch': (lambda x: x.t().contiguous(), goals[1])},
+               2*x.nbytes, lambda got, x: torch.testing.assert_close(got, x.t(), rtol=0, atol=0))
 
 
 PARTS = dict(sum=sums, argmax=argmaxes, scan=scans, histogram=histograms, transpose=transposes)
 
 
-def rows_of(tool, f, x, others, size, right, seconds):
-    "One row per other side"
-    ways = {'ours': f, **{k: o for k, (o, _) in others.items()}}
-    for k, way in ways.items():
-        if k not in ('copy', 'reads'): right(way(x), x)
-    c = compare(ways, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())     # looked at above
-    for k, (_, goal) in others.items(): yield rows.row(tool, x, c, k, goal, size)
+def job_rows(tool, function, x, others, size, check_result, seconds):
+    "Yield a row per other candidate"
+    candidates = {'ours': function, **{name: candidate for name, (candidate, _) in others.items()}}
+    for name, candidate in candidates.items():
+        if name not in ('copy', 'reads'): check_result(candidate(x), x)
+    comparison = compare(candidates, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
+    for name, (_, goal) in others.items(): yield rows.comparison_row(tool, x, comparison, name, goal, size)
 
 
 def measure(job, seconds):
-    "The rows of a job, or one that says why there are none"
-    try: yield from list(rows_of(*job, seconds))
-    except Exception as e: yield rows.failed(job[0], job[2], e)
+    "Yield the rows of a job, or one row with the error"
+    try: yield from list(job_rows(*job, seconds))
+    except Exception as error: yield rows.failed_row(job[0], job[2], error)
 
 
-def line(r): return rows.line(r, tool=10, dtype=9, shape=14, other=6, us=8, gbs=6)
+def format_row(row): return rows.format_row(row, tool=10, dtype=9, shape=14, other=6, us=8, gbs=6)
 
 
-if __name__ == '__main__': rows.run(__doc__, PARTS, measure, line, HERE/'memory.json', .2)
+if __name__ == '__main__': rows.run(__doc__, PARTS, measure, format_row, HERE/'memory.json', .2)

@@ -1,7 +1,10 @@
-"""racecheck's memory model, judged: programs of fences, atomics, locks and flags, right and wrong by construction.
+"""Test racecheck's memory model with random programs of fences, atomics, locks and flags that are correct or racy by
+construction.
 
-Each wrong one differs from a right one by one thing. Prints misses and false alarms by kind: memory_model.txt.
-`python memory_model.py [programs] [seed]`; `--numba` judges the simulator, by locks and tickets in Numba's dialect."""
+    python memory_model.py [programs] [seed] > memory_model.txt
+    python memory_model.py --numba    # test the simulator, with locks, tickets and counters in Numba's dialect
+
+A racy program has exactly one mistake. The output lists the missed races and false alarms by kind of program."""
 import argparse, linecache, random, re
 from collections import Counter, namedtuple
 
@@ -10,8 +13,8 @@ import numpy as np
 from gridstride.cpp import cuda_kernel
 from gridstride.diagnostics.errors import KernelError, RacecheckError
 
-Program = namedtuple('Program', 'kind wrong body')           # wrong: what is wrong with it, or None
-BLOCKS, THREADS, PER_UNIT = 4, 64, 100
+Program = namedtuple('Program', 'kind mistake body')           # mistake: None in a correct program
+BLOCKS, THREADS, PROGRAMS_PER_UNIT = 4, 64, 100
 ORDER = 'cuda::memory_order_'
 WIDE = ['__threadfence();', '__threadfence_system();',
         f'cuda::atomic_thread_fence({ORDER}seq_cst, cuda::thread_scope_device);',
@@ -29,228 +32,241 @@ extern "C" {
 '''
 
 
-class Maker:
-    "Makes programs from random choices"
+class Generator:
+    "Generates programs from random choices; a method returns the body of a correct kernel, or one with a mistake"
 
     def __init__(self, seed): self.random = random.Random(seed)
 
     def pick(self, *options): return self.random.choice(options)
 
-    def some(self, p=.5): return self.random.random() < p
+    def chance(self, p=.5): return self.random.random() < p
 
     def fence(self, wide, half=None):
-        "A fence that reaches far enough; `half`: 'release' or 'acquire', where that is enough"
-        if half and self.some(.2):
-            scope = 'device' if wide or self.some() else 'block'
+        """Pick a fence with device scope if `wide`, else with any scope; `half` ('release' or 'acquire') also allows a
+        fence with only this order"""
+        if half and self.chance(.2):
+            scope = 'device' if wide or self.chance() else 'block'
             return f'cuda::atomic_thread_fence({ORDER}{half}, cuda::thread_scope_{scope});'
-        return self.pick(*(WIDE if wide or self.some() else NARROW))
+        return self.pick(*(WIDE if wide or self.chance() else NARROW))
 
-    def ref(self, wide): return self.pick('device_ref', 'system_ref') if wide or self.some() else 'block_ref'
+    def ref(self, wide): return self.pick('device_ref', 'system_ref') if wide or self.chance() else 'block_ref'
 
-    def suffix(self, wide): return self.pick('', '', '_system') if wide or self.some() else '_block'
+    def suffix(self, wide): return self.pick('', '', '_system') if wide or self.chance() else '_block'
 
-    def hand_over(self, wide, flag, wrong=None, value=1, was=0):
-        """(before the data, after the data, the write of the flag; its read, after that): a
-        message from one thread to another"""
-        r, a, before = self.some(.35), self.some(.35), ''
-        if wrong in ('no release fence', 'release fence too narrow', 'release fence before the data', 'plain flag'):
-            r = False
-        if wrong in ('no acquire fence', 'acquire fence too narrow', 'acquire fence before the read',
+    def hand_over(self, wide, flag, mistake=None, value=1, previous=0):
+        """Return the parts of a message from one thread to another: (code before the data is written, code after it,
+        write of the flag, wait for the flag, code before the data is read). `previous` is the flag's value before."""
+        has_release_write, has_acquire_read, before = self.chance(.35), self.chance(.35), ''
+        if mistake in ('no release fence', 'release fence too narrow', 'release fence before the data', 'plain flag'):
+            has_release_write = False
+        if mistake in ('no acquire fence', 'acquire fence too narrow', 'acquire fence before the read',
                      'plain read of the flag'):
-            a = False
-        if wrong == 'relaxed store': r = True
-        if wrong == 'relaxed load': a = True
-        ref = 'block_ref' if wrong == 'flag too narrow' else self.ref(wide)
-        ends = '_block' if wrong == 'flag too narrow' else self.suffix(wide)
-        if r:
-            order = 'relaxed' if wrong == 'relaxed store' else self.pick('release', 'seq_cst')
+            has_acquire_read = False
+        if mistake == 'relaxed store': has_release_write = True
+        if mistake == 'relaxed load': has_acquire_read = True
+        ref = 'block_ref' if mistake == 'flag too narrow' else self.ref(wide)
+        flag_suffix = '_block' if mistake == 'flag too narrow' else self.suffix(wide)
+        if has_release_write:
+            order = 'relaxed' if mistake == 'relaxed store' else self.pick('release', 'seq_cst')
             write = self.pick(f'{ref}(*{flag}).store({value}, {ORDER}{order});',
                               f'{ref}(*{flag}).exchange({value}, {ORDER}{"acq_rel" if order == "release" else order});')
             release_fence = ''
         else:
-            writes = [f'atomicExch{ends}({flag}, {value});', f'{ref}(*{flag}).store({value}, {ORDER}relaxed);']
-            if was == 0 and value > 0: writes.append(f'atomicAdd{ends}({flag}, {value});')
-            if wrong != 'flag too narrow': writes.append(f'*(volatile int *){flag} = {value};')
+            writes = [f'atomicExch{flag_suffix}({flag}, {value});', f'{ref}(*{flag}).store({value}, {ORDER}relaxed);']
+            if previous == 0 and value > 0: writes.append(f'atomicAdd{flag_suffix}({flag}, {value});')
+            if mistake != 'flag too narrow': writes.append(f'*(volatile int *){flag} = {value};')
             write, release_fence = self.pick(*writes), self.fence(wide, 'release')
-        if wrong == 'no release fence': release_fence = ''
-        if wrong == 'release fence too narrow': release_fence = self.pick(*NARROW)
-        if wrong == 'release fence before the data': before, release_fence = release_fence, ''
-        if wrong == 'plain flag': write = f'*{flag} = {value};'
-        if a:
-            order = 'relaxed' if wrong == 'relaxed load' else self.pick('acquire', 'seq_cst')
-            read, then = f'{self.ref(wide)}(*{flag}).load({ORDER}{order})', ''
+        if mistake == 'no release fence': release_fence = ''
+        if mistake == 'release fence too narrow': release_fence = self.pick(*NARROW)
+        if mistake == 'release fence before the data': before, release_fence = release_fence, ''
+        if mistake == 'plain flag': write = f'*{flag} = {value};'
+        if has_acquire_read:
+            order = 'relaxed' if mistake == 'relaxed load' else self.pick('acquire', 'seq_cst')
+            read, acquire_fence = f'{self.ref(wide)}(*{flag}).load({ORDER}{order})', ''
         else:
             suffix = self.suffix(wide)
             read = self.pick(f'atomicAdd{suffix}({flag}, 0)', f'atomicCAS{suffix}({flag}, {value}, {value})',
                              f'*(volatile int *){flag}', f'{self.ref(wide)}(*{flag}).load({ORDER}relaxed)')
-            then = self.fence(wide, 'acquire')
+            acquire_fence = self.fence(wide, 'acquire')
         wait = f'while ({read} != {value}) {{ }}'
-        if wrong == 'no acquire fence': then = ''
-        if wrong == 'acquire fence too narrow': then = self.pick(*NARROW)
-        if wrong == 'acquire fence before the read': wait, then = f'{then} {wait}', ''
-        if wrong == 'plain read of the flag': wait = f'for (int k = 0; k < 50 && *{flag} != {value}; k++) {{ }}'
-        return before, release_fence, write, wait, then
+        if mistake == 'no acquire fence': acquire_fence = ''
+        if mistake == 'acquire fence too narrow': acquire_fence = self.pick(*NARROW)
+        if mistake == 'acquire fence before the read': wait, acquire_fence = f'{acquire_fence} {wait}', ''
+        if mistake == 'plain read of the flag': wait = f'for (int k = 0; k < 50 && *{flag} != {value}; k++) {{ }}'
+        return before, release_fence, write, wait, acquire_fence
 
     def noise(self):
-        "What makes no order and no race: fences, atomics elsewhere"
-        if self.some(.6): return ''
+        "Pick code that neither orders accesses nor races: fences, atomics on other words"
+        if self.chance(.6): return ''
         return self.pick('__threadfence();', 'atomicAdd(flag + 100, 1);', 'device_ref(flag[101]).fetch_add(1);',
                          '__syncthreads();', 'atomicAdd(flag + 200 + threadIdx.x, 1); __threadfence();')
 
-    def message(self, wrong=None):
-        "From a thread to one of another block"
-        p = self.random.randrange(BLOCKS-1)
-        c, t, u = self.random.randrange(p+1, BLOCKS), self.random.randrange(THREADS-1), self.random.randrange(THREADS)
-        n, at = self.random.randint(1, 3), self.random.randrange(8)
-        before, release_fence, write, wait, then = self.hand_over(True, 'flag', wrong)
-        puts = [f'data[{at+k}] = {k+5};' for k in range(n)]
-        gets = [f'out[{k}] = data[{at+k}];' for k in range(n)]
-        late = puts.pop() if wrong == 'a write after the flag' else ''
-        early = gets.pop() if wrong == 'a read before the flag' else ''
-        who = f'blockIdx.x == {p} && threadIdx.x == {t}'
-        other = (f'if (blockIdx.x == {p} && threadIdx.x == {t+1}) {{ {" ".join(puts)} }}'
-                 if wrong == 'released by another thread' else '')
-        puts = '' if other else ' '.join(puts)
-        return (f'{self.noise()} {other} if ({who}) {{ {before} {puts} {release_fence} {write} {late} }} '
-                f'if (blockIdx.x == {c} && threadIdx.x == {u}) {{ {early} {wait} {then} {" ".join(gets)} }}')
+    def message(self, mistake=None):
+        "A message from a thread to one of another block"
+        writer_block = self.random.randrange(BLOCKS-1)
+        reader_block = self.random.randrange(writer_block+1, BLOCKS)
+        writer, reader = self.random.randrange(THREADS-1), self.random.randrange(THREADS)
+        num_words, first_word = self.random.randint(1, 3), self.random.randrange(8)
+        before, release_fence, write, wait, acquire_fence = self.hand_over(True, 'flag', mistake)
+        writes = [f'data[{first_word+i}] = {i+5};' for i in range(num_words)]
+        reads = [f'out[{i}] = data[{first_word+i}];' for i in range(num_words)]
+        late_write = writes.pop() if mistake == 'a write after the flag' else ''
+        early_read = reads.pop() if mistake == 'a read before the flag' else ''
+        is_writer = f'blockIdx.x == {writer_block} && threadIdx.x == {writer}'
+        is_reader = f'blockIdx.x == {reader_block} && threadIdx.x == {reader}'
+        other_writer = (f'if (blockIdx.x == {writer_block} && threadIdx.x == {writer+1}) {{ {" ".join(writes)} }}'
+                        if mistake == 'released by another thread' else '')
+        writes = '' if other_writer else ' '.join(writes)
+        return (f'{self.noise()} {other_writer} if ({is_writer}) {{ {before} {writes} {release_fence} {write} '
+                f'{late_write} }} if ({is_reader}) {{ {early_read} {wait} {acquire_fence} {" ".join(reads)} }}')
 
-    def message_of_blocks(self, wrong=None):
-        "All threads of a block write, one of them sets a flag, one of another block waits for it for all threads there"
-        p = self.random.randrange(BLOCKS-1)
-        c, t, u = self.random.randrange(p+1, BLOCKS), self.random.randrange(THREADS), self.random.randrange(THREADS)
-        _, release_fence, write, wait, then = self.hand_over(True, 'flag', wrong)
-        each = self.some(.3) and wrong is None
-        put = f'data[threadIdx.x] = {self.random.randint(1, 9)};'
-        barrier = ('' if wrong == 'no barrier before the release'
+    def message_of_blocks(self, mistake=None):
+        "All threads of a block write and one sets a flag; a thread of another block waits for it, for its whole block"
+        writer_block = self.random.randrange(BLOCKS-1)
+        reader_block = self.random.randrange(writer_block+1, BLOCKS)
+        writer, waiter = self.random.randrange(THREADS), self.random.randrange(THREADS)
+        _, release_fence, write, wait, acquire_fence = self.hand_over(True, 'flag', mistake)
+        has_own_fences = self.chance(.3) and mistake is None
+        write_data = f'data[threadIdx.x] = {self.random.randint(1, 9)};'
+        barrier = ('' if mistake == 'no barrier before the release'
                    else self.pick('__syncthreads();', 'cg::this_thread_block().sync();'))
-        after = '' if wrong == 'no barrier after the acquire' else '__syncthreads();'
-        if each: put, release_fence = f'{put} {self.pick(*WIDE)}', ''
-        return (f'{self.noise()} if (blockIdx.x == {p}) {{ {put} {barrier} if (threadIdx.x == {t}) {{ '
-                f'{release_fence} {write} }} }} if (blockIdx.x == {c}) {{ if (threadIdx.x == {u}) {{ {wait} {then} }} '
-                f'{after} out[threadIdx.x] = data[{THREADS-1} - threadIdx.x]; }}')
+        end_barrier = '' if mistake == 'no barrier after the acquire' else '__syncthreads();'
+        if has_own_fences: write_data, release_fence = f'{write_data} {self.pick(*WIDE)}', ''
+        return (f'{self.noise()} if (blockIdx.x == {writer_block}) {{ {write_data} {barrier} '
+                f'if (threadIdx.x == {writer}) {{ {release_fence} {write} }} }} if (blockIdx.x == {reader_block}) {{ '
+                f'if (threadIdx.x == {waiter}) {{ {wait} {acquire_fence} }} {end_barrier} '
+                f'out[threadIdx.x] = data[{THREADS-1} - threadIdx.x]; }}')
 
-    def message_in_block(self, wrong=None):
-        "From a thread to another of its block, in shared or in global memory"
-        t, u = self.random.sample(range(1, THREADS-1), 2)
-        shared = self.some(.6)
-        d, f = ('s', '&f') if shared else ('(data + blockIdx.x*16)', '(flag + blockIdx.x)')
-        before, release_fence, write, wait, then = self.hand_over(False, f, wrong)
-        n = self.random.randint(1, 3)
-        puts, gets = ([f'{d}[{k}] = {k+5};' for k in range(n)],
-                      [f'out[blockIdx.x*16 + {k}] = {d}[{k}];' for k in range(n)])
-        late = puts.pop() if wrong == 'a write after the flag' else ''
-        early = gets.pop() if wrong == 'a read before the flag' else ''
-        w = next(k for k in range(THREADS) if k not in (t, u)) if wrong == 'released by another thread' else t
-        apart = f'if (threadIdx.x == {w}) {{ {" ".join(puts)} }}' if w != t else ''
-        start = ('__shared__ int s[4], f; if (threadIdx.x == 0) f = 0; '
+    def message_in_block(self, mistake=None):
+        "A message from a thread to another of its block, in shared or in global memory"
+        flag_writer, reader = self.random.sample(range(1, THREADS-1), 2)
+        shared = self.chance(.6)
+        data_name, flag_name = ('s', '&f') if shared else ('(data + blockIdx.x*16)', '(flag + blockIdx.x)')
+        before, release_fence, write, wait, acquire_fence = self.hand_over(False, flag_name, mistake)
+        num_words = self.random.randint(1, 3)
+        writes = [f'{data_name}[{k}] = {k+5};' for k in range(num_words)]
+        reads = [f'out[blockIdx.x*16 + {k}] = {data_name}[{k}];' for k in range(num_words)]
+        late_write = writes.pop() if mistake == 'a write after the flag' else ''
+        early_read = reads.pop() if mistake == 'a read before the flag' else ''
+        data_writer, other_writer = flag_writer, ''
+        if mistake == 'released by another thread':
+            data_writer = next(k for k in range(THREADS) if k not in (flag_writer, reader))
+            other_writer = f'if (threadIdx.x == {data_writer}) {{ {" ".join(writes)} }}'
+        setup = ('__shared__ int s[4], f; if (threadIdx.x == 0) f = 0; '
                  'if (threadIdx.x < 4) s[threadIdx.x] = 0; __syncthreads();' if shared else '')
-        data = "" if apart else " ".join(puts)
-        return (f'{start} {apart} if (threadIdx.x == {t}) {{ {before} {data} {release_fence} '
-                f'{write} {late} }} if (threadIdx.x == {u}) {{ {early} {wait} {then} {" ".join(gets)} }}')
+        writes = '' if other_writer else ' '.join(writes)
+        return (f'{setup} {other_writer} if (threadIdx.x == {flag_writer}) {{ {before} {writes} {release_fence} '
+                f'{write} {late_write} }} if (threadIdx.x == {reader}) {{ {early_read} {wait} {acquire_fence} '
+                f'{" ".join(reads)} }}')
 
-    def lock(self, wrong=None):
-        "A thread of each block changes some words under a lock"
-        t, n = self.random.randrange(THREADS), self.random.randint(1, 3)
-        a, r = self.some(.3), self.some(.3)
-        if wrong in ('no acquire fence', 'acquire fence too narrow', 'no fences'): a = False
-        if wrong in ('no release fence', 'release fence too narrow', 'no fences', 'release fence after the unlock'):
-            r = False
-        if wrong == 'lock too narrow': a, r = False, False
-        take = (f'{self.pick("device_ref", "system_ref")}(*flag).exchange(1, {ORDER}acquire)' if a
-                else self.pick('atomicCAS(flag, 0, 1)', 'atomicExch(flag, 1)', 'atomicCAS_system(flag, 0, 1)'))
-        then, release_fence = '' if a else self.fence(True, 'acquire'), '' if r else self.fence(True, 'release')
-        give = (f'{self.pick("device_ref", "system_ref")}(*flag).store(0, {ORDER}release);' if r
-                else self.pick('atomicExch(flag, 0);', '*(volatile int *)flag = 0;', 'atomicAnd(flag, 0);'))
-        if wrong == 'lock too narrow': take = 'atomicCAS_block(flag, 0, 1)'
-        if wrong in ('no acquire fence', 'no fences'): then = ''
-        if wrong in ('no release fence', 'no fences'): release_fence = ''
-        if wrong == 'acquire fence too narrow': then = self.pick(*NARROW)
-        if wrong == 'release fence too narrow': release_fence = self.pick(*NARROW)
-        if wrong == 'release fence after the unlock': give, release_fence = f'{give} {release_fence}', ''
-        work = [f'data[{k}] {self.pick("+= 1", "= data[%d] + blockIdx.x" % k, "-= 3")};' for k in range(n)]
-        outside = work.pop() if wrong in ('a change before the lock', 'a change after the lock') else ''
-        first, last = (outside, '') if wrong == 'a change before the lock' else ('', outside)
-        who = f'threadIdx.x == {t}'
-        lock, unlock = f'while ({take} != 0) {{ }} {then}', f'{release_fence} {give}'
-        if wrong == 'one block without the lock':
-            b = self.random.randrange(BLOCKS)
-            lock, unlock = f'if (blockIdx.x != {b}) {{ {lock} }}', f'if (blockIdx.x != {b}) {{ {unlock} }}'
-        return f'{self.noise()} if ({who}) {{ {first} {lock} {" ".join(work)} {unlock} {last} }}'
+    def lock(self, mistake=None):
+        "A thread of each block changes words under a lock"
+        thread, num_words = self.random.randrange(THREADS), self.random.randint(1, 3)
+        has_acquire_lock, has_release_unlock = self.chance(.3), self.chance(.3)
+        if mistake in ('no acquire fence', 'acquire fence too narrow', 'no fences'): has_acquire_lock = False
+        if mistake in ('no release fence', 'release fence too narrow', 'no fences', 'release fence after the unlock'):
+            has_release_unlock = False
+        if mistake == 'lock too narrow': has_acquire_lock, has_release_unlock = False, False
+        exchange = (f'{self.pick("device_ref", "system_ref")}(*flag).exchange(1, {ORDER}acquire)' if has_acquire_lock
+                    else self.pick('atomicCAS(flag, 0, 1)', 'atomicExch(flag, 1)', 'atomicCAS_system(flag, 0, 1)'))
+        acquire_fence = '' if has_acquire_lock else self.fence(True, 'acquire')
+        release_fence = '' if has_release_unlock else self.fence(True, 'release')
+        store = (f'{self.pick("device_ref", "system_ref")}(*flag).store(0, {ORDER}release);' if has_release_unlock
+                 else self.pick('atomicExch(flag, 0);', '*(volatile int *)flag = 0;', 'atomicAnd(flag, 0);'))
+        if mistake == 'lock too narrow': exchange = 'atomicCAS_block(flag, 0, 1)'
+        if mistake in ('no acquire fence', 'no fences'): acquire_fence = ''
+        if mistake in ('no release fence', 'no fences'): release_fence = ''
+        if mistake == 'acquire fence too narrow': acquire_fence = self.pick(*NARROW)
+        if mistake == 'release fence too narrow': release_fence = self.pick(*NARROW)
+        if mistake == 'release fence after the unlock': store, release_fence = f'{store} {release_fence}', ''
+        changes = [f'data[{k}] {self.pick("+= 1", "= data[%d] + blockIdx.x" % k, "-= 3")};' for k in range(num_words)]
+        outside = changes.pop() if mistake in ('a change before the lock', 'a change after the lock') else ''
+        first, last = (outside, '') if mistake == 'a change before the lock' else ('', outside)
+        is_thread = f'threadIdx.x == {thread}'
+        lock, unlock = f'while ({exchange} != 0) {{ }} {acquire_fence}', f'{release_fence} {store}'
+        if mistake == 'one block without the lock':
+            condition = f'if (blockIdx.x != {self.random.randrange(BLOCKS)})'
+            lock, unlock = f'{condition} {{ {lock} }}', f'{condition} {{ {unlock} }}'
+        return f'{self.noise()} if ({is_thread}) {{ {first} {lock} {" ".join(changes)} {unlock} {last} }}'
 
-    def ticket(self, wrong=None):
-        "The last block sums what all blocks have written"
-        all_write = wrong == 'no barrier before the ticket' or self.some(.5)
-        t = self.random.randrange(THREADS)
-        each = all_write and wrong is None and self.some(.4)
-        r = self.some(.25) and wrong in (None, 'no barrier before the ticket')
-        ends = '_block' if wrong == 'ticket too narrow' else self.pick('', '_system')
-        take = (f'{self.pick("device_ref", "system_ref")}(*flag).fetch_add(1, {ORDER}acq_rel)' if r
-                else self.pick(f'atomicAdd{ends}(flag, 1)', f'(int)atomicInc{ends}((unsigned *)flag, 1000)'))
-        put = (f'data[blockIdx.x*{THREADS} + threadIdx.x] = 1;' if all_write
-               else f'if (threadIdx.x == {t}) data[blockIdx.x*{THREADS}] = 1;')
-        fence = '' if r else self.fence(True)
-        if wrong == 'no fence': fence = ''
-        if wrong == 'fence too narrow': fence = self.pick(*NARROW)
+    def ticket(self, mistake=None):
+        "The last block sums the words that all blocks have written"
+        all_write = mistake == 'no barrier before the ticket' or self.chance(.5)
+        thread = self.random.randrange(THREADS)
+        has_own_fences = all_write and mistake is None and self.chance(.4)
+        has_release_ticket = self.chance(.25) and mistake in (None, 'no barrier before the ticket')
+        suffix = '_block' if mistake == 'ticket too narrow' else self.pick('', '_system')
+        add = (f'{self.pick("device_ref", "system_ref")}(*flag).fetch_add(1, {ORDER}acq_rel)' if has_release_ticket
+               else self.pick(f'atomicAdd{suffix}(flag, 1)', f'(int)atomicInc{suffix}((unsigned *)flag, 1000)'))
+        write_data = (f'data[blockIdx.x*{THREADS} + threadIdx.x] = 1;' if all_write
+                      else f'if (threadIdx.x == {thread}) data[blockIdx.x*{THREADS}] = 1;')
+        fence = '' if has_release_ticket else self.fence(True)
+        if mistake == 'no fence': fence = ''
+        if mistake == 'fence too narrow': fence = self.pick(*NARROW)
         before = ''
-        if wrong == 'fence before the data': before, fence = fence, ''
+        if mistake == 'fence before the data': before, fence = fence, ''
         barrier = (self.pick('__syncthreads();', 'cg::this_thread_block().sync();')
-                   if all_write and wrong != 'no barrier before the ticket' else '')
-        if each: put, fence = f'{put} {self.pick(*WIDE)}', ''
-        then = self.fence(True) if self.some() else ''
+                   if all_write and mistake != 'no barrier before the ticket' else '')
+        if has_own_fences: write_data, fence = f'{write_data} {self.pick(*WIDE)}', ''
+        end_fence = self.fence(True) if self.chance() else ''
         reads = (f'for (int b = 0; b < {BLOCKS}; '
                  f'b++) v += data[b*{THREADS}{" + %d - threadIdx.x" % (THREADS-1) if all_write else ""}];')
-        who = '' if all_write else f'if (threadIdx.x == {self.random.randrange(THREADS)})'
-        reset = self.pick('', f'if (threadIdx.x == {t}) *flag = 0;')
-        return (f'__shared__ bool last; {before} {put} {barrier} if (threadIdx.x == {t}) {{ {fence} last = {take} == '
-                f'{BLOCKS-1}; }} __syncthreads(); '
-                f'if (last) {{ {then} int v = 0; {who} {{ {reads} out[threadIdx.x] = v; }} {reset} }}')
+        condition = '' if all_write else f'if (threadIdx.x == {self.random.randrange(THREADS)})'
+        reset = self.pick('', f'if (threadIdx.x == {thread}) *flag = 0;')
+        return (f'__shared__ bool last; {before} {write_data} {barrier} if (threadIdx.x == {thread}) {{ '
+                f'{fence} last = {add} == {BLOCKS-1}; }} __syncthreads(); '
+                f'if (last) {{ {end_fence} int v = 0; {condition} {{ {reads} out[threadIdx.x] = v; }} {reset} }}')
 
-    def chain(self, wrong=None):
-        "Each block waits for the one before, and uses what all of those before have written"
-        t = self.random.randrange(THREADS)
+    def chain(self, mistake=None):
+        "Each block waits for the preceding one, and reads the words of all preceding blocks"
+        thread = self.random.randrange(THREADS)
         _, release_fence, write, _, _ = self.hand_over(True, '(flag + blockIdx.x)',
-                                                wrong if wrong and 'release' in wrong else None)
-        _, _, _, wait, then = self.hand_over(True, '(flag + blockIdx.x - 1)',
-                                             wrong if wrong and 'acquire' in wrong else None)
-        return (f'{self.noise()} if (threadIdx.x == {t}) {{ int v = blockIdx.x; if (blockIdx.x) {{ {wait} {then} }} '
-                f'for (int b = 0; b < blockIdx.x; b++) v += data[b]; data[blockIdx.x] = v; {release_fence} {write} }}')
+                                                      mistake if mistake and 'release' in mistake else None)
+        _, _, _, wait, acquire_fence = self.hand_over(True, '(flag + blockIdx.x - 1)',
+                                                      mistake if mistake and 'acquire' in mistake else None)
+        return (f'{self.noise()} if (threadIdx.x == {thread}) {{ int v = blockIdx.x; '
+                f'if (blockIdx.x) {{ {wait} {acquire_fence} }} for (int b = 0; b < blockIdx.x; b++) v += data[b]; '
+                f'data[blockIdx.x] = v; {release_fence} {write} }}')
 
-    def there_and_back(self, wrong=None):
-        "A message between two threads of a block, whose buffer is used again when it is answered"
-        t, u = self.random.sample(range(1, THREADS), 2)
-        one = self.hand_over(False, '&f', wrong if wrong and not wrong.startswith('back: ') else None)
-        two = self.hand_over(False, '&f', wrong[6:] if wrong and wrong.startswith('back: ') else None, value=2, was=1)
+    def there_and_back(self, mistake=None):
+        "A message between two threads of a block and its answer, in the same buffer"
+        first_thread, second_thread = self.random.sample(range(1, THREADS), 2)
+        is_in_answer = bool(mistake) and mistake.startswith('back: ')
+        message = self.hand_over(False, '&f', None if is_in_answer else mistake)
+        answer = self.hand_over(False, '&f', mistake[6:] if is_in_answer else None, value=2, previous=1)
         return ('__shared__ int s, f; if (threadIdx.x == 0) s = f = 0; __syncthreads(); '
-                f'if (threadIdx.x == {t}) {{ {one[0]} s = 1; {one[1]} {one[2]} {two[3]} {two[4]} out[blockIdx.x] = s; '
-                f'}} if (threadIdx.x == {u}) {{ {one[3]} {one[4]} {two[0]} s = s + 1; {two[1]} {two[2]} }}')
+                f'if (threadIdx.x == {first_thread}) {{ {message[0]} s = 1; {message[1]} {message[2]} '
+                f'{answer[3]} {answer[4]} out[blockIdx.x] = s; }} '
+                f'if (threadIdx.x == {second_thread}) {{ {message[3]} {message[4]} '
+                f'{answer[0]} s = s + 1; {answer[1]} {answer[2]} }}')
 
-    def counter(self, wrong=None):
-        "A counter that assigns indices, and sums next to it"
+    def counter(self, mistake=None):
+        "A counter that assigns indices, with sums next to it"
         count = self.pick('atomicAdd(flag, 1)', 'device_ref(*flag).fetch_add(1)',
             f'system_ref(*flag).fetch_add(1, {ORDER}acq_rel)', f'device_ref(*flag).fetch_add(1, {ORDER}relaxed)')
-        fences = self.some()
+        fences = self.chance()
         count = f'{self.pick(*WIDE)} int m = {count}; {self.pick(*WIDE)}' if fences else f'int m = {count};'
-        if wrong == 'a sum next to the counter': return f'{count} data[0] += m;'
-        if wrong == 'an element for two': return f'{count} data[m/2] += 1;'
-        if wrong == 'an atomic sum and a plain read': return f'{count} atomicAdd(data, m); out[m] = data[0];'
+        if mistake == 'a sum next to the counter': return f'{count} data[0] += m;'
+        if mistake == 'an element for two': return f'{count} data[m/2] += 1;'
+        if mistake == 'an atomic sum and a plain read': return f'{count} atomicAdd(data, m); out[m] = data[0];'
         return f'{count} {self.pick("data[m] = m;", "atomicAdd(data, m);", "device_ref(data[0]).fetch_add(m);")}'
 
-    def of_volatiles(self, wrong=None):
-        "volatile, in global and in shared memory"
-        fences = self.some(.3)
+    def volatiles(self, mistake=None):
+        "Volatile accesses in global and in shared memory"
+        fences = self.chance(.3)
         before, after = (self.pick(*WIDE), self.pick(*WIDE)) if fences else ('', '')
-        if wrong == 'a volatile sum':
+        if mistake == 'a volatile sum':
             return (f'volatile int *d = data; {before} d[{self.random.randrange(4)}] '
                     f'{self.pick("+= 1", "-= 3", "+= threadIdx.x + 1")}; {after}')
-        if wrong == 'a volatile sum of blocks':
+        if mistake == 'a volatile sum of blocks':
             return (f'volatile int *d = data; if (threadIdx.x == {self.random.randrange(THREADS)}) {{ {before} d[1] '
                     f'{self.pick("+= 1", "+= blockIdx.x + 1")}; {after} }}')
         half = self.pick(32, 16, 8)
-        if wrong == 'a warp in step':
+        if mistake == 'a warp in step':
             return ('__shared__ volatile int s[64]; s[threadIdx.x] = threadIdx.x; __syncthreads(); '
                     f'if (threadIdx.x < {half}) {{ s[threadIdx.x] += s[threadIdx.x + {half}]; '
                     f's[threadIdx.x] += s[threadIdx.x + {half//2}]; }}')
-        if wrong == 'volatile data, plain reader':
+        if mistake == 'volatile data, plain reader':
             return ('volatile int *d = data; if (blockIdx.x == 0 && threadIdx.x == 0) d[0] = 1; '
                     'if (blockIdx.x == 2 && threadIdx.x == 3) out[0] = data[0];')
         return self.pick(f'volatile int *d = data; d[blockIdx.x*{THREADS} + threadIdx.x] += 1;',
@@ -262,37 +278,38 @@ class Maker:
             f'volatile int *d = data; if (blockIdx.x == 0) {{ if (threadIdx.x == 9) d[0] = 4; __syncthreads(); '
             f'if (threadIdx.x == 50) d[0] += 1; }}')
 
-    def barriers(self, wrong=None):
-        "Words of shared memory that neighbours exchange"
-        near = self.pick(1, 3, 7)                            # xor: within 2, 4, 8 lanes
-        far = wrong in ('a barrier of the warp for the block',) or (wrong is None and self.some())
-        partner = f'(threadIdx.x ^ {32 + near if far else near})'
-        whole = ['__syncthreads();', 'cg::this_thread_block().sync();', 'cg::sync(cg::this_thread_block());',
+    def barriers(self, mistake=None):
+        "Threads exchange words in shared memory across a barrier"
+        lane_mask = self.pick(1, 3, 7)                            # partner within 2, 4 or 8 lanes
+        crosses_warps = mistake in ('a barrier of the warp for the block',) or (mistake is None and self.chance())
+        partner = f'(threadIdx.x ^ {32 + lane_mask if crosses_warps else lane_mask})'
+        block_barriers = ['__syncthreads();', 'cg::this_thread_block().sync();', 'cg::sync(cg::this_thread_block());',
                  'b.arrive_and_wait();', 'asm volatile("bar.sync 1, 64;" ::: "memory");']
-        warp = ['__syncwarp();', 'cg::tiled_partition<32>(cg::this_thread_block()).sync();',
+        warp_barriers = ['__syncwarp();', 'cg::tiled_partition<32>(cg::this_thread_block()).sync();',
                 'cg::tiled_partition<8>(cg::this_thread_block()).sync();']
-        barrier = self.pick(*whole) if far or self.some(.3) else self.pick(*warp)
-        if wrong == 'no barrier': barrier = self.pick('', '__threadfence_block();', '__threadfence();')
-        if wrong == 'a barrier of the warp for the block': barrier = self.pick(*warp)
-        if wrong == 'a tile too small':
-            near, partner, barrier = 8, '(threadIdx.x ^ 8)', 'cg::tiled_partition<8>(cg::this_thread_block()).sync();'
-        if wrong == 'a shuffle for a barrier': barrier = '__shfl_sync(~0u, 1, 0);'
+        barrier = self.pick(*block_barriers) if crosses_warps or self.chance(.3) else self.pick(*warp_barriers)
+        if mistake == 'no barrier': barrier = self.pick('', '__threadfence_block();', '__threadfence();')
+        if mistake == 'a barrier of the warp for the block': barrier = self.pick(*warp_barriers)
+        if mistake == 'a tile too small':
+            partner, barrier = '(threadIdx.x ^ 8)', 'cg::tiled_partition<8>(cg::this_thread_block()).sync();'
+        if mistake == 'a shuffle for a barrier': barrier = '__shfl_sync(~0u, 1, 0);'
         init = ('__shared__ cuda::barrier<cuda::thread_scope_block> b; '
                 'if (threadIdx.x == 0) init(&b, 64); __syncthreads();' if 'arrive' in barrier else '')
-        put, get = 's[threadIdx.x] = threadIdx.x;', f'out[blockIdx.x*64 + threadIdx.x] = s[{partner}];'
-        if wrong == 'a barrier before the write': return f'__shared__ int s[64]; {init} {barrier} {put} {get}'
-        return f'__shared__ int s[64]; {init} {put} {barrier} {get}'
+        write, read = 's[threadIdx.x] = threadIdx.x;', f'out[blockIdx.x*64 + threadIdx.x] = s[{partner}];'
+        if mistake == 'a barrier before the write': return f'__shared__ int s[64]; {init} {barrier} {write} {read}'
+        return f'__shared__ int s[64]; {init} {write} {barrier} {read}'
 
 
-HANDS = ['no release fence', 'release fence before the data', 'no acquire fence', 'acquire fence before the read',
-         'plain flag', 'plain read of the flag', 'relaxed store', 'relaxed load']
-SCOPES = ['release fence too narrow', 'acquire fence too narrow', 'flag too narrow']
-MESSAGE = ['a write after the flag', 'a read before the flag', 'released by another thread']
-KINDS = dict(
-    message=HANDS + SCOPES + MESSAGE,
+HAND_OVER_MISTAKES = ['no release fence', 'release fence before the data', 'no acquire fence',
+                      'acquire fence before the read', 'plain flag', 'plain read of the flag', 'relaxed store',
+                      'relaxed load']
+SCOPE_MISTAKES = ['release fence too narrow', 'acquire fence too narrow', 'flag too narrow']
+MESSAGE_MISTAKES = ['a write after the flag', 'a read before the flag', 'released by another thread']
+MISTAKES_OF_KIND = dict(
+    message=HAND_OVER_MISTAKES + SCOPE_MISTAKES + MESSAGE_MISTAKES,
     message_of_blocks=['no release fence', 'release fence too narrow', 'flag too narrow', 'relaxed store',
                        'no barrier before the release', 'no barrier after the acquire'],
-    message_in_block=HANDS + MESSAGE,
+    message_in_block=HAND_OVER_MISTAKES + MESSAGE_MISTAKES,
     lock=['no fences', 'no acquire fence', 'no release fence', 'acquire fence too narrow', 'release fence too narrow',
           'release fence after the unlock', 'lock too narrow', 'a change before the lock', 'a change after the lock',
           'one block without the lock'],
@@ -303,119 +320,133 @@ KINDS = dict(
     there_and_back=['no release fence', 'no acquire fence', 'relaxed store', 'relaxed load', 'back: no release fence',
                     'back: no acquire fence', 'back: relaxed store', 'back: relaxed load'],
     counter=['a sum next to the counter', 'an element for two', 'an atomic sum and a plain read'],
-    of_volatiles=['a volatile sum', 'a volatile sum of blocks', 'a warp in step', 'volatile data, plain reader'],
+    volatiles=['a volatile sum', 'a volatile sum of blocks', 'a warp in step', 'volatile data, plain reader'],
     barriers=['no barrier', 'a barrier of the warp for the block', 'a tile too small', 'a shuffle for a barrier',
               'a barrier before the write'])
 
 
 def programs(n, seed):
-    "`n` programs, about half of them wrong"
-    make = Maker(seed)
-    kinds = [k for k, wrong in KINDS.items() for _ in range(1 + len(wrong)//3)]
+    "Generate `n` programs, about half of them racy"
+    generator = Generator(seed)
+    kinds = [kind for kind, mistakes in MISTAKES_OF_KIND.items() for _ in range(1 + len(mistakes)//3)]
     for _ in range(n):
-        kind = make.pick(*kinds)
-        wrong = make.pick(*KINDS[kind]) if make.some(.55) else None
-        yield Program(kind, wrong, re.sub(' +', ' ', getattr(make, kind)(wrong)))
+        kind = generator.pick(*kinds)
+        mistake = generator.pick(*MISTAKES_OF_KIND[kind]) if generator.chance(.55) else None
+        yield Program(kind, mistake, re.sub(' +', ' ', getattr(generator, kind)(mistake)))
 
 
-def judge(units):
-    "(program, the finding of racecheck: None if nothing) of each program"
+def run_programs(units):
+    "Run programs; yield (program, the finding of racecheck or None)"
     units = list(units)
-    for i in range(0, len(units), PER_UNIT):
-        part = units[i:i+PER_UNIT]
-        kernels = cuda_kernel(
-            HEAD + ''.join(f'__global__ void p{k}({PARAMS}) {{ {p.body} }}\n' for k, p in enumerate(part)) + '}')
-        for k, p in enumerate(part):
+    for i in range(0, len(units), PROGRAMS_PER_UNIT):
+        batch = units[i:i+PROGRAMS_PER_UNIT]
+        kernels = cuda_kernel(HEAD + ''.join(f'__global__ void p{k}({PARAMS}) {{ {program.body} }}\n'
+                                             for k, program in enumerate(batch)) + '}')
+        for k, program in enumerate(batch):
             try: kernels[f'p{k}'][BLOCKS, THREADS](*(np.zeros(512, np.int32) for _ in range(3)))
-            except RacecheckError as e: yield p, e
-            except KernelError as e: raise AssertionError(f'{p}\n{e}') from None
-            else: yield p, None
+            except RacecheckError as finding: yield program, finding
+            except KernelError as finding: raise AssertionError(f'{program}\n{finding}') from None
+            else: yield program, None
 
 
-def table(results):
-    "Prints misses and false alarms by kind; returns (misses, wrong ones, false alarms, right ones)"
-    count = Counter()
-    for p, e in results:
-        outcome = ('found' if e else 'missed') if p.wrong else 'alarm' if e else 'silent'
-        count[p.kind, outcome] += 1
-        count['all', outcome] += 1
-        if outcome in ("missed", "alarm"): print(f'{outcome}: {p.kind}, {p.wrong}: {p.body}\n  {e or ""}')
+def print_table(results):
+    "Print missed races and false alarms by kind; return (missed races, racy programs, false alarms, correct programs)"
+    counts = Counter()
+    for program, finding in results:
+        outcome = ('found' if finding else 'missed') if program.mistake else 'alarm' if finding else 'silent'
+        counts[program.kind, outcome] += 1
+        counts['all', outcome] += 1
+        if outcome in ('missed', 'alarm'):
+            print(f'{outcome}: {program.kind}, {program.mistake}: {program.body}\n  {finding or ""}')
     print(f'{"":<20}{"right":>8}{"alarms":>8}{"wrong":>8}{"missed":>8}')
-    for kind in [*KINDS, 'all']:
-        n = {o: count[kind, o] for o in ('silent', 'alarm', 'found', 'missed')}
-        if sum(n.values()):
-            print(f'{kind.replace("_", " "):<20}{n["silent"]+n["alarm"]:>8}{n["alarm"]:>8}{n["found"]+n["missed"]:>8}'
-                  f'{n["missed"]:>8}')
-    return (count['all', 'missed'], count['all', 'missed']+count['all', 'found'], count['all', 'alarm'],
-            count['all', 'alarm']+count['all', 'silent'])
+    for kind in [*MISTAKES_OF_KIND, 'all']:
+        silent, alarm, found, missed = (counts[kind, outcome] for outcome in ('silent', 'alarm', 'found', 'missed'))
+        if silent + alarm + found + missed:
+            print(f'{kind.replace("_", " "):<20}{silent+alarm:>8}{alarm:>8}{found+missed:>8}{missed:>8}')
+    return missed, found + missed, alarm, silent + alarm        # the last row is that of all kinds
 
 
-# The same in Numba's dialect: locks and tickets, whose blocks need not run at once
+# The same in Numba's dialect, for programs whose blocks need not run concurrently
+
+NUMBA_WIDE, NUMBA_NARROW = ['cuda.threadfence()', 'cuda.threadfence_system()'], 'cuda.threadfence_block()'
+
 
 def numba_programs(n, seed):
-    make = Maker(seed)
-    wide, narrow = ['cuda.threadfence()', 'cuda.threadfence_system()'], ['cuda.threadfence_block()']
+    "Generate `n` programs in Numba's dialect, about half of them racy"
+    generator = Generator(seed)
+    make_body = dict(lock=numba_lock, ticket=numba_ticket, counter=numba_counter)
+    excluded = 'lock too narrow', 'ticket too narrow', 'one block without the lock'
     for _ in range(n):
-        kind = make.pick('lock', 'ticket', 'counter')
-        wrong = make.pick(*[w for w in KINDS[kind] if 'lock too' not in w and 'ticket too' not in w
-                            and w != 'one block without the lock']) if make.some(.55) else None
-        t, f, g = make.random.randrange(THREADS), make.pick(*wide), make.pick(*wide)
-        if kind == 'lock':
-            if wrong in ('no fences', 'no acquire fence'): f = 'pass'
-            if wrong in ('no fences', 'no release fence', 'release fence after the unlock'): g = 'pass'
-            if wrong == 'acquire fence too narrow': f = narrow[0]
-            if wrong == 'release fence too narrow': g = narrow[0]
-            last = (make.pick(*wide) if wrong == 'release fence after the unlock' else 'data[0] += 1'
-                    if wrong == 'a change after the lock' else 'pass')
-            first = 'data[0] += 1' if wrong == 'a change before the lock' else 'pass'
-            body = ['if t == %d:' % t, f'    {first}', '    while cuda.atomic.cas(flag, 0, 0, 1) != 0: pass',
-                    f'    {f}', '    data[0] += 1', f'    {g}', '    cuda.atomic.exch(flag, 0, 0)', f'    {last}']
-        elif kind == 'ticket':
-            all_write = wrong == 'no barrier before the ticket' or make.some()
-            each = all_write and wrong is None and make.some()
-            put = f'data[b*{THREADS} + t] = 1' if all_write else f'if t == {t}: data[b*{THREADS}] = 1'
-            before = f if wrong == 'fence before the data' else 'pass'
-            if wrong in ('no fence', 'fence before the data') or each: f = 'pass'
-            if wrong == 'fence too narrow': f = narrow[0]
-            body = ['last = cuda.shared.array(1, np.int32)', before, put, make.pick(*wide) if each else 'pass',
-                'cuda.syncthreads()' if all_write and wrong != 'no barrier before the ticket' else 'pass',
-                f'if t == {t}:', f'    {f}',
-                f'    last[0] = cuda.atomic.add(flag, 0, 1) == {BLOCKS-1}', 'cuda.syncthreads()',
-                'if last[0]:' if all_write else f'if last[0] and t == {make.random.randrange(THREADS)}:',
-                f'    for k in range({BLOCKS}): '
-                f'out[t] += data[k*{THREADS}{" + %d - t" % (THREADS-1) if all_write else ""}]']
-        else:
-            body = [make.pick('pass', *wide), 'm = cuda.atomic.add(flag, 0, 1)', make.pick('pass', *wide),
-                    {'a sum next to the counter': 'data[0] += m', 'an element for two': 'data[m//2] += 1',
-                     'an atomic sum and a plain read': 'cuda.atomic.add(data, 0, m); out[m] = data[0]'}
-                    .get(wrong, 'data[m] = m')]
-        yield Program(kind, wrong, '\n'.join(body))
+        kind = generator.pick(*make_body)
+        mistakes = [mistake for mistake in MISTAKES_OF_KIND[kind] if mistake not in excluded]
+        mistake = generator.pick(*mistakes) if generator.chance(.55) else None
+        thread, fences = generator.random.randrange(THREADS), [generator.pick(*NUMBA_WIDE) for _ in range(2)]
+        yield Program(kind, mistake, '\n'.join(make_body[kind](generator, mistake, thread, fences)))
 
 
-def judge_numba(units):
-    "As `judge`, by the simulator"
+def numba_lock(generator, mistake, thread, fences):
+    acquire_fence, release_fence = fences
+    if mistake in ('no fences', 'no acquire fence'): acquire_fence = 'pass'
+    if mistake in ('no fences', 'no release fence', 'release fence after the unlock'): release_fence = 'pass'
+    if mistake == 'acquire fence too narrow': acquire_fence = NUMBA_NARROW
+    if mistake == 'release fence too narrow': release_fence = NUMBA_NARROW
+    first = 'data[0] += 1' if mistake == 'a change before the lock' else 'pass'
+    last = 'data[0] += 1' if mistake == 'a change after the lock' else 'pass'
+    if mistake == 'release fence after the unlock': last = generator.pick(*NUMBA_WIDE)
+    return [f'if t == {thread}:', f'    {first}', '    while cuda.atomic.cas(flag, 0, 0, 1) != 0: pass',
+            f'    {acquire_fence}', '    data[0] += 1', f'    {release_fence}', '    cuda.atomic.exch(flag, 0, 0)',
+            f'    {last}']
+
+
+def numba_ticket(generator, mistake, thread, fences):
+    fence, _ = fences
+    all_write = mistake == 'no barrier before the ticket' or generator.chance()
+    has_own_fences = all_write and mistake is None and generator.chance()
+    write = f'data[b*{THREADS} + t] = 1' if all_write else f'if t == {thread}: data[b*{THREADS}] = 1'
+    before = fence if mistake == 'fence before the data' else 'pass'
+    if mistake in ('no fence', 'fence before the data') or has_own_fences: fence = 'pass'
+    if mistake == 'fence too narrow': fence = NUMBA_NARROW
+    own_fence = generator.pick(*NUMBA_WIDE) if has_own_fences else 'pass'
+    barrier = 'cuda.syncthreads()' if all_write and mistake != 'no barrier before the ticket' else 'pass'
+    condition = 'last[0]' if all_write else f'last[0] and t == {generator.random.randrange(THREADS)}'
+    word = f'data[k*{THREADS} + {THREADS-1} - t]' if all_write else f'data[k*{THREADS}]'
+    return ['last = cuda.shared.array(1, np.int32)', before, write, own_fence, barrier, f'if t == {thread}:',
+            f'    {fence}', f'    last[0] = cuda.atomic.add(flag, 0, 1) == {BLOCKS-1}', 'cuda.syncthreads()',
+            f'if {condition}:', f'    for k in range({BLOCKS}): out[t] += {word}']
+
+
+def numba_counter(generator, mistake, thread, fences):
+    use = {'a sum next to the counter': 'data[0] += m', 'an element for two': 'data[m//2] += 1',
+           'an atomic sum and a plain read': 'cuda.atomic.add(data, 0, m); out[m] = data[0]'}
+    before, after = (generator.pick('pass', *NUMBA_WIDE) for _ in range(2))
+    return [before, 'm = cuda.atomic.add(flag, 0, 1)', after, use.get(mistake, 'data[m] = m')]
+
+
+def run_numba_programs(units):
+    "Run programs in the simulator; yield the same as `run_programs`"
     from gridstride.sim import cuda
-    for k, p in enumerate(units):
+    for k, program in enumerate(units):
         src, name = ('def program(data, flag, out):\n    t, b = cuda.threadIdx.x, cuda.blockIdx.x\n'
-                     + ''.join(f'    {o}\n' for o in p.body.split('\n')), f'<program {k}>')
+                     + ''.join(f'    {o}\n' for o in program.body.split('\n')), f'<program {k}>')
         linecache.cache[name] = len(src), None, src.splitlines(True), name
-        there = dict(cuda=cuda, np=np)
-        exec(compile(src, name, 'exec'), there)
-        try: cuda.jit(there['program'])[BLOCKS, THREADS](*(np.zeros(512, np.int32) for _ in range(3)))
-        except RacecheckError as e: yield p, e
-        else: yield p, None
+        namespace = dict(cuda=cuda, np=np)
+        exec(compile(src, name, 'exec'), namespace)
+        try: cuda.jit(namespace['program'])[BLOCKS, THREADS](*(np.zeros(512, np.int32) for _ in range(3)))
+        except RacecheckError as finding: yield program, finding
+        else: yield program, None
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__)
-    p.add_argument('programs', type=int, nargs='?', default=1000)
-    p.add_argument('seed', type=int, nargs='?', default=17)
-    p.add_argument('--numba', action='store_true')
-    a = p.parse_args()
-    results = judge_numba(numba_programs(a.programs, a.seed)) if a.numba else judge(programs(a.programs, a.seed))
-    print(f'{a.programs} programs, seed {a.seed}, {"the simulator" if a.numba else "the emulator"}\n')
-    missed, wrong, alarms, right = table(results)
-    print(f'\n{alarms} false alarms in {right}, {missed} misses in {wrong}: {missed/wrong:.1%}')
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('programs', type=int, nargs='?', default=1000)
+    parser.add_argument('seed', type=int, nargs='?', default=17)
+    parser.add_argument('--numba', action='store_true')
+    args = parser.parse_args()
+    if args.numba: results = run_numba_programs(numba_programs(args.programs, args.seed))
+    else: results = run_programs(programs(args.programs, args.seed))
+    print(f'{args.programs} programs, seed {args.seed}, {"the simulator" if args.numba else "the emulator"}\n')
+    num_missed, num_racy, num_alarms, num_correct = print_table(results)
+    print(f'\n{num_alarms} false alarms in {num_correct}, {num_missed} misses in {num_racy}: {num_missed/num_racy:.1%}')
 
 
 if __name__ == '__main__': main()

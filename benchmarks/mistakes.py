@@ -1,5 +1,4 @@
-"""What a learner sees of forty mistakes that beginners make: each is run as the cells of a
-notebook, and shown with the answer.
+"""Run forty mistakes of beginners as cells of a notebook, and print each with the output that the learner sees.
 
     python mistakes.py > mistakes.txt
 """
@@ -7,9 +6,9 @@ import contextlib, io, os, re, sys, warnings
 
 os.environ['GRIDSTRIDE_BACKEND'] = 'sim'
 
-MOST = 16  # lines of an answer that are shown; of a longer one its beginning and its end
+MAX_LINES = 16  # of an output that are shown; a longer one is cut in its middle
 
-START = '''
+FIRST_CELL = '''
 import numpy as np, torch
 from gridstride import sim
 from gridstride.cpp import cuda_kernel, load_cuda
@@ -20,7 +19,7 @@ np.random.seed(0)
 x, out = np.random.randn(100).astype(np.float32), np.zeros(100, np.float32)
 '''
 
-# title: the cells
+# title -> cells
 MISTAKES = {
     'No guard': ['''
 @cuda.jit
@@ -416,36 +415,38 @@ WORDS = {
 }
 
 
-def answer(shell, cell):
-    "What a notebook shows below the cell, without colours"
+def run_cell(shell, cell):
+    "Run a cell and return its output as a notebook shows it, without colours"
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text), warnings.catch_warnings():
         warnings.simplefilter('default')
-        warnings.showwarning = lambda *given: sys.stderr.write(warnings.formatwarning(*given[:4]))
+        warnings.showwarning = lambda *arguments: sys.stderr.write(warnings.formatwarning(*arguments[:4]))
         shell.run_cell(cell)
-    plain = re.sub(r'\x1b\[[\d;]*m', '', text.getvalue()).replace('\r', '\n')
-    plain = re.sub(r'<ipython-input-(\d+)-\w+>:', r'Cell In[\1], line ', plain)  # as JupyterLab calls it
-    lines = [o for o in plain.split('\n') if o and not o.startswith('gridstride: ')]  # how long a compiler takes
-    if len(lines) > MOST: lines[MOST // 2:-MOST // 2] = [f'... {len(lines) - MOST} more lines']
+    output = re.sub(r'\x1b\[[\d;]*m', '', text.getvalue()).replace('\r', '\n')
+    output = re.sub(r'<ipython-input-(\d+)-\w+>:', r'Cell In[\1], line ', output)  # as JupyterLab shows it
+    # lines of gridstride itself say, for example, how long a compiler takes
+    lines = [line for line in output.split('\n') if line and not line.startswith('gridstride: ')]
+    if len(lines) > MAX_LINES: lines[MAX_LINES // 2:-MAX_LINES // 2] = [f'... {len(lines) - MAX_LINES} more lines']
     return '\n'.join(lines)
 
 
-def show(number, title):
-    "Run the cells of a mistake in a notebook of their own; they, and what is seen"
+def run_mistake(number, title):
+    "Run the cells of a mistake in a new notebook; return the cells with their outputs"
     from IPython.core.interactiveshell import InteractiveShell
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance(colors='NoColor')
     shell.run_line_magic('load_ext', 'gridstride.cpp')
-    shell.run_cell(START)
+    shell.run_cell(FIRST_CELL)
     shell.execution_count = 1
-    res = []
+    parts = []
     for cell in MISTAKES[title]:
-        res += [f'    {o}'.rstrip() for o in cell.strip('\n').split('\n')]
-        if said := answer(shell, cell.strip('\n')): res += ['', said, '']
-    return '\n'.join(res).rstrip() + '\n'
+        parts += [f'    {line}'.rstrip() for line in cell.strip('\n').split('\n')]
+        if output := run_cell(shell, cell.strip('\n')): parts += ['', output, '']
+    return '\n'.join(parts).rstrip() + '\n'
 
 
 if __name__ == '__main__':
-    chosen = [int(o) for o in sys.argv[1:]]
+    selected = [int(o) for o in sys.argv[1:]]
     for number, title in enumerate(MISTAKES, 1):
-        if not chosen or number in chosen: print(f'--- {number}. {title}\n\n{show(number, title)}', flush=True)
+        if selected and number not in selected: continue
+        print(f'--- {number}. {title}\n\n{run_mistake(number, title)}', flush=True)

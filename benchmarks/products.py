@@ -1,18 +1,19 @@
-"""Products by `gridstride.kernels` with what follows them, in batches and in groups, against torch, on a GPU: the
+"""Products by `gridstride.kernels` with fused epilogues, in batches and in groups, against torch, on a GPU: the
 course's goals for `mlp`, `bmm` and `grouped_mm`.
 
-    python products.py                # all of it, in two minutes; prints what products.txt holds, writes products.json
-    python products.py bmm            # some of it; writes nothing
-    python products.py --seconds .5   # of timing per side (0.2)
+    python products.py > products.txt # all parts, in two minutes; writes products.json
+    python products.py bmm            # one part; writes nothing
+    python products.py --seconds .5   # of timing per candidate (0.2)
 
-Each result is first compared with torch's own, or one in float64. All sides are captured in CUDA graphs, so that no
-Python is timed; then they take turns. Figures are medians of GPU time, ratios medians over the rounds with their 95%
-interval; the L2 cache is overwritten before each run, but in rows that say `graph`: there calls follow each other, as
-those of a model do. `eager` is torch as it is, `compiled` torch.compile with max-autotune, `torch` torch.bmm and
-torch._grouped_mm. float32 is without TF32.
+Each result is first compared with torch's or with float64. All candidates are captured in CUDA graphs, which exclude
+Python's time, and timed interleaved. Times are medians of GPU time; ratios are medians over the rounds, with their 95%
+interval. The L2 cache is overwritten before each run, except in rows named `graph`, whose calls run back to back as in
+a model. `eager` is eager torch, `compiled` is torch.compile with max-autotune, `torch` is torch.bmm or
+torch._grouped_mm. float32 does not use TF32.
 
-mlp: x + F.linear(F.gelu(F.linear(x, up, up_bias)), down, down_bias), rows x width x hidden; `both` is forward and the
-gradients of all five. bmm: products x rows x columns x k. grouped_mm: rows x columns x k, 16 ragged groups.
+mlp: x + F.linear(F.gelu(F.linear(x, up, up_bias)), down, down_bias), rows x width x hidden; `both` is the forward pass
+and the gradients of all five inputs. bmm: products x rows x columns x k. grouped_mm: rows x columns x k, 16 ragged
+groups.
 """
 import math
 from pathlib import Path
@@ -28,129 +29,133 @@ from gridstride.kernels.ladder.ladder import Gpu
 import rows
 
 HERE = Path(__file__).parent
-HALF = torch.bfloat16
-BATCHES = [(16, 512, 512, 512), (64, 128, 128, 64), (64, 1024, 1024, 64), (64, 1024, 64, 1024), (8, 2048, 2048, 2048),
-           (32, 256, 1024, 256), (128, 64, 64, 512), (12, 1000, 1000, 200), (4, 4096, 4096, 1024), (256, 128, 128, 128)]
-GROUPS = [(8192, 14336, 4096), (16384, 2816, 2048), (4096, 4096, 4096)]
+BF16 = torch.bfloat16
+BMM_SHAPES = [(16, 512, 512, 512), (64, 128, 128, 64), (64, 1024, 1024, 64), (64, 1024, 64, 1024),
+              (8, 2048, 2048, 2048), (32, 256, 1024, 256), (128, 64, 64, 512), (12, 1000, 1000, 200),
+              (4, 4096, 4096, 1024), (256, 128, 128, 128)]
+GROUPED_SHAPES = [(8192, 14336, 4096), (16384, 2816, 2048), (4096, 4096, 4096)]
 
 
-def normal(*shape, dtype=HALF): return torch.randn(*shape, device='cuda').to(dtype)
+def random_normal(*shape, dtype=BF16): return torch.randn(*shape, device='cuda').to(dtype)
 
 
-def check(got, want, most=2**-7):
-    "Raise unless the error's length is below that of some roundings to 16 bits"
-    far = float((got.float() - want.float()).norm()/want.float().norm())
-    if not far <= most: raise ValueError(f'the result is {far:.1e} from torch\'s')
+def check_near(got, want, max_error=2**-7):
+    "Raise unless the norm of the error, relative to that of `want`, is at most `max_error`"
+    error = float((got.float() - want.float()).norm()/want.float().norm())
+    if not error <= max_error: raise ValueError(f'expected a relative error up to {max_error:.1e}, got {error:.1e}')
 
 
-def timed(ways, x, seconds):
-    "Sides, each as a CUDA graph, interleaved"
-    graphs = {o: rows.graphed(lambda f=f: f) for o, f in ways.items()}
+def compare_graphs(candidates, x, seconds):
+    "Capture each candidate in a CUDA graph and time the graphs interleaved"
+    graphs = {name: rows.capture_graph(lambda f=f: f) for name, f in candidates.items()}
     return compare(graphs, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
 
 
-def rows_of(tool, dtype, shape, ways, flops, goals, seconds):
-    "One row per other side"
-    like = SimpleNamespace(dtype=dtype, shape=shape)
-    c = timed(ways, normal(1), seconds)
-    return [rows.row(tool, like, c, o, goals.get(o), flops/1e3) for o in ways if o != 'ours']
+def comparison_rows(tool, dtype, shape, candidates, flops, goals, seconds):
+    "Return a row per other candidate"
+    operand = SimpleNamespace(dtype=dtype, shape=shape)
+    comparison = compare_graphs(candidates, random_normal(1), seconds)
+    others = [name for name in candidates if name != 'ours']
+    return [rows.comparison_row(tool, operand, comparison, other, goals.get(other), flops/1e3) for other in others]
 
 
-# The block of a transformer
+# The MLP of a transformer block
 
-def by_torch(x, up, down, up_bias, down_bias): return x + F.linear(F.gelu(F.linear(x, up, up_bias)), down, down_bias)
+def torch_mlp(x, up, down, up_bias, down_bias): return x + F.linear(F.gelu(F.linear(x, up, up_bias)), down, down_bias)
 
 
-def by_ours(*inputs): return mlp(*inputs, residual=True)
+def our_mlp(*inputs): return mlp(*inputs, residual=True)
 
 
 def forward(f, inputs, dy):
     with torch.no_grad(): return f(*inputs)
 
 
-def both(f, inputs, dy):
+def forward_backward(f, inputs, dy):
     y = f(*inputs)
     return y, *torch.autograd.grad(y, inputs, dy)
 
 
-def of_mlp(seconds, shape=(8192, 4096, 14336)):
+def mlp_rows(seconds, shape=(8192, 4096, 14336)):
     torch.manual_seed(0)
     n, width, hidden = shape
-    inputs = normal(n, width), normal(hidden, width)*width**-.5, normal(width, hidden)*hidden**-.5
-    inputs = [o.requires_grad_() for o in (*inputs, normal(hidden), normal(width))]
-    dy, compiled = normal(n, width), torch.compile(by_torch, mode='max-autotune-no-cudagraphs')
-    for got, want in zip(both(by_ours, inputs, dy), both(by_torch, inputs, dy)): check(got, want)
-    for name, f, times in (('both', both, 3), ('forward', forward, 1)):
-        ways = {o: lambda f=f, g=g: f(g, inputs, dy)
-                for o, g in (('ours', by_ours), ('eager', by_torch), ('compiled', compiled))}
-        yield from rows_of(f'mlp, {name}', HALF, shape, ways, times*4*n*width*hidden, dict(eager=1.03, compiled=1.),
-                           seconds)
+    inputs = random_normal(n, width), random_normal(hidden, width)*width**-.5, random_normal(width, hidden)*hidden**-.5
+    inputs = [x.requires_grad_() for x in (*inputs, random_normal(hidden), random_normal(width))]
+    dy, compiled = random_normal(n, width), torch.compile(torch_mlp, mode='max-autotune-no-cudagraphs')
+    results = (forward_backward(f, inputs, dy) for f in (our_mlp, torch_mlp))
+    for got, want in zip(*results): check_near(got, want)
+    goals = dict(eager=1.03, compiled=1.)
+    for name, run_pass, num_passes in (('both', forward_backward, 3), ('forward', forward, 1)):
+        candidates = {name: lambda run_pass=run_pass, f=f: run_pass(f, inputs, dy)
+                      for name, f in dict(ours=our_mlp, eager=torch_mlp, compiled=compiled).items()}
+        flops = num_passes*4*n*width*hidden
+        yield from comparison_rows(f'mlp, {name}', BF16, shape, candidates, flops, goals, seconds)
 
 
 # Batches and groups
 
-def graph_row(dtype, shape, ways, flops, seconds):
-    "The row of calls that follow each other in a CUDA graph, without a flush in between"
-    sides = by_column(ways, seconds, 1, dict(graph=COLUMNS['graph']))['graph']['sides']
-    ours, torchs = sides['ours'], sides['torch']
-    both = dict(zip(('seconds', 'other_seconds'), (ours['seconds'], torchs['seconds'])))
-    rates = dict(zip(('gbs', 'other_gbs'), (flops/1e12/o for o in both.values())))
-    times = dict(ratio=1/torchs['ratio'], low=1/torchs['high'], high=1/torchs['low'])
-    return dict(tool='bmm, graph', dtype=str(dtype)[6:], shape=list(shape), other='torch', **both, **rates, **times,
-                goal=None, warnings=[])
+def graph_row(dtype, shape, candidates, flops, seconds):
+    "Make the row of back-to-back calls in a CUDA graph, without flushes"
+    timings = by_column(candidates, seconds, 1, dict(graph=COLUMNS['graph']))['graph']['sides']
+    ours, theirs = timings['ours'], timings['torch']
+    return dict(tool='bmm, graph', dtype=str(dtype)[6:], shape=list(shape), other='torch', seconds=ours['seconds'],
+                other_seconds=theirs['seconds'], gbs=flops/1e12/ours['seconds'], other_gbs=flops/1e12/theirs['seconds'],
+                ratio=1/theirs['ratio'], low=1/theirs['high'], high=1/theirs['low'], goal=None, warnings=[])
 
 
-def mean_of(found, goal):
-    "A row with the geometric means of others"
-    def mean(key): return math.exp(sum(math.log(r[key]) for r in found)/len(found))
-    means = {o: mean(o) for o in ('seconds', 'other_seconds', 'gbs', 'other_gbs', 'ratio', 'low', 'high')}
-    return dict(found[0], tool=f"{found[0]['tool']}, mean", shape=[len(found)], goal=goal, warnings=[], **means)
+def mean_row(rows, goal):
+    "Make a row of the geometric means of rows"
+    def mean(key): return math.exp(sum(math.log(r[key]) for r in rows)/len(rows))
+    means = {key: mean(key) for key in ('seconds', 'other_seconds', 'gbs', 'other_gbs', 'ratio', 'low', 'high')}
+    return dict(rows[0], tool=f"{rows[0]['tool']}, mean", shape=[len(rows)], goal=goal, warnings=[], **means)
 
 
-def of_bmm(seconds, dtype):
+def bmm_rows(seconds, dtype):
     torch.manual_seed(0)
-    found, graphs = [], []
-    for shape in BATCHES:
-        count, h, w, k = shape
-        a, b = normal(count, h, k, dtype=dtype), normal(count, k, w, dtype=dtype)
-        check(bmm(a, b), a.double() @ b.double(), 2**-8 if dtype == HALF else 2**-20)
-        ways = dict(ours=lambda: bmm(a, b), torch=lambda: torch.bmm(a, b))
-        found += rows_of('bmm', dtype, shape, ways, 2*count*h*w*k, {}, seconds/4)
-        graphs.append(graph_row(dtype, shape, ways, 2*count*h*w*k, seconds/4))
-    return [*found, mean_of(found, 1.), *graphs, mean_of(graphs, 1.)]
+    rows_of_shapes, graph_rows = [], []
+    for shape in BMM_SHAPES:
+        batch, h, w, k = shape
+        a, b = random_normal(batch, h, k, dtype=dtype), random_normal(batch, k, w, dtype=dtype)
+        check_near(bmm(a, b), a.double() @ b.double(), 2**-8 if dtype == BF16 else 2**-20)
+        candidates = dict(ours=lambda: bmm(a, b), torch=lambda: torch.bmm(a, b))
+        rows_of_shapes += comparison_rows('bmm', dtype, shape, candidates, 2*batch*h*w*k, {}, seconds/4)
+        graph_rows.append(graph_row(dtype, shape, candidates, 2*batch*h*w*k, seconds/4))
+    return [*rows_of_shapes, mean_row(rows_of_shapes, 1.), *graph_rows, mean_row(graph_rows, 1.)]
 
 
-def sizes_of(n, count=16):
-    "Rows of ragged groups"
-    parts = torch.rand(count, generator=torch.Generator().manual_seed(n))
-    sizes = (parts/parts.sum()*n).int()
+def draw_group_sizes(n, num_groups=16):
+    "Draw the row counts of ragged groups"
+    fractions = torch.rand(num_groups, generator=torch.Generator().manual_seed(n))
+    sizes = (fractions/fractions.sum()*n).int()
     sizes[-1] += n - sizes.sum()
     return sizes
 
 
-def of_groups(seconds):
+def grouped_rows(seconds):
     torch.manual_seed(0)
-    for shape in GROUPS:
+    for shape in GROUPED_SHAPES:
         n, w, k = shape
-        ends = sizes_of(n).cumsum(0).int().cuda()
-        a, b = normal(n, k), normal(16, k, w)
-        ways = dict(ours=lambda: grouped_mm(a, b, ends), torch=lambda: torch._grouped_mm(a, b, ends))
-        check(ways['ours'](), ways['torch']())
-        yield from rows_of('grouped_mm', HALF, shape, ways, 2*n*w*k, dict(torch=1.05), seconds)
+        ends = draw_group_sizes(n).cumsum(0).int().cuda()
+        a, b = random_normal(n, k), random_normal(16, k, w)
+        candidates = dict(ours=lambda: grouped_mm(a, b, ends), torch=lambda: torch._grouped_mm(a, b, ends))
+        check_near(candidates['ours'](), candidates['torch']())
+        yield from comparison_rows('grouped_mm', BF16, shape, candidates, 2*n*w*k, dict(torch=1.05), seconds)
 
 
-JOBS = dict(mlp=of_mlp, bmm=lambda s: of_bmm(s, HALF), bmm_float32=lambda s: of_bmm(s, torch.float32), groups=of_groups)
-PARTS = {o: lambda o=o: iter([o]) for o in JOBS}
+JOBS = dict(mlp=mlp_rows, bmm=lambda seconds: bmm_rows(seconds, BF16),
+            bmm_float32=lambda seconds: bmm_rows(seconds, torch.float32), groups=grouped_rows)
+PARTS = {name: lambda name=name: iter([name]) for name in JOBS}
 
 
 def measure(name, seconds):
-    "The rows of a part, or one that says why there are none"
+    "Return the rows of a part, or one row with the error"
     try: return list(JOBS[name](seconds))
-    except Exception as e: return [rows.failed(name, SimpleNamespace(dtype=HALF, shape=()), e)]
+    except Exception as error: return [rows.failed_row(name, SimpleNamespace(dtype=BF16, shape=()), error)]
 
 
-def line(r): return rows.line(r, tool=16, dtype=9, shape=17, other=8, us=8, gbs=6).replace('GB/s', 'TFLOP/s')
+def format_row(row):
+    return rows.format_row(row, tool=16, dtype=9, shape=17, other=8, us=8, gbs=6).replace('GB/s', 'TFLOP/s')
 
 
 if __name__ == '__main__':
-    rows.run(__doc__, PARTS, measure, line, HERE/'products.json', .2, rows.HEAD.replace('GB/s', 'TFLOP/s'))
+    rows.run(__doc__, PARTS, measure, format_row, HERE/'products.json', .2, rows.HEAD.replace('GB/s', 'TFLOP/s'))

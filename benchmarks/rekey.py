@@ -1,11 +1,11 @@
-"""Give recordings of lessons new keys, after a change of code that changes no result: a rename, another layout.
+"""Give recordings of lessons new keys after a change of code that changes no result, such as a rename.
 
-    python rekey.py matmul_ladder_kinds matmul_ladder_ladder_naive    # executes that chapter; their values stay
+    python rekey.py matmul_ladder_kinds matmul_ladder_ladder_naive    # executes that chapter; the values stay
 
-A recording belongs to the sources that it was made from, and a lesson refuses it for any others (`bench/recording.py`);
-comments of CUDA C may change (`bench/keys.py`).
-Name only recordings whose kernels still do the same; what did change must be recorded again (`course.py record`).
-Listings in `CHAPTER_asm` have no key to renew: they are made again, without a GPU.
+The key of a recording identifies the sources that it was made from, and a lesson refuses a recording with another key
+(`bench/recording.py`). Comments of CUDA C are not part of the key (`bench/keys.py`).
+Name only recordings whose kernels compute the same as before; record the others again (`course.py record`). Listings in
+`CHAPTER_asm` have no key: they are made again, without a GPU.
 """
 import os, subprocess, sys
 from pathlib import Path
@@ -16,29 +16,30 @@ ROOT = Path(__file__).resolve().parents[1]
 RECORDED = ROOT/'nbs/recorded'
 
 
-def number_of(recording):
-    "The number of the chapter whose slug the name of a recording begins with"
-    found = [o for o in LESSONS if recording.startswith(f'{o.chapter}_')]
-    if not found: raise ValueError(f'{recording} begins with the slug of no chapter')
-    return max(found, key=lambda o: len(o.chapter)).number[:2]
+def chapter_number(recording):
+    "Return the number of a recording's chapter: its name begins with the chapter's slug"
+    lessons = [lesson for lesson in LESSONS if recording.startswith(f'{lesson.chapter}_')]
+    if not lessons: raise ValueError(f"the name of a recording must begin with a chapter's slug; got {recording}")
+    return max(lessons, key=lambda lesson: len(lesson.chapter)).number[:2]
 
 
-def rekey(names, run, folder=RECORDED):
-    """Execute the lessons of the recordings with `run(lessons, env)`, which gives an exit status; returns the names of
-    those that have new keys. `ValueError` for a name that no recording has"""
+def rekey(names, run_lessons, folder=RECORDED):
+    """Execute the lessons of the recordings with `run_lessons(lessons, env)`, which returns an exit status; return the
+    names of the recordings with new keys. Raise `ValueError` if there is no recording of some name"""
     if missing := [o for o in names if not (folder/f'{o}.json').is_file()]:
         raise ValueError(f'no recording in {folder} is called {", ".join(missing)}')
     before = {o: (folder/f'{o}.json').read_bytes() for o in names}
-    lessons = sorted({number_of(o) for o in names})
-    if run(lessons, {**os.environ, 'GRIDSTRIDE_REKEY': ','.join(names)}): raise ValueError('a lesson failed: see above')
+    lessons = sorted({chapter_number(o) for o in names})
+    if run_lessons(lessons, {**os.environ, 'GRIDSTRIDE_REKEY': ','.join(names)}):
+        raise ValueError('a lesson failed; see its output above')
     return [o for o in names if (folder/f'{o}.json').read_bytes() != before[o]]
 
 
-def run(lessons, env):
+def run_lessons(lessons, env):
     return subprocess.call([sys.executable, '-m', 'gridstride.course.lessons', 'run', *lessons], cwd=ROOT, env=env)
 
 
 if __name__ == '__main__':
     names = sys.argv[1:] or sys.exit(__doc__)
-    new = rekey(names, run)
+    new = rekey(names, run_lessons)
     print(*(f'{o}: {"new key" if o in new else "nothing to renew"}' for o in names), sep='\n')

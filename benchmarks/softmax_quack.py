@@ -1,12 +1,12 @@
-"""Softmax by QuACK, which is written in CuTe DSL, compared with `gridstride.kernels.softmax` and a copy, by the length
-of the rows, as softmax.py has them.
+"""Softmax by QuACK, which is written in CuTe DSL, compared with `gridstride.kernels.softmax` and a copy, for the row
+lengths of softmax.py.
 
     pip install quack-kernels 'nvidia-cutlass-dsl[cu13]'
     python softmax_quack.py compile DIR     # needs no GPU: one cubin per type and length
     python softmax_quack.py DIR > softmax_quack.txt   # on an H100; QuACK need not be installed there
 
-The cubins are launched as QuACK launches them: grid, cluster and shared memory are those of its `Softmax`, whose
-kernel name contains rows and columns of a block. Each result is first compared with torch's in float64.
+The cubins are launched with the grid, cluster and shared memory that QuACK's `Softmax` uses; the name of its kernel
+contains the rows and columns of a block. Each result is first compared with torch's in float64.
 """
 import ctypes, json, os, re, sys, tempfile
 from pathlib import Path
@@ -21,8 +21,8 @@ import rows, softmax
 
 # Without a GPU
 
-def compiled(dtype, n):
-    "QuACK's kernel for any number of rows of n elements: (its PTX, its cubin)"
+def compile_kernel(dtype, n):
+    "Compile QuACK's kernel for any number of rows of n elements; return (its PTX, its cubin)"
     folder = Path(os.environ['CUTE_DSL_DUMP_DIR'])
     for f in folder.iterdir(): f.unlink()
     import cutlass
@@ -35,33 +35,35 @@ def compiled(dtype, n):
     return ptx.read_text(), cubin.read_bytes()
 
 
-def described(ptx, dtype, n):
-    "How a kernel is launched"
+def launch_config(ptx, dtype, n):
+    "Return the launch configuration of a kernel, read from its PTX"
     name = re.search(r'\.visible \.entry (\w+)\(', ptx)[1]
-    tall, wide = map(int, re.search(r'_(\d+)_(\d+)_TiledCopy', name).groups())
-    threads, blocks = int(re.search(r'\.reqntid (\d+)', ptx)[1]), n//wide
+    block_rows, block_columns = map(int, re.search(r'_(\d+)_(\d+)_TiledCopy', name).groups())
+    threads, blocks = int(re.search(r'\.reqntid (\d+)', ptx)[1]), n//block_columns
     size = torch.empty((), dtype=getattr(torch, dtype)).element_size()
-    shared = tall*wide*size + threads//32*blocks*8 + 16                 # the rows; a part of each warp; a barrier
-    return dict(dtype=dtype, n=n, name=name, rows=tall, blocks=blocks, threads=threads, shared=-(-shared//128)*128)
+    # the rows, a partial result per warp and block, and a barrier
+    shared_bytes = block_rows*block_columns*size + threads//32*blocks*8 + 16
+    return dict(dtype=dtype, n=n, name=name, rows=block_rows, blocks=blocks, threads=threads,
+                shared=-(-shared_bytes//128)*128)
 
 
-def compile_all(to):
-    to.mkdir(parents=True, exist_ok=True)
+def compile_all(out_folder):
+    out_folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(CUTE_DSL_ARCH='sm_90a', CUTE_DSL_KEEP_PTX='1', CUTE_DSL_KEEP_CUBIN='1',
                           CUTE_DSL_DUMP_DIR=folder)
         for dtype in ('float32', 'bfloat16'):
             for n in softmax.SHORT + softmax.LONG:
-                ptx, cubin = compiled(dtype, n)
-                (to/f'{dtype}_{n}.cubin').write_bytes(cubin)
-                (to/f'{dtype}_{n}.json').write_text(json.dumps(described(ptx, dtype, n), indent=1) + '\n')
+                ptx, cubin = compile_kernel(dtype, n)
+                (out_folder/f'{dtype}_{n}.cubin').write_bytes(cubin)
+                (out_folder/f'{dtype}_{n}.json').write_text(json.dumps(launch_config(ptx, dtype, n), indent=1) + '\n')
 
 
 # On a GPU
 
 class Tensor(ctypes.Structure):
-    "As CuTe DSL gives a matrix of a fixed number of columns to a kernel"
-    _fields_ = [('at', ctypes.c_void_p), ('rows', ctypes.c_int), ('stride', ctypes.c_longlong)]
+    "A matrix with a fixed number of columns, as CuTe DSL passes it to a kernel"
+    _fields_ = [('data', ctypes.c_void_p), ('rows', ctypes.c_int), ('stride', ctypes.c_longlong)]
 
 
 class Attribute(ctypes.Structure):
@@ -75,55 +77,57 @@ class Config(ctypes.Structure):
                 ('stream', ctypes.c_void_p), ('attributes', ctypes.POINTER(Attribute)), ('count', ctypes.c_uint)]
 
 
-CLUSTER, MOST_SHARED = 4, 8                             # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, CU_FUNC_ATTRIBUTE_...
+CLUSTER_DIMENSION = 4        # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+MAX_DYNAMIC_SHARED = 8       # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
-def ok(code):
-    if code: raise RuntimeError(f'the CUDA driver returns {code}')
+def check_success(code):
+    if code: raise RuntimeError(f'expected CUDA_SUCCESS from the CUDA driver, got {code}')
 
 
-def loaded(k, cubin):
-    "A function of x that launches QuACK's kernel"
-    driver, module, f = ctypes.CDLL('libcuda.so.1'), ctypes.c_void_p(), ctypes.c_void_p()
-    ok(driver.cuModuleLoadData(ctypes.byref(module), cubin))
-    ok(driver.cuModuleGetFunction(ctypes.byref(f), module, k.name.encode()))
-    ok(driver.cuFuncSetAttribute(f, MOST_SHARED, k.shared))
+def load_kernel(config, cubin):
+    "Load QuACK's kernel; return a function of x that launches it"
+    driver, module, function = ctypes.CDLL('libcuda.so.1'), ctypes.c_void_p(), ctypes.c_void_p()
+    check_success(driver.cuModuleLoadData(ctypes.byref(module), cubin))
+    check_success(driver.cuModuleGetFunction(ctypes.byref(function), module, config.name.encode()))
+    check_success(driver.cuFuncSetAttribute(function, MAX_DYNAMIC_SHARED, config.shared))
     def run(x):
         out = torch.empty_like(x)
-        given = [Tensor(o.data_ptr(), len(o), o.stride(0)) for o in (x, out)]
-        cluster = Attribute(CLUSTER, 0, (ctypes.c_uint*16)(1, k.blocks, 1))
-        c = Config((-(-len(x)//k.rows), k.blocks, 1), (k.threads, 1, 1), k.shared,
-                   torch.cuda.current_stream().cuda_stream, ctypes.pointer(cluster), int(k.blocks > 1))
-        pointers = (ctypes.c_void_p*2)(*(ctypes.addressof(o) for o in given))
-        ok(driver.cuLaunchKernelEx(ctypes.byref(c), f, pointers, None))
+        arguments = [Tensor(o.data_ptr(), len(o), o.stride(0)) for o in (x, out)]
+        cluster = Attribute(CLUSTER_DIMENSION, 0, (ctypes.c_uint*16)(1, config.blocks, 1))
+        launch = Config((-(-len(x)//config.rows), config.blocks, 1), (config.threads, 1, 1), config.shared,
+                        torch.cuda.current_stream().cuda_stream, ctypes.pointer(cluster), int(config.blocks > 1))
+        pointers = (ctypes.c_void_p*2)(*(ctypes.addressof(o) for o in arguments))
+        check_success(driver.cuLaunchKernelEx(ctypes.byref(launch), function, pointers, None))
         return out
     return run
 
 
-def pieces(folder):
+def read_kernels(folder):
     for f in sorted(folder.glob('*.json'), key=lambda f: (f.name[0] == 'b', json.loads(f.read_text())['n'])):
         yield SimpleNamespace(**json.loads(f.read_text())), f.with_suffix('.cubin').read_bytes()
 
 
-def measure(piece, seconds):
-    "The rows of a kernel: ours against QuACK's and against a copy"
-    k, cubin = piece
-    x = softmax.inputs(k.n, getattr(torch, k.dtype))
+def measure(kernel, seconds):
+    "Yield the rows of a kernel: ours against QuACK's and against a copy"
+    config, cubin = kernel
+    x = softmax.inputs(config.n, getattr(torch, config.dtype))
     try:
-        theirs = loaded(k, cubin)
-        ways = dict(softmax.sides(softmax.Case('softmax', x, ('copy',))), quack=lambda: lambda: theirs(x))
-        ways = {name: rows.graphed(f) for name, f in ways.items()}
-        for name in ('ours', 'quack'): softmax.check(softmax.Case('softmax', x, ()), ways[name]())
-        c = compare(ways, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
-        for other in ('quack', 'copy'): yield rows.row('softmax', x, c, other, None, 2*x.nbytes)
-    except Exception as e: yield rows.failed('softmax', x, e)
+        launch_quack = load_kernel(config, cubin)
+        case = softmax.Case('softmax', x, ('copy',))
+        makers = dict(softmax.candidates(case), quack=lambda: lambda: launch_quack(x))
+        graphs = {name: rows.capture_graph(maker) for name, maker in makers.items()}
+        for name in ('ours', 'quack'): softmax.check_near_float64(case, graphs[name]())
+        comparison = compare(graphs, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
+        for other in ('quack', 'copy'): yield rows.comparison_row('softmax', x, comparison, other, None, 2*x.nbytes)
+    except Exception as error: yield rows.failed_row('softmax', x, error)
 
 
 def main(folder):
-    made = rows.machine()
-    print(f"{made['gpu']}, {made['date']}, torch {torch.__version__}\n{rows.HEAD}\n", flush=True)
-    for piece in pieces(folder):
-        for r in measure(piece, .1): print(softmax.line(r), flush=True)
+    run_info = rows.machine()
+    print(f"{run_info['gpu']}, {run_info['date']}, torch {torch.__version__}\n{rows.HEAD}\n", flush=True)
+    for kernel in read_kernels(folder):
+        for r in measure(kernel, .1): print(softmax.format_row(r), flush=True)
         torch.cuda.empty_cache()
 
 

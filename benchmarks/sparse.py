@@ -1,17 +1,18 @@
-"""Products with sparse matrices by `gridstride.kernels.sparse`, against torch's dense product of the same sizes and its
-own sparse ones, on a GPU: the course's goals, and from which density on, or how many rows of x, zeros pay.
+"""Products with sparse matrices by `gridstride.kernels.sparse`, against torch's dense and sparse products of the same
+sizes, on a GPU: the course's goals, and the densities and batch sizes at which sparsity pays.
 
-    python sparse.py                # all of it, in a minute; prints what sparse.txt holds, writes sparse.json
-    python sparse.py two_four       # some of it; writes nothing
-    python sparse.py --seconds .3   # of timing per side (0.1)
+    python sparse.py > sparse.txt   # all parts, in a minute; writes sparse.json
+    python sparse.py two_four       # one part; writes nothing
+    python sparse.py --seconds .3   # of timing per candidate (0.1)
 
-Each result is first compared with a product in float64. All sides are captured in CUDA graphs, so that no Python is
-timed; then they take turns. Figures are medians of GPU time, ratios medians over the rounds with their 95% interval;
-the L2 cache is overwritten before each run. TFLOP/s are those of the dense product: zeros count as if they were
-multiplied. Shapes: rows x columns of w x rows of x, of x @ w.T; for CSR w @ x, and columns of x.
-`bf16` is `F.linear` (`f32` in CSR of float32, without TF32), with random values instead of zeros; `semi` is
-`torch.sparse.to_sparse_semi_structured`, that is cuSPARSELt; `csr` torch's product with a sparse CSR tensor, that is
-cuSPARSE.
+Each result is first compared with a product in float64. All candidates are captured in CUDA graphs, which exclude
+Python's time, and timed interleaved. Times are medians of GPU time with the L2 cache overwritten before each run;
+ratios are medians over the rounds, with their 95% interval. TFLOP/s count the operations of the dense product,
+including those with zeros. A shape is (rows of w) x (columns of w) x (rows of x) for x @ w.T, and
+(rows of w) x (columns of w) x (columns of x) for w @ x, which CSR computes.
+`bf16` (`f32` for CSR of float32, without TF32) is `F.linear` with random values instead of the zeros; `semi` is
+`torch.sparse.to_sparse_semi_structured`, which calls cuSPARSELt; `csr` is torch's product with a sparse CSR tensor,
+which calls cuSPARSE.
 """
 import warnings
 from pathlib import Path
@@ -27,9 +28,9 @@ from gridstride.kernels.sparse import (formats, multiply_24, multiply_blocks, mu
 
 import rows
 
-warnings.simplefilter('ignore')                                     # that torch's sparse tensors are prototypes
+warnings.simplefilter('ignore')                                     # torch warns that sparse tensors are a prototype
 HERE = Path(__file__).parent
-CHECKED = 2048                                                      # rows of w that are looked at
+CHECKED_ROWS = 2048                                                 # of w
 
 
 class Case(NamedTuple):
@@ -37,20 +38,20 @@ class Case(NamedTuple):
     kind: str            # '2:4', 'mma.sp', 'blocks', 'csr'
     shape: tuple         # of the matrix
     batch: int           # rows of x
-    zeros: float = .5
-    goals: dict = {}     # other side -> how many times faster ours shall be
+    zeros: float = .5    # fraction
+    goals: dict = {}     # other candidate -> speedup of ours to reach
     block: tuple = None
     dtype: torch.dtype = torch.bfloat16
 
     @property
     def name(self):
-        "For tables"
+        "The kind, block size and percentage of zeros, for tables"
         block = f' {self.block[0]}x{self.block[1]}' if self.block else ''
         return self.kind + block + f' {self.zeros:.0%}'*(self.kind[0] in 'bc')
 
 
 def two_four():
-    "Large products: weights of a model with 8 billion parameters, and square ones"
+    "Yield large products: weights of a model with 8 billion parameters, and square matrices"
     yield Case('2:4', (8192, 8192), 8192, goals={'bf16': 1.35})
     yield Case('2:4', (14336, 4096), 4096, goals={'bf16': 1.25})
     yield Case('2:4', (4096, 4096), 14336, goals={'bf16': 1.25})
@@ -59,12 +60,12 @@ def two_four():
 
 
 def batches():
-    "Few rows of x: a layer's weights are read, and little is multiplied"
+    "Yield products with few rows of x, in which reading the weights dominates"
     for n in (16, 64, 128, 256, 512, 1024, 2048): yield Case('2:4', (14336, 4096), n)
 
 
 def warps():
-    "The kernel for GPUs before Hopper, on this one"
+    "Yield a product by the kernel for GPUs before Hopper, run on this GPU"
     yield Case('mma.sp', (4096, 4096), 4096)
 
 
@@ -83,67 +84,71 @@ def csr():
 PARTS = dict(two_four=two_four, blocks=blocks, batches=batches, csr=csr, warps=warps)
 
 
-# Sides: name -> a function of x
+# Candidates: each function returns ({name: function of x}, the product with the first rows of w in float64)
 
-def sides_24(case, w, x):
+def candidates_24(case, w, x):
     pruned = formats.prune(w)
-    p = pack_24(pruned)
-    ways = dict(ours=lambda x: multiply_24(x, p, use_mma_sp=case.kind == 'mma.sp'), bf16=lambda x: F.linear(x, w))
+    packed = pack_24(pruned)
+    candidates = dict(ours=lambda x: multiply_24(x, packed, use_mma_sp=case.kind == 'mma.sp'),
+                      bf16=lambda x: F.linear(x, w))
     if case.kind == '2:4':
-        semi = torch.sparse.to_sparse_semi_structured(pruned)
-        ways['semi'] = lambda x: F.linear(x, semi)
-    return ways, x.double() @ pruned[:CHECKED].double().T
+        semi_structured = torch.sparse.to_sparse_semi_structured(pruned)
+        candidates['semi'] = lambda x: F.linear(x, semi_structured)
+    return candidates, x.double() @ pruned[:CHECKED_ROWS].double().T
 
 
-def sides_blocks(case, w, x):
+def candidates_blocks(case, w, x):
     pruned = prune_blocks(w, case.zeros, case.block)
-    b = to_blocks(pruned, case.block)
-    ways = dict(ours=lambda x: multiply_blocks(x, b), bf16=lambda x: F.linear(x, w))
-    return ways, x.double() @ pruned[:CHECKED].double().T
+    packed = to_blocks(pruned, case.block)
+    candidates = dict(ours=lambda x: multiply_blocks(x, packed), bf16=lambda x: F.linear(x, w))
+    return candidates, x.double() @ pruned[:CHECKED_ROWS].double().T
 
 
-def sides_csr(case, w, x):
+def candidates_csr(case, w, x):
     pruned = prune_single(w, case.zeros)
-    c, theirs = to_csr(pruned), pruned.to_sparse_csr()
-    dense = 'f32' if case.dtype == torch.float32 else 'bf16'
-    ways = {'ours': lambda x: multiply_csr(c, x), dense: lambda x: w @ x, 'csr': lambda x: theirs @ x}
-    return ways, (pruned[:CHECKED].double() @ x.double()).T
+    packed, torch_csr = to_csr(pruned), pruned.to_sparse_csr()
+    dense_name = 'f32' if case.dtype == torch.float32 else 'bf16'
+    candidates = {'ours': lambda x: multiply_csr(packed, x), dense_name: lambda x: w @ x,
+                  'csr': lambda x: torch_csr @ x}
+    return candidates, (pruned[:CHECKED_ROWS].double() @ x.double()).T
 
 
-SIDES = {'2:4': sides_24, 'mma.sp': sides_24, 'blocks': sides_blocks, 'csr': sides_csr}
+CANDIDATES = {'2:4': candidates_24, 'mma.sp': candidates_24, 'blocks': candidates_blocks, 'csr': candidates_csr}
 
 
-def check(case, got, want):
-    "Raise if a number is further off than by rounding to bfloat16, and by a thousandth of what is usual for sums"
-    off = ((got.T if case.kind == 'csr' else got)[:, :CHECKED] - want).abs()
-    wrong = ~(off <= 2**-8*want.abs() + 2**-10*want.square().mean().sqrt())
-    if wrong.any(): raise ValueError(f'{int(wrong.sum())} of {wrong.numel()} elements are wrong')
+def check_rows(case, got, want):
+    "Raise if an error exceeds that of rounding to bfloat16 plus a thousandth of the root mean square of the result"
+    differences = ((got.T if case.kind == 'csr' else got)[:, :CHECKED_ROWS] - want).abs()
+    is_wrong = ~(differences <= 2**-8*want.abs() + 2**-10*want.square().mean().sqrt())
+    if is_wrong.any(): raise ValueError(f'{int(is_wrong.sum())} of {is_wrong.numel()} elements are wrong')
 
 
-def rows_of(case, seconds):
-    "One row per other side"
+def case_rows(case, seconds):
+    "Yield a row per other candidate"
     torch.manual_seed(0)
     (h, k), n = case.shape, case.batch
     w = torch.randn(h, k, device='cuda').to(case.dtype)
     x = torch.randn(*((k, n) if case.kind == 'csr' else (n, k)), device='cuda').to(case.dtype)
-    ways, want = SIDES[case.kind](case, w, x)
-    check(case, ways['ours'](x), want)
-    graphs = {o: rows.graphed(lambda f=f: lambda: f(x)) for o, f in ways.items()}
-    c = compare(graphs, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
-    like = SimpleNamespace(dtype=x.dtype, shape=(*case.shape, n))
-    for o in ways:                                                  # a thousandth: TFLOP/s in the field of GB/s
-        if o != 'ours': yield rows.row(case.name, like, c, o, case.goals.get(o), 2*h*n*k/1e3)
+    candidates, want = CANDIDATES[case.kind](case, w, x)
+    check_rows(case, candidates['ours'](x), want)
+    graphs = {name: rows.capture_graph(lambda f=f: lambda: f(x)) for name, f in candidates.items()}
+    comparison = compare(graphs, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
+    operand = SimpleNamespace(dtype=x.dtype, shape=(*case.shape, n))
+    size = 2*h*n*k/1e3                                              # the field of GB/s holds TFLOP/s
+    for name in candidates:
+        if name != 'ours': yield rows.comparison_row(case.name, operand, comparison, name, case.goals.get(name), size)
 
 
 def measure(case, seconds):
-    "The rows of a case, or one that says why there are none"
-    like = SimpleNamespace(dtype=case.dtype, shape=(*case.shape, case.batch))
-    try: yield from list(rows_of(case, seconds))
-    except Exception as e: yield rows.failed(case.name, like, e)
+    "Yield the rows of a case, or one row with the error"
+    operand = SimpleNamespace(dtype=case.dtype, shape=(*case.shape, case.batch))
+    try: yield from list(case_rows(case, seconds))
+    except Exception as error: yield rows.failed_row(case.name, operand, error)
 
 
-def line(r): return rows.line(r, tool=18, dtype=9, shape=15, other=5, us=8, gbs=6).replace('GB/s', 'TFLOP/s')
+def format_row(row):
+    return rows.format_row(row, tool=18, dtype=9, shape=15, other=5, us=8, gbs=6).replace('GB/s', 'TFLOP/s')
 
 
 if __name__ == '__main__':
-    rows.run(__doc__, PARTS, measure, line, HERE/'sparse.json', .1, rows.HEAD.replace('GB/s', 'TFLOP/s'))
+    rows.run(__doc__, PARTS, measure, format_row, HERE/'sparse.json', .1, rows.HEAD.replace('GB/s', 'TFLOP/s'))

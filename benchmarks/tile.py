@@ -1,9 +1,9 @@
-"""Kernels of Triton without a GPU: `gridstride.tile` against Triton's own interpreter, milliseconds a program.
+"""Kernels of Triton without a GPU: milliseconds per program by `gridstride.tile` and by Triton's interpreter.
 
     python benchmarks/tile.py > benchmarks/tile.txt
 
-Both run the same functions on the same tensors, in processes of their own, one after the other and back; each figure is
-the median of five launches after one that is not counted, and every result is held against torch first.
+Both run the same functions on the same tensors, each in a separate process, in both orders. Each time is the median of
+five launches after a warm-up, and each result is first compared with torch's.
 """
 import os, subprocess, sys, time
 from statistics import median
@@ -38,7 +38,7 @@ def matmul_kernel(a_ptr, b_ptr, out_ptr, M, N, K, BM: tl.constexpr, BN: tl.const
 
 
 def cases():
-    "(name, kernel, grid, arguments, constants, output, what it should be)"
+    "Yield (name, kernel, grid, arguments, constants, output, expected output)"
     torch.manual_seed(0)
     x, y, out = torch.randn(200_000), torch.randn(200_000), torch.full((200_000,), float('nan'))
     yield 'vector add, 1024 lanes', add_kernel, (196,), (x, y, out, 200_000), dict(BLOCK=1024), out, x + y
@@ -49,8 +49,8 @@ def cases():
     yield 'matmul fp16, 64x64 over 300', matmul_kernel, (4, 3), (a, b, out, 200, 170, 300), meta, out, want
 
 
-def timed(launch, programs):
-    "Milliseconds a program: the median of five launches"
+def time_launches(launch, programs):
+    "Return the milliseconds per program: the median of five launches"
     times = []
     for _ in range(5):
         start = time.perf_counter()
@@ -59,35 +59,35 @@ def timed(launch, programs):
     return median(times)
 
 
-def measure(how):
-    "Print one figure a line, of `how`: 'interpreter', or the checks of tile"
+def measure(mode):
+    "Print the time of each case, one per line; `mode` is 'interpreter', or the value of tile's option `checks`"
     from gridstride import tile
     from gridstride.diagnostics.settings import options
     for _, kernel, grid, args, meta, out, want in cases():
-        run = kernel if how == 'interpreter' else tile.checked(kernel)
-        with options(checks='all' if how == 'interpreter' else how):
+        run = kernel if mode == 'interpreter' else tile.checked(kernel)
+        with options(checks='all' if mode == 'interpreter' else mode):
             run[grid](*args, **meta)
             torch.testing.assert_close(out, want, rtol=1e-3, atol=1e-3)
-            print(timed(lambda: run[grid](*args, **meta), grid[0]*(grid + (1,))[1]))
+            print(time_launches(lambda: run[grid](*args, **meta), grid[0]*(grid + (1,))[1]))
 
 
-def figures(how):
-    "What a process of its own measures"
-    env = os.environ | (dict(TRITON_INTERPRET='1') if how == 'interpreter' else {})
-    done = subprocess.run([sys.executable, __file__, how], env=env, capture_output=True, text=True, check=True)
-    return [float(o) for o in done.stdout.split()]
+def run_measure(mode):
+    "Run `measure` in a new process; return the times it prints"
+    env = os.environ | (dict(TRITON_INTERPRET='1') if mode == 'interpreter' else {})
+    process = subprocess.run([sys.executable, __file__, mode], env=env, capture_output=True, text=True, check=True)
+    return [float(line) for line in process.stdout.split()]
 
 
 def main():
-    "The table: both sides twice, there and back, and the better of the two medians"
-    hows = ['interpreter', 'all', 'none']
-    found = {how: [] for how in hows}
-    for how in hows + hows[::-1]: found[how].append(figures(how))
+    "Measure all modes twice, forwards and backwards, and print the smaller of the two medians"
+    modes = ['interpreter', 'all', 'none']
+    times = {mode: [] for mode in modes}
+    for mode in modes + modes[::-1]: times[mode].append(run_measure(mode))
     print(f'ms a program, Triton {triton.__version__}, {os.cpu_count()} cores, no GPU\n')
     print(f'{"":30} {"interpreter":>12} {"tile, checked":>14} {"tile, no checks":>16} {"ratio":>7}')
     for i, (name, *_) in enumerate(cases()):
-        a, b, c = (min(o[i] for o in found[how]) for how in hows)
-        print(f'{name:30} {a:12.3f} {b:14.3f} {c:16.3f} {a/b:6.1f}x')
+        interpreter, checked, unchecked = (min(run[i] for run in times[mode]) for mode in modes)
+        print(f'{name:30} {interpreter:12.3f} {checked:14.3f} {unchecked:16.3f} {interpreter/checked:6.1f}x')
     print('\nratio: interpreter / tile with every check')
 
 

@@ -1,9 +1,9 @@
-"""A small transformer learns to continue Python, by `gridstride.kernels` and by torch: the loss curves side by side.
+"""Train a small transformer on Python sources with `gridstride.kernels` and with torch, and compare the loss curves.
 
-    python training.py                # some seconds on a GPU; prints what training.txt holds, writes .json and .svg
-    python training.py --small        # a tiny one, also on a CPU, where the kernels are emulated; writes nothing
+    python training.py > training.txt # some seconds on a GPU; writes training.json and training.svg
+    python training.py --small        # a tiny model, also on a CPU, where the kernels are emulated; writes nothing
 
-Both begin with the same parameters and see the same bytes of this repository's own sources. What differs is GELU, the
+Both start from the same parameters and read the same batches of this repository's sources. They differ in GELU, the
 norms, the loss and the optimizer: `gelu`, `rms_norm`, `cross_entropy` (in place) and `AdamW` of `gridstride.kernels`,
 or torch's. Products and attention are torch's in both.
 """
@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 
 
 class Size(NamedTuple):
-    "How large the transformer is, and what it sees in a step"
+    "The size of the transformer and of its training"
 
     layers: int
     width: int
@@ -42,11 +42,11 @@ class Tools(NamedTuple):
     AdamW: type
 
 
-def of_torch():
+def torch_tools():
     return Tools(F.gelu, lambda x, w: F.rms_norm(x, w.shape, w, 1e-6), F.cross_entropy, torch.optim.AdamW)
 
 
-def of_gridstride():
+def gridstride_tools():
     from gridstride import kernels
     return Tools(kernels.gelu, kernels.rms_norm,
                  lambda x, t: kernels.cross_entropy(x, t, in_place=True), kernels.AdamW)
@@ -82,21 +82,21 @@ class Transformer(nn.Module):
         return self.head(self.tools.rms_norm(self.blocks(x), self.norm))
 
 
-def the_bytes():
-    "The package's own Python, as integers from 0 to 255"
+def source_bytes():
+    "Return the bytes of the package's Python sources, as integers from 0 to 255"
     text = b'\n'.join(p.read_bytes() for p in sorted((HERE.parent/'gridstride').rglob('*.py')))
     return torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
 
 
-def train(tools, size, device='cpu', seed=0):  # (loss of each step, seconds of a step: the median)
-    "Train a transformer that the seed begins, on batches that the seed picks"
+def train(tools, size, device='cpu', seed=0):  # ([loss of each step], median seconds per step)
+    "Train a transformer; `seed` determines its initial parameters and the batches"
     torch.manual_seed(seed)
-    model, text = Transformer(size, tools).to(device), the_bytes()
+    model, source = Transformer(size, tools).to(device), source_bytes()
     optimizer = tools.AdamW(model.parameters(), lr=size.rate)
-    picked, losses, seconds = torch.Generator().manual_seed(seed), [], []
+    generator, losses, seconds = torch.Generator().manual_seed(seed), [], []
     for _ in range(size.steps):
-        begin = torch.randint(0, len(text) - size.tokens - 1, (size.batch, 1), generator=picked)
-        batch = text[begin + torch.arange(size.tokens + 1)].to(device)
+        starts = torch.randint(0, len(source) - size.tokens - 1, (size.batch, 1), generator=generator)
+        batch = source[starts + torch.arange(size.tokens + 1)].to(device)
         start = time.perf_counter()
         loss = tools.cross_entropy(model(batch[:, :-1]).view(-1, 256), batch[:, 1:].reshape(-1))
         optimizer.zero_grad()
@@ -108,7 +108,7 @@ def train(tools, size, device='cpu', seed=0):  # (loss of each step, seconds of 
 
 
 def draw(curves, path):
-    "Both curves in one picture"
+    "Draw both loss curves to an SVG file"
     import matplotlib
     matplotlib.use('Agg')
     from gridstride.support.plots import styled
@@ -122,21 +122,22 @@ def draw(curves, path):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument('--small', action='store_true')
-    small = p.parse_args().small
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--small', action='store_true')
+    small = parser.parse_args().small
     device, size = 'cuda' if torch.cuda.is_available() else 'cpu', SMALL if small else LARGE
-    found = {'gridstride': train(of_gridstride(), size, device), 'torch': train(of_torch(), size, device)}
-    curves = {name: losses for name, (losses, _) in found.items()}
+    results = {'gridstride': train(gridstride_tools(), size, device), 'torch': train(torch_tools(), size, device)}
+    curves = {name: losses for name, (losses, _) in results.items()}
     print(f'{size}, float32\nstep  gridstride     torch  difference')
     for i in sorted({*range(0, size.steps, max(1, size.steps//15)), size.steps-1}):
-        a, b = (o[i] for o in curves.values())
-        print(f'{i:>4}  {a:>10.6f}{b:>10.6f}{a - b:>12.1e}')
-    print('  '.join(f'{name}: {1e3*s:.1f} ms a step' for name, (_, s) in found.items()))
+        ours, theirs = (losses[i] for losses in curves.values())
+        print(f'{i:>4}  {ours:>10.6f}{theirs:>10.6f}{ours - theirs:>12.1e}')
+    print('  '.join(f'{name}: {1e3*seconds:.1f} ms a step' for name, (_, seconds) in results.items()))
     if small: return
     from gridstride.bench.recording import machine
-    made = dict(made=machine(), size=size._asdict(), losses=curves, seconds={k: s for k, (_, s) in found.items()})
-    (HERE/'training.json').write_text(json.dumps(made, indent=1)+'\n')
+    record = dict(made=machine(), size=size._asdict(), losses=curves,
+                  seconds={name: seconds for name, (_, seconds) in results.items()})
+    (HERE/'training.json').write_text(json.dumps(record, indent=1)+'\n')
     draw(curves, HERE/'training.svg')
 
 

@@ -1,8 +1,8 @@
-"""How many files a reader visits who follows one call through the package: python walks.py > walks.txt
+"""Count the files that a reader who follows one call through the package visits: python walks.py > walks.txt
 
-A walk is followed by `sys.setprofile`, from the call to its result or its exception. A row has the files of the package
-that are entered, the functions that are called, and the changes of file: calls of a function in another file than that
-of the call before. The first run of a walk also imports modules and fills caches, the second one does not.
+`sys.setprofile` records the calls of functions of the package, from a call to its return or exception. A row has the
+number of files, the number of functions, and how often a call is in another file than the preceding one. The first run
+also imports modules and fills caches; the second does not.
 """
 import argparse, secrets, sys
 from pathlib import Path
@@ -18,7 +18,7 @@ __global__ void shift(const float *x, float *out, int n) {
 
 
 class Walk:
-    "The files and functions of `folder` that a call enters"
+    "Records the functions of `folder` that are called, and their files in order"
 
     def __init__(self, folder): self.folder, self.files, self.functions = str(folder), [], set()
 
@@ -32,7 +32,7 @@ class Walk:
 
 
 def follow(call, folder):
-    "(files, functions, changes of file) of one call; an error is its result"
+    "Make a call and return its counts (files, functions, changes of file); its exception is ignored"
     walk = Walk(folder)
     sys.setprofile(walk)
     try: call()
@@ -42,12 +42,12 @@ def follow(call, folder):
 
 
 def compile_kernel():
-    "Compiles another source each time, so that no cache has it"
+    "Return a call that compiles a new source each time, which is in no cache"
     from gridstride import cuda_kernel
     return lambda: cuda_kernel(SHIFT % secrets.token_hex(8))
 
 
-def launch_to_finding():
+def launch_with_finding():
     from gridstride import cuda_kernel
     k, x = cuda_kernel(SHIFT % ''), np.ones(1000, np.float32)
     return lambda: k[4, 256](x, np.empty(1000, np.float32), 1000)
@@ -64,8 +64,8 @@ def simulated_race():
     return lambda: reverse[1, 64](np.ones(64), np.zeros(64))
 
 
-def choice_of_a_product():
-    "The plan of `matmul` for an H100, which it looks up by its name alone: no GPU is needed"
+def pick_product():
+    "Return a call that picks the kernel of `matmul` for an H100, without a GPU"
     from gridstride.kernels.gemm import plan
     def choose():
         with mock.patch.object(plan, '_capability_and_sms', lambda device: ((9, 0), 132)):
@@ -84,30 +84,31 @@ def triton_finding():
     return lambda: double[(2,)](torch.randn(100), torch.empty(100), 100, BLOCK=64)
 
 
-WALKS = {  # what is called -> a function that prepares the call
+WALKS = {  # description -> function that returns the call
     '`cuda_kernel(src)`, compiled': compile_kernel,
-    'its launch, to a finding': launch_to_finding,
+    'its launch, to a finding': launch_with_finding,
     'a data race in the simulator': simulated_race,
-    'the plan of `matmul(a, b)` on an H100': choice_of_a_product,
+    'the plan of `matmul(a, b)` on an H100': pick_product,
     'a Triton kernel, to a finding': triton_finding,
 }
 
 
 def rows(package, walks=WALKS):
-    "The lines of the table"
+    "Yield the lines of the table"
     yield f'{"":42}{"first run":>24}{"second run":>30}'
     yield f'{"":42}' + f'{"files":>8}{"functions":>11}{"changes":>9}'*2
-    for what, prepare in walks.items():
+    for description, prepare in walks.items():
         call = prepare()
         counts = follow(call, package) + follow(call, package)
-        yield f'{what:42}' + ''.join(f'{n:{w}}' for n, w in zip(counts, (8, 11, 9)*2))
+        yield f'{description:42}' + ''.join(f'{count:{width}}' for count, width in zip(counts, (8, 11, 9)*2))
 
 
 def main():
-    "Print the table, of this package or of another version of it"
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument('root', nargs='?', type=Path, default=Path(__file__).resolve().parents[1], help='of the course')
-    root = p.parse_args().root.resolve()
+    "Print the table for this package, or for another checkout of the course"
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    root = Path(__file__).resolve().parents[1]
+    parser.add_argument('root', nargs='?', type=Path, default=root, help='folder of the course')
+    root = parser.parse_args().root.resolve()
     sys.path.insert(0, str(root))
     for row in rows(root/'gridstride'): print(row, flush=True)
 

@@ -39,7 +39,7 @@ def test_a_table_is_what_its_json_says(name, program):
     rows = json.loads((FOLDER/f'{name}.json').read_text())['rows']
     text = (FOLDER/f'{name}.txt').read_text().splitlines()
     lines = [o for o in text if any(mark in o for mark in ('/s  ', ' ratio ', ' FAILED '))]
-    assert len(rows) > 20 and [program(name).line(r) for r in rows] == lines
+    assert len(rows) > 20 and [program(name).format_row(row) for row in rows] == lines
 
 
 def test_what_lessons_show_of_a_benchmark_is_what_it_measured(program):
@@ -86,19 +86,19 @@ def test_a_run_prints_and_keeps_its_rows(program, tmp_path, monkeypatch, capsys)
     made = dict(gpu='a GPU', date='today', versions=dict(torch='2'))
     monkeypatch.setattr(shared, 'machine', lambda: made)
     monkeypatch.setattr('sys.argv', ['memory.py'])
-    line = program('memory').line
+    format_row = program('memory').format_row
     shared.run('What it is', dict(one=lambda: iter([1, 2])), lambda job, seconds: [dict(r, seconds=job*seconds)],
-               line, tmp_path/'kept.json', .5)
+               format_row, tmp_path/'kept.json', .5)
     assert [o['seconds'] for o in json.loads((tmp_path/'kept.json').read_text())['rows']] == [.5, 1.]
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == 'a GPU, today, torch 2' and said[3] == 'one' and said[4] == line(dict(r, seconds=.5))
+    assert said[0] == 'a GPU, today, torch 2' and said[3] == 'one' and said[4] == format_row(dict(r, seconds=.5))
 
 
 def test_the_table_of_launches_is_what_its_json_says(program):
     pytest.importorskip('triton')
     rows = json.loads((FOLDER/'launch.json').read_text())['rows']
     lines = [o for o in (FOLDER/'launch.txt').read_text().splitlines() if ' in a row ' in o]
-    assert len(rows) > 20 and [program('launch').line(r) for r in rows] == lines
+    assert len(rows) > 20 and [program('launch').format_row(r) for r in rows] == lines
 
 
 # Products compared with the library
@@ -108,7 +108,7 @@ def side(seconds, ratio, low, high, runs=()):
 
 
 def product_row(**more):
-    "A row as `contenders.product` makes it"
+    "A row as `contenders.measure_product` makes it"
     sides = {'torch.matmul': side(30e-6, 1., 1., 1., [1.]*3), 'ours': side(20e-6, 1.5, 1.4, 1.6, [1.4, 1.5, 1.6]),
              'cublasLt': side(25e-6, 1.2, 1.1, 1.25, [1.2]*3)}
     row = {o: dict(mhz=[1700.2, 1980.], sides=sides) for o in ('written', 'read')}
@@ -122,10 +122,10 @@ def test_ours_is_compared_with_each_other_side(program):
     program('matmul')
     contenders = sys.modules['contenders']
     row = product_row()
-    assert contenders.faster(row, 'read', contenders.TORCH) == (1.5, 1.4, 1.6)
-    assert contenders.faster(row, 'read', contenders.BEST) == pytest.approx((1.25, 1.4/1.25, 1.6/1.1))
-    assert contenders.faster(row, 'row', contenders.BEST) is contenders.faster(row, 'graph', contenders.TORCH) is None
-    assert contenders.lines(row) == [
+    assert contenders.speedup(row, 'read', contenders.TORCH) == (1.5, 1.4, 1.6)
+    assert contenders.speedup(row, 'read', contenders.BEST) == pytest.approx((1.25, 1.4/1.25, 1.6/1.1))
+    assert contenders.speedup(row, 'row', contenders.BEST) is contenders.speedup(row, 'graph', contenders.TORCH) is None
+    assert contenders.row_lines(row) == [
         'bfloat16 tn 64x256 @ 256x128         0.21 TFLOP/s  final: estimated; the library\'s best is number 3; '
         'errors 1.0e-03',
         '    written  20.0 µs (19.8 to 21.0)            1.500 of torch.matmul (1.400 to 1.600) runs 1.400 1.500 1.600'
@@ -135,7 +135,7 @@ def test_ours_is_compared_with_each_other_side(program):
         '    row      20.0 µs (19.8 to 21.0)            1.500 of torch.matmul (1.400 to 1.600) runs 1.400 1.500 1.600'
         '  clock not counted',
         '    graph    FAILED RuntimeError: no']
-    assert contenders.lines(dict(product_row(), failed='E: x'))[0].endswith('FAILED E: x')
+    assert contenders.row_lines(dict(product_row(), failed='E: x'))[0].endswith('FAILED E: x')
 
 
 def test_a_mean_hides_neither_a_slow_shape_nor_a_missing_one(program):
@@ -157,7 +157,7 @@ def test_kernels_are_named_call_by_call(program):
     contenders = sys.modules['contenders']
     mark = f'void at::native::vectorized<2, {contenders.MARK} >'
     names = ['copy', mark, 'a', 'reduce', mark, 'Fill<bfloat16>', mark, 'b', mark, 'end']
-    assert contenders.split_by(names, contenders.MARK) == [['a', 'reduce'], ['b']]
+    assert contenders.split_calls(names, contenders.MARK) == [['a', 'reduce'], ['b']]
 
 
 def test_rows_list_their_kernels(program, monkeypatch):
@@ -181,7 +181,7 @@ def test_rows_list_their_kernels(program, monkeypatch):
         seen = [SimpleNamespace(kind='gpu', name=o, start=i) for i, o in enumerate(launched)]
         return SimpleNamespace(spans=[*reversed(seen), SimpleNamespace(kind='op', name='mm', start=0)])
     monkeypatch.setattr(contenders, 'profile', profile)
-    contenders.name_kernels(rows)
+    contenders.add_kernel_names(rows)
     assert rows[0]['kernels'] == {'torch.matmul': ['nvjet'], 'ours': ['final_k', 'sum'], 'cublasLt': ['other']}
     assert 'kernels' not in rows[1]
 
@@ -192,10 +192,10 @@ def test_random_shapes_are_those_of_the_seed(program):
     assert len(jobs) == 240 and all(s % 8 == 0 and 64 <= s <= 8192 for o in jobs for s in o['shape'])
     kinds = [(o['dtype'], o['layout']) for o in jobs]
     assert [kinds.count(o) for o in dict.fromkeys(kinds)] == [40]*6
-    assert m.random('bfloat16') == m.random('float16')
-    first = [m.shapes(dtype, draw)[0] for draw in (m.uniform, m.log_uniform) for dtype in ('float32', 'bfloat16')]
+    assert m.random_shapes('bfloat16') == m.random_shapes('float16')
+    first = [m.draw_shapes(dtype, draw)[0] for draw in (m.uniform, m.log_uniform) for dtype in ('float32', 'bfloat16')]
     assert first == [(2257, 397, 5993), (5240, 2256, 400), (2207, 73, 1657), (1408, 240, 80)], 'as in earlier tables'
-    assert all(n % p for s in m.random('float32') for n in s for p in (2, 3, 5, 7))
+    assert all(n % p for s in m.random_shapes('float32') for n in s for p in (2, 3, 5, 7))
 
 
 def test_a_run_of_products_goes_on_where_it_was(program, tmp_path, monkeypatch, capsys):
@@ -205,30 +205,30 @@ def test_a_run_of_products_goes_on_where_it_was(program, tmp_path, monkeypatch, 
         row = product_row(layout='nn', **{k: job[k] for k in ('shape', 'dtype', 'way')})
         return dict(row, failed='X: y') if len(seen) == 2 else dict(row, goal=1.45)
     seen = []
-    monkeypatch.setattr(m, 'row_of', lambda job, *args: seen.append(job) or made(job, *args))
-    monkeypatch.setattr(m, 'broken', lambda: len(seen) == 2)
-    args, res = m.arguments(['goals', '--match', 'bfloat16']), dict(made={})
-    assert not m.run(['goals'], args, res, path) and len(seen) == 2
+    monkeypatch.setattr(m, 'measure_job', lambda job, *args: seen.append(job) or made(job, *args))
+    monkeypatch.setattr(m, 'is_gpu_broken', lambda: len(seen) == 2)
+    args, res = m.parse_arguments(['goals', '--match', 'bfloat16']), dict(made={})
+    assert not m.measure_parts(['goals'], args, res, path) and len(seen) == 2
     kept = json.loads(path.read_text())
     assert len(kept['goals']) == 2 and 'failed' in kept['goals'][1]
-    assert m.run(['goals'], args, kept, path) and len(seen) == 2, 'all of these were done'
+    assert m.measure_parts(['goals'], args, kept, path) and len(seen) == 2, 'all of these were done'
     said = capsys.readouterr().out
     assert names(said, 'goal 1.45', 'written reached', 'read reached') and 'FAILED X: y' in said
-    late = m.arguments(['bfloat16', '--most', '0'])
-    monkeypatch.setattr(sys.modules['contenders'], 'prepare', lambda wanted: 1/0)
-    assert m.run(['bfloat16'], late, kept, path) and '120 of 120' in capsys.readouterr().out
+    late = m.parse_arguments(['bfloat16', '--most', '0'])
+    monkeypatch.setattr(sys.modules['contenders'], 'compile_kernels', lambda wanted: 1/0)
+    assert m.measure_parts(['bfloat16'], late, kept, path) and '120 of 120' in capsys.readouterr().out
 
 
 def test_a_ladder_says_what_is_missed_and_goes_on(program, tmp_path, monkeypatch, capsys):
     "A rung that fails breaks the GPU, and the next process begins after it"
     m, path, res = program('matmul'), tmp_path/'rows.json', {}
-    def climbed(shape, dtype, ladder, rung, seconds, **more):
+    def measure(shape, dtype, ladder, rung, seconds, **more):
         if rung == 'shared': raise AssertionError('shared is wrong\nmore')
         return dict(seconds=1e-3, tflops=1., library_tflops=2., ratio=.5, low=.4, high=.6, error=0., library_error=0.)
-    monkeypatch.setattr(m, 'climbed', climbed)
-    monkeypatch.setattr(m, 'broken', lambda: True)
-    args, times = m.arguments(['ladders']), 0
-    while not m.run(['ladders'], args, res, path): times += 1
+    monkeypatch.setattr(m, 'measure_ladder_kernel', measure)
+    monkeypatch.setattr(m, 'is_gpu_broken', lambda: True)
+    args, times = m.parse_arguments(['ladders']), 0
+    while not m.measure_parts(['ladders'], args, res, path): times += 1
     said = capsys.readouterr().out
     assert times == 2 and len(res['ladders']) == len(m.ladders()) and said.count('\nladders\n') == 1
     assert said.count('FAILED AssertionError: shared is wrong\n') == 2 and json.loads(path.read_text()) == \
@@ -250,15 +250,15 @@ def test_what_was_kept_is_shown_without_a_gpu(program, tmp_path, monkeypatch, ca
 
 @pytest.mark.parametrize('name', ['matmul', 'matmul_goals', 'matmul_bfloat16', 'matmul_float16', 'matmul_h200'])
 def test_a_table_of_products_shows_its_json(name, program, capsys):
-    program('matmul').show(json.loads((FOLDER/f'{name}.json').read_text()))
+    program('matmul').print_results(json.loads((FOLDER/f'{name}.json').read_text()))
     assert capsys.readouterr().out == (FOLDER/f'{name}.txt').read_text()
 
 
 def test_a_row_fails_alone(program, monkeypatch):
     m = program('matmul')
     def product(**given): raise AssertionError(f"{given['dtype']} is wrong\nsomewhere")
-    monkeypatch.setattr(sys.modules['contenders'], 'product', product)
-    row = m.row_of(dict(shape=(8, 8, 8), dtype='float16', way='tuned', columns=('none',)), .1, 1)
+    monkeypatch.setattr(sys.modules['contenders'], 'measure_product', product)
+    row = m.measure_job(dict(shape=(8, 8, 8), dtype='float16', way='tuned', columns=('none',)), .1, 1)
     assert row == dict(shape=(8, 8, 8), dtype='float16', layout='nn', way='tuned',
                        failed='AssertionError: float16 is wrong')
 
@@ -273,25 +273,25 @@ def test_a_product_is_timed_with_the_library(program, monkeypatch):
         def times(self, fn, n):
             self.mhz.append(1500.)
             return super().times(fn, n)
-    monkeypatch.setattr(contenders, 'columns_of', lambda names: {o: Clock for o in names})
+    monkeypatch.setattr(contenders, 'column_clocks', lambda names: {o: Clock for o in names})
     inputs = contenders.inputs
     def operands(shape, dtype, layout, make=inputs, real=contenders.operands):
         return real(shape, dtype, layout, lambda h, w, k, dtype, device: inputs(h, w, k, dtype))
     def no_picks(*args): raise RuntimeError('no library\nhere')
     monkeypatch.setattr(contenders, 'operands', operands)
     monkeypatch.setattr(contenders.cublaslt, 'proposed_kernels', no_picks)
-    row = contenders.product((40, 24, 56), 'float32', 'tn', seconds=.01, columns=('none', 'row'), goal=1)
+    row = contenders.measure_product((40, 24, 56), 'float32', 'tn', seconds=.01, columns=('none', 'row'), goal=1)
     assert row['goal'] == 1 and names(row['plan'], 'torch.matmul', 'GPU')
     assert row['no_pick'] == 'RuntimeError: no library'
     assert list(row['columns']['none']['sides']) == ['torch.matmul', 'ours'] and row['errors']['ours'] < 1e-6
     def wrong(a, b, out): torch.matmul(a, b, out=out)[3, 4] += 1
     wrong.name = 'wrong'
     monkeypatch.setattr(contenders, 'reads', lambda m: lambda: m.sum())
-    row = contenders.product((40, 24, 56), 'float32', seconds=.01, columns=('none',), reading=True, goal=1e-9)
+    row = contenders.measure_product((40, 24, 56), 'float32', seconds=.01, columns=('none',), reading=True, goal=1e-9)
     assert list(row['columns']['none']['sides'])[-1] == contenders.READS and contenders.READS not in row['errors']
     row |= dict(way='matmul', reading=True)
-    assert sys.modules['contenders'] is m.contenders and names(m.lines(row)[-1], 'goal 1e-09', 'none reached')
-    with pytest.raises(AssertionError, match='3, 4'): contenders.product((40, 24, 56), 'float32', 'nn', wrong)
+    assert sys.modules['contenders'] is m.contenders and names(m.row_lines(row)[-1], 'goal 1e-09', 'none reached')
+    with pytest.raises(AssertionError, match='3, 4'): contenders.measure_product((40, 24, 56), 'float32', 'nn', wrong)
     def lazy(a, b, out): torch.matmul(a[:39], b, out=out[:39])
     lazy.name = 'lazy'
-    with pytest.raises(AssertionError): contenders.product((40, 24, 56), 'float32', 'nt', lazy)
+    with pytest.raises(AssertionError): contenders.measure_product((40, 24, 56), 'float32', 'nt', lazy)

@@ -23,9 +23,9 @@ def count_lines(src):
         return local
 
     before = sys.gettrace()
-    front_end.forget()
+    front_end.clear_caches()
     sys.settrace(lambda frame, event, arg: local if '/gridstride/cpp/' in frame.f_code.co_filename else None)
-    try: front_end.read(src)
+    try: front_end.process(src)
     finally: sys.settrace(before)
     return count
 
@@ -56,7 +56,7 @@ class CountedSource(str):
 
 def count_characters(src):
     CountedSource.looked_at = 0
-    front_end.forget()
+    front_end.clear_caches()
     text = CountedSource(front_end.rewrite.to_cpp(CountedSource(src)))
     front_end.reader.functions(CountedSource(src))
     front_end.callers.mark(text, inline_specifiers='inline ')
@@ -78,7 +78,7 @@ def test_a_rewritten_source_has_the_tokens_that_splitting_it_finds():
     sources = [make(20) for make in front_end.KINDS.values()] + [o.read_text() for o in PROGRAMS]
     kept = 0
     for src in sources:
-        front_end.forget()
+        front_end.clear_caches()
         try: text = front_end.rewrite.to_cpp(src)
         except (ValueError, NotImplementedError): continue
         kept += text in _spliced_pieces
@@ -96,20 +96,20 @@ def test_quadratic_work_is_seen():
     code = compile('def f(n):\n for i in range(n):\n  for j in range(i):\n   pass\n', '/gridstride/cpp/none.py', 'exec')
     names = {}
     exec(code, names)
-    before, front_end.read = front_end.read, names['f']
+    before, front_end.process = front_end.process, names['f']
     try: few, more, most = (count_lines(n) for n in (24, 48, 96))
-    finally: front_end.read = before
+    finally: front_end.process = before
     assert most - more > 3*(more - few)
 
 
 @pytest.mark.parametrize('kind', [o for o in front_end.KINDS if 'in each other' in o or 'chain' in o or 'nested' in o])
 def test_brackets_may_be_nested_as_deeply_as_a_source_likes(kind):
-    front_end.forget()
-    front_end.read(front_end.KINDS[kind](10_000))
+    front_end.clear_caches()
+    front_end.process(front_end.KINDS[kind](10_000))
 
 
 @pytest.mark.parametrize('src', ['('*10_000, '{'*10_000, 'int f() {' + '('*10_000 + '}', 'A<'*10_000, '#if 1\n'*10_000])
 def test_brackets_that_do_not_close_are_named_at_any_depth(src):
-    front_end.forget()
-    try: front_end.read(src)
+    front_end.clear_caches()
+    try: front_end.process(src)
     except WrongSource as e: assert 'line' in str(e)

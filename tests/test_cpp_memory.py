@@ -443,9 +443,9 @@ def generated():
 
 @pytest.mark.parametrize('engine', ['emulator', 'simulator'])
 def test_generated_programs(generated, engine, capsys):
-    results = list(generated.judge(generated.programs(100, 5)) if engine=='emulator'
-                   else generated.judge_numba(generated.numba_programs(100, 5)))
-    missed,wrong,alarms,right = generated.table(results)
+    results = list(generated.run_programs(generated.programs(100, 5)) if engine=='emulator'
+                   else generated.run_numba_programs(generated.numba_programs(100, 5)))
+    missed,wrong,alarms,right = generated.print_table(results)
     assert missed==alarms==0 and wrong > 30 and right > 30, capsys.readouterr().out
 
 

@@ -465,6 +465,6 @@ def test_a_small_transformer_learns_as_with_torch():
     training = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(training)
     size = training.SMALL._replace(steps=10)
-    ours, torchs = (training.train(tools, size)[0] for tools in (training.of_gridstride(), training.of_torch()))
+    ours, torchs = (training.train(tools, size)[0] for tools in (training.gridstride_tools(), training.torch_tools()))
     torch.testing.assert_close(torch.tensor(ours), torch.tensor(torchs), rtol=0, atol=1e-5)
     assert sum(ours[-3:]) < sum(ours[:3]) - 1

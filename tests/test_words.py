@@ -368,7 +368,7 @@ def test_the_essential_words_of_a_mistake(title):
     "They are in what a notebook shows now, and in the printed result"
     number = list(MISTAKES.MISTAKES).index(title)+1
     recorded = re.split(r'^--- \d+\. .*\n', (ROOT/'benchmarks/mistakes.txt').read_text(), flags=re.M)[number]
-    try: shown = MISTAKES.show(number, title)
+    try: shown = MISTAKES.run_mistake(number, title)
     finally: InteractiveShell.clear_instance()
     for text in (shown, recorded):
         for words in MISTAKES.WORDS[title]: assert words in text, text
