@@ -262,9 +262,8 @@ def test_explain_shows_a_page(capsys):
     assert e.value.code == 2 and 'race' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize('key', WORDS, ids='-'.join)
-def test_every_message_has_a_page_in_the_terminal(key):
-    assert names(pages.page_text(*key), '/'.join(key), f'{key[0]}-{key[1]}.html')
+def test_every_message_has_a_page_in_the_terminal():
+    assert not [key for key in WORDS if not names(pages.page_text(*key), '/'.join(key), f'{key[0]}-{key[1]}.html')]
 
 
 def test_run_takes_the_command_of_the_kind_of_file(tmp_path, capsys):

@@ -5,6 +5,7 @@ import json
 import re
 import textwrap
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 
 from .finding import page_address
@@ -43,6 +44,7 @@ def _files(pattern):
     return sorted(path for folder in _FOLDERS for path in folder.glob(pattern))
 
 
+@cache
 def examples():
     "Read {(kind, code): (prose, wrong, right)}: a file per kind, a section per finding"
     found = {}
