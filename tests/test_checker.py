@@ -357,6 +357,8 @@ def test_programs_with_a_mistake(results, name, dialect, code, line):
 def test_programs_that_could_not_be_checked(results, name, error):
     found = checked(results, name)
     assert not found.findings and names(found.error, *error) and exit_status([found]) == 2
+    assert f'{name}", line 1' in found.output or name != 'wrong.py'
+    assert 'checker' not in found.output  # the frames of the package
 
 
 @pytest.mark.slow

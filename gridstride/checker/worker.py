@@ -20,6 +20,9 @@ from .schedules import parse_schedule
 
 __all__ = ['Job', 'main']
 
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+_STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
+
 
 @dataclass
 class Job:
@@ -129,9 +132,14 @@ def _error_of(error, recorder):
         return None if error.code in (None, 0) else f'the program ended with exit status {error.code}'
     if recorder.add_error(error):
         return None
-    if not isinstance(error, ProgramFailed):
-        traceback.print_exception(error)
+    print(*traceback.format_list(_program_frames(error)), sep='', end='', file=sys.stderr)
     return str(error) if isinstance(error, ProgramFailed) else f'{type(error).__name__}: {error}'
+
+
+def _program_frames(error):
+    "Return the frames of a traceback that belong to the program, without those of this package and of Python itself"
+    frames = traceback.extract_tb(error.__traceback__)
+    return [frame for frame in frames if not frame.filename.startswith((_PACKAGE, _STANDARD_LIBRARY, '<frozen'))]
 
 
 def main(argv=None) -> int:  # exit status
