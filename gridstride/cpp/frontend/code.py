@@ -10,6 +10,7 @@ from bisect import bisect, bisect_left
 from collections import defaultdict, deque
 from contextlib import contextmanager
 from itertools import accumulate, chain, compress, count, repeat
+from operator import sub
 
 from .preprocessor import directive_word
 from .tokens import WrongSource, error_at, line_at
@@ -178,15 +179,43 @@ class Code(list):
     # Each branch of an `#if` may open the same bracket, so brackets are matched along one branch: the likely one, or
     # the first branch if the likely one leaves a bracket open.
     def _match_brackets(self):
+        if not self.directives:
+            return self._match_one_branch()
         try:
-            self._match(_likely_branch)
+            self._match_branches(_likely_branch)
         except ValueError as error:
             try:
-                self._match(lambda branches: branches[0])
+                self._match_branches(lambda branches: branches[0])
             except ValueError:
                 raise error from None
 
-    def _match(self, choose_branch):
+    def _match_one_branch(self):
+        "Match the brackets of code without preprocessor lines, which takes half as long as `_match_branches`"
+        self.match = match = {}
+        texts = [*self.texts, '']  # for -1, no bracket
+        open_brackets = [-1]
+        innermost = -1  # the last of `open_brackets`
+        ends, bracket_around = [0], []  # `bracket_around[n]` is around the tokens `ends[n]:ends[n + 1]`
+        for i in self.find_any(_BRACKETS):
+            text = texts[i]
+            bracket_around.append(innermost)
+            if text in OPENING_BRACKETS:
+                ends.append(i + 1)
+                open_brackets.append(i)
+                innermost = i
+                continue
+            ends.append(i)
+            if texts[innermost] == OPENING_OF[text]:
+                match[i] = open_brackets.pop()
+                match[innermost] = i
+                innermost = open_brackets[-1]
+            elif self.strict:
+                raise self._unmatched_error(i, innermost)
+        counts = map(sub, [*ends[1:], self._length + 1], ends)  # the last one is for callers that access the end
+        self.outer = [*chain.from_iterable(map(repeat, [*bracket_around, innermost], counts))]
+        self._require_closed(innermost)
+
+    def _match_branches(self, choose_branch):
         self.match, self.outer = match, outer = {}, []
         texts = [*self.texts, '']  # for -1, no bracket, and for the end
         directives = self.directives
@@ -215,13 +244,16 @@ class Code(list):
                 elif self.strict:
                     raise self._unmatched_error(i, innermost)
         outer.append(innermost)  # for callers that access the index after the last token
+        self._require_closed(innermost)
+
+    def _require_closed(self, innermost):
+        "Raise `WrongSource` if a bracket is open at the end; -1: none is"
         if innermost >= 0 and self.strict:
             raise self.error(WrongSource, f'this {self[innermost]!r} is never closed', innermost)
 
     def _depth_changes(self):
         "Return the tokens at which the innermost open bracket may change, and the end of the code"
-        brackets = self.find(*OPENING_OF, *OPENING_BRACKETS)
-        return sorted({*brackets, *self.directives, self._length}) if self.directives else [*brackets, self._length]
+        return sorted({*self.find_any(_BRACKETS), *self.directives, self._length})
 
     def _unmatched_error(self, i, opening):
         "Make the error for the closing bracket `i`, which does not match the open bracket `opening`; -1: none is open"
@@ -332,8 +364,6 @@ class Code(list):
 
     def find_parameter_list(self, a, b):
         "Return the index of the first `(` in `a:b` that follows the name of a function; None if there is none"
-        if '(' not in self.texts[a:b]:
-            return None
         if (a, b) not in self._parameter_lists:  # cached, because several modules read the same head
             self._parameter_lists[a, b] = self._find_parameter_list(a, b)
         return self._parameter_lists[a, b]
@@ -342,8 +372,11 @@ class Code(list):
         texts = self.texts
         match = self.match
         b = min(b, self._length)
-        first = texts.index('(', i, b)  # there is one, as the caller has checked
-        i = first if _PARAMETER_LIST_TOKENS.isdisjoint(texts[i:first]) else i
+        head = texts[i:b]
+        if '(' not in head:
+            return None
+        num_before = head.index('(')
+        i += num_before if _PARAMETER_LIST_TOKENS.isdisjoint(head[:num_before]) else 0
         while i < b and (text := texts[i]) != '=' and text != 'operator':
             is_named = text == '(' and self.is_word(i - 1) and texts[i - 1] not in NOT_NAMES
             if is_named and not self._name_follows(match.get(i, i) + 1, b):
@@ -423,7 +456,8 @@ class Code(list):
         if isinstance(indices, range) and indices and 0 <= indices.start and indices.stop <= self._length:
             starts, last = self.tokens.starts, indices[-1]
             text = self.src[starts[indices.start] : starts[last] + len(self.texts[last])]
-            if not _NEEDS_NORMALIZATION.search(text):
+            is_plain = text.isprintable() and not ('  ' in text or '/' in text or '\\' in text)
+            if is_plain or not _NEEDS_NORMALIZATION.search(text):  # the search takes longer
                 return text
         indices = list(indices)
         return ''.join((self._separator(indices[n - 1], i) if n else '') + self[i] for n, i in enumerate(indices))

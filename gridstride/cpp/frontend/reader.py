@@ -283,6 +283,7 @@ def kernels(
     return kernels_in(read_compiled(src))
 
 
+@defer_collection()
 def functions(
     src: str,  # CUDA C
 ) -> list:  # of `Function`, including kernels and device functions

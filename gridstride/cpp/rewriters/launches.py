@@ -217,7 +217,7 @@ def _begins_call(c, opening):
 
 def _configuration_end(c, i):
     "Return the index of the first `>` of the `>>>` that ends the configuration opened at `i`"
-    texts = c.texts
+    texts, starts = c.texts, c.tokens.starts
     candidates = []
     j = i + 1
     while j < len(texts) and (text := texts[j]) not in _END_TOKENS:
@@ -225,7 +225,7 @@ def _configuration_end(c, i):
             j = c.match.get(j, j) + 1
             continue
         n = 1
-        while c[j + n] == '>' and c.start(j + n) == c.end(j + n - 1):
+        while c[j + n] == '>' and starts[j + n] == starts[j] + n:
             n += 1
         if n >= 3:
             candidates.append(j + n - 3)
