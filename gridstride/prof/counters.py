@@ -75,8 +75,8 @@ def _target_command(target, args, kwargs, setup, folder):
     if callable(target):
         source, name = extract_program(target, setup)
         (folder / 'arguments').write_bytes(pickle_arguments(args, kwargs))
-        driver = _FUNCTION_SCRIPT.format(args=str(folder / 'arguments'), name=name)
-        (folder / 'profiled.py').write_text(f'{source}\n{driver}', encoding='utf-8')
+        call_source = _FUNCTION_SCRIPT.format(args=str(folder / 'arguments'), name=name)
+        (folder / 'profiled.py').write_text(f'{source}\n{call_source}', encoding='utf-8')
         return [sys.executable, str(folder / 'profiled.py')], True
     path = _write_source(target, folder) if isinstance(target, str) and '\n' in target else Path(target)
     return [*_run_command(path, folder), *map(str, args)], False
@@ -123,8 +123,8 @@ def ncu_command(
     ncu, report, target, sections, metrics, with_lines, profiler_range_only, kernel, skip, count, extra_options=()
 ) -> list:
     "Return the ncu command line that profiles the command `target` and writes the report"
-    clock = [] if '--clock-control' in extra_options else ['--clock-control', 'none']
-    options = [*clock, *extra_options, '-f', '-o', str(report)]
+    clock_options = [] if '--clock-control' in extra_options else ['--clock-control', 'none']
+    options = [*clock_options, *extra_options, '-f', '-o', str(report)]
     if profiler_range_only:
         options += ['--profile-from-start', 'off']
     if isinstance(sections, str) and sections in SETS:
@@ -248,9 +248,9 @@ def read_report(ncu, report, metrics, with_lines, timeout=120) -> Ncu:
     warnings = _unknown_metrics(kernels.values(), metrics)
     if with_lines:
         _assign_lines(kernels.values(), parse_source_lines(read_page('source', '--print-source', 'cuda,sass')))
-        without_lines = [short_name(kernel.name) for kernel in kernels.values() if not kernel.lines]
+        kernels_without_lines = [short_name(kernel.name) for kernel in kernels.values() if not kernel.lines]
         hint = 'compile it with -lineinfo or @cuda.jit(lineinfo=True)'
-        warnings += [f'{kernel_name} has no line information: {hint}' for kernel_name in without_lines]
+        warnings += [f'{kernel_name} has no line information: {hint}' for kernel_name in kernels_without_lines]
     return Ncu(kernels.values(), ncu_version(ncu), warnings)
 
 

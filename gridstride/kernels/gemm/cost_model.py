@@ -1,8 +1,9 @@
 """A cost model for products of 16-bit floats, fitted to measurements: it selects the kernel with the lowest estimate.
 
 The kernels are those of `hopper_f16`, for both 16-bit types in each layout. The time of a step (64 elements along K) is
-a smooth maximum of three times: those of the tensor cores, of shared memory and of the L2 cache. A tile takes its
-steps, an epilogue, and with split-K a reduction. A kernel takes its waves of tiles, but at least its DRAM traffic.
+a smooth maximum of three times: those of the tensor cores, of shared memory and of the L2 cache. The time of a tile
+is that of its steps, of the epilogue and, with split-K, of the reduction. The time of a kernel is that of its waves of
+tiles, but at least that of its DRAM traffic.
 
 `benchmarks/cost.py` measures products on a GPU and fits the parameters. `benchmarks/cost.json` has the measurements,
 and `python cost.py fit` prints how much slower the selected kernels are than the fastest that were measured.
@@ -107,8 +108,8 @@ def predict_cycles(model, shape, layout, config, sms=132) -> float:
 
 
 # The fit for an H100, in cycles at 1,755 MHz. `CORRECTION_FACTORS` has the configurations that may be selected, and for
-# each the measured time divided by the model's prediction; with only two measurements, half of the deviation from 1
-# counts. The factors of 128x160 and 128x256 were fitted to measurements on an H200, too.
+# each the measured time divided by the model's prediction. A factor with only two measurements is moved half of the way
+# to 1. The factors of 128x160 and 128x256 were fitted to measurements on an H200, too.
 H100_MODEL = CostModel(
     tensor=0.8895,
     shared=0.7403,

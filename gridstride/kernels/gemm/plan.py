@@ -153,16 +153,18 @@ def _tuned_plan_for(*key):
     "Return the plan that `tune` measured, in this process or an earlier one; None if there is none"
     if key in _tuned_plans or key[4] is None or (key[3], key[5]) not in RANKERS:
         return _tuned_plans.get(key)
-    tuned = tuning_cache.find(*key)
-    kernels = _candidates(*key, MAX_CANDIDATES) if tuned else []
+    tuning_result = tuning_cache.find(*key)
+    kernels = _candidates(*key, MAX_CANDIDATES) if tuning_result else []
     matches = (
         kernel
         for kernel in kernels
-        if kernel.name == tuned.name and tuning_cache.source_hash(kernel) == tuned.source_hash
+        if kernel.name == tuning_result.name and tuning_cache.source_hash(kernel) == tuning_result.source_hash
     )
     kernel = next(matches, None)
     if kernel and _supports(kernel, *key[:4]):
-        _tuned_plans[key] = Plan(kernel, f'the fastest of {tuned.candidates} that were measured on {tuned.date}')
+        _tuned_plans[key] = Plan(
+            kernel, f'the fastest of {tuning_result.candidates} that were measured on {tuning_result.date}'
+        )
     return _tuned_plans.get(key)
 
 
@@ -196,7 +198,7 @@ def fallback_reason(a, b):
     "Return the reason why no kernel can multiply these operands; None if one may"
     import torch
 
-    # This is checked first, because dynamo warns of each function with a cache that it traces.
+    # This is checked first, because dynamo warns if it traces a function with a cache, as those below.
     if torch.compiler.is_compiling():
         return 'torch.compile traces it'
     torch = _import_torch()
@@ -217,8 +219,8 @@ def fallback_reason(a, b):
         return 'autocast decides the type'
     if a.dtype is torch.float32 and a.is_cuda and allows_tf32(torch.backends.cuda.matmul):
         return 'TF32 is allowed, and faster'
-    if missing := _missing_torch_name():
-        return f'torch {torch.__version__} has no torch.{missing}, which shows whether torch.func transforms it'
+    if missing_name := _missing_torch_name():
+        return f'torch {torch.__version__} has no torch.{missing_name}, which shows whether torch.func transforms it'
     if _is_transformed(a) or _is_transformed(b) or torch.autograd.forward_ad._current_level >= 0:
         return 'torch.func transforms it'
 
@@ -338,8 +340,8 @@ def _is_writable(out, a, b):
 
 
 # An estimate is not a measurement, and for many shapes several kernels have almost the same estimate. For a shape that
-# is used often, `tune` measures them once: the kernels passed to `using`, else those that `RANKERS` returns. The
-# fastest of the latter is stored on disk for later processes.
+# is used often, `tune` measures them once: the kernels passed to `using`, else those that `RANKERS` returns. In the
+# second case, the name of the fastest one is stored on disk for later processes.
 def tune(
     a,
     b,  # as for `matmul`
@@ -365,12 +367,12 @@ def tune(
     kernels = _candidates(*key, tries)
     if len(kernels) < 2:
         return estimated_plan
-    fastest = _measure_fastest(kernels, stored_a, stored_b, key)
+    fastest_kernel = _measure_fastest(kernels, stored_a, stored_b, key)
     _clear_caches()
-    _plans[key] = Plan(fastest, f'the fastest of {len(kernels)} that were measured')
+    _plans[key] = Plan(fastest_kernel, f'the fastest of {len(kernels)} that were measured')
     if not _forced_kernels:
         _tuned_plans[key] = _plans[key]
-        tuning_cache.store(fastest, len(kernels), *key)
+        tuning_cache.store(fastest_kernel, len(kernels), *key)
     return _plans[key]
 
 
