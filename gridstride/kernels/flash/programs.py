@@ -78,10 +78,13 @@ _ARGUMENT_CODE = dict(  # array of a launch -> C++ argument; other arrays are me
 
 def _make_launch(kernel_launch, boxes, sizes, dim):
     "Return the `Launch` of a `KernelLaunch`, with C++ for its arguments"
-    maps = [_tensor_map_code(name, sizes, dim, box) for name, box in zip(kernel_launch.arrays, boxes)]
+    tensor_maps = [_tensor_map_code(name, sizes, dim, box) for name, box in zip(kernel_launch.arrays, boxes)]
     return Launch(
         kernel_launch,
-        [*maps, *(_ARGUMENT_CODE.get(array, f'a.{array}') for array in kernel_launch.arrays[len(maps) :])],
+        [
+            *tensor_maps,
+            *(_ARGUMENT_CODE.get(array, f'a.{array}') for array in kernel_launch.arrays[len(tensor_maps) :]),
+        ],
     )
 
 

@@ -36,7 +36,7 @@ def _bias_function(bias):
 
 @lru_cache(1024)
 def hopper_source(
-    file_names,  # of the files, in order
+    file_names,  # without `.cuh`, in order
     smem_columns,  # column counts of the products whose operands are both in shared memory
     register_columns,  # column counts of the products whose first operand is in registers
     constants,  # ((name in the source, its integer value), ...)
@@ -56,7 +56,7 @@ def _preamble(*names):
 
 @lru_cache(1024)
 def ampere_source(
-    file_names,  # of the files, in order
+    file_names,  # without `.cuh`, in order
     constants,  # ((name in the source, its integer value), ...)
     bias='',  # as for `hopper_source`
 ) -> str:

@@ -134,11 +134,11 @@ class Problem:
 
     def __init__(self, M, N, K, dtype, layout, library=None):
         self.library, cuda_type = library or load_library(), _TYPES[dtype]
-        first, second, result = column_major(M, N, K, layout)
+        first_operand, second_operand, result = column_major(M, N, K, layout)
         self.product = create_object(self.library, 'cublasLtMatmulDescCreate', _COMPUTE_FLOAT, _TYPES['float32'])
-        for attribute, (is_transposed, _, _) in ((_TRANSPOSE_A, first), (_TRANSPOSE_B, second)):
+        for attribute, (is_transposed, _, _) in ((_TRANSPOSE_A, first_operand), (_TRANSPOSE_B, second_operand)):
             self._set_attribute('cublasLtMatmulDescSetAttribute', self.product, attribute, c_int32(is_transposed))
-        sizes = first[1:], second[1:], result
+        sizes = first_operand[1:], second_operand[1:], result
         self.layouts = [
             create_object(self.library, 'cublasLtMatrixLayoutCreate', cuda_type, *size, size[0]) for size in sizes
         ]
