@@ -89,8 +89,8 @@ class Occupancy(namedtuple('Occupancy', 'blocks warps share limiter limits arch 
     def __str__(self):
         max_warps = sm_of(self.arch).threads // WARP_SIZE
         if not self.blocks:
-            exceeded = ', '.join(self.limiter)
-            return f'impossible on {self.arch}: a block of {self.block} threads exceeds the limits of {exceeded}'
+            exceeded_limits = ', '.join(self.limiter)
+            return f'impossible on {self.arch}: a block of {self.block} threads exceeds the limits of {exceeded_limits}'
         blocks = f"{self.blocks} block{'s' * (self.blocks > 1)} of {self.block} threads"
         warps = f'{self.share:.0%} on {self.arch}: {self.warps} of {max_warps} warps'
         return f"{warps}, {blocks}; limited by {', '.join(self.limiter)}"

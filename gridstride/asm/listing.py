@@ -194,11 +194,13 @@ def _rows(listings):
         elif previous:
             rows += [(i, source.get(i, ''), []) for i in range(previous + 1, line)]
         rows.append((line, source[line], [items_of_line.get(line, []) for items_of_line in instructions_of_line]))
-    unattributed = [
+    unattributed_instructions = [
         [i for line, items in items_of_line.items() if line not in source for i in items]
         for items_of_line in instructions_of_line
     ]
-    return rows + ([(0, 'from no line of this source', unattributed)] if any(unattributed) else [])
+    return rows + (
+        [(0, 'from no line of this source', unattributed_instructions)] if any(unattributed_instructions) else []
+    )
 
 
 def card(*parts) -> str:

@@ -93,11 +93,11 @@ def _captured_values(function):
     return {**{name: function.__globals__[name] for name in sorted(names) if name in function.__globals__}, **closure}
 
 
-def _key_of_value(value, visited):
+def _key_of_value(value, visited_functions):
     "Return a text that identifies the value of a captured variable"
     function = function_within(value)
     if isinstance(function, types.FunctionType):
-        return '' if function in visited else _key_of_function(function, visited)
+        return '' if function in visited_functions else _key_of_function(function, visited_functions)
     if isinstance(value, (types.ModuleType, type)):
         return value.__name__.split('.')[-1]  # numba.cuda and the simulator's are both `cuda`
     if hasattr(value, 'tolist') and hasattr(value, 'dtype'):
@@ -107,13 +107,13 @@ def _key_of_value(value, visited):
     )
 
 
-def _key_of_function(function, visited=()):
+def _key_of_function(function, visited_functions=()):
     "Return the source of a function, with the values and functions that it captures"
     return '\n'.join(
         [
             _source(function)[0],
             *(
-                f'{name} = {_key_of_value(value, (*visited, function))}'
+                f'{name} = {_key_of_value(value, (*visited_functions, function))}'
                 for name, value in _captured_values(function).items()
             ),
         ]
@@ -355,10 +355,10 @@ class Triton(_PythonKernelSource):
             **dict(zip(parameter_names, args)),
             **{name: value for name, value in options.items() if name in parameter_names},
         }
-        if missing := [name for name in parameter_names if name not in values]:
+        if missing_names := [name for name in parameter_names if name not in values]:
             raise TypeError(
-                f"{kernel.fn.__name__} has no examples of {', '.join(missing)}: pass tensors and scalars in order, "
-                "constants by name"
+                f"{kernel.fn.__name__} has no examples of {', '.join(missing_names)}: pass tensors and scalars in "
+                'order, constants by name'
             )
         constant_names = {
             parameter
@@ -433,12 +433,12 @@ class Triton(_PythonKernelSource):
 @contextlib.contextmanager
 def _unchecked_functions(namespace):
     "Replace checked functions among a kernel's globals by those of Triton in a `with` block"
-    checked = {name: function for name, function in namespace.items() if hasattr(function, 'jitted')}
-    namespace.update({name: function.jitted for name, function in checked.items()})
+    checked_functions = {name: function for name, function in namespace.items() if hasattr(function, 'jitted')}
+    namespace.update({name: function.jitted for name, function in checked_functions.items()})
     try:
         yield
     finally:
-        namespace.update(checked)
+        namespace.update(checked_functions)
 
 
 @contextlib.contextmanager

@@ -200,11 +200,11 @@ def _body(text, entry):
     if not start:
         raise ValueError(f'no kernel {entry} in this PTX')
     depth = 0
-    opening = text.index('{', start.end())
-    for match in re.finditer(r'//[^\n]*|[{}]', text[opening:]):
+    opening_brace = text.index('{', start.end())
+    for match in re.finditer(r'//[^\n]*|[{}]', text[opening_brace:]):
         depth += {'{': 1, '}': -1}.get(match[0], 0)
         if not depth:
-            return text[opening + 1 : opening + match.start()], start.start(), opening + match.end()
+            return text[opening_brace + 1 : opening_brace + match.start()], start.start(), opening_brace + match.end()
 
 
 def clean_ptx(

@@ -150,9 +150,9 @@ def _case_lines(spec, shape):
 def _program(spec) -> Program:
     "Return the `Program` of an `ExportSpec`; raises `ValueError` if a source depends on the shape"
     kernel_sources(spec)
-    transposed = [str(letter == 't').lower() for letter in spec.kernel.layout]
+    transposed_flags = [str(letter == 't').lower() for letter in spec.kernel.layout]
     constants = f'''typedef {_C_TYPES[spec.kernel.dtype]} Number;
-constexpr bool m_transposed = {transposed[0]}, n_transposed = {transposed[1]};'''
+constexpr bool m_transposed = {transposed_flags[0]}, n_transposed = {transposed_flags[1]};'''
     operands = _LAYOUTS[spec.kernel.layout]
     description = f'{spec.description}:\nout (h x w) = m @ n in {spec.kernel.dtype}, row-major; {operands}.'
     functions = {

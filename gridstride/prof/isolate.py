@@ -140,7 +140,7 @@ def _last_definition(statement_list, name, end):
     )
 
 
-def _dependencies(statement_list, name, use_index, is_read_later, kept_indices, undefined):
+def _dependencies(statement_list, name, use_index, is_read_later, kept_indices, undefined_names):
     """Keep the last definition of `name` before the statement `use_index`, which reads it, and the settings on it.
 
     Returns [(name, index of the statement that reads it, whether it is read later)] for the names that the kept
@@ -150,7 +150,7 @@ def _dependencies(statement_list, name, use_index, is_read_later, kept_indices, 
     if definition is None and is_read_later and use_index < end:
         return [(name, end, True)]
     if definition is None:
-        return undefined.add(name) or []
+        return undefined_names.add(name) or []
     kept_indices.add(definition)
     names = {read_name for index in kept_indices for read_name in statement_list[index].defines}
     settings = [
@@ -176,17 +176,17 @@ def slice_statements(
 ) -> tuple:  # (statements, names that no statement defines)
     "Return the statements that `names` depend on, in order"
     kept_indices = set()
-    undefined = set()
+    undefined_names = set()
     worklist = [(name, len(statement_list), False) for name in names]
-    visited = set()
+    visited_reads = set()
     while worklist:
         name, use_index, is_read_later = worklist.pop()
-        if (name, use_index) in visited:
+        if (name, use_index) in visited_reads:
             continue
-        visited.add((name, use_index))
-        worklist += _dependencies(statement_list, name, use_index, is_read_later, kept_indices, undefined)
+        visited_reads.add((name, use_index))
+        worklist += _dependencies(statement_list, name, use_index, is_read_later, kept_indices, undefined_names)
     return _drop_repeated_settings([statement_list[i] for i in sorted(kept_indices)]), {
-        name for name in undefined if not hasattr(builtins, name)
+        name for name in undefined_names if not hasattr(builtins, name)
     }
 
 
@@ -267,10 +267,10 @@ def _slice_with_setup(setup, call, file_sources):
         if statement.defines & call.reads_now and isinstance(statement.node, ast.FunctionDef)
     ]
     kept_statements = parse_statements(setup) + functions
-    defined = {name for statement in kept_statements for name in statement.defines} | set(dir(builtins))
+    defined_names = {name for statement in kept_statements for name in statement.defines} | set(dir(builtins))
     return kept_statements, {
         name for statement in (*kept_statements, call) for name in statement.reads_now | statement.reads_later
-    } - defined
+    } - defined_names
 
 
 def extract_program(
@@ -286,17 +286,17 @@ def extract_program(
         sources = [Path(inspect.getsourcefile(python_function)).read_text(encoding='utf-8')]
     call = parse_statements(name)[0]
     if setup is None:
-        kept_statements, missing = slice_statements(parse_statements(*sources), call.reads_now | call.reads_later)
+        kept_statements, missing_names = slice_statements(parse_statements(*sources), call.reads_now | call.reads_later)
     else:
-        kept_statements, missing = _slice_with_setup(setup, call, sources)
-    if missing:
-        kept_statements = _import_statements(missing, python_function, name) + kept_statements
+        kept_statements, missing_names = _slice_with_setup(setup, call, sources)
+    if missing_names:
+        kept_statements = _import_statements(missing_names, python_function, name) + kept_statements
     return '\n'.join(statement.text for statement in kept_statements), name
 
 
-def _import_statements(missing, fn, name):
+def _import_statements(missing_names, fn, name):
     "Return imports of the names that are modules; raises ValueError for other names"
-    values = {missing_name: fn.__globals__.get(missing_name) for missing_name in missing}
+    values = {missing_name: fn.__globals__.get(missing_name) for missing_name in missing_names}
     undefined = sorted(missing_name for missing_name, value in values.items() if not isinstance(value, ModuleType))
     if undefined:
         pronoun = 'them' if undefined[1:] else 'it'

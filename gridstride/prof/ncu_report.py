@@ -241,9 +241,9 @@ def advice_table(
     kernel,  # a `Kernel`
 ) -> Table:
     "Return the rules that recommend a change, sorted by estimated speedup"
-    recommended = [rule for rule in kernel.rules if rule.kind != 'INF' and not _IGNORED_RULES.search(rule.text)]
-    recommended.sort(key=lambda rule: (rule.scope == 'local', -(rule.speedup or 0)))
-    rows = [[_format_speedup(rule), rule.section, _strip_links(rule.text)] for rule in recommended]
+    rules = [rule for rule in kernel.rules if rule.kind != 'INF' and not _IGNORED_RULES.search(rule.text)]
+    rules.sort(key=lambda rule: (rule.scope == 'local', -(rule.speedup or 0)))
+    rows = [[_format_speedup(rule), rule.section, _strip_links(rule.text)] for rule in rules]
     return Table(['est. speed-up', '<section', '<advice'], rows, title='Advice')
 
 

@@ -58,12 +58,12 @@ def short_name(name: str) -> str:  # name: from a profiler
     text = re.sub(r'\(anonymous namespace\)::|<unnamed>::|^void |^__main__::', '', name)
     if text.startswith(('Memcpy', 'Memset')):
         return text
-    head, _, inner = text.partition('<')
-    head = re.split(r'[\[(]', head)[0]
-    last = head.split('::')[-1].strip()
-    if last in _WRAPPERS and inner:
+    before_brackets, _, inner = text.partition('<')
+    before_brackets = re.split(r'[\[(]', before_brackets)[0]
+    last_part = before_brackets.split('::')[-1].strip()
+    if last_part in _WRAPPERS and inner:
         return re.split(r'[<>,(]', inner)[0].split('::')[-1]
-    return last or name
+    return last_part or name
 
 
 # Short names of matrix products are still long: tables omit their middle.

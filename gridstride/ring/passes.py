@@ -103,30 +103,37 @@ def _attend_other_keys(call, step, out, lse, q, k, v):
         merge(out, lse, *partial_result, first_row)
 
 
-def _attend_first_keys(call, incoming, q, k, v):
+def _attend_first_keys(call, incoming_keys, q, k, v):
     """Attend to this rank's own keys and, if a kernel can wait for keys itself, to those of step 1.
 
     Return (out, lse, number of steps computed)."""
-    part = call.piece(1, q) if call.kernels.attend_pair and hasattr(incoming, 'watch') else None
+    part = call.piece(1, q) if call.kernels.attend_pair and hasattr(incoming_keys, 'watch') else None
     if part is None or part.causal:
         return *_attend_own_keys(call, q, k, v), 1
-    other_keys = [tensor[:, :, part.keys] for tensor in incoming.buffers]
+    other_keys = [tensor[:, :, part.keys] for tensor in incoming_keys.buffers]
     is_out_float32 = _sum_dtype(q, call.ranks) != q.dtype
     with call.stamp('attend', 0):
-        options = part.rows.start or 0, *incoming.watch(), call.causal, call.scale, is_out_float32, incoming.num_parts
+        options = (
+            part.rows.start or 0,
+            *incoming_keys.watch(),
+            call.causal,
+            call.scale,
+            is_out_float32,
+            incoming_keys.num_parts,
+        )
         return *call.kernels.attend_pair(q, k, v, *other_keys, *options), 2
 
 
 def _forward(call, q, k, v):
     "Compute out and lse of this rank's rows; all ranks call it"
     call.open(k, v, _HEAD_GROUPS if call.kernels.attend_pair else 1)
-    incoming = call.carrier.fetch(1) if call.ranks > 1 else None
-    out, lse, num_computed = _attend_first_keys(call, incoming, q, k, v)
+    incoming_keys = call.carrier.fetch(1) if call.ranks > 1 else None
+    out, lse, num_computed = _attend_first_keys(call, incoming_keys, q, k, v)
     for step in range(1, call.ranks):
         if step >= num_computed:  # otherwise the kernel has waited for these keys
             with call.stamp('wait', step - 1):
-                k, v = incoming.wait()
-        incoming = None if call.is_last(step) else call.carrier.fetch(step + 1)
+                k, v = incoming_keys.wait()
+        incoming_keys = None if call.is_last(step) else call.carrier.fetch(step + 1)
         if step >= num_computed:
             _attend_other_keys(call, step, out, lse, q, k, v)
     call.carrier.close()
@@ -273,20 +280,20 @@ def _backward(call, dout, q, k, v, out, lse):
     "Compute the gradients of this rank's q, k and v"
     accumulator = _AccumulatedGrads if _AccumulatedGrads.supports(call, q) else _Grads
     call.open(k, v)
-    incoming = call.carrier.fetch(1) if call.ranks > 1 else None
-    outgoing = None  # the gradients in flight, from `_send_grads`
+    incoming_keys = call.carrier.fetch(1) if call.ranks > 1 else None
+    outgoing_grads = None  # the gradients in flight, from `_send_grads`
     grads = accumulator(call, dout, q, k, v, out, lse)
     grads.start_own_keys()
     with grads.overlap():
         for step in range(1, call.ranks):
             with call.stamp('wait', step):
-                k, v = incoming.wait()
-            incoming = None if call.is_last(step) else call.carrier.fetch(step + 1)
+                k, v = incoming_keys.wait()
+            incoming_keys = None if call.is_last(step) else call.carrier.fetch(step + 1)
             key_grads = grads.add_other_keys(step, k, v)
-            _recv_grads(call, grads, outgoing)
-            outgoing = _send_grads(call, step, k, key_grads)
+            _recv_grads(call, grads, outgoing_grads)
+            outgoing_grads = _send_grads(call, step, k, key_grads)
     grads.finish_own_keys()
-    _recv_grads(call, grads, outgoing)
+    _recv_grads(call, grads, outgoing_grads)
     call.carrier.close()
     return [grad.to(q.dtype) for grad in grads.result()]
 

@@ -186,8 +186,10 @@ def _rank_main(rank, ranks, port, backend, patience, threads, payload, pipe):
 class _Pickler(cloudpickle.Pickler):
     "A pickler that keeps the file names of functions, which cloudpickle 3.1.3 drops: errors quote lines of these files"
 
-    def reducer_override(self, obj):
-        return (marshal.loads, (marshal.dumps(obj),)) if isinstance(obj, CodeType) else super().reducer_override(obj)
+    def reducer_override(self, value):
+        if isinstance(value, CodeType):
+            return marshal.loads, (marshal.dumps(value),)
+        return super().reducer_override(value)
 
 
 def _pickle(value):

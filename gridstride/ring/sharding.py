@@ -79,9 +79,10 @@ def join(
     dim=-2,  # axis of the sequence
 ):  # a tensor with the whole sequence
     "Return the sequence from the parts of all ranks: the inverse of `split`"
-    shuffled, ranks = torch.cat(list(parts), dim), len(parts)
-    index = torch.cat([positions(order, shuffled.shape[dim], ranks, rank) for rank in range(ranks)]).to(shuffled.device)
-    return torch.empty_like(shuffled).index_copy_(dim, index, shuffled)
+    joined_parts, ranks = torch.cat(list(parts), dim), len(parts)
+    length, device = joined_parts.shape[dim], joined_parts.device
+    index = torch.cat([positions(order, length, ranks, rank) for rank in range(ranks)]).to(device)
+    return torch.empty_like(joined_parts).index_copy_(dim, index, joined_parts)
 
 
 def piece(

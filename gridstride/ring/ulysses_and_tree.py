@@ -11,28 +11,28 @@ from .processes import rank_and_ranks
 def _to_heads(tensor, order):
     "Exchange tensors: send all heads of this rank's positions, return this rank's heads of the whole sequence"
     ranks = dist.get_world_size()
-    outgoing = [part.contiguous() for part in tensor.chunk(ranks, 1)]
-    incoming = [torch.empty_like(outgoing[0]) for _ in range(ranks)]
-    dist.all_to_all(incoming, outgoing) if tensor.is_cuda else _all_to_all(incoming, outgoing)
-    return join(incoming, order)
+    sent_parts = [part.contiguous() for part in tensor.chunk(ranks, 1)]
+    received_parts = [torch.empty_like(sent_parts[0]) for _ in range(ranks)]
+    dist.all_to_all(received_parts, sent_parts) if tensor.is_cuda else _all_to_all(received_parts, sent_parts)
+    return join(received_parts, order)
 
 
 def _to_positions(tensor, order):
     "Exchange tensors: send this rank's heads of the whole sequence, return all heads of this rank's positions"
     ranks = dist.get_world_size()
-    outgoing = [part.contiguous() for part in split(tensor, order, ranks)]
-    incoming = [torch.empty_like(outgoing[0]) for _ in range(ranks)]
-    dist.all_to_all(incoming, outgoing) if tensor.is_cuda else _all_to_all(incoming, outgoing)
-    return torch.cat(incoming, 1)
+    sent_parts = [part.contiguous() for part in split(tensor, order, ranks)]
+    received_parts = [torch.empty_like(sent_parts[0]) for _ in range(ranks)]
+    dist.all_to_all(received_parts, sent_parts) if tensor.is_cuda else _all_to_all(received_parts, sent_parts)
+    return torch.cat(received_parts, 1)
 
 
-def _all_to_all(incoming, outgoing):
+def _all_to_all(received_parts, sent_parts):
     "Exchange tensors with all ranks by messages, because gloo has no all-to-all"
     rank = dist.get_rank()
-    incoming[rank].copy_(outgoing[rank])
-    other_ranks = [other for other in range(len(outgoing)) if other != rank]
-    ops = [dist.P2POp(dist.isend, outgoing[other], other) for other in other_ranks] + [
-        dist.P2POp(dist.irecv, incoming[other], other) for other in other_ranks
+    received_parts[rank].copy_(sent_parts[rank])
+    other_ranks = [other for other in range(len(sent_parts)) if other != rank]
+    ops = [dist.P2POp(dist.isend, sent_parts[other], other) for other in other_ranks] + [
+        dist.P2POp(dist.irecv, received_parts[other], other) for other in other_ranks
     ]
     for work in dist.batch_isend_irecv(ops) if ops else ():
         work.wait()
@@ -86,12 +86,15 @@ def tree_decode(
     out_and_lse = torch.cat([out.to(dtype), lse[..., None].to(dtype)], -1)
     distance = 1
     while distance < ranks:
-        received = torch.empty_like(out_and_lse)
-        ops = [dist.P2POp(dist.isend, out_and_lse, rank ^ distance), dist.P2POp(dist.irecv, received, rank ^ distance)]
+        other_out_and_lse = torch.empty_like(out_and_lse)
+        ops = [
+            dist.P2POp(dist.isend, out_and_lse, rank ^ distance),
+            dist.P2POp(dist.irecv, other_out_and_lse, rank ^ distance),
+        ]
         for work in dist.batch_isend_irecv(ops):
             work.wait()
         out, lse = out_and_lse[..., :-1].contiguous(), out_and_lse[..., -1].contiguous()
-        merge(out, lse, received[..., :-1].contiguous(), received[..., -1].contiguous())
+        merge(out, lse, other_out_and_lse[..., :-1].contiguous(), other_out_and_lse[..., -1].contiguous())
         out_and_lse, distance = torch.cat([out, lse[..., None]], -1), 2 * distance
     return out_and_lse[..., :-1].to(q.dtype)
 

@@ -103,12 +103,12 @@ def _forward_source_and_sizes(problem, kernel, gpu, variant_constants, out_type)
     file_names = 'hopper', 'tiles', 'fragments', 'stores', 'rows', 'forward_hopper', kernel
     src = hopper_source(file_names, (tile.keys,), (problem.dim,), tuple(constants.items()), problem.bias, out_type)
     grid = (min(gpu.sms, problem.batch * problem.heads * cdiv(problem.rows, block_rows)),)
-    shared = (
+    smem_bytes = (
         2 * problem.dim * (tile.q_buffers * block_rows + 2 * tile.stages * tile.keys)
         + 16 * tile.q_buffers
         + 32 * tile.stages
     )
-    return src, (grid, (128 * (tile.warpgroups + 1),), shared), ((1, 1, 64, 64), (1, 1, tile.keys, 64))
+    return src, (grid, (128 * (tile.warpgroups + 1),), smem_bytes), ((1, 1, 64, 64), (1, 1, tile.keys, 64))
 
 
 @lru_cache(1024)
@@ -202,8 +202,8 @@ def forward_ampere(
         *(Long(stride) for array_strides in strides for stride in array_strides),
     )
     grid = problem.batch * problem.heads * cdiv(problem.rows, block_rows)
-    shared = 2 * problem.dim * (block_rows + 4 * keys_per_step)
-    return KernelLaunch(src, 'attention_forward', arrays, scalars, (grid,), (block_rows,), shared)
+    smem_bytes = 2 * problem.dim * (block_rows + 4 * keys_per_step)
+    return KernelLaunch(src, 'attention_forward', arrays, scalars, (grid,), (block_rows,), smem_bytes)
 
 
 _BACKWARD_ROWS, _BACKWARD_KEYS = 64, 128  # rows per step, keys per block
@@ -289,13 +289,13 @@ def backward_products(
         *dk,
         *dv,
     )
-    shared = (
+    smem_bytes = (
         4 * problem.dim * (_BACKWARD_KEYS + _BACKWARD_STAGES * _BACKWARD_ROWS) + 4 * _BACKWARD_KEYS * _BACKWARD_ROWS
     )
-    shared += _BACKWARD_STAGES * (8 * _BACKWARD_ROWS + 24) + 8
+    smem_bytes += _BACKWARD_STAGES * (8 * _BACKWARD_ROWS + 24) + 8
     grid = (cdiv(problem.keys, _BACKWARD_KEYS) * problem.batch * problem.heads // problem.group,)
     row_box, key_box = (1, 1, _BACKWARD_ROWS, 64), (1, 1, _BACKWARD_KEYS, 64)
-    kernel_launch = KernelLaunch(src, 'attention_backward', arrays, scalars, grid, (384,), shared)
+    kernel_launch = KernelLaunch(src, 'attention_backward', arrays, scalars, grid, (384,), smem_bytes)
     return kernel_launch, (row_box, key_box, key_box, row_box)
 
 

@@ -50,8 +50,8 @@ def _exponent(x):
 
 def _truncate_to_float32(x):
     "Truncate float64 to float32, towards zero"
-    rounded = x.astype(np.float32)
-    return np.where(np.abs(rounded) > np.abs(x), np.nextafter(rounded, np.float32(0)), rounded)
+    rounded_value = x.astype(np.float32)
+    return np.where(np.abs(rounded_value) > np.abs(x), np.nextafter(rounded_value, np.float32(0)), rounded_value)
 
 
 def _tensor_core_step(acc, a, b):

@@ -168,8 +168,8 @@ def product_launch(
     grid = cluster_size * min(device.sms * tile.BLOCKS // cluster_size, num_tiles)
     scalars = (problem.count, problem.M, problem.N, problem.K, float(scale))
     threads = 128 * (tile.WGS + 1)
-    shared = tile.STAGES * stage_bytes(tile, is_b_transposed) + tile.WGS * 4 * 4096
-    launch = KernelLaunch(src, 'multiply', _ARRAYS, scalars, (grid,), (threads,), shared, bool(tile.PDL))
+    smem_bytes = tile.STAGES * stage_bytes(tile, is_b_transposed) + tile.WGS * 4 * 4096
+    launch = KernelLaunch(src, 'multiply', _ARRAYS, scalars, (grid,), (threads,), smem_bytes, bool(tile.PDL))
     box_a = (1, BK // tile.CN, 64) if is_a_transposed else (1, tile.BM // tile.CN, BK)
     box_b = (1, tile.BN // tile.CM, BK) if is_b_transposed else (1, BK // tile.CM, 64)
     box_out = (1, 16, 64) if is_staged(problem) else box_a

@@ -81,8 +81,8 @@ def _cache_launches(a, b, kernel, stored_a, stored_b, out):
     if kernel is None:
         table.use_torch(a, b)
     else:
-        prepared = kernel.prepared_launches(stored_a, stored_b)
-        launches, workspace_bytes = prepared.launch_table(stored_a, stored_b, out)
+        prepared_launches = kernel.prepared_launches(stored_a, stored_b)
+        launches, workspace_bytes = prepared_launches.launch_table(stored_a, stored_b, out)
         workspace = ((workspace_bytes,), (1,), torch.uint8) if workspace_bytes else None
         table.store_recipe(a, b, launches, tuple(out.shape), (tuple(out.shape), out.stride(), out.dtype), workspace)
     _launch_table = table

@@ -72,7 +72,7 @@ class _Mlp(torch.autograd.Function):
         grad_up = run_product(dz, x, None, 'tn') if needs_grad[1] else None
         grad_down = run_product(dy, hidden, None, 'tn') if needs_grad[2] else None
         partial_sums = zip((up_bias_sums, down_bias_sums), needs_grad[3:])
-        grad_biases = (sums.sum(0).to(x.dtype) if needed else None for sums, needed in partial_sums)
+        grad_biases = (sums.sum(0).to(x.dtype) if is_needed else None for sums, is_needed in partial_sums)
         return dx, grad_up, grad_down, *grad_biases, None, None
 
 

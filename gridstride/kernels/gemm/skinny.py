@@ -510,8 +510,8 @@ class Skinny(Product):
         if not config or M < device.sms * config['WARPS'] * config['R']:
             return
         src = with_constants(PTX + piece_src + reduce_src + rows_src, config)
-        shared = (config['WARPS'] * config['R'] + N) * K * 4
-        return KernelLaunch(src, 'thin_rows', _ARRAYS, (M, N, K), (device.sms,), (32 * config['WARPS'],), shared)
+        smem_bytes = (config['WARPS'] * config['R'] + N) * K * 4
+        return KernelLaunch(src, 'thin_rows', _ARRAYS, (M, N, K), (device.sms,), (32 * config['WARPS'],), smem_bytes)
 
     def planes_config(self, M, N, K, device):
         """Return the constants for tensor cores with all terms of B in shared memory; None if they do not fit, or if
@@ -530,9 +530,11 @@ class Skinny(Product):
     def planes_launch(self, M, N, K, device):
         "Return the launch of `planes_config`, or None"
         if config := self.planes_config(M, N, K, device):
-            shared = config['WARPS'] * config['STAGES'] * 2048 + self._plane_bytes(N, K)
+            smem_bytes = config['WARPS'] * config['STAGES'] * 2048 + self._plane_bytes(N, K)
             src = with_constants(PTX + terms_src + planes_src, config)
-            return KernelLaunch(src, 'thin_planes', _ARRAYS, (M, N, K), (device.sms,), (32 * config['WARPS'],), shared)
+            return KernelLaunch(
+                src, 'thin_planes', _ARRAYS, (M, N, K), (device.sms,), (32 * config['WARPS'],), smem_bytes
+            )
 
     def stages_config(self, M, N, K, device):
         """Return the constants for tensor cores on whole rows, with warps that share K; None if K is too long for the
@@ -559,9 +561,9 @@ class Skinny(Product):
         if config := self.stages_config(M, N, K, device):
             src = with_constants(PTX + terms_src + stages_src, config)
             num_workers = config['PARTS'] * config['TEAMS']
-            shared = config['STAGES'] * 32 * K + self._lo_bytes(N, num_workers, config['CHUNKS'])
+            smem_bytes = config['STAGES'] * 32 * K + self._lo_bytes(N, num_workers, config['CHUNKS'])
             block = (32 * (num_workers + 1 + config['ADDERS']),)
-            return KernelLaunch(src, 'thin_stages', _ARRAYS, (M, N, K), (device.sms,), block, shared)
+            return KernelLaunch(src, 'thin_stages', _ARRAYS, (M, N, K), (device.sms,), block, smem_bytes)
 
     def slabs_launch(self, M, N, K, device):
         "Return (the launch that multiplies slabs of K by the pipeline, the number of slabs)"
@@ -572,10 +574,10 @@ class Skinny(Product):
             name, kernel_src, partition = 'thin_transposed', transposed_src, self.partition_transposed
         else:
             name, kernel_src, partition = 'thin', reduce_src + pipeline_src, self.partition
-        blocks_m, slab_size, shared = partition(M, N, K, device.sms, **config)
+        blocks_m, slab_size, smem_bytes = partition(M, N, K, device.sms, **config)
         src = with_constants(PTX + piece_src + kernel_src, config)
         grid, block = (blocks_m, cdiv(K, slab_size)), (32 * config['WARPS'],)
-        return KernelLaunch(src, name, _ARRAYS, (M, N, K, slab_size), grid, block, shared), cdiv(K, slab_size)
+        return KernelLaunch(src, name, _ARRAYS, (M, N, K, slab_size), grid, block, smem_bytes), cdiv(K, slab_size)
 
     def launch_plan(self, M, N, K, device):
         "Return one launch, or one that multiplies slabs of K and one that adds the partial sums"

@@ -64,11 +64,11 @@ def _cached_entries(file):
 def _parse_entry(entry):
     "Return an entry of the file as a `TunedKernel`; None if it has other fields or types"
     try:
-        tuned = TunedKernel(**entry)
+        tuned_kernel = TunedKernel(**entry)
     except TypeError:
         return None
     types = TunedKernel.__annotations__.values()
-    return tuned if all(isinstance(value, type) for value, type in zip(tuned, types)) else None
+    return tuned_kernel if all(isinstance(value, type) for value, type in zip(tuned_kernel, types)) else None
 
 
 def find(M, N, K, dtype, device, layout):  # a `TunedKernel`, or None
@@ -81,9 +81,9 @@ def find(M, N, K, dtype, device, layout):  # a `TunedKernel`, or None
 
 def store(kernel, num_candidates, M, N, K, dtype, device, layout):
     "Store the fastest of `num_candidates` measured kernels; in a read-only folder the next process measures again"
-    tuned = TunedKernel(kernel.name, source_hash(kernel), num_candidates, str(date.today()))
+    tuned_kernel = TunedKernel(kernel.name, source_hash(kernel), num_candidates, str(date.today()))
     entries = _read()
-    entries.setdefault(machine_key(device), {})[_product_key(M, N, K, dtype, layout)] = tuned._asdict()
+    entries.setdefault(machine_key(device), {})[_product_key(M, N, K, dtype, layout)] = tuned_kernel._asdict()
     try:
         path().parent.mkdir(parents=True, exist_ok=True)
         write_whole(path(), json.dumps(entries, indent=1))
@@ -96,9 +96,11 @@ def report_lines():
     "Yield one line per stored result"
     for machine, shapes in _read().items():
         for shape, entry in shapes.items():
-            tuned = _parse_entry(entry)
+            tuned_kernel = _parse_entry(entry)
             yield f'{machine}: {shape}: ' + (
-                f'{tuned.name}, the fastest of {tuned.candidates}, {tuned.date}' if tuned else 'not measured'
+                f'{tuned_kernel.name}, the fastest of {tuned_kernel.candidates}, {tuned_kernel.date}'
+                if tuned_kernel
+                else 'not measured'
             )
 
 

@@ -91,7 +91,8 @@ def ragged_shapes(product) -> list:  # of (h, w, k)
         (3, 2 * tile_n + 1, 5),
     ]
     supported_shapes = dict.fromkeys(
-        next((padded for padded in _padded_shapes(*shape) if _supports(product, padded)), None) for shape in candidates
+        next((padded_shape for padded_shape in _padded_shapes(*shape) if _supports(product, padded_shape)), None)
+        for shape in candidates
     )
     return [shape for shape in supported_shapes if shape]
 

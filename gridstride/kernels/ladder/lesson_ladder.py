@@ -239,7 +239,7 @@ def race(
             'torch.matmul': 'torch.matmul',
             **{kernel.name: kernel.launch_plan(h, w, k, H100) for kernel in kernels},
         },
-        check=lambda got: inputs_and_reference()[3](got),
+        check=lambda result: inputs_and_reference()[3](result),
         writes=True,
         baseline='torch.matmul',
         flops=2 * h * w * k,

@@ -28,12 +28,12 @@ def line_of(trace, text):
 
 def owners(version, result='o[y][x];', **constants):
     "Return the number of the thread that computes each result of a tile, as written by the kernel"
-    signed = changed(version, {result: 'threadIdx.x + blockDim.x*threadIdx.y;'}, name='signed', **constants)
-    h, w = signed.constants['BM'], signed.constants['BN']
+    signed_version = changed(version, {result: 'threadIdx.x + blockDim.x*threadIdx.y;'}, name='signed', **constants)
+    h, w = signed_version.constants['BM'], signed_version.constants['BN']
     import torch
 
     device = 'cuda' if backend() == 'gpu' else 'cpu'
-    return signed(torch.ones(h, 1, device=device), torch.ones(1, w, device=device)).int().cpu().numpy()
+    return signed_version(torch.ones(h, 1, device=device), torch.ones(1, w, device=device)).int().cpu().numpy()
 
 
 def wavefronts(quad):
@@ -41,8 +41,8 @@ def wavefronts(quad):
     `4*quad[i]` on"""
     all_wavefronts = []
     for half in lane.reshape(2, 16):
-        paired = any((quad[half] == quad[half ^ i]).all() for i in (1, 2))
-        for part in [half] if paired else [half[:8], half[8:]]:
+        are_paired = any((quad[half] == quad[half ^ i]).all() for i in (1, 2))
+        for part in [half] if are_paired else [half[:8], half[8:]]:
             lanes_of = {index: part[quad[part] == index] for index in np.unique(quad[part])}
             # Quads whose indices differ by a multiple of 8 are in the same banks.
             conflicts = {

@@ -45,9 +45,9 @@ def _shape_of_product(name, m, n, layout):
     if k == k2:
         return h, w
     if layout != 'nn':
-        transposed = 'm' if layout == 'tn' else 'n'
+        transposed_name = 'm' if layout == 'tn' else 'n'
         raise ValueError(
-            f'{name} takes {transposed} transposed, and the columns of m must match the rows of n; '
+            f'{name} takes {transposed_name} transposed, and the columns of m must match the rows of n; '
             f'got {h}x{k} for m and {k2}x{w} for n'
         )
     hint = '. Pass n.T.contiguous()' if k == w else '. Pass m.T.contiguous()' if h == k2 else ''

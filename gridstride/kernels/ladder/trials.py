@@ -243,20 +243,20 @@ def plot_timestamps(cycles, stages, title, phases=(20, 48), max_cycles=9000):
             stamps = np.array(stamps) - stamps[phases[0] + 4][0]
             for phase in range(*phases):
                 issue_cycles, use_cycles, release_cycles = stamps[phase]
-                y, first = phase % stages[name], phase == phases[0]
+                y, is_first = phase % stages[name], phase == phases[0]
                 ax.barh(
                     y,
                     use_cycles - issue_cycles,
                     left=issue_cycles,
                     color=plots.COLORS[0],
-                    label='ordered' if first else None,
+                    label='ordered' if is_first else None,
                 )
                 ax.barh(
                     y,
                     release_cycles - use_cycles,
                     left=use_cycles,
                     color=plots.COLORS[5],
-                    label='multiplied' if first else None,
+                    label='multiplied' if is_first else None,
                 )
                 ax.text(
                     (use_cycles + release_cycles) / 2,

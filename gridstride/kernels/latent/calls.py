@@ -70,12 +70,12 @@ def decode_ampere(
     "Return the launch of the decode kernel that uses `mma.sync`, with two blocks per SM"
     num_parts = choose_parts(problem, splits, _BLOCK_ROWS, 2 * gpu.sms)
     src = ampere_source(problem.dtype, (('BM', _BLOCK_ROWS), ('BN', _KEYS_PER_STEP)))
-    shared = 2 * DIM * (_BLOCK_ROWS + _KEYS_PER_STEP) + _BLOCK_ROWS * (
+    smem_bytes = 2 * DIM * (_BLOCK_ROWS + _KEYS_PER_STEP) + _BLOCK_ROWS * (
         4 * (_KEYS_PER_STEP + 4) + 2 * (_KEYS_PER_STEP + 8) + 4
     )
     scalars = _log2_scale(scale), *_problem_scalars(problem, num_parts)
     return KernelLaunch(
-        src, 'decode', _ARRAYS, scalars, (cdiv(problem.rows, _BLOCK_ROWS), num_parts), (128,), shared
+        src, 'decode', _ARRAYS, scalars, (cdiv(problem.rows, _BLOCK_ROWS), num_parts), (128,), smem_bytes
     ), num_parts
 
 
@@ -88,10 +88,10 @@ def decode_hopper(problem, scale, splits, gpu) -> tuple:  # `KernelLaunch`, boxe
     row_tiles, num_parts = cdiv(problem.rows, 64), choose_parts(problem, splits, 64, gpu.sms)
     cluster_size = 1 if row_tiles % 2 or problem.batch * problem.table_columns <= _MAX_UNSHARED_PAGES else 2
     src = hopper_source(problem.dtype, (('STAGES', _STAGES), ('CLUSTER', cluster_size)))
-    shared = (1 + _STAGES) * (2 * DIM * PAGE + 4 * 64) + 8 * (4 + 7 * _STAGES)
+    smem_bytes = (1 + _STAGES) * (2 * DIM * PAGE + 4 * 64) + 8 * (4 + 7 * _STAGES)
     scalars = _log2_scale(scale), *_problem_scalars(problem, num_parts)
     kernel_launch = KernelLaunch(
-        src, 'decode', _ARRAYS, scalars, (row_tiles, num_parts), (512,), shared, cluster=(cluster_size, 1, 1)
+        src, 'decode', _ARRAYS, scalars, (row_tiles, num_parts), (512,), smem_bytes, cluster=(cluster_size, 1, 1)
     )
     return kernel_launch, ((64, 64), (PAGE // cluster_size, 64)), num_parts
 

@@ -184,9 +184,9 @@ def bulk_sum_launches(dtype, rows, width, vec_size, device) -> tuple:  # as for 
     if rows > 1 or not device.hopper or vec_size * DTYPE_BYTES[dtype] < MAX_LOAD_BYTES:
         return sum_launches(dtype, rows, width, vec_size, device)
     src = kernel_source('sum_bulk', (('From', TYPES[dtype][0]), ('Sum', _sum_types(dtype)[0])), tuple(BULK.items()))
-    shared = MAX_LOAD_BYTES * BULK['THREADS'] * BULK['PACKS'] * BULK['STAGES']
+    smem_bytes = MAX_LOAD_BYTES * BULK['THREADS'] * BULK['PACKS'] * BULK['STAGES']
     arrays, block = ('x', 'partials'), (BULK['THREADS'],)
-    first_launch = KernelLaunch(src, 'sum_bulk', arrays, (Long(width),), (device.sms,), block, shared)
+    first_launch = KernelLaunch(src, 'sum_bulk', arrays, (Long(width),), (device.sms,), block, smem_bytes)
     return [first_launch, _add_partials_launch(dtype, 1, device.sms, device)], device.sms
 
 
@@ -280,10 +280,12 @@ def _bulk_scan_launches(dtype, types, width, device):
     vectors_per_thread = 4 if DTYPE_BYTES[dtype] > 1 else 2
     tile_elements = SCAN_BULK['THREADS'] * vectors_per_thread * MAX_LOAD_BYTES // DTYPE_BYTES[dtype]
     num_tiles = cdiv(width, tile_elements)
-    shared = SCAN_BULK['STAGES'] * tile_elements * DTYPE_BYTES[dtype]
+    smem_bytes = SCAN_BULK['STAGES'] * tile_elements * DTYPE_BYTES[dtype]
     src = kernel_source('scan_bulk', types, (*SCAN_BULK.items(), ('LINES', vectors_per_thread), ('BLOCKS', device.sms)))
     arrays, scalars, block = ('x', 'out', 'status'), (Long(width), num_tiles), (SCAN_BULK['THREADS'],)
-    return [KernelLaunch(src, 'scan_bulk', arrays, scalars, (device.sms,), block, shared, cooperative=True)], num_tiles
+    return [
+        KernelLaunch(src, 'scan_bulk', arrays, scalars, (device.sms,), block, smem_bytes, cooperative=True)
+    ], num_tiles
 
 
 @lru_cache(1024)

@@ -91,14 +91,14 @@ def matvec_launches(
     # An absent array is replaced by another one, which the kernel does not read.
     arrays = 'x', 'words', 'scales', 'zeros' if has_zeros else 'scales', 'bias' if has_bias else 'x', 'y'
     if gpu.hopper and (pipeline_and_bytes := choose_pipeline(kind, group, batch, columns, has_zeros)):
-        pipeline, shared = pipeline_and_bytes
+        pipeline, smem_bytes = pipeline_and_bytes
         src = kernel_source(
             'streamed',
             dtype,
             (*constants.items(), *((name.upper(), value) for name, value in pipeline._asdict().items())),
         )
         grid, block = (min(gpu.sms, cdiv(rows, 16)),), (32 * pipeline.warps,)
-        return [KernelLaunch(src, 'multiply_streamed', arrays, (batch, rows, columns), grid, block, shared)]
+        return [KernelLaunch(src, 'multiply_streamed', arrays, (batch, rows, columns), grid, block, smem_bytes)]
     tiling = choose_tiling(kind, batch, cdiv(columns, STEP))
     constants |= dict(
         TILES=tiling.tiles,
@@ -110,10 +110,10 @@ def matvec_launches(
     src = kernel_source('matvec', dtype, (*constants.items(), ('COLUMNS', _batch_tiles(batch))))
     blocks, block = cdiv(rows, 16 * tiling.tiles * tiling.row_warps), (32 * tiling.row_warps * tiling.k_warps,)
     grid = (min(gpu.sms * tiling.blocks_per_sm, blocks) if tiling.is_persistent else blocks,)
-    shared = 4 * tiling.k_warps * 8 * _batch_tiles(batch) * (
+    smem_bytes = 4 * tiling.k_warps * 8 * _batch_tiles(batch) * (
         16 * tiling.tiles * tiling.row_warps + 1
     ) + _CODEBOOK_TABLE_BYTES * (kind == 'nf4')
-    return [KernelLaunch(src, 'multiply_packed', arrays, (batch, rows, columns), grid, block, shared)]
+    return [KernelLaunch(src, 'multiply_packed', arrays, (batch, rows, columns), grid, block, smem_bytes)]
 
 
 def _batch_tiles(batch):

@@ -145,7 +145,7 @@ def mixed_launches(
     constants |= tile._asdict() | dict(STAGES=stages, UP=232 if tile.WGS == 2 else 240)
     src = kernel_source('mixed_gemm', dtype, tuple(constants.items()))
     pipeline_bytes = stages * _stage_bytes(tile, kind, group, has_zeros) + _CODEBOOK_BYTES * (kind == 'nf4')
-    shared = max(pipeline_bytes, 4 * tile.BN * (64 * tile.WGS + 4))  # the accumulators, after the pipeline
+    smem_bytes = max(pipeline_bytes, 4 * tile.BN * (64 * tile.WGS + 4))  # the accumulators, after the pipeline
     blocks = cdiv(rows, 64 * tile.WGS) * cdiv(batch, tile.BN) * tile.CK
     # The first four arrays are passed as tensor maps. An absent array is replaced by another one, which is not read.
     mapped_scales, mapped_zeros = 'scales' if group != 'row' else 'words', 'words'
@@ -157,7 +157,7 @@ def mixed_launches(
     permute_launch = KernelLaunch(src, 'permute_columns', ('x', 'permuted'), sizes, grid, (256,))
     block = (128 * (tile.WGS + 1),)
     return permute_launch, KernelLaunch(
-        src, 'multiply_mixed', arrays, (batch, rows, columns), (blocks,), block, shared, True
+        src, 'multiply_mixed', arrays, (batch, rows, columns), (blocks,), block, smem_bytes, True
     )
 
 
@@ -233,8 +233,8 @@ def unpack_launches(
     src = kernel_source('unpack', dtype, tuple(constants.items()))
     arrays = 'words', 'scales', 'zeros' if has_zeros else 'scales', 'w'
     grid = (min(8 * sms, cdiv(cdiv(rows, 16) * cdiv(columns, STEP), _UNPACK_WARPS)),)
-    shared = _CODEBOOK_BYTES * (kind == 'nf4')
-    return [KernelLaunch(src, 'unpack_matrix', arrays, (rows, columns), grid, (32 * _UNPACK_WARPS,), shared)]
+    smem_bytes = _CODEBOOK_BYTES * (kind == 'nf4')
+    return [KernelLaunch(src, 'unpack_matrix', arrays, (rows, columns), grid, (32 * _UNPACK_WARPS,), smem_bytes)]
 
 
 def run_unpack(packed):

@@ -107,9 +107,9 @@ def blocks_launch(
     wgmma_columns = _X_ROWS_PER_BLOCK if block_rows == 128 else _X_ROWS_PER_BLOCK // 2
     constants = dict(BR=block_rows, STAGES=_STAGES, M=1, N=wgmma_columns, OUT=_ROWS_PER_STORE, BIAS=False)
     src, row_blocks = blocks_source(dtype, tuple(constants.items()), wgmma_columns), cdiv(rows, block_rows)
-    shared = _STAGES * (block_rows + _X_ROWS_PER_BLOCK) * 128 + 2 * 256 * _ROWS_PER_STORE
+    smem_bytes = _STAGES * (block_rows + _X_ROWS_PER_BLOCK) * 128 + 2 * 256 * _ROWS_PER_STORE
     arrays, grid = ('values', 'x', 'y', 'starts', 'columns'), (min(gpu.sms, row_blocks * cdiv(n, _X_ROWS_PER_BLOCK)),)
-    kernel_launch = KernelLaunch(src, 'multiply_blocks', arrays, (row_blocks, n), grid, (384,), shared)
+    kernel_launch = KernelLaunch(src, 'multiply_blocks', arrays, (row_blocks, n), grid, (384,), smem_bytes)
     return kernel_launch, (((block_rows, 64), 128), ((_X_ROWS_PER_BLOCK, 64), 128), ((_ROWS_PER_STORE, 64), 128))
 
 

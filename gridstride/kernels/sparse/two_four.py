@@ -133,9 +133,9 @@ def hopper_launch(
     )
     src = hopper_source(('two_four',), dtype, wgmma_sp(tile.BN), tuple(constants.items()))
     blocks, tiles = tile.CM * tile.CN, cdiv(rows, tile.BM * tile.CM) * cdiv(n, tile.BN * tile.CN)
-    shared = tile.STAGES * _K_STEP * (tile.BM + 2 * tile.BN) + _CONSUMERS * 256 * tile.OUT
+    smem_bytes = tile.STAGES * _K_STEP * (tile.BM + 2 * tile.BN) + _CONSUMERS * 256 * tile.OUT
     grid, block = (blocks * min(gpu.sms // blocks, tiles),), (128 * (_CONSUMERS + 1),)
-    kernel_launch = KernelLaunch(src, 'multiply_24', _array_names(has_bias), (rows, n, k), grid, block, shared)
+    kernel_launch = KernelLaunch(src, 'multiply_24', _array_names(has_bias), (rows, n, k), grid, block, smem_bytes)
     return kernel_launch, (
         ((tile.BM // tile.CN, _K_STEP // 2), 64),
         ((tile.BN // tile.CM, _K_STEP), 128),
@@ -150,8 +150,8 @@ _MMA_SP_STAGES = 3  # of 28 KiB each: SMs have at least 100 KiB of shared memory
 def mma_sp_launch(dtype, rows, n, k, has_bias) -> KernelLaunch:
     "Return the launch of x @ w.T (+ bias) that uses `mma.sp`"
     src = mma_sp_source(dtype, (('STAGES', _MMA_SP_STAGES), ('BIAS', has_bias)))
-    grid, shared = (cdiv(rows, 128), cdiv(n, 128)), _MMA_SP_STAGES * 128 * 224
-    return KernelLaunch(src, 'multiply_24', _array_names(has_bias), (rows, n, k), grid, (256,), shared)
+    grid, smem_bytes = (cdiv(rows, 128), cdiv(n, 128)), _MMA_SP_STAGES * 128 * 224
+    return KernelLaunch(src, 'multiply_24', _array_names(has_bias), (rows, n, k), grid, (256,), smem_bytes)
 
 
 @lru_cache(1024)
