@@ -153,7 +153,7 @@ WORDS = [
      dict(tests=8, lessons=4)),
     (r'rungs?',
      'version, step',
-     dict(python=310, benchmarks=22, tests=173, lessons=6)),
+     dict(python=310, benchmarks=12, tests=173, lessons=6)),
     (r'leaves? (?:it|this|that|the result) open',
      'undefined behaviour',
      dict()),
