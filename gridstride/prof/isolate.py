@@ -297,11 +297,13 @@ def extract_program(
 def _import_statements(missing_names, fn, name):
     "Return imports of the names that are modules; raises ValueError for other names"
     values = {missing_name: fn.__globals__.get(missing_name) for missing_name in missing_names}
-    undefined = sorted(missing_name for missing_name, value in values.items() if not isinstance(value, ModuleType))
-    if undefined:
-        pronoun = 'them' if undefined[1:] else 'it'
+    undefined_names = sorted(
+        missing_name for missing_name, value in values.items() if not isinstance(value, ModuleType)
+    )
+    if undefined_names:
+        pronoun = 'them' if undefined_names[1:] else 'it'
         problem = f'no top-level statement of the notebook or file defines {pronoun}'
-        raise ValueError(f'{name} uses {", ".join(undefined)}, and {problem}. {_USE_SETUP}')
+        raise ValueError(f'{name} uses {", ".join(undefined_names)}, and {problem}. {_USE_SETUP}')
     return parse_statements(
         '\n'.join(f'import {value.__name__} as {missing_name}' for missing_name, value in sorted(values.items()))
     )

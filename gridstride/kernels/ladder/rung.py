@@ -454,9 +454,9 @@ class Rung(Product):
             return answer if isinstance(answer, str) else 'unsupported shape'
         element_bytes = 4 if self.dtype == 'float32' else 2
         columns = dict(m=h if self.layout[0] == 't' else k, n=k if self.layout[1] == 't' else w, out=w)
-        if unaligned := [array for array in self.tma_boxes if columns[array] * element_bytes % 16]:
+        if unaligned_arrays := [array for array in self.tma_boxes if columns[array] * element_bytes % 16]:
             unit = f'16 bytes ({16 // element_bytes} {self.dtype} elements)'
-            received = f'{columns[unaligned[0]]} columns of {unaligned[0]}'
+            received = f'{columns[unaligned_arrays[0]]} columns of {unaligned_arrays[0]}'
             return f'TMA needs row lengths that are multiples of {unit}; got {received}'
 
     def grid_for(self, h, w, k=1, device_properties=None):

@@ -139,8 +139,10 @@ def _check_operands(op_name, kind, a, b, a_scales, b_scales):
             raise ValueError(f'{op_name}: {name} has shape {tuple(x.shape)}; expected {(rows, 1)}')
     if reason := unsupported_reason(kind, a.shape[0], b.shape[0], a.shape[1]):
         raise ValueError(f'{op_name}: {reason}')
-    if unaligned := [name for name, x in (('a', a), ('b', b)) if x.data_ptr() % 16]:
-        raise ValueError(f'{op_name}: {unaligned[0]} begins at an address that is not a multiple of 16: use .clone()')
+    if unaligned_names := [name for name, x in (('a', a), ('b', b)) if x.data_ptr() % 16]:
+        raise ValueError(
+            f'{op_name}: {unaligned_names[0]} begins at an address that is not a multiple of 16: use .clone()'
+        )
     require_bfloat16(op_name) if _uses_dp4a(kind, a.shape[0]) else require_hopper(op_name, emulated=True)
 
 

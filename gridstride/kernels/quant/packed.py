@@ -14,7 +14,7 @@ from ..ladder.rung import this_device
 from ..common import check_matches, check_tensor, launch, dtype_name
 from ...utils import backend, cdiv
 
-# How to choose scales: 'absmax': from the largest magnitude of a group; 'mse': search for the least squared error
+# ways to choose scales: from the largest magnitude of a group, or by a search for the least squared error
 FITS = 'absmax', 'mse'
 DEFAULT_GROUP = dict(int8='row', int4=128, nf4=64, fp8='row')  # kind -> group
 
@@ -128,7 +128,7 @@ def _cached_matvec_launches(device, backend, *problem):  # `device` and `backend
 
 
 def align_rows(x):
-    "Return x with rows that begin at multiples of 16 bytes: if they do not, pad them with zeros, or copy x"
+    "Return x with rows that begin at multiples of 16 bytes: x itself, a copy, or x padded with zeros"
     if x.shape[1] % 8:
         return torch.nn.functional.pad(x, (0, -x.shape[1] % 8))
     return x.clone() if x.data_ptr() % 16 else x
