@@ -1,9 +1,9 @@
-"""What all tests share.
+"""Fixtures and hooks of all tests.
 
-Kernels run on the emulator and the simulator, even if a GPU is here, except in tests that are marked `gpu` or
-`real_backend`; no file of the user's is touched. `course.py test --fast` selects the tests that are marked neither
-`slow` nor `browser`. Tests that are marked `exhaustive` run with `--all`, or if they are named; the last line of a run
-says how many were left out.
+Kernels run on the emulator and the simulator, even on a machine with a GPU, except in tests with the mark `gpu` or
+`real_backend`; the user's files are not touched. `course.py test --fast` selects the tests with neither of the marks
+`slow` and `browser`. Tests with the mark `exhaustive` run with `--all`, or if they are named; the last line of a run
+states how many were deselected.
 """
 
 import gc, importlib, os, shutil, sys
@@ -16,23 +16,23 @@ from warm import warm_kernels  # noqa: F401 (a fixture)
 
 pytest.register_assert_rewrite('sim_cases')  # its functions are tests of two modules
 
-# Set before anything is imported: fixtures of a session and the programs that tests start have it, too. The processes
-# that share the tests are started by one that has set it already.
-GIVEN = os.environ.setdefault('GRIDSTRIDE_GIVEN_BACKEND', os.environ.get('GRIDSTRIDE_BACKEND', ''))
+# Set before any other import, so that session fixtures and the programs that tests start see it, too. Workers of xdist
+# inherit it from the process that starts them.
+REQUESTED_BACKEND = os.environ.setdefault('GRIDSTRIDE_GIVEN_BACKEND', os.environ.get('GRIDSTRIDE_BACKEND', ''))
 os.environ.update(GRIDSTRIDE_BACKEND='sim', GRIDSTRIDE_QUIET='1', OMP_WAIT_POLICY='passive')
-os.environ['OPENBLAS_NUM_THREADS'] = '1'  # two threads on busy cores slow a small product down tenfold
+os.environ['OPENBLAS_NUM_THREADS'] = '1'  # on busy cores, two threads make a small product ten times slower
 for name in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_MISSED', 'GRIDSTRIDE_LOOKUPS', 'GRIDSTRIDE_CLAIMS',
              'GRIDSTRIDE_PROGRESS'):
     os.environ.pop(name, None)
-# Where it is set, as containers do, each of the hundreds of Pythons that tests start would compile the package again.
+# If it is set, as in many containers, each of the hundreds of Pythons that tests start would compile the package again.
 os.environ.pop('PYTHONDONTWRITEBYTECODE', None)
 
 ROOT = Path(__file__).resolve().parents[1]
-LONG = 20  # seconds
+SLOW_SECONDS = 20
 
 
-# What is imported and collected stays until the end: looking through it for garbage, again and again as it grows, takes
-# a fifth of the time of a short run; looking through what tests make as often as Python does it, 3% of one.
+# Imported modules and collected tests live until the end. To traverse them in each garbage collection would take a
+# fifth of the time of a short run, and to collect the objects of tests as often as by default 3%.
 gc.disable()
 
 
@@ -45,13 +45,13 @@ def pytest_runtestloop():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session):
-    """Pytest rewrites the assertions of a module that was edited, or is new. Each of the processes that share the tests
-    would do so for all modules: it imports a part of them first, and finds the others rewritten by then"""
-    mine = getattr(session.config, 'workerinput', None)
-    if not mine or ROOT/'tests' not in map(Path.absolute, map(Path, session.config.args)): return
-    modules = sorted((ROOT/'tests').rglob('test_*.py'), key=lambda o: o.stat().st_size)
-    for path in modules[int(mine['workerid'][2:])::mine['workercount']]:
-        # what fails is imported again where the module is collected, which reports it
+    """Import part of the test modules in each worker, so that together they rewrite the assertions of all edited
+    modules; otherwise each worker would rewrite all of them"""
+    worker = getattr(session.config, 'workerinput', None)
+    if not worker or ROOT/'tests' not in map(Path.absolute, map(Path, session.config.args)): return
+    modules = sorted((ROOT/'tests').rglob('test_*.py'), key=lambda path: path.stat().st_size)
+    for path in modules[int(worker['workerid'][2:])::worker['workercount']]:
+        # pytest imports a module that fails again, and reports the error
         with suppress(Exception, pytest.skip.Exception): import_path(path)
 
 
@@ -63,7 +63,7 @@ def import_path(path):
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish():
-    "Pytest looks through all for garbage five times at the end; once is enough"
+    "Collect garbage once, and exempt what remains from the five collections of pytest at the end"
     gc.collect()
     gc.freeze()
 
@@ -86,9 +86,9 @@ def pytest_configure(config):
 
 @pytest.fixture(autouse=True)
 def backend(request, monkeypatch):
-    "Kernels run emulated, except in tests with a mark that requests a GPU"
+    "Restore the requested backend in tests with a mark for it; in others, kernels are emulated"
     if not any(map(request.node.get_closest_marker, ('real_backend', 'gpu'))): return
-    if GIVEN: monkeypatch.setenv('GRIDSTRIDE_BACKEND', GIVEN)
+    if REQUESTED_BACKEND: monkeypatch.setenv('GRIDSTRIDE_BACKEND', REQUESTED_BACKEND)
     else: monkeypatch.delenv('GRIDSTRIDE_BACKEND')
 
 
@@ -97,107 +97,109 @@ ORDERS = ['forward', 'reverse', 'shuffle']
 
 @pytest.fixture(params=ORDERS)
 def order(request):
-    "The order in which the emulator runs blocks and threads: the test is run in each"
+    "Run the test with each order in which the emulator can run blocks and threads"
     from gridstride import cpp
     with cpp.options(order=request.param, seed=3): yield request.param
 
 
 @pytest.fixture
-def young():
-    "From now on garbage is looked for among what the test makes, not through all that was made before"
+def freeze_gc():
+    "Exempt all existing objects from garbage collection, so that only the objects of the test are traversed"
     gc.freeze()
 
 
 @pytest.fixture
 def ipython():
-    "A new shell as notebooks have it, and none afterwards: while there is one, its cells' functions are `__main__`'s"
+    "Make a new IPython shell and remove it afterwards: while it exists, its namespace is that of `__main__`"
     from IPython.core.interactiveshell import InteractiveShell
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance(colors='NoColor')
     yield shell
-    shell.user_ns.clear()  # `%reset` looks through all that there is for garbage, twice
+    shell.user_ns.clear()  # cheaper than `%reset`, which collects garbage twice
     shell.init_user_ns()
     InteractiveShell.clear_instance()
 
 
 @pytest.fixture(scope='session')
 def copied_course(tmp_path_factory):
-    "A copy of the course to run notebooks in: one for all, compiled as the course is, since they change nothing there"
+    "Copy the course to run notebooks in. One copy is enough, as they change nothing there; compiled modules are copied"
     ignored = shutil.ignore_patterns('.*', 'tests', 'build', '_build', '_cache')
     return Path(shutil.copytree(ROOT, tmp_path_factory.mktemp('copy')/'course', symlinks=True, ignore=ignored))
 
 
-# Marks that say what a test needs
+# Marks for the tests that use some fixtures
 
-NOTEBOOKS = {'warm_kernels'}  # fixtures, and the marks of the tests that use them
-SLOW = {'site', 'lite', 'made', 'built'}
-BROWSERS = {'browser_page', 'window'}
+NOTEBOOK_FIXTURES = {'warm_kernels'}
+SLOW_FIXTURES = {'site', 'lite', 'made', 'built'}
+BROWSER_FIXTURES = {'browser_page', 'window'}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    for o in items:
-        used = {*o.fixturenames}
-        if used & NOTEBOOKS: o.add_marker(pytest.mark.takes(10))
-        if used & SLOW or o.get_closest_marker('takes'): o.add_marker('slow')
-        if used & BROWSERS: o.add_marker('browser')
-    leave_orders_out(items)
+    for item in items:
+        fixtures = {*item.fixturenames}
+        if fixtures & NOTEBOOK_FIXTURES: item.add_marker(pytest.mark.takes(10))
+        if fixtures & SLOW_FIXTURES or item.get_closest_marker('takes'): item.add_marker('slow')
+        if fixtures & BROWSER_FIXTURES: item.add_marker('browser')
+    mark_other_orders(items)
 
 
-def leave_orders_out(items):
-    "Mark cases `exhaustive` of tests with the mark `one_order`: case 0 stays in order 0, case 1 in order 1, and so on"
-    met = {}  # test -> its cases, without the order
-    for o in (o for o in items if o.get_closest_marker('one_order')):
-        order, known = o.callspec.params['order'], met.setdefault(o.nodeid.partition('[')[0], [])
-        case = o.callspec.id.replace(order, '')
-        if case not in known: known.append(case)
-        if known.index(case) % len(ORDERS) != ORDERS.index(order): o.add_marker('exhaustive')
+def mark_other_orders(items):
+    "Mark cases of `one_order` tests `exhaustive` in all but one order: the first of case 0, the second of case 1, ..."
+    cases_of_test = {}  # test -> its cases, without the order
+    for item in (item for item in items if item.get_closest_marker('one_order')):
+        order, cases = item.callspec.params['order'], cases_of_test.setdefault(item.nodeid.partition('[')[0], [])
+        case = item.callspec.id.replace(order, '')
+        if case not in cases: cases.append(case)
+        if cases.index(case) % len(ORDERS) != ORDERS.index(order): item.add_marker('exhaustive')
 
 
-def leave_out_exhaustive(config, items):
+def deselect_exhaustive(config, items):
     "Deselect tests that are marked `exhaustive`, unless `--all`, `-m` or a name (`file::test`) requests them"
-    asked = config.option.all_tests or 'exhaustive' in config.option.markexpr or any('::' in o for o in config.args)
-    left = [] if asked else [o for o in items if o.get_closest_marker('exhaustive')]
-    if not left: return
-    items[:] = [o for o in items if not o.get_closest_marker('exhaustive')]
-    config.hook.pytest_deselected(items=left)
-    getattr(config, 'workeroutput', config.stash.setdefault(LEFT, {}))['left'] = len(left)
+    is_named = any('::' in arg for arg in config.args)
+    is_requested = config.option.all_tests or 'exhaustive' in config.option.markexpr or is_named
+    exhaustive = [] if is_requested else [item for item in items if item.get_closest_marker('exhaustive')]
+    if not exhaustive: return
+    items[:] = [item for item in items if not item.get_closest_marker('exhaustive')]
+    config.hook.pytest_deselected(items=exhaustive)
+    getattr(config, 'workeroutput', config.stash.setdefault(DESELECTED, {}))['left'] = len(exhaustive)
 
 
 class Selection:
-    "Leaves out what is exhaustive, then sorts, once `-m` and `-k` have selected"
+    "Deselects exhaustive tests and sorts the others, after the selection by `-m` and `-k`"
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config, items):
-        leave_out_exhaustive(config, items)
-        items[:] = dealt(items, getattr(config, 'workerinput', {}).get('workercount', 1))
+        deselect_exhaustive(config, items)
+        items[:] = order_for_workers(items, getattr(config, 'workerinput', {}).get('workercount', 1))
 
 
-LEFT = pytest.StashKey()  # {'left': how many tests are left to `--all`}
+DESELECTED = pytest.StashKey()  # {'left': number of tests that only run with `--all`}
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
-    "Each of the processes that share the tests has left out the same ones"
-    node.config.stash.setdefault(LEFT, {}).update(getattr(node, 'workeroutput', {}))
+    "Keep the number of deselected tests, which is the same in all workers"
+    node.config.stash.setdefault(DESELECTED, {}).update(getattr(node, 'workeroutput', {}))
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    if left := config.stash.get(LEFT, {}).get('left'):
-        what = f'{left} tests are' if left > 1 else '1 test is'
+    if num_deselected := config.stash.get(DESELECTED, {}).get('left'):
+        what = f'{num_deselected} tests are' if num_deselected > 1 else '1 test is'
         terminalreporter.write_line(f'{what} left to: python3 course.py test --all')
 
 
 def pytest_runtest_setup(item):
     from gridstride.utils import gpu_count
-    if item.get_closest_marker('gpu') and not gpu_count(): pytest.skip('needs a GPU')
+    if item.get_closest_marker('gpu') and not gpu_count(): pytest.skip('requires a GPU')
 
 
 class Clock:
-    "Reports the tests that take long and are not marked so"
+    "Reports slow tests without the mark `takes`"
     def __init__(self): self.unmarked = {}
 
     def pytest_runtest_logreport(self, report):
-        if report.duration > LONG and 'takes' not in report.keywords: self.unmarked[report.nodeid] = report.duration
+        if report.duration > SLOW_SECONDS and 'takes' not in report.keywords:
+            self.unmarked[report.nodeid] = report.duration
 
     def pytest_terminal_summary(self, terminalreporter):
         for name, t in self.unmarked.items():
@@ -207,18 +209,18 @@ class Clock:
 
 # The longest first, so that the last test to end does not keep one core busy alone.
 
-def takes(item): return mark.args[0] if (mark := item.get_closest_marker('takes')) else 0
+def marked_seconds(item): return mark.args[0] if (mark := item.get_closest_marker('takes')) else 0
 
 
-def dealt(items, workers):
-    """Those that take long first, the longest at the front, in each of as many parts as there are workers: xdist gives
-    each worker one part to begin with, and those who are done take from the end of the others'"""
-    items = sorted(items, key=takes, reverse=True)
-    long = [o for o in items if takes(o)]
-    short = iter(items[len(long):])
-    res = []
-    for i in range(workers):
-        mine = long[i::workers]
-        size = len(items)*(i+1)//workers - len(items)*i//workers
-        res += [*mine, *islice(short, max(0, size - len(mine)))]
-    return [*res, *short]
+def order_for_workers(items, num_workers):
+    """Sort tests into one part per worker, each with its longest tests first. xdist starts each worker with one part; a
+    worker that is done takes tests from the end of another's part."""
+    items = sorted(items, key=marked_seconds, reverse=True)
+    long_tests = [item for item in items if marked_seconds(item)]
+    short_tests = iter(items[len(long_tests):])
+    ordered = []
+    for i in range(num_workers):
+        worker_tests = long_tests[i::num_workers]
+        size = len(items)*(i+1)//num_workers - len(items)*i//num_workers
+        ordered += [*worker_tests, *islice(short_tests, max(0, size - len(worker_tests)))]
+    return [*ordered, *short_tests]

@@ -17,7 +17,7 @@ __global__ void k(int *x) {{ x[0] = count; count += step; }}'''
 
 
 @pytest.fixture(autouse=True)
-def few(monkeypatch, young):
+def few(monkeypatch, freeze_gc):
     "Two unused modules stay; none of other tests. Garbage is collected at each load, so only what a test makes counts"
     monkeypatch.setattr(open_libraries, 'MAX_UNREFERENCED', 2)
     monkeypatch.setattr(open_libraries, '_garbage_threshold', 0)

@@ -413,7 +413,7 @@ def test_kinds_of_errors(lib):
 
 # References
 
-def test_nothing_leaks(lib, young):
+def test_nothing_leaks(lib, freeze_gc):
     x = torch.ones(2,2)
     def work():
         lib.same(x); lib.swap([x,x]); lib.item(x); lib.computed(x); lib.in_place(x); lib.new_tensors(x); lib.has(x)
@@ -611,7 +611,7 @@ def test_kernels(emu):
     assert re.search('4 .*3', raises(TypeError, 'scale', emu.launch, 'scale', 1, 2, (x,y,3)))
     raises(Stopped, 'scale', emu.launch, 'scale', 1, 4, (x,y,3,4))
 
-def test_nothing_leaks_on_the_emulated_device(emu, young):
+def test_nothing_leaks_on_the_emulated_device(emu, freeze_gc):
     x = torch.ones(4)
     def work():
         emu.copied(x); emu.moved(x, torch.zeros(4)); emu.back_and_forth(torch.zeros(4))

@@ -209,7 +209,7 @@ def test_a_table_writes_to_a_given_output(driver):
     assert table_of(driver, x, x, out=(4, 4))(x, x.clone(), x) is None, 'x would be overwritten while it is read'
 
 
-def test_nothing_is_kept_of_what_was_given(driver, young):
+def test_nothing_is_kept_of_what_was_given(driver, freeze_gc):
     a, b = torch.randn(6, 4), torch.randn(4, 5)
     def counts():
         gc.collect()
@@ -228,7 +228,7 @@ class Owner:
     def __call__(self): pass
 
 
-def test_a_kernel_lives_as_long_as_a_table_launches_it(driver, young):
+def test_a_kernel_lives_as_long_as_a_table_launches_it(driver, freeze_gc):
     owner, a, b = Owner(), torch.randn(6, 4), torch.randn(4, 5)
     gone, t = weakref.ref(owner), driver.module.Table(allocate)
     t.store_recipe(a, b, ((launch(driver, [('&',)], [8], owner), ((2, 0),)),), (6, 5), ((6, 5), (5, 1), a.dtype), None)
@@ -252,7 +252,7 @@ def test_threads_do_not_mix_their_arguments(driver):
     assert sorted(driver.pointers(i) for i in range(400)) == sorted([o.data_ptr() for o in xs] for xs in got)
 
 
-def test_a_table_may_be_cleared_while_it_is_used(driver, young):
+def test_a_table_may_be_cleared_while_it_is_used(driver, freeze_gc):
     "By another thread, while the driver has the launch"
     a, b = torch.randn(6, 4), torch.randn(4, 5)
     t = table_of(driver, a, b, room=64)

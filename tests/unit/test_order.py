@@ -1,6 +1,6 @@
 "The order of tests: long ones start early, whatever the number of workers."
 import pytest
-from conftest import dealt
+from conftest import order_for_workers
 
 
 class Item:
@@ -12,7 +12,7 @@ class Item:
 @pytest.mark.parametrize('many', [0, 1, 5, 100])
 def test_each_part_begins_with_some_of_the_long_ones(many, workers):
     items = [Item(n, 30 + n if n < 2*many and n % 2 else 0) for n in range(2*many + 1)]
-    got = dealt(items, workers)
+    got = order_for_workers(items, workers)
     assert sorted(o.name for o in got) == [o.name for o in items]
     size = len(items)//workers
     if many < workers: return                            # not even one each
