@@ -498,7 +498,7 @@ def test_a_file_without_cuda_is_the_host_compilers(tmp_path):
 def test_command_compile_error(tmp_path):
     (tmp_path/'bad.cu').write_text('int main() {\n    return y;\n}\n')
     status,out,err = command(tmp_path/'bad.cu')
-    assert status==1 and err.startswith('CompileError: bad.cu, line 2:') and 'return y;' in err
+    assert status==1 and err.startswith(f'CompileError: {tmp_path/"bad.cu"}, line 2:') and 'return y;' in err
     assert 'Traceback' not in err
 
 

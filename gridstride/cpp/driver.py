@@ -81,7 +81,8 @@ def set_max_dynamic_smem(handle: int, name: str, shared: int):
         raise LaunchError(message, kernel=name)
 
 
-# bytes of dynamic shared memory that need no attribute: of 48 KiB in total, 8 KiB are reserved for static arrays
+# The bytes of dynamic shared memory that a kernel may use without the attribute. The limit is 48 KiB including static
+# arrays, for which this leaves 8 KiB.
 _SMEM_WITHOUT_ATTRIBUTE = 40 * 1024
 
 

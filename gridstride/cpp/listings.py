@@ -10,8 +10,8 @@ from ..utils import cuda_begin
 
 __all__ = ['Listing', 'show_source', 'show_change', 'SideBySide', 'side_by_side']
 
-# kind of token -> CSS colour: JupyterLab's variable, which its themes set, or else a colour that is legible on white
-# and on black
+# kind of token -> CSS colour: that of JupyterLab's theme, or outside JupyterLab one that is legible on white and on
+# black
 COLORS = {
     'keyword': 'var(--jp-mirror-editor-keyword-color, #2e8b57)',
     'cuda': 'var(--jp-mirror-editor-property-color, #3a7fd0)',
@@ -25,9 +25,9 @@ _MARKED_STYLE = 'background:rgba(255,176,32,.16);box-shadow:inset 3px 0 #e08a00'
 _REMOVED_STYLE = 'background:rgba(224,64,64,.12);box-shadow:inset 3px 0 #d9534f;opacity:.7'
 _EDITED_STYLE = 'box-shadow:inset 3px 0 #e08a00'
 _STYLES = {' ': '', '-': _REMOVED_STYLE, '+': _MARKED_STYLE, '~': _EDITED_STYLE}
-_DELETED = 'background:rgba(224,64,64,.16);opacity:.7'
-_INSERTED = 'background:rgba(255,176,32,.3);text-decoration:none'
-_OMITTED = None, ' ', '...'
+_DELETED_WORD_STYLE = 'background:rgba(224,64,64,.16);opacity:.7'
+_INSERTED_WORD_STYLE = 'background:rgba(255,176,32,.3);text-decoration:none'
+_OMITTED_ROW = None, ' ', '...'
 _NUMBER_STYLE = 'user-select:none;color:#808080'
 _FONT = 'font:var(--jp-code-font-size, 13px)/1.35 var(--jp-code-font-family, monospace), monospace'
 _HANGING_INDENT = 'padding-left:10ch;text-indent:-10ch'  # wrapped text is to the right of the line numbers
@@ -101,7 +101,7 @@ def show_change(
     keys = [[' '.join(line.split()) if by_words else line for line in lines] for lines in (old_lines, new_lines)]
     rows = []
     for group in SequenceMatcher(None, *keys, autojunk=False).get_grouped_opcodes(num_context_lines):
-        rows += [_OMITTED] * bool(rows)
+        rows += [_OMITTED_ROW] * bool(rows)
         for tag, old_start, old_end, new_start, new_end in group:
             numbered = list(enumerate(new_lines[new_start:new_end], first_new + new_start))
             if tag == 'equal':
@@ -118,15 +118,16 @@ def _changed_lines(old, new):
 
 def _changed_words(old, new):
     "Return rows like `_changed_lines`, but one row for an old line and a new one that share most of their words"
-    rows, added, remaining = [], [], list(old)
+    rows, new_rows, remaining = [], [], list(old)
     for number, line in new:
-        similar = next((i for i, other in enumerate(remaining) if _similarity(other, line) > 0.6), None)
-        if similar is None:
-            added.append((number, line))
+        similar_index = next((i for i, other in enumerate(remaining) if _similarity(other, line) > 0.6), None)
+        if similar_index is None:
+            new_rows.append((number, line))
             continue
-        rows += [*_changed_lines(remaining[:similar], added), (number, '~', _edits(remaining[similar], line))]
-        added, remaining = [], remaining[similar + 1 :]
-    return rows + _changed_lines(remaining, added)
+        word_edits = _edits(remaining[similar_index], line)
+        rows += [*_changed_lines(remaining[:similar_index], new_rows), (number, '~', word_edits)]
+        new_rows, remaining = [], remaining[similar_index + 1 :]
+    return rows + _changed_lines(remaining, new_rows)
 
 
 _WORD = re.compile(r'\w+|\s+|[^\w\s]')
@@ -137,7 +138,7 @@ def _similarity(a, b):
 
 
 def _edits(old, new):
-    "Return [(mark, text)] that turns one line into another; whitespace counts as equal"
+    "Return [(mark, text)], the edits that turn one line into another; all whitespace is considered equal"
     indent = new[: len(new) - len(new.lstrip())]
     a, b = _WORD.findall(old.strip()), _WORD.findall(new.strip())
     keys = [[word if word.strip() else ' ' for word in words] for words in (a, b)]
@@ -150,24 +151,28 @@ def _edits(old, new):
 class Listing:
     "A listing: coloured lines in a notebook, numbered text elsewhere"
 
-    def __init__(self, text, first, last, marked, title, fold):
+    def __init__(self, text, first, last, marked_lines, title, fold):
         self.text = text
         self.first = first
         self.last = last
-        self.marked = marked
+        self.marked_lines = marked_lines
         self.title = title
         self.fold = fold
 
     def __repr__(self):
-        lines = [f'{i:4} {">" if i in self.marked else " "} {self.text[i - 1]}'.rstrip() for i in self._line_numbers()]
+        lines = [
+            f'{i:4} {">" if i in self.marked_lines else " "} {self.text[i - 1]}'.rstrip() for i in self._line_numbers()
+        ]
         return '\n'.join([*filter(None, [self.title]), *lines])
 
     def _line_numbers(self):
         return range(self.first, self.last + 1)
 
     def _repr_html_(self):
-        colored = _colored('\n'.join(self.text)).split('\n')
-        rows = ''.join(_format_row(i, colored[i - 1], '+' if i in self.marked else ' ') for i in self._line_numbers())
+        colored = _color_source('\n'.join(self.text)).split('\n')
+        rows = ''.join(
+            _format_row(i, colored[i - 1], '+' if i in self.marked_lines else ' ') for i in self._line_numbers()
+        )
         body, title = f'<pre style="{_BODY_STYLE}">{rows}</pre>', escape(self.title)
         if self.fold:
             return f'<details><summary style="cursor:pointer">{title or "the source"}</summary>{body}</details>'
@@ -185,7 +190,7 @@ class Change(Listing):
         return '\n'.join([*filter(None, [self.title]), *lines])
 
     def _repr_html_(self):
-        colored = _colored('\n'.join('' if mark == '~' else text for _, mark, text in self.rows)).split('\n')
+        colored = _color_source('\n'.join('' if mark == '~' else text for _, mark, text in self.rows)).split('\n')
         rows = ''.join(
             _format_row(n or '', _words_as_html(text) if mark == '~' else html, mark)
             for (n, mark, text), html in zip(self.rows, colored)
@@ -201,7 +206,11 @@ def _words_as_text(mark, line):
 
 
 def _words_as_html(line):
-    tags = {' ': '{}', '-': f'<del style="{_DELETED}">{{}}</del>', '+': f'<ins style="{_INSERTED}">{{}}</ins>'}
+    tags = {
+        ' ': '{}',
+        '-': f'<del style="{_DELETED_WORD_STYLE}">{{}}</del>',
+        '+': f'<ins style="{_INSERTED_WORD_STYLE}">{{}}</ins>',
+    }
     return ''.join(tags[kind].format(escape(text)) for kind, text in line)
 
 
@@ -234,7 +243,7 @@ def _format_row(number, html, mark=' '):
     return f'<span style="{style}"><span style="{_NUMBER_STYLE}">{number:>4}{removed_sign} </span>{html or " "}</span>'
 
 
-def _colored(text):
+def _color_source(text):
     "Format a source as HTML, in colours if Pygments is installed"
     try:
         from pygments.lexers import CppLexer, PythonLexer

@@ -28,7 +28,7 @@ GRIDSTRIDE_EXPORT(gs_run)
 '''
 
 
-def _describe_missing(symbol):
+def _describe_undefined(symbol):
     "Describe the linker error for a symbol that no file of the program defines"
     name = symbol
     if shutil.which('c++filt'):
@@ -59,14 +59,14 @@ def run(
     options.update(original=src, prefix=prefix, suffix=_ENTRY)
     build_result = emulate(strip_line_directives(src), name, bool(checks), ['-I.'], **options)
     emulator.device()
-    # Run a copy: a library of another path is loaded again, so its variables are initialized again
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(build_result.folder, folder, dirs_exist_ok=True)
+    # Run a copy, because a library at a new path is loaded again, so its variables are initialized again
+    with tempfile.TemporaryDirectory() as copy:
+        shutil.copytree(build_result.folder, copy, dirs_exist_ok=True)
         try:
-            return EmulatorModule(build_result._replace(folder=Path(folder)), name, {}, checks).gs_run([name, *args])
+            return EmulatorModule(build_result._replace(folder=Path(copy)), name, {}, checks).gs_run([name, *args])
         except OSError as e:
             if m := re.search(r'undefined symbol: (\S+)', str(e)):
-                raise ValueError(_describe_missing(m[1])) from None
+                raise ValueError(_describe_undefined(m[1])) from None
             raise
         except KernelCrash as e:
             if e.block is None and (m := re.search(r'exit\((-?\d+)\) was called', str(e))):

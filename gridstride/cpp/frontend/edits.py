@@ -30,7 +30,7 @@ class Edits:
         self.has_plain_variables = False  # whether some device variables remain ordinary C++ variables
 
     def replace(self, start: int, end: int, text=''):
-        "Record that `src[start:end]` becomes `text`, followed by as many line ends as it had"
+        "Record that `text` replaces `src[start:end]`; its line ends are kept, so that no line number changes"
         c = self.code
         if c.contains_directive(start, end):
             message = 'the emulator cannot parse a preprocessor line in the middle of this'
@@ -46,7 +46,7 @@ class Edits:
         "Record that `text` is inserted before `src[pos]`"
         self.replace(pos, pos, text)
 
-    def paste(self, prefix: str) -> str:
+    def prefix_for_name(self, prefix: str) -> str:
         "Return `prefix` for use before a name, with `##` in a macro, where the name may be a parameter"
         return prefix if self.code.macro is None else f'{prefix}##'
 
@@ -63,27 +63,27 @@ def apply(src: str, edits: list) -> str:
 def apply_to_tokenized(src: str, edits: list) -> str:
     "Apply `edits` to `src`, and cache the tokens of the result, most of which are those of `src`"
     edits = _outermost_edits(edits)
-    res = _apply(src, edits)
+    edited_src = _apply(src, edits)
     if edits:
-        cache_pieces(src, edits, res)
-    return res
+        cache_pieces(src, edits, edited_src)
+    return edited_src
 
 
 def _outermost_edits(edits: list) -> list:
     "Sort `edits` and drop those inside another"
-    res = []
+    outermost_edits = []
     last_end = 0
     for edit in sorted(edits, key=itemgetter(0, 1)):
         if edit[0] >= last_end:
-            res.append(edit)
+            outermost_edits.append(edit)
             last_end = edit[1]
-    return res
+    return outermost_edits
 
 
 def _apply(src, edits):
-    res = []
+    parts = []
     num_copied = 0  # characters of `src` that were copied or replaced
     for start, end, text in edits:
-        res += [src[num_copied:start], text]
+        parts += [src[num_copied:start], text]
         num_copied = end
-    return ''.join(res) + src[num_copied:]
+    return ''.join(parts) + src[num_copied:]

@@ -86,7 +86,7 @@ def _extern_declaration(e, declarator, common_type):
         c.text([j for j in indices if side(j)])
         for side in (lambda j: j < declarator.name, lambda j: j >= declarator.name_end)
     )
-    name = e.paste('gs_extern_') + c.text(range(declarator.name, declarator.name_end))
+    name = e.prefix_for_name('gs_extern_') + c.text(range(declarator.name, declarator.name_end))
     return f'__attribute__((unused)) {common_type} {prefix}{name}{suffix}'  # it is never used otherwise
 
 
@@ -290,7 +290,7 @@ def _rewrite_symbol(e, d, declarators, defined_names, has_reference):
             e.insert(c.start(d.first), f'{prefix} ')
         else:
             e.replace(c.start(_skip_directives(c, d)), c.start(d.first), f'{prefix} ')
-        e.insert(c.start(declarator.name), e.paste('gs_init_'))
+        e.insert(c.start(declarator.name), e.prefix_for_name('gs_init_'))
         if shared_name is None:
             _insert_reference(e, d, declarator, name, is_declaration, has_reference)
         else:
@@ -349,7 +349,7 @@ def _insert_reference(e, d, declarator, name, is_declaration, has_reference):
         if c.macro is None:
             reference = f"GRIDSTRIDE_OWN_SYMBOL({name}, '{space}')"
         else:
-            reference = f"GRIDSTRIDE_SYMBOL({name}, {e.paste('gs_init_')}{name}, {e.quote(name)}, '{space}')"
+            reference = f"GRIDSTRIDE_SYMBOL({name}, {e.prefix_for_name('gs_init_')}{name}, {e.quote(name)}, '{space}')"
         e.insert(c.end(declarator.end - 1), f'; {reference}')
     if is_declaration:
         has_reference[name] = has_size

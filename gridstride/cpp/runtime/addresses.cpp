@@ -58,7 +58,7 @@ static void note_functions(Module &m, uintptr_t at) {
     m.functions = reinterpret_cast<const FunctionStart *>(index + 1), m.function_count = index->count, m.index = at;
 }
 #endif
-void note_module(const void *inside, bool plain) {
+void register_module(const void *inside, bool plain) {
 #ifndef __APPLE__
     const Image image = image_of(const_cast<void *>(inside));
     std::lock_guard<std::mutex> one(modules_lock);
@@ -187,7 +187,7 @@ static std::string function_at(uintptr_t a) {
     }
     return std::string(text, strcspn(text, "(\n"));
 }
-DeviceAddress what_is_at(uintptr_t a) {
+DeviceAddress classify_address(uintptr_t a) {
     const Module *m = module_of_device_address(a);
     if (!m) return {DeviceAddress::nothing, ""};
     const uintptr_t there = a + m->all.from - m->device_base;

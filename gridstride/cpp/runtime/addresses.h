@@ -10,9 +10,9 @@ struct DeviceAddress {
     enum { nothing, function, table, variable } kind;
     std::string name;                  // of a function; empty if unknown
 };
-DeviceAddress what_is_at(uintptr_t address);  // the meaning of an unmapped device address
+DeviceAddress classify_address(uintptr_t address);  // the meaning of an unmapped device address
 // Records a module with kernels; `plain`: some of its device variables are ordinary variables.
-void note_module(const void *inside, bool plain = false);
+void register_module(const void *inside, bool plain = false);
 void forget_module(const Image &);     // at its unload
 bool is_in_module(const void *code);    // also false if the lock is held, because a signal handler calls it
 bool is_plain_variable(const void *p);  // may it be such a device variable?

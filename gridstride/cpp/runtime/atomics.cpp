@@ -20,7 +20,7 @@ void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order or
         detector.on_compare_and_swap(address, unsigned(bytes));
     if (use == Use::swap) use = Use::modify;
     const bool spinning = use != Use::store && w->is_spinning(address, unsigned(bytes), line_bit | uint32_t(line));
-    if (spinning || ++w->spins % 64 == 0) yield();          // a thread that spins must let the others run
+    if (spinning || ++w->num_spins % 64 == 0) yield();          // a thread that spins must let the others run
     if (detector.on) detector.atomic(address, unsigned(bytes), use, scope, order, line_bit | uint32_t(line));
     if (several_os_threads)
         while (lock_of(address).test_and_set(std::memory_order_acquire)) {}
@@ -31,6 +31,6 @@ void atomic_end(const void *address) {
 void fence(Scope s, Order order) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (detector.on && on_device()) detector.fence(s, order);
-    if (on_device() && ++worker->spins % 64 == 0) yield();
+    if (on_device() && ++worker->num_spins % 64 == 0) yield();
 }
 }

@@ -33,12 +33,13 @@ static void start_bulk_copy(Worker &there, uint32_t to, uint32_t bytes, uint32_t
     auto &all = engines_of(there).barriers;
     auto b = all.find(offset_of(bar));
     if (b == all.end()) barrier_at(bar, "a bulk copy ends", line);
-    if (detector.on && checks(racecheck) && !b->second.fenced) fail(Code::barrier_not_visible, {}, line);
+    if (detector.on && checks(racecheck) && !b->second.is_fenced) fail(Code::barrier_not_visible, {}, line);
     if (detector.on) {
         const uintptr_t a = reinterpret_cast<uintptr_t>(there.shared) + offset_of(to) - shared_window;
-        detector.access(reinterpret_cast<uintptr_t>(b->second.at), 8, true, atomic_bit | line_bit | uint32_t(line));
-        detector.access(a, bytes, true, engine_line(line));
-        b->second.in_flight.push_back({a, bytes, detector.me, engine_line(line), 0});
+        detector.access(
+            reinterpret_cast<uintptr_t>(b->second.address), 8, true, atomic_bit | line_bit | uint32_t(line));
+        detector.access(a, bytes, true, engine_location(line));
+        b->second.in_flight.push_back({a, bytes, detector.me, engine_location(line), 0});
     }
     b->second.bytes -= bytes;
     complete_phase_if_done(b->second);
@@ -72,9 +73,9 @@ static char *source_of_store(uint32_t from, uint32_t bytes, unsigned alignment, 
     char *p = shared_in(*worker, from, bytes, what, line);
     must_be_aligned(p, alignment, what, line);
     if (detector.on) {
-        detector.access(reinterpret_cast<uintptr_t>(p), bytes, false, engine_line(line));
-        my_requests().stores.push_back(
-            {reinterpret_cast<uintptr_t>(p), bytes, detector.me, engine_line(line), my_requests().store_groups});
+        detector.access(reinterpret_cast<uintptr_t>(p), bytes, false, engine_location(line));
+        current_requests().stores.push_back({reinterpret_cast<uintptr_t>(p), bytes, detector.me, engine_location(line),
+            current_requests().num_store_groups});
     }
     return p;
 }
@@ -126,7 +127,7 @@ static uint32_t box_bytes(const TensorMap &m) {
 template <class F> static void pieces(uint32_t at, uint32_t bytes, int swizzle, F f) {
     for (uint32_t i = 0, n; i < bytes; i += n) {
         n = std::min(16 - (at + i) % 16, bytes - i);
-        f(swizzled(at + i, swizzle), i, n);
+        f(swizzle_offset(at + i, swizzle), i, n);
     }
 }
 void tensor_load(uint32_t to, const void *map, const int32_t *at, int rank, uint32_t bar, uint32_t blocks, int line) {
@@ -162,7 +163,7 @@ void tensor_store(const void *map, const int32_t *at, int rank, uint32_t from, i
         });
     });
 }
-void bulk_commit() { my_requests().store_groups++; }
+void bulk_commit() { current_requests().num_store_groups++; }
 // Completes the reads of all groups except the newest `groups`.
 static void finish_reads(std::vector<Copy> &reads, uint32_t committed, uint32_t groups) {
     const auto over = [&](const Copy &c) { return c.group + groups < committed; };
@@ -173,6 +174,6 @@ static void finish_reads(std::vector<Copy> &reads, uint32_t committed, uint32_t 
     detector.wait_for_engine(detector.me, ++detector.now);
 }
 void bulk_wait(uint32_t groups) {
-    if (detector.on) finish_reads(my_requests().stores, my_requests().store_groups, groups);
+    if (detector.on) finish_reads(current_requests().stores, current_requests().num_store_groups, groups);
 }
 }

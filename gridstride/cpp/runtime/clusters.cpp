@@ -32,7 +32,7 @@ Worker &block_at(uint32_t address, int line) {
     if (!rank || worker->leader->cluster.empty()) return *worker;
     Worker &there = *worker->leader->cluster[std::min(size_t(rank - 1), worker->leader->cluster.size() - 1)];
     if (!there.next) fail(Code::block_not_begun, {}, line);
-    if (!there.live && there.next == there.n) fail(Code::block_ended, {}, line);
+    if (!there.live && there.next == there.num_threads) fail(Code::block_ended, {}, line);
     return there;
 }
 
@@ -80,7 +80,7 @@ void cluster_wait(int line) {
 }
 
 void named_barrier(uint32_t number, uint32_t threads, bool waits, int line) {
-    if (!number && threads == uint32_t(worker->n) && waits) return sync_block(line);
+    if (!number && threads == uint32_t(worker->num_threads) && waits) return sync_block(line);
     if (number > 15 || threads % 32 || !threads)
         fail(Code::no_such_barrier, {{"barrier", number}, {"threads", threads}}, line);
     auto &b = engines_of(*worker).named[number];

@@ -46,7 +46,7 @@ void Detector::complete_copy(const Copy &c) {
     each_cell(c, [&](Cell &cell) { complete_access(cell.write, c); });
 }
 void Detector::complete_reads(const Copy &c) {
-    each_cell(c, [&](Cell &cell) { complete_access(cell.read, c), complete_access(cell.read2, c); });
+    each_cell(c, [&](Cell &cell) { complete_access(cell.read, c), complete_access(cell.second_read, c); });
 }
 
 // Checks and records a read of 16 bytes by wgmma. More warpgroups may read the same bytes than a cell has reads, so
@@ -57,9 +57,9 @@ void Detector::read_by_product(uintptr_t a, uint32_t location, uint32_t group, A
     const Access mine = {me, not_completed, location};
     const size_t off = a - shared_base;
     for (size_t i = off; i < off + 16; i += 4) {
-        Cell &word = shared_cells.words[i / 4], *cells = word.split ? shared_cells.bytes + i : &word;
+        Cell &word = shared_cells.word_cells[i / 4], *cells = word.has_byte_cells ? shared_cells.byte_cells + i : &word;
         if (!word.owner) return report_out_of_bounds_shared(i, false, location);
-        for (size_t b = 0; b < (word.split ? 4 : 1); b++) {
+        for (size_t b = 0; b < (word.has_byte_cells ? 4 : 1); b++) {
             if (memcmp(&cells[b].write, &fine, sizeof fine)) {
                 check_read(cells[b], word.owner, false, shared_base + i + b, mine, nullptr);
                 fine = cells[b].write;
@@ -84,7 +84,7 @@ void Detector::check_product_reads(const Access &before, const Access &mine, uin
     const Worker &holder = holder_of(a);
     const BlockClock &there = &holder == w ? *this : *holder.clock;
     const size_t index = (a - reinterpret_cast<uintptr_t>(holder.shared)) / 16;
-    for (int i = 0; i * 128 < holder.n; i++) {
+    for (int i = 0; i * 128 < holder.num_threads; i++) {
         const ProductRead &r = there.product_reads[size_t(i) * shared_cap / 16 + index];
         if (r.time < std::max(before.time, there.block_start)) continue;
         const auto &over = there.products_completed[i];

@@ -80,7 +80,7 @@ Detector::Scope::~Scope() {
     detector.on = checks_enabled = detector.has_unordered = false, detector.shared_base = nowhere;
     // What a launch that was stopped did not report is not a finding of a later one, which may run without checks.
     detector.unwritten.reset(), detector.unwritten_in_launch.reset();
-    detector.restore_variables(stop);
+    detector.restore_variables(stops_launch);
 }
 
 // Discards the state of a launch, in a forked child.
@@ -108,7 +108,7 @@ void Detector::in_another_block(Worker &there, uintptr_t a, unsigned n, bool wri
     const FileScope &scope = there.root->file_scopes[image.base];
     const uintptr_t off = a - reinterpret_cast<uintptr_t>(there.shared);
     if (&there == w->leader &&
-        (off >= shared_cap - scope.used || (!w->dynamic_met && !scope.dynamic.empty() && off < launch->shared)))
+        (off >= shared_cap - scope.used || (!w->has_met_dynamic && !scope.dynamic.empty() && off < launch->shared)))
         find(Code::cluster_variable, {}, {me, now, location});
     there.clock->used_by_others = {me, now, location};
     access_words(there.clock->shared_cells, off, n, write, location, a, nullptr);
@@ -116,15 +116,15 @@ void Detector::in_another_block(Worker &there, uintptr_t a, unsigned n, bool wri
 }
 // Has the current thread acquired anything from that block, by the barrier of the cluster or otherwise?
 bool Detector::is_begin_acquired(const Worker &there) const {
-    for (int rank = 0; rank < there.n; rank++)
+    for (int rank = 0; rank < there.num_threads; rank++)
         if (is_acquired({thread_number(there, rank), there.clock->block_start, 0})) return true;
     return false;
 }
 
 // Clears the cells of arrays of an earlier launch.
 void BlockClock::forget_arrays() {
-    for (size_t i = 0; i < low_cells; i++) shared_cells.words[i] = {};
-    for (size_t i = high_cells; i < shared_cap / 4; i++) shared_cells.words[i] = {};
+    for (size_t i = 0; i < low_cells; i++) shared_cells.word_cells[i] = {};
+    for (size_t i = high_cells; i < shared_cap / 4; i++) shared_cells.word_cells[i] = {};
     low_cells = 0, high_cells = shared_cap / 4;
 }
 void Detector::new_array(Worker &worker, const char *name, size_t at, const Shape &s) {
@@ -134,13 +134,13 @@ void Detector::new_array(Worker &worker, const char *name, size_t at, const Shap
     else high_cells = std::min(high_cells, at / 4);
     worker.arrays.emplace_back(name, at, s);
     for (size_t i = at / 4; i < (at + s.bytes + 3) / 4; i++)
-        shared_cells.words[i].owner = uint16_t(worker.arrays.size());
+        shared_cells.word_cells[i].owner = uint16_t(worker.arrays.size());
 }
 // Clears the shadow memory of a freed allocation. It shares no page with others, so that the pages of its cells are
 // freed.
 void Detector::forget(const Allocation &p) {
     const auto [from, to] = memory.span(p);
-    if (cells.words) cells.forget(from, to - from);
+    if (cells.word_cells) cells.forget(from, to - from);
     operations.forget(p.lo, p.hi);
 }
 // If a launch is ended, its writes to device variables are undone: otherwise the next launch would find, for example, a
@@ -171,12 +171,12 @@ void Detector::host_wrote(uintptr_t a, size_t n) {
     if (!cells.reserve(memory.size)) return;
     const uintptr_t base = reinterpret_cast<uintptr_t>(memory.base);
     for (uintptr_t i = a; i < a + n;) {
-        if (i % 4 == 0 && i + 4 <= a + n) cells.words[(i - base) / 4].written = 1, i += 4;
+        if (i % 4 == 0 && i + 4 <= a + n) cells.word_cells[(i - base) / 4].written = 1, i += 4;
         else {
-            Cell &c = cells.words[(i - base) / 4], *b = cells.bytes + (i - base) / 4 * 4;
-            if (!c.split) {
+            Cell &c = cells.word_cells[(i - base) / 4], *b = cells.byte_cells + (i - base) / 4 * 4;
+            if (!c.has_byte_cells) {
                 for (int k = 0; k < 4; k++) b[k] = c;
-                c.split = 1;
+                c.has_byte_cells = 1;
             }
             b[(i - base) % 4].written = 1, i++;
         }

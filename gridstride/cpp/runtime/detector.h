@@ -155,7 +155,7 @@ struct Detector : BlockClock {
         if (!on) return;
         me = thread_number(worker, worker.rank[worker.current]);
         own_stack = reinterpret_cast<uintptr_t>(worker.fiber[worker.current]->stack);
-        if (__builtin_expect(worker.values_undefined, 0)) pending.active = has_undefined(worker);
+        if (__builtin_expect(worker.has_undefined_values, 0)) pending.active = has_undefined(worker);
     }
     void block_barrier(Worker &);
     void warp_barrier(Worker &, int warp, uint32_t lanes);
@@ -171,7 +171,7 @@ struct Detector : BlockClock {
         view().waited.add(thread, {time, 0, 0});
     }
     ThreadView &view() {
-        if (views.empty()) views.resize(size_t(w->n));
+        if (views.empty()) views.resize(size_t(w->num_threads));
         any_acquired = acquired_since_barrier = true;
         return views[me % max_threads];
     }
@@ -263,9 +263,9 @@ struct Detector : BlockClock {
     // The fast path, for most accesses of correct kernels: a word of shared memory is written before the last barrier
     // and read after it, or read before and written after. Returns false if `access` must make the full check.
     inline __attribute__((always_inline)) bool fast_shared_access(uintptr_t off, bool write, uint32_t location) {
-        Cell &c = shared_cells.words[off / 4];
-        if (c.split | !c.owner | (c.write.time >= block_synced)) return false;
-        const bool read = c.read.time >= block_synced, read2 = c.read2.time >= block_synced;
+        Cell &c = shared_cells.word_cells[off / 4];
+        if (c.has_byte_cells | !c.owner | (c.write.time >= block_synced)) return false;
+        const bool read = c.read.time >= block_synced, read2 = c.second_read.time >= block_synced;
         if (write) {
             if (read | read2 | (c.in_product != 0)) return false;
             c.write = {me, now, location};
@@ -274,11 +274,11 @@ struct Detector : BlockClock {
         if (c.write.time < block_start) return false;
         if (!read) c.read = {me, now, location};
         else if (c.read.thread == me) c.read.time = now, c.read.location = location;
-        else if (w->warps_used) return false;
-        else if (!read2) c.read2 = {me, now, location};
+        else if (w->uses_warps) return false;
+        else if (!read2) c.second_read = {me, now, location};
         else if (is_of_other_warp(c)) {
             if (any_acquired) return false; // one of the two reads may happen before this read
-            c.read2 = {me, now, location};
+            c.second_read = {me, now, location};
         }
         return true;
     }
@@ -286,7 +286,7 @@ struct Detector : BlockClock {
     // of them: a barrier of one warp may order a later write after the reads of that warp, but the race with the read
     // of the other warp is found.
     bool is_of_other_warp(const Cell &c) const {
-        return c.read.thread / 32 == c.read2.thread / 32 && c.read.thread / 32 != me / 32;
+        return c.read.thread / 32 == c.second_read.thread / 32 && c.read.thread / 32 != me / 32;
     }
     // The fast path of global memory: no other thread has accessed it in this launch, or others have only read it.
     // An access from before the launch, or by the current thread itself, cannot be part of a data race.
@@ -298,14 +298,14 @@ struct Detector : BlockClock {
         const Allocation *p = memory.at(a);
         if (!p || p->usable_in != launch_number || a < p->lo || a + n > p->hi || (write && p->check_writes))
             return false;
-        Cell *c = cells.words + (a - reinterpret_cast<uintptr_t>(memory.base)) / 4;
+        Cell *c = cells.word_cells + (a - reinterpret_cast<uintptr_t>(memory.base)) / 4;
         for (const Cell *end = c + n / 4; c < end; c++) {
-            if (c->split | !cannot_conflict(c->write)) return false;
+            if (c->has_byte_cells | !cannot_conflict(c->write)) return false;
             if (!write) {
                 if (p->uninitialized && !c->write.time) return false;
                 record_plain_read(*c, location);
             } else {
-                if (int(!cannot_conflict(c->read)) | int(!cannot_conflict(c->read2))) return false;
+                if (int(!cannot_conflict(c->read)) | int(!cannot_conflict(c->second_read))) return false;
                 c->write = {me, now, location};
             }
         }
@@ -339,20 +339,21 @@ struct Detector : BlockClock {
     const Cell &shared_cell(uintptr_t a) const {
         const Worker &holder = holder_of(a);
         return (&holder == w ? shared_cells : holder.clock->shared_cells)
-            .words[(a - reinterpret_cast<uintptr_t>(holder.shared)) / 4];
+            .word_cells[(a - reinterpret_cast<uintptr_t>(holder.shared)) / 4];
     }
     inline void access_words(
         Cells &c, uintptr_t off, unsigned n, bool write, uint32_t location, uintptr_t a, Allocation *p) {
         while (n) {
             const unsigned part = std::min(n, 4 - unsigned(off % 4));
-            Cell &cell = c.words[off / 4];
+            Cell &cell = c.word_cells[off / 4];
             if (!p && !cell.owner) return report_out_of_bounds_shared(off, write, location);
-            if (part == 4 && !cell.split) access_cell(cell, cell.owner, cell.written, a, 4, write, location, p);
+            if (part == 4 && !cell.has_byte_cells)
+                access_cell(cell, cell.owner, cell.written, a, 4, write, location, p);
             else {
-                Cell *b = c.bytes + off / 4 * 4;
-                if (!cell.split) {
+                Cell *b = c.byte_cells + off / 4 * 4;
+                if (!cell.has_byte_cells) {
                     for (int i = 0; i < 4; i++) b[i] = cell;
-                    cell.split = 1;
+                    cell.has_byte_cells = 1;
                 }
                 for (unsigned i = 0; i < part; i++)
                     access_cell(b[off % 4 + i], cell.owner, cell.written, a + i, 1, write, location, p);
@@ -374,7 +375,7 @@ struct Detector : BlockClock {
         }
         if (__builtin_expect(in_flight(c.write), 0)) report_copy_in_flight(c.write, current, "written", a, owner, p);
         if (conflicts(c, c.write, current, since, a, true)) record_conflicting_writes(c.write, current, a, n, owner, p);
-        for (const Access *r : {&c.read, &c.read2})
+        for (const Access *r : {&c.read, &c.second_read})
             if (conflicts(c, *r, current, since, a, true))
                 race(*r, current, "read", changes(location) ? "changed atomically" : "written", a, owner, p);
         if (__builtin_expect(c.in_product, 0) && !p) check_product_reads(c.write, current, a, owner), c.in_product = 0;
@@ -396,7 +397,7 @@ struct Detector : BlockClock {
     // Is it unnecessary to record an atomic read, because the cell has a plain read of the same thread, or because it
     // is part of a read-modify-write, whose write is recorded?
     bool can_skip_read(const Cell &c, const Access &current) const {
-        for (const Access *r : {&c.read, &c.read2})
+        for (const Access *r : {&c.read, &c.second_read})
             if (r->thread == me && !(r->location & atomic_bit) && r->time >= block_synced) return true;
         return current.location & modify_bit;
     }
@@ -407,21 +408,21 @@ struct Detector : BlockClock {
     }
     inline __attribute__((always_inline)) void record_plain_read(Cell &c, uint32_t location) {
         const Access current = {me, now, location};
-        const bool second = c.read2.time >= launch_start;
+        const bool second = c.second_read.time >= launch_start;
         if (c.read.thread == me) c.read = current;
-        else if (c.read2.thread == me) c.read2 = current;
+        else if (c.second_read.thread == me) c.second_read = current;
         else if (c.read.time < launch_start) c.read = current;
-        else if (any_acquired || w->warps_used || !is_unordered_by_barriers(c.read) ||
-                 (second && !is_unordered_by_barriers(c.read2)))
+        else if (any_acquired || w->uses_warps || !is_unordered_by_barriers(c.read) ||
+                 (second && !is_unordered_by_barriers(c.second_read)))
             record_read(c, current, launch_start);
-        else if (!second || is_of_other_warp(c)) c.read2 = current;
+        else if (!second || is_of_other_warp(c)) c.second_read = current;
     }
     void record_read(Cell &c, const Access &current, uint32_t since) {
         if (__builtin_expect(current.location & (atomic_bit | modify_bit), 0) && can_skip_read(c, current)) return;
         if (c.read.thread == me) c.read = current;
-        else if (c.read2.thread == me) c.read2 = current;
+        else if (c.second_read.thread == me) c.second_read = current;
         else if (happens_before(c.read, since)) c.read = current;
-        else if (happens_before(c.read2, since) || is_of_other_warp(c)) c.read2 = current;
+        else if (happens_before(c.second_read, since) || is_of_other_warp(c)) c.second_read = current;
     }
     void atomic(const void *address, unsigned bytes, Use, gridstride::Scope, Order, uint32_t at);
     void volatile_access(const void *, unsigned bytes, bool write, uint32_t at);
@@ -533,9 +534,9 @@ private:
     }
     template <class F> void each_cell(const Copy &c, F f) {
         for (uintptr_t i = c.to - shared_base; i < c.to - shared_base + c.bytes; i += 4)
-            if (Cell &word = shared_cells.words[i / 4]; !word.split) f(word);
+            if (Cell &word = shared_cells.word_cells[i / 4]; !word.has_byte_cells) f(word);
             else
-                for (uintptr_t b = i; b < i + 4; b++) f(shared_cells.bytes[b]);
+                for (uintptr_t b = i; b < i + 4; b++) f(shared_cells.byte_cells[b]);
     }
 };
 extern Detector detector;

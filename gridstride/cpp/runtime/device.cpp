@@ -193,7 +193,7 @@ void registered_access(uintptr_t a, size_t bytes, bool write, bool strong, void 
 bool register_host(void *p, size_t bytes) {
     DeviceLock device_lock;
     if (registered_at(p) != registered.end()) return false;
-    pin(p);
+    pin_module(p);
     registered.push_back({static_cast<char *>(p), bytes, nullptr});
     any_registered = true;
     return true;
@@ -232,7 +232,7 @@ void end_device_code() {
 // their addresses in host code.
 void begin_call() {
     std::lock_guard<std::mutex> one(symbols_lock);
-    if (calls++) return;
+    if (running_calls++) return;
     device_code = 0;
     point_symbols(false);
 }
@@ -264,14 +264,14 @@ char *symbol_address(const void *named) {
     char *const found = symbol_at(named, bytes);
     std::lock_guard<std::mutex> one(symbols_lock);
     for (auto &s : symbols)
-        if (s.device == found) pin(s.slot);
-    if (found && !is_device(found)) pin(found);
+        if (s.device == found) pin_module(s.slot);
+    if (found && !is_device(found)) pin_module(found);
     return found;
 }
 static bool is_slot_in(const Image &module, const Symbol &s) {
     return reinterpret_cast<uintptr_t>(s.slot) - module.base < module.end - module.base;
 }
-std::vector<Symbol> take_symbols(const Image &module) {
+std::vector<Symbol> take_device_variables(const Image &module) {
     std::lock_guard<std::mutex> one(symbols_lock);
     const auto removed = std::stable_partition(
         symbols.begin(), symbols.end(), [&](const Symbol &s) { return !is_slot_in(module, s); });
@@ -279,11 +279,11 @@ std::vector<Symbol> take_symbols(const Image &module) {
     symbols.erase(removed, symbols.end());
     return taken;
 }
-void put_symbols_back(const std::vector<Symbol> &taken) {
+void restore_device_variables(const std::vector<Symbol> &taken) {
     std::lock_guard<std::mutex> one(symbols_lock);
     symbols.insert(symbols.end(), taken.begin(), taken.end());
 }
-void drop_symbols(const std::vector<Symbol> &dropped) {
+void drop_device_variables(const std::vector<Symbol> &dropped) {
     for (auto &s : dropped) {
         if (Allocation *p = memory.at(reinterpret_cast<uintptr_t>(s.host))) p->host_name = false;
         free_allocation(s.device);
@@ -296,25 +296,25 @@ void *copy_in_host_array(void *host, size_t bytes, size_t itemsize, bool fresh) 
     DeviceLock device_lock;
     if (!bytes) return host;
     char *h = static_cast<char *>(host);
-    for (auto &a : memory.adopted)
+    for (auto &a : memory.copied_host_arrays)
         if (h >= a.host && h + bytes <= a.host + a.bytes) return a.device + (h - a.host);
-    for (auto &a : memory.adopted)                          // it overlaps, and is not contained
+    for (auto &a : memory.copied_host_arrays)                          // it overlaps, and is not contained
         if (a.host < h + bytes && h < a.host + a.bytes) return nullptr;
     // Keeps the misalignment of a view that begins inside an array.
     const size_t skew = reinterpret_cast<uintptr_t>(h) % 16;
     char *d = memory.alloc(bytes, itemsize, fresh, false, false, "", false, skew);
     if (!d) fail(Code::no_addresses, {});                  // not null, for which the kernel would be reported
     memcpy(d, h, bytes);
-    memory.adopted.push_back({h, d, bytes});
+    memory.copied_host_arrays.push_back({h, d, bytes});
     return d;
 }
 void copy_out_host_arrays() {
     DeviceLock device_lock;
-    for (auto &a : memory.adopted) {
+    for (auto &a : memory.copied_host_arrays) {
         memcpy(a.host, a.device, a.bytes);
         device_free(a.device);
     }
-    memory.adopted.clear();
+    memory.copied_host_arrays.clear();
 }
 
 bool enable_checks(bool on) {
@@ -326,20 +326,20 @@ int set_error(int code) {
     if (code) error_code = code;
     return code;
 }
-bool is_launch_refused() { return was_refused(); }
+bool is_launch_refused() { return was_launch_refused(); }
 int last_error(bool clear) {
     const int e = error_code;
     if (clear && e) {
         error_code = 0;
         memory.failed.clear();
-        if (was_refused()) found.kind = nothing;   // because the host has read the error
+        if (was_launch_refused()) current_finding.kind = nothing;   // because the host has read the error
     }
     return e;
 }
 }
 
 extern "C" {
-gridstride::Finding *gridstride_finding() { return &gridstride::found; }
+gridstride::Finding *gridstride_finding() { return &gridstride::current_finding; }
 bool gridstride_get_leak(int n, gridstride_leak *leak) {
     gridstride::DeviceLock device_lock;
     for (auto &p : gridstride::memory.allocations)
@@ -354,7 +354,7 @@ void gridstride_get_written(const void *p, size_t n, unsigned char *out) {
     const size_t at = size_t(static_cast<const char *>(p) - gridstride::memory.base);
     const gridstride::Cells &c = gridstride::detector.cells;
     for (size_t i = at; i < at + n; i++) {
-        const gridstride::Cell &word = c.words[i / 4], &cell = word.split ? c.bytes[i] : word;
+        const gridstride::Cell &word = c.word_cells[i / 4], &cell = word.has_byte_cells ? c.byte_cells[i] : word;
         *out++ = cell.write.time || cell.written || word.written;
     }
 }

@@ -14,7 +14,7 @@ Engines &engines_of(Worker &w) {
 // A thread exits: reports requests that it has not waited for.
 static void check_nothing_in_flight(const Requests &mine) {
     for (auto &h : mine.pending_results)
-        if (!h.awaited) fail(Code::result_not_awaited, {}, h.line);
+        if (!h.is_awaited) fail(Code::result_not_awaited, {}, h.line);
     if (!mine.stores.empty()) fail(Code::store_not_awaited, {}, Detector::line_of(mine.stores[0].location));
 }
 // The last thread of a block exits: reports copies into its shared memory that are in flight, and accesses of other
@@ -30,13 +30,13 @@ static void block_ends(Worker &w) {
     if (!ordered && checks(memcheck))
         detector.find(Code::block_may_end, {}, use);
 }
-void thread_ends(Worker &w) {
+void end_thread(Worker &w) {
     Engines &all = engines_of(*w.leader);
     // the barrier of the cluster does not wait for an exited thread
     if (!all.cluster_arrived_in.empty() && arrived_in() == all.cluster_phase + 1) all.cluster_arrived--;
     if (!detector.on) return;
     if (!w.leader->cluster.empty()) all.cluster_releasing.join(detector.release());
-    if (checks(racecheck)) check_nothing_in_flight(my_requests());
+    if (checks(racecheck)) check_nothing_in_flight(current_requests());
     if (w.live == 1) block_ends(w);
 }
 void begin_engines(Worker &w) {

@@ -12,30 +12,30 @@
 namespace gridstride {
 
 struct Barrier { // an mbarrier
-    uint32_t count, left, phase;
+    uint32_t count, num_pending, phase;
     int64_t bytes; // expected bytes that have not arrived
-    const char *at;
+    const char *address;
     int line;
-    bool fenced; // was there a fence after its initialization, so that the engines see it?
+    bool is_fenced; // was there a fence after its initialization, so that the engines see it?
     // copies of this phase; copies of earlier phases that no thread has waited for
     std::vector<Copy> in_flight, completed;
     SyncState releasing, released; // the state that arrivals of this phase release; of earlier phases
-    uint32_t polls = 0; // polls without success
-    bool invalidated = false; // by mbarrier.inval
+    uint32_t failed_polls = 0;
+    bool is_invalidated = false; // by mbarrier.inval
 };
 struct PendingResult { // the accumulators of one thread, from a wgmma that it has not waited for
     std::vector<float *> targets;
     std::vector<float> values;
     uint32_t group;
     int line;
-    bool awaited; // has the thread waited?
+    bool is_awaited; // has the thread waited?
 };
 struct Requests { // the requests of one thread to the engines
     std::vector<PendingResult> pending_results;
     std::vector<Copy> stores; // bulk stores in flight, which read shared memory
-    std::vector<uint32_t> groups; // per committed group: the number of products in it and earlier groups
-    uint32_t products = 0, store_groups = 0;
-    bool fenced = false;
+    std::vector<uint32_t> products_of_groups; // per committed group: the number of products in it and earlier groups
+    uint32_t num_products = 0, num_store_groups = 0;
+    bool is_fenced = false;
     const Barrier *tried_barrier = nullptr; // the mbarrier of its last try_wait without success
     uint32_t tried_phase = 0;
 };
@@ -54,19 +54,19 @@ struct Engines {
 };
 
 Engines &engines_of(Worker &);
-inline Requests &my_requests() { return engines_of(*worker).requests[size_t(current_rank())]; }
-inline uint32_t engine_line(int line) { return line_bit | async_bit | engine_bit | uint32_t(line); }
+inline Requests &current_requests() { return engines_of(*worker).requests[size_t(current_rank())]; }
+inline uint32_t engine_location(int line) { return line_bit | async_bit | engine_bit | uint32_t(line); }
 inline uint32_t offset_of(uint32_t address) { return address % block_window; }
-inline uint32_t swizzled(uint32_t offset, int swizzle) {
+inline uint32_t swizzle_offset(uint32_t offset, int swizzle) {
     return offset ^ (offset >> 7 & uint32_t(std::max(swizzle / 16 - 1, 0))) * 16;
 }
 
-// Returns the mbarrier at a shared address, or reports that there is none, in the operation `what`
-Barrier &barrier_at(uint32_t at, const char *what, int line);
+// Returns the mbarrier at a shared address, or reports that there is none; `operation` names the access
+Barrier &barrier_at(uint32_t at, const char *operation, int line);
 // Begins the next phase if all arrivals and bytes of the current phase have arrived
 void complete_phase_if_done(Barrier &);
 // Reports an address in the shared memory of another block of the cluster
-void require_own_block(uint32_t at, const char *what, int line);
-void thread_ends(Worker &);
+void require_own_block(uint32_t at, const char *operation, int line);
+void end_thread(Worker &);
 void begin_engines(Worker &);
 }

@@ -100,7 +100,7 @@ void fill(Finding &f, Code code, Fields fields) {
     Field::copy(f.code, rows[int(code)].name);
     f.add(fields);
 }
-void begin_finding(Code code, Fields fields) { fill(found, code, fields); }
+void begin_finding(Code code, Fields fields) { fill(current_finding, code, fields); }
 
 bool is_user_source(const char *file) {
     return !strstr(file, "cpp/include/") && !strstr(file, "cpp/runtime/") && !strstr(file, "/include/c++/") &&
@@ -191,7 +191,7 @@ void locate(const void *pc, Location &at) {
     }
 }
 
-bool on_stack_of(const Fiber &f) {
+bool is_on_stack(const Fiber &f) {
     char here;
     return size_t(&here - f.stack) < stack_bytes;
 }
@@ -204,7 +204,7 @@ int find_call_in_kernel(const Worker &w, Location &at, void *const *given, int d
 #else
     void *mine[64];
     Dl_info kernel, info;
-    const bool runs = !given && on_stack_of(*w.fiber[w.current]);
+    const bool runs = !given && is_on_stack(*w.fiber[w.current]);
     if (!(given || runs || w.signal) || !dladdr(reinterpret_cast<const void *>(w.launch->thread), &kernel)) return 0;
     void *const *frames = given ? given : runs ? mine : w.frames;
     const int all = given ? depth : runs ? backtrace(mine, 64) : w.depth;
@@ -236,7 +236,7 @@ int find_call_in_kernel(const Worker &w, Location &at, void *const *given, int d
     return line;
 #endif
 }
-int frames_here(void *(&frames)[24]) {
+int collect_frames(void *(&frames)[24]) {
 #ifdef __APPLE__
     return (void)frames, 0;
 #else
@@ -257,9 +257,9 @@ void set_thread(dim3 grid, dim3 threads, int rank, uint64_t block, Location &p) 
 }
 
 void set_thread_of_finding(Worker &w) {
-    Field::copy(found.kernel, base_name(w.launch->kernel).c_str());
-    found.has_thread = 1;
-    set_thread(w, w.rank[w.current], w.block, found.location);
+    Field::copy(current_finding.kernel, base_name(w.launch->kernel).c_str());
+    current_finding.has_thread = 1;
+    set_thread(w, w.rank[w.current], w.block, current_finding.location);
 }
 
 // Ends the launch: back to `work`, whatever fiber this is.
@@ -271,7 +271,7 @@ void fork_findings(Fork now) {
 }
 template <class F> static bool take(F fill_in) {
     while (finding_lock.test_and_set()) {}
-    const bool first = !stop.exchange(true);
+    const bool first = !stops_launch.exchange(true);
     if (first) fill_in();
     finding_lock.clear();
     return first;
@@ -282,14 +282,14 @@ bool take_finding(Code code, Fields fields) {
     return take([&] { begin_finding(code, fields); });
 }
 void take_finding(const Finding &f) {
-    take([&] { found = f; });
+    take([&] { current_finding = f; });
 }
 
 Location *begin_warning(Code code, int line, Fields fields) {
-    for (const Finding &f : warned)
+    for (const Finding &f : pending_warnings)
         if (line && f.location.line == line && !strcmp(f.code, rows[int(code)].name)) return nullptr;
-    if (warned.size() == max_warnings) return nullptr;
-    Finding &f = warned.emplace_back();
+    if (pending_warnings.size() == max_warnings) return nullptr;
+    Finding &f = pending_warnings.emplace_back();
     f.kind = warning, f.location.line = line;
     Field::copy(f.code, rows[int(code)].name);
     Field::copy(f.kernel, base_name(worker->launch->kernel).c_str());
@@ -297,30 +297,30 @@ Location *begin_warning(Code code, int line, Fields fields) {
     return &f.location;
 }
 
-void note(const void *pc, int line) {
+void locate_finding(const void *pc, int line) {
     set_thread_of_finding(*worker);
-    locate(pc, found.location);
-    if (line) found.location.line = line;
-    found.called = find_call_in_kernel(*worker, found.location);
+    locate(pc, current_finding.location);
+    if (line) current_finding.location.line = line;
+    current_finding.called = find_call_in_kernel(*worker, current_finding.location);
 }
 void report(Code code, Fields fields, const void *pc, int line) {
-    if (take_finding(code, fields)) note(pc, line);
+    if (take_finding(code, fields)) locate_finding(pc, line);
 }
 
 // Prints a finding's code and fields, for programs without Python.
 static void print_finding(FILE *to) {
-    fprintf(to, "%s", found.code);
-    for (int i = 0; i < found.num_fields; i++) {
-        const Field &f = found.fields[i];
+    fprintf(to, "%s", current_finding.code);
+    for (int i = 0; i < current_finding.num_fields; i++) {
+        const Field &f = current_finding.fields[i];
         fprintf(to, "%s %s=%s", i ? "," : ":", f.name, f.string);
         for (int k = 0; k < f.count && f.type != Field::phrase; k++) fprintf(to, k ? " %lld" : "%lld", f.values[k]);
     }
-    fprintf(to, " (%s:%d)\n", found.location.file, found.location.line);
+    fprintf(to, " (%s:%d)\n", current_finding.location.file, current_finding.location.line);
 }
 
 [[noreturn]] static void end_host_code() {
-    if (guard) siglongjmp(*guard, 1);
-    if (calls) pthread_exit(nullptr);                       // in a thread of host code: the call from Python reports it
+    if (crash_guard) siglongjmp(*crash_guard, 1);
+    if (running_calls) pthread_exit(nullptr); // in a thread of host code: the call from Python reports it
     print_finding(stderr);
     abort();
 }
@@ -329,10 +329,10 @@ static void print_finding(FILE *to) {
         report(code, fields, pc, line);
         end_launch();
     }
-    if (!is_over()) {
+    if (!is_launch_stopped()) {
         begin_finding(code, fields);
-        locate(pc, found.location);
-        if (line) found.location.line = line;
+        locate(pc, current_finding.location);
+        if (line) current_finding.location.line = line;
     }
     end_host_code();
 }
@@ -341,8 +341,8 @@ static void print_finding(FILE *to) {
 // Reports an index that the type of an array forbids. The column determines the array in the source.
 [[noreturn]] void fail_index(long long index, const char *type, const void *pc, int column) {
     if (take_finding(Code::outside_type, {{"index", &index, 1}, {"type", type}})) {
-        note(pc, 0);
-        found.column = column;
+        locate_finding(pc, 0);
+        current_finding.column = column;
     }
     end_launch();
 }
@@ -403,22 +403,22 @@ static void locate_caller(const char *but, Location &at) {
 }
 // Calls of host code that CUDA does not allow.
 void not_launched(const char *name) {
-    if (is_over()) end_host_code();
+    if (is_launch_stopped()) end_host_code();
     begin_finding(Code::not_launched, {{"kernel", name}});
-    Field::copy(found.kernel, name);
-    locate_caller(name, found.location);
+    Field::copy(current_finding.kernel, name);
+    locate_caller(name, current_finding.location);
     end_host_code();
 }
 void not_emulated(const char *function) {
-    if (is_over()) end_host_code();
+    if (is_launch_stopped()) end_host_code();
     begin_finding(Code::not_emulated, {{"function", function}});
-    locate_caller(function, found.location);
+    locate_caller(function, current_finding.location);
     end_host_code();
 }
 void report_wrong_policy(const char *algorithm, bool device) {
-    if (is_over()) end_host_code();
+    if (is_launch_stopped()) end_host_code();
     begin_finding(device ? Code::host_memory_given : Code::device_memory_given, {{"algorithm", algorithm}});
-    locate_caller("", found.location);
+    locate_caller("", current_finding.location);
     end_host_code();
 }
 void wait_for_device() {
@@ -427,7 +427,7 @@ void wait_for_device() {
 // If a launch was refused and the host has not read its error, that is reported, as it is more specific than the exit.
 [[noreturn]] static void leave_from(int code, const void *caller) {
     if (is_child()) end_child(code);
-    if (!on_device() && guard && was_refused()) siglongjmp(*guard, 1);
+    if (!on_device() && crash_guard && was_launch_refused()) siglongjmp(*crash_guard, 1);
     fail_at(on_device() ? Code::exits_in_kernel : Code::exits, {{"status", code}}, caller, 0);
 }
 void leave(int code) { leave_from(code, CALLER); }
@@ -447,7 +447,7 @@ extern "C" {
 // thread that host code has created, they end the process.
 #define GRIDSTRIDE_WRAP(name) \
     [[noreturn]] GRIDSTRIDE_API void __wrap_##name(int code) { \
-        if (!gridstride::guard && !gridstride::on_device()) _exit(code); \
+        if (!gridstride::crash_guard && !gridstride::on_device()) _exit(code); \
         gridstride::leave_from(code, CALLER); \
     }
 GRIDSTRIDE_WRAP(_exit)

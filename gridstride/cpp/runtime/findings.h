@@ -7,25 +7,25 @@ namespace gridstride {
 
 void fill(Finding &, Code, Fields);
 void begin_finding(Code, Fields);
-bool take_finding(Code, Fields);       // returns false if an earlier finding, or the cause of this one, is reported
+bool take_finding(Code, Fields); // returns false if an earlier finding, or the cause of this one, is reported instead
 void take_finding(const Finding &);
-// Adds a warning; returns where its line is to be stored if `line` is 0; null if there is one for the line, or too
-// many.
+// Adds a warning. Returns its location, to which the caller adds the line if `line` is 0; null if the line already has
+// a warning, or if there are too many.
 Location *begin_warning(Code, int line, Fields);
 constexpr size_t max_warnings = 8;    // per call from Python
 void locate(const void *pc, Location &);
 bool is_user_source(const char *file);   // a file of the user, neither of the emulator nor of the compiler
-bool on_stack_of(const Fiber &);
+bool is_on_stack(const Fiber &);
 // searches `frames`, or the call stack of the current thread
 int find_call_in_kernel(const Worker &, Location &, void *const *frames = nullptr, int depth = 0);
-int frames_here(void *(&frames)[24]);
+int collect_frames(void *(&frames)[24]);
 void set_thread(Worker &, int rank, uint64_t block, Location &);
 void set_thread(dim3 grid, dim3 threads, int rank, uint64_t block, Location &);
 void set_thread_of_finding(Worker &);
 [[noreturn]] void end_launch();        // jumps back to `work`, from any fiber
 
 // A finding of the current thread: `report` stores it; `fail` stores it and ends the launch, or the host code.
-void note(const void *pc, int line);   // stores location and thread of the current finding
+void locate_finding(const void *pc, int line);   // stores location and thread of the current finding
 void report(Code, Fields, const void *pc, int line);
 [[noreturn]] void fail_at(Code, Fields, const void *pc, int line);
 [[noreturn]] void fail(Code, Fields, int line = 0);

@@ -82,12 +82,12 @@ Graph *end_capture(const void *stream) {
 Graph *new_graph() { return new Graph; }
 void release_graph(Graph *graph) { delete graph; }
 GraphNode *add_node(Graph *graph, NodeKind kind, const GraphWork &w) {
-    pin(reinterpret_cast<const void *>(w.run));
+    pin_module(reinterpret_cast<const void *>(w.run));
     graph->nodes.push_back({kind, std::shared_ptr<void>(w.work, w.drop), w.run, {}, nullptr, false});
     return &graph->nodes.back();
 }
 void set_work(GraphNode *node, const GraphWork &w) {
-    pin(reinterpret_cast<const void *>(w.run));
+    pin_module(reinterpret_cast<const void *>(w.run));
     node->work = std::shared_ptr<void>(w.work, w.drop);
     node->run = w.run;
 }

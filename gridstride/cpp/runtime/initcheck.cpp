@@ -28,7 +28,7 @@ void Detector::report_unwritten(std::unique_ptr<UnwrittenRead> &noted) {
     end_launch();
 }
 void Detector::report_unwritten_of_launch() {
-    if (unwritten_in_launch && !stop) take_finding(unwritten_in_launch->finding);
+    if (unwritten_in_launch && !stops_launch) take_finding(unwritten_in_launch->finding);
 }
 
 // Returns the stored read that may have caused a finding of this kind, to be reported instead; null if there is

@@ -30,15 +30,15 @@ namespace gridstride {
 
 Names::Names(const char *kernel, const char *parameters) : kernel(kernel), parameters(parameters) {
     all_names.push_back(this);
-    note_module(this);
+    register_module(this);
 }
 
-PlainVariables::PlainVariables() { note_module(this, true); }
+PlainVariables::PlainVariables() { register_module(this, true); }
 
 int refuse(const Launch &l, Code code, Fields fields, int error) {
     begin_finding(code, fields);
-    Field::copy(found.kernel, base_name(l.kernel).c_str());
-    found.location.line = l.line;
+    Field::copy(current_finding.kernel, base_name(l.kernel).c_str());
+    current_finding.location.line = l.line;
     return set_error(error);
 }
 
@@ -115,9 +115,11 @@ void Worker::begin_block(uint64_t b) {
     block = b;
     const uint64_t gx = launch->grid.x, gy = launch->grid.y;
     block_index = {unsigned(b % gx), unsigned(b / gx % gy), unsigned(b / (gx * gy))};
-    memset(state, ready, size_t(n));
-    next = 0, live = n, excused = 0, warps_used = values_undefined = reports_itself = has_polled = false;
-    if (detector.on) memset(line, 0, sizeof(int) * size_t(n)), memset(returned, 0, sizeof(int) * size_t(n));
+    memset(state, ready, size_t(num_threads));
+    next = 0, live = num_threads, excused_phase = 0,
+    uses_warps = has_undefined_values = reports_itself = has_polled = false;
+    if (detector.on)
+        memset(line, 0, sizeof(int) * size_t(num_threads)), memset(return_line, 0, sizeof(int) * size_t(num_threads));
     begin_engines(*this);
     detector.begin_block(*this);
 }
@@ -218,10 +220,10 @@ Worker &this_worker() {
 bool make_worker() { return this_worker().signal_stack; }
 
 void check_launch_bounds(unsigned threads) {
-    if (unsigned(worker->n) <= threads) return;
+    if (unsigned(worker->num_threads) <= threads) return;
     // Of several OS threads, one reports it.
-    if (!stop.exchange(true))
-        refuse(*worker->launch, Code::launch_bounds, {{"threads", worker->n}, {"most", threads}});
+    if (!stops_launch.exchange(true))
+        refuse(*worker->launch, Code::launch_bounds, {{"threads", worker->num_threads}, {"most", threads}});
     end_launch();
 }
 
@@ -233,19 +235,19 @@ void require_cluster_shape(dim3 blocks) {
     const dim3 now = worker->leader->cluster_dims;
     if (now.x == blocks.x && now.y == blocks.y && now.z == blocks.z) return;
     if (!needs_clusters.exchange(true)) cluster_shape_needed = blocks;
-    stop = true;
+    stops_launch = true;
     end_launch();
 }
 
 // Runs a launch; returns false if a finding or a signal ended it.
 static bool run_launch(const Launch &l) {
     DeviceLock device_lock;
-    if (is_over()) return false;
+    if (is_launch_stopped()) return false;
     if (!is_valid_launch(l)) return true;
     Detector::Scope scope(l);
     name_arguments(l);
-    if (was_refused()) found.kind = nothing;
-    stop = false;
+    if (was_launch_refused()) current_finding.kind = nothing;
+    stops_launch = false;
     const uint64_t blocks = blocks_of(l);
     begin_grid();
     begin_device_code();
@@ -270,8 +272,8 @@ static bool run_launch(const Launch &l) {
     catch_signals(false);
     end_device_code();
     gridDim.x = 0;
-    if (was_refused() && !error_code) set_error(1);          // which may come from another OS thread
-    if (!needs_clusters.exchange(false)) return !stop || was_refused();
+    if (was_launch_refused() && !error_code) set_error(1);          // which may come from another OS thread
+    if (!needs_clusters.exchange(false)) return !stops_launch || was_launch_refused();
     Launch in_clusters = l;
     in_clusters.cluster = cluster_shape_needed;
     return run_launch(in_clusters);
@@ -281,7 +283,7 @@ static std::mutex children_lock;
 static thread_local int calls_here = 0;
 void fork_launches(Fork now) {
     pass_fork(now, children_lock);
-    if (now == Fork::child) calls = calls_here;
+    if (now == Fork::child) running_calls = calls_here;
 }
 static std::vector<GraphWork> children, last_children;
 void launch_after_grid(const GraphWork &work, bool last) {
@@ -317,7 +319,7 @@ void run(const Launch &l) {
     const StreamScope same_stream(l.stream);
     if (succeeded) return run_children();
     drop(children), drop(last_children);
-    if (guard) throw Stop();                                // in a thread of the host code, no code could catch it
+    if (crash_guard) throw Stop(); // in a thread of the host code, no code could catch it
 }
 
 static void launch_now(const Config &c, const Call &call) {
@@ -356,12 +358,12 @@ void launch(const Config &config, const Call &call) {
     const auto captured = std::make_shared<CapturedLaunch>(config, call);
     if (!defer(config.stream, NodeKind::kernel, [captured] { return launch(captured->config, captured->call), 0; }))
         launch_now(config, call);
-    else if (!on_device()) pin(reinterpret_cast<const void *>(call.type->thread));
+    else if (!on_device()) pin_module(reinterpret_cast<const void *>(call.type->thread));
 }
 
 static void report_interrupted(const void *at) {
     begin_finding(Code::stopped, {});
-    locate(at, found.location);
+    locate(at, current_finding.location);
 }
 // Calls from Python run guarded, so that a crash of host code is a finding, too.
 static std::atomic<uintptr_t> newest_host_code{0}, newest_host_bytes{0};
@@ -377,7 +379,7 @@ void end_child(int status) {
     _exit(status);
 }
 bool guarded(void (*f)(void *), void *arg, const void *code) {
-    sigjmp_buf end_of_call, *outer = guard;
+    sigjmp_buf end_of_call, *outer = crash_guard;
     const pid_t outer_process = guarded_in;
     guarded_in = getpid();
     const int depth = DeviceLock::depth();
@@ -389,38 +391,38 @@ bool guarded(void (*f)(void *), void *arg, const void *code) {
     calls_here++;
     begin_call();
     host_accesses_device = false;
-    found.kind = nothing;
-    warned.clear();
+    current_finding.kind = nothing;
+    pending_warnings.clear();
     this_worker();
     catch_signals(true);
-    if (code) host_code = &this_call, watch(true);
+    if (code) host_code = &this_call, set_watched(true);
     bool ok = true;
     if (sigsetjmp(end_of_call, 1) == 0) {
-        guard = &end_of_call;
+        crash_guard = &end_of_call;
         try {
             f(arg);
         } catch (const Stop &) {}
     } else ok = false;
     if (is_child()) end_child(ok ? 0 : 1);
     guarded_in = outer_process;
-    guard = outer;
+    crash_guard = outer;
     signals_deferred = outer_deferred;
-    if (code) watch(false), host_code = outer_code;
+    if (code) set_watched(false), host_code = outer_code;
     DeviceLock::unlock_to(depth);
     if (const void *at = this_call.interrupted_at) report_interrupted(at);
     catch_signals(false);
-    calls--, calls_here--;
+    running_calls--, calls_here--;
     {
         DeviceLock device_lock;
         detector.end_host();
         operations.end_call();
     }
     flush_printed();
-    if (was_refused()) error_code = 0;        // because it is reported now
-    ok = ok && found.kind == nothing;
+    if (was_launch_refused()) error_code = 0;        // because it is reported now
+    ok = ok && current_finding.kind == nothing;
     if (!ok) memory.failed.clear();           // the same
     const SignalDeferral until_end;
-    for (size_t i = 0; ok && warn && i < warned.size(); i++) warn(&warned[i]);
+    for (size_t i = 0; ok && warn && i < pending_warnings.size(); i++) warn(&pending_warnings[i]);
     return ok;
 }
 }

@@ -3,7 +3,7 @@
 #include <stddef.h>
 
 namespace gridstride {
-size_t free_memory();                   // bytes that can be had without swapping
-size_t device_limit();                  // bytes of the emulated device, those in use among them
-bool fits_in_memory(size_t bytes);            // do so many more fit?
+size_t free_memory();                   // bytes that can be allocated without swapping
+size_t device_limit();                  // bytes of the emulated device's memory, including those in use
+bool fits_in_memory(size_t bytes);      // can so many more bytes be allocated?
 }

@@ -19,12 +19,12 @@ Barrier &barrier_at(uint32_t at, const char *what, int line) {
     if (detector.on) detector.access(reinterpret_cast<uintptr_t>(p), 8, true, atomic_bit | line_bit | uint32_t(line));
     auto &all = engines_of(there).barriers;
     auto entry = all.find(offset_of(at));
-    if (entry != all.end() && !entry->second.invalidated) return entry->second;
+    if (entry != all.end() && !entry->second.is_invalidated) return entry->second;
     fail(Code::no_mbarrier, {{"operation", what}}, line);
 }
 void complete_phase_if_done(Barrier &b) {
-    if (b.left || b.bytes) return;
-    b.left = b.count, b.phase++;
+    if (b.num_pending || b.bytes) return;
+    b.num_pending = b.count, b.phase++;
     b.completed.insert(b.completed.end(), b.in_flight.begin(), b.in_flight.end());
     b.in_flight.clear();
     b.released.join(std::exchange(b.releasing, {}));
@@ -33,9 +33,9 @@ void complete_phase_if_done(Barrier &b) {
 // Adds the phrase for a wait to a finding: the mbarrier, the phase, and the missing arrivals or bytes.
 static void describe_missing(const Barrier &b, Finding &f, const char *name) {
     const long long bytes = static_cast<long long>(b.bytes);
-    const uintptr_t a = reinterpret_cast<uintptr_t>(b.at);
+    const uintptr_t a = reinterpret_cast<uintptr_t>(b.address);
     const Code code = bytes < 0         ? Code::gets_more
-                      : b.left && bytes ? Code::lacks_both
+                      : b.num_pending && bytes ? Code::lacks_both
                       : bytes           ? Code::lacks_bytes
                                         : Code::lacks_arrivals;
     const bool counts_arrivals = code == Code::lacks_both || code == Code::lacks_arrivals;
@@ -45,7 +45,7 @@ static void describe_missing(const Barrier &b, Finding &f, const char *name) {
         f.add({{"mbarrier", Code::element, 2}, x.array(), x.index()});
     } else f.add({{"mbarrier", Code::of_line, 1}, {"line", b.line}});
     f.add({{"phase", b.phase}, {"bytes", bytes < 0 ? -bytes : bytes}});
-    if (counts_arrivals) f.add({{"left", b.left}, {"count", b.count}});
+    if (counts_arrivals) f.add({{"left", b.num_pending}, {"count", b.count}});
 }
 void mbarrier_init(uint32_t at, uint32_t count, int line) {
     require_own_block(at, "mbarrier.init", line);
@@ -61,10 +61,10 @@ void mbarrier_invalidate(uint32_t at, int line) {
     char *p = shared_pointer(at, 8, "mbarrier.inval", line);
     report_access(p, 4, true, line);
     memset(p, 0xff, 4);
-    barrier_at(at, "mbarrier.inval", line).invalidated = true;
+    barrier_at(at, "mbarrier.inval", line).is_invalidated = true;
 }
 void fence_mbarrier_init() {
-    for (auto &b : engines_of(*worker).barriers) b.second.fenced = true;
+    for (auto &b : engines_of(*worker).barriers) b.second.is_fenced = true;
 }
 void fence_proxy_async() {
     fence_mbarrier_init();
@@ -76,8 +76,8 @@ void mbarrier_expect(uint32_t at, uint32_t bytes, int line) {
 uint64_t mbarrier_arrive(uint32_t at, uint32_t count, int line) {
     Barrier &b = barrier_at(at, "mbarrier.arrive", line);
     const uint64_t phase = b.phase;
-    if (count > b.left) fail(Code::too_many_arrive, {{"count", b.count}, {"made_on", b.line}}, line);
-    b.left -= count;
+    if (count > b.num_pending) fail(Code::too_many_arrive, {{"count", b.count}, {"made_on", b.line}}, line);
+    b.num_pending -= count;
     if (detector.on) b.releasing.join(detector.release());
     complete_phase_if_done(b);
     return phase;
@@ -101,11 +101,11 @@ bool mbarrier_test_wait(uint32_t at, uint32_t parity, bool waits, int line) {
     if (!waits && !over(&wait)) {
         yield_thread();
         // after many polls without success, waits, so that a deadlock is found
-        if (!over(&wait) && ++b.polls < 100000) return false;
+        if (!over(&wait) && ++b.failed_polls < 100000) return false;
     }
     wait_until(over, &wait, line,
         [](void *p, Finding &f, const char *name) { describe_missing(*static_cast<Wait *>(p)->b, f, name); });
-    b.polls = 0;
+    b.failed_polls = 0;
     if (!detector.on) {
         b.completed.clear();
         return true;
@@ -126,7 +126,7 @@ bool mbarrier_test_wait(uint32_t at, uint32_t parity, bool waits, int line) {
 bool mbarrier_try_wait(uint32_t at, uint32_t parity, int line) {
     if (mbarrier_test_wait(at, parity, false, line)) return true;
     const Barrier &b = barrier_at(at, "a wait", line);
-    Requests &mine = my_requests();
+    Requests &mine = current_requests();
     if (mine.tried_barrier == &b && mine.tried_phase == b.phase) return mbarrier_test_wait(at, parity, true, line);
     mine.tried_barrier = &b, mine.tried_phase = b.phase;
     return false;

@@ -34,15 +34,16 @@ bool Detector::is_address_known(Allocation &p) const {
     const auto contains_address = [&p](uintptr_t from, uintptr_t to) {
         for (uintptr_t a; from + sizeof a <= to; from += sizeof a) {
             memcpy(&a, reinterpret_cast<const void *>(from), sizeof a);
-            if (a >= p.lo && a <= p.hi) return p.address_at = from, true;
+            if (a >= p.lo && a <= p.hi) return p.address_found_at = from, true;
         }
         return false;
     };
     const auto is_accessible = [this](const Allocation &x) {
         return x.live && (x.symbol || x.usable_in == launch_number);
     };
-    const Allocation *const last = memory.at(p.address_at);
-    if (last && is_accessible(*last) && contains_address(p.address_at, p.address_at + sizeof p.lo)) return true;
+    const Allocation *const last = memory.at(p.address_found_at);
+    if (last && is_accessible(*last) && contains_address(p.address_found_at, p.address_found_at + sizeof p.lo))
+        return true;
     for (const SavedVariable &s : saved_variables) {
         const uintptr_t from = reinterpret_cast<uintptr_t>(s.bytes.data());
         if (contains_address(from, from + s.bytes.size())) return true;
@@ -87,7 +88,7 @@ void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t location) 
     const Access at = {me, now, location};
     const Field access = {"access", access_of(write, location)};
     if (const Allocation *p = memory.at(a); p && p->host_name)
-        return find(Code::host_symbol, {{"array", p->shown_name()}}, at);
+        return find(Code::host_symbol, {{"array", p->name_or_default()}}, at);
     const auto is_passed = [this](const Allocation &x) {
         return !has_all_addresses || x.symbol || x.usable_in == launch_number;
     };
@@ -105,12 +106,12 @@ void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t location) 
     if (!array) return find(Code::no_array, {access, {"address", a}, {"arrays", arrays.c_str()}}, at);
     const bool is_nearest = !wrapped && !overflowed;
     if (is_nearest && !array->live)
-        return find(Code::freed, {access, {"array", array->shown_name()}, {"arrays", arrays.c_str()}}, at);
+        return find(Code::freed, {access, {"array", array->name_or_default()}, {"arrays", arrays.c_str()}}, at);
     if (is_nearest && a >= array->lo && a < array->hi) a = array->hi;    // treated as the first byte past the end
     const long long index = array->index_of(a), size = array->index_of(array->hi);
-    const char *const inner = is_nearest ? array->inner : "";
+    const char *const inner = is_nearest ? array->inner_name : "";
     find(wrapped ? Code::wrapped : overflowed ? Code::overflowed : index < 0 ? Code::before : Code::outside,
-        {access, {"array", array->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}, {"inner", inner},
+        {access, {"array", array->name_or_default()}, {"index", &index, 1}, {"shape", &size, 1}, {"inner", inner},
             {"inner_at", inner[0] ? array->index_of(array->inner_begin) : 0}, {"arrays", arrays.c_str()}},
         at);
 }
@@ -138,8 +139,8 @@ void Detector::report_out_of_bounds_shared(uintptr_t off, bool write, uint32_t l
 // Is the address mapped, and not shadow memory?
 static bool is_mapped(uintptr_t a) {
     for (const Cells *c : {&detector.cells, &detector.shared_cells})
-        if (a - reinterpret_cast<uintptr_t>(c->words) < c->count * sizeof(Cell) ||
-            a - reinterpret_cast<uintptr_t>(c->bytes) < 4 * c->count * sizeof(Cell))
+        if (a - reinterpret_cast<uintptr_t>(c->word_cells) < c->count * sizeof(Cell) ||
+            a - reinterpret_cast<uintptr_t>(c->byte_cells) < 4 * c->count * sizeof(Cell))
             return false;
     const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE));
     return !msync(reinterpret_cast<void *>(a / page * page), 1, MS_ASYNC) || errno != ENOMEM;
@@ -163,7 +164,7 @@ void Detector::check_other_memory(uintptr_t a, bool write, uint32_t location) {
     for (int i = 0; i < w->fiber_count; i++)
         if (a - reinterpret_cast<uintptr_t>(w->fibers[i].stack) < stack_bytes)
             return find(Code::local_of_other, {access}, {me, now, location});
-    const DeviceAddress given = what_is_at(a);
+    const DeviceAddress given = classify_address(a);
     if (given.kind == DeviceAddress::table) return find(Code::host_virtual, {}, {me, now, location});
     if (!is_mapped(a)) return find(Code::no_array, {access, {"address", a}}, {me, now, location});
     find(write ? Code::kernel_writes_host : Code::kernel_reads_host, {}, {me, now, location});
@@ -207,9 +208,9 @@ void Detector::host_access(uintptr_t a, unsigned n, bool write, bool strong, voi
         return;
     }
     if (p && p->symbol)
-        fail_at(write ? Code::host_writes_symbol : Code::host_reads_symbol, {{"array", p->shown_name()}},
+        fail_at(write ? Code::host_writes_symbol : Code::host_reads_symbol, {{"array", p->name_or_default()}},
             static_cast<char *>(pc) - 1, 0);
-    fail_at(write ? Code::host_writes : Code::host_reads, {{"array", p ? p->shown_name() : "memory"}},
+    fail_at(write ? Code::host_writes : Code::host_reads, {{"array", p ? p->name_or_default() : "memory"}},
         static_cast<char *>(pc) - 1, 0);
 }
 }

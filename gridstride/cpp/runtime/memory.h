@@ -26,31 +26,31 @@ struct Allocation {
     char name[64];
     // addresses of the first parameter in it, and of another that begins inside; 0: unknown
     uintptr_t begin = 0, inner_begin = 0;
-    char inner[64] = "";
+    char inner_name[64] = "";
     int line = 0; // of the call that allocated it; 0: unknown
     bool of_graph = false; // belongs to a graph, so that `free` keeps it
     // host code accesses it by Thrust's pointers, which synchronize with the default stream
     bool accessed_by_thrust = false;
     bool of_kernel = false; // a kernel has allocated it
     uint32_t usable_in = 0; // the number of the last launch that may access it, by an argument or an address
-    uintptr_t address_at = 0;  // where the last search found its address
+    uintptr_t address_found_at = 0; // where the last search found its address
     bool host_name = false; // is it an unmapped range, for the address of a device variable in host code?
     bool is_near(uintptr_t a) const { return a - lo + (1 << 20) < hi - lo + (2 << 20); }
-    const char *shown_name() const { return name[0] ? name : "memory"; }
+    const char *name_or_default() const { return name[0] ? name : "memory"; }
     long long index_of(uintptr_t a) const {
         const long long item = static_cast<long long>(itemsize),
                         distance = static_cast<long long>(a) - static_cast<long long>(begin ? begin : lo);
         return distance < 0 ? -((-distance + item - 1) / item) : distance / item;
     }
     void add_name(const char *parameter, uintptr_t at) {
-        if (!begin) inner[0] = 0;
+        if (!begin) inner_name[0] = 0;
         if (begin && at > begin) {
-            strncpy(inner, parameter, sizeof inner - 1);
+            strncpy(inner_name, parameter, sizeof inner_name - 1);
             inner_begin = at;
             return;
         }
         if (begin && at < begin) {
-            memcpy(inner, name, sizeof inner);
+            memcpy(inner_name, name, sizeof inner_name);
             inner_begin = begin;
         }
         memset(name, 0, sizeof name);
@@ -59,7 +59,7 @@ struct Allocation {
     }
 };
 
-struct Adopted {
+struct CopiedHostArray {
     char *host;
     char *device;
     size_t bytes;
@@ -80,7 +80,7 @@ struct Memory {
     size_t max_allocations = 0; // the number of allocations at which `find_holes` runs
     std::vector<Allocation> allocations;
     uint32_t *allocation_of_page = nullptr; // per page: 1 + index of its allocation, or 0
-    std::vector<Adopted> adopted;
+    std::vector<CopiedHostArray> copied_host_arrays;
 
     // The range is surrounded by reserved addresses, because an unsigned index below zero wraps around to 2^32 - 1, up
     // to 64 GB away.
@@ -111,9 +111,8 @@ struct Memory {
     // Allocates n bytes, aligned to the end of their pages, so that the first bytes past the end are soon unmapped. The
     // gap grows with the size; `has_small_gap`: one page, for thousands of small allocations. `skew`: bytes past a
     // multiple of 256.
-    char *alloc(
-        size_t n, size_t itemsize, bool fresh, bool host, bool constant, const char *name, bool has_small_gap = false,
-        size_t skew = 0, bool symbol = false) {
+    char *alloc(size_t n, size_t itemsize, bool is_uninitialized, bool host, bool constant, const char *name,
+        bool has_small_gap = false, size_t skew = 0, bool symbol = false) {
         if (!reserve()) return nullptr;
         const size_t gap = pages(has_small_gap            ? page
                                  : n < (size_t(1) << 20)  ? size_t(1) << 20
@@ -133,7 +132,8 @@ struct Memory {
         else used = at + mapped_bytes;
         char *p = start + (mapped_bytes - std::max(n, size_t(1)) - skew) / 256 * 256 + skew;
         const uintptr_t lo = reinterpret_cast<uintptr_t>(p);
-        allocations.push_back({lo, lo + n, itemsize, true, fresh, host, constant, symbol, constant || symbol, ""});
+        allocations.push_back(
+            {lo, lo + n, itemsize, true, is_uninitialized, host, constant, symbol, constant || symbol, ""});
         strncpy(allocations.back().name, name, sizeof allocations.back().name - 1);
         set_pages(allocations.back(), uint32_t(allocations.size()));
         bytes += n;

@@ -25,7 +25,7 @@ bool Region::overlaps(const Region &other) const {
     return false;
 }
 bool Region::extend(const Region &next) {
-    if (next.writes != writes || next.width != width || next.height > 1 || next.lo < lo + width) return false;
+    if (next.is_write != is_write || next.width != width || next.height > 1 || next.lo < lo + width) return false;
     if (height == 1) pitch = next.lo - lo;
     return next.lo == lo + height * pitch && ++height;
 }
@@ -41,10 +41,10 @@ void Operation::add(const Region &r) {
 
 uint32_t Operations::add_stream() {
     const auto finished = std::find_if(
-        unused.begin(), unused.end(), [this](uint32_t s) { return host.of(s) >= streams[s].count; });
-    if (finished != unused.end()) {
+        free_streams.begin(), free_streams.end(), [this](uint32_t s) { return host_clock.of(s) >= streams[s].count; });
+    if (finished != free_streams.end()) {
         const uint32_t s = *finished;
-        unused.erase(finished);
+        free_streams.erase(finished);
         return s;
     }
     streams.emplace_back();
@@ -59,31 +59,31 @@ uint32_t Operations::number_of(const void *stream) {
 }
 void Operations::create_stream(const void *stream, bool blocking, int line) {
     const uint32_t s = stream_indices[stream] = add_stream();
-    streams[s].blocking = blocking, streams[s].line = line, streams[s].label = ++created;
+    streams[s].is_blocking = blocking, streams[s].line = line, streams[s].label = ++num_created;
 }
 void Operations::destroy_stream(const void *stream) {
     const auto known = stream_indices.find(stream);
     if (known == stream_indices.end()) return;
     std::vector<uint32_t> &chains = streams[known->second].chains;
-    unused.insert(unused.end(), chains.begin(), chains.end());
+    free_streams.insert(free_streams.end(), chains.begin(), chains.end());
     chains.clear();
-    unused.push_back(known->second);
+    free_streams.push_back(known->second);
     stream_indices.erase(known);
 }
 StreamClock &Operations::before_next(uint32_t stream) {
     StreamClock &clock = streams[stream].clock;
-    clock.join(host);
+    clock.join(host_clock);
     if (!stream) {
         for (const Stream &other : streams)
-            if (other.blocking) clock.join(other.clock);
-    } else if (streams[stream].blocking) clock.join(streams[0].clock);
+            if (other.is_blocking) clock.join(other.clock);
+    } else if (streams[stream].is_blocking) clock.join(streams[0].clock);
     return clock;
 }
 uint32_t Operations::chain(uint32_t stream, size_t i) {
     if (i == streams[stream].chains.size()) {
         const uint32_t s = add_stream();
         streams[s].line = streams[stream].line, streams[s].label = streams[stream].label;
-        streams[s].blocking = false;
+        streams[s].is_blocking = false;
         streams[stream].chains.push_back(s);
     }
     return streams[stream].chains[i];
@@ -94,22 +94,22 @@ void Operations::wait(uint32_t stream, const void *event) {
 }
 void Operations::host_waits_for_event(const void *event) {
     const auto recorded = events.find(event);
-    if (recorded != events.end()) host.join(recorded->second);
+    if (recorded != events.end()) host_clock.join(recorded->second);
     drop_ordered();
 }
 void Operations::host_waits_for(const void *stream) {
-    host.join(before_next(number_of(stream)));
+    host_clock.join(before_next(number_of(stream)));
     drop_ordered();
 }
 void Operations::host_waits() {
-    if (list.empty()) return;
-    for (uint32_t s = 0; s < streams.size(); s++) host.raise(s, streams[s].count);
+    if (pending.empty()) return;
+    for (uint32_t s = 0; s < streams.size(); s++) host_clock.raise(s, streams[s].count);
     drop_ordered();
 }
 // Called at the end of a call from Python, which a finding may have ended during an operation.
 void Operations::end_call() {
     if (running) running->end = ++detector.now;
-    running = nullptr, redirected = -1, created = 0;
+    running = nullptr, redirected = -1, num_created = 0;
     host_waits();
 }
 
@@ -118,23 +118,24 @@ void Operations::end_call() {
 Operation &Operations::begin(const char *name, uint32_t s, int line) {
     StreamClock &clock = before_next(s);
     clock.raise(s, ++streams[s].count);
-    if (list.size() >= max_operations && list.front().end) list.pop_front();
-    list.push_back({s, streams[s].count, ++detector.now, 0, name, line, clock, false, {}, {}, 0, {}});
-    return list.back();
+    if (pending.size() >= max_operations && pending.front().end) pending.pop_front();
+    pending.push_back({s, streams[s].count, ++detector.now, 0, name, line, clock, false, {}, {}, 0, {}});
+    return pending.back();
 }
 void Operations::end(Operation &op, bool waits) {
     op.end = ++detector.now;
     if (!waits) return;
-    host.join(op.clock);
+    host_clock.join(op.clock);
     drop_ordered();
 }
 void Operations::drop_ordered() {
-    while (!list.empty() && list.front().end && host.of(list.front().stream) >= list.front().number) list.pop_front();
+    while (!pending.empty() && pending.front().end && host_clock.of(pending.front().stream) >= pending.front().number)
+        pending.pop_front();
 }
 const Operation *Operations::at(uint32_t time) const {
     auto match = std::upper_bound(
-        list.begin(), list.end(), time, [](uint32_t t, const Operation &later) { return t < later.begin; });
-    if (match == list.begin()) return nullptr;
+        pending.begin(), pending.end(), time, [](uint32_t t, const Operation &later) { return t < later.begin; });
+    if (match == pending.begin()) return nullptr;
     --match;
     return !match->end || time < match->end ? &*match : nullptr;
 }
@@ -151,15 +152,15 @@ void Operations::add_unordered_regions(const Operation &op) {
 bool Operations::begin_launch(const Launch *l, uintptr_t image, uint32_t &floor) {
     unordered_regions.clear();
     if (!running) return false;
-    if (l) running->launches = true, running->grid = l->grid, running->block = l->block, running->image = image;
+    if (l) running->is_launch = true, running->grid = l->grid, running->block = l->block, running->image = image;
     bool any = false;
     for (uint32_t s = 0; s < streams.size(); s++) any |= running->clock.of(s) < streams[s].count;
     if (!any) return false;
     any = false;
-    for (const Operation &op : list)
+    for (const Operation &op : pending)
         if (!running->after(op)) {
             any = true, add_unordered_regions(op);
-            if (op.launches) floor = std::min(floor, op.begin);
+            if (op.is_launch) floor = std::min(floor, op.begin);
         }
     auto &regions = unordered_regions;
     std::sort(regions.begin(), regions.end(),
@@ -177,28 +178,29 @@ Conflict Operations::conflict_of_kernel(uintptr_t a, size_t bytes, bool writes) 
     auto match = std::upper_bound(unordered_regions.begin(), unordered_regions.end(), a + bytes - 1,
         [](uintptr_t last, const UnorderedRegion &r) { return last < r.lo; });
     while (match != unordered_regions.begin() && (--match)->max_end > a)
-        if (const Region &r = *match->region; (writes || r.writes) && r.overlaps(a, bytes))
-            return {match->operation, a, r.writes};
+        if (const Region &r = *match->region; (writes || r.is_write) && r.overlaps(a, bytes))
+            return {match->operation, a, r.is_write};
     return {};
 }
 
 // Copies, and the host
 
 Conflict Operations::conflict_in_regions(const Region &region, const StreamClock &clock) const {
-    for (const Operation &op : list)
+    for (const Operation &op : pending)
         if (clock.of(op.stream) < op.number)
             for (const Region &earlier : op.regions)
-                if ((region.writes || earlier.writes) && earlier.overlaps(region))
-                    return {&op, std::max(earlier.lo, region.lo), earlier.writes};
+                if ((region.is_write || earlier.is_write) && earlier.overlaps(region))
+                    return {&op, std::max(earlier.lo, region.lo), earlier.is_write};
     return {};
 }
 // Searches shadow memory, which has the accesses of launches; for a large region only if an unordered launch is listed.
 Conflict Operations::conflict_in_cells(const Region &region, const StreamClock &clock) const {
-    if (list.empty() || !detector.cells.words || !memory.holds(region.lo)) return {};
-    const auto unordered = [&](const Operation &op) { return op.launches && clock.of(op.stream) < op.number; };
-    const bool is_searched = region.width * region.height < 256 || std::any_of(list.begin(), list.end(), unordered);
+    if (pending.empty() || !detector.cells.word_cells || !memory.holds(region.lo)) return {};
+    const auto unordered = [&](const Operation &op) { return op.is_launch && clock.of(op.stream) < op.number; };
+    const bool is_searched =
+        region.width * region.height < 256 || std::any_of(pending.begin(), pending.end(), unordered);
     if (!is_searched) return {};
-    const uint32_t since = list.front().begin;
+    const uint32_t since = pending.front().begin;
     const uintptr_t base = reinterpret_cast<uintptr_t>(memory.base);
     const auto unordered_operation = [&](const Access &access) -> const Operation * {
         const Operation *match = access.time < since ? nullptr : at(access.time);
@@ -206,13 +208,13 @@ Conflict Operations::conflict_in_cells(const Region &region, const StreamClock &
     };
     for (size_t row = 0; row < region.height; row++)
         for (uintptr_t a = region.lo + row * region.pitch, end = a + region.width; a < end;) {
-            const Cell &word = detector.cells.words[(a - base) / 4];
-            const Cell &c = word.split ? detector.cells.bytes[a - base] : word;
+            const Cell &word = detector.cells.word_cells[(a - base) / 4];
+            const Cell &c = word.has_byte_cells ? detector.cells.byte_cells[a - base] : word;
             if (const Operation *match = unordered_operation(c.write)) return {match, a, true};
-            if (region.writes)
-                for (const Access *r : {&c.read, &c.read2})
+            if (region.is_write)
+                for (const Access *r : {&c.read, &c.second_read})
                     if (const Operation *match = unordered_operation(*r)) return {match, a, false};
-            a = word.split ? a + 1 : a / 4 * 4 + 4;
+            a = word.has_byte_cells ? a + 1 : a / 4 * 4 + 4;
         }
     return {};
 }
@@ -232,34 +234,34 @@ void Operations::access(const void *p, size_t bytes, const char *verb) {
     if (const Conflict c = conflict(region, running->clock); c.operation) {
         const ElementName element = element_at(c.a);
         fail_at(Code::unordered_operations,
-            {element.array(), element.index(), {"now", verb}, {"before", c.wrote ? "writes" : "reads"},
+            {element.array(), element.index(), {"now", verb}, {"before", c.is_write ? "writes" : "reads"},
                 GRIDSTRIDE_OPERATION("second", *running), GRIDSTRIDE_OPERATION("first", *c.operation)},
             nullptr, running->line);
     }
     running->add(region);
 }
 void Operations::host_access(uintptr_t a, size_t bytes, bool writes, bool strong, void *pc) {
-    if (list.empty() || !watches_order()) return;
+    if (pending.empty() || !watches_order()) return;
     const Region region = {a, bytes, bytes, 1, writes};
-    if (const Conflict c = conflict(region, running ? running->clock : host); c.operation && strong)
+    if (const Conflict c = conflict(region, running ? running->clock : host_clock); c.operation && strong)
         // an acquire of a flag: the operations before its write happen before the host's next accesses
-        host.join(c.operation->clock);
+        host_clock.join(c.operation->clock);
     else if (c.operation) {
         const ElementName element = element_at(c.a);
         fail_at(Code::host_race,
             {element.array(), element.index(), {"now", writes ? "writes" : "reads"},
-                {"before", c.wrote ? "write" : "read"}, GRIDSTRIDE_OPERATION("first", *c.operation)},
+                {"before", c.is_write ? "write" : "read"}, GRIDSTRIDE_OPERATION("first", *c.operation)},
             static_cast<char *>(pc) - 1, 0);
     }
     if (running) running->add(region);
 }
 Code Operations::phrase_of(const Operation &op) const {
-    if (op.launches) return op.line ? Code::kernel_on : Code::kernel_in;
+    if (op.is_launch) return op.line ? Code::kernel_on : Code::kernel_in;
     return op.line ? Code::call_on : Code::call_in;
 }
 void Operations::forget(uintptr_t lo, uintptr_t hi) {
     const auto within = [=](const Region &r) { return r.lo >= lo && r.lo < hi; };
-    for (Operation &op : list) {
+    for (Operation &op : pending) {
         auto &all = op.regions;
         all.erase(std::remove_if(all.begin(), all.end(), within), all.end());
     }
@@ -290,7 +292,7 @@ void GraphOrder::begin(const void *node, const std::vector<const void *> &before
     for (const void *b : before) {
         FinishedNode &done = nodes[b];
         clock.join(done.clock);
-        if (s < 0 && !done.continued) s = done.stream, done.continued = true;
+        if (s < 0 && !done.is_continued) s = done.stream, done.is_continued = true;
     }
     if (s < 0) s = chains ? operations.chain(uint32_t(outer), chains - 1) : uint32_t(outer), chains++;
     operations.streams[size_t(s)].clock.join(clock);

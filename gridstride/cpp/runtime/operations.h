@@ -27,7 +27,7 @@ struct StreamClock {
 struct Region {                        // the bytes of an access: rows of `width` bytes, `pitch` bytes apart
     uintptr_t lo;
     size_t width, pitch, height;
-    bool writes;
+    bool is_write;
     uintptr_t end() const { return lo + (height - 1) * pitch + width; }
     bool overlaps(uintptr_t a, size_t bytes) const;
     bool overlaps(const Region &) const;
@@ -40,7 +40,7 @@ struct Operation {
     const char *name;                  // a kernel, or a function of CUDA
     int line;
     StreamClock clock;                       // the operations that happen before it, including itself
-    bool launches;
+    bool is_launch;
     dim3 grid, block;
     uintptr_t image;
     std::vector<Region> regions;
@@ -52,14 +52,14 @@ struct Operation {
 struct Conflict {
     const Operation *operation;
     uintptr_t a;
-    bool wrote;
+    bool is_write;
 };
 
 class Operations {
     struct Stream {
         StreamClock clock;                   // the operations that happen before its next one
         uint32_t count = 0;            // of its operations so far
-        bool blocking = true;          // ordered with the legacy default stream
+        bool is_blocking = true;       // ordered with the legacy default stream
         int line = 0;                  // of the call that created it
         uint32_t label = 0;            // its index in messages
         std::vector<uint32_t> chains;  // internal streams, for graph nodes that run concurrently
@@ -70,14 +70,14 @@ class Operations {
         const Operation *operation;
     };
     std::vector<Stream> streams = std::vector<Stream>(1);  // the first is the legacy default stream
-    std::vector<uint32_t> unused;      // indices of destroyed streams
+    std::vector<uint32_t> free_streams; // indices of destroyed streams
     std::unordered_map<const void *, uint32_t> stream_indices;
     std::unordered_map<const void *, StreamClock> events;
     friend class GraphOrder;
-    std::deque<Operation> list;        // operations that the host has not waited for
+    std::deque<Operation> pending;     // operations that the host has not waited for
     std::vector<UnorderedRegion> unordered_regions;
-    uint32_t created = 0;
-    StreamClock host;
+    uint32_t num_created = 0;
+    StreamClock host_clock;
 
     uint32_t add_stream();
     StreamClock &before_next(uint32_t stream);
@@ -127,7 +127,7 @@ class GraphOrder {
     struct FinishedNode {
         uint32_t stream;
         StreamClock clock;
-        bool continued;                // does a later node use its stream?
+        bool is_continued;             // does a later node use its stream?
     };
     int64_t outer;                     // the index of the stream; < 0: order is not checked
     size_t chains = 0;

@@ -37,14 +37,14 @@ void Detector::fence(gridstride::Scope scope, Order order) {
         if (s.loaded[wide]) s.acquired.join(std::exchange(s.loaded[wide], {}));
     if (order == Order::acquire) return;
     const uint32_t mine = me % max_threads;
-    if (s.last_fence.device_scope && !widest) s.apply_fence(me);
-    s.last_fence.open = true, s.last_fence.device_scope = widest;
+    if (s.last_fence.is_of_device && !widest) s.apply_fence(me);
+    s.last_fence.is_open = true, s.last_fence.is_of_device = widest;
     if (lanes_synced.empty()) {
         s.last_fence.acquired = block_view.acquired, s.last_fence.acquired.join(s.acquired);
         ++now;
     } else s.last_fence.acquired = current_clock();
     uint32_t(&times)[3] = s.last_fence.times;
-    times[0] = s.fence = now, times[1] = warp_synced[mine / 32], times[2] = block_synced;
+    times[0] = s.fence_time = now, times[1] = warp_synced[mine / 32], times[2] = block_synced;
 }
 
 // Returns the clock of the accesses before the last fences of threads `from` to `to` of the block, those for which
@@ -68,19 +68,19 @@ SyncState Detector::join_views(int from, int to, uint32_t lanes) {
     for (int i = from; i < to; i++)
         if (const ThreadView &s = views[size_t(i)]; lanes >> i % 32 & 1) {
             joined.join(s);
-            if (s.last_fence.open) open[s.last_fence.device_scope] = true;
+            if (s.last_fence.is_open) open[s.last_fence.is_of_device] = true;
         }
     const auto gather = [&](bool wide) {
         return before_fences(views, thread_number(*w, 0), from, to,
             [=](const auto &last_fence, int i) {
-                return lanes >> i % 32 & 1 && last_fence.open && last_fence.device_scope >= wide;
+                return lanes >> i % 32 & 1 && last_fence.is_open && last_fence.is_of_device >= wide;
             });
     };
     if (open[1]) joined.fenced[1].join(gather(true));
     if (open[0]) joined.fenced[0].join(gather(false));
     else joined.fenced[0].join(joined.fenced[1]);
     for (int i = from; i < to; i++)
-        if (lanes >> i % 32 & 1) views[size_t(i)].last_fence.open = false;
+        if (lanes >> i % 32 & 1) views[size_t(i)].last_fence.is_open = false;
     return joined;
 }
 
@@ -89,7 +89,7 @@ Flag *Detector::flag_at(uintptr_t a) {
     const auto f = flags.find(a / 4);
     if (f == flags.end()) return nullptr;
     const bool global = memory.holds(a);
-    const Cell &c = global ? cells.words[(a - reinterpret_cast<uintptr_t>(memory.base)) / 4] : shared_cell(a);
+    const Cell &c = global ? cells.word_cells[(a - reinterpret_cast<uintptr_t>(memory.base)) / 4] : shared_cell(a);
     const Access &last = c.write;
     const bool plain = last.time > f->second.time && !(last.location & atomic_bit);
     return plain || f->second.time < (global ? launch_start : block_start) ? nullptr : &f->second;
@@ -114,7 +114,7 @@ void Detector::on_atomic_store(uintptr_t a, Use use, gridstride::Scope scope, bo
     const bool goes_on = f && (use == Use::modify || f->thread == me);
     if (f && !goes_on) *f = {};
     if (!releases && !block_view.fenced[0] && !fenced[0]) {
-        if (f) f->thread = me, f->time = now, f->fenced = false;
+        if (f) f->thread = me, f->time = now, f->is_fenced = false;
         return;
     }
     const SyncState mine = release();
@@ -127,7 +127,7 @@ void Detector::on_atomic_store(uintptr_t a, Use use, gridstride::Scope scope, bo
         if (!wide) f->any_block.join(k);
     }
     f->waited.join(mine.waited);
-    f->thread = me, f->time = now, f->fenced = releases || after_fence;
+    f->thread = me, f->time = now, f->is_fenced = releases || after_fence;
 }
 
 void Detector::atomic(
@@ -141,14 +141,14 @@ void Detector::atomic(
     if (reads && orders && !flags.empty())
         for (uintptr_t i = a / 4 * 4; i < end; i += 4) on_atomic_load(i, scope, acquires);
     if (__builtin_expect(has_unordered, 0) && reads && orders && global) acquire_operation(a);
-    after_fence = any_acquired && views[me % max_threads].fence > views[me % max_threads].stored;
+    after_fence = any_acquired && views[me % max_threads].fence_time > views[me % max_threads].store_time;
     if (writes && has_deferred_races) report_deferred_races(a, end);
     const uint32_t location = alone ? at : atomic_bit | (scope == gridstride::Scope::block ? narrow_bit : 0) | at;
     if (reads) access(a, bytes, false, location | (writes ? modify_bit : 0));
     if (writes) access(a, bytes, true, location);
     if (writes && orders && (releases || any_acquired || !flags.empty()))
         for (uintptr_t i = a / 4 * 4; i < end; i += 4) on_atomic_store(i, use, scope, releases);
-    if (any_acquired && writes && shared && at & volatile_bit) view().stored = now;
+    if (any_acquired && writes && shared && at & volatile_bit) view().store_time = now;
     ++now;
 }
 
@@ -157,7 +157,7 @@ void Detector::volatile_access(const void *p, unsigned n, bool write, uint32_t a
     const bool global = memory.at(reinterpret_cast<uintptr_t>(p));
     if (!global && !is_shared(p)) return access(reinterpret_cast<uintptr_t>(p), n, write, at);
     const bool spinning = !write && worker->is_spinning(p, n, at);
-    if (spinning || global || ++worker->spins % 64 == 0) yield();
+    if (spinning || global || ++worker->num_spins % 64 == 0) yield();
     atomic(p, n, write ? Use::store : Use::load, gridstride::Scope::system, Order::relaxed, volatile_bit | at);
 }
 
@@ -168,7 +168,7 @@ bool Detector::observed(const Cell &c, const Access &earlier, uint32_t since) {
                             views[me % max_threads].strong.includes(earlier.thread, earlier.time)))
         return true;
     if (&earlier != &c.write) return false;
-    for (const Access &r : {c.read, c.read2})
+    for (const Access &r : {c.read, c.second_read})
         if (r.location & atomic_bit && r.time >= earlier.time && happens_before(r, since)) {
             view().strong.add(earlier.thread, {earlier.time + 1, 0, 0});
             return true;
@@ -187,12 +187,12 @@ bool Detector::strong_conflict(const Access &earlier, const Access &later, uintp
     if (wrote && writes) {
         if (!(earlier.location & later.location & volatile_bit)) return false;
         Flag *f = flag_at(a);
-        return !f || f->thread != earlier.thread || !f->fenced ||
+        return !f || f->thread != earlier.thread || !f->is_fenced ||
                !current_clock().includes(f->device ? f->device : f->by_block[me / max_threads]);
     }
     const bool in_step = wrote && earlier.thread / 32 == me / 32;
     if ((memory.holds(a) && !in_step) || !((wrote ? earlier : later).location & volatile_bit)) return false;
     const Flag *f = wrote ? flag_at(a) : nullptr;
-    return wrote ? !f || f->thread != earlier.thread || !f->fenced : !after_fence;
+    return wrote ? !f || f->thread != earlier.thread || !f->is_fenced : !after_fence;
 }
 }

@@ -1,4 +1,4 @@
-// Printing: kept until the launch has ended, so that Python can put it where the notebook's output is.
+// The output of printf, stored until the launch has ended, so that Python can write it to the notebook's output
 #pragma once
 #include "runtime.h"
 

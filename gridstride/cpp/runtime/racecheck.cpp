@@ -77,7 +77,7 @@ void Detector::defer_race(DeferredRace race) {
         of_reader += h.reader == race.reader;
     }
     if (of_reader == max_deferred_races) return report_race(race);
-    race.depth = frames_here(race.frames);
+    race.depth = collect_frames(race.frames);
     deferred_races.push_back(race);
     has_deferred_races = true;
 }
@@ -95,12 +95,13 @@ void Detector::on_compare_and_swap(const void *address, unsigned bytes) {
     if (!global && off >= shared_cap) return;
     const Cells &c = global ? cells : &holder == w ? shared_cells : holder.clock->shared_cells;
     for (uintptr_t i = off / 4; i < (off + bytes + 3) / 4; i++)
-        if (Cell &word = c.words[i]; !word.split) forget_read(word);
+        if (Cell &word = c.word_cells[i]; !word.has_byte_cells) forget_read(word);
         else
-            for (uintptr_t b = std::max(off, i * 4); b < std::min(off + bytes, i * 4 + 4); b++) forget_read(c.bytes[b]);
+            for (uintptr_t b = std::max(off, i * 4); b < std::min(off + bytes, i * 4 + 4); b++)
+                forget_read(c.byte_cells[b]);
 }
 void Detector::forget_read(Cell &c) {
-    for (Access *r : {&c.read, &c.read2})
+    for (Access *r : {&c.read, &c.second_read})
         if (r->thread == me && r->time >= block_synced && !(r->location & (atomic_bit | async_bit))) *r = {};
 }
 // Reports the deferred races of the current thread at these addresses: no compare-and-swap has validated its reads.
@@ -131,20 +132,20 @@ void Detector::check_operations(uintptr_t a, unsigned n, bool write, uint32_t lo
     if (!c.operation || !second || !checks(racecheck)) return;
     const ElementName x = element_name(a, 0, memory.at(a));
     find(Code::unordered_operations,
-        {x.array(), x.index(), {"now", write ? "writes" : "reads"}, {"before", c.wrote ? "writes" : "reads"},
+        {x.array(), x.index(), {"now", write ? "writes" : "reads"}, {"before", c.is_write ? "writes" : "reads"},
             GRIDSTRIDE_OPERATION("second", *second), GRIDSTRIDE_OPERATION("first", *c.operation)},
         {me, now, location});
 }
 // The current thread reads a flag that a launch in another stream has set: that launch is ordered before its next
 // accesses.
 void Detector::acquire_operation(uintptr_t a) {
-    const Access &last = cells.words[(a - reinterpret_cast<uintptr_t>(memory.base)) / 4].write;
+    const Access &last = cells.word_cells[(a - reinterpret_cast<uintptr_t>(memory.base)) / 4].write;
     if (!(last.location & atomic_bit) || last.time >= launch_start || !from_unordered_launch(last)) return;
     unordered_since = launch_start;
     has_unordered = operations.acquire(last.time, unordered_since);
 }
 void Detector::record_read_across_launches(Cell &c, const Access &current) {
-    for (Access *r : {&c.read, &c.read2})
+    for (Access *r : {&c.read, &c.second_read})
         if (r->time >= launch_start ? r->thread == me : happens_before(*r, ordered_until())) {
             *r = current;
             return;

@@ -7,7 +7,7 @@ namespace gridstride {
 
 void Detector::find(Code code, Fields fields, const Access &at, const Access *other, const DeferredRace *deferred) {
     finish_pending_writes();                              // an earlier race of this thread is reported first
-    if (take_finding(code, fields)) describe(found, at, other, deferred);
+    if (take_finding(code, fields)) describe(current_finding, at, other, deferred);
     end_launch();
 }
 void Detector::describe(Finding &f, const Access &at, const Access *other, const DeferredRace *deferred) const {
@@ -34,7 +34,7 @@ void Detector::put_line(const Access &a, Location &p, uintptr_t base) const {
 ElementName Detector::element_name(uintptr_t a, unsigned owner, const Allocation *p) const {
     ElementName r = {};
     if (p) {
-        Field::copy(r.name, p->shown_name());
+        Field::copy(r.name, p->name_or_default());
         r.rank = 1;
         r.at[0] = p->index_of(a);
     } else if (owner) {

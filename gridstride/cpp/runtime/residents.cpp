@@ -47,9 +47,9 @@ void begin_grid() {
 
 // The current thread polls an address: has it found the same value several times in a row, so that others should run?
 bool Worker::is_spinning(const void *at, unsigned bytes, uint32_t location) {
-    if (!has_polled) memset(static_cast<void *>(polls), 0, sizeof *polls * size_t(n)), has_polled = true;
+    if (!has_polled) memset(static_cast<void *>(polls), 0, sizeof *polls * size_t(num_threads)), has_polled = true;
     Poll &poll = polls[rank[current]];
-    if (poll.at != at) {
+    if (poll.address != at) {
         poll = {at, 0, 0, 0, location};
         note_progress();
         return false;
@@ -72,7 +72,7 @@ bool Worker::is_spinning(const void *at, unsigned bytes, uint32_t location) {
 }
 // After so many idle switches in a row, each thread of the block has run without progress.
 uint32_t Worker::idle_limit() const {
-    return uint32_t(size_t(n) * leader->blocks() + 16);
+    return uint32_t(size_t(num_threads) * leader->blocks() + 16);
 }
 // Suspends the block; `Residents` decides which one runs next.
 void Worker::suspend_block(Fiber &self) {
@@ -84,10 +84,10 @@ static bool waits_at_grid(void *phase) { return at_grid.phase != *static_cast<ui
 static void describe_grid_wait(void *, Finding &f, const char *name) {
     const Launch &l = *worker->launch;
     f.add({{name, Code::at_grid, 2}, {"arrived", at_grid.arrived.load()},
-        {"threads", blocks_of(l) * uint64_t(worker->n)}});
+        {"threads", blocks_of(l) * uint64_t(worker->num_threads)}});
 }
 bool Worker::waits_for_grid() const {
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < num_threads; i++)
         if (state[i] == on_condition && condition[rank[i]].describe == describe_grid_wait) return true;
     return false;
 }
@@ -96,7 +96,7 @@ bool Worker::can_progress() const {
     for (int i = 0; i < next; i++) {
         const Poll &poll = polls[rank[i]];
         if (state[i] == on_condition && condition[rank[i]].ready(condition[rank[i]].arg)) return true;
-        if (has_polled && state[i] == ready && poll.bytes && memcmp(poll.at, &poll.value, poll.bytes)) return true;
+        if (has_polled && state[i] == ready && poll.bytes && memcmp(poll.address, &poll.value, poll.bytes)) return true;
     }
     return false;
 }
@@ -121,16 +121,16 @@ static void all_have_met(Worker &last) {
 // Counts exited threads as arrived at the grid's barrier, if all others of the block are there, including its first
 // thread: on a GPU that thread arrives for the whole block.
 bool Worker::excuse_from_grid() {
-    if (!live || live == n || state[slot[0]] == done || excused == at_grid.phase + 1) return false;
+    if (!live || live == num_threads || state[slot[0]] == done || excused_phase == at_grid.phase + 1) return false;
     int gone = -1;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < num_threads; i++) {
         const uint8_t s = state[slot[i]];
         if (s == done) gone = gone < 0 ? i : gone;
         else if (s != on_condition || condition[i].describe != describe_grid_wait) return false;
     }
-    excused = at_grid.phase + 1;
-    warn_of_returned(*this, line[0], live, gone);
-    if ((at_grid.arrived += uint64_t(n - live)) < blocks_of(*launch) * uint64_t(n)) return false;
+    excused_phase = at_grid.phase + 1;
+    warn_of_returned_thread(*this, line[0], live, gone);
+    if ((at_grid.arrived += uint64_t(num_threads - live)) < blocks_of(*launch) * uint64_t(num_threads)) return false;
     all_have_met(*this);
     return true;
 }
@@ -140,12 +140,12 @@ void grid_sync(int line) {
     if (!l.cooperative) fail(Code::not_cooperative, {}, line);
     if (blocks_of(l) > capacity(l, w.shared_static)) {
         refuse_cooperative(l, w.shared_static);
-        stop = true;
+        stops_launch = true;
         end_launch();
     }
     uint32_t phase = at_grid.phase;
     detector.finish_pending_writes();
-    if (++at_grid.arrived == blocks_of(l) * uint64_t(w.n)) return all_have_met(*worker);
+    if (++at_grid.arrived == blocks_of(l) * uint64_t(w.num_threads)) return all_have_met(*worker);
     wait_until(waits_at_grid, &phase, line, describe_grid_wait);
 }
 bool is_cooperative() {
@@ -176,9 +176,9 @@ public:
 
     void run() {
         uint64_t seen = progress, quiet = 0;
-        while (!stop) {
+        while (!stops_launch) {
             if (may_begin_another() && begin()) {
-                while (!stop && resume_waiting(false)) {}
+                while (!stops_launch && resume_waiting(false)) {}
                 continue;
             }
             if (waiting.empty()) break;
@@ -277,14 +277,14 @@ private:
     static bool can_resume(Worker &w, bool all) {
         for (size_t i = 0; i < w.blocks(); i++) {
             const Worker &b = *w.block_at(i);
-            if (b.can_progress() || (all && memchr(b.state, ready, size_t(b.n)))) return true;
+            if (b.can_progress() || (all && memchr(b.state, ready, size_t(b.num_threads)))) return true;
         }
         return false;
     }
     // Resumes suspended teams that can make progress, or `all`, the newest first; returns whether one has ended.
     bool resume_waiting(bool all) {
         bool any = false;
-        for (size_t i = waiting.size(); i-- > 0 && !stop;) {
+        for (size_t i = waiting.size(); i-- > 0 && !stops_launch;) {
             if (can_resume(*waiting[i], all) && resume(*waiting[i]))
                 waiting.erase(waiting.begin() + std::ptrdiff_t(i)), any = true;
         }
@@ -294,7 +294,7 @@ private:
         for (size_t i = 0; i < w.blocks(); i++) {
             Worker *b = w.block_at(i);
             b->wake();
-            const void *p = memchr(b->state, ready, size_t(b->n));
+            const void *p = memchr(b->state, ready, size_t(b->num_threads));
             if (!p) continue;
             if (b->state[b->current] != ready) b->current = int(static_cast<const uint8_t *>(p) - b->state);
             w.running_block = b;
@@ -328,7 +328,7 @@ private:
         if (take_finding(Code::not_resident, {{"resident", waiting.size() * w.blocks()},
                                                  {"blocks", blocks_of(l)}})) {
             set_thread_of_finding(b);
-            detector.put_line({0, 0, b.polls[b.rank[b.current]].location}, found.location);
+            detector.put_line({0, 0, b.polls[b.rank[b.current]].location}, current_finding.location);
         }
         end_launch();
     }
@@ -352,17 +352,17 @@ void work(const Launch &l, int os_threads) {
     // static, because siglongjmp out of the launch skips destructors
     static thread_local std::vector<Worker *> lists[2];
     Worker &root = this_worker();
-    watch(true);
+    set_watched(true);
     // No signal mask is saved, which would take a system call: the handler blocks no signal (SA_NODEFER).
     if (sigsetjmp(root.escape, 0) == 0) Residents(l, root, os_threads, lists).run();
     else {
         report_signal(*worker);
-        stop = true;
+        stops_launch = true;
     }
-    if (stop) forget_blocks();
+    if (stops_launch) forget_blocks();
     detector.enter(root);
     worker = &root;
-    watch(false);
+    set_watched(false);
     root.signal = root.deferred_signals = 0;
     release_teams();
 }

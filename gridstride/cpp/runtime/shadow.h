@@ -27,9 +27,9 @@ constexpr uint32_t location_mask = modify_bit - 1;
 constexpr uint32_t not_completed = ~0u;   // the time of an asynchronous access that no thread has waited for
 
 struct Cell {
-    Access write, read, read2;     // two reads, by different warps if possible
+    Access write, read, second_read; // two reads, by different warps if possible
     uint16_t owner;                // shared memory: 1 + the index of the array
-    uint8_t split;                 // do its bytes have cells of their own?
+    uint8_t has_byte_cells;        // do its bytes have cells of their own?
     union {
         // `written`: the host has written this global memory; `in_product`: the tensor cores have read this shared
         // memory since the last write
@@ -43,18 +43,18 @@ struct ProductRead {
 
 // The cells of a range of addresses; the system allocates their pages at the first access.
 struct Cells {
-    Cell *words = nullptr, *bytes = nullptr;
+    Cell *word_cells = nullptr, *byte_cells = nullptr;
     size_t count = 0;
     bool reserve(size_t range) {
-        if (words) return true;
+        if (word_cells) return true;
         count = range / 4;
-        words = static_cast<Cell *>(map(count * sizeof(Cell)));
-        bytes = static_cast<Cell *>(map(4 * count * sizeof(Cell)));
-        return words && bytes;
+        word_cells = static_cast<Cell *>(map(count * sizeof(Cell)));
+        byte_cells = static_cast<Cell *>(map(4 * count * sizeof(Cell)));
+        return word_cells && byte_cells;
     }
     void release() {
-        if (words) munmap(words, count * sizeof(Cell)), munmap(bytes, 4 * count * sizeof(Cell));
-        words = bytes = nullptr;
+        if (word_cells) munmap(word_cells, count * sizeof(Cell)), munmap(byte_cells, 4 * count * sizeof(Cell));
+        word_cells = byte_cells = nullptr;
     }
     static void *map(size_t n) {
         void *p = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -62,8 +62,8 @@ struct Cells {
     }
     void forget(size_t from, size_t n) {   // clears the cells of `n` bytes from offset `from`
         const size_t page = size_t(sysconf(_SC_PAGESIZE));
-        clear(reinterpret_cast<char *>(words + from / 4), (n + 3) / 4 * sizeof(Cell), page);
-        clear(reinterpret_cast<char *>(bytes + from / 4 * 4), (n + 3) / 4 * 4 * sizeof(Cell), page);
+        clear(reinterpret_cast<char *>(word_cells + from / 4), (n + 3) / 4 * sizeof(Cell), page);
+        clear(reinterpret_cast<char *>(byte_cells + from / 4 * 4), (n + 3) / 4 * 4 * sizeof(Cell), page);
     }
     static void clear(char *p, size_t n, size_t page) {
         char *a = reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(p) + page - 1) / page * page),

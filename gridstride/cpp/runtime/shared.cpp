@@ -24,7 +24,7 @@ static size_t allocate(Worker &w, const char *name, const Shape &s) {
     if (wanted > allowed) {
         refuse(*w.launch, Code::shared_sum,
             {{"bytes", w.shared_static}, {"dynamic", w.launch->shared}, {"most", allowed}});
-        stop = true;
+        stops_launch = true;
         end_launch();
     }
     w.shared_used = (at + s.bytes + (checks(memcheck) ? shared_gap : 0) + 127) / 128 * 128;
@@ -65,11 +65,11 @@ void *shared_at_file_scope(const char *name, const Shape &s) {
 }
 void *shared_dynamic(const char *name, const Shape &s) {
     Worker &w = this_worker();
-    if (!w.running || !w.dynamic_met) {
+    if (!w.running || !w.has_met_dynamic) {
         FileScope &f = file_scope(w, __builtin_return_address(0));
         if (!w.running) f.dynamic.clear();
         if (f.dynamic.empty()) f.dynamic.emplace_back(name, 0, s);
-        if (w.running) w.dynamic_met = true, w.dynamic(name, s);
+        if (w.running) w.has_met_dynamic = true, w.dynamic(name, s);
     }
     return w.shared;
 }

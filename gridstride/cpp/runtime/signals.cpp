@@ -28,7 +28,7 @@ static const int caught[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, 
 static struct sigaction before[sizeof caught / sizeof *caught];
 static int catching = 0;
 static std::mutex catching_lock;
-std::atomic<int> ended_by{0};
+std::atomic<int> ending_signal{0};
 
 static void *program_counter(void *context) {
     ucontext_t *u = static_cast<ucontext_t *>(context);
@@ -141,12 +141,12 @@ static void *watch_loop(void *) {
     for (;;) {
         watched_lock.lock();
         int nothing_yet = 0;                                // Ctrl-C may come first
-        if (deadline && seconds_now() > deadline) ended_by.compare_exchange_strong(nothing_yet, SIGUSR2);
-        if (ended_by)
+        if (deadline && seconds_now() > deadline) ending_signal.compare_exchange_strong(nothing_yet, SIGUSR2);
+        if (ending_signal)
             for (pthread_t t : watched) pthread_kill(t, SIGUSR2);
         watched_lock.unlock();
         // repeats the signal until the thread is where it can be ended
-        usleep(ended_by ? 1000 : 50000);
+        usleep(ending_signal ? 1000 : 50000);
     }
     return nullptr;
 }
@@ -160,10 +160,10 @@ void begin_time(const Launch &l) {
 void end_time() {
     watched_lock.lock();
     deadline = 0;
-    if (ended_by == SIGUSR2) ended_by = 0;
+    if (ending_signal == SIGUSR2) ending_signal = 0;
     watched_lock.unlock();
 }
-void watch(bool on) {
+void set_watched(bool on) {
     watched_lock.lock();
     if (on) watched.push_back(pthread_self());
     else
@@ -226,8 +226,8 @@ static void note_signal(Worker &w, int sig, void *fault, void *context) {
     w.pc = program_counter(context), w.sp = stack_pointer(context);
     w.link = link_register(context);
     w.access = access_of_fault(context);
-    w.overflows = sig == SIGFPE && quotient_overflows(context);
-    w.bad_return = (sig == SIGSEGV || sig == SIGBUS) && has_bad_return(w, fault);
+    w.is_division_overflow = sig == SIGFPE && quotient_overflows(context);
+    w.has_bad_return = (sig == SIGSEGV || sig == SIGBUS) && has_bad_return(w, fault);
     w.depth = 0;
     if (void *caller = caller_of_nothing(w, fault)) {
         w.pc = caller;
@@ -264,28 +264,29 @@ static const void *code_in_trial_module(const void *pc) {
 }
 static void interrupt_host(const void *pc, bool at_once) {
     HostCode *h = host_code;
-    if (ended_by != SIGINT || !guard || !h || signals_deferred || DeviceLock::depth() > h->lock_depth) return;
+    if (ending_signal != SIGINT || !crash_guard || !h || signals_deferred || DeviceLock::depth() > h->lock_depth)
+        return;
     const uintptr_t a = reinterpret_cast<uintptr_t>(pc);
     if (!at_once && a - h->image.base >= h->image.end - h->image.base && ++h->deferred_signals < 1000) return;
     h->interrupted_at = own_code(*h, pc);
-    siglongjmp(*guard, 1);
+    siglongjmp(*crash_guard, 1);
 }
 void end_if_interrupted(const void *caller) {
-    if (ended_by == SIGINT && !on_device()) interrupt_host(static_cast<const char *>(caller) - 1, true);
+    if (ending_signal == SIGINT && !on_device()) interrupt_host(static_cast<const char *>(caller) - 1, true);
 }
 static void report_host_crash(int sig, siginfo_t *info, void *context, const void *at) {
     // If the host aborts after a kernel's finding, that finding is the cause.
-    if (found.kind != nothing && !was_refused()) return;
+    if (current_finding.kind != nothing && !was_launch_refused()) return;
     const bool memory_fault = sig == SIGSEGV || sig == SIGBUS;
     const Allocation *p = memory_fault ? memory.at(reinterpret_cast<uintptr_t>(info->si_addr)) : nullptr;
-    if (p && p->host_name) begin_finding(Code::host_reads_symbol, {{"array", p->shown_name()}});
+    if (p && p->host_name) begin_finding(Code::host_reads_symbol, {{"array", p->name_or_default()}});
     else
         begin_finding(memory_fault                  ? Code::host_memory
                       : sig != SIGFPE               ? Code::host
                       : quotient_overflows(context) ? Code::host_division_overflows
                                                     : Code::host_division,
             {});
-    locate(at, found.location);
+    locate(at, current_finding.location);
 }
 // Returns where a thread that host code has created crashed in a module, or in a function that a module called; null
 // for any other thread.
@@ -304,7 +305,7 @@ static const void *address_in_module(const void *pc) {
 // The stack is not unwound, because any frame may be corrupt.
 static void end_thread(int sig, siginfo_t *info, void *context) {
 #ifdef __linux__
-    const void *const at = calls ? address_in_module(program_counter(context)) : nullptr;
+    const void *const at = running_calls ? address_in_module(program_counter(context)) : nullptr;
     if (!at) return;
     report_host_crash(sig, info, context, at);
     DeviceLock::unlock_to(0);
@@ -315,7 +316,7 @@ static void end_thread(int sig, siginfo_t *info, void *context) {
 }
 static void on_signal(int sig, siginfo_t *info, void *context) {
     if (sig == SIGINT) {
-        ended_by = SIGINT;
+        ending_signal = SIGINT;
         return;
     }       // the background thread handles it
     Worker *w = worker;
@@ -326,11 +327,11 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
         siglongjmp(w->root->escape, 1);
     }
     if (sig == SIGUSR2) return interrupt_host(program_counter(context), false);
-    if (guard) {
+    if (crash_guard) {
         const void *const pc = program_counter(context);
         const void *const at = host_code ? own_code(*host_code, pc) : trial_module ? code_in_trial_module(pc) : pc;
         report_host_crash(sig, info, context, at);
-        siglongjmp(*guard, 1);
+        siglongjmp(*crash_guard, 1);
     }
     end_thread(sig, info, context);
     signal(sig, SIG_DFL);
@@ -350,14 +351,14 @@ static void change_handlers(bool on) {
         a.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
         sigaction(caught[i], &a, &before[i]);
     }
-    if (on) ended_by = 0;
+    if (on) ending_signal = 0;
     if (on && !watch_runs) {
         watch_runs = true;
         pthread_t t;
         pthread_create(&t, nullptr, watch_loop, nullptr);
         pthread_detach(t);
     }
-    if (!on && ended_by.exchange(0) == SIGINT) found.kind = interrupted;
+    if (!on && ending_signal.exchange(0) == SIGINT) current_finding.kind = interrupted;
 }
 void catch_signals(bool on) {
     std::lock_guard<std::mutex> one(catching_lock);
@@ -370,7 +371,7 @@ void fork_signals(Fork now) {
     if (now != Fork::child) return;
     if (catching && !catching_here) put_handlers_back();
     catching = catching_here;
-    ended_by = 0, deadline = 0, watch_runs = false;
+    ending_signal = 0, deadline = 0, watch_runs = false;
     const auto is_other = [](pthread_t t) { return !pthread_equal(t, pthread_self()); };
     watched.erase(std::remove_if(watched.begin(), watched.end(), is_other), watched.end());
 }
@@ -398,13 +399,14 @@ static void report_endless(Worker &w) {
     snprintf(seconds, sizeof seconds, "%g", options.seconds);
     if (!take_finding(Code::endless, {{"seconds", static_cast<const char *>(seconds)}})) return;
     const int r = w.rank[w.current];
-    const bool polled = w.has_polled && w.polls[r].at, waits = polled && w.polls[r].repeats >= 4 && !is_user_code(w.pc);
-    note(waits ? nullptr : own_pc(w), 0);
+    const bool polled = w.has_polled && w.polls[r].address,
+               waits = polled && w.polls[r].repeats >= 4 && !is_user_code(w.pc);
+    locate_finding(waits ? nullptr : own_pc(w), 0);
     // a stub has no line; use its caller
-    if (!waits && !found.location.line) locate(own_pc(w, false), found.location);
-    if (found.location.line) return;
-    if (w.state[w.current] != ready) found.location.line = w.line[r];
-    else if (polled) detector.put_line({0, 0, w.polls[r].location}, found.location);
+    if (!waits && !current_finding.location.line) locate(own_pc(w, false), current_finding.location);
+    if (current_finding.location.line) return;
+    if (w.state[w.current] != ready) current_finding.location.line = w.line[r];
+    else if (polled) detector.put_line({0, 0, w.polls[r].location}, current_finding.location);
 }
 
 // Converts the signal that has ended a kernel to a finding.
@@ -412,12 +414,12 @@ void report_signal(Worker &w) {
     switch (w.signal) {
         case 0: return;
         case SIGUSR2:
-            if (ended_by == SIGINT) {
-                if (take_finding(Code::stopped, {})) note(own_pc(w), 0);
+            if (ending_signal == SIGINT) {
+                if (take_finding(Code::stopped, {})) locate_finding(own_pc(w), 0);
                 return;
             }
             return report_endless(w);
-        case SIGFPE: return report(w.overflows ? Code::division_overflows : Code::division, {}, w.pc, 0);
+        case SIGFPE: return report(w.is_division_overflow ? Code::division_overflows : Code::division, {}, w.pc, 0);
         case SIGSEGV:
         case SIGBUS: return report_memory_fault(w);
         case SIGABRT: return report(Code::aborts, {}, w.pc, 0);
@@ -428,12 +430,12 @@ void report_signal(Worker &w) {
 static void report_memory_fault(Worker &w) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(w.fault);
     const Field access = {"access", w.access};
-    if (w.bad_return) return report(Code::local_array, {{"access", "write"}}, w.pc, 0);
+    if (w.has_bad_return) return report(Code::local_array, {{"access", "write"}}, w.pc, 0);
     if (w.is_past_stack(a)) return report(Code::local_array, {access}, w.pc, 0);
     for (int i = 0; i < w.fiber_count; i++)
         if (const uintptr_t stack = reinterpret_cast<uintptr_t>(w.fibers[i].stack); stack && a - stack < 65536)
             return report(Code::stack, {{"kilobytes", stack_bytes >> 10}}, w.pc, 0);
-    const DeviceAddress given = what_is_at(a);
+    const DeviceAddress given = classify_address(a);
     if (given.kind == DeviceAddress::function)
         return report(Code::host_function, {{"function", given.name.c_str()}}, w.pc, 0);
     if (given.kind == DeviceAddress::table) return report(Code::host_virtual, {}, w.pc, 0);
@@ -443,12 +445,12 @@ static void report_memory_fault(Worker &w) {
     if (!memory.holds(a))
         return report(a < 4096 ? Code::fault_null : Code::fault_address, {access, {"address", a}}, w.pc, 0);
     if (const Allocation *p = memory.at(a); p && p->host_name)
-        return report(Code::host_symbol, {{"array", p->shown_name()}}, w.pc, 0);
+        return report(Code::host_symbol, {{"array", p->name_or_default()}}, w.pc, 0);
     const Allocation *p = memory.nearest(a);
     if (!p) return report(Code::fault_no_array, {access, {"address", a}}, w.pc, 0);
-    if (!p->live) return report(Code::fault_freed, {access, {"array", p->shown_name()}}, w.pc, 0);
+    if (!p->live) return report(Code::fault_freed, {access, {"array", p->name_or_default()}}, w.pc, 0);
     const long long index = p->index_of(a), size = p->index_of(p->hi);
     report(Code::fault_outside,
-        {access, {"array", p->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}}, w.pc, 0);
+        {access, {"array", p->name_or_default()}, {"index", &index, 1}, {"shape", &size, 1}}, w.pc, 0);
 }
 }

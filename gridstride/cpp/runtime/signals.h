@@ -5,12 +5,12 @@
 
 namespace gridstride {
 
-extern std::atomic<int> ended_by;      // the signal that ends all launches, or 0
+extern std::atomic<int> ending_signal;      // the signal that ends all launches, or 0
 
 double seconds_now();
 void begin_time(const Launch &);       // starts the time limit of `options.seconds`
 void end_time();
-void watch(bool on);                   // registers this OS thread, which runs a launch or host code, for SIGUSR2
+void set_watched(bool on);                   // registers this OS thread, which runs a launch or host code, for SIGUSR2
 void end_if_interrupted(const void *caller);   // ends host code after Ctrl-C
 // The host code that Python has called in this OS thread, and where Ctrl-C has interrupted it
 struct HostCode {

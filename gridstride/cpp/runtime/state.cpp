@@ -18,11 +18,11 @@ __attribute__((tls_model("initial-exec"))) thread_local bool checks_enabled = fa
 Detector detector;
 
 gridstride_options options = {0, 0, 0, 0, 60, 0};
-Finding found;
-std::vector<Finding> warned;
-std::atomic<bool> stop{false};
-thread_local sigjmp_buf *guard = nullptr;
-std::atomic<int> calls{0};
+Finding current_finding;
+std::vector<Finding> pending_warnings;
+std::atomic<bool> stops_launch{false};
+thread_local sigjmp_buf *crash_guard = nullptr;
+std::atomic<int> running_calls{0};
 std::vector<const Names *> all_names;
 thread_local int error_code = 0;
 thread_local bool host_accesses_device = false;
@@ -37,11 +37,11 @@ void set_in_python(bool on) {
 
 static std::timed_mutex device;
 static thread_local int lock_depth = 0;
-DeviceLock::DeviceLock() : mine(!on_device()) {
-    if (mine && !lock_depth++) device.lock();
+DeviceLock::DeviceLock() : holds_lock(!on_device()) {
+    if (holds_lock && !lock_depth++) device.lock();
 }
 DeviceLock::~DeviceLock() {
-    if (mine && !--lock_depth) device.unlock();
+    if (holds_lock && !--lock_depth) device.unlock();
 }
 int DeviceLock::depth() { return lock_depth; }
 void DeviceLock::unlock_to(int to) {
@@ -59,7 +59,7 @@ void fork_state(Fork now) {
     if (lock_depth) device.lock();
     else if (!waited && detector.on) detector.abandon();
     forked = true, several_os_threads = false;
-    if (!lock_depth) stop = false;
+    if (!lock_depth) stops_launch = false;
 }
 #ifndef __APPLE__
 template <Fork now> static void pass_forks() {

@@ -13,12 +13,12 @@ namespace gridstride {
 // of the interface to Python: finding.h, and the functions at the end of runtime.h
 constexpr int abi_version = 4;
 extern gridstride_options options;
-extern Finding found;
-extern std::vector<Finding> warned;    // reported at the end of the call
-extern std::atomic<bool> stop;         // ends the launch, because of a finding or signal
-extern thread_local sigjmp_buf *guard; // the jump target for a crash of host code
-extern std::atomic<int> calls;         // from Python that are running
-extern std::vector<const Names *> all_names; // of the kernels' parameters
+extern Finding current_finding;
+extern std::vector<Finding> pending_warnings;    // reported at the end of the call
+extern std::atomic<bool> stops_launch;           // is the launch ended, because of a finding or signal?
+extern thread_local sigjmp_buf *crash_guard;     // the jump target for a crash of host code
+extern std::atomic<int> running_calls;           // the number of calls from Python that are running
+extern std::vector<const Names *> all_names;     // of the kernels' parameters
 extern thread_local int error_code;    // cudaGetLastError's
 extern thread_local bool host_accesses_device; // a library function of the host may access device memory
 extern bool several_os_threads;        // do several OS threads run a launch?
@@ -50,14 +50,14 @@ void fork_launches(Fork);
 void fork_unload(Fork);
 
 // Switch device variables between their addresses in host code and those in device code.
-void begin_call();                     // a call from Python, counted in `calls`
+void begin_call();                     // a call from Python, counted in `running_calls`
 void begin_device_code();
 void end_device_code();
 
 // The lock of the emulated device, for launches and for functions that access device memory. In device code it does
 // nothing, because the launch holds it. A thread that holds it must not call Python, which could deadlock.
 class DeviceLock {
-    bool mine;
+    bool holds_lock;
 
 public:
     DeviceLock();
@@ -67,9 +67,11 @@ public:
     static void unlock_to(int to);     // sets the depth after a jump out of scopes
 };
 // Was the last launch refused? The host may read the error and continue.
-inline bool was_refused() { return found.kind == launch_failed && strcmp(found.code, "waits_in_kernel"); }
+inline bool was_launch_refused() {
+    return current_finding.kind == launch_failed && strcmp(current_finding.code, "waits_in_kernel");
+}
 // Was a kernel stopped in this call from Python? Then no OS thread launches another one.
-inline bool is_over() { return found.kind != nothing && !was_refused(); }
+inline bool is_launch_stopped() { return current_finding.kind != nothing && !was_launch_refused(); }
 
 // If host code forks, the child must not return to Python, whose state is a copy: it ends instead.
 bool is_child();                       // is this process a child that this call from Python has forked?

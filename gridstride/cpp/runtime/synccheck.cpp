@@ -16,30 +16,30 @@ Field thread_field(Worker &w, int rank) {
 // Did the thread exit by a `return` before the barrier in the source, or at the barrier's line? The barrier does not
 // wait for it. A thread that has passed the barrier without executing it is an error, even if it has exited later.
 static bool has_returned(const Worker &w, int rank, int barrier) {
-    const int line = w.returned[rank];
+    const int line = w.return_line[rank];
     return w.state[w.slot[rank]] == done && line && (line <= barrier || w.line[rank] == barrier);
 }
 
-void warn_of_returned(Worker &w, int line, int here, int gone) {
+void warn_of_returned_thread(Worker &w, int line, int here, int gone) {
     if (detector.on && checks(synccheck))
-        begin_warning(Code::returned, line, {{"here", here}, {"threads", w.n}, thread_field(w, gone)});
+        begin_warning(Code::returned, line, {{"here", here}, {"threads", w.num_threads}, thread_field(w, gone)});
 }
 void check_barrier(Worker &w) {
     if (!detector.on || !checks(synccheck)) return;
     int here = 0, first = -1, other = -1, gone = -1;
-    for (int i = 0; i < w.n; i++)
+    for (int i = 0; i < w.num_threads; i++)
         if (w.state[w.slot[i]] == at_barrier) {
             if (first < 0) first = i;
         }
-    for (int i = 0; i < w.n; i++) {
+    for (int i = 0; i < w.num_threads; i++) {
         const bool same = w.state[w.slot[i]] == at_barrier && w.line[i] == w.line[first];
         here += same;
         if (int &one = has_returned(w, i, w.line[first]) ? gone : other; !same && one < 0) one = i;
     }
-    if (gone >= 0 && other < 0) return warn_of_returned(w, w.line[first], here, gone);
+    if (gone >= 0 && other < 0) return warn_of_returned_thread(w, w.line[first], here, gone);
     if (other < 0) return;
     if (take_finding(w.state[w.slot[other]] == done ? Code::skipped : Code::diverged,
-            {{"here", here}, {"threads", w.n}, thread_field(w, other)}))
+            {{"here", here}, {"threads", w.num_threads}, thread_field(w, other)}))
         w.report_from(first);
     end_launch();
 }
@@ -59,11 +59,11 @@ static int most_lanes_at_one_line(const Worker &w, int warp) {
 [[noreturn]] void Worker::report_from(int r) {
     worker = this;
     current = slot[r], reports_itself = true;
-    if (!on_stack_of(*fiber[current])) switch_fiber(root->main, *fiber[current]);
+    if (!is_on_stack(*fiber[current])) switch_fiber(root->main, *fiber[current]);
     report_where_it_waits();
 }
 void Worker::report_where_it_waits() {
-    note(nullptr, line[rank[current]]);
+    locate_finding(nullptr, line[rank[current]]);
     end_launch();
 }
 void Worker::deadlock_on_condition(int r) {
@@ -71,7 +71,7 @@ void Worker::deadlock_on_condition(int r) {
     static Finding mine, other;                             // too large for a fiber's stack; no other thread is here
     mine.num_fields = 0;
     condition[r].describe(condition[r].arg, mine, "why");
-    for (int i = 0; i < n && !found.num_fields; i++) {           // another one that waits elsewhere
+    for (int i = 0; i < num_threads && !current_finding.num_fields; i++) {           // another one that waits elsewhere
         const int s = slot[i];
         if (state[s] != on_condition || !condition[i].describe) continue;
         other.num_fields = 0;
@@ -80,18 +80,18 @@ void Worker::deadlock_on_condition(int r) {
             !memcmp(other.fields, mine.fields, sizeof(Field) * size_t(mine.num_fields)))
             continue;
         begin_finding(Code::stuck_together, {thread_field(*this, i)});
-        condition[i].describe(condition[i].arg, found, "other_why");
+        condition[i].describe(condition[i].arg, current_finding, "other_why");
     }
-    condition[r].describe(condition[r].arg, found, "why");
+    condition[r].describe(condition[r].arg, current_finding, "why");
     report_from(r);
 }
 // A deadlock: no thread can go on, and not all of them wait for the same. One that waits for other blocks is reported
 // last.
 void Worker::report_deadlock() {
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < num_threads; i++)
         if (state[slot[i]] == in_warp) deadlock_in_warp(slot[i]);
     int r = -1;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < num_threads; i++)
         if (state[slot[i]] == on_condition &&
             (r < 0 || (condition[r].describe == describe_cluster_wait &&
                           condition[i].describe != describe_cluster_wait)))
@@ -123,8 +123,8 @@ void Worker::deadlock_in_collective(int r) {
             {{"operation", p.instruction[r % 32]}, {"lane", r % 32}, {"other_lane", other}})) {
         Finding why = {};
         if (waits) condition[other_rank].describe(condition[other_rank].arg, why, "why");
-        found.add({{"state", state_of_other, why.num_fields}});
-        for (int i = 0; i < why.num_fields; i++) found.add({why.fields[i]});
+        current_finding.add({{"state", state_of_other, why.num_fields}});
+        for (int i = 0; i < why.num_fields; i++) current_finding.add({why.fields[i]});
         report_from(r);
     }
     end_launch();
@@ -144,7 +144,7 @@ void Worker::deadlock_at_active_mask(int r) {
     end_launch();
 }
 
-void wrong_mask(Worker &w, unsigned mask, int line) {
+void report_wrong_mask(Worker &w, unsigned mask, int line) {
     fail(Code::own_mask, {{"lane", w.rank[w.current] % 32}, {"mask", mask}}, line);
 }
 }

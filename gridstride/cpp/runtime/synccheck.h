@@ -6,6 +6,6 @@ namespace gridstride {
 
 Field thread_field(Worker &, int rank);
 void check_barrier(Worker &);
-void warn_of_returned(Worker &, int line, int here, int gone);    // a warning: `gone`, a thread, is not at the barrier
-[[noreturn]] void wrong_mask(Worker &, unsigned mask, int line);
+void warn_of_returned_thread(Worker &, int line, int waiting_rank, int returned_rank);   // a warning
+[[noreturn]] void report_wrong_mask(Worker &, unsigned mask, int line);
 }

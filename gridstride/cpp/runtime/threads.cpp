@@ -19,20 +19,20 @@ namespace gridstride {
 
 void Worker::prepare_threads(const Launch &l, uint32_t seed, int order) {
     launch = &l;
-    n = int(l.block.x * l.block.y * l.block.z);
-    for (int i = 0; i < n; i++) {
-        rank[i] = order == 1 ? n - 1 - i : i;
+    num_threads = int(l.block.x * l.block.y * l.block.z);
+    for (int i = 0; i < num_threads; i++) {
+        rank[i] = order == 1 ? num_threads - 1 - i : i;
         index[i] = {
             unsigned(i) % l.block.x, unsigned(i) / l.block.x % l.block.y, unsigned(i) / (l.block.x * l.block.y)};
     }
-    for (int i = n - 1; order == 2 && i > 0; i--) {          // Fisher and Yates
+    for (int i = num_threads - 1; order == 2 && i > 0; i--) {          // Fisher and Yates
         seed = seed * 1664525u + 1013904223u;
         std::swap(rank[i], rank[seed % unsigned(i + 1)]);
     }
-    for (int i = 0; i < n; i++) slot[rank[i]] = i;
+    for (int i = 0; i < num_threads; i++) slot[rank[i]] = i;
     offset.assign(offset.size(), 0);
     arrays.clear();
-    dynamic_array = 0, dynamic_met = false;
+    dynamic_array = 0, has_met_dynamic = false;
     if (detector.on) {
         FileScope &f = root->file_scopes[detector.image.base];
         for (auto &a : f.arrays) detector.new_array(*this, a.name, a.offset, a.shape);
@@ -58,7 +58,7 @@ Fiber *Worker::take_fiber() {
 // this loop.
 void fiber_main() {
     Worker &w = *worker;
-    while (w.next < w.n) {
+    while (w.next < w.num_threads) {
         w.start(w.next++);
         w.launch->thread(w.launch->call);
         w.finish();
@@ -78,16 +78,17 @@ inline void Worker::start(int s) {
 
 inline void Worker::finish() {
     if (detector.has_open_step()) detector.finish_step(true);
-    if (leader->engines) thread_ends(*this);
+    if (leader->engines) end_thread(*this);
     state[current] = done;
     live--;
     note_progress();
-    if (warps_used) warps[current_rank() / 32].finished |= 1u << current_rank() % 32;
+    if (uses_warps) warps[current_rank() / 32].finished |= 1u << current_rank() % 32;
 }
 
 inline bool Worker::find_ready(int &s) const {
-    if (current + 1 < n && state[current + 1] == ready) return s = current + 1, true;
-    const void *p = current + 1 < n ? memchr(state + current + 1, ready, size_t(n - current - 1)) : nullptr;
+    if (current + 1 < num_threads && state[current + 1] == ready) return s = current + 1, true;
+    const void *p =
+        current + 1 < num_threads ? memchr(state + current + 1, ready, size_t(num_threads - current - 1)) : nullptr;
     if (!p) p = memchr(state, ready, size_t(current + 1));
     if (p) s = int(static_cast<const uint8_t *>(p) - state);
     return p;
@@ -97,7 +98,7 @@ inline bool Worker::find_ready(int &s) const {
 inline void Worker::choose() {
     Fiber &self = *fiber[current];
     int s = current;
-    if (next < n) {
+    if (next < num_threads) {
         Fiber *fresh = take_fiber();
         prepare(*fresh, fiber_main);
         fiber[current = next] = fresh;
@@ -117,7 +118,7 @@ inline void Worker::choose() {
         current = s;
         threadIdx = index[rank[s]];
         detector.begin_thread(*this);
-        if (s + 2 < n && s + 2 < next) {                    // two cache lines of the stack of the thread after it
+        if (s + 2 < num_threads && s + 2 < next) { // two cache lines of the stack of the thread after it
             const char *sp = static_cast<const char *>(fiber[s + 2]->sp_hint());
             __builtin_prefetch(sp), __builtin_prefetch(sp + 64);
         }
@@ -144,10 +145,10 @@ void Worker::choose_in_cluster(Fiber &self) {
         Worker &b = *all[(mine + i) % n];
         detector.enter(b);
         int s = b.current;
-        if (b.next == b.n && !b.find_ready(s) && !(b.live && b.resolve(false) && b.find_ready(s))) continue;
+        if (b.next == b.num_threads && !b.find_ready(s) && !(b.live && b.resolve(false) && b.find_ready(s))) continue;
         worker = &b;
         blockIdx = b.block_index;
-        if (b.next < b.n) {
+        if (b.next < b.num_threads) {
             Fiber *fresh = b.take_fiber();
             prepare(*fresh, fiber_main);
             b.fiber[b.current = b.next] = fresh;
@@ -175,7 +176,7 @@ void Worker::choose_in_cluster(Fiber &self) {
 
 // Does one of its threads wait for something other than the barrier of the cluster?
 bool Worker::is_root_cause() const {
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < num_threads; i++)
         if (state[i] != done && (state[i] != on_condition || condition[rank[i]].describe != describe_cluster_wait))
             return true;
     return false;
@@ -184,7 +185,8 @@ bool Worker::is_root_cause() const {
 // Makes threads ready whose condition holds; returns whether there is any.
 bool Worker::wake() {
     bool freed = false;
-    for (uint8_t *p = state; (p = static_cast<uint8_t *>(memchr(p, on_condition, size_t(state + n - p)))); p++)
+    for (uint8_t *p = state; (p = static_cast<uint8_t *>(memchr(p, on_condition, size_t(state + num_threads - p))));
+        p++)
         if (const auto &c = condition[rank[p - state]]; c.ready(c.arg)) *p = ready, freed = true;
     return freed;
 }
@@ -193,18 +195,18 @@ bool Worker::wake() {
 // `must` be one, reports a deadlock.
 bool Worker::resolve(bool must) {
     bool freed = false;
-    if (warps_used)
-        for (int i = 0; i < (n + 31) / 32; i++) {            // lanes that waited for a lane that has exited since
+    if (uses_warps)
+        for (int i = 0; i < (num_threads + 31) / 32; i++) { // lanes that waited for a lane that has exited since
             Warp &p = warps[i];
             for (uint32_t left = p.arrived; left; left &= left - 1)
                 freed |= (p.arrived >> __builtin_ctz(left) & 1) && try_warp(p, __builtin_ctz(left));
         }
     if (freed) return true;
     // __activemask(): all lanes of a warp that wait at the same line are active
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < num_threads; i++)
         if (state[slot[i]] == at_active_mask) {
             uint32_t mask = 0;
-            for (int j = i; j < n && j / 32 == i / 32; j++)
+            for (int j = i; j < num_threads && j / 32 == i / 32; j++)
                 if (state[slot[j]] == at_active_mask && line[j] == line[i]) mask |= 1u << j % 32;
             for (uint32_t left = mask; left; left &= left - 1) {
                 const int j = i / 32 * 32 + __builtin_ctz(left);
@@ -216,14 +218,14 @@ bool Worker::resolve(bool must) {
     if (freed) return true;
     if (wake() || (excuse_from_grid() && wake())) return true;
     int waiting = 0;
-    for (int i = 0; i < n; i++) waiting += state[i] == at_barrier;
+    for (int i = 0; i < num_threads; i++) waiting += state[i] == at_barrier;
     if (waiting < live && !must) return false;
     if (waiting < live) report_deadlock();
     check_barrier(*this);
-    count = 0;
-    for (int i = 0; i < n; i++)
+    num_true = 0;
+    for (int i = 0; i < num_threads; i++)
         if (state[i] == at_barrier)
-            count += predicate[i] != 0, state[i] = ready, detector.barrier_line = line[rank[i]];
+            num_true += predicate[i] != 0, state[i] = ready, detector.barrier_line = line[rank[i]];
     detector.block_barrier(*this);
     note_progress();
     return true;
@@ -234,7 +236,7 @@ static inline int barrier(int predicate, int line) {
     w.line[current_rank()] = line;
     w.predicate[w.current] = predicate;
     w.wait(at_barrier);
-    return w.count;
+    return w.num_true;
 }
 void sync_block(int line) { barrier(0, line); }
 int sync_block_count(int predicate, int line) { return barrier(predicate, line); }
@@ -251,11 +253,12 @@ void yield() {
     Worker &w = *worker;
     detector.finish_pending_writes();
     w.wake();
-    if (w.leader->idle_switches > w.idle_limit() && w.next == w.n) return w.suspend_block(*w.fiber[w.current]);
-    w.leader->cluster.empty() || ++w.yields % 16 ? w.choose() : w.choose_in_cluster(*w.fiber[w.current]);
+    if (w.leader->idle_switches > w.idle_limit() && w.next == w.num_threads)
+        return w.suspend_block(*w.fiber[w.current]);
+    w.leader->cluster.empty() || ++w.num_yields % 16 ? w.choose() : w.choose_in_cluster(*w.fiber[w.current]);
 }
 void returns(int line) {
-    if (detector.on && on_device()) worker->returned[current_rank()] = line;
+    if (detector.on && on_device()) worker->return_line[current_rank()] = line;
 }
 void yield_thread() {
     if (!on_device()) return;

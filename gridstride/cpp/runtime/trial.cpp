@@ -17,8 +17,8 @@ static void load_tried(void *) { dlopen(trial_module, RTLD_NOW | RTLD_LOCAL); }
     gridstride_send_output_to(nullptr), gridstride_send_warnings_to(nullptr); // Python's: it is not at work here
     trial_module = path;
     guarded(load_tried, nullptr);
-    const ssize_t written = write(result, &found, sizeof found);
-    _exit(written == ssize_t(sizeof found) ? 0 : 1);
+    const ssize_t written = write(result, &current_finding, sizeof current_finding);
+    _exit(written == ssize_t(sizeof current_finding) ? 0 : 1);
 }
 }
 

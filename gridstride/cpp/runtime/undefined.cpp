@@ -40,13 +40,13 @@ bool shows_undefined(const void *value, int bytes) {
 }
 
 void Worker::set_undefined(int r, const UndefinedValue &value) {
-    if (!values_undefined) memset(undefined, 0, sizeof undefined);
+    if (!has_undefined_values) memset(undefined, 0, sizeof undefined);
     origin[r] = value;
     undefined[r / 32] |= 1u << r % 32;
-    values_undefined = detector.pending.active = true;
+    has_undefined_values = detector.pending.active = true;
 }
 // After a barrier of the block, undefined values are no longer tracked.
-void forget_undefined(Worker &w) { w.values_undefined = false; }
+void forget_undefined(Worker &w) { w.has_undefined_values = false; }
 
 static Code why_absent(const Warp &p, int from, int reader) {
     return !(p.exists >> from & 1)         ? Code::apart_absent
@@ -80,10 +80,10 @@ void Detector::check_stored_value() {
     const UndefinedValue &v = w->origin[r];
     w->undefined[r / 32] &= ~(1u << r % 32);
     if (!begin_warning(v.lane < 0 ? Code::undefined_result : Code::undefined_lane, v.line,
-            {{"lane", v.lane}, {"state", v.why}, thread_field(*w, v.rank)}))
+            {{"lane", v.lane}, {"state", v.cause}, thread_field(*w, v.rank)}))
         return;
     Location stored = {};
     put_line({me, now, at.location}, stored);
-    warned.back().add({{"stored", stored.line}});
+    pending_warnings.back().add({{"stored", stored.line}});
 }
 }

@@ -23,7 +23,7 @@ static uintptr_t base_of(const void *inside) {
     return inside && dladdr(inside, &info) ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0;
 }
 static std::unordered_set<uintptr_t> pinned;               // the base addresses of modules that stay loaded
-void pin(const void *inside) {
+void pin_module(const void *inside) {
     DeviceLock device_lock;
     if (const uintptr_t base = base_of(inside)) pinned.insert(base);
 }
@@ -136,22 +136,22 @@ static int unload(void *handle) {
     link_map *m = nullptr;
     if (dlinfo(handle, RTLD_DI_LINKMAP, &m)) return 1;
     DeviceLock device_lock;
-    if (calls || is_any_stream_captured()) return 2;
+    if (running_calls || is_any_stream_captured()) return 2;
     const Image module = image_of(m->l_ld);
     if (!module.base || pinned.count(module.base) || !may_go(m)) return 1;
     const std::string file = m->l_name;
     const auto names = take_names(module);
-    const auto symbols = take_symbols(module);
+    const auto symbols = take_device_variables(module);
     forget_module(module);
     dlclose(handle);
     if (void *still = dlopen(file.c_str(), RTLD_NOLOAD | RTLD_LAZY)) {      // other code has opened it, too
         all_names.insert(all_names.end(), names.begin(), names.end());
-        for (const Names *entry : names) note_module(entry);
-        put_symbols_back(symbols);
+        for (const Names *entry : names) register_module(entry);
+        restore_device_variables(symbols);
         dlclose(still);
         return 1;
     }
-    drop_symbols(symbols);
+    drop_device_variables(symbols);
     forget_dynamic(file);
     std::lock_guard<std::mutex> one(gone_lock);
     gone.push_back(module.base), count_gone++;

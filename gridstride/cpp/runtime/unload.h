@@ -7,7 +7,7 @@
 
 namespace gridstride {
 
-void pin(const void *inside);          // prevents the unload of the module with this code or variable
+void pin_module(const void *inside);          // prevents the unload of the module with this code or variable
 size_t modules_unloaded();             // so far
 // Removes file scopes of unloaded modules; `seen` is the `modules_unloaded` of the last call.
 void forget_unloaded(std::unordered_map<uintptr_t, FileScope> &scopes, size_t &seen);
@@ -17,8 +17,8 @@ struct Symbol {                        // a variable of the device
     size_t bytes;
     void **slot;
 };
-std::vector<Symbol> take_symbols(const Image &module);
-void put_symbols_back(const std::vector<Symbol> &);
-void drop_symbols(const std::vector<Symbol> &);            // and free their memory
+std::vector<Symbol> take_device_variables(const Image &module);
+void restore_device_variables(const std::vector<Symbol> &);
+void drop_device_variables(const std::vector<Symbol> &);            // and free their memory
 void forget_dynamic(const std::string &library);           // the limits that were set for its kernels
 }

@@ -133,16 +133,16 @@ private:
     }
     static Node *insert(const Node *n, uint32_t level, uint32_t thread, const uint32_t (&times)[3]) {
         const uint32_t i = thread >> 5 * level & 31, old = n ? n->mask : 0, mask = old | 1u << i;
-        const uint32_t least = level == 0 ? times[1] : level == 1 ? times[2] : 0;
+        const uint32_t min_floor = level == 0 ? times[1] : level == 1 ? times[2] : 0;
         Slot slots[32];
-        for (uint32_t left = mask, k = 0; left; left &= left - 1, k++) {
-            const uint32_t j = uint32_t(__builtin_ctz(left));
+        for (uint32_t remaining = mask, k = 0; remaining; remaining &= remaining - 1, k++) {
+            const uint32_t j = uint32_t(__builtin_ctz(remaining));
             const Slot *s = n ? n->at(j) : nullptr;
             if (level && j == i) slots[k].child = insert(s ? s->child : nullptr, level - 1, thread, times);
             else if (level) slots[k].child = share(s->child);
             else slots[k].time = std::max(s ? s->time : 0, j == i ? uint64_t(times[0]) : 0);
         }
-        return make(level, std::max(n ? n->floor : 0, least), mask, slots);
+        return make(level, std::max(n ? n->floor : 0, min_floor), mask, slots);
     }
     // Returns the join of two nodes, which is one of the two itself if it includes the other.
     static Node *join_nodes(Node *a, Node *b) {
@@ -152,8 +152,8 @@ private:
         bool is_a = a->mask == mask && a->floor == floor, is_b = b->mask == mask && b->floor == floor;
         Slot slots[32];
         int count = 0;
-        for (uint32_t left = mask; left; left &= left - 1, count++) {
-            const uint32_t i = uint32_t(__builtin_ctz(left));
+        for (uint32_t remaining = mask; remaining; remaining &= remaining - 1, count++) {
+            const uint32_t i = uint32_t(__builtin_ctz(remaining));
             const Slot *x = a->at(i), *y = b->at(i);
             if (a->level) slots[count].child = join_nodes(x ? x->child : nullptr, y ? y->child : nullptr);
             else slots[count].time = std::max(x ? x->time : 0, y ? y->time : 0);
@@ -177,35 +177,36 @@ struct SyncState {
     bool any() const { return waited || acquired || strong || any_block || fenced[0] || fenced[1]; }
     void join(const SyncState &other) {
         if (!other.any()) return;
-        const bool same = fenced[0].is_same(fenced[1]) && other.fenced[0].is_same(other.fenced[1]);
+        const bool are_same = fenced[0].is_same(fenced[1]) && other.fenced[0].is_same(other.fenced[1]);
         acquired.join(other.acquired), strong.join(other.strong);
         any_block.join(other.any_block), waited.join(other.waited);
         fenced[0].join(other.fenced[0]);
-        same ? void(fenced[1] = fenced[0]) : fenced[1].join(other.fenced[1]);
+        are_same ? void(fenced[1] = fenced[0]) : fenced[1].join(other.fenced[1]);
     }
 };
 // The state that a thread has acquired by itself, not by a barrier of its block. `loaded`: the accesses that the flags
 // that it has loaded release, [0] within its block, [1] to the device; the next fence of the thread acquires them.
 struct ThreadView : SyncState {
     VectorClock loaded[2];
-    uint32_t fence = 0, stored = 0;    // the times of its last fence, and of its last volatile write to shared memory
+    uint32_t fence_time = 0,
+             store_time = 0; // the times of its last fence, and of its last volatile write to shared memory
     // The last fence: the times of the thread, and the accesses that the thread had acquired. `apply_fence` adds them
     // to `fenced` before this is read.
     struct {
-        bool open, device_scope;
+        bool is_open, is_of_device;
         uint32_t times[3];
         VectorClock acquired;
     } last_fence = {};
     // Most threads have acquired nothing, so there is little to clear.
     void clear() {
         if (any() || loaded[0] || loaded[1]) *this = {};
-        else last_fence.acquired = {}, last_fence.open = false, fence = stored = 0;
+        else last_fence.acquired = {}, last_fence.is_open = false, fence_time = store_time = 0;
     }
-    void apply_fence(uint32_t me) {
-        if (!last_fence.open) return;
-        last_fence.open = false;
-        last_fence.acquired.add(me, last_fence.times);
-        if (last_fence.device_scope) fenced[1] = last_fence.acquired;
+    void apply_fence(uint32_t thread) {
+        if (!last_fence.is_open) return;
+        last_fence.is_open = false;
+        last_fence.acquired.add(thread, last_fence.times);
+        if (last_fence.is_of_device) fenced[1] = last_fence.acquired;
         fenced[0] = std::move(last_fence.acquired);
     }
 };
@@ -214,6 +215,6 @@ struct Flag {
     VectorClock device, any_block, waited;              // released to the device; within any block; as in SyncState
     std::unordered_map<uint32_t, VectorClock> by_block; // released within one block
     uint32_t thread = 0, time = 0;
-    bool fenced = false;               // was there a fence before the last write?
+    bool is_fenced = false;            // was there a fence before the last write?
 };
 }

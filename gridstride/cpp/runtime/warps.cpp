@@ -43,16 +43,16 @@ bool Worker::try_warp(Warp &p, int l) {
 }
 
 static void begin_warps(Worker &w) {
-    if (w.warps_used) return;
-    w.warps_used = true;
-    for (int i = 0; i < (w.n + 31) / 32; i++) {
+    if (w.uses_warps) return;
+    w.uses_warps = true;
+    for (int i = 0; i < (w.num_threads + 31) / 32; i++) {
         Warp &p = w.warps[i];
-        p.exists = w.n - 32 * i >= 32 ? ~0u : (1u << (w.n - 32 * i)) - 1;
+        p.exists = w.num_threads - 32 * i >= 32 ? ~0u : (1u << (w.num_threads - 32 * i)) - 1;
         p.finished = p.arrived = 0;
         for (int l = 0; l < 32; l++) {
             p.exchange_of[l] = nullptr;
             const int r = 32 * i + l;
-            if (r < w.n && w.slot[r] < w.next && w.state[w.slot[r]] == done) p.finished |= 1u << l;
+            if (r < w.num_threads && w.slot[r] < w.next && w.state[w.slot[r]] == done) p.finished |= 1u << l;
         }
         for (auto &x : p.exchange) x.readers = 0;
     }
@@ -67,7 +67,7 @@ static inline unsigned warp_operation(
     const int r = current_rank(), l = r % 32;
     Warp &p = w.warps[r / 32];
     if (p.exchange_of[l]) p.exchange_of[l]->readers--, p.exchange_of[l] = nullptr;
-    if (!(mask >> l & 1)) wrong_mask(w, mask, line);
+    if (!(mask >> l & 1)) report_wrong_mask(w, mask, line);
     if (__builtin_expect(w.is_undefined(r), 0) && bytes > 1 && !shows_undefined(mine, bytes))
         w.undefined[r / 32] &= ~(1u << l);
     if (bytes) memcpy(p.operand[l], mine, size_t(bytes));

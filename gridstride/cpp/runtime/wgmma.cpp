@@ -72,11 +72,11 @@ struct Operand {
         const int wide = std::max(swizzle, 16), along = (transposed ? row : i) * size; // contiguous bytes
         if (transposed) {
             const uint32_t right = swizzle ? lead : stride, down = swizzle ? stride : lead;
-            return swizzled(
+            return swizzle_offset(
                 start + uint32_t(along / wide) * right + uint32_t(i / 8) * down + uint32_t(i % 8 * wide + along % wide),
                 swizzle);
         }
-        return swizzled(start + uint32_t(row / 8) * stride + uint32_t(along / wide) * lead +
+        return swizzle_offset(start + uint32_t(row / 8) * stride + uint32_t(along / wide) * lead +
                             uint32_t(row % 8 * wide + along % wide),
             swizzle);
     }
@@ -98,8 +98,8 @@ static void note_operand(const Operand &operand, int first, int rows, int k, uin
     Access fine = {0, not_completed, 0};                 // matches no write
     for (int r = 0; r < rows; r += operand.transposed ? step : 1)
         for (int i = 0; i < k; i += operand.transposed ? 1 : step)
-            detector.read_by_product(
-                reinterpret_cast<uintptr_t>(operand_at(operand, first + r, i, line)), engine_line(line), group, fine);
+            detector.read_by_product(reinterpret_cast<uintptr_t>(operand_at(operand, first + r, i, line)),
+                engine_location(line), group, fine);
 }
 
 void check_metadata(const char *operation, uint32_t word, bool halves, bool ordered, int line) {
@@ -137,7 +137,7 @@ static void multiply_rows(void *const *all) {
         const ThreadView before = detector.view();
         detector.acquire(mine);
         detector.proxy_fenced[first_thread] = std::max(sees, detector.proxy_fenced[me % max_threads]);
-        const uint32_t group = uint32_t(engines_of(*worker).requests[size_t(warp * 32)].groups.size());
+        const uint32_t group = uint32_t(engines_of(*worker).requests[size_t(warp * 32)].products_of_groups.size());
         if (!w.a_registers) note_operand(a, first, 16, k, group, line);
         if (warp % 4 == 0) note_operand(b, 0, w.n, b_k, group, line);
         detector.view() = before, detector.proxy_fenced[first_thread] = sees, detector.me = me;
@@ -183,50 +183,51 @@ static PendingResult *pending_result_at(Requests &mine, const float *at) {
         if (h.targets[0] == at) return &h;
     return nullptr;
 }
-void wgmma_fence() { my_requests().fenced = true; }
+void wgmma_fence() { current_requests().is_fenced = true; }
 void wgmma(const Wgmma &w, int line) {
-    Requests &mine = my_requests();
+    Requests &mine = current_requests();
     const size_t n = size_t(w.n / 2);
     PendingResult *h = pending_result_at(mine, w.results[0]);
     Lane lane{&w, current_rank() / 32, line, {}};
     // Has the thread written to the accumulators since the last wgmma?
     bool changed = !h;
     for (size_t i = 0; i < n; i++) {
-        const bool is_pending = h && !h->awaited;
+        const bool is_pending = h && !h->is_awaited;
         lane.mine[i] = is_pending ? h->values[i] : *w.accumulators[i];
         changed |= h && (is_pending ? !is_placeholder(w.accumulators[i], i)
                                     : memcmp(w.accumulators[i], &h->values[i], 4) != 0);
     }
     if (w.metadata && current_rank() % 4 / 2 == w.selector)
         check_metadata("wgmma.mma_async.sp", *w.metadata, true, true, line);
-    if (changed && !mine.fenced && detector.on && checks(racecheck)) fail(Code::registers_written, {}, line);
+    if (changed && !mine.is_fenced && detector.on && checks(racecheck)) fail(Code::registers_written, {}, line);
     run_for_warp("wgmma.mma_async", &lane, multiply_rows, line);
     if (!h) mine.pending_results.emplace_back(), h = &mine.pending_results.back();
     h->targets.assign(w.results, w.results + n), h->values.assign(lane.mine, lane.mine + n);
-    h->group = uint32_t(mine.groups.size()), h->line = line, h->awaited = false;
-    mine.products++;
+    h->group = uint32_t(mine.products_of_groups.size()), h->line = line, h->is_awaited = false;
+    mine.num_products++;
     for (size_t i = 0; i < n; i++) *w.accumulators[i] = placeholder(i);
 }
-void wgmma_commit() { my_requests().groups.push_back(my_requests().products); }
+void wgmma_commit() { current_requests().products_of_groups.push_back(current_requests().num_products); }
 // The product of a warpgroup is complete when all of its four warps have issued it.
 void wgmma_wait(uint32_t groups, int line) {
-    Requests &mine = my_requests();
-    const uint32_t all = uint32_t(mine.groups.size()), due = all > groups ? all - groups : 0;
+    Requests &mine = current_requests();
+    const uint32_t all = uint32_t(mine.products_of_groups.size()), due = all > groups ? all - groups : 0;
     struct Wait {
         Requests *first;
         uint32_t due, products;
-    } wait{&engines_of(*worker).requests[size_t(current_rank() / 128 * 128)], due, due ? mine.groups[due - 1] : 0};
+    } wait{&engines_of(*worker).requests[size_t(current_rank() / 128 * 128)], due,
+        due ? mine.products_of_groups[due - 1] : 0};
     wait_until(
         [](void *p) {
             const auto &x = *static_cast<Wait *>(p);
             for (int i = 0; i < 128; i += 32)
-                if (x.first[i].groups.size() < x.due || x.first[i].products < x.products) return false;
+                if (x.first[i].products_of_groups.size() < x.due || x.first[i].num_products < x.products) return false;
             return true;
         },
         &wait, line, [](void *, Finding &f, const char *name) { f.add({{name, Code::for_wgmma}}); });
     for (auto &h : mine.pending_results) {
-        if (h.awaited || h.group >= due) continue;
-        h.awaited = true, mine.fenced = false;
+        if (h.is_awaited || h.group >= due) continue;
+        h.is_awaited = true, mine.is_fenced = false;
         for (size_t i = 0; i < h.targets.size(); i++)
             if (is_placeholder(h.targets[i], i)) *h.targets[i] = h.values[i];
     }

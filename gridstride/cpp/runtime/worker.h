@@ -33,14 +33,14 @@ static_assert(offsetof(WarpExchange, undefined) == undefined_lanes);
 // Why a value is undefined: a shuffle has read an absent lane, or only some threads get a collective's result
 struct UndefinedValue {
     int line, rank, lane;                          // lane: -1 for a result
-    Code why;
+    Code cause;
 };
 
 struct Warp {
     uint32_t exists, finished, arrived;            // by lane
     uint32_t mask[32], group[32];
     uint8_t op[32];                                // 0: a barrier, 1: an exchange, 2: all lanes together
-    const char *instruction[32];                          // the instruction that all lanes must execute together
+    const char *instruction[32];                   // the instruction that all lanes must execute together
     void (*collective[32])(void *const *);
     WarpExchange *exchange_of[32], exchange[65];
     alignas(16) char operand[32][16];
@@ -50,12 +50,13 @@ struct SharedArray {
     char name[48] = "";
     size_t offset;
     Shape shape;
-    SharedArray(const char *called, size_t offset, const Shape &shape) : offset(offset), shape(shape) {
-        strncpy(name, called, sizeof name - 1);
+    SharedArray(const char *new_name, size_t offset, const Shape &shape) : offset(offset), shape(shape) {
+        strncpy(name, new_name, sizeof name - 1);
     }
-    // The index of the element at an offset in shared memory; past the end, the first axis exceeds the shape
-    void index_of(size_t at, long long *index) const {
-        index[0] = static_cast<long long>(at) - static_cast<long long>(offset);
+    // Computes the index of the element that contains a byte of shared memory; past the end, the first axis exceeds the
+    // shape.
+    void index_of(size_t byte, long long *index) const {
+        index[0] = static_cast<long long>(byte) - static_cast<long long>(offset);
         index[0] /= static_cast<long long>(shape.itemsize);
         for (int axis = shape.rank - 1; axis > 0; axis--) {
             index[axis] = index[0] % static_cast<long long>(shape.dims[axis]);
@@ -73,9 +74,9 @@ struct FileScope {
 
 // The address that a thread polled last, the value that it found, and how often it has found that in a row
 struct Poll {
-    const void *at;
+    const void *address;
     uint64_t value;
-    uint32_t bytes, repeats, location;                       // where: as in Access
+    uint32_t bytes, repeats, location;             // location: as in Access
 };
 
 struct BlockClock;
@@ -84,27 +85,27 @@ struct Engines;
 struct Worker {
     // the launch and the block
     const Launch *launch = nullptr;
-    int n = 0;                                     // threads in a block
+    int num_threads = 0;                           // in a block
     uint64_t block = 0;                            // its number in the grid
     uint3 block_index;
     // Threads. A slot is a position in the order in which they run; `rank` maps slots to ranks, `slot` ranks to slots.
     uint8_t state[max_threads];
     int rank[max_threads], slot[max_threads], line[max_threads];
-    int returned[max_threads];                     // by rank: the line of its `return`, 0 for none
+    int return_line[max_threads];                  // by rank: the line of its `return`, 0 for none
     uint3 index[max_threads];
     Fiber *fiber[max_threads];
     int current = 0, next = 0, live = 0;
     bool running = false, shuffled = false;
-    bool values_undefined = false;                 // has any thread an undefined value?
+    bool has_undefined_values = false;             // has any thread an undefined value?
     Fiber fibers[max_threads];                     // adjacent, so that the next fiber can be prefetched
     int fiber_count = 0;
     std::vector<Fiber *> idle_fibers;
     Fiber main;
     // barriers
-    int predicate[max_threads], count = 0;
+    int predicate[max_threads], num_true = 0;
     Warp warps[max_warps];
-    bool warps_used = false;
-    // masks of threads with an undefined value, by warp, valid if `values_undefined`; and by rank where it comes from
+    bool uses_warps = false;
+    // by warp: a mask of the threads with an undefined value, valid if `has_undefined_values`; by rank: its origin
     uint32_t undefined[max_warps], undefined_reads = 0;
     UndefinedValue origin[max_threads];
     struct {
@@ -120,28 +121,28 @@ struct Worker {
     std::unordered_map<uintptr_t, FileScope> file_scopes;      // by the library's address
     size_t unloaded = 0;               // the `modules_unloaded` of the last check of `file_scopes`
     size_t dynamic_array = 0;                      // 1 + its index in `arrays`
-    bool dynamic_met = false;                      // in this launch
+    bool has_met_dynamic = false;                  // in this launch
     // The end of a launch by a finding or a signal: where it continues, and the state at the signal
     sigjmp_buf escape;
     volatile int signal = 0;
-    int deferred_signals = 0;                                // signals that came where the kernel cannot be ended
+    int deferred_signals = 0;                      // signals that came where the kernel cannot be ended
     void *fault = nullptr, *pc = nullptr, *link = nullptr, **sp = nullptr;
     void *frames[64];                              // the call stack at the signal
     int depth = 0;                                 // the size of `frames`
-    bool bad_return = false;                           // has a function returned to an address that is not code?
+    bool has_bad_return = false;                   // has a function returned to an address that is not code?
     const char *access = "access";                 // of a memory fault: a read, a write, or unknown
-    bool overflows = false;                        // is it an overflow of a division?
+    bool is_division_overflow = false;
     void *signal_stack = nullptr;
-    uint32_t spins = 0, yields = 0;
+    uint32_t num_spins = 0, num_yields = 0;
     Poll polls[max_threads];                       // by rank
     // Other resident blocks of this OS thread: each block has a Worker; the first one reuses that of the OS thread.
     Worker *root = this;                           // the Worker of the OS thread, to whose main fiber all return
-    Worker *running_block = this;                        // of the leader: the block of its cluster that runs next
+    Worker *running_block = this;                  // of the leader: the block of its cluster that runs next
     bool has_polled = false;                       // has any thread polled?
     // 1 + the phase of the grid's barrier for which exited threads were counted
-    uint32_t excused = 0;
+    uint32_t excused_phase = 0;
     uint32_t idle_switches = 0;                    // of the leader: switches in a row without progress
-    char *saved_shared = nullptr;                          // a copy of its shared memory while another block runs
+    char *saved_shared = nullptr;                  // a copy of its shared memory while another block runs
     // The blocks of its cluster, including itself: one Worker each, all on one OS thread.
     Worker *leader = this;
     std::vector<Worker *> cluster;                 // of the leader; empty if a block is alone
@@ -181,7 +182,7 @@ struct Worker {
     bool wake();
     bool is_root_cause() const;
     bool try_warp(Warp &, int lane);
-    uint32_t undefined_in(int warp) const { return values_undefined ? undefined[warp] : 0; }
+    uint32_t undefined_in(int warp) const { return has_undefined_values ? undefined[warp] : 0; }
     bool is_undefined(int r) const { return undefined_in(r / 32) >> r % 32 & 1; }
     void set_undefined(int r, const UndefinedValue &);
     [[noreturn]] void report_deadlock();
