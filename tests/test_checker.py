@@ -239,6 +239,7 @@ def test_sarif_has_what_its_schema_requires():
 # Commands
 
 @pytest.mark.parametrize('argv', [['gone.cu'], ['notes.txt'], ['a.cu', '--allow', 'nonsense'], ['a.cu', '--seeds', '0'],
+                                  ['a.cu', '--order', 'reverse', '--seeds', '2'],
                                   ['a.cu', '--replay', 'backward'], ['a.cu', '--format', 'xml'], []], ids=' '.join)
 def test_usage_errors_end_with_2(argv, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -214,7 +214,10 @@ def main(argv=None) -> int:  # exit status: 0 nothing found, 1 findings, 2 not c
     parser = _parser()
     options = parser.parse_args(argv[: argv.index('--')] if '--' in argv else argv)
     _require_files(parser, options)
-    schedules = [options.replay] if options.replay else schedules_of(options.order, options.seeds)
+    try:
+        schedules = [options.replay] if options.replay else schedules_of(options.order, options.seeds)
+    except ValueError as e:
+        parser.error(f'--seeds: {e}')
     results = [check_file(_job(file, options, args), schedules, options.allow) for file in options.files]
     if report := FORMATS[options.format](results):
         print(report)

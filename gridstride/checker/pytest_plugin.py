@@ -63,7 +63,7 @@ def pytest_configure(config):
         try:
             plugin = CheckedTests(config)
         except ValueError as e:
-            raise pytest.UsageError(f'--gridstride-replay: {e}') from None
+            raise pytest.UsageError(f'--gridstride: {e}') from None
         config.pluginmanager.register(plugin, 'gridstride_tests')
         config.add_cleanup(plugin.close)
 
@@ -88,7 +88,9 @@ class CheckedTests:
         option = config.option
         replay = option.gridstride_replay
         self.config = config
-        self.schedules = [parse_schedule(replay)] if replay else _schedules(option)
+        self.schedules = (
+            [parse_schedule(replay)] if replay else schedules_of(option.gridstride_order, option.gridstride_seeds)
+        )
         self.coverage = LineCoverage() if option.gridstride_coverage else None
         self.recorder = Recorder(around=self.coverage.covering) if self.coverage else Recorder()
         self.totals = dict(tests=0, launches=0, findings=0, coverage=[])
@@ -179,12 +181,6 @@ class CheckedTests:
         terminalreporter.write_line(f'{counts}, {schedules}')
         for line in report(merged(self.totals['coverage'])):
             terminalreporter.write_line(line)
-
-
-def _schedules(option):
-    if option.gridstride_seeds < 1:
-        raise pytest.UsageError('--gridstride-seeds: N must be a positive integer')
-    return schedules_of(option.gridstride_order, option.gridstride_seeds)
 
 
 def _kinds_to_disable(item, findings, reports):

@@ -35,12 +35,14 @@ def schedules_of(
     order=None,  # 'forward', 'reverse' or 'shuffle'; None: forward, reverse, then shuffled ones
     seeds=1,  # how many schedules
 ) -> list:
-    """Return the schedules to run, from simple to complex.
+    """Return the schedules to run, from simple to complex; raises `ValueError` if there are not so many.
 
     >>> [str(s) for s in schedules_of(seeds=4)]
     ['forward', 'reverse', 'shuffle:0', 'shuffle:1']
     >>> [str(s) for s in schedules_of('shuffle', 2)]
     ['shuffle:0', 'shuffle:1']"""
+    if seeds < 1 or order in ('forward', 'reverse') and seeds > 1:
+        raise ValueError(f'{order or "all orders"} has no {seeds} schedules: shuffle has one per seed')
     shuffled = [Schedule('shuffle', seed) for seed in range(seeds)]
     if order == 'shuffle':
         return shuffled
