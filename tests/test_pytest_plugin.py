@@ -48,6 +48,11 @@ def test_wrong_result_of_an_allowed_race():
     reverse[1, 64](z(64, 1), out, 3)
     assert out.sum() == 65
 
+@pytest.mark.gridstride_allow('race')
+def test_another_finding():
+    same[1, 32](z(1))
+    reverse[1, 64](z(64), z(64), 3)
+
 def test_caught():
     try: reverse[1, 64](z(64), z(64), 3)
     except Exception: pass
@@ -98,6 +103,7 @@ def test_findings_fail_tests_unless_they_are_allowed(pytester):
     said = result.stdout.str()
     assert outcomes(result) == dict(
         test_race='FAILED', test_race_allowed='PASSED', test_wrong_result_of_an_allowed_race='FAILED',
+        test_another_finding='FAILED',
         test_caught='FAILED', test_warning='FAILED', test_warning_allowed='PASSED', test_order_of_blocks='FAILED',
         test_fixture='ERROR', test_gpu='PASSED'), said
     lines = TESTS.splitlines()  # `makepyfile` removes the first, which is empty

@@ -186,14 +186,15 @@ class CheckedTests:
 def _kinds_to_disable(item, findings, reports):
     """Return the kinds of the allowed findings that ended a test: it runs again without these checks.
 
-    An allowed finding stops its kernel, so the rest of the test would not run otherwise."""
+    An allowed finding stops its kernel, so the rest of the test would not run otherwise. A test with other findings, of
+    the same kinds perhaps, does not run again."""
     from ..diagnostics.settings import CHECKS
 
     allowed = _allowed_codes(item)
     if not allowed or all(report.passed for report in reports):
         return ()
     errors = [f for f in findings if f.level == 'error']
-    if not errors or any(f.code not in allowed for f in errors):
+    if not errors or any(f.code not in allowed for f in findings):
         return ()
     return tuple({f.kind for f in errors} & {*CHECKS})
 
