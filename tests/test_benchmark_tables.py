@@ -295,3 +295,14 @@ def test_a_product_is_timed_with_the_library(program, monkeypatch):
     def lazy(a, b, out): torch.matmul(a[:39], b, out=out[:39])
     lazy.name = 'lazy'
     with pytest.raises(AssertionError): contenders.measure_product((40, 24, 56), 'float32', 'nt', lazy)
+
+
+def test_the_table_of_older_gpus_has_every_lesson_up_to_20(program):
+    from gridstride.course import lessons
+    turing = program('turing')
+    stems = [p.stem for p in lessons.lessons() if p.name[:2] in turing.LESSONS]
+    head, *rows = (FOLDER/'turing.txt').read_text(encoding='utf-8').splitlines()
+    assert head.split()[-1] == turing.ARCH and [o.split()[0] for o in rows if not o.startswith(' ')] == stems
+    made = [['CUDA C', 'a', ''], ['CUDA C', 'b', 'too large'], ['CUDA C', 'b', 'too large'], ['Triton', 'c', '']]
+    count, reason = turing.lines(stems[0], made)
+    assert count.split() == [stems[0], *'3102'] and reason.split() == ['b,', 'CUDA', 'C:', 'too', 'large']
