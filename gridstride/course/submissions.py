@@ -3,10 +3,11 @@
     python3 course.py grade homework --csv grades.csv
 
 A notebook is homework/STUDENT/03_shared_memory.ipynb or homework/STUDENT_03_shared_memory.ipynb. The number that a
-browser adds to a repeated download, as in 03_shared_memory (1).ipynb, may remain; the last download counts. Cells run in
-order; an error, an infinite loop or the end of the process in one cell does not stop the others. After a cell with an
-answer, this process requests a verdict: the course's own functions, which `notebook_worker` saved before the first
-cell, judge the answer on the cases of the exercise. So these do not count as solved:
+browser adds to a repeated download, as in 03_shared_memory (1).ipynb, may remain; the last download counts. Cells run
+in order; an error, an infinite loop or the end of the process in one cell does not stop the others. After a cell with
+an answer, this process requests a verdict: the course's own functions, which `notebook_worker` saved before the first
+cell, judge the answer on the cases of the exercise.
+So these do not count as solved:
 
 - a forged progress file: it fills only the columns `tries` and `minutes`;
 - `exercise`, a judge, its cases or a function of NumPy, PyTorch or Python that the notebook replaced;
