@@ -25,7 +25,7 @@ class Expr:
 
 
 def walk_used(expr):
-    "Yield `expr` and all expressions in it, without arguments for parameters that a device function does not have in C"
+    "Yield `expr` and all expressions in it, except arguments for unused parameters, which the C function lacks"
     yield expr
     for n, operand in enumerate(expr.args):
         parameter = expr.value.parameter_exprs[n] if expr.op == 'device' else None
@@ -61,12 +61,12 @@ def constant_value(expr):
         return expr.value
     if expr.op == 'global':
         return expr.value[1]
-    fold = _FOLD.get(expr.op)
-    if fold is None or expr.type not in INTEGERS:
+    operation = _CONSTANT_OPERATIONS.get(expr.op)
+    if operation is None or expr.type not in INTEGERS:
         return None
     values = [constant_value(a) for a in expr.args]
     try:
-        result = None if None in values else fold(*values)
+        result = None if None in values else operation(*values)
     except (ZeroDivisionError, ValueError, OverflowError):
         return None
     return (
@@ -76,7 +76,7 @@ def constant_value(expr):
     )
 
 
-_FOLD = dict(
+_CONSTANT_OPERATIONS = dict(
     add=lambda a, b: a + b,
     sub=lambda a, b: a - b,
     mul=lambda a, b: a * b,
@@ -280,8 +280,8 @@ def statements(block):
     "Yield all statements of a block, including nested ones"
     for stmt in block:
         yield stmt
-        for inner in blocks(stmt):
-            yield from statements(inner)
+        for inner_block in blocks(stmt):
+            yield from statements(inner_block)
 
 
 def function_expressions(function):
@@ -311,9 +311,9 @@ def function_expressions(function):
 
 def functions(unit):
     "Return the kernel and the device functions that it calls, directly or not; callers come first"
-    reached = [unit.main]
-    for function in reached:  # grows in the loop
+    reachable_functions = [unit.main]
+    for function in reachable_functions:  # grows in the loop
         for expr in function_expressions(function):
-            if expr.op == 'device' and expr.value not in reached:
-                reached.append(expr.value)
-    return reached
+            if expr.op == 'device' and expr.value not in reachable_functions:
+                reachable_functions.append(expr.value)
+    return reachable_functions

@@ -4,19 +4,19 @@ import pytest
 from gridstride.cpp.frontend.code import Code
 from gridstride.cpp.frontend.preprocessor import Macros, evaluate
 from gridstride.cpp.frontend.reader import compiled_tokens
-from gridstride.cpp.frontend.tokens import line_at, literal, tokens
+from gridstride.cpp.frontend.tokens import line_at, string_value, tokens
 
 
 def texts(src): return [t.text for t in tokens(src)]
 
 
-def kept(src, likely=False):
-    found, lines = compiled_tokens(src, likely)
+def kept(src, assume_likely=False):
+    found, lines = compiled_tokens(src, assume_likely)
     return [o for i, text in enumerate([*found.texts, '']) for o in (*(t.text for t in lines.get(i, ())), text) if o]
 
 
 def code(src):
-    found, lines = compiled_tokens(src, likely=False)
+    found, lines = compiled_tokens(src, assume_likely=False)
     return Code(src, found, {}, directives=lines)
 
 
@@ -41,7 +41,7 @@ def test_a_preprocessor_line_is_one_token_with_the_lines_that_continue_it():
 
 
 @pytest.mark.parametrize('token,text', [(r'"a\n\"b\\"', 'a\n"b\\'), ('R"(a\\n)"', 'a\\n'), ('R"x(a)" b)x"', 'a)" b')])
-def test_literal(token, text): assert literal(token) == text
+def test_literal(token, text): assert string_value(token) == text
 
 
 def test_lines_are_counted_as_the_source_says():
@@ -69,7 +69,7 @@ def test_what_is_surely_not_compiled_goes(src, want):
     ('#ifdef __SOMETHING__\na\n#endif', '#ifdef __SOMETHING__|a|#endif'),
     ('#if __CUDA_ARCH__ >= 800\na\n#else\nb\n#endif', 'a'),
     ('#ifdef A\n#define B\n#endif\n#ifdef B\na\n#endif\nb', 'b')])
-def test_an_undefined_name_is_likely_undefined(src, want): assert kept(src, likely=True) == want.split('|')
+def test_an_undefined_name_is_likely_undefined(src, want): assert kept(src, assume_likely=True) == want.split('|')
 
 
 @pytest.mark.parametrize('text,sure,likely', [
@@ -78,7 +78,7 @@ def test_an_undefined_name_is_likely_undefined(src, want): assert kept(src, like
     ('~0', -1, -1), ('1/0', None, None), ('1 +', None, None), ('(1', None, None), ("'a' == 97", None, None),
     ('__has_include(<x>)', None, None), ('', None, None)])
 def test_a_condition_has_three_values(text, sure, likely):
-    assert (evaluate(text, Macros()), evaluate(text, Macros(likely=True))) == (sure, likely)
+    assert (evaluate(text, Macros()), evaluate(text, Macros(assume_likely=True))) == (sure, likely)
 
 
 def test_brackets_know_their_mates():

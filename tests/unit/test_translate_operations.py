@@ -36,7 +36,7 @@ def test_every_statement_can_be_written_and_followed():
 
 
 @pytest.mark.parametrize('names', [
-    tree._FOLD, arithmetic._OPERATORS, expressions._TAKE_LOW_BITS_ONLY, control_flow.INVARIANT_OPS,
+    tree._CONSTANT_OPERATIONS, arithmetic._OPERATORS, expressions._TAKE_LOW_BITS_ONLY, control_flow.INVARIANT_OPS,
     simple_statements.COMPOUND_OPERATORS,
     intervals.INTERVAL_ARITHMETIC, c_types._MODULAR_OPS,
     arrays._PURE_OPS, operators._BINARY.values(), operators._EXPENSIVE_OPS,

@@ -23,7 +23,7 @@ ALIGNMENTS = {
     'alignas', '__align__', '__attribute__', '__declspec', '__launch_bounds__', '__cluster_dims__', '__maxnreg__',
 }  # fmt: skip
 # words that, before a `(`, are not the name of a function
-NOT_NAMES = ALIGNMENTS | {
+NON_FUNCTION_WORDS = ALIGNMENTS | {
     'decltype', 'noexcept', 'requires', 'throw', 'explicit', 'operator', 'sizeof', 'alignof', 'if', 'while', 'for',
     'switch', 'return', 'typeof', '__typeof__', 'defined',
 }  # fmt: skip
@@ -122,8 +122,8 @@ class Code(list):
     def _index_texts(self):
         if self._indices_of_text is None:
             indices = defaultdict(list)
-            appended = map(list.append, map(indices.__getitem__, self.texts), count())
-            deque(appended, maxlen=0)  # a loop in C
+            append_calls = map(list.append, map(indices.__getitem__, self.texts), count())
+            deque(append_calls, maxlen=0)  # makes the calls in a loop in C
             self._indices_of_text = dict(indices)
         return self._indices_of_text
 
@@ -211,7 +211,7 @@ class Code(list):
                 innermost = open_brackets[-1]
             elif self.strict:
                 raise self._unmatched_error(i, innermost)
-        counts = map(sub, [*ends[1:], self._length + 1], ends)  # the last one is for callers that access the end
+        counts = map(sub, [*ends[1:], self._length + 1], ends)  # the last one is for index `len(self)`
         self.outer = [*chain.from_iterable(map(repeat, [*bracket_around, innermost], counts))]
         self._require_closed(innermost)
 
@@ -378,7 +378,7 @@ class Code(list):
         num_before = head.index('(')
         i += num_before if _PARAMETER_LIST_TOKENS.isdisjoint(head[:num_before]) else 0
         while i < b and (text := texts[i]) != '=' and text != 'operator':
-            is_named = text == '(' and self.is_word(i - 1) and texts[i - 1] not in NOT_NAMES
+            is_named = text == '(' and self.is_word(i - 1) and texts[i - 1] not in NON_FUNCTION_WORDS
             if is_named and not self._name_follows(match.get(i, i) + 1, b):
                 return i
             if text == '<':
@@ -426,25 +426,28 @@ class Code(list):
         kind = self.scope_kinds[opening]
         for opening in reversed(unresolved):
             kind = self.scope_kinds[opening] = (
-                self._kind_of_braces(opening) if self[opening] == '{' and kind != 'code' else 'code'
+                self._scope_kind_of_brace(opening) if self[opening] == '{' and kind != 'code' else 'code'
             )
         return kind
 
-    def _kind_of_braces(self, opening):
-        a = opening
+    def _scope_kind_of_brace(self, opening):
+        start = opening
         texts = self.texts
-        if texts[a - 1] == '=':
+        if texts[start - 1] == '=':
             return 'code'  # an initializer
         match = self.match
-        while a > 0 and texts[a - 1] not in _DECLARATION_SEPARATORS:
-            a = match.get(a - 1, a - 1)
-        a = self.skip_template_header(a)
-        if 'namespace' in (self[a], self[a + 1]) or (self[opening - 2] == 'extern' and self.is_string(opening - 1)):
+        while start > 0 and texts[start - 1] not in _DECLARATION_SEPARATORS:
+            start = match.get(start - 1, start - 1)
+        start = self.skip_template_header(start)
+        if 'namespace' in (self[start], self[start + 1]) or (
+            self[opening - 2] == 'extern' and self.is_string(opening - 1)
+        ):
             return 'namespace'
-        if _CLASS_KEYWORDS.isdisjoint(texts[a:opening]):
+        if _CLASS_KEYWORDS.isdisjoint(texts[start:opening]):
             return 'code'
-        has_keyword = any(self[i] in _CLASS_KEYWORDS for i in range(a, opening) if self.outer[i] == self.outer[opening])
-        return 'type' if has_keyword and self.find_parameter_list(a, opening) is None else 'code'
+        same_level = (i for i in range(start, opening) if self.outer[i] == self.outer[opening])
+        has_keyword = any(self[i] in _CLASS_KEYWORDS for i in same_level)
+        return 'type' if has_keyword and self.find_parameter_list(start, opening) is None else 'code'
 
     def scope(self, i):
         "Return the kind of scope that token `i` is in: 'namespace', 'type' or 'code'"
@@ -464,8 +467,8 @@ class Code(list):
 
     def _separator(self, i, j):
         "Return the separator between tokens `i` and `j`: a blank or nothing"
-        separate = self.start(j) > self.end(i) if j == i + 1 else self.is_word(i) and self.is_word(j)
-        return ' ' if separate else ''
+        needs_blank = self.start(j) > self.end(i) if j == i + 1 else self.is_word(i) and self.is_word(j)
+        return ' ' if needs_blank else ''
 
 
 _BRACKETS = frozenset((*OPENING_OF, *OPENING_BRACKETS))
@@ -491,7 +494,7 @@ class MacroCode(Code):
         return self.__dict__[name]
 
 
-# matches text between tokens other than single spaces, for which `text` joins the tokens one by one
+# matches if the tokens are separated by anything except single spaces; `text` then joins them one by one
 _NEEDS_NORMALIZATION = re.compile(r'[^\S ]|  |//|/\*|\\|\ufeff')
 
 
@@ -518,11 +521,11 @@ def _brackets_after_directive(directive, open_brackets, groups, choose_branch):
     "Return the open brackets after a preprocessor line; each branch begins with those that were open before its `#if`"
     word = directive_word(directive.text)
     if word.startswith('if'):
-        groups.append((list(open_brackets), [], [directive.likely]))
+        groups.append((list(open_brackets), [], [directive.is_likely]))
     elif word.startswith('el') and groups:
         open_before, branches, is_likely = groups[-1]
         branches.append((is_likely[0], open_brackets))
-        is_likely[0] = directive.likely
+        is_likely[0] = directive.is_likely
         return list(open_before)
     elif word == 'endif' and groups:
         open_before, branches, is_likely = groups.pop()

@@ -35,11 +35,11 @@ def read_include(text: str):  # a preprocessor line
 
 
 class Macros:
-    "The definitions of macros at a line; if `likely`, also of macros with probable values"
+    "The definitions of macros at a line; if `assume_likely`, also of macros with probable values"
 
-    def __init__(self, likely=False):
-        self.likely, self.has_own_headers = likely, False
-        initial = {**_KNOWN_MACROS, **_LIKELY_MACROS} if likely else _KNOWN_MACROS
+    def __init__(self, assume_likely=False):
+        self.assume_likely, self.has_own_headers = assume_likely, False
+        initial = {**_KNOWN_MACROS, **_LIKELY_MACROS} if assume_likely else _KNOWN_MACROS
         # name -> (whether it is defined, its body), each None if unknown
         self.definitions = {k: (True, v) for k, v in initial.items()}
 
@@ -55,7 +55,7 @@ class Macros:
 
     def look_up(self, name: str):
         "Return (whether `name` is defined, its body)"
-        undefined = self.likely and not self.has_own_headers and not _RESERVED.match(name)
+        undefined = self.assume_likely and not self.has_own_headers and not _RESERVED.match(name)
         return self.definitions.get(name, (False, '0') if undefined else (None, None))
 
 
@@ -182,13 +182,13 @@ class _Group:
 
 
 class Branches:
-    """The open `#if`s at a line of the source, and the macros that are known there; `likely` as for `Macros`.
+    """The open `#if`s at a line of the source, and the macros that are known there; `assume_likely` as for `Macros`.
 
     `current`: whether the innermost branch is the one that is compiled, if its `#if` is; `live`: whether this line is
     compiled."""
 
-    def __init__(self, likely=False):
-        self.groups, self.macros = [], Macros(likely)
+    def __init__(self, assume_likely=False):
+        self.groups, self.macros = [], Macros(assume_likely)
         self.current = self.live = True
 
     def process(self, text: str, keyword: str):
@@ -242,35 +242,35 @@ def has_conditions(lines) -> bool:
 
 def live_lines(
     lines,  # a sequence of preprocessor lines
-    likely=False,  # whether to drop those that are probably not compiled, too
+    assume_likely=False,  # whether to drop those that are probably not compiled, too
 ):
     """Yield (the line, or None if it is dropped; whether the code after it may be compiled) per preprocessor line.
 
-    The `#if`, `#else` and `#endif` of a conditional are kept if its compiled branch is unknown, with `likely` set."""
+    If it is unknown which branch of a conditional is compiled, its lines are kept, with `is_likely` set."""
     lines = [*lines]
     if not has_conditions(lines):
         yield from ((t, True) for t in lines)
         return
-    likely_branches = Branches(likely=True)
-    branches = likely_branches if likely else Branches()
+    likely_branches = Branches(assume_likely=True)
+    branches = likely_branches if assume_likely else Branches()
     is_undecided = []  # per open `#if`: whether its compiled branch is unknown
     is_live = branches.live
     for t in lines:
         keyword, result = directive_word(t.text), None
         branches.process(t.text, keyword)
-        if not likely:
+        if not assume_likely:
             likely_branches.process(t.text, keyword)
         enclosing, is_live = is_live, branches.live
         if keyword.startswith('if'):
             is_undecided.append(enclosing is not False and branches.current is None)
             if is_undecided[-1]:
-                result = t._replace(likely=likely_branches.current)
+                result = t._replace(is_likely=likely_branches.current)
         elif keyword.startswith('el') and is_undecided:
             becomes_if = (
                 not is_undecided[-1] and branches.current is None and branches.groups[-1].enclosing is not False
             )
             if becomes_if or is_undecided[-1]:
-                result = t._replace(text='#if' if becomes_if else t.text, likely=likely_branches.current)
+                result = t._replace(text='#if' if becomes_if else t.text, is_likely=likely_branches.current)
             is_undecided[-1] |= becomes_if
         elif keyword == 'endif' and is_undecided:
             result = t if is_undecided.pop() else None

@@ -9,11 +9,11 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from .code import ALIGNMENTS, NOT_NAMES, OPENING_BRACKETS, Code, MacroCode, defer_collection, is_balanced
+from .code import ALIGNMENTS, NON_FUNCTION_WORDS, OPENING_BRACKETS, Code, MacroCode, defer_collection, is_balanced
 from .declarations import BUILTIN, CLASS_KEYWORDS, QUALIFIERS, STORAGE
 from .declarations import declared_name, skip_specifiers, spell, tokens_of_type
 from .preprocessor import DEFINE, has_conditions, live_lines
-from .tokens import Tokens, WrongSource, directives, literal, tokens, tokens_of
+from .tokens import Tokens, WrongSource, directives, string_value, tokens, tokens_of
 
 
 class Param(NamedTuple):
@@ -116,7 +116,7 @@ def _result_type(c, first, p, end):
         arrow = c.find_stop(arrow, ('->', '{', ';'))
     if c[arrow] == '->':
         return spell([c[i] for i in range(arrow + 1, min(end, c.find_stop(arrow, ('requires', 'try'))))])
-    while c.is_word(first) and c[first + 1] == '(' and c[first] not in NOT_NAMES:
+    while c.is_word(first) and c[first + 1] == '(' and c[first] not in NON_FUNCTION_WORDS:
         first = c.match[first + 1] + 1  # a macro before it
     words = tuple(c.texts[first : p - 1])
     if words not in c.result_types:  # many functions have the same type
@@ -126,8 +126,8 @@ def _result_type(c, first, p, end):
 
 def _params(c, p):
     "Return the `Param`s between the `(` at `p` and its match"
-    res = [parameter(c, a, b) for a, b in c.arguments(p)]
-    return [] if len(res) == 1 and res[0][:2] == ('void', '') else res
+    params = [parameter(c, a, b) for a, b in c.arguments(p)]
+    return [] if len(params) == 1 and params[0][:2] == ('void', '') else params
 
 
 def parameter(c: Code, i: int, end: int) -> Param:
@@ -187,10 +187,10 @@ class Source(NamedTuple):
 @defer_collection()
 def read(
     src: str,  # CUDA C
-    likely=False,  # whether to drop branches that are probably not compiled, too
+    assume_likely=False,  # whether to drop branches that are probably not compiled, too
 ) -> Source:
     "Read a source; raises `WrongSource` with the line of a bracket without a match"
-    tokens_read, lines = compiled_tokens(src, likely)
+    tokens_read, lines = compiled_tokens(src, assume_likely)
     aliases, macros = {}, []
     for t in chain(*lines.values()):
         if m := DEFINE.match(t.text):
@@ -204,26 +204,26 @@ def read(
 
 def compiled_tokens(
     src: str,  # CUDA C
-    likely: bool,  # whether branches that are probably not compiled are dropped
+    assume_likely: bool,  # whether branches that are probably not compiled are dropped
 ) -> tuple:  # (`Tokens`, dict: index of a token -> the preprocessor lines before it)
     "Return the tokens that may be compiled, and the preprocessor lines among them"
     all_tokens = tokens_of(src)
-    res = Tokens()
+    live_tokens = Tokens()
     lines = {}
     start = 0
     is_compiled = True
     positions = all_tokens.directives()
     if not positions:
         return all_tokens, lines
-    for i, (line, compiled_after) in zip(positions, live_lines(directives(src), likely)):
+    for i, (line, compiled_after) in zip(positions, live_lines(directives(src), assume_likely)):
         if is_compiled:
-            res.extend(all_tokens, start, i)
+            live_tokens.extend(all_tokens, start, i)
         if line:
-            lines.setdefault(len(res), []).append(line)
+            lines.setdefault(len(live_tokens), []).append(line)
         start, is_compiled = i + 1, compiled_after
     if is_compiled:
-        res.extend(all_tokens, start, len(all_tokens))
-    return res, lines
+        live_tokens.extend(all_tokens, start, len(all_tokens))
+    return live_tokens, lines
 
 
 def _read_macro(src, line, m, aliases):
@@ -251,18 +251,18 @@ def _specifiers_of(c):
 
 def _literals(macros):
     "Return {name: value} of the macros that are string literals, with the same value in all branches of an `#if`"
-    res = {}
+    values = {}
     for c in macros:
         is_literal = 'string' in c.tokens.kinds and {*c.tokens.kinds} == {'string'}
-        res.setdefault(c.name, set()).add(''.join(map(literal, c.texts)) if is_literal else None)
-    return {k: value for k, (value, *other_values) in res.items() if value is not None and not other_values}
+        values.setdefault(c.name, set()).add(''.join(map(string_value, c.texts)) if is_literal else None)
+    return {k: value for k, (value, *other_values) in values.items() if value is not None and not other_values}
 
 
 def read_compiled(src: str) -> Code:
     "Return the `Code` of the branches that are probably compiled; of all branches if these do not parse"
     try:
-        # without `likely`, so that all callers share a cached result
-        return (read(src, likely=True) if has_conditions(directives(src)) else read(src)).main
+        # without `assume_likely`, so that all callers share a cached result
+        return (read(src, assume_likely=True) if has_conditions(directives(src)) else read(src)).main
     except ValueError:
         return read(src).main
 

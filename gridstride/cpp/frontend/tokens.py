@@ -21,7 +21,7 @@ class Token(NamedTuple):
     text: str
     start: int
     end: int
-    likely: bool = None  # for an `#if`, `#elif` or `#else`: is its branch probably compiled? None: unknown
+    is_likely: bool = None  # for an `#if`, `#elif` or `#else`: is its branch probably compiled? None: unknown
 
 
 # `>` is always a token by itself: whether `>>>` closes a launch, three templates, or one template and a
@@ -61,7 +61,7 @@ _KIND = re.compile(
     re.X | re.S,
 )
 _BLANKS = re.compile(_SPACE, re.X)
-_LINE = re.compile(r'^[ \t]*#[ \t]*(?:line[ \t]+)?(\d+).*\n', re.M)
+_LINE_DIRECTIVE = re.compile(r'^[ \t]*#[ \t]*(?:line[ \t]+)?(\d+).*\n', re.M)
 
 
 class Tokens:
@@ -111,11 +111,12 @@ def _tokens_of_pieces(src, start, pieces, macro=False):
     kinds = [*map(kind_of.__getitem__, pieces)]  # '' for blanks
     if pieces and not start and not macro and pieces[0][0] == '#':
         kinds[0] = 'directive'
-    res = Tokens(*(compress(piece, kinds) for piece in (pieces, kinds, starts)))  # `compress` and `map` run in C
-    for i in res.directives():
-        num_blanks = _length_of_blanks(res.texts[i])
-        res.texts[i], res.starts[i] = res.texts[i][num_blanks:], res.starts[i] + num_blanks
-    return res
+    result = Tokens(*(compress(piece, kinds) for piece in (pieces, kinds, starts)))  # `compress` and `map` run in C
+    for i in result.directives():
+        num_blanks = _length_of_blanks(result.texts[i])
+        result.texts[i] = result.texts[i][num_blanks:]
+        result.starts[i] += num_blanks
+    return result
 
 
 def _pieces(src, start, end, macro=False):
@@ -196,20 +197,20 @@ def cache_pieces(
 ):
     "Cache the pieces of `text` for `tokens_of`; tokenizes only the replacements of `edits`, and copies other pieces"
     pieces = _pieces_of(src)
-    res = []
+    spliced_pieces = []
     num_copied = 0  # pieces of `src` that were copied or replaced
     piece_at = dict(zip(accumulate(map(len, pieces), initial=0), range(len(pieces) + 1)))  # position -> piece
     for start, end, replacement in edits:
         i, stop = piece_at.get(start), piece_at.get(end)
         if i is None or stop is None:
             return  # an edit inside a macro's body, whose whole line is one piece
-        _append(res, pieces[num_copied:i])
-        _append(res, _pieces_of_edit(replacement))
+        _append(spliced_pieces, pieces[num_copied:i])
+        _append(spliced_pieces, _pieces_of_edit(replacement))
         num_copied = stop
-    _append(res, pieces[num_copied:])
+    _append(spliced_pieces, pieces[num_copied:])
     while len(_spliced_pieces) > 3:
         del _spliced_pieces[next(iter(_spliced_pieces))]
-    _spliced_pieces[text] = res
+    _spliced_pieces[text] = spliced_pieces
 
 
 @lru_cache(1024)
@@ -217,25 +218,25 @@ def _pieces_of_edit(text):
     return _pieces(text, 0, len(text))
 
 
-def _append(res, added):
-    "Append the pieces `added` to `res`; the first ones may merge with the piece before them"
-    n, are_separate = 0, not (res and added) or _are_separate(res[-1][-1], added[0][0])
-    while n < len(added) and not are_separate:
-        last, piece = res[-1], added[n]
+def _append(pieces, new_pieces):
+    "Append `new_pieces` to `pieces`; the first ones may merge with the piece before them"
+    n, are_separate = 0, not (pieces and new_pieces) or _are_separate(pieces[-1][-1], new_pieces[0][0])
+    while n < len(new_pieces) and not are_separate:
+        last, piece = pieces[-1], new_pieces[n]
         merged, are_words = last + piece, last.isidentifier() and piece.isidentifier()
-        res[-1:] = joined = [merged] if are_words and merged.isascii() else _pieces(merged, 0, len(merged))
+        pieces[-1:] = joined = [merged] if are_words and merged.isascii() else _pieces(merged, 0, len(merged))
         n, are_separate = n + 1, joined == [last, piece]
-    res += added[n:] if n else added
+    pieces += new_pieces[n:] if n else new_pieces
 
 
-_SINGLE, _SPACES = frozenset('()[]{};,'), frozenset(' \t\r\n')
+_SEPARATE_CHARACTERS, _SPACES = frozenset('()[]{};,'), frozenset(' \t\r\n')
 _NO_BLANK = re.compile(r'[^\s/\\\ufeff#]')
 
 
 @lru_cache(4096)
 def _are_separate(a, b):
     "Return whether a piece that ends with character `a` and one that begins with `b` are still two pieces when joined"
-    if a in _SINGLE or b in _SINGLE:
+    if a in _SEPARATE_CHARACTERS or b in _SEPARATE_CHARACTERS:
         return True
     return bool(a in _SPACES and _NO_BLANK.match(b) or b in _SPACES and _NO_BLANK.match(a))
 
@@ -252,7 +253,7 @@ def directives(
 @lru_cache(4)
 def _line_starts(src):
     "Return where the lines of `src` begin, except the first, and (position, line number) after each `#line`"
-    line_directives = [(m.end(), int(m[1])) for m in _LINE.finditer(src)]
+    line_directives = [(m.end(), int(m[1])) for m in _LINE_DIRECTIVE.finditer(src)]
     return [m.end() for m in re.finditer('\n', src)], [(0, 1), *line_directives]
 
 
@@ -275,7 +276,7 @@ def error_at(error_class, message: str, src: str, pos: int) -> Exception:
     return error_class(f'{message}\n  line {line_at(src, pos)}: {text.strip()}')
 
 
-def literal(token: str) -> str:
+def string_value(token: str) -> str:
     "Return the value of a string literal"
     if m := re.fullmatch(r'R"([^(]*)\((.*)\)\1"', token, re.S):
         return m[2]

@@ -19,7 +19,7 @@ from .host_variables import host_variables
 from ..frontend.reader import Head, declaration_heads, namespace_of, parameter, read
 from .host_device_check import HOST_AND_DEVICE_FUNCTIONS, HOST_FUNCTION_IN_DEVICE_CODE
 
-_AMBIGUOUS_NAMES = HOST_AND_DEVICE_FUNCTIONS | BUILTIN  # a function of the GPU, too, may have such a name
+_AMBIGUOUS_NAMES = HOST_AND_DEVICE_FUNCTIONS | BUILTIN  # device code may also have a function of this name
 _PTX_MACROS = tuple(f'GRIDSTRIDE_PTX_{o}' for o in ('IN', 'OUT', 'INOUT', 'STORE'))  # of rewritten operands
 _DEVICE_SPECIFIERS = {'__global__', '__device__', '__constant__', '__shared__', '__managed__'}
 _UNMARKED_WORDS = _DEVICE_SPECIFIERS | {'typedef', 'using', 'static_assert', 'namespace', 'extern', 'new', 'delete'}
@@ -64,7 +64,7 @@ def mark(
         (f.first, 'constexpr' if 'constexpr' in f.words else 'host') for f in host_functions if c[f.paren - 2] != '::'
     ]
     marks += host_variables(c, _all_heads(c))
-    insertions = [(i, _mark(kind)) for i, kind in sorted(marks)] + [
+    insertions = [(i, _mark_attribute(kind)) for i, kind in sorted(marks)] + [
         (i, ptx_specifiers) for i in _private_ptx_functions(c, functions) if ptx_specifiers
     ]
     marked_tokens = {i for i, _ in insertions}
@@ -96,11 +96,20 @@ def _drop_overloaded(c, host_functions, other_functions):
     return [f for f in host_functions if c[f.paren - 1] not in names or _overload_key(c, f) not in keys]
 
 
-def _mark(kind):
+def _mark_attribute(kind):
     return f'__attribute__((deprecated("gridstride, {kind}"))) '
 
 
-_LINKAGE = {'extern', 'static', 'inline', '__inline__', '__forceinline__', 'constexpr', 'operator', '__global__'}
+_NON_PRIVATE_WORDS = {
+    'extern',
+    'static',
+    'inline',
+    '__inline__',
+    '__forceinline__',
+    'constexpr',
+    'operator',
+    '__global__',
+}
 
 
 def _private_ptx_functions(c, functions):
@@ -109,10 +118,10 @@ def _private_ptx_functions(c, functions):
         [i for i in c.find('ptx') if (c[i - 2], c[i - 1]) == ('gridstride', '::')]
         + [i for macro in _PTX_MACROS for i in c.find(macro)]
     )
-    definitions = {f.paren - 1 for f in functions if f.has_body}
+    defined_name_tokens = {f.paren - 1 for f in functions if f.has_body}
     for f in functions:
-        is_plain_device = '__device__' in map(c.__getitem__, range(f.first, f.paren))  # written out, not as a macro
-        if not (f.has_body and is_plain_device) or f.owner or f.words & _LINKAGE or _may_have_macro(f):
+        is_plain_device = '__device__' in map(c.__getitem__, range(f.first, f.paren))  # not in a macro
+        if not (f.has_body and is_plain_device) or f.owner or f.words & _NON_PRIVATE_WORDS or _may_have_macro(f):
             continue
         first_ptx = bisect(ptx_tokens, f.paren)
         if (
@@ -122,7 +131,9 @@ def _private_ptx_functions(c, functions):
         ):
             continue
         name, namespace = c[f.paren - 1], namespace_of(c, f.paren)
-        earlier_uses = [i for i in c.find(name) if i < f.paren - 1 and i not in definitions and _may_declare(c, i)]
+        earlier_uses = [
+            i for i in c.find(name) if i < f.paren - 1 and i not in defined_name_tokens and _may_declare(c, i)
+        ]
         if name not in _AMBIGUOUS_NAMES and not any(namespace_of(c, i) == namespace for i in earlier_uses):
             yield f.first
 
@@ -303,7 +314,7 @@ def drop_mark_reports(
 
 
 def _locations_in(unit):
-    "Return {(file, line number): (position in the text, text of the line)} by the `#line`s of a unit"
+    "Return {(file, line number): (position in the text, text of the line)} for the lines of a unit; applies `#line`"
     locations = {}
     file = unit.file
     line = 1
@@ -338,9 +349,9 @@ def _is_declared_by_macro(macros, m, unit_lines):
 def device_code(
     text: str,  # C++ for the emulator
 ):
-    """Return the `Code` of a text, and ((`)` of its parameters, end of its body) per kernel and `__device__` function.
+    """Return the `Code` of a text, and a list of (`)` of the parameters, end of the body) of its device functions.
 
-    Default arguments are left out, because the caller evaluates them."""
+    They include kernels. Default arguments are omitted, because the caller evaluates them."""
     c = read(text).main
     return c, _bodies_of(c, lambda f: f.is_for_gpu)
 
@@ -360,7 +371,7 @@ def _bodies_of(c, is_selected):
         for f in _declared_functions(c)
         if f.has_body and is_selected(f)
     ]
-    return [(p, b) for a, p, b in functions if not _is_conditional(c, a, b)]
+    return [(closing_paren, end) for first, closing_paren, end in functions if not _is_conditional(c, first, end)]
 
 
 def _is_in_device_code(text, pos, report):
@@ -410,7 +421,7 @@ def _is_constant(c, i):
 
 
 def _end_of_body(c, p):
-    "Return the index after the body of the function with its `(` at `p`, which member initializers may precede"
+    "Return the index after the body of the function whose `(` is at `p`, even if member initializers precede the body"
     i = c.find_stop(c.match[p] + 1, (':', '{', ';'))
     while c[i] in (':', ','):
         i = next(j for j in range(i + 1, len(c)) if c[j] in ('(', '{'))
@@ -418,21 +429,21 @@ def _end_of_body(c, p):
     return c.match.get(i, i) + 1
 
 
-def _is_conditional(c, a, b):
-    "Return whether the preprocessor decides in `a:b` which code is for the host and which for the device"
-    return c.has_directive(a + 1, b + 1, 'CUDA')
+def _is_conditional(c, start, end):
+    "Return whether the preprocessor decides which code of `start:end` is for the host and which for the device"
+    return c.has_directive(start + 1, end + 1, 'CUDA')
 
 
-_CONSTEXPR = (
+_CONSTEXPR_MESSAGE = (
     '{name} alone is not a device function: declare it `__host__ __device__`, or compile with --expt-relaxed-constexpr'
 )
 
 
-_VARIABLE = (
+_HOST_VARIABLE_MESSAGE = (
     '{name} is a host variable, but this code runs on the GPU: declare it `__device__`, or `__constant__` '
     'if kernels only read it, or pass its value to the kernel'
 )
-_VARIABLE_LENGTH = (
+_VARIABLE_LENGTH_MESSAGE = (
     '{name} has a size that is known only at run time, but the size of a local array must be a compile-time '
     'constant: write a constant, or use shared memory, `extern __shared__`'
 )
@@ -441,11 +452,11 @@ _VARIABLE_LENGTH = (
 def _wrong_call(m, use_match, unit):
     "Make the `WrongSource` for the report `m`; `use_match` is the match with the location of the use"
     template = (
-        _VARIABLE_LENGTH
+        _VARIABLE_LENGTH_MESSAGE
         if m['vla'] or m['clang']
-        else _VARIABLE
+        else _HOST_VARIABLE_MESSAGE
         if m['object']
-        else _CONSTEXPR
+        else _CONSTEXPR_MESSAGE
         if m['kind'] == 'constexpr'
         else HOST_FUNCTION_IN_DEVICE_CODE
     )

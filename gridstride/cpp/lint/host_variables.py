@@ -3,7 +3,7 @@
 from ..frontend.code import Code
 from ..frontend.declarations import read_declaration
 
-_SKIPPED = {
+_WORDS_OF_OTHER_DECLARATIONS = {
     '__global__', '__device__', '__constant__', '__shared__', '__managed__', 'typedef', 'using', 'friend', 'extern',
     'namespace', 'template', 'static_assert', 'thread_local', 'operator', 'asm', '__asm__',
 }  # fmt: skip
@@ -14,31 +14,45 @@ def host_variables(
     all_heads,  # (the class or '', a `Head`) of each declaration outside functions
 ):
     "Yield (first token, 'variable' or 'array') per host variable; 'array' if its elements are compile-time constants"
-    constant_types = _names_of_constants(c)
-    for owner, head in all_heads:
-        kinds = {_kind(c, d, declarator, constant_types) for d, declarator in _declarators(c, owner, head)}
+    constant_types = _const_type_names(c)
+    for class_name, head in all_heads:
+        kinds = {
+            _kind(c, declaration, declarator, constant_types)
+            for declaration, declarator in _declarators(c, class_name, head)
+        }
         if len(kinds) == 1 and (kind := kinds.pop()):
             yield head.start, kind
 
 
-def _declarators(c, owner, head):
-    "Yield (`Declaration`, `Declarator`) per variable that is declared here; nothing if a macro may change that"
+def _declarators(c, class_name, head):
+    "Yield (`Declaration`, `Declarator`) per declared variable; nothing if the declaration may contain a macro"
     first = head.start
-    if c[first] in _SKIPPED or not c.is_word(first) or not c.is_word(first + 1) and c[first + 1] in (';', ',', '='):
+    if (
+        c[first] in _WORDS_OF_OTHER_DECLARATIONS
+        or not c.is_word(first)
+        or not c.is_word(first + 1)
+        and c[first + 1] in (';', ',', '=')
+    ):
         return
     if c.find_parameter_list(first, head.end) is not None:
         return
     if '\0gs_' in '\0'.join(c.texts[first - 1 : head.end] if first else ['', *c.texts[: head.end]]):
         return  # a name of the rewritten source
-    d = read_declaration(c, first)
-    may_have_macro = any(len(w) > 1 and w.isupper() for w in d.words)
-    if d.start != first or may_have_macro or d.words & _SKIPPED or owner and 'static' not in d.words:
+    declaration = read_declaration(c, first)
+    may_have_macro = any(len(w) > 1 and w.isupper() for w in declaration.words)
+    if (
+        declaration.start != first
+        or may_have_macro
+        or declaration.words & _WORDS_OF_OTHER_DECLARATIONS
+        or class_name
+        and 'static' not in declaration.words
+    ):
         return
-    if '{' not in c.texts[first : d.first]:
-        yield from ((d, declarator) for declarator in d.declarators)
+    if '{' not in c.texts[first : declaration.first]:
+        yield from ((declaration, declarator) for declarator in declaration.declarators)
 
 
-def _names_of_constants(c):
+def _const_type_names(c):
     "Return the names of const types that `typedef` and `using` define; of a pointer, the pointer itself must be const"
     constant_types = set()
     for i in sorted([*c.find('typedef'), *c.find('using')]):
@@ -53,18 +67,21 @@ def _names_of_constants(c):
     return constant_types
 
 
-def _kind(c, d, declarator, constant_types):
-    "Return 'variable' or 'array'; None if device code may use it, or has one of its own"
+def _kind(c, declaration, declarator, constant_types):
+    "Return 'variable' or 'array' for a variable that device code must not use, None for others"
     declarator_words = c.texts[declarator.first : declarator.name]
     if (
-        'gridstride' in ' '.join(c.texts[d.start : declarator.name_end])
+        'gridstride' in ' '.join(c.texts[declaration.start : declarator.name_end])
         or 'gridstride' in c[declarator.init + 2]
         or {'&', '&&', '('} & {*declarator_words}
         or c[declarator.name_end] not in ('[', '=', '{', ',', ';')
         or c[declarator.init + 1] == '['
     ):
         return None
-    is_constexpr = 'constexpr' in d.words
-    if not (is_constexpr or {'const', *constant_types} & {*(declarator_words if '*' in declarator_words else d.words)}):
+    is_constexpr = 'constexpr' in declaration.words
+    if not (
+        is_constexpr
+        or {'const', *constant_types} & {*(declarator_words if '*' in declarator_words else declaration.words)}
+    ):
         return 'variable'
     return None if c[declarator.name_end] != '[' else 'array' if is_constexpr else 'variable'

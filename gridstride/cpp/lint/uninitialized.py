@@ -6,7 +6,7 @@ code. And if a variable is set to 3 on one path only, a compiler may assume 3 on
 
 import re
 
-from ..frontend.code import NOT_NAMES, Code
+from ..frontend.code import NON_FUNCTION_WORDS, Code
 from ..frontend.declarations import BUILTIN
 from ..frontend.reader import read
 
@@ -157,7 +157,12 @@ def _is_certainly_read(c, i, body):
     if c[i + 1] == '=' or c[i - 1] in ('&', '>>'):
         return False
     while (opening := c.outer[i]) != body:
-        if c[opening] == '{' or c[opening] == '(' and c.is_word(opening - 1) and c[opening - 1] not in NOT_NAMES:
+        if (
+            c[opening] == '{'
+            or c[opening] == '('
+            and c.is_word(opening - 1)
+            and c[opening - 1] not in NON_FUNCTION_WORDS
+        ):
             return False
         i = opening
     return True

@@ -7,7 +7,7 @@ The body of a macro may insert its parameter into the text, as in `"cp.async.wai
 
 from ..frontend.edits import Edits, NotEmulated
 from .ptx import UnknownPTX, translate_ptx
-from ..frontend.tokens import literal
+from ..frontend.tokens import string_value
 
 
 def rewrite_asm(e: Edits):
@@ -44,14 +44,14 @@ def _rewrite_statement(e, i):
 
 def _split_at_colons(c, p):
     "Split an asm statement, whose `(` is token `p`, at its colons; returns a list of lists of indices"
-    res, j = [[]], p + 1
+    sections, j = [[]], p + 1
     while j < c.match[p]:
         if c[j] in (':', '::'):
-            res += [[] for _ in c[j]]
+            sections += [[] for _ in c[j]]
         else:
-            res[-1] += range(j, c.match.get(j, j) + 1)
+            sections[-1] += range(j, c.match.get(j, j) + 1)
         j = c.match.get(j, j) + 1
-    return res
+    return sections
 
 
 def _asm_text(e, ids):
@@ -61,7 +61,7 @@ def _asm_text(e, ids):
     c, parts = e.code, []
     for j in ids:
         if c.is_string(j):
-            parts.append(literal(c[j]))
+            parts.append(string_value(c[j]))
         elif c.macro is not None and c[j - 1] == '#' and c[j] in c.macro:
             parts.append(f'\x01{c[j]}\x01')
         elif c[j] in e.literals:
@@ -76,14 +76,14 @@ def _asm_text(e, ids):
 
 def _read_operands(c, ids):
     "Return a list of (constraint, expression), one per operand"
-    res, j = [], 0
+    operands, j = [], 0
     while j < len(ids):
         i = ids[j]
         if not c.is_string(i) or c[i + 1] != '(':
             raise c.error(NotEmulated, 'the emulator supports only asm operands of the form "r"(x)', i)
-        res.append((literal(c[i]), c.text(range(i + 1, c.match[i + 1] + 1))))
+        operands.append((string_value(c[i]), c.text(range(i + 1, c.match[i + 1] + 1))))
         j = ids.index(c.match[i + 1]) + 2
-    return res
+    return operands
 
 
 def _bind(n, constraint, expression, is_output):

@@ -111,11 +111,11 @@ def _count_values(c, i, end):
 @lru_cache(4)
 def _kernels_by_name(c):
     "Return {name: the declarations of kernels with this name}"
-    res = {}
+    kernels = {}
     for f in read_functions(c):
         if '__global__' in f.words:
-            res.setdefault(f.name, []).append(f)
-    return res
+            kernels.setdefault(f.name, []).append(f)
+    return kernels
 
 
 def _is_template(c, i):
@@ -171,11 +171,11 @@ def _initializer(c, variable):
 @lru_cache(4)
 def _initialized_variables(c):
     "Return {name: tokens that declare it, as in `auto f = ...`, `S s = ...` and `S<T> s{...}`}"
-    res = {}
+    variables = {}
     for i in c.find('=', '{'):
         if _is_name(c, i - 1) and (c[i - 2] in ('auto', '>') or _is_name(c, i - 2)):
-            res.setdefault(c[i - 1], []).append(i - 1)
-    return res
+            variables.setdefault(c[i - 1], []).append(i - 1)
+    return variables
 
 
 def _kernel_start(c, i):
@@ -312,12 +312,12 @@ def _declare_parameters(e, name):
 @lru_cache(4)
 def _kernel_heads(c):
     "Return {name: the heads of the declarations of kernels with this name}, without those after `::`"
-    res = {}
+    heads = {}
     for head in declaration_heads(c):
-        p = parameters_start(c, head)
-        if p is not None and c[p - 2] != '::' and '__global__' in c.expanded_words(head.start, p):
-            res.setdefault(c[p - 1], []).append(head)
-    return res
+        paren = parameters_start(c, head)
+        if paren is not None and c[paren - 2] != '::' and '__global__' in c.expanded_words(head.start, paren):
+            heads.setdefault(c[paren - 1], []).append(head)
+    return heads
 
 
 def _forward_braces(e, args):

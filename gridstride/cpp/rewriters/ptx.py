@@ -434,20 +434,20 @@ def translate_ptx(
 ) -> str:  # C++ code; operand n is its variable `gs_n`
     "Translate PTX to C++ statements; raises `UnknownPTX` if an instruction has no translation"
     text = re.sub(r'//[^\n]*|/\*.*?\*/', ' ', text, flags=re.S).rstrip()
-    res = []
+    statements = []
     registers = set()  # those that the PTX declares
     pos = 0
     labels = ''.join(f'__label__ {_label(label)}; ' for label in dict.fromkeys(_LABEL.findall(text)))
     while pos < len(text):
         if m := _LABEL.match(text, pos):
             pos = m.end()
-            res.append(f'{_label(m[1])}:;')
+            statements.append(f'{_label(m[1])}:;')
             continue
         if not (m := _STATEMENT.match(text, pos)):
             _refuse(f'{text[pos:].strip()!r}', 'an instruction ends with a semicolon')
         pos = m.end()
-        res.append(m['brace'] or _translate_statement(m, registers, num_operands))
-    return f"{{ {labels}{' '.join(res)} }}" if labels else ' '.join(res)
+        statements.append(m['brace'] or _translate_statement(m, registers, num_operands))
+    return f"{{ {labels}{' '.join(statements)} }}" if labels else ' '.join(statements)
 
 
 def _translate_statement(m, registers, num_operands):

@@ -22,7 +22,7 @@ _C_FUNCTIONS = {
     *_HEAP_FUNCTIONS,
     *'abort close exit index memcpy memset open pow printf puts read select signal time write'.split(),
 }
-_RESULT_WORDS = {
+_RESULT_TYPE_WORDS = {
     'const',
     'signed',
     'unsigned',
@@ -70,7 +70,7 @@ def _rewrite_exchanges(e):
 def _rewrite_heap(e, functions):
     """Rewrite `malloc` and `free` to functions that allocate on the device in a kernel, and on the host otherwise.
 
-    A `malloc` that the source declares itself, as a member, variable or function, is not rewritten."""
+    A `malloc` that the source is_declaration itself, as a member, variable or function, is not rewritten."""
     c = e.code
     calls = [i for i in c.find(*_HEAP_FUNCTIONS) if c[i + 1] == '(']
     declarations = [i for i in calls if _is_declared(c, i)]
@@ -215,7 +215,7 @@ def _rewrite_returns(e):
             continue
         body = c.find_stop(i, ('{', ';'))
         for j in c.find_between('return', body, c.match.get(body, body)):
-            if c[j + 1] == ';' and not _in_lambda(c, j, body):
+            if c[j + 1] == ';' and not _is_in_lambda(c, j, body):
                 line = '__LINE__ + 1' if _is_after_barrier(c, j) else '__LINE__'
                 e.replace_tokens(j, j, f'return ::gridstride::returns({line})')
 
@@ -230,7 +230,7 @@ def _is_after_barrier(c, i):
     return False
 
 
-def _in_lambda(c, i, body):
+def _is_in_lambda(c, i, body):
     "Return whether token `i` is in a lambda, or in a member of a local class, in the function with this body"
     opening = c.outer[i]
     while opening != body:
@@ -244,7 +244,7 @@ def _in_lambda(c, i, body):
 
 def _refuse_results(c: Code, functions):
     for f in functions:
-        if '__global__' in f.words and f.result_type and set(f.result_type.split()) <= _RESULT_WORDS:
+        if '__global__' in f.words and f.result_type and set(f.result_type.split()) <= _RESULT_TYPE_WORDS:
             message = (
                 f'{f.name} is a kernel, which returns nothing: `__global__ void {f.name}(...)`, and write to an array'
             )
@@ -257,7 +257,7 @@ def _refuse_calls(c: Code, kernels):
         if c.scope(i) != 'code' or c[i - 1] in ('.', '->'):
             continue
         end = c.closing_angle(i + 1) if c[i + 1] == '<' else i
-        declares = c.is_word(i - 1) and c[i - 1] not in KEYWORDS or c[i - 1] in ('*', '&', '>')
-        if end is not None and c[end + 1] == '(' and not declares:
+        is_declaration = c.is_word(i - 1) and c[i - 1] not in KEYWORDS or c[i - 1] in ('*', '&', '>')
+        if end is not None and c[end + 1] == '(' and not is_declaration:
             message = f'{c[i]} is a kernel: launch it with a grid and a block, as in {c[i]}<<<grid, block>>>(...)'
             raise c.error(WrongSource, message, i)

@@ -29,10 +29,10 @@ class ControlFlow:
         "Write `head`, then `first_lines` and `body` in braces, or `body` on the same line if it is so in Python"
         start, depth = len(self.lines), self.depth
         is_on_same_line = body and body[0].line == stmt.line and not first_lines
-        self.put(head + ' {', stmt.line)
+        self.put_line(head + ' {', stmt.line)
         self.depth += 1
         for text in first_lines:
-            self.put(text, stmt.line)
+            self.put_line(text, stmt.line)
         self.block(body, column)
         self.depth = depth
         body_lines = self.lines[start + 1 :]
@@ -42,7 +42,7 @@ class ControlFlow:
         if not body_lines:
             self.lines[start].text = head + ' {}'
             return True
-        self.put('}', None)
+        self.put_line('}', None)
         return False
 
     def _stmt_if(self, stmt, else_prefix=''):
@@ -167,7 +167,9 @@ class ControlFlow:
             else 'int'
         )
         c_name = self.take_name(name if name not in self.local_names else f'{stmt.var.name}_{name}')
-        self.put(f'{c_type} {c_name} = {self.writer.fit(expr, c_type, low_bits_only=c_type == "int").text};', stmt.line)
+        self.put_line(
+            f'{c_type} {c_name} = {self.writer.fit(expr, c_type, low_bits_only=c_type == "int").text};', stmt.line
+        )
         hoisted_variable = Expr('var', INT, value=_GeneratedVariable(c_name, c_type))
         return self.writer.record_interval(hoisted_variable, self.writer.interval(expr))
 
@@ -220,7 +222,9 @@ class ControlFlow:
         name = getattr(column.name, 'name', None)
         c_name = self.take_name(f'{name.lower()}' if name else f'{column.var.name}_values')
         type = column.var.slot.c_type
-        self.put(f"const {type} {c_name}[] = {{{', '.join(self.coerce(i, type) for i in column.items)}}};", stmt.line)
+        self.put_line(
+            f"const {type} {c_name}[] = {{{', '.join(self.coerce(i, type) for i in column.items)}}};", stmt.line
+        )
         return c_name
 
 

@@ -25,7 +25,7 @@ class SourceLines:
 
     current_stmt = None  # the statement that is being written
 
-    def put(self, text, line, depth=None):
+    def put_line(self, text, line, depth=None):
         "Write a line of C that comes from the line `line` of the source"
         self.lines.append(Line(text, self.depth if depth is None else depth, line))
 
@@ -36,7 +36,7 @@ class SourceLines:
                 if column is not None and self.source.comments[n][0] < column:
                     return
                 self.put_blank_line()
-                self.put(f'// {self.source.comments[n][1]}', n)
+                self.put_line(f'// {self.source.comments[n][1]}', n)
             elif n in self.source.blank_lines:
                 self.blank_line_pending = True
             else:
@@ -46,7 +46,7 @@ class SourceLines:
     def put_blank_line(self):
         "Write a blank line if the source has one here"
         if self.blank_line_pending and self.lines and self.lines[-1].text and not self.lines[-1].text.endswith('{'):
-            self.put('', None)
+            self.put_line('', None)
         self.blank_line_pending = False
 
     def trailing_comments(self, first, last):
@@ -94,7 +94,7 @@ class SourceLines:
             for t in self.join_declarations(
                 [self.declaration(v) for v in self.declarations_before.get((id(body), n), ())]
             ):
-                self.put(t, s.line)
+                self.put_line(t, s.line)
         for n, s in group:
             if is_compound:
                 self.cursor = max(self.cursor, self.header_end(s))
@@ -102,7 +102,7 @@ class SourceLines:
             else:
                 texts += getattr(self, f'_stmt_{s.kind}')(s)
         for t in self.join_declarations(texts):
-            self.put(t, first.line)
+            self.put_line(t, first.line)
         self.current_stmt = None
         if not is_compound:
             self.cursor = max(self.cursor, first.last_line)
@@ -111,7 +111,7 @@ class SourceLines:
                 self.lines[start].text += f'  // {comment}'
             else:
                 self.put_blank_line()
-                self.put(f'// {comment}', first.line)
+                self.put_line(f'// {comment}', first.line)
 
     def header_end(self, stmt):
         "Return the last line of the header of a branch or a loop"
@@ -119,14 +119,14 @@ class SourceLines:
 
     def join_declarations(self, texts):
         "Return lines; consecutive declarations, (type, text), of the same type share a line if they fit"
-        joined = []  # [type or None, text]
+        lines = []  # [type or None, text]
         for item in texts:
             type, text = item if isinstance(item, tuple) else (None, item)
-            if joined and type and joined[-1][0] == type and len(joined[-1][1]) + len(text) < WIDTH - 10:
-                joined[-1] = type, f'{joined[-1][1]}, {text}'
+            if lines and type and lines[-1][0] == type and len(lines[-1][1]) + len(text) < WIDTH - 10:
+                lines[-1] = type, f'{lines[-1][1]}, {text}'
             else:
-                joined.append((type, text))
-        return [f'{type} {text};' if type else text for type, text in joined]
+                lines.append((type, text))
+        return [f'{type} {text};' if type else text for type, text in lines]
 
     def declaration(self, v):
         "Return (type, text) of the declaration of `v` before its first assignment; the text has the name and a value"

@@ -34,25 +34,30 @@ def _grid(fn, node, n):
         fn,
         node,
         n,
-        lambda a: Expr(
+        lambda axis: Expr(
             'add',
             INT,
-            (Expr('mul', INT, (builtin(f'blockIdx.{a}'), builtin(f'blockDim.{a}'))), builtin(f'threadIdx.{a}')),
+            (
+                Expr('mul', INT, (builtin(f'blockIdx.{axis}'), builtin(f'blockDim.{axis}'))),
+                builtin(f'threadIdx.{axis}'),
+            ),
         ),
     )
 
 
 @register('cuda.gridsize')
 def _gridsize(fn, node, n):
-    return _per_axis(fn, node, n, lambda a: Expr('mul', INT, (builtin(f'gridDim.{a}'), builtin(f'blockDim.{a}'))))
+    return _per_axis(
+        fn, node, n, lambda axis: Expr('mul', INT, (builtin(f'gridDim.{axis}'), builtin(f'blockDim.{axis}')))
+    )
 
 
 def _void_call(name):
     return lambda fn, node: native_call(name, None, result_type='void', has_side_effects=True)
 
 
-for _n in ('syncthreads', 'threadfence', 'threadfence_block', 'threadfence_system'):
-    CALLS[f'cuda.{_n}'] = _void_call(f'__{_n}')
+for _name in ('syncthreads', 'threadfence', 'threadfence_block', 'threadfence_system'):
+    CALLS[f'cuda.{_name}'] = _void_call(f'__{_name}')
 
 
 @register('cuda.syncwarp')
@@ -66,8 +71,8 @@ def _syncthreads_count(fn, node, predicate):
 
 
 def _block_vote(name):
-    return lambda fn, node, p: Expr(
-        'flag', INT, (native_call(name, INT, (convert.to_condition(p),), ('bool',), 'int', True),)
+    return lambda fn, node, predicate: Expr(
+        'flag', INT, (native_call(name, INT, (convert.to_condition(predicate),), ('bool',), 'int', True),)
     )
 
 
@@ -97,13 +102,15 @@ def _shuffle(name):
     return lower
 
 
-for _n in ('shfl_sync', 'shfl_up_sync', 'shfl_down_sync', 'shfl_xor_sync'):
-    CALLS[f'cuda.{_n}'] = _shuffle(f'__{_n}')
+for _name in ('shfl_sync', 'shfl_up_sync', 'shfl_down_sync', 'shfl_xor_sync'):
+    CALLS[f'cuda.{_name}'] = _shuffle(f'__{_name}')
 
 
 def _vote(name):
-    return lambda fn, node, mask, p: Expr(
-        'flag', BOOL, (native_call(name, INT, (mask, convert.to_condition(p)), ('unsigned int', 'bool'), 'int', True),)
+    return lambda fn, node, mask, predicate: Expr(
+        'flag',
+        BOOL,
+        (native_call(name, INT, (mask, convert.to_condition(predicate)), ('unsigned int', 'bool'), 'int', True),),
     )
 
 
@@ -111,11 +118,14 @@ CALLS['cuda.all_sync'], CALLS['cuda.any_sync'] = _vote('__all_sync'), _vote('__a
 
 
 @register('cuda.eq_sync')
-def _eq_sync(fn, node, mask, p):
+def _eq_sync(fn, node, mask, predicate):
     return Expr(
         'lor',
         BOOL,
-        (CALLS['cuda.all_sync'](fn, node, mask, p), Expr('not', BOOL, (CALLS['cuda.any_sync'](fn, node, mask, p),))),
+        (
+            CALLS['cuda.all_sync'](fn, node, mask, predicate),
+            Expr('not', BOOL, (CALLS['cuda.any_sync'](fn, node, mask, predicate),)),
+        ),
     )
 
 
@@ -125,8 +135,8 @@ def _lane_mask_call(name, args=(), parameter_types=()):
 
 
 @register('cuda.ballot_sync')
-def _ballot(fn, node, mask, p):
-    return _lane_mask_call('__ballot_sync', (mask, convert.to_condition(p)), ('unsigned int', 'bool'))
+def _ballot(fn, node, mask, predicate):
+    return _lane_mask_call('__ballot_sync', (mask, convert.to_condition(predicate)), ('unsigned int', 'bool'))
 
 
 @register('cuda.match_any_sync')
@@ -210,8 +220,8 @@ def _atomic(op, num_values=1):
     return lower
 
 
-for _n in 'add sub max min nanmax nanmin and_ or_ xor inc dec exch'.split():
-    CALLS[f'cuda.atomic.{_n}'] = _atomic(_n)
+for _name in 'add sub max min nanmax nanmin and_ or_ xor inc dec exch'.split():
+    CALLS[f'cuda.atomic.{_name}'] = _atomic(_name)
 
 
 CALLS['cuda.atomic.cas'] = _atomic('cas', 2)
@@ -240,5 +250,5 @@ def _bit_operation(op):
     return lower
 
 
-for _n in ('popc', 'clz', 'brev', 'ffs'):
-    CALLS[f'cuda.{_n}'] = _bit_operation(_n)
+for _name in ('popc', 'clz', 'brev', 'ffs'):
+    CALLS[f'cuda.{_name}'] = _bit_operation(_name)

@@ -178,34 +178,34 @@ def compare(fn, node, op, a, b):
         if operand.op == 'object' and operand.value is None:
             return Expr('const', BOOL, value=(other.op == 'object' and other.value is None) == (op == '=='))
     if a.op == b.op == 'tuple' and op in ('==', '!=') and len(a.args) == len(b.args):
-        parts = [compare(fn, node, '==', operand, other) for operand, other in zip(a.args, b.args)]
-        equal = conjunction(parts) if parts else Expr('const', BOOL, value=True)
+        conditions = [compare(fn, node, '==', operand, other) for operand, other in zip(a.args, b.args)]
+        equal = conjunction(conditions) if conditions else Expr('const', BOOL, value=True)
         return equal if op == '==' else Expr('not', BOOL, (equal,))
     _check_operands(fn, node, op, a, b)
     return Expr('cmp', BOOL, (a, b), op)
 
 
-def conjunction(parts):
+def conjunction(conditions):
     "Return the conjunction of conditions, `a and b and c`"
-    condition = parts[0]
-    for p in parts[1:]:
-        condition = Expr('land', BOOL, (condition, p))
-    return condition
+    result = conditions[0]
+    for condition in conditions[1:]:
+        result = Expr('land', BOOL, (result, condition))
+    return result
 
 
-def contains(fn, node, a, items, negated):
-    "Return `a in items` for a tuple, `a not in items` if `negated`"
+def contains(fn, node, a, items, is_negated):
+    "Return `a in items` for a tuple, `a not in items` if `is_negated`"
     if items.op != 'tuple':
         raise fn.error(node, '`in` for a value that is not a tuple', 'Write a loop.')
     if not items.args:
-        return Expr('const', BOOL, value=negated)
+        return Expr('const', BOOL, value=is_negated)
     if not is_cheap(a):
         a = fn.temporary(node, 'item', a.type, a)
     condition = None
     for item in items.args:
-        comparison = compare(fn, node, '!=' if negated else '==', a, item)
+        comparison = compare(fn, node, '!=' if is_negated else '==', a, item)
         condition = (
-            comparison if condition is None else Expr('land' if negated else 'lor', BOOL, (condition, comparison))
+            comparison if condition is None else Expr('land' if is_negated else 'lor', BOOL, (condition, comparison))
         )
     return condition
 
@@ -215,8 +215,8 @@ def and_or(fn, node, op, a, b):
     a, b = convert.require_number(a), convert.require_number(b)
     if a.type == b.type == BOOL or None in (a.type, b.type):
         return Expr(op, BOOL if a.type == BOOL else None, (a, b))
-    first = None if is_cheap(a) else fn.new_variable(node, 'first', a.type, unique_name=True)
-    return Expr('value_' + op, join_types(a.type, b.type, fn.doubles), (a, b), first)
+    first_operand = None if is_cheap(a) else fn.new_variable(node, 'first', a.type, unique_name=True)
+    return Expr('value_' + op, join_types(a.type, b.type, fn.doubles), (a, b), first_operand)
 
 
 def conditional(fn, node, test, a, b):
