@@ -125,8 +125,9 @@ def test_one_thread_waits_and_two_wait(code):
 
 def test_a_race_without_lines_is_reported_in_the_order_in_which_it_was_found():
     "As on a machine without addr2line, where the emulator knows no line"
-    from gridstride.cpp.finding import KINDS, CFinding, Found
-    found = Found(CFinding(kind=KINDS.index('racecheck'), code=b'race', kernel=b'k', has_who=1, has_other=1))
+    from gridstride.cpp.finding import KINDS, CFinding, RuntimeFinding
+    reported = CFinding(kind=KINDS.index('racecheck'), code=b'race', kernel=b'k', has_thread=1, has_other=1)
+    found = RuntimeFinding(reported)
     found.fields.update(array='s', before='read', now='written', barrier=0)
     found.order_race(lambda line: '')
     assert found.line is None and (found.fields['before'], found.fields['now']) == ('read', 'written')
