@@ -64,7 +64,7 @@ def simulated_race():
     return lambda: reverse[1, 64](np.ones(64), np.zeros(64))
 
 
-def pick_product():
+def pick_matmul_kernel():
     "Return a call that picks the kernel of `matmul` for an H100, without a GPU"
     from gridstride.kernels.gemm import plan
     def choose():
@@ -88,7 +88,7 @@ WALKS = {  # description -> function that returns the call
     '`cuda_kernel(src)`, compiled': compile_kernel,
     'its launch, to a finding': launch_with_finding,
     'a data race in the simulator': simulated_race,
-    'the plan of `matmul(a, b)` on an H100': pick_product,
+    'the plan of `matmul(a, b)` on an H100': pick_matmul_kernel,
     'a Triton kernel, to a finding': triton_finding,
 }
 

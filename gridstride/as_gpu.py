@@ -364,10 +364,10 @@ def _emulate_devices(stack):
 
     devices = EmulatedDevices()
     for name in ('set_default_device', 'get_default_device'):
-        _swap(stack, torch, name, getattr(devices, name)(getattr(torch, name)))
+        _swap(stack, torch, name, getattr(devices, f'make_{name}')(getattr(torch, name)))
     _swap(stack, values, 'EMULATED_GPU', GPU)
-    _swap(stack, torch, 'Generator', devices.generator())
-    _swap(stack, torch.autograd, '_engine_run_backward', devices.run_backward(torch.autograd._engine_run_backward))
+    _swap(stack, torch, 'Generator', devices.make_generator())
+    _swap(stack, torch.autograd, '_engine_run_backward', devices.make_run_backward(torch.autograd._engine_run_backward))
     stack.enter_context(devices)
 
 

@@ -169,7 +169,7 @@ class EmulatedDevices(TorchFunctionMode):
         return result
 
     def _on_gpu(self, result, shared=False):
-        "Move a new result to the GPU; copies it if other tensors or arrays may share its memory"
+        "Move a new result to the GPU; copy it if other tensors or arrays may share its memory"
         if not isinstance(result, torch.Tensor) or result in self.storages:
             return result
         gpu_tensor = result.clone() if shared else result
@@ -216,7 +216,7 @@ class EmulatedDevices(TorchFunctionMode):
                 stack.enter_context(self)
             yield
 
-    def run_backward(self, original):
+    def make_run_backward(self, original):
         "Make a function that runs a backward pass of tensors on the GPU"
 
         def run_backward(outputs, grads, *args, **kwargs):
@@ -228,7 +228,7 @@ class EmulatedDevices(TorchFunctionMode):
 
         return run_backward
 
-    def set_default_device(self, original):
+    def make_set_default_device(self, original):
         "Make a `torch.set_default_device` that also takes a GPU"
 
         def set_default_device(device):
@@ -237,11 +237,11 @@ class EmulatedDevices(TorchFunctionMode):
 
         return set_default_device
 
-    def get_default_device(self, original):
+    def make_get_default_device(self, original):
         "Make a `torch.get_default_device` that also returns the GPU"
         return lambda: GPU if self.default is not None else original()
 
-    def generator(self):
+    def make_generator(self):
         "Make a `torch.Generator` that also takes a GPU"
 
         class Generator(torch.Generator):

@@ -519,7 +519,7 @@ REFUSED = {
     'x = 1 < 2 < 3': 'two comparisons in one',
     'f = lambda x: x': 'lambda in a kernel',
     'x = tl.program_id(0)\n    if x > 0: y = 1\n    x = x + y': 'y is assigned only in one branch',
-    'x = tl.load(out_ptr, other=0.)': '`other` and without `mask`',
+    'x = tl.load(out_ptr, other=0.)': '`other` requires `mask`',
     'tl.store(out_ptr, tl.arange(0, 8))': 'a block is stored through one pointer',
     'x = tl.arange(0, 8) & 1.5': '& of fp32',
     'x = tl.exp(tl.arange(0, 8))': 'tl.exp of int32',
@@ -534,7 +534,7 @@ REFUSED = {
         '`other` of int32 for pointers to fp8e5',
     'x = tl.full((8,), 1, tl.uint8) // tl.full((8,), 1, tl.int8)': 'one signed and one unsigned',
     'p = tl.make_block_ptr(out_ptr, (8,), (1,), (0,), (8,), (0,))\n    tl.store(p, tl.zeros((8,), tl.int32))':
-        'block pointer to',
+        'block pointer must be',
     'while True: pass': 'known when the kernel is compiled',
 }
 

@@ -25,7 +25,7 @@ _TASK_HELP = 'the task; default: NAME of its line #!POPCORN leaderboard NAME'
 def _positive_seconds(text):
     "Parse a positive number of seconds"
     if not 0 < (seconds := float(text)) < 1e6:
-        raise argparse.ArgumentTypeError(f'{text} is not a positive number of seconds')
+        raise argparse.ArgumentTypeError(f'must be a positive number of seconds; got {text}')
     return seconds
 
 
@@ -87,7 +87,7 @@ def _submit(argv):
     except (ValueError, OSError) as e:
         parser.error(str(e))
     print(
-        f'{options.out} is written, for the leaderboard {options.leaderboard or task}; nothing was sent. Judged here:',
+        f'Wrote {options.out} for the leaderboard {options.leaderboard or task}; nothing was sent. Judged locally:',
         verdict,
         sep='\n',
     )

@@ -81,14 +81,14 @@ def receive(
     "Receive a message; raises `ConnectionClosed`, `Timeout` or `ProtocolError`"
     header_bytes = _LENGTH.unpack(_receive_bytes(sock, 8, deadline))[0]
     if header_bytes > _MAX_HEADER_BYTES:
-        raise ProtocolError(f'a header of {header_bytes} bytes')
+        raise ProtocolError(f'the header of a message is too large: {header_bytes} bytes')
     try:
         header = json.loads(_receive_bytes(sock, header_bytes, deadline))
         sizes = [int(size) for size in header.pop('blobs')]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
-        raise ProtocolError('an invalid header') from None
+        raise ProtocolError('the header of a message is not valid') from None
     if min(sizes, default=0) < 0 or max_bytes is not None and sum(sizes) > max_bytes:
-        raise ProtocolError(f'{sum(sizes)} bytes; expected at most {max_bytes}')
+        raise ProtocolError(f'expected buffers of at most {max_bytes} bytes, got {sum(sizes)}')
     return header, [_receive_bytes(sock, size, deadline, make_buffer) for size in sizes]
 
 
@@ -108,18 +108,20 @@ def bytes_of(x) -> memoryview:
 
 
 def tensor_of(blob, dtype: str, shape):
-    "Create a tensor on a buffer, without a copy; raises `ProtocolError` unless the buffer fits the dtype and shape"
+    "Create a tensor on a buffer, without a copy; raise `ProtocolError` unless the buffer fits the dtype and shape"
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise ProtocolError(f'a tensor with dtype {str(dtype)[:40]!r}')
+        raise ProtocolError(f'the dtype of a tensor must be one of {", ".join(DTYPES)}; got {str(dtype)[:40]!r}')
     if not isinstance(shape, (list, tuple)) or not all(type(n) is int and n >= 0 for n in shape):
-        raise ProtocolError('a tensor without a valid shape')
+        raise ProtocolError('the shape of a tensor must be a list of integers of 0 or more')
     if len(shape) > _MAX_AXES or max(shape, default=0) > _MAX_ELEMENTS:  # first, as products of huge sizes take long
-        raise ProtocolError('a tensor that is too large for torch')
+        raise ProtocolError('a tensor is too large for torch')
     numel = math.prod(shape)
     if math.prod(size or 1 for size in shape) > _MAX_ELEMENTS:  # also if a size is 0
-        raise ProtocolError('a tensor that is too large for torch')
+        raise ProtocolError('a tensor is too large for torch')
     if numel * DTYPES[dtype].itemsize != len(blob):
-        raise ProtocolError(f'{len(blob)} bytes for a tensor {dtype} {tuple(shape)}')
+        raise ProtocolError(
+            f'expected {numel * DTYPES[dtype].itemsize} bytes for a tensor {dtype} {tuple(shape)}, got {len(blob)}'
+        )
     if not numel:
         return torch.empty(tuple(shape), dtype=DTYPES[dtype])
     return torch.frombuffer(blob, dtype=DTYPES[dtype]).reshape(tuple(shape))

@@ -209,10 +209,10 @@ class _Collector:
 
 
 def _header_lines(leaderboard, gpus):
-    "Return the header lines; raises `FormError` if a name is not one word"
+    "Return the header lines; raise `FormError` if a name is not one word"
     names = leaderboard, *(gpus or [''])
     if invalid := [name for name in names if not re.fullmatch(r'[^\s#]+', name)]:
-        raise FormError(f'{invalid[0]!r} is not the name of a leaderboard or GPU: write one word')
+        raise FormError(f'the name of a leaderboard or GPU must be one word; got {invalid[0]!r}')
     return f'#!POPCORN leaderboard {leaderboard}\n#!POPCORN gpu {" ".join(gpus)}\n'
 
 

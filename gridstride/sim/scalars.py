@@ -27,7 +27,7 @@ def scalar_intrinsic(f, name=None):
 
 
 def _apply_to_bits(f, value, result_type=np.int64):
-    "Apply `f(bits of value, bit width)` lane by lane: 64 bits for a 64-bit integer, else 32"
+    "Apply `f(bits of an element, bit width)` to each element; the width is 64 for 64-bit integers, else 32"
     width = 64 if np.asarray(value).dtype.itemsize == 8 else 32
     return np.vectorize(lambda x: f(int(x) & (2**width - 1), width), otypes=[result_type])(value)
 

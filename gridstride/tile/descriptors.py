@@ -38,11 +38,11 @@ class _StridedBlock:
         block_shape = block_shape if isinstance(block_shape, (list, tuple)) else [block_shape]
         if not all(isinstance(size, int) for size in block_shape):
             raise compile_error(
-                'block_shape is known only when the kernel runs', 'Its sizes must be tl.constexpr arguments.'
+                'block_shape must be known at compile time', 'Pass its sizes as tl.constexpr arguments.'
             )
         self.block_shape = [const(int(size)) for size in block_shape]
         if invalid_sizes := [size for size in self.block_shape if size <= 0 or size & (size - 1)]:
-            raise compile_error(f'block_shape {list(map(int, block_shape))}: {invalid_sizes[0]} is not a power of 2')
+            raise compile_error(f'the sizes in block_shape must be powers of 2; got {invalid_sizes[0]}')
         if not len(self.shape) == len(self.strides) == len(self.block_shape):
             raise compile_error('shape, strides and block_shape must have the same length')
 
@@ -84,7 +84,7 @@ def _padding_value(dtype, option):
     if option not in ('', None, 'zero', 'nan'):
         raise compile_error(f"padding_option must be '', 'zero' or 'nan'; got {option!r}")
     if option == 'nan' and not dtype.is_floating():
-        raise compile_error(f"padding_option='nan' for {dtype}, which has no NaN")
+        raise compile_error(f"padding_option must be 'zero' for {dtype}, which has no NaN; got 'nan'")
     return None if not option else 0 if option == 'zero' else float('nan')
 
 
@@ -108,14 +108,14 @@ class BlockPointer(_StridedBlock):
         "Return the axes of `boundary_check`, an argument of `tl.load` and `tl.store`, as a tuple"
         axes = (boundary_check,) if isinstance(boundary_check, int) else tuple(boundary_check or ())
         if any(not 0 <= axis < len(self.shape) for axis in axes):
-            raise compile_error(f'boundary_check={axes} of a block with {len(self.shape)} axes')
+            raise compile_error(f'boundary_check must name axes from 0 to {len(self.shape) - 1}; got {axes}')
         return axes
 
     def load_block(self, mask, other, boundary_check, padding_option):
         "Implement `tl.load` of a block pointer"
         if mask is not None or other is not None:
             raise compile_error(
-                'tl.load of a block pointer with mask or other', 'Name the axes: boundary_check=(0, 1).'
+                'tl.load of a block pointer does not take mask or other', 'Pass boundary_check=(0, 1) instead.'
             )
         padding = _padding_value(self.element_type, padding_option)
         return self.load_at(self.offsets, self._checked_axes(boundary_check), padding)
@@ -123,11 +123,15 @@ class BlockPointer(_StridedBlock):
     def store_block(self, value, mask, boundary_check):
         "Implement `tl.store` to a block pointer"
         if mask is not None:
-            raise compile_error('tl.store to a block pointer with a mask', 'Name the axes: boundary_check=(0, 1).')
+            raise compile_error(
+                'tl.store to a block pointer does not take a mask', 'Pass boundary_check=(0, 1) instead.'
+            )
         value = block_of(value)
         if value.data.ndim and (list(value.shape) != self.block_shape or value.dtype is not self.element_type):
             block = block_type(self.element_type, self.block_shape)
-            raise compile_error(f'a store of {value.type} to a block pointer to {block}', 'Convert with .to(...).')
+            raise compile_error(
+                f'the value stored to the block pointer must be {block}; got {value.type}', 'Convert it with .to(...).'
+            )
         self.store_at(self.offsets, value, self._checked_axes(boundary_check))
 
 
@@ -145,14 +149,14 @@ class Descriptor(_StridedBlock):
             raise compile_error(f'the rows of a descriptor must have at least 16 bytes; got {row_bytes}')
         if invalid_strides := [stride for stride in self.strides[:-1] if stride * self.element_type.size % 16]:
             raise compile_error(
-                f'a descriptor with a stride of {invalid_strides[0]} elements: strides must be multiples of 16 bytes'
+                f'the strides of a descriptor must be multiples of 16 bytes; got {invalid_strides[0]} elements'
             )
 
     def _check_offsets(self, offsets, writes=True):
-        "Return (offsets, axes to check); raises a finding if TMA cannot start at these offsets"
+        "Return (offsets, axes to check); raise a finding if TMA cannot start at these offsets"
         offsets = _to_ints(offsets, 'offsets')
         if len(offsets) != len(self.shape):
-            raise compile_error(f'{len(offsets)} offsets for a descriptor with {len(self.shape)} axes')
+            raise compile_error(f'a descriptor with {len(self.shape)} axes takes as many offsets; got {len(offsets)}')
         step = 16 // self.element_type.size
         if offsets[-1] % step:
             operation = f'a {"store to" if writes else "load from"} a descriptor'
@@ -176,25 +180,25 @@ class Descriptor(_StridedBlock):
         value = block_of(value)
         if list(value.shape) != self.block_shape and prod(value.shape) != prod(self.block_shape):
             raise compile_error(
-                f'a block of shape {list(map(int, value.shape))} for a descriptor of {self.block_shape}'
+                f'the stored block must have the shape {self.block_shape}; got {list(map(int, value.shape))}'
             )
         return convert(map_elements(value, lambda a: np.reshape(a, self.block_shape)), self.element_type)
 
     def _update(self, name, offsets, value):
         "Update the elements of the block at `offsets` by the atomic operation `name`"
         value = self._check_value(value)
-        p, mask = self.pointers(*self._check_offsets(offsets))
-        memory.atomic(name, p, value, mask, sem='relaxed')
+        pointers, mask = self.pointers(*self._check_offsets(offsets))
+        memory.atomic(name, pointers, value, mask, sem='relaxed')
 
     def gather(self, x_offsets, y_offset):
         "Load rows `x_offsets`, from column `y_offset` on"
-        p, mask = self._row_pointers(x_offsets, y_offset)
-        return memory.load(p, mask, self.padding)
+        pointers, mask = self._row_pointers(x_offsets, y_offset)
+        return memory.load(pointers, mask, self.padding)
 
     def scatter(self, value, x_offsets, y_offset):
         "Store to rows `x_offsets`, from column `y_offset` on"
-        p, mask = self._row_pointers(x_offsets, y_offset)
-        memory.store(p, value, mask)
+        pointers, mask = self._row_pointers(x_offsets, y_offset)
+        memory.store(pointers, value, mask)
 
     def _row_pointers(self, x_offsets, y_offset):
         "Return (pointers, mask of the elements in bounds) of the rows `x_offsets`, from column `y_offset` on"
@@ -217,7 +221,8 @@ for _name in 'add min max and or xor'.split():
     setattr(Descriptor, _atomic.__name__, _atomic)
 
 
-def from_host(d, name, regions):
+def from_host(descriptor, name, regions):
     "Convert a `TensorDescriptor` of the host to a kernel argument"
-    base = memory.wrap(d.base, name, regions)
-    return Descriptor(base, list(d.shape), list(d.strides), list(d.block_shape), getattr(d, 'padding', 'zero'))
+    base = memory.wrap(descriptor.base, name, regions)
+    sizes = list(descriptor.shape), list(descriptor.strides), list(descriptor.block_shape)
+    return Descriptor(base, *sizes, getattr(descriptor, 'padding', 'zero'))

@@ -304,7 +304,7 @@ def load(pointers, mask=None, other=None, volatile=False):
     pointers = _pointer(pointers, 'tl.load')
     element_type = pointers.dtype.element_ty
     if other is not None and mask is None:
-        raise compile_error('tl.load with `other` and without `mask`', 'Pass a mask: its false lanes get `other`.')
+        raise compile_error('tl.load with `other` requires `mask`', 'Pass a mask: its false lanes get `other`.')
     pointers, active = _broadcast_mask(pointers, mask)
     ctx = current()
     region, active_offsets = _locate(pointers, active, mask, 'read') if active is None or active.ndim else (None, None)
