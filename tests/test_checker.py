@@ -307,18 +307,19 @@ def test_numba_cuda_mlir_is_the_simulator_even_if_it_is_not_installed():
 @cuda.jit
 def last(x, out, i):
     out[0] = x[-1]
-    out[1] = x[cuda.threadIdx.x - 1]
-    out[2] = x[i]
+    out[1] = x[i]
+    out[2] = x[cuda.threadIdx.x - 1]
 
 
-def test_a_negative_index_counts_from_the_end_in_programs_of_numba():
-    "One before the start is a finding in any case"
-    x, out, line = np.arange(4, dtype=np.float32), zeros(3), last.py_func.__code__.co_firstlineno
-    with finding('memcheck before', line=line + 2): last[1, 1](x, out, -2)
+def test_a_constant_negative_index_counts_from_the_end_in_programs_of_numba():
+    "One that differs between threads, or lies before the array, is a finding in any case"
+    out = zeros(3)
+    with finding('memcheck before', line=last.py_func.__code__.co_firstlineno + 2): last[1, 1](zeros(4), out, -1)
     with as_gpu.python_kernels():
-        last[1, 1](x, out, -2)
-        assert list(out) == [3, 3, 2]
-        with finding('memcheck before', line=line + 4, index=(-5,)): last[1, 1](x, out, -5)
+        x = np.arange(4, dtype=np.float32)
+        with finding('memcheck before', line=last.py_func.__code__.co_firstlineno + 4): last[1, 1](x, out, -2)
+        assert list(out) == [3, 2, 0]
+        with finding('memcheck before', line=last.py_func.__code__.co_firstlineno + 3): last[1, 1](x, out, -5)
 
 
 # Whole programs, each in a process of its own

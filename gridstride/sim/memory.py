@@ -265,6 +265,11 @@ def _is_out_of_bounds(index, length, active):
     return is_out_of_range.any() and (is_out_of_range & active).any()
 
 
+def _counts_from_end(index, length):
+    "Return whether an index that is the same in all threads counts from the end of the axis, as the setting allows"
+    return settings.counts_from_end and np.ndim(index) == 0 and np.all((-length <= index) & (index < 0))
+
+
 def locate(ctx, active, view, indices, site, access):
     """Return the offset of the element `view[indices]`; a `View` if there are fewer indices than axes, or slices.
 
@@ -288,9 +293,9 @@ def locate(ctx, active, view, indices, site, access):
         else:
             index = _to_int64(ctx, active, view, index, site)
             if _is_out_of_bounds(index, length, active):
-                if settings.counts_from_end:
-                    index = np.where((-length <= index) & (index < 0), index + length, index)[()]
-                if _is_out_of_bounds(index, length, active):
+                if _counts_from_end(index, length):
+                    index = index + length
+                else:
                     ctx.detectors.memcheck.raise_out_of_bounds(ctx, active, view, indices, axis, site, access)
         offset = offset + index * stride
     if len(indices) == view.ndim and not shape:
