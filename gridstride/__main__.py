@@ -56,8 +56,8 @@ def print_commands():
     "Print a line per command"
     print(f'gridstride {gridstride.__version__}\n')
     for name, (_, forms) in COMMANDS.items():
-        for arguments, does in forms.items():
-            print(f'gridstride {f"{name} {arguments}":<23} {does}')
+        for arguments, description in forms.items():
+            print(f'gridstride {f"{name} {arguments}":<23} {description}')
     print("\nIn the shell: gridstride COMMAND --help, or python -m gridstride COMMAND. In Python: help('gridstride')")
 
 

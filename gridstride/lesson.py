@@ -5,14 +5,16 @@
 | names | description |
 |---|---|
 | `np`, `plt`, `torch` | NumPy, matplotlib's pyplot and PyTorch; the last two are imported on first use |
-| `inspect`, `json`, `math`, `os`, `random`, `re`, `sys`, `time`, `cache`, `partial`, `zip_longest`, `Path` | Python's |
+| `inspect`, `json`, `math`, `os`, `random`, `re`, `sys`, `time`, `cache`, `partial`, `zip_longest`, `Path` | from
+Python's standard library |
 | `asm`, `cpp`, `draw`, `kernels`, `plots`, `prof`, `ring`, `sim`, `tile` | gridstride's modules, on first use, too |
 | `cdiv`, `dim3`, `check`, `should_fail`, `show_img`, ... | all of `gridstride.utils` |
 | `cuda_kernel`, `load_cuda`, `on_emulator`, `show_source`, `side_by_side` | CUDA C |
 | `gpu`, `device` | whether kernels run on a GPU; then `'cuda'`, else `'cpu'` |
 | `exercise`, `hint`, `guess`, `guessed` | exercises and guesses of the reader |
 | `bench`, `ceilings`, `compare`, `Comparison`, `H100`, `roofline`, `Roofline` | timing |
-| `occupancy`, `ptx`, `resources`, `sass`, `wavefronts` | the compiler's output, and the hardware's requests |
+| `occupancy`, `ptx`, `resources`, `sass`, `wavefronts` | the compiler's output, and the memory requests of the hardware
+|
 | `changed`, `code_of`, `contest`, `define`, `source_in` | variants of a kernel, and contests among them |
 | `recorded`, `on_gpu`, `print_on_gpu`, `made_on`, `Unavailable` | results of a GPU, recorded for readers without one |
 | `recorded_file` | the path of a recorded file, next to the lesson or in the package |
@@ -77,7 +79,7 @@ class _LazyModule(ModuleType):
     From then on, the names of the placeholder in the notebook refer to the module."""
 
     def _module(self):
-        "Import the module; raises `ModuleNotFoundError` with the command that installs it"
+        "Import the module; raise `ModuleNotFoundError` with the command that installs it"
         try:
             module = import_module(self.__name__)
         except ModuleNotFoundError as e:

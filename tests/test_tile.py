@@ -528,8 +528,8 @@ REFUSED = {
     'x = tl.dot(tl.zeros((16, 16), tl.float16), tl.zeros((16, 16), tl.float32))': 'tl.dot of fp16 and fp32',
     'x = tl.dot(tl.zeros((16, 32), tl.int8), tl.zeros((32, 16), tl.int8), tl.zeros((16, 16), tl.int32))':
         'Pass out_dtype=tl.int32',
-    'x = tl.zeros((8,), tl.int32).to(tl.float8e4nv)': 'int32 to fp8e4nv',
-    'x = tl.zeros((8,), tl.float8e5).to(tl.int1)': 'fp8e5 to int1',
+    'x = tl.zeros((8,), tl.int32).to(tl.float8e4nv)': 'int32 cannot be converted to fp8e4nv',
+    'x = tl.zeros((8,), tl.float8e5).to(tl.int1)': 'fp8e5 cannot be converted to int1',
     'x = tl.load(out_ptr.to(tl.pointer_type(tl.float8e5)) + tl.arange(0, 8), tl.arange(0, 8) < 3, 0)':
         '`other` of int32 for pointers to fp8e5',
     'x = tl.full((8,), 1, tl.uint8) // tl.full((8,), 1, tl.int8)': 'one signed and one unsigned',

@@ -88,18 +88,18 @@ def name_points(
     taken_boxes = [_marker_box(ax, x, y) for _, x, y in points]
     for name, x, y in points:
         candidates = [_annotate(ax, name, x, y, *offset) for offset in _OFFSETS]
-        boxes = [t.get_window_extent() for t in candidates]
+        boxes = [annotation.get_window_extent() for annotation in candidates]
         costs = [
-            1000 * _overhang(b, axes_box)
-            + sum(_overlap_area(b, other) for other in taken_boxes)
-            + _line_pixels_in(ax, b)
-            for b in boxes
+            1000 * _overhang(box, axes_box)
+            + sum(_overlap_area(box, taken) for taken in taken_boxes)
+            + _line_pixels_in(ax, box)
+            for box in boxes
         ]
         best = costs.index(min(costs))
         taken_boxes.append(boxes[best])
-        for i, t in enumerate(candidates):
+        for i, annotation in enumerate(candidates):
             if i != best:
-                t.remove()
+                annotation.remove()
 
 
 def _marker_box(ax, x, y):

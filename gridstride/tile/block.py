@@ -205,10 +205,10 @@ class tensor:
         raise compile_error('len() of a block', 'Read its sizes from .shape.')
 
     def __float__(self):
-        raise compile_error('float() of a value of the kernel', 'Convert with .to(tl.float32).')
+        raise compile_error('float() requires a constant; got a value of the kernel', 'Convert with .to(tl.float32).')
 
     def __int__(self):
-        raise compile_error('int() of a value of the kernel', 'Convert with .to(tl.int32).')
+        raise compile_error('int() requires a constant; got a value of the kernel', 'Convert with .to(tl.int32).')
 
     def __getitem__(self, index):
         index = index if isinstance(index, tuple) else (index,)
@@ -419,7 +419,7 @@ def _compare(a, b, f):
     if type(b) is tensor and a.dtype.is_ptr():
         return with_undef(_apply_broadcast(f, addresses(a), addresses(b)), _I1, a, b)
     if not (type(b) is tensor or is_number(b)):
-        raise compile_error(f'a comparison of a value of the kernel with {_describe(b)}')
+        raise compile_error(f'a value of the kernel cannot be compared with {_describe(b)}')
     if type(b) is tensor and a.dtype is b.dtype:
         return with_undef(_apply_broadcast(f, a.data, b.data), _I1, a, b)
     x, y, _ = to_common_type(a, b)
@@ -523,7 +523,7 @@ def where(condition, x, y):
 def _common_pointers(x, y):
     "Return (data, data, type, region) of two pointers: addresses in bytes if their regions differ"
     if x.dtype is not y.dtype:
-        raise compile_error(f'tl.where of {x.dtype} and {y.dtype}')
+        raise compile_error(f'the values of tl.where must have one type; got {x.dtype} and {y.dtype}')
     if x.region is y.region:
         return x.data, y.data, x.dtype, x.region
     return addresses(x), addresses(y), x.dtype, None
@@ -551,7 +551,9 @@ def _to(x, dtype, rounding=None, keep_bits=False):
     if rounding not in (None, 'rtne'):
         raise compile_error(f"fp_downcast_rounding must be 'rtne' or 'rtz'; got {rounding!r}")
     if x.dtype.is_fp8() and target_type.is_int() or x.dtype.is_int() and target_type.is_fp8():
-        raise compile_error(f'a conversion of {x.dtype} to {target_type}', 'Convert to fp32 first: x.to(tl.float32).')
+        raise compile_error(
+            f'{x.dtype} cannot be converted to {target_type}', 'Convert to fp32 first: x.to(tl.float32).'
+        )
     return convert(x, target_type)
 
 
@@ -568,7 +570,7 @@ def _convert(x, target_type):
         return tensor(x.data != 0, target_type)
     if (source_type.is_fp8() or target_type.is_fp8()) and 'float64' in (source_type.name, target_type.name):
         raise compile_error(
-            f'a conversion of {source_type} to {target_type}', 'Convert to fp32 first: x.to(tl.float32).'
+            f'{source_type} cannot be converted to {target_type}', 'Convert to fp32 first: x.to(tl.float32).'
         )
     if source_type.rank == 2 and target_type.rank == 1:
         return tensor(float_to_int(x.data, target_type), target_type)
@@ -600,7 +602,7 @@ def _convert_pointer(x, target_type):
         return tensor(addresses(x).astype(target_type.np), target_type)
     if target_type is _I1:
         return tensor(addresses(x) != 0, target_type)
-    raise compile_error(f'a conversion of {source_type} to {target_type}', 'Convert a pointer to tl.int64.')
+    raise compile_error(f'{source_type} cannot be converted to {target_type}', 'Convert a pointer to tl.int64.')
 
 
 def bitcast(x, target_type):

@@ -73,7 +73,7 @@ def swizzle2d(i, j, size_i, size_j, size_g):
 def item(input):
     "Return the element of a block of size 1 as a scalar"
     if input.data.size != 1:
-        raise compile_error(f'.item() of a block of shape {list(input.data.shape)}')
+        raise compile_error(f'.item() requires a block with one element; got shape {list(input.data.shape)}')
     return map_elements(input, lambda a: np.reshape(a, ())[()])
 
 

@@ -338,7 +338,9 @@ def _masked_out_values(other, element_type, shape):
     try:
         return np.array(np.broadcast_to(other, shape))
     except ValueError:
-        raise compile_error(f'`other` of shape {list(other.shape)} for pointers of shape {list(shape)}') from None
+        raise compile_error(
+            f'`other` of shape {list(other.shape)} cannot be broadcast to pointers of shape {list(shape)}'
+        ) from None
 
 
 def store(pointers, value, mask=None):
@@ -355,7 +357,10 @@ def store(pointers, value, mask=None):
     if value.ndim and value.shape != shape:
         _check_value_shape(value, shape)
     if pointers.data.shape != shape:
-        raise compile_error(f'a mask of shape {list(pointers.data.shape)} for pointers of shape {list(shape)}')
+        raise compile_error(
+            f'the mask, of shape {list(pointers.data.shape)}, must not have more elements than the pointers, '
+            f'of shape {list(shape)}'
+        )
     if active is not None and not active.ndim:
         return
     # First check the bounds, because lanes out of bounds may be the cause of the undefined values
@@ -366,7 +371,9 @@ def store(pointers, value, mask=None):
     if region is None:
         return
     if not region.writable:
-        raise compile_error(f'a store to {region.name}, which is read-only on the host')
+        raise compile_error(
+            f'a store to {region.name}, which is read-only on the host', 'Pass a writable array, such as a copy.'
+        )
     if value.ndim:
         value = value if value.shape == shape else np.broadcast_to(value, shape)
         value = value.reshape(-1) if active is None else value[active]

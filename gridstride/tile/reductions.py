@@ -37,7 +37,7 @@ def _reduce(x, f, axis, keep_dims, name):
     "Reduce by `f`, a function of NumPy; messages call the operation `name`"
     x = block_of(x)
     if not x.data.ndim:
-        raise compile_error(f'{name} of a scalar')
+        raise compile_error(f'{name} requires a block; got a scalar')
     axis = axis_of(x, axis, name)
     result = f(x.data, axis=axis)
     if keep_dims:

@@ -148,7 +148,7 @@ def reshape(input, *shape, can_reorder=False):
     "Reshape a block"
     shape, x = _check_shape(shape), block_of(input)
     if math.prod(shape) != x.data.size:
-        raise compile_error(f'reshape of {x.data.size} elements to {list(map(int, shape))}')
+        raise compile_error(f'a block of {x.data.size} elements cannot be reshaped to {list(map(int, shape))}')
     return map_elements(x, lambda a: np.reshape(a, shape))
 
 
@@ -191,7 +191,7 @@ def join(a, b):
     "Stack two blocks along a new last axis"
     x, y = broadcast(block_of(a), block_of(b))
     if x.dtype is not y.dtype:
-        raise compile_error(f'tl.join of {x.dtype} and {y.dtype}')
+        raise compile_error(f'the blocks of tl.join must have one type; got {x.dtype} and {y.dtype}')
     return combine_elements(x, y, lambda a, b: np.stack([a, b], -1))
 
 
@@ -226,5 +226,5 @@ def axis_of(x, axis, name):
     if axis is None:
         return None
     if not -x.data.ndim <= axis < x.data.ndim:
-        raise compile_error(f'{name} along axis {axis} of a block of shape {list(x.data.shape)}')
+        raise compile_error(f'{name} along axis {axis}: a block of shape {list(x.data.shape)} has no such axis')
     return int(axis) % x.data.ndim
