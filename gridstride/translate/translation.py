@@ -9,8 +9,8 @@ from .intervals import dtype_interval
 from .types import INT_LIMIT, INTEGERS, ArrayArgument, NumberArgument, argument_type, element_strides, format_type
 
 # A parameter of the C kernel. type, name: in C; kind: array, number, size, stride or start; path: the index of the
-# argument, and those of its item if it is a tuple; dim: the dimension of a size or stride, for an array its
-# `ArrayArgument`
+# argument, followed by the indices of an item if the argument is a tuple; dim: the dimension of a size or stride, or
+# the `ArrayArgument` of an array
 Parameter = namedtuple('Parameter', 'type name kind path dim')
 
 

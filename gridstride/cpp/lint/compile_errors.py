@@ -90,7 +90,7 @@ def read_log(
 
 
 def _diagnose(m, name, other_files, log_before, log_after, whole_log_before):
-    "Make the `Diagnostic` for a match, given the log around it; None if no line of the learner's files is known for it"
+    "Make the `Diagnostic` for a match from the log around it; None if it belongs to no line of the learner's files"
     line_of_use = _line_of_use(name, log_before, log_after)
     column = int(m.groupdict().get('column') or 0)
     if Path(m['file']).name == name:
@@ -126,7 +126,7 @@ def _find_line(name, text, index):
 
 # If an `extern __shared__` array is declared with two types, the error names the emulator's variable for it.
 _EXTERN_SHARED = re.compile(r"['\"‘][^'\"’]*\bgs_extern_(\w+)[^'\"’]*['\"’]")
-_PREVIOUS = re.compile(r':(\d+):(?:\d+:)? note: previous (?:declaration|definition)')
+_PREVIOUS_DECLARATION = re.compile(r':(\d+):(?:\d+:)? note: previous (?:declaration|definition)')
 
 
 def _translate_message(message, log_after):
@@ -134,7 +134,7 @@ def _translate_message(message, log_after):
     message = message.replace('gs_parameters_of_', '')  # see `rewriters.launches`
     if not (m := _EXTERN_SHARED.search(message)):
         return message
-    line = _PREVIOUS.search(log_after)
+    line = _PREVIOUS_DECLARATION.search(log_after)
     return f'declaration is incompatible with previous "{m[1]}"' + (f' (declared at line {line[1]})' if line else '')
 
 
@@ -162,7 +162,7 @@ def describe(
 
 # Hints for errors that users of Python make and compilers explain badly: (pattern of the line, pattern of the message,
 # hint). The second pattern is matched against the message and the line after it.
-_UNKNOWN = r'^(?=.*(?:not declared|undeclared|undefined))'
+_UNDECLARED_NAME = r'^(?=.*(?:not declared|undeclared|undefined))'
 _HINTS = (
     (
         r'__shared__',
@@ -195,12 +195,12 @@ _HINTS = (
     ),
     (
         r'\b(CHECK_\w+|TORCH_CHECK|cdiv)\b',
-        _UNKNOWN + r'.*[\'"](CHECK_\w+|TORCH_CHECK|cdiv)[\'"]',
+        _UNDECLARED_NAME + r'.*[\'"](CHECK_\w+|TORCH_CHECK|cdiv)[\'"]',
         "`cuda_begin` defines it: start the source with it, `cuda_begin + r'''...'''`.",
     ),
     (
         r'<<<',
-        _UNKNOWN + r'.*[\'"](\w+)[\'"].*\n.*\b\1\s*<',
+        _UNDECLARED_NAME + r'.*[\'"](\w+)[\'"].*\n.*\b\1\s*<',
         'C knows a name only after its declaration: put the kernel above the function that launches it.',
     ),
     (
@@ -281,7 +281,7 @@ _HINTS = (
     (r'', r"expected ',' or ';' before '(\w+)'.*\n\s*\1\b", 'The statement before it has no `;` at its end.'),
     (
         r'=',
-        _UNKNOWN + r'.*[\'"](\w+)[\'"].*\n\s*\1\s*=',
+        _UNDECLARED_NAME + r'.*[\'"](\w+)[\'"].*\n\s*\1\s*=',
         'Declare a variable with its type: `int i = ...`, `float o = 0;`.',
     ),
     (

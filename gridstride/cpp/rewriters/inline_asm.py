@@ -24,8 +24,12 @@ def _rewrite_statement(e, i):
     )
     if c[paren] != '(' or paren not in c.match:
         raise c.error(NotEmulated, 'the emulator cannot parse this asm statement', i)
-    text, *operand_ids = _split_at_colons(c, paren)
-    operands = [(*operand, n == 0) for n, ids in enumerate(operand_ids[:2]) for operand in _read_operands(c, ids)]
+    text, *operand_indices = _split_at_colons(c, paren)
+    operands = [
+        (*operand, n == 0)
+        for n, token_indices in enumerate(operand_indices[:2])
+        for operand in _read_operands(c, token_indices)
+    ]
     try:
         calls = translate_ptx(_asm_text(e, text), len(operands))
         bindings = [_bind(n, *operand) for n, operand in enumerate(operands)]
@@ -42,10 +46,10 @@ def _rewrite_statement(e, i):
     e.replace_tokens(i, c.match[paren], ' '.join(block))
 
 
-def _split_at_colons(c, p):
-    "Split an asm statement, whose `(` is token `p`, at its colons; returns a list of lists of indices"
-    sections, j = [[]], p + 1
-    while j < c.match[p]:
+def _split_at_colons(c, paren):
+    "Split an asm statement, whose `(` is token `paren`, at its colons; returns the token indices of each section"
+    sections, j = [[]], paren + 1
+    while j < c.match[paren]:
         if c[j] in (':', '::'):
             sections += [[] for _ in c[j]]
         else:
@@ -54,12 +58,12 @@ def _split_at_colons(c, p):
     return sections
 
 
-def _asm_text(e, ids):
+def _asm_text(e, token_indices):
     """Return the text of an asm statement.
 
     It consists of string literals, macros that expand to them, and stringified macro parameters, marked by \\x01."""
     c, parts = e.code, []
-    for j in ids:
+    for j in token_indices:
         if c.is_string(j):
             parts.append(string_value(c[j]))
         elif c.macro is not None and c[j - 1] == '#' and c[j] in c.macro:
@@ -74,15 +78,15 @@ def _asm_text(e, ids):
     return ''.join(parts)
 
 
-def _read_operands(c, ids):
+def _read_operands(c, token_indices):
     "Return a list of (constraint, expression), one per operand"
     operands, j = [], 0
-    while j < len(ids):
-        i = ids[j]
+    while j < len(token_indices):
+        i = token_indices[j]
         if not c.is_string(i) or c[i + 1] != '(':
             raise c.error(NotEmulated, 'the emulator supports only asm operands of the form "r"(x)', i)
         operands.append((string_value(c[i]), c.text(range(i + 1, c.match[i + 1] + 1))))
-        j = ids.index(c.match[i + 1]) + 2
+        j = token_indices.index(c.match[i + 1]) + 2
     return operands
 
 

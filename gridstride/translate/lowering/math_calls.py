@@ -107,14 +107,14 @@ def _rounding(name, to_integer):
         a = convert.require_number(a)
         if a.type in INTEGERS:
             return convert.widen(a) if to_integer else convert.to_real(a, fn.doubles)
-        v = math_call(fn, name, a)
-        return Expr('cast', INT, (v,), 'int64') if to_integer else v
+        rounded = math_call(fn, name, a)
+        return Expr('cast', INT, (rounded,), 'int64') if to_integer else rounded
 
     return lower
 
 
-for _n in ('floor', 'ceil', 'trunc'):
-    CALLS[f'math.{_n}'], CALLS[f'np.{_n}'] = _rounding(_n, True), _rounding(_n, False)
+for _name in ('floor', 'ceil', 'trunc'):
+    CALLS[f'math.{_name}'], CALLS[f'np.{_name}'] = _rounding(_name, True), _rounding(_name, False)
 
 
 CALLS['np.rint'] = _rounding('rint', False)
@@ -164,8 +164,8 @@ def _scaling(factor):
     return lower
 
 
-for _n, _alias, _factor in (('degrees', 'rad2deg', 180 / math.pi), ('radians', 'deg2rad', math.pi / 180)):
-    CALLS[f'math.{_n}'] = CALLS[f'np.{_n}'] = CALLS[f'np.{_alias}'] = _scaling(_factor)
+for _name, _alias, _factor in (('degrees', 'rad2deg', 180 / math.pi), ('radians', 'deg2rad', math.pi / 180)):
+    CALLS[f'math.{_name}'] = CALLS[f'np.{_name}'] = CALLS[f'np.{_alias}'] = _scaling(_factor)
 
 
 def _modf(fn, node, a):
@@ -190,9 +190,10 @@ CALLS['math.modf'] = CALLS['np.modf'] = _modf
 
 def _frexp(fn, node, a):
     x = convert.to_real(a, fn.doubles)
-    e = fn.temporary(node, 'exponent', 'int32', Expr('const', 'int32', value=0), low=-1100, high=1100)
-    m = fn.temporary(node, 'mantissa', x.type, Expr('math', x.type, (x, Expr('pointer_to', INT, (e,))), 'frexp'))
-    return tuple_expr([m, e])
+    exponent = fn.temporary(node, 'exponent', 'int32', Expr('const', 'int32', value=0), low=-1100, high=1100)
+    pointer = Expr('pointer_to', INT, (exponent,))
+    mantissa = fn.temporary(node, 'mantissa', x.type, Expr('math', x.type, (x, pointer), 'frexp'))
+    return tuple_expr([mantissa, exponent])
 
 
 CALLS['math.frexp'] = CALLS['np.frexp'] = _frexp
@@ -215,13 +216,13 @@ def _extremum(op):
     return lower
 
 
-for _n, _names in (
+for _name, _names in (
     ('min', ('min', 'np.minimum')),
     ('max', ('max', 'np.maximum')),
     ('fmin', ('np.fmin',)),
     ('fmax', ('np.fmax',)),
 ):
-    register(*_names)(_extremum(_n))
+    register(*_names)(_extremum(_name))
 
 
 @register('abs', 'np.absolute', 'operator.abs', 'np.fabs')
@@ -300,8 +301,8 @@ _OPERATORS = dict(
 
 
 for _op, _names in _OPERATORS.items():
-    for _n in _names.split():
-        CALLS[f'operator.{_n}'] = CALLS[f'np.{_n}'] = _binary_operator(_op)
+    for _name in _names.split():
+        CALLS[f'operator.{_name}'] = CALLS[f'np.{_name}'] = _binary_operator(_op)
 
 
 CALLS['math.remainder'] = lambda fn, node, a, b: math_call(fn, 'remainder', a, b)
@@ -332,13 +333,13 @@ for _symbol, _names in {
     '==': 'eq equal',
     '!=': 'ne not_equal',
 }.items():
-    for _n in _names.split():
-        CALLS[f'operator.{_n}'] = CALLS[f'np.{_n}'] = _comparison(_symbol)
+    for _name in _names.split():
+        CALLS[f'operator.{_name}'] = CALLS[f'np.{_name}'] = _comparison(_symbol)
 
 
 for _op, _names in {'neg': 'neg negative', 'pos': 'pos positive', 'invert': 'invert inv bitwise_not'}.items():
-    for _n in _names.split():
-        CALLS[f'operator.{_n}'] = CALLS[f'np.{_n}'] = _unary(_op)
+    for _name in _names.split():
+        CALLS[f'operator.{_name}'] = CALLS[f'np.{_name}'] = _unary(_op)
 
 
 CALLS['np.logical_and'], CALLS['np.logical_or'] = _logical('land'), _logical('lor')
@@ -352,7 +353,7 @@ CALLS['np.logical_xor'] = lambda fn, node, a, b: Expr(
 )
 
 
-def _on_halves(lower):
+def _with_half_operands(lower):
     "Return a function that lowers a call like `lower`, with operands and result converted to float16"
     return lambda fn, node, *args: convert.to_half(lower(fn, node, *map(convert.to_half, args)))
 
@@ -360,23 +361,26 @@ def _on_halves(lower):
 _HALF_OPS = dict(hadd='Add', hsub='Sub', hmul='Mult', hdiv='Div')
 
 
-for _n, _op in _HALF_OPS.items():
-    CALLS[f'cuda.fp16.{_n}'] = _on_halves(_binary_operator(_op))
+for _name, _op in _HALF_OPS.items():
+    CALLS[f'cuda.fp16.{_name}'] = _with_half_operands(_binary_operator(_op))
 
 
-for _n in 'sin cos log log2 log10 exp exp2 sqrt rint ceil floor trunc'.split():
-    CALLS[f'cuda.fp16.h{_n}'] = _on_halves(_unary_function(_n))
+for _name in 'sin cos log log2 log10 exp exp2 sqrt rint ceil floor trunc'.split():
+    CALLS[f'cuda.fp16.h{_name}'] = _with_half_operands(_unary_function(_name))
 
 
-CALLS['cuda.fp16.hneg'], CALLS['cuda.fp16.habs'] = _on_halves(_unary('neg')), _on_halves(_abs)
+CALLS['cuda.fp16.hneg'], CALLS['cuda.fp16.habs'] = _with_half_operands(_unary('neg')), _with_half_operands(_abs)
 
 
-CALLS['cuda.fp16.hmax'], CALLS['cuda.fp16.hmin'] = _on_halves(_extremum('fmax')), _on_halves(_extremum('fmin'))
+CALLS['cuda.fp16.hmax'], CALLS['cuda.fp16.hmin'] = (
+    _with_half_operands(_extremum('fmax')),
+    _with_half_operands(_extremum('fmin')),
+)
 
 
 CALLS['cuda.fp16.hrsqrt'], CALLS['cuda.fp16.hrcp'] = (
-    _on_halves(lambda fn, node, a: math_call(fn, 'rsqrt', a)),
-    _on_halves(lambda fn, node, a: operators.binary(fn, node, 'Div', Expr('const', HALF, value=1.0), a)),
+    _with_half_operands(lambda fn, node, a: math_call(fn, 'rsqrt', a)),
+    _with_half_operands(lambda fn, node, a: operators.binary(fn, node, 'Div', Expr('const', HALF, value=1.0), a)),
 )
 
 
@@ -385,5 +389,5 @@ def _hfma(fn, node, a, b, c):
     return convert.to_half(operators.fma(fn, *(convert.to_type(FLOAT, operand) for operand in (a, b, c))))
 
 
-for _symbol, _n in {'<': 'hlt', '<=': 'hle', '>': 'hgt', '>=': 'hge', '==': 'heq', '!=': 'hne'}.items():
-    CALLS[f'cuda.fp16.{_n}'] = _comparison(_symbol)
+for _symbol, _name in {'<': 'hlt', '<=': 'hle', '>': 'hgt', '>=': 'hge', '==': 'heq', '!=': 'hne'}.items():
+    CALLS[f'cuda.fp16.{_name}'] = _comparison(_symbol)
