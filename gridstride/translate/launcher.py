@@ -61,13 +61,13 @@ def launcher_lines(unit, params):
     lines = []
     if any(p.kind == 'array' for p in params):
         lines += [_CHECK_ARRAY + ('' if unit.wide else _CHECK_32_BITS) + '}', '']
-    lines += _signature(unit.main.c_name, params, **names)
-    lines += _checks(unit, params)
+    lines += _signature_lines(unit.main.c_name, params, **names)
+    lines += _check_lines(unit, params)
     lines += ['    {grid}.resize(3, 1); {block}.resize(3, 1);'.format(**names)]
     all_statements = (s for function in functions(unit) for s in statements(function.body))
     if any(s.kind == 'alloc' and s.memory.space == 'dynamic' for s in all_statements):
         lines.append(_RAISE_SHARED_LIMIT.format(kernel=unit.main.c_name, **names))
-    lines += _launch(unit, params, **names)
+    lines += _launch_lines(unit, params, **names)
     lines += ['    C10_CUDA_KERNEL_LAUNCH_CHECK();', '}']
     includes = [f'#include <{header}>' for header in _HEADERS]
     return [HOST_GUARD, *includes, '', *'\n'.join(lines).split('\n'), '#endif']
@@ -78,7 +78,7 @@ def _choose_names(param_names):
     return {n: n if n not in param_names else n + '_' for n in ('grid', 'block', 'shared', 'blocks', 'threads')}
 
 
-def _signature(kernel, params, grid, block, shared, **_):
+def _signature_lines(kernel, params, grid, block, shared, **_):
     parameters = [
         'torch::Tensor ' + p.name if p.kind == 'array' else f'{p.type} {p.name}' for p in _launcher_params(params)
     ]
@@ -95,19 +95,19 @@ def _launcher_params(params):
     return [p for p in params if p.kind in ('array', 'number')]
 
 
-def _checks(unit, params):
+def _check_lines(unit, params):
     "Return the lines that check the arguments"
     lines = []
     for p in params:
         if p.kind == 'array':
-            lines += _array_checks(p.name, p.dim)
+            lines += _array_check_lines(p.name, p.dim)
     for variable, minimum in unit.minimums.items():
         name = variable.c_name
         lines.append(f'    TORCH_CHECK({name} >= {minimum}, "{name} must be at least {minimum}");')
     return lines
 
 
-def _array_checks(name, argument_type):
+def _array_check_lines(name, argument_type):
     lines = [f'    check_array({name}, "{name}", torch::{_TORCH_DTYPES[argument_type.dtype]}, {argument_type.ndim});']
     if not any(argument_type.takes_stride) and argument_type.ndim:
         lines.append(f'    TORCH_CHECK({name}.is_contiguous(), "{name} must be contiguous");')
@@ -117,7 +117,7 @@ def _array_checks(name, argument_type):
     return lines
 
 
-def _launch(unit, params, grid, block, shared, blocks, threads):
+def _launch_lines(unit, params, grid, block, shared, blocks, threads):
     kernel, arrays = unit.main.c_name, {p.path: p.name for p in params if p.kind == 'array'}
     values = [_argument_expression(p, arrays) for p in params]
     sizes = ', '.join(f'{grid}[{d}]' for d in range(3)), ', '.join(f'{block}[{d}]' for d in range(3))

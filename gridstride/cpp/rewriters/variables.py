@@ -19,9 +19,9 @@ def rewrite_shared(e: Edits):
     for i in c.find_specifiers('__shared__'):
         if i <= end:
             continue
-        d = read_declaration(c, i)
-        if declarators := list(d.declarators):
-            _rewrite_shared(e, d, declarators)
+        declaration = read_declaration(c, i)
+        if declarators := list(declaration.declarators):
+            _rewrite_shared(e, declaration, declarators)
         elif not _is_alias(c):
             message = 'the emulator cannot parse this declaration of a __shared__ variable: write its type and its name'
             raise c.error(NotEmulated, message, i)
@@ -34,26 +34,28 @@ def _is_alias(c):
     return c.macro is not None and all(is_storage(c, j) or is_alignment(c, j) for j in words)
 
 
-def _rewrite_shared(e, d, declarators):
+def _rewrite_shared(e, declaration, declarators):
     c = e.code
-    common_type = _common_type(e, d)
-    if not _defines_type(c, d):
-        e.replace(c.start(d.start), c.start(d.first))
+    common_type = _common_type(e, declaration)
+    if not _defines_type(c, declaration):
+        e.replace(c.start(declaration.start), c.start(declaration.first))
     for declarator in declarators:
         if declarator.init < declarator.end:
             name = c[declarator.name]
             message = f'{name} is in shared memory, so it cannot have an initial value here'
             raise c.error(WrongSource, f'{message}: let a thread write it, then __syncthreads()', declarator.name)
-        e.replace_tokens(declarator.first, declarator.end - 1, _shared_reference(e, d, declarator, common_type))
+        e.replace_tokens(
+            declarator.first, declarator.end - 1, _shared_reference(e, declaration, declarator, common_type)
+        )
         if c[declarator.end] == ',':
             e.replace_tokens(declarator.end, declarator.end, ';')
 
 
-def _shared_reference(e, d, declarator, common_type):
+def _shared_reference(e, declaration, declarator, common_type):
     "Return C++ code for the reference that replaces `declarator`; `common_type` is that of all declarators"
     c = e.code
-    is_dynamic = 'extern' in d.words
-    is_at_file_scope = c.macro is None and c.scope(d.start) == 'namespace'
+    is_dynamic = 'extern' in declaration.words
+    is_at_file_scope = c.macro is None and c.scope(declaration.start) == 'namespace'
     function = 'dynamic_shared' if is_dynamic else 'file_shared' if is_at_file_scope else 'shared'
     suffix = _parenthesize_bounds(
         c.text(
@@ -71,7 +73,7 @@ def _shared_reference(e, d, declarator, common_type):
     prefix = 'static thread_local ' if is_at_file_scope else ''
     if is_dynamic:
         prefix = f'extern {_extern_declaration(e, declarator, common_type)}; {prefix}'
-    alignment = _alignment(c, d.start, declarator.end) if function == 'shared' and c.macro is None else None
+    alignment = _alignment(c, declaration.start, declarator.end) if function == 'shared' and c.macro is None else None
     if alignment:
         prefix = f'struct gs_align_{name} {{ alignas({alignment}) char c; }}; '
         type_ += f', alignof(gs_align_{name})'
@@ -83,11 +85,11 @@ def _extern_declaration(e, declarator, common_type):
     c = e.code
     indices = tokens_of_type(c, declarator.first, declarator.end)
     prefix, suffix = (
-        c.text([j for j in indices if side(j)])
-        for side in (lambda j: j < declarator.name, lambda j: j >= declarator.name_end)
+        c.text([j for j in indices if is_included(j)])
+        for is_included in (lambda j: j < declarator.name, lambda j: j >= declarator.name_end)
     )
     name = e.prefix_for_name('gs_extern_') + c.text(range(declarator.name, declarator.name_end))
-    return f'__attribute__((unused)) {common_type} {prefix}{name}{suffix}'  # it is never used otherwise
+    return f'__attribute__((unused)) {common_type} {prefix}{name}{suffix}'  # unused, because code uses the reference
 
 
 def _parenthesize_bounds(declarator_text):
@@ -103,29 +105,33 @@ def _alignment(c, i, end):
             return c.text(range(j + 2, c.match[j + 1]))
 
 
-def _defines_type(c, d):
-    return '{' in c.texts[d.start : d.first]
+def _defines_type(c, declaration):
+    return '{' in c.texts[declaration.start : declaration.first]
 
 
-def _common_type(e, d):
-    "Return the type that all declarators of `d` share; a type that `d` defines is moved to a declaration of its own"
-    return _extract_type(e, d) if _defines_type(e.code, d) else e.code.text(tokens_of_type(e.code, d.start, d.first))
+def _common_type(e, declaration):
+    "Return the type that all declarators share; a type that the declaration defines gets a declaration of its own"
+    return (
+        _extract_type(e, declaration)
+        if _defines_type(e.code, declaration)
+        else e.code.text(tokens_of_type(e.code, declaration.start, declaration.first))
+    )
 
 
-def _extract_type(e, d):
+def _extract_type(e, declaration):
     c = e.code
-    brace = next(j for j in range(d.start, d.first) if c[j] == '{')
-    key = next(j for j in range(d.start, brace) if c[j] in ('struct', 'union', 'class'))
-    j = key + 1
+    brace = next(j for j in range(declaration.start, declaration.first) if c[j] == '{')
+    class_keyword = next(j for j in range(declaration.start, brace) if c[j] in ('struct', 'union', 'class'))
+    j = class_keyword + 1
     while j < brace and skip_attribute(c, j) > j:
         j = skip_attribute(c, j)
-    name = c[j] if j < brace else f'gs_type_{c.start(key)}'
-    if d.start < key:
-        e.replace(c.start(d.start), c.start(key))
+    name = c[j] if j < brace else f'gs_type_{c.start(class_keyword)}'
+    if declaration.start < class_keyword:
+        e.replace(c.start(declaration.start), c.start(class_keyword))
     if j == brace:
-        e.insert(c.end(key), f' {name}')
-    e.replace(c.end(c.match[brace]), c.start(d.first), '; ')
-    outer_tokens = (*range(d.start, key), *range(c.match[brace] + 1, d.first))
+        e.insert(c.end(class_keyword), f' {name}')
+    e.replace(c.end(c.match[brace]), c.start(declaration.first), '; ')
+    outer_tokens = (*range(declaration.start, class_keyword), *range(c.match[brace] + 1, declaration.first))
     return ' '.join([c[i] for i in outer_tokens if c[i] in ('const', 'volatile')] + [name])
 
 
@@ -140,15 +146,17 @@ def rewrite_symbols(e: Edits):
     c = e.code
     device_variables = list(_device_variables(c, e.shared))
     e.has_plain_variables = any(_stays_cpp_variable(c, i) for i in c.find_specifiers(*_KIND_OF_SPECIFIER))
-    names = (
-        (c.text(range(declarator.name, declarator.name_end)), declarator, d)
-        for d, declarators in device_variables
+    variables = (
+        (c.text(range(declarator.name, declarator.name_end)), declarator, declaration)
+        for declaration, declarators in device_variables
         for declarator in declarators
     )
-    defined_names = {name for name, declarator, d in names if not _is_declaration(declarator, d)}
+    defined_names = {
+        name for name, declarator, declaration in variables if not _is_declaration(declarator, declaration)
+    }
     has_reference = {}  # name of a declared variable -> whether the reference to it was inserted
-    for d, declarators in device_variables:
-        _rewrite_symbol(e, d, declarators, defined_names, has_reference)
+    for declaration, declarators in device_variables:
+        _rewrite_symbol(e, declaration, declarators, defined_names, has_reference)
 
 
 def _device_variables(c, shared=()):
@@ -157,26 +165,30 @@ def _device_variables(c, shared=()):
     for i in c.find_specifiers(*_KIND_OF_SPECIFIER):
         if i <= end or c.scope(i) != 'namespace':
             continue
-        d = read_declaration(c, i)
-        first = next(d.declarators, None)
-        if not first or not _is_symbol(c, d, first):
+        declaration = read_declaration(c, i)
+        first = next(declaration.declarators, None)
+        if not first or not _is_symbol(c, declaration, first):
             continue
-        declarators = [first, *d.declarators]
+        declarators = [first, *declaration.declarators]
         end = declarators[-1].end
-        are_constants = 'const' in d.words and all(_is_scalar_constant(c, declarator) for declarator in declarators)
-        if not are_constants or any(_qualified_name(c, d, declarator) in shared for declarator in declarators):
-            yield d, declarators
+        are_constants = 'const' in declaration.words and all(
+            _is_scalar_constant(c, declarator) for declarator in declarators
+        )
+        if not are_constants or any(
+            _qualified_name(c, declaration, declarator) in shared for declarator in declarators
+        ):
+            yield declaration, declarators
 
 
 # A variable that several files access has external linkage, as with nvcc -rdc=true: one file defines the variable and
 # the reference, and the other files declare the reference.
-def _qualified_name(c, d, declarator):
+def _qualified_name(c, declaration, declarator):
     "Return the variable's name with its namespaces; None in an unnamed namespace, which other files cannot access"
-    opening = d.start
+    opening = declaration.start
     while (opening := c.outer[opening]) >= 0:
         if c[opening - 1] == 'namespace':
             return None
-    space, name = namespace_of(c, d.start), c.text(range(declarator.name, declarator.name_end))
+    space, name = namespace_of(c, declaration.start), c.text(range(declarator.name, declarator.name_end))
     return f'{space}::{name}' if space else name
 
 
@@ -205,10 +217,10 @@ def _external_variables(text):
         c = read(text).main
     except ValueError:
         return  # rewriting this file reports the error
-    for d, declarators in _device_variables(c, _AnyName()):
+    for declaration, declarators in _device_variables(c, _AnyName()):
         for declarator in declarators:
-            if 'static' not in d.words and (name := _qualified_name(c, d, declarator)):
-                yield name, _is_declaration(declarator, d), _bounds(c, declarator)
+            if 'static' not in declaration.words and (name := _qualified_name(c, declaration, declarator)):
+                yield name, _is_declaration(declarator, declaration), _bounds(c, declarator)
 
 
 class _AnyName:
@@ -232,29 +244,29 @@ def _stays_cpp_variable(c, i):
     "Return whether the variable declared at token `i` stays a C++ variable: a constant, a member, or one in a macro"
     if c.scope(i) not in ('namespace', 'type'):
         return False
-    d = read_declaration(c, i)
-    first = next(d.declarators, None)
+    declaration = read_declaration(c, i)
+    first = next(declaration.declarators, None)
     if not first or c[first.name_end] == '(':
         return False
-    name_is_last = c[first.name_end] == ''  # so the token after the macro decides
-    if _is_symbol(c, d, first):
-        return c.scope(i) == 'type' or 'const' in d.words and _is_scalar_constant(c, first)
-    return name_is_last and c.macro is not None and not d.words & _NON_SYMBOL_SPECIFIERS
+    ends_with_name = c[first.name_end] == ''  # the tokens after the macro's use are unknown
+    if _is_symbol(c, declaration, first):
+        return c.scope(i) == 'type' or 'const' in declaration.words and _is_scalar_constant(c, first)
+    return ends_with_name and c.macro is not None and not declaration.words & _NON_SYMBOL_SPECIFIERS
 
 
-def _is_declaration(declarator, d):
+def _is_declaration(declarator, declaration):
     "Return whether the variable has `extern` and no initializer; nvcc takes it as the definition if there is no other"
-    return 'extern' in d.words and declarator.init == declarator.end
+    return 'extern' in declaration.words and declarator.init == declarator.end
 
 
-def _is_symbol(c, d, declarator):
+def _is_symbol(c, declaration, declarator):
     "Return whether the declaration with this first declarator declares a device variable"
-    if d.words & _NON_SYMBOL_SPECIFIERS or c[d.start - 1] == 'template':
+    if declaration.words & _NON_SYMBOL_SPECIFIERS or c[declaration.start - 1] == 'template':
         return False
     if c[declarator.name_end] == '(':
         return _is_literal(c, declarator.name_end + 1)
     if c[declarator.name_end] == '':
-        return bool(d.words & {'__constant__', '__managed__'})
+        return bool(declaration.words & {'__constant__', '__managed__'})
     return (
         c[declarator.name_end] in ('[', '=', '{', ',', ';', ')')
         or skip_attribute(c, declarator.name_end) > declarator.name_end
@@ -272,40 +284,40 @@ def _is_scalar_constant(c, declarator):
     )
 
 
-def _rewrite_symbol(e, d, declarators, defined_names, has_reference):
+def _rewrite_symbol(e, declaration, declarators, defined_names, has_reference):
     c = e.code
-    alignments, defines_type = _alignments(c, d), _defines_type(c, d)
-    common_type = _common_type(e, d)
+    alignments, defines_type = _alignments(c, declaration), _defines_type(c, declaration)
+    common_type = _common_type(e, declaration)
     for n, declarator in enumerate(declarators):
         name = c.text(range(declarator.name, declarator.name_end))
-        shared_name = _shared_name(e, d, declarator)
-        is_declaration = _is_declaration(declarator, d) and (shared_name is not None or name in defined_names)
+        shared_name = _shared_name(e, declaration, declarator)
+        is_declaration = _is_declaration(declarator, declaration) and (shared_name is not None or name in defined_names)
         linkage = '' if name in has_reference else 'static '
         if shared_name is not None:
-            linkage = 'extern ' if 'const' in d.words else ''
+            linkage = 'extern ' if 'const' in declaration.words else ''
         prefix = alignments + ('extern ' if is_declaration else linkage) + common_type
         if n:
             e.replace_tokens(declarator.first - 1, declarator.first - 1, f'; {prefix}')
         elif defines_type:
-            e.insert(c.start(d.first), f'{prefix} ')
+            e.insert(c.start(declaration.first), f'{prefix} ')
         else:
-            e.replace(c.start(_skip_directives(c, d)), c.start(d.first), f'{prefix} ')
+            e.replace(c.start(_skip_directives(c, declaration)), c.start(declaration.first), f'{prefix} ')
         e.insert(c.start(declarator.name), e.prefix_for_name('gs_init_'))
         if shared_name is None:
-            _insert_reference(e, d, declarator, name, is_declaration, has_reference)
+            _insert_reference(e, declaration, declarator, name, is_declaration, has_reference)
         else:
-            _insert_shared_reference(e, d, declarator, shared_name, is_declaration)
+            _insert_shared_reference(e, declaration, declarator, shared_name, is_declaration)
 
 
-def _shared_name(e, d, declarator):
+def _shared_name(e, declaration, declarator):
     "Return the qualified name of a variable that other files access, too; None for any other variable"
-    if e.code.macro is not None or 'static' in d.words or not e.shared:
+    if e.code.macro is not None or 'static' in declaration.words or not e.shared:
         return None
-    name = _qualified_name(e.code, d, declarator)
+    name = _qualified_name(e.code, declaration, declarator)
     return name if name in e.shared else None
 
 
-def _insert_shared_reference(e, d, declarator, qualified_name, is_declaration):
+def _insert_shared_reference(e, declaration, declarator, qualified_name, is_declaration):
     "Insert a declaration of the reference that all files share, or its definition if this file defines the variable"
     c = e.code
     name, pos = c[declarator.name], c.end(declarator.end - 1)
@@ -316,36 +328,42 @@ def _insert_shared_reference(e, d, declarator, qualified_name, is_declaration):
     if is_declaration:
         e.insert(pos, f'; GRIDSTRIDE_DECLARE_SYMBOL({slot}, {name}, gs_init_{name})')
         return
-    space = next(v for k, v in _KIND_OF_SPECIFIER.items() if k in d.words)
+    space = next(v for k, v in _KIND_OF_SPECIFIER.items() if k in declaration.words)
     e.insert(pos, f"; GRIDSTRIDE_SHARED_SYMBOL({slot}, {name}, gs_init_{name}, {e.quote(name)}, '{space}')")
 
 
-def _skip_directives(c, d):
-    "Return the first token of `d` to replace: the one after a preprocessor line that only memory specifiers precede"
+def _skip_directives(c, declaration):
+    "Return the first token to replace: the one after a preprocessor line that only memory specifiers precede"
     if not c.directives:
-        return d.start
-    first = max((k for k in range(d.start + 1, d.first + 1) if k in c.directives), default=d.start)
-    return first if all(c[k] in _KIND_OF_SPECIFIER for k in range(d.start, first)) else d.start
+        return declaration.start
+    first = max(
+        (k for k in range(declaration.start + 1, declaration.first + 1) if k in c.directives), default=declaration.start
+    )
+    return first if all(c[k] in _KIND_OF_SPECIFIER for k in range(declaration.start, first)) else declaration.start
 
 
-def _alignments(c, d):
-    "Return the text of the alignments among the specifiers of `d`"
-    if not c.aliases and ALIGNMENTS.isdisjoint(c.texts[d.start : d.first]):
+def _alignments(c, declaration):
+    "Return the text of the alignments among the specifiers of a declaration"
+    if not c.aliases and ALIGNMENTS.isdisjoint(c.texts[declaration.start : declaration.first]):
         return ''
-    indices = [j for j in range(d.start, d.first) if c.is_word(j) and not is_storage(c, j) and skip_attribute(c, j) > j]
+    indices = [
+        j
+        for j in range(declaration.start, declaration.first)
+        if c.is_word(j) and not is_storage(c, j) and skip_attribute(c, j) > j
+    ]
     return ''.join(c.text(range(j, skip_attribute(c, j))) + ' ' for j in indices)
 
 
-def _insert_reference(e, d, declarator, name, is_declaration, has_reference):
+def _insert_reference(e, declaration, declarator, name, is_declaration, has_reference):
     """Insert the reference, which has the variable's own name, once.
 
-    For a variable that is declared before its definition, this is where its size is first known."""
+    A variable may be declared several times; the reference is inserted at the first declaration with a size."""
     c = e.code
     if has_reference.get(name):
         return
     has_size = not (is_declaration and c[declarator.name_end] == '[' and c[declarator.name_end + 1] == ']')
     if has_size:
-        space = next(v for k, v in _KIND_OF_SPECIFIER.items() if k in d.words)
+        space = next(v for k, v in _KIND_OF_SPECIFIER.items() if k in declaration.words)
         if c.macro is None:
             reference = f"GRIDSTRIDE_OWN_SYMBOL({name}, '{space}')"
         else:

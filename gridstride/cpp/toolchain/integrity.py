@@ -67,18 +67,18 @@ def _damage_of_files(folder, compare_checksums):
         return f'has no {CHECKSUMS} that can be read'
     if name != folder.name:
         return f'is a copy of {name[:40]!r}'
-    states = {CHECKSUMS: os.lstat(folder / CHECKSUMS)}
+    file_statuses = {CHECKSUMS: os.lstat(folder / CHECKSUMS)}
     for file, (size, _) in files.items() if compare_checksums else ():
         try:
-            states[file] = os.lstat(folder / file)
+            file_statuses[file] = os.lstat(folder / file)
         except FileNotFoundError:
             return f'has lost {file}'
-        if states[file].st_size != size:
+        if file_statuses[file].st_size != size:
             return f'has a different size of {file} than when it was stored'
-    for file, status in states.items():
+    for file, status in file_statuses.items():
         if not stat.S_ISREG(status.st_mode) or foreign_reason(status):
             return f'has a file {file} that {foreign_reason(status) or "is a link or a folder"}'
-    metadata = [(state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns) for state in states.values()]
+    metadata = [(s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in file_statuses.values()]
     if compare_checksums and _metadata_when_verified.get(folder) != metadata:
         if damaged_file := next(
             (file for file, (_, checksum) in files.items() if _hash_of(folder / file) != checksum), None
