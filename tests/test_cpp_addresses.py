@@ -82,7 +82,7 @@ def test_addresses_return_while_something_lives(lib):
 
 
 def test_addresses_return_below_a_symbol(lib):
-    "A library's variables stay: those of one that is loaded late lie above all that was freed by then"
+    "A library's variables stay: those of a library that is loaded late are at higher addresses than freed memory"
     assert lib.turns(FIRST)
     late = load_cuda(SYMBOL)
     assert lib.turns(1)

@@ -32,7 +32,7 @@ class Module(Library):
         self.command = '\n'.join(' '.join(command) for command in build_result.commands)
 
     def sources(self) -> dict:  # file name -> text
-        "Return the text of each compiled file; of a learner's header, the text before it was rewritten"
+        "Return the text of each compiled file; a learner's header has the text before rewriting"
         folder = Path(self.build_directory)
         if not folder.is_dir():  # the cache was emptied
             return {f'{self.__name__}.cu': self.src or ''}
@@ -138,7 +138,7 @@ class _Source(NamedTuple):
 
     @property
     def declarations(self):
-        "Return {name: declaration}; of overloads the first one"
+        "Return {name: declaration}, with the first declaration of an overloaded function"
         return {f.name: f.signature for f in reversed(self.functions)}
 
 

@@ -18,7 +18,7 @@ def _ptx(name, *args):
     return f"::gridstride::ptx::{name}({', '.join(['__LINE__', *args])})"
 
 
-def _bool(x):
+def _cpp_bool(x):
     return str(bool(x)).lower()
 
 
@@ -82,7 +82,7 @@ def _wgmma(n, type, *operands, sparse=()):
     arrays += f" const uint32_t gs_a[] = {{{', '.join(a) or '0'}}};"
     if sparse:
         arrays, other_operands = f'{arrays} const uint32_t gs_meta = {sparse[0]};', (*other_operands, '&gs_meta')
-    function = ', '.join(('wgmma<::gridstride::Number::' + type, n, _bool(a_in_registers), *sparse[1:])) + '>'
+    function = ', '.join(('wgmma<::gridstride::Number::' + type, n, _cpp_bool(a_in_registers), *sparse[1:])) + '>'
     return f"{{ {arrays} {_ptx(function, 'gs_to', 'gs_now', 'gs_a', *other_operands)}; }}"
 
 
@@ -91,7 +91,7 @@ def _named_barrier(operation, barrier, *threads):
         return '::gridstride::sync_block(__LINE__)'
     if not threads:
         _refuse(f'barrier {barrier} without a number of threads', 'write the number, as in bar.sync %0, 128')
-    return f"::gridstride::named_barrier({barrier}, {threads[0]}, {_bool(operation == 'sync')}, __LINE__)"
+    return f"::gridstride::named_barrier({barrier}, {threads[0]}, {_cpp_bool(operation == 'sync')}, __LINE__)"
 
 
 _SHARED = r'\.shared(?:::cluster)?'
@@ -114,7 +114,7 @@ _CALLS = [
         (
             r'cp\.async\.(ca|cg)\.shared\.global',
             lambda cache, dst, src, bytes, *src_size: _ptx(
-                f"copy<{_bool(cache == 'cg')}, {bytes}>", dst, src, *src_size
+                f"copy<{_cpp_bool(cache == 'cg')}, {bytes}>", dst, src, *src_size
             ),
         ),
         (r'cp\.async\.commit_group', lambda: '::gridstride::copy_async_commit()'),
@@ -122,11 +122,11 @@ _CALLS = [
         (r'cp\.async\.wait_all', lambda: '::gridstride::copy_async_wait_all()'),
         (
             r'ldmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.shared\.b16',
-            lambda n, t, *operands: _ptx(f'ldmatrix<{n}, {_bool(t)}>', operands[-1], *operands[:-1]),
+            lambda n, t, *operands: _ptx(f'ldmatrix<{n}, {_cpp_bool(t)}>', operands[-1], *operands[:-1]),
         ),
         (
             r'stmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.shared\.b16',
-            lambda n, t, *operands: _ptx(f'stmatrix<{n}, {_bool(t)}>', *operands),
+            lambda n, t, *operands: _ptx(f'stmatrix<{n}, {_cpp_bool(t)}>', *operands),
         ),
         (
             r'mma\.sync\.aligned\.m16n8k(8|16)\.row\.col\.f32\.(b?f16)\.\2\.f32',
@@ -143,7 +143,7 @@ _CALLS = [
         (
             r'mma\.sp(::ordered_metadata)?\.sync\.aligned\.m16n8k(16|32)\.row\.col\.f32\.(b?f16)\.\3\.f32',
             lambda ordered, k, t, *operands: _ptx(
-                f'mma_sp<{k}, ::gridstride::ptx::{t}, {_bool(ordered)}, {operands[-1]}>', *operands[:-1]
+                f'mma_sp<{k}, ::gridstride::ptx::{t}, {_cpp_bool(ordered)}, {operands[-1]}>', *operands[:-1]
             ),
         ),
         (r'mbarrier\.init(?:\.shared)?\.b64', lambda *operands: _ptx('init', *operands)),
@@ -154,11 +154,13 @@ _CALLS = [
         ),
         (
             rf'mbarrier\.arrive(\.expect_tx)?(?:\.release)?(?:\.(?:cta|cluster))?{_SHARED}\.b64',
-            lambda expects, *operands: _ptx('arrive', _bool(expects), *operands),
+            lambda expects, *operands: _ptx('arrive', _cpp_bool(expects), *operands),
         ),
         (
             r'mbarrier\.(try|test)_wait(?:\.parity)?(?:\.acquire)?(?:\.(?:cta|cluster))?\.shared\.b64',
-            lambda mode, p, barrier, phase, *hint: f"{p} = {_ptx('wait_parity', _bool(mode == 'try'), barrier, phase)}",
+            lambda mode, p, barrier, phase, *hint: (
+                f"{p} = {_ptx('wait_parity', _cpp_bool(mode == 'try'), barrier, phase)}"
+            ),
         ),
         (r'fence\.mbarrier_init\.release\.cluster', lambda: '::gridstride::fence_mbarrier_init()'),
         (r'fence\.proxy\.async(?:\.global|\.shared(?:::cluster)?)?', lambda: '::gridstride::fence_proxy_async()'),

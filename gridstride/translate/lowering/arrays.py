@@ -154,11 +154,11 @@ class Arrays:
 
     def pointer_to_first(self, node, view):
         "Return a pointer to the first element of a C array of several dimensions"
-        v = Variable(f'{view.memory.name}_flat', node)
-        v.type, v.num_defs = view.type, 1
-        self.fn.variables.append(v)
-        self.emit_pointer(node, v, view)
-        return v.view
+        variable = Variable(f'{view.memory.name}_flat', node)
+        variable.type, variable.num_defs = view.type, 1
+        self.fn.variables.append(variable)
+        self.emit_pointer(node, variable, view)
+        return variable.view
 
     def slice_range(self, node, view, slice_node, num_elements):
         "Return (start, size, step) of a slice of a dimension; the size is None if `num_elements` is not known"
@@ -247,7 +247,7 @@ def address(view):
 
 
 def _clamp_to_size(expr, size):
-    "Return the smaller of `expr`, the end of a slice, and `n`, the size of the dimension"
+    "Return the smaller of `expr`, the end of a slice, and `size`, the size of the dimension"
     if (
         size is None
         or structurally_equal(expr, size)
