@@ -483,7 +483,7 @@ __global__ void rows(const __grid_constant__ TensorMap map, const int *x, int *o
     __shared__ u64 bar, gone;
     int i = threadIdx.x, me = rank(), row = me/columns, part = 64/columns, first = me%columns*part,
         mask = ((1 << columns) - 1) << row*columns;
-    int from = (number() - me)*64 + row*64, all = blocks();            // the blocks of a cluster are adjacent in this grid
+    int from = (number() - me)*64 + row*64, all = blocks();      // the blocks of a cluster are adjacent
     if (i == 0) { init(&bar, 1); init(&gone, all); ready(); }
     cluster_sync();
     for (int turn = 0; turn < 2; turn++) {
