@@ -870,6 +870,18 @@ def test_special_functions_of_the_standard_library():
     m = load_cuda('double zeta(double s) { return std::riemann_zeta(s); }')
     assert m.zeta(2.) == pytest.approx(np.pi**2/6, rel=1e-14)  # a sum of a few dozen terms
 
+WIDE = r"""std::string wide(int n) {
+    std::wstring s = std::to_wstring(n) + L" " + std::to_wstring(2.5) + L" " + std::to_wstring(7ull);
+    size_t end = 0;
+    int sum = std::stoi(L"12") + std::stoll(L"-2") + (int)std::stod(L"1.5");
+    sum += std::stoul(std::wstring(L"ff x"), &end, 16);
+    return std::string(s.begin(), s.end()) + " " + std::to_string(sum + end);
+}"""
+
+def test_conversions_from_and_to_wide_strings():
+    "By functions without which most sources are compiled"
+    assert load_cuda(WIDE).wide(-5) == '-5 2.500000 7 268'
+
 # What compiles, and is probably wrong
 
 DOUBTFUL = '''__device__ int sign(int n) { if (n < 0) return -1; }

@@ -149,6 +149,7 @@ _SPECIAL_FUNCTIONS = re.compile(
 # header -> pattern of its features; only sources that use one of them begin with the header
 _EXTRA_HEADERS = {
     'special_functions.h': _SPECIAL_FUNCTIONS,
+    'wide_strings.h': re.compile(r'\bwstring\b|\bto_wstring\b|\bwchar_t\b|\bL"'),
     'nv_atomic.h': re.compile(r'\b__(?:nv_atomic|NV_ATOMIC|NV_THREAD_SCOPE)_'),
     'graph_nodes.h': re.compile(
         r'\bcuda(?:\w+NodeParams|MemsetParams|Device\w*Graph|Stream(?:\w+ToGraph|GetCaptureInfo)|Graph(?!(?:_t|Exec_t|'

@@ -4,10 +4,15 @@
 #define GRIDSTRIDE_EMULATOR 1
 
 // To compile sources faster, templates should be instantiated while the headers are precompiled; g++ otherwise does so
-// in each source. So <cmath> is included without its special functions (special_functions.h has them), and our
-// templates that ordinary functions call return `auto`: g++ must instantiate them immediately to deduce it.
+// in each source. So <cmath> is included without its special functions (special_functions.h has them), <string>
+// without stoi, to_wstring and the like for wide strings (wide_strings.h), and our templates that ordinary functions
+// call return `auto`: g++ must instantiate them immediately to deduce it.
 #include <cstddef>
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
+#if defined(_GLIBCXX_RELEASE) && _GLIBCXX_RELEASE == 12
+#include <cwchar>    // its functions remain
+#undef _GLIBCXX_USE_C99_WCHAR
+#endif
 
 #include <assert.h>
 #include <limits.h>
