@@ -35,29 +35,29 @@ def folders(tmp_path):
 
 def test_what_the_reader_did_not_change_becomes_new():
     newer = notebook(cell('a', 'one!'), cell('d', 'four'), cell('b', 'two'))
-    assert sources(copies.merged(COPIED, notebook(*CELLS), newer)) == ['one!', 'four', 'two']
+    assert sources(copies.merge_lesson(COPIED, notebook(*CELLS), newer)) == ['one!', 'four', 'two']
 
 
 def test_changed_cells_stay():
     mine = notebook(CELLS[0], cell('b', ['my\n', 'answer']), CELLS[2])
     newer = notebook(cell('a', 'one!'), cell('b', 'two!'), cell('c', 'three!'))
-    assert sources(copies.merged(COPIED, mine, newer)) == ['one!', 'my\nanswer', 'three!']
+    assert sources(copies.merge_lesson(COPIED, mine, newer)) == ['one!', 'my\nanswer', 'three!']
 
 
 def test_added_cells_stay_below_the_cell_they_were_added_to():
     mine = notebook(cell('m0', 'top'), CELLS[0], cell('m1', 'mine 1'), cell('m2', 'mine 2'), CELLS[1], CELLS[2])
     newer = notebook(cell('a', 'one'), cell('d', 'four'), cell('c', 'three'))
-    assert sources(copies.merged(COPIED, mine, newer)) == ['top', 'one', 'mine 1', 'mine 2', 'four', 'three']
+    assert sources(copies.merge_lesson(COPIED, mine, newer)) == ['top', 'one', 'mine 1', 'mine 2', 'four', 'three']
 
 
 def test_cells_added_below_one_that_is_gone_stay():
     mine = notebook(*CELLS[:2], cell('m', 'mine'), CELLS[2])
-    assert sources(copies.merged(COPIED, mine, notebook(CELLS[0], CELLS[2]))) == ['one', 'mine', 'three']
+    assert sources(copies.merge_lesson(COPIED, mine, notebook(CELLS[0], CELLS[2]))) == ['one', 'mine', 'three']
 
 
 def test_an_answer_to_a_cell_that_is_gone_is_kept_at_the_end():
     mine = notebook(CELLS[0], cell('b', 'my answer'), CELLS[2])
-    *first, heading, last = sources(copies.merged(COPIED, mine, notebook(CELLS[0], CELLS[2])))
+    *first, heading, last = sources(copies.merge_lesson(COPIED, mine, notebook(CELLS[0], CELLS[2])))
     assert (first, last) == (['one', 'three'], 'my answer') and heading.startswith('## ')
 
 

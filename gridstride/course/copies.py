@@ -1,7 +1,7 @@
 """Makes the reader's copies of the lessons, in the folder `my`, so that answers are not written to the course's files.
 
-`make` copies each lesson once and stores its original sources. `update` uses these to merge a newer lesson with what
-the reader wrote. `reset` makes a fresh copy and keeps the old one under another name. The start page, `my/START.md`,
+`make` copies each lesson once and stores its original sources. `update` uses these to merge a newer lesson with the
+reader's changes. `reset` makes a fresh copy and keeps the old one under another name. The start page, `my/START.md`,
 lists the solved exercises and the next lesson.
 
     python -m gridstride.course.copies          # make the copies that are missing, and the start page
@@ -19,7 +19,7 @@ from ..support.atomic_write import write_whole
 from . import curriculum
 from .lessons import NBS, ROOT, exercises, lessons, pick, progress_file, read, read_progress
 
-__all__ = ['FOLDER', 'START', 'make', 'update', 'reset', 'merged', 'start_page', 'next_lesson', 'main']
+__all__ = ['FOLDER', 'START', 'make', 'update', 'reset', 'merge_lesson', 'start_page', 'next_lesson', 'main']
 
 FOLDER = ROOT / 'my'
 START = 'START.md'
@@ -74,7 +74,7 @@ def make(
 
 
 # Cells that the reader changed or added are kept; all other cells are those of the newer lesson.
-def merged(
+def merge_lesson(
     old_sources: dict,  # {cell id: source} of the lesson as it was copied
     reader_copy: dict,  # the reader's copy
     newer: dict,  # the newer lesson
@@ -124,7 +124,7 @@ def _update_copy(lesson, copy, sources_of_lesson):
         changed_in_both = []
     else:
         changed_in_both = _changed_in_both(old_sources, reader_copy, newer)
-        _write_json(copy, merged(old_sources, reader_copy, newer))
+        _write_json(copy, merge_lesson(old_sources, reader_copy, newer))
     sources_of_lesson[lesson.name] = _sources(newer)
     return changed_in_both
 
@@ -191,7 +191,7 @@ def next_lesson(solved):  # {lesson: (solved exercises, all exercises)}
 def start_page(
     folder=FOLDER,  # of the copies
 ) -> str:
-    "Return the start page, Markdown: what comes next, and each lesson with its minutes and solved exercises"
+    "Return the start page in Markdown: the next lesson, and a table of lessons with their minutes and solved exercises"
     solved = _count_solved_exercises(folder)
     lines = ['# gridstride', '']
     if lesson := next_lesson(solved):

@@ -1,5 +1,6 @@
-"""Lazy exports of subpackages: a name is imported on first use, because imports such as torch take long. Also the error
-for a required package that is not installed, which a command prints as one line."""
+"""Lazy exports of subpackages: a name is imported on first use, because imports such as torch take long.
+
+`MissingPackage` is the error for a required package that is not installed; a command prints it as one line."""
 
 import sys
 from difflib import get_close_matches

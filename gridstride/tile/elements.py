@@ -151,7 +151,10 @@ def maximum(x, y, propagate_nan=PropagateNan.NONE):
 def clamp(x, min, max, propagate_nan=PropagateNan.NONE):
     "Limit a floating-point x to [min, max]"
     if not block_of(x).dtype.is_floating():
-        raise compile_error(f'tl.clamp of {x.dtype}', 'For integers, write tl.minimum(tl.maximum(x, low), high).')
+        raise compile_error(
+            f'tl.clamp requires floating-point elements; got {x.dtype}',
+            'For integers, write tl.minimum(tl.maximum(x, low), high).',
+        )
     return minimum(maximum(x, min, propagate_nan), max, propagate_nan)
 
 

@@ -220,7 +220,7 @@ def cumprod(input, axis=0, reverse=False):
 def sort(x, dim=None, descending=False):
     "Sort along the last axis"
     if dim not in (None, -1, x.data.ndim - 1):
-        raise compile_error(f'tl.sort along axis {dim}', 'Sort along the last axis.')
+        raise compile_error(f'tl.sort can only sort along the last axis; got axis {dim}')
     a = np.sort(x.data, -1)
     out = tensor(np.flip(a, -1) if descending else a, x.dtype)
     return propagate_undef(out, x, lambda mask: _any_along(mask, x.data.ndim - 1, True) & np.ones_like(mask))
@@ -234,7 +234,7 @@ def topk(x, k, dim=None):
 def histogram(input, num_bins, mask=None):
     "Count how often each of 0, 1, ..., num_bins-1 occurs in a block"
     if input.data.ndim != 1 or not input.dtype.is_int():
-        raise compile_error(f'tl.histogram of {input.type}', 'Pass a block of integers with one axis.')
+        raise compile_error(f'tl.histogram requires a block of integers with one axis; got {input.type}')
     is_counted = np.ones(input.data.shape, bool) if mask is None else np.broadcast_to(mask.data, input.data.shape)
     elements = input.data[is_counted].astype(np.int64)
     bins = np.bincount(elements[(elements >= 0) & (elements < num_bins)], minlength=num_bins).astype(np.int32)
