@@ -362,7 +362,7 @@ WORDS = {
         'Along axis 0 valid indices are 0 to 3, and this one is 4',
         '`c, r` has rows and columns swapped, use `r, c`'],
     'A wrong stride, though there is a guard': ['lets this thread in, and `r * 2 * w + c` is 100: check its stride'],
-    'One step too far': ['`i <= x.size` admits one index too many: with 100 elements the last index is 99'],
+    'One step too far': ['`i <= x.size` admits one index too many: with 100 elements the last valid index is 99'],
     'A negative index': ['out-of-bounds read of x[-1]', 'Write the index that you mean'],
     'An index from memory': ['The index `at[i]` was read from memory and is 100'],
     'No barrier':
@@ -383,7 +383,7 @@ WORDS = {
         ['dynamic shared memory is used, but the launch requests none', 'kernel[grid, block, stream, bytes]'],
     'A kernel is called like a function':
         ['double is a kernel: launch it with a grid and a block, as in double[grid, block](...)'],
-    'A list for an array': ['argument 1, x, must be a tensor', 'a list was given', 'create one with torch.tensor(...)'],
+    'A list for an array': ['argument 1, x, must be a tensor', 'got a list', 'create one with torch.tensor(...)'],
     'An array that must not be written':
         ['out is read-only, but line 4 writes to it', 'Pass a copy: out.copy()'],
     'An array for a number': ['argument 3, n, is an array of shape (1,), but line 4 uses it as a number', 'n.item()'],
