@@ -19,12 +19,12 @@ namespace gridstride {
 
 namespace {
 struct Range {
-    uintptr_t from, bytes;
-    bool has(uintptr_t a) const { return a - from < bytes; }
+    uintptr_t begin, bytes;
+    bool has(uintptr_t a) const { return a - begin < bytes; }
 };
 // An entry of .eh_frame_hdr, and its header (Linux Standard Base, "DWARF Extensions")
 struct FunctionStart {
-    int32_t at, unwinding;
+    int32_t offset, unwinding;
 };
 struct FunctionIndex {
     uint8_t version, frame_encoding, count_encoding, table_encoding;
@@ -32,25 +32,25 @@ struct FunctionIndex {
     uint32_t count;
 };
 struct Module {                          // a library with kernels
-    Range all, code, tables;
+    Range range, code, tables;
     uintptr_t device_base = 0;                  // the base of its unmapped addresses on the device
-    bool plain = false;
-    bool passed_to_device = false;   // was the address of any of them?
+    bool has_plain = false;              // are some of its device variables ordinary variables?
+    bool passed_to_device = false;       // was an address in this module passed to the device?
     const FunctionStart *functions = nullptr;
     size_t function_count = 0;
     uintptr_t index = 0;                 // the address to which `functions` are relative
 };
 }
 static std::vector<Module> modules;      // sorted by address
-// addresses that the host has got from the device, which are not translated
-static std::unordered_set<uintptr_t> of_device;
+// addresses that the host has received from the device, which are not translated
+static std::unordered_set<uintptr_t> addresses_from_device;
 static std::mutex modules_lock;
 void fork_addresses(Fork now) { pass_fork(now, modules_lock); }
 static uintptr_t lowest = ~uintptr_t(0), highest = 0;
 
 #ifndef __APPLE__
 // Stores the index of functions, which linkers sort by address, with addresses relative to the section.
-static void note_functions(Module &m, uintptr_t at) {
+static void store_function_index(Module &m, uintptr_t at) {
     const auto *index = reinterpret_cast<const FunctionIndex *>(at);
     const bool sorted = index->version == 1 && index->frame_encoding == 0x1b && index->count_encoding == 0x03 &&
                         index->table_encoding == 0x3b;
@@ -61,86 +61,87 @@ static void note_functions(Module &m, uintptr_t at) {
 void register_module(const void *inside, bool plain) {
 #ifndef __APPLE__
     const Image image = image_of(const_cast<void *>(inside));
-    std::lock_guard<std::mutex> one(modules_lock);
+    std::lock_guard<std::mutex> lock(modules_lock);
     for (auto &m : modules)
-        if (m.all.from == image.base) return void(m.plain = m.plain || plain);
+        if (m.range.begin == image.base) return void(m.has_plain = m.has_plain || plain);
     Module m;
-    m.all = {image.base, image.end - image.base}, m.code = {image.code, image.code_bytes};
-    m.tables = {image.base, 0}, m.plain = plain;
+    m.range = {image.base, image.end - image.base}, m.code = {image.code, image.code_bytes};
+    m.tables = {image.base, 0}, m.has_plain = plain;
     dl_iterate_phdr(
         [](dl_phdr_info *library, size_t, void *p) {
             auto &m = *static_cast<Module *>(p);
-            for (int i = 0; i < library->dlpi_phnum && library->dlpi_addr == m.all.from; i++) {
+            for (int i = 0; i < library->dlpi_phnum && library->dlpi_addr == m.range.begin; i++) {
                 const auto &part = library->dlpi_phdr[i];
                 if (part.p_type == PT_GNU_RELRO)
                     m.tables = {uintptr_t(library->dlpi_addr + part.p_vaddr), part.p_memsz};
-                if (part.p_type == PT_GNU_EH_FRAME) note_functions(m, library->dlpi_addr + part.p_vaddr);
+                if (part.p_type == PT_GNU_EH_FRAME) store_function_index(m, library->dlpi_addr + part.p_vaddr);
             }
             return 0;
         },
         &m);
-    void *p = mmap(nullptr, m.all.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = mmap(nullptr, m.range.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return;
     m.device_base = reinterpret_cast<uintptr_t>(p);
     modules.insert(std::upper_bound(modules.begin(), modules.end(), m,
-        [](const Module &a, const Module &b) { return a.all.from < b.all.from; }), m);
-    lowest = std::min({lowest, m.all.from, m.device_base});
-    highest = std::max({highest, m.all.from + m.all.bytes, m.device_base + m.all.bytes});
+        [](const Module &a, const Module &b) { return a.range.begin < b.range.begin; }), m);
+    lowest = std::min({lowest, m.range.begin, m.device_base});
+    highest = std::max({highest, m.range.begin + m.range.bytes, m.device_base + m.range.bytes});
 #else
     (void)inside, (void)plain;
 #endif
 }
 void forget_module(const Image &module) {
-    std::lock_guard<std::mutex> one(modules_lock);
+    std::lock_guard<std::mutex> lock(modules_lock);
     const auto m = std::find_if(
-        modules.begin(), modules.end(), [&](const Module &known) { return known.all.has(module.base); });
+        modules.begin(), modules.end(), [&](const Module &candidate) { return candidate.range.has(module.base); });
     if (m == modules.end()) return;
-    for (auto a = of_device.begin(); a != of_device.end();) a = m->all.has(*a) ? of_device.erase(a) : std::next(a);
-    munmap(reinterpret_cast<void *>(m->device_base), m->all.bytes);
+    for (auto a = addresses_from_device.begin(); a != addresses_from_device.end();)
+        a = m->range.has(*a) ? addresses_from_device.erase(a) : std::next(a);
+    munmap(reinterpret_cast<void *>(m->device_base), m->range.bytes);
     modules.erase(m);
 }
 static Module *module_at(uintptr_t a) {
     const auto next = std::upper_bound(modules.begin(), modules.end(), a,
-        [](uintptr_t a, const Module &m) { return a < m.all.from; });
-    return next != modules.begin() && (next - 1)->all.has(a) ? &*(next - 1) : nullptr;
+        [](uintptr_t a, const Module &m) { return a < m.range.begin; });
+    return next != modules.begin() && (next - 1)->range.has(a) ? &*(next - 1) : nullptr;
 }
 static bool begins_function(const Module &m, uintptr_t a) {
     if (!m.code.has(a)) return false;
     const auto *end = m.functions + m.function_count;
-    const int64_t at = int64_t(a - m.index);
+    const int64_t offset = int64_t(a - m.index);
     const auto *f = std::lower_bound(
-        m.functions, end, at, [](const FunctionStart &f, int64_t at) { return f.at < at; });
-    return f != end && f->at == at;
+        m.functions, end, offset, [](const FunctionStart &f, int64_t offset) { return f.offset < offset; });
+    return f != end && f->offset == offset;
 }
 // Is it the start of a vtable? Before it are the offset to the top of the object and the address of the type_info,
 // whose second word is the address of its name (Itanium C++ ABI, 2.5.2 and 2.9.5).
 static bool begins_table(const Module &m, uintptr_t a) {
-    if (a % sizeof a || !m.tables.has(a) || a - m.tables.from < 2 * sizeof a) return false;
+    if (a % sizeof a || !m.tables.has(a) || a - m.tables.begin < 2 * sizeof a) return false;
     const auto *table = reinterpret_cast<const uintptr_t *>(a);
     const uintptr_t type = table[-1];
     const auto to_top = static_cast<intptr_t>(table[-2]);
     return to_top <= 0 && to_top > -(1 << 30) && type % sizeof a == 0 && m.tables.has(type) &&
-           m.tables.has(type + 2 * sizeof a - 1) && m.all.has(reinterpret_cast<const uintptr_t *>(type)[1]);
+           m.tables.has(type + 2 * sizeof a - 1) && m.range.has(reinterpret_cast<const uintptr_t *>(type)[1]);
 }
 bool is_in_module(const void *code) {
-    const std::unique_lock<std::mutex> one(modules_lock, std::try_to_lock);
-    const Module *m = one ? module_at(reinterpret_cast<uintptr_t>(code)) : nullptr;
+    const std::unique_lock<std::mutex> lock(modules_lock, std::try_to_lock);
+    const Module *m = lock ? module_at(reinterpret_cast<uintptr_t>(code)) : nullptr;
     return m && m->code.has(reinterpret_cast<uintptr_t>(code));
 }
 bool is_plain_variable(const void *p) {
-    std::lock_guard<std::mutex> one(modules_lock);
+    std::lock_guard<std::mutex> lock(modules_lock);
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     const Module *m = module_at(a);
-    return m && m->plain && !m->code.has(a);
+    return m && m->has_plain && !m->code.has(a);
 }
 bool has_plain_variables(const void *code) {
-    std::lock_guard<std::mutex> one(modules_lock);
+    std::lock_guard<std::mutex> lock(modules_lock);
     const Module *m = module_at(reinterpret_cast<uintptr_t>(code));
-    return !m || m->plain;
+    return !m || m->has_plain;
 }
 static const Module *module_of_device_address(uintptr_t a) {
     for (auto &m : modules)
-        if (a - m.device_base < m.all.bytes) return &m;
+        if (a - m.device_base < m.range.bytes) return &m;
     return nullptr;
 }
 template <class F> static void each_word(void *p, size_t bytes, F f) {
@@ -160,19 +161,20 @@ static bool is_in_shared_memory(uintptr_t address) {
 }
 void hide_host_addresses(void *p, size_t bytes, bool is_pointer) {
     if (on_device()) return;
-    std::lock_guard<std::mutex> one(modules_lock);
+    std::lock_guard<std::mutex> lock(modules_lock);
     each_word(p, bytes, [&](uintptr_t &w) {
         Module *m = module_at(w);
-        const bool is_address = m && ((is_pointer && !m->plain) || begins_function(*m, w) || begins_table(*m, w));
-        if (is_address && !of_device.count(w) && !is_registered(w) && !is_in_shared_memory(w))
-            w += m->device_base - m->all.from, m->passed_to_device = true;
+        const bool is_address = m && ((is_pointer && !m->has_plain) || begins_function(*m, w) || begins_table(*m, w));
+        if (is_address && !addresses_from_device.count(w) && !is_registered(w) && !is_in_shared_memory(w))
+            w += m->device_base - m->range.begin, m->passed_to_device = true;
     });
 }
 void from_device(void *p, size_t bytes) {
-    std::lock_guard<std::mutex> one(modules_lock);
+    std::lock_guard<std::mutex> lock(modules_lock);
     each_word(p, bytes, [&](uintptr_t &w) {
-        if (const Module *m = module_of_device_address(w); m && m->passed_to_device) w += m->all.from - m->device_base;
-        else if (module_at(w)) of_device.insert(w);
+        if (const Module *m = module_of_device_address(w); m && m->passed_to_device)
+            w += m->range.begin - m->device_base;
+        else if (module_at(w)) addresses_from_device.insert(w);
     });
 }
 static std::string function_at(uintptr_t a) {
@@ -190,8 +192,8 @@ static std::string function_at(uintptr_t a) {
 DeviceAddress classify_address(uintptr_t a) {
     const Module *m = module_of_device_address(a);
     if (!m) return {DeviceAddress::nothing, ""};
-    const uintptr_t there = a + m->all.from - m->device_base;
-    if (m->code.has(there)) return {DeviceAddress::function, function_at(there)};
-    return {m->tables.has(there) ? DeviceAddress::table : DeviceAddress::variable, ""};
+    const uintptr_t host_address = a + m->range.begin - m->device_base;
+    if (m->code.has(host_address)) return {DeviceAddress::function, function_at(host_address)};
+    return {m->tables.has(host_address) ? DeviceAddress::table : DeviceAddress::variable, ""};
 }
 }

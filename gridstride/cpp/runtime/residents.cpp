@@ -29,7 +29,7 @@ static std::atomic<uint64_t> progress{0};       // counts blocks that began or e
 static struct {
     std::atomic<uint64_t> arrived{0};          // threads
     std::atomic<uint32_t> phase{0};
-} at_grid;
+} grid_barrier;
 
 uint64_t blocks_of(const Launch &l) { return uint64_t(l.grid.x) * l.grid.y * l.grid.z; }
 int blocks_of_sm(int threads, size_t shared) {
@@ -42,7 +42,7 @@ uint64_t capacity(const Launch &l, size_t static_bytes) {
     return multiprocessors * uint64_t(std::max(1, blocks_of_sm(threads, l.shared + static_bytes)));
 }
 void begin_grid() {
-    blocks_begun = 0, at_grid.arrived = 0;
+    blocks_begun = 0, grid_barrier.arrived = 0;
 }
 
 // The current thread polls an address: has it found the same value several times in a row, so that others should run?
@@ -80,10 +80,10 @@ void Worker::suspend_block(Fiber &self) {
     switch_fiber(self, root->main);
 }
 
-static bool waits_at_grid(void *phase) { return at_grid.phase != *static_cast<uint32_t *>(phase); }
+static bool waits_at_grid(void *phase) { return grid_barrier.phase != *static_cast<uint32_t *>(phase); }
 static void describe_grid_wait(void *, Finding &f, const char *name) {
     const Launch &l = *worker->launch;
-    f.add({{name, Code::at_grid, 2}, {"arrived", at_grid.arrived.load()},
+    f.add({{name, Code::at_grid, 2}, {"arrived", grid_barrier.arrived.load()},
         {"threads", blocks_of(l) * uint64_t(worker->num_threads)}});
 }
 bool Worker::waits_for_grid() const {
@@ -102,36 +102,37 @@ bool Worker::can_progress() const {
 }
 
 // The barrier of the grid orders all accesses before it before all accesses after it.
-static void order_all(Worker &mine) {
+static void order_all(Worker &current) {
     for (Worker *t : teams_of_thread())
         for (size_t i = 0; i < t->blocks(); i++)
             if (Worker &b = *t->block_at(i); b.running) {
                 detector.enter(b);
                 detector.block_barrier(b);
             }
-    detector.enter(mine);
+    detector.enter(current);
     detector.report_unwritten(detector.unwritten_in_launch);
     detector.launch_start = ++detector.now;
 }
-static void all_have_met(Worker &last) {
-    at_grid.arrived = 0;
+static void complete_grid_barrier(Worker &last) {
+    grid_barrier.arrived = 0;
     if (detector.on) order_all(last);
-    at_grid.phase++;
+    grid_barrier.phase++;
 }
 // Counts exited threads as arrived at the grid's barrier, if all others of the block are there, including its first
 // thread: on a GPU that thread arrives for the whole block.
 bool Worker::excuse_from_grid() {
-    if (!live || live == num_threads || state[slot[0]] == done || excused_phase == at_grid.phase + 1) return false;
-    int gone = -1;
+    if (!live || live == num_threads || state[slot[0]] == done || excused_phase == grid_barrier.phase + 1) return false;
+    int returned_rank = -1;
     for (int i = 0; i < num_threads; i++) {
         const uint8_t s = state[slot[i]];
-        if (s == done) gone = gone < 0 ? i : gone;
+        if (s == done) returned_rank = returned_rank < 0 ? i : returned_rank;
         else if (s != on_condition || condition[i].describe != describe_grid_wait) return false;
     }
-    excused_phase = at_grid.phase + 1;
-    warn_of_returned_thread(*this, line[0], live, gone);
-    if ((at_grid.arrived += uint64_t(num_threads - live)) < blocks_of(*launch) * uint64_t(num_threads)) return false;
-    all_have_met(*this);
+    excused_phase = grid_barrier.phase + 1;
+    warn_of_returned_thread(*this, line[0], live, returned_rank);
+    if ((grid_barrier.arrived += uint64_t(num_threads - live)) < blocks_of(*launch) * uint64_t(num_threads))
+        return false;
+    complete_grid_barrier(*this);
     return true;
 }
 void grid_sync(int line) {
@@ -143,9 +144,9 @@ void grid_sync(int line) {
         stops_launch = true;
         end_launch();
     }
-    uint32_t phase = at_grid.phase;
+    uint32_t phase = grid_barrier.phase;
     detector.finish_pending_writes();
-    if (++at_grid.arrived == blocks_of(l) * uint64_t(w.num_threads)) return all_have_met(*worker);
+    if (++grid_barrier.arrived == blocks_of(l) * uint64_t(w.num_threads)) return complete_grid_barrier(*worker);
     wait_until(waits_at_grid, &phase, line, describe_grid_wait);
 }
 bool is_cooperative() {
@@ -159,32 +160,32 @@ namespace {
 class Residents {
     const Launch &l;
     Worker &root;
-    std::vector<Worker *> &free, &waiting;     // leaders of teams; `waiting`: suspended ones, the newest last
-    size_t prepared = 0, scope;                // bytes of shared memory declared at file scope
-    uint64_t number_of = 0;                    // blocks, or clusters, of the grid
+    std::vector<Worker *> &free_teams, &suspended_teams; // leaders of teams; the newest suspended one is last
+    size_t num_prepared = 0, file_scope_bytes; // bytes of shared memory declared at file scope
+    uint64_t num_teams = 0;                    // blocks, or clusters, of the grid
     int os_threads;
     uint32_t seed = uint32_t(options.seed) * 2654435761u + 1;
 
 public:
     Residents(const Launch &l, Worker &root, int os_threads, std::vector<Worker *> (&lists)[2])
-        : l(l), root(root), free(lists[0]), waiting(lists[1]), os_threads(os_threads) {
-        free.clear(), waiting.clear();
-        scope = bytes_at_file_scope();
-        number_of = blocks_of(l) / (uint64_t(l.cluster.x) * l.cluster.y * l.cluster.z);
-        free.push_back(team());
+        : l(l), root(root), free_teams(lists[0]), suspended_teams(lists[1]), os_threads(os_threads) {
+        free_teams.clear(), suspended_teams.clear();
+        file_scope_bytes = bytes_at_file_scope();
+        num_teams = blocks_of(l) / (uint64_t(l.cluster.x) * l.cluster.y * l.cluster.z);
+        free_teams.push_back(prepare_team());
     }
 
     void run() {
-        uint64_t seen = progress, quiet = 0;
+        uint64_t last_progress = progress, num_idle = 0;
         while (!stops_launch) {
             if (may_begin_another() && begin()) {
                 while (!stops_launch && resume_waiting(false)) {}
                 continue;
             }
-            if (waiting.empty()) break;
+            if (suspended_teams.empty()) break;
             resume_waiting(true);
-            if (progress != seen) seen = progress, quiet = 0;
-            else if (++quiet > idle_limit() || !any_ready()) handle_no_progress(quiet);
+            if (progress != last_progress) last_progress = progress, num_idle = 0;
+            else if (++num_idle > idle_limit() || !any_ready()) handle_no_progress(num_idle);
         }
     }
 
@@ -204,21 +205,21 @@ private:
     // The number of idle iterations over all threads after which the blocks count as stuck; fewer with many threads,
     // because an iteration then takes seconds.
     uint64_t idle_limit() const {
-        const uint64_t threads = uint64_t(l.block.x) * l.block.y * l.block.z * root.blocks() * waiting.size();
+        const uint64_t threads = uint64_t(l.block.x) * l.block.y * l.block.z * root.blocks() * suspended_teams.size();
         return threads > 1 << 16 ? 3 : 16;
     }
-    bool may_begin_another() const { return waiting.empty() || waiting.size() < resident_limit(); }
+    bool may_begin_another() const { return suspended_teams.empty() || suspended_teams.size() < resident_limit(); }
 
     // Returns a team that is prepared for this launch.
-    Worker *team() {
+    Worker *prepare_team() {
         std::vector<Worker *> &all = teams_of_thread();
-        if (prepared == all.size()) {
+        if (num_prepared == all.size()) {
             all.push_back(new_worker());
             all.back()->root = &root, all.back()->signal_stack = root.signal_stack;
             all.back()->saved_shared = static_cast<char *>(Cells::map(shared_cap));
             all.back()->shared = root.shared;
         }
-        Worker &w = *all[prepared++];
+        Worker &w = *all[num_prepared++];
         const size_t n = size_t(l.cluster.x) * l.cluster.y * l.cluster.z;
         w.cluster.clear();
         w.cluster_dims = l.cluster, w.running_block = &w, w.idle_switches = 0;
@@ -242,37 +243,38 @@ private:
 
     bool begin() {
         const uint64_t begun_before = blocks_begun++;
-        if (begun_before >= number_of) return false;
-        const uint64_t number = options.order == 1 ? number_of - 1 - begun_before : begun_before;
-        if (free.empty()) free.push_back(team());
-        Worker *w = free.back();
-        free.pop_back();
+        if (begun_before >= num_teams) return false;
+        const uint64_t number = options.order == 1 ? num_teams - 1 - begun_before : begun_before;
+        if (free_teams.empty()) free_teams.push_back(prepare_team());
+        Worker *w = free_teams.back();
+        free_teams.pop_back();
         w->idle_switches = 0;
         progress++;
         worker = w;
         detector.enter(*w);
         w->cluster.empty() ? w->begin_single(number) : w->begin_cluster(number);
-        if (!run_team(*w)) waiting.push_back(w);
+        if (!run_team(*w)) suspended_teams.push_back(w);
         return true;
     }
     // Runs a team until it ends or is suspended; returns whether it has ended.
     bool run_team(Worker &w) {
         switch_fiber(root.main, *w.running_block->fiber[w.running_block->current]);
         const bool ended = w.end_block();
-        if (ended) free.push_back(&w), progress++;
+        if (ended) free_teams.push_back(&w), progress++;
         else exchange_shared(w, false);
         return ended;
     }
-    // The shared memory of all blocks has the same address, so it is copied in when a block is resumed, and out after
-    // it.
-    void exchange_shared(Worker &w, bool in) const {
+    // The shared memory of all blocks has the same address, so it is copied in when a block is resumed, and out when
+    // the block is suspended.
+    void exchange_shared(Worker &w, bool copies_in) const {
         if (!w.saved_shared) w.saved_shared = static_cast<char *>(Cells::map(shared_cap));
-        char *to = in ? w.shared : w.saved_shared, *from = in ? w.saved_shared : w.shared;
+        char *to = copies_in ? w.shared : w.saved_shared, *from = copies_in ? w.saved_shared : w.shared;
         memcpy(to, from, w.shared_used);
-        memcpy(to + shared_cap - scope, from + shared_cap - scope, scope);
+        memcpy(to + shared_cap - file_scope_bytes, from + shared_cap - file_scope_bytes, file_scope_bytes);
     }
     bool any_ready() const {
-        return std::any_of(waiting.begin(), waiting.end(), [](Worker *w) { return can_resume(*w, true); });
+        return std::any_of(
+            suspended_teams.begin(), suspended_teams.end(), [](Worker *w) { return can_resume(*w, true); });
     }
     static bool can_resume(Worker &w, bool all) {
         for (size_t i = 0; i < w.blocks(); i++) {
@@ -283,12 +285,12 @@ private:
     }
     // Resumes suspended teams that can make progress, or `all`, the newest first; returns whether one has ended.
     bool resume_waiting(bool all) {
-        bool any = false;
-        for (size_t i = waiting.size(); i-- > 0 && !stops_launch;) {
-            if (can_resume(*waiting[i], all) && resume(*waiting[i]))
-                waiting.erase(waiting.begin() + std::ptrdiff_t(i)), any = true;
+        bool has_ended = false;
+        for (size_t i = suspended_teams.size(); i-- > 0 && !stops_launch;) {
+            if (can_resume(*suspended_teams[i], all) && resume(*suspended_teams[i]))
+                suspended_teams.erase(suspended_teams.begin() + std::ptrdiff_t(i)), has_ended = true;
         }
-        return any;
+        return has_ended;
     }
     bool resume(Worker &w) {
         for (size_t i = 0; i < w.blocks(); i++) {
@@ -310,11 +312,11 @@ private:
         return run_team(w);
     }
     // Reports a deadlock, or that blocks which have not begun would have to be resident.
-    void handle_no_progress(uint64_t quiet) {
+    void handle_no_progress(uint64_t num_idle) {
         if (os_threads > 1) return void(sched_yield());
-        Worker &w = *waiting.back();
+        Worker &w = *suspended_teams.back();
         if (any_ready()) {
-            if (blocks_begun < number_of && quiet > idle_limit()) report_not_resident(w);
+            if (blocks_begun < num_teams && num_idle > idle_limit()) report_not_resident(w);
             return;
         }
         worker = w.running_block;
@@ -325,7 +327,7 @@ private:
         Worker &b = *w.running_block;
         worker = &b;
         detector.enter(b);
-        if (take_finding(Code::not_resident, {{"resident", waiting.size() * w.blocks()},
+        if (take_finding(Code::not_resident, {{"resident", suspended_teams.size() * w.blocks()},
                                                  {"blocks", blocks_of(l)}})) {
             set_thread_of_finding(b);
             detector.put_line({0, 0, b.polls[b.rank[b.current]].location}, current_finding.location);
