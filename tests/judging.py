@@ -1,4 +1,4 @@
-"""Where the tests of the judge run: on the CPU or, with GRIDSTRIDE_JUDGE_ON=cuda, on a GPU.
+"""Run the tests of the judge on the CPU or, with GRIDSTRIDE_JUDGE_ON=cuda, on a GPU.
 
     GRIDSTRIDE_JUDGE_ON=cuda python -m pytest -n 8 tests/test_judge*.py
 
@@ -18,8 +18,8 @@ cpu_only = pytest.mark.skipif(ON_GPU, reason='kernels run on a GPU here, not emu
 
 def judge(*args, **options):
     "`gridstride.judge.judge`; untimed on a GPU, where the other tests would be timed, too"
-    usual = dict(device='cuda', timing=False, limit=60.) if ON_GPU else {}  # torch.compile makes code for a GPU
-    return judges.judge(*args, **usual | options)
+    defaults = dict(device='cuda', timing=False, limit=60.) if ON_GPU else {}  # torch.compile makes code for a GPU
+    return judges.judge(*args, **defaults | options)
 
 
 if ON_GPU:

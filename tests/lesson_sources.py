@@ -1,6 +1,6 @@
-"""What lessons take from the text of other lessons, in nbs/recorded/sources.json, so that each runs alone.
+"""Collect in nbs/recorded/sources.json the sources that lessons take from other lessons, so that each runs alone.
 
-    python tests/lesson_sources.py    # writes it again
+    python tests/lesson_sources.py    # rewrites the file
 """
 import ast, json
 from pathlib import Path
@@ -16,7 +16,7 @@ COMPUTED = {('shared_memory_cuda', k) for k in ('naive_k', 'tiled_k', 'static_k'
 
 
 def code(path):
-    "The code cells of a lesson that are Python"
+    "Yield the syntax trees of the Python cells of a lesson"
     for c in json.loads(path.read_text(encoding='utf-8'))['cells']:
         if c['cell_type'] == 'code':
             try: yield ast.parse(''.join(c['source']))
@@ -24,7 +24,7 @@ def code(path):
 
 
 def taken(path):
-    "(slug, name) of each text that a lesson takes from another one"
+    "Return (slug, name) of each source that a lesson takes from another one"
     calls = (o for tree in code(path) for o in ast.walk(tree) if isinstance(o, ast.Call))
     args = (o.args for o in calls if getattr(o.func, 'id', '') in TAKES and len(o.args) == 2)
     found = {tuple(a.value for a in both) for both in args if all(isinstance(a, ast.Constant) for a in both)}
@@ -32,7 +32,7 @@ def taken(path):
 
 
 def sources():
-    "slug -> name -> text"
+    "Return {slug: {name: source}}"
     res = {}
     for slug, name in sorted({o for p in lessons() for o in taken(p)} | COMPUTED):
         res.setdefault(slug, {})[name] = source_in(slug, name, NBS)

@@ -1,8 +1,8 @@
-"Answers to exercises, marked by the exercise that they answer."
+"Collect answers to exercises, each with the name of its exercise."
 
 
 def marks():
-    "(a list, a decorator of an exercise's name that adds to it what it decorates)"
+    "Return a list of (name, function), and a decorator that takes an exercise's name and adds its function to the list"
     answers = []
     def mark(name):
         def _f(fn):

@@ -1,4 +1,4 @@
-"Import this first: everything else is then imported in 80% of the time, without garbage collection."
+"Disable garbage collection; imported first, this saves a fifth of the time of all other imports."
 import gc
 
 gc.disable()

@@ -1,4 +1,4 @@
-"What tests compile themselves, with the package's headers; kept in its cache."
+"Compile programs of tests with the package's headers, and keep them in its cache."
 import subprocess
 from pathlib import Path
 
@@ -9,8 +9,8 @@ here = Path(__file__).parent/'cpp'
 
 
 def made_once(compiler, *commands, sources={}):
-    """The folder with `sources` (file name -> text) in which `commands` were run; again only if a source, a header
-    or the compiler changes"""
+    """Run `commands` in a folder with `sources` (file name -> text), unless that was done before with the same sources,
+    headers and compiler; return the folder"""
     version = subprocess.run([compiler, '--version'], check=True, capture_output=True, text=True).stdout
     own = [(p.name, p.read_text()) for p in sorted(here.glob('*.cpp'))]
     return cache.build(sources, commands, version, cache.cpu(), own, cache.headers_hash(compilers.CPP_FOLDER/'include'),
@@ -18,7 +18,7 @@ def made_once(compiler, *commands, sources={}):
 
 
 def refusal(compiler, source, *more):
-    "What a compiler has against C++ for the emulator, '' if nothing; the headers are precompiled, as for a kernel"
+    "Return a compiler's errors for C++ source for the emulator; the headers are precompiled, as for a kernel"
     c = compilers._find_compiler((compiler,))
     flags = build.emulated_flags(c, '', checks=True)
     made = get_precompiled(c, flags, build.KERNEL_HEADERS)

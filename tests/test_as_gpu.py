@@ -11,7 +11,7 @@ from gridstride import as_gpu
 from gridstride.diagnostics.errors import RacecheckError
 from gridstride.utils import backend, get_sig
 from torch.utils import cpp_extension
-from exhaustive import left_to_all
+from exhaustive import mark_exhaustive
 from warm import run_python
 from found import names
 
@@ -667,7 +667,7 @@ def printed_by(cell):
 
 
 @pytest.mark.takes(12)
-@pytest.mark.parametrize('unchecked', [False, left_to_all(True)])
+@pytest.mark.parametrize('unchecked', [False, mark_exhaustive(True)])
 def test_programs_that_cells_start_are_emulated(run_notebook, tmp_path, monkeypatch, unchecked):
     "By !, by ! whose output is a value, by %run; a finding in a process of its own ends that alone"
     pytest.importorskip('numba')

@@ -15,7 +15,7 @@ from gridstride.asm.read import read_ptx, read_sass
 from gridstride.cpp import cuda_kernel, load_cuda
 from gridstride.cpp.frontend.reader import device_only, kernels
 from once import made_once
-from exhaustive import left_to_all
+from exhaustive import mark_exhaustive
 from found import saying
 
 HERE = Path(__file__).parent/'asm'
@@ -116,7 +116,7 @@ def test_ctrl_c_interrupts_system_calls_after_nvrtc_has_compiled():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('step', [21, left_to_all(7)])
+@pytest.mark.parametrize('step', [21, mark_exhaustive(7)])
 def test_resources_are_those_that_a_gpu_reports(step):
     sys.path.insert(0, str(HERE))
     try: from record_occupancy import kernel
@@ -261,7 +261,7 @@ def is_known(name, src, arch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('arch', [left_to_all('sm_75'), 'sm_90', left_to_all('sm_120')])
+@pytest.mark.parametrize('arch', [mark_exhaustive('sm_75'), 'sm_90', mark_exhaustive('sm_120')])
 def test_every_instruction_of_many_kernels_has_a_kind(arch):
     "The kernels of the programs that a GPU and the emulator run alike, compiled and read in one go"
     sources = [path.read_text() for path in sorted((HERE.parent/'cuda/same').glob('*.cu'))[::6]]

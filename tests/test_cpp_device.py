@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gridstride.cpp.toolchain import compilers, runtime_library
-from exhaustive import left_to_all
+from exhaustive import mark_exhaustive
 from once import here, made_once, refusal
 
 include = compilers.CPP_FOLDER/'include/cuda'
@@ -15,7 +15,7 @@ compilers = [c for c in ('g++', 'clang++') if shutil.which(c)]
 assert compilers, 'g++ or clang++ is needed, as for the course'
 native = '-march=native' if platform.machine() in ('x86_64', 'AMD64') else '-mcpu=native'
 modes = {'plain':['-O1'], 'fused':['-O2', '-ffp-contract=fast', native]}  # fused: a*b + c may become one operation
-both = [pytest.mark.parametrize('mode', [left_to_all('plain'), 'fused']),
+both = [pytest.mark.parametrize('mode', [mark_exhaustive('plain'), 'fused']),
         pytest.mark.parametrize('compiler', compilers)]
 def each(f): return both[0](both[1](f))
 

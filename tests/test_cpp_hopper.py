@@ -18,7 +18,7 @@ from gridstride.kernels.tensor_maps import tensor_map
 from gridstride.kernels.ladder.tma import swizzle_offsets, wgmma_d
 from gridstride.bench.variants import changed
 from found import finding
-from exhaustive import left_to_all
+from exhaustive import mark_exhaustive
 
 PTX = r'''
 typedef unsigned u32;
@@ -1129,7 +1129,7 @@ def test_rungs_on_ragged_shapes(name):
         with cpp.options(order=order, seed=1): assert right(rung, *shape)
 
 @pytest.mark.slow
-@pytest.mark.parametrize('tile', [*map(left_to_all, [((64,64,1,1,0,0,0),), ((128,160,2,1,1,0,0),)]),
+@pytest.mark.parametrize('tile', [*map(mark_exhaustive, [((64,64,1,1,0,0,0),), ((128,160,2,1,1,0,0),)]),
                                   (256,192,1,2,0,0,0), (192,160,1,2,1,1,0), (128,256,2,1,0,0,1)])
 def test_final_tiles_on_ragged_shapes(tile):
     assert tile in stream_k.CORRECTION_FACTORS

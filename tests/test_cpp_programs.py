@@ -17,7 +17,7 @@ from gridstride.cpp.program import run
 from gridstride.cpp.rewriters.rewrite import to_cpp
 from gridstride.diagnostics.errors import EarlyReturn, KernelError, OutOfMemory
 from gridstride.diagnostics.settings import CHECKS
-from exhaustive import left_to_all
+from exhaustive import mark_exhaustive
 from found import finding, warning
 
 HERE = Path(__file__).parent/'cuda'
@@ -106,7 +106,7 @@ def test_same_as_on_a_gpu(path, capfd):
 
 SAME = programs('same')
 
-@pytest.mark.parametrize('path', [*SAME[:TOGETHER], *map(left_to_all, SAME[TOGETHER:])])
+@pytest.mark.parametrize('path', [*SAME[:TOGETHER], *map(mark_exhaustive, SAME[TOGETHER:])])
 def test_without_checks_as_on_a_gpu(path, capfd):
     "Those of the first compilation, which is optimised as a user's are, each time"
     assert output(path, capfd, checks=(), threads=2)==on_gpu(path)

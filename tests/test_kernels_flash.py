@@ -12,7 +12,7 @@ from gridstride.kernels import operators, standalone
 from gridstride.kernels.ladder.rung import Device
 from gridstride.utils import cdiv
 from one_unit import one_unit, right_and_wrong
-from exhaustive import at_hand, left_to_all
+from exhaustive import included_values, mark_exhaustive
 from found import names, saying
 
 
@@ -116,7 +116,7 @@ def test_gradients_of_masked_rows():
     gradients(qkv(2, 1, 1, 190, 190, 128), causal=True, window=70, lens=torch.tensor([190, 20]))
 
 
-FIXED_ORDER = [left_to_all({}), dict(causal=True), left_to_all(dict(window=90))]
+FIXED_ORDER = [mark_exhaustive({}), dict(causal=True), mark_exhaustive(dict(window=90))]
 
 
 @pytest.mark.slow
@@ -148,7 +148,8 @@ def at_once(request):
     with one_unit(request, [test_ragged_sizes_and_grouped_heads, test_causal_with_lengths,
                                  test_a_window_and_a_scale, test_mma_sync,
                                  test_gradients, test_gradients_of_masked_rows,
-                                 *(partial(test_gradients_in_a_fixed_order, *o) for o in at_hand(request, FIXED_ORDER)),
+                                 *(partial(test_gradients_in_a_fixed_order, *values)
+                                   for values in included_values(request, FIXED_ORDER)),
                                  test_alibi]):
         yield
 
@@ -281,7 +282,7 @@ def attend_all(s, *values):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('rows, first, keys, dim, causal, wide', [
-    left_to_all((200, 70, 130, 64, False, False)), (200, 1, 90, 128, False, True), (70, 0, 70, 64, True, True)])
+    mark_exhaustive((200, 70, 130, 64, False, False)), (200, 1, 90, 128, False, True), (70, 0, 70, 64, True, True)])
 def test_more_keys_are_merged_by_the_kernel_itself(rows, first, keys, dim, causal, wide):
     q, k, v = qkv(1, 2, 1, rows, keys, dim)
     before = [x[:, :, :50].flip(2).contiguous() for x in (k, v)]
@@ -309,8 +310,8 @@ def test_keys_without_queries_get_queries():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('batch, group, rows, first, others, dim, causal, wide, parts', [
-    left_to_all((1, 1, 200, 70, 130, 64, True, False, 1)), (1, 1, 260, 130, 260, 128, True, True, 2),
-    left_to_all((2, 2, 130, 0, 65, 64, False, False, 4))])
+    mark_exhaustive((1, 1, 200, 70, 130, 64, True, False, 1)), (1, 1, 260, 130, 260, 128, True, True, 2),
+    mark_exhaustive((2, 2, 130, 0, 65, 64, False, False, 4))])
 def test_two_arrays_of_keys(batch, group, rows, first, others, dim, causal, wide, parts):
     q, k, v = qkv(batch, 2, group, rows, rows, dim)
     more = [x.flip(2).contiguous() for x in qkv(batch, 2, group, rows, others, dim)[1:]]

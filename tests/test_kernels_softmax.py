@@ -8,7 +8,7 @@ from gridstride.kernels import log_softmax, softmax
 from gridstride.kernels.fused import softmaxes
 from gridstride.kernels.ladder.rung import Device
 from one_unit import one_unit
-from exhaustive import left_to_all
+from exhaustive import mark_exhaustive
 from found import saying
 
 # Of the largest result: a float32 is rounded some ten times, 16 bits once at the end
@@ -100,7 +100,7 @@ def test_rows_in_registers_of_a_cluster(small):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('dtype,width,blocks',
-                         [(torch.bfloat16, 2**15, 4), left_to_all((torch.float32, 2**15, 2))], ids=str)
+                         [(torch.bfloat16, 2**15, 4), mark_exhaustive((torch.float32, 2**15, 2))], ids=str)
 def test_long_rows_in_registers(dtype, width, blocks):
     "As they are on a GPU"
     size = torch.empty((), dtype=dtype).element_size()

@@ -7,7 +7,7 @@ import pytest
 import test_site
 import websocket
 from browsers import chromium
-from exhaustive import left_to_all
+from exhaustive import mark_exhaustive
 from test_site import EVERY, HERE_ALONE, films, is_here, page_of, to_visit, todays_theme
 
 pytestmark = todays_theme
@@ -188,7 +188,7 @@ PAGES = ['index', 'nbs/03_shared_memory', 'nbs/08a_timing', 'nbs/08b_profilers',
          'messages/index', 'reference/sim', 'benchmarks/sim', 'search']
 
 
-in_firefox_with_all = pytest.mark.parametrize('window', ['chromium', left_to_all('firefox')], indirect=True)
+in_firefox_with_all = pytest.mark.parametrize('window', ['chromium', mark_exhaustive('firefox')], indirect=True)
 
 
 @in_firefox_with_all

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from exhaustive import left_to_all
+from exhaustive import mark_exhaustive
 
 HERE = Path(__file__).parent/'translate'
 sys.path.insert(0, str(HERE))
@@ -18,7 +18,7 @@ from compare import EXAMPLES, differences, generated, rightly, smallest, describ
 MODES = {}, dict(doubles=True), dict(doubles=True, wide=True)
 GENERATED = [c for c in record.cases() if c.name.startswith('generated')]
 
-@pytest.fixture(scope='module', params=['recorded', left_to_all('fresh')])
+@pytest.fixture(scope='module', params=['recorded', mark_exhaustive('fresh')])
 def written(request):
     "What the generator wrote when its kernels were recorded, or what it writes today"
     return GENERATED if request.param == 'recorded' else generated(EXAMPLES)

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from exhaustive import left_to_all
+from exhaustive import mark_exhaustive
 
 HERE = Path(__file__).parent/'translate'
 sys.path.insert(0, str(HERE))
@@ -41,7 +41,7 @@ GENERATED = [c for c in cases if c.name.startswith('generated')]
 SOME = [c for c in cases if c not in GENERATED[1::2]]  # what test_translate_equal simulates each time, too
 
 some_cases = pytest.mark.parametrize(
-    'chosen', [pytest.param(SOME, id='some'), left_to_all(pytest.param(cases, id='all'))])
+    'chosen', [pytest.param(SOME, id='some'), mark_exhaustive(pytest.param(cases, id='all'))])
 
 @pytest.mark.slow
 @some_cases

@@ -12,7 +12,7 @@ from gridstride.kernels.gemm.bf16x6 import (
     Bf16x6, round_to_bf16, split_into_terms, choose, choose_nt, choose_tn, split_product, tensor_core)
 from gridstride.bench.recording import recorded
 from gridstride.utils import cdiv
-from exhaustive import left_to_all
+from exhaustive import mark_exhaustive
 from found import names
 
 RECORDED = Path(__file__).resolve().parents[1]/'kernels/recorded'
@@ -136,7 +136,7 @@ def test_wgmma_names_each_register():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('args', [(128, 128, 4), (128, 128, 1, 'nt'), (64, 64, 2, 'tn'),
-                                  *map(left_to_all, [((64, 64, 8),), ((64, 128, 2),), ((128, 128, 1, 'tn'),)])])
+                                  *map(mark_exhaustive, [((64, 64, 8),), ((64, 128, 2),), ((128, 128, 1, 'tn'),)])])
 def test_products_are_right_and_the_same_each_time(args):
     f = Bf16x6(*args)
     for h, w, k in [(1, 1, 1), (70, 130, 200)]:

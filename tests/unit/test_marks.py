@@ -3,7 +3,7 @@ import os, re, subprocess, sys
 from pathlib import Path
 
 import pytest
-from exhaustive import at_hand, left_to_all, pairwise, some
+from exhaustive import included_values, mark_exhaustive, pairwise, some
 
 TESTS = """
 import pytest
@@ -105,7 +105,7 @@ def test_some_cases_are_left_to_all():
     cases = some([(1, 'a'), (2, 'b'), 3, pytest.param(4, id='d')], 2, first=1)
     assert [*map(is_usual, cases)] == [False, True, False, False] and cases[3].marks == () and cases[3].id == 'd'
     assert cases[0].values == (1, 'a') and cases[2].values == (3,)
-    assert [o.name for o in cases[0].marks] == ['exhaustive'] == [o.name for o in left_to_all('x').marks]
+    assert [o.name for o in cases[0].marks] == ['exhaustive'] == [o.name for o in mark_exhaustive('x').marks]
 
 
 def test_each_pair_of_values_runs_each_time():
@@ -121,4 +121,4 @@ def test_what_a_run_leaves_out_is_not_at_hand(request, monkeypatch):
     cases = some([(1, 'a'), (2, 'b')], 2)
     for every, found in (False, [(1, 'a')]), (True, [(1, 'a'), (2, 'b')]):
         monkeypatch.setattr(request.config.option, 'all_tests', every)
-        assert at_hand(request, cases) == found
+        assert included_values(request, cases) == found
