@@ -435,7 +435,8 @@ def test_a_step_that_takes_long_prints_lines_to_a_file(tmp_path, capsys, monkeyp
     code = 'import time; print("Collecting numpy (from x)", flush=True); time.sleep(1.2)'
     with open(tmp_path/'lock', 'w') as lock:
         assert m.follow_to_end([sys.executable, '-c', code], lock, [], lambda: '3/3 installing') == 0
-    assert capsys.readouterr().out.count('3/3 installing  collecting numpy\n') >= 2
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert sum(line.startswith('3/3') and line.endswith('numpy') for line in lines) >= 2
 
 
 @pytest.mark.parametrize('line,want', [
