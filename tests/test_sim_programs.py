@@ -118,7 +118,7 @@ def test_reduce_folds_an_array(engine, n):
 
 def test_reduce_says_what_it_does_not_take():
     total = cuda.Reduce(lambda a, b: a + b)
-    with pytest.raises(TypeError, match='one of 2'):
+    with pytest.raises(TypeError, match='2 dimensions'):
         total(np.zeros((2, 2)))
     with pytest.raises(TypeError, match='cuda.device_array'):
         total(np.zeros(2), res=np.zeros(1))
@@ -218,7 +218,7 @@ def test_guvectorize_gives_several_results_and_refuses_as_numba_does():
             sim.guvectorize(['void(int32[:], int32[:])'], layout, target='cuda')(both_ends)
     with pytest.raises(TypeError, match='needs signatures'):
         sim.guvectorize('(n)->(n)', target='cuda')
-    with pytest.raises(ValueError, match="not target='cpu'"):
+    with pytest.raises(ValueError, match="'cpu'"):
         sim.guvectorize(['void(int32[:], int32[:])'], '(n)->(n)', target='cpu')
 
 
@@ -453,7 +453,7 @@ X, Q, LINES = np.arange(40.0), np.arange(40.0).reshape(5, 8), np.zeros(40, PACKE
 def test_a_race_through_two_names_says_both(kernel, args, names, order):
     with sim.options(order=order), finding('racecheck', advice='two_names' if names else 'one_element') as e:
         kernel[1, 32](*args)
-    if names: assert re.search(rf'{names[0]}\[\d+\] is {names[1]}\[\d+\], too', e.value.hint)
+    if names: assert re.search(rf'{names[0]}\[\d+\] and {names[1]}\[\d+\]', e.value.hint)
     if second := e.value.fields.get('second'):
         at = dict(zip('abpq', (*args, *args)))  # its parameters
         array, index = second
