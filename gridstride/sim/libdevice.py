@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from ..support.fused_arithmetic import fused_multiply_add
 from .scalars import brev, clz, ffs, scalar_intrinsic, popc
 
 _UNARY_NAMES = (
@@ -19,7 +20,7 @@ _REAL_FUNCTIONS |= dict(
     copysign=np.copysign,
     exp10=lambda v: v.dtype.type(10) ** v,
     fdim=lambda a, b: np.where(a > b, a - b, np.where(np.isnan(a + b), a + b, a.dtype.type(0)))[()],
-    fma=lambda a, b, c: a * b + c,
+    fma=fused_multiply_add,
     fmax=np.fmax,
     fmin=np.fmin,
     fmod=np.fmod,
@@ -50,11 +51,6 @@ def _with_dtype(dtype, f):
 def _cast_result(dtype, v):
     "Convert a result, or a tuple of results, to `dtype`"
     return tuple(_cast_result(dtype, x) for x in v) if isinstance(v, tuple) else np.asarray(v).astype(dtype)[()]
-
-
-def _round_to_float32(v):
-    "Round a number to float32, and return it as float64"
-    return np.asarray(v).astype(np.float32).astype(np.float64)
 
 
 def _predicate(f):
@@ -91,7 +87,7 @@ def _functions():
             _with_dtype(dtype, np.sqrt),
         )
     functions.pop('dsub_rn')  # the device library does not have this function
-    functions['fmaf'] = lambda a, b, c: np.float32(_round_to_float32(a) * _round_to_float32(b) + _round_to_float32(c))
+    functions['fmaf'] = _with_dtype(np.float32, fused_multiply_add)
     for suffix, f in dict(nan=np.isnan, inf=np.isinf).items():
         functions |= dict.fromkeys((f'is{suffix}d', f'is{suffix}f'), _predicate(f))
     functions |= dict.fromkeys(('isfinited', 'finitef'), _predicate(np.isfinite))

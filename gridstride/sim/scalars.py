@@ -5,6 +5,7 @@ from types import FunctionType
 
 import numpy as np
 
+from ..support.fused_arithmetic import fused_multiply_add
 from .intrinsics import Namespace, intrinsic
 from .lanes import truth
 
@@ -59,8 +60,8 @@ def brev(v):
 
 @scalar_intrinsic
 def fma(a, b, c):
-    "Compute a*b + c"
-    return a * b + c
+    "Compute a*b + c, rounded once"
+    return fused_multiply_add(a, b, c)
 
 
 @scalar_intrinsic

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from ..support.fused_arithmetic import fused_multiply_add
 from .block import block_of, broadcast, compute, convert, is_number, with_undef, map_elements, tensor
-from .rounding import fma_data
 from .run import unsupported_name, compile_error
 from .types import const
 
@@ -225,7 +225,7 @@ def fma(x, y, z):
     "Compute x*y + z, rounded once"
     dtype = compute(compute(x, y, np.multiply), z, np.add).dtype
     a, b, c = (convert(block_of(value), dtype) for value in (x, y, z))
-    return with_undef(fma_data(*broadcast(a, b, c)), dtype, a, b, c)
+    return with_undef(fused_multiply_add(*broadcast(a, b, c)), dtype, a, b, c)
 
 
 def fdiv(x, y, ieee_rounding=False):

@@ -1,15 +1,14 @@
-"""Arithmetic and conversions of NumPy arrays, rounded as by the hardware and Triton's compiler.
+"""Arithmetic and conversions on NumPy arrays, with the rounding of the hardware and of Triton's compiler.
 
-The arrays are the data of a kernel's values; `target` is a `types.dtype`.
+The arrays are the `data` of a kernel's tensors; `target` is a `types.dtype`.
 """
-
-from fractions import Fraction
 
 import numpy as np
 
+from ..support.fused_arithmetic import fused_multiply_add
 from .types import DTYPES
 
-__all__ = ['float_to_fp8', 'float_to_int', 'fma_data', 'fmod', 'fp8e5_to_bf16', 'int_quotient', 'round_towards_zero']
+__all__ = ['float_to_fp8', 'float_to_int', 'fmod', 'fp8e5_to_bf16', 'int_quotient', 'round_towards_zero']
 
 
 def int_quotient(x, y):
@@ -23,30 +22,18 @@ def int_quotient(x, y):
 
 
 def fmod(x, y):
-    "Compute x % y as the compiler does: x - trunc(x / y) * y, rounded once, which is inexact if the quotient is large"
-    remainder = fma_data(-np.trunc(x / y), y, x)
+    """Compute x % y as Triton compiles it: x - trunc(x / y) * y by one fused multiply-add; x for an infinite y.
+
+    Unlike the `fmod` of C, it is inexact for a large quotient."""
+    remainder = fused_multiply_add(-np.trunc(x / y), y, x)
     return np.where(np.isinf(y) & np.isfinite(x), x, remainder)[()]
-
-
-def fma_data(x, y, z):
-    "Compute x*y + z, rounded once"
-    if np.result_type(x) != np.float64:
-        result = x.astype(np.float64) * y.astype(np.float64) + z.astype(np.float64)
-        return result.astype(np.result_type(x))
-    return np.vectorize(_fma_exact, otypes=[np.float64])(x, y, z)[()]
-
-
-def _fma_exact(x, y, z):
-    try:
-        return float(Fraction(x) * Fraction(y) + Fraction(z)) or x * y + z  # for the sign of 0
-    except (ValueError, OverflowError):  # an operand is infinite or NaN
-        return x * y + z
 
 
 def float_to_int(values, target):
     """Convert floats to integers as an H100 does: truncate, and saturate at the limits of the type.
 
-    An 8-bit result is the low 8 bits of a 16-bit one. NaN becomes 0, or the sign bit if either type has 64 bits."""
+    An 8-bit result is the low 8 bits of a 16-bit one. NaN becomes 0; if either type has 64
+    bits, it becomes the value whose top bit alone is set."""
     if target.size == 1:
         return float_to_int(values, DTYPES[target.name.replace('8', '16')]).astype(target.np)
     limits = np.iinfo(target.np)
@@ -54,11 +41,11 @@ def float_to_int(values, target):
     if 8 in (target.size, values.dtype.itemsize):
         nan_result = np.array(1 << (8 * target.size - 1), f'u{target.size}').view(target.np)[()]
     truncated = np.trunc(values.astype(np.float64))
-    in_range = np.where((truncated > limits.min) & (truncated < limits.max), truncated, 0).astype(target.np)
+    converted = np.where((truncated > limits.min) & (truncated < limits.max), truncated, 0).astype(target.np)
     saturated = np.where(
         truncated >= limits.max,
         target.number(limits.max),
-        np.where(truncated <= limits.min, target.number(limits.min), in_range),
+        np.where(truncated <= limits.min, target.number(limits.min), converted),
     )
     return np.where(np.isnan(truncated), nan_result, saturated)[()]
 
